@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ManualPages returns the texts that tests check against the commands: pages of the manual, README.md and the READMEs
-// of the examples, by path from root, the root of the repository.
+// ManualPages returns the texts whose commands are tested: the pages of the manual, README.md and the READMEs of the
+// examples. root is the root of the repository, and the keys are paths from there.
 func ManualPages(t *testing.T, root string) map[string]string {
 	t.Helper()
 	pages := map[string]string{}

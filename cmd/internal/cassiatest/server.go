@@ -17,9 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Server is a running server, in another process or in the test's.
+// Server is a running server, in the test's process or in another.
 type Server struct {
-	// URL is the URL of its HTTP listener without a path.
+	// URL is the URL of the server's HTTP listener without a path.
 	URL string
 }
 
@@ -34,14 +34,14 @@ func (s Server) Get(t *testing.T, path string) (int, string) {
 	return answer.StatusCode, string(body)
 }
 
-// Post sends a body, a compressed remote write request, as PostAs does for the default tenant.
+// Post sends a compressed remote write request for the default tenant, like PostAs.
 func (s Server) Post(t *testing.T, path string, body []byte) (int, string) {
 	t.Helper()
 	return s.PostAs(t, "", path, body)
 }
 
-// PostAs sends a body with the headers of remote write for a tenant; "" names none. It returns the status and the body
-// of the response.
+// PostAs sends a body with the headers of remote write. If tenant is "", the request names no tenant. It returns the
+// status and the body of the response.
 func (s Server) PostAs(t *testing.T, tenant, path string, body []byte) (int, string) {
 	t.Helper()
 	request, err := http.NewRequest(http.MethodPost, s.URL+path, bytes.NewReader(body))
@@ -72,7 +72,7 @@ func (s Server) Write(t *testing.T, metric string, at time.Time, v float64) {
 	require.Equal(t, http.StatusNoContent, code, text)
 }
 
-// Value returns the newest value of a metric, or "" if it has none. It waits until the server is ready.
+// Value returns the newest value of a metric, or "" if there is none. It waits until the server is ready.
 func (s Server) Value(t *testing.T, metric string, at time.Time) string {
 	t.Helper()
 	require.Eventually(t, func() bool { code, _ := s.Get(t, "/-/ready"); return code == http.StatusOK },
@@ -95,7 +95,7 @@ func LastLine(s string) string {
 	return lines[len(lines)-1]
 }
 
-// Metric returns the value of a line of /metrics.
+// Metric returns the value in a line of /metrics. line is the name of the metric with its labels.
 func Metric(t *testing.T, metrics, line string) float64 {
 	t.Helper()
 	found := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(line) + ` (\S+)$`).FindStringSubmatch(metrics)

@@ -19,7 +19,8 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// StoreWith creates a directory with a sample per minute of one series, for some hours until now.
+// StoreWith creates a store and returns its directory. The store contains a sample per minute of one series, for the
+// given number of hours until now.
 func StoreWith(t *testing.T, hours int) string {
 	dir := filepath.Join(t.TempDir(), "data")
 	eng, err := pebble.Open(dir, pebble.DefaultOptions())
@@ -32,7 +33,8 @@ func StoreWith(t *testing.T, hours int) string {
 	return dir
 }
 
-// SealedDirectory creates a directory with sealed days of some metrics, in a large file per resolution.
+// SealedDirectory creates a store with sealed days of some metrics, and returns its directory. Each resolution is
+// stored in one large file.
 func SealedDirectory(t *testing.T, now time.Time) string {
 	dir := filepath.Join(t.TempDir(), "data")
 	po := pebble.DefaultOptions()
@@ -55,8 +57,8 @@ func SealedDirectory(t *testing.T, now time.Time) string {
 	return dir
 }
 
-// WriteBlocks writes days of series with an interval of one minute with Prometheus' own writer. It returns their start,
-// a midnight, and the number of samples.
+// WriteBlocks writes TSDB blocks with Prometheus' own writer. They contain the given number of days and series, with a
+// sample per minute. It returns their start, which is a midnight, and the number of samples.
 func WriteBlocks(t *testing.T, dir string, days, series int) (first time.Time, samples int) {
 	t.Helper()
 	first = time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -days)
@@ -82,7 +84,8 @@ func WriteBlocks(t *testing.T, dir string, days, series int) (first time.Time, s
 	return first, samples
 }
 
-// FilesOf describes the content of a directory by path: permissions, modification times, and hashes of the files.
+// FilesOf describes the files and folders in a directory by path: permissions, modification times, and hashes of
+// contents.
 func FilesOf(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}

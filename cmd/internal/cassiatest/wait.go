@@ -14,14 +14,14 @@ import (
 	"github.com/cassia-db/cassia/storage/cassandra/cassandratest"
 )
 
-// FreeAddress returns a loopback address whose port is free.
+// FreeAddress returns a loopback address with a free port.
 func FreeAddress(t *testing.T) string {
 	out, err := promrig.FreeAddress()
 	require.NoError(t, err)
 	return out
 }
 
-// Binary returns the path of a program, see promrig.Binary, and skips the test if the program is missing.
+// Binary returns the path of a program, see promrig.Binary. If the program is missing, it skips the test.
 func Binary(t testing.TB, variable, name string) string {
 	t.Helper()
 	path, err := promrig.Binary(variable, name)
@@ -31,15 +31,15 @@ func Binary(t testing.TB, variable, name string) string {
 	return path
 }
 
-// ReadyWithin is the max time for a program to start, StopWithin the max time to stop, and Patience the max time that
-// tests wait for any other short operation. They are long enough for a busy machine.
+// ReadyWithin is the max time for a program to start, and StopWithin is the max time to stop. Patience is the max time
+// that tests wait for any other short operation. They are long enough for a busy machine.
 const (
 	ReadyWithin = 3 * time.Minute
 	StopWithin  = 2 * time.Minute
 	Patience    = 3 * time.Minute
 )
 
-// OnCassandra returns the flags for processes that share a keyspace of the test.
+// OnCassandra returns flags for processes that share one keyspace, which is only used by this test.
 func OnCassandra(t *testing.T) []string {
 	hosts := cassandratest.Hosts(t)
 	return []string{
@@ -48,7 +48,7 @@ func OnCassandra(t *testing.T) []string {
 	}
 }
 
-// Command runs the binary and returns its output and its exit status.
+// Command runs the binary. It returns its standard output, its standard error and its exit status.
 func Command(t *testing.T, binary string, args ...string) (stdout, stderr string, status int) {
 	t.Helper()
 	var out, errs bytes.Buffer

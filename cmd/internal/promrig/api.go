@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// ErrAPI means that the HTTP API answered with an error.
+// ErrAPI means that the HTTP API returned an error.
 var ErrAPI = errors.New("promrig: error from the HTTP API")
 
-// API is the Prometheus HTTP API of a server.
+// API is a client of a server's Prometheus HTTP API.
 type API struct {
 	// URL is the server's URL without a path.
 	URL string
@@ -26,14 +26,14 @@ type API struct {
 // Answer is the result of a query.
 type Answer struct {
 	Type string
-	// Series are sorted by their labels.
+	// Series contains the series, sorted by their labels.
 	Series []Series
-	// Warnings and Infos are the annotations, sorted.
+	// Warnings and Infos are the sorted annotations.
 	Warnings, Infos []string
 }
 
-// Series is a series of a matrix or vector: its labels as text, and its points as the server wrote them, so that two
-// are equal only if every digit is.
+// Series is a series of a matrix or vector. Its labels and points are kept as text, so that two series are equal only
+// if they agree in every digit.
 type Series struct {
 	Labels string
 	// Floats and Histograms are points as JSON pairs of time and value. A series of a vector has one point.
@@ -50,7 +50,7 @@ type envelope struct {
 	Infos     []string        `json:"infos"`
 }
 
-// get requests a path of the API.
+// get sends a request to a path of the API.
 func (a API) get(ctx context.Context, path string, params url.Values) (envelope, error) {
 	var out envelope
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.URL+path+"?"+params.Encode(), nil)
@@ -88,8 +88,8 @@ func (a API) Query(ctx context.Context, query string, at time.Time) (Answer, err
 	return a.query(ctx, "/api/v1/query", url.Values{"query": {query}, "time": {seconds(at)}})
 }
 
-// Values returns the values of a label between two times in the series that any of the selectors matches; without
-// selectors, in all series.
+// Values returns the values of a label in a time range. It includes only series that match any of the selectors, or all
+// series if there are no selectors.
 func (a API) Values(ctx context.Context, label string, start, end time.Time, selectors ...string) ([]string, error) {
 	got, err := a.get(ctx, "/api/v1/label/"+label+"/values", selected(start, end, selectors...))
 	if err != nil {
@@ -99,7 +99,7 @@ func (a API) Values(ctx context.Context, label string, start, end time.Time, sel
 	return out, json.Unmarshal(got.Data, &out)
 }
 
-// Names returns the result of Values as an answer with a series per value.
+// Names returns the result of Values as an Answer with one series per value.
 func (a API) Names(ctx context.Context, label, selector string, start, end time.Time) (Answer, error) {
 	names, err := a.Values(ctx, label, start, end, selector)
 	out := Answer{Type: "names"}
@@ -109,7 +109,7 @@ func (a API) Names(ctx context.Context, label, selector string, start, end time.
 	return out, err
 }
 
-// SeriesOf returns the series that a selector matches between two times, as an answer without points.
+// SeriesOf returns the series in a time range that match a selector, as an Answer without points.
 func (a API) SeriesOf(ctx context.Context, selector string, start, end time.Time) (Answer, error) {
 	got, err := a.get(ctx, "/api/v1/series", selected(start, end, selector))
 	if err != nil {
@@ -189,7 +189,7 @@ func labelText(metric map[string]string) string {
 	return "{" + strings.Join(pairs, ", ") + "}"
 }
 
-// Points returns the total number of points.
+// Points returns the total number of points in the answer.
 func (a Answer) Points() int {
 	n := 0
 	for _, s := range a.Series {
@@ -198,7 +198,7 @@ func (a Answer) Points() int {
 	return n
 }
 
-// Difference describes the first difference between two answers; "" if every digit is the same.
+// Difference describes the first difference between two answers. It returns "" if they agree in every digit.
 func (a Answer) Difference(other Answer) string {
 	if a.Type != other.Type {
 		return fmt.Sprintf("a %s, not a %s", other.Type, a.Type)

@@ -1,5 +1,6 @@
-// Package promrig starts real programs for tests and benchmarks: Prometheus, a node exporter, and the cassia binary,
-// each on a free port of this machine with its data in its own folder, and sends them requests over HTTP.
+// Package promrig starts real programs for tests and benchmarks, such as Prometheus, a node exporter and the cassia
+// binary, and sends them HTTP requests. Each program listens on a free port of this machine and stores its data in a
+// separate folder.
 //
 //	node exporter ◄──scrape── Prometheus ──remote write──► cassia
 //	                              ▲                        ▲    ▲

@@ -22,18 +22,19 @@ var ErrExited = errors.New("promrig: the program exited")
 
 // Program is a program to start.
 type Program struct {
-	// Name is for messages.
+	// Name is the name of the program in messages.
 	Name string
-	// Path is the binary.
+	// Path is the path of the binary.
 	Path string
 	Args []string
-	// Address is the address on which it listens. ReadyPath returns 200 when it is ready.
+	// Address is the address on which the program listens. ReadyPath is a path that returns 200 once the program is
+	// ready.
 	Address, ReadyPath string
-	// TLS is set if it uses TLS on Address. Its certificate isn't verified.
+	// TLS is set if the program uses TLS. Its certificate isn't verified.
 	TLS bool
-	// Log is the file to which its output is appended.
+	// Log is the file to which the output of the program is appended.
 	Log string
-	// Env are environment variables, as NAME=value, in addition to this process'.
+	// Env contains additional environment variables, as NAME=value.
 	Env []string
 }
 
@@ -45,7 +46,7 @@ type Process struct {
 	err  error
 }
 
-// Start starts a program. It is killed when this process exits, even if this process is killed.
+// Start starts a program. The program is killed when this process exits, even if this process is killed itself.
 func Start(p Program) (*Process, error) {
 	log, err := os.OpenFile(p.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -88,10 +89,11 @@ func (p *Process) URL() string {
 	return "http://" + p.Address
 }
 
-// PID is the process' id.
+// PID returns the process ID.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// WaitReady waits until the program is ready. If it exits before, it returns ErrExited with the end of the log.
+// WaitReady waits until the program is ready. If the program exits before that, it returns ErrExited with the end of
+// the log.
 func (p *Process) WaitReady(ctx context.Context) error {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	defer transport.CloseIdleConnections()
@@ -147,23 +149,25 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-// The ports from which addresses are taken. They are below the kernel's range for outgoing connections and for
-// listeners on any free port. A free port of that range could be used by another program when a program starts to
-// listen, or restarts after it was killed. The ports of docker/cassandra/local are above. Packages are tested
-// concurrently, each in its own process. A process uses its own part of the ports as long as one is free there, so that
-// it isn't given a port of another process' program that is being started or was killed.
+// The range of the ports that FreeAddress returns. It is below the kernel's range for outgoing connections and for
+// listeners on any free port. A port in the kernel's range could be taken by another program before a program starts to
+// listen, or while it is restarted. The ports of docker/cassandra/local are above this range.
+//
+// Packages are tested concurrently, each in a separate process. Each process uses its own part of the range while a
+// port in the part is free. This avoids ports of programs that another process is about to start or restart.
 const (
 	firstPort, lastPort = 10_000, 19_999
 	portParts           = 20
 )
 
-// given are the ports that this process has used.
+// given contains the ports that this process has already used.
 var given struct {
 	mu    sync.Mutex
 	ports map[int]bool
 }
 
-// FreeAddress returns an address of this machine on which no process listens now, and that it hasn't returned before.
+// FreeAddress returns an address of this machine on which no process is listening. It never returns the same address
+// twice.
 func FreeAddress() (string, error) {
 	given.mu.Lock()
 	defer given.mu.Unlock()
@@ -189,8 +193,8 @@ func FreeAddress() (string, error) {
 	return "", fmt.Errorf("promrig: no port from %d to %d is free", firstPort, lastPort)
 }
 
-// Binary returns the path of a program that `make test` provides: named by an environment variable, or in the bin
-// folder of the repository.
+// Binary returns the path of a program that `make test` provides. The path is set by an environment variable; otherwise
+// the program is in the repository's folder bin.
 func Binary(variable, name string) (string, error) {
 	path := os.Getenv(variable)
 	if path == "" {
@@ -209,7 +213,7 @@ func Binary(variable, name string) (string, error) {
 
 // Root returns the root of the repository that contains the working directory.
 func Root() (string, error) {
-	// This also works in the module of cmd/tools.
+	// This command also works in the module cmd/tools.
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/cassia-db/cassia").Output()
 	if err != nil {
 		return "", fmt.Errorf("promrig: the working directory isn't in the repository: %w", err)
@@ -217,7 +221,7 @@ func Root() (string, error) {
 	return strings.TrimSpace(string(dir)), nil
 }
 
-// BuildCassia builds the binary into a folder and returns its path. The options are passed to go build.
+// BuildCassia builds the cassia binary in a folder and returns its path. The options are passed to go build.
 func BuildCassia(dir string, options ...string) (string, error) {
 	root, err := Root()
 	if err != nil {

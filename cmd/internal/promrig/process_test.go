@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAddressesAreOfOneProcess takes more addresses than the part of this process has: all differ, and the first ones
-// are from its part.
+// TestAddressesAreOfOneProcess requests more addresses than there are ports in this process' part of the range. All
+// addresses must differ, and the first ones must be from the part.
 func TestAddressesAreOfOneProcess(t *testing.T) {
 	const part = (lastPort - firstPort + 1) / portParts
 	begin := firstPort + os.Getpid()%portParts*part

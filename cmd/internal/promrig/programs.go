@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Cassia returns a server with its data below dir.
+// Cassia returns a cassia server with its data below dir.
 func Cassia(path, dir, address string, args ...string) Program {
 	return Program{
 		Name: "cassia", Path: path, Address: address, ReadyPath: "/-/ready", Log: filepath.Join(dir, "cassia.log"),
@@ -18,8 +18,8 @@ func Cassia(path, dir, address string, args ...string) Program {
 	}
 }
 
-// Prometheus returns a Prometheus with its data below dir and this configuration. It logs warnings, unless args have
-// another --log.level.
+// Prometheus returns a Prometheus with the given configuration and its data below dir. It logs only warnings and
+// errors, unless args contains --log.level.
 func Prometheus(path, dir, address, config string, args ...string) (Program, error) {
 	file := filepath.Join(dir, "prometheus.yml")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
@@ -48,7 +48,7 @@ func NodeExporter(path, dir, address string) Program {
 	}
 }
 
-// Alertmanager returns an Alertmanager with its data below dir and this configuration.
+// Alertmanager returns an Alertmanager with the given configuration and its data below dir.
 func Alertmanager(path, dir, address, config string) (Program, error) {
 	file := filepath.Join(dir, "alertmanager.yml")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {

@@ -37,10 +37,10 @@ func newStore(t *testing.T) *storage.Store {
 	return storagetest.Open(t, storagetest.Pebble(t), storagetest.Forever)
 }
 
-// held is the content of a store: by series, samples as text that compares bit by bit.
+// held contains the samples of a store by series, as text that preserves every bit.
 type held map[string][]string
 
-// read returns it; change may change a float, or leave it out.
+// read returns the samples of a store. change returns a replacement for each float, or false to omit it.
 func read(t *testing.T, s *storage.Store, change func(v float64) (float64, bool), histograms, starts bool) held {
 	list, err := s.Select(t.Context(), query.Query{Tenant: "default", MinT: math.MinInt64, MaxT: math.MaxInt64})
 	require.NoError(t, err)
@@ -91,7 +91,7 @@ func same(t *testing.T, want, got held) {
 
 func asIs(v float64) (float64, bool) { return v, true }
 
-// usualNaN returns the NaN that remains after a round trip through text.
+// usualNaN replaces every NaN with the standard NaN, as a text format does, and omits stale markers.
 func usualNaN(v float64) (float64, bool) {
 	if math.IsNaN(v) {
 		return math.Float64frombits(value.NormalNaN), !value.IsStaleNaN(v)
@@ -99,10 +99,11 @@ func usualNaN(v float64) (float64, bool) {
 	return v, true
 }
 
-// midnight is some days ago.
+// midnight returns the start of the day (UTC) three days ago, in milliseconds.
 func midnight() int64 { return time.Now().UnixMilli()/dayMS*dayMS - 3*dayMS }
 
-// fill writes some of everything that carelessness would lose. old adds samples of about 1970 and before.
+// fill writes samples of every kind that an export could lose or change. With old, it also writes samples from around
+// 1970 and earlier.
 func fill(t *testing.T, s *storage.Store, old bool) {
 	b := s.NewBatch("default")
 	defer b.Release()
@@ -164,7 +165,8 @@ func everything() exporter.Options {
 	}
 }
 
-// moveIn imports all that a source has, twice, for the second time changes nothing, and returns a store with it.
+// moveIn imports a source into a new store and returns the store. It imports twice, because the second import must not
+// change anything.
 func moveIn(t *testing.T, source importer.Source) *storage.Store {
 	s := newStore(t)
 	for range 2 {
@@ -182,7 +184,7 @@ func folder(t *testing.T, path string) *exporter.Folder {
 	return f
 }
 
-// TestThereAndBack exports everything in each format, and imports it again.
+// TestThereAndBack exports all samples in each format and imports them again.
 func TestThereAndBack(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
@@ -211,7 +213,7 @@ func TestThereAndBack(t *testing.T) {
 	same(t, withoutEmpty(read(t, s, usualNaN, false, false)), read(t, back, asIs, false, false))
 }
 
-// withoutEmpty leaves series of nothing but histograms out.
+// withoutEmpty removes series without samples, which are those that had only histograms.
 func withoutEmpty(h held) held {
 	for series, all := range h {
 		if len(all) == 0 {
@@ -222,8 +224,8 @@ func withoutEmpty(h held) held {
 }
 
 // TestHistogramsOfRollups exports native histograms whose raw samples have expired, from 5m and from 1h rollups, and
-// imports them again. Each hour keeps its count, its first and last histogram, and its counter correction (for gauges:
-// its sum).
+// imports them again. Each hour must keep its count, its first and last histogram, and its counter correction or, for
+// gauges, its sum.
 func TestHistogramsOfRollups(t *testing.T) {
 	t.Parallel()
 	const days = 24 * time.Hour
@@ -290,7 +292,7 @@ func hoursOf(t *testing.T, s *storage.Store) map[string][]string {
 	return all
 }
 
-// TestThroughPrometheus imports the blocks into a real Prometheus, and imports its responses to remote reads.
+// TestThroughPrometheus loads the exported blocks into a real Prometheus, and imports from it with remote read.
 func TestThroughPrometheus(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a Prometheus")

@@ -11,11 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// maxColumns is the max width of a line. A tab has tabColumns.
+// maxColumns is the max width of a line. A tab counts as tabColumns columns.
 const maxColumns, tabColumns = 120, 4
 
-// longLines are the bounds of folders with lines over maxColumns: mostly tables with one case per line, and texts that
-// can't be divided. A bound may only fall. A folder without such lines is removed.
+// longLines contains the max number of lines wider than maxColumns, by folder. Most are in tables with one case per
+// line, or texts that can't be split. A number may only be reduced. A folder without such lines must be removed.
 var longLines = map[string]int{
 	"adapter":                      1,
 	"adapter/exporter":             1,
@@ -76,8 +76,8 @@ func columns(line string) int {
 	return utf8.RuneCountInString(line) + (tabColumns-1)*strings.Count(line, "\t")
 }
 
-// TestLinesAreShort checks the number of long lines of each folder against its bound. Comments have none, except for
-// drawings.
+// TestLinesAreShort checks that no folder has more long lines than longLines allows. Comments have no long lines,
+// except in drawings.
 func TestLinesAreShort(t *testing.T) {
 	t.Parallel()
 	found := map[string][]string{}

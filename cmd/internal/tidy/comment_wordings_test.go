@@ -12,18 +12,18 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/tidy/wordings"
 )
 
-// maxCommentWordings is the maximum number of stilted wordings per 1,000 words in the comments of a folder's Go files.
+// maxCommentWordings is the max number of stilted wordings per 1,000 words in the comments of a folder's Go files.
 const maxCommentWordings = 2
 
-// commentWordings are the bounds of folders whose comments haven't been rewritten yet. A bound may only fall. A folder
-// that reaches maxCommentWordings is removed.
+// commentWordings contains higher limits for folders whose comments haven't been rewritten yet. A limit may only be
+// reduced. A folder that reaches maxCommentWordings must be removed.
 var commentWordings = map[string]float64{
 	"storage":       7.0,
 	"storage/paged": 10.5,
 }
 
-// TestCommentsArePlain checks the comments of each folder against its bound. A folder of few words may have one stilted
-// wording.
+// TestCommentsArePlain checks the comments of each folder against its limit. Even a folder with few words may have one
+// stilted wording.
 func TestCommentsArePlain(t *testing.T) {
 	t.Parallel()
 	texts, err := wordings.CollectComments(root)

@@ -9,19 +9,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mayDestroy are the files that may delete rows, each with its reason.
+// mayDestroy contains the files that may delete rows, each with the reason.
 var mayDestroy = []string{
 	"storage/destroy.go",       // all other deletes
 	"storage/paged/compact.go", // replaces chunks by a long chunk
 	"storage/paged/outdone.go", // replaces a page by one without superseded entries
 }
 
-// carriesOut reports whether a folder contains engines or their wrappers. They only execute deletes.
+// carriesOut reports whether a folder contains engines or wrappers of engines, which only execute deletes.
 func carriesOut(dir string) bool {
 	return within(dir, "storage/engine") || within(dir, "storage/pebble") || within(dir, "storage/cassandra")
 }
 
-// destroys reports whether a node calls an engine's Drop, or names an operation of a mutation that deletes.
+// destroys reports whether a node deletes rows: it calls an engine's Drop, or names a mutation operation that deletes.
 func destroys(n ast.Node) bool {
 	switch x := n.(type) {
 	case *ast.CallExpr:

@@ -13,17 +13,17 @@ import (
 	"github.com/cassia-db/cassia/storage"
 )
 
-// spoken are packages whose name is also a word that users know, so that messages keep it.
+// spoken contains packages whose names are also words that users read. storage.Plain doesn't remove these names from
+// errors.
 var spoken = map[string]bool{"auth": true, "cassandra": true, "kairosdb": true, "server": true, "tenant": true}
 
-// forDevelopers are prefixes of the folders of programs and helpers that only developers run.
+// forDevelopers contains prefixes of folders with programs and helpers that only developers use.
 var forDevelopers = []string{
 	"cmd/tools/", "cmd/internal/promrig", "cmd/internal/s3/s3test", "storage/cassandra/cassandratest",
 	"storage/engine/faultengine",
 }
 
-// TestErrorsAreShownWithoutPackages checks that storage.Plain removes the name of every package whose errors start with
-// it.
+// TestErrorsAreShownWithoutPackages checks that storage.Plain removes the package name from the start of every error.
 func TestErrorsAreShownWithoutPackages(t *testing.T) {
 	found := 0
 	for _, f := range goFiles(t) {
@@ -58,7 +58,7 @@ func errorText(n ast.Node) (text string, ok bool) {
 	return literalText(call.Args[0])
 }
 
-// literalText returns the value of a string literal, or of multiple ones that are joined by +.
+// literalText returns the value of a string literal, or of string literals joined by +.
 func literalText(e ast.Expr) (text string, ok bool) {
 	switch e := e.(type) {
 	case *ast.BasicLit:

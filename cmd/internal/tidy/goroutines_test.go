@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// unrecovered are the goroutines of a server that don't recover from a panic with package panics, by file and function,
-// with the reason.
+// unrecovered contains the goroutines of a server that don't recover from panics with package panics, by file and
+// function, with the reason.
 var unrecovered = map[string]string{
 	"storage/store.go Open": "the committer: after a panic its streams are half changed; the process ends, and a restart replays all that is durable",
 
@@ -29,11 +29,11 @@ var unrecovered = map[string]string{
 	"storage/pebble/write.go run":              "guard makes an error of Pebble's panics, and ends the process in order",
 }
 
-// ofCommands are prefixes of folders whose goroutines run only in commands. A panic may end a command.
+// ofCommands contains prefixes of folders whose goroutines run only in commands. A panic may terminate a command.
 var ofCommands = []string{"adapter/importer/", "cmd/internal/bench/"}
 
-// TestGoroutinesRecover checks that a panic in a goroutine doesn't end the server: package panics wraps the goroutine,
-// or each piece of its work.
+// TestGoroutinesRecover checks that a panic in a goroutine doesn't terminate the server: package panics must wrap the
+// goroutine, or each part of its work.
 func TestGoroutinesRecover(t *testing.T) {
 	unused := map[string]bool{}
 	for name := range unrecovered {
@@ -74,7 +74,7 @@ func TestGoroutinesRecover(t *testing.T) {
 	require.Empty(t, unused, "nothing needs these any more: remove them from the list")
 }
 
-// startsGoroutine reports whether a node is a go statement, or a call of the method Go of a sync.WaitGroup or an
+// startsGoroutine reports whether a node is a go statement, or a call of the method Go of sync.WaitGroup or
 // errgroup.Group.
 func startsGoroutine(n ast.Node) bool {
 	switch n := n.(type) {

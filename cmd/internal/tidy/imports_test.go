@@ -9,15 +9,16 @@ import (
 )
 
 // law lists the packages of this module that the packages in a folder may import, in addition to packages in the same
-// folder. The longest folder that matches a package applies.
+// folder. If multiple laws match a package, the one with the longest folder applies.
 type law struct {
 	folder string
 	may    []string
-	// apart is true if the subfolders are siblings, which never import each other.
+	// apart is set if the subfolders of the folder must not import each other.
 	apart bool
 }
 
-// laws of imports: cmd → {adapter, promql, downsample} → storage → storage/engine ← {pebble, cassandra}.
+// laws contains the laws of imports: cmd → {adapter, promql, downsample} → storage → storage/engine ← {pebble,
+// cassandra}.
 var laws = []law{
 	{folder: "cmd", may: []string{"adapter", "promql", "downsample", "storage"}},
 	{folder: "cmd/internal/cassiatest", may: []string{"cmd/internal/promrig", "storage"}},
@@ -62,7 +63,7 @@ var laws = []law{
 	{folder: "storage/storagetest", may: []string{"=storage", "storage/engine", "storage/membership", "storage/pebble"}},
 }
 
-// "=storage" is the package without the packages below it.
+// "=storage" means the package itself, without the packages below it.
 var storageWithoutDrivers = []string{
 	"=storage", "storage/bounds", "storage/check", "storage/counts", "storage/ended", "storage/engine", "storage/chunk",
 	"storage/damage", "storage/format", "storage/ha", "storage/index", "storage/labelorder", "storage/membership",
@@ -70,13 +71,14 @@ var storageWithoutDrivers = []string{
 	"storage/tenant",
 }
 
-// forTests may also be imported by tests of any package: they open stores on a real engine, and draw seeds in one way.
+// forTests contains packages that tests of any package may also import. They open stores on a real engine, and provide
+// seeds.
 var forTests = []string{
 	"storage/pebble", "storage/cassandra", "storage/soak", "storage/storagetest", "promql/bucketfn/bucketfntest",
 	"cmd/internal/cassiatest",
 }
 
-// onlyIn are external libraries that only one folder imports.
+// onlyIn contains external libraries that only one folder may import.
 var onlyIn = map[string]string{
 	"github.com/cockroachdb/pebble": "storage/pebble",
 	"github.com/gocql/gocql":        "storage/cassandra",
@@ -99,7 +101,8 @@ func lawOf(pkg string) (law, bool) {
 	return best, best.folder != ""
 }
 
-// broken returns the reason why package from may not import package to, "" if it may. Both are relative to the module.
+// broken returns the reason why package from may not import package to, or "" if it may. Both paths are relative to the
+// module.
 func broken(from, to string, test bool) string {
 	l, ok := lawOf(from)
 	if !ok {
@@ -128,7 +131,7 @@ func broken(from, to string, test bool) string {
 		"← drivers): declare a small interface where it is used, and let cmd pass the other side in", from, to)
 }
 
-// child returns the name of the direct subfolder of folder that contains pkg.
+// child returns the name of the direct subfolder of folder that contains the package.
 func child(pkg, folder string) string {
 	rest := strings.TrimPrefix(strings.TrimPrefix(pkg, folder), "/")
 	name, _, _ := strings.Cut(rest, "/")

@@ -17,8 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestErrorsHaveTheirLine checks that users find every error in the manual's page on troubleshooting: each error that
-// the program declares is there, by its text or type, or is in unseenErrors with the reason why users don't see it.
+// TestErrorsHaveTheirLine checks that users find every error in the manual's troubleshooting page. The page must
+// contain the text or the type of each error that the program declares, unless unseenErrors contains the reason why
+// users don't see it.
 func TestErrorsHaveTheirLine(t *testing.T) {
 	page := errorsInManual(t)
 	var quotes []string
@@ -58,8 +59,8 @@ func TestErrorsHaveTheirLine(t *testing.T) {
 	require.Greater(t, found, 70)
 }
 
-// TestAnswersHaveTheirLine checks the same for the parts of responses that programs read: the status, the errorType of
-// Prometheus' API, and the reasons by which rejected samples are counted.
+// TestAnswersHaveTheirLine checks that the page also contains the parts of responses that programs evaluate: the status
+// codes, the error types of Prometheus' API, and the reasons for which rejected samples are counted.
 func TestAnswersHaveTheirLine(t *testing.T) {
 	page := errorsInManual(t)
 	statuses, kinds, reasons := statusNames(), map[string]bool{}, map[string]bool{}
@@ -114,14 +115,14 @@ func TestAnswersHaveTheirLine(t *testing.T) {
 // isSearchable reports whether a text is long enough to identify one error.
 func isSearchable(text string) bool { return len(text) >= 12 && strings.Contains(text, " ") }
 
-// errorsInManual returns the page of the manual that lists all errors.
+// errorsInManual returns the text of the manual's page that lists all errors.
 func errorsInManual(t *testing.T) string {
 	text, err := os.ReadFile(filepath.Join(root, "cmd/internal/manual/troubleshooting.md"))
 	require.NoError(t, err)
 	return string(text)
 }
 
-// productionFiles returns the files that users run.
+// productionFiles returns the files of the programs that users run.
 func productionFiles(t *testing.T) []goFile {
 	return slices.DeleteFunc(goFiles(t), func(f goFile) bool {
 		return f.test || f.generated || startsWithAny(f.dir(), forDevelopers) ||
@@ -132,13 +133,14 @@ func productionFiles(t *testing.T) []goFile {
 	})
 }
 
-// moreForDevelopers are more prefixes of folders of programs and helpers that only developers run.
+// moreForDevelopers contains more prefixes of folders with programs and helpers that only developers use.
 var moreForDevelopers = []string{
 	"cmd/internal/tidy/", "storage/engine/enginetest/", "storage/engine/memory/",
 	"storage/soak/", "storage/storagetest/",
 }
 
-// answers reports whether a file may write HTTP responses. Other files only name the statuses of other servers.
+// answers reports whether a file may write HTTP responses. The other files with status codes contain clients of other
+// servers.
 func (f goFile) answers() bool {
 	for _, dir := range []string{
 		"cmd/internal/s3/", "adapter/importer/", "adapter/metadata/", "storage/cassandra/", "cmd/internal/lasting/",
@@ -150,7 +152,7 @@ func (f goFile) answers() bool {
 	return true
 }
 
-// declared is an error that a package declares: a variable with its text, or a type, whose text is unknown.
+// declared is an error that a package declares: a variable with its text, or a type, whose text isn't known.
 type declared struct{ name, text string }
 
 var (
@@ -185,7 +187,7 @@ func declaredErrors(f goFile) (all []declared) {
 	return all
 }
 
-// partOf returns the longest constant part of a format.
+// partOf returns the longest constant part of a format string.
 func partOf(format string) string {
 	parts := formatVerb.Split(format, -1)
 	return strings.Trim(slices.MaxFunc(parts, func(a, b string) int { return len(a) - len(b) }), " :;,")
@@ -200,7 +202,7 @@ func receiver(d *ast.FuncDecl) string {
 	return of.(*ast.Ident).Name
 }
 
-// kindAt is the index of the argument with the errorType of a response, by function.
+// kindAt contains the functions that write error responses, with the index of the argument that is the error type.
 var kindAt = map[string]int{"fail": 3, "refuse": 2}
 
 // called returns the name of the called function or method.
@@ -214,7 +216,7 @@ func called(call *ast.CallExpr) string {
 	return ""
 }
 
-// addLiteral adds the value of a string literal of one word.
+// addLiteral adds the value of a string literal to a set, if the value is a single word.
 func addLiteral(to map[string]bool, e ast.Expr) {
 	literal, ok := e.(*ast.BasicLit)
 	if !ok || literal.Kind != token.STRING {
@@ -226,7 +228,7 @@ func addLiteral(to map[string]bool, e ast.Expr) {
 	}
 }
 
-// statusNames returns the status codes of net/http by the names of their constants.
+// statusNames returns the HTTP status codes by the names of their constants in net/http.
 func statusNames() map[string]int {
 	out := map[string]int{}
 	for code := range 600 {

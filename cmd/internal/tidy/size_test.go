@@ -7,17 +7,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A longer file or function usually has two parts that should have names.
+// The limits exist because a longer file or function usually consists of parts that should be separate and have names.
 const (
 	maxFileLines     = 500
 	maxFunctionLines = 70
 )
 
-// longFiles are the files that may be longer than maxFileLines, each with its reason.
+// longFiles contains the files that may be longer than maxFileLines, each with the reason.
 var longFiles = map[string]string{}
 
-// longFunctions are the functions that may be longer than maxFunctionLines, each with its reason. Tests may be longer
-// because of their tables.
+// longFunctions contains the functions that may be longer than maxFunctionLines, each with the reason. Test functions
+// may always be longer because of their tables.
 var longFunctions = map[string]string{}
 
 func TestFilesAndFunctionsAreShort(t *testing.T) {

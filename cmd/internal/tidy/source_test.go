@@ -18,10 +18,10 @@ import (
 // root is the path from this package to the top folder of the repository.
 const root = "../../.."
 
-// modulePath is the prefix of imports of this module.
+// modulePath is the prefix of the import paths of this module.
 const modulePath = "github.com/cassia-db/cassia/"
 
-// goFile is one parsed file of this module.
+// goFile is a parsed file of this module.
 type goFile struct {
 	// path is relative to the repository's top folder, with slashes.
 	path      string
@@ -33,10 +33,10 @@ type goFile struct {
 	fset      *token.FileSet
 }
 
-// dir returns the package's folder.
+// dir returns the folder of the file.
 func (f goFile) dir() string { return path.Dir(f.path) }
 
-// skipped reports whether a file or folder contains no source of this module.
+// skipped reports whether a file or folder contains no source code of this module.
 func skipped(rel string, entry fs.DirEntry) bool {
 	name := entry.Name()
 	return name == ".git" || rel == "bin" || rel == "data" || name == "node_modules"
@@ -76,7 +76,7 @@ func walk(t *testing.T, do func(rel string, content []byte)) {
 	require.NoError(t, err)
 }
 
-// goFiles parses every Go file of the module.
+// goFiles returns all Go files of the module, parsed.
 func goFiles(t *testing.T) []goFile {
 	t.Helper()
 	var files []goFile

@@ -16,8 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTypesHoldOnAnotherSystem checks the types of the program and of all its dependencies for a system that releases
-// support and tests don't run on. Compiling would take minutes. The function bodies of other modules aren't checked.
+// TestTypesHoldOnAnotherSystem type-checks the program and all its dependencies for a system that releases support but
+// tests don't run on. It doesn't compile, which would take minutes, and it doesn't check function bodies of other
+// modules.
 func TestTypesHoldOnAnotherSystem(t *testing.T) {
 	t.Parallel()
 	list := exec.Command("go", "list", "-deps", "-json=ImportPath,Dir,GoFiles,ImportMap,Module", "./cmd/cassia")

@@ -11,17 +11,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// shared is an exception: a type name that multiple packages declare.
+// shared is an exception from TestTypeNamesAreUnique: a type name that multiple packages may declare.
 type shared struct {
-	// in lists the packages. If it is empty, any package may use the name.
+	// in lists the packages. If it is empty, any package may declare the name.
 	in  string
 	why string
 }
 
-// private is the reason for names that were shared before this law existed. Rename the type when you change it.
+// private is the reason for names that were shared before this law existed. When you change such a type, rename it.
 const private = "unexported on both sides, and older than this law"
 
-// sharedNames are the exceptions of TestTypeNamesAreUnique.
+// sharedNames contains the exceptions from TestTypeNamesAreUnique, by type name.
 var sharedNames = map[string]shared{
 	"API":         {"adapter/jsonapi cmd/internal/promrig", "an HTTP API: the one that is served, and the one that tests ask"},
 	"Batch":       {"adapter adapter/importer storage storage/engine", "what is written at once: by an adapter, an importer, the store, an engine"},
@@ -82,14 +82,14 @@ var sharedNames = map[string]shared{
 	"source":      {"adapter/exporter storage/query", private},
 }
 
-// packageTypes are the types of a package.
+// packageTypes holds the types that a package declares.
 type packageTypes struct {
 	dir string
-	// types are its types. imports are the packages of this module that it imports.
+	// types contains the names of the types, and imports contains the packages of this module that the package imports.
 	types, imports map[string]bool
 }
 
-// typesByPackage returns the types that packages declare outside of tests, by folder.
+// typesByPackage returns the types that packages declare outside of tests, by the packages' folders.
 func typesByPackage(t *testing.T) map[string]*packageTypes {
 	all := map[string]*packageTypes{}
 	for _, f := range goFiles(t) {
@@ -117,14 +117,14 @@ func typesByPackage(t *testing.T) map[string]*packageTypes {
 	return all
 }
 
-// meet reports whether a reader can meet a type name of both packages at once: both export it, or one package imports
-// the other.
+// meet reports whether code can refer to a type name of both packages: both export the name, or one package imports the
+// other.
 func meet(name string, a, b *packageTypes) bool {
 	return token.IsExported(name) || a.imports[b.dir] || b.imports[a.dir]
 }
 
-// TestTypeNamesAreUnique checks that two packages don't declare types with the same name if both export it or one
-// imports the other: a word means one thing.
+// TestTypeNamesAreUnique checks that two packages don't declare types with the same name if both export the name or one
+// imports the other. A name should have one meaning.
 func TestTypeNamesAreUnique(t *testing.T) {
 	all := typesByPackage(t)
 	found := map[string]map[string]bool{}

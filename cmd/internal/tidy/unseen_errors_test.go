@@ -2,7 +2,7 @@ package tidy
 
 import ()
 
-// unseenErrors are errors whose text users don't see, by the reason.
+// unseenErrors contains the errors whose text users don't see, by the reason.
 var unseenErrors = map[string][]string{
 	"it only leads from one part of the program to another, which catches it": {
 		"adapter.ErrDropped", "blocks.errEnough", "fetch.errEnough", "kairosdb.errEnough", "lines.errEnough",
@@ -41,7 +41,7 @@ var unseenErrors = map[string][]string{
 	},
 }
 
-// saidOf are parts of the texts of errors that are built at run time, or that are too short for a search.
+// saidOf contains constant parts of errors whose text is composed at run time, or is too short for a search.
 var saidOf = map[string]string{
 	"auth.ErrUnknown":                  "not authenticated",
 	"bench.ErrAckLog":                  "`invalid ack log`",
@@ -88,7 +88,7 @@ var saidOf = map[string]string{
 	"storage.explainedError":           "503 `nothing was deleted`",
 }
 
-// unseen returns the reason by the name of the error.
+// unseen returns the reasons in unseenErrors by the names of the errors.
 func unseen() map[string]string {
 	out := map[string]string{}
 	for reason, names := range unseenErrors {

@@ -12,9 +12,9 @@ import (
 	"github.com/cassia-db/cassia"
 )
 
-// TestOneVersion compares all files that can't read the file VERSION with it: the chart, the images in the examples,
-// and the first section of the changelog, which names the release that a -dev version leads to. docker/release reads
-// the file. .ci/run compares the archive and the packages.
+// TestOneVersion compares the version in all files that can't read the file VERSION with VERSION: in the chart, in the
+// images of the examples, and in the first section of the changelog, which names the release that a -dev version
+// precedes. docker/release reads the file VERSION. .ci/run checks the archive and the packages.
 func TestOneVersion(t *testing.T) {
 	version := cassia.Version()
 	require.Regexp(t, `^\d+\.\d+\.\d+(-[0-9A-Za-z.]+)?$`, version)

@@ -11,7 +11,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/tidy/wordings"
 )
 
-// maxWordings is the max number of stilted wordings per 1,000 words, by kind of text. A bound may only fall.
+// maxWordings is the max number of stilted wordings per 1,000 words, by kind of text. The numbers may only be reduced.
 var maxWordings = map[wordings.TextKind]float64{
 	wordings.Page:      0,
 	wordings.Help:      0.1,
@@ -23,17 +23,18 @@ var maxWordings = map[wordings.TextKind]float64{
 	wordings.Design:    2,
 }
 
-// minWords is the min number of words by kind. If there are fewer, the texts have moved and aren't counted.
+// minWords is the min number of words by kind of text. If there are fewer, the texts have probably moved to files in
+// which they aren't counted.
 var minWords = map[wordings.TextKind]int{
 	wordings.Page: 1000, wordings.Help: 2000, wordings.Messages: 5000, wordings.Manual: 8000, wordings.Readme: 200,
 	wordings.Changelog: 50, wordings.Examples: 500, wordings.Design: 8000,
 }
 
-// maxPageWords is the max number of words of a design page, which takes five minutes to read. maxDesignWords is the max
-// number of all pages together, an hour.
+// maxPageWords is the max number of words of a design page, which take five minutes to read. maxDesignWords is the max
+// number of words of all design pages together, which take an hour.
 const maxPageWords, maxDesignWords = 900, 15_000
 
-// TestDesignPagesAreShort checks the lengths of design pages. It counts words as wc does.
+// TestDesignPagesAreShort checks the lengths of the design pages. It counts words as wc does.
 func TestDesignPagesAreShort(t *testing.T) {
 	t.Parallel()
 	pages, all := 0, 0

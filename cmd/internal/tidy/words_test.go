@@ -10,11 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// machinePath matches paths that exist on only one machine: home folders, working folders, and folders next to the
-// checkout.
+// machinePath matches paths that exist only on a single machine: home folders, working folders, and folders next to the
+// repository.
 var machinePath = regexp.MustCompile(`(^|[\s"'=(` + "`" + `])(/(home|Users|root|work)/[\w.-]|\.\./shared\b)`)
 
-// registryHosts are hosts of package registries. Each machine configures its own, so the repository names none.
+// registryHosts contains the hosts of package registries. Each machine configures its own registries, so the repository
+// must not name any.
 var registryHosts = [][]byte{
 	[]byte("proxy.golang" + ".org"), []byte("deb.debian" + ".org"), []byte("registry.npmjs" + ".org"),
 	[]byte("repo.maven.apache" + ".org"), []byte("repo1.maven" + ".org"),
@@ -44,7 +45,7 @@ func TestMachinePath(t *testing.T) {
 	}
 }
 
-// TestOnePrometheus checks that the tests run the Prometheus version of the library.
+// TestOnePrometheus checks that the tests run the version of Prometheus that is also used as a library.
 func TestOnePrometheus(t *testing.T) {
 	version := regexp.MustCompile(`(?m)^\s*github\.com/prometheus/prometheus (v\S+)`)
 	var found []string

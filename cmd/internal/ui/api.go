@@ -15,25 +15,26 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// api serves the requests of the page that Prometheus' API doesn't have. Responses are {"status":"success","data":…},
-// or errors as in Prometheus' API. Times are RFC 3339, sizes are in bytes.
+// api serves the endpoints that the web page needs in addition to Prometheus' API. Responses are
+// {"status":"success","data":…}, or errors as in Prometheus' API. Times are in RFC 3339, and sizes are in bytes.
 //
-//	session  the user, their tenants, and the version of this server
-//	tenants  limits of the tenants that the user may read, and their usage
-//	series   the composition of a tenant's series: ?window=…&metric=…&label=…&limit=…; without a window, unsealed ones
-//	metric   whether a metric exists, its time range, or similar names: ?name=…
-//	churn    the numbers of series of its newest windows, and how many were added and removed: ?windows=…
-//	windows  its sealed windows by resolution: sizes, retention, expiry
-//	work     the state of sealing and rolling up; for an admin, with errors, which may name series of any tenant
-//	evaluator the process that evaluates rules; its name is returned only to admins
-//	relabel  the rules for the tenant's incoming samples, and what they dropped; POST: the effect of other rules and
-//	         retentions on its stored samples (see trialRequest)
-//	health   the engine, and the findings of cassia doctor; for admins
+//	session   the user, the user's tenants, and the version of this server
+//	tenants   limits of the tenants that the user may read, and their usage
+//	series    composition of a tenant's series: ?window=…&metric=…&label=…&limit=…; without a window, unsealed series
+//	metric    whether a metric exists, and its time range or similar names: ?name=…
+//	churn     numbers of series in the tenant's newest windows, and how many were added and removed: ?windows=…
+//	windows   the tenant's sealed windows by resolution: sizes, retention, expiry
+//	work      state of sealing and of rollups; for admins with errors, which may name series of any tenant
+//	evaluator the process that evaluates rules; only admins get its name
+//	relabel   the rules for the tenant's incoming samples, and the numbers of dropped samples; POST: the effect of other
+//	          rules and retentions on the tenant's stored samples (see trialRequest)
+//	health    the engine, and the findings of cassia doctor; only for admins
 //
-// Requests that read much are handled one at a time.
+// Requests that read a lot of data are handled one at a time.
 type api struct {
 	Options
-	// counting and surveying are locked while series are counted, and windows listed.
+	// counting is locked while series are counted, and surveying while windows are listed. A lock is held by sending to
+	// its channel.
 	counting, surveying chan struct{}
 	examined            examined
 }
@@ -45,7 +46,8 @@ func newAPI(o Options) *api {
 // answer returns the result of an endpoint, which is sent as JSON.
 type answer func(*http.Request) (any, error)
 
-// enter locks place until leave is called. It fails when the client disconnects.
+// enter waits until it holds the lock place. It returns an error if the client disconnects. The caller must call leave
+// to release the lock.
 func enter(ctx context.Context, place chan struct{}) (leave func(), err error) {
 	select {
 	case place <- struct{}{}:
@@ -55,8 +57,8 @@ func enter(ctx context.Context, place chan struct{}) (leave func(), err error) {
 	}
 }
 
-// count waits until the store is ready and no other request counts series, because counting reads much. The caller must
-// call leave at the end.
+// count waits until the store is ready and no other request counts series. Requests count one at a time because
+// counting reads a lot of data. The caller must call leave when it has finished.
 func (a *api) count(ctx context.Context) (leave func(), err error) {
 	if err := a.Ready(); err != nil {
 		return nil, err
@@ -64,7 +66,7 @@ func (a *api) count(ctx context.Context) (leave func(), err error) {
 	return enter(ctx, a.counting)
 }
 
-// respond writes the result of answer as Prometheus' API does, with warnings about data that couldn't be read.
+// respond writes the result of answer in the format of Prometheus' API, with warnings about data that couldn't be read.
 func respond(answer answer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var warnings []string
@@ -116,25 +118,25 @@ func (a *api) evaluator(r *http.Request) (any, error) {
 	return e, err
 }
 
-// session is the response of the endpoint session.
+// session is the response of the endpoint with the same name.
 type session struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision"`
 	Target   string `json:"target"`
 	Engine   string `json:"engine"`
-	// User is the name of the user; "": there is no authentication, and all clients have all roles.
+	// User is the name of the user. It is empty if there is no authentication and all clients have all roles.
 	User string `json:"user"`
 	Auth bool   `json:"auth"`
 	// Metrics and Admin are the user's roles.
 	Metrics bool `json:"metrics"`
 	Admin   bool `json:"admin"`
-	// Tenants are the tenants to choose from. AnyTenant is set if others can be entered.
+	// Tenants contains the tenants that the page offers. AnyTenant is set if the user may also enter other names.
 	Tenants   []string `json:"tenants"`
 	AnyTenant bool     `json:"any_tenant"`
-	// DefaultTenant is the tenant of requests that name none; "": they must name one.
+	// DefaultTenant is the tenant of requests that don't name one. If it is empty, each request must name a tenant.
 	DefaultTenant string `json:"default_tenant"`
 	SelfTenant    string `json:"self_tenant"`
-	// NotReady is the reason why queries can't be served yet; "": they can.
+	// NotReady is the reason why queries can't be served yet, or empty if they can.
 	NotReady    string   `json:"not_ready"`
 	Resolutions []string `json:"resolutions"`
 }

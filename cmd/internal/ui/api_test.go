@@ -30,11 +30,11 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// fakeStore records its calls, and returns the same results each time.
+// fakeStore records its calls and always returns the same results.
 type fakeStore struct {
 	asked []any
 	err   error
-	// newest are the times of the newest unsealed samples by metric.
+	// newest contains the time of the newest unsealed sample, by metric.
 	newest map[string]time.Time
 }
 
@@ -82,7 +82,7 @@ func (f *fakeStore) RetentionOf(string) (usual, longest retention.Keep) {
 
 func (f *fakeStore) ActiveSeries(tenant string) int { return map[string]int{"team-b": 3}[tenant] }
 
-// fakeRelabeling returns the tenant of the call.
+// fakeRelabeling returns results that contain the tenant of the call.
 type fakeRelabeling struct{ err error }
 
 func (f fakeRelabeling) Status(tenant string) relabeling.Status {
@@ -136,8 +136,8 @@ func testOptions() Options {
 	}
 }
 
-// withAuth is the whole server with the page's routes and four users: ann and bob read the data of their teams, watch
-// may also read metrics, and ops is an admin.
+// withAuth returns the handler of a whole server with the page's routes and four users: ann and bob read the data of
+// their teams, watch can also read metrics, and ops is an admin.
 func withAuth(t *testing.T, o Options) http.Handler {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "auth.yml")

@@ -28,8 +28,9 @@ import (
 
 var rewritePictures = flag.Bool("rewrite", false, "write the manual's pictures anew, with what the page shows now")
 
-// TestThePageInABrowser uses all views of a real Cassia in a real Chromium: see browser/run.mjs. With CASSIA_UI_SHOTS
-// its pictures are saved in that folder. With -rewrite it writes the manual's pictures.
+// TestThePageInABrowser uses all views of a real Cassia server in a real Chromium, see browser/run.mjs. If
+// CASSIA_UI_SHOTS is set, the screenshots are saved in that folder. With -rewrite, the test updates the manual's
+// images.
 func TestThePageInABrowser(t *testing.T) {
 	needModules(t)
 	chromium, err := exec.LookPath("chromium")
@@ -114,7 +115,7 @@ func TestThePageInABrowser(t *testing.T) {
 	require.NoError(t, cmd.Run(), "the output above says what went wrong")
 }
 
-// shortFolder is an empty one with a path that looks well in a picture.
+// shortFolder returns an empty folder with a short path, which is shown in screenshots.
 func shortFolder(t *testing.T) string {
 	dir, err := os.MkdirTemp("", "cassia")
 	require.NoError(t, err)
@@ -137,7 +138,8 @@ func start(ctx context.Context, t *testing.T, p promrig.Program) *promrig.Proces
 	return process
 }
 
-// store writes three days of two tenants, seals them, and writes late samples and samples that stay unsealed.
+// store writes and seals three days of samples of two tenants. It then writes late samples, and samples that stay
+// unsealed.
 func store(ctx context.Context, t *testing.T, url string) {
 	now := time.Now().Truncate(time.Minute)
 	from := now.Add(-72 * time.Hour)
@@ -154,7 +156,7 @@ func store(ctx context.Context, t *testing.T, url string) {
 	remoteWrite(ctx, t, url, "team-a", queues(now.Add(-2*time.Hour), ahead, 5*time.Minute))
 }
 
-// imports brings three days of a series into a tenant of its own.
+// imports imports three days of a series into a separate tenant.
 func imports(ctx context.Context, t *testing.T, binary, dir, url string) {
 	text, now := "# TYPE imported gauge\n", time.Now().Truncate(time.Hour)
 	for at := now.Add(-72 * time.Hour); at.Before(now.Add(-24 * time.Hour)); at = at.Add(time.Minute) {
@@ -168,7 +170,7 @@ func imports(ctx context.Context, t *testing.T, binary, dir, url string) {
 	require.NoError(t, err, "%s", out)
 }
 
-// requests are eight counters of two jobs, and with gauges as many temperatures.
+// requests returns the samples of eight counters of two jobs and, if gauges is set, of eight temperatures.
 func requests(from, to time.Time, every time.Duration, gauges bool) (all []prompb.TimeSeries) {
 	for i := range 8 {
 		names := []prompb.Label{
@@ -194,7 +196,7 @@ func requests(from, to time.Time, every time.Duration, gauges bool) (all []promp
 	return all
 }
 
-// queues are eight gauges.
+// queues returns the samples of eight gauges.
 func queues(from, to time.Time, every time.Duration) (all []prompb.TimeSeries) {
 	for i := range 8 {
 		gauge := prompb.TimeSeries{Labels: []prompb.Label{
@@ -210,7 +212,7 @@ func queues(from, to time.Time, every time.Duration) (all []prompb.TimeSeries) {
 	return all
 }
 
-// special are gauges that always have the values that are easily shown wrongly.
+// special returns the samples of constant gauges whose values are easily displayed incorrectly.
 func special(from, to time.Time, every time.Duration) (all []prompb.TimeSeries) {
 	for i, v := range []float64{1795394751.29, math.SmallestNonzeroFloat64, math.MaxFloat64, math.Inf(1), math.NaN()} {
 		gauge := prompb.TimeSeries{
@@ -224,8 +226,8 @@ func special(from, to time.Time, every time.Duration) (all []prompb.TimeSeries) 
 	return all
 }
 
-// latencies writes a classic histogram with exemplars, a native one with the same values, a gauge of bytes, and series
-// that a rule drops.
+// latencies returns the samples of a classic histogram with exemplars, a native histogram with the same values, a gauge
+// in bytes, and series that a rule drops.
 func latencies(from, to time.Time, every time.Duration) []prompb.TimeSeries {
 	named := func(name string, more ...prompb.Label) prompb.TimeSeries {
 		return prompb.TimeSeries{Labels: append([]prompb.Label{{Name: "__name__", Value: name}}, more...)}
@@ -259,7 +261,7 @@ func latencies(from, to time.Time, every time.Duration) []prompb.TimeSeries {
 	return append(all, native, memory, unwanted)
 }
 
-// meanings are what the metrics mean.
+// meanings contains the metadata of the metrics.
 var meanings = []prompb.MetricMetadata{
 	{MetricFamilyName: "http_requests_total", Type: prompb.MetricMetadata_COUNTER, Help: "All requests that were answered, whatever the answer was, since the process began."},
 	{MetricFamilyName: "latency_seconds", Type: prompb.MetricMetadata_HISTOGRAM, Unit: "seconds", Help: "How long answers took."},

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// needModules skips a test where the page's packages aren't installed; `make ui-modules` does that.
+// needModules skips a test if the page's packages aren't installed. `make ui-modules` installs them.
 func needModules(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -33,7 +33,7 @@ func run(t *testing.T, name string, args ...string) {
 	require.NoError(t, err, "%s %v: %s", name, args, out)
 }
 
-// TestThePageIsBuiltFromItsSources builds the page and compares every byte with the committed one.
+// TestThePageIsBuiltFromItsSources builds the page and requires that the result is identical to the committed page.
 func TestThePageIsBuiltFromItsSources(t *testing.T) {
 	needModules(t)
 	run(t, "node_modules/.bin/tsc", "--noEmit")
@@ -43,13 +43,14 @@ func TestThePageIsBuiltFromItsSources(t *testing.T) {
 		"dist isn't what src makes: run `make ui` and commit dist")
 }
 
-// TestLogicOfThePage runs the unit tests of numbers, times, addresses and completion.
+// TestLogicOfThePage runs the page's unit tests: of numbers, times, addresses and completion.
 func TestLogicOfThePage(t *testing.T) {
 	needModules(t)
 	run(t, "node", "units.mjs")
 }
 
-// files are the hashes of a folder's files, by name: their contents would fill the screen where they differ.
+// files returns the hashes of the files in a folder, by name. Hashes are compared rather than contents, because a
+// difference of contents would fill the screen.
 func files(t *testing.T, dir fs.FS) map[string][sha256.Size]byte {
 	t.Helper()
 	all := map[string][sha256.Size]byte{}

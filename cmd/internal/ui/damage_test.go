@@ -18,7 +18,8 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// damaged seals two series of up and two of load, makes labels of up that can't be read, and returns their window.
+// damaged seals two series of the metric up and two of the metric load, damages labels of up, and returns the window of
+// the series.
 func damaged(t *testing.T, eng engine.Engine) (window int64) {
 	store := storagetest.Start(t, eng)
 	b := store.NewBatch("default")
@@ -60,7 +61,7 @@ func damaged(t *testing.T, eng engine.Engine) (window int64) {
 	return window
 }
 
-// countingStore counts a store's series.
+// countingStore is a fakeStore that counts the series of a real store.
 type countingStore struct {
 	*fakeStore
 	counts *counts.Statistics
@@ -70,8 +71,8 @@ func (c countingStore) CountSeries(ctx context.Context, q counts.SeriesQuery) (c
 	return c.counts.CountSeries(ctx, q)
 }
 
-// TestCountsThatLackSeriesHaveWarnings damages labels: responses in which their series are missing have warnings, other
-// responses have none.
+// TestCountsThatLackSeriesHaveWarnings damages labels. Responses in which the affected series are missing must have
+// warnings, other responses must not.
 func TestCountsThatLackSeriesHaveWarnings(t *testing.T) {
 	eng := storagetest.Pebble(t)
 	window := damaged(t, eng)

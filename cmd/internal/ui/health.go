@@ -9,30 +9,31 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/doctor"
 )
 
-// examineEvery is how long the findings of an examination are reused.
+// examineEvery is the time for which the findings of an examination are reused.
 const examineEvery = time.Minute
 
-// examined is the last examination.
+// examined holds the result of the last examination.
 type examined struct {
 	mu    sync.Mutex
 	at    time.Time
 	found []doctor.Finding
 }
 
-// healthAnswer is the state of the store.
+// healthAnswer is the response of the endpoint health.
 type healthAnswer struct {
 	Engine string `json:"engine"`
 	Memory memory `json:"memory"`
-	// Disk is the disk usage of the directory, and the free space; nil: it isn't on this machine.
+	// Disk is the disk usage of the data directory and the free space. It is nil if the data isn't on this machine.
 	Disk *disk `json:"disk"`
-	// Space is the disk usage by kind: rows of a table, by its name, and other parts of the engine; nil: unknown.
+	// Space is the disk usage by kind: of the rows of each table, by its name, and of other parts of the engine. It is
+	// nil if unknown.
 	Space    map[string]int64 `json:"space"`
 	Findings []doctor.Finding `json:"findings"`
-	// Examined is the time of the findings.
+	// Examined is the time at which the findings were made.
 	Examined time.Time `json:"examined"`
 }
 
-// memory is the memory usage and limit of the process in bytes.
+// memory is the memory usage and the memory limit of the process in bytes.
 type memory struct {
 	Used int64 `json:"used"`
 	Max  int64 `json:"max"`
@@ -69,7 +70,7 @@ func (a *api) health(r *http.Request) (any, error) {
 	return out, err
 }
 
-// examine examines the store, or returns recent findings. Concurrent calls wait for the same examination.
+// examine examines the store, or returns the findings of a recent examination. Concurrent calls share an examination.
 func (a *api) examine(ctx context.Context) ([]doctor.Finding, time.Time, error) {
 	a.examined.mu.Lock()
 	defer a.examined.mu.Unlock()

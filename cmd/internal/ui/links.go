@@ -13,11 +13,11 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/server"
 )
 
-// maxPanels is the max number of queries of a link that are shown.
+// maxPanels is the max number of queries in a link that are shown.
 const maxPanels = 10
 
-// links returns routes that redirect the paths of Prometheus' own pages, which alerts, dashboards and bookmarks
-// contain, to the corresponding views.
+// links returns routes that redirect the paths of Prometheus' web pages to the corresponding views. Such paths are used
+// by alerts, dashboards and bookmarks.
 func links() []server.Route {
 	row := func(path string, h http.HandlerFunc) server.Route {
 		return server.Route{Path: "GET " + path, Name: path, Role: server.Open, Tenant: true, Handler: h}
@@ -32,8 +32,8 @@ func links() []server.Route {
 	}
 }
 
-// lead redirects to a view, with the tenant in the path. The redirect is relative, because a proxy may serve the page
-// under a path.
+// lead redirects to a view, and moves the tenant from the path to the view. The redirect is relative, because a proxy
+// may serve the page under a path.
 func lead(w http.ResponseWriter, r *http.Request, view string, params url.Values) {
 	harden(w.Header())
 	to := "./#/" + view
@@ -48,7 +48,7 @@ func lead(w http.ResponseWriter, r *http.Request, view string, params url.Values
 	w.WriteHeader(http.StatusFound)
 }
 
-// found converts the search.
+// found converts the search parameter of a link.
 func found(r *http.Request, to url.Values) url.Values {
 	if text := r.URL.Query().Get("search"); text != "" {
 		to.Set("find", text)
@@ -56,7 +56,7 @@ func found(r *http.Request, to url.Values) url.Values {
 	return to
 }
 
-// graph converts the queries, and the display options of the first one.
+// graph converts a link with queries. The display options of its first query apply.
 func graph(w http.ResponseWriter, r *http.Request) {
 	asked, to := r.URL.Query(), url.Values{}
 	for i := range maxPanels {
@@ -82,10 +82,10 @@ func graph(w http.ResponseWriter, r *http.Request) {
 	lead(w, r, "explore", to)
 }
 
-// maxStep is the max step, in seconds.
+// maxStep is the max step of a query in seconds.
 const maxStep = 366 * 24 * 3600
 
-// rangeOf sets the range with this width and end; both may be empty. Times are UTC, as in Prometheus.
+// rangeOf sets the time range to the given width and end. Both may be empty. Times are in UTC, as in Prometheus.
 func rangeOf(to url.Values, width, end string) {
 	long, err := model.ParseDuration(width)
 	if err != nil || long <= 0 {

@@ -14,14 +14,16 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/server"
 )
 
-// manualPolicy is the page's policy without permissions that the manual doesn't need, and with its search form.
+// manualPolicy is the content security policy of the manual. It lacks the permissions that only the page needs, and
+// allows the search form.
 const manualPolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-%s'; img-src 'self'; " +
 	"base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
 // maxSearch is the max length of a search in bytes.
 const maxSearch = 200
 
-// manualRoutes returns the routes of the manual. It is the same for all users, and contains no stored data.
+// manualRoutes returns the routes of the manual. They are open, because the manual is the same for all users and
+// contains no stored data.
 func manualRoutes() []server.Route {
 	row := func(path string, h http.HandlerFunc) server.Route {
 		return server.Route{Path: "GET " + path, Name: "/manual", Role: server.Open, Handler: h}
@@ -30,7 +32,8 @@ func manualRoutes() []server.Route {
 		row("/manual/images/{name}", manualPicture)}
 }
 
-// manualPicture serves a picture. Another version of the program may have a different picture with the same name.
+// manualPicture serves an image. The response isn't cached forever, because another version of the program may have a
+// different image with the same name.
 func manualPicture(w http.ResponseWriter, r *http.Request) {
 	p, err := manual.FindPicture(r.PathValue("name"))
 	if err != nil {
@@ -90,8 +93,7 @@ func showManualPage(w http.ResponseWriter, v manualView, p manual.Page) {
 	showManual(w, v)
 }
 
-// pageTexts are the pages as HTML, by page and base. They are cached because rendering takes up to 30 ms, and anyone
-// may request it.
+// pageTexts caches the pages as HTML, by page and base. Rendering takes up to 30 ms, and anyone may request pages.
 var pageTexts sync.Map
 
 func pageText(p manual.Page, base string) (string, error) {
@@ -126,7 +128,7 @@ func firstBytes(s string, n int) string { return s[:min(n, len(s))] }
 
 var assetName = regexp.MustCompile(`assets/(\w+)-\w+\.\w+`)
 
-// assetNames are the paths of the page's files, by the part before their hash.
+// assetNames returns the paths of the page's files, by the part of their names before the hash.
 var assetNames = sync.OnceValue(func() map[string]string {
 	names := map[string]string{}
 	text, _ := dist.ReadFile("dist/index.html") // It is embedded.
@@ -136,8 +138,7 @@ var assetNames = sync.OnceValue(func() map[string]string {
 	return names
 })
 
-// manualTemplate uses the page's own style sheet and additional rules. It needs no script except the one that sets the
-// theme.
+// manualTemplate uses the page's style sheet and additional rules. Its only script sets the theme.
 var manualTemplate = template.Must(template.New("").Funcs(template.FuncMap{
 	"odd": func(i int) bool { return i%2 == 1 },
 }).Parse(`<!DOCTYPE html>

@@ -16,7 +16,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/manual"
 )
 
-// requireWellFormed requires that all elements of a page are closed, except those that HTML leaves open.
+// requireWellFormed requires that all elements of a page are closed, except the elements that have no end tag in HTML.
 func requireWellFormed(t *testing.T, text string) {
 	t.Helper()
 	d := xml.NewDecoder(strings.NewReader(text))
@@ -73,7 +73,7 @@ func TestManual(t *testing.T) {
 	}
 }
 
-// Every page of the manual is served, and its links to others lead to pages.
+// TestEveryPageOfTheManual checks that every page of the manual is served and that its links lead to existing pages.
 func TestEveryPageOfTheManual(t *testing.T) {
 	for _, topic := range manual.Topics() {
 		r := get(t, testOptions(), "/manual/"+topic)
@@ -94,8 +94,8 @@ func TestEveryPageOfTheManual(t *testing.T) {
 	}
 }
 
-// TestEveryViewHasItsPicture requires a picture per entry of the page's navigation. TestThePageInABrowser makes the
-// pictures with -rewrite.
+// TestEveryViewHasItsPicture requires an image in the manual for each entry of the page's navigation.
+// TestThePageInABrowser with -rewrite creates the images.
 func TestEveryViewHasItsPicture(t *testing.T) {
 	source, err := os.ReadFile("src/app.tsx")
 	require.NoError(t, err)
@@ -123,8 +123,8 @@ func TestEveryRouteIsInTheManual(t *testing.T) {
 	}
 }
 
-// Every page of the manual in a real Chromium: see browser/manual.mjs. With CASSIA_UI_SHOTS its pictures are kept in
-// that folder.
+// TestManualInABrowser opens every page of the manual in a real Chromium, see browser/manual.mjs. If CASSIA_UI_SHOTS is
+// set, the screenshots are saved in that folder.
 func TestManualInABrowser(t *testing.T) {
 	needModules(t)
 	chromium, err := exec.LookPath("chromium")

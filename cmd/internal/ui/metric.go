@@ -15,28 +15,28 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// Limits of a search for a metric.
+// Limits on a search for a metric.
 const (
 	maxMetricName = 1024
 	maxSimilar    = 3
 )
 
-// recentAge is the maximum age of the newest sample of a metric that is still being written.
+// recentAge is the max age of the newest sample of a metric that counts as recent.
 const recentAge = time.Hour
 
-// metricAnswer reports whether a tenant has a metric.
+// metricAnswer is the response of the endpoint metric.
 type metricAnswer struct {
 	Name  string `json:"name"`
 	Found bool   `json:"found"`
-	// RollupOf is the metric, if the name is the name of one of its rollups. Rollups are found if their metric is.
+	// RollupOf is the name of the metric if the requested name is a rollup of it. A rollup exists if its metric exists.
 	RollupOf string `json:"rollup_of,omitempty"`
-	// Recent is set if its newest sample is younger than recentAge. First is the start of the first sealed raw window
-	// that has it, and Last the end of the last one, or the time of a newer unsealed sample. For a rollup, they cover
-	// only sealed windows, because unsealed samples have no rollups.
+	// Recent is set if the metric's newest sample is younger than recentAge. First is the start of the first sealed raw
+	// window that contains the metric. Last is the end of the last such window, or the time of a newer unsealed sample.
+	// For a rollup, First and Last cover only sealed windows, because unsealed samples have no rollups.
 	Recent bool      `json:"recent"`
 	First  time.Time `json:"first,omitzero"`
 	Last   time.Time `json:"last,omitzero"`
-	// Similar are the metrics with the most similar names, if it isn't found.
+	// Similar contains the most similar names of metrics, if the metric doesn't exist.
 	Similar []string `json:"similar"`
 }
 
@@ -87,7 +87,7 @@ func (a *api) metric(r *http.Request) (any, error) {
 	return out, err
 }
 
-// similar returns the names that differ from name in at most a third of its bytes, or contain it, the most similar
+// similar returns the names that contain name or differ from it in at most a third of its bytes, the most similar
 // first.
 func similar(ctx context.Context, name string, names []string) ([]string, error) {
 	type candidate struct {
@@ -121,10 +121,11 @@ func similar(ctx context.Context, name string, names []string) ([]string, error)
 	return out, nil
 }
 
-// editDistance has the rows of its last computation.
+// editDistance computes edit distances. It reuses the memory of its rows.
 type editDistance struct{ before, row []int }
 
-// of returns the number of bytes to insert, delete or replace to turn a into b, or more than most if it is larger.
+// of returns the min number of bytes to insert, delete or replace to turn a into b. If the number exceeds most, the
+// result is any number greater than most.
 func (d *editDistance) of(a, b string, most int) int {
 	d.before, d.row = d.before[:0], append(d.row[:0], make([]int, len(b)+1)...)
 	for k := range len(b) + 1 {

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// nothingThere is the page for unknown paths. It has no script. Its links are relative, so that they also work under a
-// proxy's path.
+// nothingThere is the page for unknown paths. It has no script. Its links are relative, so that they work if a proxy
+// serves the page under a path.
 var nothingThere = template.Must(template.New("").Parse(`<!DOCTYPE html>
 <html lang="en">
 <head>

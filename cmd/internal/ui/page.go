@@ -20,8 +20,8 @@ import (
 //go:embed dist
 var dist embed.FS
 
-// policy restricts the page to loads and requests from its own origin. Style sheets that the editor creates have the
-// nonce. Images in style sheets may be data URLs.
+// policy is the content security policy of the page. It allows loads and requests only from the page's own origin.
+// Style sheets that the editor creates have the nonce, and images in style sheets may be data URLs.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-%s'; img-src 'self' data:; " +
 	"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
@@ -33,7 +33,8 @@ func harden(h http.Header) {
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 }
 
-// page serves the page with a new nonce. Under a tenant's path, it redirects to the page with that tenant.
+// page serves the page with a new nonce. If the path names a tenant, it redirects to the page with that tenant
+// selected.
 func page(w http.ResponseWriter, r *http.Request) {
 	if server.PathTenant(r.Context()) != "" {
 		lead(w, r, "explore", url.Values{})
@@ -83,7 +84,7 @@ var assets = sync.OnceValues(func() (map[string]asset, error) {
 	return files, nil
 })
 
-// icon serves the icon for clients that request its usual name.
+// icon serves the icon to clients that request it by its conventional name.
 func icon(w http.ResponseWriter, _ *http.Request) {
 	files, err := assets()
 	if err != nil {
@@ -97,7 +98,7 @@ func icon(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(f.plain)
 }
 
-// serveAsset serves a file. Its name has a hash of the content, so it may be cached forever.
+// serveAsset serves a file of the page. It may be cached forever, because its name contains a hash of its contents.
 func serveAsset(w http.ResponseWriter, r *http.Request) {
 	files, err := assets()
 	if err != nil {

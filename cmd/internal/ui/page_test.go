@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// get sends a request to the page's routes directly, without a server's authorizer.
+// get sends a request to the page's routes directly, without the server's authorizer.
 func get(t *testing.T, o Options, target string, header ...string) *http.Response {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -69,7 +69,7 @@ func TestWhatThePageNamesIsThere(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, get(t, testOptions(), "/assets/app-OTHER.js").StatusCode)
 }
 
-// TestPathsWithATenant requests paths that start with a tenant, as links in alerts do, and usual names of files.
+// TestPathsWithATenant requests paths that start with a tenant, as in links of alerts, and conventional names of files.
 func TestPathsWithATenant(t *testing.T) {
 	h := withAuth(t, testOptions())
 	for asked, want := range map[string]string{

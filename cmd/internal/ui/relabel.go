@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Limits of a trial request.
+// Limits on a trial request.
 const (
 	maxTrialBody   = 256 << 10
 	maxTrialRange  = 7 * 24 * time.Hour
@@ -23,17 +23,17 @@ const (
 	trialTime      = 20 * time.Second
 )
 
-// Relabeling has the relabeling rules that the page shows and tests.
+// Relabeling provides the relabeling rules that the page shows and tests.
 type Relabeling interface {
 	// Status returns the rules in effect for a tenant.
 	Status(tenant string) relabeling.Status
-	// Try computes the effect of rules on stored series.
+	// Try computes the effect that rules would have had on stored series.
 	Try(context.Context, *relabeling.Table, relabeling.TrialOptions) (*relabeling.Trial, error)
 	// Space returns the size of a tenant's sealed data in bytes.
 	Space(ctx context.Context, tenant string) ([rollup.OneHour + 1]relabeling.ResolutionSpace, error)
 }
 
-// relabel returns the rules for incoming series, and the number of dropped samples.
+// relabel returns the rules for the tenant's incoming series, and the number of dropped samples.
 func (a *api) relabel(r *http.Request) (any, error) {
 	name, err := one(r)
 	if err != nil {
@@ -42,16 +42,17 @@ func (a *api) relabel(r *http.Request) (any, error) {
 	return a.Relabeling.Status(name), nil
 }
 
-// trialRequest requests the effect of rules and retentions.
+// trialRequest is a request for the effect of rules and retentions.
 type trialRequest struct {
-	// Rules is the text of a file of --write.relabel-file; "": no rules.
+	// Rules is the text of a file for --write.relabel-file. It may be empty.
 	Rules string `json:"rules"`
-	// RangeSeconds is the length of the time range, up to now; 0: an hour. Start and End, RFC 3339, set it exactly.
+	// RangeSeconds is the length of the time range, which ends now; 0: an hour. Start and End, in RFC 3339, set the
+	// range explicitly.
 	RangeSeconds float64   `json:"range_seconds"`
 	Start        time.Time `json:"start"`
 	End          time.Time `json:"end"`
-	// Retention is in seconds by resolution, raw, 5m and 1h; 0: forever. A resolution that is omitted keeps its
-	// retention.
+	// Retention contains retentions in seconds, by resolution: raw, 5m and 1h; 0: forever. Omitted resolutions keep
+	// their current retention.
 	Retention map[string]float64 `json:"retention"`
 }
 
@@ -60,27 +61,29 @@ type trialAnswer struct {
 	Retention []retentionTrial  `json:"retention"`
 }
 
-// retentionTrial is the effect of a retention on a resolution.
+// retentionTrial is the effect of a new retention on one resolution.
 type retentionTrial struct {
 	Resolution string `json:"resolution"`
 	// Now and Then are the current and the new retention in seconds; 0: forever.
 	Now  float64 `json:"now"`
 	Then float64 `json:"then"`
-	// DayBytes is the size of a day; 0: unknown.
+	// DayBytes is the size of a day's data; 0: unknown.
 	DayBytes float64 `json:"day_bytes"`
-	// BytesNow is the stored size, of windows whose size is known.
+	// BytesNow is the stored size of the windows whose size is known.
 	BytesNow int64 `json:"bytes_now"`
-	// Windows is the number of whole windows that would expire immediately, and Bytes their size. ExpiredWindows and
-	// ExpiredBytes are those that have expired already, whose space isn't freed yet.
+	// Windows is the number of whole windows that would expire immediately, and Bytes is their size. ExpiredWindows and
+	// ExpiredBytes count windows that have already expired but still use space.
 	Windows        int   `json:"windows"`
 	Bytes          int64 `json:"bytes"`
 	ExpiredWindows int   `json:"expired_windows"`
 	ExpiredBytes   int64 `json:"expired_bytes"`
-	// BytesAtRest is the size of the resolution when it is as old as Then, at today's rate; -1: it grows forever.
+	// BytesAtRest is the size that the data will have once its age reaches Then, at the current rate; -1: it grows
+	// forever.
 	BytesAtRest float64 `json:"bytes_at_rest"`
 }
 
-// relabelTry returns the effect of rules and retentions on the tenant's own data. Requests are handled one at a time.
+// relabelTry returns the effect of rules and retentions on the tenant's stored data. Requests are handled one at a
+// time.
 func (a *api) relabelTry(r *http.Request) (any, error) {
 	name, err := one(r)
 	if err != nil {
@@ -158,7 +161,7 @@ func parseTrial(r *http.Request, tenant string) (q trialRequest, o relabeling.Tr
 		MaxSeries: maxTrialSeries}, nil
 }
 
-// tryRetention forecasts the size of each resolution. kept is the share of samples that rules keep.
+// tryRetention estimates the future size of each resolution. kept is the share of samples that the rules keep.
 func (a *api) tryRetention(ctx context.Context, tenant string, then map[string]float64,
 	kept float64) ([]retentionTrial, error) {
 	space, err := a.Relabeling.Space(ctx, tenant)
@@ -191,7 +194,7 @@ func (a *api) tryRetention(ctx context.Context, tenant string, then map[string]f
 	return list, nil
 }
 
-// count adds a window. It would expire immediately if it ends before hidden.
+// count adds a window to the trial. The window would expire immediately if it ends before hidden.
 func (t *retentionTrial) count(w inspect.SurveyedWindow, hidden, now time.Time) {
 	bytes := max(0, w.Bytes)
 	t.BytesNow += bytes

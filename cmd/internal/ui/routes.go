@@ -15,36 +15,36 @@ import (
 	"github.com/cassia-db/cassia/storage/retention"
 )
 
-// Options are the data sources of the page's endpoints. Fields that aren't marked as optional must be set.
+// Options contains the data sources of the page's endpoints. Fields that aren't marked as optional must be set.
 type Options struct {
 	// Version, Revision, Target and Engine describe this process.
 	Version, Revision, Target, Engine string
 	// Auth is set if requests must be authenticated.
 	Auth bool
-	// SelfTenant is the tenant with Cassia's own metrics; empty: they aren't stored.
+	// SelfTenant is the tenant that contains Cassia's own metrics, or empty if they aren't stored.
 	SelfTenant string
 	// Ready returns nil when queries can be served.
 	Ready func() error
 	Store Store
-	// RollupOf returns the metric of a rollup's name; "": it isn't one.
+	// RollupOf returns the metric of which name is a rollup, or "" if name isn't a rollup.
 	RollupOf func(name string) string
-	// Relabeling has the rules for incoming samples.
+	// Relabeling provides the rules for incoming samples.
 	Relabeling Relabeling
-	// Work returns the state of sealing and rolling up. It may name series of any tenant.
+	// Work returns the state of sealing and of rollups. It may name series of any tenant.
 	Work func(context.Context) downsample.Status
-	// Evaluator returns which process evaluates rules.
+	// Evaluator returns the process that evaluates rules.
 	Evaluator func(context.Context) (Evaluator, error)
 	// Limits returns the limits of tenants and their usage.
 	Limits func(tenants []string) any
-	// Memory returns the memory usage and limit of the process in bytes.
+	// Memory returns the memory usage and the memory limit of the process in bytes.
 	Memory func() (used, most int64)
-	// Examine examines the store as cassia doctor does. Disk reads the disk usage of the directory and is optional.
-	// Both may take seconds.
+	// Examine examines the store as cassia doctor does. Disk reads the disk usage of the data directory; it is
+	// optional. Both may take seconds.
 	Examine func(context.Context) []doctor.Finding
 	Disk    func() (doctor.DirectoryFacts, error)
 }
 
-// Store is the part of storage.Store and of package inspect that the page shows.
+// Store contains the functions of storage.Store and of package inspect that the page uses.
 type Store interface {
 	KnownTenants(context.Context) ([]string, error)
 	CountSeries(context.Context, counts.SeriesQuery) (counts.SeriesCounts, error)
@@ -58,20 +58,20 @@ type Store interface {
 	ActiveSeries(tenant string) int
 }
 
-// Evaluator is the process that evaluates rules: one of all processes that share a store.
+// Evaluator describes which of the processes that share a store evaluates rules.
 type Evaluator struct {
-	// Name is the name of the process; "": no process evaluates rules.
+	// Name is the name of that process. It is empty if no process evaluates rules.
 	Name string `json:"name"`
-	// Here is set if it is this process, Rules if this process has rule files, and Shared if other processes may
-	// evaluate them.
+	// Here is set if this process evaluates the rules. Rules is set if this process has rule files. Shared is set if
+	// other processes may evaluate them.
 	Here   bool `json:"here"`
 	Rules  bool `json:"rules"`
 	Shared bool `json:"shared"`
-	// Since is the time since which it evaluates rules.
+	// Since is the time at which the process started to evaluate rules.
 	Since time.Time `json:"since,omitzero"`
 }
 
-// Prefix is the prefix of the endpoints' paths.
+// Prefix is the start of the paths of all endpoints.
 const Prefix = "/api/v1/cassia/"
 
 // Routes returns the routes of the page.

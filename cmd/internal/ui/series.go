@@ -11,7 +11,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Limits of requests.
+// Limits on requests.
 const (
 	usualEntries = 50
 	maxEntries   = 1000
@@ -19,7 +19,7 @@ const (
 	maxWindows   = 60
 )
 
-// count is an entry of a list.
+// count is a name with a count, in a list.
 type count struct {
 	Name  string `json:"name"`
 	Count uint64 `json:"count"`
@@ -33,23 +33,24 @@ func countsOf(list []counts.Count) []count {
 	return out
 }
 
-// seenCount is the count of a metric. First and Last are the start of the first and the end of the last window of raw
-// rows with its series, if the request has seen.
+// seenCount is the count of a metric. If the request sets the parameter seen, First and Last are the start of the first
+// and the end of the last raw window with series of the metric.
 type seenCount struct {
 	count
 	First time.Time `json:"first,omitzero"`
 	Last  time.Time `json:"last,omitzero"`
 }
 
-// seriesAnswer is the composition of series.
+// seriesAnswer is the response of the endpoint series.
 type seriesAnswer struct {
 	Series int64 `json:"series"`
-	// AllMetrics and AllLabels are the total numbers; the lists have the highest counts.
+	// AllMetrics and AllLabels are the total numbers of metrics and labels. The lists contain those with the highest
+	// counts.
 	AllMetrics int         `json:"all_metrics"`
 	AllLabels  int         `json:"all_labels"`
 	Metrics    []seenCount `json:"metrics"`
 	Labels     []count     `json:"labels"`
-	// Values are the values of the requested label, with the number of series of each.
+	// Values contains the values of the requested label, each with its number of series.
 	Values []count `json:"values"`
 }
 
@@ -66,7 +67,7 @@ func number(r *http.Request, name string, usual, most int) (int, error) {
 	return n, nil
 }
 
-// one returns the tenant of a request that must have exactly one.
+// one returns the tenant of a request that must name exactly one.
 func one(r *http.Request) (string, error) {
 	if names := tenant.All(r.Context()); len(names) != 1 {
 		return "", badRequest("the request must name exactly one tenant")
@@ -111,7 +112,7 @@ func (a *api) series(r *http.Request) (any, error) {
 	return out, err
 }
 
-// addSeen sets First and Last of each metric to the time range of its sealed raw windows.
+// addSeen sets First and Last of each metric from its sealed raw windows.
 func (a *api) addSeen(ctx context.Context, name string, metrics []seenCount) error {
 	names := make([]string, len(metrics))
 	for i := range metrics {
@@ -124,12 +125,12 @@ func (a *api) addSeen(ctx context.Context, name string, metrics []seenCount) err
 	return err
 }
 
-// churnAnswer has the differences between a tenant's windows.
+// churnAnswer is the response of the endpoint churn.
 type churnAnswer struct {
 	// Unsealed is the number of series with unsealed samples.
 	Unsealed int           `json:"unsealed"`
 	Windows  []churnWindow `json:"windows"`
-	// Cut is set if older windows were left out because they have too many series.
+	// Cut is set if older windows were omitted because they have too many series.
 	Cut bool `json:"cut"`
 }
 
@@ -139,8 +140,8 @@ type churnWindow struct {
 	End     time.Time `json:"end"`
 	Metrics int       `json:"metrics"`
 	Series  int       `json:"series"`
-	// Added is the number of series that are not in the previous window, Gone the number that are only there; -1:
-	// unknown.
+	// Added is the number of series that aren't in the previous window. Gone is the number of series that are only in
+	// the previous window. -1 means unknown.
 	Added int `json:"added"`
 	Gone  int `json:"gone"`
 }

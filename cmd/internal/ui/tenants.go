@@ -9,10 +9,10 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// maxTenants is the max number of listed tenants: those with the most series.
+// maxTenants is the max number of listed tenants. If there are more, those with the most series are listed.
 const maxTenants = 500
 
-// tenantsAnswer lists the limits of tenants.
+// tenantsAnswer is the response of the endpoint tenants.
 type tenantsAnswer struct {
 	Tenants any `json:"tenants"`
 	// All is the total number of tenants.

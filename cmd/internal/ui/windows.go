@@ -9,12 +9,12 @@ import (
 	"github.com/cassia-db/cassia/storage/retention"
 )
 
-// windowsAnswer lists a tenant's sealed windows.
+// windowsAnswer is the response of the endpoint windows.
 type windowsAnswer struct {
 	Windows []window `json:"windows"`
-	// Cut is set if older windows were left out.
+	// Cut is set if older windows were omitted.
 	Cut bool `json:"cut"`
-	// Kept is the retention of samples and rollups, Longest the retention of the class that is kept the longest.
+	// Kept is the default retention. Longest is the longest retention of any class.
 	Kept    kept `json:"kept"`
 	Longest kept `json:"longest"`
 }
@@ -34,19 +34,20 @@ type window struct {
 	Resolution string    `json:"resolution"`
 	Start      time.Time `json:"start"`
 	End        time.Time `json:"end"`
-	// Hidden is the time when the last sample is past its retention, Goes the time when its space is freed; zero:
-	// never.
+	// Hidden is the time at which the window's last sample reaches its retention. Goes is the time at which the
+	// window's space is freed. Zero means never.
 	Hidden time.Time `json:"hidden,omitzero"`
 	Goes   time.Time `json:"goes,omitzero"`
-	// Bytes is the approximate size of its rows; -1: unknown.
+	// Bytes is the approximate size of the window's rows; -1: unknown.
 	Bytes int64 `json:"bytes"`
-	// Slots is the number of slots with data, out of Of. For raw windows, Again is how many times a slot of a partition
-	// was sealed again because of late samples, and Imported the number of slots with imports.
+	// Slots is the number of slots with data, and Of is the number of all slots. For raw windows, Again is the number
+	// of times that a slot partition was sealed again because of late samples, and Imported is the number of slots with
+	// imported samples.
 	Slots    int `json:"slots"`
 	Of       int `json:"of"`
 	Again    int `json:"again"`
 	Imported int `json:"imported"`
-	// Unrolled is the number of seals without rollups.
+	// Unrolled is the number of seals whose rollups are missing.
 	Unrolled int `json:"unrolled"`
 }
 
@@ -76,14 +77,15 @@ func (a *api) windows(r *http.Request) (any, error) {
 	return out, nil
 }
 
-// workAnswer is the state of sealing and rolling up, including parts that belong to no tenant.
+// workAnswer is the response of the endpoint work: the state of sealing and of rollups.
 type workAnswer struct {
 	downsample.Status
-	// Whole is set if nothing was left out.
+	// Whole is set if nothing was omitted.
 	Whole bool `json:"whole"`
 }
 
-// work returns the status. Unless the user is an admin, parts that may name series or other tenants are left out.
+// work returns the state of sealing and of rollups. For users other than admins, it omits the parts that may name
+// series or other tenants.
 func (a *api) work(r *http.Request) (any, error) {
 	s := a.Work(r.Context())
 	if u := server.UserOf(r.Context()); u == nil || u.Admin() {

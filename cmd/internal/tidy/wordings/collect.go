@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// forDevelopers are folders of Go source whose texts only developers read.
+// forDevelopers contains folders of Go source whose texts only developers read.
 var forDevelopers = []string{
 	"cmd/internal/cassiatest", "cmd/internal/promrig", "cmd/internal/tidy", "cmd/internal/s3/s3test", "cmd/tools", "docker", "promql/bucketfn/bucketfntest", "storage/cassandra/cassandratest", "storage/engine/enginetest",
 	"storage/engine/faultengine", "storage/pebble/faultfs", "storage/soak", "storage/storagetest",
 }
 
-// skipped are folders without texts of this project.
+// skipped contains the names of folders that contain no texts of this project.
 var skipped = []string{".git", "bin", "data", "node_modules", "testdata", "dist"}
 
-// Collect returns the texts of a repository. root is its top folder.
+// Collect returns the texts of a repository. root is the root folder of the repository.
 func Collect(root string) ([]Text, error) {
 	var texts []Text
 	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
@@ -50,7 +50,7 @@ func Collect(root string) ([]Text, error) {
 	return texts, err
 }
 
-// reader returns the function that extracts the texts of a file, nil for none.
+// reader returns the function that extracts the texts of a file, or nil if the file contains no texts.
 func reader(rel string) func(rel, content string) []Text {
 	switch dir, ext := path.Dir(rel), path.Ext(rel); {
 	case rel == "CHANGELOG.md":

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// CollectComments returns the comments of all Go files in a repository, including tests and except generated files.
-// root is its top folder.
+// CollectComments returns the comments of all Go files in a repository, including tests but not generated files. root
+// is the root folder of the repository.
 func CollectComments(root string) ([]Text, error) {
 	var texts []Text
 	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
@@ -63,7 +63,7 @@ func goComments(rel, content string) []Text {
 	return texts
 }
 
-// commentLines returns the lines of one comment without its markers. Preformatted lines (drawings and code) and
+// commentLines returns the lines of a comment without comment markers. Preformatted lines (drawings and code) and
 // directives become empty, so that the number of lines is unchanged.
 func commentLines(comment string) []string {
 	if block, ok := strings.CutPrefix(comment, "/*"); ok {
@@ -79,7 +79,7 @@ func commentLines(comment string) []string {
 // Folder returns the folder of the text's file.
 func (t Text) Folder() string { return path.Dir(t.File) }
 
-// ByFolder groups texts by the folder of their file.
+// ByFolder groups texts by the folders of their files.
 func ByFolder(texts []Text) map[string][]Text {
 	folders := map[string][]Text{}
 	for _, t := range texts {

@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// form is a stilted wording. except matches uses of the same words that are plain English.
+// form is a stilted wording. except matches uses of the same words that are good English.
 type form struct {
 	form, except *regexp.Regexp
 	advice       string
 }
 
-// forms are the stilted wordings in all kinds of texts: pattern, advice, and optionally an exception. A space matches any
-// white space. Case is ignored.
+// forms contains the stilted wordings in all kinds of texts. Each consists of a pattern, the advice, and an optional
+// exception. A space in a pattern matches any white space. Case is ignored.
 var forms = compile([][]string{
-	// Words for which the field has others.
+	// Words that aren't the established terms.
 	{`\b(least|greatest)\b`, `min, max, smallest, largest`, `\bat (the )?(very )?least\b|\bleast (privileges?|recently|significant)\b|\bgreatest common\b`},
 	{`\b((samples|they|which|that|requests|series|writes) (are|were|is|was|aren't|weren't|isn't|wasn't) (not )?taken|takes? (no |in )?samples|refuses? samples)\b`, `accepts, accepted, rejected`},
 	{`\b(answer(?:s|ed)? (?:with |by )?(?:an? )?[2345]\d\d|answered (?:with|by) ◌)`, `returns 400, is rejected with 400`},
@@ -56,7 +56,7 @@ var forms = compile([][]string{
 	{`\b(clocks?(?: [^\s.,:;]+){0,4}? (?:is|are|was|were|runs|goes)(?: [^\s.,:;]+){0,3}? (?:ahead|behind))\b`, `fast, slow`},
 	{`\b(cut(?:s|ting)? (?:off|short))\b`, `interrupted, truncated`},
 
-	// Pronouns and questions for things.
+	// Pronouns and question words in place of nouns.
 	{`\b(what (?:is|was|are|were|isn't|aren't|has|had|have|it|they|there|these|those|this|comes?|came|goes|waits?|takes?|took|takes|can|can't|could|must|may|others?|counts|runs?|lies|lay|stays|stood|stands|remains|belongs|leads|lets|makes?|makes|keeps?|holds?|said|says|reads?|needs?|never|no|only|one|lasts|each|all|every|a|an|someone|somebody|clients|Prometheus|Cassia|processes|tenants?|series))\b`,
 		`name the noun`, `\bWhat (?:is|was|are|were|has|can|must|should|does|do|makes|a|an|it|takes|there)\b[^.;:|]*\?|\bwhat it means\b|\bwhat (?:is|are) (?:a|an|the)\b`},
 	{`(?:[a-z,;] |^)(which (?:there are|there is|it is|they are|is which|are which))\b`, `name the noun`, `\b(?:for|in|to|at|of|on) which\b`},
@@ -67,7 +67,7 @@ var forms = compile([][]string{
 	{`\b(as (?:it|they) (?:is|are|was|were|came|come|stands?)|as (?:it|they) lies?|as they go)\b`, `unchanged, as received`, `\bas (?:it|they) (?:is|are|was|were) (?:\w+ed|not|no longer|being)\b`},
 	{`\b((?:is|are|has|have|was|were|will|can) (?:so|likewise)(?:[.,;:]|$)|so (?:is|are|do|does|did|has|have|was|were) (?:it|they|the|its|their|a|an|each|all|those))\b`, `repeat the verb`},
 
-	// Code with a will.
+	// Verbs that give code a will.
 	{`\b(knows?|knew|tells?|hears?|heard|wants|says|said|forgets?|sees to|asks|asked|asking|trusts in)\b`, `reads, holds, returns, reports, detects, requests`,
 		`\b(?:you|we|who|users?|people|one|Let's) (?:already |don't |may |can )?(?:be |explicitly )?(?:knows?|wants?|asks?|asked|hears?|heard)\b|\bnever asked\b|\bfrequently asked\b|` +
 			`\b(?:asks?|asked|asking) (?:you|for (?:a|the|your|its) (?:password|token|user|login))\b|\bthat is to say\b|\btell (?:them|it|\w+) apart\b|\bgood to know\b`},
@@ -94,13 +94,13 @@ var forms = compile([][]string{
 	{`\b((?:bytes|requests|CPU|seconds?|MB|KB|MiB|KiB|GiB|GB|samples|queries|rows|ms|µs|s|tables?|row|chunk|page|files?) an? (?:second|minute|hour|day|sample|series|million|thousand|hundred|request|window|query|tenant|process|core|node|slot|row|metric|replica|partition|file))\b`, `per`,
 		`\btimes an? \w+\b`},
 
-	// Negatives for effects, and riddles.
+	// Negatives in place of effects, and riddles.
 	{`\b(none (?:may|must|can|runs?|waits?|is|are|has|have|does|do|were|was))\b`, `say what happens`, `\bnone are\b`},
 	{`\b((?:in|into|of|one|this|each|every|another|the) (?:house|room)s?)\b|\b(ways? out)\b`, `package, removal path`},
 	{`\b((?:data|samples|rows|bytes) leaves?)\b`, `is removed`},
 })
 
-// commentForms are stilted wordings that are counted in comments only.
+// commentForms contains the stilted wordings that are counted only in comments.
 var commentForms = compile([][]string{
 	{`\b(l(?:ies?|ay) (?:in|on|at|behind|beside|there|where))\b`, `is in, is at`},
 	{`\b((?:is|are|was|were) over)(?:[.,;:)]|$| and| or| but| when| once| before| after| until)`, `has ended`},
@@ -122,7 +122,7 @@ var commentForms = compile([][]string{
 	{`\b(has (?:it|them|each|queries|processes|time|rows|a \S+|the \S+) (?:be|go|pass|wait|hear|run|read|write|let|seal|make|take))\b`, `makes ..., lets ...`},
 })
 
-// commentExceptions are uses of the forms above that are plain English in comments.
+// commentExceptions matches uses of the forms above that are good English in comments.
 var commentExceptions = pattern(`\bleast squares\b|\b(?:left|leaves?|stays?|keeps?|kept|returned|returns|copied|unchanged|stored|written|passed|used|taken) as (?:it|they) (?:is|are|was|were)\b|` +
 	`\b(?:users?|clients?|callers?|operators?|people) (?:who )?(?:asks?|asked|wants?|knows?)\b|\b(?:isn't|aren't|is|are) known\b|` +
 	`\b(?:from|than|as|with|to|like|and|by|of|equals?|replaces?) (?:that|those) of\b|\bthe room\b|\b(?:query|read) (?:ends|ended)\b`)

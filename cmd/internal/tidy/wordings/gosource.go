@@ -13,13 +13,13 @@ import (
 
 var (
 	verb = regexp.MustCompile(`%[-+#0-9.*\[\]]*[a-zA-Z]`)
-	// statement matches the start of a text that a machine reads.
+	// statement matches the start of a text that a program reads, such as CQL.
 	statement = regexp.MustCompile(`^\s*(?:CREATE|SELECT|INSERT|ALTER|DELETE|UPDATE|DROP|TRUNCATE|USE|BEGIN|APPLY)\b`)
 	metric    = regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`)
 )
 
-// goTexts returns the texts of a Go file that users read: help, and other string literals that are sentences or that
-// become an error or a log line.
+// goTexts returns the texts of a Go file that users read: help, string literals that become an error or a log line, and
+// other string literals that are sentences.
 func goTexts(rel, content string) []Text {
 	fset := token.NewFileSet()
 	file, err := parser.ParseFile(fset, rel, content, parser.SkipObjectResolution)
@@ -31,7 +31,7 @@ func goTexts(rel, content string) []Text {
 	return g.texts
 }
 
-// goFile collects the texts of one file.
+// goFile collects the texts of a Go file.
 type goFile struct {
 	rel    string
 	fset   *token.FileSet
@@ -73,7 +73,7 @@ func isCommand(rel string) bool {
 	return dir == "cmd/cassia" || dir == "cmd/internal/config" || dir == "cmd/internal/backups" || dir == "cmd/internal/cli"
 }
 
-// call records the use of a call's arguments.
+// call records how a call uses its arguments.
 func (g *goFile) call(c *ast.CallExpr) {
 	name := ""
 	switch f := c.Fun.(type) {
@@ -104,7 +104,7 @@ func (g *goFile) call(c *ast.CallExpr) {
 	}
 }
 
-// literal returns the text of a string literal, or of an addition with string literals.
+// literal returns the text of a string literal, or of a sum of string literals and other values.
 func (g *goFile) literal(e ast.Expr) (text string, ok bool) {
 	switch e := e.(type) {
 	case *ast.BasicLit:
@@ -143,7 +143,7 @@ func (g *goFile) literal(e ast.Expr) (text string, ok bool) {
 
 func (g *goFile) line(pos token.Pos) int { return g.fset.Position(pos).Line }
 
-// add adds a text if users read it as words.
+// add adds a text if users read it as prose.
 func (g *goFile) add(e ast.Expr, text string) {
 	kind, ok := g.kinds[e]
 	if !ok {
@@ -158,7 +158,7 @@ func (g *goFile) add(e ast.Expr, text string) {
 	g.texts = append(g.texts, Text{kind, g.rel, g.line(e.Pos()), text})
 }
 
-// isProse reports whether a text consists mostly of words, at least three.
+// isProse reports whether a text consists mostly of words, and of at least three.
 func isProse(text string) bool {
 	text = strings.ReplaceAll(text, codeMark, "")
 	letters := 0

@@ -11,7 +11,7 @@ var (
 	htmlNote   = regexp.MustCompile(`(?s)<!--.*?-->`)
 )
 
-// generated are pages of the manual with tables of help texts, which are counted in their source.
+// generated contains pages of the manual that are generated from help texts. Their texts are counted in the source.
 var generated = map[string]bool{"cmd/internal/manual/flags.md": true, "cmd/internal/manual/metrics.md": true}
 
 func markdownOf(kind TextKind) func(rel, content string) []Text {
@@ -66,7 +66,7 @@ var item = regexp.MustCompile(`^([-*+]|\d+\.|#+|>) `)
 
 func startsItem(line string) bool { return item.MatchString(line) }
 
-// strip removes formatting, code and link targets. It keeps newlines.
+// strip removes formatting, code and link targets from a text. It keeps newlines.
 func strip(text string) string {
 	keep := func(s, by string) string { return by + strings.Repeat("\n", strings.Count(s, "\n")) }
 	text = htmlNote.ReplaceAllStringFunc(text, func(s string) string { return keep(s, "") })
@@ -75,7 +75,8 @@ func strip(text string) string {
 	return strings.NewReplacer("*", "", "[", "", "]", "").Replace(text)
 }
 
-// hashComments returns the comments of a file in which # starts a comment. Consecutive lines are one text.
+// hashComments returns the comments of a file in which # starts a comment. Comments on consecutive lines become one
+// text.
 func hashComments(rel, content string) []Text {
 	var texts []Text
 	var run []string

@@ -6,18 +6,18 @@ import (
 	"unicode"
 )
 
-// shown are the attributes of elements whose values users read or a screen reader speaks.
+// shown contains the attributes of elements whose values are displayed or are spoken by a screen reader.
 var shown = []string{"title", "aria-label", "label", "placeholder", "alt", "name", "note", "aside", "help", "text", "what", "empty", "caption", "unit", "hint", "head", "children"}
 
-// pageTexts returns the texts of a source file of the web page: text between tags, attributes that users read, and
-// string literals of multiple words.
+// pageTexts returns the texts of a source file of the web page: text between tags, displayed attributes, and string
+// literals with multiple words.
 func pageTexts(rel, content string) []Text {
 	s := &scanner{rel: rel, text: []rune(content), line: 1}
 	s.script(false)
 	return s.texts
 }
 
-// scanner reads just enough TypeScript with elements (TSX) to separate texts from code.
+// scanner parses TypeScript with elements (TSX), only as far as needed to separate texts from code.
 type scanner struct {
 	rel   string
 	text  []rune
@@ -60,7 +60,7 @@ func (s *scanner) skip(until string) {
 	}
 }
 
-// script reads code up to its closing brace or the end. If mute is true, its strings aren't texts.
+// script scans code up to its closing brace or the end of the file. If mute is set, string literals aren't texts.
 func (s *scanner) script(mute bool) {
 	for depth := 0; !s.done(); {
 		switch r := s.peek(0); {
@@ -100,7 +100,8 @@ func (s *scanner) script(mute bool) {
 	}
 }
 
-// operatorBefore reports whether a value may start here, rather than an operator.
+// operatorBefore reports whether a value may start at the current position, because an operator or an opening bracket
+// precedes it.
 func (s *scanner) operatorBefore() bool {
 	if s.last == 0 || strings.ContainsRune("(,=?:&|{}[>;!", s.last) {
 		return true
@@ -125,7 +126,8 @@ func (s *scanner) quoted() string {
 	return b.String()
 }
 
-// template reads a template literal. Its values are replaced by codeMark, and texts in them are separate texts.
+// template scans a template literal. Embedded expressions are replaced by codeMark, and texts in them become separate
+// texts.
 func (s *scanner) template(mute bool) {
 	line := s.line
 	s.next()
@@ -163,7 +165,7 @@ func (s *scanner) regexp() {
 	}
 }
 
-// element reads an element, including its contents. The scanner is at its <.
+// element scans an element, including its contents. The scanner must be at the element's <.
 func (s *scanner) element() {
 	s.next()
 	s.name()
@@ -214,7 +216,7 @@ func (s *scanner) attribute() {
 	}
 }
 
-// children reads the contents of an element, and its closing tag.
+// children scans the contents of an element and its closing tag.
 func (s *scanner) children() {
 	line := s.line
 	var b strings.Builder
@@ -250,10 +252,10 @@ func (s *scanner) children() {
 	}
 }
 
-// isInline reports whether a line break is next.
+// isInline reports whether the next element doesn't end a text: a line break.
 func (s *scanner) isInline() bool { return s.starts("<br") }
 
-// add adds a text. whole is true for a text that is displayed unchanged: then a single word is also a text.
+// add adds a text. whole is set if the text is displayed unchanged; then even a single word is added.
 func (s *scanner) add(line int, text string, mute, whole bool) {
 	prose := isProse(text)
 	if mute || !whole && !prose && !isLabel(text) || strings.TrimSpace(text) == "" || Words(text) == 0 {
@@ -268,7 +270,7 @@ func (s *scanner) add(line int, text string, mute, whole bool) {
 	s.texts = append(s.texts, Text{Page, s.rel, line, strings.ReplaceAll(text, "’", "'")})
 }
 
-// isLabel reports whether a literal is a phrase that starts with a capital letter.
+// isLabel reports whether a string literal is a phrase that starts with a capital letter.
 func isLabel(text string) bool {
 	fields := strings.Fields(text)
 	return len(fields) > 1 && unicode.IsUpper([]rune(fields[0])[0]) && isProse(text+" and more")

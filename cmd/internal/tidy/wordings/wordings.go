@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// TextKind is a kind of text, by its readers and its place.
+// TextKind is a kind of text, which depends on its readers and its location.
 type TextKind string
 
 // The kinds of texts.
@@ -21,23 +21,23 @@ const (
 	Design    TextKind = "design"    // design pages
 )
 
-// Comments are the comments of Go files. They are counted by folder, see CollectComments.
+// Comments is the kind of the comments of Go files. They are counted by folder, see CollectComments.
 const Comments TextKind = "comments"
 
-// Kinds are the kinds of texts except comments, in the order in which they are printed.
+// Kinds contains the kinds of texts except Comments, in the order in which they are printed.
 var Kinds = []TextKind{Page, Help, Messages, Manual, Readme, Changelog, Examples, Design}
 
-// Text is a piece of text, or a comment group. Code in it is replaced by codeMark.
+// Text is a text or a comment group. Code in it is replaced by codeMark.
 type Text struct {
 	Kind TextKind
-	// File is relative to the repository's top folder, with slashes. Line is the first line of the text. Each newline
-	// in Text is a newline of the file.
+	// File is the path relative to the root of the repository, with slashes. Line is the number of the text's first
+	// line. Each newline in Text corresponds to a newline in the file.
 	File string
 	Line int
 	Text string
 }
 
-// Hit is one stilted wording.
+// Hit is an occurrence of a stilted wording.
 type Hit struct {
 	Kind   TextKind
 	File   string
@@ -46,7 +46,7 @@ type Hit struct {
 	Advice string
 }
 
-// codeMark replaces code, formatted values and other parts of a text that aren't words.
+// codeMark replaces the parts of a text that aren't words, such as code and formatted values.
 const codeMark = "◌"
 
 var (
@@ -57,7 +57,7 @@ var (
 // Words returns the number of words in a text.
 func Words(text string) int { return len(word.FindAllStringIndex(text, -1)) }
 
-// Find returns the stilted wordings of texts, in their order. Overlapping wordings count once.
+// Find returns the stilted wordings in texts, in the order of the texts. Overlapping wordings count once.
 func Find(texts []Text) []Hit {
 	var hits []Hit
 	for _, t := range texts {
@@ -100,12 +100,12 @@ func find(t Text) []Hit {
 	return hits
 }
 
-// mask replaces matches of a pattern by the same number of zero bytes.
+// mask replaces each match of a pattern with the same number of zero bytes.
 func mask(text string, except *regexp.Regexp) string {
 	return except.ReplaceAllStringFunc(text, func(s string) string { return strings.Repeat("\x00", len(s)) })
 }
 
-// group returns the first group that matched, or the whole match.
+// group returns the position of the first group that matched or, if there is none, of the whole match.
 func group(m []int) (start, end int) {
 	for i := 2; i < len(m); i += 2 {
 		if m[i] >= 0 {
@@ -115,7 +115,7 @@ func group(m []int) (start, end int) {
 	return m[0], m[1]
 }
 
-// Total is the number of words and of stilted wordings in texts of one kind.
+// Total holds the number of words and of stilted wordings in the texts of one kind.
 type Total struct{ Words, Hits int }
 
 // PerThousand returns the number of stilted wordings per 1,000 words.

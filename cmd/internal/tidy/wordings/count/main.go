@@ -1,5 +1,6 @@
-// Command count prints the stilted wordings in the texts of a repository as file:line: wording, and their number per 1,000 words by kind
-// of text; or those in the comments of the Go files below a folder, and their number by folder:
+// Command count prints the stilted wordings in the texts of a repository as file:line: wording, and their number per
+// 1,000 words by kind of text. With -comments, it prints those in the comments of the Go files below a folder, and
+// their number by folder.
 //
 //	go run ./cmd/internal/tidy/wordings/count [-texts kind] [repository root]
 //	go run ./cmd/internal/tidy/wordings/count -comments folder [repository root]
@@ -68,7 +69,7 @@ func count(out io.Writer, root, kind, folder string) error {
 	return nil
 }
 
-// printComments prints the wordings in comments below a folder, and totals by folder.
+// printComments prints the stilted wordings in the comments below a folder, and the totals by folder.
 func printComments(out io.Writer, texts []wordings.Text, folder string) {
 	texts = slices.DeleteFunc(texts, func(t wordings.Text) bool {
 		return folder != "." && t.Folder() != folder && !strings.HasPrefix(t.File, folder+"/")
