@@ -14,32 +14,35 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// cluster is this process' state of a replica cluster.
+// cluster is this process' state of a cluster of replicas.
 type cluster struct {
 	r  *Tracker
 	at ClusterName
-	// change is held while the row is changed: one change at a time per process.
+	// change is a lock of capacity one. It is held while this process changes the election's row.
 	change chan struct{}
-	// looking is held during a look.
+	// looking serializes looks at this cluster.
 	looking sync.Mutex
 
 	mu sync.Mutex
-	// row is the election's row when it was last read, nil before. election is its contents, nil if they are unknown.
+	// row is the election's row as of its last read, nil before the first. election is its parsed value, nil if it is
+	// unreadable or was never read.
 	row      []byte
 	election *election
-	// known is the start of the reading that returned election. beatAt is when its heartbeat was first seen.
+	// known is the time when the read that returned election started. beatAt is when this process first read its
+	// current heartbeat.
 	known, beatAt time.Time
-	// right is the time until which the elected replica's samples may be stored: half of the failover timeout after the
-	// last heartbeat by this process, long before another replica can be elected. renewed is the start of that
-	// heartbeat.
+	// right is the time until which this process may store samples of the elected replica: half of the failover timeout
+	// after its last heartbeat, long before another replica can be elected. renewed is the time when that heartbeat was
+	// started.
 	right, renewed time.Time
-	// acked is the reach, and oldest the min timestamp, of the elected replica's samples that this process has
-	// acknowledged in the current epoch, in milliseconds.
+	// acked and oldest describe the elected replica's samples that this process has acknowledged in the current epoch:
+	// acked is their reach, oldest their min timestamp, both in milliseconds.
 	acked, oldest int64
-	// Time of the last request to this process, by replica.
+	// heard is the time of each replica's last request to this process.
 	heard map[string]time.Time
 
-	// held has the rows that this process owns. Its own rows are in the order of writing. bytes is their total size.
+	// held contains the rows that this process owns. Rows that it wrote are in the order of their sequence numbers.
+	// bytes is the total size of held.
 	held  []heldRow
 	bytes int64
 	seq   int64
@@ -57,7 +60,7 @@ func newCluster(r *Tracker, at ClusterName) *cluster {
 	}
 }
 
-// hear records a request of a replica. It returns false if the cluster has too many replicas.
+// hear records a request of a replica. It returns false if that would exceed maxReplicas.
 func (c *cluster) hear(replica string) bool {
 	now := c.r.now()
 	c.mu.Lock()
@@ -90,7 +93,7 @@ func (c *cluster) heardSince(since time.Time) bool {
 	return false
 }
 
-// adopt applies a row that was read or written after begun. It doesn't retain row.
+// adopt caches the election of a row whose read or write started at begun. It doesn't retain row.
 func (c *cluster) adopt(row []byte, begun time.Time) {
 	if c.adoptSame(row, begun) {
 		return
@@ -127,7 +130,7 @@ func (c *cluster) adopt(row []byte, begun time.Time) {
 	c.row, c.election = row, &next
 }
 
-// adoptSame implements adopt for an unchanged row. It returns false if the row has changed.
+// adoptSame implements adopt for a row that is equal to the cached one. It returns false if the row has changed.
 func (c *cluster) adoptSame(row []byte, begun time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -140,7 +143,7 @@ func (c *cluster) adoptSame(row []byte, begun time.Time) bool {
 	return true
 }
 
-// current returns the election, and whether it was read recently enough to store or hold samples by it.
+// current returns the cached election, and whether it is fresh enough to decide about samples.
 func (c *cluster) current() (*election, bool) {
 	now := c.r.now()
 	c.mu.Lock()
@@ -148,7 +151,7 @@ func (c *cluster) current() (*election, bool) {
 	return c.election, c.election != nil && membership.Elapsed(c.known, now) <= c.r.fresh()
 }
 
-// refresh reads the row. It returns false if there is none.
+// refresh reads the election's row. It returns false if the row doesn't exist.
 func (c *cluster) refresh(ctx context.Context) (bool, error) {
 	begun := c.r.now()
 	key := choiceKey(c.at)
@@ -166,8 +169,8 @@ func (c *cluster) refresh(ctx context.Context) (bool, error) {
 
 var errContended = fmt.Errorf("%w: too many processes are electing a replica at once", engine.ErrUnavailable)
 
-// update replaces the row with the result of change, which is called with nil if there is no row. If change returns
-// nil, the row isn't written. begun is the start of the successful change.
+// update replaces the election's row by compare-and-set with the result of change. change gets nil if the row doesn't
+// exist. If it returns nil, the row isn't written. begun is the time when the successful attempt was started.
 func (c *cluster) update(
 	ctx context.Context, change func(now *election) *election,
 ) (begun time.Time, done bool, err error) {
@@ -198,7 +201,7 @@ func (c *cluster) update(
 			ctx, engine.Chosen, choicePartition(c.at), choiceKey(c.at), row, value,
 		)
 		if err != nil {
-			// It may have been written. The election is unknown until it is read again.
+			// The row may have been written although CompareAndSet failed. The election is unknown until it is read again.
 			c.mu.Lock()
 			c.known = time.Time{}
 			c.mu.Unlock()
@@ -216,8 +219,8 @@ func (c *cluster) update(
 	return begun, false, errContended
 }
 
-// route returns an election by which samples of a replica between minT and maxT may be accepted now. It is fresh, and
-// if it stores any of them as samples of the elected replica, this process has the right to store them.
+// route returns a fresh election that decides about the samples of a replica between minT and maxT. If some of them are
+// to be stored as samples of the elected replica, this process has the right to store them.
 func (c *cluster) route(ctx context.Context, replica string, minT, maxT int64) (*election, error) {
 	for range 5 {
 		ch, fresh := c.current()
@@ -273,7 +276,8 @@ func (c *cluster) create(ctx context.Context, replica string, oldest int64) erro
 	return err
 }
 
-// grant gives this process the right to store the elected replica's samples, by a heartbeat that started at begun.
+// grant records that this process may store the elected replica's samples, because of a heartbeat that was started at
+// begun.
 func (c *cluster) grant(begun time.Time, epoch int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -282,8 +286,8 @@ func (c *cluster) grant(begun time.Time, epoch int64) {
 	}
 }
 
-// mayStore reports whether this process may store the elected replica's samples. It sends a heartbeat if the last one
-// is too old. It returns false if the election has changed.
+// mayStore reports whether this process may store the elected replica's samples. It sends a heartbeat if the previous
+// one is too old, and returns false if another replica was elected.
 func (c *cluster) mayStore(ctx context.Context, epoch int64) (bool, error) {
 	if c.hasRight(epoch) {
 		return true, nil
@@ -303,7 +307,7 @@ func (c *cluster) mayStore(ctx context.Context, epoch int64) (bool, error) {
 	return c.hasRight(epoch), nil
 }
 
-// beat returns the election with the next heartbeat, and the watermark of the samples that this process has
+// beat returns the election with one more heartbeat, and with the watermark of the samples that this process has
 // acknowledged.
 func (c *cluster) beat(now *election) *election {
 	c.mu.Lock()
@@ -313,7 +317,8 @@ func (c *cluster) beat(now *election) *election {
 	return &next
 }
 
-// hasRight reports whether this process has the right to store. Setting the clock revokes it.
+// hasRight reports whether this process may store the elected replica's samples without another heartbeat. It returns
+// false after the clock was set.
 func (c *cluster) hasRight(epoch int64) bool {
 	now := c.r.now()
 	c.mu.Lock()
@@ -322,8 +327,8 @@ func (c *cluster) hasRight(epoch int64) bool {
 		membership.Elapsed(c.renewed, now) < c.r.fresh()
 }
 
-// acknowledged records durable samples of the elected replica: their min timestamp and their reach. It returns an error
-// if another replica may have been elected since.
+// acknowledged records samples of the elected replica that have become durable: their min timestamp and their reach. It
+// returns an error if another replica may have been elected in the meantime.
 func (c *cluster) acknowledged(ctx context.Context, epoch, minT, reach int64) error {
 	ok, err := c.mayStore(ctx, epoch)
 	if err != nil {

@@ -11,12 +11,12 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// ReplicaBatch has the samples of one request of a tenant's replica. Its series don't have the replica label.
+// ReplicaBatch contains the samples of one request of a replica. The replica label was removed from their series.
 type ReplicaBatch interface {
-	// Extent returns the extent of the batch. limit bounds Extent.Newest.
+	// Extent returns the batch's size and range of timestamps. Extent.Newest ignores samples later than limit.
 	Extent(limit int64) Extent
-	// Split keeps the samples to be stored in the batch, adds those to be held to held, and returns the number of
-	// dropped samples. It calls of for the timestamps of samples and exemplars.
+	// Split keeps the samples that are to be stored in the batch, moves those that are to be held to held, and returns
+	// the number of dropped samples. It calls of with the timestamp of each sample and exemplar.
 	Split(of func(t int64) Disposition, held *HeldBuilder) (dropped int)
 	// Commit returns nil once every sample is durable and visible to queries. It always releases the batch.
 	Commit(ctx context.Context) error
@@ -30,16 +30,16 @@ type Extent struct {
 	// MinT and MaxT are the min and max timestamp of samples and exemplars: math.MaxInt64 and math.MinInt64 if there
 	// are none.
 	MinT, MaxT int64
-	// Newest is the max timestamp of samples up to the limit, math.MinInt64 if there are none. Ahead is true if there
-	// are samples beyond it.
+	// Newest is the max timestamp that isn't later than the limit, or math.MinInt64 if there is none. Ahead is true if
+	// the batch contains later samples.
 	Newest int64
 	Ahead  bool
 }
 
-// Commit commits a batch of a replica's samples that Check has accepted. It returns nil once every sample is durable:
-// stored if the replica is elected, held if it isn't, or covered by stored samples of another replica. Only stored
-// samples are visible to queries. It returns the batch's errors, ErrHeldFull, or engine.ErrUnavailable if another
-// replica is elected concurrently. It always releases the batch.
+// Commit commits a batch of a replica's samples that Check has accepted. It returns nil once each sample is durable:
+// stored if its replica is elected, or else held, unless stored samples of another replica cover it. Queries return
+// stored samples only. Commit returns the batch's errors, ErrHeldFull, or engine.ErrUnavailable if another replica is
+// elected concurrently. It always releases the batch.
 func (r *Tracker) Commit(ctx context.Context, b ReplicaBatch, at ClusterName, replica string) error {
 	has := b.Extent(math.MaxInt64)
 	if has.Samples+has.Exemplars == 0 {
@@ -77,8 +77,8 @@ func (r *Tracker) Commit(ctx context.Context, b ReplicaBatch, at ClusterName, re
 	return c.acknowledged(ctx, ch.Epoch, has.MinT, reach.ms())
 }
 
-// divide holds the samples of a batch that are to be held, and returns the number of samples and exemplars to be stored
-// that remain in it.
+// divide writes the samples that are to be held to table held. It returns the number of samples and exemplars that
+// remain in the batch to be stored.
 func (c *cluster) divide(ctx context.Context, b ReplicaBatch, ch *election, replica string) (stored int, err error) {
 	held := &HeldBuilder{tenant: c.at.Tenant, fresh: c.r.reach()}
 	margin := c.r.margin()
@@ -159,7 +159,7 @@ func (c *cluster) claim(ch *election, replica string, b *HeldBuilder, size int64
 	return rows, true
 }
 
-// forget returns reserved bytes.
+// forget frees bytes that claim has reserved.
 func (c *cluster) forget(size int64) {
 	c.mu.Lock()
 	c.bytes -= size

@@ -10,37 +10,36 @@ import (
 	"time"
 )
 
-// An election decides which replica's samples of a cluster are stored, by the time of the sample. Its terms follow each
-// other without a gap, and each belongs to one replica. It is a row of table chosen, which all processes share and
-// change by compare-and-set only (design/ha-pairs.md).
+// An election decides, by the timestamp of a sample, which replica's samples of a cluster are stored. It consists of
+// consecutive terms, each of one replica. It is stored as a row of table chosen, which all processes read and change by
+// compare-and-set only (design/ha-pairs.md).
 //
 //	time ─────►          from            from
 //	  no replica │ term of a │   term of b  │  last term, of a: a is elected
 //
 // An election is immutable: its methods return the next one.
 type election struct {
-	// Retired is true if no process manages the cluster until one of its replicas sends again. It is the row's first
-	// field.
+	// Retired is true if no process manages the cluster until one of its replicas sends again. It is the first field,
+	// so that retired rows have a common prefix.
 	Retired bool `json:"retired,omitempty"`
-	// Epoch is the number of elections, and Version the number of writes of the row.
+	// Epoch counts the elections, and Version the writes of the row.
 	Epoch   int64 `json:"epoch"`
 	Version int64 `json:"version"`
-	// Beat is the number of times that a process has confirmed the elected replica. A process that sees it unchanged
-	// for the failover timeout, by its own clock, may elect another.
+	// Beat counts the heartbeats: how often a process has confirmed the elected replica. If a process reads the same
+	// value for the failover timeout, by its own clock, it may elect another replica.
 	Beat int64 `json:"beat"`
 	// Terms are in time order, at most maxTerms.
 	Terms []term `json:"spans"`
-	// WatermarkMS is the reach of the elected replica's acknowledged samples, in milliseconds: the max timestamp,
-	// except for samples ahead of the clock.
+	// WatermarkMS is the reach of the elected replica's acknowledged samples, in milliseconds.
 	WatermarkMS int64 `json:"watermark_ms"`
-	// Taking is the process (a writer, in hexadecimal) that stores the held samples of the replica that was elected
-	// last. Until it is done and clears this field, all samples after the start of the last term are held.
+	// Taking is the process (a writer, in hexadecimal) that stores the held samples of the newly elected replica, or ""
+	// if there is none. While it is set, all samples after the start of the last term are held.
 	Taking string `json:"taking,omitempty"`
-	// Leaving is true if the elected replica lags too far. No process sends heartbeats for it.
+	// Leaving is true if the elected replica lags too far. Processes then send no heartbeats for it.
 	Leaving bool `json:"leaving,omitempty"`
 	// Low is the oldest held epoch that may have rows.
 	Low int64 `json:"low"`
-	// SinceMS is when the replica was elected, and HeardMS when it was last confirmed. Both are for people.
+	// SinceMS is when the replica was elected, and HeardMS when it was last confirmed. Both are only displayed.
 	SinceMS int64 `json:"since_ms"`
 	HeardMS int64 `json:"heard_ms"`
 }
@@ -52,7 +51,7 @@ type term struct {
 }
 
 const (
-	// maxTerms bounds the terms of an election. Samples older than the first term are stored from any replica.
+	// maxTerms bounds the terms of an election. Samples older than the first term are stored from every replica.
 	maxTerms = 16
 	// heldEpochBeats is the number of heartbeats per held epoch, a partition of the held rows.
 	heldEpochBeats = 32
@@ -60,8 +59,8 @@ const (
 
 var errMalformedElection = errors.New("ha: malformed record of the elected replica")
 
-// firstElection elects the first replica of a cluster. Its term starts a margin before its oldest sample. Samples of
-// other replicas after that start are covered.
+// firstElection elects the first replica of a cluster. Its term starts a margin before its oldest sample, so that later
+// samples of other replicas are covered.
 func firstElection(replica string, oldest int64, margin time.Duration, now time.Time) election {
 	from := oldest - margin.Milliseconds() - 1
 	ms := now.UnixMilli()
@@ -98,8 +97,8 @@ const (
 	Drop                     // drop it, because it is covered by another replica
 )
 
-// disposition returns the disposition of a replica's sample at t. Samples of the elected replica in the margin before
-// its term are also held, because the previous replica may have missed them.
+// disposition returns whether a replica's sample at t is stored, held or dropped. Samples of the elected replica within
+// the margin before its term are also held, because the previous replica may have missed them.
 func (c *election) disposition(replica string, t int64, margin time.Duration) Disposition {
 	last := len(c.Terms) - 1
 	if t > c.Terms[last].FromMS {
@@ -123,12 +122,13 @@ func (c *election) disposition(replica string, t int64, margin time.Duration) Di
 }
 
 // covered reports whether a replica's held samples up to t can be deleted, because the elected replica's watermark is a
-// margin beyond them.
+// margin beyond t.
 func (c *election) covered(replica string, t int64, watermark int64, margin time.Duration) bool {
 	return replica != c.elected() && c.Taking == "" && t <= max(watermark, c.WatermarkMS)-margin.Milliseconds()
 }
 
-// renewed adds a heartbeat for the elected replica, with a watermark and the timestamp of its oldest sample.
+// renewed returns the election with one more heartbeat, with the watermark and the timestamp of the oldest sample as in
+// flushed.
 func (c *election) renewed(watermark, oldest int64, margin time.Duration, now time.Time) election {
 	next := c.flushed(watermark, oldest, margin)
 	next.Beat++
@@ -136,7 +136,8 @@ func (c *election) renewed(watermark, oldest int64, margin time.Duration, now ti
 	return next
 }
 
-// flushed raises the watermark. It starts the first term earlier if its replica has sent older samples.
+// flushed returns the election with a watermark of at least watermark. If oldest precedes the first term, that term
+// starts earlier.
 func (c *election) flushed(watermark, oldest int64, margin time.Duration) election {
 	next := *c
 	next.WatermarkMS = max(c.WatermarkMS, watermark)
@@ -147,7 +148,8 @@ func (c *election) flushed(watermark, oldest int64, margin time.Duration) electi
 	return next
 }
 
-// elect starts a term of a replica at the watermark, or at limit if that is earlier. taker will store its held samples.
+// elect returns an election with a new term of a replica. The term starts at the watermark, or at limit if that is
+// earlier. The process taker will store the replica's held samples.
 func (c *election) elect(replica string, limit int64, taker string, now time.Time) election {
 	next := *c
 	next.Epoch++

@@ -11,8 +11,8 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// HeldTimestamp is the write timestamp of held rows. A key has only one possible value, and is deleted with the
-// timestamp that it was written with.
+// HeldTimestamp is the write timestamp of held rows. The constant is sufficient, because a key never has two different
+// values. Rows are deleted with the same timestamp.
 const HeldTimestamp = 1
 
 // HeldID identifies a held row of a cluster.
@@ -42,10 +42,10 @@ func idsOf(rows []heldRow) []HeldID {
 	return ids
 }
 
-// LabeledSeries is a series of a batch. Series are compared by identity.
+// LabeledSeries is a series of a batch. Two series are the same only if the interface values are equal.
 type LabeledSeries interface{ Labels() labels.Labels }
 
-// HeldBuilder builds held values from the samples of a tenant.
+// HeldBuilder encodes samples of a tenant as values of held rows.
 type HeldBuilder struct {
 	tenant string
 	w      format.BlobWriter
@@ -99,7 +99,7 @@ func (b *HeldBuilder) Exemplar(s LabeledSeries, t int64, encoded []byte) {
 	b.w.Exemplar(b.ref(s), t, encoded)
 }
 
-// room prepares for an entry at t. It starts another value if the current one is full.
+// room prepares for an entry at t. If the current value is full, it starts another one.
 func (b *HeldBuilder) room(t int64) {
 	if b.refs == nil {
 		b.begin()

@@ -9,7 +9,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// TestHeldReach checks the reach of rows: the clock limits it, unless all samples are later than the clock.
+// TestHeldReach checks the reach of held rows: samples ahead of the clock don't raise it, unless all samples are ahead.
 func TestHeldReach(t *testing.T) {
 	const now, limit = 1_000_000, 1_030_000
 	series := &namedSeries{"m"}

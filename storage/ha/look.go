@@ -13,10 +13,10 @@ import (
 const (
 	// sweepEvery is the min interval between sweeps for held rows that no process owns.
 	sweepEvery = 5 * time.Minute
-	// sweepSilentEvery is that interval for a cluster that has been silent for as long.
+	// sweepSilentEvery is the min interval between sweeps of a cluster that has been silent for sweepSilentEvery.
 	sweepSilentEvery = time.Hour
-	// takePasses bounds the passes over held rows before the replica's samples are stored without being held. Rows that
-	// are held later are stored by the process that holds them.
+	// takePasses bounds the passes of a takeover over the held rows. After the last pass, new samples of the replica
+	// are stored directly. Rows that are held later are stored by the process that holds them.
 	takePasses = 3
 )
 
@@ -80,7 +80,7 @@ func (c *cluster) holds() bool {
 	return len(c.held) > 0
 }
 
-// tell writes the watermark, and the next heartbeat if it is due.
+// tell updates the election's row: it adds a heartbeat if one is due, and raises the watermark.
 func (c *cluster) tell(ctx context.Context, ch *election) error {
 	now := c.r.now()
 	c.mu.Lock()
@@ -110,7 +110,8 @@ func (c *cluster) tell(ctx context.Context, ch *election) error {
 	return err
 }
 
-// furthest returns the max reach of the replicas that aren't elected, by the rows that this process holds.
+// furthest returns the max reach of the replicas that aren't elected, according to the held rows that this process
+// owns.
 func (c *cluster) furthest(elected string) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,7 +124,8 @@ func (c *cluster) furthest(elected string) int64 {
 	return t
 }
 
-// watermark returns the reach of the elected replica's samples that are known to be acknowledged.
+// watermark returns the reach of the elected replica's acknowledged samples, as far as this process has read or
+// acknowledged them.
 func (c *cluster) watermark(ch *election) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -133,8 +135,8 @@ func (c *cluster) watermark(ch *election) int64 {
 	return ch.WatermarkMS
 }
 
-// leave makes all processes stop confirming the elected replica if it lags another one too far. It is replaced after
-// the failover timeout.
+// leave marks the elected replica as leaving if it lags another replica too far. No process then confirms it, and
+// another replica is elected after the failover timeout.
 func (c *cluster) leave(ctx context.Context, ch *election) error {
 	if !ch.settled() {
 		return nil
@@ -161,8 +163,8 @@ func (c *cluster) leave(ctx context.Context, ch *election) error {
 	return err
 }
 
-// elect elects a replica that sends, if no process has confirmed the elected one for the failover timeout. If a
-// takeover has stalled for that long, this process continues it.
+// elect elects another replica if no process has confirmed the elected one for the failover timeout. If a takeover has
+// made no progress for the failover timeout, this process continues it.
 func (c *cluster) elect(ctx context.Context, ch *election) error {
 	c.mu.Lock()
 	silence := membership.Elapsed(c.beatAt, c.r.now())
@@ -183,7 +185,8 @@ func (c *cluster) elect(ctx context.Context, ch *election) error {
 		})
 		return err
 	}
-	// A watermark is never ahead of the clock, unless the clock was set back.
+	// A watermark ahead of the clock means that the clock was set back. The limit prevents a term from starting in the
+	// future.
 	limit := c.r.reach().limit
 	replica, found := c.candidate(min(c.watermark(ch), limit), silence)
 	if !found {
@@ -237,7 +240,8 @@ func (c *cluster) take(ctx context.Context, ch *election) error {
 	return err
 }
 
-// resolve deletes held rows that are covered, and stores rows whose replica was elected or that precede all terms.
+// resolve processes the held rows of this process: it deletes rows that are covered, and stores rows of the elected
+// replica and rows that precede all terms.
 func (c *cluster) resolve(ctx context.Context, ch *election) error {
 	watermark := c.watermark(ch)
 	var gone, store []heldRow
@@ -273,7 +277,7 @@ func (c *cluster) resolve(ctx context.Context, ch *election) error {
 	return nil
 }
 
-// release removes deleted rows from held, and returns their bytes.
+// release removes deleted rows from the rows that this process owns, and frees their bytes.
 func (c *cluster) release(rows []HeldID) {
 	gone := make(map[HeldID]bool, len(rows))
 	for _, h := range rows {

@@ -7,9 +7,9 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// reach is the progress of a replica, derived from some of its samples: the max timestamp that is at most a margin
-// ahead of the clock. A single series with wrong timestamps may be far ahead of the others and shows nothing about
-// them. If all samples are ahead, the replica's clock is fast, and the reach is the current time.
+// reach measures how far a replica's samples have progressed: the max of the added timestamps, ignoring those that are
+// more than a margin ahead of the clock. One series with wrong timestamps may be far ahead of the others, so it must
+// not count. If all samples are that far ahead, the replica's clock is fast, and the reach is the current time.
 type reach struct {
 	now, limit int64
 	t          int64 // max timestamp up to limit
@@ -32,7 +32,7 @@ func (x *reach) add(t int64) {
 	}
 }
 
-// ms returns the reach, math.MinInt64 if there are no samples.
+// ms returns the reach in milliseconds, or math.MinInt64 if no sample was added.
 func (x *reach) ms() int64 {
 	if x.t == math.MinInt64 && x.ahead {
 		return x.now
@@ -40,9 +40,10 @@ func (x *reach) ms() int64 {
 	return x.t
 }
 
-// candidate returns the replica to elect after the elected one has been silent for that long: among replicas that send
-// to this process, the one with the largest reach. If there is none, it returns a replica with held samples that aren't
-// covered, but only after a longer silence, because another process may receive samples from a live replica.
+// candidate returns the replica to elect now that the elected one has been silent for silence. It prefers the replica
+// with the largest reach among those that send to this process. If no replica sends to this process, it returns a
+// replica with held samples that aren't covered, but only after a longer silence, because another process may still
+// receive samples from a live replica.
 func (c *cluster) candidate(watermark int64, silence time.Duration) (replica string, found bool) {
 	now, failover := c.r.now(), c.r.opts.Failover
 	c.mu.Lock()

@@ -14,7 +14,7 @@ import (
 // retireCluster is how long a cluster must be silent before its election is retired.
 const retireCluster = 48 * time.Hour
 
-// retiredRow is the prefix of a retired election's row.
+// retiredRow is the prefix of the row of each retired election.
 var retiredRow = []byte(`{"retired":true`)
 
 func isRetired(row []byte) bool { return bytes.HasPrefix(row, retiredRow) }
@@ -26,7 +26,8 @@ func (c *election) revived(now time.Time) election {
 	return next
 }
 
-// revive makes all processes manage the cluster again. It must be called before samples are held or stored.
+// revive clears Retired in the election's row, so that all processes manage the cluster again. It must be called before
+// samples are held or stored.
 func (c *cluster) revive(ctx context.Context) error {
 	_, _, err := c.update(ctx, func(now *election) *election {
 		if now == nil || !now.Retired {
@@ -38,7 +39,8 @@ func (c *cluster) revive(ctx context.Context) error {
 	return err
 }
 
-// retire makes all processes release a cluster that has been silent for retireCluster and has no held rows.
+// retire sets Retired in the election's row if the cluster has been silent for retireCluster and has no held rows. All
+// processes then remove the cluster from memory.
 func (c *cluster) retire(ctx context.Context, ch *election) error {
 	c.mu.Lock()
 	idle := len(c.held) == 0 && membership.Elapsed(c.beatAt, c.r.now()) > c.r.opts.Failover
@@ -72,7 +74,7 @@ func (c *cluster) retire(ctx context.Context, ch *election) error {
 	return err
 }
 
-// forgetRetired releases clusters that are retired, and those without an election that stay silent.
+// forgetRetired removes clusters from memory: retired ones, and silent ones without an election.
 func (r *Tracker) forgetRetired() {
 	since := r.now().Add(-forgetCluster)
 	r.mu.Lock()

@@ -14,8 +14,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/memory"
 )
 
-// TestClustersAreForgotten sends once from many clusters: their metrics are bounded, and after some days no process
-// holds any of them in memory, or reads rows for them.
+// TestClustersAreForgotten sends once from many clusters. The number of exported metrics is bounded, and after some
+// days of silence no process keeps a cluster in memory or reads its rows.
 func TestClustersAreForgotten(t *testing.T) {
 	t.Parallel()
 	var registries []*prometheus.Registry
@@ -67,8 +67,8 @@ func TestClustersAreForgotten(t *testing.T) {
 	require.Empty(t, p.trackers[0].all(), "nor does a process that begins")
 }
 
-// TestForgottenClusterGoesOn retires a cluster, and then another replica than the elected one sends again: it is
-// elected, and samples that were stored before aren't stored twice.
+// TestForgottenClusterGoesOn retires a cluster. Then a replica that wasn't elected sends again. It is elected, and
+// samples that were already stored aren't stored twice.
 func TestForgottenClusterGoesOn(t *testing.T) {
 	t.Parallel()
 	p := newRig(t, faultengine.Wrap(memory.New(), passAll), 2, nil)
@@ -103,8 +103,8 @@ func TestForgottenClusterGoesOn(t *testing.T) {
 	}
 }
 
-// TestHeldWhileForgotten has one process retire a cluster while another one holds a sample, by the election that it
-// read just before.
+// TestHeldWhileForgotten retires a cluster in one process while another process holds a sample according to an election
+// that it has just read.
 func TestHeldWhileForgotten(t *testing.T) {
 	t.Parallel()
 	p := newRig(t, faultengine.Wrap(memory.New(), passAll), 2, nil)

@@ -156,8 +156,8 @@ func (b *testBatch) Split(of func(t int64) Disposition, held *HeldBuilder) (drop
 func (b *testBatch) Commit(context.Context) error { b.h.add(b.samples); return nil }
 func (b *testBatch) Release()                     {}
 
-// rig is a number of processes that share an engine and a clock and receive samples of replicas. Package storage has
-// the same test with stores.
+// rig is a set of processes that share an engine and a clock, and receive samples of replicas. Package storage runs a
+// similar test with stores.
 type rig struct {
 	t        *testing.T
 	eng      engine.Engine
@@ -242,7 +242,7 @@ func (r *rig) values() (values []float64) {
 	return values
 }
 
-// heldRows counts the held rows of a cluster, whichever process owns them.
+// heldRows counts the held rows of a cluster, regardless of the process that owns them.
 func (r *rig) heldRows(cluster string) (n int) {
 	rows := Rows{Engine: r.eng, Corrupt: func(_ *engine.Table, err error) { r.t.Error(err) }}
 	require.NoError(r.t, rows.EachHeld(r.t.Context(), "default", func(of, _ string, _ int64) {

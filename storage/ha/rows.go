@@ -10,7 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// Rows reads elections and held rows without taking part in elections.
+// Rows reads elections and held rows. It neither elects replicas nor writes.
 type Rows struct {
 	Engine engine.Engine
 	// Corrupt is called for unreadable rows.
@@ -61,7 +61,7 @@ func (r Rows) EachHeld(ctx context.Context, tenant string, f func(cluster, write
 	})
 }
 
-// Cuts returns the highest sequence number of held rows per cluster and writer of a tenant.
+// Cuts returns, for each cluster and writer of a tenant, the highest sequence number of its held rows.
 func (r Rows) Cuts(ctx context.Context, tenant string) (cuts []format.HeldCut, err error) {
 	err = r.EachHeld(ctx, tenant, func(cluster, writer string, seq int64) {
 		i := slices.IndexFunc(cuts, func(c format.HeldCut) bool { return c.Cluster == cluster && c.Writer == writer })
@@ -74,7 +74,8 @@ func (r Rows) Cuts(ctx context.Context, tenant string) (cuts []format.HeldCut, e
 	return cuts, err
 }
 
-// Takers returns the processes that are storing held samples of a tenant's replicas, as writers in hexadecimal.
+// Takers returns the processes that are storing held samples of a tenant's newly elected replicas. A process is
+// identified by its writer, in hexadecimal.
 func (r Rows) Takers(ctx context.Context, tenant string) (writers []string, err error) {
 	err = r.eachElection(ctx, tenant, func(_ string, ch *election) error {
 		if ch.Taking != "" {

@@ -12,28 +12,29 @@ import (
 // ClusterStatus is the state of a cluster of replicas as this process last read it.
 type ClusterStatus struct {
 	Cluster string `json:"cluster"`
-	// Elected is the replica whose samples are stored, with the times of its election and of its last heartbeat.
+	// Elected is the replica whose samples are stored. Since is the time of its election, Heard of its last heartbeat.
 	Elected string    `json:"elected"`
 	Since   time.Time `json:"since"`
 	Heard   time.Time `json:"heard"`
-	// Watermark is the reach of its acknowledged samples.
+	// Watermark is the time up to which the elected replica's samples were acknowledged.
 	Watermark time.Time `json:"watermark"`
-	// Elections is the number of elections.
+	// Elections counts the elections of this cluster so far, including the first.
 	Elections int64 `json:"elections"`
-	// State is "settled", "taking" while held samples are being stored, or "leaving" if the replica lags too far.
+	// State is "settled", "taking" while held samples of the elected replica are being stored, or "leaving" if that
+	// replica lags so far that another one will be elected.
 	State    string         `json:"state"`
 	Replicas []ReplicaHeard `json:"replicas"`
 	Held     HeldStatus     `json:"held"`
 	Spans    []ReplicaSpan  `json:"spans"`
 }
 
-// ReplicaHeard is a replica that sends to this process.
+// ReplicaHeard is a replica that sends to this process. Heard is the time of its last request.
 type ReplicaHeard struct {
 	Replica string    `json:"replica"`
 	Heard   time.Time `json:"heard"`
 }
 
-// ReplicaSpan assigns the samples after From to a replica.
+// ReplicaSpan is a term: the samples after From, up to the next term, are stored from Replica.
 type ReplicaSpan struct {
 	Replica string    `json:"replica"`
 	From    time.Time `json:"from"`
@@ -138,7 +139,8 @@ type collector struct {
 	silence, clusters, rows, bytes *prometheus.Desc
 }
 
-// maxSilences bounds the clusters with a silence metric. Clusters with the most recent heartbeat have one.
+// maxSilences bounds the number of clusters that export the silence metric. The clusters with the most recent
+// heartbeats are exported.
 const maxSilences = 500
 
 // Describe implements prometheus.Collector.

@@ -12,10 +12,10 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// sweep finds held rows that no process owns: rows of stopped processes, or of writes that failed although they were
-// applied. A row that two consecutive sweeps find has no owner, because no owner holds a row for that long. In a store
-// that isn't shared, the first sweep adopts every row of another writer. This process then owns them as if it had
-// written them.
+// sweep adopts held rows that no process owns: rows of stopped processes, and rows whose write returned an error but
+// was applied. An owner never keeps a row for longer than the interval between two sweeps, so a row that two
+// consecutive sweeps find has no owner. In a store that isn't shared there are no other owners: the first sweep adopts
+// every row of another writer.
 func (c *cluster) sweep(ctx context.Context, ch *election) error {
 	now := c.r.now()
 	first := c.swept.IsZero()
@@ -59,7 +59,7 @@ func (c *cluster) sweep(ctx context.Context, ch *election) error {
 	if err := c.adoptRows(ctx, orphans); err != nil {
 		return err
 	}
-	// No process writes to held epochs before the last sweep's.
+	// Held epochs that are older than the previous sweep's current epoch receive no more rows.
 	if low = min(low, c.sweptEra); low > ch.Low {
 		if _, _, err := c.update(ctx, func(now *election) *election {
 			if now == nil || now.Low >= low {

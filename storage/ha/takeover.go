@@ -13,11 +13,11 @@ import (
 
 // HeldWriter stores held samples of a tenant.
 type HeldWriter interface {
-	// Prepare reads the deletes and waits until the head is complete. No delete takes effect in this process until
-	// release is called. Prepare may then be called again.
+	// Prepare loads the tombstones and waits until the head contains all staged samples. No delete is applied in this
+	// process until the caller calls release. Prepare may then be called again.
 	Prepare(ctx context.Context) (release func(), err error)
-	// Add adds the samples of a held row that are to be stored, except deleted ones. After an error the caller keeps
-	// the row and retries.
+	// Add adds those samples of a held row that are to be stored and aren't deleted. If it returns an error, the caller
+	// keeps the row and retries.
 	Add(ctx context.Context, row HeldSamples) (Added, error)
 	// Commit makes the added samples durable and visible to queries, and returns their number.
 	Commit(ctx context.Context) (samples int, err error)
@@ -28,9 +28,10 @@ type HeldSamples struct {
 	Cluster, Writer string
 	Seq             int64
 	Value           *format.HeldValue
-	// Of returns the disposition of a sample at t. A sample with Hold is stored only if it is newer than all samples of
-	// its series up to FromMS that the store had before the takeover, and if all of them within MarginMS before
-	// FromMS are known. An exemplar with Hold isn't stored.
+	// Of returns the disposition of a sample at t. A sample with disposition Hold precedes the term. It is stored only
+	// if it is newer than all samples of its series up to FromMS that the store contained before the takeover, and if
+	// all samples of the series within MarginMS before FromMS are known. An exemplar with disposition Hold isn't
+	// stored.
 	Of               func(t int64) Disposition
 	FromMS, MarginMS int64
 }
@@ -40,13 +41,14 @@ type Added struct {
 	Samples int
 	// Full is true if the added samples should be committed.
 	Full bool
-	// Malformed is the error if the row is unreadable.
+	// Malformed is the error of an unreadable row, nil if the row was read.
 	Malformed error
 }
 
-// takeover stores held samples. Before the start of the last term, only samples newer than the stored samples of their
-// series are stored, because the previous replica may have sent more of some series than of others. The newest stored
-// timestamp of a series is read once, before any held sample is stored.
+// takeover stores the held samples of a newly elected replica. Samples before the start of the last term are stored
+// only if they are newer than the stored samples of their series, because the previous replica may have sent more
+// samples of some series than of others. The newest stored timestamp of a series is read once, before any of its held
+// samples is stored.
 type takeover struct {
 	c  *cluster
 	ch *election
@@ -54,11 +56,11 @@ type takeover struct {
 	settled election
 	into    HeldWriter
 
-	// added is true if samples were added that aren't committed.
+	// added is true if samples were added and not committed.
 	added bool
 	done  []HeldID // rows that were added, or that have no samples to store
 	reach int64    // reach of the stored samples
-	// rows and samples count the stored ones.
+	// rows and samples count the stored rows and samples.
 	rows, samples int
 }
 
@@ -68,7 +70,7 @@ func newTakeover(c *cluster, ch *election) *takeover {
 	return t
 }
 
-// pass stores the held rows of the elected replica of all processes, and returns their number.
+// pass stores the elected replica's held rows of all processes, and returns the number of rows.
 func (t *takeover) pass(ctx context.Context) (n int, err error) {
 	release, err := t.into.Prepare(ctx)
 	if err != nil {
@@ -127,7 +129,8 @@ func (t *takeover) store(ctx context.Context, rows []heldRow) error {
 	return t.commit(ctx)
 }
 
-// add adds a row's samples, and commits if there are many. It returns false for a corrupt row, which is kept.
+// add adds a row's samples, and commits when enough samples were added. It returns false for a corrupt row, which is
+// kept.
 func (t *takeover) add(ctx context.Context, h HeldID, value []byte) (ok bool, err error) {
 	about, err := format.ParseHeld(value)
 	if err != nil {
@@ -166,8 +169,8 @@ func (t *takeover) add(ctx context.Context, h HeldID, value []byte) (ok bool, er
 	return true, t.commit(ctx)
 }
 
-// commit makes the added samples durable, and then deletes their held rows. If this process stops in between, the
-// samples are stored again, which changes nothing.
+// commit makes the added samples durable, and then deletes their held rows. If this process stops in between, the same
+// samples are stored again, which doesn't change answers.
 func (t *takeover) commit(ctx context.Context) error {
 	if !t.added {
 		return nil

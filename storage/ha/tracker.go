@@ -32,7 +32,7 @@ var (
 type NameError struct {
 	// Reason is a short constant for counters: one of the constants below.
 	Reason string
-	// Detail describes the defect, and the limit that was exceeded.
+	// Detail describes the defect. If a limit was exceeded, it names the limit.
 	Detail string
 }
 
@@ -49,17 +49,17 @@ const (
 const (
 	// maxReplicaLabel is the max length of the names of clusters and replicas, in bytes.
 	maxReplicaLabel = 256
-	// maxReplicas bounds the replicas of a cluster that send to a process within forgetReplica.
+	// maxReplicas bounds the replicas of a cluster that have sent to this process within forgetReplica.
 	maxReplicas   = 16
 	forgetReplica = time.Hour
-	// forgetCluster is the silence after which a cluster no longer counts for Options.Clusters.
+	// forgetCluster is the silence after which a cluster doesn't count towards Options.Clusters.
 	forgetCluster = 24 * time.Hour
-	// electionBuckets is the number of partitions of table chosen: enough that concurrent changes rarely hit the same
-	// one, few enough that all can be read every few seconds.
+	// electionBuckets is the number of partitions of table chosen. With 16, concurrent changes rarely hit the same
+	// partition, and all of them can be read every few seconds.
 	electionBuckets = 16
 	// replicaTimeout bounds one look at a cluster, and one read of all elections.
 	replicaTimeout = 30 * time.Second
-	// replicaWorkers is the number of clusters that are looked at concurrently.
+	// replicaWorkers is the number of clusters that Look processes concurrently.
 	replicaWorkers = 32
 )
 
@@ -85,7 +85,7 @@ func DefaultOptions() Options {
 }
 
 // Tracker elects one replica of each cluster of a tenant. Samples of the elected replica are stored. Samples of the
-// others are held, durably, until the elected replica has passed them.
+// others are durably held until the elected replica's watermark has passed them.
 //
 //	Commit ─► election ─┬─► elected: committer, as any sample
 //	             ▲      └─► others:  held ─┬─► deleted, once the elected replica's watermark is a margin beyond them
@@ -152,8 +152,8 @@ func New(ctx context.Context, env Env, opts Options) (*Tracker, error) {
 	return r, nil
 }
 
-// Close stops the background looks and writes the watermarks. Held samples stay for the next process. Commit must not
-// be called after Close.
+// Close stops the background looks and writes the watermarks. Held rows are kept and adopted by another process. Commit
+// must not be called after Close.
 func (r *Tracker) Close() {
 	r.cancel()
 	r.running.Wait()
@@ -171,18 +171,19 @@ func (r *Tracker) Close() {
 
 func (r *Tracker) now() time.Time { return r.env.Now() }
 
-// fresh is the max age of an election by which samples are accepted, and how long a heartbeat gives the right to store
-// the elected replica's samples. It is half of the time after which other processes may elect another replica.
+// fresh returns half of the time after which other processes may elect another replica. An election decides about
+// samples until it is this old, and a heartbeat gives the right to store the elected replica's samples for this long.
 func (r *Tracker) fresh() time.Duration { return r.opts.Failover / 2 }
 
-// margin is the time by which the watermark must have passed held samples of other replicas before they are deleted. A
-// series of the previous replica that lags the watermark by at most margin is completed from the next replica.
+// margin returns how far the watermark must be beyond held samples of other replicas before they are deleted. If a
+// series of the previous replica lags the watermark by at most margin, its missing samples are stored from the held
+// samples of the next replica.
 func (r *Tracker) margin() time.Duration { return r.opts.Failover }
 
-// lag is the maximum by which the elected replica may lag another one.
+// lag returns the max time by which the elected replica may lag another replica before it is replaced.
 func (r *Tracker) lag() time.Duration { return max(4*r.opts.Failover, 2*time.Minute) }
 
-// interval is the time between two looks.
+// interval returns the time between two looks.
 func (r *Tracker) interval() time.Duration { return r.opts.Failover / 6 }
 
 func (r *Tracker) run(ctx context.Context) {
@@ -271,7 +272,8 @@ func (r *Tracker) add(at ClusterName) *cluster {
 	return c
 }
 
-// Check returns a *NameError if samples of a replica must be rejected. Otherwise it records the request.
+// Check returns a *NameError if the samples of a replica must be rejected because of its names or a limit. Otherwise it
+// records the request.
 func (r *Tracker) Check(tenant, clusterLabel, replica string) error {
 	if !utf8.ValidString(clusterLabel) || !utf8.ValidString(replica) {
 		return &NameError{Reason: ReasonInvalidUTF8, Detail: "the name of its cluster or replica isn't valid UTF-8"}

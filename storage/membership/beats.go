@@ -14,23 +14,25 @@ import (
 const (
 	// BeatInterval is the interval between heartbeats.
 	BeatInterval = 2 * time.Second
-	// periodBeats is the number of heartbeats between reads of the settings. A process without a durable heartbeat for
-	// maxSilence doesn't acknowledge writes, so no process misses the start of a period: see format.Periods.
+	// periodBeats is the number of heartbeats between reads of the settings. Each process reads them often enough to
+	// know a new period before it starts, because a process without a durable heartbeat for maxSilence acknowledges no
+	// writes: see format.Periods.
 	periodBeats = 15
-	// ProcessLife is the TTL of a process' row after its last heartbeat. Its stream positions expire earlier.
+	// ProcessLife is the TTL of a process' row after its last heartbeat. It is longer than the TTL of its stream
+	// positions.
 	ProcessLife = 2 * TailLife
-	// maxSilence is the maximum time since the last durable heartbeat at which a process may acknowledge writes.
+	// maxSilence is the max age of the last durable heartbeat at which a process may acknowledge writes.
 	maxSilence = TailLife / 4
-	// maxClockOff is the maximum difference between this clock and the engine's. The protocol needs less than a day
-	// between any two processes (design/several-processes.md).
+	// maxClockOff is the max difference between this machine's clock and the engine's. It is well below the difference
+	// of a day between two processes at which the protocol would fail (design/several-processes.md).
 	maxClockOff = 6 * time.Hour
 )
 
-// beats sends heartbeats: it writes this process' row in table processes, in a shared store.
+// beats sends heartbeats in a shared store: it writes this process' row of table processes.
 type beats struct {
 	o     *Options
 	clock *CheckedClock
-	// filling is released at a heartbeat if releasing it failed at the end of the turn.
+	// filling is the turn whose lease a heartbeat releases if releasing it failed at the end of the turn.
 	filling *Turn
 
 	mu      sync.Mutex
@@ -46,8 +48,8 @@ func (b *beats) run(ctx context.Context) {
 	})
 }
 
-// beat writes the process' row, unless the store is read-only. Every periodBeats heartbeats it also exchanges
-// advertised state and reads the settings. It reads the engine's clock each time.
+// beat writes the process' row, unless the store is read-only, and compares the clock with the engine's. Once per
+// periodBeats heartbeats it also exchanges advertised state and reads the settings.
 func (b *beats) beat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, CommitTimeout)
 	defer cancel()
@@ -89,8 +91,8 @@ func (b *beats) beat(ctx context.Context) error {
 	return errors.Join(b.clock.KeepSeen(ctx), b.filling.giveLeft(ctx))
 }
 
-// write writes a row of this process. If this clock was never compared with the engine's, it may be so slow that the
-// row has already expired there. write then compares the clocks and tries once more.
+// write writes a row of this process. If this machine's clock was never compared with the engine's and is slow, the row
+// may already have expired by the engine's clock. write then compares the clocks and writes the row once more.
 func (b *beats) write(ctx context.Context, list, beat int64, now time.Time, value []byte) error {
 	row := engine.Batch{
 		Table: engine.Processes, Partition: listPartition(list), Expires: b.clock.EngineTime().Add(ProcessLife).Unix(),
@@ -130,7 +132,7 @@ func (b *beats) tellStatement(ctx context.Context, self *Process, now time.Time)
 	return nil
 }
 
-// end advertises that this process is stopping. It tries for at most BeatInterval. If it fails, the advertised state
+// end advertises that this process is stopping. It gives up after BeatInterval. If it fails, the advertised state
 // expires with its row.
 func (b *beats) end() {
 	if b.o.ReadOnly {

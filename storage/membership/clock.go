@@ -11,14 +11,15 @@ import (
 )
 
 const (
-	// MaxLeap is the maximum time that the clock of a store's only process may advance without being measured, because
-	// the machine was off or asleep, and still be trusted. It is well within the grace period, so trusting a clock that
-	// is wrong by that much deletes nothing within its retention.
+	// MaxLeap is the max unmeasured time, such as the time when the machine was off or suspended, by which the clock of
+	// a store's only process may advance and still be trusted. It is well within the grace period of deletions, so a
+	// wrong clock within this bound deletes no data that is within its retention.
 	MaxLeap = 72 * time.Hour
-	// followRate bounds how fast the expected time follows such a difference, per unit of measured time.
+	// followRate bounds how fast the expected time approaches a clock that differs by at most MaxLeap, per unit of
+	// measured time.
 	followRate = 4
-	// doubtShare: an untrusted clock is trusted after running evenly for its difference / doubtShare, and at least
-	// minDoubt.
+	// doubtShare determines when an untrusted clock is trusted again: after it has run evenly for its difference /
+	// doubtShare, but for at least minDoubt.
 	doubtShare = 30
 	minDoubt   = time.Hour
 	// keepInterval is the interval between writes of the observed uptime.
@@ -34,27 +35,28 @@ const (
 type CheckedClock struct {
 	o  *Options
 	mu sync.Mutex
-	// open is canceled when the member is closed. It is nil if the store isn't open.
+	// open is canceled by Close. It is nil if the store isn't open.
 	open context.Context
-	// alone is true if the observed uptime is the second clock. theirs is the engine's clock, nil if it has none.
+	// alone is true if this process is the store's only one, so that the observed uptime is its second clock. theirs is
+	// the engine's clock, nil if the engine has none.
 	alone  bool
 	theirs engine.Clock
-	// read is the last reading of the clock, ran the last value of Options.Elapsed.
+	// read is the last reading of the clock, and ran the value of Options.Elapsed at that reading.
 	read time.Time
 	ran  time.Duration
-	// seen is the store's observed uptime. kept is its durable part, and wrote the value of the last write that was
-	// started.
+	// seen is the store's observed uptime, kept the last value that was written successfully, and wrote the last value
+	// whose write was started.
 	seen, kept, wrote time.Duration
-	// expected is the time that the clock should show. unkept is true while expected follows from a value that isn't
-	// durable: the date that an operator gave or, if there is no row, the store's contents.
+	// expected is the time that the clock should show. unkept is true while expected depends on a value that isn't
+	// durable: the operator's date or, if the row is missing, the store's contents.
 	expected time.Time
 	unkept   bool
-	// Nil while the clock is trusted.
+	// doubt is nil while the clock is trusted.
 	doubt *doubt
-	// set is the last step of the only clock.
+	// set is the last step of the clock of a store's only process.
 	set clockSet
-	// noted holds the differences and steps that were logged last, ahead the samples ahead of the clock. comparing
-	// serializes readings of theirs.
+	// noted contains the differences and steps that were logged last, and ahead the last samples that were ahead of the
+	// clock. comparing serializes readings of theirs.
 	noted     clockNotes
 	ahead     aheadSamples
 	comparing comparing
@@ -69,8 +71,8 @@ type doubt struct {
 	clock time.Time
 }
 
-// rest returns how long an untrusted clock must run evenly to be trusted. A larger difference takes longer, but never
-// longer than the store's observed uptime.
+// rest returns how long an untrusted clock must run evenly before it is trusted. A larger difference takes longer, up
+// to the store's observed uptime.
 func (d *doubt) rest() time.Duration { return max(minDoubt, min(d.by.Abs()/doubtShare, d.since)) }
 
 // start makes the clock's current time the expected time.
@@ -94,7 +96,8 @@ func (c *CheckedClock) passed(now time.Time) time.Duration {
 	return max(d, 0)
 }
 
-// look reads the clock and returns its time. The caller must hold mu.
+// look reads the clock, updates the observed uptime, the expected time and the trust in the clock, and returns the
+// clock's time. The caller must hold mu.
 func (c *CheckedClock) look() time.Time {
 	now := c.o.Now()
 	if c.read.IsZero() { // The store isn't open.
@@ -133,7 +136,8 @@ func (c *CheckedClock) look() time.Time {
 	return now
 }
 
-// weigh marks a clock with an unexplained difference as untrusted, until it has run evenly for long enough.
+// weigh decides about a clock whose difference from the expected time is too large. It marks the clock as untrusted,
+// until the operator confirms the date or the clock has run evenly for long enough.
 func (c *CheckedClock) weigh(now time.Time, off time.Duration) {
 	switch {
 	case c.saidToday(now):
@@ -153,7 +157,7 @@ func (c *CheckedClock) weigh(now time.Time, off time.Duration) {
 	}
 }
 
-// saidToday reports whether the operator's date, in any time zone, is the clock's date.
+// saidToday reports whether the clock shows the date that the operator specified, in any time zone.
 func (c *CheckedClock) saidToday(now time.Time) bool {
 	const zone = 14 * time.Hour
 	day := c.o.Today
@@ -177,9 +181,9 @@ func (c *CheckedClock) doClock() string {
 		c.read.UTC().Format(time.DateOnly) + ", or wait"
 }
 
-// MayRemove returns nil if this process' clock is trusted, so that it may hide, delete or clean data, move retention
-// boundaries, or take over work of another process. Otherwise it returns an error that wraps ErrClock, or ErrReadOnly
-// if the store is read-only.
+// MayRemove returns nil if this process' clock is trusted. Only then may the process hide, delete or clean data, move
+// retention boundaries, or take over work of another process. Otherwise MayRemove returns an error that wraps ErrClock,
+// or ErrReadOnly if the store is read-only.
 func (c *CheckedClock) MayRemove() error {
 	if err := c.mayChange(); err != nil {
 		return err
@@ -216,8 +220,8 @@ func (c *CheckedClock) mayChange() error {
 	return nil
 }
 
-// Times returns the clock's time twice if the clock is trusted, and otherwise the earlier and the later of the clock's
-// time and the expected time. Use the earlier to decide which data is within retention, and the later to bound the data
+// Times returns the earlier and the later of the clock's time and the expected time, or the clock's time twice if the
+// clock is trusted. Use the earlier time to decide which data is within retention, and the later one to bound the data
 // that may exist.
 func (c *CheckedClock) Times() (earlier, later time.Time) {
 	c.mu.Lock()
@@ -229,8 +233,8 @@ func (c *CheckedClock) Times() (earlier, later time.Time) {
 	return c.bounds(now)
 }
 
-// Earliest returns the earlier of the times by this machine's clock and by the engine's. On a single machine it is the
-// clock's time, or the earlier of Times if the clock is untrusted.
+// Earliest returns the earlier of the times by this machine's clock and by the engine's. On a single machine it returns
+// the earlier result of Times.
 func (c *CheckedClock) Earliest() time.Time {
 	if c.alone {
 		earlier, _ := c.Times()
@@ -240,7 +244,7 @@ func (c *CheckedClock) Earliest() time.Time {
 	return c.o.Now().Add(-max(off, 0))
 }
 
-// EngineTime returns the time of the engine's clock if it has one, and otherwise the earlier of Times.
+// EngineTime returns the time of the engine's clock, or the earlier result of Times if the engine has no clock.
 func (c *CheckedClock) EngineTime() time.Time {
 	if c.theirs == nil {
 		now, _ := c.Times()
@@ -252,7 +256,7 @@ func (c *CheckedClock) EngineTime() time.Time {
 	return c.expected
 }
 
-// Settling reports whether a slot that has ended by the clock may be in progress by the expected time.
+// Settling reports whether a slot that has ended by the clock may still be in progress by the expected time.
 func (c *CheckedClock) Settling(end, settle int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -262,8 +266,9 @@ func (c *CheckedClock) Settling(end, settle int64) bool {
 }
 
 // SeenMS returns the store's observed uptime in milliseconds: the time that its processes have measured while they ran,
-// regardless of how their clocks were set. It is durable and never decreases. In a shared store, time that multiple
-// processes measure concurrently counts once. The grace period between hiding and deleting data is counted in it.
+// regardless of changes of their clocks. It is durable and never decreases. In a shared store, time that multiple
+// processes measure concurrently counts once. The grace period between hiding and deleting data is measured in observed
+// uptime.
 func (c *CheckedClock) SeenMS() int64 {
 	if c.open != nil {
 		ctx, cancel := context.WithTimeout(c.open, CommitTimeout)
@@ -277,21 +282,22 @@ func (c *CheckedClock) SeenMS() int64 {
 	return c.kept.Milliseconds()
 }
 
-// SeenKept returns SeenMS as of its last write, usually about a minute ago.
+// SeenKept returns the observed uptime of the last successful write, usually about a minute old.
 func (c *CheckedClock) SeenKept() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.kept.Milliseconds()
 }
 
-// run writes the observed uptime until ctx ends, in a store without heartbeats.
+// run writes the observed uptime once per keepInterval until ctx ends, in a store without heartbeats.
 func (c *CheckedClock) run(ctx context.Context) {
 	every(ctx, keepInterval, c.KeepSeen, func(err error) {
 		c.o.Logger.Warn("can't record the elapsed time; retrying at the next heartbeat", "err", err)
 	})
 }
 
-// Off returns how fast the clock is, compared with the expected time, and whether it is untrusted.
+// Off returns the difference of the clock from the expected time, positive if the clock is fast, and whether the clock
+// is untrusted.
 func (c *CheckedClock) Off() (off time.Duration, doubted bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,25 +11,27 @@ import (
 )
 
 const (
-	// noteOff is the smallest difference from the cluster's clock, and the smallest step of a clock, that is logged.
+	// noteOff is the smallest difference from the cluster's clock that is logged, and the smallest step of a clock that
+	// is recorded and logged.
 	noteOff = time.Minute
-	// noteEvery is the min interval between two such lines.
+	// noteEvery is the min interval between two log lines about a difference or a step.
 	noteEvery = 10 * time.Minute
-	// aheadRest is the time without samples ahead of the clock after which the next one is treated as a new fault.
+	// aheadRest is the time without samples ahead of the clock after which the next such sample starts a new wait, see
+	// ConfirmAhead.
 	aheadRest = time.Hour
-	// maxSlow is the maximum by which the only clock may be slow while it is trusted, maxAnySlow the maximum for any
-	// clock, in milliseconds.
+	// maxSlow is the max time by which a trusted clock without a second clock may be slow, and maxAnySlow the max time
+	// for any clock, both in milliseconds.
 	maxSlow    = int64(maxClockOff / time.Millisecond)
 	maxAnySlow = 100 * 365 * format.DayMS
 )
 
-// earliestNow is before any correct time: this program didn't exist.
+// earliestNow is before any correct time, because this program didn't exist then.
 var earliestNow = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Bounds returns the earlier and the later of the clock's time and the expected time, also while the clock is trusted.
-// Samples are rejected permanently only if both times reject them: as too old by the earlier, as too far ahead by the
-// later. After the only clock was set back, and until the expected time has followed it, the later is the time that the
-// clock would show otherwise.
+// Bounds returns the earlier and the later of the clock's time and the expected time, even if the clock is trusted.
+// Samples are rejected permanently only if both times reject them: as too old by the earlier time, or as too far ahead
+// by the later time. If a clock without a second clock was set back, the later time is the time that it would show if
+// it had not been set, until the expected time has followed it.
 func (c *CheckedClock) Bounds() (earlier, later time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -47,10 +49,10 @@ func (c *CheckedClock) bounds(now time.Time) (earlier, later time.Time) {
 	return c.expected, now
 }
 
-// MayBeSlow reports whether this machine's clock may be slow by that many milliseconds. In a shared store it may be, up
-// to maxAnySlow, because the cluster's clock can show the difference. A trusted clock on a single machine is slow by at
-// most maxSlow, with three exceptions: it shows a time before this program was written, it was set back by at least
-// that amount, or NTP hasn't had time to correct it since the store was opened or the clock was last set.
+// MayBeSlow reports whether this machine's clock may be slow by by milliseconds. In a shared store it may be slow by up
+// to maxAnySlow, because a comparison with the cluster's clock shows the difference. A trusted clock on a single
+// machine is slow by at most maxSlow, with three exceptions: it shows a time before this program was written, it was
+// set back by at least by, or NTP hasn't had time to correct it since the store was opened or the clock was last set.
 func (c *CheckedClock) MayBeSlow(by int64) bool {
 	if !c.alone || by <= maxSlow || by > maxAnySlow {
 		return by <= maxAnySlow
@@ -65,11 +67,11 @@ func (c *CheckedClock) MayBeSlow(by int64) bool {
 // ConfirmAhead must be called before samples ahead of Bounds are rejected permanently, because this machine's clock may
 // be slow.
 //
-//   - On a cluster it reads the cluster's clock again, and Bounds uses that reading: a paused virtual machine doesn't
-//     measure the pause. It returns an error if that clock can't be read.
-//   - On a single machine there is no second clock. wait is the remaining time in which the sender should retry such
-//     samples, because NTP sets a clock within minutes. It restarts when the clock was set, and after an hour without
-//     such samples.
+//   - On a cluster it reads the cluster's clock again, and updates Bounds: a paused virtual machine doesn't measure the
+//     pause. It returns an error if that clock can't be read.
+//   - On a single machine there is no second clock. NTP corrects a clock within minutes, so the sender should retry for
+//     the returned wait before its samples are rejected. The wait starts again after the clock was set, and after an
+//     hour without samples ahead of the clock.
 func (c *CheckedClock) ConfirmAhead() (wait time.Duration, err error) {
 	switch {
 	case c.o.Believing, !c.alone && c.theirs == nil:
@@ -104,7 +106,8 @@ func (c *CheckedClock) ConfirmAhead() (wait time.Duration, err error) {
 	return 0, nil
 }
 
-// aheadSamples records samples ahead of the only clock. Its times are observed uptime.
+// aheadSamples records when samples ahead of the clock have arrived, on a single machine. Its times are observed
+// uptime.
 type aheadSamples struct {
 	any, rejected bool
 	since, last   time.Duration
@@ -113,7 +116,7 @@ type aheadSamples struct {
 // comparing serializes readings of the cluster's clock. It is locked during a reading.
 type comparing struct {
 	sync.Mutex
-	// started counts the readings. ended is the number of the last completed one, and err its error.
+	// started counts the readings. ended is the number of the last completed reading, and err its error.
 	started atomic.Int64
 	ended   int64
 	err     error
@@ -126,11 +129,12 @@ func (c *CheckedClock) compare(ctx context.Context) error {
 	return c.compareLocked(ctx)
 }
 
-// compareAgain returns the error of a reading that started after the call. Concurrent callers share a reading, even if
-// it failed: otherwise each of them would wait for its own timeout while the cluster doesn't respond.
+// compareAgain returns the error of a reading of the cluster's clock that was started after the call. Concurrent
+// callers share a reading, even a failed one. Otherwise each of them would wait for a timeout of its own while the
+// cluster doesn't respond.
 func (c *CheckedClock) compareAgain() error { return c.compareAfter(c.comparing.started.Load()) }
 
-// compareAfter implements compareAgain: before is the value of comparing.started at the time of the call.
+// compareAfter implements compareAgain. before is the value of comparing.started at the call of compareAgain.
 func (c *CheckedClock) compareAfter(before int64) error {
 	c.comparing.Lock()
 	defer c.comparing.Unlock()
@@ -168,11 +172,11 @@ func (c *CheckedClock) compareLocked(ctx context.Context) error {
 	return nil
 }
 
-// clockNotes records the last log lines. Its times are observed uptime.
+// clockNotes records which log lines were written last. Its times are observed uptime.
 type clockNotes struct {
-	// off is the difference that was logged last. It is 0 before the first one, or if the difference has ended.
+	// off is the last difference that was logged, 0 if there is none or if its end was logged.
 	off time.Duration
-	// offAt and stepAt are the times of the last lines, 0 if there were none.
+	// offAt is the time of the last line about a difference, stepAt of the last line about a step, 0 if there is none.
 	offAt, stepAt time.Duration
 }
 
@@ -198,18 +202,18 @@ func (c *CheckedClock) noteDifference(off time.Duration) {
 	n.offAt = max(c.seen, 1)
 }
 
-// clockSet describes the last step of the only clock, or its time when the store was opened.
+// clockSet describes the last step of a clock without a second clock, or that clock when the store was opened.
 type clockSet struct {
 	// opened is true until the first reading after the store was opened. at is the observed uptime at the step.
 	opened bool
 	at     time.Duration
-	// slowBy is how slow the clock was then, compared with the expected time. back is the same, and 0 once the expected
-	// time has followed.
+	// slowBy is how slow the clock was after the step, compared with the expected time. back is the same value, but is
+	// reset to 0 once the expected time has followed the clock.
 	slowBy, back time.Duration
 }
 
-// noteStep records and logs that the only clock has moved by more or less than the measured time. off is its difference
-// from the expected time. The caller must hold mu.
+// noteStep records and logs a step: the clock has moved by more or less than the measured time. by is that difference,
+// and off the clock's difference from the expected time. The caller must hold mu.
 func (c *CheckedClock) noteStep(by, off time.Duration) {
 	if by.Abs() >= noteOff || c.set.opened {
 		c.set = clockSet{at: c.seen, slowBy: max(0, -off), back: max(0, -off)}
@@ -225,7 +229,7 @@ func (c *CheckedClock) noteStep(by, off time.Duration) {
 	}
 }
 
-// wayOf returns the word for a clock with the difference off.
+// wayOf returns "slow" if off is negative, otherwise "fast".
 func wayOf(off time.Duration) string {
 	if off < 0 {
 		return "slow"

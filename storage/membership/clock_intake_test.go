@@ -17,8 +17,8 @@ func (u unreadClock) Clock(context.Context) (time.Time, error) {
 	return time.Time{}, engine.ErrUnavailable
 }
 
-// TestCallersShareAFailedReading: while the cluster doesn't respond, concurrent callers share one error, so that the
-// last of them doesn't wait for the timeouts of the others. A later caller reads the clock again.
+// TestCallersShareAFailedReading checks that concurrent callers share one error while the cluster doesn't respond.
+// Otherwise the last of them would wait for the timeouts of all. A later caller reads the clock again.
 func TestCallersShareAFailedReading(t *testing.T) {
 	asked := 0
 	c := &CheckedClock{o: &Options{Now: time.Now}, open: t.Context(), theirs: unreadClock{&asked}}

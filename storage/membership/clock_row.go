@@ -10,15 +10,16 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// clockKey returns the row's clustering key. No process has this name.
+// clockKey returns the clustering key of the observed uptime. It can't be the name of a process.
 func clockKey() engine.Key { return engine.Key{engine.Text(strings.Repeat("\x00", engine.IDLen))} }
 
-// clockBeat is the row's value, as JSON. Its write timestamp is SeenMS, so the row with the highest one wins.
+// clockBeat is the stored observed uptime, as JSON. Its write timestamp is SeenMS, so that the row with the highest
+// uptime wins.
 type clockBeat struct {
 	// SeenMS is the observed uptime, and ClockMS the expected time at that moment, in milliseconds.
 	SeenMS  int64 `json:"seen_ms"`
 	ClockMS int64 `json:"clock_ms"`
-	// Nil while the clock is trusted.
+	// Doubt is nil while the clock is trusted.
 	Doubt *doubtBeat `json:"doubt,omitempty"`
 }
 
@@ -36,7 +37,7 @@ func (c *CheckedClock) beat() clockBeat {
 	return b
 }
 
-// maxSeenMS bounds the observed uptime of a row, so that it fits a time.Duration.
+// maxSeenMS bounds the observed uptime of a row, so that it fits in a time.Duration.
 const maxSeenMS = int64(1<<63-1) / int64(time.Millisecond)
 
 func parseClock(b []byte) (clockBeat, error) {
@@ -68,8 +69,9 @@ func (c *CheckedClock) readRow(ctx context.Context) (beat clockBeat, found bool,
 	return beat, false, nil
 }
 
-// resume continues from the stored observed uptime. A store without that row is new or has lost it: the time since its
-// creation that its contents prove is used instead.
+// resume continues from the stored observed uptime. If the row is missing because the store is new or has lost it, a
+// store's only process derives the uptime from the store's contents: the time from the store's creation to its last
+// known use.
 func (c *CheckedClock) resume(ctx context.Context) error {
 	c.alone = !c.o.Shared
 	c.theirs, _ = engine.As[engine.Clock](c.o.Engine)
@@ -100,7 +102,8 @@ func (c *CheckedClock) resume(ctx context.Context) error {
 	}
 	c.look()
 	if c.alone && !stored && !c.o.ReadOnly {
-		// Otherwise each start within the first minute would count the time before it.
+		// The derived uptime is written immediately. Otherwise each start that lasts less than a minute would derive it
+		// again.
 		c.unkept = true
 		c.kept, c.wrote = c.seen-time.Millisecond, c.seen-time.Millisecond
 	}
@@ -112,9 +115,9 @@ func (c *CheckedClock) resume(ctx context.Context) error {
 	return nil
 }
 
-// Recall reads the observed uptime of a store that isn't open, for SeenKept. last is the expected time when it was last
-// written, zero if it is missing. The second result is true if the clock was untrusted then, or must not be trusted
-// now.
+// Recall reads the observed uptime of a store that isn't open, so that SeenKept returns it. last is the expected time
+// at the last write of the row, zero if the row is missing. doubted is true if the clock was untrusted then, or differs
+// from last too much to be trusted now.
 func (c *CheckedClock) Recall(ctx context.Context) (last time.Time, doubted bool, err error) {
 	beat, found, err := c.readRow(ctx)
 	if err != nil || !found {
@@ -146,7 +149,8 @@ func (c *CheckedClock) KeepSeen(ctx context.Context) error {
 		c.mu.Unlock()
 	}
 	c.mu.Lock()
-	// The row of a concurrent writer is older or newer than this one, and the newest includes the time of all.
+	// Two processes may write the row concurrently. The row with the higher uptime wins, and it includes the time that
+	// both have measured.
 	c.seen = max(c.seen, c.kept+time.Millisecond, c.wrote+time.Millisecond)
 	c.wrote = c.seen.Truncate(time.Millisecond)
 	beat := c.beat()
@@ -170,7 +174,7 @@ func (c *CheckedClock) KeepSeen(ctx context.Context) error {
 	return nil
 }
 
-// learn adopts the durable observed uptime that another process has written. The caller must hold mu.
+// learn raises the observed uptime to a durable value that another process has written. The caller must hold mu.
 func (c *CheckedClock) learn(seen time.Duration) {
 	c.seen, c.kept = max(c.seen, seen), max(c.kept, seen)
 }

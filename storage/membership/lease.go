@@ -11,22 +11,22 @@ import (
 
 // The partitions of table lease.
 const (
-	// leasePartitions has an item per partition of the work.
+	// leasePartitions has a lease per partition: of the process that seals it.
 	leasePartitions = "partitions"
-	// leaseRules has one item, 0: the process that evaluates rules.
+	// leaseRules has one lease, number 0: of the process that evaluates rules.
 	leaseRules = "rules"
-	// leaseFilling has one item, 0: the process that changes rollups without samples.
+	// leaseFilling has one lease, number 0: of the process that changes rollups without samples, see Member.Filling.
 	leaseFilling = "filling"
 )
 
-// Lease names the process that owns the work on a partition, or that evaluates rules. It only avoids duplicate work:
-// two concurrent owners write the same rows. The exception is the lease for changing rollups without samples, see Turn.
-// A lease ends when Liveness no longer lists its owner.
+// Lease names the process that works on a partition or evaluates rules. Leases only avoid duplicate work: two
+// concurrent owners would write the same rows. An exception is the lease that a Turn uses, which must have one owner. A
+// lease is free once Liveness no longer lists its owner.
 type Lease struct {
-	// Owner is the owner's Process.Writer, "" if the lease is free. Name is for people.
+	// Owner is the owner's Process.Writer, "" if the lease is free. Name is the owner's Process.Name, for display.
 	Owner string `json:"owner"`
 	Name  string `json:"name"`
-	// SinceMS is when the owner acquired it, by its clock, in milliseconds.
+	// SinceMS is the time at which the owner acquired the lease, by the owner's clock, in milliseconds.
 	SinceMS int64 `json:"since_ms"`
 
 	row []byte // the row's value when it was read
@@ -68,8 +68,9 @@ func (m *Member) leases(ctx context.Context, name string, n int) ([]Lease, error
 	return leases, nil
 }
 
-// Take acquires a partition's lease for owner, or releases it if owner is "", unless the lease has changed since it was
-// read. The second result reports whether the lease was written. After an error it may or may not have been.
+// Take acquires a partition's lease for owner, or releases it if owner is "". lease is the lease as it was read: if it
+// has changed since, Take writes nothing. The second result reports whether the lease was written. After an error it
+// may or may not have been written.
 func (m *Member) Take(ctx context.Context, partition int, lease Lease, owner string) (Lease, bool, error) {
 	return m.take(ctx, leasePartitions, partition, lease, owner)
 }

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// LivenessTimeout is the time without a heartbeat after which other processes take over the leases of a process: five
-// heartbeat intervals.
+// LivenessTimeout is the time without a heartbeat after which other processes take over the leases of a process. It is
+// five heartbeat intervals.
 const LivenessTimeout = 10 * time.Second
 
-// Liveness lists the live processes: their heartbeat was seen to change within LivenessTimeout, measured by this
-// process' clock. Clocks of different processes are never compared. It isn't safe for concurrent use.
+// Liveness lists the live processes: those from which this process has read a new heartbeat within LivenessTimeout,
+// measured by its own clock. Clocks of different processes are never compared. Liveness isn't safe for concurrent use.
 type Liveness struct {
 	member *Member
 	now    func() time.Time
-	// at has the time of the last change that was seen, per process.
+	// at contains the last heartbeat of each process, and when this process first read it.
 	at map[string]seenBeat
 }
 

@@ -13,15 +13,16 @@ import (
 )
 
 const (
-	// CommitTimeout bounds a commit. It is generous, because the sender has its own deadline. A commit that took longer
+	// CommitTimeout bounds a commit. It is long, because the sender has its own deadline. A commit that takes longer
 	// isn't acknowledged.
 	CommitTimeout = 30 * time.Second
-	// TailLife is the TTL of a stream position, by which other processes find the samples that this process has
-	// acknowledged.
+	// TailLife is the TTL of a stream position. Other processes find the samples that this process has acknowledged by
+	// its stream positions.
 	TailLife = time.Hour
 )
 
-// ErrClock means that this machine's clock is untrusted: nothing is deleted, and a shared store accepts no samples.
+// ErrClock is returned if this machine's clock is untrusted. While it is, nothing is deleted, and a shared store
+// accepts no samples.
 var ErrClock = errors.New("membership: this machine's clock is untrusted")
 
 // Options configure a Member.
@@ -29,44 +30,46 @@ type Options struct {
 	Engine engine.Engine
 	// Writer is this process' unique name in the staging log.
 	Writer string
-	// Self describes this process to the others. It is for people only.
+	// Self describes this process to the other processes. It is only displayed.
 	Self Process
 	// Shared is true if other processes may use the engine at the same time.
 	Shared bool
 	// ReadOnly prevents all writes.
 	ReadOnly bool
-	// Now is the clock. Elapsed returns the time since some fixed moment, regardless of how the clock is set. If it is
-	// nil, the monotonic part of Now's result is used.
+	// Now returns the clock's time. Elapsed returns the time since some fixed moment, and isn't affected by setting the
+	// clock. If Elapsed is nil, the monotonic part of Now's result is used.
 	Now     func() time.Time
 	Elapsed func() time.Duration
-	// Today is the date that an operator gave, zero if none. A clock with this date is trusted.
+	// Today is the date that an operator specified, zero if none. A clock that shows this date is trusted.
 	Today time.Time
-	// AheadPatience is how long senders retry samples ahead of a clock that may be slow, on a single machine.
+	// AheadPatience is how long samples that are too far ahead are rejected with a retryable error, on a single
+	// machine, because the machine's clock may be slow.
 	AheadPatience time.Duration
-	// Created is when the store was created. LastKnown returns the latest time at which the store is known to have been
-	// in use, in milliseconds. It is called if no process has written the store's observed uptime.
+	// Created is when the store was created. LastKnown returns the latest time, in milliseconds, at which the store's
+	// contents prove that it was in use. It is called if the store contains no observed uptime.
 	Created   time.Time
 	LastKnown func(context.Context) (int64, error)
 	// State returns the state to advertise, which other processes read with EachStatement. leaving is true if this
-	// process is about to stop. Learn is called when the other processes may have advertised new state, Refresh when
-	// they may have changed the store's settings.
+	// process is about to stop. Learn is called when the other processes may have advertised new state. Refresh is
+	// called when they may have changed the store's settings.
 	State   func(leaving bool) ([]byte, error)
 	Learn   func(context.Context) error
 	Refresh func(context.Context) error
 	// Corrupt is called for unreadable rows.
 	Corrupt func(*engine.Table, error)
 	Logger  *slog.Logger
-	// Still disables background heartbeats, and makes each heartbeat advertise the state. Believing makes every clock
-	// trusted. Both are for tests.
+	// Still disables background heartbeats, and makes each explicit heartbeat advertise the state. Believing makes
+	// every clock trusted. Both are for tests.
 	Still, Believing bool
 }
 
-// Member is this process as one of several that use a store, or as the only one.
+// Member is this process as one of the processes that use a store, or as its only one.
 type Member struct {
 	o     Options
 	Clock *CheckedClock
-	// Filling serializes changes of rollups without samples. Their inputs are recorded nowhere else, so two processes
-	// would undo each other's changes. It is acquired after the lock for sealing.
+	// Filling serializes changes of rollups that aren't caused by new samples. The inputs of such a change are recorded
+	// nowhere else, so two processes would undo each other's changes. A caller that also needs the lock for sealing
+	// must acquire that lock first.
 	Filling *Turn
 	beats   *beats // nil if this is the only process
 
@@ -74,7 +77,8 @@ type Member struct {
 	running sync.WaitGroup
 }
 
-// New returns a member that has read and written nothing. Without Open it can only read about other processes.
+// New returns a member. It neither reads nor writes. Before Open, only the methods that list other processes may be
+// used.
 func New(o Options) *Member {
 	m := &Member{o: o}
 	m.Clock, m.Filling = &CheckedClock{o: &m.o}, newTurn(m, leaseFilling)
@@ -112,7 +116,7 @@ func (m *Member) Open(ctx context.Context) error {
 	return nil
 }
 
-// Close stops the background work of Open, and announces that to the other processes.
+// Close stops the background work of Open, and announces to the other processes that this process has stopped.
 func (m *Member) Close() {
 	m.cancel()
 	m.running.Wait()
@@ -121,13 +125,13 @@ func (m *Member) Close() {
 	}
 }
 
-// Alone reports whether no other process may use the engine.
+// Alone reports whether this process is the only one that may use the engine.
 func (m *Member) Alone() bool { return m.beats == nil }
 
 // Writer returns this process' name in the staging log, in hexadecimal.
 func (m *Member) Writer() string { return hex.EncodeToString([]byte(m.o.Writer)) }
 
-// Beat sends a heartbeat immediately. Otherwise one is sent every BeatInterval.
+// Beat sends a heartbeat now, in addition to the one per BeatInterval.
 func (m *Member) Beat(ctx context.Context) error {
 	if m.beats == nil {
 		return nil
@@ -144,8 +148,8 @@ func (m *Member) Leave(ctx context.Context) error {
 	return m.beats.leave(ctx)
 }
 
-// Unheard returns the time since the last durable heartbeat of this process, 0 if it is the only one. At
-// LivenessTimeout other processes take over its leases.
+// Unheard returns the time since the last durable heartbeat of this process, 0 if it is the only process. After
+// LivenessTimeout, other processes take over its leases.
 func (m *Member) Unheard() time.Duration {
 	if m.beats == nil {
 		return 0
@@ -156,10 +160,10 @@ func (m *Member) Unheard() time.Duration {
 // MayRemove calls CheckedClock.MayRemove.
 func (m *Member) MayRemove() error { return m.Clock.MayRemove() }
 
-// MayWrite returns an error if samples must be neither written nor sealed. In a shared store with an untrusted clock a
-// write couldn't be acknowledged, and its sender would repeat it. A store's only process accepts samples with an
-// untrusted clock. It seals by the earlier time (see CheckedClock.Times), so that nothing is too old for its window and
-// the head doesn't grow.
+// MayWrite returns an error if this process must neither write nor seal samples. In a shared store a write couldn't be
+// acknowledged while the clock is untrusted, and its sender would repeat it. A store's only process accepts samples
+// even with an untrusted clock. It seals by the earlier time (see CheckedClock.Times), so that no sample is too old for
+// its window and the head doesn't grow.
 func (m *Member) MayWrite() error {
 	if m.beats == nil {
 		return m.Clock.mayChange()
@@ -167,8 +171,8 @@ func (m *Member) MayWrite() error {
 	return m.Clock.MayRemove()
 }
 
-// MayAcknowledge returns an error if a durable commit that began at started must not be acknowledged, because other
-// processes may no longer read it.
+// MayAcknowledge returns an error if a durable commit that was started at started must not be acknowledged, because
+// other processes may no longer read its samples.
 func (m *Member) MayAcknowledge(started time.Time) error {
 	if m.beats == nil {
 		return nil
@@ -176,13 +180,13 @@ func (m *Member) MayAcknowledge(started time.Time) error {
 	return m.beats.mayAcknowledge(started)
 }
 
-// Elapsed returns a lower bound of the time between two readings of the clock. The monotonic clock doesn't count time
-// while the machine is suspended, and the wall clock doesn't if it is set, so it returns the larger difference.
+// Elapsed returns the time between two readings of the clock: the larger of the differences by the wall clock and by
+// the monotonic clock. The monotonic clock stops while the machine is suspended, and the wall clock may be set.
 func Elapsed(since, now time.Time) time.Duration {
 	return max(now.Sub(since).Abs(), now.Round(0).Sub(since.Round(0)).Abs())
 }
 
-// every calls a function once per interval until ctx ends, and passes its errors to failed.
+// every calls beat once per interval until ctx ends, and passes its errors to failed.
 func every(ctx context.Context, interval time.Duration, beat func(context.Context) error, failed func(error)) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()

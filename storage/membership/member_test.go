@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/memory"
 )
 
-// crew is some members that use one engine and one clock.
+// crew is a set of members that use one engine and one clock.
 type crew struct {
 	t   *testing.T
 	eng engine.Engine
@@ -57,7 +57,8 @@ func names(list []Process) (names []string) {
 	return names
 }
 
-// TestMembersHearOfEachOther checks liveness while members join, fall silent and leave.
+// TestMembersHearOfEachOther checks which members are listed as alive after members join, stop sending heartbeats, and
+// leave.
 func TestMembersHearOfEachOther(t *testing.T) {
 	c, ctx := newCrew(t), t.Context()
 	a, b := c.join("a", true), c.join("b", true)

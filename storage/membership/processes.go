@@ -10,23 +10,23 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// Process is the description of a process that other processes read.
+// Process describes a process to the other processes.
 type Process struct {
-	// Name is its address, for people.
+	// Name is the process' address, for display.
 	Name string `json:"name"`
 	// Target is the process' role: all, write, read or downsample.
 	Target  string `json:"target"`
 	Version string `json:"version"`
-	// StartedMS is its start, and ClockMS its clock at the last heartbeat, in milliseconds.
+	// StartedMS is when the process started, and ClockMS the time of its clock at the last heartbeat, in milliseconds.
 	StartedMS int64 `json:"started_ms"`
 	ClockMS   int64 `json:"clock_ms"`
-	// Leaving is true if it accepts no more work because it is about to stop.
+	// Leaving is true if the process accepts no more work because it is about to stop.
 	Leaving bool `json:"leaving,omitempty"`
-	// True if the process accepts no work because its clock is untrusted.
+	// Doubted is true if the process accepts no work because its clock is untrusted.
 	Doubted bool `json:"doubted,omitempty"`
-	// Writer is its name in the staging log, in hexadecimal.
+	// Writer is the process' name in the staging log, in hexadecimal.
 	Writer string `json:"-"`
-	// Number of heartbeats sent.
+	// Beat is the number of heartbeats that the process has sent.
 	Beat int64 `json:"beat"`
 }
 
@@ -35,7 +35,7 @@ func (p *Process) Downsamples() bool {
 	return !p.Leaving && !p.Doubted && (p.Target == "all" || p.Target == "downsample")
 }
 
-// The lists of table processes.
+// The lists of table processes: partitions with rows of one kind.
 const (
 	// processList has a row per process.
 	processList = 0

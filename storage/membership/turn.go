@@ -10,16 +10,16 @@ import (
 // turnLook is the interval at which a waiting process reads the lease.
 const turnLook = 50 * time.Millisecond
 
-// Turn is a mutex across processes, for changes whose result depends on an earlier read. Goroutines of one process
-// exclude each other by a lock, and processes by a lease. As with other leases, a process that sends no heartbeats
-// loses it.
+// Turn is a mutex across processes, for read-modify-write changes. Goroutines of one process exclude each other with a
+// lock, and processes with a lease. As with other leases, a process that stops sending heartbeats loses it.
 type Turn struct {
 	m    *Member
 	name string
 
-	// held has an item while a goroutine has the turn.
+	// held is a lock of capacity one: it contains an item while a goroutine has the turn.
 	held chan struct{}
-	// left is true if this process may still own the lease after its turn has ended. held guards it.
+	// left is true if releasing the lease failed, so that this process may still own it. The holder of held may access
+	// it.
 	left bool
 }
 
@@ -27,8 +27,7 @@ func newTurn(m *Member, name string) *Turn {
 	return &Turn{m: m, name: name, held: make(chan struct{}, 1)}
 }
 
-// Begin waits until no other process or goroutine has the turn, and acquires it. The caller must call end to release
-// it.
+// Begin acquires the turn once no other process or goroutine has it. The caller must call end to release it.
 func (t *Turn) Begin(ctx context.Context) (end func(), err error) {
 	select {
 	case t.held <- struct{}{}:
@@ -55,7 +54,7 @@ func (t *Turn) Begin(ctx context.Context) (end func(), err error) {
 	}, nil
 }
 
-// giveLeft releases the lease if releasing it failed at the end of the turn.
+// giveLeft releases the lease if this process failed to release it at the end of a turn.
 func (t *Turn) giveLeft(ctx context.Context) error {
 	select {
 	case t.held <- struct{}{}:
