@@ -47,7 +47,7 @@ func (b bitmap) count() int {
 	return n
 }
 
-// appendTo appends the positions, ascending.
+// appendTo appends the positions to dst in ascending order.
 func (b bitmap) appendTo(dst []uint32) []uint32 {
 	for i, w := range b {
 		for w != 0 {

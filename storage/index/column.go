@@ -12,7 +12,7 @@ import (
 // column maps the values of one label to the series with each value.
 type column struct {
 	name string
-	// isFilled is set once the fields below no longer change.
+	// isFilled is set once the fields below don't change any more.
 	isFilled atomic.Bool
 	// mu guards the fields below until the column is filled. It is held for one step at a time.
 	mu      sync.Mutex
@@ -22,18 +22,19 @@ type column struct {
 
 	users int // readers that fill the column; guarded by the mutex of the set
 
-	// values are the label's values, sorted, without the empty one.
+	// values are the label's values except the empty one, sorted.
 	values []string
-	// ends[i] is the end of the positions of values[i], and the start of the positions of values[i+1].
+	// ends[i] is the end of the positions of values[i], where the positions of values[i+1] start.
 	ends []uint32
-	// positions are ascending within a value.
+	// positions are in the order of values, and in ascending order for each value.
 	positions []uint32
-	// places is a hash table with linear probing. It holds indices of values plus 1; 0 marks a free place. Its length
-	// is a power of two. Comparing one text costs less than a binary search, whose texts are spread over memory.
+	// places is a hash table with linear probing. It contains indices of values plus 1, and 0 in free places. Its
+	// length is a power of two. A look-up compares about one text. A binary search would compare many texts that are
+	// spread over the memory.
 	places []uint32
 }
 
-// filledColumn returns a label's column if it is filled, else nil.
+// filledColumn returns a label's column, or nil if it isn't filled.
 func (s *Set) filledColumn(name string) *column {
 	if c := s.recent.Load(); c != nil && c.name == name {
 		return c
@@ -48,8 +49,8 @@ func (s *Set) filledColumn(name string) *column {
 	return c
 }
 
-// column returns a label's column. If it isn't filled, it fills it, together with other readers that need it. It
-// returns nil if the context has ended.
+// column returns a label's column. If the column isn't filled, column fills it, together with other readers that need
+// it. It returns nil if the context has ended.
 func (s *Set) column(ctx context.Context, name string) *column {
 	if c := s.filledColumn(name); c != nil {
 		return c
@@ -65,9 +66,10 @@ func (s *Set) column(ctx context.Context, name string) *column {
 	return nil
 }
 
-// prefersTests reports whether a look-up should test every series, because the label's column isn't filled and has many
-// values. Filling it takes as long as dozens of look-ups that test. Each look-up after the first does a part of the
-// filling: the column of a label that is looked up often gets filled, and no look-up waits for long.
+// prefersTests reports whether a look-up should test every series instead of filling the label's column. This is the
+// case if the label has many values, because filling the column then takes as long as dozens of look-ups that test
+// every series. Each look-up after the first does a part of the filling, so that the column of a label that is looked
+// up often is eventually filled, and no look-up waits for long.
 func (s *Set) prefersTests(ctx context.Context, name string) bool {
 	if s.filledColumn(name) != nil {
 		return false
@@ -89,8 +91,8 @@ func (s *Set) prefersTests(ctx context.Context, name string) bool {
 	return true
 }
 
-// countLookup counts a look-up that tests every series, and returns the number of these look-ups. It returns 0 if
-// filling the column costs little more.
+// countLookup counts a look-up that tests every series, and returns the number of such look-ups so far. It returns 0 if
+// filling the column costs little more than testing every series.
 func (c *column) countLookup() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,7 +103,7 @@ func (c *column) countLookup() int {
 	return c.lookups
 }
 
-// enter returns a label's column for a reader that fills it. The reader must call leave.
+// enter returns a label's column for a reader that fills it. The reader must call leave when it stops.
 func (s *Set) enter(name string) *column {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,8 +116,8 @@ func (s *Set) enter(name string) *column {
 	return c
 }
 
-// leave removes the column when its last reader leaves before a value was found. Names that no series has don't take
-// memory.
+// leave removes the column if its last reader leaves before a value was found. Otherwise names that no series has would
+// take memory.
 func (s *Set) leave(c *column) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,7 +134,7 @@ func (s *Set) advance(c *column) bool {
 	return s.stepColumn(c)
 }
 
-// tryAdvance is advance, unless another reader is doing a step: then ok is false.
+// tryAdvance is like advance, but returns ok false if another reader is doing a step.
 func (s *Set) tryAdvance(c *column) (isFilled, ok bool) {
 	if !c.mu.TryLock() {
 		return false, false
@@ -141,7 +143,7 @@ func (s *Set) tryAdvance(c *column) (isFilled, ok bool) {
 	return s.stepColumn(c), true
 }
 
-// stepColumn is advance for a caller that holds the column's lock.
+// stepColumn is like advance. The caller must hold the column's lock.
 func (s *Set) stepColumn(c *column) bool {
 	if c.isFilled.Load() {
 		return true
@@ -166,14 +168,14 @@ func (s *Set) stepColumn(c *column) bool {
 	return true
 }
 
-// seed is the seed of all hashes of values.
+// seed is used for all hashes of values.
 var seed = maphash.MakeSeed()
 
 func hashOf(value string) uint64 { return maphash.String(seed, value) }
 
 func (c *column) place(hash uint64) int { return int(hash) & (len(c.places) - 1) }
 
-// find returns the index of a value with this hash; ok is false if no series has it.
+// find returns the index of a value with the given hash. ok is false if no series has the value.
 func (c *column) find(value string, hash uint64) (i int, ok bool) {
 	for at := c.place(hash); c.places[at] != 0; at = (at + 1) & (len(c.places) - 1) {
 		if i := int(c.places[at]) - 1; c.values[i] == value {

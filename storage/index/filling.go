@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	// stretch is the number of series, or values, that one step of a filling handles.
+	// stretch is the number of series, or of values, that one step of a filling processes.
 	stretch = 1 << 12
 	// noValue is the ordinal of series without the label.
 	noValue = ^uint32(0)
 )
 
-// fillPhase is a phase of a filling. Each takes many steps.
+// fillPhase is a phase of a filling. Each phase takes many steps.
 type fillPhase uint8
 
 const (
@@ -28,8 +28,8 @@ const (
 	filled
 )
 
-// filling is the state of a column that isn't filled yet. Readers share the work, one step at a time, and no work is
-// lost when a reader leaves.
+// filling is the state of a column that isn't filled yet. Readers share the work: each does one step at a time, and a
+// reader that stops early leaves its completed steps to the others.
 type filling struct {
 	series []labels.Labels
 	phase  fillPhase
@@ -46,7 +46,7 @@ type filling struct {
 	renumber []uint32     // from numbers in order of arrival to numbers in the order of the text
 }
 
-// foundValue is a value, and its number in the order of arrival.
+// foundValue is a value and its number in the order in which the values were found.
 type foundValue struct {
 	text    string
 	ordinal uint32
@@ -56,7 +56,8 @@ func newColumn(name string, series []labels.Labels) *column {
 	return &column{name: name, filling: &filling{series: series, last: foundValue{ordinal: noValue}}}
 }
 
-// step does one step of the work: a stretch, and sometimes a short operation on every value.
+// step does one step of the filling: it processes up to stretch items. The last step of a phase also prepares the next
+// phase.
 func (c *column) step() {
 	f := c.filling
 	from := f.next
@@ -139,7 +140,8 @@ func (c *column) startNumbers() {
 	c.values, f.renumber = make([]string, len(f.texts)), make([]uint32, len(f.texts))
 }
 
-// findValues numbers the values of some series. Until the values are sorted, the hash table holds these numbers.
+// findValues assigns numbers to the values of the series from from up to to. Until the values are sorted, the hash
+// table contains these numbers.
 func (c *column) findValues(from, to int) {
 	f := c.filling
 	if f.ordinals == nil {
@@ -159,7 +161,7 @@ func (c *column) findValues(from, to int) {
 	}
 }
 
-// number returns the number of a value. It adds new values.
+// number returns the number of a value. It assigns the next number to a new value.
 func (c *column) number(v string) uint32 {
 	f := c.filling
 	hash := hashOf(v)
@@ -185,7 +187,7 @@ func (c *column) number(v string) uint32 {
 // placesFor returns the length of the hash table for n values.
 func placesFor(n int) int { return 1 << bits.Len(uint(n+n/4)) }
 
-// put adds the number of a value that isn't in the hash table.
+// put adds the number of a value that isn't in the hash table yet.
 func (c *column) put(hash uint64, number uint32) {
 	at := c.place(hash)
 	for c.places[at] != 0 {
@@ -194,7 +196,7 @@ func (c *column) put(hash uint64, number uint32) {
 	c.places[at] = number + 1
 }
 
-// merge moves a stretch of values from pairs of runs to merged runs, and reports whether a single run is left.
+// merge moves up to stretch values from pairs of runs to merged runs, and returns true once a single run is left.
 func (f *filling) merge() bool {
 	n := len(f.texts)
 	if f.width >= n {
@@ -225,8 +227,8 @@ func (f *filling) merge() bool {
 
 func compareTexts(a, b foundValue) int { return cmp.Compare(a.text, b.text) }
 
-// hasFewValues reports whether the number of values in the series so far is so small that filling the column costs
-// little more than testing every series.
+// hasFewValues reports whether the label has so few values, in the series that were read so far, that filling the
+// column costs little more than testing every series.
 func (f *filling) hasFewValues() bool {
 	if f.phase == findValues {
 		return len(f.texts)*8 <= f.next
@@ -234,7 +236,7 @@ func (f *filling) hasFewValues() bool {
 	return len(f.texts)*8 <= len(f.series)
 }
 
-// bytes returns the approximate size of the filling in memory, without its column.
+// bytes returns the approximate memory of the filling. It doesn't include the column.
 func (f *filling) bytes() int64 {
 	return int64(cap(f.texts)+cap(f.merged))*(headerBytes+8) + int64(len(f.ordinals)+len(f.renumber))*4 +
 		int64(cap(f.hashes))*8

@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/meter"
 )
 
-// workMeter is a meter that calls a function for work that may take long.
+// workMeter is a meter that calls a function at each call of Working.
 type workMeter struct {
 	meter.Meter
 	working func()
@@ -23,7 +23,7 @@ type workMeter struct {
 
 func (w workMeter) Working(context.Context) { w.working() }
 
-// pods returns n series, each with a value of its own.
+// pods returns n series, each with a unique value of the label pod.
 func pods(n int) []labels.Labels {
 	series := make([]labels.Labels, n)
 	for i := range series {
@@ -39,7 +39,8 @@ func oneMatcher(kind labels.MatchType, name, value string) (Prepared, []*labels.
 	return Prepare(ms), ms
 }
 
-// Some sizes take multiple runs, the last of them without a neighbor.
+// TestColumnsListTheSeriesOfEachValue fills columns of many sizes. Some of them are sorted in multiple runs, and some
+// have an odd number of runs.
 func TestColumnsListTheSeriesOfEachValue(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, n := range []int{smallSet + 1, stretch, stretch + 1, 2 * stretch, 5*stretch + 7} {
@@ -130,7 +131,7 @@ func TestLookUpsFillAColumnOfManyValuesInParts(t *testing.T) {
 	full.column(t.Context(), "pod")
 	require.Equal(t, full.Bytes(), set.Bytes())
 
-	// If there are few values, filling the column costs little.
+	// The column of a label with few values is filled by the first look-up.
 	q, ms := oneMatcher(labels.MatchEqual, "zone", "z1")
 	require.Equal(t, naive(series, ms), set.Answer(t.Context(), &q))
 	require.NotNil(t, set.filledColumn("zone"))

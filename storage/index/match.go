@@ -9,13 +9,13 @@ import (
 	"github.com/cassia-db/cassia/storage/meter"
 )
 
-// Prepared holds matchers for use with any number of sets, see Prepare. It is immutable.
+// Prepared contains matchers that Prepare has analyzed. It can be used with any number of sets and is immutable.
 type Prepared struct {
 	names      []*labels.Matcher // matchers of the name that a set's series share
 	conditions []condition       // the cheapest first
 }
 
-// Prepare prepares matchers. A series matches if all matchers match it. Without matchers every series matches.
+// Prepare analyzes matchers. A series must match all of them; without matchers, every series matches.
 func Prepare(ms []*labels.Matcher) Prepared {
 	q := Prepared{conditions: make([]condition, 0, len(ms))}
 	for _, m := range ms {
@@ -42,8 +42,8 @@ func (s *Set) Match(ms []*labels.Matcher) []uint32 {
 	return s.Answer(context.Background(), &q)
 }
 
-// Answer returns the positions, ascending, of the series that all matchers match. As in Prometheus, a series without a
-// label has the empty value for it. The answer is incomplete if the context has ended.
+// Answer returns the positions, in ascending order, of the series that match all matchers. As in Prometheus, a series
+// without a label has the empty value for it. The answer is incomplete if the context has ended.
 func (s *Set) Answer(ctx context.Context, q *Prepared) []uint32 {
 	if len(s.series) == 0 {
 		return nil
@@ -63,7 +63,7 @@ func (s *Set) Answer(ctx context.Context, q *Prepared) []uint32 {
 	return s.solve(&x, q.conditions)
 }
 
-// accessPath is the way in which the values that a matcher names are found, the cheapest first.
+// accessPath is the way to find the values that a matcher matches. The cheapest way has the lowest number.
 type accessPath uint8
 
 const (
@@ -72,13 +72,13 @@ const (
 	byScan                     // every value must be tested
 )
 
-// condition is a prepared matcher. The named values are those that its positive form matches: v for both a="v" and
-// a!="v".
+// condition is an analyzed matcher. Its named values are the values that its positive form matches: v for both a="v"
+// and a!="v". A series passes if the matcher matches it.
 type condition struct {
 	m        *labels.Matcher
 	way      accessPath
 	negative bool
-	// everyValue is true if all values except the empty one are named.
+	// everyValue is true if all values are named, except the empty value.
 	everyValue bool
 	// always is true if every series passes.
 	always bool
@@ -111,7 +111,7 @@ func (c *condition) plan() {
 	}
 }
 
-// passes reports whether the value of the label passes. The value is "" if the label is missing.
+// passes reports whether series with these labels pass. A missing label has the value "".
 func (c *condition) passes(x *Matching, ls labels.Labels) bool {
 	return x.Matches(c.m, ls.Get(c.m.Name))
 }
@@ -124,7 +124,7 @@ func (s *Set) all() []uint32 {
 	return positions
 }
 
-// testEach returns the series that pass all conditions.
+// testEach tests every series of the set, and returns those that pass all conditions.
 func (s *Set) testEach(x *Matching, conditions []condition) (kept []uint32) {
 next:
 	for p := range s.series {
@@ -156,7 +156,8 @@ next:
 	return kept
 }
 
-// solve applies the conditions in order. The cheapest must be first.
+// solve returns the series that pass all conditions. It applies the conditions in their order: the cheapest must be
+// first.
 func (s *Set) solve(x *Matching, conditions []condition) []uint32 {
 	if few, by := s.fewest(conditions); by >= 0 {
 		return s.test(x, s.test(x, few, conditions[:by]), conditions[by+1:])
@@ -180,20 +181,21 @@ func (s *Set) solve(x *Matching, conditions []condition) []uint32 {
 	return left.appendTo(make([]uint32, 0, count))
 }
 
-// IsEmpty reports whether every series with a matching name matches.
+// IsEmpty reports whether there are no conditions, so that every series of the set matches.
 func (q *Prepared) IsEmpty() bool { return len(q.conditions) == 0 }
 
-// IsLookup reports whether few series are likely to match and a look-up finds them: a label must have one of the named
-// values.
+// IsLookup reports whether a condition requires a label to have one of its named values. Such a condition is answered
+// by a look-up, and usually few series match.
 func (q *Prepared) IsLookup() bool { return slices.ContainsFunc(q.conditions, condition.isLookup) }
 
-// isLookup reports whether exactly the series with one of the looked-up values pass.
+// isLookup reports whether a series passes exactly if its label has one of the looked-up values.
 func (c condition) isLookup() bool {
 	return c.way == byLookup && !c.negative && !c.missing && !c.everyValue
 }
 
-// fewest returns the smallest result of a condition that a look-up alone reduces to few series, in new memory, and the
-// condition's index; -1 if there is no such condition.
+// fewest returns the series of the condition that matches the fewest of them, and the condition's index. It considers
+// only conditions that a look-up in a filled column answers with few series. If there are none, the index is -1. The
+// caller may modify the result.
 func (s *Set) fewest(conditions []condition) (best []uint32, by int) {
 	by = -1
 	for i := range conditions {
@@ -215,8 +217,8 @@ func (s *Set) fewest(conditions []condition) (best []uint32, by int) {
 	return slices.Clone(best), by
 }
 
-// named returns the positions of the series with the values that a condition looks up, ascending, if they are few. The
-// caller must not modify them, because they may be the column's own.
+// named returns the positions, in ascending order, of the series with the values that a condition looks up. few is
+// false if there are too many. The caller must not modify the positions, because they may belong to the column.
 func (c *column) named(of *condition) (positions []uint32, few bool) {
 	if len(of.lookups) == 1 {
 		if at, ok := c.find(of.lookups[0], of.hashes[0]); ok {
@@ -251,7 +253,7 @@ func (s *Set) testIsCheaper(x *Matching, c *condition, left int) bool {
 	}
 }
 
-// testAll removes the series that don't pass from left. It removes all if the context has ended.
+// testAll removes the series that don't pass from left. If the context has ended, it removes all series.
 func (s *Set) testAll(x *Matching, c *condition, left bitmap) {
 	for i, p := range left.appendTo(nil) {
 		if i%stretch == stretch-1 && hasEnded(x.ctx) {
@@ -270,8 +272,8 @@ func hasEnded(ctx context.Context) bool {
 	return ctx.Err() != nil
 }
 
-// apply removes the series that don't pass from left. It removes all if the context has ended. Each series has at most
-// one value, so the series with the label are the named ones plus the others.
+// apply removes the series that don't pass from left. If the context has ended, it removes all series. A series has at
+// most one value of the label: the series with the label are those with a named value and those with another value.
 func (s *Set) apply(x *Matching, c *condition, left bitmap) {
 	col := s.column(x.ctx, c.m.Name)
 	if col == nil {
@@ -298,7 +300,7 @@ func (s *Set) apply(x *Matching, c *condition, left bitmap) {
 	}
 }
 
-// addNamed adds the series with a named value.
+// addNamed adds the series with a named value to named.
 func (s *Set) addNamed(x *Matching, c *condition, col *column, named bitmap) {
 	if c.everyValue {
 		named.add(col.positions)

@@ -8,18 +8,18 @@ import (
 	"github.com/cassia-db/cassia/storage/meter"
 )
 
-// workPerLook is the number of bytes that regular expressions match between two checks of the context. A match counts as
-// matchWork bytes more than its value has.
+// workPerLook is the number of bytes that regular expressions match between two checks of the context. Each match
+// counts as matchWork bytes in addition to the bytes of its value.
 const workPerLook, matchWork = 4096, 16
 
-// Matching matches label values for one read. A match of a regular expression may take milliseconds, so the context is
-// checked every few matches, and a read that matches for long waits for its turn among large reads. When the context has
-// ended, regular expressions match nothing, negated or not. Results are then incomplete: the caller must check the
-// context before it uses them. It isn't safe for concurrent use.
+// Matching matches label values for one read. A match of a regular expression may take milliseconds, so Matching checks
+// the context every few matches, and lets other large reads take their turns. Once the context has ended, regular
+// expressions match nothing, whether or not they are negated. Results are then incomplete: the caller must check the
+// context before it uses them. Matching isn't safe for concurrent use.
 type Matching struct {
 	ctx  context.Context
 	done <-chan struct{}
-	// left is the number of bytes until the next check. isOver is set if the context had ended at the last one.
+	// left is the number of bytes until the next check. isOver is true if the context had ended at the last check.
 	left   int
 	isOver bool
 }
@@ -50,7 +50,7 @@ func (x *Matching) MatchesAll(ls labels.Labels, ms []*labels.Matcher) bool {
 	return true
 }
 
-// MatchesName reports whether a metric's name matches all matchers of names.
+// MatchesName reports whether a metric's name matches all matchers of ms, which match names.
 func (x *Matching) MatchesName(ms []*labels.Matcher, name string) bool {
 	for _, m := range ms {
 		if m.Name == labels.MetricName && !x.Matches(m, name) {

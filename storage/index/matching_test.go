@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// No path matches regular expressions after the context has ended. Look-ups still find their series.
+// TestMatchingEndsWithItsContext checks, for every access path, that regular expressions match nothing once the context
+// has ended, and that look-ups still find their series.
 func TestMatchingEndsWithItsContext(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

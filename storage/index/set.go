@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	// smallSet is the maximum number of series for which testing each one is faster than filling columns.
+	// smallSet is the max number of series for which testing each one is faster than filling columns.
 	smallSet = 32
-	// fewSeries is the maximum number of candidates for which a list is faster than a bitmap.
+	// fewSeries is the max number of candidates for which a list is faster than a bitmap.
 	fewSeries = 64
-	// maxAbsent is the maximum number of cached names that no series has, so that queries for invented names don't fill
-	// the memory.
+	// maxAbsent is the max number of cached label names that no series has. The bound prevents queries for many
+	// invented names from filling the memory.
 	maxAbsent = 64
 	// headerBytes is the size of a labels.Labels without its bytes.
 	headerBytes = 16
@@ -38,7 +38,8 @@ type Set struct {
 	names     []string
 }
 
-// New returns a set of these series. It keeps ls. All series must have the same __name__, and no label twice.
+// New returns a set of series with the labels ls, which it retains. All series must have the same __name__, and each
+// label at most once.
 func New(ls []labels.Labels) *Set {
 	s := &Set{series: ls, columns: map[string]*column{}}
 	for _, l := range ls {
@@ -53,10 +54,10 @@ func (s *Set) Len() int { return len(s.series) }
 // Labels returns the labels of the series at a position.
 func (s *Set) Labels(position uint32) labels.Labels { return s.series[position] }
 
-// Bytes returns the approximate size of the set in memory. It grows when a label is first used.
+// Bytes returns the approximate memory of the set. It grows when the first matcher uses a label.
 func (s *Set) Bytes() int64 { return s.labelBytes + s.columnBytes.Load() }
 
-// LabelNames lists the names of the labels of the series at these positions, sorted.
+// LabelNames returns the sorted names of the labels of the series at positions.
 func (s *Set) LabelNames(positions []uint32) []string {
 	if len(positions) == len(s.series) {
 		s.namesOnce.Do(func() {
@@ -82,8 +83,8 @@ func namesOf(series []labels.Labels, positions []uint32) []string {
 	return sortedKeys(seen)
 }
 
-// LabelValues lists the values of a label of the series at these positions, sorted. Series without the label add none.
-// The list is empty if the context has ended.
+// LabelValues returns the sorted values of a label of the series at positions. It ignores series without the label. The
+// list is empty if the context has ended.
 func (s *Set) LabelValues(ctx context.Context, name string, positions []uint32) []string {
 	if name == labels.MetricName && len(positions) > 0 { // All series have the same.
 		if v := s.series[positions[0]].Get(name); v != "" {

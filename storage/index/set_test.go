@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// naive computes the result that Match must return.
+// naive returns the result that Match must return, by testing every series.
 func naive(series []labels.Labels, ms []*labels.Matcher) []uint32 {
 	var positions []uint32
 next:

@@ -1,5 +1,5 @@
-// Package labelorder sorts series by their labels, in the order of labels.Compare. Queries call it for large results,
-// where it reads less memory than pairwise comparisons would.
+// Package labelorder sorts series by their labels, in the order of labels.Compare. It is used for large query results,
+// where it reads less memory than pairwise comparisons.
 package labelorder
 
 import (
@@ -14,16 +14,16 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// Up to few elements are compared with each other, because making keys would cost more. Up to some elements, making
-// texts costs more.
+// Lists of up to few elements are sorted by comparing loaded texts, because computing keys would cost more. Lists of up
+// to some elements are sorted by comparing labels, because building texts would cost more.
 const few, some = 24, 2000
 
-// loaded is the max number of elements whose texts are held in memory at once, to limit the memory in addition to the
-// labels.
+// loaded is the max number of elements whose texts are held in memory at once. It bounds the memory that sorting needs
+// in addition to the labels.
 const loaded = 1 << 13
 
-// element is an element of the list to sort, with the current eight-byte key, and the index of its text if it is
-// loaded.
+// element is an element of the list to sort. key contains the eight bytes of its text that are currently compared. text
+// is the index of its text while that is loaded.
 type element struct {
 	key      uint64
 	at, text uint32
@@ -62,10 +62,10 @@ func isSorted[T any](list []T, of func(T) labels.Labels) bool {
 
 // sortedElements returns the elements of a list, sorted.
 //
-// Many series differ late in their labels, so that each comparison of two reads much memory. This algorithm compares
-// eight bytes at a time, starting at the first position at which the labels differ, and continues in the same way among
-// the elements with equal keys: multikey quicksort (Bentley and Sedgewick, "Fast algorithms for sorting and searching
-// strings", 1997) with larger characters.
+// Many series differ only late in their labels, so that each pairwise comparison reads much memory. This algorithm
+// compares eight bytes of all elements at a time, starting at the first position at which the labels differ. It
+// continues in the same way among the elements with equal bytes. This is multikey quicksort (Bentley and Sedgewick,
+// "Fast algorithms for sorting and searching strings", 1997) with characters of eight bytes.
 func sortedElements[T any](list []T, of func(T) labels.Labels) []element {
 	elements := make([]element, len(list))
 	for i := range elements {
@@ -88,12 +88,13 @@ func sortedElements[T any](list []T, of func(T) labels.Labels) []element {
 type sorter[T any] struct {
 	list []T
 	of   func(T) labels.Labels
-	// first and next are texts. texts are the loaded texts, with their ends in ends.
+	// first and next are buffers for texts. texts contains the loaded texts, and ends the offset of the end of each.
 	first, next, texts []byte
 	ends               []uint32
 }
 
-// text appends a text of an element that sorts like its labels. It may end after enough bytes.
+// text appends the text of an element: a byte string that sorts like the element's labels. It may stop after enough
+// bytes.
 func (s *sorter[T]) text(e element, to []byte, enough int) []byte {
 	enough += len(to)
 	for data := Encoding(s.of(s.list[e.at])); data != ""; {
@@ -109,7 +110,7 @@ func (s *sorter[T]) text(e element, to []byte, enough int) []byte {
 	return append(to, 0, 0) // Names aren't empty, so no text is a prefix of another one.
 }
 
-// appendText appends a string so that it sorts before all strings that start with it.
+// appendText appends s, escaped and terminated so that it sorts before all longer strings that start with s.
 func appendText(to []byte, s string) []byte {
 	for {
 		i := strings.IndexByte(s, 0)
@@ -121,7 +122,7 @@ func appendText(to []byte, s string) []byte {
 	}
 }
 
-// sort sorts elements whose texts have the same first bytes.
+// sort sorts elements whose texts have the same first same bytes.
 func (s *sorter[T]) sort(elements []element, same int) {
 	if len(elements) <= loaded {
 		s.texts, s.ends = s.texts[:0], append(s.ends[:0], 0)
@@ -133,7 +134,8 @@ func (s *sorter[T]) sort(elements []element, same int) {
 		s.sortLoaded(elements, same)
 		return
 	}
-	// Reading labels costs most, so the common bytes are determined from a sample, unless another text has fewer.
+	// Reading labels is the largest cost, so the length of the common prefix is first estimated from a sample. If a
+	// text outside the sample has a shorter one, the length is determined from all texts.
 	s.first = s.text(elements[0], s.first[:0], math.MaxInt32)
 	if same >= len(s.first) {
 		return // Their labels are equal.
@@ -148,7 +150,8 @@ func (s *sorter[T]) sort(elements []element, same int) {
 	}
 }
 
-// common returns how many first bytes the texts of every step-th element have in common with first.
+// common returns the length of the longest common prefix of first and the texts of every step-th element. same bytes
+// are known to be equal.
 func (s *sorter[T]) common(elements []element, same, step int) int {
 	common := len(s.first)
 	for i := 0; i < len(elements); i += step {
@@ -158,7 +161,8 @@ func (s *sorter[T]) common(elements []element, same, step int) int {
 	return common
 }
 
-// setKeys sets the keys to the bytes after the common ones, and reports whether all texts have the common ones.
+// setKeys sets the keys to the eight bytes after the first common bytes. It returns false if a text doesn't start with
+// the first common bytes of s.first.
 func (s *sorter[T]) setKeys(elements []element, same, common int) bool {
 	for i := range elements {
 		s.next = s.text(elements[i], s.next[:0], common+8)
@@ -198,7 +202,7 @@ func (s *sorter[T]) sortLoaded(elements []element, same int) {
 	}
 }
 
-// runs sorts by the keys, and yields the runs of more than one element with the same key.
+// runs sorts elements by their keys, and yields each run of multiple elements with the same key.
 func runs(elements []element) iter.Seq[[]element] {
 	return func(yield func([]element) bool) {
 		slices.SortFunc(elements, func(a, b element) int {
@@ -220,7 +224,7 @@ func runs(elements []element) iter.Seq[[]element] {
 	}
 }
 
-// commonBytes returns the number of equal first bytes. known of them are known to be equal.
+// commonBytes returns the length of the longest common prefix of a and b. The first known bytes are known to be equal.
 func commonBytes(a, b []byte, known int) int {
 	n := min(len(a), len(b))
 	for known+8 <= n && binary.NativeEndian.Uint64(a[known:]) == binary.NativeEndian.Uint64(b[known:]) {
@@ -232,7 +236,7 @@ func commonBytes(a, b []byte, known int) int {
 	return min(known, n)
 }
 
-// keyAt returns the eight bytes at an offset, with zeros after the end of the text.
+// keyAt returns the eight bytes of text at offset at, padded with zeros, as a big-endian number.
 func keyAt(text []byte, at int) uint64 {
 	if at+8 <= len(text) {
 		return binary.BigEndian.Uint64(text[at:])

@@ -27,7 +27,8 @@ func requireSorted(t testing.TB, list []numbered) {
 	}
 }
 
-// randomLabels are labels that begin alike: with names and values that begin others, are long, or have zeros.
+// randomLabels returns labels with long common prefixes. Some names and values are prefixes of others, long, or contain
+// zero bytes.
 func randomLabels(rng *rand.Rand) labels.Labels {
 	texts := []string{
 		"a", "aa", "a\x00", "a\x00\x00b", "a\x01", "b", "host", "host-1", "host-12", "host-123456789.example.org",
@@ -41,7 +42,7 @@ func randomLabels(rng *rand.Rand) labels.Labels {
 	return b.Labels()
 }
 
-// TestSort compares with a sort that compares whole labels.
+// TestSort compares Sort with a sort by labels.Compare.
 func TestSort(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(soak.Seed(t), 1))
@@ -55,7 +56,7 @@ func TestSort(t *testing.T) {
 	}
 }
 
-// TestSortOfMany sorts more elements than are loaded at once. Few of them differ early.
+// TestSortOfMany sorts more elements than are loaded at once. Most of them have a long common prefix.
 func TestSortOfMany(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(soak.Seed(t), 2))
@@ -98,7 +99,7 @@ func FuzzSort(f *testing.F) {
 	})
 }
 
-// BenchmarkSort sorts labels similar to those of pods, by this package and by comparing whole labels.
+// BenchmarkSort sorts labels similar to those of Kubernetes pods, with this package and with pairwise comparisons.
 func BenchmarkSort(b *testing.B) {
 	for _, n := range []int{100, 1000, 10_000, 240_000} {
 		all := make([]labels.Labels, n)

@@ -11,7 +11,7 @@ type bucket struct {
 	level float64
 }
 
-// fill updates the bucket to now. rate is tokens per second.
+// fill adds the tokens that have accumulated since the last call, up to burst. rate is in tokens per second.
 func (b *bucket) fill(now time.Time, rate, burst float64) {
 	switch {
 	case b.at.IsZero():
@@ -22,7 +22,7 @@ func (b *bucket) fill(now time.Time, rate, burst float64) {
 	b.at, b.level = now, min(b.level, burst)
 }
 
-// take takes n tokens. If there are too few, it takes none and returns how long to wait. n is at most burst.
+// take removes n tokens, at most burst. If the bucket has fewer, take removes none and returns how long to wait.
 func (b *bucket) take(now time.Time, rate, burst, n float64) (wait time.Duration, ok bool) {
 	b.fill(now, rate, burst)
 	if b.level < n {

@@ -6,20 +6,21 @@ import (
 	"time"
 )
 
-// LimitError means that a tenant has reached one of its limits. The response of the request has the status Status.
+// LimitError means that a tenant has reached one of its limits.
 type LimitError struct {
 	Tenant string
 	// Limit is the limit's name in the file.
 	Limit string
 	// Detail describes the request, the limit, and the remedy.
 	Detail string
-	// Status is the HTTP status: 429 if a retry can succeed, 413 for a request that can never be accepted, 400 for
-	// samples that can never be accepted, and 422 for queries.
+	// Status is the HTTP status of the response: 429 if a retry can succeed, 413 for a request that can never be
+	// accepted, 400 for samples that can never be accepted, and 422 for queries.
 	Status int
 	// RetryAfter is the time after which a retry may succeed, with status 429.
 	RetryAfter time.Duration
 
-	// samples is the number of rejected samples if SamplesPerSecond caused a 429. burst and rate are the limits.
+	// samples is the number of rejected samples if SamplesPerSecond caused a 429. burst and rate are the limits of
+	// samples.
 	samples, burst, rate int64
 }
 
@@ -27,8 +28,9 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("limit %s of tenant %q: %s", e.Limit, e.Tenant, e.Detail)
 }
 
-// Of returns the error for a request with n samples in total. This error rejected a part of them. If n exceeds the
-// burst, the request must not be retried.
+// Of returns the error for a request with n samples, of which e has rejected a part. If n exceeds the burst, the
+// returned error has status 413, because a retry would fail again. Otherwise its RetryAfter is long enough for all n
+// samples.
 func (e *LimitError) Of(n int) *LimitError {
 	switch {
 	case e.burst == 0 || e.Status != http.StatusTooManyRequests:

@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// maxAccounts is the max number of tenants whose usage is kept. Only tenants with limits on rates have an account; idle
-// accounts are removed.
+// maxAccounts is the max number of tenants whose usage is stored. Only tenants with limits on rates have an account.
+// Idle accounts are removed.
 const maxAccounts = 20_000
 
 // Limiter enforces the limits of tenants. Its methods may be called concurrently. A nil Limiter has no limits.
@@ -19,7 +19,7 @@ type Limiter struct {
 	now     func() time.Time
 	table   atomic.Pointer[Table]
 	refused *refusals
-	// forgetSeries is set by ForgetWith, or nil.
+	// forgetSeries is the function that was passed to ForgetWith, nil before.
 	forgetSeries atomic.Pointer[func(of func(tenant string) bool)]
 
 	mu       sync.RWMutex
@@ -29,19 +29,20 @@ type Limiter struct {
 // account is the usage of a tenant.
 type account struct {
 	mu sync.Mutex
-	// over is the time until which a request as large as the last rejected one would have to wait.
+	// over is the time at which a request as large as the last rejected one would be accepted.
 	over                          time.Time
 	samples, newSeries, exemplars bucket
 }
 
-// NewLimiter returns a limiter without limits. now is the clock. reg registers the metrics; nil: none.
+// NewLimiter returns a limiter without limits. now returns the time. The metrics are registered with reg unless it is
+// nil.
 func NewLimiter(now func() time.Time, reg prometheus.Registerer) *Limiter {
 	l := &Limiter{now: now, refused: newRefusals(reg), accounts: map[string]*account{}}
 	l.Set(NewTable(Limits{}, nil))
 	return l
 }
 
-// Set replaces all limits. The usage of tenants is kept.
+// Set replaces all limits. It doesn't reset the usage of tenants.
 func (l *Limiter) Set(t *Table) {
 	before := l.table.Swap(t)
 	if forget := l.forgetSeries.Load(); forget != nil && before != nil {
@@ -49,8 +50,8 @@ func (l *Limiter) Set(t *Table) {
 	}
 }
 
-// ForgetWith sets the function that makes the store drop its cached mapping of labels to series for some tenants. Set
-// calls it if label limits change, because the same labels may then be mapped to another series.
+// ForgetWith sets the function that makes the store drop its cached mapping of labels to series for the tenants that of
+// selects. Set calls the function if label limits change, because the same labels may then be mapped to another series.
 func (l *Limiter) ForgetWith(forget func(of func(tenant string) bool)) { l.forgetSeries.Store(&forget) }
 
 // Of returns the limits of a tenant.
@@ -61,7 +62,8 @@ func (l *Limiter) Of(name string) Limits {
 	return l.table.Load().Of(name)
 }
 
-// TakeSamples counts n samples before they are made durable. It returns a *LimitError with status 429 or 413, or nil.
+// TakeSamples counts n samples towards the rate of samples. It must be called before the samples are made durable. It
+// returns a *LimitError with status 429 or 413, or nil.
 func (l *Limiter) TakeSamples(name string, n int) error {
 	limits := l.Of(name)
 	if limits.SamplesPerSecond == 0 || n == 0 {
@@ -87,12 +89,12 @@ func (l *Limiter) TakeSamples(name string, n int) error {
 	return overRate(name, n, wait, rate, burst)
 }
 
-// longestRefusal is the max time for which CheckRate rejects requests after a rejected one.
+// longestRefusal is the max time after a rejected request for which CheckRate rejects requests.
 const longestRefusal = time.Second
 
-// CheckRate rejects a request of samples before its body is read, as long as the last rejected request would be
-// rejected again. It returns a *LimitError with status 429, or nil. A sender that doesn't wait then costs very little,
-// and small requests can't starve a large one.
+// CheckRate rejects a request before its body is read, until a request as large as the last rejected one would be
+// accepted. A sender that doesn't wait then costs very little, and small requests can't starve a large one. CheckRate
+// returns a *LimitError with status 429, or nil.
 func (l *Limiter) CheckRate(name string) error {
 	limits := l.Of(name)
 	if limits.SamplesPerSecond == 0 {
@@ -121,8 +123,8 @@ func overRate(name string, n int, wait time.Duration, rate, burst int64) *LimitE
 	}
 }
 
-// GiveSamples returns the tokens of samples that weren't stored for another reason, so that they don't count twice when
-// they are sent again.
+// GiveSamples returns the tokens of samples that were not stored for another reason than the rate, so that they don't
+// count twice when they are sent again.
 func (l *Limiter) GiveSamples(name string, n int) {
 	if l.Of(name).SamplesPerSecond == 0 || n == 0 {
 		return
@@ -133,9 +135,9 @@ func (l *Limiter) GiveSamples(name string, n int) {
 	a.samples.give(float64(n))
 }
 
-// TakeSeries counts a series before it is added to the head, which has active series of the tenant. counted is set if
-// the series is known to be new; while the head is being rebuilt, that is unknown. It returns a *LimitError with status
-// 400, or nil.
+// TakeSeries counts a series before it is added to the head. active is the number of the tenant's series in the head.
+// counted is true if the series is known to be new and counts towards NewSeriesPerHour. This isn't known while the head
+// is being rebuilt. TakeSeries returns a *LimitError with status 400, or nil.
 func (l *Limiter) TakeSeries(name string, active int, counted bool) error {
 	limits := l.Of(name)
 	if most := limits.ActiveSeries; most > 0 && int64(active) >= most {
@@ -169,8 +171,8 @@ func (l *Limiter) TakeSeries(name string, active int, counted bool) error {
 	}
 }
 
-// TakeExemplar counts an exemplar. It returns a *LimitError with status 400, or nil. The status isn't 429, because
-// samples must not wait for exemplars.
+// TakeExemplar counts an exemplar. It returns a *LimitError with status 400, or nil. With status 429 the sender would
+// also retry the samples of the request.
 func (l *Limiter) TakeExemplar(name string) error {
 	rate := l.Of(name).ExemplarsPerSecond
 	if rate == 0 {
@@ -192,8 +194,8 @@ func (l *Limiter) TakeExemplar(name string) error {
 	}
 }
 
-// CheckRequest returns nil if a tenant's request body of this size in bytes may be read, and otherwise a *LimitError
-// with status 413.
+// CheckRequest returns a *LimitError with status 413 if a tenant's request body of size bytes is too large, otherwise
+// nil.
 func (l *Limiter) CheckRequest(name string, size int64) error {
 	most := l.Of(name).RequestBytes
 	if most == 0 || size <= most {
@@ -243,8 +245,8 @@ func (l *Limiter) account(name string) *account {
 	return a
 }
 
-// forget removes the accounts whose buckets are full again. If there are none, it removes any account: that tenant may
-// then use its burst once more, which is better than unlimited memory.
+// forget removes the accounts whose buckets are full again. If no bucket is full, it removes any account: its tenant
+// may then use its burst once more, but the number of accounts stays bounded.
 func (l *Limiter) forget() {
 	now, gone := l.now(), false
 	for name, a := range l.accounts {
@@ -273,7 +275,7 @@ func (a *account) full(now time.Time, l *Limits) bool {
 	return a.samples.level >= samples && a.newSeries.level >= series && a.exemplars.level >= exemplars
 }
 
-// Left returns the amounts of a tenant's rates that can be used immediately, by the names of the limits that are set.
+// Left returns, for each rate limit that is set, the amount that the tenant can use immediately, by the limit's name.
 func (l *Limiter) Left(name string) map[string]float64 {
 	limits, out := l.Of(name), map[string]float64{}
 	if limits.SamplesPerSecond+limits.NewSeriesPerHour+limits.ExemplarsPerSecond == 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// clock is one that tests move.
+// clock is a clock that tests set.
 type clock struct{ now time.Time }
 
 func newClock() *clock { return &clock{time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)} }
@@ -29,7 +29,7 @@ func limited(t *testing.T, c *clock, text string) *Limiter {
 	return l
 }
 
-// refusedWith is the status of a *LimitError for a limit; 0: there was no error.
+// refusedWith returns the status of a *LimitError for limit, or 0 if err is nil.
 func refusedWith(t *testing.T, err error, limit string) int {
 	t.Helper()
 	if err == nil {

@@ -7,17 +7,17 @@ import "time"
 type Limits struct {
 	// SamplesPerSecond is the max average rate of samples, and SamplesBurst the max number at once.
 	SamplesPerSecond, SamplesBurst int64
-	// ActiveSeries is the max number of series in the head, which are those with unsealed samples.
+	// ActiveSeries is the max number of series in the head: series with unsealed samples.
 	ActiveSeries int64
-	// NewSeriesPerHour is the max average rate at which series may be added to the head, and also the max number at
+	// NewSeriesPerHour is the max average rate at which series may be added to the head, and the max number added at
 	// once.
 	NewSeriesPerHour int64
-	// ExemplarsPerSecond is the max average rate of exemplars. The max number at once is ten times as many.
+	// ExemplarsPerSecond is the max average rate of exemplars. Ten times this number may be added at once.
 	ExemplarsPerSecond int64
 	// Labels is the max number of labels of a series. LabelNameBytes and LabelValueBytes are the max lengths of their
-	// names and values. 0: the limit of the process.
+	// names and values. If a limit is 0, the limit of the process applies.
 	Labels, LabelNameBytes, LabelValueBytes int64
-	// LongLabelValues decides about series with a label value over the limit.
+	// LongLabelValues determines how series with a label value longer than LabelValueBytes are handled.
 	LongLabelValues LongLabelValues
 	// RequestBytes is the max size of the body of a request with samples, before and after decompression.
 	RequestBytes int64
@@ -35,10 +35,10 @@ type Limits struct {
 	Queries, QueriesWaiting int64
 }
 
-// LongLabelValues decides about a series that has a label value over the limit.
+// LongLabelValues determines how a series with a label value over the limit is handled.
 type LongLabelValues int64
 
-// longLabelValues are the names of LongLabelValues, from RejectLongLabelValues on.
+// longLabelValues are the names of the constants in the limits file, starting with RejectLongLabelValues.
 var longLabelValues = []string{"reject", "truncate"}
 
 // Values of LongLabelValues.
@@ -54,15 +54,15 @@ const (
 // burstSeconds is the default burst of samples and of exemplars, in seconds at the limit's rate.
 const burstSeconds = 10
 
-// leastBurst is the min default burst. Prometheus sends 2,000 samples in a request.
+// leastBurst is the min default burst of samples. Prometheus sends up to 2,000 samples per request.
 const leastBurst = 2000
 
-// ofLabelValues returns the limits that decide to which series samples with a long label value belong.
+// ofLabelValues returns the limits that determine the series of a sample with a long label value.
 func (l Limits) ofLabelValues() [2]int64 {
 	return [2]int64{l.LabelValueBytes, int64(l.LongLabelValues)}
 }
 
-// burst returns the max number of samples at once.
+// burst returns the max number of samples that are accepted at once.
 func (l *Limits) burst() int64 {
 	if l.SamplesBurst > 0 {
 		return l.SamplesBurst
@@ -76,7 +76,7 @@ type Table struct {
 	tenants  map[string]Limits
 }
 
-// NewTable returns a table. tenants has the complete limits of tenants that differ from defaults.
+// NewTable returns a table. tenants contains the complete limits of the tenants that don't use defaults.
 func NewTable(defaults Limits, tenants map[string]Limits) *Table {
 	return &Table{defaults: defaults, tenants: tenants}
 }
@@ -99,7 +99,7 @@ func (t *Table) IsEmpty() bool {
 	return t.defaults == Limits{}
 }
 
-// key is a limit in the limits file.
+// key describes a limit in the limits file.
 type key struct {
 	name string
 	unit unit
@@ -107,7 +107,7 @@ type key struct {
 	at   func(*Limits) *int64
 }
 
-// unit is the syntax of a value.
+// unit is the syntax of a limit's value.
 type unit uint8
 
 const (
@@ -117,16 +117,16 @@ const (
 	unitWord
 )
 
-// Max values that can be stored or kept in memory.
+// The max values of limits.
 const (
 	// MaxLabels is the max number of labels that a limit can allow.
 	MaxLabels = 1024
-	// MaxLabelBytes is the max length of a label's name or value that a limit can allow, in bytes. Labels are keys of
-	// rows.
+	// MaxLabelBytes is the max length of a label's name or value that a limit can allow, in bytes. Labels are part of
+	// the keys of rows, which have a max size.
 	MaxLabelBytes = 16 << 10
 	// MinTruncatedBytes is the min limit for label values that are truncated, in bytes: the length of a value's hash.
 	MinTruncatedBytes = 23
-	// greatest is the max of all other limits: ten times as much still fits in 64 bits.
+	// greatest is the max value of all other limits. Ten times this value doesn't overflow 64 bits.
 	greatest = 1 << 50
 )
 
@@ -170,7 +170,7 @@ var keys = []key{
 	{KeyQueriesWaiting, unitNumber, 0, func(l *Limits) *int64 { return &l.QueriesWaiting }},
 }
 
-// ByKey returns the limits that are set, by their names in the file: numbers, bytes, seconds, and words.
+// ByKey returns the limits that are set, by their names in the file. The values are numbers, bytes, seconds, or words.
 func (l Limits) ByKey() map[string]any {
 	out := map[string]any{}
 	for _, k := range keys {

@@ -31,8 +31,8 @@ const MaxLimitsFile = 4 << 20
 //	tenants:
 //	  team-a: {samples_per_second: 200000}
 //
-// Limits that a tenant doesn't set are taken from defaults; 0 is no limit. Unknown and duplicate keys are errors that
-// contain the line. All errors wrap ErrBadLimits.
+// A tenant without a value for a limit gets the value in defaults. 0 means no limit. Unknown and duplicate keys are
+// errors that contain the line. All errors wrap ErrBadLimits.
 func ParseLimits(text []byte) (*Table, error) {
 	var doc yaml.Node
 	if len(text) > MaxLimitsFile {
@@ -125,7 +125,7 @@ func parseSet(n *yaml.Node, over Limits) (Limits, error) {
 	return over, err
 }
 
-// hint returns the hint for a key that belongs in a different file.
+// hint returns a hint for the error message if a key belongs in a different file, otherwise "".
 func hint(name string) string {
 	if strings.Contains(name, "retention") {
 		return ": retention is configured in --retention.file"

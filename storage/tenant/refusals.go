@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// maxCounted is the max number of tenants that the metric names: the first ones that reach a limit.
+	// maxCounted is the max number of tenants with metrics of their own: the first tenants that reach a limit.
 	maxCounted = 200
 	// otherTenants is the label for all other tenants. No tenant can have this name.
 	otherTenants = "other tenants"

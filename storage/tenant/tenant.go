@@ -1,6 +1,6 @@
-// Package tenant identifies the tenant of a request and enforces that tenant's limits. The HTTP server adds the tenant
-// to the context with Into; adapters, promql and storage read it with From or All and call a Limiter. A tenant in a
-// context must have passed Check, because names are stored in keys and compared as bytes.
+// Package tenant identifies the tenant of a request and enforces its limits. The HTTP server adds the tenant to the
+// context with Into. Packages adapter, promql and storage read the tenant with From or All, and call a Limiter. A
+// tenant in a context must have passed Check, because names are stored in keys and compared as bytes.
 package tenant
 
 import (
@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// Default is the tenant of a request that names none.
+// Default is the tenant of a request without the header.
 const Default = "default"
 
-// Header is the request header with the tenant, as in Mimir and Cortex.
+// Header is the request header that names the tenant, as in Mimir and Cortex.
 const Header = "X-Scope-OrgID"
 
 // MaxLen is the max length of a tenant's name in bytes.
@@ -57,9 +57,9 @@ func Check(name string) error {
 	return nil
 }
 
-// listSeparator separates the names in a read request of multiple tenants.
+// listSeparator separates the names of tenants in a read request for multiple tenants.
 const listSeparator = "|"
 
-// All returns the tenants of ctx: usually one, or multiple if a read request named a list, as a|b, and was permitted
-// to.
+// All returns the tenants of ctx. A read request may specify multiple tenants as a|b, if it is permitted to. Otherwise
+// All returns one tenant.
 func All(ctx context.Context) []string { return strings.Split(From(ctx), listSeparator) }

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Use is the usage of one tenant's limits by one query. Its methods may be called concurrently. All except Saved and
-// Restore return a *LimitError with status 422 when a limit is reached. A nil Use has no limits.
+// Use is the usage of one tenant's limits by one query. Its methods may be called concurrently. Methods that return an
+// error return a *LimitError with status 422 when a limit is reached. A nil Use has no limits.
 type Use struct {
 	limiter                *Limiter
 	tenant                 string
@@ -54,7 +54,7 @@ func (l *Limiter) Use(ctx context.Context, name string) *Use {
 	return one
 }
 
-// Series adds series that were found.
+// Series adds n series that the query has found.
 func (u *Use) Series(n int) error {
 	if u == nil || u.limits.QuerySeries == 0 || u.series.Add(int64(n)) <= u.limits.QuerySeries {
 		return nil
@@ -62,7 +62,7 @@ func (u *Use) Series(n int) error {
 	return u.refuse(KeyQuerySeries, "it selects more than %d series; select fewer series", u.limits.QuerySeries)
 }
 
-// Samples adds samples or buckets that were read.
+// Samples adds n samples or buckets that the query has read.
 func (u *Use) Samples(n int) error {
 	if u == nil || u.limits.QuerySamples == 0 || u.samples.Add(int64(n)) <= u.limits.QuerySamples {
 		return nil
@@ -71,7 +71,7 @@ func (u *Use) Samples(n int) error {
 		u.limits.QuerySamples)
 }
 
-// Bytes adds bytes of labels and encoded samples that were read.
+// Bytes adds n bytes of labels and encoded samples that the query has read.
 func (u *Use) Bytes(n int) error {
 	if u == nil || u.limits.QueryBytes == 0 || u.bytes.Add(int64(n)) <= u.limits.QueryBytes {
 		return nil
@@ -80,7 +80,7 @@ func (u *Use) Bytes(n int) error {
 		"its labels and encoded samples exceed %d bytes; query a shorter range or fewer series", u.limits.QueryBytes)
 }
 
-// Range checks the time range that a query reads.
+// Range checks the length of the time range that a query reads.
 func (u *Use) Range(d time.Duration) error {
 	if u == nil || u.limits.QueryRange == 0 || d <= u.limits.QueryRange {
 		return nil
@@ -91,7 +91,7 @@ func (u *Use) Range(d time.Duration) error {
 		d, u.limits.QueryRange)
 }
 
-// Longest returns the longest time range that the tenant may query; 0: no limit.
+// Longest returns the max time range of the tenant's queries, or 0 if there is no limit.
 func (u *Use) Longest() time.Duration {
 	if u == nil {
 		return 0
@@ -99,7 +99,7 @@ func (u *Use) Longest() time.Duration {
 	return u.limits.QueryRange
 }
 
-// refuse counts a rejected query, once.
+// refuse returns a *LimitError, and counts the query as rejected at the first call.
 func (u *Use) refuse(limit, format string, args ...any) error {
 	if u.counted.CompareAndSwap(false, true) {
 		u.limiter.Refused(u.tenant, limit, 1)
@@ -111,7 +111,7 @@ func (u *Use) refuse(limit, format string, args ...any) error {
 // Used is a saved state of a Use.
 type Used struct{ series, samples int64 }
 
-// Saved returns the state, so that Restore can return to it before a retry.
+// Saved returns the state of u, for Restore before a retry.
 func (u *Use) Saved() Used {
 	if u == nil {
 		return Used{}
@@ -119,7 +119,7 @@ func (u *Use) Saved() Used {
 	return Used{u.series.Load(), u.samples.Load()}
 }
 
-// Restore returns to a saved state.
+// Restore resets u to a saved state.
 func (u *Use) Restore(to Used) {
 	if u != nil {
 		u.series.Store(to.series)
