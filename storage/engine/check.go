@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// CheckBatches returns an error if batches are invalid. Every engine calls it before it writes anything, so that all
+// CheckBatches returns an error if a batch is invalid. Every engine calls it before it writes anything, so that all
 // engines reject the same batches and a rejected write has no effect. Engines that support Clear call CheckClearing
 // instead.
 func CheckBatches(batches []Batch) error { return checkBatches(batches, false) }
 
-// CheckClearing is CheckBatches for engines that support Clear.
+// CheckClearing is like CheckBatches, for engines that support Clear.
 func CheckClearing(batches []Batch) error { return checkBatches(batches, true) }
 
 func checkBatches(batches []Batch, clears bool) error {
@@ -167,13 +167,13 @@ func CheckCompareAndSet(t *Table, partition, clustering Key, value []byte) error
 }
 
 // CheckProbe returns ErrBadKey if the partitions are invalid for Prober. Otherwise it returns the field in which they
-// differ. If they don't differ, it returns any integer field.
+// differ, or any integer field if there is at most one partition.
 func CheckProbe(t *Table, partitions []Key) (field int, err error) {
 	return differIn(KindInt, "an integer", &Range{Table: t}, partitions)
 }
 
 // CheckSeveral returns ErrBadKey if the partitions are invalid for SeveralScanner. Otherwise it returns the field in
-// which they differ. If there is at most one partition, it returns any text field.
+// which they differ, or any text field if there is at most one partition.
 func CheckSeveral(r *Range, partitions []Key) (field int, err error) {
 	if field, err = differIn(KindText, "a text", r, partitions); err != nil {
 		return 0, err
@@ -188,8 +188,9 @@ func CheckSeveral(r *Range, partitions []Key) (field int, err error) {
 	return field, nil
 }
 
-// differIn returns the only field in which partitions differ, which must have this kind. If they don't differ, it
-// returns any field of this kind. r is the range of each, without Partition, in a table that isn't Conditional.
+// differIn returns the only field in which partitions differ. The field must have the given kind, whose name in errors
+// is name. If the partitions don't differ, differIn returns any field of this kind. r is the range in each partition,
+// without Partition, of a table that isn't Conditional.
 func differIn(kind Kind, name string, r *Range, partitions []Key) (field int, err error) {
 	t := r.Table
 	if t == nil || t.Conditional {
@@ -223,7 +224,7 @@ func differIn(kind Kind, name string, r *Range, partitions []Key) (field int, er
 	return field, nil
 }
 
-// keySize is the size of a key in bytes for the limit MaxBatch. It doesn't depend on the engine.
+// keySize returns the size of a key in bytes that counts towards MaxBatch. It is the same for all engines.
 func keySize(fields []Field, key Key) int {
 	n := 0
 	for i, v := range key {
@@ -236,8 +237,8 @@ func keySize(fields []Field, key Key) int {
 	return n
 }
 
-// Compare compares two keys of the same fields, field by field up to the end of the shorter one. A key and a prefix of
-// it are equal.
+// Compare compares two keys of the same fields, field by field up to the end of the shorter key. A key and each of its
+// prefixes are equal.
 func Compare(a, b Key) int {
 	for i := range min(len(a), len(b)) {
 		switch {

@@ -6,8 +6,8 @@ import (
 )
 
 // WorkMeter measures the progress of a long operation, in units that take about the same time each, such as bytes read.
-// The operation takes it from its context and adds first the expected work and then the completed work. A nil WorkMeter
-// ignores both. Its methods may be called concurrently.
+// The operation gets the meter from its context, and adds first its expected work and then its completed work. A nil
+// WorkMeter ignores both. Its methods may be called concurrently.
 type WorkMeter struct {
 	mu          sync.Mutex
 	done, total int64
@@ -19,7 +19,7 @@ func NewMeter(changed func(done, total int64)) *WorkMeter { return &WorkMeter{ch
 
 type workMeterKey struct{}
 
-// WithMeter returns a context whose operation is measured.
+// WithMeter returns a context for an operation that m measures.
 func WithMeter(ctx context.Context, m *WorkMeter) context.Context {
 	return context.WithValue(ctx, workMeterKey{}, m)
 }
@@ -30,10 +30,10 @@ func MeterOf(ctx context.Context) *WorkMeter {
 	return m
 }
 
-// Expect adds expected work. An operation should call it before it starts, with all of its work.
+// Expect adds n units of expected work. An operation should call it once, before it starts.
 func (m *WorkMeter) Expect(n int64) { m.add(0, n) }
 
-// Add adds completed work.
+// Add adds n units of completed work.
 func (m *WorkMeter) Add(n int64) { m.add(n, 0) }
 
 func (m *WorkMeter) add(done, total int64) {

@@ -9,7 +9,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// TestMeter adds work to the meter of a context, never shows more than is expected, and measures nothing without one.
+// TestMeter adds work to the meter of a context. The completed work never exceeds the expected work. Without a meter,
+// nothing is measured.
 func TestMeter(t *testing.T) {
 	t.Parallel()
 	var seen [][2]int64

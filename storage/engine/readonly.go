@@ -7,11 +7,10 @@ import (
 	"iter"
 )
 
-// ErrReadOnly means that an engine was opened for reading only. Nothing was written.
+// ErrReadOnly means that the engine or the store is open for reading only. Nothing was written.
 var ErrReadOnly = errors.New("engine: opened read-only")
 
-// ReadOnly returns an engine that reads from e and rejects all changes with ErrReadOnly. Closing it doesn't close e,
-// which remains the task of its opener.
+// ReadOnly returns an engine that reads from e and rejects all changes with ErrReadOnly. Its Close doesn't close e.
 func ReadOnly(e Engine) Engine {
 	if r, ok := e.(readOnly); ok {
 		return r
@@ -21,7 +20,7 @@ func ReadOnly(e Engine) Engine {
 
 type readOnly struct{ from Engine }
 
-// Write rejects all writes, except those without batches.
+// Write rejects all writes. Writing no batches is allowed.
 func (r readOnly) Write(_ context.Context, batches []Batch) error {
 	for i := range batches {
 		if len(batches[i].Mutations) > 0 {
@@ -49,7 +48,7 @@ func (r readOnly) CompareAndSet(_ context.Context, t *Table, _, _ Key, _, _ []by
 
 func (r readOnly) Close() error { return nil }
 
-// As returns e, or the engine under a ReadOnly engine, as a T if it implements T. The methods of T must not change
+// As returns e, or the engine below a ReadOnly engine, as a T if it implements T. The methods of T must not change
 // rows.
 func As[T any](e Engine) (T, bool) {
 	if r, ok := e.(readOnly); ok {

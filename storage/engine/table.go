@@ -29,24 +29,25 @@ type Field struct {
 	Kind Kind
 }
 
-// Table declares a table of wide rows. Rows are found by their complete partition key, and ordered by the clustering
-// key within a partition. Partitions have no order. On engines that sort keys, the partition fields have the declared
-// order, so that Drop by a prefix is one range.
+// Table declares a table of wide rows. A row is found by its complete partition key, and the rows of a partition are
+// ordered by clustering key. Partitions have no order. Engines that sort keys store the partition fields in the
+// declared order, so that Drop by a prefix removes one range.
 type Table struct {
-	// ID is the table's first key byte on Pebble. It is never reused.
+	// ID is the first byte of the table's keys on Pebble. It is never reused.
 	ID byte
 	// Name is the table's name in CQL, in metrics and in messages.
 	Name string
 	// Partition and Clustering are the key, most significant field first.
 	Partition, Clustering []Field
-	// Converging: a row may be written again, and the highest timestamp wins in any order of the writes (at the same
-	// timestamp, the larger value by bytes). Rows of a converging table are never deleted individually. In other tables
-	// a key has the same content forever, and writing it again has no effect. Different content may only be written
-	// with a higher timestamp, and only by a caller that has made sure that the first write can't be applied later.
+	// Converging is true if a row may be written again. The write with the highest timestamp wins, in any order of the
+	// writes. At the same timestamp, the value that is larger by bytes wins. Rows of a converging table are never
+	// deleted individually. In other tables a key has the same content forever, and writing it again has no effect.
+	// Different content may only be written with a higher timestamp, and only by a caller that has made sure that the
+	// first write can't be applied later.
 	Converging bool
-	// Conditional: rows of the table are written only by CompareAndSet.
+	// Conditional is true if rows of the table are written only by CompareAndSet.
 	Conditional bool
-	// Remembered: readers cache the rows of a partition, see Versioned.
+	// Remembered is true if readers cache the rows of a partition, see Versioned.
 	Remembered bool
 }
 
@@ -58,17 +59,17 @@ type Value struct {
 	Int  int64
 }
 
-// Int is a KindInt value.
+// Int returns a KindInt value.
 func Int(v int64) Value { return Value{Int: v} }
 
-// Text is a KindText or KindID value.
+// Text returns a KindText or KindID value.
 func Text(s string) Value { return Value{Text: s} }
 
-// Key lists values of a partition or clustering key, or of a prefix of one.
+// Key is a partition or clustering key, or a prefix of one of them.
 type Key []Value
 
-// Clone returns a copy that shares no memory with k, whose texts may be valid only temporarily. It returns nil if k is
-// nil.
+// Clone returns a copy that shares no memory with k, because texts of a key may be valid only temporarily. It returns
+// nil if k is nil.
 func (k Key) Clone() Key {
 	clone := slices.Clone(k)
 	for i := range clone {
@@ -77,7 +78,7 @@ func (k Key) Clone() Key {
 	return clone
 }
 
-// CheckKey returns an error if key doesn't match fields. If prefix is set, key may be shorter.
+// CheckKey returns an error if key doesn't match fields. If prefix is true, key may have fewer fields.
 func CheckKey(fields []Field, key Key, prefix bool) error {
 	if len(key) > len(fields) || (!prefix && len(key) != len(fields)) {
 		return fmt.Errorf("%w: the key has %d fields, but the table declares %d", ErrBadKey, len(key), len(fields))
@@ -101,5 +102,5 @@ func CheckKey(fields []Field, key Key, prefix bool) error {
 	return nil
 }
 
-// UnsafeText returns b as a string without copying. The string is valid as long as b isn't modified.
+// UnsafeText returns b as a string without copying. The string is valid until b is modified.
 func UnsafeText(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

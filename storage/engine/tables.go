@@ -27,47 +27,49 @@ package engine
 //
 // IDs 0 and 255 are unused, so that an engine may have its own rows outside the tables.
 var (
-	// Stage holds blobs of samples that are durable and not yet sealed.
+	// Stage contains the staging log: blobs of samples that are durable and not sealed.
 	Stage = &Table{ID: 1, Name: "stage",
 		Partition:  []Field{{"slot", KindInt}, {"partition", KindInt}},
 		Clustering: []Field{{"writer", KindID}, {"seq", KindInt}}}
-	// Staged lists the slots of a partition whose staging log may have rows, by units of slots, and the units
-	// themselves. If one process has exclusive use of the engine, it has no rows, because the engine can list the
-	// partitions of table stage.
+	// Staged lists the slots of a partition whose staging log may have rows. It lists them by units, which are ranges
+	// of slots, and it lists the units. If one process has exclusive use of the engine, the table is empty, because the
+	// engine can list the partitions of table stage.
 	Staged = &Table{ID: 27, Name: "staged",
 		Partition:  []Field{{"partition", KindInt}, {"unit", KindInt}},
 		Clustering: []Field{{"slot", KindInt}, {"generation", KindID}, {"state", KindInt}}}
-	// Sealed has one row per seal, the commit record. A cached window is valid while the set of its rows is unchanged.
+	// Sealed has one row per seal, the commit record. A cached window is valid while the window's rows in this table
+	// are unchanged.
 	Sealed = &Table{ID: 4, Name: "sealed", Remembered: true,
 		Partition:  []Field{{"window", KindInt}, {"tenant", KindText}},
 		Clustering: []Field{{"slot", KindInt}, {"partition", KindInt}, {"id", KindID}}}
-	// Raw has the labels, chunks and exemplars of a metric's series. format's Kind constants are the values of kind.
+	// Raw contains the labels, chunks and exemplars of a metric's series. The values of field kind are the Kind
+	// constants of package format.
 	Raw = &Table{ID: 5, Name: "raw", Remembered: true,
 		Partition: []Field{{"window", KindInt}, {"class", KindInt}, {"tenant", KindText},
 			{"metric", KindText}, {"shard", KindInt}},
 		Clustering: []Field{{"kind", KindInt}, {"start", KindInt}, {"series", KindID}, {"version", KindID}}}
-	// R5m and R1h have labels and rollup chunks of a metric's series: one chunk per slot in R5m, one per day in R1h.
+	// R5m and R1h contain labels and rollup chunks of a metric's series: one chunk per slot in R5m, one per day in R1h.
 	// The rows of a series are adjacent, because they are read over long time ranges.
 	R5m = &Table{ID: 6, Name: "r5m", Converging: true, Partition: rollupPartition, Clustering: rollupClustering}
 	R1h = &Table{ID: 7, Name: "r1h", Converging: true, Partition: rollupPartition, Clustering: rollupClustering}
-	// RawPages, R5mPages and R1hPages have pages: labels and chunks of many series whose ids start with the first bits
-	// of first.
+	// RawPages, R5mPages and R1hPages contain pages: labels and chunks of many series whose ids have the first bits of
+	// field first as a prefix.
 	RawPages = &Table{ID: 24, Name: "raw_pages", Remembered: true, Partition: rollupPartition,
 		Clustering: []Field{{"kind", KindInt}, {"start", KindInt}, {"bits", KindInt},
 			{"first", KindID}, {"version", KindID}}}
 	R5mPages = &Table{ID: 25, Name: "r5m_pages", Partition: rollupPartition, Clustering: rollupPagesClustering}
 	R1hPages = &Table{ID: 26, Name: "r1h_pages", Partition: rollupPartition, Clustering: rollupPagesClustering}
-	// Catalog lists the names of metrics and labels, and the values of labels, in a window, with the number of series
-	// that have each.
+	// Catalog lists the names of metrics and labels, and the values of labels, in a window, each with the number of its
+	// series.
 	Catalog = &Table{ID: 8, Name: "catalog",
 		Partition: []Field{{"window", KindInt}, {"resolution", KindInt}, {"tenant", KindText}, {"kind", KindInt},
 			{"label", KindText}, {"salt", KindInt}},
 		Clustering: []Field{{"value", KindText}}}
-	// Metadata has the metadata that senders sent for a metric: type, unit, help.
+	// Metadata contains the type, unit and help that senders have sent for a metric.
 	Metadata = &Table{ID: 9, Name: "metadata",
 		Partition:  []Field{{"window", KindInt}, {"tenant", KindText}},
 		Clustering: []Field{{"metric", KindText}, {"content", KindID}}}
-	// Store has the settings of the store, including the format version and the periods, and one row of retention
+	// Store contains the settings of the store, including the format version and the periods, and one row of retention
 	// boundaries per tenant.
 	Store = &Table{ID: 12, Name: "store", Conditional: true,
 		Partition:  []Field{{"name", KindText}},
@@ -80,38 +82,38 @@ var (
 	Tenants = &Table{ID: 14, Name: "tenants",
 		Partition:  []Field{{"list", KindInt}},
 		Clustering: []Field{{"tenant", KindText}}}
-	// Lease has the process that works on an item, one row per partition.
+	// Lease names the process that works on an item, with one row per item.
 	Lease = &Table{ID: 11, Name: "lease", Conditional: true,
 		Partition:  []Field{{"name", KindText}},
 		Clustering: []Field{{"item", KindInt}}}
-	// Defined has the definitions of series in sealed blobs, for later blobs that depend on them.
+	// Defined contains the definitions of series in sealed blobs. Later blobs of the same stream depend on them.
 	Defined = &Table{ID: 15, Name: "defined",
 		Partition:  []Field{{"slot", KindInt}, {"partition", KindInt}},
 		Clustering: []Field{{"writer", KindID}, {"seq", KindInt}}}
-	// Tails has the stream positions of a writer: the last seq of each of its streams, so that other processes find new
-	// rows.
+	// Tails contains the stream positions of a writer: the last seq of each of its streams. Other processes use them to
+	// find new rows.
 	Tails = &Table{ID: 16, Name: "tails", Converging: true,
 		Partition:  []Field{{"writer", KindID}},
 		Clustering: []Field{{"slot", KindInt}, {"partition", KindInt}}}
-	// Processes lists the processes that write (list 0), and the retention with which each of them is configured (list
-	// 2). List 1 has one row with the observed uptime.
+	// Processes lists the running processes (list 0), and the retention that each of them is configured with (list 2).
+	// List 1 has one row, the observed uptime.
 	Processes = &Table{ID: 17, Name: "processes", Converging: true,
 		Partition:  []Field{{"list", KindInt}},
 		Clustering: []Field{{"writer", KindID}}}
-	// Shards has the number of shards of each metric that has more than one.
+	// Shards contains the number of shards of each metric that has more than one shard.
 	Shards = &Table{ID: 18, Name: "shards", Converging: true,
 		Partition:  []Field{{"window", KindInt}, {"tenant", KindText}},
 		Clustering: []Field{{"metric", KindText}}}
-	// Deletes has a tenant's tombstones until they are cleaned, and one row that lists those that have been removed,
-	// see format.Clearance.
+	// Deletes contains a tenant's tombstones until they are cleaned, and one row that lists the removed tombstones, see
+	// format.Clearance.
 	Deletes = &Table{ID: 10, Name: "delete",
 		Partition:  []Field{{"tenant", KindText}},
 		Clustering: []Field{{"id", KindID}}}
-	// Held has samples of replicas until it is decided whether they are needed.
+	// Held contains samples of replicas that aren't elected, until they are stored or deleted.
 	Held = &Table{ID: 22, Name: "held",
 		Partition:  []Field{{"tenant", KindText}, {"cluster", KindText}, {"era", KindInt}},
 		Clustering: []Field{{"replica", KindText}, {"writer", KindID}, {"seq", KindInt}}}
-	// Chosen has the elected replica of each cluster of replicas, whose samples are stored.
+	// Chosen contains the election of each cluster of replicas.
 	Chosen = &Table{ID: 23, Name: "chosen", Conditional: true,
 		Partition:  []Field{{"bucket", KindInt}},
 		Clustering: []Field{{"tenant", KindText}, {"cluster", KindText}}}

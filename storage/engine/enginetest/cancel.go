@@ -13,8 +13,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// testTakenBackAfterCancel cancels a Put at some moment, then deletes the row, and reads it. After a cancellation it is
-// unknown whether the row is written. A delete that has returned nil settles that it isn't.
+// testTakenBackAfterCancel cancels a Put at a random moment, deletes the row, and scans. A canceled Put may be applied
+// later. After the delete has returned nil, the row must not exist and must not appear later.
 func testTakenBackAfterCancel(t *testing.T, e engine.Engine) {
 	const writers, rounds = 4, 150
 	row := func(round int) engine.Key { return engine.Key{id(5), engine.Int(int64(round))} }
@@ -46,7 +46,7 @@ func testTakenBackAfterCancel(t *testing.T, e engine.Engine) {
 		})
 	}
 	running.Wait()
-	// Time for cancelled writes that are still on their way.
+	// This write gives canceled writes that are still in progress time to be applied.
 	write(t, e, engine.Shards, plainKey(engine.Shards.Partition), put(plainKey(engine.Shards.Clustering), "last"))
 	for w := range writers {
 		left := scanPartition(t, e, engine.Stage, engine.Key{engine.Int(-2), engine.Int(int64(w))})

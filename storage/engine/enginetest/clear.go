@@ -12,8 +12,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// testClear clears between keys and prefixes of keys: the rows in between are removed regardless of their timestamps,
-// other rows and other partitions are unchanged.
+// testClear clears rows between two keys or prefixes. The rows in between must be removed regardless of their
+// timestamps. Other rows and other partitions must be unchanged.
 func testClear(t *testing.T, e engine.Engine) {
 	if !takesClear(e) {
 		return
@@ -42,8 +42,8 @@ func testClear(t *testing.T, e engine.Engine) {
 	}
 }
 
-// clearBounds returns ranges in which rows of edgeRows lie: of whole keys, of prefixes of each length, and of two
-// lengths.
+// clearBounds returns ranges that contain rows of edgeRows. Their bounds are whole keys, prefixes of each length, and
+// pairs of different lengths.
 func clearBounds(table *engine.Table) (bounds [][2]engine.Key) {
 	rows := edgeRows(table, 60)
 	add := func(from, to engine.Key) { bounds = append(bounds, [2]engine.Key{from, to}) }
@@ -59,8 +59,8 @@ func clearBounds(table *engine.Table) (bounds [][2]engine.Key) {
 	return bounds
 }
 
-// testClearBeforeOthers clears and puts in one batch: the rows that are put exist afterwards, regardless of existing
-// rows and of the order in the batch.
+// testClearBeforeOthers clears a range and puts rows into it in one batch. The rows must exist afterwards, regardless
+// of previous rows and of the order of the mutations.
 func testClearBeforeOthers(t *testing.T, e engine.Engine) {
 	if !takesClear(e) {
 		return
@@ -97,7 +97,7 @@ func testClearBeforeOthers(t *testing.T, e engine.Engine) {
 	require.Empty(t, scanPartition(t, e, engine.Sealed, sealed))
 }
 
-// testClearIsAtomic looks at a partition while batches clear it and put one row each.
+// testClearIsAtomic scans a partition while batches clear it and put one row each. Each scan must return one row.
 func testClearIsAtomic(t *testing.T, e engine.Engine) {
 	if !takesClear(e) {
 		return
@@ -134,8 +134,8 @@ func testClearIsAtomic(t *testing.T, e engine.Engine) {
 	requireRows(t, []row{{key(rounds), "v"}}, scanPartition(t, e, engine.R1h, partition), "the last round")
 }
 
-// testClearRefused writes clears that no engine takes, and to those that take none a good one: nothing of the Write is
-// applied.
+// testClearRefused writes invalid clears, and valid clears to an engine that doesn't support them, together with a
+// valid batch. Nothing may be applied.
 func testClearRefused(t *testing.T, e engine.Engine) {
 	table := engine.R5m
 	key := plainKey(table.Clustering)
@@ -177,7 +177,7 @@ func testClearRefused(t *testing.T, e engine.Engine) {
 	}
 }
 
-// durableClear clears if the engine supports it, and returns the existing rows of r5m.
+// durableClear clears rows of table r5m if the engine supports it, and returns the rows that must remain.
 func durableClear(t *testing.T, e engine.Engine) []row {
 	partition := plainKey(engine.R5m.Partition)
 	rows := edgeRows(engine.R5m, 30)

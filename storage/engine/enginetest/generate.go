@@ -9,8 +9,9 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// generator makes histories like a store's: few partitions, so that operations affect each other. In tables that don't
-// converge, a key has one content and one timestamp forever, and isn't written again after a delete.
+// generator makes histories similar to a store's. They use few partitions, so that operations often affect the same
+// rows. In tables that don't converge, a key has one content and one timestamp forever, and isn't written again after a
+// delete.
 type generator struct {
 	rng     *rand.Rand
 	special []string // the verbs between operations that the engine under test supports
@@ -38,7 +39,8 @@ func generate(rng *rand.Rand, n int, special []string) []step {
 	return g.steps
 }
 
-// key picks from few values for each field, so that keys are neighbours, prefixes, and often the same.
+// key returns a random key. It picks each field from few values, so that many keys are equal, neighbors, or prefixes of
+// each other.
 func (g *generator) key(fields []engine.Field) engine.Key {
 	key := make(engine.Key, len(fields))
 	for i, f := range fields {
@@ -54,7 +56,7 @@ func (g *generator) key(fields []engine.Field) engine.Key {
 	return key
 }
 
-// partition is one of very few.
+// partition returns one of a few partition keys of a table.
 func (g *generator) partition(t *engine.Table) engine.Key {
 	key := make(engine.Key, len(t.Partition))
 	for i, f := range t.Partition {
@@ -109,8 +111,8 @@ func (g *generator) mutation(table *engine.Table, partition engine.Key) step {
 	return s
 }
 
-// clear removes rows between two keys or prefixes, or with a prefix. Rows of a table that doesn't converge may be
-// written again with the same content.
+// clear returns a step that removes rows with a prefix, or between two keys or prefixes. Rows of a table that doesn't
+// converge may be written again with the same content.
 func (g *generator) clear(table *engine.Table, partition engine.Key) step {
 	bound := func() engine.Key { return g.key(table.Clustering[:1+g.rng.IntN(len(table.Clustering))]) }
 	s := step{verb: verbClear, table: table, key: partition, from: bound()}
@@ -124,12 +126,12 @@ func (g *generator) clear(table *engine.Table, partition engine.Key) step {
 	return s
 }
 
-// name identifies a row.
+// name returns a text that identifies the row of a step.
 func (g *generator) name(s step) string {
 	return s.table.Name + " " + formatKey(s.key) + " " + formatKey(s.from)
 }
 
-// content returns the content of a key, the same at each call.
+// content returns the content of the step's key. It is the same at each call.
 func (g *generator) content(s step) []byte {
 	name := g.name(s)
 	size := 0

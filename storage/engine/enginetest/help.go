@@ -14,10 +14,10 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// someTime is the timestamp of writes for which it doesn't matter, microseconds.
+// someTime is a timestamp in microseconds, for writes whose timestamp doesn't matter.
 const someTime = 1_700_000_000_000_000
 
-// row is a row that was written or read, with memory of its own.
+// row is a row that was written or read. It shares no memory with the engine.
 type row struct {
 	key   engine.Key
 	value string
@@ -25,7 +25,7 @@ type row struct {
 
 func (r row) String() string { return fmt.Sprintf("%s=%.20q", formatKey(r.key), r.value) }
 
-// scan reads a range to its end.
+// scan returns all rows of a range.
 func scan(t testing.TB, e engine.Engine, r engine.Range) []row {
 	t.Helper()
 	rows, err := tryScan(e, r)
@@ -71,16 +71,16 @@ func clearRange(from, to engine.Key) engine.Mutation {
 	return engine.Mutation{Op: engine.Clear, Clustering: from, To: to}
 }
 
-// takesClear reports whether an engine takes Clear.
+// takesClear reports whether an engine supports Clear.
 func takesClear(e engine.Engine) bool {
 	c, ok := e.(engine.Clearing)
 	return ok && c.TakesClear()
 }
 
-// id is a KindID value.
+// id returns a KindID value whose bytes are all n.
 func id(n byte) engine.Value { return engine.Text(strings.Repeat(string([]byte{n}), engine.IDLen)) }
 
-// The values at which encodings of keys go wrong, in order.
+// edgeInts returns values for which encodings of keys are likely to be wrong, in order.
 func edgeInts() []int64 {
 	return []int64{math.MinInt64, math.MinInt64 + 1, -1 << 40, -65537, -65536, -257, -256, -129, -128, -121, -120, -1,
 		0, 1, 119, 120, 127, 128, 255, 256, 65535, 65536, 1 << 40, math.MaxInt64 - 1, math.MaxInt64}
@@ -101,7 +101,7 @@ func edgeIDs() []string {
 	return slices.Compact(ids)
 }
 
-// randomKey picks an edge for each field.
+// randomKey returns a key with a random edge value in each field.
 func randomKey(rng *rand.Rand, fields []engine.Field) engine.Key {
 	key := make(engine.Key, len(fields))
 	for i, f := range fields {
@@ -119,7 +119,7 @@ func randomKey(rng *rand.Rand, fields []engine.Field) engine.Key {
 
 func pick[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] }
 
-// plainKey is a key that all tables accept.
+// plainKey returns a key that is valid for these fields.
 func plainKey(fields []engine.Field) engine.Key {
 	key := make(engine.Key, len(fields))
 	for i, f := range fields {
@@ -135,7 +135,7 @@ func plainKey(fields []engine.Field) engine.Key {
 	return key
 }
 
-// requireRows compares rows; rows shows what differs in words.
+// requireRows fails with a message that contains both lists unless they are equal.
 func requireRows(t testing.TB, want, got []row, message string, args ...any) {
 	t.Helper()
 	if slices.EqualFunc(want, got, func(a, b row) bool {

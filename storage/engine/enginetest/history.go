@@ -11,8 +11,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// A history is a list of operations, as text one a line, so that one that fails can be read, cut down by
-// hand, and run again:
+// A history is a list of operations, as text with one operation per line, so that a history that fails can be read,
+// shortened by hand, and run again:
 //
 //	put raw 3,0,"default","up",0 1,"0123456789abcdef",7,"fedcba9876543210" 100 "value"
 //	delete stage 5,1 "0123456789abcdef",7 100
@@ -24,16 +24,15 @@ import (
 //	cas store "name" "item" nil "value"
 //	reopen
 //
-// Puts, deletes and clears belong to the Write that the next commit ends.
+// Puts, deletes and clears are executed by the next commit, with one Write.
 
 // step is one line of a history.
 type step struct {
 	verb  string
 	table *engine.Table
-	// key is the partition, or a prefix of one for drop.
+	// key is the partition key, or a prefix of a partition key for drop.
 	key engine.Key
-	// from and to are the clustering key of a put, delete or cas (from), and the bounds of a scan, deleterange or
-	// clear.
+	// from is the clustering key of a put, delete or cas. from and to are the bounds of a scan, deleterange or clear.
 	from, to  engine.Key
 	timestamp int64
 	value     []byte
@@ -42,7 +41,7 @@ type step struct {
 	keysOnly  bool
 }
 
-// Verbs. Those without a table come last.
+// The verbs of steps. The verbs without a table are the last ones.
 const (
 	verbPut         = "put"
 	verbDelete      = "delete"
@@ -97,7 +96,7 @@ func writeHistory(w io.Writer, steps []step) error {
 	return nil
 }
 
-// readHistory is the inverse of writeHistory. Empty lines and those that begin with # are left out.
+// readHistory is the inverse of writeHistory. It ignores empty lines and lines that start with #.
 func readHistory(r io.Reader) ([]step, error) {
 	var steps []step
 	lines := bufio.NewScanner(r)
@@ -116,7 +115,7 @@ func readHistory(r io.Reader) ([]step, error) {
 	return steps, lines.Err()
 }
 
-// words takes a line apart, one word after the other; the first error stays.
+// words splits a line into words. It keeps the first error.
 type words struct {
 	rest string
 	err  error
@@ -128,7 +127,7 @@ func (w *words) fail(format string, args ...any) {
 	}
 }
 
-// next returns the next word; spaces within quotes belong to it.
+// next returns the next word. A word may contain spaces within quotes.
 func (w *words) next() string {
 	w.rest = strings.TrimLeft(w.rest, " ")
 	end := 0
@@ -229,8 +228,8 @@ func parseOperands(w *words, s *step) {
 	}
 }
 
-// formatKey writes a key as text: fields with commas between, texts quoted, "-" for a key without fields.
-// An empty text looks like the integer 0, which is the same engine.Value.
+// formatKey returns a key as text: its fields separated by commas, with quoted texts, or "-" for a key without fields.
+// An empty text is written as the integer 0, because both are the same engine.Value.
 func formatKey(key engine.Key) string {
 	if len(key) == 0 {
 		return "-"

@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/memory"
 )
 
-// TestHistoryText writes histories and reads them back.
+// TestHistoryText writes histories as text and reads them back.
 func TestHistoryText(t *testing.T) {
 	for seed := range uint64(20) {
 		history := generate(rand.New(rand.NewPCG(seed, 0)), 500, []string{verbReopen, verbCrash, verbCompact})
@@ -35,7 +35,7 @@ func TestHistoryText(t *testing.T) {
 	}
 }
 
-// TestModelAgainstItself shows that histories hold operations of all kinds, and enough rows to matter.
+// TestModelAgainstItself compares the model with itself, and checks that histories contain operations of all kinds.
 func TestModelAgainstItself(t *testing.T) {
 	s := Subject{Open: func(testing.TB) engine.Engine { return memory.New() }}
 	for seed := range uint64(5) {

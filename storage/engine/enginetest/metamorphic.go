@@ -17,23 +17,24 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/memory"
 )
 
-// Subject is an engine under test, and the faults that can occur between operations.
+// Subject is an engine under test, with the faults that can occur between its operations.
 type Subject struct {
 	Open Opener
-	// Reopen closes and opens again; nil: never.
+	// Reopen closes the engine and opens it again. If it is nil, histories don't reopen the engine.
 	Reopen Reopener
-	// Crash loses power and opens the engine again with what survived; nil: never. Each call may go another way.
+	// Crash simulates a power failure, and opens the engine again with the data that survived. Which unsynced data
+	// survives may differ from call to call. If Crash is nil, histories have no crashes.
 	Crash func(t testing.TB, e engine.Engine, rng *rand.Rand) engine.Engine
-	// Compact makes the engine tidy up; nil: never.
+	// Compact makes the engine compact its files. If it is nil, histories have no compactions.
 	Compact func(t testing.TB, e engine.Engine)
-	// NoDrop: rows expire by themselves, so histories have no drops.
+	// NoDrop is true if Drop does nothing because rows expire. Histories then have no drops.
 	NoDrop bool
-	// NoClear: the engine doesn't take engine.Clear, so histories have none.
+	// NoClear is true if the engine doesn't support engine.Clear. Histories then have no clears.
 	NoClear bool
 }
 
-// Metamorphic runs one history, made from seed, on a subject and on the plain model, and compares every
-// answer. A history that fails is kept as a file, whose name is printed: give it to Replay.
+// Metamorphic runs one history, generated from seed, on a subject and on a plain model, and compares all results. It
+// keeps a history that fails in a file for Replay, and prints the file's name.
 func Metamorphic(t *testing.T, s Subject, seed uint64, steps int) {
 	var special []string
 	if s.Reopen != nil {
@@ -60,7 +61,7 @@ func Metamorphic(t *testing.T, s Subject, seed uint64, steps int) {
 	}
 }
 
-// Replay runs a history from a file.
+// Replay runs a history that Metamorphic has kept in a file.
 func Replay(t *testing.T, s Subject, path string) {
 	file, err := os.Open(path)
 	require.NoError(t, err)
@@ -80,7 +81,8 @@ func tail(history []step, n int) string {
 	return b.String()
 }
 
-// runHistory returns how many steps it ran, the one that differed included.
+// runHistory runs a history until the results differ, and returns the number of executed steps, including the step
+// whose results differed.
 func runHistory(t *testing.T, s Subject, history []step) int {
 	r := &run{Subject: s, model: memory.New(), subject: s.Open(t), rng: rand.New(rand.NewPCG(7, 7))}
 	defer func() { require.NoError(t, r.subject.Close()) }()
@@ -94,7 +96,7 @@ func runHistory(t *testing.T, s Subject, history []step) int {
 	return len(history)
 }
 
-// run is a history under way.
+// run is the state of a history that is being run.
 type run struct {
 	Subject
 	model   engine.Engine
@@ -103,7 +105,7 @@ type run struct {
 	pending []engine.Batch
 }
 
-// do takes one step on both engines and returns their answers as text.
+// do executes a step on both engines and returns their results as text.
 func (r *run) do(t *testing.T, s step) (model, subject string) {
 	switch s.verb {
 	case verbPut, verbDelete, verbDeleteRange, verbClear:
@@ -130,7 +132,7 @@ func (r *run) do(t *testing.T, s step) (model, subject string) {
 	return "", ""
 }
 
-// collect adds a mutation to the Write that the next commit ends.
+// collect adds a mutation to the batches that the next commit writes.
 func (r *run) collect(s step) {
 	n := len(r.pending)
 	if n == 0 || r.pending[n-1].Table != s.table || engine.Compare(r.pending[n-1].Partition, s.key) != 0 {
@@ -144,7 +146,7 @@ func (r *run) collect(s step) {
 		Timestamp: s.timestamp, Value: s.value})
 }
 
-// answer is an error as text. The texts of engines' errors may differ, but all must agree on success.
+// answer returns the text of a result. Engines must agree on success and failure, but may return different errors.
 func answer(err error) string {
 	if err != nil {
 		return "error"

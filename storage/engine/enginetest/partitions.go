@@ -10,7 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// listed are partitions of a table, and a row of each.
+// listed describes partitions of a table, and a row that each partition has.
 type listed struct {
 	table *engine.Table
 	at    func(i int) engine.Key
@@ -36,7 +36,7 @@ func listedTables() []listed {
 }
 
 // testPartitions lists partitions by prefixes of all lengths. Some partitions have many rows, some had rows, and some
-// never did: those with rows are listed, and those that never had any aren't.
+// never had any. Partitions with rows must be listed, and partitions that never had rows must not.
 func testPartitions(t *testing.T, e engine.Engine) {
 	const n = 100
 	for _, c := range listedTables() {

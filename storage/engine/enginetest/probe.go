@@ -9,8 +9,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// testProber probes many partitions at once. Some have rows, some had rows, and most never did: the results equal those
-// of scans.
+// testProber probes many partitions at once. Some have rows, some had rows, and most never had any. The results must
+// equal the results of scans.
 func testProber(t *testing.T, e engine.Engine) {
 	p, ok := e.(engine.Prober)
 	if !ok {

@@ -14,7 +14,7 @@ func testLargestAllowed(t *testing.T, e engine.Engine) {
 	table, partition := engine.Stage, plainKey(engine.Stage.Partition)
 	value := strings.Repeat("v", engine.MaxValue)
 	rows := []row{{engine.Key{id(1), engine.Int(1)}, value}}
-	// The keys of a batch count: 16 bytes for the partition, 24 for each row.
+	// The keys count towards the size of a batch: 16 bytes for the partition key and 24 for each row's key.
 	rows = append(rows, row{engine.Key{id(1), engine.Int(2)}, value[:engine.MaxBatch-engine.MaxValue-16-2*24]})
 	write(t, e, table, partition, put(rows[0].key, rows[0].value), put(rows[1].key, rows[1].value))
 	requireRows(t, rows, scanPartition(t, e, table, partition), "a full batch")
@@ -25,7 +25,7 @@ func testLargestAllowed(t *testing.T, e engine.Engine) {
 		"a long text")
 }
 
-// refused are batches that no engine takes, and why.
+// refused returns batches that every engine must reject, by name, each with its error.
 func refused() map[string]struct {
 	batch engine.Batch
 	err   error
@@ -71,7 +71,7 @@ func refused() map[string]struct {
 	}
 }
 
-// plainBatch writes a plain row, unless other mutations are given.
+// plainBatch returns a valid batch with the given mutations, or with one Put if there are none.
 func plainBatch(table *engine.Table, mutations ...engine.Mutation) engine.Batch {
 	if len(mutations) == 0 {
 		mutations = []engine.Mutation{put(plainKey(table.Clustering), "v")}
@@ -85,7 +85,7 @@ func testRefused(t *testing.T, e engine.Engine) {
 	}
 }
 
-// testRefusedLeavesNothing puts good batches before and after the bad one.
+// testRefusedLeavesNothing writes valid batches before and after an invalid one. None of them may be applied.
 func testRefusedLeavesNothing(t *testing.T, e engine.Engine) {
 	for name, r := range refused() {
 		err := e.Write(context.Background(), []engine.Batch{plainBatch(engine.Shards), r.batch,

@@ -17,17 +17,17 @@ type Reopener func(t testing.TB, e engine.Engine) engine.Engine
 // Option changes the tests that Run runs.
 type Option func(*suite)
 
-// Without leaves a case out. The reason is for the reader.
+// Without excludes a test case. The reason is only documentation.
 func Without(name, reason string) Option {
 	return func(s *suite) { s.without[name] = reason }
 }
 
-// WithReopen sets how an engine is closed and opened again; without it durability isn't tested.
+// WithReopen sets the function that closes an engine and opens it again. Without it, durability isn't tested.
 func WithReopen(reopen Reopener) Option {
 	return func(s *suite) { s.reopen = reopen }
 }
 
-// WithoutDrop is for engines whose rows expire: Drop does nothing, and the tests of its effect are left out.
+// WithoutDrop is for engines whose rows expire, so that Drop does nothing. It excludes the tests of Drop.
 func WithoutDrop(reason string) Option {
 	return func(s *suite) {
 		s.noDrop = true
@@ -44,13 +44,13 @@ type suite struct {
 	without map[string]string
 }
 
-// testCase is one promise. It gets an empty engine, which is closed after it.
+// testCase tests one guarantee of engines. run gets an empty engine, which is closed afterwards.
 type testCase struct {
 	name string
 	run  func(t *testing.T, e engine.Engine)
 }
 
-// cases lists the promises that need nothing but an open engine.
+// cases returns the test cases that need only an open engine.
 func cases() []testCase {
 	return []testCase{
 		{"Order", testOrder},
@@ -100,7 +100,7 @@ func cases() []testCase {
 	}
 }
 
-// Run runs the suite.
+// Run runs the conformance suite.
 func Run(t *testing.T, open Opener, options ...Option) {
 	s := &suite{open: open, without: map[string]string{}}
 	for _, option := range options {

@@ -13,12 +13,12 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// writable are the tables that Write takes.
+// writable returns the tables that Write accepts.
 func writable() []*engine.Table {
 	return slices.DeleteFunc(slices.Clone(engine.Tables), func(t *engine.Table) bool { return t.Conditional })
 }
 
-// edgeRows makes rows with keys at all edges, in order.
+// edgeRows returns n rows of a table in the order of their keys. The fields of the keys have extreme values.
 func edgeRows(t *engine.Table, n int) []row {
 	rng := rand.New(rand.NewPCG(1, uint64(t.ID)))
 	rows := make([]row, n)
@@ -55,7 +55,8 @@ func testOrder(t *testing.T, e engine.Engine) {
 	}
 }
 
-// testPartitionsApart writes partitions whose keys are neighbours or prefixes of each other.
+// testPartitionsApart writes partitions whose keys are neighbors or prefixes of each other. A scan must return the rows
+// of one partition only.
 func testPartitionsApart(t *testing.T, e engine.Engine) {
 	for _, table := range writable() {
 		rng := rand.New(rand.NewPCG(3, uint64(table.ID)))
@@ -140,7 +141,7 @@ func testScanNothing(t *testing.T, e engine.Engine) {
 	}
 }
 
-// testScanAgain iterates one Scan twice, and leaves it early.
+// testScanAgain iterates over the same Scan twice, and stops before its end.
 func testScanAgain(t *testing.T, e engine.Engine) {
 	partition := plainKey(engine.Raw.Partition)
 	rows := edgeRows(engine.Raw, 20)
@@ -167,7 +168,7 @@ func testScanAgain(t *testing.T, e engine.Engine) {
 	require.Equal(t, len(rows)+1, n, "a scan sees what was written before it is iterated, not before it was made")
 }
 
-// testScanWhileWriting writes and scans within a scan.
+// testScanWhileWriting writes and scans in the loop over a scan.
 func testScanWhileWriting(t *testing.T, e engine.Engine) {
 	table, partition := engine.Stage, plainKey(engine.Stage.Partition)
 	for seq := range int64(50) {

@@ -13,8 +13,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// testVersions writes in every way: the version of the partition differs afterwards. Engines whose rows other processes
-// change have no versions.
+// testVersions changes a partition in every possible way, and checks that its version changes each time. It doesn't
+// test engines whose rows are also changed by other processes, because they have no versions.
 func testVersions(t *testing.T, e engine.Engine) {
 	v, ok := e.(engine.Versioned)
 	if !ok {
@@ -50,7 +50,8 @@ func testVersions(t *testing.T, e engine.Engine) {
 	require.True(t, !known || !versioned(v), "not a partition")
 }
 
-// testVersionsOfSealedRows writes rows of series. An engine may write many of them in a different way than few.
+// testVersionsOfSealedRows changes rows of series and pages. An engine may write large values in a different way than
+// small ones. Each change must change the version.
 func testVersionsOfSealedRows(t *testing.T, e engine.Engine, v engine.Versioned) {
 	partition := engine.Key{engine.Int(7), engine.Int(0), engine.Text("t"), engine.Text("m"), engine.Int(0)}
 	row := func(n byte) engine.Key { return engine.Key{engine.Int(1), engine.Int(0), id(1), id(n)} }
@@ -87,8 +88,8 @@ func versioned(v engine.Versioned) bool {
 	return ok
 }
 
-// testVersionsAtOnce scans during other writes, including canceled ones: as long as the version is unchanged, the
-// scanned rows equal those of a new scan, and include all rows written before.
+// testVersionsAtOnce scans a partition during other writes, including canceled ones. While the version is unchanged,
+// the scanned rows must equal the rows of a new scan, and must include all rows that were written before.
 func testVersionsAtOnce(t *testing.T, e engine.Engine) {
 	v, ok := e.(engine.Versioned)
 	if !ok || !versioned(v) {
@@ -108,7 +109,7 @@ func testVersionsAtOnce(t *testing.T, e engine.Engine) {
 	}
 }
 
-// versionedRows are rows of a partition with a version.
+// versionedRows is a partition with a version, and its rows.
 type versionedRows struct {
 	table     *engine.Table
 	partition engine.Key
@@ -151,7 +152,7 @@ func (at *versionedRows) testAtOnce(t *testing.T, e engine.Engine, v engine.Vers
 	running.Wait()
 }
 
-// holds caches scanned rows as long as the version is unchanged.
+// holds scans the partition, and checks that new scans return the same rows while the version is unchanged.
 func (at *versionedRows) holds(t *testing.T, e engine.Engine, v engine.Versioned, written *atomic.Int64) bool {
 	before, ok := v.Version(at.table, at.partition)
 	if !ok { // A write is under way.

@@ -58,8 +58,8 @@ func testCompareAndSet(t *testing.T, e engine.Engine) {
 	require.ErrorIs(t, err, engine.ErrTooLarge)
 }
 
-// testCompareAndSetAtOnce counts up from many goroutines: no count may get lost. Where the engine was unavailable, the
-// value may have been set or not.
+// testCompareAndSetAtOnce increments a counter from many goroutines. No increment may be lost. If the engine was
+// unavailable, an increment may or may not have been applied.
 func testCompareAndSetAtOnce(t *testing.T, e engine.Engine) {
 	const workers, counts = 8, 20
 	partition, key := engine.Key{engine.Text("settings")}, engine.Key{engine.Text("count")}
@@ -80,7 +80,7 @@ func testCompareAndSetAtOnce(t *testing.T, e engine.Engine) {
 	require.LessOrEqual(t, sum, workers*counts+int(unknown.Load()))
 }
 
-// countUp counts up that many times, and counts in unknown how often the outcome is unknown.
+// countUp increments a counter times times. It adds the increments with an unknown outcome to unknown.
 func countUp(e engine.Engine, partition, key engine.Key, times int, unknown *atomic.Int64) error {
 	var old []byte
 	for done := 0; done < times; {
@@ -107,7 +107,7 @@ func countUp(e engine.Engine, partition, key engine.Key, times int, unknown *ato
 	return nil
 }
 
-// testDrop drops windows, and looks at their neighbours.
+// testDrop drops windows, and checks that other windows are unchanged.
 func testDrop(t *testing.T, e engine.Engine) {
 	windows := []int64{-121, -120, -2, -1, 0, 1, 2, 119, 120, 20000}
 	tables := []*engine.Table{engine.Sealed, engine.Raw, engine.Catalog, engine.Metadata}
@@ -140,7 +140,8 @@ func testDrop(t *testing.T, e engine.Engine) {
 	}
 }
 
-// testDropByText drops by a prefix that ends in a text: a tenant goes, those with a longer name stay.
+// testDropByText drops by a prefix that ends in a text field. The rows of that tenant must be removed, but not the rows
+// of tenants whose names start with the same text.
 func testDropByText(t *testing.T, e engine.Engine) {
 	tenants := edgeTexts()
 	partitionOf := func(tenant string) engine.Key {
@@ -222,7 +223,7 @@ func writeAndLook(e engine.Engine, partition engine.Key, writer engine.Value, ro
 	return nil
 }
 
-// testDurable leaves traces of every kind and looks for them after opening again, twice.
+// testDurable makes changes of every kind, and checks after reopening the engine, twice, that they are applied.
 func testDurable(t *testing.T, e engine.Engine, reopen Reopener, drops bool) {
 	ctx := context.Background()
 	stage, raw := plainKey(engine.Stage.Partition), plainKey(engine.Raw.Partition)
@@ -284,7 +285,7 @@ func testClosed(t *testing.T, e engine.Engine) {
 	require.Equal(t, 1, n)
 }
 
-// testCloseAtOnce closes under load: calls end well or with ErrClosed.
+// testCloseAtOnce closes the engine during other calls. Each call must succeed or return ErrClosed.
 func testCloseAtOnce(t *testing.T, e engine.Engine) {
 	var workers sync.WaitGroup
 	errs := make(chan error, 8)

@@ -29,7 +29,7 @@ func testWriteAgain(t *testing.T, e engine.Engine) {
 	}
 }
 
-// testWriteManyBatches writes to many tables and partitions at once, more than one commit may hold.
+// testWriteManyBatches writes to many partitions of two tables in one Write, more data than an engine commits at once.
 func testWriteManyBatches(t *testing.T, e engine.Engine) {
 	value := strings.Repeat("v", 200<<10)
 	var batches []engine.Batch
@@ -51,7 +51,7 @@ func testWriteManyBatches(t *testing.T, e engine.Engine) {
 	}
 }
 
-// testWriteKeepsNothing reuses everything that was handed in.
+// testWriteKeepsNothing modifies all memory that was passed to Write after Write has returned.
 func testWriteKeepsNothing(t *testing.T, e engine.Engine) {
 	ctx := context.Background()
 	tables := writable()
@@ -146,7 +146,7 @@ func testDeleteRange(t *testing.T, e engine.Engine) {
 	}
 }
 
-// testDeleteMindsTimestamps deletes rows that were written later than the delete's timestamp.
+// testDeleteMindsTimestamps deletes rows whose timestamps are higher than the delete's. They must not be removed.
 func testDeleteMindsTimestamps(t *testing.T, e engine.Engine) {
 	table, partition := engine.Stage, plainKey(engine.Stage.Partition)
 	rows := []row{{engine.Key{id(5), engine.Int(1)}, "one"}, {engine.Key{id(5), engine.Int(2)}, "two"}}
@@ -165,7 +165,7 @@ func testDeleteMindsTimestamps(t *testing.T, e engine.Engine) {
 		"a write that comes after a delete with its timestamp")
 }
 
-// testConverging writes the same versions of a row in every order.
+// testConverging writes multiple versions of a row in each possible order. The result must be the same.
 func testConverging(t *testing.T, e engine.Engine) {
 	versions := []engine.Mutation{
 		{Timestamp: -5, Value: []byte("zzz")},
@@ -193,7 +193,7 @@ func testConverging(t *testing.T, e engine.Engine) {
 	})
 }
 
-// permute calls do with every order of 0…n-1.
+// permute calls do with each permutation of 0…n-1.
 func permute(n int, do func([]int)) {
 	order := make([]int, n)
 	for i := range order {
@@ -222,7 +222,7 @@ func testConvergingInOneBatch(t *testing.T, e engine.Engine) {
 	requireRows(t, []row{{key, "newer"}}, scanPartition(t, e, engine.Shards, partition), "one batch")
 }
 
-// testBatchIsAtomic looks at a partition while batches replace all of its rows.
+// testBatchIsAtomic scans a partition while batches replace all of its rows.
 func testBatchIsAtomic(t *testing.T, e engine.Engine) {
 	const rows, rounds = 10, 100
 	partition := engine.Key{engine.Int(3), engine.Text("t")}

@@ -1,5 +1,5 @@
-// Package faultengine wraps an engine for tests, so that its calls fail by rule. A rule is a function from an operation
-// to an action:
+// Package faultengine wraps an engine for tests, so that its calls fail by a rule. A rule is a function from an
+// operation to an action:
 //
 //	e := faultengine.Wrap(inner, func(op faultengine.Op) faultengine.Action {
 //		if op.Kind == faultengine.Write && op.Table == engine.Staged && op.N == 3 {
@@ -8,8 +8,8 @@
 //		return faultengine.Pass()
 //	})
 //
-// Nothing depends on time: withheld writes are applied when ApplyWithheld is called, and a waiting operation continues
-// when its channel is closed.
+// Faults don't depend on time: withheld writes are applied when ApplyWithheld is called, and a waiting operation
+// continues when its channel is closed.
 package faultengine
 
 import (
@@ -22,10 +22,10 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// ErrFault is the default error of faults.
+// ErrFault is the error of a failed operation if its action has no other error.
 var ErrFault = fmt.Errorf("faultengine: a fault by rule: %w", engine.ErrUnavailable)
 
-// Kind is the engine's method that an Op calls.
+// Kind is the method of the engine that an Op calls.
 type Kind uint8
 
 const (
@@ -35,17 +35,17 @@ const (
 	CompareAndSet
 )
 
-// Op is an operation about to be executed. It must not be kept or changed.
+// Op describes an operation before it is executed. A rule must not retain or change it.
 type Op struct {
 	Kind  Kind
 	Table *engine.Table
-	// N is the number of this operation, counted per kind and table from 1.
+	// N is the number of this operation among the operations of the same kind and table, starting at 1.
 	N int
 	// Batch is the batch of a Write. A Write with multiple batches has an Op per batch.
 	Batch *engine.Batch
 	// Range is the range of a Scan.
 	Range *engine.Range
-	// Partition is the partition, or the prefix of a Drop. Clustering is the row of a CompareAndSet.
+	// Partition is the partition key, or the prefix for Drop. Clustering is the row's key for CompareAndSet.
 	Partition, Clustering engine.Key
 }
 
@@ -72,15 +72,15 @@ func Pass() Action { return Action{} }
 // Fail returns err (nil: ErrFault) without executing the operation.
 func Fail(err error) Action { return Action{outcome: fail, err: orFault(err)} }
 
-// FailAfter is Fail for a Scan that yields a number of rows before the error. Other operations just fail.
+// FailAfter is like Fail, but a Scan yields rows rows before the error.
 func FailAfter(rows int, err error) Action {
 	return Action{outcome: fail, err: orFault(err), rows: rows}
 }
 
-// Lose executes the operation, and returns err (nil: ErrFault) anyway. A Scan yields all rows first.
+// Lose executes the operation, but returns err (nil: ErrFault). A Scan yields all rows before the error.
 func Lose(err error) Action { return Action{outcome: lose, err: orFault(err)} }
 
-// Withhold returns err (nil: ErrFault) immediately, and leaves the operation to ApplyWithheld. A Scan fails.
+// Withhold returns err (nil: ErrFault) immediately. ApplyWithheld executes the operation later. A Scan just fails.
 func Withhold(err error) Action { return Action{outcome: withhold, err: orFault(err)} }
 
 // After makes the operation wait until the channel is closed or its context ends.
@@ -96,7 +96,7 @@ func orFault(err error) error {
 	return err
 }
 
-// Engine is an engine whose calls may fail.
+// Engine wraps an engine and fails calls by a rule.
 type Engine struct {
 	inner engine.Engine
 
@@ -117,7 +117,7 @@ var (
 	_ engine.Clearing  = (*Engine)(nil)
 )
 
-// Wrap returns an engine that calls rule before each operation. Calls of rule are serialized, and must not call the
+// Wrap returns an engine that calls rule before each operation. Calls of rule are serialized. rule must not call the
 // engine.
 func Wrap(inner engine.Engine, rule func(Op) Action) *Engine {
 	return &Engine{inner: inner, rule: rule, counts: map[count]int{}}
@@ -170,7 +170,7 @@ func (e *Engine) decide(ctx context.Context, op Op) (Action, error) {
 	}
 }
 
-// Write implements engine.Engine. Each batch has its own action; batches that pass are written together.
+// Write implements engine.Engine. The rule decides about each batch separately. Batches that pass are written together.
 func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
 	if err := e.check(batches); err != nil {
 		return err
@@ -244,7 +244,7 @@ func (e *Engine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row,
 	}
 }
 
-// Partitions implements engine.Engine. For the rule it is a Scan of the partition prefix. If it fails, no partition is
+// Partitions implements engine.Engine. The rule gets it as a Scan of the partition prefix. If it fails, no partition is
 // yielded.
 func (e *Engine) Partitions(ctx context.Context, t *engine.Table, prefix engine.Key,
 	damaged func(engine.Damage)) iter.Seq2[engine.Key, error] {

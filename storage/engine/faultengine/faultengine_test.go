@@ -30,7 +30,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// probing is an engine whose partitions can be probed together.
+// probing is an engine that implements engine.Prober.
 type probing struct{ *faultengine.Engine }
 
 func (e probing) Occupied(ctx context.Context, t *engine.Table, partitions []engine.Key) ([]bool, error) {
@@ -81,7 +81,7 @@ func TestFates(t *testing.T) {
 	require.Equal(t, own, e.Write(ctx, []engine.Batch{mark(2, "b")}))
 	require.Equal(t, []string{"b"}, values(t, inner, 2))
 
-	// One Write: the first batch is withheld, the second passes.
+	// Both batches are in one Write. The first is withheld, and the second passes.
 	batches := []engine.Batch{mark(3, "c"), mark(4, "d")}
 	require.ErrorIs(t, e.Write(ctx, batches), faultengine.ErrFault)
 	batches[0].Mutations[0].Value[0] = 'x'
@@ -108,8 +108,8 @@ func TestRefusalsComeFirst(t *testing.T) {
 	require.Zero(t, asked)
 }
 
-// TestClears loses a Clear, withholds one, and has one rejected by an engine that doesn't support it, before the rule
-// is called.
+// TestClears loses a Clear, withholds another one, and writes one to an engine that doesn't support Clear. The engine
+// must reject it before the rule is called.
 func TestClears(t *testing.T) {
 	clear := func(partition int64) engine.Batch {
 		b := mark(partition, "new")
@@ -240,12 +240,12 @@ func TestWaits(t *testing.T) {
 	})
 }
 
-// versioned is an engine with versions of its own.
+// versioned is an engine that implements engine.Versioned.
 type versioned struct{ engine.Engine }
 
 func (versioned) Version(*engine.Table, engine.Key) (uint64, bool) { return 7, true }
 
-// Versions are the versions of the wrapped engine, if it has any.
+// TestVersions checks that Version returns the version of the wrapped engine, if the wrapped engine has versions.
 func TestVersions(t *testing.T) {
 	pass := func(faultengine.Op) faultengine.Action { return faultengine.Pass() }
 	b := mark(1, "v")

@@ -6,9 +6,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// Occupied returns the results and errors of engine.Prober by a Scan of each partition, one after another. A row that
-// is written concurrently may be seen or not, and a fault of one scan fails the call. Tests use it to add the method to
-// an engine:
+// Occupied implements engine.Prober for tests, by one Scan per partition. It may or may not see a row that is written
+// concurrently, and fails if one of the scans fails. Tests use it to add the method to an engine:
 //
 //	type probing struct{ *faultengine.Engine }
 //

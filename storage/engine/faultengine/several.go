@@ -7,8 +7,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// ScanSeveral returns the results and errors of engine.SeveralScanner by a Scan of each partition, one after another.
-// Tests use it to add the method to an engine, like Occupied.
+// ScanSeveral implements engine.SeveralScanner for tests, by one Scan per partition. Tests use it to add the method to
+// an engine, like Occupied.
 func ScanSeveral(ctx context.Context, e engine.Engine, r engine.Range,
 	partitions []engine.Key) iter.Seq2[engine.RowOf, error] {
 	return func(yield func(engine.RowOf, error) bool) {

@@ -13,7 +13,7 @@ func (e *Engine) Copy() *Engine {
 	for id, partitions := range c.tables {
 		c.tables[id] = make([]*partition, len(partitions))
 		for i, p := range partitions {
-			// Rows and ranges never change in place; only the slices do.
+			// Rows and ranges are never modified in place, so copying the slices is sufficient.
 			c.tables[id][i] = &partition{key: p.key, writes: p.writes, rows: slices.Clone(p.rows),
 				ranges: slices.Clone(p.ranges)}
 		}

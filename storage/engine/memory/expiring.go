@@ -28,8 +28,8 @@ func (e *Engine) expired(r row) bool {
 	return e.now != nil && r.expires != 0 && r.expires <= e.now().Unix()
 }
 
-// outlives reports whether a row wins over another one of the same timestamp because of their expiries. same is set if
-// both expire at the same time, or nothing expires.
+// outlives reports whether a row wins over another row with the same timestamp because of its expiry. same is true if
+// their expiries are equal.
 func (r row) outlives(other row) (wins, same bool) {
 	switch {
 	case r.expires == other.expires:
@@ -41,7 +41,7 @@ func (r row) outlives(other row) (wins, same bool) {
 	}
 }
 
-// All returns all existing rows, a batch per partition and expiry, in order of tables and keys.
+// All returns all existing rows in the order of tables and keys, as one batch per partition and expiry.
 func (e *Engine) All() (batches []engine.Batch) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()

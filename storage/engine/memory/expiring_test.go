@@ -17,7 +17,7 @@ var (
 	key       = engine.Key{writer, engine.Int(1)}
 )
 
-// write writes mutations of one row, one after the other.
+// write writes mutations of one row, each in a Write of its own.
 func write(t *testing.T, e *memory.Engine, mutations ...engine.Mutation) {
 	for _, m := range mutations {
 		m.Clustering = key
@@ -27,7 +27,7 @@ func write(t *testing.T, e *memory.Engine, mutations ...engine.Mutation) {
 	}
 }
 
-// rowOf returns the row's value; "": there is none.
+// rowOf returns the row's value, or "" if the row doesn't exist.
 func rowOf(t *testing.T, e *memory.Engine) (value string) {
 	for row, err := range e.Scan(t.Context(), engine.Range{Table: engine.Stage, Partition: partition}) {
 		require.NoError(t, err)
@@ -36,7 +36,7 @@ func rowOf(t *testing.T, e *memory.Engine) (value string) {
 	return value
 }
 
-// Rows that expire win and disappear as on Cassandra.
+// TestExpiringRows checks that expiring rows win and disappear as on Cassandra.
 func TestExpiringRows(t *testing.T) {
 	const began = 1_777_636_800
 	at := time.Unix(began, 0)
@@ -84,7 +84,7 @@ func TestExpiringRows(t *testing.T) {
 	require.Equal(t, "a", rowOf(t, lasting))
 }
 
-// All is what another engine needs to hold the same.
+// TestAllRows writes the batches of All to another engine, which must then have the same rows.
 func TestAllRows(t *testing.T) {
 	e := memory.New()
 	for i := range int64(3) {
@@ -109,7 +109,8 @@ func TestAllRows(t *testing.T) {
 	require.Equal(t, e.All(), copied.All())
 }
 
-// Rows that were written before a delete stay deleted until the delete is forgotten.
+// TestForgottenDeletes checks that a write with a lower timestamp than an earlier delete has no effect, until the
+// engine forgets the delete.
 func TestForgottenDeletes(t *testing.T) {
 	e := memory.New()
 	before := engine.Mutation{Timestamp: 5, Value: []byte("late")}

@@ -1,6 +1,6 @@
-// Package memory is an engine that keeps wide rows in sorted slices. Other engines are compared with it in tests, and
-// tests that need no disk use it. It implements the contract of package engine exactly, including timestamps of
-// deletes, and is written to be read, not to be fast.
+// Package memory is an engine that keeps wide rows in sorted slices in memory. Tests compare other engines with it, and
+// use it where they need no files. It implements the guarantees of package engine exactly, including the timestamps of
+// deletes, and is written for readability, not for speed.
 package memory
 
 import (
@@ -22,7 +22,7 @@ type Engine struct {
 	tables map[byte][]*partition // by table ID; partitions sorted by their keys
 	closed bool
 	drops  uint64 // the number of drops
-	// now is the clock by which rows expire; nil: they don't.
+	// now is the clock by which rows expire. If it is nil, rows don't expire.
 	now func() time.Time
 }
 
@@ -36,7 +36,7 @@ type partition struct {
 	key    engine.Key
 	rows   []row  // sorted by their keys
 	writes uint64 // the number of writes
-	// ranges are the deleted ranges: a later write with a lower timestamp has no effect.
+	// ranges are the deleted ranges. A later write to one of them has no effect if its timestamp isn't higher.
 	ranges []deletedRange
 }
 
@@ -100,14 +100,15 @@ func (e *Engine) check(batches []engine.Batch) error {
 // TakesClear implements engine.Clearing. An engine whose rows expire imitates a server, which doesn't support Clear.
 func (e *Engine) TakesClear() bool { return e.now == nil }
 
-// clear removes the rows from one key to another. Deletes are kept, so a deleted row can't appear later.
+// clear removes the rows from one key to another. It keeps the records of deletes, so that a write that a delete has
+// removed can't appear later.
 func (p *partition) clear(from, to engine.Key) {
 	p.rows = slices.DeleteFunc(p.rows, func(r row) bool {
 		return !r.deleted && engine.Compare(from, r.key) <= 0 && engine.Compare(r.key, to) <= 0
 	})
 }
 
-// expiry returns the time when the rows of a batch expire; 0: never.
+// expiry returns the time at which the rows of a batch expire, or 0 if they don't.
 func (e *Engine) expiry(b *engine.Batch) int64 {
 	if e.now == nil {
 		return 0
@@ -141,7 +142,7 @@ func (p *partition) apply(m engine.Mutation, expires int64) {
 	}
 }
 
-// wins reports whether a row wins over another one, in any order of the writes.
+// wins reports whether r replaces other, in any order of their writes.
 func (r row) wins(other row) bool {
 	switch {
 	case r.timestamp != other.timestamp:
@@ -164,7 +165,7 @@ func (p *partition) find(key engine.Key) (int, bool) {
 	return sort.Find(len(p.rows), func(i int) int { return engine.Compare(key, p.rows[i].key) })
 }
 
-// partition returns a partition, and creates it if necessary. e.mu must be held for writing.
+// partition returns a partition, and creates it if necessary. The caller must hold e.mu for writing.
 func (e *Engine) partition(t *engine.Table, key engine.Key) *partition {
 	partitions := e.tables[t.ID]
 	i, found := findPartition(partitions, key)
@@ -196,7 +197,7 @@ func (e *Engine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row,
 	return each(ctx, func() ([]engine.Row, error) { return e.read(&r) })
 }
 
-// each yields the result of list, until ctx ends.
+// each yields the elements that list returns, until ctx ends.
 func each[T any](ctx context.Context, list func() ([]T, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		all, err := list()
@@ -215,7 +216,7 @@ func each[T any](ctx context.Context, list func() ([]T, error)) iter.Seq2[T, err
 	}
 }
 
-// read returns the rows of a range. Keys and values never change in place, so they aren't copied.
+// read returns the rows of a range. It doesn't copy keys and values, because they are never modified in place.
 func (e *Engine) read(r *engine.Range) ([]engine.Row, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -252,8 +253,8 @@ func (e *Engine) Partitions(ctx context.Context, t *engine.Table, prefix engine.
 	return each(ctx, func() ([]engine.Key, error) { return e.occupied(t, prefix) })
 }
 
-// occupied returns the keys of the partitions that have rows and whose keys start with prefix. They never change in
-// place.
+// occupied returns the keys of the partitions that have rows and whose keys start with prefix. It doesn't copy keys,
+// because they are never modified in place.
 func (e *Engine) occupied(t *engine.Table, prefix engine.Key) (keys []engine.Key, err error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
