@@ -1,20 +1,21 @@
 package deletemodel
 
-// bringer writes the chunks of a seal or an import, and adds the tasks that compute their rollups.
+// bringer writes the chunks of a seal or an import, and adds tasks that compute their rollups.
 type bringer struct {
 	*roller
-	// deletes are the tenant's deletes from which new chunks are exempt.
+	// deletes contains the tenant's deletes. New chunks name them and are exempt from them.
 	deletes deletions
 }
 
-// isMarked reports whether a slot has commit records of raw rows. Then chunks may be stored already.
+// isMarked reports whether a slot has commit records of raw rows. If it has, chunks of the new samples may already be
+// stored.
 func (b *bringer) isMarked(slot int) bool {
 	b.a.step("read marks of the slot")
 	return b.w.phases[raw] < expired &&
 		b.w.store.marks[raw].has(func(key markKey) bool { return key.tenant == b.tenant && key.slot == slot })
 }
 
-// bring writes the chunks of a slot. before is true if chunks may be stored already.
+// bring writes the chunks of a slot. before is true if chunks of the same samples may already be stored.
 func (b *bringer) bring(slot int, all content, before bool) bool {
 	for series, samples := range all {
 		if samples == 0 {
@@ -44,7 +45,7 @@ func (b *bringer) bring(slot int, all content, before bool) bool {
 	return true
 }
 
-// subtract removes the samples that stored chunks contain, and adds the deletes that these chunks name.
+// subtract removes the samples that stored chunks contain, and adds the deletes that these chunks name to named.
 //
 // Invariant: a new chunk never has the key of a cleaned chunk, because it names all deletes that the cleaned chunk
 // names.

@@ -8,7 +8,7 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// mostUntilCaught is the max number of histories that are played until one fails without a rule.
+// mostUntilCaught is the max number of random histories that are played without a rule until one fails.
 const mostUntilCaught = 10_000
 
 type withoutRule struct {
@@ -27,7 +27,7 @@ func untilCaught(of rule, first uint64) (histories int, failure string) {
 	return mostUntilCaught, ""
 }
 
-// TestBrokenRules removes one rule at a time and checks that random histories detect it.
+// TestBrokenRules removes one rule at a time, and checks that a random history fails without it.
 func TestBrokenRules(t *testing.T) {
 	first := soak.First(t)
 	for _, x := range slices.Concat(rulesOfToday, readerRules) {

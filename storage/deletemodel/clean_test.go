@@ -2,7 +2,7 @@ package deletemodel
 
 import "slices"
 
-// cleanTombstones removes the deleted samples of a tenant from the sealed rows, and then the deletes:
+// cleanTombstones removes the deleted samples of a tenant from the sealed rows, and then removes the deletes:
 //
 //	raw window:     rollups recomputed ─► chunks rewritten ─┐
 //	older windows:  buckets removed ────────────────────────┴─► the deletes' rows removed
@@ -33,7 +33,7 @@ func (p *process) cleanTombstones(a *actor, tenant int) bool {
 }
 
 // markStaged writes commit records for staged slots that deletes touch. A failed seal may have left chunks in such a
-// slot, and the next seal must find them.
+// slot. The commit record makes the next seal read them.
 func (p *process) markStaged(a *actor, tenant int, all deletions) bool {
 	if p.w.broken[markStagedSlots] {
 		return true
@@ -45,7 +45,7 @@ func (p *process) markStaged(a *actor, tenant int, all deletions) bool {
 			continue
 		}
 		for i := range resolutionCount {
-			// Samples first, so that trims don't take the rollups for ones without samples.
+			// The raw record is written first. Otherwise a trim would treat the rollups as rollups without samples.
 			res := i
 			if p.w.broken[markSamplesFirst] {
 				res = hourly - i
@@ -58,7 +58,7 @@ func (p *process) markStaged(a *actor, tenant int, all deletions) bool {
 	return true
 }
 
-// cleanChunks rewrites raw chunks without deleted samples. A chunk keeps its key, and an empty chunk is kept.
+// cleanChunks rewrites raw chunks without deleted samples. A chunk keeps its key, even if no samples are left in it.
 func (p *process) cleanChunks(a *actor, tenant int, all deletions) bool {
 	w := p.w
 	a.step("read chunks to clean")
@@ -126,7 +126,8 @@ func (p *process) dropDeletes(a *actor, tenant int, all deletions) bool {
 	return !w.broken[noteBeforeRemoving] || note()
 }
 
-// clear records that deletes are about to be removed, and which other deletes of the same age remain.
+// clear records that the deletes in gone are about to be removed, and which of the deletes in rows with the same age
+// are kept.
 func (p *process) clear(a *actor, tenant int, gone, rows deletions) bool {
 	before := p.w.now - restTicks + 1
 	c := clearance{before: before}
@@ -140,25 +141,25 @@ func (p *process) removeClearly(a *actor, tenant int, c clearance) bool {
 	return a.write("note the removed deletes", func() { p.w.store.clearance.put(tenant, c.before, c) })
 }
 
-// hasRested reports whether a delete was requested so long ago that every running seal started after it.
+// hasRested reports whether a delete was requested so long ago that every running seal was started after it.
 func (p *process) hasRested(d deletion) bool {
 	return !p.w.shared || p.w.broken[deletesRest] || p.w.now-d.when >= restTicks
 }
 
-// trim removes the buckets of deleted samples from rollups without samples or finer rollups.
+// trim removes the buckets of deleted samples from rollups for which there are no samples and no finer rollups.
 type trim struct {
 	a      *actor
 	p      *process
 	tenant int
 	res    resolution
-	// missing are the missing commit records of slots. waiting are their deletes, by slot.
+	// missing contains the keys of the missing commit records. waiting contains the deletes to apply, by slot.
 	missing []markKey
 	waiting [slotCount]deletions
 }
 
 const trimTries = 5
 
-// trimWindow removes deleted buckets from the window of a resolution, in the slots selected by of.
+// trimWindow removes deleted buckets from the window of a resolution, in the slots for which of returns true.
 func (p *process) trimWindow(a *actor, tenant int, res resolution, ds deletions, of func(slot int) bool) bool {
 	a.beginFilling()
 	defer a.endFilling()
@@ -182,8 +183,8 @@ func (p *process) trimWindow(a *actor, tenant int, res resolution, ds deletions,
 	return false
 }
 
-// trimBefore applies deletes to rollups and records that. It must run before samples are added to rollups without
-// raw rows, because rollups can't name deletes.
+// trimBefore applies deletes to rollups, and writes commit records for them. It must be called before samples are added
+// to rollups without raw rows, because rollups don't name the deletes that they are exempt from.
 func (p *process) trimBefore(a *actor, tenant int, finest resolution, slots []int, ds deletions, begun int) bool {
 	ds = ds.where(func(d deletion) bool { return slices.ContainsFunc(slots, d.touches) })
 	if len(ds) == 0 {
@@ -216,8 +217,8 @@ func (p *process) trimBefore(a *actor, tenant int, finest resolution, slots []in
 	return false
 }
 
-// mayCome reports whether a delete that was announced when it was read, after begun, may have come into force since, or
-// still may. The process that requested it gives up after that.
+// mayCome reports whether a delete that was read as announced, after begun, may have come into force since or may still
+// come into force. Some time after the request, the requesting process gives up instead.
 func (p *process) mayCome(d deletion, begun int) bool {
 	if p.w.broken[countWaitFromRead] {
 		begun = p.w.now
@@ -225,8 +226,8 @@ func (p *process) mayCome(d deletion, begun int) bool {
 	return begun <= d.when+1
 }
 
-// trimEnds applies a delete to the buckets at its ends, which it may delete in part, if raw rows don't answer for them
-// or soon won't.
+// trimEnds applies a delete to the slots at its two ends, whose buckets it may delete in part. It does so only if raw
+// rows aren't read any more, or won't be read soon.
 func (p *process) trimEnds(a *actor, d deletion) bool {
 	if p.w.broken[trimEndsAtOnce] || p.w.phases[raw] < hiddenSoon {
 		return true
@@ -256,8 +257,8 @@ func (t *trim) marks() (found []markKey) {
 	return found
 }
 
-// addSlot adds the deletes without a commit record in a slot. Announced deletes get records, but no buckets are removed
-// for them.
+// addSlot adds the deletes that have no commit record in a slot. An announced delete only gets the record: no buckets
+// are removed for it.
 func (t *trim) addSlot(marks []markKey, slot int, ds deletions) {
 	for _, d := range ds {
 		if at := d.mark(slot); d.touches(slot) && !slices.Contains(marks, at) {
@@ -285,7 +286,8 @@ func (t *trim) hasFiner(slot int) bool {
 		w.store.raw.has(func(key rawKey) bool { return tenantOf(key.series) == t.tenant && key.slot == slot })
 }
 
-// unmarked reports whether no other process has marked the slots since they were read.
+// unmarked reports whether the missing commit records are still missing, so that no other process has trimmed the
+// slots.
 func (t *trim) unmarked() bool {
 	if !t.p.w.shared || t.p.w.broken[checkMarksBeforeTrim] {
 		return true
@@ -357,8 +359,8 @@ func (t *trim) tasksOf(series int) (tasks []rollupTask) {
 	return tasks
 }
 
-// dueOfHours returns the deletes that aren't applied to 1h rollups: hours without 5m rollups may have been added after
-// other hours were trimmed.
+// dueOfHours returns the deletes that the 1h rollups don't reflect. Some hours may reflect them, and others may have
+// been added later.
 func (t *trim) dueOfHours() (due [slotCount]deletions) {
 	t.a.step("read marks of hours")
 	for slot, ds := range t.waiting {

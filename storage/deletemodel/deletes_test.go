@@ -25,22 +25,22 @@ type deletion struct {
 	when   int
 	series seriesSet
 	times  samples
-	// announced is true while chunks that are sealed name the delete, but it deletes nothing.
+	// announced is true until the delete is in force: chunks that are sealed name it, but it doesn't hide samples yet.
 	announced bool
 }
 
 func (d deletion) touches(slot int) bool { return d.times&slotMask(slot) != 0 }
 
-// covers reports whether all times of a bucket are deleted.
+// covers reports whether all times of a bucket are in the range of the delete.
 func (d deletion) covers(in samples) bool { return in&^d.times == 0 }
 
-// clearance records removed deletes: all those requested before a time, except the standing ones.
+// clearance records which deletes were removed: all deletes requested before the time before, except those in standing.
 type clearance struct {
 	before   int
 	standing ids
 }
 
-// deletions are deletes of one tenant.
+// deletions is a list of deletes of one tenant.
 type deletions []deletion
 
 func (ds deletions) where(keep func(deletion) bool) (some deletions) {
@@ -61,7 +61,7 @@ func (ds deletions) about(series, slot int) deletions {
 	return ds.where(func(d deletion) bool { return d.series.has(series) && d.touches(slot) })
 }
 
-// applying returns the deletes from which a chunk isn't exempt.
+// applying returns the deletes that apply to a chunk with the given exemptions.
 func (ds deletions) applying(exempt ids) deletions {
 	return ds.where(func(d deletion) bool { return !exempt.has(d.id) })
 }
@@ -73,7 +73,7 @@ func (ds deletions) ids() (x ids) {
 	return x
 }
 
-// hide returns the samples without the deleted ones.
+// hide returns the samples that aren't deleted.
 func (ds deletions) hide(s samples) samples {
 	for _, d := range ds {
 		s &^= d.times
@@ -81,7 +81,7 @@ func (ds deletions) hide(s samples) samples {
 	return s
 }
 
-// scanDeletes reads the deletes of a tenant. back are deletes that were removed and reappeared.
+// scanDeletes reads the deletes of a tenant. back contains deletes whose rows have reappeared after their removal.
 func (w *world) scanDeletes(tenant int) (found, back deletions) {
 	cleared, _ := w.store.clearance.get(tenant)
 	w.store.deletes.each(func(key deleteKey, d deletion) {
@@ -96,7 +96,8 @@ func (w *world) scanDeletes(tenant int) (found, back deletions) {
 	return found, back
 }
 
-// namedDeletes reads the deletes of a tenant, including announced ones. A process without others remembers them.
+// namedDeletes returns the deletes of a tenant that new chunks name, including announced ones. The only process of a
+// store returns its cached list.
 func (a *actor) namedDeletes(tenant int) deletions {
 	a.step("read deletes")
 	if a.p.exact {
@@ -106,8 +107,8 @@ func (a *actor) namedDeletes(tenant int) deletions {
 	return found
 }
 
-// loadDeletes returns the deletes that a query must apply, after their samples were sealed from the head. ok is false
-// after an error.
+// loadDeletes returns the deletes that a query must apply. Before it returns, it seals those of their samples that are
+// in the head. ok is false after an error.
 func (p *process) loadDeletes(a *actor, tenant int) (found deletions, ok bool) {
 	if p.w.broken[followAfterReading] {
 		p.catchUp(a)
@@ -134,7 +135,7 @@ func (p *process) loadDeletes(a *actor, tenant int) (found deletions, ok bool) {
 	return found, true
 }
 
-// sealDeleted seals the slots in which the head has samples that a delete applies to.
+// sealDeleted seals the slots in which the head contains samples of a delete.
 func (p *process) sealDeleted(a *actor, d deletion) bool {
 	for slot := range slotCount {
 		if p.headMatches(slot, deletions{d}) && !p.seal(a, slot) {
@@ -144,7 +145,7 @@ func (p *process) sealDeleted(a *actor, d deletion) bool {
 	return true
 }
 
-// headMatches reports whether the head has samples in a slot that deletes apply to.
+// headMatches reports whether the head contains samples of a slot that one of the deletes applies to.
 func (p *process) headMatches(slot int, ds deletions) bool {
 	for _, g := range p.head[slot] {
 		if matches(g.samples, slot, ds) {
@@ -214,7 +215,7 @@ func (p *process) writeDelete(a *actor, d deletion) bool {
 	return false
 }
 
-// remember updates the deletes that a process without others remembers.
+// remember updates the cached deletes of the only process of a store.
 func (p *process) remember(d deletion, announced bool) {
 	p.forgetDelete(d)
 	d.announced = announced
@@ -226,8 +227,8 @@ func (p *process) forgetDelete(d deletion) {
 	p.toRemove = p.toRemove.where(func(o deletion) bool { return o.id != d.id })
 }
 
-// cancelDelete removes a delete that failed. If that fails, a process without others treats the delete as announced, and
-// removes it later.
+// cancelDelete removes a delete that failed. If the removal fails, the only process of a store treats the delete as
+// announced, and removes it later.
 func (p *process) cancelDelete(a *actor, d deletion) {
 	if p.removeDelete(a, d) || p.w.shared {
 		return
@@ -238,7 +239,7 @@ func (p *process) cancelDelete(a *actor, d deletion) {
 	p.toRemove = append(p.toRemove, d)
 }
 
-// settleDeletes removes the deletes of a tenant that failed and whose removal failed.
+// settleDeletes removes a tenant's failed deletes that cancelDelete couldn't remove.
 func (p *process) settleDeletes(a *actor, tenant int) bool {
 	if p.w.broken[removeFailedDeletes] {
 		return true
@@ -266,7 +267,7 @@ func (p *process) removeDelete(a *actor, d deletion) bool {
 	return ok
 }
 
-// processDeletes recomputes the rollups of samples that deletes apply to.
+// processDeletes recomputes the rollups that include deleted samples.
 func (p *process) processDeletes(a *actor, tenant int) bool {
 	all := a.namedDeletes(tenant).inForce()
 	if len(all) == 0 {

@@ -1,5 +1,5 @@
 // Package deletemodel is an executable model of the protocol of deletes. It consists of tests and shares no code with
-// the product. A change of the protocol is tried here first; no other package uses it.
+// the product. A change of the protocol is tried here first. No other package uses it.
 //
 //	history: choices ─► operations of processes, one step at a time ─► engine
 //	                      │                                              │
@@ -14,12 +14,15 @@
 // All decisions of a history are in a list of choices, in groups: one per step. A failure is reproduced from its seed,
 // and is minimized by removing steps and choices.
 //
-// A process that has the engine alone remembers the deletes instead of reading them, and its engine applies no write
-// after a crash.
+// A delete is first announced and then in force: chunks that are sealed name an announced delete, but it hides nothing.
+// A delete rests for some time after its request, until every running seal was started after it. Only then is it
+// removed. A mark is a commit record. The turn allows one process at a time to change rollups without samples.
 //
-// TestHistories plays random histories. TestNamedHistories plays scripted ones, and each fails without the rules that
-// it needs. TestBrokenRules removes one rule at a time and checks that random histories detect it. readerRules names the
-// function of the product that has each rule.
+// A store's only process caches the deletes instead of reading them, and its engine applies no write after a crash.
+//
+// TestHistories plays random histories. TestNamedHistories plays scripted histories, each of which fails without the
+// rules that it needs. TestBrokenRules removes one rule at a time and checks that random histories fail without it.
+// readerRules names the function of the product that implements each rule.
 //
 // # Limits
 //

@@ -2,11 +2,12 @@ package deletemodel
 
 import "slices"
 
-// table is a table of the engine. The row with the highest timestamp wins. At equal timestamps a removal wins, and then
-// the larger value.
+// table is a table of the engine. The value with the highest timestamp wins. At equal timestamps a removal wins, or
+// else the larger value.
 type table[K comparable, V any] struct {
 	rows []row[K, V]
-	// larger orders values with equal timestamps. The engine orders them by their bytes; code must not depend on that.
+	// larger compares values with equal timestamps. Operations must not depend on this order, which is arbitrary in a
+	// real engine.
 	larger func(a, b V) bool
 }
 
@@ -15,9 +16,9 @@ type row[K comparable, V any] struct {
 	value     V
 	timestamp int
 	removed   bool
-	// written is true if the row was written, false if it was only removed.
+	// written is false if the row was removed without having been written.
 	written bool
-	// removedAt is when the row was removed, in ticks.
+	// removedAt is the time of the removal, in ticks.
 	removedAt int
 }
 
@@ -79,7 +80,7 @@ func (t *table[K, V]) copyOf() table[K, V] {
 	return table[K, V]{rows: slices.Clone(t.rows), larger: t.larger}
 }
 
-// bringBack restores a removed row, as a replica does that missed the removal after the other replicas have purged it.
+// bringBack restores a removed row, like a replica that has missed the removal while the other replicas have purged it.
 func (t *table[K, V]) bringBack(i, now int) bool {
 	r := &t.rows[i]
 	if !r.removed || !r.written || now <= r.removedAt {

@@ -8,7 +8,7 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// maxShortening is the max number of histories that are played to shorten one.
+// maxShortening is the max number of histories that are played to shorten a failing history.
 const maxShortening = 20_000
 
 // failWith shortens a failing history, prints it, and fails the test.
@@ -24,8 +24,8 @@ func failWith(t *testing.T, v variant, broken map[rule]bool, failure string, gro
 	t.Fatalf("%s\n%s\nchoices: %v", failure, strings.Join(lines, "\n"), groups)
 }
 
-// TestHistories plays random histories of the current protocol, with multiple processes and with one. CASSIA_SOAK=15
-// plays 300,000.
+// TestHistories plays random histories of the current protocol, with multiple processes and with one process.
+// CASSIA_SOAK=15 plays 300,000 histories.
 func TestHistories(t *testing.T) {
 	playDrawn(t, soak.Amount(t, soak.Fewer(2000), 10_000), variant{shared: true}, variant{})
 }
@@ -34,7 +34,7 @@ func TestHistories(t *testing.T) {
 func playDrawn(t *testing.T, n int, variants ...variant) {
 	t.Helper()
 	seed := soak.Seed(t)
-	// Histories are small, and the collector takes a quarter of the time.
+	// Histories need little memory, so the garbage collector runs less often. It would take a quarter of the CPU time.
 	defer debug.SetGCPercent(debug.SetGCPercent(800))
 	for i := range uint64(n) {
 		for _, v := range variants {

@@ -8,19 +8,19 @@ import (
 )
 
 const (
-	// historySteps is the number of decisions of a history before it settles, maxActors the max number of concurrent
+	// historySteps is the number of steps of a history before it settles, maxActors the max number of concurrent
 	// operations, and maxDeletes the max number of requested deletes.
 	historySteps = 80
 	maxActors    = 4
 	maxDeletes   = 12
-	// maxSettleSteps bounds the steps in which running operations must end.
+	// maxSettleSteps is the max number of steps in which running operations must end when the history settles.
 	maxSettleSteps = 20_000
 )
 
-// variant is a store with multiple processes or with one.
+// variant selects a store with multiple processes, or with one process.
 type variant struct{ shared bool }
 
-// play plays a history. It returns the failure, if any, and the choices that were used.
+// play plays a history. It returns the failure, or "" if there is none, and the choices that were made.
 func play(v variant, broken map[rule]bool, c choices, trace func(string)) (failure string, used [][]uint8) {
 	w := newWorld(v.shared, c)
 	w.broken, w.trace = broken, trace
@@ -36,7 +36,7 @@ func play(v variant, broken map[rule]bool, c choices, trace func(string)) (failu
 	return w.failure, w.recorded
 }
 
-// steps returns the number of decisions before the history settles.
+// steps returns the number of steps before the history settles.
 func (w *world) steps() int {
 	if w.random != nil {
 		return historySteps
@@ -44,7 +44,7 @@ func (w *world) steps() int {
 	return len(w.recorded) - 2 // The first group is the store, the last one settles.
 }
 
-// decide takes one decision. Usually an operation continues or starts.
+// decide makes one decision. In most cases an operation is started or continued.
 func (w *world) decide() {
 	switch v := w.pick(48); {
 	case v < 30 && len(w.actors) > 0:
@@ -74,7 +74,8 @@ func (w *world) decide() {
 	}
 }
 
-// disturb crashes or pauses a process, restores removed rows, or takes or restores a backup.
+// disturb crashes or pauses a process, restores a removed row, or makes or restores a backup. In some cases it does
+// nothing.
 func (w *world) disturb() {
 	p := w.processes[w.pick(len(w.processes))]
 	switch v := w.pick(10); {
@@ -97,7 +98,7 @@ func (w *world) disturb() {
 	}
 }
 
-// bringRowsBack restores a removed row of the staging log or of a delete that one replica hasn't removed.
+// bringRowsBack restores a removed row of the staging log or of a delete, as if one replica had missed the removal.
 func (w *world) bringRowsBack() {
 	if !w.shared {
 		return
@@ -113,7 +114,7 @@ func (w *world) bringRowsBack() {
 	}
 }
 
-// age advances the expiry of a window.
+// age moves a window to its next phase, unless that is excluded now.
 func (w *world) age() {
 	res := raw
 	if w.phases[raw] == vanished {
@@ -152,7 +153,7 @@ func (w *world) setPhase(res resolution, to phase) {
 	}
 }
 
-// hasRolledUp reports whether Expire has no rollups to compute.
+// hasRolledUp reports whether the rollups of all raw rows are complete, so that expire has no rollups to compute.
 func (w *world) hasRolledUp() bool {
 	p := w.processes[0]
 	if len(p.toRemove) > 0 && !w.broken[removeFailedDeletes] {
@@ -167,7 +168,7 @@ func (w *world) hasRolledUp() bool {
 	return true
 }
 
-// expire computes the rollups of raw rows that are hidden or will be hidden soon, and then hides these rows.
+// expire computes the missing rollups of raw rows that are hidden or will be hidden soon, and then hides the raw rows.
 func (p *process) expire(a *actor) bool {
 	w := p.w
 	if w.phases[raw] != hiddenSoon && w.phases[raw] != hidden {
@@ -258,7 +259,7 @@ func (w *world) anyDeletion(tenant int) deletion {
 	return d
 }
 
-// settle completes all operations without faults, seals and cleans everything, and checks the result.
+// settle completes all operations without faults, seals and cleans everything, and checks the final state.
 func (w *world) settle() {
 	w.faults = false
 	w.logf("from here on nothing fails")
@@ -281,7 +282,7 @@ func (w *world) settle() {
 	w.checkSettled()
 }
 
-// finish runs all operations until they end.
+// finish executes all running operations to their ends.
 func (w *world) finish() {
 	for range maxSettleSteps {
 		if len(w.actors) == 0 || w.failure != "" {
@@ -322,7 +323,7 @@ func (w *world) settleProcess(p *process) {
 	}
 }
 
-// do runs an operation to its end, while no other runs.
+// do executes an operation to its end. No other operation runs in between.
 func (w *world) do(p *process, name string, f func(a *actor) bool) {
 	if w.failure != "" {
 		return
@@ -340,16 +341,16 @@ func (w *world) do(p *process, name string, f func(a *actor) bool) {
 	w.fail("unsettled: %s %s fails", p.name, name)
 }
 
-// settleTries is the max number of tries of an operation while the history settles: an announced delete may still come
-// into force.
+// settleTries is the max number of tries of an operation while the history settles. An operation fails while an
+// announced delete may still come into force.
 const settleTries = 4
 
-// alone returns an operation that no other interrupts.
+// alone returns an operation whose steps let no other operation run.
 func (w *world) alone(p *process, name string) *actor {
 	return &actor{w: w, p: p, name: p.name + " " + name, begun: w.now, yield: func(struct{}) bool { return true }}
 }
 
-// checkSettled checks that no work is left.
+// checkSettled checks that no staged row and no delete is left, and that the rollups are complete.
 func (w *world) checkSettled() {
 	if w.failure != "" {
 		return

@@ -2,7 +2,7 @@ package deletemodel
 
 // importSamples stores old samples without staging them:
 //
-//	commit record of the finest rows ─► chunks ─► rollups ─► commit records ─► deletes are applied to the rollups
+//	commit record of the finest rows ─► chunks ─► rollups ─► commit records ─► rollups without deleted samples
 func (p *process) importSamples(a *actor, tenant int, all content) bool {
 	w := p.w
 	a.lock("seals", &p.sealing)
@@ -78,7 +78,7 @@ func (b *bringer) importSlots(all content) bool {
 	return (b.w.broken[coarseMarksLast] || markCoarse()) && mark(b.finest, done)
 }
 
-// slots returns the slots with samples.
+// slots returns the slots in which c has samples.
 func (c content) slots() (list []int) {
 	for slot := range slotCount {
 		if !c.inSlot(slot).isEmpty() {

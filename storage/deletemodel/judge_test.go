@@ -2,7 +2,7 @@ package deletemodel
 
 import "slices"
 
-// judge is a list of the samples that were sent and of the deletes.
+// judge records all samples that were sent and all deletes that were requested. It decides which answers are correct.
 type judge struct {
 	sent    []*sentSamples
 	deletes []*requestedDelete
@@ -22,20 +22,22 @@ type sentSamples struct {
 	samples content
 	by      *actor
 	state   requestState
-	// begun and acked are events.
+	// begun and acked are the numbers of the events at which the request started and was acknowledged.
 	begun, acked int
-	// staged are their staged rows. sealed is true if these rows were sealed, or if the samples were imported.
+	// staged contains the keys of the samples' staged rows. sealed is true if one of these rows was sealed, or if the
+	// samples were imported.
 	staged []stageKey
 	sealed bool
-	// optional are samples that could only be added to rollups and that were left out. They may be missing.
+	// optional contains samples that may be missing: they could only be added to rollups, and a stored bucket rejected
+	// them.
 	optional content
-	// raced is true if rollups were computed before all chunks of an import were stored.
+	// raced is true if rollups may have been computed before all chunks of an import were stored.
 	raced bool
 }
 
 func (s *sentSamples) acknowledge(event int) { s.state, s.acked = acknowledged, event }
 
-// requestedDelete is a delete of some series of one tenant in some times.
+// requestedDelete is a delete that was requested, with the outcome of the request.
 type requestedDelete struct {
 	deletion
 	by           *actor
@@ -88,7 +90,7 @@ func (r *requestedDelete) end(ok bool, event int) {
 	}
 }
 
-// ended records that an operation ended without a response.
+// ended records that an operation ended without a response, so that the outcome of its requests is unknown.
 func (j *judge) ended(a *actor) {
 	for _, s := range j.sent {
 		if s.by == a && s.state == running {
@@ -102,7 +104,7 @@ func (j *judge) ended(a *actor) {
 	}
 }
 
-// sealedRows records that staged rows were sealed.
+// sealedRows records that the samples of staged rows were sealed.
 func (j *judge) sealedRows(rows []stageKey) {
 	for _, s := range j.sent {
 		if slices.ContainsFunc(s.staged, func(k stageKey) bool { return slices.Contains(rows, k) }) {
@@ -111,7 +113,7 @@ func (j *judge) sealedRows(rows []stageKey) {
 	}
 }
 
-// leaveOut records samples that rollups left out because a stored bucket overlaps them.
+// leaveOut records samples that a stored bucket rejected because it overlaps them.
 func (j *judge) leaveOut(series int, left samples) {
 	for _, s := range j.sent {
 		if !s.sealed {
@@ -120,7 +122,7 @@ func (j *judge) leaveOut(series int, left samples) {
 	}
 }
 
-// beginRolling records that missing rollups are computed from now on.
+// beginRolling records that an operation starts to compute missing rollups. They may lack samples of running imports.
 func (j *judge) beginRolling() {
 	for _, s := range j.sent {
 		s.raced = s.raced || s.by != nil && !s.by.done
@@ -134,7 +136,7 @@ func (j *judge) appliedLate(by *actor) {
 	}
 }
 
-// missable returns the samples of failed imports, if rollups were computed concurrently: these may not include them.
+// missable returns the samples that rollups may lack: samples of failed imports, if rollups were computed concurrently.
 func (j *judge) missable() (all content) {
 	for _, s := range j.sent {
 		if s.state != acknowledged && len(s.staged) == 0 && s.raced {
@@ -144,10 +146,11 @@ func (j *judge) missable() (all content) {
 	return all
 }
 
-// expectation has the samples of one request that must be shown, live, and those that must not, dead.
+// expectation contains the samples of one request that an answer must contain (live), and those that it must not
+// contain (dead).
 type expectation struct{ live, dead content }
 
-// expect returns the expectations of each request.
+// expect returns the expectation of each request.
 func (j *judge) expect() []expectation {
 	list := make([]expectation, len(j.sent))
 	for i, s := range j.sent {
@@ -185,19 +188,19 @@ func (j *judge) expect() []expectation {
 	return list
 }
 
-// allowed are the samples that an answer may show.
+// allowed describes the correct answers to a query.
 type allowed struct {
-	// required must be shown. shown may be shown, and no others.
+	// required contains the samples that the answer must contain, and shown the only samples that it may contain.
 	required, shown content
 }
 
-// allow returns the samples that an answer may show, for a query that began with some expectations. late is true if
-// unsealed samples may be missing.
+// allow returns the correct answers to a query that runs now. begin contains the expectations at its start. late is
+// true if unsealed samples may be missing.
 func (j *judge) allow(begin []expectation, late bool) (x allowed) {
 	now := j.expect()
 	for i, s := range j.sent {
 		for k := range s.samples {
-			// Samples that were dead when the query began must not be shown.
+			// Samples that were deleted before the query started must not be in the answer.
 			dead := samples(0)
 			if i < len(begin) {
 				dead = begin[i].dead[k]
@@ -214,11 +217,11 @@ func (j *judge) allow(begin []expectation, late bool) (x allowed) {
 // answer is the result of a query.
 type answer struct {
 	counts [seriesCount]tally
-	// flagged are the times of buckets with a warning that they include deleted samples.
+	// flagged contains the times of buckets with a warning that they include deleted samples.
 	flagged [seriesCount]samples
 }
 
-// check compares an answer with the judge's list.
+// check fails the history if the judge doesn't allow an answer.
 func (w *world) check(who string, tenant int, res resolution, got answer, begin []expectation) {
 	if w.phases[res] >= hidden && (res == raw || w.phases[res] >= expired) {
 		return

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// script plays a scripted history. Only the faults in the script happen.
+// script plays a scripted history. There are no faults except those in the script.
 type script struct {
 	*world
 	p0, p1, p2 *process
@@ -21,7 +21,7 @@ func newScript(v variant, broken map[rule]bool) *script {
 	return s
 }
 
-// until advances an operation to the n-th step with a label.
+// until executes an operation up to the n-th step with a label.
 func (a *actor) until(label string, n int) {
 	for !a.done && (a.label != label || n > 1) {
 		if a.label == label {
@@ -33,7 +33,7 @@ func (a *actor) until(label string, n int) {
 	}
 }
 
-// run advances an operation until it ends. It returns false if the operation failed.
+// run executes an operation to its end. It returns false if the operation failed.
 func (a *actor) run() bool {
 	for a.advance() {
 	}
@@ -80,18 +80,18 @@ func (s *script) ticks(n int) {
 	}
 }
 
-// expireRaw computes the missing rollups of raw rows, and expires these rows.
+// expireRaw computes the missing rollups of raw rows, and then expires the raw rows.
 func (s *script) expireRaw() {
 	s.start(s.p0, "expires", s.p0.expire).run()
 	s.setPhase(raw, expired)
 }
 
-// namedHistory is a scripted history. It fails without the rules that it needs.
+// namedHistory is a scripted history. It succeeds with all rules, and fails without any one of the rules that it needs.
 type namedHistory struct {
 	name string
-	// alone is true if one process uses the engine.
+	// alone is true if only one process uses the engine.
 	alone bool
-	// without are the rules that the history needs, each of them.
+	// without contains the rules that the history needs.
 	without []rule
 	play    func(s *script)
 }
@@ -418,7 +418,7 @@ func playNamed(h namedHistory, v variant, broken map[rule]bool, trace func(strin
 	return s.failure
 }
 
-// TestNamedHistories plays the scripted histories, with all rules and without each rule that they need.
+// TestNamedHistories plays each scripted history with all rules, and without each of the rules that it needs.
 func TestNamedHistories(t *testing.T) {
 	for _, h := range slices.Concat(namedHistories, readerHistories) {
 		t.Run(h.name, func(t *testing.T) {
@@ -439,8 +439,8 @@ func TestNamedHistories(t *testing.T) {
 	}
 }
 
-// TestTenantThatDeletesAllTheTime has a tenant request a delete whenever a seal has gathered its samples. The current
-// protocol stops sealing, also for other tenants, until there is a pause between deletes.
+// TestTenantThatDeletesAllTheTime requests a delete of one tenant each time a seal has gathered its samples. In the
+// current protocol no tenant's samples are sealed until that tenant stops deleting for a moment.
 func TestTenantThatDeletesAllTheTime(t *testing.T) {
 	s := newScript(variant{shared: true}, nil)
 	defer s.stopAll()

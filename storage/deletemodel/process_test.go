@@ -4,26 +4,26 @@ import (
 	"slices"
 )
 
-// stageKey is the key of a staged blob. A writer uses a number for only one content.
+// stageKey is the key of a staged blob. A writer never writes two different blobs with the same number.
 type stageKey struct{ slot, writer, seq int }
 
 // blob is the content of a staged row.
 type blob struct{ samples content }
 
-// rawKey is the key of a raw chunk: a hash of the first value that was written.
+// rawKey is the key of a raw chunk. It contains a hash of the chunk's first value, before any cleaning.
 type rawKey struct {
 	series, slot int
 	exempt       ids
 	samples      samples
 }
 
-// rawChunk has the samples of a series in a slot. exempt are the deletes that don't apply to it.
+// rawChunk contains the samples of a series in a slot. exempt are the deletes that don't apply to it.
 type rawChunk struct {
 	exempt  ids
 	samples samples
 }
 
-// rollupKey is the key of a rollup chunk: per slot at 5m, and per day at 1h, where slot is 0.
+// rollupKey is the key of a rollup chunk. A 5m chunk covers a slot, and a 1h chunk a day; its slot is 0.
 type rollupKey struct{ series, slot int }
 
 type rollupChunk struct {
@@ -31,10 +31,10 @@ type rollupChunk struct {
 	buckets
 }
 
-// markKey is the key of a commit record of a slot: of a seal, an import, or a delete.
+// markKey is the key of a commit record of a slot. The record is written by a seal, an import, or a delete.
 type markKey struct{ tenant, slot, id int }
 
-// store has the engine's tables.
+// store contains the engine's tables.
 type store struct {
 	stage     table[stageKey, blob]
 	processed table[stageKey, struct{}]
@@ -45,7 +45,7 @@ type store struct {
 	clearance table[int, clearance]
 }
 
-// newStore returns an empty engine. reversed reverses the order of values with equal timestamps.
+// newStore returns an empty engine. If reversed is true, the smaller of two values with equal timestamps wins.
 func newStore(reversed bool) store {
 	s := store{}
 	none := func(struct{}, struct{}) bool { return false }
@@ -89,28 +89,28 @@ type process struct {
 	name   string
 	writer int
 	seq    int
-	// head has the generations of unsealed samples, by slot. Only the last of a slot may be open.
+	// head contains the generations of unsealed samples, by slot. Only the last generation of a slot may be open.
 	head [slotCount][]*generation
-	// followed are the staged rows of other processes that were read.
+	// followed contains the keys of other processes' staged rows that this process has read.
 	followed map[stageKey]bool
-	// applied are the deletes whose samples the head has released.
+	// applied contains the deletes whose samples this process has released from the head.
 	applied [tenantCount]ids
-	// known are the stored deletes, as a process without others remembers them, if exact is true. toRemove are deletes that
-	// failed and whose removal failed.
+	// known contains the stored deletes if exact is true: the only process of a store caches them. toRemove contains
+	// failed deletes that couldn't be removed.
 	known    [tenantCount]deletions
 	exact    bool
 	toRemove deletions
-	// forgot is when samples that other processes had sealed were last released, in ticks.
+	// forgot is the time of the last forgetDue, in ticks.
 	forgot int
 	// frozenUntil is the end of a pause of the whole process, in ticks.
 	frozenUntil int
-	// sealing is the lock of seals and imports, deleting of running deletes, and cleaning of cleaning.
+	// sealing is the lock of seals and imports, deleting the lock of deletes, and cleaning the lock of cleaning.
 	sealing, deleting, cleaning *actor
 	// following is the running pass of the follower.
 	following *actor
 }
 
-// generation has unsealed samples of a slot, and the keys of their staged rows.
+// generation contains unsealed samples of a slot, and the keys of their staged rows.
 type generation struct {
 	closed  bool
 	rows    []stageKey
@@ -129,7 +129,8 @@ func (p *process) start() {
 	p.readStage()
 }
 
-// readStage adds unread staged rows to the head. It skips rows that were processed and have reappeared.
+// readStage adds staged rows to the head that it doesn't contain. It skips rows that were processed and have
+// reappeared.
 func (p *process) readStage() {
 	p.w.store.stage.each(func(key stageKey, b blob) {
 		if p.followed[key] || key.writer == p.writer {
@@ -175,13 +176,14 @@ func (p *process) catchUp(a *actor) {
 	p.readStage()
 }
 
-// isForgetDue reports whether the head may have samples that were sealed, deleted and cleaned since forgetDue.
+// isForgetDue reports whether the last forgetDue is so long ago that the head may contain samples that were sealed,
+// deleted and cleaned since.
 func (p *process) isForgetDue() bool {
 	return p.w.shared && p.w.now-p.forgot > restTicks/2 && !p.w.broken[releaseAfterSleep]
 }
 
-// forgetDue releases sealed samples. Other rows of their generations are read again. The lock of seals must be held: a
-// seal that runs must release all generations of its rows.
+// forgetDue releases sealed samples from the head if isForgetDue. It reads the rows of their generations that still
+// exist again. The caller must hold the lock of seals, because a running seal must release all generations of its rows.
 func (p *process) forgetDue(a *actor) {
 	w, begun := p.w, p.w.now
 	if !p.isForgetDue() {
@@ -213,7 +215,7 @@ func (p *process) forgetDue(a *actor) {
 	p.forgot = begun
 }
 
-// forget releases the generations of a slot that have no staged rows left.
+// forget releases the generations of a slot whose staged rows were all deleted.
 func (p *process) forget(a *actor, slot int) {
 	gens := p.closeGenerations(slot)
 	if len(gens) == 0 {
@@ -229,7 +231,7 @@ func (p *process) forget(a *actor, slot int) {
 	p.release(slot, slices.DeleteFunc(gens, func(g *generation) bool { return slices.ContainsFunc(staged, g.covers) }))
 }
 
-// closeGenerations closes the open generation of a slot and returns all generations.
+// closeGenerations closes the open generation of a slot, and returns all its generations.
 func (p *process) closeGenerations(slot int) []*generation {
 	for _, g := range p.head[slot] {
 		g.closed = true
@@ -251,8 +253,8 @@ func (p *process) unsealed() (all content) {
 	return all
 }
 
-// stageSamples is a client's write. The samples are durable in the staging log, and in the head, before they are
-// acknowledged.
+// stageSamples handles a client's write. The samples are acknowledged once they are durable in the staging log and in
+// the head.
 func (p *process) stageSamples(a *actor, samples content) bool {
 	slot := 0
 	for _, s := range samples {

@@ -1,6 +1,6 @@
 package deletemodel
 
-// query answers a query at one resolution, and the judge checks the answer. Readers read the head first, then the
+// query executes a query at one resolution, and lets the judge check the answer. It reads the head first, then the
 // commit records, and then the rows.
 func (p *process) query(a *actor, tenant int, res resolution) bool {
 	w := p.w
@@ -21,7 +21,7 @@ func (p *process) query(a *actor, tenant int, res resolution) bool {
 	return true
 }
 
-// observe checks the answers of a process that starts now. It changes nothing.
+// observe checks the answers that a new process would return. It doesn't change the world.
 func (w *world) observe() {
 	p := &process{w: w, name: "observer", followed: map[stageKey]bool{}}
 	p.readStage()
@@ -45,10 +45,10 @@ type reader struct {
 	deletes deletions
 	head    content
 	step    func(label string)
-	// Commit records of the raw window and of the resolution, by slot.
+	// rawMarks contains the commit records of the raw window, and marks those of the queried resolution, by slot.
 	rawMarks, marks [slotCount][]markKey
-	// fromSamples are slots that are answered only from samples. uncleared are the deletes that a slot's rollups don't
-	// include.
+	// fromSamples contains the slots that are answered only from samples. uncleared contains the deletes that a slot's
+	// rollups don't reflect.
 	fromSamples [slotCount]bool
 	uncleared   [slotCount]deletions
 }
@@ -116,8 +116,8 @@ func (q *reader) readMarks(res resolution) (found [slotCount][]markKey) {
 	return found
 }
 
-// findSlots decides for each slot whether rollups answer. They do if they include all sealed samples and the head has
-// no samples of the slot.
+// findSlots decides for each slot whether it is answered from rollups. They are used if they include all sealed samples
+// and the head has no samples of the slot.
 func (q *reader) findSlots() {
 	q.step("read marks of raw rows")
 	q.rawMarks = q.readMarks(raw)
@@ -152,12 +152,12 @@ func contains(marks []markKey, m markKey) bool {
 	return false
 }
 
-// isTouched reports whether deletes apply to a time in a bucket.
+// isTouched reports whether a delete applies to a time of a bucket.
 func (ds deletions) isTouched(in samples) bool {
 	return len(ds.where(func(d deletion) bool { return d.times&in != 0 })) > 0
 }
 
-// cellsOf returns the samples that buckets are computed from.
+// cellsOf returns the samples from which the query computes buckets.
 func (q *reader) cellsOf(series int) (cells samples) {
 	if tenantOf(series) != q.tenant {
 		return 0
@@ -179,8 +179,7 @@ func (q *reader) cellsOf(series int) (cells samples) {
 	return cells
 }
 
-// bucketsOf returns the buckets of a series, from rollups and from samples. If both have a bucket, the rollup's is
-// returned.
+// bucketsOf returns the buckets of a series. It prefers a rollup's bucket to a bucket that is computed from samples.
 func (q *reader) bucketsOf(series int, cells samples) (counts tally, flagged samples) {
 	w := q.w
 	for _, in := range q.res.buckets() {

@@ -1,6 +1,6 @@
 package deletemodel
 
-// bringBack restores the removed row of a delete, as a replica does that missed the removal.
+// bringBack restores the removed row of a delete, like a replica that has missed the removal.
 func (s *script) bringBack(id int) {
 	for i := range s.store.deletes.rows {
 		if s.store.deletes.rows[i].key.id == id {
@@ -9,8 +9,8 @@ func (s *script) bringBack(id int) {
 	}
 }
 
-// deletedWhileAsleep has process 1 sleep until a sample in its head was deleted and the delete was removed. Then it
-// stores another sample of the slot, before it follows the others.
+// deletedWhileAsleep pauses process 1 until a sample in its head was deleted and the delete was removed. Then process 1
+// stores another sample of the slot, before it reads the writes of the other processes.
 func (s *script) deletedWhileAsleep() {
 	s.write(s.p0, 1)
 	s.queries(s.p1)
@@ -22,7 +22,8 @@ func (s *script) deletedWhileAsleep() {
 	s.write(s.p1, 2)
 }
 
-// readerHistories are scripted histories for readerRules, and for rules that random histories don't need.
+// readerHistories are scripted histories that fail without readerRules, or without rules that random histories rarely
+// need.
 var readerHistories = []namedHistory{
 	{
 		name:    "a delete fails while it is announced, and later rollups without samples are trimmed",

@@ -2,8 +2,8 @@ package deletemodel
 
 import "slices"
 
-// These rules were chosen from the product's code by a reader who hadn't written the model. Each comment names the
-// function of package storage that has the rule.
+// These rules were found by reading the product's code, independently of the model. Each comment names the function of
+// package storage that implements the rule.
 const (
 	followBeforeDelete  rule = iota + 100 // carryOut: catchUp before sealOf
 	nameAnnounced                         // gatherUndeleted: allDeletes has announced deletes
@@ -30,19 +30,19 @@ const (
 	rereadAfterSleep                      // follower.forgetDue: HasSealedRow and reread
 )
 
-// readerRules are those of these rules without which random histories fail, as in rulesOfToday. readerHistories has the
-// others: random histories need thousands of tries for nameAnnounced (2842), listAfterWriting (4138) and
-// noteBeforeDeleting (5894).
+// readerRules contains the rules above that random histories need: without one of them, a random history fails (see
+// rulesOfToday). Three other rules are tested by readerHistories, because random histories need thousands of tries for
+// them: nameAnnounced (2842), listAfterWriting (4138) and noteBeforeDeleting (5894).
 //
-// Two more rules of the code aren't needed for safety. 10,000 histories without each found nothing, because in both
-// cases the other order is repaired before anything depends on it:
+// Two more rules of the product aren't needed for safety. 10,000 histories without each of them found no failure,
+// because in both cases the wrong order is repaired before anything depends on it:
 //
-//   - A seal writes its commit record of raw rows last (tenantPass.writeCommitRecords). In the other order a slot with
-//     a raw record only is answered from its samples, which are durable. After a crash its staged rows are left, and
-//     the next seal and rollWindow write the missing records.
+//   - A seal writes its commit record of raw rows last (tenantPass.writeCommitRecords). In the other order, a slot that
+//     only has a raw record is answered from its samples, which are durable. After a crash its staged rows still exist,
+//     and the next seal and rollWindow write the missing records.
 //   - Cleaning recomputes rollups before it rewrites chunks (CleanTombstones). A cleaned chunk has the same samples and
 //     the same weight in versions as before, and the delete isn't removed before both are done. The order matters only
-//     for chunks that can't be read, which the model doesn't have (roller.keepUnread).
+//     for unreadable chunks, which the model doesn't have (roller.keepUnread).
 var readerRules = []withoutRule{
 	{followBeforeDelete, "a delete reads the writes of other processes before it seals"},      // 18
 	{deleteOnlyReadRows, "a seal deletes only the staged rows that it read"},                  // 7
@@ -61,10 +61,10 @@ var readerRules = []withoutRule{
 	{applyAfterSealing, "a delete counts as applied to the head after its slots were sealed"}, // 2455
 }
 
-// importMark is the commit record that all imports share where each should have its own.
+// importMark is the number of the commit record that all imports share when rule ownMarkPerImport is removed.
 const importMark = 1
 
-// stagedIn lists the staged rows of a slot.
+// stagedIn returns the keys of the staged rows of a slot.
 func (s *store) stagedIn(slot int) (keys []stageKey) {
 	s.stage.each(func(key stageKey, _ blob) {
 		if key.slot == slot {
@@ -74,7 +74,7 @@ func (s *store) stagedIn(slot int) (keys []stageKey) {
 	return keys
 }
 
-// onlyAhead returns the chunks that were listed before the task's own were written, and its own.
+// onlyAhead returns the chunks that were listed before the task wrote its chunks, and the task's chunks.
 func (t *rollupTask) onlyAhead(found []rawChunk, keys []rawKey) (some []rawChunk, of []rawKey) {
 	for i, key := range keys {
 		if slices.Contains(t.ahead, key) || slices.Contains(t.own, key) {
@@ -84,7 +84,7 @@ func (t *rollupTask) onlyAhead(found []rawChunk, keys []rawKey) (some []rawChunk
 	return some, of
 }
 
-// merge adds the head's samples of a tenant that the answer doesn't have.
+// merge adds those of the head's samples of a tenant that the answer doesn't contain.
 func (x *answer) merge(head content, tenant int) {
 	for series := range x.counts {
 		if tenantOf(series) == tenant {
@@ -93,7 +93,7 @@ func (x *answer) merge(head content, tenant int) {
 	}
 }
 
-// followPass is a pass of the follower: it reads staged rows, and adds them to the head later.
+// followPass is a pass of the follower: it reads staged rows, and adds them to the head in a later step.
 func (p *process) followPass(a *actor) bool {
 	a.lock("following", &p.following)
 	a.step("read the stage to follow")
@@ -113,8 +113,8 @@ func (p *process) followPass(a *actor) bool {
 	return true
 }
 
-// checkRollups checks that rollups equal the samples, where these are stored. Samples of failed imports may be
-// missing: the chunks may have been stored after another operation computed the rollups.
+// checkRollups checks that rollups equal the stored samples. Samples of failed imports may be missing from the rollups,
+// because their chunks may have been stored after another operation computed the rollups.
 func (w *world) checkRollups() {
 	if w.failure != "" || w.phases[raw] >= hidden || w.phases[fine] >= hidden {
 		return

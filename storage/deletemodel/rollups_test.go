@@ -9,14 +9,15 @@ type roller struct {
 	a      *actor
 	w      *world
 	tenant int
-	// finest is the resolution of the finest rows that are written. If it isn't raw, rollups are only extended.
+	// finest is the resolution of the finest rows that a seal or an import writes. If it isn't raw, samples are only
+	// added to stored rollups.
 	finest resolution
 	tasks  []rollupTask
 	// expired is true if the raw window expired while its chunks were written.
 	expired bool
-	// due are the deletes that the rollups don't include, by slot.
+	// due contains the deletes that the stored rollups don't reflect, by slot.
 	due [slotCount]deletions
-	// before and inTime are checked before each rollup is written.
+	// before and inTime are called before each rollup is written. If one of them returns false, the roller stops.
 	before func() bool
 	inTime func() bool
 }
@@ -25,12 +26,13 @@ type roller struct {
 type rollupTask struct {
 	series, slot int
 	res          resolution
-	// own are the chunks that this seal has written. added are samples that are stored only in rollups.
+	// own contains the keys of the chunks that the caller has written. added contains samples that are stored only in
+	// rollups, because the raw window has expired.
 	own   []rawKey
 	added samples
-	// ahead are the chunks that were listed before own was written.
+	// ahead contains the keys of the chunks that were listed before the caller wrote its chunks.
 	ahead []rawKey
-	// chunk is the result, if write is true. fromRaw is true if it was computed from samples.
+	// chunk is the result. It is written if write is true. fromRaw is true if it was computed from samples.
 	chunk          rollupChunk
 	write, fromRaw bool
 }
@@ -121,8 +123,8 @@ func (r *roller) listChunks(series, slot int) (found []rawChunk, keys []rawKey) 
 	return found, keys
 }
 
-// makeFine computes the 5m chunk of a series in a slot from all its raw chunks. A process without others lists the
-// chunks between two equal readings of the deletes, because deletes don't rest.
+// makeFine computes the 5m chunk of a series in a slot from all its raw chunks. The only process of a store lists the
+// chunks between two equal reads of the deletes, because it removes deletes without waiting until they have rested.
 func (r *roller) makeFine(t *rollupTask, hiding deletions) {
 	r.a.step("list chunks")
 	found, keys := r.listChunks(t.series, t.slot)
@@ -147,7 +149,7 @@ func (r *roller) makeFine(t *rollupTask, hiding deletions) {
 		if r.finest > raw || !t.write || len(t.own) > 0 {
 			return
 		}
-		// A seal may have written the series' first chunks since the last listing.
+		// A seal may have written the first chunks of the series since the previous listing.
 		r.a.step("list chunks again")
 		if found, _ = r.listChunks(t.series, t.slot); len(found) == 0 || r.w.broken[listAgain] {
 			return
@@ -170,8 +172,8 @@ func (r *roller) makeFine(t *rollupTask, hiding deletions) {
 	t.write = all != 0 || !r.w.broken[writeEmptyRollups]
 }
 
-// weight is the weight of a chunk in the version of rollups: one, plus one per delete that was or will be applied to
-// it.
+// weight returns the weight of a chunk in the version of a rollup: one, plus one per delete that the chunk names or
+// that applies to it.
 func (w *world) weight(exempt, applying int) int {
 	if w.broken[countDeletesInVersions] {
 		return 1
@@ -187,7 +189,8 @@ func (r *roller) stored(t *rollupTask) (rollupChunk, bool) {
 	return r.w.store.rollups[t.res].get(rollupKey{t.series, t.slot})
 }
 
-// fill removes deleted buckets from the stored chunk of a task, and adds samples that are stored only in rollups.
+// fill changes the stored chunk of a task: it removes deleted buckets, and adds samples that are stored only in
+// rollups.
 func (r *roller) fill(t *rollupTask) {
 	kept, ok := r.stored(t)
 	if !ok {
@@ -232,7 +235,7 @@ func (r *roller) makeHours() bool {
 	return r.put(tasks)
 }
 
-// makeHour computes a 1h chunk, and reports whether there are 5m chunks.
+// makeHour computes a 1h chunk. It returns false if there are no 5m chunks.
 func (r *roller) makeHour(t *rollupTask) bool {
 	r.a.step("read the day's 5m chunks")
 	var made rollupChunk
@@ -263,7 +266,7 @@ func (r *roller) makeHour(t *rollupTask) bool {
 	return true
 }
 
-// extendHours adds samples to the stored 1h chunks. Their 5m buckets aren't stored.
+// extendHours adds samples to the stored 1h chunks, after the 5m window has expired.
 func (r *roller) extendHours() bool {
 	var tasks []rollupTask
 	for _, series := range r.series() {
@@ -279,7 +282,8 @@ func (r *roller) extendHours() bool {
 	return r.put(tasks)
 }
 
-// missingMarks lists the commit records of a tenant's raw rows, and of deletes, that rollups don't have.
+// missingMarks returns the commit records that a tenant's rollups should have and don't: those of its raw rows, and
+// those of deletes.
 func (a *actor) missingMarks(tenant int, ds deletions) (missing []markKey) {
 	w := a.w
 	a.step("read marks of raw rows")
@@ -314,7 +318,7 @@ func (a *actor) missingMarks(tenant int, ds deletions) (missing []markKey) {
 // deleteMarks is the lowest number of a commit record of a delete. Commit records of seals have lower numbers.
 const deleteMarks = 1 << 20
 
-// mark returns the commit record of the delete in a slot: the slot's rollups include the delete.
+// mark returns the key of the commit record of a delete in a slot. It means that the slot's rollups reflect the delete.
 func (d deletion) mark(slot int) markKey { return markKey{d.tenant, slot, deleteMarks + d.id} }
 
 // rollWindow computes the missing rollups of a tenant's raw window.

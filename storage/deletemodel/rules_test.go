@@ -1,6 +1,6 @@
 package deletemodel
 
-// rule is a rule of the protocol. A history can be played without it.
+// rule is a rule of the protocol that can be removed for a history.
 type rule int
 
 const (
@@ -59,9 +59,9 @@ const (
 	countWaitFromRead
 )
 
-// rulesOfToday are the rules without which random histories fail. The comments have the number of histories until one
-// failed, with seeds from 0. Scripted histories need other rules. design/numbered-deletes.md lists rules that no
-// history needs yet.
+// rulesOfToday contains the rules of the current protocol that random histories need. The number behind each rule is
+// the number of histories, with seeds from 0, until one failed without it. Scripted histories need other rules.
+// design/numbered-deletes.md lists the rules that no history needs yet.
 var rulesOfToday = []withoutRule{
 	{sealBeforeDelete, "a delete seals the staged samples of its series first"},                       // 7
 	{announceFirst, "a delete is announced before it is in force"},                                    // 35

@@ -2,8 +2,8 @@ package deletemodel
 
 import "math/bits"
 
-// The model has two slots, one day, and one window of each resolution. A slot has four times: two buckets of 5m and one
-// of 1h.
+// The model has one window of each resolution, and in it one day with two slots. A slot has four times: two buckets of
+// 5m, or one bucket of 1h.
 const (
 	slotCount   = 2
 	slotTimes   = 4
@@ -43,7 +43,7 @@ func (res resolution) buckets() []samples {
 func (s samples) first() int { return bits.TrailingZeros8(uint8(s)) }
 func (s samples) last() int  { return bits.Len8(uint8(s)) - 1 }
 
-// content has the samples of all series.
+// content contains the samples of all series.
 type content [seriesCount]samples
 
 func (c *content) add(o content) {
@@ -82,13 +82,13 @@ func (t tally) times() (s samples) {
 	return s
 }
 
-// keep returns the counts of some times.
+// keep returns the counts of the times in s.
 func (t tally) keep(s samples) tally { return t & (tallyOf(s) * 15) }
 
-// isDoubled reports whether a sample counts twice.
+// isDoubled reports whether a sample is counted more than once.
 func (t tally) isDoubled() bool { return t&^0x11111111 != 0 }
 
-// buckets is the content of a rollup chunk. flagged are the times of buckets that include deleted samples.
+// buckets is the content of a rollup chunk. flagged contains the times of buckets that include deleted samples.
 type buckets struct {
 	counts  tally
 	flagged samples
@@ -100,8 +100,8 @@ func (b buckets) isLarger(o buckets) bool {
 	return b.counts > o.counts || b.counts == o.counts && b.flagged > o.flagged
 }
 
-// extend adds buckets to stored ones. A stored bucket accepts samples only if all of them are older, or all newer, than
-// its own. left are the times of rejected samples.
+// extend adds samples to stored buckets. A stored bucket accepts new samples only if all of them are older, or all
+// newer, than the samples it includes. left contains the times of rejected samples.
 func (b buckets) extend(added tally, res resolution) (all buckets, left samples) {
 	all = b
 	for _, in := range res.buckets() {
@@ -117,8 +117,8 @@ func (b buckets) extend(added tally, res resolution) (all buckets, left samples)
 	return all, left
 }
 
-// trim removes the buckets whose samples are all deleted, and flags buckets that are deleted in part. due returns the
-// deletes to apply in a slot.
+// trim removes the buckets whose samples are all deleted, and flags the buckets with some deleted samples. due returns
+// the deletes to apply in a slot.
 func (b buckets) trim(res resolution, due func(slot int) []deletion) (trimmed buckets, changed bool) {
 	trimmed = b
 	for _, in := range res.buckets() {

@@ -2,7 +2,7 @@ package deletemodel
 
 import "slices"
 
-// maxGathers bounds how many times a seal gathers its samples again because of new deletes.
+// maxGathers bounds how often a seal gathers its samples again because the deletes have changed.
 const maxGathers = 20
 
 // sealPass seals the staged rows of one slot:
@@ -13,17 +13,17 @@ type sealPass struct {
 	p     *process
 	slot  int
 	begun int
-	// own are the closed generations of the head. upTo is the highest number of this process' blobs that they may have.
+	// own contains the closed generations of the head. upTo is the highest number of this process' blobs in them.
 	own  []*generation
 	upTo int
-	// rows are the staged rows to delete. left are rows that couldn't be read.
+	// rows contains the keys of the staged rows to delete, and left the keys of rows that couldn't be read.
 	rows, left []stageKey
 	samples    content
-	// deletes are the deletes that were read after all samples, by tenant.
+	// deletes contains the deletes that the chunks name, by tenant. They were read after all samples.
 	deletes [tenantCount]deletions
 }
 
-// seal seals a slot. It returns false after an error, and the next seal restarts.
+// seal seals a slot. It returns false after an error. The next seal then restarts.
 func (p *process) seal(a *actor, slot int) bool {
 	if p.sealing == a { // The delete, cleaning or import that calls it holds the lock.
 		return p.sealLocked(a, slot)
@@ -67,7 +67,7 @@ func (s *sealPass) allDeletes() (all [tenantCount]deletions) {
 	return all
 }
 
-// deletesToName reads the deletes that the chunks of a tenant name, announced ones included.
+// deletesToName returns the deletes that new chunks of a tenant name, including announced deletes.
 func (s *sealPass) deletesToName(tenant int) deletions {
 	found := s.a.namedDeletes(tenant)
 	if s.p.w.broken[nameAnnounced] {
@@ -76,11 +76,10 @@ func (s *sealPass) deletesToName(tenant int) deletions {
 	return found
 }
 
-// gather collects the samples to seal, without deleted ones. If a delete applies to samples in memory, it reads
-// the staging log.
+// gather collects the samples to seal, without deleted samples. If a delete applies to samples in memory, it reads the
+// samples from the staging log instead.
 //
-// Invariant: the samples are read before the deletes that their chunks will name, and after all earlier deletes were
-// read.
+// Invariant: the samples are read between two equal reads of the deletes. New chunks name these deletes.
 func (s *sealPass) gather() bool {
 	w := s.p.w
 	before := s.allDeletes()
@@ -112,7 +111,7 @@ func sameDeletes(a, b deletions) bool {
 	return slices.EqualFunc(a, b, func(a, b deletion) bool { return a.id == b.id && a.announced == b.announced })
 }
 
-// gatherRows lists the staged rows, and reads the rows that the known generations don't cover.
+// gatherRows lists the staged rows, and reads those that the generations in known don't contain.
 func (s *sealPass) gatherRows(known []*generation) {
 	w := s.p.w
 	s.rows, s.left, s.samples = nil, nil, content{}
@@ -153,13 +152,13 @@ func (s *sealPass) gatherRows(known []*generation) {
 	})
 }
 
-// wasProcessed reports whether a staged row was sealed before: it has reappeared, or is about to be deleted.
+// wasProcessed reports whether a staged row was already sealed. Its deletion is pending, or it has reappeared.
 func (s *sealPass) wasProcessed(key stageKey) bool {
 	_, ok := s.p.w.store.processed.get(key)
 	return ok && !s.p.w.broken[skipProcessedRows]
 }
 
-// isInTime reports whether the seal may write: its reads are at most half as old as deletes rest.
+// isInTime reports whether the seal may still write. It must write within half of the time that deletes rest.
 func (s *sealPass) isInTime() bool {
 	return s.p.w.now-s.begun <= restTicks/2 || s.p.w.broken[restartSlowSeals]
 }
@@ -199,13 +198,14 @@ func (s *sealPass) sealTenant(tenant int) bool {
 	return !w.hasExpired(finest)
 }
 
-// hasExpired reports whether the window of the finest rows of a seal or an import has expired since it started: then
-// the rows that were written aren't complete.
+// hasExpired reports whether the window of the finest rows of a seal or an import has expired since it started. The
+// rows that it has written are then incomplete.
 func (w *world) hasExpired(finest resolution) bool {
 	return w.phases[finest] >= expired && !w.broken[failWhenWindowExpires]
 }
 
-// beginFilling acquires the turn for changing rollups without samples, and applies the deletes of these series to them.
+// beginFilling acquires the turn for changing rollups without samples, and applies the deletes of the samples in mine
+// to the stored rollups.
 func (s *sealPass) beginFilling(b *bringer, mine content) bool {
 	s.a.beginFilling()
 	w, tenant := s.p.w, b.tenant
@@ -278,8 +278,8 @@ func (a *actor) mark(res resolution, key markKey) bool {
 	})
 }
 
-// beginFilling waits for the turn to change rollups without samples. A paused process keeps its turn: see the limits in
-// the package's description.
+// beginFilling waits for the turn to change rollups without samples. A paused process keeps its turn: see Limits in the
+// package comment.
 func (a *actor) beginFilling() {
 	w := a.w
 	a.wait("filling", func() bool {

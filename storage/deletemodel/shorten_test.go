@@ -2,12 +2,12 @@ package deletemodel
 
 import "slices"
 
-// shortener makes a failing history smaller while it fails in the same way. The first group of choices is the store, the
-// last one settles, and each of the others is one step.
+// shortener makes a failing history shorter, as long as it fails in the same way. The first group of choices creates
+// the store, the last group settles the history, and each other group is one step.
 type shortener struct {
 	groups [][]uint8
 	fails  func([][]uint8) bool
-	// tries is the number of histories that may still be played.
+	// tries is the number of histories that shortener may still play.
 	tries int
 }
 
@@ -24,7 +24,7 @@ func shorten(groups [][]uint8, tries int, fails func([][]uint8) bool) [][]uint8 
 	return s.groups
 }
 
-// size is the number of steps and of choices, and the sum of the choices.
+// size returns the sum of the number of steps, the number of choices, and the choices.
 func (s *shortener) size() (n int) {
 	for _, g := range s.groups {
 		n++
@@ -35,7 +35,7 @@ func (s *shortener) size() (n int) {
 	return n
 }
 
-// try replaces the history by a smaller one if that fails, too.
+// try replaces the history by a smaller one if the smaller one also fails.
 func (s *shortener) try(smaller [][]uint8) bool {
 	if s.tries--; s.tries < 0 || !s.fails(smaller) {
 		return false
@@ -54,14 +54,14 @@ func (s *shortener) removeSteps() {
 	}
 }
 
-// replace tries another content of a group.
+// replace tries the history with another content of group i.
 func (s *shortener) replace(i int, group []uint8) bool {
 	groups := slices.Clone(s.groups)
 	groups[i] = group
 	return s.try(groups)
 }
 
-// shortenGroup removes choices of a group, first from its end, and lowers the others.
+// shortenGroup removes choices from group i, the last ones first, and lowers the remaining choices.
 func (s *shortener) shortenGroup(i int) {
 	for size := len(s.groups[i]); size > 0; size /= 2 {
 		for n := len(s.groups[i]) - size; n >= 0; n -= size {

@@ -7,19 +7,20 @@ import (
 	"slices"
 )
 
-// A tick is twelve hours. Deletes rest for four ticks, and a seal that takes more than half of that restarts.
+// A tick is twelve hours. A delete rests for restTicks (see the package comment). A seal that takes longer than half of
+// that restarts.
 const (
 	restTicks = 4
-	// doubtTicks is how long after its failure a write may be applied.
+	// doubtTicks is how long after its failure a write may still be applied.
 	doubtTicks = 1
 )
 
-// choices are the decisions of a history: random and recorded, or replayed. They are in groups, one per step of the
-// history, so that a group can be removed or shortened without a change of the others.
+// choices are the decisions of a history: random and recorded, or replayed. Each step of the history has a group of
+// choices, so that a group can be removed or shortened without changing the others.
 type choices struct {
 	random   *rand.Rand
 	recorded [][]uint8
-	// group is the number of started groups, and position the next choice in the last of them.
+	// group is the number of started groups, and position the index of the next choice in the last started group.
 	group, position int
 }
 
@@ -32,7 +33,8 @@ func (c *choices) nextGroup() bool {
 	return c.group <= len(c.recorded)
 }
 
-// pick returns a number below n. 0 is the most harmless decision, and the one after the end of a shortened group.
+// pick returns a number below n. 0 is the most harmless decision, which is also made after the end of a shortened
+// group.
 func (c *choices) pick(n int) int {
 	if n <= 1 {
 		return 0
@@ -56,19 +58,19 @@ func (c *choices) oneIn(n int) bool { return c.pick(n) == n-1 }
 type phase int
 
 const (
-	// 0: queries read the rows.
+	// 0 means that queries read the rows.
 	_ phase = iota
-	// hiddenSoon: the rows will be hidden within a day, so deletes process the rollups before they return.
+	// hiddenSoon means that the rows will be hidden within a day. Deletes then update the rollups before they return.
 	hiddenSoon
-	// hidden: queries read the rows only for slots whose rollups don't include them.
+	// hidden means that queries read the rows only for slots with incomplete rollups.
 	hidden
-	// expired: the rows count as missing.
+	// expired means that readers treat the rows as missing.
 	expired
-	// vanished: the engine has removed the rows.
+	// vanished means that the engine has removed the rows.
 	vanished
 )
 
-// world is one history: the engine, the processes, and the judge.
+// world is the state of one history: the engine, the processes, and the judge.
 type world struct {
 	choices
 	broken map[rule]bool
@@ -78,7 +80,7 @@ type world struct {
 	// now is the time in ticks, and events counts steps.
 	now, events int
 	phases      [resolutionCount]phase
-	// expiredAt is when the rows of a resolution expired, in ticks.
+	// expiredAt is the time at which the rows of each resolution expired, in ticks.
 	expiredAt [resolutionCount]int
 	processes []*process
 	actors    []*actor
@@ -86,18 +88,18 @@ type world struct {
 	filling   *actor
 	judge     *judge
 	backup    *backup
-	// faults is false while the history settles: then writes don't fail, and processes don't crash.
+	// faults is false while the history settles. Writes then don't fail, and processes don't crash.
 	faults bool
 	ids    int
 	// deletesBegun is the number of requested deletes.
 	deletesBegun int
-	// outcome is the forced outcome of the next write, in scripted histories.
+	// outcome is the outcome of the next write that a scripted history forces.
 	outcome int
 	failure string
 	trace   func(string)
 }
 
-// doubtfulWrite has an unknown outcome: it may be applied until a time, in ticks.
+// doubtfulWrite is a write with an unknown outcome. It may still be applied until the tick until.
 type doubtfulWrite struct {
 	by    *actor
 	name  string
@@ -105,7 +107,7 @@ type doubtfulWrite struct {
 	apply func()
 }
 
-// backup is a copy of the engine and of the judge's list.
+// backup is a copy of the engine and of the judge's records.
 type backup struct {
 	store  store
 	judge  *judge
@@ -148,7 +150,7 @@ func (w *world) fail(format string, args ...any) {
 	}
 }
 
-// actor is a running operation of a process. Each call of advance runs it to its next step.
+// actor is a running operation of a process. Each call of advance executes it up to its next step.
 type actor struct {
 	w     *world
 	p     *process
@@ -170,7 +172,7 @@ type actor struct {
 
 type crashed struct{}
 
-// start starts an operation of a process, and runs it to its first step. f returns false if it fails.
+// start starts an operation f of a process, and executes it up to its first step. f returns false if it fails.
 func (w *world) start(p *process, name string, f func(*actor) bool) *actor {
 	a := &actor{w: w, p: p, name: p.name + " " + name, begun: w.now}
 	a.next, a.stop = iter.Pull(func(yield func(struct{}) bool) {
@@ -190,7 +192,7 @@ func (w *world) start(p *process, name string, f func(*actor) bool) *actor {
 	return a
 }
 
-// advance runs an operation to its next step, and reports whether it continues.
+// advance executes an operation up to its next step. It returns false once the operation has ended.
 func (a *actor) advance() bool {
 	if a.done || a.isBlocked() {
 		return false
@@ -230,7 +232,7 @@ func (a *actor) end() {
 	a.w.actors = slices.DeleteFunc(a.w.actors, func(o *actor) bool { return o == a })
 }
 
-// step lets other operations run before the access to the engine that label names.
+// step lets other operations run before the next access to the engine. label names that access.
 func (a *actor) step(label string) {
 	a.label = label
 	if !a.yield(struct{}{}) {
@@ -250,7 +252,7 @@ func (a *actor) wait(label string, free func() bool) {
 	}
 }
 
-// lock acquires a lock of the process. The end of the operation releases it, if it is still held.
+// lock acquires a lock of the process. If the operation doesn't release it, it is released when the operation ends.
 func (a *actor) lock(label string, holder **actor) {
 	if *holder == a {
 		return
@@ -267,13 +269,13 @@ const (
 	neverApplied
 )
 
-// write applies a mutation. It returns false if the outcome is unknown to the caller.
+// write applies a mutation. It returns false if the write fails. The mutation may then be applied now, later or never.
 func (a *actor) write(label string, mutate func()) bool {
 	return a.writeIf(label, func() bool { return true }, mutate)
 }
 
-// writeIf is write with a condition on the process' clock or memory, not on the engine. It is checked together with the
-// write.
+// writeIf is like write, but doesn't write if allowed returns false. allowed is called in the same step as the write.
+// It must depend only on the clock and the memory of the process, not on the engine.
 func (a *actor) writeIf(label string, allowed func() bool, mutate func()) bool {
 	a.step(label)
 	w := a.w
@@ -305,7 +307,7 @@ func (a *actor) writeIf(label string, allowed func() bool, mutate func()) bool {
 	return outcome == applied
 }
 
-// applyDoubtful applies or drops a write with an unknown outcome.
+// applyDoubtful applies a write with an unknown outcome, or drops it.
 func (w *world) applyDoubtful(i int, apply bool) {
 	d := w.doubtful[i]
 	w.doubtful = slices.Delete(w.doubtful, i, i+1)
@@ -316,7 +318,7 @@ func (w *world) applyDoubtful(i int, apply bool) {
 	}
 }
 
-// applyAll applies the writes with unknown outcomes in their order, or drops them if happens returns false.
+// applyAll applies the writes with unknown outcomes in their order. It drops a write if happens returns false.
 func (w *world) applyAll(happens func() bool) {
 	for len(w.doubtful) > 0 {
 		w.applyDoubtful(0, happens())
@@ -336,7 +338,8 @@ func (w *world) tick() {
 	}
 }
 
-// crash stops a process and restarts it. A process without others has its engine in it: no write is applied later.
+// crash stops a process and restarts it. If it is the only process, its engine stops with it, so no write is applied
+// later.
 func (w *world) crash(p *process) {
 	w.logf("%s crashes", p.name)
 	if !w.shared {
@@ -366,7 +369,8 @@ func (w *world) takeBackup() {
 	w.backup = &backup{w.store.copyOf(), w.judge.copyOf(), w.phases, w.deletesBegun}
 }
 
-// restoreDeletes replaces only the deletes by those in the backup, while the processes run. Later deletes are lost.
+// restoreDeletes replaces the table of deletes by its backup, while the processes run. Deletes that were requested
+// after the backup are lost.
 func (w *world) restoreDeletes() {
 	w.logf("the deletes are restored")
 	from := w.backup.store.copyOf()
