@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestBatchesUseSpacesOfAliases maps one alias to a different series in each space. A reused batch must start without a
-// space.
+// TestBatchesUseSpacesOfAliases maps the same alias to a different series in each space of aliases. A batch that is
+// reused must start without a space.
 func TestBatchesUseSpacesOfAliases(t *testing.T) {
 	s := openTestStore(t, nil)
 	define := func(space uint64, alias, name string) *Series {

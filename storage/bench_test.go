@@ -30,8 +30,8 @@ func benchSeries(n int) (all []labels.Labels, aliases [][]byte) {
 	return all, aliases
 }
 
-// BenchmarkWrite sends one sample per round and series for 20,000 series, with 2,000 per request, from four senders,
-// over a slot of two hours, and seals it. It reports CPU per sample, including synced commits.
+// BenchmarkWrite writes 20,000 series for a slot of two hours, and then seals it. Four senders send one sample per
+// series and round, with 2,000 samples per request. It reports the CPU time per sample, including synced commits.
 func BenchmarkWrite(b *testing.B) {
 	const series, request, senders = 20_000, 2_000, 4
 	all, aliases := benchSeries(series)
@@ -81,8 +81,8 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
-// BenchmarkSealShortLived seals series with 20 samples each: 400 metrics of 200 targets. It reports CPU per series,
-// including rollups.
+// BenchmarkSealShortLived seals series with 20 samples each: 400 metrics of 200 targets. It reports the CPU time per
+// series, including rollups.
 func BenchmarkSealShortLived(b *testing.B) {
 	const metrics, targets, rounds = 400, 200, 20
 	for range b.N {

@@ -50,8 +50,8 @@ func TestCardinality(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// Counts of many unsealed series are shared, and reused until some time has passed or the number of series has grown by
-// some percent.
+// TestCountsOfManyUnsealedSeriesAreReused checks that two requests share the counts of many unsealed series. The counts
+// are computed again once some time has passed or the number of series has grown by some percent.
 func TestCountsOfManyUnsealedSeriesAreReused(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) { o.Partitions = 1 })
 	written := 0

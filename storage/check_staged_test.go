@@ -16,8 +16,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestCheckHeedsUnnamedStageRows fails a commit after its blob in an old slot was written and before the slot was
-// listed. It then fails the seal of that blob, which listed the slot during the commit. Check doesn't compare the
+// TestCheckHeedsUnnamedStageRows fails a commit after its blob in an old slot was written, but before the slot was
+// listed. It then fails the seal of that blob, which had listed the slot during the commit. Check must not compare the
 // slot's rollups until its stage rows are sealed.
 func TestCheckHeedsUnnamedStageRows(t *testing.T) {
 	late := labels.FromStrings(labels.MetricName, "up", "host", "late")
@@ -89,7 +89,7 @@ func checkUnnamedStageRows(t *testing.T, series labels.Labels, pages, shared boo
 	require.Empty(t, ts.problems())
 }
 
-// slotsOnly returns the work of one slot.
+// slotsOnly returns the elements of all that belong to a slot.
 func slotsOnly(all []Work, slot int64) (of []Work) {
 	for _, w := range all {
 		if w.Slot == slot {
@@ -99,7 +99,8 @@ func slotsOnly(all []Work, slot int64) (of []Work) {
 	return of
 }
 
-// TestCheckNamesRollupsThatDiffer replaces the 5m rollup of a slot without stage rows, and restores it.
+// TestCheckNamesRollupsThatDiffer changes the 5m rollup of a slot without stage rows, and repairs it. Check must report
+// it only while it is wrong.
 func TestCheckNamesRollupsThatDiffer(t *testing.T) {
 	ts := openTestStore(t, rowsOnly)
 	at := ts.now.Add(-73 * time.Hour).UnixMilli()

@@ -21,7 +21,7 @@ func (ts *testStore) problems() (list []string) {
 	return list
 }
 
-// partitionOf returns the partition in a slot of a tenant's only series with unsealed samples.
+// partitionOf returns the partition of a tenant's only series with unsealed samples in a slot.
 func (ts *testStore) partitionOf(tenant string, slot int64) int {
 	ts.t.Helper()
 	for series := range ts.head.Select(ts.t.Context(), tenant, nil, -format.MaxTime, format.MaxTime, false) {
@@ -31,7 +31,7 @@ func (ts *testStore) partitionOf(tenant string, slot int64) int {
 	return 0
 }
 
-// TestCheckNamesDamage damages one row after the other, and repairs each.
+// TestCheckNamesDamage damages rows one after the other, and repairs each of them. Check must report the damage.
 func TestCheckNamesDamage(t *testing.T) {
 	ts := openTestStore(t, rowsOnly)
 	ls := labels.FromStrings(labels.MetricName, "up", "job", "a")
@@ -94,7 +94,7 @@ func TestCheckNamesDamage(t *testing.T) {
 	}
 }
 
-// TestCheckCountsSeriesOfRollups counts metrics and series in windows of rollups, which may be all that is left of them.
+// TestCheckCountsSeriesOfRollups checks that metrics and series are also counted in windows that only have rollups.
 func TestCheckCountsSeriesOfRollups(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(*Options) {})

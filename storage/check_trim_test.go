@@ -10,8 +10,9 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 )
 
-// TestCheckBesideATrimCutShort deletes a part of a series that only has rollups, and makes the delete's background work
-// and cleaning fail between the 5m and the 1h chunks. Check must find no problem then, nor after cleaning is repeated.
+// TestCheckBesideATrimCutShort deletes a part of a series that only has rollups. The delete's background work and
+// cleaning fail after the 5m chunks and before the 1h chunks. Check must report no problem then, and none after
+// cleaning is repeated.
 func TestCheckBesideATrimCutShort(t *testing.T) {
 	t.Parallel()
 	failing := false

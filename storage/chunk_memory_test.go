@@ -29,8 +29,8 @@ func readSamples(t *testing.T, s *query.SelectedSeries) (list []sample) {
 	return list
 }
 
-// TestChunksAreKept reads the same series repeatedly. Their chunks are read once, and again after a write by a seal,
-// late samples or a delete, or after a drop.
+// TestChunksAreKept reads the same series repeatedly. Their chunks must be read from the engine once, and again only
+// after a seal, late samples, a delete, or a drop.
 func TestChunksAreKept(t *testing.T) {
 	t.Parallel()
 	counter := countScans(memory.New())
@@ -44,7 +44,8 @@ func TestChunksAreKept(t *testing.T) {
 	series := func(i int) labels.Labels {
 		return labels.FromStrings(labels.MetricName, "m", "job", fmt.Sprint("j", i))
 	}
-	// has reads twice, and compares with an answer that doesn't use cached chunks.
+	// has queries twice, and compares the answers with an answer without cached chunks. want is the expected number of
+	// samples.
 	has := func(want int) {
 		t.Helper()
 		got := ts.all("ann")
@@ -85,7 +86,8 @@ func TestChunksAreKept(t *testing.T) {
 	require.Empty(t, ts.all("ann"), "dropped")
 }
 
-// TestChunksOfSomeSeriesAreKept reads some of the series that were read before, then others, then more.
+// TestChunksOfSomeSeriesAreKept reads some of the series whose chunks are cached, then other series, and then a larger
+// number of series.
 func TestChunksOfSomeSeriesAreKept(t *testing.T) {
 	t.Parallel()
 	counter := countScans(memory.New())
@@ -133,7 +135,8 @@ func TestChunksOfSomeSeriesAreKept(t *testing.T) {
 	require.Zero(t, counter.rawScans())
 }
 
-// TestUnreadableChunksArentKept reads unreadable chunks, and readable ones of other series.
+// TestUnreadableChunksArentKept reads unreadable chunks and readable chunks of other series. Only readable chunks may
+// be cached.
 func TestUnreadableChunksArentKept(t *testing.T) {
 	t.Parallel()
 	for _, table := range []*engine.Table{engine.Raw, engine.RawPages} {

@@ -15,8 +15,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestClassesOnCassandra has two processes with different class files write into the same days on Cassandra: each day
-// has one list of classes, regardless of the order of writes.
+// TestClassesOnCassandra writes into the same days with two processes on Cassandra that have different class files.
+// Each day must have one list of classes, regardless of the order of writes.
 func TestClassesOnCassandra(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs Cassandra: leave -short out")
@@ -45,7 +45,7 @@ func TestClassesOnCassandra(t *testing.T) {
 	lists := listsOf(t, b.eng)
 	require.Len(t, lists, 2)
 	require.GreaterOrEqual(t, lists[1].FromMS, now.Add(25*time.Hour).UnixMilli())
-	// both imports different samples of a day by both processes concurrently.
+	// both imports samples of the same day with both processes concurrently.
 	both := func(ago time.Duration, class int64) {
 		t.Helper()
 		at := now.Add(-ago)
@@ -65,7 +65,7 @@ func TestClassesOnCassandra(t *testing.T) {
 		require.Zero(t, a.chunksAt(rollup.Raw, at.UnixMilli(), 3-class, "t"))
 	}
 	both(10*day, 1)
-	// As if the second list had taken effect.
+	// Put the second list into force, which otherwise would take more than a day.
 	require.NoError(t, changeSettings(context.WithoutCancel(t.Context()), a.eng, func(s *settings) bool {
 		s.Lists[1].FromMS = now.Add(-time.Hour).UnixMilli()
 		return true

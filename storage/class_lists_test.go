@@ -16,8 +16,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestClassOfASeriesChanges adds a class for series that already have rows, and removes it again: late samples are
-// stored in the class of their day, later days in the next one, and no class number is reused.
+// TestClassOfASeriesChanges adds a class for series that already have rows, and removes it again. Late samples must be
+// stored in the class of their day, and samples of later days in the new class. No class number may be reused.
 func TestClassOfASeriesChanges(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) {
@@ -74,7 +74,7 @@ func TestClassOfASeriesChanges(t *testing.T) {
 	require.EqualValues(t, 4, ts.retention.Classes())
 	require.Equal(t, []retention.ListFrom{{FromMS: never, ID: ts.retention.InForce(0)}}, listsOf(t, ts.eng))
 
-	// The samples of each class expire at their time.
+	// The samples of each class must expire at the time of that class.
 	of := map[int64]int{}
 	for i := range in {
 		of[in[i]] += len(in) - i
@@ -90,9 +90,9 @@ func TestClassOfASeriesChanges(t *testing.T) {
 	ts.check()
 }
 
-// TestLateSamplesGoByTheirDay changes the class of two series, one to a shorter retention and one to a longer one: late
-// samples are accepted, shown and stored by the class of their day, and samples of a day without rows by the current
-// class.
+// TestLateSamplesGoByTheirDay moves one series to a class with a shorter retention, and another to a class with a
+// longer one. Late samples must be accepted, returned and stored by the class of their day, and by the current class if
+// their day has no rows.
 func TestLateSamplesGoByTheirDay(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, withTestClasses)
@@ -126,7 +126,7 @@ func TestLateSamplesGoByTheirDay(t *testing.T) {
 	ts.check()
 }
 
-// sharedClasses is a store that processes with files of their own share.
+// sharedClasses is a store that processes with different class files share.
 type sharedClasses struct {
 	t    *testing.T
 	eng  engine.Engine
@@ -155,7 +155,7 @@ func (x *sharedClasses) open(list ...retention.Class) *testStore {
 	return x.all[len(x.all)-1]
 }
 
-// passes advances the time, after which the processes send a heartbeat.
+// passes advances the time, and lets each process send a heartbeat.
 func (x *sharedClasses) passes(d time.Duration) {
 	x.now = x.now.Add(d)
 	for _, s := range x.all {
@@ -163,8 +163,8 @@ func (x *sharedClasses) passes(d time.Duration) {
 	}
 }
 
-// TestClassesOfASharedStoreBeginLater adds a class to a store that another process writes to. Both use it from the
-// first day that begins at least 25 hours later. An old day without rows gets the list in force.
+// TestClassesOfASharedStoreBeginLater adds a class while another process writes to the store. Both processes must use
+// it from the first day that starts at least 25 hours later. An old day without rows must get the list in force.
 func TestClassesOfASharedStoreBeginLater(t *testing.T) {
 	t.Parallel()
 	x := newSharedClasses(t)
@@ -209,8 +209,8 @@ func TestClassesOfASharedStoreBeginLater(t *testing.T) {
 	}
 }
 
-// TestImportBeforeItsClassesAreInForce imports samples that only a scheduled class keeps: they are rejected until it is
-// in force.
+// TestImportBeforeItsClassesAreInForce imports samples whose retention is long enough only in a scheduled class. They
+// must be rejected until the class is in force.
 func TestImportBeforeItsClassesAreInForce(t *testing.T) {
 	t.Parallel()
 	x := newSharedClasses(t)
@@ -238,8 +238,8 @@ func TestImportBeforeItsClassesAreInForce(t *testing.T) {
 	require.Zero(t, stats.Expired)
 }
 
-// TestClassesOfTwoFiles starts processes with different files in turn: the store uses the file of the last start, and
-// every process reads that list.
+// TestClassesOfTwoFiles starts processes with different class files in turn. The store must use the file of the last
+// started process, and every process must read that list.
 func TestClassesOfTwoFiles(t *testing.T) {
 	t.Parallel()
 	x := newSharedClasses(t)
@@ -275,8 +275,8 @@ func TestClassesOfTwoFiles(t *testing.T) {
 	third.check()
 }
 
-// TestImportRefusedFixesNoClasses imports samples past their retention, adds a class that accepts them, and imports
-// them again.
+// TestImportRefusedFixesNoClasses imports samples past their retention. The rejected import must not fix the list of
+// classes of their day: once a class that accepts them is added, a repeated import must succeed.
 func TestImportRefusedFixesNoClasses(t *testing.T) {
 	for _, expiring := range []bool{false, true} {
 		t.Run(fmt.Sprint("expiring=", expiring), func(t *testing.T) {

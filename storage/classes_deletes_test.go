@@ -15,13 +15,13 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// deletedInClasses is a store with a series that changes its class and has hours deleted.
+// deletedInClasses is a store with a series whose class changes and whose hours are deleted.
 type deletedInClasses struct {
 	*testStore
 	midnight time.Time
 }
 
-// openDeletedInClasses opens a store with these classes. The series is in the first one.
+// openDeletedInClasses opens a store with a class per retention in keep. The series is in the first class.
 func openDeletedInClasses(t *testing.T, keep ...retention.Keep) *deletedInClasses {
 	ts := openTestStore(t, func(o *Options) {
 		o.Retention, o.Retention5m, o.Retention1h = 2*day, 60*day, 90*day
@@ -33,7 +33,7 @@ func openDeletedInClasses(t *testing.T, keep ...retention.Keep) *deletedInClasse
 	return &deletedInClasses{ts, ts.now.Truncate(day)}
 }
 
-// hours writes and seals a sample per minute between two hours, counted from midnight of the first day.
+// hours writes one sample per minute between two hours, counted from midnight of the first day, and seals them.
 func (ts *deletedInClasses) hours(from, to int) {
 	ts.t.Helper()
 	if at := ts.midnight.Add(time.Duration(to) * time.Hour); ts.now.Before(at) {
@@ -46,7 +46,7 @@ func (ts *deletedInClasses) hours(from, to int) {
 	require.NoError(ts.t, ts.SealAll(ts.t.Context()))
 }
 
-// inClass restarts the store with the series in another class; 0: the default one.
+// inClass restarts the store with the series in another class. 0 is the default class.
 func (ts *deletedInClasses) inClass(class int) {
 	ts.t.Helper()
 	for i := range ts.opts.Classes {
@@ -59,15 +59,15 @@ func (ts *deletedInClasses) inClass(class int) {
 	ts.reopen()
 }
 
-// deleteHours deletes whole hours.
+// deleteHours deletes the samples between two hours, counted from midnight of the first day.
 func (ts *deletedInClasses) deleteHours(from, to int) {
 	ts.t.Helper()
 	at := func(h int) int64 { return ts.midnight.Add(time.Duration(h) * time.Hour).UnixMilli() }
 	require.NoError(ts.t, ts.Delete(ts.t.Context(), "default", at(from)+1, at(to), equal("job", "ci")))
 }
 
-// TestDeleteAfterTheClassChangedWithinAWeek deletes hours of a class that has 5m buckets, in a week in which the series
-// also has 5m buckets of other days in its next class, which is kept longer.
+// TestDeleteAfterTheClassChangedWithinAWeek deletes hours of a class that has 5m buckets. In the same week the series
+// also has 5m buckets of other days in its next class, which has a longer retention.
 func TestDeleteAfterTheClassChangedWithinAWeek(t *testing.T) {
 	t.Parallel()
 	ts := openDeletedInClasses(t, retention.Keep{Raw: 2 * day, FiveMinutes: 12 * day, OneHour: 20 * day})
@@ -92,7 +92,7 @@ func TestDeleteAfterTheClassChangedWithinAWeek(t *testing.T) {
 }
 
 // TestRawRowsExpireDuringAnImport imports samples after a delete. Their raw rows expire before the delete is applied to
-// the rollups, so the import fails; when it is repeated the samples are shown.
+// the rollups, so the import fails. After a repeated import, queries must return the samples.
 func TestRawRowsExpireDuringAnImport(t *testing.T) {
 	t.Parallel()
 	r, err := newClassesRun("classes base=2026-05-03T00:00:00Z engine=expiring keep=120h,120h,120h/48h,1248h,1728h")

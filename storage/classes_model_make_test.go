@@ -29,7 +29,7 @@ type classesMaker struct {
 	kind   string
 	out    history
 	passed time.Duration
-	// written are the times of written samples, with their durations.
+	// written contains the time ranges of written samples, by series.
 	written []classesWritten
 }
 
@@ -41,7 +41,7 @@ type classesWritten struct {
 const (
 	classesSeries = 2
 	classesStep   = 10 * time.Minute
-	// classesLead is the minimum time between the oldest samples and the base.
+	// classesLead is the min time between the oldest samples and the base.
 	classesLead = 30 * time.Hour
 )
 
@@ -91,7 +91,7 @@ func (m *classesMaker) pass(d time.Duration) {
 
 func (m *classesMaker) class(series int) { m.add("in %d %d", series, m.rng.IntN(3)) }
 
-// live writes samples at the current time, and may change a class.
+// live writes samples at the current time, and may move a series to another class.
 func (m *classesMaker) live() {
 	for s := range classesSeries {
 		if m.oneIn(3) {
@@ -117,7 +117,7 @@ func (m *classesMaker) write(verb string, series int, from time.Duration) {
 	m.add("%s %d %v %d", verb, series, m.passed-from, n)
 }
 
-// near draws a series and a time near its written samples.
+// near returns a random series and a random time near its written samples.
 func (m *classesMaker) near() (int, time.Duration) {
 	w := m.written[m.rng.IntN(len(m.written))]
 	at := w.from + time.Duration(m.rng.Int64N(int64(w.to-w.from)+1))

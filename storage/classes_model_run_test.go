@@ -37,7 +37,8 @@ type classesRun struct {
 	problem  string
 }
 
-// classesEngine injects faults, and blocks all calls after its process has died. If it is shared, its rows expire.
+// classesEngine injects faults, and blocks all calls once its process was stopped. If the store is shared, its rows
+// expire.
 type classesEngine struct {
 	*faultengine.Engine
 	r    *classesRun
@@ -51,7 +52,7 @@ func (e *classesEngine) rule(op faultengine.Op) faultengine.Action {
 	return e.r.faults.act(op)
 }
 
-// expiringClasses is a classesEngine with a clock.
+// expiringClasses is a classesEngine that implements engine.Clock.
 type expiringClasses struct{ *classesEngine }
 
 func (e expiringClasses) Clock(context.Context) (time.Time, error) { return e.r.now(), nil }
@@ -125,7 +126,7 @@ func newClassesRun(first string) (*classesRun, error) {
 	return r, nil
 }
 
-// listOf returns the classes that contain the series, by number.
+// listOf returns the classes with the matchers of the series that are in them. in contains the class of each series.
 func (r *classesRun) listOf(in [classesSeries]int) (list []retention.Class) {
 	for i, k := range r.model.keep[1:] {
 		c := retention.Class{Name: fmt.Sprint("class", i+1), Keep: k}
@@ -173,7 +174,7 @@ func (r *classesRun) start() {
 	r.beat()
 }
 
-// stop ends the process; cut does so by a power cut.
+// stop stops the process, and cut ends it with a power cut.
 func (r *classesRun) stop() { r.end(false, 0) }
 
 func (r *classesRun) end(cut bool, percent int) {
@@ -206,14 +207,14 @@ func (r *classesRun) beat() {
 	}
 }
 
-// late applies withheld writes.
+// late applies the withheld writes.
 func (r *classesRun) late() {
 	if err := r.eng.ApplyWithheld(context.Background()); err != nil {
 		r.fail("applying what was withheld: %v", err)
 	}
 }
 
-// line runs one line of a history.
+// line executes one line of a history.
 func (r *classesRun) line(words []string) {
 	if words[0] == "fault" {
 		f, err := parseFault(strings.Join(words[1:], " "))
@@ -264,7 +265,7 @@ func (r *classesRun) step(words []string) {
 	}
 }
 
-// tolerate reports err as a problem unless a fault was injected. It reports whether err is nil.
+// tolerate reports whether err is nil. It fails the history if err isn't nil although no fault was injected.
 func (r *classesRun) tolerate(what string, err error) bool {
 	if err != nil && !r.faults.drawn() && !errors.Is(err, errDeleting) {
 		r.fail("%s: %v", what, err)
@@ -272,7 +273,7 @@ func (r *classesRun) tolerate(what string, err error) bool {
 	return err == nil
 }
 
-// classOn returns the class of a series on a day. A day keeps its list once it has one.
+// classOn returns the class of a series on the day of t. It checks that a day keeps its list of classes.
 func (r *classesRun) classOn(series int, t int64) int64 {
 	window := r.period.RawWindowAt(t)
 	list, fixed, err := r.retention.ClassesOn(context.Background(), "t", window)
@@ -315,7 +316,7 @@ func (r *classesRun) pass(d time.Duration) {
 	}
 }
 
-// samples returns the times of a line, and a value that is higher than all previous ones.
+// samples returns the series and times of a line, and a value that is higher than all previous values.
 func (r *classesRun) samples(words []string) (series int, times []int64, v float64) {
 	first := r.now().Add(-length(words, 2)).Truncate(classesStep)
 	for i := range number(words, 3) {
@@ -345,7 +346,7 @@ func (r *classesRun) write(words []string) {
 	r.model.put(series, times, v, r.classOf(series), r.now().UnixMilli(), ok, false)
 }
 
-// other starts another process, with its own classes and a clock that is off, which imports samples.
+// other imports samples with another process, which has its own class file and an inaccurate clock.
 func (r *classesRun) other(words []string) {
 	opts, off := r.opts, length(words, 3)
 	in := [classesSeries]int{int(number(words, 1)) % len(r.model.keep), int(number(words, 2)) % len(r.model.keep)}
@@ -373,7 +374,7 @@ func (r *classesRun) other(words []string) {
 	}
 }
 
-// imports imports samples using the process s.
+// imports imports samples with the process s.
 func (r *classesRun) imports(s *Store, words []string) {
 	series, times, v := r.samples(append([]string{""}, words...))
 	var samples chunk.Samples
@@ -382,7 +383,8 @@ func (r *classesRun) imports(s *Store, words []string) {
 	}
 	again := samples
 	stats, err := s.Import(context.Background(), "t", []ImportedSeries{{waysLabels(int64(series)), &samples}})
-	// The import must be repeated. Until then queries return samples, and those of other classes may be missing.
+	// A failed import must be repeated. Until then slots are answered from samples, and samples of other classes may be
+	// missing.
 	if err != nil && r.faults.drawn() {
 		r.late()
 		r.faults.set(nil, 0)
@@ -408,7 +410,7 @@ func (r *classesRun) delete(words []string) {
 	r.model.delete(series, start, end, r.tolerate("deleting", err))
 }
 
-// quiet ends a history without faults and with all deletes cleaned.
+// quiet removes the faults and cleans all deletes, so that the final answers can be checked exactly.
 func (r *classesRun) quiet() {
 	r.pass(3 * day)
 	r.step([]string{"clean"})

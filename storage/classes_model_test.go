@@ -11,9 +11,9 @@ import (
 )
 
 // TestClassesModel runs seeded histories of series that change their classes, and compares every answer, at each
-// resolution, with a plain model: a deleted sample never reappears, whichever classes still have rows, and an
-// acknowledged sample that isn't deleted is found for as long as its class keeps it. A failing history is shortened and
-// printed; put in a file it can be replayed with -protocol.file.
+// resolution, with a plain model. A deleted sample must never reappear, whichever classes still have rows. An
+// acknowledged sample that isn't deleted must be found during the retention of its class. A failing history is
+// shortened and printed. To replay it, put it in a file and pass -protocol.file.
 func TestClassesModel(t *testing.T) {
 	t.Parallel()
 	for kind, seeds := range map[string]int{"memory": 120, "pebble": 10, "expiring": 40} {
@@ -30,19 +30,19 @@ func TestClassesModel(t *testing.T) {
 	}
 }
 
-// classesFact is a sample that was sent at a time of a series: later facts with the same time have higher values, which
-// win.
+// classesFact is a sample that was sent. Of the facts of a series with the same time, the last one has the highest
+// value and wins.
 type classesFact struct {
 	v float64
-	// acked is set if the sample was acknowledged, deleted if an acknowledged delete covers the sample, and mayBe if an
-	// unacknowledged delete that covers it may still take effect.
+	// acked is true if the sample was acknowledged, deleted if an acknowledged delete covers it, and mayBe if a delete
+	// that covers it and wasn't acknowledged may still be applied.
 	acked, deleted, mayBe bool
-	// sealed is true if it is certain to be sealed. Unsealed samples past the raw retention aren't shown.
+	// sealed is true if the sample is certainly sealed. Queries don't return unsealed samples past the raw retention.
 	sealed bool
-	// classes are the classes that it may have been written in, as bits.
+	// classes contains the classes that the sample may be stored in, as bits.
 	classes uint
-	// firm is true for the resolutions that must show it. Existing buckets aren't recomputed from fewer samples, so
-	// late samples may be missing in them.
+	// firm is true for the resolutions whose answers must include the sample. Existing buckets aren't recomputed from
+	// fewer samples, so they may not include late samples.
 	firm [resolutions]bool
 }
 
@@ -51,7 +51,7 @@ func (f *classesFact) stands() bool { return !f.deleted }
 // slotMS is the width of slots.
 const slotMS = 2 * format.HourMS
 
-// classesModel holds the samples that must, may and must not be found.
+// classesModel contains the samples that must be found, may be found, and must not be found.
 type classesModel struct {
 	keep  []retention.Keep
 	facts [classesSeries]map[int64][]*classesFact // by time
@@ -65,7 +65,7 @@ func newClassesModel(keep []retention.Keep) *classesModel {
 	return m
 }
 
-// kept returns the newest time past the retention in some class that a sample may be in.
+// kept returns the start of the shortest retention of the classes that a sample may be in.
 func (m *classesModel) kept(classes uint, res rollup.Resolution, now int64) int64 {
 	at := int64(-format.MaxTime)
 	for class, k := range m.keep {
@@ -76,13 +76,13 @@ func (m *classesModel) kept(classes uint, res rollup.Resolution, now int64) int6
 	return at
 }
 
-// put records samples that arrive now, in the class of their day. rawless is true if they are only added to rollups.
+// put records samples that are sent now, in the class of their day. rawless is true if they are stored only in rollups.
 func (m *classesModel) put(
 	series int, times []int64, v float64, classOn func(t int64) int64, now int64, acked, rawless bool,
 ) {
 	at := func(t, width int64) int64 { return -format.FloorDiv(-t, width) * width }
-	// rivals are the remaining samples by bucket and hour. gone are the slots and days in which raw rows and 5m rollups
-	// of earlier samples may be missing.
+	// rivals contains the buckets and hours that already have samples. gone contains the slots and days for which raw
+	// rows or 5m rollups of earlier samples may be missing.
 	rivals, gone := map[[2]int64]bool{}, map[[2]int64]bool{}
 	for t, list := range m.facts[series] {
 		for _, f := range list {
@@ -109,7 +109,7 @@ func (m *classesModel) put(
 	}
 }
 
-// delete records a delete that succeeded, or may take effect.
+// delete records a delete. done is true if it succeeded, and false if it may still be applied.
 func (m *classesModel) delete(series int, start, end int64, done bool) {
 	for t, list := range m.facts[series] {
 		if t < start || t > end {
@@ -121,7 +121,7 @@ func (m *classesModel) delete(series int, start, end int64, done bool) {
 	}
 }
 
-// inClass records that unsealed samples of a series may be stored in another class.
+// inClass records that unsealed samples of a series may now be stored in another class.
 func (m *classesModel) inClass(series, class int) {
 	for _, list := range m.facts[series] {
 		for _, f := range list {
@@ -132,7 +132,7 @@ func (m *classesModel) inClass(series, class int) {
 	}
 }
 
-// seal records that everything is sealed, in the class of its day.
+// seal records that all samples are sealed, each in the class of its day.
 func (m *classesModel) seal(classOn func(series int, t int64) int64) {
 	for s, times := range m.facts {
 		for t, list := range times {
@@ -151,7 +151,8 @@ type classesBucket struct {
 	end    int64
 }
 
-// judgeRaw returns a problem in an answer of raw samples, by series and time, or "".
+// judgeRaw returns a description of the first problem in an answer of raw samples, or "". raw contains the answer by
+// series and time.
 func (m *classesModel) judgeRaw(now int64, raw [classesSeries]map[int64]float64) string {
 	for s, times := range raw {
 		for t, got := range times {
@@ -177,8 +178,8 @@ func (m *classesModel) judgeRaw(now int64, raw [classesSeries]map[int64]float64)
 	return ""
 }
 
-// open returns the ends of slots with unsealed samples at times past some class' raw retention. While these are staged,
-// queries return samples, and samples of the slot in another class may be missing.
+// open returns the ends of slots with unsealed samples that are past the raw retention of a class. Until they are
+// sealed, such a slot is answered from samples, and its samples in another class may be missing.
 func (m *classesModel) open(now int64) map[int64]bool {
 	slots := map[int64]bool{}
 	for _, times := range m.facts {
@@ -193,7 +194,8 @@ func (m *classesModel) open(now int64) map[int64]bool {
 	return slots
 }
 
-// judgeBuckets returns a problem in an answer of buckets, or "". whole is true if it includes all classes.
+// judgeBuckets returns a description of the first problem in an answer of buckets, or "". whole is true if the answer
+// includes all classes.
 func (m *classesModel) judgeBuckets(now int64, res rollup.Resolution, counts map[classesBucket]int, whole bool) string {
 	most, least, open := map[classesBucket]int{}, map[classesBucket]int{}, m.open(now)
 	for s, times := range m.facts {
@@ -204,7 +206,8 @@ func (m *classesModel) judgeBuckets(now int64, res rollup.Resolution, counts map
 				if f.stands() {
 					stands = 1
 				}
-				// In the day that the clock is hiding, buckets may not reflect a delete until the next Expire.
+				// On the day that contains the boundary of hidden samples, buckets may not reflect a delete until the
+				// next Expire.
 				told := m.kept(f.classes, rollup.Raw, now)
 				cut := b.end > format.FloorDiv(told-1, format.DayMS)*format.DayMS && b.end-res.Width() < told
 				if f.firm[res] && !f.mayBe && b.end-res.Width() >= m.kept(f.classes, res, now) && !cut &&

@@ -20,7 +20,7 @@ import (
 
 const day = 24 * time.Hour
 
-// classOfJob returns a class with the series of a job.
+// classOfJob returns a class that contains the series of a job.
 func classOfJob(name, job string, keep retention.Keep) retention.Class {
 	return retention.Class{
 		Name: name, Match: [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, "job", job)}}, Keep: keep,
@@ -58,7 +58,7 @@ func (ts *testStore) chunksAt(res rollup.Resolution, t int64, class int64, tenan
 	return n
 }
 
-// bucketsOf reads all buckets of a tenant, and returns the sums of their counts by job.
+// bucketsOf reads all buckets of a tenant, and returns the number of samples in them by job.
 func (ts *testStore) bucketsOf(tenant string, res rollup.Resolution, edges ...int64) map[string]int {
 	ts.t.Helper()
 	found, err := ts.Select(ts.t.Context(), query.Query{
@@ -88,8 +88,8 @@ func (ts *testStore) jobs(tenant string) (jobs []string) {
 	return jobs
 }
 
-// TestClassesExpireEachAtItsTime follows one day's samples of every class, and of a tenant with a short retention of
-// its own, until all have expired, and checks answers and rows.
+// TestClassesExpireEachAtItsTime checks answers and rows of one day's samples until all of them have expired. The
+// samples are in every class, and one tenant has a shorter retention of its own.
 func TestClassesExpireEachAtItsTime(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, withTestClasses)
@@ -163,7 +163,8 @@ func TestClassesExpireEachAtItsTime(t *testing.T) {
 	}
 }
 
-// TestLabelsOfHiddenClassesAreNotTold reads by matchers: a class' series disappear with the last of its rows.
+// TestLabelsOfHiddenClassesAreNotTold finds series by matchers. The series of a class must disappear with its last
+// visible rows.
 func TestLabelsOfHiddenClassesAreNotTold(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, withTestClasses)
@@ -209,8 +210,8 @@ func TestLateSamplesAreTakenByTheClassesRetention(t *testing.T) {
 	require.Empty(t, ts.all("brief"))
 }
 
-// TestSealedTooLate leaves samples staged until the raw windows of some classes have expired: each class is sealed as
-// its own retention allows.
+// TestSealedTooLate seals samples after the raw windows of some classes have expired. Each class must store what its
+// retention allows.
 func TestSealedTooLate(t *testing.T) {
 	ts := openTestStore(t, withTestClasses)
 	at := ts.now.UnixMilli() - 1000
@@ -231,8 +232,8 @@ func TestSealedTooLate(t *testing.T) {
 	require.Zero(t, ts.HeadStats().Chunks)
 }
 
-// TestCutSlotsOfClassesWithoutSamples queries with edges inside of buckets, at times for which one class has samples
-// and another only buckets.
+// TestCutSlotsOfClassesWithoutSamples queries ranges that start or end within a bucket, at times for which one class
+// has samples and another class only buckets.
 func TestCutSlotsOfClassesWithoutSamples(t *testing.T) {
 	ts := openTestStore(t, withTestClasses)
 	at := ts.now.Add(-time.Hour).UnixMilli()
@@ -245,7 +246,7 @@ func TestCutSlotsOfClassesWithoutSamples(t *testing.T) {
 	require.Equal(t, map[string]int{"web": 3, "ci": 3}, ts.bucketsOf("usual", rollup.OneHour, at+1))
 }
 
-// TestRowsOfClassesLiveAsLongAsTheyShould checks the TTL of all written rows.
+// TestRowsOfClassesLiveAsLongAsTheyShould checks the TTLs of all written rows.
 func TestRowsOfClassesLiveAsLongAsTheyShould(t *testing.T) {
 	ts := openTestStore(t, withTestClasses)
 	ts.expireRows()

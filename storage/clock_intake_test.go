@@ -16,11 +16,12 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// rejectAhead makes samples ahead of a single machine's clock be rejected at once.
+// rejectAhead makes a store on a single machine reject samples ahead of its clock without a wait.
 func rejectAhead(o *Options) { o.AheadPatience = 0 }
 
-// A process of a cluster whose clock is slow or fast by less than 6 hours accepts and shows samples that are right by
-// the cluster's clock, and rejects those that are wrong by both.
+// TestClockOffByHoursInACluster checks a process of a cluster whose clock is slow or fast by less than 6 hours. It must
+// accept and return samples whose time is right by the cluster's clock, and reject samples whose time is wrong by both
+// clocks.
 func TestClockOffByHoursInACluster(t *testing.T) {
 	for name, off := range map[string]time.Duration{
 		"3 h slow": -3 * time.Hour, "20 min slow": -20 * time.Minute, "3 h fast": 3 * time.Hour,
@@ -47,7 +48,7 @@ func TestClockOffByHoursInACluster(t *testing.T) {
 	}
 }
 
-// stoppedEngine is a clockedEngine that can be unreachable.
+// stoppedEngine is a clockedEngine that can be made unreachable.
 type stoppedEngine struct {
 	clockedEngine
 	down  atomic.Bool
@@ -62,8 +63,8 @@ func (e *stoppedEngine) Clock(ctx context.Context) (time.Time, error) {
 	return e.clockedEngine.Clock(ctx)
 }
 
-// A paused virtual machine has a slow clock that no measurement in it detects. Before its next heartbeat a sample is
-// rejected only after the cluster's clock was read again.
+// TestClockOfAPausedMachineInACluster slows a clock by a pause of the virtual machine, which the machine doesn't
+// measure. Before the next heartbeat, a sample must be rejected only after the cluster's clock was read again.
 func TestClockOfAPausedMachineInACluster(t *testing.T) {
 	r := &clockRig{t: t, shared: true}
 	eng := &stoppedEngine{clockedEngine: clockedEngine{memory.New(), r.now}}
@@ -95,8 +96,8 @@ func TestClockOfAPausedMachineInACluster(t *testing.T) {
 	require.Equal(t, before+1, eng.asked.Load(), "once per request")
 }
 
-// On a single machine nothing shows which clock is right. Senders must retry samples ahead of it until NTP has had time
-// to set it; only then are they rejected.
+// TestSlowClockOnOneMachine sends samples ahead of a clock that may be slow. A single machine can't tell, so senders
+// must be told to retry until NTP has had time to set the clock. Only then are the samples rejected permanently.
 func TestSlowClockOnOneMachine(t *testing.T) {
 	eng, err := pebble.Open(t.TempDir(), pebble.DefaultOptions())
 	require.NoError(t, err)
@@ -165,14 +166,16 @@ func TestSlowClockOnOneMachine(t *testing.T) {
 	}
 }
 
-// The log has one line when a clock becomes slow or fast by a minute, one when the difference has doubled, and one when
-// it agrees again, regardless of the number of heartbeats.
+// TestClockDifferencesAreLogged checks the log of a process whose clock differs from the cluster's. It must contain one
+// line when the clock becomes slow or fast by a minute, one line when the difference has doubled, and one line when the
+// clock is right again, regardless of the number of heartbeats.
 func TestClockDifferencesAreLogged(t *testing.T) {
 	r := &clockRig{t: t, shared: true}
 	r.eng = &clockedEngine{memory.New(), r.now}
 	var log bytes.Buffer
 	m := r.start(0, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
-	// logged sets the clock off for some time, and expects one line with these texts, or no line if there are none.
+	// logged changes the clock's error for some time, and requires one log line with the texts in want, or no line if
+	// want is empty.
 	logged := func(off time.Duration, want ...string) {
 		t.Helper()
 		log.Reset()

@@ -19,9 +19,9 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// TestStagedUnderTwoPauses writes samples before and after a pause of six days, killing the process within a minute
-// each time. Four days later it starts the process again, or a copy: all acknowledged samples are found, before and
-// after they are sealed.
+// TestStagedUnderTwoPauses writes samples before and after a pause of six days, and kills the process within a minute
+// each time. Four days later it starts the process or a copy of its store. Queries must return all acknowledged
+// samples, before and after they are sealed.
 func TestStagedUnderTwoPauses(t *testing.T) {
 	mem := memory.New()
 	r := &clockRig{t: t, eng: mem}
@@ -60,8 +60,8 @@ func (m *clockMachine) problems() (problems []string) {
 	return problems
 }
 
-// TestStagedSamplesOfAFastClusterAreRead writes a sample while the clocks of a whole cluster are months fast, and
-// corrects them.
+// TestStagedSamplesOfAFastClusterAreRead writes a sample while all clocks of a cluster are months fast, and then
+// corrects the clocks.
 func TestStagedSamplesOfAFastClusterAreRead(t *testing.T) {
 	ahead := 100 * day
 	r := &clockRig{t: t, shared: true}
@@ -71,7 +71,7 @@ func TestStagedSamplesOfAFastClusterAreRead(t *testing.T) {
 	require.Empty(t, m.problems())
 	m.stop()
 	ahead = 0
-	// The memory engine doesn't expire rows, so the first process' stream positions remain.
+	// The memory engine doesn't expire rows, so the stream positions of the first process still exist.
 	m = r.start(0, func(o *Options) { o.Follow = false })
 	require.Empty(t, m.problems())
 	require.NotEmpty(t, m.waiting())
@@ -98,10 +98,10 @@ func (m *clockMachine) shown() (map[int64]float64, error) {
 	return found, nil
 }
 
-// TestPauses runs seeded histories of one process whose machine is off for days, repeatedly, or whose clock leaps, with
-// kills, backups, and later restores of any of them. At every start, before and after sealing, answers contain exactly
-// the samples that were acknowledged and not deleted, also in a store opened ReadOnly. Every other history has a
-// retention, and a clock that is right.
+// TestPauses runs seeded histories of one process. Its machine is repeatedly off for days, or its clock leaps. The
+// process is killed, and backups are made and restored. At every start, before and after sealing, answers must contain
+// exactly the samples that were acknowledged and not deleted, even if the store is opened ReadOnly. Every other history
+// has a retention and a right clock.
 func TestPauses(t *testing.T) {
 	t.Parallel()
 	for seed := range protocolSeeds(t, 150) {
@@ -115,10 +115,10 @@ func TestPauses(t *testing.T) {
 	}
 }
 
-// pausesRun is a history.
+// pausesRun is the state of a history.
 type pausesRun struct {
 	rng *rand.Rand
-	// right is true if the clock is always right; it then differs only from the observed uptime, and samples have a
+	// right is true if the clock is always right. It then differs only from the observed uptime, and samples have a
 	// retention.
 	right   bool
 	r       *clockRig
@@ -132,7 +132,7 @@ type pausesRun struct {
 	problem string
 }
 
-// pausesBackup is a copy of the rows, with the samples acknowledged by then.
+// pausesBackup is a copy of the rows, and of the samples that were acknowledged before it was made.
 type pausesBackup struct {
 	eng   *memory.Engine
 	acked map[int64]float64
@@ -217,7 +217,7 @@ func (p *pausesRun) kill() {
 	p.eng = eng
 }
 
-// pause advances the time by days in which the machine is off.
+// pause turns the machine off for some days.
 func (p *pausesRun) pause() {
 	d := time.Duration(p.rng.IntN(240)) * time.Hour
 	p.note("off for %v", d)
@@ -278,7 +278,7 @@ func (p *pausesRun) seal() {
 	}
 }
 
-// round does a server's work of one minute.
+// round does the work of a server for one minute.
 func (p *pausesRun) round() {
 	ctx := p.r.t.Context()
 	p.note("round")
@@ -304,7 +304,7 @@ func (p *pausesRun) round() {
 	}
 }
 
-// write sends samples at the clock's time, at the right time, and late ones.
+// write sends samples at the clock's time and at the right time, and late samples.
 func (p *pausesRun) write() {
 	from := p.r.now()
 	if p.rng.IntN(2) == 0 {

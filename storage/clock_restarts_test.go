@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// today sets the date of a clock that is off as given by an operator.
+// today returns an option that passes the date of a clock with the given error as the operator's date.
 func (r *clockRig) today(off time.Duration) func(*Options) {
 	return func(o *Options) { o.Today = r.now().Add(off).UTC().Truncate(day) }
 }
@@ -25,7 +25,8 @@ func (m *clockMachine) runFor(d time.Duration) {
 	}
 }
 
-// countedAnywhere returns the number of samples that a query finds, which reads buckets where samples are hidden.
+// countedAnywhere returns the number of samples that a query finds. The query reads buckets where raw samples are
+// hidden.
 func (m *clockMachine) countedAnywhere() int {
 	m.r.t.Helper()
 	q := query.Query{Tenant: "t", MinT: -format.MaxTime, MaxT: format.MaxTime, Matchers: ofMetric()}
@@ -46,8 +47,9 @@ func (m *clockMachine) countedAnywhere() int {
 	return n
 }
 
-// TestShortRunsSeeNoMoreThanTheyRan starts a new store repeatedly for seconds, each time with a clock almost 3 days
-// further ahead. The time between the runs isn't observed: nothing is dropped, and soon the clock is untrusted.
+// TestShortRunsSeeNoMoreThanTheyRan runs a new store repeatedly for some seconds, each time with a clock that is almost
+// 3 days further ahead. The time between the runs must not count as observed: nothing may be dropped, and soon the
+// clock must be untrusted.
 func TestShortRunsSeeNoMoreThanTheyRan(t *testing.T) {
 	r := alone(t)
 	keep := func(o *Options) { o.Retention = 3 * day }
@@ -71,8 +73,8 @@ func TestShortRunsSeeNoMoreThanTheyRan(t *testing.T) {
 	require.NoError(t, m.write(r.now(), 2))
 }
 
-// startAhead starts a process with a fast clock, which an operator has confirmed, and hides the samples past the
-// retention by it.
+// startAhead starts a process with a fast clock that an operator has confirmed. By this clock it hides samples that are
+// past the retention.
 func (r *clockRig) startAhead(ahead time.Duration, change func(*Options)) *clockMachine {
 	r.t.Helper()
 	m := r.start(ahead, change, r.today(ahead))
@@ -82,8 +84,9 @@ func (r *clockRig) startAhead(ahead time.Duration, change func(*Options)) *clock
 	return m
 }
 
-// TestAcceptedAfterAClockAheadIsShown hides all samples by a clock that is 40 days fast and confirmed by an operator.
-// Once it is right, all samples are shown, also those accepted then, before and after they are sealed.
+// TestAcceptedAfterAClockAheadIsShown hides all samples by a clock that is 40 days fast and was confirmed by an
+// operator. Once the clock is right, queries must return all samples, including those that are accepted then, before
+// and after they are sealed.
 func TestAcceptedAfterAClockAheadIsShown(t *testing.T) {
 	for name, keep := range map[string]func(*Options){
 		"raw hidden": func(o *Options) {},
@@ -119,9 +122,10 @@ func TestAcceptedAfterAClockAheadIsShown(t *testing.T) {
 	}
 }
 
-// TestAcceptedAfterADeleteByAClockAhead deletes everything up to the time of a clock that is 40 days fast. Samples
-// accepted once it is right aren't deleted. They are also shown when the clock is fast again and hides them: from
-// samples, because the slot's rollups have no commit record of the delete.
+// TestAcceptedAfterADeleteByAClockAhead deletes everything up to the time of a clock that is 40 days fast. Samples that
+// are accepted once the clock is right must not be deleted. They must also be found when the clock is fast again and
+// they are past the raw retention. Their slot is then answered from samples, because its rollups have no commit record
+// of the delete.
 func TestAcceptedAfterADeleteByAClockAhead(t *testing.T) {
 	r := alone(t)
 	keep := func(o *Options) { o.Retention = 30 * day }
@@ -145,9 +149,9 @@ func TestAcceptedAfterADeleteByAClockAhead(t *testing.T) {
 	require.Equal(t, 10, m.countedAnywhere())
 }
 
-// TestUnsealedSamplesPassTheRetention accepts late samples just before they are past the raw retention, beside sealed
-// ones. Until they are sealed they are in the buckets that queries return for that time, also after a restart, and days
-// later.
+// TestUnsealedSamplesPassTheRetention accepts late samples just before they are past the raw retention, in a slot with
+// sealed samples. Until they are sealed, the buckets that queries return must include them, also after a restart and
+// days later.
 func TestUnsealedSamplesPassTheRetention(t *testing.T) {
 	for _, expiring := range []bool{false, true} {
 		r := alone(t)
@@ -180,8 +184,8 @@ func TestUnsealedSamplesPassTheRetention(t *testing.T) {
 	}
 }
 
-// TestUnsealedSamplesOfExpiredRows starts a process after the raw rows of an acknowledged, unsealed sample would have
-// expired. Answers have a warning until the sample is sealed, and contain it afterwards.
+// TestUnsealedSamplesOfExpiredRows starts a process with an acknowledged, unsealed sample whose raw rows would already
+// have expired. Answers must have a warning until the sample is sealed, and include the sample afterwards.
 func TestUnsealedSamplesOfExpiredRows(t *testing.T) {
 	r := alone(t)
 	r.eng = memory.NewExpiring(r.now)
@@ -226,9 +230,9 @@ func (m *clockMachine) answer(t *testing.T, res rollup.Resolution) (n int, told 
 	return n, told
 }
 
-// TestDroppedByAClockAhead drops current windows by a clock that is 20 days fast and confirmed by an operator. Samples
-// of that time can't be stored; senders retry them, and later samples are stored. Samples past the retention are
-// rejected.
+// TestDroppedByAClockAhead drops current windows by a clock that is 20 days fast and was confirmed by an operator.
+// Samples of the dropped windows can't be stored. Their senders must be told to retry, and later samples must be
+// stored. Samples past the retention must be rejected.
 func TestDroppedByAClockAhead(t *testing.T) {
 	r := alone(t)
 	keep := func(o *Options) { o.Retention = 3 * day }
@@ -259,8 +263,8 @@ func TestDroppedByAClockAhead(t *testing.T) {
 	}
 }
 
-// TestClockThatWasSetBack accepts samples of the observed time for a quarter of the step, then makes senders retry for
-// some time, and only then rejects them.
+// TestClockThatWasSetBack sets the only clock back. Samples with the right time must be accepted for a quarter of the
+// step. Then their senders must be told to retry for some time, and only then may the samples be rejected.
 func TestClockThatWasSetBack(t *testing.T) {
 	for _, restarted := range []bool{false, true} {
 		for _, by := range []time.Duration{20 * time.Minute, 7 * time.Hour, 71 * time.Hour} {
@@ -287,8 +291,8 @@ func TestClockThatWasSetBack(t *testing.T) {
 	}
 }
 
-// TestClockOfABootIsSlow starts a machine without a hardware clock at the time at which it stopped, days late: until
-// NTP has had time to set the clock, no sample is rejected.
+// TestClockOfABootIsSlow starts a machine without a hardware clock: its clock continues at the time of the last
+// shutdown, days late. Until NTP has had time to set the clock, no sample may be rejected permanently.
 func TestClockOfABootIsSlow(t *testing.T) {
 	r := alone(t)
 	m := r.start(0)

@@ -13,13 +13,14 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// The only row in the list of table processes that holds the observed uptime.
+// The key of the observed uptime, the only row in its list of table processes.
 var (
 	clockPartition = engine.Key{engine.Int(1)}
 	clockKey       = engine.Key{engine.Text(strings.Repeat("\x00", engine.IDLen))}
 )
 
-// Opening a store reports an unreadable row, and continues without it.
+// TestMalformedClockRowIsToldAtOpening opens a store with an unreadable row of the observed uptime. The row must be
+// reported, and the store must work without it.
 func TestMalformedClockRowIsToldAtOpening(t *testing.T) {
 	r := alone(t)
 	r.start(0).stop()
@@ -36,7 +37,8 @@ func TestMalformedClockRowIsToldAtOpening(t *testing.T) {
 	require.Equal(t, 1, n)
 }
 
-// The row's bytes are stable, and an invalid row is rewritten.
+// TestClockRowIsStable checks the bytes of the row, which must not change between releases. An invalid row must be
+// rewritten.
 func TestClockRowIsStable(t *testing.T) {
 	r := alone(t)
 	m := r.start(0)

@@ -14,7 +14,8 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// The next process finds acknowledged samples, regardless of the clock's error when they were accepted and now.
+// TestStagedIsFoundUnderAnyClock checks that the next process finds acknowledged samples, regardless of the errors of
+// the clock when they were accepted and now.
 func TestStagedIsFoundUnderAnyClock(t *testing.T) {
 	const day = 24 * time.Hour
 	offs := []time.Duration{0, -228 * day, 228 * day, -8 * day, 30 * 365 * day}
@@ -50,7 +51,7 @@ func TestStagedIsFoundUnderAnyClock(t *testing.T) {
 	}
 }
 
-// samples returns the number of samples of the only series in the head.
+// samples returns the number of samples in the head. The head has at most one series.
 func (m *clockMachine) samples() int {
 	m.r.t.Helper()
 	var all chunk.Samples
@@ -62,8 +63,8 @@ func (m *clockMachine) samples() int {
 	return all.Len()
 }
 
-// TestClockFarAheadLooksNoFurther starts a process of a shared store with a clock that is years fast: it reads the
-// staged samples of other processes from no more partitions of the engine than a process with a right clock.
+// TestClockFarAheadLooksNoFurther starts a process of a shared store with a clock that is years fast. To find the
+// staged samples of other processes, it must read no more partitions of the engine than a process with a right clock.
 func TestClockFarAheadLooksNoFurther(t *testing.T) {
 	var scans atomic.Int64
 	eng := faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {

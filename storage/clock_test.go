@@ -21,7 +21,7 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// clockedEngine is an engine on another machine with a right clock.
+// clockedEngine is an engine on another machine, whose clock is right.
 type clockedEngine struct {
 	engine.Engine
 	now func() time.Time
@@ -29,7 +29,7 @@ type clockedEngine struct {
 
 func (e *clockedEngine) Clock(context.Context) (time.Time, error) { return e.now(), nil }
 
-// clockRig controls the time, and the clocks of machines, which may be off.
+// clockRig controls the time and the errors of the machines' clocks.
 type clockRig struct {
 	t      *testing.T
 	eng    engine.Engine
@@ -43,7 +43,7 @@ func (r *clockRig) now() time.Time { return clockStart.Add(time.Duration(r.passe
 
 func (r *clockRig) pass(d time.Duration) { r.passed.Add(int64(d)) }
 
-// clockMachine is a store in a process on a machine whose clock is off.
+// clockMachine is a store in a process on a machine with an inaccurate clock.
 type clockMachine struct {
 	*Store
 	r       *clockRig
@@ -51,7 +51,7 @@ type clockMachine struct {
 	stopped bool
 }
 
-// start opens a store in a new process.
+// start opens a store in a new process. off is the error of the machine's clock.
 func (r *clockRig) start(off time.Duration, change ...func(*Options)) *clockMachine {
 	r.t.Helper()
 	m := &clockMachine{r: r}
@@ -76,10 +76,10 @@ func (m *clockMachine) stop() {
 	}
 }
 
-// set sets the machine's clock.
+// set sets the error of the machine's clock.
 func (m *clockMachine) set(off time.Duration) { m.off.Store(int64(off)) }
 
-// write acknowledges a sample.
+// write writes a sample, and returns nil if it is acknowledged.
 func (m *clockMachine) write(at time.Time, v float64) error {
 	m.r.t.Helper()
 	b := m.NewBatch("t")
@@ -98,7 +98,7 @@ func ofMetric() []*labels.Matcher {
 	return []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "m")}
 }
 
-// visible returns how many samples a query shows.
+// visible returns the number of samples that a query returns.
 func (m *clockMachine) visible() (n int) {
 	m.r.t.Helper()
 	list, err := m.Select(
@@ -119,7 +119,8 @@ func (m *clockMachine) waiting() []Work {
 	return work
 }
 
-// removals are all operations that delete rows or take over partitions. The error of each shows whether it is allowed.
+// removals executes all operations that delete rows or take over partitions, and returns their errors. An untrusted
+// clock must cause an error.
 func (m *clockMachine) removals() map[string]error {
 	ctx := m.r.t.Context()
 	errs := map[string]error{}
@@ -160,7 +161,8 @@ func (m *clockMachine) may() {
 	}
 }
 
-// A process of a shared store with a clock that is off by months doesn't change other processes' data.
+// TestWrongClockBesideARightOne checks that a process of a shared store doesn't change other processes' data while its
+// clock is wrong by months.
 func TestWrongClockBesideARightOne(t *testing.T) {
 	for name, off := range map[string]time.Duration{"ahead": 60 * 24 * time.Hour, "behind": -60 * 24 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -193,7 +195,8 @@ func TestWrongClockBesideARightOne(t *testing.T) {
 	}
 }
 
-// A clock that is set while a process runs is detected before the next heartbeat has compared it.
+// TestClockThatLeapsBetweenBeats sets a clock while a process runs. The process must detect the change before the next
+// heartbeat compares the clock.
 func TestClockThatLeapsBetweenBeats(t *testing.T) {
 	r := &clockRig{t: t, shared: true}
 	r.eng = &clockedEngine{memory.New(), r.now}
@@ -215,8 +218,9 @@ func TestClockThatLeapsBetweenBeats(t *testing.T) {
 
 func alone(t *testing.T) *clockRig { return &clockRig{t: t, eng: memory.New()} }
 
-// The only process of a store detects that its clock leaps, and accepts samples of both times. When the clock is right
-// again, all of them are found, and samples in windows that the wrong clock would have dropped survive sealing.
+// TestClockLeapsOnOneMachine makes the clock of a store's only process leap. The process must detect this, and accept
+// samples of both times. Once the clock is right again, all samples must be found, and samples in windows that the
+// wrong clock would have dropped must be sealed without loss.
 func TestClockLeapsOnOneMachine(t *testing.T) {
 	eng, err := pebble.Open(t.TempDir(), pebble.DefaultOptions())
 	require.NoError(t, err)
@@ -253,7 +257,8 @@ func TestClockLeapsOnOneMachine(t *testing.T) {
 	}
 }
 
-// A clock that is set back: nothing is removed, and samples of the present time are accepted and visible.
+// TestClockIsBehindOnOneMachine sets a clock back. Nothing may be removed, and samples of the present time must be
+// accepted and visible.
 func TestClockIsBehindOnOneMachine(t *testing.T) {
 	r := alone(t)
 	m := r.start(0)
@@ -276,7 +281,8 @@ func TestClockIsBehindOnOneMachine(t *testing.T) {
 	}
 }
 
-// A machine that was off or asleep, or has a clock that was never set.
+// TestClockOfAMachine checks which clocks are trusted after the machine was off or asleep, and if the clock was never
+// set.
 func TestClockOfAMachine(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
@@ -325,7 +331,7 @@ func TestClockOfAMachine(t *testing.T) {
 	}
 }
 
-// A clock that leaps repeatedly is never trusted, but an operator's date is.
+// TestClockThatIsNotEven makes a clock leap repeatedly. It must never be trusted, unless an operator confirms its date.
 func TestClockThatIsNotEven(t *testing.T) {
 	r := alone(t)
 	m := r.start(0)
@@ -356,8 +362,8 @@ func TestClockThatIsNotEven(t *testing.T) {
 	r.start(60 * 24 * time.Hour).may()
 }
 
-// Late samples, accepted by a clock just after it was corrected and had been trusted a year slow, are found by the next
-// process.
+// TestLateSamplesOfAClockThatWasSetRight corrects a clock that was trusted although it was a year slow. The next
+// process must find late samples that were accepted just after the correction.
 func TestLateSamplesOfAClockThatWasSetRight(t *testing.T) {
 	r := alone(t)
 	keepAll := func(o *Options) { o.Retention = 0 }
@@ -379,8 +385,8 @@ func TestLateSamplesOfAClockThatWasSetRight(t *testing.T) {
 	require.Equal(t, 1, m.visible())
 }
 
-// A delete of everything by a clock that is very slow, and is trusted after some time, leaves no samples for when it is
-// right again.
+// TestDeleteByAClockThatIsBehind deletes everything while the clock is very slow, but trusted after some time. No
+// deleted sample may reappear when the clock is right again.
 func TestDeleteByAClockThatIsBehind(t *testing.T) {
 	for _, sealed := range []bool{true, false} {
 		r := alone(t)
@@ -399,7 +405,7 @@ func TestDeleteByAClockThatIsBehind(t *testing.T) {
 	}
 }
 
-// rowlessEngine has no row of the observed uptime.
+// rowlessEngine is an engine without the row of the observed uptime.
 type rowlessEngine struct{ engine.Engine }
 
 func (e rowlessEngine) Write(ctx context.Context, list []engine.Batch) error {
@@ -408,7 +414,8 @@ func (e rowlessEngine) Write(ctx context.Context, list []engine.Batch) error {
 	)
 }
 
-// A store that has lost the row of its observed uptime derives it from its contents.
+// TestClockOfAStoreThatLostIt opens a store that has lost the row of its observed uptime. The store must derive the
+// uptime from its contents.
 func TestClockOfAStoreThatLostIt(t *testing.T) {
 	r := alone(t)
 	r.eng = rowlessEngine{r.eng}
@@ -428,7 +435,7 @@ func TestClockOfAStoreThatLostIt(t *testing.T) {
 	r.start(60 * 24 * time.Hour).refuses()
 }
 
-// Several processes measure the same time, and don't add it up.
+// TestTimeSeenByProcesses checks that time that multiple processes measure concurrently counts once.
 func TestTimeSeenByProcesses(t *testing.T) {
 	r := &clockRig{t: t, shared: true}
 	r.eng = &clockedEngine{memory.New(), r.now}
@@ -453,7 +460,7 @@ func TestTimeSeenByProcesses(t *testing.T) {
 	require.LessOrEqual(t, r.start(0).clock.SeenMS(), last+60_000, "nobody was there")
 }
 
-// After a leap of the clock, Waiting doesn't read all slots between.
+// TestWaitingSkipsALeap checks that Waiting doesn't read all slots that a leap of the clock has skipped.
 func TestWaitingSkipsALeap(t *testing.T) {
 	r := alone(t)
 	m := r.start(0)

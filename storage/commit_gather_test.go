@@ -16,7 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/head"
 )
 
-// gatherRig is a committer with an engine that takes 10 ms per commit, in the time of a synctest bubble.
+// gatherRig is a committer on an engine whose commits take 10 ms in the time of a synctest bubble.
 type gatherRig struct {
 	*committer
 	t       *testing.T
@@ -42,7 +42,7 @@ func newGatherRig(t *testing.T, gathers bool) *gatherRig {
 	return rig
 }
 
-// send sends requests of a sender one after the other, with a pause after each, and returns the duration of each.
+// send sends requests of a sender, with a pause after each, and returns their durations.
 func (r *gatherRig) send(sender string, requests int, pause time.Duration) (took []time.Duration) {
 	series, err := r.env.head.Define(
 		r.env.head.Tenant("ann"), labels.FromStrings(labels.MetricName, "up", "sender", sender), nil,
@@ -60,11 +60,12 @@ func (r *gatherRig) send(sender string, requests int, pause time.Duration) (took
 	return took
 }
 
-// commit is the duration of a commit in the time of the bubble, in which only sleeping takes time.
+// commit is the duration of a commit in the bubble's time, in which only sleeping takes time.
 const commit = 10 * time.Millisecond
 
-// TestCommitsGather has senders each send their next request 3 ms after the previous one was acknowledged. Their
-// requests share commits instead of alternating, and so take one commit, not two; a single sender doesn't wait.
+// TestCommitsGather sends the next request of each sender 3 ms after its previous request was acknowledged. The
+// requests of the senders must share commits instead of alternating, so that each request takes the time of one commit
+// and not of two. A single sender must not wait.
 func TestCommitsGather(t *testing.T) {
 	const requests = 50
 	run := func(gathers bool, senders int, usual time.Duration) (commits int) {
@@ -91,7 +92,7 @@ func TestCommitsGather(t *testing.T) {
 	require.InDelta(t, 2*requests, run(false, 4, 2*commit), 3, "what there is to gain")
 }
 
-// TestCommitsWaitOnceForWhoStops stops one of two senders: the other one waits for it in one commit only.
+// TestCommitsWaitOnceForWhoStops stops one of two senders. The commits of the other sender may wait for it only once.
 func TestCommitsWaitOnceForWhoStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rig := newGatherRig(t, true)

@@ -13,7 +13,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestCountsBesideDamagedLabels damages labels: each answer with missing series has a warning, others don't.
+// TestCountsBesideDamagedLabels damages labels. An answer must have a warning if and only if series are missing from
+// it.
 func TestCountsBesideDamagedLabels(t *testing.T) {
 	t.Parallel()
 	for _, form := range []string{"page", "row"} {

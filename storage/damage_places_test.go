@@ -26,7 +26,7 @@ import (
 )
 
 // damagedStore is a small store of two tenants with all kinds of data: sealed days in several files, late samples,
-// rollups, staged samples. Its process was stopped or killed.
+// rollups, and staged samples. Its process was stopped or killed.
 type damagedStore struct {
 	fs     *pebble.CrashableFS
 	now    time.Time
@@ -132,7 +132,7 @@ func newDamagedStore(t *testing.T, killed bool) *damagedStore {
 	return d
 }
 
-// waitNoted waits until the length of the log is recorded, which happens once per second.
+// waitNoted waits until the engine has recorded the length of its log, which it does once per second.
 func (d *damagedStore) waitNoted(t *testing.T) {
 	names, err := d.fs.List(damagedDir)
 	require.NoError(t, err)
@@ -156,7 +156,7 @@ func (d *damagedStore) waitNoted(t *testing.T) {
 	}, time.Minute, 10*time.Millisecond)
 }
 
-// answers reads all samples of a tenant. told are the warnings.
+// answers reads all samples of a tenant. told contains the texts of the warnings.
 func (d *damagedStore) answers(s *Store, tenant string) (got map[string][]sample, told []string, err error) {
 	found, err := s.Select(context.Background(), query.Query{
 		Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime,
@@ -179,9 +179,9 @@ func (d *damagedStore) answers(s *Store, tenant string) (got map[string][]sample
 	return got, told, nil
 }
 
-// TestDamageAtRandomPlaces changes bytes at random places of a store's files, one at a time. Each time the store opens
-// and every answer is right or names the missing samples, or it fails to open with one line that names a remedy; Check
-// and Examine detect the damage. A ReadOnly store does the same as a started one.
+// TestDamageAtRandomPlaces changes single bytes at random places of a store's files. Each time, either the store opens,
+// and every answer is right or names the missing samples, or it fails to open with a one-line error that names a
+// remedy. Check and Examine must detect the damage. A ReadOnly store must behave in the same way.
 func TestDamageAtRandomPlaces(t *testing.T) {
 	t.Parallel()
 	seed, places := soak.Seed(t), soak.Times(t, 200)
@@ -229,7 +229,7 @@ func TestDamageAtRandomPlaces(t *testing.T) {
 	}
 }
 
-// turnByte changes bits of a byte in one of the files: usually in a sorted one, where each byte has the same
+// turnByte changes bits of a byte in one of the files. It usually chooses a sorted table, where each byte has the same
 // probability.
 func turnByte(t *testing.T, fs *pebble.CrashableFS, rng *rand.Rand) (name string, at, size int64) {
 	names, err := fs.List(damagedDir)
@@ -280,7 +280,7 @@ func turnByte(t *testing.T, fs *pebble.CrashableFS, rng *rand.Rand) (name string
 	return name, at, size
 }
 
-// outcome opens a damaged store and returns the result.
+// outcome opens a damaged store, checks its answers, and returns the kind of the result.
 func (d *damagedStore) outcome(t *testing.T, fs *pebble.CrashableFS, about string) string {
 	eng, s, err := d.open(fs)
 	if err != nil {
@@ -325,16 +325,17 @@ func (d *damagedStore) outcome(t *testing.T, fs *pebble.CrashableFS, about strin
 	return what
 }
 
-// namesPlace matches problems of Check that name the damaged location.
+// namesPlace matches problems reported by Check that name the location of the damage.
 var namesPlace = regexp.MustCompile(`table|metric|window|slot|^file `)
 
-// requireHelp requires an error to be one line that names a remedy.
+// requireHelp requires an error to consist of one line that names a remedy.
 func requireHelp(t *testing.T, err error, about string) {
 	require.Regexp(t, `cassia (restore|check)`, err.Error(), about)
 	require.NotContains(t, err.Error(), "\n", about)
 }
 
-// requireNamed requires every missing sample to be named by a warning: its time, and its metric if any is named.
+// requireNamed requires a warning for every missing sample. The warning must name its time, and its metric if it names
+// any metric.
 func requireNamed(t *testing.T, want, got map[string][]sample, told []string, about string) {
 	warnings := make([]namedGap, len(told))
 	for i, text := range told {
@@ -363,7 +364,7 @@ func requireNamed(t *testing.T, want, got map[string][]sample, told []string, ab
 	}
 }
 
-// namedGap is a gap named by a warning.
+// namedGap is a range of missing samples that a warning names.
 type namedGap struct {
 	metric   string // in the text of a series; "": any
 	from, to time.Time
@@ -389,8 +390,7 @@ func (g *namedGap) names(series string, at int64) bool {
 		(g.from.IsZero() || g.to.IsZero() || g.from.UnixMilli() < at && at <= g.to.UnixMilli())
 }
 
-// others reads everything else that queries return: buckets of 5m and 1h, the values of a label, exemplars and
-// metadata.
+// others reads the other data that queries return: 5m and 1h buckets, the values of a label, exemplars, and metadata.
 func (d *damagedStore) others(s *Store, tenant string) (shown []string, told []string, err error) {
 	warn := func(err error) { told = append(told, err.Error()) }
 	ctx := damage.WithWarnings(context.Background(), warn)

@@ -18,7 +18,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// damagedTable is an engine in which all rows of a table are unreadable once it is damaged.
+// damagedTable is an engine in which all rows of one table become unreadable when it is damaged.
 type damagedTable struct {
 	engine.Engine
 	table *engine.Table // nil: none
@@ -39,9 +39,9 @@ func (d *damagedTable) Scan(ctx context.Context, r engine.Range) iter.Seq2[engin
 	}
 }
 
-// TestQueriesOfDamagedTables damages each table in turn, before a start and after it. Queries have all rows or a
-// warning. Only the retention boundaries are needed to answer at all: without them, queries fail. Deletes, settings and
-// observed times are needed to start.
+// TestQueriesOfDamagedTables damages each table in turn, before a start or after it. Answers must be complete or have a
+// warning. Without the retention boundaries queries must fail. A store must not start without its deletes, settings and
+// observed uptime.
 func TestQueriesOfDamagedTables(t *testing.T) {
 	t.Parallel()
 	mem := memory.New()
@@ -99,7 +99,7 @@ func TestQueriesOfDamagedTables(t *testing.T) {
 }
 
 // damagedAnswer returns the numbers of samples and buckets of all series, "warned" if a warning says that some are
-// missing, or "an error".
+// missing, or "an error" if the query fails.
 func damagedAnswer(t *testing.T, s *Store, from, to int64) string {
 	q := query.Query{Tenant: "default", MinT: from, MaxT: to, Columns: rollup.AllColumns,
 		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")}}

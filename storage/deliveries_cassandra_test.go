@@ -12,8 +12,8 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// TestDeliveriesGiveTheSameBytesOnCassandra delivers to two stores with separate engines on one keyspace, each request
-// to either of them.
+// TestDeliveriesGiveTheSameBytesOnCassandra sends each request to one of two stores, which have separate engines on the
+// same keyspace.
 func TestDeliveriesGiveTheSameBytesOnCassandra(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs Cassandra and a minute: leave -short out")
@@ -24,7 +24,7 @@ func TestDeliveriesGiveTheSameBytesOnCassandra(t *testing.T) {
 	co.Hosts, co.Keyspace = hosts, cassandratest.OwnKeyspace(t, hosts)
 	co.Timeout, co.ConnectTimeout = time.Minute, time.Minute // The node stalls for seconds on a busy machine.
 	now := time.Now()                                        // It must be close to the cluster's clock.
-	// A commit takes some tens of milliseconds, which dominate the test.
+	// The number of deliveries is small, because a commit takes some tens of milliseconds.
 	const least = 40
 	// A commit writes a row per slot, so there are fewer and wider slots than with an engine in this process.
 	set := dataSet(rand.New(rand.NewPCG(5, 5)), now, soak.Times(t, 40), 1)

@@ -13,8 +13,8 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// TestDescriptionOfAStore creates a store and reopens its files with Admit and different options. Admit rejects another
-// format or other settings from the description in the files, before any row is read.
+// TestDescriptionOfAStore creates a store, and reopens its files with Admit and different options. Admit must reject
+// another format or other settings because of the description in the files, before any row is read.
 func TestDescriptionOfAStore(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -66,7 +66,7 @@ func TestDescriptionOfAStore(t *testing.T) {
 	require.ErrorContains(t, Admit(opts)([]byte("{")), "the description of the store is corrupt")
 }
 
-// unsetEngine can make CompareAndSet fail.
+// unsetEngine is an engine whose CompareAndSet can be made to fail.
 type unsetEngine struct {
 	*pebble.Engine
 	failing bool
@@ -81,9 +81,9 @@ func (e *unsetEngine) CompareAndSet(
 	return e.Engine.CompareAndSet(ctx, t, partition, clustering, old, value)
 }
 
-// TestPeriodThatIsNotAdded makes the addition of a period fail at the settings row, after the description was written,
-// or succeed, and opens the store once that period would have begun: a start is rejected according to the stored
-// settings.
+// TestPeriodThatIsNotAdded adds a period. In one case the write of the settings row fails after the description was
+// written. Then it opens the store at the start of that period. A start must be rejected or accepted according to the
+// stored settings, not the description.
 func TestPeriodThatIsNotAdded(t *testing.T) {
 	t.Parallel()
 	for _, added := range []bool{false, true} {

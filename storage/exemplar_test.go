@@ -19,7 +19,7 @@ import (
 	"github.com/cassia-db/cassia/storage/meter"
 )
 
-// TestKeptExemplarsConverge splits a set of exemplars in different ways, and always keeps the same.
+// TestKeptExemplarsConverge splits a set of exemplars in different ways. The same exemplars must be kept each time.
 func TestKeptExemplarsConverge(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var all []format.Exemplar
@@ -40,7 +40,7 @@ func TestKeptExemplarsConverge(t *testing.T) {
 	}
 }
 
-// exemplarsOf sends only exemplars of a series.
+// exemplarsOf writes exemplars of a series, without samples.
 func (ts *testStore) exemplarsOf(tenant string, ls labels.Labels, list ...exemplar.Exemplar) {
 	ts.t.Helper()
 	b := ts.NewBatch(tenant)
@@ -130,7 +130,7 @@ func TestExemplarsAreChecked(t *testing.T) {
 	require.NoError(t, b.Commit(t.Context()))
 }
 
-// TestExemplarsAreBounded sends more exemplars than are kept per slot, in any order, with seals between.
+// TestExemplarsAreBounded sends more exemplars than are kept per slot, in any order, with seals in between.
 func TestExemplarsAreBounded(t *testing.T) {
 	ts := openTestStore(t, nil)
 	ls := labels.FromStrings(labels.MetricName, "m")
@@ -156,7 +156,7 @@ func TestExemplarsAreBounded(t *testing.T) {
 		require.Len(t, kept, format.MaxSlotExemplars)
 		older := kept[:format.MaxSlotExemplars-format.NewestExemplars]
 		require.Equal(t, newest, kept[len(older):])
-		// An even sample: each tenth of the time before has about a tenth of it.
+		// The kept exemplars must be evenly distributed: about a tenth of them in each tenth of the time.
 		tenths := make([]int, 10)
 		for _, e := range older {
 			tenths[(e.Ts-start-1)*10/(sent-format.NewestExemplars)]++
@@ -217,7 +217,7 @@ func TestExemplarsExpire(t *testing.T) {
 	require.Zero(t, count())
 }
 
-// TestExemplarsOfManySeries reads a few series of many, in several shards, and all.
+// TestExemplarsOfManySeries reads the exemplars of a few of many series in multiple shards, and of all series.
 func TestExemplarsOfManySeries(t *testing.T) {
 	ts := openTestStore(t, nil)
 	at := ts.now.Add(-30 * time.Hour).UnixMilli()

@@ -16,7 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// openCountingStore opens a store with an engine in memory, and counts the operations for which matches returns true.
+// openCountingStore opens a store with an engine in memory. n counts the operations for which matches returns true.
 func openCountingStore(
 	t *testing.T, n *atomic.Int64, matches func(faultengine.Op) bool, change func(*Options),
 ) *testStore {
@@ -32,7 +32,7 @@ func openCountingStore(
 	return ts
 }
 
-// askedToExpire runs Expire, and returns the number of counted operations.
+// askedToExpire runs Expire, and returns the number of counted operations in it.
 func (ts *testStore) askedToExpire(n *atomic.Int64) (asked int64) {
 	ts.t.Helper()
 	n.Store(0)
@@ -41,8 +41,8 @@ func (ts *testStore) askedToExpire(n *atomic.Int64) (asked int64) {
 	return n.Load()
 }
 
-// TestClassesAreDroppedOnce drops the rows of a class from windows that another class keeps. The store caches that per
-// tenant, regardless of the number of windows.
+// TestClassesAreDroppedOnce drops the rows of a class from windows that another class keeps. The store must cache this
+// per tenant, so that it is done once regardless of the number of windows.
 func TestClassesAreDroppedOnce(t *testing.T) {
 	t.Parallel()
 	var drops atomic.Int64
@@ -74,8 +74,8 @@ func TestClassesAreDroppedOnce(t *testing.T) {
 	require.Zero(t, ts.askedToExpire(&drops))
 }
 
-// TestHiddenWindowsAreRolledUpOnce checks once whether hidden windows have their rollups, unless samples are written
-// there, even while a delete isn't cleaned.
+// TestHiddenWindowsAreRolledUpOnce checks that Expire reads hidden windows once to find missing rollups, and again only
+// after samples were written to them, even while a delete isn't cleaned.
 func TestHiddenWindowsAreRolledUpOnce(t *testing.T) {
 	t.Parallel()
 	var reads atomic.Int64
@@ -102,7 +102,7 @@ func TestHiddenWindowsAreRolledUpOnce(t *testing.T) {
 	ts.askedToExpire(&reads) // Of the commit records written just now.
 	require.Less(t, ts.askedToExpire(&reads), int64(10))
 
-	// A late seal in a hidden window is rolled up.
+	// The rollups of a late seal in a hidden window must be computed.
 	late := format.CommitKey{Slot: ts.period.SlotOf(start.Add(15*day - time.Hour).UnixMilli()), ID: "0123456789abcdef"}
 	require.NoError(
 		t, ts.writeCommitRecords(t.Context(), "ann", rollup.Raw, format.CommitSeal, []format.CommitKey{late}),

@@ -14,8 +14,8 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// TestRefusedDeletesAreExplained fails each read and write of a delete and of a cleaning. The errors name the request, the cause and the remedy, and
-// no window or tenant.
+// TestRefusedDeletesAreExplained fails each read and each write of a delete and of a cleaning. The errors must name the
+// request, the cause and the remedy, but no window or tenant.
 func TestRefusedDeletesAreExplained(t *testing.T) {
 	left, failed := -1, false
 	cause := syscall.ENOSPC

@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/memory"
 )
 
-// openFaultyStore opens a store in memory, with one partition, and an engine with faults by rule.
+// openFaultyStore opens a store with one partition, on an engine in memory with faults by rule.
 func openFaultyStore(
 	t testing.TB, rule func(faultengine.Op) faultengine.Action, change func(*Options),
 ) (*testStore, *faultengine.Engine) {
@@ -30,7 +30,7 @@ func openFaultyStore(
 	return ts, eng
 }
 
-// tryWrite sends samples of one series, and returns the error.
+// tryWrite writes samples of one series, and returns the error.
 func (ts *testStore) tryWrite(tenant string, ls labels.Labels, samples ...sample) error {
 	ts.t.Helper()
 	b := ts.NewBatch(tenant)
@@ -45,7 +45,7 @@ func (ts *testStore) tryWrite(tenant string, ls labels.Labels, samples ...sample
 	return b.Commit(ts.t.Context())
 }
 
-// requireEmptyHead removes series without samples from the head, and requires it to be empty then.
+// requireEmptyHead removes series without samples from the head, and requires the head to be empty.
 func (ts *testStore) requireEmptyHead() {
 	ts.t.Helper()
 	ts.LetGo()
@@ -58,7 +58,7 @@ func (ts *testStore) requireEmptyHead() {
 
 var upLabels = labels.FromStrings(labels.MetricName, "up", "host", "a")
 
-// TestRestartKeepsTenantsApart restarts with unsealed samples of a series that two tenants have.
+// TestRestartKeepsTenantsApart restarts with unsealed samples of two tenants that have the same series.
 func TestRestartKeepsTenantsApart(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) { o.Partitions = 1 })
 	at := ts.now.UnixMilli()
@@ -83,7 +83,8 @@ func TestHeadIsEmptyOnceAllIsSealed(t *testing.T) {
 	ts.requireEmptyHead()
 }
 
-// TestFailedCommitsLeaveNothing makes an engine reject blobs while senders retry repeatedly.
+// TestFailedCommitsLeaveNothing makes an engine reject all blobs while senders retry. The head must be empty
+// afterwards.
 func TestFailedCommitsLeaveNothing(t *testing.T) {
 	down := true
 	ts, _ := openFaultyStore(t, func(op faultengine.Op) faultengine.Action {
@@ -102,7 +103,7 @@ func TestFailedCommitsLeaveNothing(t *testing.T) {
 	require.Equal(t, map[string][]sample{upLabels.String(): {{at, 1}}}, ts.all("ann"))
 }
 
-// TestSealThatDoesNotLearnItsEnd loses the answer to a seal's last write.
+// TestSealThatDoesNotLearnItsEnd applies a seal's last write, but returns an error for it.
 func TestSealThatDoesNotLearnItsEnd(t *testing.T) {
 	ts, _ := openFaultyStore(t, func(op faultengine.Op) faultengine.Action {
 		if op.Kind == faultengine.Write && op.Table == engine.Stage && op.Batch.Mutations[0].Op == engine.DeleteRange {
@@ -120,7 +121,7 @@ func TestSealThatDoesNotLearnItsEnd(t *testing.T) {
 	require.Equal(t, map[string][]sample{upLabels.String(): {{at, 1}}}, ts.all("ann"))
 }
 
-// TestClockThatGoesBack restarts after the clock was set back, so that the stored samples are in the future.
+// TestClockThatGoesBack restarts a store after the clock was set back, so that the stored samples are in the future.
 func TestClockThatGoesBack(t *testing.T) {
 	ts := openTestStore(t, nil)
 	at := ts.now.Add(MaxAhead).UnixMilli()

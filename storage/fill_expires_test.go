@@ -15,9 +15,9 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestFineRollupsExpireDuringAnImport imports samples that are only stored as rollups, and whose 5m window expires
-// while its rows are written, before the 1h rollups are computed from them. The import fails, and a repeated one adds
-// to 1h rollups only.
+// TestFineRollupsExpireDuringAnImport imports samples that are only stored as rollups. Their 5m window expires while
+// its rows are being written, before the 1h rollups are computed from them. The import must fail, and a repeated import
+// must add to the 1h rollups only.
 func TestFineRollupsExpireDuringAnImport(t *testing.T) {
 	r := newExpiryRig(t, true)
 	var before atomic.Pointer[func()] // called once, before 5m rollups are written
@@ -57,9 +57,9 @@ func TestFineRollupsExpireDuringAnImport(t *testing.T) {
 	require.Equal(t, 20, m.bucketsBetween(rollup.OneHour, at, at.Add(4*time.Hour)))
 }
 
-// TestRawRowsExpireDuringASeal seals a late sample whose raw window expires between the write of its chunk and that of
-// its rollups. Another process imports an earlier sample into the rollups then. The seal fails before it changes the
-// rollups, and a repeated one adds to them in its turn: both samples are in the rollups.
+// TestRawRowsExpireDuringASeal seals a late sample whose raw window expires after its chunk was written and before its
+// rollups are. At this moment another process imports an earlier sample into the rollups. The seal must fail before it
+// changes the rollups, and a repeated seal must add to them. Both samples must be in the rollups.
 func TestRawRowsExpireDuringASeal(t *testing.T) {
 	for _, v := range []float64{1, 9} { // Of rollups with equal versions the larger value would win.
 		for scans := range 3 { // of raw rows after the write
@@ -70,8 +70,8 @@ func TestRawRowsExpireDuringASeal(t *testing.T) {
 
 func rawRowsExpireDuringASeal(t *testing.T, v float64, scans int) {
 	r := newExpiryRig(t, true)
-	// Both are called once: expires when raw rows are written or are scanned after that, imports before 5m rollups are
-	// written.
+	// expires and imports are called once: expires when raw rows are written, or at a later scan of them, and imports
+	// before 5m rollups are written.
 	var expires, imports atomic.Pointer[func()]
 	written := false
 	inner := r.eng

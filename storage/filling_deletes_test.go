@@ -12,8 +12,9 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// TestDeletedWhileASealWaitsForItsTurn has a process gather staged samples past their retention, and wait for its turn.
-// Another process seals the same samples, deletes them, and removes them from the rollups: they don't reappear.
+// TestDeletedWhileASealWaitsForItsTurn makes a process gather staged samples past their raw retention, and wait for its
+// turn. Meanwhile another process seals the same samples, deletes them, and removes them from the rollups. They must
+// not reappear.
 func TestDeletedWhileASealWaitsForItsTurn(t *testing.T) {
 	t.Parallel()
 	var meanwhile atomic.Pointer[func()] // called once, before the waiting seal reads the leases
@@ -33,7 +34,7 @@ func TestDeletedWhileASealWaitsForItsTurn(t *testing.T) {
 	}
 	at := r.now()
 	require.NoError(t, waits.write(at, 1))
-	// As if other samples were sealed there.
+	// List the window as if other samples had been sealed in it.
 	require.NoError(t, waits.listWindow(t.Context(), "t", waits.period.RawWindowAt(at.UnixMilli())))
 	for range 11 {
 		r.pass(day)

@@ -19,8 +19,7 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// twoProcesses starts two processes that keep raw samples for two days, on one engine, each with its own fault rule;
-// nil: none.
+// twoProcesses starts two processes with a raw retention of two days on one engine. Each has a fault rule, or nil.
 func twoProcesses(t *testing.T, ruleOfOne, ruleOfOther func(faultengine.Op)) (one, other *clockMachine) {
 	inner := memory.New()
 	r := &clockRig{t: t, shared: true}
@@ -36,9 +35,9 @@ func twoProcesses(t *testing.T, ruleOfOne, ruleOfOther func(faultengine.Op)) (on
 	return start(ruleOfOne), start(ruleOfOther)
 }
 
-// TestImportsOfTwoProcessesIntoOneSlot has two processes import history that is only stored as rollups into one slot of
-// a series: the second starts when the first has read the stored rows, and is about to write. The samples of both are
-// stored, as both imports reported.
+// TestImportsOfTwoProcessesIntoOneSlot imports history that is only stored as rollups, with two processes, into the
+// same slot of a series. The second import starts when the first one has read the stored rows and is about to write.
+// The samples of both must be stored, as reported.
 func TestImportsOfTwoProcessesIntoOneSlot(t *testing.T) {
 	t.Parallel()
 	var before atomic.Pointer[func()] // called once, before process one writes 5m chunks
@@ -88,8 +87,8 @@ func TestImportsOfTwoProcessesIntoOneSlot(t *testing.T) {
 	}
 }
 
-// TestFillingAfterAnotherProcessDied ends a process during its turn: the next one waits until its heartbeats have timed
-// out.
+// TestFillingAfterAnotherProcessDied stops a process during its turn. The next process must wait until the heartbeats
+// of the stopped one have timed out.
 func TestFillingAfterAnotherProcessDied(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -116,8 +115,8 @@ func TestFillingAfterAnotherProcessDied(t *testing.T) {
 	})
 }
 
-// TestWaitForATurnEndsWithItsContext requests a turn that another goroutine of the process has, with a context that has
-// ended: the request fails, and the turn can be acquired later.
+// TestWaitForATurnEndsWithItsContext requests a turn with a context that has ended, while another goroutine of the
+// process has the turn. The request must fail, and a later request must succeed.
 func TestWaitForATurnEndsWithItsContext(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		r := &clockRig{t: t, shared: shared}
@@ -136,8 +135,8 @@ func TestWaitForATurnEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestFillingThatIsNotGivenBack makes the engine fail when a turn ends or is requested: the next heartbeat ends it, and
-// no process waits forever.
+// TestFillingThatIsNotGivenBack makes the engine fail when a turn ends or is requested. The next heartbeat must release
+// the turn, so that no process waits forever.
 func TestFillingThatIsNotGivenBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

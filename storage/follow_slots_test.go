@@ -17,8 +17,8 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// TestFollowingManyThatEnded stops several processes one after the other, whose samples are sealed: the next process
-// doesn't repeatedly read the stream of each, and finds the samples of running processes.
+// TestFollowingManyThatEnded stops multiple processes one after the other, and seals their samples. The next process
+// must not read the stream of each of them repeatedly, and must find the samples of running processes.
 func TestFollowingManyThatEnded(t *testing.T) {
 	t.Parallel()
 	const processes, passes = 12, 5
@@ -87,8 +87,8 @@ func TestFollowingManyThatEnded(t *testing.T) {
 	require.Len(t, found, 64)
 }
 
-// TestGapsAreLookedForWhereSomebodyWaits makes a row of a stream visible after its successor. A pass without a waiting
-// query skips the gap; a query reads it.
+// TestGapsAreLookedForWhereSomebodyWaits makes a row of a stream visible after its successor. A pass must skip the gap
+// if no query waits for it, and read it for a waiting query.
 func TestGapsAreLookedForWhereSomebodyWaits(t *testing.T) {
 	t.Parallel()
 	late := false

@@ -54,7 +54,7 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// TestStreamProgressFindsUnreadNumbers marks random numbers as read, and compares with a plain set.
+// TestStreamProgressFindsUnreadNumbers marks random numbers as read, and compares the unread numbers with a plain set.
 func TestStreamProgressFindsUnreadNumbers(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range 200 {

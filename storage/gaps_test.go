@@ -20,7 +20,7 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// unreadable is an engine with a table that can't be read while it is set.
+// unreadable is an engine that returns errors for reads of one table, while the table is set.
 type unreadable struct {
 	engine.Engine
 	table atomic.Pointer[engine.Table]
@@ -57,8 +57,9 @@ func openUnreadableStore(t *testing.T, change func(*Options)) (*testStore, *unre
 	return ts, eng
 }
 
-// Code that removes rows ends with an error if it can't read all rows that it depends on: the rows of a tenant with an
-// unreadable name aren't dropped with those of other tenants.
+// TestNothingExpiresWhereTenantsCantBeRead checks that code that removes rows returns an error if it can't read all
+// rows that it depends on. Rows of a tenant whose name is unreadable must not be dropped together with rows of other
+// tenants.
 func TestNothingExpiresWhereTenantsCantBeRead(t *testing.T) {
 	t.Parallel()
 	for _, table := range []*engine.Table{engine.Tenants, engine.Windows} {
@@ -82,7 +83,7 @@ func TestNothingExpiresWhereTenantsCantBeRead(t *testing.T) {
 	}
 }
 
-// A tombstone is kept for as long as there may be samples that it hides.
+// TestDeleteStaysWhereWindowsCantBeRead checks that a tombstone is kept as long as samples that it hides may exist.
 func TestDeleteStaysWhereWindowsCantBeRead(t *testing.T) {
 	t.Parallel()
 	ts, eng := openUnreadableStore(t, func(*Options) {})
@@ -97,8 +98,8 @@ func TestDeleteStaysWhereWindowsCantBeRead(t *testing.T) {
 	require.Empty(t, ts.all("ann"))
 }
 
-// If a number of shards can't be read, queries read all possible shards, and writers don't guess: their rows would be
-// in a wrong shard once the number is readable again.
+// TestNothingIsSpreadByAGuess makes a number of shards unreadable. Queries must read all possible shards. Writers must
+// not assume a number, because their rows would be in a wrong shard once the number is readable again.
 func TestNothingIsSpreadByAGuess(t *testing.T) {
 	t.Parallel()
 	ts, eng := openUnreadableStore(t, func(*Options) {})
@@ -124,7 +125,8 @@ func TestNothingIsSpreadByAGuess(t *testing.T) {
 	require.Len(t, ts.all("ann"), 2)
 }
 
-// However many rows are unreadable, also in cached reads, every answer with missing rows has a warning.
+// TestGapsBeyondBounds makes more rows unreadable than are recorded. Every answer with missing rows must have a
+// warning, including answers from caches.
 func TestGapsBeyondBounds(t *testing.T) {
 	t.Parallel()
 	ts, _ := openUnreadableStore(t, func(*Options) {})
@@ -150,7 +152,7 @@ func TestGapsBeyondBounds(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, told)
 
-	// Also for stage rows.
+	// Unreadable stage rows must also cause a warning.
 	ts.damage.NoteStaged(
 		damage.StagedAt{Slot: ts.period.SlotOf(at), Row: format.StageRow{Writer: "w", Seq: 1}}, format.ErrMalformedBlob,
 	)

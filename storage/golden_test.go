@@ -16,8 +16,8 @@ import (
 	"github.com/cassia-db/cassia/storage/retention"
 )
 
-// goldenRow is a row value as a release wrote it: its contents, in words, and its bytes. again encodes it again, if its
-// version is the current one.
+// goldenRow describes the value of a row that a release has written. words describes it in words. again encodes it
+// again, if its version is the current version.
 type goldenRow struct {
 	words func(value []byte) (string, error)
 	again func(value []byte) ([]byte, error)
@@ -25,7 +25,7 @@ type goldenRow struct {
 
 const goldenID = "0123456789abcdef"
 
-// goldenRows are the files of testdata/golden, by name.
+// goldenRows describes the files of testdata/golden, by name.
 var goldenRows = map[string]goldenRow{
 	"delete-v1":           deleteGolden,
 	"delete-v1-announced": deleteGolden,
@@ -74,7 +74,7 @@ var goldenRows = map[string]goldenRow{
 	}},
 }
 
-// countsGolden describes rows of counts; again encodes them.
+// countsGolden returns a goldenRow for a row of counts. again encodes the value again.
 func countsGolden(key engine.Key, again func(value []byte) ([]byte, error)) goldenRow {
 	return goldenRow{func(value []byte) (string, error) {
 		return format.Describe(
@@ -96,7 +96,7 @@ var goldenCounts = format.Counts{
 	},
 }
 
-// countsRow encodes a row of the golden counts, all of whose values must be read back.
+// countsRow returns a function that encodes a row of the golden counts, and checks that the value contains all of them.
 func countsRow(n int) func([]byte) ([]byte, error) {
 	return func(value []byte) ([]byte, error) {
 		rows, err := format.EncodeCounts(&goldenCounts)
@@ -142,15 +142,15 @@ var deleteGolden = goldenRow{
 	},
 }
 
-// describe returns a function that describes the value of a row with this key.
+// describe returns a function that describes the value of a row of table t with this key.
 func describe(t *engine.Table, key engine.Key) func(value []byte) (string, error) {
 	return func(value []byte) (string, error) {
 		return format.Describe(t, nil, engine.Row{Clustering: key, Value: value})
 	}
 }
 
-// TestGoldenRows checks that rows written by any release are read the same, and that the current versions' bytes
-// haven't changed.
+// TestGoldenRows checks that rows written by earlier releases are still read in the same way, and that the current
+// encodings haven't changed.
 func TestGoldenRows(t *testing.T) {
 	if *rewrite {
 		for name, value := range goldenValues() {
@@ -185,7 +185,7 @@ func TestGoldenRows(t *testing.T) {
 	}
 }
 
-// goldenValues are values in the current encoding. They may replace only files that no release has written.
+// goldenValues returns values in the current encodings. They may only replace files that no release has written.
 func goldenValues() map[string][]byte {
 	d := format.Tombstone{ID: goldenID, When: 1777636800000, Start: -5, End: 1777636799999, Matchers: []*labels.Matcher{
 		labels.MustNewMatcher(labels.MatchEqual, "__name__", "up"),

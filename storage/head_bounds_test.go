@@ -11,7 +11,8 @@ import (
 	"github.com/cassia-db/cassia/storage/head"
 )
 
-// Samples of known series also fill the head: they are rejected before they are acknowledged, and sealing frees memory.
+// TestHeadIsBoundedForKnownSeries fills the head with samples of known series. Further samples must be rejected before
+// they are acknowledged, and sealing must free memory.
 func TestHeadIsBoundedForKnownSeries(t *testing.T) {
 	t.Parallel()
 	ts, _ := openFaultyStore(
@@ -49,7 +50,8 @@ func TestHeadIsBoundedForKnownSeries(t *testing.T) {
 	require.NoError(t, write(), "there is room again")
 }
 
-// Tenants without samples leave no state in the head. This also holds for tenants whose series are rejected.
+// TestTenantsWhoBringNothingArentRemembered checks that tenants without samples leave no state in the head, even if
+// their series were rejected.
 func TestTenantsWhoBringNothingArentRemembered(t *testing.T) {
 	ts, _ := openFaultyStore(t, func(faultengine.Op) faultengine.Action { return faultengine.Pass() }, nil)
 	for i := range 100 {
@@ -72,7 +74,7 @@ func TestTenantsWhoBringNothingArentRemembered(t *testing.T) {
 	require.Len(t, ts.head.Tenants(), 1)
 }
 
-// hold writes a sample of a tenant and adds to the head's account of the tenant, as if it had more samples.
+// hold writes a sample of a tenant, and adds bytes to the memory that is attributed to the tenant.
 func (ts *testStore) hold(tenant string, bytes int64) {
 	ts.t.Helper()
 	require.NoError(ts.t, ts.tryWrite(tenant, upLabels, sample{ts.now.UnixMilli(), 1}))
@@ -80,7 +82,8 @@ func (ts *testStore) hold(tenant string, bytes int64) {
 	ts.head.Weigh(t, bytes-t.Bytes())
 }
 
-// If one tenant's burst fills the head, samples and new series of tenants below their share are accepted.
+// TestHeadIsSharedFairly fills the head with a burst of one tenant. Samples and new series of tenants that are below
+// their share must be accepted.
 func TestHeadIsSharedFairly(t *testing.T) {
 	const most = 32 << 20
 	ts, _ := openFaultyStore(
@@ -104,7 +107,7 @@ func TestHeadIsSharedFairly(t *testing.T) {
 	require.NotErrorIs(t, err, ErrOverloaded, "it is about this tenant")
 
 	for _, name := range []string{"small", "tiny0", "newcomer"} {
-		// The head is now between the two bounds for tenants that hold less.
+		// The head is now between the two bounds: only tenants below their share may add to it.
 		ts.head.Weigh(ts.head.Tenant("burst"), -most/2-most/8-most/16)
 		require.NoError(t, series(name), name)
 		require.NoError(t, write(name), name)
@@ -130,7 +133,8 @@ func TestHeadIsSharedFairly(t *testing.T) {
 	require.NoError(t, write("small"))
 }
 
-// The account is the sum over the tenants, and 0 when all is sealed, after every way of adding and removing samples.
+// TestAccountOfTheHead checks that the size of the head is the sum over its tenants after each kind of addition and
+// removal, and 0 once all samples are sealed.
 func TestAccountOfTheHead(t *testing.T) {
 	ts, eng := openFaultyStore(t, func(faultengine.Op) faultengine.Action { return faultengine.Pass() }, nil)
 	agree := func() {
@@ -162,7 +166,8 @@ func TestAccountOfTheHead(t *testing.T) {
 	agree()
 }
 
-// A tenant that the head released between two steps of a batch is created again for the next one.
+// TestForgottenTenantComesBack releases a tenant from the head between two steps of a batch. The next step must create
+// it again.
 func TestForgottenTenantComesBack(t *testing.T) {
 	ts, _ := openFaultyStore(t, func(faultengine.Op) faultengine.Action { return faultengine.Pass() }, nil)
 	at := ts.now.UnixMilli()

@@ -12,9 +12,9 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/memory"
 )
 
-// TestRaisingIsTold raises a retention on an engine that expires rows, after the store was off for days. The log has
-// one line about the rows that still expire, and one about those shown again, whichever operation detects it first, and
-// no warning.
+// TestRaisingIsTold raises a retention on an engine that expires rows, after the store was stopped for days. The log
+// must contain one line about the rows that still expire, and one line about the rows that are visible again, whichever
+// operation detects it first. It must contain no warning.
 func TestRaisingIsTold(t *testing.T) {
 	for name, first := range map[string]func(*clockMachine) error{
 		"expire": func(m *clockMachine) error { _, err := m.Expire(t.Context()); return err },
@@ -58,7 +58,8 @@ func TestRaisingIsTold(t *testing.T) {
 			require.NotContains(t, log.String(), "level=WARN")
 			m.stop()
 
-			// Off for longer than the retention was raised by: samples past it are hidden, without a warning.
+			// The store is stopped for longer than the retention was raised by. Samples past the retention must be
+			// hidden without a warning.
 			log.Reset()
 			r.pass(100 * day)
 			m = r.start(0, keep(91*day))
@@ -70,8 +71,8 @@ func TestRaisingIsTold(t *testing.T) {
 	}
 }
 
-// TestRetentionLoweredForADay writes and seals samples while a retention was lowered by mistake, for a day, on an
-// engine that expires rows: they expire by the retention that was in force before, and is again.
+// TestRetentionLoweredForADay lowers a retention by mistake, for a day, on an engine that expires rows. Samples that
+// are written and sealed on this day must expire by the previous retention, which is in force again afterwards.
 func TestRetentionLoweredForADay(t *testing.T) {
 	t.Parallel()
 	r := &clockRig{t: t, shared: true}

@@ -34,7 +34,7 @@ func (s *Store) storedBoundaries(ctx context.Context, tenant string) (value []by
 	return value, nil
 }
 
-// setHorizons stores a value in place of a tenant's row.
+// setHorizons replaces a tenant's row of retention boundaries.
 func (ts *testStore) setHorizons(tenant string, value []byte) {
 	ts.t.Helper()
 	before, err := ts.storedBoundaries(ts.t.Context(), tenant)
@@ -47,7 +47,8 @@ func (ts *testStore) setHorizons(tenant string, value []byte) {
 	require.True(ts.t, ok)
 }
 
-// TestDamagedHorizons damages a row: it is reported, the flags determine the hidden samples, and nothing is dropped.
+// TestDamagedHorizons damages the row of retention boundaries. It must be reported, the flags must determine which
+// samples are hidden, and nothing may be dropped.
 func TestDamagedHorizons(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.Retention, o.Retention5m, o.Retention1h = 2*day, 2*day, 2*day })
@@ -74,8 +75,8 @@ func (ts *testStore) imports(ls labels.Labels, list ...sample) ImportStats {
 	return stats
 }
 
-// TestLateSamplesDontOverwriteHistory imports history that is only stored as rollups, raises the retention and imports
-// late samples of the same hour one by one: the hour's count doesn't decrease.
+// TestLateSamplesDontOverwriteHistory imports history that is only stored as rollups, raises the retention, and imports
+// late samples of the same hour one by one. The hour's count must not decrease.
 func TestLateSamplesDontOverwriteHistory(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.Retention = day })
@@ -97,9 +98,9 @@ func TestLateSamplesDontOverwriteHistory(t *testing.T) {
 	}
 }
 
-// TestHiddenWhenRollupsKnow lowers a retention when samples were written after a delete, and the rollups of their slots
-// don't include the delete yet: these are computed before the samples are hidden, and queries return them. On an engine
-// that expires rows, queries read no hidden samples.
+// TestHiddenWhenRollupsKnow lowers a retention when the rollups of some slots don't yet include a delete. These rollups
+// must be computed before the samples are hidden, and queries must return them. On an engine that expires rows, queries
+// must not read hidden samples.
 func TestHiddenWhenRollupsKnow(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(testing.TB, func(*Options)) *testStore{
@@ -123,8 +124,8 @@ func TestHiddenWhenRollupsKnow(t *testing.T) {
 	}
 }
 
-// TestLoweringIsTold lowers a retention: before, a caller can get the samples that it would hide; afterwards they are
-// reported until they are dropped.
+// TestLoweringIsTold lowers a retention. Before, the caller can get the samples that would be hidden. Afterwards these
+// samples must be reported until they are dropped.
 func TestLoweringIsTold(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.Retention = 0 })
@@ -158,7 +159,7 @@ func TestLoweringIsTold(t *testing.T) {
 	fromOutside, err := view.Retention().HiddenByLowering(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, hidden, fromOutside)
-	// Raised again.
+	// The retention is raised again.
 	ts.opts.Retention = 0
 	ts.reopen()
 	changes, err = ts.Retention().Changes(t.Context())
@@ -172,7 +173,8 @@ func TestLoweringIsTold(t *testing.T) {
 	require.Empty(t, hidden)
 }
 
-// TestLoweringThatHidesNothingIsNotTold lowers the retention of rollups when there are none that old.
+// TestLoweringThatHidesNothingIsNotTold lowers the retention of rollups below the age of all rollups. Nothing may be
+// reported.
 func TestLoweringThatHidesNothingIsNotTold(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -191,8 +193,8 @@ func TestLoweringThatHidesNothingIsNotTold(t *testing.T) {
 	require.Contains(t, log.String(), "resolution=raw")
 }
 
-// TestHorizonsWaitForTheClock drops nothing for a clock that leaps over the week, and continues when a week was
-// observed.
+// TestHorizonsWaitForTheClock makes a clock leap over the week in which samples are hidden. Nothing may be dropped
+// until a week was observed.
 func TestHorizonsWaitForTheClock(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.Retention = day })

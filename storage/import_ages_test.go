@@ -9,8 +9,8 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// TestImportOfSeveralAges imports a day of three classes: of one only 1h rollups are stored, of one also 5m rollups, and
-// of one also samples. Both kinds of rollups are changed in turn.
+// TestImportOfSeveralAges imports a day of samples in three classes. One class stores only 1h rollups, another also 5m
+// rollups, and the third also raw samples. The import must count each sample by the finest rows that it is stored in.
 func TestImportOfSeveralAges(t *testing.T) {
 	eachExpiryRig(t, func(t *testing.T, r *expiryRig, _ bool) {
 		m := r.start(0, withTestClasses)

@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// BenchmarkImport imports days of 2,000 series at a minute's interval: one sample is one operation.
+// BenchmarkImport imports days of 2,000 series with one sample per minute. One operation is one sample.
 func BenchmarkImport(b *testing.B) {
 	const series, perDay = 2000, 1440
 	ts := openTestStore(b, func(o *Options) { o.Retention = 0 })

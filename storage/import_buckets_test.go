@@ -20,7 +20,8 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// floatsOf returns the float series, without stale markers and samples that other systems may aggregate differently.
+// floatsOf returns the float series without stale markers, and without samples that other systems may aggregate
+// differently.
 func floatsOf(list []ImportedSeries) (kept []ImportedSeries) {
 	for _, x := range list {
 		s := &chunk.Samples{}
@@ -60,8 +61,8 @@ func importAggregates(t testing.TB, s *Store, list []ImportedBuckets) ImportStat
 	return stats
 }
 
-// requireAggregated requires that the stored buckets of a resolution equal buckets computed from the samples of list,
-// and that all have the flag of imported aggregates.
+// requireAggregated requires the stored buckets of a resolution to equal buckets computed from the samples of list, and
+// to have the flag of imported aggregates.
 func requireAggregated(t testing.TB, s *Store, list []ImportedSeries, res rollup.Resolution) {
 	t.Helper()
 	found, err := s.Select(t.Context(), query.Query{
@@ -97,8 +98,8 @@ func requireAggregated(t testing.TB, s *Store, list []ImportedSeries, res rollup
 	}
 }
 
-// TestImportOfAggregates imports buckets of both resolutions into times for which only 1h rollups, 5m rollups, or raw
-// samples are stored.
+// TestImportOfAggregates imports buckets of both resolutions at times for which the store keeps only 1h rollups, 5m
+// rollups, or raw samples.
 func TestImportOfAggregates(t *testing.T) {
 	eachExpiryRig(t, func(t *testing.T, r *expiryRig, _ bool) {
 		m := r.start(0, hoursOnly)
@@ -139,9 +140,9 @@ func TestImportOfAggregates(t *testing.T) {
 	})
 }
 
-// TestImportOfFineAggregates imports 5m buckets into times with 5m rollups, from which 1h rollups are computed. A
-// sample at the edge of a bucket that is imported first doesn't hide the rest of the bucket; samples inside a stored
-// bucket are left out.
+// TestImportOfFineAggregates imports 5m buckets at times with 5m rollups. The 1h rollups must be computed from them. A
+// sample at the edge of a bucket that was imported before must not hide the rest of the bucket. Samples within a stored
+// bucket must be skipped.
 func TestImportOfFineAggregates(t *testing.T) {
 	eachExpiryRig(t, func(t *testing.T, r *expiryRig, _ bool) {
 		m := r.start(0, hoursOnly)
@@ -170,7 +171,8 @@ func joined(a, b ImportedSeries) ImportedSeries {
 	return ImportedSeries{a.Labels, all}
 }
 
-// leftClosedAggregates aggregates a series as other systems do: a sample at an edge is in the bucket that begins there.
+// leftClosedAggregates aggregates a series as other systems do: a sample at an edge belongs to the bucket that starts
+// there.
 func leftClosedAggregates(x ImportedSeries, res rollup.Resolution) []ImportedBuckets {
 	moved := copyOf(x.Samples)
 	for i, t := range moved.T {
@@ -182,7 +184,7 @@ func leftClosedAggregates(x ImportedSeries, res rollup.Resolution) []ImportedBuc
 }
 
 // TestSamplesAtEdgesOfAggregates imports aggregates and samples of the same time, in either order. Samples at the edges
-// of buckets, where the aggregates begin or inside, are stored once. Some series have samples at edges only.
+// of buckets must be stored once, whether the aggregates start there or not. Some series only have samples at edges.
 func TestSamplesAtEdgesOfAggregates(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
@@ -224,8 +226,8 @@ func TestSamplesAtEdgesOfAggregates(t *testing.T) {
 	}
 }
 
-// TestAggregatesFromAStoredSample imports one sample, and then aggregates that begin at its time and contain it. The
-// first bucket of the aggregates is left out, because the sample can't be subtracted.
+// TestAggregatesFromAStoredSample imports one sample, and then aggregates that start at its time and include it. The
+// first bucket of the aggregates must be skipped, because the sample can't be subtracted from it.
 func TestAggregatesFromAStoredSample(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) { hoursOnly(o); o.seams.still = true })
 	begin := ts.now.Add(-25 * day).Truncate(day).UnixMilli()
@@ -242,8 +244,8 @@ func TestAggregatesFromAStoredSample(t *testing.T) {
 	requireNoProblems(t, ts.Store)
 }
 
-// TestImportOfAggregatesThatFailsAnywhere fails at each write of an import of buckets. A repeated import then stores
-// the same rows as one that succeeds at once.
+// TestImportOfAggregatesThatFailsAnywhere fails each write of an import of buckets in turn. A repeated import must then
+// store the same rows as an import without errors.
 func TestImportOfAggregatesThatFailsAnywhere(t *testing.T) {
 	t.Parallel()
 	soak.Seed(t)
@@ -274,7 +276,7 @@ func TestImportOfAggregatesThatFailsAnywhere(t *testing.T) {
 }
 
 // TestAggregatesThatAreRefused imports buckets with columns that other systems don't have, or with contradictory
-// columns. They are rejected.
+// columns. They must be rejected.
 func TestAggregatesThatAreRefused(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) { hoursOnly(o); o.seams.still = true })
 	list := floatsOf(historyOf(ts.now))[:1]

@@ -16,8 +16,8 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// busy runs the background work of a server concurrently until stop is called: it seals staged samples, computes
-// missing rollups, releases series and answers queries.
+// busy does the background work of a server until the caller calls stop: it seals staged samples, computes missing
+// rollups, releases series, and answers queries.
 func (ts *testStore) busy() (stop func()) {
 	ctx, cancel := context.WithCancel(ts.t.Context())
 	var all sync.WaitGroup
@@ -41,9 +41,9 @@ func (ts *testStore) busy() (stop func()) {
 	return func() { cancel(); all.Wait() }
 }
 
-// TestImportIntoBusyStore imports overlapping pieces of a history while other pieces are written, up to slots that
-// haven't ended, and staged rows of the same slots are sealed. The answers equal those of a store into which all
-// samples were written.
+// TestImportIntoBusyStore imports overlapping parts of a history while other parts are written, up to slots that
+// haven't ended, and staged rows of the same slots are sealed. The answers must equal the answers of a store to which
+// all samples were written.
 func TestImportIntoBusyStore(t *testing.T) {
 	t.Parallel()
 	seed := soak.Seed(t)
@@ -80,8 +80,8 @@ func TestImportIntoBusyStore(t *testing.T) {
 	}
 }
 
-// TestImportOfOneSeriesTwice imports a series twice in one call. Each sample is counted and stored once, and buckets
-// are complete.
+// TestImportOfOneSeriesTwice imports a series twice in one call. Each sample must be counted and stored once, and the
+// buckets must be complete.
 func TestImportOfOneSeriesTwice(t *testing.T) {
 	t.Parallel()
 	for name, keep := range map[string]time.Duration{"raw": 0, "rollups": 24 * time.Hour} {

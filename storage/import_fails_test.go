@@ -18,8 +18,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// failingImport is a store in which an import fails at its nth write to the engine, whether the write was applied or
-// not.
+// failingImport is a store in which an import fails at its nth write to the engine. The write may be applied, applied
+// later, or not applied.
 type failingImport struct {
 	*testStore
 	faulty *faultengine.Engine
@@ -27,10 +27,10 @@ type failingImport struct {
 	left   countdown
 }
 
-// countdown selects the write that fails, including writes of deletes in the background.
+// countdown selects the write that fails. It also counts writes that deletes make in the background.
 type countdown struct{ atomic.Int64 }
 
-// hit counts down and reports whether this is the selected write.
+// hit counts down, and reports whether the current write is the selected one.
 func (c *countdown) hit() bool { return c.Load() > 0 && c.Add(-1) == 0 }
 
 func openFailingImport(t *testing.T, fails func(error) faultengine.Action, at int) (f *failingImport, failed bool) {
@@ -54,7 +54,7 @@ func hostLabels(i int) labels.Labels {
 	return labels.FromStrings(labels.MetricName, fmt.Sprintf("m%d", i%2), "host", fmt.Sprint(i))
 }
 
-// list returns the imported series: some of two metrics, over two slots of a day.
+// list returns the series to import: some series of two metrics, with samples in two slots of a day.
 func (f *failingImport) list() (list []ImportedSeries) {
 	for i := range 4 {
 		var samples chunk.Samples
@@ -66,7 +66,7 @@ func (f *failingImport) list() (list []ImportedSeries) {
 	return list
 }
 
-// counts returns how many samples each series shows at a resolution.
+// counts returns the number of visible samples of each series at a resolution.
 func (f *failingImport) counts(res rollup.Resolution) map[string]int {
 	f.t.Helper()
 	found, err := f.Select(f.t.Context(), query.Query{
@@ -94,9 +94,9 @@ func (f *failingImport) counts(res rollup.Resolution) map[string]int {
 	return n
 }
 
-// TestImportThatFailsAnywhere fails at each write of an import. Samples and buckets then agree, also after a delete,
-// after the rollups are computed, and after the import is repeated. Repeating it also repairs the effects of a write
-// that is applied after the rollups were computed.
+// TestImportThatFailsAnywhere fails each write of an import in turn. Samples and buckets must then agree, also after a
+// delete, after the rollups are computed, and after the import is repeated. A repeated import must also repair the
+// effects of a write that is applied after the rollups were computed.
 func TestImportThatFailsAnywhere(t *testing.T) {
 	for name, fails := range map[string]func(error) faultengine.Action{
 		"fails": faultengine.Fail, "applied": faultengine.Lose, "applied later": faultengine.Withhold,
@@ -142,8 +142,8 @@ func TestImportThatFailsAnywhere(t *testing.T) {
 	}
 }
 
-// TestDeleteOfAnImportAheadThatFailed deletes samples of an import that failed before it computed rollups, with a
-// trusted clock that has fallen behind the samples.
+// TestDeleteOfAnImportAheadThatFailed deletes samples of an import that failed before it computed rollups. The clock is
+// trusted and slow, so that the samples are ahead of it.
 func TestDeleteOfAnImportAheadThatFailed(t *testing.T) {
 	for at, failed := 1, true; failed; at++ {
 		require.Less(t, at, 100)
