@@ -12,7 +12,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestImportOfHistoryThatOnlyHoursCoverOnCassandra imports samples past the retention of 5m rollups into a real Cassandra, twice, and after a delete.
+// TestImportOfHistoryThatOnlyHoursCoverOnCassandra imports samples past the retention of 5m rollups into a real
+// Cassandra, twice, and again after a delete.
 func TestImportOfHistoryThatOnlyHoursCoverOnCassandra(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs Cassandra: leave -short out")

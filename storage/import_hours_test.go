@@ -19,7 +19,8 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// hoursOnly keeps raw samples and 5m rollups for less time than historyOf goes back, and 1h rollups for longer.
+// hoursOnly keeps only the 1h rollups of the samples that historyOf returns: they are past the retention of raw samples
+// and of 5m rollups.
 var hoursOnly = keeping(10*day, 40*day, 400*day)
 
 // historyOf returns series with 3 days of samples that ended 300 days ago.
@@ -27,7 +28,7 @@ func historyOf(now time.Time) []ImportedSeries {
 	return pastOf(rand.New(rand.NewPCG(1, 2)), now.Add(-300*day), 3)
 }
 
-// importCopies imports copies of series, which the store may keep.
+// importCopies imports copies of series, because the store may retain what it imports.
 func importCopies(t testing.TB, s *Store, list []ImportedSeries) ImportStats {
 	t.Helper()
 	var copies []ImportedSeries
@@ -39,7 +40,7 @@ func importCopies(t testing.TB, s *Store, list []ImportedSeries) ImportStats {
 	return stats
 }
 
-// hoursOf returns the 1h buckets of all series with all columns, by series.
+// hoursOf returns the 1h buckets of all series, with all columns, as text by series.
 func hoursOf(t testing.TB, s *Store) map[string]string {
 	t.Helper()
 	found, err := s.Select(t.Context(), query.Query{
@@ -60,7 +61,7 @@ func hoursOf(t testing.TB, s *Store) map[string]string {
 	return all
 }
 
-// bucketCount returns the sum of the sample counts of all buckets of a resolution, over the matching series.
+// bucketCount returns the number of samples in all buckets of a resolution of the matching series.
 func bucketCount(t testing.TB, s *Store, res rollup.Resolution, matchers ...*labels.Matcher) (n int) {
 	t.Helper()
 	found, err := s.Select(t.Context(), query.Query{
@@ -86,9 +87,9 @@ func requireNoProblems(t testing.TB, s *Store) {
 	require.Empty(t, problems)
 }
 
-// TestImportOfHistoryThatOnlyHoursCover imports samples past the retention of 5m rollups. Their 1h rollups equal those
-// of a store that retains everything. A repeated import changes nothing, samples past the retention of 1h rollups are
-// counted, and with a longer retention no rows are missing.
+// TestImportOfHistoryThatOnlyHoursCover imports samples past the retention of 5m rollups. Their 1h rollups must equal
+// the 1h rollups of a store that retains everything. A repeated import must change nothing, samples past the retention
+// of 1h rollups must be counted, and with a longer retention no rows may be missing.
 func TestImportOfHistoryThatOnlyHoursCover(t *testing.T) {
 	eachExpiryRig(t, func(t *testing.T, r *expiryRig, _ bool) {
 		list := historyOf(r.now())
@@ -131,15 +132,15 @@ func TestImportOfHistoryThatOnlyHoursCover(t *testing.T) {
 	})
 }
 
-// newOwnRig returns a rig beside the test's own.
+// newOwnRig returns a rig in addition to the one that the test has.
 func newOwnRig(t *testing.T) *expiryRig {
 	r := &expiryRig{clockRig: &clockRig{t: t}, memory: memory.New()}
 	r.eng = r.memory
 	return r
 }
 
-// TestImportOfHoursThatFailsAnywhere fails at each write of an import of 1h rollups. A repeated import then stores the
-// same rows as one that succeeds at once.
+// TestImportOfHoursThatFailsAnywhere fails each write of an import of 1h rollups in turn. A repeated import must then
+// store the same rows as an import without errors.
 func TestImportOfHoursThatFailsAnywhere(t *testing.T) {
 	t.Parallel()
 	soak.Seed(t)
@@ -173,8 +174,8 @@ func TestImportOfHoursThatFailsAnywhere(t *testing.T) {
 	}
 }
 
-// TestDeletesOfHistoryThatOnlyHoursCover deletes imported hours, imports them again with others, and deletes them
-// again.
+// TestDeletesOfHistoryThatOnlyHoursCover deletes imported hours, imports them again together with other hours, and
+// deletes them again.
 func TestDeletesOfHistoryThatOnlyHoursCover(t *testing.T) {
 	eachExpiryRig(t, func(t *testing.T, r *expiryRig, _ bool) {
 		m := r.start(0, hoursOnly, func(o *Options) {
@@ -239,8 +240,8 @@ func TestDeletesOfHistoryThatOnlyHoursCover(t *testing.T) {
 	})
 }
 
-// TestDeletesOfHoursWithoutClasses deletes imported hours from a store without other data, and imports some of them
-// again in multiple calls.
+// TestDeletesOfHoursWithoutClasses deletes imported hours in a store without other data, and imports some of them again
+// in multiple calls.
 func TestDeletesOfHoursWithoutClasses(t *testing.T) {
 	eachExpiryRig(t, func(t *testing.T, r *expiryRig, _ bool) {
 		m := r.start(0, hoursOnly)
@@ -266,8 +267,8 @@ func TestDeletesOfHoursWithoutClasses(t *testing.T) {
 	})
 }
 
-// TestSealedAfterTheRetentionOf5mRollups seals samples whose raw and 5m windows were already dropped. The samples are
-// added to 1h rollups.
+// TestSealedAfterTheRetentionOf5mRollups seals samples whose raw and 5m windows were already dropped. The samples must
+// be added to 1h rollups.
 func TestSealedAfterTheRetentionOf5mRollups(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) { hoursOnly(o); o.seams.still = true })
 	at := ts.now.Add(-time.Hour)
@@ -280,8 +281,9 @@ func TestSealedAfterTheRetentionOf5mRollups(t *testing.T) {
 	require.Empty(t, ts.bucketsOf("default", rollup.FiveMinutes))
 }
 
-// TestHoursAfterADeleteThatOutlivesOthers5mRollups imports hours after a delete, and more of them when the 5m rollups of another class were dropped, with the records
-// that the delete was applied to them: the hours that came first stay.
+// TestHoursAfterADeleteThatOutlivesOthers5mRollups imports hours after a delete. It imports more hours after the 5m
+// rollups of another class were dropped, together with the commit records of the delete in them. The hours that were
+// imported first must be kept.
 func TestHoursAfterADeleteThatOutlivesOthers5mRollups(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) {

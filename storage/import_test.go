@@ -20,7 +20,7 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// TestImport imports a week of series that cross slots and days, twice, the second time in other pieces.
+// TestImport imports a week of series across slots and days, and imports it again in different pieces.
 func TestImport(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) { o.Partitions = 4 })
 	base := ts.now.AddDate(0, 0, -7).UnixMilli()
@@ -62,8 +62,8 @@ func TestImport(t *testing.T) {
 	require.Equal(t, want, ts.all("default"))
 }
 
-// pastOf returns random series for the given number of days until now: floats, odd values, stale markers, start
-// timestamps and native histograms.
+// pastOf returns random series with samples of the given number of days until now: floats, special values, stale
+// markers, start timestamps and native histograms.
 func pastOf(r *rand.Rand, now time.Time, days int) []ImportedSeries {
 	var list []ImportedSeries
 	from := now.AddDate(0, 0, -days).UnixMilli()
@@ -101,7 +101,7 @@ func pastOf(r *rand.Rand, now time.Time, days int) []ImportedSeries {
 	return list
 }
 
-// copyOf returns samples that an import may keep.
+// copyOf returns a copy of samples, because an import may retain the samples that it gets.
 func copyOf(s *chunk.Samples) *chunk.Samples {
 	c := &chunk.Samples{}
 	c.AppendAll(s)
@@ -124,7 +124,7 @@ func cut(r *rand.Rand, all []ImportedSeries) (pieces [][]ImportedSeries) {
 			pieces = append(pieces, piece)
 			t = until + 1
 		}
-		// What comes after the first one's last sample.
+		// The last piece contains the samples after the last sample of the first series.
 		var rest []ImportedSeries
 		for _, s := range all[from:to] {
 			c := copyOf(s.Samples)
@@ -138,7 +138,7 @@ func cut(r *rand.Rand, all []ImportedSeries) (pieces [][]ImportedSeries) {
 	return pieces
 }
 
-// commit writes a history with batches instead of an import.
+// commit writes a history with batches instead of importing it.
 func (ts *testStore) commit(list []ImportedSeries) {
 	ts.t.Helper()
 	b := ts.NewBatch("default")
@@ -159,7 +159,7 @@ func (ts *testStore) commit(list []ImportedSeries) {
 	require.NoError(ts.t, b.Commit(ts.t.Context()))
 }
 
-// answers are the samples and buckets of all series.
+// answers returns the samples and buckets of all series, as text.
 func (ts *testStore) answers() map[string]string {
 	ts.t.Helper()
 	got := map[string]string{}
@@ -204,7 +204,7 @@ func (ts *testStore) answers() map[string]string {
 	return got
 }
 
-// requireAnswers compares answers, and shows where the first difference is.
+// requireAnswers requires two results of answers to be equal, and reports the first difference.
 func requireAnswers(t testing.TB, want, got map[string]string) {
 	t.Helper()
 	for name, text := range want {
@@ -238,8 +238,8 @@ func samplesOf(list []ImportedSeries) (n int) {
 }
 
 // TestImportIsAsWrites imports overlapping pieces of a history into an empty store, and into a store that contains
-// sealed and unsealed parts of it. The answers equal those of a store into which the history was written, and no sample
-// is sealed twice.
+// sealed and unsealed parts of the history. The answers must equal the answers of a store to which the history was
+// written, and no sample may be sealed twice.
 func TestImportIsAsWrites(t *testing.T) {
 	t.Parallel()
 	seed := soak.Seed(t)
@@ -268,8 +268,8 @@ func TestImportIsAsWrites(t *testing.T) {
 	}
 }
 
-// TestImportWithFaults repeats imports, each time cut into different pieces, on an engine whose operations fail with or
-// without being applied.
+// TestImportWithFaults repeats imports on an engine whose operations fail, some of them after they were applied. Each
+// import cuts the history into different pieces.
 func TestImportWithFaults(t *testing.T) {
 	t.Parallel()
 	seed := soak.Seed(t)
@@ -306,9 +306,9 @@ func TestImportWithFaults(t *testing.T) {
 	requireAnswers(t, usual.answers(), ts.answers())
 }
 
-// TestImportOfOldHistory imports samples of all ages. Samples past the raw retention are only added to rollups, and
-// samples past the 5m retention only to 1h rollups. Samples past all retentions, in the future, or invalid are
-// rejected.
+// TestImportOfOldHistory imports samples of all ages. Samples past the raw retention must be added only to rollups, and
+// samples past the 5m retention only to 1h rollups. Samples that are past all retentions, in the future, or invalid
+// must be rejected.
 func TestImportOfOldHistory(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
@@ -352,9 +352,9 @@ func TestImportOfOldHistory(t *testing.T) {
 	}
 }
 
-// TestImportBesideOlderUnsealedSamples imports history past a retention that was set by mistake, while older samples,
-// accepted under the correct retention, aren't sealed yet. Once the correct retention is set again, these samples are
-// returned.
+// TestImportBesideOlderUnsealedSamples imports history past a retention that was set by mistake. Older samples that
+// were accepted under the correct retention aren't sealed yet. Once the correct retention is set again, queries must
+// return these samples.
 func TestImportBesideOlderUnsealedSamples(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.Retention, o.seams.still = 365*day, true })
@@ -374,8 +374,8 @@ func TestImportBesideOlderUnsealedSamples(t *testing.T) {
 	require.Equal(t, list, ts.all("default")[jobLabels("written").String()])
 }
 
-// TestImportAfterDelete imports deleted samples again, which makes them visible. Samples deleted after the import stay
-// hidden.
+// TestImportAfterDelete imports deleted samples again. They must become visible, and be hidden again by a delete after
+// the import.
 func TestImportAfterDelete(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.Partitions = 2 })
@@ -407,8 +407,9 @@ func TestImportAfterDelete(t *testing.T) {
 	require.Empty(t, ts.all("default"))
 }
 
-// TestImportOfOldHistoryInParts imports samples of one bucket, past the raw retention, in multiple calls. Samples older
-// or newer than the bucket's are added; samples between them are left out and counted.
+// TestImportOfOldHistoryInParts imports samples of one bucket that are past the raw retention, in multiple calls.
+// Samples older or newer than the samples in the bucket must be added. Samples between them must be skipped and
+// counted.
 func TestImportOfOldHistoryInParts(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
@@ -445,7 +446,8 @@ func TestImportOfOldHistoryInParts(t *testing.T) {
 	}
 }
 
-// TestSamplesOfAnImportedSlotArentLate seals a slot for the first time after an import wrote to it, and then again.
+// TestSamplesOfAnImportedSlotArentLate seals a slot for the first time after an import wrote to it, and seals it again.
+// Only the samples of the second seal are late.
 func TestSamplesOfAnImportedSlotArentLate(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) { o.Partitions = 1 })
 	at := ts.now.Add(-48 * time.Hour)

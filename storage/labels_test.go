@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// texts returns the texts of the matching series.
+// texts returns the texts that of adds for the labels of each matching series.
 func (m *readModel) texts(q query.Query, of func(ls labels.Labels, add func(string))) []string {
 	seen := map[string]bool{}
 	for _, ls := range m.labels {
@@ -98,8 +98,9 @@ func TestNamesAndValuesOfARange(t *testing.T) {
 	}
 }
 
-// A day includes its last midnight: a range that begins there may have a sample of that day; a range that ends there
-// has none of the next day.
+// TestSeriesOfRangesThatMeetMidnight queries ranges that start or end at midnight. A day includes the midnight at its
+// end: a range that starts there may have a sample of that day, and a range that ends there has no sample of the next
+// day.
 func TestSeriesOfRangesThatMeetMidnight(t *testing.T) {
 	ts := openTestStore(t, nil)
 	midnight := ts.now.Truncate(24 * time.Hour).UnixMilli()

@@ -45,7 +45,8 @@ func allocated(f func()) int64 {
 	return int64(after.TotalAlloc - before.TotalAlloc)
 }
 
-// A limit bounds the allocations of a request, regardless of the number of matching unsealed series.
+// TestLimitBoundsTheWork checks that a limit bounds the allocations of a request, regardless of the number of matching
+// unsealed series.
 func TestLimitBoundsTheWork(t *testing.T) {
 	const series, limit = 200_000, 10
 	most := int64(512 << 10)
@@ -97,7 +98,8 @@ func TestLimitBoundsTheWork(t *testing.T) {
 	}
 }
 
-// A loop over all series ends when its caller stops, and counts its allocations.
+// TestUnsealedSeriesAreCountedAndLeft checks that a loop over all unsealed series ends when its context is canceled,
+// and that its allocations count towards the limit of a query's memory.
 func TestUnsealedSeriesAreCountedAndLeft(t *testing.T) {
 	s := exploded(t, 50_000)
 	q := query.Query{Tenant: "a", MinT: 0, MaxT: 1 << 40}
@@ -124,7 +126,8 @@ func TestUnsealedSeriesAreCountedAndLeft(t *testing.T) {
 	require.ErrorIs(t, err, meter.ErrQueryTooLarge)
 }
 
-// The cardinality of an exploded metric is shown before it is sealed, in bounded memory.
+// TestCardinalityOfAnExplodedMetric checks that the cardinality of a metric with very many unsealed series is
+// available, in bounded memory.
 func TestCardinalityOfAnExplodedMetric(t *testing.T) {
 	const series = 100_000
 	s := exploded(t, series)

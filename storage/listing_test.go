@@ -26,14 +26,14 @@ func openExpiring(t testing.TB, change func(*Options)) *testStore {
 	return ts
 }
 
-// keeping opens the store again with another retention.
+// keeping opens the store again with other retentions.
 func (ts *testStore) keeping(raw, fiveMinutes, oneHour time.Duration) {
 	ts.t.Helper()
 	ts.opts.Retention, ts.opts.Retention5m, ts.opts.Retention1h = raw, fiveMinutes, oneHour
 	ts.reopen()
 }
 
-// expire advances the time in steps of 12 hours, with an Expire before each and at the end.
+// expire advances the time in steps of 12 hours. It calls Expire before each step and at the end.
 func (ts *testStore) expire(passed time.Duration) {
 	ts.t.Helper()
 	for until := ts.now.Add(passed); ; ts.now = ts.now.Add(12 * time.Hour) {
@@ -62,7 +62,7 @@ func importInto(t testing.TB, s *Store, ls labels.Labels, samples ...sample) Imp
 	return stats
 }
 
-// every returns n samples, the first at begin.
+// every returns n samples at intervals of step. The first sample is at begin.
 func every(begin time.Time, step time.Duration, n int) (list []sample) {
 	for i := range n {
 		list = append(list, sample{begin.Add(time.Duration(i) * step).UnixMilli(), float64(i)})
@@ -70,8 +70,8 @@ func every(begin time.Time, step time.Duration, n int) (list []sample) {
 	return list
 }
 
-// TestOneStartWithAShortRetentionHidesNothingForEver lowers the retention for one start, and raises it again: existing
-// rows and later ones are found.
+// TestOneStartWithAShortRetentionHidesNothingForEver lowers the retention for one start, and raises it again. Existing
+// rows and later ones must be found.
 func TestOneStartWithAShortRetentionHidesNothingForEver(t *testing.T) {
 	ts := openExpiring(t, func(o *Options) { o.Retention = 365 * day })
 	ls := jobLabels("old")
@@ -145,7 +145,7 @@ func copyUnlisted(t *testing.T, from engine.Engine, to *memory.Engine) {
 	}
 }
 
-// hookEngine calls a hook before each call.
+// hookEngine calls a function before one of its calls.
 type hookEngine struct {
 	engine.Engine
 	mu    sync.Mutex
@@ -178,7 +178,7 @@ func (e *hookEngine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.
 	return e.Engine.Scan(ctx, r)
 }
 
-// before calls do before the nth call from now on, and reports after f whether there was one.
+// before runs f, and calls do before the nth call of the engine in it. It returns false if there were fewer calls.
 func (e *hookEngine) before(n int, do, f func()) bool {
 	e.mu.Lock()
 	e.calls, e.at, e.do = 0, n, do
@@ -191,8 +191,8 @@ func (e *hookEngine) before(n int, do, f func()) bool {
 	return reached
 }
 
-// TestListingRaces has one process unlist a window at every step of another one's import into it, and import at every
-// step of the unlisting: the imported samples are found.
+// TestListingRaces removes a window from the list of windows at every step of another process' import into it, and
+// imports at every step of the removal. The imported samples must be found.
 func TestListingRaces(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	x := sample{now.Add(-20 * day).UnixMilli(), 1}
@@ -210,7 +210,7 @@ func TestListingRaces(t *testing.T) {
 		writer, atWriter := open(shared)
 		remover, atRemover := open(shared)
 		window := writer.period.RawWindowAt(x.t)
-		// Both have cached the window as listed, and it has no rows.
+		// Both processes have cached that the window is listed. It has no rows.
 		for _, s := range []*Store{writer, remover} {
 			require.NoError(t, s.listWindow(t.Context(), "default", window))
 		}
@@ -238,7 +238,7 @@ func TestListingRaces(t *testing.T) {
 	}
 }
 
-// TestUnlistedWindowsTakeNoTime lists a window only while it has rows.
+// TestUnlistedWindowsTakeNoTime checks that a window is listed only while it has rows.
 func TestUnlistedWindowsTakeNoTime(t *testing.T) {
 	ts := openExpiring(t, func(o *Options) { o.Retention, o.Retention5m, o.Retention1h = 2*day, 2*day, 2*day })
 	is := func(window int64) bool {
@@ -253,7 +253,7 @@ func TestUnlistedWindowsTakeNoTime(t *testing.T) {
 		require.True(t, is(window))
 		ts.expire(20 * day)
 		require.False(t, is(window))
-		// Again, to check that no earlier row wins.
+		// The window is listed again, to check that the earlier removal doesn't win.
 		require.NoError(t, ts.listWindow(t.Context(), "default", window))
 		require.True(t, is(window))
 		done, err := ts.unlist(t.Context(), "default", window)

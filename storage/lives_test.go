@@ -23,7 +23,7 @@ func (ts *testStore) expireRows() {
 	require.NoError(ts.t, ts.retention.Open(ts.t.Context()))
 }
 
-// livesEngine compares the TTL of the rows of windows with the retention they should have.
+// livesEngine compares the TTLs of written rows with the retentions of their windows.
 type livesEngine struct {
 	engine.Engine
 	t              testing.TB

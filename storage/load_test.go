@@ -16,7 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/head"
 )
 
-// FuzzBlob decodes hostile bytes with a valid checksum.
+// FuzzBlob decodes arbitrary bytes with a valid checksum.
 func FuzzBlob(f *testing.F) {
 	var w format.BlobWriter
 	w.Reset(3, 2)

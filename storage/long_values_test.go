@@ -46,7 +46,8 @@ func TestTruncateValues(t *testing.T) {
 	require.Equal(t, ls, truncateValues(ls, most, nil))
 }
 
-// The cache of logged labels must copy the names, not reference a request's memory.
+// TestTruncationsKeepTheirNames checks that the cache of logged labels copies the names instead of referencing a
+// request's memory.
 func TestTruncationsKeepTheirNames(t *testing.T) {
 	var seen truncations
 	name := []byte("path")

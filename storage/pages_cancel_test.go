@@ -22,7 +22,7 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// cutEngines are the engines on which operations are canceled at some step.
+// cutEngines opens the engines on which operations are canceled at a step, by name.
 var cutEngines = map[string]func(t *testing.T) engine.Engine{
 	"memory": func(*testing.T) engine.Engine { return memory.New() },
 	"pebble": func(t *testing.T) engine.Engine {
@@ -32,7 +32,7 @@ var cutEngines = map[string]func(t *testing.T) engine.Engine{
 	},
 }
 
-// cutModel is a model of series in pages of several levels, with an engine at whose steps contexts are canceled.
+// cutModel is a model of series in pages of multiple levels. Its engine can cancel contexts at a step.
 type cutModel struct {
 	*deleteModel
 	cut  *cuttingEngine
@@ -55,7 +55,7 @@ func newCutModel(t *testing.T, inner engine.Engine) *cutModel {
 	return m
 }
 
-// of writes samples of some groups.
+// of writes a sample of the series in groups at each of times, which are ages.
 func (m *cutModel) of(groups string, value float64, times ...time.Duration) {
 	var list []sample
 	for _, ago := range times {
@@ -66,7 +66,7 @@ func (m *cutModel) of(groups string, value float64, times ...time.Duration) {
 	}
 }
 
-// levels returns the number of levels that have pages of raw chunks.
+// levels returns the number of levels with pages of raw chunks.
 func (m *cutModel) levels() int {
 	found := map[int64]bool{}
 	for _, p := range m.pagesIn(m.pagedPartitions("default")) {
@@ -77,8 +77,8 @@ func (m *cutModel) levels() int {
 	return len(found)
 }
 
-// ending calls do with a context that is canceled at a step of the engine, or some time later. It returns the error,
-// which must be the context's.
+// ending calls do with a context that is canceled at a step of the engine, or shortly after it. It returns the error of
+// do, which must be the error of the context.
 func (m *cutModel) ending(step int, do func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(m.t.Context())
 	defer cancel()
@@ -101,7 +101,7 @@ func (m *cutModel) ending(step int, do func(context.Context) error) error {
 	return err
 }
 
-// query reads all samples of some series at a resolution, or all buckets, until there is an error.
+// query reads all samples, or all buckets, of the series in groups at a resolution. It stops at the first error.
 func (m *cutModel) query(ctx context.Context, groups string, res rollup.Resolution) error {
 	found, err := m.Select(ctx, query.Query{
 		Tenant: "default", MinT: -format.MaxTime, MaxT: format.MaxTime, Resolution: res, Columns: rollup.ColumnMax,
@@ -116,7 +116,7 @@ func (m *cutModel) query(ctx context.Context, groups string, res rollup.Resoluti
 	return err
 }
 
-// querySeries reads a series. An answer without an error must be complete.
+// querySeries reads the samples or buckets of a series. An answer without an error must be complete.
 func (m *cutModel) querySeries(s *query.SelectedSeries, res rollup.Resolution) error {
 	if res != rollup.Raw {
 		return s.Buckets(&rollup.Buckets{}, &query.BucketBuffers{})
@@ -137,7 +137,7 @@ func (m *cutModel) querySeries(s *query.SelectedSeries, res rollup.Resolution) e
 	return nil
 }
 
-// build writes and seals samples as pages of several levels, and rows between.
+// build writes and seals samples so that they are stored in pages of multiple levels, and in rows.
 func (m *cutModel) build() {
 	for _, step := range []struct{ groups, late string }{{"a", "ab"}, {"b", "ab"}, {"cd", "ac"}} {
 		m.of(step.groups, 1, 9*time.Hour, 30*time.Hour)
@@ -148,9 +148,8 @@ func (m *cutModel) build() {
 	require.Greater(m.t, m.levels(), 1)
 }
 
-// TestCancelledQueriesOfPages cancels queries at random steps of the engine, in a store that has just started and in
-// one that has answered before, one after the other and several concurrently. All other queries return the right
-// answer.
+// TestCancelledQueriesOfPages cancels queries at random steps of the engine, in a store that was just started and in
+// one with filled caches, sequentially and concurrently. Queries that aren't canceled must return the right answers.
 func TestCancelledQueriesOfPages(t *testing.T) {
 	t.Parallel()
 	for name, open := range cutEngines {
@@ -185,8 +184,8 @@ func TestCancelledQueriesOfPages(t *testing.T) {
 	}
 }
 
-// TestCancelledWorkOnPages cancels seals, imports, deletes and their maintenance at random steps, with canceled queries
-// between. After each was repeated, answers contain all written samples.
+// TestCancelledWorkOnPages cancels seals, imports, deletes and their background work at random steps, with canceled
+// queries in between. Once each operation was repeated, answers must contain all written samples.
 func TestCancelledWorkOnPages(t *testing.T) {
 	t.Parallel()
 	for name, open := range cutEngines {
@@ -204,7 +203,7 @@ func TestCancelledWorkOnPages(t *testing.T) {
 	}
 }
 
-// repeated calls do with contexts that are canceled, and finally with one that isn't.
+// repeated calls do with contexts that are canceled, until it succeeds, and finally with a context that isn't canceled.
 func (m *cutModel) repeated(do func(context.Context) error) {
 	for range 2 {
 		if m.ending(1+m.r.IntN(150), do) == nil {
@@ -215,7 +214,7 @@ func (m *cutModel) repeated(do func(context.Context) error) {
 	require.NoError(m.t, do(m.t.Context()))
 }
 
-// queryAny is query while samples are written.
+// queryAny is like query, but accepts any answer, because samples may be written at the same time.
 func (m *cutModel) queryAny(ctx context.Context) error {
 	found, err := m.Select(ctx, query.Query{
 		Tenant: "default", MinT: -format.MaxTime, MaxT: format.MaxTime,
@@ -262,7 +261,7 @@ func (m *cutModel) cutStep() {
 	m.compare("repeated")
 }
 
-// note records a sample in the model, which keeps the highest value.
+// note records a sample in the model. Of multiple samples with one time, the model keeps the highest value.
 func (m *cutModel) note(ls labels.Labels, x sample) {
 	name := ls.String()
 	if m.want[name] == nil {

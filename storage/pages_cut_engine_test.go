@@ -8,15 +8,15 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// cuttingEngine calls a function at one step. A step is: the start of a scan, a row before it is yielded, the start of
-// a write, its end.
+// cuttingEngine calls a function at one step. A step is the start of a scan, a row before it is yielded, or the start
+// or the end of a write.
 type cuttingEngine struct {
 	engine.Engine
 	left atomic.Int64
 	end  atomic.Pointer[context.CancelFunc]
 }
 
-// cutAt calls end at the given step from now on; 0: never.
+// cutAt calls end at the given step, counted from now. If step is 0, it never calls end.
 func (e *cuttingEngine) cutAt(step int, end context.CancelFunc) {
 	e.end.Store(&end)
 	e.left.Store(int64(step))

@@ -18,8 +18,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// damagedPages is a store of two metrics in pages of two slots, with some series in a separate labels page, and a
-// delete that isn't cleaned.
+// damagedPages is a store of two metrics in pages of two slots. Some series are in a labels page of their own, and one
+// delete isn't cleaned.
 type damagedPages struct {
 	*deleteModel
 	damagedStore // for its answers
@@ -45,7 +45,7 @@ func newDamagedPages(t *testing.T) *damagedPages {
 	return d
 }
 
-// page returns the first page of a kind of metric up, in time, with the deleted series.
+// page returns the oldest page of a kind of metric up that contains the deleted series.
 func (d *damagedPages) page(res rollup.Resolution, kind int64) storedPage {
 	pages := d.pagesIn(d.pagedPartitions("default"))
 	at := slices.IndexFunc(pages, func(p storedPage) bool {
@@ -63,8 +63,8 @@ func (d *damagedPages) again() {
 	d.Store = openReady(d.t, d.testStore.eng, d.testStore.opts)
 }
 
-// ask requires the answers to be right, except samples named by warnings. It returns the number of missing samples, and
-// the warnings.
+// ask requires the answers to be right, except for missing samples that warnings name. It returns the number of missing
+// samples, and the warnings.
 func (d *damagedPages) ask(about string) (missing int, told []string) {
 	t, _ := d.t.(*testing.T)
 	t.Helper()
@@ -85,7 +85,7 @@ func (d *damagedPages) ask(about string) (missing int, told []string) {
 	return missing, told
 }
 
-// trouble requires that err is nil or names damage.
+// trouble reports whether err isn't nil. It requires such an error to name the damage.
 func (d *damagedPages) trouble(err error) bool {
 	if err == nil {
 		return false
@@ -95,15 +95,15 @@ func (d *damagedPages) trouble(err error) bool {
 	return true
 }
 
-// TestDamagedPages damages one page after the other: missing samples are reported and counted, others are returned,
-// nothing is lost while late samples arrive or deletes are cleaned, and all answers are right when the page is
-// repaired.
+// TestDamagedPages damages pages one after the other. Missing samples must be reported and counted, and other samples
+// returned. Nothing may be lost while late samples are sealed or deletes are cleaned. All answers must be right once
+// the page is repaired.
 func TestDamagedPages(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		res  rollup.Resolution
 		kind int64
-		// seals and cleans are true if late samples are sealed and deletes are cleaned despite the damage.
+		// seals is true if late samples can be sealed despite the damage, cleans if deletes can be cleaned.
 		seals, cleans bool
 	}{
 		{rollup.Raw, format.KindChunk, true, false},
@@ -153,7 +153,7 @@ func TestDamagedPages(t *testing.T) {
 
 			d.putPage(whole, whole.value)
 			d.again()
-			// Rollups with missing samples, which arrived during the damage, are recomputed with the next seal.
+			// Rollups that lack samples because of the damage are recomputed by the next seal.
 			if c.res == rollup.Raw {
 				d.some("0123", 9, deletedAgo+time.Minute-time.Second)
 			}
@@ -165,7 +165,7 @@ func TestDamagedPages(t *testing.T) {
 	}
 }
 
-// TestLabelsPageIsGone removes a labels page: readers of its data pages get a warning, and readers of other pages get
+// TestLabelsPageIsGone removes a labels page. Readers of its data pages must get a warning, and readers of other pages
 // their samples.
 func TestLabelsPageIsGone(t *testing.T) {
 	t.Parallel()

@@ -18,7 +18,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestRetentionDropsPages drops pages: of a class, of a tenant, of all.
+// TestRetentionDropsPages drops the pages of a class, of a tenant, and of all tenants.
 func TestRetentionDropsPages(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { withTestClasses(o); usualPages(o) })
@@ -41,7 +41,7 @@ func TestRetentionDropsPages(t *testing.T) {
 		require.Equal(t, [resolutions]int{36, 36, 36}, ts.countEntries(tenant))
 		partitions = append(partitions, ts.pagedPartitions(tenant)...)
 	}
-	// left returns, by resolution, the tenants and classes that have pages.
+	// left returns the tenants and classes that have pages, by resolution.
 	left := func() (left [resolutions][]string) {
 		for _, p := range ts.pagesIn(partitions) {
 			left[p.res] = append(left[p.res], fmt.Sprint(p.key[2].Text, " ", p.key[1].Int))
@@ -82,7 +82,7 @@ func TestRetentionDropsPages(t *testing.T) {
 	}
 }
 
-// TestTenantsExpireWithPages drops rows of one tenant with a short retention, and then the whole windows.
+// TestTenantsExpireWithPages drops the rows of one tenant with a short retention, and later the whole windows.
 func TestTenantsExpireWithPages(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) {
@@ -120,8 +120,8 @@ func TestTenantsExpireWithPages(t *testing.T) {
 	require.Empty(t, ts.pagedPartitions("usual"))
 }
 
-// TestRowsAndPagesInOneStore continues a store that had rows only with pages, and then without pages again, including
-// late samples and deletes.
+// TestRowsAndPagesInOneStore writes a store first with rows only, then with pages, and then with rows only again,
+// including late samples and deletes.
 func TestRowsAndPagesInOneStore(t *testing.T) {
 	t.Parallel()
 	for _, seams := range [][]int{{math.MaxInt, 0}, {0, math.MaxInt}, {math.MaxInt, 0, math.MaxInt, 1}} {
@@ -132,7 +132,7 @@ func TestRowsAndPagesInOneStore(t *testing.T) {
 				m.reopen()
 				m.compare("opened")
 			}
-			// late from the second round on
+			// These samples are late from the second round on.
 			m.some("0123", float64(10*i), deletedAgo, deletedAgo+time.Duration(i)*time.Second)
 			m.some("012", 3, 5*time.Hour+time.Duration(i)*time.Minute)
 			m.some("0", deletedValue, 26*time.Hour-time.Duration(i)*time.Second)
@@ -156,9 +156,9 @@ func TestRowsAndPagesInOneStore(t *testing.T) {
 	}
 }
 
-// TestLateSamplesBesidePages seals slots repeatedly, in processes that have cached the labels they wrote, and in
-// others. The rollup with the highest version wins, in a row or a page: rollups must equal the rollups of the raw
-// samples.
+// TestLateSamplesBesidePages seals slots repeatedly, in processes that have cached the labels that they wrote, and in
+// other processes. The rollup with the highest version wins, whether it is in a row or a page: the rollups must equal
+// the rollups of the raw samples.
 func TestLateSamplesBesidePages(t *testing.T) {
 	t.Parallel()
 	m := newPagedModel(t, 20, nil)
@@ -185,7 +185,7 @@ func TestLateSamplesBesidePages(t *testing.T) {
 	m.rollupsAre(t)
 }
 
-// rollupsAre compares all rollups with those computed from the samples.
+// rollupsAre compares all rollups with rollups computed from the samples.
 func (m *deleteModel) rollupsAre(t *testing.T) {
 	all := m.all("default")
 	for _, res := range rollup.Resolutions {
@@ -212,7 +212,8 @@ func (m *deleteModel) rollupsAre(t *testing.T) {
 	}
 }
 
-// imported returns a history of the model's series: the deleted value in group 1, and another one in the others.
+// imported returns a history of the model's series. Series of group 1 have the deleted value, and other series another
+// value.
 func (m *deleteModel) imported(times ...time.Duration) (list []ImportedSeries) {
 	for _, ls := range m.labels {
 		value := 2.0
@@ -228,7 +229,7 @@ func (m *deleteModel) imported(times ...time.Duration) (list []ImportedSeries) {
 	return list
 }
 
-// TestImportBesidePages imports a history into days that have pages, some of it twice, and deletes part of it.
+// TestImportBesidePages imports a history into days with pages, imports a part of it again, and deletes a part of it.
 func TestImportBesidePages(t *testing.T) {
 	t.Parallel()
 	m := newPagedModel(t, 20, nil)
@@ -256,7 +257,7 @@ func TestImportBesidePages(t *testing.T) {
 	m.requireNoneDeleted("default", "clean")
 }
 
-// TestDeleteOfPagesOfRollupsAlone deletes buckets in pages, of samples that are past their retention.
+// TestDeleteOfPagesOfRollupsAlone deletes buckets in pages whose samples are past their retention.
 func TestDeleteOfPagesOfRollupsAlone(t *testing.T) {
 	t.Parallel()
 	m := newPagedModel(t, 20, func(o *Options) { o.Retention, o.Retention5m, o.Retention1h = 2*day, 30*day, 0 })

@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// endedQuery reads everything, canceled after some steps of the engine.
+// endedQuery runs a query of everything that is canceled after some steps of the engine.
 func (r *pagesRun) endedQuery() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -42,7 +42,7 @@ func (r *pagesRun) look() {
 	}
 }
 
-// answer reads everything at some resolutions; nil: the context was canceled.
+// answer reads all samples and buckets of the given resolutions. It returns nil if the context was canceled.
 func (r *pagesRun) answer(ctx context.Context, resolutions ...rollup.Resolution) *pagesAnswer {
 	a := &pagesAnswer{raw: map[string]map[int64]float64{}, until: r.opts.Now().Add(MaxAhead).UnixMilli()}
 	r.tell(a)
@@ -69,8 +69,8 @@ func (r *pagesRun) answer(ctx context.Context, resolutions ...rollup.Resolution)
 	return a
 }
 
-// tell sets the time until which the answer may have missing rows of a group, in any class that it was in. It never
-// lowers it.
+// tell records in a until when rows of each group may be missing, in any class that the group was in. It never lowers
+// this time.
 func (r *pagesRun) tell(a *pagesAnswer) {
 	shown, err := r.retention.Shown(context.Background(), "t", -format.MaxTime, format.MaxTime, false)
 	if err != nil {

@@ -37,7 +37,8 @@ import (
 type pagesMaker struct {
 	rng *rand.Rand
 	out history
-	// passed is the time that has passed, and off the clock's error then. used are times of samples, since base.
+	// passed is the time since base, and off the clock's error at that time. used contains times of samples, relative
+	// to base.
 	passed, off time.Duration
 	used        []time.Duration
 }
@@ -56,12 +57,12 @@ func makePagesHistory(seed uint64, kind string) history {
 	return m.out
 }
 
-// groupsOf draws some groups.
+// groupsOf returns some random groups.
 func (m *pagesMaker) groupsOf() string {
 	return []string{"abcd", "abcd", "ab", "ac", "bd", "a", "b", "c", "d"}[m.rng.IntN(9)]
 }
 
-// at draws the start of samples: the start of others, or an age by the clock.
+// at returns a random start for samples: the start of other samples, or an age by the clock.
 func (m *pagesMaker) at() time.Duration {
 	if len(m.used) > 0 && m.rng.IntN(3) == 0 {
 		return m.used[m.rng.IntN(len(m.used))] + time.Duration(m.rng.IntN(5)-2)*time.Minute/2
@@ -76,29 +77,29 @@ func (m *pagesMaker) at() time.Duration {
 	return at
 }
 
-// pass lets time pass.
+// pass advances the time.
 func (m *pagesMaker) pass(d time.Duration) {
 	m.add("pass %v", d)
 	m.passed += d
 }
 
-// samples draws groups with a time and a number of samples.
+// samples returns random groups with a time and a number of samples.
 func (m *pagesMaker) samples() string {
 	return fmt.Sprintf("%s %v %d", m.groupsOf(), m.at(), 1+m.rng.IntN(4))
 }
 
-// late draws samples that start at the same time as others, or between them.
+// late returns random groups with samples that start at the same time as other samples, or between them.
 func (m *pagesMaker) late(at time.Duration) string {
 	return fmt.Sprintf("%s %v 3", m.groupsOf(), at+time.Duration(m.rng.IntN(3))*time.Minute/2)
 }
 
-// delete draws a delete, usually of existing samples.
+// delete adds a random delete, usually of existing samples.
 func (m *pagesMaker) delete() {
 	at := m.at() + time.Duration(m.rng.IntN(2))*time.Hour
 	m.add("delete %s %v %v", m.groupsOf()[:1], at-time.Duration(1+m.rng.IntN(3))*time.Hour, at+time.Hour)
 }
 
-// restart draws options: raw samples have a short retention, or are kept forever.
+// restart adds a restart with random options: raw samples have a short retention, or an indefinite one.
 func (m *pagesMaker) restart() {
 	raw := []time.Duration{0, 10 * day, 10 * day, 20 * day, 90 * day}[m.rng.IntN(5)]
 	five, hour := time.Duration(0), time.Duration(0)
@@ -112,7 +113,8 @@ func (m *pagesMaker) restart() {
 	m.add("restart %s %s %v %v %v", least, classes, raw, five, hour)
 }
 
-// again writes samples of a time, and later more of them: late ones of the same series, and of others.
+// again adds samples at some time, the operations of between, and then late samples at the same time, of the same
+// series and of others.
 func (m *pagesMaker) again(between func()) {
 	at := m.at()
 	m.add("write %s", m.late(at))
@@ -156,7 +158,7 @@ func (m *pagesMaker) step() {
 	}
 }
 
-// dropped lets samples expire, usually permanently, and writes samples at their times again, with another retention.
+// dropped lets samples expire, usually permanently, and then writes samples at the same time with another retention.
 func (m *pagesMaker) dropped() {
 	m.again(func() {
 		m.restart()
@@ -165,13 +167,13 @@ func (m *pagesMaker) dropped() {
 	})
 }
 
-// skew sets the clock.
+// skew sets the clock's error.
 func (m *pagesMaker) skew(off time.Duration) {
 	m.add("skew %v", off)
 	m.off = off
 }
 
-// wrongClock makes the clock leap, and usually leap back, with samples that are sealed between.
+// wrongClock makes the clock leap, and usually leap back. Samples are sealed in between.
 func (m *pagesMaker) wrongClock() {
 	if m.off != 0 {
 		m.skew(0)
@@ -192,8 +194,8 @@ func (m *pagesMaker) wrongClock() {
 	}
 }
 
-// pagesGroups are the series of histories of pages, by group. The ids of a share their first bits, as do the ids of b:
-// written without others they make pages of a higher level.
+// pagesGroups returns the series of histories, by group. The ids of the series of group a have the same first bits, as
+// have the ids of group b, so that each of these groups makes pages of a higher level when it is written alone.
 var pagesGroups = sync.OnceValue(func() map[byte][]labels.Labels {
 	return map[byte][]labels.Labels{
 		'a': seriesAlike("m", 'a', 8, 8), 'b': seriesAlike("m", 'b', 6, 8), 'c': seriesAlike("m", 'c', 0, 8),
@@ -201,7 +203,7 @@ var pagesGroups = sync.OnceValue(func() map[byte][]labels.Labels {
 	}
 })
 
-// seriesAlike returns n series of a metric and group whose ids share the given number of bits.
+// seriesAlike returns n series of a metric and group whose ids have the same first bits.
 func seriesAlike(metric string, group byte, bits, n int) (list []labels.Labels) {
 	for i := 0; len(list) < n; i++ {
 		ls := labels.FromStrings(labels.MetricName, metric, "group", string(group), "host", fmt.Sprint(i))
@@ -213,7 +215,7 @@ func seriesAlike(metric string, group byte, bits, n int) (list []labels.Labels) 
 	return list
 }
 
-// seriesOfGroups returns the series of groups, in a fixed order.
+// seriesOfGroups returns the series of the given groups in a fixed order.
 func seriesOfGroups(groups string) (list []labels.Labels) {
 	for _, g := range []byte(groups) {
 		list = append(list, pagesGroups()[g]...)

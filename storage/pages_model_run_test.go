@@ -28,9 +28,9 @@ type pagesRun struct {
 	opts        Options
 	model       *pagesModel
 	value       float64
-	// wrong is true once the clock was off: it may be untrusted when it is right again.
+	// wrong is true once the clock was wrong. It may then still be untrusted when it is right again.
 	wrong bool
-	// classesOf are the classes that the series of a group were in, by group.
+	// classesOf contains the classes that the series of each group have been in.
 	classesOf map[byte]map[int64]bool
 	cut       int // the step of the engine at which the next background query is canceled
 
@@ -62,7 +62,7 @@ func runPages(h history) string {
 	return ""
 }
 
-// newPagesRun prepares a run by the first line of a history, or returns a problem of that line.
+// newPagesRun returns a run for the first line of a history, or a problem with that line.
 func newPagesRun(first string) (r *pagesRun, problem string) {
 	r = &pagesRun{opts: DefaultOptions(), model: newPagesModel(), classesOf: map[byte]map[int64]bool{}}
 	var kind, base string
@@ -90,7 +90,7 @@ func (r *pagesRun) fail(format string, args ...any) {
 	}
 }
 
-// tolerate reports an error as a problem, unless an untrusted clock caused it; ok is true if err is nil.
+// tolerate reports whether err is nil. It fails the history if err isn't nil and wasn't caused by an untrusted clock.
 func (r *pagesRun) tolerate(what string, err error) (ok bool) {
 	if err != nil && (!r.wrong || !errors.Is(err, membership.ErrClock)) {
 		r.fail("%s: %v", what, err)
@@ -139,7 +139,7 @@ func (r *pagesRun) stop() {
 	r.Store = nil
 }
 
-// line runs a line.
+// line executes a line of the history.
 func (r *pagesRun) line(words []string) {
 	ctx := context.Background()
 	switch words[0] {
@@ -215,7 +215,7 @@ func (r *pagesRun) configure(words []string) {
 	}
 }
 
-// sent are the samples of a line, with their facts.
+// sentSamples are the samples of a line, with their facts.
 type sentSamples struct {
 	series []labels.Labels
 	times  []int64
@@ -236,14 +236,14 @@ func (r *pagesRun) samples(words []string) *sentSamples {
 	return s
 }
 
-// acked records facts that were acknowledged, and whether they are sealed.
+// acked records that facts were acknowledged, and whether they are sealed.
 func (r *pagesRun) acked(facts []*pagesFact, sealed bool) {
 	for _, f := range facts {
 		f.acked, f.sealed = true, sealed
 	}
 }
 
-// write sends samples as one request, and returns the facts that were acknowledged.
+// write writes samples in one request, and returns the facts that were acknowledged. They aren't sealed.
 func (r *pagesRun) write(s *sentSamples) (facts []*pagesFact, sealed bool) {
 	b := r.NewBatch("t")
 	for i, ls := range s.series {
@@ -268,7 +268,7 @@ func (r *pagesRun) write(s *sentSamples) (facts []*pagesFact, sealed bool) {
 	return facts, false
 }
 
-// imports imports samples, and returns the facts if all were accepted.
+// imports imports samples. It returns their facts if all samples were accepted.
 func (r *pagesRun) imports(s *sentSamples) ([]*pagesFact, bool) {
 	var list []ImportedSeries
 	for _, ls := range s.series {
@@ -288,7 +288,7 @@ func (r *pagesRun) imports(s *sentSamples) ([]*pagesFact, bool) {
 	return s.facts, true
 }
 
-// beside writes and seals some samples while others are imported, with complete and canceled queries.
+// beside writes and seals samples while it imports others, with complete and canceled queries at the same time.
 func (r *pagesRun) beside(written, imported *sentSamples) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var all, queries sync.WaitGroup
@@ -326,7 +326,7 @@ func (r *pagesRun) seal() {
 	}
 }
 
-// expire advances retention boundaries, and records the facts whose windows have no rows any more.
+// expire calls Expire, and records the facts whose windows have no rows any more.
 func (r *pagesRun) expire() {
 	r.bounds()
 	_, err := r.Expire(context.Background())
@@ -350,7 +350,7 @@ func (r *pagesRun) expire() {
 	}
 }
 
-// isEmpty reports whether a window has no rows and no pages of a metric.
+// isEmpty reports whether a metric has no rows and no pages in a window.
 func (r *pagesRun) isEmpty(res rollup.Resolution, window int64, metric string) bool {
 	for class := range r.retention.Classes() {
 		for _, table := range []*engine.Table{format.TableOf(res), format.PagesOf(res)} {
@@ -368,7 +368,7 @@ func (r *pagesRun) isEmpty(res rollup.Resolution, window int64, metric string) b
 	return true
 }
 
-// bounds records the times until which rows may be hidden now.
+// bounds records until when rows may now be hidden.
 func (r *pagesRun) bounds() {
 	now := r.opts.Now()
 	for res := range rollup.Resolution(resolutions) {
@@ -380,7 +380,7 @@ func (r *pagesRun) bounds() {
 	}
 }
 
-// quiet ends a history: the clock is right, all is sealed, and the store is checked, before and after a start.
+// quiet corrects the clock, seals all samples, and checks the store, before and after a restart.
 func (r *pagesRun) quiet() {
 	r.off.set(0)
 	r.line([]string{"pass", "30h"})

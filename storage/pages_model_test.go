@@ -12,8 +12,8 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// TestPagesAgainstModel runs seeded histories of pages of several levels, and compares every answer with a plain map of
-// the samples. A failing history is shortened and printed; put in a file it can be replayed with -protocol.file.
+// TestPagesAgainstModel runs seeded histories of pages of multiple levels, and compares every answer with a plain map
+// of the samples. A failing history is shortened and printed. To replay it, put it in a file and pass -protocol.file.
 func TestPagesAgainstModel(t *testing.T) {
 	t.Parallel()
 	for kind, seeds := range pagesSeeds() {
@@ -30,9 +30,9 @@ func TestPagesAgainstModel(t *testing.T) {
 	}
 }
 
-// pagesSeeds is the number of histories of pages on each engine. Under the race detector, where Pebble records a stack
-// for every iterator, histories on Pebble would take a minute; TestCompactedProtocol and TestWaysOut also run on it
-// there.
+// pagesSeeds returns the number of histories of pages on each engine. Under the race detector there are none on Pebble,
+// which records a stack for every iterator: they would take a minute. TestCompactedProtocol and TestWaysOut run on
+// Pebble under the race detector.
 func pagesSeeds() map[string]int {
 	if soak.UnderRace {
 		return map[string]int{"memory": 16}
@@ -40,20 +40,21 @@ func pagesSeeds() map[string]int {
 	return map[string]int{"memory": 16, "pebble": 2}
 }
 
-// pagesFact is a value that was written at a time of a series: later facts have higher values, which win.
+// pagesFact is a value that was sent. Of the facts of a series with the same time, the last one has the highest value
+// and wins.
 type pagesFact struct {
 	v float64
-	// acked is true if it was acknowledged, sealed if it is certain to be sealed, deleted if a delete of it was
+	// acked is true if the value was acknowledged, sealed if it is certainly sealed, and deleted if a delete of it was
 	// acknowledged.
 	acked, sealed, deleted bool
-	// gone is true if its window was dropped since, at each resolution.
+	// gone is true for each resolution at which the value's window was dropped since.
 	gone [resolutions]bool
 }
 
-// pagesModel is a map of all written values, by series and time.
+// pagesModel contains all values that were sent, by series and time.
 type pagesModel struct {
 	facts map[string]map[int64][]*pagesFact
-	// hidden are the times until which samples may have been hidden or dropped at any point, by resolution.
+	// hidden is the time, at each resolution, until which samples may ever have been hidden or dropped.
 	hidden [resolutions]int64
 }
 
@@ -64,7 +65,7 @@ func newPagesModel() *pagesModel {
 	}
 }
 
-// put records a value that is sent, and returns its facts.
+// put records a value that is being sent at some times, and returns its facts.
 func (m *pagesModel) put(series string, times []int64, v float64) (added []*pagesFact) {
 	if m.facts[series] == nil {
 		m.facts[series] = map[int64][]*pagesFact{}
@@ -88,21 +89,21 @@ func (m *pagesModel) each(do func(series string, t int64, f *pagesFact)) {
 	}
 }
 
-// pagesBucket names a bucket of a series.
+// pagesBucket identifies a bucket of a series.
 type pagesBucket struct {
 	series string
 	end    int64
 	res    rollup.Resolution
 }
 
-// bucketFacts are the count of a bucket, and its highest values.
+// bucketFacts are the count and the max of a bucket.
 type bucketFacts struct {
 	count int
 	max   float64
 }
 
-// pagesAnswer is an answer of the store: samples, and buckets. Samples may be missing at times until told, by
-// resolution, and after until.
+// pagesAnswer is an answer of the store: samples and buckets. Samples may be missing up to the times in told, and after
+// until.
 type pagesAnswer struct {
 	raw     map[string]map[int64]float64
 	buckets map[pagesBucket]bucketFacts
@@ -110,7 +111,7 @@ type pagesAnswer struct {
 	until   int64
 }
 
-// lacks reports whether an answer may have missing samples at a time.
+// lacks reports whether the samples of a series at a time may be missing in the answer.
 func (a *pagesAnswer) lacks(res rollup.Resolution, series string, t int64) bool {
 	return t <= a.told[groupOf(series)][res] || t > a.until
 }
@@ -121,7 +122,7 @@ func groupOf(series string) byte {
 	return from[0]
 }
 
-// judge returns a problem in an answer, or "".
+// judge returns a description of the first problem in an answer, or "".
 func (m *pagesModel) judge(a *pagesAnswer) string {
 	for _, told := range a.told {
 		for res := range told {
@@ -172,8 +173,8 @@ func (m *pagesModel) judgeShown(series string, t int64, v float64) string {
 	return ""
 }
 
-// judgeBuckets compares buckets with their remaining samples: if these are all shown, the buckets are exact; otherwise
-// they don't count more.
+// judgeBuckets compares buckets with their samples that aren't deleted. If the answer must contain all of them, the
+// buckets must be exact. Otherwise they must not count more samples.
 func (m *pagesModel) judgeBuckets(a *pagesAnswer) string {
 	most, exact := map[pagesBucket]int{}, map[pagesBucket]bucketFacts{}
 	for series, times := range m.facts {
@@ -217,7 +218,7 @@ func (m *pagesModel) judgeBuckets(a *pagesAnswer) string {
 	return ""
 }
 
-// hides records a time until which rows may be hidden, because they are past a retention by some clock.
+// hides records that rows up to a time may be hidden, because they are past a retention by some clock.
 func (m *pagesModel) hides(res rollup.Resolution, to int64) { m.hidden[res] = max(m.hidden[res], to) }
 
 // sealed records that all acknowledged samples are sealed.
@@ -232,7 +233,7 @@ func (m *pagesModel) dropped(res rollup.Resolution, inWindow func(series string,
 	})
 }
 
-// delete records a delete.
+// delete records a delete that was acknowledged.
 func (m *pagesModel) delete(group string, start, end int64) {
 	for _, ls := range seriesOfGroups(group) {
 		for t, list := range m.facts[ls.String()] {
@@ -243,5 +244,5 @@ func (m *pagesModel) delete(group string, start, end int64) {
 	}
 }
 
-// hour rounds a time down.
+// hour returns t rounded down to a full hour.
 func hour(t int64) int64 { return format.FloorDiv(t, format.HourMS) * format.HourMS }

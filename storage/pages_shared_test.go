@@ -44,7 +44,7 @@ func (r *pagesRig) start(name string, change func(*Options)) *Store {
 	return s
 }
 
-// seal writes a sample of each of some new series two slots ago and seals them.
+// seal writes a sample of each of some new series, two slots before now, and seals them.
 func (r *pagesRig) seal(s *Store, metric string) {
 	r.t.Helper()
 	at := s.period.SlotStart(s.period.SlotOf(r.now.UnixMilli())-2) + 1
@@ -58,7 +58,7 @@ func (r *pagesRig) seal(s *Store, metric string) {
 	require.NoError(r.t, s.SealAll(r.t.Context()))
 }
 
-// pages counts the rows of a table of pages for a metric, in all raw windows around now.
+// pages counts the pages of a metric in all raw windows around now.
 func (r *pagesRig) pages(s *Store, metric string) (n int) {
 	r.t.Helper()
 	at := s.period.SlotOf(r.now.UnixMilli()) - 2
@@ -72,7 +72,7 @@ func (r *pagesRig) pages(s *Store, metric string) (n int) {
 	return n
 }
 
-// found returns the number of series of a metric that a process finds with their sample.
+// found returns the number of series of a metric whose sample a process finds.
 func (r *pagesRig) found(s *Store, metric string) (n int) {
 	r.t.Helper()
 	all, err := s.Select(r.t.Context(), query.Query{

@@ -20,13 +20,13 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// usualPages writes pages as in production.
+// usualPages writes pages of the size that is used in production.
 func usualPages(o *Options) { o.Partitions, o.seams.pageSeries = 2, 0 }
 
-// pageTables are the tables of pages, by resolution.
+// pageTables lists the tables of pages, by resolution.
 var pageTables = []*engine.Table{engine.RawPages, engine.R5mPages, engine.R1hPages}
 
-// pagedPartition is a partition with rows of series and their pages.
+// pagedPartition identifies a partition with rows of series and their pages.
 type pagedPartition struct {
 	res rollup.Resolution
 	key engine.Key
@@ -64,7 +64,7 @@ type storedPage struct {
 
 func (p *storedPage) isLabels() bool { return p.clustering[0].Int == format.KindLabels }
 
-// putPage replaces the value of a page; nil: it removes the page.
+// putPage replaces the value of a page. If value is nil, it removes the page.
 func (ts *testStore) putPage(p storedPage, value []byte) {
 	ts.t.Helper()
 	m := engine.Mutation{Clustering: p.clustering, Timestamp: math.MaxInt64, Value: value}
@@ -76,7 +76,7 @@ func (ts *testStore) putPage(p storedPage, value []byte) {
 	}}))
 }
 
-// pagesIn reads the pages in some partitions, without their filters.
+// pagesIn returns the pages in some partitions, without the rows that contain their filters.
 func (ts *testStore) pagesIn(partitions []pagedPartition) (found []storedPage) {
 	ts.t.Helper()
 	for _, p := range partitions {
@@ -97,7 +97,7 @@ func (ts *testStore) pagesIn(partitions []pagedPartition) (found []storedPage) {
 	return found
 }
 
-// pageEntry is the content of a series' entry in a data page.
+// pageEntry is the content of one series' entry in a data page.
 type pageEntry struct {
 	res     rollup.Resolution
 	series  string
@@ -105,7 +105,7 @@ type pageEntry struct {
 	buckets *rollup.Buckets // of rollups
 }
 
-// entriesOf decodes all entries in the data pages of a tenant. Each page must have its labels page.
+// entriesOf returns all entries in the data pages of a tenant. It requires each page to have its labels page.
 func (ts *testStore) entriesOf(tenant string) (found []pageEntry) {
 	ts.t.Helper()
 	pages := ts.pagesIn(ts.pagedPartitions(tenant))
@@ -176,10 +176,10 @@ func (ts *testStore) countEntries(tenant string) (n [resolutions]int) {
 	return n
 }
 
-// deletedValue is the value of samples that are deleted later, higher than any other.
+// deletedValue is the value of samples that will be deleted. It is higher than all other values.
 const deletedValue = 1e6
 
-// requireNoneDeleted requires that no entry of a page has a deleted sample, or a bucket of one.
+// requireNoneDeleted requires that no entry of a page contains a deleted sample, or a bucket with one.
 func (ts *testStore) requireNoneDeleted(tenant, when string) {
 	ts.t.Helper()
 	for _, e := range ts.entriesOf(tenant) {
@@ -194,7 +194,7 @@ func (ts *testStore) requireNoneDeleted(tenant, when string) {
 	}
 }
 
-// hasDeleted reports, by resolution, whether pages have deleted samples or buckets.
+// hasDeleted reports, by resolution, whether pages contain deleted samples, or buckets with them.
 func (ts *testStore) hasDeleted(tenant string) (has [resolutions]bool) {
 	for _, e := range ts.entriesOf(tenant) {
 		for _, x := range e.samples {
@@ -207,7 +207,7 @@ func (ts *testStore) hasDeleted(tenant string) (has [resolutions]bool) {
 	return has
 }
 
-// newPagedModel is a model of some series of each of two metrics, in pages.
+// newPagedModel returns a model with the given number of series of each of two metrics, in pages.
 func newPagedModel(t *testing.T, series int, change func(*Options)) *deleteModel {
 	m := newDeleteModel(t, func(o *Options) {
 		usualPages(o)
@@ -224,7 +224,7 @@ func newPagedModel(t *testing.T, series int, change func(*Options)) *deleteModel
 	return m
 }
 
-// some writes samples of the series in some groups.
+// some writes a sample of the series in groups at each of times, which are ages.
 func (m *deleteModel) some(groups string, value float64, times ...time.Duration) {
 	for _, ls := range m.labels {
 		if !strings.Contains(groups, ls.Get("group")) {
@@ -238,13 +238,13 @@ func (m *deleteModel) some(groups string, value float64, times ...time.Duration)
 	}
 }
 
-// deleteGroup deletes group 1 from 10 to 8 hours ago, including the rollups.
+// deleteGroup deletes the samples of group 1 from 10 to 8 hours ago, and removes them from the rollups.
 func (m *deleteModel) deleteGroup() { m.delete(10*time.Hour, 8*time.Hour, equal("group", "1")) }
 
 const deletedAgo = 9 * time.Hour
 
-// TestCleanedDeleteLeavesNothingInPages deletes samples that are in pages at all resolutions, in stores that have just
-// written them or were restarted.
+// TestCleanedDeleteLeavesNothingInPages deletes samples in pages of all resolutions, in a store that has just written
+// them or was restarted.
 func TestCleanedDeleteLeavesNothingInPages(t *testing.T) {
 	t.Parallel()
 	for name, steps := range map[string]func(m *deleteModel){
@@ -314,7 +314,7 @@ func TestCleanedDeleteLeavesNothingInPages(t *testing.T) {
 	}
 }
 
-// stopsAtPages is an engine that fails writes of pages other than those of sealing, starting with the nth.
+// stopsAtPages is an engine that fails writes of pages from the nth on. It doesn't fail or count the writes of seals.
 type stopsAtPages struct {
 	engine.Engine
 	left int
@@ -329,8 +329,8 @@ func (e *stopsAtPages) Write(ctx context.Context, batches []engine.Batch) error 
 	return e.Engine.Write(ctx, batches)
 }
 
-// TestCleaningOfPagesIsCutShort ends a process between the rows that cleaning has rewritten and their pages, and
-// between pages.
+// TestCleaningOfPagesIsCutShort stops a process that cleans deletes, after it has rewritten rows and before it rewrites
+// their pages, or between two pages.
 func TestCleaningOfPagesIsCutShort(t *testing.T) {
 	t.Parallel()
 	for writes := range 4 {

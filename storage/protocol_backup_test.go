@@ -13,8 +13,8 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// copy makes a checkpoint of the open engine in a numbered directory. Before each of its operations, before(n) is
-// called; 0: when Pebble may not have listed its tables yet.
+// copy makes a checkpoint of the open engine in a numbered directory. It calls before(n) before its nth file operation.
+// before(0) is called when Pebble may not have listed its tables yet.
 func (d *pebbleDisk) copy(before func(n int)) (dir string, err error) {
 	d.copies++ // A power cut may restore removed files.
 	dir = fmt.Sprint("copies/", d.copies)
@@ -32,8 +32,9 @@ func (d *pebbleDisk) copy(before func(n int)) (dir string, err error) {
 	return dir, d.eng.Checkpoint(dir)
 }
 
-// backup makes a checkpoint during other operations, opens it as a separate store, and reads everything: it contains
-// all samples acknowledged before the checkpoint began, and none that were deleted before, or never sent.
+// backup makes a checkpoint during other operations, opens it as a separate store, and reads everything. The checkpoint
+// must contain all samples that were acknowledged before it was started, and no sample that was deleted before, or
+// never sent.
 func (r *protocolRun) backup(ctx context.Context) error {
 	d, ok := r.disk.(*pebbleDisk)
 	if !ok {
@@ -93,7 +94,8 @@ func (r *protocolRun) backup(ctx context.Context) error {
 	return nil
 }
 
-// judgeCopy compares a tenant's samples in a copy with the model. Samples it shows may disappear later.
+// judgeCopy compares a tenant's samples in a copy with the model. Samples that aren't acknowledged may be missing from
+// the store later although the copy contains them.
 func (r *protocolRun) judgeCopy(ctx context.Context, s *Store, q *openQuery, state string) error {
 	q.query = query.Query{
 		Tenant: q.tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Sorted: true,
@@ -115,8 +117,8 @@ func (r *protocolRun) judgeCopy(ctx context.Context, s *Store, q *openQuery, sta
 	return nil
 }
 
-// TestBackupsBesideSeals seals acknowledged samples at each of the first steps of a checkpoint, or tries to: before
-// Pebble has listed its tables, sealing waits.
+// TestBackupsBesideSeals seals acknowledged samples at each of the first steps of a checkpoint. A seal that is started
+// before Pebble has listed its tables may have to wait until it has.
 func TestBackupsBesideSeals(t *testing.T) {
 	t.Parallel()
 	for step := range 8 {

@@ -47,7 +47,7 @@ func (b *blockedStage) letPass() {
 	b.wait = nil
 }
 
-// TestWhatWaitsGoesInOneCommit blocks a commit, and counts the commits of the requests that arrive during it.
+// TestWhatWaitsGoesInOneCommit blocks a commit, and counts the later commits of the requests that arrive meanwhile.
 func TestWhatWaitsGoesInOneCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stage := &blockedStage{}
@@ -75,7 +75,8 @@ func TestWhatWaitsGoesInOneCommit(t *testing.T) {
 	})
 }
 
-// TestCommitsGiveUp uses an engine that never answers: waiting senders get an error, and the next write succeeds.
+// TestCommitsGiveUp uses an engine that doesn't respond for some time. Waiting senders must get an error, and a later
+// write must succeed.
 func TestCommitsGiveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stage := &blockedStage{}
@@ -90,7 +91,7 @@ func TestCommitsGiveUp(t *testing.T) {
 	})
 }
 
-// TestQueueIsBounded fills the queue while the engine is busy.
+// TestQueueIsBounded fills the queue while the engine is blocked.
 func TestQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stage := &blockedStage{}
@@ -128,8 +129,8 @@ func TestQueueIsBounded(t *testing.T) {
 	})
 }
 
-// TestHeadIsBounded fills the head: new series are rejected, samples of known ones are accepted, and sealing frees
-// memory.
+// TestHeadIsBounded fills the head. New series must be rejected, samples of known series must be accepted, and sealing
+// must free memory.
 func TestHeadIsBounded(t *testing.T) {
 	ts, _ := openFaultyStore(
 		t, func(faultengine.Op) faultengine.Action { return faultengine.Pass() },
@@ -158,8 +159,8 @@ func TestHeadIsBounded(t *testing.T) {
 	require.Len(t, ts.all("ann"), n+1)
 }
 
-// TestRestartTakesWhatIsStaged restarts with a limit below the size of the staging log: samples are rejected, but never
-// lost.
+// TestRestartTakesWhatIsStaged restarts with a limit below the size of the staging log. New samples must be rejected,
+// and staged samples must not be lost.
 func TestRestartTakesWhatIsStaged(t *testing.T) {
 	ts, eng := openFaultyStore(t, func(faultengine.Op) faultengine.Action { return faultengine.Pass() }, nil)
 	for i := range 100 {

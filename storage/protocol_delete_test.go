@@ -17,20 +17,20 @@ type protocolFact struct {
 	v      protocolValue
 }
 
-// protocolDeletes is the plain model's state of deletes, protected by the model's lock.
+// protocolDeletes is the part of the plain model that describes deletes. The model's lock protects it.
 type protocolDeletes struct {
-	// sends counts sent samples; sentAt is the last send of a sample.
+	// sends counts the samples that were sent. sentAt is the number of the last send of each sample.
 	sends  int
 	sentAt map[protocolFact]int
-	// flying counts the running requests with a sample.
+	// flying counts the running requests that contain a sample.
 	flying map[protocolFact]int
-	// doubtful are samples with a failed send: they may appear at any time.
+	// doubtful contains the samples of failed requests. They may appear at any time.
 	doubtful map[protocolFact]bool
-	// gone are samples that must not be shown, with the number of the last send before their delete.
+	// gone contains the samples that queries must not return, with the number of the last send before their delete.
 	gone map[protocolFact]int
-	// loose are deletes that are running, or may or may not take effect.
+	// loose contains deletes that are running, and failed deletes, which may or may not be applied.
 	loose map[*protocolDelete]bool
-	// begins are all deletes, ordered by their start.
+	// begins contains all deletes in the order of their starts.
 	begins []*protocolDelete
 }
 
@@ -38,7 +38,7 @@ type protocolDeletes struct {
 type protocolDelete struct {
 	tenant, series string
 	start, end     int64
-	// flying are samples of requests that were running when it began.
+	// flying contains the samples of requests that were running when the delete started.
 	flying map[protocolFact]bool
 }
 
@@ -60,8 +60,8 @@ func (m *protocolDeletes) wasSent(f protocolFact) {
 	m.flying[f]++
 }
 
-// mayGo reports whether a sample that is acknowledged now may be deleted; begun is the number of deletes that had begun
-// when it was sent.
+// mayGo reports whether a sample that is acknowledged now may have been deleted. begun is the number of deletes that
+// were started before the sample was sent.
 func (m *protocolDeletes) mayGo(s protocolSeries, t int64, begun int) bool {
 	for _, d := range m.begins[begun:] {
 		if d.matches(s, t) {
@@ -76,13 +76,13 @@ func (m *protocolDeletes) mayGo(s protocolSeries, t int64, begun int) bool {
 	return false
 }
 
-// isGone reports whether a query that started with went must not show a sample.
+// isGone reports whether a query must not return a sample. went is the value of gone at the start of the query.
 func (m *protocolDeletes) isGone(went map[protocolFact]int, f protocolFact) bool {
 	at, ok := went[f]
 	return ok && m.sentAt[f] <= at && !m.doubtful[f]
 }
 
-// landed records that a request has returned; failed is true if its samples may appear at any time.
+// landed records that a request has returned. failed is true if it failed, so that its samples may appear at any time.
 func (m *protocolModel) landed(f protocolFact, failed bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -105,7 +105,7 @@ func (m *protocolModel) begun() int {
 	return len(m.begins)
 }
 
-// begin records that a delete begins, and returns the number of the last send before it.
+// begin records the start of a delete, and returns the number of the last send before it.
 func (m *protocolModel) begin(d *protocolDelete) (last int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -125,7 +125,7 @@ func (m *protocolModel) begin(d *protocolDelete) (last int) {
 	return m.sends
 }
 
-// succeed records that samples sent before a delete must not be shown.
+// succeed records that a delete has succeeded: queries must not return samples that were sent before it.
 func (m *protocolModel) succeed(d *protocolDelete, last int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -140,7 +140,7 @@ func (m *protocolModel) succeed(d *protocolDelete, last int) {
 	}
 }
 
-// delete runs TENANT METRIC[/HOST] FROM TO.
+// delete executes a delete with the arguments TENANT METRIC[/HOST] FROM TO.
 func (r *protocolRun) delete(ctx context.Context, words []string) error {
 	if len(words) != 4 {
 		return fmt.Errorf("a delete needs a tenant, a metric, and two times: %q", words)
@@ -170,7 +170,7 @@ func (r *protocolRun) delete(ctx context.Context, words []string) error {
 	return nil
 }
 
-// remove draws a delete, or its maintenance.
+// remove returns a random delete, or its background work.
 func (m *historyMaker) remove() string {
 	switch m.rng.IntN(5) {
 	case 0:

@@ -17,8 +17,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// dataSet draws samples of all kinds at times of each series over a number of days, some of them at one time with
-// different values.
+// dataSet returns random samples of all kinds at some times of each series, over a number of days. Some samples have
+// the same time and different values.
 func dataSet(rng *rand.Rand, now time.Time, times int, days int64) (set []protocolSendSample) {
 	at := func() int64 { return now.UnixMilli() - rng.Int64N(days*24*60*4)*15_000 }
 	floats := []string{
@@ -108,9 +108,9 @@ func TestDeliveriesGiveTheSameBytes(t *testing.T) {
 	})
 }
 
-// requireSameBytes delivers a data set in every way to stores that share their data, each request to any of them, and
-// reads it through each. A way uses its own tenant, because it may reuse the stores. No request except the last has
-// fewer samples than least.
+// requireSameBytes delivers a data set in every way to stores that share their data, each request to one of them, and
+// reads it through each store. All answers must be equal. Each way uses a tenant of its own, because ways may reuse the
+// stores. Each request except the last one has at least least samples.
 func requireSameBytes(t *testing.T, set []protocolSendSample, least int, open func(*testing.T) []*testStore) {
 	model := newProtocolModel()
 	for _, x := range set {
@@ -205,7 +205,7 @@ func (ts *testStore) restart() {
 	ts.Store = openReady(ts.t, ts.eng, ts.opts)
 }
 
-// rollups reads all buckets of a tenant, which must match its samples.
+// rollups returns all buckets of a tenant as text. It requires them to match the tenant's samples.
 func (ts *testStore) rollups(tenant string) (out []byte) {
 	for _, res := range rollup.Resolutions {
 		if ts.opts.Shared && res == rollup.OneHour {
@@ -254,7 +254,7 @@ func (ts *testStore) rollups(tenant string) (out []byte) {
 	return out
 }
 
-// answer reads all samples of a tenant, under the tenant name ann.
+// answer returns all samples of a tenant, as samples of tenant ann.
 func (ts *testStore) answer(tenant string) map[protocolSeries]*chunk.Samples {
 	found, err := ts.Select(ts.t.Context(), query.Query{Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime})
 	require.NoError(ts.t, err)

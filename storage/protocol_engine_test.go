@@ -19,11 +19,11 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// protocolDisk is the state that survives a process of the protocol test.
+// protocolDisk contains the data that survives a process of the protocol test.
 type protocolDisk interface {
 	// open opens the engine.
 	open() (engine.Engine, error)
-	// powerCut keeps each unsynced piece with a probability of percent.
+	// powerCut keeps each unsynced write with a probability of percent.
 	powerCut(percent int)
 }
 
@@ -38,7 +38,7 @@ func newProtocolDisk(kind string) (protocolDisk, error) {
 	}
 }
 
-// memoryDisk keeps its engine open.
+// memoryDisk keeps its engine open, so that nothing is lost.
 type memoryDisk struct{ inner engine.Engine }
 
 type unclosed struct{ engine.Engine }
@@ -62,12 +62,12 @@ func (e unclosed) Version(t *engine.Table, partition engine.Key) (uint64, bool) 
 func (d *memoryDisk) open() (engine.Engine, error) { return unclosed{d.inner}, nil }
 func (d *memoryDisk) powerCut(int)                 {}
 
-// pebbleDisk is a file system that loses unsynced writes.
+// pebbleDisk contains a file system that loses unsynced writes in a power cut.
 type pebbleDisk struct {
 	fs   *pebble.CrashableFS
 	eng  *pebble.Engine // the last opened
 	cuts uint64
-	// opens counts the opens of the engine, copies counts its checkpoints.
+	// opens counts how often the engine was opened, and copies counts its checkpoints.
 	opens, copies int
 }
 
@@ -95,8 +95,8 @@ var (
 	errFaultText = errors.New("a fault is fail|lose|withhold TABLE N, scan TABLE N or die before|after N")
 )
 
-// stepEngine lets a test act between a store's calls of its engine, and ends the process at one of them. It counts
-// calls while it is armed, except those that a test makes within a call.
+// stepEngine lets a test run operations between a store's calls of its engine, and stop the process at one of the
+// calls. It counts calls while it is armed, except calls of such operations.
 type stepEngine struct {
 	inner *faultengine.Engine
 
@@ -113,9 +113,10 @@ type stepEngine struct {
 	hooks  map[protocolCall]func()
 	unsure map[string]bool // rows of stage and pending with an unknown outcome for their writers
 	fresh  []string        // rows of stage and pending that were put since requests began
-	// shared makes every batch of a write a separate write, and every few rows of a scan a separate call.
+	// shared writes each batch of a write separately, and reads every few rows of a scan with a separate call.
 	shared bool
-	// opening is true until a shared store has read the others' retentions, the last rows that Open waits for.
+	// opening is true until a shared store has read the retentions of the other processes, which are the last rows that
+	// Open reads.
 	opening atomic.Bool
 	order   uint64 // the order in which the batches of a write are applied; 0: unchanged
 }
@@ -126,7 +127,7 @@ type protocolCall struct {
 	n     int
 }
 
-// protocolFault is a fault to inject at some call.
+// protocolFault is a fault to inject at one of the calls.
 type protocolFault struct {
 	what  string // fail, lose, withhold: of a batch for table; scan: of table; die
 	table string
@@ -160,7 +161,7 @@ func newStepEngine(inner engine.Engine, unsure map[string]bool) *stepEngine {
 	return e
 }
 
-// arm starts counting calls, injects faults at some of them and calls hooks at others.
+// arm starts counting calls. The engine then injects faults at some calls, and calls hooks at others.
 func (e *stepEngine) arm(faults []protocolFault, hooks map[protocolCall]func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -169,14 +170,14 @@ func (e *stepEngine) arm(faults []protocolFault, hooks map[protocolCall]func()) 
 	e.faults, e.hooks = faults, hooks
 }
 
-// excuse tolerates errors from now on.
+// excuse makes the run tolerate errors from now on, as after an injected fault.
 func (e *stepEngine) excuse() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.fired = true
 }
 
-// disarm reports whether a fault was injected since arm.
+// disarm stops counting calls, and reports whether a fault was injected since arm.
 func (e *stepEngine) disarm() (fired bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -196,7 +197,7 @@ func (e *stepEngine) kill() {
 	e.mu.Unlock()
 }
 
-// busy reports whether the caller is within a call of the engine.
+// busy reports whether a call of the engine is running that runs a hook.
 func (e *stepEngine) busy() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -209,7 +210,7 @@ func (e *stepEngine) isDead() bool {
 	return e.dead
 }
 
-// rule is the rule of faultengine.
+// rule is the rule of the wrapped faultengine.
 func (e *stepEngine) rule(op faultengine.Op) faultengine.Action {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -239,16 +240,16 @@ func (e *stepEngine) rule(op faultengine.Op) faultengine.Action {
 	return faultengine.Pass()
 }
 
-// openingKey marks the context that a store is opened with: hooks need an open store, so they can't run within those
-// calls.
+// openingKey marks the context with which a store is opened. Hooks need an open store, so they can't run within the
+// calls of Open.
 type openingKey struct{}
 
-// isOpening reports whether a call is made by Open itself. Calls of its background work can be canceled.
+// isOpening reports whether Open itself makes a call. The context of its background work can be canceled.
 func isOpening(ctx context.Context) bool {
 	return ctx.Value(openingKey{}) != nil && ctx.Done() == nil
 }
 
-// enter starts every call.
+// enter is called at the start of every call of the engine.
 func (e *stepEngine) enter(write bool) (last bool, err error) {
 	e.mu.Lock()
 	var hook func()
@@ -294,7 +295,7 @@ func (e *stepEngine) enter(write bool) (last bool, err error) {
 	return last, nil
 }
 
-// Version implements engine.Versioned. In a shared engine, other processes write, so there are no versions.
+// Version implements engine.Versioned. A shared engine has no versions, because other processes also write to it.
 func (e *stepEngine) Version(t *engine.Table, partition engine.Key) (uint64, bool) {
 	if e.shared {
 		return 0, false
@@ -346,7 +347,7 @@ func (e *stepEngine) write(ctx context.Context, batches []engine.Batch) error {
 	return err
 }
 
-// stays records the staged rows that were put.
+// stays records the staged rows that a write has put.
 func (e *stepEngine) stays(batches []engine.Batch) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -359,8 +360,8 @@ func (e *stepEngine) stays(batches []engine.Batch) {
 	}
 }
 
-// begun records that requests begin, refused that one of them failed: rows may have been put, such as a blob whose slot
-// became old before it was listed.
+// begun records that requests start. refused records that one of them failed: rows that it has put may still exist,
+// such as a blob whose slot became old before it was listed.
 func (e *stepEngine) begun() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -404,14 +405,14 @@ func (e *stepEngine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.
 			return
 		}
 		e.pages(ctx, r, yield)
-		// The advertised state of processes.
+		// The list of advertised states was read.
 		if r.Table == engine.Processes && engine.Compare(r.Partition, engine.Key{engine.Int(2)}) == 0 {
 			e.opening.Store(false)
 		}
 	}
 }
 
-// pages reads a few rows at a time, so that others may write between.
+// pages scans a few rows at a time, so that other processes may write in between.
 func (e *stepEngine) pages(ctx context.Context, r engine.Range, yield func(engine.Row, error) bool) {
 	const page = 3
 	var last engine.Key
@@ -464,7 +465,7 @@ func (e *stepEngine) CompareAndSet(
 	return e.inner.CompareAndSet(ctx, t, partition, clustering, old, value)
 }
 
-// probingSteps is a stepEngine that can probe several partitions at once: each is a call.
+// probingSteps is a stepEngine that can probe multiple partitions at once. Each partition is a call of its own.
 type probingSteps struct{ *stepEngine }
 
 // Occupied implements engine.Prober.

@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// protocolExemplar is an exemplar of a series in a history: eN is one with the value N and the trace N.
+// protocolExemplar is an exemplar of a series in a history. The exemplar eN has the value N and the trace N.
 type protocolExemplar struct {
 	protocolSeries
 	t     int64
@@ -23,8 +23,8 @@ type protocolExemplar struct {
 	trace string
 }
 
-// protocolExemplars is the plain model of exemplars: those ever sent, and those that were acknowledged. In a history no
-// exemplar exceeds the bound of a slot.
+// protocolExemplars is the plain model of exemplars: all that were sent, and those that were acknowledged. No history
+// has so many exemplars in a slot that some are dropped.
 type protocolExemplars struct {
 	sent, sure map[protocolExemplar]bool
 }
@@ -43,7 +43,7 @@ func (m *protocolModel) sendExemplar(e protocolExemplar) {
 	m.wasSent(e.fact())
 }
 
-// fact identifies the exemplar for deletes.
+// fact returns the exemplar as a protocolFact, by which deletes are modeled.
 func (e protocolExemplar) fact() protocolFact {
 	return protocolFact{
 		e.protocolSeries, e.t, protocolValue{bits: math.Float64bits(e.value), hist: "exemplar " + e.trace},
@@ -108,7 +108,7 @@ func seriesText(ls labels.Labels) string {
 	return ls.Get(labels.MetricName) + "/" + ls.Get("host")
 }
 
-// exemplarLines reads all exemplars of a tenant, as text.
+// exemplarLines returns all exemplars of a tenant as text.
 func (ts *testStore) exemplarLines(tenant string) string {
 	found, err := ts.Exemplars(ts.t.Context(), tenant, math.MinInt64, math.MaxInt64,
 		[]*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")})

@@ -43,7 +43,7 @@ type history []string
 
 func (h history) String() string { return strings.Join(h, "\n") + "\n" }
 
-// historyKinds run histories of other kinds, by the first word.
+// historyKinds contains the functions that run histories of other kinds, by the first word of the history.
 var historyKinds = map[string]func(history) string{"ways": runWays, "pages": runPages, "classes": runClasses}
 
 func parseHistory(text string) (h history) {
@@ -59,7 +59,7 @@ func parseHistory(text string) (h history) {
 // protocolNames are the series of histories: metric{host}.
 var protocolNames = []string{"up/a", "up/b", "up/c", "load/a", "load/b", "heat/a"}
 
-// historyMaker draws a history.
+// historyMaker makes a random history.
 type historyMaker struct {
 	rng   *rand.Rand
 	base  time.Time
@@ -67,9 +67,9 @@ type historyMaker struct {
 	slot  time.Duration
 	used  []time.Duration
 	opens int
-	// deletes is true if there are deletes.
+	// deletes is true if the history contains deletes.
 	deletes bool
-	// backups is true if there are backups.
+	// backups is true if the history contains backups.
 	backups bool
 	out     history
 }
@@ -125,7 +125,7 @@ func (m *historyMaker) step() {
 	}
 }
 
-// call draws the call of an operation at which another operation runs.
+// call returns a random call of an operation, at which another operation will run.
 func (m *historyMaker) call(kind string) string {
 	if kind == "backup" {
 		return fmt.Sprint(1 + m.rng.IntN(10))
@@ -175,7 +175,8 @@ func (m *historyMaker) operation() string {
 	return m.query()
 }
 
-// round draws a round of the sealing loop. It also draws a number, so that histories of existing seeds don't change.
+// round returns a round of the sealing loop. It also draws a random number, so that the histories of existing seeds
+// don't change.
 func (m *historyMaker) round() string {
 	m.oneIn(4)
 	return "round"
@@ -209,7 +210,7 @@ func (m *historyMaker) clock() string {
 	return fmt.Sprintf("clock %v", d)
 }
 
-// fault draws a fault for an operation.
+// fault returns a random fault for an operation.
 func (m *historyMaker) fault(kind string) string {
 	n := 1 + m.rng.IntN(3)
 	if m.oneIn(4) {
@@ -234,7 +235,8 @@ func (m *historyMaker) fault(kind string) string {
 	)
 }
 
-// nested draws an operation that may run within another. A seal needs the locks that a commit and another seal hold.
+// nested returns a random operation that may run within another operation. A seal can't, because it needs the locks
+// that a commit or another seal holds.
 func (m *historyMaker) nested(kind string) string {
 	var options []string
 	switch kind {
@@ -296,7 +298,7 @@ func (m *historyMaker) value() string {
 	return v
 }
 
-// time draws a sample's time, relative to the base.
+// time returns a random time for a sample, relative to the base.
 func (m *historyMaker) time() (at time.Duration) {
 	defer func() {
 		if !slices.Contains(m.used, at) {

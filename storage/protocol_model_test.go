@@ -20,7 +20,7 @@ import (
 	"github.com/cassia-db/cassia/storage/retention"
 )
 
-// protocolValue is a sample without its time: a float's bits, or a histogram's encoded bytes.
+// protocolValue is the value of a sample: a float's bits, or a histogram's encoded bytes.
 type protocolValue struct {
 	bits  uint64
 	hist  string
@@ -28,7 +28,7 @@ type protocolValue struct {
 	st    int64 // start timestamp, milliseconds
 }
 
-// rank orders kinds of values as package chunk does: the higher rank is kept.
+// rank orders the kinds of values as package chunk does: of two values, the one with the higher rank is kept.
 func (v protocolValue) rank() int {
 	f := math.Float64frombits(v.bits)
 	switch {
@@ -95,7 +95,7 @@ func (v protocolValue) String() string {
 	return text
 }
 
-// parseProtocolFloat reads a float: a number, stale, or nan: and its bits.
+// parseProtocolFloat parses a float: a number, "stale", or "nan:" and its bits.
 func parseProtocolFloat(text string) (float64, error) {
 	if text == "stale" {
 		return math.Float64frombits(value.StaleNaN), nil
@@ -107,7 +107,7 @@ func parseProtocolFloat(text string) (float64, error) {
 	return strconv.ParseFloat(text, 64)
 }
 
-// protocolHistograms are h0, h1, … of histories: integers, floats, custom buckets, a stale marker.
+// protocolHistograms contains the histograms h0, h1, … of histories: integers, floats, custom buckets, a stale marker.
 var protocolHistograms = []chunk.Histogram{
 	{Int: &histogram.Histogram{Count: 5, Sum: 12.5, Schema: 1, ZeroThreshold: 0.001, ZeroCount: 1,
 		PositiveSpans: []histogram.Span{{Offset: 0, Length: 2}}, PositiveBuckets: []int64{1, 2}}},
@@ -147,14 +147,15 @@ func histogramValue(h chunk.Histogram, st int64) protocolValue {
 // protocolSeries identifies a series of a tenant.
 type protocolSeries struct{ tenant, series string }
 
-// protocolModel is the plain model: the samples that were sent, and those that must be found.
+// protocolModel is the plain model: the samples that were sent, and the samples that must be found.
 type protocolModel struct {
 	mu sync.Mutex
-	// sent are all samples ever sent. Answers must contain no others.
+	// sent contains all samples that were ever sent. Answers must contain no others.
 	sent map[protocolSeries]map[int64][]protocolValue
-	// sure are the highest acknowledged or shown values by time: they must be found.
+	// sure contains, for each time, the highest value that was acknowledged or returned by a query. It must be found.
 	sure map[protocolSeries]map[int64]protocolValue
-	// forgetful allows unacknowledged samples that a query has shown to disappear: other processes may not have them.
+	// forgetful allows samples to disappear that a query has returned before they were acknowledged, because other
+	// processes may not have them.
 	forgetful bool
 	protocolDeletes
 	exemplars protocolExemplars
@@ -182,7 +183,8 @@ func (m *protocolModel) stays(s protocolSeries, t int64, v protocolValue) {
 	m.staysSince(m.begun(), s, t, v)
 }
 
-// staysSince records an acknowledged sample; begun is the number of deletes that had begun when it was sent.
+// staysSince records an acknowledged sample. begun is the number of deletes that were started before the sample was
+// sent.
 func (m *protocolModel) staysSince(begun int, s protocolSeries, t int64, v protocolValue) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -197,7 +199,7 @@ func (m *protocolModel) staysSince(begun int, s protocolSeries, t int64, v proto
 	}
 }
 
-// needs returns the samples of a tenant that a query starting now must show.
+// needs returns the samples of a tenant that a query must return if it starts now.
 func (m *protocolModel) needs(tenant string) map[protocolSeries]map[int64]protocolValue {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -220,7 +222,7 @@ type protocolSample struct {
 	v protocolValue
 }
 
-// flatten lists samples by time. problem describes a defect, if any.
+// flatten lists samples by time. problem describes the first defect, or is "".
 func flatten(s *chunk.Samples) (out []protocolSample, problem string) {
 	for i, t := range s.T {
 		v := protocolValue{bits: math.Float64bits(s.V[i])}
@@ -247,11 +249,11 @@ func flatten(s *chunk.Samples) (out []protocolSample, problem string) {
 	return out, problem
 }
 
-// visible is the range of time, milliseconds, that a query may, and must, show.
+// visible is the range of times, in milliseconds, of the samples that a query returns.
 type visible struct{ minT, maxT int64 }
 
-// judge compares an answer with the needed samples, and returns a problem, if any. It records the shown samples as
-// sure.
+// judge compares an answer with the samples that it must contain. It returns a description of the first problem, or "",
+// and records the returned samples in sure.
 func (m *protocolModel) judge(
 	went map[protocolFact]int, needs map[protocolSeries]map[int64]protocolValue,
 	got map[protocolSeries][]protocolSample, asked visible,
@@ -301,7 +303,7 @@ func (m *protocolModel) judge(
 	return ""
 }
 
-// encodeAnswer returns the bytes of an answer, to compare answers bit for bit.
+// encodeAnswer returns the bytes of an answer. Two answers are equal bit for bit if their bytes are equal.
 func encodeAnswer(got map[protocolSeries]*chunk.Samples) []byte {
 	names := make([]protocolSeries, 0, len(got))
 	for s := range got {
@@ -322,7 +324,8 @@ func encodeAnswer(got map[protocolSeries]*chunk.Samples) []byte {
 
 func showTime(t int64) string { return time.UnixMilli(t).UTC().Format("2006-01-02T15:04:05.000") }
 
-// visible returns the range that an answer must show, if the clock was read between before and after.
+// visible returns the range that an answer must contain, if the clock showed before at the start of the query and after
+// at its end.
 func (r *protocolRun) visible(q query.Query, before, after int64) visible {
 	v := visible{minT: q.MinT, maxT: min(q.MaxT, before+MaxAhead.Milliseconds(), after+MaxAhead.Milliseconds())}
 	if retention := r.opts.Retention.Milliseconds(); retention > 0 {
@@ -331,9 +334,9 @@ func (r *protocolRun) visible(q query.Query, before, after int64) visible {
 	return v
 }
 
-// mayBeGone returns the time before which samples may be missing: whole windows are dropped some time after their end.
-// Each process hides windows past the retention by its own clock, for all processes, and in these histories every clock
-// is trusted.
+// mayBeGone returns the time before which samples may be missing, because whole windows are dropped some time after
+// their ends. In a shared store each process hides windows past the retention by its own clock, for all processes. In
+// these histories every clock is trusted.
 func (r *protocolRun) mayBeGone() int64 {
 	retention, grace := r.opts.Retention.Milliseconds(), retention.Grace.Milliseconds()
 	if retention == 0 {

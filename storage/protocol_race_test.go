@@ -28,7 +28,7 @@ func concurrentFor(t *testing.T) time.Duration {
 	return time.Duration(soak.Times(t, int(2*time.Second)))
 }
 
-// TestConcurrent runs writers, sealers and readers on one store; run it with -race.
+// TestConcurrent runs writers, sealers and readers of one store concurrently. Run it with -race.
 func TestConcurrent(t *testing.T) {
 	newConcurrentRun(t, faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {
 		if op.Kind == faultengine.Write && op.N%97 == 0 {
@@ -38,7 +38,7 @@ func TestConcurrent(t *testing.T) {
 	})).do(concurrentFor(t))
 }
 
-// concurrentRun runs all operations on one store concurrently, and compares with the model.
+// concurrentRun runs all operations on one store concurrently, and compares the answers with the model.
 type concurrentRun struct {
 	t     *testing.T
 	store *Store
@@ -157,7 +157,8 @@ func (r *concurrentRun) read(rng *rand.Rand) {
 	}
 }
 
-// round and sealAll may fail if a write's answer is lost; they are called again.
+// round runs a round of the sealing loop. Like sealAll it may fail if the result of a write is lost; both are called
+// again.
 func (r *concurrentRun) round(*rand.Rand) {
 	ctx := context.Background()
 	for p := range r.store.period.Partitions() {
@@ -171,7 +172,7 @@ func (r *concurrentRun) round(*rand.Rand) {
 
 func (r *concurrentRun) sealAll(*rand.Rand) { _ = r.store.SealAll(context.Background()) }
 
-// end seals the rest, and requires that nothing is left in memory.
+// end seals the remaining samples, and requires the head to be empty.
 func (r *concurrentRun) end() {
 	require.EventuallyWithT(r.t, func(c *assert.CollectT) {
 		assert.NoError(c, r.store.SealAll(context.Background()))

@@ -25,7 +25,7 @@ const (
 	protocolSettle     = 15 * time.Minute
 )
 
-// protocolRun runs a history on a Store and the plain model.
+// protocolRun runs a history on a Store and on the plain model.
 type protocolRun struct {
 	base   time.Time
 	disk   protocolDisk
@@ -36,8 +36,8 @@ type protocolRun struct {
 	newest atomic.Int64 // the highest value of now
 	unsure map[string]bool
 
-	// Of one of several processes: its name in the staging log without the number of the start, its number of starts,
-	// the time of its last heartbeat, and whether it sends none.
+	// The next fields describe one of multiple processes: its name in the staging log without the number of the start,
+	// its number of starts, the time of its last heartbeat, and whether it sends none.
 	name   string
 	starts int
 	beaten int64
@@ -57,7 +57,7 @@ type protocolRun struct {
 	problem string
 }
 
-// openQuery is a query between its Select and its reading of samples.
+// openQuery is a query that was selected and whose samples weren't read yet.
 type openQuery struct {
 	query    query.Query
 	tenant   string
@@ -69,7 +69,7 @@ type openQuery struct {
 	cancel   context.CancelFunc
 }
 
-// runHistory returns a problem, or "".
+// runHistory runs a history, and returns a description of the first problem, or "".
 func runHistory(h history) string {
 	if run := historyKinds[strings.Fields(h[0])[0]]; run != nil {
 		return run(h)
@@ -152,14 +152,14 @@ func (r *protocolRun) fail(format string, args ...any) {
 	}
 }
 
-// tolerate fails for an error that no fault explains.
+// tolerate fails the history if err isn't nil and no injected fault explains it.
 func (r *protocolRun) tolerate(what string, err error) {
 	if err != nil && !r.eng.faulty() && !errors.Is(err, ErrNotReady) {
 		r.fail("%s: %v", what, err)
 	}
 }
 
-// start opens engine and store, and retries after injected faults.
+// start opens the engine and the store. After an injected fault it tries again.
 func (r *protocolRun) start() {
 	for range 3 {
 		inner, err := r.disk.open()
@@ -196,7 +196,7 @@ func (r *protocolRun) start() {
 	r.fail("three starts were in vain")
 }
 
-// stepping returns the engine for the store.
+// stepping returns the engine that the store is opened with.
 func (r *protocolRun) stepping() engine.Engine {
 	if r.probes {
 		return probingSteps{r.eng}
@@ -204,7 +204,7 @@ func (r *protocolRun) stepping() engine.Engine {
 	return r.eng
 }
 
-// stop ends the process. If its engine was killed before, the rest of its work has no effect.
+// stop closes the store and ends the process. If its engine was killed before, closing has no effect on the data.
 func (r *protocolRun) stop() {
 	for name, q := range r.opened {
 		q.cancel()
@@ -223,7 +223,7 @@ func (r *protocolRun) stop() {
 	}
 }
 
-// line runs one line of a history.
+// line executes one line of a history.
 func (r *protocolRun) line(line string) error {
 	kind, rest, _ := strings.Cut(line, " ")
 	switch kind {
@@ -258,14 +258,15 @@ func (r *protocolRun) line(line string) error {
 	return err
 }
 
-// protocolWithin is an operation that runs at a call of another.
+// protocolWithin is an operation that runs at a call of another operation.
 type protocolWithin struct {
 	call protocolCall
 	op   string
 }
 
-// mayHappenWithin lists operations that don't wait for the operation they run in: a seal needs the locks that a commit
-// and another seal hold, and a query may wait for another one that fills the cache.
+// mayHappenWithin lists, for each operation, the operations that may run within it, because they don't wait for it. A
+// seal needs the locks that a commit and another seal hold, and a query may wait for another query that fills the
+// cache.
 var mayHappenWithin = map[string][]string{
 	"write": {"query", "clock", "jump"}, "bulk": {"query", "clock", "jump"},
 	"seal":    {"write", "bulk", "query", "letgo", "forget", "clock"},
@@ -278,7 +279,7 @@ var mayHappenWithin = map[string][]string{
 	"crash":   {"write", "bulk", "query", "letgo", "clock"}, "restart": {"write", "bulk", "query", "letgo", "clock"},
 }
 
-// hook prepares the operations that run within an operation of a kind.
+// hook prepares the operations that will run within the next operation of a kind.
 func (r *protocolRun) hook(kind string) {
 	r.hooks = map[protocolCall]func(){}
 	for _, w := range r.within {
@@ -381,7 +382,7 @@ func (r *protocolRun) operation(line string) error {
 	return nil
 }
 
-// query compares an answer with the model.
+// query executes a query, and compares its answer with the model.
 func (r *protocolRun) query(words []string) error {
 	if err := r.openQuery("now", words); err != nil {
 		return err

@@ -26,14 +26,14 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write what the scripts under testdata/scripts give into them")
 
-// TestScripts runs the scripts under testdata/scripts. Each is a sequence of
+// TestScripts runs the scripts in testdata/scripts. A script is a sequence of
 //
 //	command arguments        # … a comment
 //	lines of input
 //	----
 //	output
 //
-// and a blank line. Run it with -rewrite after a change, and review the differences.
+// separated by blank lines. After a change of the output, run it with -rewrite and review the differences.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/scripts/*.txt")
 	require.NoError(t, err)
@@ -54,7 +54,7 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// script is a store with a script that runs on it.
+// script is a store on which a script runs.
 type script struct {
 	t     *testing.T
 	eng   engine.Engine
@@ -63,7 +63,7 @@ type script struct {
 	store *Store
 }
 
-// run returns the script with the current output of its commands.
+// run executes the commands of a script, and returns the script with their current output.
 func (s *script) run(text string) string {
 	var out strings.Builder
 	var command []string
@@ -90,7 +90,7 @@ func (s *script) run(text string) string {
 
 const scriptTime = "2006-01-02 15:04:05.000"
 
-// parseTime parses a prefix of scriptTime; _ stands for its blank.
+// parseTime parses a prefix of scriptTime. An underscore stands for the space in it.
 func (s *script) parseTime(text string) int64 {
 	at, err := time.Parse(scriptTime[:len(text)], strings.ReplaceAll(text, "_", " "))
 	require.NoError(s.t, err)
@@ -99,7 +99,7 @@ func (s *script) parseTime(text string) int64 {
 
 func showScriptTime(ms int64) string { return time.UnixMilli(ms).UTC().Format(scriptTime) }
 
-// do runs a command, and returns its output.
+// do executes a command, and returns its output.
 func (s *script) do(command string, input []string) string {
 	words := strings.Fields(command)
 	ctx := context.Background()
@@ -172,7 +172,7 @@ func (s *script) start() {
 
 func (s *script) close() { require.NoError(s.t, s.store.Close()) }
 
-// write sends lines of SERIES TIME VALUE as one request.
+// write writes samples in one request. Each line of input is SERIES TIME VALUE.
 func (s *script) write(tenant string, input []string) string {
 	b := s.store.NewBatch(tenant)
 	for _, line := range input {
@@ -193,7 +193,7 @@ func (s *script) write(tenant string, input []string) string {
 	return fmt.Sprintf("%d samples acknowledged", n)
 }
 
-// selectAll shows a tenant's samples, optionally between two times.
+// selectAll prints a tenant's samples, optionally only those between two times.
 func (s *script) selectAll(out *bytes.Buffer, words []string) {
 	q := query.Query{
 		Tenant: words[0], MinT: -format.MaxTime, MaxT: format.MaxTime, Sorted: true, Warn: func(err error) {
@@ -217,7 +217,7 @@ func (s *script) selectAll(out *bytes.Buffer, words []string) {
 	}
 }
 
-// randomWords matches text that differs between runs: names of writers, and checksums of their rows.
+// randomWords matches texts that differ between runs: names of writers, and checksums of their rows.
 var randomWords = regexp.MustCompile(`\b(writer|checksum|computed) [0-9a-f]{8,}`)
 
 func readable(text string) string {
@@ -229,7 +229,7 @@ func readable(text string) string {
 	}, text)
 }
 
-// stage shows the waiting slots.
+// stage prints the slots that wait to be sealed.
 func (s *script) stage(ctx context.Context, out *bytes.Buffer) {
 	work, err := s.store.Waiting(ctx, 0)
 	require.NoError(s.t, err)
@@ -251,7 +251,7 @@ func (s *script) stage(ctx context.Context, out *bytes.Buffer) {
 	}
 }
 
-// chunks shows the sealed chunks of a tenant.
+// chunks prints the sealed chunks of a tenant.
 func (s *script) chunks(ctx context.Context, out *bytes.Buffer, tenant string) {
 	s.eachChunk(ctx, tenant, func(metric string, row engine.Row) {
 		var samples chunk.Samples

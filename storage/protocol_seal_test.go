@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// round runs one round of the sealing loop.
+// round executes one round of the sealing loop.
 func (r *protocolRun) round(ctx context.Context) {
 	var settled []Work
 	for p := range r.store.period.Partitions() {

@@ -22,7 +22,7 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// metricNamesOf lists the metric names in the catalog and the head.
+// metricNamesOf returns the names of a tenant's metrics in the catalog and in the head.
 func (ts *testStore) metricNamesOf(tenant string) []string {
 	ts.t.Helper()
 	names, err := ts.LabelValues(
