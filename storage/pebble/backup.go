@@ -47,8 +47,7 @@ var (
 type backedUp struct {
 	Version int       `json:"version"`
 	Taken   time.Time `json:"taken"`
-	// Number is higher than the numbers of the store's earlier backups in the folder. Times aren't, if a clock was
-	// wrong.
+	// Number is higher than the numbers of the store's earlier backups in the folder, even if a clock was wrong.
 	Number int64 `json:"number"`
 	// Store identifies the backup's store; "" for a directory without a store.
 	Store string `json:"store,omitempty"`
@@ -91,9 +90,10 @@ type BackupStats struct {
 
 // Backup copies a checkpoint, which no process changes, into folder under a name. Files that are already in the newest
 // backup there aren't copied again. When Backup returns without an error, the backup is complete, verified, and
-// durable. An interrupted one leaves no backup. Of the store's backups, those selected by keep are kept.
+// durable. An interrupted Backup leaves no backup. Afterwards, the store's backups that keep doesn't select are
+// removed.
 //
-// A RetentionError means that the backup was made.
+// A RetentionError means that the backup was made, but removing older backups failed.
 func Backup(
 	ctx context.Context, checkpoint, folder, name string, keep Keep, now time.Time,
 ) (stats BackupStats, err error) {
@@ -197,7 +197,7 @@ func oneStore(folder string, names []string) error {
 var partialBackup = regexp.MustCompile(`^\d{8}T\d{6}Z-[0-9a-z]+$`)
 
 // backups returns the names of the complete backups in a folder, the oldest first, and of the incomplete ones. A backup
-// whose list is missing or unreadable counts as complete, because it got its name when it was complete.
+// whose list is missing or unreadable counts as complete: a backup gets its final name only when it is complete.
 func backups(folder string) (complete, partial []string, err error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
@@ -221,8 +221,8 @@ func backups(folder string) (complete, partial []string, err error) {
 	return complete, partial, nil
 }
 
-// hasList reports whether a directory has the list of a backup, should have one according to its name, or may have one
-// that can't be accessed.
+// hasList reports whether a directory counts as a complete backup: it has a list, its name is that of a backup, or it
+// can't be accessed.
 func hasList(folder string, e fs.DirEntry) bool {
 	_, err := os.Stat(filepath.Join(folder, e.Name(), backupList))
 	switch {
@@ -234,8 +234,8 @@ func hasList(folder string, e fs.DirEntry) bool {
 	return !errors.Is(err, syscall.ENOTDIR) // For example, the directory may be readable only by another user.
 }
 
-// inOrder returns backups of one store, ordered by time, in the order in which they were made. If the list of one can't
-// be read, the order is unknown and they are returned as they are.
+// inOrder sorts backups of one store, which are ordered by time, by the order in which they were made. If the list of
+// one can't be read, that order is unknown, and names is returned unchanged.
 func inOrder(folder string, names []string) []string {
 	number := map[string]int64{}
 	for _, name := range names {
@@ -250,7 +250,7 @@ func inOrder(folder string, names []string) []string {
 	return names
 }
 
-// nextNumber returns the number of a backup that is made after the store's other backups.
+// nextNumber returns the number of a new backup, which is higher than those of the backups in before.
 func nextNumber(folder string, before []string) (next int64) {
 	for _, name := range before {
 		if list, err := readList(filepath.Join(folder, name)); err == nil {
@@ -278,7 +278,8 @@ func Restore(ctx context.Context, folder, name, dir string) (BackupStats, error)
 	return RestoreAndChange(ctx, folder, name, dir, nil)
 }
 
-// RestoreAndChange is like Restore, and also calls change as Restored.Finish does, with the name of the backup.
+// RestoreAndChange is like Restore, and also calls change before the directory can be opened: see Restored.Finish.
+// change gets the name of the backup.
 func RestoreAndChange(
 	ctx context.Context, folder, name, dir string, change func(dir, backup string) error,
 ) (BackupStats, error) {
@@ -345,7 +346,8 @@ func restore(
 		if _, statErr := os.Stat(from); errors.Is(statErr, fs.ErrNotExist) {
 			err = fmt.Errorf("%w at %s: it was removed by a concurrent backup (--keep)", ErrNoBackup, from)
 		}
-		// Otherwise restoring another backup would fail as well.
+		// Recommend an older backup only if this one is damaged. Other errors would also prevent restoring the older
+		// one.
 		if c.unreadable || errors.Is(err, ErrBackup) || errors.Is(err, ErrNoBackup) {
 			err = orOlder(err, folder, &list, name)
 		}

@@ -38,14 +38,14 @@ func CheckBackupFolder(folder string) error {
 		}
 	}
 	if x := (existing{fs: vfs.Default, dir: abs}); x.list() == nil && x.isStore {
-		// Also for a store that has lost files.
+		// This also applies to a store that has lost files.
 		return fmt.Errorf("pebble: backup folder: %s contains a store; choose another folder", folder)
 	}
 	return nil
 }
 
 // removeBackup removes a backup from a folder. It is renamed first. So an interrupted removal leaves either the
-// complete backup or an incomplete one, whose removal the next backup finishes.
+// complete backup or an incomplete one, which the next backup removes.
 func removeBackup(files vfs.FS, folder, name string) error {
 	dir := filepath.Join(folder, name)
 	if err := rename(files, dir, dir+partialSuffix); err != nil {

@@ -19,8 +19,8 @@ import (
 // second applies to files that a checkpoint copies (options, manifest, logs without new writes), and to a restored
 // directory, whose files have other times and, after the next flush, other names.
 
-// contents are the files of a folder's backups, by size and SHA-256. In each list the file of the newest backup comes
-// first.
+// contents are the files of a folder's backups, by size and SHA-256. Each list starts with the file of the newest
+// backup.
 type contents map[int64]map[string][]storedFile
 
 // storedFile is a file of a backup.
@@ -43,7 +43,7 @@ func (c *copier) filesBefore() map[string]backedUpFile {
 	return known
 }
 
-// shareUnchanged links f, the file of the same name in the previous backup, if the source has the same file.
+// shareUnchanged links f, the file of the same name in the previous backup, if the file at the source is unchanged.
 func (c *copier) shareUnchanged(f backedUpFile, source fs.FileInfo) (backedUpFile, bool) {
 	if f.Name == "" || f.Size != source.Size() || f.Changed != source.ModTime().UnixNano() || c.noLinks {
 		return f, false

@@ -29,15 +29,15 @@ type StoredBackup struct {
 	// Damaged are the parts that were already damaged in the source when the backup was made. All other files were
 	// verified then.
 	Damaged []string `json:"damaged,omitempty"`
-	// Incomplete describes the files of the backup that are missing or have a wrong size. It doesn't depend on
-	// contents; see FolderVerifier.
+	// Incomplete describes the files of the backup that are missing or have a wrong size. Wrong contents are found only
+	// by FolderVerifier.
 	Incomplete []string `json:"incomplete,omitempty"`
 	// Unreadable is the reason why the list of files can't be read; then only Name and Taken are set. It is empty if
 	// the list can be read.
 	Unreadable string `json:"unreadable,omitempty"`
 }
 
-// IsWhole reports whether the backup has no known damage, and all of its files exist with their sizes.
+// IsWhole reports whether the backup has no known damage, and all of its files exist and have their recorded sizes.
 func (b *StoredBackup) IsWhole() bool {
 	return b.Unreadable == "" && len(b.Damaged) == 0 && len(b.Incomplete) == 0
 }
@@ -56,8 +56,8 @@ func (e *BackupVersionError) Error() string {
 // Is supports errors.Is.
 func (e *BackupVersionError) Is(target error) bool { return target == ErrBackup }
 
-// SeveralStoresError means that a destination has backups of multiple stores, so that the newest one may not be the
-// wanted one.
+// SeveralStoresError means that a destination has backups of multiple stores, so that the newest backup may be of
+// another store than intended.
 type SeveralStoresError struct {
 	At string
 	// Newest has the newest backup of each store.
@@ -124,8 +124,8 @@ type summed struct {
 	sum  string
 }
 
-// Verify returns the files of a backup that are missing or differ from those that were backed up. Its error is an error
-// of reading the list, of the disk or of the context.
+// Verify returns the files of a backup that are missing or differ from those that were backed up. An error means that
+// the list can't be read, the disk failed, or the context ended.
 func (v *FolderVerifier) Verify(ctx context.Context, name string) (damaged []string, err error) {
 	dir := filepath.Join(v.Folder, name)
 	list, err := readList(dir)

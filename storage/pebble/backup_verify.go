@@ -21,12 +21,12 @@ import (
 // A backup is verified before it is complete:
 //
 //	a file that is copied      every block by its checksum, once: the list records that it is verified
-//	a file that is shared      by the SHA-256 in its list, each time: links share the damage that a disk causes
+//	a file that is shared      by the SHA-256 in its list, each time: hard links share damage caused by the disk
 //	logs, manifest, options    by the ledger, recorded when they were written (see ledgerName)
 //
 // A shared file that has changed is copied again. Files that are damaged in the source are backed up anyway, because a
-// backup of almost everything is better than none. The list of the backup contains their names. Such a backup
-// supersedes no other backup, and is restored only if it is named.
+// backup of almost everything is better than none. The backup's list names them. Such a backup doesn't make older
+// backups superfluous, and is restored only if it is selected by name.
 
 // SHA256Of returns the SHA-256 of a file, in hexadecimal digits, and its size in bytes.
 func SHA256Of(ctx context.Context, path string) (sum string, n int64, err error) {
@@ -62,7 +62,7 @@ func (c *copier) verify(list *backedUp) error {
 }
 
 // VerifyFile compares each block of a sorted file (.sst) in a copy of an engine's directory with its checksum, and
-// describes the damage. Its error is an error of the disk or of the context.
+// describes the damage. An error means that the disk failed or the context ended.
 func VerifyFile(ctx context.Context, dir, name string) (damaged []string, err error) {
 	t := tableFile{fs: vfs.Default, name: name, opts: tableReaderOptions()}
 	found, err := t.verify(ctx, filepath.Join(dir, name))
@@ -76,7 +76,7 @@ func VerifyFile(ctx context.Context, dir, name string) (damaged []string, err er
 }
 
 // VerifyLogs compares the logs, the manifest and the options in a copy of an engine's directory with the ledger that
-// was recorded when they were written. It returns the damaged ones.
+// was recorded when they were written. It returns the damaged files.
 func VerifyLogs(dir string) (damaged []string) {
 	if x := (existing{fs: vfs.Default, dir: dir}); x.list() == nil && !x.isStore {
 		return nil // There is nothing to verify.
@@ -95,8 +95,8 @@ func isWhole(folder, name string) bool {
 	return err == nil && len(list.Damaged) == 0 && len(incompleteFiles(dir, &list)) == 0
 }
 
-// superseded returns the backups that keep doesn't select, and one that is dated in the future. names are sorted, the
-// oldest first.
+// superseded returns the backups that keep doesn't select, and a backup that is dated in the future, if any. names are
+// sorted, the oldest first.
 func superseded(folder string, names []string, keep Keep, now time.Time) (surplus []string, future string) {
 	var all []DatedBackup
 	for _, name := range names {

@@ -16,10 +16,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// badBlocks are the blocks of sorted files in which Pebble has detected a wrong checksum. Pebble then searches for the
-// one bit that was flipped by computing a checksum per bit. That takes half a second of CPU for a block of 40 KB each
-// time the block is read, and a query of its neighbors reads the block about a hundred times. So from the second read
-// on, this package compares the checksums of these blocks first, and returns the error to Pebble.
+// badBlocks are the blocks of sorted files in which Pebble has detected a wrong checksum. On a mismatch, Pebble
+// searches for a flipped bit by computing a checksum per bit. That takes half a second of CPU for a block of 40 KB each
+// time the block is read, and a query for neighboring rows reads the block about a hundred times. So from the second
+// read on, this package compares the checksums of these blocks first, and returns the error to Pebble.
 type badBlocks struct {
 	any   atomic.Bool
 	mu    sync.Mutex
@@ -82,15 +82,15 @@ func (b *badBlocks) check(name string, p []byte, offset int64) error {
 		strings.TrimSuffix(name, ".sst"), offset, len(p)-blockTrailerLen, want, got))
 }
 
-// badBlockError has the wording of Pebble's error.
+// badBlockError is an error with the wording of Pebble's.
 type badBlockError string
 
 func (e badBlockError) Error() string { return string(e) }
 
-// Unwrap makes Pebble treat it as damage.
+// Unwrap makes Pebble treat the error as damage.
 func (e badBlockError) Unwrap() error { return pebbledb.ErrCorruption }
 
-// checkedFS compares the checksums of known bad blocks.
+// checkedFS is a file system that compares the checksums of known bad blocks when they are read.
 type checkedFS struct {
 	vfs.FS
 	blocks *badBlocks

@@ -13,20 +13,20 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// Checkpoint writes a copy of all durable rows to dir, which must not exist, as a separate engine: the state of one
+// Checkpoint writes a copy of all durable rows to dir, which must not exist, as a separate engine: the state at one
 // moment after the call. On the same file system the copy shares files with the engine, and takes almost no time and
 // space.
 //
-// Pebble's own Checkpoint isn't the state of one moment. It takes the list of tables first and copies the logs last,
-// with the records that were appended in between, but without the new tables. If rows are ingested in a new place and
-// then deleted in the old one, the copy has only the delete. So changes wait until Pebble has its list, and the logs
-// are copied in their state at that time:
+// Pebble's own Checkpoint doesn't copy the state at one moment. It takes the list of tables first and copies the logs
+// last, with the records appended in between, but without the tables created in between. If rows are ingested under a
+// new key and then deleted under the old one, the copy would have only the delete. So changes wait until Pebble has its
+// list, and the logs are copied up to their lengths at that time:
 //
 //	no change under way ─► log synced ─► list of tables ─► lengths of the logs ─► tables linked, manifest and logs copied
 //	└────────────────────────── changes wait ──────────────────────────┘
 //
-// The checkpoint waits for changes under way. The wait is as long as the longest of them and doesn't depend on the time
-// of copying.
+// The checkpoint first waits for changes under way. So changes wait as long as the longest of these, however long
+// copying takes.
 func (e *Engine) Checkpoint(dir string) error {
 	if e.readOnly {
 		return fmt.Errorf("pebble: checkpoint: %w", engine.ErrReadOnly)
@@ -38,11 +38,11 @@ func (e *Engine) Checkpoint(dir string) error {
 		e.copying.Lock()
 		defer e.copying.Unlock()
 		if problems := e.ledger.verify(); len(problems) > 0 {
-			// A copy of a damaged file would be taken for an intact file.
+			// A copy of a damaged file would be mistaken for an intact file.
 			return problems[0]
 		}
-		// Pebble waits until it has removed obsolete files, which may be many. Despite its name this method only waits
-		// for that.
+		// Pebble's Checkpoint waits until it has removed obsolete files, which may be many. Wait for it before changes
+		// are blocked. This is all the method does, despite its name.
 		e.db.TestOnlyWaitForCleaning()
 		if err := e.checkpointOf(e.fs.PathDir(e.fs.PathJoin(dir, ledgerName))); err != nil {
 			return err
@@ -54,7 +54,7 @@ func (e *Engine) Checkpoint(dir string) error {
 	})
 }
 
-// checkpointOf makes a checkpoint of the moment at which the last change has ended. The caller must hold copying.
+// checkpointOf makes a checkpoint of the state when no change is under way. The caller must hold copying.
 func (e *Engine) checkpointOf(dir string) error {
 	e.changes.Lock()
 	release := sync.OnceFunc(e.changes.Unlock)
@@ -64,8 +64,8 @@ func (e *Engine) checkpointOf(dir string) error {
 	return e.db.Checkpoint(dir, pebbledb.WithFlushedWAL())
 }
 
-// checkCopy returns an error unless the manifest of a copy is intact and the copy has each table of the manifest with
-// its size.
+// checkCopy returns an error unless the manifest of a copy is intact and the copy has all of the manifest's tables,
+// with their sizes.
 func (e *Engine) checkCopy(dir string) error {
 	desc, err := pebbledb.Peek(dir, e.fs)
 	if err != nil || !desc.Exists {
@@ -104,7 +104,7 @@ func (e *Engine) checkCopy(dir string) error {
 	return nil
 }
 
-// errBadCopy means that a checkpoint isn't complete. It was removed.
+// errBadCopy means that a checkpoint was incomplete and has been removed.
 var errBadCopy = errors.New("pebble: the checkpoint is incomplete")
 
 // beginManifest makes Pebble create a manifest of its own, if it hasn't done so yet. If a start was interrupted between
@@ -114,7 +114,7 @@ func (e *Engine) beginManifest() error {
 	if e.ledger.hasOwnManifest() {
 		return nil
 	}
-	// A row to flush.
+	// Write a row, so that there is something to flush.
 	err := e.change(func() error { return e.db.Set([]byte(formatKey), []byte(formatVersion), pebbledb.Sync) })
 	if err == nil {
 		err = e.db.Flush()
@@ -125,7 +125,7 @@ func (e *Engine) beginManifest() error {
 	return nil
 }
 
-// change runs an operation of Pebble that changes rows. A checkpoint contains all of it or nothing.
+// change runs an operation of Pebble that changes rows. A checkpoint contains the operation completely or not at all.
 //
 // Invariant: all such operations are run by change. Flushes and compactions change no rows.
 func (e *Engine) change(op func() error) error {
@@ -134,12 +134,12 @@ func (e *Engine) change(op func() error) error {
 	return op()
 }
 
-// copiedTo is the directory of a checkpoint that Pebble makes.
+// copiedTo is the checkpoint that Pebble is writing to a directory.
 type copiedTo struct {
 	dir string
 	// begun is called when Pebble has the list of tables.
 	begun func()
-	// lengths are the bytes of each log at that moment; nil before it.
+	// lengths has the number of bytes of each log when begun was called; nil before.
 	lengths map[string]int64
 }
 
@@ -162,7 +162,7 @@ func (f *vitalFS) MkdirAll(name string, perm os.FileMode) error {
 	return f.FS.MkdirAll(name, perm)
 }
 
-// createCopy creates a file of a checkpoint. Its errors don't stop writes to the engine.
+// createCopy creates a file of a checkpoint. An error doesn't stop writes to the engine.
 func (f *vitalFS) createCopy(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	file, err := f.FS.Create(name, category)
 	if err != nil {
@@ -174,7 +174,7 @@ func (f *vitalFS) createCopy(name string, category vfs.DiskWriteCategory) (vfs.F
 	return file, nil
 }
 
-// prefixFile writes only a number of first bytes and discards the rest.
+// prefixFile writes a limited number of bytes and discards the rest.
 type prefixFile struct {
 	vfs.File
 	left int64

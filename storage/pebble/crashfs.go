@@ -9,7 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// CrashableFS is a file system in memory for tests that can simulate a power failure: set as Options.FS, it tracks
+// CrashableFS is a file system in memory that can simulate a power failure, for tests. Set as Options.FS, it tracks
 // which bytes were synced.
 type CrashableFS struct {
 	*vfs.MemFS
@@ -61,7 +61,7 @@ func (f *CrashableFS) Link(oldname, newname string) error {
 	return f.MemFS.Link(oldname, newname)
 }
 
-// ReuseForWrite implements vfs.FS. MemFS' own method takes a lock twice, which deadlocks with a concurrent Crash.
+// ReuseForWrite implements vfs.FS. MemFS's own method takes a lock twice, which deadlocks with a concurrent Crash.
 func (f *CrashableFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if err := f.Rename(oldname, newname); err != nil {
 		return nil, fmt.Errorf("pebble: reuse %s: %w", oldname, err)

@@ -9,9 +9,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// beginCreation prepares a directory for a new engine, and writes a marker that the engine isn't complete. A start that
-// finds the marker creates the engine again. Files of an interrupted creation are removed. The caller must hold the
-// lock.
+// beginCreation prepares a directory for a new engine, and creates the file that marks the engine as incomplete. A
+// start that finds this file creates the engine again. Files of an interrupted creation are removed. The caller must
+// hold the lock.
 func (x *existing) beginCreation() error {
 	path := x.fs.PathJoin(x.dir, creatingName)
 	if !x.has(creatingName) {
@@ -46,8 +46,8 @@ func (e *Engine) openLedger(x *existing, files vfs.FS) error {
 	return nil
 }
 
-// completeCreation writes the first SYNCED of a new engine, and removes the marker that the engine isn't complete. Only
-// after that may rows be written.
+// completeCreation writes the first SYNCED of a new engine, and then removes the file that marks the engine as
+// incomplete. Rows may be written only after that.
 func (e *Engine) completeCreation() error {
 	if err := e.ledger.releaseNotes(); err != nil {
 		return err

@@ -19,8 +19,8 @@ import (
 // maxBadRanges is the max number of damaged ranges that are kept. Beyond it, files are verified again.
 const maxBadRanges = 1000
 
-// damaged has the ranges of keys that can't be read. When a scan or Verify detects damage, the files of these keys are
-// verified completely and their damaged ranges added.
+// damaged holds the ranges of keys that can't be read. When a scan or Verify detects damage, the files of these keys
+// are verified completely and their damaged ranges added.
 type damaged struct {
 	mu       sync.Mutex
 	ranges   []badRange // ordered by their starts
@@ -51,7 +51,7 @@ func (d *damaged) within(start, end []byte) (found []badRange) {
 	return found
 }
 
-// put replaces the damage of a table.
+// put replaces the damaged ranges of a table.
 func (d *damaged) put(table uint64, found []badRange) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -77,8 +77,8 @@ func (d *damaged) isNew(table uint64) bool {
 	return !ok || time.Since(at) > verifyInterval
 }
 
-// damagedWithin returns the damaged ranges of keys from start (included) to end (excluded). If none are known, it
-// verifies the files.
+// damagedWithin returns the damaged ranges of keys from start (included) to end (excluded). If it has none, it verifies
+// the files with these keys first.
 func (e *Engine) damagedWithin(ctx context.Context, start, end []byte) ([]badRange, error) {
 	if found := e.damaged.within(start, end); len(found) > 0 {
 		return found, nil
@@ -94,8 +94,8 @@ func (e *Engine) damagedWithin(ctx context.Context, start, end []byte) ([]badRan
 	return e.damaged.within(start, end), nil
 }
 
-// verify reads the files for which wanted returns true (nil: all), and records their damage. seen, if set, is called
-// for each.
+// verify reads the files for which wanted returns true (nil: all), and records their damage. If seen is set, it is
+// called for each file.
 func (e *Engine) verify(
 	ctx context.Context, wanted func(table uint64) bool, seen func(bytes uint64, found []badRange),
 	which ...pebbledb.SSTablesOption,
@@ -182,7 +182,7 @@ func (b badRange) String() string {
 		b.file, keyInWords(b.start), keyInWords(b.end), b.err)
 }
 
-// keyInWords describes the fields of a key or of a prefix of one.
+// keyInWords describes the fields of a key, or of a prefix of a key.
 func keyInWords(key []byte) string {
 	if len(key) == 0 {
 		return "the beginning"

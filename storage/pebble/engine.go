@@ -29,7 +29,7 @@ const formatVersion = "1"
 // formatKey is the key of the row with formatVersion.
 const formatKey = "\x00format"
 
-// slowDisk is the duration from which a file operation counts as slow.
+// slowDisk is the duration above which a file operation counts as slow.
 const slowDisk = 5 * time.Second
 
 // maxCommits is the max number of Write calls that wait for the disk.
@@ -71,8 +71,8 @@ type Engine struct {
 	stuck     chan struct{} // closed when a file can't be written while the engine is being closed
 
 	mu sync.Mutex
-	// abandoned are channels that are closed at the end of writes whose callers have returned before, in the order in
-	// which the callers returned.
+	// abandoned has a channel per write whose caller returned before the write ended, in the order of these returns. A
+	// channel is closed when its write ends.
 	abandoned []<-chan struct{}
 
 	uses   int           // the number of calls under way
@@ -118,9 +118,9 @@ func Open(dir string, opts Options) (*Engine, error) {
 	return OpenContext(context.Background(), dir, opts)
 }
 
-// OpenContext is Open, but also returns when ctx ends. An opening under way then ends in the background. The directory
-// is locked until that, or until the process exits. It also stays locked if files can't be written, because Pebble
-// can't be stopped then.
+// OpenContext is like Open, but also returns when ctx ends. The open then ends in the background, and the directory
+// stays locked until then. If files can't be written, it stays locked until the process exits, because Pebble can't be
+// stopped.
 func OpenContext(ctx context.Context, dir string, opts Options) (*Engine, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -269,7 +269,7 @@ func (e *Engine) lockToWrite(opts *Options) (*existing, error) {
 	return x, err
 }
 
-// unopened adds the remedy to an error of Open if files are damaged or missing.
+// unopened adds to an error of Open how to repair the directory, if files are damaged or missing.
 func unopened(dir string, err error) error {
 	// Pebble has no distinct error for a table whose size differs from the manifest.
 	isOtherSize := strings.Contains(err.Error(), "object size mismatch")
@@ -302,8 +302,8 @@ func lockDirectory(dir string, osFS vfs.FS) (*pebbledb.Lock, error) {
 func (e *Engine) checkFormat() error {
 	found, err := e.get([]byte(formatKey))
 	if pebbledb.IsCorruptionError(err) {
-		// The damage of this row is no reason to hide all others. An unknown release would also have raised the version
-		// of Pebble's format or of the store.
+		// Damage to this row must not make all other rows inaccessible. A release with another format would also have
+		// raised the version of Pebble's format or of the store, which are verified too.
 		e.log.Error("the row with the format version is unreadable; continuing as if it matched this release",
 			"dir", e.dir, "err", err)
 		return nil
@@ -426,7 +426,7 @@ func (e *Engine) closeAll() error {
 	}
 	isClosed, dbErr := e.closeDB()
 	if !isClosed {
-		// Pebble waits forever. The next start finds everything that was acknowledged.
+		// Closing Pebble would block forever. The next start recovers all acknowledged writes.
 		if e.ledger != nil {
 			close(e.ledger.stop)
 		}
@@ -450,8 +450,8 @@ func (e *Engine) closeAll() error {
 	return errors.Join(errs...)
 }
 
-// closeDB closes Pebble, if it is open. isClosed is false if writing has failed before or fails now, because Pebble
-// then never returns.
+// closeDB closes Pebble if it is open. If writing has failed or fails during the close, Pebble's Close never returns:
+// closeDB doesn't wait for it, and isClosed is false.
 func (e *Engine) closeDB() (isClosed bool, err error) {
 	if e.failedErr() != nil {
 		return false, nil

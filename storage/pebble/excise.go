@@ -18,19 +18,19 @@ const (
 	// exciseWithin is the multiple of Options.StageDelay after which slots are excised even if more rows are being
 	// deleted, as during the sealing of a backfill.
 	exciseWithin = 2
-	// maxExcised is the max number of slots in an exciser. Others are left to the reclaimer.
+	// maxExcised is the max number of slots in an exciser. Further slots are left to the reclaimer.
 	maxExcised = 1 << 12
 )
 
-// exciser frees the space of slots of the staging log whose rows have all been deleted. It removes their key range from
-// the tree. This deletes whole files without reading rows, and truncates the range of other files, which compaction
-// would have to rewrite.
+// exciser frees the space of slots of the staging log whose rows have all been deleted, by removing their key range
+// from the tree. Files inside the range are deleted without being read. Other files are only truncated to the keys
+// outside of it; a compaction would rewrite them.
 //
 //	last rows of a slot deleted ─► StageDelay ─► flush ─► no rows in the range? ─► excised
 //	                                                      └──── writes to it wait ────┘
 //
-// Open iterators still see their rows. A checkpoint contains all of the change or nothing. Pebble's snapshots would
-// lose rows; the engine uses none.
+// Open iterators still see the rows they saw before. A checkpoint contains an excision completely or not at all.
+// Pebble's snapshots would lose rows, so the engine uses none.
 type exciser struct {
 	db     *pebbledb.DB
 	change func(op func() error) error // Engine.change
@@ -118,7 +118,7 @@ func (x *exciser) loop(ctx context.Context) {
 	}
 }
 
-// isDue reports whether a slot has waited so long that it is excised even if more rows are being deleted.
+// isDue reports whether a slot has waited too long for deletes to pause, so that it is excised in any case.
 func (x *exciser) isDue() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -148,7 +148,7 @@ func (x *exciser) round(ctx context.Context, slots []keyRange) (excised []keyRan
 	if len(slots) == 0 {
 		return nil, nil
 	}
-	// Otherwise memtables would have to be flushed while writes wait.
+	// Without this flush, Pebble would flush memtables while writes wait.
 	flushed, err := x.db.AsyncFlush()
 	if err != nil {
 		return nil, fmt.Errorf("pebble: flush deletes of the staging log: %w", err)
@@ -241,7 +241,8 @@ func (g *gate) open() {
 	g.closed, g.opened = keyRange{}, nil
 }
 
-// tryEnter enters, or returns a channel to wait for.
+// tryEnter registers writers of the prefixes and returns nil. If a prefix is closed, it returns a channel that is
+// closed when the range is open again.
 func (g *gate) tryEnter(prefixes []string) <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()

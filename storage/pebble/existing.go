@@ -55,7 +55,8 @@ func examine(files vfs.FS, dir string, opts *Options) (*existing, error) {
 	return x, nil
 }
 
-// examineNames is examine without files that another process may be writing. It only reads names and SYNCED.
+// examineNames is like examine, but reads only file names and SYNCED, because another process may be writing the other
+// files.
 func examineNames(files vfs.FS, dir string, opts *Options) (*existing, error) {
 	x, err := listUsable(files, dir, opts.ReadOnly)
 	switch {
@@ -105,13 +106,13 @@ func (x *existing) list() error {
 
 func (x *existing) has(name string) bool { return slices.Contains(x.names, name) }
 
-// checkSnapshots returns an error for a directory with snapshots but without a store.
+// checkSnapshots returns an error for a directory with snapshots but without a store: the store's files are lost.
 func (x *existing) checkSnapshots() error {
 	if !x.has(snapshotsFolder) {
 		return nil
 	}
 	made, err := x.fs.List(x.fs.PathJoin(x.dir, snapshotsFolder))
-	// Ignore the claims of snapshots, which a command may have left.
+	// Ignore the claim files of snapshots, which a command may have left.
 	made = slices.DeleteFunc(made, func(name string) bool { return strings.HasSuffix(name, ".claim") })
 	if err != nil || len(made) == 0 {
 		return err

@@ -13,7 +13,7 @@ import (
 // ErrLockHeld means that a process, possibly this one, holds a lock.
 var ErrLockHeld = errors.New("locked")
 
-// FileLock is a locked file. The lock ends when the process removes or closes it, or ends.
+// FileLock is a locked file. The lock is released when the process removes or closes the file, or exits.
 type FileLock struct {
 	path string
 	lock io.Closer

@@ -63,9 +63,9 @@ var neighbors = map[string]string{
 	"commitlog": "Cassandra", "saved_caches": "Cassandra", "cassandra.yaml": "Cassandra",
 }
 
-// checkForeign returns an error for a directory with another program's data. Without a store, any file that no engine
-// creates counts, because a new engine would hide that its data is elsewhere. With a store, only data of known programs
-// counts.
+// checkForeign returns an error for a directory with another program's data. Without a store, every file that engines
+// don't create counts: if the path is wrong, a new store there would seem to have lost all data. With a store, only
+// data of known programs counts.
 func (x *existing) checkForeign() error {
 	for _, name := range x.names {
 		switch program := neighbors[name]; {
@@ -84,8 +84,8 @@ func (x *existing) checkForeign() error {
 	return nil
 }
 
-// checkOptions returns an error for the files of another program that uses Pebble or RocksDB. It ignores damaged
-// options.
+// checkOptions returns an error if OPTIONS files belong to another program that uses Pebble or RocksDB. It ignores
+// damaged files.
 func (x *existing) checkOptions() error {
 	for _, name := range x.names {
 		if !strings.HasPrefix(name, "OPTIONS-") {
@@ -158,8 +158,8 @@ func (x *existing) checkSnapshot() error {
 		ErrIsBackup, x.dir, of.dir)
 }
 
-// mayBeOurs reports whether a file may be left by an interrupted creation of an engine, or created by a new file system
-// or a file manager.
+// mayBeOurs reports whether a file may have been left by an interrupted creation of an engine, or created by a new file
+// system or a file manager.
 func mayBeOurs(name string) bool {
 	for _, prefix := range []string{".", lockName, creatingName, ledgerName, "temporary.",
 		snapshotsFolder, "lost+found"} {

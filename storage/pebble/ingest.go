@@ -18,8 +18,9 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// largeRun is the min size in bytes of a partition's rows of one kind that get their own sorted file. Rows written
-// later are often between two kinds: labels of more series before the chunks of the first ones.
+// largeRun is the min size in bytes of a partition's rows of one kind that get their own sorted file. Keys written
+// later often fall between two kinds: labels of more series sort before the chunks of the first series. A file with
+// both kinds would overlap them, and be compacted again.
 const largeRun = 256 << 10
 
 // ingester writes sorted files from the rows of one Write and passes them to Pebble, which puts them in the lowest
@@ -43,14 +44,16 @@ type ingestBuffers struct {
 
 var ingestPool = sync.Pool{New: func() any { return &ingestBuffers{} }}
 
-// ingestRow is a row to write. Its key, which starts with a run's prefix, is in the ingester's keys.
+// ingestRow is a row to write. Its key is keys[from:to] of the ingester, and keys[from:run] the prefix of its run: the
+// rows of one partition and kind.
 type ingestRow struct {
 	from, run, to int
 	table         *engine.Table
 	mutation      *engine.Mutation
 }
 
-// isIngested reports whether the rows of a table may be written as sorted files: sealed rows come many at a time.
+// isIngested reports whether rows of a table may be written as sorted files. Only sealed rows are written many at a
+// time.
 func isIngested(t *engine.Table) bool {
 	switch t {
 	case engine.Raw, engine.R5m, engine.R1h, engine.RawPages, engine.R5mPages, engine.R1hPages:
@@ -59,8 +62,8 @@ func isIngested(t *engine.Table) bool {
 	return false
 }
 
-// ingested splits batches into those to be written as sorted files, and the others. Files are only worth their cost if
-// they are large.
+// ingested splits batches into those to be written as sorted files, and the others. Sorted files are only used for many
+// rows, because each file has a fixed cost.
 func (e *Engine) ingested(batches []engine.Batch) (files, others []engine.Batch) {
 	bytes := 0
 	for i := range batches {
@@ -117,7 +120,7 @@ func (e *Engine) ingest(batches []engine.Batch) (err error) {
 		}
 		from = to
 	}
-	// Half of the change can't be undone.
+	// The caller's context isn't passed, because an ingestion canceled halfway can't be undone.
 	return e.change(func() error { return e.db.Ingest(context.Background(), x.paths) })
 }
 
@@ -159,7 +162,8 @@ func wins(a, b *engine.Mutation) bool {
 	return cmp.Or(cmp.Compare(a.Timestamp, b.Timestamp), bytes.Compare(a.Value, b.Value)) > 0
 }
 
-// cut returns the end of a file that starts at a row: after the rows of its table, or before or after a large run.
+// cut returns the end of the file that starts at a row: the file ends with the rows of a table, before a large run, or
+// after one.
 func (x *ingester) cut(from int) int {
 	to := x.endOfRun(from)
 	if x.bytes(from, to) >= largeRun {
@@ -191,7 +195,7 @@ func (x *ingester) bytes(from, to int) (n int) {
 	return n
 }
 
-// file writes and syncs a sorted file. Pebble removes files with this form of name when it opens the directory.
+// file writes and syncs a sorted file. Its name has a form that Pebble removes when it opens the directory.
 func (x *ingester) file(rows []ingestRow) error {
 	path := x.e.files.PathJoin(x.e.dir, fmt.Sprintf("%s%06d.dbtmp", ingestPrefix, x.e.ingests.Add(1)))
 	f, err := x.e.files.Create(path, vfs.WriteCategoryUnspecified)
@@ -232,7 +236,7 @@ func (x *ingester) remove() error {
 	return errors.Join(errs...)
 }
 
-// ingestWriterOptions returns the options of the files, which are the last level's.
+// ingestWriterOptions returns the options of the sorted files: those of the last level.
 func ingestWriterOptions(p *pebbledb.Options, format sstable.TableFormat) sstable.WriterOptions {
 	p.EnsureDefaults()
 	return p.MakeWriterOptions(len(p.Levels)-1, format)

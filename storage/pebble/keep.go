@@ -34,12 +34,12 @@ func (k Keep) Validate() error {
 	return nil
 }
 
-// futureAfter is the max time by which a backup may be dated after the present. Beyond it, the clock is or was wrong.
+// futureAfter is the max time by which a backup may be dated in the future. Beyond it, a clock is or was wrong.
 const futureAfter = 24 * time.Hour
 
-// Surplus returns the backups to remove. backups are sorted, the oldest first. Damaged ones don't count, and are
-// removed when they are older than all that are kept. The newest undamaged backup is always kept. If a backup is dated
-// in the future, its name is returned and nothing is removed, because the newest ones can't be determined.
+// Surplus returns the backups to remove. backups are sorted, the oldest first. Damaged backups don't count, and are
+// removed when they are older than all backups that are kept. The newest undamaged backup is always kept. If a backup
+// is dated in the future, its name is returned and nothing is removed, because the newest backups can't be determined.
 func (k Keep) Surplus(backups []DatedBackup, now time.Time) (names []string, future string) {
 	if k.All() || len(backups) == 0 {
 		return nil, ""

@@ -64,7 +64,7 @@ func appendInt(dst []byte, v int64) []byte {
 	return dst
 }
 
-// intBytes returns how many low bytes of v distinguish it from other values of its sign, at least one.
+// intBytes returns the number of low bytes of v, at least one, that distinguish it from other values of its sign.
 func intBytes(v int64) int {
 	u := uint64(v)
 	if v < 0 {
@@ -98,8 +98,8 @@ func indexEscaped(s string) int {
 	return -1
 }
 
-// afterPrefix appends the smallest key that is larger than all keys with prefix. The first byte of prefix must not be
-// 0xff.
+// afterPrefix appends the smallest key that is larger than all keys that start with prefix. The first byte of prefix
+// must not be 0xff.
 func afterPrefix(dst, prefix []byte) []byte {
 	n := len(prefix)
 	for prefix[n-1] == 0xff {
@@ -195,7 +195,7 @@ func (d *keyDecoder) takeText(b []byte) (s string, rest []byte, err error) {
 	if i < 0 {
 		return engine.UnsafeText(text), rest, nil
 	}
-	// If scratch must grow, texts decoded before still refer to the old array.
+	// If scratch must grow, texts decoded earlier still refer to the old array.
 	start := len(d.scratch)
 	for ; i >= 0; i = bytes.IndexByte(text, textEscape) {
 		if i+1 == len(text) {

@@ -19,23 +19,23 @@ import (
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
-// ledgerName is a file that records the synced length of other files. If a log or a manifest ends early or in the
-// middle of a record, Pebble assumes that a power failure is the reason, so that it doesn't detect lost bytes at the
-// end. It doesn't verify options at all. So the lengths and checksums of these files are recorded: once a second if
-// they have grown, before one of them is removed, and when the engine is closed:
+// ledgerName is the file that records the synced length and the checksum of other files. Without it, lost bytes at the
+// end of a log or manifest go undetected: Pebble assumes that a power failure interrupted the last write. Pebble
+// doesn't verify OPTIONS files at all. The file, called the note, is written once a second if files have grown, before
+// one of them is removed, and when the engine is closed:
 //
-//	CRC-32C of what follows, 8 hexadecimal digits, a space
+//	CRC-32C of the JSON, 8 hexadecimal digits, a space
 //	{"version":2,"format":"1","pebble":24,"manifest":"MANIFEST-000009","store":{…},"files":[{"name":"000005.log","bytes":161623,"crc32c":"1c291ca3"}, …]}
 //
-// Open compares the start of each file with the ledger. Bytes that were synced after the last record, less than a
-// second before a power failure, are verified by Pebble only. A manifest is recorded before Pebble's marker refers to
-// it. So a manifest that isn't recorded is never the current one, and tables that the current one doesn't contain are
-// obsolete. The ledger also has the versions of all formats in the directory. A release that doesn't support one of
-// them rejects the directory before it changes it.
+// Open compares the start of each file with the note. Bytes synced after the last note, less than a second before a
+// power failure, are verified only by Pebble. A manifest is recorded before Pebble's marker refers to it. So a manifest
+// that isn't recorded is never the current one, and tables that the current one doesn't contain are obsolete. The note
+// also has the versions of all formats in the directory. A release that doesn't support one of them rejects the
+// directory before it changes a file.
 const ledgerName = "SYNCED"
 
-// withdrawnSuffix is the suffix of a note that could not be replaced before files were removed, so that it may contain
-// missing files.
+// withdrawnSuffix is the suffix of a note that couldn't be replaced before files were removed. It may list files that
+// no longer exist.
 const withdrawnSuffix = ".withdrawn"
 
 const (
@@ -43,17 +43,17 @@ const (
 	ledgerEvery   = time.Second
 )
 
-// ledger tracks the files of a directory while they are written. The zero ledger tracks none.
+// ledger tracks the files of a directory while they are written, and writes the note. The zero ledger tracks none.
 type ledger struct {
 	fs  vfs.FS
 	dir string
 
-	// noting is locked while the note is written, and until a file that is being removed is no longer in the note.
+	// noting is held while the note is written, and while an entry is removed from it because its file is removed.
 	noting sync.Mutex
 	isHeld bool // the engine isn't complete, and no note is written; guarded by noting
 	// isWithdrawn is set if there is a withdrawn note.
 	isWithdrawn atomic.Bool
-	// minLog is the number of the first log in a withdrawn note that can't be missing; 0: unknown.
+	// minLog is the number of the first log that is still needed, so that a withdrawn note must list it; 0: unknown.
 	minLog uint64
 
 	mu      sync.Mutex // never held during a disk operation, because writes of the log wait for it
@@ -67,7 +67,7 @@ type ledger struct {
 	stopped     sync.WaitGroup
 }
 
-// written is the state of a file: the number of bytes written, and of synced bytes.
+// written is the state of a file: the numbers of bytes written and synced, and their checksums.
 type written struct {
 	bytes, synced int64
 	sum, syncSum  uint32
@@ -76,15 +76,15 @@ type written struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// isNoted reports whether Pebble doesn't verify the end of a file, so that it is in the note. An options file is
-// created as a temporary file.
+// isNoted reports whether the note lists a file, because Pebble doesn't detect that bytes at its end are missing.
+// Pebble creates an options file under a temporary name, .dbtmp.
 func isNoted(base string) bool {
 	return strings.HasSuffix(base, ".log") ||
 		strings.HasSuffix(base, ".dbtmp") && !strings.HasPrefix(base, ingestPrefix) ||
 		strings.HasPrefix(base, "MANIFEST-") || strings.HasPrefix(base, "OPTIONS-")
 }
 
-// name returns a file's name in the directory, and whether it is to be noted.
+// name returns a file's name in the directory, and whether the note lists the file.
 func (l *ledger) name(path string) (base string, ok bool) {
 	if l.files == nil || l.fs.PathDir(path) != l.dir {
 		return "", false
@@ -105,14 +105,14 @@ func (p ledgerProblem) Unwrap() error { return p.err }
 // newLedger returns the ledger of a new engine. It writes no note until releaseNotes is called.
 func newLedger(files vfs.FS, dir string) *ledger {
 	return &ledger{
-		// The form of the directory in the paths of its files.
+		// PathDir returns the directory in this form for the paths of its files.
 		fs: files, dir: files.PathDir(files.PathJoin(dir, ledgerName)),
 		isHeld: true, header: ledgerHeader{Version: ledgerVersion, Format: formatVersion}, files: map[string]*written{},
 		stop: make(chan struct{}),
 	}
 }
 
-// readLedger returns the ledger of a directory and all problems. It returns nil if the ledger itself is damaged.
+// readLedger returns the ledger of a directory, and the damage of its files. It returns nil if the note is damaged.
 func readLedger(files vfs.FS, dir string) (*ledger, []ledgerProblem) {
 	l, problems := readNote(files, dir)
 	if l == nil {
@@ -121,7 +121,7 @@ func readLedger(files vfs.FS, dir string) (*ledger, []ledgerProblem) {
 	return l, l.verify()
 }
 
-// verify compares the synced bytes of the files with the ledger. The files may be written and removed concurrently.
+// verify compares the synced bytes of the files with the ledger. Files may be written and removed concurrently.
 func (l *ledger) verify() (problems []ledgerProblem) {
 	l.mu.Lock()
 	files, now := maps.Clone(l.files), make(map[string]written, len(l.files))
@@ -193,7 +193,7 @@ func readWhole(files vfs.FS, path string) ([]byte, error) {
 	return io.ReadAll(f)
 }
 
-// run writes notes about growth until close.
+// run starts a goroutine that writes the note when files have grown, until close is called.
 func (l *ledger) run(failed func(error)) {
 	l.stopped.Go(func() {
 		t := time.NewTicker(ledgerEvery)
@@ -213,7 +213,7 @@ func (l *ledger) run(failed func(error)) {
 	})
 }
 
-// close ends run. If inOrder is set, it notes the bytes synced when the engine was closed.
+// close stops the goroutine of run. If inOrder is set, it writes a last note with all synced bytes.
 func (l *ledger) close(inOrder bool) error {
 	close(l.stop)
 	l.stopped.Wait()
@@ -223,7 +223,7 @@ func (l *ledger) close(inOrder bool) error {
 	return l.note()
 }
 
-// note writes the ledger if it has changed.
+// note writes the note if it has changed.
 func (l *ledger) note() error {
 	l.noting.Lock()
 	defer l.noting.Unlock()
@@ -312,8 +312,8 @@ func (l *ledger) currentHeader() ledgerHeader {
 	return l.header
 }
 
-// write writes the note. The caller must hold noting. The note stays true while it is written: files grow and aren't
-// removed.
+// write writes the note. The caller must hold noting. The note remains true while it is written, because files only
+// grow and none is removed.
 func (l *ledger) write() error {
 	list := ledgerText{Files: []noted{}}
 	l.mu.Lock()
@@ -451,7 +451,8 @@ func (l *ledger) renamed(from, to string) {
 	}
 }
 
-// going is called before a file is removed or truncated. After it no note contains the file.
+// going is called before a file is removed or truncated. When it returns without an error, the note doesn't list the
+// file.
 func (l *ledger) going(path string) error {
 	name, ok := l.name(path)
 	if !ok {
@@ -476,8 +477,8 @@ func (l *ledger) going(path string) error {
 	return err
 }
 
-// withdraw renames a ledger that can't be replaced because the disk is full. A withdrawn ledger may name missing files,
-// so that files can be removed to free space. The next ledger that is written replaces it.
+// withdraw renames a note that can't be replaced because the disk is full. A withdrawn note may list missing files, so
+// files can be removed to free space. The next note that is written replaces it.
 func (l *ledger) withdraw() error {
 	path := l.fs.PathJoin(l.dir, ledgerName)
 	if err := l.fs.Rename(path, path+withdrawnSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {

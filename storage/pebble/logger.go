@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// logger passes Pebble's log to slog.
+// logger writes Pebble's log to slog.
 type logger struct {
 	log   *slog.Logger
 	fail  func(error)
@@ -26,15 +26,15 @@ var _ pebbledb.Logger = (*logger)(nil)
 // Infof logs Pebble's internal events.
 func (l *logger) Infof(format string, args ...any) { l.log.Debug(fmt.Sprintf(format, args...)) }
 
-// Errorf logs errors.
+// Errorf logs errors of Pebble, at most one line per reason and lineEvery.
 func (l *logger) Errorf(format string, args ...any) {
 	l.lines.log(format, func(dropped int) {
 		l.log.Error(fmt.Sprintf(format, args...), "repeated", dropped)
 	})
 }
 
-// lineEvery is the min interval between log lines for the same reason. maxReasons is the max number of reasons that are
-// tracked.
+// lineEvery is the min interval between log lines with the same reason. maxReasons is the max number of reasons that
+// are tracked.
 const (
 	lineEvery  = time.Minute
 	maxReasons = 1000
@@ -52,7 +52,8 @@ type rareLine struct {
 	dropped int
 }
 
-// log calls write, with the number of lines dropped before, unless it has done so for this reason within lineEvery.
+// log calls write with the number of lines dropped since the last call, unless it did so for this reason within
+// lineEvery.
 func (r *rareLines) log(reason string, write func(dropped int)) {
 	if dropped, ok := r.admit(reason, time.Now()); ok {
 		write(dropped)
@@ -77,7 +78,7 @@ func (r *rareLines) admit(reason string, now time.Time) (dropped int, ok bool) {
 	return dropped, true
 }
 
-// numbers matches the numbers of files in an error's text. Without them the text is the same each time.
+// numbers matches the file numbers in an error's text, which differ between errors with the same cause.
 var numbers = regexp.MustCompile(`[0-9]+`)
 
 // reasonOf returns a text that errors with the same cause share.
@@ -99,9 +100,10 @@ func (f fatalError) Error() string { return f.text }
 func (f fatalError) Unwrap() error { return f.cause }
 
 // Fatalf is called by Pebble when it can't continue. It must not return, because Pebble would then report a failed
-// commit as successful. A panic would end the process if Pebble calls Fatalf on its own goroutine. So fail releases all
-// waiting callers, with the reason, and this goroutine waits until the process exits. Errors of files that would lead
-// here are handled before, by waitingFS and vitalFS. The others are failed checks of Pebble's own invariants.
+// commit as successful. It must not panic, because that would end the process if Pebble calls it on a goroutine of its
+// own. So fail releases all waiting callers with the reason, and this goroutine waits until the process exits. File
+// errors that would lead here are handled earlier, by waitingFS and vitalFS. What remains are failed checks of Pebble's
+// own invariants.
 func (l *logger) Fatalf(format string, args ...any) {
 	err := fatalError{text: fmt.Sprintf(format, args...)}
 	for _, arg := range args {
@@ -155,8 +157,8 @@ func (e *events) listener(log *slog.Logger) *pebbledb.EventListener {
 					"err", firstLine{err}, "repeated", dropped)
 			})
 		},
-		// Without a listener Pebble would end the process at the first damaged block. Here only the read of the block
-		// gets an error.
+		// Without a listener, Pebble would end the process at the first damaged block. With it, only the read of the
+		// block returns an error.
 		DataCorruption: func(info pebbledb.DataCorruptionInfo) {
 			e.corruptions.Inc()
 			e.blocks.note(info.Path, info.Details)

@@ -6,20 +6,19 @@ import (
 	pebbledb "github.com/cockroachdb/pebble/v2"
 )
 
-// logAhead is the initial number of bytes that a log allocates ahead of its end. Pebble requests the size of a whole
-// memtable.
+// logAhead is the number of bytes that a log allocates in advance. Pebble requests the size of a whole memtable.
 const logAhead = 1 << 20
 
-// cleaner removes obsolete files, including logs. By default Pebble keeps as many logs as there may be memtables, plus
-// one, and overwrites them, because a sync is then faster. That takes 64 MiB of unused space for each. A cleaner that
-// needs the content of files, as one that archives them, is passed every log instead.
+// cleaner removes obsolete files, including logs. By default Pebble keeps logs, one more than the max number of
+// memtables, and overwrites them, because a sync is then faster. Each of them takes up to 64 MiB. Pebble doesn't keep
+// logs if the cleaner needs their content, for example to archive them, and passes it every log instead.
 type cleaner struct {
 	pebbledb.DeleteCleaner
 	getsLogs
 }
 
-// getsLogs embeds ArchiveCleaner for its unexported marker method. DeleteCleaner's methods are embedded at a shallower
-// depth and therefore used.
+// getsLogs embeds ArchiveCleaner for its unexported marker method. The methods of DeleteCleaner take precedence,
+// because they are embedded at a shallower depth.
 type getsLogs struct{ pebbledb.ArchiveCleaner }
 
 var _ pebbledb.Cleaner = cleaner{}

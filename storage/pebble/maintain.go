@@ -18,9 +18,9 @@ func (e *Engine) DiskUsage() uint64 {
 }
 
 // Usage returns the approximate size in bytes, in sorted files, of the partitions of a table whose keys start with
-// prefix (nil: all). It includes overwritten rows that aren't compacted yet, and excludes memtables and the log. The
-// estimate counts whole blocks, and every range, even an empty one, overlaps at least one. If the estimate is small,
-// the rows are read and the sizes of their keys and values returned.
+// prefix (nil: all). It includes overwritten rows that aren't compacted yet, and excludes memtables and the log.
+// Because an estimate counts whole blocks, at least one even for an empty range, small ranges are read instead, and the
+// sizes of their keys and values are returned.
 func (e *Engine) Usage(ctx context.Context, t *engine.Table, prefix engine.Key) (bytes uint64, err error) {
 	if err := e.begin(ctx); err != nil {
 		return 0, err
@@ -42,10 +42,10 @@ func (e *Engine) Usage(ctx context.Context, t *engine.Table, prefix engine.Key) 
 	return <-found, nil
 }
 
-// smallUsage is the max estimate for which Usage reads the rows.
+// smallUsage is the max estimate at which Usage reads the rows.
 const smallUsage = 256 << 10
 
-// rowBytes returns the size of the keys and values of a range. It stops at most bytes.
+// rowBytes returns the size of the keys and values of a range. It stops reading at most bytes.
 func rowBytes(ctx context.Context, db *pebbledb.DB, from, to []byte, most uint64) (bytes uint64, err error) {
 	it, err := db.NewIterWithContext(ctx, &pebbledb.IterOptions{LowerBound: from, UpperBound: to})
 	if err != nil {
@@ -74,8 +74,8 @@ func (e *Engine) metrics() *pebbledb.Metrics {
 	return <-found
 }
 
-// Compact flushes the memtables and merges all files into the lowest level, so that deleted rows take no space. It
-// returns when that is done, or when ctx ends; compactions under way are then finished in the background.
+// Compact flushes the memtables and merges all files into the lowest level, so that deleted rows take no space. If ctx
+// ends, it returns and the compactions under way continue in the background.
 func (e *Engine) Compact(ctx context.Context) error {
 	if e.readOnly {
 		return fmt.Errorf("pebble: compact: %w", engine.ErrReadOnly)

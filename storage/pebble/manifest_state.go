@@ -16,7 +16,7 @@ import (
 // of files, and decides whether a backup has the same file.
 type manifestState struct {
 	tables map[uint64]tableEntry // by table number
-	// shared are the sizes, by file number, of files that virtual tables use in part.
+	// shared has the size, by file number, of each file of which virtual tables use a part.
 	shared map[uint64]uint64
 	// minLog is the number of the first log with rows that aren't in tables.
 	minLog uint64
@@ -176,7 +176,7 @@ func (f *fields) table(tag uint64) (number uint64, t tableEntry) {
 	return number, t
 }
 
-// liveFile is a file of tables in a manifest.
+// liveFile is a file in a manifest, with its tables.
 type liveFile struct {
 	size   uint64
 	tables []tableEntry

@@ -37,7 +37,7 @@ type MendStats struct {
 //	markers          written again: SYNCED has the manifest's name, and OPTIONS the format
 //	manifest, logs   replaced by a backup's copy that has all bytes recorded in SYNCED
 //	tables           replaced by a backup's file with the same entry in the backup's manifest
-//	OPTIONS          moved away: a start writes them
+//	OPTIONS          moved away: the next start writes it again
 //	SYNCED           written again if the manifest, all of its tables and the logs are complete
 //
 // Rows that are newer than the backup are kept. No file is deleted; replaced files are moved to a folder. If no backup
@@ -45,7 +45,7 @@ type MendStats struct {
 // rows. With giveUp, rows and deletes after the damage in a damaged log are lost, so that the directory can be opened.
 // A log is damaged if bytes recorded in SYNCED are missing, or if Pebble can't read it.
 //
-// Spares are the backups, the newest first. They are read only while a file is still damaged.
+// spares yields the backups, the newest first. They are read only while a file is still damaged.
 func Mend(ctx context.Context, spares iter.Seq2[Spare, error], dir string, giveUp bool) (stats MendStats, err error) {
 	if err := checkRepair(vfs.Default, dir); err != nil {
 		return stats, err
@@ -136,7 +136,7 @@ func (m *mender) left(format string, args ...any) {
 	m.stats.Left = append(m.stats.Left, fmt.Sprintf(format, args...))
 }
 
-// replaceAll replaces damaged files by files of backups, if they have them.
+// replaceAll replaces damaged files with files of backups, where a backup has them.
 func (m *mender) replaceAll(all []*toMend) error {
 	left := len(all)
 	if left == 0 {
@@ -192,7 +192,7 @@ func (m *mender) replace(d *toMend, backup string, f SpareFile) (ok bool, err er
 	return ok, err
 }
 
-// replaceBy calls write to create a file, and replaces a damaged one by it if it fits.
+// replaceBy calls write to create a file, and replaces a damaged file with it if it fits.
 func (m *mender) replaceBy(d *toMend, write func(to string) error) (ok bool, err error) {
 	to := filepath.Join(m.dir, d.file)
 	written := to + mendSuffix

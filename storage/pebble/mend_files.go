@@ -34,7 +34,7 @@ func numberOf(name string) uint64 {
 	return n
 }
 
-// wholeAs returns the toMend for a damaged file of the ledger. It is replaced by a file with the synced bytes.
+// wholeAs returns the repair of a damaged file of the ledger: another file that has the synced bytes replaces it.
 func (m *mender) wholeAs(name string, w *written, problem error) *toMend {
 	words, _, _ := strings.Cut(problem.Error(), lostWrites) // The rest is the remedy, which is being applied.
 	return &toMend{
@@ -68,8 +68,8 @@ func (m *mender) findManifest() (bool, error) {
 		noted = m.ledger.files[m.manifest]
 	}
 	if m.manifest == "" {
-		// The newest manifest may not be the current one. In an older one deletes may be missing even if all of its
-		// tables exist.
+		// The newest manifest may not be the current one. An older one may miss deletes even if all of its tables
+		// exist.
 		m.left("neither %s nor a file marker.%s.* names the current manifest", ledgerName, markerOfManifest)
 		m.stats.IsLost = true
 		return false, nil
@@ -105,9 +105,9 @@ func (m *mender) findManifest() (bool, error) {
 	return true, m.setMarker(markerOfManifest, marked, m.manifest)
 }
 
-// isCurrent reports whether the manifest is known to be complete: SYNCED has recorded it, or there are no tables except
-// those in it. With giveUp it is used anyway, and tables that aren't in it are moved aside, because a start deletes
-// such tables.
+// isCurrent reports whether the manifest can be used as the current one: SYNCED has recorded it, or there are no tables
+// except those in it. With giveUp it is used in any case. Tables that aren't in it are then moved aside, because the
+// next start would delete them.
 func (m *mender) isCurrent(vouchedFor bool) (bool, error) {
 	if vouchedFor {
 		return true, nil
@@ -145,7 +145,7 @@ func (m *mender) isCurrent(vouchedFor bool) (bool, error) {
 	return true, nil
 }
 
-// unnamedTables returns the names of tables that aren't live.
+// unnamedTables returns the names of the tables in the directory that aren't in live.
 func (m *mender) unnamedTables(live map[uint64]*liveFile) (names []string, err error) {
 	entries, err := os.ReadDir(m.dir)
 	if err != nil {
@@ -205,8 +205,8 @@ func (m *mender) setMarker(name, old, value string) error {
 
 var formatOption = regexp.MustCompile(`(?m)^\s*format_major_version=(\d+)$`)
 
-// formatMarker rewrites the marker of Pebble's format if it is missing or has an older format. Each start that writes
-// OPTIONS has upgraded the database to the format in them.
+// formatMarker rewrites the marker of Pebble's format if it is missing or older than the format in OPTIONS. Every start
+// that writes OPTIONS upgrades the database to that format.
 func (m *mender) formatMarker() error {
 	marked, err := atomicfs.ReadMarker(vfs.Default, m.dir, markerOfFormat)
 	if err != nil {
@@ -333,7 +333,7 @@ func (m *mender) isLonger(name string, w *written) error {
 	return err
 }
 
-// doubtfulLog returns the name of a log that may have been longer.
+// doubtfulLog describes a log that may have lost records at its end, or returns "" if there is none.
 func (m *mender) doubtfulLog() (string, error) {
 	logs, err := m.logs()
 	if err != nil {
@@ -350,8 +350,8 @@ func (m *mender) doubtfulLog() (string, error) {
 	return "", nil
 }
 
-// tablesOfCutLogs moves unnamed tables aside after logs were truncated: lost records may have added them, and a start
-// deletes such tables.
+// tablesOfCutLogs moves tables aside that aren't in the manifest or the logs, if a log was truncated: lost records may
+// have added these tables, and the next start would delete them.
 func (m *mender) tablesOfCutLogs() error {
 	if !m.isCut {
 		return nil

@@ -34,7 +34,8 @@ type logContent struct {
 // logTrailer is the size of the trailer: the header of an empty chunk, with the number of the next log.
 const logTrailer = 4 + 2 + 1 + 4
 
-// maxPadding is the max number of zeros between a record and the trailer, if the trailer doesn't fit in the same block.
+// maxPadding is the max number of zeros between a record and the trailer, which are written if the trailer doesn't fit
+// in the same block.
 const maxPadding = 19
 
 // readRecords reads the records of the log with this number.
@@ -59,7 +60,7 @@ func (l *logContent) readRecords(f io.Reader, number uint64) {
 	}
 }
 
-// addIngested adds the tables of a batch. A batch with tables has nothing else.
+// addIngested adds the tables that a batch adds to the database. Such a batch contains nothing else.
 func (l *logContent) addIngested(batch []byte) {
 	header, ok := batchrepr.ReadHeader(batch)
 	if !ok {
@@ -76,7 +77,6 @@ func (l *logContent) addIngested(batch []byte) {
 	}
 }
 
-// readLog reads a log.
 func readLog(path string) (l logContent, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -99,7 +99,8 @@ func readLog(path string) (l logContent, err error) {
 	return l, nil
 }
 
-// logs reads the logs with rows that aren't in tables, by name. A link to a missing file is a damaged log.
+// logs returns, by name, the content of the logs with rows that aren't in tables. A link to a missing file counts as a
+// damaged log.
 func (m *mender) logs() (map[string]logContent, error) {
 	entries, err := os.ReadDir(m.dir)
 	if err != nil {
@@ -167,8 +168,8 @@ func (m *mender) unreadable(reported []*toMend) (ok bool, err error) {
 	return ok, nil
 }
 
-// addIngested adds the files of tables that logs add to the database, with unknown size. They are distinguished by the
-// sequence numbers of their batches.
+// addIngested adds to files the tables that a log adds to the database. Their sizes are unknown. They are identified by
+// the sequence numbers of their batches.
 func addIngested(files map[uint64]*liveFile, l *logContent) {
 	for number, seq := range l.ingested {
 		if files[number] == nil {
@@ -177,5 +178,5 @@ func addIngested(files map[uint64]*liveFile, l *logContent) {
 	}
 }
 
-// likeNumber converts a number to a type that has no accessible name.
+// likeNumber converts a number to a type of Pebble that has no exported name.
 func likeNumber[T ~uint64](_ T, n uint64) T { return T(n) }

@@ -129,7 +129,8 @@ func (m *mender) verifyTable(number uint64, live *liveFile) (*damagedTable, erro
 	return d, nil
 }
 
-// describedBy returns the files of tables in a backup's manifest and logs; none, if the manifest can't be read.
+// describedBy returns the files of tables in a backup's manifest and logs. It returns none if the manifest can't be
+// read.
 func (m *mender) describedBy(s *Spare) (map[uint64]*liveFile, error) {
 	if files, ok := m.described[s.Name]; ok {
 		return files, nil

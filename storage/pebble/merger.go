@@ -23,9 +23,9 @@ func putTimestamp(dst []byte, timestamp int64) {
 	binary.BigEndian.PutUint64(dst, uint64(timestamp)^1<<63)
 }
 
-// newMerger returns the merge operator of converging tables: the largest stored value wins. The max doesn't depend on
-// order or grouping, so a write needs no read, and Pebble may merge at every compaction. The operator's name is stored
-// in the files and must never change.
+// newMerger returns the merge operator of converging tables: the largest stored value wins. The result doesn't depend
+// on order or grouping, so a write needs no read, and Pebble may merge at every compaction. The operator's name is
+// stored in the files and must never change.
 func newMerger() *pebbledb.Merger {
 	return &pebbledb.Merger{
 		Name: "cassia.greatest",

@@ -11,7 +11,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// metric is a metric of Pebble.
+// metric is a metric of Pebble as a whole.
 type metric struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType

@@ -22,14 +22,14 @@ type noted struct {
 	CRC32C string `json:"crc32c"`
 }
 
-// ledgerHeader is the part of a directory's note that describes the whole directory.
+// ledgerHeader is the part of the note that describes the whole directory.
 type ledgerHeader struct {
 	Version int `json:"version"`
 	// Format is formatVersion. Pebble is Pebble's format major version or a lower one; 0: unknown.
 	Format string `json:"format"`
 	Pebble uint64 `json:"pebble,omitempty"`
-	// Manifest is the current manifest, or the one before. In that case the current one has a higher number, and is in
-	// the note.
+	// Manifest is the current manifest or the previous one. If it is the previous one, the note also lists the current
+	// one, which has a higher number.
 	Manifest string `json:"manifest,omitempty"`
 	// Store is the last description passed to DescribeStore; nil: none.
 	Store json.RawMessage `json:"store,omitempty"`
@@ -64,7 +64,7 @@ func readNote(files vfs.FS, dir string) (*ledger, []ledgerProblem) {
 	return l, nil
 }
 
-// parse parses a ledger's text.
+// parse parses the text of a note.
 func (l *ledger) parse(text []byte) error {
 	sum, rest, ok := bytes.Cut(text, []byte(" "))
 	if !ok || string(sum) != fmt.Sprintf("%08x", crc32.Checksum(rest, castagnoli)) {
@@ -91,7 +91,7 @@ func (l *ledger) parse(text []byte) error {
 	return nil
 }
 
-// checkFormat returns an error if this release doesn't support a format of the directory, or opts don't admit the
+// checkFormat returns an error if this release doesn't support a format of the directory, or if opts.Admit rejects the
 // store.
 func (l *ledger) checkFormat(opts *Options) error {
 	switch {
@@ -140,8 +140,8 @@ func writeLedger(files vfs.FS, dir string, list ledgerText) error {
 	return syncDirectory(files, dir)
 }
 
-// noteCopy writes the ledger of a directory to which no process writes, so that all bytes are synced. It keeps the
-// header of a readable note.
+// noteCopy writes the note of a directory to which no process writes, so that all bytes count as synced. It keeps the
+// header of an existing readable note.
 func noteCopy(files vfs.FS, dir string) error {
 	header := ledgerHeader{Version: ledgerVersion, Format: formatVersion}
 	if l, _ := readNote(files, dir); l != nil {

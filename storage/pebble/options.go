@@ -21,8 +21,8 @@ type FS = vfs.FS
 type Options struct {
 	// CacheBytes is the size of the cache of decompressed blocks. Default 256 MiB.
 	CacheBytes int64
-	// MemTableBytes is the size of a memtable, which is then written as a sorted file. Larger ones reduce compaction,
-	// take memory and lengthen the log that is replayed at start: design/memory.md. Default 16 MiB.
+	// MemTableBytes is the size at which a memtable is written as a sorted file. Larger memtables reduce compaction,
+	// but take memory and lengthen the log that is replayed at start: design/memory.md. Default 16 MiB.
 	MemTableBytes int64
 	// MemTables is the max number of memtables, including the current one. If all are full, writes wait.
 	// At least 2. Default 3.
@@ -35,25 +35,26 @@ type Options struct {
 	// ZstdLevel is the compression level of blocks: 1 to 19. Rows of the staging log, which exist only for hours, use a
 	// faster compression. Default 3.
 	ZstdLevel int
-	// IngestBytes is the size of sealed rows from which a Write writes sorted files directly: see design/sealing.md.
-	// Default 512 KiB.
+	// IngestBytes is the min size of the sealed rows of a Write that are written as sorted files directly: see
+	// design/sealing.md. Default 512 KiB.
 	IngestBytes int
 	// Compactions is the max number of concurrent compactions. Default: half of the CPUs, at least 1.
 	Compactions int
 	// ReserveBytes is the free disk space required for writes. Below it Write returns engine.ErrUnavailable, except for
-	// deletes. Writes of engine.MakingRoom require an eighth of it. Pebble can't continue after its log has hit the end
-	// of the disk, and compactions, which free space, need some themselves. 0: no reserve. Default 512 MiB.
+	// deletes. Writes of engine.MakingRoom require an eighth of it. Pebble can't continue once its log can't be written
+	// because the disk is full, and compactions, which free space, need some space themselves. 0: no reserve. Default
+	// 512 MiB.
 	ReserveBytes uint64
-	// DropDelay is the approximate time until the space of dropped or deleted rows is freed. Short delays cost
+	// DropDelay is the approximate time until the space of dropped or deleted rows is freed. Shorter delays cause more
 	// compactions. Default 2 minutes.
 	DropDelay time.Duration
-	// StageDelay is the time without deletes in the staging log after which its empty slots are freed. While deletes
-	// continue, they wait twice as long. Short delays cost flushes. Default 2 seconds.
+	// StageDelay is the time without deletes in the staging log after which its empty slots are freed. If deletes
+	// continue, slots are freed after twice this time. Shorter delays cause more flushes. Default 2 seconds.
 	StageDelay time.Duration
 	// ReadOnly opens the directory for reading only: no file is created, changed or removed, and writes return
 	// engine.ErrReadOnly. The log is replayed into memory at each open. Default false.
 	ReadOnly bool
-	// MustExist doesn't create an engine: if there is none, Open returns ErrNoData. Default false.
+	// MustExist makes Open return ErrNoData if there is no engine, instead of creating one. Default false.
 	MustExist bool
 	// Admit, if set, is called with the last description passed to Engine.DescribeStore, before anything is written. If
 	// it returns an error, Open returns the error and leaves the directory unchanged.
@@ -62,12 +63,12 @@ type Options struct {
 	FS FS
 	// Logger logs events for operators.
 	Logger *slog.Logger
-	// Waiting, if set, makes Open wait if space, inodes, file handles or permissions are missing, and retry until the
-	// problem or the context ends. It is called with each error, and with nil when Open continues. If it isn't set,
-	// Open returns the error.
+	// Waiting, if set, makes Open wait when space, inodes, file handles or permissions are missing, and retry until the
+	// problem is solved or the context ends. It is called with each error, and with nil when Open continues. If it
+	// isn't set, Open returns the error.
 	Waiting func(error)
 	// OnFatal, if set, is called once, with the reason, when the engine stops accepting writes until the process
-	// restarts. Reads still work. The process should stop in an orderly way. OnFatal must not call the engine.
+	// restarts. Reads still work. The process should then shut down. OnFatal must not call the engine.
 	OnFatal func(error)
 }
 
@@ -128,7 +129,8 @@ func (o *Options) pebbleOptions(events *pebbledb.EventListener, lock *pebbledb.L
 		CompactionConcurrencyRange:  func() (int, int) { return 1, o.Compactions },
 		FlushDelayDeleteRange:       o.DropDelay / 2,
 		// Pebble compacts level 0 when half as many files overlap. A slot of half a million series is one such layer,
-		// so its window is rewritten after six slots rather than after each. A burst of sealing must not stop writes.
+		// so its window is rewritten after six slots rather than after each. The second limit is high, so that a burst
+		// of sealing doesn't stop writes.
 		L0CompactionThreshold: 12,
 		L0StopWritesThreshold: 64,
 		LBaseMaxBytes:         256 << 20,
@@ -156,9 +158,9 @@ func (o *Options) compression() *sstable.CompressionProfile {
 	return &p
 }
 
-// spanPolicy selects a fast compression for the staging log. It also separates its files, so that files of deleted
-// blobs are removed as a whole, and the files of the tables of sealed rows. A file with rows of one day or metric of
-// two tables would otherwise seem to overlap everything in between.
+// spanPolicy selects a fast compression for the staging log. It also starts new files at some tables: files of the
+// staging log then contain nothing else, and are removed as a whole when their blobs are deleted. A file with rows of
+// two tables of sealed rows would overlap everything between these rows.
 func spanPolicy(start []byte) (pebbledb.SpanPolicy, []byte, error) {
 	for _, end := range spanEnds {
 		if len(start) == 0 || start[0] < end {

@@ -23,7 +23,7 @@ func (e *Engine) Partitions(ctx context.Context, t *engine.Table, prefix engine.
 	}
 }
 
-// partitions returns nil if yield returned false.
+// partitions lists the partitions. It returns nil if yield returned false.
 func (e *Engine) partitions(ctx context.Context, t *engine.Table, prefix engine.Key, damaged func(engine.Damage),
 	yield func(engine.Key, error) bool) error {
 	if err := e.begin(ctx); err != nil {
@@ -146,7 +146,7 @@ func (l *partitionLister) decode(row []byte) (engine.Key, error) {
 	return l.d.key, nil
 }
 
-// afterLast returns the first key after the last partition; nil: there is none.
+// afterLast returns the first key after the last partition, or nil if there is no last partition.
 func (l *partitionLister) afterLast() []byte {
 	if l.last == nil {
 		return nil

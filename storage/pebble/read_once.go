@@ -8,13 +8,13 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// readOnceBytes is the max growth of the cache while rows are read that aren't read again.
+// readOnceBytes is the max growth of the cache while rows are read that won't be read again.
 const readOnceBytes = 16 << 20
 
 var _ engine.Caching = (*Engine)(nil)
 
-// readers limits the cache while rows are read once. Pebble's iterators always fill the cache, so only its size can be
-// limited. Blocks that were read more than once are evicted last.
+// readers limits the growth of the cache by calls that read rows only once. Pebble's iterators always fill the cache,
+// so only its size can be limited. Blocks that were read more than once are evicted last.
 type readers struct {
 	cache *pebbledb.Cache
 	// memTables returns the size of the memtables in bytes. Pebble subtracts it from the cache's size.

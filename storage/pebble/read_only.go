@@ -14,8 +14,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// readOnlyFS permits reads and no changes: Pebble can't change a directory that is opened through it. Pebble's own
-// ReadOnly mode replays the log into memory, but its lock would create a file.
+// readOnlyFS permits reads and rejects changes, so that Pebble can't change a directory that is opened through it.
+// Pebble's own ReadOnly mode, in which the log is replayed into memory, would still create a lock file.
 type readOnlyFS struct{ vfs.FS }
 
 var errReadOnlyFS = fmt.Errorf("%w: the files are unchanged", engine.ErrReadOnly)
@@ -43,8 +43,8 @@ func (readOnlyFS) ReuseForWrite(string, string, vfs.DiskWriteCategory) (vfs.File
 
 func (readOnlyFS) MkdirAll(string, os.FileMode) error { return errReadOnlyFS }
 
-// Lock takes a shared lock on an existing file, so that no process opens the directory for writing. A directory without
-// the file, such as a backup, was never opened, and isn't locked.
+// Lock takes a shared lock on an existing file, so that no process can open the directory for writing. A directory
+// without the file, such as a backup, has never been opened, and isn't locked.
 func (f readOnlyFS) Lock(name string) (io.Closer, error) {
 	if f.FS != vfs.Default {
 		return noLock{}, nil
@@ -56,7 +56,7 @@ type noLock struct{}
 
 func (noLock) Close() error { return nil }
 
-// ErrNoData means that a directory that should be read has no engine's data.
+// ErrNoData means that a directory to read has no engine.
 var ErrNoData = errors.New("pebble: no store found in the directory")
 
 // openReadOnly opens the engine for reading only. Synced bytes are verified as when it is opened for writing.
@@ -86,9 +86,9 @@ func (e *Engine) openReadOnly(opts Options) (err error) {
 	return e.checkFormat()
 }
 
-// locks are the lock files that engines of this process hold on the operating system's file system. Its locks belong to
-// a process and not to an open file: they don't exclude two engines of one process, and closing any handle of a file
-// releases all of them.
+// locks are the lock files that engines of this process hold on the operating system's file system. The operating
+// system's locks belong to a process rather than to an open file: they don't exclude two engines of one process, and
+// closing any handle of a file releases all locks on it.
 var locks = struct {
 	sync.Mutex
 	held map[string]*heldLock

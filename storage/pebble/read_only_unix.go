@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// readLock takes a read lock on an existing file. On a file system without locks it takes none.
+// readLock takes a read lock on an existing file, unless the file system doesn't support locks.
 func readLock(name string) (io.Closer, error) {
 	f, err := os.Open(name)
 	if err != nil {

@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// maxReclaims is the max number of ranges in a reclaimer, one per slot or window; beyond it, it keeps whole tables.
-	// It is also the max number of cleared ranges; beyond it, neighbors are joined.
+	// maxReclaims is the max number of ranges in a reclaimer, one per slot or window. If there are more, it compacts
+	// whole tables. It is also the max number of cleared ranges. If there are more, neighbors are joined.
 	maxReclaims = 4096
 	// reclaimGap is the max number of bytes of rows between cleared ranges that are compacted together, about the size
 	// of a file. Compacting a range rewrites the files at its edges.
 	reclaimGap = 8 << 20
-	// clearDelay is the time until the space of cleared ranges is freed. The rows that replaced them take as much
-	// space, and nothing else removes the files earlier.
+	// clearDelay is the max time until the space of cleared ranges is freed. It is short because the rows that replaced
+	// them take the same space again, and nothing else removes the old files earlier.
 	clearDelay = 5 * time.Second
 )
 
@@ -50,8 +50,8 @@ type reclaimer struct {
 
 type keyRange struct{ start, end []byte }
 
-// startReclaimer starts with the ranges that an earlier process may have left: later deletes are in other slots or
-// windows, so these would never be reclaimed otherwise.
+// startReclaimer starts a reclaimer. It first compacts the ranges that an earlier process may have left: later deletes
+// are in other slots or windows, so nothing else would reclaim them.
 func startReclaimer(db *pebbledb.DB, delay time.Duration, log func(error)) *reclaimer {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &reclaimer{

@@ -46,8 +46,8 @@ type Restored struct {
 	lock *FileLock
 }
 
-// BeginRestore starts a restore of files with these names to a directory. It removes the files of an earlier,
-// interrupted restore. It returns an error if the directory has any other files.
+// BeginRestore starts a restore of the named files to a directory. It removes the files of an earlier, interrupted
+// restore. It returns an error if the directory has any other files.
 func BeginRestore(dir string, files []string) (r *Restored, err error) {
 	return beginRestore(vfs.Default, dir, files)
 }

@@ -66,7 +66,7 @@ func (s *scanner) skipping(lower, upper []byte) error {
 	}
 }
 
-// reached records that the scan has reached a row. The row itself may be unreadable.
+// reached records the last row that the scan has reached, even if it is unreadable.
 func (s *scanner) reached(key []byte, row engine.Row, err error) {
 	if errors.Is(err, engine.ErrCorrupt) {
 		s.skip.bad = slices.Clone(key)
@@ -84,7 +84,7 @@ func (s *scanner) miss(err error) {
 	s.skip.gap = &engine.Damage{Err: err}
 	if s.skip.shown != nil {
 		var d keyDecoder
-		// The same key was decoded before.
+		// The error can be ignored: the same key was decoded before.
 		s.skip.gap.After, _ = d.decode(s.r.Table.Clustering, slices.Clone(s.skip.shown[s.partition:]))
 	}
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// Parts of Space other than tables.
+// Parts of the disk usage that aren't tables, as in the result of Engine.Space.
 const (
 	// SpaceLog is data that isn't in sorted files yet.
 	SpaceLog = "log"
-	// SpaceFree is the part of sorted files without live rows: files that only scans under way or nothing needs, and
-	// ranges truncated from other files. It is freed when the scans end or the files are compacted.
+	// SpaceFree is the part of sorted files without live rows: obsolete files, some of which scans under way still use,
+	// and truncated ranges of other files. It is freed when the scans end or the files are compacted.
 	SpaceFree = "free"
 	// SpaceOther is the list of files, settings, the ledger, and the directory itself.
 	SpaceOther = "other"
@@ -42,8 +42,8 @@ func (e *Engine) Space(ctx context.Context) (map[string]uint64, error) {
 	return share(tables, files), nil
 }
 
-// share adds the disk usage of files other than tables. If the files have fewer bytes than the sum of the tables,
-// because some were deleted since or the estimate was too high, the tables are scaled down.
+// share adds the disk usage of files other than tables. If the tables add up to more bytes than the sorted files have,
+// because files were deleted since or the estimate was too high, the tables are scaled down.
 func share(tables map[string]uint64, files fileBytes) map[string]uint64 {
 	rows := uint64(0)
 	for _, n := range tables {

@@ -21,11 +21,11 @@ type Spare struct {
 
 // SpareFile is a file of a backup.
 type SpareFile struct {
-	// ID identifies a copy. A copy that multiple backups share has one ID.
+	// ID identifies a copy of the file. Backups that share a copy have the same ID for it.
 	ID   string
 	Size int64
-	// Copy passes the content to write. It returns an ErrBackup if the content has changed since the backup, or is
-	// missing; the bytes written so far are then useless.
+	// Copy passes the content to write. If the content is missing or has changed since the backup, it returns an
+	// ErrBackup, and the bytes written so far must be discarded.
 	Copy func(ctx context.Context, write func(io.Reader) error) error
 }
 
@@ -75,7 +75,7 @@ func (f backedUpFile) copyTo(ctx context.Context, path string, write func(io.Rea
 	return err
 }
 
-// ReaderWithError keeps the error of reading, to distinguish it from an error of writing.
+// ReaderWithError keeps the last error of R, so that a caller of io.Copy can distinguish it from an error of writing.
 type ReaderWithError struct {
 	R   io.Reader
 	Err error

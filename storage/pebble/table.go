@@ -37,7 +37,7 @@ type tableFile struct {
 	fs    FS
 	name  string
 	table uint64
-	// smallest and largest are the bounds of the part that the engine uses of the file, both included; nil: all of it.
+	// smallest and largest are the bounds, both included, of the part of the file that the engine uses; nil: all of it.
 	smallest, largest []byte
 	opts              sstable.ReaderOptions
 }
@@ -49,7 +49,8 @@ func tableReaderOptions() sstable.ReaderOptions {
 	return o.MakeReaderOptions()
 }
 
-// verify reads the whole file at path and returns its damaged ranges. An error is an error of the disk or the context.
+// verify reads the whole file at path and returns its damaged ranges. An error means that the disk failed or the
+// context ended.
 func (t *tableFile) verify(ctx context.Context, path string) ([]badRange, error) {
 	f, err := t.fs.Open(path)
 	if err != nil {
@@ -76,7 +77,7 @@ func (t *tableFile) verify(ctx context.Context, path string) ([]badRange, error)
 	return t.dataBlocks(ctx, r, l)
 }
 
-// orFail returns found if err means that bytes are damaged.
+// orFail returns found if err means that bytes are damaged, and otherwise an error.
 func (t *tableFile) orFail(ctx context.Context, err error, found []badRange) ([]badRange, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -102,7 +103,7 @@ func (t *tableFile) bad(start, end []byte, err error) badRange {
 	return badRange{start: slices.Clone(start), end: slices.Clone(end), file: t.name, table: t.table, err: err}
 }
 
-// otherBlocks returns the blocks with neither rows nor the index of rows.
+// otherBlocks returns the blocks that contain neither rows nor the index of rows.
 func otherBlocks(l *sstable.Layout) []block.Handle {
 	list := []block.Handle{l.RangeDel, l.RangeKey, l.ValueIndex, l.Properties, l.MetaIndex, l.BlobReferenceIndex}
 	list = append(list, l.ValueBlock...)
@@ -125,7 +126,7 @@ func readBlock(ctx context.Context, r *sstable.Reader, h block.Handle) error {
 
 func noMetadata(*block.Metadata, []byte) error { return nil }
 
-// dataBlocks reads all blocks of rows.
+// dataBlocks reads all blocks of rows, and returns their damaged ranges.
 func (t *tableFile) dataBlocks(
 	ctx context.Context, r *sstable.Reader, l *sstable.Layout,
 ) (found []badRange, err error) {
@@ -172,8 +173,8 @@ func (t *tableFile) dataBlocks(
 	}), nil
 }
 
-// afterLast returns the first key after the last row of the block that a separator ends; nil: there is no block. That
-// block can be read, but the next one can't, and a search for the separator's successor would start with it.
+// afterLast returns the first key after the last row of the block that ends at separator, or nil if there is no such
+// block. That block is readable but the next one isn't, and a seek beyond separator would read the next one first.
 func (t *tableFile) afterLast(ctx context.Context, r *sstable.Reader, separator []byte) []byte {
 	if separator == nil {
 		return nil

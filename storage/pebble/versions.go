@@ -9,10 +9,10 @@ import (
 )
 
 // versions count the writes to partitions of tables with Remembered set. Partitions share counters. A write starts
-// before it is applied, and ends when it is synced or has failed, even if its caller has returned. An applied write
-// can be seen before it ends, and a reader that has seen it may act on it, so there is no version while a write is
-// under way. The number of counters is high because background work reads all windows of all tenants: it reads a window
-// again if the counter was changed by a write to another partition.
+// before it is applied, and ends when it is synced or has failed, even if its caller has returned earlier. An applied
+// write is visible before it ends, and a reader may act on it, so partitions have no version while a write to them is
+// under way. The number of counters is high because background work reads all windows of all tenants, and reads a
+// window again if a write to another partition has changed its counter.
 type versions [16384]writeCount
 
 type writeCount struct{ begun, over atomic.Uint64 }
@@ -29,7 +29,7 @@ func (e *Engine) Version(t *engine.Table, partition engine.Key) (version uint64,
 	}
 	var room [128]byte
 	c := e.versions.counterOf(appendPartition(room[:0], t, partition))
-	// Read this first: if the number of started writes read later is the same, no write was under way in between.
+	// Read over first: if it equals the number of started writes read later, no write was under way in between.
 	over := c.over.Load()
 	version = c.begun.Load()
 	return version, version == over
@@ -55,7 +55,7 @@ func (v *versions) all(t *engine.Table) (list []*writeCount) {
 	return list
 }
 
-// counting runs a write and counts it, also if it fails.
+// counting runs a write and counts it, even if it fails.
 func counting(touched []*writeCount, write func() error) error {
 	for _, c := range touched {
 		c.begun.Add(1)

@@ -41,14 +41,14 @@ type vitalFS struct {
 
 func (f *vitalFS) arm() { f.armed.Store(true) }
 
-// isVital reports whether nothing can be written without a file.
+// isVital reports whether a file is a log or a manifest, without which nothing can be written.
 func isVital(name string) bool {
 	base := filepath.Base(name)
 	return strings.HasSuffix(base, ".log") || strings.Contains(base, "MANIFEST")
 }
 
-// check handles the result of an operation on a file. It returns nil errors, and errors of files that aren't vital
-// after retryAfter. For an error of a vital file it calls fail and never returns. Before arm it calls checkOpening.
+// check handles the result of an operation on a file. An error of a vital file calls fail, and check never returns.
+// Other errors are returned after retryAfter. Before arm, checkOpening handles them.
 func (f *vitalFS) check(op, name string, isVital bool, err error) error {
 	if err == nil || !f.armed.Load() {
 		return f.checkOpening(op, name, err)
@@ -62,9 +62,9 @@ func (f *vitalFS) check(op, name string, isVital bool, err error) error {
 	select {}
 }
 
-// checkOpening returns an operation's error before arm is called. After a flush, compactions may run. If Pebble's Open
-// then returned an error, it would close the files that compactions use, and these would panic. So neither Open nor
-// compactions get the error, except errors of tables, which affect only compactions.
+// checkOpening returns an operation's error before arm is called. After a flush, compactions may be running. If
+// Pebble's Open then returned an error, it would close the files that compactions use, and they would panic. So such an
+// error is returned neither to Open nor to compactions, unless it is of a table, which affects only compactions.
 func (f *vitalFS) checkOpening(op, name string, err error) error {
 	if err == nil || f.armed.Load() || !f.flushed.Load() || isTable(name) {
 		return err
@@ -75,7 +75,7 @@ func (f *vitalFS) checkOpening(op, name string, err error) error {
 
 func (f *vitalFS) Unwrap() vfs.FS { return f.FS }
 
-// Open implements vfs.FS. Like a flush, a compaction that can't open a file is retried immediately.
+// Open implements vfs.FS. Pebble retries a compaction that can't open a file immediately, as it does a flush.
 func (f *vitalFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	file, err := f.FS.Open(name, opts...)
 	if err != nil && isTable(name) && !errors.Is(err, fs.ErrNotExist) {
@@ -198,8 +198,8 @@ func (f *vitalFile) SyncTo(length int64) (bool, error) {
 	return full, f.check("sync", err)
 }
 
-// stickIfClosing is called when a write fails that Pebble may retry. Calls that wait for it may never end, so Close
-// doesn't wait for them.
+// stickIfClosing is called when a write fails that Pebble may retry. Calls that wait for the retries may never end, so
+// Close doesn't wait for them.
 func (e *Engine) stickIfClosing(err error) {
 	if e.closed.Load() {
 		e.stickOnce.Do(func() {

@@ -20,11 +20,11 @@ const (
 )
 
 // waitingFS retries operations that fail because of missing space, inodes, file handles or permissions until they
-// succeed, as long as the engine isn't open. Pebble never gets these errors: it would retry the flush of a replayed log
-// without a pause, and panic if it can't write its manifest.
+// succeed, while the engine is being opened. Pebble must not get these errors: it would retry the flush of a replayed
+// log without a pause, and panic if it can't write its manifest.
 //
-// It only retries operations that have no effect when they fail, and the rest of a partial write. A sync is never
-// retried, because the content of the file after a failure is unknown.
+// It retries only operations that have no effect when they fail, and the rest of a partial write. A sync is never
+// retried, because the content of the file after a failed sync is unknown.
 type waitingFS struct {
 	vfs.FS
 	w *waiting
@@ -32,11 +32,11 @@ type waitingFS struct {
 
 // waiting is the shared state of a waitingFS and its files.
 type waiting struct {
-	// over is set when the engine is open. After that errors are returned.
+	// over is set when the engine is open. From then on, errors are returned.
 	over atomic.Bool
-	// stop is closed when the opening is canceled.
+	// stop is closed when Open is canceled.
 	stop <-chan struct{}
-	// report is called with each error that causes a retry, and with nil when that operation has succeeded.
+	// report is called with each error that causes a retry, and with nil when the operation has succeeded.
 	report func(error)
 }
 
@@ -53,7 +53,7 @@ func MayEnd(err error) bool {
 	return false
 }
 
-// try runs an operation until it succeeds, fails permanently, or the engine is open or its opening canceled.
+// try runs an operation until it succeeds, fails permanently, the engine is open, or Open is canceled.
 func (w *waiting) try(op func() error) error {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		err := op()
@@ -148,7 +148,7 @@ type waitingFile struct {
 	w *waiting
 }
 
-// Write retries the rest after a partial write.
+// Write implements io.Writer. After a partial write it retries the rest.
 func (f *waitingFile) Write(p []byte) (written int, err error) {
 	err = f.w.try(func() error {
 		n, err := f.File.Write(p[written:])

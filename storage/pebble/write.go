@@ -91,7 +91,7 @@ func (e *Engine) apply(commits []*pebbledb.Batch) error {
 	return nil
 }
 
-// begin is called at the start of every method.
+// begin starts a call of an exported method: it returns the error of ctx, or registers the call as use does.
 func (e *Engine) begin(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -99,12 +99,12 @@ func (e *Engine) begin(ctx context.Context) error {
 	return e.use()
 }
 
-// roomShare is the divisor of the reserve for the part that isn't available to writes that make room, because a log
-// that hits the end of the disk ends all writes.
+// roomShare is the divisor of the reserve: the last 1/roomShare of it isn't available to writes that make room either.
+// If the log can't be written because the disk is full, all writes end.
 const roomShare = 8
 
-// checkReserve rejects writes that would fill the disk. Rows may always be deleted. Other writes that make room may use
-// most of the reserve.
+// checkReserve rejects writes that would fill the disk. Deletes are always accepted. Writes that make room (see
+// engine.MakingRoom) may use most of the reserve.
 func (e *Engine) checkReserve(ctx context.Context, batches []engine.Batch) error {
 	if e.reserve == 0 || !anyPut(batches) {
 		return nil
@@ -142,9 +142,9 @@ func anyPut(batches []engine.Batch) bool {
 	return false
 }
 
-// encode converts batches to the min number of Pebble batches that maxCommit allows. It also returns prefixes of the
-// deleted keys (the table and the first field, which is a slot or a window in the tables that matter), and the cleared
-// ranges.
+// encode converts batches to the min number of Pebble batches that maxCommit allows. It also returns a prefix per batch
+// with deletes (the table and the first field, which is the slot or window in tables whose space is freed by it), and
+// the cleared ranges.
 func (e *Engine) encode(batches []engine.Batch) (commits []*pebbledb.Batch, deleted [][]byte, cleared []keyRange) {
 	var w batchWriter
 	for i := range batches {
@@ -249,8 +249,8 @@ func (e *Engine) commit(ctx context.Context, op string, done func(), work func()
 	return err
 }
 
-// run runs work and waits until it ends, ctx ends, or writing fails: work that waits for the log or the manifest never
-// ends then. It calls done when work has ended.
+// run runs work on a goroutine and waits until work ends, ctx ends, or writing fails. After a failure, work that waits
+// for the log or the manifest never ends. done is called when work has ended, even if run has already returned.
 func (e *Engine) run(ctx context.Context, op string, done func(), work func() error) error {
 	result := make(chan error, 1)
 	go func() {
