@@ -95,8 +95,8 @@ func TestAppender(t *testing.T) {
 }
 
 // TestReleaseFindsASlotThatGoes fails a commit and starts another one in the same slot, after Release has found the
-// slot and before it drops the generations. The second commit's samples must stay, and so must the numbers of its
-// blobs.
+// slot and before it drops the generations. The samples of the second commit, and the numbers of its blobs, must be
+// kept.
 func TestReleaseFindsASlotThatGoes(t *testing.T) {
 	h := newTestHead(t)
 	h.stage(1)
@@ -121,7 +121,7 @@ func TestReleaseFindsASlotThatGoes(t *testing.T) {
 // processes does. Run it with -race.
 func TestStageBesideRevival(t *testing.T) {
 	h := newTestHead(t)
-	// It keeps the tenant in the head.
+	// This series keeps the tenant in the head.
 	other, err := h.Define(h.Tenant("ann"), labels.FromStrings(labels.MetricName, "other"), nil)
 	require.NoError(t, err)
 	h.appender.Begin()

@@ -24,7 +24,8 @@ const (
 	// maxTailSample is the max size of a sample in a tail in bytes, and maxTail the max size of a tail.
 	maxTailSample = 2*binary.MaxVarintLen64 + 9
 	maxTail       = freezeAfter * maxTailSample
-	// The capacity of a tail is a multiple of tailUnit, as are the allocator's size classes from 32 bytes to 4 KiB.
+	// tailUnit is the unit of a tail's capacity. The allocator's size classes from 32 bytes to 4 KiB are multiples of
+	// it.
 	tailUnit = 16
 	// frozenBytes is the size of a frozenChunk without its data, and rareBytes the size of a rareSamples.
 	frozenBytes = 48
@@ -137,7 +138,7 @@ func (s *Chunk) exemplars() *exemplarTail {
 	return s.rare.exemplars
 }
 
-// pieces returns the number of parts that the head chunk's samples are stored in.
+// pieces returns the number of frozen chunks and tails in which the samples are stored.
 func (s *Chunk) pieces() (n int) {
 	for range s.eachFrozen() {
 		n++
@@ -295,9 +296,9 @@ func (s *Chunk) repeats(t, st int64, v uint64) bool {
 	return s.n > 0 && s.gen.start+int64(s.t) == t && s.v == v && s.st == st
 }
 
-// freezeTail encodes the tail as a chunk and empties it. It releases the tail's memory: the slot's end is near for many
-// head chunks, which get no more samples, and unused tails would be most of the head. It returns by how many bytes the
-// head chunk grew, which may be negative.
+// freezeTail encodes the tail as a chunk and empties it. It releases the tail's memory: many head chunks are near the
+// end of their slot and get no more samples, so unused tails would be most of the head. It returns by how many bytes
+// the head chunk grew, which may be negative.
 func (s *Chunk) freezeTail() int {
 	f := freezers.Get().(*freezer)
 	defer freezers.Put(f)

@@ -18,7 +18,8 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// TestStrandGivesBackWhatItTook appends samples of many shapes, sorted and unsorted, and reads them after each one.
+// TestStrandGivesBackWhatItTook appends samples of many shapes, sorted and unsorted, and reads all of them after each
+// one.
 func TestStrandGivesBackWhatItTook(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	specials := []float64{
@@ -103,7 +104,8 @@ func FuzzTail(f *testing.F) {
 	})
 }
 
-// The capacity of a tail grows up to the max size of its samples, and no sample is written beyond it.
+// TestLongestTail checks that the capacity of a tail grows up to the max size of its samples, and that no sample is
+// written beyond it.
 func TestLongestTail(t *testing.T) {
 	require.LessOrEqual(t, maxTail, math.MaxUint8*tailUnit, "the room of a tail is counted by a byte")
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -123,8 +125,9 @@ func TestLongestTail(t *testing.T) {
 	require.Equal(t, encodeAll(&want), encodeAll(&got))
 }
 
-// A frozen head chunk holds the data of its chunks and no spare capacity. The sum of the sizes returned by append
-// equals the size of the head chunk, so that the head's account is balanced.
+// TestFrozenStrandKeepsNoRoom checks that a frozen head chunk holds the data of its chunks and no spare capacity, and
+// that the sum of the sizes returned by append equals the size of the head chunk, so that the head's account is
+// balanced.
 func TestFrozenStrandKeepsNoRoom(t *testing.T) {
 	st := newChunk(&Generation{}, &Series{})
 	account := chunkBytes

@@ -65,8 +65,8 @@ func (g *Generation) Rows() iter.Seq[format.StageRow] { return g.rows.all() }
 // IsEmpty reports whether the generation has neither rows nor samples.
 func (g *Generation) IsEmpty() bool { return g.rows.isEmpty() && !g.Partial() }
 
-// Partial reports whether the generation holds only samples of streams with other, unreadable rows. These rows stay in
-// the staging log, so that the generation need only be sealed once.
+// Partial reports whether the generation has samples but covers no rows, because its streams also have unreadable rows.
+// All rows of these streams stay in the staging log, and the generation need only be sealed once.
 func (g *Generation) Partial() bool {
 	return g.rows.isEmpty() && slices.ContainsFunc(g.chunks, (*Chunk).Holds)
 }

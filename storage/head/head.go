@@ -27,7 +27,8 @@ type Head struct {
 	bytes  atomic.Int64 // estimated size of the head, see Weigh
 	series atomic.Int64
 	seed   maphash.Seed
-	// life must be held for reading while head chunks are added to series, so that these aren't released concurrently.
+	// life must be held for reading while head chunks are added to series, so that the series aren't released
+	// concurrently.
 	life   sync.RWMutex
 	period *format.Periods
 
@@ -36,8 +37,8 @@ type Head struct {
 	// fair caches the memory that a tenant may use while the head is full.
 	fair fairShare
 
-	// parts[p] guards the head chunks of the series in partition p of the first period, and of the later periods'
-	// partitions p, p + len(parts), …; and the slot partitions of these.
+	// parts[p] guards the head chunks of the series in partition p of the first period and, if later periods have more
+	// partitions, in p + len(parts), p + 2 * len(parts), …; and the openSlots of these partitions.
 	parts []guardedPartition
 }
 
@@ -179,8 +180,8 @@ func (t *Tenant) metricOf(s *Series) *metricMembers {
 	return m
 }
 
-// reinsert returns a released series, which a batch still holds, to the head. If another series has replaced it, that
-// one is returned. life must not be held.
+// reinsert returns a released series, which a batch still holds, to the head. If another series has replaced it,
+// reinsert returns the other series. life must not be held.
 func (h *Head) reinsert(s *Series) *Series {
 	h.life.Lock()
 	defer h.life.Unlock()

@@ -102,7 +102,7 @@ func (h *Head) Select(
 	}
 }
 
-// overlapping appends the head chunks of each series; an empty list if the series has no samples in [minT, maxT]. If
+// overlapping appends the head chunks of each series, or an empty list for a series without samples in [minT, maxT]. If
 // there are many series, each partition is locked once for all of them.
 func (h *Head) overlapping(list []*Series, minT, maxT int64, into []Chunks) []Chunks {
 	if len(list) < len(h.parts) {
@@ -314,7 +314,7 @@ type Stats struct {
 	MinT, MaxT int64
 }
 
-// count adds the chunks of a head chunk. The partition's lock must be held.
+// count adds the counts of a head chunk. The partition's lock must be held.
 func (h *Stats) count(st *Chunk) {
 	if st.isEmpty() {
 		return

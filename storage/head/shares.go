@@ -14,7 +14,8 @@ const (
 	LeastForKnown = 4 << 20
 	// fairSteps divides the bound into steps; shares are recomputed when the size of the head has changed by one step.
 	fairSteps = 128
-	// A tenant counts as alone if all other tenants together hold less than 1/fairAlone of the bound.
+	// fairAlone defines when a tenant counts as alone: all other tenants together hold less than 1/fairAlone of the
+	// bound.
 	fairAlone = 16
 )
 
@@ -54,9 +55,9 @@ func (h *Head) RefusesSeries(t *Tenant, most int64) bool {
 type Admission int
 
 const (
-	// Admitted means that they are accepted.
+	// Admitted means that the samples are accepted.
 	Admitted Admission = iota
-	// Full means that the head has no space for any tenant, or that the tenant that filled it is as good as alone.
+	// Full means that the head has no space for any tenant, or that this tenant, which filled it, counts as alone.
 	Full
 	// OverShare means that this tenant holds its fair share or more.
 	OverShare
@@ -79,7 +80,8 @@ func (h *Head) Admits(t *Tenant, most int64) Admission {
 	return Admitted
 }
 
-// Overfull reports whether samples of known series are rejected, at least for the tenants that hold most.
+// Overfull reports whether samples of known series are rejected, at least those of tenants with their fair share or
+// more.
 func (h *Head) Overfull(most int64) bool { return most > 0 && h.bytes.Load() >= boundOfKnown(most) }
 
 func boundOfKnown(most int64) int64 { return most + max(most/4, LeastForKnown) }
@@ -103,7 +105,7 @@ type fairShare struct {
 	share int64 // 0: it must be computed
 }
 
-// stale invalidates the share, because something was sealed.
+// stale invalidates the share after samples were sealed.
 func (f *fairShare) stale() {
 	f.mu.Lock()
 	f.share = 0

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The unused part of a tenant's equal share is available to the others.
+// TestSharesOfTheHead checks that the unused part of a tenant's equal share is available to other tenants.
 func TestSharesOfTheHead(t *testing.T) {
 	h := New(1, nil)
 	hold := func(name string, bytes int64) {

@@ -31,8 +31,8 @@ type openSlot struct {
 	// is open.
 	seq  int64
 	open *Generation // nil: the next commit opens one
-	// followed holds the samples of rows that other processes have staged, and of those found at the start; nil: none
-	// yet.
+	// followed holds the samples of rows that were staged by other processes, or that were in the staging log at the
+	// start; nil if there are none yet.
 	followed *Generation
 	// closed generations are waiting to be sealed.
 	closed []*Generation
@@ -202,7 +202,8 @@ func (h *Head) eachSlot(f func(slot int64)) {
 	}
 }
 
-// AnySealed reports whether a generation of a slot partition seems to be sealed: none of its rows is in staged.
+// AnySealed reports whether a generation of a slot partition was probably sealed: it has rows, and none of them is in
+// staged.
 func (h *Head) AnySealed(at SlotPartition, staged map[format.StageRow]bool) (sealed bool) {
 	h.view(at, func(c *openSlot) {
 		c.each(func(g *Generation) { sealed = sealed || !g.rows.isEmpty() && g.IsSealed(staged) })

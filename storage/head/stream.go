@@ -54,7 +54,7 @@ type streamRef struct {
 	chunk  *Chunk
 }
 
-// maxStreamSeries bounds by how much the numbers of a stream's series may jump if blobs are missing.
+// maxStreamSeries bounds the gap between the numbers of a stream's series, which occurs if blobs are missing.
 const maxStreamSeries = 1 << 24
 
 func (e *epochRefs) set(ref uint32, s *Series) error {
@@ -89,7 +89,7 @@ var (
 	ErrUndefined = errors.New("storage: a blob depends on missing blobs")
 )
 
-// Learner makes a decoder learn the definitions in a writer's blobs before a row, starting with the first blob of the
+// Learner passes the definitions in a writer's blobs before a row to a decoder, starting with the first blob of the
 // open blob's epoch.
 type Learner func(ctx context.Context, d *Decoder, before format.StageRow) error
 

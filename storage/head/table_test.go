@@ -62,8 +62,8 @@ func TestAliasTable(t *testing.T) {
 	readers.Wait()
 }
 
-// The sizes of a table entry, a series and a head chunk determine the size of a head with millions of series. They must
-// not grow by accident.
+// TestSizesInTheHead checks the sizes of a table entry, a series and a head chunk, which determine the size of a head
+// with millions of series.
 func TestSizesInTheHead(t *testing.T) {
 	require.LessOrEqual(t, unsafe.Sizeof(Series{}), uintptr(96))
 	require.LessOrEqual(t, unsafe.Sizeof(Chunk{}), uintptr(80))

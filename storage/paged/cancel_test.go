@@ -228,7 +228,8 @@ func requireOpen(t *testing.T, p *heldPage, ofLabels map[labelsKey]ids, got *ope
 	}
 }
 
-// TestCancelledWritesLeaveWholeCaches cancels writes before, during and after their arrival, between canceled reads.
+// TestCancelledWritesLeaveWholeCaches cancels writes before, during and after they are applied, between canceled reads.
+// Afterwards, caches must match the stored pages.
 func TestCancelledWritesLeaveWholeCaches(t *testing.T) {
 	seed := soak.Seed(t)
 	for _, table := range rowTables {
@@ -262,8 +263,8 @@ func TestCancelledWritesLeaveWholeCaches(t *testing.T) {
 	}
 }
 
-// writeCutShort writes in one of 4 ways: 0 completely; 1 the caller leaves before the write arrives; 2 with a canceled
-// context; 3 like 1, with a read in between.
+// writeCutShort writes in one of 4 ways: 0 completely; 1 the caller returns before the write is applied; 2 with a
+// canceled context; 3 like 1, with a read before the write is applied.
 func (x *cancelRig) writeCutShort(r *Rows, leaving *leavingEngine, way int, batches []engine.Batch) {
 	t := x.t
 	ctx, cancel := context.WithCancel(t.Context())

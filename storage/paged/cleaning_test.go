@@ -255,7 +255,7 @@ func TestOutdonePages(t *testing.T) {
 		before := count()
 		for i := range c.series {
 			ids[c.series[i].id] = true
-			// The second is of the same rank.
+			// The second mutation has the same rank as the entry.
 			b.Mutations = append(b.Mutations, c.series[i].better(table, 2, 1), c.series[i].chunk(table, 3))
 		}
 		require.NoError(t, eng.Write(t.Context(), []engine.Batch{b}))

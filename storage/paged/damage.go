@@ -134,8 +134,8 @@ func (s *scan) unreadable(p *heldPage, err error) error {
 	return nil
 }
 
-// unreadableEntry handles an unreadable entry as unreadable handles pages. The scan reads the page's other entries;
-// only the first unreadable entry is reported as damage.
+// unreadableEntry handles an unreadable entry as unreadable handles a page. The scan continues with the page's other
+// entries. Only the first unreadable entry of a page is reported as damage.
 func (s *scan) unreadableEntry(e entry, err error) error {
 	err = fmt.Errorf("series %x: %w", e.id, err)
 	switch {

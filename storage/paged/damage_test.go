@@ -31,7 +31,8 @@ func damagedPages(t testing.TB, table *engine.Table) (eng *memory.Engine, all []
 		engine.Range{Table: table, Partition: partitionOf("up")}), pagesIn(t, eng, table, partitionOf("up"))
 }
 
-// requireOthers reads a partition with unreadable pages. Each must be named, and all other rows must be read.
+// requireOthers reads a partition with unreadable pages. The reported damage must name each of them, and all other rows
+// must be read.
 func requireOthers(t *testing.T, eng engine.Engine, table *engine.Table, all []testRow, lost func(row testRow) bool,
 	named ...string) {
 	t.Helper()
@@ -77,8 +78,8 @@ func nameOfRow(table *engine.Table, row testRow) string {
 	return fmt.Sprint(row.key[0].Int, row.key[of.start].Int, row.key[of.series].Text)
 }
 
-// TestFlippedPage requires that a page with a flipped byte is named and other rows are read. With a labels page its
-// data pages are unreadable.
+// TestFlippedPage requires that a page with a flipped byte is named, and that all other rows are read. If it is a
+// labels page, its data pages are unreadable too.
 func TestFlippedPage(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	for _, table := range rowTables {

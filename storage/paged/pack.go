@@ -79,7 +79,8 @@ func (p *packer) value(mutation int) []byte { return p.batch.Mutations[mutation]
 // bundle makes the labels page of series of a bucket and the data pages that refer to it, all in one batch. Chunks that
 // don't fit into the batch stay rows.
 func (p *packer) bundle(bucket string, series []oneNew) {
-	// Similar series are then adjacent, and pages of other metrics of the same targets have the same order.
+	// Sorted by labels, similar series are adjacent, and pages of other metrics of the same targets have the same
+	// order.
 	series, byID := p.byLabels(series)
 	rows := make([]int, len(series))
 	var all strings.Builder
@@ -120,8 +121,8 @@ func (p *packer) bundle(bucket string, series []oneNew) {
 	p.add(bundle, p.limits.batchBytes-keyBytes(p.batch.Partition)-room)
 }
 
-// cutData returns the number of the chunks with this start in the next page. places are the indices in series that have
-// such a chunk.
+// cutData returns the number of chunks in the next page of chunks with a start. places are the indices in series that
+// have such a chunk.
 func (p *packer) cutData(series []oneNew, places []int, start int64) (n int) {
 	for bytes := 0; n < len(places); n++ {
 		if bytes += len(p.value(p.chunk(&series[places[n]], start))); bytes > p.limits.dataBytes && n > 0 {
@@ -179,8 +180,8 @@ func (p *packer) keep(m *engine.Mutation, rows []int, open *openPage) {
 // valueBytes is the approximate overhead of a cached value.
 const valueBytes = 48
 
-// dataPage returns the page of the chunks with this start of the series at these places, the mutations that it
-// replaces, and their positions in the labels page; nil: 0, 1, 2, …
+// dataPage returns a page of the chunks with a start of the series with the indices places. It also returns the
+// mutations that the page replaces, and the positions of the series in the labels page; nil: 0, 1, 2, …
 func (p *packer) dataPage(
 	bucket, version string, series []oneNew, places []int, start int64,
 ) (m engine.Mutation, rows []int, at []byte) {
@@ -203,7 +204,7 @@ func positions(at []byte) []byte {
 	return at
 }
 
-// page returns the mutation that writes a page of the values of the mutations rows.
+// page returns the mutation that writes a page. rows are the mutations whose values the page contains.
 func (p *packer) page(kind, start int64, bucket string, head page.Head, rows []int) engine.Mutation {
 	p.memory.values = p.memory.values[:0]
 	m := engine.Mutation{Timestamp: p.batch.Mutations[rows[0]].Timestamp}

@@ -77,7 +77,7 @@ func defaultLimits() limits {
 // engine must be written through one Rows, unless Options.Shared is set: see levelMemory.
 type Rows struct {
 	eng engine.Engine
-	// gatherer is the engine, if scanning multiple partitions together is cheaper than one by one.
+	// gatherer is the engine if it scans multiple partitions together at a lower cost than one by one; otherwise nil.
 	gatherer engine.SeveralScanner
 	o        Options
 	limits   limits

@@ -52,7 +52,7 @@ type scan struct {
 	rows   *engine.Range
 	wanted *wanted    // nil: all rows of the range are wanted
 	needed *page.Part // the needed part of rollups; nil: everything
-	// long: the window may have long chunks. takeLong: long chunks are yielded unchanged, see Wanted.
+	// long is set if the window may have long chunks, takeLong if they are yielded unchanged: see Wanted.Long.
 	long, takeLong bool
 	// stale, if set, is called with the id of a series with rows superseded by parts of a long chunk, or with parts
 	// superseded by rows.
@@ -151,8 +151,8 @@ func (s *scan) oneSegment(segment engine.Key) error {
 // fields returns the first n fields of a key, or all if there are fewer.
 func fields(key engine.Key, n int) engine.Key { return key[:min(n, len(key))] }
 
-// keyBefore returns a key, or a key prefix, of integers that is the upper bound of all keys before those that begin
-// with key; nil if there are no such keys.
+// keyBefore returns an upper bound, a key or a key prefix of integers, of all keys before those that begin with key. It
+// returns nil if there are no such keys.
 func keyBefore(key engine.Key) engine.Key {
 	for n := len(key); n > 0; n-- {
 		if last := key[n-1].Int; last > math.MinInt64 {
@@ -162,7 +162,7 @@ func keyBefore(key engine.Key) engine.Key {
 	return nil
 }
 
-// keyAfter is keyBefore in the opposite direction.
+// keyAfter returns a lower bound of all keys after those that begin with key, as keyBefore returns an upper bound.
 func keyAfter(key engine.Key) engine.Key {
 	for n := len(key); n > 0; n-- {
 		if last := key[n-1].Int; last < math.MaxInt64 {

@@ -242,7 +242,7 @@ func TestLevelsAreRemembered(t *testing.T) {
 // concurrently.
 func TestLevelsWhileWriting(t *testing.T) {
 	for _, table := range rowTables {
-		// Before the pages are durable.
+		// Read levels before the pages are durable.
 		x := newLevelsRig(table)
 		r := writing(x.eng)
 		x.before = func(op faultengine.Op) faultengine.Action {
@@ -254,7 +254,7 @@ func TestLevelsWhileWriting(t *testing.T) {
 		require.NoError(t, r.Write(t.Context(), []engine.Batch{written(table, x.series, 1)}))
 		require.Equal(t, 60, x.read(t, r))
 
-		// Between the scans that read levels: of a level before the one found.
+		// Write pages of a lower level between the scans that read levels.
 		x = newLevelsRig(table)
 		r = writing(x.eng)
 		r.limits.bucket = 5
@@ -271,7 +271,7 @@ func TestLevelsWhileWriting(t *testing.T) {
 		x.before = nil
 		require.Equal(t, 60, x.read(t, r))
 
-		// By a write whose caller doesn't learn that it succeeded.
+		// Write pages by a call that returns an error although it succeeds.
 		x = newLevelsRig(table)
 		r = writing(x.eng)
 		require.Zero(t, x.read(t, r))
@@ -286,8 +286,8 @@ func TestLevelsWhileWriting(t *testing.T) {
 	}
 }
 
-// leavingEngine is an engine whose Write, while leaves is set, returns before the rows are written, like Pebble's after
-// its caller has left.
+// leavingEngine is an engine whose Write, while leaves is set, returns before the rows are written, as Pebble's does
+// when the caller's context ends.
 type leavingEngine struct {
 	engine.Engine
 	leaves bool

@@ -89,8 +89,8 @@ func (s *scan) narrowToWanted(g *segment) {
 	}
 }
 
-// narrower returns the narrower one of a bound of a scan and the prefix of a segment. The bound must not exclude the
-// whole segment.
+// narrower returns the narrower of a bound of a scan and the prefix of a segment. The bound must not exclude the whole
+// segment.
 func narrower(bound, prefix engine.Key) engine.Key {
 	if engine.Compare(bound, prefix) == 0 && len(bound) > len(prefix) {
 		return bound
@@ -118,7 +118,7 @@ func (s *scan) gather(g *segment, l *level, from string) error {
 	if s.rows.Limit > 0 {
 		most = min(most, (s.rows.Limit-s.n)*s.r.limits.entryBytes)
 	}
-	// Pages that are read for a few series are likely to be read soon for other series.
+	// Cache pages that are read for a few series: they are likely to be read soon for other series.
 	few := firstOf(from, l.bits) == firstOf(g.last, l.bits) && g.prefix[0].Int == format.KindChunk
 	metric := metricOf(s.rows.Partition)
 	var found []*heldPage

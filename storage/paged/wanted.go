@@ -18,21 +18,23 @@ type Wanted struct {
 	IDs         []string // of the series, sorted and unique; at least one
 	First, Last int64    // starts in milliseconds
 	KeysOnly    bool
-	// NoVersions: the versions of raw chunks, which are the last field of their keys, aren't needed and may be empty.
+	// NoVersions means that the versions of raw chunks, which are the last field of their keys, aren't needed and may
+	// be empty.
 	NoVersions bool
 	Damaged    func(engine.Damage) // as in engine.Range
 	// Left, if set, is called with unreadable chunks, which are then skipped. If it is nil, they are damage.
 	Left func(Unreadable)
 	// Columns are the columns of rollups that rollup.Decode will read; others may be missing. 0: all are needed.
 	Columns rollup.Columns
-	// Bounded: raw chunks without samples from MinT to MaxT, in milliseconds, aren't needed and may be missing.
+	// Bounded means that raw chunks without samples from MinT to MaxT, in milliseconds, aren't needed and may be
+	// missing.
 	Bounded    bool
 	MinT, MaxT int64
-	// Long: long chunks of r5m and r1h are yielded unchanged if all their parts are valid, with the key of
-	// format.LongKey.
+	// Long means that long chunks of r5m and r1h are yielded unchanged, with the key of format.LongKey, if all their
+	// parts are valid.
 	Long bool
-	// Remember: cached facts about the partition may be used. Damage of its rows after they were cached isn't detected
-	// then.
+	// Remember permits the use of cached facts about the partition. Damage of its rows that occurs after they were
+	// cached isn't detected then.
 	Remember bool
 	// Version is the version of the window, which changes with each seal, read before the call. 0: it is unknown, and
 	// cached facts aren't used if other processes write pages, see Options.Shared.

@@ -103,8 +103,8 @@ func (g gappyEngine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.
 	}
 }
 
-// TestGapsBeforeRowsThatAreNotWanted has a gap at the end of the rows before a page, and another one after a skipped
-// row behind the page. Each missing chunk must be in a reported gap.
+// TestGapsBeforeRowsThatAreNotWanted has a gap at the end of the rows before a page, and another one after a row that
+// is skipped after the page. Each missing chunk must be in a reported gap.
 func TestGapsBeforeRowsThatAreNotWanted(t *testing.T) {
 	mem := memory.New()
 	series := seriesOf("up", 400)
@@ -145,8 +145,8 @@ func TestGapsBeforeRowsThatAreNotWanted(t *testing.T) {
 	}
 }
 
-// TestChunksOfSomeColumns requires that only the needed columns of rollups in pages are assembled, and raw chunks
-// completely.
+// TestChunksOfSomeColumns requires that only the needed columns of rollups in pages are assembled, and that raw chunks
+// are assembled completely.
 func TestChunksOfSomeColumns(t *testing.T) {
 	series := seriesOf("up", 300)
 	for _, table := range rowTables {

@@ -13,11 +13,11 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Write applies batches like engine.Engine.Write, in one call of it. It packs rows of new series into pages. They must
-// be in a batch of raw, r5m or r1h that consists of Puts that expire together. Their labels rows must match the ids of
-// their series, and their chunks must follow them in the batch. Other rows are written unchanged, including large rows,
-// raw chunks that name deletes, all but one of the chunks of a series with the same start, and chunks of slots longer
-// than a day, see latest. A packed batch becomes multiple batches of rows and of pages, each atomic. Write retains
+// Write applies batches like engine.Engine.Write, in one call of it. It packs rows of new series into pages if they are
+// in a batch of raw, r5m or r1h that consists of Puts that expire together. The labels rows must match the ids of their
+// series, and the chunks must follow them in the batch. Other rows are written unchanged, including large rows, raw
+// chunks that name deletes, all but one of the chunks of a series with the same start, and chunks of slots longer than
+// a day, see latest. A packed batch becomes multiple batches of rows and of pages, each atomic. Write retains
 // references to values, which must not be modified afterwards.
 func (r *Rows) Write(ctx context.Context, batches []engine.Batch) error {
 	defer r.beginWrite(batches)()
@@ -125,7 +125,7 @@ type packing struct {
 
 var packings = sync.Pool{New: func() any { return new(packing) }}
 
-// take returns memory for n series of a batch and n of their chunks.
+// take returns memory for n series of a batch, and for the indices of n chunks.
 func (m *packing) take(n int) ([]oneNew, []int) {
 	if cap(m.series)-len(m.series) < n { // Slices already taken keep the previous memory.
 		n := max(n, 2*cap(m.series))
@@ -190,8 +190,8 @@ func packable(b *engine.Batch) bool {
 // metricOf returns the metric of a partition.
 func metricOf(partition engine.Key) string { return format.MetricOf(partition) }
 
-// find adds the series whose labels rows are written, with those of their chunks that precede the next labels row: the
-// store writes them in this order.
+// find adds the series whose labels rows are in the batch, each with its chunks up to the next labels row. The store
+// writes rows in this order.
 func (n *newSeries) find(most int, x *identifier) {
 	t := n.tables
 	seen := map[string]bool{} // ids out of order
@@ -273,7 +273,8 @@ func (t *tables) isChunk(m *engine.Mutation) bool {
 	return m.Clustering[3].Text == string(version[:])
 }
 
-// chooseBits sets the bits of buckets, and whether filters contain labels, equally for adjacent batches of a partition.
+// chooseBits decides how many bits the ids of a bucket share, and whether filters contain labels, together for adjacent
+// batches of a partition.
 func (r *Rows) chooseBits(found []newSeries, memory *packing) {
 	for from := 0; from < len(found); {
 		to := from + 1

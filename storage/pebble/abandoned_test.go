@@ -10,7 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// leave begins work, leaves it while it is under way, and returns what ends it.
+// leave starts work, cancels the caller's context while it is under way, and returns a function that ends the work.
 func leave(t *testing.T, e *Engine, start func(context.Context, string, func(), func() error) error) (end func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	release := make(chan struct{})
@@ -23,8 +23,8 @@ func leave(t *testing.T, e *Engine, start func(context.Context, string, func(), 
 	return func() { close(release) }
 }
 
-// TestWritesWaitForThoseThatWereLeft holds that a write waits for those before it whose callers have left, and for
-// nothing else that was left, such as a compaction.
+// TestWritesWaitForThoseThatWereLeft checks that a write waits for earlier writes whose callers have returned, but not
+// for other abandoned work, such as a compaction.
 func TestWritesWaitForThoseThatWereLeft(t *testing.T) {
 	e := openOn(t, vfs.NewMem())
 	write := func() error {

@@ -23,8 +23,7 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// changesFS counts the changes that are made through it. By its kind, it makes one change fail, or all changes after
-// one.
+// changesFS counts the changes made through it. Depending on its kind, one change fails, or all changes from one on.
 type changesFS struct {
 	vfs.FS
 	kind changeFault
@@ -44,7 +43,7 @@ const (
 
 var changeFaults = []changeFault{killed, failed, diskFull}
 
-// change returns the error of a change.
+// change counts a change and returns its error.
 func (c *changesFS) change(adds bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -164,12 +163,12 @@ func momentName(i int) string { return fmt.Sprintf("20261122T%06dZ-%x", i, i) }
 
 func momentTime(i int) time.Time { return time.Date(2026, 11, 22, 0, 0, i, 0, time.UTC) }
 
-// backup makes the backup of a moment. Two backups are kept.
+// backup makes a backup of moment i and keeps two backups.
 func (m moments) backup(t *testing.T, changes vfs.FS, folder string, i int) (BackupStats, error) {
 	return backup(t.Context(), changes, m.dirs[i], folder, momentName(i), Keep{Last: 2}, momentTime(i))
 }
 
-// folder makes a folder with the first two moments' backups.
+// folder returns a folder with backups of the first two moments.
 func (m moments) folder(t *testing.T) string {
 	folder := filepath.Join(t.TempDir(), "backups")
 	for i := range 2 {
@@ -179,7 +178,7 @@ func (m moments) folder(t *testing.T) string {
 	return folder
 }
 
-// verify requires that the complete backups of a folder, at least the newest two, are intact, and returns them.
+// verify requires that the complete backups in a folder include the two newest and are intact, and returns them.
 func (m moments) verify(t *testing.T, folder string) []string {
 	names, _, err := backups(folder)
 	require.NoError(t, err)
@@ -193,14 +192,15 @@ func (m moments) verify(t *testing.T, folder string) []string {
 	return names
 }
 
-// drawnChanges returns at which change a test begins to fail them, and how many it goes on by: a soak fails each one.
+// drawnChanges returns the first change that a test makes fail, and the step to the next one. A soak test makes each
+// change fail.
 func drawnChanges(t *testing.T) (first, step int) {
 	step = max(1, 4/soak.Times(t, 1))
 	return int(soak.Seed(t) % uint64(step)), step
 }
 
-// TestBackupsThatAreCut ends a backup into a folder, which also removes an older one, at each change that it makes. The
-// backups that there are then are whole, and the next one works and leaves nothing else.
+// TestBackupsThatAreCut interrupts a backup, which also removes an older one, at each change that it makes. After that,
+// all existing backups are intact, and the next backup succeeds and removes leftovers.
 func TestBackupsThatAreCut(t *testing.T) {
 	m := newMoments(t, 4)
 	first, step := drawnChanges(t)
@@ -243,8 +243,8 @@ func partialIn(t *testing.T, folder string) []string {
 	return found
 }
 
-// TestRestoresThatAreCut ends a restore at each change that it makes. The directory is empty, complete or isn't opened
-// then, and the restore of another backup into it works.
+// TestRestoresThatAreCut interrupts a restore at each change that it makes. After that, the directory is empty,
+// complete, or can't be opened, and another backup can be restored to it.
 func TestRestoresThatAreCut(t *testing.T) {
 	m := newMoments(t, 2)
 	folder := m.folder(t)
@@ -281,8 +281,8 @@ func TestRestoresThatAreCut(t *testing.T) {
 	}
 }
 
-// TestRestoreToADiskWithoutRoom names how much room a restore needs. Another backup is no remedy for a disk that is
-// full or fails.
+// TestRestoreToADiskWithoutRoom checks that the error of a restore to a full disk has the required space, and doesn't
+// suggest another backup.
 func TestRestoreToADiskWithoutRoom(t *testing.T) {
 	m := newMoments(t, 2)
 	folder := m.folder(t)
@@ -305,8 +305,7 @@ func TestRestoreToADiskWithoutRoom(t *testing.T) {
 	require.Equal(t, syscall.EIO, NoRoom(syscall.EIO, "data", 1))
 }
 
-// openable reports whether a directory, which a restore was to make of a moment, has a store that is opened. It must be
-// whole then.
+// openable reports whether the directory of a restore of moment i can be opened. If it can, it must be complete.
 func (m moments) openable(t *testing.T, dir string, i int) bool {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) || len(entries) == 0 || len(entries) == 1 && entries[0].Name() == lockName {
@@ -337,8 +336,8 @@ func TestClockStepsBack(t *testing.T) {
 	}
 }
 
-// TestRestoreChangesBeforeAnyoneOpens calls the change while the directory can't be opened, keeps its writes, and
-// leaves no files if it fails.
+// TestRestoreChangesBeforeAnyoneOpens checks that change is called while the directory can't be opened, that its writes
+// are kept, and that no files are left if it fails.
 func TestRestoreChangesBeforeAnyoneOpens(t *testing.T) {
 	b := newBackedUp(t)
 	b.write()
@@ -360,12 +359,12 @@ func TestRestoreChangesBeforeAnyoneOpens(t *testing.T) {
 	require.Equal(t, 2, rowsIn(t, dir))
 }
 
-// TestBackupWithoutItsList: a restore reports it instead of using an older backup as the newest.
+// TestBackupWithoutItsList checks that a restore reports a backup without a list instead of using an older backup.
 func TestBackupWithoutItsList(t *testing.T) {
 	m := newMoments(t, 3)
 	for about, damage := range map[string]func(list string) error{
 		"missing": os.Remove,
-		// whose error isn't that it is missing
+		// The list exists but can't be opened.
 		"no right": func(list string) error { return errors.Join(os.Remove(list), os.Symlink(list, list)) },
 	} {
 		folder := m.folder(t)
@@ -384,7 +383,8 @@ func TestBackupWithoutItsList(t *testing.T) {
 	}
 }
 
-// TestRestoreOfABackupThatIsRemoved names the cause.
+// TestRestoreOfABackupThatIsRemoved checks that the error of a restore during which the backup is removed has the
+// cause.
 func TestRestoreOfABackupThatIsRemoved(t *testing.T) {
 	m := newMoments(t, 2)
 	folder := m.folder(t)
@@ -398,7 +398,7 @@ func TestRestoreOfABackupThatIsRemoved(t *testing.T) {
 	require.NoDirExists(t, dir)
 }
 
-// removingFS removes something before it makes the second file.
+// removingFS removes a directory before it creates the second file.
 type removingFS struct {
 	vfs.FS
 	made   int
@@ -414,8 +414,8 @@ func (r *removingFS) Create(name string, w vfs.DiskWriteCategory) (vfs.File, err
 	return r.FS.Create(name, w)
 }
 
-// TestRestoresAtOneMoment: two backups restored to one directory aren't mixed, and no store is created there at the
-// same time.
+// TestRestoresAtOneMoment checks that two concurrent restores to one directory don't mix their files, and that no store
+// is created there during a restore.
 func TestRestoresAtOneMoment(t *testing.T) {
 	m := newMoments(t, 2)
 	folder, dir := m.folder(t), t.TempDir()
@@ -436,7 +436,8 @@ func TestRestoresAtOneMoment(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// TestRestoreLeavesOthersFiles removes no file of others beside the files of an interrupted restore.
+// TestRestoreLeavesOthersFiles checks that a restore doesn't remove other files in a directory with the files of an
+// interrupted restore.
 func TestRestoreLeavesOthersFiles(t *testing.T) {
 	m := newMoments(t, 2)
 	folder := m.folder(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDamagedListOfABackup damages the list of the newest backup: restoring names the one before, the next backup is
-// made, names the damaged one, and neither counts nor removes it.
+// TestDamagedListOfABackup damages the list of the newest backup. A restore suggests the previous backup. The next
+// backup succeeds and reports the damaged one, but neither counts nor removes it.
 func TestDamagedListOfABackup(t *testing.T) {
 	for how, damage := range map[string]func(string) string{
 		"cut":     func(text string) string { return text[:len(text)/2] },
@@ -54,8 +54,8 @@ func TestDamagedListOfABackup(t *testing.T) {
 	}
 }
 
-// TestIncompleteBackupIsNotKeptForAWholeOne removes a file of a backup: it doesn't count for Keep, isn't suggested, and
-// is listed as damaged.
+// TestIncompleteBackupIsNotKeptForAWholeOne removes a file of a backup. The backup doesn't count for Keep, isn't
+// suggested, and is listed as damaged.
 func TestIncompleteBackupIsNotKeptForAWholeOne(t *testing.T) {
 	b := newBackedUp(t)
 	for _, name := range []string{"a", "b"} {

@@ -36,7 +36,7 @@ func newBackedUp(t *testing.T) *backedUpEngine {
 	return b
 }
 
-// write adds a row, in a file of its own.
+// write adds a row, in a new sorted file.
 func (b *backedUpEngine) write() {
 	b.rows++
 	require.NoError(b.t, b.e.Write(b.t.Context(), stageBatch(int64(b.rows), "v")))
@@ -52,7 +52,7 @@ func (b *backedUpEngine) backup(ctx context.Context, name string, keep int) (Bac
 	return Backup(ctx, checkpoint, b.folder, name, Keep{Last: keep}, b.now)
 }
 
-// restored is how many rows a backup has.
+// restored restores a backup and returns the number of its rows.
 func (b *backedUpEngine) restored(name string) int {
 	dir := filepath.Join(b.t.TempDir(), "restored")
 	_, err := Restore(b.t.Context(), b.folder, name, dir)
@@ -82,7 +82,7 @@ func TestBackupsShareFiles(t *testing.T) {
 	}
 	require.Equal(t, 3, b.restored(""), "the newest one")
 
-	// Older ones are removed, and the files that they shared are kept.
+	// Older backups are removed, and files that remaining backups share with them are kept.
 	b.write()
 	stats, err := b.backup(t.Context(), "d", 2)
 	require.NoError(t, err)
@@ -93,7 +93,7 @@ func TestBackupsShareFiles(t *testing.T) {
 	require.Equal(t, 4, b.restored("d"))
 }
 
-// One process at a time makes backups in a folder, and a backup has files only.
+// TestBackupsThatAreRefused makes two backups in a folder concurrently, and a backup of other entries than files.
 func TestBackupsThatAreRefused(t *testing.T) {
 	b := newBackedUp(t)
 	b.write()
@@ -140,8 +140,8 @@ func must[T any](x T, err error) T {
 	return x
 }
 
-// A damaged directory is backed up anyway, and the backup is marked: it supersedes no other backup, and is restored
-// only by its name.
+// TestBackupsOfDamagedFiles checks that a damaged directory is backed up and the backup is marked: it supersedes no
+// other backup, and is restored only if it is named.
 func TestBackupsOfDamagedFiles(t *testing.T) {
 	b := newBackedUp(t)
 	list := func() (list []DatedBackup) {
@@ -192,7 +192,7 @@ func sortedFiles(t *testing.T, dir string) []string {
 	return paths
 }
 
-// An interrupted backup doesn't count, and the next one removes its files.
+// TestUnfinishedBackup checks that an interrupted backup doesn't count, and that the next backup removes its files.
 func TestUnfinishedBackup(t *testing.T) {
 	b := newBackedUp(t)
 	b.write()
@@ -217,8 +217,8 @@ func TestUnfinishedBackup(t *testing.T) {
 	require.Equal(t, 1, b.restored(""))
 }
 
-// A folder may have backups of multiple stores. For each, as many as configured are kept, and no store is restored from
-// another one's backup.
+// TestBackupsOfSeveralStores makes backups of two stores in one folder. For each store, the configured number of
+// backups is kept, and no store is restored from another store's backup.
 func TestBackupsOfSeveralStores(t *testing.T) {
 	a := newBackedUp(t)
 	b := newBackedUp(t)
@@ -245,7 +245,7 @@ func TestBackupsOfSeveralStores(t *testing.T) {
 	require.Equal(t, 2, a.restored("4"))
 }
 
-// The directory to make may be a link to an empty one, or be empty and busy, as the root of a file system is.
+// TestRestoreIntoAnEmptyDirectory restores to a link to an empty directory, and to a directory that is in use.
 func TestRestoreIntoAnEmptyDirectory(t *testing.T) {
 	b := newBackedUp(t)
 	b.write()
@@ -272,7 +272,7 @@ func TestRestoreIntoAnEmptyDirectory(t *testing.T) {
 	require.DirExists(t, neighbor, "somebody else's")
 }
 
-// Files written by a restore belong to the directory when all of them exist.
+// TestRestoredFiles checks that files written by a restore appear in the directory only when all of them exist.
 func TestRestoredFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	r, err := BeginRestore(dir, []string{"a", "b"})
@@ -290,7 +290,7 @@ func TestRestoredFiles(t *testing.T) {
 	}
 }
 
-// An interrupted restore leaves a directory that can't be opened, and to which a backup can be restored.
+// TestUnfinishedRestore checks that a directory can't be opened after an interrupted restore, but restored to.
 func TestUnfinishedRestore(t *testing.T) {
 	b := newBackedUp(t)
 	b.write()
@@ -324,7 +324,7 @@ func TestUnfinishedRestore(t *testing.T) {
 	}
 }
 
-// A store that was restored may give a file's name to other rows: only the same file is shared.
+// TestBackupOfARestoredStore checks that a backup doesn't share a file of the same name with other rows.
 func TestBackupOfARestoredStore(t *testing.T) {
 	b := newBackedUp(t)
 	b.write()
@@ -349,7 +349,7 @@ func TestBackupOfARestoredStore(t *testing.T) {
 	require.Equal(t, 2, b.restored("b"))
 }
 
-// TestBackupSharesContent: files with the same content are shared, in a restored directory and in a checkpoint.
+// TestBackupSharesContent checks that backups of a restored directory and of a checkpoint share equal files.
 func TestBackupSharesContent(t *testing.T) {
 	b := newBackedUp(t)
 	for range 3 {
@@ -385,7 +385,7 @@ func TestBackupSharesContent(t *testing.T) {
 	require.Equal(t, 3, b.restored("d"))
 }
 
-// sameFile reports whether the backups a and b share their file of a name.
+// sameFile reports whether backups a and b share the file that matches a pattern.
 func sameFile(t *testing.T, folder, pattern string) bool {
 	var infos []os.FileInfo
 	for _, backup := range []string{"a", "b"} {
@@ -399,7 +399,7 @@ func sameFile(t *testing.T, folder, pattern string) bool {
 	return os.SameFile(infos[0], infos[1])
 }
 
-// TestFolderWithoutHardLinks gets complete copies.
+// TestFolderWithoutHardLinks checks that backups are complete copies if the file system has no hard links.
 func TestFolderWithoutHardLinks(t *testing.T) {
 	m := newMoments(t, 2)
 	folder := m.folder(t)
@@ -444,7 +444,7 @@ func TestDamagedBackup(t *testing.T) {
 	}
 }
 
-// TestDamagedNewestBackup gets the name of the backup before.
+// TestDamagedNewestBackup checks that the error for a damaged newest backup has the name of the previous one.
 func TestDamagedNewestBackup(t *testing.T) {
 	b := newBackedUp(t)
 	for _, name := range []string{"a", "b"} {
@@ -462,7 +462,7 @@ func TestDamagedNewestBackup(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestBackupOfATakenName leaves nothing beside the backup that has the name.
+// TestBackupOfATakenName checks that a backup under an existing name fails and leaves the existing backup unchanged.
 func TestBackupOfATakenName(t *testing.T) {
 	b := newBackedUp(t)
 	b.write()

@@ -9,7 +9,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// Later reads of a damaged block get Pebble's first error from the file, or the block if its content is correct again.
+// TestDamagedBlocksAreSearchedOnce checks that later reads of a damaged block return Pebble's first error without its
+// search for flipped bits, or the block if its content is correct again.
 func TestDamagedBlocksAreSearchedOnce(t *testing.T) {
 	whole, searched := layeredEngine(t), 0
 	for _, name := range tablesOf(t, whole) {
@@ -43,7 +44,7 @@ func TestDamagedBlocksAreSearchedOnce(t *testing.T) {
 	require.NotZero(t, searched)
 }
 
-// scanUpTo counts the rows of a partition up to the first that can't be read.
+// scanUpTo returns the number of rows of a partition before the first unreadable one.
 func scanUpTo(e *Engine, n int64) (rows int, err error) {
 	for _, err := range e.Scan(ctx, engine.Range{
 		Table: engine.Stage, Partition: engine.Key{engine.Int(n), engine.Int(0)},
@@ -56,7 +57,7 @@ func scanUpTo(e *Engine, n int64) (rows int, err error) {
 	return rows, nil
 }
 
-// Errors that name no block, and blocks of other files, are none of theirs.
+// TestBadBlocks checks that errors that name no block are ignored, and that blocks of other files aren't affected.
 func TestBadBlocks(t *testing.T) {
 	var b badBlocks
 	zeros := make([]byte, 20)

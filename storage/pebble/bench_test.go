@@ -24,7 +24,7 @@ func openBench(b *testing.B) *Engine {
 	return e
 }
 
-// BenchmarkWrite writes staged blobs, each Write synced; 16 rows are in 16 partitions.
+// BenchmarkWrite writes staged blobs of 1 or 16 partitions per Write, which is synced.
 func BenchmarkWrite(b *testing.B) {
 	for _, rows := range []int{1, 16} {
 		b.Run(fmt.Sprintf("rows=%d", rows), func(b *testing.B) {
@@ -48,7 +48,7 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
-// chunkLike is a value that shrinks to about half, as chunks do: what neighbours share, then noise.
+// chunkLike returns a value that compresses to about half, as chunks do: a part that all values share, and noise.
 func chunkLike(rng *rand.Rand, n int) []byte {
 	value := randomBytes(rng, n)
 	for i := range n / 2 {
@@ -57,7 +57,7 @@ func chunkLike(rng *rand.Rand, n int) []byte {
 	return value
 }
 
-// seriesID spreads as hashes do.
+// seriesID returns an id per n, distributed like hashes.
 func seriesID(n int) string {
 	id := make([]byte, engine.IDLen)
 	binary.BigEndian.PutUint64(id, uint64(n)*0x9e3779b97f4a7c15)
@@ -65,7 +65,7 @@ func seriesID(n int) string {
 	return string(id)
 }
 
-// fillPartition writes rows of size bytes, one a series, and compacts.
+// fillPartition writes rows of size bytes, one per series, and compacts them.
 func fillPartition(b *testing.B, e *Engine, rows, size int) {
 	b.Helper()
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -84,7 +84,7 @@ func fillPartition(b *testing.B, e *Engine, rows, size int) {
 	require.NoError(b, e.Compact(context.Background()))
 }
 
-// BenchmarkScan reads 10,000 rows of 300 bytes from the block cache; one operation is all of them.
+// BenchmarkScan reads 10,000 rows of 300 bytes from the block cache per operation.
 func BenchmarkScan(b *testing.B) {
 	e := openBench(b)
 	fillPartition(b, e, 10_000, 300)
@@ -108,8 +108,8 @@ func BenchmarkScan(b *testing.B) {
 	}
 }
 
-// BenchmarkSlice reads single series out of a partition of 20,000 rows: from the block cache, and with a
-// cache far too small, from the operating system's.
+// BenchmarkSlice reads single series of a partition of 20,000 rows: from the block cache, or, with a block cache that
+// is too small, from the operating system's page cache.
 func BenchmarkSlice(b *testing.B) {
 	for name, change := range map[string]func(*Options){
 		"cached":   func(*Options) {},
@@ -200,8 +200,8 @@ func cpuSeconds() float64 {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }
 
-// BenchmarkWriteBesideCheckpoint writes small rows, each synced, while checkpoints of many files are made, and reports
-// how long the slowest write took, and the longest wait for a checkpoint.
+// BenchmarkWriteBesideCheckpoint writes small rows, each synced, while checkpoints of many files are made. It reports
+// the duration of the slowest write, and the longest wait for a checkpoint.
 func BenchmarkWriteBesideCheckpoint(b *testing.B) {
 	for _, files := range []int{100, 10_000} {
 		b.Run(fmt.Sprintf("files=%d", files), func(b *testing.B) {

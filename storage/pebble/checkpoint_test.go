@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// sealStaged writes n sealed rows, ingested, and then deletes the staged rows 1 to n, as a seal does.
+// sealStaged writes n sealed rows, which are ingested, and then deletes the staged rows 1 to n, as a seal does.
 func sealStaged(e *Engine, n int) error {
 	if err := e.Write(ctx, sealedRows(n, 2)); err != nil {
 		return err
@@ -26,8 +26,8 @@ func sealStaged(e *Engine, n int) error {
 	return e.Write(ctx, batch)
 }
 
-// TestCheckpointIsOneMoment stops a checkpoint at each of its first operations of one kind, and seals concurrently: the
-// copy has the staged rows, which were acknowledged before, independently of the files that Pebble copies later.
+// TestCheckpointIsOneMoment stops a checkpoint at each of its first operations of one kind, and seals concurrently. The
+// copy must have the staged rows, which were acknowledged before, although Pebble copies some files later.
 func TestCheckpointIsOneMoment(t *testing.T) {
 	const rows = 1000
 	for _, at := range []struct {
@@ -82,9 +82,9 @@ func TestCheckpointIsOneMoment(t *testing.T) {
 	}
 }
 
-// TestChangesWaitForTheListOfTables stops a checkpoint when Pebble has its list of tables and the lengths of the logs
-// aren't recorded yet. If a change can run there, it seals: both the staged rows and the ingested tables would be
-// missing in the copy.
+// TestChangesWaitForTheListOfTables stops a checkpoint when Pebble has its list of tables but the lengths of the logs
+// aren't recorded yet. A seal at this moment, if it weren't blocked, would lose both the staged rows and the ingested
+// tables in the copy.
 func TestChangesWaitForTheListOfTables(t *testing.T) {
 	t.Parallel()
 	const rows = 1000
@@ -114,8 +114,9 @@ func TestChangesWaitForTheListOfTables(t *testing.T) {
 	require.NoError(t, copied.Close())
 }
 
-// TestCheckpointAfterAnInterruptedStart makes a checkpoint of an engine whose last start was interrupted between its
-// manifest and its log: Pebble then continues that manifest, and its own checkpoint copies none of it.
+// TestCheckpointAfterAnInterruptedStart makes a checkpoint of an engine whose last start was interrupted after it wrote
+// its manifest and before it wrote its log. Pebble then continues that manifest, and its own checkpoint copies none of
+// it.
 func TestCheckpointAfterAnInterruptedStart(t *testing.T) {
 	var armed, marked atomic.Bool
 	var mem, killed *vfs.MemFS
@@ -155,8 +156,8 @@ func reopen(t testing.TB, osFS FS, dir string) *Engine {
 	return e
 }
 
-// TestCheckpointOnAFullDisk has no room for each kind of file of a copy in turn: the checkpoint fails, leaves nothing,
-// and writing goes on.
+// TestCheckpointOnAFullDisk fills the disk for each kind of file of a copy in turn. The checkpoint fails, leaves no
+// files, and writes to the engine still succeed.
 func TestCheckpointOnAFullDisk(t *testing.T) {
 	for _, file := range []string{"OPTIONS-", "marker.", "MANIFEST-", ".log"} {
 		_, osFS, broken := failingFS(func(op errorfs.Op) bool {

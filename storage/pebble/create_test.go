@@ -21,7 +21,7 @@ import (
 )
 
 // TestPowerCutWhileCreating cuts the power before each operation of the file system while an engine is created, gets
-// its first row, and is opened again: the next start works, and every acknowledged row exists.
+// its first row, and is opened again. The next start succeeds, and every acknowledged row exists.
 func TestPowerCutWhileCreating(t *testing.T) {
 	t.Parallel()
 	type cut struct {
@@ -77,7 +77,8 @@ func TestPowerCutWhileCreating(t *testing.T) {
 	require.Greater(t, created, 30, "the power was cut while the engine was made")
 }
 
-// TestFullDiskWhileCreating: an engine that can't be made, since the disk is full, is made once there is room.
+// TestFullDiskWhileCreating checks that an engine that couldn't be created on a full disk is created once space is
+// free.
 func TestFullDiskWhileCreating(t *testing.T) { inChild(t, func() { testFullDiskWhileCreating(t) }) }
 
 func testFullDiskWhileCreating(t *testing.T) {
@@ -100,7 +101,7 @@ func testFullDiskWhileCreating(t *testing.T) {
 			break // All operations of the creation were let through.
 		}
 		require.Nil(t, e)
-		// Use another process, because this one may not have been able to close the files.
+		// Copy the files as for another process, because this process may not have closed them.
 		next := vfs.NewMem()
 		_, err = vfs.Clone(disk, next, "data", "data")
 		require.True(t, err == nil || errors.Is(err, fs.ErrNotExist))
@@ -128,8 +129,8 @@ func withFile(name string) func(t *testing.T, dir string) {
 	}
 }
 
-// TestRefusalsChangeNothing tries everything that Open refuses, in a directory with a store and its logs, and compares
-// each byte and each file's time before and after.
+// TestRefusalsChangeNothing makes Open reject a directory with a store and its logs for every possible reason, and
+// compares each byte and each file's time before and after.
 func TestRefusalsChangeNothing(t *testing.T) {
 	t.Parallel()
 	removeAll := func(t *testing.T, dir string) {
@@ -226,8 +227,8 @@ func TestRefusalsChangeNothing(t *testing.T) {
 	})
 }
 
-// TestSnapshotIsNoStore refuses to write to a snapshot of a store, which is the state of one moment. It can be read,
-// and a copy of it can be written to.
+// TestSnapshotIsNoStore checks that a snapshot of a store can't be opened for writing, because it must not change. It
+// can be opened for reading, and a copy of it can be written to.
 func TestSnapshotIsNoStore(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -259,7 +260,7 @@ func TestSnapshotIsNoStore(t *testing.T) {
 	}
 }
 
-// TestUnfinishedBackupIsNoStore refuses a backup that was killed while it was made.
+// TestUnfinishedBackupIsNoStore checks that a backup whose process was killed can't be opened.
 func TestUnfinishedBackupIsNoStore(t *testing.T) {
 	t.Parallel()
 	from, _ := killedDirectory(t, false)
@@ -272,7 +273,8 @@ func TestUnfinishedBackupIsNoStore(t *testing.T) {
 	require.Equal(t, before, snapshotOf(t, dir))
 }
 
-// TestStoreThatLostFilesIsNoFolderOfBackups removes the marker by which Pebble recognizes a database.
+// TestStoreThatLostFilesIsNoFolderOfBackups removes the marker by which Pebble recognizes a database. The directory is
+// still rejected as a folder for backups.
 func TestStoreThatLostFilesIsNoFolderOfBackups(t *testing.T) {
 	dir := t.TempDir()
 	e, err := Open(dir, DefaultOptions())

@@ -19,7 +19,8 @@ const (
 	damagedRows       = 60
 )
 
-// layeredEngine has rows in several files over one another: most in the lowest level, newer ones between them above.
+// layeredEngine returns the files of an engine with overlapping tables: most rows are in the lowest level, and newer
+// rows with keys between them in levels above.
 func layeredEngine(t testing.TB) *vfs.MemFS {
 	mem := vfs.NewMem()
 	e := openOn(t, mem, func(o *Options) { o.BlockBytes = 1 << 10 })
@@ -63,7 +64,7 @@ func tablesOf(t testing.TB, mem *vfs.MemFS) (names []string) {
 	return names
 }
 
-// flip turns the bits of a byte.
+// flip inverts the bits of a byte.
 func flip(t testing.TB, mem *vfs.MemFS, path string, at int64) {
 	f, err := mem.OpenReadWrite(path, vfs.WriteCategoryUnspecified)
 	require.NoError(t, err)
@@ -90,8 +91,8 @@ func turnByte(t testing.TB, whole *vfs.MemFS, rng *rand.Rand) (mem *vfs.MemFS, n
 	return mem, name, fmt.Sprintf("byte %d of %s, which has %d", at, name, info.Size())
 }
 
-// With any byte of a sorted file flipped, a scan that skips damage yields each row unchanged, or reports a gap that
-// contains it. Verify detects the damage.
+// TestScanSkipsDamage changes any byte of a sorted file. A scan that skips damage yields each row unchanged, or reports
+// a gap that contains it. Verify detects the damage.
 func TestScanSkipsDamage(t *testing.T) {
 	whole := layeredEngine(t)
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -129,8 +130,8 @@ func copyOf(t testing.TB, whole *vfs.MemFS) *vfs.MemFS {
 	return mem
 }
 
-// Where the index of a file's blocks can't be read, their rows are unknown: a scan names a gap wherever the file may
-// have any.
+// TestScanSkipsDamagedIndexes damages the index of a file's blocks, so that their rows are unknown. A scan reports a
+// gap wherever the file may have rows.
 func TestScanSkipsDamagedIndexes(t *testing.T) {
 	whole := layeredEngine(t)
 	missing := 0
@@ -153,7 +154,7 @@ func TestScanSkipsDamagedIndexes(t *testing.T) {
 	require.Positive(t, missing)
 }
 
-// indexesOf returns where a sorted file's index of its blocks is.
+// indexesOf returns the positions of the index blocks of a sorted file.
 func indexesOf(t testing.TB, mem *vfs.MemFS, path string) []block.Handle {
 	f, err := mem.Open(path)
 	require.NoError(t, err)
@@ -168,7 +169,7 @@ func indexesOf(t testing.TB, mem *vfs.MemFS, path string) []block.Handle {
 	return l.Index
 }
 
-// Damaged ranges are printed with the fields of keys, as far as a key has them.
+// TestKeysInWords checks that damaged ranges are printed with the fields of their keys, even if a key has only some.
 func TestKeysInWords(t *testing.T) {
 	key := appendPartition(nil, engine.Catalog, engine.Key{
 		engine.Int(-3), engine.Int(0), engine.Text("team a"), engine.Int(2), engine.Text("job"), engine.Int(0),
@@ -182,7 +183,8 @@ func TestKeysInWords(t *testing.T) {
 	require.Equal(t, "ff00", keyInWords([]byte{0xff, 0}))
 }
 
-// Ranges that touch are reported as one, and a later look at a file replaces the earlier one's.
+// TestDamagedRanges checks that adjacent ranges are joined, and that a later verification of a file replaces the ranges
+// of an earlier one.
 func TestDamagedRanges(t *testing.T) {
 	var d damaged
 	r := func(start, end string, table uint64) badRange {
@@ -212,7 +214,7 @@ func TestDamagedRanges(t *testing.T) {
 	require.Equal(t, []string{"c-f", "m-n"}, spans("a", "z"))
 }
 
-// scanAround scans a partition and returns how many of its rows are missing.
+// scanAround scans a partition, skips damage, and returns the number of missing rows.
 func scanAround(t testing.TB, e *Engine, n int64, about string) int {
 	seen, gaps := map[int64]bool{}, []engine.Damage{}
 	for row, err := range e.Scan(ctx, engine.Range{

@@ -37,7 +37,7 @@ func TestOpenTwice(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// TestOpenImpossible has no error that points at another process.
+// TestOpenImpossible checks that the error for a path that can't be opened doesn't blame another process.
 func TestOpenImpossible(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
@@ -73,7 +73,7 @@ func TestOptionsValidate(t *testing.T) {
 	}
 }
 
-// randomBytes don't shrink.
+// randomBytes returns bytes that can't be compressed.
 func randomBytes(rng *rand.Rand, n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -82,7 +82,7 @@ func randomBytes(rng *rand.Rand, n int) []byte {
 	return b
 }
 
-// windowOf is a partition of table raw.
+// windowOf returns a partition of table raw in window n.
 func windowOf(n int64) engine.Key {
 	return engine.Key{engine.Int(n), engine.Int(0), engine.Text("tenant"), engine.Text("metric"), engine.Int(0)}
 }
@@ -113,7 +113,7 @@ func fill(t testing.TB, e *Engine) {
 	}
 }
 
-// liveBytes are the bytes of all files of the tree.
+// liveBytes returns the total size of the tree's files.
 func liveBytes(e *Engine) (sum int64) {
 	for _, l := range e.metrics().Levels {
 		sum += l.TablesSize
@@ -121,7 +121,7 @@ func liveBytes(e *Engine) (sum int64) {
 	return sum
 }
 
-// dropAndDelete leaves 4 MB.
+// dropAndDelete drops and deletes rows so that 4 MB are left.
 func dropAndDelete(t testing.TB, e *Engine) {
 	t.Helper()
 	require.NoError(t, e.Drop(ctx, engine.Raw, engine.Key{engine.Int(0)}))
@@ -160,7 +160,8 @@ func TestSpaceComesBack(t *testing.T) {
 	}
 }
 
-// TestSpaceComesBackLater does it by a process that didn't live long enough.
+// TestSpaceComesBackLater drops and deletes rows in a process that ends before it frees their space. The next process
+// frees it.
 func TestSpaceComesBackLater(t *testing.T) {
 	disk := NewCrashableFS()
 	e := openOn(t, disk, func(o *Options) { o.DropDelay = time.Hour })

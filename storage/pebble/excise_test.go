@@ -27,7 +27,7 @@ func slotPartition(slot, part int64) engine.Key {
 	return engine.Key{engine.Int(slot), engine.Int(part)}
 }
 
-// fillSlot writes 40 rows of 50 kB.
+// fillSlot writes 40 rows of 50 kB to a slot.
 func fillSlot(t testing.TB, e *Engine, slot int64) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(1, uint64(slot)))
@@ -64,8 +64,8 @@ func rowsOfSlot(t testing.TB, e *Engine, slot int64) (n int) {
 	return n
 }
 
-// Staged rows of sealed slots are removed from the disk, whether they were flushed, compacted or neither. Adjacent
-// slots and partly sealed slots are unchanged, also after a power cut.
+// TestSealedSlotsAreExcised checks that the staged rows of sealed slots are removed from the disk, whether they were
+// flushed, compacted or neither. Adjacent slots and partly sealed slots are unchanged, even after a power cut.
 func TestSealedSlotsAreExcised(t *testing.T) {
 	for name, before := range map[string]func(*testing.T, *Engine){
 		"in memory": func(*testing.T, *Engine) {},
@@ -107,7 +107,8 @@ func slotBytes(t testing.TB, e *Engine, slot int64) uint64 {
 	return n
 }
 
-// A scan sees the rows that existed when it started, and a checkpoint is complete, during any excision.
+// TestReadersOutliveExcising checks that during excisions a scan still yields the rows that existed when it started,
+// and that a checkpoint is complete.
 func TestReadersOutliveExcising(t *testing.T) {
 	dir := t.TempDir()
 	opts := smallOptions()
@@ -143,10 +144,11 @@ func TestReadersOutliveExcising(t *testing.T) {
 	}
 }
 
-// A row that is put into a slot while it is being excised stays, and is there after a power cut.
+// TestRowsComeWhileTheirSlotIsExcised checks that a row written to a slot while the slot is excised isn't lost, even
+// after a power cut.
 func TestRowsComeWhileTheirSlotIsExcised(t *testing.T) {
 	disk := NewCrashableFS()
-	// The exciser's work is done here.
+	// The engine's own exciser is delayed, because the test calls excise itself.
 	e := openOn(t, disk, func(o *Options) { o.StageDelay, o.DropDelay = time.Hour, time.Hour })
 	fillSlot(t, e, 1)
 	prefix := appendPartition(nil, engine.Stage, engine.Key{engine.Int(0)})
@@ -185,7 +187,8 @@ func TestRowsComeWhileTheirSlotIsExcised(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// Rows can't be written to a slot while it is excised, and a slot isn't excised while rows are written to it.
+// TestGate checks that rows can't be written to a slot while it is excised, and that a slot isn't excised while rows
+// are written to it.
 func TestGate(t *testing.T) {
 	e := openOn(t, NewCrashableFS())
 	prefix := appendPartition(nil, engine.Stage, engine.Key{engine.Int(1)})
@@ -212,7 +215,8 @@ func TestGate(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// An excised range that overlaps memtables is in the log at first. The log is also replayed for reading only.
+// TestExciseInTheLog excises a range that overlaps memtables, so that the excision is only in the log at first. The log
+// is also replayed when the engine is opened for reading only.
 func TestExciseInTheLog(t *testing.T) {
 	dir := t.TempDir()
 	opts := smallOptions()
@@ -247,7 +251,8 @@ func TestExciseInTheLog(t *testing.T) {
 	}
 }
 
-// Close doesn't wait for a flush that fails on a full disk: unflushed rows are in the log.
+// TestCloseWhileExciseCantFlush checks that Close doesn't wait for a flush that fails on a full disk. The unflushed
+// rows are in the log.
 func TestCloseWhileExciseCantFlush(t *testing.T) {
 	inChild(t, func() { // Close may leave Pebble open.
 		var broken atomic.Bool

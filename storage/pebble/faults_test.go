@@ -67,7 +67,7 @@ func stageRows(t testing.TB, e *Engine) int {
 	return countRows(t, e, engine.Stage, engine.Key{engine.Int(1), engine.Int(2)})
 }
 
-// failingFS lets everything fail that is done with files that match, once it is switched on.
+// failingFS returns a file system in memory on which, once broken is set, every operation that matches fails.
 func failingFS(match func(op errorfs.Op) bool) (mem *vfs.MemFS, osFS FS, broken *atomic.Bool) {
 	broken = &atomic.Bool{}
 	mem, osFS = faultyFS(func(op errorfs.Op) error {
@@ -93,8 +93,8 @@ func inChild(t *testing.T, run func()) {
 	os.Exit(0)
 }
 
-// TestWritingFails makes a vital file fail once: after that nothing is written, every write returns an error, and reads
-// continue.
+// TestWritingFails makes an operation on a vital file fail once. After that nothing is written, every write returns an
+// error, and reads still succeed.
 func TestWritingFails(t *testing.T) {
 	for name, match := range map[string]func(errorfs.Op) bool{
 		"log": func(op errorfs.Op) bool { return strings.HasSuffix(op.Path, ".log") && op.Kind != errorfs.OpCreate },
@@ -159,7 +159,7 @@ func testWritingFails(t *testing.T, match func(errorfs.Op) bool) {
 	require.NoError(t, e.Close())
 }
 
-// TestWritingFailsForMany does the same to many writers at once: no caller may hang.
+// TestWritingFailsForMany makes writing fail during many concurrent writes. All callers must return.
 func TestWritingFailsForMany(t *testing.T) {
 	inChild(t, func() {
 		_, osFS, broken := failingFS(func(op errorfs.Op) bool { return strings.HasSuffix(op.Path, ".log") })
@@ -185,7 +185,7 @@ func TestWritingFailsForMany(t *testing.T) {
 	})
 }
 
-// TestOpenFails returns the error of any failing operation.
+// TestOpenFails makes any one operation fail: Open returns its error.
 func TestOpenFails(t *testing.T) {
 	t.Parallel()
 	for i := range soak.Fewer(40) {
@@ -213,7 +213,7 @@ func TestOpenFails(t *testing.T) {
 	}
 }
 
-// child is this test binary, running one test again in a role.
+// child returns a command that runs this test binary again, for one test in a role.
 func child(role, test string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], "-test.run", "^"+strings.ReplaceAll(test, "/", "$/^")+"$")
 	cmd.Env = append(os.Environ(), role+"=1")
@@ -240,7 +240,8 @@ func TestLockedByAnotherProcess(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// TestFlushFails lets no file be made for a while: it is counted, tried again, and nothing is lost.
+// TestFlushFails makes the creation of files fail for a while. The error is counted, the flush is retried, and no row
+// is lost.
 func TestFlushFails(t *testing.T) {
 	var broken atomic.Bool
 	_, osFS := faultyFS(func(op errorfs.Op) error {
@@ -264,7 +265,7 @@ func TestFlushFails(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// TestReserve refuses writes, but not deletes, on a disk that is almost full.
+// TestReserve checks that writes are rejected, and deletes accepted, on a disk that is almost full.
 func TestReserve(t *testing.T) {
 	mem := vfs.NewMem()
 	var log strings.Builder
@@ -299,7 +300,7 @@ func TestReserve(t *testing.T) {
 	require.Contains(t, log.String(), "refused=3")
 }
 
-// TestSlowDisk: callers return when their contexts end, while the disk doesn't respond.
+// TestSlowDisk checks that callers return when their contexts end although the disk doesn't respond.
 func TestSlowDisk(t *testing.T) {
 	var slow atomic.Bool
 	reached, release := make(chan struct{}, 100), make(chan struct{})
@@ -328,7 +329,7 @@ func TestSlowDisk(t *testing.T) {
 
 	slow.Store(false)
 	close(release)
-	// The first one was under way, so the next caller must see it.
+	// The first call was under way, so the next one must see its row.
 	ok, found, err := e.CompareAndSet(ctx, engine.Store, partition, item, nil, []byte("second"))
 	require.NoError(t, err)
 	require.False(t, ok)
@@ -337,7 +338,7 @@ func TestSlowDisk(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// TestDamagedBlock turns a bit in a file: reading it is an error, and everything else goes on.
+// TestDamagedBlock flips a bit in a file. Reading the block is an error, and everything else still works.
 func TestDamagedBlock(t *testing.T) {
 	mem := vfs.NewMem()
 	e := openOn(t, mem)
@@ -372,7 +373,7 @@ func TestDamagedBlock(t *testing.T) {
 	require.NotContains(t, logged.String(), "stack trace")
 }
 
-// damage turns a bit near the beginning of the largest file.
+// damage flips a bit near the beginning of the largest file.
 func damage(t testing.TB, mem *vfs.MemFS) {
 	names, err := mem.List("data")
 	require.NoError(t, err)

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A file is locked by one, until it is removed.
+// TestFileLock checks that only one holder can lock a file, until the holder removes it.
 func TestFileLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "claim")
 	lock, err := LockFile(path)
@@ -32,7 +32,7 @@ func TestFileLock(t *testing.T) {
 	require.NotErrorIs(t, err, ErrLockHeld)
 }
 
-// TestFileLockNamesItsHolder has another process hold the lock.
+// TestFileLockNamesItsHolder checks that the error for a file locked by another process names the process.
 func TestFileLockNamesItsHolder(t *testing.T) {
 	const variable = "CASSIA_TEST_LOCKED_FILE"
 	if path := os.Getenv(variable); path != "" {

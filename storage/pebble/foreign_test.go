@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// No engine is created among another program's files, such as those of Prometheus, and nothing is changed.
+// TestForeignDirectory checks that no engine is created among another program's files, such as those of Prometheus, and
+// that nothing is changed.
 func TestForeignDirectory(t *testing.T) {
 	for _, name := range []string{
 		"wal", "chunks_head", "queries.active", "01JD0000000000000000000000", "cassandra.yaml",

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestHeapBytesAreTheMemtables: an engine has a memtable after it is opened, inside or outside of Go's heap.
+// TestHeapBytesAreTheMemtables checks the size of the one memtable of a new engine, inside or outside of Go's heap.
 func TestHeapBytesAreTheMemtables(t *testing.T) {
 	e, err := Open(t.TempDir(), DefaultOptions())
 	require.NoError(t, err)

@@ -15,8 +15,8 @@ import (
 
 var sealedPartition = engine.Key{engine.Int(1), engine.Int(0), engine.Text("t"), engine.Text("m"), engine.Int(0)}
 
-// sealedRows are n rows of a raw window and as many of a window of rollups, whose values name the write that they are
-// of.
+// sealedRows returns n rows of a raw window and n rows of a window of rollups. Their values identify the write by its
+// timestamp.
 func sealedRows(n int, timestamp int64) []engine.Batch {
 	raw := engine.Batch{Table: engine.Raw, Partition: sealedPartition}
 	fine := engine.Batch{Table: engine.R5m, Partition: sealedPartition}
@@ -42,7 +42,7 @@ func requireSealed(t testing.TB, e *Engine, table *engine.Table, timestamp int64
 	return n
 }
 
-// leftovers are the files that an ingester has begun.
+// leftovers returns the files that an ingester has created and not ingested.
 func leftovers(t testing.TB, fs vfs.FS) (left []string) {
 	t.Helper()
 	names, err := fs.List("data")
@@ -55,8 +55,8 @@ func leftovers(t testing.TB, fs vfs.FS) (left []string) {
 	return left
 }
 
-// TestSealedRowsAreFiles writes many rows at once, with others among them, and some again: they are in sorted files
-// when Write returns, others are in the log.
+// TestSealedRowsAreFiles writes many sealed rows and other rows together, some of them twice. When Write returns, the
+// sealed rows are in sorted files and the others in the log.
 func TestSealedRowsAreFiles(t *testing.T) {
 	disk := NewCrashableFS()
 	e := openOn(t, disk, func(o *Options) { o.IngestBytes = 50_000 })
@@ -87,7 +87,8 @@ func TestSealedRowsAreFiles(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// TestFilesEndAtLargeRuns has labels of more series come to lie before the chunks of the first ones: nothing overlaps.
+// TestFilesEndAtLargeRuns writes labels of new series that sort between the labels and the chunks of earlier series. No
+// files overlap.
 func TestFilesEndAtLargeRuns(t *testing.T) {
 	e := openOn(t, NewCrashableFS())
 	for piece := range 3 {
@@ -150,7 +151,7 @@ func TestIngestFails(t *testing.T) {
 	}
 }
 
-// TestBegunFilesAreRemoved: files of a killed process are removed.
+// TestBegunFilesAreRemoved checks that Open removes incomplete files of a killed process.
 func TestBegunFilesAreRemoved(t *testing.T) {
 	disk := NewCrashableFS()
 	require.NoError(t, openOn(t, disk).Close())

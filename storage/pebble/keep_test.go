@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestKeep names backups by their times, in the order in which they were made.
+// TestKeep checks which backups are kept. Backups are named by their times and listed in the order in which they were
+// made.
 func TestKeep(t *testing.T) {
 	const layout = "01-02T15:04"
 	all := []string{

@@ -13,12 +13,12 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// anyField is a table with a field of each kind on both sides.
+// anyField is a table with fields of all kinds in its partition and clustering keys.
 var anyField = &engine.Table{ID: 200, Name: "any",
 	Partition:  []engine.Field{{Name: "window", Kind: engine.KindInt}, {Name: "tenant", Kind: engine.KindText}},
 	Clustering: []engine.Field{{Name: "value", Kind: engine.KindText}, {Name: "series", Kind: engine.KindID}, {Name: "start", Kind: engine.KindInt}}}
 
-// TestKeyGolden holds the format: an encoding that changes makes every key of older data unreadable.
+// TestKeyGolden fixes the format: a changed encoding would make every existing key unreadable.
 func TestKeyGolden(t *testing.T) {
 	for _, c := range []struct {
 		kind  engine.Kind
@@ -86,7 +86,7 @@ func TestAfterPrefix(t *testing.T) {
 	require.Equal(t, []byte{6}, afterPrefix(nil, []byte{5, 0xff, 0xff}))
 }
 
-// TestIntOrder walks over every place where the number of bytes changes.
+// TestIntOrder checks the order of integers around every value at which the number of bytes changes.
 func TestIntOrder(t *testing.T) {
 	values := []int64{math.MinInt64, math.MaxInt64, 0}
 	for shift := range 63 {
@@ -138,8 +138,8 @@ func TestDecodeHostileKeys(t *testing.T) {
 	}
 }
 
-// FuzzKeyOrder holds two keys of three fields against each other: bytes order as fields do, and give the
-// fields back.
+// FuzzKeyOrder compares two keys of three fields: their encodings have the same order as their fields, and decode to
+// the same fields.
 func FuzzKeyOrder(f *testing.F) {
 	f.Add("", int64(0), []byte{}, "a", int64(-1), []byte{1})
 	f.Add("a", int64(math.MinInt64), []byte{0xff}, "a\x00", int64(math.MaxInt64), []byte{0})
@@ -183,7 +183,7 @@ func idOf(b []byte) string {
 	return string(id)
 }
 
-// FuzzKeyDecode decodes arbitrary bytes; a key that is decoded encodes to the same bytes.
+// FuzzKeyDecode decodes arbitrary bytes. If they are a key, the key must encode to the same bytes.
 func FuzzKeyDecode(f *testing.F) {
 	f.Add([]byte("up\x00"), byte(engine.KindText))
 	f.Add([]byte("\x01\x01\x00"), byte(engine.KindText))

@@ -23,11 +23,12 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// logFiller is a sixth of the smallest log, or more.
+// logFiller is a value of at least a sixth of the smallest log.
 var logFiller = strings.Repeat("0123456789abcdef", 16<<10)
 
-// The power is cut before calls of the file system that write, while logs and manifests are created and removed and the
-// note is rewritten before each: no such directory is rejected, and acknowledged rows exist.
+// TestNoPowerCutIsTakenForDamage cuts the power before calls of the file system that write, while logs and manifests
+// are created and removed and the note is rewritten before each. No resulting directory is rejected, and all
+// acknowledged rows exist.
 func TestNoPowerCutIsTakenForDamage(t *testing.T) {
 	t.Parallel()
 	const cutAtMost = 400
@@ -92,7 +93,7 @@ func TestNoPowerCutIsTakenForDamage(t *testing.T) {
 	}
 }
 
-// A note must not be on the disk before the names in it are.
+// TestNoteOfNewName checks that a note isn't written before the files that it lists exist on the disk.
 func TestNoteOfNewName(t *testing.T) {
 	t.Parallel()
 	disk, rng := NewCrashableFS(), rand.New(rand.NewPCG(3, 3))
@@ -124,8 +125,8 @@ func TestNoteOfNewName(t *testing.T) {
 	}
 }
 
-// Recording synced bytes doesn't slow down writes: there is no additional sync per write, and writes don't wait for the
-// sync of a note.
+// TestWritesDoNotWaitForNotes checks that recording synced bytes doesn't slow down writes: there is no additional sync
+// per write, and writes don't wait for the sync of a note.
 func TestWritesDoNotWaitForNotes(t *testing.T) {
 	t.Parallel()
 	var notes atomic.Int64
@@ -166,8 +167,8 @@ func TestWritesDoNotWaitForNotes(t *testing.T) {
 	require.Empty(t, problems)
 }
 
-// A disk too full for the note doesn't keep logs from going, which would give space back: the note goes instead, and
-// comes again.
+// TestNoteOnFullDisk checks that logs are removed, which frees space, although the disk is too full to write the note:
+// the note is withdrawn, and written again later.
 func TestNoteOnFullDisk(t *testing.T) {
 	t.Parallel()
 	mem, osFS, broken := failingFS(func(op errorfs.Op) bool {
@@ -219,7 +220,7 @@ func TestNoteOnFullDisk(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// Logs that are verified while they are written to, and come and go, are whole.
+// TestVerifyWhileWriting checks that verify reports no damage while logs are written, created and removed.
 func TestVerifyWhileWriting(t *testing.T) {
 	t.Parallel()
 	e := openOn(t, vfs.NewMem())
@@ -240,7 +241,8 @@ func TestVerifyWhileWriting(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// A file that is noted and can't be read is reported as the disk's error, not as damage.
+// TestNotedFileUnreadable checks that a noted file that can't be read is reported as an error of the disk, not as
+// damage.
 func TestNotedFileUnreadable(t *testing.T) {
 	t.Parallel()
 	var broken atomic.Bool
@@ -264,7 +266,8 @@ func TestNotedFileUnreadable(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// A damaged note of synced bytes proves nothing about other files: the directory isn't opened.
+// TestDamagedNote checks that a directory with a damaged note isn't opened, because such a note proves nothing about
+// other files.
 func TestDamagedNote(t *testing.T) {
 	t.Parallel()
 	sum := func(text string) string {

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Pebble's events of trouble are counted and logged.
+// TestEvents checks that Pebble's events about problems are counted and logged.
 func TestEvents(t *testing.T) {
 	var log bytes.Buffer
 	e := newEvents()

@@ -33,7 +33,8 @@ func usage(t *testing.T, dir string) (all, logs int64) {
 	return all, logs
 }
 
-// An empty store takes next to nothing, and flushed rows are in no log.
+// TestLogsTakeNoMoreThanIsInThem checks that an empty store takes almost no space, and that no log has rows that were
+// flushed.
 func TestLogsTakeNoMoreThanIsInThem(t *testing.T) {
 	dir := t.TempDir()
 	o := DefaultOptions()

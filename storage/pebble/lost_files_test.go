@@ -17,7 +17,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// fileDamage is what happens to one file of a store.
+// fileDamage is a kind of damage to one file of a store.
 type fileDamage string
 
 const (
@@ -51,10 +51,10 @@ var fileKinds = []fileKind{
 	{"manifest", regexp.MustCompile(`^MANIFEST-\d+$`), map[fileDamage]outcome{fileDeleted: refused, fileEmptied: refused, fileHalved: refused, fileOlder: refused}},
 	{"manifest before", nil, map[fileDamage]outcome{fileDeleted: works, fileEmptied: works, fileHalved: works, fileOlder: works}},
 	{"options", regexp.MustCompile(`^OPTIONS-\d+$`), map[fileDamage]outcome{fileDeleted: refused, fileEmptied: refused, fileHalved: refused, fileOlder: refused}},
-	// The markers are empty: their names have the content.
+	// The markers are empty: their names are their content.
 	{"marker of the manifest", regexp.MustCompile(`^marker\.manifest\..*$`), map[fileDamage]outcome{fileDeleted: refused, fileEmptied: works, fileHalved: works, fileOlder: refused}},
 	{"marker of the format", regexp.MustCompile(`^marker\.format-version\..*$`), map[fileDamage]outcome{fileDeleted: refused, fileEmptied: works, fileHalved: works, fileOlder: refused}},
-	// An older copy has shorter lengths, which newer files have as well.
+	// An older copy has smaller lengths. The current files have at least these lengths, so it is accepted.
 	{"SYNCED", regexp.MustCompile(`^SYNCED$`), map[fileDamage]outcome{fileDeleted: refused, fileEmptied: refused, fileHalved: refused, fileOlder: works}},
 	{"lock", regexp.MustCompile(`^LOCK$`), map[fileDamage]outcome{fileDeleted: works, fileEmptied: works, fileHalved: works, fileOlder: works}},
 	{"file of a snapshot", regexp.MustCompile(`^snapshots/`), map[fileDamage]outcome{fileDeleted: works, fileEmptied: works, fileHalved: works, fileOlder: works}},
@@ -99,8 +99,8 @@ func (f storeFiles) disk(t testing.TB) *vfs.MemFS {
 	return disk
 }
 
-// manyKinds makes a store whose rows are in logs and multiple levels, with a snapshot. It returns its files while it is
-// open or, with isClosed, after it was closed, its files at earlier moments, the latest first, and its rows.
+// manyKinds makes a store with rows in logs and multiple levels, and a snapshot. It returns the files of the open store
+// or, with isClosed, those after it was closed, its files at earlier moments, the latest first, and the number of rows.
 func manyKinds(t testing.TB, isClosed bool) (now storeFiles, earlier []storeFiles, rows int) {
 	t.Helper()
 	disk := vfs.NewMem()
@@ -145,8 +145,8 @@ func manyKinds(t testing.TB, isClosed bool) (now storeFiles, earlier []storeFile
 	return now, earlier, rows
 }
 
-// older returns the files of a store after one of them was replaced by an older copy: an older version of the file or,
-// for files that never change, an earlier file with this name; or an earlier marker.
+// older returns the files of a store after a file was replaced by an older copy: by an earlier version or, if it is of
+// a kind that never changes, by an earlier file of its kind, or by an earlier marker.
 func older(t testing.TB, now storeFiles, earlier []storeFiles, name string, kind *regexp.Regexp) storeFiles {
 	t.Helper()
 	changed := maps.Clone(now)
@@ -160,7 +160,7 @@ func older(t testing.TB, now storeFiles, earlier []storeFiles, name string, kind
 				}
 			}
 		}
-		// Pebble raised the format while the store was made.
+		// Pebble upgraded the format when the store was created.
 		changed["marker.format-version.000001.013"] = ""
 		return changed
 	}
@@ -183,7 +183,8 @@ func older(t testing.TB, now storeFiles, earlier []storeFiles, name string, kind
 }
 
 // TestEachFileOfAStore deletes, empties, shortens, or replaces by an older copy each file of a store, one at a time, of
-// a store that was closed and of one that was killed. It is never opened as a new one, and no refusal changes anything.
+// a store that was closed and of one that was killed. The directory is never opened as a new store, and if it is
+// rejected, nothing changes.
 func TestEachFileOfAStore(t *testing.T) {
 	t.Parallel()
 	for _, isClosed := range []bool{true, false} {
@@ -269,7 +270,8 @@ func requireRefused(t testing.TB, about string, files storeFiles, named string, 
 	}
 }
 
-// TestStoreOfTwoMoments mixes the files of two moments. If the result can be opened, it has all rows of the later one.
+// TestStoreOfTwoMoments mixes the files of two moments. If the result can be opened, it has all rows of the later
+// moment.
 func TestStoreOfTwoMoments(t *testing.T) {
 	t.Parallel()
 	now, earlier, rows := manyKinds(t, true)
@@ -305,7 +307,7 @@ func TestStoreOfTwoMoments(t *testing.T) {
 	}
 }
 
-// TestEvidenceOfAStore: one file that only a store has is enough for a directory never to be opened as a new one.
+// TestEvidenceOfAStore checks that a directory with any one file that only a store has is never opened as a new store.
 func TestEvidenceOfAStore(t *testing.T) {
 	t.Parallel()
 	now, _, _ := manyKinds(t, true)

@@ -17,10 +17,10 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// mendable is a directory with tables in several levels, parts of tables, and a log, and copies of it from before.
+// mendable is a directory with tables in multiple levels, parts of tables, and a log, and earlier copies of it.
 type mendable struct {
 	dir, folder string
-	// older are the directory at the time of the backup, and when another process used it.
+	// older is the directory at the time of the backup, before at the time when another process used it.
 	older, before string
 	rows          map[string]int
 }
@@ -67,7 +67,7 @@ func newMendable(t *testing.T) *mendable {
 	return m
 }
 
-// countTables counts the rows that were written, as far as they can be read.
+// countTables returns the number of readable rows per table.
 func countTables(t *testing.T, e *Engine) map[string]int {
 	rows := map[string]int{}
 	count := func(name string, table *engine.Table, partition engine.Key) {
@@ -89,7 +89,7 @@ func countTables(t *testing.T, e *Engine) map[string]int {
 	return rows
 }
 
-// kindOfName names the kind of a file.
+// kindOfName returns the kind of a file.
 func kindOfName(name string) string {
 	if ext := filepath.Ext(name); ext == ".sst" || ext == ".log" {
 		return ext[1:]
@@ -101,7 +101,7 @@ func kindOfName(name string) string {
 	return kind
 }
 
-// olderCopy replaces a file by the same kind of files in an older copy of the directory.
+// olderCopy replaces a file with the files of its kind in an older copy of the directory.
 func olderCopy(t *testing.T, dir, name, older string) {
 	b, err := os.ReadFile(filepath.Join(older, name))
 	if err == nil {

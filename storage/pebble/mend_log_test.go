@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// killedWithLog returns the directory of a store that was killed. Most of its rows are in its log only, whose path it
-// returns.
+// killedWithLog returns the directory of a store that was killed, with most of its rows only in its log, and the path
+// of the log.
 func killedWithLog(t *testing.T) (dir, log string, rows int) {
 	b := newBackedUp(t)
 	b.write()
@@ -30,7 +30,7 @@ func killedWithLog(t *testing.T) (dir, log string, rows int) {
 	return dir, logs[len(logs)-1], rows
 }
 
-// noteLog has SYNCED vouch for a number of a log's first bytes only; 0: it doesn't name the log.
+// noteLog makes SYNCED record only the first upTo bytes of a log; 0: SYNCED doesn't list the log.
 func noteLog(t *testing.T, dir, log string, upTo int64) {
 	l, problems := readNote(vfs.Default, dir)
 	require.Empty(t, problems)
@@ -40,8 +40,8 @@ func noteLog(t *testing.T, dir, log string, upTo int64) {
 	require.NoError(t, l.write())
 }
 
-// If a killed store's log is damaged after the bytes recorded in SYNCED, the damage is reported, and the log is
-// truncated there with giveUp.
+// TestMendLogBeyondSynced damages the log of a killed store after the bytes recorded in SYNCED. The damage is reported,
+// and with giveUp the log is truncated there.
 func TestMendLogBeyondSynced(t *testing.T) {
 	flip := func(t *testing.T, path string) {
 		text, err := os.ReadFile(path)
@@ -115,7 +115,8 @@ func TestMendLogBeyondSynced(t *testing.T) {
 	}
 }
 
-// A log of a killed store that ends in the middle of a record is as a power cut leaves it: nothing is damaged.
+// TestMendTornLog checks that the log of a killed store may end in the middle of a record, as after a power cut:
+// nothing is reported as damaged.
 func TestMendTornLog(t *testing.T) {
 	dir, log, _ := killedWithLog(t)
 	noteLog(t, dir, log, 40_000)
@@ -129,7 +130,8 @@ func TestMendTornLog(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// A damaged file stays in its place until another replaces it: a repair that is killed in between can be repeated.
+// TestMendLeavesFileInPlace checks that a damaged file stays in its place until another one replaces it, so that a
+// repair that was killed can be repeated.
 func TestMendLeavesFileInPlace(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "000001.log")

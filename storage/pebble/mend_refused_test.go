@@ -15,8 +15,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// TestRefusedRepairsChangeNothing: a directory of another program or version isn't repaired, even if a file of it is
-// damaged.
+// TestRefusedRepairsChangeNothing checks that a directory of another program or version isn't repaired, even if one of
+// its files is damaged.
 func TestRefusedRepairsChangeNothing(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {
@@ -57,8 +57,8 @@ func TestRefusedRepairsChangeNothing(t *testing.T) {
 	}
 }
 
-// TestDamagedNameOfMerger: an options file with a damaged name of the merge operator is a damaged file, not another
-// program's.
+// TestDamagedNameOfMerger checks that an options file with a damaged name of the merge operator is reported as damaged,
+// not as another program's file.
 func TestDamagedNameOfMerger(t *testing.T) {
 	t.Parallel()
 	dir, rows := killedDirectory(t, false)
@@ -79,14 +79,14 @@ func TestDamagedNameOfMerger(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// withdrawNote has the note of a killed store withdrawn, as on a full disk.
+// withdrawNote withdraws the note of a killed store, as happens on a full disk.
 func withdrawNote(t *testing.T, dir string) {
 	path := filepath.Join(dir, ledgerName)
 	require.NoError(t, os.Rename(path, path+withdrawnSuffix))
 }
 
-// TestMendWithWithdrawnNote: a note that a full disk had withdrawn vouches for the files in a repair as it does in a
-// start. After a repair that writes the note again it is moved aside.
+// TestMendWithWithdrawnNote checks that a repair uses a withdrawn note to verify files, as a start does. A repair that
+// writes the note again moves the withdrawn one aside.
 func TestMendWithWithdrawnNote(t *testing.T) {
 	t.Parallel()
 	dir, rows := killedDirectory(t, false)
@@ -106,8 +106,8 @@ func TestMendWithWithdrawnNote(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// TestLogMissingWithWithdrawnNote: files in a withdrawn note may be missing, except logs with rows that aren't in
-// tables.
+// TestLogMissingWithWithdrawnNote checks that files in a withdrawn note may be missing, except logs with rows that
+// aren't in tables.
 func TestLogMissingWithWithdrawnNote(t *testing.T) {
 	t.Parallel()
 	dir, _ := killedDirectory(t, false)
@@ -128,8 +128,8 @@ func TestLogMissingWithWithdrawnNote(t *testing.T) {
 	require.Contains(t, stats.Left[0], filepath.Base(newest))
 }
 
-// TestNoteOfManifestBefore: a process that is killed right after it has removed an earlier manifest leaves a note that
-// names it. It isn't needed.
+// TestNoteOfManifestBefore opens the directory of a process that was killed right after it removed an earlier manifest.
+// The note still lists this manifest, which isn't required.
 func TestNoteOfManifestBefore(t *testing.T) {
 	t.Parallel()
 	dir, rows := killedDirectory(t, false)

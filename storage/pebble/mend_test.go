@@ -18,7 +18,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// overwrite puts 64 other bytes in the middle of the largest file that matches.
+// overwrite replaces 64 bytes in the middle of the largest file that matches a pattern.
 func overwrite(t *testing.T, pattern string) string {
 	files, err := filepath.Glob(pattern)
 	require.NoError(t, err)
@@ -37,8 +37,8 @@ func overwrite(t *testing.T, pattern string) string {
 	return path
 }
 
-// A backup of damaged files lists them, supersedes no other backup, isn't restored unless it is named, and repairs
-// nothing. The previous backup repairs the directory, and newer rows are kept.
+// TestBackupOfDamage checks that a backup of damaged files lists them, supersedes no other backup, isn't restored
+// unless it is named, and repairs nothing. The previous backup repairs the directory, and newer rows are kept.
 func TestBackupOfDamage(t *testing.T) {
 	b := newBackedUp(t)
 	for range 3 {
@@ -74,7 +74,7 @@ func TestBackupOfDamage(t *testing.T) {
 	require.Equal(t, 4, b.restored(""))
 }
 
-// Files that no backup has are left as they are, and reported.
+// TestMendWithoutBackup checks that files that no backup has are left unchanged, and reported.
 func TestMendWithoutBackup(t *testing.T) {
 	b := newBackedUp(t)
 	b.write()
@@ -96,8 +96,8 @@ func TestMendWithoutBackup(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Without the manifest it is unknown which files count: nothing else is done about a directory whose manifest no backup
-// has.
+// TestMendWithoutManifest checks that nothing else is repaired if the manifest is damaged and no backup has it, because
+// without the manifest it is unknown which files belong to the database.
 func TestMendWithoutManifest(t *testing.T) {
 	b := newBackedUp(t)
 	b.write()
@@ -116,7 +116,7 @@ func TestMendWithoutManifest(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// If the note of synced bytes is damaged or missing, it is written again if the manifest, the tables and the log are
+// TestMendWithoutNote damages or removes the note. It is written again if the manifest, the tables and the log are
 // complete. A log that may have been longer is used only with giveUp.
 func TestMendWithoutNote(t *testing.T) {
 	for about, damage := range map[string]func(path string) error{
@@ -157,10 +157,10 @@ func TestMendWithoutNote(t *testing.T) {
 	}
 }
 
-// noSpares are no backups.
+// noSpares yields no backups.
 func noSpares(func(Spare, error) bool) {}
 
-// A damaged file that backups share is copied again.
+// TestSharedFileRots checks that a damaged file that backups share is copied again.
 func TestSharedFileRots(t *testing.T) {
 	b := newBackedUp(t)
 	b.write()
@@ -174,7 +174,8 @@ func TestSharedFileRots(t *testing.T) {
 	require.Equal(t, 1, b.restored("b"))
 }
 
-// A log that is shorter than its synced bytes is rejected, and given up only with giveUp.
+// TestLogCut checks that a log that is shorter than its synced bytes is rejected, and that its lost rows are accepted
+// only with giveUp.
 func TestLogCut(t *testing.T) {
 	for about, damage := range map[string]func(t *testing.T, path string){
 		"emptied": func(t *testing.T, path string) { require.NoError(t, os.Truncate(path, 0)) },
@@ -215,8 +216,8 @@ func TestLogCut(t *testing.T) {
 	}
 }
 
-// A restored store gives numbers again that its predecessor gave to other files. Such a file of the same size, with the
-// same keys and sequence numbers, isn't taken.
+// TestMendTakesNoOtherFile checks that a repair doesn't use a file of another lineage: a restored store reuses file
+// numbers of the original, even for files of the same size with the same keys and sequence numbers.
 func TestMendTakesNoOtherFile(t *testing.T) {
 	b := newBackedUp(t)
 	b.write()
@@ -237,7 +238,7 @@ func TestMendTakesNoOtherFile(t *testing.T) {
 	_, err = b.backup(t.Context(), "b", 0)
 	require.NoError(t, err)
 	for began := time.Now().Unix(); time.Now().Unix() == began; {
-		// The manifest has the seconds at which files are made.
+		// The manifest has the seconds at which files were created.
 		time.Sleep(time.Millisecond)
 	}
 	require.NoError(t, goOn(restored, "2").Close())
@@ -263,7 +264,7 @@ func TestMendTakesNoOtherFile(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(b.folder, "b", "LOCK"))
 }
 
-// heldTables is a file system on which no table is made before it is released: a flush waits.
+// heldTables is a file system on which the creation of tables, and therefore a flush, waits until release is closed.
 type heldTables struct {
 	vfs.FS
 	release chan struct{}
@@ -276,7 +277,7 @@ func (f heldTables) Create(name string, category vfs.DiskWriteCategory) (vfs.Fil
 	return f.FS.Create(name, category)
 }
 
-// tableOfLog makes a directory with a table that only the log names, and a backup of it.
+// tableOfLog makes a directory with a table that is named only by the log, and a backup of it.
 func tableOfLog(t *testing.T) (dir, folder, table string) {
 	dir, folder = filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "backups")
 	o := DefaultOptions()
@@ -312,7 +313,8 @@ func tableOfLog(t *testing.T) (dir, folder, table string) {
 	return dir, folder, tables[0]
 }
 
-// Tables that were ingested beside rows in memory are named by the log only, until these rows are flushed.
+// TestMendTableOfLog repairs a table that was ingested while rows in its range were in memory. Only the log names such
+// a table, until the rows are flushed.
 func TestMendTableOfLog(t *testing.T) {
 	dir, folder, table := tableOfLog(t)
 	require.NoError(t, os.Truncate(table, 100))
@@ -329,8 +331,8 @@ func TestMendTableOfLog(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// Without SYNCED, a table that the manifest doesn't name may belong to a newer manifest. It isn't left to a start,
-// which would delete it.
+// TestMendKeepsUnnamedTables removes SYNCED. A table that the manifest doesn't name may belong to a newer manifest, so
+// it is moved aside before the next start can delete it.
 func TestMendKeepsUnnamedTables(t *testing.T) {
 	b := newBackedUp(t)
 	b.write()
@@ -355,7 +357,8 @@ func TestMendKeepsUnnamedTables(t *testing.T) {
 	require.FileExists(t, filepath.Join(b.dir, AsideFolder, "000999.sst"))
 }
 
-// A table that only the lost part of a log names isn't left to a start, which would delete it.
+// TestMendKeepsTableOfLostLog checks that a table named only in the lost part of a log is moved aside before the next
+// start can delete it.
 func TestMendKeepsTableOfLostLog(t *testing.T) {
 	dir, _, table := tableOfLog(t)
 	logs, err := filepath.Glob(filepath.Join(dir, "*.log"))

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The largest value wins, in any order and grouping.
+// TestMergeIsOfAnyOrder checks that the largest value wins, in any order and grouping.
 func TestMergeIsOfAnyOrder(t *testing.T) {
 	m := newMerger()
 	value := func(timestamp int64, text string) []byte {

@@ -19,7 +19,7 @@ var historyFile = flag.String(
 	"history", "", "a file with a history to run again, as TestMetamorphic prints it when it fails",
 )
 
-// powerSubject keeps its engines on a file system that can lose power.
+// powerSubject returns a subject whose engines are on a file system that can lose power.
 func powerSubject(opts Options) enginetest.Subject {
 	disks := map[engine.Engine]*CrashableFS{}
 	openOn := func(t testing.TB, disk *CrashableFS) engine.Engine {
@@ -47,7 +47,8 @@ func powerSubject(opts Options) enginetest.Subject {
 	}
 }
 
-// TestMetamorphic runs histories with crashes on Pebble and on the plain model.
+// TestMetamorphic runs random histories with crashes on Pebble and on the suite's simple model, and compares the
+// results.
 func TestMetamorphic(t *testing.T) {
 	t.Parallel()
 	opts := smallOptions()

@@ -9,8 +9,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// With any byte of a sorted file flipped, each partition with rows is listed or in a reported gap. Without a callback
-// for gaps, it is listed or an error is returned.
+// TestPartitionsSkipDamage changes any byte of a sorted file. Each partition with rows is listed or in a reported gap.
+// Without a callback for gaps, it is listed or an error is returned.
 func TestPartitionsSkipDamage(t *testing.T) {
 	whole := layeredEngine(t)
 	rng := rand.New(rand.NewPCG(1, 3))
@@ -56,7 +56,8 @@ func TestPartitionsSkipDamage(t *testing.T) {
 	t.Log(within, "times some partitions were missing")
 }
 
-// Partitions whose rows were deleted aren't listed, before and after their space is freed.
+// TestPartitionsOfDeletedRows checks that partitions whose rows were deleted aren't listed, before and after their
+// space is freed.
 func TestPartitionsOfDeletedRows(t *testing.T) {
 	mem := layeredEngine(t)
 	e := openOn(t, mem)

@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// Limits for events that must happen at some time, independently of speed.
+// Limits of polling for events that must happen eventually, however slow the machine is.
 const (
 	waitAtMost = time.Minute
 	pollEvery  = 2 * time.Millisecond
@@ -58,7 +58,7 @@ func TestPowerCutAfterEachCall(t *testing.T) {
 	cut()
 	require.Zero(t, stageRows(t, e))
 
-	// More than one commit of Pebble's holds.
+	// The batches are larger than one Pebble batch may be.
 	var many []engine.Batch
 	for seq := range int64(60) {
 		many = append(many, stageBatch(seq, strings.Repeat("v", 400_000))...)
@@ -69,7 +69,7 @@ func TestPowerCutAfterEachCall(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// TestPowerCutUnderLoad cuts the power during writes: acknowledged rows exist, and every other batch exists completely
+// TestPowerCutUnderLoad cuts the power during writes. Acknowledged rows exist, and every other batch exists completely
 // or not at all.
 func TestPowerCutUnderLoad(t *testing.T) {
 	const writers, rowsInBatch = 4, 5

@@ -49,7 +49,7 @@ func TestReadOnceLeavesTheCache(t *testing.T) {
 		require.Equal(t, 1000, countRows(t, e, engine.R5m, partition(n)))
 		return e.metrics().BlockCache.Misses - before
 	}
-	// With the tag invariants, Pebble's cache evicts more.
+	// With the build tag invariants, Pebble's cache evicts more blocks.
 	hot, cold := missed(0), missed(1)
 	require.Less(t, 4*hot, 3*cold, "most of what was cached before is there still, and little of what was read once")
 	require.NoError(t, e.Close())

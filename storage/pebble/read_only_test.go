@@ -24,7 +24,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/enginetest"
 )
 
-// openedReadOnly opens the engine on a file system for reading only.
+// openedReadOnly opens an engine's directory for reading only.
 func openedReadOnly(t testing.TB, opts Options, dir string) *Engine {
 	opts.ReadOnly = true
 	e, err := Open(dir, opts)
@@ -32,9 +32,9 @@ func openedReadOnly(t testing.TB, opts Options, dir string) *Engine {
 	return e
 }
 
-// openedBeside is looked while another engine, which nothing locks out here, has the directory open. That one may be
-// removing files that it needs no more, such as logs and options from before it was opened, and a file that goes while
-// it is looked for seems to be missing: that passes, and damage wouldn't.
+// openedBeside opens a directory for reading only while another engine has it open, because no lock prevents it here.
+// The other engine may be removing obsolete files, such as logs and options from before it was opened. A file that is
+// removed during the open seems to be missing, so the open is retried. Actual damage wouldn't disappear.
 func openedBeside(t testing.TB, opts Options, dir string) (e *Engine) {
 	opts.ReadOnly = true
 	require.Eventually(t, func() (ok bool) {
@@ -47,8 +47,8 @@ func openedBeside(t testing.TB, opts Options, dir string) (e *Engine) {
 	return e
 }
 
-// readElsewhere writes to one engine, and reads from others that are opened for reading only on the files just written.
-// A file system in memory has no locks between engines.
+// readElsewhere writes to one engine, and reads the files just written through other engines that are opened for
+// reading only. A file system in memory has no locks between engines.
 type readElsewhere struct {
 	*Engine
 	t    testing.TB
@@ -94,7 +94,7 @@ func (e *readElsewhere) Partitions(
 	return func(yield func(engine.Key, error) bool) { e.look().Partitions(ctx, t, prefix, damaged)(yield) }
 }
 
-// look returns an engine that reads all that was written.
+// look returns an engine that reads all rows written so far.
 func (e *readElsewhere) look() *Engine {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -105,7 +105,7 @@ func (e *readElsewhere) look() *Engine {
 	return e.looks[len(e.looks)-1]
 }
 
-// Version implements engine.Versioned: who reads what another engine writes has none.
+// Version implements engine.Versioned. An engine has no versions of rows that another engine writes.
 func (e *readElsewhere) Version(*engine.Table, engine.Key) (uint64, bool) { return 0, false }
 
 // Close closes the engines. The last reader stays in place, so that later calls return its error.
@@ -122,7 +122,7 @@ func (e *readElsewhere) Close() (err error) {
 	return errors.Join(e.Engine.Close(), err)
 }
 
-// testConformanceOfReading has all engines of the suite read by engines that were opened for reading only.
+// testConformanceOfReading runs the suite with engines whose rows are read through engines opened for reading only.
 func testConformanceOfReading(t *testing.T) {
 	opts := smallOptions()
 	opts.MemTableBytes, opts.IngestBytes = 64<<20, 1<<40 // Nothing is compacted away beneath who reads.
@@ -148,7 +148,7 @@ func testConformanceOfReading(t *testing.T) {
 		enginetest.Without("WriteCancelled", "what was cancelled may be written while files are opened that it is in"))
 }
 
-// snapshotOf returns the content of a directory: names, bytes, and when they were changed.
+// snapshotOf returns the names, contents and modification times of a directory's files.
 func snapshotOf(t testing.TB, dir string) map[string]string {
 	files := map[string]string{}
 	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -173,8 +173,8 @@ func snapshotOf(t testing.TB, dir string) map[string]string {
 	return files
 }
 
-// killedDirectory has the files of an engine that was killed after writes and some of its files were written: with a
-// log that must be replayed, and, if torn, ends in the middle of a record that wasn't synced.
+// killedDirectory returns the directory of an engine that was killed after some of its rows were flushed. Its log must
+// be replayed, and, if torn is set, ends in the middle of a record that wasn't synced.
 func killedDirectory(t testing.TB, torn bool) (dir string, rows int) {
 	mem := NewCrashableFS()
 	e := openOn(t, mem.MemFS)
@@ -205,7 +205,7 @@ func killedDirectory(t testing.TB, torn bool) (dir string, rows int) {
 }
 
 // TestLookChangesNothing opens the directory of a killed engine for reading, multiple times concurrently, and finds all
-// rows. Afterwards every file is unchanged. An engine that is opened then finds the same rows.
+// rows. Afterwards every file is unchanged, and an engine that is opened for writing finds the same rows.
 func TestLookChangesNothing(t *testing.T) {
 	t.Parallel()
 	for _, torn := range []bool{false, true} {
@@ -232,8 +232,8 @@ func TestLookChangesNothing(t *testing.T) {
 	}
 }
 
-// TestLookRefusesWrites tries everything that would write, on the engine itself and on an engine that engine.ReadOnly
-// makes.
+// TestLookRefusesWrites checks that all writing methods are rejected by an engine opened for reading only, and by the
+// result of engine.ReadOnly.
 func TestLookRefusesWrites(t *testing.T) {
 	t.Parallel()
 	dir, rows := killedDirectory(t, false)
@@ -259,7 +259,8 @@ func TestLookRefusesWrites(t *testing.T) {
 	require.Equal(t, before, snapshotOf(t, dir))
 }
 
-// A directory that is opened for reading only isn't changed by any operation of Pebble.
+// TestLookedAtFilesAreNotTouched checks that no operation of Pebble changes a directory that is opened for reading
+// only.
 func TestLookedAtFilesAreNotTouched(t *testing.T) {
 	mem := vfs.NewMem()
 	const of = vfs.WriteCategoryUnspecified
@@ -284,8 +285,8 @@ func TestLookedAtFilesAreNotTouched(t *testing.T) {
 	require.Equal(t, []string{"there"}, names)
 }
 
-// TestLookAndWrite opens one directory for writing, or for reading, in one process: the other open is rejected, and
-// neither is disturbed. (Locks of the operating system between processes: see TestLookingCommands of cmd/internal/e2e.)
+// TestLookAndWrite opens a directory twice in one process, for writing and for reading. The second open is rejected,
+// and the first engine still works. TestLookingCommands of cmd/internal/e2e tests the locks between processes.
 func TestLookAndWrite(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -314,7 +315,8 @@ func TestLookAndWrite(t *testing.T) {
 	}
 }
 
-// TestLookAtSomethingElse: a directory without an engine's data is unchanged, and unreadable data is rejected.
+// TestLookAtSomethingElse checks that a directory without an engine's data is unchanged, and that unreadable data is
+// rejected.
 func TestLookAtSomethingElse(t *testing.T) {
 	t.Parallel()
 	opts := DefaultOptions()
@@ -382,7 +384,7 @@ func TestLookAtOlderFiles(t *testing.T) {
 	require.Equal(t, before, snapshotOf(t, dir))
 }
 
-// refusingFS is a file system of the operating system's that is mounted for reading only.
+// refusingFS is the operating system's file system, as if mounted for reading only.
 type refusingFS struct {
 	vfs.FS
 	t testing.TB
@@ -412,7 +414,7 @@ func (f refusingFS) ReuseForWrite(string, string, vfs.DiskWriteCategory) (vfs.Fi
 	return nil, f.no("reuse")
 }
 
-// TestLookAtReadOnlyMount calls no operation of the file system that fails on a read-only mount.
+// TestLookAtReadOnlyMount checks that reading calls no operation of the file system that fails on a read-only mount.
 func TestLookAtReadOnlyMount(t *testing.T) {
 	t.Parallel()
 	dir, rows := killedDirectory(t, true)

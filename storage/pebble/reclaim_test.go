@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// laterScheduler lets every compaction wait until grant.
+// laterScheduler delays every compaction until grant is called.
 type laterScheduler struct{ db pebbledb.DBForCompaction }
 
 func (s *laterScheduler) Register(_ int, db pebbledb.DBForCompaction)         { s.db = db }
@@ -56,7 +56,7 @@ func TestStopWhileACompactionWaits(t *testing.T) {
 	require.NoError(t, db.Close())
 }
 
-// TestClearedSpaceComesBack clears a metric of a window, and waits until its space is freed: the files of the window's
+// TestClearedSpaceComesBack clears a metric of a window and waits until its space is freed. The files of the window's
 // other metrics aren't rewritten.
 func TestClearedSpaceComesBack(t *testing.T) {
 	e := openOn(t, NewCrashableFS(), func(o *Options) { o.DropDelay, o.IngestBytes = 20*time.Millisecond, 1<<40 })
@@ -93,7 +93,7 @@ func TestClearedSpaceComesBack(t *testing.T) {
 		}
 		return names
 	}
-	// A row in the top level; compacting its range would rewrite the whole metric.
+	// Write a row to the top level. Compacting its range would rewrite the whole metric.
 	require.NoError(t, e.Write(ctx, []engine.Batch{{Table: engine.R5m, Partition: partitions[3],
 		Mutations: []engine.Mutation{{
 			Clustering: engine.Key{engine.Int(1), engine.Text(idOf([]byte{10})), engine.Int(0)}, Value: []byte("late"),
@@ -120,7 +120,8 @@ func TestClearedSpaceComesBack(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// TestReclaimerJoinsClearedRanges clears neighbours, and ranges between which much is kept.
+// TestReclaimerJoinsClearedRanges checks that cleared ranges are joined if they are close, and not if there are many
+// rows between them.
 func TestReclaimerJoinsClearedRanges(t *testing.T) {
 	e := openOn(t, NewCrashableFS(), func(o *Options) { o.DropDelay = time.Hour })
 	rng := rand.New(rand.NewPCG(1, 3))
@@ -144,7 +145,8 @@ func TestReclaimerJoinsClearedRanges(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// TestReclaimerBoundsClearedRanges clears more ranges than it remembers: those that it joins still have all of them.
+// TestReclaimerBoundsClearedRanges clears more ranges than a reclaimer keeps. The ranges that it joins still contain
+// all cleared ranges.
 func TestReclaimerBoundsClearedRanges(t *testing.T) {
 	r := &reclaimer{prefixes: map[string]struct{}{}, wake: make(chan struct{}, 1)}
 	tables := []*engine.Table{engine.R5m, engine.R1h}

@@ -9,8 +9,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// TestSpaceAddsUp compares the disk usage that an engine reports, by kind, with the files. Files are created and
-// removed in the background, so it waits until this stops.
+// TestSpaceAddsUp compares the disk usage that an engine reports, by kind, with the sizes of the files. Files are
+// created and removed in the background, so the test waits until they no longer change.
 func TestSpaceAddsUp(t *testing.T) {
 	dir := t.TempDir()
 	e, err := Open(dir, DefaultOptions())
@@ -43,7 +43,7 @@ func TestSpaceAddsUp(t *testing.T) {
 	require.ErrorIs(t, err, engine.ErrClosed)
 }
 
-// TestSpaceOfFilesThatWent gets more bytes of tables than there are.
+// TestSpaceOfFilesThatWent checks that the tables are scaled down if they add up to more bytes than the files have.
 func TestSpaceOfFilesThatWent(t *testing.T) {
 	space := share(map[string]uint64{"raw": 300, "r5m": 100}, fileBytes{sorted: 40, log: 5, other: 2})
 	require.Equal(t, map[string]uint64{"raw": 30, "r5m": 10, SpaceLog: 5, SpaceOther: 2, SpaceFree: 0}, space)
@@ -51,7 +51,7 @@ func TestSpaceOfFilesThatWent(t *testing.T) {
 	require.Equal(t, map[string]uint64{"raw": 30, SpaceLog: 0, SpaceOther: 0, SpaceFree: 10}, space)
 }
 
-// Files in subdirectories count as other than rows and log, regardless of their names.
+// TestSpaceOfDirectoriesBelow checks that files in subdirectories count as SpaceOther, regardless of their names.
 func TestSpaceOfDirectoriesBelow(t *testing.T) {
 	mem := vfs.NewMem()
 	require.NoError(t, mem.MkdirAll("data/snapshots/a", 0o755))

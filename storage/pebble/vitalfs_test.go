@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A log that is reused under another name is recorded under the new name, starting with its first byte.
+// TestReusedLogIsNotedAnew checks that a log that is reused under another name is recorded under the new name, starting
+// with its first byte.
 func TestReusedLogIsNotedAnew(t *testing.T) {
 	mem := NewCrashableFS()
 	require.NoError(t, mem.MkdirAll("data", 0o755))

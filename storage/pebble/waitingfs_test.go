@@ -17,8 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// unflushed returns files of an engine whose process was killed with rows that are in its log only, and the number of
-// these rows.
+// unflushed returns the files of a killed engine with rows that are only in its log, and the number of these rows.
 func unflushed(t *testing.T) (*vfs.MemFS, int) {
 	mem := vfs.NewCrashableMem()
 	e := openOn(t, mem, func(o *Options) { o.MemTables = 8 })
@@ -42,8 +41,8 @@ func fullWhile(files vfs.FS, full *atomic.Bool, failed *atomic.Int64, match func
 	}))
 }
 
-// TestOpenWaitsForRoom opens an engine whose log can't be flushed, or whose files can't be written at all: Open waits,
-// without trying all the time, and goes on when there is room. Nothing is lost.
+// TestOpenWaitsForRoom opens an engine whose log can't be flushed, or whose files can't be written at all. Open waits,
+// with pauses between retries, and continues when there is space. Nothing is lost.
 func TestOpenWaitsForRoom(t *testing.T) {
 	for name, match := range map[string]func(errorfs.Op) bool{
 		"all":          func(errorfs.Op) bool { return true },
@@ -84,7 +83,7 @@ func TestOpenWaitsForRoom(t *testing.T) {
 	}
 }
 
-// TestOpenEndsWhileItWaits ends the context of an Open that waits.
+// TestOpenEndsWhileItWaits cancels the context of an Open that is waiting for space.
 func TestOpenEndsWhileItWaits(t *testing.T) {
 	inChild(t, func() {
 		mem, _ := unflushed(t)
@@ -100,8 +99,8 @@ func TestOpenEndsWhileItWaits(t *testing.T) {
 	})
 }
 
-// TestOpenThatCannotFlush returns the error if Options.Waiting isn't set, also from Pebble's own goroutines, for each
-// file that can't be written.
+// TestOpenThatCannotFlush checks that Open returns the error of each kind of file that can't be written if
+// Options.Waiting isn't set, even if the error occurs on a goroutine of Pebble.
 func TestOpenThatCannotFlush(t *testing.T) {
 	for name, match := range map[string]func(errorfs.Op) bool{
 		"sorted_files": func(op errorfs.Op) bool { return strings.HasSuffix(op.Path, ".sst") },
@@ -123,7 +122,7 @@ func TestOpenThatCannotFlush(t *testing.T) {
 	}
 }
 
-// tornFile writes half of the first write, and then fails once.
+// tornFile writes half of the first write, and returns an error once.
 type tornFile struct {
 	vfs.File
 	torn *bool
@@ -138,7 +137,7 @@ func (f tornFile) Write(p []byte) (int, error) {
 	return n, errors.Join(err, syscall.ENOSPC)
 }
 
-// TestWaitingWritesTheRest writes a file when only half of it fits.
+// TestWaitingWritesTheRest checks that the rest is written after a write of which only half fit on the disk.
 func TestWaitingWritesTheRest(t *testing.T) {
 	mem := vfs.NewMem()
 	f, err := mem.Create("a", vfs.WriteCategoryUnspecified)
@@ -154,7 +153,7 @@ func TestWaitingWritesTheRest(t *testing.T) {
 	require.Equal(t, "0123456789", string(text))
 }
 
-// TestCloseThatCannotFlush closes an engine while a call waits for a flush that fails again and again.
+// TestCloseThatCannotFlush closes an engine while a call waits for a flush that fails repeatedly.
 func TestCloseThatCannotFlush(t *testing.T) {
 	inChild(t, func() {
 		var full atomic.Bool
@@ -176,7 +175,7 @@ func TestCloseThatCannotFlush(t *testing.T) {
 	})
 }
 
-// TestRareLines logs one line per reason and minute.
+// TestRareLines checks that there is at most one log line per reason and minute.
 func TestRareLines(t *testing.T) {
 	var r rareLines
 	now := time.Now()
@@ -210,7 +209,7 @@ func layered(t *testing.T) *vfs.MemFS {
 				return nil
 			}
 			if created++; created > 2 || created > 1 && i != 1 {
-				// The first is the flush's, and one more where the format is flushed.
+				// The first failure is the flush's. There is another one if the format is flushed.
 				return syscall.EIO
 			}
 			return nil
@@ -222,8 +221,8 @@ func layered(t *testing.T) *vfs.MemFS {
 	return mem
 }
 
-// TestOpenFailsAfterFlush fails an operation of Open when a flush of the replayed log has begun a compaction. The error
-// is Open's, and the compaction doesn't panic because its files were closed.
+// TestOpenFailsAfterFlush makes an operation of Open fail after a flush of the replayed log has started a compaction.
+// Open returns the error, and the compaction doesn't panic because of closed files.
 func TestOpenFailsAfterFlush(t *testing.T) {
 	for name, match := range map[string]func(errorfs.Op) bool{
 		"log":     func(op errorfs.Op) bool { return op.Kind == errorfs.OpCreate && strings.HasSuffix(op.Path, ".log") },

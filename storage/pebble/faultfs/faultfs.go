@@ -1,4 +1,4 @@
-// Package faultfs is the operating system's files for tests, with operations that fail by rule.
+// Package faultfs provides the operating system's file system with injected faults, for tests.
 package faultfs
 
 import (
@@ -31,13 +31,13 @@ const (
 
 // Faults determines which operations fail.
 type Faults struct {
-	// Fail is called before each operation, and returns its error; nil: it takes place.
+	// Fail is called before each operation. If it returns an error, the operation fails with that error.
 	Fail func(op FileOp, path string) error
-	// Free returns the bytes that are free; ok is false where the disk's own are. nil: they always are.
+	// Free returns the number of free bytes. If Free is nil or ok is false, the disk's own number is used.
 	Free func() (bytes uint64, ok bool)
 }
 
-// New returns the operating system's files with failing operations.
+// New returns the operating system's file system with the faults of r.
 func New(r Faults) vfs.FS {
 	return errorfs.Wrap(freeFS{vfs.Default, r.Free}, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		return r.Fail(op.Kind, op.Path)

@@ -30,9 +30,10 @@ type Options struct {
 	Grace time.Duration
 	// Now is the clock.
 	Now func() time.Time
-	// Change is called by Restore as by pebble.Restored.Finish, with the name of the backup; nil: not called.
+	// Change, if set, is called by Restore with the name of the backup, before the directory can be opened: see
+	// pebble.Restored.Finish.
 	Change func(dir, backup string) error
-	// TakeOver permits a backup if the newest one in the bucket was made from another copy of the store.
+	// TakeOver permits a backup even if the newest one in the bucket was made from another copy of the store.
 	TakeOver bool
 }
 
@@ -44,8 +45,8 @@ func DefaultOptions() Options {
 // manifestTimeout is the max time between the last read of the lists of garbage and the end of storing a manifest.
 const manifestTimeout = 15 * time.Minute
 
-// maxListings is the max number of times that files are uploaded again because they became garbage, and that a manifest
-// is stored.
+// maxListings is the max number of times that files are uploaded again because they became garbage. It is also the max
+// number of times that a manifest is stored.
 const maxListings = 3
 
 // ErrNotStored means that the bucket acknowledged an object but doesn't return it.
@@ -58,11 +59,11 @@ type backup struct {
 	bucket Bucket
 	dir    string
 	known  map[string]file // of the newest readable backup, by name
-	// manifests are the manifests read so far, by object. They never change. deleted are objects of manifests that are
-	// missing or were deleted.
+	// manifests are the manifests read so far, by object. They never change. deleted has the objects of manifests that
+	// don't exist.
 	manifests map[string]manifest
 	deleted   map[string]bool
-	// damaged are the damaged parts of each file of the manifest.
+	// damaged describes the damaged parts of each file of the manifest.
 	damaged [][]string
 
 	mu    sync.Mutex
@@ -74,9 +75,9 @@ type backup struct {
 
 // Backup copies a checkpoint, which no process changes, into a bucket under a name. Files whose content already exists
 // there aren't uploaded again. When Backup returns without an error, the backup is complete and its source was
-// verified; damaged files are listed in its statistics. If it returns an error before the backup was made, there is
-// none, unless the bucket stored the manifest and the response was lost. A pebble.RetentionError means that the backup
-// was made.
+// verified; damaged files are listed in its statistics. A pebble.RetentionError means that the backup was made, but
+// removing older ones failed. After any other error there is no backup, unless the bucket stored the manifest and the
+// response was lost.
 func Backup(ctx context.Context, bucket Bucket, checkpoint, name string, o Options) (pebble.BackupStats, error) {
 	if !backupName.MatchString(name) {
 		return pebble.BackupStats{}, fmt.Errorf("objects: %q is not a backup name", name)
@@ -162,9 +163,9 @@ func (b *backup) addUnlisted(ctx context.Context, m *manifest, others []string) 
 	return nil
 }
 
-// listFiles lists the existing files that may be used. Lists of garbage are read first: if one was deleted before that,
-// its files had been deleted even earlier. Files that may be in an unreadable list aren't used; these are the files
-// that were at least as old as Grace when the list was stored.
+// listFiles lists the existing files to which the backup may refer. It reads the lists of garbage first: the files of a
+// list that was deleted before were deleted even earlier, and aren't found. Files that may be in an unreadable list
+// aren't used. These are the files that were at least as old as Grace when the list was stored.
 func (b *backup) listFiles(ctx context.Context) error {
 	lists, err := readGarbage(ctx, b.bucket, b.set, b.Key)
 	if err != nil {
@@ -198,10 +199,10 @@ func (b *backup) listFiles(ctx context.Context) error {
 	return nil
 }
 
-// complete makes sure that all files are in the bucket and stores the manifest last. The backup is valid after its
-// manifest was read back and, after that, all of its files existed and were in no list of garbage. So the time of
-// storing the manifest doesn't matter, for example on a machine that was suspended: files that were removed in that
-// time are uploaded again.
+// complete makes sure that all files are in the bucket, and stores the manifest last. The backup is valid once its
+// manifest has been read back and, after that, all of its files were found in the bucket and in no list of garbage. So
+// it doesn't matter how long storing the manifest takes, for example on a machine that was suspended: files that were
+// removed in the meantime are uploaded again.
 func (b *backup) complete(ctx context.Context, m *manifest) error {
 	if err := b.readCheckpoint(m); err != nil {
 		return err
@@ -289,7 +290,7 @@ func (b *backup) readCheckpoint(m *manifest) error {
 func (b *backup) copyAll(ctx context.Context, m *manifest) (listed time.Time, err error) {
 	for i := range m.Files {
 		if info, err := os.Lstat(filepath.Join(b.dir, m.Files[i].Name)); err == nil {
-			// Otherwise copy returns the error.
+			// copy returns the error of a file that isn't accessible.
 			engine.MeterOf(ctx).Expect(b.work(info))
 		}
 	}

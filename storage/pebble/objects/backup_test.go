@@ -64,7 +64,8 @@ func TestSizeOfEncryptedObjects(t *testing.T) {
 	}
 }
 
-// Objects that are stored with a key reveal nothing: neither contents, nor their hashes, nor names of files.
+// TestEncryptedObjectsTellNothing checks that objects stored with a key reveal neither contents, nor their hashes, nor
+// names of files.
 func TestEncryptedObjectsTellNothing(t *testing.T) {
 	b, o := newMemory(), DefaultOptions()
 	o.Key = testKey(t, newIdentity(t))
@@ -95,7 +96,7 @@ func TestEncryptedObjectsTellNothing(t *testing.T) {
 	}
 }
 
-// A party that can write to the bucket, and has the recipient, can't make a manifest.
+// TestForgedManifest checks that a party that can write to the bucket, and has the recipient, can't make a manifest.
 func TestForgedManifest(t *testing.T) {
 	b, o := newMemory(), DefaultOptions()
 	o.Key = testKey(t, newIdentity(t))
@@ -111,7 +112,7 @@ func TestForgedManifest(t *testing.T) {
 	require.ErrorContains(t, err, "has changed since it was stored")
 }
 
-// Any damage of any object is detected, and nothing is restored partially.
+// TestDamagedObjects checks that any damage of any object is detected, and that nothing is restored partially.
 func TestDamagedObjects(t *testing.T) {
 	for about, key := range map[string]*Key{"plain": nil, "encrypted": testKey(t, newIdentity(t))} {
 		b, o := newMemory(), DefaultOptions()
@@ -163,8 +164,8 @@ func flipped(content []byte, at int) []byte {
 	return out
 }
 
-// Two stores may share a prefix. For each, as many backups as configured are kept, and no store is restored from
-// another one's backup.
+// TestBackupsOfSeveralStores makes backups of two stores that share a prefix. For each store, the configured number of
+// backups is kept, and no store is restored from another store's backup.
 func TestBackupsOfSeveralStores(t *testing.T) {
 	b, o := newMemory(), DefaultOptions()
 	o.Keep = pebble.Keep{Last: 2}
@@ -183,7 +184,8 @@ func TestBackupsOfSeveralStores(t *testing.T) {
 	require.ErrorIs(t, err, pebble.ErrNoBackup)
 }
 
-// A source that is damaged already takes no other backup's place, and is restored only by its name.
+// TestBackupOfADamagedStore checks that a backup of a damaged source doesn't replace other backups, and is restored
+// only if it is named.
 func TestBackupOfADamagedStore(t *testing.T) {
 	b, o := newMemory(), DefaultOptions()
 	o.Keep = pebble.Keep{Last: 1}

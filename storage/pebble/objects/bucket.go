@@ -14,13 +14,13 @@ var ErrNotFound = errors.New("objects: no such object")
 // limits, and return the context's error when it ends.
 type Bucket interface {
 	// Put stores size bytes of from as an object, atomically. It replaces an object of the same name. After an error
-	// the complete object may exist or not.
+	// the object may still have been stored, completely.
 	Put(ctx context.Context, name string, from io.Reader, size int64) error
 	// Get returns an object's content, which the caller must close, or ErrNotFound.
 	Get(ctx context.Context, name string) (io.ReadCloser, error)
 	// List returns the objects whose names start with a prefix, in any order. It reflects all earlier changes.
 	List(ctx context.Context, prefix string) ([]Object, error)
-	// Delete removes an object. If it doesn't exist, it returns nil.
+	// Delete removes an object. If the object doesn't exist, Delete returns nil.
 	Delete(ctx context.Context, name string) error
 }
 
@@ -28,6 +28,6 @@ type Bucket interface {
 type Object struct {
 	Name string
 	Size int64
-	// Modified is the time at which it was stored, by the bucket's clock.
+	// Modified is the time at which the object was stored, by the bucket's clock.
 	Modified time.Time
 }

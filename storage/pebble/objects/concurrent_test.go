@@ -27,12 +27,12 @@ type race struct {
 	rand  *rand.Rand
 	grace time.Duration
 	turn  sync.Mutex
-	// late are the backups whose manifests were stored later than Options.Grace allows, as by a machine that was
-	// suspended; made are those that were acknowledged.
+	// late are the backups whose manifests were stored later than Options.Grace allows, as on a machine that was
+	// suspended. made are the acknowledged backups.
 	late, made map[string]bool
 }
 
-// process is one that makes a backup.
+// process is a process that makes a backup.
 type process struct {
 	*race
 	name   string    // of its backup
@@ -47,7 +47,7 @@ var (
 	errNotWhole = errors.New("a manifest has no file")
 )
 
-// step makes a request, in one piece. Between requests others make theirs.
+// step makes a request without interruption. Between requests, other processes make theirs.
 func (p *process) step(request func() error) error {
 	time.Sleep(time.Duration(p.drawn(50)) * time.Microsecond)
 	p.turn.Lock()
@@ -115,7 +115,7 @@ func (p *process) Delete(ctx context.Context, name string) error {
 }
 
 // TestConcurrentBackups makes processes back up one store concurrently. They remove old backups, are killed, and lose
-// responses. Every existing manifest has all of its files at any time, except one that was stored too late and whose
+// responses. At any time, every manifest has all of its files, except a manifest that was stored too late and whose
 // backup wasn't acknowledged.
 func TestConcurrentBackups(t *testing.T) {
 	r := &race{
@@ -156,7 +156,7 @@ func TestConcurrentBackups(t *testing.T) {
 	require.Less(t, len(r.of("files")), 60, "what isn't used is removed")
 }
 
-// whole compares every manifest with the existing files. It is called while no request is under way.
+// whole returns an error unless every manifest has all of its files. It is called while no request is under way.
 func (r *race) whole() error {
 	all, err := list(context.Background(), r.memory, "backups/")
 	if err != nil {

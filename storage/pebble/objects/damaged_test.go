@@ -13,8 +13,9 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// TestDamagedLists damages the newest manifest and a list of garbage: each further backup is made, names the damaged
-// objects, and uploads again those that the list may name. Once the objects are removed, everything is as before.
+// TestDamagedLists damages the newest manifest and a list of garbage. Further backups succeed, report the damaged
+// objects, and upload again the files that the list may contain. Once the damaged objects are removed, no trace is
+// left.
 func TestDamagedLists(t *testing.T) {
 	for how, damage := range map[string]func([]byte) []byte{
 		"cut":     func(content []byte) []byte { return content[:len(content)/2] },
@@ -73,8 +74,8 @@ func TestDamagedLists(t *testing.T) {
 	}
 }
 
-// suspended is a bucket whose process is suspended while it stores its first manifest: the manifest appears after
-// others.
+// suspended is a bucket whose process is suspended while it stores its first manifest, so that this manifest appears
+// after those of other backups.
 type suspended struct {
 	*memory
 	meanwhile func()
@@ -88,9 +89,9 @@ func (s *suspended) Put(ctx context.Context, name string, from io.Reader, size i
 	return s.memory.Put(ctx, name, from, size)
 }
 
-// TestSuspendedInTheManifest lets three days pass while a manifest is stored, by the clocks of the bucket and of other
-// processes, which remove a file of it. The deadline doesn't end it, because a machine's monotonic clock stops while it
-// is suspended.
+// TestSuspendedInTheManifest suspends a machine for three days while it stores a manifest. By the clocks of the bucket
+// and of other processes the time passes, and another process removes a file of the manifest. The deadline of the
+// request doesn't expire, because a machine's monotonic clock stops while it is suspended.
 func TestSuspendedInTheManifest(t *testing.T) {
 	b, o, now := newMemory(), DefaultOptions(), time.Unix(2e9, 0)
 	o.Keep, o.Grace, o.Now = pebble.Keep{Last: 1}, 10*time.Hour, func() time.Time { return now }
@@ -113,8 +114,8 @@ func TestSuspendedInTheManifest(t *testing.T) {
 	require.Equal(t, map[string]string{"f": "returns"}, filesOf(t, b, name[9], o))
 }
 
-// TestFileRemovedWhileOthersAreCopied has another process remove a file after a backup has listed it. The backup
-// uploads it again before it stores its manifest: at no moment does a manifest name a missing file.
+// TestFileRemovedWhileOthersAreCopied makes another process remove a file after a backup has listed it. The backup
+// uploads the file again before it stores its manifest, so no manifest ever names a missing file.
 func TestFileRemovedWhileOthersAreCopied(t *testing.T) {
 	b, o := newMemory(), DefaultOptions()
 	name := names(2)
@@ -135,7 +136,7 @@ func TestFileRemovedWhileOthersAreCopied(t *testing.T) {
 	require.Equal(t, map[string]string{"f": "same", "g": "new"}, filesOf(t, b, name[1], o))
 }
 
-// removing is a bucket whose files are removed right before the first of them is uploaded.
+// removing is a bucket whose files are removed right before the first upload.
 type removing struct {
 	*suspended
 	remove func()
@@ -149,7 +150,8 @@ func (r *removing) Put(ctx context.Context, name string, from io.Reader, size in
 	return r.suspended.Put(ctx, name, from, size)
 }
 
-// TestBackupsWithMissingFiles don't count: retention keeps as many whole ones, and removes none for them.
+// TestBackupsWithMissingFiles checks that backups with missing files don't count for retention, and that no complete
+// backup is removed because of them.
 func TestBackupsWithMissingFiles(t *testing.T) {
 	b, o := newMemory(), DefaultOptions()
 	o.Keep = pebble.Keep{Last: 2}
@@ -173,7 +175,7 @@ func TestBackupsWithMissingFiles(t *testing.T) {
 	}
 }
 
-// hiding is a bucket in whose listings an object is missing.
+// hiding is a bucket that leaves an object out of listings.
 type hiding struct {
 	*memory
 	object string
@@ -184,8 +186,8 @@ func (h *hiding) List(ctx context.Context, prefix string) ([]Object, error) {
 	return slices.DeleteFunc(found, func(o Object) bool { return o.Name == h.object }), err
 }
 
-// TestHiddenManifest: the manifest of a backup is missing in listings. This backup uploaded no files, because another
-// one, which was removed, had the same content.
+// TestHiddenManifest leaves the manifest of a backup out of listings. The backup has uploaded no files, because another
+// backup, which was removed, had the same content. Its files must not be removed as garbage.
 func TestHiddenManifest(t *testing.T) {
 	b, o, now := newMemory(), DefaultOptions(), time.Unix(2e9, 0)
 	o.Keep, o.Grace, o.Now = pebble.Keep{Last: 9}, 10*time.Hour, func() time.Time { return now }

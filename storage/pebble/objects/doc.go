@@ -42,6 +42,6 @@
 // Options.Keep and isn't removed. An unreadable list of garbage may contain any file that was old enough when the list
 // was stored, so these files aren't used.
 //
-// The age of a list is measured by the clocks of the bucket and of the process that removes files. By both the list
-// must be old enough.
+// The age of a list is measured by the clocks of the bucket and of the process that removes files. The list must be old
+// enough by both clocks.
 package objects

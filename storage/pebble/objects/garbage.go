@@ -58,8 +58,8 @@ func readGarbage(ctx context.Context, b Bucket, s set, k *Key) (out []garbage, e
 	return slices.DeleteFunc(out, func(g garbage) bool { return missing[g.object] }), nil
 }
 
-// retain removes the backups of the set that Keep doesn't select, and files to which no backup has referred for long
-// enough.
+// retain removes the backups of the set that Keep doesn't select, and files to which no backup has referred for at
+// least Grace.
 func (b *backup) retain(ctx context.Context) error {
 	if b.Keep.All() {
 		return nil
@@ -93,7 +93,7 @@ func (b *backup) retain(ctx context.Context) error {
 	return b.sweep(ctx)
 }
 
-// missingFile returns the object of a file in a backup that wasn't listed or has a wrong size, or "".
+// missingFile returns the object of a file of a backup that is missing in the listing or has a wrong size, or "".
 func (b *backup) missingFile(l listed) string {
 	for _, f := range b.manifests[l.object].Files {
 		if size, ok := b.sizes[f.Object]; !ok || size != b.Key.size(f.Size) {
@@ -105,8 +105,8 @@ func (b *backup) missingFile(l listed) string {
 
 // survey lists the backups of the set and reads their manifests into b.manifests. It returns an error if the listing or
 // a manifest isn't reliable, so that nothing may be removed. A reliable listing has the manifest that was just stored,
-// and no unreadable ones. Manifests that were read before, or that this one or the newest other one lists, are either
-// listed or also missing when they are requested by name.
+// and no unreadable manifests. It also has each manifest that was read before, or that this manifest or the newest
+// other one names, unless a request by name confirms that the manifest doesn't exist.
 func (b *backup) survey(ctx context.Context) ([]listed, error) {
 	all, err := b.readManifests(ctx)
 	if err != nil {
@@ -266,8 +266,9 @@ func (b *backup) sweep(ctx context.Context) error {
 	return b.note(ctx, unused)
 }
 
-// verifyUploaders returns an error if the manifest of a backup exists that uploaded one of the old unused files: the
-// manifest may refer to the file, and wasn't listed. Young files may belong to a backup in progress.
+// verifyUploaders returns an error if a backup that uploaded one of the old unused files still has a manifest. The
+// listing missed this manifest, which may refer to the file. Young files are skipped: they may belong to a backup in
+// progress.
 func (b *backup) verifyUploaders(ctx context.Context, unused map[string]bool) error {
 	verified := map[string]bool{}
 	for name, old := range unused {
@@ -288,9 +289,9 @@ func (b *backup) verifyUploaders(ctx context.Context, unused map[string]bool) er
 	return nil
 }
 
-// note stores a list of garbage with the unused files that are at least as old as Grace. Younger ones may belong to a
-// backup in progress. If a backup that takes longer still needs a file, it reads the list before it stores its
-// manifest, and uploads the file again.
+// note stores a list of garbage with the unused files that are at least as old as Grace. Younger files may belong to a
+// backup in progress. A longer backup may also need a listed file: it reads the list before it stores its manifest, and
+// uploads the file again.
 func (b *backup) note(ctx context.Context, unused map[string]bool) error {
 	g := garbage{Noted: b.Now().UTC()}
 	for name, old := range unused {
@@ -320,7 +321,7 @@ func (b *backup) used(ctx context.Context) (map[string]bool, error) {
 	return used, nil
 }
 
-// bucketNow returns the time by the bucket's clock, which is the time at which an object is stored.
+// bucketNow returns the time by the bucket's clock, which is the modification time of an object that it stores.
 func (b *backup) bucketNow(ctx context.Context) (time.Time, error) {
 	name := b.folder("clock") + b.stats.Name
 	if err := putRecord(ctx, b.bucket, name, struct{}{}, nil); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// TestGarbage follows files that no backup refers to any more, by the hour.
+// TestGarbage checks each hour what happened to files to which no backup refers.
 func TestGarbage(t *testing.T) {
 	b, o, now := newMemory(), DefaultOptions(), time.Unix(2e9, 0)
 	o.Keep, o.Grace, o.Now = pebble.Keep{Last: 1}, 10*time.Hour, func() time.Time { return now }
@@ -49,7 +49,7 @@ func TestGarbage(t *testing.T) {
 	require.Equal(t, map[string]string{"f": "a", "always": "x"}, filesOf(t, b, "", o))
 }
 
-// An interrupted backup leaves files, which the next one uses or removes.
+// TestLeftovers checks that the next backup uses or removes the files of an interrupted backup.
 func TestLeftovers(t *testing.T) {
 	b, o, now := newMemory(), DefaultOptions(), time.Unix(2e9, 0)
 	o.Keep, o.Now = pebble.Keep{Last: 1}, func() time.Time { return now }
@@ -70,7 +70,8 @@ func TestLeftovers(t *testing.T) {
 	require.Len(t, b.of("files"), 1)
 }
 
-// As long as a manifest can't be read, no file is removed: it may refer to any.
+// TestNoSweepWithAManifestThatCannotBeRead checks that no file is removed while a manifest can't be read, because it
+// may refer to any file.
 func TestNoSweepWithAManifestThatCannotBeRead(t *testing.T) {
 	b, o, now := newMemory(), DefaultOptions(), time.Unix(2e9, 0)
 	o.Keep, o.Now = pebble.Keep{Last: 3}, func() time.Time { return now }

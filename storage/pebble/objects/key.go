@@ -76,7 +76,7 @@ func (k *Key) set() string {
 	return encryptedSets + k.mac("set", nil)[:16]
 }
 
-// mac authenticates content for a purpose. The key must not be nil.
+// mac returns the authentication code of content for a purpose. The key must not be nil.
 func (k *Key) mac(purpose string, content []byte) string {
 	m := hmac.New(sha256.New, k.secret)
 	fmt.Fprintf(m, "%s\n", purpose)
@@ -84,7 +84,7 @@ func (k *Key) mac(purpose string, content []byte) string {
 	return hex.EncodeToString(m.Sum(nil))
 }
 
-// sum authenticates content for a purpose. Without a key it returns only a checksum.
+// sum returns the authentication code of content for a purpose, or only a checksum if there is no key.
 func (k *Key) sum(purpose string, content []byte) string {
 	if k == nil {
 		sum := sha256.Sum256(content)
@@ -116,7 +116,8 @@ func (k *Key) encrypt(from io.Reader) (io.Reader, error) {
 // errDecrypt means that content wasn't encrypted to the key, or was changed or truncated.
 var errDecrypt = errors.New("objects: decrypting")
 
-// decrypt returns the plaintext. Its errors and the reader's errors are errDecrypt, except errors of from.
+// decrypt returns a reader of the plaintext. Errors of decrypt and of the reader are errDecrypt, unless reading from
+// failed.
 func (k *Key) decrypt(from io.Reader) (io.Reader, error) {
 	if k == nil {
 		return from, nil

@@ -17,23 +17,22 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// liar is a bucket whose answers of one kind, about objects of one kind, are wrong, while its objects are right.
+// liar is a bucket with intact objects that gives wrong responses to requests of one kind, for objects of one kind.
 type liar struct {
 	*memory
 	lie
-	// kind of objects: backups, garbage, files, clock; own is the backup that is being made.
+	// kind is the kind of objects: backups, garbage, files or clock. own is the backup in progress.
 	kind, own string
-	// later delays the wrong responses until the manifest of own was read; reads counts these reads.
+	// later delays the wrong responses until the manifest of own has been read, which sets read.
 	later, read bool
 	// newest is the newest object of its kind before the wrong responses started.
 	newest string
-	// there are the objects of one kind before the backup started, and removed the objects among them that were deleted
-	// before.
+	// there are the objects of the kind before the backup started. removed are those that were deleted earlier.
 	there, removed map[string][]byte
 	lies           int
 }
 
-// lie changes the answers of one operation; the other fields are nil.
+// lie changes the responses to one kind of request. Only the field of this kind is set.
 type lie struct {
 	list func(l *liar, found []Object) []Object
 	get  func(l *liar, name string, content []byte) ([]byte, error)
@@ -46,7 +45,7 @@ func sorted(found []Object) []Object {
 	return found
 }
 
-// liesAbout are all kinds of wrong answers.
+// liesAbout are the kinds of wrong responses.
 var liesAbout = map[string]lie{
 	"LIST empty":              {list: func(*liar, []Object) []Object { return nil }},
 	"LIST without the newest": {list: func(_ *liar, found []Object) []Object { return found[:max(0, len(found)-1)] }},
@@ -97,7 +96,7 @@ var liesAbout = map[string]lie{
 	"DELETE lost": {del: true},
 }
 
-// isLie reports whether the answer about a name is wrong.
+// isLie reports whether the response about an object is wrong.
 func (l *liar) isLie(name string, asked bool) bool {
 	is := asked && strings.HasPrefix(name, l.kind+"/") && l.own != "" && (l.read || !l.later)
 	if is {
@@ -151,14 +150,14 @@ func (l *liar) Delete(ctx context.Context, name string) error {
 	return l.memory.Delete(ctx, name)
 }
 
-// undetectable are wrong answers that nothing in a bucket can contradict.
+// undetectable are the wrong responses that no other response can contradict.
 var undetectable = map[string]string{
 	"LIST with deleted ones of files": "whether a file is there is known from the listing only; Bucket's contract says that it sees what was deleted before",
 }
 
-// TestWrongAnswers makes a bucket return every kind of wrong response about every kind of object, during four backups
-// that are half a day apart, with retention. Every acknowledged backup that retention doesn't remove can be restored,
-// and when the responses are correct again, backups succeed again.
+// TestWrongAnswers makes a bucket give every kind of wrong response about every kind of object during four backups with
+// retention, half a day apart. Every acknowledged backup that retention doesn't remove can be restored. When the
+// responses are correct again, backups succeed again.
 func TestWrongAnswers(t *testing.T) {
 	var checkpoints []checkpointed
 	for n := range 17 {
@@ -188,7 +187,7 @@ type checkpointed struct {
 	files map[string]string
 }
 
-// chain makes backups of contents that change, half a day apart.
+// chain makes backups, half a day apart, of contents that change.
 type chain struct {
 	t     *testing.T
 	from  []checkpointed
@@ -285,7 +284,7 @@ func testWrongAnswers(t *testing.T, from []checkpointed, wrong lie, kind string,
 	}
 	c.b.lie = lie{}
 	for _, object := range c.b.of("garbage") {
-		// Lists that were stored wrongly stay so, and are reported with the remedy.
+		// Lists that were stored damaged stay damaged and are reported. The remedy is to delete them.
 		if getRecord(t.Context(), c.b.memory, object, &garbage{}, nil) != nil {
 			require.NoError(t, c.b.memory.Delete(t.Context(), object))
 		}

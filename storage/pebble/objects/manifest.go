@@ -35,8 +35,8 @@ type manifest struct {
 	Tenants []string  `json:"tenants,omitempty"` // pebble.Lineage.Tenants
 	Taken   time.Time `json:"taken"`
 	Files   []file    `json:"files"`
-	// Others are the manifests that existed when this one was made. They are used to verify listings in which one is
-	// missing.
+	// Others are the manifests that existed when this one was made. They reveal manifests that are missing in a
+	// listing.
 	Others []string `json:"others,omitempty"`
 	// Damaged are the files that were already damaged in the source.
 	Damaged []string `json:"damaged,omitempty"`
@@ -48,13 +48,13 @@ type file struct {
 	Size    int64  `json:"size"`
 	Changed int64  `json:"changed"`
 	SHA256  string `json:"sha256"`
-	// Object is the last part of the name of its object.
+	// Object is the last part of the name of the file's object.
 	Object string `json:"object"`
 	// Verified is set if every block matched its checksum when the file was uploaded; only sorted files have blocks.
 	Verified bool `json:"verified,omitempty"`
 }
 
-// set is the backups of one store under one key.
+// set identifies the backups of one store under one key.
 type set struct{ store, key string }
 
 func (s set) folder(kind string) string { return path.Join(kind, s.store, s.key) + "/" }
@@ -78,7 +78,7 @@ func setOf(store string, k *Key) set {
 	return set{store, k.set()}
 }
 
-// listed is a backup as described by the names of objects.
+// listed is a backup, as far as the name of its manifest describes it.
 type listed struct {
 	set
 	pebble.DatedBackup
@@ -173,7 +173,7 @@ func readManifest(ctx context.Context, b Bucket, l listed, k *Key) (m manifest, 
 	return m, nil
 }
 
-// wrongKey returns the error for a backup that needs another key, or no key.
+// wrongKey returns the error for a backup that requires another key, or no key.
 func wrongKey(l listed) error {
 	if l.key == plainSet {
 		return fmt.Errorf("%w: backup %s isn't encrypted; omit --key-file", ErrKey, l.Name)
@@ -181,7 +181,7 @@ func wrongKey(l listed) error {
 	return fmt.Errorf("%w: backup %s is encrypted with the key %s; set its file with --key-file", ErrKey, l.Name, l.key)
 }
 
-// isName reports whether a name contains no path.
+// isName reports whether a name is a file name without a path.
 func isName(name string) bool {
 	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\\\x00")
 }

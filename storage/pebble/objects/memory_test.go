@@ -73,7 +73,7 @@ func (m *memory) Delete(_ context.Context, name string) error {
 	return nil
 }
 
-// of returns the names of objects of a kind.
+// of returns the names of all objects of a kind.
 func (m *memory) of(kind string) (names []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -85,7 +85,7 @@ func (m *memory) of(kind string) (names []string) {
 	return names
 }
 
-// checkpoint creates a store's directory of files without blocks to verify.
+// checkpoint creates the directory of a store, with files that have no blocks to verify.
 func checkpoint(t *testing.T, store string, files map[string]string) string {
 	dir := t.TempDir()
 	for name, content := range files {

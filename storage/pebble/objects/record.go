@@ -17,7 +17,7 @@ import (
 //	│ 64 digits: SHA-256 of the JSON, or its MAC │ \n │ JSON │
 //	└───────────────────────────────────────────┴────┴──────┘
 
-// maxRecord is the max size of a record in bytes, enough for the manifest of a million files.
+// maxRecord is the max size of a record in bytes. The manifest of a million files fits in it.
 const maxRecord = 512 << 20
 
 func putRecord(ctx context.Context, b Bucket, name string, content any, k *Key) error {

@@ -10,8 +10,8 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// Spares returns the backups in a bucket, of all stores, that the key can decrypt, the newest first. pebble.Mend takes
-// files from them. Backups with a damaged manifest are left out. If all have other keys, the error is ErrKey.
+// Spares returns the backups in a bucket, of all stores, that the key can decrypt, the newest first, for pebble.Mend.
+// Backups with a damaged manifest are left out. If all backups have other keys, the error is ErrKey.
 func Spares(ctx context.Context, bucket Bucket, k *Key) iter.Seq2[pebble.Spare, error] {
 	return func(yield func(pebble.Spare, error) bool) {
 		all, err := list(ctx, bucket, "backups/")

@@ -11,7 +11,7 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// StoredBackups returns the backups in a bucket, of all stores, the oldest first. If they have another key, only their
+// StoredBackups returns the backups in a bucket, of all stores, the oldest first. Of backups with another key, only the
 // names are known.
 func StoredBackups(ctx context.Context, bucket Bucket, k *Key) (out []pebble.StoredBackup, err error) {
 	all, err := list(ctx, bucket, "backups/")
@@ -58,7 +58,7 @@ func fileSizes(ctx context.Context, bucket Bucket) (map[string]int64, error) {
 	return sizes, nil
 }
 
-// incomplete returns a text for each file whose object, in a folder, is missing or has a wrong size.
+// incomplete describes each file whose object in folder is missing or has a wrong size.
 func (m *manifest) incomplete(folder string, sizes map[string]int64, k *Key) (texts []string) {
 	for _, f := range m.Files {
 		object := folder + f.Object
@@ -77,12 +77,12 @@ type BucketVerifier struct {
 	Bucket Bucket
 	Key    *Key
 
-	// found are the results by the name of the object; "": it is intact.
+	// found has the results by the name of the object; "" if the object is intact.
 	found map[string]string
 }
 
-// Verify returns the files of a backup that are missing or differ from those that were backed up. Its error is an error
-// of reading the manifest, of the bucket or of the context.
+// Verify returns the files of a backup that are missing or differ from those that were backed up. An error means that
+// the manifest can't be read, the bucket failed, or the context ended.
 func (v *BucketVerifier) Verify(ctx context.Context, name string) (damaged []string, err error) {
 	l, err := named(ctx, v.Bucket, name)
 	if err != nil {

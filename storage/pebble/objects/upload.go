@@ -53,7 +53,8 @@ func (b *backup) copy(ctx context.Context, name string) (f file, damaged []strin
 	return f, damaged, err
 }
 
-// work returns the number of bytes that copy reads of a file: to hash it, to verify a sorted file, and to upload it.
+// work returns the number of bytes that copy reads to hash a file, to verify it if it is a sorted file, and to upload
+// it.
 func (b *backup) work(info os.FileInfo) int64 {
 	switch f := b.known[info.Name()]; {
 	case !isSorted(info.Name()):
@@ -66,7 +67,7 @@ func (b *backup) work(info os.FileInfo) int64 {
 
 func isSorted(name string) bool { return strings.HasSuffix(name, ".sst") }
 
-// withSum returns the object with a file's content, or "".
+// withSum returns the object with a file's content, or "" if there is none.
 func (b *backup) withSum(f file) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -104,7 +105,7 @@ func (b *backup) upload(ctx context.Context, path string, f *file) error {
 	return nil
 }
 
-// parseObject returns the hash in the last part of a file's name, and the backup that uploaded it.
+// parseObject returns the hash and the backup in the name of a file's object.
 func parseObject(name string) (hash, backup string, ok bool) {
 	hash, rest, _ := strings.Cut(name, "-")
 	last := max(0, strings.LastIndex(rest, "-"))
