@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The estimated size of a program is close to the compiler's.
+// TestRegexpSize checks that the estimated size of a program is close to the compiler's.
 func TestRegexpSize(t *testing.T) {
 	for _, text := range []string{
 		"{}", "abc{1}", "(abc){1000}", "(a|b|c){10,20}", "x{0,1000}", "x{5,}", "((a{10}){10}){10}", "(?i)abc[def]*",
@@ -84,7 +84,7 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// bomb is a YAML text with anchors that each contain the previous one ten times.
+// bomb returns a YAML text with anchors that each contain the previous one ten times.
 func bomb(levels int) string {
 	var b strings.Builder
 	b.WriteString("a0: &a0 word\n")

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReadFile also reads a file through a link, and rejects larger files and anything other than a file. The pipe has
-// no writer.
+// TestReadFile reads a file, and the file through a link. Larger files, and everything that isn't a regular file, are
+// rejected, including a pipe without a writer.
 func TestReadFile(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMap fills a map, which removes all entries when it is full.
+// TestMap checks that a map removes all entries when it is full.
 func TestMap(t *testing.T) {
 	var m Map[int, int]
 	require.Zero(t, m.At(1))

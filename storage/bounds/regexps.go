@@ -16,8 +16,8 @@ const (
 	regexpAllowed = 256 << 10
 )
 
-// maxSteps is the max of Steps for a regular expression. At this limit, matching a value of 30 characters takes about
-// 50 milliseconds.
+// maxSteps is the max result of Steps for a regular expression. At this limit, matching a value of 30 characters takes
+// about 50 milliseconds.
 const maxSteps = 100_000
 
 // Memory of a compiled regular expression in bytes.
@@ -72,9 +72,9 @@ func regexpSize(text string) int {
 	return instructions*instructionBytes + runes*runeBytes
 }
 
-// Steps returns the approximate max number of steps of a match per character of a value. It is 0 if the regular
-// expression has no repetition, such as a list of words: then the number of steps is at most the length of the text,
-// independently of the value.
+// Steps returns the approximate max number of steps of a match per character of a value. It returns 0 if the regular
+// expression has no repetition, such as a list of words: the number of steps is then at most the length of text,
+// regardless of the value.
 func Steps(text string) int {
 	if !strings.ContainsAny(text, "*+?{") {
 		return 0

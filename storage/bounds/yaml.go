@@ -12,14 +12,14 @@ import (
 // ErrAliases means that a YAML text becomes much larger when its aliases are expanded.
 var ErrAliases = errors.New("bounds: YAML aliases expand to too much text")
 
-// CheckYAML returns an error that wraps ErrAliases if the YAML text would have more than most bytes with expanded
-// aliases. Syntax errors are the parser's.
+// CheckYAML returns an error that wraps ErrAliases if the YAML text with expanded aliases would have more than most
+// bytes. It returns syntax errors of the parser unchanged.
 func CheckYAML(text []byte, most int) error {
 	_, err := parseYAML(text, most)
 	return err
 }
 
-// DecodeYAML decodes the only document of a YAML text, and rejects unknown fields, after CheckYAML. An empty text
+// DecodeYAML calls CheckYAML and decodes the only document of a YAML text. It rejects unknown fields. An empty text
 // leaves into unchanged.
 func DecodeYAML(text []byte, most int, into any) error {
 	if err := CheckYAML(text, most); errors.Is(err, ErrAliases) {
@@ -36,8 +36,8 @@ func DecodeYAML(text []byte, most int, into any) error {
 	return nil
 }
 
-// EachScalar is CheckYAML, and also calls visit for each scalar value, with the keys of the mappings that contain it.
-// An alias counts as its anchor's value. It stops at an error of visit and returns it.
+// EachScalar is like CheckYAML, and also calls visit for each scalar value, with the keys of the mappings that contain
+// it. An alias counts as its anchor's value. It stops at an error of visit and returns it.
 func EachScalar(text []byte, most int, visit func(keys []string, value string) error) error {
 	all, err := parseYAML(text, most)
 	if err != nil {
@@ -74,7 +74,7 @@ func parseYAML(text []byte, most int) (all []*yaml.Node, err error) {
 	}
 }
 
-// writtenSize computes the length of a text with expanded aliases.
+// writtenSize computes the length of a text after its aliases are expanded.
 type writtenSize struct {
 	most    int
 	aliases bool

@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/meter"
 )
 
-// Kinds of entries.
+// Kinds of entries, with the meaning of EntryKey.Text and of the version.
 const (
 	KindMetrics uint8 = iota // the names of a window's metrics
 	KindSeries               // the series of a window's metric, text
@@ -101,9 +101,11 @@ func New(capacity int64) *Cache {
 func (c *Cache) Capacity() int64 { return c.capacity }
 
 // Get returns the value of key in this version of its window, and calls load if the value isn't cached. Concurrent
-// calls for the same key wait for one load. Errors aren't cached. A load that grows large is canceled until its caller
-// has its turn (see Meter). So no caller that waits for its turn holds a value, and no caller that has its turn waits
-// for one that hasn't.
+// calls for the same key wait for one load. Errors aren't cached.
+//
+// If a load needs much memory, it is canceled, its caller waits for its turn (see meter.Meter), and then loads again.
+// So a caller that waits for its turn never holds a value, and a caller that has its turn never waits for one that
+// hasn't.
 func (c *Cache) Get(
 	ctx context.Context, key EntryKey, version uint64, load func(context.Context) (EntryValue, error),
 ) (EntryValue, error) {
@@ -158,7 +160,7 @@ func (f *flight) await(ctx context.Context) error {
 	}
 }
 
-// look returns the cached value, or else a flight. mine is true if the caller must run the load.
+// look returns the cached value, or else the flight that loads it. mine is true if the caller must run the load.
 func (c *Cache) look(key EntryKey, version uint64) (value EntryValue, f *flight, mine bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/meter"
 )
 
-// fixed is a EntryValue value of a size.
+// fixed is an EntryValue of a fixed size.
 type fixed int64
 
 func (f fixed) Bytes() int64 { return int64(f) }
@@ -120,7 +120,7 @@ func TestCacheForgetsErrors(t *testing.T) {
 	require.Equal(t, fixed(3), v)
 }
 
-// A query that gave up while it loaded must not fail those that waited for its load.
+// TestCacheLoadsAgainForOthers cancels a query while it loads a value. Queries that wait for the load must not fail.
 func TestCacheLoadsAgainForOthers(t *testing.T) {
 	c := New(1 << 20)
 	begun, end, done := make(chan struct{}), make(chan struct{}), make(chan error)
@@ -162,7 +162,7 @@ func TestCacheSurvivesAPanic(t *testing.T) {
 	require.Equal(t, fixed(3), v)
 }
 
-// turns is a Meter whose loads of much need a turn.
+// turns is a Meter that requires a turn for large loads.
 type turns struct {
 	had   atomic.Bool
 	count atomic.Int64
@@ -185,8 +185,8 @@ func (m *turns) Turn(context.Context) error {
 	return nil
 }
 
-// A load that will hold much memory is canceled until its caller has its turn. Others load the same value concurrently,
-// and a load inside a load cancels both.
+// TestCacheLoadsWaitForATurnOutside checks that a load that needs much memory is canceled until its caller has its
+// turn. Other callers load the same value concurrently, and a load inside a load cancels both.
 func TestCacheLoadsWaitForATurnOutside(t *testing.T) {
 	c := New(1 << 20)
 	inner, outer := EntryKey{Kind: KindMetrics}, EntryKey{Kind: KindIDs}
@@ -218,7 +218,7 @@ func TestCacheLoadsWaitForATurnOutside(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-// turnsSlowly gets its turn when it is released.
+// turnsSlowly is a Meter whose Turn returns when it is released.
 type turnsSlowly struct {
 	*turns
 
@@ -231,8 +231,8 @@ func (m *turnsSlowly) Turn(ctx context.Context) error {
 	return m.turns.Turn(ctx)
 }
 
-// A caller that waits long for another's load calls Working of its meter, which may wait for a turn. The load itself
-// doesn't wait for one.
+// TestCallersThatWaitForALoadAreWorking checks that a caller that waits long for a load of another caller calls Working
+// of its meter, which may wait for a turn. The load itself doesn't wait for a turn.
 func TestCallersThatWaitForALoadAreWorking(t *testing.T) {
 	c, loads, release := New(1<<20), make(chan struct{}), make(chan struct{})
 	done := make(chan error, 1)
@@ -256,7 +256,7 @@ func TestCallersThatWaitForALoadAreWorking(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-// worker is a Meter whose Working is recorded.
+// worker is a Meter that records calls of Working.
 type worker struct {
 	turns
 

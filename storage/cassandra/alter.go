@@ -8,9 +8,9 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// AlterSchema changes the options of existing tables to those with which this release creates them, such as compaction
-// windows after a change of the retention. It yields each statement before it runs it; if dry is set, it runs none. A
-// difference that only an operator can fix, such as a missing table, is an error.
+// AlterSchema changes the options of existing tables to those with which this release creates them, for example
+// compaction windows after a change of the retention. It yields each statement before it runs it. If dry is set, it
+// runs none. It returns an error for a difference that only an operator can fix, such as a missing table.
 func AlterSchema(ctx context.Context, opts Options, dry bool, yield func(statement string) error) error {
 	f, err := ReadFacts(ctx, opts)
 	if err != nil {
@@ -53,7 +53,7 @@ func AlterSchema(ctx context.Context, opts Options, dry bool, yield func(stateme
 // alters reports whether the remedy is a statement that changes an option of the table.
 func (d *Difference) alters() bool { return strings.HasPrefix(d.Do, "ALTER TABLE ") }
 
-// alterer opens a session for schema changes with a node that was up.
+// alterer opens a session for schema changes with a node that was up when f was read.
 func (o *Options) alterer(f *Facts) (*gocql.Session, error) {
 	longer := *o
 	longer.Timeout = max(o.Timeout, 2*schemaTimeout)

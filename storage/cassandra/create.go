@@ -16,13 +16,13 @@ import (
 const (
 	// schemaAgreement is the max time until all nodes have a new table.
 	schemaAgreement = 30 * time.Second
-	// schemaTimeout is the max time for one node to create a table.
+	// schemaTimeout is the max time in which one node creates a table.
 	schemaTimeout = time.Minute
 	// schemaTries is the max number of times that Open reads and completes the schema.
 	schemaTries = 4
 )
 
-// The manual ways to create the schema.
+// bySchemaCommand tells operators how to create the schema.
 const bySchemaCommand = "create the schema with `cassia schema | cqlsh`, or let Cassia create it"
 
 // prepareSchema creates missing tables and checks the existing ones.
@@ -113,7 +113,7 @@ func (o *Options) prepareKeyspace(ctx context.Context, c *Cluster, session *gocq
 	return nil
 }
 
-// change runs a statement that changes the schema. gocql waits for schema agreement of the nodes.
+// change runs a statement that changes the schema. gocql then waits until all nodes have the change.
 func (o *Options) change(ctx context.Context, session *gocql.Session, statement string) error {
 	err := session.Query(statement).WithContext(ctx).Consistency(gocql.One).Exec()
 	var exists *gocql.RequestErrAlreadyExists

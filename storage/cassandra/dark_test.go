@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// TestNoNodeIsUp: while no node is up, requests fail immediately after the first moment. If a node is up, they are
+// TestNoNodeIsUp checks that requests fail immediately once no node has been up for a moment. If a node is up, they are
 // retried until their timeout.
 func TestNoNodeIsUp(t *testing.T) {
 	t.Parallel()

@@ -16,7 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// setStripes is the number of locks, over which partitions are spread, for compare-and-set in the process.
+// setStripes is the number of locks that serialize compare-and-set operations in the process, by partition.
 const setStripes = 64
 
 // Engine is an engine.Engine on Cassandra, and a prometheus.Collector.
@@ -52,8 +52,8 @@ var (
 	_ prometheus.Collector = (*Engine)(nil)
 )
 
-// Open connects to a cluster and returns when the schema exists. If a retry can't help, the error is one line with the
-// cause and the remedy.
+// Open connects to a cluster and returns when the schema exists. If a retry can't help, the error is an ErrSettings:
+// one line with the cause and the remedy.
 func Open(ctx context.Context, opts Options) (*Engine, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -131,7 +131,7 @@ func (e *Engine) release() {
 	}
 }
 
-// begin is called at the start of every method.
+// begin starts a call of an exported method: it returns the error of ctx, or registers the call as use does.
 func (e *Engine) begin(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -142,8 +142,7 @@ func (e *Engine) begin(ctx context.Context) error {
 	return nil
 }
 
-// Close implements engine.Engine. Requests under way end with engine.ErrClosed; their rows may have been written or
-// not.
+// Close implements engine.Engine. Requests under way return engine.ErrClosed; their rows may have been written or not.
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	if e.closed {
@@ -163,7 +162,7 @@ func (e *Engine) Close() error {
 }
 
 // Drop implements engine.Engine. It only checks its arguments: rows that may be dropped have a TTL, and Cassandra
-// deletes them, a file of a window at a time.
+// deletes a window's files as a whole when they have expired.
 func (e *Engine) Drop(ctx context.Context, t *engine.Table, prefix engine.Key) error {
 	if err := e.begin(ctx); err != nil {
 		return err
@@ -178,16 +177,17 @@ func (o *Options) clusterConfig(watch *connectWatch, hosts ...string) (*gocql.Cl
 	c.ProtoVersion = 4
 	c.Logger = logger{o.Logger}
 	c.ConnectObserver = watch
-	// A silent node uses up half of a request's time.
+	// After half of a request's time, another node is tried.
 	c.Timeout = o.Timeout / 2
 	c.ConnectTimeout = o.ConnectTimeout
 	c.SocketKeepalive = 15 * time.Second
-	// Reconnect to down nodes every two seconds: missing that a node is up again costs more than the attempts.
+	// Reconnect to down nodes every two seconds: unnecessary attempts are cheap compared to not using a node that is up
+	// again.
 	c.ReconnectInterval = knockEvery
 	c.ReconnectionPolicy = &gocql.ConstantReconnectionPolicy{MaxRetries: 1, Interval: 100 * time.Millisecond}
 	// Every statement has its own timestamp.
 	c.DefaultTimestamp = false
-	// About 50 statements per node.
+	// The engine has about 50 statements, which are prepared per node.
 	c.MaxPreparedStmts = 10_000
 	c.MaxWaitSchemaAgreement = schemaAgreement
 	if o.Username != "" {

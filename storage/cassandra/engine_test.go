@@ -109,8 +109,8 @@ func TestTimeToLive(t *testing.T) {
 	}, comesWithin, 100*time.Millisecond, "row 5 stays")
 }
 
-// TestTimeToLiveByTheClustersClock: two processes, whose clocks differ by six hours, write rows with the same expiry:
-// both rows get the same TTL.
+// TestTimeToLiveByTheClustersClock writes rows with the same expiry in two processes whose clocks differ by six hours.
+// Both rows get the same TTL.
 func TestTimeToLiveByTheClustersClock(t *testing.T) {
 	base := testOptions(t)
 	t.Parallel()
@@ -238,7 +238,8 @@ func TestPageSize(t *testing.T) {
 	}
 }
 
-// TestOneInFlight: a scan that is being read holds no slot, so a request inside it doesn't wait for itself.
+// TestOneInFlight checks that a scan doesn't hold a slot while its rows are being processed, so that a request made
+// during the scan doesn't deadlock.
 func TestOneInFlight(t *testing.T) {
 	o := testOptions(t)
 	t.Parallel()

@@ -40,8 +40,8 @@ func refuse(format string, args ...any) error {
 	return refusal{fmt.Errorf("cassandra: "+format, args...)}
 }
 
-// isTransient reports whether a request that failed with err may succeed on another node or later: the cluster is short
-// of nodes or overloaded, or a connection broke. The request may have been applied.
+// isTransient reports whether a request that failed with err may succeed on another node or later: there are too few
+// nodes, they are overloaded, or a connection broke. The request may have been applied.
 func isTransient(err error) bool {
 	var request gocql.RequestError
 	if errors.As(err, &request) {
@@ -73,7 +73,7 @@ func isUntouched(err error) bool {
 	return errors.Is(err, gocql.ErrNoConnections) || errors.As(err, &unavailable)
 }
 
-// isUnauthorized reports whether err means that the user doesn't have a permission.
+// isUnauthorized reports whether err means that the user lacks a permission.
 func isUnauthorized(err error) bool {
 	var request gocql.RequestError
 	return errors.As(err, &request) && request.Code() == gocql.ErrCodeUnauthorized
@@ -119,7 +119,7 @@ func (e *Engine) shortage(err error) string {
 	}
 }
 
-// levelName returns gocql's name of a consistency level, and also names the serial levels, which gocql doesn't.
+// levelName returns gocql's name of a consistency level, or the name of a serial level, for which gocql has none.
 func levelName(c gocql.Consistency) string {
 	switch s := gocql.SerialConsistency(c); s {
 	case gocql.Serial, gocql.LocalSerial:
@@ -145,7 +145,7 @@ func describePartition(t *engine.Table, partition engine.Key) string {
 	return s
 }
 
-// checkTexts returns an error if Cassandra doesn't support a key that matches its table.
+// checkTexts returns an error if a key, which matches its table, has a text that Cassandra doesn't support.
 func checkTexts(fields []engine.Field, key engine.Key) error {
 	for i, v := range key {
 		if fields[i].Kind == engine.KindText && !utf8.ValidString(v.Text) {
@@ -155,7 +155,7 @@ func checkTexts(fields []engine.Field, key engine.Key) error {
 	return nil
 }
 
-// checkPartition returns an error if a partition key is empty, which Cassandra doesn't support.
+// checkPartition returns an error if a partition key is only an empty text, which Cassandra doesn't support.
 func checkPartition(t *engine.Table, partition engine.Key) error {
 	if len(partition) == 1 && t.Partition[0].Kind != engine.KindInt && partition[0].Text == "" {
 		return fmt.Errorf("%w: %s of %s is empty, but it is the only field of the partition key",

@@ -19,13 +19,13 @@ const nodesAtOnce = 8
 // NodeFacts is the state of a node as reported by the node.
 type NodeFacts struct {
 	Node
-	// Up is true if this process is connected to the node or, in ReadFacts, can connect to it.
+	// Up is true if this process is connected to the node or, in the result of ReadFacts, could connect to it.
 	Up bool
-	// CommitlogSync is the time at which a write is on the disk: "group" or "batch", before it is acknowledged;
-	// "periodic", seconds after that, so that a power failure loses acknowledged writes.
+	// CommitlogSync determines when a write is on the disk: "group" or "batch", before it is acknowledged; "periodic",
+	// seconds after that, so that a power failure loses acknowledged writes.
 	CommitlogSync string
-	// ClockAhead is the difference between the clocks of the node and of this process, with a max error of ClockError;
-	// positive: the node's clock is fast.
+	// ClockAhead is the time by which the node's clock is ahead of this process's, negative if it is behind. It may be
+	// wrong by up to ClockError.
 	ClockAhead, ClockError time.Duration
 	// Tables are the engine's tables on this node.
 	Tables []TableFacts
@@ -38,9 +38,9 @@ type TableFacts struct {
 	Table string
 	// DiskMiB is the size of its files. MaxPartitionMiB is the size of the largest partition in one of them.
 	DiskMiB, MaxPartitionMiB int64
-	// TombstonesPerRead and RowsPerRead are the 99th percentiles of the numbers per read.
+	// TombstonesPerRead and RowsPerRead are the 99th percentiles of the numbers of tombstones and rows per read.
 	TombstonesPerRead, RowsPerRead float64
-	// MaxTombstonesPerRead is the max number of a read.
+	// MaxTombstonesPerRead is the max number of tombstones in one read.
 	MaxTombstonesPerRead float64
 }
 
@@ -123,8 +123,8 @@ func (o *Options) readNode(ctx context.Context, n *NodeFacts) error {
 }
 
 // tableFacts reads a node's statistics of the keyspace's tables, in the order of engine.Tables. Missing statistics are
-// 0. Cassandra computes such a view for all tables of all keyspaces, even for a query of one table. So each view is
-// read once, completely.
+// 0. Each virtual table with statistics is read once, completely, because Cassandra computes it for all tables of all
+// keyspaces even if one table is queried.
 func tableFacts(ctx context.Context, session *gocql.Session, keyspace string) ([]TableFacts, error) {
 	facts, byName := make([]TableFacts, len(engine.Tables)), map[string]*TableFacts{}
 	for i, t := range engine.Tables {
@@ -161,8 +161,8 @@ func tableFacts(ctx context.Context, session *gocql.Session, keyspace string) ([
 	return facts, nil
 }
 
-// clockAhead compares a node's clock with this process' clock. The node's clock is read between two readings of ours,
-// so the error is at most half of the time between these, plus the millisecond resolution of CQL's timestamps.
+// clockAhead compares a node's clock with this process's clock. The node's clock is read between two readings of this
+// one, so the error is at most half of the time between them, plus the millisecond resolution of CQL's timestamps.
 func (o *Options) clockAhead(ctx context.Context, session *gocql.Session) (ahead, within time.Duration, err error) {
 	var there time.Time
 	before := o.Now()
@@ -184,7 +184,7 @@ func readClock(ctx context.Context, session *gocql.Session) (time.Time, error) {
 // ExpiresRows returns true: rows expire at the time set when they are written.
 func (e *Engine) ExpiresRows() bool { return true }
 
-// Clock returns the time on one of the nodes.
+// Clock returns the time by the clock of one of the nodes.
 func (e *Engine) Clock(ctx context.Context) (time.Time, error) {
 	if err := e.begin(ctx); err != nil {
 		return time.Time{}, err
@@ -293,7 +293,7 @@ func findings(keyspace, dc string, nodes []NodeFacts, copies replication) []Find
 	return found
 }
 
-// listed joins names. It shortens long lists.
+// listed joins names, and leaves out names of long lists.
 func listed(names []string) string {
 	const most = 5
 	text := ""

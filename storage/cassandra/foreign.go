@@ -14,10 +14,10 @@ import (
 // foreignKeyspace matches all names that CQL supports, with quotes if necessary.
 var foreignKeyspace = regexp.MustCompile(`^[a-zA-Z0-9_]{1,48}$`)
 
-// Foreign opens a session to read a keyspace of another program. Unlike Open, it only uses features of Cassandra 3.0,
+// Foreign opens a session to read a keyspace of another program. Unlike Open, it uses only features of Cassandra 3.0,
 // because history is imported from old clusters. Requests are retried for half a minute if nodes are slow or missing,
-// so all of them must be reads. Options.Timeout applies to each attempt. Statements name tables without the keyspace.
-// The caller must close the session.
+// so they must only read. Options.Timeout applies to each attempt. Statements name tables without the keyspace. The
+// caller must close the session.
 func Foreign(ctx context.Context, opts Options) (*gocql.Session, error) {
 	if !foreignKeyspace.MatchString(opts.Keyspace) {
 		return nil, refuse("keyspace %q: the name must have at most 48 letters, digits and _", opts.Keyspace)
@@ -63,10 +63,11 @@ func Foreign(ctx context.Context, opts Options) (*gocql.Session, error) {
 	return nil, watch.explain(&opts, fmt.Errorf("cassandra: connect to %s: %w", strings.Join(opts.Hosts, ","), err))
 }
 
-// isMissing reports whether a session failed because the keyspace doesn't exist, which the driver doesn't report.
+// isMissing reports whether a session couldn't be opened because the keyspace doesn't exist, which the driver doesn't
+// report.
 func isMissing(cfg gocql.ClusterConfig) bool {
 	keyspace := cfg.Keyspace
-	// sessions must not share a policy
+	// Sessions must not share a policy.
 	cfg.Keyspace, cfg.PoolConfig.HostSelectionPolicy = "", gocql.RoundRobinHostPolicy()
 	session, err := gocql.NewSession(cfg)
 	if err != nil {

@@ -19,7 +19,7 @@ type liveTable struct {
 	options map[string]string
 }
 
-// liveSchema is the present schema of a keyspace, by table names.
+// liveSchema is the current schema of a keyspace, by table names.
 type liveSchema struct {
 	keyspace string
 	tables   map[string]*liveTable
@@ -88,7 +88,7 @@ func (l *liveSchema) missing() []*engine.Table {
 	return slices.DeleteFunc(slices.Clone(engine.Tables), func(t *engine.Table) bool { return l.tables[t.Name] != nil })
 }
 
-// checkVersion returns an error if a later release made the schema.
+// checkVersion returns an error if a later release created the schema.
 func (l *liveSchema) checkVersion() error {
 	for _, t := range engine.Tables {
 		if live := l.tables[t.Name]; live != nil && versionOf(live.comment) > schemaVersion {
@@ -102,7 +102,7 @@ func (l *liveSchema) checkVersion() error {
 	return nil
 }
 
-// checkColumns returns an error if another program made the tables.
+// checkColumns returns an error if another program created the tables.
 func (l *liveSchema) checkColumns() error {
 	for _, t := range engine.Tables {
 		if live := l.tables[t.Name]; live != nil && live.otherColumns(t) != "" {
@@ -192,7 +192,7 @@ func (p policy) compared(o *Options, t *engine.Table) []comparedOption {
 		comparedOption{"read_repair", "BLOCKING", "read_repair = 'BLOCKING'"})
 }
 
-// option returns an option of a live table in the form of compared: without Java's packages.
+// option returns an option of a live table in the form used by compared: Java class names without their packages.
 func (t *liveTable) option(name string) string {
 	if name == "compaction_window" {
 		if t.options["compaction_window_size"] == "" {

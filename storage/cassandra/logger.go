@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// logger passes gocql's log to slog. gocql logs every broken connection at length. Nodes that stop and start are logged
-// by the engine itself: see nodes.
+// logger writes gocql's log to slog as debug messages, because gocql logs every broken connection at length. The engine
+// itself logs nodes that go down or come up: see nodes.
 type logger struct{ log *slog.Logger }
 
 func (l logger) Print(v ...any)                 { l.debug(fmt.Sprint(v...)) }

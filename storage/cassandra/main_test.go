@@ -19,7 +19,7 @@ import (
 // hostsVariable is the environment variable with nodes of a cluster in which the tests may create keyspaces.
 const hostsVariable = "CASSANDRA_HOSTS"
 
-// comesWithin is the max time that a test waits on a busy machine.
+// comesWithin is the max time that a test waits for an event on a busy machine.
 const comesWithin = 3 * time.Minute
 
 // sharedKeyspace is created by the first test that needs one, and dropped at the end, because creating its tables takes
@@ -54,7 +54,8 @@ func testHosts(t testing.TB) []string {
 	return strings.Split(hosts, ",")
 }
 
-// testOptions returns options for the shared keyspace. On a busy machine Cassandra and its disks hang for seconds.
+// testOptions returns options for the shared keyspace. Timeouts are long because Cassandra and its disks can hang for
+// seconds on a busy machine.
 func testOptions(t testing.TB) Options {
 	o := DefaultOptions()
 	o.Timeout, o.ConnectTimeout = time.Minute, time.Minute
@@ -63,7 +64,7 @@ func testOptions(t testing.TB) Options {
 	return o
 }
 
-// ownKeyspace returns options for a separate keyspace, which doesn't exist yet.
+// ownKeyspace sets o to a separate keyspace, which doesn't exist yet.
 func ownKeyspace(t testing.TB, o *Options) {
 	o.Keyspace = fmt.Sprintf("cassia_test_%08x", rand.Uint32())
 	t.Cleanup(func() { require.NoError(t, cassandratest.DropKeyspace(o.Hosts, o.Keyspace)) })
@@ -76,7 +77,7 @@ func open(t testing.TB, o Options) *Engine {
 	return e
 }
 
-// openApart opens an engine without visible rows of other tests.
+// openApart opens an engine in which rows of other tests are invisible.
 func openApart(t testing.TB) *apart {
 	return &apart{Engine: open(t, testOptions(t)), by: rand.Int64(), prefix: fmt.Sprintf("%016x ", rand.Uint64())}
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// mergeBytes is the max size of small batches of one partition that are merged. Above it, the cost of a request depends
-// on its bytes.
+// mergeBytes is the max size of batches of one partition that are merged. For larger batches, the cost of a request
+// depends on its bytes, so merging saves nothing.
 const mergeBytes = 128 << 10
 
 // merge joins small batches of one partition, so that they take one request. A request costs as much as a dozen rows; a

@@ -22,8 +22,8 @@ func catalogRow(label, value string) engine.Batch {
 	}
 }
 
-// TestMergeKeepsMutations merges batches of multiple partitions and tables, small and large: each partition keeps its
-// mutations in their order, in no more batches than their size requires.
+// TestMergeKeepsMutations merges small and large batches of multiple partitions and tables. The mutations of each
+// partition keep their order, in as few batches as their size permits.
 func TestMergeKeepsMutations(t *testing.T) {
 	var batches []engine.Batch
 	for i := range 3000 {
@@ -32,7 +32,7 @@ func TestMergeKeepsMutations(t *testing.T) {
 			batches = append(batches, stage(7, mutation(int64(i), make([]byte, mergeBytes/2))))
 		}
 	}
-	// Keys whose texts would be ambiguous if they were only concatenated.
+	// Add keys whose texts would be ambiguous if they were only concatenated.
 	batches = append(batches,
 		engine.Batch{
 			Table: engine.Held, Partition: engine.Key{engine.Text("a"), engine.Text("bc"), engine.Int(1)},
@@ -62,7 +62,7 @@ func TestMergeKeepsMutations(t *testing.T) {
 	require.Equal(t, map[string]int{"catalog": 3, "stage": 3, "held": 2}, count)
 }
 
-// TestRowsOfOnePartitionTakeOneRequest writes names one by one, as a seal does, and reads them back.
+// TestRowsOfOnePartitionTakeOneRequest writes names as one batch each, as a seal does, and reads them back.
 func TestRowsOfOnePartitionTakeOneRequest(t *testing.T) {
 	o := testOptions(t)
 	t.Parallel()

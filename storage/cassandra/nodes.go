@@ -25,7 +25,7 @@ func newNodes(dc string, log *slog.Logger) *nodes {
 	return &nodes{HostSelectionPolicy: gocql.DCAwareRoundRobinPolicy(dc), log: log, up: map[string]bool{}, quiet: true}
 }
 
-// setQuiet turns the logging of changes off or on.
+// setQuiet disables or enables the logging of changes.
 func (n *nodes) setQuiet(quiet bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -54,7 +54,7 @@ func (n *nodes) RemoveHost(h *gocql.HostInfo) {
 	n.darken()
 }
 
-// darken sets dark if no node is up. The caller must hold mu.
+// darken updates dark, the time since which no node is up. The caller must hold mu.
 func (n *nodes) darken() {
 	for _, isUp := range n.up {
 		if isUp {

@@ -14,8 +14,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// load writes rows sequentially in each of some partitions, and reads them regularly. It leaves the nodes time for
-// other work: the test doesn't need a higher load.
+// load writes rows to some partitions, one row at a time in each, and reads them regularly. It pauses between writes,
+// because the test doesn't need a higher load.
 type load struct {
 	e    *Engine
 	quit chan struct{}
@@ -85,7 +85,7 @@ func TestNodesDie(t *testing.T) {
 	t.Parallel()
 	cluster := cassandratest.StartCluster(t, 3, cassandratest.Options{Password: true})
 	require.Eventually(t, func() bool {
-		// A node that doesn't respond for seconds is considered down until it responds again.
+		// A node that hasn't responded for seconds is considered down until it responds again.
 		status, err := cluster.Nodetool(1, "status")
 		return err == nil && allUp.MatchString(status)
 	}, comesWithin, time.Second, "a node sees all three up")
@@ -144,7 +144,7 @@ func TestNodesDie(t *testing.T) {
 
 var allUp = regexp.MustCompile(`(?s)UN .*UN .*UN `)
 
-// testUsageAndEnd reads the usage of a cluster whose node 2 is down, and wipes it.
+// testUsageAndEnd reads the usage of a cluster whose node 2 is down, and then wipes the cluster.
 func testUsageAndEnd(t *testing.T, cluster *cassandratest.Cluster) {
 	require.ErrorIs(t, cluster.Kill(2), cassandratest.ErrCommand, "it is dead already")
 	require.ErrorIs(t, cluster.Pause(4), cassandratest.ErrCommand, "there are three")

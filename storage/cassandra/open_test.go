@@ -16,7 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// requireRefusal opens, and requires an error of one line that contains all of words.
+// requireRefusal opens an engine, and requires an error of one line that contains all of words.
 func requireRefusal(t *testing.T, o Options, words ...string) {
 	t.Helper()
 	e, err := Open(context.Background(), o)
@@ -114,7 +114,8 @@ func TestOpenRefuses(t *testing.T) {
 	require.Nil(t, copies, "a refusal made the keyspace")
 }
 
-// TestOpenAtOnce creates one schema with multiple engines concurrently, and then damages it in various ways.
+// TestOpenAtOnce opens multiple engines concurrently, which create one schema, and then damages the schema in various
+// ways.
 func TestOpenAtOnce(t *testing.T) {
 	o := testOptions(t)
 	t.Parallel()

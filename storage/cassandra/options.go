@@ -24,8 +24,8 @@ type Options struct {
 	// 3, and none elsewhere.
 	Replication string
 	// Consistency is the number of replicas that must have applied a write, and that a read queries: ONE, TWO, THREE,
-	// QUORUM, ALL, LOCAL_QUORUM, EACH_QUORUM or LOCAL_ONE. Below a quorum a read may miss an acknowledged write.
-	// EACH_QUORUM applies to writes; reads then use LOCAL_QUORUM. Default LOCAL_QUORUM.
+	// QUORUM, ALL, LOCAL_QUORUM, EACH_QUORUM or LOCAL_ONE. With less than a quorum, a read may miss an acknowledged
+	// write. EACH_QUORUM applies to writes; reads then use LOCAL_QUORUM. Default LOCAL_QUORUM.
 	Consistency string
 	// LocalDC is the data center whose nodes are used. Nodes of other data centers are never used, because LOCAL_QUORUM
 	// there would be a different quorum. Empty: the data center of the first host that responds.
@@ -37,14 +37,14 @@ type Options struct {
 	TLS TLSOptions
 
 	// Timeout is the max time of a request (one batch, one page of a scan, one compare-and-set), including its retries.
-	// A silent node gets half of it before another node is tried, so half of it should be at least Cassandra's own
-	// timeout (5 s for reads). Default 10 s.
+	// Another node is tried after half of it, so half of it should be at least Cassandra's own timeout (5 s for reads).
+	// Default 10 s.
 	Timeout time.Duration
 	// ConnectTimeout is the max time to establish a connection. It should be longer than a node's garbage collection
 	// pauses, because a process that can't connect doesn't start. Default 10 s.
 	ConnectTimeout time.Duration
-	// MaxInFlight is the max number of requests under way in the engine; others wait. With at most 1 MiB per request,
-	// it also limits memory. Default 128: Cassandra's nodes run 32 writes and 32 reads concurrently.
+	// MaxInFlight is the max number of requests under way in the engine; further requests wait. With at most 1 MiB per
+	// request, it also limits memory. Default 128, because a Cassandra node runs 32 writes and 32 reads concurrently.
 	MaxInFlight int
 
 	// CreateSchema makes Open create a missing keyspace and missing tables. Default true.
@@ -52,14 +52,14 @@ type Options struct {
 	// Retention is the retention of rows that expire; 0: forever. When a table is created, it determines the width of
 	// the windows by which Cassandra groups files. Default 0.
 	Retention time.Duration
-	// Retention5m and Retention1h are the same for the tables of rollups.
+	// Retention5m and Retention1h are the retentions of the tables of 5m and 1h rollups.
 	Retention5m, Retention1h time.Duration
 
 	// Logger logs events for operators.
 	Logger *slog.Logger
 	// Now is this process' clock. Default time.Now.
 	Now func() time.Time
-	// ClusterTime is the clock by which TTLs are computed. Default nil: the clock of the nodes.
+	// ClusterTime is the clock by which TTLs are computed; nil: the clock of the nodes. Default nil.
 	ClusterTime func() time.Time
 
 	// dark replaces darkTime in tests on slow machines.
@@ -183,7 +183,7 @@ type levels struct {
 	serial      gocql.SerialConsistency
 }
 
-// consistencies are the valid levels. ANY isn't one of them, because a hint isn't a durable write.
+// consistencies are the valid levels. ANY isn't valid, because a hint isn't a durable write.
 var consistencies = map[string]levels{
 	"ONE":          {gocql.One, gocql.One, gocql.Serial},
 	"TWO":          {gocql.Two, gocql.Two, gocql.Serial},

@@ -10,7 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// partitionsPage is the number of partition keys per page. A node reads a row of each.
+// partitionsPage is the number of partition keys per page. A node reads one row of each partition.
 const partitionsPage = 1000
 
 // Partitions implements engine.Engine. The nodes read the whole table. A partition with only tombstones may be yielded.
@@ -24,7 +24,7 @@ func (e *Engine) Partitions(
 	}
 }
 
-// partitions returns nil if yield returned false.
+// partitions lists the partitions. It returns nil if yield returned false.
 func (e *Engine) partitions(
 	ctx context.Context, t *engine.Table, prefix engine.Key, yield func(engine.Key, error) bool,
 ) error {

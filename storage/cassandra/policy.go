@@ -39,7 +39,7 @@ const (
 )
 
 const (
-	// hourGrace is for rows that can reappear without harm: a staged blob that is known to be sealed is deleted again
+	// hourGrace is for rows that can reappear without harm: a staged blob that is recorded as sealed is deleted again
 	// and not read (see storage/worked_off.go). It is short because reads have to skip tombstones.
 	hourGrace = 3600
 	// dayGrace is for rows that only expire, at the same time on every replica, so that they can't reappear. It must be
@@ -152,7 +152,7 @@ var policies = map[string]policy{
 	},
 }
 
-// policyOf returns a table's policy. Tables without one get safe options.
+// policyOf returns a table's policy. Tables without a policy get safe options.
 func policyOf(t *engine.Table) policy {
 	if p, ok := policies[t.Name]; ok {
 		return p
@@ -163,8 +163,8 @@ func policyOf(t *engine.Table) policy {
 }
 
 const (
-	// windowsKept is the approximate number of windows of a table's files. More would create many small files, fewer
-	// would keep expired rows longer.
+	// windowsKept is the approximate number of windows of a table's files. With more windows there would be many small
+	// files; with fewer, expired rows would be kept longer.
 	windowsKept = 30
 	// foreverWindow is the width of windows if nothing expires.
 	foreverWindow = 30 * 24 * time.Hour

@@ -95,7 +95,7 @@ func (p *proxy) pump(from, to net.Conn) {
 	}
 }
 
-// cut breaks all connections and accepts no more; mend accepts them again.
+// cut breaks all connections and rejects new ones, until mend is called.
 func (p *proxy) cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,7 +112,7 @@ func (p *proxy) mend() {
 	p.refuses = false
 }
 
-// block holds back the bytes that are sent; unblock forwards them.
+// block delays all data until unblock is called.
 func (p *proxy) block() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -178,7 +178,7 @@ func TestComesBack(t *testing.T) {
 	}
 }
 
-// TestScanGoesOn breaks the connection between two pages: the scan continues if the connection works again in time.
+// TestScanGoesOn breaks the connection between two pages. The scan continues if the connection is restored in time.
 func TestScanGoesOn(t *testing.T) {
 	o := testOptions(t)
 	t.Parallel()

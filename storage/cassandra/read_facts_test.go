@@ -10,7 +10,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// TestReadFacts reads the facts of a keyspace before it exists, after its creation, and with other options.
+// TestReadFacts reads the facts of a keyspace before it exists, after it was created, and after its options were
+// changed.
 func TestReadFacts(t *testing.T) {
 	o := testOptions(t)
 	ownKeyspace(t, &o)

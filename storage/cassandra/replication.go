@@ -12,10 +12,10 @@ import (
 // everywhere is the replication option that applies to all data centers.
 const everywhere = "replication_factor"
 
-// maxCopies is the max number of replicas in a data center; more is assumed to be a mistake.
+// maxCopies is the max number of replicas in a data center. A higher number is assumed to be a mistake.
 const maxCopies = 100
 
-// replication is the number of replicas per data center; the key everywhere applies to all. A nil replication isn't
+// replication is the number of replicas per data center; the key everywhere applies to all. nil means that it isn't
 // determined yet.
 type replication map[string]int
 

@@ -19,16 +19,16 @@ const (
 	// and too short for users to notice.
 	slowReader = 250 * time.Millisecond
 	// silentWriter is the delay after which a write is sent to a second node. Cassandra's nodes respond within 2 s
-	// (write_request_timeout), if necessary with an error. A node that hasn't responded by then is down, not slow, so
-	// this doesn't add load by sending slow writes twice.
+	// (write_request_timeout), possibly with an error. A node that hasn't responded by then is down rather than slow,
+	// so the second request doesn't add load to overloaded nodes.
 	silentWriter = 2500 * time.Millisecond
 )
 
-// knockEvery is the interval at which the driver tries to connect to nodes that are down.
+// knockEvery is the interval between the driver's attempts to connect to nodes that are down.
 const knockEvery = 2 * time.Second
 
-// darkTime is how long a request is retried while no node is up, because connections may break for a moment. By then
-// the driver has tried to reconnect at least once.
+// darkTime is the time for which requests are retried while no node is up, because all connections may break for a
+// moment. It is long enough for the driver to try to reconnect at least once.
 const darkTime = knockEvery + time.Second
 
 var errNoAnswer = errors.New("request timed out")
@@ -86,7 +86,8 @@ func (e *Engine) request(
 }
 
 // querySecond makes gocql query one more node if the first one hasn't responded after delay; the first response counts.
-// If a single node is up, gocql would take the missing second node for the response, so there is no second query.
+// If only one node is up, there is no second query, because gocql would return the failure to find a second node as the
+// response.
 func (e *Engine) querySecond(delay time.Duration) gocql.SpeculativeExecutionPolicy {
 	if up, _ := e.nodes.count(); up < 2 {
 		return gocql.NonSpeculativeExecution{}

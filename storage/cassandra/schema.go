@@ -12,7 +12,7 @@ import (
 // table's comment. The encoding inside values belongs to the store, which has its own version.
 const schemaVersion = 1
 
-// valueColumn is the last column of every table. (Catalog has a key field named value.)
+// valueColumn is the last column of every table. It isn't named value, because that is a key field of table catalog.
 const valueColumn = "data"
 
 // reserved are the words that must be quoted in CQL as names of columns and tables.
@@ -117,7 +117,7 @@ func createTable(o *Options, t *engine.Table) string {
 	// Without blocking read repair, a read could return an older state than an earlier read.
 	b.WriteString("    AND read_repair = 'BLOCKING'\n")
 	b.WriteString("    AND speculative_retry = '99p'\n")
-	// Slices of partitions are read, so a row cache would only use heap.
+	// Scans read slices of partitions, so a row cache would only waste heap.
 	b.WriteString("    AND caching = {'keys': 'ALL', 'rows_per_partition': 'NONE'}")
 	return b.String()
 }

@@ -18,14 +18,14 @@ import (
 type Node struct {
 	// Address is the address for clients, as host:port.
 	Address string
-	// HostID identifies the node forever.
+	// HostID identifies the node. It never changes.
 	HostID           string
 	DataCenter, Rack string
 	// Release is the node's version of Cassandra. Schema is its version of the cluster's schema.
 	Release, Schema string
 }
 
-// Cluster is the state of the cluster that Open reads first.
+// Cluster is the state of the cluster, which Open reads first.
 type Cluster struct {
 	Name string
 	// LocalDC is the data center whose nodes are used.
@@ -123,7 +123,7 @@ func (o *Options) describeCluster(ctx context.Context, session *gocql.Session, h
 		return nil, fmt.Errorf("read system.peers_v2: %w", err)
 	}
 	if len(c.Nodes) == 1 {
-		// The node may be behind a forwarded port and advertise another address.
+		// The node may be reached through a forwarded port while it advertises another address.
 		c.Nodes[0].Address = host
 	}
 	slices.SortFunc(c.Nodes, func(a, b Node) int { return strings.Compare(a.HostID, b.HostID) })
@@ -155,9 +155,9 @@ func (c *Cluster) nodesIn() map[string]int {
 	return count
 }
 
-// contacts returns the hosts to which a session connects first, and again after all nodes were down: the configured
-// hosts, whose names may then resolve to other addresses. If none of them is in a data center that was chosen by name,
-// its nodes are added with their discovered addresses.
+// contacts returns the hosts to which a session connects first, and again after all nodes were down. These are the
+// configured hosts, whose names may resolve to other addresses by then. If LocalDC was set and none of them is in it,
+// the discovered addresses of its nodes are added.
 func (o *Options) contacts(c *Cluster) []string {
 	hosts := slices.Clone(o.Hosts)
 	if o.LocalDC == "" {
@@ -211,7 +211,7 @@ func (w *connectWatch) explain(o *Options, err error) error {
 	}
 }
 
-// oneLine joins errors in one line.
+// oneLine joins errors into one line.
 func oneLine(errs []error) error {
 	joined := errs[0]
 	for _, err := range errs[1:] {

@@ -18,8 +18,8 @@ var _ engine.SeveralScanner = (*Engine)(nil)
 // timeout of a request.
 const severalMost = 16
 
-// ScanSeveral implements engine.SeveralScanner by requests for multiple partitions. If a guardrail of Cassandra
-// (partition_keys_in_select_fail_threshold) rejects that, it scans the partitions one by one after that.
+// ScanSeveral implements engine.SeveralScanner with requests for multiple partitions. If a guardrail of Cassandra
+// (partition_keys_in_select_fail_threshold) rejects them, it scans the partitions one by one from then on.
 func (e *Engine) ScanSeveral(
 	ctx context.Context, r engine.Range, partitions []engine.Key,
 ) iter.Seq2[engine.RowOf, error] {
@@ -84,7 +84,7 @@ func (e *Engine) scanEach(
 }
 
 // scanSome scans partitions with one request per page. at is the index of the first one. enough is true if yield
-// returned false, and begun if it was called.
+// returned false, begun if yield was called.
 func (e *Engine) scanSome(
 	ctx context.Context, r engine.Range, some []engine.Key, at, field int, yield func(engine.RowOf, error) bool,
 ) (enough, begun bool, err error) {

@@ -9,13 +9,13 @@ import (
 
 // statements are the statements of a table, with question marks for bound values, in the order of the columns.
 type statements struct {
-	// put binds partition, clustering, data, timestamp; putTTL also the TTL in seconds.
+	// put binds partition, clustering, data and timestamp. putTTL also binds the TTL in seconds.
 	put, putTTL string
-	// remove binds timestamp, partition, clustering; removeRange also the last field a second time.
+	// remove binds timestamp, partition and clustering. removeRange also binds the last field of the range's end.
 	remove, removeRange string
 	// create and replace are for compare-and-set: replace binds data, partition, clustering, expected data.
 	create, replace string
-	// scans are the scans by the number of fields in their lower and upper bound.
+	// scans are the scans by their shape.
 	scans map[scanShape]string
 }
 

@@ -30,7 +30,8 @@ const (
 // mutations are idempotent, because they contain their timestamps, and are retried after errors that may be temporary.
 //
 // A batch that has expired by the cluster's clock is rejected with engine.ErrExpired before anything is written. A row
-// whose expiry exceeds Cassandra's max (2038 in older formats) is kept forever: too long rather than too short.
+// whose expiry exceeds Cassandra's max (2038 in older file formats) is kept forever, because an earlier expiry would
+// lose data.
 func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
 	if err := e.begin(ctx); err != nil {
 		return err
@@ -105,7 +106,7 @@ func (e *Engine) checkExpiry(batches []engine.Batch) error {
 	return nil
 }
 
-// clusterClock is a reading of the cluster's clock and of this process' clock at the same moment.
+// clusterClock is a reading of the cluster's clock and of this process's clock at the same moment.
 type clusterClock struct{ there, here time.Time }
 
 // clusterTime returns the time by the cluster's clock: its last reading plus this process' elapsed time since then.
@@ -128,7 +129,7 @@ func (e *Engine) writeBatch(ctx context.Context, b *engine.Batch) error {
 	before := 0
 	e.metrics.countRequest(opWrite, b.Table)
 	err := e.request(ctx, opWrite, isTransient, func(ctx context.Context) (int, error) {
-		// Each attempt has its own TTL, so that rows of a batch that waited expire together with the others of their
+		// Compute the TTL for each attempt, so that rows that waited expire together with the other rows of their
 		// window.
 		ttl := 0
 		if b.Expires != 0 {
@@ -205,7 +206,7 @@ func timeToLive(expires, now int64) int {
 	}
 }
 
-// stripe returns the lock of a partition, which it shares with few others.
+// stripe returns the lock of a partition, which is shared with few other partitions.
 func (e *Engine) stripe(t *engine.Table, partition engine.Key) chan struct{} {
 	var h maphash.Hash
 	h.SetSeed(e.seed)
@@ -220,9 +221,9 @@ func (e *Engine) stripe(t *engine.Table, partition engine.Key) chan struct{} {
 	return e.setting[h.Sum64()%setStripes]
 }
 
-// CompareAndSet implements engine.Engine by a lightweight transaction. Its outcome is unknown after
-// engine.ErrUnavailable, so it is sent again only if certainly nothing was started. Within the process, operations on
-// one partition are serialized, because Cassandra handles contention badly.
+// CompareAndSet implements engine.Engine with a lightweight transaction. After engine.ErrUnavailable the result is
+// unknown, so the request is sent again only if it certainly had no effect. Within the process, operations on one
+// partition are serialized, because Cassandra handles contention badly.
 func (e *Engine) CompareAndSet(
 	ctx context.Context, t *engine.Table, partition, clustering engine.Key, old, value []byte,
 ) (bool, []byte, error) {

@@ -10,8 +10,8 @@ import (
 // ErrCorrupt means that bytes aren't a chunk or histogram that this package wrote.
 var ErrCorrupt = errors.New("chunk: corrupt")
 
-// MaxSamples is the max number of samples in a chunk. It bounds a reader's allocations for a chunk of a few bytes, such
-// as one with a million equal floats.
+// MaxSamples is the max number of samples in a chunk. It bounds a reader's allocations, because a chunk of a few bytes
+// may have very many samples, for example a million equal floats.
 const MaxSamples = 1 << 20
 
 // A chunk:
@@ -25,7 +25,7 @@ const MaxSamples = 1 << 20
 // floats and histograms are the numbers of samples of each kind. The checksum (Castagnoli) covers all bytes before it.
 const chunkVersion = 1
 
-// Bits of the byte contains. Never reused.
+// Bits of the byte contains. They are never reused.
 const (
 	containsFloats          = 1 << 0
 	containsIntHistograms   = 1 << 1
@@ -137,8 +137,8 @@ func header(b []byte) (info Info, body []byte, err error) {
 	return info, b, nil
 }
 
-// Decode appends the samples of a chunk to into; they are normalized if into was empty. It doesn't allocate for floats
-// if into has the capacity. After an error, into is unchanged.
+// Decode appends the samples of a chunk to into. They are normalized if into was empty. Decode doesn't allocate memory
+// for floats if into has the capacity. After an error, into is unchanged.
 func Decode(b []byte, into *Samples) error {
 	info, body, err := header(b)
 	if err != nil {

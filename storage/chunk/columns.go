@@ -10,7 +10,7 @@ const MaxColumn = blockSamples
 // AppendInts appends the run of 1 to MaxColumn integers.
 func AppendInts(dst []byte, x []int64) []byte { return appendInts(dst, x) }
 
-// AppendSmallInts is like AppendInts, with an encoding for few integers around 0.
+// AppendSmallInts is like AppendInts, with an encoding for few integers close to 0.
 func AppendSmallInts(dst []byte, x []int64) []byte {
 	var few [64]uint64
 	u := few[:]

@@ -22,7 +22,7 @@ func resealed(b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// envelope returns a chunk with the given body.
+// envelope returns a chunk with this header and body, and a correct checksum.
 func envelope(contains byte, floats, histograms uint64, minT int64, span uint64, body ...byte) []byte {
 	b := []byte{chunkVersion, contains}
 	b = binary.AppendUvarint(b, floats)
@@ -110,8 +110,8 @@ func TestEveryCutAndFlippedBitIsSeen(t *testing.T) {
 	require.Zero(t, into.Len())
 }
 
-// TestLyingCountAllocatesLittle checks that a count is trusted only as far as there are bytes for it, so that memory is
-// bounded.
+// TestLyingCountAllocatesLittle checks that a count is trusted only as far as the remaining bytes can justify it, so
+// that memory is bounded.
 func TestLyingCountAllocatesLittle(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"floats": envelope(containsFloats, MaxSamples, 0, 0, math.MaxUint32, 1, 2, 3, 4),

@@ -36,7 +36,7 @@ func mantissa(v float64, e int) (m int64, ok bool) {
 	return int64(p), ok && math.Float64bits(p/powers[e]) == math.Float64bits(v)
 }
 
-// noExponent stands for values that are not decimal.
+// noExponent means that a value isn't decimal.
 const noExponent = maxExponent + 1
 
 // exponentOf returns the smallest e such that v is a decimal, searching from guess, or noExponent.
@@ -75,7 +75,7 @@ func chooseExponent(values []float64, stride int) int {
 			return noExponent
 		}
 	}
-	// Each additional digit costs log2(10)/8 bytes per value; each digit fewer causes exceptions.
+	// Each additional digit costs log2(10)/8 bytes per value; with fewer digits there are more exceptions.
 	best, bestCost, exceptions := noExponent, math.Inf(1), count[noExponent]
 	for e := maxExponent; e >= 0; e-- {
 		cost := float64(0.415*float64(e*n)) + float64(exceptionCost*exceptions)
@@ -89,7 +89,7 @@ func chooseExponent(values []float64, stride int) int {
 
 // chooseNear returns the best e for values that are nearly decimals, stored as an m and a few units in the last place,
 // or noExponent if storing their bits is smaller. Such values are sums of decimals, and decimals that were scaled
-// twice, such as seconds computed from nanoseconds by way of milliseconds.
+// twice, such as seconds computed from nanoseconds via milliseconds.
 func chooseNear(values []float64) int {
 	const most = 16
 	var cost [maxExponent + 1]int
@@ -120,11 +120,11 @@ func chooseNear(values []float64) int {
 	return best
 }
 
-// ulps returns how many float64s v lies above m / power.
+// ulps returns the number of float64s by which v is above m / power.
 func ulps(v, m, power float64) int64 { return orderedBits(v) - orderedBits(m/power) }
 
-// orderedBits maps floats to integers in their order: the bits, of negative numbers with all but the sign
-// flipped. It is its own inverse.
+// orderedBits maps floats to integers in the same order: to their bits, for negative numbers with all bits except the
+// sign flipped. It is its own inverse.
 func orderedBits(v float64) int64 {
 	b := int64(math.Float64bits(v))
 	return b ^ int64(uint64(b>>63)>>1)

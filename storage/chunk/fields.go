@@ -5,8 +5,8 @@ import (
 	"hash/crc32"
 )
 
-// Fields holds a value, such as a chunk, split into parts, for packages that store many similar values part by part.
-// The function that splits defines the numbers and texts.
+// Fields holds a value, such as a chunk, split into numbers and texts, for packages that store many similar values part
+// by part. The function that splits the value defines which numbers and texts there are.
 type Fields struct {
 	Numbers []uint64
 	// Texts are parts of the split value or of Memory.
@@ -131,7 +131,7 @@ const (
 	FieldForm
 	// FieldTimes is the first number of the run of timestamps: the numbers of CutRun, and the number of its patches.
 	FieldTimes
-	// FieldValues is the first number of the run of values, as FieldTimes.
+	// FieldValues is the first number of the run of values, like FieldTimes.
 	FieldValues = FieldTimes + RunNumbers + 1
 
 	// FieldNumbers is the number of numbers.
@@ -143,7 +143,7 @@ const (
 	// TextTimes is the first text of the run of timestamps: the low bits of its column, the gaps between patches, and
 	// the patches.
 	TextTimes = iota
-	// TextValues is the first text of the run of values, as TextTimes.
+	// TextValues is the first text of the run of values, like TextTimes.
 	TextValues = iota + 2
 	// TextExceptions are the exceptions among the values: their number, gaps and bits.
 	TextExceptions = iota + 4
@@ -185,8 +185,8 @@ func TextSize(k int, head, count uint64) int {
 }
 
 // CutChunk splits a chunk of 1 to MaxColumn floats, without histograms and start timestamps, into FieldNumbers numbers
-// and FieldTexts texts. f must have them, set to zero. It returns false if b isn't such a chunk. It checks neither the
-// samples nor the checksum, which isn't among the fields: the caller must verify that AppendCut returns b.
+// and FieldTexts texts. f must have room for them, set to zero. It returns false if b isn't such a chunk. It verifies
+// neither the samples nor the checksum, which isn't among the fields: the caller must verify that AppendCut returns b.
 func CutChunk(b []byte, f *Fields) bool {
 	info, body, err := header(b)
 	if err != nil || info.contains != containsFloats || info.Histograms > 0 || info.Floats > blockSamples {

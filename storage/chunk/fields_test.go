@@ -10,7 +10,8 @@ func newFields() *Fields {
 	return &Fields{Numbers: make([]uint64, FieldNumbers), Texts: make([][]byte, FieldTexts)}
 }
 
-// TestCutChunk holds that chunks of up to MaxColumn floats are cut and put together again, and that others aren't cut.
+// TestCutChunk checks that chunks of up to MaxColumn floats are split and joined without changes, and that other chunks
+// aren't split.
 func TestCutChunk(t *testing.T) {
 	for name, s := range goldenSamples(t) {
 		b, f := AppendChunk(nil, s), newFields()
@@ -29,8 +30,8 @@ func TestCutChunk(t *testing.T) {
 	}
 }
 
-// TestScrapeOffsetIsOneNumber holds that the fields of series that differ by their scrape offset alone differ by one
-// number.
+// TestScrapeOffsetIsOneNumber checks that the fields of two series that differ only by their scrape offset differ by
+// one number.
 func TestScrapeOffsetIsOneNumber(t *testing.T) {
 	s := shapes()[0].samples(20, 7)
 	before, after := newFields(), newFields()
@@ -44,7 +45,7 @@ func TestScrapeOffsetIsOneNumber(t *testing.T) {
 	require.Equal(t, before, after)
 }
 
-// TestCutDamagedChunks holds that damaged bytes are cut or not, without a panic.
+// TestCutDamagedChunks checks that damaged bytes don't cause a panic, whether or not they are split.
 func TestCutDamagedChunks(t *testing.T) {
 	for _, s := range goldenSamples(t) {
 		b := AppendChunk(nil, s)

@@ -21,11 +21,11 @@ const minBlockSize = 5
 //	+------------------+ - - - - - - - - - - - - - - - - -+-----------+
 //	                     └─ only with containsStarts ─────┘
 //
-// Timestamps are relative to the chunk's first. The byte before the start timestamps is their base:
+// Timestamps are relative to the chunk's first. The byte before the start timestamps selects their base:
 //
-//	0  all are 0, nothing follows
-//	1  the chunk's first timestamp
-//	2  the timestamp of the sample before; of the block's first sample, its own
+//	0  all are 0, and no run follows
+//	1  relative to the chunk's first timestamp
+//	2  relative to the previous sample's timestamp; in the first sample of a block, to its own
 const (
 	startsZero     = 0
 	startsFirst    = 1
@@ -127,7 +127,7 @@ func decodeTimes(b []byte, t []int64, minT int64) ([]byte, error) {
 	}
 	last := len(t) - 1
 	if b[0] == intsRegular && last > 0 {
-		// Equal steps ascend if they lead from the first to a greater last without passing the end of int64.
+		// Equal steps ascend if they lead from the first timestamp to a larger last one without overflowing int64.
 		step := uint64(t[1] - t[0])
 		if t[0] < t[last] && t[0] < t[1] && step <= (uint64(t[last])-uint64(t[0]))/uint64(last) {
 			return rest, nil

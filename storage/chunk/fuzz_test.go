@@ -41,7 +41,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// requireRoundTripOfCanonical omits samples that Canonical rejects, because chunks never contain them.
+// requireRoundTripOfCanonical requires that samples are unchanged after encoding and decoding, except those that
+// Canonical rejects, because chunks never contain them.
 func requireRoundTripOfCanonical(t *testing.T, s *Samples) {
 	valid := s.H[:0]
 	for _, h := range s.H {
@@ -56,7 +57,7 @@ func requireRoundTripOfCanonical(t *testing.T, s *Samples) {
 	}
 }
 
-// FuzzRoundTrip makes floats of the input: 16 bytes each, or fewer where they follow a pattern.
+// FuzzRoundTrip generates floats from the input: 16 bytes per float, or fewer if the float follows a pattern.
 func FuzzRoundTrip(f *testing.F) {
 	f.Add([]byte("\x00\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f\x10\x11\x12\x13\x14\x15"))
 	f.Add([]byte{1, 1, 1, 1, 2, 200, 1, 1, 3, 9, 9, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0})
@@ -116,7 +117,7 @@ func fuzzSamples(b []byte) *Samples {
 	return s
 }
 
-// FuzzParseHistogram holds that what parses can be made canonical or is refused, and can then be stored.
+// FuzzParseHistogram checks that parsed histograms are rejected by Canonical, or can be stored in their canonical form.
 func FuzzParseHistogram(f *testing.F) {
 	for _, float := range []bool{false, true} {
 		for _, h := range histogramSeries(f, 5, 1, float, true).H {

@@ -16,7 +16,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew; only for formats that no release has written")
 
-// goldenSamples are the samples of the golden files: each encoding at least once.
+// goldenSamples returns the samples of the golden files. They use each encoding at least once.
 func goldenSamples(t testing.TB) map[string]*Samples {
 	golden := map[string]*Samples{}
 	for _, sh := range shapes() {
@@ -39,8 +39,8 @@ func goldenSamples(t testing.TB) map[string]*Samples {
 	return golden
 }
 
-// TestGolden holds that what any release wrote is read back as the samples it was, and that the bytes of the
-// current version haven't changed. A golden file has one line per sample, and the chunk's bytes in hex.
+// TestGolden checks that the chunks written by each release decode to the original samples, and that the current
+// version still encodes to the same bytes. A golden file has one line per sample, and the chunk's bytes in hexadecimal.
 func TestGolden(t *testing.T) {
 	for name, samples := range goldenSamples(t) {
 		path := filepath.Join("testdata", "golden", fmt.Sprintf("v%d %s.txt", chunkVersion, name))

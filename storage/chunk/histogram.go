@@ -13,15 +13,15 @@ import (
 // errBucketIndex means that the spans of a histogram exceed the range of bucket indexes.
 var errBucketIndex = errors.New("chunk: the spans of the histogram exceed the range of bucket indices")
 
-// Canonical returns a copy of h in the one form in which histograms are stored, or the reason why h is no valid
-// histogram. Spans and buckets stay as they were sent, empty buckets included: which buckets exist shows in quantiles
-// within the zero bucket, and remote read returns them. Beyond that,
+// Canonical returns a copy of h in the form in which histograms are stored, or an error if h isn't a valid histogram.
+// Spans and buckets, even empty ones, aren't changed: the existing buckets affect quantiles within the zero bucket, and
+// remote read returns them. Otherwise:
 //
-//   - empty slices are nil;
-//   - a finer resolution than Prometheus supports is reduced to the finest that it supports;
-//   - of the reset hints, GaugeType and CounterReset are kept, NotCounterReset becomes UnknownCounterReset;
-//   - of a stale marker (its sum is one), nothing else is kept;
-//   - zero threshold and bounds of -0 become 0.
+//   - Empty slices become nil.
+//   - A finer resolution than Prometheus supports is reduced to the finest supported one.
+//   - The reset hints GaugeType and CounterReset are kept, and NotCounterReset becomes UnknownCounterReset.
+//   - Of a stale marker, which is a histogram whose sum is a stale marker, only the sum is kept.
+//   - A zero threshold and bounds of -0 become 0.
 func Canonical(h Histogram) (Histogram, error) {
 	switch {
 	case (h.Int == nil) == (h.Float == nil):
@@ -97,8 +97,8 @@ func canonicalFloat(h Histogram) (Histogram, error) {
 // have indexes in [-275_000, 263_000] in the finest schema.
 const maxIndex = 1 << 30
 
-// Computable returns why queries can't compute with a histogram that Canonical wouldn't take today, and earlier
-// versions took: Prometheus' evaluator would never end, or fail. It returns nil for all others.
+// Computable returns an error if queries can't compute with a histogram: Prometheus' evaluator would loop forever or
+// fail. Canonical rejects these histograms now, but earlier releases stored them.
 func (h Histogram) Computable() error {
 	switch {
 	case h.isStale():
@@ -128,7 +128,8 @@ func computable(threshold float64, sides ...[]histogram.Span) error {
 	return nil
 }
 
-// tooFine reports whether a schema is finer than all known ones, as newer versions of Prometheus may send.
+// tooFine reports whether a schema is finer than the schemas that Prometheus supports. Newer releases may send such a
+// schema.
 func tooFine(schema int32) bool {
 	return schema > histogram.ExponentialSchemaMax && schema <= histogram.ExponentialSchemaMaxReserved
 }
@@ -208,8 +209,7 @@ func AppendHistogramBytes(dst []byte, h Histogram) []byte {
 	return dst[:len(dst)+size]
 }
 
-// ParseHistogram is the inverse of AppendHistogramBytes. It returns ErrCorrupt for bytes that hold no valid
-// histogram.
+// ParseHistogram is the inverse of AppendHistogramBytes. It returns ErrCorrupt for bytes that aren't a valid histogram.
 func ParseHistogram(b []byte) (Histogram, error) {
 	if len(b) < 2 || b[0] != histogramVersion {
 		return Histogram{}, fmt.Errorf("%w: histogram of unknown version", ErrCorrupt)

@@ -12,8 +12,8 @@ import (
 
 var staleNaN = math.Float64frombits(value.StaleNaN)
 
-// histogramSeries makes canonical histograms of a series: counters that grow, now and then start again,
-// change their layout, go stale or are gauges.
+// histogramSeries returns canonical histograms of a series of counters, which are sometimes reset, change their layout,
+// become stale, or are gauges.
 func histogramSeries(t testing.TB, n int, seed uint64, float, starts bool) *Samples {
 	r := rand.New(rand.NewPCG(seed, 1))
 	s := &Samples{}
@@ -62,7 +62,7 @@ func histogramSeries(t testing.TB, n int, seed uint64, float, starts bool) *Samp
 	return s
 }
 
-// makeHistogram makes a valid histogram that isn't compact.
+// makeHistogram returns a valid histogram that isn't compact.
 func makeHistogram(counts []int64, schema int32, threshold float64, custom bool) *histogram.Histogram {
 	h := &histogram.Histogram{Schema: schema, ZeroThreshold: threshold}
 	half := len(counts) / 2
@@ -122,7 +122,7 @@ func TestHistogramsOfBothTypesAmongFloats(t *testing.T) {
 	requireRoundTrip(t, s)
 }
 
-// TestHints holds that gauges and reported resets come back, and that nothing else is claimed.
+// TestHints checks that the hints of gauges and reported resets are restored, and that other histograms have no hint.
 func TestHints(t *testing.T) {
 	counts := []int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}
 	var s Samples
@@ -147,7 +147,7 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// growingHistograms returns histograms as a healthy process sends them.
+// growingHistograms returns histograms as sent by a process without resets.
 func growingHistograms(t testing.TB, n int, float bool) *Samples {
 	counts := []int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}
 	s := &Samples{}
@@ -166,7 +166,7 @@ func growingHistograms(t testing.TB, n int, float bool) *Samples {
 	return s
 }
 
-// TestGrowingHistogramsShareSubChunk holds that what fits together is kept together.
+// TestGrowingHistogramsShareSubChunk checks that histograms with one layout are in one sub-chunk.
 func TestGrowingHistogramsShareSubChunk(t *testing.T) {
 	s := growingHistograms(t, 100, false)
 	require.Less(t, len(requireRoundTrip(t, s)), 100*25)
@@ -260,7 +260,8 @@ func TestCanonicalRefuses(t *testing.T) {
 	}
 }
 
-// TestComputable holds that just those histograms of earlier versions that can't be computed with are recognised.
+// TestComputable checks that Computable rejects exactly the histograms of earlier releases with which queries can't
+// compute.
 func TestComputable(t *testing.T) {
 	for _, h := range []Histogram{
 		{Int: &histogram.Histogram{Sum: math.Float64frombits(value.StaleNaN), ZeroThreshold: math.NaN()}},

@@ -17,9 +17,9 @@ import (
 //	+----------+---------+-------------+
 //
 // The bytes of a sub-chunk contain its number of samples. Sub-chunks follow until all histograms of the chunk are
-// present. chunkenc alters histograms so that all in one chunk share a layout of buckets, so a new sub-chunk begins
-// wherever it would have to: where the type, the schema, the zero threshold, the bounds or the buckets in use change,
-// at a counter reset, and after stale markers.
+// present. All histograms of a sub-chunk have the same layout of buckets. To append a histogram with another layout,
+// chunkenc would alter histograms. So a new sub-chunk starts where the type, the schema, the zero threshold, the bounds
+// or the used buckets change, at a counter reset, and after stale markers.
 const (
 	encodingInt         = 1 // chunkenc.EncHistogram
 	encodingFloat       = 2 // chunkenc.EncFloatHistogram
@@ -88,7 +88,7 @@ func appendTo(appender chunkenc.Appender, h Histogram) bool {
 	return err == nil
 }
 
-// sameLayout reports whether b has the type and the buckets of a. Stale markers have any layout.
+// sameLayout reports whether b has the type and the buckets of a. A stale marker matches any layout.
 func sameLayout(a, b Histogram) bool {
 	if (a.Int != nil) != (b.Int != nil) {
 		return false

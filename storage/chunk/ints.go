@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// A run of integers: timestamps, start timestamps and values all become one. All arithmetic is modulo
-// 2^64, so that all integers are restored.
+// A run of integers, the encoding of timestamps, start timestamps and values. All arithmetic is modulo 2^64, so that
+// all integers are restored.
 //
 //	+--------+ - - - - -+ - - - - - - - - - - - - - - - - - - - - -+
 //	| kind   | factor   | by kind                                  |
@@ -22,10 +22,11 @@ import (
 //	1 regular   first, base                  x[i] = first + i·base
 //	2 plain     base,         column of n    x[i] = base + factor·r[i]
 //	3 delta     first, base,  column of n−1  x[i] = x[i−1] + base + factor·r[i]
-//	4 dod       first, base,  column of n−2  x[1] = x[0] + base, then the base grows by factor·r[i] a step
+//	4 dod       first, base,  column of n−2  x[1] = x[0] + base; then the base grows by factor·r[i] per step
 //
-// first and base are varints; the columns hold the r[i], zigzag. The base is a value, or a delta, from the
-// middle, so that all columns are crowded around 0 and look alike to zstd.
+// first and base are varints. The columns hold the residues r[i], zigzag-encoded. The base is the median of some of the
+// integers or of their deltas, so that the residues are close to 0 and the columns of similar runs are similar for
+// zstd.
 const (
 	intsConstant = 0
 	intsRegular  = 1
@@ -102,7 +103,7 @@ func isRegular(x []int64, step int64) bool {
 	return true
 }
 
-// The kind of a run is chosen by looking at up to windows parts of it, each with windowLength integers.
+// windows and windowLength determine how the kind of a run is chosen: by up to windows parts of windowLength integers.
 const (
 	windows      = 16
 	windowLength = 8
@@ -188,7 +189,7 @@ func gcd(a, b uint64) uint64 {
 	return a
 }
 
-// run is the header of a run of integers.
+// run is the decoded header of a run of integers.
 type run struct {
 	kind                byte
 	first, base, factor int64
@@ -247,7 +248,7 @@ func decodeInts(b []byte, x []int64, origin int64) ([]byte, error) {
 	return b, nil
 }
 
-// addUp converts residues to integers.
+// addUp converts the residues in x to integers.
 func (r run) addUp(x []int64, origin int64) {
 	v, base, factor := r.first+origin, r.base, r.factor
 	switch r.kind {
@@ -288,7 +289,7 @@ func (r run) addUp(x []int64, origin int64) {
 	}
 }
 
-// addUpFloats is like addUp for residues in the memory of floats, and converts the integers to floats.
+// addUpFloats is like addUp for residues in the memory of f, and converts the integers to floats.
 func (r run) addUpFloats(f []float64) {
 	v, base, factor := r.first, r.base, r.factor
 	switch r.kind {

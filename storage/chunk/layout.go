@@ -8,8 +8,8 @@ import (
 )
 
 // chunkenc doesn't validate its input: it allocates as many buckets as the spans at the start of a chunk define, and
-// panics for some schemas. The header is therefore decoded here first, and rejected if it defines more buckets than the
-// chunk has bits. Prometheus' tsdb/docs/format/chunks.md describes it:
+// panics for some schemas. So the header is decoded here first, and rejected if it defines more buckets than the chunk
+// has bits. Prometheus' tsdb/docs/format/chunks.md describes it:
 //
 //	3 bytes | zero threshold | schema | positive spans | negative spans | custom bounds (schema −53) | …
 const chunkencHeaderSize = 3
@@ -54,7 +54,7 @@ func checkSubChunk(b []byte) (layout, error) {
 	return l, nil
 }
 
-// bitReader reads bits as chunkenc writes them, the highest of each byte first. After the end it returns zeros.
+// bitReader reads bits as chunkenc writes them, the highest bit of each byte first. After the end it returns zeros.
 type bitReader struct {
 	b     []byte
 	at    int // bit
@@ -73,7 +73,7 @@ func (r *bitReader) bits(n int) (x uint64) {
 	return x
 }
 
-// varbitSizes are the numbers of bits by the number of leading ones.
+// varbitSizes has the number of value bits by the number of leading ones.
 var varbitSizes = [...]int{0, 3, 6, 9, 12, 18, 25, 56, 64}
 
 func (r *bitReader) varbit() (x uint64, size int) {

@@ -90,8 +90,8 @@ func (s *Samples) normalizeFloats() {
 	}
 }
 
-// mergeSort sorts all, using other, which must have the same length, as a buffer. It returns the one that holds the
-// result. It merges runs that are already sorted: late samples, or the samples of another chunk, form few long runs.
+// mergeSort sorts all, using other, which must have the same length, as a buffer. It returns the slice with the result.
+// It merges runs that are already sorted: late samples, or the samples of another chunk, form few long runs.
 func mergeSort(all, other []floatSample) []floatSample {
 	for {
 		runs, out := 0, other[:0]
@@ -246,7 +246,7 @@ func floatRank(v float64) int {
 	}
 }
 
-// compareFloats is negative if b wins over a, and 0 only if they are equal bit for bit.
+// compareFloats returns a negative number if b wins over a, and 0 only if they are equal bit for bit.
 func compareFloats(a, b float64) int {
 	rank := floatRank(a)
 	if c := cmp.Compare(rank, floatRank(b)); c != 0 {
@@ -256,7 +256,7 @@ func compareFloats(a, b float64) int {
 		return cmp.Compare(math.Float64bits(a), math.Float64bits(b))
 	}
 	if rank == rankStale || a == b {
-		// Of equal numbers, only zeros can differ; -0 is smaller.
+		// Of equal numbers, only zeros can have different bits; -0 is smaller.
 		return -cmp.Compare(math.Float64bits(a), math.Float64bits(b))
 	}
 	return cmp.Compare(a, b)
@@ -280,7 +280,7 @@ func (h Histogram) isStale() bool {
 // histogramComparer compares histograms by their bytes, with reusable buffers.
 type histogramComparer struct{ a, b []byte }
 
-// compare is negative if b wins over a, and 0 only if both are equal except for T.
+// compare returns a negative number if b wins over a, and 0 only if both are equal except for T.
 func (c *histogramComparer) compare(a, b Histogram) int {
 	if order := cmp.Compare(histogramRank(a), histogramRank(b)); order != 0 {
 		return order

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWinners lists values in the order in which they win over all before them.
+// TestWinners checks values of which each wins over all values before it.
 func TestWinners(t *testing.T) {
 	hist := func(h Histogram, sum float64) Histogram {
 		c, err := Canonical(h)
@@ -81,7 +81,7 @@ func TestGreaterStartWinsBetweenEqualValues(t *testing.T) {
 	require.Equal(t, int64(6), s.H[0].ST)
 }
 
-// TestOrderOfArrivalIsForgotten shuffles samples with conflicts: all orders give the same bytes.
+// TestOrderOfArrivalIsForgotten shuffles samples with conflicts. All orders must result in the same bytes.
 func TestOrderOfArrivalIsForgotten(t *testing.T) {
 	type arrival struct {
 		t, st int64
@@ -240,7 +240,7 @@ func TestCovers(t *testing.T) {
 	}
 }
 
-// TestSubtract takes random parts away and adds them again.
+// TestSubtract removes random parts of samples and adds them again.
 func TestSubtract(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 300 {

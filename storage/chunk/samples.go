@@ -10,7 +10,7 @@ import (
 // Samples holds samples of one series as columns: floats and native histograms. After Normalize, no timestamp is in
 // both.
 type Samples struct {
-	// T are the timestamps of the floats in milliseconds; V their values, with the same length.
+	// T are the timestamps of the floats in milliseconds, and V their values, with the same length.
 	T []int64
 	V []float64
 	// ST are the start timestamps of the floats in milliseconds, 0 if unknown; nil (or empty) if all are 0.

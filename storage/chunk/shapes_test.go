@@ -7,10 +7,10 @@ import (
 	"github.com/prometheus/prometheus/model/value"
 )
 
-// shape makes series of one kind; the same seed gives the same series.
+// shape generates series of one kind. The same seed generates the same series.
 type shape struct {
 	name string
-	// at returns the next sample after the one at t.
+	// next returns the sample after before. i is its index.
 	next func(r *rand.Rand, i int, before point) point
 }
 
@@ -36,7 +36,7 @@ func (sh shape) samples(n int, seed uint64) *Samples {
 	return s
 }
 
-// regular makes a shape of values at a regular interval.
+// regular returns a shape with values at a regular interval.
 func regular(name string, next func(r *rand.Rand, i int, v float64) float64) shape {
 	return shape{name: name, next: func(r *rand.Rand, i int, p point) point {
 		return point{t: p.t + intervalMS, v: next(r, i, p.v)}

@@ -19,10 +19,11 @@ import (
 //	0–15   decimal: the integers are m, the values m / 10^form, bit for bit
 //	16     bits: the integers are the values' IEEE 754 bits, those of negative numbers (sign bit set) with
 //	       all other bits flipped, so that the integers are in the values' order
-//	32–47  near: the first integers are m, the second how many float64s the values lie above m / 10^(form−32)
+//	32–47  near: the first integers are m; the second are the numbers of float64s by which the values are
+//	       above m / 10^(form−32)
 //
-// Exceptions are values that don't fit the form, a stale marker among integers for one; the run has the
-// value before in their place. A gap counts the values between an exception and the one before.
+// Exceptions are values that don't fit the form, such as a stale marker among integers. The run has the integer of the
+// previous value in their place. A gap is the number of values between an exception and the previous exception.
 const (
 	formBits = 16
 	formNear = 32
@@ -31,11 +32,11 @@ const (
 )
 
 const (
-	// If another form is possible, at most one value in exceptionShare may be an exception.
+	// exceptionShare limits exceptions: if another form is possible, at most one value in exceptionShare may be one.
 	exceptionShare = 8
 	// exceptionCost is the cost of an exception in bytes.
 	exceptionCost = 9
-	// exponentFrom is the number of values of a block by which an exponent is first chosen.
+	// exponentFrom is the number of a block's first values by which an exponent is chosen at first.
 	exponentFrom = 32
 )
 
@@ -144,7 +145,7 @@ func holdInPlaceOf(odd []uint16, m []int64) {
 	}
 }
 
-// appendNear appends values in a form of kind near.
+// appendNear appends values in a form near.
 func appendNear(dst []byte, v []float64, m []int64, form byte, odd []uint16) []byte {
 	var scratch [blockSamples]int64
 	above := scratch[:len(v)]

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestForms holds that values come in the form that is made for them.
+// TestForms checks that values are encoded in the form that suits them.
 func TestForms(t *testing.T) {
 	const exceptions = formExceptions
 	want := map[string]byte{
@@ -36,7 +36,7 @@ func TestForms(t *testing.T) {
 	require.Empty(t, want)
 }
 
-// TestOneStaleMarkerCostsLittle holds that exceptions don't drive a block into another form.
+// TestOneStaleMarkerCostsLittle checks that exceptions don't make a block use another form.
 func TestOneStaleMarkerCostsLittle(t *testing.T) {
 	for _, name := range []string{
 		"constant", "counter", "gauge of 3 decimals", "sum of nanoseconds", "gauge of bytes",

@@ -21,14 +21,14 @@ import (
 const (
 	// maxGaps is the max number of gaps that are kept individually. The log and Check report all of them.
 	maxGaps = 1000
-	// maxStaged is the max number of stage rows that are kept individually; the log has all of them. Beyond it, one row
-	// represents all rows of its slot and partition, for at most maxStagedSlots slot partitions.
+	// maxStaged is the max number of stage rows that are kept individually; the log has all of them. Further rows are
+	// represented by one row per slot and partition, for at most maxStagedSlots slot partitions.
 	maxStaged      = 100
 	maxStagedSlots = 10_000
 )
 
-// Log records the rows of a store that can't be read. Each is counted once. Queries are warned about rows that are
-// missing in the cache or in the head.
+// Log records the rows of a store that can't be read. Each row is counted once. Later queries are warned about rows
+// that are missing in the cache or in the head.
 type Log struct {
 	period *format.Periods
 	// counter counts the rows by table.
@@ -98,7 +98,8 @@ func holdsLabels(rows *engine.Range, d engine.Damage) bool {
 	return len(first) == 0 || first[0].Int == format.KindLabels
 }
 
-// narrowToSlots restricts the gap to the slots of raw rows that can't be labels.
+// narrowToSlots restricts the time range of e, a gap of raw rows without labels, to the slots in which rows may be
+// missing.
 func (l *Log) narrowToSlots(e *DamagedRowsError, rows *engine.Range, d engine.Damage) {
 	first, last := rows.From, rows.To
 	if d.After != nil {

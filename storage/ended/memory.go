@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// Memory records the results of background work on windows, so that a window without writes since then costs no reads.
-// It takes about 40 bytes per window. There is a window per tenant and day, and the cache of queries, with ten times as
-// much per window, couldn't hold all of them and shouldn't be filled with windows that no query reads.
+// Memory records the results of background work on windows, so that a window without writes since then causes no reads.
+// It takes about 40 bytes per window. There is a window per tenant and day. The cache of queries takes ten times as
+// much per window, so it couldn't hold all of them, and shouldn't be filled with windows that no query reads.
 //
 //	tenant ─► its windows, in order: {the engine's version, the version of the commit records at that time, a note}
 //
@@ -33,7 +33,7 @@ type knownWindow struct {
 	noted uint64
 }
 
-// bounds returns the index of the first window and the index after the last of the windows from first to last.
+// bounds returns the index of the first of the windows from first to last, and the index after the last of them.
 func bounds(list []knownWindow, first, last int64) (from, to int) {
 	from = sort.Search(len(list), func(i int) bool { return list[i].window >= first })
 	return from, from + sort.Search(len(list)-from, func(i int) bool { return list[from+i].window > last })

@@ -8,8 +8,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// After is the time after its end from which a window is considered over. Most of its last slot has been sealed by
-// then.
+// After is the time after its end at which a window counts as ended. By then, most of its last slot has been sealed.
 const After = 3 * time.Hour
 
 // OverWindow is a window of a tenant that has ended and needs background work: its chunks may be compacted into long
@@ -34,12 +33,13 @@ type EarlierWindow struct {
 	State  uint64
 }
 
-// Same reports whether two are the same window without writes in between.
+// Same reports whether c and o are the same window without writes in between.
 func (c *OverWindow) Same(o *OverWindow) bool {
 	return c.Tenant == o.Tenant && c.Window == o.Window && c.Version == o.Version
 }
 
-// All yields windows of all tenants. of yields the windows of one tenant and returns whether the caller wants more.
+// All yields the windows of all tenants. of yields the windows of one tenant, and returns false if the caller wants no
+// more.
 func All(
 	ctx context.Context, tenants func(
 		context.Context,

@@ -8,9 +8,9 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// Clearance is a row of table delete that records which deletes of a tenant have been removed: all that were requested
-// before an instant, with exceptions. If multiple processes share an engine, a delete's row can reappear long after its
-// removal, because a replica has missed the removal. That row must not hide samples written since.
+// Clearance is a row of table delete that records which deletes of a tenant have been removed: all deletes requested
+// before an instant, with exceptions. In a shared engine, a delete's row can reappear long after its removal, because a
+// replica missed the removal. The clearance prevents such a row from hiding samples that were written since.
 type Clearance struct {
 	// Before is the instant in milliseconds.
 	Before int64
@@ -39,7 +39,7 @@ func AppendClearance(dst []byte, c Clearance) []byte {
 	return appendChecksum(dst, from)
 }
 
-// ParseClearance is the inverse of AppendClearance. It returns ErrMalformedTombstone for anything else.
+// ParseClearance is the inverse of AppendClearance. It returns ErrMalformedTombstone for invalid bytes.
 func ParseClearance(b []byte) (c Clearance, err error) {
 	if b, err = openChecksum(b); err != nil {
 		return c, err

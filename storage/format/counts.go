@@ -12,9 +12,9 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// The counts of the series of a window of raw rows are rows of kind CatalogCounts in table catalog. They are made after
-// the window has ended, and their keys contain the state of the window that was counted. If the window has changed
-// since, a reader doesn't find them and counts itself.
+// The counts of the series of a window of raw rows are rows of kind CatalogCounts in table catalog. They are written
+// after the window has ended, and their keys contain the state of the window that was counted. If the window has
+// changed since, a reader doesn't find them and counts the series itself.
 //
 //	key                    contents
 //	STATE-BEFORE           CountsChange: the difference to the series of the previous window, which is in the state BEFORE
@@ -235,7 +235,7 @@ func AppendCountsPart(body, row []byte) ([]byte, error) {
 	return append(body, r.b...), err
 }
 
-// ErrOtherCounts means that the rows of counts don't belong to one encoding, because two processes have written theirs
+// ErrOtherCounts means that the rows of counts belong to different encodings, because two processes wrote them
 // concurrently.
 var ErrOtherCounts = errors.New("format: the series counts were written by two processes at once")
 
@@ -299,7 +299,7 @@ func (r *countsReader) number() uint64 {
 	return v
 }
 
-// leastCount is the min size of a list entry in bytes.
+// leastCount is the min size of an entry of a list in bytes.
 const leastCount = 3
 
 // length reads the number of entries of a list.

@@ -125,7 +125,7 @@ func TestCountsKeys(t *testing.T) {
 	}
 }
 
-// FuzzCountsBody parses any bytes as a body: valid counts are unchanged after they are encoded again.
+// FuzzCountsBody parses any bytes as a body. Valid counts must be unchanged after they are encoded and parsed again.
 func FuzzCountsBody(f *testing.F) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for n := range 4 {

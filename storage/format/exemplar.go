@@ -115,7 +115,7 @@ type drawnExemplar struct {
 	Exemplar
 }
 
-// lot returns the hash by which an exemplar is selected. It is the same in every process, forever.
+// lot returns the hash by which an exemplar is selected. It must be the same in every process and release.
 func (e Exemplar) lot() uint64 {
 	h := xxhash.New()
 	_, _ = h.Write(binary.BigEndian.AppendUint64(make([]byte, 0, 8), uint64(e.T)))

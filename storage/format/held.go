@@ -55,7 +55,7 @@ func HeldKey(replica, writer string, seq int64) engine.Key {
 	return engine.Key{engine.Text(replica), engine.Text(writer), engine.Int(seq)}
 }
 
-// AppendHeld appends the value of a held row: the fields of about except Blob, and blob, which it compresses.
+// AppendHeld appends the value of a held row. about has its fields except Blob, and blob is compressed.
 func AppendHeld(dst []byte, about HeldValue, blob []byte) []byte {
 	at := len(dst)
 	dst = append(dst, heldVersion, 0, 0, 0, 0)

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// heldExample is a held value of one sample, from 1000 to 1500, and its blob.
+// heldExample returns the value of a held row with one sample, and its fields without Blob.
 func heldExample() (value []byte, about HeldValue) {
 	var w BlobWriter
 	w.Reset(0, 0)

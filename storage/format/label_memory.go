@@ -11,8 +11,8 @@ import (
 const labelBlock = 16 << 10
 
 // LabelMemory stores the labels of many series in blocks of bytes, because the garbage collector marks and frees a
-// block as cheaply as the labels of one series. Labels keep their whole block in memory, so it is meant for labels that
-// are released together. The zero value is empty. It isn't safe for concurrent use, but the labels are.
+// block as cheaply as the labels of one series. Labels keep their whole block in memory, so a LabelMemory should hold
+// labels that are released together. The zero value is empty. It isn't safe for concurrent use, but the labels are.
 type LabelMemory struct {
 	block   []byte
 	scratch labels.Labels

@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// ListingState is the state of a window's listing. Of rows with the same generation the highest state wins.
+// ListingState is the state of a window's listing. Among rows with the same generation, the highest state wins.
 type ListingState byte
 
 const (
@@ -60,7 +60,7 @@ func (l Listing) String() string {
 	}
 }
 
-// Next returns the next listing, with another state.
+// Next returns the following listing, with another state.
 func (l Listing) Next(state ListingState) Listing {
 	return Listing{state, l.Generation + 1}
 }

@@ -81,7 +81,7 @@ func TestNextPeriod(t *testing.T) {
 	require.ErrorContains(t, err, "because it can't be undone, it must start before 2027-05-02T12:00:00Z")
 }
 
-// TestPeriodsOfPartitions tests the property by which a part of the head is responsible for a series in every period.
+// TestPeriodsOfPartitions checks that a series is in partitions of the same part of the head in every period.
 func TestPeriodsOfPartitions(t *testing.T) {
 	p := changed(t, Period{Partitions: 8}, Period{Partitions: 24})
 	count := make([]int, 24)

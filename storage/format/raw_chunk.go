@@ -19,7 +19,7 @@ type TombstoneIDs []byte
 // Count returns the number of ids.
 func (e TombstoneIDs) Count() int { return len(e) / engine.IDLen }
 
-// Has reports whether id is one of them.
+// Has reports whether e contains an id.
 func (e TombstoneIDs) Has(id string) bool {
 	for at := 0; at+engine.IDLen <= len(e); at += engine.IDLen {
 		if string(e[at:at+engine.IDLen]) == id {
@@ -29,7 +29,7 @@ func (e TombstoneIDs) Has(id string) bool {
 	return false
 }
 
-// Union returns the ids of both, without duplicates. It may return e itself.
+// Union returns the ids of e and o, without duplicates. It may return e itself.
 func (e TombstoneIDs) Union(o TombstoneIDs) TombstoneIDs {
 	if len(o) == 0 || bytes.Equal(e, o) {
 		return e
@@ -63,7 +63,8 @@ const (
 	// envelopeVersion is the first byte of a raw chunk with ids of deletes. Other raw chunks start with the chunk's own
 	// version.
 	envelopeVersion = 2
-	// flagCleaned is the flag of a cleaned chunk. Its key has the hash of its value before that.
+	// flagCleaned is the flag of a cleaned chunk. The key of such a chunk has the hash of the value before the
+	// cleaning.
 	flagCleaned = 1
 )
 
@@ -101,8 +102,8 @@ func AppendRawChunk(dst []byte, c RawChunk) []byte {
 	return append(dst, c.Data...)
 }
 
-// ParseRawChunk is the inverse of AppendRawChunk. The result refers to b. It returns chunk.ErrCorrupt if the deletes
-// are invalid; Data isn't checked.
+// ParseRawChunk is the inverse of AppendRawChunk. The result refers to b. It returns chunk.ErrCorrupt if the ids of
+// deletes are invalid. It doesn't check Data.
 func ParseRawChunk(b []byte) (c RawChunk, err error) {
 	if len(b) == 0 || b[0] != envelopeVersion {
 		return RawChunk{Data: b}, nil

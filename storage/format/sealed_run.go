@@ -9,8 +9,8 @@ import (
 
 const sealedRunVersion = 1
 
-// SealedRunKey returns the key of a row of table defined that records which blobs of a stream are sealed, from a first
-// number to a last one. The row is among the definitions of its slot and partition, whose numbers are positive.
+// SealedRunKey returns the key of a row of table defined which records that a run of a stream's blobs, starting with
+// number first, is sealed. Its number is negative; the definitions in the same partition have positive numbers.
 func SealedRunKey(writer string, first int64) engine.Key {
 	return engine.Key{engine.Text(writer), engine.Int(-1 - first)}
 }

@@ -11,7 +11,7 @@ import (
 // id for a series without coordination.
 type SeriesID [16]byte
 
-// String returns the raw bytes, as they are stored in key fields.
+// String returns the raw bytes of the id, as they are stored in key fields.
 func (id SeriesID) String() string { return string(id[:]) }
 
 // SeriesIDFrom returns the id in a key field.

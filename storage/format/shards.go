@@ -52,7 +52,7 @@ func (p Period) ShardsFor(res rollup.Resolution, series int, bytes int64) int64 
 	return n
 }
 
-// ShardsPartition returns the partition key of the numbers of shards of a tenant's metrics in a window.
+// ShardsPartition returns the partition key of the shard counts of a tenant's metrics in a window.
 func ShardsPartition(window int64, tenant string) engine.Key {
 	return engine.Key{engine.Int(window), engine.Text(tenant)}
 }
@@ -78,8 +78,8 @@ func ParseShards(value []byte) (int64, error) {
 // ErrMalformedShards is returned for an invalid row of table shards.
 var ErrMalformedShards = fmt.Errorf("format: malformed shard count; the maximum is %d", MaxShards)
 
-// ShardsOf yields the shards in which a series may have rows if its metric has this number of shards now. They include
-// those from times when there were fewer.
+// ShardsOf yields the shards in which a series may have rows if its metric now has this number of shards. They include
+// the shards that it had when there were fewer.
 func ShardsOf(id SeriesID, shards int64) iter.Seq[int64] {
 	return func(yield func(int64) bool) {
 		for before := int64(-1); ; shards /= 2 {

@@ -14,8 +14,8 @@ const (
 	chunkHistogramBytes = 128 << 10
 )
 
-// SplitSamples splits normalized samples into pieces whose chunks fit in one row each, in order. Nearly always the
-// result is samples itself.
+// SplitSamples splits normalized samples into pieces, in order, whose chunks fit in one row each. In nearly all cases
+// the only piece is samples itself.
 func SplitSamples(samples *chunk.Samples) []*chunk.Samples {
 	if len(samples.T) <= chunkSamples && fitting(samples.H) == len(samples.H) {
 		return []*chunk.Samples{samples}
@@ -51,7 +51,7 @@ func SplitSamples(samples *chunk.Samples) []*chunk.Samples {
 func fitting(hs []chunk.Histogram) int {
 	bytes := 0
 	for i, h := range hs {
-		// Upper bounds: a bucket takes ten bytes, a span twice five, a boundary nine.
+		// These are upper bounds: a bucket takes ten bytes, a span twice five, a boundary nine.
 		if h.Int != nil {
 			bytes += 64 + 10*(len(h.Int.PositiveBuckets)+len(h.Int.NegativeBuckets)+len(h.Int.PositiveSpans)+
 				len(h.Int.NegativeSpans)+len(h.Int.CustomValues))

@@ -10,7 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// TestPiecesFit splits more samples than fit in a row, and finds all of them in the pieces.
+// TestPiecesFit splits more samples than fit in a row. All pieces fit, and together they have all samples.
 func TestPiecesFit(t *testing.T) {
 	var samples chunk.Samples
 	for i := range int64(40_000) {

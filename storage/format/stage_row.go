@@ -17,7 +17,7 @@ func StageRowOf(row engine.Row) StageRow {
 	return StageRow{Writer: strings.Clone(row.Clustering[0].Text), Seq: row.Clustering[1].Int}
 }
 
-// Key is the clustering key of the row.
+// Key returns the clustering key of the row.
 func (r StageRow) Key() engine.Key { return engine.Key{engine.Text(r.Writer), engine.Int(r.Seq)} }
 
 // SeqRun is a range of numbers of a stream, both ends included.

@@ -18,7 +18,7 @@ import (
 // samples in the staging log were written later. A chunk that is sealed while a delete exists contains its id and is
 // exempt from it.
 type Tombstone struct {
-	// ID is its clustering key, 16 random bytes.
+	// ID is the clustering key of the row, 16 random bytes.
 	ID string
 	// When is the time of the request. Start and End are the first and last timestamp that are deleted. All are in
 	// milliseconds.
@@ -37,7 +37,7 @@ const (
 	// flagAnnounced is the flag of an announced delete.
 	flagAnnounced = 1
 	// AnnouncedTimestamp and TombstoneTimestamp are the write timestamps of the row while the delete is announced, and
-	// when it is in force. The second replaces the first, and removing the row uses the second.
+	// when it is in force. The row in force replaces the announced one, and its removal has the same timestamp.
 	AnnouncedTimestamp = 1
 	TombstoneTimestamp = 2
 	// MaxTombstoneBytes is the max size of the row without its held cuts, MaxHeldCutBytes the max size of these.
@@ -91,7 +91,7 @@ func IsAnnounced(b []byte) bool {
 	return len(b) > 1 && b[0] == tombstoneVersion && b[1]&flagAnnounced != 0
 }
 
-// matchTypes are the types of matchers by their numbers in rows. Never reordered.
+// matchTypes are the types of matchers by their numbers in rows. They must never be reordered.
 var matchTypes = []labels.MatchType{labels.MatchEqual, labels.MatchNotEqual, labels.MatchRegexp, labels.MatchNotRegexp}
 
 // ParseTombstone is the inverse of AppendTombstone. id is the row's clustering key. It returns ErrMalformedTombstone

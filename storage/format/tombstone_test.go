@@ -9,7 +9,7 @@ import (
 
 const tombstoneID = "0123456789abcdef"
 
-// FuzzParseTombstone: a delete's row that can be parsed is encoded to the same bytes.
+// FuzzParseTombstone parses any bytes. A delete that can be parsed must be encoded to the same bytes.
 func FuzzParseTombstone(f *testing.F) {
 	d := Tombstone{ID: tombstoneID, When: 1777636800000, Start: -5, End: 1777636799999, Matchers: []*labels.Matcher{
 		labels.MustNewMatcher(labels.MatchEqual, "__name__", "up"),

@@ -30,7 +30,7 @@ const (
 	// leftoverWindows and leftoverTenants limit the search for rows of expired windows that aren't listed.
 	leftoverWindows = 60
 	leftoverTenants = 20
-	// beatSlack is the max apparent age of a heartbeat that was just written.
+	// beatSlack is the max age that a heartbeat appears to have right after it was written.
 	beatSlack = membership.BeatInterval + time.Second
 )
 
@@ -38,14 +38,14 @@ const (
 type ExamineOptions struct {
 	// Retention is the retention of raw samples, Retention5m and Retention1h the retention of rollups; 0: forever.
 	Retention, Retention5m, Retention1h time.Duration
-	// TenantRetention and Classes are set as in storage.Options.
+	// TenantRetention and Classes are as in storage.Options.
 	TenantRetention map[string]retention.Keep
 	Classes         []retention.Class
-	// Listen is called between two reads of the processes' rows, and waits for at least two heartbeats. If it is nil,
-	// the rows are read once, and no process is known to be alive.
+	// Listen is called between two reads of the processes' rows, and must wait for at least two heartbeats. If it is
+	// nil, the rows are read once, and no process is known to be alive.
 	Listen func(ctx context.Context) error
-	// Files makes Examine verify all of the engine's files, if they belong to this process. This reads the whole disk
-	// usage. Otherwise damage is reported that queries have found since the engine was opened.
+	// Files makes Examine verify all of the engine's files, if they belong to this process, which reads all of them.
+	// Otherwise only damage is reported that queries have found since the engine was opened.
 	Files bool
 	// Now is the clock.
 	Now func() time.Time
@@ -67,23 +67,23 @@ type Condition struct {
 	// Waiting are the slots with unsealed samples, the oldest first.
 	Waiting []WaitingSlot
 	// ClockSeen is the time at which the observed uptime was last written, or zero. ClockDoubted is true if the clock
-	// was untrusted then, or would be now: see design/clocks.md. On a cluster both are unset.
+	// was untrusted at that time, or would be now: see design/clocks.md. On a cluster neither is set.
 	ClockSeen    time.Time
 	ClockDoubted bool
 	// Expired are the windows past their retention and its grace period that still exist.
 	Expired []ExpiredWindow
-	// Hidden are retention boundaries of rows that are hidden because the retention was lowered, and can still be shown
-	// again.
+	// Hidden are retention boundaries of rows that are hidden because the retention was lowered, and would be visible
+	// again if it were raised.
 	Hidden []retention.Change
 	// ClassesFrom is the time when the retention classes that were configured last take effect; zero: they are in
 	// effect.
 	ClassesFrom time.Time
-	// Later are retentions that take full effect with later windows.
+	// Later are retentions that take full effect only with later windows.
 	Later []retention.LaterRetention
 	// Deltas are the tenants that have sent deltas.
 	Deltas []starts.DeltaTenant
-	// DroppedAhead is the end of the time range of raw samples that a fast clock has deleted for some tenant; zero: it
-	// deleted none.
+	// DroppedAhead is the end of the time range of raw samples that were deleted for some tenant because of a fast
+	// clock, or zero if there are none.
 	DroppedAhead time.Time
 	// Verified is the number of staged blobs that were read. Unverified is true if there are more.
 	Verified   int
@@ -108,7 +108,8 @@ func (c *Condition) unreadable(problem string) {
 	}
 }
 
-// goOn records damage that ended a part of the examination, so that the examination continues with the next part.
+// goOn records err if it is damage that ended a part of the examination, and returns nil, so that the examination
+// continues with the next part. It returns other errors.
 func (c *Condition) goOn(err error) error {
 	if !errors.Is(err, engine.ErrCorrupt) {
 		return err
@@ -120,11 +121,12 @@ func (c *Condition) goOn(err error) error {
 // ProcessSeen is a process that has written its row within the last hours.
 type ProcessSeen struct {
 	membership.Process
-	// Alive is true if it wrote a heartbeat between two reads.
+	// Alive is true if the process wrote a heartbeat between the two reads.
 	Alive bool
-	// Quiet is the time since its last heartbeat, by its clock and ours.
+	// Quiet is the time between the last heartbeat, by the process's clock, and now, by this process's clock.
 	Quiet time.Duration
-	// Ahead is the min difference between its clock and ours, if it is alive; negative: its clock is slow.
+	// Ahead is the min difference by which the process's clock is ahead of this process's, if it is alive; negative:
+	// its clock is slow.
 	Ahead time.Duration
 }
 
@@ -132,14 +134,14 @@ type ProcessSeen struct {
 type WaitingSlot struct {
 	Partition int
 	Slot      int64
-	// End is the end of the slot. Since is the earliest time at which its samples could have been sealed: its end, or
-	// the hour of arrival of late samples.
+	// End is the end of the slot. Since is the earliest time at which its samples could have been sealed: its end, or,
+	// for late samples, the hour of their arrival.
 	End, Since time.Time
 	// Blobs is the number of blobs read and Damaged the number of damaged ones; both are 0 if the slot hasn't ended.
 	Blobs, Damaged int
 }
 
-// OnlyDamaged reports whether nothing in the slot can be sealed.
+// OnlyDamaged reports whether all blobs of the slot are damaged, so that nothing can be sealed.
 func (w *WaitingSlot) OnlyDamaged() bool { return w.Blobs > 0 && w.Blobs == w.Damaged }
 
 // ExpiredWindow is a window past its retention and its grace period.
@@ -148,7 +150,7 @@ type ExpiredWindow struct {
 	Window int64
 	// Until is the time at which its rows should have been deleted.
 	Until time.Time
-	// Listed is true if it hasn't been dropped, Rows if it still has rows.
+	// Listed is true if the window hasn't been dropped, Rows if it still has rows.
 	Listed, Rows bool
 }
 
@@ -156,7 +158,7 @@ type ExpiredWindow struct {
 type DamagedRow struct {
 	Slot      int64
 	Partition int
-	// Writer is hexadecimal.
+	// Writer is the writer in hexadecimal.
 	Writer string
 	Seq    int64
 	Err    error
@@ -298,7 +300,7 @@ func (x *examiner) waitingSlot(w storage.Work) WaitingSlot {
 	return found
 }
 
-// errEnough ends the verification.
+// errEnough ends the verification of blobs.
 var errEnough = errors.New("inspect: enough blobs verified")
 
 // verify reads the blobs of the slots that have ended, starting with those that have waited longest.
@@ -349,8 +351,8 @@ func (x *examiner) verifySlot(ctx context.Context, w *WaitingSlot, bytes *int) e
 	return nil
 }
 
-// expired finds the windows of raw rows that should have been deleted. Of the windows that are no longer listed, it
-// checks the last ones: they have rows if these were written with a longer retention.
+// expired finds the windows of raw rows that should have been deleted. It also checks the last windows that are no
+// longer listed: they still have rows if the rows were written with a longer retention.
 func (x *examiner) expired(ctx context.Context) error {
 	tenants, err := x.Tenants(ctx)
 	if err != nil {
@@ -419,8 +421,8 @@ func (x *examiner) seen(ctx context.Context, before []membership.Process, listen
 		seen := ProcessSeen{Process: p, Alive: i < 0 || before[i].Beat != p.Beat,
 			Quiet: now.Sub(time.UnixMilli(p.ClockMS))}
 		if seen.Alive {
-			// Its clock showed ClockMS at a moment between the first read, or beatSlack ago, and now. A single
-			// heartbeat may be the last one of a process that has stopped since.
+			// The process's clock showed ClockMS at a moment between the first read, or beatSlack ago, and now. A
+			// single heartbeat may be the last one of a process that has stopped since.
 			slack := now.Sub(looked) + time.Second
 			if i >= 0 && p.Beat > before[i].Beat+1 {
 				slack = min(slack, beatSlack)

@@ -22,7 +22,7 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// readOnly is an engine that nothing may change.
+// readOnly is an engine whose writing methods return errChanged.
 type readOnly struct{ engine.Engine }
 
 var errChanged = errors.New("something was about to be changed")
@@ -37,7 +37,7 @@ func (readOnly) CompareAndSet(
 	return false, nil, errChanged
 }
 
-// rig is a store under a clock that stands.
+// rig is a store with a constant clock.
 type rig struct {
 	*storage.Store
 	t         testing.TB
@@ -55,7 +55,7 @@ func newRig(t testing.TB, change ...func(*storage.Options)) *rig {
 	return r
 }
 
-// write sends a sample.
+// write writes a sample.
 func (r *rig) write(tenant, metric string, at time.Time, v float64) {
 	r.t.Helper()
 	storagetest.Write(r.t, r.Store, tenant, labels.FromStrings(labels.MetricName, metric),
@@ -191,7 +191,7 @@ func TestExamineExpired(t *testing.T) {
 	require.Equal(t, ExpiredWindow{Tenant: "a", Window: window, Until: until, Listed: true, Rows: true}, c.Expired[0])
 	require.True(t, c.Expired[0].Until.Before(r.now))
 
-	// As on an engine where rows go by themselves: dropped, and still there.
+	// The window was dropped but still has rows, as on an engine where rows expire later.
 	list := engine.Batch{Table: engine.Windows, Partition: engine.Key{engine.Text("a")}, Mutations: []engine.Mutation{
 		{Op: engine.Delete, Clustering: engine.Key{engine.Int(window)}, Timestamp: 1},
 	}}
@@ -206,14 +206,14 @@ func TestExamineExpired(t *testing.T) {
 	require.Empty(t, r.examine().Expired)
 }
 
-// processRows are the rows of processes, which a test writes in their place.
+// processRows writes rows of processes, as these processes would.
 type processRows struct {
 	t     *testing.T
 	eng   engine.Engine
 	beats map[string]int64
 }
 
-// beat writes the next row of a process, whose clock shows this time. Its writer is its name.
+// beat writes the next row of a process whose clock shows this time. Its writer is its name.
 func (p *processRows) beat(name string, clock time.Time) {
 	p.t.Helper()
 	p.beats[name]++

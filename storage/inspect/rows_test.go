@@ -71,7 +71,8 @@ func TestRows(t *testing.T) {
 	require.Equal(t, lines, readOnly)
 }
 
-// TestRowsOfPages shows pages in words, and damaged ones as such; Survey measures them.
+// TestRowsOfPages checks that pages are described as text, that damaged pages are reported as damaged, and that Survey
+// includes the size of pages.
 func TestRowsOfPages(t *testing.T) {
 	r := newRig(t)
 	b := r.NewBatch("ann")

@@ -14,18 +14,18 @@ import (
 // SurveyedWindow describes a window of a tenant for operators.
 type SurveyedWindow struct {
 	storage.WindowInfo
-	// Slots is the number of slots with data, out of Of. Seals is the number of seals of staged samples, per slot and
-	// partition. Again is the number of seals that sealed a slot again because of late samples. Imported is the number
-	// of slots with imports. Again and Imported are only known for raw windows.
+	// Slots is the number of slots with data, out of Of. Seals is the number of seals of staged samples, counted per
+	// slot and partition. Again is the number of seals that sealed a slot again because of late samples. Imported is
+	// the number of slots with imports. Again and Imported are known only for raw windows.
 	Slots, Of, Seals, Again, Imported int
 	// Bytes is the approximate size of its rows; -1: the engine can't measure it.
 	Bytes int64
 }
 
-// maxSurveyed is the max number of windows per resolution in a Survey: the newest.
+// maxSurveyed is the max number of windows per resolution in a Survey, which has the newest.
 const maxSurveyed = 800
 
-// Survey lists a tenant's windows, for each resolution the newest; cut is true if there are more. It reads the commit
+// Survey lists the newest windows of a tenant for each resolution. cut is true if there are more. It reads the commit
 // records and no data.
 func Survey(ctx context.Context, v storage.View, tenant string) (list []SurveyedWindow, cut bool, err error) {
 	all, err := v.WindowInfos(ctx, tenant)
@@ -118,8 +118,9 @@ func (b tableBytes) bytesOf(ctx context.Context, v storage.View, tenant string, 
 	return true, add(engine.Catalog, engine.Key{engine.Int(window), engine.Int(int64(res)), engine.Text(tenant)})
 }
 
-// setBytes sets the sizes of windows from the sizes in their tables. A window is estimated in whole blocks, which it
-// shares with its neighbors, so the sum may be larger than a table. In that case the windows are scaled down.
+// setBytes sets the sizes of windows from the sizes in their tables. The size of a window is an estimate in whole
+// blocks, which it shares with its neighbors, so the sum may be larger than a table. In that case the windows are
+// scaled down.
 func setBytes(ctx context.Context, eng engine.Engine, list []SurveyedWindow, of []tableBytes) error {
 	m, ok := engine.As[engine.Measured](eng)
 	if !ok {
@@ -148,7 +149,7 @@ func setBytes(ctx context.Context, eng engine.Engine, list []SurveyedWindow, of 
 }
 
 // Space returns the disk usage of an engine's directory, as du counts it, by kind: the rows of a table, by its name,
-// and other parts of the engine. nil: it has no directory.
+// and other parts of the engine. It returns nil if the engine has no directory.
 func Space(ctx context.Context, eng engine.Engine) (map[string]int64, error) {
 	e, ok := engine.As[interface {
 		Space(ctx context.Context) (map[string]uint64, error)

@@ -55,7 +55,8 @@ func TestSurvey(t *testing.T) {
 	}
 	require.Equal(t, 1, again, "what came late was sealed once more")
 
-	// An import of days without samples isn't late. The first seal of samples of one of its slots isn't late either.
+	// An import of days without samples doesn't count as late. Neither does the first seal of samples in one of its
+	// slots.
 	imported := &chunk.Samples{}
 	for i := range int64(48) {
 		imported.AppendFloat(at.Add(-72*time.Hour).UnixMilli()+i*time.Hour.Milliseconds(), 0, 1)
@@ -85,8 +86,8 @@ func TestSurvey(t *testing.T) {
 	require.Empty(t, none)
 }
 
-// TestSurveyFitsTheTables compares the sizes of many small windows with those of their tables. All are estimated in
-// blocks, which the windows share.
+// TestSurveyFitsTheTables compares the sizes of many small windows with the sizes of their tables. The sizes are
+// estimated in blocks, which the windows share.
 func TestSurveyFitsTheTables(t *testing.T) {
 	r := newRig(t)
 	for range 20 {

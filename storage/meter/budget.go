@@ -18,14 +18,14 @@ type ReadBudget struct {
 	used atomic.Int64
 	// Limit is the max number of bytes.
 	Limit int64
-	// Use counts the bytes for the tenant of the query. It is nil for a load that multiple queries may wait for.
+	// Use counts the bytes for the tenant of the query. It is nil for a load for which multiple queries may wait.
 	Use *tenant.Use
 	// meter is the meter of ctx, for a load; nil: none.
 	meter Meter
 	ctx   context.Context
 }
 
-// NewLoad returns the budget of a load that multiple queries may wait for. ctx is the context of the query that loads.
+// NewLoad returns the budget of a load for which multiple queries may wait. ctx is the context of the query that loads.
 func NewLoad(ctx context.Context, limit int64) *ReadBudget {
 	return &ReadBudget{Limit: limit, meter: meterOf(ctx), ctx: ctx}
 }

@@ -7,8 +7,8 @@ import (
 
 // Meter tracks the memory and the time of a query or another read.
 type Meter interface {
-	// Grow is called before the read holds n more bytes, an estimate. It may wait until other reads hold less. After an
-	// error, which may be the context's, the read must end with that error. It may be called concurrently.
+	// Grow is called before the read holds about n more bytes. It may wait until other reads hold less. After an error,
+	// which may be the context's, the read must end with that error. It may be called concurrently.
 	Grow(ctx context.Context, n int64) error
 	// Load is Grow for a load into a cache. Other reads, including large ones, may wait for the load, so it never waits
 	// for a turn. It returns ErrNoTurn instead; the caller then cancels the load and starts it again after Turn.

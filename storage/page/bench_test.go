@@ -11,15 +11,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// series per page, and the number of adjacent pages of other metrics.
+// benchEntries is the number of series per page, benchPages the number of adjacent pages of different metrics.
 const (
 	benchEntries = 192
 	benchPages   = 8
 	blockBytes   = 64 << 10
 )
 
-// benchValues are the values of benchPages metrics of the same targets, by kind. They are in the order of labels, or of
-// ids, which is another for each metric.
+// benchValues returns the values of benchPages metrics of the same targets, by kind. They are ordered by labels, or by
+// ids, whose order differs between metrics.
 func benchValues(byLabels bool) map[string][][][]byte {
 	of := targets(benchEntries, 1)
 	slices.SortFunc(of, func(a, b target) int { return bytes.Compare(a.labels, b.labels) })
@@ -37,7 +37,7 @@ func benchValues(byLabels bool) map[string][][][]byte {
 	return values
 }
 
-// benchOrders are the orders of entries.
+// benchOrders are the orders of entries, by name; true: by labels.
 var benchOrders = map[string]bool{"by=id": false, "by=labels": true}
 
 func kindOf(name string) Kind {
@@ -60,7 +60,7 @@ func headOf(k Kind) Head {
 	return h
 }
 
-// compressed returns how many bytes the engine makes of rows that follow each other.
+// compressed returns the number of bytes into which the engine compresses adjacent rows.
 func compressed(b testing.TB, rows [][]byte) (n int) {
 	w, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.EncoderLevelFromZstd(3)))
 	require.NoError(b, err)
@@ -91,8 +91,8 @@ func asRows(name string, pages [][][]byte) (rows [][]byte) {
 	return rows
 }
 
-// BenchmarkAppend reports, per entry: how long it takes, and the bytes that the engine makes of pages, of the values as
-// rows with the ids that their keys have, and of the values alone.
+// BenchmarkAppend reports, per entry, the time of Append and the number of compressed bytes: of pages, of rows with the
+// values and the ids in their keys, and of the values alone.
 func BenchmarkAppend(b *testing.B) {
 	for order, byLabels := range benchOrders {
 		for name, pages := range benchValues(byLabels) {
@@ -120,7 +120,7 @@ func benchmarkAppend(b *testing.B, name string, pages [][][]byte) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkAppendValue parses a page and reads all values in turn.
+// BenchmarkAppendValue parses a page and reads all values in order.
 func BenchmarkAppendValue(b *testing.B) {
 	for name, pages := range benchValues(true) {
 		b.Run(name, func(b *testing.B) {
@@ -142,7 +142,8 @@ func BenchmarkAppendValue(b *testing.B) {
 	}
 }
 
-// BenchmarkFilter makes the filter of a page of labels, and looks up a label that it has and one that it doesn't have.
+// BenchmarkFilter builds the filter of a page of labels, and looks up a label that the page has and one that it doesn't
+// have.
 func BenchmarkFilter(b *testing.B) {
 	values := benchValues(true)["labels"][0]
 	b.Run("append", func(b *testing.B) {
@@ -162,7 +163,7 @@ func BenchmarkFilter(b *testing.B) {
 	})
 }
 
-// BenchmarkSelector finds the entries of a page of labels that have a label which few have.
+// BenchmarkSelector finds the entries of a page of labels with a rare label.
 func BenchmarkSelector(b *testing.B) {
 	values := benchValues(true)["labels"][0]
 	data := Append(nil, Head{Kind: Labels}, values)

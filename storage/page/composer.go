@@ -11,7 +11,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// composer has the memory for making a page.
+// composer has the memory for building a page.
 type composer struct {
 	// numbers and texts are the fields of all entries, by column.
 	numbers []uint64
@@ -70,7 +70,7 @@ func (e *composer) cut(l *cutting, values [][]byte) {
 	}
 }
 
-// whole makes entry i of n a value that isn't cut.
+// whole stores value i of n uncut.
 func (e *composer) whole(l *cutting, n, i int, v []byte) {
 	for k := range l.numbers {
 		e.numbers[(1+k)*n+i] = 0
@@ -110,7 +110,7 @@ func (e *composer) appendColumns(dst []byte, l *cutting, n int) []byte {
 	return dst
 }
 
-// columnsThere returns the number of bytes with a bit for each column of a kind.
+// columnsThere returns the number of bytes that have one bit per column of a kind.
 func columnsThere(l *cutting) int { return (2 + l.numbers + l.texts + 7) / 8 }
 
 func allZero(x []uint64) bool {
@@ -255,8 +255,8 @@ func (e *composer) appendPieces(dst []byte, x [][]byte) []byte {
 	return dst
 }
 
-// measure sets lengths to the lengths of the pieces of x, and more to the number of bytes that each shares with the
-// previous one. It returns whether all lengths are equal, and the number of shared bytes.
+// measure sets lengths to the lengths of the pieces of x, and more to the number of bytes that each piece shares with
+// the previous one. It returns whether all lengths are equal, and the total number of shared bytes.
 func (e *composer) measure(x [][]byte, prefix, suffix int) (equal bool, shares int) {
 	equal = true
 	var before []byte

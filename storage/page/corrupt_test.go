@@ -10,7 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// TestEveryFlippedByteIsCorrupt holds that a page in which any byte has changed isn't read.
+// TestEveryFlippedByteIsCorrupt checks that a page with any changed byte is rejected.
 func TestEveryFlippedByteIsCorrupt(t *testing.T) {
 	for _, k := range kinds {
 		page := Append(nil, headOf(k), append(usualValues(k, 20, 1), oddValues(t, k, 1)[:20]...))
@@ -29,7 +29,7 @@ func TestEveryFlippedByteIsCorrupt(t *testing.T) {
 	}
 }
 
-// resealed returns b with the checksum that lets it pass.
+// resealed returns b with a correct checksum in its last 4 bytes.
 func resealed(b []byte) []byte {
 	if len(b) < checksumSize {
 		return b
@@ -38,7 +38,7 @@ func resealed(b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(body, crc32.Checksum(body, castagnoli))
 }
 
-// requireHarmless reads all that b gives, which must be ErrCorrupt or values.
+// requireHarmless parses b and reads all values. Each must be returned, or be an ErrCorrupt.
 func requireHarmless(t testing.TB, b []byte) {
 	p, err := Parse(b)
 	if err != nil {
@@ -61,13 +61,13 @@ func requireHarmless(t testing.TB, b []byte) {
 			require.Empty(t, value)
 			continue
 		}
-		// A packed text has up to eight bytes a byte; numbers take up to ten each.
+		// Packed texts have up to eight bytes per stored byte, and numbers take up to ten bytes each.
 		require.LessOrEqual(t, len(value), 8*len(b)+10*300)
 	}
 }
 
-// TestDamageUnderAChecksum holds that no bytes make Parse or AppendValue panic, or give more than they justify, even if
-// their checksum matches.
+// TestDamageUnderAChecksum checks that bytes with a correct checksum never make Parse or AppendValue panic, or return
+// many more bytes than they have.
 func TestDamageUnderAChecksum(t *testing.T) {
 	for _, k := range kinds {
 		page := Append(nil, headOf(k), append(usualValues(k, 9, 1), oddValues(t, k, 1)[:9]...))

@@ -21,14 +21,14 @@ const (
 	intervalMS = 15_000
 )
 
-// target is a short-lived target: it was scraped 20 to 24 times, all its metrics at once.
+// target is a short-lived scrape target. It was scraped 20 to 24 times, each time all of its metrics.
 type target struct {
 	labels []byte
 	from   int64
 	n      int
 }
 
-// targets makes n targets that one rollout began, each with its own scrape offset.
+// targets returns n targets that were started by one rollout, each with its own scrape offset.
 func targets(n int, seed uint64) (all []target) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	rollout := startMS + r.Int64N(100)*intervalMS
@@ -46,12 +46,12 @@ func targets(n int, seed uint64) (all []target) {
 	return all
 }
 
-// churned are the values of the series of a metric.
+// churned are the values of the rows of a metric's series.
 type churned struct {
 	labels, chunks, r5m, r1h [][]byte
 }
 
-// churn makes the series that targets have of a metric: a counter, or a gauge with two decimals.
+// churn returns the values of one metric of targets: a counter, or a gauge with two decimals.
 func churn(of []target, seed uint64, counter bool) (c churned) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	for _, target := range of {
@@ -75,7 +75,7 @@ func churn(of []target, seed uint64, counter bool) (c churned) {
 	return c
 }
 
-// valuesOf returns the chunk of samples, and the rollup chunk of their buckets.
+// valuesOf returns the raw chunk of samples, and the rollup chunks of their buckets.
 func valuesOf(s *chunk.Samples) (raw, fine, coarse []byte) {
 	raw = chunk.AppendChunk(nil, s)
 	var of5m, of1h rollup.Buckets
@@ -94,7 +94,7 @@ func randomText(r *rand.Rand, alphabet string, n int) string {
 	return string(b)
 }
 
-// odd are samples that few series have: among them all that chunks distinguish.
+// odd returns samples that few series have. They include all cases that the encoding of chunks distinguishes.
 func odd(t testing.TB, seed uint64) []*chunk.Samples {
 	r := rand.New(rand.NewPCG(seed, 3))
 	stale := math.Float64frombits(value.StaleNaN)
@@ -168,7 +168,7 @@ func histograms(t testing.TB, r *rand.Rand, n int, float bool) *chunk.Samples {
 	return s
 }
 
-// oddValues are values of a kind that few rows have, among them some that are no values of that kind.
+// oddValues returns unusual values of a kind, including values that aren't of that kind.
 func oddValues(t testing.TB, k Kind, seed uint64) (values [][]byte) {
 	r := rand.New(rand.NewPCG(seed, 4))
 	for _, s := range odd(t, seed) {
@@ -197,7 +197,7 @@ func oddValues(t testing.TB, k Kind, seed uint64) (values [][]byte) {
 			many.Sort()
 			values = append(values, format.AppendLabels(nil, many.Labels()))
 		}
-		// a length of two bytes that one has room for
+		// A length that is encoded in two bytes although one is enough.
 		values = append(values, []byte{format.LabelsVersion, 1, 'a', 0x81, 0, 'b'})
 	}
 	values = append(values, nil, []byte{1}, []byte{2}, []byte("no value"), []byte(randomText(r, "xyz", 500)))

@@ -29,8 +29,8 @@ const filterVersion = 1
 const (
 	filterHead = 3
 	// termBits is the number of bits per term, and filterProbes the number of bits that a term sets. About eight in a
-	// thousand missing terms are false positives. With two more bits these would be three, but reading the additional
-	// bits would cost as many bytes as the pages that are opened in vain.
+	// thousand missing terms are false positives. With two more bits these would be three, but the additional bits
+	// would cost as many bytes to read as the pages that are opened unnecessarily.
 	termBits     = 10
 	filterProbes = 7
 	// maxProbes is the max number of probes that is accepted.
@@ -77,7 +77,7 @@ func (t *termSet) release() {
 	termSets.Put(t)
 }
 
-// add adds the terms of values of labels rows. It returns false if one can't be read.
+// add adds the terms of labels rows. It returns false if a row can't be read.
 func (t *termSet) add(values [][]byte) bool {
 	for _, v := range values {
 		if len(v) == 0 || v[0] != format.LabelsVersion {
@@ -190,7 +190,7 @@ func ParseFilter(b []byte) (Filter, error) {
 	return Filter{Entries: int(body[1]) + 1, probes: uint32(body[2]), bits: body[filterHead:]}, nil
 }
 
-// has reports whether the page may have a term with this hash. false is certain.
+// has reports whether the page may have a term with this hash. A result of false is certain.
 func (f *Filter) has(hash uint64) bool {
 	if len(f.bits) == 0 {
 		return true
@@ -204,8 +204,8 @@ func (f *Filter) has(hash uint64) bool {
 	return true
 }
 
-// Check returns nil if the filter has all terms of the page of labels, and otherwise ErrCorrupt, because queries would
-// miss series.
+// Check returns nil if the filter has all terms of the page of labels. Otherwise it returns ErrCorrupt, because queries
+// would miss series.
 func (f *Filter) Check(p *Page) error {
 	if p.head.Kind != Labels || p.n != f.Entries {
 		return fmt.Errorf("%w: the filter is for %d series, but the page has %s of %d", ErrCorrupt,

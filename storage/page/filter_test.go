@@ -22,17 +22,17 @@ func requireFilter(t testing.TB, b []byte) *Filter {
 	return &f
 }
 
-// equals is the condition that a label has a value.
+// equals returns the condition that a label has a value.
 func equals(name, value string) LabelCondition {
 	return LabelCondition{Name: name, Values: []string{value}, Matches: func(v string) bool { return v == value }}
 }
 
-// mayHave reports whether a filter passes the series with a label.
+// mayHave reports whether, by a filter, the page may have a series with a label.
 func mayHave(f *Filter, name, value string) bool {
 	return NewSelector([]LabelCondition{equals(name, value)}).MayMatch(f)
 }
 
-// numbered are labels rows of n series.
+// numbered returns the labels rows of n series.
 func numbered(n int) (values [][]byte) {
 	for i := range n {
 		values = append(values, format.AppendLabels(nil, labels.FromStrings(
@@ -42,7 +42,7 @@ func numbered(n int) (values [][]byte) {
 	return values
 }
 
-// TestFilter holds that a filter passes all that its page has, and little else.
+// TestFilter checks that a filter has all terms of its page, and few false positives.
 func TestFilter(t *testing.T) {
 	for _, n := range []int{1, 2, 15, 100, MaxEntries} {
 		values := numbered(n)
@@ -73,7 +73,8 @@ func requirePage(t testing.TB, values [][]byte) *Page {
 	return p
 }
 
-// TestFilterOfNames passes conditions that only demand that a label is there where one has it.
+// TestFilterOfNames checks conditions without known values. A filter excludes them only if they require a label that no
+// series of the page has.
 func TestFilterOfNames(t *testing.T) {
 	f := requireFilter(t, AppendFilter(nil, numbered(100)))
 	has := func(name string) bool {
@@ -92,7 +93,7 @@ func TestFilterOfNames(t *testing.T) {
 	require.False(t, NewSelector([]LabelCondition{one, equals("job", "web")}).MayMatch(f))
 }
 
-// TestOpenFilters: filters made without bits, and filters of unreadable values, have all terms.
+// TestOpenFilters checks that filters without bits, and filters of unreadable values, have all terms.
 func TestOpenFilters(t *testing.T) {
 	values := append(numbered(20), []byte{format.LabelsVersion, 200})
 	for _, b := range [][]byte{
@@ -106,7 +107,7 @@ func TestOpenFilters(t *testing.T) {
 	}
 }
 
-// TestWrongFilters holds that Check finds filters that aren't a page's.
+// TestWrongFilters checks that Check rejects filters of other pages.
 func TestWrongFilters(t *testing.T) {
 	p := requirePage(t, numbered(50))
 	require.NoError(t, requireFilter(t, AppendFilter(nil, numbered(50))).Check(p))
@@ -118,8 +119,8 @@ func TestWrongFilters(t *testing.T) {
 	).Check(requirePage(t, append(numbered(48), nil, nil))))
 }
 
-// TestEveryFlippedByteOfAFilterIsCorrupt holds that a filter in which any byte has changed, or that was cut, isn't
-// read.
+// TestEveryFlippedByteOfAFilterIsCorrupt checks that a filter with any changed byte, or a truncated filter, is
+// rejected.
 func TestEveryFlippedByteOfAFilterIsCorrupt(t *testing.T) {
 	b := AppendFilter(nil, numbered(30))
 	for i := range b {
@@ -161,8 +162,8 @@ var rewriteFilters = flag.Bool(
 	"rewrite-filters", false, "write the golden filters anew; only for formats that no release has written",
 )
 
-// TestGoldenFilters holds that the filters that any release wrote are read back, and that the bytes of the current
-// version haven't changed.
+// TestGoldenFilters checks that the filters written by each release can be read, and that the current version still
+// encodes to the same bytes.
 func TestGoldenFilters(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"40-series": AppendFilter(nil, numbered(40)), "open": AppendOpenFilter(nil, 40),

@@ -19,7 +19,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzRoundTrip makes values of any bytes: the first is the kind, then come lengths, uvarints, each with as many bytes.
+// FuzzRoundTrip generates values from the input: the first byte is the kind, and then each uvarint is a length,
+// followed by this number of bytes.
 func FuzzRoundTrip(f *testing.F) {
 	for _, k := range kinds {
 		for _, values := range [][][]byte{usualValues(k, 3, 1), usualValues(k, 20, 2), oddValues(f, k, 1)[:6]} {

@@ -16,7 +16,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew; only for formats that no release has written")
 
-// goldenPages are the values of the golden files.
+// goldenPages returns the values of the golden files.
 func goldenPages(t testing.TB) map[string]func() (Head, [][]byte) {
 	golden := map[string]func() (Head, [][]byte){}
 	for _, k := range kinds {
@@ -36,8 +36,9 @@ func goldenPages(t testing.TB) map[string]func() (Head, [][]byte) {
 	return golden
 }
 
-// TestGolden holds that the pages any release wrote are read back as their values, and that the bytes of the current
-// version haven't changed. A golden file has a line for the head, one per value, and the page's bytes, all in hex.
+// TestGolden checks that the pages written by each release return their values, and that the current version still
+// encodes to the same bytes. A golden file has a line for the head, one per value, and the page's bytes, all in
+// hexadecimal.
 func TestGolden(t *testing.T) {
 	for name, make := range goldenPages(t) {
 		path := filepath.Join(

@@ -10,8 +10,8 @@ import (
 // matcher has the memory for matching the entries of a page.
 type matcher struct {
 	p *Page
-	// whole are the entries that aren't cut. passes are the entries that have met all conditions so far, and left is
-	// their number.
+	// whole marks the entries that aren't cut. passes marks the entries that have met all conditions so far, and left
+	// is their number.
 	whole, passes [MaxEntries]bool
 	left          int
 	names, values distinct
@@ -36,7 +36,7 @@ func (m *matcher) release() {
 	matchers.Put(m)
 }
 
-// begin sets the page.
+// begin prepares the matcher for a page.
 func (m *matcher) begin(p *Page) {
 	m.p, m.left, m.read = p, p.n, 0
 	whole := p.column(0)
@@ -78,7 +78,7 @@ func (m *matcher) apply(c *LabelCondition) {
 	}
 }
 
-// column reads the texts of the labels at an index into values.
+// column reads the texts of the labels at a place into values.
 func (m *matcher) column(place uint8) {
 	if m.read != place {
 		m.values.read(m.p.text(1+int(place)), m.p.n)
@@ -125,7 +125,7 @@ func (p *Page) text(place int) *texts {
 
 var noTexts = texts{form: textsEqual}
 
-// distinct has the texts of a column: with a dictionary each once, otherwise with runs of equal texts joined.
+// distinct has the texts of a column without repetitions: those of a dictionary, or one per run of equal texts.
 type distinct struct {
 	texts  [][]byte
 	of     [MaxEntries]uint8 // the index in texts of each entry's text

@@ -102,7 +102,7 @@ func (e *composer) distinctNumbers(x []uint64) (d int) {
 	return d
 }
 
-// numbers is a readable column of numbers. They are unpacked, because most readers need the numbers of all entries.
+// numbers is a parsed column of numbers. They are unpacked, because most readers need the numbers of all entries.
 type numbers struct {
 	least uint64 // the value of all numbers, if there are no differences
 	small []byte // the differences to the min

@@ -19,11 +19,11 @@ import (
 // maxAlphabet is the max number of different bytes that are packed.
 const maxAlphabet = 128
 
-// packedWithin is the max excess of packed bytes over their entropy, in bits per byte and units of log2. The engine's
+// packedWithin is the max excess of packed bytes over their entropy, per byte, in units of log2. The engine's
 // compression has about the same excess, because it uses one code for all columns.
 const packedWithin = 3 << (logFraction - 2)
 
-// pack packs the bytes from an index of dst on, if that makes the compressed page smaller; ok reports whether it does.
+// pack packs the bytes of dst from an index on, if that makes the compressed page smaller. ok reports whether it does.
 func (e *composer) pack(dst []byte, from int) (packed []byte, ok bool) {
 	b := dst[from:]
 	var count [256]int

@@ -16,28 +16,28 @@ const MaxEntries = 256
 // LabelsIDLen is the length of Head.Labels in bytes, unless it is empty.
 const LabelsIDLen = 16
 
-// Kind is the kind of a page's entries. The numbers are stored and never reused.
+// Kind is the kind of a page's entries. The numbers are stored, so they are never reused.
 type Kind uint8
 
 const (
-	// Labels: values of labels rows, as format.AppendLabels encodes them.
+	// Labels means values of labels rows, as encoded by format.AppendLabels.
 	Labels Kind = iota
-	// Chunks: values of rows of raw chunks, as format.AppendRawChunk encodes them.
+	// Chunks means values of rows of raw chunks, as encoded by format.AppendRawChunk.
 	Chunks
-	// Rollups: values of rows of rollup chunks, as package rollup encodes them.
+	// Rollups means values of rows of rollup chunks, as encoded by package rollup.
 	Rollups
 
 	kindsEnd
 )
 
-// Head is the content of a page other than the values of its entries.
+// Head describes the entries of a page, without their values.
 type Head struct {
 	Kind Kind
 	// Labels is the version of the labels page with the series of the entries, LabelsIDLen bytes. It is empty in pages
 	// of kind Labels, and only in these.
 	Labels string
 	// At are the positions of the entries' series in that labels page, one per entry, ascending, below MaxEntries. nil
-	// means 0 to the number of entries minus 1; it is also returned if these were given explicitly.
+	// means all positions from 0 to the number of entries minus 1; a page with these positions always returns nil.
 	At []byte
 }
 
@@ -59,10 +59,10 @@ const pageVersion = 1
 
 const checksumSize = 4
 
-// Append appends the page of 1 to MaxEntries values. It panics if their number or the head violates the documentation
-// of Head, which is a bug of the caller. Values may be any bytes; those that are not of the head's kind take more
-// space. The same arguments always give the same bytes. If the engine compresses multiple pages together, pages are
-// smallest if the entries of all have the same order, such as the order of their labels.
+// Append appends the page of 1 to MaxEntries values. It panics if the number of values or the head violates the
+// documentation of Head, which is a bug of the caller. Values may be any bytes; values that aren't of the head's kind
+// take more space. The same arguments always give the same bytes. If the engine compresses multiple pages together,
+// pages are smallest if the entries of all have the same order, such as the order of their labels.
 func Append(dst []byte, h Head, values [][]byte) []byte {
 	h.check(len(values))
 	l := &cuttings[h.Kind]
@@ -79,7 +79,7 @@ func Append(dst []byte, h Head, values [][]byte) []byte {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// check panics unless the head is one of n entries.
+// check panics unless the head is valid for n entries.
 func (h *Head) check(n int) {
 	switch {
 	case n == 0 || n > MaxEntries:

@@ -13,7 +13,7 @@ import (
 // kinds are all kinds.
 var kinds = []Kind{Labels, Chunks, Rollups}
 
-// usualValues are values of a kind, of n short-lived series.
+// usualValues returns values of a kind, of n short-lived series.
 func usualValues(k Kind, n int, seed uint64) [][]byte {
 	c := churn(targets(n, seed), seed, seed%2 == 0)
 	switch k {
@@ -26,7 +26,7 @@ func usualValues(k Kind, n int, seed uint64) [][]byte {
 	}
 }
 
-// requireRoundTrip requires that a page returns its head and values, and returns the page.
+// requireRoundTrip requires that the page of values returns its head and values, and returns the page.
 func requireRoundTrip(t testing.TB, h Head, values [][]byte) []byte {
 	page := Append([]byte("before"), h, values)
 	require.Equal(t, "before", string(page[:6]))
@@ -46,7 +46,8 @@ func requireRoundTrip(t testing.TB, h Head, values [][]byte) []byte {
 	return page
 }
 
-// TestRoundTrip: pages of usual and unusual values, of values of other kinds, and of mixtures return their values.
+// TestRoundTrip checks that pages of usual and unusual values, of values of other kinds, and of mixtures return their
+// values.
 func TestRoundTrip(t *testing.T) {
 	for _, k := range kinds {
 		for seed := range uint64(6) {
@@ -65,7 +66,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestUsualValuesAreCut holds that no usual value stands whole in a page: that would be correct, but large.
+// TestUsualValuesAreCut checks that all usual values are cut. Uncut values would be returned as well, but take more
+// space.
 func TestUsualValuesAreCut(t *testing.T) {
 	for _, k := range kinds {
 		for seed := range uint64(6) {
@@ -122,8 +124,8 @@ func TestAppendPanicsOnErrorsOfTheCaller(t *testing.T) {
 	}
 }
 
-// TestSmaller holds that pages of series of one rollout take much less room than their rows, once the engine has
-// compressed them.
+// TestSmaller checks that pages of series of one rollout take much less space than their rows, after the engine's
+// compression.
 func TestSmaller(t *testing.T) {
 	for name, of := range benchValues(true) {
 		var pages [][]byte
@@ -134,7 +136,7 @@ func TestSmaller(t *testing.T) {
 	}
 }
 
-// TestConcurrentReaders reads a page in several goroutines; the race detector looks on.
+// TestConcurrentReaders reads a page on multiple goroutines, for the race detector.
 func TestConcurrentReaders(t *testing.T) {
 	values := usualValues(Rollups, 100, 1)
 	p, err := Parse(Append(nil, headOf(Rollups), values))
@@ -153,7 +155,7 @@ func TestConcurrentReaders(t *testing.T) {
 	readers.Wait()
 }
 
-// TestMemoryOfPages: the reported memory of a page is at least the size of its unpacked columns.
+// TestMemoryOfPages checks that the reported memory of a page is at least the size of its unpacked columns.
 func TestMemoryOfPages(t *testing.T) {
 	for _, k := range kinds {
 		for _, n := range []int{1, 20, MaxEntries} {

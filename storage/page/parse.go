@@ -22,8 +22,8 @@ type Page struct {
 	memory  int // size of unpacked columns in bytes
 }
 
-// numbersAt and textsAt are stored columns. place is the index of the number or text among the kind's, plus 1; 0 is the
-// column that marks whole values, or has them.
+// numbersAt and textsAt are stored columns. place is the index of the number or text among the kind's fields, plus 1.
+// Place 0 is the column that marks uncut values, or contains them.
 type numbersAt struct {
 	numbers
 
@@ -80,7 +80,7 @@ func LabelsOf(b []byte) (labels []byte, ok bool) {
 	return b[from : from+LabelsIDLen], true
 }
 
-// columns finds the columns.
+// columns parses the columns.
 func (p *Page) columns(r *scanner, l *cutting) error {
 	there := r.take(columnsThere(l))
 	if there == nil {
@@ -148,7 +148,7 @@ func (p *Page) Memory() int {
 	return p.bytes + p.memory + columns
 }
 
-// joiner has the memory for reading a value.
+// joiner has the memory for joining the fields of a value.
 type joiner struct {
 	numbers []uint64
 	texts   [][]byte // all nil before and after use, up to the capacity
@@ -177,8 +177,8 @@ func PartOf(want rollup.Columns) *Part {
 // be read, it returns ErrCorrupt and dst unchanged.
 func (p *Page) AppendValue(dst []byte, i int) ([]byte, error) { return p.AppendPart(dst, i, nil) }
 
-// AppendPart is AppendValue for callers that need only some fields: the others may be missing in the value. For pages
-// of kinds other than Rollups it appends the complete value.
+// AppendPart is like AppendValue for callers that need only some fields: the other fields may be missing in the value.
+// For pages of kinds other than Rollups it appends the complete value.
 func (p *Page) AppendPart(dst []byte, i int, part *Part) ([]byte, error) {
 	if p.head.Kind != Rollups {
 		part = nil

@@ -10,7 +10,7 @@ import (
 // LabelCondition is a condition on the value of a label, other than the metric's name.
 type LabelCondition struct {
 	Name string
-	// Values are all matching values, if they are known; nil if not. None of them is empty, so that a series without
+	// Values are all matching values, or nil if they are unknown. None of them may be empty, so that a series without
 	// the label doesn't match.
 	Values []string
 	// Matches reports whether a value matches. The value is empty for a series without the label. It may be called
@@ -22,7 +22,7 @@ type LabelCondition struct {
 // concurrently.
 type Selector struct {
 	conditions []LabelCondition
-	// terms are lists of hashes of terms: a series must have one term of each list. See AppendFilter.
+	// terms are lists of hashes of terms. A matching series has a term of each list. See AppendFilter.
 	terms [][]uint64
 }
 
@@ -46,7 +46,7 @@ func NewSelector(conditions []LabelCondition) *Selector {
 	return s
 }
 
-// MayMatch reports whether a page with this filter may have matching series. false is certain.
+// MayMatch reports whether a page with this filter may have matching series. A result of false is certain.
 func (s *Selector) MayMatch(f *Filter) bool {
 	for _, hashes := range s.terms {
 		found := false
@@ -90,8 +90,8 @@ func (s *Selector) MatchesRow(value []byte) bool {
 	return true
 }
 
-// AppendEntries appends the matching entries of a page of labels, in ascending order, and those whose values aren't
-// cut, which may match. It tests each text of a dictionary once.
+// AppendEntries appends the matching entries of a page of labels, in ascending order. They include entries whose values
+// aren't cut, which may or may not match. It tests each text of a dictionary once.
 func (s *Selector) AppendEntries(dst []byte, p *Page) []byte {
 	m := matchers.Get().(*matcher)
 	defer m.release()

@@ -14,8 +14,8 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// TestSelector compares the entries that a selector finds in random pages with a plain comparison of their labels, and
-// holds that no filter keeps one from being found.
+// TestSelector compares the entries that a selector finds in random pages with a plain comparison of their labels. A
+// filter must never exclude a page with matching entries.
 func TestSelector(t *testing.T) {
 	first := soak.First(t)
 	for i := range soak.Histories(t, 300) {
@@ -55,7 +55,7 @@ func TestSelector(t *testing.T) {
 	}
 }
 
-// randomLabels are labels rows: in pages of one layout, or of several, with labels of few values and of many.
+// randomLabels returns labels rows of one or more layouts, with labels of few and of many values.
 func randomLabels(rng *rand.Rand) (values [][]byte, series []labels.Labels) {
 	layouts, values1 := 1+rng.IntN(3), 1+rng.IntN(300)
 	for range 1 + rng.IntN(MaxEntries) {

@@ -36,10 +36,10 @@ const (
 	textsPacked = 0x10 // flag
 )
 
-// restartEvery is the max number of texts of form 4 that must be read for one.
+// restartEvery is the max number of texts of form 4 that are read to restore one text.
 const restartEvery = 16
 
-// texts is a readable column of texts.
+// texts is a parsed column of texts.
 type texts struct {
 	form           byte
 	prefix, suffix []byte
@@ -73,7 +73,7 @@ func (c *texts) appendStored(dst []byte, i int) []byte {
 	return append(dst, c.bytes[from:to]...)
 }
 
-// at returns text i. If it isn't stored in one part, it is built at the end of memory, which is returned.
+// at returns text i. If the text isn't stored contiguously, it is assembled at the end of memory, which is returned.
 func (c *texts) at(i int, memory []byte) (text, grown []byte) {
 	switch {
 	case c.form == textsEqual:
@@ -161,7 +161,7 @@ func (r *scanner) pieces(c *texts, isPacked bool) (err error) {
 	return err
 }
 
-// mostBytes returns the max number of bytes of texts in the rest of the page.
+// mostBytes returns the max number of bytes of texts that the rest of the page can have.
 func (r *scanner) mostBytes(isPacked bool) int {
 	if isPacked {
 		return 8 * len(r.b)

@@ -25,8 +25,8 @@ func (p *Page) Times() (t Times, ok bool) {
 	return t, true
 }
 
-// Span returns the times of the first and the last sample of entry i, 0 ≤ i < Len, milliseconds. They are the earliest
-// and the latest time there is where the entry isn't a chunk that was cut, or where its columns contradict each other.
+// Span returns the times of the first and the last sample of entry i, 0 ≤ i < Len, in milliseconds. If the entry isn't
+// a chunk that was cut, or its columns contradict each other, it returns the min and max int64.
 func (t *Times) Span(i int) (first, last int64) {
 	if t.whole.at(i) == 0 {
 		first, last = chunk.CutTimes(func(k int) uint64 { return t.fields[k].at(i) })

@@ -10,8 +10,8 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// TestTimesAreThoseOfChunks holds that no entry is passed over whose samples meet a range, and that each is which is a
-// plain chunk beside it.
+// TestTimesAreThoseOfChunks compares the spans of entries with the chunks: an entry with samples in a range is never
+// skipped, and the span of a usual chunk is exact.
 func TestTimesAreThoseOfChunks(t *testing.T) {
 	passed := 0
 	for seed := range uint64(5) {

@@ -29,8 +29,8 @@ import (
 // ErrPanicked means that a task panicked. The log has the stack.
 var ErrPanicked = errors.New("panics: a bug in Cassia; please report it with the stack trace in the log")
 
-// restartDelay is the pause after a panic until Repeat calls its function again, so that a panic that input triggers
-// repeatedly doesn't use up the CPU.
+// restartDelay is the time after a panic after which Repeat calls its function again. It is long, so that a panic that
+// some input triggers repeatedly doesn't use up the CPU.
 const restartDelay = time.Minute
 
 // Recovery logs and counts panics.
@@ -58,7 +58,7 @@ func New(log *slog.Logger, r prometheus.Registerer) *Recovery {
 	return to
 }
 
-// Start enables the recovery of panics. The returned function disables it, for tests.
+// Start makes r recover panics of this process. The returned function restores the previous state, for tests.
 func (r *Recovery) Start() (stop func()) {
 	before := current.Swap(r)
 	return func() { current.Store(before) }
@@ -85,12 +85,12 @@ func Do(work string, f func() error) (err error) {
 	return f()
 }
 
-// AsError returns f with panics converted to errors, for an errgroup.
+// AsError returns f with panics converted to errors, for use with an errgroup.
 func AsError(work string, f func() error) func() error {
 	return func() error { return Do(work, f) }
 }
 
-// Contained returns f with recovered panics, to run in a goroutine whose errors have no receiver.
+// Contained returns f with panics recovered, for a goroutine whose errors nothing receives.
 func Contained(work string, f func()) func() {
 	return func() {
 		_ = Do(work, func() error { f(); return nil }) // Do logs it.
@@ -115,7 +115,7 @@ func Repeat(ctx context.Context, work string, f func()) {
 	}
 }
 
-// Registry is a Prometheus registry in which a panic of a collector only loses that collector's metrics. Each collector
+// Registry is a Prometheus registry in which a panic of a collector loses only that collector's metrics. Each collector
 // runs in its own goroutine.
 type Registry struct{ *prometheus.Registry }
 

@@ -14,14 +14,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Without Recover, a panic stays one: so no test overlooks it.
+// TestPanicsStay checks that a panic isn't recovered without Recover, so that tests detect it.
 func TestPanicsStay(t *testing.T) {
 	require.Panics(t, func() { _ = Do("work", func() error { panic("bug") }) })
 	require.Panics(t, Contained("work", func() { panic("bug") }))
 	require.Panics(t, func() { Repeat(t.Context(), "work", func() { panic("bug") }) })
 }
 
-// A recovered panic is an error, has a line in the log with the work and the stack, and is counted.
+// TestRecover checks that a recovered panic is an error, is counted, and is logged with the work and the stack.
 func TestRecover(t *testing.T) {
 	var said bytes.Buffer
 	registry := prometheus.NewRegistry()
@@ -56,7 +56,7 @@ func TestRecover(t *testing.T) {
 	}
 }
 
-// A loop that panics each time ends with its context.
+// TestRepeatEndsWithItsContext checks that a loop that always panics ends with its context.
 func TestRepeatEndsWithItsContext(t *testing.T) {
 	defer Recover(slog.New(slog.DiscardHandler), nil)()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -66,7 +66,7 @@ func TestRepeatEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// A collector that panics loses its own metrics only.
+// TestRegistry checks that a collector that panics loses only its own metrics.
 func TestRegistry(t *testing.T) {
 	defer Recover(slog.New(slog.DiscardHandler), nil)()
 	r := NewRegistry()

@@ -33,8 +33,8 @@ func Seed(t testing.TB) uint64 {
 	return seed
 }
 
-// First returns the first seed of a test that uses consecutive seeds, the same in every run of `make test`: the value
-// of CASSIA_SEED, or 0.
+// First returns the first seed of a test that uses consecutive seeds: the value of CASSIA_SEED, or 0, so that every run
+// of `make test` uses the same seeds.
 func First(t testing.TB) uint64 {
 	t.Helper()
 	seed, _ := number(t, SeedVariable)
@@ -68,8 +68,9 @@ func Times(t testing.TB, usual int) int {
 const underRace = 3
 
 // Histories returns the number of histories for a test that runs usual ones in `make test`, each with another seed and
-// with consecutive steps. Under the race detector it is a fifth, at least 1 and at most underRace, because each history
-// runs the same goroutines. Tests with concurrent steps use Times instead: another seed gives another order.
+// with sequential steps. Under the race detector the number is a fifth, at least 1 and at most underRace, because all
+// histories run the same goroutines. Tests with concurrent steps use Times instead, because each seed gives another
+// order of these.
 func Histories(t testing.TB, usual int) int {
 	t.Helper()
 	if UnderRace {
@@ -78,8 +79,8 @@ func Histories(t testing.TB, usual int) int {
 	return Times(t, usual)
 }
 
-// Fewer returns n, or under the race detector a fifth of n and at least 1, for tests that try n different data: other
-// data doesn't reveal other races.
+// Fewer returns n or, under the race detector, a fifth of n, at least 1. It is for tests that try n different inputs,
+// because more inputs don't reveal more races.
 func Fewer(n int) int {
 	if UnderRace {
 		return max(1, n/5)
@@ -100,7 +101,7 @@ func number(t testing.TB, variable string) (n uint64, ok bool) {
 	return n, true
 }
 
-// packagePath returns the folder of the package under test, relative to the repository.
+// packagePath returns the folder of the package under test, relative to the repository's root.
 func packagePath() string {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -120,7 +121,7 @@ func packagePath() string {
 	}
 }
 
-// Amount returns usual in `make test`, and a multiple of soaked if CASSIA_SOAK is set.
+// Amount returns usual in `make test`, and soaked times CASSIA_SOAK if CASSIA_SOAK is set.
 func Amount(t testing.TB, usual, soaked int) int {
 	t.Helper()
 	if times, ok := number(t, TimesVariable); ok && times > 0 {

@@ -110,7 +110,7 @@ func (d *DeltaTenants) read(ctx context.Context, changed func(DeltaTenant)) erro
 	return nil
 }
 
-// parse parses a row. If it can't be read, it is treated as if all samples of the tenant could be deltas.
+// parse parses a row. If the row can't be read, all samples of the tenant are assumed to be deltas.
 func (d *DeltaTenants) parse(tenant string, value []byte) DeltaTenant {
 	var r row
 	if err := json.Unmarshal(value, &r); err != nil {
@@ -122,7 +122,7 @@ func (d *DeltaTenants) parse(tenant string, value []byte) DeltaTenant {
 	return DeltaTenant{Name: tenant, From: r.FromMS, Since: time.UnixMilli(r.SinceMS)}
 }
 
-// learn merges a row, and reports whether it changed anything.
+// learn merges a row into the known ones, and reports whether it changed anything.
 func (d *DeltaTenants) learn(t DeltaTenant) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

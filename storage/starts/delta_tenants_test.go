@@ -21,7 +21,8 @@ const day = 24 * time.Hour
 
 var noon = time.Date(2026, 5, 6, 12, 0, 0, 0, time.UTC)
 
-// keeperOf returns DeltaTenants of an engine, which logs to a buffer, and how many rows it couldn't read.
+// keeperOf returns DeltaTenants of an engine, the buffer to which it logs, and the number of rows that it couldn't
+// read.
 func keeperOf(t *testing.T, eng engine.Engine) (k *DeltaTenants, log *bytes.Buffer, corrupt *int) {
 	log, corrupt = &bytes.Buffer{}, new(int)
 	k = New(Options{
@@ -71,8 +72,8 @@ func TestRecord(t *testing.T) {
 	require.Equal(t, 2, strings.Count(log.String(), "the tenant sends deltas"), "once a time")
 }
 
-// TestRecordOfSeveralProcesses lets keepers record a tenant at once, with times of their own, and lose answers: the
-// earliest time stays.
+// TestRecordOfSeveralProcesses records a tenant in multiple processes concurrently, with different times and lost
+// responses. The earliest time is kept.
 func TestRecordOfSeveralProcesses(t *testing.T) {
 	inner := memory.New()
 	var all sync.WaitGroup
@@ -100,7 +101,7 @@ func TestRecordOfSeveralProcesses(t *testing.T) {
 	require.Equal(t, noon.Truncate(day).Add(-19*day).UnixMilli(), k.From("shop"))
 }
 
-// TestUnreadableRow has a row that can't be read: the tenant has sent deltas, at any time.
+// TestUnreadableRow checks that a tenant whose row can't be read counts as having sent deltas at any time.
 func TestUnreadableRow(t *testing.T) {
 	ctx, eng := t.Context(), memory.New()
 	ok, _, err := eng.CompareAndSet(ctx, engine.Store, partition, engine.Key{engine.Text("shop")}, nil, []byte("{"))

@@ -68,7 +68,7 @@ func Shared(name, target string) func(*storage.Options) {
 	return func(o *storage.Options) { o.Shared, o.Self = true, membership.Process{Name: name, Target: target} }
 }
 
-// Pebble returns an engine in a directory of its own. It is closed when the test ends, after the stores over it.
+// Pebble returns an engine in its own directory. It is closed when the test ends, after the stores on it.
 func Pebble(t testing.TB) *pebble.Engine {
 	t.Helper()
 	eng, err := pebble.Open(t.TempDir(), pebble.DefaultOptions())

@@ -16,7 +16,7 @@ type FloatSample struct {
 	V float64
 }
 
-// Samples returns n samples from a time on, every step milliseconds, of the values that value returns of their numbers.
+// Samples returns n samples, every step milliseconds from a time on. value returns the value of the i-th sample.
 func Samples(from, step int64, n int, value func(i int) float64) []FloatSample {
 	list := make([]FloatSample, n)
 	for i := range list {
@@ -25,7 +25,7 @@ func Samples(from, step int64, n int, value func(i int) float64) []FloatSample {
 	return list
 }
 
-// Write sends samples of one series as a request of their own.
+// Write writes samples of one series in a separate request.
 func Write(t testing.TB, s *storage.Store, tenant string, ls labels.Labels, samples ...FloatSample) {
 	t.Helper()
 	b := s.NewBatch(tenant)

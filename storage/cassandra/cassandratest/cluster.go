@@ -12,37 +12,36 @@ import (
 	"testing"
 )
 
-// ErrUnavailable means that no Cassandra can be started on this machine. The error that wraps it names the missing
-// part.
+// ErrUnavailable means that Cassandra can't be started on this machine. The error that wraps it names the missing part.
 var ErrUnavailable = errors.New("cassandratest: can't start Cassandra")
 
 // ErrCommand means that docker/cassandra/local failed. The error that wraps it has the output.
 var ErrCommand = errors.New("cassandratest: docker/cassandra/local")
 
-// Options set how nodes are set up. The zero value is right for most tests.
+// Options configure the nodes of a Cluster. The zero value suits most tests.
 type Options struct {
-	// CommitLog is when a write is on disk: "group" (the default) and "batch" before it is answered, "periodic"
-	// up to 10 s after it.
+	// CommitLog determines when a write is on the disk: "group" (the default) and "batch", before it is acknowledged;
+	// "periodic", up to 10 s after that.
 	CommitLog string
-	// Password has clients log in, as Username with Password.
+	// Password makes nodes require a login with Username and Password.
 	Password bool
-	// Heap is each node's, as Java's -Xmx takes it. Default: 1G for one node, 700M for each of several.
+	// Heap is the heap size of each node, as in Java's -Xmx. Default: 1G for a single node, else 700M.
 	Heap string
-	// Config is more lines of cassandra.yaml.
+	// Config has additional lines for cassandra.yaml.
 	Config string
-	// Measured has Java compile fully and check Cassandra's own assertions, as in production: for benchmarks. Otherwise
-	// nodes are up in two thirds of the time and then work more slowly.
+	// Measured configures Java as in production, for benchmarks: code is fully compiled and Cassandra's own assertions
+	// are checked. Otherwise nodes start in two thirds of the time, and then work more slowly.
 	Measured bool
 }
 
-// The user of clients in a cluster with Options.Password.
+// Username and Password are the login in a cluster with Options.Password.
 const (
 	Username = "cassandra"
 	Password = "cassandra"
 )
 
-// Cluster is some nodes on this machine, numbered from 1. Its methods may be called from several goroutines, but
-// not two at once for one node.
+// Cluster is a cluster of nodes on this machine, numbered from 1. Its methods may be called concurrently, except for
+// the same node.
 type Cluster struct {
 	dir    string
 	script string
@@ -50,7 +49,8 @@ type Cluster struct {
 	env    []string
 }
 
-// SharedDirVariable names the folder of the Cassandra that tests share, where docker/cassandra/with-node started it.
+// SharedDirVariable is the environment variable with the folder of the node that tests share, if
+// docker/cassandra/with-node started it.
 const SharedDirVariable = "CASSANDRA_SHARED_DIR"
 
 // Shared returns the node that tests share, for operations on its machine. If tests share a cluster on another machine,
@@ -71,8 +71,8 @@ func Shared(t testing.TB) *Cluster {
 	}
 }
 
-// StartCluster starts a cluster for one test and wipes it when the test ends. It skips the test in short mode, and
-// where Java or Maven are missing.
+// StartCluster starts a cluster for one test, and stops it and removes its data when the test ends. It skips the test
+// in short mode, or if Java or Maven are missing.
 func StartCluster(t testing.TB, nodes int, o Options) *Cluster {
 	t.Helper()
 	if testing.Short() {
@@ -96,14 +96,14 @@ func StartCluster(t testing.TB, nodes int, o Options) *Cluster {
 	return c
 }
 
-// Start starts nodes with their data below dir and waits until all of them see each other and accept CQL. The caller
-// must call Wipe at the end; if this process is killed before, the nodes stop and their data is removed. The working
-// directory must be in the repository. It returns ErrUnavailable or ErrCommand.
+// Start starts nodes with their data below dir, and waits until all of them are connected to each other and accept CQL.
+// The caller must call Wipe at the end. If this process is killed before that, the nodes stop and their data is
+// removed. The working directory must be in the repository. Start returns ErrUnavailable or ErrCommand.
 func Start(dir string, nodes int, o Options) (*Cluster, error) {
 	return start(dir, nodes, o, os.Getpid())
 }
 
-// start ties the nodes to the process that owner is the id of.
+// start starts nodes that stop when the process with the id owner ends.
 func start(dir string, nodes int, o Options, owner int) (*Cluster, error) {
 	root, err := repository()
 	if err != nil {
@@ -138,7 +138,7 @@ func start(dir string, nodes int, o Options, owner int) (*Cluster, error) {
 	return c, nil
 }
 
-// repository returns the folder of go.mod, starting at the working directory.
+// repository returns the repository's root: the nearest folder with a go.mod, from the working directory upwards.
 func repository() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -169,43 +169,43 @@ func (c *Cluster) run(args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// do runs a command on node n.
+// do runs a command of the script for node n.
 func (c *Cluster) do(command string, n int) error {
 	_, err := c.run(command, strconv.Itoa(n))
 	return err
 }
 
-// Hosts returns the nodes' addresses, host:port, in the order of their numbers.
+// Hosts returns the nodes' addresses as host:port, in the order of their numbers.
 func (c *Cluster) Hosts() []string { return append([]string(nil), c.hosts...) }
 
 // Dir returns the folder of the nodes' files: node1/system.log, node1/data, and so on.
 func (c *Cluster) Dir() string { return c.dir }
 
-// Kill ends node n at once, as kill -9 does, and returns when its ports are free.
+// Kill kills node n immediately, like kill -9, and returns when its ports are free.
 func (c *Cluster) Kill(n int) error { return c.do("kill", n) }
 
-// Revive starts node n again and waits until it takes CQL and the other running nodes see it.
+// Revive restarts node n and waits until it accepts CQL and the other running nodes see it as up.
 func (c *Cluster) Revive(n int) error { return c.do("revive", n) }
 
-// Pause stops node n's process where it stands: it hangs, with its connections open.
+// Pause suspends node n's process. It stops responding, and its connections stay open.
 func (c *Cluster) Pause(n int) error { return c.do("pause", n) }
 
-// Continue lets a paused node n go on.
+// Continue resumes node n after Pause.
 func (c *Cluster) Continue(n int) error { return c.do("continue", n) }
 
-// Stop ends all nodes in good order. Their data stay, and Revive starts them again.
+// Stop stops all nodes properly. Their data is kept, and Revive restarts them.
 func (c *Cluster) Stop() error {
 	_, err := c.run("stop")
 	return err
 }
 
-// Wipe kills all nodes and removes their data. It may be called again.
+// Wipe kills all nodes and removes their data. It may be called more than once.
 func (c *Cluster) Wipe() error {
 	_, err := c.run("wipe")
 	return err
 }
 
-// CPUSeconds is the user and system time that the running nodes' processes have used since each was started.
+// CPUSeconds returns the user and system CPU time of the running nodes' processes since each was started.
 func (c *Cluster) CPUSeconds() (float64, error) {
 	out, err := c.run("cpu")
 	if err != nil {
@@ -228,7 +228,7 @@ func (c *Cluster) Nodetool(n int, args ...string) (string, error) {
 	return c.run(append([]string{"nodetool", strconv.Itoa(n)}, args...)...)
 }
 
-// complaints are the ends of the nodes' logs, as far as they warn.
+// complaints returns the warnings and errors at the ends of the nodes' logs.
 func (c *Cluster) complaints() string {
 	var out strings.Builder
 	for n := range len(c.hosts) {

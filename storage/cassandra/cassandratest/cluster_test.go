@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// answers reports whether a node answers the smallest request of CQL's protocol: OPTIONS, with SUPPORTED.
+// answers reports whether a node responds to the smallest request of the CQL protocol: OPTIONS, with SUPPORTED.
 func answers(address string) bool {
 	const options, supported = 0x05, 0x06
 	connection, err := net.DialTimeout("tcp", address, 5*time.Second)
@@ -31,13 +31,13 @@ func answers(address string) bool {
 	return err == nil && header[4] == supported
 }
 
-// requireAnswers waits until a node answers: on a busy machine it may stand still for seconds.
+// requireAnswers waits until a node responds. On a busy machine a node may hang for seconds.
 func requireAnswers(t *testing.T, address string) {
 	t.Helper()
 	require.Eventually(t, func() bool { return answers(address) }, answersWithin, 50*time.Millisecond, address)
 }
 
-// answersWithin bounds waiting.
+// answersWithin is the max time that requireAnswers waits.
 const answersWithin = 3 * time.Minute
 
 func TestClusterEndsWithItsOwner(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// compose is what Docker Compose reads, as far as a mistake in it can be seen without Docker.
+// compose is the part of a Docker Compose file that can be checked without Docker.
 type compose struct {
 	Services map[string]struct {
 		Build       any

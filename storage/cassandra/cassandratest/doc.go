@@ -1,12 +1,12 @@
-// Package cassandratest gives tests and benchmarks a real Apache Cassandra.
+// Package cassandratest provides a real Apache Cassandra to tests and benchmarks.
 //
-//	Hosts(t)            the one node that all test packages of a run share; `make test` starts it
-//	StartCluster(t, 3)  nodes of one's own, to be killed, paused and revived
+//	Hosts(t)            the node that all test packages of a run share; `make test` starts it
+//	StartCluster(t, 3)  a cluster for one test, whose nodes the test may kill, pause and revive
 //
-// Both skip the test where Cassandra can't be had, and log what would bring it. The nodes themselves are run by
-// docker/cassandra/local; a cluster lives in a temporary folder, on ports that were free, and ends with the test,
-// or, if the whole test process is killed, a second later.
+// Both skip the test if Cassandra isn't available, and log how to install it. docker/cassandra/local runs the nodes. A
+// cluster has its data in a temporary folder and listens on free ports. It is stopped when the test ends or, if the
+// test process is killed, a second later.
 //
-// The package doesn't depend on Cassia's tables; it drops the keyspace that a test made, and runs the CQL that a test
-// gives it.
+// The package doesn't depend on Cassia's tables: it runs the CQL that a test passes to it, and drops the test's
+// keyspace.
 package cassandratest

@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// HostsVariable names the nodes that Hosts returns: host:port, with commas between them.
+// HostsVariable is the environment variable with the nodes that Hosts returns, as host:port separated by commas.
 const HostsVariable = "CASSANDRA_HOSTS"
 
-// Hosts returns the contact points of the Cassandra that tests share. A test uses a keyspace of its own there, and
-// leaves the nodes alone. It skips the test if there is no such Cassandra.
+// Hosts returns the addresses of the Cassandra nodes that tests share. A test must use its own keyspace there, and must
+// not stop the nodes. Hosts skips the test if there are no such nodes.
 func Hosts(t testing.TB) []string {
 	t.Helper()
 	var hosts []string

@@ -8,19 +8,19 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// queryTimeout is how long a busy node may take to change its schema, or to make its first user.
+// queryTimeout is the max time in which a busy node changes its schema, or creates its first user.
 const queryTimeout = 5 * time.Minute
 
-// Query runs statements of CQL, one after the other, as the user who may do everything.
+// Query runs CQL statements, one after the other, as the superuser.
 func (c *Cluster) Query(statements ...string) error { return query(c.hosts, statements...) }
 
-// connect opens a session of the user who may do everything.
+// connect opens a session of the superuser.
 func connect(hosts []string) (*gocql.Session, error) {
 	config := gocql.NewCluster(hosts...)
 	config.ProtoVersion, config.NumConns = 4, 1
 	config.Timeout, config.ConnectTimeout = queryTimeout, queryTimeout
 	config.Logger = nowhere{} // errors are returned
-	// A node that requires no password gets none.
+	// The driver sends the password only to nodes that require one.
 	config.Authenticator = gocql.PasswordAuthenticator{Username: Username, Password: Password}
 	session, err := config.CreateSession()
 	if err != nil {
@@ -43,7 +43,7 @@ func query(hosts []string, statements ...string) error {
 	return nil
 }
 
-// awaitLogin waits until the first user exists: nodes accept connections before they have created it.
+// awaitLogin waits until the first user exists: nodes accept connections before they have created this user.
 func (c *Cluster) awaitLogin() error {
 	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
 		err := c.Query()
@@ -60,7 +60,7 @@ func (nowhere) Print(...any)          {}
 func (nowhere) Printf(string, ...any) {}
 func (nowhere) Println(...any)        {}
 
-// Rows returns the rows of a query of CQL on the Cassandra that tests share, by the names of their columns.
+// Rows returns the rows of a CQL query on the Cassandra that tests share, as maps by column name.
 func Rows(t testing.TB, hosts []string, statement string) []map[string]any {
 	t.Helper()
 	session, err := connect(hosts)

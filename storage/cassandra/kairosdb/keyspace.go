@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/cassandra"
 )
 
-// ErrNotKairosDB means that a keyspace has no data of KairosDB's.
+// ErrNotKairosDB means that a keyspace has no data of KairosDB.
 var ErrNotKairosDB = fmt.Errorf("kairosdb: not a KairosDB keyspace")
 
 // metricNames is the row of string_index that lists metrics.
@@ -21,16 +21,16 @@ const metricNames = "metric_names"
 // maxMetrics bounds the list of metrics in memory.
 const maxMetrics = 10_000_000
 
-// Keyspace reads a keyspace. Its methods may be called from several goroutines.
+// Keyspace reads a keyspace of KairosDB. Its methods may be called concurrently.
 type Keyspace struct {
 	session *gocql.Session
 	layout  layout
-	// legacy and current are whether the two forms of indices exist.
+	// legacy is set if table row_key_index exists, current if row_key_time_index and row_keys exist.
 	legacy, current bool
 	strings         bool
 }
 
-// columnsOf are the columns that are read of each table.
+// columnsOf has the columns that are read, by table.
 var columnsOf = map[string][]string{
 	"data_points":        {"key", "column1", "value"},
 	"string_index":       {"key", "column1"},
@@ -40,8 +40,8 @@ var columnsOf = map[string][]string{
 	"spec":               {"spec_type", "name", "value"},
 }
 
-// Open connects to the cluster of a keyspace, which Options.Keyspace names, and looks at its tables. It returns
-// ErrNotKairosDB where they aren't there.
+// Open connects to the cluster and checks the tables of the keyspace Options.Keyspace. It returns ErrNotKairosDB if
+// they are missing.
 func Open(ctx context.Context, opts cassandra.Options) (*Keyspace, error) {
 	session, err := cassandra.Foreign(ctx, opts)
 	if err != nil {
@@ -55,10 +55,10 @@ func Open(ctx context.Context, opts cassandra.Options) (*Keyspace, error) {
 	return k, nil
 }
 
-// Close ends the connections. Nothing may be under way.
+// Close closes the connections. No call may be under way.
 func (k *Keyspace) Close() { k.session.Close() }
 
-// readTables finds out which tables there are, and how rows are cut.
+// readTables determines which tables exist, and the layout of rows.
 func (k *Keyspace) readTables(ctx context.Context, keyspace string) error {
 	live, err := k.session.KeyspaceMetadata(keyspace)
 	if err != nil {
@@ -105,8 +105,8 @@ func (k *Keyspace) readTables(ctx context.Context, keyspace string) error {
 	return k.measure(ctx)
 }
 
-// measure finds out how wide rows are in a keyspace that counts seconds. Its width is meant in seconds, but KairosDB
-// 1.3 cuts rows as if it were milliseconds, which shows in their times.
+// measure determines the width of rows in a keyspace with columns in seconds. The configured width is meant in seconds,
+// but KairosDB 1.3 applies it as milliseconds, which the times of existing rows show.
 func (k *Keyspace) measure(ctx context.Context) error {
 	rows := k.session.Query("SELECT row_time FROM row_key_time_index").WithContext(ctx).PageSize(pageOfKeys).Iter()
 	for at := int64(0); rows.Scan(&at); {
@@ -121,10 +121,10 @@ func (k *Keyspace) measure(ctx context.Context) error {
 	return nil
 }
 
-// WidthMS returns how much time a row holds, milliseconds.
+// WidthMS returns the time range of a row in milliseconds.
 func (k *Keyspace) WidthMS() int64 { return k.layout.widthMS }
 
-// Describe returns a short description of how the keyspace is stored.
+// Describe returns a short description of the keyspace's layout.
 func (k *Keyspace) Describe() string {
 	form := "row_keys"
 	switch {
@@ -136,8 +136,8 @@ func (k *Keyspace) Describe() string {
 	return fmt.Sprintf("rows of %d h, columns in unit %s, indices %s", k.layout.widthMS/3_600_000, k.layout.unit, form)
 }
 
-// Metrics returns the names of all metrics, sorted by bytes, each once: those that string_index lists, and those that
-// have rows though it doesn't.
+// Metrics returns the names of all metrics, sorted by bytes, without duplicates: those in string_index, and those that
+// only have rows.
 func (k *Keyspace) Metrics(ctx context.Context) ([]string, error) {
 	var all []string
 	add := func(statement string, args ...any) error {
@@ -182,8 +182,8 @@ func sorted(names []string) []string {
 	return slices.Compact(names)
 }
 
-// blobCell takes a column of any type from the driver as bytes, without copying: the bytes don't change while there are
-// references to them.
+// blobCell receives a column of any type from the driver as bytes, without copying: the bytes don't change while there
+// are references to them.
 type blobCell []byte
 
 // UnmarshalCQL implements gocql.Unmarshaler.

@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/cassandra/cassandratest"
 )
 
-// tables are the tables of a keyspace as KairosDB 1.3 creates it, without those that aren't read.
+// tables are the tables of a keyspace created by KairosDB 1.3, without the tables that aren't read.
 var tables = []string{
 	"data_points (key blob, column1 blob, value blob, PRIMARY KEY (key, column1))",
 	"row_key_index (key blob, column1 blob, value blob, PRIMARY KEY (key, column1))",
@@ -25,7 +25,7 @@ var tables = []string{
 	"spec (spec_type text, name text, value text, PRIMARY KEY (spec_type, name))",
 }
 
-// filler writes CQL.
+// filler collects CQL statements that fill a keyspace.
 type filler struct {
 	keyspace string
 	cql      []string
@@ -33,7 +33,7 @@ type filler struct {
 
 func (f *filler) add(format string, args ...any) { f.cql = append(f.cql, fmt.Sprintf(format, args...)) }
 
-// row adds a row to the indices of today and points to data_points.
+// row adds a row to the current indices, and its points to data_points.
 func (f *filler) row(r Row, plain bool, points map[uint32][]byte) {
 	f.add("INSERT INTO %s.row_key_time_index (metric, table_name, row_time) VALUES ('%s', 'data_points', %d)",
 		f.keyspace, r.Metric, r.TimeMS)
@@ -48,7 +48,7 @@ func (f *filler) row(r Row, plain bool, points map[uint32][]byte) {
 	f.points(appendKey(nil, &r, plain), points)
 }
 
-// legacyRow adds a row to the index of old.
+// legacyRow adds a row to row_key_index, and its points to data_points.
 func (f *filler) legacyRow(metric string, key []byte, points map[uint32][]byte) {
 	f.add("INSERT INTO %s.row_key_index (key, column1, value) VALUES (0x%x, 0x%x, 0x00)", f.keyspace, metric, key)
 	f.points(key, points)
@@ -68,7 +68,8 @@ func testOptions(hosts []string, keyspace string) cassandra.Options {
 	return o
 }
 
-// everything reads all rows and points of a metric in a range, as text, and the damage.
+// everything reads all rows and points of a metric in a range. It returns them as text, and the number of damaged
+// entries.
 func everything(t *testing.T, k *Keyspace, metric string, minMS, maxMS int64) (all []string, damaged int) {
 	t.Helper()
 	for rows, err := range k.Rows(context.Background(), metric, minMS, maxMS) {
@@ -92,7 +93,7 @@ func everything(t *testing.T, k *Keyspace, metric string, minMS, maxMS int64) (a
 	return all, damaged
 }
 
-// TestReader reads rows of all forms that a keyspace can have after years, and damaged ones.
+// TestReader reads rows of all forms that a keyspace can have after years of use, and damaged rows.
 func TestReader(t *testing.T) {
 	t.Parallel()
 	hosts := cassandratest.Hosts(t)
@@ -123,11 +124,11 @@ func TestReader(t *testing.T) {
 	f.row(Row{Metric: "m", TimeMS: rowTime, Type: TypeLong, Tags: u}, false, map[uint32][]byte{2: one})
 	f.row(Row{Metric: "m", TimeMS: rowTime, Type: TypeLong, Tags: u}, true, map[uint32][]byte{4: one}) // as before 1.3
 	f.row(Row{Metric: "m", TimeMS: rowTime + DefaultWidthMS, Type: TypeLong, Tags: a}, false, map[uint32][]byte{0: one})
-	// Of rows that were deleted the time of the last change is left.
+	// If the rows of a series were deleted, mtime remains.
 	f.add("INSERT INTO %s.row_key_time_index (metric, table_name, row_time) VALUES ('m', 'data_points', 0)", f.keyspace)
 	f.add("INSERT INTO %s.row_keys (metric, table_name, row_time, mtime) VALUES ('m', 'data_points', 0, now())",
 		f.keyspace)
-	// Rows of the old index, before 1970 and after, one of them also in the new one; damage.
+	// Add rows of the old index, before and after 1970, one of which is also in the new index, and damaged entries.
 	old := func(at int64) []byte {
 		return appendKey(nil, &Row{Metric: "m", TimeMS: at, Type: TypeLegacy, Tags: a}, false)
 	}
@@ -179,7 +180,7 @@ func TestReader(t *testing.T) {
 	testSeconds(t, hosts, f.keyspace)
 }
 
-// testSeconds turns a keyspace into one that counts seconds.
+// testSeconds changes the unit of a keyspace to seconds and reads it.
 func testSeconds(t *testing.T, hosts []string, keyspace string) {
 	f := &filler{keyspace: keyspace}
 	f.add("INSERT INTO %s.spec (spec_type, name, value) VALUES ('cluster_config', 'row_time_unit', 'SECONDS')",

@@ -10,7 +10,7 @@ import (
 // DefaultWidthMS is the default width of rows: three weeks, in milliseconds.
 const DefaultWidthMS = 21 * 24 * 60 * 60 * 1000
 
-// unit is what columns count.
+// unit is the unit of columns, see doc.go.
 type unit string
 
 const (
@@ -19,13 +19,13 @@ const (
 	unitSeconds      unit = "SECONDS"
 )
 
-// layout is how a keyspace's rows are cut.
+// layout is the unit of columns and the width of rows in a keyspace.
 type layout struct {
 	unit    unit
 	widthMS int64
 }
 
-// parseLayout reads row_time_unit and row_width of the table spec. Both may be missing.
+// parseLayout parses row_time_unit and row_width of the table spec. Both may be missing.
 func parseLayout(spec map[string]string) (layout, error) {
 	l := layout{unit: unitLegacy, widthMS: DefaultWidthMS}
 	if text, ok := spec["row_time_unit"]; ok {
@@ -37,7 +37,7 @@ func parseLayout(spec map[string]string) (layout, error) {
 	}
 	if text, ok := spec["row_width"]; ok {
 		width, err := strconv.ParseInt(text, 10, 64)
-		// A wider row would have columns that don't fit four bytes.
+		// Offsets in a wider row wouldn't fit in four bytes.
 		if err != nil || width < 1 || width > math.MaxInt32 {
 			return l, fmt.Errorf("kairosdb: table spec has row_width %q; must be between 1 and %d", text, math.MaxInt32)
 		}
@@ -49,12 +49,13 @@ func parseLayout(spec map[string]string) (layout, error) {
 	return l, nil
 }
 
-// columns returns the first and the last column of a row at rowMS that points in [minMS, maxMS] can have; false: none.
+// columns returns the first and the last column that points in [minMS, maxMS] can have in a row at rowMS. some is false
+// if there are none.
 func (l layout) columns(rowMS, minMS, maxMS int64) (first, last [4]byte, some bool) {
 	if maxMS < minMS || maxMS < rowMS {
 		return first, last, false
 	}
-	// Distances are unsigned, so that times at both ends of int64 don't overflow.
+	// Compute with unsigned numbers, so that times at both ends of int64 don't overflow.
 	from, to := uint64(0), min(uint64(maxMS)-uint64(rowMS), math.MaxUint32)
 	if minMS > rowMS {
 		from = uint64(minMS) - uint64(rowMS)
@@ -75,7 +76,7 @@ func (l layout) columns(rowMS, minMS, maxMS int64) (first, last [4]byte, some bo
 	return first, last, true
 }
 
-// timeOf returns a column's time, milliseconds. It returns ErrCorrupt.
+// timeOf returns the time of a column in milliseconds, or ErrCorrupt if the column is invalid.
 func (l layout) timeOf(rowMS int64, column []byte) (int64, error) {
 	if len(column) != 4 {
 		return 0, fmt.Errorf("%w: column %x: it must have 4 bytes", ErrCorrupt, column)
@@ -92,8 +93,8 @@ func (l layout) timeOf(rowMS int64, column []byte) (int64, error) {
 	return rowMS + n, nil
 }
 
-// valueOf returns a point's value. An integer that no float64 has becomes the nearest one, and exact is false. It
-// returns ErrCorrupt. The type must be a number's, and the column have four bytes.
+// valueOf returns the value of a point. An integer that float64 can't represent is rounded, and exact is false. valueOf
+// returns ErrCorrupt if the value is invalid. typ must be a type of numbers, and the column must have four bytes.
 func valueOf(typ string, column, value []byte) (v float64, exact bool, err error) {
 	switch {
 	case typ == TypeDouble:
@@ -127,7 +128,7 @@ func valueOf(typ string, column, value []byte) (v float64, exact bool, err error
 		ErrCorrupt, typ, value)
 }
 
-// float converts an integer, and reports whether nothing was lost.
+// float converts an integer, and reports whether the result is exact.
 func float(n int64) (float64, bool) {
 	v := float64(n)
 	// The largest integers are converted to 2^63, which is too large to be converted back.

@@ -63,8 +63,8 @@ func TestTimesOfColumns(t *testing.T) {
 	}
 }
 
-// TestColumnsOfARange: exactly the columns with times in the range are between the first and the last. If columns are
-// in seconds, the last second of the range is an exception.
+// TestColumnsOfARange checks that exactly the columns with times in the range are between the first and the last one.
+// If columns are in seconds, the last second of the range is an exception.
 func TestColumnsOfARange(t *testing.T) {
 	for _, u := range []unit{unitLegacy, unitMilliseconds, unitSeconds} {
 		l := layout{u, DefaultWidthMS}
@@ -149,7 +149,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// FuzzPoint reads anything as each type in each layout, and writes integers back.
+// FuzzPoint decodes any bytes as each type in each layout, and encodes integers again.
 func FuzzPoint(f *testing.F) {
 	f.Add(column(7), hexKey(f, "0xd804"))
 	f.Add(column(2), hexKey(f, "0xc093480000000000"))

@@ -11,17 +11,17 @@ const pageOfPoints = 5000
 
 // Point is a point of a row.
 type Point struct {
-	// TimeMS is milliseconds.
+	// TimeMS is the time in milliseconds.
 	TimeMS int64
-	// Value is 0 where the row's type is no number's.
+	// Value is 0 if the type of the row isn't a type of numbers.
 	Value float64
-	// Rounded is set where the value is an integer that no float64 has, beyond 2^53: Value is the nearest one, or, of
-	// two that are as near, the even one.
+	// Rounded is set if the value is an integer beyond 2^53 that float64 can't represent. Value is then the nearest
+	// float64, or the even one of two that are equally near.
 	Rounded bool
 }
 
-// Points yields the points of a row in [minMS, maxMS], in the order of time. It holds a page or two in memory. An
-// ErrCorrupt concerns one point, and others may come after it; any other error is the last.
+// Points yields the points of a row in [minMS, maxMS], ordered by time. It holds one or two pages in memory. An
+// ErrCorrupt concerns one point, and other points may follow; any other error is the last.
 func (k *Keyspace) Points(ctx context.Context, r *Row, minMS, maxMS int64) iter.Seq2[Point, error] {
 	return func(yield func(Point, error) bool) {
 		first, last, some := k.layout.columns(r.TimeMS, minMS, maxMS)
@@ -55,7 +55,7 @@ func (k *Keyspace) Points(ctx context.Context, r *Row, minMS, maxMS int64) iter.
 	}
 }
 
-// point reads a column of a row.
+// point decodes a column of a row.
 func (l layout) point(r *Row, column, value []byte) (p Point, err error) {
 	if p.TimeMS, err = l.timeOf(r.TimeMS, column); err != nil || !r.IsNumber() {
 		return p, err

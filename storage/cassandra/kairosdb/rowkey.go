@@ -13,22 +13,22 @@ import (
 	"unicode/utf8"
 )
 
-// ErrCorrupt marks bytes that KairosDB doesn't write.
+// ErrCorrupt means that KairosDB can't have written these bytes.
 var ErrCorrupt = errors.New("kairosdb: corrupt")
 
-// Types of points, as KairosDB stores their names.
+// Names of types of points.
 const (
 	TypeLong   = "kairos_long"
 	TypeDouble = "kairos_double"
 	TypeLegacy = "kairos_legacy"
 )
 
-// Row names a row of data_points.
+// Row identifies a row of data_points.
 type Row struct {
 	Metric string
-	// TimeMS is where the row begins, milliseconds.
+	// TimeMS is the start of the row in milliseconds.
 	TimeMS int64
-	// Type is the type of all its points.
+	// Type is the type of all points of the row.
 	Type string
 	Tags map[string]string
 	// Key is the row's key in data_points.
@@ -40,7 +40,7 @@ func (r *Row) IsNumber() bool {
 	return r.Type == TypeLong || r.Type == TypeDouble || r.Type == TypeLegacy
 }
 
-// String names the row for people.
+// String describes the row for operators.
 func (r *Row) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%q %d %s", r.Metric, r.TimeMS, r.Type)
@@ -53,13 +53,13 @@ func (r *Row) String() string {
 // compareRows orders rows by their keys.
 func compareRows(a, b Row) int { return bytes.Compare(a.Key, b.Key) }
 
-// Escape bytes before a ':' or '=' that is part of a name or value.
+// escapeInName and escapeInValue precede a ':' or '=' that is part of a name or a value.
 const (
 	escapeInName  = ':'
 	escapeInValue = '='
 )
 
-// appendKey appends the key of a row, see doc.go. With plain, tags are written as releases before 1.3 do.
+// appendKey appends the key of a row, see doc.go. If plain is set, tags aren't escaped, as in releases before 1.3.
 func appendKey(to []byte, r *Row, plain bool) []byte {
 	to = appendKeyHead(to, r.Metric, r.TimeMS)
 	if r.Type != TypeLegacy {
@@ -79,7 +79,7 @@ func appendKey(to []byte, r *Row, plain bool) []byte {
 	return to
 }
 
-// appendKeyHead appends what the keys of all rows of a metric and a time begin with.
+// appendKeyHead appends the common prefix of the keys of all rows of a metric and a row time.
 func appendKeyHead(to []byte, metric string, timeMS int64) []byte {
 	return binary.BigEndian.AppendUint64(append(append(to, metric...), 0), uint64(timeMS))
 }
@@ -94,7 +94,7 @@ func appendEscaped(to []byte, s string, escape byte) []byte {
 	return to
 }
 
-// compareUTF16 orders strings as Java does.
+// compareUTF16 compares strings like Java, by their UTF-16 code units.
 func compareUTF16(a, b string) int {
 	for a != "" && b != "" {
 		x, n := utf8.DecodeRuneInString(a)
@@ -107,7 +107,7 @@ func compareUTF16(a, b string) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// parseKey reads a key of a row. It keeps key. It returns ErrCorrupt.
+// parseKey parses a row's key. The result refers to key. It returns ErrCorrupt for an invalid key.
 func parseKey(key []byte) (Row, error) {
 	wrong := func(what string) (Row, error) { return Row{}, fmt.Errorf("%w: key %x: %s", ErrCorrupt, key, what) }
 	end := bytes.IndexByte(key, 0)
@@ -132,7 +132,7 @@ func parseKey(key []byte) (Row, error) {
 	return r, nil
 }
 
-// parseTags reads name=value:name=value: to the end.
+// parseTags parses all of s, which has the form name=value:name=value:
 func parseTags(s string) (map[string]string, bool) {
 	tags := map[string]string{}
 	for s != "" {

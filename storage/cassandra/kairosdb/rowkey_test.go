@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hexKey joins texts and hexadecimal parts, which begin with 0x.
+// hexKey joins texts and hexadecimal parts, which start with 0x.
 func hexKey(t testing.TB, parts ...string) []byte {
 	t.Helper()
 	var key []byte
@@ -25,7 +25,7 @@ func hexKey(t testing.TB, parts ...string) []byte {
 	return key
 }
 
-// rowTime is 2026-11-12T00:00:00Z, a multiple of three weeks, and how keys have it.
+// rowTime is 2026-11-12T00:00:00Z, a multiple of three weeks, and rowTimeHex its encoding in keys.
 const (
 	rowTime    = 1794441600000
 	rowTimeHex = "0x000001a1cd0ddc00"
@@ -56,7 +56,7 @@ func TestKeys(t *testing.T) {
 			Row{Metric: "m", TimeMS: 0, Type: "x", Tags: map[string]string{"host": ""}},
 			hexKey(t, "m", "0x000000000000000000", "0x0001", "x", "host=:"),
 		},
-		// Java sorts by UTF-16: U+1F600 has surrogates from d800 on, and U+FF5E comes after them.
+		// Java sorts by UTF-16 code units: the surrogates of U+1F600 start at d800, which is less than U+FF5E.
 		"order of names": {
 			Row{Metric: "m", TimeMS: 0, Type: "x", Tags: map[string]string{"\uff5e": "1", "\U0001f600": "2"}},
 			hexKey(t, "m", "0x000000000000000000", "0x0001", "x", "\U0001f600=2:\uff5e=1:"),
@@ -95,8 +95,8 @@ func TestCorruptKeys(t *testing.T) {
 	}
 }
 
-// TestPlainKeys: releases before 1.3 wrote tags without escapes. Such a key is read as well, but not where it is, with
-// escapes, another series.
+// TestPlainKeys checks that keys without escapes, which releases before 1.3 wrote, are read, unless such a key belongs
+// to another series if it has escapes.
 func TestPlainKeys(t *testing.T) {
 	with := func(value string) Row {
 		return Row{Metric: "m", TimeMS: rowTime, Type: TypeLong, Tags: map[string]string{"url": value}}
@@ -126,7 +126,7 @@ func TestTimeOfKey(t *testing.T) {
 	require.False(t, ok)
 }
 
-// FuzzKey parses any bytes, and writes every valid key back unchanged.
+// FuzzKey parses any bytes. A valid key must be encoded to the same bytes.
 func FuzzKey(f *testing.F) {
 	f.Add(hexKey(f, "cpu.usage", "0x00", rowTimeHex, "0x000b", "kairos_long", "dc=x:host=a:"))
 	f.Add(hexKey(f, "m", "0x00", rowTimeHex, "0x000d", "kairos_double", "a::b:=c=d=:e==f:"))

@@ -16,7 +16,7 @@ const (
 	dataPoints = "data_points"
 	// pageOfKeys is the number of keys per page.
 	pageOfKeys = 1000
-	// maxRows is the max number of keys in memory: the keys of a metric and a row time.
+	// maxRows is the max number of keys in memory, which are the keys of one metric and row time.
 	maxRows = 4_000_000
 )
 
@@ -85,7 +85,7 @@ func (k *Keyspace) rowTimes(ctx context.Context, metric string, minMS, maxMS int
 	return slices.Compact(times), nil
 }
 
-// legacyTimes leaps from one row time to the next. firstMS and lastMS have one sign.
+// legacyTimes seeks from one row time to the next. firstMS and lastMS must have the same sign.
 func (k *Keyspace) legacyTimes(ctx context.Context, metric string, firstMS, lastMS int64) ([]int64, error) {
 	var times []int64
 	for firstMS <= lastMS {
@@ -108,7 +108,7 @@ func (k *Keyspace) legacyTimes(ctx context.Context, metric string, firstMS, last
 	return times, nil
 }
 
-// timeOfKey returns the row time of a key of a metric's.
+// timeOfKey returns the row time in a key of a metric's row.
 func timeOfKey(metric string, key []byte) (int64, bool) {
 	head, ok := bytes.CutPrefix(key, append([]byte(metric), 0))
 	if !ok || len(head) < 8 {
@@ -121,7 +121,7 @@ func timeOfKey(metric string, key []byte) (int64, bool) {
 	return int64(at), true
 }
 
-// rowsAt returns all rows of a metric and a row time, sorted, and the errors of damaged entries of the index.
+// rowsAt returns all rows of a metric and a row time, sorted, and an error for each damaged entry of the indices.
 func (k *Keyspace) rowsAt(ctx context.Context, metric string, atMS int64) (all []Row, damaged []error, err error) {
 	if k.current {
 		if all, err = k.currentRows(ctx, metric, atMS); err != nil {
@@ -134,7 +134,7 @@ func (k *Keyspace) rowsAt(ctx context.Context, metric string, atMS int64) (all [
 		}
 	}
 	slices.SortFunc(all, compareRows)
-	// Both indices may list a row.
+	// A row may be in both indices.
 	return slices.CompactFunc(all, func(a, b Row) bool { return bytes.Equal(a.Key, b.Key) }), damaged, nil
 }
 
@@ -178,15 +178,15 @@ func hasEscapes(tags map[string]string) bool {
 	return false
 }
 
-// withPlainKey returns the row with the key that a release before 1.3 gave it, unless another series has that key
-// today.
+// withPlainKey returns the row with the key that a release before 1.3 would have written. It returns false if another
+// series has that key in later releases.
 func withPlainKey(r Row) (Row, bool) {
 	r.Key = appendKey(nil, &r, true)
 	other, err := parseKey(r.Key)
 	return r, err != nil || !bytes.Equal(appendKey(nil, &other, false), r.Key)
 }
 
-// legacyRows appends the rows that row_key_index lists.
+// legacyRows appends the rows in row_key_index.
 func (k *Keyspace) legacyRows(ctx context.Context, metric string, atMS int64, all []Row) ([]Row, []error, error) {
 	statement, args := "SELECT column1 FROM row_key_index WHERE key = ? AND column1 >= ?",
 		[]any{[]byte(metric), appendKeyHead(nil, metric, atMS)}
