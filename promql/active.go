@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Origin describes where a query came from, as far as its request contains it.
+// Origin describes the client that sent a query. Fields that the request doesn't contain are empty.
 type Origin struct {
 	Address   string `json:"address,omitempty"`
 	UserAgent string `json:"userAgent,omitempty"`
@@ -82,7 +82,7 @@ func (a *activeQueries) begin(
 	}
 }
 
-// ActiveQueries returns the queries that run or wait and read these tenants only, oldest first.
+// ActiveQueries returns the running and waiting queries that read only series of the given tenants, oldest first.
 func (e *Engine) ActiveQueries(tenants []string) []ActiveQuery {
 	e.active.mu.Lock()
 	defer e.active.mu.Unlock()
@@ -98,7 +98,8 @@ func (e *Engine) ActiveQueries(tenants []string) []ActiveQuery {
 	return out
 }
 
-// CancelQuery cancels a query that reads these tenants only. It returns false if there is no such query with this id.
+// CancelQuery cancels the query with the given id if it reads only series of the given tenants. It returns false if
+// there is no such query.
 func (e *Engine) CancelQuery(id string, tenants []string) bool {
 	e.active.mu.Lock()
 	defer e.active.mu.Unlock()
@@ -110,7 +111,7 @@ func (e *Engine) CancelQuery(id string, tenants []string) bool {
 	return true
 }
 
-// within reports whether all tenants of the query are among these tenants.
+// within reports whether all tenants of the query are among the given tenants.
 func (q *ActiveQuery) within(tenants []string) bool {
 	return ofThese(q.Tenants, tenants)
 }

@@ -16,7 +16,7 @@ import (
 // maxRanked is the smallest k that is left to the evaluator, which may reject it as too large.
 const maxRanked = 1 << 62
 
-// aggregation is an aggregation over a fragment.
+// aggregation is an aggregation that the planner computes over the series of a fragment.
 type aggregation struct {
 	expr     *parser.AggregateExpr
 	grouping []string // sorted
@@ -35,7 +35,7 @@ func aggregationOf(e *parser.AggregateExpr) (*aggregation, bool) {
 		if a.param, ok = constant(e.Param); !ok {
 			return nil, false
 		}
-		// The evaluator returns the empty result, or the error.
+		// For any other k, the evaluator returns the empty result or the error.
 		return a, e.Op == parser.QUANTILE || (a.param >= 1 && a.param < maxRanked)
 	default:
 		return nil, false
@@ -75,7 +75,8 @@ type aggregator struct {
 	grouped labels.ScratchBuilder
 	labels  format.LabelMemory
 	buffer  []byte
-	// order is the order of the series, or nil. If it is set, groups are returned in the order of their first series.
+	// order is the order of the series, or nil. If it isn't nil, groups are returned in the order of their first
+	// series.
 	order *labelOrder
 }
 
@@ -85,21 +86,23 @@ type group struct {
 	key    uint64 // hash of the group's labels
 	// first is the position of the group's first series in their order.
 	first uint32
-	// value is none at steps without a sample. A query for a single step stores it in only.
+	// value has one entry per step: none if the step has no sample. With a single step, value is only[:], which saves
+	// an allocation.
 	value []float64
 	only  [1]float64
 	*groupMore
 }
 
-// groupMore is the state that only some operators need. It is separate because a query may have one group per series,
-// of very many series.
+// groupMore is the state that only some operators need. It is allocated separately to keep group small, because a query
+// may have as many groups as series.
 type groupMore struct {
 	// compensation is Kahan's compensation of the value or of the mean. mean and count cover the samples added so far.
 	compensation, mean, count []float64
 	// incremental is true at steps where the sum would have overflowed, so that the mean is kept instead. It is nil if
 	// there is no such step.
 	incremental []bool
-	// best are the series chosen by topk and bottomk, as a heap. members are all series of the group, for quantile.
+	// best holds the series that topk and bottomk choose, one heap per step. members are all series of the group, for
+	// quantile.
 	best    []ranking
 	members []*fragmentSeries
 }
@@ -264,7 +267,8 @@ func (a *aggregator) makeColumns(g *group) int {
 // maxRoom is the maximum number of entries that are allocated at once.
 const maxRoom = 256
 
-// allocate returns the next n preallocated entries. If there are fewer, it allocates as many as were used so far.
+// allocate returns the next n preallocated entries. If fewer remain, it allocates as many entries as have been used so
+// far, but at least n and at most maxRoom.
 func allocate[T any](room *[]T, n, soFar int) []T {
 	if len(*room) < n {
 		*room = make([]T, max(n, min(soFar, maxRoom)))
@@ -274,8 +278,8 @@ func allocate[T any](room *[]T, n, soFar int) []T {
 	return taken
 }
 
-// results calls use with the aggregated series. Groups come in the order in which they were added, or in the order of
-// their first series if order is set. With a single step, topk and bottomk return the series of each group from best to
+// results calls use with the aggregated series. Groups are in the order in which they were added or, if order is set,
+// in the order of their first series. With a single step, topk and bottomk return the series of each group from best to
 // worst, as the evaluator does.
 func (a *aggregator) results(use func(fragmentSeries)) {
 	if a.order != nil && a.groups.len() > 1 {

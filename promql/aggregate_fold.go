@@ -141,7 +141,7 @@ func (g *group) finish(op parser.ItemType) {
 	}
 }
 
-// quantile sets the values to the q-quantile of the members'.
+// quantile sets the value of each step to the q-quantile of the members' values.
 func (g *group) quantile(q float64) {
 	var sorted []float64
 	for i := range g.value {
@@ -158,8 +158,8 @@ func (g *group) quantile(q float64) {
 	g.members = nil
 }
 
-// quantileOf interpolates between the two values nearest to the q-quantile; it changes their order. NaN comes
-// first.
+// quantileOf returns the q-quantile of v, interpolated between the two nearest values. NaN sorts before all numbers.
+// The elements of v are reordered.
 func quantileOf(q float64, v []float64) float64 {
 	switch {
 	case math.IsNaN(q):

@@ -6,15 +6,15 @@ import (
 	"sort"
 )
 
-// ranking holds the best series of a group at one step. It is a heap with the worst of them on top, as the evaluator's,
-// so that both choose the same among equal values. NaN is worse than every other value.
+// ranking holds the best series of a group at one step. It is a heap with the worst series on top. The evaluator uses
+// the same heap, so both choose the same series among equal values. NaN is worse than every other value.
 type ranking struct {
 	entries []ranked
 	// lowest is true if low values are better (bottomk).
 	lowest bool
 }
 
-// ranked is a value of a member of the aggregation.
+// ranked is a value of one series, with the index of the series in aggregator.members.
 type ranked struct {
 	v      float64
 	member int
@@ -61,8 +61,8 @@ func (r *ranking) better(v float64) bool {
 	return worst < v
 }
 
-// addRanked offers the values of a member to the best k of each step. It returns by how many the number of held values
-// grew.
+// addRanked adds each value of a member to the ranking of its step if it is among the best k. It returns by how many
+// the number of ranked values grew.
 func (g *group) addRanked(v []float64, member int, k int64, lowest bool) (added int) {
 	for i, f := range v {
 		if isNone(f) {
@@ -72,8 +72,8 @@ func (g *group) addRanked(v []float64, member int, k int64, lowest bool) (added 
 		r.lowest = lowest
 		switch {
 		case len(r.entries) == 0:
-			// The evaluator pushes the first value onto a heap of the opposite order. It is the only entry, so that the
-			// order doesn't matter.
+			// The evaluator pushes the first value onto a heap of the opposite order. With a single entry, the order
+			// makes no difference.
 			r.entries = append(r.entries, ranked{f, member})
 			added++
 		case int64(len(r.entries)) < k:
@@ -117,7 +117,7 @@ func (a *aggregator) ranked() []*fragmentSeries {
 	return out
 }
 
-// rankedAtOnce is ranked for a single step, at which the best series comes first.
+// rankedAtOnce is ranked for a single step. It returns the series of each group from best to worst.
 func (a *aggregator) rankedAtOnce() []*fragmentSeries {
 	var out []*fragmentSeries
 	for _, g := range a.groups.list {

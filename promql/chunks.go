@@ -11,7 +11,7 @@ import (
 // samplesPerChunk is the number of samples that Prometheus puts into a chunk.
 const samplesPerChunk = 120
 
-// chunkSet turns series into series of chunks.
+// chunkSet returns the series of a SeriesSet as series of chunks.
 type chunkSet struct{ promstorage.SeriesSet }
 
 func (s chunkSet) At() promstorage.ChunkSeries { return chunkSeries{s.SeriesSet.At()} }
@@ -31,7 +31,7 @@ func (s chunkSeries) Iterator(it chunks.Iterator) chunks.Iterator {
 	return e
 }
 
-// chunkEncoder implements chunks.Iterator. The caller owns each chunk that it returns.
+// chunkEncoder implements chunks.Iterator. The caller owns the returned chunks.
 type chunkEncoder struct {
 	samples chunkenc.Iterator
 	// typ is the type of the current sample of samples, which isn't encoded yet.
@@ -44,8 +44,9 @@ type chunkEncoder struct {
 	room   []byte
 }
 
-// floatChunks is the number of float chunks that are allocated at once. chunkRoom is the number of bytes allocated for
-// their samples. leastRoom is the minimum left for a new chunk: a chunk that needs more is moved to memory of its own.
+// floatChunks is the number of float chunks that are allocated at once. chunkRoom is the number of bytes that are
+// allocated for their samples. leastRoom is the minimum number of these bytes with which a new chunk starts. A chunk
+// that outgrows the bytes left is moved to memory of its own.
 const floatChunks, chunkRoom, leastRoom = 64, 4 << 10, 64
 
 // floatChunk returns an empty float chunk that uses the first bytes of the room.

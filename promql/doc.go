@@ -54,6 +54,21 @@
 // everything inside info, limitk and limit_ratio; absent_over_time; anchored and smoothed selectors; and, with delayed
 // name removal, functions that drop a name.
 //
+// # Terms
+//
+//   - Read: a query of the evaluator, or an external read, such as a remote read. A small read holds little memory. A read
+//     that holds more, or works longer than smallTime, is large, and waits for its turn among large reads.
+//   - Place: the permission to run. The number of places is Options.MaxConcurrency.
+//   - Unread: an answer, or its bytes, from the end of the computation until the client has read it.
+//   - Step: an evaluation time. Window: the range of time whose samples determine the value of a series at a step. Edges:
+//     its start and its end.
+//   - Segment: consecutive steps of a fragment that are answered for one tenant from one resolution.
+//   - Made samples: samples that are reconstructed from a bucket. The rollup fallback returns them for times whose raw
+//     samples have expired.
+//   - Rollup name: a name such as foo_max, which selects values of the buckets of foo.
+//   - Shortfall: the raw samples that an answer needs and that are no longer stored, and the error that this causes.
+//   - Reading: a request whose client computes from the samples itself.
+//
 // # Functions over rollups
 //
 // Package resolution chooses the resolution for each step of a fragment, and package bucketfn computes functions from

@@ -16,16 +16,16 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// endedError gives an error the type that Prometheus' API maps to a response code. Queries that were ended are timeout,
-// canceled or unavailable. Queries that the store couldn't answer are internal.
+// endedError wraps err together with an error of a type that Prometheus' API maps to a response code: timeout, canceled
+// or unavailable if the query was ended, internal if the store couldn't answer it.
 type endedError struct{ err, as error }
 
 func (e endedError) Error() string   { return storage.Plain(e.err.Error()) }
 func (e endedError) Unwrap() []error { return []error{e.err, e.as} }
 
-// asPrometheus marks the store's errors for which Prometheus' API has a code, and gives each the text for users. The
-// API reports an error that isn't marked with 422, as a fault of the query. Damage and similar errors are faults of the
-// server.
+// asPrometheus converts an error of the store to one that Prometheus' API reports with the right response code and a
+// text for users. The API returns 422, as for a faulty query, for errors of unknown types. So errors that are faults of
+// the server, such as damage, are given a type for 500.
 func asPrometheus(err error) error {
 	switch {
 	case err == nil:
@@ -38,7 +38,7 @@ func asPrometheus(err error) error {
 	return endedError{err, promengine.ErrStorage{Err: err}}
 }
 
-// ofQuery reports whether the query or its client causes the error: the query needs too much, can't be answered, was
+// ofQuery reports whether err is caused by the query or its client: the query needs too much, can't be answered, was
 // ended, or contains a name that is longer than any stored name.
 func ofQuery(err error) bool {
 	var limit *tenant.LimitError
@@ -56,8 +56,8 @@ func unavailable(err error) error {
 	return endedError{err, tsdb.ErrNotReady}
 }
 
-// asEnded is asPrometheus for errors that end a query. The evaluator detects the end of a context only where it checks
-// the context itself, not in errors of reading.
+// asEnded is asPrometheus for errors that end a query. It also converts context errors that reads return, because the
+// evaluator converts only those that it detects itself.
 func asEnded(err error) error {
 	var canceled promengine.ErrQueryCanceled
 	var timeout promengine.ErrQueryTimeout
@@ -74,8 +74,8 @@ func asEnded(err error) error {
 	return storage.PlainError(err)
 }
 
-// queued is the QueryTracker that the evaluator uses. Insert converts errors of the wrapped tracker to errors of the
-// evaluator, in a notLetIn.
+// queued is the QueryTracker that the evaluator uses. Its Insert converts errors of the wrapped tracker to errors of
+// the evaluator, wrapped in notLetIn.
 type queued struct{ promengine.QueryTracker }
 
 // notLetIn is the error of a query that wasn't admitted.
@@ -104,8 +104,8 @@ func (q queued) Insert(ctx context.Context, text string) (int, error) {
 	return i, notLetIn{err}
 }
 
-// refusedQuery is the query returned if parsing wasn't admitted. Without it, Prometheus' API would report the error as
-// one of the query's text.
+// refusedQuery is a query that wasn't admitted to parsing. Exec returns the reason. If it were returned on creation
+// instead, Prometheus' API would report it as a syntax error.
 type refusedQuery struct{ err error }
 
 // Exec implements promql.Query.

@@ -27,12 +27,12 @@ type Options struct {
 	MaxSamples int
 	// MaxConcurrency is the maximum number of queries that run at once. Default 20.
 	MaxConcurrency int
-	// UnreadBytes bounds the memory of answers that clients haven't read. While all answers together reach it, large
-	// queries wait. While the answers of small queries alone reach it, small queries wait, too. 0: no bound. Default
+	// UnreadBytes bounds the memory of answers that clients haven't read. Large queries wait while all answers together
+	// reach the bound. Small queries wait only while the answers of small queries alone reach it. 0: no bound. Default
 	// 256 MiB.
 	UnreadBytes int64
-	// Memory is the maximum memory of the process, bytes. Queries wait or end before it is reached. 0: no bound.
-	// Default 0.
+	// Memory is the maximum memory of the process, in bytes. Queries wait or are ended before it is reached. 0: no
+	// bound. Default 0.
 	Memory int64
 	// LookbackDelta is the maximum age of a sample that counts as current. Default 5 minutes.
 	LookbackDelta time.Duration
@@ -72,15 +72,15 @@ func DefaultOptions() Options {
 	}
 }
 
-// Engine runs queries: Prometheus' evaluator, a planner in front of it, a bounded queue, and the warnings that reading
-// samples causes. It implements Prometheus' promql.QueryEngine.
+// Engine runs queries with Prometheus' evaluator and a planner in front of it. It bounds the queries that run and wait,
+// and adds the warnings of reading samples to the results. It implements Prometheus' promql.QueryEngine.
 type Engine struct {
 	engine *promengine.Engine
 	gate   *gate
 	opts   Options
 	active activeQueries
 	top    topQueries
-	// samples are the metrics of samples read.
+	// samples counts the samples that queries read.
 	samples sampleCounters
 	// pressure bounds the memory of running queries.
 	pressure pressure

@@ -19,29 +19,30 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// The evaluator computes anchored and smoothed ranges from made samples where raw samples have expired. They use the
-// samples inside a window, the last one before it, and the first one after it. If windows start and end at bucket
-// edges, these two are exact, and so are the first and the last sample of each bucket. Only the corrections for resets,
-// the numbers of resets and the numbers of changes inside buckets may differ from those of the samples. Buckets contain
-// them, so the error of a value is known:
+// For times whose raw samples have expired, the evaluator computes anchored and smoothed ranges from made samples. Such
+// a range uses the samples inside a window, the last sample before it, and the first sample after it. If windows start
+// and end at bucket edges, the two outer samples are exact, and so are the first and the last sample of each bucket.
+// Within a bucket, only the corrections for resets and the numbers of resets and changes may differ from those of the
+// original samples. The bucket stores the exact numbers, so the error of a value is known:
 //
 //	window     (............................]
 //	buckets  |----|----|----|----|----|----|----|
 //	used         l.....last of each.............f
 //	errors         | d1 | d2 | d3 | d4 | d5 |           of the value: at most their sum
 //
-// If the limit of a retention cuts a bucket, the whole bucket answers, and the samples or finer buckets that are kept
-// of its second part are dropped. Samples made from a part of a bucket don't fit the values after it: a counter would
-// seem to be reset.
+// If a retention boundary cuts a bucket, the whole bucket is used, and the samples or finer buckets that are kept for
+// its second part are dropped. Samples made from only a part of a bucket wouldn't fit the samples after it: a counter
+// would appear to be reset.
 
 // extendedRange is an anchored or smoothed range in a query.
 type extendedRange struct {
-	// The right edges of its windows, milliseconds.
+	// first and last are the right edges of the first and the last window, step is the interval between edges, in
+	// milliseconds.
 	first, last, step int64
 	width             int64 // of the windows
 }
 
-// rangeKey identifies a selector by its hints.
+// rangeKey identifies a range by the SelectHints of its selector.
 type rangeKey struct {
 	start, end, width int64
 	function          string
@@ -49,8 +50,8 @@ type rangeKey struct {
 
 type extendedKey struct{}
 
-// withExtended returns a context that describes the anchored and smoothed ranges of a query. Hints of subqueries are
-// ambiguous, so ranges of a query with subqueries are left out.
+// withExtended returns a context that describes the anchored and smoothed ranges of a query. It returns ctx unchanged
+// for a query with subqueries, because the hints of selectors in subqueries are ambiguous.
 func withExtended(ctx context.Context, stmt parser.Statement) context.Context {
 	s, ok := stmt.(*parser.EvalStmt)
 	if !ok {
@@ -92,7 +93,7 @@ func withExtended(ctx context.Context, stmt parser.Statement) context.Context {
 	return context.WithValue(ctx, extendedKey{}, ranges)
 }
 
-// functionOn returns the name of the innermost function on a path, as in the hints.
+// functionOn returns the name of the innermost function on a path, as the evaluator sets it in SelectHints.
 func functionOn(path []parser.Node) string {
 	for i := len(path) - 1; i >= 0; i-- {
 		switch n := path[i].(type) {
@@ -128,7 +129,8 @@ func (e *extendedRange) right() int64 {
 	return e.first + (e.last-e.first)/e.step*e.step
 }
 
-// extendedErrors reports the errors of a selector's values. It is safe for concurrent use.
+// extendedErrors collects and reports the errors of the values of an anchored or smoothed range. It is safe for
+// concurrent use.
 type extendedErrors struct {
 	extendedRange
 	function string
@@ -137,7 +139,7 @@ type extendedErrors struct {
 	short resolution.Shortfall // of all series so far
 }
 
-// expect records that a range of times is read from buckets.
+// expect records the times that are read from buckets instead of raw samples.
 func (e *extendedErrors) expect(short resolution.Shortfall) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -146,13 +148,13 @@ func (e *extendedErrors) expect(short resolution.Shortfall) {
 	e.short.Off = off
 }
 
-// bucketError is the max error that a bucket causes.
+// bucketError is the max error of a value that is caused by one bucket.
 type bucketError struct {
 	end int64
 	by  float64 // NaN if unknown
 }
 
-// of returns the error of samples that were made from bucket i.
+// of returns the error caused by the samples that were made from bucket i.
 func (e *extendedErrors) of(b *rollup.Buckets, i int, made []float64) bucketError {
 	out := bucketError{end: b.End[i], by: math.NaN()}
 	if b.Flags[i]&(rollup.NotSimple|rollup.HasHistograms|rollup.Aggregated) != 0 {
@@ -186,8 +188,8 @@ func (e *extendedErrors) of(b *rollup.Buckets, i int, made []float64) bucketErro
 	return out
 }
 
-// correctionError returns the error of an increase over bucket i whose correction for resets is computed from made
-// samples; NaN if unknown.
+// correctionError returns the error of the increase over bucket i if correction, its correction for resets, was
+// computed from made samples. It returns NaN if the error is unknown.
 func (e *extendedErrors) correctionError(b *rollup.Buckets, i int, correction float64) float64 {
 	exact := b.Correction[i]
 	by := math.Abs(correction - exact)
@@ -198,7 +200,8 @@ func (e *extendedErrors) correctionError(b *rollup.Buckets, i int, correction fl
 		return math.NaN()
 	}
 	if size := max(math.Abs(b.Min[i]), math.Abs(b.Max[i])); size > 1e15 && !math.IsInf(size, 0) && b.Resets[i] > 0 {
-		// Sums of other values with such a value are rounded, and it may cancel out.
+		// Adding a value of this size to others rounds the sum. If the value cancels out later, the rounding error
+		// remains.
 		buckets := max(1, float64(e.width)/float64(b.End[i]-b.Start[i]))
 		return by + 0x1p-52*size*float64(b.Count[i])*buckets
 	}
@@ -208,29 +211,29 @@ func (e *extendedErrors) correctionError(b *rollup.Buckets, i int, correction fl
 	return by
 }
 
-// coveredPart is the part of a bucket after the limit that cuts it.
+// coveredPart is the second part of a bucket that a retention boundary cuts, if the whole bucket is used.
 type coveredPart struct {
 	after, end int64 // milliseconds; end is included
-	// The last sample of the bucket.
+	// lastT and last are the time and the value of the bucket's last sample.
 	lastT int64
 	last  float64
 }
 
-// cover records that bucket i answers as a whole although the limit cuts it. After the windows, only the first sample
-// is used.
+// cover records that the whole bucket i is used although x.limit cuts it. Buckets after the last window are skipped,
+// because only their first sample is used.
 func (x *bucketExpander) cover(b *rollup.Buckets, i int) {
 	if x.limit < b.End[i] && b.Start[i] < x.errors.right() {
 		x.covered = append(x.covered, coveredPart{after: x.limit, end: b.End[i], lastT: b.LastT[i], last: b.Last[i]})
 	}
 }
 
-// isCovered reports whether a wider bucket answers for the bucket that ends at end, milliseconds.
+// isCovered reports whether a wider bucket is used instead of the bucket that ends at end, in milliseconds.
 func (x *bucketExpander) isCovered(end int64) bool {
 	return slices.ContainsFunc(x.covered, func(c coveredPart) bool { return c.after < end && end <= c.end })
 }
 
-// dropCovered deletes the samples for which buckets answer. The error of a bucket is unknown if the last of its samples
-// isn't the last of the bucket.
+// dropCovered deletes the raw samples in covered parts of buckets. If the newest sample in such a part isn't the last
+// sample of the bucket, the error of the bucket is unknown.
 func (x *bucketExpander) dropCovered(s *chunk.Samples) {
 	for _, c := range x.covered {
 		for i := len(s.T) - 1; i >= 0 && s.T[i] > c.after; i-- {
@@ -251,7 +254,7 @@ func (x *bucketExpander) dropCovered(s *chunk.Samples) {
 	}
 }
 
-// add adds the errors of a series' buckets, and passes the errors of all series to warn if there are any.
+// add adds the errors of a series' buckets. If a value may be wrong, it passes the errors of all series so far to warn.
 func (e *extendedErrors) add(list []bucketError, warn func(error)) {
 	slices.SortFunc(list, func(a, b bucketError) int { return cmp.Compare(a.end, b.end) })
 	most, unknown := 0., false

@@ -18,8 +18,8 @@ type externalRead struct {
 
 type externalReadKey struct{}
 
-// Answered records that the read of ctx, see Engine.Enter, holds more bytes of an answer until it leaves. The read has
-// finished computing, so its place is given to another read.
+// Answered records that the read of ctx (see Engine.Enter) holds more bytes of an answer, until the caller of Enter
+// calls leave. The read must have finished computing, because its place is given to another read.
 func Answered(ctx context.Context, bytes int64) {
 	t, ok := ctx.Value(externalReadKey{}).(*externalRead)
 	if !ok {
@@ -31,7 +31,7 @@ func Answered(ctx context.Context, bytes int64) {
 	t.leave()
 }
 
-// hold requires the lock.
+// hold adds bytes to the answer that the read holds. The caller must hold answerMu.
 func (t *externalRead) hold(ctx context.Context, bytes int64) {
 	if t.answer == nil {
 		t.answer = t.gate.hold(ctx, bytes)
@@ -40,18 +40,18 @@ func (t *externalRead) hold(ctx context.Context, bytes int64) {
 	t.answer.add(bytes)
 }
 
-// release requires the lock.
+// release releases the answer that the read holds. The caller must hold answerMu.
 func (t *externalRead) release() {
 	t.answer.give()
 	t.answer = nil
 }
 
-// writePatience is the maximum time in which a client must read a part of a streamed answer. If it takes longer, its
-// read loses its place.
+// writePatience is the maximum time that a client may take to read a part of a streamed answer. After that time, the
+// read gives its place to another read.
 const writePatience = 500 * time.Millisecond
 
 // Streamed calls write, which sends bytes of a streamed answer. If the client reads slowly, the read of ctx gives its
-// place to another read, and waits for a place before Streamed returns.
+// place to another read. In that case, Streamed waits for a place again after write has returned.
 func Streamed(ctx context.Context, bytes int64, write func() (int, error)) (int, error) {
 	t, ok := ctx.Value(externalReadKey{}).(*externalRead)
 	if !ok {
@@ -79,7 +79,7 @@ func (t *externalRead) pause(ctx context.Context) {
 	t.leave()
 }
 
-// resume waits for a place if the read has none.
+// resume waits for a place if pause has released the read's place.
 func (t *externalRead) resume(ctx context.Context) error {
 	t.answerMu.Lock()
 	defer t.answerMu.Unlock()

@@ -8,29 +8,30 @@ import (
 	"time"
 )
 
-// fairQueue shares a number of places fairly among tenants. Each waiting tenant has a queue of its own, and a free
-// place is given to these queues in rotation (round robin).
+// fairQueue divides places fairly among tenants. A place is the permission to run one query. The waiting queries of
+// each tenant form a queue, and a free place is given to these queues in rotation (round robin).
 //
 //	running  [ a a a b ]    places            order  ► a ─ b ─ c ─┐
 //	waiting  a: ▪▪▪▪▪▪▪▪   b: ▪   c: ▪▪              └────────────┘
 //
 // A tenant without running queries may also take one of the extra places, so that it doesn't wait for a long query of
-// another tenant. A query that waits for something else gives up its place for that time, see park.
+// another tenant. A running query that waits for memory releases its place during that time, see park.
 type fairQueue struct {
 	places, extra int
 	// most is the maximum number of waiters of all tenants.
 	most int
-	// bytes bounds the bytes held by queries that have run (see hold). At or above it no other query starts. A tenant
-	// that holds nothing has a bound that is 25% higher. 0: no bound.
+	// bytes bounds the bytes that queries hold, including the answers of queries that have finished (see hold). While
+	// they reach the bound, no other query starts. For a tenant that holds nothing, the bound is 25% higher. 0: no
+	// bound.
 	bytes int64
-	// full reports whether no query may start because of bytes held elsewhere. May be nil. Its lock is acquired after
-	// this one.
+	// full, if not nil, reports whether no query may start because too many bytes are held elsewhere. It is called with
+	// mu held.
 	full func() bool
-	// onWait is called every waitInterval while a query waits; may be nil.
+	// onWait, if not nil, is called every waitInterval while a query waits.
 	onWait func()
 
 	mu sync.Mutex
-	// tight is true while memory is short. Then a query starts only if no other is running.
+	// tight is true while memory is short. During that time, a query starts only if no other query is running.
 	tight   bool
 	running int
 	waiting int
@@ -39,8 +40,8 @@ type fairQueue struct {
 	order   []*tenantQueue // queues with waiters, in the order in which they get places
 }
 
-// tenantQueue holds the waiting queries of one tenant, its number of running queries, and the bytes that its queries
-// hold, also those that have run.
+// tenantQueue holds the waiting queries of one tenant, the number of its running queries, and the bytes that its
+// running and finished queries hold.
 type tenantQueue struct {
 	name    string
 	running int
@@ -49,17 +50,18 @@ type tenantQueue struct {
 	waiters []*waiter
 }
 
-// waiter is a waiting query. A query of multiple tenants counts in the queues of all of them, and waits in the first.
+// waiter is a waiting query. A query of multiple tenants counts toward the limits of all of them, and waits in the
+// queue of the first tenant.
 type waiter struct {
 	queues []*tenantQueue
 	demand int64
 	ready  chan error // has a buffer of one
 }
 
-// share bounds the use of places by one tenant.
+// share holds the limits of one tenant of a query.
 type share struct {
 	name string
-	// running and waiting are the maximum numbers of its queries that run and wait at once. 0: no limit.
+	// running and waiting are the maximum numbers of the tenant's queries that run and wait at once. 0: no limit.
 	running, waiting int
 }
 
@@ -76,8 +78,9 @@ func (f *fairQueue) enter(ctx context.Context, shares []share) error {
 	return f.enterWith(ctx, shares, 0)
 }
 
-// enterWith is enter for a query that will hold demand bytes. They count as held from its start until the caller
-// releases them. Unless no other query runs, it waits until they fit.
+// enterWith is enter for a query that is expected to hold demand bytes. The bytes count as held from the start of the
+// query until the caller releases them with hold. The query waits until they fit within the bound or no other query is
+// running.
 func (f *fairQueue) enterWith(ctx context.Context, shares []share, demand int64) error {
 	w, err := f.start(shares, demand)
 	if err != nil {
@@ -165,10 +168,10 @@ func (f *fairQueue) start(shares []share, demand int64) (*waiter, error) {
 	return w, nil
 }
 
-// usualTenants is the maximum number of tenants of a query whose list of queues is on the stack.
+// usualTenants is the number of tenants of a query up to which its list of queues is allocated on the stack.
 const usualTenants = 4
 
-// queueOf returns the queue of a tenant. It creates the queue if the tenant has no query here and holds no bytes.
+// queueOf returns the queue of a tenant. It creates the queue if there is none.
 func (f *fairQueue) queueOf(name string) *tenantQueue {
 	q := f.queues[name]
 	if q == nil {
@@ -208,8 +211,9 @@ func (f *fairQueue) run(queues []*tenantQueue, demand int64) {
 	}
 }
 
-// displace rejects the last waiter of the longest queue in favor of a tenant whose queue is shorter, so that tenants
-// with many queries don't block others from waiting. It returns false if no queue is longer.
+// displace rejects the last waiter of the longest queue to make room for a waiter in queue of, so that a tenant with
+// many queries doesn't keep others from waiting. It returns false if no queue is longer than queue of with the new
+// waiter.
 func (f *fairQueue) displace(of *tenantQueue) bool {
 	longest := of
 	for _, q := range f.order {
@@ -241,7 +245,7 @@ func (f *fairQueue) drop(w *waiter) {
 	f.tidy(w.queues)
 }
 
-// tidy deletes the queues of tenants that have no query here and hold nothing.
+// tidy deletes those of the given queues whose tenants have no query here and hold no bytes.
 func (f *fairQueue) tidy(queues []*tenantQueue) {
 	for _, q := range queues {
 		if q.running == 0 && q.held == 0 && len(q.waiters) == 0 && !f.named(q) {
@@ -250,7 +254,7 @@ func (f *fairQueue) tidy(queues []*tenantQueue) {
 	}
 }
 
-// named returns true if a waiter of another queue also counts in this queue.
+// named reports whether a waiter in another queue also counts toward the limits of queue q.
 func (f *fairQueue) named(q *tenantQueue) bool {
 	return slices.ContainsFunc(f.order, func(o *tenantQueue) bool {
 		return slices.ContainsFunc(o.waiters, func(w *waiter) bool {
@@ -259,8 +263,8 @@ func (f *fairQueue) named(q *tenantQueue) bool {
 	})
 }
 
-// park releases a query's place for other queries. The query still counts as running for its tenants. Afterwards the
-// caller must call leaveParked instead of leave.
+// park releases the place of a running query that has to wait. The query still counts as running for its tenants. It
+// must later call unpark, or leaveParked instead of leave.
 func (f *fairQueue) park() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -269,14 +273,15 @@ func (f *fairQueue) park() {
 	}
 }
 
-// unpark reverts park. Until other queries leave, more may run than there are places.
+// unpark reverts park without waiting for a place. Until other queries leave, more queries may run than there are
+// places.
 func (f *fairQueue) unpark() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.running++
 }
 
-// leaveParked is leave after park.
+// leaveParked is leave for a query that has called park.
 func (f *fairQueue) leaveParked(shares []share) {
 	f.unpark()
 	f.leave(shares)
@@ -299,7 +304,8 @@ func (f *fairQueue) leave(shares []share) {
 	f.tidy(queues)
 }
 
-// hold adds to the bytes that tenants hold after their queries have released their places. Negative bytes release them.
+// hold adds to the bytes that tenants hold. They also count after the query has released its place. Negative bytes are
+// released.
 func (f *fairQueue) hold(shares []share, bytes int64) {
 	if bytes == 0 {
 		return
@@ -327,7 +333,7 @@ func (f *fairQueue) setTight(tight bool) {
 	}
 }
 
-// wake starts the waiters that may run. It is called after the result of full has changed.
+// wake starts the waiters that may run. It must be called when full may have become false.
 func (f *fairQueue) wake() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -342,8 +348,8 @@ func (f *fairQueue) holding() int64 {
 	return f.held
 }
 
-// next starts the first waiter that may run, and moves its tenant to the end of the order. It returns false if there is
-// none.
+// next starts the first waiter that may run, and moves its tenant to the end of the order. It returns false if no
+// waiter may run.
 func (f *fairQueue) next() bool {
 	for i, q := range f.order {
 		w := q.waiters[0]

@@ -20,7 +20,7 @@ const (
 	originalLabel = "original_" + tenantLabel
 )
 
-// chosen returns the tenants that are selected by matchers of the tenant label, and the remaining matchers.
+// chosen returns the tenants that match the matchers of the tenant label, and the remaining matchers.
 func chosen(tenants []string, matchers []*labels.Matcher) ([]string, []*labels.Matcher, error) {
 	rest := make([]*labels.Matcher, 0, len(matchers))
 	for _, m := range matchers {
@@ -40,7 +40,7 @@ func chosen(tenants []string, matchers []*labels.Matcher) ([]string, []*labels.M
 	return tenants, rest, nil
 }
 
-// withTenant returns the labels of a series with the label of its tenant.
+// withTenant returns the labels of a series with the tenant label added.
 func withTenant(b *labels.Builder, ls labels.Labels, name string) labels.Labels {
 	b.Reset(ls)
 	if own := ls.Get(tenantLabel); own != "" {

@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// steps are n times at equal intervals, milliseconds. With an @ modifier all are the same: step is 0.
+// steps are n times at equal intervals, in milliseconds. With an @ modifier, all times are the same and step is 0.
 type steps struct {
 	first, step int64
 	n           int
@@ -37,12 +37,12 @@ type fragment struct {
 	// arguments except the range.
 	args    parser.Expressions
 	scalars []promengine.Vector
-	// width of the windows, milliseconds: the range, or the lookback of an instant selector.
+	// width is the width of the windows, in milliseconds: the range, or the lookback of an instant selector.
 	width int64
-	// eval are the evaluation times of the steps. edges are the right edges of the windows, which differ from eval by
-	// offset and @.
+	// eval are the evaluation times of the steps. edges are the right edges of the windows. They differ from eval if
+	// there is an offset or an @ modifier.
 	eval, edges steps
-	// stats is true if only count and sum of histograms are needed.
+	// stats is true if only the count and the sum of histograms are needed.
 	stats bool
 	// starts is true if the function uses start timestamps.
 	starts bool
@@ -80,7 +80,7 @@ func (p *fragment) readFrom() int64 {
 }
 
 // open finds the fragment's series of a tenant, in the order in which a Queryable returns them. warn may be called
-// until the last series was read.
+// until the last series has been read.
 func (p *fragment) open(
 	ctx context.Context, store *storage.Store, of string, warn func(error),
 ) ([]*query.SelectedSeries, error) {
@@ -90,8 +90,8 @@ func (p *fragment) open(
 	})
 }
 
-// unique reports whether no two of the fragment's series can have the same labels. If they can, the evaluator must
-// report the error.
+// unique reports whether no two of the fragment's series can have the same labels in the result. If two can, the
+// evaluator must compute the fragment, because it reports duplicate labels as an error.
 func (p *fragment) unique(series []foundSeries) bool {
 	if p.keepsName() || len(series) < 2 {
 		return true
@@ -115,8 +115,8 @@ func (p *fragment) unique(series []foundSeries) bool {
 	return true
 }
 
-// fragmentReader computes a fragment's values, one series after the other. Each goroutine has its own reader. There is
-// one implementation for each way in which samples are stored.
+// fragmentReader computes a fragment's values, one series after the other. Each goroutine has its own reader. rawReader
+// reads samples, rollupReader reads buckets.
 type fragmentReader interface {
 	// read computes the values of a series at every step and appends them to out, which is empty.
 	read(s *query.SelectedSeries, out *values) error
@@ -131,7 +131,8 @@ type fragmentReader interface {
 type FragmentStats struct {
 	// Expr is the text of the fragment's expression.
 	Expr string `json:"expr"`
-	// Segments describe the resolutions that answered its steps, in order. Empty if the evaluator read raw samples.
+	// Segments describe the resolutions that answered the fragment's steps, in order. It is empty if the evaluator read
+	// raw samples.
 	Segments []SegmentStats `json:"segments"`
 	// Series is the number of series. Samples is the number of decoded samples and buckets.
 	Series  int   `json:"series"`
@@ -145,7 +146,7 @@ type FragmentStats struct {
 	Refused string `json:"refused,omitempty"`
 	// selector is the selector that the evaluator reads because the fragment was left to it.
 	selector string
-	// named is the name that may be a rollup's and because of which the fragment was refused.
+	// named is the metric name because of which the fragment was left to the evaluator: it may be the name of a rollup.
 	named string
 }
 

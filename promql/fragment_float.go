@@ -10,11 +10,12 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// floatFunc computes a function over the windows of a series of floats. Its work per window is less than the number of
-// samples in the window. The results equal those of Prometheus' implementation to the last bit.
+// floatFunc computes a function over the windows of a series of floats. Samples in overlapping windows aren't read
+// again for each window. The results equal those of Prometheus' implementation to the last bit.
 type floatFunc func(r *rawReader, out *values)
 
-// floatFuncs are the functions that dashboards use most. All others call Prometheus' implementation.
+// floatFuncs holds fast implementations of the functions that dashboards use most. All other functions are computed by
+// Prometheus' implementation.
 var floatFuncs = map[string]floatFunc{
 	"rate": func(r *rawReader, out *values) {
 		r.slopes(out, bucketfn.Slope{Counter: true,
@@ -54,8 +55,8 @@ func (r *rawReader) live() ([]int64, []float64) {
 	return r.times, r.values
 }
 
-// liveCounter is live that also records the counter resets. Most counters have no stale markers, so that one pass is
-// enough.
+// liveCounter is live, and also records the counter resets. If there are no stale markers, as in most counters, it
+// needs only one pass.
 func (r *rawReader) liveCounter() ([]int64, []float64) {
 	t, v := r.it.samples.T[r.it.floats:], r.it.samples.V[r.it.floats:]
 	r.resets = r.resets[:0]
@@ -105,7 +106,7 @@ func (r *rawReader) slopesWithStarts(out *values) (overlapping int) {
 	return r.slopesOf(t, v, st, s, out)
 }
 
-// liveWithStarts is live with the start timestamps of samples.
+// liveWithStarts is live, and also returns the start timestamps of the samples.
 func (r *rawReader) liveWithStarts() (t []int64, v []float64, st []int64) {
 	st = r.it.samples.ST[r.it.floats:]
 	all := r.it.samples.V[r.it.floats:]
@@ -218,7 +219,7 @@ func (r *rawReader) quantiles(out *values, q float64) {
 	out.size = out.floats
 }
 
-// slideTimes moves a window [from, to) forward to the times with after < t <= until.
+// slideTimes moves [from, to), a range of indices of t, forward to the times with after < t <= until.
 func slideTimes(t []int64, from, to int, after, until int64) (int, int) {
 	for to < len(t) && t[to] <= until {
 		to++

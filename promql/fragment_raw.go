@@ -20,8 +20,9 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// rawReader computes a fragment's values from samples. It lays out all samples of a series once, and passes the part of
-// each window to Prometheus' implementation of the function, so that results and annotations are the evaluator's.
+// rawReader computes a fragment's values from samples. It copies the samples of a series into arrays once, and passes
+// the part of the arrays in each window to Prometheus' implementation of the function, so that results and annotations
+// are the same as the evaluator's.
 //
 //	floats      [ . . . . . . . . . . . . . ]
 //	step i          └────────┘
@@ -34,8 +35,8 @@ type rawReader struct {
 	in       promengine.Matrix // the one series, in the form that the function expects
 
 	it *iterator
-	// stats reads histograms as the evaluator does for histogram_count and similar functions, because it affects which
-	// resets are detected. nil: whole histograms are read.
+	// stats, if not nil, reads only the count and the sum of histograms, as the evaluator does for histogram_count and
+	// similar functions. Reading whole histograms would detect other resets.
 	stats    *promengine.HistogramStatsIterator
 	memoized *promstorage.MemoizedSeriesIterator // the evaluator's iterator for the lookback
 
@@ -44,7 +45,7 @@ type rawReader struct {
 	// starts are the start timestamps of floats and hists, if the function uses them.
 	starts promengine.StartTimestamps
 
-	// of floatFuncs
+	// State of floatFuncs.
 	quick    floatFunc
 	fold     bucketfn.Fold[float64]
 	sorted   sortedWindow
@@ -57,7 +58,7 @@ type rawReader struct {
 
 	ctx context.Context // context of the query; nil: not cancellable
 
-	// from and to bound the computed steps.
+	// from and to are the range of steps that are computed.
 	from, to int
 
 	annotations annotations.Annotations
@@ -81,7 +82,7 @@ func newRawReader(p *fragment, b *budget) *rawReader {
 	return r
 }
 
-// histograms returns the source of histograms: the samples, or their statistics if these are enough.
+// histograms returns an iterator over the histograms: whole, or only their statistics if these are enough.
 func (r *rawReader) histograms() chunkenc.Iterator {
 	if r.stats == nil {
 		return r.it
@@ -93,10 +94,12 @@ func (r *rawReader) histograms() chunkenc.Iterator {
 // iterators is a pool of sample buffers that readers have released.
 var iterators = sync.Pool{New: func() any { return &iterator{} }}
 
-// keptSamples bounds the buffers in the pool. A query of one series over weeks reads that many samples.
+// keptSamples is the capacity up to which a sample buffer is returned to the pool. It is enough for a series over a
+// week at 10 s.
 const keptSamples = 1 << 16
 
-// release ends the use of the reader and of the samples that it has read.
+// release returns the sample buffer to the pool. Neither the reader nor the samples that it has read may be used
+// afterwards.
 func (r *rawReader) release() {
 	s := &r.it.samples
 	if cap(s.T) <= keptSamples && cap(s.ST) == 0 && cap(s.H) == 0 {
@@ -118,7 +121,8 @@ func hasStarts(s *chunk.Samples) bool {
 	return len(s.ST) > 0 || slices.ContainsFunc(s.H, func(h chunk.Histogram) bool { return h.ST != 0 })
 }
 
-// errJumps means that windows don't touch: between them, the evaluator doesn't see the previous histogram.
+// errJumps means that there are gaps between the windows. The evaluator doesn't read histograms in these gaps, so the
+// hints of later histograms differ from those derived here.
 var errJumps = fmt.Errorf("%w: native histograms are read only in part, and the step is wider than the range", errLeave)
 
 // read implements fragmentReader.
@@ -193,7 +197,7 @@ func (r *rawReader) layOut(usesStarts bool) error {
 			continue
 		}
 		n := len(r.hists)
-		// Functions keep no reference to the histograms, so that their memory is reused.
+		// Functions keep no reference to the histograms, so their memory is reused.
 		r.hists = slices.Grow(r.hists, 1)[:n+1]
 		t, h := it.AtFloatHistogram(r.hists[n].H)
 		if value.IsStaleNaN(h.Sum) {
@@ -212,8 +216,8 @@ func (r *rawReader) layOut(usesStarts bool) error {
 	return r.it.err
 }
 
-// stopped reports whether the query has ended and its result isn't needed. It checks the context at some steps only. It
-// is needed because one series may have many steps with many samples each.
+// stopped reports whether the query has ended, so that its result isn't needed. It checks the context at every eighth
+// step. It is called because one series may have many steps with many samples each.
 func (r *rawReader) stopped(step int) bool { return step%8 == 0 && r.ctx != nil && r.ctx.Err() != nil }
 
 // windows calls the function for each step that has samples.
@@ -260,7 +264,7 @@ func (r *rawReader) windows(stored labels.Labels, usesStarts bool, out *values) 
 func floatTime(p *promengine.FPoint) int64 { return p.T }
 func histTime(p *promengine.HPoint) int64  { return p.T }
 
-// slide moves a window [from, to) forward to the points with after < t <= until.
+// slide moves [from, to), a range of indices of points, forward to the points with after < t <= until.
 func slide[P any](points []P, from, to int, after, until int64, at func(*P) int64) (int, int) {
 	for to < len(points) && at(&points[to]) <= until {
 		to++
@@ -307,7 +311,7 @@ func (r *rawReader) latest(out *values) error {
 	return nil
 }
 
-// latestOfBoth is latest for series with histograms. It uses the evaluator's own iterator.
+// latestOfBoth is latest for series that contain histograms. It uses the evaluator's own iterator.
 func (r *rawReader) latestOfBoth(out *values) error {
 	r.memoized.Reset(r.histograms())
 	for i := r.from; i < r.to; i++ {

@@ -124,7 +124,8 @@ func (r *rollupReader) read(s *query.SelectedSeries, out *values) error {
 		if i < len(a.Histogram) && a.Histogram[i] != nil {
 			if !isGauge(a.Histogram[i]) && (r.segment.keepsName() || r.segment.starts && r.segment.IsExact()) &&
 				r.sampled(step) {
-				// The value is the histogram of a sample, and its hint depends on the previous sample.
+				// The value is a sample's histogram. Its hint depends on the sample before it, which may be in another
+				// bucket.
 				a.Unanswered = append(a.Unanswered, step)
 			} else {
 				out.setHistogram(int(step), a.Histogram[i])
@@ -218,7 +219,7 @@ func (r *rollupReader) appendSketches(into *chunk.Samples) {
 
 func isGauge(h *histogram.FloatHistogram) bool { return h.CounterResetHint == histogram.GaugeType }
 
-// sampled reports whether the raw samples of a step's window are kept.
+// sampled reports whether all raw samples of a step's window are stored.
 func (r *rollupReader) sampled(step int32) bool {
 	return max(r.segment.edges.at(int(step))-r.segment.width, r.segment.oldest-1) >= r.segment.gone
 }

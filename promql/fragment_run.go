@@ -19,8 +19,8 @@ const (
 	batchSeries = 32
 	// batchSteps is the maximum number of series times steps in a batch.
 	batchSteps = 1 << 16
-	// smallWork is the maximum work, in series times steps or in series times spans of time, that one goroutine
-	// computes alone: about a millisecond.
+	// smallWork is the maximum work that one goroutine computes alone, about a millisecond. Work is the number of
+	// series times the number of steps or, if there are more, times the number of smallSpans that the steps cover.
 	smallWork = 1536
 	smallSpan = 3_600_000 // milliseconds
 	// batchesPerWorker is the maximum number of batches per worker that are being computed or wait to be used.
@@ -38,8 +38,8 @@ type batch struct {
 // caller.
 var errPanicked = fmt.Errorf("%w: a function panicked", errLeave)
 
-// fragmentRun computes a fragment of some series, and passes the values on in the order of the series: the result
-// doesn't depend on the number of goroutines.
+// fragmentRun computes a fragment of some series, and passes the values on in the order of the series, so that the
+// result doesn't depend on the number of goroutines.
 //
 //	series   [ 0 … 31 | 32 … 63 | 64 … ]
 //	workers      0         1        0        each batch at a time
@@ -79,7 +79,7 @@ func (r *fragmentRun) do(ctx context.Context, use func(at uint32, metric labels.
 				&batches[i%len(batches)])
 		})
 		if more := buffered(r.readers[worker]) - metered[worker]; err == nil && more > 0 {
-			// Workers don't wait for memory.
+			// Metering may wait for memory, so it is done here, after the worker has released its place.
 			metered[worker] += more
 			err = r.budget.meter(more)
 		}
@@ -162,8 +162,8 @@ func (r *fragmentRun) notes() annotations.Annotations {
 	return out
 }
 
-// smallBuffer is the maximum size of decoded samples that aren't metered, bytes. Buffers of that size are reused,
-// and don't count as the read's.
+// smallBuffer is the size up to which a buffer of decoded samples isn't metered, in bytes. Such buffers are pooled, so
+// their memory isn't counted for the read.
 const smallBuffer = keptSamples * meteredValue
 
 // buffered returns the memory of the samples that readers have decoded, bytes, or 0 if it is small.

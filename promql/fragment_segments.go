@@ -41,13 +41,13 @@ type segment struct {
 	samples, whole lookup
 }
 
-// lookup finds series when the first of them is needed. It is used where only few of a segment's series are needed.
+// lookup finds a segment's series when the first of them is requested. It is used for data that only few series need.
 type lookup struct {
 	mu    sync.Mutex
 	found map[uint64]*query.SelectedSeries
 }
 
-// of returns the series with these labels. The first call calls open. It returns nil if open doesn't find the series.
+// of returns the series with the given labels, or nil if open doesn't find it. Only the first call calls open.
 func (l *lookup) of(series labels.Labels, open func() ([]*query.SelectedSeries, error)) (*query.SelectedSeries, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -67,7 +67,8 @@ func (l *lookup) of(series labels.Labels, open func() ([]*query.SelectedSeries, 
 	return nil, nil
 }
 
-// foundSeries is a series of a fragment, with its entry in each segment; nil if a segment doesn't have it.
+// foundSeries is a series of a fragment. segments has one entry per segment, nil if the segment doesn't contain the
+// series.
 type foundSeries struct {
 	labels   labels.Labels
 	segments []*query.SelectedSeries
@@ -82,7 +83,8 @@ func (p *fragment) resolve(ctx context.Context, store *storage.Store, of string,
 		Oldest: math.MinInt64,
 		Recent: store.Recent(),
 	}
-	// Segments read whole buckets, so a gap counts if it touches any of them. Gaps start and end at full hours.
+	// Segments read whole buckets, so the range includes the hour in which it ends: a hole in any of these buckets
+	// counts. Holes start and end at full hours.
 	horizons, err := store.HorizonsOf(ctx, query.Query{Tenant: of, MinT: r.From - r.Range,
 		MaxT: bucketfn.CeilTo(r.To, rollup.OneHour.Width()), Matchers: p.matchers})
 	if err != nil {
@@ -129,7 +131,7 @@ func setBoundaries(r *resolution.Request, horizons []retention.Hidden) {
 	}
 }
 
-// latest returns the newest timestamp that some class no longer keeps at a resolution.
+// latest returns the newest retention boundary of any class at a resolution.
 func latest(horizons []retention.Hidden, res rollup.Resolution) int64 {
 	t := int64(-format.MaxTime)
 	for _, h := range horizons {
@@ -158,7 +160,8 @@ func (l *segment) open(ctx context.Context, store *storage.Store, warn func(erro
 	case l.Approximate:
 		from, to := l.span()
 		l.cuts = l.AppendCuts(nil, from-1, to+1)
-		// While raw samples exist, they answer the edges inside buckets.
+		// Window edges inside buckets are computed from raw samples where these exist, so the buckets there aren't
+		// needed.
 		kept := l.gone + store.SlotWidth(l.gone).Milliseconds()
 		return l.openWhole(ctx, store, warn, l.AppendCuts(nil, max(kept, from-1), to+1))
 	}
@@ -197,8 +200,8 @@ func (l *segment) span() (from, to int64) {
 	return from, to
 }
 
-// openWhole finds the segment's series with all columns from which samples can be made. This includes buckets that
-// contain window edges, except at the given edges.
+// openWhole finds the segment's series with all columns from which samples can be made. It includes buckets that
+// contain window edges, except for the given edges.
 func (l *segment) openWhole(
 	ctx context.Context, store *storage.Store, warn func(error), edges []int64,
 ) ([]*query.SelectedSeries, error) {
@@ -246,14 +249,15 @@ func gather(lists [][]*query.SelectedSeries) []foundSeries {
 type resolving struct {
 	mode     resolution.Mode
 	coarsest rollup.Resolution
-	// still is true if windows aren't moved while raw samples exist.
+	// still is true if windows aren't moved to bucket edges while raw samples exist.
 	still bool
 }
 
 type resolvingKey struct{}
 
-// WithResolution returns a context whose queries use a resolution: raw, 5m, 1h, exact or auto ("" is auto), and none
-// coarser than coarsest milliseconds (0: any). It returns an error for an unknown resolution.
+// WithResolution returns a context that sets the resolution of its queries: raw, 5m, 1h, exact or auto ("" means auto).
+// Buckets wider than coarsest milliseconds aren't used; 0 means no bound. It returns an error for an unknown
+// resolution.
 func WithResolution(ctx context.Context, name string, coarsest int64) (context.Context, error) {
 	m, err := resolution.ParseMode(name)
 	if err != nil {

@@ -64,7 +64,7 @@ func (v *values) put(from int, other *values) {
 	v.size += other.floats
 }
 
-// sizeOf returns the number of floats as which the evaluator counts a histogram.
+// sizeOf returns the size of a histogram as the evaluator counts it, in floats.
 func sizeOf(h *histogram.FloatHistogram) int { return (h.Size() + 8) / 16 }
 
 // span returns the range of steps from the first value to the last: [from, to).
@@ -130,7 +130,7 @@ func (a *arena) keep(metric labels.Labels, v *values) *fragmentSeries {
 type budget struct {
 	limit int64
 	held  atomic.Int64
-	// read meters the memory of the query of ctx. nil: it isn't metered.
+	// read meters the memory of the query. nil: memory isn't metered.
 	read *read
 	ctx  context.Context
 }
@@ -144,7 +144,7 @@ const (
 	meteredFragment = 1 << 10 // a fragment: its report and its placeholder
 )
 
-// meter counts memory before it is allocated.
+// meter counts n bytes that are about to be allocated. It may wait until memory is available.
 func (b *budget) meter(n int64) error {
 	if b.read == nil {
 		return nil
@@ -155,7 +155,7 @@ func (b *budget) meter(n int64) error {
 // errTooMany is the evaluator's error for too many samples.
 const errTooMany = promengine.ErrTooManySamples("query execution")
 
-// charge counts n samples that are kept. It returns promql.ErrTooManySamples if the bound is exceeded.
+// charge counts n samples that the query keeps. It returns promql.ErrTooManySamples if the bound is exceeded.
 func (b *budget) charge(n int) error {
 	if b.held.Add(int64(n)) > b.limit {
 		return errTooMany
@@ -163,7 +163,7 @@ func (b *budget) charge(n int) error {
 	return b.meter(int64(n)*meteredValue + meteredResult)
 }
 
-// allow reports whether n more temporary samples fit.
+// allow returns an error if n more temporary samples would exceed the bound.
 func (b *budget) allow(n int) error {
 	if b.held.Load()+int64(n) > b.limit {
 		return errTooMany

@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// ErrTooManyQueries means that too many queries wait for another one to be answered in time.
+// ErrTooManyQueries means that the queue of waiting queries is full.
 var ErrTooManyQueries = errors.New("promql: too many queries are waiting")
 
 const (
@@ -26,20 +26,20 @@ const (
 	workersPerCore = 2
 )
 
-// gate bounds the number of queries that run and wait, and shares both, and the planner's workers, fairly among
-// tenants. It implements Prometheus' promql.QueryTracker.
+// gate bounds the number of queries that run and wait. It divides the places to run and to wait, and the planner's
+// workers, fairly among tenants. It implements Prometheus' promql.QueryTracker.
 //
 //	queries: --query.max-concurrency places        large: as many, and as memory allows
 //	[ small, before it has found what it reads ]──►[ holds more than largeBytes, see read.Grow ]
 //
 // Part of the memory is reserved for small reads: largeBytes per place, and unreadBytes for their answers. Small reads
-// wait only for each other. If large reads take that memory, they are ended.
+// wait only for each other. If large reads use the reserved memory, they are ended.
 type gate struct {
 	limiter *tenant.Limiter
 	queries *fairQueue
 	large   *fairQueue
 	workers *fairQueue
-	// parsing holds the queries that are being parsed. They don't wait for unread answers of others.
+	// parsing is the queue for parsing queries. Queries in it don't wait for unread answers.
 	parsing *fairQueue
 	readers answerReaders
 	// unreadBytes is Options.UnreadBytes. unread is the number of bytes of all answers that clients haven't read.
@@ -72,7 +72,7 @@ const (
 	// usualReads is the number of large reads over which their size is averaged. Before the first one, the average is a
 	// quarter of the memory that they may hold.
 	usualReads = 4
-	// largeOfUnread is the number of small reads that may be answered before their unread answers make others wait.
+	// largeOfUnread is the minimum number of unread answers of small reads at which other small reads wait.
 	largeOfUnread = 16
 )
 
@@ -142,16 +142,17 @@ func (g *gate) parse(ctx context.Context) (int, error) {
 	return g.add(e), nil
 }
 
-// usualSize returns the estimated final size of a large read, bytes, from recent large reads. It is counted when the
-// read starts. Otherwise reads that start together would exceed the memory before their sizes are counted.
+// usualSize returns the estimated final size of a large read, in bytes, from recent large reads. The estimate is
+// reserved when a large read starts. Otherwise reads that start together could exceed the memory before their actual
+// sizes are counted.
 func (g *gate) usualSize() int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.usual
 }
 
-// noteSize records the final size of a large read. Reads that are large only because they took long don't change the
-// average. Otherwise it would fall, and too many reads that hold much memory would start together.
+// noteSize records the final size of a large read in the average. Reads that hold little, but are large because they
+// took long, are left out. They would lower the average, and too many reads that hold much memory would start together.
 func (g *gate) noteSize(bytes int64) {
 	if bytes <= g.largeBytes {
 		return
@@ -161,7 +162,7 @@ func (g *gate) noteSize(bytes int64) {
 	g.usual += (bytes - g.usual) / usualReads
 }
 
-// add requires the lock.
+// add registers an entry and returns its id. The caller must hold mu.
 func (g *gate) add(e entry) int {
 	g.last++
 	g.entered[g.last] = e
@@ -171,7 +172,7 @@ func (g *gate) add(e entry) int {
 // notInserted is the id that Insert returns with an error.
 const notInserted = -1
 
-// Delete implements promql.QueryTracker. A read keeps its place until it leaves.
+// Delete implements promql.QueryTracker. The place of a read isn't released here but by read.leave.
 func (g *gate) Delete(inserted int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 // even after a reset that it detected, because the previous chunk may be missing or changed when the chunk is read
 // (prometheus issue 15346). The evaluator then compares the buckets. This package derives the same hints from the
 // samples alone: Gauge for a gauge, NotCounterReset if Prometheus would have appended to the same chunk,
-// UnknownCounterReset otherwise. The only difference: it ignores the chunks that Prometheus starts because of a chunk's
-// size, which doesn't depend on the data.
+// UnknownCounterReset otherwise. There is one difference: Prometheus also starts a new chunk when a chunk reaches its
+// maximum size. This doesn't depend on the values, so it is ignored here.
 //
 // The rules are those of appendable in tsdb/chunkenc/histogram.go and float_histogram.go of Prometheus.
 func deriveHint(before, h *chunk.Histogram) histogram.CounterResetHint {

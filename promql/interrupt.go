@@ -13,16 +13,16 @@ import (
 )
 
 // Prometheus' evaluator checks a query's context once for each series that a function of a range vector gets, and then
-// calls the function for every step. Steps times points of a range may be days of work, as in
+// calls the function for every step. Processing all points of all steps may take days, for example in
 //
 //	sum_over_time(max_over_time(vector(1)[4d:1s])[4d:1s])
 //
-// Neither a timeout nor a closed connection would end such a query. So the functions check the context themselves, now
-// and then. They find the query by the arguments of their call, which belong to this query only. If the context has
-// ended, they panic with an error, as the evaluator does itself.
+// Neither a timeout nor a closed connection would end such a query. So the functions also check the context, at random
+// calls. They find the context by the address of their first argument, which belongs to one query only. If the context
+// has ended, they panic with an error, as the evaluator itself does.
 
-// evaluated holds the contexts of running queries, by the first argument of their calls: *parser.Expr to
-// context.Context.
+// evaluated maps the address of the first argument of a call, *parser.Expr, to the context of its query, for all
+// running queries.
 var evaluated sync.Map
 
 // checkEvery is the approximate number of points that functions process between two checks of the context.
@@ -45,7 +45,8 @@ func interruptible(call promengine.FunctionCall) promengine.FunctionCall {
 		if len(ranges) > 0 {
 			points += uint32(len(ranges[0].Floats) + len(ranges[0].Histograms))
 		}
-		// The check is random because there is no place for a counter. A check costs as much as some tens of points.
+		// The check is random because calls share no state in which they could be counted. A check costs as much as
+		// some tens of points.
 		if len(args) > 0 && (points >= checkEvery || rand.Uint32N(checkEvery) < points) {
 			if of, ok := evaluated.Load(&args[0]); ok {
 				endIfDone(of.(context.Context))
@@ -55,7 +56,7 @@ func interruptible(call promengine.FunctionCall) promengine.FunctionCall {
 	}
 }
 
-// endIfDone ends an evaluation in the same way as the evaluator.
+// endIfDone ends the evaluation if ctx has ended, in the same way as the evaluator.
 func endIfDone(ctx context.Context) {
 	const where = "expression evaluation"
 	switch err := ctx.Err(); {

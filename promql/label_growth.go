@@ -24,8 +24,8 @@ import (
 // would make more than the query may read, the query ends.
 //
 // The bound covers all labels that the evaluator makes between two checks of the context: all series of label_join and
-// label_replace, and one step of a join or of info. Between two steps the evaluator checks the context, which pressure
-// cancels.
+// label_replace, and one step of a join or of info. Between steps, the evaluator checks the context, which is canceled
+// when memory is short (see pressure).
 
 // maxMadeValue is the maximum length of a value that a function makes, bytes: four times the longest value that can be
 // stored. Prometheus' labels can't encode values of more than 16 MiB, and panic.
@@ -116,12 +116,12 @@ func (s *labelSizes) union(o labelSizes) {
 	}
 }
 
-// growth bounds the labels that a query makes. A nil growth has no bound. It is used if none of the query's functions
-// makes labels.
+// growth bounds the labels that a query makes. For a query whose functions make no labels, it is nil and sets no bound.
 type growth struct {
 	expr  *parser.Expr
 	limit float64
-	// each is true if some function makes labels from other labels, by their names.
+	// each is true if some function makes a label from the values of other labels, so that the sizes of each label are
+	// needed.
 	each bool
 	// selected are the sizes of the selectors' series, by the address of the first matcher. info holds the series that
 	// the selectors of info find.
@@ -162,7 +162,7 @@ func (g *growth) checkOnce() error {
 	return g.check()
 }
 
-// charge adds the bytes that a function makes.
+// charge adds bytes that a function makes. It sets g.err if the query would make too many.
 func (g *growth) charge(function string, bytes float64) {
 	if g.made += bytes; g.err == nil && !(g.made <= g.limit) {
 		g.err = fmt.Errorf(
@@ -172,7 +172,7 @@ func (g *growth) charge(function string, bytes float64) {
 	}
 }
 
-// chargeValue checks one value that a function makes.
+// chargeValue sets g.err if a value that a function makes is too long.
 func (g *growth) chargeValue(function, label string, bytes float64) {
 	if g.err == nil && !(bytes <= maxMadeValue) {
 		g.err = fmt.Errorf("%w: %s may create a value of label %q longer than %d bytes", meter.ErrQueryTooLarge,

@@ -24,8 +24,8 @@ const (
 	countedName     = "counted labels"
 )
 
-// labelSources are the sources of running queries, by the first argument of their calls: *parser.Expr to *labelSource.
-// The arguments are the only values of the query that the evaluator passes to a function.
+// labelSources maps the address of the first argument of a call, *parser.Expr, to its *labelSource, for all running
+// queries. The arguments are the only values of a query that the evaluator passes to a function.
 var labelSources sync.Map
 
 func init() { // Before any query is evaluated: the table isn't safe for concurrent changes.
@@ -85,7 +85,7 @@ func (s *labelSource) count(key uint64, ls labels.Labels) {
 	}
 }
 
-// countValues is the evaluator's count_values, for one step.
+// countValues computes one step of count_values, as the evaluator does.
 func (s *labelSource) countValues(vector, out promengine.Vector) promengine.Vector {
 	at := make(map[uint64]int, len(vector)) // index in out
 	for i := range vector {
@@ -127,8 +127,8 @@ func (s *labelSource) countValues(vector, out promengine.Vector) promengine.Vect
 	return out
 }
 
-// growthOf returns the growth of the plan's query, and inserts sources into the query. It returns nil if none of its
-// functions makes labels.
+// growthOf returns the growth of the plan's query, and inserts sources into the query. It returns nil if none of the
+// query's functions makes labels.
 func (p *plan) growthOf() *growth {
 	g := &growth{
 		expr: &p.stmt.Expr, limit: float64(p.queryable.store.QueryBytes()),
@@ -154,7 +154,8 @@ type growthVisitor struct {
 // evaluationTimes are the times at which an expression is evaluated, milliseconds.
 type evaluationTimes struct{ span, step int64 }
 
-// visit reports whether the expression may have different series at each step.
+// visit finds the selectors in the expression and inserts sources. It reports whether the expression may have different
+// series at each step.
 func (v *growthVisitor) visit(at *parser.Expr, in evaluationTimes) (varies bool) {
 	switch e := (*at).(type) {
 	case *parser.ParenExpr:
@@ -243,7 +244,7 @@ func (v *growthVisitor) countValues(at *parser.Expr, e *parser.AggregateExpr, in
 	return false
 }
 
-// source replaces the expression at a location in the query by the function of a source over arg.
+// source replaces the expression at a location in the query by a call of the function of source s with arg.
 func (v *growthVisitor) source(at *parser.Expr, function string, arg parser.Expr, s *labelSource) {
 	call := &parser.Call{
 		Func: &parser.Function{Name: function, ArgTypes: []parser.ValueType{parser.ValueTypeVector},
@@ -257,7 +258,7 @@ func (v *growthVisitor) source(at *parser.Expr, function string, arg parser.Expr
 	*at = call
 }
 
-// end removes the sources.
+// end removes the query's sources from labelSources.
 func (g *growth) end() {
 	if g != nil {
 		for call := range g.sources {

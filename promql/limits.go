@@ -28,13 +28,14 @@ func (q *plannedQuery) checkRange(ctx context.Context) error {
 	return nil
 }
 
-// lookbackOf returns the time between the oldest samples that a query reads and its last step, without offsets and the
-// lookback: the time since its first step plus the widest range. Ranges within subqueries are added.
+// lookbackOf returns the time between the oldest samples that a query reads and its last step: the time from the first
+// step to the last, plus the widest range. Offsets and the lookback aren't included. The ranges of nested subqueries
+// are added.
 func lookbackOf(stmt *parser.EvalStmt) time.Duration {
 	return stmt.End.Sub(stmt.Start) + widestRange(stmt.Expr)
 }
 
-// widestRange returns the widest range in a part of a query. Ranges within subqueries are added.
+// widestRange returns the widest range in a part of a query. The ranges of nested subqueries are added.
 func widestRange(node parser.Node) (widest time.Duration) {
 	for child := range parser.ChildrenIter(node) {
 		widest = max(widest, widestRange(child))
@@ -72,7 +73,7 @@ func (e *Engine) Enter(ctx context.Context) (of context.Context, leave func(), e
 // Queries returns the numbers of a tenant's queries that run and wait.
 func (e *Engine) Queries(name string) (running, waiting int) {
 	running, waiting = e.gate.queries.state(name)
-	// Large queries also have places among the others, but give them up while they wait.
+	// Large queries count as running in the other queue even while they wait for their turn.
 	_, large := e.gate.large.state(name)
 	return running - large, waiting + large
 }

@@ -19,9 +19,10 @@ import (
 )
 
 // Rollups have names: foo_min, foo_max, foo_sum, foo_count and foo_avg are the values of foo's buckets, one sample per
-// bucket, at the bucket's end. Stored series of such a name take precedence. The values are computed, never stored.
+// bucket, at the bucket's end. They are computed, never stored. If stored series have such a name, the name means these
+// series.
 
-// aggregate is the suffix of a rollup's name.
+// aggregate is a value of buckets that has a name. suffix is added to the name of the metric.
 type aggregate struct {
 	suffix string
 	column rollup.Columns
@@ -45,8 +46,8 @@ type rollupNames struct {
 	counters []string
 }
 
-// allows reports whether an aggregate is available for a metric. A metric whose name ends in an aggregate has only that
-// aggregate, or none if it ends in avg. A metric with a counter's suffix has only the sum.
+// allows reports whether an aggregate is available for a metric. A metric whose name ends in an aggregate's suffix has
+// only that aggregate, or none if the suffix is _avg. A metric with a counter's suffix has only the sum.
 func (n rollupNames) allows(metric string, a *aggregate) bool {
 	for i := range aggregates {
 		if own := &aggregates[i]; strings.HasSuffix(metric, own.suffix) {
@@ -79,7 +80,7 @@ func (q *Queryable) RollupOf(name string) string {
 	return metric
 }
 
-// equalName returns the metric name for which the matchers require equality.
+// equalName returns the metric name that the matchers require to be equal, or "" if there is none.
 func equalName(matchers []*labels.Matcher) string {
 	for _, m := range matchers {
 		if m.Name == labels.MetricName && m.Type == labels.MatchEqual {
@@ -148,8 +149,8 @@ func (r *reader) selectNamed(ctx context.Context, q query.Query,
 	return series, nil
 }
 
-// sparse reports whether a query of a rollup's name evaluates between its values and finds none, because they are as
-// far apart as buckets are wide.
+// sparse reports whether a query for a rollup's name may find no values because it is evaluated between them: they are
+// as far apart as buckets are wide.
 func sparse(q query.Query, hints *promstorage.SelectHints) bool {
 	width := q.Resolution.Width()
 	if hints == nil || hints.Func == "series" || hints.Range >= width || width <= (5*time.Minute).Milliseconds() &&
@@ -159,7 +160,8 @@ func sparse(q query.Query, hints *promstorage.SelectHints) bool {
 	return hints.End%width != 0 || hints.Step%width != 0
 }
 
-// appendNamed appends the values of buckets as samples. Buckets that end later are skipped: they aren't complete.
+// appendNamed appends the values of buckets as samples. Buckets that end after until are skipped, because they aren't
+// complete.
 func (a *aggregate) appendNamed(into *chunk.Samples, s *query.SelectedSeries, until int64) error {
 	var b rollup.Buckets
 	var buffers query.BucketBuffers

@@ -11,8 +11,8 @@ import (
 	"github.com/cassia-db/cassia/storage/bounds"
 )
 
-// Bounds of a query's text. Code that visits a parsed query recurses once per level, and a stack overflow ends the
-// process. So the levels of a text are counted before it is parsed.
+// These constants bound the text of a query. Code that visits a parsed query recurses once per level, and a stack
+// overflow ends the process. So the levels are counted before the text is parsed.
 const (
 	// maxQueryLen is the maximum length of a query or a selector, bytes.
 	maxQueryLen = 1 << 20
@@ -28,7 +28,7 @@ const (
 	maxSelectors = 1000
 	// maxListed bounds a list in parentheses. Labels in it are looked up in each series.
 	maxListed = 1000
-	// maxReplaceSteps bounds bounds.Steps of the regular expression of a label_replace.
+	// maxReplaceSteps is the maximum of bounds.Steps for the regular expression of a label_replace.
 	maxReplaceSteps = 500
 )
 

@@ -31,8 +31,8 @@ import (
 //	   │ placeholder 0 │ / on(job) │ placeholder 1 │ histogram_quantile(0.9,│ placeholder 0 │)
 //	   └───────────────┘           └───────────────┘                        └───────────────┘
 //
-// A plan is the Queryable of its query. The evaluator requests a Querier from it once the query has its place among the
-// running queries, and before it selects any series.
+// A plan is the Queryable of its query. The evaluator requests a Querier from it after the query has been given a place
+// to run, and before it selects any series.
 type plan struct {
 	queryable *Queryable
 	stmt      *parser.EvalStmt
@@ -71,7 +71,8 @@ type fragmentResult struct {
 	grid   steps
 	series []*fragmentSeries
 	notes  annotations.Annotations
-	// inner is true if this is the operand of the aggregation.
+	// inner is true if this is the result of the aggregation's operand, because the evaluator must compute the
+	// aggregation.
 	inner bool
 	// read is the number of samples read by the operands, by step, if this is the result of an operation; nil: it is
 	// the result of a fragment.
@@ -82,8 +83,8 @@ type fragmentResult struct {
 	selectErr, readErr error
 }
 
-// mixesHistograms reports whether there are native histograms and other values that may not be addable to them: floats,
-// or histograms with custom buckets.
+// mixesHistograms reports whether the result contains native histograms together with values that may not be addable to
+// them: floats, or histograms with custom buckets.
 func (r *fragmentResult) mixesHistograms() bool {
 	histograms, others := false, false
 	for _, s := range r.series {
@@ -103,8 +104,8 @@ func (r *fragmentResult) mixesHistograms() bool {
 // matcher, not by this name.
 const placeholderName = "__part__"
 
-// resolving returns the parameters for choosing resolutions. An instant query, such as a rule's, reads few slots that
-// contain window edges.
+// resolving returns the parameters for choosing resolutions. The windows of an instant query, such as a rule's, aren't
+// moved, because reading raw samples at its few window edges is cheap.
 func (p *plan) resolving() resolving {
 	how := resolvingOf(p.ctx)
 	how.still = p.exact || !p.stmt.Start.Before(p.stmt.End)
@@ -233,7 +234,7 @@ func (p *plan) result(c candidate, stats *FragmentStats) (*fragmentResult, error
 	case c.ordered && !p.unordered:
 		into.order = p.orderOf(found)
 	case into.all != nil && c.over == nil:
-		// The result is sorted at the end. If there are many series, their label order may be cached.
+		// The result is sorted at the end. With many series, a cached label order makes this faster.
 		if order := p.orderOf(found); order.finder != nil {
 			into.order = order
 		}
@@ -277,8 +278,8 @@ func (p *plan) reader(l *segment, warn func(error)) fragmentReader {
 	return newRollupReader(p.ctx, p.queryable.store, l, &p.budget, warn)
 }
 
-// noteMissing records which samples a fragment's answer is without because raw samples are no longer stored. A query
-// reports them once, as an info.
+// noteMissing records which samples are missing in a fragment's answer because raw samples are no longer stored. A
+// query reports them once, as an info.
 func (p *plan) noteMissing(short resolution.Shortfall, run *fragmentRun) {
 	var all bucketfn.Bounds
 	for _, readers := range run.readers {
@@ -307,9 +308,9 @@ func (p *plan) noteMissing(short resolution.Shortfall, run *fragmentRun) {
 	p.short.Merge(short)
 }
 
-// replace replaces an expression by a placeholder for the result. The placeholder has a number instead of the
-// expression's text: the text may contain other placeholders, each of which quotes its own, so that the texts would
-// double at every level.
+// replace replaces an expression by a placeholder for the result. The placeholder contains a number instead of the
+// expression's text. That text may contain other placeholders, so texts would be quoted in texts and double in length
+// at every level.
 func (p *plan) replace(at *parser.Expr, result *fragmentResult) {
 	placeholder := labels.MustNewMatcher(labels.MatchNotEqual, placeholderName, strconv.Itoa(len(p.replaced)))
 	matchers := []*labels.Matcher{placeholder}
@@ -336,7 +337,7 @@ func (p *plan) restore() {
 type planQuerier struct {
 	promstorage.Querier
 	results map[*labels.Matcher]*fragmentResult
-	// ordered is true if the series of other selects are sorted by labels.
+	// ordered is true if the series of selects without a placeholder are sorted by labels.
 	ordered bool
 	growth  *growth
 }

@@ -21,13 +21,13 @@ type collector struct {
 	memory arena
 	// order is the order of the series by their stored labels. nil: any order is correct.
 	order *labelOrder
-	// places are the positions of the collected series among the fragment's. They are kept if the series must be
+	// places are the positions of the collected series among the fragment's series. They are kept if the result must be
 	// sorted.
 	places []uint32
 }
 
-// add adds the result of the fragment's series at a position. It returns errHistograms if a later series is the first
-// with histograms. Then the fragment must be computed again.
+// add adds the result of the series at a position of the fragment. It returns errHistograms if a series has histograms
+// and the first one had none. The fragment must then be computed again.
 func (c *collector) add(at uint32, metric labels.Labels, v *values) error {
 	if c.sum != nil && !c.inner {
 		c.inner = v.hists > 0 && !c.folded
@@ -86,10 +86,10 @@ func (c *collector) aggregated() []*fragmentSeries {
 	return series
 }
 
-// firstRoom is the maximum number of elements of lists that grow as append grows them.
+// firstRoom is the length up to which lists grow as append grows them.
 const firstRoom = 64
 
-// room describes the progress of a fragment: n series, of which next were read. Each adds at most one element to a
+// room describes the progress of a fragment: next of n series have been read. Each series adds at most one element to a
 // list.
 type room struct{ n, next int }
 

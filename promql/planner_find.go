@@ -29,8 +29,8 @@ type candidate struct {
 // finder finds fragments in a preprocessed query.
 type finder struct {
 	lookback time.Duration
-	// delayed is true if names are removed at the end, as only the evaluator can do. starts is true if rates use start
-	// timestamps.
+	// delayed is true if metric names are removed at the end of the evaluation, which only the evaluator can do. starts
+	// is true if rates use start timestamps.
 	delayed, starts bool
 	found           []candidate
 }
@@ -47,7 +47,7 @@ type surroundings struct {
 	// skewed is true if the evaluator reads a selector with an @ modifier at other times than the modifier's. This
 	// happens inside a subquery that starts at the same time as the expression around it.
 	skewed bool
-	// named is true if the expression around may read the names of series, which this expression removes at the end.
+	// named is true if the enclosing expression may read metric names that this expression removes at the end.
 	named bool
 	// ordered is true if the answer depends on the order of the expression's series. They are then sorted by their
 	// stored labels, as Prometheus' storage returns them.
@@ -166,13 +166,13 @@ func (f *finder) visitAggregation(e *parser.AggregateExpr, in surroundings) {
 	}
 }
 
-// seesNames reports whether the expression around the operands of a binary operation may read their names, unless the
-// names are removed immediately. Comparisons keep names, and errors about vectors that don't match contain them.
+// seesNames reports whether a binary operation makes the names of its operands' series visible unless they are removed
+// immediately. Comparisons keep names, and errors about vectors that don't match contain them.
 func seesNames(e *parser.BinaryExpr) bool {
 	return e.VectorMatching != nil || e.Op.IsComparisonOperator() && !e.ReturnBool
 }
 
-// callSees reports whether a function reads the names of its arguments, or adds them to annotations.
+// callSees reports whether a function reads the names of its arguments' series, or adds them to annotations.
 func callSees(e *parser.Call) bool {
 	switch e.Func.Name {
 	case "label_replace", "label_join", "sort_by_label", "sort_by_label_desc", "info":
@@ -264,13 +264,13 @@ func (f *finder) fragmentOf(expr parser.Expr, in surroundings) (*fragment, bool)
 	}
 }
 
-// allows reports whether a fragment may read the series of the selector.
+// allows reports whether a fragment may read the series that the selector selects.
 func (in surroundings) allows(e *parser.VectorSelector) bool {
 	return !e.Anchored && !e.Smoothed && (e.Timestamp == nil || !in.skewed) && wholeMilliseconds(e.OriginalOffset)
 }
 
-// wholeMilliseconds reports whether the evaluator, which computes in milliseconds, rounds nothing. Durations that are
-// expressions may have any length.
+// wholeMilliseconds reports whether all durations are whole milliseconds. The evaluator computes in milliseconds and
+// rounds all other durations, which expressions may produce.
 func wholeMilliseconds(all ...time.Duration) bool {
 	for _, d := range all {
 		if d%time.Millisecond != 0 {
@@ -302,7 +302,7 @@ func (f *finder) callOf(e *parser.Call, in surroundings) (*fragment, bool) {
 			if !in.allows(&selector) || !wholeMilliseconds(m.Range) {
 				return nil, false
 			}
-			// The evaluator sets the offset only during evaluation, and functions read it.
+			// Functions read the offset from the selector, where the evaluator sets it only during evaluation.
 			p.width = m.Range.Milliseconds()
 			p.place(&selector, in)
 			selector.Offset = time.Duration(p.eval.first-p.edges.first) * time.Millisecond

@@ -19,8 +19,8 @@ import (
 //	└────────┬────────┘                    ──►
 //	  placeholder 3 / placeholder 1
 //
-// The evaluator matches series again at each step. Operations are left to it if the matches differ between steps, and
-// if there are histograms.
+// The evaluator matches series again at each step. So it computes the operations whose matches differ between steps. It
+// also computes operations on histograms.
 func (p *plan) operate() {
 	if p.delayed {
 		return
@@ -51,7 +51,7 @@ func (o operator) visit(at *parser.Expr) *fragmentResult {
 	return nil
 }
 
-// binary computes e from the results of its operands, if possible.
+// binary computes e from the results of its operands. It returns nil if the evaluator must compute it.
 func (o operator) binary(at *parser.Expr, e *parser.BinaryExpr) *fragmentResult {
 	left, right := o.visit(&e.LHS), o.visit(&e.RHS)
 	op := operations[e.Op]
@@ -121,7 +121,8 @@ func (p *plan) countOperands(samples *stats.QuerySamples) {
 	}
 }
 
-// counted is the number of values that the evaluator counts when it reads a result, or the answer that consists of it.
+// counted returns the number of values that the evaluator counts when it reads the result, or the given answer that
+// consists of it.
 func (r *fragmentResult) counted(answer *whole) (n int64) {
 	if answer != nil {
 		for _, size := range answer.sizes {
@@ -143,13 +144,14 @@ func (r *fragmentResult) counted(answer *whole) (n int64) {
 }
 
 // countLoaded adds the samples and buckets that fragments read to the statistics, and subtracts the values computed
-// from them. Per step, the numbers are in proportion to those that the evaluator counts.
+// from them. The totals are distributed over the steps in proportion to the evaluator's counts.
 func (p *plan) countLoaded(samples *stats.QuerySamples) {
 	samples.TotalSamples = scaled(samples.TotalSamplesPerStep, samples.TotalSamples, samples.TotalSamples+p.loaded)
 	samples.SamplesRead = scaled(samples.SamplesReadPerStep, samples.SamplesRead, samples.SamplesRead+p.loaded)
 }
 
-// scaled scales the numbers of steps, whose sum is from, so that their sum is to. It returns to. steps may be nil.
+// scaled scales the numbers per step in proportion, so that their sum changes from the value from to the value to. It
+// returns the new sum, which is to, or 0 if to is negative. steps may be nil.
 func scaled(steps []int64, from, to int64) int64 {
 	to = max(to, 0)
 	if len(steps) == 0 || from == to {
@@ -170,7 +172,7 @@ func scaled(steps []int64, from, to int64) int64 {
 	return to
 }
 
-// plain reports whether there is a result and all its values are floats.
+// plain reports whether there is a result that contains only floats.
 func (r *fragmentResult) plain() bool {
 	if r == nil || r.selectErr != nil || r.readErr != nil || r.inner {
 		return false

@@ -85,12 +85,12 @@ func (o *labelOrder) isLess(a, b uint32) bool {
 	return labels.Compare(o.series[a].labels, o.series[b].labels) < 0
 }
 
-// rankedShare: if a list has at least one in rankedShare of all series, all of them are sorted, so that later queries
-// read the order from the cache.
+// rankedShare: if at least one in rankedShare of all series is to be sorted, the order of all of them is computed, so
+// that later queries read it from the cache.
 const rankedShare = 4
 
-// hasRanks reports whether the ranks of the series are loaded. If they aren't, and n series are many enough to be
-// sorted by them, it computes the ranks.
+// hasRanks reports whether the ranks of the series are loaded. If they aren't, it computes them if n, the number of
+// series to sort, is large enough (see rankedShare).
 func (o *labelOrder) hasRanks(n int) bool {
 	if o.ranks == nil && o.finder != nil && n > len(o.series)/rankedShare {
 		if ranks, err := o.finder.Get(o.ctx); err == nil { // An error means that the query has ended.

@@ -43,7 +43,7 @@ func (q *plannedQuery) Exec(ctx context.Context) *promengine.Result {
 	ctx, active, end := q.engine.active.begin(ctx, q.String(), q.Statement())
 	defer end()
 	defer q.engine.pressure.countRead()()
-	// The evaluator has a timeout of its own, which doesn't end a plan or functions.
+	// The evaluator's own timeout doesn't end a plan or a function.
 	ctx, stop := context.WithTimeout(ctx, q.engine.opts.Timeout)
 	defer stop()
 	if q.engine.opts.StartTimestamps {
@@ -74,8 +74,8 @@ func (q *plannedQuery) Exec(ctx context.Context) *promengine.Result {
 	return result
 }
 
-// evaluate returns the result after it is counted. The query keeps its place until then, so that the bound on unread
-// answers is exceeded by at most one answer per place.
+// evaluate runs the query. It returns the result after the result's memory has been counted, and the query keeps its
+// place until then. So the bound on unread answers is exceeded by at most one answer per place.
 func (q *plannedQuery) evaluate(ctx context.Context) *promengine.Result {
 	result := q.Query.Exec(ctx)
 	result.Err = ended(ctx, result.Err)
@@ -91,7 +91,7 @@ func (q *plannedQuery) evaluate(ctx context.Context) *promengine.Result {
 	return result
 }
 
-// count counts a result that isn't an error. It returns an error if the result is too large.
+// count counts the memory of a result that isn't an error. It replaces a result that is too large by an error.
 func (q *plannedQuery) count(ctx context.Context, result *promengine.Result) {
 	if result.Err != nil {
 		return
@@ -109,7 +109,7 @@ func (q *plannedQuery) count(ctx context.Context, result *promengine.Result) {
 	q.unread = q.engine.gate.hold(ctx, bytes)
 }
 
-// MostOfMemory is the share of the memory that one answer may take: one part in MostOfMemory.
+// MostOfMemory bounds the memory of one answer: to one part in MostOfMemory of Options.Memory.
 const MostOfMemory = 4
 
 func (q *plannedQuery) canBeCanceled(cancel context.CancelFunc) {
@@ -118,8 +118,8 @@ func (q *plannedQuery) canBeCanceled(cancel context.CancelFunc) {
 	q.cancel = cancel
 }
 
-// Cancel implements promql.Query. It does nothing before Exec. It doesn't call Cancel of the evaluator's query, which
-// races with that query's Exec. The context of that Exec ends with this query's.
+// Cancel implements promql.Query. It does nothing before Exec. It cancels the context with which the evaluator's query
+// runs, and doesn't call that query's Cancel, because Cancel races with Exec.
 func (q *plannedQuery) Cancel() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

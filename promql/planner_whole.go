@@ -11,8 +11,8 @@ import (
 	"github.com/cassia-db/cassia/storage/labelorder"
 )
 
-// whole is the answer to a query that consists of a single fragment. The evaluator would copy it step by step. Instead
-// it gets no series, and the answer is put into its result at the end.
+// whole is the answer to a query that consists of a single fragment. The evaluator would copy the answer step by step.
+// Instead, it reads no series, and complete puts the answer into its result at the end.
 type whole struct {
 	grid steps
 	// isInstant is true if the answer is a vector, else it is a matrix.
@@ -20,7 +20,7 @@ type whole struct {
 	vector    promengine.Vector
 	matrix    promengine.Matrix
 	points    []promengine.FPoint // preallocated
-	// asStored is true if the labels are the stored ones. isSorted is true if the matrix is sorted by them.
+	// asStored is true if series have their stored labels. isSorted is true if the matrix is sorted by labels.
 	asStored, isSorted bool
 	sizes              []int // by step, as the evaluator counts them
 }
@@ -94,8 +94,8 @@ func (w *whole) addSample(metric labels.Labels, v float64, h []*histogram.FloatH
 	w.vector = append(w.vector, s)
 }
 
-// sort sorts the series, given by their positions in the fragment, by their stored labels. It leaves them unsorted if
-// complete sorts them as fast.
+// sort sorts the series, given by their positions in the fragment, by their stored labels. It leaves a matrix unsorted if
+// the order isn't in the cache, because complete sorts it as fast.
 func (w *whole) sort(order *labelOrder, places []uint32) {
 	switch {
 	case w.isInstant:

@@ -26,8 +26,8 @@ import (
 //
 // Small reads start and continue at every level, because together they hold little.
 //
-// Memory in use includes garbage. So Go's own limit (GOMEMLIMIT) must be below fullShare. Close to the limit, little of
-// it is garbage.
+// Memory in use includes garbage. So Go's own limit (GOMEMLIMIT) must be below fullShare: Go collects garbage more
+// often close to its limit, and little of the memory is garbage.
 const (
 	tightShare = 0.55
 	fullShare  = 0.80
@@ -83,7 +83,7 @@ func (p *pressure) countRead() (end func()) {
 	}
 }
 
-// watch returns when there are no more reads.
+// watch measures the memory repeatedly until there are no more reads.
 func (p *pressure) watch() {
 	tick := time.NewTicker(pressureInterval)
 	defer tick.Stop()
@@ -120,7 +120,7 @@ func (p *pressure) measure() {
 	}
 }
 
-// setLevel makes reads wait, or lets them continue.
+// setLevel makes reads wait or continue, according to the share of the memory that is in use.
 func (p *pressure) setLevel(share float64) {
 	p.gate.large.setTight(share > tightShare)
 	relief := p.relief.Load()
@@ -135,7 +135,7 @@ func (p *pressure) setLevel(share float64) {
 	}
 }
 
-// collect collects garbage before a read is ended, because the memory may be garbage.
+// collect starts a garbage collection. It is called before a read is ended, because much of the memory may be garbage.
 func (p *pressure) collect() {
 	if !p.collecting.CompareAndSwap(false, true) {
 		return
@@ -148,7 +148,7 @@ func (p *pressure) collect() {
 	}()
 }
 
-// wait returns nil when memory isn't full, or the error of ctx.
+// wait waits while memory is full. It returns the error of ctx if ctx ends first.
 func (p *pressure) wait(ctx context.Context) error {
 	relief := p.relief.Load()
 	if relief == nil {
@@ -162,8 +162,8 @@ func (p *pressure) wait(ctx context.Context) error {
 	}
 }
 
-// Memory returns the memory in use by the process, bytes, without free memory that Go keeps, and its limit; 0: no
-// limit.
+// Memory returns the memory in use by the process, in bytes, without free memory that Go keeps, and its limit. A limit
+// of 0 means no limit.
 func (e *Engine) Memory() (used, most int64) { return e.pressure.used(), e.pressure.memory }
 
 // inUse returns the memory in use by the process, bytes: live objects, garbage, and memory outside Go's heap.
@@ -177,19 +177,24 @@ func inUse() int64 {
 	return int64(max(sample[0].Value.Uint64()-sample[1].Value.Uint64(), anonymous()) - free)
 }
 
-// smallTime is the maximum duration of a small read while memory is short. Its memory is known in advance, except for
-// the memory that the evaluator needs, which takes time to fill.
+// smallTime is the time after which a read that works or waits for another read's load becomes large, however little it
+// holds. The memory of a small read is known in advance, except for the memory that the evaluator needs, which takes
+// time to fill.
 const smallTime = time.Second
 
-// garbageShare: a read that is the only large one is ended before a collection only if it holds at least one part in
-// garbageShare of the bytes of large reads. If it holds less, memory is full of garbage of earlier reads.
+// garbageShare: if only one large read runs, it is ended before a garbage collection only if it holds at least one part
+// in garbageShare of the bytes that large reads may hold. If it holds less, most of the memory is garbage of earlier
+// reads.
 const garbageShare = 4
 
-// shed ends the newest read of the tenants that have most reads, and reports whether it did. It ends large reads if any
-// run, because reads that wait for their turn hold little, else those that wait, else small ones. It ends none while a
-// read that it canceled hasn't ended, and not the only large read before garbage was collected, unless the call is
-// urgent. Small reads aren't ended because of large reads: they are ended only after the large reads have ended, their
-// garbage is collected and their answers are read, or if they run longer than smallTime.
+// shed ends one read, and reports whether it did: the newest read of the tenant with the most reads. It chooses among
+// the large reads if any run, because reads that wait for their turn hold little, then among the waiting reads, then
+// among the small reads.
+//
+// While a read that it canceled hasn't ended, it ends no other, unless the call is urgent. Before garbage was
+// collected, it doesn't end the only large read, unless the call is urgent and the read is large enough (see
+// garbageShare). A small read is ended only if no large read runs, garbage was collected, and either no answers of
+// large reads are held or the read has run for smallTime.
 func (g *gate) shed(collected, urgent bool) bool {
 	answers := g.large.holding() // Bytes of answers: of reads that have ended, if no large read runs.
 	g.mu.Lock()
@@ -249,7 +254,7 @@ func (g *gate) shed(collected, urgent bool) bool {
 	return true
 }
 
-// ended returns the reason why a query ended with an error: its own error, or memory that was short.
+// ended returns the reason why a query ended with err: a shortage of memory, or err itself.
 func ended(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -274,8 +279,8 @@ func shortage(ctx context.Context) error {
 	return nil
 }
 
-// ReadError returns the error of a read, see Engine.Enter, that ended with err. If memory was short, it is the reason
-// why the read was ended.
+// ReadError returns the error to report for a read (see Engine.Enter) that ended with err. If memory was short, that is
+// the reason, whatever err is.
 func ReadError(ctx context.Context, err error) error { return asRead(ctx, err) }
 
 // asRead is asPrometheus for the error of a read of series or labels. The read may have been ended because memory was

@@ -5,9 +5,9 @@ import (
 	"github.com/prometheus/prometheus/util/stats"
 )
 
-// sampleCounters replace the evaluator's counters of samples. The evaluator increments its own before the planner has
-// completed a query's statistics. It would count the values computed by fragments instead of the samples that they
-// read.
+// sampleCounters replace the evaluator's counters of samples. The evaluator increments its counters before the planner
+// has completed a query's statistics. So they would count the values computed by fragments instead of the samples that
+// fragments read.
 type sampleCounters struct{ total, read prometheus.Counter }
 
 func newSampleCounters() sampleCounters {

@@ -18,8 +18,8 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// hintContext is the time before its range that a query also reads, so that the first native histogram in the range can
-// be compared with the previous one. It is the evaluator's default lookback, beyond which a series counts as
+// hintContext is how long before its range a query also reads samples, so that the first native histogram in the range
+// can be compared with the previous one. It is the evaluator's default lookback, beyond which a series counts as
 // interrupted.
 const hintContext = 5 * time.Minute
 
@@ -78,7 +78,7 @@ func (q chunkQuerier) Select(ctx context.Context, sorted bool, hints *promstorag
 	return chunkSet{q.selectSeries(ctx, sorted, hints, matchers)}
 }
 
-// reader reads a time range of the tenant in the context of each call.
+// reader reads the series of a tenant in a time range. The tenant is read from the context of each call.
 type reader struct {
 	store      *storage.Store
 	names      rollupNames
@@ -174,7 +174,7 @@ func (r *reader) find(ctx context.Context, w *warnings, sorted bool, hints *prom
 }
 
 // stepsOf returns the number of steps for which the evaluator computes values of the selected series. It returns 0 for
-// other readers.
+// reads outside the evaluator.
 func stepsOf(w *warnings, hints *promstorage.SelectHints) int64 {
 	if !w.ofQuery || hints == nil || hints.Step <= 0 || hints.End < hints.Start {
 		return 0
@@ -182,8 +182,8 @@ func stepsOf(w *warnings, hints *promstorage.SelectHints) int64 {
 	return 1 + (hints.End-hints.Start)/hints.Step
 }
 
-// selected finds the series of a query, or of the rollup that it names. It reports the resolutions from which they are
-// read. Only samples since asked are part of the answer.
+// selected finds the series of a query or, if the query names a rollup, the series of the rollup. It adds the
+// resolutions that are read to the report of ctx. Samples before asked, in milliseconds, aren't part of the answer.
 func (r *reader) selected(ctx context.Context, q query.Query, asked int64,
 	hints *promstorage.SelectHints) (series []sourceSeries, err error) {
 	var read []SegmentStats

@@ -12,29 +12,30 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// read is a query of the evaluator or another read, with its place and the memory that it holds. It keeps its place
-// longer than Prometheus' evaluator does, which releases the place before the answer is counted: a waiting read would
-// start in between. It implements meter.Meter.
+// read is a query of the evaluator, or an external read, with its place and the memory that it holds. It keeps its
+// place until its answer is counted. The evaluator itself would release the place earlier, and a waiting read would
+// start before the memory is known. It implements meter.Meter.
 type read struct {
 	gate   *gate
 	cancel context.CancelCauseFunc
 	shares []share
-	// unlimited are its shares of the large queue, without limits: the limits of its tenants are applied by the other
-	// queue.
+	// unlimited are the read's shares of the queue of large reads. They have no limits, because the queue of all
+	// queries applies the limits of the tenants.
 	unlimited []share
 	place     int // 0: not taken. Guarded by the gate's lock.
 	began     time.Time
 
-	// entered is the time at which it took its place, nanoseconds of Unix time.
+	// entered is the time at which the read took its place, in nanoseconds of Unix time.
 	entered atomic.Int64
 
 	// ending is true if the read was canceled. Guarded by the gate's lock.
 	ending bool
 
-	// bytes is the estimated memory that it holds. large is true if it has its turn among large reads.
+	// bytes is the estimated memory that the read holds. large is true if the read has its turn among large reads.
 	bytes atomic.Int64
 	large atomic.Bool
-	// loads is true if its loads may hold much memory, because it has its turn or doesn't wait for one.
+	// loads is true if the read may hold much memory for loads into caches: it has its turn, or doesn't have to wait
+	// for one.
 	loads atomic.Bool
 
 	// mu is held while the read waits for its turn. It is acquired before the gate's lock.
@@ -98,8 +99,8 @@ func (r *read) Turn(ctx context.Context) error {
 	return nil
 }
 
-// Working implements meter.Meter. A read that has had its place longer than a small read may waits for its turn among
-// large reads. Its place is given to others for that time.
+// Working implements meter.Meter. A read that has had its place for smallTime waits for its turn among large reads.
+// While it waits, its place is given to other reads.
 func (r *read) Working(ctx context.Context) {
 	if r.large.Load() || time.Since(time.Unix(0, r.entered.Load())) < smallTime {
 		return
@@ -109,7 +110,7 @@ func (r *read) Working(ctx context.Context) {
 	}
 }
 
-// answer waits for a turn among large reads if a read that holds little has a large answer, as when the evaluator
+// answer waits for a turn among large reads if the read holds little but has a large answer, as when the evaluator
 // makes many values from few samples.
 func (r *read) answer(ctx context.Context, bytes int64) error {
 	if r == nil || r.gate.largeBytes == 0 || bytes <= r.gate.largeBytes || r.large.Load() {
@@ -118,7 +119,8 @@ func (r *read) answer(ctx context.Context, bytes int64) error {
 	return r.Grow(ctx, bytes)
 }
 
-// enlarge counts the read as a large one of total bytes.
+// enlarge makes the read a large one that holds total bytes. It waits for the read's turn among large reads. If the
+// read already has its turn, it counts the additional bytes.
 func (r *read) enlarge(ctx context.Context, total int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -198,7 +200,7 @@ func (r *read) enterAgain(ctx context.Context) error {
 	return nil
 }
 
-// end must be called when the read's context is no longer used.
+// end releases the read. The read's context must not be used afterwards.
 func (r *read) end() {
 	r.cancel(nil)
 	r.leave()

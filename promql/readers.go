@@ -8,8 +8,8 @@ import (
 
 // AnswerClient is the client that reads an answer.
 type AnswerClient interface {
-	// Overdue returns how long the client has let the answer wait, beyond the time that the bytes it has read allow. It
-	// returns false if the answer isn't waiting for the client.
+	// Overdue returns the time for which the answer has waited for the client, minus the time that the client is
+	// allowed for the bytes it has read. It returns false if the answer isn't waiting for the client.
 	Overdue(now time.Time) (time.Duration, bool)
 	// GiveUp aborts the answer, so that its memory is released soon.
 	GiveUp()
@@ -86,5 +86,5 @@ func (g *gate) dropUnread() {
 	}
 }
 
-// isFull returns true if answers hold as many bytes as the bound at which large reads wait, or more.
+// isFull reports whether unread answers have reached the bound at which large reads wait.
 func (g *gate) isFull() bool { return g.unreadBytes > 0 && g.unread.Load() >= g.unreadBytes }

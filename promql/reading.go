@@ -53,8 +53,8 @@ func readingOf(ctx context.Context) *Reading {
 	return r
 }
 
-// mayMake returns nil if samples before the retention boundary of raw samples, milliseconds, may be made from buckets
-// for a function. The function is "" if it is unknown.
+// mayMake returns nil if samples at or before the retention boundary of raw samples, in milliseconds, may be made from
+// buckets for a function. The function is "" if it is unknown.
 func mayMake(ctx context.Context, function string, horizon int64) error {
 	if r := readingOf(ctx); r != nil {
 		if !r.Refuse {

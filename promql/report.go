@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/promql/resolution"
 )
 
-// Report collects how the fragments of a context's queries were answered.
+// Report describes how the fragments of the queries in a context were answered.
 type Report struct {
 	mu        sync.Mutex
 	fragments []FragmentStats
@@ -35,7 +35,8 @@ func noteFragment(ctx context.Context, p FragmentStats) {
 	}
 }
 
-// noteRead records that the evaluator read series itself, and the fragment that was left to it, if any.
+// noteRead adds a read of the evaluator to the report of ctx. If a fragment with the same selector was left to the
+// evaluator, the read is added to that fragment.
 func noteRead(ctx context.Context, matchers []*labels.Matcher, series int, segments []SegmentStats) {
 	r, ok := ctx.Value(reportKey{}).(*Report)
 	if !ok {
@@ -58,7 +59,8 @@ func noteRead(ctx context.Context, matchers []*labels.Matcher, series int, segme
 		selector: selector})
 }
 
-// noteNamed records that the evaluator read the rollup of a name, and the fragment that was left to it, if any.
+// noteNamed adds a read of the rollup with a name to the report of ctx. If a fragment was left to the evaluator because
+// of this name, the read is added to that fragment.
 func noteNamed(ctx context.Context, name string, s SegmentStats) {
 	r, ok := ctx.Value(reportKey{}).(*Report)
 	if !ok {

@@ -39,7 +39,8 @@ type sourceSeries struct {
 	named *namedRollup // nil if the series isn't a rollup
 }
 
-// namedRollup describes a series that is a rollup: the metric, the aggregate, and the time until which it has values.
+// namedRollup describes a series with a rollup's name: the stored series, the aggregate, and the time until which it
+// has values.
 type namedRollup struct {
 	of        *query.SelectedSeries
 	aggregate *aggregate
@@ -51,10 +52,10 @@ type namedRollup struct {
 type fallbackSeries struct {
 	*query.SelectedSeries
 	from, to int64
-	// errors is set if only the errors of buckets make values differ. They are passed to warn.
+	// errors, if not nil, computes the errors of values from the errors of single buckets. They are passed to warn.
 	errors *extendedErrors
 	warn   func(error)
-	// limit is the last time that no finer resolution keeps. It is before to if the limit cuts a bucket that answers
+	// limit is the newest time for which no finer resolution has data. It is before to if it cuts a bucket that is used
 	// as a whole.
 	limit int64
 }
@@ -105,10 +106,10 @@ type bucketExpander struct {
 	buckets rollup.Buckets
 	buffers query.BucketBuffers
 	samples chunk.Samples
-	// errors is nil unless the errors of buckets are appended to found.
+	// errors, if not nil, computes the errors of buckets, which are appended to found.
 	errors *extendedErrors
 	found  []bucketError
-	// limit is fallbackSeries.limit. covered are the parts after it of the buckets that it cuts.
+	// limit is fallbackSeries.limit. covered are the parts, after limit, of the buckets that it cuts.
 	limit   int64
 	covered []coveredPart
 }
@@ -130,9 +131,9 @@ func (x *bucketExpander) appendTo(into *chunk.Samples, b *rollup.Buckets, from, 
 	into.AppendAll(&x.samples)
 }
 
-// selectAll finds the series of a query, including those of times without raw samples. It reports the resolutions that
-// it reads. Times before asked, milliseconds, are context and aren't part of the answer, so nothing is reported for
-// them. hints may be nil.
+// selectAll finds the series of a query, including series at times without raw samples. It also returns the resolutions
+// that it reads. Times before asked, in milliseconds, are context and aren't part of the answer, so nothing is reported
+// for them. hints may be nil.
 func (r *reader) selectAll(ctx context.Context, q query.Query, asked int64,
 	hints *promstorage.SelectHints) ([]sourceSeries, []SegmentStats, error) {
 	function := functionIn(hints)
@@ -204,7 +205,7 @@ func (r *reader) selectAll(ctx context.Context, q query.Query, asked int64,
 	return inOrderOf(q, series), segments, nil
 }
 
-// appendFallback adds the buckets of the series in list to series. at are the indices of series by their labels' bytes.
+// appendFallback adds the buckets of the series in list to series. at maps the bytes of labels to indices in series.
 func appendFallback(series []sourceSeries, at map[string]int, list []*query.SelectedSeries, one fallbackSeries,
 	usesStarts bool) []sourceSeries {
 	var key []byte
@@ -229,7 +230,7 @@ func usesStarts(ctx context.Context, function string) bool {
 	return ctx.Value(startsKey{}) != nil && usingStarts[function]
 }
 
-// placesOf returns the indices of series by their labels' bytes.
+// placesOf returns a map from the bytes of labels to indices in series.
 func placesOf(series []sourceSeries) map[string]int {
 	at, key := make(map[string]int, len(series)), []byte(nil)
 	for i := range series {
@@ -258,16 +259,18 @@ func segmentOf(q query.Query, series int) SegmentStats {
 	}
 }
 
-// rawSegment returns the report of a query that reads samples. Samples up to a time are no longer stored.
+// rawSegment returns the report of a query that reads samples. Samples up to horizon, in milliseconds, are no longer
+// stored.
 func rawSegment(q query.Query, horizon int64, series int) SegmentStats {
 	q.Resolution, q.MinT = rollup.Raw, max(q.MinT, horizon+1)
 	return segmentOf(q, series)
 }
 
 // selectLabels finds series for a query that needs only their labels. With a limit, it may return any of the series.
-// For times without raw samples, buckets determine which series existed, because rows of labels cover many days. A
-// reading also gets the samples: Prometheus sends the function name series in a remote read for its list of series, and
-// a streamed answer leaves out series without chunks.
+// For times without raw samples, buckets determine which series existed, because rows of labels cover many days.
+//
+// A Reading also gets samples. Prometheus lists series by a remote read with the function name "series", and a streamed
+// answer leaves out series without chunks.
 func (r *reader) selectLabels(ctx context.Context, q query.Query) ([]sourceSeries, error) {
 	found := labelSeries{ctx: ctx, limit: q.Limit, reading: readingOf(ctx)}
 	if found.reading != nil {
@@ -321,7 +324,8 @@ func (r *reader) findLabels(ctx context.Context, q query.Query, found *labelSeri
 			if err := found.addOlder(list, older); err != nil {
 				return err
 			}
-			// Some of the series were found before, or have no bucket in the range.
+			// Some of the listed series may be known already, or have no bucket in the range. A longer list may contain
+			// more.
 			more = older.Limit > 0 && len(list) >= older.Limit
 			older.Limit *= 4
 		}
@@ -409,7 +413,7 @@ func (l *labelSeries) addOlder(list []*query.SelectedSeries, q query.Query) erro
 	return nil
 }
 
-// youngest returns the earliest time since which some class has samples, or minT if that is later.
+// youngest returns the earliest time since which some class has raw samples, or minT if minT is later.
 func youngest(minT int64, horizons []retention.Hidden) int64 {
 	earliest := int64(math.MaxInt64)
 	for _, h := range horizons {

@@ -6,8 +6,9 @@ import (
 )
 
 // sortedWindow holds the values of a window in order while the window moves over a series. It sorts only values that
-// enter or leave. NaNs come first, as in Prometheus. If no value stays in the window, the values aren't sorted until a
-// window shares values with the next: selecting the two values next to a quantile takes a fifth of the time.
+// enter or leave. NaNs come first, as in Prometheus. If a window shares no value with the one before, its values stay
+// unsorted until the next window shares values with it: selecting the two values next to a quantile takes a fifth of
+// the time.
 type sortedWindow struct {
 	values        []float64
 	loose         bool // the values aren't sorted
@@ -15,8 +16,8 @@ type sortedWindow struct {
 	in, out, next []float64
 }
 
-// move changes the window to [from, to) of v. Both must not decrease from one call to the next. v must be the same
-// until the next reset.
+// move changes the window to [from, to) of v. Neither from nor to may decrease, and v must stay the same, until the
+// next reset.
 func (w *sortedWindow) move(v []float64, from, to int) {
 	if from >= w.to {
 		w.values, w.loose = append(w.values[:0], v[from:to]...), true
@@ -47,11 +48,11 @@ func (w *sortedWindow) move(v []float64, from, to int) {
 	w.from, w.to = from, to
 }
 
-// reset empties the window. Another series follows.
+// reset empties the window for the next series.
 func (w *sortedWindow) reset() { w.values, w.loose, w.from, w.to = w.values[:0], false, 0, 0 }
 
-// quantile returns the q-quantile of the values for q from 0 to 1, as Prometheus
-// computes it. There must be at least one value. Only the sign of a zero may differ if some values are negative zeros.
+// quantile returns the q-quantile of the values for q from 0 to 1, as Prometheus computes it. There must be at least
+// one value. If some values are negative zeros, the sign of a zero may differ.
 func (w *sortedWindow) quantile(q float64) float64 {
 	lower, upper, weight := placeOf(q, len(w.values))
 	a, b := w.at(lower, upper)

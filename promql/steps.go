@@ -24,8 +24,8 @@ func checkSteps(stmt *parser.EvalStmt, limit int) error {
 	})
 }
 
-// eachSubquery calls f with each subquery of a part that is evaluated over a span, and with the number of its steps. A
-// negative number means that it overflows. The span inside a subquery is longer by the subquery's range.
+// eachSubquery calls f for each subquery in n, which is evaluated over span, with the number of its steps. A negative
+// number means that the number overflows. A subquery lengthens the span of the subqueries inside it by its range.
 func eachSubquery(n parser.Node, span time.Duration, f func(sub *parser.SubqueryExpr, steps int64) error) error {
 	if sub, ok := n.(*parser.SubqueryExpr); ok {
 		span += sub.Range
@@ -41,8 +41,8 @@ func eachSubquery(n parser.Node, span time.Duration, f func(sub *parser.Subquery
 	return nil
 }
 
-// innerSteps returns the number of steps of all subqueries of a query. The evaluator holds a value for each of them and
-// for each series.
+// innerSteps returns the number of steps of all subqueries of a query. The evaluator holds one value per step and
+// series.
 func innerSteps(stmt *parser.EvalStmt) (all int64) {
 	_ = eachSubquery(stmt.Expr, stmt.End.Sub(stmt.Start), func(_ *parser.SubqueryExpr, steps int64) error {
 		all += steps

@@ -10,12 +10,14 @@ import (
 	promengine "github.com/prometheus/prometheus/promql"
 )
 
-// Bounds of the list of queries that ended. Longer texts are truncated, and counted together if they start with the
-// same bytes. Beyond maxTop different queries, those with the shortest total time are dropped.
+// These constants bound the list of queries that ended. Longer texts are truncated, and queries that are equal after
+// truncation are counted together. If there are more than maxTop different queries, those with the shortest total time
+// are dropped.
 const (
 	maxTop      = 1000
 	maxTopBytes = 2000
-	// topEvery is the duration for which queries are counted together. The list covers the last two such durations.
+	// topEvery is the length of a period in which queries are counted. The list covers the current period and the one
+	// before.
 	topEvery = time.Hour
 )
 
@@ -53,7 +55,7 @@ var TopOrders = []string{"time", "slowest", "samples", "count"}
 // topQueries counts the queries that ended.
 type topQueries struct {
 	mu sync.Mutex
-	// now has the queries since began, before those of the previous topEvery.
+	// now holds the queries since began, before the queries of the previous period, which started at beganThen.
 	now, before      map[string]*TopQuery
 	began, beganThen time.Time
 }
@@ -94,7 +96,7 @@ func (q *TopQuery) add(other *TopQuery) {
 	}
 }
 
-// forgetLeast removes the query that took the least time.
+// forgetLeast removes the query with the shortest total time.
 func (t *topQueries) forgetLeast() {
 	least, found := "", (*TopQuery)(nil)
 	for key, q := range t.now {
@@ -105,7 +107,7 @@ func (t *topQueries) forgetLeast() {
 	delete(t.now, least)
 }
 
-// list returns the queries that read these tenants only, in one of TopOrders, up to limit.
+// list returns up to limit queries that read only series of the given tenants, sorted by one of TopOrders.
 func (t *topQueries) list(tenants []string, by string, limit int, now time.Time) TopQueries {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -154,13 +156,13 @@ func (q *TopQuery) by(order string) float64 {
 	return q.Seconds
 }
 
-// ofThese reports whether all tenants of a query are among others.
+// ofThese reports whether all tenants in of are among tenants.
 func ofThese(of, tenants []string) bool {
 	return !slices.ContainsFunc(of, func(t string) bool { return !slices.Contains(tenants, t) })
 }
 
-// TopQueries returns the queries that ended in the last hours and read these tenants only, those with the highest cost
-// first.
+// TopQueries returns the queries that ended in the current period of topEvery or the one before and that read only
+// series of the given tenants, most expensive first. by is one of TopOrders.
 func (e *Engine) TopQueries(tenants []string, by string, limit int) TopQueries {
 	return e.top.list(tenants, by, limit, time.Now())
 }

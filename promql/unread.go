@@ -10,10 +10,11 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// An answer takes memory until its client has read it. If all unread answers take Options.UnreadBytes or more, large
-// reads wait. Small reads wait only if the answers of small reads alone take as much.
+// An answer takes memory until its client has read it. While all unread answers take Options.UnreadBytes or more, large
+// reads wait. Small reads wait only while the answers of small reads alone take that much.
 
-// Sizes that are counted for an answer, bytes. Its text is encoded in pieces.
+// These sizes are counted for the parts of an answer, in bytes. The text of an answer isn't counted, because it is
+// encoded in pieces.
 const (
 	unreadPoint  = 16
 	unreadSeries = 96
@@ -48,7 +49,8 @@ func unreadHistogram(h *histogram.FloatHistogram) int64 {
 		len(h.NegativeBuckets)+len(h.CustomValues))
 }
 
-// unreadLabels counts only the text of labels in the answer: their memory belongs to the store, too.
+// unreadLabels returns the size of the text of the labels in the answer, in bytes. The labels themselves aren't
+// counted, because the store also holds them.
 func unreadLabels(ls labels.Labels) (n int64) {
 	ls.Range(func(l labels.Label) { n += int64(len(l.Name)+len(l.Value)) + 6 })
 	return n
@@ -60,12 +62,12 @@ type unread struct {
 	gate   *gate
 	shares []share
 	bytes  int64
-	// isLarge is true if it counts among the answers of large reads.
+	// isLarge is true if the bytes count among the answers of large reads.
 	isLarge bool
 	reader  *answerReader
 }
 
-// hold counts a result until give is called.
+// hold counts the bytes of an answer until give is called.
 func (g *gate) hold(ctx context.Context, bytes int64) *unread {
 	r := readOf(ctx)
 	u := &unread{gate: g, shares: g.sharesOf(ctx), reader: g.readers.add(ctx), isLarge: r != nil && r.large.Load()}
@@ -82,7 +84,7 @@ func (u *unread) add(bytes int64) {
 	u.gate.holdAnswer(u.shares, -was, wasLarge)
 }
 
-// holdAnswer adds bytes of answers. Negative numbers are bytes that have been read.
+// holdAnswer adds bytes to the bytes of unread answers. Negative bytes have been read.
 func (g *gate) holdAnswer(shares []share, bytes int64, isLarge bool) {
 	g.unread.Add(bytes)
 	if isLarge {
@@ -95,7 +97,7 @@ func (g *gate) holdAnswer(shares []share, bytes int64, isLarge bool) {
 	}
 }
 
-// give may be called more than once, and on nil.
+// give releases the bytes. It may be called more than once, and on nil.
 func (u *unread) give() {
 	if u != nil {
 		u.once.Do(func() {

@@ -15,9 +15,9 @@ const maxWarnings = 50
 
 var errMoreWarnings = errors.New("more warnings are in the log")
 
-// warnings collects warnings of what reading had to skip. It is safe for concurrent use.
+// warnings collects warnings about data that a read had to skip. It is safe for concurrent use.
 type warnings struct {
-	// ofQuery is true if a query reports values that are missing for lack of raw samples once, at its end.
+	// ofQuery is true if missing raw samples are reported only once, at the end of the query.
 	ofQuery bool
 
 	mu    sync.Mutex

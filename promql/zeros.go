@@ -13,9 +13,9 @@ func (v byValue) Len() int           { return len(v) }
 func (v byValue) Swap(i, j int)      { v[i], v[j] = v[j], v[i] }
 func (v byValue) Less(i, j int) bool { return math.IsNaN(v[i]) || v[i] < v[j] }
 
-// sortedQuantile returns the q-quantile of at least one value, for q from 0 to 1, computed in Prometheus' steps, so
-// that a zero has the same sign. It sorts the values. If no value is a negative zero, faster ways to find the two
-// values next to the quantile have the same result.
+// sortedQuantile returns the q-quantile of v for q from 0 to 1, by the same computation as Prometheus, so that a zero
+// has the same sign. v must not be empty. It sorts v. If no value is a negative zero, faster algorithms have the same
+// result.
 func sortedQuantile(q float64, v []float64) float64 {
 	sort.Sort(byValue(v))
 	lower, upper, weight := placeOf(q, len(v))
