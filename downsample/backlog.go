@@ -20,8 +20,8 @@ import (
 )
 
 // backlog lists the windows with missing rollups, as after an interrupted import or a delete. Every process that seals
-// lists all of them and processes its own share: a window belongs to a partition by its number and tenant. At most a
-// fixed number of windows is kept in memory; the others are listed when these are done.
+// lists all of them, and rolls up the windows of its own partitions. The number and the tenant of a window determine
+// its partition. A bounded number of windows is kept in memory. When these are done, the others are listed again.
 type backlog struct {
 	partitions func() int // current number of partitions
 	most       int
@@ -42,8 +42,8 @@ type unrolled struct {
 }
 
 const (
-	// relist is the time between listings. It is long because imports and deletes compute the rollups themselves unless
-	// they are interrupted.
+	// relist is the time between listings. It is long because an import or a delete computes the rollups itself unless
+	// it is interrupted.
 	relist = 24 * time.Hour
 	// retryFirst is the delay after a window's first failure, and retryMost the max delay after consecutive failures.
 	retryFirst = time.Minute
@@ -101,8 +101,8 @@ func compareUnrolled(a, b *unrolled) int {
 
 func (u *unrolled) key() windowKey { return windowKey{u.Tenant, u.Window} }
 
-// stale reports whether the windows must be listed again: once a day, and when all listed windows of the owned
-// partitions are done or have failed and more windows wait.
+// stale reports whether the windows must be listed again. This is the case once a day, and also when all listed windows
+// of the owned partitions are done or have failed and more windows are waiting.
 func (b *backlog) stale(now time.Time, owns func(int) bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -185,7 +185,7 @@ func (l *Loop) rollUp(ctx context.Context, began time.Time) {
 		if !ok {
 			return
 		}
-		// If the window is past its retention, its raw rows will be deleted after the grace period.
+		// The raw rows of a window past its retention are deleted after the grace period, so its rollups are urgent.
 		lag := l.lag
 		if u.EndMS <= l.store.Retention().Past("", retention.DefaultClass, rollup.Raw) {
 			lag = func() time.Duration { return hurryFull }

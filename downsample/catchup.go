@@ -28,11 +28,13 @@ func Everything(settle time.Duration) Range {
 	return Range{MinMS: -maxTime, MaxMS: maxTime, Settle: settle}
 }
 
-// Plan lists the work to do in a range, the oldest first. A step is a slot of a partition, to be sealed or rolled up.
+// Plan lists the work to do in a range, the oldest first. A step is a slot of a partition that is to be sealed or
+// rolled up, or a window that is to be compacted or counted.
 //
 //	NewPlan ──► Run: seal Slots ──► unlist them ──► roll up Windows ──► compact ──► count
 //
-// A plan may run while servers use the same engine. It may be stopped at any time, and planned and run again.
+// A plan may run while servers use the same engine. A run may be stopped at any time. A new plan then contains the rest
+// of the work.
 type Plan struct {
 	Range   Range
 	Slots   []storage.Staged
@@ -41,8 +43,8 @@ type Plan struct {
 	Compact []ended.OverWindow
 	// Count lists past windows of raw rows whose series are to be counted.
 	Count []ended.OverWindow
-	// Expired lists slots whose raw window is past the retention of this store's options. The plan leaves them to a
-	// server, because sealing them here would drop their samples even if the server's retention is longer.
+	// Expired lists slots whose raw window is past the retention of this store's options. The plan doesn't seal them,
+	// because sealing would drop their samples even if a server has a longer retention. A server seals them instead.
 	Expired []storage.Staged
 }
 
@@ -108,12 +110,12 @@ func (p *Plan) Steps() int {
 
 // Done is the progress of a run.
 type Done struct {
-	// Steps of All have been tried.
+	// Steps is the number of steps that were tried, out of All steps.
 	Steps, All int
 	// Now describes the next step.
 	Now string
-	// Slots is the number of sealed slots, and Samples the number of their samples. Repaired of the slots had been
-	// sealed before. Left slots have unreadable rows.
+	// Slots is the number of sealed slots, and Samples the number of their samples. Repaired is the number of these
+	// slots that had been sealed before, and Left the number of slots with unreadable rows.
 	Slots, Repaired, Left, Samples int
 	// Windows is the number of windows that were rolled up, and Series the number of their series, counted once per
 	// slot.
@@ -205,8 +207,8 @@ func (x *run) all(p *Plan) error {
 	return x.count(p)
 }
 
-// compact creates long chunks in all past windows. It runs after slots were sealed and windows rolled up, which may
-// have made more windows compactable.
+// compact creates long chunks in all past windows. It lists the windows again, because sealing and rolling up may have
+// made more of them ready.
 func (x *run) compact(p *Plan) error {
 	list, err := p.Range.within(x.store.Compactable(x.ctx, func() {}))
 	if err != nil {
@@ -232,8 +234,8 @@ func (x *run) compact(p *Plan) error {
 	return nil
 }
 
-// count counts the series of all past windows, after the last write to them. If the process' clock is
-// untrusted, it leaves the work to other processes, because it must not delete outdated counts.
+// count counts the series of all past windows. It runs after the plan's last write to them. If the clock of this
+// process is untrusted, it leaves the work to other processes, because outdated counts must not be deleted then.
 func (x *run) count(p *Plan) error {
 	list, err := p.Range.within(x.store.Counts().Uncounted(x.ctx, func() {}))
 	if err != nil {
@@ -261,7 +263,8 @@ func (x *run) count(p *Plan) error {
 	return nil
 }
 
-// step calls f, which counts as the given number of steps. An error stops the run.
+// step calls f, and counts the given number of steps as tried. It returns an error only if the run must stop: ctx has
+// ended, the engine is closed, or maxFailures consecutive calls have failed.
 func (x *run) step(what string, steps int, f func() error) error {
 	if err := x.ctx.Err(); err != nil {
 		return err
@@ -285,7 +288,7 @@ func (x *run) step(what string, steps int, f func() error) error {
 	return nil
 }
 
-// advance unlists sealed slots.
+// advance unlists sealed slots if any were sealed, and releases quiet series from the head.
 func (x *run) advance(slots int) error {
 	for i := range x.store.Partitions() {
 		if slots == 0 {

@@ -29,8 +29,8 @@ func (l *Loop) compact(ctx context.Context, began time.Time) {
 	}
 }
 
-// listResting lists waiting windows if a listing is due. seq yields the windows and calls its function in between, to
-// rest.
+// listResting lists the waiting windows if a listing is due. seq yields the windows. It calls the function that is
+// passed to it between windows, so that the listing rests.
 func (l *Loop) listResting(ctx context.Context, into *restingWindows, what string, interval time.Duration, seq func(context.Context, func()) iter.Seq2[ended.OverWindow, error]) {
 	if !into.due(l.opts.Now(), interval) {
 		return
@@ -40,7 +40,8 @@ func (l *Loop) listResting(ctx context.Context, into *restingWindows, what strin
 	})
 }
 
-// restEvery is the number of windows between rests of a listing: most windows take a microsecond.
+// restEvery is the number of windows after which a listing rests. Most windows take a microsecond, which is too short
+// for a rest.
 const restEvery = 64
 
 // every returns a function that calls pause on every restEvery-th call.

@@ -8,7 +8,7 @@ import (
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
-// countingPartition is the partition whose owner counts series, so that only one process does.
+// countingPartition is the partition whose owner counts series, so that only one process counts.
 const countingPartition = 0
 
 // count counts the series of past windows of raw rows, the oldest first, until the next round is due.
@@ -17,7 +17,7 @@ func (l *Loop) count(ctx context.Context, began time.Time) {
 		l.uncounted.clear()
 		return
 	}
-	// On a shared engine each listing reads the commit records of all windows.
+	// A listing is expensive: on a shared engine it reads the commit records of all windows.
 	l.listResting(ctx, &l.uncounted, "listing windows whose series need counting",
 		thoroughInterval, l.store.Counts().Uncounted)
 	for ctx.Err() == nil && l.opts.Now().Sub(began) < l.opts.Interval {

@@ -15,9 +15,9 @@ import (
 )
 
 // leases divides the partitions among the processes that downsample. Each process computes the same even division of
-// the partitions among the live processes, releases the leases of other partitions, and acquires the leases of its own
-// partitions that are free or whose owner is no longer live. Compare-and-set guarantees one owner per lease.
-// Correctness doesn't depend on it: two owners only do the same work twice.
+// the partitions among the live processes. It releases the leases of partitions that are no longer its own, and
+// acquires the leases of its own partitions that are free or whose owner is no longer live. Compare-and-set guarantees
+// one owner per lease. Correctness doesn't depend on this: two owners only do the same work twice.
 //
 //	processes ─► live ones ─► division ─► acquire, keep or release ─► owned
 type leases struct {
@@ -37,8 +37,8 @@ func newLeases(store *storage.Store, now func() time.Time) *leases {
 	}
 }
 
-// balance acquires and releases leases that are due. It reports whether this process owns any partition that it didn't
-// own before.
+// balance acquires and releases leases according to the current division. It reports whether this process owns a
+// partition that it didn't own before.
 func (l *leases) balance(ctx context.Context) (more bool, err error) {
 	if l.store.Member().MayRemove() != nil { // the other processes see it and don't count this one
 		return false, l.giveUp(ctx)
@@ -96,7 +96,8 @@ func (l *leases) workers(ctx context.Context) ([]string, error) {
 	return workers, nil
 }
 
-// free announces that this process stops and releases all leases, so that others don't wait for LivenessTimeout.
+// free announces that this process stops, and releases all its leases, so that other processes don't have to wait for
+// LivenessTimeout.
 func (l *leases) free(ctx context.Context) error {
 	if err := l.store.Member().Leave(ctx); err != nil {
 		return err

@@ -17,8 +17,8 @@ type Loop struct {
 	opts   Options
 	mu     sync.Mutex // one round at a time
 	leases *leases    // nil: all partitions belong to this process, or none
-	// held is a copy of the owned partitions as of the last update of the leases: updating takes as long as the
-	// engine's responses.
+	// held is a copy of the owned partitions as of the last update of the leases. Readers use the copy because an
+	// update may wait for the engine.
 	held        atomic.Pointer[[]bool]
 	swept       time.Time // start of the last sweep
 	pacer       *pacer
@@ -32,7 +32,7 @@ type Loop struct {
 	warned      warned
 }
 
-// maxListed bounds the windows of a kind that are kept in memory.
+// maxListed is the maximum number of windows of each kind that are kept in memory.
 const maxListed = 8192
 
 // New returns a loop for a store. The store must not be closed before Run returns.
@@ -98,8 +98,8 @@ func (l *Loop) rest(ctx context.Context, due <-chan time.Time, more <-chan struc
 	}
 }
 
-// keepLeases maintains the leases until ctx is canceled, and then releases them. It sends to more when there are new
-// leases.
+// keepLeases maintains the leases until ctx is canceled, and then releases them. It sends to more when this process has
+// acquired leases.
 func (l *Loop) keepLeases(ctx context.Context, more chan<- struct{}) {
 	ticker := time.NewTicker(leaseInterval)
 	defer ticker.Stop()
@@ -135,7 +135,7 @@ func (l *Loop) owns(partition int) bool {
 		return !l.opts.Idle
 	}
 	held := l.held.Load()
-	// A period with more partitions may have been added just now.
+	// The list is shorter if a period with more partitions has just been added.
 	return held != nil && partition < len(*held) && (*held)[partition]
 }
 
@@ -158,7 +158,7 @@ func (l *Loop) owned() (n int) {
 	return n
 }
 
-// Remedies shown in logs, status and alerts.
+// These remedies are shown in logs, status and alerts.
 const (
 	doRestart = "restart the process; if this happens again, fix the disk or cluster problem that the error names"
 	doStuck   = "check the error; common causes are a full or failing disk, a cluster that doesn't respond, or " +
@@ -177,8 +177,8 @@ const (
 	hangs = time.Hour
 )
 
-// watch logs until ctx is canceled when the work lags, hangs or has halted. It runs separately because the loop itself
-// may be blocked.
+// watch logs when the work lags, hangs or has halted, until ctx is canceled. It runs in a goroutine of its own because
+// the loop itself may be blocked.
 func (l *Loop) watch(ctx context.Context) {
 	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// metrics are the counters. Gauges are computed when they are scraped, so that a lag grows even while the loop is
+// metrics holds the counters. Gauges are computed when they are scraped, so that the lag grows even while the loop is
 // blocked.
 type metrics struct {
 	rounds    prometheus.Counter

@@ -15,11 +15,11 @@ type Options struct {
 	Settle time.Duration
 	// Interval is the time between rounds. Default 1 min.
 	Interval time.Duration
-	// HeadBytes bounds the head's bytes in settled slots: above it they are sealed without waiting for the next round.
-	// 0: unbounded. Default 64 MiB.
+	// HeadBytes bounds the bytes of settled slots in the head. Above the bound, settled slots are sealed without
+	// waiting for the next round. 0: unbounded. Default 64 MiB.
 	HeadBytes int64
-	// Share is the max fraction of the time during which each worker works; it rests in between. While the work lags,
-	// it rests less (see rest). 1: no rests. Default 0.5.
+	// Share is the max fraction of the time during which each worker works. It rests for the remaining time, and less
+	// while the work lags (see rest). 1: no rests. Default 0.5.
 	Share float64
 	// Workers is the number of slots that are sealed concurrently, in different partitions if possible. Default: a
 	// quarter of GOMAXPROCS, at least 1.
@@ -27,8 +27,8 @@ type Options struct {
 	// Shared means that multiple processes work on the same engine and divide the partitions by leases. Default false:
 	// this process owns all partitions.
 	Shared bool
-	// Idle makes a process acquire no leases: it only releases from its head the samples that others have sealed.
-	// Default false.
+	// Idle makes a process acquire no leases, so that it seals nothing. It only releases from its head the samples that
+	// other processes have sealed. Default false.
 	Idle bool
 	// Now is the clock.
 	Now    func() time.Time

@@ -7,19 +7,20 @@ import (
 )
 
 const (
-	// Rests become shorter at a lag above hurryFrom, and have their min length at hurryFull, which is two slots of two
-	// hours.
+	// Rests get shorter as the lag grows from hurryFrom to hurryFull, which is two slots of two hours.
 	hurryFrom = time.Hour
 	hurryFull = 4 * time.Hour
-	// hurriedShare is the fraction of work at hurryFull, unless Share is larger. It is less than 1.
+	// hurriedShare is the fraction of the time during which a worker works at a lag of hurryFull, unless Share is
+	// larger. It is less than 1, so that workers always rest.
 	hurriedShare = 0.9
-	// maxRest bounds a rest after a piece of work that took very long, because then the engine was slow.
+	// maxRest bounds the rest after a piece of work that took very long. Such work is long because the engine was slow,
+	// not because there was much of it.
 	maxRest = time.Minute
 	// leastRest is the min duration of a rest, because timers are coarse. Shorter rests are accumulated.
 	leastRest = 10 * time.Millisecond
 )
 
-// rest returns the rest after work of the given duration. lag is the lag of the oldest waiting work.
+// rest returns the duration of the rest after work of the given duration. lag is the lag of the oldest waiting work.
 //
 //	share of the time
 //	0.9  ┤          ╭──────
@@ -28,8 +29,8 @@ const (
 //	     └──────┬───┬───── lag
 //	            1h  4h
 //
-// Sealing and rolling up samples costs less than ingesting them. If the loop can't keep up, its lag grows, and with it
-// the share of the time during which it works.
+// Sealing and rolling up samples costs less than ingesting them. If the loop can't keep up, the lag grows, and so does
+// the share of the time during which the loop works.
 func rest(worked, lag time.Duration, share float64) time.Duration {
 	if share >= 1 || worked <= 0 {
 		return 0
@@ -67,7 +68,7 @@ func newPacer(now func() time.Time, share float64, hands int) *pacer {
 	return p
 }
 
-// work runs f and then rests. f may call pause to rest in between. lag is evaluated before each rest.
+// work runs f, and then rests. f may call pause to rest between parts of the work. lag is called before each rest.
 func (h *worker) work(ctx context.Context, what string, lag func() time.Duration, f func(pause func())) {
 	h.begin(what)
 	f(func() {
@@ -108,8 +109,8 @@ func (h *worker) end(ctx context.Context, lag func() time.Duration) {
 	h.rested += max(0, h.now().Sub(began))
 }
 
-// longest returns the running piece of work that started first, and its duration so far; "" if there is
-// none.
+// longest returns the running piece of work that started first, and its duration so far. It returns "" if no work is
+// running.
 func (p *pacer) longest() (what string, took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

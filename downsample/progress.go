@@ -43,8 +43,8 @@ func (s *streak) fail(err error, now time.Time) {
 
 func (s *streak) hasFailed() bool { return s.failures > 0 }
 
-// keepFirst returns the first windows of a list: at most most windows that haven't failed, and at most most that have,
-// so that failing windows don't keep out others.
+// keepFirst returns the first windows of a list: up to most windows that haven't failed, and up to most windows that
+// have, so that failing windows don't displace others.
 func keepFirst[W interface{ hasFailed() bool }](list []W, most int, compare func(a, b W) int) []W {
 	if len(list) <= most {
 		return list
@@ -65,11 +65,11 @@ func keepFirst[W interface{ hasFailed() bool }](list []W, most int, compare func
 type partition struct {
 	// waiting are the slots to seal, the longest-waiting first.
 	waiting []storage.Staged
-	// left are slots in which a seal found nothing that it could seal: damaged rows stay in the staging log.
+	// left are the slots in which a seal found only unreadable rows, which stay in the staging log.
 	left   map[int64]bool
 	last   sealed
 	streak // of rounds in which something failed
-	// failed is the error of this round.
+	// failed is the error of the current round.
 	failed error
 }
 
@@ -79,8 +79,8 @@ type sealed struct {
 	at             time.Time
 }
 
-// partitionOf returns the state of a partition and adds it if necessary, because new periods may have more partitions.
-// The lock must be held.
+// partitionOf returns the state of a partition. It adds the partition if it is new, because a new period may have more
+// partitions. The caller must hold the lock.
 func (p *progress) partitionOf(at int) *partition {
 	for len(p.partitions) <= at {
 		p.partitions = append(p.partitions, partition{})
@@ -88,7 +88,7 @@ func (p *progress) partitionOf(at int) *partition {
 	return &p.partitions[at]
 }
 
-// set replaces the waiting slots of a partition. list must be empty if this process doesn't own it.
+// set replaces the waiting slots of a partition. list must be empty if this process doesn't own the partition.
 func (p *progress) set(at int, list []storage.Staged) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -158,8 +158,8 @@ func (p *progress) recordTask(name string, err error, now time.Time) (tell bool)
 	return isLoggedAt(c.failures)
 }
 
-// endRound updates the counts of failed rounds. whole is set if all waiting slots were tried. It returns the partitions
-// whose failures should be logged.
+// endRound updates the counts of consecutive failed rounds. whole is set if all waiting slots were tried. It returns
+// the partitions whose failures should be logged.
 func (p *progress) endRound(now time.Time, whole bool) (tell []int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -181,7 +181,8 @@ func (p *progress) endRound(now time.Time, whole bool) (tell []int) {
 	return tell
 }
 
-// isLoggedAt reports whether this number of consecutive failures is logged: 5, 50, 500, 1,000, 1,500.
+// isLoggedAt reports whether a failure is logged after this number of consecutive failures: 5, 50, 500, 1,000, 1,500
+// and so on.
 func isLoggedAt(failures int) bool {
 	return failures == stuckRounds || failures == 10*stuckRounds || failures > 0 && failures%(100*stuckRounds) == 0
 }
@@ -210,9 +211,9 @@ func (p *progress) oldest() (at int, w storage.Staged, err error) {
 	return at, w, err
 }
 
-// behind returns the number of waiting slots, and the lag of the oldest: the time since it could have been sealed.
-// While the clock is untrusted, now is the earlier of the two clocks' times, because a clock that jumped must not count
-// as lag.
+// behind returns the number of waiting slots, and the lag of the oldest, which is the time since it could have been
+// sealed. While the clock is untrusted, the caller passes the earlier of the two clocks' times as now, because the jump
+// of a clock must not count as lag.
 func (p *progress) behind(now time.Time) (waiting int, lag time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

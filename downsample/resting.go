@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// A past window is compacted or counted after overRest without writes, and again after overAgainRest without
-	// writes: late samples may trickle in.
+	// A past window is compacted or counted once it has had no writes for overRest. If it was compacted or counted
+	// before, it must have had none for overAgainRest, because late samples may arrive a few at a time.
 	overRest      = 30 * time.Second
 	overAgainRest = 6 * time.Hour
 )
 
-// restingWindows lists past windows to be processed once they are no longer written to: windows of rollups to be
+// restingWindows lists past windows that are processed once they are no longer written to: windows of rollups to be
 // compacted, or windows of raw rows whose series are to be counted. There may be one per tenant and day, so only a
-// bounded number is kept in memory; the others are listed when these are done.
+// bounded number is kept in memory. When many of these are done, the others are listed.
 type restingWindows struct {
 	most int
 
@@ -31,7 +31,7 @@ type restingWindows struct {
 	took   time.Duration    // duration of the last listing
 }
 
-// restingWindow is a window, and since when the listings found no write to it.
+// restingWindow is a window, with the time since which listings have found no write to it.
 type restingWindow struct {
 	ended.OverWindow
 	streak
@@ -97,7 +97,7 @@ func compareOver(a, b *restingWindow) int {
 	return cmp.Or(cmp.Compare(a.EndMS, b.EndMS), cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Window, b.Window))
 }
 
-// ready returns the time at which a window may be processed, if it isn't written to before.
+// ready returns the time at which a window may be processed if it isn't written to until then.
 func (w *restingWindow) ready() time.Time {
 	rest := overRest
 	if w.Again {
@@ -109,11 +109,12 @@ func (w *restingWindow) ready() time.Time {
 	return w.next
 }
 
-// listingShare bounds the time of listings without results: at most 1/listingShare of the time.
+// listingShare bounds the share of the time that is spent on listings that find nothing: one part in listingShare.
 const listingShare = 200
 
-// due reports whether the windows must be listed again: after interval, or once half of the list is done if more
-// windows wait. If a listing took long and was empty, the interval is longer.
+// due reports whether the windows must be listed again. They are listed after interval. If there are more windows than
+// are kept in memory, they are also listed when at most half of the list is left. If the last listing was empty and
+// took long, the interval is longer.
 func (r *restingWindows) due(now time.Time, interval time.Duration) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -14,21 +14,21 @@ import (
 )
 
 const (
-	// roundLimit bounds the sealing in a round. Then the work is listed again, because partitions move between
-	// processes and the head must release samples that others have sealed.
+	// roundLimit bounds the time that a round seals. After that time, the slots are listed again, because partitions
+	// move between processes and the head must release samples that other processes have sealed.
 	roundLimit = 5 * time.Minute
 	// thoroughInterval is the time between listings of all windows.
 	thoroughInterval = 10 * time.Minute
 	// sweepInterval is the time between two sweeps.
 	sweepInterval = 24 * time.Hour
-	// reliefInterval is the interval of checks of the head's bytes in settled slots. Slots without writes for
-	// reliefRest are sealed if the head holds more than the bound, and all settled slots if it holds reliefMost times
-	// the bound.
+	// reliefInterval is the interval at which the bytes of settled slots in the head are checked. If these slots hold
+	// more than the bound, the slots without writes for reliefRest are sealed. If they hold reliefMost times the bound,
+	// all settled slots are sealed.
 	reliefInterval = time.Second
 	reliefRest     = 2 * time.Second
 	reliefMost     = 4
-	// early is how long before its end a slot may be sealed: longer than the width of slots, and than samples may be
-	// ahead of the clock.
+	// early is how long before its end a slot may be sealed while the head is overfull. It is longer than a slot, and
+	// longer than the time by which samples may be ahead of the clock, so that all slots can be sealed.
 	early = 48 * time.Hour
 )
 
@@ -69,7 +69,7 @@ func (l *Loop) lag() time.Duration {
 	return lag
 }
 
-// behind returns progress.behind for the current time.
+// behind returns the number of waiting slots and the lag of the oldest at the current time, see progress.behind.
 func (l *Loop) behind() (waiting int, lag time.Duration) {
 	now, _ := l.store.Member().Clock.Times()
 	return l.progress.behind(now)
@@ -77,9 +77,9 @@ func (l *Loop) behind() (waiting int, lag time.Duration) {
 
 // Relieve seals settled slots before the next round if the head holds too many bytes of them, as during a backfill.
 // This bounds the head's memory however long the backfill takes. Slots that are still written to are deferred until the
-// writes stop, because they would have to be sealed again. If the head holds far too many bytes of these slots, as when
-// a backfill writes the whole time range series by series, they are sealed as well. Relieve returns false if sealing
-// failed.
+// writes stop, because otherwise they would have to be sealed again. If the head holds reliefMost times the bound, as
+// when a backfill writes the whole time range series by series, these slots are sealed as well. Relieve returns false
+// if sealing failed.
 func (l *Loop) Relieve(ctx context.Context) bool {
 	rest := reliefRest
 	if !l.headAbove(l.opts.HeadBytes, rest) {
@@ -96,7 +96,7 @@ func (l *Loop) Relieve(ctx context.Context) bool {
 	return l.failures.Load() == before
 }
 
-// headAbove reports whether the head holds more than most bytes of settled slots without writes for rest.
+// headAbove reports whether the head holds more than most bytes of settled slots that haven't been written to for rest.
 func (l *Loop) headAbove(most int64, rest time.Duration) bool {
 	if l.opts.HeadBytes <= 0 {
 		return false
@@ -152,7 +152,7 @@ func (l *Loop) list(ctx context.Context) (all []storage.Staged) {
 	return all
 }
 
-// seal seals slots with all workers. It reports whether all of them were tried.
+// seal seals slots with all workers. It reports whether it tried all of them.
 func (l *Loop) seal(ctx context.Context, began time.Time, all []storage.Staged) bool {
 	work := make(chan []*storage.Staged)
 	over := func() bool { return ctx.Err() != nil || l.opts.Now().Sub(began) > roundLimit }
@@ -170,7 +170,7 @@ func (l *Loop) seal(ctx context.Context, began time.Time, all []storage.Staged) 
 					what += fmt.Sprintf(", and %d more of the same day", more)
 				}
 				h.work(ctx, what, l.lag, func(func()) {
-					// The next round retries what failed.
+					// A pass that panics is tried again in the next round.
 					_ = panics.Do("sealing", func() error { l.sealPass(ctx, pass); return nil })
 				})
 			}
@@ -194,7 +194,7 @@ func (l *Loop) seal(ctx context.Context, began time.Time, all []storage.Staged) 
 	return !short.Load() && ctx.Err() == nil
 }
 
-// stillOwned returns the slots all[at] whose partitions still belong to this process.
+// stillOwned returns the slots of all with the indices at whose partitions still belong to this process.
 func (l *Loop) stillOwned(all []storage.Staged, at []int) (pass []*storage.Staged) {
 	for _, i := range at {
 		if w := &all[i]; l.owns(w.Partition) {
@@ -296,7 +296,8 @@ func (l *Loop) expire(ctx context.Context) {
 	}
 }
 
-// sweep searches for staged rows of unlisted slots, once per sweepInterval.
+// sweep seals staged rows of slots that are no longer listed, such as rows that reappeared. It runs once per
+// sweepInterval.
 func (l *Loop) sweep(ctx context.Context) {
 	now := l.opts.Now()
 	if !l.opts.Shared || now.Sub(l.swept) < sweepInterval {
@@ -328,8 +329,7 @@ func (l *Loop) sweep(ctx context.Context) {
 	}
 }
 
-// failed logs a failed step. Repeated failures of a partition or a task are logged at a higher level, see endRound and
-// task.
+// failed logs a failed step. endRound and recordTask log repeated failures of a partition or a task at a higher level.
 func (l *Loop) failed(ctx context.Context, what string, err error, args ...any) {
 	if ctx.Err() != nil {
 		return
@@ -341,8 +341,8 @@ func (l *Loop) failed(ctx context.Context, what string, err error, args ...any) 
 	}
 }
 
-// warnEvery is the interval at which a repeated failure is logged. maxWarned bounds the failures that are kept in
-// memory.
+// warnEvery is the minimum time between two logs of the same failure. maxWarned bounds the number of failures whose
+// last log is kept in memory.
 const (
 	warnEvery = time.Minute
 	maxWarned = 1000
@@ -354,7 +354,7 @@ type warned struct {
 	at map[string]time.Time
 }
 
-// admits reports whether a failure should be logged: it wasn't logged within warnEvery.
+// admits reports whether a failure should be logged, because it wasn't logged within warnEvery.
 func (w *warned) admits(failure string, now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

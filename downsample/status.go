@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Status is the state of the work as seen by one process. It gives the owner of partitions that belong to other
-// processes.
+// Status is the state of the work as seen by one process. For partitions of other processes it contains only their
+// owners.
 type Status struct {
 	// Halted is the reason why nothing is sealed; "" if sealing runs.
 	Halted string `json:"halted,omitempty"`
@@ -20,7 +20,7 @@ type Status struct {
 	WaitingSlots int `json:"waiting_slots"`
 	// StuckPartitions are the partitions whose work failed in multiple consecutive rounds.
 	StuckPartitions []int `json:"stuck_partitions"`
-	// Rounds and the following counters start with the process.
+	// Rounds and the following counters are counted since the process started.
 	Rounds        int       `json:"rounds"`
 	LastRound     time.Time `json:"last_round,omitzero"`
 	SealedSlots   int       `json:"sealed_slots"`
@@ -30,7 +30,7 @@ type Status struct {
 	DoingSeconds  float64 `json:"doing_seconds,omitempty"`
 	WorkedSeconds float64 `json:"worked_seconds"`
 	RestedSeconds float64 `json:"rested_seconds"`
-	// Share is the max fraction of the time that the loop works while it doesn't lag.
+	// Share is the max fraction of the time during which the loop works unless it lags.
 	Share      float64           `json:"share"`
 	Rollups    RollupStatus      `json:"rollups"`
 	Compaction RestingStatus     `json:"compaction"`
@@ -43,26 +43,27 @@ type Status struct {
 type PartitionStatus struct {
 	Partition int `json:"partition"`
 	// Mine is true if this process does the work. If there are multiple processes, Owner is the name of the process
-	// that does it, "" if there is none, and Since the time since when.
+	// that does the work, or "" if there is none, and Since is the time at which it acquired the lease.
 	Mine  bool      `json:"mine"`
 	Owner string    `json:"owner,omitempty"`
 	Since time.Time `json:"since,omitzero"`
-	// WaitingSlots counts slots that have settled and aren't sealed, and Oldest is the longest-waiting one. These and
-	// the following fields are unknown for partitions of other processes.
+	// WaitingSlots counts slots that have settled and aren't sealed, and Oldest is the slot that has waited longest.
+	// These and the following fields are unknown for partitions of other processes.
 	WaitingSlots int         `json:"waiting_slots"`
 	Oldest       *SlotStatus `json:"oldest,omitempty"`
 	// DamagedSlots counts slots with unreadable rows, which cassia check lists.
 	DamagedSlots int         `json:"damaged_slots,omitempty"`
 	LastSealed   *SlotStatus `json:"last_sealed,omitempty"`
-	// FailedRounds is the number of consecutive rounds with failures. LastError may be older.
+	// FailedRounds is the number of consecutive rounds with failures. LastError is the last error, which may be from an
+	// earlier round.
 	FailedRounds int       `json:"failed_rounds"`
 	LastError    string    `json:"last_error,omitempty"`
 	LastErrorAt  time.Time `json:"last_error_at,omitzero"`
-	// Do is the remedy, if FailedRounds is large enough to be reported.
+	// Do is the remedy. It is set if FailedRounds is large enough to be reported.
 	Do string `json:"do,omitempty"`
 }
 
-// SlotStatus is a slot. At is the time when it was sealed, or since when it could have been sealed.
+// SlotStatus is a slot. At is the time at which it was sealed, or at which it could have been sealed.
 type SlotStatus struct {
 	Start time.Time `json:"start"`
 	End   time.Time `json:"end"`
@@ -73,7 +74,7 @@ type SlotStatus struct {
 type RollupStatus struct {
 	// Listed is the time of the last listing; zero: never.
 	Listed time.Time `json:"listed,omitzero"`
-	// Windows is the number of windows that this process has to roll up. First are some of them, the oldest first.
+	// Windows is the number of windows that this process has to roll up. First lists the oldest of them.
 	Windows int            `json:"windows"`
 	First   []WindowStatus `json:"first"`
 }
@@ -98,8 +99,8 @@ type RestingStatus struct {
 	First   []RestingWindow `json:"first"` // some of them, the oldest first
 }
 
-// RestingWindow is a window of a RestingStatus. RestsSince is since when no write to it was found. Again is true if it
-// was compacted or counted before.
+// RestingWindow is a window of a RestingStatus. RestsSince is the time since which listings have found no write to it.
+// Again is true if it was compacted or counted before.
 type RestingWindow struct {
 	Tenant      string    `json:"tenant"`
 	Resolution  string    `json:"resolution"`
@@ -123,7 +124,7 @@ type TaskStatus struct {
 // shownWindows bounds RollupStatus.First.
 const shownWindows = 20
 
-// Status returns the state of the work. It is safe for concurrent use. On a shared engine it reads the leases.
+// Status returns the state of the work. On a shared engine it reads the leases, to find the owners of partitions.
 func (l *Loop) Status(ctx context.Context) Status {
 	waiting, lag := l.behind()
 	doing, took := l.pacer.longest()
