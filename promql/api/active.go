@@ -14,11 +14,11 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Queries lists and cancels queries that run or wait, and lists queries that ended. Each method applies only to queries
-// that read the given tenants only.
+// Queries lists and cancels running and waiting queries, and lists queries that ended. All methods apply only to
+// queries that read no series of tenants other than the given ones.
 type Queries interface {
 	ActiveQueries(tenants []string) []promql.ActiveQuery
-	// TopQueries returns the queries that ended, in one of promql.TopOrders.
+	// TopQueries returns queries that ended, sorted by one of promql.TopOrders.
 	TopQueries(tenants []string, by string, limit int) promql.TopQueries
 	// CancelQuery returns false if there is no such query.
 	CancelQuery(id string, tenants []string) bool
@@ -39,7 +39,7 @@ func withOrigin(name string, h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// activeRoutes are the routes for active queries.
+// activeRoutes adds the routes for running, waiting and ended queries.
 func (a *api) activeRoutes(router *route.Router) {
 	const path = "/status/active_queries"
 	router.Get(path, func(w http.ResponseWriter, r *http.Request) {
@@ -50,7 +50,7 @@ func (a *api) activeRoutes(router *route.Router) {
 	router.Post(path+"/:id/cancel", a.cancel)
 }
 
-// cancel cancels a query. The client of the query gets 499 with the type canceled.
+// cancel cancels a query. The client that sent the query gets 499 with the error type canceled.
 func (a *api) cancel(w http.ResponseWriter, r *http.Request) {
 	if !a.Queries.CancelQuery(route.Param(r.Context(), "id"), tenant.All(r.Context())) {
 		a.fail(w, r, http.StatusNotFound, "not_found", "no running query has this id")
@@ -59,7 +59,7 @@ func (a *api) cancel(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// Bounds of the lists of queries.
+// Number of entries of a list of queries: by default, and at most.
 const (
 	usualTop = 50
 	maxTop   = 1000

@@ -20,8 +20,8 @@ type adminTSDB struct {
 	snapshot func(dir string) error
 }
 
-// Snapshot always contains all samples. Prometheus' parameter to skip the head has no effect, because unsealed samples
-// are also durable.
+// Snapshot writes a snapshot that always contains all samples. Prometheus' parameter to skip the head has no effect,
+// because unsealed samples are also durable.
 func (t adminTSDB) Snapshot(dir string, _ bool) error {
 	if t.snapshot == nil {
 		return errNoTSDB
@@ -36,8 +36,8 @@ func (t adminTSDB) Delete(ctx context.Context, start, end int64, matchers ...*la
 	return storage.PlainError(t.del(ctx, tenant.From(ctx), start, end, matchers...))
 }
 
-// adminRoutes are the admin routes that Prometheus' handlers don't serve: all of them while the admin API is disabled,
-// and otherwise those that need the tenant or aren't supported.
+// adminRoutes adds the admin routes that Prometheus' handlers don't serve. If the admin API is disabled, these are all
+// admin routes. Otherwise they are the routes that need the tenant or aren't supported.
 func (a *api) adminRoutes(routes map[string]http.HandlerFunc) {
 	var snapshot http.HandlerFunc // Prometheus' own
 	if a.Snapshot == nil {
@@ -62,8 +62,8 @@ func (a *api) adminRoutes(routes map[string]http.HandlerFunc) {
 
 const snapshotRoute = "/admin/tsdb/snapshot"
 
-// claimable serves requests for a snapshot that a command has claimed with the parameter claim. It passes other
-// requests to next.
+// claimable serves snapshot requests of commands that have reserved the name of the snapshot, which is the parameter
+// claim (see Options.ClaimedSnapshot). It passes all other requests to next.
 func (a *api) claimable(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		name := r.FormValue("claim")

@@ -33,7 +33,7 @@ import (
 // Prefix is the path under which New's handler must be mounted.
 const Prefix = "/api/v1"
 
-// Bounds of remote read, the same as in Prometheus.
+// These constants bound remote read, as in Prometheus.
 const (
 	// readSamples is the maximum number of samples of an answer that isn't streamed.
 	readSamples = 50_000_000
@@ -47,10 +47,10 @@ type Options struct {
 	Queryable promstorage.SampleAndChunkQueryable
 	// Parser must have the options with which Engine parses queries.
 	Parser parser.Options
-	// Enter waits until the tenants of a context may run one more read outside Engine, see promql.Engine; nil: no
-	// waiting.
+	// Enter waits until the tenants of a context may run one more read outside Engine, see promql.Engine. nil: reads
+	// don't wait.
 	Enter func(ctx context.Context) (of context.Context, leave func(), err error)
-	// MaxFederated is the maximum memory of one answer of federation, bytes; 0: no limit.
+	// MaxFederated is the maximum memory of one answer of federation, in bytes. 0: no limit.
 	MaxFederated int64
 	// Ready returns nil once queries can be answered.
 	Ready func() error
@@ -80,31 +80,31 @@ type Options struct {
 	Now       func() time.Time
 	Retention string
 	Flags     map[string]string
-	// Reloads returns whether the last reload of all configuration files was successful, and the time of the last
-	// successful one; nil: there are no reloads.
+	// Reloads reports whether the last reload of all configuration files was successful, and returns the time of the
+	// last successful reload. nil: there are no reloads.
 	Reloads func() (ok bool, last time.Time)
 	// Lifecycle is true if configuration files can be reloaded over HTTP.
 	Lifecycle bool
 	// ListenAddress and ExternalURL are the addresses of this process.
 	ListenAddress string
 	ExternalURL   *url.URL
-	// CORSOrigin matches the origins whose pages may read answers; nil: all, as in Prometheus. Pages can't read answers
-	// to requests with passwords that a browser adds.
+	// CORSOrigin matches the origins whose pages may read answers. nil: all origins, as in Prometheus. Pages can never
+	// read answers to requests to which the browser has added a password.
 	CORSOrigin *regexp.Regexp
-	// AdminAPI enables changes, which are the fields below.
+	// AdminAPI enables the admin API, whose functions are the fields below.
 	AdminAPI bool
 	// Delete deletes samples. CleanTombstones frees the space of a tenant's deleted samples. nil: not supported.
 	Delete          Delete
 	CleanTombstones func(ctx context.Context, tenant string) error
-	// Snapshot writes a copy of all data to dir, which exists and is empty. DataDir is the directory in which such
-	// directories are created, in a subdirectory named snapshots. nil: not supported.
+	// Snapshot writes a copy of all data to dir, which exists and is empty. The API creates these directories in the
+	// subdirectory snapshots of DataDir. nil: not supported.
 	Snapshot func(dir string) error
 	DataDir  string
-	// ClaimedSnapshot makes a snapshot in that subdirectory for a command that has chosen its name, claimed it, and
-	// removes it. If the command has ended before, no snapshot is left.
+	// ClaimedSnapshot makes a snapshot in the same subdirectory. It is for a command that has chosen and reserved the
+	// name, and that removes the snapshot. If the command has already ended, no snapshot is left behind.
 	ClaimedSnapshot func(ctx context.Context, name string) error
 
-	// Instrument wraps the handler of each route. It gets the route's name; nil: handlers aren't wrapped.
+	// Instrument wraps the handler of each route, given the route's name. nil: handlers aren't wrapped.
 	Instrument func(route string, h http.HandlerFunc) http.HandlerFunc
 	// Features is the content of /features.
 	Features features.Collector
@@ -135,8 +135,8 @@ func New(o Options) http.Handler {
 	a := &api{Options: o, cors: o.CORSOrigin, counting: make(chan struct{}, 1), answered: newAnswered(o.Registerer),
 		readsMade: newReadsMade(o.Registerer)}
 	a.codec.pending = &a.pending
-	// Prometheus' API generates its OpenAPI description when it is created, which takes half a second. So it is created
-	// at the first request.
+	// The router is created at the first request or in the background, because Prometheus' API takes half a second to
+	// generate its OpenAPI description.
 	rest := sync.OnceValue(a.router)
 	go panics.Contained("describing the API", func() { rest() })()
 
@@ -149,13 +149,13 @@ const anyOrigin = "^(?s:.*)$"
 type api struct {
 	Options
 	cors *regexp.Regexp
-	// counting is held while a tenant's series are counted.
+	// counting is held while the series of a tenant are counted, see tsdb.
 	counting chan struct{}
 	// answered counts queries by the resolutions that answered them.
 	answered *prometheus.CounterVec
-	// readsMade counts answers to remote read that were made from buckets.
+	// readsMade counts answers to remote read that contain samples made from buckets.
 	readsMade prometheus.Counter
-	// pending are answers that codec has left to be written in pieces.
+	// pending maps tokens to the answers for which codec returned them. The answers are written in pieces.
 	pending sync.Map
 	codec   textCodec
 }
@@ -194,13 +194,13 @@ func (a *api) router() http.Handler {
 	return router
 }
 
-// described are the prefixes of the routes in the OpenAPI description.
+// described lists the prefixes of the routes that the OpenAPI description contains.
 var described = []string{
 	"/alertmanagers", "/alerts", "/features", "/format_query", "/label", "/metadata", "/notifications", "/openapi.yaml",
 	"/parse_query", "/query", "/read", "/rules", "/scrape_pools", "/series", "/status", "/targets", "/write",
 }
 
-// prometheus returns Prometheus' own API with this package's data sources, and empty ones where there are none.
+// prometheus returns Prometheus' own API with this package's data sources. Prometheus' other data sources are empty.
 func (a *api) prometheus() *promapi.API {
 	return promapi.NewAPI(
 		a.Engine, a.Queryable,
@@ -234,7 +234,7 @@ func (a *api) prometheus() *promapi.API {
 	)
 }
 
-// statusOf returns the HTTP status of errors that Prometheus doesn't have. K is Prometheus' type of error numbers,
+// statusOf returns the HTTP status of errors that don't exist in Prometheus. K is Prometheus' type of error numbers,
 // which isn't exported.
 func statusOf[K any](_ K, err error) (code int, override bool) {
 	var limit *tenant.LimitError
@@ -262,7 +262,7 @@ var readers = map[string]bool{
 	"/label/:name/values": true, "/read": true,
 }
 
-// whenReady returns 503 while the store isn't ready.
+// whenReady returns a handler that returns 503 while the store isn't ready.
 func (a *api) whenReady(name string, h http.HandlerFunc) http.HandlerFunc {
 	if !readers[name] {
 		return h

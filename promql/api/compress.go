@@ -19,7 +19,7 @@ type encoder interface {
 }
 
 // encoders are pools of encoders, by content encoding. An encoder takes some hundreds of kilobytes. Prometheus creates
-// one per answer, which costs more than a small query.
+// an encoder for every answer, which costs more than a small query.
 var encoders = map[string]*sync.Pool{
 	"gzip":    {New: func() any { return fastest(gzip.NewWriterLevel(nil, gzip.BestSpeed)) }},
 	"deflate": {New: func() any { return fastest(zlib.NewWriterLevel(nil, zlib.BestSpeed)) }},
@@ -39,8 +39,9 @@ var uncompressed = map[string]bool{
 	"/status/walreplay": true, "/search/metric_names": true, "/search/label_names": true, "/search/label_values": true,
 }
 
-// compressed returns a handler whose answers of any size are compressed in the same way as Prometheus': with the first
-// supported encoding that the client accepts. h gets a request without accepted encodings, so that it doesn't compress.
+// compressed returns a handler that compresses answers of any size as Prometheus does: with the first supported
+// encoding that the client accepts. It removes the accepted encodings from the request that h gets, so that h doesn't
+// compress.
 func compressed(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		c := &compressedWriter{ResponseWriter: w, encoding: accepted(r.Header.Get("Accept-Encoding"))}
@@ -53,7 +54,7 @@ func compressed(h http.HandlerFunc) http.HandlerFunc {
 		c.encoder.Reset(w)
 		takes := r.Header["Accept-Encoding"]
 		delete(r.Header, "Accept-Encoding")
-		// Later code that logs the request must still find its header.
+		// The header is restored for code that logs the request.
 		defer func() { r.Header["Accept-Encoding"] = takes }()
 		h(c, r)
 		c.end() // Not after a panic: the code that recovers it writes the answer or aborts it.
@@ -103,7 +104,7 @@ func (w *compressedWriter) Flush() {
 	_ = http.NewResponseController(w.ResponseWriter).Flush()
 }
 
-// begin sets the header. Prometheus' handlers have already set Vary.
+// begin sets the headers of a compressed answer. Prometheus' handlers have already set Vary.
 func (w *compressedWriter) begin() {
 	if w.begun {
 		return

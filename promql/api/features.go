@@ -5,8 +5,8 @@ import (
 	"github.com/prometheus/prometheus/util/features"
 )
 
-// describe sets the features of the API, the receivers, the rules and the store, by Prometheus' names, for /features.
-// The evaluator sets its own.
+// describe sets the features of the API, the receivers, the rules and the store for /features, by their names in
+// Prometheus. The evaluator sets its own features.
 func describe(o Options) {
 	if o.Features == nil {
 		return
@@ -14,9 +14,9 @@ func describe(o Options) {
 	for name, on := range map[string]bool{
 		"admin": o.AdminAPI, "lifecycle": o.Lifecycle, "remote_write_receiver": true, "otlp_write_receiver": true,
 		"search": false, "search_fuzz_alg_jarowinkler": false, "search_fuzz_alg_subsequence": false,
-		// Of labels and series.
+		// Labels and series.
 		"label_values_match": true, "time_range_labels": true, "time_range_series": true,
-		// Of queries.
+		// Queries.
 		"query_stats": true, "query_warnings": true,
 		"exclude_alerts": true, "openapi_3.1": true, "openapi_3.2": true,
 	} {

@@ -24,12 +24,13 @@ import (
 	"github.com/cassia-db/cassia/storage/meter"
 )
 
-// FederatePath is the path from which a Prometheus scrapes another one's newest samples.
+// FederatePath is the path from which a Prometheus server scrapes the newest samples of another server.
 const FederatePath = "/federate"
 
-// Federation returns the handler of FederatePath. It returns the newest sample of every matching series, no older than
-// lookback, in the formats of Prometheus' own handler: text, or protobuf, which alone supports native histograms. It
-// adds no external labels. It needs Queryable, Enter, Parser, Ready, MaxFederated, Now and Logger of the options.
+// Federation returns the handler of FederatePath. It returns the newest sample of every matching series that is no
+// older than lookback, in the formats of Prometheus' own handler: text or protobuf. Only protobuf supports native
+// histograms. It adds no external labels. Of the options it uses Queryable, Enter, Parser, Ready, MaxFederated, Now and
+// Logger.
 func Federation(o Options, lookback time.Duration) http.Handler {
 	f := &federation{Options: o, parser: promql.NewParser(o.Parser), lookback: lookback}
 	router := route.New()
@@ -43,7 +44,7 @@ type federation struct {
 	lookback time.Duration
 }
 
-// newest is the newest sample of a series: a float, or h.
+// newest is the newest sample of a series: a histogram if h isn't nil, otherwise a float.
 type newest struct {
 	name   string
 	labels labels.Labels
@@ -98,8 +99,8 @@ func (f *federation) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// samples finds the newest sample of each series, by metric name. bytes is the approximate memory of the samples and
-// their families.
+// samples finds the newest sample of each series, sorted by metric name. bytes is the approximate memory of the samples
+// and of the metric families made from them.
 func (f *federation) samples(ctx context.Context,
 	selectors [][]*labels.Matcher) (out []newest, bytes int64, err error) {
 	now := f.Now()
@@ -156,8 +157,8 @@ func (n *newest) bytes() int64 {
 	return bytes
 }
 
-// readLast moves to the last sample. It returns false if there is none, or if it is a stale marker, which the formats
-// don't support.
+// readLast sets n to the last sample of it. It returns false if there is no sample, or if the last sample is a stale
+// marker, which the formats don't support.
 func (n *newest) readLast(it chunkenc.Iterator) bool {
 	typ := chunkenc.ValNone
 	for next := it.Next(); next != chunkenc.ValNone; next = it.Next() {
@@ -178,7 +179,7 @@ func (n *newest) readLast(it chunkenc.Iterator) bool {
 	return !value.IsStaleNaN(n.f)
 }
 
-// familyType returns the type of a family with such a sample.
+// familyType returns the type of the metric family to which the sample belongs.
 func (n *newest) familyType() dto.MetricType {
 	switch {
 	case n.h == nil:
@@ -189,8 +190,8 @@ func (n *newest) familyType() dto.MetricType {
 	return dto.MetricType_HISTOGRAM
 }
 
-// families makes a family of consecutive samples with the same name and type. Native histograms with a schema are left
-// out unless the format supports them.
+// families returns one metric family for each run of consecutive samples with the same name and type. Native histograms
+// with a schema are left out if native is false.
 func families(samples []newest, native bool) (out []*dto.MetricFamily) {
 	for i := range samples {
 		n := &samples[i]

@@ -9,9 +9,9 @@ import (
 	"github.com/cassia-db/cassia/promql"
 )
 
-// maxLayoutBytes is the maximum number of bytes that formatting a query over multiple lines copies, which takes a
-// second or two. Prometheus' Pretty formats each expression again at every level above it, to find out whether it fits
-// on a line, and each time copies it once more per level below. It doesn't check the request's context.
+// maxLayoutBytes is the maximum number of bytes that formatting a query over multiple lines may copy. Copying that many
+// bytes takes a second or two, during which Prometheus' Pretty doesn't check the request's context. To find out whether
+// an expression fits on a line, Pretty formats it again at every level above it, and copies it once per level below.
 const maxLayoutBytes = 1 << 30
 
 // formatQuery formats a query over multiple lines, as Prometheus does.

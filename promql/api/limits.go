@@ -11,13 +11,13 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// limits returns the limits of a request's tenants, and their use.
+// limits returns the limits of a request's tenants, and how much of them is used.
 func (a *api) limits(w http.ResponseWriter, r *http.Request) {
 	a.respond(w, r, a.Limits(tenant.All(r.Context())))
 }
 
-// enter makes a read wait for its turn among its tenants' queries. Queries of the evaluator wait in the evaluator. The
-// answer counts as held memory until the client has read it.
+// enter returns a handler whose reads wait for their turn among the queries of their tenants. Queries of the evaluator
+// are excluded, because they wait in the evaluator. The answer counts as held memory until the client has read it.
 func (a *api) enter(name string, h http.HandlerFunc) http.HandlerFunc {
 	if a.Enter == nil || name == "/query" || name == "/query_range" {
 		return h
@@ -33,7 +33,8 @@ func (a *api) enter(name string, h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// answerWriter counts answers, which Prometheus' handlers encode as a whole and then write at once.
+// answerWriter counts the memory of answers. Prometheus' handlers encode an answer as a whole and then write it with a
+// single call.
 type answerWriter struct {
 	http.ResponseWriter
 	ctx context.Context
@@ -62,7 +63,8 @@ func (w *answerWriter) Flush() { _ = http.NewResponseController(w.ResponseWriter
 // Unwrap is used by http.ResponseController.
 func (w *answerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// refusal returns the status code for a request that could not enter, and the time after which to retry.
+// refusal returns the status code for a request that wasn't admitted. If the request should be retried, it also sets
+// the Retry-After header.
 func refusal(w http.ResponseWriter, err error) int {
 	code, known := statusOf(0, err)
 	if !known { // The client has disconnected, or the request has timed out.

@@ -19,7 +19,7 @@ const maxNotes = 10
 // noters are the routes whose answers have no warnings in Prometheus' format.
 var noters = map[string]bool{"/query_exemplars": true, "/metadata": true}
 
-// withNotes lists the parts that couldn't be read in headers.
+// withNotes returns a handler that lists the parts of the data that couldn't be read in NoteHeader.
 func (a *api) withNotes(name string, h http.HandlerFunc) http.HandlerFunc {
 	if !noters[name] {
 		return h
@@ -30,7 +30,7 @@ func (a *api) withNotes(name string, h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// notedWriter sets the headers when the answer starts. All data have been read by then.
+// notedWriter sets the headers when the answer starts. All data has been read by then.
 type notedWriter struct {
 	http.ResponseWriter
 	begun bool

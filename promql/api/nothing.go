@@ -42,7 +42,7 @@ func (noExemplars) Select(_, _ int64, _ ...[]*labels.Matcher) ([]exemplar.QueryR
 	return []exemplar.QueryResult{}, nil
 }
 
-// errNoTSDB is the error of operations that need Prometheus' own storage, or functions that aren't set in Options.
+// errNoTSDB is returned by operations that need Prometheus' own storage, or a field of Options that isn't set.
 var errNoTSDB = errors.New("not supported: Cassia has no Prometheus TSDB")
 
 // noTSDB is passed to Prometheus' API as its storage.
@@ -56,5 +56,5 @@ func (noTSDB) Snapshot(string, bool) error            { return errNoTSDB }
 func (noTSDB) Stats(string, int) (*tsdb.Stats, error) { return nil, errNoTSDB }
 func (noTSDB) BlockMetas() ([]tsdb.BlockMeta, error)  { return []tsdb.BlockMeta{}, nil }
 
-// WALReplayStatus always returns a finished replay. /-/ready reports the state of the store.
+// WALReplayStatus returns the status of a finished replay, whatever the state of the store, which /-/ready reports.
 func (noTSDB) WALReplayStatus() (tsdb.WALReplayStatus, error) { return tsdb.WALReplayStatus{}, nil }

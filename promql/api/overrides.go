@@ -21,8 +21,8 @@ type MetricMetadata struct {
 	Unit string `json:"unit"`
 }
 
-// overrides are the routes that replace Prometheus' handlers, by their names in Prometheus' API. Those handlers would
-// panic, return wrong data, or describe parts that don't exist.
+// overrides returns the handlers that replace Prometheus' handlers, by the names of the routes in Prometheus' API.
+// Without them, Prometheus' handlers would panic, return wrong data, or describe parts that don't exist.
 func (a *api) overrides() map[string]http.HandlerFunc {
 	routes := map[string]http.HandlerFunc{
 		"/format_query":     a.formatQuery,
@@ -93,8 +93,8 @@ func (a *api) metadataOf(ctx context.Context, metric string, limit int) (map[str
 	return all, nil
 }
 
-// number parses a parameter. It returns -1 if the parameter is absent. Prometheus also treats negative numbers as
-// absent.
+// number returns the value of a parameter, or -1 if the parameter is absent. Prometheus also treats negative numbers as
+// absent. If the parameter is invalid, it writes an error and returns false.
 func (a *api) number(w http.ResponseWriter, r *http.Request, name string) (int, bool) {
 	s := r.FormValue(name)
 	if s == "" {

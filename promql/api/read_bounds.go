@@ -14,17 +14,18 @@ import (
 	"github.com/cassia-db/cassia/storage/bounds"
 )
 
-// Bounds of a request of remote read. A decoded empty query takes 36 times its two encoded bytes, and compression makes
-// those 20 times smaller. So the request is checked before Prometheus' handler decodes it.
+// These constants bound a request of remote read. Decoded, an empty query takes 36 times the two bytes of its encoding,
+// and compression makes the encoding 20 times smaller. So the request is checked before Prometheus' handler decodes it.
 const (
 	// readDecoded is the maximum size of the uncompressed request, bytes.
 	readDecoded = 1 << 20
-	// readQueries is the maximum number of its queries, readMatchers the maximum number of matchers of each query.
+	// readQueries is the maximum number of queries of a request, and readMatchers the maximum number of matchers of a
+	// query.
 	readQueries  = 100
 	readMatchers = 1000
 )
 
-// read serves remote read instead of Prometheus' handler. It rejects requests that read too much at once.
+// read serves remote read. It rejects requests that exceed the bounds above.
 func (a *api) read(w http.ResponseWriter, r *http.Request) {
 	compressed, err := io.ReadAll(io.LimitReader(r.Body, readDecoded+1))
 	if err != nil {
@@ -89,7 +90,7 @@ func checkRead(compressed []byte) (*prompb.ReadRequest, int, string) {
 			return nil, http.StatusUnprocessableEntity, storage.Plain(err.Error())
 		}
 		if _, err := remote.FromLabelMatchers(q.Matchers); err != nil {
-			// Prometheus' handler would report an internal error.
+			// Without this check, Prometheus' handler would report an internal error.
 			return nil, http.StatusBadRequest, err.Error()
 		}
 	}

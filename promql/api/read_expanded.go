@@ -18,7 +18,8 @@ func newReadsMade(reg prometheus.Registerer) prometheus.Counter {
 	})
 }
 
-// reading serves remote read. If raw samples have expired, it makes samples from buckets, or rejects the request.
+// reading returns a handler for remote read. For times whose raw samples have expired, it makes samples from buckets,
+// or rejects the request if Options.RefuseRollups is set.
 func (a *api) reading(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		reading := &promql.Reading{Refuse: a.RefuseRollups}

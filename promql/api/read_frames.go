@@ -14,9 +14,9 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunks"
 )
 
-// Prometheus' handler makes structs of each series, marshals them, and writes a frame by three calls. This takes a
-// third of the CPU of an answer of many short series. Here frames are encoded directly into the buffer from which they
-// are sent:
+// Prometheus' handler makes structs of each series, marshals them, and writes a frame with three calls. This takes a
+// third of the CPU time of an answer of many short series. Here, frames are encoded directly into the buffer from which
+// they are sent:
 //
 //	series ──► fields of labels ─┬─► frame ─► frames ── sent when they have framesPiece bytes
 //	       ──► fields of chunks ─┘
@@ -106,7 +106,7 @@ func (f *framesAnswer) add(ls labels.Labels, it chunks.Iterator) error {
 	return it.Err()
 }
 
-// The tags of fields. The types of messages are those of prompb.
+// These are the tags of the fields. The messages are those of package prompb.
 const (
 	responseSeries, responseIndex                = 1<<3 | 2, 2 << 3
 	seriesLabels, seriesChunks                   = 1<<3 | 2, 2<<3 | 2
@@ -158,7 +158,7 @@ func (f *framesAnswer) send() error {
 	return err
 }
 
-// appendText and appendNumber append a field with its tag. They append nothing if the value is the default.
+// appendText and appendNumber append a field with its tag. If the value is the default value, they append nothing.
 func appendText[T string | []byte](to []byte, tag byte, text T) []byte {
 	if len(text) == 0 {
 		return to
@@ -173,7 +173,7 @@ func appendNumber(to []byte, tag byte, n uint64) []byte {
 	return binary.AppendUvarint(append(to, tag), n)
 }
 
-// textSize and numberSize are the lengths of what appendText and appendNumber append.
+// textSize and numberSize return the numbers of bytes that appendText and appendNumber append.
 func textSize[T string | []byte](text T) int {
 	if len(text) == 0 {
 		return 0
@@ -188,5 +188,5 @@ func numberSize(n uint64) int {
 	return 1 + uvarintSize(n)
 }
 
-// uvarintSize is the length of a number as a varint.
+// uvarintSize returns the length of a number that is encoded as a varint.
 func uvarintSize(n uint64) int { return (bits.Len64(n|1) + 6) / 7 }

@@ -26,8 +26,8 @@ import (
 // A snappy block is the length of the decoded data, followed by independent elements. So the elements of pieces that
 // were compressed separately can be joined to a block.
 
-// samplesPiece is the number of bytes of an answer of samples at which they are compressed. Larger pieces don't
-// compress better, because snappy refers to at most the previous 64 KiB.
+// samplesPiece is the number of buffered bytes of an answer at which they are compressed. Larger pieces don't compress
+// better, because snappy refers to at most the previous 64 KiB.
 const samplesPiece = 64 << 10
 
 // sendSamples serves a request for samples that aren't streamed.
@@ -168,7 +168,7 @@ func compressedElements(piece []byte) []byte {
 	return append(make([]byte, 0, len(block)-n), block[n:]...)
 }
 
-// bytes returns the answer. The samplesAnswer is empty afterwards.
+// bytes returns the answer. It leaves the samplesAnswer empty.
 func (s *samplesAnswer) bytes() []byte {
 	all := binary.AppendUvarint(make([]byte, 0, s.held+int64(len(s.elements))*binary.MaxVarintLen64), uint64(s.size))
 	for i, elements := range s.elements {

@@ -13,15 +13,16 @@ import (
 	"github.com/cassia-db/cassia/promql"
 )
 
-// ResolutionHeader lists the resolutions that answered a query: raw, 5m, 1h. For buckets whose windows differ from the
-// requested ones, it includes how they differ.
+// ResolutionHeader lists the resolutions that answered a query: raw, 5m, 1h. If windows were moved or widened, it says
+// so after the resolution.
 const ResolutionHeader = "X-Cassia-Resolution"
 
 // resolvers are the routes whose queries have a parameter for the resolution.
 var resolvers = map[string]bool{"/query": true, "/query_range": true}
 
-// withResolution parses the parameters resolution (raw, 5m, 1h, exact, auto) and max_source_resolution (as in Thanos: a
-// duration, or auto), and reports the resolutions that were read in a header.
+// withResolution returns a handler that parses the parameters resolution (raw, 5m, 1h, exact, auto) and
+// max_source_resolution (as in Thanos: a duration, or auto). It lists the resolutions that were read in
+// ResolutionHeader.
 func (a *api) withResolution(name string, h http.HandlerFunc) http.HandlerFunc {
 	if !resolvers[name] {
 		return h
@@ -44,8 +45,8 @@ func (a *api) withResolution(name string, h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// withRollupNames parses the parameter rollups: if it is true, lists of names include the names of rollups, such as
-// foo_max.
+// withRollupNames returns a handler that parses the parameter rollups. If it is true, lists of metric names include the
+// names of rollups, such as foo_max.
 func (a *api) withRollupNames(name string, h http.HandlerFunc) http.HandlerFunc {
 	if name != "/label/:name/values" {
 		return h
@@ -63,8 +64,9 @@ func (a *api) withRollupNames(name string, h http.HandlerFunc) http.HandlerFunc 
 	}
 }
 
-// durationMS parses a duration, with a unit or in seconds. It returns milliseconds, or 0 for an empty text and for
-// durations that exclude no resolution. A duration of 0 allows raw samples only, and is returned as 1.
+// durationMS parses a duration, with a unit or in seconds, and returns it in milliseconds. It returns 0 for an empty
+// text and for durations that exclude no resolution. A duration of 0 allows only raw samples; for it, durationMS
+// returns 1.
 func durationMS(text string) (int64, error) {
 	if text == "" || text == "auto" {
 		return 0, nil
@@ -84,7 +86,7 @@ func durationMS(text string) (int64, error) {
 
 type reportOf struct{}
 
-// resolvedWriter sets the header when the answer starts. The query has been executed by then.
+// resolvedWriter sets ResolutionHeader when the answer starts. The query has been executed by then.
 type resolvedWriter struct {
 	http.ResponseWriter
 	report *promql.Report
@@ -114,7 +116,7 @@ func (w *resolvedWriter) begin() {
 // Unwrap is used by http.ResponseController.
 func (w *resolvedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// queryStats are Prometheus' statistics of a query, and the statistics of its fragments.
+// queryStats holds Prometheus' statistics of a query, and the statistics of its fragments.
 type queryStats struct {
 	stats.BuiltinStats
 	// Clients depend on this JSON name.
@@ -124,7 +126,7 @@ type queryStats struct {
 // Builtin implements stats.QueryStats.
 func (s *queryStats) Builtin() stats.BuiltinStats { return s.BuiltinStats }
 
-// renderStats adds the fragments to the statistics of stats=all.
+// renderStats returns the statistics of a query. If param is all, they include the fragments.
 func renderStats(ctx context.Context, s *stats.Statistics, param string) stats.QueryStats {
 	if param == "" {
 		return nil

@@ -16,7 +16,7 @@ func newAnswered(reg prometheus.Registerer) *prometheus.CounterVec {
 	}, []string{"resolution", "edges"})
 }
 
-// countAnswer counts a query once for each resolution and kind of edges.
+// countAnswer counts a query once for each different pair of a resolution and a kind of edges that answered it.
 func (a *api) countAnswer(report *promql.Report) {
 	type answer struct{ resolution, edges string }
 	counted := map[answer]bool{}

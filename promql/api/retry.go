@@ -2,11 +2,11 @@ package api
 
 import "net/http"
 
-// retryUnavailable is the Retry-After of a 503, seconds: the engine is unavailable, or the queue is full, usually for a
-// short time.
+// retryUnavailable is the Retry-After of a 503, in seconds. It is short because an unavailable engine or a full queue
+// usually recovers soon.
 const retryUnavailable = "1"
 
-// retryLater adds the time after which to retry to errors of requests that can't be served now.
+// retryLater adds a Retry-After header to the errors of requests that can't be served now.
 type retryLater struct{ http.ResponseWriter }
 
 func withRetry(h http.HandlerFunc) http.HandlerFunc {

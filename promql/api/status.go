@@ -9,7 +9,7 @@ import (
 )
 
 // PrometheusVersion is the version of Prometheus whose query language and API this package implements. Grafana's data
-// source uses it to choose the features that it uses.
+// source chooses its features by this version.
 const PrometheusVersion = "3.15.0"
 
 // Version identifies the build of Cassia.
@@ -17,7 +17,7 @@ type Version struct {
 	Cassia, Revision, Branch, BuildUser, BuildDate string
 }
 
-// buildInfo is Prometheus' build information, and the name of the program.
+// buildInfo is Prometheus' build information, extended by the name of the program.
 type buildInfo struct {
 	Application string `json:"application"`
 	Cassia      string `json:"cassiaVersion"`

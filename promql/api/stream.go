@@ -13,8 +13,8 @@ import (
 	"github.com/cassia-db/cassia/promql"
 )
 
-// Prometheus' handlers encode an answer as a whole. This takes several times the memory of the data: while the buffer
-// grows, and for one more copy. So large answers are encoded in pieces while they are written:
+// Prometheus' handlers encode an answer as a whole. This takes several times the memory of the data, because the buffer
+// grows and is copied once more. So large answers are encoded in pieces while they are written:
 //
 //	handler ── Encode ──► textCodec ── a token ──► handler ── Write(token) ──► textWriter ──► pieces of the answer
 
@@ -25,8 +25,8 @@ const (
 	textPiece        = 32 << 10
 )
 
-// textCodec encodes as Prometheus' codec does. For a large answer it returns a token instead of the text. The writer
-// finds the answer by the token.
+// textCodec encodes as Prometheus' codec does. For a large answer it returns a token instead of the text, by which
+// textWriter finds the answer.
 type textCodec struct {
 	promapi.JSONCodec
 	pending *sync.Map // *byte, the token's, to *promapi.Response
@@ -45,10 +45,12 @@ func (c textCodec) Encode(r *promapi.Response) ([]byte, error) {
 // list is the list of elements of a large answer.
 type list struct {
 	n int
-	// write writes an element. text returns the length of its text; nil: its memory is counted elsewhere.
+	// write writes an element. text returns the length of an element's text; nil: the memory of the elements is counted
+	// elsewhere.
 	write func(stream *jsoniter.Stream, i int)
 	text  func(i int) int
-	// metric returns the labels of an element, which are fetched before the element is written; nil: there are none.
+	// metric returns the labels of an element, which are fetched before the element is written. nil: elements have no
+	// labels.
 	metric func(i int) labels.Labels
 	// empty is the answer's data with an empty list.
 	empty any
@@ -126,7 +128,7 @@ func (w *textWriter) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
-// stream writes an answer: the text before its list, the elements one by one, and the text after the list.
+// stream writes an answer: the text before the list of elements, the elements one by one, and the text after the list.
 func (w *textWriter) stream(r *promapi.Response) error {
 	l := listOf(r.Data)
 	if counted, ok := w.ResponseWriter.(*answerWriter); ok { // The data are held until they are written.

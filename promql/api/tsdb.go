@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Bounds of the lists of status/tsdb, the same as in Prometheus.
+// Number of entries of the lists of status/tsdb, by default and at most, as in Prometheus.
 const (
 	tsdbEntries    = 10
 	maxTSDBEntries = 10_000

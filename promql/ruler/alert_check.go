@@ -18,43 +18,46 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Bounds of alerts. Prometheus has none: its labels panic beyond 16 MiB, and an endless template takes all memory.
+// These constants bound alerts. Prometheus has no such bounds: it panics if labels exceed 16 MiB, and an endless
+// template takes all memory.
 const (
-	// maxAlertLabels is the maximum size of all labels of an alert, the same as the store's for the labels of a series.
-	// maxAnnotations is the maximum size of its annotations. Both are bytes of names and values.
+	// maxAlertLabels is the maximum size of all labels of an alert. It is the maximum for the labels of a stored
+	// series. maxAnnotations is the maximum size of all annotations of an alert. Both are numbers of bytes of names and
+	// values.
 	maxAlertLabels = 64 << 10
 	maxAnnotations = 64 << 10
 	// maxAlertTexts is the maximum size of labels and annotations of all alerts of a rule together, bytes.
 	maxAlertTexts = 64 << 20
 )
 
-// ErrAlertTooLarge means that the labels or annotations of a rule's alerts would exceed the bounds. The rule then makes
-// no alerts.
+// ErrAlertTooLarge means that the labels or annotations of a rule's alerts would exceed the bounds. The rule then
+// creates no alerts.
 var ErrAlertTooLarge = errors.New("ruler: alert too large")
 
-// errNoTurn means that an alerting rule is evaluated without code that bounds its alerts.
+// errNoTurn means that an alerting rule was evaluated without a turn, so its alerts can't be checked against the
+// bounds.
 var errNoTurn = errors.New("ruler: an alerting rule must be evaluated with Evaluate")
 
-// alertCheck checks the alerts of a rule before Prometheus makes them.
+// alertCheck checks the alerts of a rule before Prometheus creates them.
 type alertCheck struct {
 	r    *Ruler
 	ctx  context.Context
 	rule *rules.AlertingRule
 	at   time.Time
-	// maxValue is the maximum length of a label value. exact is true if every template must be expanded, even if its
-	// result must be small.
+	// maxValue is the maximum length of a label value. exact is true if every template must be expanded, even if an
+	// estimate shows that its result is small.
 	maxValue int
 	exact    bool
 	external map[string]string
 	url      *url.URL
-	// outer is the length of all values that templates may show, except the alert's sample.
+	// outer is the length of all values that templates may show, except for the values of the alert's sample.
 	outer int
 	work  work
 }
 
 // checkAlerts returns an error that wraps ErrAlertTooLarge if the samples of a rule's expression would become alerts
-// that exceed the bounds. Templates whose result must be short are left to Prometheus. Others are first expanded here,
-// in a bounded way.
+// that exceed the bounds. Templates whose results are certainly short are expanded only by Prometheus. All others are
+// expanded here first, in a bounded way.
 func (r *Ruler) checkAlerts(ctx context.Context, rule *rules.AlertingRule, found promengine.Vector,
 	at time.Time) error {
 	external := r.externalURL(tenant.From(ctx))
@@ -85,7 +88,7 @@ func (r *Ruler) checkAlerts(ctx context.Context, rule *rules.AlertingRule, found
 	}
 }
 
-// size returns the maximum size of the labels and annotations of a sample's alert, bytes.
+// size returns an upper bound of the size of the labels and annotations of a sample's alert, in bytes.
 func (c *alertCheck) size(s *promengine.Sample) (total int, err error) {
 	shown := c.outer + textOf(s.Metric)
 	if s.H != nil {
@@ -108,7 +111,8 @@ func (c *alertCheck) size(s *promengine.Sample) (total int, err error) {
 	return total + annotations, err
 }
 
-// sum adds the sizes of texts of one kind to total. Each may have at most maxEach bytes, and all at most maxAll.
+// sum adds the sizes of all labels, or all annotations, to total. It returns an error if one of them exceeds maxEach
+// bytes, or all together exceed maxAll bytes.
 func (c *alertCheck) sum(kind string, texts labels.Labels,
 	s *promengine.Sample, shown, total, maxEach, maxAll int) (int, error) {
 	estimated := total
@@ -145,7 +149,8 @@ func (c *alertCheck) tooLarge(what, name string, n, most int) error {
 		c.rule.Name(), n, most)
 }
 
-// expand returns the length of the expanded text of a label or an annotation.
+// expand returns the length of the expanded text of a label or an annotation. It returns an error if the text is longer
+// than most bytes.
 func (c *alertCheck) expand(text string, most int, s *promengine.Sample) (int, error) {
 	if !strings.Contains(text, "{{") {
 		if len(text) > most {
@@ -175,13 +180,13 @@ func (c *alertCheck) expand(text string, most int, s *promengine.Sample) (int, e
 	return x.length, nil
 }
 
-// textOf returns the approximate size of labels if a template shows all of them, bytes.
+// textOf returns the approximate length of the text of labels in bytes, for templates that show all labels.
 func textOf(ls labels.Labels) (n int) {
 	ls.Range(func(l labels.Label) { n += len(l.Name) + len(l.Value) + 8 })
 	return n
 }
 
-// histogramText returns the approximate size of a native histogram if a template shows it, bytes.
+// histogramText returns the approximate length of the text of a native histogram in bytes, for templates that show it.
 func histogramText(s *promengine.Sample) int {
 	return 1024 + 64*(len(s.H.PositiveBuckets)+len(s.H.NegativeBuckets)+len(s.H.PositiveSpans)+len(s.H.NegativeSpans)+
 		len(s.H.CustomValues))

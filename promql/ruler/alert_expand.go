@@ -16,18 +16,19 @@ import (
 	"github.com/cassia-db/cassia/storage/bounds"
 )
 
-// Bounds of the expansion of a template.
+// These constants bound the expansion of a template.
 const (
-	// maxExpansionSteps is the maximum number of bodies of loops, branches and templates that are entered.
+	// maxExpansionSteps is the maximum number of steps. A step is the execution of the body of a loop, a branch or a
+	// template.
 	maxExpansionSteps = 50_000
 	// maxGuess is the maximum estimated size of one value, bytes. A function isn't called if its result may be larger.
 	maxGuess = 16 << 20
-	// maxMethod is the maximum size of the arguments of methods, bytes: a time formats a text to several times its
-	// length.
+	// maxMethod is the maximum size of the arguments of a method, in bytes. It is small because a method such as Format
+	// of a time may return several times that size.
 	maxMethod = 1 << 20
 )
 
-// Functions that bound adds to templates.
+// These functions are added to templates by bound.
 const (
 	enterFunction  = "__enter"
 	showFunction   = "__show"
@@ -35,8 +36,8 @@ const (
 	methodFunction = "__method"
 )
 
-// expansion expands a template in a bounded way. The template is changed so that it counts the bodies that it enters,
-// the bytes that it shows and the values that its functions read. Functions that create or search texts are replaced by
+// expansion expands a template in a bounded way. It changes the template to count the bodies that are executed, the
+// bytes that are shown, and the values that functions read. It replaces functions that create or search texts by
 // bounded ones.
 type expansion struct {
 	ctx context.Context
@@ -164,7 +165,7 @@ func number(n int) *syntax.NumberNode {
 	return &syntax.NumberNode{NodeType: syntax.NodeNumber, IsInt: true, Int64: int64(n), Text: fmt.Sprint(n)}
 }
 
-// refuse stops the expansion.
+// refuse stops the expansion with an error.
 func (x *expansion) refuse(format string, args ...any) error {
 	if x.refused == nil {
 		x.refused = fmt.Errorf("%w: %s", ErrAlertTooLarge, fmt.Sprintf(format, args...))
@@ -183,7 +184,7 @@ func (x *expansion) spend(n int) error {
 	return nil
 }
 
-// enter counts a body with its bytes of text and the work of its nodes.
+// enter counts the execution of a body with the given bytes of text and the given cost of its nodes.
 func (x *expansion) enter(bytes, cost int) (string, error) {
 	if x.steps++; x.steps > maxExpansionSteps {
 		return "", x.refuse("the template executes more than %d steps", maxExpansionSteps)
@@ -197,7 +198,7 @@ func (x *expansion) enter(bytes, cost int) (string, error) {
 // read counts a value that a function or a loop is about to read.
 func (x *expansion) read(v any) (any, error) { return x.readUpTo(v, maxGuess, 1) }
 
-// readMethod counts an argument of a method. The method's work and result are unknown.
+// readMethod counts an argument of a method. Its bound is lower, because the method's work and result are unknown.
 func (x *expansion) readMethod(v any) (any, error) { return x.readUpTo(v, maxMethod, nodeWork) }
 
 func (x *expansion) readUpTo(v any, most, each int) (any, error) {
@@ -215,7 +216,7 @@ func (x *expansion) grow(bytes int) error {
 	return nil
 }
 
-// show counts the text of a value in the result.
+// show counts the text of a value as part of the result, and returns it.
 func (x *expansion) show(v any) (string, error) {
 	if _, err := x.read(v); err != nil {
 		return "", err
@@ -227,7 +228,8 @@ func (x *expansion) show(v any) (string, error) {
 	return "", x.grow(n)
 }
 
-// makeText returns a text if there is room for one of up to atMost bytes.
+// makeText returns the result of f, which has at most atMost bytes. If so many bytes exceed the bounds, it returns an
+// error without calling f.
 func (x *expansion) makeText(atMost int, f func() string) (string, error) {
 	if atMost > maxGuess {
 		return "", x.refuse("a function in the template may create %d bytes or more", maxGuess)
@@ -236,7 +238,7 @@ func (x *expansion) makeText(atMost int, f func() string) (string, error) {
 	return text, x.spend(product(madeWork, len(text)))
 }
 
-// textFunction returns a function of one text whose result is at most the given number of times as long.
+// textFunction bounds f, whose result is at most the given number of times as long as its argument.
 func (x *expansion) textFunction(times int, f func(string) string) func(string) (string, error) {
 	return func(text string) (string, error) {
 		most := callText + product(times, len(text))
@@ -247,7 +249,7 @@ func (x *expansion) textFunction(times int, f func(string) string) func(string) 
 	}
 }
 
-// argsFunction is textFunction for functions of any arguments.
+// argsFunction is textFunction for functions with arguments of any type and number.
 func (x *expansion) argsFunction(times int, f func(...any) string) func(...any) (string, error) {
 	return func(args ...any) (string, error) {
 		return x.makeText(product(times, lengths(args)), func() string { return f(args...) })
@@ -284,8 +286,8 @@ func length(v any) int {
 	return len(fmt.Sprint(v))
 }
 
-// functions are the functions that bound adds, and bounded versions of functions whose results may be longer than their
-// arguments.
+// functions returns the functions that bound adds to a template, and bounded versions of functions whose results may be
+// longer than their arguments.
 func (x *expansion) functions() texttemplate.FuncMap {
 	return texttemplate.FuncMap{
 		enterFunction: x.enter, showFunction: x.show, readFunction: x.read, methodFunction: x.readMethod,
@@ -301,7 +303,8 @@ func (x *expansion) functions() texttemplate.FuncMap {
 	}
 }
 
-// printf bounds the result of a format by its verbs, each with the longest argument and the largest width.
+// printf bounds the length of the result before it formats. It assumes that each verb formats the longest argument with
+// the largest width.
 func (x *expansion) printf(format string, args ...any) (string, error) {
 	widest := 0
 	for _, arg := range args {
@@ -324,7 +327,7 @@ func (x *expansion) printf(format string, args ...any) (string, error) {
 	})
 }
 
-// match bounds the regular expression and its search.
+// match reports whether text matches a regular expression, in a bounded way.
 func (x *expansion) match(pattern, text string) (bool, error) {
 	if _, err := x.search(pattern, text); err != nil {
 		return false, err
@@ -332,9 +335,9 @@ func (x *expansion) match(pattern, text string) (bool, error) {
 	return regexp.MatchString(pattern, text)
 }
 
-// search counts the work of compiling a regular expression and of searching a text. It returns the work of each match
-// after that. A search that ends at a match may have read the whole text only if the regular expression contains a
-// repetition.
+// search counts the work of compiling a regular expression and of searching a text once. It returns the work of each
+// further match. Without a repetition in the regular expression, a search that finds a match hasn't read the whole
+// text, so further matches are cheap.
 func (x *expansion) search(pattern, text string) (each int, err error) {
 	if err := x.spend(product(compileWork, len(pattern))); err != nil {
 		return 0, err
@@ -352,14 +355,15 @@ func (x *expansion) search(pattern, text string) (each int, err error) {
 		unbounded))
 }
 
-// replaceAll bounds the regular expression, its searches, and the result. The bound of the result is the number of
-// matches times the length of the replacement, in which each reference is as long as the text.
+// replaceAll bounds the regular expression, its searches, and the length of the result. It assumes that each match is
+// replaced by the replacement, in which each reference is as long as the text.
 func (x *expansion) replaceAll(pattern, replacement, text string) (string, error) {
 	each, err := x.search(pattern, text)
 	if err != nil {
 		return "", err
 	}
-	// It panics as Prometheus' function does. The template converts the panic to an error.
+	// MustCompile panics if the pattern is invalid, as Prometheus' function does. The template converts the panic to an
+	// error.
 	re := regexp.MustCompile(pattern)
 	matches := 0
 	re.ReplaceAllStringFunc(text, func(string) string {

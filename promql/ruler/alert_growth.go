@@ -12,8 +12,8 @@ const templateDefinitions = "{{$labels := .Labels}}{{$externalLabels := .Externa
 // unbounded is larger than the maximum of any text.
 const unbounded = math.MaxInt32
 
-// growth bounds the length of a template's text: a fixed number of bytes, plus a factor of the total length of all
-// values that it may show.
+// growth bounds the length of an expanded template: fixed bytes, plus times the total length of all values that the
+// template may show.
 type growth struct{ fixed, times int }
 
 func (g growth) add(other growth) growth {
@@ -30,8 +30,9 @@ func (g growth) atMost(shown int) int {
 
 var grows = growth{fixed: unbounded}
 
-// growths are the maximum numbers of times that a function's result contains its arguments, as text that is escaped,
-// quoted or changed in case. For other functions, the result may have any length or isn't worth estimating.
+// growths maps a function to the maximum number of times that its result contains its arguments, as text that is
+// escaped, quoted or changed in case. The results of functions that aren't listed may have any length, or aren't worth
+// estimating.
 var growths = map[string]int{
 	"humanize": 1, "humanize1024": 1, "humanizeDuration": 1, "humanizePercentage": 1, "humanizeTimestamp": 1,
 	"toTime": 1, "toDuration": 1, "now": 1,
@@ -59,8 +60,8 @@ func (r *Ruler) growthOf(text string) growth {
 	return g
 }
 
-// templateGrowth returns the growth of a template without loops, variables and templates of its own. Most templates
-// have none.
+// templateGrowth returns the growth of a template that defines no loops, variables or templates. Most templates define
+// none. For all others, it returns an unbounded growth.
 func templateGrowth(text string) growth {
 	tree := syntax.New("alert")
 	tree.Mode = syntax.SkipFuncCheck
@@ -102,7 +103,8 @@ func nodeGrowth(n syntax.Node) growth {
 	return grows
 }
 
-// branchGrowth counts both branches and the condition, whose value with assigns to the dot.
+// branchGrowth returns the growth of a branch: the sum of both bodies and of the condition, because with sets the dot
+// to the value of the condition.
 func branchGrowth(n *syntax.BranchNode) growth {
 	condition := pipeGrowth(n.Pipe)
 	if condition.times > 1 || condition.fixed > 4*callText {
@@ -122,7 +124,7 @@ func pipeGrowth(p *syntax.PipeNode) growth {
 	return result
 }
 
-// commandGrowth returns the growth of a command whose last argument has the growth of piped.
+// commandGrowth returns the growth of a command. piped is the growth of its last argument.
 func commandGrowth(c *syntax.CommandNode, piped growth) growth {
 	sum := piped
 	for _, arg := range c.Args[1:] {

@@ -11,14 +11,14 @@ import (
 )
 
 // maxWork is the maximum work of the templates of all alerts of a rule in one evaluation, in units of about 5 ns. It is
-// about a second. Prometheus expands the templates once more, and can't be interrupted.
+// less than a second. Prometheus then expands the same templates again, which can't be interrupted.
 const maxWork = 128 << 20
 
-// Units of work.
+// Work of the parts of an expansion, in the same unit.
 const (
 	// nodeWork is the work of executing a template node, and the size of a value that isn't a text.
 	nodeWork = 32
-	// callWork is the work of calling a function, without the work of its arguments and its result.
+	// callWork is the work of calling a function, in addition to the work of its arguments and its result.
 	callWork = 12 * nodeWork
 	// madeWork is the work per byte of a text that is created or shown.
 	madeWork = 4
@@ -37,9 +37,9 @@ func (w *work) spend(n int) bool {
 	return w.spent <= maxWork
 }
 
-// sizeOf returns an upper estimate of the bytes of a value as text, and whether it is at most most. A shared value,
-// such as a map in multiple maps, counts each time, because it is printed each time. The walk ends as soon as the size
-// exceeds most.
+// sizeOf returns an upper estimate of the size of a value as text, in bytes, and reports whether it is at most most. A
+// value that is contained more than once, such as a map in multiple maps, counts each time, because it is printed each
+// time. It stops as soon as the size exceeds most.
 func sizeOf(v any, most int) (size int, ok bool) {
 	left := most
 	switch v := v.(type) {
@@ -53,8 +53,8 @@ func sizeOf(v any, most int) (size int, ok bool) {
 	return most - left, left >= 0
 }
 
-// shrinkMap subtracts the size of a map from a number of bytes. If the map is larger, the result is negative and the
-// walk ends.
+// shrinkMap returns left minus the size of a map. If the map is larger than left, it stops early and returns a negative
+// number.
 func shrinkMap(m map[string]any, left int) int {
 	for name, inner := range m {
 		if left -= nodeWork + len(name); left < 0 {
@@ -69,8 +69,8 @@ func shrinkMap(m map[string]any, left int) int {
 // stringer is the type of values that print themselves, such as native histograms.
 var stringer = reflect.TypeFor[fmt.Stringer]()
 
-// shrink is shrinkMap for all values. Pointers are followed as fmt follows them: at the top, and if their values print
-// themselves.
+// shrink is shrinkMap for all values. It follows pointers where fmt follows them: at the top level, and if their values
+// have a String method.
 func shrink(v reflect.Value, left int, top bool) int {
 	if left < 0 {
 		return left
@@ -101,7 +101,8 @@ func shrink(v reflect.Value, left int, top bool) int {
 	return left
 }
 
-// query counts the labels of a result. The template copies the labels, also if the result was cached.
+// query returns find with the labels of its results counted. A template copies the labels, even if the result was
+// cached.
 func (x *expansion) query(find template.QueryFunc) template.QueryFunc {
 	return func(ctx context.Context, q string, at time.Time) (promengine.Vector, error) {
 		found, err := find(ctx, q, at)

@@ -19,7 +19,7 @@ import (
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
-// Bounds of the queue for an Alertmanager, as in Prometheus.
+// These constants bound the queue for an Alertmanager, as in Prometheus.
 const (
 	alertQueue   = 10_000
 	alertTimeout = 10 * time.Second
@@ -28,8 +28,8 @@ const (
 // ErrAlertmanager means that an Alertmanager can't be used.
 var ErrAlertmanager = errors.New("ruler: Alertmanager")
 
-// Alertmanagers sends each alert to all Alertmanagers. The queue of each is bounded, and the oldest alerts are dropped
-// first. Alerts that an Alertmanager doesn't accept are counted, and sent again while they fire.
+// Alertmanagers sends each alert to all Alertmanagers. Each has a bounded queue, from which the oldest alerts are
+// dropped first. Alerts that an Alertmanager doesn't accept are counted. They are sent again as long as they fire.
 type Alertmanagers struct {
 	*notifier.Manager
 	ended chan struct{}
@@ -44,8 +44,8 @@ func CheckAlertmanager(u *url.URL) error {
 }
 
 // NewAlertmanagers starts sending to these URLs. A path in a URL is a prefix of the path of Alertmanager's API, and a
-// user with a password is sent as basic auth. bearerFile is the name of a file with a token for all of them, or empty.
-// It is read again for every request. Close stops sending.
+// user with a password is sent as basic auth. bearerFile is the name of a file with a token for all Alertmanagers, or
+// empty. The file is read again for every request. Close stops sending.
 func NewAlertmanagers(urls []*url.URL, bearerFile string, external labels.Labels, log *slog.Logger,
 	r prometheus.Registerer) (*Alertmanagers, error) {
 	var list config.AlertmanagerConfigs
@@ -94,7 +94,7 @@ func NewAlertmanagers(urls []*url.URL, bearerFile string, external labels.Labels
 	return a, nil
 }
 
-// Close sends the queued alerts for some seconds, and stops.
+// Close sends the queued alerts for at most some seconds, and stops.
 func (a *Alertmanagers) Close() {
 	a.Stop()
 	<-a.ended

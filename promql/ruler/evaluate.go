@@ -13,13 +13,14 @@ import (
 // evaluating is the name by which panics of evaluations are counted.
 const evaluating = "evaluating rules"
 
-// turn is one evaluation of a group. Prometheus' manager passes its context on, but not the rule that it evaluates.
+// turn is one evaluation of a group. It records the rule that is being evaluated, because Prometheus' manager passes on
+// the turn's context but not the rule.
 type turn struct {
-	// from is the first rule to evaluate. at is the current rule.
+	// from is the index of the first rule to evaluate, at the index of the current rule.
 	from, at int
 	rule     rules.Rule
-	// checked is true if the alerts of this rule were checked. Later queries are those of its templates. answers are
-	// their results.
+	// checked is true if the alerts of the current rule have been checked. All further queries are made by its
+	// templates. answers caches the results of these queries.
 	checked bool
 	answers answers
 }
@@ -37,8 +38,8 @@ func (t *turn) startRule(at int, rule rules.Rule) {
 	t.at, t.rule, t.checked, t.answers = at, rule, false, answers{}
 }
 
-// turns makes Prometheus' manager record in the turn which rule it starts. Rules are evaluated one after the other, in
-// order.
+// turns is called by Prometheus' manager when a rule starts, and records the rule in the turn. It makes the manager
+// evaluate the rules one after the other, in order.
 type turns struct{}
 
 // SplitGroupIntoBatches implements rules.RuleConcurrencyController.
@@ -70,13 +71,13 @@ func (turns) Allow(ctx context.Context, _ *rules.Group, rule rules.Rule) bool {
 // Done implements rules.RuleConcurrencyController.
 func (turns) Done(context.Context) {}
 
-// Evaluate evaluates a group at a time, in the same way as a Ruler.
+// Evaluate evaluates a group at the time at, in the same way as a Ruler.
 func Evaluate(ctx context.Context, g *rules.Group, at time.Time) {
 	evaluate(ctx, g, at, rules.DefaultEvalIterationFunc, nil)
 }
 
-// evaluate evaluates a group at a time with eval. A rule that panics has the error as its health, and counts as a
-// failure in m. The rules after it are evaluated.
+// evaluate evaluates a group at the time at with eval. If a rule panics, the error is set as the rule's health and
+// counted as a failure in m, and the rules after it are still evaluated.
 func evaluate(ctx context.Context, g *rules.Group, at time.Time, eval rules.GroupEvalIterationFunc, m *rules.Metrics) {
 	all := g.Rules()
 	for t := (&turn{}); t.from < len(all) || len(all) == 0; t.from = t.at + 1 {
@@ -99,11 +100,11 @@ func evaluate(ctx context.Context, g *rules.Group, at time.Time, eval rules.Grou
 	}
 }
 
-// evalOnce evaluates a group as rules.DefaultEvalIterationFunc does, without its metrics.
+// evalOnce evaluates a group as rules.DefaultEvalIterationFunc does, without updating that function's metrics.
 func evalOnce(ctx context.Context, g *rules.Group, at time.Time) { g.Eval(ctx, at) }
 
-// ruleQuery evaluates the expression of a rule, or a query in a template of an alert. It rejects an expression if its
-// alerts would exceed the bounds, before Prometheus makes them.
+// ruleQuery evaluates the expression of a rule, or a query in a template of an alert. It returns an error for the
+// expression of an alerting rule if the alerts would exceed the bounds, before Prometheus creates them.
 func (r *Ruler) ruleQuery(ctx context.Context, q string, at time.Time) (promengine.Vector, error) {
 	t := turnOf(ctx)
 	if t != nil && t.checked {
@@ -124,8 +125,8 @@ func (r *Ruler) ruleQuery(ctx context.Context, q string, at time.Time) (promengi
 	return found, r.checkAlerts(ctx, rule, found, at)
 }
 
-// maxAnswers is the maximum number of cached results of queries in templates, maxAnswered the maximum number of their
-// samples, and maxKeptQuery the maximum length of a query whose result is cached, bytes.
+// maxAnswers is the maximum number of cached results of queries in templates, maxAnswered is the maximum number of
+// samples in these results, and maxKeptQuery is the maximum length of a query whose result is cached, in bytes.
 const (
 	maxAnswers   = 1000
 	maxAnswered  = 100_000

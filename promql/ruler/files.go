@@ -18,7 +18,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Bounds of rule files.
+// These constants bound rule files.
 const (
 	// maxFile is the maximum size of one file, bytes. maxFiles is the maximum number of files of all tenants.
 	maxFile  = 4 << 20
@@ -58,7 +58,7 @@ func ParseSource(text string) (Source, error) {
 // rulesOf are the checked rule files of a tenant, by the path of each file.
 type rulesOf map[string]*rulefmt.RuleGroups
 
-// load reads and checks all files. Its error contains the file, the line and the reason of each fault.
+// load reads and checks all files. The returned error contains the file, the line and the reason of each fault.
 func load(sources []Source, p parser.Parser, log *slog.Logger) (map[string]rulesOf, error) {
 	all, files := map[string]rulesOf{}, 0
 	var wrong []error
@@ -118,8 +118,8 @@ func countRules(groups *rulefmt.RuleGroups) (n int) {
 	return n
 }
 
-// checkRules checks a file before Prometheus parses it, because the parser expands its aliases and recurses once per
-// level of a template.
+// checkRules checks a file before Prometheus parses it. Without this check, a small file could exhaust the memory or
+// the stack, because the parser expands aliases and recurses once per level of a template.
 func checkRules(text []byte) error {
 	return bounds.EachScalar(text, maxFile, func(keys []string, value string) error {
 		if key := keys[max(0, len(keys)-1):]; len(value) <= maxTemplate || !strings.Contains(value, "{{") ||
@@ -134,7 +134,7 @@ func checkRules(text []byte) error {
 // paths lists the files in order.
 func (r rulesOf) paths() []string { return slices.Sorted(maps.Keys(r)) }
 
-// loader returns the checked files to a manager, so that the manager reads no others.
+// loader passes the checked files to a manager, which therefore reads no files.
 type loader struct {
 	files  func() rulesOf
 	parser parser.Parser

@@ -19,16 +19,16 @@ const (
 	// maxSearchedEvaluations is the maximum number of past evaluations that are searched for the last one at which an
 	// alert's expression was true.
 	maxSearchedEvaluations = 11_000
-	// maxRepeatedEvaluations is the maximum number of these that are repeated, newest first.
+	// maxRepeatedEvaluations is the maximum number of evaluations found by this search that are repeated, newest first.
 	maxRepeatedEvaluations = 60
 	// alertStateLabel is the label of the series ALERTS that contains the state.
 	alertStateLabel = "alertstate"
 )
 
-// keepFiring restores alerts that fire at a time because of keep_firing_for, although their expression is no longer
-// true: Prometheus restores only alerts whose expression is true. It applies to rules that haven't been restored yet.
-// The fired alerts are read from the store. The expression is evaluated again to find the time since which it isn't
-// true and the alerts' annotations.
+// keepFiring restores alerts that fire at the time at only because of keep_firing_for: their expression is no longer
+// true, and Prometheus restores only alerts whose expression is true. Rules that have already been restored are
+// skipped. The alerts that fired are read from the store. Their expression is evaluated again at earlier times, to find
+// their annotations and since when it hasn't been true.
 func (r *Ruler) keepFiring(ctx context.Context, g *rules.Group, at time.Time) {
 	for _, rule := range g.AlertingRules() {
 		if rule.KeepFiringFor() <= 0 || rule.Restored() {
@@ -79,12 +79,12 @@ func (r *Ruler) keepFiringOf(ctx context.Context, g *rules.Group, rule *rules.Al
 
 // firedAlert is a stored alert that fired.
 type firedAlert struct {
-	// at is the last time at which it is known to have fired. since is the time at which it became active.
+	// at is the last time at which the alert is known to have fired. since is the time at which it became active.
 	at, since time.Time
 }
 
-// fired returns the alerts of a rule that fired at the last evaluation, which was at a time or less than
-// outageTolerance before. The key is their labels as text.
+// fired returns the alerts of a rule that fired at the last evaluation at or before the time at, if that evaluation was
+// less than outageTolerance earlier. The keys are the labels of the alerts as text.
 func (r *Ruler) fired(ctx context.Context, g *rules.Group, rule *rules.AlertingRule,
 	at time.Time) (map[string]firedAlert, error) {
 	type last struct {
@@ -125,8 +125,8 @@ func (r *Ruler) fired(ctx context.Context, g *rules.Group, rule *rules.AlertingR
 	return found, nil
 }
 
-// heldLast returns the last times, in order, at which the expression of a rule was true for one of its series, from one
-// evaluation until before another.
+// heldLast returns the newest evaluation times in [from, to), for each series of a rule's expression, at which the
+// expression was true for the series. The times are sorted.
 func (r *Ruler) heldLast(ctx context.Context, g *rules.Group,
 	rule *rules.AlertingRule, from, to time.Time) ([]time.Time, error) {
 	steps := min(int64(to.Sub(from)/g.Interval()), maxSearchedEvaluations)

@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 )
 
-// The names of the series that alerts store.
+// These are the names of the series that Prometheus stores for alerts.
 const (
 	alertsMetric   = "ALERTS"
 	forStateMetric = "ALERTS_FOR_STATE"
@@ -26,9 +26,9 @@ const (
 // probeSeries is the number of series of a rule that are read to find its last evaluation.
 const probeSeries = 100
 
-// lastStored finds the newest time up to due at which a group has stored results. It searches as far back as
-// evaluations are caught up, and at least two intervals: with a long interval, even a short outage may contain an
-// evaluation.
+// lastStored finds the newest time up to due for which a group has stored results. It searches back over the time for
+// which missed evaluations are caught up, and at least two intervals: if the interval is long, even a short outage may
+// contain an evaluation.
 func (r *Ruler) lastStored(ctx context.Context, g *rules.Group, due time.Time) (last time.Time, found bool, err error) {
 	times := max(2, min(int64(r.o.CatchUpTimes), int64(r.o.CatchUp/g.Interval())))
 	slots := make(map[int64]time.Time, times+1)
@@ -50,7 +50,7 @@ func (r *Ruler) lastStored(ctx context.Context, g *rules.Group, due time.Time) (
 	return last, found, nil
 }
 
-// errUnconfirmed is the reason why results aren't stored.
+// errUnconfirmed is the error of an evaluation whose results aren't stored because another process may own the rules.
 var errUnconfirmed = errors.New("ruler: another process may be evaluating the rules")
 
 // leftover holds the stored results of a rule's last evaluation by another process.
@@ -59,7 +59,8 @@ type leftover struct {
 	series []labels.Labels
 }
 
-// stored finds the results that a group's rules have already stored for a time. The evaluation must not change them.
+// stored finds the results that a group's rules have already stored for the time at. An evaluation at this time must
+// not change them.
 func (m *manager) stored(ctx context.Context, g *rules.Group, at time.Time) *stored {
 	s := &stored{there: map[uint64]struct{}{}, series: map[uint64]struct{}{}}
 	for _, rule := range g.Rules() {
@@ -80,8 +81,8 @@ func (m *manager) stored(ctx context.Context, g *rules.Group, at time.Time) *sto
 	return s
 }
 
-// end writes stale markers for series of another process' last evaluation that the evaluation at a time doesn't
-// contain, as Prometheus does between evaluations. A failed rule ends no series.
+// end writes stale markers at the time at for series in left, of another process' last evaluation, that aren't in seen.
+// Prometheus does the same between two evaluations. Series of failed rules get no stale markers.
 func (m *manager) end(ctx context.Context, g *rules.Group, left []leftover, seen *stored, at time.Time) {
 	app := m.r.o.Appendable.Appender(ctx)
 	t := timestamp.FromTime(at.Add(-g.QueryOffset()))
@@ -103,8 +104,8 @@ func (m *manager) end(ctx context.Context, g *rules.Group, left []leftover, seen
 	}
 }
 
-// each calls tell with the samples that a rule has stored from one evaluation to another, both included, of at most
-// limit series per name; 0: all. A histogram has the value 0.
+// each calls tell with the samples that a rule has stored from one evaluation to another, both included. It reads at
+// most limit series per name, or all if limit is 0. The value of a histogram is 0.
 func (r *Ruler) each(
 	ctx context.Context, g *rules.Group, rule rules.Rule, from, to time.Time, limit int,
 	tell func(ls labels.Labels, t int64, v float64),
@@ -164,8 +165,8 @@ func storedBy(rule rules.Rule) [][]*labels.Matcher {
 
 // stored records the series of an evaluation.
 type stored struct {
-	// there are the series, by hash, that already have a sample at the time of the evaluation. left are those of them,
-	// by rule, that don't end there. Both are read-only.
+	// there contains the hashes of the series that already have a sample at the time of the evaluation. left contains
+	// the series of there that don't end at that time, by rule. Both are read-only.
 	there map[uint64]struct{}
 	left  []leftover
 
@@ -192,12 +193,14 @@ func (s *stored) has(ls labels.Labels) bool {
 
 type storedKey struct{}
 
-// noting returns a context whose appenders record the appended samples in s, and skip samples that are already stored.
+// noting returns a context whose appenders record the series of appended samples in s. The appenders skip samples of
+// series that already have a sample in s.
 func noting(ctx context.Context, s *stored) context.Context {
 	return context.WithValue(ctx, storedKey{}, s)
 }
 
-// notingAppendable is the Appendable of managers.
+// notingAppendable is the Appendable of managers. Its appenders record series (see noting), and store nothing while
+// another process may own the rules.
 type notingAppendable struct {
 	promstorage.Appendable
 	r *Ruler

@@ -29,21 +29,21 @@ type manager struct {
 
 	// mu guards the fields below, whose keys are rules.GroupKey.
 	mu sync.Mutex
-	// fresh are the groups that existed when this process started to evaluate and that it hasn't evaluated yet, and
-	// groups that it didn't evaluate for a while.
+	// fresh contains the groups that must continue from stored results at their next evaluation: groups that this
+	// process hasn't evaluated since it started to evaluate, and groups that it didn't evaluate for a while.
 	fresh map[string]bool
-	// done is the newest time at which this process has evaluated a group. behind are the groups whose evaluation was
-	// late at that time.
+	// done is the newest time at which this process has evaluated each group. behind contains the groups that had
+	// missed evaluations before that time.
 	done   map[string]time.Time
 	behind map[string]bool
 	// locks are held while a group is evaluated.
 	locks map[string]*sync.Mutex
-	// cancels cancel running evaluations. replaced are the groups that an update replaces or removes, and that are no
-	// longer evaluated.
+	// cancels holds the functions that cancel running evaluations. replaced contains the groups that the current update
+	// replaces or removes, and that must no longer be evaluated.
 	cancels  map[*rules.Group]context.CancelFunc
 	replaced map[*rules.Group]bool
 
-	// resuming counts the groups that are taken over before they are due. stopResuming cancels them.
+	// resuming waits for the goroutine that takes over groups before they are due. stopResuming cancels it.
 	resuming     sync.WaitGroup
 	stopResuming context.CancelFunc
 }
@@ -83,7 +83,7 @@ func (r *Ruler) newManager(ctx context.Context, name string, files rulesOf, log 
 	return m
 }
 
-// options returns the options of Prometheus' manager. ctx belongs to the tenant.
+// options returns the options of Prometheus' manager. ctx must contain the tenant.
 func (m *manager) options(ctx context.Context, log *slog.Logger, evaluations *rules.Metrics,
 	into promstorage.Appendable) *rules.ManagerOptions {
 	return &rules.ManagerOptions{
@@ -96,7 +96,7 @@ func (m *manager) options(ctx context.Context, log *slog.Logger, evaluations *ru
 	}
 }
 
-// evaluationMetrics are Prometheus' own metrics with the tenant as a label.
+// evaluationMetrics returns Prometheus' own metrics, with the tenant as a label.
 func (r *Ruler) evaluationMetrics(name string) *rules.Metrics {
 	if r.evaluations[name] == nil {
 		registerer := r.o.Registerer
@@ -108,7 +108,7 @@ func (r *Ruler) evaluationMetrics(name string) *rules.Metrics {
 	return r.evaluations[name]
 }
 
-// update replaces the rules by those of these files. It must not be called concurrently.
+// update replaces the rules by the rules in these files. It must not be called concurrently.
 func (m *manager) update(files rulesOf) error {
 	m.stopResuming()
 	m.resuming.Wait() // Prometheus' manager replaces groups that have changed.
@@ -125,7 +125,7 @@ func (m *manager) update(files rulesOf) error {
 }
 
 // cancelReplaced cancels the evaluations of groups that an update to m.files replaces or removes. Otherwise Prometheus'
-// manager would wait for them, and list no rules until they end.
+// manager would wait for these evaluations, and list no rules in the meantime.
 func (m *manager) cancelReplaced() {
 	groups, errs := m.LoadGroups(m.r.o.Interval, m.r.o.ExternalLabels, m.r.externalURL(m.tenant).String(), m.iterate,
 		false, m.files.paths()...)

@@ -12,11 +12,11 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// tenantLabel is the label with the tenant of alerts. Alerts of the default tenant don't have it.
+// tenantLabel is the label of alerts that contains the tenant. Alerts of the default tenant don't have this label.
 const tenantLabel = "tenant"
 
-// externalURL returns the start of links in a tenant's alerts. For tenants other than the default one it includes the
-// tenant's path.
+// externalURL returns the URL with which links in a tenant's alerts start. For tenants other than the default one, it
+// includes the tenant's path.
 func (r *Ruler) externalURL(name string) *url.URL {
 	if name == tenant.Default {
 		return r.o.ExternalURL
@@ -36,7 +36,8 @@ func (r *Ruler) notify(name string) rules.NotifyFunc {
 		now := r.o.Now()
 		current := make([]*rules.Alert, 0, len(alerts))
 		for _, a := range alerts {
-			// An evaluation that was caught up may be so old that an Alertmanager would treat its alerts as resolved.
+			// The alerts of an evaluation that was caught up may be so old that an Alertmanager would treat them as
+			// resolved.
 			if a.ResolvedAt.IsZero() && !a.ValidUntil.After(now) {
 				continue
 			}
@@ -47,7 +48,7 @@ func (r *Ruler) notify(name string) rules.NotifyFunc {
 			}
 			current = append(current, a)
 		}
-		// Alerts are sent again while they fire.
+		// After a panic, the alerts are sent again by a later evaluation, as long as they fire.
 		_ = panics.Do("sending alerts", func() error { send(ctx, expr, current...); return nil })
 	}
 }

@@ -20,11 +20,12 @@ type Options struct {
 	// Interval is the evaluation interval of groups without one. Default 1 minute.
 	Interval time.Duration
 	// ExternalLabels are added to sent alerts, and are available in templates as external labels. ExternalURL is the
-	// start of links in alerts. For tenants other than the default one, /t/{tenant} is added to it.
+	// URL with which links in alerts start. For tenants other than the default one, /t/{tenant} is added to it.
 	ExternalLabels labels.Labels
 	ExternalURL    *url.URL
 
-	// Engine evaluates, Queryable reads and Appendable stores, each for the tenant of its context.
+	// Engine evaluates rules, Queryable reads samples and Appendable stores results, each for the tenant in its
+	// context.
 	Engine     promengine.QueryEngine
 	Queryable  promstorage.Queryable
 	Appendable promstorage.Appendable
@@ -37,15 +38,16 @@ type Options struct {
 	Shared bool
 	// Look is the interval at which the lease is checked. Default 2 seconds.
 	Look time.Duration
-	// Settle is the time that rules wait after the store is ready, so that senders that also waited for this process
-	// catch up first. Default 10 seconds.
+	// Settle is the time for which evaluation waits after the store is ready. Senders that were waiting for this
+	// process use it to send their samples first. Default 10 seconds.
 	Settle time.Duration
-	// CatchUp is the maximum age of missed evaluations that are caught up, after another process or the previous one
-	// has ended, but at least two intervals. CatchUpTimes is their maximum number per group. Default 10 minutes and 60.
+	// CatchUp is the maximum age of missed evaluations that are caught up after this process has started or taken over.
+	// It is at least two intervals. CatchUpTimes is the maximum number of these evaluations per group. Defaults: 10
+	// minutes and 60.
 	CatchUp      time.Duration
 	CatchUpTimes int
 
-	// Now is the clock. It doesn't decide when groups are due: Prometheus' manager uses the machine's clock.
+	// Now is the clock. Groups become due by the machine's clock instead, which Prometheus' manager uses.
 	Now        func() time.Time
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
@@ -60,17 +62,17 @@ func DefaultOptions() Options {
 	}
 }
 
-// Options of Prometheus' manager.
+// Options that are passed to Prometheus' manager.
 const (
 	// resendDelay is the interval at which a firing alert is sent again, as in Prometheus.
 	resendDelay = time.Minute
-	// outageTolerance is the duration of an outage after which alerts restart, as in Prometheus.
+	// outageTolerance is the duration of an outage after which pending alerts start again, as in Prometheus.
 	outageTolerance = time.Hour
-	// forGracePeriod is Prometheus' minimum time between a start and an alert of a rule with `for`. Prometheus uses 10
-	// minutes, because it doesn't scrape while it is down. Here it is zero, because senders and other processes
-	// continue. Alerts that fired continue to fire, with any duration of `for`.
+	// forGracePeriod is the minimum time between a start of Prometheus and an alert of a rule with `for`. Prometheus
+	// uses 10 minutes, because it doesn't scrape while it is stopped. Here it is zero, because senders and other
+	// processes continue during a restart. Alerts that were firing continue to fire, whatever the duration of `for`.
 	forGracePeriod = 0
-	// repeatLog is the interval at which a message about rules is logged. A rule that stores ten thousand series may
-	// cause as many messages.
+	// repeatLog is the minimum time between two logs of the same message about rules. A rule that stores ten thousand
+	// series may cause ten thousand equal messages.
 	repeatLog = 10 * time.Second
 )

@@ -12,11 +12,13 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// confirmedFor is the time for which a process evaluates rules after it has confirmed that it owns them. It is half of
-// the time after which another process takes over. A process that was suspended checks the lease first.
+// confirmedFor is the time for which a process may evaluate rules after it has confirmed that it owns them. It is half
+// of the time after which another process takes over. So a process that was suspended for longer checks the lease
+// before it evaluates.
 const confirmedFor = membership.LivenessTimeout / 2
 
-// errNotAnnounced means that other processes may assume that this one has stopped, although it can read.
+// errNotAnnounced means that this process can read but hasn't sent a heartbeat for so long that other processes may
+// assume that it has stopped.
 var errNotAnnounced = errors.New("ruler: this process could not send its heartbeat")
 
 // owner holds the lease of the rules.
@@ -50,7 +52,7 @@ func (o *owner) confirm(begun time.Time, mine bool) {
 	o.seen = begun
 }
 
-// renewLease calls takeLease and records its result.
+// renewLease calls takeLease. If this confirms the process as the owner, it records the time.
 func (o *owner) renewLease(ctx context.Context) (mine bool, err error) {
 	begun := o.now()
 	if mine, err = o.takeLease(ctx); err == nil {
@@ -59,14 +61,15 @@ func (o *owner) renewLease(ctx context.Context) (mine bool, err error) {
 	return mine, err
 }
 
-// takeLease takes the lease if no live process holds it, and reports whether this process owns it. After an error the
-// owner is unknown: the lease may have been taken.
+// takeLease takes the lease if no live process holds it, and reports whether this process owns it. After an error, it
+// is unknown whether this process has taken the lease.
 func (o *owner) takeLease(ctx context.Context) (mine bool, err error) {
 	if unheard := o.store.Member().Unheard(); unheard > membership.LivenessTimeout-confirmedFor {
 		return false, fmt.Errorf("%w for %v", errNotAnnounced, unheard.Round(time.Second))
 	}
 	if err := o.store.Member().MayRemove(); err != nil {
-		// It would evaluate at a wrong time. Other processes evaluate at the right one.
+		// With its untrusted clock, this process would evaluate at wrong times. Other processes evaluate at the right
+		// times.
 		return false, errors.Join(err, o.releaseLease(ctx))
 	}
 	others, err := o.liveness.Others(ctx)
@@ -90,7 +93,7 @@ func (o *owner) takeLease(ctx context.Context) (mine bool, err error) {
 	return mine, err
 }
 
-// releaseLease releases the lease, so that others don't have to wait until its owner is considered dead.
+// releaseLease releases the lease, so that other processes don't have to wait for LivenessTimeout.
 func (o *owner) releaseLease(ctx context.Context) error {
 	lease, err := o.store.Member().RulesLease(ctx)
 	if err != nil || lease.Owner != o.store.Member().Writer() {

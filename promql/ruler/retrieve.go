@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// viewAge is the time for which the rules of another process are listed from the last view.
+	// viewAge is the time for which a view of another process' rules is reused.
 	viewAge = 30 * time.Second
 	// viewTimeout is the maximum time to compute a view.
 	viewTimeout = 30 * time.Second
@@ -23,8 +23,8 @@ const (
 // Retriever lists the rules of some tenants for Prometheus' HTTP API.
 type Retriever struct{ groups []*rules.Group }
 
-// Retriever returns a Retriever for the tenants of a context. A process that doesn't evaluate the rules evaluates them
-// for the request, at the time when they were last due. It doesn't store or send the results.
+// Retriever returns a Retriever for the tenants of a context. If another process evaluates the rules, this process
+// evaluates them for the request at the time at which they were last due. The results are neither stored nor sent.
 func (r *Ruler) Retriever(ctx context.Context) Retriever {
 	var found Retriever
 	for _, name := range tenant.All(ctx) {
@@ -52,15 +52,15 @@ func (r Retriever) AlertingRules() (all []*rules.AlertingRule) {
 	return all
 }
 
-// views are views of the rules by tenant, computed by this process while it doesn't evaluate them. Only one view is
-// computed at a time.
+// views caches a view of the rules per tenant: groups that this process has evaluated for requests, while another
+// process evaluates the rules. One view is computed at a time.
 type views struct {
 	mu sync.Mutex
 	of map[string]view
 }
 
 type view struct {
-	// generation is the generation of the files from which the groups were made.
+	// generation is Ruler.generation of the files from which the groups were made.
 	generation int
 	at         time.Time
 	groups     []*rules.Group
@@ -88,8 +88,8 @@ func (v *views) get(ctx context.Context, r *Ruler, name string, files rulesOf, g
 		at := g.EvalTimestamp(now.UnixNano())
 		since := at
 		if last, found, err := r.lastStored(ctx, g, at); err == nil && found {
-			// Otherwise alerts would become active later, because of the times that the other process hasn't evaluated
-			// yet.
+			// At a later time, which the other process hasn't evaluated yet, alerts would seem to have become active
+			// later.
 			since = last
 		}
 		r.keepFiring(ctx, g, since)

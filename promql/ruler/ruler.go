@@ -22,19 +22,20 @@ type Ruler struct {
 	o     Options
 	store *storage.Store
 	owner *owner
-	// query evaluates rules, see ruleQuery. growths caches the growth of texts of alerts.
+	// query evaluates the queries of rules, see ruleQuery. growths caches the growth of the texts of alerts.
 	query   rules.QueryFunc
 	growths sync.Map
 	metrics metrics
-	// evaluations are the metrics of Prometheus' managers, by tenant. They exist longer than the managers.
+	// evaluations are the metrics of Prometheus' managers, by tenant. They outlive the managers, so that counters
+	// continue after a takeover.
 	evaluations map[string]*rules.Metrics
 
 	// changing is held while managers start, stop and change, which may take as long as an evaluation. mu guards the
-	// fields below, and is held only for moments.
+	// fields below, and is held only for short times.
 	changing sync.Mutex
 	mu       sync.Mutex
 	files    map[string]rulesOf
-	// running are the managers, by tenant; nil: this process doesn't evaluate.
+	// running are the managers, by tenant. nil: this process doesn't evaluate rules.
 	running map[string]*manager
 	// generation is the number of times that the files were read. elsewhere is true if another process evaluates the
 	// rules.
@@ -42,7 +43,7 @@ type Ruler struct {
 	elsewhere  bool
 
 	views views
-	// refused counts results that aren't stored because another process may have taken over.
+	// refused counts results that weren't stored because another process may have taken over.
 	refused atomic.Uint64
 }
 
@@ -51,7 +52,7 @@ type metrics struct {
 	changes  *prometheus.CounterVec
 }
 
-// New returns a Ruler. It reads and checks the files. An error in them wraps ErrFile.
+// New returns a Ruler. It reads and checks the files. An error in the files wraps ErrFile.
 func New(store *storage.Store, o Options) (*Ruler, error) {
 	files, err := load(o.Sources, o.Parser, o.Logger)
 	if err != nil {
@@ -82,7 +83,7 @@ func New(store *storage.Store, o Options) (*Ruler, error) {
 	return r, nil
 }
 
-// evaluates reports whether this process evaluates.
+// evaluates reports whether this process evaluates rules.
 func (r *Ruler) evaluates() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -170,7 +171,7 @@ func (r *Ruler) releaseLease(ctx context.Context) {
 	}
 }
 
-// start starts evaluating.
+// start starts evaluating the rules of all tenants.
 func (r *Ruler) start(ctx context.Context, log *slog.Logger) {
 	r.changing.Lock()
 	defer r.changing.Unlock()
@@ -205,7 +206,7 @@ func (r *Ruler) set(running map[string]*manager) {
 	r.running = running
 }
 
-// see records whether another process evaluates.
+// see records whether another process evaluates the rules.
 func (r *Ruler) see(elsewhere bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,11 +10,11 @@ import (
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
-// resumeAhead is the minimum time to a group's next evaluation at which the group is taken over immediately instead of
-// at that evaluation.
+// resumeAhead is the minimum time until a group's next evaluation for which the group is taken over immediately instead
+// of at that evaluation.
 const resumeAhead = time.Minute
 
-// resume takes over a group that was evaluated before and isn't due for a long time.
+// resume takes over a group now if it was evaluated before and is next due in resumeAhead or later.
 func (m *manager) resume(ctx context.Context, g *rules.Group) {
 	now := m.r.o.Now()
 	due := g.EvalTimestamp(now.UnixNano())
@@ -36,13 +36,14 @@ func (m *manager) resume(ctx context.Context, g *rules.Group) {
 	m.note(g, newest)
 }
 
-// iterate evaluates a group at a time when it is due. Before the first time, and after this process was suspended or
-// the machine slept, it catches up missed evaluations.
+// iterate evaluates a group that is due. At the group's first evaluation, and after this process was suspended, it
+// catches up missed evaluations first.
 func (m *manager) iterate(ctx context.Context, g *rules.Group, due time.Time) {
 	m.contain(g, func() { m.iterateLocked(ctx, g, due) })
 }
 
-// contain recovers panics outside rules. The group continues when it is due again.
+// contain calls f while the group is locked, and recovers from panics outside rules. After a panic, the group continues
+// when it is due again.
 func (m *manager) contain(g *rules.Group, f func()) {
 	defer m.lock(g)()
 	if err := panics.Do(evaluating, func() error { f(); return nil }); err != nil {
@@ -52,7 +53,7 @@ func (m *manager) contain(g *rules.Group, f func()) {
 
 func (m *manager) iterateLocked(ctx context.Context, g *rules.Group, due time.Time) {
 	if !m.r.confirmed() {
-		// Another process may have taken over. Otherwise this evaluation is caught up later.
+		// Another process may own the rules now. If not, this evaluation is caught up later.
 		m.freshen(g)
 		return
 	}
@@ -69,8 +70,8 @@ func (m *manager) iterateLocked(ctx context.Context, g *rules.Group, due time.Ti
 		newest = m.takeOver(ctx, g, due)
 		m.setBehind(g, missed)
 	case !due.After(done):
-		// Prometheus' manager repeats a time after an evaluation that took long, and a takeover may have gone past the
-		// time. A second evaluation would store another value for that time.
+		// Prometheus' manager repeats a time after an evaluation that took long, and a takeover may have evaluated
+		// later times. A second evaluation would produce another value for the same time.
 		return
 	default:
 		evaluate(ctx, g, due, rules.DefaultEvalIterationFunc, m.evaluations)
@@ -82,8 +83,8 @@ func (m *manager) iterateLocked(ctx context.Context, g *rules.Group, due time.Ti
 	m.note(g, newest)
 }
 
-// progress reports whether a group has to continue where another process, or this one some time ago, has stopped. It
-// also returns the newest time at which this process has evaluated the group.
+// progress reports whether a group must continue from stored results, because another process has evaluated it or this
+// one has paused. It also returns the newest time at which this process has evaluated the group.
 func (m *manager) progress(g *rules.Group) (fresh bool, done time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -99,9 +100,9 @@ func (m *manager) isFresh(g *rules.Group) bool {
 	return m.fresh[rules.GroupKey(g.File(), g.Name())]
 }
 
-// isBehind reports whether evaluations were missed before the last evaluation of a group and have been caught up once.
-// A group that takes longer than its interval is behind each time, and would spend all time on catching up. So it skips
-// missed evaluations, as Prometheus does.
+// isBehind reports whether evaluations had been missed at the last evaluation of a group and were caught up. A group
+// that takes longer than its interval misses evaluations each time, and would spend all its time on catching up. So it
+// catches up once, and then skips missed evaluations, as in Prometheus.
 func (m *manager) isBehind(g *rules.Group) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -140,21 +141,23 @@ func (m *manager) note(g *rules.Group, at time.Time) {
 	m.done[rules.GroupKey(g.File(), g.Name())] = at
 }
 
-// freshen makes a group read its stored results before its next evaluation.
+// freshen makes a group continue from its stored results at its next evaluation.
 func (m *manager) freshen(g *rules.Group) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.fresh[rules.GroupKey(g.File(), g.Name())] = true
 }
 
-// takeOver continues where another process, or the previous run, has stopped. Results that are already stored for a
-// time stay unchanged, because a value that was read must not change: the last evaluation of the other process may be
-// incomplete, its clock may be ahead, or it may still be running. Evaluations that become due during the takeover are
-// also made, because Prometheus' manager skips them. takeOver returns the newest time at which it has evaluated the
-// group.
+// takeOver continues a group where another process, or the previous run of this one, has stopped. It returns the newest
+// time at which it has evaluated the group.
+//
+// Results that are already stored for a time stay unchanged, because readers may have read them. There may be such
+// results for times that takeOver evaluates: the last evaluation of the other process may be incomplete, its clock may
+// be fast, or it may still be running. takeOver also evaluates the times that become due while it runs, because
+// Prometheus' manager skips these times.
 func (m *manager) takeOver(ctx context.Context, g *rules.Group, due time.Time) (newest time.Time) {
 	begun := m.r.o.Now()
-	// A group that takes longer than its interval would never catch up.
+	// The number of evaluations is bounded, because a group that takes longer than its interval would never catch up.
 	latest := due.Add(time.Duration(m.r.o.CatchUpTimes) * g.Interval())
 	isDue := func(at time.Time) bool {
 		return !at.After(due) || !at.After(latest) && !at.After(due.Add(m.r.o.Now().Sub(begun)))
@@ -170,9 +173,9 @@ func (m *manager) takeOver(ctx context.Context, g *rules.Group, due time.Time) (
 		first = last
 	}
 	if g.HasAlertingRules() {
-		// Alerts are stored only once the time since which they are active is known. It is looked up for active alerts:
-		// a first evaluation finds them, and a second one at the same time stores them. No outage is assumed: the
-		// alerts have been active all the time.
+		// Alerts are stored with the time since which they have been active, so this time must be restored first. It is
+		// looked up for active alerts: a first evaluation finds the active alerts, and a second evaluation at the same
+		// time stores them. The alerts are assumed to have been active all the time, without an outage.
 		m.r.keepFiring(ctx, g, first)
 		evaluate(noting(ctx, m.stored(ctx, g, first)), g, first, evalOnce, m.evaluations)
 		g.RestoreForState(first)
