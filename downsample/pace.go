@@ -7,7 +7,8 @@ import (
 )
 
 const (
-	// Rests get shorter as the lag grows from hurryFrom to hurryFull, which is two slots of two hours.
+	// hurryFrom is the lag above which rests get shorter, and hurryFull the lag at which they are shortest: two slots
+	// of two hours.
 	hurryFrom = time.Hour
 	hurryFull = 4 * time.Hour
 	// hurriedShare is the fraction of the time during which a worker works at a lag of hurryFull, unless Share is

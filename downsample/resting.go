@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// A past window is compacted or counted once it has had no writes for overRest. If it was compacted or counted
-	// before, it must have had none for overAgainRest, because late samples may arrive a few at a time.
+	// overRest is the time without writes after which a past window is compacted or counted. overAgainRest applies if
+	// it was compacted or counted before. It is longer because late samples may arrive a few at a time.
 	overRest      = 30 * time.Second
 	overAgainRest = 6 * time.Hour
 )

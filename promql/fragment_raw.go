@@ -45,7 +45,7 @@ type rawReader struct {
 	// starts are the start timestamps of floats and hists, if the function uses them.
 	starts promengine.StartTimestamps
 
-	// State of floatFuncs.
+	// quick is the function's entry in floatFuncs, or nil. The following fields belong to it.
 	quick    floatFunc
 	fold     bucketfn.Fold[float64]
 	sorted   sortedWindow

@@ -119,7 +119,7 @@ func (w *resolvedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter 
 // queryStats holds Prometheus' statistics of a query, and the statistics of its fragments.
 type queryStats struct {
 	stats.BuiltinStats
-	// Clients depend on this JSON name.
+	// Fragments has a JSON name that clients depend on.
 	Fragments []promql.FragmentStats `json:"parts,omitempty"`
 }
 

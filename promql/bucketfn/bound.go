@@ -6,9 +6,9 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Bounds limit how much values may differ from those of the requested windows, if other windows were evaluated or
-// buckets were cut. They are computed from the buckets at the edges. They are unknown if such a bucket has a NaN
-// sample that may be the value or part of it.
+// Bounds limit how much values may differ from the values over the requested windows, if other windows were evaluated
+// or buckets were cut. They are computed from the buckets at the edges. A bound is unknown if such a bucket contains a
+// NaN sample that may affect the value.
 //
 //	asked        (............]
 //	buckets   |----|----|----|----|
@@ -19,12 +19,12 @@ type Bounds struct {
 	Largest float64
 	// Steps are the sums of the differences of all series, by step.
 	Steps []float64
-	// Unknown is set if some value has no bound: a value of native histograms, of counters with negative values, or a
-	// value that isn't finite; or if a sum of the differences isn't.
+	// Unknown is set if some value has no bound: it is a native histogram, it is computed from a counter with negative
+	// values, or it isn't finite. It is also set if a sum of differences isn't finite.
 	Unknown bool
 }
 
-// Add adds the bounds of other series, whose first step is step number from.
+// Add adds the bounds of other series. Their first step is step number from of x.
 func (x *Bounds) Add(other *Bounds, from int) {
 	x.Largest, x.Unknown = max(x.Largest, other.Largest), x.Unknown || other.Unknown
 	for i, d := range other.Steps {
@@ -32,7 +32,8 @@ func (x *Bounds) Add(other *Bounds, from int) {
 	}
 }
 
-// add adds a value that may be anything between two others. 0 stands for a missing value.
+// add adds a value whose exact value may be anything from least to greatest. A missing value is passed as 0, with
+// exists set to false.
 func (x *Bounds) add(step int, value, least, greatest float64, exists bool) {
 	d := max(greatest-value, value-least, 0)
 	if !(d <= math.MaxFloat64) {
@@ -50,7 +51,7 @@ func (x *Bounds) addStep(step int, d float64) {
 	x.Unknown = x.Unknown || math.IsInf(x.Steps[step], 0)
 }
 
-// BoundColumns returns the columns that Bound needs for the function with that name.
+// BoundColumns returns the columns that Bound needs for the function with the given name.
 func BoundColumns(name string) rollup.Columns {
 	columns := Columns(name)
 	switch name {
@@ -62,9 +63,9 @@ func BoundColumns(name string) rollup.Columns {
 	return columns | rollup.ColumnMin | rollup.ColumnMax | rollup.ColumnSum
 }
 
-// Bound adds to into the max difference between the values returned by Evaluate and the values for the requested
-// windows. used are the windows that were evaluated, with the same number of steps. b holds all buckets of the series
-// that overlap windows of either kind, with BoundColumns.
+// Bound computes the max differences between the values that Evaluate returned and the values for the requested
+// windows, and adds them to into. used are the windows that were evaluated. asked, the requested windows, has the same
+// number of steps. b holds all buckets of the series that overlap windows of either kind, with BoundColumns.
 func (f *Evaluator) Bound(b *rollup.Buckets, asked, used Windows, values *Result, into *Bounds) {
 	limits := f.fn.limits
 	if limits == nil || len(values.Histogram) > 0 {
@@ -128,8 +129,8 @@ func (e *edged) leastSamples() float64 {
 	}
 }
 
-// edged holds a series' buckets and the range of them in a window: the buckets [from, to) overlap the window, and of
-// these the buckets [whole, part) are inside it.
+// edged holds a series' buckets and the ranges of them that belong to a window: the buckets [from, to) overlap the
+// window, and the buckets [whole, part) are inside it.
 type edged struct {
 	b *rollup.Buckets
 	// starts are the start timestamps of b.
@@ -181,8 +182,8 @@ func (e *edged) reset(f *Evaluator, b *rollup.Buckets, span int64) {
 	}
 }
 
-// move moves to the windows (a, b], which was requested, and (x, y], which was evaluated. The edges must not decrease
-// from call to call. It returns false if no bucket overlaps them.
+// move moves to the windows of the next step: (a, b] was requested, and (x, y] was evaluated. The edges must not
+// decrease from call to call. It returns false if no bucket overlaps these windows.
 func (e *edged) move(a, b, x, y int64) bool {
 	e.same = a == x && b == y
 	starts, ends := e.b.Start, e.b.End
@@ -201,7 +202,7 @@ func (e *edged) move(a, b, x, y int64) bool {
 	return e.from < e.to
 }
 
-// inner returns the buckets inside the window. lo is hi if there are none.
+// inner returns the buckets [lo, hi) inside the window. If there are none, lo equals hi.
 func (e *edged) inner() (lo, hi int) {
 	if e.whole >= e.part {
 		at := min(max(e.part, e.from), e.to)
@@ -210,7 +211,8 @@ func (e *edged) inner() (lo, hi int) {
 	return e.whole, e.part
 }
 
-// edges returns the number of samples in the buckets that are partly inside the window, and their min and max value.
+// edges returns the number of samples in the buckets that are partly inside the window, and the min and max value of
+// these samples.
 func (e *edged) edges() (n, least, greatest float64) {
 	lo, hi := e.inner()
 	least, greatest = math.Inf(1), math.Inf(-1)
@@ -255,7 +257,7 @@ func (e *edged) extremes(f *Evaluator) (least, greatest float64) {
 	return least, greatest
 }
 
-// between returns the sum over the buckets [lo, hi), given the sums over the first buckets.
+// between returns the sum over the buckets [lo, hi). sums are prefix sums.
 func between(sums []float64, lo, hi int) float64 { return sums[hi] - sums[lo] }
 
 // limitsFunc returns the min and max value that a function can have over a window; NaN if unknown.
@@ -274,8 +276,8 @@ func boundSteps(_ *Evaluator, e *edged) (least, greatest float64) {
 		between(e.steps, e.from+1, e.to) + e.firstOf(e.from, e.to)
 }
 
-// firstOf returns the resets or changes in the first of some buckets, without the one between it and the previous
-// bucket.
+// firstOf returns the number of resets or changes inside the first of the buckets [lo, hi), without a reset or change
+// between it and the previous bucket.
 func (e *edged) firstOf(lo, hi int) float64 {
 	switch {
 	case lo == hi:
@@ -369,7 +371,7 @@ func boundFirst(_ *Evaluator, e *edged) (least, greatest float64) {
 	return e.spread(e.from, e.whole, e.b.First[e.whole])
 }
 
-// spread returns the min and max of a value and the values of some buckets.
+// spread returns the min and max of v and all values in the buckets [lo, hi).
 func (e *edged) spread(lo, hi int, v float64) (least, greatest float64) {
 	least, greatest = v, v
 	for i := lo; i < hi; i++ {
@@ -408,7 +410,7 @@ func boundIncrease(_ *Evaluator, e *edged) (least, greatest float64) {
 	return least * e.perSecond, greatest * e.perSecond
 }
 
-// rise returns the increase from the first to the last sample of some buckets.
+// rise returns the increase from the first to the last sample of the buckets [lo, hi).
 func (e *edged) rise(lo, hi int) float64 {
 	if lo == hi {
 		return 0
@@ -416,8 +418,8 @@ func (e *edged) rise(lo, hi int) float64 {
 	return e.b.Last[hi-1] - e.b.First[lo] + e.b.Correction[lo] + e.starts.correction(lo) + between(e.steps, lo+1, hi)
 }
 
-// stretch returns the max factor by which rate, increase and delta extrapolate: by 1.1 average intervals at both ends,
-// and not beyond the window.
+// stretch returns the max factor by which rate, increase and delta extrapolate: by 1.1 average intervals at either end,
+// but not beyond the window.
 func (e *edged) stretch() float64 {
 	lo, hi := e.inner()
 	if lo == hi {

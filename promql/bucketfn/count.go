@@ -23,8 +23,8 @@ func firstIn(b *rollup.Buckets, i int) (float64, *histogram.FloatHistogram) {
 	return b.First[i], nil
 }
 
-// overNewest returns value of the bucket with the newest sample of a window. Only the time of that sample determines
-// whether it is in the window, so the bucket may be wider than the window.
+// overNewest computes a function by applying value to the bucket with the newest sample of a window. Only the time of
+// this sample determines whether it is in the window, so the bucket may be wider than the window.
 func overNewest(value valueIn) evaluateFunc {
 	return func(_ *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 		c := cursor{b: b}
@@ -45,7 +45,7 @@ func overNewest(value valueIn) evaluateFunc {
 	}
 }
 
-// overSelector is overNewest for an instant selector, whose series ends at a stale marker.
+// overSelector is overNewest for an instant selector. A stale marker ends the series.
 func overSelector(_ *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 	c := cursor{b: b}
 	for k := range w.Steps {
@@ -65,7 +65,7 @@ func overSelector(_ *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 	}
 }
 
-// overOldest returns value of the bucket with the oldest sample of a window.
+// overOldest computes a function by applying value to the bucket with the oldest sample of a window.
 func overOldest(value valueIn) evaluateFunc {
 	return func(_ *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 		c := cursor{b: b}
@@ -91,15 +91,16 @@ func (r *Result) addEither(step int, b *rollup.Buckets, i int, value valueIn) {
 	r.add(step, v)
 }
 
-// firstTimeIn returns the time of the first sample, seconds.
+// firstTimeIn returns the time of the first sample of bucket i, in seconds.
 func firstTimeIn(b *rollup.Buckets, i int) (float64, *histogram.FloatHistogram) {
 	return float64(b.FirstT[i]) / 1000, nil
 }
 
 func presentIn(*rollup.Buckets, int) (float64, *histogram.FloatHistogram) { return 1, nil }
 
-// overLastTime returns the time of the last sample, seconds. Prometheus returns the later of the last float and the
-// last histogram, and uses 0 if one is missing. So if there is only one kind, the result is at least 0.
+// overLastTime computes the time of the last sample, in seconds. Prometheus returns the later of the last float's time
+// and the last histogram's time, and uses 0 if there are no floats or no histograms. So if there are samples of only
+// one kind, the result is at least 0.
 func overLastTime(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 	f.overEach(b, w, out, func(step, lo, hi int) {
 		last := b.LastT[hi-1]
@@ -126,7 +127,7 @@ func overResets(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 	f.overSteps(inside, f.isReset(b), b, w, out)
 }
 
-// isReset returns a function that reports whether a bucket starts with a counter reset after the previous one.
+// isReset returns a function that reports whether bucket i starts with a counter reset after bucket before.
 func (f *Evaluator) isReset(b *rollup.Buckets) func(before, i int) bool {
 	return func(before, i int) bool { return b.IsReset(before, i) || f.starts.isReset(i) }
 }
@@ -135,8 +136,9 @@ func overChanges(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 	f.overSteps([][]uint32{b.Changes}, b.IsChange, b, w, out)
 }
 
-// overSteps counts steps of a kind between consecutive samples: those within buckets are in inside, and those between
-// buckets are from the last sample of one to the first of the next.
+// overSteps counts resets or changes, which are steps from one sample to the next. inside holds the numbers of steps
+// within buckets. between reports whether there is a step from the last sample of a bucket to the first sample of the
+// next.
 func (f *Evaluator) overSteps(
 	inside [][]uint32, between func(before, i int) bool, b *rollup.Buckets, w Windows, out *Result,
 ) {
@@ -148,7 +150,7 @@ func (f *Evaluator) overSteps(
 	})
 }
 
-// stepsBetween fills steps: 1 for a bucket with such a step between it and the previous one, 0 for others.
+// stepsBetween fills f.steps: 1 for a bucket with a step between the previous bucket and it, 0 for all other buckets.
 func (f *Evaluator) stepsBetween(b *rollup.Buckets, between func(before, i int) bool) {
 	f.steps = f.steps[:0]
 	for i := range b.End {

@@ -6,7 +6,7 @@ import "github.com/cassia-db/cassia/storage/rollup"
 // safe for concurrent use.
 type Evaluator struct {
 	// UsesStarts is set if rate, increase and resets use start timestamps, as Prometheus' functions do with the feature
-	// use-start-timestamps. They then also need rollup.ColumnStarts.
+	// use-start-timestamps. These functions then also need rollup.ColumnStarts.
 	UsesStarts bool
 
 	fn     *Function
@@ -36,8 +36,8 @@ type Evaluator struct {
 // evaluateFunc computes a function from buckets.
 type evaluateFunc func(f *Evaluator, b *rollup.Buckets, w Windows, out *Result)
 
-// New returns an evaluator for the function of that name ("" is an instant selector), or nil if the function can't be
-// computed from buckets.
+// New returns an evaluator for the function with the given name ("" is an instant selector), or nil if the function
+// can't be computed from buckets.
 func New(name string) *Evaluator {
 	fn := Lookup(name)
 	if fn == nil || fn.over == nil {
@@ -46,8 +46,8 @@ func New(name string) *Evaluator {
 	return &Evaluator{fn: fn}
 }
 
-// Columns returns the columns of buckets that the function of that name reads, or 0 if it can't be computed from
-// buckets.
+// Columns returns the columns of buckets that the function with the given name reads, or 0 if the function can't be
+// computed from buckets.
 func Columns(name string) rollup.Columns {
 	fn := Lookup(name)
 	if fn == nil || fn.over == nil {
@@ -59,9 +59,9 @@ func Columns(name string) rollup.Columns {
 // Name returns the name of the function.
 func (f *Evaluator) Name() string { return f.fn.Name }
 
-// Evaluate appends the function's values over the windows to out. b holds the buckets of one series with at least the
-// columns that Columns returns. They are ascending, don't overlap and may have any widths. No bucket may contain the
-// right edge of a window or, unless Function.Newest is set, its left edge, other than as its own edge.
+// Evaluate appends the function's values over the windows to out. b holds the buckets of one series, in order of time,
+// with at least the columns that Columns returns. Buckets don't overlap, and may have any widths. The right edge of a
+// window must not be inside a bucket. Neither must its left edge, unless Function.Newest is set.
 //
 // The values equal those of Prometheus' function over the samples: to the last bit for functions that don't round, and
 // otherwise within 1e-12 of the largest absolute value that enters the computation.
@@ -76,11 +76,11 @@ func (f *Evaluator) Evaluate(b *rollup.Buckets, w Windows, out *Result) {
 	f.fn.over(f, b, w, out)
 }
 
-// orderedColumns are the columns that depend on the order of addition if values are large.
+// orderedColumns are the columns whose sums depend on the order of addition if values are large.
 const orderedColumns = rollup.ColumnSum | rollup.ColumnCorrection | rollup.ColumnMoment | rollup.ColumnLine
 
-// ComplexFlags returns the flags of buckets for whose windows samples made from them don't give an approximation of the
-// function of that name, if Evaluate leaves the windows to samples.
+// ComplexFlags returns the flags of buckets from which samples must not be made for the function with the given name.
+// Windows with such buckets that Evaluate leaves to samples have no value after raw samples have expired.
 func ComplexFlags(name string) rollup.Flags {
 	fn := Lookup(name)
 	switch {
@@ -143,7 +143,8 @@ func keepLive[T any](into, column []T, b *rollup.Buckets) []T {
 	return into
 }
 
-// keepStarts is keepLive for a column whose presence matters.
+// keepStarts is keepLive for a column of start timestamps. A nil column stays nil, which means that there are no start
+// timestamps.
 func keepStarts(into, column []int64, b *rollup.Buckets) []int64 {
 	if column == nil {
 		return nil
@@ -151,7 +152,7 @@ func keepStarts(into, column []int64, b *rollup.Buckets) []int64 {
 	return keepLive(into, column, b)
 }
 
-// cursor moves through the buckets of consecutive windows.
+// cursor finds the buckets of consecutive windows.
 type cursor struct {
 	b      *rollup.Buckets
 	lo, hi int
@@ -169,8 +170,8 @@ func (c *cursor) move(a, b int64) (lo, hi int) {
 	return c.lo, c.hi
 }
 
-// kinds are the kinds of the buckets of a window. If a series has only simple buckets of floats, which is the common
-// case, nothing is stored.
+// kinds records which kinds of samples a series' buckets contain. If all buckets are simple and contain only floats,
+// which is the common case, it only sets plain.
 type kinds struct {
 	plain bool
 	// floats[i], histograms[i] and complex[i] are the numbers of the first i buckets that contain floats, that contain
@@ -178,7 +179,7 @@ type kinds struct {
 	floats, histograms, complex []int32
 }
 
-// setBuckets looks through buckets, of which those with any of complexFlags can't be computed with.
+// setBuckets records the kinds of the buckets of a series. Buckets with any of complexFlags count as not simple.
 func (k *kinds) setBuckets(b *rollup.Buckets, complexFlags rollup.Flags) {
 	all := rollup.Flags(0)
 	for _, flags := range b.Flags {
@@ -204,7 +205,7 @@ func (k *kinds) setBuckets(b *rollup.Buckets, complexFlags rollup.Flags) {
 	}
 }
 
-// kind is the kind of the samples in the buckets of one window.
+// kind is the kind of the samples in a window's buckets.
 type kind uint8
 
 const (
@@ -230,8 +231,8 @@ func (k *kinds) in(lo, hi int) kind {
 	}
 }
 
-// overEach calls each for the windows with samples, with their buckets [lo, hi). Windows of an unknown kind are left to
-// samples.
+// overEach calls each for all windows with samples, with the window's buckets [lo, hi). Windows of an unknown kind are
+// left to samples instead.
 func (f *Evaluator) overEach(b *rollup.Buckets, w Windows, out *Result, each func(step, lo, hi int)) {
 	c := cursor{b: b}
 	for k := range w.Steps {

@@ -26,7 +26,7 @@ type Fold[T any] struct {
 	base, pivot, done int
 }
 
-// Start starts a new series, whose leaves are joined by join. The memory is reused.
+// Start starts a new series, whose leaves are joined by join. It keeps the memory.
 func (f *Fold[T]) Start(join func(earlier, later T) T) {
 	f.join, f.base, f.pivot, f.done = join, 0, 0, 0
 }
@@ -65,7 +65,8 @@ func (f *Fold[T]) turn(leaves []T, lo, hi int) {
 	f.base, f.pivot, f.done = lo, hi, hi
 }
 
-// Min joins two values as min_over_time does: the result is NaN only if both are NaN, and the earlier of equal values.
+// Min joins two values as min_over_time does. The result is NaN only if both are NaN. If both are equal, as two zeros
+// with different signs are, it is the earlier value.
 func Min(earlier, later float64) float64 {
 	if later < earlier || earlier != earlier {
 		return later
@@ -155,7 +156,8 @@ func (f *Evaluator) startSums(b *rollup.Buckets) {
 	f.sums.Start(addCompensated)
 }
 
-// overSums computes the function from the sum of a window, its number of samples, and whether it has large values.
+// overSums computes a function of the sum of a window and its number of samples. large reports whether the window has
+// large values, see larges.
 func (f *Evaluator) overSums(b *rollup.Buckets, w Windows, out *Result,
 	value func(sum compensated, n uint64, large bool) (v float64, known bool),
 	hist func(sum *histogram.FloatHistogram, n uint64) *histogram.FloatHistogram,
@@ -189,8 +191,8 @@ func (f *Evaluator) overSums(b *rollup.Buckets, w Windows, out *Result,
 	})
 }
 
-// sumOfHistograms adds up the sums of the buckets [lo, hi) of histograms as Prometheus' sum_over_time does. It returns
-// nil if they can't be added, and false if one of the sums is unknown.
+// sumOfHistograms adds up the sums of the buckets [lo, hi) of histograms as Prometheus' sum_over_time does. sum is nil
+// if the histograms can't be added. known is false if the sum of a bucket is unknown.
 func sumOfHistograms(b *rollup.Buckets, lo, hi int, out *Result) (sum *histogram.FloatHistogram, known bool) {
 	list := b.Histograms[lo:hi]
 	if slices.ContainsFunc(list, func(h *rollup.Histograms) bool { return h.SumDropped }) {
@@ -222,7 +224,7 @@ func sumOfHistograms(b *rollup.Buckets, lo, hi int, out *Result) (sum *histogram
 	return sum, true
 }
 
-// running is a sum of whole numbers over a moving window. Whole numbers don't round, so it may subtract.
+// running is a sum of whole numbers over a moving window. It may subtract, because whole numbers aren't rounded.
 type running struct {
 	of     [][]uint32 // columns to add up
 	lo, hi int

@@ -2,19 +2,20 @@ package bucketfn
 
 import "github.com/cassia-db/cassia/storage/rollup"
 
-// Function describes how a function is computed from buckets. It is a function over a range vector, an instant
-// selector, or a function that reads more of an instant selector's samples than their values, such as timestamp.
+// Function describes how a function is computed from buckets. It is an instant selector, a function over a range
+// vector, or a function such as timestamp that reads more than the values of an instant selector's samples.
 type Function struct {
 	// Name is the function's name in PromQL; "" is an instant selector.
 	Name string
-	// over computes the function from buckets, with the same result as from samples; nil: buckets don't suffice.
+	// over computes the function from buckets, with the same result as from samples. nil: the function can't be
+	// computed from buckets.
 	over    evaluateFunc
 	columns rollup.Columns // needed by over in addition to Count
-	// limits computes the min and max value that the function may have if windows cut buckets or were moved; nil:
-	// unknown.
+	// limits computes the min and max value that the function may have if windows cut buckets or were moved. nil: they
+	// are unknown.
 	limits limitsFunc
-	// Newest is set if only the newest sample of a window matters. Buckets contain its time, so that the left edge of a
-	// window doesn't have to be an edge of a bucket.
+	// Newest is set if only the newest sample of a window matters. Buckets contain the time of this sample, so the left
+	// edge of a window doesn't have to be an edge of a bucket.
 	Newest bool
 	// Grows is set if the value grows with the length of the window. If a window was widened to the width of a bucket,
 	// the value is scaled down (see Windows.Scale).
@@ -22,19 +23,19 @@ type Function struct {
 	// Snaps is set if a window may be moved slightly even if its raw samples exist, because the value doesn't depend on
 	// single samples.
 	Snaps bool
-	// Sketched is set if sketches of hours answer the function after raw samples have expired, if windows consist of
-	// whole hours.
+	// Sketched is set if, after raw samples have expired, the function is computed from the sketches of hours. The
+	// windows must consist of whole hours.
 	Sketched bool
 	// staleness is set if a stale marker ends the series.
 	staleness bool
-	// WithoutRaw is how the function is answered if raw samples have expired and no bucket fits the window.
+	// WithoutRaw is how the function is answered if raw samples have expired and window edges are inside buckets.
 	WithoutRaw WithoutRaw
-	// Why is the reason for an approximation or a refusal, shown in the tables of this package and the manual. For Cut
-	// it is the difference from other functions.
+	// Why is the reason for an approximation or a refusal. It is shown in the tables of this package and of the manual.
+	// If WithoutRaw is Cut, it describes the difference from other functions.
 	Why string
-	// Bound is the max error of the function if Why applies and windows align with buckets. It is shown in the tables,
-	// and checked by TestExpiredAnswersAreWithinTheirInfos of package promql. It is empty if Why doesn't make a value
-	// approximate.
+	// Bound is the max error of the function where Why applies and windows align with buckets. It is shown in the
+	// tables, and TestExpiredAnswersAreWithinTheirInfos of package promql checks it. It is empty if Why doesn't mean an
+	// approximation.
 	Bound string
 }
 
@@ -42,8 +43,8 @@ type Function struct {
 type WithoutRaw uint8
 
 const (
-	// Cut: exact if the edges of windows are edges of buckets. Otherwise the buckets at the edges are cut, and the
-	// query gets an info.
+	// Cut: the result is exact if the edges of windows are edges of buckets. Otherwise the buckets at the edges are
+	// cut, and the query gets an info.
 	Cut WithoutRaw = iota
 	// Approximated: Prometheus' function is applied to samples that are made from buckets, and the query gets an info.
 	Approximated
@@ -68,8 +69,8 @@ const bucketEnds = rollup.ColumnFirst | rollup.ColumnLast
 // bySketches is the explanation for quantiles and medians.
 const bySketches = "from sketches, each sample within 1 % of its value, if windows align with hours; otherwise, and for counters, from reconstructed samples"
 
-// The bounds of functions that are computed from reconstructed samples. The spread within a bucket is the spread of the
-// bucket in which values differ most.
+// These are the bounds of functions that are computed from reconstructed samples. The spread within a bucket is the
+// largest difference between two values in any of the buckets.
 const (
 	ofSpread = "the spread within a bucket"
 	ofWidth  = "the width of a bucket"
@@ -89,12 +90,12 @@ const (
 // lineColumns are the columns needed for lines through samples.
 const lineColumns = rollup.ColumnLine | rollup.ColumnSum | rollup.ColumnMin | rollup.ColumnMax | rollup.ColumnFirst
 
-// noMoments is the condition under which moments and lines are left out, see rollup.AppendStored.
+// noMoments is the reason why some buckets have no moments and lines, see rollup.AppendStored.
 const noMoments = "counters are approximate, from reconstructed samples"
 
-// functions lists the instant selector, the functions over range vectors, and the functions that read more of an
-// instant selector's samples than their values. Every other function reads only the values that these return. The table
-// in doc.go is generated from the list.
+// functions lists the instant selector, the functions over range vectors, and the functions that read more than the
+// values of an instant selector's samples. All other functions read only values that these functions return. The table
+// in doc.go is generated from this list.
 var functions = [...]Function{
 	{Name: "", over: overSelector, limits: boundLast, columns: rollup.ColumnLast, Newest: true, staleness: true},
 	{Name: "absent", Newest: true, WithoutRaw: Approximated, Why: ofPresence, Bound: ofGaps},
@@ -157,7 +158,7 @@ func Names() []string {
 	return all
 }
 
-// Lookup returns the function with that name ("" is an instant selector), or nil for a function that doesn't use
+// Lookup returns the function with the given name ("" is an instant selector), or nil for a function that doesn't use
 // samples.
 func Lookup(name string) *Function {
 	for i := range functions {

@@ -7,16 +7,17 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// The sum of large values may overflow to infinity, and infinities of both signs add up to NaN. So the order of
-// addition matters if a window has large values (see rollup.Large) and values of that size, or infinities, of both
-// signs. Buckets don't contain the order, and such sums are left to samples. With values of one sign, the sum of the
-// buckets overflows if and only if the sum of the samples does.
+// The sum of large values may overflow to infinity, and infinities of both signs add up to NaN. So the sum of a window
+// depends on the order of addition if the window has large values (see rollup.Large), and values that are large or
+// infinite have both signs. Buckets don't contain the order, so these sums are left to samples. With values of one
+// sign, the sum of the buckets overflows if and only if the sum of the samples does.
 
-// larges describes the large values of buckets. If there are none, which is the common case, nothing is stored.
+// larges records which buckets have large values. If there are none, which is the common case, it only sets plain.
 type larges struct {
 	plain bool
-	// large[i], positive[i], negative[i] and nan[i] are the numbers of the first i buckets that contain large values,
-	// that contain large or infinite values of a sign, and whose sum is NaN in any order.
+	// large, positive, negative and nan are prefix sums: element i counts buckets among the first i buckets. large
+	// counts those that contain large values, positive and negative those that contain large or infinite values of a
+	// sign, and nan those whose sum is NaN in any order.
 	large, positive, negative, nan []int32
 }
 
@@ -55,13 +56,14 @@ func (l *larges) in(lo, hi int) bool { return !l.plain && l.large[hi] > l.large[
 // mixed reports whether the sum of the values in the buckets [lo, hi) depends on the order of addition.
 func (l *larges) mixed(lo, hi int) bool { return l.haveBothSigns(lo, hi) && l.nan[hi] == l.nan[lo] }
 
-// haveBothSigns reports whether the buckets [lo, hi) have large values, and values of that size of both signs.
+// haveBothSigns reports whether the buckets [lo, hi) have large values, and large or infinite values of both signs.
 func (l *larges) haveBothSigns(lo, hi int) bool {
 	return l.in(lo, hi) && l.positive[hi] > l.positive[lo] && l.negative[hi] > l.negative[lo]
 }
 
-// unknownRise reports whether the rise of a counter depends on the order in which the corrections of the buckets
-// [lo, hi) are added to the difference between its last and first value. total is the sum of the first and the others.
+// unknownRise reports whether the rise of a counter depends on the order in which corrections are added to difference,
+// the difference between the last and the first value of the buckets [lo, hi). first is the correction inside the first
+// bucket, others are those of the other buckets, and total is the sum of all.
 func (l *larges) unknownRise(lo, hi int, difference, total, first float64, others []float64) bool {
 	switch {
 	case !l.in(lo, hi):
@@ -80,7 +82,8 @@ func isSumNaN(first float64, others []float64) bool {
 		slices.Contains(values, math.Inf(1)) && slices.Contains(values, math.Inf(-1))
 }
 
-// isFlat reports whether values are finite and equal, given their min, max and sum. The sum may have overflowed.
+// isFlat reports whether all values are finite and equal, given their min, max and sum. The sum may be infinite because
+// it has overflowed.
 func isFlat(least, greatest, sum float64) bool {
 	return least == greatest && least-least == 0 && sum == sum
 }

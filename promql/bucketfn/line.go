@@ -6,10 +6,10 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Prediction is the time for which predict_linear predicts, relative to the time of a step.
+// Prediction holds the time for which predict_linear predicts, relative to each step.
 type Prediction struct {
-	// First is the evaluation time of step 0, and Step the interval between steps, milliseconds. They are those of the
-	// windows, unless offset or @ moves the windows.
+	// First is the evaluation time of step 0, and Step the interval between steps, in milliseconds. They differ from
+	// those of the windows if offset or @ moves the windows.
 	First, Step int64
 	Seconds     float64
 }
@@ -17,18 +17,18 @@ type Prediction struct {
 // SetPrediction sets the time for which predict_linear predicts.
 func (f *Evaluator) SetPrediction(p Prediction) { f.prediction = p }
 
-// regression holds sums from which a least squares line through samples is computed. Two are merged in the same way as
-// moments.
+// regression holds the sums from which the least squares line through samples is computed. Two regressions are merged
+// in the same way as moments.
 type regression struct {
 	n   float64
 	sum compensated
-	// The mean of the times is base plus rest, milliseconds. rest is small.
+	// base plus rest is the mean of the times, in milliseconds. rest is less than a millisecond.
 	base int64
 	rest float64
 	// squares is Σ(t − t̄)², and comoment Σ(t − t̄)(v − v̄).
 	squares, comoment compensated
 	min, max          float64
-	// unknown is set if the line of a bucket is unknown, large if some value is large.
+	// unknown is set if the line of a bucket is unknown. large is set if some value is large.
 	unknown, large bool
 }
 
@@ -46,15 +46,15 @@ func mergeLines(a, b regression) regression {
 	return both
 }
 
-// later adds to the mean of the times.
+// later increases the mean of the times by a number of milliseconds.
 func (l *regression) later(by float64) {
 	by += l.rest
 	whole := math.Floor(by)
 	l.base, l.rest = l.base+int64(whole), by-whole
 }
 
-// solve returns the slope of the line per second, and its value at a time, milliseconds. Both are NaN if not all values
-// are finite.
+// solve returns the slope of the line per second, and the line's value at the time at, in milliseconds. Both are NaN
+// unless all values are finite.
 func (l *regression) solve(at int64) (slope, value float64) {
 	sum := l.sum.high + l.sum.low
 	switch {
@@ -146,8 +146,9 @@ func lineOf(b *rollup.Buckets, i int) regression {
 	return l
 }
 
-// missing is the difference between sums over the samples of buckets and the same sums over those of their pieces: of
-// the times after an origin, of their squares, and of their products with the values.
+// missing holds the difference between sums over all samples of cut buckets and the same sums over the pieces of these
+// buckets. The sums are those of the times after an origin, of the squares of these times, and of their products with
+// the values.
 type missing struct{ times, squares, products float64 }
 
 func missingOf(w *rollup.Whole, origin int64) missing {
@@ -161,7 +162,7 @@ func addMissing(a, b missing) missing {
 	return missing{a.times + b.times, a.squares + b.squares, a.products + b.products}
 }
 
-// add adds the missing sums, which use times after an origin.
+// add adds the missing sums, whose times are relative to origin.
 func (l *regression) add(m missing, origin int64) {
 	mean, after := l.sum.high/l.n+l.sum.low/l.n, float64(l.base-origin)+l.rest
 	l.squares.high += m.squares - 2*after*m.times - m.times*m.times/l.n

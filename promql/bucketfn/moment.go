@@ -6,7 +6,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// moments are the number, the sum and the moment of values. They are merged as rollup.MomentBetween describes.
+// moments are the number, the sum and the moment of values. They are merged as described at rollup.MomentBetween.
 type moments struct {
 	n           float64
 	sum, moment compensated
@@ -28,7 +28,7 @@ func mergeMoments(a, b moments) moments {
 	return both
 }
 
-// variance returns the variance of the values, and whether it is known. As in Prometheus, it is NaN if not all values
+// variance returns the variance of the values, and whether it is known. As in Prometheus, it is NaN unless all values
 // are finite.
 func (m *moments) variance() (v float64, known bool) {
 	switch sum := m.sum.high + m.sum.low; {
@@ -88,13 +88,13 @@ func (f *Evaluator) overMoments(b *rollup.Buckets, w Windows, out *Result, value
 	})
 }
 
-// wholes are the buckets that were cut, for moving windows.
+// wholes finds the buckets that were cut into pieces but are entirely inside a moving window.
 type wholes struct {
 	list   []rollup.Whole
 	lo, hi int
 }
 
-// in returns the buckets [lo, hi) that are entirely in the window of a step. hi is at most lo if there are none.
+// in returns the buckets [lo, hi) of list that are entirely inside the window of a step. There are none if hi <= lo.
 func (c *wholes) in(w Windows, step int) (lo, hi int) {
 	from, to := w.Window(step)
 	for c.lo < len(c.list) && c.list[c.lo].Start < from {

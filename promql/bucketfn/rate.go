@@ -21,7 +21,7 @@ func overDelta(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 	f.overSlope(b, w, out, Slope{Scale: w.scale()})
 }
 
-// overSlope computes rate, increase or delta in the same way as extrapolatedRate of promql/functions.go of Prometheus.
+// overSlope computes rate, increase or delta in the same way as extrapolatedRate in promql/functions.go of Prometheus.
 func (f *Evaluator) overSlope(b *rollup.Buckets, w Windows, out *Result, s Slope) {
 	f.starts.setBuckets(b, f.UsesStarts && s.Counter)
 	if !f.kinds.plain {
@@ -79,8 +79,8 @@ func (f *Evaluator) overSlope(b *rollup.Buckets, w Windows, out *Result, s Slope
 	})
 }
 
-// corrections fills leaves with the corrections for counter resets between the end of the previous bucket and the end
-// of each bucket, and reports whether there is any.
+// corrections sets f.leaves[i] to the correction for the counter resets from the end of bucket i-1 to the end of bucket
+// i. It reports whether any correction isn't 0.
 func (f *Evaluator) corrections(b *rollup.Buckets) (any bool) {
 	f.leaves = append(f.leaves[:0], b.Correction...)
 	for i := range f.leaves {
@@ -93,12 +93,13 @@ func (f *Evaluator) corrections(b *rollup.Buckets) (any bool) {
 	return any
 }
 
-// joints describes the borders between consecutive buckets of histograms.
+// joints records resets and changes of layout within and between consecutive buckets of histograms.
 type joints struct {
-	// reset[i]: bucket i starts with a counter reset.
+	// reset[i] is true if bucket i starts with a counter reset.
 	reset []bool
-	// odd[i] is the number of the first i buckets whose layout differs from the previous bucket's or changes inside.
-	// corrected[i] is the number with something to correct, inside or at their start.
+	// odd[i] is the number of the first i buckets whose layout changes inside the bucket or differs from the previous
+	// bucket's. corrected[i] is the number of the first i buckets with something to correct, inside them or at their
+	// start.
 	odd, corrected []int32
 }
 
@@ -129,14 +130,14 @@ func (j *joints) setBuckets(b *rollup.Buckets, k *kinds, s *starts) {
 	}
 }
 
-// sameLayout reports whether two histograms have the same buckets, so that no reconciliation is needed.
+// sameLayout reports whether two histograms have the same bucket bounds, so that they need no reconciliation.
 func sameLayout(a, b *histogram.FloatHistogram) bool {
 	return a.Schema == b.Schema && a.ZeroThreshold == b.ZeroThreshold &&
 		(!a.UsesCustomBuckets() || histogram.CustomBucketBoundsMatch(a.CustomValues, b.CustomValues))
 }
 
-// riseOfHistograms returns the increase over the buckets [lo, hi) of histograms, from zero if they start in the window;
-// nil if they can't be added.
+// riseOfHistograms returns the increase over the buckets [lo, hi) of histograms. If the histograms start inside the
+// window, it is the increase from zero. It returns nil if the histograms can't be added.
 func (f *Evaluator) riseOfHistograms(b *rollup.Buckets, lo, hi int, spacing Spacing, counter bool,
 	out *Result) *histogram.FloatHistogram {
 	first := b.Histograms[lo].First
@@ -149,8 +150,8 @@ func (f *Evaluator) riseOfHistograms(b *rollup.Buckets, lo, hi int, spacing Spac
 	return added(f.riseBetween(b, lo, hi, counter, out), first, 1, out)
 }
 
-// riseBetween returns the increase from the first to the last of the buckets [lo, hi) of histograms, computed as in
-// histogramRate of Prometheus; nil if they can't be subtracted.
+// riseBetween returns the increase from the first to the last histogram of the buckets [lo, hi), computed in the same
+// way as in histogramRate of Prometheus. It returns nil if the histograms can't be subtracted.
 func (f *Evaluator) riseBetween(b *rollup.Buckets, lo, hi int, counter bool, out *Result) *histogram.FloatHistogram {
 	j := &f.joints
 	first, last := b.Histograms[lo].First, b.Histograms[hi-1].Last
@@ -223,7 +224,7 @@ func layoutOf(h *histogram.FloatHistogram, schema int32) *histogram.FloatHistogr
 	return h
 }
 
-// finishRise converts a rise to Prometheus' result; nil stays nil.
+// finishRise converts a rise to the form of Prometheus' result. It returns nil for nil.
 func finishRise(h *histogram.FloatHistogram) *histogram.FloatHistogram {
 	if h == nil {
 		return nil
@@ -232,8 +233,8 @@ func finishRise(h *histogram.FloatHistogram) *histogram.FloatHistogram {
 	return h.Compact(0)
 }
 
-// leastSchema returns the smallest schema of the histograms in the buckets [lo, hi), optionally without the first one,
-// and whether all are of one kind.
+// leastSchema returns the smallest schema of the histograms in the buckets [lo, hi), without the first histogram if
+// leftOut is set. It also reports whether all histograms are of one kind.
 func leastSchema(b *rollup.Buckets, lo, hi int, leftOut bool) (int32, bool) {
 	custom := b.Histograms[hi-1].Last.UsesCustomBuckets()
 	least := b.Histograms[hi-1].Last.Schema
@@ -258,8 +259,8 @@ func leastSchema(b *rollup.Buckets, lo, hi int, leftOut bool) (int32, bool) {
 	return least, true
 }
 
-// added returns h after adding another histogram to it or, if sign is negative, subtracting it. It returns nil if h is
-// nil or they are of different kinds.
+// added returns the sum of h and another histogram or, if sign is negative, their difference. It returns nil if h is
+// nil or the histograms are of different kinds.
 func added(h, other *histogram.FloatHistogram, sign int, out *Result) *histogram.FloatHistogram {
 	if h == nil {
 		return nil

@@ -6,17 +6,17 @@ import "github.com/prometheus/prometheus/model/histogram"
 type Result struct {
 	// Step lists the steps that have a value, ascending.
 	Step []int32
-	// Value holds their values. It is 0 if the value is a histogram.
+	// Value holds the values of these steps. It is 0 if the value is a histogram.
 	Value []float64
-	// Histogram holds their native histograms; it is empty if no step has one. The buckets own them: a caller that
-	// changes one must copy it first.
+	// Histogram holds the native histograms of these steps, and is empty if no step has one. The buckets own the
+	// histograms: a caller must copy a histogram before changing it.
 	Histogram []*histogram.FloatHistogram
-	// Unanswered lists the steps, ascending, that can't be computed from buckets, but only from samples.
+	// Unanswered lists the steps, ascending, that can be computed only from samples.
 	Unanswered []int32
 	// Notes are the annotations that Prometheus would add for the samples.
 	Notes Note
 	// Overlaps is the number of steps whose samples have overlapping start timestamps. Prometheus adds a warning for
-	// them.
+	// each of them.
 	Overlaps int
 }
 

@@ -2,18 +2,19 @@ package bucketfn
 
 import "math"
 
-// Slope describes which of rate, increase and delta is computed, and computes the factors of its windows. It isn't safe
-// for concurrent use.
+// Slope computes the factors by which rate, increase and delta multiply the rise of each window. Its fields determine
+// which of these functions is computed. It isn't safe for concurrent use.
 type Slope struct {
 	// Counter is set for rate and increase: a decrease is a counter reset.
 	Counter bool
-	// PerSecond is the length of the windows in seconds, by which rate divides; 0 for increase and delta.
+	// PerSecond is the length of the windows in seconds, by which rate divides. It is 0 for increase and delta.
 	PerSecond float64
-	// Scale is the factor of increase and delta: 1, or less if windows were widened.
+	// Scale is the factor for increase and delta: 1, or less if windows were widened.
 	Scale float64
 
-	// of is the spacing of the previous window. The spacings of series that are scraped at regular intervals are all
-	// the same. sampled, left and right are its extrapolation in seconds, and factor is computed from these.
+	// of is the spacing of the previous window, and the other fields are computed from it. They are cached because all
+	// windows of a series that is scraped at regular intervals have the same spacing. sampled, left and right are in
+	// seconds.
 	of                           Spacing
 	sampled, left, right, factor float64
 }
@@ -23,9 +24,8 @@ type Spacing struct {
 	// BeforeFirst is the time from the left edge to the first sample, AfterLast from the last sample to the right edge,
 	// and Sampled from the first sample to the last.
 	BeforeFirst, AfterLast, Sampled int64
-	// SinceStart is the time from the start timestamp of the first sample to that sample if the window contains the
-	// start timestamp, and 0 otherwise. The counter was 0 at the start timestamp, so that nothing is extrapolated to
-	// the left.
+	// SinceStart is the time from the start timestamp of the first sample to that sample, or 0 if the start timestamp
+	// isn't in the window. The counter was 0 at the start timestamp, so nothing is extrapolated to the left.
 	SinceStart int64
 	// Count is the number of samples: 2 or more, or 1 if SinceStart isn't 0.
 	Count uint64
@@ -34,8 +34,9 @@ type Spacing struct {
 // seconds converts milliseconds to seconds in the way that Prometheus does.
 func seconds(ms int64) float64 { return float64(ms) / 1000 }
 
-// Factor returns the factor for the rise between the first and the last sample of a window, whose first value is first.
-// The results are the same to the last bit as those of extrapolatedRate of promql/functions.go of Prometheus.
+// Factor returns the factor by which rise, the increase between the first and the last sample of a window, is
+// multiplied. first is the first value. The results are the same to the last bit as those of extrapolatedRate in
+// promql/functions.go of Prometheus.
 func (s *Slope) Factor(spacing Spacing, first, rise float64) float64 {
 	if spacing != s.of {
 		s.extrapolate(spacing)
@@ -50,15 +51,15 @@ func (s *Slope) Factor(spacing Spacing, first, rise float64) float64 {
 	return s.factor
 }
 
-// aboveZero reports whether the counter is certainly above 0, after rounding, over the whole extrapolation. It avoids a
-// division for most windows.
+// aboveZero reports whether the counter is certainly above 0, even after rounding, over the whole extrapolation. It
+// saves a division for most windows.
 func (s *Slope) aboveZero(first, rise float64) bool {
 	product := s.sampled * first
 	return product > s.left*rise*(1+1e-12) && product > 0x1p-960 && product <= math.MaxFloat64
 }
 
-// extrapolate computes the factor of a spacing. If the samples of a window end more than about one interval before an
-// edge, the series is assumed to have started, or ended, half an interval beyond its last sample.
+// extrapolate computes the factor of a spacing. If the gap between an edge and the nearest sample is longer than about
+// one average interval, the series is assumed to have started, or ended, half an interval beyond that sample.
 func (s *Slope) extrapolate(spacing Spacing) {
 	s.of, s.sampled = spacing, seconds(spacing.Sampled)
 	interval := 0.0
@@ -77,7 +78,7 @@ func (s *Slope) extrapolate(spacing Spacing) {
 	s.factor = s.scaled(s.left)
 }
 
-// scaled returns the factor with an extrapolation to the left of the given seconds.
+// scaled returns the factor if left is the number of seconds by which the rise is extrapolated to the left.
 func (s *Slope) scaled(left float64) float64 {
 	factor := 1.
 	if s.sampled != 0 {

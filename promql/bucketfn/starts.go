@@ -8,11 +8,11 @@ import (
 
 // starts are the start timestamps of buckets, for functions that use them.
 type starts struct {
-	// b are the buckets; nil: there are no start timestamps, or they aren't used.
+	// b are the buckets. nil: there are no start timestamps, or they aren't used.
 	b *rollup.Buckets
-	// overlaps is set if some samples start before the previous sample. Prometheus adds a warning for them. inside[i]
-	// is the number of the first i buckets that contain such samples, between[i] the number of them that start with
-	// one.
+	// overlaps is set if some sample has a start timestamp before the time of the previous sample. Prometheus adds a
+	// warning for these samples. Of the first i buckets, inside[i] contain such a sample after their first sample, and
+	// between[i] start with one.
 	overlaps        bool
 	inside, between []int32
 }
@@ -46,26 +46,27 @@ func (s *starts) setBuckets(b *rollup.Buckets, use bool) {
 	}
 }
 
-// overlapsBefore returns true if bucket i starts with such a sample.
+// overlapsBefore reports whether the start timestamp of the first sample of bucket i is before the time of the previous
+// bucket's last sample.
 func (s *starts) overlapsBefore(b *rollup.Buckets, i int) bool {
 	return s.changes(i) && b.StartOverlaps(i-1, i)
 }
 
-// changes returns true if bucket i starts with another start timestamp than the previous bucket ends with. Few buckets
-// do.
+// changes reports whether the first sample of bucket i has another start timestamp than the last sample of the previous
+// bucket. This is rare.
 func (s *starts) changes(i int) bool { return s.b != nil && i > 0 && s.b.FirstST[i] != s.b.LastST[i-1] }
 
-// overlapIn returns true if the buckets [lo, hi) contain such samples.
+// overlapIn reports whether some sample in the buckets [lo, hi) overlaps the sample before it in these buckets.
 func (s *starts) overlapIn(lo, hi int) bool {
 	return s.overlaps && s.inside[hi]-s.inside[lo]+s.between[hi]-s.between[lo+1] > 0
 }
 
-// isReset returns true if the first sample of bucket i starts after the last sample of the previous bucket, both being
-// of the same kind.
+// isReset reports whether the start timestamp of the first sample of bucket i is after the last sample of the previous
+// bucket. Both samples must be of the same kind.
 func (s *starts) isReset(i int) bool { return s.changes(i) && s.b.IsStartReset(i-1, i) }
 
-// sinceStart returns the time from the start timestamp of the first sample of bucket i to that sample, milliseconds, if
-// the start is after a time, and 0 otherwise.
+// sinceStart returns the time from the start timestamp of the first sample of bucket i to that sample, in milliseconds.
+// It returns 0 if the start timestamp isn't later than after.
 func (s *starts) sinceStart(i int, after int64) int64 {
 	if s.b == nil {
 		return 0
@@ -73,7 +74,7 @@ func (s *starts) sinceStart(i int, after int64) int64 {
 	return rollup.SinceStart(s.b.FirstST[i], s.b.FirstT[i], after)
 }
 
-// correction returns the correction for resets inside bucket i that only start timestamps show.
+// correction returns the correction for the resets inside bucket i that can be detected only by start timestamps.
 func (s *starts) correction(i int) float64 {
 	if s.b == nil {
 		return 0
@@ -81,7 +82,7 @@ func (s *starts) correction(i int) float64 {
 	return s.b.StartCorrection[i]
 }
 
-// resets returns the number of resets in bucket i that only start timestamps show.
+// resets returns the number of resets inside bucket i that can be detected only by start timestamps.
 func (s *starts) resets(i int) float64 {
 	if s.b == nil {
 		return 0
@@ -89,12 +90,13 @@ func (s *starts) resets(i int) float64 {
 	return float64(s.b.StartResets[i])
 }
 
-// firstReset returns true if the second histogram of a bucket starts with a reset.
+// firstReset reports whether the second histogram of a bucket starts with a reset.
 func (s *starts) firstReset(h *rollup.Histograms) bool {
 	return h.FirstReset || s.b != nil && h.FirstStartReset
 }
 
-// corrections returns the corrections of a histogram increase for resets in a bucket. Each may be nil.
+// corrections returns the corrections of the increase of histograms for the resets in a bucket. Each of them may be
+// nil.
 func (s *starts) corrections(h *rollup.Histograms) [2]*histogram.FloatHistogram {
 	if s.b == nil {
 		return [2]*histogram.FloatHistogram{h.Correction}

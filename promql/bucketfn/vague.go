@@ -6,11 +6,11 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// vague finds the windows whose sum isn't known to 1e-12, because large values cancel out: in a bucket (see
-// rollup.Vague) or between buckets. Such sums are left to samples.
+// vague finds the windows whose sum isn't known to 1e-12, because large values cancel out within a bucket (see
+// rollup.Vague) or between buckets. These sums are left to samples.
 type vague struct {
 	b *rollup.Buckets
-	// any is set if some bucket is flagged. largest is the largest absolute sum of a bucket.
+	// any is set if some bucket has the flag rollup.Vague. largest is the largest absolute sum of a bucket.
 	any     bool
 	largest float64
 }

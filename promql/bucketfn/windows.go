@@ -16,11 +16,10 @@ type Windows struct {
 	Steps int
 	// Span is the length of a window, milliseconds.
 	Span int64
-	// Snap moves each right edge to the largest multiple of Snap that isn't later, milliseconds. 0 leaves the edges
-	// unchanged.
+	// Snap, if not 0, moves each right edge back to a multiple of Snap, in milliseconds.
 	Snap int64
-	// SnapUntil is the last right edge that Snap moves, milliseconds. Windows that end later keep their right edge.
-	// Their left edge is the same as if the whole window had been moved. 0 moves all right edges.
+	// SnapUntil is the last right edge that Snap moves, in milliseconds. Windows that end later keep their right edge,
+	// but their left edge is moved as if the whole window were moved. 0 moves all right edges.
 	SnapUntil int64
 	// Scale is the length of the requested window divided by Span, if windows were widened. The results of functions
 	// that grow with the length of a window, such as increase, are multiplied by it. 0 and 1 have no effect.
@@ -40,12 +39,12 @@ func (w *Windows) Window(k int) (a, b int64) {
 	return moved - w.Span, b
 }
 
-// MovesRight reports whether Snap moves a right edge.
+// MovesRight reports whether Snap moves the right edge b.
 func (w *Windows) MovesRight(b int64) bool {
 	return w.Snap > 0 && (w.SnapUntil == 0 || b <= w.SnapUntil)
 }
 
-// secondsOf returns the length of a window, in seconds, by which Prometheus' rate divides.
+// secondsOf returns the length of a window in seconds, computed in the same way as in Prometheus' rate.
 func secondsOf(width int64) float64 { return (time.Duration(width) * time.Millisecond).Seconds() }
 
 // scale returns the factor for functions that grow with the length of a window.

@@ -15,8 +15,9 @@ import (
 type Mode uint8
 
 const (
-	// ModeAuto returns exact results. If that would read many samples, and windows fit buckets except for a hundredth
-	// of their length, it reads these buckets instead and adds an info to the query's annotations.
+	// ModeAuto returns exact results where this is cheap. Where it would read many samples, and windows fit buckets
+	// except for a hundredth of their length, it reads these buckets instead and adds an info to the query's
+	// annotations.
 	ModeAuto Mode = iota
 	// ModeExact returns the results of raw samples while these are kept.
 	ModeExact
@@ -66,20 +67,22 @@ type Request struct {
 	// From, To and Step give the right edges of the windows after offset and @: From, From+Step, … up to To.
 	From, To, Step int64
 	Mode           Mode
-	// Still forbids ModeAuto to move windows. It is set for instant queries, and thus for rules.
+	// Still prevents ModeAuto from moving windows. It is set for instant queries, and therefore for rules.
 	Still bool
 	// Coarsest is the max width of buckets, like Thanos' max_source_resolution. 0 (Raw) means no limit.
 	Coarsest rollup.Resolution
-	// Horizon is the oldest time kept of each resolution: math.MinInt64 if all is kept, math.MaxInt64 if nothing is.
+	// Horizon is the time of the oldest data that is kept of each resolution: math.MinInt64 if all data is kept,
+	// math.MaxInt64 if none is.
 	Horizon [3]int64
 	// Classes are the retention boundaries of each class of series, if they differ. Horizon then holds the latest
 	// boundary of each resolution. nil means that Horizon applies to all series.
 	Classes [][3]int64
-	// Oldest is the time of the first sample ever written; no samples are missing before it. math.MinInt64 if unknown.
+	// Oldest is the time of the first sample ever written, before which no samples are missing. math.MinInt64 if
+	// unknown.
 	Oldest int64
 	// Recent is a time after which samples are cheap to read, because most of them are unsealed. ModeAuto doesn't move
-	// the right edges of windows that end later. Moving them would hide series younger than a bucket. 0 means no such
-	// time.
+	// right edges after Recent, because moving them would hide series younger than a bucket. 0 means that there is no
+	// such time.
 	Recent int64
 	// Slot is the length of a slot, which is the time range of a raw chunk.
 	Slot int64
@@ -104,8 +107,7 @@ const (
 	Aligned Fit = iota
 	// Ragged windows are the requested windows. If an edge cuts a bucket, the raw samples of its slot are read.
 	Ragged
-	// Snapped windows were moved to bucket edges. Of windows that end after Request.Recent, only the left edge was
-	// moved.
+	// Snapped windows were moved to bucket edges. If a window ends after Request.Recent, only its left edge was moved.
 	Snapped
 	// Widened windows were moved and are longer than the requested windows.
 	Widened
@@ -139,7 +141,7 @@ func (s Segment) Window(b int64) (from, to int64) {
 	return w.Window(0)
 }
 
-// IsExact reports whether the result equals the result of raw samples.
+// IsExact reports whether the result equals the result that raw samples would have.
 func (s Segment) IsExact() bool { return s.Fit <= Ragged && !s.Approximate }
 
 // Choose chooses a resolution for each step. It returns adjacent segments that cover all steps, and the shortfall: the
@@ -214,9 +216,9 @@ func newChoice(r Request) *choice {
 	return c
 }
 
-// keep sets classes. For each class, times before its boundary of a common resolution are considered as expired. This
-// is necessary because, while boundaries are waiting to move, one class may have raw samples of times for which another
-// only has buckets. The common resolution is the allowed resolution with the min result of lost.
+// keep sets classes. It chooses one common resolution, the allowed resolution for which lost is smallest. In each
+// class, all times before the class's boundary of this resolution are treated as expired. Otherwise, while boundaries
+// are waiting to move, one class may have raw samples of times for which another class only has buckets.
 func (c *choice) keep() {
 	horizons := c.Classes
 	if horizons == nil {
@@ -236,7 +238,8 @@ func (c *choice) keep() {
 	}
 }
 
-// lost returns the longest time, in milliseconds, that any class is kept at another allowed resolution but not at res.
+// lost returns the longest time, in milliseconds, for which any class has data at another allowed resolution but not at
+// res.
 func (c *choice) lost(horizons [][3]int64, res rollup.Resolution) (most float64) {
 	for _, h := range horizons {
 		for _, other := range resolutions {
@@ -248,8 +251,8 @@ func (c *choice) lost(horizons [][3]int64, res rollup.Resolution) (most float64)
 	return most
 }
 
-// has reports whether a resolution covers the window of step k, even if the window is moved and widened. For each
-// class, only times considered as kept count.
+// has reports whether a resolution covers the window of step k, even if the window is moved and widened. In each class,
+// it ignores times before keptClass.oldest.
 func (c *choice) has(res rollup.Resolution, k int) bool {
 	if !c.allowed[res] {
 		return false
@@ -312,11 +315,11 @@ func (c *choice) piece(from, to int) (Segment, error) {
 	return s, nil
 }
 
-// maySnap reports whether windows may be moved slightly although the query didn't request it.
+// maySnap reports whether windows may be moved slightly although their raw samples exist.
 func (c *choice) maySnap() bool { return c.Mode == ModeAuto && !c.Still && c.fn.Snaps }
 
-// bucketsKept returns the bucket resolutions that cover all windows starting at this step, the coarsest first. If the
-// query's mode names one of them, it returns only this one, and true.
+// bucketsKept returns the bucket resolutions that cover all windows from a step on, the coarsest first. If the query's
+// mode names one of them, it returns only this resolution, and true.
 func (c *choice) bucketsKept(step int) (kept []rollup.Resolution, asked bool) {
 	for i := len(rollup.Resolutions) - 1; i >= 0; i-- {
 		res := rollup.Resolutions[i]
@@ -369,9 +372,10 @@ func (c *choice) segment(res rollup.Resolution, e Fit, from, to int) Segment {
 	}
 }
 
-// nearest returns a segment of the windows that are nearest to the requested windows and end at bucket edges. Each ends
-// with the last bucket that ends in the requested window. Its length is Range rounded to whole buckets: down if that
-// shortens it by less than a tenth, otherwise up. If only right edges matter, it is at least one bucket.
+// nearest returns a segment of windows that end at bucket edges and are as near as possible to the requested windows.
+// Each window ends with the last bucket that ends in the requested window. Its length is Range, rounded to whole
+// buckets: down if that shortens it by less than a tenth, otherwise up. If only right edges matter, it is at least one
+// bucket.
 func (c *choice) nearest(res rollup.Resolution, from, to int) Segment {
 	s, width := c.segment(res, Snapped, from, to), res.Width()
 	if c.fits(res, from, to) {
@@ -402,8 +406,8 @@ func (c *choice) keepRecent(s Segment) Segment {
 	return s
 }
 
-// drifts returns the max difference between a segment's windows and the requested windows, in milliseconds: the sum of
-// the differences of both edges.
+// drifts returns the max difference between a segment's windows and the requested windows, in milliseconds. The
+// difference of a window is the sum of the differences of its two edges.
 func (c *choice) drifts(s Segment) int64 {
 	most := int64(0)
 	// The positions of edges within buckets repeat after width/gcd(Step, width) steps.

@@ -13,7 +13,8 @@ const (
 	manyChunks = 24
 )
 
-// fewSlots is the max number of slots of a single window that is always read raw: finding the buckets takes longer.
+// fewSlots is the max number of slots of a single window up to which it is always read raw, because finding the buckets
+// would take longer.
 const fewSlots = 2
 
 // cheapest returns the exact segment that decodes the fewest values, and the number of raw chunks that it reads per
@@ -34,7 +35,7 @@ func (c *choice) cheapest(kept []rollup.Resolution, from, to int) (best Segment,
 			continue
 		}
 		cut := c.slotsCut(res, from, to)
-		// Ragged segments read two tables, which only pays off if most slots aren't read raw.
+		// Ragged segments read two tables. This pays off only if buckets replace the raw samples of most slots.
 		if cost := buckets + int64(cut)*rawChunkSamples; 2*cut < covered && cost < least {
 			best, chunks, least = c.segment(res, Ragged, from, to), cut, cost
 		}
@@ -61,7 +62,7 @@ func (c *choice) slotsCovered(from, to int) int {
 	return count
 }
 
-// slotsCut returns the number of slots in which a relevant window edge cuts a bucket.
+// slotsCut returns the number of slots in which a window edge that the function uses cuts a bucket.
 func (c *choice) slotsCut(res rollup.Resolution, from, to int) int {
 	rights := edgeWalk{first: c.right(from), step: c.Step, left: to - from, width: res.Width(), slot: c.Slot}
 	if c.fn.Newest {
@@ -126,8 +127,8 @@ func (e *edgeWalk) countSlots(other *edgeWalk) int {
 
 // AppendCuts appends, in ascending order, the window edges in (from, to) that cut a bucket of the segment's resolution.
 // The reader reads raw samples around these edges and converts them to cells that end at the edges (see
-// rollup.AppendCells). A snapped segment only has the right edges that weren't moved. All other segments have none,
-// unless their Fit is Ragged.
+// rollup.AppendCells). If the segment is Ragged, all its edges are considered. If it is Snapped, only the right edges
+// that weren't moved are. Other segments have no such edges.
 func (s Segment) AppendCuts(dst []int64, from, to int64) []int64 {
 	start := len(dst)
 	if s.Fit == Snapped && s.Windows.SnapUntil != 0 {

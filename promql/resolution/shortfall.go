@@ -39,20 +39,21 @@ type Shortfall struct {
 	Cut bool
 	// Approximated is set if a function was applied to samples reconstructed from buckets.
 	Approximated bool
-	// Extended is the same for anchored and smoothed ranges. Off bounds their errors.
+	// Extended is set if anchored or smoothed ranges were computed from samples reconstructed from buckets. Off bounds
+	// their errors.
 	Extended bool
 	// Sketched is set if a function was applied to samples reconstructed from sketches.
 	Sketched bool
-	// LeftOut is set if steps have no value because they require samples. Choose never sets it; the reader of buckets
-	// does.
+	// LeftOut is set if steps have no value because computing it requires samples. Only the reader of buckets sets it,
+	// not Choose.
 	LeftOut bool
-	// Hidden is set if only buckets are left of some times and the query excludes them.
+	// Hidden is set if there are times for which only buckets are left, and the query excludes buckets.
 	Hidden bool
-	// MovedBy is the sum of the shifts of both edges, in milliseconds, of a window of length MovedOf. Of all windows,
-	// this is the window with the max ratio.
+	// MovedBy is the sum of the shifts of both edges of a window, and MovedOf the length of this window, in
+	// milliseconds. Of all windows, it is the one with the max ratio of MovedBy to MovedOf.
 	MovedBy, MovedOf int64
-	// SnappedBy is the same for windows of length SnappedOf whose raw samples exist; 0 if no such window was moved.
-	// Snapped is the resolution of the buckets.
+	// SnappedBy and SnappedOf are the same for windows that were moved although their raw samples exist. SnappedBy is 0
+	// if no such window was moved. Snapped is the resolution of the buckets.
 	SnappedBy, SnappedOf int64
 	Snapped              rollup.Resolution
 	// Off bounds the error of values whose windows were moved or widened, or whose buckets were cut.
@@ -61,18 +62,19 @@ type Shortfall struct {
 
 // Off is a bound on the error of values.
 type Off struct {
-	// Bounded is set if the bound was computed, Unknown if some values have no bound.
+	// Bounded is set if the bound was computed. Unknown is set if some values have no bound.
 	Bounded, Unknown bool
-	// By bounds the error of each series' values, SumBy the error of the sum of all series.
+	// By bounds the error of the values of each series, SumBy the error of the sum of all series.
 	By, SumBy float64
 }
 
-// Lacks reports whether any value isn't from raw samples or whole buckets.
+// Lacks reports whether any value is missing, or computed from something other than raw samples or whole buckets of the
+// requested window.
 func (s Shortfall) Lacks() bool {
 	return s.Moved || s.Widened || s.Cut || s.Approximated || s.Extended || s.Sketched || s.LeftOut || s.Hidden
 }
 
-// IsNone reports whether the result is the result of raw samples.
+// IsNone reports whether the result equals the result of raw samples.
 func (s Shortfall) IsNone() bool { return !s.Lacks() && s.SnappedBy == 0 }
 
 // Merge merges the shortfall of another fragment of the query into s.
@@ -110,12 +112,13 @@ func (o Off) merged(other Off) Off {
 	}
 }
 
-// isBounded reports whether Off bounds the errors. Most of them are caused by data around the edges of windows.
+// isBounded reports whether Off applies: windows were moved or widened, buckets were cut, or anchored or smoothed
+// ranges were computed from reconstructed samples.
 func (s *Shortfall) isBounded() bool {
 	return s.Moved || s.Widened || s.Cut || s.Extended || s.SnappedBy > 0
 }
 
-// boundText describes the error bound; "" if it is unknown, or if values are missing.
+// boundText describes the error bound. It returns "" if the bound is unknown or values are missing.
 func (s *Shortfall) boundText() string {
 	switch o := s.Off; {
 	case s.Extended && s.Approximated: // Off doesn't bound the errors of other functions of reconstructed samples.
@@ -132,7 +135,7 @@ func (s *Shortfall) boundText() string {
 	}
 }
 
-// roundedUp formats v with three digits, rounded up.
+// roundedUp formats v with three significant digits, rounded up.
 func roundedUp(v float64) string {
 	text := strconv.FormatFloat(v, 'g', 3, 64)
 	if rounded, err := strconv.ParseFloat(text, 64); err == nil && rounded < v {
@@ -146,7 +149,8 @@ func moreOf(by, of, otherBy, otherOf int64) bool {
 	return by > 0 && (otherBy == 0 || float64(by)/float64(of) > float64(otherBy)/float64(otherOf))
 }
 
-// movedText describes the shift of window edges; by and of are in milliseconds.
+// movedText describes a shift of the edges of windows. by is the shift and of the length of the windows, in
+// milliseconds.
 func movedText(by, of int64) string {
 	return fmt.Sprintf("edges of %s windows are moved by up to %s (%.2g %% of the range)",
 		shortDuration(of), shortDuration(by), 100*float64(by)/float64(of))
@@ -212,7 +216,8 @@ func (s Shortfall) Info() error {
 		snapped+s.boundText())
 }
 
-// MissingError passes a shortfall to a collector of warnings, which merges it with others.
+// MissingError is a warning that carries a shortfall to the collector of warnings. The collector merges it with other
+// shortfalls.
 type MissingError struct{ Shortfall }
 
 // Error implements error.
@@ -248,7 +253,7 @@ func (s Shortfall) movedBy(by, of int64) Shortfall {
 	return s
 }
 
-// driftOf returns the drift of a segment and the length of its windows, both 0 if windows weren't moved.
+// driftOf returns the drift of a segment and the length of its windows. Both are 0 if the windows weren't moved.
 func (c *choice) driftOf(s Segment) (by, of int64) {
 	if s.Fit != Snapped {
 		return 0, 0
@@ -264,7 +269,7 @@ func (c *choice) snappedIn(s Segment) Shortfall {
 	return Shortfall{SnappedBy: c.drifts(s), SnappedOf: c.Range, Snapped: s.Resolution}
 }
 
-// hidden returns the shortfall of windows with times that only excluded resolutions keep.
+// hidden returns the shortfall of windows with times for which only resolutions that the request excludes have data.
 func (c *choice) hidden() (all Shortfall) {
 	for _, k := range c.classes {
 		all.Merge(c.hiddenOf(k))

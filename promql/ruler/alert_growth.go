@@ -60,8 +60,8 @@ func (r *Ruler) growthOf(text string) growth {
 	return g
 }
 
-// templateGrowth returns the growth of a template that defines no loops, variables or templates. Most templates define
-// none. For all others, it returns an unbounded growth.
+// templateGrowth returns the growth of a template. Templates that contain loops, or that define variables or templates,
+// have no bound. Most templates don't.
 func templateGrowth(text string) growth {
 	tree := syntax.New("alert")
 	tree.Mode = syntax.SkipFuncCheck

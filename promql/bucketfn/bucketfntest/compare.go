@@ -22,8 +22,8 @@ var BitExact = map[string]bool{
 // predicted is the number of seconds after a step for which predict_linear predicts.
 const predicted = 60
 
-// Bound returns the largest absolute value that enters the computation of a function over the points. ahead is the
-// number of seconds after the last point for which predict_linear predicts.
+// Bound returns the largest absolute value that enters the computation of a function over the points, relative to which
+// rounding errors are judged. ahead is the number of seconds after the last point for which predict_linear predicts.
 func (p Points) Bound(name string, ahead float64) float64 {
 	largest := p.Largest()
 	switch {
@@ -33,16 +33,16 @@ func (p Points) Bound(name string, ahead float64) float64 {
 	case name == "deriv": // It is divided by the deviation of the times.
 		return largest / p.deviation()
 	case name == "predict_linear":
-		// It is also multiplied by the time to the prediction. Prometheus' rounding errors are multiplied by the cube
-		// of that time.
+		// predict_linear also multiplies the values by the time to the prediction, and Prometheus' rounding errors grow
+		// with the cube of that time.
 		far := (math.Abs(ahead) + p.reach()) / p.deviation()
 		return largest * (1 + far + far*far*far/2000)
 	}
 	return largest
 }
 
-// deviation is the standard deviation of the times of floats, and reach is the time from the first to the last,
-// seconds.
+// deviation returns the standard deviation of the times of floats, in seconds. reach returns the time from the first
+// float to the last, in seconds.
 func (p Points) deviation() float64 {
 	n, mean, squares := float64(len(p.Floats)), 0.0, 0.0
 	for _, f := range p.Floats {
@@ -59,8 +59,8 @@ func (p Points) reach() float64 {
 	return float64(p.Floats[len(p.Floats)-1].T-p.Floats[0].T) / 1000
 }
 
-// requireSameSample fails unless got equals want, to the last bit or within 1e-12 of the largest value that entered the
-// computation.
+// requireSameSample fails unless got equals want. The values of functions that don't round must be equal to the last
+// bit. All others may differ by 1e-12 of largest, the largest value that entered the computation.
 func requireSameSample(t testing.TB, name string, want, got promengine.Sample, largest float64, context string) {
 	if BitExact[name] && want.H == nil && got.H == nil {
 		require.Equal(t, math.Float64bits(want.F), math.Float64bits(got.F), "%s: %v, not %v", context, got.F, want.F)
@@ -115,7 +115,7 @@ func requireSameHistogram(t testing.TB, want, got *histogram.FloatHistogram, lar
 	}
 }
 
-// BucketCounts returns the counts of a histogram by the bounds of its buckets.
+// BucketCounts returns the counts of a histogram's buckets, by the bounds of the buckets as text.
 func BucketCounts(h *histogram.FloatHistogram) map[string]float64 {
 	all := map[string]float64{}
 	for it := h.AllBucketIterator(); it.Next(); {

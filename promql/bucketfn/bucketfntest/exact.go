@@ -16,7 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// answerable reports whether Evaluate must be able to answer a window with these buckets.
+// answerable reports whether Evaluate must answer a window from these buckets, instead of leaving it to samples.
 func answerable(name string, b *rollup.Buckets, window Points, a, to int64) bool {
 	columns, large := bucketfn.Columns(name), magnitudesOf(window)
 	switch {
@@ -139,8 +139,9 @@ func requireAnswers(t testing.TB, f *bucketfn.Evaluator, s *chunk.Samples, p Poi
 		}
 		at++
 	}
-	// If bounds changed in the middle of a bucket, the bucket has the coarser ones. If a bucket has two kinds of
-	// histograms, their order is unknown, and with it whether Prometheus adds the note that they are gauges.
+	// If custom bounds change in the middle of a bucket, the bucket has only the coarser bounds, so annotations about
+	// reconciled bounds may differ. If a bucket has two kinds of histograms, their order is unknown. Prometheus adds
+	// the note that they are gauges only for one of the two orders.
 	unsure := bucketfn.NoteBoundsReconciledAdd | bucketfn.NoteBoundsReconciledSub | bucketfn.NoteBoundsReconciledSum
 	if notes&bucketfn.NoteMixedKinds != 0 {
 		unsure |= bucketfn.NoteNotCounter
@@ -182,7 +183,7 @@ func notesOf(t testing.TB, remarks annotations.Annotations) (notes bucketfn.Note
 	return notes
 }
 
-// pruned returns b with only the given columns, so that a test fails if a function reads another one.
+// pruned returns b with only the columns in want, so that a test fails if a function reads another column.
 func pruned(b *rollup.Buckets, want rollup.Columns) *rollup.Buckets {
 	out := &rollup.Buckets{Start: b.Start, End: b.End, Flags: b.Flags}
 	if want&rollup.ColumnCount != 0 {

@@ -19,12 +19,12 @@ import (
 type Points struct {
 	Floats     []promengine.FPoint
 	Histograms []promengine.HPoint
-	// Starts are their start timestamps.
+	// Starts are the start timestamps of Floats and Histograms.
 	Starts promengine.StartTimestamps
 }
 
-// PointsOf returns the points of samples. Counter reset hints, except those of gauges, are cleared, so that Prometheus'
-// functions compare buckets, as its storage does.
+// PointsOf returns the points of samples. It clears all counter reset hints except for gauges, so that Prometheus'
+// functions detect resets by comparing buckets, as they do for samples from Prometheus' storage.
 func PointsOf(s *chunk.Samples) Points {
 	var p Points
 	for i, t := range s.T {
@@ -94,8 +94,8 @@ func (p Points) Largest() float64 {
 	return most
 }
 
-// onSamples is the reference: it returns the result of Prometheus' function over the samples in (a, b] at an evaluation
-// time, whether there is a value, and the annotations.
+// onSamples computes the reference value: the result of Prometheus' function over the samples in (a, b], evaluated at
+// the time asked. It also returns whether there is a value, and the annotations.
 func onSamples(name string, args parser.Expressions, s *chunk.Samples, window Points,
 	usesStarts bool, a, b, asked int64) (promengine.Sample, bool, annotations.Annotations) {
 	if name == "" {
@@ -118,7 +118,7 @@ func onSamples(name string, args parser.Expressions, s *chunk.Samples, window Po
 	return out[0], true, remarks
 }
 
-// argsOf returns the arguments of a function over a range of the given milliseconds.
+// argsOf returns the arguments of a function over a range of span milliseconds.
 func argsOf(t testing.TB, name string, span int64) parser.Expressions {
 	if name == "" {
 		return nil

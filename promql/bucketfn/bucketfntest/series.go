@@ -60,7 +60,7 @@ func GenerateSeries(r *rand.Rand, kind string, n int) *chunk.Samples {
 	return s
 }
 
-// SeriesGenerator generates values of one series, one after the other.
+// SeriesGenerator generates the values of one series, one after the other.
 type SeriesGenerator struct {
 	Rand *rand.Rand
 	// Kind is one of SeriesKinds.
@@ -68,7 +68,7 @@ type SeriesGenerator struct {
 
 	// V is the current value, if H is nil.
 	V float64
-	// H is the current native histogram; nil if the value is V.
+	// H is the current native histogram. If it is nil, the current value is V.
 	H *chunk.Histogram
 
 	counts [4]int64
@@ -215,8 +215,8 @@ func (g *SeriesGenerator) histogram() {
 	}
 }
 
-// changeLayout changes schema and zero threshold. An SDK makes its buckets coarser, and uses fine ones again after a
-// restart. Sometimes the layout is random.
+// changeLayout changes the schema and the zero threshold in one of several ways. It makes the buckets coarser, as an
+// SDK does with many buckets, or resets them to fine ones, as after a restart, or chooses a random layout.
 func (g *SeriesGenerator) changeLayout() {
 	switch r := g.Rand; r.IntN(4) {
 	case 0:
@@ -228,7 +228,7 @@ func (g *SeriesGenerator) changeLayout() {
 	}
 }
 
-// custom generates a histogram with custom bounds. Some of the bounds change.
+// custom generates a histogram with custom bounds, some of which differ from those of the previous histogram.
 func (g *SeriesGenerator) custom() histogram.FloatHistogram {
 	r := g.Rand
 	if r.IntN(15) == 0 {
