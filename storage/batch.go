@@ -17,11 +17,11 @@ import (
 	"github.com/cassia-db/cassia/storage/retention"
 )
 
-// Series is a series of the head, for use with the batch that returned it.
+// Series is a series in the head. It may only be used with the batch that returned it.
 type Series = head.Series
 
-// Batch collects the samples of one request. It is used by one goroutine and once: NewBatch, then for each series
-// Lookup or Define, followed by Float, Histogram or Exemplar, and finally Commit or Release.
+// Batch collects the samples of one request. A batch is used once, by one goroutine: NewBatch, then Lookup or Define
+// for each series, followed by Float, Histogram or Exemplar, and finally Commit or Release.
 type Batch struct {
 	s      *Store
 	tenant *head.Tenant
@@ -36,9 +36,9 @@ type Batch struct {
 	bytes      int64
 	histograms int
 	bounds     labelBounds
-	// free exempts the batch from limits: its samples were acknowledged before.
+	// free exempts the batch from limits. It is set for held samples, which were acknowledged when they arrived.
 	free bool
-	// space separates this batch's aliases from those in other alias spaces.
+	// space is the alias space: equal aliases in different spaces name different series. See UseAliases.
 	space uint64
 	done  chan error
 }
@@ -56,8 +56,8 @@ func (s *Store) NewBatch(tenant string) *Batch {
 	return b
 }
 
-// Lookup finds a series by its alias: the bytes by which the sender names it. The store doesn't interpret them. Lookup
-// allocates nothing and doesn't retain alias.
+// Lookup finds a series by its alias: the bytes by which the sender names the series. The store doesn't interpret these
+// bytes. Lookup allocates nothing and doesn't retain alias.
 func (b *Batch) Lookup(alias []byte) (*Series, bool) {
 	hash := b.s.head.HashAlias(alias, b.space)
 	s := b.tenant.Lookup(hash, b.last)
@@ -76,9 +76,9 @@ func (b *Batch) KeyOf(alias []byte) [2]uint64 { return b.s.head.HashAlias(alias,
 // Missed returns KeyOf of the alias in the last failed Lookup, without hashing it again.
 func (b *Batch) Missed() [2]uint64 { return b.missed }
 
-// UseAliases selects the alias space of Lookup and Define; 0 is the space in which aliases stand for unmodified labels.
-// A caller that changes labels before Define must use a separate space per change, because the same alias then names
-// another series. UseAliases must be called before the first Lookup.
+// UseAliases selects the alias space of Lookup and Define. In space 0, an alias stands for the labels as they were
+// sent. A caller that changes labels before Define must use a separate space for each kind of change, because the
+// changed labels are another series. UseAliases must be called before the first Lookup.
 func (b *Batch) UseAliases(space uint64) { b.space = space }
 
 // Define finds or creates the series with these labels, and maps alias to it unless alias is nil. It returns a
@@ -112,9 +112,9 @@ func (b *Batch) Define(alias []byte, ls labels.Labels) (*Series, error) {
 	return s, nil
 }
 
-// Float adds a sample; t and st (0: unknown) are milliseconds. It returns ErrTooOld or ErrTooFarAhead for samples that
-// are rejected permanently. The other errors allow a retry: ErrMaybeAhead, ErrDroppedAhead, or an error because the
-// cluster's clock can't be read.
+// Float adds a sample with timestamp t and start timestamp st (0: unknown), both in milliseconds. It returns ErrTooOld
+// or ErrTooFarAhead if the sample is rejected permanently. After any other error the sender should retry:
+// ErrMaybeAhead, ErrDroppedAhead, or an error because the clock of the cluster couldn't be read.
 func (b *Batch) Float(ref *Series, t, st int64, v float64) error {
 	if err := b.checkTime(ref, t); err != nil {
 		return err
@@ -124,8 +124,8 @@ func (b *Batch) Float(ref *Series, t, st int64, v float64) error {
 	return nil
 }
 
-// Histogram adds a native histogram sample. Exactly one of h and fh must be set; the store owns it from now on. It
-// returns an *InvalidHistogramError or the errors of Float.
+// Histogram adds a native histogram sample. Exactly one of h and fh must be set, and the caller must not use it
+// afterwards. Histogram returns an *InvalidHistogramError or the errors of Float.
 func (b *Batch) Histogram(ref *Series, t, st int64, h *histogram.Histogram, fh *histogram.FloatHistogram) error {
 	if err := b.checkTime(ref, t); err != nil {
 		return err
@@ -156,8 +156,8 @@ func (b *Batch) checkTime(ref *Series, t int64) error {
 	return nil
 }
 
-// checkOld returns the error for a sample of a class that can't be stored: ErrTooOld if it is past the retention,
-// otherwise ErrDroppedAhead, because the rows of its time were deleted.
+// checkOld returns the error for a sample that is too old to be stored in its class: ErrTooOld if the sample is past
+// the retention, otherwise ErrDroppedAhead, because raw rows of its time were deleted while a clock was fast.
 func (b *Batch) checkOld(class, t int64) error {
 	now, _ := b.s.clock.Bounds()
 	tenant := b.tenant.Name()
@@ -177,7 +177,9 @@ func (b *Batch) checkOld(class, t int64) error {
 	return fmt.Errorf("%w, up to %s", ErrDroppedAhead, until)
 }
 
-// checkAhead checks a sample after newest. A slow clock on this side never causes a permanent rejection.
+// checkAhead returns the error for a sample with a timestamp after newest, or nil if a second clock shows that the
+// sample is acceptable. It returns ErrTooFarAhead only if this process's clock can't be slow, so a slow clock never
+// causes a permanent rejection.
 func (b *Batch) checkAhead(t int64) error {
 	if b.confirmed || !b.s.clock.MayBeSlow(t-b.newest) {
 		return ErrTooFarAhead
@@ -200,8 +202,8 @@ func (b *Batch) checkAhead(t int64) error {
 	return nil
 }
 
-// Exemplar adds an exemplar; e.Ts is in milliseconds. At most 1,024 exemplars are kept per series and slot. It returns
-// an *InvalidExemplarError, a *tenant.LimitError or the errors of Float. The caller keeps ownership of e.
+// Exemplar adds an exemplar; e.Ts is in milliseconds. At most 1,024 exemplars are kept per series and slot. Exemplar
+// returns an *InvalidExemplarError, a *tenant.LimitError or the errors of Float. The caller keeps ownership of e.
 func (b *Batch) Exemplar(ref *Series, e exemplar.Exemplar) error {
 	if err := b.checkTime(ref, e.Ts); err != nil {
 		return err
@@ -223,7 +225,7 @@ func (b *Batch) Len() int { return len(b.entries) }
 
 // Commit returns nil once every sample is durable and visible to queries. It rejects the whole batch with ErrOverloaded
 // if the queue or the head is full, with ErrHeadShare if this tenant's unsealed samples exceed its share, and with a
-// *tenant.LimitError if the tenant is over its ingestion limit. After any other error, engine.ErrUnavailable included,
+// *tenant.LimitError if the tenant is over its ingestion limit. After any other error, including engine.ErrUnavailable,
 // the samples may or may not be durable, and the sender must retry. Commit always releases the batch.
 func (b *Batch) Commit(ctx context.Context) error {
 	if len(b.entries)+len(b.exemplars) == 0 {
@@ -264,12 +266,12 @@ func (b *Batch) Commit(ctx context.Context) error {
 		}
 		return err
 	case <-ctx.Done():
-		// The committer still uses the batch, so it isn't returned to the pool.
+		// The batch isn't returned to the pool, because the committer still uses it.
 		return ctx.Err()
 	}
 }
 
-// finish passes the result to Commit.
+// finish sends the result of the commit to Commit.
 func (b *Batch) finish(err error) { b.done <- err }
 
 // Release discards a batch without committing it.

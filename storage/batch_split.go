@@ -7,7 +7,8 @@ import (
 	"github.com/cassia-db/cassia/storage/head"
 )
 
-// Extent returns the extent of the batch; limit bounds ha.Extent.Newest.
+// Extent returns the number of samples in the batch and their time range. Extent.Newest is the newest timestamp up to
+// limit.
 func (b *Batch) Extent(limit int64) ha.Extent {
 	x := ha.Extent{
 		Samples: len(b.entries), Exemplars: len(b.exemplars), MinT: math.MaxInt64, MaxT: math.MinInt64,
@@ -27,8 +28,8 @@ func (b *Batch) Extent(limit int64) ha.Extent {
 	return x
 }
 
-// Split keeps the samples to be stored in the batch, adds those to be held to held, and returns the number of dropped
-// samples.
+// Split removes the samples for which of doesn't return ha.Store. It adds the samples to be held to held, and returns
+// the number of dropped samples.
 func (b *Batch) Split(of func(t int64) ha.Disposition, held *ha.HeldBuilder) (dropped int) {
 	entries, exemplars := b.entries[:0], b.exemplars[:0]
 	for i := range b.entries {
@@ -69,14 +70,14 @@ func (b *Batch) Split(of func(t int64) ha.Disposition, held *ha.HeldBuilder) (dr
 	return dropped
 }
 
-// encodedHistogram adds a histogram sample in its encoded form, which it copies.
+// encodedHistogram adds a histogram sample and copies its encoded form.
 func (b *Batch) encodedHistogram(s *Series, t int64, encoded []byte) {
 	b.entries = append(b.entries, head.Sample{Series: s, T: t, Hist: append([]byte(nil), encoded...)})
 	b.bytes += queuedBytes + int64(len(encoded))
 	b.histograms++
 }
 
-// encodedExemplar adds an exemplar in its encoded form, which it copies.
+// encodedExemplar adds an exemplar and copies its encoded form.
 func (b *Batch) encodedExemplar(s *Series, t int64, encoded []byte) {
 	b.exemplars = append(b.exemplars, head.EncodedExemplar{Series: s, T: t, Data: append([]byte(nil), encoded...)})
 	b.bytes += queuedBytes + int64(len(encoded))

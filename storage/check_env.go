@@ -80,16 +80,16 @@ func (s *Store) Check(ctx context.Context, report func(problem string)) (check.T
 	}, report)
 }
 
-// checkedDays recomputes rollups of days for a check.
+// checkedDays recomputes the rollups of days, so that a check can compare them with the stored rollups.
 type checkedDays struct {
 	s *Store
-	// marked are the commit records of a few rollup windows. classes are the lists of classes of a few windows.
+	// marked caches the commit records of a few rollup windows. classes caches the lists of classes of a few windows.
 	marked  map[tenantWindow]map[format.CommitKey]bool
 	classes map[tenantWindow]check.WindowClasses
 }
 
-// classesIn returns the lists of classes for the days of a window. It caches a few windows, because a check calls it
-// for each shard, and a day without rows has no list that would be cached.
+// classesIn returns the lists of classes for the days of a window. It caches the lists of a few windows, because a
+// check calls it for each shard, and the retention keeper doesn't cache a missing list of a day without rows.
 func (c *checkedDays) classesIn(ctx context.Context, tenant string, window int64) (check.WindowClasses, error) {
 	at := tenantWindow{tenant, window}
 	if found, ok := c.classes[at]; ok {
@@ -145,8 +145,9 @@ func (c *checkedDays) HourRollup(
 	return r.chunk, r.unread, err
 }
 
-// CutShort reports whether a day's slots have commit records at 5m that are missing at 1h: an import of rollups failed
-// between the two. It wasn't acknowledged. A repeated import, or any other write to the day, recomputes its 1h chunks.
+// CutShort reports whether a day's slots have commit records at 5m that are missing at 1h. This happens if an import of
+// rollups fails after it wrote the former. The import wasn't acknowledged. Repeating it, or any other write to the day,
+// recomputes the 1h chunks.
 func (c *checkedDays) CutShort(ctx context.Context, tenant string, first, last int64) (bool, error) {
 	fine, err := c.marks(ctx, tenant, c.s.period.WindowOfSlot(rollup.FiveMinutes, first))
 	if err != nil {
@@ -164,9 +165,9 @@ func (c *checkedDays) CutShort(ctx context.Context, tenant string, first, last i
 	return false, nil
 }
 
-// TrimmedInPart reports whether a metric has deleted buckets that are still to be removed, in those slots of a day
-// whose samples are missing. Cleaning removes them from the 5m chunks, recomputes the 1h chunks, and then writes the
-// slots' commit records, so a running or interrupted pass leaves days whose resolutions differ.
+// TrimmedInPart reports whether a metric still has buckets to be removed because of deletes, in slots of a day whose
+// samples are missing. Cleaning removes the buckets from the 5m chunks, recomputes the 1h chunks, and then writes the
+// slots' commit records. So during or after an interrupted pass, the 5m and 1h rollups of a day may differ.
 func (c *checkedDays) TrimmedInPart(ctx context.Context, tenant, metric string, first, last int64) (bool, error) {
 	all, err := c.s.deletesOf(ctx, tenant)
 	if err != nil {
@@ -191,7 +192,8 @@ func (c *checkedDays) TrimmedInPart(ctx context.Context, tenant, metric string, 
 	return len(t.missing) > 0, nil
 }
 
-// marks caches the commit records of the last few windows, because consecutive days are mostly in the same window.
+// marks returns the commit records of a window. It caches them for a few windows, because consecutive days are mostly
+// in the same window.
 func (c *checkedDays) marks(ctx context.Context, tenant string, window int64) (map[format.CommitKey]bool, error) {
 	at := tenantWindow{tenant, window}
 	if found, ok := c.marked[at]; ok {

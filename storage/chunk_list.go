@@ -12,11 +12,11 @@ import (
 	"github.com/cassia-db/cassia/storage/paged"
 )
 
-// chunkList are the raw chunks of some series in some slots; nil: they weren't listed.
+// chunkList holds the raw chunks of some series in some slots; nil means that they weren't listed.
 type chunkList map[chunkAt]listedChunks
 
-// listedChunks are the versions of the chunks of a series in a slot. unread is true if there may be more, which are
-// unreadable.
+// listedChunks holds the versions of the chunks of a series in a slot. unread is true if there may be more chunks that
+// are unreadable.
 type listedChunks struct {
 	versions []string
 	unread   bool
@@ -33,8 +33,8 @@ func (l chunkList) has(start int64, id format.SeriesID) bool {
 	return l == nil || len(found.versions) > 0 || found.unread
 }
 
-// metricChunks identifies the chunks of a metric in a window, with a start from first to last. shards is the metric's
-// number of shards.
+// metricChunks identifies the chunks of a metric in a window whose start is between first and last. shards is the
+// metric's number of shards.
 type metricChunks struct {
 	window         int64
 	tenant, metric string
@@ -44,13 +44,13 @@ type metricChunks struct {
 
 func (c *metricChunks) at() tenantWindow { return tenantWindow{c.tenant, c.window} }
 
-// seriesChunks are some series of a metric whose chunks are to be read.
+// seriesChunks identifies the chunks of some series of a metric.
 type seriesChunks struct {
 	metricChunks
 	series []*Series
 }
 
-// listChunks adds the raw chunks of some series of some metrics to found.
+// listChunks lists the raw chunks that list identifies, and adds them to found.
 func (s *Store) listChunks(ctx context.Context, list []seriesChunks, found chunkList) error {
 	var all []paged.Wanted
 	for _, of := range list {
@@ -89,8 +89,8 @@ func (s *Store) wantedChunks(t *engine.Table, of metricChunks, at format.ClassSh
 	}
 }
 
-// fineChunks reads the 5m chunks of some series of several metrics, sorted per series, as rollups does for one series.
-// It adds series with unreadable chunks to unread.
+// fineChunks reads the 5m chunks that list identifies into found, sorted per series like the result of rollups. It adds
+// series with unreadable chunks to unread.
 func (s *Store) fineChunks(
 	ctx context.Context, list []seriesChunks, found map[format.SeriesID][]rollupChunk, unread map[format.SeriesID]bool,
 ) error {
@@ -123,8 +123,7 @@ func (s *Store) fineChunks(
 	return nil
 }
 
-// byPlace returns the classes and shards in which rows of some series may be in a window, each with the ids of these
-// series in order.
+// byPlace maps each class and shard in which the series may have rows in a window to the ids of these series, sorted.
 func (s *Store) byPlace(in tenantWindow, series []*Series, shards int64) map[format.ClassShard][]string {
 	places, classes := map[format.ClassShard][]string{}, s.retention.Standing(in.tenant, in.window)
 	for _, x := range series {
@@ -144,7 +143,7 @@ func (s *Store) byPlace(in tenantWindow, series []*Series, shards int64) map[for
 	return places
 }
 
-// standingPlaces yields the classes and shards of a window, without classes that are past their retention.
+// standingPlaces yields the classes and shards of a window, except classes that are past their retention.
 func (s *Store) standingPlaces(in tenantWindow, shards int64) iter.Seq[format.ClassShard] {
 	return func(yield func(format.ClassShard) bool) {
 		for _, class := range s.retention.Standing(in.tenant, in.window) {
@@ -162,7 +161,7 @@ func (s *Store) placesOf(in tenantWindow, id format.SeriesID, shards int64) iter
 	return placesIn(s.retention.Standing(in.tenant, in.window), id, shards)
 }
 
-// placesIn yields the classes and shards in which a series may have rows, for some classes.
+// placesIn yields the classes and shards in which a series may have rows, given the possible classes.
 func placesIn(classes []int64, id format.SeriesID, shards int64) iter.Seq[format.ClassShard] {
 	return func(yield func(format.ClassShard) bool) {
 		for _, class := range classes {

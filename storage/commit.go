@@ -47,7 +47,7 @@ type committer struct {
 type commitEnv struct {
 	head   *head.Head
 	period *format.Periods
-	// writer is this process' name in the staging log; shared is true if other processes follow its streams.
+	// writer is this process's name in the staging log. shared is true if other processes follow its streams.
 	writer string
 	shared bool
 	// gathers makes a commit wait for senders that are likely to send soon.
@@ -56,19 +56,19 @@ type commitEnv struct {
 	headBytes, queueBytes int64
 	blobBytes             int
 	now                   func() time.Time
-	// engineTime returns the time of the clock by which the engine expires rows.
+	// engineTime returns the time of the clock that the engine uses to expire rows.
 	engineTime func() time.Time
 	metrics    *metrics
 	// lock is held during a commit and while generations are closed.
 	lock *sync.Mutex
 	// write makes rows durable.
 	write func(context.Context, []engine.Batch) error
-	// mayWrite returns an error if this process must not write now. mayAcknowledge returns an error if a durable commit
-	// that began at the given time must not be acknowledged.
+	// mayWrite returns an error if this process must not write now. mayAcknowledge returns an error if a commit that
+	// started at the given time must not be acknowledged although it is durable.
 	mayWrite       func() error
 	mayAcknowledge func(begun time.Time) error
-	// isOld reports whether the blobs of a slot must not depend on earlier ones. listed is the list of staged slots;
-	// nil if the engine can list them itself.
+	// isOld reports whether a slot is old: its blobs must not depend on earlier blobs. listed is the list of staged
+	// slots, or nil if the engine can list staged slots itself.
 	isOld  func(slot int64) bool
 	listed *stagedList
 }
@@ -92,8 +92,8 @@ func newCommitter(env commitEnv) *committer {
 	return c
 }
 
-// enqueue queues a batch. It returns an error if the queue or the head is full. Sealing frees memory of the head and
-// needs no batch.
+// enqueue queues a batch. It returns an error if the queue or the head is full. The sender can retry successfully,
+// because sealing frees memory of the head without going through the queue.
 func (c *committer) enqueue(b *Batch) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,7 +119,7 @@ func (c *committer) enqueue(b *Batch) error {
 	return nil
 }
 
-// run commits until close was called and the queue is empty.
+// run commits queued batches. It returns once close was called and the queue is empty.
 func (c *committer) run() {
 	defer close(c.done)
 	for {
@@ -217,11 +217,12 @@ func (c *committer) commit(group []*Batch) error {
 	return nil
 }
 
-// errGrewOld means that a slot became old while its samples were being written in blobs that depend on earlier ones,
-// which old slots must not contain. The caller writes the samples again.
+// errGrewOld means that a slot became old while its samples were being written. Their blobs depend on earlier blobs,
+// which isn't allowed in old slots. The caller must write the samples again.
 var errGrewOld = fmt.Errorf("%w: the slot was closed for sealing during the write; retry", engine.ErrUnavailable)
 
-// listOld returns once the old slots of the commit are listed. Their blobs are durable before the clock is read.
+// listOld ensures that the old slots of the commit are listed. It must be called after the blobs are durable, so that
+// it also detects a slot that became old during the write.
 func (c *committer) listOld(ctx context.Context) error {
 	var old []head.SlotPartition
 	for _, g := range c.head.Streams() {

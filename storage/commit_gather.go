@@ -2,7 +2,7 @@ package storage
 
 import "time"
 
-// maxPatience bounds the time that a commit waits for more requests.
+// maxPatience is the maximum time that a commit waits for more requests.
 const maxPatience = 20 * time.Millisecond
 
 // gathering makes a commit wait for the senders of the previous commit. It is used on a shared engine, where each
@@ -12,16 +12,16 @@ const maxPatience = 20 * time.Millisecond
 //	commit: 1 2 ─────►│ acknowledged; 3 4 queued      without: 3 4 ─────► 1 2 ─────► 3 4 ─────►
 //	                  └ expected: 1 2 3 4             with:    (1 2 arrive) 1 2 3 4 ─────►
 //
-// The wait is at most the duration of the last commit: a request that arrived just after a commit had begun would have
-// waited as long. With one active sender there is no wait; a sender that stopped causes at most one.
+// The wait is at most the duration of the last commit, which is how long a request waits that arrives just after a
+// commit has started. With one active sender there is no wait. A sender that has stopped causes at most one wait.
 type gathering struct {
-	// expected is the number of requests in the last commit and in the queue when it ended. patience is the longest
+	// expected is the sum of the requests in the last commit and those queued when it ended. patience is the longest
 	// time that the next commit waits for this number of requests.
 	expected int
 	patience time.Duration
 }
 
-// record records a commit: its number of requests, the number that were queued when it ended, and its duration.
+// record records the number of requests in a commit, the number queued when it ended, and its duration.
 func (g *gathering) record(requests, waiting int, took time.Duration) {
 	g.expected, g.patience = requests+waiting, min(took, maxPatience)
 }

@@ -34,7 +34,8 @@ func (s *Store) Counts() *counts.Statistics {
 	})
 }
 
-// mayCount returns an error if this process may not write counts now, because that deletes counts of other states.
+// mayCount returns an error if this process must not write counts now. Writing counts also deletes the counts of other
+// states of the window, which requires a trusted clock.
 func (s *Store) mayCount() error {
 	if err := s.Ready(); err != nil {
 		return err

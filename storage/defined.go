@@ -14,13 +14,14 @@ import (
 	"github.com/cassia-db/cassia/storage/head"
 )
 
-// A blob depends on earlier blobs that define its series. When a process other than the writer seals and deletes those,
-// it first writes their definitions to table defined: blobs with the same numbers, without samples. Unlist deletes
-// these rows once the slot has no stage rows and gets no more (design/several-processes.md).
+// A blob depends on earlier blobs that define its series. When a process seals and deletes blobs of another writer, it
+// first writes their definitions to table defined, as blobs with the same numbers and without samples. Unlist deletes
+// these rows when the slot has no stage rows and can't get new ones (design/several-processes.md).
 
-// keepDefinitions writes the definitions in the rows that are about to be deleted, if later blobs of other writers may
-// depend on them. Blobs of older slots don't depend on earlier ones. now is when the sealing began: the slot may have
-// become old since, and a blob that depends on earlier ones may have arrived before that.
+// keepDefinitions writes the definitions contained in rows to table defined, because later blobs of other writers may
+// depend on them. rows are about to be deleted. Blobs of old slots don't depend on earlier blobs, so no definitions are
+// written for them. The age of the slot is measured at now, the time when sealing started: until then, a blob that
+// depends on earlier blobs may have arrived.
 func (s *Store) keepDefinitions(
 	ctx context.Context, w Work, now time.Time, gens []*head.Generation, rows []format.StageRow,
 ) error {
@@ -43,8 +44,8 @@ func (s *Store) keepDefinitions(
 	if len(batches) == 0 {
 		return nil
 	}
-	// Unlist deletes the definitions, so the slot must be listed. It may not be: a follower may have read a blob whose
-	// writer failed before listing the slot.
+	// The slot must be listed, so that Unlist finds and deletes the definitions. It may be unlisted, because a follower
+	// may have read a blob whose writer failed before listing the slot.
 	if err := s.listed.ensure(ctx, []head.SlotPartition{w.at()}); err != nil {
 		return err
 	}
@@ -56,8 +57,8 @@ func (s *Store) keepDefinitions(
 	return nil
 }
 
-// learn reads the definitions in the earlier blobs of the decoder's epoch: first from the staging log, then from table
-// defined, which also contains blobs sealed since.
+// learn reads the definitions in the earlier blobs of the decoder's epoch. It reads the staging log first and then
+// table defined, so that it finds the definitions of blobs that are sealed concurrently.
 func (s *Store) learn(ctx context.Context, d *head.Decoder, before format.StageRow) error {
 	at := d.At()
 	for _, table := range []*engine.Table{engine.Stage, engine.Defined} {
@@ -84,8 +85,8 @@ func (s *Store) learn(ctx context.Context, d *head.Decoder, before format.StageR
 	return nil
 }
 
-// forgetDefinitions deletes the definitions of a slot without stage rows, when no acknowledged blob can depend on them
-// any more.
+// forgetDefinitions deletes the definitions of a slot without stage rows. The caller must ensure that no acknowledged
+// blob can depend on them.
 func (s *Store) forgetDefinitions(ctx context.Context, slot int64, partition int) error {
 	if !s.opts.Shared {
 		return nil
@@ -94,7 +95,7 @@ func (s *Store) forgetDefinitions(ctx context.Context, slot int64, partition int
 	if err != nil {
 		return err
 	}
-	// The records of processed rows are kept.
+	// The rows that record processed stage rows are kept.
 	rows = slices.DeleteFunc(rows, func(r format.StageRow) bool { return r.Seq < 0 })
 	return s.deleteRows(ctx, engine.Defined, format.StagePartition(slot, partition), rows)
 }

@@ -7,16 +7,17 @@ import (
 	"github.com/cassia-db/cassia/storage/starts"
 )
 
-// RecordDeltas returns once it is durable that a tenant sends deltas with oldest as the oldest time, milliseconds.
-// Senders call it before they add the samples. Times at which samples are rejected are excluded.
+// RecordDeltas durably records that a tenant sends deltas whose oldest time is oldest, in milliseconds. Senders call it
+// before they add the samples. Times outside the range in which samples are accepted are replaced by the nearest
+// accepted time.
 func (s *Store) RecordDeltas(ctx context.Context, tenant string, oldest int64) error {
 	earlier, now := s.clock.Bounds()
 	oldest = min(max(oldest, retention.PastAt(earlier, s.retention.Longest(tenant).Raw)), now.UnixMilli())
 	return s.starts.Record(ctx, tenant, oldest)
 }
 
-// StartsFrom returns the time after which queries see the start timestamps of a tenant's samples, milliseconds;
-// starts.Never: they never do.
+// StartsFrom returns the time, in milliseconds, after which queries see the start timestamps of a tenant's samples. It
+// returns starts.Never if queries never see them.
 func (s *Store) StartsFrom(tenant string) int64 { return s.starts.From(tenant) }
 
 // DeltaTenants lists the tenants that have sent deltas, by name.

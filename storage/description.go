@@ -9,7 +9,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// description is the part of the settings that can make Open return an error. An engine of files holds a copy that can
+// description contains the settings that can make Open return an error. An engine of local files keeps a copy that can
 // be read before the engine is opened: {"version":1,"periods":[{…}]}.
 type description struct {
 	Version int             `json:"version"`
@@ -29,10 +29,11 @@ func describeStore(ctx context.Context, eng engine.Engine, s settings) error {
 	return described.DescribeStore(ctx, text)
 }
 
-// setSettings replaces the stored settings if they still equal old, JSON. It first passes the format to the engine: a
-// release that doesn't support it must not open files that may have such rows. Periods are passed after they are
-// stored: a description with a period that isn't stored would make every start fail once that period had begun. If the
-// settings aren't replaced, the description has no periods until the store is opened again.
+// setSettings replaces the stored settings, JSON, if they still equal old. It first passes the format version to the
+// engine, so that a release without support for the format never opens files that may contain such rows. It passes the
+// periods only after they are stored: if the description had a period that isn't stored, every start would fail after
+// the beginning of the period. If the settings aren't replaced, the description has no periods until the store is
+// opened again.
 func setSettings(ctx context.Context, eng engine.Engine, old []byte, s settings) (ok bool, found []byte, err error) {
 	value, err := json.Marshal(s)
 	if err != nil {
@@ -48,9 +49,9 @@ func setSettings(ctx context.Context, eng engine.Engine, old []byte, s settings)
 	return ok, found, err
 }
 
-// Admit returns a function that returns an error wrapping ErrOlderFormat, ErrNewerFormat or ErrOtherSettings if Open
-// would return one, given the description that the store passed to the engine by engine.Described. It is used as an
-// option of an engine, which calls it before it writes anything.
+// Admit returns an option for an engine: a function that the engine calls with the stored description before it writes
+// anything. The function returns an error wrapping ErrOlderFormat, ErrNewerFormat or ErrOtherSettings if Open would
+// also return this error.
 func Admit(opts Options) func([]byte) error {
 	return func(text []byte) error {
 		var d description

@@ -19,7 +19,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// This file contains all code that deletes rows; a test of the source ensures it. The condition of each:
+// This file contains all code that deletes rows; a test of the source enforces this. Each function deletes rows under
+// one condition:
 //
 //	dropPart      windows     past their retention boundaries, after being hidden for a week: see package retention
 //	deleteStaged  stage       sealed with a commit record, or never acknowledged
@@ -36,7 +37,7 @@ import (
 // perTenant are the tables whose keys begin with window and tenant.
 var perTenant = [...]*engine.Table{engine.Shards, engine.Metadata, engine.Sealed}
 
-// dropWindow drops the rows of a window, and unlists it when they are deleted.
+// dropWindow drops the rows of a window, and unlists the window once they are deleted.
 func (s *Store) dropWindow(ctx context.Context, window int64, tenants []string) (gone bool, err error) {
 	res := format.ResolutionOf(window)
 	for _, t := range append(
@@ -98,7 +99,8 @@ func (s *Store) dropPart(ctx context.Context, d dropped, tenants []string) (gone
 	return err == nil, err
 }
 
-// forgetWindow makes names, shards and, by imports, labels of a window be written again.
+// forgetWindow clears what this process has cached about the rows of a window, so that names, shards and, during
+// imports, labels are written again.
 func (s *Store) forgetWindow(window int64) {
 	s.catalog.forget(window)
 	s.shards.DeleteFunc(func(of shardedMetric) bool { return of.window == window })
@@ -120,7 +122,7 @@ func (s *Store) drop(ctx context.Context, t *engine.Table, prefix engine.Key) er
 	return nil
 }
 
-// deleteStaged deletes exactly the rows that were read.
+// deleteStaged deletes exactly the stage rows that were read for works.
 func (s *Store) deleteStaged(ctx context.Context, works []*sealedWork) error {
 	var staged []engine.Batch
 	for _, w := range works {
@@ -129,11 +131,13 @@ func (s *Store) deleteStaged(ctx context.Context, works []*sealedWork) error {
 	return s.writeInPieces(ctx, staged...)
 }
 
-// unlistStaged deletes the rows that list staged slots or units, if they were in found and empty returns their numbers:
+// unlistStaged deletes the rows in found that list staged slots or units, if the slots or units are empty. empty
+// returns the numbers of those that are.
 //
 //	rows found ─► closing, durable ─► empty ─► exactly the rows found are deleted
 //
-// A writer in between finds its slot closing, and lists it by another row (design/several-processes.md).
+// A writer that stages samples in between finds the slot closing, and lists the slot by another row
+// (design/several-processes.md).
 func (s *Store) unlistStaged(
 	ctx context.Context, list engine.Key, found map[int64][]listedRow,
 	empty func(context.Context, []int64) ([]int64, error),
@@ -222,7 +226,7 @@ func rowsDeleted(t *engine.Table, partition engine.Key, rows []format.StageRow) 
 	return batch
 }
 
-// deleteHeld deletes held rows. Consecutive numbers of a replica are deleted as ranges.
+// deleteHeld deletes held rows. It deletes consecutive numbers of a replica as one range.
 func (s *Store) deleteHeld(ctx context.Context, at ha.ClusterName, rows []ha.HeldID) error {
 	byEra := map[int64][]ha.HeldID{}
 	for _, h := range rows {
@@ -258,7 +262,8 @@ func (s *Store) deleteHeld(ctx context.Context, at ha.ClusterName, rows []ha.Hel
 	return nil
 }
 
-// eraseDelete deletes the row of a tombstone, with the timestamp of its last write, so that it never reappears.
+// eraseDelete deletes the row of a tombstone. The deletion has the timestamp of the row's last write, so the tombstone
+// never reappears.
 func (s *Store) eraseDelete(ctx context.Context, tenant, id string) error {
 	err := s.eng.Write(ctx, []engine.Batch{
 		{Table: engine.Deletes, Partition: deletePartition(tenant), Mutations: []engine.Mutation{{
@@ -271,14 +276,14 @@ func (s *Store) eraseDelete(ctx context.Context, tenant, id string) error {
 	return nil
 }
 
-// removeOutdone removes superseded entries of some series from the pages of a partition. Entries that supersede others
-// become rows first.
+// removeOutdone removes superseded entries of some series from the pages of a partition. Entries that supersede other
+// entries are first rewritten as rows.
 func (s *Store) removeOutdone(
 	ctx context.Context, res rollup.Resolution, partition engine.Key, series map[string]deletedSeries,
 ) error {
-	// Superseded parts of long chunks are removed by this compaction.
+	// Superseded parts of long chunks aren't in pages. This compaction removes them.
 	if res != rollup.Raw && s.rows.HasLong(partition[0].Int) {
-		// A compaction may still wait for earlier scans to end.
+		// Compaction must wait until earlier scans have ended.
 		if err := s.beginLong(ctx, partition[0].Int); err != nil {
 			return err
 		}
@@ -308,7 +313,7 @@ func (s *Store) removeOutdone(
 	return nil
 }
 
-// replaceCounts writes the rows of a window's series counts and deletes the counts of other states, in one batch.
+// replaceCounts writes the series counts of a window and deletes the counts of other states, in one batch.
 func (s *Store) replaceCounts(
 	ctx context.Context, u *ended.OverWindow, others []string, rows []engine.Mutation, expires int64,
 ) error {

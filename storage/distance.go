@@ -2,22 +2,22 @@ package storage
 
 import "github.com/cassia-db/cassia/storage/query"
 
-// distance sets the sizes of work for a local engine, or for a remote one, where round trips take most of the time. A
-// shared engine is remote.
+// distance holds the sizes and numbers of workers that depend on how far away the engine is. A shared engine is remote:
+// round trips take most of the time.
 type distance struct {
 	// rebuildWorkers is the number of partitions that are read concurrently while the head is rebuilt. listWorkers is
 	// the number of lists of staged slots that are read concurrently. rollWorkers is the number of series that are
 	// rolled up concurrently.
 	rebuildWorkers, listWorkers, rollWorkers int
-	// passOver is the number of other series' rows that a scan for some series reads before it starts a new scan at the
-	// next wanted key.
+	// passOver is the number of unwanted rows that a scan for some series reads before it starts a new scan at the next
+	// wanted key.
 	passOver int
-	// seekRows is the number of rows that an engine reads in the time that starting a scan takes. On Cassandra the
-	// first page of a scan has hundreds of rows, whether they are needed or not.
+	// seekRows is the number of rows that an engine reads in the time needed to start a scan. On Cassandra the first
+	// page of a scan has hundreds of rows, whether they are needed or not.
 	seekRows int
-	// groupRows is the approximate number of chunks of an answer that are read together, but at least the chunks of
-	// groupSeries series. Larger groups pay off when all series of a metric are read, because ids are hashes and each
-	// group is scattered over all rows.
+	// groupRows is the approximate number of an answer's chunks that are read together. The chunks of groupSeries
+	// series are read together in any case. Larger groups are faster when all series of a metric are read: ids are
+	// hashes, so the chunks of each group are scattered over all rows.
 	groupRows int
 	piece     sealPiece
 }

@@ -44,14 +44,14 @@ func (x *slotSealer) addExemplars(c *collected, sealedBefore bool) error {
 	return nil
 }
 
-// sealedExemplars reads the slot's sealed exemplars of a series that aren't deleted, and adds the deletes that their
-// rows name to named.
+// sealedExemplars returns a series' sealed exemplars in the slot, except deleted ones. It adds the deletes that the
+// exemplars' rows name to named.
 func (x *slotSealer) sealedExemplars(s *Series, named *format.TombstoneIDs) (have []format.Exemplar, err error) {
 	if err := x.readShardsOf(s); err != nil {
 		return nil, err
 	}
 	err = x.eachExemplars(s, x.shards, func(row engine.Row) error {
-		// Corrupt rows are skipped: queries report them. New exemplars are written beside them.
+		// A corrupt row is skipped, because queries report it. New exemplars are written to other rows.
 		list, c, _ := format.DecodeRawExemplars(slices.Clone(row.Value), x.deletesOf(s))
 		have, *named = append(have, list...), named.Union(c.Exempt)
 		return nil
@@ -59,7 +59,8 @@ func (x *slotSealer) sealedExemplars(s *Series, named *format.TombstoneIDs) (hav
 	return have, err
 }
 
-// missingExemplars returns the exemplars in list that aren't in have, and that KeepExemplars keeps of both.
+// missingExemplars returns the exemplars in list that aren't in have. It omits exemplars beyond the limit that
+// KeepExemplars applies to both lists together.
 func missingExemplars(list, have []format.Exemplar) (missing []format.Exemplar) {
 	all := format.KeepExemplars(slices.Concat(list, have))
 	slices.SortFunc(have, format.Exemplar.Compare)

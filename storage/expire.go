@@ -14,18 +14,18 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// One drop deletes a range of keys. Keys of sealed rows begin with window, class and tenant; keys of other tables with
-// window and tenant:
+// One drop deletes a range of keys. Keys of sealed rows begin with window, class and tenant. Keys of other tables begin
+// with window and tenant:
 //
 //	window                        no tenant keeps any rows
-//	window, each class, tenant    a tenant keeps none, others do
+//	window, each class, tenant    this tenant keeps no rows, other tenants do
 //	window, class                 no tenant keeps the class; names and commit records stay as long as any row does
-//	window, class, tenant         a tenant doesn't keep the class, others do
+//	window, class, tenant         this tenant doesn't keep the class, other tenants do
 
-// drops are the ranges to drop, each with the tenants that have rows in its window.
+// drops maps the ranges to drop to the tenants that have rows in the range's window.
 type drops map[dropped][]string
 
-// dropped identifies a range of a window: a class or the whole window, of one tenant or of all (tenant "").
+// dropped identifies a range of a window: one class or the whole window, of one tenant or of all tenants (tenant "").
 type dropped struct {
 	window int64
 	class  int64 // or wholeWindow
@@ -35,7 +35,7 @@ type dropped struct {
 const wholeWindow = -1
 
 // dropMemory caches the times until which this process has dropped rows of classes from windows that remain, so that
-// each is dropped once. It has one entry per tenant, class and resolution, regardless of the number of windows.
+// each class is dropped once. It has one entry per tenant, class and resolution, regardless of the number of windows.
 type dropMemory struct {
 	mu sync.Mutex
 	to map[boundaryKey]int64
@@ -56,7 +56,7 @@ func (m *dropMemory) isDropped(at boundaryKey, end int64) bool {
 	return ok && end <= to
 }
 
-// set records the times until which rows of all tenants' classes were dropped.
+// set records the times until which the rows of each tenant's classes were dropped.
 func (m *dropMemory) set(of map[string]*retention.Boundaries, classes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -73,8 +73,8 @@ func (m *dropMemory) set(of map[string]*retention.Boundaries, classes int64) {
 }
 
 // Expire advances the retention boundaries of all tenants according to their retention, and drops windows that have
-// been hidden for a week. It returns the number of dropped windows, and parts of windows that other tenants or classes
-// keep. No seal runs during the drops.
+// been hidden for a week. It returns the number of dropped windows and of dropped parts of windows that other tenants
+// or classes keep. No seal runs during the drops.
 func (s *Store) Expire(ctx context.Context) (parts int, err error) {
 	ctx = engine.MakingRoom(ctx)
 	if err := s.clock.MayRemove(); err != nil {
@@ -115,7 +115,7 @@ func (s *Store) Expire(ctx context.Context) (parts int, err error) {
 			return 0, errors.Join(failed, err)
 		}
 	}
-	// A seal may have added rows of a tenant that keeps the window longer.
+	// The first list may be outdated: a seal may since have added rows of a tenant that keeps the window longer.
 	if expired, err = s.expired(ctx, tenants, of); err != nil {
 		return 0, errors.Join(failed, err)
 	}
@@ -137,7 +137,7 @@ func (d dropped) compare(o dropped) int {
 	return cmp.Or(cmp.Compare(d.window, o.window), cmp.Compare(d.class, o.class), cmp.Compare(d.tenant, o.tenant))
 }
 
-// expired finds the listed windows to drop, by the retention boundaries of their tenants.
+// expired returns the listed windows to drop, according to the retention boundaries of their tenants.
 func (s *Store) expired(ctx context.Context, tenants []string, of map[string]*retention.Boundaries) (drops, error) {
 	d := drops{}
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
@@ -178,8 +178,8 @@ func (s *Store) expired(ctx context.Context, tenants []string, of map[string]*re
 
 func (d drops) add(part dropped, tenant string) { d[part] = append(d[part], tenant) }
 
-// expiredClasses adds the classes to drop from a window that some tenants keep, unless they were dropped before. A
-// class that no tenant keeps is dropped for all of them at once.
+// expiredClasses adds the classes to drop from a window that some tenants keep, except classes that were dropped
+// before. A class that no tenant keeps is dropped for all tenants at once.
 func (s *Store) expiredClasses(window int64, tenants []string, of map[string]*retention.Boundaries, d drops) {
 	res, end := format.ResolutionOf(window), s.period.WindowEnd(window)
 	for class := range s.retention.Classes() {

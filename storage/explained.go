@@ -8,16 +8,16 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// explainedError presents an engine's error to operators: the request that failed, the cause and the remedy. The
-// wrapped error also names the affected rows, which may belong to other tenants: sealing writes the rows of all tenants
-// of a slot partition.
+// explainedError is an engine's error with a text for operators: the request that failed, the cause and the remedy. The
+// wrapped error also names the affected rows. Its text isn't shown, because sealing writes the rows of all tenants of a
+// slot partition together, so the rows may belong to other tenants.
 type explainedError struct {
 	failed string
 	error
 }
 
-// explained returns the engine's error below err with a prefix, such as "storage: nothing was deleted", and the remedy;
-// or err itself unless it wraps engine.ErrUnavailable.
+// explained adds a prefix, such as "storage: nothing was deleted", and the remedy to the engine's error that err wraps.
+// It returns err itself if err doesn't wrap engine.ErrUnavailable.
 func explained(failed string, err error) error {
 	if !errors.Is(err, engine.ErrUnavailable) {
 		return err
@@ -37,7 +37,7 @@ func (e explainedError) Error() string {
 
 func (e explainedError) Unwrap() error { return e.error }
 
-// engineError returns the innermost error with a text that wraps engine.ErrUnavailable.
+// engineError returns the innermost error that wraps engine.ErrUnavailable and has a text of its own.
 func engineError(err error) error {
 	for {
 		var inner []error

@@ -18,17 +18,17 @@ import (
 )
 
 const (
-	// followInterval is the time between passes without queries. They keep the number of rows low that a query has to
-	// read.
+	// followInterval is the time between passes while there are no queries. Regular passes keep the number of rows low
+	// that the next query has to read.
 	followInterval = time.Second
 	// followWorkers is the number of streams that are read concurrently.
 	followWorkers = 16
-	// gapLife is the time after which a missing number of a stream is no longer looked for. A commit that takes longer
-	// than membership.CommitTimeout isn't acknowledged, so rows that are missing for longer are sealed or were never
+	// gapLife is the time after which missing numbers of a stream are no longer read. A commit that takes longer than
+	// membership.CommitTimeout isn't acknowledged, so rows that are missing for longer were sealed or never
 	// acknowledged.
 	gapLife = 2 * membership.CommitTimeout
-	// gapInterval is the time between reads of gaps while no query waits. The sealed rows of a process that has stopped
-	// are gaps to a follower that starts later.
+	// gapInterval is the time between reads of gaps while no query waits. A follower that starts late has many gaps:
+	// the sealed rows of processes that have stopped.
 	gapInterval = 10 * time.Second
 )
 
@@ -36,8 +36,8 @@ const (
 //
 //	processes ─► writers ─► stream positions: slot, partition, last seq ─► newer stage rows ─► head
 //
-// The rows of a commit become visible in any order, and its stream positions possibly before all of them. Skipped
-// numbers are therefore read again, for as long as their commit may still be acknowledged.
+// The rows of a commit become visible in any order, and its stream positions possibly before all of them. The follower
+// therefore reads skipped numbers again, as long as their commit may still be acknowledged.
 type follower struct {
 	s    *Store
 	mode followMode
@@ -47,15 +47,15 @@ type follower struct {
 	wake chan struct{}
 
 	parts []followedPartition
-	// writers are the processes listed in the last pass.
+	// writers are the processes that the last pass listed.
 	writers []string
-	// begun is the start of the last whole pass, or of the rebuild; protected by mu. forgot is the start of the last
-	// completed forgetDue of each partition, or of the process.
+	// begun is the start of the last complete pass, or of the rebuild; it is protected by mu. forgot holds, for each
+	// partition, the start of the last completed forgetDue, or of the process.
 	begun  time.Time
 	forgot []time.Time
 }
 
-// followMode is the work of a follower once the head is rebuilt.
+// followMode selects whose samples a follower reads after the head is rebuilt.
 type followMode uint8
 
 const (
@@ -69,7 +69,7 @@ type followedPartition struct {
 	slots map[int64]*followedSlot // by slot
 }
 
-// followedSlot is the follower's state of the streams in a slot and partition. mu allows one reader at a time.
+// followedSlot is the follower's state of the streams in a slot partition. mu allows one reader at a time.
 type followedSlot struct {
 	mu      sync.Mutex
 	decoder *head.Decoder
@@ -78,8 +78,8 @@ type followedSlot struct {
 	touched time.Time // when a stream was last found to have new rows
 }
 
-// followedStream is the state of a stream: the numbers that were read, and those that were sealed when workedOff was
-// read.
+// followedStream is the follower's state of a stream: the numbers that were read, and the numbers that were sealed when
+// workedOff was read.
 type followedStream struct {
 	head.Stream
 	progress     streamProgress
@@ -88,19 +88,19 @@ type followedStream struct {
 	looked       time.Time // when gaps were last read
 }
 
-// streamProgress records which numbers of a stream were read: all below next, except gaps.
+// streamProgress records which numbers of a stream were read: all numbers below next, except gaps.
 type streamProgress struct {
 	next int64
 	gaps []gap
 }
 
-// gap is a range of numbers that were missing when a later one was read.
+// gap is a range of numbers that were missing when a later number was read.
 type gap struct {
 	from, to int64
 	since    time.Time
 }
 
-// pendingPass lets callers of catchUp wait for a pass.
+// pendingPass is the pass that callers of catchUp wait for.
 type pendingPass struct {
 	done chan struct{}
 	err  error
@@ -121,7 +121,7 @@ func newFollower(s *Store) *follower {
 }
 
 // catchUp returns once the head contains all samples that other processes had acknowledged when it was called. Calls
-// during a pass share the next one. It returns ErrNoQueries if nothing is followed.
+// during a pass share the next pass. It returns ErrNoQueries if this process doesn't follow other processes.
 func (f *follower) catchUp(ctx context.Context) error {
 	switch f.mode {
 	case followsNobody:
@@ -149,7 +149,7 @@ func (f *follower) catchUp(ctx context.Context) error {
 	}
 }
 
-// start starts following, until ctx is done. The head must be rebuilt.
+// start starts following other processes, until ctx is done. The head must be rebuilt.
 func (f *follower) start(ctx context.Context) {
 	if f.mode == followsOthers {
 		f.s.running.Go(func() { panics.Repeat(ctx, "following", func() { f.run(ctx) }) })
@@ -189,7 +189,7 @@ func (f *follower) run(ctx context.Context) {
 	}
 }
 
-// refuseCallers ends waiting and later catchUp calls with engine.ErrClosed.
+// refuseCallers makes waiting and later catchUp calls return engine.ErrClosed.
 func (f *follower) refuseCallers() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -226,7 +226,7 @@ func (f *follower) pass(ctx context.Context, awaited bool) error {
 	if err := f.follow(ctx, positions, awaited, begun); err != nil {
 		return err
 	}
-	// Stream positions may have expired before they were read.
+	// The pass is incomplete if it took so long that stream positions may have expired before they were read.
 	if took := membership.Elapsed(begun, f.s.opts.Now()); took > membership.TailLife/2 {
 		return fmt.Errorf(
 			"%w: reading the writes of other processes took too long, %v; try again", engine.ErrUnavailable,
@@ -237,22 +237,23 @@ func (f *follower) pass(ctx context.Context, awaited bool) error {
 	return nil
 }
 
-// recordPass records when a whole pass, or the rebuild, began.
+// recordPass records the start of a complete pass, or of the rebuild.
 func (f *follower) recordPass(at time.Time) {
 	f.mu.Lock()
 	f.begun = at
 	f.mu.Unlock()
 }
 
-// timeSincePass returns the time since the last whole pass began.
+// timeSincePass returns the time since the start of the last complete pass.
 func (f *follower) timeSincePass() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return membership.Elapsed(f.begun, f.s.opts.Now())
 }
 
-// isForgetDue reports whether the head may hold samples of a partition that were sealed, deleted and cleaned since the
-// last forgetDue: a delete of them may have been removed.
+// isForgetDue reports whether forgetDue must release samples of a partition. If it didn't, the head might contain
+// samples that other processes have sealed, deleted and cleaned, and whose tombstone was removed, so that queries would
+// return them.
 func (f *follower) isForgetDue(partition int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -260,10 +261,10 @@ func (f *follower) isForgetDue(partition int) bool {
 }
 
 // forgetDue releases the samples of a partition that other processes have sealed, once per day. It must run before a
-// query reads the head and before a seal closes its generations, because the caller of Forget may be delayed or this
-// process paused. Unlike Forget it rereads generations of which only some rows are sealed: the others may be newer.
-// reread is Store.reread, or replaceByStaged if the caller holds the partition's seal lock. Without the lock, a running
-// seal wouldn't release the reread generation.
+// query reads the head and before a seal closes its generations, because Forget may be late or this process paused. If
+// only some rows of a generation are sealed, forgetDue reads the generation again, because the other rows may be newer.
+// reread is Store.reread, or replaceByStaged if the caller holds the partition's seal lock. Without the lock, a
+// concurrent seal wouldn't release the new generation.
 func (f *follower) forgetDue(
 	ctx context.Context, partition int, reread func(context.Context, Work) error,
 ) error {
@@ -366,7 +367,8 @@ func (f *follower) readSlot(ctx context.Context, w Work) error {
 	return nil
 }
 
-// releaseSlot releases the streams of a slot, which take more memory than their samples in the head.
+// releaseSlot releases the follower's state of the streams in a slot, which takes more memory than their samples in the
+// head.
 func (f *follower) releaseSlot(w Work) {
 	p := &f.parts[w.Partition]
 	p.mu.Lock()
@@ -374,8 +376,9 @@ func (f *follower) releaseSlot(w Work) {
 	delete(p.slots, w.Slot)
 }
 
-// add adds a row to the head unless the head has it. A blob that depends on an undefined series remains a gap, because
-// its commit may be running. alone is true if no other process commits, so that such a blob was never acknowledged.
+// add adds a row to the head unless the head already contains the row. A blob that depends on an undefined series
+// remains a gap, because the blob that defines the series may still be written. alone is true if no other process
+// commits. Then this can't happen: the blob was never acknowledged, and its samples are skipped.
 func (f *follower) add(
 	ctx context.Context, c *followedSlot, st *followedStream, r format.StageRow, value []byte, now time.Time,
 	alone bool,
@@ -416,8 +419,8 @@ func (f *follower) add(
 	return nil
 }
 
-// forget releases the definitions of streams in slots without samples in the head, because these are sealed. It keeps
-// the streams' progress until their positions have expired; otherwise the rows would be read repeatedly.
+// forget releases the definitions of streams in slots without samples in the head, because these slots are sealed. It
+// keeps the streams' progress until their positions have expired. Otherwise the rows would be read again in each pass.
 func (f *follower) forget(partition int) {
 	if f.mode == followsNobody {
 		return

@@ -18,7 +18,7 @@ import (
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
-// readTogether is the number of known rows that may be read again per read that is saved.
+// readTogether is the number of known rows that one scan may read again for each scan that it saves.
 const readTogether = 32
 
 // streamPosition is the last number of a writer's stream in a slot partition.
@@ -83,8 +83,8 @@ type seqSpan struct {
 	from, to int64
 }
 
-// readOn reads the gaps of a slot partition's streams, if they are due or awaited, and new rows up to the stream
-// positions and beyond.
+// readOn reads the new rows of a slot partition's streams, including rows beyond the stream positions. It also reads
+// the gaps if a query waits or if gapInterval has passed.
 func (f *follower) readOn(
 	ctx context.Context, c *followedSlot, positions []streamPosition, awaited bool, begun time.Time,
 ) error {
@@ -115,7 +115,7 @@ func (f *follower) readOn(
 		if t.seq >= st.progress.next {
 			st.progress.skip(t.seq+1, begun)
 		}
-		// Only after it was read: a caller after a long pause still reads each gap once.
+		// Gaps are removed only after they were read, so that after a long pause each gap is still read once.
 		if st.looked.Equal(begun) {
 			st.progress.gaps = slices.DeleteFunc(
 				st.progress.gaps, func(g gap) bool { return begun.Sub(g.since) > gapLife },
@@ -126,8 +126,9 @@ func (f *follower) readOn(
 	return nil
 }
 
-// groupSpans groups spans that are read at once. Most rows of killed processes are sealed, but their stream positions
-// remain for an hour: where few rows of the slot partition are staged, one read finds that none of them exist.
+// groupSpans groups the spans that one scan reads. The rows of killed processes are mostly sealed, but their stream
+// positions remain for an hour. If few rows of the slot partition are staged, one scan over all spans finds that the
+// rows are missing.
 func (f *follower) groupSpans(c *followedSlot, spans []seqSpan) [][]seqSpan {
 	if len(spans) == 0 {
 		return nil
@@ -142,7 +143,7 @@ func (f *follower) groupSpans(c *followedSlot, spans []seqSpan) [][]seqSpan {
 	return each
 }
 
-// readSpans adds the rows of spans, which are sorted, with one scan.
+// readSpans adds the rows of spans with one scan. spans must be sorted.
 func (f *follower) readSpans(ctx context.Context, c *followedSlot, spans []seqSpan, begun time.Time) error {
 	last, at := len(spans)-1, c.decoder.At()
 	for row, err := range f.s.eng.Scan(ctx, engine.Range{

@@ -9,8 +9,8 @@ import (
 	"github.com/cassia-db/cassia/storage/head"
 )
 
-// Forget releases the samples of a partition that other processes have sealed from the head. The partition's owner
-// doesn't need it: Seal does the same.
+// Forget releases the samples of a partition that other processes have sealed from the head. The process that seals the
+// partition doesn't need to call it, because Seal also releases samples.
 func (s *Store) Forget(ctx context.Context, partition int) error {
 	_, now := s.clock.Times()
 	for _, slot := range s.head.Slots(partition) {
@@ -27,7 +27,8 @@ func (s *Store) Forget(ctx context.Context, partition int) error {
 		}
 		closed := &sealedWork{Work: w}
 		s.closeGenerations([]*sealedWork{closed})
-		// Rows staged before the generations were closed are in this list, or sealed.
+		// The list is read again, because rows may have been staged before the generations were closed. Any such row is
+		// in the new list or sealed.
 		if staged, err = s.listStaged(ctx, w); err != nil {
 			return err
 		}

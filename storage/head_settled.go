@@ -2,8 +2,9 @@ package storage
 
 import "time"
 
-// HeadSettled returns the bytes in the head of a partition's slots that ended at least settleMS milliseconds ago and
-// weren't written to for rest. A backfill fills many such slots, one after the other, before the next round of sealing.
+// HeadSettled returns the size of the head's samples in a partition's slots that ended at least settleMS milliseconds
+// ago and weren't written to for rest. A backfill fills many such slots, one after the other, before the next round of
+// sealing.
 func (s *Store) HeadSettled(partition int, settleMS int64, rest time.Duration) (bytes int64) {
 	now := s.opts.Now()
 	return s.head.RestingBytes(partition, func(slot int64, touched time.Time) bool {
@@ -11,7 +12,7 @@ func (s *Store) HeadSettled(partition int, settleMS int64, rest time.Duration) (
 	})
 }
 
-// Rests reports whether the samples in the head of a slot and partition weren't written to for rest.
+// Rests reports whether no samples were added to a slot and partition in the head for rest.
 func (s *Store) Rests(w Work, rest time.Duration) bool {
 	return s.opts.Now().Sub(s.head.Touched(w.at())) >= rest
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// NewTracker reads the elected replica of each cluster and starts running elections. The tracker must be closed before
-// the store.
+// NewTracker reads the elected replica of each cluster and starts running elections. The caller must close the tracker
+// before the store.
 func NewTracker(ctx context.Context, s *Store, o ha.Options) (*ha.Tracker, error) {
 	return ha.New(ctx, ha.Env{
 		Engine: s.eng, Member: s.member, Writer: s.writer, Host: heldHost{s},
@@ -35,10 +35,10 @@ func (h heldHost) DeleteHeld(ctx context.Context, at ha.ClusterName, rows []ha.H
 	return h.s.deleteHeld(ctx, at, rows)
 }
 
-// takeoverBytes is the size of a batch of held samples.
+// takeoverBytes is the size at which a batch of held samples is full.
 const takeoverBytes = 4 << 20
 
-// heldWriter stores samples that were held.
+// heldWriter implements ha.HeldWriter: it stores held samples during a takeover.
 type heldWriter struct {
 	s      *Store
 	tenant string
@@ -47,13 +47,13 @@ type heldWriter struct {
 	begun   time.Time
 	// whole is true if the head contains all staged samples.
 	whole bool
-	// ends caches the newest timestamps of series in the head when they were first read, see ha.HeldSamples.Of.
+	// ends caches the results of end: the head must be read before any held sample of the series is stored.
 	ends  map[*Series]int64
 	batch *Batch // nil: nothing was added
 }
 
-// Prepare reads the deletes, and waits until the head is complete. No delete takes effect in this process until release
-// is called.
+// Prepare reads the deletes and waits until the head is complete. No delete takes effect in this process until the
+// caller calls release.
 func (w *heldWriter) Prepare(ctx context.Context) (release func(), err error) {
 	s := w.s
 	if !s.deletes.taking.TryRLock() {
@@ -85,8 +85,8 @@ func (w *heldWriter) catchUp(ctx context.Context) error {
 	return err
 }
 
-// hiding returns the deletes that apply to a held row. If one may take effect at any moment it returns errDeleting, and
-// the caller retries.
+// hiding returns the deletes that apply to a held row. It returns errDeleting if one of them may take effect at any
+// moment; the caller must retry.
 func (w *heldWriter) hiding(row *ha.HeldSamples) (format.Tombstones, error) {
 	hiding := w.deletes.Where(func(d *format.Tombstone) bool { return d.CoversHeld(row.Cluster, row.Writer, row.Seq) })
 	for _, d := range hiding {
@@ -97,12 +97,13 @@ func (w *heldWriter) hiding(row *ha.HeldSamples) (format.Tombstones, error) {
 	return hiding.InForce(), nil
 }
 
-// Add adds those samples of a held row that are to be stored to the batch.
+// Add adds the samples of a held row that are to be stored to the batch.
 func (w *heldWriter) Add(_ context.Context, row ha.HeldSamples) (added ha.Added, err error) {
 	if w.batch == nil {
 		w.batch = w.s.NewBatch(w.tenant)
 		w.batch.free = true
-		// It was accepted when it was held, by a clock that may have been fast compared to this one.
+		// No sample is rejected as too far ahead. The samples were accepted when they were held, possibly with a faster
+		// clock.
 		w.batch.newest = math.MaxInt64
 	}
 	hiding, err := w.hiding(&row)
@@ -139,12 +140,13 @@ func (w *heldWriter) Commit(ctx context.Context) (samples int, err error) {
 	return n, b.Commit(ctx)
 }
 
-// heldSink adds those samples of a held row to the batch that are to be stored.
+// heldSink adds the samples of a held row that are to be stored to the batch, while the row's blob is decoded.
 type heldSink struct {
 	w      *heldWriter
 	row    *ha.HeldSamples
 	hiding format.Tombstones // the deletes that apply to the row
-	// series are the blob's series by number, from 1; nil: it can't be stored. hidden are the deletes of each.
+	// series are the blob's series by number minus 1; nil if the series can't be stored. hidden are the deletes that
+	// apply to each series.
 	series []*Series
 	hidden []format.Tombstones
 	taken  int
@@ -172,14 +174,14 @@ func (k *heldSink) dispositionOf(ref uint32, s *Series, at int64) ha.Disposition
 	if s == nil || k.hidden[ref-1].Hides(at) {
 		return ha.Drop
 	}
-	// If its class can't be read, the seal reports it.
+	// If the class of the series can't be read, the sample is kept, and the seal reports the error.
 	if old, _, err := k.w.batch.oldest.Passes(k.w.batch.s.background, s, at); err == nil && old {
 		return ha.Drop
 	}
 	return k.row.Of(at)
 }
 
-// stores reports whether a sample is to be stored, and counts it.
+// stores reports whether a sample is to be stored, and if so counts it.
 func (k *heldSink) stores(ref uint32, s *Series, at int64) bool {
 	disposition := k.dispositionOf(ref, s, at)
 	stored := disposition == ha.Store || disposition == ha.Hold && k.w.whole && at > k.w.end(s, k.row)
@@ -205,8 +207,8 @@ func (k *heldSink) Histogram(ref uint32, at int64, encoded []byte) error {
 	return err
 }
 
-// Exemplar adds exemplars within a span of the replica. In the margin it isn't known which series have missing samples,
-// so exemplars there are dropped.
+// Exemplar adds an exemplar if its disposition is ha.Store. In the margin before a term, where samples are held, it
+// drops exemplars, because it isn't known which of them the previous replica missed.
 func (k *heldSink) Exemplar(ref uint32, at int64, encoded []byte) error {
 	s, err := k.seriesOf(ref)
 	if err == nil && k.dispositionOf(ref, s, at) == ha.Store {
@@ -215,7 +217,7 @@ func (k *heldSink) Exemplar(ref uint32, at int64, encoded []byte) error {
 	return err
 }
 
-// end returns the newest timestamp before the span that a series had in the head when it was first read.
+// end returns the newest timestamp up to row.FromMS that a series had when the head was first read.
 func (w *heldWriter) end(s *Series, row *ha.HeldSamples) int64 {
 	if end, ok := w.ends[s]; ok {
 		return end

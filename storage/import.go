@@ -34,9 +34,10 @@ type ImportedBuckets struct {
 }
 
 // ImportStats counts the samples of an import. For buckets it counts the samples that they aggregate. Duplicate samples
-// of a source count once.
+// within a source count once.
 type ImportStats struct {
-	// Series is the number of series with samples or buckets. Samples were written, in Chunks chunks of Bytes bytes.
+	// Series is the number of series with samples or buckets. Samples is the number of written samples. Chunks and
+	// Bytes are the number and size of the chunks that contain them.
 	Series, Samples, Chunks int
 	Bytes                   int64
 	// Known samples were already stored.
@@ -44,17 +45,18 @@ type ImportStats struct {
 	// RollupsOnly counts samples that are too old for raw rows and are only in rollups. HoursOnly counts the samples
 	// among them that are also too old for 5m rollups, and were added to 1h rollups.
 	RollupsOnly, HoursOnly int
-	// LeftOut counts the samples among RollupsOnly that weren't added to rollups, because they may already be included:
-	// a bucket of the finest stored rollups exists without raw samples, and the samples lie between its oldest and
-	// newest one.
+	// LeftOut counts the samples among RollupsOnly that weren't added to rollups, because the rollups may already
+	// include them: the finest stored rollups have a bucket of the same time without raw samples, and its samples and
+	// the imported ones overlap in time.
 	LeftOut int
-	// RawGone counts the samples among RollupsOnly that are within the raw retention, but whose day has rollups without
-	// raw samples, or expired rows.
+	// RawGone counts the samples among RollupsOnly that are within the raw retention. They were added to rollups only,
+	// because their day has rollups without raw samples, or expired rows.
 	RawGone int
-	// TooCoarse counts samples of buckets that are wider than the finest rows stored for their time. None was stored.
+	// TooCoarse counts the samples of buckets that are wider than the finest rows stored for their time. These samples
+	// weren't stored.
 	TooCoarse int
-	// Expired counts samples that are too old for any resolution, Ahead samples too far in the future, and Refused
-	// invalid samples and samples of series with invalid labels. None of them was stored.
+	// Expired counts samples that are too old for any resolution, Ahead counts samples too far in the future, and
+	// Refused counts invalid samples and samples of series with invalid labels. These samples weren't stored.
 	Expired, Ahead, Refused int
 	// Refusals are the reasons for the first rejected series, at most maxRefusals.
 	Refusals []Refusal
@@ -99,21 +101,22 @@ func (a *ImportStats) Refuse(ls labels.Labels, samples int, err error) {
 	}
 }
 
-// imports runs the imports of a process, one at a time. Their series are in a separate head, so that the store's head
-// of unsealed samples doesn't grow.
+// imports runs the imports of a process, one at a time. Imported series are kept in a separate head, so that the
+// store's head of unsealed samples doesn't grow.
 type imports struct {
 	mu   sync.Mutex
 	head *head.Head
 	last time.Time // when the last one ended
-	// dropped is set when a window is dropped: the head may record that labels of this window were written.
+	// dropped is set when a window is dropped. The head is then outdated: it may record that labels of the window are
+	// written.
 	dropped atomic.Bool
 }
 
 const (
-	// importHeadBytes bounds the cached series of imports, unless an eighth of Options.HeadBytes is less. Above the
-	// bound, the next import starts without cached series, and writes names and labels again.
+	// importHeadBytes bounds the cached series of imports, unless an eighth of Options.HeadBytes is smaller. Above the
+	// bound, the next import starts with an empty cache, and writes names and labels again.
 	importHeadBytes = 256 << 20
-	// importRest is the time after the last import when the cached series are released.
+	// importRest is the time after which the cached series are released if no other import runs.
 	importRest = 10 * time.Minute
 )
 
@@ -141,10 +144,11 @@ func (i *imports) release(now time.Time) {
 //
 //	series ─► days ─► commit records ─► metrics, in parallel ─► catalog, labels, chunks ─► 5m ─► 1h ─► commit records
 //
-// All rows are durable when it returns. After an error or a crash it may be repeated, with the same or overlapping
-// series: samples that are already sealed are skipped. Staged samples of the same slots are sealed later, as late
-// samples. For samples too old for raw rows, only rollups are computed. All such samples of a bucket must be passed in
-// one call: later ones may be left out, see ImportStats.LeftOut. Limits of tenants don't apply.
+// All rows are durable when Import returns. After an error or a crash the import may be repeated, with the same or
+// overlapping series: samples that are already sealed are skipped. Staged samples of the same slots are sealed later,
+// as late samples. For samples too old for raw rows, Import only adds to rollups. All such samples of a bucket must be
+// passed in one call, because samples passed later may be left out, see ImportStats.LeftOut. Limits of tenants don't
+// apply.
 func (s *Store) Import(ctx context.Context, tenant string, list []ImportedSeries) (stats ImportStats, err error) {
 	return s.importDays(ctx, tenant, func(m *importing) error {
 		for i := range list {
@@ -156,9 +160,9 @@ func (s *Store) Import(ctx context.Context, tenant string, list []ImportedSeries
 	})
 }
 
-// ImportBuckets is Import for aggregates of another system: they are added to rollups of their width and coarser ones,
-// where these are the finest that are kept of their time, see ImportStats.TooCoarse. Stored buckets aren't changed.
-// Finer buckets are stored first.
+// ImportBuckets imports aggregates of another system like Import. It adds them to the rollups of their width and to
+// coarser rollups, if no finer rows are kept of their time; see ImportStats.TooCoarse. Stored buckets aren't changed.
+// If a series has buckets of both widths, the 5m buckets are stored first.
 func (s *Store) ImportBuckets(ctx context.Context, tenant string, list []ImportedBuckets) (ImportStats, error) {
 	return s.importDays(ctx, tenant, func(m *importing) error {
 		for i := range list {
@@ -170,7 +174,7 @@ func (s *Store) ImportBuckets(ctx context.Context, tenant string, list []Importe
 	})
 }
 
-// importDays imports the series that the callback adds.
+// importDays imports the series that add passes to importing.
 func (s *Store) importDays(
 	ctx context.Context, tenant string, add func(*importing) error,
 ) (stats ImportStats, err error) {
@@ -214,7 +218,7 @@ func (k dayKey) compare(other dayKey) int {
 	return cmp.Or(cmp.Compare(k.start, other.start), cmp.Compare(k.source, other.source))
 }
 
-// day returns the day that holds a timestamp.
+// day returns the day that contains a timestamp.
 func (m *importing) day(t int64, source rollup.Resolution) *importDay {
 	k := dayKey{m.s.period.DayOf(m.s.period.SlotOf(t)), source}
 	d := m.days[k]
@@ -225,7 +229,7 @@ func (m *importing) day(t int64, source rollup.Resolution) *importDay {
 	return d
 }
 
-// checkedLabels returns the labels of a series as they are stored, or false if the series is rejected.
+// checkedLabels returns the labels under which a series is stored, or false if the series is rejected.
 func (m *importing) checkedLabels(ls labels.Labels, samples int) (labels.Labels, bool) {
 	most := m.s.opts.labelBounds(m.tenant.Name())
 	name := m.s.truncated(m.tenant.Name(), ls, most)
@@ -236,7 +240,7 @@ func (m *importing) checkedLabels(ls labels.Labels, samples int) (labels.Labels,
 	return name.WithoutEmpty().Copy(), true
 }
 
-// add cuts a series into days.
+// add divides the samples of a series into days.
 func (m *importing) add(in *ImportedSeries) error {
 	samples := in.Samples
 	name, ok := m.checkedLabels(in.Labels, samples.Len())
@@ -281,7 +285,8 @@ func (m *importing) add(in *ImportedSeries) error {
 	return nil
 }
 
-// cutSamples cuts normalized samples behind a timestamp. Both parts share the memory of samples.
+// cutSamples divides normalized samples at a timestamp; until includes the sample at this timestamp. Both parts share
+// the memory of samples.
 func cutSamples(samples chunk.Samples, at int64) (until, after chunk.Samples) {
 	n, _ := slices.BinarySearch(samples.T, at+1)
 	h, _ := slices.BinarySearchFunc(samples.H, at+1, func(x chunk.Histogram, t int64) int {

@@ -20,14 +20,14 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// importDay imports the data of one day. A day consists of whole slots, and is in one window of each resolution.
+// importDay imports the data of one day. A day consists of whole slots, and lies in one window of each resolution.
 //
-//	series by age ─► marks ─► metrics ─► pieces of up to importPiece series ─┬─► worker ─┐
-//	                                                                         └─► worker ─┴─► marks
+//	series by finest resolution ─► commit records ─► metrics ─► pieces of series ─┬─► worker ─┐
+//	                                                                              └─► worker ─┴─► commit records
 //
-// Commit records of the finest rows are written before these rows. So if an import is interrupted, its slots are known
-// to lack rollups: queries read samples, deletes find the slots, and the rollups are computed later. Commit records of
-// coarser rows are written at the end.
+// Commit records of the finest rows are written before these rows. If an import is interrupted, its slots are therefore
+// known to have incomplete rollups: queries read samples, deletes find the slots, and the rollups are computed later.
+// Commit records of coarser rows are written at the end.
 type importDay struct {
 	*importing
 	dayKey
@@ -35,7 +35,7 @@ type importDay struct {
 	of   map[*Series]*importedDay // those of list
 
 	ctx context.Context
-	// deletes are the tombstones that were read at begun, before the samples are stored.
+	// deletes are the tombstones that were read after begun, before any sample is stored.
 	deletes format.Tombstones
 	begun   time.Time
 	// finest is the resolution of the finest rows written for the series being sealed.
@@ -48,15 +48,15 @@ const importPiece = 4096
 // importBytes is the approximate size of one write of an import.
 const importBytes = 2 << 20
 
-// run seals the day. It holds the seal locks, so that nothing else in this process seals the same partitions.
+// run seals the day. It holds the seal locks, so that this process seals the same partitions in no other way meanwhile.
 func (d *importDay) run(ctx context.Context) (err error) {
 	if err := d.s.clock.MayRemove(); err != nil {
 		return err
 	}
 	d.ctx = ctx
 	defer d.lock()()
-	// The samples are stored after this. So all tombstones read here are older, as required of chunks that name them,
-	// and no older tombstone is missing.
+	// All samples are stored after this point. Therefore all tombstones read here are older than the samples, as is
+	// required of tombstones that chunks name, and no older tombstone is missing.
 	d.begun = d.s.opts.Now()
 	if d.deletes, err = d.s.deletesToName(ctx, d.tenant.Name()); err != nil {
 		return err
@@ -77,7 +77,8 @@ func (d *importDay) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// bringInTurn stores series of one age, and applies deletes to their rollups.
+// bringInTurn stores series with the same finest resolution, and applies deletes to their rollups. If it stores rollups
+// only, it first waits until no other process changes rollups without samples.
 func (d *importDay) bringInTurn(list []*importedDay) error {
 	if d.fillsUp() {
 		end, err := d.s.member.Filling.Begin(d.ctx)
@@ -92,13 +93,13 @@ func (d *importDay) bringInTurn(list []*importedDay) error {
 	return d.applyDeletes(list)
 }
 
-// errRawGone means that the raw rows of a seal or an import expired before its rollups were computed from them, or
-// before deletes were applied to these. A repeated one adds its samples to rollups only.
+// errRawGone means that raw rows of a seal or an import expired before rollups were computed from them, or before
+// deletes were applied to the rollups. If the seal or import is repeated, it adds its samples to rollups only.
 var errRawGone = fmt.Errorf("%w: raw rows expired before rollups were created from them; retry", engine.ErrUnavailable)
 
-// applyDeletes applies the deletes that match imported series to the rollups of the raw window. It must do so while the
-// raw rows exist, because they name the deletes that precede them. After the raw rows have expired, applying a delete
-// removes the imported samples from the rollups.
+// applyDeletes applies the deletes that match imported series to the rollups of the raw window. This must happen while
+// the raw rows exist, because only raw rows name the older deletes that don't apply to them. If a delete were applied
+// after the raw rows have expired, it would remove the imported samples from the rollups.
 func (d *importDay) applyDeletes(list []*importedDay) error {
 	if d.fillsUp() || len(d.matching(list)) == 0 {
 		return nil
@@ -125,7 +126,7 @@ func (d *importDay) matching(list []*importedDay) format.Tombstones {
 	})
 }
 
-// bring writes the rows and marks of series that are of one age.
+// bring writes the rows and commit records of series with the same finest resolution.
 func (d *importDay) bring(list []*importedDay) error {
 	cells := d.slotPartitions(list)
 	if d.fillsUp() {
@@ -153,7 +154,8 @@ func (d *importDay) bring(list []*importedDay) error {
 	return d.s.writeCommitRecords(d.ctx, d.tenant.Name(), d.finest, format.CommitImport, done)
 }
 
-// trimBefore carries out the deletes that are about these series, or they would be about the imported samples, too.
+// trimBefore applies the deletes that match the series, before the samples are imported. If they were applied later,
+// they would also remove the imported samples.
 func (d *importDay) trimBefore(list []*importedDay, cells map[head.SlotPartition]bool) error {
 	slots := map[int64]bool{}
 	for at := range cells {
@@ -162,7 +164,7 @@ func (d *importDay) trimBefore(list []*importedDay, cells map[head.SlotPartition
 	return d.s.trimBefore(d.ctx, d.tenant.Name(), d.finest, slots, d.matching(list), d.begun)
 }
 
-// fillsUp reports whether there are only rollups to fill up.
+// fillsUp reports whether samples are only added to existing rollups, because their raw window has expired.
 func (d *importDay) fillsUp() bool { return d.finest > rollup.Raw }
 
 func (d *importDay) listWindows() error {
@@ -175,7 +177,7 @@ func (d *importDay) listWindows() error {
 	return nil
 }
 
-// slotPartitions are the slots and partitions that series have samples in.
+// slotPartitions returns the slot partitions in which the series have samples.
 func (d *importDay) slotPartitions(list []*importedDay) map[head.SlotPartition]bool {
 	cells := map[head.SlotPartition]bool{}
 	for _, c := range list {
@@ -187,8 +189,8 @@ func (d *importDay) slotPartitions(list []*importedDay) map[head.SlotPartition]b
 	return cells
 }
 
-// lock acquires the seal locks of all partitions of the day's series, in ascending order, as everything does that holds
-// several. unlock releases them.
+// lock acquires the seal locks of all partitions of the day's series. It does so in ascending order, like all code that
+// holds several seal locks, so that there are no deadlocks. unlock releases the locks.
 func (d *importDay) lock() (unlock func()) {
 	slot := d.s.period.SlotOf(d.start + 1)
 	var partitions []int
@@ -207,8 +209,8 @@ func (d *importDay) lock() (unlock func()) {
 	}
 }
 
-// byAge groups series by the finest resolution whose window may still be written. It omits series that are too old for
-// any resolution, or too coarse.
+// byAge groups series by the finest resolution whose window can still be written. It omits and counts series that are
+// too old for any resolution, or too coarse.
 func (d *importDay) byAge() (byFinest [resolutions][]*importedDay, err error) {
 	slot, tenant := d.s.period.SlotOf(d.start+1), d.tenant.Name()
 	list, err := d.s.retention.ImportClasses(d.ctx, tenant, slot, func(yield func(*Series) bool) {
@@ -250,7 +252,7 @@ func (d *importDay) byAge() (byFinest [resolutions][]*importedDay, err error) {
 	return byFinest, nil
 }
 
-// seal writes the rows of series that are of one age, but for the marks.
+// seal writes the rows of series with the same finest resolution, without commit records.
 func (d *importDay) seal(list []*importedDay) error {
 	pieces, err := d.spread(d.roller(d.ctx), list)
 	if err != nil {
@@ -282,7 +284,7 @@ func (d *importDay) seal(list []*importedDay) error {
 	return err
 }
 
-// roller returns one that makes the day's rollups. The slot and partition that its errors name don't matter.
+// roller returns a roller that computes the day's rollups. The slot and partition that its errors name are arbitrary.
 func (d *importDay) roller(ctx context.Context) *roller {
 	slot := d.s.period.SlotOf(d.start + 1)
 	w := newRowWriter(ctx, d.s, Work{Slot: slot})
@@ -292,8 +294,8 @@ func (d *importDay) roller(ctx context.Context) *roller {
 	return x
 }
 
-// spread cuts series into pieces of a metric, in the order of classes and shards, and makes sure that there are as
-// many shards as all series of a metric need that this and earlier imports brought.
+// spread divides series into pieces of one metric each, ordered by class and shard. It also ensures that each metric
+// has enough shards for its series from this import and earlier ones.
 func (d *importDay) spread(into *roller, list []*importedDay) (pieces [][]*importedDay, err error) {
 	slices.SortFunc(list, func(a, b *importedDay) int { return strings.Compare(a.series.Metric(), b.series.Metric()) })
 	period := d.s.period.OfSlot(into.day.slot)
@@ -331,7 +333,7 @@ func (d *importDay) spread(into *roller, list []*importedDay) (pieces [][]*impor
 	return pieces, nil
 }
 
-// newMarks draws a mark for each slot and partition.
+// newMarks returns the key of a new commit record for each slot partition.
 func newMarks[T any](cells map[head.SlotPartition]T) []format.CommitKey {
 	marks := make([]format.CommitKey, 0, len(cells))
 	for at := range cells {

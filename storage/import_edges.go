@@ -9,15 +9,15 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// leaveOutShared removes data that stored buckets of the finest resolution may already contain in the other neighbor of
-// an edge. A sample exactly at an edge belongs to the bucket that ends there, but in aggregates of another system to
-// the bucket that begins there:
+// leaveOutShared removes data that the stored buckets on the other side of an edge may already contain. A sample
+// exactly at an edge belongs to the bucket that ends there. In aggregates of another system, it belongs to the bucket
+// that begins there:
 //
 //	samples:     ...........x]   the bucket until the edge contains x
 //	aggregates:             [x........)   so does the bucket that begins at the edge
 //
-// So a sample at an edge is left out if aggregates that begin there are stored. Aggregates are left out if a sample at
-// the edge where they begin is stored, because it can't be subtracted from their min and max.
+// A sample at an edge is therefore left out if aggregates that begin there are stored. Aggregates are left out if a
+// sample at the edge where they begin is stored, because the sample can't be subtracted from their min and max.
 func (w *importWorker) leaveOutShared(c *importedDay) error {
 	before := c.len()
 	if w.source > rollup.Raw {
@@ -53,8 +53,8 @@ func (w *importWorker) leaveOutShared(c *importedDay) error {
 	return nil
 }
 
-// edgeSamples returns the floats at multiples of width, with their start timestamps. NaN is omitted: other systems
-// don't aggregate it.
+// edgeSamples returns the float samples whose timestamps are multiples of width. It omits NaN, because other systems
+// don't aggregate NaN.
 func edgeSamples(s *chunk.Samples, width int64) (edges chunk.Samples) {
 	for i, t := range s.T {
 		if t%width != 0 || math.IsNaN(s.V[i]) {
@@ -69,9 +69,9 @@ func edgeSamples(s *chunk.Samples, width int64) (edges chunk.Samples) {
 	return edges
 }
 
-// storedFrom reads a series' stored buckets of the finest resolution in the chunks of the day, and in the chunk before
-// or after the day. from is a timestamp of the first slot to read; the last slot is a day later. Unreadable chunks are
-// omitted: the roller reports them.
+// storedFrom reads a series' stored buckets of the finest resolution in the chunks of the day and in the chunk before
+// or after it. from is a timestamp in the first slot to read; the last slot is a day later. Unreadable chunks are
+// omitted, because the roller reports them.
 func (w *importWorker) storedFrom(c *importedDay, from int64) (*rollup.Buckets, error) {
 	first := w.s.destinationsOf(w.s.period.SlotOf(from))[w.finest]
 	last := w.s.destinationsOf(w.s.period.SlotOf(from + format.DayMS))[w.finest]

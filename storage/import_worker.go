@@ -7,13 +7,13 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// importWorker seals pieces of a day, with one sealer per slot. The sealers share writes.
+// importWorker seals pieces of a day, with one sealer per slot. The sealers share a rowWriter.
 type importWorker struct {
 	*importDay
 	roller *roller
 	slots  map[int64]*slotSealer
 	stats  ImportStats
-	// brought is the number of samples of all pieces. bytes is the size of the series whose rollups aren't computed
+	// brought is the number of samples in all pieces. bytes is the size of the series whose rollups aren't computed
 	// yet.
 	brought, bytes int
 }
@@ -35,7 +35,7 @@ func (w *importWorker) slot(slot int64) *slotSealer {
 	return y
 }
 
-// seal writes the chunks of some series of a metric, and the rollups when there are enough of them.
+// seal writes the chunks of some series of a metric. It computes the rollups when enough series have accumulated.
 func (w *importWorker) seal(piece []*importedDay) error {
 	there, err := w.list(piece)
 	if err != nil {
@@ -102,7 +102,7 @@ func (w *importWorker) count() {
 	w.s.metrics.sealedChunks.Add(float64(w.stats.Chunks))
 }
 
-// roll writes the chunks that are left, and the rollups.
+// roll writes the remaining chunks, and the rollups.
 func (w *importWorker) roll() error {
 	w.bytes = 0
 	return w.roller.run()

@@ -8,7 +8,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// importedDay is a series with its samples of a day, or with buckets.
+// importedDay is a series with its samples or buckets of one day.
 type importedDay struct {
 	collected
 	samples chunk.Samples
@@ -24,7 +24,7 @@ type importedSlot struct {
 // len returns the number of samples, including the samples that buckets aggregate.
 func (c *importedDay) len() int { return c.samples.Len() + c.buckets.Samples() }
 
-// eachSlot calls f with the parts of slots, by time.
+// eachSlot calls f with the part in each slot, oldest first.
 func (c *importedDay) eachSlot(period *format.Periods, f func(slot int64, part *importedSlot) error) error {
 	for rest := c.samples; rest.Len() > 0; {
 		t, _ := format.TimeBounds(&rest)
@@ -40,7 +40,7 @@ func (c *importedDay) eachSlot(period *format.Periods, f func(slot int64, part *
 	})
 }
 
-// eachRun calls f with the runs of buckets whose ends have the same key.
+// eachRun calls f with each run of consecutive buckets whose ends have the same key.
 func eachRun(b *rollup.Buckets, key func(end int64) int64, f func(key int64, run rollup.Buckets) error) error {
 	for from := 0; from < b.Len(); {
 		k, to := key(b.End[from]), from+1
@@ -55,7 +55,7 @@ func eachRun(b *rollup.Buckets, key func(end int64) int64, f func(key int64, run
 	return nil
 }
 
-// encodedBytes is about how many bytes the samples or buckets take in chunks, or more.
+// encodedBytes estimates the encoded size of the samples or buckets. It is rather too high than too low.
 func (c *importedDay) encodedBytes() int64 {
 	n := 2*len(c.samples.T) + 16*c.buckets.Len()
 	for _, h := range c.samples.H {
@@ -71,7 +71,7 @@ func (c *importedDay) encodedBytes() int64 {
 // errBucketWidth means that imported buckets have a width that isn't stored.
 var errBucketWidth = errors.New("storage: imported buckets must be of 5m or 1h")
 
-// addBuckets cuts the buckets of a series into days.
+// addBuckets divides the buckets of a series into days.
 func (m *importing) addBuckets(in *ImportedBuckets) error {
 	b, width := in.Buckets, in.Resolution.Width()
 	if width == 0 {

@@ -36,7 +36,7 @@ func (p *sealPass) assertSealed() {
 	}
 }
 
-// assertSealed returns false if rows can't be read.
+// assertSealed panics unless the series' sealed samples contain those of c. It returns false if rows can't be read.
 func (x *slotSealer) assertSealed(c *collected) bool {
 	var samples, sealed chunk.Samples
 	for st := range c.chunks.All() {
@@ -48,7 +48,8 @@ func (x *slotSealer) assertSealed(c *collected) bool {
 		return false
 	}
 	sealed.Normalize()
-	// Normalize chooses between samples with the same timestamp; the choice must be the same.
+	// Normalize chooses one of several samples with the same timestamp. Adding the staged samples must not change the
+	// choice.
 	var both chunk.Samples
 	both.AppendAll(&sealed)
 	both.AppendAll(&samples)

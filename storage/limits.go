@@ -8,14 +8,14 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// labelBounds bound the labels of a series: their number, and the bytes of a name and of a value.
+// labelBounds holds the limits on the labels of a series: their number, and the bytes of a name and of a value.
 type labelBounds struct {
 	labels, name, value int
-	// truncates is true if longer values are truncated rather than rejected.
+	// truncates is true if values that are too long are truncated rather than rejected.
 	truncates bool
 }
 
-// labelBounds returns the tenant's own limits, or else the limits in o.
+// labelBounds returns the limits of a tenant. Limits that the tenant doesn't override are those in o.
 func (o *Options) labelBounds(name string) labelBounds {
 	limits := o.Limiter.Of(name)
 	b := labelBounds{
@@ -32,7 +32,7 @@ func (o *Options) labelBounds(name string) labelBounds {
 	return b
 }
 
-// MaxLabelValue returns the maximum bytes of a label value of a tenant.
+// MaxLabelValue returns the maximum size of a tenant's label values, in bytes.
 func (s *Store) MaxLabelValue(tenant string) int { return s.opts.labelBounds(tenant).value }
 
 // anyLabels returns bounds that all stored series meet, including those written under earlier limits.
@@ -58,7 +58,7 @@ func (b *Batch) countRefused(err error) {
 	}
 }
 
-// mayEnter returns an error if the head may not accept another series of a tenant. The caller must hold the tenant's
+// mayEnter returns an error if the head must not accept another series of a tenant. The caller must hold the tenant's
 // lock.
 func (s *Store) mayEnter(t *head.Tenant) error {
 	if s.head.RefusesSeries(t, s.opts.HeadBytes) {
@@ -73,15 +73,16 @@ func (s *Store) QueryBytes() int64 { return s.opts.QueryBytes }
 // HeadBytes returns the approximate memory of unsealed data, in bytes.
 func (s *Store) HeadBytes() int64 { return s.head.Bytes() }
 
-// HeadOverfull reports whether samples of known series are rejected, at least from the tenants that hold the most. It
-// lasts until slots are sealed.
+// HeadOverfull reports whether samples of known series are rejected, at least from the tenants with the most unsealed
+// data. Sealing slots ends this state.
 func (s *Store) HeadOverfull() bool { return s.head.Overfull(s.opts.HeadBytes) }
 
-// Limiter returns the limiter of the tenants; nil: no limits.
+// Limiter returns the limiter of the tenants, or nil if there are no limits.
 func (s *Store) Limiter() *tenant.Limiter { return s.opts.Limiter }
 
 // ActiveSeries returns the number of a tenant's series with unsealed samples.
 func (s *Store) ActiveSeries(tenant string) int { return s.head.ActiveSeries(tenant) }
 
-// ForgetAliases invalidates the aliases of the selected tenants: their next batches use new ones.
+// ForgetAliases invalidates the aliases of the tenants for which of returns true. Their next batches define the series
+// again.
 func (s *Store) ForgetAliases(of func(tenant string) bool) { s.head.ForgetAliases(of) }

@@ -15,16 +15,16 @@ import (
 	"github.com/cassia-db/cassia/storage/retention"
 )
 
-// A row of table windows records whether a tenant's window may have rows. It is never deleted: a delete's timestamp
-// can't be read back, so a writer couldn't choose a timestamp that wins over it. Instead it is overwritten, each time
-// with a higher generation, which is also its timestamp:
+// A row of table windows records whether a tenant's window may have rows. The row is never deleted: the timestamp of a
+// deletion can't be read back, so a later writer couldn't choose a higher timestamp. Instead the row is overwritten,
+// each time with a higher generation, which is also its timestamp:
 //
 //	          lister                                            unlister
 //	listed ── rows ── commit records ── still listed?           none? ── closing ── none? ── unlisted
 //
 // A closing window counts as listed. Invariant: a window with commit records is listed. If the unlister's second read
-// misses a commit record, the record was written after the window was closing. Its writer reads the row after that,
-// finds the window closing or unlisted, and lists it in the next generation.
+// misses a commit record, the record was written after the window was closing. After writing the record, its writer
+// reads the row, finds the window closing or unlisted, and lists it in the next generation.
 
 // tenantWindow identifies a window of a tenant.
 type tenantWindow struct {
@@ -32,23 +32,24 @@ type tenantWindow struct {
 	window int64
 }
 
-// windowList caches the windows that this process has listed, each with the time until which it certainly stays listed,
-// seconds since 1970: the expiry of a commit record that was durable when the window was found listed. 0: no such
-// record was written, so it may be unlisted at any time.
+// windowList caches the windows that this process has listed, each with the time until which the window certainly stays
+// listed, in seconds since 1970: the expiry of a commit record that was durable when the window was found listed. The
+// time is 0 if no such record is known, so that the window may be unlisted at any time.
 type windowList struct {
 	bounds.Map[tenantWindow, int64]
-	// changing are locks by a hash of the tenant. The lock is held while a row of the tenant is read and then written.
+	// changing are locks, selected by a hash of the tenant. A lock is held while a row of the tenant is read and then
+	// written.
 	changing [64]sync.Mutex
 }
 
-// lock keeps other goroutines from changing rows of a tenant, until unlock is called.
+// lock prevents other goroutines from changing rows of a tenant until unlock is called.
 func (l *windowList) lock(tenant string) (unlock func()) {
 	mu := &l.changing[xxhash.Sum64String(tenant)%uint64(len(l.changing))]
 	mu.Lock()
 	return mu.Unlock
 }
 
-// listingOf reads the row of a window. A missing row has no state.
+// listingOf reads the row of a window in table windows. If there is no row, it returns the zero Listing.
 func (s *Store) listingOf(ctx context.Context, at tenantWindow) (l format.Listing, err error) {
 	key := engine.Key{engine.Int(at.window)}
 	for row, err := range s.eng.Scan(
@@ -72,8 +73,8 @@ func listingRow(at tenantWindow, l format.Listing) engine.Batch {
 	}
 }
 
-// listWindow ensures that a window of a tenant, and the tenant, are listed. It is called before any row is written that
-// readers must find; stayListed is called after the commit records.
+// listWindow ensures that a tenant and its window are listed. It must be called before writing rows that readers must
+// find. After writing commit records, stayListed must be called.
 func (s *Store) listWindow(ctx context.Context, tenant string, window int64) error {
 	at := tenantWindow{tenant, window}
 	if _, ok := s.windows.Get(at); ok {
@@ -83,7 +84,8 @@ func (s *Store) listWindow(ctx context.Context, tenant string, window int64) err
 	return s.ensureListed(ctx, at, 0)
 }
 
-// ensureListed lists a window unless it is listed, and caches that. The caller must hold the tenant's lock.
+// ensureListed lists a window unless it is listed, and caches that it stays listed until a time. The caller must hold
+// the tenant's lock.
 func (s *Store) ensureListed(ctx context.Context, at tenantWindow, until int64) error {
 	l, err := s.listingOf(ctx, at)
 	if err != nil {
@@ -102,8 +104,9 @@ func (s *Store) ensureListed(ctx context.Context, at tenantWindow, until int64) 
 	return nil
 }
 
-// stayListed ensures that a window is listed after a commit record was written in it: another process may have unlisted
-// it since it was listed. It isn't unlisted while the record exists; commit records expire with their batch.
+// stayListed ensures that a window is listed after commit records were written, because another process may have
+// unlisted it in the meantime. From then on the window stays listed until the commit records expire, as their batch
+// does.
 func (s *Store) stayListed(ctx context.Context, tenant string, window int64, marks engine.Batch) error {
 	at, now := tenantWindow{tenant, window}, s.opts.Now().Unix()
 	if until, ok := s.windows.Get(at); ok && until > now {
@@ -117,8 +120,8 @@ func (s *Store) stayListed(ctx context.Context, tenant string, window int64, mar
 	return s.ensureListed(ctx, at, until)
 }
 
-// unlist unlists a window if it has no rows. Engines that expire rows keep them when they are dropped. There the window
-// stays listed, and deletes, cleaning and checks find the rows until they expire.
+// unlist unlists a window if it has no rows. Engines that expire rows don't delete them when a window is dropped. On
+// such an engine the window stays listed until its rows expire, so that deletes, cleaning and checks find them.
 func (s *Store) unlist(ctx context.Context, tenant string, window int64) (done bool, err error) {
 	at := tenantWindow{tenant, window}
 	if rows, err := s.hasRows(ctx, tenant, window); err != nil || rows {
@@ -156,17 +159,19 @@ func (s *Store) hasRows(ctx context.Context, tenant string, window int64) (bool,
 	return !names, err
 }
 
-// windowsOf lists the windows from first to last in which a tenant may have rows, in order.
+// windowsOf lists the windows between first and last in which a tenant may have rows, in order. Unreadable rows are
+// reported and skipped.
 func (s *Store) windowsOf(ctx context.Context, tenant string, first, last int64) (windows []int64, err error) {
 	return s.windowsAround(ctx, tenant, first, last, s.damage.Note)
 }
 
-// everyWindow is windowsOf for code that removes rows: unreadable rows are an error.
+// everyWindow is windowsOf for code that removes rows: it returns an error for unreadable rows.
 func (s *Store) everyWindow(ctx context.Context, tenant string, first, last int64) (windows []int64, err error) {
 	return s.windowsAround(ctx, tenant, first, last, nil)
 }
 
-// windowsAround is windowsOf; missed, if set, is called for unreadable rows.
+// windowsAround lists the windows between first and last. It calls missed for unreadable rows, or returns an error if
+// missed is nil.
 func (s *Store) windowsAround(
 	ctx context.Context, tenant string, first, last int64, missed func(*damage.DamagedRowsError),
 ) (windows []int64, err error) {
@@ -180,7 +185,7 @@ func (s *Store) windowsAround(
 	return s.scanWindows(ctx, rows)
 }
 
-// scanWindows returns the windows listed by the rows.
+// scanWindows returns the windows that the rows in a range list.
 func (s *Store) scanWindows(ctx context.Context, rows engine.Range) (windows []int64, err error) {
 	for row, err := range s.eng.Scan(ctx, rows) {
 		if err != nil {

@@ -15,9 +15,9 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// load reads the staged rows of a slot that satisfy want into a generation that isn't part of the head, or returns nil
-// if there are none. A corrupt blob is reported, counted and kept, and so are blobs that can't be decoded without it,
-// or not yet.
+// load reads the staged rows of a slot that satisfy want into a generation that isn't part of the head. It returns nil
+// if there are none. A corrupt blob is reported, counted and kept. Blobs that depend on a corrupt or missing blob are
+// also kept, while the missing blob may still appear.
 func (s *Store) load(ctx context.Context, w Work, want func(format.StageRow) bool) (*head.Generation, error) {
 	l := newLoader(s, w)
 	for row, err := range s.eng.Scan(ctx, s.stageRange(w, func() { l.missed = true })) {
@@ -67,7 +67,7 @@ func newLoader(s *Store, w Work) *loader {
 	}
 }
 
-// addBlob adds a blob's samples to the generation. It skips samples that depend on a blob that was never durable,
+// addBlob adds a blob's samples to the generation. Samples that depend on a blob that was never durable are skipped,
 // because they were never acknowledged.
 func (l *loader) addBlob(ctx context.Context, r format.StageRow, b []byte) error {
 	if l.of == nil || l.writer != r.Writer {
@@ -96,15 +96,15 @@ func (l *loader) addBlob(ctx context.Context, r format.StageRow, b []byte) error
 	return nil
 }
 
-// unexplained records, for stage rows of other processes that depend on missing rows, when they were first seen. The
-// rows of a commit become visible in any order, so such rows must not be processed until it is certain that their
-// commit was never acknowledged.
+// unexplained records when stage rows of other processes that depend on missing rows were first read. The rows of a
+// commit become visible in any order. Such a row must therefore not be processed until its commit certainly wasn't
+// acknowledged.
 type unexplained struct {
 	mu    sync.Mutex
 	since map[damage.StagedAt]time.Time
 }
 
-// mayWait reports whether the rows that the row depends on may still appear.
+// mayWait reports whether missing rows that a row depends on may still appear.
 func (u *unexplained) mayWait(s *Store, at damage.StagedAt) bool {
 	if !s.opts.Shared || at.Row.Writer == s.writer { // A sealer waits for the commits of its own process.
 		return false
@@ -126,7 +126,8 @@ func (u *unexplained) mayWait(s *Store, at damage.StagedAt) bool {
 	return true
 }
 
-// stageRange is the range of all stage rows of a slot. missed is called before a row if rows before it are unreadable.
+// stageRange returns the range of all stage rows of a slot. missed is called before the row that follows unreadable
+// rows.
 func (s *Store) stageRange(w Work, missed func()) engine.Range {
 	rows := engine.Range{Table: engine.Stage, Partition: format.StagePartition(w.Slot, w.Partition)}
 	rows.Damaged = func(d engine.Damage) {
@@ -140,8 +141,8 @@ func (s *Store) stageRange(w Work, missed func()) engine.Range {
 	return rows
 }
 
-// noteOrphans counts samples of undefined series: their blob depends on one that was never durable, so they were never
-// acknowledged, or they are sealed.
+// noteOrphans counts and logs samples of undefined series. The blob that defines the series was never durable, so the
+// samples were never acknowledged, or both are already sealed.
 func (s *Store) noteOrphans(samples int, slot int64, partition int) {
 	if samples > 0 {
 		s.metrics.orphans.Add(float64(samples))

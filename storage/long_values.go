@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// A label value that is too long is truncated to this form if the tenant's limits allow it. The hash is the first 64
+// If the tenant's limits allow it, a label value that is too long is truncated to this form. The hash is the first 64
 // bits of the SHA-256 of the whole value:
 //
 //	+--------------------+-------------------------+
@@ -24,12 +24,12 @@ const (
 	hashText  = len("(hash:)") + 2*hashBytes
 )
 
-// maxNamedTruncations bounds the labels whose truncation is logged.
+// maxNamedTruncations is the maximum number of labels whose truncation is logged.
 const maxNamedTruncations = 1000
 
-// TruncateValue returns a label value of at most limit bytes: v, or its start with a hash of all of it, so that
-// different values stay different. A value that isn't valid UTF-8 is returned unchanged, and so is every value if limit
-// is too small for a hash.
+// TruncateValue returns a label value of at most limit bytes: v if it is short enough, otherwise the start of v and a
+// hash of all of v. The hash keeps different values different. A value that isn't valid UTF-8 is returned unchanged, as
+// is any value if limit is too small for a hash.
 func TruncateValue(v string, limit int) string {
 	if len(v) <= limit || limit < hashText || !utf8.ValidString(v) {
 		return v
@@ -42,8 +42,8 @@ func TruncateValue(v string, limit int) string {
 	return v[:end] + fmt.Sprintf(hashForm, sum[:hashBytes])
 }
 
-// truncateValues returns ls with truncated values, if the bounds allow it. It never truncates a metric's name. note, if
-// set, is called for each truncated value.
+// truncateValues returns ls with long values truncated, if the bounds allow it. The metric name is never truncated.
+// note, if set, is called for each truncated value.
 func truncateValues(ls labels.Labels, most labelBounds, note func(label string)) labels.Labels {
 	if !most.truncates {
 		return ls
@@ -71,16 +71,17 @@ func truncateValues(ls labels.Labels, most labelBounds, note func(label string))
 	return b.Labels()
 }
 
-// truncated returns the labels of a series truncated to the tenant's limits, and counts truncated values.
+// truncated returns the labels of a series with values truncated to the tenant's limits, and counts the truncated
+// values.
 func (s *Store) truncated(name string, ls labels.Labels, most labelBounds) labels.Labels {
 	return truncateValues(
 		ls, most, func(label string) { s.noteTruncated(name, label, ls.Get(labels.MetricName), most.value) },
 	)
 }
 
-// TruncateAttribute truncates the value of an attribute to the tenant's limit of label values, and counts it.
-// Attributes describe a whole process, whose samples would all be rejected: they are truncated unless the tenant's
-// limits reject long values.
+// TruncateAttribute truncates the value of an attribute to the tenant's limit of label values, and counts the
+// truncation. Attributes describe a whole process, so rejecting one would reject all its samples. They are therefore
+// truncated unless the tenant's limits reject long values.
 func (s *Store) TruncateAttribute(name, attribute, value string) string {
 	if s.opts.Limiter.Of(name).LongLabelValues == tenant.RejectLongLabelValues {
 		return value
@@ -99,7 +100,7 @@ type truncations struct {
 	named map[[2]string]bool
 }
 
-// isNew reports whether a truncation is the first of its label and is to be logged.
+// isNew reports whether a truncation must be logged, because it is the first of its label.
 func (t *truncations) isNew(name, label string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

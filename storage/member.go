@@ -11,10 +11,10 @@ import (
 	"github.com/cassia-db/cassia/storage/starts"
 )
 
-// ErrNoQueries means that the store was opened without Follow.
+// ErrNoQueries means that the store was opened without Follow, so it can't answer queries.
 var ErrNoQueries = errors.New("storage: this process doesn't answer queries; send them to another process")
 
-// join creates this process' membership among the processes that use the engine. It isn't visible to the others yet.
+// join creates this process's membership. Other processes can't see it yet.
 func (s *Store) join(have *settings) {
 	o := &s.opts
 	s.member = membership.New(membership.Options{
@@ -33,13 +33,13 @@ func (s *Store) join(have *settings) {
 	)
 }
 
-// Member returns this process' membership.
+// Member returns this process's membership.
 func (s *Store) Member() *membership.Member { return s.member }
 
-// catchUp makes the samples visible that other processes have acknowledged.
+// catchUp makes all samples visible that other processes have acknowledged.
 func (s *Store) catchUp(ctx context.Context) error { return s.follower.catchUp(ctx) }
 
-// lastKnown returns the latest time, milliseconds, at which rows prove that the store was in use.
+// lastKnown returns the latest time, in milliseconds, at which the store was certainly in use according to its rows.
 func (s *Store) lastKnown(ctx context.Context) (int64, error) {
 	last, now := s.created.UnixMilli(), s.opts.Now().UnixMilli()
 	tenants, err := s.Tenants(ctx)

@@ -19,18 +19,19 @@ import (
 )
 
 const (
-	// maxMetadataText bounds unit and help, bytes; longer ones are truncated.
+	// maxMetadataText bounds the size of a unit and of a help text, in bytes. Longer texts are truncated.
 	maxMetadataText = 4 << 10
-	// maxMetadataSeen bounds the entries that the keeper caches as written; when full, the cache is cleared.
+	// maxMetadataSeen bounds the number of written entries that the keeper caches. When the cache is full, it is
+	// cleared.
 	maxMetadataSeen = 1 << 18
-	// maxMetadataQueue bounds the entries that wait to be written. The rest is dropped, because senders repeat
-	// metadata.
+	// maxMetadataQueue bounds the number of entries that wait to be written. Further entries are dropped, because
+	// senders repeat metadata.
 	maxMetadataQueue = 1 << 14
-	// metadataDelay is the time that the keeper collects entries before it writes.
+	// metadataDelay is the time for which the keeper collects entries before it writes them.
 	metadataDelay = time.Second
 )
 
-// metadataKeeper writes senders' metadata of metrics, once per window.
+// metadataKeeper writes the metadata of metrics that senders send, once per window.
 type metadataKeeper struct {
 	s    *Store
 	seed maphash.Seed
@@ -56,9 +57,9 @@ func newMetadataKeeper(s *Store) *metadataKeeper {
 	}
 }
 
-// NoteMetadata queues a sender's metadata of a metric and returns immediately. The row is written later, unless this
-// process has already written it in this window. The caller keeps ownership of the bytes. Metadata of invalid metric
-// names is ignored, because OTLP's names aren't checked before.
+// NoteMetadata queues the metadata of a metric and returns immediately. The row is written later, unless this process
+// has already written it in this window. The caller keeps ownership of the bytes. Metadata with an invalid metric name
+// is ignored, because names from OTLP haven't been checked yet.
 func (s *Store) NoteMetadata(tenant string, metric []byte, typ string, unit, help []byte) {
 	if len(metric) == 0 || len(metric) > s.opts.MaxLabelValue || !utf8.Valid(metric) {
 		return
@@ -99,7 +100,7 @@ func (s *Store) NoteMetadata(tenant string, metric []byte, typ string, unit, hel
 	}
 }
 
-// run writes queued metadata until ctx is done, and then the rest.
+// run writes queued metadata until ctx is done. It then writes the remaining entries and returns.
 func (k *metadataKeeper) run(ctx context.Context) {
 	defer close(k.done)
 	for {

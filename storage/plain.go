@@ -2,18 +2,19 @@ package storage
 
 import "regexp"
 
-// packageNames matches the package names at the start of errors. They tell programmers the origin of an error; users
-// don't need them. Names that users know, such as cassandra, kairosdb and tenant, are kept. A test in cmd/internal/tidy
-// finds missing ones.
+// packageNames matches the package names with which errors begin. They tell developers where an error comes from, but
+// not users. Names that users know, such as cassandra, kairosdb and tenant, are kept. A test in cmd/internal/tidy fails
+// if a package is missing here.
 var packageNames = regexp.MustCompile(
 	`(^|: |; |\()(?:(?:adapter|bench|blocks|bounds|chunk|downsample|engine|exporter|fetch|format|ha|importer|inspect|jsonapi|lines|membership|objects|otlp|overhttp|page|paged|panics|pebble|promql|relabeling|remotewrite|rollup|ruler|selfmonitoring|storage|victoria): )+`,
 )
 
-// Plain returns the text of an error for users: without the names of packages. It is called where texts leave the
-// process: at the end of a command, in HTTP responses, and in the log.
+// Plain returns the text of an error without package names, for users. It is called where texts leave the process: at
+// the end of a command, in HTTP responses, and in the log.
 func Plain(text string) string { return packageNames.ReplaceAllString(text, "$1") }
 
-// PlainError returns an error that wraps err, with the text Plain(err.Error()); or err itself, if the text is the same.
+// PlainError returns an error that wraps err and has the text Plain(err.Error()). If the text is the same, it returns
+// err itself.
 func PlainError(err error) error {
 	if err == nil {
 		return nil

@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// retryRebuild is the initial delay after which a rebuild retries if the engine was unavailable; maxRetryRebuild is
-	// the maximum.
+	// retryRebuild is the delay before the first retry of a rebuild while the engine is unavailable. maxRetryRebuild is
+	// the maximum delay.
 	retryRebuild    = time.Second
 	maxRetryRebuild = 15 * time.Second
 )
 
-// rebuild loads the staging log into the head. Commits continue concurrently, in generations of their own.
+// rebuild loads the staging log into the head. Concurrent commits write to separate generations.
 func (s *Store) rebuild(ctx context.Context) error {
 	if err := s.retention.Recall(ctx); err != nil && ctx.Err() == nil { // They are read again when they are needed.
 		s.opts.Logger.Warn("can't read the deletes and retentions of all tenants yet", "err", err)
@@ -47,8 +47,8 @@ func (s *Store) rebuild(ctx context.Context) error {
 	return nil
 }
 
-// rebuildAll reads the staging log of every partition. The reads don't displace other rows from the engine's cache: the
-// staging log may be larger than the cache.
+// rebuildAll reads the staging log of every partition. It bypasses the engine's cache, because the staging log may be
+// larger than the cache and would displace other rows.
 func (s *Store) rebuildAll(ctx context.Context) error {
 	if s.caching != nil {
 		defer s.caching.ReadOnce()()
@@ -66,12 +66,12 @@ func (s *Store) rebuildAll(ctx context.Context) error {
 	return g.Wait()
 }
 
-// readOnce is an argument for rebuildPartition that returns the first error.
+// readOnce calls read once. As the argument try of rebuildPartition it disables retries.
 func readOnce(ctx context.Context, read func(context.Context) error) error { return read(ctx) }
 
-// rebuildPartition reads every slot that may have unsealed samples, of all writers. The head already has the samples
-// that this process has accepted since it started. It calls try per slot, so that a retry doesn't read a slot again
-// that is in the head.
+// rebuildPartition reads every slot of a partition that may have unsealed samples, from all writers. The head already
+// contains the samples that this process has accepted since it started. try is called per slot, so that a retry only
+// reads slots that aren't in the head yet.
 func (s *Store) rebuildPartition(
 	ctx context.Context, partition int, try func(context.Context, func(context.Context) error) error,
 ) error {
@@ -88,8 +88,8 @@ func (s *Store) rebuildPartition(
 	return err
 }
 
-// untilAvailable calls read, a part of the rebuild, until the engine is available, if this process is configured to
-// wait.
+// untilAvailable calls read, a part of the rebuild. If the engine is unavailable and this process is configured to
+// wait, it retries until the engine is available.
 func (s *Store) untilAvailable(ctx context.Context, read func(context.Context) error) error {
 	waits := (s.opts.Shared || s.opts.RetryRebuild) && !s.opts.seams.still
 	for wait := retryRebuild; ; wait = min(2*wait, maxRetryRebuild) {
@@ -110,5 +110,5 @@ func (s *Store) untilAvailable(ctx context.Context, read func(context.Context) e
 	}
 }
 
-// errNotRebuilt keeps sealing from running before the head is complete.
+// errNotRebuilt is returned by a seal that was started before the head is complete.
 var errNotRebuilt = errors.New("storage: sealing waits until the head is rebuilt")

@@ -7,10 +7,10 @@ import (
 	"github.com/cassia-db/cassia/storage/retention"
 )
 
-// never is the open end of a range.
+// never is the end of a range without an end.
 const never = retention.Never
 
-// expirer is implemented by engines that can expire rows, at the time they were written with.
+// expirer is implemented by engines that can expire rows at the time given in each write.
 type expirer interface{ ExpiresRows() bool }
 
 // expiresRows reports whether an engine expires rows.
@@ -39,7 +39,7 @@ func (s *Store) retentionEnv() retention.Env {
 	}
 }
 
-// RetentionOf returns the retention of a tenant's series without a class, and the longest retention of its classes.
+// RetentionOf returns the retention of a tenant's series without a class, and the longest retention among its classes.
 func (s *Store) RetentionOf(tenant string) (usual, longest retention.Keep) {
 	return s.retention.Keep(tenant, retention.DefaultClass), s.retention.Longest(tenant)
 }

@@ -13,7 +13,9 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// rollupTimestamp returns a timestamp by which the highest version wins and rows of one time stay together.
+// rollupTimestamp returns the timestamp of a rollup chunk. The chunk with the highest version has the highest
+// timestamp, so it wins. Chunks of the same time have similar timestamps, so an engine that groups rows by timestamp
+// keeps them together.
 func rollupTimestamp(endMS int64, version uint64) int64 {
 	return endMS*1000 + int64(min(version, 1<<30))
 }
@@ -27,8 +29,8 @@ func (s *Store) timestampOf(res rollup.Resolution, start int64, version uint64) 
 	return rollupTimestamp(end, version)
 }
 
-// appendRollup encodes buckets. If histograms make them too large for a row, it drops the histograms' sums, and then
-// the histograms; queries then read samples instead.
+// appendRollup encodes buckets. If histograms make them too large for a row, it drops the histograms' sums. If they are
+// still too large, it drops the histograms, and queries read samples instead.
 func appendRollup(b *rollup.Buckets, res rollup.Resolution, version uint64) []byte {
 	if len(b.End) == 0 {
 		return nil
@@ -46,7 +48,7 @@ func appendRollup(b *rollup.Buckets, res rollup.Resolution, version uint64) []by
 	return value
 }
 
-// appendOrEmpty encodes buckets, or an empty rollup if there are none left.
+// appendOrEmpty encodes buckets, or an empty rollup if there are no buckets.
 func appendOrEmpty(b *rollup.Buckets, res rollup.Resolution, version uint64) []byte {
 	if value := appendRollup(b, res, version); value != nil {
 		return value
@@ -61,9 +63,9 @@ type rollupChunk struct {
 	data    []byte
 }
 
-// rollups reads the rollup chunks of a series in a window whose start is in [from, to], in order. After a metric got
-// more shards, two chunks may have the same start; the one with the higher version wins. unread is true if there may be
-// more, which are unreadable.
+// rollups reads the rollup chunks of a series in a window whose start is between from and to, in order. If the number
+// of a metric's shards has grown, two chunks may have the same start; the chunk with the higher version wins. unread is
+// true if there may be more chunks that are unreadable.
 func (s *Store) rollups(
 	ctx context.Context, res rollup.Resolution, window int64, series *Series, shards, from, to int64,
 ) (found []rollupChunk, unread bool, err error) {
@@ -94,7 +96,7 @@ func rollupChunkOf(row engine.Row) rollupChunk {
 	}
 }
 
-// bestOfEach sorts chunks by start, and keeps the one with the highest version per start.
+// bestOfEach sorts chunks by start, and keeps the chunk with the highest version for each start.
 func bestOfEach(list []rollupChunk) []rollupChunk {
 	slices.SortStableFunc(list, func(a, b rollupChunk) int {
 		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.version, a.version))

@@ -14,17 +14,18 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// hiddenRoller creates the rollups of raw windows before one Expire hides or deletes them. rolled are the windows that
-// have their rollups.
+// hiddenRoller creates the rollups of raw windows during one Expire, before the windows are hidden or deleted. rolled
+// contains the windows whose rollups are complete.
 type hiddenRoller struct {
 	s      *Store
 	rolled map[tenantWindow]bool
 }
 
-// RollHidden creates the rollups of the raw windows that are about to be hidden, and of the next one, which the clock
-// hides progressively. It returns the time until which windows may be hidden: where rows expire in the engine, queries
-// don't read hidden samples. While a delete isn't cleaned, it also checks windows that are already hidden: samples may
-// have arrived there since, and are only shown once the rollups have applied the delete.
+// RollHidden creates the rollups of the raw windows that are about to be hidden, and of the next window, which is
+// hidden bit by bit as time passes. It returns the time until which windows may be hidden. The rollups must be complete
+// first, because queries don't read hidden samples on engines that expire rows. While a delete isn't cleaned,
+// RollHidden also checks windows that are already hidden: if samples have arrived there, queries return them only once
+// the delete was applied to the rollups.
 func (x *hiddenRoller) RollHidden(
 	ctx context.Context, tenant string, class, hidden, missing, target int64,
 ) (int64, error) {
@@ -54,7 +55,7 @@ func (x *hiddenRoller) RollHidden(
 	return min(to, target), err
 }
 
-// rollAgain creates missing rollups of hidden windows until a time. It skips windows to which nothing was written since
+// rollAgain creates missing rollups of hidden windows up to a time. It skips windows to which nothing was written since
 // it last found their rollups complete.
 func (x *hiddenRoller) rollAgain(
 	ctx context.Context, tenant string, class, missing, to int64, ds format.Tombstones,
@@ -82,7 +83,8 @@ func (x *hiddenRoller) rollAgain(
 	return nil
 }
 
-// RollUntil creates the rollups of the raw windows between two window ends. It returns the time until which they exist.
+// RollUntil creates the rollups of the raw windows between two window ends. It returns the time until which rollups are
+// complete.
 func (x *hiddenRoller) RollUntil(ctx context.Context, tenant string, from, to int64) (int64, error) {
 	s := x.s
 	windows, err := s.everyWindow(ctx, tenant, s.period.WindowAt(rollup.Raw, from+1), s.period.WindowAt(rollup.Raw, to))
@@ -97,7 +99,7 @@ func (x *hiddenRoller) RollUntil(ctx context.Context, tenant string, from, to in
 	return to, nil
 }
 
-// rollFirst creates the missing rollups of a raw window.
+// rollFirst creates the missing rollups of a raw window, unless this Expire has already done so.
 func (x *hiddenRoller) rollFirst(ctx context.Context, window int64, tenant string) error {
 	at := tenantWindow{tenant, window}
 	if x.rolled[at] {
@@ -113,8 +115,9 @@ func (x *hiddenRoller) rollFirst(ctx context.Context, window int64, tenant strin
 	return nil
 }
 
-// rolledMemory caches, for tenants with uncleaned deletes, the hidden windows with complete rollups, each with a stamp
-// of its commit records and the deletes. The next Expire, a minute later, doesn't read their commit records again.
+// rolledMemory caches the hidden windows with complete rollups, for tenants with uncleaned deletes. Each has a stamp of
+// its commit records and the deletes. If the stamp is the same in the next Expire, a minute later, the commit records
+// aren't read again.
 type rolledMemory = bounds.Map[rolledOf, map[int64]uint64]
 
 type rolledOf struct {

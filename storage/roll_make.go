@@ -18,26 +18,27 @@ import (
 //
 //	chunks of the slot ──► the slot's 5m chunk ──► with the day's other 5m chunks: the day's 1h chunk
 //
-// Each step computes whole buckets, from rows that are listed or read back after the previous step was durable, so of
-// two concurrent sealers the later one sees all rows. A process that is alone lists the chunks before, see run. A
-// version counts what the chunk was computed from: for a 5m chunk the number of raw chunks, for a 1h chunk the sum of
-// its 5m chunks' versions. The highest version wins.
+// Each step computes whole buckets, from rows that are listed or read back after the previous step was durable. So if
+// two processes seal concurrently, the later one sees all rows. A process that is alone lists the chunks earlier, see
+// run. The version of a chunk counts its sources: for a 5m chunk the number of raw chunks, for a 1h chunk the sum of
+// the versions of its 5m chunks. The highest version wins.
 type rollupTask struct {
 	*collected
-	// own are the versions of the chunks that this seal has written. exempt are the deletes that they name.
+	// own are the versions of the chunks that this seal has written. exempt are the deletes that these chunks name.
 	own    []string
 	exempt format.TombstoneIDs
-	// chunk is the rollup to write next: initially the 5m chunk of the samples in own, which is final if there are no
-	// other chunks. nil: there is none.
+	// chunk is the rollup to write next, or nil if there is none. Initially it is the 5m chunk computed from the
+	// samples in own. It is final if the slot has no other chunks.
 	chunk   []byte
 	version uint64
-	// fromRaw is true if chunk was computed from samples. unread is true if some of their chunks are unreadable.
+	// fromRaw is true if chunk was computed from samples. unread is true if some of the chunks with these samples are
+	// unreadable.
 	fromRaw, unread bool
-	// listed are the slot's chunks of the series, if they were listed again; nil: use the roller's list.
+	// listed are the series' chunks in the slot if they were listed again; nil means that the roller's list is valid.
 	listed *listedChunks
 }
 
-// rollupSource is the source of a series' 5m chunk in a slot.
+// rollupSource is the source from which a series' 5m chunk in a slot is computed.
 type rollupSource uint8
 
 const (
@@ -46,7 +47,8 @@ const (
 	fromChunks                     // the slot's sealed chunks
 )
 
-// sourceOf selects the source by the listed chunks. hiding are the series' deletes that must be applied.
+// sourceOf selects the source according to the listed chunks. hiding are the deletes of the series that the rollup must
+// apply.
 func (x *roller) sourceOf(in *rolledSlot, r *rollupTask, hiding format.Tombstones) rollupSource {
 	listed := x.listedOf(in, r)
 	found := listed.versions
@@ -64,7 +66,7 @@ func (x *roller) sourceOf(in *rolledSlot, r *rollupTask, hiding format.Tombstone
 	return fromChunks
 }
 
-// listedOf returns the slot's sealed chunks of a series.
+// listedOf returns a series' sealed chunks in the slot.
 func (x *roller) listedOf(in *rolledSlot, r *rollupTask) listedChunks {
 	if r.listed != nil {
 		return *r.listed
@@ -72,7 +74,7 @@ func (x *roller) listedOf(in *rolledSlot, r *rollupTask) listedChunks {
 	return x.listed[chunkAt{in.into[rollup.Raw].start, r.series.ID()}]
 }
 
-// make5mOf sets the 5m chunks of some of a slot's tasks.
+// make5mOf sets the 5m chunks of some tasks of a slot.
 func (x *roller) make5mOf(in *rolledSlot, tasks []rollupTask, raw metricShards) error {
 	sealed, err := x.sealedOf(in, tasks, raw)
 	if err != nil {
@@ -84,7 +86,7 @@ func (x *roller) make5mOf(in *rolledSlot, tasks []rollupTask, raw metricShards) 
 	})
 }
 
-// sealedOf reads the slot's sealed chunks for the tasks that need them.
+// sealedOf reads the slot's sealed chunks for the tasks whose rollups are computed from them.
 func (x *roller) sealedOf(in *rolledSlot, tasks []rollupTask, raw metricShards) (sealedChunks, error) {
 	var need []rollupTask
 	for i := range tasks {
@@ -107,14 +109,16 @@ func (x *roller) sealedOf(in *rolledSlot, tasks []rollupTask, raw metricShards) 
 	})
 }
 
-// make5m sets a series' 5m chunk from all of the slot's sealed chunks; sealed holds those that are needed.
+// make5m sets a series' 5m chunk from all of the slot's sealed chunks. sealed contains the chunks that sealedOf has
+// read.
 func (x *roller) make5m(
 	in *rolledSlot, r *rollupTask, shards int64, sealed sealedChunks, b *rollup.Buckets,
 ) (err error) {
 	to, hiding := in.fineRollup(), in.hiding.OfSeries(r.series.Labels())
 	from := x.sourceOf(in, r, hiding)
 	if from == fromRollup && !x.fillsUp() && len(r.own) > 0 {
-		// Otherwise the stored rollup would be changed without its turn, and before deletes are applied.
+		// Without this error the stored rollup would be changed although this process may not change rollups without
+		// samples now, and before deletes are applied.
 		return errRawGone
 	}
 	if from == fromRollup {
@@ -122,8 +126,8 @@ func (x *roller) make5m(
 		if err := x.fill(to, r, b); err != nil || r.chunk == nil || !nothing {
 			return err
 		}
-		// A seal may have added the series' first chunks since the listing found none. Then the stored rollup contains
-		// samples that no delete applies to. They may be in a shard that the metric got since.
+		// A seal may have added the series' first chunks after the listing found none. The stored rollup then contains
+		// samples that no delete applies to. The chunks may be in a shard that was added since.
 		if shards, err = x.s.readShards(x.ctx, in.into[rollup.Raw].window, x.tenant, r.series.Metric()); err != nil {
 			return err
 		}
@@ -167,7 +171,7 @@ func (x *roller) make5m(
 }
 
 // listAgain lists a series' chunks in a slot again, after the first listing found none. It reports whether there are
-// some now, and stores them in sealed.
+// chunks now, and stores them in sealed.
 func (x *roller) listAgain(in *rolledSlot, r *rollupTask, shards int64, sealed *sealedChunks) (came bool, err error) {
 	found := sealedChunks{}
 	if err := in.readChunksOf(x.ctx, []*Series{r.series}, shards, found); err != nil {
@@ -182,15 +186,16 @@ func (x *roller) listAgain(in *rolledSlot, r *rollupTask, shards int64, sealed *
 	return len(chunks.values) > 0, nil
 }
 
-// fill removes deleted buckets from the stored chunk of a series and adds missing ones, as rollup.Extend does. The
-// stored chunk can't be recomputed, because it was computed from more rows than exist now.
+// fill removes deleted buckets from the stored chunk of a series, and adds missing buckets as rollup.Extend does. The
+// stored chunk can't be recomputed, because some of its source rows are missing by now.
 func (x *roller) fill(to rollupOf, r *rollupTask, b *rollup.Buckets) error {
 	due := to.dueOf(r.series)
 	if r.chunk == nil && len(due) == 0 {
 		return nil
 	}
 	kept, version, err := x.stored(to, r)
-	// These samples aren't stored elsewhere, and importing the history again repairs the rollup.
+	// The new samples are stored only in rollups, so they replace the unreadable rollup. Importing the history again
+	// adds the rest.
 	if x.fillsUp() && r.chunk != nil && errors.Is(err, errUnread) {
 		kept, err = &rollup.Buckets{}, nil
 	}
@@ -220,7 +225,7 @@ func (x *roller) fill(to rollupOf, r *rollupTask, b *rollup.Buckets) error {
 	return nil
 }
 
-// settle keeps the stored rollup of a task unchanged if err is errUnread. It returns other errors.
+// settle keeps the stored rollup of a task unchanged if err is errUnread. It returns any other error.
 func (x *roller) settle(to rollupOf, r *rollupTask, err error) error {
 	if errors.Is(err, errUnread) {
 		x.unreadMu.Lock()
@@ -234,7 +239,7 @@ func (x *roller) settle(to rollupOf, r *rollupTask, err error) error {
 	return err
 }
 
-// make1hOf sets the 1h chunks of some series of one tenant, from all of their 5m chunks of the day.
+// make1hOf sets the 1h chunks of some series, from all their 5m chunks of the day.
 func (x *roller) make1hOf(ctx context.Context, rolls []rollupTask, fine metricShards, m *rollMemory) error {
 	clear(m.chunks)
 	clear(m.unread)
@@ -255,7 +260,7 @@ func (x *roller) make1hOf(ctx context.Context, rolls []rollupTask, fine metricSh
 		if !nothing || r.chunk == nil {
 			continue
 		}
-		// As in make5m: a seal may have added 5m chunks since the first read.
+		// As in make5m, a seal may have added 5m chunks after the first read.
 		shards, err := x.s.readShards(ctx, x.day.into[rollup.FiveMinutes].window, x.tenant, r.series.Metric())
 		if err != nil {
 			return err
@@ -274,7 +279,7 @@ func (x *roller) make1hOf(ctx context.Context, rolls []rollupTask, fine metricSh
 	return nil
 }
 
-// fineOf identifies the day's 5m chunks of some series of a metric with the given number of shards.
+// fineOf identifies the day's 5m chunks of some series of one metric, which has the given number of shards.
 func (x *roller) fineOf(shards int64, series []*Series) seriesChunks {
 	day := x.day.into[rollup.OneHour]
 	return seriesChunks{metricChunks{
@@ -291,13 +296,13 @@ func byMetric(rolls []rollupTask) map[string][]*Series {
 	return metrics
 }
 
-// errFineGone means that the 5m rollups to which late samples were added expired before 1h rollups were computed from
-// them. A repeated seal or import adds the samples to 1h rollups only.
+// errFineGone means that 5m rollups with late samples expired before 1h rollups were computed from them. If the seal or
+// import is repeated, it adds the samples to 1h rollups only.
 var errFineGone = fmt.Errorf("%w: 5m rollups expired before 1h rollups were created from them; retry",
 	engine.ErrUnavailable)
 
-// make1h sets a series' 1h chunk from all 5m chunks of the day. It modifies all. unread is true if there may be more
-// chunks, which are unreadable.
+// make1h sets a series' 1h chunk from all its 5m chunks of the day. It modifies all. unread is true if there may be
+// more chunks that are unreadable.
 func (x *roller) make1h(r *rollupTask, all []rollupChunk, unread bool, m *rollMemory) error {
 	b, hours := &m.fine, &m.hours
 	b.Reset()
@@ -328,7 +333,8 @@ func (x *roller) make1h(r *rollupTask, all []rollupChunk, unread bool, m *rollMe
 	return x.keepHours(r, chunks, hours)
 }
 
-// fill1h sets a series' 1h chunk to the stored one, extended by the missing hours that the day's 5m chunks cover.
+// fill1h sets a series' 1h chunk to the stored chunk, extended by the hours that are missing there and that the day's
+// 5m chunks cover.
 func (x *roller) fill1h(r *rollupTask, fine [][]byte, m *rollMemory) error {
 	b, hours := &m.fine, &m.hours
 	b.Reset()
@@ -344,8 +350,8 @@ func (x *roller) fill1h(r *rollupTask, fine [][]byte, m *rollMemory) error {
 	return x.fill(x.hourRollup(), r, b)
 }
 
-// stored reads the current rollup chunk of a series and its version; 0: there is none. For an unreadable chunk it
-// reports the damage and returns errUnread with a version that isn't 0.
+// stored reads the current rollup chunk of a series and its version. The version is 0 if there is no chunk. If the
+// chunk is unreadable, stored reports the damage and returns errUnread with a version other than 0.
 func (x *roller) stored(to rollupOf, r *rollupTask) (b *rollup.Buckets, version uint64, err error) {
 	at, tenant := to.at, r.series.Tenant()
 	shards, err := x.s.readShards(x.ctx, at.window, tenant, r.series.Metric())

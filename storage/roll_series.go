@@ -29,8 +29,9 @@ func (s *Store) metricsIn(ctx context.Context, tenant string, window int64) (nam
 	return names, nil
 }
 
-// listMetrics lists the metrics whose rollups are to be computed: all if rollups are missing, otherwise those that a
-// delete may apply to, including metrics that only have rollups left.
+// listMetrics lists the metrics whose rollups must be computed. If rollups are missing for other reasons than deletes,
+// these are all metrics of the window. Otherwise they are the metrics that a delete may apply to, including metrics
+// that only have rollups left.
 func (x *windowRoller) listMetrics() ([]string, error) {
 	var all []string
 	for _, w := range x.windows() {
@@ -50,8 +51,8 @@ func (x *windowRoller) listMetrics() ([]string, error) {
 	return slices.Compact(all), nil
 }
 
-// listSeries lists the series of a metric whose rollups are to be computed, ordered by id. It includes series that only
-// have rollups left and that a delete may apply to.
+// listSeries lists the series of a metric whose rollups must be computed, ordered by id. It includes series that only
+// have rollups left if a delete may apply to them.
 func (x *windowRoller) listSeries(metric string) (list []collected, err error) {
 	known := map[format.SeriesID]bool{}
 	for _, w := range x.windows() {
@@ -80,8 +81,8 @@ func (x *windowRoller) anySlot(is func(*rolledSlot) bool) bool {
 	return false
 }
 
-// windows lists the raw window, and those rollup windows that may have series without samples that deletes apply to:
-// because they are in other classes than the raw rows that are left, or because raw rows expire in the engine.
+// windows lists the raw window, and the rollup windows in which deletes may apply to series without samples. A series
+// has no samples if raw rows of its class were dropped, or if raw rows expire in the engine.
 func (x *windowRoller) windows() []int64 {
 	windows := []int64{x.window}
 	if x.s.retention.DropsTogether() {
@@ -100,7 +101,8 @@ func (x *windowRoller) windows() []int64 {
 	return windows
 }
 
-// seriesIn reads the series of a metric in a window. A series is returned once per class and shard that has rows of it.
+// seriesIn reads the series of a metric in a window. A series with rows in multiple classes or shards is returned once
+// for each.
 func (s *Store) seriesIn(ctx context.Context, tenant string, window int64, metric string) (list []*Series, err error) {
 	shards, err := s.readShards(ctx, window, tenant, metric)
 	if err != nil {

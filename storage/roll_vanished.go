@@ -8,8 +8,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// keepUnread is used if some of the chunks that the 5m buckets in made are computed from are unreadable. It adds the
-// stored buckets to made, with a version higher than the stored one's.
+// keepUnread adds the stored 5m buckets to made if some of the chunks that made is computed from are unreadable. It
+// sets a version higher than the stored one.
 func (x *roller) keepUnread(in *rolledSlot, r *rollupTask, shards int64, made *rollup.Buckets) error {
 	if !r.unread {
 		return nil
@@ -40,8 +40,9 @@ func (x *roller) keepUnread(in *rolledSlot, r *rollupTask, shards int64, made *r
 	return nil
 }
 
-// before returns the 5m buckets of a series' readable samples before applying the deletes in due, without the chunks
-// that this seal has written. If such a bucket counts as many samples as the stored one, all of them are readable.
+// before returns the 5m buckets of a series' readable samples, without applying the deletes in due, and without the
+// chunks that this seal has written. If such a bucket counts at least as many samples as the stored bucket, all samples
+// of the stored bucket are readable.
 func (x *rolledSlot) before(r *rollupTask, shards int64, due format.Tombstones) (*rollup.Buckets, error) {
 	known := x.hiding.OfSeries(r.series.Labels()).Where(func(d *format.Tombstone) bool { return !due.Has(d.ID) })
 	found := sealedChunks{}

@@ -19,12 +19,13 @@ import (
 // rollSeries is the number of series that are rolled up together.
 const rollSeries = 1000
 
-// marksIn reads the commit records of a tenant's window of any resolution; none if they are past their retention.
+// marksIn reads the commit records of a tenant's window of any resolution. It returns none if they are past their
+// retention.
 func (s *Store) marksIn(ctx context.Context, tenant string, window int64) (map[format.CommitKey]bool, error) {
 	return s.commitRecordsBetween(ctx, tenant, window, nil, nil)
 }
 
-// commitRecordsBetween reads the commit records in a key range as in engine.Range.
+// commitRecordsBetween reads the commit records with keys between from and to, as in engine.Range.
 func (s *Store) commitRecordsBetween(
 	ctx context.Context, tenant string, window int64, from, to engine.Key,
 ) (map[format.CommitKey]bool, error) {
@@ -45,8 +46,9 @@ func (s *Store) commitRecordsBetween(
 	return found, nil
 }
 
-// unrolled lists the commit records of a raw window without rollups, in order. For each delete that touches slots of
-// the window it lists commit records under the delete's id, too; the rollups have them once they were recomputed.
+// unrolled lists the commit records of a raw window that the rollup windows lack, in order: the rollups don't include
+// these seals. Each delete that touches slots of the window also has a commit record per slot, under its id. Rollups
+// have this record once they were recomputed for the delete.
 func (s *Store) unrolled(ctx context.Context, tenant string, window int64) ([]format.CommitKey, error) {
 	deleted, err := s.deletesOf(ctx, tenant)
 	if err != nil {
@@ -68,7 +70,7 @@ func (s *Store) unrolledOf(
 			raw[d.CommitKey(m.Slot)] = true
 		}
 	}
-	// A rollup window has commit records of up to 30 days. Only the records of this window's slots are read.
+	// A rollup window has commit records of up to 30 days. Only the records of the raw window's slots are read.
 	first, last := int64(math.MaxInt64), int64(math.MinInt64)
 	for m := range raw {
 		first, last = min(first, m.Slot), max(last, m.Slot)
@@ -104,8 +106,8 @@ func (s *Store) unrolledOf(
 	return missing, nil
 }
 
-// windowRoller creates the rollups of samples that were sealed in a raw window without them: by an interrupted import,
-// or before a delete.
+// windowRoller creates the missing rollups of a raw window: of samples sealed by an interrupted import, or of slots
+// that a delete touches.
 type windowRoller struct {
 	*rowWriter
 	tenant string
@@ -115,12 +117,12 @@ type windowRoller struct {
 	deleted format.Tombstones
 	// classes is the window's list of classes.
 	classes *retention.ClassList
-	// between is called between pieces of work.
+	// between is called between units of work.
 	between func()
 }
 
 // rollWindow creates the missing rollups of a raw window. It returns the number of series processed, each counted once
-// per slot. It can be repeated and can run concurrently with seals. between is called between pieces of work.
+// per slot. It can be repeated and can run concurrently with seals. between is called between units of work.
 func (s *Store) rollWindow(ctx context.Context, tenant string, window int64, between func()) (series int, err error) {
 	missing, err := s.unrolled(ctx, tenant, window)
 	if err != nil || len(missing) == 0 {
@@ -159,7 +161,7 @@ func (s *Store) rollWindow(ctx context.Context, tenant string, window int64, bet
 	return series, nil
 }
 
-// noteMissing records the slots with missing rollups, and the deletes that caused this.
+// noteMissing records the slots with missing rollups, and the deletes because of which they are missing.
 func (x *windowRoller) noteMissing(missing []format.CommitKey) {
 	whole := map[int64]bool{} // slots whose rollups are missing for other reasons
 	for _, m := range missing {
@@ -191,7 +193,8 @@ func (x *windowRoller) listWindows() error {
 	return nil
 }
 
-// writeCommitRecord writes the commit record for a slot's new rollups.
+// writeCommitRecord writes a commit record to the rollup windows, which then include it. A delete's record is also
+// written to the raw window.
 func (x *windowRoller) writeCommitRecord(m format.CommitKey) error {
 	list := rollup.Resolutions[:]
 	if x.deleted.Has(m.ID) {
@@ -207,7 +210,7 @@ func (x *windowRoller) writeCommitRecord(m format.CommitKey) error {
 	return nil
 }
 
-// rollMetric computes the rollups of one metric in the window's slots, and of their days.
+// rollMetric computes the rollups of one metric in the slots and their days.
 func (x *windowRoller) rollMetric(metric string) (series int, err error) {
 	list, err := x.listSeries(metric)
 	if err != nil {
@@ -230,7 +233,7 @@ func (x *windowRoller) rollMetric(metric string) (series int, err error) {
 	return series, nil
 }
 
-// rollDay computes the rollups of some series of a metric in slots of a day.
+// rollDay computes the rollups of some series of a metric in slots of one day.
 func (x *windowRoller) rollDay(metric string, slots []*rolledSlot, part []collected) error {
 	r := newRoller(x.rowWriter, x.tenant, slots[0].slot)
 	if err := r.destine(metric, part); err != nil {
@@ -254,18 +257,19 @@ func (x *windowRoller) rollDay(metric string, slots []*rolledSlot, part []collec
 	return r.run()
 }
 
-// Unrolled is a raw window of a tenant that was sealed, at least partly, without rollups.
+// Unrolled is a tenant's raw window with missing rollups.
 type Unrolled struct {
 	Tenant string
 	Window int64
-	// StartMS and EndMS are the window's span, milliseconds.
+	// StartMS and EndMS are the start and end of the window, in milliseconds.
 	StartMS, EndMS int64
 	// Seals is the number of seals without rollups.
 	Seals int
 }
 
-// Unrolled yields the windows between two times, milliseconds, that have missing rollups: by tenant, oldest first.
-// between is called after each checked window, so that the caller can pause. After an error nothing more is yielded.
+// Unrolled yields the windows between two times, in milliseconds, that have missing rollups, ordered by tenant and
+// oldest first. between is called after each checked window, so that the caller can pause. Iteration stops after an
+// error.
 func (s *Store) Unrolled(ctx context.Context, minT, maxT int64, between func()) iter.Seq2[Unrolled, error] {
 	return func(yield func(Unrolled, error) bool) {
 		tenants, err := s.Tenants(ctx)
@@ -312,7 +316,7 @@ func (s *Store) unrolledWindows(
 }
 
 // RollUp creates the missing rollups of a window. It returns the number of series processed, each counted once per
-// slot. between is called between pieces of work, so that the caller can pause.
+// slot. between is called between units of work, so that the caller can pause.
 func (s *Store) RollUp(ctx context.Context, u Unrolled, between func()) (series int, err error) {
 	if err := s.Ready(); err != nil {
 		return 0, err

@@ -24,7 +24,7 @@ const piece1h = 512
 //
 //	added rows are written ─► 5m of the tasks of all slots ─► durable ─► 1h of the day, once per series
 //
-// It is run by seals, imports, the rollup of windows without rollups, and deletes that trim buckets.
+// Seals and imports use it, as do rollWindow and deletes that trim buckets.
 type roller struct {
 	*rowWriter
 	tenant string
@@ -33,18 +33,18 @@ type roller struct {
 	series []*collected
 	day    *sealedSlot // a slot of the day
 
-	// finest is the finest resolution that is written. If it isn't Raw, that window has expired: only missing buckets
-	// are added to rollups.
+	// finest is the finest resolution that is written. If it isn't Raw, the raw window has expired, and missing buckets
+	// are added to existing rollups.
 	finest rollup.Resolution
-	// leftOut is the number of samples for rollups only that could not be added: see rollup.Extend.
+	// leftOut is the number of samples that couldn't be added to existing rollups: see rollup.Extend.
 	leftOut atomic.Int64
-	// due are the deletes, by slot, that the day's 1h chunks were computed without. Samples that arrive in a slot after
-	// a delete was applied there aren't deleted. unread collects the deletes of unreadable chunks.
+	// due holds, by slot, the deletes that the day's stored 1h chunks don't reflect. Samples that arrive in a slot
+	// after a delete was applied there aren't deleted. unread collects the deletes that apply to unreadable chunks.
 	due    map[int64]format.Tombstones
 	unread unreadDeletes
 	// unreadMu protects unread.
 	unreadMu sync.Mutex
-	// listed are the chunks that the 5m rollups depend on. raw are the shards in which they were found.
+	// listed are the chunks that the 5m rollups depend on. raw holds the numbers of shards with which they were listed.
 	listed chunkList
 	raw    metricShards
 	hours  []rollupTask // reused
@@ -54,7 +54,7 @@ func newRoller(w *rowWriter, tenant string, slot int64) *roller {
 	return &roller{rowWriter: w, tenant: tenant, slots: map[int64]*rolledSlot{}, day: newSealedSlot(w.ctx, w.s, slot)}
 }
 
-// slotOf returns a slot of the day.
+// slotOf returns the state of a slot of the day.
 func (x *roller) slotOf(slot int64) *rolledSlot {
 	in := x.slots[slot]
 	if in == nil {
@@ -68,11 +68,11 @@ func (x *roller) slotOf(slot int64) *rolledSlot {
 type rolledSlot struct {
 	*sealedSlot
 	tasks []rollupTask
-	// due are the deletes that the slot's rollups were computed without. forDue is true if they are recomputed only
-	// because of these.
+	// due are the deletes that the slot's stored rollups don't reflect. forDue is true if these deletes are the only
+	// reason to recompute the rollups.
 	due    format.Tombstones
 	forDue bool
-	// hiding are the deletes that the rollups must apply; they are read last.
+	// hiding are the deletes that the rollups must apply. They are read after the chunks are durable.
 	hiding format.Tombstones
 }
 
@@ -80,7 +80,8 @@ func newRolledSlot(ctx context.Context, s *Store, slot int64) *rolledSlot {
 	return &rolledSlot{sealedSlot: newSealedSlot(ctx, s, slot)}
 }
 
-// rollupOf is the location of a series' rollup chunk, with the deletes it was computed without, by slot.
+// rollupOf is the location of a series' rollup chunk. due holds, by slot, the deletes that the stored chunk doesn't
+// reflect.
 type rollupOf struct {
 	res rollup.Resolution
 	at  destination
@@ -95,7 +96,7 @@ func (x *rolledSlot) fineRollup() rollupOf {
 	return to
 }
 
-// dueOf returns the deletes of one series, by slot.
+// dueOf returns the deletes in due that apply to a series, by slot.
 func (to rollupOf) dueOf(s *Series) map[int64]format.Tombstones {
 	var due map[int64]format.Tombstones
 	for slot, ds := range to.due {
@@ -109,7 +110,7 @@ func (to rollupOf) dueOf(s *Series) map[int64]format.Tombstones {
 	return due
 }
 
-// trimDue removes the buckets that deletes, given by slot, cover, and reports whether there were any.
+// trimDue removes the buckets that the deletes in due cover, and reports whether it removed any.
 func (x *roller) trimDue(due map[int64]format.Tombstones, b *rollup.Buckets) bool {
 	return len(due) > 0 &&
 		format.TrimBuckets(b, func(end int64) format.Tombstones { return due[x.s.period.SlotOf(end)] })
@@ -126,9 +127,10 @@ func (x *roller) isGone(res rollup.Resolution, class int64) bool {
 
 // run writes the rows that were added, computes the rollups of all tasks and series, and resets them.
 //
-// The chunks of the series are listed when they are durable, so if two processes seal a slot concurrently, the later
-// one sees all. A seal of a process that is alone holds the locks of the partitions, so no other writer adds chunks of
-// these series. It lists them before its write, and finds chunks only in slots that were partly sealed.
+// The chunks of the series are listed after the added chunks are durable. So if two processes seal a slot concurrently,
+// the later one sees all chunks. In a process that is alone, the seal holds the locks of the partitions, so no other
+// writer adds chunks of these series. There they are listed before the write, which finds chunks only in slots that
+// were sealed before.
 func (x *roller) run() error {
 	defer func() { clear(x.encoded) }()
 	ahead := x.s.versions != nil && x.hasOwn()
@@ -159,16 +161,17 @@ func (x *roller) run() error {
 	return x.makeAll1h()
 }
 
-// fillsUp reports whether only missing buckets are added to rollups.
+// fillsUp reports whether samples are only added to existing rollups, because the raw window has expired.
 func (x *roller) fillsUp() bool { return x.finest > rollup.Raw }
 
 // makeAll5m computes the 5m chunks of all slots, and adds them to the next write. ahead is true if chunks were listed
-// before the tasks' own were written.
+// before the tasks' own chunks were written.
 func (x *roller) makeAll5m(ahead bool) error {
 	if !x.hasTasks() {
 		return nil
 	}
-	// Deletes are read after the chunks are durable: later deletes see the chunks when they recompute rollups.
+	// Deletes are read after the chunks are durable. A delete that is created later sees the chunks when it recomputes
+	// the rollups.
 	hiding, err := x.s.deletesOf(x.ctx, x.tenant)
 	if err != nil {
 		return err
@@ -190,10 +193,10 @@ func (x *roller) makeAll5m(ahead bool) error {
 	return x.put5m()
 }
 
-// listBetweenDeletes lists the chunks after the deletes were read. In a process that is alone, deletes may be removed at
-// any time, so it reads them again until they didn't change meanwhile, and returns them. Otherwise chunks that were
-// written after a delete was removed, and don't name it, could be listed, or a delete applied to a list without the
-// chunks that were sealed before it.
+// listBetweenDeletes lists the chunks after the deletes were read, and returns the deletes. In a process that is alone,
+// a delete may be removed at any time. There the chunks and deletes are read again until the deletes are the same
+// before and after the chunks. Otherwise the list could contain chunks that were written after the removal of a delete,
+// and so don't name it, or lack chunks that were sealed before a delete.
 func (x *roller) listBetweenDeletes(hiding format.Tombstones) (format.Tombstones, error) {
 	for {
 		if err := x.listDependencies(); err != nil || x.s.opts.Shared {
@@ -226,8 +229,8 @@ func (x *roller) hasTasks() bool {
 	return false
 }
 
-// listDependencies lists the chunks that the rollups of the series depend on, if any. A writer to a shard that isn't
-// listed yet sees all earlier writes.
+// listDependencies lists the chunks that the rollups depend on, unless samples are only added to rollups. It needn't
+// list shards that are added concurrently, because their writer sees all earlier writes when it computes the rollups.
 func (x *roller) listDependencies() (err error) {
 	if x.raw, err = x.s.shardsIn(x.ctx, x.day.into[rollup.Raw].window, x.tenant); err != nil {
 		return err
@@ -258,7 +261,7 @@ func (x *roller) listDependencies() (err error) {
 	return x.s.listChunks(x.ctx, all, x.listed)
 }
 
-// listOwn adds the tasks' own chunks to the list.
+// listOwn adds the tasks' own chunks to the list, which was read before they were written.
 func (x *roller) listOwn() {
 	if x.listed == nil {
 		return
@@ -280,8 +283,8 @@ func (x *roller) listOwn() {
 	}
 }
 
-// put5m adds the 5m chunks to the next write series by series, as they are stored, so that each series' labels are
-// written once.
+// put5m adds the 5m chunks to the next write in the order of series, like stored rows, so that the labels of each
+// series are written once.
 func (x *roller) put5m() error {
 	type slotTask struct {
 		in *rolledSlot
@@ -329,7 +332,7 @@ func (x *roller) forgetTasks() {
 	}
 }
 
-// putRollup adds a chunk to the next write, and writes when it is full.
+// putRollup adds a chunk to the next write. When that is full, it is written.
 func (x *roller) putRollup(to rollupOf, r *rollupTask) error {
 	if r.chunk == nil {
 		return nil
@@ -356,8 +359,8 @@ func (x *roller) makeAll1h() error {
 	})
 }
 
-// fillAll1h adds the hours in the tasks' 5m chunks to the stored 1h chunks of the day, and writes these. The 5m chunks
-// aren't stored.
+// fillAll1h adds the hours in the tasks' 5m chunks to the stored 1h chunks of the day, and writes these. It doesn't
+// store the 5m chunks.
 func (x *roller) fillAll1h() error {
 	fine := make(map[*collected][][]byte, len(x.series))
 	for _, slot := range slices.Sorted(maps.Keys(x.slots)) {
@@ -378,7 +381,7 @@ func (x *roller) fillAll1h() error {
 	})
 }
 
-// writeAll1h writes the 1h chunks of the series, which fill sets.
+// writeAll1h writes the 1h chunks of the series. fill computes them.
 func (x *roller) writeAll1h(fill func(ctx context.Context, rolls []rollupTask, m *rollMemory) error) error {
 	for _, c := range x.series {
 		x.hours = append(x.hours, rollupTask{collected: c})
@@ -402,15 +405,15 @@ func (x *roller) writeAll1h(fill func(ctx context.Context, rolls []rollupTask, m
 	return x.write()
 }
 
-// rollMemory is reusable memory to compute rollups: a day's 5m chunks, the series with unreadable ones, their buckets,
-// and the buckets of a 1h chunk.
+// rollMemory is reusable memory for computing rollups: the 5m chunks of a day, the series with unreadable chunks, the
+// 5m buckets, and the 1h buckets.
 type rollMemory struct {
 	chunks      map[format.SeriesID][]rollupChunk
 	unread      map[format.SeriesID]bool
 	fine, hours rollup.Buckets
 }
 
-// sideBySide calls f n times, concurrently if the engine is remote, with reusable memory.
+// sideBySide calls f for each i below n, with reusable memory. If the engine is remote, the calls are concurrent.
 func (x *roller) sideBySide(n int, f func(ctx context.Context, i int, m *rollMemory) error) error {
 	workers := x.s.opts.seams.workers(x.s.distance().rollWorkers)
 	g, ctx := errgroup.WithContext(x.ctx)
@@ -431,7 +434,7 @@ func (x *roller) sideBySide(n int, f func(ctx context.Context, i int, m *rollMem
 	return g.Wait()
 }
 
-// destine sets the shards of the rollups of a metric's series.
+// destine sets the shards in which the rollups of a metric's series are stored.
 func (x *roller) destine(metric string, list []collected) error {
 	perPartition := len(list)/x.s.period.OfSlot(x.day.slot).Partitions + 1
 	for _, res := range rollup.Resolutions {
@@ -446,7 +449,7 @@ func (x *roller) destine(metric string, list []collected) error {
 	return nil
 }
 
-// shardsFor ensures that a metric has the shards it needs in the window of a resolution.
+// shardsFor returns the number of shards of a metric in a window, after increasing it if the series need more.
 func (x *roller) shardsFor(slot int64, res rollup.Resolution, metric string, series int, bytes int64) (int64, error) {
 	of := shardedMetric{x.day.into[res].window, x.tenant, metric}
 	known := max(1, x.s.shards.At(of))
@@ -466,7 +469,7 @@ func (x *roller) shardsFor(slot int64, res rollup.Resolution, metric string, ser
 	return n, nil
 }
 
-// recallShards reads the number of shards that a metric got before this process started, unless it is cached.
+// recallShards caches the number of shards that a metric had before this process started.
 func (x *roller) recallShards(res rollup.Resolution, metric string) error {
 	of := shardedMetric{x.day.into[res].window, x.tenant, metric}
 	if _, ok := x.s.shards.Get(of); ok {

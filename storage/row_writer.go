@@ -20,34 +20,34 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// rowWriter collects sealed rows of series, with their labels and names, and writes them together. slotSealer and
-// roller share one.
+// rowWriter collects sealed rows of series, with their labels and names, and writes them together. All slotSealers of a
+// pass and their roller share one rowWriter.
 type rowWriter struct {
 	s     *Store
 	ctx   context.Context
 	begun time.Time // when reading the samples began
 	work  Work      // named in errors: one of the slots
-	// namesFirst makes names durable before rows, because a reader may already look up the slot's rows by their names:
-	// its commit record exists.
+	// namesFirst makes names durable before rows. It is set if the slot already has a commit record, because readers
+	// may then search its rows by their names.
 	namesFirst bool
-	// remade is true if the rows are rollups recomputed because of deletes. They aren't written as pages, though their
-	// series' labels are written again: cleaning writes them as rows anyway, see removeOutdone.
+	// remade is true if the rows are rollups that are recomputed because of deletes. They are written as rows even if
+	// their series' labels are written again, because cleaning would turn pages into rows anyway; see removeOutdone.
 	remade bool
-	// before is called before each write and may reject it; nil: none.
+	// before is called before each write. If it returns an error, nothing is written. nil: there is no such check.
 	before func() error
 	// failed is the error of a row that couldn't be added; the next write returns it.
 	failed error
-	// expiry is the last result of expiryOf: most rows have the same window and class as the previous one.
+	// expiry caches the last result of expiryOf, because most rows have the same window and class as the previous row.
 	expiry struct {
 		of      rowsOf
 		expires int64
 		ok      bool
 	}
 
-	// encoded are the values of labels rows, which are the same at all resolutions.
+	// encoded caches the values of labels rows, which are the same at all resolutions.
 	encoded map[*Series][]byte
 
-	// The next write.
+	// These fields hold the next write.
 	rows    []rowBatch
 	puts    []engine.Mutation // of all rows, one batch after the other
 	keys    []engine.Value    // memory for keys of puts
@@ -65,7 +65,7 @@ type rowsOf struct {
 	class, window int64
 }
 
-// seriesLabels is a series' labels row in a window and shard.
+// seriesLabels is the labels row of a series at a resolution.
 type seriesLabels struct {
 	series *Series
 	res    rollup.Resolution
@@ -76,8 +76,9 @@ func newRowWriter(ctx context.Context, s *Store, w Work) *rowWriter {
 	return &rowWriter{s: s, ctx: ctx, work: w, begun: s.opts.Now()}
 }
 
-// expiryOf returns when rows of a series in a window expire. ok is false if the window has expired. Rollups in expired
-// windows are skipped, because raw rows outlast them if the retention was raised; other rows fail the next write.
+// expiryOf returns the expiry of a series' rows in a window. ok is false if the window has expired, which can happen
+// for rollups if raw rows outlast them because the retention was raised. Such rollups are skipped. An expired raw
+// window makes the next write fail.
 func (x *rowWriter) expiryOf(c *collected, res rollup.Resolution, window int64) (expires int64, ok bool) {
 	if !x.s.retention.Expires() {
 		return 0, true
@@ -94,7 +95,7 @@ func (x *rowWriter) expiryOf(c *collected, res rollup.Resolution, window int64) 
 	return expires, err == nil
 }
 
-// addLabels adds the labels row of a series, and its names, unless this process has already written them.
+// addLabels adds the labels row and the names of a series, unless this process has already written them.
 func (x *rowWriter) addLabels(c *collected, res rollup.Resolution, window int64) {
 	s := c.series
 	where := head.WrittenRow{Window: window, At: c.at(res), Some: true}
@@ -114,7 +115,7 @@ func (x *rowWriter) addLabels(c *collected, res rollup.Resolution, window int64)
 // maxEncoded bounds the number of series in encoded.
 const maxEncoded = 1 << 14
 
-// labelsRow returns the value of the labels rows of a series.
+// labelsRow returns the value of a series' labels row.
 func (x *rowWriter) labelsRow(s *Series) []byte {
 	row := x.encoded[s]
 	if row == nil {
@@ -157,8 +158,8 @@ func (x *rowWriter) put(
 // minKeys is the initial capacity of keys, in fields.
 const minKeys = 1 << 10
 
-// keep copies a key to the memory for keys. When that is full it allocates twice as much, and earlier puts keep the
-// previous memory. After some writes, one allocation holds the keys of a whole write.
+// keep copies a key into keys. If keys is full, it allocates a slice of twice the capacity, and earlier rows keep the
+// previous one. After some writes, one slice holds the keys of a whole write.
 func (x *rowWriter) keep(key engine.Key) engine.Key {
 	if cap(x.keys)-len(x.keys) < len(key) {
 		x.keys = make([]engine.Value, 0, max(minKeys, 2*cap(x.keys)))
@@ -168,7 +169,7 @@ func (x *rowWriter) keep(key engine.Key) engine.Key {
 	return x.keys[from:len(x.keys):len(x.keys)]
 }
 
-// rowBatch is a batch of rows of a metric. It gets its mutations when it is written.
+// rowBatch is a batch of rows of a metric. Its mutations are set when it is written.
 type rowBatch struct {
 	engine.Batch
 	from   int     // index of its first mutation in puts
@@ -182,7 +183,8 @@ func (b *rowBatch) isOf(t *engine.Table, window int64, s *Series, at format.Clas
 		b.series.TenantOfHead() == s.TenantOfHead() && b.series.Metric() == s.Metric()
 }
 
-// lastNames holds the labels whose names were added last: the series of a metric usually differ in few labels.
+// lastNames holds the labels of the last series whose names were added. Series of a metric usually differ in few
+// labels, so most names needn't be added again.
 type lastNames struct {
 	tenant string
 	window int64
@@ -196,8 +198,8 @@ func (n *lastNames) begin(tenant string, window int64) {
 	}
 }
 
-// replace stores l as the last label with its name. same is true if it didn't change; named is true if there was one
-// with its name.
+// replace stores l in place of the previous label with the same name. same is true if the label is unchanged. named is
+// true if there was a label with this name.
 func (n *lastNames) replace(l labels.Label) (same, named bool) {
 	for i := range n.labels {
 		if n.labels[i].Name == l.Name {
@@ -210,7 +212,7 @@ func (n *lastNames) replace(l labels.Label) (same, named bool) {
 	return false, false
 }
 
-// addNames adds the catalog rows of a series that this process hasn't written in this window yet.
+// addNames adds the catalog rows of a series' names that this process hasn't written in this window yet.
 func (x *rowWriter) addNames(s *Series, window int64) {
 	tenant := s.Tenant()
 	row := engine.Batch{Table: engine.Catalog}
@@ -259,7 +261,8 @@ func (x *rowWriter) addName(name catalogName, row engine.Batch) {
 }
 
 // inTime returns an error if a seal has taken so long that its list of deletes may be incomplete. Tombstones created
-// since it began are kept for at least deleteRests. After that, the samples they deleted must not be written.
+// since it started are kept for at least deleteRests. Later, a tombstone may be missing, and samples that it deleted
+// must not be written.
 func (x *rowWriter) inTime() error {
 	if took := membership.Elapsed(x.begun, x.s.opts.Now()); took > deleteRests/2 {
 		return fmt.Errorf(
@@ -336,7 +339,7 @@ func (x *rowWriter) noteLabels(w seriesLabels) {
 }
 
 // catalogMemory caches which catalog rows this process has written, so that a name is written once per window instead
-// of once per seal. When full it is cleared.
+// of once per seal. When it is full, it is cleared.
 type catalogMemory struct {
 	mu   sync.Mutex
 	seed maphash.Seed
@@ -349,7 +352,7 @@ const maxCatalogMemory = 1 << 20
 // catalogName is the hash of a catalog row.
 type catalogName [2]uint64
 
-// name returns the hash of a row.
+// name returns the hash of a catalog row.
 func (m *catalogMemory) name(window int64, tenant string, kind int64, label, value string) catalogName {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -381,7 +384,8 @@ func (m *catalogMemory) forget(window int64) {
 	maps.DeleteFunc(m.seen, func(name catalogName, _ struct{}) bool { return name[1]>>2 == uint64(window)<<2>>2 })
 }
 
-// add records rows after they are durable, not before: a seal of another partition relies on it.
+// add records that rows are written. The rows must be durable, because a seal of another partition doesn't write them
+// again.
 func (m *catalogMemory) add(names map[catalogName]bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

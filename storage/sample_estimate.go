@@ -9,11 +9,12 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// maxCounted is the number of chunks that aboutSamples reads.
+// maxCounted is the approximate number of chunks that aboutSamples reads.
 const maxCounted = 10_000
 
-// aboutSamples estimates the number of raw samples of a class in some windows. It counts the first chunks of the newest
-// window, and extrapolates by the numbers of metrics and of sealed slots. -1: no estimate is possible.
+// aboutSamples estimates the number of raw samples of a class in some windows. It counts the samples in the first
+// chunks of the newest window, and extrapolates by the numbers of metrics and of sealed slots. It returns -1 if no
+// estimate is possible.
 func (s *Store) aboutSamples(ctx context.Context, tenant string, class int64, windows []int64) (int64, error) {
 	newest := windows[len(windows)-1]
 	samples, err := s.samplesIn(ctx, tenant, class, newest)

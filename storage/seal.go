@@ -17,16 +17,16 @@ import (
 type SealStats struct {
 	// Done is true if the slot and partition were sealed completely.
 	Done bool
-	// Blobs is the number of stage rows that were processed; 0: there were none. Left is the number of unreadable stage
-	// rows, which were kept.
+	// Blobs is the number of stage rows that were sealed. Left is the number of unreadable stage rows, which were kept.
 	Blobs, Left int
-	// Series and Samples were written, in Chunks chunks with Bytes bytes in total.
+	// Series and Samples count the written series and samples. Chunks and Bytes are the number of their chunks and the
+	// size of these.
 	Series, Samples, Chunks int
 	// Exemplars is the number of exemplars that were written.
 	Exemplars int
 	Bytes     int64
-	// Repaired is the number of tenants with samples that arrived after the slot had been sealed, so that its rollups
-	// were recomputed.
+	// Repaired is the number of tenants whose samples arrived after the slot had been sealed, so that its rollups were
+	// recomputed.
 	Repaired int
 }
 
@@ -34,16 +34,16 @@ type SealStats struct {
 //
 //	close the generation ─► list the stage rows ─► chunks, labels, catalog ─► commit record ─► delete the rows read
 //
-// Every step can be repeated; after an error the next Seal starts again. Two seals of one slot, even by two processes,
-// write the same rows.
+// Every step can be repeated. After an error, the next Seal starts again. Two seals of one slot write the same rows,
+// even if they run in two processes.
 func (s *Store) Seal(ctx context.Context, w Work) (SealStats, error) {
 	stats, err := s.SealTogether(ctx, []Work{w})
 	return stats[0], err
 }
 
-// SealTogether seals several slots and partitions, a pass found by Together. It writes the 1h rollups of a day once,
-// and shares writes. After an error all, some or no slots may be sealed; the caller can find the faulty one by sealing
-// each by itself.
+// SealTogether seals the slots and partitions of one pass, as returned by Together. It writes the 1h rollups of a day
+// once, and shares writes. After an error all, some or no slots may be sealed. The caller can find the faulty slot by
+// sealing each slot by itself.
 func (s *Store) SealTogether(ctx context.Context, list []Work) ([]SealStats, error) {
 	stats, err := s.sealTogether(ctx, list)
 	series := 0
@@ -56,8 +56,8 @@ func (s *Store) SealTogether(ctx context.Context, list []Work) ([]SealStats, err
 	return stats, err
 }
 
-// releaseSeries is the number of sealed series from which on a pass lets the head release series without unsealed
-// samples immediately: the next pass may take as long, and short-lived series are a large part of the head.
+// releaseSeries is the number of series sealed by a pass above which the head immediately releases series without
+// unsealed samples. The next pass may take as long, and short-lived series are a large part of the head.
 const releaseSeries = 1 << 16
 
 func (s *Store) sealTogether(ctx context.Context, list []Work) ([]SealStats, error) {
@@ -85,7 +85,7 @@ func (s *Store) sealTogether(ctx context.Context, list []Work) ([]SealStats, err
 	return stats, err
 }
 
-// lockSeals locks the partitions of list against other seals of this process, in order, until unlock is called.
+// lockSeals acquires the seal locks of the partitions of list, in ascending order. unlock releases them.
 func (s *Store) lockSeals(list []Work) (unlock func()) {
 	partitions := make([]int, 0, len(list))
 	for _, w := range list {
@@ -103,14 +103,14 @@ func (s *Store) lockSeals(list []Work) (unlock func()) {
 	}
 }
 
-// maxPassChunks is the approximate number of chunks, one per series and slot, sealed in one pass: large enough for the
-// fixed cost of a pass not to matter and for few passes to write to the same metrics, small enough for a pass to take
-// some seconds and little memory.
+// maxPassChunks is the approximate number of chunks that one pass seals, where each series has one chunk per slot. It
+// is large enough that the fixed cost of a pass doesn't matter and that few passes write to the same metrics. It is
+// small enough that a pass takes seconds and little memory.
 const maxPassChunks = 1 << 19
 
-// Together divides work into passes, as indexes into list. A pass holds slots of one day, and partitions of one of the
-// lanes, which can be sealed in parallel. Passes are ordered by their first work in list. Slots without samples in the
-// head are separate passes, because their size is unknown.
+// Together divides work into passes, given as indexes into list. A pass contains slots of one day, and partitions of
+// one lane; the lanes can be sealed in parallel. Passes are ordered by their first work in list. Slots without samples
+// in the head are separate passes, because their size is unknown.
 func (s *Store) Together(list []Work, lanes int) (passes [][]int) {
 	type group struct {
 		day, window int64
@@ -139,7 +139,8 @@ func (s *Store) Together(list []Work, lanes int) (passes [][]int) {
 		for _, w := range pass {
 			all += chunks[w]
 		}
-		// Passes have about the same size: a small pass of few partitions would write among the rows of all others.
+		// All passes should have about the same size: a small pass of few partitions would write its rows among the
+		// rows of all other passes.
 		even := all / max(1, (all+maxPassChunks/2)/maxPassChunks)
 		from, sum := 0, 0
 		for i, w := range pass {
@@ -187,8 +188,8 @@ func (s *Store) SealAll(ctx context.Context) error {
 	return nil
 }
 
-// LetGo releases the series without unsealed samples from the head, and returns their number. While the head is being
-// rebuilt it releases none, because some series don't have their samples yet.
+// LetGo releases the series without unsealed samples from the head, and returns their number. It releases none while
+// the head is being rebuilt, because the samples of some series aren't loaded yet.
 func (s *Store) LetGo() int {
 	if s.Ready() != nil {
 		return 0
@@ -216,8 +217,8 @@ func (s *Store) countLate(w Work, list []*head.Chunk, what string) {
 	)
 }
 
-// closeGenerations closes the open generations of the slots to be sealed. It sets own to all closed ones, and upTo to
-// the last assigned seq: this process' rows after it belong to later generations.
+// closeGenerations closes the open generations of the slots to be sealed. It sets own to all closed generations, and
+// upTo to the last assigned seq. This process's rows with a higher seq belong to later generations.
 func (s *Store) closeGenerations(works []*sealedWork) {
 	some := false
 	for _, w := range works {
@@ -234,9 +235,9 @@ func (s *Store) closeGenerations(works []*sealedWork) {
 	}
 }
 
-// gather lists the staged rows to seal. Where gens, the closed generations, don't hold all of them, extra is a
-// generation with the others. left are the unreadable rows, which are kept. The generations may hold more than the
-// rows: the rest is also durable, or was sealed before.
+// gather lists the staged rows to seal. gens are the closed generations. If they don't contain all rows, extra is a
+// generation with the remaining rows. left are the unreadable rows, which are kept. The generations may contain samples
+// of other rows, which are durable or were sealed before.
 func (s *Store) gather(ctx context.Context, w Work, gens []*head.Generation, upTo int64) (
 	extra []*head.Generation, rows []format.StageRow, left map[format.StageRow]bool, err error,
 ) {
@@ -262,8 +263,8 @@ func (s *Store) gather(ctx context.Context, w Work, gens []*head.Generation, upT
 	if len(left) == 0 {
 		return nil, rows, nil, nil
 	}
-	// The rows in left are of writes that returned an error, or were unreadable during a rebuild. Each stream is read
-	// from its beginning, because blobs depend on earlier ones.
+	// The rows in left belong to writes that returned an error, or were unreadable during a rebuild. Each stream is
+	// read from its start, because blobs depend on earlier ones.
 	gen, err := s.load(
 		ctx, w, func(r format.StageRow) bool { return (r.Writer != s.writer || r.Seq <= upTo) && !back[r] },
 	)
@@ -277,8 +278,8 @@ func (s *Store) gather(ctx context.Context, w Work, gens []*head.Generation, upT
 		extra = []*head.Generation{gen}
 	}
 	if err == nil && len(left) > 0 {
-		// Rows that are missing by now were sealed by another process. The head releases the generations that hold
-		// them, which may also hold deleted samples.
+		// Rows that are missing by now were sealed by another process. They are removed from left, so that the head
+		// releases their generations, which may contain deleted samples.
 		left, err = s.stillStaged(ctx, w, left)
 	}
 	return extra, rows, left, err

@@ -20,13 +20,13 @@ import (
 //
 //	close the generations ─► list the staged rows ─► tenantPass: rows and commit records ─► staged rows deleted
 //
-// The caller must hold the locks of the partitions.
+// The caller must hold the seal locks of the partitions.
 type sealPass struct {
 	s     *Store
 	ctx   context.Context
 	begun time.Time
 	works []*sealedWork
-	// deletes are the tombstones by tenant, read after all samples to seal.
+	// deletes are the tombstones by tenant. They are read after all samples to be sealed.
 	deletes map[string]format.Tombstones
 	// classes is the list of classes for the tenant and day being sealed.
 	classes *retention.ClassList
@@ -35,10 +35,11 @@ type sealPass struct {
 // sealedWork is a slot and partition that a pass seals.
 type sealedWork struct {
 	Work
-	// own are the closed generations of the head. upTo is the last seq that they may have.
+	// own are the closed generations of the head. upTo is the highest seq that they may contain.
 	own  []*head.Generation
 	upTo int64
-	// gens hold the samples of rows, the staged rows that are deleted afterwards. left are the unreadable rows.
+	// rows are the staged rows, which are deleted after sealing. gens contain their samples. left are the unreadable
+	// rows.
 	gens  []*head.Generation
 	rows  []format.StageRow
 	left  map[format.StageRow]bool
@@ -68,8 +69,8 @@ func (p *sealPass) run() error {
 		if !w.stats.Done {
 			continue
 		}
-		// If a slot has no stage rows, its samples in the head were sealed: by another process, or by a seal whose last
-		// write succeeded without an answer.
+		// If a slot has no stage rows, its samples in the head are already sealed: by another process, or by a seal
+		// whose last write succeeded but returned an error.
 		p.s.release(w.Work, slices.DeleteFunc(w.own, func(g *head.Generation) bool { return g.HasAny(w.left) }))
 		all.Blobs += w.stats.Blobs
 		all.Samples += w.stats.Samples
@@ -100,7 +101,8 @@ func (p *sealPass) seal() error {
 	return nil
 }
 
-// sealTenant seals a tenant's series by their age: samples too late for raw rows are added to rollups only.
+// sealTenant seals a tenant's series, grouped by finest resolution: samples that are too old for raw rows are added to
+// rollups only.
 func (p *sealPass) sealTenant(tenant string, metrics []stagedMetric) error {
 	var err error
 	if p.classes, err = p.s.retention.FixClasses(p.ctx, tenant, metrics[0].chunks[0].At().Slot); err != nil {
@@ -129,14 +131,15 @@ func (p *sealPass) sealTenant(tenant string, metrics []stagedMetric) error {
 	return nil
 }
 
-// deleteStaged deletes the sealed stage rows, after recording that they are sealed.
+// deleteStaged records that the stage rows are sealed, and then deletes them.
 func (p *sealPass) deleteStaged() error {
 	for _, w := range p.works {
 		if err := p.s.keepDefinitions(p.ctx, w.Work, p.begun, append(w.gens, w.own...), w.rows); err != nil {
 			return err
 		}
 	}
-	// If this process may no longer write, rows that were just written may expire too early.
+	// A process that may no longer write must not delete the stage rows: the rows it has just written may expire too
+	// early.
 	if err := p.s.member.MayWrite(); err != nil {
 		return err
 	}
@@ -165,20 +168,20 @@ func (p *sealPass) setDone(works []*sealedWork, err error) {
 	}
 }
 
-// tenantPass seals a tenant's series of one age. For each series it writes the chunks of all slots and then all
-// rollups, as an import does:
+// tenantPass seals a tenant's series with the same finest resolution. As in an import, it writes the chunks of all
+// slots for each series, and then all rollups:
 //
 //	series ─► chunks of all slots ─► … ─► 5m of all slots ─► 1h of the day, once ─► … ─► commit records
 type tenantPass struct {
 	*sealPass
 	metrics []stagedMetric
-	// cells are the slot partitions of the metrics' head chunks. partitions is the number of them per slot.
+	// cells are the slot partitions of the metrics' head chunks. partitions counts them per slot.
 	cells      map[head.SlotPartition]*sealedWork
 	partitions map[int64]int
 	slots      map[int64]*slotSealer
 	roller     *roller
-	// resealed are the slot partitions with commit records. late are those with a commit record of a seal: the samples
-	// sealed now arrived late.
+	// resealed are the slot partitions that already have commit records. late are the slot partitions that have a
+	// commit record of a seal, so that the samples sealed now are late.
 	resealed, late map[head.SlotPartition]bool
 }
 
@@ -248,7 +251,8 @@ func (t *tenantPass) run() error {
 	return t.writeCommitRecords()
 }
 
-// trimBefore applies the deletes that match these series. Otherwise they would also delete the samples sealed now.
+// trimBefore applies the deletes that match these series. If they were applied later, they would also delete the
+// samples sealed now.
 func (t *tenantPass) trimBefore() error {
 	slots := map[int64]bool{}
 	for slot := range t.slots {
@@ -265,7 +269,8 @@ func (t *tenantPass) trimBefore() error {
 		}), t.begun)
 }
 
-// sealedBefore finds the slot partitions that already have commit records: their samples are late, or are sealed again.
+// sealedBefore finds the slot partitions that already have commit records. Their samples are late, or are sealed a
+// second time.
 func (t *tenantPass) sealedBefore() error {
 	for slot, x := range t.slots {
 		at := engine.Key{engine.Int(slot)}
@@ -315,7 +320,7 @@ func (t *tenantPass) sealMetric(list []stagedSeries) error {
 		c := &list[i]
 		samples.Reset()
 		for st := range c.chunks.All() {
-			// Closed generations are immutable, so no lock is needed.
+			// No lock is needed, because closed generations are immutable.
 			if err := st.Read(&samples); err != nil {
 				return fmt.Errorf("storage: reading back %s: %w", c.series.Labels(), err)
 			}
@@ -347,7 +352,7 @@ func (t *tenantPass) sealMetric(list []stagedSeries) error {
 	return nil
 }
 
-// readAhead reads the chunks of some of a metric's series in slots that were sealed before.
+// readAhead reads the chunks of some series of a metric in slots that were sealed before.
 func (t *tenantPass) readAhead(list []stagedSeries) error {
 	if len(t.resealed) == 0 || t.roller.fillsUp() {
 		return nil
@@ -366,8 +371,8 @@ func (t *tenantPass) readAhead(list []stagedSeries) error {
 	return nil
 }
 
-// isFull reports whether the next write should start. At the end of a metric a smaller one suffices, because the next
-// write then follows it in key order.
+// isFull reports whether the next write should start. A smaller write suffices at the end of a metric, so that the
+// following write starts with the next metric.
 func (t *tenantPass) isFull(metricEnds bool) bool {
 	piece := t.s.distance().piece
 	if metricEnds {
@@ -376,8 +381,8 @@ func (t *tenantPass) isFull(metricEnds bool) bool {
 	return t.roller.bytes >= piece.bytes || len(t.roller.series) >= piece.series
 }
 
-// writeCommitRecords writes the commit records of the slots, the rollups' first: a reader that finds the raw commit
-// record also finds the rollups.
+// writeCommitRecords writes the commit records of the slots. It writes those of rollups first, so that a reader that
+// finds the raw commit record also finds the rollups.
 func (t *tenantPass) writeCommitRecords() error {
 	marks := newMarks(t.cells)
 	for res := rollup.OneHour + 1; res > t.roller.finest; res-- {
@@ -398,7 +403,8 @@ func (s *Store) writeCommitRecords(
 	window := s.period.WindowOfSlot(res, marks[0].Slot)
 	all := engine.Batch{Table: engine.Sealed, Partition: format.SealedPartition(window, tenant)}
 	if err := s.retention.Bound(ctx, &all, tenant, retention.Shared, window); err != nil {
-		// Raw rows outlast rollups if the retention was raised, and rows that are about to expire need no maintenance.
+		// Nothing is written to an expired window. Rollup windows may expire before raw windows if the retention was
+		// raised, and maintenance isn't needed for rows that are about to expire.
 		if errors.Is(err, retention.ErrWindowOver) && (res > rollup.Raw || reason == format.CommitMaintenance) {
 			return nil
 		}

@@ -10,22 +10,22 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// A pass may hold half a million head chunks, so it stores one pointer per head chunk, by metric. Only the metric that
-// is being sealed has more state.
+// A pass may contain half a million head chunks, so it stores only one pointer per head chunk, grouped by metric. More
+// state exists only for the metric that is being sealed.
 
-// stagedMetric holds a pass' head chunks of a tenant's metric.
+// stagedMetric holds the head chunks of one metric of a tenant that a pass seals.
 type stagedMetric struct {
 	name   string
 	chunks []*head.Chunk
 }
 
-// stagedSeries holds a pass' head chunks of a series in a slot.
+// stagedSeries holds the head chunks of a series in a slot that a pass seals.
 type stagedSeries struct {
 	collected
 	work *sealedWork
 }
 
-// staged lists the head chunks to seal, by tenant, in the order of metrics.
+// staged returns the head chunks to seal by tenant, sorted by metric.
 func (p *sealPass) staged() map[string][]stagedMetric {
 	found := map[*head.TenantMetric]*stagedMetric{}
 	var of *head.TenantMetric
@@ -61,8 +61,8 @@ func (p *sealPass) staged() map[string][]stagedMetric {
 	return byTenant
 }
 
-// mergeMetrics sorts metrics by name and merges those with the same name: the head may have evicted a metric that was
-// then created again.
+// mergeMetrics sorts metrics by name and merges metrics with the same name. Duplicates occur if the head has evicted a
+// metric and created it again.
 func mergeMetrics(metrics []stagedMetric) []stagedMetric {
 	slices.SortFunc(metrics, func(a, b stagedMetric) int { return strings.Compare(a.name, b.name) })
 	merged := metrics[:1]
@@ -85,8 +85,8 @@ func (p *sealPass) workOf(st *head.Chunk) *sealedWork {
 // classOf returns the class of a head chunk's rows.
 func (p *sealPass) classOf(st *head.Chunk) int64 { return p.classes.Of(st.Series()) }
 
-// groupByAge groups head chunks by the finest resolution whose window isn't past its retention; gone are those without
-// any. It reuses the memory of metrics.
+// groupByAge groups head chunks by the finest resolution whose window isn't past its retention. gone are the head
+// chunks that are past the retention of all resolutions. groupByAge reuses the memory of metrics.
 func (p *sealPass) groupByAge(tenant string, metrics []stagedMetric) (
 	byFinest [resolutions][]stagedMetric, gone []stagedMetric, err error,
 ) {

@@ -14,24 +14,26 @@ import (
 )
 
 const (
-	// sealedTogether is the number of series in a slot whose sealed chunks are read at once, where values are needed.
+	// sealedTogether is the number of series in a slot whose sealed chunks are read together, including their values.
 	// sealedHeld is the number of series whose chunks are kept in memory.
 	sealedTogether = 256
 	sealedHeld     = 4 * sealedTogether
-	// sealedPassOver bounds Wanted.PassOver for these reads: values are larger than keys.
+	// sealedPassOver bounds Wanted.PassOver for these reads. It is smaller than for keys, because values are larger.
 	sealedPassOver = 100
 )
 
-// sealedChunks are raw chunks by series and slot. A series that was read and has none in a slot also has an entry.
+// sealedChunks maps series and slots to raw chunks. A series that was read and has no chunks in a slot also has an
+// entry.
 type sealedChunks map[chunkAt]storedChunks
 
-// storedChunks are the stored chunks of a series in a slot. unread is true if there may be more, which are unreadable.
+// storedChunks are the stored chunks of a series in a slot. unread is true if there may be more chunks that are
+// unreadable.
 type storedChunks struct {
 	values [][]byte
 	unread bool
 }
 
-// readChunks adds the slot's chunks of some series, given by metric, to found. It needs a few scans rather than one per
+// readChunks adds the slot's chunks of some series, given by metric, to found. It needs only a few scans for many
 // series.
 func (x *sealedSlot) readChunks(
 	ctx context.Context, metrics map[string][]*Series, shards metricShards, found sealedChunks,
@@ -76,8 +78,8 @@ func (x *sealedSlot) readChunksOf(ctx context.Context, series []*Series, shards 
 	return x.readChunks(ctx, map[string][]*Series{metric: series}, metricShards{metric: shards}, found)
 }
 
-// visibleSamples appends the samples in chunks that aren't deleted, and calls exempt for each chunk with the deletes it
-// is exempt from. Unreadable chunks are skipped; corrupt is the error of the last one.
+// visibleSamples appends the samples in chunks that aren't deleted to into. It calls exempt for each chunk with the
+// deletes that don't apply to the chunk. Unreadable chunks are skipped; corrupt is the error of the last one.
 func visibleSamples(
 	chunks [][]byte, hiding format.Tombstones, into *chunk.Samples, exempt func(format.TombstoneIDs),
 ) (corrupt, err error) {
@@ -94,7 +96,7 @@ func visibleSamples(
 	return corrupt, nil
 }
 
-// weighedSamples calls visibleSamples and also returns the sum of the chunks' weights.
+// weighedSamples calls visibleSamples, and also returns the sum of the chunks' weights as a version.
 func weighedSamples(
 	chunks [][]byte, hiding format.Tombstones, into *chunk.Samples,
 ) (version uint64, corrupt, err error) {

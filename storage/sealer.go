@@ -11,7 +11,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// destination is the location of a slot's rows at a resolution.
+// destination is the location of a slot's rows at one resolution.
 type destination struct {
 	window int64
 	start  int64 // of the series' chunks
@@ -44,7 +44,7 @@ func commitRecordRow(at destination, m format.CommitKey, reason format.CommitRea
 	}
 }
 
-// collected is a series with its head chunks.
+// collected is a series with its head chunks in a slot.
 type collected struct {
 	series *Series
 	class  int64 // of its rows
@@ -94,21 +94,22 @@ type slotSealer struct {
 	*rowWriter
 	*rolledSlot
 	stats *SealStats
-	// deletes are the tombstones, by tenant, that touch the slot and that chunks written now are exempt from.
+	// deletes are the tombstones, by tenant, that touch the slot. They don't apply to chunks written now, which name
+	// them.
 	deletes map[string]format.Tombstones
 	buckets rollup.Buckets // reused
-	// ahead are sealed chunks that were read for many series at once. The chunks of other series are read one series at
-	// a time.
+	// ahead are sealed chunks that were read for many series at once. Chunks of other series are read one series at a
+	// time.
 	ahead sealedChunks
 
-	// shards is the number of shards of the metric shardsMetric of shardsTenant.
+	// shards is the number of shards of metric shardsMetric of tenant shardsTenant.
 	shardsMetric string
 	shardsTenant *head.Tenant
 	shards       int64
 }
 
-// addSeries adds the rows of one series: its labels once per window, and its chunks. Its rollups follow after these are
-// written.
+// addSeries adds the rows of a series: its labels, once per window, and its chunks. It also adds a task for the
+// rollups, which are computed after these rows are written.
 func (x *slotSealer) addSeries(c *collected, samples *chunk.Samples, sealedBefore bool) error {
 	s, known := c.series, false
 	named := x.deletesOf(c.series).IDs()
@@ -123,7 +124,8 @@ func (x *slotSealer) addSeries(c *collected, samples *chunk.Samples, sealedBefor
 			return err
 		}
 	}
-	// An interrupted seal may have written chunks without labels, names or rollups.
+	// The labels, the exemplars and the task are needed even if all samples are sealed: an interrupted seal may have
+	// written only the chunks.
 	x.addLabels(c, rollup.Raw, at.window)
 	if err := x.addExemplars(c, sealedBefore); err != nil {
 		return err
@@ -147,26 +149,26 @@ func (x *slotSealer) addSeries(c *collected, samples *chunk.Samples, sealedBefor
 	return nil
 }
 
-// onlyRollUp adds a rollup of one series whose raw rows are past their retention. Only buckets that are missing are
-// used.
+// onlyRollUp adds a task for a series whose raw rows are past their retention. Its samples are added to buckets that
+// are missing in the stored rollups.
 func (x *slotSealer) onlyRollUp(c *collected, samples *chunk.Samples) {
 	if samples.Len() > 0 {
 		x.tasks = append(x.tasks, rollupTask{collected: c, chunk: x.buildRollup(c.series.Metric(), samples, 1)})
 	}
 }
 
-// buildRollup computes the slot's 5m chunk from all samples of a series there.
+// buildRollup computes a 5m chunk from a series' samples in the slot.
 func (x *slotSealer) buildRollup(metric string, samples *chunk.Samples, version uint64) []byte {
 	x.buckets.Reset()
 	rollup.AppendStored(&x.buckets, samples, metric, rollup.FiveMinutes.Width())
 	return appendRollup(&x.buckets, rollup.FiveMinutes, version)
 }
 
-// subtract removes the samples that the slot's sealed chunks already contain, and reports whether all were removed. It
+// subtract removes the samples that the slot's sealed chunks already contain, and reports whether none are left. It
 // adds the deletes that those chunks name to named.
 //
-// Invariant: no chunk gets the key of one that was cleaned. The cleaned chunk names more deletes than when its version
-// was computed, and the new chunk names all of them.
+// Invariant: a new chunk never gets the key of a cleaned chunk. The cleaned chunk names more deletes than when its
+// version was computed, and the new chunk names all of them.
 func (x *slotSealer) subtract(s *Series, samples *chunk.Samples, named *format.TombstoneIDs) (known bool, err error) {
 	var have chunk.Samples
 	if err = x.readSealed(s, &have, named); err != nil || have.Len() == 0 {
@@ -177,9 +179,9 @@ func (x *slotSealer) subtract(s *Series, samples *chunk.Samples, named *format.T
 	return samples.Len() == 0, nil
 }
 
-// readSealed appends the samples in the slot's sealed chunks of a series that aren't deleted, and adds the deletes that
-// the chunks name to named. Unreadable chunks are skipped: the roller reports them, and the new chunk is written beside
-// them.
+// readSealed appends the samples in a series' sealed chunks in the slot, except deleted ones, to into. It adds the
+// deletes that the chunks name to named. Unreadable chunks are skipped: the roller reports them, and the new chunk is
+// written in addition.
 func (x *slotSealer) readSealed(s *Series, into *chunk.Samples, named *format.TombstoneIDs) error {
 	if err := x.readShardsOf(s); err != nil {
 		return err
@@ -198,7 +200,7 @@ func (x *slotSealer) readSealed(s *Series, into *chunk.Samples, named *format.To
 	return err
 }
 
-// readAhead reads the sealed chunks of a metric's series, for the following calls to subtract.
+// readAhead reads the sealed chunks of a metric's series for the following calls of subtract.
 func (x *slotSealer) readAhead(series []*Series) error {
 	x.ahead = nil
 	if len(series) == 0 {
@@ -211,7 +213,7 @@ func (x *slotSealer) readAhead(series []*Series) error {
 	return x.readChunksOf(x.ctx, series, x.shards, x.ahead)
 }
 
-// readShardsOf sets x.shards to the number of shards of a series' metric.
+// readShardsOf sets x.shards to the number of shards of the series' metric.
 func (x *slotSealer) readShardsOf(s *Series) error {
 	if x.shardsMetric == s.Metric() && x.shardsTenant == s.TenantOfHead() {
 		return nil

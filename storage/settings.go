@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// formatVersion is the version of all rows that this package writes and reads.
+	// formatVersion is the version of the row format that this package writes and reads.
 	formatVersion = 1
 )
 
@@ -25,7 +25,7 @@ const (
 const rawWindow = 24 * time.Hour
 
 var (
-	// ErrOtherSettings means that the store was created with settings other than those in Options.
+	// ErrOtherSettings means that the store was created with settings that differ from Options.
 	ErrOtherSettings = errors.New("storage: the store was created with other settings")
 	// ErrNoStore means that the engine holds no store yet.
 	ErrNoStore = errors.New("storage: there is no store yet")
@@ -40,12 +40,12 @@ var (
 type settings struct {
 	Version   int   `json:"version"` // formatVersion
 	CreatedMS int64 `json:"created_ms"`
-	// ID is drawn when the store is created, hexadecimal. RestoredMS is the time of the last restore from a backup; 0:
-	// never.
+	// ID is a random hexadecimal string, created with the store. RestoredMS is the time of the last restore from a
+	// backup; 0: never.
 	ID         string `json:"id"`
 	RestoredMS int64  `json:"restored_ms,omitempty"`
-	// Copy is drawn when a directory is restored from a backup, and RestoredFrom is the name of that backup; both are
-	// "" in the original. A repair of a directory keeps both.
+	// Copy is a random string, created when a directory is restored from a backup. RestoredFrom is the name of that
+	// backup. Both are "" in the original. A repair of a directory changes neither.
 	Copy         string          `json:"copy,omitempty"`
 	RestoredFrom string          `json:"restored_from,omitempty"`
 	Periods      []format.Period `json:"periods"`
@@ -59,8 +59,8 @@ var (
 	settingsItem      = engine.Key{engine.Text("settings")}
 )
 
-// openSettings reads the store's settings, or creates them if the store is new. If several processes create them, the
-// first write wins. created reports whether this call wrote them.
+// openSettings reads the store's settings, or creates them if the store is new. If multiple processes create them, the
+// first write wins. created reports whether this call created them.
 func openSettings(ctx context.Context, eng engine.Engine, opts Options) (s settings, created bool, err error) {
 	if opts.Slot == 0 || opts.ReadOnly {
 		have, _, err := readSettings(ctx, eng)
@@ -108,12 +108,12 @@ func (o *Options) firstPeriod() format.Period {
 	}
 }
 
-// checkPeriods returns an error for a store that was created with settings other than those in o.
+// checkPeriods returns an error if the store was created with settings that differ from o.
 func (o *Options) checkPeriods(periods []format.Period) error {
 	if o.Slot == 0 || o.ReadOnly || o.AnySettings {
 		return nil
 	}
-	// While a period is scheduled, it and the current one are both accepted.
+	// If another period is scheduled, the settings may be those of this period or of the current one.
 	now := o.Now().UnixMilli()
 	asked, current := o.firstPeriod(), format.NewPeriods(periods...).At(now)
 	for _, p := range periods {
@@ -134,14 +134,14 @@ func (o *Options) checkPeriods(periods []format.Period) error {
 }
 
 const (
-	// createTries is the number of attempts to read or write the settings at start. A cluster that has also just
-	// started may need the second.
+	// createTries is the number of attempts to read or write the settings at start. The first attempt may fail on a
+	// cluster that has also just started.
 	createTries = 3
 	createPause = 500 * time.Millisecond
 )
 
-// createSettings writes the settings if there are none; otherwise it returns the existing ones. A failed attempt may
-// have written them, which the next attempt detects.
+// createSettings writes the settings if there are none. Otherwise it returns the existing ones. An attempt that
+// returned an error may have written the settings; the next attempt detects this.
 func createSettings(ctx context.Context, eng engine.Engine, want settings) (ok bool, found []byte, err error) {
 	value, err := json.Marshal(want)
 	if err != nil {
@@ -160,7 +160,7 @@ func createSettings(ctx context.Context, eng engine.Engine, want settings) (ok b
 	}
 }
 
-// identity identifies the store, and distinguishes it from its state before a restore.
+// identity returns a string that identifies the store and changes when it is restored.
 func (s *settings) identity() string {
 	id := s.ID
 	if s.RestoredMS != 0 {
@@ -169,7 +169,8 @@ func (s *settings) identity() string {
 	return id
 }
 
-// IDOf returns the id of the store in an engine, the same before and after a restore; "" if there is no store.
+// IDOf returns the id of the store in an engine, or "" if there is no store. The id doesn't change when the store is
+// restored.
 func IDOf(ctx context.Context, eng engine.Engine) (string, error) {
 	have, _, err := readSettings(ctx, eng)
 	if errors.Is(err, ErrNoStore) {
@@ -182,8 +183,9 @@ func IDOf(ctx context.Context, eng engine.Engine) (string, error) {
 // originalCopy is the copy id of a store that wasn't restored.
 const originalCopy = "original"
 
-// CopyOf returns the id of the store in an engine, as IDOf does, an id that distinguishes a restored copy from its
-// original, and the name of the backup it was restored from ("" for the original). All are "" if there is no store.
+// CopyOf returns the id of the store in an engine as IDOf does, an id that distinguishes a restored copy from its
+// original, and the name of the backup that the copy was restored from ("" for the original). All are "" if there is no
+// store.
 func CopyOf(ctx context.Context, eng engine.Engine) (store, copy, restoredFrom string, err error) {
 	have, _, err := readSettings(ctx, eng)
 	if errors.Is(err, ErrNoStore) {
@@ -193,15 +195,16 @@ func CopyOf(ctx context.Context, eng engine.Engine) (store, copy, restoredFrom s
 	return have.identity(), cmp.Or(have.Copy, originalCopy), have.RestoredFrom, err
 }
 
-// Identity identifies the store's contents: it changes if the store is recreated in the same location or restored from
-// a backup. Facts about the contents that are cached elsewhere are valid for one identity.
+// Identity identifies the store's contents. It changes if the store is recreated in the same location or restored from
+// a backup. Caches outside the store are valid for one identity.
 func (s *Store) Identity() string { return s.identity }
 
 // Created returns when the store was created, and whether this Open created it.
 func (s *Store) Created() (at time.Time, now bool) { return s.created, s.isNew }
 
 // MarkRestored changes the identity of the store in an engine, if there is one. Programs that restore an earlier state
-// call it. backup is the name of the backup from which the directory was restored; "" if the directory was repaired.
+// must call it. backup is the name of the backup from which the directory was restored, or "" if the directory was
+// repaired.
 func MarkRestored(ctx context.Context, eng engine.Engine, backup string, now time.Time) error {
 	have, before, err := readSettings(ctx, eng)
 	if errors.Is(err, ErrNoStore) {
@@ -224,7 +227,7 @@ func MarkRestored(ctx context.Context, eng engine.Engine, backup string, now tim
 	return nil
 }
 
-// readSettings reads the settings of a store that must exist, parsed and as bytes.
+// readSettings reads the settings of an existing store. It returns them parsed and as stored bytes.
 func readSettings(ctx context.Context, eng engine.Engine) (settings, []byte, error) {
 	for row, err := range eng.Scan(ctx, engine.Range{Table: engine.Store, Partition: settingsPartition}) {
 		if err != nil {
@@ -236,7 +239,7 @@ func readSettings(ctx context.Context, eng engine.Engine) (settings, []byte, err
 	return settings{}, nil, ErrNoStore
 }
 
-// checkVersion returns an error for a row format that this package doesn't support.
+// checkVersion returns an error if this package doesn't support a row format.
 func checkVersion(found int) error {
 	switch {
 	case found < formatVersion:
@@ -283,7 +286,7 @@ func parseSettings(b []byte) (have settings, err error) {
 	return have, nil
 }
 
-// withClasses adds the configured classes to the store's settings.
+// withClasses adds the configured classes to the stored settings.
 func withClasses(ctx context.Context, eng engine.Engine, opts Options, have settings) (settings, error) {
 	for try := 0; opts.AddClasses; try++ {
 		have, before, err := readSettings(ctx, eng)
@@ -314,7 +317,8 @@ func withClasses(ctx context.Context, eng engine.Engine, opts Options, have sett
 	return have, nil
 }
 
-// changeSettings applies change to the stored settings, unless it returns false. change may be called several times.
+// changeSettings applies change to the stored settings. If change returns false, nothing is written. change may be
+// called more than once.
 func changeSettings(ctx context.Context, eng engine.Engine, change func(*settings) bool) error {
 	for try := 1; ; try++ {
 		now, before, err := readSettings(ctx, eng)
@@ -337,7 +341,7 @@ const addTries = 5
 
 var errOthersAdd = errors.New("other processes keep changing the settings; try again later")
 
-// refreshPeriods reads periods, classes and delta tenants that other processes may have added.
+// refreshPeriods reads the periods, classes and delta tenants that other processes have added.
 func (s *Store) refreshPeriods(ctx context.Context) error {
 	have, _, err := readSettings(ctx, s.eng)
 	if err != nil {
@@ -356,9 +360,9 @@ func (s *Store) refreshPeriods(ctx context.Context) error {
 // Periods returns the store's periods, ordered by their start.
 func (s *Store) Periods() []format.Period { return slices.Clone(s.period.All()) }
 
-// SetPeriod schedules a period with the slot, window and partitions in want; fields that are 0 keep their value. The
-// period begins at the first window end that is not before from and more than a day in the future. SetPeriod returns
-// the added period, or an error that wraps ErrBadPeriod if no such period is possible.
+// SetPeriod schedules a period with the slot width, window width and number of partitions in want. Fields that are 0
+// keep their current value. The period begins at the first end of a window that is not before from and more than a day
+// in the future. SetPeriod returns the added period, or an error that wraps ErrBadPeriod if no such period is possible.
 func (s *Store) SetPeriod(ctx context.Context, want format.Period, from time.Time) (format.Period, error) {
 	if err := s.clock.MayRemove(); err != nil {
 		return format.Period{}, err

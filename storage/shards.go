@@ -19,12 +19,12 @@ type shardedMetric struct {
 	tenant, metric string
 }
 
-// metricShards are the numbers of shards of those metrics in a tenant's window that have more than one.
+// metricShards maps metrics of a tenant's window to their number of shards. Metrics with one shard are omitted.
 type metricShards map[string]int64
 
 func (m metricShards) count(metric string) int64 { return max(1, m[metric]) }
 
-// shardsIn reads the numbers of shards of a tenant's metrics in a window. Corrupt rows are reported.
+// shardsIn reads the numbers of shards of all metrics of a tenant in a window. Corrupt rows are reported.
 func (s *Store) shardsIn(ctx context.Context, window int64, tenant string) (metricShards, error) {
 	found := metricShards{}
 	if err := s.retention.LearnWindow(ctx, tenant, window); err != nil {
@@ -49,7 +49,7 @@ func (s *Store) shardsIn(ctx context.Context, window int64, tenant string) (metr
 	return found, nil
 }
 
-// spread ensures that a metric has the shards that its series need, and sorts these by class, shard and id.
+// spread ensures that a metric has enough shards for its series, and sorts the series by class, shard and id.
 func (t *tenantPass) spread(metric string, list []stagedSeries) error {
 	series, bytes := map[int64]int{}, map[int64]int64{} // by slot
 	for i := range list {
@@ -77,13 +77,13 @@ func (t *tenantPass) spread(metric string, list []stagedSeries) error {
 	return nil
 }
 
-// readShards reads the number of shards of a metric in a window, for writers; a corrupt row is reported and counts as
+// readShards reads the number of shards of a metric in a window, for writers. A corrupt row is reported and counts as
 // 1.
 func (s *Store) readShards(ctx context.Context, window int64, tenant, metric string) (int64, error) {
 	return s.shardsAround(ctx, window, tenant, metric, nil)
 }
 
-// shardsAround is readShards with the missed function of shardsValue.
+// shardsAround is readShards with a missed function: see shardsValue.
 func (s *Store) shardsAround(
 	ctx context.Context, window int64, tenant, metric string, missed func(*damage.DamagedRowsError),
 ) (int64, error) {
@@ -104,9 +104,10 @@ func (s *Store) shardsAround(
 	return n, nil
 }
 
-// shardsValue reads the row of a metric's shards; nil: there is none. If the row is unreadable and missed is set, it
-// calls missed and returns the maximum number: a reader of too many shards misses nothing. Writers must not guess,
-// because their rows would be in a wrong shard once the number is readable again.
+// shardsValue reads the row with a metric's number of shards, and returns nil if there is none. If the row is
+// unreadable and missed is set, shardsValue calls missed and returns the maximum number, with which readers miss
+// nothing. Writers must pass nil to get an error instead: if they used a wrong number, their rows would be in the wrong
+// shard once the row is readable again.
 func (s *Store) shardsValue(
 	ctx context.Context, window int64, tenant, metric string, missed func(*damage.DamagedRowsError),
 ) ([]byte, error) {

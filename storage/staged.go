@@ -9,25 +9,25 @@ import (
 	"github.com/cassia-db/cassia/storage/retention"
 )
 
-// Grace is the time for which a window remains after its retention, and so the maximum delay of sealing: samples
-// accepted up to the end of the retention are sealed as raw rows until the grace ends.
+// Grace is the time for which a window is kept after its retention has ended. It is also the maximum delay of sealing:
+// samples accepted before the end of the retention are sealed as raw rows until the grace period ends.
 const Grace = retention.Grace
 
-// Staged is a slot of a partition that has settled and has unsealed samples.
+// Staged is a slot of a partition that ended long enough ago to be sealed and has unsealed samples.
 type Staged struct {
 	Work
-	// StartMS and EndMS are the slot's span, milliseconds.
+	// StartMS and EndMS are the start and end of the slot, in milliseconds.
 	StartMS, EndMS int64
-	// SinceMS is the time since which the samples could have been sealed, milliseconds: when the slot had settled, or
-	// for later samples their arrival, if it is known.
+	// SinceMS is the time since which the samples could have been sealed, in milliseconds: when the slot had ended long
+	// enough ago, or when the samples arrived if that was later and is known.
 	SinceMS int64
-	// Expired is true if the slot's raw window is past the retention and the grace: sealing only adds missing buckets
-	// to rollups.
+	// Expired is true if the slot's raw window is past the retention and the grace period. Sealing then only adds
+	// missing buckets to rollups.
 	Expired bool
 }
 
 // Staged lists the slots of a partition that ended at least settleMS ago and have unsealed samples, ordered by SinceMS.
-// It reads one row per slot that Waiting returns.
+// It reads at most one row per slot that Waiting returns.
 func (s *Store) Staged(ctx context.Context, partition int, settleMS int64) ([]Staged, error) {
 	work, err := s.stagedOf(ctx, partition, func(w Work) bool { return s.Settled(w.Slot, settleMS) })
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *Store) Staged(ctx context.Context, partition int, settleMS int64) ([]St
 	return found, nil
 }
 
-// stagedOf lists the slots of a partition with unsealed samples, oldest first, among those for which may returns true.
+// stagedOf lists the slots of a partition that have unsealed samples and for which may returns true, oldest first.
 func (s *Store) stagedOf(ctx context.Context, partition int, may func(Work) bool) ([]Work, error) {
 	work, err := s.Waiting(ctx, partition)
 	if err != nil {

@@ -19,15 +19,15 @@ import (
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
-// stagedList is the list of a shared store's slots that may have blobs in the staging log: rows by partition and unit
-// of slots, and rows of the units.
+// stagedList is the list of slots that may have blobs in the staging log of a shared store. It consists of rows for
+// slots, grouped by units of slots, and rows for these units.
 //
 //	writer: blobs, and rows of young slots that it hasn't listed ─► clock ─┬─► young: acknowledged
 //	                                                                       └─► old: reads the rows; none, or closing: writes one ─► acknowledged
 //	sealer: of old slots: closing ─► lists the stage rows ─► empty: deletes exactly the rows that it found
 //
-// A row is named by a generation that is never used again, so no write is conditional. TestStagingModel explores the
-// protocol and removes each rule; design/several-processes.md has the reasons.
+// Each row is named by a generation that is never used again, so no write is conditional. TestStagingModel checks the
+// protocol, and that it fails without any one of its rules; design/several-processes.md has the reasons.
 type stagedList struct {
 	eng     engine.Engine
 	now     func() time.Time
@@ -35,11 +35,11 @@ type stagedList struct {
 	workers int
 
 	mu sync.Mutex
-	// known are young slots and units that this process has listed.
+	// known caches the young slots and units that this process has listed.
 	known map[listedItem]bool
 }
 
-// maxKnown is the number of items in known above which old slots are removed.
+// maxKnown is the size of known above which old slots are removed from it.
 const maxKnown = 4096
 
 // listedItem is a slot of a partition, or a unit of slots.
@@ -49,7 +49,7 @@ type listedItem struct {
 	number    int64
 }
 
-// listedRow is a row that lists a slot or a unit. Writers ignore a closing row.
+// listedRow is a row that lists a slot or a unit. A writer treats a closing row as missing.
 type listedRow struct {
 	generation string
 	isClosing  bool
@@ -79,7 +79,7 @@ func (i listedItem) unit() listedItem {
 	return listedItem{partition: i.partition, isUnit: true, number: format.UnitOf(i.number)}
 }
 
-// newRow returns the batch that lists an item.
+// newRow returns a batch with a new row that lists an item.
 func (l *stagedList) newRow(i listedItem) engine.Batch {
 	return engine.Batch{Table: engine.Staged, Partition: i.list(), Mutations: []engine.Mutation{{
 		Clustering: format.StagedKey(i.number, newID(), format.StagedListed), Timestamp: format.StageTimestamp,
@@ -87,8 +87,8 @@ func (l *stagedList) newRow(i listedItem) engine.Batch {
 	}}}
 }
 
-// add appends rows for the young slots of a commit, and for their units, that this process hasn't listed, and returns
-// these items. Old slots are listed after their blobs are durable: see ensure.
+// add appends rows for the young slots of a commit, and for their units, unless this process has already listed them.
+// It returns the added items. Old slots are listed after their blobs are durable: see ensure.
 func (l *stagedList) add(rows []engine.Batch, streams []*head.Generation) (with []engine.Batch, added []listedItem) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -109,8 +109,8 @@ func (l *stagedList) add(rows []engine.Batch, streams []*head.Generation) (with 
 	return rows, added
 }
 
-// remember records items whose rows are durable. Rows with an unknown outcome are excluded, because they may never
-// appear.
+// remember records that the rows of items are durable. It must not be called if the outcome of the write is unknown,
+// because the rows may then never appear.
 func (l *stagedList) remember(added []listedItem) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,8 +130,8 @@ func (l *stagedList) remember(added []listedItem) {
 	}
 }
 
-// ensure returns once each slot, and its unit, is listed by a row that isn't closing. It doesn't use known, because a
-// sealer may have unlisted the slot. The slots' blobs must be durable.
+// ensure returns once each slot and its unit are listed by a row that isn't closing. The slots' blobs must be durable.
+// ensure doesn't use known, because a sealer may have unlisted the slot.
 func (l *stagedList) ensure(ctx context.Context, slots []head.SlotPartition) error {
 	if len(slots) == 0 {
 		return nil
@@ -144,11 +144,11 @@ func (l *stagedList) ensure(ctx context.Context, slots []head.SlotPartition) err
 	if err := l.listMissing(ctx, items); err != nil {
 		return err
 	}
-	// After the slots, because a sealer may have found the unit empty before.
+	// Units are read after slots are listed: a sealer may have found the unit empty and unlisted it before.
 	return l.listMissing(ctx, slices.Collect(maps.Keys(units)))
 }
 
-// listMissing reads the rows of items, and writes one for each that has none that isn't closing.
+// listMissing writes a row for each item that has no row, or only closing rows.
 func (l *stagedList) listMissing(ctx context.Context, items []listedItem) error {
 	type listName struct {
 		partition int
@@ -190,7 +190,7 @@ func (l *stagedList) listMissing(ctx context.Context, items []listedItem) error 
 	return l.eng.Write(ctx, rows)
 }
 
-// read reads rows of a list, by slot or unit.
+// read reads the rows in a range of a list, by slot or unit number.
 func (l *stagedList) read(ctx context.Context, r engine.Range) (map[int64][]listedRow, error) {
 	r.Table = engine.Staged
 	found := map[int64][]listedRow{}
@@ -242,7 +242,7 @@ func (l *stagedList) readSlots(ctx context.Context, partition int) (map[int64][]
 	return all, g.Wait()
 }
 
-// arrivalOf returns the arrival of the first blob, according to the rows of its slot.
+// arrivalOf returns the arrival of a slot's first blob, according to the rows that list the slot.
 func arrivalOf(rows []listedRow) time.Time {
 	return slices.MinFunc(rows, func(a, b listedRow) int { return a.since.Compare(b.since) }).since
 }

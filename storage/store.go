@@ -29,38 +29,39 @@ import (
 )
 
 var (
-	// ErrNotReady means that the head isn't rebuilt yet. Queries must wait; writes don't have to.
+	// ErrNotReady means that the head isn't rebuilt yet. Queries must be retried later; writes are accepted.
 	ErrNotReady = errors.New("storage: the head is still being rebuilt from the staging log")
-	// ErrOverloaded means that too many bytes are waiting to be written. Nothing was accepted; retry later.
+	// ErrOverloaded means that too many bytes are waiting to be written. Nothing was accepted; the sender should retry
+	// later.
 	ErrOverloaded = errors.New("storage: too many writes are waiting")
-	// ErrHeadFull means that the memory of unsealed samples is above the limit at which samples of known series are
-	// also rejected. Nothing was accepted; retry later, because sealing frees memory.
+	// ErrHeadFull means that unsealed samples take so much memory that samples of known series are also rejected.
+	// Nothing was accepted; the sender should retry later, because sealing frees memory.
 	ErrHeadFull = fmt.Errorf("%w: unsealed samples exceed --storage.head-bytes; retry later", ErrOverloaded)
-	// ErrHeadShare means that unsealed samples take too much memory and this tenant's exceed its fair share, so that
-	// samples of known series are accepted from other tenants only. Nothing was accepted; retry later, because sealing
-	// frees memory.
+	// ErrHeadShare means that unsealed samples take too much memory and that this tenant exceeds its fair share.
+	// Samples of known series are still accepted from other tenants. Nothing was accepted; the sender should retry
+	// later, because sealing frees memory.
 	ErrHeadShare = errors.New(
 		"storage: the head is over --storage.head-bytes and this tenant is over its fair share; retry later",
 	)
-	// ErrTooManySeries means that the head has reached its memory limit. New series are rejected, except series of
-	// tenants that hold less than their fair share. Samples of known series are accepted up to a quarter above the
-	// limit.
+	// ErrTooManySeries means that the head has reached its memory limit. New series are rejected, except from tenants
+	// that hold less than their fair share. Samples of known series are accepted up to a quarter above the limit.
 	ErrTooManySeries = errors.New("storage: the head has reached its memory limit; new series are rejected")
 	// ErrTooOld means that a sample is older than the retention.
 	ErrTooOld = errors.New("storage: the sample is older than the retention")
-	// ErrTooFarAhead means that a sample is more than MaxAhead ahead of this machine's clock and of a second clock.
+	// ErrTooFarAhead means that a sample is more than MaxAhead ahead of this machine's clock, and that this clock isn't
+	// slow.
 	ErrTooFarAhead = errors.New("storage: the sample is more than 10 minutes ahead of this machine's clock")
 	// ErrDroppedAhead means that a sample is within the retention, but the raw rows of its time were deleted because of
 	// a fast clock and can't be written again. Nothing was stored; the sender should retry.
 	ErrDroppedAhead = errors.New("storage: raw samples of this time were deleted because a clock was fast")
-	// ErrMaybeAhead means that a sample is more than MaxAhead ahead of this machine's clock, which nothing has
-	// confirmed yet. Nothing was accepted; retry later.
+	// ErrMaybeAhead means that a sample is more than MaxAhead ahead of this machine's clock, which may be slow: no
+	// second clock has confirmed it yet. Nothing was accepted; the sender should retry later.
 	ErrMaybeAhead = errors.New(
 		"storage: the sample is more than 10 minutes ahead of this machine's clock, which may be slow",
 	)
 )
 
-// MaxAhead is the maximum distance of a sample's timestamp from now into the future.
+// MaxAhead is the maximum time by which a sample's timestamp may be ahead of the clock.
 const MaxAhead = 10 * time.Minute
 
 // LabelError describes labels that can't name a series.
@@ -70,7 +71,7 @@ type LabelError struct {
 	Reason string
 	// Detail names the label, and the limit if one was exceeded.
 	Detail string
-	// Series is the series as text, shortened.
+	// Series is the series as text, truncated.
 	Series string
 }
 
@@ -84,99 +85,101 @@ type InvalidHistogramError struct{ Err error }
 func (e *InvalidHistogramError) Error() string { return "invalid native histogram: " + e.Err.Error() }
 func (e *InvalidHistogramError) Unwrap() error { return e.Err }
 
-// Options configure a Store.
+// Options configures a Store.
 type Options struct {
-	// Slot is the width of a slot, the unit of staging and sealing: a multiple of 1h that divides 24h. Default 2h. 0
-	// opens an existing store with the slot it was created with, and ignores Partitions.
+	// Slot is the width of a slot, the unit of staging and sealing: a multiple of 1h that divides 24h. Default 2h. If
+	// Slot is 0, an existing store is opened with the width it was created with, and Partitions is ignored.
 	Slot time.Duration
-	// Partitions divide the work of sealing. Default 0: the number of the existing store. A new store then gets 16 if
-	// it is Shared, because each partition has one owner among the processes and bounds the size of an engine partition
-	// of the staging log, and 4 if it isn't, because each partition adds a row to every commit.
+	// Partitions is the number of partitions among which sealing is divided. Default 0: the number of the existing
+	// store. A new store gets 16 if it is Shared, because each partition is sealed by one process and bounds the size
+	// of an engine partition of the staging log. Otherwise it gets 4, because each partition adds a row to every
+	// commit.
 	Partitions int
-	// ReadOnly opens a store for reading: nothing is written, other processes don't see this one, and operations that
-	// write return engine.ErrReadOnly. The settings of the store are used. Default false.
+	// ReadOnly opens a store for reading with its own settings. Nothing is written, other processes don't see this one,
+	// and operations that write return engine.ErrReadOnly. Default false.
 	ReadOnly bool
-	// AnySettings accepts an existing store with any settings; Slot and Partitions then apply only to a new store.
+	// AnySettings accepts an existing store with any settings. Slot and Partitions then apply to a new store only.
 	AnySettings bool
-	// Retention is the retention of raw samples; 0: forever. Default 30 days.
+	// Retention is the retention of raw samples; 0 means forever. Default 30 days.
 	Retention time.Duration
-	// Retention5m and Retention1h are the retention of rollups, not shorter than the next finer resolution's; 0:
-	// forever, the default.
+	// Retention5m and Retention1h are the retention of rollups; 0 means forever, the default. Neither may be shorter
+	// than the retention of the next finer resolution.
 	Retention5m, Retention1h time.Duration
 	// TenantRetention overrides the retention per tenant. Classes take precedence.
 	TenantRetention map[string]retention.Keep
-	// Classes are retention classes for series of all tenants: a series is in the first class that matches it,
-	// otherwise in the default class. At most retention.MaxClasses.
+	// Classes are the retention classes for series of all tenants. A series is in the first class that matches it, or
+	// in the default class. There are at most retention.MaxClasses.
 	Classes []retention.Class
-	// AddClasses makes Classes the classes of the store, replacing the existing ones. They take effect at once for days
-	// without rows if the store isn't Shared; otherwise with the first day that begins at least 25 hours later. Each
-	// class name is assigned a number permanently. If AddClasses is false, the store's classes apply.
+	// AddClasses replaces the classes of the store with Classes. If the store isn't Shared, they take effect
+	// immediately, for days without rows. Otherwise they take effect with the first day that begins at least 25 hours
+	// later. Each class name is assigned a number permanently. If AddClasses is false, the store's classes apply.
 	AddClasses bool
-	// HeadBytes bounds the memory of unsealed data. Above it new series are rejected; a quarter above it, samples of
-	// known series are also rejected. Tenants that hold less than their fair share may exceed it by half. Default 4
-	// GiB.
+	// HeadBytes bounds the memory of unsealed data. Above it, new series are rejected. A quarter above it, samples of
+	// known series are also rejected. For tenants that hold less than their fair share, both limits are higher by half
+	// of HeadBytes. Default 4 GiB.
 	HeadBytes int64
 	// QueueBytes bounds the batches that wait to become durable. Default 64 MiB.
 	QueueBytes int64
-	// CacheBytes bounds the cache of series indexes of sealed windows. The cache of page ids takes an eighth of it in
-	// addition. Default 256 MiB.
+	// CacheBytes bounds the cache of series indexes of sealed windows. The cache of page ids takes another eighth of
+	// it. Default 256 MiB.
 	CacheBytes int64
 	// QueryBytes bounds the encoded bytes that one query may read. Default 1 GiB.
 	QueryBytes int64
 	// MaxLabels, MaxLabelName and MaxLabelValue bound the labels of a series: their number, and the bytes of a name and
-	// of a value. Defaults 64, 1024, 4096.
+	// of a value. Defaults 64, 1024 and 4096.
 	MaxLabels, MaxLabelName, MaxLabelValue int
 	// Shared is true if other processes may use the engine at the same time. Default false.
 	Shared bool
-	// RetryRebuild makes the rebuild of the head retry while the engine is unavailable, as a Shared store always does.
-	// Otherwise the rebuild ends with the first error. Default false.
+	// RetryRebuild makes the rebuild of the head retry while the engine is unavailable, as it always does in a Shared
+	// store. Otherwise the rebuild ends with the first error. Default false.
 	RetryRebuild bool
-	// Follow makes a shared store keep the samples staged by other processes in its head, for queries. Default true.
+	// Follow makes a shared store add the samples staged by other processes to its head, for queries. Default true.
 	Follow bool
 	// Self describes this process to operators of other processes.
 	Self membership.Process
-	// Limiter enforces the tenants' limits; nil: no limits.
+	// Limiter enforces the tenants' limits; nil means no limits.
 	Limiter *tenant.Limiter
-	// Now is the clock.
+	// Now returns the current time.
 	Now func() time.Time
-	// Elapsed returns the time that has passed since some fixed moment, regardless of changes to the clock. A clock
-	// that includes the time in which the machine sleeps is best. nil: elapsed time is derived from Now, by its
-	// monotonic part where it has one.
+	// Elapsed returns the time since some fixed moment, regardless of changes to the clock. It should include the time
+	// while the machine sleeps. If it is nil, elapsed time is derived from Now, using its monotonic part if there is
+	// one.
 	Elapsed func() time.Duration
-	// Today is the date given by an operator: a clock of the same date is trusted (see design/clocks.md). Zero: no
-	// date.
+	// Today is the date according to an operator, or zero. A clock that shows this date is trusted (see
+	// design/clocks.md).
 	Today time.Time
-	// AheadPatience applies where this machine's clock is the only one: samples too far ahead of it are first rejected
-	// with ErrMaybeAhead for this long, because NTP may have to set the clock, and then with ErrTooFarAhead. 0: with
-	// ErrTooFarAhead at once. Default 15 minutes.
+	// AheadPatience applies if this machine's clock is the only one. For this long, samples too far ahead of the clock
+	// are rejected with ErrMaybeAhead, because NTP may still correct the clock. Then they are rejected with
+	// ErrTooFarAhead. If it is 0, they are rejected with ErrTooFarAhead immediately. Default 15 minutes.
 	AheadPatience time.Duration
 	// seams is set by tests.
 	seams seams
 	// Logger receives log lines for operators.
 	Logger *slog.Logger
-	// Registerer registers the store's metrics; nil: they are not registered.
+	// Registerer registers the store's metrics; nil means that they aren't registered.
 	Registerer prometheus.Registerer
 }
 
-// seams replace, in tests, behavior that otherwise depends on time and chance.
+// seams replaces behavior in tests that otherwise depends on time and chance.
 type seams struct {
-	// trustsClocks makes every clock trusted, for histories that set the clock at will.
+	// trustsClocks makes every clock trusted, for tests that set the clock arbitrarily.
 	trustsClocks bool
-	// still stops a shared store's background work: heartbeats are sent on request only, and streams are followed for
-	// queries only, one after the other.
+	// still stops a shared store's background work: heartbeats are sent only on request, and streams are read only for
+	// queries, one at a time.
 	still bool
-	// writer is the process' name in the staging log; "": a new one.
+	// writer is the process's name in the staging log; "" means a new name.
 	writer string
 	// blobBytes is the size at which a blob is full; 0: format.BlobFull.
 	blobBytes int
-	// releaseSeries replaces the constant of this name; 0: that constant.
+	// releaseSeries replaces the constant with the same name; 0 means the constant.
 	releaseSeries int
-	// pageSeries is the minimum number of new series in a partition that are written as pages; 0: paged's default.
+	// pageSeries is the minimum number of new series in a partition that are written as pages; 0 means the default of
+	// package paged.
 	pageSeries int
-	// countingBytes bounds the label values that are counted at once; 0: countingBytes.
+	// countingBytes bounds the bytes of label values that are counted at once; 0 means the constant with the same name.
 	countingBytes int
-	// spannedSeries is the number of matching series of a metric and window from which their spans are used; 0:
-	// spannedSeries.
+	// spannedSeries is the number of matching series of a metric and window above which queries read the spans of their
+	// chunks; 0 means the constant with the same name.
 	spannedSeries int
 }
 
@@ -197,10 +200,10 @@ func DefaultOptions() Options {
 	}
 }
 
-// defaultSeams are the seams of DefaultOptions. Tests of this package change them before they start.
+// defaultSeams are the seams in DefaultOptions. Tests of this package change them before they open stores.
 var defaultSeams seams
 
-// maxLimit bounds limits in bytes, so that sums of shares of them don't overflow.
+// maxLimit bounds limits in bytes, so that sums of fractions of them don't overflow.
 const maxLimit = 1 << 50
 
 func (o *Options) validate() error {
@@ -223,7 +226,7 @@ func (o *Options) validate() error {
 	return kept.Check(o.Slot)
 }
 
-// Partitions of a new store if Options.Partitions is 0.
+// partitionsShared and partitionsAlone are the numbers of partitions of a new store if Options.Partitions is 0.
 const (
 	partitionsShared = 16
 	partitionsAlone  = 4
@@ -241,7 +244,7 @@ func (o *Options) newPartitions() int {
 	}
 }
 
-// kept returns the retention that this process is configured with.
+// kept returns the retention configured for this process.
 func (o *Options) kept() retention.Configured {
 	return retention.Configured{
 		All:     retention.Keep{Raw: o.Retention, FiveMinutes: o.Retention5m, OneHour: o.Retention1h},
@@ -259,21 +262,22 @@ type Store struct {
 
 	opts   Options
 	period *format.Periods
-	// retention holds the retention classes and the tenants' retention.
+	// retention manages the retention classes and the tenants' retention.
 	retention *retention.Keeper
 	// starts holds the tenants that send deltas.
 	starts *starts.DeltaTenants
 	eng    engine.Engine
 	// rows reads and writes the rows of series, both plain rows and entries of pages.
 	rows *paged.Rows
-	// versions returns the engine's versions of partitions, which invalidate cached reads; nil: the engine has none.
+	// versions returns the versions of the engine's partitions, which invalidate cached reads; nil if the engine has
+	// none.
 	versions engine.Versioned
 	caching  engine.Caching // nil: the engine has no cache
 	prober   engine.Prober  // nil: partitions are probed one by one
 	// writer is this process' name in the staging log, new at every start.
 	writer  string
 	created time.Time
-	// restoredFrom is the backup from which the directory was restored; "": it is the original.
+	// restoredFrom is the name of the backup from which the directory was restored, or "" if it is the original.
 	restoredFrom string
 	identity     string
 	// isNew is true if Open created the store.
@@ -288,8 +292,8 @@ type Store struct {
 	sealMu    []sync.Mutex // by partition: a process seals a partition once at a time
 	imports   imports
 	catalog   catalogMemory
-	// shards caches the number of shards that this process has written per metric. Evicted entries are written again
-	// when they are needed.
+	// shards caches the number of shards that this process has written per metric. If an entry was evicted, the number
+	// is written again when it is needed.
 	shards   bounds.Map[shardedMetric, int64]
 	metadata *metadataKeeper
 	windows  windowList
@@ -301,12 +305,12 @@ type Store struct {
 	peers       deletePeers
 	listed      *stagedList
 	follower    *follower
-	// member is this process' membership; clock is the member's clock.
+	// member is this process's membership. clock is the clock of the membership.
 	member *membership.Member
 	clock  *membership.CheckedClock
-	// damage records the unreadable rows.
+	// damage records unreadable rows.
 	damage *damage.Log
-	// unexplained holds the staged rows that sealing skips for some time.
+	// unexplained records the staged rows that sealing skips until their missing rows appear or certainly never will.
 	unexplained unexplained
 	cache       *cache.Cache
 	metrics     *metrics
@@ -315,14 +319,14 @@ type Store struct {
 
 	rebuilt    chan struct{} // closed when the rebuild of the head has ended, successfully or not
 	rebuildErr error
-	// rebuildWaits is the error after which the rebuild waits to retry; nil: it isn't waiting.
+	// rebuildWaits is the error because of which the rebuild waits before a retry; nil if it isn't waiting.
 	rebuildWaits atomic.Pointer[error]
 	cancel       context.CancelFunc
 	background   context.Context // canceled by Close
 	running      sync.WaitGroup
 }
 
-// openRows opens the reader and writer of series rows, pages and long chunks included.
+// openRows opens the reader and writer of series rows, including pages and long chunks.
 func (s *Store) openRows(have *settings) {
 	s.rows = paged.New(s.eng, paged.Options{
 		Shared: s.sharesRows(), Least: s.opts.seams.pageSeries, IDsBytes: max(minIDsBytes, s.opts.CacheBytes/idsShare),
@@ -330,16 +334,17 @@ func (s *Store) openRows(have *settings) {
 	s.rows.ListLong(have.Long)
 }
 
-// The cache of page ids gets this share of Options.CacheBytes, in addition to it; 17 bytes per series. A sorted answer
-// reads all pages of a metric once per group: if their ids don't fit, they are computed again for each group.
+// idsShare is the share of Options.CacheBytes that the cache of page ids gets in addition; an id takes 17 bytes per
+// series. A sorted answer reads all pages of a metric once per group. If their ids don't fit in the cache, they are
+// computed again for each group.
 const idsShare, minIDsBytes = 8, 4 << 20
 
 // sharesRows reports whether other processes may also write rows, or rows may expire in the engine.
 func (s *Store) sharesRows() bool { return s.opts.Shared || expiresRows(s.eng) }
 
-// Open reads or creates the store's settings and starts to rebuild the head in the background; writes are accepted at
-// once. It returns an error for an engine that was created with other settings. The caller must close the engine after
-// the store.
+// Open reads or creates the store's settings, and starts to rebuild the head in the background. Writes are accepted
+// immediately. Open returns an error if the engine's store was created with other settings. The caller must close the
+// engine after the store.
 func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
@@ -394,7 +399,8 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	return s, nil
 }
 
-// Ready returns nil once queries can be answered, ErrNotReady before, and the error if the rebuild failed.
+// Ready returns nil once queries can be answered. Before that it returns ErrNotReady, or the error if the rebuild
+// failed.
 func (s *Store) Ready() error {
 	select {
 	case <-s.rebuilt:
@@ -417,7 +423,7 @@ func (s *Store) WaitReady(ctx context.Context) error {
 	}
 }
 
-// Close waits for running commits and background work, and stops.
+// Close stops background work, waits for running commits, and releases the store.
 func (s *Store) Close() error {
 	s.cancel()
 	s.committer.close()
@@ -430,7 +436,7 @@ func (s *Store) Close() error {
 // HeadStats returns statistics of the head over all tenants.
 func (s *Store) HeadStats() head.Stats { return s.head.Stats() }
 
-// Damaged returns the number of unreadable rows that were found, each counted once.
+// Damaged returns the number of unreadable rows found so far, each counted once.
 func (s *Store) Damaged() int { return s.damage.Count() }
 
 // Partitions returns the number of partitions among which sealing is divided.

@@ -11,15 +11,16 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// allWindows and -allWindows are the bounds of windowsOf for all windows.
+// allWindows is the bound of windowsOf that, with -allWindows, selects all windows.
 const allWindows = int64(math.MaxInt64)
 
-// Tenants lists the tenants that have, or had, sealed rows or metadata.
+// Tenants lists the tenants that have or had sealed rows or metadata.
 func (s *Store) Tenants(ctx context.Context) (names []string, err error) {
 	return s.tenantsAround(ctx, s.damage.Note)
 }
 
-// tenantsAround is Tenants; missed is called for unreadable rows. nil: they are an error, for code that removes rows.
+// tenantsAround is Tenants with a function that is called for unreadable rows. If missed is nil, as in code that
+// removes rows, unreadable rows are an error.
 func (s *Store) tenantsAround(ctx context.Context, missed func(*damage.DamagedRowsError)) (names []string, err error) {
 	rows := engine.Range{Table: engine.Tenants, Partition: engine.Key{engine.Int(0)}, KeysOnly: true}
 	if missed != nil {
@@ -34,7 +35,7 @@ func (s *Store) tenantsAround(ctx context.Context, missed func(*damage.DamagedRo
 	return names, nil
 }
 
-// TenantsOf lists at most most tenants of an engine's store; more is true if there are more.
+// TenantsOf lists at most most tenants of the store in an engine. more is true if there are more.
 func TenantsOf(ctx context.Context, eng engine.Engine, most int) (names []string, more bool, err error) {
 	for row, err := range eng.Scan(
 		ctx, engine.Range{Table: engine.Tenants, Partition: engine.Key{engine.Int(0)}, KeysOnly: true},
@@ -50,7 +51,7 @@ func TenantsOf(ctx context.Context, eng engine.Engine, most int) (names []string
 	return names, false, nil
 }
 
-// KnownTenants lists the tenants that have rows, or samples in this process' head, sorted.
+// KnownTenants lists the tenants that have rows or have samples in this process's head, sorted.
 func (s *Store) KnownTenants(ctx context.Context) ([]string, error) {
 	names, err := s.Tenants(ctx)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// lookBack is the minimum period in which unlisted windows are searched; lookBackForever is the age if rows never
+	// lookBack is the minimum age up to which unlisted windows are searched. lookBackForever is this age if rows never
 	// expire.
 	lookBack        = 400 * 24 * time.Hour
 	lookBackForever = 5 * 365 * 24 * time.Hour
@@ -22,9 +22,10 @@ const (
 	leftWorkers = 16
 )
 
-// unlistedRows returns the windows of a tenant, in order, that have rows and aren't listed. It returns none unless the
-// engine expires rows; other engines delete such rows with the windows. A failed write may be applied to a dropped
-// window after it was unlisted: queries never show such rows, and they expire.
+// unlistedRows returns the windows of a tenant that have rows although they aren't listed, in order. It omits dropped
+// windows: a failed write may still be applied to a window that was dropped and unlisted, but queries never return such
+// rows, and they expire. On engines that don't expire rows it returns none, because dropping a window deletes such
+// rows.
 func (s *Store) unlistedRows(ctx context.Context, tenant string) ([]int64, error) {
 	if !s.retention.Expires() {
 		return nil, nil

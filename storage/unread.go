@@ -12,15 +12,15 @@ import (
 	"github.com/cassia-db/cassia/storage/paged"
 )
 
-// Unreadable chunks that the engine returns as they were written are kept, and work on other chunks continues: see
+// Unreadable chunks that the engine returns unchanged are kept, and work on other chunks continues: see
 // design/damage.md.
 
-// errUnread means that a rollup is kept unchanged: the stored one is unreadable, and can't be fully recomputed from
+// errUnread means that a stored rollup is kept unchanged, because it is unreadable and can't be fully recomputed from
 // readable rows.
 var errUnread = errors.New("storage: an unreadable rollup is kept unchanged")
 
-// unread returns a function for the unreadable chunks that a scan of a partition skips. It reports and counts each
-// once, and calls f.
+// unread returns a function that a scan of a partition calls for unreadable chunks. It reports and counts each once,
+// and calls f.
 func (s *Store) unread(t *engine.Table, partition engine.Key, f func(paged.Unreadable)) func(paged.Unreadable) {
 	return func(u paged.Unreadable) {
 		rows := engine.Range{
@@ -37,14 +37,14 @@ func (s *Store) unread(t *engine.Table, partition engine.Key, f func(paged.Unrea
 	}
 }
 
-// anyUnread is for scans whose result may omit unreadable chunks.
+// anyUnread ignores unreadable chunks. It is used for scans whose result may lack them.
 func anyUnread(paged.Unreadable) {}
 
-// unreadDeletes are the deletes that apply to unreadable chunks, by id, each with an error of one of these. They are
-// kept, because a later release may be able to read the chunks.
+// unreadDeletes maps the ids of deletes that apply to unreadable chunks to the error of one such chunk. These deletes
+// are kept, because a later release may be able to read the chunks.
 type unreadDeletes map[string]error
 
-// add adds deletes, unless u is nil.
+// add records deletes with an error. It does nothing if u is nil.
 func (u unreadDeletes) add(ds format.Tombstones, err error) {
 	for _, d := range ds {
 		if u != nil && u[d.ID] == nil {

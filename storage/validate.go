@@ -8,10 +8,10 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// maxSeriesText bounds the text of all labels of a series, bytes: they are stored in one record of a blob.
+// maxSeriesText bounds the text of all labels of a series, in bytes, because it is stored in one record of a blob.
 const maxSeriesText = 64 << 10
 
-// Values of LabelError.Reason.
+// These constants are the values of LabelError.Reason.
 const (
 	ReasonDuplicateLabel    = "duplicate_label"
 	ReasonEmptyLabelName    = "empty_label_name"
@@ -23,7 +23,7 @@ const (
 	ReasonSeriesTooLong     = "series_too_long"
 )
 
-// CheckLabels returns a *LabelError for sorted labels that can't name a series of the tenant.
+// CheckLabels returns a *LabelError if ls, which must be sorted, can't name a series of the tenant.
 func (s *Store) CheckLabels(tenant string, ls labels.Labels) error {
 	most := s.opts.labelBounds(tenant)
 	return checkLabels(truncateValues(ls, most, nil), most)
@@ -85,7 +85,7 @@ func (e *LabelError) Of(ls labels.Labels) *LabelError {
 	return &LabelError{Reason: e.Reason, Detail: e.Detail, Series: shorten(ls)}
 }
 
-// shorten returns a series as valid UTF-8 of bounded length.
+// shorten returns the text of a series as valid UTF-8, truncated to a limit.
 func shorten(ls labels.Labels) string {
 	const limit = 256
 	text := fmt.Sprintf("%+q", ls.String())

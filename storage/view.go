@@ -14,16 +14,16 @@ import (
 	"github.com/cassia-db/cassia/storage/retention"
 )
 
-// View reads everything around the samples of a store: settings, tenants, windows, processes, unsealed slots. It
-// changes nothing. Package inspect is built on it.
+// View reads the state of a store except samples: settings, tenants, windows, processes and unsealed slots. It is
+// read-only. Package inspect is built on it.
 type View struct{ s *Store }
 
 // View returns the view of an open store.
 func (s *Store) View() View { return View{s} }
 
-// OpenView returns the view of a store without opening it: nothing is written, other processes don't see this one, and
-// no head is built. Of opts, only the retentions, the classes and the clock are used. It returns ErrNoStore,
-// ErrOlderFormat and ErrNewerFormat as Open does.
+// OpenView returns the view of a store without opening the store: nothing is written, other processes don't see this
+// one, and no head is built. Only the retentions, the classes and the clock in opts are used. Like Open, it returns
+// ErrNoStore, ErrOlderFormat and ErrNewerFormat.
 func OpenView(ctx context.Context, eng engine.Engine, opts Options) (View, error) {
 	eng = engine.ReadOnly(eng)
 	have, _, err := readSettings(ctx, eng)
@@ -46,16 +46,16 @@ func OpenView(ctx context.Context, eng engine.Engine, opts Options) (View, error
 	return View{s}, nil
 }
 
-// Engine returns the engine, read-only for OpenView.
+// Engine returns the engine. It is read-only if the view was opened by OpenView.
 func (v View) Engine() engine.Engine { return v.s.eng }
 
 // Created returns when the store was created.
 func (v View) Created() time.Time { return v.s.created }
 
-// RestoredFrom returns the name of the backup from which the store was restored; "": it is the original.
+// RestoredFrom returns the name of the backup from which the store was restored, or "" if it is the original.
 func (v View) RestoredFrom() string { return v.s.restoredFrom }
 
-// Period returns the periods as last read.
+// Period returns the periods as they were last read.
 func (v View) Period() *format.Periods { return v.s.period }
 
 // Tenants is Store.Tenants.
@@ -99,8 +99,9 @@ func (v View) Leases(ctx context.Context) ([]membership.Lease, error) {
 	return v.s.member.Leases(ctx, v.s.period.Partitions())
 }
 
-// Clock returns the time at which the observed uptime was last written, and uses it for later checks; zero if there is
-// none. doubted is true if the clock was untrusted then, or would be now. On a cluster neither is set.
+// Clock returns the time at which the observed uptime was last written, or zero if it never was. It uses this time for
+// later checks of the clock. doubted is true if the clock was untrusted then or is untrusted now. On a cluster, Clock
+// returns zero values.
 func (v View) Clock(ctx context.Context) (seen time.Time, doubted bool, err error) {
 	last, doubted, err := v.s.clock.Recall(ctx)
 	if _, ok := engine.As[engine.Clock](v.s.eng); ok || err != nil || last.IsZero() {

@@ -13,11 +13,12 @@ import (
 	"github.com/cassia-db/cassia/storage/head"
 )
 
-// Work is a slot of a partition that has, or may have, staged samples.
+// Work is a slot of a partition that has or may have staged samples.
 type Work struct {
 	Partition int
 	Slot      int64
-	// Since is the arrival of the first of them, if it is known and was more than a day after the end of the slot.
+	// Since is the arrival of the first staged sample, if it is known and was more than a day after the end of the
+	// slot.
 	Since time.Time
 }
 
@@ -25,9 +26,9 @@ func (w Work) at() head.SlotPartition {
 	return head.SlotPartition{Slot: w.Slot, Partition: w.Partition}
 }
 
-// Waiting lists the slots of a partition that may have unsealed samples, oldest first: slots with staged rows, as
-// listed by the engine or in a shared store by table staged, and slots in the head. In a shared store most of the young
-// slots are empty.
+// Waiting lists the slots of a partition that may have unsealed samples, oldest first. These are the slots in the head
+// and the slots with staged rows, which the engine lists, or table staged in a shared store. In a shared store most
+// young slots in the list are empty.
 func (s *Store) Waiting(ctx context.Context, partition int) ([]Work, error) {
 	bySlot := map[int64]time.Time{}
 	if s.opts.Shared {
@@ -47,7 +48,8 @@ func (s *Store) Waiting(ctx context.Context, partition int) ([]Work, error) {
 			bySlot[slot] = time.Time{}
 		}
 	}
-	// An interrupted seal may have deleted the stage rows, and the slot may be unlisted.
+	// The head may contain samples of other slots: an interrupted seal may have deleted the stage rows, and the slot
+	// may then have been unlisted.
 	for _, slot := range s.head.Slots(partition) {
 		since := s.head.Since(head.SlotPartition{Slot: slot, Partition: partition})
 		if since.Before(bySlot[slot]) {
@@ -75,9 +77,9 @@ func (s *Store) Settled(slot, settleMS int64) bool {
 // SlotEnd returns the end of a slot, milliseconds.
 func (s *Store) SlotEnd(slot int64) int64 { return s.period.SlotEnd(slot) }
 
-// isOld reports whether a slot is old: its blobs must not depend on earlier ones, and only a read after they are
-// durable shows whether it is listed. In a store with one process no slot is old, because no other process seals the
-// earlier blobs: a seal ends the generation.
+// isOld reports whether a slot is old. Blobs of an old slot must not depend on earlier blobs, and a writer must check
+// that the slot is listed after the blobs are durable. No slot is old in a store with one process: only this process
+// seals earlier blobs, and a seal ends the generation.
 func (s *Store) isOld(slot int64) bool {
 	return s.opts.Shared && s.opts.Now().UnixMilli()-s.period.SlotEnd(slot) > format.DayMS
 }
@@ -87,8 +89,8 @@ func (s *Store) mayUnlist(slot int64) bool {
 	return s.opts.Now().UnixMilli()-s.period.SlotEnd(slot) > format.YoungMS
 }
 
-// Unlist removes from a shared store's list the slots of a partition that are older than format.YoungMS and have no
-// stage rows, and then the units without slots.
+// Unlist removes a partition's slots from the list of staged slots if they are older than format.YoungMS and have no
+// stage rows. It then removes units without slots. It does nothing in a store that isn't shared.
 func (s *Store) Unlist(ctx context.Context, partition int) error {
 	if err := s.clock.MayRemove(); err != nil || !s.opts.Shared {
 		return err
@@ -129,8 +131,8 @@ func (s *Store) Unlist(ctx context.Context, partition int) error {
 	return s.unlistEmpty(ctx, format.StagedUnits(partition), units, empties, func([]int64) error { return nil })
 }
 
-// unlistEmpty finds the empty ones of some slots or units, and closes and unlists those. It calls before after finding
-// them empty again.
+// unlistEmpty closes and unlists the slots or units that are empty. It calls before with those that are still empty
+// after closing, before it unlists them.
 func (s *Store) unlistEmpty(
 	ctx context.Context, list engine.Key, rows map[int64][]listedRow,
 	empties func(context.Context, []int64) ([]int64, error), before func([]int64) error,
@@ -149,7 +151,7 @@ func (s *Store) unlistEmpty(
 	})
 }
 
-// emptyOf returns those numbers of a sorted list whose partitions are empty.
+// emptyOf returns the numbers in a sorted list whose engine partitions are empty.
 func (s *Store) emptyOf(
 	ctx context.Context, t *engine.Table, list []int64, partitionOf func(int64) engine.Key,
 ) (none []int64, err error) {
@@ -171,11 +173,11 @@ func (s *Store) emptyOf(
 	return none, nil
 }
 
-// sweepMS is the age of the oldest slots that Sweep checks.
+// sweepMS is the maximum age of slots that Sweep checks.
 const sweepMS = 60 * format.DayMS
 
-// Sweep seals staged rows of slots that aren't listed. On a cluster there may be rows whose deletion a replica missed
-// for longer than tombstones are kept, and rows of failed writes. It returns the number of slots that it sealed.
+// Sweep seals staged rows of slots that aren't listed, and returns the number of slots that it sealed. On a cluster
+// such rows exist if a replica missed their deletion for longer than the cluster keeps deletions, or if a write failed.
 func (s *Store) Sweep(ctx context.Context, partition int) (found int, err error) {
 	if err := s.clock.MayRemove(); err != nil {
 		return 0, err
@@ -224,8 +226,8 @@ func (s *Store) empty(ctx context.Context, t *engine.Table, partition engine.Key
 	return true, nil
 }
 
-// occupied returns the items of a list whose partitions may have rows: all, if the engine can't probe several
-// partitions at once.
+// occupied returns the items of a list whose engine partitions may have rows. It returns all items if the engine can't
+// probe multiple partitions at once.
 func occupied[T any](
 	ctx context.Context, s *Store, t *engine.Table, list []T, partitionOf func(T) engine.Key,
 ) ([]T, error) {
@@ -249,5 +251,5 @@ func occupied[T any](
 	return some, nil
 }
 
-// stagePartition returns the partition key of the work's stage rows.
+// stagePartition returns the partition key of the slot's stage rows.
 func (w Work) stagePartition() engine.Key { return format.StagePartition(w.Slot, w.Partition) }

@@ -14,8 +14,8 @@ import (
 
 // stagedSlots returns the slots of a partition that have stage rows, in order, in a store with one process.
 //
-// Invariant: these are all slots that have rows, because the engine lists them. The result doesn't depend on the clock,
-// neither now nor at the time of writing.
+// Invariant: the result contains all slots that have rows, because the engine lists them. It doesn't depend on the
+// clock, neither now nor when the rows were written.
 func (s *Store) stagedSlots(ctx context.Context, partition int) ([]int64, error) {
 	found := map[int64]bool{}
 	var gaps []engine.Damage
@@ -35,9 +35,9 @@ func (s *Store) stagedSlots(ctx context.Context, partition int) ([]int64, error)
 	return slices.Sorted(maps.Keys(found)), nil
 }
 
-// slotsIn returns the slots whose rows may be in a gap of the list. A later scan of these slots reports the damage. For
-// slots in the gap older than sweepMS or more than a day in the future, only those at its ends are returned; the rest
-// of their time is reported here, once a day.
+// slotsIn returns the slots whose rows may be in a gap of the list. A later scan of these slots reports the damage.
+// Slots older than sweepMS or more than a day in the future are returned only if they are at the ends of the gap. The
+// remaining time of the gap is reported here, once per day.
 func (s *Store) slotsIn(d engine.Damage) (list []int64) {
 	earlier, later := s.clock.Times()
 	since := format.FloorDiv(earlier.UnixMilli()-sweepMS, format.DayMS) * format.DayMS

@@ -11,19 +11,19 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// WindowInfo describes a listed window of a tenant, which may have rows.
+// WindowInfo describes a listed window of a tenant. A listed window may have rows.
 type WindowInfo struct {
 	Tenant     string
 	Resolution rollup.Resolution
 	Window     int64
-	// Start and End are the window's span.
+	// Start and End are the start and end of the window.
 	Start, End time.Time
-	// Hidden is when the last of its samples is past the longest retention of the tenant and the classes, as the store
-	// was opened with. Goes is when its rows are then deleted: a week of observed uptime later. Zero: never. Engines
-	// that expire rows may delete them earlier.
+	// Hidden is the time at which the window's last samples are past the longest retention of the tenant and its
+	// classes, as configured in Options. Goes is the time at which the rows are deleted: a week of observed uptime
+	// later. Both are zero if the window is kept forever. Engines that expire rows may delete them earlier.
 	Hidden, Goes time.Time
-	// Unrolled is the number of seals of a raw window without rollups. The window isn't dropped before they are
-	// created.
+	// Unrolled is the number of seals of a raw window that its rollups don't include. The window isn't dropped before
+	// its rollups are complete.
 	Unrolled int
 }
 

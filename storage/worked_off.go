@@ -14,23 +14,23 @@ import (
 )
 
 // A seal deletes the staged rows that it has read. On a shared engine, a replica that missed the deletion for longer
-// than tombstones are kept brings them back. Samples deleted since then must not reappear with them. A seal therefore
-// first records, in rows beside the definitions in the slot's sealed blobs, which rows it has processed:
+// than the engine keeps deletions makes the rows reappear. If samples were deleted since then, they must not reappear
+// with the rows. A seal therefore first records which rows it has processed, in table defined:
 //
 //	sealed rows ─► commit records ─► processed ─► stage rows deleted
 //
-// A number always names the same content, and all of it is sealed. A row that is recorded as processed is deleted
-// again, and neither read nor sealed.
+// A number always names the same content, and all of this content is sealed. A row that is recorded as processed is
+// deleted again, without being read or sealed.
 
 const (
-	// workedOffLife is the TTL of these records: longer than Sweep looks back.
+	// workedOffLife is the TTL of these records. It is longer than the maximum age of slots that Sweep checks.
 	workedOffLife = 120 * 24 * time.Hour
-	// backAfter is the minimum time between the deletion of a row and its reappearance; half of the time that engines
-	// keep tombstones.
+	// backAfter is the minimum time between the deletion of a row and its reappearance. It is half of the time for
+	// which engines keep deletions.
 	backAfter = 30 * time.Minute
 )
 
-// workedOff are the sealed numbers of a writer in a slot and partition: runs from first to last, in order.
+// workedOff holds the sealed numbers of a writer in a slot and partition, as ordered runs.
 type workedOff []format.SeqRun
 
 func (w workedOff) contains(seq int64) bool {
@@ -57,7 +57,7 @@ func (s *Store) noteWorkedOff(ctx context.Context, w Work, rows []format.StageRo
 		}
 		last := rows[j-1].Seq
 		batch.Mutations = append(batch.Mutations, engine.Mutation{
-			// Of two runs with the same first number the longer one wins.
+			// If two runs have the same first number, the longer run wins.
 			Clustering: format.SealedRunKey(rows[i].Writer, rows[i].Seq), Timestamp: last,
 			Value: format.AppendSealedRun(last),
 		})
@@ -66,7 +66,7 @@ func (s *Store) noteWorkedOff(ctx context.Context, w Work, rows []format.StageRo
 	return s.writeInPieces(ctx, batch)
 }
 
-// workedOffOf reads the sealed numbers of a writer.
+// workedOffOf reads the sealed numbers of a writer in a slot and partition.
 func (s *Store) workedOffOf(ctx context.Context, w Work, writer string) (runs workedOff, err error) {
 	for row, err := range s.eng.Scan(ctx, engine.Range{
 		Table: engine.Defined, Partition: format.StagePartition(w.Slot, w.Partition),
@@ -89,7 +89,7 @@ func (s *Store) workedOffOf(ctx context.Context, w Work, writer string) (runs wo
 	return runs, nil
 }
 
-// workedOffAmong returns those stage rows that are sealed, and have reappeared or are about to be deleted.
+// workedOffAmong returns the stage rows that are recorded as sealed. They have reappeared, or are about to be deleted.
 func (s *Store) workedOffAmong(
 	ctx context.Context, w Work, staged []format.StageRow,
 ) (map[format.StageRow]bool, error) {
@@ -114,12 +114,13 @@ func (s *Store) workedOffAmong(
 	return found, nil
 }
 
-// cameBack reports whether a followed row was sealed and has reappeared.
+// cameBack reports whether a row that the follower reads was sealed and has reappeared.
 func (f *follower) cameBack(ctx context.Context, c *followedSlot, st *followedStream, r format.StageRow) (bool, error) {
 	if !f.s.opts.Shared {
 		return false, nil
 	}
-	// Otherwise a process with a slow clock would treat rows sealed by others as new.
+	// The records aren't needed in the first minutes of a slot, because no row can have reappeared yet. The later of
+	// the two clocks is used, so that a process with a slow clock doesn't treat rows sealed by others as new.
 	if _, later := f.s.clock.Times(); later.UnixMilli()-f.s.period.SlotStart(
 		c.decoder.At().Slot,
 	) < backAfter.Milliseconds() {
