@@ -7,29 +7,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The limits exist because a longer file or function usually consists of parts that should be separate and have names.
-const (
-	maxFileLines     = 500
-	maxFunctionLines = 70
-)
-
-// longFiles contains the files that may be longer than maxFileLines, each with the reason.
-var longFiles = map[string]string{}
+// maxFunctionLines exists because a longer function usually consists of parts that should be separate and have names.
+const maxFunctionLines = 70
 
 // longFunctions contains the functions that may be longer than maxFunctionLines, each with the reason. Test functions
 // may always be longer because of their tables.
 var longFunctions = map[string]string{}
 
-func TestFilesAndFunctionsAreShort(t *testing.T) {
+func TestFunctionsAreShort(t *testing.T) {
 	for _, f := range goFiles(t) {
-		if f.generated {
-			continue
-		}
-		if longFiles[f.path] == "" {
-			require.LessOrEqual(t, f.lines, maxFileLines,
-				"%s has %d lines: find the second noun or verb in it and give it a file", f.path, f.lines)
-		}
-		if f.test {
+		if f.generated || f.test {
 			continue
 		}
 		for _, decl := range f.ast.Decls {
