@@ -76,9 +76,9 @@ func (b *Batch) KeyOf(alias []byte) [2]uint64 { return b.s.head.HashAlias(alias,
 // Missed returns KeyOf of the alias in the last failed Lookup, without hashing it again.
 func (b *Batch) Missed() [2]uint64 { return b.missed }
 
-// UseAliases selects the alias space of Lookup and Define. In space 0, an alias stands for the labels as they were
-// sent. A caller that changes labels before Define must use a separate space for each kind of change, because the
-// changed labels are another series. UseAliases must be called before the first Lookup.
+// UseAliases selects the alias space of Lookup and Define. In space 0, an alias stands for unmodified labels. A caller
+// that changes labels before Define must use a separate space for each kind of change, because the changed labels are
+// another series. UseAliases must be called before the first Lookup.
 func (b *Batch) UseAliases(space uint64) { b.space = space }
 
 // Define finds or creates the series with these labels, and maps alias to it unless alias is nil. It returns a

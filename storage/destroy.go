@@ -99,8 +99,8 @@ func (s *Store) dropPart(ctx context.Context, d dropped, tenants []string) (gone
 	return err == nil, err
 }
 
-// forgetWindow clears what this process has cached about the rows of a window, so that names, shards and, during
-// imports, labels are written again.
+// forgetWindow removes a window from this process's caches, so that names, shards and, during imports, labels are
+// written again.
 func (s *Store) forgetWindow(window int64) {
 	s.catalog.forget(window)
 	s.shards.DeleteFunc(func(of shardedMetric) bool { return of.window == window })
@@ -131,8 +131,8 @@ func (s *Store) deleteStaged(ctx context.Context, works []*sealedWork) error {
 	return s.writeInPieces(ctx, staged...)
 }
 
-// unlistStaged deletes the rows in found that list staged slots or units, if the slots or units are empty. empty
-// returns the numbers of those that are.
+// unlistStaged deletes the rows in found, which list staged slots or units. It deletes only rows of empty slots or
+// units; empty returns their numbers.
 //
 //	rows found ─► closing, durable ─► empty ─► exactly the rows found are deleted
 //

@@ -2,8 +2,8 @@ package storage
 
 import "github.com/cassia-db/cassia/storage/query"
 
-// distance holds the sizes and numbers of workers that depend on how far away the engine is. A shared engine is remote:
-// round trips take most of the time.
+// distance holds sizes of work and numbers of workers, which depend on whether the engine is local or remote. In a
+// remote engine, as every shared engine is, round trips take most of the time.
 type distance struct {
 	// rebuildWorkers is the number of partitions that are read concurrently while the head is rebuilt. listWorkers is
 	// the number of lists of staged slots that are read concurrently. rollWorkers is the number of series that are

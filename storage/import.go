@@ -270,7 +270,7 @@ func (m *importing) add(in *ImportedSeries) error {
 		d := m.day(t, rollup.Raw)
 		part := &importedDay{collected: collected{series: series}}
 		part.samples, rest = cutSamples(rest, d.start+format.DayMS)
-		if same := d.of[series]; same != nil { // It stands in the list several times.
+		if same := d.of[series]; same != nil { // The list contains the series more than once.
 			same.samples.AppendAll(&part.samples)
 			same.samples.Normalize()
 			first = false

@@ -48,7 +48,7 @@ const importPiece = 4096
 // importBytes is the approximate size of one write of an import.
 const importBytes = 2 << 20
 
-// run seals the day. It holds the seal locks, so that this process seals the same partitions in no other way meanwhile.
+// run seals the day. It holds the seal locks, so that no other code in this process seals the same partitions.
 func (d *importDay) run(ctx context.Context) (err error) {
 	if err := d.s.clock.MayRemove(); err != nil {
 		return err
@@ -226,7 +226,7 @@ func (d *importDay) byAge() (byFinest [resolutions][]*importedDay, err error) {
 	placements := map[int64]retention.Placement{} // by class
 	for _, c := range d.list {
 		var placement retention.Placement
-		if list != nil { // Otherwise no rows come of the day.
+		if list != nil { // Otherwise no rows of the day are written.
 			c.class = list.Of(c.series)
 			var known bool
 			if placement, known = placements[c.class]; !known {

@@ -36,7 +36,8 @@ func (p *sealPass) assertSealed() {
 	}
 }
 
-// assertSealed panics unless the series' sealed samples contain those of c. It returns false if rows can't be read.
+// assertSealed panics unless the sealed samples of a series contain all samples in c. It returns false if rows can't be
+// read.
 func (x *slotSealer) assertSealed(c *collected) bool {
 	var samples, sealed chunk.Samples
 	for st := range c.chunks.All() {

@@ -2,9 +2,9 @@ package storage
 
 import "regexp"
 
-// packageNames matches the package names with which errors begin. They tell developers where an error comes from, but
-// not users. Names that users know, such as cassandra, kairosdb and tenant, are kept. A test in cmd/internal/tidy fails
-// if a package is missing here.
+// packageNames matches the package names with which errors begin. They are useful to developers, but not to users.
+// Names that users know, such as cassandra, kairosdb and tenant, are kept. A test in cmd/internal/tidy fails if a
+// package is missing here.
 var packageNames = regexp.MustCompile(
 	`(^|: |; |\()(?:(?:adapter|bench|blocks|bounds|chunk|downsample|engine|exporter|fetch|format|ha|importer|inspect|jsonapi|lines|membership|objects|otlp|overhttp|page|paged|panics|pebble|promql|relabeling|remotewrite|rollup|ruler|selfmonitoring|storage|victoria): )+`,
 )

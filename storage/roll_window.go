@@ -46,9 +46,9 @@ func (s *Store) commitRecordsBetween(
 	return found, nil
 }
 
-// unrolled lists the commit records of a raw window that the rollup windows lack, in order: the rollups don't include
-// these seals. Each delete that touches slots of the window also has a commit record per slot, under its id. Rollups
-// have this record once they were recomputed for the delete.
+// unrolled lists the commit records of a raw window that are missing in the rollup windows, in order: the rollups don't
+// include these seals. Each delete that touches slots of the window also has a commit record per slot, under its id.
+// Rollups have this record once they were recomputed for the delete.
 func (s *Store) unrolled(ctx context.Context, tenant string, window int64) ([]format.CommitKey, error) {
 	deleted, err := s.deletesOf(ctx, tenant)
 	if err != nil {
@@ -161,7 +161,7 @@ func (s *Store) rollWindow(ctx context.Context, tenant string, window int64, bet
 	return series, nil
 }
 
-// noteMissing records the slots with missing rollups, and the deletes because of which they are missing.
+// noteMissing records the slots with missing rollups, and the deletes that caused this.
 func (x *windowRoller) noteMissing(missing []format.CommitKey) {
 	whole := map[int64]bool{} // slots whose rollups are missing for other reasons
 	for _, m := range missing {

@@ -196,7 +196,7 @@ func (x *roller) makeAll5m(ahead bool) error {
 // listBetweenDeletes lists the chunks after the deletes were read, and returns the deletes. In a process that is alone,
 // a delete may be removed at any time. There the chunks and deletes are read again until the deletes are the same
 // before and after the chunks. Otherwise the list could contain chunks that were written after the removal of a delete,
-// and so don't name it, or lack chunks that were sealed before a delete.
+// and so don't name it, or miss chunks that were sealed before a delete.
 func (x *roller) listBetweenDeletes(hiding format.Tombstones) (format.Tombstones, error) {
 	for {
 		if err := x.listDependencies(); err != nil || x.s.opts.Shared {
@@ -229,8 +229,9 @@ func (x *roller) hasTasks() bool {
 	return false
 }
 
-// listDependencies lists the chunks that the rollups depend on, unless samples are only added to rollups. It needn't
-// list shards that are added concurrently, because their writer sees all earlier writes when it computes the rollups.
+// listDependencies lists the chunks that the rollups depend on, unless samples are only added to rollups. It doesn't
+// have to list shards that are added concurrently, because their writer sees all earlier writes when it computes the
+// rollups.
 func (x *roller) listDependencies() (err error) {
 	if x.raw, err = x.s.shardsIn(x.ctx, x.day.into[rollup.Raw].window, x.tenant); err != nil {
 		return err

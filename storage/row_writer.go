@@ -184,7 +184,7 @@ func (b *rowBatch) isOf(t *engine.Table, window int64, s *Series, at format.Clas
 }
 
 // lastNames holds the labels of the last series whose names were added. Series of a metric usually differ in few
-// labels, so most names needn't be added again.
+// labels, so most names don't have to be added again.
 type lastNames struct {
 	tenant string
 	window int64

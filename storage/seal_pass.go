@@ -381,8 +381,8 @@ func (t *tenantPass) isFull(metricEnds bool) bool {
 	return t.roller.bytes >= piece.bytes || len(t.roller.series) >= piece.series
 }
 
-// writeCommitRecords writes the commit records of the slots. It writes those of rollups first, so that a reader that
-// finds the raw commit record also finds the rollups.
+// writeCommitRecords writes the commit records of the slots, starting with the coarsest resolution. A reader that finds
+// the raw commit record therefore also finds the rollups.
 func (t *tenantPass) writeCommitRecords() error {
 	marks := newMarks(t.cells)
 	for res := rollup.OneHour + 1; res > t.roller.finest; res-- {

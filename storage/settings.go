@@ -113,7 +113,7 @@ func (o *Options) checkPeriods(periods []format.Period) error {
 	if o.Slot == 0 || o.ReadOnly || o.AnySettings {
 		return nil
 	}
-	// If another period is scheduled, the settings may be those of this period or of the current one.
+	// If another period is scheduled, the settings may match either this period or the current one.
 	now := o.Now().UnixMilli()
 	asked, current := o.firstPeriod(), format.NewPeriods(periods...).At(now)
 	for _, p := range periods {

@@ -34,7 +34,7 @@ var (
 	// ErrOverloaded means that too many bytes are waiting to be written. Nothing was accepted; the sender should retry
 	// later.
 	ErrOverloaded = errors.New("storage: too many writes are waiting")
-	// ErrHeadFull means that unsealed samples take so much memory that samples of known series are also rejected.
+	// ErrHeadFull means that unsealed samples exceed the limit above which samples of known series are also rejected.
 	// Nothing was accepted; the sender should retry later, because sealing frees memory.
 	ErrHeadFull = fmt.Errorf("%w: unsealed samples exceed --storage.head-bytes; retry later", ErrOverloaded)
 	// ErrHeadShare means that unsealed samples take too much memory and that this tenant exceeds its fair share.
@@ -319,7 +319,7 @@ type Store struct {
 
 	rebuilt    chan struct{} // closed when the rebuild of the head has ended, successfully or not
 	rebuildErr error
-	// rebuildWaits is the error because of which the rebuild waits before a retry; nil if it isn't waiting.
+	// rebuildWaits is the error after which the rebuild waits for a retry; nil if it isn't waiting.
 	rebuildWaits atomic.Pointer[error]
 	cancel       context.CancelFunc
 	background   context.Context // canceled by Close

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// lookBack is the minimum age up to which unlisted windows are searched. lookBackForever is this age if rows never
-	// expire.
+	// lookBack is the minimum age of the oldest windows that are searched for unlisted rows. lookBackForever is this
+	// age if rows never expire.
 	lookBack        = 400 * 24 * time.Hour
 	lookBackForever = 5 * 365 * 24 * time.Hour
 	// leftWorkers is the number of windows that are read concurrently.

@@ -37,7 +37,7 @@ func (s *Store) unread(t *engine.Table, partition engine.Key, f func(paged.Unrea
 	}
 }
 
-// anyUnread ignores unreadable chunks. It is used for scans whose result may lack them.
+// anyUnread ignores unreadable chunks. It is used for scans whose result may omit them.
 func anyUnread(paged.Unreadable) {}
 
 // unreadDeletes maps the ids of deletes that apply to unreadable chunks to the error of one such chunk. These deletes

@@ -55,7 +55,7 @@ func (v View) Created() time.Time { return v.s.created }
 // RestoredFrom returns the name of the backup from which the store was restored, or "" if it is the original.
 func (v View) RestoredFrom() string { return v.s.restoredFrom }
 
-// Period returns the periods as they were last read.
+// Period returns the most recently read periods.
 func (v View) Period() *format.Periods { return v.s.period }
 
 // Tenants is Store.Tenants.

@@ -21,13 +21,14 @@ type BucketBuffers struct {
 	cells   rollup.Buckets
 }
 
-// errHasDeleted warns of buckets that include deleted samples.
+// errHasDeleted warns that the result includes deleted samples: their buckets also contain other samples and couldn't
+// be recomputed.
 var errHasDeleted = errors.New(
 	"storage: the result includes deleted samples: their raw samples had expired before they were deleted, or before " +
 		"the delete was applied to rollups, and their buckets also contain other samples",
 )
 
-// errAggregated warns of values that depend on estimated columns of aggregates.
+// errAggregated warns that the result depends on estimated columns of imported aggregates.
 var errAggregated = errors.New(
 	"storage: the result depends on first and last values of buckets that were imported from downsampled blocks, " +
 		"which are estimates; only counts, sums, minima and maxima of these are exact",
@@ -36,9 +37,9 @@ var errAggregated = errors.New(
 // columnsOfAggregates are the columns that are exact in aggregates.
 const columnsOfAggregates = rollup.ColumnCount | rollup.ColumnSum | rollup.ColumnMin | rollup.ColumnMax
 
-// Buckets sets into to the series' buckets within the query's range, in order of time. Whole buckets come from rollups.
+// Buckets sets into to the series' buckets within the query's range, ordered by time. Whole buckets come from rollups.
 // Buckets of slots whose rollups are incomplete are computed from samples. Buckets that extend beyond the range may be
-// included. Only queries with a Resolution may call it.
+// included. Buckets must only be called if the query has a Resolution.
 func (s *SelectedSeries) Buckets(into *rollup.Buckets, buf *BucketBuffers) error {
 	sel := s.sel
 	if err := sel.ctx.Err(); err != nil {
@@ -103,7 +104,7 @@ func (sel *selection) isRaw(c sealedChunk) bool {
 	return format.ResolutionOf(sel.sources[c.source].window.window) == rollup.Raw
 }
 
-// sampledSlots lists the slots for which the series has raw chunks and rollups that were computed without a delete.
+// sampledSlots lists the slots for which the series has raw chunks and whose rollups were computed without some delete.
 func (sel *selection) sampledSlots(chunks []sealedChunk) (slots []int64) {
 	if len(sel.uncleaned) == 0 {
 		return nil
@@ -116,7 +117,7 @@ func (sel *selection) sampledSlots(chunks []sealedChunk) (slots []int64) {
 	return slots
 }
 
-// decodeDeleted appends the samples of a raw chunk that aren't hidden. If the slot is also answered from rollups, it
+// decodeDeleted appends the samples of a raw chunk that aren't hidden. If the slot is mainly answered from rollups, it
 // appends only samples in buckets that a delete touches.
 func (sel *selection) decodeDeleted(s *SelectedSeries, c sealedChunk, hidden format.Tombstones, into *chunk.Samples) {
 	ds, ok := sel.uncleaned[sel.r.env.Period.SlotOf(c.start+1)]
@@ -133,8 +134,8 @@ func (sel *selection) decodeDeleted(s *SelectedSeries, c sealedChunk, hidden for
 	into.AppendAll(&all)
 }
 
-// compareChunks orders chunks by their starts. Rollup chunks of the same span, which come from different shards, are
-// ordered by version, the highest last.
+// compareChunks orders chunks by start. Rollup chunks with the same span in different shards are ordered by version,
+// highest last.
 func (sel *selection) compareChunks(a, b sealedChunk) int {
 	if c := cmp.Compare(a.start, b.start); c != 0 {
 		return c
@@ -147,8 +148,8 @@ func (sel *selection) compareChunks(a, b sealedChunk) int {
 	return cmp.Compare(rollup.VersionOf(a.data), rollup.VersionOf(b.data))
 }
 
-// isOutdone reports whether another shard has a chunk of the same span with a higher version. next are the chunks after
-// c.
+// isOutdone reports whether another shard has a chunk with the same span and a higher version. next must contain the
+// chunks after c.
 func (sel *selection) isOutdone(c sealedChunk, next []sealedChunk) bool {
 	for _, o := range next {
 		if o.start != c.start {
@@ -161,9 +162,9 @@ func (sel *selection) isOutdone(c sealedChunk, next []sealedChunk) bool {
 	return false
 }
 
-// decodeBuckets appends the buckets of a chunk. It omits buckets of slots that are answered from samples, and buckets
-// touched by a delete that the rollups were computed without: in sampled slots these are computed from samples. A
-// corrupt chunk is reported and skipped.
+// decodeBuckets appends the buckets of a chunk. It omits buckets of slots that are answered from samples. In sampled
+// slots it also omits buckets touched by a delete that the rollups were computed without, because these buckets are
+// computed from samples. A corrupt chunk is reported and skipped.
 func (sel *selection) decodeBuckets(
 	s *SelectedSeries, c sealedChunk, hidden format.Tombstones, sampled []int64, into *rollup.Buckets,
 ) {
@@ -184,8 +185,8 @@ func (sel *selection) decodeBuckets(
 		sel.allRolled(src.window, ends[0], ends[len(ends)-1]) {
 		return
 	}
-	// A day's chunk may contain buckets of slots whose seal is in progress or was interrupted. They are answered from
-	// samples.
+	// The chunk of a day may contain buckets of slots whose seal is in progress or was interrupted. These slots are
+	// answered from samples.
 	period, w := sel.r.env.Period, src.window
 	rolled := func(end int64) bool {
 		slot := period.SlotOf(end)
@@ -202,14 +203,15 @@ func (sel *selection) decodeBuckets(
 			fromSamples = hidden.Where(uncleared).TouchesBucket(end, sel.width)
 		}
 		if !fromSamples || end <= src.hiddenRaw || sel.r.gaps.Hold(src.class, rollup.Raw, end) {
-			// No samples are shown.
+			// No samples are visible, so the bucket is returned even if it includes deleted samples.
 			if ds := hidden.Where(uncleared); ds.TouchesBucket(end, sel.width) && hasDeleted(c, end, ds) {
 				sel.r.tellOnce(errHasDeleted)
 			}
 			return true
 		}
-		// Some samples of a bucket that is requested as a whole may be hidden. Then the rollup answers, unless a delete
-		// that it was computed without touches the bucket: then the remaining samples answer, which show nothing deleted.
+		// If the query requests the whole bucket and some of its samples are hidden, the bucket is returned from the
+		// rollup. It isn't if a delete that the rollup was computed without touches it. Then the bucket is computed
+		// from the remaining samples, without deleted ones.
 		return end-sel.width < src.hiddenRaw && !sel.isCut(end) &&
 			!hidden.Where(uncleared).TouchesBucket(end, sel.width)
 	}
@@ -221,8 +223,8 @@ func (sel *selection) decodeBuckets(
 	}
 }
 
-// hasDeleted reports whether one of the deletes touches the times from the first to the last sample of the chunk's
-// bucket that ends at end. The chunk was computed without these deletes.
+// hasDeleted reports whether the chunk's bucket that ends at end may include deleted samples, because one of the
+// deletes touches the time between its first and last sample. The chunk was computed without these deletes.
 func hasDeleted(c sealedChunk, end int64, ds format.Tombstones) bool {
 	var b rollup.Buckets
 	if rollup.DecodeStored(c.data, rollup.AllColumns, &b) != nil {
@@ -238,8 +240,8 @@ func (sel *selection) isCut(end int64) bool {
 	return i < len(sel.edges) && sel.edges[i] < end
 }
 
-// keepAsked removes the buckets from index onwards that are outside the window's requested slots. A long chunk covers
-// more than these.
+// keepAsked removes the buckets from index onwards that are outside the requested slots of the window. It is needed for
+// long chunks, which cover more slots.
 func (sel *selection) keepAsked(w *sealedWindow, index int, into *rollup.Buckets) {
 	p, ends := sel.r.env.Period, into.End[index:]
 	from := sort.Search(len(ends), func(i int) bool { return ends[i] > p.SlotStart(w.slots[0]) })
@@ -249,7 +251,7 @@ func (sel *selection) keepAsked(w *sealedWindow, index int, into *rollup.Buckets
 	}
 }
 
-// allRolled reports whether rollups answer for all slots between the buckets with these ends, both included.
+// allRolled reports whether all slots between the buckets with these ends, both included, are answered from rollups.
 func (sel *selection) allRolled(w *sealedWindow, firstEnd, lastEnd int64) bool {
 	first, last := sel.r.env.Period.SlotOf(firstEnd), sel.r.env.Period.SlotOf(lastEnd)
 	from, ok := slices.BinarySearch(w.slots, first)
@@ -261,9 +263,9 @@ func (sel *selection) allRolled(w *sealedWindow, firstEnd, lastEnd int64) bool {
 	return left == len(w.left) || w.left[left] > last
 }
 
-// fetchRollups reads the rollup chunks of a task. The rows of a series are adjacent. If fewer than half of them are
-// needed, the scan restarts after each series, unless it passes over all rows that a series may have in a window in the
-// time that a restart takes.
+// fetchRollups reads the rollup chunks of a task. The rows of a series are adjacent. If less than half of them are
+// needed, a new scan starts after each series, unless passing over all rows of a series in a window is faster than
+// starting a scan.
 func (f *fetcher) fetchRollups(ctx context.Context, wants []want) error {
 	of := f.sel.sources[wants[0].source].window
 	from, to := f.sel.startsOf(of)
@@ -285,7 +287,7 @@ func (f *fetcher) fetchRollups(ctx context.Context, wants []want) error {
 	return err
 }
 
-// startsOf returns the first and the last start of the requested chunks in a rollup window.
+// startsOf returns the start of the first and of the last requested chunk in a rollup window.
 func (sel *selection) startsOf(w *sealedWindow) (from, to int64) {
 	p := sel.r.env.Period
 	first, last := w.slots[0], w.slots[len(w.slots)-1]
@@ -295,7 +297,7 @@ func (sel *selection) startsOf(w *sealedWindow) (from, to int64) {
 	return p.SlotStart(first), p.SlotStart(last)
 }
 
-// chunkMSOf returns the width of the span that a rollup chunk of a window covers, milliseconds: a slot or a day.
+// chunkMSOf returns the time that a rollup chunk of a window covers, in milliseconds: a slot or a day.
 func (sel *selection) chunkMSOf(w *sealedWindow) int64 {
 	if format.ResolutionOf(w.window) == rollup.OneHour {
 		return format.DayMS

@@ -10,14 +10,14 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// chunkMemory caches raw chunks of scans for few series. A dashboard panel reads the same series at each refresh, and a
-// scan for a few series costs several times as much as decoding their chunks. An entry holds the result of one scan,
-// even if it was empty. It is valid while the engine's versions of both partitions that were read are unchanged: see
-// engine.Versioned and design/queries.md. Any write to one of these partitions, and any drop of rows of their tables,
-// invalidates it.
+// chunkMemory caches raw chunks read by scans for few series. A dashboard panel reads the same series at each refresh,
+// and a scan for a few series costs several times as much as decoding their chunks. An entry holds the result of one
+// scan, even if it was empty. The entry is valid while the engine's versions of both partitions that were read are
+// unchanged: see engine.Versioned and design/queries.md. Any write to one of these partitions, and any drop of rows of
+// their tables, invalidates the entry.
 //
-// The cache has two generations. Entries that are used move to the young generation. When the young generation exceeds
-// half of the capacity, the old one is released and the young one becomes the old one.
+// The cache has two generations. An entry that is used moves to the young generation. When the young generation exceeds
+// half of the capacity, the old generation is released and the young one becomes the old one.
 type chunkMemory struct {
 	capacity int64 // bytes
 
@@ -28,15 +28,16 @@ type chunkMemory struct {
 }
 
 const (
-	// chunkMemoryBytes is the capacity of a store's chunkMemory: the chunks of about a thousand series in a few slots.
+	// chunkMemoryBytes is the capacity of a store's chunkMemory. It is enough for the chunks of about a thousand series
+	// in a few slots.
 	chunkMemoryBytes = 8 << 20
-	// keptSeries is the maximum number of series of a scan whose result is cached. With more series, the scan is a
-	// smaller share of the cost.
+	// keptSeries is the maximum number of series of a scan whose result is cached. With more series, starting the scan
+	// is a smaller share of the cost.
 	keptSeries = 64
 	// keptEntryBytes is the maximum size of an entry.
 	keptEntryBytes = 64 << 10
-	// keptOverhead is the approximate size of an entry without its chunks and ids, and chunkOverhead the size of a
-	// chunk without its value.
+	// keptOverhead is the approximate size of an entry without its chunks and ids. chunkOverhead is the size of a chunk
+	// without its value.
 	keptOverhead, chunkOverhead = 400, 32
 )
 
@@ -65,7 +66,7 @@ func newChunkMemory(capacity int64) *chunkMemory {
 	return &chunkMemory{capacity: capacity, young: map[chunksKey]*keptChunks{}}
 }
 
-// get returns the chunks cached under key at this version, or nil.
+// get returns the chunks cached under key for this version, or nil.
 func (m *chunkMemory) get(key chunksKey, version uint64) *keptChunks {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -84,7 +85,7 @@ func (m *chunkMemory) get(key chunksKey, version uint64) *keptChunks {
 	return e
 }
 
-// put stores e under key and replaces an existing entry.
+// put stores e under key, replacing an existing entry.
 func (m *chunkMemory) put(key chunksKey, e *keptChunks) {
 	key.tenant, key.metric = strings.Clone(key.tenant), strings.Clone(key.metric)
 	e.bytes = keptOverhead + int64(len(key.tenant)+len(key.metric)+len(e.ids)*engine.IDLen)
@@ -103,7 +104,7 @@ func (m *chunkMemory) put(key chunksKey, e *keptChunks) {
 	m.add(key, e)
 }
 
-// add requires the lock.
+// add adds e to the young generation. The caller must hold the lock.
 func (m *chunkMemory) add(key chunksKey, e *keptChunks) {
 	if before := m.young[key]; before != nil {
 		m.bytes -= before.bytes
@@ -115,8 +116,8 @@ func (m *chunkMemory) add(key chunksKey, e *keptChunks) {
 	}
 }
 
-// versionOf returns the version of the partitions with the raw chunks of a source. ok is false if their chunks can't be
-// cached.
+// versionOf returns the version of the partitions that contain the raw chunks of a source. ok is false if these chunks
+// can't be cached.
 func (f *fetcher) versionOf(src *source) (version uint64, ok bool) {
 	env := &f.sel.r.env
 	f.partition = format.AppendSeriesPartition(
@@ -130,8 +131,8 @@ func (f *fetcher) versionOf(src *source) (version uint64, ok bool) {
 	return rows + pages, ok // Both only grow.
 }
 
-// scanOrRecall returns cached chunks if it can, else it scans, and caches the result if the series are few. The caller
-// must have read the versions of the task's partitions before.
+// scanOrRecall returns cached chunks if there are any. Otherwise it scans, and caches the result if the scan is for few
+// series. The caller must have read the versions of the task's partitions before.
 func (f *fetcher) scanOrRecall(ctx context.Context, start int64, wants []want) error {
 	if !f.keeps || len(wants) > keptSeries {
 		_, err := f.scan(ctx, start, wants)

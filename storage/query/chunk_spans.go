@@ -37,29 +37,29 @@ const (
 	spanBytes = 12
 )
 
-// seriesSpan is the time between the first and the last sample of a chunk, in milliseconds since the start of its slot,
-// both included.
+// seriesSpan is the time from the first to the last sample of a chunk, both included, in milliseconds since the start
+// of the slot.
 type seriesSpan struct {
 	at          uint32 // position of the series in the index
 	first, last uint32
 }
 
-// slotSpans are the spans of the chunks of a metric in a slot, by position. They are immutable.
+// slotSpans holds the spans of a metric's chunks in a slot, ordered by position. It is immutable.
 type slotSpans struct {
 	list []seriesSpan
-	// unused is true if there is no list, because most series have samples all the time, or because a page is
+	// unused is true if list is empty because spans don't help: most series have samples all the time, or a page is
 	// unreadable.
 	unused bool
 }
 
 func (s *slotSpans) Bytes() int64 { return int64(spanBytes * cap(s.list)) }
 
-// spanned holds positions of series in an index. If among isn't nil, it holds for each of them its approximate position
-// among the series with chunks in the slots of the query.
+// spanned holds the positions of series in an index. If among isn't nil, it contains for each series its approximate
+// position among the series with chunks in the slots of the query.
 type spanned struct{ positions, among []uint32 }
 
-// withSamples removes the positions of series without samples in the request's range, if many series match and the
-// range is short.
+// withSamples removes the positions of series without samples in the request's range. It does so only if many series
+// match and the range is short.
 func (r seriesFinder) withSamples(
 	ctx context.Context, w *windowMetric, m *metricSeries, positions []uint32,
 ) (spanned, error) {
@@ -95,8 +95,8 @@ func (r seriesFinder) withSamples(
 	return kept, nil
 }
 
-// sinceStart returns the time t in milliseconds since start, the start of a slot, or the nearest value that a span can
-// hold.
+// sinceStart returns the time from start, the start of a slot, to t in milliseconds. If a span can't hold it, it
+// returns the nearest value that a span can hold.
 func sinceStart(t, start int64) uint32 {
 	if t <= start {
 		return 0
@@ -111,8 +111,8 @@ type spanCursor struct {
 	minT, maxT uint32
 }
 
-// meets reports whether the series at a position has a span that overlaps the range. Positions must ascend from call to
-// call.
+// meets reports whether the series at a position has a span that overlaps the range. Positions must increase from call
+// to call.
 func (c *spanCursor) meets(position uint32) (meets bool) {
 	for c.next < len(c.list) && c.list[c.next].at < position {
 		c.next++

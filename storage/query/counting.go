@@ -11,7 +11,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// NewCountingReader returns the reader with which package counts reads a tenant's windows.
+// NewCountingReader returns the reader that package counts uses for a tenant's windows.
 func (q *Querier) NewCountingReader(ctx context.Context, tenant string, warn func(error)) (counts.WindowReader, error) {
 	r, err := q.newRequest(ctx, Query{
 		Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Warn: warn, overGaps: true,
@@ -19,7 +19,7 @@ func (q *Querier) NewCountingReader(ctx context.Context, tenant string, warn fun
 	return &countedRequest{request: r}, err
 }
 
-// ShownRawWindows lists a tenant's windows of raw rows that aren't hidden by retention, up to last.
+// ShownRawWindows lists a tenant's raw windows up to last that aren't hidden by retention.
 func (q *Querier) ShownRawWindows(ctx context.Context, tenant string, last int64) ([]int64, error) {
 	all, err := q.env.Retention.Shown(ctx, tenant, -format.MaxTime, format.MaxTime, false)
 	if err != nil {

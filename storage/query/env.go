@@ -38,13 +38,13 @@ type Env struct {
 	Head   *head.Head
 	Rows   *paged.Rows
 	Engine engine.Engine
-	// Versions returns the engine's versions of partitions. It is nil if the engine has none.
+	// Versions returns the engine's versions of partitions. It is nil if the engine has no versions.
 	Versions engine.Versioned
 	Cache    *cache.Cache
 	// Memory caches facts about ended windows.
 	Memory *ended.Memory
 	Damage *damage.Log
-	// Retention holds the classes, and which of their rows are hidden.
+	// Retention manages the classes, and determines which of their rows are hidden.
 	Retention *retention.Keeper
 	// Limiter enforces the limits of tenants; nil means no limits. QueryBytes is the maximum number of encoded bytes
 	// that one query may read.
@@ -53,36 +53,37 @@ type Env struct {
 	Now        func() time.Time
 	// MaxAhead is the maximum time by which an accepted sample may be in the future.
 	MaxAhead time.Duration
-	// SeekRows is the number of rows that the engine passes over in the time that it takes to start a scan. GroupRows
-	// is the approximate number of chunks of an answer that are read together from a remote engine; 0 for a local one.
+	// SeekRows is the number of rows that the engine passes over in the time needed to start a scan. GroupRows is the
+	// approximate number of an answer's chunks that are read together from a remote engine; 0 for a local engine.
 	SeekRows, GroupRows int
-	// SpannedSeries is the minimum number of matching series of a metric in a window for which spans are used. 0
-	// selects spannedSeries.
+	// SpannedSeries is the minimum number of matching series of a metric in a window for which spans are used. If it is
+	// 0, spannedSeries applies.
 	SpannedSeries int
 
 	// Ready returns nil once queries can be answered.
 	Ready func() error
-	// CatchUp makes the samples visible that other processes have acknowledged.
+	// CatchUp makes all samples visible that other processes have acknowledged.
 	CatchUp func(context.Context) error
-	// Deletes returns the deletes that a query of a tenant must apply. Before it returns, it loads into the head the
-	// samples that other processes have acknowledged, and removes samples from the head that these deletes cover.
+	// Deletes returns the deletes that a query of a tenant must apply. Before it returns, it loads the samples that
+	// other processes have acknowledged into the head, and removes samples from the head that these deletes cover.
 	Deletes func(ctx context.Context, tenant string) (format.Tombstones, error)
-	// UnreadDelete returns a warning if a delete of the tenant can't be decoded and isn't among them, or nil.
+	// UnreadDelete returns a warning if a delete of the tenant can't be decoded, so that Deletes doesn't return it.
+	// Otherwise it returns nil.
 	UnreadDelete func(tenant string) error
-	// Windows lists the windows from first to last in which a tenant may have rows, in order. It calls missed for
+	// Windows lists the windows between first and last in which a tenant may have rows, in order. It calls missed for
 	// unreadable rows.
 	Windows func(
 		ctx context.Context, tenant string, first, last int64, missed func(*damage.DamagedRowsError),
 	) ([]int64, error)
-	// Shards reads the row with a metric's number of shards, nil if there is no such row. If the row is unreadable, it
-	// calls missed and returns the maximum number.
+	// Shards reads the row with a metric's number of shards. It returns nil if there is no such row. If the row is
+	// unreadable, it calls missed and returns the maximum number.
 	Shards func(
 		ctx context.Context, window int64, tenant, metric string, missed func(*damage.DamagedRowsError),
 	) ([]byte, error)
-	// StartsFrom returns the time, in milliseconds, after which samples of a tenant have start timestamps in a context
-	// of WithRecordedStarts.
+	// StartsFrom returns the time, in milliseconds, after which queries with WithRecordedStarts return the start
+	// timestamps of a tenant's samples.
 	StartsFrom func(tenant string) int64
-	// Unrolled lists the commit records of a window of raw rows, and of deletes, that its rollups don't include.
+	// Unrolled lists the commit records of seals and of deletes that the rollups of a raw window don't include.
 	Unrolled func(
 		ctx context.Context, tenant string, window int64, deletes format.Tombstones,
 	) ([]format.CommitKey, error)
@@ -94,5 +95,5 @@ type Querier struct {
 	chunkMemory *chunkMemory
 }
 
-// New returns a querier.
+// New returns a Querier.
 func New(env Env) *Querier { return &Querier{env: env, chunkMemory: newChunkMemory(chunkMemoryBytes)} }

@@ -16,10 +16,10 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Exemplars returns the exemplars in [start, end], milliseconds, of the series that match all matchers of at least one
-// of the sets. Series are ordered by their labels, and their exemplars by time. Of the exemplars of a series in a slot
-// it returns at most 1,024, the newest among them. Exemplars older than the retention of raw samples are hidden. It
-// returns ErrNotReady before queries can be answered, and meter.ErrQueryTooLarge if it would read more than
+// Exemplars returns the exemplars between start and end, both included, in milliseconds, of the series that match all
+// matchers of at least one of the sets. Series are ordered by their labels, and their exemplars by time. For each
+// series and slot it returns the newest 1,024 exemplars. Exemplars older than the retention of raw samples are hidden.
+// Exemplars returns ErrNotReady before queries can be answered, and meter.ErrQueryTooLarge if it would read more than
 // Options.QueryBytes. Unreadable rows are skipped: see damage.WithWarnings.
 func (q *Querier) Exemplars(
 	ctx context.Context, tenant string, start, end int64, matchers ...[]*labels.Matcher,
@@ -61,7 +61,7 @@ type foundExemplars struct {
 }
 
 // find adds the exemplars of series that match the request's matchers. It reads the head before the sealed windows, so
-// that exemplars that are sealed concurrently are found twice.
+// that exemplars that are sealed concurrently are found twice, never missed.
 func (f *exemplarFinder) find(ctx context.Context) error {
 	if err := f.open(ctx); err != nil {
 		return err
@@ -93,7 +93,8 @@ func (f *exemplarFinder) find(ctx context.Context) error {
 	})
 }
 
-// add adds the exemplars of a series that its class still keeps: those newer than hidden.
+// add adds the exemplars of a series, except those hidden by the retention of its class: those with a timestamp up to
+// hidden.
 func (f *exemplarFinder) add(id format.SeriesID, ls labels.Labels, hidden int64, list []format.Exemplar) {
 	list = slices.DeleteFunc(list, func(e format.Exemplar) bool { return e.T <= hidden })
 	if len(list) == 0 {
@@ -136,7 +137,7 @@ func (f *exemplarFinder) open(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// sealed adds the exemplars of series in one place. The positions are in the order of the series' ids.
+// sealed adds the exemplars of the series in one place. The positions must be in the order of the series' ids.
 func (f *exemplarFinder) sealed(ctx context.Context, src source, m *metricSeries, positions []uint32) error {
 	p, slots := f.r.env.Period, src.window.slots
 	scan := func(from, to engine.Key) error {
@@ -184,7 +185,7 @@ func (f *exemplarFinder) sealed(ctx context.Context, src source, m *metricSeries
 	return nil
 }
 
-// results returns the exemplars as Exemplars does.
+// results returns the found exemplars in the form that Exemplars returns.
 func (f *exemplarFinder) results() ([]exemplar.QueryResult, error) {
 	out := make([]exemplar.QueryResult, 0, len(f.found))
 	builder := labels.NewScratchBuilder(4)
@@ -212,7 +213,7 @@ func (f *exemplarFinder) results() ([]exemplar.QueryResult, error) {
 	return out, nil
 }
 
-// kept sorts the exemplars of a series, and limits the number per slot.
+// kept sorts the exemplars of a series, and limits their number per slot.
 func (f *exemplarFinder) kept(list []format.Exemplar) (kept []format.Exemplar) {
 	slices.SortFunc(list, format.Exemplar.Compare)
 	for len(list) > 0 {

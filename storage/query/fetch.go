@@ -12,18 +12,18 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// task is the unit of work of one goroutine: series of one source that are close enough to each other to be read by one
-// scan per slot.
+// task is the unit of work of one goroutine: series of one source that are close enough to each other to be read with
+// one scan per slot.
 type task struct{ wants []want }
 
-// largeGap is the maximum number of series between two wanted series of a task of a large group. Most of these series
-// are in pages, where a search passes over them. In a sorted group the gaps vary around sortedGroups: with a maximum of
-// SeekRows a quarter of the series would start tasks of their own.
+// largeGap is the maximum number of series between two wanted series of a task, if the group is large. Most of these
+// series are in pages, where a search skips them quickly. In a sorted group the gaps vary around sortedGroups. If
+// SeekRows were the maximum, a quarter of the series would start separate tasks.
 const largeGap = 256
 
 // tasks splits the wanted series of each source into tasks. It splits where the gap between two series is so large that
-// starting another scan is faster than passing over it. large reports whether the group is large. Series of a metric in
-// a window are assumed to be spread evenly over its places.
+// starting another scan is faster than passing over the gap. large reports whether the group is large. The series of a
+// metric in a window are assumed to be spread evenly over its places.
 func (sel *selection) tasks(wants []want, large bool) []task {
 	tasks := make([]task, 0, min(len(wants), 1+len(sel.sources)))
 	seekRows := uint32(sel.r.env.SeekRows)
@@ -40,7 +40,7 @@ func (sel *selection) tasks(wants []want, large bool) []task {
 	return tasks
 }
 
-// fewChunks is the initial capacity, in chunks, for tasks with a short range.
+// fewChunks is the minimum initial capacity, in chunks, for tasks with a short range.
 const fewChunks = 32
 
 // fetch reads the chunks of a task, slot by slot.
@@ -82,7 +82,7 @@ func (sel *selection) fetch(ctx context.Context, t *task) ([]sealedChunk, error)
 	return f.chunks, nil
 }
 
-// deletedAmong returns the series to which some of these deletes apply.
+// deletedAmong returns the series to which any of the deletes applies.
 func deletedAmong(wants []want, ds format.Tombstones) (some []want) {
 	for _, w := range wants {
 		if slices.ContainsFunc(w.deletes, func(d *format.Tombstone) bool { return slices.Contains(ds, d) }) {
@@ -112,15 +112,15 @@ type fetcher struct {
 	room   []byte   // memory for the next chunks
 	ids    []string // of the wanted series; reused together with text
 	text   []byte
-	// keeps is true if chunks of few series may be cached, at this version of their partitions.
+	// keeps is true if chunks of few series may be cached, for this version of their partitions.
 	keeps   bool
 	version uint64
-	// partition is reused memory for a partition's key.
+	// partition is reused memory for the key of a partition.
 	partition engine.Key
 }
 
-// wanted returns the request for the chunks of the given series that start between first and last. The series must be
-// of one source and in the order of their ids.
+// wanted returns a request for the chunks of the given series with a start between first and last. The series must
+// belong to one source and be ordered by id.
 func (f *fetcher) wanted(wants []want, first, last int64) paged.Wanted {
 	src := &f.sel.sources[wants[0].source]
 	f.ids, f.text = slices.Grow(f.ids[:0], len(wants)), slices.Grow(f.text[:0], len(wants)*engine.IDLen)
@@ -136,13 +136,14 @@ func (f *fetcher) wanted(wants []want, first, last int64) paged.Wanted {
 		NoVersions: true, Remember: true, Version: src.window.version, PassOver: f.sel.r.env.SeekRows,
 		Columns: f.sel.columns, Located: src.located,
 		Partition: format.SeriesPartition(src.window.window, f.sel.r.tenant, src.metric, src.place),
-		// Cached chunks may serve a query for other times. Buckets need samples around the range.
+		// The range is limited to the query's only if the chunks aren't cached, because another query may need other
+		// times, and only if no buckets are requested, because buckets need samples around the range.
 		Bounded: !f.keeps && f.sel.width == 0, MinT: f.sel.r.minT, MaxT: f.sel.r.maxT,
 	}
 }
 
-// scan reads the chunks of the given series in the slot that starts at start. The series must be of one source and in
-// the order of their ids. whole is false if some chunks are unreadable.
+// scan reads the chunks of the given series in the slot that starts at start. The series must belong to one source and
+// be ordered by id. whole is false if some chunks are unreadable.
 func (f *fetcher) scan(ctx context.Context, start int64, wants []want) (whole bool, err error) {
 	return f.sel.r.chunks(ctx, f.wanted(wants, start, start), func(row engine.Row) error {
 		id := row.Clustering[2].Text
@@ -165,7 +166,7 @@ func (f *fetcher) take(of want, start int64, row engine.Row) error {
 }
 
 // roomBytes is the size of the blocks in which memory for chunks is allocated. The first block is only as large as the
-// first chunk, because series of an answer that are far apart are each read by a fetcher of their own.
+// first chunk: series of an answer that are far apart have separate fetchers, each with few chunks.
 const roomBytes = 64 << 10
 
 func (f *fetcher) copy(b []byte) []byte {

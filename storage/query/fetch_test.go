@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Series of a large group are read together, although some of the gaps between them are large. Series of a small group
-// are split where a gap is large.
+// TestLargeGroupsAreReadTogether checks that the series of a large group are read together even if some gaps between
+// them are large, and that a small group is split at a large gap.
 func TestLargeGroupsAreReadTogether(t *testing.T) {
 	sel := &selection{
 		r:       &request{rowReader: &rowReader{Querier: New(Env{SeekRows: 20})}},

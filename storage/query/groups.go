@@ -19,34 +19,34 @@ const (
 	// mostGroupSeries is the maximum number of series that are read together from a remote engine, if they have few
 	// chunks.
 	mostGroupSeries = 4096
-	// sortedGroups is the number of groups of a large sorted answer. Pages are in the order of ids, so each group reads
+	// sortedGroups is the number of groups of a large sorted answer. Pages are ordered by id, so each group reads
 	// nearly all pages: each page is read this number of times, and two or three groups are in memory. A group has at
-	// most sortedRows chunks. Groups after the first have as many series as fit in sortedBytes, estimated from the
-	// chunks of the first group, because chunks of short-lived series are small.
+	// most sortedRows chunks. Groups after the first have as many series as fit in sortedBytes. This number is
+	// estimated from the chunks of the first group, because chunks of short-lived series are small.
 	sortedGroups, sortedRows, sortedBytes = 16, 16384, 16 << 20
 	// sealedChunkBytes is the size of a sealedChunk without its data.
 	sealedChunkBytes = 40
-	// groupsAhead is the number of groups that are read ahead. widenedAhead replaces it for groups of sortedBytes.
+	// groupsAhead is the number of groups that are read ahead. widenedAhead is this number for groups of sortedBytes.
 	groupsAhead, widenedAhead = 2, 1
-	// groupsHeld is the maximum number of groups whose chunks are in memory. Readers may iterate over an answer
-	// concurrently, each at its own position. With too many readers, groups are read again.
+	// groupsHeld is the maximum number of groups whose chunks are in memory. Multiple readers may iterate over an
+	// answer concurrently, each at its own position. With too many readers, some groups are read more than once.
 	groupsHeld = 16
 )
 
 // groups reads the sealed chunks of a selection.
 type groups struct {
 	sel *selection
-	// series is the number of series of each group except the first and the last. first is the number of series of the
-	// first group. Both are multiples of 64.
+	// first is the number of series in the first group. series is the number of series in each other group, except the
+	// last. Both are multiples of 64.
 	series, first int
-	// ahead is the number of following groups that are loaded when a group is first read.
+	// ahead is the number of groups that are also loaded when the group before them is first read.
 	ahead    int
 	widening sync.Once
 	mu       sync.Mutex
 	all      []group
-	// read has a bit for each series of the answer that was read since its group was loaded.
+	// read has a bit for each series of the answer, set if the series was read since its group was loaded.
 	read []uint64
-	// held are the groups with chunks, in the order in which their loads started.
+	// held are the groups whose chunks are in memory, in the order in which their loads started.
 	held []int
 }
 
@@ -55,7 +55,7 @@ type group struct {
 	left int        // series that weren't read yet
 }
 
-// groupLoad is a read of a group's chunks, finished or in progress.
+// groupLoad is a finished or running load of a group's chunks.
 type groupLoad struct {
 	done   chan struct{}
 	err    error
@@ -91,7 +91,7 @@ func (g *groups) init(sel *selection, sorted bool) {
 	}
 }
 
-// cut creates the groups. No group after the first may have been loaded.
+// cut creates the groups. Only the first group may have been loaded before.
 func (g *groups) cut() {
 	n := 1 + g.groupOf(len(g.sel.series)-1)
 	g.all = append(g.all[:min(1, len(g.all))], make([]group, n-min(1, len(g.all)))...)
@@ -100,8 +100,8 @@ func (g *groups) cut() {
 	}
 }
 
-// widen reads the first group of a large sorted answer, and sets the size of the other groups by the size of its
-// chunks.
+// widen reads the first group of a large sorted answer, and sets the size of the other groups according to the size of
+// its chunks.
 func (g *groups) widen() {
 	g.mu.Lock()
 	load, _ := g.begin(0)
@@ -121,7 +121,7 @@ func (g *groups) widen() {
 	g.cut()
 }
 
-// mostChunks is the approximate number of sealed chunks of a series that always has samples; at least 1.
+// mostChunks returns the approximate number of sealed chunks of a series that always has samples, and at least 1.
 func (sel *selection) mostChunks() int {
 	n, counted := 0, map[*sealedWindow]bool{}
 	for i := range sel.sources {
@@ -141,7 +141,7 @@ func (g *groups) groupOf(at int) int {
 	return 1 + (at-g.first)/g.series
 }
 
-// start returns the index of the first series of a group, and size the number of its series.
+// start returns the index of the first series of a group. size returns the number of its series.
 func (g *groups) start(i int) int {
 	if i == 0 {
 		return 0
@@ -151,7 +151,7 @@ func (g *groups) start(i int) int {
 
 func (g *groups) size(i int) int { return min(g.start(i+1), len(g.sel.series)) - g.start(i) }
 
-// chunks returns the sealed chunks of a series, in the order of time within a shard.
+// chunks returns the sealed chunks of a series. Within a shard they are ordered by time.
 func (g *groups) chunks(s *SelectedSeries) ([]sealedChunk, error) {
 	if len(g.all) == 0 {
 		return nil, nil
@@ -182,7 +182,7 @@ func (g *groups) chunks(s *SelectedSeries) ([]sealedChunk, error) {
 }
 
 // ask returns the group of the series at an index, and its load. If mine is true, the caller must run the load. The
-// first read of a group also starts the loads of the groups after it. A group is released when each of its series was
+// first read of a group also starts the loads of the groups after it. A group is released once all its series were
 // read.
 func (g *groups) ask(at int) (load *groupLoad, i int, mine bool) {
 	g.mu.Lock()
@@ -211,7 +211,8 @@ func (g *groups) ask(at int) (load *groupLoad, i int, mine bool) {
 	return load, i, mine
 }
 
-// begin returns a group's load. If isNew is true, the caller must run it. begin and release require the lock.
+// begin returns the load of a group. If isNew is true, the caller must run the load. The caller of begin or release
+// must hold the lock.
 func (g *groups) begin(i int) (load *groupLoad, isNew bool) {
 	if load := g.all[i].load; load != nil {
 		return load, false
@@ -241,7 +242,7 @@ func (g *groups) release(i int) {
 	}
 }
 
-// read fetches the chunks of these series.
+// read reads the chunks of the series.
 func (l *groupLoad) read(sel *selection, series []*SelectedSeries) {
 	n := 0
 	for _, s := range series {
@@ -284,7 +285,7 @@ func (l *groupLoad) read(sel *selection, series []*SelectedSeries) {
 	}
 }
 
-// fetchTasks reads the chunks of the tasks at these indices into got.
+// fetchTasks reads the chunks of the tasks with the given indexes into got.
 func (sel *selection) fetchTasks(tasks []task, places []int, got [][]sealedChunk) error {
 	g, ctx := errgroup.WithContext(sel.ctx)
 	var next atomic.Int64
@@ -299,8 +300,8 @@ func (sel *selection) fetchTasks(tasks []task, places []int, got [][]sealedChunk
 	return g.Wait()
 }
 
-// isAlone reports whether only one of a series' parts is in the window of source, and the window is one of rollups.
-// Otherwise chunks of the other parts have to be compared with its chunks.
+// isAlone reports whether a series has only one part in the window of source, and the window is a rollup window. If it
+// has multiple parts, their chunks must be compared.
 func (sel *selection) isAlone(parts []part, source uint32) bool {
 	window, n := sel.sources[source].window.window, 0
 	if format.ResolutionOf(window) == rollup.Raw {

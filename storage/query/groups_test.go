@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestGroupsAreReleased reads the series of an answer in order, and then concurrently in random order.
+// TestGroupsAreReleased reads the series of an answer, first in order and then concurrently in random order.
 func TestGroupsAreReleased(t *testing.T) {
 	sel := &selection{
 		ctx: t.Context(), r: &request{rowReader: &rowReader{Querier: New(Env{SeekRows: 20})}},

@@ -10,8 +10,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// OlderQueries returns, class by class, the queries for buckets with these columns at the times whose samples are
-// hidden.
+// OlderQueries returns queries for the times of q whose samples are hidden. They request buckets with the given
+// columns, for one class each.
 func OlderQueries(q Query, horizons []retention.Hidden, columns rollup.Columns) (list []Query) {
 	for _, h := range horizons {
 		for _, res := range []rollup.Resolution{rollup.OneHour, rollup.FiveMinutes} {
@@ -26,8 +26,9 @@ func OlderQueries(q Query, horizons []retention.Hidden, columns rollup.Columns) 
 	return list
 }
 
-// HorizonsOf returns the retention boundaries of the classes with series that match the query in its range, at least
-// one. If the whole range is kept in every class, or there is only one class, it reads no rows and returns all classes.
+// HorizonsOf returns the retention boundaries of the classes with series that match the query in its range. It returns
+// at least one boundary. If every class keeps the whole range, or if there is only one class, it returns all classes
+// without reading rows.
 func (q *Querier) HorizonsOf(ctx context.Context, query Query) ([]retention.Hidden, error) {
 	shown, err := q.env.Retention.Shown(ctx, query.Tenant, query.MinT, query.MaxT, false)
 	if err != nil {
@@ -49,8 +50,8 @@ func (q *Querier) HorizonsOf(ctx context.Context, query Query) ([]retention.Hidd
 	return slices.DeleteFunc(all, func(h retention.Hidden) bool { return h.Class&found == 0 }), nil
 }
 
-// HorizonsBySeries returns a function that returns the retention boundary of the class of a tenant's series at t,
-// milliseconds. The function serves queries of the times from minT to maxT.
+// HorizonsBySeries returns a function that returns the retention boundary of a series' class at t, in milliseconds. The
+// boundaries are valid for queries between minT and maxT.
 func (q *Querier) HorizonsBySeries(
 	ctx context.Context, tenant string, minT, maxT int64,
 ) (func(ls labels.Labels, t int64) (retention.Hidden, error), error) {
@@ -73,8 +74,8 @@ func (q *Querier) HorizonsBySeries(
 	}, nil
 }
 
-// classesOf returns the bits of the classes with series that match the query. It searches sealed series only if
-// unsealed series aren't in all of the classes.
+// classesOf returns the bits of the classes with series that match the query. It searches unsealed series first, and
+// sealed series only if some class is then still missing.
 func (q *Querier) classesOf(ctx context.Context, query Query, all []retention.Hidden) (found uint64, err error) {
 	if err := q.env.Ready(); err != nil {
 		return 0, err
@@ -102,8 +103,8 @@ func (q *Querier) classesOf(ctx context.Context, query Query, all []retention.Hi
 	return found, err
 }
 
-// BesideGaps splits a span at the edges of holes, for callers that read all samples: a query whose range crosses a hole
-// returns no samples from before the hole's end (design/retention.md).
+// BesideGaps splits a span at the edges of holes. It is for callers that read all samples, because a query whose range
+// crosses a hole returns no samples from before the end of the hole (design/retention.md).
 func (q *Querier) BesideGaps(ctx context.Context, tenant string, sp Span) (spans []Span, err error) {
 	edges, err := q.env.Retention.HoleEdges(ctx, tenant)
 	if err != nil {

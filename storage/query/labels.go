@@ -17,9 +17,9 @@ import (
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
-// LabelNames lists the label names of the series that match in the range, sorted; without matchers, of all series.
-// Sealed windows count as a whole. With a Limit, it stops searching once it has found enough names, and returns any of
-// them.
+// LabelNames lists the label names of the series that match the query, sorted. Without matchers it lists the names of
+// all series. If a sealed window overlaps the range, the series of the whole window are included. With a Limit, the
+// search stops once enough names are found, so the names may be any of the matching ones.
 func (q *Querier) LabelNames(ctx context.Context, query Query) ([]string, error) {
 	return q.texts(ctx, query, textSearch{
 		kind: cache.KindNames, catalog: format.CatalogLabel,
@@ -32,7 +32,7 @@ func (q *Querier) LabelNames(ctx context.Context, query Query) ([]string, error)
 	})
 }
 
-// LabelValues lists the values of a label, sorted, under the same rules as LabelNames.
+// LabelValues lists the values of a label, sorted. Range, matchers and Limit apply as in LabelNames.
 func (q *Querier) LabelValues(ctx context.Context, name string, query Query) ([]string, error) {
 	search := textSearch{
 		kind: cache.KindValues, catalog: format.CatalogValue, label: name,
@@ -51,9 +51,9 @@ func (q *Querier) LabelValues(ctx context.Context, name string, query Query) ([]
 	return q.texts(ctx, query, search)
 }
 
-// textSearch holds the differences between a search for label names and one for label values.
+// textSearch contains the differences between a search for label names and a search for label values.
 type textSearch struct {
-	// kind is the kind of the cache entries. catalog and label identify the catalog's partition.
+	// kind is the kind of the cache entries. catalog and label identify the partition of the catalog.
 	kind     uint8
 	catalog  int64
 	label    string
@@ -68,7 +68,7 @@ func (q *Querier) texts(ctx context.Context, query Query, search textSearch) ([]
 		return nil, err
 	}
 	t := &textSet{r: r, ctx: ctx, limit: query.Limit, seen: map[string]struct{}{}, list: []string{}}
-	// Invariant I4: first the head, then the commit records, then the rows.
+	// Invariant I4: the head is read first, then the commit records, then the rows.
 	for series := range q.env.Head.Select(ctx, query.Tenant, query.Matchers, r.minT, r.maxT, true) {
 		if search.ofOpen(t, series.Labels()); t.isFull() {
 			return t.sorted()
@@ -127,7 +127,8 @@ func (l textList) Bytes() (n int64) {
 	return n
 }
 
-// textsBytes is the number of bytes metered for a label name or value, in a set and in a list, without its text.
+// textsBytes is the memory metered for a label name or value, in addition to its text. It includes the entry in the set
+// and in the list.
 const textsBytes = 80
 
 // textBytes is the size of a text without its characters.
@@ -196,7 +197,7 @@ type textSet struct {
 	r     *request
 	ctx   context.Context
 	limit int // 0: none
-	// offered is the number of texts offered, including duplicates.
+	// offered is the number of texts passed to the set, including duplicates.
 	offered int
 
 	mu   sync.Mutex
@@ -207,10 +208,10 @@ type textSet struct {
 	unmetered int64
 }
 
-// errFull means that the set has reached its limit, or a text exceeded the query's budget.
+// errFull means that the set has reached its limit, or that a text exceeded the query's budget.
 var errFull = errors.New("storage: the list is full")
 
-// add returns errFull once the set accepts no more texts.
+// add adds texts. It returns errFull once the set accepts no more texts.
 func (t *textSet) add(texts ...string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -222,28 +223,29 @@ func (t *textSet) add(texts ...string) error {
 	return nil
 }
 
-// Bounds of a search with a limit. It stops at limitedTexts texts, or, once it has reached the limit, after
-// limitedOffered texts were offered. Within these bounds it returns the first texts in order, as Prometheus does;
-// beyond them, any texts.
+// limitedTexts and limitedOffered bound a search with a limit. Once it has found as many texts as the limit, it stops
+// after limitedTexts texts, or after limitedOffered texts including duplicates. A search that ends before returns the
+// first texts in order, as Prometheus does. Otherwise it returns any texts.
 const (
 	limitedTexts   = 1024
 	limitedOffered = 1 << 20
 )
 
-// isFull requires the lock, unless no other goroutine uses the set.
+// isFull reports whether the set accepts no more texts. The caller must hold the lock, unless no other goroutine uses
+// the set.
 func (t *textSet) isFull() bool {
 	return t.err != nil ||
 		t.limit > 0 && len(t.list) >= t.limit && (len(t.list) >= limitedTexts || t.offered >= limitedOffered)
 }
 
-// addOne requires the lock, unless no other goroutine uses the set.
+// addOne adds a text. The caller must hold the lock, unless no other goroutine uses the set.
 func (t *textSet) addOne(s string) {
 	if t.addLast(s) {
 		t.seen[s] = struct{}{}
 	}
 }
 
-// addLast is addOne for a text that won't be added again. It reports whether the text was added.
+// addLast adds a text like addOne, for a text that won't be added again. It reports whether the text was added.
 func (t *textSet) addLast(s string) bool {
 	t.offered++
 	if _, ok := t.seen[s]; ok || t.isFull() {

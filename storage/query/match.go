@@ -31,11 +31,12 @@ const windowMetricBytes = 160
 // seriesFinder finds the series of windows that match a request.
 type seriesFinder struct{ *request }
 
-// sealedBytes is the number of bytes metered for a sealed series: its id, its labels' header and its part of the
-// answer. The labels' text is metered in addition.
+// sealedBytes is the memory metered for a sealed series: its id, the header of its labels and its part of the answer.
+// The text of the labels is metered in addition.
 const sealedBytes = 160
 
-// windowMetrics lists the metrics of the windows that the matchers of __name__ match, by metric and then by window.
+// windowMetrics lists the metrics of the windows whose name matches the matchers of __name__, ordered by metric and
+// then by window.
 func (r seriesFinder) windowMetrics(ctx context.Context, windows []sealedWindow) ([]windowMetric, error) {
 	var list []windowMetric
 	if name, ok := r.oneMetric(); ok { // No catalog needs to be read.
@@ -71,7 +72,7 @@ func (r seriesFinder) windowMetrics(ctx context.Context, windows []sealedWindow)
 	return mergeByMetric(lists), nil
 }
 
-// mergeByMetric merges lists that are each sorted by metric. Entries with the same metric stay in the order of the
+// mergeByMetric merges lists that are each sorted by metric. Entries with the same metric are in the order of the
 // lists.
 func mergeByMetric(lists [][]windowMetric) []windowMetric {
 	switch len(lists) {
@@ -128,12 +129,13 @@ func (r seriesFinder) eachMatch(
 const (
 	// heldAtOnce is the number of indexes that are looked up in the cache together.
 	heldAtOnce = 64
-	// matchedAlone is the maximum number of series that the caller's goroutine matches. Above it, the work is shared.
+	// matchedAlone is the maximum number of series that the caller's goroutine matches. If there are more, multiple
+	// goroutines share the work.
 	matchedAlone = 10_000
 )
 
-// matchHeld is eachMatch for metrics whose indexes are cached, if few series are likely to match. Matching them here
-// costs less than starting goroutines. It returns the indices of the other metrics.
+// matchHeld is eachMatch for metrics whose indexes are cached, if few series are likely to match. For these, matching
+// in the caller's goroutine costs less than starting goroutines. It returns the indexes of the other metrics.
 func (r seriesFinder) matchHeld(
 	ctx context.Context, q *matchingQuery, list []windowMetric,
 	visit func(at int, m *metricSeries, positions []uint32) error,
@@ -169,7 +171,7 @@ func (r seriesFinder) matchHeld(
 	return rest, nil
 }
 
-// matchingQuery is a request's matchers, prepared for an index and for pages.
+// matchingQuery holds a request's matchers, prepared for an index and for pages.
 type matchingQuery struct {
 	prepared index.Prepared
 
@@ -178,14 +180,14 @@ type matchingQuery struct {
 	inPages  *sought
 }
 
-// sought returns the matchers that filters of pages can answer, or nil. It isn't called if the index of the metric is
-// cached.
+// sought returns the matchers in a form that filters of pages can answer, or nil. It isn't called if the index of the
+// metric is cached.
 func (q *matchingQuery) sought() *sought {
 	q.once.Do(func() { q.inPages = newSought(q.matchers) })
 	return q.inPages
 }
 
-// match calls visit if the metric at index at has series that match.
+// match calls visit if the metric at index at has matching series.
 func (r seriesFinder) match(
 	ctx context.Context, q *matchingQuery, list []windowMetric, at int,
 	visit func(at int, m *metricSeries, positions []uint32) error,
@@ -202,7 +204,7 @@ func (r seriesFinder) match(
 	return visit(at, m, positions)
 }
 
-// metrics returns the metrics of a window whose names the request's matchers of __name__ match.
+// metrics returns the metrics of a window whose names match the request's matchers of __name__.
 func (r seriesFinder) metrics(ctx context.Context, w sealedWindow) (metricNames, error) {
 	all, err := r.allMetrics(ctx, w)
 	if err != nil {
@@ -227,7 +229,7 @@ func (r seriesFinder) metrics(ctx context.Context, w sealedWindow) (metricNames,
 	return found, ctx.Err()
 }
 
-// narrow reduces the names by the first matcher with an alternation or a prefix.
+// narrow reduces the names with the first matcher that is an alternation or has a prefix.
 func narrow(all metricNames, byName []*labels.Matcher) metricNames {
 	for _, m := range byName {
 		if m.Type != labels.MatchRegexp {
@@ -257,20 +259,20 @@ func narrow(all metricNames, byName []*labels.Matcher) metricNames {
 	return all
 }
 
-// matching holds the matching series of a metric in one window, in the order of ids.
+// matching holds the matching series of a metric in one window, ordered by id.
 type matching struct {
 	window windowMetric
 	ids    []format.SeriesID
 	labels []labels.Labels
 	places []format.ClassShard // nil: all are in place 0
-	// positions are the approximate positions among all series of the metric in the window, or in the slots that are
-	// read.
+	// positions are the approximate positions of the series among all series of the metric in the window, or in the
+	// slots that are read.
 	positions []uint32
-	// located holds the positions of the series in pages, by place. It is nil if they are unknown.
+	// located holds the positions of the series in pages, by place. It is nil if the positions are unknown.
 	located map[format.ClassShard]*paged.Located
 }
 
-// matchedMemory is memory for matching series that metrics share, because few series of most metrics match.
+// matchedMemory is memory for matching series. Metrics share it, because few series of most metrics match.
 type matchedMemory struct {
 	mu     sync.Mutex
 	ids    []format.SeriesID
@@ -278,7 +280,7 @@ type matchedMemory struct {
 }
 
 // sharedSeries is the number of series for which memory is allocated together. sharedAtMost is the maximum number of
-// series of a metric that uses it.
+// matching series of a metric that uses this memory.
 const sharedSeries, sharedAtMost = 256, 32
 
 // of returns memory for n series.
@@ -300,8 +302,8 @@ func (a *matchedMemory) of(n int) ([]format.SeriesID, []labels.Labels) {
 	return ids, list
 }
 
-// take returns the matching series. If some series don't match, it copies the others, so that the whole index can be
-// freed.
+// take returns the matching series. If some series don't match, it copies the matching ones, so that the whole index
+// can be freed.
 func (r seriesFinder) take(
 	ctx context.Context, w windowMetric, m *metricSeries, match spanned, memory *matchedMemory,
 ) (matching, error) {

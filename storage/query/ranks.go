@@ -11,14 +11,14 @@ import (
 	"github.com/cassia-db/cassia/storage/labelorder"
 )
 
-// Series are read in the order of their ids, but many answers are in the order of their labels. Sorting a million
-// series by their labels takes as long as reading them, and a repeated query finds the same series again. Therefore the
-// order of a large answer is cached:
+// Series are read in the order of their ids, but many answers are ordered by labels. Sorting a million series by their
+// labels takes as long as reading them, and a repeated query finds the same series again. Therefore the order of a
+// large answer is cached:
 //
 //	ids of the series ─► hash ─┬─► in the cache: ranks
 //	                           └─► sort by labels ─► ranks, cached
 //
-// An id determines the labels, so the ids determine the order.
+// An id determines the labels, so a list of ids determines the order.
 
 // rankedSeries is the minimum number of series for which ranks are cached.
 const rankedSeries = 4096
@@ -26,19 +26,20 @@ const rankedSeries = 4096
 // rankSeed seeds the hashes of ids. It is random, so that clients can't construct lists of ids with the same hash.
 var rankSeed = maphash.MakeSeed()
 
-// Ranks finds the ranks of the series of an answer. The rank of a series is its index in the order of labels.
+// Ranks computes or reads the ranks of an answer's series. The rank of a series is its index in the order of labels.
 type Ranks struct {
 	env    *Env
 	series []*SelectedSeries
 	key    cache.EntryKey
 }
 
-// labelRanks are the ranks of series, in the order of the series. They are immutable.
+// labelRanks are the ranks of series, in the order of the series. A list is immutable.
 type labelRanks []uint32
 
 func (r labelRanks) Bytes() int64 { return int64(4 * len(r)) }
 
-// RanksOf returns the Ranks of the series of a tenant's answer, or nil for short answers, where sorting costs less.
+// RanksOf returns the Ranks of the series of a tenant's answer. It returns nil for short answers, because sorting them
+// costs less.
 func (q *Querier) RanksOf(tenant string, series []*SelectedSeries) *Ranks {
 	if len(series) < rankedSeries {
 		return nil
@@ -54,7 +55,7 @@ func (q *Querier) RanksOf(tenant string, series []*SelectedSeries) *Ranks {
 	}
 }
 
-// Held returns the ranks if they are cached, else nil. The caller must not modify them.
+// Held returns the ranks if they are cached, or nil. The caller must not modify them.
 func (r *Ranks) Held() []uint32 {
 	v, ok := r.env.Cache.Held(r.key, r.version())
 	if !ok {
@@ -78,7 +79,8 @@ func (r *Ranks) Get(ctx context.Context) ([]uint32, error) {
 	return v.(labelRanks), nil
 }
 
-// version is the length of the list, because lists of other lengths may have the same hash by chance.
+// version returns the length of the list. It distinguishes lists of different lengths whose hashes happen to be the
+// same.
 func (r *Ranks) version() uint64 { return uint64(len(r.series)) }
 
 // sortByLabels sorts the series of the answer by their labels.

@@ -24,12 +24,12 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// ReadWorkers is the number of concurrent scans of a query. It hides a network's latency without letting one query use
-// the whole engine.
+// ReadWorkers is the number of concurrent scans of a query. It is large enough to hide the latency of a network, and
+// small enough that one query doesn't use the whole engine.
 const ReadWorkers = 16
 
-// rowReader reads rows for a query, within its budget. Unreadable rows are skipped, logged and counted, and reported to
-// the query's caller as warnings.
+// rowReader reads rows for a query, within the query's budget. Unreadable rows are skipped, logged and counted, and
+// reported to the query's caller as warnings.
 type rowReader struct {
 	*Querier
 
@@ -41,24 +41,24 @@ type rowReader struct {
 	told   map[string]bool // the gaps for which warn was called
 }
 
-// request is one query on its way through the read path. Each step takes the result of the previous one:
+// request is the state of one query. Each step of the query uses the result of the previous step:
 //
 //	windowFinder ─► windows with their slots ─► seriesFinder ─► series with their places ─► selection ─► chunks
 type request struct {
 	*rowReader
 
 	matchers []*labels.Matcher
-	// hidden are the retention boundaries of the tenant's classes, and classes the requested ones. gaps are ranges of
-	// time in which 1h rollups may be missing. In a query for buckets they also cover missing raw rows: there each slot
-	// is answered from samples or from rollups.
+	// hidden are the retention boundaries of the tenant's classes. classes are the requested classes. gaps are ranges
+	// of time in which 1h rollups may be missing. In a query for buckets, gaps also cover missing raw rows, because
+	// each slot is answered from samples or from rollups.
 	hidden  []retention.Hidden
 	gaps    retention.Gaps
 	classes uint64
-	// days returns the classes of unsealed series.
+	// days returns the classes of unsealed series by day.
 	days retention.DayLists
-	// minT and maxT bound the times, milliseconds. The result is empty if minT > maxT.
+	// minT and maxT are the first and last time of the request, in milliseconds. The result is empty if minT > maxT.
 	minT, maxT int64
-	// startsFrom is the time after which samples have start timestamps, milliseconds.
+	// startsFrom is the time, in milliseconds, after which samples have start timestamps.
 	startsFrom int64
 	// deletes are the deletes that touch this range.
 	deletes format.Tombstones
@@ -86,7 +86,7 @@ func (q *Querier) newRequest(ctx context.Context, query Query) (*request, error)
 	r := &request{
 		rowReader: q.newReader(ctx, query.Tenant, query.Warn),
 		matchers:  query.Matchers, hidden: shown.Hidden, gaps: shown.Gaps, classes: query.Classes, days: shown.Days,
-		// No limit by the clock: it may have been set back since a sample was acknowledged.
+		// The current time isn't a limit: the clock may have been set back since a sample was acknowledged.
 		maxT: min(query.MaxT, format.MaxTime),
 	}
 	r.startsFrom = q.startsFrom(ctx, query.Tenant)
@@ -105,8 +105,8 @@ func (q *Querier) newRequest(ctx context.Context, query Query) (*request, error)
 	return r, nil
 }
 
-// openRequest returns a request with its deletes once queries can be answered. It returns nil if the range is empty or
-// an error occurred.
+// openRequest returns a request with its deletes, or an error if queries can't be answered yet. The request is nil if
+// the range is empty or if an error occurred.
 func (q *Querier) openRequest(ctx context.Context, query Query) (*request, error) {
 	if err := q.env.Ready(); err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func (q *Querier) openRequest(ctx context.Context, query Query) (*request, error
 	return r, nil
 }
 
-// loadTombstones finds the deletes that apply to the request, and brings the head up to date. It must be called before
+// loadTombstones reads the deletes that apply to the request, and brings the head up to date. It must be called before
 // any rows are read.
 func (r *request) loadTombstones(ctx context.Context) error {
 	all, err := r.env.Deletes(ctx, r.tenant)
@@ -142,8 +142,8 @@ func (r *request) loadTombstones(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// oneMetric returns the name that the matchers require by equality. The name is "" if the matchers contradict each
-// other or require an empty name, which no series has.
+// oneMetric returns the metric name that the matchers require, if there is one. The name is "" if the matchers
+// contradict each other or require an empty name, which no series has.
 func (r *request) oneMetric() (name string, ok bool) {
 	if name, ok = format.EqualName(r.matchers); ok && !format.MatchesName(r.matchers, name) {
 		name = ""
@@ -151,14 +151,14 @@ func (r *request) oneMetric() (name string, ok bool) {
 	return name, ok
 }
 
-// tellStaged warns of unreadable stage rows that may contain samples of the request.
+// tellStaged reports warnings for unreadable stage rows that may contain samples of the request.
 func (r *request) tellStaged() {
 	for _, err := range r.env.Damage.Staged(r.minT, r.maxT) {
 		r.tell(err)
 	}
 }
 
-// tellKeptGaps warns of gaps in cached results that may affect the request.
+// tellKeptGaps reports warnings for gaps in cached results that may affect the request.
 func (r *request) tellKeptGaps() {
 	for _, e := range r.env.Damage.Kept() {
 		name, one := r.oneMetric()
@@ -171,8 +171,8 @@ func (r *request) tellKeptGaps() {
 	}
 }
 
-// shorten limits a request for labels to the longest range that the tenant may query, and warns if it does. The range
-// is measured back from until or from the request's end, whichever is earlier. Later times stay in the request.
+// shorten limits a request for labels to the longest range that the tenant may query, and reports a warning if it does.
+// The range ends at until or at the end of the request, whichever is earlier. Later times stay in the request.
 func (r *request) shorten(until int64) {
 	longest := r.budget.Use.Longest()
 	until = min(until, r.maxT)
@@ -184,12 +184,13 @@ func (r *request) shorten(until int64) {
 		tenant.KeyQueryRange, r.tenant, time.UnixMilli(r.minT).UTC().Format(time.RFC3339)))
 }
 
-// disjoint reports whether no series can match both sets, as far as matchers for equality show.
+// disjoint reports whether no series can match both sets of matchers. It only considers matchers for equality, so it
+// may return false although no series matches.
 func disjoint(x *index.Matching, a, b []*labels.Matcher) bool {
 	return contradict(x, a, b) || contradict(x, b, a)
 }
 
-// contradict reports whether a matcher in demand requires a value that one of the others rejects.
+// contradict reports whether a matcher in demand requires a value that a matcher in others rejects.
 func contradict(x *index.Matching, demand, others []*labels.Matcher) bool {
 	for _, m := range demand {
 		if m.Type != labels.MatchEqual {
@@ -204,12 +205,12 @@ func contradict(x *index.Matching, demand, others []*labels.Matcher) bool {
 	return false
 }
 
-// newBudget returns a budget for a load that other queries may wait for. ctx is the context of the loading query.
+// newBudget returns a budget for a load that other queries may also wait for. ctx is the context of the loading query.
 func (r *rowReader) newBudget(ctx context.Context) *meter.ReadBudget {
 	return meter.NewLoad(ctx, r.env.QueryBytes)
 }
 
-// tell passes a warning to the query's caller.
+// tell reports a warning to the query's caller.
 func (r *rowReader) tell(err error) {
 	if r.warn == nil {
 		return
@@ -219,14 +220,14 @@ func (r *rowReader) tell(err error) {
 	r.warn(err)
 }
 
-// corrupt counts and logs a corrupt row, and warns of it.
+// corrupt counts and logs a corrupt row, and reports it as a warning.
 func (r *rowReader) corrupt(err *damage.CorruptRowError) {
 	r.env.Damage.Corrupt(err.Table, err)
 	r.tell(err)
 }
 
-// Scan calls row with the rows of a range, which it must copy to keep. Unreadable rows are skipped and reported as
-// warnings.
+// Scan calls row for each row of a range. row must copy whatever it retains. Unreadable rows are skipped and reported
+// as warnings.
 func (r *rowReader) Scan(ctx context.Context, rows engine.Range, row func(engine.Row) error) error {
 	if rows.Damaged == nil {
 		rows.Damaged = func(d engine.Damage) { r.missed(&rows, d) }
@@ -234,7 +235,7 @@ func (r *rowReader) Scan(ctx context.Context, rows engine.Range, row func(engine
 	return EachRow(rows.Table, r.env.Rows.Scan(ctx, rows), row)
 }
 
-// EachRow calls row with each row read from a table, until row returns an error.
+// EachRow calls row for each row read from a table, until row returns an error.
 func EachRow(t *engine.Table, rows iter.Seq2[engine.Row, error], row func(engine.Row) error) error {
 	for read, err := range rows {
 		if err != nil {
@@ -247,7 +248,7 @@ func EachRow(t *engine.Table, rows iter.Seq2[engine.Row, error], row func(engine
 	return nil
 }
 
-// chunks calls row with the wanted rows of chunks, as Scan does. whole is false if rows were skipped.
+// chunks calls row for each of the wanted rows of chunks, as Scan does. whole is false if unreadable rows were skipped.
 func (r *rowReader) chunks(ctx context.Context, w paged.Wanted, row func(engine.Row) error) (whole bool, err error) {
 	rows := w.Range()
 	whole = true
@@ -259,7 +260,7 @@ func (r *rowReader) chunks(ctx context.Context, w paged.Wanted, row func(engine.
 	return whole, err
 }
 
-// leaveOut removes histograms that queries can't compute with, and warns of them.
+// leaveOut removes histograms that queries can't compute with, and reports a warning for them.
 func (r *rowReader) leaveOut(of labels.Labels, samples *chunk.Samples) {
 	var first error
 	n := len(samples.H)
@@ -276,7 +277,7 @@ func (r *rowReader) leaveOut(of labels.Labels, samples *chunk.Samples) {
 	}
 }
 
-// hiddenIn returns the newest timestamp that is hidden in a class at a resolution, milliseconds.
+// hiddenIn returns the newest timestamp, in milliseconds, that is hidden in a class at a resolution.
 func (r *request) hiddenIn(class int64, res rollup.Resolution) int64 {
 	if class < int64(len(r.hidden)) {
 		return r.hidden[class].At[res]
@@ -284,8 +285,8 @@ func (r *request) hiddenIn(class int64, res rollup.Resolution) int64 {
 	return r.env.Retention.Past(r.tenant, class, res) // The class was added during the query.
 }
 
-// earliest returns the newest timestamp that is hidden in all classes, and latest the newest that is hidden in any
-// class.
+// earliest returns the newest timestamp that is hidden in all classes. latest returns the newest timestamp that is
+// hidden in any class.
 func (r *request) earliest(res rollup.Resolution) int64 {
 	return slices.MinFunc(r.hidden, func(a, b retention.Hidden) int { return cmp.Compare(a.At[res], b.At[res]) }).
 		At[res]
@@ -302,7 +303,7 @@ func (r *request) shows(class int64, window int64) bool {
 	return r.classes&(1<<class) != 0 && end > r.hiddenIn(class, res) && !r.gaps.Hold(class, res, end)
 }
 
-// lacksRaw reports whether raw samples of some class may be missing in a slot.
+// lacksRaw reports whether raw samples of any class may be missing in a slot.
 func (r *request) lacksRaw(slot int64) bool {
 	if r.env.Period.SlotStart(slot) < r.latest(rollup.Raw) {
 		return true
@@ -344,23 +345,23 @@ func (r *request) sourceOf(w windowMetric, at format.ClassShard) source {
 	}
 }
 
-// hasSamples reports whether samples can answer for a slot as well as its rollups: the slot has commit records of raw
-// rows, or no raw samples of its time are hidden or missing. An interrupted seal may have left rollups with commit
-// records of their own.
+// hasSamples reports whether a slot can be answered from samples as well as from rollups: it has raw commit records, or
+// no raw samples of its time are hidden or missing. In the second case the slot has rollups without raw commit records
+// only because a seal was interrupted.
 func (r *request) hasSamples(sums map[int64]uint64, slot int64) bool {
 	_, ok := sums[slot]
 	return ok || !r.lacksRaw(slot)
 }
 
-// maxTold is the maximum number of gaps that are reported one by one to a query.
+// maxTold is the maximum number of gaps that are reported to a query individually.
 const maxTold = 50
 
-// missed counts and logs unreadable rows of a scan, and warns of them.
+// missed counts and logs unreadable rows of a scan, and reports them as a warning.
 func (r *rowReader) missed(rows *engine.Range, d engine.Damage) {
 	r.tellGap(r.env.Damage.NoteRows(rows, d))
 }
 
-// tellOnce reports a warning to the query's caller, unless the same was reported before.
+// tellOnce reports a warning to the query's caller, unless the same warning was reported before.
 func (r *rowReader) tellOnce(err error) {
 	r.warnMu.Lock()
 	told := r.told[err.Error()]
@@ -371,7 +372,7 @@ func (r *rowReader) tellOnce(err error) {
 	}
 }
 
-// tellGap warns of each gap once, for at most maxTold gaps.
+// tellGap reports a warning once for each gap, for at most maxTold gaps.
 func (r *rowReader) tellGap(e *damage.DamagedRowsError) {
 	what := e.What()
 	r.warnMu.Lock()

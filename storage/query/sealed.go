@@ -24,20 +24,20 @@ import (
 // sealedWindow is a window with sealed slots.
 type sealedWindow struct {
 	window int64
-	// version is a hash of the window's commit records. The window's rows change only with it.
+	// version is a hash of the window's commit records. It changes whenever the window's rows change.
 	version uint64
-	// slots are the sealed slots in the request's range, in order. The window may have others.
+	// slots are the sealed slots in the request's range, in order. The window may have other slots.
 	slots []int64
 	// sums are hashes of the slots' commit records.
 	sums []uint64
-	// left are the slots of a window of rollups that are answered from samples where samples are kept.
+	// left are the slots of a rollup window that are answered from samples as far as samples are kept.
 	left []int64
-	// cleared are the commit records of deletes that were applied to the slots' rows, limited to the request's deletes.
+	// cleared are the commit records of the request's deletes that were applied to the slots' rows.
 	cleared map[format.CommitKey]bool
 }
 
-// windows finds the windows of a resolution in the request's range with commit records, in the order of time. It misses
-// windows that are sealed later, so the caller must have read the head before.
+// windows finds the windows of a resolution in the request's range that have commit records, ordered by time. It misses
+// windows that are sealed later, so the caller must read the head first.
 func (r windowFinder) windows(ctx context.Context, res rollup.Resolution) ([]sealedWindow, error) {
 	r.tellKeptGaps()
 	p := r.env.Period
@@ -75,7 +75,7 @@ func (r windowFinder) windows(ctx context.Context, res rollup.Resolution) ([]sea
 	return slices.DeleteFunc(found, func(w sealedWindow) bool { return w.version == 0 }), nil
 }
 
-// marks reads the commit records of a window. The version is 0 if there are none.
+// marks reads the commit records of a window. The version of the result is 0 if there are none.
 func (r windowFinder) marks(ctx context.Context, window, minSlot, maxSlot int64) (sealedWindow, error) {
 	if len(r.deletes) == 0 { // With deletes the individual records matter.
 		if m, ok, err := r.recalledMarks(ctx, r.tenant, window); ok || err != nil {
@@ -130,7 +130,7 @@ func (m *marksReader) add(row engine.Row) {
 	m.sums[n-1] = m.ofSlot.Sum64()
 }
 
-// marks returns the windowMarks of the rows read.
+// marks returns the windowMarks of the rows that were added.
 func (m *marksReader) marks() *windowMarks {
 	if len(m.slots) > 0 {
 		m.version = max(1, m.all.Sum64())
@@ -187,7 +187,7 @@ func (r *rowReader) allMetrics(ctx context.Context, w sealedWindow) (metricNames
 	return v.(metricNames), nil
 }
 
-// shardsOfAll sets the numbers of shards of metrics with more than one.
+// shardsOfAll sets the number of shards of all metrics with more than one shard.
 func (r *rowReader) shardsOfAll(ctx context.Context, window int64, names metricNames) error {
 	rows := engine.Range{Table: engine.Shards, Partition: format.ShardsPartition(window, r.tenant)}
 	rows.Damaged = func(d engine.Damage) {
@@ -209,7 +209,7 @@ func (r *rowReader) shardsOfAll(ctx context.Context, window int64, names metricN
 	})
 }
 
-// shards parses a number of shards. An unreadable one is reported and counts as 1.
+// shards parses a number of shards. An unreadable number is reported and counts as 1.
 func (r *rowReader) shards(window int64, metric string, value []byte) int64 {
 	n, err := format.ParseShards(value)
 	if err != nil {
@@ -220,31 +220,32 @@ func (r *rowReader) shards(window int64, metric string, value []byte) int64 {
 	return n
 }
 
-// Every query first reads the list of windows and their commit records. These are cached if the engine can ensure that
-// they weren't written to since (see engine.Versioned and design/queries.md). A query of one series over a day then
-// reads no other rows.
+// Every query first reads the list of windows and their commit records. These are cached if the engine can detect
+// writes to them (see engine.Versioned and design/queries.md). A query of one series over a day then reads only its
+// chunks.
 //
 //	query ─► windows of the tenant ─► commit records of each ─► series (by their version) ─► chunks
 //	         └────────── by the engine's versions ──────────┘
 
-// errDamagedList means that damaged rows are missing in a list. It isn't cached, so that each query reads it and warns.
+// errDamagedList means that rows of a list are damaged and missing in the result. The list isn't cached, so that each
+// query reads it and reports the warning.
 var errDamagedList = errors.New("storage: damaged rows aren't cached")
 
-// listedWindows are the listed windows of a tenant, in order. They are immutable.
+// listedWindows are the listed windows of a tenant, in order. A list is immutable.
 type listedWindows []int64
 
 func (l listedWindows) Bytes() int64 { return int64(8 * len(l)) }
 
-// between returns a copy of the windows from first to last.
+// between returns a copy of the windows between first and last.
 func (l listedWindows) between(first, last int64) []int64 {
 	from := sort.Search(len(l), func(i int) bool { return l[i] >= first })
 	to := sort.Search(len(l), func(i int) bool { return l[i] > last })
 	return slices.Clone(l[from:max(from, to)])
 }
 
-// windowMarks summarize the commit records of a window. They are immutable.
+// windowMarks is a summary of the commit records of a window. It is immutable.
 type windowMarks struct {
-	// version is a hash of all commit records; 0 if there are none.
+	// version is a hash of all commit records, or 0 if there are none.
 	version uint64
 	// slots are the slots with commit records, in order. sums are the hashes of each slot's records.
 	slots []int64
@@ -253,7 +254,7 @@ type windowMarks struct {
 
 func (m *windowMarks) Bytes() int64 { return int64(16*len(m.slots) + 64) }
 
-// within returns a window with the slots from minSlot to maxSlot. The caller may modify the slots.
+// within returns a window with the slots between minSlot and maxSlot. The caller may modify the slots.
 func (m *windowMarks) within(window, minSlot, maxSlot int64) sealedWindow {
 	from := sort.Search(len(m.slots), func(i int) bool { return m.slots[i] >= minSlot })
 	to := max(from, sort.Search(len(m.slots), func(i int) bool { return m.slots[i] > maxSlot }))
@@ -270,8 +271,8 @@ func (e *Env) version(t *engine.Table, partition engine.Key) (version uint64, ok
 	return e.Versions.Version(t, partition)
 }
 
-// remember caches the result of reading a partition while the partition isn't written to. ok is false if the engine
-// can't ensure this, or if load called missed because rows are damaged.
+// remember caches the result of reading a partition until the partition is written to. ok is false if the result can't
+// be cached, because the engine can't detect writes or because load called missed for damaged rows.
 func remember[T cache.EntryValue](
 	ctx context.Context, e *Env, t *engine.Table, partition engine.Key, key cache.EntryKey,
 	load func(ctx context.Context, missed func()) (T, error),
@@ -297,8 +298,8 @@ func remember[T cache.EntryValue](
 	return v.(T), true, nil
 }
 
-// KnownWindows lists the windows from first to last in which a tenant may have rows, in order. It may return a cached
-// list. Code that removes rows, or reports which rows exist, must call Env.Windows instead.
+// KnownWindows lists the windows between first and last in which a tenant may have rows, in order. The list may come
+// from a cache. Code that removes rows, or reports which rows exist, must call Env.Windows instead.
 func (q *Querier) KnownWindows(
 	ctx context.Context, tenant string, first, last int64, missed func(*damage.DamagedRowsError),
 ) ([]int64, error) {
@@ -308,8 +309,8 @@ func (q *Querier) KnownWindows(
 	return q.env.Windows(ctx, tenant, first, last, missed)
 }
 
-// recalledWindows returns the windows of a tenant from the cache, or reads and caches them. It returns false if they
-// can't be cached.
+// recalledWindows returns the windows of a tenant from the cache, or reads and caches them. It returns false if the
+// windows can't be cached.
 func (q *Querier) recalledWindows(ctx context.Context, tenant string) (listedWindows, bool, error) {
 	key := cache.EntryKey{Kind: cache.KindWindows, Tenant: tenant}
 	return remember(ctx, &q.env, engine.Windows, engine.Key{engine.Text(tenant)}, key,
@@ -331,8 +332,8 @@ func (q *Querier) heldMarks(tenant string, window int64) (*windowMarks, bool) {
 	return v.(*windowMarks), true
 }
 
-// recalledMarks returns the windowMarks of a window from the cache, or reads and caches them. It returns false if they
-// can't be cached.
+// recalledMarks returns the windowMarks of a window from the cache, or reads and caches them. It returns false if the
+// windowMarks can't be cached.
 func (q *Querier) recalledMarks(ctx context.Context, tenant string, window int64) (*windowMarks, bool, error) {
 	key := cache.EntryKey{Kind: cache.KindMarks, Window: window, Tenant: tenant}
 	return remember(ctx, &q.env, engine.Sealed, format.SealedPartition(window, tenant), key,
@@ -341,8 +342,8 @@ func (q *Querier) recalledMarks(ctx context.Context, tenant string, window int64
 		})
 }
 
-// MarksVersion returns a hash of a window's commit records, 0 if there are none. Versions are cached in ended.Memory
-// while the records aren't written to.
+// MarksVersion returns a hash of a window's commit records, or 0 if there are none. It is cached in ended.Memory until
+// the records are written to.
 func (q *Querier) MarksVersion(ctx context.Context, tenant string, window int64) (uint64, error) {
 	engineVersion, ok := q.env.version(engine.Sealed, format.SealedPartition(window, tenant))
 	if version, known := q.env.Memory.Version(tenant, window, engineVersion); ok && known {
@@ -358,7 +359,7 @@ func (q *Querier) MarksVersion(ctx context.Context, tenant string, window int64)
 	return m.version, nil
 }
 
-// scanMarks reads the commit records of a window. Damage is handled as in engine.Range.
+// scanMarks reads the commit records of a window. damaged has the same meaning as in engine.Range.
 func (q *Querier) scanMarks(
 	ctx context.Context, tenant string, window int64, damaged func(engine.Damage),
 ) (*windowMarks, error) {

@@ -20,36 +20,36 @@ import (
 // Query selects the samples or buckets of series.
 type Query struct {
 	Tenant string
-	// MinT and MaxT bound the samples' timestamps, both included, milliseconds.
+	// MinT and MaxT are the first and last timestamp of the range, in milliseconds.
 	MinT, MaxT int64
 	Matchers   []*labels.Matcher
-	// Resolution selects buckets, which SelectedSeries.Buckets reads, instead of samples. The answer has the series
-	// that may have either.
+	// Resolution selects buckets instead of samples. The caller must read them with SelectedSeries.Buckets. The answer
+	// contains the series that may have buckets or samples.
 	Resolution rollup.Resolution
-	// Columns are the required columns of buckets.
+	// Columns are the columns of buckets that the caller reads.
 	Columns rollup.Columns
-	// Edges are times that no bucket may straddle, ascending, milliseconds. A slot with an edge that isn't at the end
-	// of a bucket is answered from samples while samples are kept.
+	// Edges are times, ascending, in milliseconds. No returned bucket begins before an edge and ends after it. A slot
+	// with an edge inside a bucket is answered from samples while samples are kept.
 	Edges []int64
-	// Classes limits the answer to rows of these classes, with bits as in retention.Hidden; 0 means all.
+	// Classes limits the answer to rows of these classes, with bits as in retention.Hidden. 0 selects all classes.
 	Classes uint64
-	// LabelsOnly is true if no samples will be read. Series are then found while any of their rows are kept. With a
-	// Limit, any of the series are returned.
+	// LabelsOnly is true if the caller won't read samples. Series are then found as long as any of their rows are kept.
+	// With a Limit, the answer contains any of the matching series.
 	LabelsOnly bool
-	// part selects where series are searched.
+	// part selects whether unsealed or sealed samples are searched, or both.
 	part selectPart
 	// Sorted requests series in the order of their labels.
 	Sorted bool
-	// Limit is the maximum number of series, or of names or values of labels; 0 means no limit.
+	// Limit is the maximum number of series, label names or label values; 0 means no limit.
 	Limit int
-	// Warn is called for corrupt rows, which are skipped. If it is nil, they are only logged and counted. Calls never
-	// overlap; SelectedSeries.Samples may also call it.
+	// Warn is called for corrupt rows, which are skipped. If Warn is nil, they are only logged and counted. Calls never
+	// overlap, but SelectedSeries.Samples may also call Warn.
 	Warn func(error)
-	// overGaps also returns samples before a gap.
+	// overGaps is true if samples before a gap are also returned.
 	overGaps bool
 }
 
-// selectPart selects the unsealed or sealed samples in which series are searched.
+// selectPart selects the unsealed samples, the sealed samples, or both.
 type selectPart uint8
 
 const (
@@ -58,8 +58,8 @@ const (
 	inSealed
 )
 
-// SelectedSeries is one series of a Query's answer. Its methods may be called from any goroutine. After the query's
-// context has ended they return its error.
+// SelectedSeries is one series of the answer to a Query. Its methods may be called from any goroutine. They return the
+// context's error after the query's context has ended.
 type SelectedSeries struct {
 	Labels labels.Labels
 
@@ -69,15 +69,15 @@ type SelectedSeries struct {
 	from, to uint32 // its parts
 }
 
-// selection is the answer to a Query. Its chunks are read in groups of neighbouring series, so that memory follows the
-// caller's reads.
+// selection is the answer to a Query. Its chunks are read in groups of neighboring series, when the caller reads the
+// series, so that only a few groups are in memory.
 //
 //	series  [ a b c d e f g … ]      parts of c: ─► source (window, metric, place)
 //	groups  [   0   |   1   … ]                  └► the head's snapshot
 type selection struct {
 	r   *request
 	ctx context.Context
-	// uncleaned maps slots to the deletes that their rollups were computed without, in a query for buckets.
+	// uncleaned maps slots to the deletes that their rollups were computed without. It is set in queries for buckets.
 	uncleaned map[int64]format.Tombstones
 	sources   []source
 	open      []openSeries
@@ -90,18 +90,18 @@ type selection struct {
 	width   int64
 }
 
-// source is a partition with sealed chunks, in table raw or a table of rollups.
+// source is a partition of table raw or of a rollup table that contains sealed chunks.
 type source struct {
 	window *sealedWindow
 	metric string
 	place  format.ClassShard
-	// places is the number of the metric's places in the window.
+	// places is the number of places of the metric in the window.
 	places uint32
-	// class is the place's class. hidden is the newest timestamp that is hidden in it at the source's resolution, and
-	// hiddenRaw the newest that is hidden at raw resolution.
+	// class is the class of the place. hidden is the newest timestamp that is hidden in the class at the source's
+	// resolution. hiddenRaw is the newest timestamp that is hidden at raw resolution.
 	class             int64
 	hidden, hiddenRaw int64
-	// located holds the positions of the series in pages. It is nil if they are unknown.
+	// located holds the positions of the series in pages. It is nil if the positions are unknown.
 	located *paged.Located
 }
 
@@ -115,14 +115,14 @@ type part struct {
 
 const inHead = ^uint32(0)
 
-// Select finds the series that match and have, or may have, samples in the range. It reads no samples.
+// Select finds the series that match the query and may have samples in its range. It reads no samples.
 func (q *Querier) Select(ctx context.Context, query Query) ([]*SelectedSeries, error) {
 	r, err := q.openRequest(ctx, query)
 	if r == nil {
 		return nil, err
 	}
-	// Invariant I4: first the head, then the commit records, then the rows. Samples sealed concurrently are found
-	// twice.
+	// Invariant I4: the head is read first, then the commit records, then the rows. Samples that are sealed
+	// concurrently are found twice.
 	sel := &selection{r: r, ctx: ctx, columns: query.Columns, edges: query.Edges, width: query.Resolution.Width()}
 	limit := 0
 	if query.LabelsOnly {
@@ -161,7 +161,7 @@ func (q *Querier) Select(ctx context.Context, query Query) ([]*SelectedSeries, e
 	return sel.series, nil
 }
 
-// SelectUnsealed is Select limited to series with unsealed samples.
+// SelectUnsealed is Select for series with unsealed samples only.
 func (q *Querier) SelectUnsealed(ctx context.Context, query Query) ([]*SelectedSeries, error) {
 	query.part = inUnsealed
 	return q.Select(ctx, query)
@@ -194,12 +194,13 @@ func (sel *selection) findSealed(ctx context.Context, q Query) ([]matching, erro
 	if err != nil {
 		return nil, err
 	}
-	// An entry without matches has no metric. It would separate the windows of a metric from each other.
+	// Windows without matches are removed. They have no metric, and would separate the windows of a metric from each
+	// other.
 	return slices.DeleteFunc(found, func(m matching) bool { return len(m.ids) == 0 }), nil
 }
 
 // merge creates one series per id from the windows and the head. limit is the maximum number of series; 0 means no
-// limit. found is sorted by metric, and each id belongs to one metric.
+// limit. found must be sorted by metric, and each id must belong to one metric.
 func (sel *selection) merge(found []matching, limit int) {
 	heads := sel.sortedHeads()
 	m := merger{sel: sel, limit: limit}
@@ -228,14 +229,15 @@ func (sel *selection) merge(found []matching, limit int) {
 	}
 }
 
-// headPlace is an index into a selection's open series with its sort key: the metric and the first bytes of the id.
+// headPlace is an index into a selection's open series, with a sort key: the metric and the first bytes of the id.
 type headPlace struct {
 	id     uint64
 	metric uint32 // the index of the metric's first series
 	at     uint32
 }
 
-// sortedHeads returns the indices of the open series by metric and id. Open series of one metric must be adjacent.
+// sortedHeads returns the indexes of the open series, sorted by metric and id. Open series of one metric must be
+// adjacent.
 func (sel *selection) sortedHeads() []uint32 {
 	open := sel.open
 	places := make([]headPlace, len(open))
@@ -273,7 +275,7 @@ type merger struct {
 	runs  []run
 }
 
-// run is the series of a metric in one window, with the position of the merge in them.
+// run holds the series of a metric in one window, and the index of the next series to merge.
 type run struct {
 	*matching
 	source uint32              // index of the first place's source; those of the other places follow
@@ -281,7 +283,8 @@ type run struct {
 	next   int
 }
 
-// expect allocates memory for the series of the windows and the head. Most windows are assumed to have the same series.
+// expect allocates memory for the series of the windows and the head. It assumes that all windows of a metric contain
+// mostly the same series.
 func (m *merger) expect(found []matching, heads int) {
 	parts, series, most := heads, 0, heads
 	for i := range found {
@@ -303,7 +306,7 @@ const slabSeries = 1024
 
 func (m *merger) full() bool { return m.limit > 0 && len(m.sel.series) >= m.limit }
 
-// metric merges the series of one metric. The series of each window and of the head are in the order of ids.
+// metric merges the series of one metric. The series of each window and of the head must be ordered by id.
 func (m *merger) metric(found []matching, heads []uint32) {
 	sel := m.sel
 	m.runs = m.runs[:0]
@@ -329,7 +332,7 @@ func (m *merger) metric(found []matching, heads []uint32) {
 	}
 }
 
-// onePlace is the only place of most metrics.
+// onePlace is the list of places of most metrics: place 0 only.
 var onePlace = []format.ClassShard{0}
 
 // usedPlaces returns the distinct places of series, ascending.
@@ -342,7 +345,7 @@ func usedPlaces(places []format.ClassShard) []format.ClassShard {
 	return slices.Compact(used)
 }
 
-// least returns the smallest id that isn't merged yet.
+// least returns the smallest id that isn't merged yet. ok is false if all are merged.
 func (m *merger) least(heads []uint32) (least format.SeriesID, ok bool) {
 	if len(heads) > 0 {
 		least, ok = m.sel.open[heads[0]].series.ID(), true
@@ -356,7 +359,7 @@ func (m *merger) least(heads []uint32) (least format.SeriesID, ok bool) {
 	return least, ok
 }
 
-// add creates a series from all parts with this id, and returns the rest of heads.
+// add creates a series from all parts with this id, and returns the remaining heads.
 func (m *merger) add(id format.SeriesID, heads []uint32) []uint32 {
 	sel := m.sel
 	if len(m.slab) == 0 {
@@ -385,7 +388,7 @@ func (m *merger) add(id format.SeriesID, heads []uint32) []uint32 {
 	return heads
 }
 
-// Windows lists the windows of sealed rows from which the series is read.
+// Windows lists the windows from which sealed samples of the series are read.
 func (s *SelectedSeries) Windows() (list []int64) {
 	for _, p := range s.sel.parts[s.from:s.to] {
 		if p.source != inHead {
@@ -395,9 +398,9 @@ func (s *SelectedSeries) Windows() (list []int64) {
 	return list
 }
 
-// Warm loads memory of the series that a read of its labels and samples needs into the processor's cache, and returns a
-// byte that depends on it. A reader of many series that calls it for some of them together waits for their memory only
-// once.
+// Warm loads the memory needed to read the series' labels and samples into the processor's cache. The result depends on
+// this memory, so that the compiler doesn't remove the loads. A caller that warms several series before it reads them
+// waits only once, because the processor loads their memory concurrently.
 func (s *SelectedSeries) Warm() (sum byte) {
 	for text := labelorder.Encoding(s.Labels); text != ""; text = text[min(cacheLine, len(text)):] {
 		sum |= text[0]
@@ -410,11 +413,11 @@ func (s *SelectedSeries) Warm() (sum byte) {
 	return sum
 }
 
-// cacheLine is the number of bytes that a processor reads from memory at once, or fewer.
+// cacheLine is the number of bytes that a processor reads from memory at once. Some processors read more.
 const cacheLine = 64
 
-// Samples appends the series' samples within the query's range, in order, at most one per timestamp. Queries with a
-// Resolution must call Buckets instead.
+// Samples appends the series' samples within the query's range, in order, at most one per timestamp. If the query has a
+// Resolution, Buckets must be called instead.
 func (s *SelectedSeries) Samples(into *chunk.Samples) error {
 	if into.Len() > 0 {
 		var own chunk.Samples

@@ -19,27 +19,27 @@ import (
 	"github.com/cassia-db/cassia/storage/paged"
 )
 
-// metricSeries are the series of a metric in a window, in the order of their ids. A series is listed twice if it has
-// rows in two shards or classes.
+// metricSeries holds the series of a metric in a window, ordered by id. A series with rows in two shards or classes is
+// listed twice.
 type metricSeries struct {
 	set    *index.Set
 	labels []labels.Labels
 	ids    []format.SeriesID
 	places []format.ClassShard // nil: all are in place 0
-	// serial numbers the indexes of the process, starting at 1.
+	// serial is the number of the index. The indexes of a process are numbered from 1.
 	serial uint64
-	// bad are the corrupt rows, at most maxBadRows.
+	// bad are the corrupt rows that were skipped, at most maxBadRows.
 	bad []*damage.CorruptRowError
-	// If these are only some of the metric's series, at holds the approximate position of each among all of them,
-	// ascending, and all their approximate number. Otherwise at is nil.
+	// at is nil unless this is only a part of the metric's series. Then at contains the approximate position of each
+	// series among all series, ascending, and all is the approximate number of all series.
 	at  []uint32
 	all int
-	// located then holds the positions of the series in pages, by place.
+	// located contains the positions of the series in pages, by place, if at isn't nil.
 	located map[format.ClassShard]*paged.Located
 }
 
 const (
-	// maxBadRows is the maximum number of corrupt rows of a metric that a query is warned about.
+	// maxBadRows is the maximum number of corrupt rows per metric for which a query gets warnings.
 	maxBadRows = 10
 	// seriesBytes is the size of a series in memory without its labels.
 	seriesBytes = 64
@@ -64,7 +64,7 @@ func (m *metricSeries) position(i uint32) uint32 {
 // size returns the approximate number of series of the metric in the window.
 func (m *metricSeries) size() int { return max(m.all, len(m.ids)) }
 
-// Len, Less and Swap implement sort.Interface. They sort series of multiple shards by id.
+// Len, Less and Swap implement sort.Interface. Series are sorted by id if they come from multiple shards.
 func (m *metricSeries) Len() int           { return len(m.ids) }
 func (m *metricSeries) Less(i, j int) bool { return bytes.Compare(m.ids[i][:], m.ids[j][:]) < 0 }
 func (m *metricSeries) Swap(i, j int) {
@@ -73,7 +73,8 @@ func (m *metricSeries) Swap(i, j int) {
 	m.places[i], m.places[j] = m.places[j], m.places[i]
 }
 
-// series returns the series of a window's metric. shards is 0 if it is unknown, because the catalog wasn't read.
+// series returns the series of a metric in a window. shards is 0 if the number of shards is unknown, because the
+// catalog wasn't read.
 func (r *rowReader) series(ctx context.Context, w *sealedWindow, metric string, shards int64) (*metricSeries, error) {
 	loaded := false
 	key := cache.EntryKey{Kind: cache.KindSeries, Window: w.window, Tenant: r.tenant, Text: metric}
@@ -89,7 +90,7 @@ func (r *rowReader) series(ctx context.Context, w *sealedWindow, metric string, 
 	return m, nil
 }
 
-// tellBad warns of corrupt rows. It also counts them if they were just loaded.
+// tellBad reports warnings for corrupt rows. It also counts the rows if they were just loaded.
 func (r *rowReader) tellBad(m *metricSeries, loaded bool) {
 	for _, bad := range m.bad {
 		if loaded {
@@ -131,7 +132,7 @@ type seriesLoad struct {
 	text    []byte
 }
 
-// newSeriesLoad returns a load of a metric's series. shards is 0 if it is unknown.
+// newSeriesLoad returns a load of the series of a metric. shards is 0 if the number of shards is unknown.
 func (r *rowReader) newSeriesLoad(ctx context.Context, window int64, metric string, shards int64) (*seriesLoad, error) {
 	if shards == 0 {
 		value, err := r.env.Shards(ctx, window, r.tenant, metric, r.env.Damage.Note)
@@ -157,7 +158,7 @@ func (l *seriesLoad) rows(at format.ClassShard) engine.Range {
 	}
 }
 
-// setPlaces assigns the series that were added since the last call to a place.
+// setPlaces sets the place of all series that were added since the last call.
 func (l *seriesLoad) setPlaces(at format.ClassShard) {
 	for (l.shards > 1 || l.classes > 1) && len(l.m.places) < len(l.m.ids) {
 		l.m.places = append(l.m.places, at)

@@ -20,30 +20,30 @@ import (
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
-// An index of all series of a metric in a window answers any matchers, but it takes long to build for many series.
-// Matchers with values are answered by the filters of labels pages instead, while that costs less:
+// An index of all series of a metric in a window can answer any matchers, but building it takes long if there are many
+// series. Matchers with known values are answered by the filters of labels pages instead, as long as this costs less:
 //
 //	index in the cache ─────────────────────► look up
 //	few pages, or no filters ───────────────► build the index ─► look up
 //	else ─► filters ─► pages that may match ─► an index of the series that match, cached for these matchers
 //
-// The index of all series is built once such look-ups have cost about as much as it would, or if a look-up would open
-// half of the pages. It is only built if it is small enough to stay in the cache with others.
+// The index of all series is built once look-ups by filters have cost about as much as building it, or if a look-up
+// would open half of the pages. It is built only if it is small enough to stay in the cache beside other entries.
 
 const (
 	// fewestPages is the minimum number of labels pages of a metric in a window for which filters are used.
 	fewestPages = 8
-	// indexPages is the approximate number of pages that are opened in the time of indexing one page.
+	// indexPages is the approximate number of pages that can be opened in the time needed to index one page.
 	indexPages = 8
-	// filtersOfPage is the number of filters that are read in the time of opening one page, rounded down.
+	// filtersOfPage is the number of filters that can be read in the time needed to open one page, rounded down.
 	filtersOfPage = 16
 	// indexedBytes is the approximate size of a series in an index.
 	indexedBytes = 200
-	// indexShare limits an index that filters could replace to 1/indexShare of the cache.
+	// indexShare limits an index to 1/indexShare of the cache, if filters could replace it.
 	indexShare = 4
 )
 
-// errIndexBetter means that the index of all series is to be built.
+// errIndexBetter means that building the index of all series costs less.
 var errIndexBetter = errors.New("storage: the index of all series costs less")
 
 // sought holds the conditions on the labels of a metric's series.
@@ -52,14 +52,14 @@ type sought struct {
 	text       string // of the matchers, for the cache key
 }
 
-// soughtCondition is a matcher with the values that it accepts; nil if they aren't known.
+// soughtCondition is a matcher with the values that it accepts. The values are nil if they aren't known.
 type soughtCondition struct {
 	*labels.Matcher
 
 	values []string
 }
 
-// selector returns the selector of a load. It selects only some of the series once the context has ended.
+// selector returns the selector of a load. After the context has ended, it stops selecting series.
 func (q *sought) selector(ctx context.Context) *page.Selector {
 	x := index.NewMatching(ctx)
 	conditions := make([]page.LabelCondition, len(q.conditions))
@@ -71,7 +71,7 @@ func (q *sought) selector(ctx context.Context) *page.Selector {
 	return page.NewSelector(conditions)
 }
 
-// newSought returns the conditions if filters can look them up, else nil.
+// newSought returns the conditions if filters can look them up, or nil.
 func newSought(matchers []*labels.Matcher) *sought {
 	s := &sought{}
 	names := false
@@ -104,13 +104,13 @@ func newSought(matchers []*labels.Matcher) *sought {
 	return s
 }
 
-// openedPages counts the pages of a metric in a window that look-ups by filters have opened. Reading a filter counts as
-// a fraction of a page.
+// openedPages counts the pages of a metric in a window that were opened by look-ups with filters. Reading a filter
+// counts as a fraction of a page.
 type openedPages struct{ atomic.Int64 }
 
 func (*openedPages) Bytes() int64 { return 8 }
 
-// matchingSeries returns series of a window's metric that include all that match.
+// matchingSeries returns series of a window's metric, including all that match.
 func (r seriesFinder) matchingSeries(ctx context.Context, wm windowMetric, q *matchingQuery) (*metricSeries, error) {
 	c := r
 	if m := c.heldSeries(&wm); m != nil {
@@ -125,7 +125,7 @@ func (r seriesFinder) matchingSeries(ctx context.Context, wm windowMetric, q *ma
 	return c.series(ctx, wm.window, wm.metric, wm.shards)
 }
 
-// heldSeries returns all series of a window's metric if their index is in the cache, else nil.
+// heldSeries returns all series of a window's metric if their index is in the cache, or nil.
 func (r *rowReader) heldSeries(wm *windowMetric) *metricSeries {
 	v, ok := r.env.Cache.Held(r.seriesKey(wm), wm.window.version)
 	if !ok {
@@ -141,7 +141,7 @@ func (r *rowReader) seriesKey(wm *windowMetric) cache.EntryKey {
 	return cache.EntryKey{Kind: cache.KindSeries, Window: wm.window.window, Tenant: r.tenant, Text: wm.metric}
 }
 
-// soughtSeries returns the series that match, or errIndexBetter. It may set the number of shards in wm in both cases.
+// soughtSeries returns the matching series, or errIndexBetter. In both cases it may set the number of shards in wm.
 func (r *rowReader) soughtSeries(ctx context.Context, wm *windowMetric, q *sought) (*metricSeries, error) {
 	w := wm.window
 	loaded := false
@@ -213,8 +213,8 @@ func (r *rowReader) loadSought(ctx context.Context, wm *windowMetric, q *sought)
 }
 
 // payFilters adds the cost of a look-up by filters, and returns the approximate number of series of the metric. It
-// returns errIndexBetter if an index of all series is small enough to stay in the cache, and look-ups have cost as much
-// as the index, or this one would cost nearly as much.
+// returns errIndexBetter if an index of all series is small enough to stay in the cache, and if look-ups have cost as
+// much as building it, or this one would cost nearly as much.
 func (r *rowReader) payFilters(
 	ctx context.Context, wm *windowMetric, found []*paged.Candidates,
 ) (series int64, err error) {
@@ -240,10 +240,10 @@ func (r *rowReader) payFilters(
 	return series, nil
 }
 
-// placeWorkers is the number of a metric's places that are read concurrently.
+// placeWorkers is the number of places of a metric that are read concurrently.
 const placeWorkers = 4
 
-// eachPlace calls do with each place and its index, concurrently.
+// eachPlace calls do concurrently for each place, with its index.
 func eachPlace(
 	ctx context.Context, places []format.ClassShard, do func(ctx context.Context, i int, at format.ClassShard) error,
 ) error {
@@ -264,7 +264,7 @@ func eachPlace(
 }
 
 // spread estimates the positions of the series among all series of the metric from their ids, which are hashes. all is
-// the number of these.
+// the number of all series.
 func (m *metricSeries) spread(all int64) {
 	m.at, m.all = make([]uint32, len(m.ids)), int(all)
 	next := uint32(0)

@@ -15,11 +15,11 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Span is a range of time, both ends included, milliseconds.
+// Span is a range of time in milliseconds. Both ends are included.
 type Span struct{ MinT, MaxT int64 }
 
-// Spans lists the ranges between minT and maxT, milliseconds, both included, in which a tenant may have raw samples.
-// They are disjoint, in order, and as wide as windows and slots. With rollups it also lists ranges that may have only
+// Spans lists the ranges between minT and maxT in which a tenant may have raw samples. They are disjoint and in order,
+// and their bounds are those of windows and slots. If rollups is true, Spans also lists ranges that may have only
 // rollups. It reads no data.
 func (q *Querier) Spans(ctx context.Context, tenant string, minT, maxT int64, rollups bool) ([]Span, error) {
 	if err := q.env.Ready(); err != nil {
@@ -28,7 +28,7 @@ func (q *Querier) Spans(ctx context.Context, tenant string, minT, maxT int64, ro
 	if err := q.env.CatchUp(ctx); err != nil {
 		return nil, err
 	}
-	// Invariant I4: first the head, then the windows. Samples sealed concurrently are found twice.
+	// Invariant I4: the head is read first, then the windows. Samples that are sealed concurrently are found twice.
 	var spans []Span
 	for partition := range q.env.Period.Partitions() {
 		for _, slot := range q.env.Head.Slots(partition) {
@@ -54,7 +54,7 @@ func (q *Querier) Spans(ctx context.Context, tenant string, minT, maxT int64, ro
 	return clipSpans(spans, minT, maxT), nil
 }
 
-// appendOlder appends the spans in which some class has only rollups.
+// appendOlder appends the spans in which at least one class has only rollups.
 func (q *Querier) appendOlder(ctx context.Context, spans []Span, tenant string) ([]Span, error) {
 	for _, res := range rollup.Resolutions {
 		windows, err := q.env.Windows(ctx, tenant, format.FirstWindow(res), format.LastWindow(res), q.env.Damage.Note)
@@ -96,7 +96,7 @@ func clipSpans(spans []Span, minT, maxT int64) []Span {
 	return out
 }
 
-// MaxTime bounds timestamps on both sides, milliseconds.
+// MaxTime is the maximum absolute value of a timestamp, in milliseconds.
 const MaxTime = format.MaxTime
 
 // SlotWidth returns the width of the slot that contains a timestamp.
@@ -104,13 +104,14 @@ func (q *Querier) SlotWidth(t int64) time.Duration {
 	return time.Duration(q.env.Period.At(t).SlotMS) * time.Millisecond
 }
 
-// Recent returns the start of the slot before the current one, milliseconds. Most samples after it aren't sealed yet.
+// Recent returns the start of the slot before the current one, in milliseconds. Most samples after it aren't sealed
+// yet.
 func (q *Querier) Recent() int64 {
 	return q.env.Period.SlotStart(q.env.Period.SlotOf(q.env.Now().UnixMilli()) - 1)
 }
 
-// Oldest returns the start of a tenant's first slot with visible sealed rows at any resolution, milliseconds. It
-// returns math.MaxInt64 if there is none.
+// Oldest returns the start of a tenant's first slot with visible sealed rows at any resolution, in milliseconds. It
+// returns math.MaxInt64 if there is no such slot.
 func (q *Querier) Oldest(ctx context.Context, tenant string) (int64, error) {
 	oldest := int64(math.MaxInt64)
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
@@ -152,16 +153,16 @@ func (q *Querier) firstSlot(ctx context.Context, tenant string, window int64) (s
 	return 0, false, nil
 }
 
-// Seen is the time from the start of the first window of raw rows with series of a metric to the end of the last one.
-// Windows in between may have none.
+// Seen is the time from the start of the first raw window that contains series of a metric to the end of the last one.
+// Windows in between may contain none.
 type Seen struct{ First, Last time.Time }
 
-// maxSeenNames is the maximum number of names that one MetricsSeen reads.
+// maxSeenNames is the maximum number of names that one call of MetricsSeen reads.
 const maxSeenNames = 500_000
 
-// MetricsSeen returns when metrics of a tenant were seen in the visible windows of raw rows. It reads the names of
-// metrics window by window, from both ends, until all are found or maxSeenNames are read. Metrics that weren't found or
-// have no sealed rows are omitted.
+// MetricsSeen returns the times at which metrics of a tenant were seen in visible raw windows. It reads the metric
+// names window by window, from both ends, until all metrics are found or maxSeenNames names are read. Metrics that
+// weren't found or have no sealed rows are omitted.
 func (q *Querier) MetricsSeen(ctx context.Context, tenant string, metrics []string) (map[string]Seen, error) {
 	r, err := q.newRequest(ctx, Query{
 		Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Warn: damage.Warnings(ctx), overGaps: true,
@@ -192,7 +193,7 @@ func (q *Querier) MetricsSeen(ctx context.Context, tenant string, metrics []stri
 	return seen, nil
 }
 
-// NewestUnsealed returns the time of the newest unsealed sample of a metric. It is zero if the metric has none.
+// NewestUnsealed returns the time of the newest unsealed sample of a metric, or the zero time if the metric has none.
 func (q *Querier) NewestUnsealed(ctx context.Context, tenant, metric string) (time.Time, error) {
 	if err := q.env.Ready(); err != nil {
 		return time.Time{}, err
@@ -208,7 +209,7 @@ func (q *Querier) NewestUnsealed(ctx context.Context, tenant, metric string) (ti
 	return time.UnixMilli(newest).UTC(), ctx.Err()
 }
 
-// firstWith returns for each metric the first of n windows that contains it.
+// firstWith returns the first of n windows that contains each metric.
 func (r *rowReader) firstWith(
 	ctx context.Context, n int, window func(i int) sealedWindow, metrics []string,
 ) (map[string]int64, error) {

@@ -11,13 +11,13 @@ import (
 
 type recordedStartsKey struct{}
 
-// WithRecordedStarts returns a context in which queries return start timestamps only for times at which the tenant is
-// recorded as sending deltas (package starts). With other contexts they return all start timestamps.
+// WithRecordedStarts returns a context for queries that return start timestamps only at times for which the tenant is
+// recorded as sending deltas (package starts). Queries with other contexts return all start timestamps.
 func WithRecordedStarts(ctx context.Context) context.Context {
 	return context.WithValue(ctx, recordedStartsKey{}, true)
 }
 
-// startsFrom returns the time after which samples of a query have start timestamps, milliseconds.
+// startsFrom returns the time, in milliseconds, after which the samples of a query have start timestamps.
 func (q *Querier) startsFrom(ctx context.Context, tenant string) int64 {
 	if ctx.Value(recordedStartsKey{}) == nil {
 		return math.MinInt64

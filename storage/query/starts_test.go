@@ -13,8 +13,8 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// TestHiddenStarts hides start timestamps of samples, and of the buckets of the same samples. Both must look as if
-// starts up to that time had never been sent.
+// TestHiddenStarts hides start timestamps of samples and of buckets of the same samples. Both must be the same as if
+// the start timestamps up to that time had never been sent.
 func TestHiddenStarts(t *testing.T) {
 	r := rand.New(rand.NewPCG(soak.Seed(t), 0))
 	const width, buckets = 300_000, 12

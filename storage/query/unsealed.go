@@ -14,30 +14,32 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// openSeries is a series with unsealed samples. Its snapshot is taken when the query starts; later samples may be
-// visible.
+// openSeries is a series with unsealed samples. Its snapshot is created when the query starts; samples that are added
+// later may also be visible.
 type openSeries struct {
 	series *head.Series
-	// unsealed is the snapshot of its samples. days are the days from which a query may read them, see openDays; nil
-	// means all.
+	// unsealed is a snapshot of the samples. days are the days from which the query may read samples, see openDays; nil
+	// means all days.
 	unsealed head.Snapshot
 	days     []openDay
 }
 
-// openDay is the part of a window of raw rows, from after to end, in which a series has unsealed samples, with the
+// openDay is the part of a raw window, after after and up to end, in which a series has unsealed samples. class is the
 // class in which they will be stored.
 type openDay struct {
 	after, end int64
 	class      int64
 }
 
-// ErrLateUnsealed warns of unsealed samples that will have no raw rows. Buckets include them once they are sealed.
+// ErrLateUnsealed warns that unsealed samples are missing in the result. They arrived too late for raw rows, and are
+// included in buckets once they are sealed.
 var ErrLateUnsealed = errors.New(
 	"storage: acknowledged samples are missing from the result until they are sealed: the raw data of their time " +
 		"have expired; repeat the query in a minute",
 )
 
-// unsealedSamples appends unsealed samples of a series, including all in [minT, maxT] that aren't hidden, in any order.
+// unsealedSamples appends the unsealed samples of a series between minT and maxT that aren't hidden, in any order. It
+// may also append samples outside of this range.
 func (r *request) unsealedSamples(o *openSeries, minT, maxT int64, into *chunk.Samples) error {
 	if o.days == nil {
 		return o.unsealed.Read(minT, maxT, into)
@@ -58,17 +60,18 @@ func (r *request) unsealedSamples(o *openSeries, minT, maxT int64, into *chunk.S
 	return nil
 }
 
-// openCharge is the number of bytes that an unsealed series counts towards the query's limit.
+// openCharge is the number of bytes that an unsealed series is charged to the query's budget.
 const openCharge = 64
 
-// openBytes is the number of bytes metered for an unsealed series that a query finds: its snapshot, three times because
+// openBytes is the memory metered for an unsealed series that a query finds: its snapshot, counted three times because
 // the list grows, and its part of the answer.
 const openBytes = 192
 
 // openMetered is the number of unsealed series that are metered together.
 const openMetered = 256
 
-// open finds the unsealed series, at most limit unless it is 0. Their samples stay readable when they are sealed later.
+// open finds the unsealed series, at most limit unless limit is 0. Their samples remain readable if they are sealed
+// during the query.
 func (r *request) open(ctx context.Context, limit int) (list []openSeries, err error) {
 	byClass := r.minT <= r.latest(rollup.Raw) || len(r.gaps) > 0 || r.classes != math.MaxUint64
 	for series, unsealed := range r.env.Head.Select(ctx, r.tenant, r.matchers, r.minT, r.maxT, limit > 0) {
@@ -100,10 +103,10 @@ func (r *request) open(ctx context.Context, limit int) (list []openSeries, err e
 	return list, ctx.Err()
 }
 
-// anyDay represents all days if all series are in the default class.
+// anyDay stands for all days. It is used if all series are in the default class.
 var anyDay = []openDay{{-format.MaxTime - 1, format.MaxTime, retention.DefaultClass}}
 
-// openDays returns the days in which a series has unsealed samples and a requested class.
+// openDays returns the days in which a series has unsealed samples and is in a requested class.
 func (r *request) openDays(
 	ctx context.Context, series *head.Series, unsealed *head.Snapshot,
 ) (days []openDay, err error) {
@@ -124,9 +127,10 @@ func (r *request) openDays(
 	return days, nil
 }
 
-// showStanding lowers the retention boundaries of raw samples to the start of the oldest slot whose rollups may be
-// incomplete, but not below the time from which all raw rows are kept. Rollups don't include unsealed samples, and may
-// have been computed without a delete. Other slots are still answered from rollups.
+// showStanding lowers the retention boundaries of raw samples, so that the query reads raw samples of slots whose
+// rollups may be incomplete: rollups don't include unsealed samples, and may have been computed without a delete. Each
+// boundary becomes the start of the oldest such slot, but not before the time from which all raw rows are kept. Other
+// slots are still answered from rollups.
 func (r *request) showStanding(list []openSeries) {
 	show := func(h *retention.Hidden, first int64) {
 		h.At[rollup.Raw] = min(h.At[rollup.Raw], max(h.Missing, r.env.Period.SlotStart(r.env.Period.SlotOf(first))))

@@ -13,25 +13,25 @@ type want struct {
 	source uint32
 	at     uint32 // its index among the metric's series in the window
 	series uint32 // its index in the group
-	// alone is true if no other source has chunks of the series in the window.
+	// alone is true if no other source contains chunks of the series in the window.
 	alone bool
 	of    *SelectedSeries
-	// deletes are the deletes that apply to the series and that the rollups of some slot were computed without.
+	// deletes are the deletes that apply to the series although the rollups of some slot were computed without them.
 	deletes format.Tombstones
 }
 
 // wantMemory is a pool of slices of want.
 var wantMemory = sync.Pool{New: func() any { return new([]want) }}
 
-// keptWants is the maximum capacity of slices that are reused. Larger ones belong to series with many chunks, which
-// take longer to read.
+// keptWants is the maximum capacity of slices that are reused. Larger slices occur only in reads of many chunks, which
+// take longer than an allocation.
 const keptWants = 4096
 
-// fewSources is the maximum number of sources for which sortWants collects the series source by source. With more
-// sources it compares all series.
+// fewSources is the maximum number of sources for which sortWants collects the series source by source. If there are
+// more sources, it sorts by comparison.
 const fewSources = 16
 
-// sortWants sorts by source and index. The series of each source are usually in order already, because both the answer
+// sortWants sorts wants by source and index. Within a source they are usually in order already, because both the answer
 // and its windows list the series of a metric in the order of their ids.
 func sortWants(wants []want) {
 	byPlace := func(a, b want) int { return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.at, b.at)) }

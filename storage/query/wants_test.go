@@ -11,8 +11,8 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// sortWants sorts by source and index, whether the series of each source are in order or not, for any number of
-// sources.
+// TestWantsAreSorted checks that sortWants sorts by source and index for any number of sources, whether the series of
+// each source are already in order or not.
 func TestWantsAreSorted(t *testing.T) {
 	r := rand.New(rand.NewPCG(soak.Seed(t), 1))
 	for range 2000 {

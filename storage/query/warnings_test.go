@@ -10,7 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// TestWarningsAreBounded reports more gaps than a query names one by one.
+// TestWarningsAreBounded reports more gaps than a query reports individually.
 func TestWarningsAreBounded(t *testing.T) {
 	var told []error
 	r := rowReader{told: map[string]bool{}, warn: func(err error) { told = append(told, err) }}

@@ -11,13 +11,13 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// windowFinder finds the windows with rows for a request.
+// windowFinder finds the windows that a request must read.
 type windowFinder struct{ *request }
 
-// foundWindows are windows with the slots to read from each.
+// foundWindows holds windows, each with the slots to read.
 type foundWindows struct {
 	list []sealedWindow
-	// uncleaned maps slots to the deletes that their rollups were computed without, in a query for buckets.
+	// uncleaned maps slots to the deletes that their rollups were computed without. It is set in queries for buckets.
 	uncleaned map[int64]format.Tombstones
 }
 
@@ -39,8 +39,8 @@ func withSlots(windows []sealedWindow) []sealedWindow {
 	return slices.DeleteFunc(windows, func(w sealedWindow) bool { return len(w.slots) == 0 })
 }
 
-// windowsOfNames finds the windows that list the series of the range: windows of raw rows, and windows of rollups for
-// the time in which finer ones are hidden.
+// windowsOfNames finds the windows that list the series of the range: raw windows, and rollup windows for times at
+// which finer rows are hidden.
 func (r windowFinder) windowsOfNames(ctx context.Context) ([]sealedWindow, error) {
 	var all []sealedWindow
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
@@ -61,11 +61,11 @@ func (r windowFinder) windowsOfNames(ctx context.Context) ([]sealedWindow, error
 }
 
 // bucketWindows finds the windows for a query for buckets. A slot is answered from rollups if they include all its
-// sealed samples, the head has no samples of it, and no edge is inside one of its buckets. Otherwise it is answered
-// from samples.
+// sealed samples, the head contains no samples of it, and no edge is inside one of its buckets. Otherwise it is
+// answered from samples.
 func (r windowFinder) bucketWindows(ctx context.Context, q Query, open []openSeries) (found foundWindows, err error) {
-	// The raw commit records are read first: the rollups' commit records, which are read after them, then include
-	// theirs.
+	// The raw commit records are read before the rollups' commit records, which a seal writes first. So the rollups'
+	// records include every seal whose raw record was read.
 	raw, err := r.windows(ctx, rollup.Raw)
 	if err != nil {
 		return found, err
@@ -118,8 +118,8 @@ func (r windowFinder) bucketWindows(ctx context.Context, q Query, open []openSer
 }
 
 // findUncleaned finds the slots whose rollups include all sealed samples but were computed without some delete. Buckets
-// that such a delete touches are computed from samples. All others are read from rollups: raw rows with a shorter TTL
-// may have expired before the commit records, so commit records don't prove that samples of every series exist.
+// that the delete touches are computed from samples. All other buckets are read from rollups: raw rows with a shorter
+// TTL may have expired before the commit records, so a commit record doesn't prove that samples of every series exist.
 func (r windowFinder) findUncleaned(
 	rolled []sealedWindow, unfit map[int64]bool,
 ) (uncleaned map[int64]format.Tombstones) {
@@ -165,14 +165,15 @@ func (r windowFinder) unfitSlots(
 	if len(unfit) == 0 {
 		return unfit, nil
 	}
-	// Rollups may have commit records that the raw rows don't have, of a seal that is in progress or was interrupted.
+	// Rollups may have commit records that are missing in the raw window, because a seal is in progress or was
+	// interrupted. Their slots aren't unfit.
 	byWindow := map[int64]bool{}
 	for slot := range unfit {
 		byWindow[r.env.Period.RawWindowOfSlot(slot)] = true
 	}
 	missing := map[int64]bool{}
 	for window := range byWindow {
-		// Deletes are left out: findUncleaned handles rollups that were computed without them, bucket by bucket.
+		// Deletes are omitted, because findUncleaned handles rollups that were computed without them for each bucket.
 		marks, err := r.env.Unrolled(ctx, r.tenant, window, nil)
 		if errors.Is(err, engine.ErrCorrupt) {
 			return unfit, nil // The records are unknown: samples answer where they exist. A warning was reported.
