@@ -8,29 +8,29 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Roller computes the rollups of raw windows before these are hidden or dropped.
+// Roller computes the rollups of raw windows before the windows are hidden or dropped.
 type Roller interface {
-	// RollHidden computes the rollups of a class' raw windows that are to be hidden, up to target. hidden and missing
+	// RollHidden computes the rollups of a class's raw windows that are to be hidden, up to target. hidden and missing
 	// are the current HiddenMS and LackingMS. It returns the time until which raw windows may be hidden.
 	RollHidden(ctx context.Context, tenant string, class, hidden, missing, target int64) (to int64, err error)
-	// RollUntil computes the rollups of the raw windows between two ends of windows, and returns the time until which
-	// they exist.
+	// RollUntil computes the rollups of the raw windows between two window ends, and returns the time until which
+	// rollups are complete.
 	RollUntil(ctx context.Context, tenant string, from, to int64) (int64, error)
 }
 
-// Advancing moves the boundaries of tenants to their retentions.
+// Advancing adjusts the boundaries of tenants to their retention.
 type Advancing struct {
 	k      *Keeper
 	roller Roller
 	logged int // number of logged changes
 }
 
-// Advance returns an Advancing. It is used for one pass over all tenants.
+// Advance returns an Advancing for one pass over all tenants.
 func (k *Keeper) Advance(roller Roller) *Advancing { return &Advancing{k: k, roller: roller} }
 
-// Tenant moves the boundaries of a tenant to its retention, and returns them. Windows that are hidden now may be
-// dropped after a week. Windows that have been hidden for a week may be dropped once their rollups exist. It also fixes
-// the expiries of windows that start soon.
+// Tenant adjusts the boundaries of a tenant to its retention, and returns them. Windows that it hides may be dropped
+// after a week. Windows that have been hidden for a week may be dropped once their rollups are complete. Tenant also
+// fixes the expiries of windows that start soon.
 func (x *Advancing) Tenant(ctx context.Context, tenant string) (*Boundaries, error) {
 	if _, err := x.k.readBoundaries(ctx, tenant); err != nil {
 		return nil, err
@@ -56,9 +56,9 @@ func (x *Advancing) Tenant(ctx context.Context, tenant string) (*Boundaries, err
 	return after, errors.Join(err, x.k.fixAhead(ctx, tenant))
 }
 
-// aim hides whole windows that are past the retention of each class, and shows hidden windows that no longer are. Raw
-// samples are only hidden once their rollups exist, which then answer for them: roll computes the rollups, and returns
-// the time until which they exist.
+// aim hides the windows that are entirely past the retention of a class, and shows hidden windows that no longer are.
+// Raw samples are hidden only after their rollups were computed, because queries then read the rollups. roll computes
+// the rollups, and returns the time until which they are complete.
 func (k *Keeper) aim(tenant string, next *boundaryRow, roll func(h *Boundary, target int64) int64) {
 	seen := k.env.Clock.SeenMS()
 	now, _ := k.env.Clock.Times()
@@ -82,13 +82,13 @@ func (k *Keeper) aim(tenant string, next *boundaryRow, roll func(h *Boundary, ta
 	}
 }
 
-// keptMS returns the retention of a class at a resolution, milliseconds; 0 means forever.
+// keptMS returns the retention of a class at a resolution, in milliseconds; 0 means forever.
 func (k *Keeper) keptMS(tenant string, class int64, res rollup.Resolution) int64 {
 	return k.Keep(tenant, class).Of(res).Milliseconds()
 }
 
-// dropDue moves DroppedMS to the windows that may be dropped. Raw windows are never dropped before their rollups exist:
-// if these can't be computed, newer windows are also kept.
+// dropDue advances DroppedMS over the windows that may be dropped. A raw window is never dropped before its rollups are
+// complete. If they can't be computed, newer windows are also kept.
 func (x *Advancing) dropDue(ctx context.Context, tenant string, next *boundaryRow) error {
 	seen := x.k.env.Clock.SeenMS()
 	var failed error
@@ -121,8 +121,8 @@ func (k *Keeper) AllDropped(b *Boundaries, window int64) bool {
 	return true
 }
 
-// complete returns the boundaries of a tenant, after it has created missing ones for all classes. They record the
-// retention in force even before Expire first runs.
+// complete returns the boundaries of a tenant. It first creates the missing boundaries of all classes, so that they
+// record the current retention even before Expire runs for the first time.
 func (k *Keeper) complete(ctx context.Context, tenant string) (*Boundaries, error) {
 	return k.change(ctx, tenant, func(before *Boundaries) (next *boundaryRow, err error) {
 		now, _ := k.env.Clock.Times()

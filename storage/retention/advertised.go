@@ -10,9 +10,9 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// Advertised are the retentions of one process, as other processes read them. The expiries of windows, the boundaries
-// and the limit for old samples follow the longest retention of all live processes. A process with a shorter retention
-// removes nothing that another process keeps, until that one has stopped (design/retention.md).
+// Advertised contains the retention of one process, as other processes read it. Expiries of windows, boundaries and the
+// limit for old samples follow the longest retention of all live processes. A process with a shorter retention removes
+// nothing that another process keeps, until the other process has stopped (design/retention.md).
 type Advertised struct {
 	All     KeptMS            `json:"all"`
 	Tenants map[string]KeptMS `json:"tenants,omitempty"`
@@ -21,7 +21,7 @@ type Advertised struct {
 	Leaving bool `json:"leaving,omitempty"`
 }
 
-// advertised returns the configuration in the form in which other processes read it.
+// advertised returns the configured retention in the form that other processes read.
 func (c *Configured) advertised() Advertised {
 	a := Advertised{All: stored(c.All), Tenants: map[string]KeptMS{}, Classes: map[string]KeptMS{}}
 	for name, keep := range c.Tenants {
@@ -33,7 +33,7 @@ func (c *Configured) advertised() Advertised {
 	return a
 }
 
-// of returns how long the process keeps a tenant's rows in the class with this name; "" is the default class.
+// of returns the retention of a tenant's rows in the class with this name. "" is the default class.
 func (a *Advertised) of(tenant, class string) Keep {
 	if own, ok := a.Classes[class]; ok && class != "" {
 		return own.keep()
@@ -44,7 +44,7 @@ func (a *Advertised) of(tenant, class string) Keep {
 	return a.All.keep()
 }
 
-// Words returns the process' retentions as text.
+// Words returns the process's retention as text.
 func (a *Advertised) Words() string {
 	text := a.All.keep().words()
 	if n := len(a.Tenants); n > 0 {
@@ -56,14 +56,14 @@ func (a *Advertised) Words() string {
 	return text
 }
 
-// Advertise returns this process' retentions for other processes, encoded.
+// Advertise returns this process's retention, encoded for other processes.
 func (k *Keeper) Advertise(leaving bool) ([]byte, error) {
 	mine := (*k.advertised.Load())[0]
 	mine.Leaving = leaving
 	return json.Marshal(mine)
 }
 
-// LearnAdvertised reads the retentions of the other processes. Afterwards the longest of all applies.
+// LearnAdvertised reads the retention of the other processes. Afterwards the longest of all applies.
 func (k *Keeper) LearnAdvertised(ctx context.Context) error {
 	list := (*k.advertised.Load())[:1:1]
 	err := k.env.Advertised(ctx, func(writer string, value []byte) {
@@ -84,7 +84,7 @@ func (k *Keeper) LearnAdvertised(ctx context.Context) error {
 	return nil
 }
 
-// Differing returns the retentions of the other processes as text, if processes differ.
+// Differing returns the retention of each other process as text, if processes differ.
 func (k *Keeper) Differing() (words []string) {
 	others := (*k.advertised.Load())[1:]
 	for i := range others {
@@ -96,7 +96,7 @@ func (k *Keeper) Differing() (words []string) {
 	return slices.Compact(words)
 }
 
-// equal reports whether both advertise the same retentions.
+// equal reports whether both processes have the same retention.
 func (a *Advertised) equal(other Advertised) bool {
 	return a.All == other.All && maps.Equal(a.Tenants, other.Tenants) && maps.Equal(a.Classes, other.Classes)
 }

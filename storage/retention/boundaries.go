@@ -16,34 +16,36 @@ import (
 )
 
 const (
-	// boundariesFresh is the maximum age of a cached copy of a tenant's boundaries in a shared store. An old copy is
-	// harmless, because a window that was visible a moment ago isn't dropped for a week.
+	// boundariesFresh is the maximum age of a cached copy of a tenant's boundaries in a shared store. An outdated copy
+	// is harmless: it may show windows that were hidden since, but these aren't dropped for a week.
 	boundariesFresh = 30 * time.Second
-	// changeTries is the number of attempts to change boundaries while other processes change them, and to insert an
-	// expiry while the outcome is unknown.
+	// changeTries is the number of attempts to change boundaries while other processes also change them. It is also the
+	// number of attempts to insert an expiry while the outcome of an insert is unknown.
 	changeTries = 3
 )
 
 var boundariesPartition = engine.Key{engine.Text("horizons")}
 
-// Boundaries are the boundaries of a tenant, as read from the store. They are immutable.
+// Boundaries holds the boundaries of a tenant, as read from the store. It is immutable.
 type Boundaries struct {
 	boundaryRow
 	value []byte // as stored; nil: there is no row
-	// broken is true if the row is unreadable. Then flags alone decide which rows are hidden, and nothing is dropped.
+	// broken is true if the row is unreadable. Then the configured retention alone decides which rows are hidden, and
+	// nothing is dropped.
 	broken bool
 	read   time.Time
-	// fixed are the expiries of the windows that may matter, see firstListed, in order. They were read at listed, which
-	// is zero if they weren't read or the engine doesn't expire rows. firstExpiry is the earliest of them; 0 if none
-	// expires.
+	// fixed are the fixed expiries that may matter (see firstListed), ordered by window. They were read at time listed,
+	// which is zero if they weren't read or the engine doesn't expire rows. firstExpiry is the earliest of these
+	// expiries, or 0 if no window expires.
 	fixed       []fixedExpiry
 	firstExpiry int64
 	listed      time.Time
-	// firstRaw is the first raw window with rows, per class, apart from expired windows in fixed: see firstListed.
+	// firstRaw is, for each class, the first raw window that may have rows. Later windows also have rows, except
+	// windows in fixed that have expired. See firstListed.
 	firstRaw []int64
 }
 
-// get returns the boundary of a class, or nil if it isn't stored or b is nil.
+// get returns the boundary of a class at a resolution, or nil if it isn't stored or b is nil.
 func (b *Boundaries) get(class int64, res rollup.Resolution) *Boundary {
 	if b == nil {
 		return nil
@@ -67,8 +69,8 @@ func (b *Boundaries) Dropped(class int64, res rollup.Resolution) int64 {
 	return Never
 }
 
-// Boundaries returns the boundaries of a tenant. It reads them again if the cached copy is old and other processes may
-// have changed them.
+// Boundaries returns the boundaries of a tenant. It reads them from the store if the cached copy is old and other
+// processes may have changed them.
 func (k *Keeper) Boundaries(ctx context.Context, tenant string) (*Boundaries, error) {
 	known := k.boundaries.At(tenant)
 	if known != nil && (!k.env.Expires || !known.listed.IsZero()) &&
@@ -78,8 +80,8 @@ func (k *Keeper) Boundaries(ctx context.Context, tenant string) (*Boundaries, er
 	return k.readBoundaries(ctx, tenant)
 }
 
-// Recall reads the boundaries of all tenants that have a row. It is called when the store is opened, because samples
-// are accepted or rejected by the boundaries that were read.
+// Recall reads the boundaries of all tenants that have a row. It must be called when the store is opened, because the
+// cached boundaries decide which samples are accepted.
 func (k *Keeper) Recall(ctx context.Context) error {
 	for row, err := range k.env.Engine.Scan(ctx, engine.Range{Table: engine.Store, Partition: boundariesPartition}) {
 		if err != nil {
@@ -94,8 +96,8 @@ func (k *Keeper) Recall(ctx context.Context) error {
 	return nil
 }
 
-// readBoundaries reads the boundaries of a tenant. It also reads its expiries, if the cached ones are old or were read
-// with other boundaries.
+// readBoundaries reads the boundaries of a tenant. It also reads the tenant's expiries if the cached expiries are old
+// or were read with other boundaries.
 func (k *Keeper) readBoundaries(ctx context.Context, tenant string) (*Boundaries, error) {
 	item := engine.Key{engine.Text(tenant)}
 	known, b := k.boundaries.At(tenant), &Boundaries{read: k.env.Now()}
@@ -124,8 +126,9 @@ func (k *Keeper) readBoundaries(ctx context.Context, tenant string) (*Boundaries
 // errBoundariesChanged means that another process has changed a tenant's boundaries.
 var errBoundariesChanged = errors.New("storage: another process changed the retention boundaries concurrently")
 
-// change stores the boundaries that next returns for a tenant's current ones; nil leaves them unchanged. It calls next
-// again if another process has changed them. Unreadable boundaries are left unchanged.
+// change stores the boundaries that next returns for a tenant's current boundaries. If next returns nil, nothing is
+// stored. If another process changes the boundaries concurrently, next is called again. Unreadable boundaries aren't
+// changed.
 func (k *Keeper) change(
 	ctx context.Context, tenant string, next func(before *Boundaries) (*boundaryRow, error),
 ) (*Boundaries, error) {
@@ -152,7 +155,7 @@ func (k *Keeper) change(
 	}
 }
 
-// replace stores the boundaries of a tenant if they are still the ones that were read, and returns them.
+// replace stores new boundaries of a tenant and returns them. It fails if the stored boundaries no longer equal before.
 func (k *Keeper) replace(
 	ctx context.Context, tenant string, before *Boundaries, next *boundaryRow, value []byte,
 ) (*Boundaries, error) {

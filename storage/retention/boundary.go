@@ -10,7 +10,7 @@ import (
 )
 
 // Boundary holds the times until which rows of a tenant's class are hidden, missing and dropped at a resolution. It is
-// stored, so it is the same in all processes and after restarts. Flags only set its target.
+// stored, so it is the same in all processes and after restarts. Flags only set the target that Expire moves it to.
 //
 //	DroppedMS ≤ LackingMS   HiddenMS                  now - retention
 //	   |.........|..............|.........................|..........> time
@@ -19,60 +19,62 @@ import (
 //	               retention      of one more window
 //	               shows them
 //
-// All three are ends of windows in milliseconds; Never if no window is affected. If the engine expires rows, LackingMS
-// stays Never, and DroppedMS is only the time until which the windows of steps were processed.
+// All three are ends of windows in milliseconds, or Never if they apply to no window. If the engine expires rows,
+// LackingMS stays Never, and DroppedMS is only the time until which the windows of steps were processed.
 type Boundary struct {
 	Class      int64             `json:"class"`
 	Resolution rollup.Resolution `json:"resolution"`
 	// HiddenMS is lowered when the retention is raised, but never below LackingMS.
 	HiddenMS int64 `json:"hidden_ms"`
-	// LackingMS is the time until which rows may be missing: they were dropped or never computed. It is lowered when an
-	// import restores a window.
+	// LackingMS is the time until which rows may be missing because they were dropped or never computed. It is lowered
+	// when an import restores a window.
 	LackingMS int64 `json:"lacking_ms"`
-	// DroppedMS is lowered with LackingMS. Rows before it are dropped wherever they are found.
+	// DroppedMS is lowered together with LackingMS. All rows before it are dropped, even if they were written after the
+	// drop.
 	DroppedMS int64 `json:"dropped_ms"`
-	// Holes are ranges after LackingMS in which rows may also be missing, because an import has restored the windows
-	// between them, see restore. They are used if the engine doesn't expire rows. Otherwise expiries determine holes,
-	// see holes.go.
+	// Holes are ranges after LackingMS in which rows may also be missing: an import has restored only the windows
+	// around them, see restore. If the engine expires rows, Holes isn't used, and expiries determine the holes: see
+	// holes.go.
 	Holes []hole `json:"holes,omitempty"`
 	// KeptMS is the retention that the boundary follows; 0 means forever. If it was lowered, SinceMS is the observed
-	// uptime at the last change, and BeforeMS the longest retention in force in the week before it. Otherwise SinceMS
-	// is 0.
+	// uptime at the last change, and BeforeMS is the longest retention in force during the week before the change.
+	// Otherwise SinceMS is 0.
 	KeptMS   int64 `json:"kept_ms"`
 	BeforeMS int64 `json:"before_ms,omitempty"`
 	SinceMS  int64 `json:"since_ms,omitempty"`
-	// Steps are the advances of HiddenMS that aren't dropped yet, in order.
+	// Steps are the advances of HiddenMS whose windows aren't dropped yet, in order.
 	Steps []hidingStep `json:"steps,omitempty"`
 }
 
-// hidingStep records the store's observed uptime when the windows that end up to ToMS were hidden.
+// hidingStep records the observed uptime at which the windows up to ToMS were hidden.
 type hidingStep struct {
 	ToMS   int64 `json:"to_ms"`
 	SeenMS int64 `json:"seen_ms"`
-	// Was is set if the windows were hidden because the retention was lowered: it holds the retention before.
+	// Was is the previous retention if the windows were hidden because the retention was lowered. Otherwise it is nil.
 	Was *keptBefore `json:"lowered,omitempty"`
 }
 
-// hole is a range of windows, between two ends of windows, whose rows may be missing.
+// hole is a range of windows whose rows may be missing. FromMS and ToMS are ends of windows.
 type hole struct {
 	FromMS int64 `json:"from_ms"`
 	ToMS   int64 `json:"to_ms"`
 }
 
-// keptBefore is a retention before it was lowered, and HiddenMS at that time.
+// keptBefore holds a retention before it was lowered, and HiddenMS at that time.
 type keptBefore struct {
 	KeptMS   int64 `json:"kept_ms"`
 	HiddenMS int64 `json:"hidden_ms"`
 }
 
 const (
-	// maxSteps is the maximum number of steps of a boundary. A week has eight ends of days.
+	// maxSteps is the maximum number of steps of a boundary. Normally there are at most eight, because a week contains
+	// the ends of at most eight days.
 	maxSteps = 32
 	// maxHoles is the maximum number of holes of a boundary.
 	maxHoles = 32
 )
 
-// aim sets HiddenMS to target. Windows after it are shown again. was isn't nil if the retention was lowered.
+// aim sets HiddenMS to target, which may show windows again. was is set if the retention was lowered.
 func (h *Boundary) aim(target, seenMS int64, was *keptBefore) {
 	if i := slices.IndexFunc(h.Steps, func(s hidingStep) bool { return s.ToMS > target }); i >= 0 {
 		if target > h.stepped(i) { // Windows that stay hidden have been since that step.
@@ -91,8 +93,8 @@ func (h *Boundary) aim(target, seenMS int64, was *keptBefore) {
 	h.DroppedMS = min(h.DroppedMS, h.HiddenMS)
 }
 
-// hiddenSince returns the observed uptime at which a window with this end was hidden. ok is false if the window isn't
-// hidden or is dropped.
+// hiddenSince returns the observed uptime at which the window with this end was hidden. ok is false if the window isn't
+// hidden, or is already dropped.
 func (h *Boundary) hiddenSince(end int64) (seenMS int64, ok bool) {
 	if h == nil || end <= h.DroppedMS {
 		return 0, false
@@ -104,7 +106,7 @@ func (h *Boundary) hiddenSince(end int64) (seenMS int64, ok bool) {
 	return h.Steps[i].SeenMS, true
 }
 
-// stepped returns the time until which the first n steps have hidden windows.
+// stepped returns the time until which windows are hidden by the first n steps.
 func (h *Boundary) stepped(n int) int64 {
 	if n == 0 {
 		return h.DroppedMS
@@ -112,7 +114,7 @@ func (h *Boundary) stepped(n int) int64 {
 	return h.Steps[n-1].ToMS
 }
 
-// due returns the time until which rows may be dropped: they have been hidden for a week of observed uptime.
+// due returns the time until which rows may be dropped, because they have been hidden for a week of observed uptime.
 func (h *Boundary) due(seenMS int64) int64 {
 	to := h.DroppedMS
 	for _, s := range h.Steps {
@@ -123,8 +125,8 @@ func (h *Boundary) due(seenMS int64) int64 {
 	return to
 }
 
-// drop records that rows up to a time are dropped. If the engine expires rows, expiries alone decide which rows are
-// missing.
+// drop records that rows up to a time are dropped. If the engine expires rows, it doesn't record them as missing,
+// because expiries alone decide which rows are missing.
 func (h *Boundary) drop(to int64, expiring bool) {
 	h.DroppedMS = max(h.DroppedMS, to)
 	if !expiring {
@@ -149,8 +151,8 @@ func (h *Boundary) lacks(end int64) bool {
 		slices.ContainsFunc(h.Holes, func(o hole) bool { return end > o.FromMS && end <= o.ToMS })
 }
 
-// restore records that a window whose rows may be missing is about to get rows again. It returns false if there would
-// be too many holes.
+// restore records that a window whose rows may be missing will get rows again. It returns false if the boundary would
+// have too many holes.
 func (h *Boundary) restore(start, end int64) bool {
 	holes := h.Holes
 	if end <= h.LackingMS {
@@ -177,7 +179,7 @@ func (h *Boundary) restore(start, end int64) bool {
 	return true
 }
 
-// keep changes the retention that the boundary follows.
+// keep sets the retention that the boundary follows.
 func (h *Boundary) keep(keptMS, seenMS int64) {
 	if h.KeptMS == keptMS {
 		return
@@ -190,8 +192,8 @@ func (h *Boundary) keep(keptMS, seenMS int64) {
 	h.KeptMS = keptMS
 }
 
-// living returns the longest of keptMS, the boundary's retention, which may not have been lowered yet, and, for a week
-// of observed uptime after it was lowered, the retention before.
+// living returns the longest of three retentions: keptMS, the boundary's retention, which may be lowered later, and,
+// for a week of observed uptime after it was lowered, the previous retention.
 func (h *Boundary) living(keptMS, seenMS int64) int64 {
 	if shorter(keptMS, h.KeptMS) {
 		keptMS = h.KeptMS
@@ -202,7 +204,7 @@ func (h *Boundary) living(keptMS, seenMS int64) int64 {
 	return keptMS
 }
 
-// boundaryRow holds the boundaries of a tenant, in the order of classes and resolutions.
+// boundaryRow holds the boundaries of a tenant, ordered by class and resolution.
 type boundaryRow struct {
 	List []Boundary `json:"horizons"`
 }
@@ -213,7 +215,7 @@ func (r *boundaryRow) find(class int64, res rollup.Resolution) (int, bool) {
 	})
 }
 
-// Of returns the boundary of a class, or nil if it isn't stored.
+// Of returns the boundary of a class at a resolution, or nil if it isn't stored.
 func (r *boundaryRow) Of(class int64, res rollup.Resolution) *Boundary {
 	if i, ok := r.find(class, res); ok {
 		return &r.List[i]
@@ -221,7 +223,7 @@ func (r *boundaryRow) Of(class int64, res rollup.Resolution) *Boundary {
 	return nil
 }
 
-// at returns the boundary of a class for modification. It adds a missing one.
+// at returns the boundary of a class at a resolution for modification, and adds it if it is missing.
 func (r *boundaryRow) at(class int64, res rollup.Resolution) *Boundary {
 	i, ok := r.find(class, res)
 	if !ok {
@@ -241,8 +243,8 @@ func (r *boundaryRow) clone() *boundaryRow {
 	return out
 }
 
-// parseBoundaries parses the value of a tenant's row. A caller must not treat an unreadable row as a missing one: it
-// would show rows that were dropped, and could hide or drop rows again.
+// parseBoundaries parses the value of a tenant's row. Callers must not treat an unreadable row as a missing one,
+// because this would show rows that were dropped, and could hide or drop other rows again.
 func parseBoundaries(value []byte) (r boundaryRow, err error) {
 	if err := json.Unmarshal(value, &r); err != nil {
 		return r, fmt.Errorf("storage: a row of retention boundaries is corrupt: %w", err)

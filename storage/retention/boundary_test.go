@@ -10,8 +10,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestBoundarySteps hides windows and shows them again. Windows may be dropped a week after they were hidden, counted
-// per step.
+// TestBoundarySteps hides windows and shows them again. The windows of each step may be dropped a week after the step
+// hid them.
 func TestBoundarySteps(t *testing.T) {
 	const week = int64(7 * format.DayMS)
 	h := Boundary{HiddenMS: Never, LackingMS: Never, DroppedMS: Never}
@@ -20,7 +20,8 @@ func TestBoundarySteps(t *testing.T) {
 	require.Equal(t, int64(11*format.DayMS), h.HiddenMS)
 	require.Equal(t, int64(Never), h.due(week-1))
 	require.Equal(t, int64(10*format.DayMS), h.due(week))
-	// Back into the first step, and forward again: the week of the other windows restarts.
+	// The boundary moves back into the first step, and forward again. The week restarts for the windows that were shown
+	// in between.
 	h.aim(5*format.DayMS, 2*format.DayMS, nil)
 	require.Equal(t, int64(5*format.DayMS), h.HiddenMS)
 	h.aim(11*format.DayMS, 3*format.DayMS, nil)
@@ -31,7 +32,8 @@ func TestBoundarySteps(t *testing.T) {
 	h.aim(Never, 4*format.DayMS, nil)
 	require.Equal(t, int64(5*format.DayMS), h.HiddenMS)
 	require.Empty(t, h.Steps)
-	// The number of steps is bounded. Windows that are dropped later because of it were hidden for at least a week.
+	// The number of steps is bounded. Windows of merged steps are dropped later, never before they were hidden for a
+	// week.
 	for i := int64(6); i < 6+2*maxSteps; i++ {
 		h.aim(i*format.DayMS, i, nil)
 	}
@@ -39,7 +41,7 @@ func TestBoundarySteps(t *testing.T) {
 	require.Greater(t, h.Steps[0].ToMS, int64(6*format.DayMS))
 }
 
-// TestKeptBefore lowers a retention, by mistake and permanently, and raises it.
+// TestKeptBefore lowers a retention briefly and permanently, and raises it.
 func TestKeptBefore(t *testing.T) {
 	const day = int64(format.DayMS)
 	h := Boundary{KeptMS: 60 * day}
@@ -60,8 +62,8 @@ func TestKeptBefore(t *testing.T) {
 	require.Equal(t, 365*day, h.living(day, 300*day))
 }
 
-// TestRestoredWindows restores windows that were dropped. Rows between and after them are missing, until the boundary
-// passes them.
+// TestRestoredWindows restores windows that were dropped. The rows between and after them stay missing until the
+// boundary passes them.
 func TestRestoredWindows(t *testing.T) {
 	const day = int64(format.DayMS)
 	h := Boundary{HiddenMS: Never, LackingMS: Never, DroppedMS: Never}

@@ -35,14 +35,14 @@ func filesOf(t *testing.T, patterns ...string) map[string]*ast.File {
 	return files
 }
 
-// TestCallsOfASelection counts the calls, by name, from the code of package query that answers a selection to exported
-// methods of this package.
+// TestCallsOfASelection lists the calls of exported methods of this package from the part of package query that answers
+// a selection, by name, and checks their number.
 func TestCallsOfASelection(t *testing.T) {
 	methods := []string{"Days", "At"}
 	for m := range reflect.TypeFor[*Keeper]().Methods() {
 		methods = append(methods, m.Name)
 	}
-	// They answer other questions.
+	// These files don't answer selections.
 	others := []string{"counting.go", "exemplars.go", "horizons.go", "seen.go", "span.go"}
 	var calls []string
 	for path, f := range filesOf(t, "../query/*.go") {
@@ -69,8 +69,8 @@ func TestCallsOfASelection(t *testing.T) {
 	require.LessOrEqual(t, len(calls), 4, "a query takes what it sees from Shown: %v", calls)
 }
 
-// TestFilesThatKnowExpiries counts the files of the store that read or set expiries. Others call Bound, Standing or
-// Placement.
+// TestFilesThatKnowExpiries limits the files of the store that read or set expiries. All other files must call Bound,
+// Standing or Placement.
 func TestFilesThatKnowExpiries(t *testing.T) {
 	names := []string{"Expiry", "Expires", "Expiring", "ExpiresRows", "Margin", "LastExpiry"}
 	known := map[string]bool{}

@@ -10,24 +10,24 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Change is a range of samples of a tenant's class at a resolution that a retention hides or shows again.
+// Change is a range of samples of a tenant's class at a resolution that a new retention hides or shows again.
 type Change struct {
 	Tenant, Class string
 	Resolution    rollup.Resolution
-	// Was is the previous retention, as far as it is stored, and Is the current one; 0 means forever.
+	// Was is the previous retention, as stored, and Is is the current one; 0 means forever.
 	Was, Is time.Duration
-	// Shown is true if samples in (From, To] are shown again, and false if they are hidden. From is zero if the range
-	// has no start.
+	// Shown is true if the samples in (From, To] are shown again, and false if they are hidden. From is zero if the
+	// range has no start.
 	Shown    bool
 	From, To time.Time
-	// Samples is the approximate number of raw samples that are hidden; -1 if they weren't counted.
+	// Samples is the approximate number of raw samples that are hidden, or -1 if they weren't counted.
 	Samples int64
-	// Goes is when the hidden rows will be dropped if the retention doesn't change. Rows up to Gone are already
-	// deleted; it is zero if there are none.
+	// Goes is the time at which the hidden rows will be dropped unless the retention changes. Gone is the time until
+	// which rows are already deleted, or zero if none are.
 	Goes, Gone time.Time
 }
 
-// Changes returns the ranges that the configured retention will hide or show again. It changes nothing.
+// Changes returns the ranges that the configured retention will hide or show again. It only reads.
 func (k *Keeper) Changes(ctx context.Context) ([]Change, error) {
 	return k.ofTenants(ctx, func(tenant string, b *Boundaries) []Change {
 		next := b.clone()
@@ -38,8 +38,8 @@ func (k *Keeper) Changes(ctx context.Context) ([]Change, error) {
 	})
 }
 
-// HiddenByLowering returns the ranges that are hidden because a retention was lowered, and that aren't dropped yet. It
-// doesn't count samples, and omits ranges without windows.
+// HiddenByLowering returns the ranges that are hidden because a retention was lowered, and aren't dropped yet. It
+// doesn't count samples. It omits ranges without windows.
 func (k *Keeper) HiddenByLowering(ctx context.Context) ([]Change, error) {
 	return k.ofTenants(ctx, func(tenant string, b *Boundaries) (list []Change) {
 		for i := range b.List {
@@ -56,8 +56,8 @@ func (k *Keeper) HiddenByLowering(ctx context.Context) ([]Change, error) {
 	})
 }
 
-// ofTenants lists the changes that find returns for each tenant. Each starts at the first window that it applies to.
-// Changes without windows are omitted.
+// ofTenants lists the changes that find returns for each tenant. The range of each change starts at its first listed
+// window. Changes without windows are omitted.
 func (k *Keeper) ofTenants(
 	ctx context.Context, find func(tenant string, b *Boundaries) []Change,
 ) (list []Change, err error) {
@@ -87,7 +87,7 @@ func (k *Keeper) ofTenants(
 	return list, nil
 }
 
-// eachTenant calls do with the boundaries of each tenant, until it returns an error.
+// eachTenant calls do with the boundaries of each tenant, until do returns an error.
 func (k *Keeper) eachTenant(ctx context.Context, do func(tenant string, b *Boundaries) error) error {
 	tenants, err := k.env.Tenants(ctx)
 	if err != nil {
@@ -105,7 +105,8 @@ func (k *Keeper) eachTenant(ctx context.Context, do func(tenant string, b *Bound
 	return nil
 }
 
-// newChange returns the change of a boundary between from and to, two ends of windows. wasMS is the previous retention.
+// newChange returns the change of a boundary between from and to, which are ends of windows. wasMS is the previous
+// retention.
 func (k *Keeper) newChange(tenant string, h *Boundary, wasMS, from, to int64) Change {
 	return Change{
 		Tenant: tenant, Class: k.nameOf(h.Class), Resolution: h.Resolution, Samples: -1,
@@ -114,12 +115,13 @@ func (k *Keeper) newChange(tenant string, h *Boundary, wasMS, from, to int64) Ch
 	}
 }
 
-// goes returns when rows are dropped that were hidden at this observed uptime.
+// goes returns the time at which rows will be dropped that were hidden at this observed uptime.
 func (k *Keeper) goes(seenMS int64) time.Time {
 	return k.env.Now().UTC().Add(Grace - time.Duration(k.env.Clock.SeenMS()-seenMS)*time.Millisecond)
 }
 
-// changes compares the boundaries for which counts returns true, and omits changes that hide nothing.
+// changes returns the differences between the boundaries for which counts returns true. Changes that hide nothing are
+// omitted.
 func (k *Keeper) changes(
 	ctx context.Context, tenant string, before, next *boundaryRow, counts func(was, is *Boundary) bool,
 ) (list []Change) {
@@ -152,8 +154,8 @@ func (k *Keeper) changes(
 	return list
 }
 
-// samplesIn estimates the number of raw samples that a boundary hides after a time. It returns -1 if it can't, for
-// example for rollups.
+// samplesIn estimates the number of raw samples that a boundary hides after a time. It returns -1 if no estimate is
+// possible, for example for rollups.
 func (k *Keeper) samplesIn(ctx context.Context, tenant string, h *Boundary, after int64) (int64, error) {
 	windows, err := k.env.Windows(
 		ctx, tenant, k.env.Period.WindowAt(h.Resolution, after+1), k.env.Period.WindowAt(h.Resolution, h.HiddenMS),
@@ -168,11 +170,11 @@ func (k *Keeper) samplesIn(ctx context.Context, tenant string, h *Boundary, afte
 	}
 }
 
-// maxLoggedChanges is the maximum number of effects of changed retentions that one Expire logs.
+// maxLoggedChanges is the maximum number of changes that one Expire logs.
 const maxLoggedChanges = 50
 
-// logChanged logs the ranges that a changed retention has hidden or shown again, and the rows that a longer one doesn't
-// keep.
+// logChanged logs the ranges that a changed retention has hidden or shown again, and the rows that a longer retention
+// doesn't apply to.
 func (x *Advancing) logChanged(ctx context.Context, tenant string, before, next *boundaryRow) {
 	for i := range next.List {
 		if was := before.Of(next.List[i].Class, next.List[i].Resolution); was != nil {
@@ -206,13 +208,13 @@ func (x *Advancing) logChanged(ctx context.Context, tenant string, before, next 
 }
 
 // isChanged reports whether a boundary hides more because its retention was lowered, or shows windows again. The normal
-// advance by days and weeks doesn't count, also of a raised retention: samples that have passed it since the last run
-// are hidden as usual.
+// advance by days and weeks doesn't count, even if the retention was raised: samples that have passed the new retention
+// since the last run are hidden as usual.
 func isChanged(was, is *Boundary) bool {
 	return is.HiddenMS < was.HiddenMS || shorter(is.KeptMS, was.KeptMS)
 }
 
-// logRaised logs when a longer retention takes full effect, if the engine expires rows.
+// logRaised logs when a longer retention applies in full, if the engine expires rows.
 func (x *Advancing) logRaised(tenant string, was, h *Boundary) {
 	k := x.k
 	if !k.env.Expires || !shorter(was.KeptMS, h.KeptMS) {
@@ -231,7 +233,7 @@ func (x *Advancing) logRaised(tenant string, was, h *Boundary) {
 		"in full from", Instant(k.env.Period.WindowStart(window)))
 }
 
-// log logs a change, up to maxLoggedChanges.
+// log logs a change, for the first maxLoggedChanges changes.
 func (x *Advancing) log(level slog.Level, msg string, args ...any) {
 	switch x.logged++; {
 	case x.logged <= maxLoggedChanges:
@@ -241,16 +243,18 @@ func (x *Advancing) log(level slog.Level, msg string, args ...any) {
 	}
 }
 
-// LaterRetention is a retention that rows of current windows won't reach, because their expiries are fixed. It applies
-// in full to later windows.
+// LaterRetention is a retention that doesn't apply to the rows of current windows, because their expiries are already
+// fixed. It applies in full to later windows.
 type LaterRetention struct {
 	Tenant, Class string
 	Resolution    rollup.Resolution
-	// Expire is when the current window's rows expire. From is the end of the last window whose rows expire too early.
+	// Expire is the time at which the current window's rows expire. From is the end of the last window whose rows
+	// expire too early.
 	Expire, From time.Time
 }
 
-// LaterRetentions returns the retentions that were raised, or belong to new classes, and don't apply in full yet.
+// LaterRetentions returns the retentions that don't apply in full yet, because they were raised or belong to new
+// classes.
 func (k *Keeper) LaterRetentions(ctx context.Context) (list []LaterRetention, err error) {
 	if !k.env.Expires {
 		return nil, nil

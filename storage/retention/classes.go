@@ -11,10 +11,10 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// Class is a retention class: series with a retention of their own.
+// Class is a retention class: a set of series with their own retention.
 type Class struct {
 	Name string
-	// Match selects the series of the class: those that pass all matchers of at least one of the lists.
+	// Match selects the series of the class: a series must match all matchers of at least one list.
 	Match [][]*labels.Matcher
 	Keep
 }
@@ -27,20 +27,20 @@ func matchesAny(match [][]*labels.Matcher, ls labels.Labels) bool {
 }
 
 const (
-	// DefaultClass is the class of series that match no other class.
+	// DefaultClass is the class of series that no other class matches.
 	DefaultClass = 0
-	// MaxClasses is the maximum number of configured classes, without the default one.
+	// MaxClasses is the maximum number of configured classes, excluding the default class.
 	MaxClasses = 7
-	// maxKnownClasses is the maximum number of class names that a store can ever have, because each has a number
-	// forever. Readers read all of them.
+	// maxKnownClasses is the maximum number of class names that a store can ever have. Each name has a number
+	// permanently, and readers read the rows of all classes.
 	maxKnownClasses = 31
 )
 
-// KnownClass is a class that rows may be in. Its number is its position in the list, starting at 1.
+// KnownClass is a class that may have rows. Its number is its position in the list of known classes, starting at 1.
 type KnownClass struct {
 	Name string `json:"name"`
-	// KeptMS is the last configured retention of the class, so that its rows aren't dropped early when its name is
-	// removed from the configuration.
+	// KeptMS is the last configured retention of the class. It applies when the class is removed from the
+	// configuration, so that its rows aren't dropped early.
 	KeptMS
 }
 

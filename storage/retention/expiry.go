@@ -21,33 +21,35 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// On engines that expire rows, all rows of a class in a window expire at the same time. It is fixed before the window's
-// first row is written, in a row of its own, which is inserted if absent and never changes:
+// On engines that expire rows, all rows of a class in a window expire at the same time. This expiry is fixed before the
+// window's first row is written, in a separate row that is inserted once and never changes:
 //
 //	fixExpiry ─► scan ─┬─ found ──────────────────────────────► cached
 //	                   └─ absent ─► CompareAndSet(nil) ─┬─ set ─┤
 //	                                    ▲               ├─ found┘
 //	                                    └── unknown ────┘
 //
-// Rows that classes share (names, commit records, metadata) have an expiry of their own. It is fixed first, and is the
-// longest of all classes. Rows of a class expire no later. On other engines retention boundaries alone decide. The
-// shared row of a raw window also holds the window's list of classes, on all engines. See design/retention.md.
+// Rows that classes share (names, commit records, metadata) have a separate expiry. It is fixed first, and is the
+// latest of all classes. Rows of a class expire no later. On other engines retention boundaries alone decide which rows
+// are removed. On all engines, the shared row of a raw window also contains the window's list of classes. See
+// design/retention.md.
 
 const (
 	// Shared is the class number of rows that classes share: names, commit records, metadata.
 	Shared = -1
-	// Margin is the time before its expiry during which a window accepts no rows and counts as expired. So rows are
-	// sent with a positive TTL, and none are read while nodes with different clocks disagree about their expiry.
+	// Margin is the time before its expiry from which a window counts as expired and accepts no rows. Rows are
+	// therefore written with a positive TTL, and aren't read while nodes with different clocks disagree about their
+	// expiry.
 	Margin = 24 * time.Hour
-	// maxExpiries is the maximum number of cached expiries. When it is reached, all are released.
+	// maxExpiries is the maximum number of cached expiries. When the cache is full, it is cleared.
 	maxExpiries = 1 << 16
-	// expiriesFresh is the maximum age of a tenant's list of expiries. Later expiries are at least Margin plus a day in
-	// the future, or of windows that the retention hides.
+	// expiriesFresh is the maximum age of a tenant's list of expiries. Expiries that were fixed since then don't matter
+	// yet: they are at least Margin plus a day in the future, or belong to windows that the retention hides.
 	expiriesFresh = time.Hour
 )
 
-// expiryFloors are the minimum times from a window's end to its expiry, by resolution. A wrong retention that is
-// configured only briefly, at the start of a window or of a store, must not delete a month of rollups.
+// expiryFloors are the minimum times from the end of a window to its expiry, by resolution. Without them, a wrong
+// retention that is configured briefly at the start of a window or of a store could delete a month of rollups.
 var expiryFloors = [rollup.OneHour + 1]time.Duration{
 	rollup.FiveMinutes: 14 * 24 * time.Hour, rollup.OneHour: 35 * 24 * time.Hour,
 }
@@ -68,15 +70,15 @@ type windowOf struct {
 }
 
 type expiryRow struct {
-	// Expires is when the rows expire, seconds since 1970; 0 means never.
+	// Expires is the time at which the rows expire, in seconds since 1970; 0 means never.
 	Expires int64 `json:"expires"`
-	// Classes is the id of the list of classes. It is set in the shared row of a raw window.
+	// Classes is the id of the window's list of classes. It is set in the shared row of a raw window.
 	Classes string `json:"classes,omitempty"`
 }
 
 func expiryPartition(tenant string) engine.Key { return engine.Key{engine.Text("expiry/" + tenant)} }
 
-// expiryKey returns the key of an expiry. Keys sort by resolution, window and class.
+// expiryKey returns the key of an expiry. Keys are ordered by resolution, window and class.
 func expiryKey(window, class int64) engine.Key {
 	return engine.Key{engine.Text(fmt.Sprintf("%s/%d", expiryPrefix(window), class))}
 }
@@ -112,12 +114,12 @@ func earlier(a, b int64) int64 {
 // isPast reports whether rows with this expiry count as expired.
 func (k *Keeper) isPast(expires int64) bool { return expires != 0 && k.pastUntil() >= expires }
 
-// pastUntil returns the latest expiry of rows that count as expired, seconds since 1970.
+// pastUntil returns the latest expiry of rows that count as expired, in seconds since 1970.
 func (k *Keeper) pastUntil() int64 { return k.env.Clock.EngineTime().Add(Margin).Unix() }
 
-// wantedExpiry returns when rows of a class in a window would expire if the expiry were fixed now. It follows the
-// longest of the retentions that processes advertise, the boundary's retention, and, in the week after it was lowered,
-// the one before.
+// wantedExpiry returns the expiry of a class in a window if it were fixed now. It is computed from the longest of three
+// retentions: the longest that any process advertises, the boundary's, and, in the week after that was lowered, the
+// previous one.
 func (k *Keeper) wantedExpiry(t *Boundaries, at expiryAt) int64 {
 	if at.class == Shared {
 		last := k.wantedExpiry(t, expiryAt{at.tenant, DefaultClass, at.window})
@@ -140,7 +142,7 @@ func (k *Keeper) wantedExpiry(t *Boundaries, at expiryAt) int64 {
 	return (k.env.Period.WindowEnd(at.window) + forMS) / 1000
 }
 
-// fixedExpiry returns when rows of a class in a window expire. ok is false if the expiry isn't fixed.
+// fixedExpiry returns the expiry of a class in a window. ok is false if the expiry isn't fixed.
 func (k *Keeper) fixedExpiry(ctx context.Context, at expiryAt) (row expiryRow, ok bool, err error) {
 	if row, ok = k.expiries.get(at); ok {
 		return row, true, nil
@@ -152,7 +154,7 @@ func (k *Keeper) fixedExpiry(ctx context.Context, at expiryAt) (row expiryRow, o
 	return row, ok, nil
 }
 
-// LearnWindow reads the expiries of a window, also of a hidden one, so that Standing is exact.
+// LearnWindow reads the expiries of a window, even if the window is hidden, so that Standing is exact.
 func (k *Keeper) LearnWindow(ctx context.Context, tenant string, window int64) error {
 	in := windowOf{tenant, window}
 	if !k.env.Expires || k.expiries.isFresh(in, k.Classes(), k.env.Now()) {
@@ -181,7 +183,8 @@ func (k *Keeper) readExpiriesOf(ctx context.Context, in windowOf) error {
 	return nil
 }
 
-// fixExpiry returns the expiry of a class in a window, and fixes it if needed. It retries if the outcome is unknown.
+// fixExpiry returns the expiry of a class in a window, after fixing it if necessary. It retries if the outcome of a
+// write is unknown.
 func (k *Keeper) fixExpiry(ctx context.Context, at expiryAt) (expiryRow, error) {
 	row, ok, err := k.fixedExpiry(ctx, at)
 	if ok || err != nil {
@@ -230,14 +233,15 @@ func (k *Keeper) newExpiry(ctx context.Context, at expiryAt) (row expiryRow, err
 	}
 	if row.Expires = k.wantedExpiry(t, at); row.Expires != 0 &&
 		k.env.Clock.EngineTime().Add(2*Margin).Unix() >= row.Expires {
-		// It takes no rows, so other lists don't need it.
+		// The window accepts no rows, so processes with other lists of classes don't need it. It gets an expiry in the
+		// past.
 		row.Expires = min(row.Expires, k.env.Clock.EngineTime().Unix())
 	}
 	return row, nil
 }
 
-// Expiry returns when rows of a class in a window expire, seconds since 1970; 0 means never. It fixes the expiry if
-// needed. It returns ErrWindowOver if the window accepts no rows.
+// Expiry returns the expiry of a class in a window, in seconds since 1970; 0 means never. It fixes the expiry if
+// necessary. It returns ErrWindowOver if the window accepts no rows.
 func (k *Keeper) Expiry(ctx context.Context, tenant string, class, window int64) (int64, error) {
 	if !k.env.Expires {
 		return 0, nil
@@ -254,8 +258,8 @@ func (k *Keeper) Expiry(ctx context.Context, tenant string, class, window int64)
 	return expires, err
 }
 
-// fixSlot fixes the expiries of a class in the windows of all resolutions that contain a slot, so that IsGone reads no
-// rows. Raw expiries are fixed even if only rollups are written: they then record that there are no raw rows.
+// fixSlot fixes the expiries of a class in the windows of all resolutions that contain a slot, so that IsGone doesn't
+// have to read rows. Raw expiries are fixed even if only rollups are written, to record that there are no raw rows.
 func (k *Keeper) fixSlot(ctx context.Context, tenant string, class, slot int64) error {
 	if !k.env.Expires {
 		_, err := k.Boundaries(ctx, tenant)
@@ -270,13 +274,13 @@ func (k *Keeper) fixSlot(ctx context.Context, tenant string, class, slot int64) 
 	return nil
 }
 
-// Bound sets the expiry of a batch of rows of a class in a window. It returns errors as Expiry does.
+// Bound sets the expiry of a batch of rows of a class in a window. It returns the errors of Expiry.
 func (k *Keeper) Bound(ctx context.Context, b *engine.Batch, tenant string, class, window int64) (err error) {
 	b.Expires, err = k.Expiry(ctx, tenant, class, window)
 	return err
 }
 
-// SharedStand reports whether the rows that classes share in a window don't count as expired.
+// SharedStand reports whether the rows that classes share in a window haven't expired.
 func (k *Keeper) SharedStand(ctx context.Context, tenant string, window int64) (bool, error) {
 	if !k.env.Expires {
 		return true, nil
@@ -285,7 +289,8 @@ func (k *Keeper) SharedStand(ctx context.Context, tenant string, window int64) (
 	return !ok || !k.isPast(shared.Expires), err
 }
 
-// LastExpiry returns when the last rows of a window expire, as fixed or as configured; time.Unix(0, 0) means never.
+// LastExpiry returns the time at which the last rows of a window expire. If it isn't fixed yet, it follows the
+// configured retention. time.Unix(0, 0) means never.
 func (k *Keeper) LastExpiry(ctx context.Context, tenant string, window int64) (time.Time, error) {
 	at := expiryAt{tenant, Shared, window}
 	if k.env.Expires {
@@ -297,8 +302,8 @@ func (k *Keeper) LastExpiry(ctx context.Context, tenant string, window int64) (t
 	return time.Unix(k.wantedExpiry(b, at), 0), err
 }
 
-// Standing returns the classes whose rows in a window don't count as expired. Callers must not compute from rows of
-// other classes, and must not remove them. LearnWindow must have been called before.
+// Standing returns the classes whose rows in a window haven't expired. Callers must neither compute from rows of other
+// classes nor remove them. They must call LearnWindow before.
 func (k *Keeper) Standing(tenant string, window int64) (classes []int64) {
 	var b *Boundaries
 	if k.env.Expires {
@@ -312,8 +317,8 @@ func (k *Keeper) Standing(tenant string, window int64) (classes []int64) {
 	return classes
 }
 
-// IsGone reports whether rows of a class may be missing in the window that contains a slot, as far as this process has
-// read: see Boundaries and Placement.
+// IsGone reports whether rows of a class may be missing in the window that contains a slot. It uses only cached
+// boundaries and expiries: see Boundaries and Placement.
 func (k *Keeper) IsGone(res rollup.Resolution, slot int64, tenant string, class int64) bool {
 	window, b := k.env.Period.WindowOfSlot(res, slot), k.boundaries.At(tenant)
 	if k.env.Expires {
@@ -323,12 +328,13 @@ func (k *Keeper) IsGone(res rollup.Resolution, slot int64, tenant string, class 
 	return h != nil && h.lacks(k.env.Period.WindowEnd(window))
 }
 
-// hasExpired reports whether the rows of a class in a window count as expired, as far as this process has read.
+// hasExpired reports whether the rows of a class in a window count as expired, according to cached expiries.
 func (k *Keeper) hasExpired(t *Boundaries, tenant string, class, window int64) bool {
 	return k.isPast(k.knownExpiry(t, tenant, class, window))
 }
 
-// knownExpiry returns when the rows of a class in a window expire, as far as this process has read; 0 means never.
+// knownExpiry returns the expiry of a class in a window according to the cache; 0 means never. If none is cached, it
+// returns the expiry that would be fixed now.
 func (k *Keeper) knownExpiry(t *Boundaries, tenant string, class, window int64) int64 {
 	if !k.env.Expires {
 		return 0
@@ -349,8 +355,9 @@ func (k *Keeper) knownExpiry(t *Boundaries, tenant string, class, window int64) 
 	return earlier(last, shared.Expires)
 }
 
-// firstListed returns the first window of a class whose fixed expiry may matter: the boundary shows it, or it wouldn't
-// count as expired if its expiry were fixed now. Earlier windows count as expired, see hasExpired.
+// firstListed returns the first window of a class whose fixed expiry may matter: either the boundary shows the window,
+// or the window wouldn't count as expired if its expiry were fixed now. All earlier windows count as expired, see
+// hasExpired.
 func (k *Keeper) firstListed(t *Boundaries, tenant string, class int64, res rollup.Resolution) int64 {
 	h := t.Of(class, res)
 	if h == nil || h.HiddenMS == Never {
@@ -366,8 +373,8 @@ func (k *Keeper) firstListed(t *Boundaries, tenant string, class int64, res roll
 	}
 }
 
-// listExpiries reads the expiries of a tenant that may matter, see firstListed. It reuses those in known, if they were
-// read within the last hour and with the same boundaries. known may be nil.
+// listExpiries reads the expiries of a tenant that may matter, see firstListed. It reuses the expiries in known if they
+// were read within the last hour and with the same boundaries. known may be nil.
 func (k *Keeper) listExpiries(ctx context.Context, tenant string, t, known *Boundaries) error {
 	if known != nil && !known.listed.IsZero() && bytes.Equal(known.value, t.value) &&
 		membership.Elapsed(known.listed, k.env.Now()) < expiriesFresh {
@@ -418,15 +425,15 @@ func (k *Keeper) listExpiries(ctx context.Context, tenant string, t, known *Boun
 	return nil
 }
 
-// fixedExpiry is when the rows of a class in a window expire, which is no later than the expiry of the shared rows.
+// fixedExpiry is the expiry of a class in a window, limited by the expiry of the shared rows.
 type fixedExpiry struct {
 	expiryAt
 	expires int64
 }
 
-// fixAhead fixes the expiries of windows that start within a day, for the classes with an expiry in the current window,
-// if this process has written to it. Then writers don't have to insert expiries when a day starts. Each tenant has an
-// hour of its own.
+// fixAhead fixes the expiries of windows that start within a day, so that writers don't have to insert them when a day
+// starts. It does so if this process has written to the current window, for the classes with an expiry there. Tenants
+// are handled at different hours of the day.
 func (k *Keeper) fixAhead(ctx context.Context, tenant string) error {
 	if !k.env.Expires || k.env.Clock.MayRemove() != nil {
 		return nil

@@ -12,7 +12,8 @@ import (
 type expiryMemory struct {
 	mu sync.Mutex
 	of map[expiryAt]expiryRow
-	// learned is when the expiries of windows were read. A missing expiry was fixed later or isn't fixed.
+	// learned maps windows to the times at which their expiries were read. If an expiry is missing in the cache, it was
+	// fixed later or isn't fixed.
 	learned map[windowOf]time.Time
 }
 
@@ -23,8 +24,8 @@ func (m *expiryMemory) get(at expiryAt) (row expiryRow, ok bool) {
 	return row, ok
 }
 
-// both returns the cached expiries of a class and of the shared rows in a window. known is true if the class' expiry is
-// cached, or was missing when the expiries of the window were read.
+// both returns the cached expiries of a class and of the shared rows in a window. known is true if the class's expiry
+// is cached, or didn't exist when the expiries of the window were read.
 func (m *expiryMemory) both(at expiryAt) (shared, own expiryRow, known bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -34,7 +35,7 @@ func (m *expiryMemory) both(at expiryAt) (shared, own expiryRow, known bool) {
 	return m.of[expiryAt{at.tenant, Shared, at.window}], own, known
 }
 
-// isFresh reports whether a window's expiries are all cached, or were read within expiriesFresh.
+// isFresh reports whether a window's expiries are all cached, or were read less than expiriesFresh ago.
 func (m *expiryMemory) isFresh(in windowOf, classes int64, now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -57,7 +58,7 @@ func (m *expiryMemory) set(at expiryAt, row expiryRow) {
 	m.of[at] = row
 }
 
-// learn caches all expiries of a window that were read at now.
+// learn caches all expiries of a window. They were read at time now.
 func (m *expiryMemory) learn(in windowOf, found map[expiryAt]expiryRow, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -9,32 +9,33 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Hidden holds the times until which rows of a tenant's class are hidden or missing for a query. Holes are included if
-// they overlap the query's range. A query for a part of the range sees at least as much.
+// Hidden holds the times until which rows of a tenant's class are hidden or missing for a query. A hole is included if
+// it overlaps the query's range. A query for a part of the range therefore hides no more.
 type Hidden struct {
 	// Class is the bit of the class in a query's classes.
 	Class uint64
-	// At are the newest hidden timestamps, by resolution, milliseconds; Never if all are shown.
+	// At holds the newest hidden timestamp for each resolution, in milliseconds, or Never if all are shown.
 	At [3]int64
-	// Missing is the newest timestamp at which raw rows may be missing. Rows after it exist, even if At hides them.
+	// Missing is the newest timestamp at which raw rows may be missing. Later rows exist, even if At hides them.
 	Missing int64
 }
 
 // Shown describes the rows of a tenant that a query may read.
 type Shown struct {
-	// Hidden is indexed by class. Gaps are ranges of time in which rows may be missing although older ones are shown.
+	// Hidden is indexed by class. Gaps are ranges of time in which rows may be missing although older rows are shown.
 	Hidden []Hidden
 	Gaps   Gaps
 	// Days holds the lists of classes of the tenant's days, for unsealed series.
 	Days DayLists
-	// Later is the later of the clock's times, see membership.CheckedClock.Bounds. Samples that a batch accepts are
-	// visible.
+	// Later is the later of the two times returned by membership.CheckedClock.Bounds. It is used so that all samples
+	// that a batch accepts are visible.
 	Later time.Time
 }
 
-// Shown returns the rows that a query of the times from minT to maxT may read. overGaps is true if the query handles
-// Gaps slot by slot: then holes of raw rows hide nothing else. Holes of 1h rollups never hide other rows, because no
-// coarser resolution could answer instead: the answer reports them.
+// Shown returns the rows that a query between minT and maxT may read. overGaps is true if the query handles Gaps slot
+// by slot; then holes of raw rows hide no other rows. Otherwise a hole also hides all older rows of its resolution.
+// Holes of 1h rollups never hide other rows, because there is no coarser resolution to read instead. The answer reports
+// them.
 func (k *Keeper) Shown(ctx context.Context, tenant string, minT, maxT int64, overGaps bool) (s Shown, err error) {
 	b, err := k.Boundaries(ctx, tenant)
 	if err != nil {
@@ -66,8 +67,8 @@ func (k *Keeper) Shown(ctx context.Context, tenant string, minT, maxT int64, ove
 	return s, nil
 }
 
-// expiredRaw returns the newest timestamp at which raw rows of a class may have expired, apart from holes. Rows after
-// it exist, even if they are hidden.
+// expiredRaw returns the newest timestamp at which raw rows of a class may have expired, apart from holes. Later rows
+// exist, even if they are hidden.
 func (k *Keeper) expiredRaw(b *Boundaries, class int, hidden int64) int64 {
 	switch {
 	case class >= len(b.firstRaw): // The class was added since the expiries were read.
@@ -78,11 +79,11 @@ func (k *Keeper) expiredRaw(b *Boundaries, class int, hidden int64) int64 {
 	return min(hidden, k.env.Period.WindowStart(b.firstRaw[class]))
 }
 
-// soon is how early a delete is applied to rollups immediately: if its raw samples will be hidden within this time. The
-// rollups must include the delete when the samples are hidden.
+// soon is the time before raw samples are hidden from which a delete of them is applied to rollups immediately, because
+// the rollups must include the delete when the samples are hidden.
 const soon = 24 * time.Hour
 
-// HidesSoon reports whether raw samples of a tenant in a slot are hidden in any class, or will be soon.
+// HidesSoon reports whether raw samples of a tenant in a slot are hidden in any class, or will be hidden soon.
 func (k *Keeper) HidesSoon(ctx context.Context, tenant string, slot int64) (bool, error) {
 	start, end := k.env.Period.SlotStart(slot), k.env.Period.SlotEnd(slot)
 	shown, err := k.Shown(ctx, tenant, start, end, true)
@@ -104,9 +105,9 @@ func (k *Keeper) HidesSoon(ctx context.Context, tenant string, slot int64) (bool
 	return false, nil
 }
 
-// shownBy returns the clock's times that decide which samples are visible, see membership.CheckedClock.Bounds. If the
-// engine expires rows, it replaces the time of an untrusted clock, which may be very slow: hidden rows may have
-// expired.
+// shownBy returns the clock's times that decide which samples are visible, see membership.CheckedClock.Bounds. An
+// untrusted clock may be very slow and show rows that have expired. If the engine expires rows, shownBy therefore
+// returns the engine's time instead.
 func (k *Keeper) shownBy() (now, later time.Time) {
 	now, later = k.env.Clock.Bounds()
 	if _, doubted := k.env.Clock.Off(); doubted && k.env.Expires {
@@ -115,10 +116,10 @@ func (k *Keeper) shownBy() (now, later time.Time) {
 	return now, later
 }
 
-// shownAfter returns the newest hidden timestamp of a class at a resolution, apart from holes. Flags and the clock only
-// move it within one window after the stored HiddenMS: to hide more, the stored row has to change. It hides less if
-// this clock is slower than the clock that HiddenMS was stored by: samples that a batch accepts are visible, and all
-// rows after LackingMS exist.
+// shownAfter returns the newest hidden timestamp of a class at a resolution, apart from holes. The retention and the
+// clock of this process hide at most one window beyond the stored HiddenMS. Hiding more requires a change of the stored
+// boundary. If this clock is slower than the clock with which HiddenMS was stored, less is hidden: samples that a batch
+// accepts must be visible, and all rows after LackingMS exist.
 func (k *Keeper) shownAfter(now time.Time, b *Boundaries, tenant string, class int64, res rollup.Resolution) int64 {
 	at := PastAt(now, k.Keep(tenant, class).Of(res))
 	h := b.get(class, res)
@@ -129,13 +130,13 @@ func (k *Keeper) shownAfter(now time.Time, b *Boundaries, tenant string, class i
 	return max(at, k.hiddenAt(now, h), h.LackingMS)
 }
 
-// hiddenAt returns the smaller of HiddenMS and the time until which the boundary's retention hides windows at now, but
-// at least LackingMS.
+// hiddenAt returns the time until which the boundary hides windows at time now, according to its retention and at most
+// HiddenMS. It is never before LackingMS.
 func (k *Keeper) hiddenAt(now time.Time, h *Boundary) int64 {
 	return min(h.HiddenMS, max(h.LackingMS, k.target(now, h.Resolution, h.KeptMS)))
 }
 
-// target returns the time until which a retention hides whole windows at now.
+// target returns the time until which a retention hides whole windows at time now.
 func (k *Keeper) target(now time.Time, res rollup.Resolution, keptMS int64) int64 {
 	if keptMS == 0 {
 		return Never
@@ -143,16 +144,16 @@ func (k *Keeper) target(now time.Time, res rollup.Resolution, keptMS int64) int6
 	return k.env.Period.WindowStart(k.env.Period.WindowAt(res, PastAt(now, time.Duration(keptMS)*time.Millisecond)+1))
 }
 
-// Past returns the newest timestamp that the retention of a class doesn't keep at a resolution, milliseconds: the
-// target of its boundary.
+// Past returns the newest timestamp, in milliseconds, that is past the retention of a class at a resolution. It is the
+// target of the class's boundary.
 func (k *Keeper) Past(tenant string, class int64, res rollup.Resolution) int64 {
 	now, _ := k.env.Clock.Times()
 	return PastAt(now, k.Keep(tenant, class).Of(res))
 }
 
-// isOutlived reports whether a window is past its retention: its end, the retention and the grace have passed. The
-// window is the one that contains a slot at a resolution. Its missing rows don't have to be computed. Existing rows are
-// removed by boundaries alone.
+// isOutlived reports whether the window that contains a slot at a resolution is past its retention and the grace
+// period. Missing rows of such a window don't have to be computed. Existing rows are removed only according to
+// boundaries.
 func (k *Keeper) isOutlived(res rollup.Resolution, slot int64, keep Keep) bool {
 	now, _ := k.env.Clock.Times()
 	return keep.outlived(k.env.Period, k.env.Period.WindowOfSlot(res, slot), now)
@@ -161,7 +162,7 @@ func (k *Keeper) isOutlived(res rollup.Resolution, slot int64, keep Keep) bool {
 // IsOutlived reports whether the raw window that contains a slot is past the retention of every tenant.
 func (k *Keeper) IsOutlived(slot int64) bool { return k.isOutlived(rollup.Raw, slot, k.longestOfAll()) }
 
-// Oldest holds the times until which samples of a tenant are too old, by the class in which they would be stored.
+// Oldest holds the times until which a tenant's samples are too old, for each class in which they may be stored.
 type Oldest struct {
 	k      *Keeper
 	tenant string
@@ -171,13 +172,13 @@ type Oldest struct {
 	gaps   Gaps
 }
 
-// Oldest sets o to the times of a tenant, as far as this process has read, and reuses its memory. now is the earlier of
-// the clock's times.
+// Oldest sets o to the times of a tenant, according to cached boundaries, and reuses its memory. now must be the
+// earlier of the clock's times.
 func (k *Keeper) Oldest(o *Oldest, tenant string, now time.Time) {
 	b := k.boundaries.At(tenant)
 	o.k, o.tenant, o.recent, o.days, o.by = k, tenant, Never, k.Days(tenant), o.by[:0]
 	for class := range k.Classes() {
-		// If raw rows may be missing, there are only rollups, and a sample can't be added to them.
+		// If raw rows may be missing, only rollups exist, and single samples can't be added to rollups.
 		o.by = append(o.by, max(PastAt(now, k.Keep(tenant, class).Raw), b.Missing(class, rollup.Raw)))
 		o.recent = max(o.recent, o.by[class])
 	}
@@ -200,16 +201,16 @@ func (o *Oldest) Passes(ctx context.Context, s *head.Series, t int64) (old bool,
 	return t <= o.by[class] || o.gaps.Hold(class, rollup.Raw, t), class, nil
 }
 
-// DroppedAhead explains why a sample within the retention is too old: it returns the time until which raw rows of its
-// class were dropped. Rows are hidden for a week before they are dropped, so another clock must have been fast. now is
-// the earlier of the clock's times.
+// DroppedAhead explains why a sample within the retention is too old. It returns the time until which raw rows of the
+// sample's class were dropped. Because rows are hidden for a week before they are dropped, some clock must have been
+// fast. now must be the earlier of the clock's times.
 func (o *Oldest) DroppedAhead(class, t int64, now time.Time) (to int64, ok bool) {
 	to = droppedAhead(now, o.k.boundaries.At(o.tenant), class)
 	return to, t <= to && t > PastAt(now, o.k.Keep(o.tenant, class).Raw)
 }
 
-// droppedAhead returns the time until which raw rows of a class were dropped, if only a fast clock can have caused it.
-// Otherwise it returns Never.
+// droppedAhead returns the time until which raw rows of a class were dropped, if only a fast clock can have caused the
+// drop. Otherwise it returns Never.
 func droppedAhead(now time.Time, b *Boundaries, class int64) int64 {
 	if to := b.Dropped(class, rollup.Raw); to > PastAt(now, Grace) {
 		return to

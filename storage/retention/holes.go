@@ -13,11 +13,12 @@ import (
 )
 
 // A hole is a range of windows whose rows may be missing although older rows exist. Either the rows expired in the
-// engine before the boundary hid them, because the retention was raised, or they were dropped and older rows were
-// imported again later. A query over a hole is answered from coarser rollups up to the hole's end. At 1h, where no
-// coarser rollups exist, it is answered without the hole's windows, with a warning. Other queries aren't affected.
+// engine before the boundary hid them, because the retention was raised too late, or they were dropped and older rows
+// were imported again later. A query whose range overlaps a hole reads coarser rollups up to the end of the hole. At 1h
+// there are no coarser rollups, so the answer omits the windows of the hole, with a warning. Other queries aren't
+// affected.
 
-// holes calls each with the holes (from, to] of a class at a resolution, in order.
+// holes calls each for each hole (from, to] of a class at a resolution, in order.
 func (k *Keeper) holes(b *Boundaries, class int64, res rollup.Resolution, each func(from, to int64)) {
 	if !k.env.Expires {
 		if h := b.get(class, res); h != nil {
@@ -51,7 +52,7 @@ func (k *Keeper) holes(b *Boundaries, class int64, res rollup.Resolution, each f
 	}
 }
 
-// holeEnd returns the end of the newest hole that overlaps the times from minT to maxT, or Never.
+// holeEnd returns the end of the newest hole that overlaps the range from minT to maxT, or Never.
 func (k *Keeper) holeEnd(b *Boundaries, class int64, res rollup.Resolution, minT, maxT int64) int64 {
 	end := int64(Never)
 	k.holes(b, class, res, func(from, to int64) {
@@ -62,7 +63,7 @@ func (k *Keeper) holeEnd(b *Boundaries, class int64, res rollup.Resolution, minT
 	return end
 }
 
-// HoleEdges returns the edges of a tenant's holes, in order.
+// HoleEdges returns the starts and ends of a tenant's holes, in order.
 func (k *Keeper) HoleEdges(ctx context.Context, tenant string) (edges []int64, err error) {
 	b, err := k.Boundaries(ctx, tenant)
 	if err != nil {
@@ -86,9 +87,9 @@ type classGap struct {
 	class, from, to int64
 }
 
-// HoleError reports rows that a query would have read if they hadn't expired.
+// HoleError reports a range of rows that a query would have read if they hadn't expired.
 type HoleError struct {
-	// From and To bound the times of the rows: (From, To], milliseconds.
+	// From and To are the bounds of the range (From, To], in milliseconds.
 	From, To int64
 }
 
@@ -115,12 +116,12 @@ func (l Gaps) Hold(class int64, res rollup.Resolution, t int64) bool {
 	})
 }
 
-// HoldAny reports whether a time is in one of the gaps of raw rows of any class.
+// HoldAny reports whether a time is in a gap of raw rows of any class.
 func (l Gaps) HoldAny(t int64) bool {
 	return slices.ContainsFunc(l, func(g classGap) bool { return g.res == rollup.Raw && t > g.from && t <= g.to })
 }
 
-// Errors returns an error for each gap of 1h rollups that overlaps the times from minT to maxT. classes has a bit for
+// Errors returns an error for each gap of 1h rollups that overlaps the range from minT to maxT. classes has a bit for
 // each class.
 func (l Gaps) Errors(classes uint64, minT, maxT int64) (list []*HoleError) {
 	for _, g := range l {

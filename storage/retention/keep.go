@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// Never is the end of an empty range of rows.
+	// Never is the end of a range that contains no rows.
 	Never = -format.MaxTime
-	// Grace is the time after its retention for which a window may still exist.
+	// Grace is the time for which a window may still exist after its retention has ended.
 	Grace = 7 * 24 * time.Hour
 )
 
@@ -30,7 +30,7 @@ func (k Keep) Of(res rollup.Resolution) time.Duration {
 	}
 }
 
-// Check returns an error for retentions that contradict each other, or are shorter than a slot.
+// Check returns an error if the retentions contradict each other, or are shorter than a slot.
 func (k Keep) Check(slot time.Duration) error {
 	switch {
 	case k.Raw < 0 || k.Raw > 0 && k.Raw < slot:
@@ -45,7 +45,7 @@ func (k Keep) Check(slot time.Duration) error {
 	return nil
 }
 
-// shorter reports whether a is a shorter retention than b, in any unit; 0 means forever.
+// shorter reports whether retention a is shorter than b, where 0 means forever. Both have the same unit.
 func shorter[T time.Duration | int64](a, b T) bool { return a != 0 && (b == 0 || a < b) }
 
 func longer(a, b time.Duration) time.Duration {
@@ -55,7 +55,7 @@ func longer(a, b time.Duration) time.Duration {
 	return a
 }
 
-// longest returns the longer retention of both at each resolution.
+// longest returns the longer of both retentions for each resolution.
 func (k Keep) longest(other Keep) Keep {
 	return Keep{longer(k.Raw, other.Raw), longer(k.FiveMinutes, other.FiveMinutes), longer(k.OneHour, other.OneHour)}
 }
@@ -73,13 +73,14 @@ func inWords(kept time.Duration) string {
 	return kept.String()
 }
 
-// outlived reports whether a window's end, the retention and the grace have passed.
+// outlived reports whether a window is past its retention and the grace period.
 func (k Keep) outlived(p *format.Periods, window int64, now time.Time) bool {
 	kept := k.Of(format.ResolutionOf(window))
 	return kept != 0 && p.WindowEnd(window) <= PastAt(now, kept+Grace)
 }
 
-// PastAt returns the newest timestamp that a retention doesn't keep, milliseconds. It returns Never if it keeps all.
+// PastAt returns the newest timestamp, in milliseconds, that a retention doesn't keep. It returns Never if the
+// retention is unlimited.
 func PastAt(now time.Time, kept time.Duration) int64 {
 	if kept == 0 {
 		return Never
@@ -92,8 +93,8 @@ var periodsOfNewStore = format.NewPeriods(format.Period{
 	SlotMS: format.HourMS, RawWindowMS: format.DayMS, Partitions: 1,
 })
 
-// Imports returns the finest resolution at which Import stores a sample of a series with this retention. stored is
-// false if it stores nothing. t is the timestamp, milliseconds. Rows that a store has already removed aren't
+// Imports returns the finest resolution at which Import stores a sample with timestamp t, in milliseconds, of a series
+// with this retention. stored is false if the sample isn't stored. Rows that a store has already removed aren't
 // considered.
 func (k Keep) Imports(t int64, now time.Time) (finest rollup.Resolution, stored bool) {
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {

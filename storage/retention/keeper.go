@@ -15,15 +15,15 @@ import (
 
 // Configured is the retention that a process is configured with.
 type Configured struct {
-	// All is the retention of series in no class, for tenants without their own.
+	// All is the retention of series that match no class, for tenants without a retention in Tenants.
 	All Keep
-	// Tenants holds tenants' own retentions, for their series in no class.
+	// Tenants holds the retention of single tenants, for their series that match no class.
 	Tenants map[string]Keep
-	// Classes apply to series of all tenants. The first class that matches a series applies.
+	// Classes apply to series of all tenants. The first class that matches a series applies to it.
 	Classes []Class
 }
 
-// Check returns an error for a configuration that contradicts itself.
+// Check returns an error if the configuration contradicts itself.
 func (c *Configured) Check(slot time.Duration) error {
 	if err := c.All.Check(slot); err != nil {
 		return err
@@ -47,49 +47,50 @@ type Env struct {
 	Configured Configured
 	// AddsClasses is true if this process adds its classes to the store.
 	AddsClasses bool
-	// Shared is true if other processes may use the store. Expires is true if the engine expires rows, at the time that
-	// they were written with.
+	// Shared is true if other processes may use the store. Expires is true if the engine expires rows, at the time
+	// given in each write.
 	Shared, Expires bool
 	Now             func() time.Time
 	Logger          *slog.Logger
-	// Refresh reads the settings again, and calls Learn.
+	// Refresh reads the settings again, and calls Keeper.Learn.
 	Refresh func(context.Context) error
 	// Advertised calls f with the value that each other process advertises.
 	Advertised func(ctx context.Context, f func(writer string, value []byte)) error
 	// Corrupt counts and logs an unreadable row of a table.
 	Corrupt func(*engine.Table, error)
-	// Tenants lists the tenants with rows. Windows lists the windows from first to last in which a tenant may have
+	// Tenants lists the tenants with rows. Windows lists the windows between first and last in which a tenant may have
 	// rows, in order.
 	Tenants func(context.Context) ([]string, error)
 	Windows func(ctx context.Context, tenant string, first, last int64) ([]int64, error)
-	// Stands reports whether any of these windows may have rows. If it can't read this, it returns an error.
+	// Stands reports whether any window between first and last may have rows. It returns an error if it can't read
+	// this.
 	Stands func(ctx context.Context, tenant string, first, last int64) (bool, error)
-	// Written reports whether this process has written to a window. Holds reports whether the head has samples of the
-	// slots in a range.
+	// Written reports whether this process has written to a window. Holds reports whether the head contains samples of
+	// the slots in a range.
 	Written func(tenant string, window int64) bool
 	Holds   func(from, to int64) bool
-	// Samples estimates the number of raw samples of a class in some windows; -1 if it can't.
+	// Samples estimates the number of raw samples of a class in some windows. It returns -1 if no estimate is possible.
 	Samples func(ctx context.Context, tenant string, class int64, windows []int64) (int64, error)
 }
 
-// Keeper holds the retention classes of a store and their retentions. A class has the same retention for all tenants. A
-// tenant's own retention applies to its series in the default class.
+// Keeper manages the retention classes of a store and their retention. A class has the same retention for all tenants.
+// A tenant's own retention applies to its series in the default class.
 type Keeper struct {
 	env     Env
 	history atomic.Pointer[ClassHistory]
-	// advertised are the retentions of this process, which is the first, and of the other processes of a shared store.
+	// advertised holds the retention of this process, and then those of the other processes of a shared store.
 	advertised atomic.Pointer[[]Advertised]
-	// lists caches lists of classes. ownList is the list of this process' classes, or nil if it adds none to the store.
-	// logged is the newest list whose start was logged.
+	// lists caches lists of classes. ownList is this process's list, or nil if the process adds no classes to the
+	// store. logged is the newest list whose start was logged.
 	lists   listMemory
 	ownList *ClassList
 	logged  atomic.Pointer[ListFrom]
-	// boundaries caches the tenants' boundaries, and expiries the expiries of windows.
+	// boundaries caches the tenants' boundaries. expiries caches the expiries of windows.
 	boundaries bounds.Map[string, *Boundaries]
 	expiries   expiryMemory
 }
 
-// New returns a keeper of a store with a history of classes.
+// New returns a Keeper for a store with a history of classes.
 func New(env Env, history ClassHistory) *Keeper {
 	k := &Keeper{env: env}
 	k.history.Store(&history)
@@ -106,11 +107,11 @@ func (k *Keeper) Learn(history ClassHistory) {
 // Expires reports whether the engine expires rows.
 func (k *Keeper) Expires() bool { return k.env.Expires }
 
-// DropsTogether reports whether all rows of a tenant in a window are dropped together: there is only one class, and the
-// engine doesn't expire rows.
+// DropsTogether reports whether all rows of a tenant in a window are dropped together. This is the case if there is
+// only one class and the engine doesn't expire rows.
 func (k *Keeper) DropsTogether() bool { return k.Classes() == 1 && !k.env.Expires }
 
-// Classes returns the number of classes that may have rows, including the default one.
+// Classes returns the number of classes that may have rows, including the default class.
 func (k *Keeper) Classes() int64 { return int64(len(k.history.Load().Classes)) + 1 }
 
 // ClassNames lists the current and former retention classes of the store.
@@ -121,7 +122,7 @@ func (k *Keeper) ClassNames() (names []string) {
 	return names
 }
 
-// nameOf returns the name of a class; empty for the default class.
+// nameOf returns the name of a class, or "" for the default class.
 func (k *Keeper) nameOf(class int64) string {
 	if known := k.history.Load().Classes; class != DefaultClass && class <= int64(len(known)) {
 		return known[class-1].Name
@@ -130,8 +131,8 @@ func (k *Keeper) nameOf(class int64) string {
 }
 
 // Keep returns the retention of a tenant's rows in a class: the longest that any process is configured with. For a
-// class that is no longer configured, this process uses the longer of its last configured retention and that of the
-// default class.
+// class that is no longer configured, this process uses its last configured retention or that of the default class,
+// whichever is longer.
 func (k *Keeper) Keep(tenant string, class int64) Keep {
 	all, name := *k.advertised.Load(), k.nameOf(class)
 	keep := all[0].of(tenant, name)
@@ -164,10 +165,11 @@ func (k *Keeper) longestOfAll() Keep {
 	return keep
 }
 
-// InForce returns the id of the list of classes that is in force at a time, milliseconds.
+// InForce returns the id of the list of classes that is in force at a time, in milliseconds.
 func (k *Keeper) InForce(t int64) string { return k.history.Load().inForce(t) }
 
-// ClassesFrom returns when the last configured retention classes take effect. It is zero if they have.
+// ClassesFrom returns the time at which the last configured retention classes take effect, or zero if they already
+// have.
 func (k *Keeper) ClassesFrom() time.Time {
 	if from := k.history.Load().newest().FromMS; from > k.env.Now().UnixMilli() {
 		return Instant(from)

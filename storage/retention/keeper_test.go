@@ -17,7 +17,7 @@ import (
 
 const day = 24 * time.Hour
 
-// keeperRig creates keepers on one engine, in a store without rows.
+// keeperRig creates Keepers on one engine, for a store without rows.
 type keeperRig struct {
 	t   *testing.T
 	eng engine.Engine
@@ -44,7 +44,7 @@ func newKeeperRig(t *testing.T) *keeperRig {
 	return r
 }
 
-// keeping returns a keeper with this retention of raw rows.
+// keeping returns a Keeper with the given retention of raw rows.
 func (r *keeperRig) keeping(raw time.Duration) *Keeper {
 	r.env.Configured.All.Raw = raw
 	return New(r.env, ClassHistory{})
@@ -63,7 +63,7 @@ type writerFunc func(line []byte) (int, error)
 
 func (f writerFunc) Write(line []byte) (int, error) { return f(line) }
 
-// TestBoundariesForgottenAsTheyChange lowers a retention, while another caller in the process fails to change the
+// TestBoundariesForgottenAsTheyChange lowers a retention while another caller in the same process fails to change the
 // boundaries and therefore clears the cached copy.
 func TestBoundariesForgottenAsTheyChange(t *testing.T) {
 	r := newKeeperRig(t)
@@ -100,8 +100,8 @@ func (e *losing) CompareAndSet(
 	return ok, found, err
 }
 
-// TestExpiryInDoubt loses the response to an insert: the row is read back, and is unchanged when the retention is
-// raised.
+// TestExpiryInDoubt loses the response to an insert. The row is then read back, and stays unchanged when the retention
+// is raised.
 func TestExpiryInDoubt(t *testing.T) {
 	t.Parallel()
 	r := newKeeperRig(t)

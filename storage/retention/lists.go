@@ -20,36 +20,36 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// The class of a series is a function of its labels and the day. A list of classes is stored once, under a hash of its
+// The class of a series depends on its labels and the day. A list of classes is stored once, under a hash of its
 // content. The settings contain the history of the lists in force. A raw window gets its list when its first row is
 // written, in the row that fixes its expiry:
 //
-//	--retention.file ─► list ─► history: in force from a day on ─► first row of a day: the day's list ─► class of a series in the day
+//	--retention.file ─► list ─► history: in force since a day ─► first row of a day: the day's list ─► class of a series in the day
 //
-// So all rows of a series have one class per day, at all resolutions, whichever process writes them and whenever. See
-// design/retention.md.
+// All rows of a series on a day are therefore in the same class, at all resolutions, whichever process writes them and
+// whenever. See design/retention.md.
 
-// classLead is the minimum time between adding a list to a shared store and its taking effect. By then all processes
-// have read its classes and read their rows, and no process has fixed an older list for that day in advance. Their
-// clocks may differ by a day.
+// classLead is the minimum time between adding a list to a shared store and its first day, given that clocks may differ
+// by a day. By then all processes have read the list's classes and read the rows of these, and no process has fixed an
+// older list for that day in advance.
 const classLead = 25 * time.Hour
 
-// ClassHistory is the part of a store's settings about classes.
+// ClassHistory is the part of a store's settings that concerns classes.
 type ClassHistory struct {
 	// Classes are never removed.
 	Classes []KnownClass `json:"classes,omitempty"`
-	// Lists are the lists of classes in force, in order.
+	// Lists are the lists of classes that are or will be in force, ordered by FromMS.
 	Lists []ListFrom `json:"class_lists,omitempty"`
 }
 
-// ListFrom is a list of classes that is in force starting at FromMS, milliseconds. ID is "" for the list without
-// classes.
+// ListFrom is a list of classes that is in force from FromMS, in milliseconds, until the next list. ID is "" for the
+// list without classes.
 type ListFrom struct {
 	FromMS int64  `json:"from_ms"`
 	ID     string `json:"id,omitempty"`
 }
 
-// Check returns an error for a history with too many classes.
+// Check returns an error if the history has too many classes.
 func (h *ClassHistory) Check() error {
 	if len(h.Classes) > maxKnownClasses {
 		return fmt.Errorf("it contains %d retention classes; the maximum is %d", len(h.Classes), maxKnownClasses)
@@ -62,12 +62,12 @@ func (h *ClassHistory) Equal(other *ClassHistory) bool {
 	return slices.Equal(h.Classes, other.Classes) && slices.Equal(h.Lists, other.Lists)
 }
 
-// numberOf returns the number of a class; 0 if it is unknown.
+// numberOf returns the number of a class, or 0 if the class is unknown.
 func (h *ClassHistory) numberOf(name string) int64 {
 	return int64(slices.IndexFunc(h.Classes, func(k KnownClass) bool { return k.Name == name })) + 1
 }
 
-// inForce returns the id of the list that is in force at a time, milliseconds.
+// inForce returns the id of the list that is in force at a time, in milliseconds.
 func (h *ClassHistory) inForce(t int64) (id string) {
 	for _, l := range h.Lists {
 		if l.FromMS > t {
@@ -86,8 +86,8 @@ func (h *ClassHistory) newest() (l ListFrom) {
 	return l
 }
 
-// Add adds the configured classes with their retentions and their list, and stores the list. The list is in force
-// starting at from, milliseconds, which Begins returns.
+// Add adds the configured classes with their retention, and stores their list. The list is in force after from, in
+// milliseconds, as returned by Begins.
 func (h *ClassHistory) Add(ctx context.Context, eng engine.Engine, configured []Class, from, now int64) error {
 	if err := h.addClasses(configured); err != nil {
 		return err
@@ -118,8 +118,8 @@ func (h *ClassHistory) addClasses(configured []Class) error {
 	return nil
 }
 
-// addList adds a list unless it equals the last one. It replaces lists of the same or a later day, which no row uses
-// yet.
+// addList adds a list unless it equals the last one. It replaces lists of the same or a later day, because no row uses
+// them yet.
 func (h *ClassHistory) addList(l ListFrom, now int64) {
 	if h.newest().ID == l.ID {
 		return
@@ -131,8 +131,8 @@ func (h *ClassHistory) addList(l ListFrom, now int64) {
 	h.Lists = append(all, l)
 }
 
-// Begins returns when a list that is added now takes effect, milliseconds. In a store of one process it takes effect
-// immediately, because days that have a list keep it.
+// Begins returns the time, in milliseconds, at which a list that is added now takes effect. In a store with one process
+// it takes effect immediately, because days that already have a list keep it.
 func Begins(shared bool, now time.Time) int64 {
 	if !shared {
 		return Never
@@ -148,7 +148,7 @@ type ClassList struct {
 	classes []listedClass
 }
 
-// listedClass is a class of a list: its number, and its matchers as name, operator and value.
+// listedClass is a class in a list: its number, and its matchers as name, operator and value.
 type listedClass struct {
 	Class int64         `json:"class"`
 	Match [][][3]string `json:"match"`
@@ -161,7 +161,7 @@ var noClasses = &ClassList{}
 // ID returns the hash of the list.
 func (l *ClassList) ID() string { return l.id }
 
-// Of returns the class of a series: the first one that matches.
+// Of returns the class of a series: the first class that matches it.
 func (l *ClassList) Of(s *head.Series) int64 {
 	if len(l.classes) == 0 {
 		return DefaultClass
@@ -184,8 +184,8 @@ func (l *ClassList) Find(ls labels.Labels) int64 {
 	return DefaultClass
 }
 
-// listOf returns the id and the row of a list of classes, which must all be known. The row is nil for the list without
-// classes.
+// listOf returns the id and the row of a list of classes. All classes must be known. The row is nil for the list
+// without classes.
 func (h *ClassHistory) listOf(classes []Class) (id string, row []byte, err error) {
 	if len(classes) == 0 {
 		return "", nil, nil
@@ -208,7 +208,7 @@ func (h *ClassHistory) listOf(classes []Class) (id string, row []byte, err error
 	return hex.EncodeToString(hash[:engine.IDLen]), row, nil
 }
 
-// parseList parses a list's row.
+// parseList parses the row of a list.
 func parseList(id string, row []byte) (l *ClassList, err error) {
 	l = &ClassList{id: id}
 	if err := json.Unmarshal(row, &l.classes); err != nil {
@@ -286,7 +286,7 @@ func (m *listMemory) set(l *ClassList) *ClassList {
 	return l
 }
 
-// List returns the list of classes with an id. It reads the list if it isn't cached.
+// List returns the list of classes with an id, and reads it if it isn't cached.
 func (k *Keeper) List(ctx context.Context, id string) (*ClassList, error) {
 	if id == "" {
 		return noClasses, nil
@@ -312,7 +312,7 @@ func (k *Keeper) List(ctx context.Context, id string) (*ClassList, error) {
 	return nil, fmt.Errorf("%w: the list %s of retention classes is missing", engine.ErrCorrupt, id)
 }
 
-// Open reads the list of this process' classes, if the process adds them.
+// Open reads the list of this process's classes, if the process adds classes to the store.
 func (k *Keeper) Open(ctx context.Context) error {
 	if !k.env.AddsClasses {
 		return nil
@@ -327,7 +327,7 @@ func (k *Keeper) Open(ctx context.Context) error {
 	return err
 }
 
-// logLists logs when this process' classes take effect, if that has changed.
+// logLists logs when this process's classes take effect, if that time has changed.
 func (k *Keeper) logLists() {
 	if k.ownList == nil {
 		return
@@ -350,14 +350,14 @@ func (k *Keeper) logLists() {
 	}
 }
 
-// listFor returns the id of the list for a window of raw rows whose first row is written now. A window in the future
-// gets the list of its day.
+// listFor returns the id of the list that a raw window gets if its first row is written now. A future window gets the
+// list that is in force when its day begins.
 func (k *Keeper) listFor(window int64) string {
 	return k.InForce(max(k.env.Period.WindowStart(window), k.env.Clock.EngineTime().UnixMilli()))
 }
 
-// ClassesOn returns the list of classes of a window of raw rows. fixed is false if the window has no rows yet; then it
-// returns the list that the window would get now.
+// ClassesOn returns the list of classes of a raw window. If the window has no rows yet, fixed is false, and the list is
+// the one that the window would get now.
 func (k *Keeper) ClassesOn(ctx context.Context, tenant string, window int64) (l *ClassList, fixed bool, err error) {
 	row, fixed, err := k.fixedExpiry(ctx, expiryAt{tenant, Shared, window})
 	if err != nil {
@@ -370,7 +370,7 @@ func (k *Keeper) ClassesOn(ctx context.Context, tenant string, window int64) (l 
 	return l, fixed, err
 }
 
-// FixClasses returns the list of classes of the raw window that contains a slot, and fixes it if it isn't fixed.
+// FixClasses returns the list of classes of the raw window that contains a slot, after fixing it if necessary.
 func (k *Keeper) FixClasses(ctx context.Context, tenant string, slot int64) (*ClassList, error) {
 	row, err := k.fixExpiry(ctx, expiryAt{tenant, Shared, k.env.Period.WindowOfSlot(rollup.Raw, slot)})
 	if err != nil {
@@ -379,17 +379,17 @@ func (k *Keeper) FixClasses(ctx context.Context, tenant string, slot int64) (*Cl
 	return k.List(ctx, row.Classes)
 }
 
-// DayLists caches the lists of classes of a tenant's days.
+// DayLists caches the lists of classes for the days of a tenant.
 type DayLists struct {
 	k      *Keeper
 	tenant string
 	of     map[int64]*ClassList // by the window of raw rows
 }
 
-// Days returns the lists of classes of a tenant's days. At reads them.
+// Days returns the lists of classes for the days of a tenant. They are read by At.
 func (k *Keeper) Days(tenant string) DayLists { return DayLists{k: k, tenant: tenant} }
 
-// At returns the list of the day of a timestamp.
+// At returns the list for the day of a timestamp.
 func (d *DayLists) At(ctx context.Context, t int64) (*ClassList, error) {
 	if d.k.Classes() == 1 {
 		return noClasses, nil
@@ -409,9 +409,9 @@ func (d *DayLists) At(ctx context.Context, t int64) (*ClassList, error) {
 	return l, nil
 }
 
-// ImportClasses returns the list of classes of the day of a slot, and fixes it. If the import would store no rows for
-// the series, it returns nil and fixes nothing. It returns an error if the day has no list yet, and the classes of this
-// process would store the series, or store them at a finer resolution, but aren't in force yet.
+// ImportClasses returns the list of classes for the day of a slot, after fixing it if necessary. If the import would
+// store no rows of the series, it returns nil and fixes nothing. It returns an error if the day has no list yet and
+// this process's classes, which aren't in force yet, would store the series or store them at a finer resolution.
 func (k *Keeper) ImportClasses(
 	ctx context.Context, tenant string, slot int64, series iter.Seq[*head.Series],
 ) (*ClassList, error) {
@@ -447,8 +447,8 @@ func (k *Keeper) ImportClasses(
 	return k.FixClasses(ctx, tenant, slot)
 }
 
-// takesNew returns the finest resolution at which the first rows of a class would be stored in the windows of a slot.
-// ok is false if none would be.
+// takesNew returns the finest resolution at which the first rows of a class would be stored in the windows that contain
+// a slot. ok is false if none would be stored.
 func (k *Keeper) takesNew(b *Boundaries, tenant string, class, slot int64) (finest rollup.Resolution, ok bool) {
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
 		past := k.isOutlived(res, slot, k.Keep(tenant, class)) // An import restores dropped windows.

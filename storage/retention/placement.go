@@ -10,14 +10,14 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Placement describes the rows in which samples of a class in a slot are stored. The zero value means that they aren't
+// Placement describes the rows that store samples of a class in a slot. The zero value means that the samples aren't
 // stored.
 type Placement struct {
-	// Stored is true if the samples are stored. Finest is the finest resolution of their rows; rows of finer
-	// resolutions have been removed or are hidden by their retention.
+	// Stored is true if the samples are stored. Finest is the finest resolution of their rows. Finer rows have been
+	// removed, or are hidden by their retention.
 	Stored bool
 	Finest rollup.Resolution
-	// Early is true if there are no raw rows although the retention of raw samples includes the slot: the day has
+	// Early is true if there are no raw rows although the slot is within the retention of raw samples: the day has
 	// rollups but no raw rows, or its rows have expired.
 	Early bool
 }
@@ -39,7 +39,7 @@ func (k *Keeper) Placement(ctx context.Context, tenant string, class, slot int64
 	return Placement{}, nil
 }
 
-// ImportPlacement is Placement for an import, which may restore windows.
+// ImportPlacement is like Placement, for an import. An import may restore windows.
 func (k *Keeper) ImportPlacement(ctx context.Context, tenant string, class, slot int64) (Placement, error) {
 	if err := k.fixSlot(ctx, tenant, class, slot); err != nil {
 		return Placement{}, err
@@ -51,9 +51,9 @@ func (k *Keeper) ImportPlacement(ctx context.Context, tenant string, class, slot
 	past := func(res rollup.Resolution) bool {
 		return k.IsGone(res, slot, tenant, class) || !k.env.Expires && k.isOutlived(res, slot, keep)
 	}
-	// If the engine expires rows, rollups may have expired under an earlier retention. Raw samples without rollups
-	// would be lost with their window, and 1h rollups alone aren't found where raw rows exist. No boundary moves for
-	// samples that aren't stored.
+	// On an engine that expires rows, rollups may have expired under an earlier retention. Raw samples without rollups
+	// would then be lost with their window, and queries wouldn't find 1h rollups alone where raw rows exist. So the
+	// samples aren't stored, and no boundary is changed.
 	if past(rollup.FiveMinutes) &&
 		(past(rollup.Raw) && !k.takesHours(tenant, class, slot, keep) || k.env.Expires && !past(rollup.Raw)) {
 		return Placement{}, nil
@@ -73,20 +73,20 @@ func (k *Keeper) ImportPlacement(ctx context.Context, tenant string, class, slot
 	case err != nil:
 		return Placement{}, err
 	case without5m:
-		// It may have expired now.
+		// The window may have expired in the meantime.
 		placed.Finest, placed.Stored = rollup.OneHour, k.takesHours(tenant, class, slot, keep)
 	}
 	return placed, nil
 }
 
-// takesHours reports whether the window of 1h rollups that contains a slot accepts rows: it isn't past its retention,
+// takesHours reports whether the 1h window that contains a slot accepts rows. It does if it isn't past its retention
 // and its rows aren't missing.
 func (k *Keeper) takesHours(tenant string, class, slot int64, keep Keep) bool {
 	return !k.IsGone(rollup.OneHour, slot, tenant, class) && !k.isOutlived(rollup.OneHour, slot, keep)
 }
 
-// importsWithout5m reports whether an import writes only 1h rollups for a slot, because its 5m rollups are missing or
-// are hidden by their retention.
+// importsWithout5m reports whether an import writes only 1h rollups for a slot, because 5m rollups are missing or
+// hidden by their retention.
 func (k *Keeper) importsWithout5m(
 	ctx context.Context, tenant string, class, slot int64, keep Keep,
 ) (without bool, err error) {
@@ -100,9 +100,9 @@ func (k *Keeper) importsWithout5m(
 	return without && err == nil, err
 }
 
-// lackHidden returns boundaries that mark rows of a slot's window as missing, because its retention hides it and no
-// import writes them. without is false if the tenant has older rows, or older samples wait to be sealed: then
-// boundaries can't express it.
+// lackHidden returns boundaries that record rows of a slot's window as missing: the retention hides the window, and no
+// import writes rows to it. If the tenant has older rows or unsealed older samples, boundaries can't express this, and
+// without is false.
 func (k *Keeper) lackHidden(
 	ctx context.Context, tenant string, before *Boundaries, class, slot int64, res rollup.Resolution,
 ) (without bool, next *boundaryRow, err error) {
@@ -124,11 +124,11 @@ func (k *Keeper) lackHidden(
 // importsWithoutRaw reports whether an import writes only rollups for a slot, because its raw window has expired or is
 // hidden by its retention. If the engine doesn't expire rows:
 //
-//   - A window that the retention shows again gets raw rows only if it has no rows at all. If it has rollups, raw rows
-//     would show the imported samples and hide that others are missing.
-//   - A window that the retention hides gets no raw rows. The boundary records that they are missing, so that a longer
-//     retention doesn't expect them. If the tenant has older raw rows, or older samples wait to be sealed, raw rows are
-//     written, and dropped with the older ones.
+//   - A window that the retention shows again gets raw rows only if it has no rows at all. If it has rollups, queries
+//     would read the imported raw rows instead, although other raw rows are missing.
+//   - A window that the retention hides gets no raw rows. The boundary records that they are missing, so that they
+//     aren't expected if the retention is raised. If the tenant has older raw rows or unsealed older samples, raw rows
+//     are written, and dropped together with the older rows.
 func (k *Keeper) importsWithoutRaw(
 	ctx context.Context, tenant string, class, slot int64, keep Keep,
 ) (without bool, err error) {
@@ -186,9 +186,9 @@ func (k *Keeper) lacksRollups(b *Boundaries, class, slot int64) bool {
 	return false
 }
 
-// restoreRollups lets the windows of rollups that contain a slot accept rows again, before an import, if the engine
-// doesn't expire rows. It restores windows that were dropped, that the retention shows again, and that have no rows.
-// Windows with coarser rollups, which answer for their time, aren't restored.
+// restoreRollups makes the rollup windows that contain a slot accept rows again, before an import, if the engine
+// doesn't expire rows. It restores windows that were dropped, that the retention shows again, and that have no rows. It
+// doesn't restore windows for which coarser rollups exist, because queries read the coarser rollups.
 func (k *Keeper) restoreRollups(ctx context.Context, tenant string, class, slot int64, keep Keep) error {
 	if k.env.Expires || k.isOutlived(rollup.OneHour, slot, keep) {
 		return nil
@@ -217,7 +217,7 @@ func (k *Keeper) restoreRollups(ctx context.Context, tenant string, class, slot 
 	return err
 }
 
-// wasRolledUp reports whether a raw window has rollups, or is about to get them.
+// wasRolledUp reports whether a raw window has rollups, or will get rollups from unsealed samples.
 func (k *Keeper) wasRolledUp(ctx context.Context, tenant string, window int64) (bool, error) {
 	start, end := k.env.Period.WindowStart(window), k.env.Period.WindowEnd(window)
 	if k.env.Holds(k.env.Period.SlotOf(start+1), k.env.Period.SlotOf(end)) {
@@ -226,7 +226,7 @@ func (k *Keeper) wasRolledUp(ctx context.Context, tenant string, window int64) (
 	return k.hasMarks(ctx, tenant, rollup.FiveMinutes, start, end)
 }
 
-// hasMarks reports whether slots in a range of time have commit records of this or a coarser resolution.
+// hasMarks reports whether slots in a range of time have commit records at this or a coarser resolution.
 func (k *Keeper) hasMarks(ctx context.Context, tenant string, res rollup.Resolution, start, end int64) (bool, error) {
 	from, to := k.env.Period.SlotOf(start+1), k.env.Period.SlotOf(end)
 	for ; res <= rollup.OneHour; res++ {
@@ -246,7 +246,7 @@ func (k *Keeper) hasMarks(ctx context.Context, tenant string, res rollup.Resolut
 	return false, nil
 }
 
-// aimLonger applies a longer retention to a boundary before Expire does.
+// aimLonger applies a raised retention to a boundary without waiting for Expire.
 func (k *Keeper) aimLonger(tenant string, h *Boundary) {
 	keptMS := k.keptMS(tenant, h.Class, h.Resolution)
 	if !shorter(h.KeptMS, keptMS) {

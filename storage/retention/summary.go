@@ -12,8 +12,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// summary is the configured retention in words, by tenant and class. It is stored as JSON in a row of its own rather
-// than in the settings, because older releases rewrite the settings without it.
+// summary is the configured retention as text, by tenant and class. It is stored as JSON in a separate row, because
+// older releases rewrite the settings without it.
 type summary map[string]string
 
 var (
@@ -41,8 +41,8 @@ func (c *Configured) summary() summary {
 	return told
 }
 
-// LogChange logs how the retention differs from the one at the last call on this store, by any process, and records it.
-// Only processes that write to the store may call it.
+// LogChange logs how the retention differs from the retention at the last call for this store, by any process, and
+// records it. Only processes that write to the store may call it.
 func (k *Keeper) LogChange(ctx context.Context) error {
 	now := k.env.Configured.summary()
 	before, value, err := k.readSummary(ctx)
@@ -59,7 +59,7 @@ func (k *Keeper) LogChange(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// If another process has recorded its retention first, it has logged the change.
+	// If another process has recorded its retention first, that process has logged the change.
 	if _, _, err := k.env.Engine.CompareAndSet(
 		ctx, engine.Store, summaryPartition, summaryItem, value, after,
 	); err != nil {
@@ -68,7 +68,8 @@ func (k *Keeper) LogChange(ctx context.Context) error {
 	return nil
 }
 
-// readSummary reads the last summary and its bytes, or nil if there is none. An unreadable summary is replaced.
+// readSummary reads the last summary and its bytes. Both are nil if there is none. An unreadable summary will be
+// replaced.
 func (k *Keeper) readSummary(ctx context.Context) (before summary, value []byte, err error) {
 	for row, err := range k.env.Engine.Scan(ctx, engine.Range{Table: engine.Store, Partition: summaryPartition}) {
 		if err != nil {

@@ -8,11 +8,11 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// dueSlack is the time after its week for which a hidden window may still exist.
+// dueSlack is the additional time for which a hidden window may still exist after its week.
 const dueSlack = 24 * time.Hour
 
-// Lifetime returns when the last of a window's samples is past the longest retention among the tenant's classes, and
-// when its rows are dropped if the retention doesn't change. Zero means never.
+// Lifetime returns the time at which a window's last samples are past the longest retention among the tenant's classes,
+// and the time at which its rows are dropped if the retention doesn't change. A zero time means never.
 func (k *Keeper) Lifetime(b *Boundaries, tenant string, window int64) (hidden, goes time.Time) {
 	for class := range k.Classes() {
 		h, g := k.lifetime(b, tenant, class, window)
@@ -54,8 +54,8 @@ func (k *Keeper) lifetime(b *Boundaries, tenant string, class, window int64) (hi
 	return hidden, k.goes(since)
 }
 
-// DueWindow returns a tenant's newest raw window that should have been removed by now. It was dropped, or it has been
-// past the retention of every class for a week and isn't waiting for the end of the week after it was hidden.
+// DueWindow returns a tenant's newest raw window that should have been removed by now: it was dropped, or it has been
+// past the retention of every class for a week and also hidden for a week.
 func (k *Keeper) DueWindow(ctx context.Context, tenant string) (window int64, ok bool, err error) {
 	b, err := k.Boundaries(ctx, tenant)
 	if err != nil {
@@ -88,7 +88,7 @@ func (k *Keeper) dueUntil(b *Boundaries, tenant string, class int64) int64 {
 }
 
 // DroppedAhead returns the time until which raw samples of a tenant were dropped, if only a fast clock can have caused
-// it. Otherwise it returns the zero time.
+// the drop. Otherwise it returns the zero time.
 func (k *Keeper) DroppedAhead(ctx context.Context, tenant string) (time.Time, error) {
 	b, err := k.Boundaries(ctx, tenant)
 	if err != nil {
