@@ -15,28 +15,36 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Totals are the numbers of verified rows and files.
+// Totals contains the numbers of verified rows and files.
 type Totals struct {
-	// Metrics and Series are counted once per window, of samples or rollups.
+	// Metrics and Series are counted once per window, in raw and in rollup windows.
 	Blobs, Tenants, Windows, Metrics, Series, Chunks, Samples, Exemplars int
 	// Bytes is the encoded size of chunks.
 	Bytes int64
-	// Rollups is the number of rollup chunks, RollupBytes their encoded size.
+	// Rollups is the number of rollup chunks, and RollupBytes is their encoded size.
 	Rollups     int
 	RollupBytes int64
-	// Files is the number of the engine's files that were verified, FileBytes their size; 0 if servers keep the files.
+	// Files is the number of verified files of the engine, and FileBytes is their size. Both are 0 if the files are on
+	// servers.
 	Files     int
 	FileBytes int64
 	// Problems is the number of reported problems.
 	Problems int
 }
 
-// Run verifies the stored rows: readers read all staged blobs; blobs and chunks match their checksums; the keys of
-// chunks match their time and the hash of their content; each series with chunks has labels, which match its id and are
-// in the catalog; rollups equal the result of rolling up their chunks; stored counts of series are correct; windows
-// with rows are listed. Each problem is reported with its row. For unreadable rows, their tenant, metric and time are
-// reported, and the engine's files are verified. It reads everything. An error means that the check could not continue.
-// An engine.WorkMeter of the context counts its work.
+// Run verifies the stored rows:
+//
+//   - Readers read all staged blobs.
+//   - Blobs and chunks match their checksums.
+//   - Keys of chunks match the chunks' time and the hash of their content.
+//   - Each series with chunks has labels, which match its id and are in the catalog.
+//   - Rollups equal the result of rolling up their sources.
+//   - Stored counts of series are correct.
+//   - Windows with rows are listed.
+//
+// Run reports each problem with its row, and unreadable rows with their tenant, metric and time. It also verifies the
+// engine's files. It reads all rows. It returns an error if the check couldn't continue. An engine.WorkMeter in the
+// context measures its progress.
 func Run(ctx context.Context, env Env, report func(problem string)) (Totals, error) {
 	c := &checker{env: env, ctx: ctx, staged: map[int64]bool{}, missing: map[windowOf][]int64{},
 		deletes: map[string]format.Tombstones{}}
@@ -93,11 +101,11 @@ type checker struct {
 	report  func(format string, args ...any)
 	staged  map[int64]bool // slots with staged samples
 	builder labels.ScratchBuilder
-	// missing are the slots of raw windows with seals without rollups, for windows read so far.
+	// missing caches, for each raw window, the slots with seals that aren't included in rollups.
 	missing map[windowOf][]int64
-	// deletes are the deletes of tenants, for tenants read so far.
+	// deletes caches the deletes of tenants.
 	deletes map[string]format.Tombstones
-	// gaps is the number of reported gaps.
+	// gaps is the number of times that unreadable rows were reported.
 	gaps int
 }
 
@@ -107,7 +115,7 @@ type windowOf struct {
 	window int64
 }
 
-// deletesOf returns the deletes of a tenant that are in force. It reads them once.
+// deletesOf returns the deletes of a tenant that are in force, and caches them.
 func (c *checker) deletesOf(tenant string) (format.Tombstones, error) {
 	ds, ok := c.deletes[tenant]
 	if ok {
@@ -120,7 +128,7 @@ func (c *checker) deletesOf(tenant string) (format.Tombstones, error) {
 	return ds, err
 }
 
-// window checks a window of raw rows. done is called with the number of metrics done.
+// window checks a raw window. It calls done with the number of checked metrics and the number of all metrics.
 func (c *checker) window(tenant string, window int64, done func(done, all int)) error {
 	marks := 0
 	for row, err := range c.scan(engine.Range{Table: engine.Sealed,
@@ -179,7 +187,7 @@ func (c *checker) names(window int64, tenant string, kind int64, label string) (
 	return out, nil
 }
 
-// metric checks the shards of a metric.
+// metric checks the rows of a metric in a raw window, shard by shard.
 func (c *checker) metric(tenant string, window int64, metric string, values map[string]map[string]bool) error {
 	shards := int64(1)
 	value, err := c.env.ShardsRow(c.ctx, window, tenant, metric, c.missed)
@@ -203,7 +211,8 @@ func (c *checker) metric(tenant string, window int64, metric string, values map[
 	return c.goOn(c.rollupsOf(tenant, window, metric, sealed))
 }
 
-// shard checks one wide row. Its labels are before its chunks.
+// shard checks the raw rows of a metric in one class and shard. Labels rows are before chunks, so the labels of a
+// series are known when its chunks are read.
 func (c *checker) shard(tenant string, window int64, metric string, in format.ClassShard,
 	values map[string]map[string]bool, sealed map[slotSeries]*slotChunks) error {
 	known, deleted := map[string]int64{}, map[string]format.Tombstones{} // known has the classes of the series
@@ -301,24 +310,26 @@ func (c *checker) chunk(window int64, row engine.Row, at func(string, ...any)) {
 	}
 }
 
-// verifier is implemented by engines whose files this process can verify. Each damaged part of a file is reported.
+// verifier is implemented by engines whose files this process can verify. VerifyFiles reports each damaged part of a
+// file.
 type verifier interface {
 	VerifyFiles(ctx context.Context, report func(problem string)) (files int, bytes int64, err error)
 }
 
-// scan reads rows, and reports those that can't be read.
+// scan reads rows, and reports unreadable rows.
 func (c *checker) scan(rows engine.Range) iter.Seq2[engine.Row, error] {
 	rows.Damaged = func(d engine.Damage) { c.missed(c.env.NameRows(&rows, d), d.Err) }
 	return c.env.Rows.Scan(c.ctx, rows)
 }
 
-// missed reports rows that can't be read.
+// missed reports unreadable rows.
 func (c *checker) missed(rows string, err error) {
 	c.gaps++
 	c.report("unreadable: %s: %v", rows, err)
 }
 
-// goOn reports damage that ended a part of the check, so that the check continues with the next part.
+// goOn reports damage that interrupted a part of the check, and returns nil so that the check continues with the next
+// part. It returns other errors.
 func (c *checker) goOn(err error) error {
 	if !errors.Is(err, engine.ErrCorrupt) {
 		return err
@@ -328,7 +339,7 @@ func (c *checker) goOn(err error) error {
 	return nil
 }
 
-// files verifies the engine's files. Damage there may affect rows that can't be found by other rows anymore.
+// files verifies the engine's files. It may find damage in rows that no other row refers to.
 func (c *checker) files() (err error) {
 	v, ok := engine.As[verifier](c.env.Engine)
 	if !ok {

@@ -12,8 +12,8 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// counts checks the rows of counts of a window's series: all are readable, and the counts for the window's state are
-// correct.
+// counts checks the stored counts of a window's series. All of them must be readable, and those for the window's
+// current state must be correct.
 func (c *checker) counts(tenant string, window int64) error {
 	values, gaps := map[string][]byte{}, c.gaps
 	for row, err := range c.scan(engine.Range{Table: engine.Catalog,
@@ -36,7 +36,7 @@ func (c *checker) counts(tenant string, window int64) error {
 	if err != nil || u.Version == 0 {
 		return err
 	}
-	// Counts of another state are kept until the window is counted again.
+	// There may be only counts for another state, which are kept until the window is counted again.
 	if head := format.CountsKey(u.Version, 0)[0].Text; values[head] == nil {
 		return nil
 	}
@@ -54,7 +54,7 @@ func (c *checker) counts(tenant string, window int64) error {
 	return c.compareCounts(u, values, want)
 }
 
-// compareCounts reports rows of counts that differ from the result of counting.
+// compareCounts reports stored counts that differ from the result of counting.
 func (c *checker) compareCounts(u *ended.OverWindow, values map[string][]byte, want []engine.Mutation) error {
 	state := format.CountsKey(u.Version, 0)[0].Text[:16]
 	first, last := c.env.Period.SlotOf(u.StartMS+1), c.env.Period.SlotOf(u.EndMS)

@@ -14,10 +14,10 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Missed is called for rows that can't be read, with a description of the rows.
+// Missed is called for unreadable rows, with a description of the rows.
 type Missed func(rows string, err error)
 
-// Env is the store, as far as a check uses it.
+// Env connects a check to the store.
 type Env struct {
 	Engine engine.Engine
 	// Rows reads the rows of series.
@@ -28,12 +28,12 @@ type Env struct {
 	Shared bool
 	// Classes returns the number of classes.
 	Classes func() int64
-	// ClassesIn returns the class lists for series of a window.
+	// ClassesIn returns the lists of classes for the days of a window.
 	ClassesIn func(ctx context.Context, tenant string, window int64) (WindowClasses, error)
 	// NameRows describes the unreadable rows of a scan.
 	NameRows func(*engine.Range, engine.Damage) string
-	// Tenants returns all tenants, Windows the windows in which a tenant may have rows, and Unlisted the windows that
-	// have rows and aren't listed.
+	// Tenants returns all tenants. Windows returns the windows in which a tenant may have rows. Unlisted returns the
+	// windows that have rows although they aren't listed.
 	Tenants  func(context.Context, Missed) ([]string, error)
 	Windows  func(ctx context.Context, tenant string, missed Missed) ([]int64, error)
 	Unlisted func(ctx context.Context, tenant string) ([]int64, error)
@@ -41,39 +41,39 @@ type Env struct {
 	Deletes func(ctx context.Context, tenant string) (format.Tombstones, error)
 	// Metrics lists the names of a window's metrics.
 	Metrics func(ctx context.Context, tenant string, window int64) ([]string, error)
-	// Shards returns the number of a metric's shards, and ShardsRow the row with it; nil: none. Both read the expiry of
-	// the window's rows, on which Places depends.
+	// Shards returns the number of shards of a metric. ShardsRow returns the row with this number, or nil if there is
+	// none. Both also read the expiry of the window's rows, which Places needs.
 	Shards    func(ctx context.Context, window int64, tenant, metric string, missed Missed) (int64, error)
 	ShardsRow func(ctx context.Context, window int64, tenant, metric string, missed Missed) ([]byte, error)
 	// Places yields the classes and shards of a metric whose rows haven't expired.
 	Places func(tenant string, window, shards int64) iter.Seq[format.ClassShard]
-	// IsGone reports whether rows of a class may have expired or been deleted in the window of a resolution that
+	// IsGone reports whether rows of a class may have expired or been deleted, in the window of a resolution that
 	// contains a slot.
 	IsGone func(ctx context.Context, res rollup.Resolution, slot int64, tenant string, class int64) bool
-	// Unrolled returns the slots of a raw window that have seals without rollups.
+	// Unrolled returns the slots of a raw window with seals that its rollups don't include.
 	Unrolled func(ctx context.Context, tenant string, window int64) ([]int64, error)
-	// Rollups reads the rollup chunks of a series that start from one time to another, in order. unread is true if
-	// there may be more.
+	// Rollups reads the rollup chunks of a series whose start is between from and to, in order. unread is true if there
+	// may be more chunks that are unreadable.
 	Rollups func(ctx context.Context, res rollup.Resolution, window int64, series *head.Series, shards, from,
 		to int64) (found []StoredRollup, unread bool, err error)
-	// EncodeRollup encodes buckets, or their absence, as they are stored.
+	// EncodeRollup encodes buckets in the form in which rollups are stored. b may have no buckets.
 	EncodeRollup func(b *rollup.Buckets, res rollup.Resolution, version uint64) []byte
-	// Waiting returns the slots of a partition that wait to be sealed.
+	// Waiting returns the slots of a partition with samples that aren't sealed.
 	Waiting func(ctx context.Context, partition int) ([]int64, error)
 	// IsEmpty reports whether a partition of a table has no rows.
 	IsEmpty func(context.Context, *engine.Table, engine.Key) (bool, error)
-	// CheckLabels and CheckExemplar return an error for labels that the store would not accept.
+	// CheckLabels and CheckExemplar return an error for labels that the store doesn't accept.
 	CheckLabels, CheckExemplar func(labels.Labels) error
 	Days                       DayRollups
 }
 
-// WindowClasses are the class lists for the days of a window.
+// WindowClasses contains the lists of classes for the days of a window.
 type WindowClasses struct {
-	// Lists is the number of lists.
+	// Lists is the number of different lists.
 	Lists int
-	// Of returns the classes of a series by each of the lists, one byte per list.
+	// Of returns the class of a series according to each list, one byte per list.
 	Of func(labels.Labels) string
-	// ListAt returns the index of the list of the day of a time, in milliseconds.
+	// ListAt returns the index of the list for the day of a time, in milliseconds.
 	ListAt func(startMS int64) int
 }
 
@@ -84,17 +84,18 @@ type StoredRollup struct {
 }
 
 // DayRollups recomputes the rollups of a day, and detects days whose rollups are being changed. first and last are the
-// day's slots.
+// first and last slot of the day.
 type DayRollups interface {
-	// HourRollup computes the 1h chunk of a series of a class for the day that starts at startMS, from its 5m chunks,
-	// which are in a window with this number of shards. unread is true if a chunk can't be read.
+	// HourRollup computes the 1h chunk of a series in a class from its 5m chunks, for the day that starts at startMS.
+	// window and shards are the window of the 5m chunks and its number of shards. unread is true if a chunk is
+	// unreadable.
 	HourRollup(ctx context.Context, startMS, window int64, series *head.Series, class, shards int64) (chunk []byte,
 		unread bool, err error)
-	// CutShort reports whether slots of a day have commit records at 5 minutes that are missing at an hour, because an
-	// import of rollups failed between the two. The import wasn't acknowledged. The next write to the day recomputes
-	// its 1h chunks.
+	// CutShort reports whether a day's slots have commit records at 5m that are missing at 1h. This happens if an
+	// import of rollups fails after it wrote the former. The import wasn't acknowledged. The next write to the day
+	// recomputes its 1h chunks.
 	CutShort(ctx context.Context, tenant string, first, last int64) (bool, error)
-	// TrimmedInPart reports whether deleted buckets must still be removed from a metric in slots of a day whose samples
-	// have expired.
+	// TrimmedInPart reports whether a metric still has buckets to be removed because of deletes, in slots of a day
+	// whose samples have expired.
 	TrimmedInPart(ctx context.Context, tenant, metric string, first, last int64) (bool, error)
 }

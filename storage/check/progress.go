@@ -8,24 +8,24 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// The work of a check, as its engine.WorkMeter counts it. Rows take more time per byte than files, because they are
-// decoded and rollups are recomputed.
+// These constants weigh the work of a check, as engine.WorkMeter counts it. Rows take more time per byte than files,
+// because they are decoded and rollups are recomputed.
 const (
-	// fileShare is the number of bytes of files that take as much time as a byte of rows.
+	// fileShare is the number of bytes of files that take as much time as one byte of rows.
 	fileShare = 8
-	// unmeasured is the work of a day of 1h rollups in an engine that can't measure the size of rows. Finer rows count
-	// more.
+	// unmeasured is the work for a day of 1h rollups, if the engine can't measure the size of rows. For finer rows it
+	// is multiplied by finerRows.
 	unmeasured = 1 << 20
 )
 
-// finerRows is the approximate factor between the work of a resolution's rows and the work of 1h rollups.
+// finerRows is the approximate work for rows of a resolution, relative to 1h rollups.
 var finerRows = map[rollup.Resolution]int64{rollup.Raw: 8, rollup.FiveMinutes: 3, rollup.OneHour: 1}
 
-// windowWork is the work of a window.
+// windowWork is a window with the work needed to check it.
 type windowWork struct{ window, work int64 }
 
-// plan returns the windows of a tenant with their work. The rows of 5m windows are read again with the raw windows and
-// the 1h windows of the same time, for comparisons.
+// plan returns the windows of a tenant with the work for each. Rows of 5m windows are counted several times, because
+// they are read again to be compared with the rows of raw and 1h windows.
 func (c *checker) plan(tenant string, windows []int64) ([]windowWork, error) {
 	list := make([]windowWork, len(windows))
 	var again []int // 5m windows
@@ -58,7 +58,7 @@ func (c *checker) plan(tenant string, windows []int64) ([]windowWork, error) {
 	return list, nil
 }
 
-// rowsOf estimates the size in bytes of the rows of a window; 0 if the work isn't measured.
+// rowsOf estimates the size of the rows of a window, in bytes. It returns 0 if progress isn't measured.
 func (c *checker) rowsOf(tenant string, window int64) (int64, error) {
 	if engine.MeterOf(c.ctx) == nil {
 		return 0, nil
@@ -84,7 +84,7 @@ func (c *checker) rowsOf(tenant string, window int64) (int64, error) {
 	return total, nil
 }
 
-// within returns a function that adds the work of a window in parts. It is called with the number of parts done.
+// within returns a function that reports progress within the work of a window, given the number of parts that are done.
 func (c *checker) within(work int64) func(done, all int) {
 	added := int64(0)
 	return func(done, all int) {
@@ -94,7 +94,7 @@ func (c *checker) within(work int64) func(done, all int) {
 	}
 }
 
-// filesWork returns the work of verifying the engine's files.
+// filesWork returns the work needed to verify the engine's files.
 func (c *checker) filesWork() int64 {
 	if _, ok := engine.As[verifier](c.env.Engine); !ok {
 		return 0

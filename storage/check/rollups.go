@@ -16,8 +16,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Rollups are compared with their sources: 5m chunks with the raw chunks of their slot, 1h chunks with the 5m chunks of
-// their day. Slots with staged samples or without rollups aren't compared.
+// Rollups are compared with their sources: 5m chunks with the raw chunks of their slot, and 1h chunks with the 5m
+// chunks of their day. Slots are skipped if they have staged samples or incomplete rollups.
 
 // slotSeries identifies a series in a slot.
 type slotSeries struct {
@@ -29,7 +29,7 @@ func (a slotSeries) compare(b slotSeries) int {
 	return cmp.Or(bytes.Compare(a.id[:], b.id[:]), cmp.Compare(a.slot, b.slot))
 }
 
-// slotChunks are the sealed chunks of a series in a slot.
+// slotChunks holds the sealed samples of a series in a slot.
 type slotChunks struct {
 	samples chunk.Samples
 	chunks  int
@@ -38,7 +38,7 @@ type slotChunks struct {
 	unread  bool // one can't be read, which was reported: rollups may contain more
 }
 
-// unsettled returns the slots of a window whose rollups may differ from its sealed samples.
+// unsettled returns the slots of a raw window whose rollups may differ from its sealed samples.
 func (c *checker) unsettled(tenant string, window int64) (map[int64]bool, error) {
 	slots := map[int64]bool{}
 	for slot := range c.staged {
@@ -51,7 +51,7 @@ func (c *checker) unsettled(tenant string, window int64) (map[int64]bool, error)
 	return slots, err
 }
 
-// unrolled returns the slots of a raw window that have seals without rollups. It reads them once.
+// unrolled returns the slots of a raw window with seals that its rollups don't include, and caches them.
 func (c *checker) unrolled(tenant string, window int64) ([]int64, error) {
 	at := windowOf{tenant, window}
 	if missing, ok := c.missing[at]; ok {
@@ -97,15 +97,15 @@ func (c *checker) rollupsOf(tenant string, window int64, metric string, sealed m
 		want := c.env.EncodeRollup(&b, rollup.FiveMinutes, have.version)
 		switch {
 		case len(stored) > 0 && c.isGone(rollup.Raw, at.slot, tenant, have.class):
-			// The remaining raw chunks may not be all sources of the rollup.
+			// The rollup may have been computed from more raw chunks than remain.
 		case len(stored) == 0:
 			err = c.reportUnlessStaged(at.slot, at.slot,
 				"r5m: window %d, tenant %q, metric %q, series %x, start %d: the rollup of %d chunks is missing", w,
 				tenant, metric, at.id, start, have.chunks)
 		case stored[0].Version < have.version &&
 			bytes.Equal(stored[0].Data, c.env.EncodeRollup(&b, rollup.FiveMinutes, stored[0].Version)):
-			// A raw chunk of a failed seal was written after the next seal had read the slot. That seal has sealed the
-			// same samples.
+			// A failed seal wrote a raw chunk after the next seal had read the slot. The next seal has sealed the same
+			// samples, so the rollup is complete with a lower version.
 		case !bytes.Equal(stored[0].Data, want):
 			err = c.reportUnlessStaged(at.slot, at.slot,
 				"r5m: window %d, tenant %q, metric %q, series %x, start %d: version %d doesn't match the %d raw chunks",
@@ -119,10 +119,10 @@ func (c *checker) rollupsOf(tenant string, window int64, metric string, sealed m
 }
 
 // reportUnlessStaged reports a rollup that differs from its sources, unless the staging log has rows in any of the
-// slots from first to last. Slots that aren't listed are missing in staged: a commit that failed after its blobs of an
-// old slot were durable leaves such rows. Their samples weren't acknowledged, but a seal that listed the slot during
-// that commit seals them anyway. If this seal fails before it has written their rollups, no process repeats it until
-// other samples of the slot are staged.
+// slots from first to last. It reads these slots because staged doesn't contain slots that aren't listed. A commit that
+// failed after the blobs of an old slot were durable leaves such rows. Their samples weren't acknowledged, but are
+// sealed by a seal that listed the slot during the commit. If this seal then fails before it has written the rollups,
+// no process repeats it until other samples of the slot are staged.
 func (c *checker) reportUnlessStaged(first, last int64, problem string, args ...any) error {
 	for slot := first; slot <= last; slot++ {
 		for p := range c.env.Period.OfSlot(slot).Partitions {
@@ -136,7 +136,7 @@ func (c *checker) reportUnlessStaged(first, last int64, problem string, args ...
 	return nil
 }
 
-// rollupWindow checks the rows of a window of rollups.
+// rollupWindow checks the rows of a rollup window.
 func (c *checker) rollupWindow(tenant string, window int64, done func(done, all int)) error {
 	c.stats.Windows++
 	names, err := c.env.Metrics(c.ctx, tenant, window)
@@ -217,7 +217,7 @@ func (c *checker) rollupShard(tenant string, window int64, metric string, in for
 	return c.filters(t, format.SeriesPartition(window, tenant, metric, in))
 }
 
-// day compares a 1h chunk with the rollup of its day's 5m chunks.
+// day compares a 1h chunk with the result of rolling up the day's 5m chunks.
 func (c *checker) day(tenant, metric string, id format.SeriesID, start, class int64) error {
 	p := c.env.Period
 	first, last := p.SlotOf(start+1), p.SlotOf(start+format.DayMS)
@@ -262,7 +262,7 @@ func (c *checker) day(tenant, metric string, id format.SeriesID, start, class in
 	return nil
 }
 
-// addSealed adds a chunk for the comparison with rollups. ds are the deletes of its series.
+// addSealed adds a raw chunk to sealed, to be compared with rollups. ds are the deletes that apply to its series.
 func (c *checker) addSealed(sealed map[slotSeries]*slotChunks, row engine.Row, class int64, ds format.Tombstones) {
 	at := slotSeries{slot: c.env.Period.SlotOf(row.Clustering[1].Int + 1)}
 	copy(at.id[:], strings.Clone(row.Clustering[2].Text))

@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/head"
 )
 
-// stage checks the blobs of all slots, and that readers read each slot that has blobs.
+// stage checks the blobs of all slots. It also checks that readers read each slot that has blobs.
 func (c *checker) stage() error {
 	looked, err := c.looked()
 	if err != nil {
@@ -43,7 +43,7 @@ func (c *checker) stage() error {
 	return nil
 }
 
-// looked returns the slots and partitions in which readers read blobs.
+// looked returns the slot partitions in which readers read blobs.
 func (c *checker) looked() (map[head.SlotPartition]bool, error) {
 	looked := map[head.SlotPartition]bool{}
 	for p := range c.env.Period.Partitions() {
@@ -58,7 +58,7 @@ func (c *checker) looked() (map[head.SlotPartition]bool, error) {
 	return looked, nil
 }
 
-// listed returns the slots and partitions that have blobs, as the engine lists them.
+// listed returns the slot partitions that have blobs according to the engine.
 func (c *checker) listed() (map[head.SlotPartition]bool, error) {
 	listed := map[head.SlotPartition]bool{}
 	damaged := func(d engine.Damage) { c.missed("table "+engine.Stage.Name, d.Err) }
@@ -71,13 +71,13 @@ func (c *checker) listed() (map[head.SlotPartition]bool, error) {
 	return listed, nil
 }
 
-// isOverlooked reports whether acknowledged blobs may be in a slot that no reader reads. In a shared store, blobs of
-// slots that aren't listed belong to failed commits, or have been sealed; Sweep seals them.
+// isOverlooked reports whether blobs in a slot partition that no reader reads may be acknowledged. In a shared store,
+// blobs of unlisted slots belong to failed commits or are already sealed, and Sweep seals them.
 func (c *checker) isOverlooked(at head.SlotPartition) bool {
 	return !c.env.Shared || at.Partition >= c.env.Period.Partitions()
 }
 
-// blobs checks the blobs of a slot and partition.
+// blobs checks the blobs of a slot partition.
 func (c *checker) blobs(at head.SlotPartition) error {
 	for row, err := range c.scan(engine.Range{Table: engine.Stage,
 		Partition: format.StagePartition(at.Slot, at.Partition)}) {
@@ -100,7 +100,7 @@ func (c *checker) blobs(at head.SlotPartition) error {
 	return nil
 }
 
-// checkSink checks the records of one blob.
+// checkSink checks the records of a blob.
 type checkSink struct {
 	c       *checker
 	slot    int64

@@ -2,9 +2,9 @@ package check
 
 import "github.com/cassia-db/cassia/storage/format"
 
-// unlisted reports the windows of a tenant that have rows and aren't listed. On engines without expiry, the listing is
-// deleted together with the window's rows. With expiry, a failed write may be applied after a dropped window was
-// unlisted: such rows are never shown, and they expire.
+// unlisted reports the windows of a tenant that have rows although they aren't listed, except dropped windows. It finds
+// them only on engines that expire rows, because other engines delete such rows together with the window. A failed
+// write may be applied to a window after it was dropped and unlisted. Queries never return such rows, and they expire.
 func (c *checker) unlisted(tenant string) error {
 	found, err := c.env.Unlisted(c.ctx, tenant)
 	for _, w := range found {

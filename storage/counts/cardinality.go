@@ -13,19 +13,19 @@ import (
 	"github.com/cassia-db/cassia/storage/head"
 )
 
-// Cardinality counts the labels of a tenant's unsealed series.
+// Cardinality contains counts of a tenant's unsealed series and their labels.
 type Cardinality struct {
 	head.Stats
 	// LabelPairs is the number of different pairs of label and value.
 	LabelPairs int64
-	// SeriesOfMetrics is the number of series per metric, ValuesOfLabels the number of different values per label,
-	// SeriesOfPairs the number of series per "label=value". BytesOfLabels is the size of each label in all series,
-	// computed as in Prometheus: name and value plus two bytes. Each list has the largest counts in descending order;
-	// equal counts are in the order of names.
+	// SeriesOfMetrics counts the series of each metric, ValuesOfLabels the different values of each label, and
+	// SeriesOfPairs the series with each "label=value". BytesOfLabels is the size of each label in all series, computed
+	// as in Prometheus: the sizes of name and value plus two bytes. Each list has the largest counts in descending
+	// order; equal counts are ordered by name.
 	SeriesOfMetrics, ValuesOfLabels, BytesOfLabels, SeriesOfPairs []Count
 }
 
-// Count is an entry of a Cardinality's lists.
+// Count is an entry in a list of counts.
 type Count = format.NamedCount
 
 // pairBytes is the size of a pair without its name and value.
@@ -34,8 +34,8 @@ const pairBytes = 2
 // cancelEvery is the number of series between checks for cancellation.
 const cancelEvery = 1 << 12
 
-// Cardinality counts the series of a tenant in the head. Each list has at most limit entries. Counts of many series are
-// reused: see countUnsealed. It returns only the context's error.
+// Cardinality counts the series of a tenant in the head. Each list has at most limit entries. Counts of many series may
+// come from an earlier call: see countUnsealed. The only error that Cardinality returns is the context's.
 func (s *Statistics) Cardinality(ctx context.Context, tenant string, limit int) (Cardinality, error) {
 	q := SeriesQuery{Tenant: tenant, Limit: limit}
 	v, err := s.countUnsealed(ctx, q, "cardinality", func(ctx context.Context) (cache.EntryValue, error) {
@@ -74,23 +74,23 @@ func (s *Statistics) cardinality(ctx context.Context, q SeriesQuery) (Cardinalit
 	return out, nil
 }
 
-// maxCountBytes is the maximum size of the label values that are counted together, bytes.
+// maxCountBytes is the maximum size of the label values that are counted together, in bytes.
 const maxCountBytes = 32 << 20
 
-// headCount counts unsealed series and their labels in bounded memory: the more values there are, the more passes it
-// makes over the series. Series that are created or sealed between two passes are only counted in some labels.
+// headCount counts unsealed series and their labels in bounded memory. If there are too many values, it makes several
+// passes over the series. Series that are created or sealed between two passes are counted for some labels only.
 type headCount struct {
 	series     int64
 	allMetrics int
 	metrics    greatest
 	labels     *valueCounter
-	// bytes are the sizes of labels, as Cardinality counts them, and stats counts the chunks. They aren't counted if
-	// nil.
+	// bytes maps labels to their sizes in all series, as in Cardinality. stats counts chunks. If nil, they aren't
+	// counted.
 	bytes map[string]uint64
 	stats *head.Stats
 }
 
-// count counts the series that q selects. It returns only the context's error.
+// count counts the series that q selects. The only error that it returns is the context's.
 func (c *headCount) count(ctx context.Context, s *Statistics, q SeriesQuery) error {
 	c.metrics.limit = q.Limit
 	c.labels = newValueCounter(int(min(s.env.QueryBytes, maxCountBytes)), q.Limit)
@@ -124,16 +124,17 @@ func (c *headCount) add(ls labels.Labels, first bool) {
 	})
 }
 
-// bytesOf returns the bytes of a text, which must not be modified.
+// bytesOf returns the bytes of a text without copying them. They must not be modified.
 func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
 
-// greatest keeps the largest of the counts that are added. The smallest of these is at the top of its heap.
+// greatest keeps the largest of the counts that are added, up to a limit. The smallest kept count is at the top of the
+// heap.
 type greatest struct {
 	limit int
 	heap  countHeap
 }
 
-// wants reports whether a count may be among the largest.
+// wants reports whether a count may be one of the largest.
 func (g *greatest) wants(n uint64) bool {
 	return g.limit > 0 && (len(g.heap) < g.limit || n >= g.heap[0].Count)
 }

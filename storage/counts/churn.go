@@ -12,23 +12,24 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// WindowSeries is the number of series in a window of raw rows, and the differences from the window before.
+// WindowSeries is the number of series in a raw window, and the change since the previous window.
 type WindowSeries struct {
 	Window     int64
 	Start, End time.Time
 	Metrics    int
 	Series     int
-	// Added is the number of series that aren't in the window before, and Gone the number of series that are only in
-	// the window before. Both are -1 if there is no such window.
+	// Added is the number of series that aren't in the previous window. Gone is the number of series that are only in
+	// the previous window. Both are -1 if there is no previous window.
 	Added, Gone int
 }
 
-// maxChurnSeries is the number of series after which one Churn reads no more windows.
+// maxChurnSeries is the number of series after which a call of Churn reads no more windows.
 const maxChurnSeries = 5_000_000
 
-// Churn compares a tenant's newest windows of raw rows, the oldest first. cut is true if they have more than
-// maxChurnSeries series, so that older windows are missing. It reads the stored counts of windows that haven't been
-// written to since they were counted. For other windows it reads keys, and caches the result until the window changes.
+// Churn compares a tenant's newest raw windows, oldest first. cut is true if the list doesn't contain all requested
+// windows, because the newer ones have more than maxChurnSeries series. Churn reads the stored counts of windows that
+// haven't been written to since they were counted. For other windows it reads keys, and caches the result until the
+// window changes.
 func (s *Statistics) Churn(ctx context.Context, tenant string, windows int) (list []WindowSeries, cut bool, err error) {
 	r, err := s.env.NewReader(ctx, tenant, damage.Warnings(ctx))
 	if err != nil {
@@ -75,18 +76,18 @@ type churn struct {
 	all    []comparedWindow
 }
 
-// comparedWindow holds the stored counts of a window, and its series if they were read.
+// comparedWindow holds the stored counts of a window, and its series if they are needed.
 type comparedWindow struct {
 	WindowVersion
 	classes []int64
 	state   uint64
-	// follows is true if the previous window in the list directly precedes this one, so that they can be compared.
+	// follows is true if the previous window in the list ends where this one starts, so that they can be compared.
 	follows bool
 	storedSeries
 	set *windowSet // if needed
 }
 
-// look finds the state of a window, and its stored counts.
+// look reads the state of a window and its stored counts.
 func (c *churn) look(ctx context.Context, i int, found WindowVersion) error {
 	classes, others, err := c.s.env.Classes(ctx, c.tenant, found.Window)
 	if err != nil {
@@ -104,7 +105,7 @@ func (c *churn) look(ctx context.Context, i int, found WindowVersion) error {
 	return ctx.Err()
 }
 
-// needsSet reports whether the ids of a window's series have to be read. firstToo is true if the series of the first
+// needsSet reports whether the ids of a window's series must be read. firstToo is true if the series of the first
 // window are also counted.
 func (c *churn) needsSet(i int, firstToo bool) bool {
 	w := &c.all[i]

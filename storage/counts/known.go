@@ -8,8 +8,8 @@ import (
 	"github.com/cassia-db/cassia/storage/ended"
 )
 
-// States of the counts of a window's series. They are stored in the lowest bits of the value in ended.Memory. The other
-// bits are a hash of the window's states.
+// These values describe the stored counts of a window's series. They are stored in the lowest bits of the window's
+// value in ended.Memory. The other bits are a hash of the window's states.
 const (
 	countsThere     = 1 + iota // counts are stored
 	countsWait                 // counts are missing
@@ -19,7 +19,7 @@ const (
 	countsBits = 7
 )
 
-// noted returns the value for ended.Memory of a window in these states.
+// noted returns the value to be stored in ended.Memory for a window with these states.
 func (c countedState) noted(as uint64) uint64 {
 	var b [16]byte
 	binary.LittleEndian.PutUint64(b[:8], c.state)
@@ -27,7 +27,7 @@ func (c countedState) noted(as uint64) uint64 {
 	return xxhash.Sum64(b[:])&^countsBits | as
 }
 
-// known returns the cached state of the counts of a window, or 0 if it isn't cached for the window's states.
+// known returns what is cached about the counts of a window. It returns 0 if nothing is cached for the window's states.
 func (s *Statistics) known(u *ended.OverWindow) uint64 {
 	k := s.env.Memory.Noted(u.Tenant, u.Window)
 	if as := k & countsBits; as == countsLost || k == statesOf(u).noted(as) {
@@ -36,7 +36,7 @@ func (s *Statistics) known(u *ended.OverWindow) uint64 {
 	return 0
 }
 
-// setKnown caches the state of the counts of a window in its states.
+// setKnown caches a value about the counts of a window, for the window's states.
 func (s *Statistics) setKnown(u *ended.OverWindow, as uint64) {
 	s.env.Memory.Note(u.Tenant, u.Window, statesOf(u).noted(as))
 }

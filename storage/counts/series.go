@@ -17,7 +17,7 @@ import (
 // SeriesQuery selects the series that CountSeries counts.
 type SeriesQuery struct {
 	Tenant string
-	// Window is a window of raw rows. Unsealed selects the head instead: all unsealed series.
+	// Window is a raw window. Unsealed selects all unsealed series in the head instead.
 	Window   int64
 	Unsealed bool
 	// Metric selects the series of one metric; "" selects all.
@@ -31,18 +31,19 @@ type SeriesQuery struct {
 // SeriesCounts counts series by their labels. Each list has the largest counts in descending order.
 type SeriesCounts struct {
 	Series int64
-	// Metrics is the number of series per metric, Labels the number of different values per label, Values the number of
-	// series per value of the selected label.
+	// Metrics counts the series of each metric, Labels the different values of each label, and Values the series with
+	// each value of the selected label.
 	Metrics, Labels, Values []Count
 	// AllMetrics and AllLabels are the total numbers of metrics and labels.
 	AllMetrics, AllLabels int
 }
 
-// CountSeries counts a tenant's series in a window, or in the head. For a window it reads the stored counts if it
-// hasn't been written to since they were stored, unless the query selects a metric or needs more counts than are
-// stored. Otherwise it reads labels. Its memory has the same limit as a query's: above it, the error wraps
-// meter.ErrQueryTooLarge. Unsealed series with many values are counted in multiple passes, and counts of many series
-// are reused, see countUnsealed. Unreadable labels are skipped and reported: see damage.WithWarnings.
+// CountSeries counts a tenant's series in a window, or in the head. For a window it reads the stored counts, unless the
+// window was written to since, the query selects a metric, or the query needs more counts than are stored. In these
+// cases it reads labels. Its memory is limited like a query's: above the limit, it returns an error that wraps
+// meter.ErrQueryTooLarge. Unsealed series with many values are counted in multiple passes, and counts of many unsealed
+// series may come from an earlier call, see countUnsealed. Unreadable labels are skipped and reported: see
+// damage.WithWarnings.
 func (s *Statistics) CountSeries(ctx context.Context, q SeriesQuery) (SeriesCounts, error) {
 	if q.Unsealed {
 		return s.countOpen(ctx, q)
@@ -84,7 +85,7 @@ func (s *Statistics) CountSeries(ctx context.Context, q SeriesQuery) (SeriesCoun
 	return counted.SeriesCounts, nil
 }
 
-// toldOnce passes on each warning once, and keeps them all.
+// toldOnce reports each warning once, and keeps all of them.
 type toldOnce struct {
 	warn func(error) // nil: warnings are only kept
 	list []error
@@ -119,7 +120,7 @@ func (s *Statistics) countOpen(ctx context.Context, q SeriesQuery) (SeriesCounts
 	return counted.SeriesCounts, nil
 }
 
-// seriesCounts returns the counts that q selects.
+// seriesCounts returns the counts that q requests.
 func (c *headCount) seriesCounts(q SeriesQuery) (out cachedSeriesCounts) {
 	out.SeriesCounts = SeriesCounts{
 		Series: c.series, AllMetrics: c.allMetrics, AllLabels: len(c.labels.found), Metrics: c.metrics.sorted(),
@@ -139,7 +140,7 @@ func (c *headCount) seriesCounts(q SeriesQuery) (out cachedSeriesCounts) {
 	return out
 }
 
-// cachedSeriesCounts is a cache entry: counts, and warnings about rows that are missing in them.
+// cachedSeriesCounts is a cache entry: counts, and warnings about rows that aren't included in them.
 type cachedSeriesCounts struct {
 	SeriesCounts
 
@@ -160,7 +161,7 @@ func bytesOfCounts(lists ...[]Count) (n int64) {
 	return n
 }
 
-// textBytes is the size of a text without its characters.
+// textBytes is the size of a string header.
 const textBytes = 16
 
 // gapBytes is the approximate size of a warning.
@@ -193,12 +194,12 @@ func (s *Statistics) countSealed(
 	return c.counts(), nil
 }
 
-// walkOf returns a walk over a window. It skips unreadable rows and warns of them.
+// walkOf returns a walk over a window. The walk skips unreadable rows and reports them as warnings.
 func walkOf(r WindowReader, tenant string, window int64, classes []int64) *seriesWalk {
 	return &seriesWalk{tenant: tenant, window: window, classes: classes, scan: r.Scan, between: func() {}}
 }
 
-// seriesCounter counts series, one after another.
+// seriesCounter counts series that are added one by one.
 type seriesCounter struct {
 	q       SeriesQuery
 	series  int64
@@ -229,7 +230,8 @@ func (c *seriesCounter) add(ls labels.Labels) (err error) {
 		}
 		values[l.Value]++
 		if values[l.Value] == 1 {
-			// The map may keep the texts of all labels of the series in memory.
+			// A value is a substring of the text of all labels of its series, so the map may keep that whole text in
+			// memory.
 			if full := c.budget.Charge(len(l.Value) + valueBytes); full != nil {
 				err = full
 			}

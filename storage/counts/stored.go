@@ -13,10 +13,10 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// errNoCounts means that there are no readable counts of a window's series in its current state.
+// errNoCounts means that a window has no readable counts for its current state.
 var errNoCounts = errors.New("storage: the series of the window have not been counted")
 
-// Stored returns the stored counts of a window's series in a state. It returns nil if the series have to be counted.
+// Stored returns the stored counts of a window's series for a state. It returns nil if the series must be counted.
 func (s *Statistics) Stored(ctx context.Context, tenant string, window int64, state uint64) *format.Counts {
 	if !s.MayHave(window) {
 		return nil
@@ -35,7 +35,7 @@ func (s *Statistics) Stored(ctx context.Context, tenant string, window int64, st
 	return (*format.Counts)(v.(*cachedStoredCounts))
 }
 
-// cachedStoredCounts is a cache entry.
+// cachedStoredCounts is the cache entry of stored counts.
 type cachedStoredCounts format.Counts
 
 func (c *cachedStoredCounts) Bytes() (n int64) {
@@ -52,8 +52,8 @@ func (c *cachedStoredCounts) Bytes() (n int64) {
 	return n
 }
 
-// readCounts reads the counts of a window's series in a state. It returns errNoCounts if there are none, or if they are
-// unreadable, which it also reports.
+// readCounts reads the counts of a window's series for a state. It returns errNoCounts if there are none. It also
+// returns errNoCounts if they are unreadable, after reporting this.
 func (s *Statistics) readCounts(
 	ctx context.Context, tenant string, window int64, state uint64,
 ) (c *format.Counts, err error) {
@@ -89,7 +89,7 @@ func (s *Statistics) readCounts(
 	return c, nil
 }
 
-// badCounts reports unreadable counts once, and makes the series be counted again.
+// badCounts reports unreadable counts once, and causes the series to be counted again.
 func (s *Statistics) badCounts(tenant string, window int64, bad error) {
 	s.env.Memory.Note(tenant, window, countsLost)
 	if !errors.Is(bad, format.ErrOtherCounts) {
@@ -100,22 +100,22 @@ func (s *Statistics) badCounts(tenant string, window int64, bad error) {
 	}
 }
 
-// scanCounts scans rows of counts. Unreadable rows are skipped and reported. The series are then counted again.
+// scanCounts scans rows of counts. Unreadable rows are skipped and reported, and the series will be counted again.
 func (s *Statistics) scanCounts(ctx context.Context, rows engine.Range, row func(engine.Row) error) error {
 	rows.Table = engine.Catalog
 	rows.Damaged = func(d engine.Damage) { s.badCounts(rows.Partition[2].Text, rows.Partition[0].Int, d.Err) }
 	return s.env.ScanCounts(ctx, rows, row)
 }
 
-// storedSeries holds the stored number of series of a window, and the change since the window before. Each is nil if it
-// isn't stored.
+// storedSeries holds the stored number of series of a window, and the stored change since the previous window. Each is
+// nil if it isn't stored.
 type storedSeries struct {
 	head   *format.CountsHead
 	change *format.CountsChange
 }
 
-// storedSeries reads the stored number of series of a window in a state, and the change since the window before in
-// another state. before is 0 if they aren't compared.
+// storedSeries reads the stored number of series of a window for its state, and the stored change since the previous
+// window, whose state is before. before is 0 if the windows aren't compared.
 func (s *Statistics) storedSeries(
 	ctx context.Context, tenant string, window int64, state, before uint64,
 ) (found storedSeries) {
@@ -150,7 +150,7 @@ func (s *Statistics) storedSeries(
 	return found
 }
 
-// answerFrom answers a query from stored counts. ok is false if they don't include everything that it needs.
+// answerFrom answers a query from stored counts. ok is false if they don't contain all counts that the query needs.
 func answerFrom(c *format.Counts, q SeriesQuery) (answer SeriesCounts, ok bool) {
 	if q.Metric != "" {
 		return answer, false
@@ -175,8 +175,8 @@ func answerFrom(c *format.Counts, q SeriesQuery) (answer SeriesCounts, ok bool) 
 	return answer, fits == [3]bool{true, true, true}
 }
 
-// firstOf returns the first limit entries of a list, which contains the largest of a total number of counts. ok is
-// false if the list has too few.
+// firstOf returns the first limit entries of a list. The list contains the largest of of counts. ok is false if the
+// list has too few entries.
 func firstOf(list []Count, of uint64, limit int) (first []Count, ok bool) {
 	limit = max(0, limit)
 	if len(list) < limit && uint64(len(list)) < of {

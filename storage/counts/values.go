@@ -8,24 +8,24 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// valueCounter counts the series with each value of each label in bounded memory. If the values of all labels don't
-// fit, it postpones labels. If the values of one label don't fit, it postpones a part of them. The caller then adds all
-// series again to count the postponed values.
+// valueCounter counts the series with each value of each label, in bounded memory. If the values of all labels don't
+// fit, it postpones some labels. If the values of one label don't fit, it postpones a part of them. To count postponed
+// values, the caller must add all series again.
 //
 //	series ─► add … ─► endPass ─┬─► more: series ─► add …
 //	                            └─► done: found
 type valueCounter struct {
-	// limit is the maximum size of the values that are counted together, bytes. used is their current size.
+	// limit is the maximum size of the values that are counted together, in bytes. used is their current size.
 	limit, used int
-	// keep is the number of values with the largest counts that are kept per label.
+	// keep is the number of values that are kept per label: those with the most series.
 	keep int
-	// again is true after the first pass. No new labels are added then.
+	// again is true after the first pass. Later passes add no new labels.
 	again    bool
 	seed     maphash.Seed
 	counting map[string]*countedLabel
 	putOff   []valueShare
 	found    map[string]*foundLabel
-	// tooMany is true once there are more labels than maxCountedLabels. Then the counter stops counting.
+	// tooMany is true if there are more than maxCountedLabels labels. The counter then stops counting.
 	tooMany bool
 }
 
@@ -48,13 +48,13 @@ type countedLabel struct {
 	used   int
 }
 
-// foundLabel holds the counts of a label.
+// foundLabel holds the results for a label.
 type foundLabel struct {
 	values   uint64
 	greatest greatest
 }
 
-// counterBytes is the approximate size of a value in a valueCounter without its characters.
+// counterBytes is the approximate memory that a valueCounter needs for a value, in addition to its text.
 const counterBytes = 64
 
 func newValueCounter(limit, keep int) *valueCounter {
@@ -64,7 +64,7 @@ func newValueCounter(limit, keep int) *valueCounter {
 	}
 }
 
-// add counts the labels of a series from the value of its labels row. It returns ErrMalformedLabels if the value is
+// add counts the labels of a series, given the value of its labels row. It returns ErrMalformedLabels if the value is
 // malformed.
 func (c *valueCounter) add(row []byte) error { return format.EachLabel(row, c.value) }
 
@@ -105,11 +105,11 @@ func (c *valueCounter) isPutOff(name []byte) bool {
 	return false
 }
 
-// maxShareBits limits the number of shares of a label to 2^maxShareBits.
+// maxShareBits bounds the number of shares of a label's values: it is at most 2^maxShareBits.
 const maxShareBits = 32
 
-// relieve postpones the label with the largest values. If this label takes nearly all of the limit, it postpones half
-// of its values.
+// relieve frees memory by postponing the label whose values take the most memory. If this label takes most of the
+// limit, it postpones only half of its values.
 func (c *valueCounter) relieve() {
 	var most *countedLabel
 	for _, l := range c.counting {
@@ -140,7 +140,7 @@ func (c *valueCounter) relieve() {
 	c.used += most.used
 }
 
-// endPass adds the counts of this pass to the results. If it returns true, the caller must add all series again.
+// endPass adds the counts of a pass to the results. If it returns true, the caller must add all series again.
 func (c *valueCounter) endPass() (more bool) {
 	for name, l := range c.counting {
 		f := c.found[name]
@@ -167,8 +167,7 @@ func (c *valueCounter) endPass() (more bool) {
 	return len(c.counting) > 0
 }
 
-// labels returns the counts, in no particular order. The label with the metrics' names is missing, because rows of
-// labels don't contain it.
+// labels returns the counts in any order. The label __name__ is missing, because labels rows don't contain it.
 func (c *valueCounter) labels() (list []format.LabelCounts) {
 	for name, l := range c.found {
 		list = append(list, format.LabelCounts{
@@ -178,7 +177,7 @@ func (c *valueCounter) labels() (list []format.LabelCounts) {
 	return list
 }
 
-// labelsOfMetrics are the counts of the label with the metrics' names.
+// labelsOfMetrics returns the counts of the label __name__.
 func labelsOfMetrics(metrics int) format.LabelCounts {
 	return format.LabelCounts{NamedCount: Count{Name: labels.MetricName, Count: uint64(metrics)}}
 }

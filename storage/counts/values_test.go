@@ -13,8 +13,8 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// TestValueCounterGoesThroughSeriesAgain counts values in multiple passes, and compares the result with counting them
-// all in one.
+// TestValueCounterGoesThroughSeriesAgain counts values in multiple passes, and compares the result with that of a
+// single pass.
 func TestValueCounterGoesThroughSeriesAgain(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 7))
 	var rows [][]byte
@@ -67,7 +67,7 @@ func TestValueCounterGoesThroughSeriesAgain(t *testing.T) {
 	require.Error(t, newValueCounter(100, maxCountedValues).add([]byte{9}))
 }
 
-// TestTooManyLabels stops counting above the maximum number of label names.
+// TestTooManyLabels checks that counting stops above the maximum number of label names.
 func TestTooManyLabels(t *testing.T) {
 	c := newValueCounter(1<<30, maxCountedValues)
 	for i := range maxCountedLabels + 1 {
@@ -77,7 +77,7 @@ func TestTooManyLabels(t *testing.T) {
 	require.True(t, c.tooMany)
 }
 
-// TestBoundCounts removes the smallest counts if not all fit. The others fit a batch.
+// TestBoundCounts checks that the smallest counts are removed if not all fit in a batch.
 func TestBoundCounts(t *testing.T) {
 	list := func(n, length int) (list []Count) {
 		for i := range n {

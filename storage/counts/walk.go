@@ -13,8 +13,8 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// seriesWalk visits each series of a window once. A series has labels in more than one place if its metric got more
-// shards, or its class changed.
+// seriesWalk visits each series of a window once. A series may have labels rows in several places, if the number of
+// shards of its metric has grown or if its class changed.
 //
 //	metric ─► stretch of ids ─► place ─► rows of labels, in the order of ids
 type seriesWalk struct {
@@ -28,7 +28,7 @@ type seriesWalk struct {
 }
 
 // stateOf returns the state of a window for counting its series: a hash of the version of its commit records and of the
-// classes that are left out. It is 0 if there are no commit records.
+// classes that aren't counted. It is 0 if there are no commit records.
 func stateOf(version, others uint64) uint64 {
 	if version == 0 || others == 0 {
 		return version
@@ -37,14 +37,14 @@ func stateOf(version, others uint64) uint64 {
 	return max(1, xxhash.Sum64(binary.LittleEndian.AppendUint64(b, others)))
 }
 
-// stretchShards is the number of a metric's shards whose series ids are held in memory together.
+// stretchShards determines the size of a stretch: the ids of about this many shards of a metric are in memory together.
 const stretchShards = 32
 
-// stretches returns the number of parts in which the ids of a metric are visited, a power of two up to 256.
+// stretches returns the number of parts in which the ids of a metric are visited. It is a power of two up to 256.
 func stretches(shards int64) int { return int(max(1, shards/stretchShards)) }
 
-// each calls row once for each of the metric's series in one of n stretches of ids, with its labels. It returns their
-// ids in order. Rows are valid during the call.
+// each calls row once for each of the metric's series in one of n stretches of ids, with the series' labels row. It
+// returns the ids of these series in order. The row is valid only during the call.
 func (w *seriesWalk) each(
 	ctx context.Context, m MetricShards, stretch, n int, keysOnly bool, row func(engine.Row) error,
 ) (ids []format.SeriesID, err error) {
@@ -82,7 +82,7 @@ func (w *seriesWalk) each(
 	return ids, nil
 }
 
-// rows returns the range of labels rows of a place in a stretch of ids.
+// rows returns the range of a place's labels rows in a stretch of ids.
 func (w *seriesWalk) rows(metric string, at format.ClassShard, stretch, n int, keysOnly bool) engine.Range {
 	res := format.ResolutionOf(w.window)
 	rows := engine.Range{
@@ -101,7 +101,7 @@ func (w *seriesWalk) rows(metric string, at format.ClassShard, stretch, n int, k
 	return rows
 }
 
-// mergeIDs merges two sorted lists without common ids into ids.
+// mergeIDs merges more into ids. Both must be sorted and have no common ids.
 func mergeIDs(ids, more []format.SeriesID) []format.SeriesID {
 	i, j := len(ids)-1, len(more)-1
 	ids = append(ids, more...)
@@ -136,10 +136,10 @@ func inBoth(a, b []format.SeriesID) (n int) {
 	return n
 }
 
-// metricList are the metrics of a window, sorted by name.
+// metricList contains the metrics of a window, sorted by name.
 type metricList []MetricShards
 
-// shardsOf returns the number of a metric's shards; 0 if the list doesn't contain the metric.
+// shardsOf returns the number of shards of a metric, or 0 if the list doesn't contain the metric.
 func (m metricList) shardsOf(name string) int64 {
 	i, ok := slices.BinarySearchFunc(m, name, func(m MetricShards, name string) int {
 		return strings.Compare(m.Name, name)
@@ -150,7 +150,7 @@ func (m metricList) shardsOf(name string) int64 {
 	return m[i].Shards
 }
 
-// all calls row once for each of a metric's series, with its labels. Rows are valid during the call.
+// all calls row once for each of a metric's series, with the series' labels row. The row is valid only during the call.
 func (w *seriesWalk) all(ctx context.Context, m MetricShards, keysOnly bool, row func(engine.Row) error) error {
 	n := stretches(m.Shards)
 	for stretch := range n {

@@ -16,15 +16,15 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// When a window of raw rows has ended, its series are counted once, and the counts are stored next to the names of its
+// After a raw window has ended, its series are counted once, and the counts are stored next to the names of its
 // metrics: see format.Counts and design/queries.md.
 //
 //	state of the window ─► count the series ─► the same state? ─► rows: counts, and the change since the window before
 //
-// The state is a hash of the window's commit records and of the classes that are left out. It is part of the keys of
-// rows of counts. A reader reads the rows of the window's current state. If there are none, it counts the series.
+// The state is a hash of the window's commit records and of the classes that aren't counted. It is part of the keys of
+// the counts. A reader reads the counts for the window's current state. If there are none, it counts the series.
 
-// Limits of a window's stored counts. Each list has the largest counts that fit.
+// These constants limit the stored counts of a window. Each list contains the largest counts that fit.
 const (
 	maxCountedValues  = 100
 	maxMetricsBytes   = 512 << 10
@@ -36,10 +36,11 @@ const (
 	countingBytes = 32 << 20
 )
 
-// countedState is the state of a window that is counted, and of the window before; 0 if there is none.
+// countedState contains the state of a window that is counted, and the state of the previous window, or 0 if there is
+// none.
 type countedState struct{ state, before uint64 }
 
-// statesOf returns the states of a window whose series are counted.
+// statesOf returns the states of a counted window and of the previous one.
 func statesOf(u *ended.OverWindow) countedState {
 	if u.Before == nil {
 		return countedState{state: u.Version}
@@ -47,8 +48,8 @@ func statesOf(u *ended.OverWindow) countedState {
 	return countedState{state: u.Version, before: u.Before.State}
 }
 
-// Uncounted yields the ended windows of raw rows whose series aren't counted, tenant by tenant, the oldest first. It
-// calls between after each window that it checks, so that the caller can pause. It stops after an error.
+// Uncounted yields the ended raw windows whose series aren't counted, tenant by tenant, oldest first. It calls between
+// after each window that it checks, so that the caller can pause. It stops after an error.
 func (s *Statistics) Uncounted(ctx context.Context, between func()) iter.Seq2[ended.OverWindow, error] {
 	return ended.All(
 		ctx, s.env.Tenants, func(tenant string, yield func(ended.OverWindow) bool) (wanted bool, err error) {
@@ -90,9 +91,9 @@ func (s *Statistics) uncountedOf(
 	return true, nil
 }
 
-// needsCounts sets the state of a window, and reports whether its series have to be counted or compared with those in
-// the window before. It leaves the state 0 if they can't be counted yet: while rollups are missing, a writer such as an
-// import may have written only its first commit record, and further rows won't change the state.
+// needsCounts sets the state of a window, and reports whether its series must be counted or compared with the previous
+// window. The state remains 0 if the window can't be counted yet, because its rollups are incomplete. A writer such as
+// an import may then have written only its first commit record, and its further rows won't change the state.
 func (s *Statistics) needsCounts(ctx context.Context, u *ended.OverWindow) (bool, error) {
 	if !s.MayHave(u.Window) {
 		return false, nil
@@ -142,13 +143,13 @@ func (s *Statistics) State(ctx context.Context, tenant string, window int64) (ui
 	return stateOf(version, others), err
 }
 
-// MayHave reports whether a window may have rows of counts now. If the engine expires rows, it has them only for
-// Env.Kept after its end, in which no labels expire under any retention.
+// MayHave reports whether a window may have stored counts now. If the engine expires rows, counts exist only for
+// Env.Kept after the end of the window. During this time labels don't expire under any retention.
 func (s *Statistics) MayHave(window int64) bool {
 	return !s.env.Expiring || s.env.Now().Before(s.Vanish(window))
 }
 
-// Vanish returns when the rows of counts of a window expire, if the engine expires rows.
+// Vanish returns the time at which the stored counts of a window expire, if the engine expires rows.
 func (s *Statistics) Vanish(window int64) time.Time {
 	return time.UnixMilli(s.env.Period.WindowEnd(window)).Add(s.env.Kept - expiringCountsLag)
 }
@@ -185,12 +186,12 @@ func (s *Statistics) findCounts(ctx context.Context, u *ended.OverWindow) (f fou
 	return f, err
 }
 
-// ErrStateChanged means that the window was written to while it was counted. Its counts aren't stored.
+// ErrStateChanged means that a window was written to while it was counted, so its counts weren't stored.
 var ErrStateChanged = errors.New("storage: the window was written to while its series were counted")
 
-// CountWindow counts the series of a window and stores the counts. It can be interrupted and restarted, because it
-// stores either all counts or none. It calls between after each part of the work. It returns the number of series, or 0
-// if the window was written to or counted concurrently.
+// CountWindow counts the series of a window and stores the counts. It stores either all counts or none, so it can be
+// interrupted and restarted. It calls between after each part of the work. It returns the number of series, or 0 if the
+// window was written to or counted concurrently.
 func (s *Statistics) CountWindow(ctx context.Context, u ended.OverWindow, between func()) (series int64, err error) {
 	if err := s.env.MayCount(); err != nil {
 		return 0, err
@@ -220,7 +221,7 @@ func (s *Statistics) CountWindow(ctx context.Context, u ended.OverWindow, betwee
 	return int64(c.counts.Series), nil
 }
 
-// windowCount counts the series of a window, and compares them with the series of the window before.
+// windowCount counts the series of a window, and compares them with the series of the previous window.
 type windowCount struct {
 	s            *Statistics
 	walk, before *seriesWalk // before: nil if there is no window to compare with
@@ -245,7 +246,8 @@ func (s *Statistics) newWindowCount(
 	return c, err
 }
 
-// strictWalk returns a walk over a window in a state, and its metrics. The walk returns an error for unreadable rows.
+// strictWalk returns a walk over a window, and the window's metrics. It returns ErrStateChanged if the window is in
+// another state. The walk returns an error for unreadable rows.
 func (s *Statistics) strictWalk(
 	ctx context.Context, tenant string, window int64, state uint64, between func(),
 ) (*seriesWalk, metricList, error) {
@@ -277,7 +279,8 @@ func (s *Statistics) strictWalk(
 	return w, metrics, err
 }
 
-// count counts the labels of the window's series, compares the series with the window before, or both.
+// count counts the labels of the window's series if whole is true. If compare is true, it compares the series with the
+// previous window.
 func (c *windowCount) count(ctx context.Context, whole, compare bool) error {
 	var values *valueCounter
 	if c.whole = whole; whole {
@@ -315,7 +318,7 @@ func (c *windowCount) count(ctx context.Context, whole, compare bool) error {
 	return nil
 }
 
-// metric counts the series of a metric. If values isn't nil, it also counts their labels.
+// metric counts the series of a metric, and also their labels if values isn't nil.
 func (c *windowCount) metric(
 	ctx context.Context, name string, values *valueCounter, compare bool,
 ) (series int, err error) {
@@ -362,7 +365,7 @@ func (c *windowCount) finish(values *valueCounter) {
 	boundCounts(n)
 }
 
-// boundCounts removes counts that don't fit into the rows of counts.
+// boundCounts removes the smallest counts, so that the remaining counts fit in their rows.
 func boundCounts(n *format.Counts) {
 	n.Metrics = firstFitting(n.Metrics, maxMetricsBytes, func(c *Count) int { return len(c.Name) })
 	n.Labels = firstFitting(n.Labels, maxLabelsBytes, func(l *format.LabelCounts) int { return len(l.Name) })
@@ -381,7 +384,7 @@ func boundCounts(n *format.Counts) {
 	}
 }
 
-// firstFitting returns the first entries of a list that take at most most bytes.
+// firstFitting returns the first entries of a list whose total size is at most most bytes.
 func firstFitting[T any](list []T, most int, size func(*T) int) []T {
 	for i := range list {
 		if most -= size(&list[i]) + storedCountBytes; most < 0 {
@@ -391,7 +394,7 @@ func firstFitting[T any](list []T, most int, size func(*T) int) []T {
 	return list
 }
 
-// rows returns the rows of the counts, if they were counted, and with change also the row of the change.
+// rows returns the rows of the counts, if they were counted. If change is true, it also returns the row of the change.
 func (c *windowCount) rows(u *ended.OverWindow, change bool) (rows []engine.Mutation, err error) {
 	put := func(key engine.Key, value []byte) {
 		rows = append(rows, engine.Mutation{
@@ -413,13 +416,13 @@ func (c *windowCount) rows(u *ended.OverWindow, change bool) (rows []engine.Muta
 	return rows, nil
 }
 
-// store writes the counts, unless the state of a window has changed.
+// store writes the counts. It returns ErrStateChanged if the state of a window has changed.
 func (c *windowCount) store(ctx context.Context, u *ended.OverWindow, found foundCounts) error {
 	rows, err := c.rows(u, !found.change)
 	if err != nil {
 		return err
 	}
-	// The lock prevents drops between reading the states and the write.
+	// The lock prevents drops between the read of the states and the write.
 	defer c.s.env.Lock()()
 	if now, err := c.s.State(ctx, u.Tenant, u.Window); err != nil || now != u.Version {
 		return cmp.Or(err, ErrStateChanged)
@@ -436,7 +439,7 @@ func (c *windowCount) store(ctx context.Context, u *ended.OverWindow, found foun
 	return c.s.env.Replace(ctx, u, found.keys, rows, expires)
 }
 
-// CountedWindow returns a window of a tenant in its current state, with the window before.
+// CountedWindow returns a tenant's window with its current state, and the previous window.
 func (s *Statistics) CountedWindow(ctx context.Context, tenant string, window int64) (*ended.OverWindow, error) {
 	state, err := s.State(ctx, tenant, window)
 	u := &ended.OverWindow{Tenant: tenant, Window: window, Version: state}
@@ -455,8 +458,8 @@ func (s *Statistics) CountedWindow(ctx context.Context, tenant string, window in
 	return u, err
 }
 
-// Recount returns the rows of counts that a window should have in its state, compared with the window before. It writes
-// nothing. It returns ErrStateChanged if the window is in another state.
+// Recount returns the rows of counts that a window should have for its state, including the change since the previous
+// window. It writes nothing. It returns ErrStateChanged if the window is in another state.
 func (s *Statistics) Recount(ctx context.Context, u *ended.OverWindow) ([]engine.Mutation, error) {
 	count, err := s.newWindowCount(ctx, u, func() {})
 	if err != nil {
