@@ -63,7 +63,7 @@ func (b *Batch) Lookup(alias []byte) (*Series, bool) {
 	s := b.tenant.Lookup(hash, b.last)
 	if s == nil {
 		b.missed = hash
-		return nil, false // last is unchanged: relabeling may drop this series in every request.
+		return nil, false // last is kept, because relabeling may drop this series in every request.
 	}
 	b.last = s
 	return s, true

@@ -100,7 +100,7 @@ func (c *checkedDays) classesIn(ctx context.Context, tenant string, window int64
 	first := period.RawWindowAt(start + 1)
 	days := c.s.retention.Days(tenant)
 	var lists []*retention.ClassList
-	var of []int // by raw window
+	var of []int // index into lists, by raw window
 	for w := first; w <= period.RawWindowAt(end); w++ {
 		l, err := days.At(ctx, period.WindowEnd(w))
 		if err != nil {

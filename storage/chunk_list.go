@@ -59,7 +59,7 @@ func (s *Store) listChunks(ctx context.Context, list []seriesChunks, found chunk
 			w.KeysOnly = true
 			w.Left = s.unread(w.Table, w.Partition, func(u paged.Unreadable) {
 				for _, id := range ids {
-					if u.Has(id, of.first, of.last) { // An entry of a page, or a whole page, has one start.
+					if u.Has(id, of.first, of.last) { // All entries of a page have the same start.
 						key := chunkAt{u.From, format.SeriesIDFrom(id)}
 						found[key] = listedChunks{found[key].versions, true}
 					}

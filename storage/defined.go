@@ -112,7 +112,7 @@ func (s *Store) listRows(ctx context.Context, t *engine.Table, w Work) (rows []f
 		}
 		r := format.StageRow{Writer: row.Clustering[0].Text, Seq: row.Clustering[1].Int}
 		if n := len(rows); n > 0 && rows[n-1].Writer == r.Writer {
-			r.Writer = rows[n-1].Writer // Thousands of rows share it.
+			r.Writer = rows[n-1].Writer // Thousands of rows share this string.
 		} else {
 			r.Writer = strings.Clone(r.Writer)
 		}

@@ -44,7 +44,7 @@ func setSettings(ctx context.Context, eng engine.Engine, old []byte, s settings)
 	}
 	ok, found, err = eng.CompareAndSet(ctx, engine.Store, settingsPartition, settingsItem, old, value)
 	if ok && err == nil {
-		_ = describeStore(ctx, eng, s) // The settings are stored: Open checks them itself and describes them again.
+		_ = describeStore(ctx, eng, s) // An error is ignored: the settings are stored, and Open describes them again.
 	}
 	return ok, found, err
 }

@@ -82,7 +82,7 @@ func (s *Store) dropTenant(ctx context.Context, window int64, tenant string) (go
 
 // dropPart drops one range. gone is true if the range existed and was deleted, or expires in the engine.
 func (s *Store) dropPart(ctx context.Context, d dropped, tenants []string) (gone bool, err error) {
-	if d.class == wholeWindow && !s.retention.Expires() { // An import may restore it.
+	if d.class == wholeWindow && !s.retention.Expires() { // An import may restore the window.
 		defer s.forgetWindow(d.window)
 	}
 	switch {

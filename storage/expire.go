@@ -107,7 +107,7 @@ func (s *Store) Expire(ctx context.Context) (parts int, err error) {
 		s.sealMu[i].Lock()
 		defer s.sealMu[i].Unlock()
 	}
-	if err := s.clock.MayRemove(); err != nil { // Creating rollups may have taken long.
+	if err := s.clock.MayRemove(); err != nil { // Computing rollups may have taken long.
 		return 0, err
 	}
 	for _, tenant := range tenants { // An import may have restored windows.
@@ -150,7 +150,7 @@ func (s *Store) expired(ctx context.Context, tenants []string, of map[string]*re
 		if newest == never {
 			continue
 		}
-		kept := map[int64][]string{} // the tenants that keep it
+		kept := map[int64][]string{} // window to tenants
 		for _, tenant := range tenants {
 			windows, err := s.everyWindow(ctx, tenant, format.FirstWindow(res), s.period.WindowAt(res, newest))
 			if err != nil {

@@ -59,9 +59,9 @@ type follower struct {
 type followMode uint8
 
 const (
-	followsNobody  followMode = iota // the process is alone: no other process stages samples
-	followsOthers                    // it reads the samples staged by other processes
-	followsNothing                   // other processes answer queries; the head isn't rebuilt either
+	followsNobody  followMode = iota // no other process stages samples, because the process is alone
+	followsOthers                    // the follower reads the samples that other processes stage
+	followsNothing                   // the process answers no queries; the head isn't rebuilt either
 )
 
 type followedPartition struct {
@@ -337,7 +337,7 @@ func (f *follower) readSlot(ctx context.Context, w Work) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, st := range c.streams {
-		st.hasWorkedOff = false // It is read again when there is a row.
+		st.hasWorkedOff = false // workedOff is read again for the next row.
 	}
 	missed := false
 	for row, err := range f.s.eng.Scan(ctx, f.s.stageRange(w, func() { missed = true })) {
@@ -362,7 +362,7 @@ func (f *follower) readSlot(ctx context.Context, w Work) error {
 	c.orphans = 0
 	c.decoder.Release()
 	if f.mode == followsNobody {
-		f.releaseSlot(w) // There are no other writers: nothing follows.
+		f.releaseSlot(w) // There are no other writers, so the streams won't grow.
 	}
 	return nil
 }

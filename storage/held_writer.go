@@ -49,7 +49,7 @@ type heldWriter struct {
 	whole bool
 	// ends caches the results of end: the head must be read before any held sample of the series is stored.
 	ends  map[*Series]int64
-	batch *Batch // nil: nothing was added
+	batch *Batch // nil if nothing was added
 }
 
 // Prepare reads the deletes and waits until the head is complete. No delete takes effect in this process until the
@@ -57,7 +57,7 @@ type heldWriter struct {
 func (w *heldWriter) Prepare(ctx context.Context) (release func(), err error) {
 	s := w.s
 	if !s.deletes.taking.TryRLock() {
-		return nil, errDeleting // It is retried later.
+		return nil, errDeleting // The tracker retries later.
 	}
 	w.begun = s.opts.Now()
 	if w.deletes, err = s.deletesToName(ctx, w.tenant); err == nil {
@@ -73,7 +73,7 @@ func (w *heldWriter) Prepare(ctx context.Context) (release func(), err error) {
 // catchUp waits until the head is complete.
 func (w *heldWriter) catchUp(ctx context.Context) error {
 	if err := w.s.Ready(); errors.Is(err, ErrNotReady) {
-		return err // It is retried later.
+		return err // The tracker retries later.
 	} else if err != nil {
 		return nil
 	}
@@ -156,7 +156,7 @@ func (k *heldSink) Define(_ uint32, _ string, ls labels.Labels) error {
 	series, err := k.w.batch.Define(nil, ls)
 	var bad *LabelError
 	if errors.As(err, &bad) {
-		series, err = nil, nil // Limits were lowered.
+		series, err = nil, nil // The series was valid before limits were lowered.
 	}
 	k.series, k.hidden = append(k.series, series), append(k.hidden, k.hiding.OfSeries(ls))
 	return err

@@ -106,7 +106,7 @@ func (a *ImportStats) Refuse(ls labels.Labels, samples int, err error) {
 type imports struct {
 	mu   sync.Mutex
 	head *head.Head
-	last time.Time // when the last one ended
+	last time.Time // when the last import ended
 	// dropped is set when a window is dropped. The head is then outdated: it may record that labels of the window are
 	// written.
 	dropped atomic.Bool
@@ -270,7 +270,7 @@ func (m *importing) add(in *ImportedSeries) error {
 		d := m.day(t, rollup.Raw)
 		part := &importedDay{collected: collected{series: series}}
 		part.samples, rest = cutSamples(rest, d.start+format.DayMS)
-		if same := d.of[series]; same != nil { // The list contains the series more than once.
+		if same := d.of[series]; same != nil { // The import contains the series more than once.
 			same.samples.AppendAll(&part.samples)
 			same.samples.Normalize()
 			first = false

@@ -32,7 +32,7 @@ type importDay struct {
 	*importing
 	dayKey
 	list []*importedDay
-	of   map[*Series]*importedDay // those of list
+	of   map[*Series]*importedDay // the entries of list, by series
 
 	ctx context.Context
 	// deletes are the tombstones that were read after begun, before any sample is stored.

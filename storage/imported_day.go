@@ -106,7 +106,7 @@ func (m *importing) addBuckets(in *ImportedBuckets) error {
 			d.of[series], d.list = same, append(d.list, same)
 			return nil
 		}
-		var all rollup.Buckets // The list has this series more than once.
+		var all rollup.Buckets // The import contains this series more than once.
 		_, left := rollup.Extend(&all, &same.buckets, &run, width)
 		same.buckets = all
 		m.stats.RollupsOnly, m.stats.LeftOut = m.stats.RollupsOnly+left, m.stats.LeftOut+left

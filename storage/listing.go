@@ -113,7 +113,7 @@ func (s *Store) stayListed(ctx context.Context, tenant string, window int64, mar
 	}
 	until := int64(math.MaxInt64)
 	if marks.Expires != 0 {
-		until = marks.Expires - int64(retention.Margin.Seconds()) // The maximum difference between clocks.
+		until = marks.Expires - int64(retention.Margin.Seconds()) // Clocks may differ by Margin.
 	}
 	defer s.windows.lock(tenant)()
 	return s.ensureListed(ctx, at, until)

@@ -106,7 +106,7 @@ type unexplained struct {
 
 // mayWait reports whether missing rows that a row depends on may still appear.
 func (u *unexplained) mayWait(s *Store, at damage.StagedAt) bool {
-	if !s.opts.Shared || at.Row.Writer == s.writer { // A sealer waits for the commits of its own process.
+	if !s.opts.Shared || at.Row.Writer == s.writer { // Sealing waits for the commits of its own process.
 		return false
 	}
 	now := s.opts.Now()

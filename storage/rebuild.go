@@ -21,7 +21,7 @@ const (
 
 // rebuild loads the staging log into the head. Concurrent commits write to separate generations.
 func (s *Store) rebuild(ctx context.Context) error {
-	if err := s.retention.Recall(ctx); err != nil && ctx.Err() == nil { // They are read again when they are needed.
+	if err := s.retention.Recall(ctx); err != nil && ctx.Err() == nil { // Later reads try again.
 		s.opts.Logger.Warn("can't read the deletes and retentions of all tenants yet", "err", err)
 	}
 	if s.follower.mode == followsNothing {

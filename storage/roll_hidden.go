@@ -75,7 +75,7 @@ func (x *hiddenRoller) rollAgain(
 				return err
 			}
 		}
-		if ok { // The stamp is of the commit records before: those written just now are checked again next time.
+		if ok { // The stamp excludes records written just now, so they are checked next time.
 			now[w] = stamp
 		}
 	}

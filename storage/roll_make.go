@@ -42,8 +42,8 @@ type rollupTask struct {
 type rollupSource uint8
 
 const (
-	fromRollup rollupSource = iota // the stored rollup: its samples are missing, or never existed; see fill
-	fromTask                       // the samples written by this seal; the task has their chunk
+	fromRollup rollupSource = iota // the stored rollup, whose samples are missing or never existed; see fill
+	fromTask                       // the samples written by this seal; the task has the 5m chunk of these
 	fromChunks                     // the slot's sealed chunks
 )
 
@@ -57,7 +57,7 @@ func (x *roller) sourceOf(in *rolledSlot, r *rollupTask, hiding format.Tombstone
 	}
 	for _, own := range r.own {
 		if !slices.Contains(found, own) {
-			return fromRollup // The raw window has expired since.
+			return fromRollup // The raw window has expired in the meantime.
 		}
 	}
 	if len(found) == len(r.own) && !listed.unread && r.chunk != nil && len(r.exempt.Applying(hiding)) == 0 {

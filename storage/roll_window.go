@@ -86,7 +86,7 @@ func (s *Store) unrolledOf(
 				if err != nil {
 					return nil, err
 				}
-				if !stand { // Raw rows outlast rollups if the retention was raised; queries read the raw rows.
+				if !stand { // The rollups have expired before the raw rows, because the retention was raised.
 					byWindow[w] = raw
 					continue
 				}
@@ -198,7 +198,7 @@ func (x *windowRoller) listWindows() error {
 func (x *windowRoller) writeCommitRecord(m format.CommitKey) error {
 	list := rollup.Resolutions[:]
 	if x.deleted.Has(m.ID) {
-		list = append(slices.Clone(list), rollup.Raw) // So that all resolutions have the same commit records again.
+		list = append(slices.Clone(list), rollup.Raw) // All resolutions then have the same commit records.
 	}
 	for _, res := range list {
 		if err := x.s.writeCommitRecords(

@@ -316,7 +316,7 @@ func (x *roller) put5m() error {
 			isGone[p.r.class] = gone
 		}
 		if gone && p.r.fromRaw {
-			return errRawGone // Rollups without samples are only changed in turn.
+			return errRawGone // See make5m.
 		}
 		if err := x.putRollup(p.in.fineRollup(), p.r); err != nil {
 			return err

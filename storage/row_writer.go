@@ -26,7 +26,7 @@ type rowWriter struct {
 	s     *Store
 	ctx   context.Context
 	begun time.Time // when reading the samples began
-	work  Work      // named in errors: one of the slots
+	work  Work      // one of the slots, named in errors
 	// namesFirst makes names durable before rows. It is set if the slot already has a commit record, because readers
 	// may then search its rows by their names.
 	namesFirst bool
@@ -49,7 +49,7 @@ type rowWriter struct {
 
 	// These fields hold the next write.
 	rows    []rowBatch
-	puts    []engine.Mutation // of all rows, one batch after the other
+	puts    []engine.Mutation // of all rows, batch by batch
 	keys    []engine.Value    // memory for keys of puts
 	bytes   int
 	catalog []engine.Batch
@@ -173,7 +173,7 @@ func (x *rowWriter) keep(key engine.Key) engine.Key {
 type rowBatch struct {
 	engine.Batch
 	from   int     // index of its first mutation in puts
-	series *Series // one of the metric's
+	series *Series // one series of the metric
 	at     format.ClassShard
 	bytes  int
 }

@@ -253,7 +253,7 @@ func (s *Store) gather(ctx context.Context, w Work, gens []*head.Generation, upT
 	rows = staged[:0]
 	for _, r := range staged {
 		switch {
-		case r.Writer == s.writer && r.Seq > upTo: // of a later generation
+		case r.Writer == s.writer && r.Seq > upTo: // a row of a later generation
 		case head.IsCovered(gens, r), back[r]:
 			rows = append(rows, r)
 		default:

@@ -53,7 +53,7 @@ func (w *sealedWork) hasSamples() bool {
 
 func (p *sealPass) run() error {
 	begin := time.Now()
-	if p.s.caching != nil { // Rollups read the sealed chunks back.
+	if p.s.caching != nil { // Don't cache the sealed chunks that rollups read back.
 		defer p.s.caching.ReadOnce()()
 	}
 	p.s.closeGenerations(p.works)
@@ -153,7 +153,7 @@ func (p *sealPass) deleteStaged() error {
 		return err
 	}
 	var errs []error
-	for i := range p.works { // Some of it may have been written.
+	for i := range p.works { // The failed write may have deleted the rows of some works.
 		w := p.works[i : i+1]
 		err := p.s.deleteStaged(p.ctx, w)
 		p.setDone(w, err)
@@ -221,7 +221,7 @@ func (t *tenantPass) run() error {
 			return err
 		}
 		defer end()
-		if err := t.sameDeletesNow(t.roller.tenant); err != nil { // Other processes may have changed rollups first.
+		if err := t.sameDeletesNow(t.roller.tenant); err != nil { // Another process may have changed rollups.
 			return err
 		}
 		if err := t.trimBefore(); err != nil {

@@ -159,7 +159,7 @@ func (p *sealPass) seriesOf(chunks []*head.Chunk) []stagedSeries {
 	merged := list[:0]
 	for i := range list {
 		c := &list[i]
-		if n := len(merged); n > 0 && order(&merged[n-1], c) == 0 { // of another generation
+		if n := len(merged); n > 0 && order(&merged[n-1], c) == 0 { // The same series in another generation.
 			for st := range c.chunks.All() {
 				merged[n-1].chunks = merged[n-1].chunks.With(st)
 			}

@@ -14,8 +14,8 @@ import (
 // destination is the location of a slot's rows at one resolution.
 type destination struct {
 	window int64
-	start  int64 // of the series' chunks
-	end    int64 // of the time they span, milliseconds
+	start  int64 // start of the chunks
+	end    int64 // end of the chunks' time, in milliseconds
 }
 
 // resolutions is the number of resolutions: raw, 5m, 1h.
@@ -114,7 +114,7 @@ func (x *slotSealer) addSeries(c *collected, samples *chunk.Samples, sealedBefor
 	s, known := c.series, false
 	named := x.deletesOf(c.series).IDs()
 	at := x.into[rollup.Raw]
-	if samples.Len() == 0 { // It has exemplars only.
+	if samples.Len() == 0 { // The series has exemplars only.
 		x.addLabels(c, rollup.Raw, at.window)
 		return x.addExemplars(c, sealedBefore)
 	}

@@ -296,7 +296,7 @@ func withClasses(ctx context.Context, eng engine.Engine, opts Options, have sett
 		from := retention.Begins(opts.Shared, opts.Now())
 		if tenants, _, err := TenantsOf(ctx, eng, 1); err != nil {
 			return have, err
-		} else if len(tenants) == 0 { // There are no rows.
+		} else if len(tenants) == 0 { // The store has no rows.
 			from = never
 		}
 		next := have

@@ -70,7 +70,7 @@ func (s *Store) stagedOf(ctx context.Context, partition int, may func(Work) bool
 		}
 	}
 	slices.SortFunc(found, func(a, b Work) int { return cmp.Compare(a.Slot, b.Slot) })
-	s.follower.forget(partition) // As a seal of any of the empty slots would.
+	s.follower.forget(partition) // A seal of an empty slot would do the same.
 	return found, nil
 }
 

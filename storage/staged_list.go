@@ -126,7 +126,7 @@ func (l *stagedList) remember(added []listedItem) {
 		}
 	}
 	if len(l.known) > maxKnown {
-		clear(l.known) // They are listed again.
+		clear(l.known) // The items will be listed again.
 	}
 }
 

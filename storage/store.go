@@ -272,8 +272,8 @@ type Store struct {
 	// versions returns the versions of the engine's partitions, which invalidate cached reads; nil if the engine has
 	// none.
 	versions engine.Versioned
-	caching  engine.Caching // nil: the engine has no cache
-	prober   engine.Prober  // nil: partitions are probed one by one
+	caching  engine.Caching // nil if the engine has no cache
+	prober   engine.Prober  // nil if partitions must be probed one by one
 	// writer is this process' name in the staging log, new at every start.
 	writer  string
 	created time.Time
@@ -289,7 +289,7 @@ type Store struct {
 	commitMu  sync.Mutex // held during a commit and while generations are closed
 	committer *committer
 	batches   sync.Pool
-	sealMu    []sync.Mutex // by partition: a process seals a partition once at a time
+	sealMu    []sync.Mutex // by partition; held while a partition is sealed
 	imports   imports
 	catalog   catalogMemory
 	// shards caches the number of shards that this process has written per metric. If an entry was evicted, the number
@@ -371,7 +371,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	if opts.seams.writer != "" {
 		s.writer = opts.seams.writer
 	}
-	registry := prometheus.NewRegistry() // Reads below count already. If Open fails, nothing is registered.
+	registry := prometheus.NewRegistry() // Used by the reads below, and registered only if Open succeeds.
 	s.metrics = newMetrics(s, registry)
 	s.damage = damage.NewLog(s.period, s.metrics.corrupt, opts.Logger)
 	s.join(&have)
@@ -445,6 +445,6 @@ func (s *Store) Partitions() int { return s.period.Partitions() }
 // newID returns 16 random bytes as a unique name.
 func newID() string {
 	id := make([]byte, engine.IDLen)
-	_, _ = rand.Read(id) // It never returns an error; it ends the process instead.
+	_, _ = rand.Read(id) // Read never returns an error; it ends the process instead.
 	return string(id)
 }

@@ -112,7 +112,7 @@ func (s *Store) Unlist(ctx context.Context, partition int) error {
 			)
 		}
 		if err := s.unlistEmpty(ctx, list, rows, empties, func(slots []int64) error {
-			for _, slot := range slots { // Later blobs don't depend on earlier ones.
+			for _, slot := range slots { // New blobs of these slots don't depend on earlier ones.
 				if err := s.forgetDefinitions(ctx, slot, partition); err != nil {
 					return err
 				}

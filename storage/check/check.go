@@ -170,7 +170,7 @@ func (c *checker) window(tenant string, window int64, done func(done, all int)) 
 		done(checked, len(metrics))
 	}
 	if c.gaps > gaps {
-		return nil // Some of the series can't be read for a comparison.
+		return nil // Some of the counted series are unreadable.
 	}
 	return c.counts(tenant, window)
 }
@@ -206,7 +206,7 @@ func (c *checker) metric(tenant string, window int64, metric string, values map[
 		}
 	}
 	if c.gaps > gaps {
-		return nil // Some sources of the rollups are missing for a comparison.
+		return nil // Some sources of the rollups are unreadable.
 	}
 	return c.goOn(c.rollupsOf(tenant, window, metric, sealed))
 }
@@ -215,7 +215,7 @@ func (c *checker) metric(tenant string, window int64, metric string, values map[
 // series are known when its chunks are read.
 func (c *checker) shard(tenant string, window int64, metric string, in format.ClassShard,
 	values map[string]map[string]bool, sealed map[slotSeries]*slotChunks) error {
-	known, deleted := map[string]int64{}, map[string]format.Tombstones{} // known has the classes of the series
+	known, deleted := map[string]int64{}, map[string]format.Tombstones{} // known maps series to classes
 	all, err := c.deletesOf(tenant)
 	if err != nil {
 		return err

@@ -46,7 +46,7 @@ func (c *checker) counts(tenant string, window int64) error {
 	want, err := c.env.Counts.Recount(c.ctx, u)
 	if errors.Is(err, engine.ErrCorrupt) || errors.Is(err, counts.ErrStateChanged) ||
 		errors.Is(err, format.ErrMalformedLabels) || errors.Is(err, format.ErrMalformedShards) {
-		return nil // It is reported at its row, or will be by the next check.
+		return nil // The cause is reported for its row, or by the next check.
 	}
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func (c *checker) compareCounts(u *ended.OverWindow, values map[string][]byte, w
 	for _, row := range want {
 		key := row.Clustering[0].Text
 		if have, ok := values[key]; !ok && format.IsCountsChange(key) {
-			continue // The previous window was written to since.
+			continue // The previous window was written to in the meantime.
 		} else if !bytes.Equal(have, row.Value) {
 			if err := c.reportUnlessStaged(first, last,
 				"catalog: window %d of tenant %q, counts %q: they don't match the series", u.Window,

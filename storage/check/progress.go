@@ -76,7 +76,7 @@ func (c *checker) rowsOf(tenant string, window int64) (int64, error) {
 			if c.ctx.Err() != nil {
 				return 0, c.ctx.Err()
 			}
-			if err == nil { // Otherwise the rows are damaged, which is reported when they are read.
+			if err == nil { // Damage is reported when the rows are read.
 				total += int64(n)
 			}
 		}

@@ -33,9 +33,9 @@ func (a slotSeries) compare(b slotSeries) int {
 type slotChunks struct {
 	samples chunk.Samples
 	chunks  int
-	version uint64 // of their rollups
+	version uint64 // version of the rollup computed from the chunks
 	class   int64
-	unread  bool // one can't be read, which was reported: rollups may contain more
+	unread  bool // a chunk is unreadable, so rollups may contain more samples
 }
 
 // unsettled returns the slots of a raw window whose rollups may differ from its sealed samples.
@@ -87,7 +87,7 @@ func (c *checker) rollupsOf(tenant string, window int64, metric string, sealed m
 			return err
 		}
 		if unread {
-			continue // It is reported with its window.
+			continue // The unreadable chunk is reported with its window.
 		}
 		have.samples.Normalize()
 		var b rollup.Buckets
@@ -240,7 +240,7 @@ func (c *checker) day(tenant, metric string, id format.SeriesID, start, class in
 	}
 	chunk, unread, err := c.env.Days.HourRollup(c.ctx, start, w, series, class, shards)
 	if err != nil || unread {
-		return err // Unread chunks are reported with their window; the 1h chunk may contain more.
+		return err // Unreadable chunks are reported with their window.
 	}
 	stored, err := c.env.Shards(c.ctx, p.WindowOfSlot(rollup.OneHour, first), tenant, metric, c.missed)
 	if err != nil {

@@ -39,7 +39,7 @@ func (s *Statistics) Churn(ctx context.Context, tenant string, windows int) (lis
 	if err != nil {
 		return nil, false, err
 	}
-	found = found[max(0, len(found)-windows-1):] // One more, for comparison with the oldest.
+	found = found[max(0, len(found)-windows-1):] // One more window is needed to compare the oldest one.
 	c := churn{s: s, WindowReader: r, tenant: tenant, all: make([]comparedWindow, len(found))}
 	for i, w := range found {
 		if err := c.look(ctx, i, w); err != nil {
@@ -47,7 +47,7 @@ func (s *Statistics) Churn(ctx context.Context, tenant string, windows int) (lis
 		}
 	}
 	first, read := len(found), 0
-	for ; first > 0; first-- { // From the newest: with too many series the older windows are left out.
+	for ; first > 0; first-- { // Newest first, so that older windows are omitted if there are too many series.
 		if !c.needsSet(first-1, len(found) <= windows) {
 			continue
 		}
@@ -84,7 +84,7 @@ type comparedWindow struct {
 	// follows is true if the previous window in the list ends where this one starts, so that they can be compared.
 	follows bool
 	storedSeries
-	set *windowSet // if needed
+	set *windowSet // nil if not needed
 }
 
 // look reads the state of a window and its stored counts.

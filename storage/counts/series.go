@@ -87,7 +87,7 @@ func (s *Statistics) CountSeries(ctx context.Context, q SeriesQuery) (SeriesCoun
 
 // toldOnce reports each warning once, and keeps all of them.
 type toldOnce struct {
-	warn func(error) // nil: warnings are only kept
+	warn func(error) // nil if warnings are only kept
 	list []error
 }
 

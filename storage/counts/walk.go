@@ -48,7 +48,7 @@ func stretches(shards int64) int { return int(max(1, shards/stretchShards)) }
 func (w *seriesWalk) each(
 	ctx context.Context, m MetricShards, stretch, n int, keysOnly bool, row func(engine.Row) error,
 ) (ids []format.SeriesID, err error) {
-	var run []format.SeriesID // ids that a place adds
+	var run []format.SeriesID // new ids in a place
 	for _, class := range w.classes {
 		for shard := range m.Shards {
 			if err := ctx.Err(); err != nil {

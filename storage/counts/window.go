@@ -77,7 +77,7 @@ func (s *Statistics) uncountedOf(
 		}
 		before = nil
 		waits, err := s.needsCounts(ctx, &u)
-		if err != nil && !errors.Is(err, engine.ErrCorrupt) { // Queries report it.
+		if err != nil && !errors.Is(err, engine.ErrCorrupt) { // Queries report corrupt rows.
 			return false, err
 		}
 		if waits && !yield(u) {
@@ -121,10 +121,10 @@ func (s *Statistics) needsCounts(ctx context.Context, u *ended.OverWindow) (bool
 		return false, err
 	}
 	switch u.Again = found.others; {
-	case found.lost: // The noted state stays countsLost until counts are written again.
+	case found.lost: // The cached value stays countsLost until counts are written again.
 	case found.counts && found.change:
 		s.setKnown(u, countsThere)
-	case s.env.Shared: // Another process may count them.
+	case s.env.Shared: // Nothing is cached, because another process may count the window.
 	case u.Again:
 		s.setKnown(u, countsWaitAgain)
 	default:
@@ -156,10 +156,10 @@ func (s *Statistics) Vanish(window int64) time.Time {
 
 // foundCounts describes the stored counts of a window.
 type foundCounts struct {
-	counts, change bool     // they are stored, or not needed
-	others         bool     // some are of other states, or unreadable
-	lost           bool     // some are unreadable
-	keys           []string // of counts of other states
+	counts, change bool     // these rows are stored, or not needed
+	others         bool     // there are counts of other states, or unreadable ones
+	lost           bool     // there are unreadable counts
+	keys           []string // keys of the counts of other states
 }
 
 // findCounts scans the rows of counts of a window.
@@ -200,7 +200,7 @@ func (s *Statistics) CountWindow(ctx context.Context, u ended.OverWindow, betwee
 	if err != nil {
 		return 0, err
 	}
-	if found.counts && found.change { // Another process has counted it.
+	if found.counts && found.change { // Another process has counted the window.
 		s.setKnown(&u, countsThere)
 		return 0, nil
 	}
@@ -224,13 +224,13 @@ func (s *Statistics) CountWindow(ctx context.Context, u ended.OverWindow, betwee
 // windowCount counts the series of a window, and compares them with the series of the previous window.
 type windowCount struct {
 	s            *Statistics
-	walk, before *seriesWalk // before: nil if there is no window to compare with
+	walk, before *seriesWalk // before is nil if there is no window to compare with
 	metrics      metricList
 	metricsThen  metricList
 	limit        int // limit of the valueCounter
 	counts       format.Counts
 	change       format.CountsChange
-	whole        bool // counts is filled
+	whole        bool // counts has been computed
 	tooMany      bool // there are too many labels to store their counts
 }
 

@@ -23,8 +23,8 @@ type chunkMemory struct {
 
 	mu         sync.Mutex
 	young, old map[chunksKey]*keptChunks
-	bytes      int64 // of young
-	dropped    int64 // of old
+	bytes      int64 // size of young
+	dropped    int64 // size of old
 }
 
 const (
@@ -128,7 +128,7 @@ func (f *fetcher) versionOf(src *source) (version uint64, ok bool) {
 		return 0, false
 	}
 	pages, ok := env.version(engine.RawPages, f.partition)
-	return rows + pages, ok // Both only grow.
+	return rows + pages, ok // Both versions only grow, so their sum is unique.
 }
 
 // scanOrRecall returns cached chunks if there are any. Otherwise it scans, and caches the result if the scan is for few

@@ -85,7 +85,7 @@ func (r seriesFinder) withSamples(
 			among += cursors[i].next
 		}
 		if meets {
-			if len(kept.positions) == cap(kept.positions) { // append would only grow long lists by a quarter each time.
+			if len(kept.positions) == cap(kept.positions) { // append would grow a long list by a quarter only.
 				room := min(len(positions)-len(kept.positions), max(spannedSeries, 4*len(kept.positions)))
 				kept.positions, kept.among = slices.Grow(kept.positions, room), slices.Grow(kept.among, room)
 			}
@@ -150,7 +150,7 @@ func (r seriesFinder) loadSpans(
 		l.place = place
 		err := r.env.Rows.Spans(ctx, format.SeriesPartition(w.window.window, r.tenant, w.metric, place), l.start, l.add)
 		switch {
-		case errors.Is(err, errMostLast), errors.Is(err, engine.ErrCorrupt): // The chunk read reports damage.
+		case errors.Is(err, errMostLast), errors.Is(err, engine.ErrCorrupt): // Reading the chunks reports it.
 			return &slotSpans{unused: true}, nil
 		case err != nil:
 			return nil, err

@@ -35,7 +35,7 @@ func (q *Querier) ShownRawWindows(ctx context.Context, tenant string, last int64
 type countedRequest struct {
 	*request
 
-	lost int // labels rows that were unreadable
+	lost int // number of unreadable labels rows
 }
 
 func (r *countedRequest) Windows(ctx context.Context) ([]counts.WindowVersion, error) {

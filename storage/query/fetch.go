@@ -55,7 +55,7 @@ func (sel *selection) fetch(ctx context.Context, t *task) ([]sealedChunk, error)
 	}
 	if n := len(t.wants) * len(slots); sel.width == 0 &&
 		sel.r.maxT-sel.r.minT < (sel.r.env.Period.SlotEnd(slots[0])-sel.r.env.Period.SlotStart(slots[0]))/4 {
-		f.chunks = make([]sealedChunk, 0, min(n, max(fewChunks, len(t.wants)/4))) // Many chunks may be of other times.
+		f.chunks = make([]sealedChunk, 0, min(n, max(fewChunks, len(t.wants)/4))) // Many chunks may be out of range.
 	} else if !sel.allUncleaned(slots) {
 		f.chunks = make([]sealedChunk, 0, n)
 	}
@@ -156,7 +156,7 @@ func (f *fetcher) scan(ctx context.Context, start int64, wants []want) (whole bo
 
 // take adds a chunk of a series.
 func (f *fetcher) take(of want, start int64, row engine.Row) error {
-	if len(f.chunks) == cap(f.chunks) { // append would only grow a long list by a quarter each time.
+	if len(f.chunks) == cap(f.chunks) { // append would grow a long list by only a quarter each time.
 		f.chunks = slices.Grow(f.chunks, len(f.chunks)+1)
 	}
 	f.chunks = append(f.chunks, sealedChunk{

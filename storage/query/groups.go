@@ -51,8 +51,8 @@ type groups struct {
 }
 
 type group struct {
-	load *groupLoad // nil: not loaded, or released
-	left int        // series that weren't read yet
+	load *groupLoad // nil if not loaded, or released
+	left int        // number of series that weren't read yet
 }
 
 // groupLoad is a finished or running load of a group's chunks.
@@ -162,7 +162,7 @@ func (g *groups) chunks(s *SelectedSeries) ([]sealedChunk, error) {
 		g.run(load, i)
 	}
 	select {
-	case <-load.done: // The most frequent case. It costs less than waiting for both.
+	case <-load.done: // This is the usual case, and costs less than waiting for both channels.
 	default:
 		select {
 		case <-load.done:

@@ -98,7 +98,7 @@ func (t *textSet) ofCatalogs(ctx context.Context, windows []sealedWindow, search
 	g.SetLimit(ReadWorkers)
 	for _, w := range windows {
 		g.Go(panics.AsError("listing labels", func() error {
-			if search.catalog == format.CatalogMetric { // The cache entry also serves selectors.
+			if search.catalog == format.CatalogMetric { // Selectors use the same cache entry.
 				metrics, err := t.r.allMetrics(ctx, w)
 				for _, m := range metrics {
 					if err := t.add(m.name); err != nil {
@@ -196,7 +196,7 @@ const seenBytes = 64
 type textSet struct {
 	r     *request
 	ctx   context.Context
-	limit int // 0: none
+	limit int // 0: no limit
 	// offered is the number of texts passed to the set, including duplicates.
 	offered int
 

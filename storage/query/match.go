@@ -264,7 +264,7 @@ type matching struct {
 	window windowMetric
 	ids    []format.SeriesID
 	labels []labels.Labels
-	places []format.ClassShard // nil: all are in place 0
+	places []format.ClassShard // nil: all series are in place 0
 	// positions are the approximate positions of the series among all series of the metric in the window, or in the
 	// slots that are read.
 	positions []uint32
@@ -292,7 +292,7 @@ func (a *matchedMemory) of(n int) ([]format.SeriesID, []labels.Labels) {
 	defer a.mu.Unlock()
 	if len(a.ids) < n {
 		room := sharedSeries
-		if a.ids == nil { // Many queries match one metric.
+		if a.ids == nil { // The first metric: many queries match only one.
 			room = n
 		}
 		a.ids, a.labels = make([]format.SeriesID, room), make([]labels.Labels, room)

@@ -77,7 +77,7 @@ func (r windowFinder) windows(ctx context.Context, res rollup.Resolution) ([]sea
 
 // marks reads the commit records of a window. The version of the result is 0 if there are none.
 func (r windowFinder) marks(ctx context.Context, window, minSlot, maxSlot int64) (sealedWindow, error) {
-	if len(r.deletes) == 0 { // With deletes the individual records matter.
+	if len(r.deletes) == 0 { // With deletes, the individual records are needed.
 		if m, ok, err := r.recalledMarks(ctx, r.tenant, window); ok || err != nil {
 			if err != nil {
 				return sealedWindow{}, err

@@ -278,8 +278,8 @@ type merger struct {
 // run holds the series of a metric in one window, and the index of the next series to merge.
 type run struct {
 	*matching
-	source uint32              // index of the first place's source; those of the other places follow
-	places []format.ClassShard // that it has series in, ascending
+	source uint32              // index of the first place's source; the sources of the other places follow
+	places []format.ClassShard // the places with series, ascending
 	next   int
 }
 

@@ -25,7 +25,7 @@ type metricSeries struct {
 	set    *index.Set
 	labels []labels.Labels
 	ids    []format.SeriesID
-	places []format.ClassShard // nil: all are in place 0
+	places []format.ClassShard // nil: all series are in place 0
 	// serial is the number of the index. The indexes of a process are numbered from 1.
 	serial uint64
 	// bad are the corrupt rows that were skipped, at most maxBadRows.
@@ -124,7 +124,7 @@ type seriesLoad struct {
 	window  int64
 	metric  string
 	shards  int64
-	classes int64 // that may have rows
+	classes int64 // number of classes that may have rows
 	m       metricSeries
 	budget  *meter.ReadBudget
 	builder labels.ScratchBuilder

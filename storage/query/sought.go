@@ -49,7 +49,7 @@ var errIndexBetter = errors.New("storage: the index of all series costs less")
 // sought holds the conditions on the labels of a metric's series.
 type sought struct {
 	conditions []soughtCondition
-	text       string // of the matchers, for the cache key
+	text       string // text of the matchers, for the cache key
 }
 
 // soughtCondition is a matcher with the values that it accepts. The values are nil if they aren't known.

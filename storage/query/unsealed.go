@@ -92,7 +92,7 @@ func (r *request) open(ctx context.Context, limit int) (list []openSeries, err e
 				return nil, err
 			}
 		}
-		if len(list) == cap(list) { // append would only grow a long list by a quarter each time.
+		if len(list) == cap(list) { // append would grow a long list by only a quarter each time.
 			list = slices.Grow(list, len(list)+1)
 		}
 		list = append(list, openSeries{series, unsealed, days})

@@ -51,7 +51,7 @@ func (r windowFinder) windowsOfNames(ctx context.Context) ([]sealedWindow, error
 		if err != nil {
 			return nil, err
 		}
-		if res > rollup.Raw { // Only the time before finer windows.
+		if res > rollup.Raw { // These windows are needed only for times before the finer windows.
 			last := r.env.Period.WindowAt(res, r.latest(res-1))
 			found = slices.DeleteFunc(found, func(w sealedWindow) bool { return w.window > last })
 		}
@@ -98,7 +98,7 @@ func (r windowFinder) bucketWindows(ctx context.Context, q Query, open []openSer
 				if !r.lacksRaw(slot) {
 					return true
 				}
-				w.left = append(w.left, slot) // Where raw samples of a class have expired, only buckets remain.
+				w.left = append(w.left, slot) // Raw samples of some class may have expired.
 				return false
 			}
 			fromRollups[slot] = true
@@ -176,7 +176,7 @@ func (r windowFinder) unfitSlots(
 		// Deletes are omitted, because findUncleaned handles rollups that were computed without them for each bucket.
 		marks, err := r.env.Unrolled(ctx, r.tenant, window, nil)
 		if errors.Is(err, engine.ErrCorrupt) {
-			return unfit, nil // The records are unknown: samples answer where they exist. A warning was reported.
+			return unfit, nil // The records are unknown, so the slots are read from samples. A warning was reported.
 		}
 		if err != nil {
 			return nil, err

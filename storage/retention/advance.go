@@ -128,7 +128,7 @@ func (k *Keeper) complete(ctx context.Context, tenant string) (*Boundaries, erro
 		now, _ := k.env.Clock.Times()
 		for class := range k.Classes() {
 			for res := rollup.Raw; res <= rollup.OneHour; res++ {
-				if before.Of(class, res) != nil { // The usual case: an import calls it for each series.
+				if before.Of(class, res) != nil { // The usual case: imports call this for each series.
 					continue
 				}
 				if next == nil {

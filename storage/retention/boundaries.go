@@ -29,7 +29,7 @@ var boundariesPartition = engine.Key{engine.Text("horizons")}
 // Boundaries holds the boundaries of a tenant, as read from the store. It is immutable.
 type Boundaries struct {
 	boundaryRow
-	value []byte // as stored; nil: there is no row
+	value []byte // as stored; nil if there is no row
 	// broken is true if the row is unreadable. Then the configured retention alone decides which rows are hidden, and
 	// nothing is dropped.
 	broken bool
@@ -87,7 +87,7 @@ func (k *Keeper) Recall(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("storage: reading the retention boundaries: %w", err)
 		}
-		if r, err := parseBoundaries(row.Value); err == nil { // An unreadable row is reported when it is needed.
+		if r, err := parseBoundaries(row.Value); err == nil { // An unreadable row is reported by readBoundaries.
 			k.boundaries.Set(strings.Clone(row.Clustering[0].Text), &Boundaries{
 				boundaryRow: r, value: slices.Clone(row.Value), read: k.env.Now(),
 			})
@@ -167,7 +167,7 @@ func (k *Keeper) replace(
 	)
 	b := &Boundaries{boundaryRow: *next, value: value, read: k.env.Now()}
 	switch {
-	case err != nil: // It may have been written: it is read again.
+	case err != nil: // The outcome is unknown, so the cached copy is cleared.
 		err = fmt.Errorf("storage: changing the retention boundaries of tenant %q: %w", tenant, err)
 	case !ok:
 		err = errBoundariesChanged
@@ -179,5 +179,5 @@ func (k *Keeper) replace(
 		return nil, err
 	}
 	k.boundaries.Set(tenant, b)
-	return b, nil // Not from the cache: another caller that fails to change them clears it.
+	return b, nil // Not from the cache, which a concurrent failed change may clear.
 }

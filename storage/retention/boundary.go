@@ -77,7 +77,7 @@ const (
 // aim sets HiddenMS to target, which may show windows again. was is set if the retention was lowered.
 func (h *Boundary) aim(target, seenMS int64, was *keptBefore) {
 	if i := slices.IndexFunc(h.Steps, func(s hidingStep) bool { return s.ToMS > target }); i >= 0 {
-		if target > h.stepped(i) { // Windows that stay hidden have been since that step.
+		if target > h.stepped(i) { // The remaining windows of this step stay hidden since then.
 			h.Steps[i].ToMS = target
 			i++
 		}
@@ -85,7 +85,7 @@ func (h *Boundary) aim(target, seenMS int64, was *keptBefore) {
 	}
 	if target > h.stepped(len(h.Steps)) {
 		h.Steps = append(h.Steps, hidingStep{ToMS: target, SeenMS: seenMS, Was: was})
-		if len(h.Steps) > maxSteps { // The first two steps become one, which is due with the second.
+		if len(h.Steps) > maxSteps { // The first two steps are merged, and due with the second.
 			h.Steps = h.Steps[1:]
 		}
 	}

@@ -146,7 +146,7 @@ func (k *Keeper) changes(
 				c.Samples = n
 			}
 			if c.Samples == 0 {
-				continue // For example the first start with a retention, where no sample is that old.
+				continue // No samples are hidden, for example at the first start with a retention.
 			}
 		}
 		list = append(list, c)
@@ -188,7 +188,7 @@ func (x *Advancing) logChanged(ctx context.Context, tenant string, before, next 
 		ctx, tenant, before, next, func(was, is *Boundary) bool { return was != nil && isChanged(was, is) },
 	) {
 		about := []any{"tenant", c.Tenant, "class", c.Class, "resolution", c.Resolution}
-		if c.Was != c.Is { // Otherwise logRaised logs it.
+		if c.Was != c.Is { // Otherwise logRaised logs the previous retention.
 			about = append(about, "was", inWords(c.Was))
 		}
 		about = append(about, "is", inWords(c.Is))
@@ -221,7 +221,7 @@ func (x *Advancing) logRaised(tenant string, was, h *Boundary) {
 		return
 	}
 	window := k.env.Period.WindowAt(h.Resolution, k.env.Now().UnixMilli())
-	for fixed := true; fixed; { // Later expiries may be fixed already.
+	for fixed := true; fixed; { // Expiries of later windows may already be fixed.
 		window++
 		_, fixed = k.expiries.get(expiryAt{tenant, Shared, window})
 	}
@@ -284,7 +284,7 @@ func (k *Keeper) laterRetention(
 	ctx context.Context, b *Boundaries, tenant string, class int64, res rollup.Resolution,
 ) (LaterRetention, error) {
 	later := LaterRetention{Tenant: tenant, Class: k.nameOf(class), Resolution: res}
-	for window := k.env.Period.WindowAt(res, k.env.Now().UnixMilli()); ; window++ { // Later ones may be fixed.
+	for window := k.env.Period.WindowAt(res, k.env.Now().UnixMilli()); ; window++ { // Later windows may be fixed.
 		at := expiryAt{tenant, class, window}
 		shared, ok, err := k.fixedExpiry(ctx, expiryAt{tenant, Shared, window})
 		if err != nil {

@@ -339,7 +339,7 @@ func (k *Keeper) knownExpiry(t *Boundaries, tenant string, class, window int64) 
 	if !k.env.Expires {
 		return 0
 	}
-	shared, own, known := k.expiries.both(expiryAt{tenant, class, window}) // Zero and known: it has no rows yet.
+	shared, own, known := k.expiries.both(expiryAt{tenant, class, window}) // Known and 0: there are no rows yet.
 	last := own.Expires
 	if !known && t != nil {
 		i, _ := slices.BinarySearchFunc(t.fixed, window, func(f fixedExpiry, w int64) int {
@@ -405,7 +405,7 @@ func (k *Keeper) listExpiries(ctx context.Context, tenant string, t, known *Boun
 				k.env.Corrupt(engine.Store, err)
 				continue
 			}
-			if now := k.env.Now().UnixMilli(); k.env.Period.WindowEnd(at.window) > now { // It gets most writes.
+			if now := k.env.Now().UnixMilli(); k.env.Period.WindowEnd(at.window) > now { // Most writes go there.
 				k.expiries.set(at, value)
 			}
 			found[at] = value.Expires

@@ -383,7 +383,7 @@ func (k *Keeper) FixClasses(ctx context.Context, tenant string, slot int64) (*Cl
 type DayLists struct {
 	k      *Keeper
 	tenant string
-	of     map[int64]*ClassList // by the window of raw rows
+	of     map[int64]*ClassList // by raw window
 }
 
 // Days returns the lists of classes for the days of a tenant. They are read by At.

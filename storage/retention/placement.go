@@ -158,7 +158,7 @@ func (k *Keeper) importsWithoutRaw(
 			return next, err
 		}
 		without = true
-		if k.lacksRollups(before, class, slot) { // They would be dropped and computed again.
+		if k.lacksRollups(before, class, slot) { // The rollups would be dropped, and computed again.
 			return nil, nil
 		}
 		if rolled, err := k.wasRolledUp(ctx, tenant, window); err != nil || rolled {
