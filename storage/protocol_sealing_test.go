@@ -32,8 +32,8 @@ func (ts *testStore) metricNamesOf(tenant string) []string {
 	return names
 }
 
-// TestSealIsDoneAgainWhole applies only a part of the first write of late data: the chunks that a second seal finds
-// don't imply that the catalog is written, or labels that were in another batch.
+// TestSealIsDoneAgainWhole applies only a part of the first write of late data. A second seal that finds the chunks
+// must still write the catalog, and labels of another batch.
 func TestSealIsDoneAgainWhole(t *testing.T) {
 	for _, table := range []*engine.Table{engine.Catalog, engine.RawPages, engine.Sealed} {
 		for _, fate := range []faultengine.Action{
@@ -62,6 +62,7 @@ func TestSealIsDoneAgainWhole(t *testing.T) {
 }
 
 // TestNamesAreWrittenAfterASealThatReadInVain fails a seal after it has collected names, and before it has written any.
+// The next seal must write the names.
 func TestNamesAreWrittenAfterASealThatReadInVain(t *testing.T) {
 	failing := 0
 	ts, _ := openFaultyStore(t, func(op faultengine.Op) faultengine.Action {
@@ -84,8 +85,8 @@ func TestNamesAreWrittenAfterASealThatReadInVain(t *testing.T) {
 	require.Equal(t, []string{"late_0", "late_1", "late_2", "up"}, ts.metricNamesOf("ann"))
 }
 
-// TestNamesDoNotWaitForAnotherPartition fails the write of a seal, after another partition whose series have the same
-// names was sealed.
+// TestNamesDoNotWaitForAnotherPartition seals a partition, and then fails the write of another one whose series have
+// the same names.
 func TestNamesDoNotWaitForAnotherPartition(t *testing.T) {
 	const (
 		idle = iota
@@ -134,7 +135,7 @@ func TestNamesDoNotWaitForAnotherPartition(t *testing.T) {
 	require.Equal(t, []string{"up"}, ts.metricNamesOf("ann"))
 }
 
-// TestTenantsAreListed loses one of the writes that list a tenant.
+// TestTenantsAreListed fails one of the writes that list a tenant.
 func TestTenantsAreListed(t *testing.T) {
 	for n := 1; n <= 3; n++ {
 		failing := 0
@@ -172,7 +173,7 @@ func wideHistogram(rng *rand.Rand, n int) *histogram.FloatHistogram {
 	return h
 }
 
-// TestGreatHistogramsAreSealed writes histograms so large that few fit into a row.
+// TestGreatHistogramsAreSealed writes histograms that are so large that only a few fit into a row.
 func TestGreatHistogramsAreSealed(t *testing.T) {
 	ts := openTestStore(t, nil)
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -202,7 +203,7 @@ func TestGreatHistogramsAreSealed(t *testing.T) {
 	require.Equal(t, n, count())
 }
 
-// TestGreatestRecordsFit writes the largest labels and the largest histogram at the end of a nearly full blob.
+// TestGreatestRecordsFit writes the largest labels and the largest histogram at the end of a blob that is nearly full.
 func TestGreatestRecordsFit(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) { o.Partitions = 1 })
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -220,7 +221,7 @@ func TestGreatestRecordsFit(t *testing.T) {
 	for i := range 40 {
 		s, err := b.Define(nil, wide(i))
 		require.NoError(t, err)
-		// A full blob is closed, so fill blobs to different sizes before.
+		// A full blob is closed, so blobs are filled to different sizes before.
 		for j := range i * 100 {
 			require.NoError(t, b.Float(plain, at+int64(j), 0, math.Pi*float64(j)))
 		}
@@ -231,7 +232,7 @@ func TestGreatestRecordsFit(t *testing.T) {
 	require.NoError(t, ts.SealAll(t.Context()))
 }
 
-// TestLetGoWaitsForTheHead calls LetGo while the head is being rebuilt, when series have no samples yet.
+// TestLetGoWaitsForTheHead calls LetGo while the head is being rebuilt, when series don't have their samples yet.
 func TestLetGoWaitsForTheHead(t *testing.T) {
 	wait := make(chan struct{})
 	holding := false

@@ -26,7 +26,7 @@ type sharedMaker struct {
 	skews     []time.Duration
 }
 
-// maxSkew bounds the difference of two clocks to less than a day.
+// maxSkew bounds the error of a clock, so that two clocks differ by less than a day.
 const maxSkew = 12*time.Hour - 5*time.Second
 
 func makeSharedHistory(seed uint64) history {
@@ -160,8 +160,8 @@ func (m *sharedMaker) sharedOperation(p int) string {
 	}
 }
 
-// sharedClock draws a duration: seconds, for the rules about running writes; hours; days; or until a slot becomes old
-// by a process' clock.
+// sharedClock returns an advance of the time: by seconds, for the rules about running writes, by hours or days, or
+// until a slot becomes old by a process' clock.
 func (m *sharedMaker) sharedClock(p int) string {
 	d := time.Duration(m.rng.IntN(100)) * time.Second
 	switch m.rng.IntN(7) {
@@ -206,7 +206,8 @@ func (m *sharedMaker) sharedFault(kind string) string {
 	)
 }
 
-// sharedNested draws an operation within an operation of a process: by itself, by another, or of the clock.
+// sharedNested returns an operation that runs within an operation of process p: an operation of p, of another process,
+// or of the clock.
 func (m *sharedMaker) sharedNested(p int, kind string) string {
 	if m.oneIn(6) {
 		d := time.Duration(m.rng.IntN(29)) * time.Second

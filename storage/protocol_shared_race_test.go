@@ -16,7 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// scattered makes every batch of a write a separate write, in any order and with pauses between.
+// scattered is an engine that writes each batch separately, in any order and with pauses in between.
 type scattered struct{ engine.Engine }
 
 func (e scattered) Write(ctx context.Context, batches []engine.Batch) (first error) {
@@ -31,7 +31,8 @@ func (e scattered) Write(ctx context.Context, batches []engine.Batch) (first err
 	return first
 }
 
-// TestSharedConcurrent runs writers, sealers and readers of two processes on one engine; run it with -race.
+// TestSharedConcurrent runs writers, sealers and readers of two processes on one engine concurrently. Run it with
+// -race.
 func TestSharedConcurrent(t *testing.T) {
 	eng := memory.New()
 	first := newConcurrentRun(t, scattered{eng})

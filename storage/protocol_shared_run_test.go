@@ -17,7 +17,8 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// sharedRun runs a history of several processes on one engine. Each has its own clock and faults, and can be killed.
+// sharedRun runs a history of multiple processes on one engine. Each process has its own clock and faults, and can be
+// killed.
 type sharedRun struct {
 	procs []*protocolRun
 	now   atomic.Int64 // milliseconds; the clocks of processes differ from it
@@ -29,7 +30,7 @@ type sharedRun struct {
 	with   []string
 }
 
-// sharedDisk is an engine for all processes. Rows in the tables about processes expire.
+// sharedDisk is an engine for all processes. Rows of the tables that describe processes expire.
 type sharedDisk struct {
 	inner engine.Engine
 	run   *sharedRun
@@ -38,7 +39,7 @@ type sharedDisk struct {
 	expires map[string]int64 // seconds since 1970 by the engine's clock
 }
 
-// sharedEngine is one process' view of a sharedDisk.
+// sharedEngine is the engine of one process on a sharedDisk.
 type sharedEngine struct {
 	unclosed
 	disk  *sharedDisk
@@ -94,7 +95,7 @@ func (e *sharedEngine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engin
 	}
 }
 
-// runShared returns a problem, or "".
+// runShared runs a history, and returns a description of the first problem, or "".
 func runShared(h history) string {
 	s, err := newSharedRun(h[0])
 	if err != nil {
@@ -174,7 +175,7 @@ func newSharedRun(head string) (*sharedRun, error) {
 	return s, nil
 }
 
-// pass advances the time, by every clock.
+// pass advances the time and all clocks.
 func (s *sharedRun) pass(d time.Duration) {
 	s.now.Add(d.Milliseconds())
 	for _, r := range s.procs {
@@ -183,7 +184,7 @@ func (s *sharedRun) pass(d time.Duration) {
 	s.agree()
 }
 
-// agree sets every process' newest time to the maximum of all clocks.
+// agree sets newest of every process to the max of all clocks so far.
 func (s *sharedRun) agree() {
 	newest := s.now.Load()
 	for _, r := range s.procs {
@@ -194,7 +195,7 @@ func (s *sharedRun) agree() {
 	}
 }
 
-// line runs one line of a history.
+// line executes one line of a history.
 func (s *sharedRun) line(line string) error {
 	kind, rest, _ := strings.Cut(line, " ")
 	switch kind {
@@ -238,7 +239,7 @@ func (s *sharedRun) process(name string) (*protocolRun, error) {
 	return nil, fmt.Errorf("no process %q", name)
 }
 
-// operation runs an operation of a process, with faults and with operations of others within it.
+// operation executes an operation of a process, with faults, and with operations of other processes within it.
 func (s *sharedRun) operation(r *protocolRun, op string) error {
 	kind, _, _ := strings.Cut(op, " ")
 	s.beat(r, kind)
@@ -264,7 +265,7 @@ func (s *sharedRun) operation(r *protocolRun, op string) error {
 	return err
 }
 
-// hooks prepares the operations that run within an operation of a process.
+// hooks returns the operations that will run within the next operation of a process, by call.
 func (s *sharedRun) hooks(r *protocolRun, kind string) map[protocolCall]func() {
 	hooks := map[protocolCall]func(){}
 	for _, w := range s.within {
@@ -304,8 +305,8 @@ func (s *sharedRun) hooks(r *protocolRun, kind string) map[protocolCall]func() {
 	return hooks
 }
 
-// waitsFor reports whether an operation within a call of the same process would wait for that call, in the same
-// goroutine: for a commit or for a seal. In a server it continues after the call.
+// waitsFor reports whether an operation within a call of the same process would wait for a lock that the calling commit
+// or seal holds. In a test it would wait forever, because both run in one goroutine.
 func (r *protocolRun) waitsFor(kind, verb string) bool {
 	s := r.store
 	sealing := held(&s.deletes.cleaning, &s.deletes.taking, &s.deletes.learning)
@@ -316,7 +317,7 @@ func (r *protocolRun) waitsFor(kind, verb string) bool {
 	case "seal", "round", "sealall":
 		return sealing
 	case "query":
-		// After a day it releases sealed samples, when neither a commit nor a seal is running.
+		// Once a day a query releases sealed samples, for which it waits until no commit and no seal is running.
 		if (s.follower.isForgetDue(0) || s.follower.isForgetDue(1)) && (sealing || held(&s.commitMu)) {
 			return true
 		}
@@ -330,7 +331,7 @@ type tryLocker interface {
 	TryLock() bool
 }
 
-// held reports whether any of these is locked.
+// held reports whether one of locks is locked.
 func held(locks ...tryLocker) bool {
 	return slices.ContainsFunc(locks, func(mu tryLocker) bool {
 		if !mu.TryLock() {
@@ -357,7 +358,7 @@ func (s *sharedRun) nested(r, other *protocolRun, op string) error {
 	return s.do(other, op)
 }
 
-// beat does a process' background work of every other second.
+// beat does the background work that a process does every other second.
 func (s *sharedRun) beat(r *protocolRun, kind string) {
 	if r.silent || r.store == nil || kind != "write" && kind != "bulk" ||
 		r.now.Load()-r.beaten < membership.BeatInterval.Milliseconds() {
@@ -375,7 +376,7 @@ func (s *sharedRun) beatNow(r *protocolRun) {
 	r.beaten = begun
 }
 
-// do runs an operation that only histories of several processes have, or one as in a history of one process.
+// do executes an operation of a process.
 func (s *sharedRun) do(r *protocolRun, op string) error {
 	ctx := context.Background()
 	verb, rest, _ := strings.Cut(op, " ")
@@ -433,8 +434,9 @@ func (s *sharedRun) forget(r *protocolRun) (err error) {
 	return err
 }
 
-// skew sets how fast a clock is. A process measures durations with another clock, but in tests the store's clock is the
-// only one: so no time may pass for it across the change.
+// skew sets how fast a process' clock is. In production a process measures durations with another clock, which isn't
+// changed. In this test the store has only one clock, so the process sends a heartbeat and follows the others directly
+// before and after the change.
 func (s *sharedRun) skew(r *protocolRun, ahead time.Duration) {
 	r.silent = false
 	around := func() {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Scenes are runs of operations that random histories would rarely combine: each goes to the edge of a rule.
+// Scenes are sequences of operations that test the limits of a rule, and that random histories would rarely contain.
 
 func (m *sharedMaker) scene() {
 	switch m.rng.IntN(4) {
@@ -20,7 +20,7 @@ func (m *sharedMaker) scene() {
 	}
 }
 
-// others returns three processes, the first two different ones.
+// others returns three random processes. The first two are different.
 func (m *sharedMaker) others() (a, b, c int) {
 	a = m.someone()
 	b = (a + 1 + m.rng.IntN(m.processes-1)) % m.processes
@@ -33,7 +33,7 @@ func (m *sharedMaker) wait(d time.Duration) {
 	m.add("clock %v", d)
 }
 
-// gapScene has a commit whose rows become visible one by one, with queries during it and afterwards.
+// gapScene adds a commit whose rows become visible one by one, with queries during the commit and after it.
 func (m *sharedMaker) gapScene() {
 	writer, reader, third := m.others()
 	m.add("order %d", 1+m.rng.IntN(6))
@@ -56,7 +56,7 @@ func (m *sharedMaker) gapScene() {
 	m.add("p%d query ann", third+1)
 }
 
-// leanScene has a stream whose first blobs are sealed by another process, possibly long before.
+// leanScene adds a stream whose first blobs are sealed by another process, possibly long before its last blob.
 func (m *sharedMaker) leanScene() {
 	writer, sealer, reader := m.others()
 	at := m.now - maxSkew - m.slot - time.Duration(m.rng.IntN(3))*time.Hour
@@ -77,8 +77,8 @@ func (m *sharedMaker) leanScene() {
 	m.add("p%d query ann", reader+1)
 }
 
-// edgeScene has two processes whose clocks differ by nearly a day, and calls then shortly before a slot with samples
-// reaches an age by the clock of one of them.
+// edgeScene makes the clocks of two processes differ by nearly a day. It calls then shortly before a slot with samples
+// reaches an age by one of the clocks.
 func (m *sharedMaker) edgeScene(age time.Duration, then func(writer, other, reader int, at time.Duration)) {
 	writer, other, reader := m.others()
 	m.setSkew(writer, -maxSkew)
@@ -101,7 +101,7 @@ func (m *sharedMaker) edgeScene(age time.Duration, then func(writer, other, read
 	m.add("p%d query ann", reader+1)
 }
 
-// sealOverEdge has a seal during which the slot reaches the age, after a write.
+// sealOverEdge adds a seal during which another process writes to the slot, before the slot reaches the age.
 func (m *sharedMaker) sealOverEdge(writer, other, _ int, at time.Duration) {
 	n := 1 + m.rng.IntN(6)
 	m.add("at w%d p%d write ann up/a@%v=2", n, writer+1, at+time.Millisecond)
@@ -110,7 +110,8 @@ func (m *sharedMaker) sealOverEdge(writer, other, _ int, at time.Duration) {
 	m.add("p%d sealall", other+1)
 }
 
-// writeOverEdge has a write during which the slot reaches the age, while another process tidies up.
+// writeOverEdge adds a write during which the slot reaches the age, while another process runs a round of the sealing
+// loop.
 func (m *sharedMaker) writeOverEdge(writer, other, _ int, at time.Duration) {
 	m.add("order %d", 1+m.rng.IntN(6))
 	m.now += 29 * time.Second

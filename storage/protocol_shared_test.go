@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestSharedProtocol runs seeded histories of several processes on one engine: every query in any of them must show all
-// samples that any of them had acknowledged before. A failing history is shortened and printed.
+// TestSharedProtocol runs seeded histories of multiple processes on one engine. A query in any process must return all
+// samples that any process had acknowledged before. A failing history is shortened and printed.
 func TestSharedProtocol(t *testing.T) {
 	t.Parallel()
 	for seed := range protocolSeeds(t, 90) {
@@ -20,7 +20,7 @@ func TestSharedProtocol(t *testing.T) {
 	}
 }
 
-// quiet ends a history: without faults, after some rounds of all processes, no unsealed state may be left.
+// quiet checks that no unsealed state is left after some rounds of all processes without faults.
 func (s *sharedRun) quiet() {
 	ctx := context.Background()
 	for _, r := range s.procs {
@@ -75,8 +75,8 @@ func (s *sharedRun) quiet() {
 	}
 }
 
-// everyone reads everything in all processes, compares with the model, and with the expected answer if there is one. It
-// returns the last answer.
+// everyone reads everything in all processes. It compares the answers with the model, and with want if want isn't nil.
+// It returns the last answer.
 func (s *sharedRun) everyone(when string, want []byte) (got []byte) {
 	for _, r := range s.procs {
 		if s.problem() != "" {

@@ -22,7 +22,7 @@ import (
 var protocolFile = flag.String("protocol.file", "", "a file with a history to replay, instead of those that are drawn")
 
 // TestProtocol runs seeded histories on a Store, with faults, crashes and clock changes, and compares every answer with
-// a plain model. A failing history is shortened and printed; put in a file it can be replayed with -protocol.file.
+// a plain model. A failing history is shortened and printed. To replay it, put it in a file and pass -protocol.file.
 func TestProtocol(t *testing.T) {
 	t.Parallel()
 	if *protocolFile != "" {
@@ -45,7 +45,7 @@ func TestProtocol(t *testing.T) {
 	}
 }
 
-// protocolSeeds yields the seeds of a test's histories: the given number, or fewer in short runs.
+// protocolSeeds yields the seeds of a test's histories. There are fewer in short runs.
 func protocolSeeds(t *testing.T, seeds int) iter.Seq[uint64] {
 	first := soak.First(t)
 	if seeds = soak.Histories(t, seeds); testing.Short() && !soak.UnderRace {
@@ -57,7 +57,7 @@ func protocolSeeds(t *testing.T, seeds int) iter.Seq[uint64] {
 	}
 }
 
-// TestProtocolRegressions replays histories that failed once.
+// TestProtocolRegressions replays histories that have failed in the past.
 func TestProtocolRegressions(t *testing.T) {
 	files, err := os.ReadDir("testdata/protocol")
 	require.NoError(t, err)
@@ -78,7 +78,7 @@ func TestProtocolRegressions(t *testing.T) {
 	}
 }
 
-// shrinkHistory removes lines for as long as the history still fails, for some seconds.
+// shrinkHistory removes lines while the history still fails. It stops after some seconds.
 func shrinkHistory(h history) history {
 	deadline := time.Now().Add(15 * time.Second)
 	fails := func(h history) bool { return runHistory(h) != "" }
@@ -120,7 +120,7 @@ func shrinkHistory(h history) history {
 	return h
 }
 
-// quiet ends a history: without faults, after some rounds of the loop, no unsealed state may be left.
+// quiet checks that no unsealed state is left after some rounds of the sealing loop without faults.
 func (r *protocolRun) quiet() {
 	ctx := context.Background()
 	r.faults, r.hooks = nil, nil
@@ -170,14 +170,15 @@ func (r *protocolRun) answer(ctx context.Context) map[protocolSeries]*chunk.Samp
 	return out
 }
 
-// rest fails if any unsealed state is left.
+// rest fails the history if unsealed state is left.
 func (r *protocolRun) rest(ctx context.Context) {
 	r.emptyHead()
 	s := r.store
 	now := r.now.Load()
 	oldest := format.FloorDiv(r.base.UnixMilli(), format.DayMS)*format.DayMS - 40*format.DayMS
 	for p := range protocolPartitions {
-		// Rows with an unknown outcome may be left in slots that aren't listed; all others must be deleted.
+		// Slots that aren't listed may contain rows whose writes had an unknown outcome. All other rows must have been
+		// deleted.
 		for slot := s.period.SlotOf(oldest); slot <= s.period.SlotOf(now)+
 			2*(format.DayMS/s.period.All()[0].SlotMS); slot++ {
 			r.leftover(ctx, engine.Range{Table: engine.Stage, Partition: format.StagePartition(slot, p)})
@@ -199,7 +200,7 @@ func (r *protocolRun) rest(ctx context.Context) {
 	}
 }
 
-// emptyHead fails if the head isn't empty after everything was sealed.
+// emptyHead fails the history if the head isn't empty once everything is sealed.
 func (r *protocolRun) emptyHead() {
 	h := r.store.head
 	r.store.LetGo()
@@ -208,7 +209,7 @@ func (r *protocolRun) emptyHead() {
 	}
 }
 
-// nothing fails for rows that every process would find, and seal, or release.
+// nothing fails the history if one of the rows exists. It ignores the records of processed rows.
 func (r *protocolRun) nothing(ctx context.Context, rows engine.Range) {
 	for row, err := range r.store.eng.Scan(ctx, rows) {
 		if err == nil && rows.Table == engine.Defined && row.Clustering[1].Int < 0 {

@@ -16,10 +16,10 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// stageTable is an alias for helpers in which engine is a variable.
+// stageTable is another name for engine.Stage, for functions with a variable named engine.
 var stageTable = engine.Stage
 
-// protocolSend is a request of a history: samples of some series of a tenant.
+// protocolSend is a request of a history. It sends samples of some series of a tenant.
 type protocolSend struct {
 	tenant  string
 	samples []protocolSendSample
@@ -38,7 +38,7 @@ func protocolLabels(series string) labels.Labels {
 	return labels.FromStrings(labels.MetricName, metric, "host", host)
 }
 
-// parseWrite parses a line that writes.
+// parseWrite parses a line that sends samples.
 func parseWrite(base time.Time, line string) (*protocolSend, error) {
 	words := strings.Fields(line)
 	if len(words) < 3 {
@@ -84,7 +84,7 @@ func parseWrite(base time.Time, line string) (*protocolSend, error) {
 	return send, nil
 }
 
-// bulk parses SERIES TIME STEP N VALUE.
+// bulk parses the arguments SERIES TIME STEP N VALUE.
 func (send *protocolSend) bulk(base time.Time, words []string) error {
 	if len(words) != 5 {
 		return errors.New("bulk needs a series, a time, a step, a number and a value")
@@ -101,7 +101,7 @@ func (send *protocolSend) bulk(base time.Time, words []string) error {
 	return errors.Join(err1, err2, err3, err4)
 }
 
-// batch fills a batch, and returns the accepted samples.
+// batch returns a batch with the samples of the request, and the accepted samples.
 func (send *protocolSend) batch(s *Store) (b *Batch, taken []protocolSendSample, err error) {
 	b = s.NewBatch(send.tenant)
 	for _, x := range send.samples {
@@ -140,7 +140,7 @@ func (x *protocolSendSample) value() protocolValue {
 	return protocolValue{bits: math.Float64bits(x.float), st: x.st}
 }
 
-// writes sends a request together with those that wait for it.
+// writes sends a request together with the requests that wait for it.
 func (r *protocolRun) writes(line string) error {
 	lines := append(r.with, line)
 	r.with = nil

@@ -16,7 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/retention"
 )
 
-// neverWritten is an engine that fails the test if it is written to.
+// neverWritten is an engine that fails the test when it is written to.
 type neverWritten struct {
 	engine.Engine
 	t testing.TB
@@ -39,7 +39,7 @@ func (e neverWritten) CompareAndSet(
 	return false, nil, engine.ErrReadOnly
 }
 
-// told is everything that tools report about a store.
+// told contains everything that read-only tools report about a store.
 type told struct {
 	Samples map[string][]sample
 	Check   check.Totals
@@ -61,14 +61,14 @@ func (ts *testStore) told() (found told) {
 	return found
 }
 
-// openOn opens a store on an engine, with the clock of the bubble.
+// openOn opens a store on an engine, with the clock of the synctest bubble.
 func openOn(t *testing.T, eng engine.Engine, o Options) *testStore {
 	o.Elapsed = nil
 	s := openReady(t, eng, o)
 	return &testStore{Store: s, t: t, opts: o, eng: eng}
 }
 
-// fill writes two days of samples, seals one of them, and deletes some of it.
+// fill writes two days of samples, seals one of the days, and deletes some of its samples.
 func (ts *testStore) fill() {
 	ts.t.Helper()
 	ctx, now := ts.t.Context(), ts.opts.Now()
@@ -88,7 +88,7 @@ func (ts *testStore) fill() {
 	require.NoError(ts.t, err)
 }
 
-// refusesWrites requires that all operations that change a store are rejected.
+// refusesWrites requires all operations that change a store to be rejected.
 func (ts *testStore) refusesWrites() {
 	ts.t.Helper()
 	ctx := ts.t.Context()
@@ -112,9 +112,9 @@ func (ts *testStore) refusesWrites() {
 	require.ErrorIs(ts.t, MarkRestored(ctx, engine.ReadOnly(ts.eng), "", ts.opts.Now()), engine.ErrReadOnly)
 }
 
-// TestLookAtStore opens a store of one process ReadOnly, with a clock that is 60 days fast, with its date given by an
-// operator or not, after an earlier release, and with other flags: it reports the same as an ordinary start, and writes
-// no row, however long it is open.
+// TestLookAtStore opens a store of one process ReadOnly: after an earlier release, with other flags, and with a clock
+// that is 60 days fast, whose date an operator has confirmed or not. Reads must return the same as after an ordinary
+// start, and no row may be written, however long the store is open.
 func TestLookAtStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, change := range map[string]func(o *Options){
@@ -167,8 +167,8 @@ func TestLookAtStore(t *testing.T) {
 	})
 }
 
-// TestLookAtSharedStore opens a store ReadOnly that another process uses: it isn't listed, writes nothing, and sees
-// samples and periods added since.
+// TestLookAtSharedStore opens a store ReadOnly while another process uses it. The ReadOnly process must not be listed
+// or write anything, and must see samples and periods that are added later.
 func TestLookAtSharedStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := memory.New()

@@ -19,8 +19,8 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// TestRebuildIsTriedAgain opens a store on a cluster that is unavailable for the first reads: queries wait, and then
-// are answered.
+// TestRebuildIsTriedAgain opens a store on a cluster that is unavailable for the first reads. Queries must wait, and
+// then be answered.
 func TestRebuildIsTriedAgain(t *testing.T) {
 	var away atomic.Int64
 	away.Store(3)
@@ -39,9 +39,9 @@ func TestRebuildIsTriedAgain(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestRebuildOfOneProcessIsTriedAgain opens the store of one process while its engine can't read most of the staging
-// log: Ready returns the reason, and when the engine is available again the rebuild continues. No row is added to the
-// head twice.
+// TestRebuildOfOneProcessIsTriedAgain opens the store of a single process while its engine can't read most of the
+// staging log. Ready must return the reason, and the rebuild must continue when the engine is available again. No row
+// may be added to the head twice.
 func TestRebuildOfOneProcessIsTriedAgain(t *testing.T) {
 	var left atomic.Int64 // scans of the staging log that succeed
 	left.Store(1 << 40)
@@ -84,7 +84,7 @@ func TestRebuildOfOneProcessIsTriedAgain(t *testing.T) {
 	require.Equal(t, bytes, ts.head.Bytes())
 }
 
-// onceReader counts active calls of ReadOnce, and scans of the staging log outside of them.
+// onceReader counts the active calls of ReadOnce, and the scans of the staging log while there is none.
 type onceReader struct {
 	engine.Engine
 	under, others atomic.Int64
@@ -112,8 +112,9 @@ func (o *onceReader) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.
 	return o.Engine.Scan(ctx, r)
 }
 
-// The staging log is read once when a store is opened, and only the head is kept: neither cached blocks, nor the state
-// of its streams. Both took several times the head's memory with days of unsealed samples.
+// TestARebuildKeepsNothingButTheHead checks that opening a store reads the staging log once and retains only the head,
+// but neither cached blocks nor the state of its streams. With days of unsealed samples, both would take multiple times
+// the memory of the head.
 func TestARebuildKeepsNothingButTheHead(t *testing.T) {
 	eng := &onceReader{Engine: memory.New()}
 	ts := &testStore{t: t, opts: DefaultOptions(), now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), memory: eng}

@@ -18,7 +18,8 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// recallStore writes samples of some targets for some metrics in the slot before the last, and seals it.
+// recallStore writes samples of the given numbers of targets and metrics in the slot before the last, and seals the
+// slot.
 func recallStore(t *testing.T, metrics, targets int) (*testStore, *scanCounter, int64) {
 	counter := countScans(memory.New())
 	ts := &testStore{t: t, opts: DefaultOptions(), now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), memory: counter}
@@ -62,8 +63,8 @@ func readBySeries(t *testing.T, ts *testStore, q query.Query) map[string][]sampl
 	return out
 }
 
-// TestChunksOfManyMetricsAreKept queries a target repeatedly, which has a series in more metrics than are read at once:
-// only series that were written to since are read again.
+// TestChunksOfManyMetricsAreKept queries a target repeatedly. The target has a series in more metrics than are read at
+// once. Only series that were written to since the previous query may be read again.
 func TestChunksOfManyMetricsAreKept(t *testing.T) {
 	t.Parallel()
 	const metrics = 300
@@ -107,7 +108,7 @@ func TestChunksOfManyMetricsAreKept(t *testing.T) {
 	require.Zero(t, counter.rawScans())
 }
 
-// minQueryBytes returns the smallest Options.QueryBytes with which a read succeeds, once labels are cached.
+// minQueryBytes returns the smallest Options.QueryBytes with which a read succeeds once its labels are cached.
 func (ts *testStore) minQueryBytes(read func() error) int64 {
 	ts.Store.opts.QueryBytes = DefaultOptions().QueryBytes
 	ts.openQuerier()
@@ -123,8 +124,8 @@ func (ts *testStore) minQueryBytes(read func() error) int64 {
 	}))
 }
 
-// TestChunksOfOtherTimesAreNotRead queries a minute of a metric with short-lived series: series at other times don't
-// count towards Options.QueryBytes.
+// TestChunksOfOtherTimesAreNotRead queries a minute of a metric with short-lived series. Series that only have samples
+// at other times must not count towards Options.QueryBytes.
 func TestChunksOfOtherTimesAreNotRead(t *testing.T) {
 	t.Parallel()
 	const targets = 100 // more than the number whose chunks are cached

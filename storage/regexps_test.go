@@ -14,8 +14,8 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// Reads end with their context where each match of a regular expression takes long: matching all values would take
-// hours. With -short, which the race detector's run has, a match takes a fifth of that.
+// TestReadsEndAmongSlowMatches cancels reads whose matches of a regular expression are slow: matching all values would
+// take hours. With -short, as in runs with the race detector, a match takes a fifth of the time.
 func TestReadsEndAmongSlowMatches(t *testing.T) {
 	stars := 2000
 	if testing.Short() {

@@ -19,7 +19,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// scanCounter counts the scans of tables with contexts of counted. Scans of the store's own goroutines aren't counted.
+// scanCounter counts the scans of tables with a context from counted, which excludes the scans of the store's own
+// goroutines.
 type scanCounter struct {
 	engine.Engine
 	engine.Versioned
@@ -36,7 +37,7 @@ func countScans(of interface {
 
 type countedKey struct{}
 
-// counted returns a context whose scans a scanCounter counts.
+// counted returns a context whose scans are counted by scanCounter.
 func counted(ctx context.Context) context.Context { return context.WithValue(ctx, countedKey{}, true) }
 
 // Scan implements engine.Engine.
@@ -58,8 +59,8 @@ func (c *scanCounter) since(t *engine.Table) int {
 	return n
 }
 
-// Lists of windows and commit records are read once, and again after a write by a seal, late samples or a delete, or
-// after a drop of windows.
+// TestWindowsAndMarksAreRemembered checks that lists of windows and commit records are read once, and again only after
+// a seal, late samples, a delete, or a drop of windows.
 func TestWindowsAndMarksAreRemembered(t *testing.T) {
 	counter := countScans(memory.New())
 	ts := &testStore{t: t, opts: DefaultOptions(), now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), memory: counter}
@@ -132,8 +133,8 @@ func TestWindowsAndMarksAreRemembered(t *testing.T) {
 	has(2)
 }
 
-// Cached reads answer queries. Check, and code that removes rows, read the rows themselves, and report that they are
-// unreadable.
+// TestOnlyQueriesRemember checks that only queries use cached rows. Check, and code that removes rows, must read the
+// rows themselves, and report that they are unreadable.
 func TestOnlyQueriesRemember(t *testing.T) {
 	t.Parallel()
 	ts, eng := openUnreadableStore(t, func(o *Options) { o.Retention = 24 * time.Hour })
@@ -164,7 +165,7 @@ func TestOnlyQueriesRemember(t *testing.T) {
 	eng.table.Store(nil)
 }
 
-// underWay is an engine that reports a running write while it is set to.
+// underWay is an engine that can be set to report that a write is in progress.
 type underWay struct {
 	*memory.Engine
 	busy atomic.Bool
@@ -176,8 +177,8 @@ func (u *underWay) Version(t *engine.Table, partition engine.Key) (uint64, bool)
 	return version, ok && !u.busy.Load()
 }
 
-// During a write no cached read is used, because another reader may have seen the write and acted on it; and rows read
-// then aren't cached.
+// TestNothingIsRememberedWhileWritesAreUnderWay checks that no cached rows are used during a write, because another
+// reader may already have acted on the write. Rows that are read during a write must not be cached.
 func TestNothingIsRememberedWhileWritesAreUnderWay(t *testing.T) {
 	t.Parallel()
 	eng := &underWay{Engine: memory.New()}

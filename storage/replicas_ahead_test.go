@@ -11,8 +11,8 @@ import (
 	"github.com/cassia-db/cassia/storage/ha"
 )
 
-// TestSamplesAheadCoverNothing elects replicas with a fast clock or with one series ahead, which then stop sending:
-// later samples of another replica are stored.
+// TestSamplesAheadCoverNothing elects replicas that have a fast clock or one series ahead of the clock, and stops them.
+// Later samples of another replica must be stored.
 func TestSamplesAheadCoverNothing(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -72,8 +72,8 @@ func TestSamplesAheadCoverNothing(t *testing.T) {
 	}
 }
 
-// TestADeadReplicaAheadIsNotElected has three replicas. One of them sends a sample that is ahead and stops. When the
-// elected one stops as well, the remaining one is elected.
+// TestADeadReplicaAheadIsNotElected stops one of three replicas after it has sent a sample ahead of the clock. When the
+// elected replica also stops, the remaining one must be elected.
 func TestADeadReplicaAheadIsNotElected(t *testing.T) {
 	t.Parallel()
 	p := newPairs(t, faultengine.Wrap(memory.New(), passAll), 2, nil)

@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// TestHeldSamplesHeedDeletes deletes series that have held samples of another replica, which is then elected.
+// TestHeldSamplesHeedDeletes deletes series of which another replica's samples are held. Then that replica is elected.
 func TestHeldSamplesHeedDeletes(t *testing.T) {
 	t.Parallel()
 	p := newPairs(t, faultengine.Wrap(memory.New(), passAll), 2, nil)
@@ -23,7 +23,7 @@ func TestHeldSamplesHeedDeletes(t *testing.T) {
 			p.pass(10 * time.Second)
 		}
 	}
-	// The held samples of b are deleted, in every process. Later samples with the same times aren't.
+	// The held samples of b must be deleted in every process, but not later samples with the same times.
 	held := p.now.Add(3 * time.Second)
 	require.NoError(
 		t, p.processes[0].store.Delete(t.Context(), "default", -format.MaxTime, format.MaxTime, equal("__name__", "m")),
@@ -58,7 +58,8 @@ func TestHeldSamplesHeedDeletes(t *testing.T) {
 	check("clean")
 }
 
-// TestDeleteStaysWhileHeldSamplesNeedIt cleans a delete while samples it applies to are still held.
+// TestDeleteStaysWhileHeldSamplesNeedIt cleans a delete while samples that it applies to are still held. The tombstone
+// must be kept.
 func TestDeleteStaysWhileHeldSamplesNeedIt(t *testing.T) {
 	t.Parallel()
 	p := newPairs(t, faultengine.Wrap(memory.New(), passAll), 1, nil)
@@ -79,7 +80,8 @@ func TestDeleteStaysWhileHeldSamplesNeedIt(t *testing.T) {
 	require.Empty(t, list)
 }
 
-// TestDeleteAndTakingWait runs a delete while another process stores held samples, and the reverse.
+// TestDeleteAndTakingWait requests a delete while another process stores held samples, and starts storing held samples
+// during a delete.
 func TestDeleteAndTakingWait(t *testing.T) {
 	t.Parallel()
 	var during func()

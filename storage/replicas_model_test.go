@@ -16,11 +16,12 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// modelReplica sends a sample every ten seconds and retries unacknowledged ones in order, as Prometheus does.
+// modelReplica sends a sample every ten seconds. It retries samples that weren't acknowledged in their order, as
+// Prometheus does.
 type modelReplica struct {
 	name   string
 	offset time.Duration
-	// ahead is how fast its clock is. further is the additional lead of one of its series.
+	// ahead is how fast the replica's clock is. further is the additional lead of one of its series.
 	ahead, further time.Duration
 	alive          bool
 	queue          []modelScrape
@@ -30,7 +31,7 @@ type modelReplica struct {
 // modelScrape is a scrape of a replica: at is its time by the replica's clock, and real the true time.
 type modelScrape struct{ at, real, further time.Time }
 
-// modelDelete is a delete of the series m, with the samples acknowledged before it.
+// modelDelete is a delete of the series m, with the samples that were acknowledged before it.
 type modelDelete struct {
 	start, end time.Time
 	done       bool
@@ -42,7 +43,7 @@ func (d *modelDelete) near(at time.Time, gap time.Duration) bool {
 	return !at.Before(d.start.Add(-gap)) && !at.After(d.end.Add(gap))
 }
 
-// scrape adds a sample. A restarted replica has no earlier samples.
+// scrape adds a scrape to the replica's queue if it is running. Its queue is empty after a restart.
 func (r *modelReplica) scrape(now time.Time) {
 	if r.alive {
 		real := now.Add(r.offset)
@@ -51,9 +52,9 @@ func (r *modelReplica) scrape(now time.Time) {
 	}
 }
 
-// setClock makes the replica's clock fast, or right. No two samples of a series have the same time, because one would
-// replace the other: the milliseconds are the round's, below 128, and those of the series that is further ahead are
-// multiples of 128, so that sums of the two also differ.
+// setClock makes the replica's clock fast, or corrects it. No two samples of a series may have the same time, because
+// one of them would replace the other. Therefore the milliseconds of ahead are derived from the round and below 128,
+// and those of further are multiples of 128, so that their sums also differ.
 func (r *modelReplica) setClock(rng *rand.Rand, round int) {
 	unique := time.Duration(round+1) * time.Millisecond
 	r.ahead, r.further = 0, 128*unique
@@ -65,25 +66,26 @@ func (r *modelReplica) setClock(rng *rand.Rand, round int) {
 	}
 }
 
-// TestReplicasModel runs random histories: replicas stop and return, processes crash, the engine fails, or applies
-// writes that it reports as failed. At the end every acknowledged sample is covered, and stored samples switch between
-// replicas at elections only.
+// TestReplicasModel runs random histories: replicas stop and return, processes crash, and the engine fails, or returns
+// errors for writes that it applies. At the end every acknowledged sample must be stored or covered, and stored samples
+// may switch from one replica to another only at elections.
 func TestReplicasModel(t *testing.T) {
 	playEach(t, 40, 14, func(int) replicasPlay { return replicasPlay{replicas: 2} })
 }
 
-// TestReplicasModelAhead is TestReplicasModel with replicas that are sometimes fast, or have one series ahead.
+// TestReplicasModelAhead is TestReplicasModel with replicas whose clocks are sometimes fast, or that have one series
+// ahead of the clock.
 func TestReplicasModelAhead(t *testing.T) {
 	playEach(t, 40, 23, func(i int) replicasPlay { return replicasPlay{replicas: 2 + i%2, ahead: true} })
 }
 
-// TestReplicasModelDeletes is TestReplicasModel with deletes, also while the engine fails: samples acknowledged before
-// a delete never reappear, whichever process held them.
+// TestReplicasModelDeletes is TestReplicasModel with deletes, also while the engine fails. Samples that were
+// acknowledged before a delete must never reappear, whichever process held them.
 func TestReplicasModelDeletes(t *testing.T) {
 	playEach(t, 30, 25, func(i int) replicasPlay { return replicasPlay{replicas: 2 + i%2, deletes: true} })
 }
 
-// playEach runs histories in parallel, a fifth of them with -short. They are drawn from a seed each and from stream, a
+// playEach runs histories in parallel, and a fifth of them with -short. Each history has its own seed. stream is a
 // constant of the test.
 func playEach(t *testing.T, histories int, stream uint64, play func(i int) replicasPlay) {
 	t.Parallel()
@@ -137,7 +139,8 @@ func playReplicas(t *testing.T, rng *rand.Rand, play replicasPlay) {
 		if faults {
 			switch rng.IntN(14) {
 			case 0:
-				// One of them stops or returns: never all, because then no replica has the samples.
+				// A replica stops or returns. At least one is always running, because otherwise no replica has the
+				// samples.
 				i := rng.IntN(n)
 				others := slices.Concat(replicas[:i], replicas[i+1:])
 				if slices.ContainsFunc(others, func(r *modelReplica) bool { return r.alive }) {
@@ -175,7 +178,7 @@ func playReplicas(t *testing.T, rng *rand.Rand, play replicasPlay) {
 		}
 		p.passAnyhow(10 * time.Second)
 	}
-	// Held samples are resolved: sweeps find those of crashed processes.
+	// All held samples are now stored or deleted. Sweeps adopt the rows of crashed processes.
 	faults = false
 	for range 3 {
 		p.passAnyhow(6 * time.Minute)
@@ -210,8 +213,8 @@ func playReplicas(t *testing.T, rng *rand.Rand, play replicasPlay) {
 		requireNear("further")
 		return
 	}
-	// Both are stored where a process crashed before it stored its watermark, and where samples were written and not
-	// acknowledged: rarely.
+	// Samples of both replicas may be stored if a process crashed before it stored its watermark, or if samples were
+	// written and not acknowledged. Both are rare.
 	stored, both := p.scraped("m"), 0
 	for i := 1; i < len(stored); i++ {
 		if stored[i]-stored[i-1] < 7_000 {
@@ -221,7 +224,7 @@ func playReplicas(t *testing.T, rng *rand.Rand, play replicasPlay) {
 	require.LessOrEqual(t, both, 30, "of %d samples", len(stored))
 }
 
-// deleteSome deletes the series m in some range of time, in a process.
+// deleteSome deletes the series m in a random range of time, with a random process.
 func (p *pairs) deleteSome(rng *rand.Rand, replicas []*modelReplica) *modelDelete {
 	d := &modelDelete{
 		start: p.now.Add(-time.Duration(rng.IntN(1800)) * time.Second), end: p.now.Add(30 * time.Second),
@@ -244,7 +247,7 @@ func (p *pairs) deleteSome(rng *rand.Rand, replicas []*modelReplica) *modelDelet
 	return d
 }
 
-// requireDeleted requires that no process shows deleted samples.
+// requireDeleted requires that no process finds deleted samples.
 func (p *pairs) requireDeleted(all []*modelDelete) {
 	p.t.Helper()
 	for i := range p.processes {
@@ -260,7 +263,7 @@ func (p *pairs) requireDeleted(all []*modelDelete) {
 	}
 }
 
-// passAnyhow is pass with an engine that may fail.
+// passAnyhow is like pass, with an engine that may fail.
 func (p *pairs) passAnyhow(d time.Duration) {
 	step := p.step
 	for ; d > 0; d -= step {
@@ -272,7 +275,7 @@ func (p *pairs) passAnyhow(d time.Duration) {
 	}
 }
 
-// scraped returns the true times of the scrapes of a series' stored samples, milliseconds.
+// scraped returns the true times, in milliseconds, of the scrapes whose samples are stored for a series.
 func (p *pairs) scraped(series string) (times []int64) {
 	for _, v := range p.values(0, series) {
 		times = append(times, int64(v))
@@ -281,7 +284,7 @@ func (p *pairs) scraped(series string) (times []int64) {
 	return times
 }
 
-// probing is an engine that can probe several partitions at once.
+// probing is an engine that can probe multiple partitions at once.
 type probing struct{ engine.Engine }
 
 // Occupied implements engine.Prober.

@@ -19,7 +19,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// pairs are some processes that share an engine and a clock, and receive the samples of replicas.
+// pairs is a set of processes that share an engine and a clock, and receive the samples of replicas.
 type pairs struct {
 	t         testing.TB
 	eng       engine.Engine
@@ -70,13 +70,13 @@ func (p *pairs) stop(process *pairProcess) {
 	}
 }
 
-// crash ends a process without any further write, and starts another in its place.
+// crash stops a process without any further write, and starts another process in its place.
 func (p *pairs) crash(i int) {
 	require.NoError(p.t, p.processes[i].store.Close())
 	p.processes[i] = p.start()
 }
 
-// pass advances the time, in which every process checks its elections as often as in production.
+// pass advances the time. Every process looks at its elections as often as in production.
 func (p *pairs) pass(d time.Duration) {
 	step := p.step
 	for ; d > 0; d -= step {
@@ -88,7 +88,7 @@ func (p *pairs) pass(d time.Duration) {
 	}
 }
 
-// send sends a sample of each series of a replica, at the given time, to a process.
+// send sends a sample of each series of a replica at a given time to a process.
 func (p *pairs) send(process int, replica string, at time.Time, v float64, series ...string) error {
 	p.t.Helper()
 	times := map[string]time.Time{}
@@ -98,7 +98,7 @@ func (p *pairs) send(process int, replica string, at time.Time, v float64, serie
 	return p.sendAt(process, replica, v, times)
 }
 
-// sendAt is send with a separate time per series.
+// sendAt is like send, with a separate time for each series.
 func (p *pairs) sendAt(process int, replica string, v float64, times map[string]time.Time) error {
 	p.t.Helper()
 	to := p.processes[process]
@@ -152,7 +152,7 @@ func passAll(faultengine.Op) faultengine.Action { return faultengine.Pass() }
 
 func TestOneReplicaIsStored(t *testing.T) {
 	p := newPairs(t, faultengine.Wrap(memory.New(), passAll), 2, nil)
-	// Replicas a and b each send to both processes in turn; a sends first.
+	// Replicas a and b each send to both processes in turn. Replica a sends first.
 	for i := range 20 {
 		require.NoError(t, p.send(i%2, "a", p.now, float64(i), "m"))
 		require.NoError(t, p.send((i+1)%2, "b", p.now.Add(3*time.Second), 1000+float64(i), "m"))
@@ -165,7 +165,7 @@ func TestOneReplicaIsStored(t *testing.T) {
 	for process := range 2 {
 		require.Equal(t, want, p.values(process, "m"))
 	}
-	// Samples that the elected replica's samples cover are no longer held.
+	// Samples that the elected replica's samples cover must have been deleted.
 	require.LessOrEqual(t, p.heldRows(), 5)
 }
 
@@ -183,7 +183,8 @@ func TestAnotherReplicaTakesOver(t *testing.T) {
 		want = append(want, 1000+float64(i))
 		p.pass(10 * time.Second)
 	}
-	// b's samples after a's last one are also stored: a's last sample was at 90 s, b's next one is at 93 s.
+	// The samples of b after the last sample of a are also stored: the last sample of a is at 90 s, and the next one of
+	// b at 93 s.
 	want = append(want[:10:10], append([]float64{1009}, want[10:]...)...)
 	for process := range 2 {
 		require.Equal(t, want, p.values(process, "m"))

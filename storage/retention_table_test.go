@@ -21,7 +21,7 @@ import (
 // tableRaw is the raw retention before a change in the manual's table of examples.
 const tableRaw = 10 * day
 
-// shownAt names the data that answer queries about an instant's day.
+// shownAt returns which data answers queries for the day of an instant: raw samples, rollups, or nothing.
 func (m *clockMachine) shownAt(at time.Time) string {
 	m.r.t.Helper()
 	from := at.UTC().Truncate(day)
@@ -43,7 +43,7 @@ func (m *clockMachine) shownAt(at time.Time) string {
 	return "nothing"
 }
 
-// runs writes and seals a sample per day on each machine.
+// runs writes and seals one sample per day on each machine.
 func (r *expiryRig) runs(days int, all ...*clockMachine) {
 	r.t.Helper()
 	for range days {
@@ -55,7 +55,7 @@ func (r *expiryRig) runs(days int, all ...*clockMachine) {
 	}
 }
 
-// restarts stops a machine, and starts one with another raw retention that has opened the store once.
+// restarts stops a machine, starts one with another raw retention, and waits until it has recorded the retention.
 func (r *expiryRig) restarts(m *clockMachine, raw time.Duration) *clockMachine {
 	r.t.Helper()
 	m.stop()
@@ -64,12 +64,12 @@ func (r *expiryRig) restarts(m *clockMachine, raw time.Duration) *clockMachine {
 	return m
 }
 
-// ago returns an instant that many days before now, at which runs has written a sample.
+// ago returns an instant that is the given number of days before now, at which runs has written a sample.
 func (r *expiryRig) ago(days int) time.Time {
 	return r.now().Add(-time.Duration(days)*day - time.Minute)
 }
 
-// tableEvents are the events of the table, each returning the answers for its days, in order.
+// tableEvents contains the events of the table. Each event returns the answers for its days, in their order.
 var tableEvents = map[string]func(r *expiryRig) []string{
 	"not changed": func(r *expiryRig) []string {
 		m := r.start(0, keeping(tableRaw, 0, 0))
@@ -149,8 +149,8 @@ var tableEvents = map[string]func(r *expiryRig) []string{
 	},
 }
 
-// retentionTable reads the manual's table of examples: by event, the rows of two answers, for a single machine and for
-// Cassandra.
+// retentionTable reads the manual's table of examples. It returns, for each event, the answers on a single machine and
+// on Cassandra.
 func retentionTable(t *testing.T) map[string][][2]string {
 	page, err := os.ReadFile("../cmd/internal/manual/removing-data.md")
 	require.NoError(t, err)
@@ -168,14 +168,14 @@ func retentionTable(t *testing.T) map[string][][2]string {
 	return rows
 }
 
-// TestRetentionTable tests each cell of the manual's table of examples of changed retentions, on an engine that keeps
-// rows and on one that expires them. Clocks are virtual, because real time would take weeks.
+// TestRetentionTable tests each cell of the manual's table of examples of changed retentions, on an engine that doesn't
+// expire rows and on one that does. The clocks are virtual, because real time would take weeks.
 func TestRetentionTable(t *testing.T) {
 	testRetentionTable(t, slices.Sorted(maps.Keys(tableEvents)), []bool{false, true}, newExpiryRig)
 }
 
-// TestRetentionTableOnCassandra is TestRetentionTable on Cassandra, whose rows have their real TTL: two random events,
-// or all in long runs, because an event may take a minute.
+// TestRetentionTableOnCassandra is TestRetentionTable on Cassandra, where rows have real TTLs. It tests two random
+// events, or all of them in long runs, because an event may take a minute.
 func TestRetentionTableOnCassandra(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs Cassandra: leave -short out")

@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// several is two processes on an engine that drops tombstones after some time, as Cassandra does.
+// several is two processes on an engine that forgets deletes after some time, as Cassandra does.
 type several struct {
 	*pairs
 	memory *memory.Engine
@@ -62,7 +62,7 @@ func (p *several) stagePartitions(at time.Time) (keys []engine.Key) {
 	return keys
 }
 
-// comeBack makes rows reappear whose tombstones were dropped.
+// comeBack makes rows reappear, after the engine has forgotten their deletion.
 func (p *several) comeBack(rows []engine.Batch) {
 	p.t.Helper()
 	require.NotEmpty(p.t, rows)
@@ -77,8 +77,8 @@ func (p *several) requireValues(when, name string, want ...float64) {
 	}
 }
 
-// TestStageRowsThatComeBackStayDeleted has a replica bring back staged rows whose deletion it has missed, before and
-// after their samples are deleted and cleaned.
+// TestStageRowsThatComeBackStayDeleted makes staged rows reappear, as if a replica had missed their deletion, before
+// and after their samples are deleted and cleaned.
 func TestStageRowsThatComeBackStayDeleted(t *testing.T) {
 	t.Parallel()
 	p := newSeveral(t, passAll)
@@ -137,7 +137,8 @@ func TestStageRowsThatComeBackStayDeleted(t *testing.T) {
 	require.Empty(t, p.copyRows(engine.Stage, format.StageTimestamp, p.stagePartitions(at)...))
 }
 
-// TestDeleteThatComesBackHidesNothing has a replica bring back the row of a delete that was cleaned.
+// TestDeleteThatComesBackHidesNothing makes the row of a cleaned delete reappear, as if a replica had missed its
+// removal.
 func TestDeleteThatComesBackHidesNothing(t *testing.T) {
 	t.Parallel()
 	p := newSeveral(t, passAll)
@@ -181,7 +182,8 @@ func TestDeleteThatComesBackHidesNothing(t *testing.T) {
 	}
 }
 
-// TestSealThatWasPausedAcrossADelete pauses a process in the middle of a seal for longer than tombstones are kept.
+// TestSealThatWasPausedAcrossADelete pauses a process during a seal for so long that another process can clean a delete
+// of the same series.
 func TestSealThatWasPausedAcrossADelete(t *testing.T) {
 	t.Parallel()
 	paused, goOn := make(chan struct{}), make(chan struct{})
@@ -201,7 +203,7 @@ func TestSealThatWasPausedAcrossADelete(t *testing.T) {
 	sealed := make(chan error, 1)
 	go func() { sealed <- p.processes[0].store.SealAll(ctx) }()
 	<-paused
-	// The other process seals more samples in one chunk, which has another key.
+	// The other process seals more samples in one chunk, whose key therefore differs.
 	p.write(1, "m", at.Add(time.Second), 2)
 	require.NoError(
 		t, p.processes[1].store.Delete(ctx, "default", -format.MaxTime, format.MaxTime, equal("__name__", "m")),
@@ -221,8 +223,9 @@ func TestSealThatWasPausedAcrossADelete(t *testing.T) {
 	p.requireValues("sealed again", "m")
 }
 
-// A process that may not seal, because its clock is untrusted or it is ReadOnly, applies others' deletes in its
-// answers: it releases samples that others have sealed, and keeps later ones.
+// TestWhoMayNotSealHeedsDeletes checks a process that must not seal, because its clock is untrusted or it is ReadOnly.
+// Its answers must apply the deletes of other processes: it must release samples that other processes have sealed, and
+// keep later ones.
 func TestWhoMayNotSealHeedsDeletes(t *testing.T) {
 	r := &clockRig{t: t, shared: true}
 	inner := memory.New()

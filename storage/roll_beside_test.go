@@ -15,8 +15,9 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestSealBesideRollupsOfADelete seals a series' first samples in a slot, and then in a day, after a delete, while the
-// slot's rollups are recomputed for that delete: between the listing of chunks and the read of the stored rollup.
+// TestSealBesideRollupsOfADelete seals the first samples of a series in a slot or in a day, while the slot's rollups
+// are recomputed because of a delete. The seal runs after the recomputation has listed the chunks and before it reads
+// the stored rollup.
 func TestSealBesideRollupsOfADelete(t *testing.T) {
 	for table, earlier := range map[string]time.Duration{engine.R5m.Name: 0, engine.R1h.Name: -24 * time.Hour} {
 		t.Run(table, func(t *testing.T) {

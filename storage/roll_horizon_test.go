@@ -11,8 +11,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestBucketsOfTheSlotWithTheHorizon deletes another series, a delete that rollups don't include yet, with the raw
-// retention boundary inside of a slot: earlier samples are read from buckets, and aren't missing.
+// TestBucketsOfTheSlotWithTheHorizon deletes another series while the raw retention boundary is within a slot. Until
+// the rollups include the delete, earlier samples of the slot must be read from buckets and not be missing.
 func TestBucketsOfTheSlotWithTheHorizon(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.Retention, o.seams.still = 10*day, true })

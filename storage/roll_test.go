@@ -14,7 +14,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestHistogramsTooLargeForARowAreLeftToSamples makes buckets whose histograms don't fit a row.
+// TestHistogramsTooLargeForARowAreLeftToSamples computes buckets whose histograms don't fit into a row. Queries must
+// read the samples instead.
 func TestHistogramsTooLargeForARowAreLeftToSamples(t *testing.T) {
 	var samples chunk.Samples
 	const width = 5 * 60_000
@@ -44,7 +45,7 @@ func TestHistogramsTooLargeForARowAreLeftToSamples(t *testing.T) {
 }
 
 // TestRollupsOfLateSamplesBesideOthers seals late samples while other processes may write chunks. The chunks of a
-// series are listed once the late ones are stored, and its rollups include all of them.
+// series must be listed once its late samples are stored, and its rollups must include all of them.
 func TestRollupsOfLateSamplesBesideOthers(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.seams.still = true })

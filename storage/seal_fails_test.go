@@ -10,8 +10,9 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// A seal that fails at any of its writes, and is never repeated by that process, hides no samples sealed before: the
-// next process finds all of them, at every resolution, and seals the rest.
+// TestSealThatFailsAnywhere fails each write of a seal in turn, and doesn't repeat the seal in that process. Samples
+// that were sealed before must not be hidden: the next process must find all of them, at every resolution, and seal the
+// remaining ones.
 func TestSealThatFailsAnywhere(t *testing.T) {
 	for at, failed := 1, true; failed; at++ {
 		require.Less(t, at, 100)
@@ -27,7 +28,7 @@ func TestSealThatFailsAnywhere(t *testing.T) {
 		}
 		ts.write("default", jobLabels("web"), every(day(20), time.Minute, 30)...)
 		require.NoError(t, ts.SealAll(t.Context()))
-		// In another window, except at the widest resolution.
+		// These samples are in another window at all resolutions except 1h.
 		ts.write("default", jobLabels("web"), every(day(3), time.Minute, 30)...)
 		left.Store(int64(at))
 		failed = ts.SealAll(t.Context()) != nil
@@ -49,8 +50,8 @@ func TestSealThatFailsAnywhere(t *testing.T) {
 	}
 }
 
-// Samples are hidden, and dropped, only once they have rollups, also samples of an import that was interrupted before
-// creating them.
+// TestWhatGoesHasItsRollups checks that samples are hidden and dropped only once they have rollups, including samples
+// of an import that failed before it computed rollups.
 func TestWhatGoesHasItsRollups(t *testing.T) {
 	for at, failed := 1, true; failed; at++ {
 		require.Less(t, at, 100)

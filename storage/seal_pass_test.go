@@ -14,13 +14,13 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/memory"
 )
 
-// passRig has a pass of three slots of a day to seal, including a slot that was sealed before, and interrupts its
-// writes.
+// passRig is a store with three slots of a day to seal in one pass. One of the slots was sealed before. The rig
+// interrupts the writes of the pass.
 type passRig struct {
 	*testStore
 	eng *faultengine.Engine
-	// sealing is true while writes are counted in n, with reads between; the write with number breakAt has the fault
-	// fate.
+	// sealing is true while writes are counted in n. All samples are read before each of them. Write number breakAt
+	// gets the fault fate.
 	sealing    bool
 	n, breakAt int
 	fate       faultengine.Action
@@ -77,7 +77,7 @@ func (r *passRig) decide(op faultengine.Op) faultengine.Action {
 	return faultengine.Pass()
 }
 
-// readsBetween reads before each write of a pass.
+// readsBetween is an engine that reads all samples before each write of a pass.
 type readsBetween struct {
 	engine.Engine
 	r *passRig
@@ -107,8 +107,9 @@ func (r *passRig) pass() bool {
 	return err == nil
 }
 
-// TestPassBreaksOffAnywhere makes each write of a pass fail, or be applied with an error, or later, or be the last
-// before a crash. All samples are read between any two writes, through the caches, and afterwards.
+// TestPassBreaksOffAnywhere fails each write of a pass in turn: the write isn't applied, is applied with an error, is
+// applied later, or is the last one before a crash. All samples must be found before each write, through the caches,
+// and afterwards.
 func TestPassBreaksOffAnywhere(t *testing.T) {
 	fates := map[string]faultengine.Action{
 		"fails": faultengine.Fail(nil), "arrives": faultengine.Lose(nil), "arrives later": faultengine.Withhold(nil),
@@ -139,8 +140,8 @@ func TestPassBreaksOffAnywhere(t *testing.T) {
 	}
 }
 
-// TestTogetherCutsUnknownOnly has slots without samples in the head among others: each of them is a separate pass, and
-// the others are one.
+// TestTogetherCutsUnknownOnly gives Together some slots that have no samples in the head. Each of them must get its own
+// pass, and the other slots one pass.
 func TestTogetherCutsUnknownOnly(t *testing.T) {
 	r := newPassRig(t, -1, faultengine.Fail(nil))
 	unknown := r.period.SlotOf(r.now.Add(-11 * time.Hour).UnixMilli())
@@ -157,8 +158,8 @@ func TestTogetherCutsUnknownOnly(t *testing.T) {
 	require.ElementsMatch(t, want, r.Together(works, 1))
 }
 
-// TestAPassLetsGo has a pass release series that it has sealed, but no series with newer samples, and none after a
-// small pass.
+// TestAPassLetsGo checks that a large pass releases the series that it has sealed, except series with newer samples,
+// and that a small pass releases none.
 func TestAPassLetsGo(t *testing.T) {
 	for least, want := range map[int]int{4: 1, 5: 4} {
 		ts := openTestStore(t, func(o *Options) { o.seams.releaseSeries = least })

@@ -8,8 +8,8 @@ import (
 	"github.com/cassia-db/cassia/storage/head"
 )
 
-// A metric that the head released, and that was created again while a batch still held one of its series, is listed
-// twice.
+// TestMergeMetrics merges a metric that is listed twice. This happens if the head released the metric and created it
+// again while a batch still referenced one of its series.
 func TestMergeMetrics(t *testing.T) {
 	var chunks []*head.Chunk
 	for range 5 {

@@ -18,7 +18,7 @@ import (
 
 // TestLateSamplesOfManySeries seals a slot of many series two more times, each time with a late sample of every second
 // series. Their chunks are read for many series at once. Some samples are sent twice. Samples and rollups must include
-// all seals.
+// the samples of all seals.
 func TestLateSamplesOfManySeries(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		t.Run(fmt.Sprint("shared ", shared), func(t *testing.T) {

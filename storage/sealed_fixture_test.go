@@ -15,8 +15,8 @@ import (
 	"github.com/cassia-db/cassia/storage/retention"
 )
 
-// rowFixture writes sealed windows as rows, without staging and head, so that a test can have many windows quickly, or
-// damaged ones.
+// rowFixture writes sealed rows directly, without staging log and head. With it a test can quickly create many windows,
+// or damaged ones.
 type rowFixture struct {
 	t       testing.TB
 	s       *Store
@@ -24,7 +24,7 @@ type rowFixture struct {
 	batches []engine.Batch
 	size    int
 	known   map[string]bool
-	// shards per metric; 0: one.
+	// shards is the number of shards per metric. 0 means one shard.
 	shards int64
 }
 
@@ -68,7 +68,7 @@ func (w *rowFixture) partition(window int64, ls labels.Labels) engine.Key {
 	)
 }
 
-// labels writes the labels and names of a series in a window, once.
+// labels writes the labels and names of a series in a window, unless it has written them already.
 func (w *rowFixture) labels(window int64, ls labels.Labels) {
 	id := format.SeriesIDOf(ls)
 	once := func(table *engine.Table, partition, clustering engine.Key, value []byte) {
@@ -106,7 +106,7 @@ func (w *rowFixture) labels(window int64, ls labels.Labels) {
 	})
 }
 
-// chunk writes samples of a series as a chunk of a slot.
+// chunk writes samples of a series as one chunk of a slot.
 func (w *rowFixture) chunk(slot int64, ls labels.Labels, samples *chunk.Samples) {
 	w.labels(w.s.period.RawWindowOfSlot(slot), ls)
 	w.chunkBytes(slot, ls, chunk.AppendChunk(nil, samples))
@@ -118,7 +118,7 @@ func (w *rowFixture) chunkBytes(slot int64, ls labels.Labels, value []byte) {
 	w.put(engine.Raw, w.partition(w.s.period.RawWindowOfSlot(slot), ls), key, value)
 }
 
-// mark makes the written rows of a slot visible.
+// mark writes the commit record that makes the written rows of a slot visible.
 func (w *rowFixture) mark(slot int64) {
 	w.flush()
 	require.NoError(w.t, w.s.listWindow(w.t.Context(), w.tenant, w.s.period.RawWindowOfSlot(slot)))
@@ -127,7 +127,7 @@ func (w *rowFixture) mark(slot int64) {
 	w.flush()
 }
 
-// openUncheckedStore opens a store without Check, for tests with invalid data, or with too much.
+// openUncheckedStore opens a store that isn't checked at the end, for tests with invalid data or too much data.
 func openUncheckedStore(t testing.TB) *testStore {
 	ts := &testStore{t: t, dir: t.TempDir(), opts: DefaultOptions(), now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
 	ts.opts.Now = func() time.Time { return ts.now }

@@ -22,7 +22,8 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// soughtSeries writes and seals a sample of each of some series of the metric up, at each of some times.
+// soughtSeries writes a sample of the series of metric up numbered from from up to to, at each of the times, and seals
+// them.
 func (ts *testStore) soughtSeries(from, to int, at ...time.Time) {
 	ts.t.Helper()
 	ts.heavy = true
@@ -67,8 +68,8 @@ func (ts *testStore) found(q query.Query) (lines []string, warnings []error) {
 // byFilters counts the look-ups by filters in the cache.
 func (ts *testStore) byFilters() int { return len(ts.cache.EntriesOf(cache.KindSought)) }
 
-// TestSoughtIsFound compares a store with filters and one without, for random selectors: both return the same, also
-// from the cache, and during writes.
+// TestSoughtIsFound compares the results of random selectors with filters and without. They must be equal, also from
+// the cache and during writes.
 func TestSoughtIsFound(t *testing.T) {
 	first := soak.First(t)
 	for i := range soak.Histories(t, 2) {
@@ -96,7 +97,7 @@ func TestSoughtIsFound(t *testing.T) {
 				for k, q := range queries {
 					require.Equal(t, ts.withoutFilters(q), with[k], "round %d: %v", round, q.Matchers)
 				}
-				// New series, and samples of existing ones, some late.
+				// Write new series, and samples of existing series. Some of the samples are late.
 				ts.soughtSeries(3900, 4300+300*round, slot.Add(time.Duration(61+round)*time.Minute))
 				ts.soughtSeries(0, 100, slot.Add(2*time.Hour+time.Duration(1+round)*time.Minute))
 			}
@@ -105,7 +106,7 @@ func TestSoughtIsFound(t *testing.T) {
 	}
 }
 
-// soughtQueries returns random selectors of the series of soughtSeries.
+// soughtQueries returns queries with random selectors of the series of soughtSeries.
 func soughtQueries(t testing.TB, rng *rand.Rand, slot time.Time) (all []query.Query) {
 	matcher := func(kind labels.MatchType, name, value string) *labels.Matcher {
 		m, err := labels.NewMatcher(kind, name, value)
@@ -149,7 +150,7 @@ func soughtQueries(t testing.TB, rng *rand.Rand, slot time.Time) (all []query.Qu
 	return all
 }
 
-// withoutFilters returns the result of a query that uses an index of all series.
+// withoutFilters returns the result of a query that uses an index of all series instead of filters.
 func (ts *testStore) withoutFilters(q query.Query) []string {
 	ts.t.Helper()
 	any := q
@@ -165,7 +166,7 @@ func (ts *testStore) withoutFilters(q query.Query) []string {
 	return lines
 }
 
-// TestLabelsOfSought lists the names and values of labels by filters.
+// TestLabelsOfSought lists the names and values of labels of series that are found by filters.
 func TestLabelsOfSought(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, usualPages)
@@ -187,8 +188,8 @@ func TestLabelsOfSought(t *testing.T) {
 	require.Equal(t, []string{labels.MetricName, "host", "mode", "pod"}, names)
 }
 
-// TestIndexIsMadeWhereItPays builds the index of all series after some look-ups by filters, unless it would take too
-// much of the cache.
+// TestIndexIsMadeWhereItPays checks that the index of all series is built after some look-ups by filters, unless it
+// would take too much of the cache.
 func TestIndexIsMadeWhereItPays(t *testing.T) {
 	t.Parallel()
 	for _, cacheBytes := range []int64{256 << 20, 2 << 20} {
@@ -234,8 +235,8 @@ func TestFewSeriesHaveAnIndex(t *testing.T) {
 	require.Zero(t, ts.byFilters())
 }
 
-// TestDamageUnderFilters damages filters, which only makes look-ups slower, and is counted; and labels pages, which
-// causes warnings.
+// TestDamageUnderFilters damages filters, which must only make look-ups slower and be counted. Then it damages labels
+// pages, which must cause warnings.
 func TestDamageUnderFilters(t *testing.T) {
 	t.Parallel()
 	ts := openUncheckedStore(t)

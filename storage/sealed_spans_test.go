@@ -26,8 +26,8 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// churnModel is a store of short-lived series with a plain list of the samples that it must contain: the bits of their
-// values, by series and time.
+// churnModel is a store of short-lived series, with a plain list of the samples that it must contain. The list contains
+// the bits of their values by series and time.
 type churnModel struct {
 	*testStore
 	rng    *rand.Rand
@@ -37,7 +37,7 @@ type churnModel struct {
 	spent  int   // queries that skipped series by their spans
 }
 
-// churnSlots is the number of slots with samples of a churnModel.
+// churnSlots is the number of slots in which a churnModel has samples.
 const churnSlots = 4
 
 func newChurnModel(ts *testStore, seed uint64) *churnModel {
@@ -51,10 +51,10 @@ func newChurnModel(ts *testStore, seed uint64) *churnModel {
 	return m
 }
 
-// any returns a random time within the samples' range.
+// any returns a random time within the time range of the samples.
 func (m *churnModel) any() int64 { return m.from + 1 + m.rng.Int64N(churnSlots*2*format.HourMS) }
 
-// run writes samples of some series for some time, with gaps and stale markers.
+// run writes samples of some series for a random time, with gaps and stale markers.
 func (m *churnModel) run() {
 	b := m.NewBatch("default")
 	for range 12 {
@@ -84,7 +84,7 @@ func (m *churnModel) run() {
 	require.NoError(m.t, b.Commit(context.Background()))
 }
 
-// delete deletes samples of a random time, of some series.
+// delete deletes the samples of some series in a random time range.
 func (m *churnModel) delete() {
 	from := m.any()
 	to := from + m.rng.Int64N(3*format.HourMS)
@@ -97,7 +97,7 @@ func (m *churnModel) delete() {
 	}
 }
 
-// compare queries random times, usually short ranges, and requires exactly the samples of the model.
+// compare queries random ranges, most of them short, and requires exactly the samples of the model.
 func (m *churnModel) compare(when string) {
 	m.t.Helper()
 	for range soak.Fewer(30) {
@@ -144,7 +144,7 @@ func (m *churnModel) compare(when string) {
 	}
 }
 
-// history writes, seals, deletes, cleans and reopens at random, and compares after each step.
+// history writes, seals, deletes, cleans and reopens at random. It compares the answers with the model after each step.
 func (m *churnModel) history(steps int, reopen func()) {
 	for i := range steps {
 		when := "written"
@@ -169,8 +169,8 @@ func (m *churnModel) history(steps int, reopen func()) {
 	require.Positive(m.t, m.spent, "no query left series out")
 }
 
-// TestSpansLeaveOutNoSamples checks that queries of random times find all samples of short-lived series, and no others,
-// after any sequence of seals, late samples and deletes.
+// TestSpansLeaveOutNoSamples checks that queries of random ranges find exactly the samples of short-lived series, after
+// any sequence of seals, late samples and deletes.
 func TestSpansLeaveOutNoSamples(t *testing.T) {
 	first := soak.First(t)
 	for i := range soak.Histories(t, 4) {
@@ -210,7 +210,7 @@ func TestSpansOnCassandra(t *testing.T) {
 	co.Timeout, co.ConnectTimeout = time.Minute, time.Minute
 	eng, err := cassandra.Open(t.Context(), co)
 	require.NoError(t, err)
-	// It must be close to the cluster's clock.
+	// The time must be close to the cluster's clock.
 	ts := &testStore{t: t, eng: eng, opts: DefaultOptions(), now: time.Now()}
 	ts.opts.Partitions, ts.opts.Shared = 2, true
 	ts.Store = openReady(t, eng, ts.opts)
@@ -218,8 +218,8 @@ func TestSpansOnCassandra(t *testing.T) {
 	newChurnModel(ts, soak.Seed(t)).history(12, func() {})
 }
 
-// TestSpansOfLastingSeriesAreNotKept checks that no spans are cached of a metric whose series always have samples, and
-// that spans of another metric are read once, unless the window is sealed again.
+// TestSpansOfLastingSeriesAreNotKept checks that no spans are cached for a metric whose series have samples at all
+// times. Spans of another metric must be read once, and again only after the window was sealed again.
 func TestSpansOfLastingSeriesAreNotKept(t *testing.T) {
 	counter := countScans(memory.New())
 	ts := &testStore{t: t, opts: DefaultOptions(), now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), memory: counter}
@@ -260,8 +260,8 @@ func TestSpansOfLastingSeriesAreNotKept(t *testing.T) {
 	require.Equal(t, map[string]bool{"lasting": true, "short": false}, kinds)
 }
 
-// TestDamagedSpansLeaveOutNothing checks that all series are read, and damage is reported, if a page of a slot is
-// unreadable.
+// TestDamagedSpansLeaveOutNothing makes a page of a slot unreadable. All series must be read, and the damage must be
+// reported.
 func TestDamagedSpansLeaveOutNothing(t *testing.T) {
 	ts := openTestStore(t, usualPages)
 	ts.damaged = true

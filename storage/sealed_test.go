@@ -17,7 +17,8 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// Invariant I8: corrupt rows are reported and skipped, and the rest is returned.
+// TestCorruptRowsAreNamedAndLeftOut checks invariant I8: corrupt rows are reported and skipped, and the other rows are
+// returned.
 func TestCorruptRowsAreNamedAndLeftOut(t *testing.T) {
 	good := labels.FromStrings(labels.MetricName, "up", "k", "good")
 	bad := labels.FromStrings(labels.MetricName, "up", "k", "bad")
@@ -97,8 +98,8 @@ func TestCorruptRowsAreNamedAndLeftOut(t *testing.T) {
 	}
 }
 
-// TestHistogramsOfEarlierVersions checks that histograms that were accepted by earlier versions, and make the evaluator
-// loop or fail, are skipped with a warning, and other samples are returned.
+// TestHistogramsOfEarlierVersions reads histograms that earlier versions accepted, although they make the evaluator
+// loop or fail. They must be skipped with a warning, and other samples must be returned.
 func TestHistogramsOfEarlierVersions(t *testing.T) {
 	ts := openTestStore(t, nil)
 	slot := ts.period.SlotOf(ts.now.UnixMilli()) - 2
@@ -160,8 +161,8 @@ func TestMarksMakeRowsVisible(t *testing.T) {
 	require.Zero(t, count(), "another slot of the window isn't sealed")
 }
 
-// TestOnlyRetentionHides shows samples that are further ahead of the clock than accepted samples can be: the clock may
-// have been set back since.
+// TestOnlyRetentionHides reads samples that are further ahead of the clock than samples may be when they are written.
+// They must be returned, because the clock may have been set back since.
 func TestOnlyRetentionHides(t *testing.T) {
 	ts := openTestStore(t, nil)
 	w := newRowFixture(t, ts.Store, "default")

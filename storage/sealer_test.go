@@ -14,8 +14,8 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// TestSealedOnce has two processes seal a slot in turn while both heads still hold samples that the other has sealed:
-// every sample is in one chunk.
+// TestSealedOnce seals a slot with two processes in turn, while both heads still contain samples that the other process
+// has sealed. Every sample must be in one chunk.
 func TestSealedOnce(t *testing.T) {
 	eng := memory.New()
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -55,7 +55,7 @@ func TestSealedOnce(t *testing.T) {
 	require.Equal(t, written, stats.Samples)
 }
 
-// TestSweep makes sealed stage rows reappear whose slots aren't listed any more, as a replica may that missed their
+// TestSweep makes sealed stage rows reappear in slots that aren't listed any more, as if a replica had missed their
 // deletion.
 func TestSweep(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) { o.Partitions, o.Shared, o.seams.still = 2, true, true })

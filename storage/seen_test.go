@@ -10,7 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// TestMetricsSeen returns the first and the last window of metrics that start, stop, and start again.
+// TestMetricsSeen checks the first and the last window of metrics that start, stop, and start again.
 func TestMetricsSeen(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.Retention = 20 * day })

@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// benchWindow writes one day of n series of some metrics, 15 s apart, and returns its first timestamp - 1.
+// benchWindow writes one day of n series of some metrics, with a sample every 15 s. It returns the first timestamp - 1.
 func benchWindow(b *testing.B, ts *testStore, metrics, n int) int64 {
 	p := ts.period
 	day := p.RawWindowAt(ts.now.UnixMilli()) - 1
@@ -46,7 +46,7 @@ func benchWindow(b *testing.B, ts *testStore, metrics, n int) int64 {
 	return start
 }
 
-// BenchmarkSelectSealed reads sealed series of one day: an instant query looks back 5 minutes.
+// BenchmarkSelectSealed reads sealed series of one day. An instant query looks back 5 minutes.
 func BenchmarkSelectSealed(b *testing.B) {
 	const n = 20_000
 	equal := func(name, value string) *labels.Matcher {
@@ -98,7 +98,7 @@ func BenchmarkSelectSealed(b *testing.B) {
 	}
 }
 
-// BenchmarkSelectShortLived reads series of 20 samples that were sealed as rows, and in pages.
+// BenchmarkSelectShortLived reads series of 20 samples each that are sealed as rows or in pages.
 func BenchmarkSelectShortLived(b *testing.B) {
 	const n, rounds = 20_000, 20
 	equal := func(name, value string) *labels.Matcher {

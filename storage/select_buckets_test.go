@@ -17,8 +17,8 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// TestBucketsAreWhatSamplesMake reads buckets of data that were sealed by an earlier release (without rollups), sealed,
-// late, and unsealed, and compares them with buckets computed from the samples of the same query.
+// TestBucketsAreWhatSamplesMake reads buckets of samples that are late, unsealed, sealed, or were sealed by an earlier
+// release without rollups. It compares them with buckets computed from the samples of the same query.
 func TestBucketsAreWhatSamplesMake(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int64{1, 4} {
@@ -127,8 +127,9 @@ func compareBuckets(t *testing.T, ts *testStore, r *rand.Rand, when string) {
 	require.Len(t, got, len(want), when)
 }
 
-// TestBucketsWithSamplesPastTheRetention writes a late sample of another series into the slot that is partly past the
-// raw retention, so that the slot is read from samples: a bucket with missing samples isn't computed from the others.
+// TestBucketsWithSamplesPastTheRetention writes a late sample of another series into the slot that contains the raw
+// retention boundary, so that the slot is read from samples. A bucket must not be computed from its visible samples if
+// others are hidden.
 func TestBucketsWithSamplesPastTheRetention(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.Retention = 2 * day })
@@ -191,8 +192,8 @@ func TestSeriesAreFoundAsLongAsRollupsAreKept(t *testing.T) {
 	}
 }
 
-// TestBucketsWithDeletesPastTheRetention deletes a part of the bucket that has samples past the raw retention: before
-// and after rollups are recomputed, the answer has none of the deleted samples.
+// TestBucketsWithDeletesPastTheRetention deletes a part of a bucket that has samples past the raw retention. The answer
+// must not include deleted samples, before or after the rollups are recomputed.
 func TestBucketsWithDeletesPastTheRetention(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.Retention, o.seams.still = 2*day, true })

@@ -13,10 +13,10 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// coldSeries is the number of series of BenchmarkSelectCold's metric in one window.
+// coldSeries is the number of series of the metric of BenchmarkSelectCold in one window.
 const coldSeries = 1_000_000
 
-// coldLabels returns the labels of series i: a host has 1,000 of them, an instance 100, and a pod 10.
+// coldLabels returns the labels of series i. A host has 1,000 series, an instance 100, and a pod 10.
 func coldLabels(i int) labels.Labels {
 	return labels.FromStrings(labels.MetricName, "bench_requests_total", "cluster", "eu-central-1",
 		"code", []string{"200", "404", "500", "503"}[i/100_000%4], "host", fmt.Sprintf("host-%d.example.com", i%1000),
@@ -46,8 +46,9 @@ func fillCold(b *testing.B, ts *testStore, n int) (minT, maxT int64) {
 }
 
 // BenchmarkSelectCold finds the series of one host, and then reads their samples, in a newly opened store, for a metric
-// with a million series in one window. Pebble's blocks are neither cached nor decompressed; files are probably in the
-// system's cache. read-kB/op are the bytes that the process read from files, including indexes and the log.
+// with a million series in one window. Pebble's blocks are neither cached nor decompressed, but the files are probably
+// in the system's cache. read-kB/op is the amount of data that the process has read from files, including indexes and
+// the log.
 func BenchmarkSelectCold(b *testing.B) {
 	ts := openUncheckedStore(b)
 	minT, maxT := fillCold(b, ts, coldSeries)
@@ -89,7 +90,8 @@ func BenchmarkSelectCold(b *testing.B) {
 	}
 }
 
-// readBytes returns the bytes that the process has read by system calls; 0 if the system doesn't count them.
+// readBytes returns the number of bytes that the process has read by system calls, or 0 if the system doesn't count
+// them.
 func readBytes(b *testing.B) (n int64) {
 	text, err := os.ReadFile("/proc/self/io")
 	if err != nil {

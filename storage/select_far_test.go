@@ -17,9 +17,10 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestFarAnswersTakeFewScans queries one slot of three, for all series of a metric on a shared engine, sorted by
-// labels, as samples and as buckets. A scan of such an engine costs as much as hundreds of rows, so rows of other slots
-// are read and skipped, rather than using a scan for every few series. A single series takes one short scan.
+// TestFarAnswersTakeFewScans queries one of three slots for all series of a metric on a shared engine, sorted by
+// labels, as samples and as buckets. A scan of such an engine costs as much as reading hundreds of rows. The query must
+// therefore read and skip rows of other slots, rather than scan once per few series. A query of a single series must
+// use one short scan.
 func TestFarAnswersTakeFewScans(t *testing.T) {
 	const series = 5 * query.GroupSeries
 	var raw, rolled atomic.Int64

@@ -16,7 +16,8 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// Pages are ordered by id: a sorted answer reads them a few times, not once for every few of its series.
+// TestSortedAnswersReadPagesSeldom checks that an answer that is sorted by labels reads each page a few times, not once
+// per few series. Pages are ordered by series id.
 func TestSortedAnswersReadPagesSeldom(t *testing.T) {
 	counter := countScans(memory.New())
 	ts := &testStore{t: t, opts: DefaultOptions(), now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), memory: counter}
@@ -63,7 +64,7 @@ func TestSortedAnswersReadPagesSeldom(t *testing.T) {
 	}
 }
 
-// The order of a large answer is cached, under the ids of its series.
+// TestOrderOfLargeAnswersIsCached checks that the order of a large answer is cached by the ids of its series.
 func TestOrderOfLargeAnswersIsCached(t *testing.T) {
 	ts := openTestStore(t, nil)
 	write := func(from, to int) {

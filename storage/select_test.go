@@ -19,7 +19,7 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// readModel is the expected content of a store: every series' samples by timestamp.
+// readModel is the expected content of a store: the samples of every series by timestamp.
 type readModel struct {
 	labels  []labels.Labels
 	samples []map[int64]float64
@@ -31,7 +31,7 @@ func (m *readModel) add(i int, t int64, v float64) {
 	}
 }
 
-// answer returns the matching series, ordered by labels, each with its samples in the range.
+// answer returns the matching series, ordered by labels, and their samples in the range of the query.
 func (m *readModel) answer(q query.Query) (names []string, samples map[string][]sample) {
 	samples = map[string][]sample{}
 	for i, ls := range m.labels {
@@ -207,7 +207,7 @@ func requireModel(t *testing.T, ts *testStore, m *readModel, q query.Query) {
 	}
 }
 
-// manySeries writes one sealed slot of n series; the series with number i has 1+i%7 samples.
+// manySeries writes one sealed slot of n series. Series number i has 1+i%7 samples.
 func manySeries(t testing.TB, ts *testStore, n int) (slot int64, ls []labels.Labels) {
 	slot = ts.period.SlotOf(ts.now.UnixMilli()) - 3
 	w := newRowFixture(t, ts.Store, "default")
@@ -303,7 +303,7 @@ func TestQueryBytesAreBounded(t *testing.T) {
 	require.ErrorIs(t, err, meter.ErrQueryTooLarge)
 	require.ErrorContains(t, err, "shorter range")
 
-	// Labels fit into the limit, samples don't.
+	// The limit is sufficient for labels, but not for samples.
 	ts.Store.opts.QueryBytes = 100 + ts.minQueryBytes(func() (err error) {
 		found, err = ts.Select(t.Context(), query.Query{Tenant: "default", MaxT: 1 << 52})
 		return err
@@ -347,7 +347,7 @@ func TestOneTenantDoesntSeeAnother(t *testing.T) {
 	require.Equal(t, []string{labels.MetricName}, names)
 }
 
-// Invariant I4, during seals.
+// TestNothingIsMissedWhileSealing checks invariant I4 for queries during seals.
 func TestNothingIsMissedWhileSealing(t *testing.T) {
 	ts := openTestStore(t, nil)
 	ls := labels.FromStrings(labels.MetricName, "steady", "k", "v")
@@ -380,7 +380,8 @@ func TestNothingIsMissedWhileSealing(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-// A window without matches must not make two series of those before and after it.
+// TestAWindowWithoutMatchesDoesntSplitASeries queries a series with samples in the windows before and after a window
+// without matches. It must be returned as one series.
 func TestAWindowWithoutMatchesDoesntSplitASeries(t *testing.T) {
 	for _, metrics := range [][]string{{"up"}, {"down", "up", "zeta"}} {
 		ts := openTestStore(t, nil)

@@ -18,8 +18,8 @@ import (
 )
 
 // TestBucketsBesideDeletesAreWhatSamplesMake reads buckets while deletes are announced, in force, processed in some of
-// the windows, and cleaned, with late and unsealed samples and interrupted seals, and compares them with buckets
-// computed from the samples of the same query.
+// the windows, or cleaned, with late and unsealed samples and interrupted seals. It compares them with buckets computed
+// from the samples of the same query.
 func TestBucketsBesideDeletesAreWhatSamplesMake(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int64{1, 4} {
@@ -55,8 +55,8 @@ func TestBucketsBesideDeletesAreWhatSamplesMake(t *testing.T) {
 				ask("late samples, sealed")
 				rollUpAll(t, ts, r, true)
 				ask("worked off in part")
-				// A seal that was interrupted before it wrote the commit record of raw rows has written the records of
-				// rollups.
+				// The records of rollups are written as by a seal that was interrupted before it wrote the commit
+				// record of raw rows.
 				w := newRowFixture(t, ts.Store, "default")
 				slot := newest - 3 - r.Int64N(30)
 				into := ts.destinationsOf(slot)
@@ -84,7 +84,7 @@ func TestBucketsBesideDeletesAreWhatSamplesMake(t *testing.T) {
 	}
 }
 
-// rollUpAll creates the missing rollups of all windows, or of some of them.
+// rollUpAll computes the missing rollups of all windows, or of some windows if some is true.
 func rollUpAll(t *testing.T, ts *testStore, r *rand.Rand, some bool) {
 	list, err := listed(ts.Unrolled(t.Context(), -format.MaxTime/2, format.MaxTime/2, func() {}))
 	require.NoError(t, err)
@@ -97,7 +97,7 @@ func rollUpAll(t *testing.T, ts *testStore, r *rand.Rand, some bool) {
 	}
 }
 
-// writeHistograms adds chunks of histograms to some series in some slots.
+// writeHistograms adds histogram chunks to some series in some slots.
 func writeHistograms(t *testing.T, ts *testStore, m *readModel, r *rand.Rand) {
 	w := newRowFixture(t, ts.Store, "default")
 	newest := ts.period.SlotOf(ts.now.UnixMilli())
@@ -118,7 +118,7 @@ func writeHistograms(t *testing.T, ts *testStore, m *readModel, r *rand.Rand) {
 	w.flush()
 }
 
-// deleteAtRandom deletes samples of random series in a random span of time, or only announces the delete.
+// deleteAtRandom deletes samples of random series in a random range, or only announces the delete.
 func deleteAtRandom(t *testing.T, ts *testStore, m *readModel, r *rand.Rand) {
 	p := ts.period
 	now := ts.now.UnixMilli()
@@ -150,7 +150,8 @@ func deleteAtRandom(t *testing.T, ts *testStore, m *readModel, r *rand.Rand) {
 	require.NoError(t, ts.Delete(t.Context(), "default", start, end, of...))
 }
 
-// TestDeletesOfOthersDontConcernAQuery has uncleaned deletes of series that a query can't match: it reads rollups only.
+// TestDeletesOfOthersDontConcernAQuery checks that a query reads only rollups if the uncleaned deletes are of series
+// that it can't match.
 func TestDeletesOfOthersDontConcernAQuery(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.seams.still = true })

@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// TestOpenTriesAgain opens a store on an engine that doesn't answer at first, though it may have applied the write.
+// TestOpenTriesAgain opens a store on an engine that doesn't respond at first, although it may have applied the write.
 func TestOpenTriesAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault faultengine.Action
@@ -48,8 +48,7 @@ func TestOpenTriesAgain(t *testing.T) {
 	}
 }
 
-// TestPartitionsOfANewStore opens stores that were created with few and with many partitions, with Options.Partitions
-// 0.
+// TestPartitionsOfANewStore opens stores with Options.Partitions 0 that were created with few or with many partitions.
 func TestPartitionsOfANewStore(t *testing.T) {
 	open := func(eng engine.Engine, set func(*Options)) (*Store, error) {
 		o := DefaultOptions()
@@ -85,8 +84,8 @@ func TestPartitionsOfANewStore(t *testing.T) {
 	}
 }
 
-// TestRefusedSettingsAreThoseAskedFor opens a store with another slot and Partitions 0, when a period with more
-// partitions is scheduled.
+// TestRefusedSettingsAreThoseAskedFor opens a store with a different slot width and Partitions 0, while a period with
+// more partitions is scheduled. The error must not name the scheduled partitions, which were not requested.
 func TestRefusedSettingsAreThoseAskedFor(t *testing.T) {
 	eng := memory.New()
 	o := DefaultOptions()

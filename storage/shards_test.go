@@ -16,8 +16,8 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// TestManySeriesOfOneMetric grows a metric in the middle of a window to 22,000 series, with a row per series and hour:
-// no partition holds more of a slot than its share of a window's bound, and all samples are found.
+// TestManySeriesOfOneMetric grows a metric to 22,000 series in the middle of a window, with a row per series and hour.
+// No partition may contain more of a slot than its share of a window's bound, and all samples must be found.
 func TestManySeriesOfOneMetric(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -16,7 +16,8 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// listRig is a shared store of one partition with processes. One can act between any two requests of another.
+// listRig is a shared store of one partition with multiple processes. A process can act between any two requests of
+// another process.
 type listRig struct {
 	t    *testing.T
 	mem  engine.Engine
@@ -30,7 +31,7 @@ type listProcess struct {
 	r      *listRig
 	left   atomic.Int64
 	before func()
-	// loses is true if that request, a write, is applied with an error.
+	// loses is true if that request is a write that is applied although it returns an error.
 	loses bool
 }
 
@@ -59,7 +60,7 @@ func (r *listRig) start() *listProcess {
 	return p
 }
 
-// at calls before when the process has made the given number of requests to the staging log or its list.
+// at sets the function to call before the process makes its request number step to the staging log or its list.
 func (p *listProcess) at(step int, before func()) {
 	p.before = before
 	p.left.Store(int64(step))
@@ -85,7 +86,7 @@ func (r *listRig) listed() (rows int) {
 	return rows
 }
 
-// samples returns the number of samples that a process finds that starts now.
+// samples returns the number of samples that a new process finds.
 func (r *listRig) samples() int {
 	r.t.Helper()
 	p := r.start()
@@ -100,9 +101,9 @@ func (r *listRig) samples() int {
 	return n
 }
 
-// TestStagedListAtEachStep has one process seal a slot and unlist it, while another one writes a late sample to that
-// slot at each step of the first, and the reverse. A process that starts afterwards finds the acknowledged samples. At
-// the end nothing is listed.
+// TestStagedListAtEachStep seals and unlists a slot with one process while another process writes a late sample to the
+// slot, at each step of the first, and the other way around. A process that starts afterwards must find the
+// acknowledged samples. At the end no slot may be listed.
 func TestStagedListAtEachStep(t *testing.T) {
 	late := 20 * 24 * time.Hour
 	for _, unlists := range []bool{true, false} {
@@ -155,8 +156,8 @@ func TestStagedListAtEachStep(t *testing.T) {
 	}
 }
 
-// TestYoungSlotsAreListedOnce counts the rows that commits to young slots write, and checks that they are kept for two
-// days.
+// TestYoungSlotsAreListedOnce counts the rows that commits to young slots write, and checks that the rows are kept for
+// two days.
 func TestYoungSlotsAreListedOnce(t *testing.T) {
 	r := newListRig(t)
 	r.now = r.now.Add(time.Hour)

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// normalize makes states with the same future equal: it clears the names of rows that are deleted, or that no process
-// refers to.
+// normalize makes states with the same possible futures equal: it renames rows, and removes deleted rows that no
+// process refers to.
 func (s *stagingState) normalize(r *stagingRules) {
 	s.acked &= s.stage // The others are sealed.
 	for i := range s.writers {
@@ -74,7 +74,8 @@ func (s *stagingState) normalize(r *stagingRules) {
 	}
 }
 
-// explore visits all states, and returns their number, and the steps to the first state that breaks the invariant.
+// explore visits all states. It returns their number, and the steps to the first state that violates the invariant, or
+// nil.
 func (r stagingRules) explore() (states int, broken []string) {
 	type came struct {
 		from stagingState
@@ -109,7 +110,7 @@ func (r stagingRules) explore() (states int, broken []string) {
 	return len(seen), nil
 }
 
-// TestStagingModel explores the protocol, and then without each of its rules.
+// TestStagingModel explores the protocol with all rules, and without each of them.
 func TestStagingModel(t *testing.T) {
 	slots := func(change func(*stagingRules)) stagingRules {
 		r := stagingRules{levels: 1, commits: [2]int{2, 1}, birth: 1, end: 3}

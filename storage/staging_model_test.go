@@ -17,12 +17,12 @@ import (
 // row lists the unit of that row. TestStagingModel explores the protocol, and then without each of its rules, which
 // must break the invariant.
 
-// stagingRules are the rules of the protocol. Each can be removed.
+// stagingRules selects the rules of the protocol. Each of them can be removed.
 type stagingRules struct {
-	// levels is 1: slots are listed; 2: their units are also listed, by the same protocol.
+	// levels is 1 if only slots are listed, and 2 if their units are also listed, by the same protocol.
 	levels  int
 	commits [2]int
-	// birth and end are the first and the last age of the slot, in days.
+	// birth and end are the first and the last modeled age of the slot, in days.
 	birth, end int8
 
 	noClosing, listsBeforeClosing, deletesAll, goesOnInDoubt bool
@@ -45,7 +45,7 @@ const (
 	rowPut uint8 = 1 << iota
 	rowClosing
 	rowDeleted
-	// Writes with an unknown outcome may be applied later.
+	// The doubtful bits mark writes with an unknown outcome, which may be applied later.
 	doubtfulPut
 	doubtfulClosing
 	doubtfulDelete
@@ -60,7 +60,7 @@ type writerStep int8
 
 const (
 	writerIdle writerStep = iota
-	// writerBegun still has to write the blob and the row, in any order.
+	// writerBegun must still write the blob and the row, in any order.
 	writerBegun
 	writerDurable
 	writerOld
@@ -106,10 +106,10 @@ type stagingState struct {
 	sealers             [2]modelSealer
 }
 
-// blobOf returns the bit of a writer's blob.
+// blobOf returns the bit of the current blob of writer i.
 func (w *modelWriter) blobOf(i int) uint8 { return 1 << (2*i + int(w.commit)) }
 
-// lost reports whether there is an acknowledged blob that no list leads to.
+// lost reports whether an acknowledged blob is staged whose slot or unit isn't listed.
 func (s *stagingState) lost(r *stagingRules) bool {
 	for l := range r.levels {
 		if s.acked&s.stage != 0 && !s.lists[l].any(isListed) {
@@ -145,7 +145,7 @@ func (s stagingState) next(r *stagingRules, yield func(what string, s stagingSta
 	}
 }
 
-// doubtful applies writes with an unknown outcome.
+// doubtful yields the states after a write with an unknown outcome is applied.
 func (s stagingState) doubtful(r *stagingRules, yield func(string, stagingState)) {
 	for b := uint8(1); b != 0 && b < 1<<modelBlobs; b <<= 1 {
 		if s.doubt&b != 0 {
@@ -168,11 +168,11 @@ func (s stagingState) doubtful(r *stagingRules, yield func(string, stagingState)
 	}
 }
 
-// isYoung reports, by a writer's clock, whether the slot ended at most a day ago.
+// isYoung reports whether the slot ended at most a day ago by a writer's clock.
 func (s *stagingState) isYoung() bool { return s.age <= 1 }
 
-// mayClose reports, by a sealer's clock, whether the slot ended more than two days ago. One of the clocks is a day
-// fast.
+// mayClose reports whether the slot ended more than two days ago by the clock of sealer i. The clock of sealer 1 is a
+// day fast.
 func (s *stagingState) mayClose(i int, r *stagingRules) bool {
 	if r.closesAfterADay {
 		return s.age+int8(i) > 1
@@ -180,7 +180,7 @@ func (s *stagingState) mayClose(i int, r *stagingRules) bool {
 	return s.age+int8(i) > 2
 }
 
-// reads reports whether a writer considers a list's rows as listing the slot.
+// reads reports whether a writer that reads the rows of a list treats the slot as listed.
 func (l *modelList) reads(r *stagingRules) bool {
 	if r.closingIsListed {
 		return l.any(isListed)
@@ -205,7 +205,7 @@ func (s *stagingState) put(level int, w *modelWriter, r *stagingRules, doubt boo
 	}
 }
 
-// isReferred reports whether a process still uses a generation's row.
+// isReferred reports whether a process still refers to a generation's row.
 func (s *stagingState) isReferred(level int, g int8) bool {
 	for i := range s.sealers {
 		if x := &s.sealers[i]; x.step != sealerIdle && int(x.level) == level && x.generation == g {
@@ -345,7 +345,7 @@ func (s stagingState) writer(i int, r *stagingRules, yield func(string, stagingS
 	}
 }
 
-// isEmpty reports whether a level has nothing left to list.
+// isEmpty reports whether there is nothing left to list at a level.
 func (s *stagingState) isEmpty(level int8) bool {
 	if level == 0 {
 		return s.stage == 0

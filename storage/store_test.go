@@ -21,7 +21,7 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// testStore is a store on a real engine in a temporary directory, with a clock that the test moves.
+// testStore is a store on a real engine in a temporary directory, with a clock that the test sets.
 type testStore struct {
 	*Store
 	t    testing.TB
@@ -29,9 +29,9 @@ type testStore struct {
 	eng  engine.Engine
 	opts Options
 	now  time.Time
-	// memory is used as the engine instead of Pebble, if it is set.
+	// memory, if set, is used as the engine instead of Pebble.
 	memory engine.Engine
-	// heavy skips Check under the race detector, where it would take half a minute because of the number of series.
+	// heavy skips Check under the race detector, where Check would take half a minute because of the number of series.
 	heavy bool
 	// damaged is true if Check is expected to report problems.
 	damaged bool
@@ -84,8 +84,8 @@ func (ts *testStore) check() check.Totals {
 	return stats
 }
 
-// reopen closes the store, which has run until now, and opens it again on the same files. It runs Check before, except
-// under the race detector, where Pebble records a stack for every iterator: there only close runs it.
+// reopen closes the store, which was open until now, and opens it again on the same files. Before, it runs Check, but
+// not under the race detector, where Pebble records a stack for every iterator. There only close runs Check.
 func (ts *testStore) reopen() {
 	require.NoError(ts.t, ts.clock.KeepSeen(ts.t.Context()))
 	if !ts.damaged && !soak.UnderRace {
@@ -95,7 +95,8 @@ func (ts *testStore) reopen() {
 	ts.open()
 }
 
-// passes advances the time to until, with an Expire twice a day, and returns the number of dropped windows and parts.
+// passes advances the time to until, and calls Expire twice a day. It returns the number of dropped windows and parts
+// of windows.
 func (ts *testStore) passes(until time.Time) (dropped int) {
 	ts.t.Helper()
 	for {
@@ -114,7 +115,7 @@ type sample struct {
 	v float64
 }
 
-// write sends samples of one series as a separate request.
+// write writes samples of one series in a request of their own.
 func (ts *testStore) write(tenant string, ls labels.Labels, samples ...sample) {
 	ts.t.Helper()
 	b := ts.NewBatch(tenant)
@@ -184,7 +185,7 @@ func TestWriteSealRead(t *testing.T) {
 	ts.reopen()
 	require.Equal(t, want, ts.all("default"), "sealed, after a restart")
 
-	// Late data are written as another chunk; samples that are already stored write nothing.
+	// Late samples are written as another chunk. Samples that are already stored write nothing.
 	ls := labels.FromStrings(labels.MetricName, "metric_0", "instance", "host-0")
 	late := sample{base + 7, math.Pi}
 	ts.write("default", ls, late)
@@ -248,7 +249,7 @@ func TestRetentionDropsWindows(t *testing.T) {
 	require.Zero(t, n, "not dropped twice")
 }
 
-// TestFarPast writes at the edge of time: listing windows must not iterate from there to now.
+// TestFarPast writes at the earliest possible time. Listing windows must not iterate from there to now.
 func TestFarPast(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) { o.Retention, o.Partitions = 0, 1 })
 	ls := labels.FromStrings(labels.MetricName, "up")
@@ -259,7 +260,7 @@ func TestFarPast(t *testing.T) {
 	)
 }
 
-// TestClockSetBack writes after the clock was set back by days and everything was sealed.
+// TestClockSetBack writes samples after everything was sealed and the clock was set back by days.
 func TestClockSetBack(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) { o.Partitions = 1 })
 	ls := labels.FromStrings(labels.MetricName, "up")
@@ -275,7 +276,8 @@ func TestClockSetBack(t *testing.T) {
 	require.Len(t, ts.all("default")[ls.String()], 1)
 }
 
-// TestDamagedStageIsTold changes a byte of a blob and restarts: queries over its slot have a warning, others don't.
+// TestDamagedStageIsTold changes a byte of a blob and restarts. Queries of its slot must have a warning, and others
+// must not.
 func TestDamagedStageIsTold(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) { o.Partitions = 1 })
 	ls := labels.FromStrings(labels.MetricName, "up")

@@ -22,10 +22,11 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// unreadForms are the locations of an unreadable chunk that the engine returns as it was written.
+// unreadForms lists the places of an unreadable chunk whose bytes the engine returns as they were written.
 var unreadForms = []string{"row", "value of an entry", "entry"}
 
-// unreadModel is a store with an unreadable chunk of a series: in the slot of deletedAgo, or in its day.
+// unreadModel is a store with an unreadable chunk of a series: the raw or 5m chunk of the slot of deletedAgo, or the 1h
+// chunk of its day.
 type unreadModel struct {
 	*deleteModel
 
@@ -34,7 +35,7 @@ type unreadModel struct {
 	start  int64
 }
 
-// newUnread returns a model with two slots of a day, and an unreadable chunk of a series of a group.
+// newUnread returns a model with samples in two slots of a day, and an unreadable chunk of a series of a group.
 func newUnread(t *testing.T, res rollup.Resolution, form, group string) *unreadModel {
 	change := func(o *Options) { o.Retention = 0 }
 	if form == "row" {
@@ -48,7 +49,7 @@ func newUnread(t *testing.T, res rollup.Resolution, form, group string) *unreadM
 	return m
 }
 
-// damage makes a chunk of the first series of a group unreadable, in a slot or its day.
+// damage makes the chunk of the first series of a group unreadable, in the slot or day that contains ago.
 func (m *unreadModel) damage(form, group string, ago time.Duration) {
 	m.t.Helper()
 	at := slices.IndexFunc(
@@ -66,7 +67,7 @@ func (m *unreadModel) damage(form, group string, ago time.Duration) {
 	m.again()
 }
 
-// bad returns a chunk with a byte that is higher: of two values with one timestamp, engines keep the higher.
+// bad returns value with a byte raised. Engines keep the higher of two values with the same timestamp.
 func (m *unreadModel) bad(value []byte) []byte {
 	bad := slices.Clone(value)
 	i := slices.IndexFunc(bad[20:], func(b byte) bool { return b < 0xff }) + 20
@@ -107,7 +108,8 @@ func (m *unreadModel) damageRow(slot int64) {
 	require.NoError(m.t, m.testStore.eng.Write(context.Background(), []engine.Batch{b}))
 }
 
-// damageEntry damages the value of an entry of a page, or the entry itself. The page's checksum is valid.
+// damageEntry damages the value of an entry of a page, or the entry itself if cut is true. The page's checksum stays
+// valid.
 func (m *unreadModel) damageEntry(cut bool) {
 	pages := m.pagesIn(m.pagedPartitions("default"))
 	var builder labels.ScratchBuilder
@@ -142,7 +144,7 @@ func (m *unreadModel) damageEntry(cut bool) {
 	require.Fail(m.t, "the series has no entry")
 }
 
-// tableOfPages returns the field of the clustering key of pages that is the start.
+// tableOfPages returns the index of field start in the clustering key of a table of pages.
 func tableOfPages(res rollup.Resolution) int {
 	if res == rollup.Raw {
 		return 1
@@ -150,7 +152,7 @@ func tableOfPages(res rollup.Resolution) int {
 	return 3
 }
 
-// cutUnknown changes the cut of a page's only uncut entry to an unknown one.
+// cutUnknown replaces the cut of entry at, the only uncut entry of a page, by a cut with an unknown number.
 func cutUnknown(t testing.TB, b []byte, at, n int) []byte {
 	numbers, texts := chunk.FieldNumbers, chunk.FieldTexts
 	if page.Kind(b[1]) == page.Rollups {
@@ -173,7 +175,7 @@ func cutUnknown(t testing.TB, b []byte, at, n int) []byte {
 	return bad
 }
 
-// rawAre requires answers to contain all samples except the unreadable chunk's.
+// rawAre requires answers to contain all samples, except those in the unreadable chunk.
 func (m *unreadModel) rawAre(when string) {
 	m.t.Helper()
 	want := map[string][]sample{}
@@ -195,8 +197,8 @@ func (m *unreadModel) rawAre(when string) {
 	}
 }
 
-// bucketsAre requires rollups to include all samples, also unreadable ones, except the series for which but
-// returns true.
+// bucketsAre requires rollups to include all samples, even those in unreadable chunks. It ignores the series for which
+// but returns true.
 func (m *unreadModel) bucketsAre(when string, but func(res rollup.Resolution, series string) bool) {
 	m.t.Helper()
 	for _, res := range rollup.Resolutions {
@@ -231,7 +233,7 @@ func (m *unreadModel) bucketsAre(when string, but func(res rollup.Resolution, se
 
 func none(rollup.Resolution, string) bool { return false }
 
-// isNamed requires reads and Check to report the unreadable chunk, or not.
+// isNamed requires that reads and Check report the unreadable chunk if named is true, and don't report it otherwise.
 func (m *unreadModel) isNamed(when string, named bool) {
 	m.t.Helper()
 	m.again()
@@ -244,7 +246,7 @@ func (m *unreadModel) isNamed(when string, named bool) {
 	}
 }
 
-// counted returns the number of unreadable rows that were counted, over all tables.
+// counted returns the number of unreadable rows that were counted, of all tables.
 func (m *unreadModel) counted() (n float64) {
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
 		n += testutil.ToFloat64(m.metrics.corrupt.WithLabelValues(format.TableOf(res).Name))
@@ -252,7 +254,7 @@ func (m *unreadModel) counted() (n float64) {
 	return n
 }
 
-// seals requires all staged samples to be sealed.
+// seals seals all staged samples, and requires that none is left.
 func (m *unreadModel) seals() {
 	m.t.Helper()
 	require.NoError(m.t, m.SealAll(m.t.Context()))
@@ -276,9 +278,9 @@ func eachUnread(t *testing.T, f func(t *testing.T, res rollup.Resolution, form s
 	}
 }
 
-// TestLateSamplesBesideAnUnreadableChunk seals late samples, of the series and of others, into the slot of an
-// unreadable chunk, and into another slot of its day. All are sealed, rollups lose nothing, and the chunk is kept, and
-// reported: by reads, by Check, and once by seals.
+// TestLateSamplesBesideAnUnreadableChunk seals late samples, of the same series and of others, into the slot of an
+// unreadable chunk, and into another slot of its day. All of them must be sealed, and rollups must lose nothing. The
+// chunk must be kept, and be reported by reads, by Check, and once by seals.
 func TestLateSamplesBesideAnUnreadableChunk(t *testing.T) {
 	eachUnread(t, func(t *testing.T, res rollup.Resolution, form string) {
 		m := newUnread(t, res, form, "0")
@@ -312,9 +314,9 @@ func TestLateSamplesBesideAnUnreadableChunk(t *testing.T) {
 	})
 }
 
-// TestDeletesBesideAnUnreadableChunk deletes samples of the series with the unreadable chunk, or of others. They are
-// removed, except a raw chunk that the delete applies to, which is kept together with the delete; rollups are
-// recomputed.
+// TestDeletesBesideAnUnreadableChunk deletes samples of the series with the unreadable chunk, or of others. They must
+// be removed, and rollups recomputed. An unreadable raw chunk that the delete applies to must be kept, together with
+// the delete.
 func TestDeletesBesideAnUnreadableChunk(t *testing.T) {
 	eachUnread(t, func(t *testing.T, res rollup.Resolution, form string) {
 		for _, group := range []string{"0", "1"} {
@@ -349,8 +351,8 @@ func TestDeletesBesideAnUnreadableChunk(t *testing.T) {
 	})
 }
 
-// TestCompactionBesideAnUnreadableChunk compacts windows with an unreadable chunk: its series is unchanged, others are
-// compacted, and late samples are then sealed and compacted.
+// TestCompactionBesideAnUnreadableChunk compacts windows with an unreadable chunk. The chunk's series must be unchanged
+// and other series compacted. Then late samples are sealed and compacted.
 func TestCompactionBesideAnUnreadableChunk(t *testing.T) {
 	t.Parallel()
 	for _, res := range rollup.Resolutions {

@@ -10,8 +10,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/memory"
 )
 
-// Damage at the end of the list of staged slots is counted once a day, though the list is read every minute: the gaps
-// that are reported one by one are bounded, and later ones must have room.
+// TestDamageAtTheEndOfAListIsCountedOnce damages the end of the list of staged slots. The damage must be counted once a
+// day, although the list is read every minute, because the number of gaps that are reported individually is limited.
 func TestDamageAtTheEndOfAListIsCountedOnce(t *testing.T) {
 	r := &clockRig{t: t, eng: memory.New()}
 	m := r.start(0)
@@ -25,8 +25,8 @@ func TestDamageAtTheEndOfAListIsCountedOnce(t *testing.T) {
 	require.Equal(t, 1, m.Damaged())
 }
 
-// The slots in a gap of the list of staged slots are returned, or their time is reported, also if slots on both sides
-// of it are old.
+// TestGapsInAListAreListedOrNamed makes a gap in the list of staged slots. Its slots must be returned, or their time
+// must be reported, even if the slots on both sides of the gap are old.
 func TestGapsInAListAreListedOrNamed(t *testing.T) {
 	for name, c := range map[string]struct{ after, before time.Duration }{
 		"from an old slot to the present": {-365 * day, 0},

@@ -10,11 +10,13 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// waysLinesOnCassandra bounds a history on Cassandra, where each line takes a hundred times as long as in memory.
+// waysLinesOnCassandra is the max number of lines of a history on Cassandra, where each line takes a hundred times as
+// long as in memory.
 const waysLinesOnCassandra = 40
 
-// TestWaysOutOnCassandra is TestWaysOutExpiring on Cassandra: the beginnings of histories, each with its own keyspace.
-// Rows are written with their TTL, but none expires: the cluster's clock advances by less than a minute.
+// TestWaysOutOnCassandra is TestWaysOutExpiring on Cassandra. It runs the first lines of histories, each in its own
+// keyspace. Rows are written with their TTLs, but none expires, because the cluster's clock advances by less than a
+// minute.
 func TestWaysOutOnCassandra(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs Cassandra: leave -short out")

@@ -10,17 +10,19 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 )
 
-// atomicDuration is read by background work of a step, such as a canceled delete, while the next step sets it.
+// atomicDuration is a duration that background work of a step, such as a canceled delete, may read while the next step
+// sets it.
 type atomicDuration struct{ ns atomic.Int64 }
 
 func (d *atomicDuration) get() time.Duration  { return time.Duration(d.ns.Load()) }
 func (d *atomicDuration) set(v time.Duration) { d.ns.Store(int64(v)) }
 
-// waysFaults injects faults into the calls of a step. Calls by background work of an earlier step are also counted.
+// waysFaults injects faults into the calls of a step. It also counts calls that background work of an earlier step
+// makes.
 type waysFaults struct {
 	mu    sync.Mutex
 	fault *protocolFault
-	// cancelAt is the call at which the context of the next delete is canceled; 0: never.
+	// cancelAt is the number of the call at which the context of the next delete is canceled. 0 means never.
 	cancelAt int
 	cancel   context.CancelFunc
 	calls    int
@@ -32,7 +34,7 @@ func (f *waysFaults) set(fault *protocolFault, cancelAt int) {
 	f.fault, f.cancelAt = fault, cancelAt
 }
 
-// drawn reports whether a fault is set, whether or not it has happened.
+// drawn reports whether a fault is set. It may or may not have happened.
 func (f *waysFaults) drawn() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -46,7 +48,7 @@ func (f *waysFaults) withholds(t *engine.Table) bool {
 	return f.fault != nil && f.fault.what == "withhold" && f.fault.table == t.Name
 }
 
-// deleting calls cancel at the call that is set, counted from now.
+// deleting makes the call with number cancelAt, counted from now, call cancel.
 func (f *waysFaults) deleting(cancel context.CancelFunc) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -55,7 +57,7 @@ func (f *waysFaults) deleting(cancel context.CancelFunc) {
 	}
 }
 
-// act counts a call and returns the action for it.
+// act counts a call and returns its action.
 func (f *waysFaults) act(op faultengine.Op) faultengine.Action {
 	f.mu.Lock()
 	defer f.mu.Unlock()

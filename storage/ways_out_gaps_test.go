@@ -11,7 +11,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// raise records in the model that rows are kept for longer than before.
+// raise records in the model that rows have a longer retention than before, if they have.
 func (r *waysRun) raise() {
 	longest := int64(0)
 	for _, p := range r.procs {
@@ -24,7 +24,7 @@ func (r *waysRun) raise() {
 	r.longest = longest
 }
 
-// noted makes the model treat passing time as before the raised retention, until some process has recorded it.
+// noted makes the model assume the shorter retention until a process has recorded the raised one.
 func (r *waysRun) noted() {
 	for _, kept := range r.raised {
 		r.model.gap(r.now().UnixMilli(), kept)
@@ -37,7 +37,7 @@ func (r *waysRun) noted() {
 	var row struct {
 		List []retention.Boundary `json:"horizons"`
 	}
-	// The first is of raw rows in the default class.
+	// The first boundary is of raw rows in the default class.
 	if err == nil && json.Unmarshal(value, &row) == nil && len(row.List) > 0 {
 		if kept := row.List[0].KeptMS; kept == 0 || kept >= r.longest {
 			r.raised = nil
@@ -45,7 +45,8 @@ func (r *waysRun) noted() {
 	}
 }
 
-// told returns the time until which a resolution isn't used for answers about t, by the process' retention boundaries.
+// told returns the time until which answers about t don't use a resolution, according to the process' retention
+// boundaries.
 func (p *waysProcess) told(res rollup.Resolution, t int64) int64 {
 	shown, err := p.retention.Shown(context.Background(), "t", t, t, false)
 	if err != nil {
@@ -55,8 +56,8 @@ func (p *waysProcess) told(res rollup.Resolution, t int64) int64 {
 	return shown.Hidden[0].At[res]
 }
 
-// besideGaps returns the spans between times at which rows may or may not have expired: a query over several spans
-// isn't answered by samples from before the last gap.
+// besideGaps returns the spans between the edges of holes, where rows may or may not have expired. With these spans, a
+// query isn't answered from samples before the last hole.
 func (p *waysProcess) besideGaps() (spans []query.Span) {
 	edges := []int64{-format.MaxTime, format.MaxTime}
 	holes, err := p.retention.HoleEdges(context.Background(), "t")

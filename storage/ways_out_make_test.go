@@ -57,7 +57,7 @@ func makeWaysHistory(seed uint64, kind string) history {
 	return m.out
 }
 
-// draw draws retentions: 5m and 1h rollups are kept forever, or 5m for longer than raw samples.
+// draw chooses random retentions. Rollups are kept indefinitely, or 5m rollups for longer than raw samples.
 func (m *waysMaker) draw() {
 	m.retention = [3]time.Duration{[]time.Duration{0, 2 * day, 10 * day, 10 * day, 30 * day, 365 * day}[m.rng.IntN(6)]}
 	if m.engine != "expiring" && m.retention[0] > 0 && m.oneIn(4) {
@@ -65,7 +65,7 @@ func (m *waysMaker) draw() {
 	}
 }
 
-// ago draws the age of the first sample.
+// ago returns a random age for the first sample.
 func (m *waysMaker) ago() time.Duration {
 	minutes := func(from, to time.Duration) time.Duration {
 		return (from + time.Duration(m.rng.Int64N(int64(to-from)))).Truncate(time.Hour / 2)
@@ -180,7 +180,7 @@ func (m *waysMaker) step() {
 	}
 }
 
-// wrongClock sets a clock off by days, or right again, usually with other operations between.
+// wrongClock makes the clock of process p wrong by days, or corrects it, usually with other operations in between.
 func (m *waysMaker) wrongClock(p int) {
 	if m.skewed[p-1] {
 		m.add("p%d skew 0s", p)

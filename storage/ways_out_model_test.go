@@ -14,40 +14,41 @@ import (
 // waysSeries is the number of series in the histories of the removal paths.
 const waysSeries = 3
 
-// waysFact is a sample written at a time of a series: later facts with the same time have higher values, which win.
+// waysFact is a sample that was sent. Of the facts of a series with the same time, the last one has the highest value
+// and wins.
 type waysFact struct {
 	v float64
-	// acked is true if it was acknowledged; deleted if its delete was acknowledged; mayBe if an unacknowledged delete
-	// of it may take effect.
+	// acked is true if the sample was acknowledged, deleted if a delete of it was acknowledged, and mayBe if a delete
+	// of it that wasn't acknowledged may be applied.
 	acked, deleted, mayBe bool
-	// rawless is true if it was accepted for rollups only, without raw rows.
+	// rawless is true if the sample was stored only in rollups, without raw rows.
 	rawless bool
-	// sealed is true if it is certain to be sealed. Unsealed samples past the raw retention aren't shown.
+	// sealed is true if the sample is certainly sealed. Queries don't return unsealed samples past the raw retention.
 	sealed bool
-	// kept is the shortest raw retention in force since it was written, milliseconds.
+	// kept is the shortest raw retention of a process since the sample was written, in milliseconds.
 	kept int64
 }
 
 // waysHorizon is the expected retention boundary of a resolution. Rows before hidden were hidden. Rows before gone were
-// hidden for a week and may have been dropped. Rows before lacking may be missing, because their samples arrived after
-// the retention had passed.
+// hidden for a week and may have been dropped. Rows before lacking may be missing, because their samples arrived past
+// the retention.
 type waysHorizon struct {
 	hidden, gone, lacking int64
 	steps                 []waysStep
 }
 
-// least returns the time until which a resolution may be hidden although its retention was raised.
+// least returns the time before which rows of a resolution may be hidden although its retention was raised.
 func (h *waysHorizon) least() int64 { return max(h.hidden, h.gone, h.lacking) }
 
-// lack records that windows ending at the end of t's day may only have rollups.
+// lack records that windows up to the end of t's day may have no rows of this resolution.
 func (h *waysHorizon) lack(t int64) {
 	h.lacking = max(h.lacking, -format.FloorDiv(-t, format.DayMS)*format.DayMS)
 }
 
-// waysStep is the maximum time until which an Expire hid rows, and the time of that Expire, milliseconds.
+// waysStep describes an Expire: passed is its time, and hidden the time until which it hid rows, in milliseconds.
 type waysStep struct{ passed, hidden int64 }
 
-// expired records an Expire, or one that failed.
+// expired records an Expire. ok is false if it failed.
 func (h *waysHorizon) expired(passed, hidden int64, ok bool) {
 	if !ok {
 		hidden = max(hidden, h.hidden)
@@ -62,26 +63,27 @@ func (h *waysHorizon) expired(passed, hidden int64, ok bool) {
 	}
 }
 
-// waysBucket names a bucket of a series.
+// waysBucket identifies a bucket of a series.
 type waysBucket struct {
 	series, end int64
 	res         rollup.Resolution
 }
 
-// waysModel holds the samples that must, and must not, be found:
+// waysModel contains the samples that must be found, and those that must not be found:
 //
-//   - An acknowledged sample inside the retention that was in force ever since is found. One that was outside of it for
-//     less than a week is found again.
-//   - A deleted sample never reappears after any copy, cleaning or restart.
-//   - A bucket never counts less than it did, or than raw samples show, unless some of its samples are deleted.
-//   - Samples missing in an answer are reported by the retention boundaries.
+//   - An acknowledged sample is found if it was always within the retention. A sample that was outside of it for less
+//     than a week is found again.
+//   - A deleted sample never reappears, after any copy, cleaning or restart.
+//   - The count of a bucket never decreases, and is at least the number of visible raw samples, unless some of its
+//     samples are deleted.
+//   - If samples are missing in an answer, the retention boundaries report it.
 type waysModel struct {
 	facts    map[int64]map[int64][]*waysFact // by series and time
 	horizons [3]waysHorizon
 	floors   map[waysBucket]int
 	expiring bool
-	// gaps are the days that had samples when a longer retention took effect, by the end of the day, with the time at
-	// which these expire, milliseconds.
+	// gaps contains the days whose rows may expire by the shorter retention after a retention was raised. The key is
+	// the end of the day, and the value the time at which its rows expire, in milliseconds.
 	gaps map[int64]int64
 }
 
@@ -99,7 +101,7 @@ func newWaysModel(expiring bool) *waysModel {
 	return m
 }
 
-// keptMS returns a retention in milliseconds; forever is the maximum.
+// keptMS returns a retention in milliseconds. An indefinite retention is returned as the max time.
 func keptMS(d time.Duration) int64 {
 	if d == 0 {
 		return format.MaxTime
@@ -107,7 +109,8 @@ func keptMS(d time.Duration) int64 {
 	return d.Milliseconds()
 }
 
-// put records samples that were sent; one with the same value is the same sample, sent again.
+// put records samples that were sent. A fact with the same time and value as an existing fact is the same sample that
+// was sent again.
 func (m *waysModel) put(series int64, times []int64, v float64, fact waysFact) {
 	fact.v = v
 	for _, t := range times {
@@ -117,8 +120,8 @@ func (m *waysModel) put(series int64, times []int64, v float64, fact waysFact) {
 	}
 }
 
-// rolledUp records samples that were only added to rollups, of a resolution and wider ones: a bucket that was empty
-// counts them.
+// rolledUp records samples that were stored only in rollups of the resolution finest and coarser ones. Buckets that
+// were empty must count them.
 func (m *waysModel) rolledUp(series int64, times []int64, finest rollup.Resolution) {
 	for _, res := range rollup.Resolutions {
 		if res < finest {
@@ -144,7 +147,8 @@ func endOfBucket(t int64, res rollup.Resolution) int64 {
 	return -format.FloorDiv(-t, res.Width()) * res.Width()
 }
 
-// delete records a delete of a series, -1: of all, that succeeded or may take effect later.
+// delete records a delete of a series, or of all series if series is -1. done is true if the delete succeeded, and
+// false if it may still be applied.
 func (m *waysModel) delete(series, start, end int64, done bool) {
 	for s, times := range m.facts {
 		if series >= 0 && s != series {
@@ -166,7 +170,7 @@ func (m *waysModel) delete(series, start, end int64, done bool) {
 	}
 }
 
-// keeps records that a process with a raw retention exists.
+// keeps records that a process with this raw retention is running.
 func (m *waysModel) keeps(raw time.Duration) {
 	for _, times := range m.facts {
 		for _, list := range times {
@@ -177,7 +181,7 @@ func (m *waysModel) keeps(raw time.Duration) {
 	}
 }
 
-// raised records that rows were kept for kept milliseconds until now, and are kept longer starting now.
+// raised records that rows had a retention of kept milliseconds until now, and now have a longer one.
 func (m *waysModel) raised(kept, now int64) {
 	m.gap(now, kept)
 	m.gap(now+format.DayMS, kept) // The expiry of the next day may already be fixed.
@@ -189,7 +193,7 @@ func (m *waysModel) raised(kept, now int64) {
 	}
 }
 
-// gap records that rows of t's day may expire by a retention.
+// gap records that rows of t's day may expire by the retention kept.
 func (m *waysModel) gap(t, kept int64) {
 	end := -format.FloorDiv(-t, format.DayMS) * format.DayMS
 	vanish := end + kept + (retention.Grace - retention.Margin).Milliseconds()
@@ -199,13 +203,13 @@ func (m *waysModel) gap(t, kept int64) {
 	m.gaps[end] = vanish
 }
 
-// vanished reports whether samples of t's day may have expired in the engine.
+// vanished reports whether rows of t's day may have expired in the engine.
 func (m *waysModel) vanished(t, now int64) bool {
 	vanish, ok := m.gaps[-format.FloorDiv(-t, format.DayMS)*format.DayMS]
 	return ok && vanish <= now
 }
 
-// sealed records that all written samples are sealed.
+// sealed records that all samples are sealed.
 func (m *waysModel) sealed() {
 	for _, times := range m.facts {
 		for _, list := range times {
@@ -216,24 +220,24 @@ func (m *waysModel) sealed() {
 	}
 }
 
-// waysAnswer is an answer of a process, with the retention boundaries that it reports.
+// waysAnswer is the answer of a process, with the retention boundaries that the process reports.
 type waysAnswer struct {
 	raw     map[int64]map[int64]float64
 	buckets map[waysBucket]int
-	// told returns the time until which an answer about t doesn't use a resolution, by its retention boundaries.
+	// told returns the time until which answers about t don't use a resolution, according to the retention boundaries.
 	told func(res rollup.Resolution, t int64) int64
-	// now is the true time. bound are the maximum times until which rows may be hidden by the process' clock and
-	// retentions.
+	// now is the true time. bound contains, for each resolution, the max time until which rows may be hidden by the
+	// process' clock and retentions.
 	now   int64
 	bound [3]int64
-	// until is the time until which it shows samples: for a slow clock, later samples are in the future.
+	// until is the time up to which the answer contains samples. By a slow clock, later samples are in the future.
 	until int64
-	// late is true if a warning reported samples that are missing until they are sealed, because their raw rows have
-	// expired.
+	// late is true if the answer has a warning about samples that are missing until they are sealed, because their raw
+	// rows have expired.
 	late bool
 }
 
-// judge returns a problem in an answer, or "".
+// judge returns a description of the first problem in an answer, or "".
 func (m *waysModel) judge(a *waysAnswer) string {
 	for s, times := range a.raw {
 		for t := range times {
@@ -255,7 +259,7 @@ func (m *waysModel) judge(a *waysAnswer) string {
 	return m.judgeBuckets(a)
 }
 
-// mayBeLate reports whether samples that may be unsealed may be older than all raw rows.
+// mayBeLate reports whether there may be unsealed samples that are older than all visible raw rows.
 func (m *waysModel) mayBeLate(a *waysAnswer) bool {
 	for _, times := range m.facts {
 		for t, list := range times {
@@ -327,7 +331,7 @@ func (m *waysModel) judgeBuckets(a *waysAnswer) string {
 			}
 		}
 	}
-	// The day that the clock is hiding: until the next Expire its rollups may not include a delete.
+	// On the day that contains the boundary of hidden samples, rollups may not include a delete until the next Expire.
 	cut := func(b waysBucket) bool {
 		told := a.told(rollup.Raw, b.end)
 		day := format.FloorDiv(told-1, format.DayMS) * format.DayMS

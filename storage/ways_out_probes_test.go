@@ -8,7 +8,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 )
 
-// probingWays can also probe several partitions at once.
+// probingWays is a clockedWays that can also probe multiple partitions at once.
 type probingWays struct{ clockedWays }
 
 // Occupied implements engine.Prober.
@@ -23,7 +23,7 @@ func (e probingWays) ScanSeveral(
 	return faultengine.ScanSeveral(ctx, e, r, partitions)
 }
 
-// waiting lists the work of a round.
+// waiting returns the slots to seal in a round.
 func (p *waysProcess) waiting(ctx context.Context, partition int) (work []Work, err error) {
 	staged, err := p.Staged(ctx, partition, protocolSettle.Milliseconds())
 	for _, s := range staged {

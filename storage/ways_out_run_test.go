@@ -30,20 +30,20 @@ type waysRun struct {
 	model    *waysModel
 	disk     protocolDisk   // of one process
 	expiring *memory.Engine // of several, in memory
-	// open opens an engine for a process. If an engine is given, its rows don't expire, because its clock doesn't
-	// follow the history's.
+	// open opens the engine of a process, if the caller of runWaysOver has specified one. Its rows don't expire,
+	// because its clock isn't the history's.
 	open func() (engine.Engine, error)
-	// slow is true if each call of the engine takes a millisecond or more. Time then passes in fewer, longer steps, and
-	// nothing is swept, because rows return only in the memory engine.
+	// slow is true if each call of the engine takes a millisecond or more. The time then advances in fewer, longer
+	// steps. Nothing is swept, because rows reappear only in the memory engine.
 	slow bool
-	// probes is true if the engine can probe several partitions at once.
+	// probes is true if the engine can probe multiple partitions at once.
 	probes  bool
 	procs   []*waysProcess
 	values  float64
 	longest int64   // the longest retention of any process, milliseconds
 	raised  []int64 // the shorter retentions before, until a process has recorded the longer one
 	copied  []engine.Batch
-	// unfinished are imports to repeat.
+	// unfinished contains the imports to repeat.
 	unfinished []waysImport
 	problem    string
 }
@@ -56,19 +56,20 @@ type waysProcess struct {
 	opts  Options
 	off   atomicDuration
 	since time.Duration // when that was set
-	// trusted are offsets that its clock had when it may have been trusted: the clock may be off by the same again.
+	// trusted contains errors of the process' clock at times when it may have been trusted. The clock may be trusted
+	// again with the same error.
 	trusted []time.Duration
 	faults  waysFaults
 }
 
-// waysEngine is a process' view of an engine: it injects faults, and blocks all calls when the process is dead.
+// waysEngine is the engine of one process. It injects faults, and blocks all calls once the process has stopped.
 type waysEngine struct {
 	*faultengine.Engine
 	p    *waysProcess
 	dead atomic.Bool
 }
 
-// clockedWays has a clock, as an engine on another machine does.
+// clockedWays is a waysEngine that implements engine.Clock, like an engine on another machine.
 type clockedWays struct{ *waysEngine }
 
 func (e clockedWays) Clock(context.Context) (time.Time, error) { return e.p.r.now(), nil }
@@ -81,8 +82,8 @@ func (e *waysEngine) rule(op faultengine.Op) faultengine.Action {
 	return e.p.faults.act(op)
 }
 
-// Write implements engine.Engine. For Pebble, writes must be applied in the order in which they were requested, also
-// those of canceled callers; other engines order them by timestamps.
+// Write implements engine.Engine. On Pebble, writes must be applied in the order in which they were requested, even if
+// their callers were canceled. Other engines order them by timestamps.
 func (e *waysEngine) Write(ctx context.Context, batches []engine.Batch) error {
 	if e.p.r.kind == "pebble" && !e.dead.Load() {
 		if err := e.ApplyWithheld(ctx); err != nil {
@@ -100,10 +101,10 @@ func (r *waysRun) fail(format string, args ...any) {
 	}
 }
 
-// runWays returns a problem, or "".
+// runWays runs a history, and returns a description of the first problem, or "".
 func runWays(h history) string { return runWaysOver(h, nil) }
 
-// runWaysOver is runWays with another engine, shared by several processes, if open isn't nil.
+// runWaysOver is like runWays. If open isn't nil, the processes share the engine that it opens.
 func runWaysOver(h history, open waysOpener) string {
 	r, err := newWaysRun(h[0], open)
 	if err != nil {
@@ -217,7 +218,7 @@ func (p *waysProcess) start() {
 	p.r.raise()
 }
 
-// end ends a process; cut: by a power cut.
+// end stops a process, by a power cut if cut is true.
 func (p *waysProcess) end(cut bool, percent int) {
 	if p.Store == nil {
 		return
@@ -244,7 +245,8 @@ func (r *waysRun) stop() {
 	}
 }
 
-// mustDoubt reports whether the process' clock must be untrusted: it is off by days, and hasn't run long enough.
+// mustDoubt reports whether the process' clock must be untrusted, because it is wrong by days and hasn't run for long
+// enough.
 func (p *waysProcess) mustDoubt() bool {
 	if p.off.get() == 0 {
 		return false
@@ -258,7 +260,7 @@ func (p *waysProcess) mustDoubt() bool {
 		)
 }
 
-// removed checks the error of an operation that removes rows, and reports whether it succeeded.
+// removed checks the error of an operation that removes rows, and reports whether the operation succeeded.
 func (p *waysProcess) removed(what string, err error, faulty bool) bool {
 	switch {
 	case err == nil && p.mustDoubt():
@@ -271,7 +273,7 @@ func (p *waysProcess) removed(what string, err error, faulty bool) bool {
 	return err == nil
 }
 
-// bound returns the time until which a process may hide rows, by its clock and its retentions.
+// bound returns the time until which a process may hide rows, by its clock and retentions.
 func (p *waysProcess) bound(res rollup.Resolution) int64 {
 	h := &p.r.model.horizons[res]
 	kept := p.opts.kept().All.Of(res)
@@ -279,7 +281,7 @@ func (p *waysProcess) bound(res rollup.Resolution) int64 {
 		return h.least()
 	}
 	window := [...]int64{format.DayMS, format.Window5mMS, format.Window1hMS}[res]
-	// Windows outside of it may be hidden immediately, regardless of the retention in force before.
+	// Windows outside of the retention may be hidden immediately, regardless of the previous retention.
 	outside := p.r.now().Add(-kept).UnixMilli()
 	return max(
 		h.least(), min(p.opts.Now().Add(-kept).UnixMilli(), h.least()+window),
@@ -287,7 +289,7 @@ func (p *waysProcess) bound(res rollup.Resolution) int64 {
 	)
 }
 
-// expire advances retention boundaries, and records that in the model.
+// expire calls Expire, and records it in the model.
 func (p *waysProcess) expire(faulty bool) {
 	_, err := p.Expire(context.Background())
 	if ok := p.removed("expiring", err, faulty); ok || !errors.Is(err, membership.ErrClock) {
@@ -304,14 +306,14 @@ func (p *waysProcess) expire(faulty bool) {
 	}
 }
 
-// pass advances the time, in which processes send heartbeats.
+// pass advances the time, and lets the processes send heartbeats.
 func (r *waysRun) pass(d time.Duration) {
 	r.passed.set(r.passed.get() + d)
 	r.hear()
 }
 
-// hear makes each of several processes read the state that all others advertise, in two rounds so that responses are
-// also read.
+// hear makes each process read the advertised states of the others. It does this twice, so that changes in response to
+// them are also read.
 func (r *waysRun) hear() {
 	for range 2 {
 		for _, p := range r.procs {
@@ -324,7 +326,7 @@ func (r *waysRun) hear() {
 	}
 }
 
-// round runs a round of a server's loop.
+// round executes a round of a server's loop.
 func (p *waysProcess) round(faulty bool) {
 	ctx := context.Background()
 	for partition := range protocolPartitions {
@@ -355,7 +357,7 @@ func (p *waysProcess) round(faulty bool) {
 	}
 }
 
-// rollUp creates missing rollups of windows, as a server does when a day has ended.
+// rollUp computes the missing rollups of windows, as a server does at the end of a day.
 func (p *waysProcess) rollUp(faulty bool) {
 	ctx := context.Background()
 	windows, err := listed(p.Unrolled(ctx, -format.MaxTime, format.MaxTime, func() {}))
@@ -367,7 +369,7 @@ func (p *waysProcess) rollUp(faulty bool) {
 	}
 }
 
-// quiet ends a history: clocks are right, and there are no faults.
+// quiet removes the faults and corrects the clocks, so that the final answers can be checked.
 func (r *waysRun) quiet() {
 	for _, p := range r.procs {
 		p.faults.set(nil, 0)
@@ -424,7 +426,7 @@ func (r *waysRun) look() {
 	}
 }
 
-// answer reads everything.
+// answer reads all samples and buckets. ok is false if a read fails.
 func (p *waysProcess) answer() (a *waysAnswer, ok bool) {
 	a = &waysAnswer{raw: map[int64]map[int64]float64{}, buckets: map[waysBucket]int{}, now: p.r.now().UnixMilli()}
 	ctx := context.Background()

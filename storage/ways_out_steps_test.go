@@ -18,7 +18,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// line runs one line of a history.
+// line executes one line of a history.
 func (r *waysRun) line(line string) {
 	words := strings.Fields(line)
 	if !strings.HasPrefix(words[0], "p") || words[0] == "pass" {
@@ -47,7 +47,7 @@ func (r *waysRun) line(line string) {
 	p.faults.set(nil, 0)
 }
 
-// step runs a step that isn't of a process.
+// step executes a step that isn't an operation of a process.
 func (r *waysRun) step(words []string) {
 	switch words[0] {
 	case "pass":
@@ -79,7 +79,8 @@ func (r *waysRun) step(words []string) {
 	}
 }
 
-// strides divides a duration into steps of one length, or into two if each step takes long; the last may be shorter.
+// strides divides a duration into steps of the given length, or into two steps if the engine is slow. The last step may
+// be shorter.
 func (r *waysRun) strides(d, step time.Duration) iter.Seq[time.Duration] {
 	if r.slow {
 		step = max(step, (d+1)/2)
@@ -90,7 +91,7 @@ func (r *waysRun) strides(d, step time.Duration) iter.Seq[time.Duration] {
 	}
 }
 
-// copyRows copies the rows that can return.
+// copyRows copies the rows that can reappear later.
 func (r *waysRun) copyRows() {
 	r.copied = nil
 	for _, b := range r.expiring.All() {
@@ -117,7 +118,7 @@ func length(words []string, i int) time.Duration {
 	return d
 }
 
-// setClock sets how far the process' clock is off.
+// setClock sets the error of the process' clock.
 func (p *waysProcess) setClock(off time.Duration) {
 	if (off - p.off.get()).Abs() > membership.MaxLeap { // Otherwise it keeps its trust.
 		ran := p.r.passed.get() - p.since
@@ -132,7 +133,7 @@ func (p *waysProcess) setClock(off time.Duration) {
 	p.off.set(off)
 }
 
-// late applies withheld writes.
+// late applies the withheld writes.
 func (p *waysProcess) late() {
 	if err := p.eng.ApplyWithheld(context.Background()); err != nil {
 		p.r.fail("applying what was withheld: %v", err)
@@ -193,7 +194,7 @@ func (p *waysProcess) startWith(words []string) {
 	p.start()
 }
 
-// samples returns the times of a line, and the next value, which is higher than all previous ones.
+// samples returns the series and times of a line, and the next value, which is higher than all previous values.
 func (p *waysProcess) samples(words []string) (series int64, times []int64, v float64) {
 	first := p.r.now().Add(-length(words, 2)).Truncate(time.Minute)
 	for i := range number(words, 3) {
@@ -203,7 +204,7 @@ func (p *waysProcess) samples(words []string) (series int64, times []int64, v fl
 	return number(words, 1), times, p.r.values
 }
 
-// fact returns the model's fact of a sample that is accepted now.
+// fact returns the fact of a sample that is sent now.
 func (p *waysProcess) fact(acked bool) waysFact {
 	f := waysFact{acked: acked, kept: format.MaxTime}
 	for _, other := range p.r.procs {
@@ -249,21 +250,21 @@ func (p *waysProcess) imports(words []string) {
 	}
 }
 
-// waysImport is an import that failed while a raw row of it was withheld.
+// waysImport is an import that failed while the write of one of its raw rows was withheld.
 type waysImport struct {
 	series int64
 	times  []int64
 	v      float64
 }
 
-// importSamples imports samples, and reports whether that succeeded.
+// importSamples imports samples, and reports whether the import succeeded.
 func (p *waysProcess) importSamples(series int64, times []int64, v float64) bool {
 	var samples chunk.Samples
 	for _, t := range times {
 		samples.AppendFloat(t, 0, v)
 	}
 	stats, err := p.Import(context.Background(), "t", []ImportedSeries{{waysLabels(series), &samples}})
-	// A delete that was announced and not written blocks imports for some time; the import is retried.
+	// A delete that was announced and didn't come into force blocks imports for some time. The import must be retried.
 	ok := p.removed("importing", err, p.faults.drawn() || errors.Is(err, errDeleting))
 	f := p.fact(ok && stats.Expired+stats.Ahead+stats.Refused == 0)
 	f.rawless = stats.RollupsOnly > 0
@@ -287,8 +288,8 @@ func (p *waysProcess) importSamples(series int64, times []int64, v float64) bool
 	return ok
 }
 
-// repeatImports applies withheld writes, and repeats the unfinished imports. Until a failed import is repeated, one of
-// its raw rows may have been applied after the rollups of its slot were computed.
+// repeatImports applies withheld writes, and repeats the unfinished imports. Until a failed import is repeated, the
+// rollups of its slots may lack one of its raw rows, which was applied after they were computed.
 func (r *waysRun) repeatImports() {
 	for _, p := range r.procs {
 		p.late()

@@ -3,8 +3,8 @@ package storage
 import "testing"
 
 // TestWaysOut runs seeded histories of everything that hides, drops, deletes, cleans, expires and returns rows, and
-// compares every answer with a plain model. A failing history is shortened and printed; put in a file it can be
-// replayed with -protocol.file. cmd/tools/broken breaks rules of the code and reports the tests that detect it.
+// compares every answer with a plain model. A failing history is shortened and printed. To replay it, put it in a file
+// and pass -protocol.file. cmd/tools/broken breaks rules of the code and reports the tests that detect it.
 // testdata/README.md lists the operations of each kind of history, and the defects that were found, with their tests.
 func TestWaysOut(t *testing.T) {
 	t.Parallel()
@@ -18,8 +18,8 @@ func TestWaysOut(t *testing.T) {
 	}
 }
 
-// TestWaysOutExpiring runs histories of two processes on an engine that expires rows. In addition to the first seeds it
-// runs those that failed once.
+// TestWaysOutExpiring runs histories of two processes on an engine that expires rows. It runs the first seeds, and the
+// seeds whose histories have failed in the past.
 func TestWaysOutExpiring(t *testing.T) {
 	t.Parallel()
 	for seed := range protocolSeeds(t, 8) {

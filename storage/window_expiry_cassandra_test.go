@@ -18,10 +18,10 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// pausedWriter is the engine of a process that is paused before it sends its next raw rows.
+// pausedWriter is the engine of a process that can be paused before it sends its next raw rows.
 type pausedWriter struct {
 	*cassandra.Engine
-	// pause is called, once, before raw rows are sent; nil: it isn't.
+	// pause, if set, is called once before raw rows are sent.
 	pause   atomic.Pointer[func()]
 	longest atomic.Int64 // write
 }
@@ -44,10 +44,10 @@ func (e *pausedWriter) Write(ctx context.Context, batches []engine.Batch) error 
 	return err
 }
 
-// TestRowsOfAWindowExpireTogetherOnCassandra (e) is TestRowsOfAWindowExpireTogether on Cassandra, and reads the TTL of
-// every row. Two processes with different retentions, whose clocks are six hours apart, write into the same windows,
-// and one of them is paused for an hour before it sends a write. Rows that expire together do so within two seconds
-// plus the duration of a write.
+// TestRowsOfAWindowExpireTogetherOnCassandra is TestRowsOfAWindowExpireTogether on Cassandra. It reads the TTL of every
+// row. Two processes with different retentions, whose clocks differ by six hours, write into the same windows. One of
+// them is paused for an hour before it sends a write. Rows that expire together must expire within two seconds plus the
+// duration of a write.
 func TestRowsOfAWindowExpireTogetherOnCassandra(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs Cassandra: leave -short out")

@@ -18,13 +18,13 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// expiryRig is a clockRig of processes with different retentions. Rows expire if the engine expires them.
+// expiryRig is a clockRig of processes with different retentions, on an engine that expires rows or doesn't.
 type expiryRig struct {
 	*clockRig
 	memory *memory.Engine
 }
 
-// newExpiryRig returns a rig with an engine that expires rows, or with one that doesn't.
+// newExpiryRig returns a rig whose engine expires rows if expiring is true.
 func newExpiryRig(t *testing.T, expiring bool) *expiryRig {
 	t.Parallel()
 	r := &expiryRig{clockRig: &clockRig{t: t, shared: expiring}, memory: memory.New()}
@@ -36,7 +36,7 @@ func newExpiryRig(t *testing.T, expiring bool) *expiryRig {
 	return r
 }
 
-// eachExpiryRig runs a test with both.
+// eachExpiryRig runs a test with an engine that expires rows, and with one that doesn't.
 func eachExpiryRig(t *testing.T, test func(t *testing.T, r *expiryRig, expiring bool)) {
 	for _, expiring := range []bool{true, false} {
 		t.Run(fmt.Sprint("expiring=", expiring), func(t *testing.T) { test(t, newExpiryRig(t, expiring), expiring) })
@@ -47,7 +47,7 @@ func keeping(raw, fiveMinutes, oneHour time.Duration) func(*Options) {
 	return func(o *Options) { o.Retention, o.Retention5m, o.Retention1h = raw, fiveMinutes, oneHour }
 }
 
-// passes advances the time, with a heartbeat and an Expire of each process twice a day.
+// passes advances the time. Twice a day each process sends a heartbeat and calls Expire.
 func (r *expiryRig) passes(d time.Duration, all ...*clockMachine) {
 	r.t.Helper()
 	for ; d > 0; d -= 12 * time.Hour {
@@ -97,7 +97,7 @@ func (m *clockMachine) bucketsBetween(res rollup.Resolution, from, to time.Time)
 	return n
 }
 
-// bucketsAndWarnings is bucketsBetween that also returns the query's warnings.
+// bucketsAndWarnings is like bucketsBetween, but also returns the warnings of the query.
 func (m *clockMachine) bucketsAndWarnings(res rollup.Resolution, from, to time.Time) (n int, warnings []error) {
 	m.r.t.Helper()
 	list, err := m.Select(m.r.t.Context(), query.Query{
@@ -116,7 +116,7 @@ func (m *clockMachine) bucketsAndWarnings(res rollup.Resolution, from, to time.T
 	return n, warnings
 }
 
-// storedExpiry reads the row of an expiry.
+// storedExpiry reads the row of the expiry of a class in a window.
 func (s *Store) storedExpiry(
 	ctx context.Context, tenant string, class, window int64,
 ) (expires int64, ok bool, err error) {
@@ -156,7 +156,7 @@ func (r *expiryRig) rowsOf(table *engine.Table) (n int) {
 	return n
 }
 
-// requireTogether requires that the rows of each class in a window expire at the same time.
+// requireTogether requires the rows of each class in a window to expire at the same time.
 func (r *expiryRig) requireTogether() {
 	r.t.Helper()
 	at, rows := map[string]int64{}, 0

@@ -13,8 +13,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestExpiriesFixedByOthersAreRead reads the expiries of a window in a process, before another one fixes the expiry of
-// a class there: both treat those rows as expired at the same time.
+// TestExpiriesFixedByOthersAreRead reads the expiries of a window in a process before another process fixes the expiry
+// of a class in it. Both processes must treat the rows of that class as expired at the same time.
 func TestExpiriesFixedByOthersAreRead(t *testing.T) {
 	r := newExpiryRig(t, true)
 	classes := func(o *Options) {
@@ -37,8 +37,8 @@ func TestExpiriesFixedByOthersAreRead(t *testing.T) {
 	}
 }
 
-// TestRaisedThenImportedWithRollups (b) keeps all resolutions for 30 days, raises that, and imports older history into
-// fully dropped days: raw samples and rollups are kept for the raised retention.
+// TestRaisedThenImportedWithRollups has a retention of 30 days for all resolutions, raises it, and imports older
+// history into days whose rows were all dropped. Raw samples and rollups must be kept for the raised retention.
 func TestRaisedThenImportedWithRollups(t *testing.T) {
 	eachExpiryRig(t, func(t *testing.T, r *expiryRig, expiring bool) {
 		begin := r.now()
@@ -78,9 +78,9 @@ func TestRaisedThenImportedWithRollups(t *testing.T) {
 	})
 }
 
-// TestRaisedThenImportedBesideCoarserRollups keeps 1h rollups for longer than other rows, raises the shorter
-// retentions, and imports into days that only have 1h rollups left: these answer for all samples, so 5m buckets of the
-// imported samples don't replace them.
+// TestRaisedThenImportedBesideCoarserRollups has a longer retention for 1h rollups than for other rows, raises the
+// shorter retentions, and imports into days that only have 1h rollups left. The 1h rollups include all samples, so 5m
+// buckets of the imported samples must not replace them in answers.
 func TestRaisedThenImportedBesideCoarserRollups(t *testing.T) {
 	eachExpiryRig(t, func(t *testing.T, r *expiryRig, _ bool) {
 		begin := r.now()
@@ -106,8 +106,8 @@ func TestRaisedThenImportedBesideCoarserRollups(t *testing.T) {
 	})
 }
 
-// TestRestoredAfterAFastClock drops all rows of a window by a clock that was fast for weeks, corrects it, and imports
-// the window again in the same process, which had written its names before.
+// TestRestoredAfterAFastClock drops all rows of a window by a clock that was fast by weeks, corrects the clock, and
+// imports the window again in the same process, which has written the window's names before.
 func TestRestoredAfterAFastClock(t *testing.T) {
 	r := newExpiryRig(t, false)
 	m := r.start(0, keeping(30*day, 30*day, 30*day))

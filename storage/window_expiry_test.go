@@ -12,8 +12,9 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestExpiryIsTheLongestOfProcesses (a) has three processes with 30 days, and for a month a fourth with 10 days, which
-// writes, seals and expires like the others: all samples are kept for 30 days and shown.
+// TestExpiryIsTheLongestOfProcesses runs three processes with a retention of 30 days, and for a month a fourth one with
+// a retention of 10 days, which writes, seals and expires like the others. All samples must be kept and visible for 30
+// days.
 func TestExpiryIsTheLongestOfProcesses(t *testing.T) {
 	r := newExpiryRig(t, true)
 	var all []*clockMachine
@@ -35,9 +36,9 @@ func TestExpiryIsTheLongestOfProcesses(t *testing.T) {
 	r.requireTogether()
 }
 
-// TestRaisedThenImported (b, b2) keeps raw samples for 30 days, raises that to a year and imports older history, which
-// is kept for the year. If the engine expires rows, earlier rows keep their fixed expiry: they become a hole, which
-// answers report and which no import fills with rows that expire immediately.
+// TestRaisedThenImported raises a raw retention of 30 days to a year, and imports older history, which must be kept for
+// the year. If the engine expires rows, earlier rows keep their fixed expiry and become a hole. Answers must report the
+// hole, and no import may fill it with rows that expire immediately.
 func TestRaisedThenImported(t *testing.T) {
 	eachExpiryRig(t, func(t *testing.T, r *expiryRig, expiring bool) {
 		begin := r.now()
@@ -91,9 +92,10 @@ func TestRaisedThenImported(t *testing.T) {
 	})
 }
 
-// TestImportedAgainAfterRaising imports history that is only stored as rollups, raises the retention and imports it
-// again, with earlier days. Days with rollups get no raw samples, which the import counts: partial raw samples would
-// hide that others are missing. On a single machine the earlier days get raw samples.
+// TestImportedAgainAfterRaising imports history that is only stored as rollups, raises the retention, and imports the
+// history again together with earlier days. Days with rollups must get no raw samples, because some raw samples of a
+// day would hide that others are missing. The import must count these samples. On a single machine the earlier days
+// must get raw samples.
 func TestImportedAgainAfterRaising(t *testing.T) {
 	eachExpiryRig(t, func(t *testing.T, r *expiryRig, expiring bool) {
 		from := r.now().Add(-100 * day)
@@ -116,10 +118,10 @@ func TestImportedAgainAfterRaising(t *testing.T) {
 }
 
 // TestImportedWithoutRollups raises the retention after the rollups of a week have expired, and imports a day of that
-// week which never had raw samples. The samples can't be added to 5m rollups, and raw samples alone would be missing
-// after they have expired, though longer rollups are promised. They are stored as 1h rollups on a single machine, which
-// has a boundary for missing raw samples, and skipped if the engine expires rows. The samples of the week after are
-// stored.
+// week that never had raw samples. The samples can't be added to 5m rollups. If only raw samples were stored, nothing
+// would be left after they have expired, although the retention of rollups is longer. On a single machine, which has a
+// boundary for missing raw samples, the samples must be stored as 1h rollups. If the engine expires rows, they must be
+// skipped. The samples of the following week must be stored.
 func TestImportedWithoutRollups(t *testing.T) {
 	eachExpiryRig(t, func(t *testing.T, r *expiryRig, expiring bool) {
 		m := r.start(0, keeping(20*day, 20*day, 365*day))
@@ -142,8 +144,8 @@ func TestImportedWithoutRollups(t *testing.T) {
 	})
 }
 
-// TestLoweredByMistake (c) lowers a retention for six days and raises it again: nothing is lost. Lowered permanently,
-// the samples it hides are dropped after the week.
+// TestLoweredByMistake lowers a retention for six days and raises it again: nothing may be lost. Then it lowers the
+// retention permanently: the hidden samples must be dropped after a week.
 func TestLoweredByMistake(t *testing.T) {
 	eachExpiryRig(t, func(t *testing.T, r *expiryRig, expiring bool) {
 		begin := r.now()
@@ -178,8 +180,9 @@ func TestLoweredByMistake(t *testing.T) {
 	})
 }
 
-// TestRowsOfAWindowExpireTogether (e) has processes with different retentions write into the same windows: late,
-// imported and rewritten for deletes, before and after the retention is raised, and by a process that was paused.
+// TestRowsOfAWindowExpireTogether writes into the same windows with processes that have different retentions. Rows are
+// written late, imported, or rewritten because of deletes, before and after the retention is raised, and by a process
+// that was paused.
 func TestRowsOfAWindowExpireTogether(t *testing.T) {
 	r := newExpiryRig(t, true)
 	one, other := r.start(0, keeping(10*day, 20*day, 90*day)), r.start(0, keeping(10*day, 20*day, 90*day))
@@ -210,8 +213,9 @@ func TestRowsOfAWindowExpireTogether(t *testing.T) {
 	r.requireTogether()
 }
 
-// TestMistypedAtTheTurnOfAWindow (f) starts all processes with retentions of two hours around the turn of a window of
-// 1h rollups, and in the first minutes of a store: the samples of the next month are kept in full.
+// TestMistypedAtTheTurnOfAWindow starts all processes with retentions of two hours by mistake, at the start of a window
+// of 1h rollups, and in the first minutes of a store. The samples of the next month must be kept for their full
+// retention.
 func TestMistypedAtTheTurnOfAWindow(t *testing.T) {
 	eachExpiryRig(t, func(t *testing.T, r *expiryRig, expiring bool) {
 		const wrong = 2 * time.Hour
@@ -263,8 +267,9 @@ func TestMistypedAtTheTurnOfAWindow(t *testing.T) {
 	})
 }
 
-// TestExpiryOfANewClass adds a class that is kept longer than all others, in a window whose shared rows have an expiry:
-// its rows expire with those, and in the next window they are kept in full.
+// TestExpiryOfANewClass adds a class with a longer retention than all others, in a window whose shared rows already
+// have an expiry. The rows of the class must expire with the shared rows, and in the next window be kept for their full
+// retention.
 func TestExpiryOfANewClass(t *testing.T) {
 	t.Parallel()
 	ts := openExpiring(t, func(o *Options) { o.Retention, o.Retention5m, o.Retention1h = 10*day, 20*day, 60*day })
@@ -294,8 +299,8 @@ func TestExpiryOfANewClass(t *testing.T) {
 	}, later[0])
 }
 
-// TestExpiriesAhead fixes the expiries of the next day's windows for a tenant that was written to today, and none for
-// one that is idle.
+// TestExpiriesAhead checks that the expiries of the next day's windows are fixed for a tenant that was written to
+// today, but not for an idle one.
 func TestExpiriesAhead(t *testing.T) {
 	t.Parallel()
 	ts := openExpiring(t, func(o *Options) { o.Retention, o.Retention5m, o.Retention1h = 10*day, 20*day, 90*day })
@@ -317,8 +322,8 @@ func TestExpiriesAhead(t *testing.T) {
 	require.False(t, fixed(next+1))
 }
 
-// TestShortLivedRowsOfASlowClock writes from a process whose clock is hours slow: rows that expire after
-// an hour do so by the engine's clock.
+// TestShortLivedRowsOfASlowClock writes rows with a TTL of an hour from a process whose clock is hours slow. They must
+// expire after an hour by the engine's clock.
 func TestShortLivedRowsOfASlowClock(t *testing.T) {
 	r := newExpiryRig(t, true)
 	m := r.start(-5*time.Hour, keeping(10*day, 0, 0))

@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestKeptTellsWhatExpires compares the dry run with the later result of Expire, day by day.
+// TestKeptTellsWhatExpires compares what WindowInfos announces with the later effect of Expire, day by day.
 func TestKeptTellsWhatExpires(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) {
 		o.Partitions, o.Retention, o.Retention5m, o.Retention1h = 2, 48*time.Hour, 9*24*time.Hour, 0
@@ -61,8 +61,9 @@ func TestKeptTellsWhatExpires(t *testing.T) {
 	}
 }
 
-// Samples that one process keeps are not hidden, or expired, by a shorter retention of another; this holds after the
-// last process with the longer retention has stopped.
+// TestTheLongestRetentionOfSeveralProcessesHolds checks that samples within the retention of one process aren't hidden
+// by another process with a shorter retention. Once the last process with the longer retention has stopped, they are
+// hidden, but don't expire: they are visible again when such a process starts.
 func TestTheLongestRetentionOfSeveralProcessesHolds(t *testing.T) {
 	for name, ends := range map[string]func(*clockRig, *clockMachine){
 		"in order": func(_ *clockRig, m *clockMachine) { m.stop() },
@@ -80,7 +81,8 @@ func TestTheLongestRetentionOfSeveralProcessesHolds(t *testing.T) {
 			pass := func(d time.Duration, all ...*clockMachine) {
 				for ; d > 0; d -= 12 * time.Hour {
 					r.pass(12 * time.Hour)
-					// As if they had continued to advertise: twice, so that each has read the others.
+					// Send the heartbeats that the processes would have sent meanwhile. Each process sends two, so that
+					// it has read the state of the others.
 					for _, m := range append(all, all...) {
 						require.NoError(t, m.member.Beat(t.Context()))
 					}

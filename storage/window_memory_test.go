@@ -12,8 +12,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 )
 
-// TestListingsReadWhatWasWrittenTo lists windows to count and to compact, repeatedly: it reads commit records and
-// counts of windows that were written to since, regardless of the query cache.
+// TestListingsReadWhatWasWrittenTo repeatedly lists windows to count and to compact. It must read the commit records
+// and counts only of windows that were written to since the previous listing, regardless of the query cache.
 func TestListingsReadWhatWasWrittenTo(t *testing.T) {
 	t.Parallel()
 	var reads atomic.Int64
@@ -63,7 +63,8 @@ func TestListingsReadWhatWasWrittenTo(t *testing.T) {
 	require.Zero(t, waiting)
 	ts.requireCounts("bob", rand.New(rand.NewPCG(1, 1)))
 
-	// Another process may have changed the commit records when this one starts: it finds the same.
+	// After a start nothing is cached, because another process may have changed the commit records. The result must be
+	// the same.
 	ts.reopen()
 	waiting, read = list()
 	require.Zero(t, waiting)
