@@ -231,8 +231,8 @@ func (m *clockMachine) answer(t *testing.T, res rollup.Resolution) (n int, told 
 }
 
 // TestDroppedByAClockAhead drops current windows by a clock that is 20 days fast and was confirmed by an operator.
-// Samples of the dropped windows can't be stored. Their senders must be told to retry, and later samples must be
-// stored. Samples past the retention must be rejected.
+// Samples of the dropped windows can't be stored and must be rejected with a retryable error. Later samples must be
+// stored, and samples past the retention rejected permanently.
 func TestDroppedByAClockAhead(t *testing.T) {
 	r := alone(t)
 	keep := func(o *Options) { o.Retention = 3 * day }
@@ -264,7 +264,7 @@ func TestDroppedByAClockAhead(t *testing.T) {
 }
 
 // TestClockThatWasSetBack sets the only clock back. Samples with the right time must be accepted for a quarter of the
-// step. Then their senders must be told to retry for some time, and only then may the samples be rejected.
+// step. Then they must be rejected with a retryable error for some time, and only then permanently.
 func TestClockThatWasSetBack(t *testing.T) {
 	for _, restarted := range []bool{false, true} {
 		for _, by := range []time.Duration{20 * time.Minute, 7 * time.Hour, 71 * time.Hour} {

@@ -98,7 +98,7 @@ func TestQueriesOfDamagedTables(t *testing.T) {
 	}
 }
 
-// damagedAnswer returns the numbers of samples and buckets of all series, "warned" if a warning says that some are
+// damagedAnswer returns the numbers of samples and buckets of all series, "warned" if a warning reports that some are
 // missing, or "an error" if the query fails.
 func damagedAnswer(t *testing.T, s *Store, from, to int64) string {
 	q := query.Query{Tenant: "default", MinT: from, MaxT: to, Columns: rollup.AllColumns,

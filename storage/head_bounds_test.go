@@ -50,8 +50,8 @@ func TestHeadIsBoundedForKnownSeries(t *testing.T) {
 	require.NoError(t, write(), "there is room again")
 }
 
-// TestTenantsWhoBringNothingArentRemembered checks that tenants without samples leave no state in the head, even if
-// their series were rejected.
+// TestTenantsWhoBringNothingArentRemembered checks that the head has no state of tenants without samples, even if their
+// series were rejected.
 func TestTenantsWhoBringNothingArentRemembered(t *testing.T) {
 	ts, _ := openFaultyStore(t, func(faultengine.Op) faultengine.Action { return faultengine.Pass() }, nil)
 	for i := range 100 {

@@ -28,7 +28,7 @@ func historyOf(now time.Time) []ImportedSeries {
 	return pastOf(rand.New(rand.NewPCG(1, 2)), now.Add(-300*day), 3)
 }
 
-// importCopies imports copies of series, because the store may retain what it imports.
+// importCopies imports copies of series, because the store may retain the imported samples.
 func importCopies(t testing.TB, s *Store, list []ImportedSeries) ImportStats {
 	t.Helper()
 	var copies []ImportedSeries

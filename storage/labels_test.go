@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// texts returns the texts that of adds for the labels of each matching series.
+// texts calls of with the labels of each matching series, and returns the added texts.
 func (m *readModel) texts(q query.Query, of func(ls labels.Labels, add func(string))) []string {
 	seen := map[string]bool{}
 	for _, ls := range m.labels {

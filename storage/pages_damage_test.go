@@ -153,7 +153,7 @@ func TestDamagedPages(t *testing.T) {
 
 			d.putPage(whole, whole.value)
 			d.again()
-			// Rollups that lack samples because of the damage are recomputed by the next seal.
+			// Rollups with samples that are missing because of the damage are recomputed by the next seal.
 			if c.res == rollup.Raw {
 				d.some("0123", 9, deletedAgo+time.Minute-time.Second)
 			}

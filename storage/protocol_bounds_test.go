@@ -47,7 +47,7 @@ func (b *blockedStage) letPass() {
 	b.wait = nil
 }
 
-// TestWhatWaitsGoesInOneCommit blocks a commit, and counts the later commits of the requests that arrive meanwhile.
+// TestWhatWaitsGoesInOneCommit blocks a commit, and counts the commits of the requests that arrive while it is blocked.
 func TestWhatWaitsGoesInOneCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stage := &blockedStage{}

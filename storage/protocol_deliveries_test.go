@@ -110,7 +110,7 @@ func TestDeliveriesGiveTheSameBytes(t *testing.T) {
 
 // requireSameBytes delivers a data set in every way to stores that share their data, each request to one of them, and
 // reads it through each store. All answers must be equal. Each way uses a tenant of its own, because ways may reuse the
-// stores. Each request except the last one has at least least samples.
+// stores. Only the last request of a delivery may have fewer samples than the given number.
 func requireSameBytes(t *testing.T, set []protocolSendSample, least int, open func(*testing.T) []*testStore) {
 	model := newProtocolModel()
 	for _, x := range set {

@@ -96,7 +96,7 @@ var (
 )
 
 // stepEngine lets a test run operations between a store's calls of its engine, and stop the process at one of the
-// calls. It counts calls while it is armed, except calls of such operations.
+// calls. It counts the store's calls while it is armed, but not the calls of these operations.
 type stepEngine struct {
 	inner *faultengine.Engine
 

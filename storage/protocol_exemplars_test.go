@@ -23,8 +23,8 @@ type protocolExemplar struct {
 	trace string
 }
 
-// protocolExemplars is the plain model of exemplars: all that were sent, and those that were acknowledged. No history
-// has so many exemplars in a slot that some are dropped.
+// protocolExemplars is the plain model of exemplars: all that were sent, and those that were acknowledged. In a history
+// no slot has more exemplars than are kept.
 type protocolExemplars struct {
 	sent, sure map[protocolExemplar]bool
 }

@@ -435,7 +435,7 @@ func (s *sharedRun) forget(r *protocolRun) (err error) {
 }
 
 // skew sets how fast a process' clock is. In production a process measures durations with another clock, which isn't
-// changed. In this test the store has only one clock, so the process sends a heartbeat and follows the others directly
+// changed. In this test there is only one clock, so the process sends a heartbeat and follows the others directly
 // before and after the change.
 func (s *sharedRun) skew(r *protocolRun, ahead time.Duration) {
 	r.silent = false

@@ -124,8 +124,8 @@ func (ts *testStore) minQueryBytes(read func() error) int64 {
 	}))
 }
 
-// TestChunksOfOtherTimesAreNotRead queries a minute of a metric with short-lived series. Series that only have samples
-// at other times must not count towards Options.QueryBytes.
+// TestChunksOfOtherTimesAreNotRead runs a query for one minute of a metric with short-lived series. Series that only
+// have samples at other times must not count towards Options.QueryBytes.
 func TestChunksOfOtherTimesAreNotRead(t *testing.T) {
 	t.Parallel()
 	const targets = 100 // more than the number whose chunks are cached

@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// TestHeldSamplesHeedDeletes deletes series of which another replica's samples are held. Then that replica is elected.
+// TestHeldSamplesHeedDeletes deletes series with held samples of another replica. Then that replica is elected.
 func TestHeldSamplesHeedDeletes(t *testing.T) {
 	t.Parallel()
 	p := newPairs(t, faultengine.Wrap(memory.New(), passAll), 2, nil)

@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// several is two processes on an engine that forgets deletes after some time, as Cassandra does.
+// several is two processes on an engine that removes the records of deletes after some time, as Cassandra does.
 type several struct {
 	*pairs
 	memory *memory.Engine
@@ -51,7 +51,7 @@ func (p *several) copyRows(table *engine.Table, timestamp int64, partitions ...e
 	return rows
 }
 
-// stagePartitions returns the stage partitions of the slots around a time.
+// stagePartitions returns the partitions of table stage for the slots around a time.
 func (p *several) stagePartitions(at time.Time) (keys []engine.Key) {
 	s := p.processes[0].store
 	for partition := range s.period.Partitions() {

@@ -50,8 +50,8 @@ func TestSealThatFailsAnywhere(t *testing.T) {
 	}
 }
 
-// TestWhatGoesHasItsRollups checks that samples are hidden and dropped only once they have rollups, including samples
-// of an import that failed before it computed rollups.
+// TestWhatGoesHasItsRollups checks that samples are hidden only once they have rollups, and dropped only then,
+// including samples of an import that failed before it computed rollups.
 func TestWhatGoesHasItsRollups(t *testing.T) {
 	for at, failed := 1, true; failed; at++ {
 		require.Less(t, at, 100)

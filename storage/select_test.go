@@ -380,7 +380,7 @@ func TestNothingIsMissedWhileSealing(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-// TestAWindowWithoutMatchesDoesntSplitASeries queries a series with samples in the windows before and after a window
+// TestAWindowWithoutMatchesDoesntSplitASeries reads a series with samples in the windows before and after a window
 // without matches. It must be returned as one series.
 func TestAWindowWithoutMatchesDoesntSplitASeries(t *testing.T) {
 	for _, metrics := range [][]string{{"up"}, {"down", "up", "zeta"}} {

@@ -101,9 +101,9 @@ func (r *listRig) samples() int {
 	return n
 }
 
-// TestStagedListAtEachStep seals and unlists a slot with one process while another process writes a late sample to the
-// slot, at each step of the first, and the other way around. A process that starts afterwards must find the
-// acknowledged samples. At the end no slot may be listed.
+// TestStagedListAtEachStep seals and unlists a slot with one process, and writes a late sample to the slot with another
+// process at each step of the first. Then it seals and unlists at each step of the write. A process that starts
+// afterwards must find the acknowledged samples. At the end no slot may be listed.
 func TestStagedListAtEachStep(t *testing.T) {
 	late := 20 * 24 * time.Hour
 	for _, unlists := range []bool{true, false} {

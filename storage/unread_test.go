@@ -22,7 +22,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// unreadForms lists the places of an unreadable chunk whose bytes the engine returns as they were written.
+// unreadForms lists where an unreadable chunk is stored whose bytes the engine returns as they were written.
 var unreadForms = []string{"row", "value of an entry", "entry"}
 
 // unreadModel is a store with an unreadable chunk of a series: the raw or 5m chunk of the slot of deletedAgo, or the 1h
@@ -254,7 +254,7 @@ func (m *unreadModel) counted() (n float64) {
 	return n
 }
 
-// seals seals all staged samples, and requires that none is left.
+// seals requires SealAll to seal all staged samples.
 func (m *unreadModel) seals() {
 	m.t.Helper()
 	require.NoError(m.t, m.SealAll(m.t.Context()))

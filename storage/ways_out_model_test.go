@@ -40,7 +40,7 @@ type waysHorizon struct {
 // least returns the time before which rows of a resolution may be hidden although its retention was raised.
 func (h *waysHorizon) least() int64 { return max(h.hidden, h.gone, h.lacking) }
 
-// lack records that windows up to the end of t's day may have no rows of this resolution.
+// lack records that windows until the end of t's day may have no rows of this resolution.
 func (h *waysHorizon) lack(t int64) {
 	h.lacking = max(h.lacking, -format.FloorDiv(-t, format.DayMS)*format.DayMS)
 }
@@ -230,7 +230,8 @@ type waysAnswer struct {
 	// process' clock and retentions.
 	now   int64
 	bound [3]int64
-	// until is the time up to which the answer contains samples. By a slow clock, later samples are in the future.
+	// until is the time of the last samples that the answer may contain. By a slow clock, later samples are in the
+	// future.
 	until int64
 	// late is true if the answer has a warning about samples that are missing until they are sealed, because their raw
 	// rows have expired.

@@ -288,8 +288,8 @@ func (p *waysProcess) importSamples(series int64, times []int64, v float64) bool
 	return ok
 }
 
-// repeatImports applies withheld writes, and repeats the unfinished imports. Until a failed import is repeated, the
-// rollups of its slots may lack one of its raw rows, which was applied after they were computed.
+// repeatImports applies withheld writes, and repeats the unfinished imports. Until a failed import is repeated, one of
+// its raw rows may be missing in the rollups of its slot, because it was applied after they were computed.
 func (r *waysRun) repeatImports() {
 	for _, p := range r.procs {
 		p.late()

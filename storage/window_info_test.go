@@ -81,7 +81,7 @@ func TestTheLongestRetentionOfSeveralProcessesHolds(t *testing.T) {
 			pass := func(d time.Duration, all ...*clockMachine) {
 				for ; d > 0; d -= 12 * time.Hour {
 					r.pass(12 * time.Hour)
-					// Send the heartbeats that the processes would have sent meanwhile. Each process sends two, so that
+					// Send the heartbeats that the processes would have sent until now. Each process sends two, so that
 					// it has read the state of the others.
 					for _, m := range append(all, all...) {
 						require.NoError(t, m.member.Beat(t.Context()))

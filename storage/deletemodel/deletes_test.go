@@ -107,8 +107,8 @@ func (a *actor) namedDeletes(tenant int) deletions {
 	return found
 }
 
-// loadDeletes returns the deletes that a query must apply. Before it returns, it seals those of their samples that are
-// in the head. ok is false after an error.
+// loadDeletes returns the deletes that a query must apply. Before it returns, it seals their samples in the head. ok is
+// false after an error.
 func (p *process) loadDeletes(a *actor, tenant int) (found deletions, ok bool) {
 	if p.w.broken[followAfterReading] {
 		p.catchUp(a)

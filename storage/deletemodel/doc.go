@@ -20,7 +20,7 @@
 //
 // A store's only process caches the deletes instead of reading them, and its engine applies no write after a crash.
 //
-// TestHistories plays random histories. TestNamedHistories plays scripted histories, each of which fails without the
+// TestHistories plays random histories. TestNamedHistories plays scripted histories. Each of them fails without the
 // rules that it needs. TestBrokenRules removes one rule at a time and checks that random histories fail without it.
 // readerRules names the function of the product that implements each rule.
 //

@@ -122,7 +122,8 @@ func (j *judge) leaveOut(series int, left samples) {
 	}
 }
 
-// beginRolling records that an operation starts to compute missing rollups. They may lack samples of running imports.
+// beginRolling records that an operation starts to compute missing rollups. They may not include samples of running
+// imports.
 func (j *judge) beginRolling() {
 	for _, s := range j.sent {
 		s.raced = s.raced || s.by != nil && !s.by.done
@@ -136,7 +137,8 @@ func (j *judge) appliedLate(by *actor) {
 	}
 }
 
-// missable returns the samples that rollups may lack: samples of failed imports, if rollups were computed concurrently.
+// missable returns the samples that may be missing in rollups: samples of failed imports, if rollups were computed
+// concurrently.
 func (j *judge) missable() (all content) {
 	for _, s := range j.sent {
 		if s.state != acknowledged && len(s.staged) == 0 && s.raced {

@@ -23,7 +23,7 @@ type rawChunk struct {
 	samples samples
 }
 
-// rollupKey is the key of a rollup chunk. A 5m chunk covers a slot, and a 1h chunk a day; its slot is 0.
+// rollupKey is the key of a rollup chunk. At 5m there is a chunk per slot, and at 1h a chunk per day, whose slot is 0.
 type rollupKey struct{ series, slot int }
 
 type rollupChunk struct {

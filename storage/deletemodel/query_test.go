@@ -45,7 +45,7 @@ type reader struct {
 	deletes deletions
 	head    content
 	step    func(label string)
-	// rawMarks contains the commit records of the raw window, and marks those of the queried resolution, by slot.
+	// The commit records of the raw window and of the queried resolution, by slot.
 	rawMarks, marks [slotCount][]markKey
 	// fromSamples contains the slots that are answered only from samples. uncleared contains the deletes that a slot's
 	// rollups don't reflect.

@@ -84,7 +84,7 @@ func (t *rollupTask) onlyAhead(found []rawChunk, keys []rawKey) (some []rawChunk
 	return some, of
 }
 
-// merge adds those of the head's samples of a tenant that the answer doesn't contain.
+// merge adds the head's samples of a tenant to the answer, except samples that it already contains.
 func (x *answer) merge(head content, tenant int) {
 	for series := range x.counts {
 		if tenantOf(series) == tenant {

@@ -282,8 +282,7 @@ func (r *roller) extendHours() bool {
 	return r.put(tasks)
 }
 
-// missingMarks returns the commit records that a tenant's rollups should have and don't: those of its raw rows, and
-// those of deletes.
+// missingMarks returns the commit records of raw rows and of deletes that a tenant's rollups should have and don't.
 func (a *actor) missingMarks(tenant int, ds deletions) (missing []markKey) {
 	w := a.w
 	a.step("read marks of raw rows")

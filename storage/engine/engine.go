@@ -215,7 +215,7 @@ type Caching interface {
 // Prober is implemented by engines that can check whether multiple partitions have rows at a lower cost than by one
 // Scan per partition.
 type Prober interface {
-	// Occupied reports, for each of the partitions of a table, whether a Scan would yield a row. The keys of the
+	// Occupied reports for each partition in the list whether a Scan of it would yield a row. The keys of the
 	// partitions must differ in exactly one field, an integer. Otherwise Occupied returns ErrBadKey. The table must not
 	// be Conditional.
 	Occupied(ctx context.Context, t *Table, partitions []Key) ([]bool, error)

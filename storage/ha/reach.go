@@ -7,9 +7,9 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// reach measures how far a replica's samples have progressed: the max of the added timestamps, ignoring those that are
-// more than a margin ahead of the clock. One series with wrong timestamps may be far ahead of the others, so it must
-// not count. If all samples are that far ahead, the replica's clock is fast, and the reach is the current time.
+// reach measures the progress of a replica's samples: the max of the added timestamps, ignoring those that are more
+// than a margin ahead of the clock. One series with wrong timestamps may be far ahead of the others, so it must not
+// count. If all samples are that far ahead, the replica's clock is fast, and the reach is the current time.
 type reach struct {
 	now, limit int64
 	t          int64 // max timestamp up to limit

@@ -12,11 +12,11 @@ import (
 // ClusterStatus is the state of a cluster of replicas as this process last read it.
 type ClusterStatus struct {
 	Cluster string `json:"cluster"`
-	// Elected is the replica whose samples are stored. Since is the time of its election, Heard of its last heartbeat.
+	// Elected is the replica whose samples are stored. Its times are the election and the last heartbeat.
 	Elected string    `json:"elected"`
 	Since   time.Time `json:"since"`
 	Heard   time.Time `json:"heard"`
-	// Watermark is the time up to which the elected replica's samples were acknowledged.
+	// Watermark is the reach of the elected replica's acknowledged samples.
 	Watermark time.Time `json:"watermark"`
 	// Elections counts the elections of this cluster so far, including the first.
 	Elections int64 `json:"elections"`
@@ -28,7 +28,7 @@ type ClusterStatus struct {
 	Spans    []ReplicaSpan  `json:"spans"`
 }
 
-// ReplicaHeard is a replica that sends to this process. Heard is the time of its last request.
+// ReplicaHeard is a replica that sends to this process, with the time of its last request.
 type ReplicaHeard struct {
 	Replica string    `json:"replica"`
 	Heard   time.Time `json:"heard"`

@@ -21,7 +21,7 @@ func (c *cluster) sweep(ctx context.Context, ch *election) error {
 	first := c.swept.IsZero()
 	every := max(sweepEvery, 10*c.r.opts.Failover)
 	if len(c.seen) == 0 && !c.heardSince(c.r.believed().Add(-sweepSilentEvery)) {
-		every = max(every, sweepSilentEvery) // No replica sends, so none has samples to be held.
+		every = max(every, sweepSilentEvery) // No replica sends, so there are no samples to hold.
 	}
 	if !first && membership.Elapsed(c.swept, now) < every {
 		return nil

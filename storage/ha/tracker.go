@@ -175,9 +175,9 @@ func (r *Tracker) now() time.Time { return r.env.Now() }
 // samples until it is this old, and a heartbeat gives the right to store the elected replica's samples for this long.
 func (r *Tracker) fresh() time.Duration { return r.opts.Failover / 2 }
 
-// margin returns how far the watermark must be beyond held samples of other replicas before they are deleted. If a
-// series of the previous replica lags the watermark by at most margin, its missing samples are stored from the held
-// samples of the next replica.
+// margin returns the time by which the watermark must have passed held samples of other replicas before they are
+// deleted. If a series of the previous replica lags the watermark by at most margin, its missing samples are stored
+// from the held samples of the next replica.
 func (r *Tracker) margin() time.Duration { return r.opts.Failover }
 
 // lag returns the max time by which the elected replica may lag another replica before it is replaced.

@@ -91,8 +91,8 @@ func (s *Set) prefersTests(ctx context.Context, name string) bool {
 	return true
 }
 
-// countLookup counts a look-up that tests every series, and returns the number of such look-ups so far. It returns 0 if
-// filling the column costs little more than testing every series.
+// countLookup counts a look-up that tests every series, and returns the count. It returns 0 if filling the column costs
+// little more than testing every series.
 func (c *column) countLookup() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

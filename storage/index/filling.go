@@ -227,7 +227,7 @@ func (f *filling) merge() bool {
 
 func compareTexts(a, b foundValue) int { return cmp.Compare(a.text, b.text) }
 
-// hasFewValues reports whether the label has so few values, in the series that were read so far, that filling the
+// hasFewValues reports whether the series that were read until now have few values of the label, so that filling the
 // column costs little more than testing every series.
 func (f *filling) hasFewValues() bool {
 	if f.phase == findValues {

@@ -14,9 +14,9 @@ import (
 const (
 	// BeatInterval is the interval between heartbeats.
 	BeatInterval = 2 * time.Second
-	// periodBeats is the number of heartbeats between reads of the settings. Each process reads them often enough to
-	// know a new period before it starts, because a process without a durable heartbeat for maxSilence acknowledges no
-	// writes: see format.Periods.
+	// periodBeats is the number of heartbeats between reads of the settings. Each process reads a new period before the
+	// period starts, because a process without a durable heartbeat for maxSilence acknowledges no writes: see
+	// format.Periods.
 	periodBeats = 15
 	// ProcessLife is the TTL of a process' row after its last heartbeat. It is longer than the TTL of its stream
 	// positions.

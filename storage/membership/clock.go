@@ -19,7 +19,7 @@ const (
 	// measured time.
 	followRate = 4
 	// doubtShare determines when an untrusted clock is trusted again: after it has run evenly for its difference /
-	// doubtShare, but for at least minDoubt.
+	// doubtShare, and at least for minDoubt.
 	doubtShare = 30
 	minDoubt   = time.Hour
 	// keepInterval is the interval between writes of the observed uptime.
@@ -51,7 +51,7 @@ type CheckedClock struct {
 	// durable: the operator's date or, if the row is missing, the store's contents.
 	expected time.Time
 	unkept   bool
-	// doubt is nil while the clock is trusted.
+	// Nil while the clock is trusted.
 	doubt *doubt
 	// set is the last step of the clock of a store's only process.
 	set clockSet

@@ -19,7 +19,7 @@ type clockBeat struct {
 	// SeenMS is the observed uptime, and ClockMS the expected time at that moment, in milliseconds.
 	SeenMS  int64 `json:"seen_ms"`
 	ClockMS int64 `json:"clock_ms"`
-	// Doubt is nil while the clock is trusted.
+	// Nil while the clock is trusted.
 	Doubt *doubtBeat `json:"doubt,omitempty"`
 }
 
@@ -116,8 +116,8 @@ func (c *CheckedClock) resume(ctx context.Context) error {
 }
 
 // Recall reads the observed uptime of a store that isn't open, so that SeenKept returns it. last is the expected time
-// at the last write of the row, zero if the row is missing. doubted is true if the clock was untrusted then, or differs
-// from last too much to be trusted now.
+// at the last write of the row, zero if the row is missing. The second result is true if the clock was untrusted then,
+// or differs from last too much to be trusted now.
 func (c *CheckedClock) Recall(ctx context.Context) (last time.Time, doubted bool, err error) {
 	beat, found, err := c.readRow(ctx)
 	if err != nil || !found {

@@ -68,9 +68,9 @@ func (m *Member) leases(ctx context.Context, name string, n int) ([]Lease, error
 	return leases, nil
 }
 
-// Take acquires a partition's lease for owner, or releases it if owner is "". lease is the lease as it was read: if it
-// has changed since, Take writes nothing. The second result reports whether the lease was written. After an error it
-// may or may not have been written.
+// Take acquires a partition's lease for owner, or releases it if owner is "". It writes nothing if the lease has
+// changed since lease was read. The second result reports whether the lease was written. After an error it may or may
+// not have been written.
 func (m *Member) Take(ctx context.Context, partition int, lease Lease, owner string) (Lease, bool, error) {
 	return m.take(ctx, leasePartitions, partition, lease, owner)
 }

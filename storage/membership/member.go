@@ -186,7 +186,7 @@ func Elapsed(since, now time.Time) time.Duration {
 	return max(now.Sub(since).Abs(), now.Round(0).Sub(since.Round(0)).Abs())
 }
 
-// every calls beat once per interval until ctx ends, and passes its errors to failed.
+// every calls a function once per interval until ctx ends, and passes its errors to failed.
 func every(ctx context.Context, interval time.Duration, beat func(context.Context) error, failed func(error)) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()

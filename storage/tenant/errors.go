@@ -28,7 +28,7 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("limit %s of tenant %q: %s", e.Limit, e.Tenant, e.Detail)
 }
 
-// Of returns the error for a request with n samples, of which e has rejected a part. If n exceeds the burst, the
+// Of returns the error for a request with n samples. e has rejected a part of them. If n exceeds the burst, the
 // returned error has status 413, because a retry would fail again. Otherwise its RetryAfter is long enough for all n
 // samples.
 func (e *LimitError) Of(n int) *LimitError {

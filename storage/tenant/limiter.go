@@ -50,8 +50,9 @@ func (l *Limiter) Set(t *Table) {
 	}
 }
 
-// ForgetWith sets the function that makes the store drop its cached mapping of labels to series for the tenants that of
-// selects. Set calls the function if label limits change, because the same labels may then be mapped to another series.
+// ForgetWith sets the function that makes the store drop its cached mapping of labels to series for some tenants. Set
+// calls the function if label limits change, because the same labels may then be mapped to another series. The
+// function's argument selects the tenants.
 func (l *Limiter) ForgetWith(forget func(of func(tenant string) bool)) { l.forgetSeries.Store(&forget) }
 
 // Of returns the limits of a tenant.
@@ -275,7 +276,8 @@ func (a *account) full(now time.Time, l *Limits) bool {
 	return a.samples.level >= samples && a.newSeries.level >= series && a.exemplars.level >= exemplars
 }
 
-// Left returns, for each rate limit that is set, the amount that the tenant can use immediately, by the limit's name.
+// Left returns the amount of each rate that the tenant can use immediately, by the name of the limit. It contains the
+// limits that are set.
 func (l *Limiter) Left(name string) map[string]float64 {
 	limits, out := l.Of(name), map[string]float64{}
 	if limits.SamplesPerSecond+limits.NewSeriesPerHour+limits.ExemplarsPerSecond == 0 {

@@ -110,7 +110,7 @@ func TestAllRows(t *testing.T) {
 }
 
 // TestForgottenDeletes checks that a write with a lower timestamp than an earlier delete has no effect, until the
-// engine forgets the delete.
+// record of the delete is removed.
 func TestForgottenDeletes(t *testing.T) {
 	e := memory.New()
 	before := engine.Mutation{Timestamp: 5, Value: []byte("late")}
