@@ -81,7 +81,7 @@ func checkUnnamedStageRows(t *testing.T, series labels.Labels, pages, shared boo
 	require.NotEmpty(t, slotsOnly(work, slot), "it is listed, or the engine lists it")
 	require.Empty(t, ts.problems())
 
-	ts.write("ann", series, sample{at + 15_000, 2}) // The sender repeats it.
+	ts.write("ann", series, sample{at + 15_000, 2}) // The sender repeats the request.
 	require.NoError(t, ts.SealAll(t.Context()))
 	empty, err = ts.empty(t.Context(), engine.Stage, format.StagePartition(slot, 0))
 	require.NoError(t, err)

@@ -97,7 +97,7 @@ func TestLateSamplesGoByTheirDay(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, withTestClasses)
 	at := ts.now.Add(-time.Hour)
-	for _, job := range []string{"ci", "audit"} { // one with the shorter retention, one with the longer
+	for _, job := range []string{"ci", "audit"} { // ci has the shorter retention, and audit the longer one.
 		ts.write("a", jobLabels(job), sample{at.UnixMilli(), 1})
 	}
 	require.NoError(t, ts.SealAll(t.Context()))
@@ -188,7 +188,7 @@ func TestClassesOfASharedStoreBeginLater(t *testing.T) {
 	}
 	imports(young, at.Add(-5*day))
 	require.Equal(t, 1, young.chunksAt(rollup.Raw, at.Add(-5*day).UnixMilli(), 0, "a"), "the list isn't in force")
-	for i, s := range []*testStore{young, old, old, young} { // They use the store's list.
+	for i, s := range []*testStore{young, old, old, young} { // All processes use the store's list.
 		s.write("a", jobLabels("ci"), sample{x.now.Add(-time.Duration(i) * time.Minute).UnixMilli(), 1})
 		require.NoError(t, s.SealAll(t.Context()))
 		class := int64(0)

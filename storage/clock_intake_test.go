@@ -116,7 +116,7 @@ func TestSlowClockOnOneMachine(t *testing.T) {
 			later()
 			r.pass(patience - time.Second)
 			later()
-			m.set(0) // by NTP
+			m.set(0) // NTP corrects the clock.
 			require.NoError(t, m.write(r.now(), 1))
 
 			ahead := func() error { return m.write(r.now().Add(time.Hour), 1) } // The sender's clock is fast.
@@ -145,7 +145,7 @@ func TestSlowClockOnOneMachine(t *testing.T) {
 			)
 			b.Release()
 
-			m.set(-20 * time.Minute) // Set back while it runs: the observed uptime shows the right time.
+			m.set(-20 * time.Minute) // The expected time stays right.
 			require.NoError(t, m.write(r.now(), 2))
 			require.Equal(t, 2, m.visible())
 			r.pass(10 * time.Minute)

@@ -36,7 +36,7 @@ func TestStagedUnderTwoPauses(t *testing.T) {
 	for i := range 100 {
 		require.NoError(t, m.write(r.now().Add(time.Duration(i-100)*time.Second), 2))
 	}
-	r.eng = mem.Copy() // Without any later write, as after a kill, or in a backup.
+	r.eng = mem.Copy() // The copy has no later writes, as after a kill or in a backup.
 	m.stop()
 	for _, later := range []time.Duration{4 * day, 20 * day} {
 		r.pass(later)
@@ -105,7 +105,7 @@ func (m *clockMachine) shown() (map[int64]float64, error) {
 func TestPauses(t *testing.T) {
 	t.Parallel()
 	for seed := range protocolSeeds(t, 150) {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { // It releases its stores when it ends.
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { // A subtest releases its stores when it ends.
 			p := &pausesRun{rng: rand.New(rand.NewPCG(seed, 39)), right: seed%2 == 1}
 			p.run(t)
 			if p.problem != "" {

@@ -21,7 +21,7 @@ func TestStagedIsFoundUnderAnyClock(t *testing.T) {
 	offs := []time.Duration{0, -228 * day, 228 * day, -8 * day, 30 * 365 * day}
 	for _, taken := range offs {
 		for _, looked := range offs {
-			for _, wait := range []time.Duration{0, 12 * day} { // Untrusted, and trusted again.
+			for _, wait := range []time.Duration{0, 12 * day} { // The clock is first untrusted, and then trusted again.
 				r := alone(t)
 				keepAll := func(o *Options) { o.Retention = 0 }
 				m := r.start(0, keepAll)

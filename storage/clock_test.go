@@ -289,8 +289,8 @@ func TestClockOfAMachine(t *testing.T) {
 	year := func(y int) time.Duration { return time.Date(y, 1, 1, 0, 0, 0, 0, time.UTC).Sub(clockStart) }
 	for _, c := range []struct {
 		name     string
-		ran, off time.Duration // before the restart, and at the restart
-		rest     time.Duration // 0: it is trusted at once
+		ran, off time.Duration // time before the restart, and the clock's error at the restart
+		rest     time.Duration // 0 if the clock is trusted immediately
 	}{
 		{"restart", day, 0, 0},
 		{"off for a weekend", 5 * day, 64 * time.Hour, 0},
@@ -319,7 +319,7 @@ func TestClockOfAMachine(t *testing.T) {
 			m.refuses()
 			m.clock.SeenMS()
 			m.stop()
-			m = r.start(c.off) // It remains untrusted.
+			m = r.start(c.off) // The clock remains untrusted.
 			r.pass(c.rest/2 - 2*time.Minute)
 			m.refuses()
 			r.pass(4 * time.Minute)

@@ -31,9 +31,9 @@ type damagedStore struct {
 	fs     *pebble.CrashableFS
 	now    time.Time
 	killed bool
-	look   bool                           // opens the store ReadOnly
-	want   map[string]map[string][]sample // tenant, series
-	shown  map[string][]string            // tenant: see others
+	look   bool                           // true if the store is opened ReadOnly
+	want   map[string]map[string][]sample // samples by tenant and series
+	shown  map[string][]string            // results of others, by tenant
 }
 
 const damagedDir = "db"

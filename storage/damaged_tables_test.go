@@ -21,7 +21,7 @@ import (
 // damagedTable is an engine in which all rows of one table become unreadable when it is damaged.
 type damagedTable struct {
 	engine.Engine
-	table *engine.Table // nil: none
+	table *engine.Table // nil while no table is damaged
 }
 
 // Scan implements engine.Engine.

@@ -63,7 +63,7 @@ func TestRefusedDeletesAreExplained(t *testing.T) {
 				require.NoError(t, err)
 				break
 			}
-			if err == nil { // The observed uptime, which is recorded later.
+			if err == nil { // A failed write of the observed uptime is repeated later.
 				continue
 			}
 			require.ErrorIs(t, err, engine.ErrUnavailable)

@@ -61,7 +61,7 @@ func TestFineRollupsExpireDuringAnImport(t *testing.T) {
 // rollups are. At this moment another process imports an earlier sample into the rollups. The seal must fail before it
 // changes the rollups, and a repeated seal must add to them. Both samples must be in the rollups.
 func TestRawRowsExpireDuringASeal(t *testing.T) {
-	for _, v := range []float64{1, 9} { // Of rollups with equal versions the larger value would win.
+	for _, v := range []float64{1, 9} { // With equal versions the larger rollup would win.
 		for scans := range 3 { // of raw rows after the write
 			t.Run(fmt.Sprint(v, "/", scans), func(t *testing.T) { rawRowsExpireDuringASeal(t, v, scans) })
 		}

@@ -138,7 +138,7 @@ func TestGapsBeyondBounds(t *testing.T) {
 			Table: engine.Catalog, Tenant: "bob", Metric: fmt.Sprint(i), Err: engine.ErrCorrupt, Kept: true,
 		}
 	}
-	for i := 0; ts.damage.Count() == i; i++ { // Until the log of damage is full.
+	for i := 0; ts.damage.Count() == i; i++ { // Repeat until no more damage is recorded.
 		ts.damage.Note(missing(i))
 	}
 	late := missing(-1)

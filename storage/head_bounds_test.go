@@ -66,7 +66,7 @@ func TestTenantsWhoBringNothingArentRemembered(t *testing.T) {
 	const most = 1 << 20
 	ts.Store.opts.HeadBytes = most
 	nobody := ts.head.TenantOrNone("nobody")
-	ts.head.Weigh(nobody, 2*most) // Beyond that no tenant's new series are accepted.
+	ts.head.Weigh(nobody, 2*most) // New series of all tenants are now rejected.
 	require.ErrorIs(t, ts.tryWrite("late", upLabels, sample{ts.now.UnixMilli(), 1}), ErrTooManySeries)
 	require.Empty(t, ts.head.Tenants())
 	ts.head.Weigh(nobody, -2*most)

@@ -211,7 +211,7 @@ func TestHorizonsWaitForTheClock(t *testing.T) {
 	ts.now = ts.now.Add(30 * day)
 	_, err = expire()
 	require.ErrorIs(t, err, membership.ErrClock)
-	pass(30 * day) // It is trusted by now, but a leap isn't observed uptime.
+	pass(30 * day) // The clock is trusted by now, but its leap isn't observed uptime.
 	for range 3 {
 		pass(time.Hour)
 		_, err = expire()

@@ -110,7 +110,7 @@ func TestImportOfAggregates(t *testing.T) {
 			require.Equal(t, samples, stats.RollupsOnly)
 			if res == rollup.OneHour {
 				require.Equal(t, samples, stats.HoursOnly)
-			} else { // All hours are there.
+			} else { // All hours exist.
 				require.Equal(t, samples, stats.LeftOut)
 			}
 			requireAggregated(t, m.Store, list, rollup.OneHour)

@@ -41,8 +41,8 @@ func openFailingImport(t *testing.T, fails func(error) faultengine.Action, at in
 		}
 		return faultengine.Pass()
 	}, nil)
-	f.write("t", hostLabels(0), sample{f.now.Add(-50 * time.Hour).UnixMilli(), 1}) // So other windows are listed.
-	f.write("t", hostLabels(9), sample{f.now.Add(-26 * time.Hour).UnixMilli(), 1}) // So one of its slots has rollups.
+	f.write("t", hostLabels(0), sample{f.now.Add(-50 * time.Hour).UnixMilli(), 1}) // Other windows are listed.
+	f.write("t", hostLabels(9), sample{f.now.Add(-26 * time.Hour).UnixMilli(), 1}) // One slot gets rollups.
 	require.NoError(t, f.SealAll(t.Context()))
 	f.left.Store(int64(at))
 	_, err := f.Import(t.Context(), "t", f.list())

@@ -184,7 +184,7 @@ func TestDeletesOfHistoryThatOnlyHoursCover(t *testing.T) {
 				classOfJob("ci", "ci", retention.Keep{Raw: 10 * day, FiveMinutes: 390 * day, OneHour: 400 * day}),
 			}
 		})
-		r.pass(2 * day) // The classes are in force.
+		r.pass(2 * day) // The classes are in force afterwards.
 		at := r.now().Add(-300 * day).Truncate(day)
 		bring := func(job string, hour int) {
 			t.Helper()

@@ -90,7 +90,7 @@ func pastOf(r *rand.Rand, now time.Time, days int) []ImportedSeries {
 				s.Samples.AppendFloat(t, 0, []float64{
 					math.Float64frombits(value.StaleNaN), math.NaN(), math.Inf(1), math.Copysign(0, -1),
 				}[r.IntN(4)])
-			case r.IntN(500) == 0: // The series is away.
+			case r.IntN(500) == 0: // The series stops for some time.
 				t += 40 * step
 			default:
 				s.Samples.AppendFloat(t, int64(i%2)*from, v)
@@ -190,7 +190,7 @@ func (ts *testStore) answers() map[string]string {
 				got[name] = fmt.Sprint(b.Start, b.End, b.Flags, b.Count, b.FirstT, b.LastT, b.FirstST, b.LastST,
 					b.Resets, b.Changes, b.TimeSum, b.TimeSquares, bitsOf(b.First), bitsOf(b.Last), bitsOf(b.Min),
 					bitsOf(b.Max), bitsOf(b.Sum), bitsOf(b.SumLow), bitsOf(b.Correction))
-				for _, m := range b.Moment { // One that is put together of parts is rounded more than once.
+				for _, m := range b.Moment { // A moment that is combined from parts is rounded more than once.
 					got[name] += fmt.Sprintf(" %.6g", m)
 				}
 				for _, h := range b.Histograms {

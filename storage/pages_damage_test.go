@@ -109,7 +109,7 @@ func TestDamagedPages(t *testing.T) {
 		{rollup.Raw, format.KindChunk, true, false},
 		{rollup.Raw, format.KindLabels, false, false},
 		{rollup.FiveMinutes, format.KindChunk, true, true},   // It is recomputed from raw chunks.
-		{rollup.FiveMinutes, format.KindLabels, true, false}, // The ids are in the same page of raw.
+		{rollup.FiveMinutes, format.KindLabels, true, false}, // The ids are also in a page of raw rows.
 		{rollup.OneHour, format.KindChunk, true, true},       // It is recomputed from 5m chunks.
 		{rollup.OneHour, format.KindLabels, true, false},
 	} {

@@ -332,7 +332,7 @@ func (r *pagesRun) expire() {
 	_, err := r.Expire(context.Background())
 	r.tolerate("expiring", err)
 	for res := range rollup.Resolution(resolutions) {
-		empty := map[string]bool{} // by window and metric
+		empty := map[string]bool{} // whether windows are empty, by window and metric
 		r.model.dropped(res, func(series string, t int64) bool {
 			metric := strings.Split(series, `"`)[1]
 			if !strings.HasPrefix(series, "{__name__") {

@@ -101,7 +101,7 @@ func TestQueueIsBounded(t *testing.T) {
 		acks := make(chan error, 100)
 		taken := map[int64]bool{}
 		send := func(i int) { acks <- ts.tryWrite("ann", upLabels, sample{at + int64(i), 1}) }
-		go send(0) // is being committed
+		go send(0) // This sample is being committed.
 		synctest.Wait()
 		refused := 0
 		for i := range 30 {

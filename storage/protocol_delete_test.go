@@ -163,7 +163,7 @@ func (r *protocolRun) delete(ctx context.Context, words []string) error {
 		r.tolerate("deleting", err)
 		return nil
 	}
-	if r.eng.isDead() { // The result is unknown to the caller.
+	if r.eng.isDead() { // The process has stopped, so the caller gets no result.
 		return nil
 	}
 	r.model.succeed(d, last)

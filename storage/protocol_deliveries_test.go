@@ -139,7 +139,7 @@ func requireSameBytes(t *testing.T, set []protocolSendSample, least int, open fu
 					}
 					require.Equal(t, first, bytes)
 				}
-				require.NoError(t, stores[rng.IntN(len(stores))].SealAll(t.Context())) // and once more, sealed
+				require.NoError(t, stores[rng.IntN(len(stores))].SealAll(t.Context())) // before the last answers
 			}
 			for _, ts := range stores {
 				rolled := ts.rollups(d.tenant)

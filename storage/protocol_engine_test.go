@@ -65,7 +65,7 @@ func (d *memoryDisk) powerCut(int)                 {}
 // pebbleDisk contains a file system that loses unsynced writes in a power cut.
 type pebbleDisk struct {
 	fs   *pebble.CrashableFS
-	eng  *pebble.Engine // the last opened
+	eng  *pebble.Engine // the engine that was opened last
 	cuts uint64
 	// opens counts how often the engine was opened, and copies counts its checkpoints.
 	opens, copies int
@@ -103,7 +103,7 @@ type stepEngine struct {
 	mu     sync.Mutex
 	dead   bool
 	armed  bool
-	fired  bool // a fault was injected since it was armed
+	fired  bool // a fault was injected since arm
 	nested int
 	calls  int
 	writes int
@@ -131,7 +131,7 @@ type protocolCall struct {
 type protocolFault struct {
 	what  string // fail, lose, withhold: of a batch for table; scan: of table; die
 	table string
-	after bool // die: after the call, not before
+	after bool // for die: after the call instead of before it
 	n     int
 }
 
@@ -459,7 +459,7 @@ func (e *stepEngine) Drop(ctx context.Context, t *engine.Table, prefix engine.Ke
 func (e *stepEngine) CompareAndSet(
 	ctx context.Context, t *engine.Table, partition, clustering engine.Key, old, value []byte,
 ) (bool, []byte, error) {
-	if e.isDead() { // A store opens with it, before any other operation.
+	if e.isDead() { // A store calls CompareAndSet only when it is opened.
 		return false, nil, errDead
 	}
 	return e.inner.CompareAndSet(ctx, t, partition, clustering, old, value)

@@ -31,7 +31,7 @@ type protocolRun struct {
 	disk   protocolDisk
 	opts   Options
 	model  *protocolModel
-	probes bool         // the engine can probe several partitions at once
+	probes bool         // the engine can probe multiple partitions at once
 	now    atomic.Int64 // milliseconds
 	newest atomic.Int64 // the highest value of now
 	unsure map[string]bool
@@ -64,7 +64,7 @@ type openQuery struct {
 	selected []*query.SelectedSeries
 	needs    map[protocolSeries]map[int64]protocolValue
 	went     map[protocolFact]int
-	deletes  int // that had begun when it started
+	deletes  int // number of deletes that were started before the query
 	asked    visible
 	cancel   context.CancelFunc
 }
@@ -244,7 +244,7 @@ func (r *protocolRun) line(line string) error {
 	r.hook(kind)
 	switch kind {
 	case "crash", "restart": // A new engine is armed when it starts.
-	case "backup": // Its own steps are counted, not the engine's calls.
+	case "backup": // File operations of a backup are counted instead of calls of the engine.
 		r.eng.arm(r.faults, nil)
 	default:
 		r.eng.arm(r.faults, r.hooks)
@@ -458,7 +458,7 @@ func (r *protocolRun) readQuery(q *openQuery) {
 	}
 	asked := q.asked
 	asked.minT = max(asked.minT, r.mayBeGone())
-	if q.deletes != r.model.begun() { // Its answer may reflect a delete that began after it.
+	if q.deletes != r.model.begun() { // The answer may reflect a delete that was started after the query.
 		q.needs = nil
 	}
 	if problem := r.model.judge(q.went, q.needs, got, asked); problem != "" {

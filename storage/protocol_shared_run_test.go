@@ -287,7 +287,7 @@ func (s *sharedRun) hooks(r *protocolRun, kind string) map[protocolCall]func() {
 		}
 		hooks[w.call] = func() {
 			if other == r {
-				if r.eng.opening.Load() { // It would wait for itself.
+				if r.eng.opening.Load() { // The operation would wait for itself.
 					return
 				}
 				if <-r.ready; r.store == nil {
@@ -321,7 +321,7 @@ func (r *protocolRun) waitsFor(kind, verb string) bool {
 		if (s.follower.isForgetDue(0) || s.follower.isForgetDue(1)) && (sealing || held(&s.commitMu)) {
 			return true
 		}
-		return r.model.begun() > 0 && (kind != "query" || sealing) // It may have to seal because of a delete.
+		return r.model.begun() > 0 && (kind != "query" || sealing) // The query may have to seal because of a delete.
 	}
 	return false
 }
@@ -368,7 +368,7 @@ func (s *sharedRun) beat(r *protocolRun, kind string) {
 }
 
 func (s *sharedRun) beatNow(r *protocolRun) {
-	begun := r.now.Load() // Time may pass within it.
+	begun := r.now.Load() // Time may pass within the heartbeat.
 	if err := r.store.member.Beat(context.Background()); err != nil {
 		r.tolerate("beating", err)
 		return
@@ -405,12 +405,12 @@ func (s *sharedRun) do(r *protocolRun, op string) error {
 		}
 		r.store.LetGo()
 	case "clean":
-		for _, other := range s.procs { // As every running process does once per round.
+		for _, other := range s.procs { // Every running process does this once per round.
 			if other.store == nil {
 				continue
 			}
 			if other.eng.busy() {
-				return nil // It would wait for itself.
+				return nil // The operation would wait for itself.
 			}
 			other.tolerate("forgetting", s.forget(other))
 		}

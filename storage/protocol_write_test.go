@@ -30,7 +30,7 @@ type protocolSendSample struct {
 	t, st  int64
 	float  float64
 	hist   *chunk.Histogram
-	trace  string // of an exemplar; "": it is a sample
+	trace  string // trace of an exemplar; "" for a sample
 }
 
 func protocolLabels(series string) labels.Labels {

@@ -145,7 +145,7 @@ func TestLookAtStore(t *testing.T) {
 			look := openOn(t, neverWritten{inner, t}, o)
 			found := look.told()
 			look.refusesWrites()
-			time.Sleep(10 * time.Minute) // of the bubble
+			time.Sleep(10 * time.Minute) // advances the bubble's time
 			require.NoError(t, look.clock.KeepSeen(t.Context()))
 			require.NoError(t, look.Store.Close())
 			require.Equal(t, before, inner.All(), name)

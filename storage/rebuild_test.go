@@ -43,7 +43,7 @@ func TestRebuildIsTriedAgain(t *testing.T) {
 // staging log. Ready must return the reason, and the rebuild must continue when the engine is available again. No row
 // may be added to the head twice.
 func TestRebuildOfOneProcessIsTriedAgain(t *testing.T) {
-	var left atomic.Int64 // scans of the staging log that succeed
+	var left atomic.Int64 // number of scans of the staging log that still succeed
 	left.Store(1 << 40)
 	eng := faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {
 		if op.Kind == faultengine.Scan && op.Table == engine.Stage && !op.Range.KeysOnly && left.Add(-1) < 0 {

@@ -24,7 +24,7 @@ func recallStore(t *testing.T, metrics, targets int) (*testStore, *scanCounter, 
 	counter := countScans(memory.New())
 	ts := &testStore{t: t, opts: DefaultOptions(), now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), memory: counter}
 	ts.opts.Now = func() time.Time { return ts.now }
-	ts.opts.Partitions, ts.opts.seams.spannedSeries = 1, math.MaxInt // So that chunks are read.
+	ts.opts.Partitions, ts.opts.seams.spannedSeries = 1, math.MaxInt // Without spans, chunks are read.
 	ts.open()
 	t.Cleanup(ts.close)
 	at := ts.now.UnixMilli() - 5*format.HourMS

@@ -16,8 +16,8 @@ import (
 func TestSamplesAheadCoverNothing(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		ahead, further time.Duration // of b's clock, and in addition of one of its series
-		crash          bool          // all processes, when b has stopped sending
+		ahead, further time.Duration // lead of b's clock, and additional lead of one of its series
+		crash          bool          // all processes crash when b has stopped sending
 	}{
 		"as it should be":       {0, 0, false},
 		"a clock":               {100 * time.Second, 0, false},

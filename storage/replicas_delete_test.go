@@ -100,7 +100,7 @@ func TestDeleteAndTakingWait(t *testing.T) {
 	require.NoError(t, p.send(0, "a", p.now, 1, "m"))
 	require.NoError(t, p.send(0, "b", p.now.Add(time.Second), 2, "m"))
 	var refused error
-	during = func() { // Process 0 has read the deletes, and reads the held rows.
+	during = func() { // Process 0 has read the deletes, and is about to read the held rows.
 		refused = p.processes[1].store.Delete(
 			t.Context(), "default", -format.MaxTime, format.MaxTime, equal("__name__", "m"),
 		)

@@ -35,7 +35,7 @@ type modelScrape struct{ at, real, further time.Time }
 type modelDelete struct {
 	start, end time.Time
 	done       bool
-	before     map[int64]bool // the true time of the scrape
+	before     map[int64]bool // by the true time of the scrape
 }
 
 // near reports whether a sample is in the range of the delete, or close to it.
@@ -108,7 +108,7 @@ func playEach(t *testing.T, histories int, stream uint64, play func(i int) repli
 type replicasPlay struct {
 	replicas       int
 	ahead, deletes bool
-	probes         bool // the engine can probe several partitions at once
+	probes         bool // the engine can probe multiple partitions at once
 }
 
 func playReplicas(t *testing.T, rng *rand.Rand, play replicasPlay) {
@@ -194,7 +194,7 @@ func playReplicas(t *testing.T, rng *rand.Rand, play replicasPlay) {
 				if slices.ContainsFunc(
 					deleted, func(d *modelDelete) bool { return d.near(s.at, gap*time.Millisecond) },
 				) {
-					continue // The sample that covered it may be deleted.
+					continue // The sample that covered this one may have been deleted.
 				}
 				i, _ := slices.BinarySearch(stored, at)
 				near := func(i int) bool {

@@ -26,7 +26,7 @@ type pairs struct {
 	now       time.Time
 	change    func(*ha.Options)
 	processes []*pairProcess
-	step      time.Duration // between two checks of the elections
+	step      time.Duration // time between two looks at the elections
 }
 
 type pairProcess struct {

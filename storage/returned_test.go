@@ -90,7 +90,7 @@ func TestStageRowsThatComeBackStayDeleted(t *testing.T) {
 	rows := p.copyRows(engine.Stage, format.StageTimestamp, p.stagePartitions(at)...)
 	require.NoError(t, s.SealAll(ctx))
 	require.NoError(t, s.Delete(ctx, "default", -format.MaxTime, format.MaxTime, equal("__name__", "gone")))
-	p.write(0, "gone", at, 4) // Written again.
+	p.write(0, "gone", at, 4) // The same sample is written again.
 	check := func(when string) {
 		t.Helper()
 		p.requireValues(when, "gone", 4)

@@ -41,7 +41,7 @@ func TestSealedOnce(t *testing.T) {
 			written++
 		}
 		require.NoError(t, b.Commit(t.Context()))
-		for _, s := range stores { // Both heads have it.
+		for _, s := range stores { // Both heads contain the sample.
 			found, err := s.Select(
 				t.Context(), query.Query{Tenant: "default", MinT: slotStart.UnixMilli(), MaxT: now.UnixMilli()},
 			)

@@ -186,7 +186,7 @@ func TestSeriesAreFoundAsLongAsRollupsAreKept(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, found, len(want), "after %d days", days)
 	}
-	ts = open()                               // Its clock was set back.
+	ts = open()                               // The clock was set back since.
 	for _, days := range []int{20, 70, 300} { // Dropped windows were hidden before.
 		require.Equal(t, 1, ts.passes(begin.Add(time.Duration(days)*day)), "after %d days", days)
 	}

@@ -82,7 +82,7 @@ func TestOrderOfLargeAnswersIsCached(t *testing.T) {
 	const n = 5000
 	requireSorted := func(series, cached int, matchers ...*labels.Matcher) {
 		t.Helper()
-		for range 2 { // found, and from the cache
+		for range 2 { // first without and then with the cached order
 			q := query.Query{
 				Tenant: "default", MaxT: ts.now.UnixMilli(), Sorted: true,
 				Matchers: append(matchers, labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "m")),

@@ -125,11 +125,11 @@ func deleteAtRandom(t *testing.T, ts *testStore, m *readModel, r *rand.Rand) {
 	start := now - r.Int64N(4*format.DayMS)
 	end := start + r.Int64N(format.DayMS)
 	switch r.IntN(4) {
-	case 0: // Inside of a bucket, or slightly more.
+	case 0: // a part of a bucket, or slightly more than a bucket
 		end = start + r.Int64N(600_000)
-	case 1: // Whole slots.
+	case 1: // whole slots
 		start, end = p.SlotStart(p.SlotOf(start))+1, p.SlotEnd(p.SlotOf(end))
-	case 2: // Whole hours.
+	case 2: // whole hours
 		start = format.FloorDiv(start, format.HourMS)*format.HourMS + 1
 		end = format.FloorDiv(end, format.HourMS)*format.HourMS + format.HourMS
 	}

@@ -13,7 +13,7 @@ import (
 // normalize makes states with the same possible futures equal: it renames rows, and removes deleted rows that no
 // process refers to.
 func (s *stagingState) normalize(r *stagingRules) {
-	s.acked &= s.stage // The others are sealed.
+	s.acked &= s.stage // Acknowledged blobs that aren't staged are sealed.
 	for i := range s.writers {
 		w := &s.writers[i]
 		if w.step == writerDown || w.step == writerIdle && int(w.commit) >= r.commits[i] {

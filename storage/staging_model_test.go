@@ -74,13 +74,13 @@ const (
 type modelWriter struct {
 	step        writerStep
 	commit      int8
-	blob, row   bool // writes that are still to be done
+	blob, row   bool // writes that must still be done
 	cached      bool
-	wasYoung    bool // the clock before the blob
-	wasOpen     bool // the rows before the blob
+	wasYoung    bool // the slot was young before the blob was written
+	wasOpen     bool // a row was open before the blob was written
 	unitWasOpen bool
 	doubt       bool // the row's outcome is unknown
-	generation  int8 // last written, where it is used again; -1: none
+	generation  int8 // the last written generation, if generations are reused; -1: none
 }
 
 type sealerStep int8
@@ -100,7 +100,7 @@ type modelSealer struct {
 
 type stagingState struct {
 	age                 int8
-	stage, doubt, acked uint8 // blobs
+	stage, doubt, acked uint8 // sets of blobs
 	lists               [2]modelList
 	writers             [modelWriters]modelWriter
 	sealers             [2]modelSealer

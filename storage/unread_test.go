@@ -287,7 +287,7 @@ func TestLateSamplesBesideAnUnreadableChunk(t *testing.T) {
 		m.isNamed("damaged", true)
 		m.rawAre("damaged")
 		m.again()
-		m.some("0123", 8, 5*time.Hour+time.Minute) // Another slot.
+		m.some("0123", 8, 5*time.Hour+time.Minute) // another slot of the day
 		m.seals()
 		named := m.counted()
 		m.some("0123", 9, 5*time.Hour+2*time.Minute)
@@ -324,7 +324,7 @@ func TestDeletesBesideAnUnreadableChunk(t *testing.T) {
 			m.deleteGroup()
 			require.NoError(t, m.WorkOffDeletes(t.Context(), "default"))
 			m.rawAre("worked off")
-			left := func(of rollup.Resolution, series string) bool { // It can't be recomputed.
+			left := func(of rollup.Resolution, series string) bool { // The delete doesn't apply to this series.
 				return group == "0" && of == res && series == m.series.String()
 			}
 			m.bucketsAre("worked off", left)
@@ -364,7 +364,7 @@ func TestCompactionBesideAnUnreadableChunk(t *testing.T) {
 					change = rowsOnly
 				}
 				m := &unreadModel{deleteModel: newCompactModel(t, 12, change), res: res}
-				if res == rollup.FiveMinutes { // Each day needs several chunks.
+				if res == rollup.FiveMinutes { // Each day needs multiple chunks.
 					m.some("0123", 4, overAgo+46*time.Hour)
 					m.seals()
 				}

@@ -34,7 +34,7 @@ func TestWaysOutOnCassandra(t *testing.T) {
 				co.ClusterTime = now
 				return cassandra.Open(t.Context(), co)
 			})
-			if problem != "" { // It isn't shortened, because that would take a keyspace per attempt.
+			if problem != "" { // The history isn't shortened, because each attempt would need a keyspace.
 				t.Fatalf("seed %d: %s\n%s", seed, problem, h)
 			}
 		})

@@ -145,7 +145,7 @@ func (m *waysMaker) step() {
 	case 21, 22, 23:
 		m.draw()
 		m.add("p%d restart %v %v %v", p, m.retention[0], m.retention[1], m.retention[2])
-		if m.oneIn(2) { // A start with a wrong retention.
+		if m.oneIn(2) { // The process is started with a wrong retention.
 			m.add("p%d expire", p)
 			if m.oneIn(2) {
 				m.samples(p, "import")
@@ -212,11 +212,11 @@ func (m *waysMaker) wrongClock(p int) {
 	}
 	after := m.rng.IntN(4)
 	switch after {
-	case 0: // It runs on, and is eventually trusted.
+	case 0: // The clock stays wrong and is eventually trusted.
 		if m.engine != "expiring" {
 			m.add("pass %v", time.Duration(1+m.rng.IntN(20))*12*time.Hour)
 		}
-	case 1: // It runs on for some time.
+	case 1: // The clock stays wrong for some time.
 	default:
 		m.add("p%d skew 0s", p)
 		m.skewed[p-1] = false

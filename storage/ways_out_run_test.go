@@ -28,8 +28,8 @@ type waysRun struct {
 	kind     string
 	passed   atomicDuration
 	model    *waysModel
-	disk     protocolDisk   // of one process
-	expiring *memory.Engine // of several, in memory
+	disk     protocolDisk   // the engine of a single process
+	expiring *memory.Engine // the engine of multiple processes, in memory
 	// open opens the engine of a process, if the caller of runWaysOver has specified one. Its rows don't expire,
 	// because its clock isn't the history's.
 	open func() (engine.Engine, error)
@@ -41,7 +41,7 @@ type waysRun struct {
 	procs   []*waysProcess
 	values  float64
 	longest int64   // the longest retention of any process, milliseconds
-	raised  []int64 // the shorter retentions before, until a process has recorded the longer one
+	raised  []int64 // the previous shorter retentions, until a process has recorded the longer one
 	copied  []engine.Batch
 	// unfinished contains the imports to repeat.
 	unfinished []waysImport
@@ -55,7 +55,7 @@ type waysProcess struct {
 	eng   *waysEngine
 	opts  Options
 	off   atomicDuration
-	since time.Duration // when that was set
+	since time.Duration // when off was set
 	// trusted contains errors of the process' clock at times when it may have been trusted. The clock may be trusted
 	// again with the same error.
 	trusted []time.Duration
@@ -111,7 +111,7 @@ func runWaysOver(h history, open waysOpener) string {
 		return err.Error()
 	}
 	defer r.stop()
-	for s := range waysSeries { // So that there are retention boundaries.
+	for s := range waysSeries { // The samples make Expire record retention boundaries.
 		r.line(fmt.Sprintf("p1 write %d 90m 20", s))
 	}
 	r.line("p1 seal")
@@ -432,7 +432,7 @@ func (p *waysProcess) answer() (a *waysAnswer, ok bool) {
 	ctx := context.Background()
 	a.told, a.until = p.told, format.MaxTime
 	switch {
-	case p.opts.Shared: // By the cluster's clock.
+	case p.opts.Shared: // Answers end at the time by the cluster's clock.
 		a.until = p.r.now().Add(MaxAhead).UnixMilli()
 	case p.off.get() < 0:
 		a.until = p.opts.Now().Add(MaxAhead).UnixMilli()

@@ -120,9 +120,9 @@ func length(words []string, i int) time.Duration {
 
 // setClock sets the error of the process' clock.
 func (p *waysProcess) setClock(off time.Duration) {
-	if (off - p.off.get()).Abs() > membership.MaxLeap { // Otherwise it keeps its trust.
+	if (off - p.off.get()).Abs() > membership.MaxLeap { // A smaller change leaves the clock trusted.
 		ran := p.r.passed.get() - p.since
-		if ran >= 420*day/30 { // Longer than any clock here is untrusted.
+		if ran >= 420*day/30 { // No clock in these histories is untrusted for longer.
 			p.trusted = nil
 		}
 		if ran >= 55*time.Minute {
@@ -235,7 +235,7 @@ func (p *waysProcess) write(words []string) {
 	if err = b.Commit(context.Background()); err != nil && !errors.Is(err, membership.ErrClock) {
 		p.r.fail("committing: %v", err)
 	}
-	for _, t := range times { // Samples in history that only has rollups are only reported as not shown.
+	for _, t := range times { // Before the raw boundary, samples are stored only in rollups.
 		f := p.fact(err == nil)
 		f.rawless = t <= told[t]
 		p.r.model.put(series, []int64{t}, v, f)

@@ -23,7 +23,7 @@ type pausedWriter struct {
 	*cassandra.Engine
 	// pause, if set, is called once before raw rows are sent.
 	pause   atomic.Pointer[func()]
-	longest atomic.Int64 // write
+	longest atomic.Int64 // duration of the longest write
 }
 
 // Write implements engine.Engine.

@@ -41,7 +41,7 @@ func (w *world) steps() int {
 	if w.random != nil {
 		return historySteps
 	}
-	return len(w.recorded) - 2 // The first group is the store, the last one settles.
+	return len(w.recorded) - 2 // The first group creates the store, and the last one settles the history.
 }
 
 // decide makes one decision. In most cases an operation is started or continued.

@@ -12,7 +12,7 @@ type script struct {
 }
 
 func newScript(v variant, broken map[rule]bool) *script {
-	w := newWorld(v.shared, choices{recorded: [][]uint8{{0, 1}}}) // Three processes, in a shared store.
+	w := newWorld(v.shared, choices{recorded: [][]uint8{{0, 1}}}) // three processes if it is shared
 	w.broken = broken
 	s := &script{world: w, p0: w.processes[0]}
 	if v.shared {
@@ -28,7 +28,7 @@ func (a *actor) until(label string, n int) {
 			n--
 		}
 		if !a.advance() {
-			return // It waits for a lock, or has ended.
+			return // The operation waits for a lock, or has ended.
 		}
 	}
 }
@@ -329,7 +329,7 @@ var namedHistories = []namedHistory{
 			s.write(s.p0, 1)
 			s.queries(s.p1)
 			s.deletes(s.p0, 0, allTimes).run()
-			s.ticks(restTicks) // All processes follow.
+			s.ticks(restTicks) // All processes follow the others.
 			s.cleans(s.p0).run()
 			s.queries(s.p1)
 		}},

@@ -228,7 +228,7 @@ func (r *roller) makeHours() bool {
 	for _, series := range r.series() {
 		t := rollupTask{series: series, res: hourly}
 		if !r.makeHour(&t) && t.write {
-			r.makeHour(&t) // A seal may have added 5m chunks since the last reading.
+			r.makeHour(&t) // A seal may have added 5m chunks since the last read.
 		}
 		tasks = append(tasks, t)
 	}

@@ -25,7 +25,7 @@ type sealPass struct {
 
 // seal seals a slot. It returns false after an error. The next seal then restarts.
 func (p *process) seal(a *actor, slot int) bool {
-	if p.sealing == a { // The delete, cleaning or import that calls it holds the lock.
+	if p.sealing == a { // The calling delete, cleaning or import holds the lock.
 		return p.sealLocked(a, slot)
 	}
 	a.lock("seals", &p.sealing)
@@ -146,7 +146,7 @@ func (s *sealPass) gatherRows(known []*generation) {
 		return
 	}
 	s.a.step("list the stage again")
-	s.left = slices.DeleteFunc(s.left, func(key stageKey) bool { // Another process has sealed these.
+	s.left = slices.DeleteFunc(s.left, func(key stageKey) bool { // Missing rows were sealed by another process.
 		_, ok := w.store.stage.get(key)
 		return !ok
 	})

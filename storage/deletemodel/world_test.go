@@ -394,7 +394,7 @@ func (w *world) restore() {
 	}
 	w.doubtful = nil
 	w.store, w.judge = w.backup.store.copyOf(), w.backup.judge.copyOf()
-	for res := raw; res < resolutionCount; res++ { // Time has passed: expired rows aren't restored.
+	for res := raw; res < resolutionCount; res++ { // Rows that have expired since the backup aren't restored.
 		if w.phases[res] == vanished {
 			w.store.vanish(res)
 		}

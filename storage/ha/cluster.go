@@ -113,7 +113,7 @@ func (c *cluster) adopt(row []byte, begun time.Time) {
 	}
 	before := c.election
 	if before != nil && next.Version < before.Version {
-		return // This reading is older.
+		return // A newer row was already adopted.
 	}
 	if before == nil || next.Epoch != before.Epoch {
 		c.right, c.acked, c.oldest = time.Time{}, math.MinInt64, math.MaxInt64

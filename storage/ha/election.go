@@ -93,8 +93,8 @@ type Disposition uint8
 
 const (
 	Store Disposition = iota // store it
-	Hold                     // hold it until it is decided whether it is stored
-	Drop                     // drop it, because it is covered by another replica
+	Hold                     // hold it until it is covered or its replica is elected
+	Drop                     // drop it, because samples of another replica cover it
 )
 
 // disposition returns whether a replica's sample at t is stored, held or dropped. Samples of the elected replica within
@@ -118,7 +118,7 @@ func (c *election) disposition(replica string, t int64, margin time.Duration) Di
 			return Drop
 		}
 	}
-	return Store // It isn't known to be covered.
+	return Store // The sample precedes all terms, so it may not be covered.
 }
 
 // covered reports whether a replica's held samples up to t can be deleted, because the elected replica's watermark is a

@@ -51,9 +51,9 @@ type HeldBuilder struct {
 	w      format.BlobWriter
 	refs   map[LabeledSeries]uint32
 	now    format.HeldValue
-	some   bool  // now isn't empty
-	fresh  reach // a reach without samples
-	reach  reach // the reach of now
+	some   bool  // true if now isn't empty
+	fresh  reach // an empty reach, with which each value starts
+	reach  reach // reach of the samples in now
 	values [][]byte
 	about  []format.HeldValue
 }

@@ -56,7 +56,7 @@ func (c *cluster) retire(ctx context.Context, ch *election) error {
 			if err != nil {
 				return fmt.Errorf("ha: looking for held samples: %w", err)
 			}
-			return nil // The sweep will adopt it.
+			return nil // A sweep will adopt the row.
 		}
 	}
 	_, done, err := c.update(ctx, func(now *election) *election {

@@ -86,7 +86,7 @@ func TestForgottenClusterGoesOn(t *testing.T) {
 	for _, tracker := range p.trackers {
 		require.Empty(t, tracker.all())
 	}
-	require.NoError(t, p.send(0, "c", "b", begun.Add(33*time.Second), 103)) // It is late, and covered by samples of a.
+	require.NoError(t, p.send(0, "c", "b", begun.Add(33*time.Second), 103)) // Samples of a cover it.
 	require.Equal(t, stored, p.values())
 	want := stored
 	for i := range 12 {
@@ -113,7 +113,7 @@ func TestHeldWhileForgotten(t *testing.T) {
 	p.now = p.now.Add(retireCluster + time.Hour)
 	for i, tracker := range p.trackers {
 		require.NoError(t, p.members[i].Beat(t.Context()))
-		require.NoError(t, tracker.readElections(t.Context())) // fresh, and not retired yet
+		require.NoError(t, tracker.readElections(t.Context())) // The cached election is fresh and not retired.
 	}
 	at := p.now
 	require.NoError(t, p.trackers[1].Check("default", "c", "b"))

@@ -34,7 +34,7 @@ func (r Rows) eachElection(ctx context.Context, tenant string, f func(cluster st
 					"the record of the elected replica of cluster %q, tenant %q, is unreadable: %w", cluster, tenant,
 					err,
 				))
-				continue // Its held samples can't be stored either.
+				continue // Without the election, its held samples can't be stored either.
 			}
 			if err := f(cluster, &ch); err != nil {
 				return err

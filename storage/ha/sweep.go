@@ -93,7 +93,7 @@ func (c *cluster) adoptRows(ctx context.Context, rows []HeldID) error {
 		about, err := format.ParseHeld(value)
 		if err != nil {
 			c.corruptHeld(&h.HeldID, err)
-			continue // It is kept for inspection until its held epoch is abandoned.
+			continue // A corrupt row is kept until its held epoch is abandoned.
 		}
 		h.minT, h.maxT, h.reach = about.MinT, about.MaxT, about.Reach
 		h.samples, h.bytes = about.Samples, int64(len(value))

@@ -115,7 +115,7 @@ func (t *takeover) store(ctx context.Context, rows []heldRow) error {
 		if err != nil {
 			return err
 		}
-		if !ok { // Another process has stored it.
+		if !ok { // Another process has stored and deleted the row.
 			t.c.release([]HeldID{h})
 			continue
 		}

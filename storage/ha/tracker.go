@@ -100,7 +100,7 @@ type Tracker struct {
 
 	mu       sync.Mutex
 	clusters map[ClusterName]*cluster
-	bytes    int64 // held by this process, of all clusters
+	bytes    int64 // size of the held rows that this process owns, of all clusters
 
 	cancel  context.CancelFunc
 	running sync.WaitGroup

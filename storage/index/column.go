@@ -57,7 +57,7 @@ func (s *Set) column(ctx context.Context, name string) *column {
 	}
 	c := s.enter(name)
 	defer s.leave(c)
-	for !hasEnded(ctx) { // The meter may wait for long: no lock may be held.
+	for !hasEnded(ctx) { // No lock may be held here, because the meter may wait.
 		if s.advance(c) {
 			s.recent.Store(c)
 			return c
@@ -76,7 +76,7 @@ func (s *Set) prefersTests(ctx context.Context, name string) bool {
 	}
 	c := s.enter(name)
 	defer s.leave(c)
-	if s.advance(c) { // At least one step is done: it shows whether there are many values.
+	if s.advance(c) { // After one step it is known whether there are many values.
 		return false
 	}
 	lookups := c.countLookup()

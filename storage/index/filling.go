@@ -19,10 +19,10 @@ const (
 type fillPhase uint8
 
 const (
-	findValues   fillPhase = iota // number the values in order of arrival
-	sortRuns                      // sort runs of them
-	mergeRuns                     // merge pairs of runs until there is one
-	numberValues                  // number the values in the order of the text
+	findValues   fillPhase = iota // number the values in the order in which they are found
+	sortRuns                      // sort runs of values
+	mergeRuns                     // merge pairs of runs until a single run is left
+	numberValues                  // number the sorted values
 	countSeries                   // count the series of each value
 	placeSeries                   // list the series of each value: sort their positions by counting
 	filled
@@ -33,17 +33,17 @@ const (
 type filling struct {
 	series []labels.Labels
 	phase  fillPhase
-	next   int // number of items that the phase has handled
+	next   int // number of items that the phase has processed
 
-	ordinals []uint32     // of the series' values, by position
-	texts    []foundValue // the values in order of arrival; later sorted
-	merged   []foundValue // the runs of texts, merged
-	hashes   []uint64     // of the values in order of arrival
+	ordinals []uint32     // numbers of the series' values, by position
+	texts    []foundValue // the values in the order in which they were found; later sorted
+	merged   []foundValue // the merged runs of texts
+	hashes   []uint64     // hashes of the values in the order in which they were found
 	last     foundValue   // value of the previous series
-	width    int          // of the runs
-	left     int          // next item of the run that is merged
-	right    int          // next item of its neighbor
-	renumber []uint32     // from numbers in order of arrival to numbers in the order of the text
+	width    int          // length of the runs
+	left     int          // next item of the left run of the pair that is being merged
+	right    int          // next item of the right run
+	renumber []uint32     // maps the first numbers of values to their sorted numbers
 }
 
 // foundValue is a value and its number in the order in which the values were found.

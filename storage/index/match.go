@@ -11,7 +11,7 @@ import (
 
 // Prepared contains matchers that Prepare has analyzed. It can be used with any number of sets and is immutable.
 type Prepared struct {
-	names      []*labels.Matcher // matchers of the name that a set's series share
+	names      []*labels.Matcher // matchers of the metric's name
 	conditions []condition       // the cheapest first
 }
 
@@ -68,7 +68,7 @@ type accessPath uint8
 
 const (
 	byLookup accessPath = iota // the values are known
-	byPrefix                   // they share a prefix
+	byPrefix                   // the values share a known prefix
 	byScan                     // every value must be tested
 )
 
@@ -244,7 +244,7 @@ func (s *Set) testIsCheaper(x *Matching, c *condition, left int) bool {
 	case c.way == byLookup:
 		return col == nil && s.prefersTests(x.ctx, c.m.Name)
 	case col == nil:
-		return left <= len(s.series)/8 // filling the column looks at every series
+		return left <= len(s.series)/8 // filling the column reads every series
 	case c.way == byPrefix:
 		from, to := col.prefixed(c.m.Prefix())
 		return left < to-from

@@ -86,7 +86,7 @@ func namesOf(series []labels.Labels, positions []uint32) []string {
 // LabelValues returns the sorted values of a label of the series at positions. It ignores series without the label. The
 // list is empty if the context has ended.
 func (s *Set) LabelValues(ctx context.Context, name string, positions []uint32) []string {
-	if name == labels.MetricName && len(positions) > 0 { // All series have the same.
+	if name == labels.MetricName && len(positions) > 0 { // All series have the same name.
 		if v := s.series[positions[0]].Get(name); v != "" {
 			return []string{v}
 		}

@@ -138,7 +138,7 @@ func (s *sorter[T]) sort(elements []element, same int) {
 	// text outside the sample has a shorter one, the length is determined from all texts.
 	s.first = s.text(elements[0], s.first[:0], math.MaxInt32)
 	if same >= len(s.first) {
-		return // Their labels are equal.
+		return // The labels of all elements are equal.
 	}
 	common := s.common(elements, same, len(elements)/few)
 	if !s.setKeys(elements, same, common) {

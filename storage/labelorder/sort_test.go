@@ -52,7 +52,7 @@ func TestSort(t *testing.T) {
 			list[i] = numbered{randomLabels(rng), i}
 		}
 		requireSorted(t, list)
-		requireSorted(t, list) // which are sorted already
+		requireSorted(t, list) // The list is sorted already.
 	}
 }
 

@@ -112,7 +112,7 @@ func (c *CheckedClock) look() time.Time {
 	c.noteStep(now.Round(0).Sub(before.Round(0))-passed, off)
 	switch {
 	case !c.alone && c.theirs == nil, c.o.Believing:
-		c.expected = now.Round(0) // There is no better source.
+		c.expected = now.Round(0) // There is no second clock.
 	case !c.alone && off.Abs() > maxClockOff:
 		if c.doubt == nil {
 			c.doubt = &doubt{by: off, since: c.seen, clock: now.Round(0)}

@@ -23,7 +23,7 @@ func TestCallersShareAFailedReading(t *testing.T) {
 	asked := 0
 	c := &CheckedClock{o: &Options{Now: time.Now}, open: t.Context(), theirs: unreadClock{&asked}}
 	before := c.comparing.started.Load()
-	for range 20 { // They called concurrently.
+	for range 20 { // These calls were concurrent with the reading.
 		require.ErrorIs(t, c.compareAfter(before), engine.ErrUnavailable)
 	}
 	require.Equal(t, 1, asked)

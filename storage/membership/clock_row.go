@@ -61,7 +61,7 @@ func (c *CheckedClock) readRow(ctx context.Context) (beat clockBeat, found bool,
 			return beat, false, fmt.Errorf("membership: reading the recorded time: %w", err)
 		}
 		if beat, err = parseClock(row.Value); err != nil {
-			c.o.Corrupt(engine.Processes, err) // It is overwritten once the observed uptime exceeds the row's.
+			c.o.Corrupt(engine.Processes, err) // KeepSeen overwrites the row once the observed uptime exceeds it.
 			return clockBeat{}, false, nil
 		}
 		return beat, true, nil

@@ -61,7 +61,7 @@ func (m *Member) leases(ctx context.Context, name string, n int) ([]Lease, error
 		lease := &leases[p]
 		if err := json.Unmarshal(row.Value, lease); err != nil {
 			m.o.Corrupt(engine.Lease, fmt.Errorf("membership: lease %d of %s is malformed: %w", p, name, err))
-			*lease = Lease{} // The next owner overwrites it.
+			*lease = Lease{} // The next owner overwrites the malformed row.
 		}
 		lease.row = slices.Clone(row.Value)
 	}

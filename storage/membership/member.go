@@ -106,7 +106,7 @@ func (m *Member) Open(ctx context.Context) error {
 	m.Clock.open, m.cancel = background, cancel
 	switch {
 	case m.o.Still:
-	case m.beats != nil: // A read-only process also needs the others' settings and the engine's clock.
+	case m.beats != nil: // A read-only process also reads the settings and the engine's clock.
 		m.running.Go(func() {
 			panics.Repeat(background, "announcing this process", func() { m.beats.run(background) })
 		})

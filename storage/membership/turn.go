@@ -38,7 +38,7 @@ func (t *Turn) Begin(ctx context.Context) (end func(), err error) {
 	if t.m.Alone() {
 		return release, nil
 	}
-	if err := t.take(ctx); err != nil { // The lease may have been acquired.
+	if err := t.take(ctx); err != nil { // The lease may have been acquired despite the error.
 		t.left = true
 		release()
 		return nil, err

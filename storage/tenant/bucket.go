@@ -7,7 +7,7 @@ import (
 
 // bucket is a token bucket. Its zero value is full.
 type bucket struct {
-	at    time.Time // the time of level; zero: never
+	at    time.Time // the time at which level was computed; zero: never
 	level float64
 }
 

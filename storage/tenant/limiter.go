@@ -105,7 +105,7 @@ func (l *Limiter) CheckRate(name string) error {
 	a.mu.Lock()
 	wait := a.over.Sub(now)
 	a.mu.Unlock()
-	if wait <= 0 || wait > longestRefusal { // The clock was set back.
+	if wait <= 0 || wait > longestRefusal { // A longer wait means that the clock was set back.
 		return nil
 	}
 	l.Refused(name, KeySamplesPerSecond, 1)

@@ -103,7 +103,7 @@ func (t *Table) IsEmpty() bool {
 type key struct {
 	name string
 	unit unit
-	most int64 // max value; 0: none
+	most int64 // max value; 0: no max
 	at   func(*Limits) *int64
 }
 

@@ -74,7 +74,7 @@ func testClearBeforeOthers(t *testing.T, e engine.Engine) {
 		m.Timestamp = timestamp
 		return m
 	}
-	for _, size := range []int{1, 100_000} { // Also such as may be written in another way.
+	for _, size := range []int{1, 100_000} { // An engine may write large values in a different way.
 		old := func(name string) string { return fmt.Sprintf("%-*s", size, name) }
 		write(t, e, engine.R5m, partition,
 			at(key(1, 5), old("z"), 50), at(key(2, 5), old("z"), 50), at(key(2, 6), old("z"), 50),

@@ -73,7 +73,7 @@ func testPartitions(t *testing.T, e engine.Engine) {
 			}
 		}
 		for range e.Partitions(context.Background(), c.table, nil, nil) {
-			break // Nothing more is wanted.
+			break // Partitions must support a loop that stops early.
 		}
 	}
 }

@@ -64,7 +64,7 @@ func testPartitionsApart(t *testing.T, e engine.Engine) {
 		for range 100 {
 			p := randomKey(rng, table.Partition)
 			if len(p) == 1 && p[0] == engine.Text("") {
-				continue // Cassandra has no empty partition keys, and no tenant is nameless.
+				continue // Cassandra has no empty partition keys, and each tenant has a name.
 			}
 			partitions[formatKey(p)] = p
 		}
@@ -178,7 +178,7 @@ func testScanWhileWriting(t *testing.T, e engine.Engine) {
 	for r, err := range e.Scan(context.Background(), engine.Range{Table: table, Partition: partition}) {
 		require.NoError(t, err)
 		if string(r.Value) == "during" {
-			continue // A row that is written concurrently may be seen or not.
+			continue // A scan may or may not yield rows that are written during it.
 		}
 		require.Equal(t, engine.Key{id(5), engine.Int(2 * int64(before))}, r.Clustering)
 		write(t, e, table, partition, put(engine.Key{id(5), engine.Int(2*int64(before) + 1)}, "during"))

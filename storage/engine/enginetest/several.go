@@ -71,7 +71,7 @@ func testSeveralScanner(t *testing.T, e engine.Engine) {
 		}
 	}
 	for range g.ScanSeveral(context.Background(), engine.Range{Table: engine.Raw}, partitions) {
-		break // It ends there.
+		break // ScanSeveral must support a loop that stops early.
 	}
 	testRefusedSeveral(t, g, partitions)
 }

@@ -128,7 +128,7 @@ func (at *versionedRows) testAtOnce(t *testing.T, e engine.Engine, v engine.Vers
 			}
 		}
 		for i := range rows {
-			if i%3 == 0 { // It is written then, or later, or not.
+			if i%3 == 0 { // A canceled write may be applied now, later, or never.
 				ctx, cancel := context.WithCancel(context.Background())
 				go cancel()
 				_ = e.Write(ctx, row(rows+i))
@@ -155,7 +155,7 @@ func (at *versionedRows) testAtOnce(t *testing.T, e engine.Engine, v engine.Vers
 // holds scans the partition, and checks that new scans return the same rows while the version is unchanged.
 func (at *versionedRows) holds(t *testing.T, e engine.Engine, v engine.Versioned, written *atomic.Int64) bool {
 	before, ok := v.Version(at.table, at.partition)
-	if !ok { // A write is under way.
+	if !ok { // A write is in progress.
 		return true
 	}
 	remembered, err := tryScan(e, engine.Range{Table: at.table, Partition: at.partition})
