@@ -22,8 +22,8 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// soughtSeries writes a sample of the series of metric up numbered from from up to to, at each of the times, and seals
-// them.
+// soughtSeries writes a sample of each series of metric up with a number in [from, to), at each of the given times, and
+// seals them.
 func (ts *testStore) soughtSeries(from, to int, at ...time.Time) {
 	ts.t.Helper()
 	ts.heavy = true

@@ -55,10 +55,11 @@ var (
 type Engine interface {
 	// Write applies batches and returns nil when all of them are durable: on stable storage, or on as many nodes as the
 	// consistency level requires. Each batch is applied atomically, but multiple batches are applied in any order and
-	// not atomically together. Writing no batches returns nil. The engine keeps no reference to batches. After an
-	// error, each batch may have been applied, may be applied later, or may never be applied. To make sure that a
-	// failed Put has no effect, the caller writes a Delete or DeleteRange with the same or a higher timestamp. Once
-	// that Write has returned nil, the row doesn't exist and won't appear later.
+	// not atomically together. Writing no batches returns nil. The engine keeps no reference to batches.
+	//
+	// After an error, each batch may have been applied, may be applied later, or may never be applied. To make sure
+	// that a failed Put has no effect, the caller writes a Delete or DeleteRange with the same or a higher timestamp.
+	// Once that Write has returned nil, the row doesn't exist and won't appear later.
 	Write(ctx context.Context, batches []Batch) error
 
 	// Scan yields the rows of one partition in the order of their clustering keys. It includes every write that had

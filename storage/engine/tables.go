@@ -1,21 +1,21 @@
 package engine
 
-// The tables. In the partition keys of tables whose rows expire the window is the first field: retention drops a window
-// with one range, and on Pebble a day's writes are in neighboring blocks.
+// The tables of the store. The window is the first field of the partition key in tables whose rows expire. Retention can
+// then drop a window with one range, and on Pebble a day's writes are in neighboring blocks.
 //
 //	table     partition key                                 clustering key
-//	stage     slot, partition                               writer, seq            samples not yet sealed
-//	staged    partition, unit                               slot, generation, state  slots that have rows in the stage
+//	stage     slot, partition                               writer, seq            samples that aren't sealed
+//	staged    partition, unit                               slot, generation, state  slots with rows in table stage
 //	sealed    window, tenant                                slot, partition, id    one commit record per seal
 //	raw       window, class, tenant, metric, shard          kind, start, series, version   labels, chunks, exemplars
-//	r5m, r1h  window, class, tenant, metric, shard          kind, series, start    rollups, the newest of each
-//	raw_pages  as raw                                       kind, start, bits, first, version   pages: bundles of raw's rows
-//	r5m_pages, r1h_pages  as raw                            kind, bits, first, start, version   pages of r5m's and r1h's
+//	r5m, r1h  window, class, tenant, metric, shard          kind, series, start    rollups; the highest version wins
+//	raw_pages  as raw                                       kind, start, bits, first, version   pages of rows of raw
+//	r5m_pages, r1h_pages  as raw                            kind, bits, first, start, version   pages of rows of r5m and r1h
 //	catalog   window, resolution, tenant, kind, label, salt value                  names of metrics, labels, values
 //	metadata  window, tenant                                metric, content        type, unit, help
 //	store     name                                          item                   settings; retention boundaries; tenants with deltas
-//	windows   tenant                                        window                 windows that have rows
-//	tenants   list                                          tenant                 tenants that have rows, or deletes
+//	windows   tenant                                        window                 windows with rows
+//	tenants   list                                          tenant                 tenants with rows, tenants with deletes
 //	lease     name                                          item                   the process that works on an item
 //	defined   slot, partition                               writer, seq            series defined by sealed blobs
 //	tails     writer                                        slot, partition        stream positions of a writer

@@ -18,7 +18,7 @@ import (
 type cluster struct {
 	r  *Tracker
 	at ClusterName
-	// change is a lock of capacity one. It is held while this process changes the election's row.
+	// change is a lock: a channel of capacity one that contains an item while this process changes the election's row.
 	change chan struct{}
 	// looking serializes looks at this cluster.
 	looking sync.Mutex

@@ -36,10 +36,10 @@ type Extent struct {
 	Ahead  bool
 }
 
-// Commit commits a batch of a replica's samples that Check has accepted. It returns nil once each sample is durable:
-// stored if its replica is elected, or else held, unless stored samples of another replica cover it. Queries return
-// stored samples only. Commit returns the batch's errors, ErrHeldFull, or engine.ErrUnavailable if another replica is
-// elected concurrently. It always releases the batch.
+// Commit commits a batch of a replica's samples that Check has accepted. It returns nil once each sample is stored,
+// held or covered: samples of the elected replica are stored, and other samples are held unless samples of the elected
+// replica cover them. Only stored samples are visible to queries. Commit returns the batch's errors, ErrHeldFull, or
+// engine.ErrUnavailable if another replica is elected concurrently. It always releases the batch.
 func (r *Tracker) Commit(ctx context.Context, b ReplicaBatch, at ClusterName, replica string) error {
 	has := b.Extent(math.MaxInt64)
 	if has.Samples+has.Exemplars == 0 {

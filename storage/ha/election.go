@@ -127,8 +127,7 @@ func (c *election) covered(replica string, t int64, watermark int64, margin time
 	return replica != c.elected() && c.Taking == "" && t <= max(watermark, c.WatermarkMS)-margin.Milliseconds()
 }
 
-// renewed returns the election with one more heartbeat, with the watermark and the timestamp of the oldest sample as in
-// flushed.
+// renewed returns the election with one more heartbeat, and with a watermark and an oldest sample as in flushed.
 func (c *election) renewed(watermark, oldest int64, margin time.Duration, now time.Time) election {
 	next := c.flushed(watermark, oldest, margin)
 	next.Beat++

@@ -124,8 +124,7 @@ func (c *cluster) furthest(elected string) int64 {
 	return t
 }
 
-// watermark returns the reach of the elected replica's acknowledged samples, as far as this process has read or
-// acknowledged them.
+// watermark returns the reach of the elected replica's acknowledged samples that this process has read or acknowledged.
 func (c *cluster) watermark(ch *election) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

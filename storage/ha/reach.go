@@ -40,7 +40,7 @@ func (x *reach) ms() int64 {
 	return x.t
 }
 
-// candidate returns the replica to elect now that the elected one has been silent for silence. It prefers the replica
+// candidate returns the replica to elect after the elected one has been silent for some time. It prefers the replica
 // with the largest reach among those that send to this process. If no replica sends to this process, it returns a
 // replica with held samples that aren't covered, but only after a longer silence, because another process may still
 // receive samples from a live replica.

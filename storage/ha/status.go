@@ -12,7 +12,8 @@ import (
 // ClusterStatus is the state of a cluster of replicas as this process last read it.
 type ClusterStatus struct {
 	Cluster string `json:"cluster"`
-	// Elected is the replica whose samples are stored. Its times are the election and the last heartbeat.
+	// Elected is the replica whose samples are stored. Since is the time of its election, and Heard of its last
+	// heartbeat.
 	Elected string    `json:"elected"`
 	Since   time.Time `json:"since"`
 	Heard   time.Time `json:"heard"`

@@ -140,8 +140,8 @@ func (c *column) startNumbers() {
 	c.values, f.renumber = make([]string, len(f.texts)), make([]uint32, len(f.texts))
 }
 
-// findValues assigns numbers to the values of the series from from up to to. Until the values are sorted, the hash
-// table contains these numbers.
+// findValues assigns numbers to the values of the series with positions in [from, to). Until the values are sorted, the
+// hash table contains these numbers.
 func (c *column) findValues(from, to int) {
 	f := c.filling
 	if f.ordinals == nil {

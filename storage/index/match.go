@@ -193,9 +193,9 @@ func (c condition) isLookup() bool {
 	return c.way == byLookup && !c.negative && !c.missing && !c.everyValue
 }
 
-// fewest returns the series of the condition that matches the fewest of them, and the condition's index. It considers
-// only conditions that a look-up in a filled column answers with few series. If there are none, the index is -1. The
-// caller may modify the result.
+// fewest returns the smallest set of series that a single condition selects, and the index of that condition. It
+// considers only conditions that a look-up in a filled column answers with few series. If there are none, the index is
+// -1. The caller may modify the result.
 func (s *Set) fewest(conditions []condition) (best []uint32, by int) {
 	by = -1
 	for i := range conditions {

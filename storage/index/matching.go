@@ -50,7 +50,7 @@ func (x *Matching) MatchesAll(ls labels.Labels, ms []*labels.Matcher) bool {
 	return true
 }
 
-// MatchesName reports whether a metric's name matches all matchers of ms, which match names.
+// MatchesName reports whether a metric's name matches all of ms, which are matchers of __name__.
 func (x *Matching) MatchesName(ms []*labels.Matcher, name string) bool {
 	for _, m := range ms {
 		if m.Name == labels.MetricName && !x.Matches(m, name) {

@@ -23,8 +23,8 @@ const (
 	ProcessLife = 2 * TailLife
 	// maxSilence is the max age of the last durable heartbeat at which a process may acknowledge writes.
 	maxSilence = TailLife / 4
-	// maxClockOff is the max difference between this machine's clock and the engine's. It is well below the difference
-	// of a day between two processes at which the protocol would fail (design/several-processes.md).
+	// maxClockOff is the max difference between this machine's clock and the engine's. The protocol requires that the
+	// clocks of any two processes differ by less than a day (design/several-processes.md).
 	maxClockOff = 6 * time.Hour
 )
 
@@ -32,7 +32,8 @@ const (
 type beats struct {
 	o     *Options
 	clock *CheckedClock
-	// filling is the turn whose lease a heartbeat releases if releasing it failed at the end of the turn.
+	// filling is the turn for changing rollups. If its lease couldn't be released at the end of a turn, a heartbeat
+	// releases it.
 	filling *Turn
 
 	mu      sync.Mutex

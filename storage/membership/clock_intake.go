@@ -19,8 +19,8 @@ const (
 	// aheadRest is the time without samples ahead of the clock after which the next such sample starts a new wait, see
 	// ConfirmAhead.
 	aheadRest = time.Hour
-	// maxSlow is the max time by which a trusted clock without a second clock may be slow, and maxAnySlow the max time
-	// for any clock, both in milliseconds.
+	// maxSlow is the max time by which a trusted clock may be slow on a single machine, and maxAnySlow the max time for
+	// any clock, both in milliseconds.
 	maxSlow    = int64(maxClockOff / time.Millisecond)
 	maxAnySlow = 100 * 365 * format.DayMS
 )
@@ -30,8 +30,8 @@ var earliestNow = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Bounds returns the earlier and the later of the clock's time and the expected time, even if the clock is trusted.
 // Samples are rejected permanently only if both times reject them: as too old by the earlier time, or as too far ahead
-// by the later time. If a clock without a second clock was set back, the later time is the time that it would show if
-// it had not been set, until the expected time has followed it.
+// by the later time. After the clock of a store's only process was set back, the later time is the time that the clock
+// would otherwise show, until the expected time has followed the clock.
 func (c *CheckedClock) Bounds() (earlier, later time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -49,10 +49,11 @@ func (c *CheckedClock) bounds(now time.Time) (earlier, later time.Time) {
 	return c.expected, now
 }
 
-// MayBeSlow reports whether this machine's clock may be slow by by milliseconds. In a shared store it may be slow by up
-// to maxAnySlow, because a comparison with the cluster's clock shows the difference. A trusted clock on a single
-// machine is slow by at most maxSlow, with three exceptions: it shows a time before this program was written, it was
-// set back by at least by, or NTP hasn't had time to correct it since the store was opened or the clock was last set.
+// MayBeSlow reports whether this machine's clock may be slow by the given number of milliseconds. In a shared store it
+// may be slow by up to maxAnySlow, because a comparison with the cluster's clock shows the difference. A trusted clock
+// on a single machine is slow by at most maxSlow, with three exceptions: it shows a time before this program was
+// written, it was set back by at least the given number, or NTP hasn't had time to correct it since the store was
+// opened or the clock was last set.
 func (c *CheckedClock) MayBeSlow(by int64) bool {
 	if !c.alone || by <= maxSlow || by > maxAnySlow {
 		return by <= maxAnySlow
@@ -202,7 +203,7 @@ func (c *CheckedClock) noteDifference(off time.Duration) {
 	n.offAt = max(c.seen, 1)
 }
 
-// clockSet describes the last step of a clock without a second clock, or that clock when the store was opened.
+// clockSet describes the last step of the clock of a store's only process, or the clock when the store was opened.
 type clockSet struct {
 	// opened is true until the first reading after the store was opened. at is the observed uptime at the step.
 	opened bool

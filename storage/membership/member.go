@@ -16,13 +16,13 @@ const (
 	// CommitTimeout bounds a commit. It is long, because the sender has its own deadline. A commit that takes longer
 	// isn't acknowledged.
 	CommitTimeout = 30 * time.Second
-	// TailLife is the TTL of a stream position. Other processes find the samples that this process has acknowledged by
-	// its stream positions.
+	// TailLife is the TTL of a stream position. Other processes use the stream positions of this process to find the
+	// samples that it has acknowledged.
 	TailLife = time.Hour
 )
 
-// ErrClock is returned if this machine's clock is untrusted. While it is, nothing is deleted, and a shared store
-// accepts no samples.
+// ErrClock means that this machine's clock is untrusted. Until it is trusted again, nothing is deleted, and a shared
+// store accepts no samples.
 var ErrClock = errors.New("membership: this machine's clock is untrusted")
 
 // Options configure a Member.
@@ -171,7 +171,7 @@ func (m *Member) MayWrite() error {
 	return m.Clock.MayRemove()
 }
 
-// MayAcknowledge returns an error if a durable commit that was started at started must not be acknowledged, because
+// MayAcknowledge returns an error if a durable commit that started at the given time must not be acknowledged, because
 // other processes may no longer read its samples.
 func (m *Member) MayAcknowledge(started time.Time) error {
 	if m.beats == nil {

@@ -16,7 +16,7 @@ type Turn struct {
 	m    *Member
 	name string
 
-	// held is a lock of capacity one: it contains an item while a goroutine has the turn.
+	// held is a lock: a channel of capacity one that contains an item while a goroutine has the turn.
 	held chan struct{}
 	// left is true if releasing the lease failed, so that this process may still own it. The holder of held may access
 	// it.

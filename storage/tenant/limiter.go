@@ -124,7 +124,7 @@ func overRate(name string, n int, wait time.Duration, rate, burst int64) *LimitE
 	}
 }
 
-// GiveSamples returns the tokens of samples that were not stored for another reason than the rate, so that they don't
+// GiveSamples returns the tokens of samples that TakeSamples has counted and that were not stored. Otherwise they would
 // count twice when they are sent again.
 func (l *Limiter) GiveSamples(name string, n int) {
 	if l.Of(name).SamplesPerSecond == 0 || n == 0 {
@@ -137,8 +137,8 @@ func (l *Limiter) GiveSamples(name string, n int) {
 }
 
 // TakeSeries counts a series before it is added to the head. active is the number of the tenant's series in the head.
-// counted is true if the series is known to be new and counts towards NewSeriesPerHour. This isn't known while the head
-// is being rebuilt. TakeSeries returns a *LimitError with status 400, or nil.
+// counted is true if the series is new and counts towards NewSeriesPerHour. While the head is being rebuilt, it isn't
+// known which series are new. TakeSeries returns a *LimitError with status 400, or nil.
 func (l *Limiter) TakeSeries(name string, active int, counted bool) error {
 	limits := l.Of(name)
 	if most := limits.ActiveSeries; most > 0 && int64(active) >= most {
@@ -172,8 +172,8 @@ func (l *Limiter) TakeSeries(name string, active int, counted bool) error {
 	}
 }
 
-// TakeExemplar counts an exemplar. It returns a *LimitError with status 400, or nil. With status 429 the sender would
-// also retry the samples of the request.
+// TakeExemplar counts an exemplar. It returns a *LimitError with status 400, or nil. The status isn't 429, because the
+// sender would then also retry the samples of the request.
 func (l *Limiter) TakeExemplar(name string) error {
 	rate := l.Of(name).ExemplarsPerSecond
 	if rate == 0 {
