@@ -78,8 +78,7 @@ func nameOfRow(table *engine.Table, row testRow) string {
 	return fmt.Sprint(row.key[0].Int, row.key[of.start].Int, row.key[of.series].Text)
 }
 
-// TestFlippedPage requires that a page with a flipped byte is named, and that all other rows are read. If it is a
-// labels page, its data pages are unreadable too.
+// TestFlippedPage requires that a page with a flipped byte is named, with its data pages, and that other rows are read.
 func TestFlippedPage(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	for _, table := range rowTables {
