@@ -14,7 +14,7 @@ var ErrCorrupt = errors.New("chunk: corrupt")
 // may have very many samples, for example a million equal floats.
 const MaxSamples = 1 << 20
 
-// A chunk:
+// chunkVersion is the first byte of a chunk:
 //
 //	+---------+----------+---------+------------+---------+----------+- - - -+- - - - - - -+--------+
 //	| version | contains | floats  | histograms | min t   | max t −  | float | histogram   | crc32c |

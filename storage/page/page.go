@@ -41,7 +41,7 @@ type Head struct {
 	At []byte
 }
 
-// A page:
+// pageVersion is the first byte of a page:
 //
 //	+---------+--------+---------+- - - - - - -+-----------+------------+---------+--------+
 //	| version | kind   | entries | labels page | positions | columns    | columns | crc32c |

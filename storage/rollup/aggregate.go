@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// ErrAggregates is returned by CheckAggregates.
+// ErrAggregates means that buckets can't be aggregates: see CheckAggregates.
 var ErrAggregates = errors.New("rollup: invalid aggregates")
 
 // Aggregate contains the aggregates of the floats of one bucket that another system downsampled. Count, Sum, Min and
@@ -25,7 +25,7 @@ type Aggregate struct {
 }
 
 // AppendAggregate appends a bucket of width milliseconds with the flag Aggregated. The bucket must end after the last
-// one in b.
+// bucket of b.
 func (b *Buckets) AppendAggregate(a Aggregate, width int64) {
 	i := b.add(a.End-width, a.End)
 	b.Flags[i] = Aggregated

@@ -131,7 +131,7 @@ func TestExtendOfAggregates(t *testing.T) {
 	require.False(t, math.IsNaN(all.Sum[0]))
 }
 
-// TestPossibleAggregates checks sums against the count, min and max.
+// TestPossibleAggregates checks whether sums are possible with a count, min and max.
 func TestPossibleAggregates(t *testing.T) {
 	inf := math.Inf(1)
 	for _, c := range []struct {
@@ -151,8 +151,8 @@ func TestPossibleAggregates(t *testing.T) {
 	}
 }
 
-// aggregatesOf returns the buckets of another system for samples. First and last values are known, as those of a
-// counter are, or the mean of the bucket.
+// aggregatesOf returns the aggregates of samples as another system may have stored them. If known is set, first and
+// last values are exact, as for a counter. Otherwise they are the mean of the bucket.
 func aggregatesOf(s *chunk.Samples, width int64, known bool) *Buckets {
 	var own, made Buckets
 	AppendEvery(&own, s, width)
@@ -206,8 +206,8 @@ func TestExpandAggregates(t *testing.T) {
 	}
 }
 
-// requireExpanded compares the samples of each bucket with the bucket. If isRising is set, it compares the first and
-// last value, too.
+// requireExpanded compares the samples of each bucket with the bucket. If isRising is set, it also compares the first
+// and last value.
 func requireExpanded(t testing.TB, b *Buckets, width int64, isRising bool) {
 	t.Helper()
 	var x Expander

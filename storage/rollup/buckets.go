@@ -119,37 +119,39 @@ type Flags uint16
 
 // The flags. Values are stored and must never be reused.
 const (
-	// EndsStale: the latest sample of the bucket is a stale marker.
+	// EndsStale means that the latest sample of the bucket is a stale marker.
 	EndsStale Flags = 1 << iota
-	// NotSimple: queries must read the samples instead of the bucket, because queries can't compute with one of its
-	// histograms. Its columns cover only the floats among its samples.
+	// NotSimple means that queries must read the samples instead of the bucket, because they can't compute with one of
+	// its histograms. Its columns cover only the floats among its samples.
 	NotSimple
-	// HasHistograms: the bucket's samples include native histograms.
+	// HasHistograms means that the bucket's samples include native histograms.
 	HasHistograms
 	_ // as stored: the bucket has no samples
-	// HasFloatsToo: the bucket's samples include histograms and floats. First, Last, Min, Max and Sum cover the floats;
-	// all other columns cover all samples. A transition between floats and histograms is both a change and a reset, and
-	// there is no Correction.
+	// HasFloatsToo means that the bucket's samples include histograms and floats. First, Last, Min, Max and Sum cover
+	// the floats; all other columns cover all samples. A transition between floats and histograms is both a change and
+	// a reset, and there is no Correction.
 	HasFloatsToo
-	// FirstIsHistogram and LastIsHistogram: the first, or last, sample is a histogram.
+	// FirstIsHistogram and LastIsHistogram mean that the first, or last, sample is a histogram.
 	FirstIsHistogram
 	LastIsHistogram
-	// HasDeleted: some of the bucket's samples were deleted, but could no longer be separated from the rest.
+	// HasDeleted means that some of the bucket's samples were deleted when they could no longer be separated from the
+	// rest, so the bucket still includes them.
 	HasDeleted
-	// StartsOverlap: a sample has a start timestamp that is before the previous sample and differs from its start
-	// timestamp. Prometheus warns about it.
+	// StartsOverlap means that a sample has a start timestamp that is before the previous sample and differs from the
+	// start timestamp of that sample. Prometheus warns about it.
 	StartsOverlap
-	// Aggregated: some of the bucket's samples were imported as aggregates, see Aggregate. Count, Sum, Min and Max
-	// cover all samples. The first and the last sample and Correction are estimates, and Resets and Changes are
+	// Aggregated means that some of the bucket's samples were imported as aggregates, see Aggregate. Count, Sum, Min
+	// and Max cover all samples. The first and the last sample and Correction are estimates, and Resets and Changes are
 	// meaningless. The moment, the line and the sketch are unknown.
 	Aggregated
-	// Large: a finite value is so large that a sum with it may overflow, see isLarge. Sum and Correction may then depend
-	// on the order of addition. LargePositive and LargeNegative are set only with Large: a value, finite or not, is
-	// above the limit, or below the negative limit.
+	// Large means that a finite value is so large that a sum with it may overflow, see isLarge. Sum and Correction may
+	// then depend on the order of addition. LargePositive and LargeNegative are set only with Large: a value, finite or
+	// not, is above the limit, or below the negative limit.
 	Large
 	LargePositive
 	LargeNegative
-	// Vague: large values cancel out, so that Sum plus SumLow may differ by more than 1e-12 from the exact sum.
+	// Vague means that large values cancel out, so that Sum plus SumLow may differ by more than 1e-12 from the exact
+	// sum.
 	Vague
 )
 
@@ -189,8 +191,8 @@ func (b *Buckets) FloatCount(i int) uint32 {
 	return b.Count[i]
 }
 
-// TimesOf returns bounds of the first and the last timestamp of bucket i in milliseconds, as narrow as its columns
-// show. It requires all columns.
+// TimesOf returns the narrowest bounds of the first and the last timestamp of bucket i, in milliseconds, that its
+// columns imply. It requires all columns.
 func (b *Buckets) TimesOf(i int) (first, last int64) {
 	first, last = b.Start[i]+1, b.End[i]
 	if b.Count[i] == 0 || b.Flags[i]&(NotSimple|Aggregated) != 0 {

@@ -10,14 +10,14 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// ErrCorrupt is returned for bytes that aren't a chunk of buckets written by this package.
+// ErrCorrupt means that bytes aren't a chunk of buckets that this package wrote.
 var ErrCorrupt = errors.New("rollup: corrupt")
 
 // MaxBuckets is the max number of buckets in a chunk. It bounds the memory that a reader allocates for a chunk of a few
 // bytes.
 const MaxBuckets = chunk.MaxColumn
 
-// A chunk of buckets:
+// chunkFormat is the first byte of a chunk of buckets:
 //
 //	+---------+---------+---------+----------+---------+---------+---------+- - - - -+- - - - -+--------+
 //	| format  | width   | buckets | buckets  | first   | version | columns | lengths | columns | crc32c |
@@ -30,7 +30,7 @@ const MaxBuckets = chunk.MaxColumn
 // constant states its value if the column is absent. The checksum (Castagnoli) covers all bytes before it.
 const chunkFormat = 1
 
-// A chunk without buckets replaces a chunk whose samples were all deleted: it supersedes that chunk.
+// emptyFormat is the first byte of a chunk without buckets. It supersedes a chunk whose samples were all deleted.
 //
 //	+---------+---------+--------+
 //	| format  | version | crc32c |
@@ -38,9 +38,9 @@ const chunkFormat = 1
 //	+---------+---------+--------+
 const emptyFormat = 2
 
-// The columns of a chunk. Numbers are stored and must never be reused. Integers and floats are encoded as runs and
-// values of package chunk. A column covers all buckets ("all"), the buckets with samples ("full") or the buckets with
-// floats ("floats"). "Absent" states the value if the column isn't stored.
+// The columns of a chunk, by number. The numbers are stored and must never be reused. Integers and floats are encoded
+// as runs and values of package chunk. A column covers all buckets ("all"), the buckets with samples ("full") or the
+// buckets with floats ("floats"). "Absent" states the value if the column isn't stored.
 const (
 	// columnEnds: all; the end minus the first end, in widths. Absent: no bucket is missing.
 	columnEnds = iota

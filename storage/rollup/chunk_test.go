@@ -152,7 +152,7 @@ func TestOnlyWhatIsWantedIsRead(t *testing.T) {
 			var got Buckets
 			require.NoError(t, Decode(encoded, want, &got), name)
 			if want&ColumnStarts != 0 && got.FirstST == nil && expected.FirstST != nil {
-				// all are 0 in this chunk
+				// All start timestamps are 0 in this chunk.
 				expected.FirstST, expected.LastST, expected.StartCorrection, expected.StartResets = nil, nil, nil, nil
 			}
 			for k := range expected.Histograms {

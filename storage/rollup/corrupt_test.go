@@ -112,7 +112,7 @@ func TestMutatedChunks(t *testing.T) {
 	}
 }
 
-// acceptable decodes b with different columns, and returns how often it was accepted.
+// acceptable decodes b with different columns, and returns the number of times it was accepted.
 func acceptable(t testing.TB, b []byte, name string) (accepted int) {
 	for _, want := range []Columns{AllColumns, rateColumns, ColumnSum} {
 		var got Buckets

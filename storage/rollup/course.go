@@ -12,7 +12,7 @@ import (
 //	first ─────────┘       └─┐   │          held    3 1 2 1 1 2
 //	0 min                    └───bottom
 //
-// Levels are fractions: 0 is the min value and 1 the max. A course has the rises and falls of its outline.
+// Levels are fractions: 0 is the min value and 1 the max. A course has as many rises and falls as its outline.
 type course struct {
 	up    []bool // from each level to the next
 	held  []int  // number of samples at each level
@@ -42,7 +42,7 @@ type outline struct {
 	// runs is the number of runs of consecutive falls.
 	runs             int
 	beginsUp, endsUp bool
-	// deep: all troughs are at 0. steep: all peaks are at 1.
+	// deep is set if all troughs are at 0, steep if all peaks are at 1.
 	deep, steep bool
 	// firstRises and firstFalls are the lengths of the first run of rises and of falls; 0 means in proportion to the
 	// run's height.
@@ -324,7 +324,7 @@ func (c *course) eachWithin(do func(j int, height, along float64)) {
 	}
 }
 
-// pin makes a level before a fall known if it is the only unknown one. correction then determines its value.
+// pin determines the level before a fall by correction if it is the only unknown one of these, and makes it known.
 func (c *course) pin(correction float64) {
 	at, rest := -1, correction
 	for j := range c.level {

@@ -11,10 +11,10 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// Decode appends the buckets of a chunk to into, with the columns in want; it leaves other columns unchanged. Buckets
-// that into already contains must have been read with the same want and end before the chunk. With sufficient capacity
-// in into, floats are decoded without allocations. Decode returns ErrCorrupt and leaves into unchanged if the chunk is
-// corrupt.
+// Decode appends the buckets of a chunk to into, with the columns in want. It leaves other columns unchanged. Buckets
+// that into already contains must have been read with the same want, and must end before the chunk. Floats are decoded
+// without allocations if into has sufficient capacity. Decode returns ErrCorrupt and leaves into unchanged if the chunk
+// is corrupt.
 func Decode(b []byte, want Columns, into *Buckets) error {
 	var e envelope
 	if err := e.parse(b); err != nil {
@@ -104,7 +104,7 @@ func tail[E any](column *[]E, n int) []E {
 	return x[len(x)-n:]
 }
 
-// expand moves the first k entries of x to the positions of the buckets with part which, and sets the others to 0.
+// expand moves the first k entries of x to the positions of the buckets that have part which, and sets the others to 0.
 func expand[E any](x []E, parts []part, k int, which part) {
 	var zero E
 	for i := len(parts) - 1; i >= 0; i-- {

@@ -95,8 +95,8 @@ func isResetBetween(before, h *histogram.FloatHistogram) bool {
 	return h != before && h.DetectReset(before)
 }
 
-// arrange sets starts that change from first to last, such that exactly resets of them show a reset that the values
-// don't show.
+// arrange sets start timestamps that change from first to last, such that exactly resets of them are resets that only
+// start timestamps show.
 func (x *expandedStarts) arrange(first, last int64, resets int) {
 	n := len(x.t)
 	change := n - 1 // index of the first sample with the last start
@@ -196,8 +196,7 @@ func (x *expandedStarts) lastChange(last int64, resets int) int {
 }
 
 // moveTimes moves the samples before a change to times up to its start, and the others to times after it, unless they
-// already satisfy this or there are too few milliseconds. It spreads both evenly, so that
-// no gap opens before the start.
+// are there already or there are too few milliseconds. It spaces both evenly, so that there is no gap before the start.
 func (x *expandedStarts) moveTimes(change int, start int64) {
 	n := int64(len(x.t))
 	first, last, at := x.t[0], x.t[n-1], int64(change)

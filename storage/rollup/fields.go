@@ -8,7 +8,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// The numbers of a chunk of buckets. Pages store them by index, so a change here requires a new version of pages.
+// The indices of the numbers of a chunk of buckets. Pages store them, so a change here requires a new version of pages.
 const (
 	// FieldWidth, FieldBuckets, FieldMissing and FieldVersion are the numbers of the envelope.
 	FieldWidth = iota
@@ -41,7 +41,7 @@ const prefixed = 1<<columnFirstST | 1<<columnLastST | 1<<columnFirst | 1<<column
 	1<<columnCorrection | 1<<columnMoment | 1<<columnStartResets | 1<<columnStartCorrection |
 	1<<columnComoment | 1<<columnTimes
 
-// predicted are the columns that contain values instead of a run after a byte byValues.
+// predicted are the columns that contain values instead of a run if their first byte is byValues.
 const predicted = 1<<columnSum | 1<<columnSumLow | 1<<columnCorrection | 1<<columnStartCorrection
 
 // uncut are the columns without a run.
@@ -64,8 +64,8 @@ func TextSize(k int, head, buckets uint64) int {
 }
 
 // CutChunk cuts a chunk of buckets into the FieldNumbers numbers and FieldTexts texts of f, which must be zero. It
-// returns false if b isn't a chunk or has no buckets. It verifies neither the columns nor the checksum, which isn't a
-// field: the caller must verify that AppendCut returns b.
+// returns false if b isn't a chunk or has no buckets. It verifies neither the columns nor the checksum, which isn't
+// among the fields: the caller must verify that AppendCut returns b.
 func CutChunk(b []byte, f *chunk.Fields) bool {
 	var e envelope
 	if err := e.parse(b); err != nil || e.Count == 0 {
@@ -141,9 +141,9 @@ func cutColumn(id int, b []byte, f *chunk.Fields) {
 	}
 }
 
-// columnsOf are the stored columns that each of Columns is decoded from, in the order of its bits. Values are stored as
-// differences to other values, see the columns, and the numbers of some columns as differences to those of others, see
-// related.
+// columnsOf are the stored columns from which each of Columns is decoded, in the order of its bits. Some values are
+// stored as differences to values of other columns (see the columns), and some numbers as differences to numbers of
+// other columns (see related).
 var columnsOf = [...]uint32{
 	1 << columnCount,
 	1<<columnFirstT | 1<<columnFirst | 1<<columnLast,
@@ -171,8 +171,8 @@ const (
 		1<<columnSeconds | 1<<columnLayouts | 1<<columnHistogramCounts | 1<<columnStartCorrections
 )
 
-// FieldsOf reports the fields that AppendCut needs for a chunk that Decode reads with want as it reads the original.
-// All other fields may be zero.
+// FieldsOf reports which fields AppendCut needs, so that Decode with want reads the same from its result as from the
+// original chunk. All other fields may be zero.
 func FieldsOf(want Columns) (numbers [FieldNumbers]bool, texts [FieldTexts]bool) {
 	columns := uint32(alwaysColumns)
 	for i, of := range columnsOf {

@@ -12,7 +12,7 @@ func newFields() *chunk.Fields {
 	return &chunk.Fields{Numbers: make([]uint64, FieldNumbers), Texts: make([][]byte, FieldTexts)}
 }
 
-// TestCutChunk requires that chunks of all kinds of buckets are equal after they are cut and put together again.
+// TestCutChunk requires that chunks of all kinds of buckets are unchanged after they are cut and joined again.
 func TestCutChunk(t *testing.T) {
 	for _, n := range []int{1, 24, 300} {
 		for _, of := range series(t, n) {

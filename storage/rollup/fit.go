@@ -30,7 +30,7 @@ type fit struct {
 	mild    bool // reject courses that need strong bending
 }
 
-// values sets x.v.
+// values sets x.v to values with the properties of the bucket. If it finds none, odd sets values with some of them.
 func (x *fit) values() {
 	e := &x.e
 	if x.v = slices.Grow(x.v[:0], e.n)[:e.n]; !x.fits() {
@@ -38,7 +38,7 @@ func (x *fit) values() {
 	}
 }
 
-// fits sets x.v and returns true, or returns false if it finds no values with the properties.
+// fits sets x.v and returns true, or returns false if it finds no values with all properties.
 func (x *fit) fits() bool {
 	e := &x.e
 	switch {
@@ -241,7 +241,8 @@ func (x *fit) searchSome(likely bool) bool {
 	return false
 }
 
-// searchRuns tries courses with different numbers of runs and, with lengths, with different lengths of the first run.
+// searchRuns tries courses with different numbers of runs and, if lengths is set, with different lengths of the first
+// run.
 func (x *fit) searchRuns(loose int, lengths bool) bool {
 	o := &x.outline
 	for _, runs := range x.likelyRuns() {
@@ -405,7 +406,7 @@ func (x *fit) missingSum() float64 {
 }
 
 // settle adds off, the rounding error of a sum, to the first changeable level that keeps its order relative to its
-// neighbors. With perSample, off is shared among the level's samples.
+// neighbors. If perSample is set, off is shared among the level's samples.
 func (c *course) settle(e *expanded, off float64, mayChange func(j int) bool, perSample bool) {
 	if off == 0 {
 		return
@@ -427,9 +428,9 @@ func (c *course) settle(e *expanded, off float64, mayChange func(j int) bool, pe
 	}
 }
 
-// odd sets values for a bucket with a value that isn't finite, or whose sum a float64 can't hold. The first value is
-// repeated as often as possible, followed by the other values that must occur and the last value. The order is that
-// with the fewest excess changes and falls.
+// odd sets values for a bucket that has a value that isn't finite, or a sum that a float64 can't hold. The first value
+// is repeated as often as possible. The other values that must occur, and the last value, follow in the order with the
+// fewest excess changes and falls.
 func (x *fit) odd() {
 	e := &x.e
 	var others [3]float64

@@ -57,8 +57,8 @@ func goldenBuckets(t testing.TB) map[string]*Buckets {
 	return golden
 }
 
-// goldenLayouts returns histograms with different bounds or a finer schema after a reset, in buckets of their own and
-// among floats.
+// goldenLayouts returns histograms with different bounds or a finer schema after a reset, in separate buckets and among
+// floats.
 func goldenLayouts() *chunk.Samples {
 	s := &chunk.Samples{}
 	for i := range int64(30) {

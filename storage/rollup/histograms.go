@@ -47,12 +47,12 @@ func asCount(is bool) uint32 {
 // histogramRun merges consecutive histograms as Prometheus' rate, resets, changes and sum_over_time do.
 type histogramRun struct {
 	h Histograms
-	// resets and changes count those between the histograms that were added.
+	// resets and changes are the numbers of resets and changes between the added histograms.
 	resets, changes uint32
 
 	sum, low   *histogram.FloatHistogram // sum by Kahan's summation, as in Prometheus
 	unsummable bool
-	// the second histogram, or one with the same bounds; nil unless the second is a reset
+	// second is the second histogram, or one with the same bounds; nil unless the second histogram is a reset.
 	second      *histogram.FloatHistogram
 	least       int32 // min schema of the exponential histograms after the first
 	exponential bool  // histograms after the first include exponential ones
@@ -208,7 +208,7 @@ func (b *Buckets) DropHistograms() {
 	b.Histograms = nil
 }
 
-// asFloat returns the histogram as queries see it. It drops a reset reported by the sender: queries detect resets from
+// asFloat returns the histogram as queries see it. It omits a reset reported by the sender: queries detect resets from
 // the previous histogram, as they do with Prometheus' own storage.
 func asFloat(h chunk.Histogram) *histogram.FloatHistogram {
 	f := h.Float

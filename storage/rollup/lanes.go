@@ -8,10 +8,10 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// The first, last, min and max values of buckets are stored as integers, all in the same form, so that one can be
-// predicted from another:
+// formBits is the form of values that aren't decimal. The first, last, min and max values of buckets are stored as
+// integers, all in the same form, so that some can be predicted from others:
 //
-//	0–15  m, the value is m / 10^form, bit for bit
+//	0–15  m, where the value is m / 10^form, bit for bit
 //	16    the value's bits, as chunk.OrderedBits
 //
 // Column first contains the form and the difference of each first value from the last value of the previous bucket,
@@ -81,7 +81,7 @@ func (l *lanes) integer(v float64) int64 {
 	return m
 }
 
-// appendFirst appends the column of first values. follows is scratch memory for all of them except one.
+// appendFirst appends the column of first values. follows is scratch memory for all first values except one.
 func (l *lanes) appendFirst(dst []byte, follows []int64) []byte {
 	dst = binary.AppendVarint(append(dst, byte(l.form)), l.first[0])
 	for i := range follows {

@@ -45,12 +45,12 @@ func (b *Buckets) setLine(i int, l lineSums) {
 // times contains the number of samples, and the milliseconds from the first to the last.
 type times struct{ n, span int64 }
 
-// fits reports whether the line of samples at such times can be stored.
+// fits reports whether the line of samples at these times can be stored.
 func (s times) fits() bool {
 	return s.n > 0 && s.n <= maxLineSamples && s.span >= 0 && s.span <= maxLineSpan
 }
 
-// regular returns the sums for evenly spaced times at this interval, starting at the first.
+// regular returns the sums for evenly spaced times with this interval.
 func (s times) regular(interval int64) (timeSum, squares int64) {
 	return interval * (s.n * (s.n - 1) / 2), interval * interval * ((s.n - 1) * s.n * (2*s.n - 1) / 6)
 }
@@ -64,7 +64,7 @@ func (s times) isRegular(timeSum, squares int64) bool {
 	return s.span%(s.n-1) == 0 && timeSum == a && squares == b
 }
 
-// timeMoment returns Σ(t − t̄)² of n times with these sums; negative if no times have them.
+// timeMoment returns Σ(t − t̄)² of n times with these sums. The result is negative if no times have these sums.
 func timeMoment(n, timeSum, squares int64) float64 {
 	// n·squares − timeSum² is exact in 128 bits.
 	high, low := bits.Mul64(uint64(n), uint64(squares))
@@ -76,7 +76,7 @@ func timeMoment(n, timeSum, squares int64) float64 {
 	return (float64(high)*0x1p64 + float64(low)) / float64(n)
 }
 
-// TimeMoment returns Σ(t − t̄)² of bucket i in square milliseconds; negative if its line is unknown.
+// TimeMoment returns Σ(t − t̄)² of bucket i in square milliseconds, or a negative number if its line is unknown.
 func (b *Buckets) TimeMoment(i int) float64 {
 	if b.TimeSquares[i] < 0 {
 		return -1
@@ -84,8 +84,8 @@ func (b *Buckets) TimeMoment(i int) float64 {
 	return timeMoment(int64(b.Count[i]), b.TimeSum[i], b.TimeSquares[i])
 }
 
-// comomentExponent returns the exponent of the power of two above the max comoment: the largest absolute value · √(n ·
-// Σ(t − t̄)²). ok is false if comoments of that size aren't stored.
+// comomentExponent returns the exponent of the power of two above the max comoment, which is the largest absolute value
+// · √(n · Σ(t − t̄)²). ok is false if comoments of that size aren't stored.
 func comomentExponent(least, greatest float64, n int64, timeMoment float64) (e int, ok bool) {
 	most := max(math.Abs(least), math.Abs(greatest)) * math.Sqrt(float64(n)*timeMoment)
 	if !(most > 0 && most <= math.MaxFloat64) {
@@ -119,8 +119,8 @@ func (l lineSums) finish(s times, least, greatest float64, isFinite bool) lineSu
 	return l
 }
 
-// forCounter returns the stored line of a counter. It is unknown if its values differ, as are moments, or if its times
-// aren't evenly spaced and would use space.
+// forCounter returns the stored line of a counter. As with moments, the line is unknown if the values differ. It is
+// also unknown if the times aren't evenly spaced and would use space.
 func (l lineSums) forCounter(s times, least, greatest float64) lineSums {
 	if least < greatest || l.squares < 0 || !s.isRegular(l.timeSum, l.squares) {
 		return unknownLine
@@ -128,7 +128,7 @@ func (l lineSums) forCounter(s times, least, greatest float64) lineSums {
 	return l
 }
 
-// forgetLine replaces the line of bucket i by that of a counter.
+// forgetLine replaces the line of bucket i with the stored line of a counter.
 func (b *Buckets) forgetLine(i int) {
 	if b.Count[i] > 0 && b.Flags[i].HasFloats() {
 		l := lineSums{b.Comoment[i], b.TimeSum[i], b.TimeSquares[i]}

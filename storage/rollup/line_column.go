@@ -75,7 +75,7 @@ func (x *lineRuns) at(i int) times { return times{x.n[i], x.span[i]} }
 
 func (x *lineRuns) skips(i int) bool { return x.hasBoth != nil && x.hasBoth[i] }
 
-// setBoth sets hasBoth.
+// setBoth sets hasBoth from the flags of buckets.
 func (x *lineRuns) setBoth(flags []Flags, parts []part) {
 	if parts == nil {
 		return

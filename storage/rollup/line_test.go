@@ -49,7 +49,7 @@ func TestLinesThatTakeNoRoom(t *testing.T) {
 		require.Empty(t, times)
 		require.EqualValues(t, unknownSquares, b.TimeSquares[3])
 	}
-	// A counter that didn't rise has a line if its times need no space.
+	// A counter that doesn't rise has a line if its times use no space.
 	b, comoment, _ = lineColumns(t, usual()[2].floats(480, 1), "x_total")
 	require.Empty(t, comoment)
 	require.Positive(t, b.TimeSquares[3])

@@ -10,8 +10,8 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// A long chunk contains consecutive chunks of one series and width, as one chunk of all their buckets preceded by the
-// start and the version of each part:
+// longFormat is the first byte of a long chunk, which contains consecutive chunks of one series and width: the start
+// and the version of each part, and one chunk with the buckets of all parts.
 //
 //	+---------+---------+--------+----------+--------+- - - - -+
 //	| format  | parts   | starts | versions | crc32c | chunk   |
@@ -161,7 +161,7 @@ func (s *Long) Split(want func(Part) bool, yield func(p Part, chunk []byte) erro
 	return nil
 }
 
-// endsUpTo returns the number of the ascending ends that are at or before t.
+// endsUpTo returns how many of ends, which ascend, are at or before t.
 func endsUpTo(ends []int64, t int64) int {
 	n, found := slices.BinarySearch(ends, t)
 	if found {

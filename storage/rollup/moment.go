@@ -61,8 +61,8 @@ func momentOf(v []float64, n int, s sum) float64 {
 	return squares.total() - float64(rest*rest)/float64(n)
 }
 
-// MomentBetween returns the moment of all values minus the moments of two parts, which have n1 and n2 values. The sums
-// of the parts are high plus low.
+// MomentBetween returns the difference between the moment of all values and the moments of their two parts, which have
+// n1 and n2 values. The sums of the parts are high plus low.
 func MomentBetween(n1, high1, low1, n2, high2, low2 float64) float64 {
 	d := MeansApart(n1, high1, low1, n2, high2, low2)
 	return float64(d*d) * (n1 * n2 / (n1 + n2))

@@ -18,8 +18,8 @@ func momentColumn(t *testing.T, s *chunk.Samples, metric string) (*Buckets, []by
 	return &b, e.column(columnMoment)
 }
 
-// TestMomentsThatTakeNoRoom requires that constants and counters have no column, and series of two values a very short
-// one.
+// TestMomentsThatTakeNoRoom requires that constants and counters have no column, and that series of two values have a
+// very short one.
 func TestMomentsThatTakeNoRoom(t *testing.T) {
 	b, column := momentColumn(t, usual()[2].floats(480, 1), "constant")
 	require.Empty(t, column)

@@ -55,7 +55,7 @@ var sketchBounds = func() (bounds [sketchBins + 1]float64) {
 }()
 
 // sketchStarts contains, for each value of the first bits after the binary point, the bin of the smallest number from 1
-// to 2 with these bits.
+// to 2 that has these bits.
 var sketchStarts = func() (starts [1 << sketchStartBits]uint8) {
 	for i := range starts {
 		least := 1 + float64(i)/(1<<sketchStartBits)
@@ -185,8 +185,9 @@ func (b *Buckets) setSketch(i int, s *Sketch) {
 	b.Sketches[i] = s
 }
 
-// appendSketches adds one sketch per interval of width milliseconds to the buckets of samples s from index from on. It
-// is added to the last bucket with floats of the interval. If all values of an interval are equal, it has no sketch.
+// appendSketches adds one sketch per interval of width milliseconds to the buckets of samples s, starting with bucket
+// from. It adds the sketch to the interval's last bucket with floats. If all values of an interval are equal, it adds
+// none.
 func (b *Buckets) appendSketches(from int, s *chunk.Samples, width int64) {
 	at := 0
 	for i := from; i < b.Len(); {
@@ -262,8 +263,8 @@ func sameSketch(a, b *Sketch) bool {
 	return a == b || a != nil && b != nil && slices.Equal(a.Bins, b.Bins)
 }
 
-// coarsenSketches sets the sketch of bucket i to that of the buckets [from, to) of fine, if their sketches cover all
-// their floats.
+// coarsenSketches sets the sketch of bucket i to the merged sketches of the buckets [from, to) of fine, if these cover
+// all of their floats.
 func coarsenSketches(into *Buckets, i int, fine *Buckets, from, to int) {
 	var all []*Sketch
 	n := uint64(0)
@@ -291,7 +292,7 @@ func (b *Buckets) floatsIn(from, to int) (n uint64) {
 	return n
 }
 
-// Column sketches contains, for each bucket with a sketch:
+// sketches writes column sketches. For each bucket with a sketch, it contains:
 //
 //	+---------+----------+---------+- - - - - - - - - - - - - - - -+
 //	| buckets | bins     | first   | of each bin: count − 1, and   |
@@ -300,7 +301,7 @@ func (b *Buckets) floatsIn(from, to int) (n uint64) {
 //	+---------+----------+---------+- - - - - - - - - - - - - - - -+
 //
 // "Buckets since" is the number of buckets between the previous bucket with a sketch and this one. "First key" is
-// relative to the first key of that bucket.
+// relative to the first key of the previous one.
 func (e *encoder) sketches(b *Buckets) {
 	from, before, key := len(e.body), -1, int32(0)
 	for i, s := range b.Sketches {

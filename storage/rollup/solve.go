@@ -12,7 +12,7 @@ func (p point) minus(q point) point { return point{p.correction - q.correction, 
 
 func (p point) dot(q point) float64 { return p.correction*q.correction + p.sum*q.sum }
 
-// cross is greater than 0 if q is to the left of p.
+// cross returns the cross product of p and q, which is positive if q is to the left of p.
 func (p point) cross(q point) float64 { return p.correction*q.sum - p.sum*q.correction }
 
 func (p point) length() float64 { return math.Hypot(p.correction, p.sum) }
@@ -25,11 +25,12 @@ type target struct {
 	point
 	// slack is the max distance to the point.
 	slack float64
-	// anyCorrection: only the sum matters.
+	// anyCorrection is set if only the sum must match.
 	anyCorrection bool
 }
 
-// strictly keeps levels different that would be equal at the edge of the polygon of solve.
+// strictly is a factor, slightly less than 1, that keeps levels different that would be equal at the edge of the
+// polygon of solve.
 const strictly = 1 - 4e-15
 
 // solve changes the unknown levels so that they add up to the target, and reports whether that is possible.
@@ -122,7 +123,7 @@ func (c *course) blend(a, b []uint8, by, share float64) {
 	}
 }
 
-// portal contains the corners to the left and to the right of the way, relative to the even course.
+// portal contains the corners to the left and to the right of the way (see solve), relative to the even course.
 type portal struct {
 	way               point // of length 1
 	length, slack     float64
@@ -130,7 +131,7 @@ type portal struct {
 	hasLeft, hasRight bool
 }
 
-// side is the position of a new corner.
+// side tells on which side of the way a new corner is.
 type side int
 
 const (

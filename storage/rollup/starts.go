@@ -63,7 +63,7 @@ type startRun struct {
 	resets      uint32
 }
 
-// step counts the transition from one sample to the next, and returns true if it is a reset by start timestamp.
+// step counts the transition from one sample to the next, and returns true if it is a reset by the start timestamp.
 func (r *startRun) step(startBefore, before, start, t int64) bool {
 	if start == startBefore {
 		return false
@@ -305,12 +305,12 @@ func (d *decoder) startResets(x []uint32) error {
 	return nil
 }
 
-// Column startCorrection covers the buckets with start resets and without histograms. Values are stored as integers, by
-// chunk.OrderedBits, minus the integer of the prediction sum − last − correction. The prediction is exact for deltas,
-// where each sample is a reset. A byte comes first:
+// startsBySum is the first byte of column startCorrection if integers follow. The column covers the buckets with start
+// resets and without histograms. Values are stored as integers, by chunk.OrderedBits, minus the integer of the
+// prediction sum − last − correction. The prediction is exact for deltas, where each sample is a reset. The first byte:
 //
-//	0  a run of integers
-//	1  values instead, if that is shorter
+//	0  a run of integers follows
+//	1  values follow instead, if that is shorter
 //
 // If the column is absent, all integers are 0.
 const startsBySum = 0
@@ -458,7 +458,7 @@ func (d *decoder) relative(id int, x, far []int64) error {
 	return nil
 }
 
-// ownTimes fills t with the timestamps that a column of start timestamps may be relative to.
+// ownTimes fills t with the samples' timestamps to which a column of start timestamps may be relative.
 func (d *decoder) ownTimes(id int, t []int64) error {
 	if id == columnFirstST {
 		return d.firstTimes(t)

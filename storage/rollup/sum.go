@@ -23,10 +23,10 @@ const lowBits = 47
 // parts returns the sum as it is stored: high is the nearest float64, and low is the rest. Unless the values are wide,
 // low is rounded to 2^-47 of the smallest power of 2 above the largest absolute value.
 //
-// The last bits of an exact low part would be noise of 8 bytes per bucket, half of the size of the samples. With this
+// The last bits of an exact low part would be 8 bytes of noise per bucket, half of the size of the samples. With this
 // rounding it is always 0 for up to 64 values, and the sum of hundreds of buckets is still exact to 1e-12 of the
-// largest value. Among wide values, the rounding would be large for the small ones, which are the sum of the buckets if
-// the large ones cancel out.
+// largest value. If the values are wide, the rounding could be large compared to the small values, which remain if the
+// large ones cancel out.
 func (s *sum) parts(least, greatest float64, wide bool) (high, low float64) {
 	high = s.high + s.low
 	if math.IsInf(high, 0) || math.IsNaN(high) {
@@ -50,12 +50,12 @@ func unitOf(least, greatest float64) float64 {
 	return math.Ldexp(1, exponent-lowBits)
 }
 
-// wideBy is the ratio of absolute values from which they are wide. Up to it, rounding a low part changes the sum by at
-// most 2^-37 of the smallest value, and by less of a sum of several.
+// wideBy is the ratio of absolute values above which they are wide. Up to it, rounding a low part changes the sum by at
+// most 2^-37 of the smallest value.
 const wideBy = 1 << 10
 
-// isWide reports whether the values, which are between these, include one that isn't 0 and is much smaller than the
-// largest.
+// isWide reports whether the values, which are between least and greatest, include a value that isn't 0 and whose
+// absolute value is much smaller than the largest one.
 func isWide(values []float64, least, greatest float64) bool {
 	small := max(math.Abs(least), math.Abs(greatest)) / wideBy
 	for _, v := range values {
@@ -66,7 +66,8 @@ func isWide(values []float64, least, greatest float64) bool {
 	return false
 }
 
-// isWide reports whether some of the buckets [from, to) with values between these, or all together, have wide values.
+// isWide reports whether the values of any of the buckets [from, to), or of all of them together, are wide. The values
+// are between least and greatest.
 func (b *Buckets) isWide(from, to int, least, greatest float64) bool {
 	small := max(math.Abs(least), math.Abs(greatest)) / wideBy
 	for i := from; i < to; i++ {
@@ -83,8 +84,8 @@ func (b *Buckets) isWide(from, to int, least, greatest float64) bool {
 	return false
 }
 
-// isVague reports whether the sum of count values between these may differ by more than 1e-12 from their exact sum,
-// because they cancel out: the low parts of intermediate sums are rounded, too.
+// isVague reports whether the sum of count values between least and greatest may differ by more than 1e-12 from the
+// exact sum. The cause are values that cancel out, because the low parts of intermediate sums are rounded.
 func (s *sum) isVague(count uint32, least, greatest float64) bool {
 	total := s.total()
 	largest := max(math.Abs(least), math.Abs(greatest))
@@ -105,7 +106,7 @@ func isLarge(v float64) bool {
 	return v > largestSummable && v <= math.MaxFloat64
 }
 
-// largeFlags returns the flags of a bucket with large values between these.
+// largeFlags returns the flags of a bucket with large values between least and greatest.
 func largeFlags(least, greatest float64) Flags {
 	flags := Large
 	if greatest > largestSummable {

@@ -179,10 +179,10 @@ func (e *encoder) corrections(b *Buckets, parts []part, l *lanes) {
 	e.predicted(columnCorrection, v, m, above, guesses...)
 }
 
-// Column sumLow also starts with a byte:
+// lowUnits is the first byte of column sumLow if units follow. The first byte:
 //
-//	0  a run of the low sums in units (see unitOf)
-//	1  values
+//	0  a run of the low sums in units (see unitOf) follows
+//	1  values follow
 const lowUnits = 0
 
 // lows writes the column of low sums.

@@ -53,7 +53,7 @@ func (d *decoder) firstAndLast(want Columns) error {
 	return nil
 }
 
-// place moves the first values of v to the buckets of floats.
+// place moves the first values of v to the positions of the buckets of floats.
 func (d *decoder) place(v []float64) {
 	if d.parts != nil {
 		expand(v, d.parts, d.floats, ofFloats)
@@ -241,7 +241,7 @@ func (d *decoder) corrections(b []byte, count, temp []int64) error {
 	if err := decodeInts(d.e.column(columnResets), resets, "resets"); err != nil {
 		return err
 	}
-	// index in the chunk, index among floats, and number of resets
+	// Of each bucket with resets: its index in the chunk, its index among floats, and its number of resets.
 	places, at, n := space[d.n:][:0], space[2*d.n:][:0], space[3*d.n:][:0]
 	k := int64(0)
 	for i := range d.n {
