@@ -7,9 +7,10 @@ import (
 	"github.com/prometheus/prometheus/model/histogram"
 )
 
-// chunkenc doesn't validate its input: it allocates as many buckets as the spans at the start of a chunk define, and
-// panics for some schemas. So the header is decoded here first, and rejected if it defines more buckets than the chunk
-// has bits. Prometheus' tsdb/docs/format/chunks.md describes it:
+// chunkencHeaderSize is the size of the part of a sub-chunk's header before its layout. chunkenc doesn't validate its
+// input: it allocates as many buckets as the spans at the start of a chunk define, and panics for some schemas. So the
+// header is decoded here first, and rejected if it defines more buckets than the chunk has bits. Prometheus'
+// tsdb/docs/format/chunks.md describes it:
 //
 //	3 bytes | zero threshold | schema | positive spans | negative spans | custom bounds (schema −53) | …
 const chunkencHeaderSize = 3

@@ -114,7 +114,7 @@ func TestOrderOfArrivalIsForgotten(t *testing.T) {
 					all.AppendFloat(a.t, a.st, a.v)
 				}
 				if i == 200 {
-					all.Normalize() // as late as one likes, as often as one likes
+					all.Normalize() // Normalize may be called at any time, any number of times.
 				}
 			}
 			all.Normalize()

@@ -10,14 +10,14 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// A blob has the samples that one commit of a stream adds to the staging log: samples of many series of a slot and
-// partition. A stream is the sequence of blobs of one writer for one slot and partition. It is divided into epochs. The
-// first blob of an epoch with a sample of a series defines the series: its labels, and a number for it, counted from 1.
-// So the blobs of an epoch can be read in order without other data.
+// blobVersion is the first byte of a blob. A blob has the samples that one commit of a stream adds to the staging log:
+// samples of many series of a slot and partition. A stream is the sequence of blobs of one writer for one slot and
+// partition. It is divided into epochs. The first blob of an epoch with a sample of a series defines the series: its
+// labels, and a number for it, counted from 1. So the blobs of an epoch can be read in order without other data.
 //
 //	+---------+--------------+-------------------+----------------+---------+---------+----
 //	| version | CRC-32C of   | epoch: the seq of | before: number | record  | record  | …
-//	| 1 byte  | what follows | its first blob    | of series      |         |         |
+//	| 1 byte  | the rest     | its first blob    | of series      |         |         |
 //	|         | 4 bytes LE   | uvarint           | defined before |         |         |
 //	+---------+--------------+-------------------+----------------+---------+---------+----
 //

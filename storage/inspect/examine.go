@@ -405,7 +405,7 @@ func (x *examiner) seen(ctx context.Context, before []membership.Process, listen
 	after, looked := before, x.now()
 	if len(before) > 0 && listen != nil {
 		var err error
-		if before, err = x.Processes(ctx); err != nil { // The steps before took time.
+		if before, err = x.Processes(ctx); err != nil { // Read again, because the previous steps took time.
 			return err
 		}
 		if err := listen(ctx); err != nil {

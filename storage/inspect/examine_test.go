@@ -126,7 +126,7 @@ func TestExamineDamage(t *testing.T) {
 	require.Equal(t, maxDamagedNamed+1, c.DamagedRows)
 	require.Len(t, c.Damaged, maxDamagedNamed)
 	require.Contains(t, c.Damaged[0].String(), "partition 3")
-	for i := range rows { // For the check at the end.
+	for i := range rows { // Otherwise the check at the end of the test fails.
 		rows[i].Mutations[0].Op, rows[i].Mutations[0].Value = engine.Delete, nil
 	}
 	require.NoError(t, r.eng.Write(t.Context(), rows))
@@ -143,7 +143,7 @@ func TestExamineDamagedFiles(t *testing.T) {
 	}
 	eng := open()
 	s := storagetest.Start(t, eng)
-	for i := range 100 { // Examine reads rows in other blocks than these.
+	for i := range 100 { // With these rows, the damaged block has no rows that Examine reads.
 		storagetest.Write(t, s, "a", labels.FromStrings(labels.MetricName, "up", "i", fmt.Sprint(i)),
 			storagetest.FloatSample{T: time.Now().UnixMilli(), V: float64(i)})
 	}
@@ -249,7 +249,7 @@ func TestExamineProcesses(t *testing.T) {
 	beat(right, fast, slow, dead, killed)
 	c, err := Examine(t.Context(), readOnly{eng}, ExamineOptions{
 		Now: func() time.Time { return now }, Listen: func(context.Context) error {
-			beat(killed) // Its last one.
+			beat(killed) // This is its last heartbeat.
 			now = now.Add(2 * time.Second)
 			beat(right, slow)
 			now = now.Add(2 * time.Second)

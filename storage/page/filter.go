@@ -12,7 +12,8 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// A filter of a page of labels is a Bloom filter of the terms of its series:
+// filterVersion is the first byte of a filter of a page of labels. It is a Bloom filter of the terms of the page's
+// series:
 //
 //	+---------+---------+--------+- - - - -+--------+
 //	| version | entries | probes | bits    | crc32c |

@@ -42,7 +42,7 @@ func TestPagesInUnits(t *testing.T) {
 		eng := &counting{Engine: memory.New()}
 		r := writing(eng)
 		r.limits.bucket, r.limits.entries, r.limits.gatherBytes = 20, 10, 1000
-		for _, step := range []int{1, 3} { // Two levels, the second above the first.
+		for _, step := range []int{1, 3} { // Write two levels, the second one with fewer bits.
 			var some []testSeries
 			for i := 0; i < len(series); i += step {
 				some = append(some, series[i])

@@ -243,7 +243,7 @@ func TestLargeBundle(t *testing.T) {
 			})
 		}
 	}
-	for i := range b.Mutations[:200] { // Nearly all that fits in a batch.
+	for i := range b.Mutations[:200] { // Nearly as much as fits in a batch.
 		b.Mutations[i].Timestamp = 1
 	}
 	batches := []engine.Batch{b}

@@ -151,7 +151,7 @@ func BenchmarkGiveBack(b *testing.B) {
 			rng := rand.New(rand.NewPCG(1, 1))
 			for b.Loop() {
 				opts := DefaultOptions()
-				opts.StageDelay, opts.DropDelay = time.Hour, time.Hour // The benchmark does their work.
+				opts.StageDelay, opts.DropDelay = time.Hour, time.Hour // The benchmark frees the space itself.
 				e, err := Open(b.TempDir(), opts)
 				require.NoError(b, err)
 				for seq := range int64(512) {
@@ -211,7 +211,7 @@ func BenchmarkWriteBesideCheckpoint(b *testing.B) {
 			e, err := Open(dir, o)
 			require.NoError(b, err)
 			b.Cleanup(func() { require.NoError(b, e.Close()) })
-			for i := range files { // A file each, in the last level: nothing overlaps.
+			for i := range files { // Each write creates a file in the last level, because nothing overlaps.
 				batch := engine.Batch{
 					Table: engine.Raw, Partition: windowOf(int64(20_000 + i)),
 					Mutations: []engine.Mutation{{Value: []byte("v"),
@@ -224,7 +224,7 @@ func BenchmarkWriteBesideCheckpoint(b *testing.B) {
 			slowest, seq := time.Duration(0), int64(0)
 			stop, stopped := make(chan struct{}), make(chan struct{})
 			longest, waited := time.Duration(0), make(chan struct{})
-			go func() { // As a write does, without the disk.
+			go func() { // Wait for checkpoints like a write, but without using the disk.
 				defer close(waited)
 				for {
 					select {

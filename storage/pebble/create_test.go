@@ -98,7 +98,7 @@ func testFullDiskWhileCreating(t *testing.T) {
 		opts.FS = osFS
 		e, err := Open("data", opts)
 		if err == nil {
-			break // All operations of the creation were let through.
+			break // The creation has no more operations.
 		}
 		require.Nil(t, e)
 		// Copy the files as for another process, because this process may not have closed them.
@@ -266,7 +266,7 @@ func TestUnfinishedBackupIsNoStore(t *testing.T) {
 	from, _ := killedDirectory(t, false)
 	dir := filepath.Join(filepath.Dir(from), "20261122T103000Z-1f"+partialSuffix)
 	require.NoError(t, os.Rename(from, dir))
-	require.NoError(t, os.Remove(filepath.Join(dir, lockName))) // A backup has none.
+	require.NoError(t, os.Remove(filepath.Join(dir, lockName))) // A backup has no lock file.
 	before := snapshotOf(t, dir)
 	_, err := Open(dir, DefaultOptions())
 	require.ErrorIs(t, err, ErrIsBackup)

@@ -220,7 +220,7 @@ func TestGate(t *testing.T) {
 func TestExciseInTheLog(t *testing.T) {
 	dir := t.TempDir()
 	opts := smallOptions()
-	opts.StageDelay = time.Hour // What the exciser does stands here.
+	opts.StageDelay = time.Hour // The test does the work of the exciser.
 	opts.DropDelay = time.Hour
 	e, err := Open(filepath.Join(dir, "data"), opts)
 	require.NoError(t, err)

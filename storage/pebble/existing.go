@@ -155,7 +155,7 @@ func (x *existing) checkStore(opts *Options) error {
 			fmt.Sprintf("names version %d, but the files have version %d", desc.FormatMajorVersion, l.header.Pebble))
 	}
 	manifest := x.fs.PathBase(desc.ManifestFilename)
-	if l.files[manifest] == nil { // Also for an earlier manifest.
+	if l.files[manifest] == nil { // This is also an error if the marker names an earlier manifest.
 		return missing("marker.manifest.*", fmt.Sprintf("names %s, but according to %s the manifest is %s", manifest,
 			ledgerName, l.header.Manifest))
 	}

@@ -37,7 +37,7 @@ func LockFile(path string) (*FileLock, error) {
 	case errors.Is(err, errHeld):
 		return nil, fmt.Errorf("%w by this process, %d", ErrLockHeld, os.Getpid())
 	case errors.As(err, &cause):
-		return nil, err // The file can't be made.
+		return nil, err // The file can't be created.
 	case !isHeldByOther(err):
 		return nil, &os.PathError{Op: "lock", Path: path, Err: err}
 	}

@@ -40,9 +40,9 @@ func TestFileLockNamesItsHolder(t *testing.T) {
 		require.NoError(t, err)
 		lock, err := filepath.EvalSymlinks(path)
 		require.NoError(t, err)
-		require.Equal(t, os.Getpid(), lockHolder(lock)) // The lock stays.
+		require.Equal(t, os.Getpid(), lockHolder(lock)) // lockHolder must not release the lock.
 		fmt.Println("locked")
-		_, _ = io.Copy(io.Discard, os.Stdin) // Until the other one has seen it.
+		_, _ = io.Copy(io.Discard, os.Stdin) // Hold the lock until the other process has seen it.
 		return
 	}
 	path := filepath.Join(t.TempDir(), "claim")

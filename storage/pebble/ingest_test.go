@@ -135,7 +135,7 @@ func TestIngestFails(t *testing.T) {
 			require.NoError(t, e.Write(ctx, sealedRows(100, 1)))
 			broken.Store(true)
 			err := e.Write(ctx, sealedRows(1000, 2))
-			if name == "link" { // Pebble copies them then.
+			if name == "link" { // Pebble copies files that can't be linked.
 				require.NoError(t, err)
 			} else {
 				require.ErrorIs(t, err, engine.ErrUnavailable)

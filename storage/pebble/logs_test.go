@@ -52,10 +52,10 @@ func TestLogsTakeNoMoreThanIsInThem(t *testing.T) {
 			require.NoError(t, e.Write(ctx, batch))
 		}
 	}
-	write(0, 1000) // 64 MB, some fifteen logs.
+	write(0, 1000) // 64 MB, which need about fifteen logs.
 	require.NoError(t, e.db.Flush())
 	write(1000, 1)
-	require.Eventually(t, func() bool { // Logs are removed aside.
+	require.Eventually(t, func() bool { // Logs are removed in the background.
 		_, logs := usage(t, dir)
 		return logs <= 2<<20
 	}, waitAtMost, pollEvery)

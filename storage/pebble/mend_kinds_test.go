@@ -62,7 +62,7 @@ func newMendable(t *testing.T) *mendable {
 	require.NoError(t, b.e.Write(ctx, stageBatch(1001, "in the log only")))
 	m.rows = countTables(t, b.e)
 	require.NoError(t, b.e.Close())
-	b.e, err = Open(filepath.Join(t.TempDir(), "another"), DefaultOptions()) // For the end of the test.
+	b.e, err = Open(filepath.Join(t.TempDir(), "another"), DefaultOptions()) // The cleanup closes this engine.
 	require.NoError(t, err)
 	return m
 }
@@ -206,7 +206,7 @@ func (m *mendable) requireMended(t *testing.T, dir, name, way string, hasBackup 
 		require.False(t, missing && hasBackup && inBackup == nil, stats.Left)
 	case kind == "MANIFEST" && len(stats.Left) > 0:
 		require.Contains(t, stats.Left[0], "MANIFEST-", way)
-		return // A backup as a whole is the remedy.
+		return // The remedy is to restore a complete backup.
 	case kind == "log" && len(stats.Left) > 0:
 		require.Contains(t, stats.Left[0], "--give-up-log")
 		stats, err = Mend(t.Context(), spares, dir, true)

@@ -52,7 +52,7 @@ func TestMendLogBeyondSynced(t *testing.T) {
 		damage   func(t *testing.T, path string)
 		upTo     int64
 		noSynced bool
-		before   int // rows before the damage, at least
+		before   int // min number of rows before the damage
 	}{
 		"partly in SYNCED": {damage: flip, upTo: 40_000, before: 30},
 		"not in SYNCED":    {damage: flip, before: 30},

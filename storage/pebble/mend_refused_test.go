@@ -113,7 +113,7 @@ func TestLogMissingWithWithdrawnNote(t *testing.T) {
 	dir, _ := killedDirectory(t, false)
 	l, problems := readNote(vfs.Default, dir)
 	require.Empty(t, problems)
-	require.NoError(t, noteCopyOf(vfs.Default, dir, l.header)) // It names the log.
+	require.NoError(t, noteCopyOf(vfs.Default, dir, l.header)) // The note lists the log.
 	withdrawNote(t, dir)
 	logs, err := filepath.Glob(filepath.Join(dir, "*.log"))
 	require.NoError(t, err)

@@ -112,7 +112,7 @@ func TestMendWithoutManifest(t *testing.T) {
 	}
 	_, err := Open(b.dir, DefaultOptions())
 	require.ErrorIs(t, err, engine.ErrCorrupt)
-	b.e, err = Open(filepath.Join(t.TempDir(), "another"), DefaultOptions()) // For the end of the test.
+	b.e, err = Open(filepath.Join(t.TempDir(), "another"), DefaultOptions()) // The cleanup closes this engine.
 	require.NoError(t, err)
 }
 

@@ -125,7 +125,7 @@ func (e *readElsewhere) Close() (err error) {
 // testConformanceOfReading runs the suite with engines whose rows are read through engines opened for reading only.
 func testConformanceOfReading(t *testing.T) {
 	opts := smallOptions()
-	opts.MemTableBytes, opts.IngestBytes = 64<<20, 1<<40 // Nothing is compacted away beneath who reads.
+	opts.MemTableBytes, opts.IngestBytes = 64<<20, 1<<40 // Compactions would remove files during a read.
 	openOn := func(t testing.TB, opts Options) engine.Engine {
 		e, err := Open("data", opts)
 		require.NoError(t, err)

@@ -240,7 +240,7 @@ func TestOpenFailsAfterFlush(t *testing.T) {
 				}))
 				_, err := Open("data", opts)
 				require.ErrorIs(t, err, syscall.EIO)
-				time.Sleep(50 * pollEvery) // The compaction has time to panic.
+				time.Sleep(50 * pollEvery) // Give the compaction time to panic.
 			})
 		})
 	}

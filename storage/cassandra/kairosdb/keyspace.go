@@ -145,7 +145,7 @@ func (k *Keyspace) Metrics(ctx context.Context) ([]string, error) {
 		var name []byte
 		for rows.Scan((*blobCell)(&name)) {
 			if len(name) == 0 || !utf8.Valid(name) {
-				continue // no name that a query could ask for
+				continue // not a name that a query can select
 			}
 			if all = append(all, string(name)); len(all) >= 2*maxMetrics {
 				all = sorted(all)

@@ -64,7 +64,7 @@ func (f *filler) points(key []byte, points map[uint32][]byte) {
 func testOptions(hosts []string, keyspace string) cassandra.Options {
 	o := cassandra.DefaultOptions()
 	o.Hosts, o.Keyspace = hosts, keyspace
-	o.Timeout, o.ConnectTimeout = time.Minute, time.Minute // Cassandra stands still for seconds on a busy machine.
+	o.Timeout, o.ConnectTimeout = time.Minute, time.Minute // Cassandra may hang for seconds on a busy machine.
 	return o
 }
 

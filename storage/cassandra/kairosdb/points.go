@@ -42,10 +42,10 @@ func (k *Keyspace) Points(ctx context.Context, r *Row, minMS, maxMS int64) iter.
 			if err != nil {
 				err = fmt.Errorf("%w; in row %s", err, r)
 			} else if p.TimeMS < minMS || p.TimeMS > maxMS {
-				continue // within the last column's seconds
+				continue // in the last second of the range, but after maxMS
 			}
 			if !yield(p, err) {
-				_ = rows.Close() // nothing more is wanted of it
+				_ = rows.Close() // the caller wants no more points
 				return
 			}
 		}

@@ -103,7 +103,7 @@ func TestPlainKeys(t *testing.T) {
 	}
 	for value, ok := range map[string]bool{
 		"http://x": true,
-		"a=b":      true, // with escapes it would be read as "ab", whose key is another
+		"a=b":      true, // as an escaped key it would be parsed as "ab", whose key is different
 		"x=:y":     false,
 		"x==y":     false,
 	} {
@@ -143,7 +143,7 @@ func FuzzKey(f *testing.F) {
 		require.Equal(t, r.TimeMS, at)
 		for name := range r.Tags {
 			if strings.HasPrefix(name, "\x00") {
-				return // which is how a type begins
+				return // a type also starts with a 0
 			}
 		}
 		again, err := parseKey(appendKey(nil, &r, false))

@@ -149,7 +149,7 @@ func (k *Keyspace) currentRows(ctx context.Context, metric string, atMS int64) (
 			break
 		}
 		if typ == nil {
-			continue // all rows are deleted, and the time of the last change is left
+			continue // all rows were deleted; only the time of the last change remains
 		}
 		r := Row{Metric: metric, TimeMS: atMS, Type: *typ, Tags: tags}
 		r.Key = appendKey(nil, &r, false)
@@ -190,7 +190,7 @@ func withPlainKey(r Row) (Row, bool) {
 func (k *Keyspace) legacyRows(ctx context.Context, metric string, atMS int64, all []Row) ([]Row, []error, error) {
 	statement, args := "SELECT column1 FROM row_key_index WHERE key = ? AND column1 >= ?",
 		[]any{[]byte(metric), appendKeyHead(nil, metric, atMS)}
-	if atMS != -1 { // whose successor, as an unsigned number, is 0
+	if atMS != -1 { // the successor of -1 as an unsigned number would be 0
 		statement += " AND column1 < ?"
 		args = append(args, appendKeyHead(nil, metric, atMS+1))
 	}

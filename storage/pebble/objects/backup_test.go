@@ -192,7 +192,7 @@ func TestBackupOfADamagedStore(t *testing.T) {
 	name := names(3)
 	_, err := Backup(t.Context(), b, checkpoint(t, "s", map[string]string{"f": "whole"}), name[0], o)
 	require.NoError(t, err)
-	for _, name := range name[1:] { // The second finds the damaged file in the first.
+	for _, name := range name[1:] { // The second backup finds the damaged file in the first one.
 		stats, err := Backup(
 			t.Context(), b, checkpoint(t, "s", map[string]string{"000001.sst": "no file of rows"}), name, o,
 		)

@@ -36,7 +36,7 @@ type race struct {
 type process struct {
 	*race
 	name   string    // of its backup
-	looked time.Time // when it last read which files are garbage
+	looked time.Time // when it last read the lists of garbage
 	gone   bool
 }
 
@@ -86,7 +86,7 @@ func (p *process) Put(ctx context.Context, name string, from io.Reader, size int
 	return p.step(func() error {
 		if strings.HasPrefix(name, "backups/") && p.clock().Sub(p.looked) > p.grace*9/10 {
 			if p.drawn(2) == 0 {
-				return context.DeadlineExceeded // As manifestTimeout would have it.
+				return context.DeadlineExceeded // manifestTimeout has passed.
 			}
 			p.late[p.name] = true
 		}
@@ -130,7 +130,7 @@ func TestConcurrentBackups(t *testing.T) {
 		running.Go(func() {
 			for i := range soak.Times(t, 25) {
 				files := map[string]string{}
-				for f := range 4 { // Contents come and go.
+				for f := range 4 { // Contents repeat after some backups.
 					files[fmt.Sprint(f)] = fmt.Sprint("content ", r.drawn(8))
 				}
 				p := &process{race: r, name: fmt.Sprintf("%s-%d%d", r.clock().UTC().Format(nameLayout), worker, i)}
