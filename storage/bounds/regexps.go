@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Limits of regular expressions. Typical ones take less than regexpPerByte bytes of memory per byte of text.
-// regexpAllowed is the memory that the regular expressions of a text may take in addition, in total: about 6,000
+// Limits of regular expressions. A typical regular expression takes less than regexpPerByte bytes of memory per byte of
+// text. regexpAllowed is the additional memory that all regular expressions of a text may take together: about 6,000
 // instructions.
 const (
 	regexpPerByte = 64

@@ -36,7 +36,7 @@ type NodeFacts struct {
 // TableFacts is the state of a table as reported by a node. Reads are counted from the node's start.
 type TableFacts struct {
 	Table string
-	// DiskMiB is the size of its files. MaxPartitionMiB is the size of the largest partition in one of them.
+	// DiskMiB is the size of the table's files. MaxPartitionMiB is the size of the largest partition in one of them.
 	DiskMiB, MaxPartitionMiB int64
 	// TombstonesPerRead and RowsPerRead are the 99th percentiles of the numbers of tombstones and rows per read.
 	TombstonesPerRead, RowsPerRead float64

@@ -113,8 +113,8 @@ func (l *liveSchema) checkColumns() error {
 	return nil
 }
 
-// otherColumns describes the differences between a table's columns and the declared ones; empty: none. Additional
-// columns outside the key are accepted.
+// otherColumns describes the differences between a table's columns and the declared ones, or returns "" if there are
+// none. Additional columns outside the key are accepted.
 func (l *liveTable) otherColumns(t *engine.Table) string {
 	for _, want := range columnsOf(t) {
 		if !slices.Contains(l.columns, want) {

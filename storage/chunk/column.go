@@ -150,7 +150,7 @@ func decodeColumn(b []byte, x []int64) ([]byte, error) {
 	return decodePatches(b, x, widthBits[width], patchWidth)
 }
 
-// unpack sets x from a plane with low bits per number.
+// unpack sets x to the numbers of a plane that has low bits per number.
 func unpack(b []byte, x []int64, low int) {
 	mask := byte(1)<<low - 1
 	for shift := 0; len(x) > 0; shift += low {

@@ -47,7 +47,7 @@ func DecodeValues(b []byte, v []float64) (rest []byte, err error) { return decod
 // MaxExponent is the max exponent of a decimal.
 const MaxExponent = maxExponent
 
-// Exponent returns the smallest e such that v is a decimal m / 10^e. It searches from guess; ok is false if there is
+// Exponent returns the smallest e such that v is a decimal m / 10^e. It searches from guess. ok is false if there is
 // none.
 func Exponent(v float64, guess int) (e int, ok bool) {
 	e = exponentOf(v, guess)

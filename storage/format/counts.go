@@ -81,7 +81,7 @@ type CountsHead struct {
 // Parts returns the number of rows of the body.
 func (h *CountsHead) Parts() int { return h.parts }
 
-// CountsChange is the difference between a window's series and those in the previous window.
+// CountsChange is the difference between the series of a window and those of the previous window.
 type CountsChange struct {
 	// Added is the number of series that are new in the window, Gone the number that are only in the previous one.
 	Added, Gone uint64

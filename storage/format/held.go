@@ -15,13 +15,13 @@ import (
 // A held row has samples of a replica that isn't the elected one:
 //
 //	+---------+--------------+--------+---------------+---------------------+---------+---------------------------+
-//	| version | CRC-32C of   | min t  | max t − min t | 0, or               | samples | a blob that stands alone, |
-//	| 1 byte  | what follows | varint | uvarint       | max t − reach t + 1 | uvarint | as a snappy block         |
+//	| version | CRC-32C of   | min t  | max t − min t | 0, or               | samples | a self-contained blob,    |
+//	| 1 byte  | the rest     | varint | uvarint       | max t − reach t + 1 | uvarint | as a snappy block         |
 //	|         | 4 bytes LE   |        |               | uvarint             |         |                           |
 //	+---------+--------------+--------+---------------+---------------------+---------+---------------------------+
 //
-// The reach is the time up to which the samples, when they were received, proved that their replica was alive; 0: they
-// proved nothing.
+// The reach is the time up to which the samples, when they were received, proved that their replica was alive. It is
+// stored as 0 if they proved nothing.
 const (
 	heldVersion = 1
 	heldHeader  = 5

@@ -176,9 +176,9 @@ const (
 	maxPeriodLead = 366 * 24 * time.Hour
 )
 
-// Next returns the period to add after the last one, with the fields of want that are not 0. It starts at the first end
-// of a window of raw rows that is at least 25 h after now and not before from. It returns ErrBadPeriod if there is
-// none.
+// Next returns the period to add after the last one, with the fields of want that aren't 0. It starts at the first end
+// of a window of raw rows that is at least periodLead after now and not before from. It returns ErrBadPeriod if there
+// is none.
 func (p *Periods) Next(want Period, from, now time.Time) (Period, error) {
 	list := p.All()
 	last := list[len(list)-1]

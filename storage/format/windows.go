@@ -10,7 +10,7 @@ import (
 // Windows of rollups are wider than windows of raw rows and the same in every period. The ranges of their numbers don't
 // overlap, so that a window's number also determines its resolution:
 //
-//	raw   … 20,600 20,601 …               days since 1970, as long as there was one period
+//	raw   … 20,600 20,601 …               days since 1970, as long as there is only one period
 //	5m    2^40 + … 2,942 2,943 …          weeks
 //	1h    2^41 + … 686 687 …              30 days
 //

@@ -137,7 +137,8 @@ type WaitingSlot struct {
 	// End is the end of the slot. Since is the earliest time at which its samples could have been sealed: its end, or,
 	// for late samples, the hour of their arrival.
 	End, Since time.Time
-	// Blobs is the number of blobs read and Damaged the number of damaged ones; both are 0 if the slot hasn't ended.
+	// Blobs is the number of blobs that were read, and Damaged the number of damaged ones among them. Both are 0 if the
+	// slot hasn't ended.
 	Blobs, Damaged int
 }
 

@@ -15,8 +15,8 @@ type Meter interface {
 	Load(ctx context.Context, n int64) error
 	// Turn waits until the read may hold a large amount of memory.
 	Turn(ctx context.Context) error
-	// Working is called regularly by work that may take long and holds no memory, and while a read waits for another
-	// one's load. It may block until the read may continue, or cancel the read's context.
+	// Working is called regularly by work that may take long and holds no memory, and while a read waits for a load of
+	// another read. It may block until the read may continue, or cancel the read's context.
 	Working(ctx context.Context)
 }
 

@@ -22,9 +22,9 @@ import (
 //	+---------+---------+--------+- - - - -+--------+
 //
 // The terms of a series are, for each label except the metric's name, name length | name, and name length | name |
-// value length | value, as in its labels row. Of a term's xxhash64, the low half is a and the high half, made odd, is
-// b. Its bits are, for i from 0 to probes − 1, (a + i·b modulo 2^32) · 8·n / 2^32; bit k of byte j is bit 8·j + k. A
-// filter without bits has all terms. The checksum (Castagnoli) covers all bytes before it.
+// value length | value, as in its labels row. If a is the low half of a term's xxhash64, and b the high half with its
+// lowest bit set, the bits of the term are (a + i·b modulo 2^32) · 8·n / 2^32, for i from 0 to probes − 1; bit k of
+// byte j is bit 8·j + k. A filter without bits has all terms. The checksum (Castagnoli) covers all bytes before it.
 const filterVersion = 1
 
 const (

@@ -16,8 +16,8 @@ import (
 //
 // It doesn't cover labels pages that were added later or were unreadable. Their ids are computed.
 type Located struct {
-	// seen are the covered labels pages, by the first 8 bytes of their versions, sorted. The probability that a later
-	// page has the same ones is one in 2^64.
+	// seen has the first 8 bytes of the versions of the covered labels pages, sorted. The probability that the version
+	// of a later page starts with the same bytes is one in 2^64 per covered page.
 	seen  []uint64
 	pages map[string]located // by version: the pages with wanted series
 	// name is unique in the process. It is part of the cache keys of pages that were opened with this Located.

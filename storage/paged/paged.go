@@ -36,7 +36,8 @@ const (
 	defaultOpenedBytes = 16 << 20
 )
 
-// sharedDataBytes bounds the values of a data page if it is a Cassandra cell, and thereby the page.
+// sharedDataBytes bounds the values of a data page that is stored as a Cassandra cell, and thereby the size of the
+// cell.
 const sharedDataBytes = 48 << 10
 
 // levelMemoryBytes is the size of the cache of segments' levels, enough for about ten thousand segments.

@@ -219,8 +219,8 @@ func (x *levelsRig) within(r *Rows) *Rows {
 	return &inner
 }
 
-// TestLevelsAreRemembered requires that the levels of a segment are read once. Afterwards a segment without pages takes
-// one scan, and one with pages of one level two.
+// TestLevelsAreRemembered requires that the levels of a segment are read once. After that, reading a segment without
+// pages takes one scan of the engine, and reading a segment with pages of one level takes two.
 func TestLevelsAreRemembered(t *testing.T) {
 	for _, table := range rowTables {
 		x := newLevelsRig(table)

@@ -181,8 +181,8 @@ func (s *scan) known(metric, version string) *openPage {
 	return s.r.known(labelsKey{metric, version})
 }
 
-// locate returns the positions of the wanted series in the labels page of a data page that isn't open; nil if they are
-// unknown. skip is set if there are none.
+// locate returns the positions of the wanted series in the labels page of a data page that isn't open, or nil if they
+// are unknown. skip is set if none of the wanted series is in the labels page.
 func (s *scan) locate(row engine.Row, open *openPage) (at *located, skip bool) {
 	if open != nil {
 		return nil, false

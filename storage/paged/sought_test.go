@@ -442,7 +442,7 @@ func TestFiltersOfWritesInPart(t *testing.T) {
 	require.Positive(t, partial)
 }
 
-// TestRowsAreCharged requires that a search that finds too many rows ends, also where damage would be reported.
+// TestRowsAreCharged requires that a search that finds too many rows ends, even if it reports damage.
 func TestRowsAreCharged(t *testing.T) {
 	eng := memory.New()
 	series := seriesOf("up", 300)

@@ -40,7 +40,7 @@ func cutUnknown(t testing.TB, p *page.Page, at int) []byte {
 }
 
 // TestUnreadableEntries requires that an unreadable entry of a page is named, that the page's other entries are read,
-// and that readers that skip it learn its identity.
+// and that readers that skip the entry get its series and start.
 func TestUnreadableEntries(t *testing.T) {
 	for _, table := range rowTables {
 		eng, all, pages := damagedPages(t, table)

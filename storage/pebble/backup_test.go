@@ -93,7 +93,7 @@ func TestBackupsShareFiles(t *testing.T) {
 	require.Equal(t, 4, b.restored("d"))
 }
 
-// TestBackupsThatAreRefused makes two backups in a folder concurrently, and a backup of other entries than files.
+// TestBackupsThatAreRefused makes a backup in a locked folder, and a backup of a checkpoint with a subdirectory.
 func TestBackupsThatAreRefused(t *testing.T) {
 	b := newBackedUp(t)
 	b.write()
@@ -290,7 +290,7 @@ func TestRestoredFiles(t *testing.T) {
 	}
 }
 
-// TestUnfinishedRestore checks that a directory can't be opened after an interrupted restore, but restored to.
+// TestUnfinishedRestore checks that after an interrupted restore, a directory can be restored to but not opened.
 func TestUnfinishedRestore(t *testing.T) {
 	b := newBackedUp(t)
 	b.write()

@@ -107,9 +107,9 @@ func (e *Engine) checkCopy(dir string) error {
 // errBadCopy means that a checkpoint was incomplete and has been removed.
 var errBadCopy = errors.New("pebble: the checkpoint is incomplete")
 
-// beginManifest makes Pebble create a manifest of its own, if it hasn't done so yet. If a start was interrupted between
-// writing the manifest and the log, the next start continues that manifest, and Pebble's checkpoint wouldn't copy any
-// of it.
+// beginManifest makes Pebble create a new manifest, unless it has created one since the engine was opened. If a start
+// was interrupted between writing the manifest and the log, the next start continues that manifest, and Pebble's
+// checkpoint would copy nothing of it.
 func (e *Engine) beginManifest() error {
 	if e.ledger.hasOwnManifest() {
 		return nil
@@ -127,7 +127,7 @@ func (e *Engine) beginManifest() error {
 
 // change runs an operation of Pebble that changes rows. A checkpoint contains the operation completely or not at all.
 //
-// Invariant: all such operations are run by change. Flushes and compactions change no rows.
+// Invariant: every operation that changes rows is run by change. Flushes and compactions change no rows.
 func (e *Engine) change(op func() error) error {
 	e.changes.RLock()
 	defer e.changes.RUnlock()

@@ -166,8 +166,8 @@ func (e *Engine) VerifyFiles(ctx context.Context, report func(problem string)) (
 	return files, bytes, err
 }
 
-// DamagedFiles describes the files that are known to be damaged, as VerifyFiles does: those found by scans since the
-// engine was opened.
+// DamagedFiles describes the damaged files that scans have found since the engine was opened, in the form of
+// VerifyFiles.
 func (e *Engine) DamagedFiles() (problems []string) {
 	e.damaged.mu.Lock()
 	defer e.damaged.mu.Unlock()

@@ -353,7 +353,7 @@ func (e *Engine) release() {
 	}
 }
 
-// fail records that nothing can be written anymore. Only the first reason is kept, because later ones are consequences.
+// fail records that nothing can be written from now on. It keeps only the first reason; later ones are consequences.
 func (e *Engine) fail(err error) {
 	e.failOnce.Do(func() {
 		e.failure = err

@@ -68,8 +68,9 @@ func examineNames(files vfs.FS, dir string, opts *Options) (*existing, error) {
 	return x, x.checkStore(opts)
 }
 
-// listUsable lists a directory, which may not exist. An error means that the directory must not be used: a restore to
-// it isn't finished, or, unless it is opened for reading only, it is a backup or another program's.
+// listUsable lists a directory, which may not exist. An error means that the directory must not be used, because a
+// restore to it isn't finished. Unless it is opened for reading only, it also must not be a backup or another program's
+// directory.
 func listUsable(files vfs.FS, dir string, readOnly bool) (*existing, error) {
 	x := &existing{fs: files, dir: dir}
 	err := x.list()
@@ -182,8 +183,8 @@ func (x *existing) minLog(manifest string) uint64 {
 	return state.minLog
 }
 
-// checkRepair returns an error for a directory that can't be repaired: it has no store, belongs to a backup, another
-// program or another version, or a restore to it isn't finished. A repair changes nothing then.
+// checkRepair returns an error for a directory that can't be repaired, before anything is changed: it has no store, it
+// is a backup, it belongs to another program or version, or a restore to it isn't finished.
 func checkRepair(files vfs.FS, dir string) error {
 	x, err := listUsable(files, dir, false)
 	if err != nil {

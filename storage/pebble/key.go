@@ -12,11 +12,12 @@ import (
 
 // The encodings of key fields, drawn in doc.go. They are part of the format: see formatVersion.
 const (
-	// One-byte integers, -120…119, are encoded as their value plus intZero.
+	// intZero is added to integers that are encoded in one byte, from intSmallMin to intSmallMax.
 	intZero     = 0x80
 	intSmallMin = -120
 	intSmallMax = 119
-	// Tags 0xf8…0xff and 0x07…0x00 mean that 1…8 bytes follow, of a positive or a negative integer.
+	// intPositive and intNegative are the bases of tags of integers with more bytes: of 0xf8 to 0xff for 1 to 8 bytes
+	// of a positive integer, and of 0x07 to 0x00 for 1 to 8 bytes of a negative one.
 	intPositive = 0xf7 // plus the number of bytes that follow
 	intNegative = 0x08 // minus the number of bytes that follow
 

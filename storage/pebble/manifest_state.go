@@ -199,8 +199,8 @@ func (s *manifestState) liveFiles() map[uint64]*liveFile {
 	return files
 }
 
-// isSame reports whether two manifests' entries are for the same file. A restored store reuses numbers of files of the
-// original store. Those files have other sizes, times, or sequence numbers.
+// isSame reports whether the entries of two manifests are for the same file. A restored store reuses the file numbers
+// of the original store, for files with other sizes, times, or sequence numbers.
 func (f *liveFile) isSame(other *liveFile) bool {
 	if f.size != other.size {
 		return false

@@ -158,9 +158,9 @@ func (o *Options) compression() *sstable.CompressionProfile {
 	return &p
 }
 
-// spanPolicy selects a fast compression for the staging log. It also starts new files at some tables: files of the
-// staging log then contain nothing else, and are removed as a whole when their blobs are deleted. A file with rows of
-// two tables of sealed rows would overlap everything between these rows.
+// spanPolicy selects a fast compression for the staging log. It also makes files end at the boundaries of some tables.
+// So files of the staging log contain nothing else, and are removed as a whole when their blobs are deleted. A file
+// with rows of two tables of sealed rows would overlap all files between these rows.
 func spanPolicy(start []byte) (pebbledb.SpanPolicy, []byte, error) {
 	for _, end := range spanEnds {
 		if len(start) == 0 || start[0] < end {

@@ -76,7 +76,7 @@ func (l *partitionLister) list(lower, upper []byte) error {
 				continue
 			case len(found) > 0:
 				ahead = found[0]
-			// The damage is inside the last partition. An iterator may read more of it before it seeks.
+			// The damage is inside the last partition: an iterator may read more of a partition than its first row.
 			case bytes.Compare(lower, next) < 0:
 				lower = next
 				continue

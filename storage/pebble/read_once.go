@@ -13,8 +13,8 @@ const readOnceBytes = 16 << 20
 
 var _ engine.Caching = (*Engine)(nil)
 
-// readers limits the growth of the cache by calls that read rows only once. Pebble's iterators always fill the cache,
-// so only its size can be limited. Blocks that were read more than once are evicted last.
+// readers limits the growth of the cache by calls that read rows once. Pebble's iterators always fill the cache, so
+// only the size of the cache can be limited. Blocks that were read more than once are evicted last.
 type readers struct {
 	cache *pebbledb.Cache
 	// memTables returns the size of the memtables in bytes. Pebble subtracts it from the cache's size.

@@ -63,8 +63,9 @@ func (f *vitalFS) check(op, name string, isVital bool, err error) error {
 }
 
 // checkOpening returns an operation's error before arm is called. After a flush, compactions may be running. If
-// Pebble's Open then returned an error, it would close the files that compactions use, and they would panic. So such an
-// error is returned neither to Open nor to compactions, unless it is of a table, which affects only compactions.
+// Pebble's Open then returned an error, it would close files that compactions use, which would make them panic. So the
+// error is returned neither to Open nor to compactions. Errors of tables are returned, because they affect only
+// compactions.
 func (f *vitalFS) checkOpening(op, name string, err error) error {
 	if err == nil || f.armed.Load() || !f.flushed.Load() || isTable(name) {
 		return err

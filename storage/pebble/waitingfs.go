@@ -175,8 +175,7 @@ func (e *Engine) reportWaiting(report func(error)) func(error) {
 }
 
 // failingFlushes makes Open return the error of a flush that fails before the engine is open. Otherwise Pebble would
-// retry the flush without a pause as long as the cause lasts, and Open would wait for it. flushed is set when a flush
-// starts.
+// retry the flush without a pause until it succeeds, and Open would wait. flushed is set when a flush starts.
 func (e *Engine) failingFlushes(l *pebbledb.EventListener, flushed *atomic.Bool) *pebbledb.EventListener {
 	var last atomic.Pointer[error] // of a flush; Pebble also reports it as a background error
 	l.FlushBegin = func(pebbledb.FlushInfo) { flushed.Store(true) }

@@ -99,8 +99,8 @@ func (e *Engine) begin(ctx context.Context) error {
 	return e.use()
 }
 
-// roomShare is the divisor of the reserve: the last 1/roomShare of it isn't available to writes that make room either.
-// If the log can't be written because the disk is full, all writes end.
+// roomShare is the divisor of the reserve that gives the space that isn't available even to writes that make room. If
+// the log can't be written because the disk is full, nothing can be written until the process restarts.
 const roomShare = 8
 
 // checkReserve rejects writes that would fill the disk. Deletes are always accepted. Writes that make room (see
@@ -142,9 +142,9 @@ func anyPut(batches []engine.Batch) bool {
 	return false
 }
 
-// encode converts batches to the min number of Pebble batches that maxCommit allows. It also returns a prefix per batch
-// with deletes (the table and the first field, which is the slot or window in tables whose space is freed by it), and
-// the cleared ranges.
+// encode converts batches to the min number of Pebble batches that maxCommit allows. For each batch with deletes it
+// also returns a prefix of the deleted keys: the table and the first field, by which space is freed. cleared are the
+// cleared ranges.
 func (e *Engine) encode(batches []engine.Batch) (commits []*pebbledb.Batch, deleted [][]byte, cleared []keyRange) {
 	var w batchWriter
 	for i := range batches {

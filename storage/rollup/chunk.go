@@ -39,69 +39,72 @@ const chunkFormat = 1
 const emptyFormat = 2
 
 // The columns of a chunk, by number. The numbers are stored and must never be reused. Integers and floats are encoded
-// as runs and values of package chunk. A column covers all buckets ("all"), the buckets with samples ("full") or the
-// buckets with floats ("floats"). "Absent" states the value if the column isn't stored.
+// as runs and values of package chunk. Full buckets are those with samples. "Absent" states the values if the column
+// isn't stored.
 const (
-	// columnEnds: all; the end minus the first end, in widths. Absent: no bucket is missing.
+	// columnEnds has, for all buckets, the end minus the first end, in widths. Absent: no bucket is missing.
 	columnEnds = iota
-	// columnFlags: all; flags and storedEmpty. Absent: 0.
+	// columnFlags has, for all buckets, the flags and storedEmpty. Absent: 0.
 	columnFlags
-	// columnCount: full; the number of samples.
+	// columnCount has, for full buckets, the number of samples.
 	columnCount
-	// columnFirstT: full; the first timestamp minus the bucket's start. Absent: 0.
+	// columnFirstT has, for full buckets, the first timestamp minus the bucket's start. Absent: 0.
 	columnFirstT
-	// columnLastT: full; the bucket's end minus the last timestamp. Absent: 0.
+	// columnLastT has, for full buckets, the bucket's end minus the last timestamp. Absent: 0.
 	columnLastT
-	// columnFirstST: full; a byte and the first start timestamps, see starts.go. Absent: 0.
+	// columnFirstST has a byte and, for full buckets, the first start timestamps, see starts.go. Absent: 0.
 	columnFirstST
-	// columnLastST: full; the same for the last start timestamps. Absent: equal to the first.
+	// columnLastST has a byte and, for full buckets, the last start timestamps, see starts.go. Absent: equal to the
+	// first ones.
 	columnLastST
-	// columnFirst: floats; see lanes.go. Present if any bucket has floats.
+	// columnFirst has the first values of buckets with floats, see lanes.go. Present if any bucket has floats.
 	columnFirst
-	// columnLast: floats; last − first. Absent: 0.
+	// columnLast has, for buckets with floats, last − first. Absent: 0.
 	columnLast
-	// columnMin: floats; min(first, last) − min. Absent: 0.
+	// columnMin has, for buckets with floats, min(first, last) − min. Absent: 0.
 	columnMin
-	// columnMax: floats; max − max(first, last). Absent: 0.
+	// columnMax has, for buckets with floats, max − max(first, last). Absent: 0.
 	columnMax
-	// columnSum: floats; see sums.go. Absent: as predicted.
+	// columnSum has the sums of buckets with floats, see sums.go. Absent: as predicted.
 	columnSum
-	// columnSumLow: floats; see sums.go. Absent: 0.
+	// columnSumLow has the low sums of buckets with floats, see sums.go. Absent: 0.
 	columnSumLow
-	// columnCorrection: floats with resets; values. Absent: 0.
+	// columnCorrection has the corrections of buckets with floats and resets, see sums.go. Absent: 0.
 	columnCorrection
-	// columnResets: full. Absent: 0.
+	// columnResets has the numbers of resets of full buckets. Absent: 0.
 	columnResets
-	// columnChanges: full. Absent: 0.
+	// columnChanges has the numbers of changes of full buckets. Absent: 0.
 	columnChanges
-	// columnHistograms: a chunk of package chunk with the first histogram of bucket i at time 2i, and the last at 2i +
-	// 1 if there are multiple.
+	// columnHistograms is a chunk of package chunk with the first histogram of bucket i at time 2i and, if there are
+	// multiple, the last one at 2i + 1.
 	columnHistograms
-	// columnCorrections: a chunk of package chunk with the histogram correction of bucket i at time i.
+	// columnCorrections is a chunk of package chunk with the histogram correction of bucket i at time i.
 	columnCorrections
-	// columnHistogramSums: a chunk of package chunk with the sum of bucket i's histograms at time i, if there are
+	// columnHistogramSums is a chunk of package chunk with the sum of bucket i's histograms at time i, if there are
 	// multiple.
 	columnHistogramSums
-	// columnSeconds: a chunk of package chunk with Histograms.Second of bucket i at time i.
+	// columnSeconds is a chunk of package chunk with Histograms.Second of bucket i at time i.
 	columnSeconds
-	// columnLayouts: buckets with histograms; the sum of 1 if FirstReset, 2 if MixedKinds, 4 if SumDropped, 8 if
-	// HasGauges, 16 if FirstStartReset and 32 times Histograms.Coarser. Absent: 0.
+	// columnLayouts has, for buckets with histograms, the sum of 1 if FirstReset, 2 if MixedKinds, 4 if SumDropped, 8
+	// if HasGauges, 16 if FirstStartReset, and 32 times Histograms.Coarser. Absent: 0.
 	columnLayouts
-	// columnHistogramCounts: buckets with floats and histograms; the number of histograms.
+	// columnHistogramCounts has the numbers of histograms of buckets with floats and histograms.
 	columnHistogramCounts
-	// columnMoment: floats; see moment.go. Absent: 0 where min and max are equal, otherwise unknown.
+	// columnMoment has the moments of buckets with floats, see moment.go. Absent: 0 where min and max are equal, and
+	// otherwise unknown.
 	columnMoment
-	// columnSketches: see sketch.go.
+	// columnSketches has the sketches, see sketch.go.
 	columnSketches
-	// columnStartResets: full; StartResets, see starts.go. Absent: 0.
+	// columnStartResets has StartResets of full buckets, see starts.go. Absent: 0.
 	columnStartResets
-	// columnStartCorrection: see starts.go. Absent: 0.
+	// columnStartCorrection has StartCorrection, see starts.go. Absent: 0.
 	columnStartCorrection
-	// columnStartCorrections: a chunk of package chunk with the StartCorrection of bucket i's histograms at time i.
+	// columnStartCorrections is a chunk of package chunk with the StartCorrection of bucket i's histograms at time i.
 	columnStartCorrections
-	// columnComoment: floats; see line_column.go. Absent: 0 where min and max are equal, otherwise unknown.
+	// columnComoment has the comoments of buckets with floats, see line_column.go. Absent: 0 where min and max are
+	// equal, and otherwise unknown.
 	columnComoment
-	// columnTimes: floats; see line_column.go. Absent: evenly spaced.
+	// columnTimes has the times of buckets with floats, see line_column.go. Absent: evenly spaced.
 	columnTimes
 
 	columnsEnd

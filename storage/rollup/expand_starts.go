@@ -141,8 +141,8 @@ func (x *expandedStarts) arrange(first, last int64, resets int) {
 // isDeltaAfter returns true if sample k has a start, which makes a sample that starts at sample k a delta.
 func (x *expandedStarts) isDeltaAfter(k int) bool { return x.start[k] != 0 && x.start[k] < x.t[k] }
 
-// spread chooses the samples before a change at which the start changes: resets of the samples that aren't resets by
-// value and, if differ is set, all resets by value.
+// spread chooses the samples before a change at which the start timestamp changes: as many as resets among those that
+// aren't resets by value and, if differ is set, all resets by value.
 func (x *expandedStarts) spread(change, resets int, differ bool) {
 	free := 0
 	for k := 1; k < change; k++ {

@@ -84,10 +84,11 @@ func CutChunk(b []byte, f *chunk.Fields) bool {
 
 // related replaces numbers by their difference to a prediction from other numbers, or restores them if cut is false.
 //
-//   - The first integer of column last time is stored plus the one of first time: the sum is nearly equal for all
-//     series of an interval, wherever in the bucket their samples are. This applies if both runs have a first integer.
-//   - The first integer and the base of the column of changes are stored minus the ones of the counts, in zigzag. This
-//     applies if both runs are of the same kind.
+//   - The first integer of column last time is stored plus the first integer of column first time. The sum is nearly equal
+//     for all series with one interval, wherever in the bucket their samples are. This applies if both runs have a first
+//     integer.
+//   - The first integer and the base of the column of changes are stored minus the first integer and the base of the
+//     column of counts, zigzag-encoded. This applies if both runs are of the same kind.
 func related(x []uint64, cut bool) {
 	first, last := numbersOf(columnFirstT, x), numbersOf(columnLastT, x)
 	if chunk.RunHasFirst(first[chunk.RunHead]) && chunk.RunHasFirst(last[chunk.RunHead]) {

@@ -7,12 +7,12 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// The line of a bucket is stored in two columns of integers over buckets of floats. Their values are 0 for buckets that
+// The line of a bucket is stored in two columns of integers over buckets of floats. The integers are 0 for buckets that
 // also have native histograms, which have no line.
 //
 // Column times contains the differences of the times from evenly spaced times at the interval of most buckets (see
-// lineRuns.interval). It is absent if there are none. It starts with a byte, the sum of the numbers of the runs that
-// follow the first:
+// lineRuns.interval). It is absent if there are no differences. It starts with a byte, the sum of the numbers of the
+// runs that follow the first:
 //
 //	–  s: TimeSum minus TimeSum of evenly spaced times
 //	1  k: the difference in TimeSquares minus s², divided by 2 · interval · s; if only one sample is off, its index
@@ -20,15 +20,15 @@ import (
 //	4  1 where the line of equal values is unknown
 //
 // Column comoment is absent if the only known lines have equal values. It starts with a byte for the kind of
-// prediction. Its integers are comoments in units of 2^(e − 45), see comomentExponent; comomentUnknown if the line is
-// unknown.
+// prediction. Its integers are comoments in units of 2^(e − 45), see comomentExponent, or comomentUnknown if the line
+// is unknown.
 //
 //	0  none; a run of the integers follows
 //	1  step · ((n − 1) · (last − first) + k) / 2, of the lanes' integers, where n is the count and step the mean
 //	   interval. A run of k follows, and optionally a run of differences from the prediction. It fits independent values.
 //	2  step · (n · (n + 1) · (last − first) / 6 + k) / 2, with the same runs, for values on a line.
 //
-// k is an integer where values are decimals and times regular; then there are no differences.
+// k is an integer if values are decimals and times are regular. There are no differences then.
 const (
 	timesShares    = 1
 	timesRests     = 2

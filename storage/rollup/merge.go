@@ -99,7 +99,7 @@ func appendSparse[T any](column []T, n int, other []T, from, to int) []T {
 	return append(column, other[from:to]...)
 }
 
-// Delete removes the buckets from index on for whose ends gone returns true.
+// Delete removes the buckets, starting at index, for whose ends gone returns true.
 func (b *Buckets) Delete(index int, gone func(end int64) bool) {
 	n := len(b.End)
 	keep := make([]bool, n)

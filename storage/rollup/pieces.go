@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// addUp adjusts the pieces of bucket i of whole, which are the buckets of b from first on, so that they add up to it. A
-// window that contains all pieces then has the answer of the whole bucket. Differences are distributed among the
-// pieces. Differences of moments and lines, which most buckets have, are recorded in Wholes instead, because they would
-// make windows inside the bucket inexact.
+// addUp adjusts the pieces of bucket i of whole, which are the buckets of b starting at first, so that they add up to
+// the bucket. A window that contains all pieces then has the answer of the whole bucket. Differences are distributed
+// among the pieces, except differences of moments and lines, which most buckets have. These are recorded in Wholes,
+// because they would make windows inside the bucket inexact.
 func (b *Buckets) addUp(first int, whole *Buckets, i int) {
 	b.addUpStarts(first, whole, i)
 	if whole.Flags[i]&HasHistograms != 0 {

@@ -60,7 +60,7 @@ func At(now time.Time) func(*storage.Options) {
 	return Clock(func() time.Time { return now })
 }
 
-// RejectAhead makes the store reject samples that are too far ahead of its only clock immediately.
+// RejectAhead makes the store immediately reject samples that are too far ahead of its only clock.
 func RejectAhead(o *storage.Options) { o.AheadPatience = 0 }
 
 // Shared makes the store one of multiple stores on an engine. name and target describe its process.

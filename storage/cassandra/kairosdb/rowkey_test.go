@@ -95,8 +95,8 @@ func TestCorruptKeys(t *testing.T) {
 	}
 }
 
-// TestPlainKeys checks that keys without escapes, which releases before 1.3 wrote, are read, unless such a key belongs
-// to another series if it has escapes.
+// TestPlainKeys checks that keys without escapes, which releases before 1.3 wrote, are read, unless the same key with
+// escapes belongs to another series.
 func TestPlainKeys(t *testing.T) {
 	with := func(value string) Row {
 		return Row{Metric: "m", TimeMS: rowTime, Type: TypeLong, Tags: map[string]string{"url": value}}

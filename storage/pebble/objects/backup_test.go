@@ -16,7 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// names returns names of backups, each an hour after the one before.
+// names returns names of backups, each an hour after the previous one.
 func names(n int) (out []string) {
 	at := time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC)
 	for i := range n {

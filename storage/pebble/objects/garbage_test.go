@@ -10,7 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// TestGarbage checks each hour what happened to files to which no backup refers.
+// TestGarbage checks every hour which files to which no backup refers are recorded as garbage, and which are removed.
 func TestGarbage(t *testing.T) {
 	b, o, now := newMemory(), DefaultOptions(), time.Unix(2e9, 0)
 	o.Keep, o.Grace, o.Now = pebble.Keep{Last: 1}, 10*time.Hour, func() time.Time { return now }
