@@ -22,7 +22,7 @@ const (
 	schemaTries = 4
 )
 
-// bySchemaCommand tells operators how to create the schema.
+// bySchemaCommand describes how operators can create the schema.
 const bySchemaCommand = "create the schema with `cassia schema | cqlsh`, or let Cassia create it"
 
 // prepareSchema creates missing tables and checks the existing ones.

@@ -70,7 +70,7 @@ func (e *composer) cut(l *cutting, values [][]byte) {
 	}
 }
 
-// whole stores value i of n uncut.
+// whole stores value i of n in the column of uncut values.
 func (e *composer) whole(l *cutting, n, i int, v []byte) {
 	for k := range l.numbers {
 		e.numbers[(1+k)*n+i] = 0

@@ -394,7 +394,7 @@ func (x *fit) missingCorrection() float64 {
 	return -s.total()
 }
 
-// missingSum returns the sum minus the samples' sum.
+// missingSum returns the bucket's sum minus the sum of all samples of the course.
 func (x *fit) missingSum() float64 {
 	s := sum{high: -x.e.sum, low: -x.e.low}
 	for j, v := range x.course.level {

@@ -131,7 +131,7 @@ type portal struct {
 	hasLeft, hasRight bool
 }
 
-// side tells on which side of the way a new corner is.
+// side is the side of the way on which a new corner is.
 type side int
 
 const (
