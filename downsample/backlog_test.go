@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// days seals a sample on each of n days and removes the rollups.
+// days seals one sample on each of n days, and removes the rollups.
 func (r *rig) days(n int) {
 	for i := range n {
 		r.write(testStart.Add(-time.Duration(i)*24*hour-10*hour), float64(i))
@@ -25,13 +25,13 @@ func (r *rig) unrolled() []storage.Unrolled {
 	return listed(r.t, r.store.Unrolled(r.t.Context(), -maxTime, maxTime, func() {}))
 }
 
-// TestBacklogIsWorkedOff computes missing rollups, the oldest first, and only when no slot waits.
+// TestBacklogIsWorkedOff checks that missing rollups are computed, the oldest first, and only when no slot is waiting.
 func TestBacklogIsWorkedOff(t *testing.T) {
 	r := newRig(t, nil)
 	r.days(6)
 	require.Len(t, r.unrolled(), 6)
 
-	// An interrupted round has no time for it.
+	// An interrupted round computes no missing rollups.
 	r.write(testStart.Add(-5*hour), 1)
 	r.write(testStart.Add(-15*hour), 1) // the day before
 	r.fail(func(op faultengine.Op) bool {
@@ -65,7 +65,8 @@ func TestBacklogIsWorkedOff(t *testing.T) {
 	r.check()
 }
 
-// TestBacklogGoesOnPastErrors fails the oldest window: the others are rolled up, and it is retried later.
+// TestBacklogGoesOnPastErrors fails the oldest window. The other windows must be rolled up, and the oldest one retried
+// later.
 func TestBacklogGoesOnPastErrors(t *testing.T) {
 	r := newRig(t, nil)
 	r.days(3)
@@ -109,7 +110,8 @@ func TestBacklogGoesOnPastErrors(t *testing.T) {
 	r.check()
 }
 
-// TestBacklogIsDivided divides the partitions between two processes: each rolls up its own windows.
+// TestBacklogIsDivided divides the partitions between two processes. Each must roll up only the windows of its own
+// partitions.
 func TestBacklogIsDivided(t *testing.T) {
 	r := newRig(t, func(_ *storage.Options, o *Options) { o.Shared = true })
 	r.days(8)
@@ -139,8 +141,8 @@ func TestBacklogIsDivided(t *testing.T) {
 	r.check()
 }
 
-// TestRawGoesOnlyWithRollups lets the retention expire before the first round: raw rows are hidden once their rollups
-// exist, and deleted a week later.
+// TestRawGoesOnlyWithRollups lets the retention expire before the first round. Raw rows must be hidden once their
+// rollups exist, and deleted a week later.
 func TestRawGoesOnlyWithRollups(t *testing.T) {
 	r := newRig(t, func(so *storage.Options, _ *Options) { so.Retention = 3 * 24 * hour })
 	r.days(2)

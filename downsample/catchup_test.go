@@ -22,12 +22,12 @@ func (r *rig) plan(from, to time.Duration) *Plan {
 	return p
 }
 
-// TestCatchUp processes ranges and nothing outside of them.
+// TestCatchUp checks that a plan processes everything in its range, and nothing outside of it.
 func TestCatchUp(t *testing.T) {
 	r := newRig(t, nil)
 	r.days(4) // sealed without rollups
 	for h := range 6 {
-		// Slots that end at 12:00, 10:00, …, 2:00.
+		// The slots end at 12:00, 10:00, …, 2:00.
 		r.write(testStart.Add(time.Duration(h)*-2*hour-30*time.Minute), float64(h))
 	}
 	all := r.plan(-100*24*hour, hour)
@@ -67,7 +67,7 @@ func TestCatchUp(t *testing.T) {
 	r.check()
 }
 
-// TestCatchUpInterrupted stops at every step and is then repeated.
+// TestCatchUpInterrupted interrupts a plan at every step and then runs another plan.
 func TestCatchUpInterrupted(t *testing.T) {
 	r := newRig(t, nil)
 	r.days(2)
@@ -108,7 +108,8 @@ func TestCatchUpInterrupted(t *testing.T) {
 	require.Empty(t, r.unrolled())
 }
 
-// TestCatchUpLeavesOutWhatFails continues after a slot that can't be sealed, and stops when every step fails.
+// TestCatchUpLeavesOutWhatFails checks that a plan continues after a slot that can't be sealed, and stops when every
+// step fails.
 func TestCatchUpLeavesOutWhatFails(t *testing.T) {
 	r := newRig(t, nil)
 	for h := 1; h < 4; h++ {
@@ -150,7 +151,7 @@ func TestCatchUpLeavesOutWhatFails(t *testing.T) {
 	require.Equal(t, 240, r.check().Samples)
 }
 
-// TestCatchUpLeavesWhatIsExpired doesn't seal slots whose samples it would drop.
+// TestCatchUpLeavesWhatIsExpired checks that a plan doesn't seal slots whose samples would be dropped.
 func TestCatchUpLeavesWhatIsExpired(t *testing.T) {
 	r := newRig(t, func(so *storage.Options, _ *Options) { so.Retention = 2 * 24 * hour })
 	r.write(testStart.Add(-3*hour), 1)
@@ -162,7 +163,7 @@ func TestCatchUpLeavesWhatIsExpired(t *testing.T) {
 	require.Zero(t, p.Steps())
 }
 
-// TestCatchUpTellsDamageFromWhatIsDone counts slots with unreadable rows.
+// TestCatchUpTellsDamageFromWhatIsDone checks that slots with unreadable rows are counted separately from sealed slots.
 func TestCatchUpTellsDamageFromWhatIsDone(t *testing.T) {
 	r := newRig(t, nil)
 	r.write(testStart.Add(-3*hour), 1)

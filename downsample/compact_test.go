@@ -36,7 +36,8 @@ func (r *rig) compactable() []ended.OverWindow {
 
 func forEver(so *storage.Options, _ *Options) { so.Retention = 0 }
 
-// TestLoopCompactsWhatRests compacts past windows once they had no writes for a while, and again after later writes.
+// TestLoopCompactsWhatRests checks that past windows are compacted once they have had no writes for a while, and again
+// after later writes.
 func TestLoopCompactsWhatRests(t *testing.T) {
 	r := newRig(t, forEver)
 	r.sealedDays(40)
@@ -71,7 +72,8 @@ func TestLoopCompactsWhatRests(t *testing.T) {
 	r.check()
 }
 
-// TestLoopCompactsAgainAfterErrors reports windows that can't be compacted, processes others, and retries.
+// TestLoopCompactsAgainAfterErrors checks that windows that can't be compacted are reported and retried, and that other
+// windows are processed.
 func TestLoopCompactsAgainAfterErrors(t *testing.T) {
 	r := newRig(t, forEver)
 	r.sealedDays(40)
@@ -100,8 +102,8 @@ func TestLoopCompactsAgainAfterErrors(t *testing.T) {
 	r.check()
 }
 
-// TestPlanCompacts plans the windows that overlap its range and compacts them without waiting. Nothing is left once
-// they have long chunks.
+// TestPlanCompacts checks that a plan contains the past windows that overlap its range, and compacts them without
+// waiting. A plan for windows with long chunks is empty.
 func TestPlanCompacts(t *testing.T) {
 	r := newRig(t, forEver)
 	r.sealedDays(40)

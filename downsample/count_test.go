@@ -16,7 +16,8 @@ func (r *rig) countsWaiting() int {
 	return len(listed(r.t, r.store.Counts().Uncounted(r.t.Context(), func() {})))
 }
 
-// TestLoopCountsSeriesOfWhatRests counts past windows once they are no longer written to, and again after later writes.
+// TestLoopCountsSeriesOfWhatRests checks that past windows are counted once they are no longer written to, and again
+// after later writes.
 func TestLoopCountsSeriesOfWhatRests(t *testing.T) {
 	r := newRig(t, forEver)
 	r.sealedDays(5)
@@ -45,7 +46,7 @@ func TestLoopCountsSeriesOfWhatRests(t *testing.T) {
 	r.check()
 }
 
-// TestLoopCountsAgainAfterErrors counts other windows while one fails, and retries that one.
+// TestLoopCountsAgainAfterErrors fails one window. The other windows must be counted, and the failed one retried.
 func TestLoopCountsAgainAfterErrors(t *testing.T) {
 	r := newRig(t, forEver)
 	r.sealedDays(5)
@@ -65,7 +66,7 @@ func TestLoopCountsAgainAfterErrors(t *testing.T) {
 	r.check()
 }
 
-// TestOneProcessCountsSeries counts only in the process that owns the first partition.
+// TestOneProcessCountsSeries checks that only the process that owns the first partition counts series.
 func TestOneProcessCountsSeries(t *testing.T) {
 	r := newRig(t, func(so *storage.Options, o *Options) { so.Retention, o.Idle = 0, true })
 	r.sealedDays(4)
@@ -79,7 +80,8 @@ func TestOneProcessCountsSeries(t *testing.T) {
 	require.Zero(t, r.metric("uncounted_windows"))
 }
 
-// TestPlanCountsSeries counts the windows that overlap a plan's range as its last step, and then the remaining ones.
+// TestPlanCountsSeries checks that a plan counts the windows that overlap its range as its last step, and that the next
+// plan counts the remaining windows.
 func TestPlanCountsSeries(t *testing.T) {
 	r := newRig(t, forEver)
 	r.sealedDays(5)

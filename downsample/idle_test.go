@@ -33,8 +33,8 @@ func idle(t *testing.T, tenants, days int) *rig {
 	return r
 }
 
-// TestIdleRoundsTakeLittle checks that rounds that list all windows allocate almost nothing per window without work,
-// with any content of the query cache.
+// TestIdleRoundsTakeLittle checks that rounds that list all windows allocate almost nothing per window that needs no
+// work, whatever the query cache contains.
 func TestIdleRoundsTakeLittle(t *testing.T) {
 	const tenants, days = 10, 80
 	allocated := func(days int) float64 {

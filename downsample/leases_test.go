@@ -40,7 +40,7 @@ func TestShareIsEvenAndStable(t *testing.T) {
 	}
 }
 
-// awaitBeats waits until the processes have sent another heartbeat.
+// awaitBeats waits until each of the given processes has sent another heartbeat.
 func awaitBeats(t *testing.T, s *storage.Store, writers ...string) {
 	t.Helper()
 	beats := func() map[string]int64 {
@@ -60,7 +60,7 @@ func awaitBeats(t *testing.T, s *storage.Store, writers ...string) {
 	}
 }
 
-// TestLeases lets processes join, crash and leave.
+// TestLeases checks how the partitions are divided while processes join, crash and leave.
 func TestLeases(t *testing.T) {
 	eng := memory.New()
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -91,7 +91,7 @@ func TestLeases(t *testing.T) {
 	b := start("b")
 	require.Equal(t, []int{4, 4}, owned(a, b))
 
-	// c sends one heartbeat, acquires its share, and then stops sending heartbeats.
+	// c sends one heartbeat, acquires its share of the leases, and then sends no more heartbeats.
 	c := start("c")
 	owned(a, b, c)
 	n := owned(a, b, c)
@@ -115,7 +115,7 @@ func TestLeases(t *testing.T) {
 }
 
 // TestMorePartitionsWhileRunning adds a period with more partitions while loops run, as cassia schema set-period does
-// on a shared engine: the loops divide and seal the new partitions as well.
+// on a shared engine. The loops must also divide and seal the new partitions.
 func TestMorePartitionsWhileRunning(t *testing.T) {
 	t.Parallel()
 	for _, idle := range []bool{false, true} {

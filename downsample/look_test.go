@@ -12,9 +12,9 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 )
 
-// TestRoundsAskLittle counts the reads of the list of staged slots in rounds on a shared engine: per partition its
-// units and those with slots, to seal and to unlist, and no more after a backfill of months. Late samples are sealed in
-// the next round.
+// TestRoundsAskLittle counts how often rounds on a shared engine read the list of staged slots. For each partition, a
+// round may read only the list's units and the units with slots, to seal and to unlist, and no more after a backfill of
+// months. Late samples must be sealed in the next round.
 func TestRoundsAskLittle(t *testing.T) {
 	r := newRig(t, func(so *storage.Options, o *Options) { so.Shared, o.Shared, so.Retention = true, true, 0 })
 	var scans atomic.Int64

@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 )
 
-// TestRound follows slots from ingestion to repair.
+// TestRound follows slots from ingestion through sealing to a seal of late samples.
 func TestRound(t *testing.T) {
 	r := newRig(t, nil)
 	r.write(testStart.Add(-3*hour), 1) // The slot ended at 10:00, two hours ago.
@@ -54,7 +54,7 @@ func TestRound(t *testing.T) {
 	require.Zero(t, r.metric("failures_total"))
 }
 
-// TestManyHands seals slots of all partitions concurrently.
+// TestManyHands checks that slots of all partitions are sealed concurrently.
 func TestManyHands(t *testing.T) {
 	r := newRig(t, func(_ *storage.Options, o *Options) { o.Workers = 3 })
 	for h := range 10 {
@@ -68,7 +68,8 @@ func TestManyHands(t *testing.T) {
 	require.Empty(t, r.unrolled())
 }
 
-// TestLongestWaitingFirst seals in order of arrival: older slots that arrive later don't delay earlier arrivals.
+// TestLongestWaitingFirst checks that slots are sealed in the order in which their samples arrived. Older slots that
+// arrive later must not delay slots that arrived earlier.
 func TestLongestWaitingFirst(t *testing.T) {
 	r := newRig(t, func(so *storage.Options, _ *Options) { so.Partitions = 1 })
 	r.write(testStart.Add(-5*hour), 1)
@@ -91,8 +92,8 @@ func TestLongestWaitingFirst(t *testing.T) {
 	require.Zero(t, r.loop.lag())
 }
 
-// TestStuckPartition fails the work of one partition in every round: the other partitions are sealed, and the failure
-// is reported.
+// TestStuckPartition fails the work of one partition in every round. The other partitions must be sealed, and the
+// failure reported.
 func TestStuckPartition(t *testing.T) {
 	r := newRig(t, nil)
 	r.write(testStart.Add(-3*hour), 1)
@@ -139,7 +140,7 @@ func TestStuckPartition(t *testing.T) {
 	require.Equal(t, 40, r.check().Samples)
 }
 
-// TestAlarm makes a slot wait for longer than half of the grace period.
+// TestAlarm checks that a slot that waits for longer than half of the grace period raises an alarm.
 func TestAlarm(t *testing.T) {
 	r := newRig(t, nil)
 	r.write(testStart.Add(-3*hour), 1)
@@ -192,13 +193,13 @@ func TestDamagedIsNotWaiting(t *testing.T) {
 	s := r.loop.Status(t.Context())
 	require.Equal(t, 1, s.Partitions[0].DamagedSlots)
 	require.Zero(t, s.Partitions[0].WaitingSlots)
-	// Readable samples are sealed nevertheless.
+	// Readable samples of the damaged partition are sealed nevertheless.
 	r.write(testStart.Add(-3*hour), 1)
 	r.loop.Round(t.Context())
 	require.Equal(t, 1.0, r.metric("sealed_slots_total"))
 }
 
-// TestStatusIsJSON checks the JSON that pages and scripts read.
+// TestStatusIsJSON checks the JSON format of the status, which pages and scripts read.
 func TestStatusIsJSON(t *testing.T) {
 	r := newRig(t, nil)
 	text, err := json.Marshal(r.loop.Status(t.Context()))
@@ -212,7 +213,7 @@ func TestStatusIsJSON(t *testing.T) {
 	require.NotContains(t, have, "last_round", "there was none")
 }
 
-// A full head has space again after the next round, although no slot has ended.
+// TestFullHeadIsSealedEarly checks that a full head has space again after the next round, although no slot has ended.
 func TestFullHeadIsSealedEarly(t *testing.T) {
 	r := newRig(t, func(so *storage.Options, _ *Options) { so.HeadBytes = 1 << 20 })
 	ls := labels.FromStrings(labels.MetricName, "m")

@@ -33,7 +33,7 @@ func TestRest(t *testing.T) {
 	} {
 		require.InDelta(t, c.want, rest(c.worked, c.lag, c.share), float64(time.Millisecond), name)
 	}
-	// More lag never means more rest.
+	// A longer lag never leads to a longer rest.
 	last := rest(s, 0, 0.3)
 	for lag := time.Duration(0); lag < 6*time.Hour; lag += time.Minute {
 		now := rest(s, lag, 0.3)
@@ -101,8 +101,8 @@ func TestPacer(t *testing.T) {
 	})
 }
 
-// TestRoundsRest runs a whole loop in a synctest bubble, in which sealing takes no time. It checks that rounds start by
-// themselves, and that slots are sealed once they have settled.
+// TestRoundsRest runs a whole loop in a synctest bubble, in which sealing takes no time. It checks that rounds start
+// regularly, and that slots are sealed once they have settled.
 func TestRoundsRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(so *storage.Options, o *Options) {

@@ -19,15 +19,15 @@ func (r *rig) headSettled() (bytes int64) {
 	return bytes
 }
 
-// backfill writes to three settled slots on two days, and to one slot that isn't over.
+// backfill writes to three settled slots on two days, and to one slot that hasn't ended.
 func (r *rig) backfill(v float64) {
 	for _, ago := range []time.Duration{30 * hour, 10 * hour, 4 * hour, 0} {
 		r.write(testStart.Add(-ago), v)
 	}
 }
 
-// TestRelieve checks that samples of a backfill are sealed before the next round once writes stop, or there are far too
-// many.
+// TestRelieve checks that the samples of a backfill are sealed before the next round when writes stop, or when the head
+// holds far too many of them.
 func TestRelieve(t *testing.T) {
 	r := newRig(t, nil)
 	r.backfill(1)
@@ -57,7 +57,7 @@ func TestRelieve(t *testing.T) {
 	r.check()
 }
 
-// TestRunRelievesTheHead runs a loop with an hour between rounds.
+// TestRunRelievesTheHead checks that the head is relieved between rounds, which are an hour apart.
 func TestRunRelievesTheHead(t *testing.T) {
 	r := newRig(t, func(_ *storage.Options, o *Options) { o.Interval, o.HeadBytes = time.Hour, 1 })
 	ctx, stop := context.WithCancel(t.Context())
@@ -72,7 +72,7 @@ func TestRunRelievesTheHead(t *testing.T) {
 	r.check()
 }
 
-// TestOneSlotFailsByItself fails one slot of a day: the other slots are sealed.
+// TestOneSlotFailsByItself fails one slot of a day. The other slots must be sealed.
 func TestOneSlotFailsByItself(t *testing.T) {
 	r := newRig(t, nil)
 	for h := range 4 {

@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/ended"
 )
 
-// overDays yields the windows of tenants, tenant by tenant.
+// overDays yields one past window per day for each tenant, tenant by tenant.
 func overDays(tenants, days int) iter.Seq2[ended.OverWindow, error] {
 	return func(yield func(ended.OverWindow, error) bool) {
 		for t := range tenants {
@@ -29,7 +29,7 @@ func overDays(tenants, days int) iter.Seq2[ended.OverWindow, error] {
 	}
 }
 
-// listing is a list of windows, a clock, and the number of listings.
+// listing is a restingWindows with a clock, and counts its listings.
 type listing struct {
 	restingWindows
 	t     *testing.T
@@ -49,7 +49,7 @@ func (l *listing) list1(all iter.Seq2[ended.OverWindow, error]) {
 	l.lists++
 }
 
-// without yields the windows that aren't done.
+// without yields the windows that aren't in done.
 func without(all iter.Seq2[ended.OverWindow, error], done map[windowKey]bool) iter.Seq2[ended.OverWindow, error] {
 	return func(yield func(ended.OverWindow, error) bool) {
 		for w, err := range all {
@@ -60,7 +60,8 @@ func without(all iter.Seq2[ended.OverWindow, error], done map[windowKey]bool) it
 	}
 }
 
-// workOff processes all windows and returns them in the order of attempts. fails selects windows that fail.
+// workOff processes all windows, and returns them in the order in which they were tried. fails selects the windows that
+// fail.
 func (l *listing) workOff(all iter.Seq2[ended.OverWindow, error], fails func(*restingWindow) bool) (order []windowKey) {
 	l.t.Helper()
 	done, failed, windows := map[windowKey]bool{}, map[windowKey]bool{}, 0
@@ -93,8 +94,8 @@ func (l *listing) workOff(all iter.Seq2[ended.OverWindow, error], fails func(*re
 
 func never(*restingWindow) bool { return false }
 
-// TestWorkIsLinearInWindows checks that twice as many windows need about twice the memory: no step for one window
-// iterates over all windows.
+// TestWorkIsLinearInWindows checks that twice as many windows need about twice the memory, so that no step for a single
+// window iterates over all windows.
 func TestWorkIsLinearInWindows(t *testing.T) {
 	allocated := func(days int) uint64 {
 		var before, after runtime.MemStats
@@ -132,7 +133,8 @@ func TestWindowsAreListedInParts(t *testing.T) {
 	require.Less(t, l.lists, 25)
 }
 
-// TestFailingWindowsKeepNoOthersOut fails the oldest windows, as many as are kept in memory.
+// TestFailingWindowsKeepNoOthersOut fails as many of the oldest windows as are kept in memory. The other windows must
+// still be processed.
 func TestFailingWindowsKeepNoOthersOut(t *testing.T) {
 	l := newListing(t, 10)
 	order := l.workOff(overDays(1, 60), func(w *restingWindow) bool { return w.Window < 10 })
@@ -143,7 +145,7 @@ func TestFailingWindowsKeepNoOthersOut(t *testing.T) {
 	require.Len(t, seen, 60)
 }
 
-// TestListsThatFailChangeNothing keeps the list if a listing fails.
+// TestListsThatFailChangeNothing checks that a failed listing keeps the previous list.
 func TestListsThatFailChangeNothing(t *testing.T) {
 	l := newListing(t, 10)
 	l.list1(overDays(1, 5))
@@ -153,7 +155,8 @@ func TestListsThatFailChangeNothing(t *testing.T) {
 	require.Len(t, l.list, 5)
 }
 
-// TestListsAreDue lists after an interval, later if listings are slow and empty, and immediately if more windows wait.
+// TestListsAreDue checks when windows are listed again: after an interval, later if listings are slow and empty, and
+// immediately if the list is almost empty and more windows are waiting.
 func TestListsAreDue(t *testing.T) {
 	l := newListing(t, 10)
 	require.True(t, l.due(l.clock, time.Hour))

@@ -35,7 +35,7 @@ type rig struct {
 	loop  *Loop
 	log   *lockedBuffer
 	clock atomic.Int64 // milliseconds
-	// rule decides on the engine's operations; nil: they succeed.
+	// rule decides which of the engine's operations fail. nil: none.
 	rule atomic.Pointer[func(faultengine.Op) faultengine.Action]
 	reg  *prometheus.Registry
 }
@@ -76,7 +76,7 @@ func (r *rig) now() time.Time { return time.UnixMilli(r.clock.Load()) }
 
 func (r *rig) advance(d time.Duration) { r.clock.Add(d.Milliseconds()) }
 
-// fail makes matching operations of the engine fail, until mend.
+// fail makes matching operations of the engine fail, until mend is called.
 func (r *rig) fail(matches func(faultengine.Op) bool) {
 	rule := func(op faultengine.Op) faultengine.Action {
 		if matches(op) {
@@ -89,7 +89,7 @@ func (r *rig) fail(matches func(faultengine.Op) bool) {
 
 func (r *rig) mend() { r.rule.Store(nil) }
 
-// write writes one sample for each of a few series, which cover all partitions.
+// write writes one sample to each of a few series, which cover all partitions.
 func (r *rig) write(at time.Time, v float64) {
 	r.t.Helper()
 	b := r.store.NewBatch("default")
@@ -159,7 +159,7 @@ func TestMetricsAreSound(t *testing.T) {
 	require.Empty(t, problems)
 }
 
-// lockedBuffer collects a log.
+// lockedBuffer collects log lines from multiple goroutines.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -171,7 +171,7 @@ func (l *lockedBuffer) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
-// take returns the log since the last call.
+// take returns the log lines since the previous call.
 func (l *lockedBuffer) take() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

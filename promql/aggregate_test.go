@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The planner aggregates NaN and infinities, and accepts computed and out-of-range parameters, as the evaluator does.
+// TestAggregationsOfUnusualValues checks that the planner aggregates NaN and infinities, and accepts computed and
+// out-of-range parameters, as the evaluator does.
 func TestAggregationsOfUnusualValues(t *testing.T) {
 	store := readyStore(t)
 	b := store.NewBatch("default")

@@ -16,8 +16,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// downsampledStores are a store with samples, and a store with the aggregates that another system kept of these
-// samples: buckets of counts, sums, minima and maxima.
+// downsampledStores are a store with samples, and a store with the aggregates that another system has computed from
+// these samples: buckets of counts, sums, minima and maxima.
 type downsampledStores struct{ samples, buckets *keptStore }
 
 func newDownsampledStores(t *testing.T, res rollup.Resolution) *downsampledStores {
@@ -69,9 +69,9 @@ func newDownsampledStores(t *testing.T, res rollup.Resolution) *downsampledStore
 	return d
 }
 
-// TestQueriesOfAggregates compares answers from aggregates with answers from samples. Answers from known columns are
-// exact and without annotations, answers from estimated columns have a warning, and answers that need unknown columns
-// have no value.
+// TestQueriesOfAggregates compares answers computed from aggregates with answers computed from samples. Answers from
+// known columns are exact and have no annotations. Answers from estimated columns have a warning. Answers that need
+// unknown columns have no value.
 func TestQueriesOfAggregates(t *testing.T) {
 	for _, res := range rollup.Resolutions {
 		t.Run(res.String(), func(t *testing.T) {

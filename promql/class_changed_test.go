@@ -19,7 +19,7 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// changedClass is a store with a series whose class changes. Some samples are written each day.
+// changedClass is a store with a series whose class changes. Samples are written every day.
 type changedClass struct {
 	*storage.Store
 	t    *testing.T
@@ -40,7 +40,7 @@ const daySamples = 24
 
 var classMetric = labels.FromStrings(labels.MetricName, "c", "job", "ci")
 
-// open starts the store with classes. The series belongs to one of them, or to none.
+// open opens the store with classes. The series belongs to class in, or to no class if in is empty.
 func (s *changedClass) open(classes map[string]retention.Keep, in string) {
 	if s.Store != nil {
 		require.NoError(s.t, s.Close())
@@ -66,7 +66,7 @@ func (s *changedClass) open(classes map[string]retention.Keep, in string) {
 	)
 }
 
-// day writes the samples of a day with the given retention, and seals them an hour after noon.
+// day writes a day's samples, whose class has the given retention, and seals them an hour after noon.
 func (s *changedClass) day(keep retention.Keep) {
 	s.now = s.now.Add(testDay)
 	noon := s.now.Add(-time.Hour)
@@ -83,7 +83,7 @@ func (s *changedClass) day(keep retention.Keep) {
 	require.NoError(s.t, err)
 }
 
-// held returns the number of samples that a resolution contains of each day.
+// held returns the number of samples that each day has at a resolution.
 func (s *changedClass) held(res rollup.Resolution) map[time.Time]int {
 	list, err := s.Select(s.t.Context(), query.Query{
 		Tenant: "default", MinT: -format.MaxTime, MaxT: format.MaxTime, Resolution: res, Columns: rollup.AllColumns,
@@ -113,7 +113,7 @@ func (s *changedClass) held(res rollup.Resolution) map[time.Time]int {
 	return counts
 }
 
-// answers returns, by day, the number of samples in the answers of resolution auto.
+// answers returns the number of samples per day in the answers of resolution auto.
 func (s *changedClass) answers(from, to time.Time, step time.Duration) map[time.Time]int {
 	e := NewEngine(DefaultOptions())
 	defer e.Close()
@@ -134,8 +134,8 @@ func (s *changedClass) answers(from, to time.Time, step time.Duration) map[time.
 	return counts
 }
 
-// check compares the answer of each resolution with the retention of each day's class, and the answer of auto with
-// both.
+// check checks that each resolution returns the samples that the class of each day keeps at that resolution, and that
+// auto returns the samples that the class keeps at any resolution.
 func (s *changedClass) check() {
 	s.t.Helper()
 	held := map[rollup.Resolution]map[time.Time]int{}
@@ -167,8 +167,8 @@ func (s *changedClass) check() {
 	}
 }
 
-// TestClassChangedOnAWednesday (d) changes the class of a series on a Wednesday, and back after ten days. On every day
-// of two months each resolution must answer by the class that the series had on each day, and auto must not choose a
+// TestClassChangedOnAWednesday changes the class of a series on a Wednesday, and back after ten days. On every day of
+// two months, each resolution must return the samples that the class of each day keeps, and auto must not choose a
 // resolution without samples.
 func TestClassChangedOnAWednesday(t *testing.T) {
 	long := retention.Keep{Raw: 30 * testDay, FiveMinutes: 365 * testDay, OneHour: 5 * 365 * testDay}

@@ -18,7 +18,7 @@ import (
 
 const testDay = 24 * time.Hour
 
-// keptJobs are jobs in classes of their own. web is in no class.
+// keptJobs maps jobs in classes of their own to the retention of the class. Job web is in no class.
 var keptJobs = map[string]retention.Keep{
 	"web":   {Raw: 2 * testDay, FiveMinutes: 3 * testDay},
 	"ci":    {Raw: testDay, FiveMinutes: 2 * testDay, OneHour: 3 * testDay},
@@ -62,7 +62,7 @@ func mixedStore(t *testing.T) (*storage.Store, time.Time) {
 }
 
 // TestNoSilentGapsWithMixedClasses queries series of multiple classes at once, over the longest retention of all. At
-// every step each series must have a value while any resolution keeps it.
+// every step, each series must have a value as long as any resolution keeps it.
 func TestNoSilentGapsWithMixedClasses(t *testing.T) {
 	store, now := mixedStore(t)
 	const width = 2 * time.Hour
@@ -130,7 +130,8 @@ func TestNoSilentGapsWithMixedClasses(t *testing.T) {
 	}
 }
 
-// TestResolutionsOfClassesThatAreNotAsked queries one class: the retention of the others must not affect the choice.
+// TestResolutionsOfClassesThatAreNotAsked queries one class. The retention of other classes must not affect the choice
+// of resolutions.
 func TestResolutionsOfClassesThatAreNotAsked(t *testing.T) {
 	store, now := mixedStore(t)
 	e := NewEngine(DefaultOptions())
@@ -154,8 +155,7 @@ func TestResolutionsOfClassesThatAreNotAsked(t *testing.T) {
 	}
 }
 
-// TestChoiceByClasses chooses resolutions for classes at times at which one has expired and another has 1h buckets
-// only.
+// TestChoiceByClasses chooses resolutions for times for which one class has expired and another has only 1h buckets.
 func TestChoiceByClasses(t *testing.T) {
 	const hours, days = int64(time.Hour / time.Millisecond), int64(testDay / time.Millisecond)
 	kept := func(raw, five, hour int64) [3]int64 { return [3]int64{raw * days, five * days, hour * days} }

@@ -24,8 +24,8 @@ type churnedSample struct {
 	stale bool
 }
 
-// writeChurn writes short-lived series, enough that queries use spans, with gaps, stale markers and late samples. It
-// returns their samples.
+// writeChurn writes so many short-lived series that queries use the spans of chunks. The series have gaps, stale
+// markers and late samples. It returns their samples.
 func writeChurn(t *testing.T, rng *rand.Rand, store *storage.Store, from, until int64) (all [][]churnedSample) {
 	all = make([][]churnedSample, 2600)
 	for part := range 2 { // The second part has late samples.

@@ -10,8 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Empty buckets of native histograms are kept, sealed and unsealed: the existence of positive or negative buckets
-// changes how a quantile within the zero bucket is interpolated. Readers get the spans that were sent.
+// TestEmptyBucketsAreKept checks that empty buckets of native histograms are kept, unsealed and sealed: whether
+// positive or negative buckets exist changes how a quantile within the zero bucket is interpolated. Readers get the
+// spans that were sent.
 func TestEmptyBucketsAreKept(t *testing.T) {
 	sent := []*histogram.Histogram{
 		{ // Only positive buckets, all of them empty.

@@ -18,7 +18,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// fullGate rejects every query.
+// fullGate is a QueryTracker that rejects every query.
 type fullGate struct{ err error }
 
 func (g fullGate) GetMaxConcurrent() int                       { return 1 }

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// late adds a warning while its samples are read, after the evaluator has read the warnings.
+// late is a Queryable that adds a warning while its samples are read, after the evaluator has read the warnings.
 type late struct {
 	fixed
 	warn func()

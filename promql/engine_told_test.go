@@ -14,8 +14,8 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// The log line of a slow query and the list of top queries contain the cost of a query and the resolution that answered
-// it.
+// TestWhatQueriesTookIsTold checks that the log line of a slow query and the list of top queries contain the cost of
+// the query and the resolutions that answered it.
 func TestWhatQueriesTookIsTold(t *testing.T) {
 	store := readyStore(t)
 	put(t, store, tenant.Default, labels.FromStrings(model.MetricNameLabel, "m"), 0, 1000, 2000)
@@ -44,7 +44,8 @@ func TestWhatQueriesTookIsTold(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// The measured memory is the memory of the process. If it is far above the limit of queries, queries end with an error.
+// TestMemoryOfTheProcessEndsQueries checks that the measured memory is that of the whole process, and that queries are
+// ended with an error if it is far above the limit.
 func TestMemoryOfTheProcessEndsQueries(t *testing.T) {
 	o := DefaultOptions()
 	o.Memory = 1 << 10
@@ -63,7 +64,7 @@ func TestMemoryOfTheProcessEndsQueries(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// A coarsest resolution excludes coarser ones.
+// TestNothingIsCoarserThanAsked checks that a query reads no resolution coarser than the coarsest that it allows.
 func TestNothingIsCoarserThanAsked(t *testing.T) {
 	store, now := expiringStore(t)
 	e := NewEngine(DefaultOptions())
@@ -84,7 +85,8 @@ func TestNothingIsCoarserThanAsked(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// If functions use start timestamps, the planner computes them as the evaluator does.
+// TestStartTimestampsArePlanned checks that the planner computes functions that use start timestamps as the evaluator
+// does.
 func TestStartTimestampsArePlanned(t *testing.T) {
 	for _, about := range []string{"staged", "sealed"} {
 		store := readyStore(t)

@@ -21,11 +21,11 @@ import (
 type agedStores struct {
 	whole, aged *storage.Store
 	now         time.Time
-	// open opens another store with the same samples, which get older after their import.
+	// open opens another store and imports the same samples. They are then older by the given time.
 	open func(older time.Duration, change func(*storage.Options)) *storage.Store
 }
 
-// They also have the series of more.
+// newAgedStores returns stores that also contain the series that the functions in more return.
 func newAgedStores(t *testing.T, more ...func(begin time.Time) []storage.ImportedSeries) *agedStores {
 	const day = 24 * time.Hour
 	a := &agedStores{now: time.Date(2026, 5, 11, 0, 0, 0, 0, time.UTC)}
@@ -98,7 +98,7 @@ func (a *agedStores) points(t *testing.T, e *Engine, store *storage.Store, ctx c
 	return found, r.Warnings.AsErrors()
 }
 
-// pastThePlanner are the reasons why a query isn't answered by the planner.
+// pastThePlanner maps a reason why the planner doesn't answer a query to the settings of the query.
 var pastThePlanner = map[string]struct {
 	tenants string
 	set     func(*Options)
@@ -109,8 +109,9 @@ var pastThePlanner = map[string]struct {
 	"start timestamps":     {"default", func(o *Options) { o.StartTimestamps = true }},
 }
 
-// For times without raw samples, queries that the planner doesn't answer read samples made from buckets. Over whole
-// buckets the answer is the same as from the original samples. Over parts of buckets it is close, and has an info.
+// TestAnswersPastThePlannerWhereRawIsGone checks that queries that the planner doesn't answer read samples made from
+// buckets for times without raw samples. If windows consist of whole buckets, the answer is the same as from the
+// original samples. Otherwise it is close, and has an info.
 func TestAnswersPastThePlannerWhereRawIsGone(t *testing.T) {
 	a := newAgedStores(t)
 	exact := []string{ // At steps and ranges that are multiples of the buckets.
@@ -197,8 +198,9 @@ func TestAnswersPastThePlannerWhereRawIsGone(t *testing.T) {
 	}
 }
 
-// While raw samples exist, windows are moved by at most 1% of their range, with an info, and only if the value doesn't
-// depend on single samples. They are never moved in instant queries and in the subqueries of these.
+// TestWindowsAreMovedByLittleAndTold checks that windows are moved by at most 1% of their range while raw samples
+// exist, with an info, and only if the value doesn't depend on single samples. In instant queries, including their
+// subqueries, windows are never moved.
 func TestWindowsAreMovedByLittleAndTold(t *testing.T) {
 	a := newAgedStores(t)
 	o := DefaultOptions()

@@ -14,14 +14,14 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// The bounds that are derived from an info about missing samples or moved windows:
+// stated holds the bounds that are derived from an info about missing samples or moved windows:
 //
 //	cut     a window that ends inside buckets is off by at most the samples in these: values between their min and max, their
 //	        number, their increase
 //	moved   by at most the samples between the requested edges and the edges used
 //	made    a function of all samples is off by at most the difference that samples between the min and max of its buckets make
 //
-// Outside the times in the info, and without an info, no value may be off.
+// At times outside the info, and without an info, values must be exact.
 type stated struct {
 	told           bool
 	raw, from, to  int64 // of the missing samples, milliseconds
@@ -36,7 +36,7 @@ var (
 	statedBuckets = regexp.MustCompile(`buckets of up to (5m|1h)`)
 )
 
-// statedBy parses the infos of an answer. It also returns all other notes.
+// statedBy parses the infos about expired samples in notes. It also returns all other notes.
 func statedBy(t *testing.T, notes []string) (s stated, others []string) {
 	for _, note := range notes {
 		here, there, _ := strings.Cut(note, "; where raw samples exist, ")
@@ -83,8 +83,8 @@ func msOf(t *testing.T, text string) int64 {
 	return at.UnixMilli()
 }
 
-// zones are the spans, left-open, in which an answer may be computed from other samples than the original ones: buckets
-// that contain an end of the window, and the time between the ends and the edges used.
+// zones returns the left-open spans in which an answer may be computed from samples other than the original ones:
+// buckets that contain an edge of the window, and the time between the requested edges and the edges used.
 func (s stated) zones(from, to int64) (zones [][2]int64) {
 	for _, end := range []int64{from, to} {
 		if s.cut || s.made {
@@ -104,7 +104,7 @@ func (s stated) touches(from, to int64) bool {
 	return s.snapped > 0 || s.told && from < s.raw && to >= s.from && from <= s.to
 }
 
-// extent is the number, the min and the max of some values.
+// extent holds the number, the min and the max of some values.
 type extent struct {
 	n      int
 	lo, hi float64
@@ -130,23 +130,23 @@ type view struct {
 	inner extent
 	// rise is the increase within the window, and edgeRise the increase within the zones.
 	rise, edgeRise float64
-	// sampled is the time from the first to the last sample of the window, seconds.
+	// sampled is the time from the first to the last sample of the window, in seconds.
 	sampled float64
 	resets  int // in the zones
 	moving  bool
 	steep   float64
 
-	// buckets is set if all samples of the window are made from buckets that are entirely in the window.
+	// buckets is set if all samples of the window are made from buckets that are entirely inside the window.
 	buckets *wholeBuckets
 }
 
-// wholeBuckets holds the errors of functions of samples made from whole buckets.
+// wholeBuckets holds the values from which the errors of functions of samples made from whole buckets are computed.
 type wholeBuckets struct {
-	// width of the buckets, seconds. spread is the max spread of their values, and rise the increase in the last
-	// bucket.
+	// width is the width of the buckets in seconds, spread the max spread of their values, and rise the increase in the
+	// last bucket.
 	width, spread, rise float64
 	// slope is the error of the slope of a line if each value may be off by 1. mean is the mean of the times, and
-	// deviation the deviation of the values.
+	// deviation is the standard deviation of the values.
 	slope, mean, deviation float64
 }
 
@@ -215,7 +215,8 @@ func (s *boundedSeries) view(from, to int64, zones [][2]int64) (v view) {
 		a, b := s.in(z[0], z[1])
 		v.edges.add(s.v[a:b])
 		v.all.add(s.v[a:b])
-		// If samples at the start of a window are missing, the step from them to the next sample is missing, too.
+		// If samples at the start of a window are missing, the step from the last of them to the next sample is also
+		// missing.
 		rise, falls, steep := s.riseOf(a, min(b+1, len(s.v)))
 		v.edgeRise, v.resets, v.steep = v.edgeRise+rise, v.resets+falls, max(v.steep, steep)
 	}
@@ -234,8 +235,8 @@ func (s *boundedSeries) view(from, to int64, zones [][2]int64) (v view) {
 // stretch is the max factor by which an increase is extrapolated.
 func (v *view) stretch() float64 { return 1 + 2.2/float64(max(1, v.window.n-1)) }
 
-// offByBuckets returns the max error of a function of samples made from whole buckets. It returns false if the error
-// depends on the times of the original samples. The manual documents these bounds.
+// offByBuckets returns the max error of a function of samples made from whole buckets, as documented in the manual. It
+// returns false if the error depends on the times of the original samples.
 func (s *boundedSeries) offByBuckets(fn string, v view, at int64) (float64, bool) {
 	b := v.buckets
 	if b == nil {
@@ -267,7 +268,7 @@ func (s *boundedSeries) offByBuckets(fn string, v view, at int64) (float64, bool
 	return 0, false
 }
 
-// offBy returns the max error of a function of a window of the given milliseconds.
+// offBy returns the max error of a function over a window of width milliseconds.
 func (s *boundedSeries) offBy(fn string, v view, width, at int64) float64 {
 	if off, ok := s.offByBuckets(fn, v, at); ok {
 		return off
@@ -322,8 +323,8 @@ func (s *boundedSeries) offBy(fn string, v view, width, at int64) float64 {
 		return 2*edge*v.stretch() + all*(v.stretch()-1)
 	case "irate":
 		return 2*v.steep + all/(max(1, v.sampled)/n)
-	// The slope of a line through made samples has no bound, because they may cover only part of a window. One of some
-	// 300,000 queries exceeded half of this by 6%.
+	// The slope of a line through made samples has no proven bound, because these samples may cover only part of a
+	// window. Of some 300,000 queries, one exceeded half of this value by 6%.
 	case "deriv":
 		return 12 * all / max(1, v.sampled)
 	case "predict_linear":
@@ -340,8 +341,9 @@ func (s *boundedSeries) offBy(fn string, v view, width, at int64) float64 {
 	return 0
 }
 
-// miscounted is the max error of the number of samples, at the ends of a window. Samples of series at regular times are
-// made at the original times.
+// miscounted returns the max error of the number of samples, given the number of samples in the buckets at the edges.
+// If the samples of a series are at regular times, samples are made at the original times, so only these buckets
+// matter.
 func (s *boundedSeries) miscounted(edges float64) float64 {
 	if s.wobbly {
 		return min(edges, 8)

@@ -19,10 +19,10 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Generated queries over a store whose samples have expired are compared with the same queries before the samples
-// expired. Each takes one of the ways in which queries are answered. If windows start and end at buckets, the answers
-// are equal (1e-12), and there is no info. Otherwise they are within the bounds of the info. Without an info they are
-// equal. While samples exist, resolution=auto is checked in the same way.
+// TestExpiredAnswersAreWithinTheirInfos compares generated queries over a store whose samples have expired with the
+// same queries before the samples expired. If windows start and end at bucket edges, or there is no info, the answers
+// must be equal (1e-12). Otherwise they must be within the bounds of the info. If windows fit buckets, there must be no
+// info. While samples exist, resolution=auto is checked in the same way. Each query is answered in one of these ways:
 //
 //	           │ raw expired: 5m, 1h │ 5m also expired │ nothing expired
 //	planner    │                     │                 │ auto, exact
@@ -160,7 +160,7 @@ func (c *boundedContest) query() boundedQuery {
 	return c.written(q)
 }
 
-// moving returns a query that reads so much that windows may be moved although their samples exist.
+// moving returns a query that reads so many samples that windows may be moved although the samples exist.
 func (c *boundedContest) moving(q boundedQuery) boundedQuery {
 	q.way, q.kept, q.mode = "planner", true, "auto"
 	q.metric, q.fn = oneOf(c.r, "g", "j"), oneOf(c.r, movingFunctions[2:]...)
@@ -174,7 +174,7 @@ func (c *boundedContest) moving(q boundedQuery) boundedQuery {
 	return c.written(q)
 }
 
-// written returns the query's text.
+// written sets the query's text.
 func (c *boundedContest) written(q boundedQuery) boundedQuery {
 	selector, width := q.metric, fmt.Sprintf("[%ds]", q.width/1000)
 	offset := ""
@@ -282,14 +282,15 @@ func (q boundedQuery) times() []int64 {
 	return all
 }
 
-// exactly reports whether buckets answer the function exactly if windows start and end at buckets.
+// exactly reports whether buckets answer the query exactly if windows start and end at bucket edges.
 func (q boundedQuery) exactly() bool {
 	switch q.fn {
 	case "timestamp", "absent", "absent_over_time", "limitk", "info", "histogram_count(rate)",
 		"histogram_count(increase)":
 		return true
 	case "stddev_over_time", "stdvar_over_time", "deriv", "predict_linear":
-		// Samples made from buckets have other deviations. Rollups by name of counters are only sums.
+		// The deviations of samples made from buckets differ from the original ones. The rollups of counters that are
+		// read by name have only sums.
 		return q.planned() && q.metric != "n_total"
 	}
 	if q.extended() {
@@ -309,7 +310,8 @@ func (q boundedQuery) planned() bool {
 	case "timestamp", "absent_over_time", "info":
 		return false
 	case "histogram_count(rate)", "histogram_count(increase)":
-		// If the step is wider than the window, the evaluator answers it, because of the hints of counter resets.
+		// If the step is wider than the window, the evaluator answers the query, because of the hints of counter
+		// resets.
 		if q.step.Milliseconds() > q.width {
 			return false
 		}
@@ -329,12 +331,12 @@ func (c *boundedContest) widthAt(from int64) int64 {
 	}
 }
 
-// expired reports whether samples of any window have expired. The evaluator reads all windows of a query at once.
+// expired reports whether samples of any window of a query have expired. The evaluator reads all windows at once.
 func (c *boundedContest) expired(q boundedQuery) bool {
 	return !q.kept && c.widthAt(q.start-q.offset-q.width-q.reach()) > 0
 }
 
-// reach is the time outside their windows in which functions read samples.
+// reach returns the time before and after its windows in which the query reads samples.
 func (q boundedQuery) reach() int64 {
 	if q.extended() {
 		return 5 * minute
@@ -342,7 +344,7 @@ func (q boundedQuery) reach() int64 {
 	return 0
 }
 
-// onBuckets reports whether the windows of all steps start and end at the buckets that are available for the oldest
+// onBuckets reports whether the windows of all steps start and end at edges of the buckets that exist for the oldest
 // window.
 func (c *boundedContest) onBuckets(q boundedQuery) bool {
 	width := c.widthAt(q.start - q.offset - q.width)
@@ -354,7 +356,7 @@ func (c *boundedContest) onBuckets(q boundedQuery) bool {
 		(bucketfn.Lookup(q.fn) != nil && bucketfn.Lookup(q.fn).Newest || q.width%width == 0)
 }
 
-// mayTell describes an info that must not be there, because no value can be off. It returns "" if there is none.
+// mayTell describes an info that must not exist, because all values are exact. It returns "" if the info is correct.
 func (c *boundedContest) mayTell(q boundedQuery, info stated) string {
 	switch {
 	case !info.told:
@@ -382,7 +384,7 @@ func valuesIn(rows promengine.Matrix, at int64) map[string]float64 {
 	return all
 }
 
-// judgeStep compares the values at a step.
+// judgeStep describes how the values at a step differ from those expected by more than the bounds, or returns "".
 func (c *boundedContest) judgeStep(q boundedQuery, info stated,
 	at int64, want, got map[string]float64) (why string, off bool) {
 	if maps.Equal(want, got) {
@@ -430,7 +432,7 @@ type bound struct {
 	n       float64
 }
 
-// bounds returns the bounds of the series of an answer.
+// bounds returns the bounds of the values at a step, by series of the answer.
 func (c *boundedContest) bounds(q boundedQuery, info stated, from, to int64) map[string]bound {
 	all := map[string]bound{}
 	touched := info.touches(from-q.reach(), to+q.reach())
@@ -469,7 +471,7 @@ func (c *boundedContest) bounds(q boundedQuery, info stated, from, to int64) map
 	return all
 }
 
-// and returns the bound of two series together.
+// and returns the bound of the value of two series that are aggregated.
 func (b bound) and(other bound, over string) bound {
 	b.largest, b.unsure, b.n = b.largest+other.largest, b.unsure || other.unsure, b.n+other.n
 	switch {

@@ -17,17 +17,18 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// boundedSeries is a series for which the max error of answers is known once its samples have expired.
+// boundedSeries is a series whose samples are known, so that the max error of answers can be computed after they have
+// expired.
 type boundedSeries struct {
 	tenant, name, i string
 	t               []int64
 	v               []float64 // the count, if it is a histogram
 	every           float64   // approximate milliseconds between two samples
-	// wobbly is true if its samples are at irregular times. Samples made from buckets are at regular times.
+	// wobbly is true if the samples are at irregular times. Samples made from buckets are always at regular times.
 	wobbly bool
 }
 
-// boundedMetrics are the metrics of each tenant: their kind and number of series.
+// boundedMetrics are the metrics of each tenant, with their kinds and numbers of series.
 var boundedMetrics = []struct {
 	name   string
 	series int
@@ -39,8 +40,8 @@ var boundedMetrics = []struct {
 	{"b", 2, minute, "gauge"}, {"h", 2, 2 * minute, "histogram"}, {"n_total", 2, minute, "counter"},
 }
 
-// boundedStores are two stores with the same series, ten days of two tenants. One keeps all samples. The other keeps
-// raw samples for two days and 5m rollups for six.
+// boundedStores are two stores with the same series of two tenants over ten days. One keeps all samples. The other
+// keeps raw samples for two days and 5m rollups for six.
 type boundedStores struct {
 	whole, aged *storage.Store
 	now         int64
@@ -83,7 +84,7 @@ func newBoundedStores(t *testing.T, r *rand.Rand) *boundedStores {
 	return x
 }
 
-// fill makes the samples of a time range. Gaps include the end of an hour, so that the samples of a bucket are
+// fill generates the samples of a time range. A gap always contains the end of an hour, so the samples of a bucket are
 // contiguous.
 func (s *boundedSeries) fill(r *rand.Rand, in [2]int64, every int64, kind string, i int) {
 	from, to, gaps := in[0], in[1], s.name == "b"
@@ -105,7 +106,7 @@ func (s *boundedSeries) fill(r *rand.Rand, in [2]int64, every int64, kind string
 			t += r.Int64N(every/3) - every/6
 		}
 		if kind != "gauge" && r.IntN(400) == 0 && t-reset > 2*hour {
-			// More than one reset per bucket would have other bounds.
+			// At most one reset per bucket is generated, because more resets would need other bounds.
 			value, reset = 0, t
 		}
 		value = next(r, kind, value, i, t)
@@ -116,7 +117,7 @@ func (s *boundedSeries) fill(r *rand.Rand, in [2]int64, every int64, kind string
 	}
 }
 
-// next returns the value that follows value.
+// next returns the value of the sample after a sample with the given value.
 func next(r *rand.Rand, kind string, value float64, i int, t int64) float64 {
 	switch {
 	case kind == "gauge" && i == 0:

@@ -113,13 +113,15 @@ func extendedSeries(seed uint64) func(begin time.Time) []storage.ImportedSeries 
 	}
 }
 
-// extendedFunctions have no error or one that is bounded, over windows that start and end at buckets.
+// extendedFunctions are functions that are exact or have a bounded error over windows that start and end at bucket
+// edges.
 var extendedFunctions = []string{"increase %s anchored", "increase %s smoothed", "rate %s anchored", "rate %s smoothed",
 	"delta %s anchored", "delta %s smoothed", "changes %s anchored", "resets %s anchored",
 	"increase %s", "rate %s", "delta %s", "changes %s", "resets %s"}
 
-// Anchored, smoothed and other ranges that start and end at buckets, of all kinds of series, after raw samples have
-// expired. Without an info, the values are those of raw samples. With an info, they differ by no more than it states.
+// TestExtendedRangesAreWithinTheirInfos queries anchored, smoothed and other ranges that start and end at bucket edges,
+// over all kinds of series, after raw samples have expired. Without an info, the values must be those of raw samples.
+// With an info, they may differ by no more than it states.
 func TestExtendedRangesAreWithinTheirInfos(t *testing.T) {
 	t.Parallel()
 	seed := soak.Seed(t)
@@ -151,7 +153,8 @@ func TestExtendedRangesAreWithinTheirInfos(t *testing.T) {
 	require.Positive(t, outcomes["bounded"])
 }
 
-// Limits of retention that cut buckets don't change the values of anchored and smoothed ranges.
+// TestExtendedRangesOverTheLimitsOfRetention checks that retention boundaries that cut buckets don't change the values
+// of anchored and smoothed ranges.
 func TestExtendedRangesOverTheLimitsOfRetention(t *testing.T) {
 	t.Parallel()
 	seed := soak.Seed(t)
@@ -190,7 +193,8 @@ func TestExtendedRangesOverTheLimitsOfRetention(t *testing.T) {
 }
 
 // compareExtended compares the values of an anchored, smoothed or other range with the values of raw samples. Without
-// an info they are equal; with an info they differ by no more than it states. It returns exact, bounded or unbounded.
+// an info they must be equal. With an info they may differ by no more than it states. It returns exact, bounded or
+// unbounded.
 func (a *agedStores) compareExtended(t *testing.T, e *Engine, aged *storage.Store, query string, from, to time.Time,
 	step time.Duration) string {
 	t.Helper()

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A streamed answer whose client reads slowly releases its slot for another read, and waits for a slot before it
-// continues.
+// TestStreamsGiveTheirPlaceAway checks that a streamed answer whose client reads slowly releases its place for another
+// read, and waits for a place before it continues.
 func TestStreamsGiveTheirPlaceAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := DefaultOptions()

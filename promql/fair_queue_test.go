@@ -55,7 +55,7 @@ func TestOneQueryDoesNotWaitBehindAThousand(t *testing.T) {
 	})
 }
 
-// TestCancelledQueriesGetNoPlace cancels a waiting query at the moment when a place becomes free.
+// TestCancelledQueriesGetNoPlace cancels a waiting query at the moment at which a place becomes free.
 func TestCancelledQueriesGetNoPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		queue := newFairQueue(1, 0, 100)
@@ -128,8 +128,8 @@ func TestFullQueueMakesRoomForOthers(t *testing.T) {
 	})
 }
 
-// Queries that have run hold bytes. Above the bound only tenants that hold nothing start queries, up to a bound that is
-// 25% higher.
+// TestFairQueueWaitsForBytes checks that queries that have finished still hold bytes. While the bytes exceed the bound,
+// only tenants that hold nothing may start queries, up to a bound that is 25% higher.
 func TestFairQueueWaitsForBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		queue := newFairQueue(10, 0, 10)

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestResetsAreThoseOfLiveSamples counts resets in rising and falling values, stale markers, NaN and infinities.
+// TestResetsAreThoseOfLiveSamples counts the resets of rising and falling values, with stale markers, NaN and
+// infinities among them.
 func TestResetsAreThoseOfLiveSamples(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	odd := []float64{math.NaN(), math.Float64frombits(value.StaleNaN), math.Inf(1), math.Inf(-1), 0,

@@ -18,12 +18,12 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// Prometheus limits the size of a chunk of histograms only from 10 samples on. So shorter series show only the chunks
-// that the data requires.
+// shorterThanAChunk is the maximum number of samples for which Prometheus doesn't limit the size of a chunk of
+// histograms. In series of this length, Prometheus starts only the chunks that the values require.
 const shorterThanAChunk = 9
 
-// Random series of histograms and floats are read from a real Prometheus TSDB and through this package's iterator:
-// types, hints and values must be equal.
+// TestHintsAreThoseOfPrometheus reads random series of histograms and floats from a real Prometheus TSDB and through
+// this package's iterator. Types, hints and values must be equal.
 func TestHintsAreThoseOfPrometheus(t *testing.T) {
 	series := 3000
 	if testing.Short() {
@@ -109,7 +109,8 @@ func requireSame(t *testing.T, theirs, ours chunkenc.Iterator, found *[4]int, se
 	}
 }
 
-// generator makes a series of histograms that mostly increases. Sometimes it does anything else that a client may do.
+// generator generates a series of histograms whose counts mostly increase. Sometimes it makes any other change that a
+// client may make.
 type generator struct {
 	rnd   *rand.Rand
 	begun bool

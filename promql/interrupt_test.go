@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// longQueries take hours to days with few series.
+// longQueries take hours to days although they read few series.
 var longQueries = []string{
 	`sum_over_time(max_over_time(vector(1)[4d:1s])[4d:1s])`,
 	`max_over_time(stddev_over_time(long[4d])[4d:1s])`,
@@ -31,7 +31,7 @@ func longStore(t *testing.T) *storage.Store {
 	return store
 }
 
-// Queries end at their timeout while the evaluator computes one series.
+// TestLongQueriesEnd checks that queries end at their timeout while the evaluator computes a single series.
 func TestLongQueriesEnd(t *testing.T) {
 	t.Parallel()
 	store := longStore(t)
@@ -48,7 +48,7 @@ func TestLongQueriesEnd(t *testing.T) {
 	}
 }
 
-// Queries end when their client disconnects, or when they are canceled by id.
+// TestLongQueriesAreCanceled checks that queries end when their client disconnects, and when they are canceled by id.
 func TestLongQueriesAreCanceled(t *testing.T) {
 	t.Parallel()
 	store := longStore(t)
@@ -76,7 +76,8 @@ func TestLongQueriesAreCanceled(t *testing.T) {
 	}
 }
 
-// A query that is canceled as soon as it is listed as active ends, at every stage of its Exec.
+// TestQueriesAreCanceledAsTheyBegin checks that a query that is canceled as soon as it is listed as active ends,
+// whichever stage of Exec it has reached.
 func TestQueriesAreCanceledAsTheyBegin(t *testing.T) {
 	t.Parallel()
 	store := longStore(t)
@@ -98,7 +99,7 @@ func TestQueriesAreCanceledAsTheyBegin(t *testing.T) {
 	}
 }
 
-// The planner's loops over the steps of one series also check the context.
+// TestFragmentsStopWithinASeries checks that the planner's loops over the steps of one series also check the context.
 func TestFragmentsStopWithinASeries(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	r := &rawReader{ctx: ctx}

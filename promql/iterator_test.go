@@ -91,7 +91,8 @@ func TestIteratorSeek(t *testing.T) {
 	require.Equal(t, chunkenc.ValNone, it.Next())
 }
 
-// An XOR chunk with the same samples must return the same for every sequence of Next and Seek.
+// TestIteratorSeeksAsPrometheusDoes checks that the iterator returns the same as the iterator of an XOR chunk with the
+// same samples, for every sequence of Next and Seek.
 func TestIteratorSeeksAsPrometheusDoes(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 300 {

@@ -17,7 +17,7 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// growingStore returns a store with 2,000 series of big, and ten each of small and target_info.
+// growingStore returns a store with 2,000 series of metric big, and ten series each of small and target_info.
 func growingStore(t *testing.T, queryBytes int64) *storage.Store {
 	store := storagetest.Open(t, memory.New(), storagetest.Forever, func(o *storage.Options) {
 		o.QueryBytes = queryBytes
@@ -42,7 +42,7 @@ func growingStore(t *testing.T, queryBytes int64) *storage.Store {
 	return store
 }
 
-// nested nests n calls of a function around an expression.
+// nested returns an expression with n nested calls of a function around inner.
 func nested(n int, before, inner, after string) string {
 	return strings.Repeat(before, n) + inner + strings.Repeat(after, n)
 }
@@ -61,7 +61,8 @@ func allocated(f func()) int64 {
 	return int64(after.TotalAlloc - before.TotalAlloc)
 }
 
-// Functions that make labels from labels are rejected before they take more memory than a query may.
+// TestLabelsThatGrowAreRefused checks that queries whose functions make labels from labels are rejected before they
+// take more memory than a query may.
 func TestLabelsThatGrowAreRefused(t *testing.T) {
 	const limit = 16 << 20
 	store := growingStore(t, limit)
@@ -96,7 +97,8 @@ func TestLabelsThatGrowAreRefused(t *testing.T) {
 	}
 }
 
-// Labels that are within the bound equal those of Prometheus' evaluator.
+// TestLabelsAreMadeAsByTheEvaluator checks that the labels of queries within the bound equal those of Prometheus'
+// evaluator.
 func TestLabelsAreMadeAsByTheEvaluator(t *testing.T) {
 	store := growingStore(t, 1<<30)
 	r := newRivals(t, NewQueryable(store), func(o *Options) { o.Timeout = time.Hour })

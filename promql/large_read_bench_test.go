@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// largeStore returns a store with n series of a metric, one sample each, and the time of the samples.
+// largeStore returns a store with n series of a metric, each with one sample, and the time of the samples.
 func largeStore(b *testing.B, n int, sealed bool, change ...func(*storage.Options)) (*storage.Store, int64) {
 	end := someDay + 10*hour + 30*minute
 	store := storagetest.Open(b, storagetest.Pebble(b), append(change, storagetest.Forever,
@@ -37,7 +37,8 @@ func largeStore(b *testing.B, n int, sealed bool, change ...func(*storage.Option
 	return store, end
 }
 
-// BenchmarkLargeRead reads all sealed series of a large metric, one sample each, as remote read and the evaluator do.
+// BenchmarkLargeRead reads all sealed series of a large metric, each with one sample, as remote read and the evaluator
+// do.
 func BenchmarkLargeRead(b *testing.B) {
 	const n = 240_000
 	store, end := largeStore(b, n, true)
@@ -65,8 +66,8 @@ func BenchmarkLargeRead(b *testing.B) {
 	}
 }
 
-// BenchmarkLargeQuery queries all series of a large metric: from the head, and sealed with the index in the cache, or
-// loaded each time.
+// BenchmarkLargeQuery queries all series of a large metric: from the head, sealed with the index in the cache, and
+// sealed with the index loaded each time.
 func BenchmarkLargeQuery(b *testing.B) {
 	const n = 240_000
 	for _, from := range []struct {

@@ -30,8 +30,8 @@ func listSeries(ctx context.Context, t *testing.T, q *Queryable, from, to int64,
 	return list
 }
 
-// A limited list of series contains all series up to the limit, whether they are in the head, sealed, or only in
-// rollups.
+// TestLimitedListsOfSeriesAreFull checks that a limited list of series contains as many series as the limit allows,
+// whether they are in the head, sealed, or only in rollups.
 func TestLimitedListsOfSeriesAreFull(t *testing.T) {
 	x := newBoundedStores(t, rand.New(rand.NewPCG(1, 2)))
 	q, ctx := NewQueryable(x.aged), tenant.Into(t.Context(), "ta")
@@ -54,7 +54,7 @@ func TestLimitedListsOfSeriesAreFull(t *testing.T) {
 	}
 }
 
-// A limit bounds the memory of a list of unsealed series.
+// TestLimitedListsTakeLittle checks that a limit bounds the memory of a list of unsealed series.
 func TestLimitedListsTakeLittle(t *testing.T) {
 	const series = 30_000
 	store := readyStore(t)

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ranges within subqueries are added. Of ranges that aren't nested, the widest counts.
+// TestLookbackOfAQuery checks that the ranges of nested subqueries are added, and that the widest of all other ranges
+// counts.
 func TestLookbackOfAQuery(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"1":                                 0,

@@ -17,8 +17,8 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// The statistics of a query that the planner computes count the samples and buckets that it reads, as the evaluator
-// counts samples. They don't count the points of the answer.
+// TestStatisticsCountWhatIsRead checks that the statistics of a query that the planner computes count the samples and
+// buckets that it reads, as the evaluator counts samples, and not the points of the answer.
 func TestStatisticsCountWhatIsRead(t *testing.T) {
 	store := readyStore(t)
 	b := store.NewBatch("default")

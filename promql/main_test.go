@@ -8,7 +8,7 @@ import (
 )
 
 // TestMain makes tests collect garbage less often, up to a memory limit. Generated queries allocate many short-lived
-// objects, and need 20% less CPU this way. Benchmarks run with the settings of users.
+// objects, and take 20% less CPU time this way. Benchmarks run with Go's default settings, as users do.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if flag.Lookup("test.bench").Value.String() == "" {

@@ -37,7 +37,7 @@ func TestRollupsAreReadByName(t *testing.T) {
 	write := func(name, job string, samples ...storagetest.FloatSample) {
 		storagetest.Write(t, store, "default", labels.FromStrings(labels.MetricName, name, "job", job), samples...)
 	}
-	// 1 … 60 in each hour
+	// The values are 1 to 60 in each hour.
 	write("temperature", "api", storagetest.Samples(begin+60_000, 60_000, 24*60, func(i int) float64 {
 		return float64(i%60 + 1)
 	})...)

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Without the bounds, the deepest of these take minutes or gigabytes, or end the process.
+// TestQueriesAreBoundedBeforeTheyAreParsed parses queries that exceed the bounds. Without the bounds, the deepest of
+// them would take minutes or gigabytes, or end the process.
 func TestQueriesAreBoundedBeforeTheyAreParsed(t *testing.T) {
 	p := NewParser(parser.Options{ExperimentalDurationExpr: true})
 	nested := func(n int, open, inner, closed string) string {
@@ -105,7 +106,7 @@ func TestSlowReplacementsAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzDepth compares the computed depth with that of the parsed expression.
+// FuzzDepth compares the depth computed from the text with the depth of the parsed expression.
 func FuzzDepth(f *testing.F) {
 	f.Add("-(a + b * c ^ 2 and on (x) d)[5m:1m] offset 3m @ end()")
 	f.Add("sum(sum_over_time(a[1m + 2m * 3][5m:])) or vector(1) unless bool")

@@ -58,8 +58,8 @@ const (
 	benchTo         = benchFrom + 6*3_600_000
 )
 
-// BenchmarkPlanner runs queries of dashboards, with and without the planner. CPU is a better measure than time, because
-// the planner uses all processors.
+// BenchmarkPlanner runs queries of dashboards, with and without the planner. Compare the CPU time instead of the
+// elapsed time, because the planner uses all processors.
 func BenchmarkPlanner(b *testing.B) {
 	q := NewQueryable(benchStore(b))
 	for _, text := range []string{

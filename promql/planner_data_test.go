@@ -15,13 +15,13 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// The times of the generated samples are in (sampledFrom, sampledTo], milliseconds.
+// The generated samples are at times in (sampledFrom, sampledTo], in milliseconds.
 const (
 	sampledFrom int64 = 10_000_000
 	sampledTo         = sampledFrom + 100*60_000
 )
 
-// sampler writes series with all irregularities of real series, more often than in reality.
+// sampler writes series with all irregularities of real series, but more often than real series have them.
 type sampler struct {
 	t     *testing.T
 	rnd   *rand.Rand
@@ -45,7 +45,8 @@ func (s *sampler) series(name string, n int, write func(b *storage.Batch, series
 	require.NoError(s.t, b.Commit(s.t.Context()))
 }
 
-// times calls f for the times of a series: at about the interval, with gaps, some of which start with a stale marker.
+// times calls f for the times of a series. They are about interval apart, with gaps, some of which start with a stale
+// marker.
 func (s *sampler) times(interval int64, f func(t int64, stale bool)) {
 	jitter := s.rnd.Int64N(interval)
 	for t := sampledFrom + 1 + jitter; t <= sampledTo; t += interval {
@@ -78,7 +79,7 @@ func (s *sampler) floats(b *storage.Batch, series *storage.Series, next func() f
 	})
 }
 
-// startsOf returns start timestamps of a random kind for a series.
+// startsOf returns the start timestamps of a series, which are of a random kind.
 func (s *sampler) startsOf() soak.Starts {
 	if !s.starts {
 		return soak.Starts{Rand: s.rnd, Kind: "none"}
@@ -86,7 +87,7 @@ func (s *sampler) startsOf() soak.Starts {
 	return soak.Starts{Rand: s.rnd, Kind: soak.StartKinds[s.rnd.IntN(len(soak.StartKinds))]}
 }
 
-// odd sometimes returns a value for which arithmetic has special rules.
+// odd returns v or, sometimes, a value for which arithmetic has special rules.
 func (s *sampler) odd(v float64) float64 {
 	switch s.rnd.IntN(120) {
 	case 0:
@@ -155,7 +156,7 @@ func (s *sampler) fill() {
 	}
 }
 
-// histograms writes native histograms, and the given percentage of floats among them.
+// histograms writes native histograms. floats is the percentage of floats among them.
 func (s *sampler) histograms(b *storage.Batch, series *storage.Series, floats int) {
 	g, starts := generator{rnd: s.rnd}, s.startsOf()
 	s.times(30_000, func(t int64, _ bool) {

@@ -10,13 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// chain returns n operations of a kind, such as a + a + a.
+// chain returns n operations with the same operator, such as a + a + a.
 func chain(n int, operator, operand string) string {
 	return operand + strings.Repeat(" "+operator+" "+operand, n)
 }
 
-// The cost of a query is linear or quadratic in its size, for all kinds of nesting: no pass visits both sides of an
-// expression more than once, and no text contains the texts of two others.
+// TestDeepQueriesCostNoMoreThanTheirSize checks that the cost of a query is linear or quadratic in its size, for all
+// kinds of nesting. No pass may visit both sides of an expression more than once, and no text may contain the texts of
+// two others.
 func TestDeepQueriesCostNoMoreThanTheirSize(t *testing.T) {
 	store := growingStore(t, 1<<30)
 	r := newRivals(t, NewQueryable(store), func(o *Options) { o.Parser.EnableBinopFillModifiers = true })
@@ -115,7 +116,8 @@ func planned(t *testing.T, r *rivals, a asked) *plan {
 	return p
 }
 
-// A plan holds only the results that the evaluator reads, not their operands.
+// TestOperandsAreReleased checks that a plan holds only the results that the evaluator reads, not the operands from
+// which they are computed.
 func TestOperandsAreReleased(t *testing.T) {
 	r := newRivals(t, NewQueryable(growingStore(t, 1<<30)), nil)
 	for _, a := range []asked{{start: 600_000}, {start: 600_000, end: 900_000, step: time.Minute}} {
@@ -131,7 +133,8 @@ func TestOperandsAreReleased(t *testing.T) {
 	}
 }
 
-// The values that an operation holds for each step count as the query's memory, even if it has no series.
+// TestOperationsWithoutSeriesCount checks that the values that an operation holds for each step count toward the
+// query's memory, even if the operation has no series.
 func TestOperationsWithoutSeriesCount(t *testing.T) {
 	r := newRivals(t, NewQueryable(growingStore(t, 1<<30)), nil)
 	a := asked{start: 600_000, end: 6_600_000, step: time.Second}

@@ -23,7 +23,7 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// sampled returns a store with a sampler's metrics, sealed.
+// sampled returns a store with the sealed metrics of a sampler.
 func sampled(t *testing.T, eng engine.Engine, change ...func(*storage.Options)) *storage.Store {
 	store := storagetest.Open(t, eng, append(change, storagetest.Forever)...)
 	s := sampler{t: t, rnd: rand.New(rand.NewPCG(3, 4)), store: store}
@@ -32,7 +32,7 @@ func sampled(t *testing.T, eng engine.Engine, change ...func(*storage.Options)) 
 	return store
 }
 
-// answerOf returns the planner's own answer.
+// answerOf returns the answer of the engine with the planner, and the statistics of its fragments.
 func (r *rivals) answerOf(a asked) (answer, []FragmentStats) {
 	out, stats, err := a.ask(r.ctx, r.planned, r.q)
 	require.NoError(r.t, err)
@@ -145,7 +145,8 @@ type deadlineExceeded struct{ context.Context }
 
 func (deadlineExceeded) Err() error { return context.DeadlineExceeded }
 
-// A query can be canceled while its fragments are computed, and its timeout applies.
+// TestPlannedQueriesAreCancelled checks that a query can be canceled while its fragments are computed, and that its
+// timeout applies.
 func TestPlannedQueriesAreCancelled(t *testing.T) {
 	o := DefaultOptions()
 	o.Timeout = time.Minute
@@ -179,7 +180,7 @@ func (*stuckQuery) Exec(ctx context.Context) *promengine.Result {
 	return &promengine.Result{Err: ctx.Err()}
 }
 
-// A panic of a function must end the query as in the evaluator, but not the process.
+// TestPlannerSurvivesPanics checks that a panic of a function ends the query as in the evaluator, but not the process.
 func TestPlannerSurvivesPanics(t *testing.T) {
 	const name = "deriv"
 	was := promengine.FunctionCalls[name]
@@ -238,7 +239,8 @@ func TestPlanTellsItsFragments(t *testing.T) {
 	}
 }
 
-// The statement of a query is restored at its end, because logs contain it.
+// TestPlanRestoresTheStatement checks that the statement of a query is restored at its end, because logs contain the
+// statement.
 func TestPlanRestoresTheStatement(t *testing.T) {
 	r := newRivals(t, NewQueryable(sampled(t, memory.New(), nil)), nil)
 	const text = "sum(rate(requests_total[5m])) * on () group_right () temperature @ 11000.000"
@@ -301,8 +303,8 @@ func TestInOrderEndsWithTheFirstError(t *testing.T) {
 	)
 }
 
-// planOf returns the statistics of a query's fragments after it was executed. It is empty if the query has no fragments
-// or isn't an Engine's.
+// planOf returns the statistics of a query's fragments after the query was executed. They are empty if the query has no
+// fragments or wasn't created by an Engine.
 func planOf(q promengine.Query) []FragmentStats {
 	ours, ok := q.(*plannedQuery)
 	if !ok || ours.plan == nil {

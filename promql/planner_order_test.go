@@ -38,9 +38,9 @@ func (a asked) askInOrder(t *testing.T, with func() (promengine.Query, error)) (
 	return series, result.Err == nil
 }
 
-// Answers have the order that Prometheus' evaluator returns for a storage whose series are sorted by labels, and limitk
-// chooses the same series. topk and bottomk may choose others among equal values. Answers in the order of a map have no
-// defined order.
+// TestSeriesComeInTheOrderOfLabels checks that answers have the order that Prometheus' evaluator returns for a storage
+// that sorts series by labels, and that limitk chooses the same series. topk and bottomk may choose other series among
+// equal values. Answers that the evaluator reads from a map have no defined order.
 func TestSeriesComeInTheOrderOfLabels(t *testing.T) {
 	t.Parallel()
 	seed := soak.Seed(t)
@@ -94,8 +94,8 @@ func TestSeriesComeInTheOrderOfLabels(t *testing.T) {
 	}
 }
 
-// The order of a large answer is cached. Answers have it before it is cached, afterwards, and if another query's order
-// is cached.
+// TestLargeAnswersComeInTheOrderOfLabels checks that a large answer is in order before its order is cached, after that,
+// and if the order of another query is cached.
 func TestLargeAnswersComeInTheOrderOfLabels(t *testing.T) {
 	t.Parallel()
 	const n = 4500 // more series than the minimum for which the order is cached
@@ -148,7 +148,8 @@ func TestLargeAnswersComeInTheOrderOfLabels(t *testing.T) {
 	}
 }
 
-// The tenant label changes the order of series that already have such a label.
+// TestLargeAnswersOfOneAmongTenantsComeInTheOrderOfLabels checks the order of series that already have a tenant label,
+// which the label of their tenant changes.
 func TestLargeAnswersOfOneAmongTenantsComeInTheOrderOfLabels(t *testing.T) {
 	t.Parallel()
 	store := readyStore(t)

@@ -38,7 +38,7 @@ func (a *asker) moved(selector string) string {
 	return selector
 }
 
-// ranged returns a range selector, sometimes of a kind that is left to the evaluator.
+// ranged returns a range selector, sometimes of a kind that only the evaluator reads.
 func (a *asker) ranged() string {
 	selector := a.selector() + "[" + a.one("30s", "1m", "5m", "5m", "20m", "1h", "17s", "1ms", "2m+1s", "step()*2+1s",
 		"60.0005") + "]"
@@ -170,5 +170,5 @@ func (a *asker) function(of string) string {
 	}
 }
 
-// query returns a query that parses. A scalar isn't valid everywhere.
+// query returns a query that parses. It is always a vector, because a scalar isn't valid everywhere.
 func (a *asker) query() string { return a.vector(a.rnd.IntN(4)) }

@@ -12,7 +12,8 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// A fragment's series must return the same for every sequence of Next and Seek as an iterator over the same samples.
+// TestFragmentSeriesIterateAsSamplesDo checks that the iterator of a fragment's series returns the same as an iterator
+// over the same samples, for every sequence of Next and Seek.
 func TestFragmentSeriesIterateAsSamplesDo(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(7, 8))
 	var ours chunkenc.Iterator

@@ -18,9 +18,10 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Prometheus' own test suite of the query language with the planner, and with the evaluator's features that the suite
-// needs. These prevent the replacement of many fragments. So each query is also run by two engines without the
-// features, one with a planner. Their answers must be equal, even if the suite expects an error.
+// TestPlannerPassesPrometheusSuite runs Prometheus' own test suite of the query language with the planner, and with the
+// features of the evaluator that the suite needs. These features prevent the replacement of many fragments. So each
+// query is also run by two engines without the features, only one of which has a planner. Their answers must be equal,
+// even if the suite expects an error.
 func TestPlannerPassesPrometheusSuite(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -93,7 +94,7 @@ func (q suiteQuery) Exec(ctx context.Context) *promengine.Result {
 	return result
 }
 
-// suiteStorage is a tenant of a store, as a storage for Prometheus' tests.
+// suiteStorage passes a tenant of a store to Prometheus' tests as their storage.
 type suiteStorage struct {
 	*Queryable
 	name   string

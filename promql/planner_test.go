@@ -38,7 +38,7 @@ func (a asked) String() string {
 	return fmt.Sprintf("%s from %d to %d every %s", a.text, a.start, a.end, a.step)
 }
 
-// answer is a result in a comparable form.
+// answer is a query's result in a comparable form.
 type answer struct {
 	err   string
 	notes []string
@@ -66,7 +66,7 @@ func (a asked) ask(ctx context.Context, e *Engine, q *Queryable) (answer, []Frag
 	return out, planOf(query), err
 }
 
-// answer copies a result, whose memory belongs to the query, to an answer.
+// answer copies a result to an answer, because the memory of the result belongs to the query.
 func (a asked) answer(result *promengine.Result) (out answer, err error) {
 	if result.Err != nil {
 		out.err = result.Err.Error()
@@ -102,8 +102,8 @@ func (a asked) answer(result *promengine.Result) (out answer, err error) {
 	return out, nil
 }
 
-// tolerated is the max relative difference of answers. If processors multiply and add in one step, compilers may round
-// once or twice.
+// tolerated returns the max relative difference of two answers. It isn't 0 on processors that can multiply and add in
+// one step, because the compiler may then round once or twice.
 func tolerated() float64 {
 	if runtime.GOARCH == "amd64" {
 		return 0
@@ -168,7 +168,7 @@ func nearHistograms(a, b *histogram.FloatHistogram, tolerance float64) bool {
 		nearAll(a.CustomValues, b.CustomValues)
 }
 
-// rivals are two engines on the same data, one without a planner.
+// rivals are two engines on the same data. One of them has no planner.
 type rivals struct {
 	t         *testing.T
 	ctx       context.Context
@@ -176,9 +176,9 @@ type rivals struct {
 	planned   *Engine
 	plain     *Engine
 	fragments map[string]int // by outcome
-	// undecided counts queries for which the evaluator itself has different answers.
+	// undecided counts the queries to which the evaluator itself gives different answers.
 	undecided int
-	// failing and empty count queries that return an error, or no series.
+	// failing counts the queries that return an error, and empty those that return no series.
 	failing, empty int
 }
 
@@ -195,11 +195,12 @@ func newRivals(t *testing.T, q *Queryable, set func(*Options)) *rivals {
 	return r
 }
 
-// orders is the number of times that the evaluator repeats a query if the answers differ. One order of a map with few
-// keys may occur only once in 16 times.
+// orders is the maximum number of times that the evaluator repeats a query if the answers differ. It is large because
+// some orders of iteration over a small map occur only once in 16 times.
 const orders = 500
 
-// difference runs a query on both engines. It returns false if the query is invalid.
+// difference runs a query on both engines, and describes how the answers differ. It returns false if the query is
+// invalid.
 func (r *rivals) difference(a asked) (string, bool) {
 	want, _, err := a.ask(r.ctx, r.plain, r.q)
 	if err != nil {
@@ -217,7 +218,8 @@ func (r *rivals) difference(a asked) (string, bool) {
 		r.empty++
 	}
 	d := want.differs(got, tolerated())
-	// The evaluator's own answer may be one of multiple, if it iterates over a map. Then the comparison is undecided.
+	// The evaluator may have more than one answer if it iterates over a map. The comparison is undecided if one of them
+	// matches.
 	for i := 0; d != "" && i < orders; i++ {
 		again, _, err := a.ask(r.ctx, r.plain, r.q)
 		require.NoError(r.t, err)
@@ -229,7 +231,7 @@ func (r *rivals) difference(a asked) (string, bool) {
 	return d, true
 }
 
-// smallest returns a failing query inside a failing query that is as small as possible.
+// smallest returns the smallest failing query that it finds among the parts of a failing query.
 func (r *rivals) smallest(a asked) (asked, string) {
 	why, _ := r.difference(a)
 	if a.end != 0 {
@@ -268,7 +270,7 @@ func askedOf(a *asker) asked {
 	return out
 }
 
-// The planner must answer every query as Prometheus' evaluator alone does.
+// TestPlannerAnswersAsTheEvaluatorDoes checks that the planner answers every query as Prometheus' evaluator alone does.
 func TestPlannerAnswersAsTheEvaluatorDoes(t *testing.T) {
 	t.Parallel()
 	seed := soak.Seed(t)
@@ -303,7 +305,7 @@ func TestPlannerAnswersAsTheEvaluatorDoes(t *testing.T) {
 	}
 }
 
-// contest runs n queries on both engines, and reports those whose answers differ.
+// contest runs generated queries on both engines, and reports those whose answers differ.
 func (r *rivals) contest(a *asker, queries int) {
 	asked, failed := 0, 0
 	for asked < queries && failed < 10 {

@@ -15,8 +15,9 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// If all queries together take too much memory, the newest query of the tenant that runs most is ended, one after the
-// other, until memory suffices. Queries that arrive during that time wait.
+// TestQueriesEndWhereMemoryIsShort checks that, if all queries together take too much memory, the newest query of the
+// tenant with the most queries is ended. This is repeated until memory suffices. Queries that arrive in the meantime
+// wait.
 func TestQueriesEndWhereMemoryIsShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := DefaultOptions()
@@ -28,7 +29,7 @@ func TestQueriesEndWhereMemoryIsShort(t *testing.T) {
 			ctx, cancel := context.WithCancel(tenant.Into(t.Context(), name))
 			result := make(chan error, 1)
 			go func() {
-				// It also takes a turn.
+				// The query also waits for its turn among large reads.
 				q, err := e.NewInstantQuery(ctx, stuck{make(chan struct{})}, nil, "up", time.Unix(60, 0))
 				if err != nil {
 					result <- err
@@ -75,8 +76,7 @@ func TestQueriesEndWhereMemoryIsShort(t *testing.T) {
 	})
 }
 
-// TestAnAnswerTakesAPartOfTheMemory checks that an answer that takes more than its allowed part of the memory is
-// rejected.
+// TestAnAnswerTakesAPartOfTheMemory checks that an answer that takes more than its share of the memory is rejected.
 func TestAnAnswerTakesAPartOfTheMemory(t *testing.T) {
 	o := DefaultOptions()
 	o.Memory = 4 * 10 * unreadPoint
@@ -94,7 +94,8 @@ func TestAnAnswerTakesAPartOfTheMemory(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// Reads that grow large wait for their turn and for memory, while other reads continue.
+// TestLargeReadsWaitForMemory checks that reads that grow large wait for their turn and for memory, while other reads
+// continue.
 func TestLargeReadsWaitForMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := DefaultOptions()
@@ -166,8 +167,8 @@ func TestLargeReadsWaitForMemory(t *testing.T) {
 	})
 }
 
-// If memory is full of garbage of earlier reads, no read is ended: the garbage is collected first, while the only large
-// read waits.
+// TestGarbageOfEarlierReadsEndsNobody checks that no read is ended if memory is full of garbage of earlier reads. The
+// garbage is collected first, and the only large read waits during that time.
 func TestGarbageOfEarlierReadsEndsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := DefaultOptions()

@@ -78,7 +78,7 @@ func TestQuerierReadsItsRangeOfItsTenant(t *testing.T) {
 	} {
 		var with []string
 		for _, s := range found(t, q.Select(t.Context(), true, c.hints, name("m"))) {
-			// A series may be listed whose samples are all outside the range. It then has no samples.
+			// A series may be listed although all its samples are outside the range. Its list of samples is then empty.
 			if s[len(s)-2:] != "[]" {
 				with = append(with, s)
 			}
@@ -134,7 +134,8 @@ func TestLabelsOfTheTenant(t *testing.T) {
 	require.Equal(t, []string{"2"}, values)
 }
 
-// The first histogram of a range is compared with the previous one before the range, sealed or not.
+// TestHintsDontDependOnTheRangeOrOnSealing checks that the first histogram of a range is compared with the previous one
+// before the range, whether that one is sealed or not.
 func TestHintsDontDependOnTheRangeOrOnSealing(t *testing.T) {
 	store := readyStore(t)
 	b := store.NewBatch("default")
@@ -168,7 +169,7 @@ func TestHintsDontDependOnTheRangeOrOnSealing(t *testing.T) {
 	}
 }
 
-// slowEngine blocks the scans from which the head is rebuilt until they are allowed.
+// slowEngine blocks the scans that rebuild the head until the test allows them.
 type slowEngine struct {
 	engine.Engine
 	may chan struct{}

@@ -16,8 +16,8 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// If raw samples have expired, a reader of samples or chunks gets samples made from buckets or an error, depending on
-// its Reading. Both are reported.
+// TestReadingsWhereRawIsGone checks that, after raw samples have expired, a read of samples or chunks gets samples made
+// from buckets or an error, depending on its Reading. The Reading reports either case.
 func TestReadingsWhereRawIsGone(t *testing.T) {
 	store, now := expiringStore(t)
 	count := func(set promstorage.ChunkSeriesSet) (n int, err error) {
@@ -45,7 +45,7 @@ func TestReadingsWhereRawIsGone(t *testing.T) {
 		to := now.Add(-c.ago)
 		q, err := NewQueryable(store).ChunkQuerier(to.Add(-time.Hour).UnixMilli()+1, to.UnixMilli())
 		require.NoError(t, err)
-		// The function is a hint of the client, which can't be trusted: the client may need the samples.
+		// The function in a client's hints can't be trusted, because the client may need the samples themselves.
 		n, err := count(q.Select(WithReading(t.Context(), reading), true, &promstorage.SelectHints{
 			Start: to.Add(-time.Hour).UnixMilli() + 1, End: to.UnixMilli(), Func: "idelta",
 		}, name("requests_total")))
@@ -62,8 +62,8 @@ func TestReadingsWhereRawIsGone(t *testing.T) {
 	}
 }
 
-// If raw samples have expired, a list of series contains the series with buckets in the requested range, but not the
-// series of other times in the same window of rollups.
+// TestSeriesAreListedWhereRawIsGone checks that, after raw samples have expired, a list of series contains the series
+// with buckets in the requested range, but not the series of other times in the same window of rollups.
 func TestSeriesAreListedWhereRawIsGone(t *testing.T) {
 	now := time.Date(2026, 5, 11, 0, 0, 0, 0, time.UTC)
 	begin := now.Add(-10 * 24 * time.Hour)
@@ -112,8 +112,8 @@ func TestSeriesAreListedWhereRawIsGone(t *testing.T) {
 	require.Empty(t, list(daysAgo(12), daysAgo(11), true, 0))
 }
 
-// Prometheus reads its list of series by a remote read with the function series. The streamed answer has only series
-// with chunks.
+// TestSeriesAreListedForRemoteRead checks the list of series that Prometheus requests by a remote read with the
+// function name "series". The streamed answer contains only series with chunks.
 func TestSeriesAreListedForRemoteRead(t *testing.T) {
 	store, now := expiringStore(t)
 	for _, c := range []struct {

@@ -17,7 +17,7 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// keptStore is a store that is restarted with other retentions.
+// keptStore is a store that is restarted with different retentions.
 type keptStore struct {
 	*storage.Store
 	t   *testing.T
@@ -42,7 +42,7 @@ func (s *keptStore) restartAll(raw, fiveMinutes, oneHour time.Duration) {
 	s.open(raw, fiveMinutes, oneHour)
 }
 
-// passes lets time pass, during which the process checks every hour for data to delete.
+// passes advances the clock by d. Every hour of that time, the process checks for data to delete.
 func (s *keptStore) passes(d time.Duration) {
 	for end := s.now.Add(d); ; s.now = s.now.Add(time.Hour) {
 		_, err := s.Expire(s.t.Context())
@@ -99,7 +99,7 @@ func one(t *testing.T, v promengine.Vector) float64 {
 	return v[0].F
 }
 
-// requireAnswers queries a time whose raw samples have expired: every answer must be computed from rollups, with an
+// requireAnswers queries a time whose raw samples have expired. Every answer must be computed from rollups and have an
 // info.
 func (s *keptStore) requireAnswers(at time.Time) {
 	s.t.Helper()
@@ -123,7 +123,7 @@ func (s *keptStore) requireAnswers(at time.Time) {
 	}
 }
 
-// TestRaisedRetention lowers the retention until raw samples have expired, and raises it again: queries of their time
+// TestRaisedRetention lowers the retention until raw samples have expired, and raises it again. Queries of that time
 // must be answered from the remaining rows.
 func TestRaisedRetention(t *testing.T) {
 	t.Parallel()
@@ -168,8 +168,8 @@ func TestQueryOverAHole(t *testing.T) {
 	require.NotErrorAs(t, errors.Join(warnings...), &hole)
 }
 
-// TestLoweredRetentionIsTakenBack starts once with a retention that is far too low. For a week all data can be
-// restored.
+// TestLoweredRetentionIsTakenBack starts a store once with a retention that is far too low. For a week after that, all
+// data can be restored.
 func TestLoweredRetentionIsTakenBack(t *testing.T) {
 	t.Parallel()
 	s := newKeptStore(t)
@@ -190,7 +190,7 @@ func TestLoweredRetentionIsTakenBack(t *testing.T) {
 	}
 	requireRaw(at)
 	requireRaw(s.from.Add(time.Hour))
-	// The week starts again.
+	// The low retention is set again, so the week starts again.
 	s.restart(testDay, testDay)
 	s.passes(6 * testDay)
 	s.restart(0, 0)
@@ -226,8 +226,8 @@ func TestForcedResolutionPastItsEnd(t *testing.T) {
 	}
 }
 
-// TestImportedWithoutRawSamples imports a range without keeping its raw samples. Raising the retention must not make
-// queries read raw samples there.
+// TestImportedWithoutRawSamples imports a range without keeping its raw samples. After the retention is raised, queries
+// must still not read raw samples there.
 func TestImportedWithoutRawSamples(t *testing.T) {
 	t.Parallel()
 	s := newKeptStore(t)
@@ -237,7 +237,7 @@ func TestImportedWithoutRawSamples(t *testing.T) {
 	s.importCounter()
 	s.restart(30*testDay, 0)
 	s.requireAnswers(s.from.Add(4 * testDay).Add(1033 * time.Second))
-	// Importing the samples again changes nothing, although the retention would keep their raw samples now.
+	// Importing the samples again changes nothing, although the current retention would keep their raw samples.
 	stats := s.importCounter()
 	require.Greater(t, stats.RollupsOnly, 11*1440, "only rollups are made where raw samples are lacking")
 	s.passes(time.Hour)

@@ -24,8 +24,8 @@ import (
 // rawGoneText is part of the errors that users get if raw samples have expired.
 var rawGoneText = storage.Plain(resolution.ErrRawGone.Error())
 
-// rollupDuel are two stores with the same samples. The subject has rollups and a planner. The reference keeps raw
-// samples indefinitely, and Prometheus' evaluator alone answers from it.
+// rollupDuel holds two stores with the same samples. The subject has rollups and a planner. The reference keeps raw
+// samples indefinitely, and its queries are answered by Prometheus' evaluator alone.
 type rollupDuel struct {
 	t                  *testing.T
 	store              *rolledStore
@@ -34,9 +34,9 @@ type rollupDuel struct {
 	truths             truths
 	// starts is true if functions use start timestamps.
 	starts bool
-	// segments counts the resolutions that answered fragments.
+	// segments counts fragments by the resolutions that answered them.
 	segments map[string]int
-	// outcomes counts the results of comparisons.
+	// outcomes counts the comparisons by result.
 	outcomes map[string]int
 }
 
@@ -101,7 +101,8 @@ func (d *rollupDuel) difference(a asked, mode string) (why string, ok bool) {
 		d.outcomes["resets of buckets"]++
 		return "", true
 	}
-	// The evaluator's own answer may be one of multiple, if it iterates over a map. Then the comparison is undecided.
+	// The evaluator may have more than one answer if it iterates over a map. The comparison is undecided if one of them
+	// matches.
 	for i := 0; why != "" && i < orders; i++ {
 		again, _, err := a.ask(d.t.Context(), d.plain, d.reference)
 		require.NoError(d.t, err)
@@ -113,18 +114,19 @@ func (d *rollupDuel) difference(a asked, mode string) (why string, ok bool) {
 	return why, true
 }
 
-// statsOnly matches functions for which Prometheus reads histograms without their buckets. Its iterator over them forgets
-// the last histogram whenever it is moved, and then it misses a reset that shows only in the buckets: the rate inside of
-// such a function may have another count than the rate alone.
+// statsOnly matches functions for which Prometheus reads histograms without their buckets. The iterator that it uses
+// for them loses the previous histogram whenever it is moved. It then misses resets that only the buckets show, so a
+// rate inside such a function may have another count than the rate on its own.
 var statsOnly = regexp.MustCompile(`histogram_(count|sum|avg)\(`)
 
-// agreesWithBuckets reports whether the answer is right given the evaluator's own, computed with buckets.
+// agreesWithBuckets reports whether the answer equals the answer that the evaluator computes from whole histograms.
 func (d *rollupDuel) agreesWithBuckets(a asked, mode string, got answer, stats []FragmentStats) bool {
 	want, ok := d.withBuckets(a)
 	return ok && d.judge(a, mode, want, got, stats) == ""
 }
 
-// withBuckets asks the evaluator for each step by itself, inside of a subquery of one step: there it reads buckets always.
+// withBuckets returns the evaluator's answer from whole histograms. It evaluates each step separately, inside a
+// subquery of one step, in which the evaluator always reads buckets.
 func (d *rollupDuel) withBuckets(a asked) (out answer, ok bool) {
 	if a.end == 0 {
 		out, _, err := a.of("last_over_time(("+a.text+")[1ms:1ms])").ask(d.t.Context(), d.plain, d.reference)
@@ -154,7 +156,7 @@ func (d *rollupDuel) withBuckets(a asked) (out answer, ok bool) {
 	return out, true
 }
 
-// judge describes the error of an answer, given the reference's, or returns "" if it is correct.
+// judge describes the error of an answer, given the reference's answer. It returns "" if the answer is correct.
 func (d *rollupDuel) judge(a asked, mode string, want, got answer, stats []FragmentStats) string {
 	info := shortfallsIn(got.notes)
 	if info > 1 {
@@ -165,7 +167,7 @@ func (d *rollupDuel) judge(a asked, mode string, want, got answer, stats []Fragm
 		return d.judgeFragment(a, mode, fragments[0], want, got, info)
 	}
 	rawGone := d.store.Retention().Past("", retention.DefaultClass, rollup.Raw) >= rolledFrom
-	// An answer that is an error has no infos about samples missing from the evaluator's own reads.
+	// If the answer is an error, it has no infos about samples that the evaluator's own reads are missing.
 	if inexact(stats) || info > 0 || strings.Contains(got.err, rawGoneText) || rawGone && got.err != "" {
 		d.outcomes["composite of the inexact"]++
 		return unlikelyError(want.err, got.err)
@@ -179,7 +181,7 @@ func (d *rollupDuel) judge(a asked, mode string, want, got answer, stats []Fragm
 		return ""
 	}
 	if strings.Contains(a.text, "count_values") && slices.ContainsFunc(fragments, mayRound) {
-		// The labels contain the last bits of values.
+		// The labels of the answer contain values, whose last bits may differ.
 		d.outcomes["values as labels"]++
 		return ""
 	}
@@ -192,8 +194,9 @@ func (d *rollupDuel) judge(a asked, mode string, want, got answer, stats []Fragm
 	return want.differsBy(got, boundOfSpread(spread))
 }
 
-// unlikelyError returns the reason if an error can't be caused by windows that are moved, widened or approximated.
-// These may change the number of series at a time. A wrong argument is reported only if there is a series.
+// unlikelyError returns a reason if an error can't be caused by windows that are moved, widened or approximated. Such
+// windows may change which series exist at a time, and the evaluator reports a wrong argument only if there is a
+// series.
 func unlikelyError(want, got string) string {
 	if got == "" || got == want || strings.Contains(got, rawGoneText) {
 		return ""
@@ -207,7 +210,7 @@ func unlikelyError(want, got string) string {
 	return fmt.Sprintf("error %q, not %q", got, want)
 }
 
-// judgeFragment judges the answer to a query that is one fragment.
+// judgeFragment is judge for a query that consists of one fragment.
 func (d *rollupDuel) judgeFragment(a asked, mode string, c candidate, want, got answer, info int) string {
 	how := resolvingOf(d.in(mode))
 	how.still = a.end == 0 || a.end == a.start
@@ -271,7 +274,7 @@ func shortfallsIn(notes []string) (n int) {
 	return n
 }
 
-// inexact reports whether a fragment's answer may differ from that of raw samples.
+// inexact reports whether a fragment's answer may differ from the answer of raw samples.
 func inexact(stats []FragmentStats) bool {
 	for _, p := range stats {
 		for _, s := range p.Segments {
@@ -283,7 +286,7 @@ func inexact(stats []FragmentStats) bool {
 	return false
 }
 
-// smallest returns a failing query inside a failing query that is as small as possible.
+// smallest returns the smallest failing query that it finds among the parts of a failing query.
 func (d *rollupDuel) smallest(a asked, mode, why string) (asked, string) {
 	if a.end != 0 {
 		for t := a.start; t <= a.end; t += a.step.Milliseconds() {
@@ -309,7 +312,7 @@ func (d *rollupDuel) smallest(a asked, mode, why string) (asked, string) {
 	return a, why
 }
 
-// contest runs n queries of a kind in a mode, and reports those with incorrect answers.
+// contest runs queries that ask generates, in a mode, and reports those with incorrect answers.
 func (d *rollupDuel) contest(about string, ask func() asked, mode string, queries int) {
 	count, failed := 0, 0
 	for count < queries && failed < 6 {

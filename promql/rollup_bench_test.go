@@ -15,9 +15,9 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// BenchmarkRollups queries 50 counters and 50 gauges, one sample per minute, for 90 days: windows that start and end at
-// buckets, windows slightly beside them as with Grafana's $__rate_interval, and functions of moments. Raw samples are
-// kept.
+// BenchmarkRollups queries 90 days of 50 counters and 50 gauges with one sample per minute. It queries windows that
+// start and end at bucket edges, windows that are slightly longer, as with Grafana's $__rate_interval, and functions of
+// moments. Raw samples are kept.
 func BenchmarkRollups(b *testing.B) {
 	const days = 90
 	now := time.Date(2026, 5, 11, 0, 0, 0, 0, time.UTC)

@@ -15,14 +15,14 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// tolerance is the max difference from the answer of raw samples, relative to the largest absolute value that entered
+// tolerance is the max difference from the answer of raw samples, relative to the largest absolute value that enters
 // the computation.
 const tolerance = 1e-12
 
-// boundFunc returns the largest absolute value that entered the value of a series at a time.
+// boundFunc returns the largest absolute value that enters the computation of a series' value at a time.
 type boundFunc func(metric labels.Labels, t int64) float64
 
-// differsBy describes how got differs from a by more than the tolerance, or returns "". Without a bound, both must be
+// differsBy describes how got differs from a by more than the tolerance, or returns "". If bound is nil, both must be
 // the same to the last bit.
 func (a answer) differsBy(got answer, bound boundFunc) string {
 	if a.err != got.err {
@@ -35,7 +35,7 @@ func (a answer) differsBy(got answer, bound boundFunc) string {
 }
 
 // sureNotes returns notes without those that depend on the order of histograms in a bucket: that custom bounds were
-// reconciled, and that gauges among histograms of both kinds aren't counters.
+// reconciled, and that gauges aren't counters if a bucket contains histograms of both kinds.
 func sureNotes(notes []string) []string {
 	mixed := slices.ContainsFunc(notes, func(note string) bool {
 		return strings.Contains(note, "exponential and custom buckets")
@@ -46,8 +46,8 @@ func sureNotes(notes []string) []string {
 	})
 }
 
-// withoutHints returns the answer without the counter reset hints that got doesn't have. Once raw samples have expired,
-// the hints are unknown, and conflicts between them aren't detected.
+// withoutHints returns the answer with those counter reset hints cleared that are unknown in got. After raw samples
+// have expired, hints are unknown, and conflicts between them aren't detected.
 func (a answer) withoutHints(got answer) answer {
 	has := valuesOf(got.rows)
 	out := answer{err: a.err}
@@ -68,12 +68,13 @@ func (a answer) withoutHints(got answer) answer {
 	return out
 }
 
-// withHintOf returns h, with an unknown counter reset hint if other's hint is unknown.
+// withHintOf returns h. If the counter reset hint of other is unknown, the hint of the result is unknown as well.
 func withHintOf(h, other *histogram.FloatHistogram) *histogram.FloatHistogram {
 	if other.CounterResetHint != histogram.UnknownCounterReset {
 		return h
 	}
-	// Copy would drop the zero bucket's count of histograms with custom bounds, which is NaN in a product with NaN.
+	// Copy would drop the zero bucket's count of histograms with custom bounds, which is NaN if the histogram was
+	// multiplied by NaN.
 	c := *h
 	c.CounterResetHint = histogram.UnknownCounterReset
 	return &c
@@ -130,7 +131,7 @@ func within(want, got, largest float64) bool {
 		math.Abs(want-got) <= tolerance*max(largest, math.Abs(want))
 }
 
-// withinHistogram compares bucket by bucket. The layout in spans may differ.
+// withinHistogram compares two histograms bucket by bucket. Their spans may have different layouts.
 func withinHistogram(want, got *histogram.FloatHistogram, bound func() float64) bool {
 	if nearHistograms(want, got, 0) {
 		return true
@@ -159,16 +160,16 @@ func withinHistogram(want, got *histogram.FloatHistogram, bound func() float64) 
 	return true
 }
 
-// truths are the samples that were sent. Answers are compared with them.
+// truths are the series that were sent, with their samples, from which the expected answers are computed.
 type truths []truth
 
 type truth struct {
 	labels labels.Labels
 	bucketfntest.Points
 	all *chunk.Samples
-	// strange is true if its sums overflow.
+	// strange is true if sums of the samples overflow.
 	strange bool
-	// mayHint is true if it has histograms. Their hints depend on earlier samples.
+	// mayHint is true if the series has histograms. Their hints depend on earlier samples.
 	mayHint bool
 }
 
@@ -197,13 +198,14 @@ func (ts truths) withoutStarts() (out truths) {
 	return out
 }
 
-// bound returns the largest absolute value that enters the fragment's series with these labels at a step.
+// bound returns the largest absolute value that enters the computation of the fragment's series with these labels at a
+// step.
 func (ts truths) bound(c candidate, metric labels.Labels, step int) float64 {
 	from, to := c.window(step)
 	return ts.boundIn(c, metric, step, from, to)
 }
 
-// boundIn returns the bound for a window that was moved.
+// boundIn is bound for a window that was moved to (from, to].
 func (ts truths) boundIn(c candidate, metric labels.Labels, step int, from, to int64) float64 {
 	ahead := float64(c.eval.at(step)-from) / 1000
 	if c.function == "predict_linear" {
@@ -218,7 +220,7 @@ func (ts truths) boundIn(c candidate, metric labels.Labels, step int, from, to i
 	return most
 }
 
-// boundOfAll returns the largest bound of all steps.
+// boundOfAll returns the largest of the bounds of all steps.
 func (ts truths) boundOfAll(c candidate, metric labels.Labels) float64 {
 	most := 0.0
 	for step := range c.eval.n {
@@ -227,7 +229,7 @@ func (ts truths) boundOfAll(c candidate, metric labels.Labels) float64 {
 	return most
 }
 
-// selected reports whether the series is one of the fragment's.
+// selected reports whether the fragment selects the series.
 func (s truth) selected(c candidate) bool {
 	for _, m := range c.matchers {
 		if !m.Matches(s.labels.Get(m.Name)) {
@@ -261,7 +263,7 @@ func (s truth) in(from, to int64) bucketfntest.Points {
 	return bucketfntest.Points{Floats: s.Floats[i:j], Histograms: s.Histograms[k:l]}
 }
 
-// boundOf returns the bound of a query that is one fragment.
+// boundOf returns the bound of a query that consists of one fragment.
 func (ts truths) boundOf(c candidate) boundFunc {
 	if c.over == nil && bucketfntest.BitExact[c.function] {
 		return func(labels.Labels, int64) float64 { return 0 }

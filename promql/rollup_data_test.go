@@ -24,13 +24,13 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// The samples of the rollups are in (rolledFrom, rolledTo]. Samples after rolledSealed stay unsealed until the clock
-// moves. rolledTo isn't the end of a bucket.
+// The samples of the rollups are at times in (rolledFrom, rolledTo]. Samples after rolledSealed stay unsealed until the
+// clock moves. rolledTo isn't the end of a bucket.
 var (
 	rolledFrom   = someDay
 	rolledTo     = someDay + 3*day + 13*hour + 7*minute + 20*second
 	rolledSealed = someDay + 3*day + 8*hour
-	// lateSlot is a sealed slot with late samples that are still in the staging log.
+	// lateSlot is the end of a sealed slot for which late samples are in the staging log.
 	lateSlot = someDay + 30*hour
 )
 
@@ -38,7 +38,7 @@ var (
 type rolledSeries struct {
 	labels labels.Labels
 	sent   []rolledSample
-	// truth are the samples of all types without duplicates.
+	// truth holds the samples of all types, without duplicates.
 	truth chunk.Samples
 }
 
@@ -47,12 +47,12 @@ type rolledSample struct {
 	t, st int64
 	v     float64
 	h     *chunk.Histogram
-	// round is the delivery that contains it: 0, 1 (late, sealed again) or 2 (unsealed).
+	// round is the delivery that contains the sample: 0, 1 (late, sealed again) or 2 (unsealed).
 	round int
 }
 
-// rolledMetrics are the metrics and their kinds: a kind of bucketfntest.SeriesGenerator, or of roller, for each
-// series.
+// rolledMetrics are the metrics. Each of their series has a kind, which is a kind of bucketfntest.SeriesGenerator or of
+// roller.
 var rolledMetrics = []struct {
 	name  string
 	every int64
@@ -126,7 +126,8 @@ func (x *roller) fill(s *rolledSeries, every int64, kind string, i int) {
 	s.truth.Normalize()
 }
 
-// send adds a sample, and sometimes a second one at the same time: a duplicate, or another value.
+// send adds a sample. Sometimes it also adds a second one at the same time: a duplicate, or a sample with another
+// value.
 func (x *roller) send(s *rolledSeries, e rolledSample) {
 	inLate := e.t > lateSlot && e.t <= lateSlot+2*hour
 	switch {
@@ -153,8 +154,9 @@ type staleOrNot struct {
 	stale bool
 }
 
-// times generates the times of a series: aligned to its interval, jittered or irregular. Gaps last minutes, whole
-// slots, or half a day. Some start with a stale marker, which may be at the edge of a bucket or the only sample of one.
+// times generates the times of a series. They are aligned to its interval, jittered or irregular. Gaps last minutes,
+// whole slots, or half a day. Some gaps start with a stale marker, which may be at the edge of a bucket or the only
+// sample of a bucket.
 func (x *roller) times(every int64, i int) (all []staleOrNot) {
 	step := func() int64 { return every }
 	switch i % 3 {
@@ -244,7 +246,7 @@ func (x *rolledValues) at(t int64) rolledSample {
 	return rolledSample{v: x.plain.V, h: x.plain.H}
 }
 
-// append adds the sample as a store would keep it.
+// append appends the sample in the form in which a store keeps it.
 func (e *rolledSample) append(into *chunk.Samples) {
 	if e.h == nil {
 		into.AppendFloat(e.t, e.st, e.v)
@@ -255,7 +257,7 @@ func (e *rolledSample) append(into *chunk.Samples) {
 	into.AppendHistogram(h)
 }
 
-// rolledStore is a store with a clock.
+// rolledStore is a store with a clock that the test sets.
 type rolledStore struct {
 	*storage.Store
 	now time.Time
@@ -269,7 +271,7 @@ func openRolled(t *testing.T, eng engine.Engine, retention, fiveMinutes time.Dur
 	return s
 }
 
-// deliver sends the samples of some rounds.
+// deliver sends the samples of the given rounds.
 func (s *rolledStore) deliver(t *testing.T, all []*rolledSeries, rounds ...int) {
 	for _, series := range all {
 		b := s.NewBatch("default")
@@ -296,8 +298,8 @@ func (s *rolledStore) deliver(t *testing.T, all []*rolledSeries, rounds ...int) 
 	}
 }
 
-// rolled delivers all samples: most are sealed, some are late and sealed again, the newest and some late samples are
-// unsealed.
+// rolled delivers all samples to a store. Most of them are sealed, some are late and sealed again, and the newest and
+// some late samples stay unsealed.
 func rolled(t *testing.T, eng engine.Engine, all []*rolledSeries, retention, fiveMinutes time.Duration) *rolledStore {
 	s := openRolled(t, eng, retention, fiveMinutes)
 	for round := range 3 {

@@ -15,8 +15,9 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// Generated queries over generated series, in every mode and at every age of the data. Each is compared with
-// Prometheus' evaluator over the same samples in a store that keeps them indefinitely:
+// TestRollupsAnswerAsRawSamplesDo runs generated queries over generated series, in every mode and at every age of the
+// data. Each answer is compared with the answer of Prometheus' evaluator over the same samples, from a store that keeps
+// them indefinitely:
 //
 //	what answered it                     it equals
 //	whole buckets, samples, or both      the evaluator's answer: series, steps, errors, annotations; floats within
@@ -70,15 +71,15 @@ func openPebble(t *testing.T) engine.Engine {
 	return eng
 }
 
-// markless removes the commit records of slots with rollups. Such slots exist if an earlier release sealed them without
-// commit records, and while a seal is running.
+// markless is an engine that drops the commit records of slots with rollups. Slots without commit records exist while a
+// seal is running, and if an earlier release sealed them.
 type markless struct {
 	engine.Engine
 	slots map[int64]bool // nil: none
 	lost  int
 }
 
-// rollupWindows are the numbers of the first windows that hold rollups.
+// rollupWindows is the number of the first window that holds rollups.
 const rollupWindows = 1 << 40
 
 // Write implements engine.Engine.
@@ -105,7 +106,7 @@ func (m *markless) TakesClear() bool {
 	return ok && c.TakesClear()
 }
 
-// rollupContest runs queries while the data age.
+// rollupContest runs queries while the data gets older.
 type rollupContest struct {
 	t                *testing.T
 	asker            *rollupAsker
@@ -120,7 +121,7 @@ type rollupContest struct {
 // rollupModes are the modes in which queries are run.
 var rollupModes = []string{"exact", "auto", "5m", "1h"}
 
-// young runs queries while all data are kept and some are unsealed.
+// young runs queries while all data is kept and some of it is unsealed.
 func (c *rollupContest) young() {
 	first := c.ask("all is kept", "exact", 3*c.queries)
 	require.Greater(c.t, first.segments["5m"], c.queries/10, "hardly a fragment was answered from 5m")
@@ -132,7 +133,7 @@ func (c *rollupContest) young() {
 	}
 }
 
-// passes advances the clock to a time. The store checks twice a day for data to delete.
+// passes advances the clock until the given time. Twice per day of that time, the store checks for data to delete.
 func (c *rollupContest) passes(until time.Time) {
 	for {
 		_, err := c.store.Expire(c.t.Context())
@@ -144,7 +145,7 @@ func (c *rollupContest) passes(until time.Time) {
 	}
 }
 
-// old runs queries after all data were sealed, while raw samples and rollups expire.
+// old runs queries after all data was sealed, while raw samples and rollups expire.
 func (c *rollupContest) old() {
 	require.NoError(c.t, c.store.SealAll(c.t.Context()))
 	for _, age := range []struct {
@@ -185,7 +186,7 @@ func (c *rollupContest) compact() {
 	}
 }
 
-// ask runs n queries that are one fragment, half as many composed queries, and some queries of dashboards.
+// ask runs n queries that consist of one fragment, half as many composed queries, and some queries of dashboards.
 func (c *rollupContest) ask(about, mode string, queries int) *rollupDuel {
 	a, d := c.asker, newRollupDuel(c.t, c.store, c.reference, c.truths, c.starts)
 	d.contest(about, func() asked { return a.at(a.simple()) }, mode, queries)

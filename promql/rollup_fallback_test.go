@@ -15,8 +15,8 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// expiringStore returns a store with a counter, a sample every 15 s for four days. Raw samples are kept for one day and
-// 5m rollups for two.
+// expiringStore returns a store with four days of a counter with one sample every 15 s. Raw samples are kept for one
+// day and 5m rollups for two.
 func expiringStore(t *testing.T) (*storage.Store, time.Time) {
 	now := time.Date(2026, 5, 5, 0, 0, 0, 0, time.UTC)
 	begin := now.Add(-4 * 24 * time.Hour)

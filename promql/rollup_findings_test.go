@@ -16,9 +16,11 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// Faults that the generated queries of TestRollupsAnswerAsRawSamplesDo found, reduced to the smallest case.
+// These tests reproduce faults that the generated queries of TestRollupsAnswerAsRawSamplesDo found, in the smallest
+// form.
 
-// An instant query whose window starts inside a bucket excludes the samples before the window.
+// TestWindowsThatBeginInsideABucketAreExact checks that an instant query whose window starts inside a bucket excludes
+// the samples before the window.
 func TestWindowsThatBeginInsideABucketAreExact(t *testing.T) {
 	store, now := expiringStore(t)
 	r := newRivals(t, NewQueryable(store), nil)
@@ -35,7 +37,8 @@ func TestWindowsThatBeginInsideABucketAreExact(t *testing.T) {
 	}
 }
 
-// A query has one info about missing samples, for any number of fragments and other selectors.
+// TestOneInfoAQuery checks that a query has one info about missing samples, for any number of fragments and other
+// selectors.
 func TestOneInfoAQuery(t *testing.T) {
 	store, now := expiringStore(t)
 	r := newRivals(t, NewQueryable(store), nil)
@@ -51,7 +54,8 @@ func TestOneInfoAQuery(t *testing.T) {
 	}
 }
 
-// A function of a fixed window that also depends on the evaluation time is computed once per step.
+// TestFixedWindowsWhereRawIsGone checks that a function of a fixed window is computed once per step if it also depends
+// on the evaluation time.
 func TestFixedWindowsWhereRawIsGone(t *testing.T) {
 	store, now := expiringStore(t)
 	r := newRivals(t, NewQueryable(store), nil)
@@ -68,8 +72,8 @@ func TestFixedWindowsWhereRawIsGone(t *testing.T) {
 	require.True(t, strings.Contains(got.notes[0], "reconstructed from buckets"), got.notes)
 }
 
-// A seal that was interrupted after its rollups were written and before its commit record leaves its slot to the
-// samples. The day's chunk, which other slots need, must not answer for it.
+// TestRollupsOfASealThatWasCutShort interrupts a seal after its rollups were written and before its commit record. The
+// slot must be answered from samples. The chunk of the day, which other slots need, must not answer for it.
 func TestRollupsOfASealThatWasCutShort(t *testing.T) {
 	broken := false
 	eng := faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {
@@ -109,8 +113,9 @@ func TestRollupsOfASealThatWasCutShort(t *testing.T) {
 	}
 }
 
-// A bucket that contains the window's end is split by raw samples where they are kept. It was made into samples as a
-// whole, so that samples after the end were read before it.
+// TestSamplesOfHistogramsCutWhereTheyAreKept checks that a bucket that contains the end of a window is split by raw
+// samples where these are kept. If samples were made from the whole bucket, samples after the end would be read before
+// it.
 func TestSamplesOfHistogramsCutWhereTheyAreKept(t *testing.T) {
 	store := openRolled(t, memory.New(), 5*24*time.Hour, 0)
 	b := store.NewBatch("default")

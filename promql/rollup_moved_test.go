@@ -21,12 +21,12 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// A fragment whose windows were moved or widened has, at each step, the value that Prometheus' evaluator returns for
-// the window used, scaled if the function grows with its window. The samples between the edges are the only difference
-// from the answer for the requested windows. If buckets can't answer a series, its value is that of the requested
-// window from raw samples. Once these have expired it has no value, and there is an info.
+// A fragment whose windows were moved or widened must have, at each step, the value that Prometheus' evaluator returns
+// for the window used, scaled if the function grows with its window. Only the samples between the edges may make it
+// differ from the value for the requested window. If buckets can't answer a series, its value is computed for the
+// requested window from raw samples. After these have expired it has no value, and there is an info.
 
-// movedFragment is a query that is one fragment, and the resolutions that answered its steps.
+// movedFragment is a query that consists of one fragment, and the resolutions that answered its steps.
 type movedFragment struct {
 	d *rollupDuel
 	a asked
@@ -51,7 +51,7 @@ func (m *movedFragment) window(k int) (from, to int64) {
 	return m.segmentAt(k).Segment.Window(m.edges.at(k))
 }
 
-// valuesAt are the values of an answer, by series and time.
+// valuesAt holds the values of an answer, by series and time.
 type valuesAt map[point]valueAt
 
 type valueAt struct {
@@ -107,7 +107,7 @@ func (m *movedFragment) expected(asked valuesAt) (valuesAt, string) {
 	return all, ""
 }
 
-// times are the times of the query's steps. A fragment with the same value at all steps has only one step.
+// times returns the times of the query's steps. A fragment with the same value at all steps has only one step.
 func (m *movedFragment) times() []int64 {
 	if m.a.end == 0 {
 		return []int64{m.a.start}
@@ -119,13 +119,13 @@ func (m *movedFragment) times() []int64 {
 	return all
 }
 
-// growing are the functions whose value grows with their window.
+// growing contains the functions whose value grows with the length of their window.
 var growing = map[string]bool{
 	"increase": true, "delta": true, "changes": true, "resets": true, "sum_over_time": true, "count_over_time": true,
 }
 
-// scale is the factor of the value of step k if its window was widened. A snapped window whose left edge alone was
-// moved may also be longer, by at most 1%. Its value isn't scaled.
+// scale returns the factor for the value of step k if its window was widened. A snapped window of which only the left
+// edge was moved may also be longer, by at most 1%, but its value isn't scaled.
 func (m *movedFragment) scale(k int) float64 {
 	from, to := m.window(k)
 	if !growing[m.function] || m.segmentAt(k).Approximate || m.segmentAt(k).Fit == resolution.Snapped || to-from <= m.width {
@@ -145,7 +145,7 @@ func (m *movedFragment) scale(k int) float64 {
 	}
 }
 
-// evaluated runs the reference for the window of step k.
+// evaluated returns the reference's answer for the window used for step k.
 func (m *movedFragment) evaluated(k int) answer {
 	from, to := m.window(k)
 	ahead := int64(0)
@@ -168,8 +168,8 @@ func (m *movedFragment) evaluated(k int) answer {
 	return out
 }
 
-// textOver returns the query over the given milliseconds up to the evaluation time. predict_linear predicts the given
-// number of milliseconds further.
+// textOver returns the text of the query over span milliseconds up to the evaluation time. predict_linear predicts the
+// value ahead milliseconds later than that.
 func (m *movedFragment) textOver(span, ahead int64) string {
 	expr, err := parser.NewParser(allSyntax).ParseExpr(m.a.text)
 	require.NoError(m.d.t, err)
@@ -189,8 +189,8 @@ func (m *movedFragment) textOver(span, ahead int64) string {
 	return expr.String()
 }
 
-// made calls the function on the samples in the window of step k. Some of the samples are made from buckets: from those
-// that the segment's edges cut, or from all if buckets can't answer the function.
+// made calls the function on the samples in the window of step k, some of which are made from buckets: from all buckets
+// if all is set, because buckets can't answer the function, otherwise only from those that the segment's edges cut.
 func (m *movedFragment) made(k int, l *segment, all bool) (out answer) {
 	from, to := m.fragment.window(k)
 	for _, s := range m.d.truths {
@@ -277,8 +277,8 @@ func (s truth) bucketsIn(from, to int64, l *segment) (buckets rollup.Buckets) {
 	return buckets
 }
 
-// sharesOut reports whether the window (from, to] overlaps a bucket that is cut and that can't be rebuilt from the
-// samples made from it. Each of its pieces gets a share of the difference.
+// sharesOut reports whether the window (from, to] overlaps a bucket that is cut and can't be rebuilt exactly from the
+// samples made from it. The difference is then divided among the pieces of the bucket.
 func (s truth) sharesOut(from, to int64, l *segment, function string) bool {
 	x := rollup.Expander{UsesStarts: l.starts}
 	buckets := s.bucketsIn(from, to, l)
@@ -318,7 +318,7 @@ func (s truth) sharesOut(from, to int64, l *segment, function string) bool {
 	return false
 }
 
-// sameStarts reports whether start timestamps have as many resets in bucket i as in a bucket rebuilt from it.
+// sameStarts reports whether start timestamps show as many resets in bucket i as in again, a bucket rebuilt from it.
 func sameStarts(b *rollup.Buckets, i int, again *rollup.Buckets, same func(a, b float64) bool) bool {
 	if b.FirstST == nil || again.FirstST == nil {
 		return true
@@ -359,13 +359,13 @@ func (m *movedFragment) largest(metric labels.Labels, t int64) float64 {
 		bound = max(bound, m.d.truths.boundIn(m.candidate, metric, step, bucketfn.FloorTo(from, width), bucketfn.CeilTo(to, width)))
 	}
 	if m.function == "deriv" || m.function == "predict_linear" {
-		// Such samples may be much closer together, which increases rounding errors.
+		// Samples made from buckets may be much closer together, which increases rounding errors.
 		bound *= 1000
 	}
 	return bound
 }
 
-// differs compares the fragment's values with the expected values.
+// differs describes how the fragment's values differ from the expected values, or returns "".
 func (m *movedFragment) differs(got answer) string {
 	asked, has := valuesOf(m.want.rows), valuesOf(got.rows)
 	want, err := m.expected(asked)
@@ -392,7 +392,7 @@ func (m *movedFragment) differs(got answer) string {
 			continue
 		}
 		if ok && m.segmentAt(m.stepAt(at.t)).Sketched && m.isCounter(at.series) {
-			// Hours made from samples, when late samples are sealed, have sketches. That test also bounds them.
+			// Hours made from samples for late sealing have sketches. The test named above also bounds these answers.
 			m.d.outcomes["sketches of counters"]++
 			continue
 		}
@@ -428,7 +428,7 @@ func (m *movedFragment) differs(got answer) string {
 	return ""
 }
 
-// sharesOut reports whether the value of a series depends on the shares of pieces of buckets.
+// sharesOut reports whether the value of a series depends on how differences are divided among the pieces of buckets.
 func (m *movedFragment) sharesOut(at point) bool {
 	k := m.stepAt(at.t)
 	l := m.segmentAt(k)
@@ -471,7 +471,7 @@ func (v valueAt) text() string {
 	return fmt.Sprint(v.f)
 }
 
-// same compares two values.
+// same reports whether two values are equal, within the tolerance if they may round.
 func (m *movedFragment) same(want, got valueAt, t int64) bool {
 	if want.h == nil || got.h == nil {
 		return want.h == nil && got.h == nil && (near(want.f, got.f, 0) || within(want.f, got.f, m.largest(want.metric, t)))
@@ -486,7 +486,7 @@ func (m *movedFragment) isCounter(series uint64) bool {
 	})
 }
 
-// strange are the fragment's series that buckets may not answer, by the hash of their labels.
+// strange returns the fragment's series that buckets may not answer, by the hash of their labels.
 func (m *movedFragment) strange() map[uint64]bool {
 	all := map[uint64]bool{}
 	ofLines := m.function == "deriv" || m.function == "predict_linear"

@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/promql/bucketfn"
 )
 
-// rollupAsker generates queries over a roller's series. Buckets fit the windows of most.
+// rollupAsker generates queries over a roller's series. Most of their windows fit buckets.
 type rollupAsker struct {
 	r *rand.Rand
 	// called counts the calls of each function, by name.
@@ -89,7 +89,7 @@ func (a *rollupAsker) overRange(of string) string {
 	return a.call(name, func() string { return of }, nil)
 }
 
-// call generates a call of a function. ranged and vector generate its arguments.
+// call generates a call of a function. ranged and vector generate the arguments.
 func (a *rollupAsker) call(name string, ranged, vector func() string) string {
 	a.called[name]++
 	f := parser.Functions[name]
@@ -129,7 +129,7 @@ func (a *rollupAsker) text(name string, i int) string {
 	}
 }
 
-// simple generates a query that is a single fragment.
+// simple generates a query that consists of a single fragment.
 func (a *rollupAsker) simple() string {
 	if a.r.IntN(6) == 0 {
 		return a.moved(a.selector())
@@ -192,7 +192,7 @@ func (a *rollupAsker) binary(l, r string) string {
 	return "(" + l + ") " + op + matching + " (" + r + ")"
 }
 
-// at returns a query with times that are often ends of buckets.
+// at returns a query with random times, which are often ends of buckets.
 func (a *rollupAsker) at(text string) asked {
 	q := asked{text: text, start: rolledFrom - 2*hour + a.r.Int64N(rolledTo-rolledFrom+4*hour)}
 	align := []int64{hour, hour, hour, 5 * minute, 5 * minute, 2 * hour, day, second, 1}[a.r.IntN(9)]
@@ -211,7 +211,8 @@ func (a *rollupAsker) at(text string) asked {
 	return q
 }
 
-// dashboard generates a query as Grafana sends it for days: a range slightly longer than the step, from any time.
+// dashboard generates a query as Grafana sends it for a range of days: the window is slightly longer than the step, and
+// starts at any time.
 func (a *rollupAsker) dashboard() asked {
 	step := []int64{hour, hour, 2 * hour, 30 * minute}[a.r.IntN(4)]
 	width := step + []int64{15 * second, minute, 4 * minute, 0}[a.r.IntN(4)]

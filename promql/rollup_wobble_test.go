@@ -16,16 +16,16 @@ import (
 	"github.com/cassia-db/cassia/promql/bucketfn/bucketfntest"
 )
 
-// The error of an answer that is computed from multiple fragments depends on the computation, if each may be off by the
-// tolerance: rate(a)/rate(b) is stable, ceil, topk and == jump. So this code moves the fragments' values from raw
-// samples at random by a tenth of the tolerance, and measures the change of the answer.
+// If an answer is computed from multiple fragments, each of which may be off by the tolerance, its error depends on the
+// computation: rate(a)/rate(b) changes little, but ceil, topk and == may jump. So these functions change the fragments'
+// values from raw samples at random, by up to a tenth of the tolerance, and measure how much the answer changes.
 const (
 	wobbles      = 6
 	wobbleBy     = tolerance / 10
 	wobbleFactor = 30 // tolerance / wobbleBy, and a factor for the effects of chance
 )
 
-// wobblyPlan moves the results of a plan.
+// wobblyPlan changes the results of a plan's fragments.
 type wobblyPlan struct {
 	*plan
 	move func(*plan)
@@ -44,7 +44,7 @@ func (w wobblyPlan) Querier(mint, maxt int64) (promstorage.Querier, error) {
 	return planQuerier{Querier: q, results: w.results, ordered: !w.unordered && dependsOnOrder(w.stmt)}, nil
 }
 
-// wobbled runs a query on raw samples with its fragments' values moved.
+// wobbled returns the answer of a query on raw samples whose fragments' values are changed at random.
 func (d *rollupDuel) wobbled(a asked, r *rand.Rand) answer {
 	largest := d.largestOfParts(a)
 	return d.answerOf(a, func(p *plan) {
@@ -62,7 +62,7 @@ func (d *rollupDuel) wobbled(a asked, r *rand.Rand) answer {
 	})
 }
 
-// answerOf runs a query on the reference with a planner. move may change the results of fragments.
+// answerOf runs a query on the reference with a planner. move, if not nil, may change the results of fragments.
 func (d *rollupDuel) answerOf(a asked, move func(*plan)) answer {
 	p := &plan{queryable: d.reference, budget: budget{limit: int64(d.planned.opts.MaxSamples)}}
 	inner, err := a.with(d.t.Context(), d.planned.engine, wobblyPlan{p, move})
@@ -75,8 +75,8 @@ func (d *rollupDuel) answerOf(a asked, move func(*plan)) answer {
 	return out
 }
 
-// largestOfParts returns, for each fragment that may round, the largest absolute value that enters one of its
-// series, by the fragment's text.
+// largestOfParts returns, for each fragment that may round, a function that returns the largest absolute value that
+// enters the computation of a series. The keys are the texts of the fragments.
 func (d *rollupDuel) largestOfParts(a asked) map[string]func(labels.Labels) float64 {
 	fragments, _ := d.fragments(a)
 	all := map[string]func(labels.Labels) float64{}
@@ -100,7 +100,7 @@ func (d *rollupDuel) largestOfParts(a asked) map[string]func(labels.Labels) floa
 	return all
 }
 
-// wobble moves the values of a series.
+// wobble changes the values of a series at random.
 func wobble(s *fragmentSeries, largest float64, r *rand.Rand) {
 	s.v = slices.Clone(s.v)
 	for i, v := range s.v {
@@ -116,8 +116,8 @@ func wobble(s *fragmentSeries, largest float64, r *rand.Rand) {
 	}
 }
 
-// steady reports whether only the values of an answer change when the fragments' values move, and returns by how much
-// they change.
+// steady reports whether only values of an answer change if the fragments' values change, and not its series or times.
+// It returns by how much the values change.
 func (d *rollupDuel) steady(a asked, want answer) (spread map[point]float64, ok bool) {
 	spread = map[point]float64{}
 	r := rand.New(rand.NewPCG(1, 2))
@@ -135,7 +135,7 @@ func (d *rollupDuel) steady(a asked, want answer) (spread map[point]float64, ok 
 	return spread, true
 }
 
-// point is the position of a value in an answer.
+// point identifies a value in an answer: its series and its time.
 type point struct {
 	series uint64
 	t      int64
@@ -166,7 +166,7 @@ func spreads(want, got promengine.Series, spread map[point]float64) bool {
 	return true
 }
 
-// apart returns the difference of the counts of two histograms.
+// apart returns the largest difference between the sums, counts or buckets of two histograms.
 func apart(a, b *histogram.FloatHistogram) float64 {
 	most := max(math.Abs(a.Sum-b.Sum), math.Abs(a.Count-b.Count))
 	x, y := bucketfntest.BucketCounts(a), bucketfntest.BucketCounts(b)
@@ -179,7 +179,7 @@ func apart(a, b *histogram.FloatHistogram) float64 {
 	return most
 }
 
-// boundOfSpread returns the bound for differsBy of a spread.
+// boundOfSpread returns a bound for differsBy that allows the given changes of values.
 func boundOfSpread(spread map[point]float64) boundFunc {
 	return func(metric labels.Labels, t int64) float64 {
 		return wobbleFactor * spread[point{metric.Hash(), t}] / tolerance

@@ -19,7 +19,7 @@ const (
 	day    = 24 * hour
 )
 
-// someDay is midnight, UTC, and the end of a slot and of buckets.
+// someDay is midnight, UTC. It is the end of a slot and of buckets.
 var someDay = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
 
 // samplePointsOf reads samples as a query does, with the hints that the iterator derives.

@@ -19,7 +19,8 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Part of the memory is reserved for small reads: they start, and they aren't ended, at any memory use of large reads.
+// TestSmallReadsAlwaysHaveRoom checks that part of the memory is reserved for small reads: they start and aren't ended,
+// however much memory large reads use.
 func TestSmallReadsAlwaysHaveRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := DefaultOptions()
@@ -106,8 +107,8 @@ func TestSmallReadsAlwaysHaveRoom(t *testing.T) {
 	})
 }
 
-// Reads that compute for long give their places to others, and wait for their turn among large reads. Reads that can't
-// wait there are ended.
+// TestReadsThatWorkForLongAreLarge checks that reads that compute for long give their places to other reads, and wait
+// for their turn among large reads. They are ended if too many reads already wait for a turn.
 func TestReadsThatWorkForLongAreLarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := DefaultOptions()
@@ -147,8 +148,8 @@ func TestReadsThatWorkForLongAreLarge(t *testing.T) {
 	})
 }
 
-// A small read that doesn't end, and whose memory isn't metered, is ended if no other read can be: memory stays below
-// its bound.
+// TestReadsThatHoldMoreThanIsKnownEnd checks that a small read that doesn't end, and whose memory isn't metered, is
+// ended if there is no other read to end. So memory stays below its bound.
 func TestReadsThatHoldMoreThanIsKnownEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := DefaultOptions()
@@ -175,8 +176,8 @@ func TestReadsThatHoldMoreThanIsKnownEnd(t *testing.T) {
 	})
 }
 
-// Memory that the evaluator needs for few samples also counts: the steps of subqueries before they are computed, and a
-// large answer of a small read.
+// TestLargeResultsOfLittleAreLarge checks that memory that the evaluator needs for few samples is also counted: for the
+// steps of subqueries before they are computed, and for a large answer of a small read.
 func TestLargeResultsOfLittleAreLarge(t *testing.T) {
 	store := sampled(t, memory.New(), nil)
 	synctest.Test(t, func(t *testing.T) {
@@ -208,8 +209,8 @@ func TestLargeResultsOfLittleAreLarge(t *testing.T) {
 	})
 }
 
-// The buffer of decoded samples counts if a series has many: a read of one series over years holds as much as a read of
-// many series.
+// TestBuffersOfLongSeriesAreMetered checks that the buffer of decoded samples is counted if a series has many samples.
+// A read of one series over years holds as much memory as a read of many series.
 func TestBuffersOfLongSeriesAreMetered(t *testing.T) {
 	store := storagetest.Open(t, memory.New(), storagetest.Forever)
 	const samples = 3 * keptSamples
@@ -236,8 +237,8 @@ func TestBuffersOfLongSeriesAreMetered(t *testing.T) {
 	}
 }
 
-// The size that is counted at the start of a large read is the average of reads that held much memory. Reads that only
-// took long don't lower it.
+// TestReadsThatHoldLittleAreNotUsual checks that the size that is reserved at the start of a large read is the average
+// of reads that held much memory. Reads that were large only because they took long don't lower it.
 func TestReadsThatHoldLittleAreNotUsual(t *testing.T) {
 	g := newGate(Options{MaxConcurrency: 20, Memory: 1 << 30})
 	usual := g.usualSize()

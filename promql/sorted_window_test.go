@@ -12,7 +12,8 @@ import (
 
 func same(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) }
 
-// A window that moves by any distance holds the same values as sorting does, and selects the same quantiles.
+// TestASortedWindowHoldsItsValuesInOrder checks that a window that moves by any distance holds the same values as a
+// sorted copy, and returns the same quantiles.
 func TestASortedWindowHoldsItsValuesInOrder(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 45))
@@ -57,7 +58,7 @@ func TestASortedWindowHoldsItsValuesInOrder(t *testing.T) {
 	}
 }
 
-// BenchmarkQuantile measures consecutive windows with the samples of a minute and of an hour.
+// BenchmarkQuantile computes quantiles of consecutive windows with the samples of a minute, and with those of an hour.
 func BenchmarkQuantile(b *testing.B) {
 	r := rand.New(rand.NewPCG(1, 1))
 	v := make([]float64, 24000)

@@ -60,8 +60,8 @@ func startedSeries(begin time.Time) []storage.ImportedSeries {
 	return all
 }
 
-// With start timestamps, rates are computed from rollups as without them: while raw samples are kept, and after they
-// have expired.
+// TestStartTimestampsFromRollups checks that rates with start timestamps are computed from rollups in the same way as
+// without, while raw samples are kept and after they have expired.
 func TestStartTimestampsFromRollups(t *testing.T) {
 	a := newAgedStores(t, startedSeries)
 	o := DefaultOptions()
@@ -107,7 +107,7 @@ func TestStartTimestampsFromRollups(t *testing.T) {
 			}
 			check("all is kept", planned, a.whole)
 			check("raw has expired", planned, a.aged)
-			// The evaluator reads made samples. Their start timestamps have the same number of resets, but at other
+			// The evaluator reads made samples. Their start timestamps show the same number of resets, but at other
 			// values.
 			switch query {
 			case "increase(early_total[6h])", "rate(overlapping_total[1h])":
@@ -132,8 +132,8 @@ func without(notes []error, kind error) (rest []error) {
 	return rest
 }
 
-// After raw samples have expired, start_timestamp is off by at most the difference between the first and the last start
-// timestamp of a bucket, if these don't decrease.
+// TestStartTimestampOfBucketsIsBounded checks that, after raw samples have expired, start_timestamp is off by at most
+// the difference between the first and the last start timestamp of a bucket, if start timestamps don't decrease.
 func TestStartTimestampOfBucketsIsBounded(t *testing.T) {
 	a := newAgedStores(t, startedSeries)
 	o := DefaultOptions()
@@ -171,8 +171,8 @@ func TestStartTimestampOfBucketsIsBounded(t *testing.T) {
 	require.Positive(t, different)
 }
 
-// startSpread returns the difference between the first and the last start timestamp of the bucket that has the last
-// sample at a time or before, in seconds.
+// startSpread returns the difference, in seconds, between the first and the last start timestamp of a bucket: the
+// bucket that contains the newest sample at or before a time.
 func startSpread(s *chunk.Samples, at, width int64) float64 {
 	var list chunk.Samples
 	list.AppendAll(s)

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// With one more step, the evaluator would allocate more memory than any machine has.
+// TestStepsOfSubqueriesAreBounded checks the bound on steps. Beyond the bound, the evaluator would allocate more memory
+// than any machine has.
 func TestStepsOfSubqueriesAreBounded(t *testing.T) {
 	o := DefaultOptions()
 	o.MaxSamples = 10_000

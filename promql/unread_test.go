@@ -13,8 +13,8 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// A waiting query starts only after the answer of the previous query is counted: with one place, at most one answer
-// exceeds the bound of unread answers, for any number of queries.
+// TestAnswersAreCountedBeforeOthersBegin checks that a waiting query starts only after the answer of the previous query
+// is counted. So with one place, at most one answer exceeds the bound of unread answers, for any number of queries.
 func TestAnswersAreCountedBeforeOthersBegin(t *testing.T) {
 	const rounds, queries = 50, 8
 	for range rounds {
@@ -37,7 +37,7 @@ func TestAnswersAreCountedBeforeOthersBegin(t *testing.T) {
 					return
 				}
 				answered <- struct{}{}
-				// The answer stays unread until the other queries are rejected. Their contexts end one after the other.
+				// The answer stays unread until the contexts of all other queries have ended, one after the other.
 				<-over
 			})
 		}
@@ -57,7 +57,8 @@ func TestAnswersAreCountedBeforeOthersBegin(t *testing.T) {
 	}
 }
 
-// A read outside the evaluator has its place until its answer is counted, and its memory is released when it leaves.
+// TestReadsHaveTurns checks that a read outside the evaluator keeps its place until its answer is counted, and that its
+// memory is released when the caller calls leave.
 func TestReadsHaveTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := DefaultOptions()

@@ -42,7 +42,7 @@ func valueBounds(t *testing.T, notes []string) (each, sum float64, ok bool) {
 	return 0, 0, false
 }
 
-// numberOf parses a number. A bound that was rounded up may be beyond the largest float64, and is infinite then.
+// numberOf parses a number. A bound that was rounded up beyond the largest float64 is returned as infinity.
 func numberOf(t *testing.T, text string) float64 {
 	v, err := strconv.ParseFloat(text, 64)
 	if !errors.Is(err, strconv.ErrRange) {
@@ -51,8 +51,8 @@ func numberOf(t *testing.T, text string) float64 {
 	return v
 }
 
-// beyond describes a value of a fragment that differs from the value of raw samples by more than the bound in its info.
-// It returns "" if there is none.
+// beyond describes a value of a fragment that differs from the value of raw samples by more than the bound in the info.
+// It returns "" if there is no such value.
 func (d *rollupDuel) beyond(c candidate, want, got answer) string {
 	each, sum, ok := valueBounds(d.t, got.notes)
 	if !ok || c.over != nil && c.over.expr.Op != parser.SUM {
@@ -78,8 +78,9 @@ func (d *rollupDuel) beyond(c candidate, want, got answer) string {
 	return ""
 }
 
-// The samples between a requested edge and the edge used may make most of a value. Then the info contains that bound,
-// not only the small distance by which the edge was moved. One series increases only at full hours.
+// TestInfosBoundValues queries a series that increases only at full hours. The samples between a requested edge and the
+// edge used may then account for most of a value. The info must contain the resulting bound, not only the small
+// distance by which the edge was moved.
 func TestInfosBoundValues(t *testing.T) {
 	a := newAgedStores(t, func(begin time.Time) []storage.ImportedSeries {
 		var s chunk.Samples

@@ -21,7 +21,8 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// shapesOfBuckets are series with changes and resets that samples on a line from first to last wouldn't have.
+// shapesOfBuckets returns series with changes and resets that samples on a line from the first to the last value of a
+// bucket wouldn't have.
 func shapesOfBuckets(begin time.Time) []storage.ImportedSeries {
 	r := rand.New(rand.NewPCG(7, 7))
 	state := map[string]float64{"up": 1, "requests_total": 1e6}
@@ -66,8 +67,9 @@ func shapesOfBuckets(begin time.Time) []storage.ImportedSeries {
 	return all
 }
 
-// At any step of a query, a window whose edges are edges of buckets has the same answer as from raw samples. Buckets
-// inside it are used whole, even if the edges of other windows cut them.
+// TestWindowsUseBucketsWholeWhateverTheStep checks that, at any step of a query, a window whose edges are bucket edges
+// has the same answer as from raw samples. The whole buckets inside the window are used even if the edges of other
+// windows cut them.
 func TestWindowsUseBucketsWholeWhateverTheStep(t *testing.T) {
 	a := newAgedStores(t, shapesOfBuckets)
 	e := NewEngine(DefaultOptions())
@@ -119,8 +121,8 @@ func TestWindowsUseBucketsWholeWhateverTheStep(t *testing.T) {
 	}
 }
 
-// Samples made from buckets can be rolled up to the same buckets, for all readers: remote read, exports, and
-// expressions that the planner leaves to the evaluator.
+// TestSamplesMadeOfBucketsMakeThem checks that samples made from buckets can be rolled up to the same buckets, for all
+// readers: remote read, exports, and expressions that the planner leaves to the evaluator.
 func TestSamplesMadeOfBucketsMakeThem(t *testing.T) {
 	a := newAgedStores(t, shapesOfBuckets)
 	for _, zone := range []struct {

@@ -13,9 +13,9 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// A series that is younger than a bucket has values in windows that are read from buckets. The newest samples of a
-// window are read from the head at every resolution. If the window were moved to the last full hour, it would end
-// before the first sample.
+// TestSeriesYoungerThanABucket checks that a series that is younger than a bucket has values in windows that are read
+// from buckets. At every resolution, the newest samples of a window are read from the head. If the window were moved to
+// the last full hour, it would end before the first sample.
 func TestSeriesYoungerThanABucket(t *testing.T) {
 	for _, c := range []struct {
 		about string

@@ -13,9 +13,9 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// TestSignsOfZeros queries series of zeros of both signs, NaN, infinities and stale markers, over windows that are
-// longer than those for which sorting uses insertion sort. The functions and aggregations of the planner must return
-// the same signs as the evaluator.
+// TestSignsOfZeros queries series of zeros of both signs, NaN, infinities and stale markers. The windows are so long
+// that sorting doesn't use insertion sort, which would keep the order of equal values. The functions and aggregations
+// of the planner must return the same signs as the evaluator.
 func TestSignsOfZeros(t *testing.T) {
 	t.Parallel()
 	store := readyStore(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// oneQuery is an active query of tenant a.
+// oneQuery implements Queries with a single active query, of tenant a.
 type oneQuery struct{ canceled *int }
 
 func (q oneQuery) ActiveQueries(tenants []string) []promql.ActiveQuery {

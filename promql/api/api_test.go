@@ -202,7 +202,7 @@ func TestStatusTellsTheTruth(t *testing.T) {
 	require.True(t, known["promql"]["duration_expr"])
 	require.True(t, known["templating_functions"]["humanize"])
 	for category, names := range map[string][]string{
-		// The features of Prometheus 3.15, except scraping, its WAL and its web page.
+		// These are the features of Prometheus 3.15, except for scraping, the WAL and the web page.
 		"api": {"admin", "exclude_alerts", "label_values_match", "lifecycle", "openapi_3.1", "openapi_3.2",
 			"otlp_write_receiver", "query_stats", "query_warnings",
 			"remote_write_receiver", "search", "search_fuzz_alg_jarowinkler", "search_fuzz_alg_subsequence",
@@ -298,8 +298,8 @@ func TestCORS(t *testing.T) {
 	}
 }
 
-// Pages whose origin doesn't match as a whole can't read answers, and no page can read answers to requests with
-// passwords.
+// TestOriginsThatMayRead checks that pages whose origin doesn't match as a whole can't read answers, and that no page
+// can read answers to requests with passwords.
 func TestOriginsThatMayRead(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.CORSOrigin = regexp.MustCompile(`^(?s:https://grafana\.example)$`) })
 	for origin, want := range map[string]string{"https://grafana.example": "https://grafana.example",
@@ -329,7 +329,7 @@ func TestEveryRouteIsInstrumented(t *testing.T) {
 	require.Equal(t, []string{Prefix + "/label/:name/values", Prefix + "/status/buildinfo"}, routes)
 }
 
-// Every route is documented in the manual.
+// TestEveryRouteIsInTheManual checks that the manual documents every route.
 func TestEveryRouteIsInTheManual(t *testing.T) {
 	page, err := os.ReadFile("../../cmd/internal/manual/http-api.md")
 	require.NoError(t, err)
@@ -400,7 +400,7 @@ func TestRemoteReadOfSamples(t *testing.T) {
 	}
 }
 
-// together is a Queryable whose reads wait until the given number of them run at once.
+// together is a Queryable whose reads wait until the given number of reads run at once.
 type together struct {
 	promstorage.SampleAndChunkQueryable
 	inside chan struct{}
@@ -415,8 +415,8 @@ func (q *together) Querier(mint, maxt int64) (promstorage.Querier, error) {
 	return q.SampleAndChunkQueryable.Querier(mint, maxt)
 }
 
-// Remote reads wait only for their turn among all reads. They don't wait for each other in Prometheus' handler while
-// they hold a place that others need.
+// TestRemoteReadsAtOnce checks that remote reads wait only for their turn among all reads. In Prometheus' handler, they
+// would also wait for each other, while they hold places that others need.
 func TestRemoteReadsAtOnce(t *testing.T) {
 	const most = 40
 	r := newRig(t, func(o *Options) {

@@ -14,7 +14,8 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// BenchmarkSmall measures small queries of one of 20 targets with 200 metrics, over an hour, sealed.
+// BenchmarkSmall measures small queries over an hour of one target. The store has 20 targets with 200 metrics each, all
+// sealed.
 func BenchmarkSmall(b *testing.B) {
 	store := storagetest.Open(b, storagetest.Pebble(b), storagetest.Forever)
 	for i := range 20 {

@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Clients that accept gzip or deflate get the same answers as other clients, compressed.
+// TestAnswersAreCompressed checks that clients that accept gzip or deflate get the same answers as other clients,
+// compressed.
 func TestAnswersAreCompressed(t *testing.T) {
 	r := newRig(t, nil)
 	for _, path := range []string{
@@ -39,7 +40,8 @@ func TestAnswersAreCompressed(t *testing.T) {
 	}
 }
 
-// A handler that panics hasn't started the answer: the code that recovers the panic writes its own.
+// TestPanicsAreNotCompressed checks that a handler that panics hasn't started its answer, so that the code that
+// recovers from the panic can write an error.
 func TestPanicsAreNotCompressed(t *testing.T) {
 	h := compressed(func(http.ResponseWriter, *http.Request) { panic("no") })
 	w := httptest.NewRecorder()
@@ -52,7 +54,7 @@ func TestPanicsAreNotCompressed(t *testing.T) {
 	require.Equal(t, "panicked\n", w.Body.String())
 }
 
-// Flushed data, and the header before it, can be read immediately.
+// TestCompressedAnswersAreFlushed checks that the header and flushed data can be read immediately.
 func TestCompressedAnswersAreFlushed(t *testing.T) {
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodGet, "/", nil)

@@ -20,7 +20,8 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// Unreadable rows aren't a fault of the query: a query that ends because of them gets 500, whichever table they are in.
+// TestDamageIsNoFaultOfTheQuery checks that a query that ends because of unreadable rows gets 500, as for a fault of
+// the server, whichever table the rows are in.
 func TestDamageIsNoFaultOfTheQuery(t *testing.T) {
 	eng, now := memory.New(), time.Now()
 	store := storagetest.Start(t, eng)
@@ -72,7 +73,8 @@ func TestDamageIsNoFaultOfTheQuery(t *testing.T) {
 	}
 }
 
-// Names that are longer than any stored name are a fault of the query, even if the engine fails for them.
+// TestNamesThatNothingHas checks that a name longer than any stored name is reported as a fault of the query, even if
+// the engine fails for it.
 func TestNamesThatNothingHas(t *testing.T) {
 	store, now := storagetest.Start(t, memory.New()), time.Now()
 	b := store.NewBatch("default")

@@ -14,7 +14,8 @@ import (
 	"github.com/cassia-db/cassia/promql"
 )
 
-// Federation is a read like a query: it waits for its tenant's turn, and its selectors are bounded.
+// TestFederationIsBounded checks that federation is bounded in the same way as queries: it waits for its tenant's turn,
+// and its selectors are limited.
 func TestFederationIsBounded(t *testing.T) {
 	var refuse error
 	inside, left := 0, 0
@@ -49,7 +50,7 @@ func TestFederationIsBounded(t *testing.T) {
 	require.Equal(t, []int{1, 1}, []int{inside, left}, "what is refused doesn't enter")
 }
 
-// An answer that takes more than its share of the memory is rejected.
+// TestFederationOfTooMuchIsRefused checks that an answer that takes more than its share of the memory is rejected.
 func TestFederationOfTooMuchIsRefused(t *testing.T) {
 	var h http.Handler
 	newRig(t, func(o *Options) {

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Formatting that would take a minute is rejected immediately, for all reasons why it may take long.
+// TestLayoutIsBounded checks that formatting that would take a minute is rejected immediately, for all kinds of
+// expressions that take so long.
 func TestLayoutIsBounded(t *testing.T) {
 	r := newRig(t, nil)
 	format := func(query string) *httptest.ResponseRecorder {

@@ -16,8 +16,8 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// If exemplars or metadata can't be read, the answer, whose format has no warnings, doesn't contain them, and a header
-// reports it.
+// TestNotesOfDamage checks that an answer is returned without exemplars or metadata that can't be read, and that a
+// header reports this, because the format of the answer has no warnings.
 func TestNotesOfDamage(t *testing.T) {
 	eng := memory.New()
 	store := storagetest.Start(t, eng)

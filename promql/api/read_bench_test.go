@@ -31,7 +31,7 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkRead reads all series of a large metric by remote read, one sample each, from the head or sealed.
+// BenchmarkRead reads all series of a large metric by remote read. Each series has one sample, in the head or sealed.
 func BenchmarkRead(b *testing.B) {
 	const n, at = 240_000, 3_000_000
 	for _, sealed := range []bool{false, true} {

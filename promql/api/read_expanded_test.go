@@ -19,8 +19,9 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// Remote read of times whose raw samples have expired returns as many samples as there were, for any function in the
-// hints, and counts such answers. If it is rejected, the error has the reason. Both also apply to streamed chunks.
+// TestRemoteReadWhereRawIsGone checks that, for times whose raw samples have expired, remote read returns as many
+// samples as there were, for any function in the hints, and counts these answers. If it rejects a request, the error
+// contains the reason. It checks both kinds of answers: samples and streamed chunks.
 func TestRemoteReadWhereRawIsGone(t *testing.T) {
 	for _, refuse := range []bool{false, true} {
 		for _, accepted := range []prompb.ReadRequest_ResponseType{prompb.ReadRequest_SAMPLES,

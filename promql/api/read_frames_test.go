@@ -26,7 +26,7 @@ func (w *writeCounter) Write(p []byte) (int, error) {
 	return w.ResponseRecorder.Write(p)
 }
 
-// failing returns an error for samples at 100 ms and later.
+// failing is a Queryable whose samples at 100 ms and later can't be read.
 type failing struct {
 	promstorage.SampleAndChunkQueryable
 }
@@ -38,8 +38,8 @@ func (f failing) ChunkQuerier(mint, maxt int64) (promstorage.ChunkQuerier, error
 	return f.SampleAndChunkQueryable.ChunkQuerier(mint, maxt)
 }
 
-// Multiple small frames of remote read are sent at once. If an error occurs, it replaces the frames that weren't sent
-// yet.
+// TestFramesAreSentInPieces checks that multiple small frames of remote read are sent with one write. If an error
+// occurs, it replaces the frames that haven't been sent.
 func TestFramesAreSentInPieces(t *testing.T) {
 	data := teststorage.New(t)
 	t.Cleanup(func() { require.NoError(t, data.Close()) })

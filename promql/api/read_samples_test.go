@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Answers of remote read have the same bytes as those of Prometheus' handler, for all numbers of queries and all
-// lengths of series and pieces.
+// TestReadsAreAsByPrometheus checks that answers of remote read have the same bytes as the answers of Prometheus'
+// handler, for different numbers of queries and lengths of series and pieces.
 func TestReadsAreAsByPrometheus(t *testing.T) {
 	data := teststorage.New(t)
 	t.Cleanup(func() { require.NoError(t, data.Close()) })

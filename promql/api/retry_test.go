@@ -25,7 +25,7 @@ func (away) ChunkQuerier(int64, int64) (promstorage.ChunkQuerier, error) {
 	return nil, engine.ErrUnavailable
 }
 
-// While no node is up, every route returns the time after which to retry.
+// TestRetryAfter checks that, while no node of the engine is up, every route returns the time after which to retry.
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	var federation http.Handler

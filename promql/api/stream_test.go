@@ -16,7 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Large answers are written in pieces. Their bytes are the same as if they were encoded as a whole.
+// TestAnswersInPieces checks that large answers are written in pieces and have the same bytes as if they were encoded
+// as a whole.
 func TestAnswersInPieces(t *testing.T) {
 	const n = 5000
 	var vector promengine.Vector
@@ -65,7 +66,7 @@ func TestAnswersInPieces(t *testing.T) {
 	require.False(t, left)
 }
 
-// pieces records the longest text that is written at once.
+// pieces records the length of the longest text that is written at once.
 type pieces struct {
 	*httptest.ResponseRecorder
 	longest int

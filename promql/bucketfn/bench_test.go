@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// 90 days of 1h buckets of a series, at a step of an hour.
+// BenchmarkOver evaluates functions over 90 days of 1h buckets of a series, at a step of an hour.
 func BenchmarkOver(b *testing.B) {
 	r := rand.New(rand.NewPCG(1, 1))
 	var s chunk.Samples

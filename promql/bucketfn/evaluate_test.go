@@ -27,8 +27,8 @@ func generateWindows(r *rand.Rand) bucketfn.Windows {
 	return w
 }
 
-// Every function over generated series, in buckets of several widths mixed with narrower ones, and windows of all
-// kinds: consecutive, overlapping, with gaps.
+// TestOverBucketsIsOverSamples evaluates every function over generated series: in buckets of multiple widths mixed with
+// narrower ones, and for consecutive windows, overlapping windows, and windows with gaps between them.
 func TestOverBucketsIsOverSamples(t *testing.T) {
 	seed := soak.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -104,7 +104,8 @@ func TestSelectorEndsWithStaleMarker(t *testing.T) {
 	require.Equal(t, []float64{1, 1, 1, 1, 2, 2}, out.Value)
 }
 
-// A lookback shorter than a bucket: the time of the newest sample decides.
+// TestSelectorLooksBackLessThanABucket checks that, with a lookback shorter than a bucket, the time of the newest
+// sample determines whether there is a value.
 func TestSelectorLooksBackLessThanABucket(t *testing.T) {
 	var s chunk.Samples
 	s.AppendFloat(3_200_000, 0, 1)
@@ -117,7 +118,8 @@ func TestSelectorLooksBackLessThanABucket(t *testing.T) {
 	require.Equal(t, []float64{2}, out.Value)
 }
 
-// Adding up the sums of buckets doesn't add rounding errors to those of the single buckets.
+// TestSumsKeepTheirLowParts checks that adding up the sums of buckets causes no rounding errors in addition to those of
+// the single buckets.
 func TestSumsKeepTheirLowParts(t *testing.T) {
 	b := rollup.Buckets{
 		Start: []int64{0, 10, 20, 30}, End: []int64{10, 20, 30, 40}, Flags: make([]rollup.Flags, 4),
@@ -134,7 +136,7 @@ func TestSumsKeepTheirLowParts(t *testing.T) {
 	}
 }
 
-// Of -0 and 0, the first is the min and the max.
+// TestExtremesOfZeros checks that the first of -0 and 0 is both the min and the max.
 func TestExtremesOfZeros(t *testing.T) {
 	minus := math.Copysign(0, -1)
 	for _, values := range [][]float64{{0, minus}, {minus, 0}} {
@@ -150,8 +152,8 @@ func TestExtremesOfZeros(t *testing.T) {
 	}
 }
 
-// A series that starts in the middle of a window isn't extrapolated below zero, and the value of a window shorter than
-// a bucket isn't scaled up.
+// TestWidenedWindows checks that a series that starts in the middle of a window isn't extrapolated below zero, and that
+// the value of a window shorter than a bucket isn't scaled up.
 func TestWidenedWindows(t *testing.T) {
 	var s chunk.Samples
 	for at := int64(15_000); at <= 3_600_000; at += 15_000 {
@@ -171,8 +173,8 @@ func TestWidenedWindows(t *testing.T) {
 	}
 }
 
-// The bound of a sum includes what large values that cancel out would absorb: the requested window has one more sample
-// than the evaluated one.
+// TestBoundOfLargeValuesThatCancelOut checks that the bound of a sum includes a small value that large values would
+// absorb before they cancel out. The requested window has one more sample than the evaluated window.
 func TestBoundOfLargeValuesThatCancelOut(t *testing.T) {
 	var s chunk.Samples
 	for i, v := range []float64{1e17, 3, -1e17, 1} {
@@ -195,8 +197,8 @@ func TestBoundOfLargeValuesThatCancelOut(t *testing.T) {
 	}
 }
 
-// A NaN sample in a bucket at an edge, whose min and max don't show it, makes bounds unknown where it may be part of
-// the value.
+// TestBoundsOfNaNAreUnknown checks that bounds are unknown if a bucket at an edge contains a NaN sample that may affect
+// the value. The min and max of the bucket don't show the NaN.
 func TestBoundsOfNaNAreUnknown(t *testing.T) {
 	var s chunk.Samples
 	for i := range 40 {
@@ -225,7 +227,8 @@ func TestBoundsOfNaNAreUnknown(t *testing.T) {
 	}
 }
 
-// A counter that is negative only inside a bucket has increases without a bound.
+// TestBoundsOfNegativeCountersAreUnknown checks that the increase of a counter has no bound if the counter is negative,
+// even only inside a bucket.
 func TestBoundsOfNegativeCountersAreUnknown(t *testing.T) {
 	for least, unknown := range map[float64]bool{-1e100: true, 0: false} {
 		var s chunk.Samples

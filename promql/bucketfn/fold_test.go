@@ -10,7 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// The leaves are joined as text, so that missing, repeated and misplaced leaves are detected.
+// TestFoldJoinsInOrder joins the leaves as text, so that missing, repeated and misplaced leaves are detected.
 func TestFoldJoinsInOrder(t *testing.T) {
 	seed := soak.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 4))

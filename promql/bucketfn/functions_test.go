@@ -23,7 +23,7 @@ const (
 	manualTableEnd   = "<!-- end of functions -->"
 )
 
-// docTable renders functions, and the names of all other functions of the parser, as part of a package comment.
+// docTable renders functions, and the names of all other functions of the parser, as a part of the package comment.
 func docTable() string {
 	var b strings.Builder
 	b.WriteString(docTableBegin)
@@ -101,7 +101,7 @@ func (f *Function) text() string {
 	return f.Why + "; the error is at most " + f.Bound
 }
 
-// otherFunctions returns the parser's functions that aren't in functions.
+// otherFunctions returns the names of the parser's functions that aren't in functions.
 func otherFunctions() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(parser.Functions)), func(name string) bool {
 		return Lookup(name) != nil
@@ -145,10 +145,10 @@ func manualTable() string {
 	return b.String()
 }
 
-// manualPage is the page with the table of functions.
+// manualPage is the page of the manual that contains the table of functions.
 const manualPage = "../../cmd/internal/manual/rollups.md"
 
-// The manual's table matches functions.
+// TestFunctionsInManual checks that the table in the manual matches functions.
 func TestFunctionsInManual(t *testing.T) {
 	content, err := os.ReadFile(manualPage)
 	require.NoError(t, err)
@@ -175,7 +175,8 @@ func wrapped(words []string, width int) (lines []string) {
 	return append(lines, line)
 }
 
-// The table in doc.go matches functions. go test -run TestFunctionsInDoc -rewrite writes it.
+// TestFunctionsInDoc checks that the table in doc.go matches functions. To rewrite the table, run go test -run
+// TestFunctionsInDoc -rewrite.
 func TestFunctionsInDoc(t *testing.T) {
 	content, err := os.ReadFile("doc.go")
 	require.NoError(t, err)
@@ -193,7 +194,8 @@ func TestFunctionsInDoc(t *testing.T) {
 	require.Equal(t, want, string(content), "run this test with -rewrite; the table was:\n%s", rest)
 }
 
-// The table contains every function of the parser over a range vector, and only functions.
+// TestFunctionsAreComplete checks that functions contains all of the parser's functions over range vectors, and only
+// functions that the parser knows.
 func TestFunctionsAreComplete(t *testing.T) {
 	for name, f := range parser.Functions {
 		if slices.Contains(f.ArgTypes, parser.ValueTypeMatrix) {
@@ -216,7 +218,8 @@ func TestFunctionsAreComplete(t *testing.T) {
 	require.Nil(t, Lookup("abs"))
 }
 
-// Two functions are refused after raw samples have expired. All others are exact or have a documented bound.
+// TestEveryFunctionHasABound checks that exactly two functions are refused after raw samples have expired, and that all
+// others are exact or have a documented bound.
 func TestEveryFunctionHasABound(t *testing.T) {
 	for _, f := range functions {
 		switch {

@@ -39,9 +39,9 @@ func plainFactor(s Slope, spacing Spacing, first, rise float64) float64 {
 	return factor * s.Scale
 }
 
-// Factors equal those of the full computation to the last bit: for spans equal to the previous one and others, for
-// counters that may or may not have been 0 in the window, by small and large differences, and for values at the limits
-// of floats.
+// TestFactorsOfSlopes checks that factors equal those of the full computation to the last bit: for spacings that equal
+// the previous one and others, for counters that may or may not have been close to 0 in the window, and for values at
+// the limits of floats.
 func TestFactorsOfSlopes(t *testing.T) {
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 46))
@@ -64,7 +64,7 @@ func TestFactorsOfSlopes(t *testing.T) {
 				}
 			}
 			rise := math.Ldexp(r.Float64(), r.IntN(60)-30)
-			// Close to 0 at the edge.
+			// The counter is close to 0 at the left edge.
 			first := rise * seconds(spacing.BeforeFirst) / max(1e-3, seconds(spacing.Sampled))
 			switch r.IntN(8) {
 			case 0:

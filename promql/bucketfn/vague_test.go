@@ -14,7 +14,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Sums of small values among large ones that cancel out, in a bucket or between buckets, are exact or left to samples.
+// TestSumsOfValuesThatCancelOut checks that sums of small values among large ones that cancel out, within a bucket or
+// between buckets, are exact or left to samples.
 func TestSumsOfValuesThatCancelOut(t *testing.T) {
 	const step, hour = 15_000, 3600_000
 	exact := map[string]int{}

@@ -2,7 +2,8 @@ package resolution
 
 import "testing"
 
-// BenchmarkChoose measures a query with the max number of steps in Prometheus, whose window edges cut every slot.
+// BenchmarkChoose measures the choice for a query with the max number of steps in Prometheus, whose window edges cut
+// buckets in every slot.
 func BenchmarkChoose(b *testing.B) {
 	q := Request{
 		Func: "rate", Range: hour + 15*second, From: someDay, Step: hour, Slot: 2 * hour, Horizon: keptFor(0, 0, 0),

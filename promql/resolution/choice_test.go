@@ -27,7 +27,7 @@ const (
 // someDay is midnight UTC, which is also the end of a slot and of buckets.
 var someDay = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
 
-// keptFor returns the retention boundaries of raw, 5m and 1h for retentions that end at someDay. 0 means forever.
+// keptFor returns the retention boundaries at someDay if raw, 5m and 1h are kept for the given times. 0 means forever.
 func keptFor(raw, five, one int64) [3]int64 {
 	var h [3]int64
 	for i, keep := range []int64{raw, five, one} {
@@ -58,7 +58,7 @@ func TestChoose(t *testing.T) {
 		refused   string
 		wantScale float64
 	}{
-		// With raw samples.
+		// Raw samples are kept.
 		{name: "aligned to the hour", fn: "rate", window: hour, days: 90, step: hour, want: "0-2160 1h exact 1h0m0s"},
 		{name: "aligned to the hour, by hours", fn: "max_over_time", window: 6 * hour, days: 30, step: 2 * hour, want: "0-360 1h exact 6h0m0s"},
 		{name: "aligned to 5m", fn: "rate", window: 30 * minute, days: 90, step: hour, want: "0-2160 5m exact 30m0s"},
@@ -86,7 +86,7 @@ func TestChoose(t *testing.T) {
 		{name: "hours at an odd time, exact", fn: "rate", window: hour, days: 90, offset: 1, step: hour, mode: ModeExact, want: "0-2160 raw exact 1h0m0s"},
 		{name: "no rollups at all", fn: "rate", window: hour, days: 90, step: hour, horizon: [3]int64{math.MinInt64, math.MaxInt64, math.MaxInt64}, want: "0-2160 raw exact 1h0m0s"},
 
-		// Grafana.
+		// Queries as Grafana sends them.
 		{name: "$__rate_interval", fn: "rate", window: hour + 15*second, days: 90, step: hour, want: "0-2160 1h snapped 1h0m0s", info: "moved by up to 15s (0.41 % of the range) to bucket edges of 1h"},
 		{name: "$__rate_interval, exact", fn: "rate", window: hour + 15*second, days: 90, step: hour, mode: ModeExact, want: "0-2160 raw exact 1h0m15s"},
 		{name: "from an unaligned start", fn: "rate", window: hour + minute, days: 90, offset: 17*minute + 23*second, step: hour, want: "0-2160 raw exact 1h1m0s"},
@@ -111,7 +111,7 @@ func TestChoose(t *testing.T) {
 		{name: "1h asked for, of what buckets don't know", fn: "quantile_over_time", window: hour, days: 90, step: hour, mode: ModeOneHour, want: "0-2160 raw exact 1h0m0s"},
 		{name: "at most 5m", fn: "rate", window: hour, days: 90, step: hour, coarsest: rollup.FiveMinutes, want: "0-2160 5m exact 1h0m0s"},
 
-		// With expired raw samples.
+		// Raw samples have expired.
 		{name: "exact still", fn: "rate", window: hour, days: 90, step: hour, horizon: keptFor(15*day, 0, 0), want: "0-2160 1h exact 1h0m0s"},
 		{
 			name: "1h, then 5m, then raw", fn: "rate", window: 5 * minute, days: 90, step: hour, horizon: keptFor(15*day, 60*day, 0),
@@ -282,7 +282,7 @@ func generateRequest(r *rand.Rand) Request {
 	return q
 }
 
-// TestChoiceProperties checks properties of every choice.
+// TestChoiceProperties checks properties that every choice must have, with generated requests.
 func TestChoiceProperties(t *testing.T) {
 	seed := soak.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 2))
@@ -374,9 +374,9 @@ func requireSegment(t *testing.T, q Request, s Segment, context string) {
 	}
 }
 
-// TestSegmentsAnswerTheirWindows compares values from buckets with the values of Prometheus' functions for the samples
-// in a segment's windows. For an exact segment these are the requested windows, with cells where edges cut buckets. For
-// other segments they are the moved windows, with values scaled down if the windows were widened.
+// TestSegmentsAnswerTheirWindows compares values from buckets with the values of Prometheus' functions over the samples
+// in a segment's windows. The windows of an exact segment are the requested windows, with cells where edges cut
+// buckets. The windows of other segments are moved, and the values are scaled down if the windows were widened.
 func TestSegmentsAnswerTheirWindows(t *testing.T) {
 	seed := soak.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 3))
@@ -412,7 +412,7 @@ func TestSegmentsAnswerTheirWindows(t *testing.T) {
 	}
 }
 
-// generateAround returns samples near the edges of a segment's windows and between them.
+// generateAround returns samples near the edges of a segment's windows and samples between them.
 func generateAround(r *rand.Rand, s Segment, kind string) *chunk.Samples {
 	made := bucketfntest.GenerateSeries(r, kind, 200)
 	at := map[int64]bool{}
@@ -446,7 +446,7 @@ func generateAround(r *rand.Rand, s Segment, kind string) *chunk.Samples {
 	return out
 }
 
-// TestSlotsCounted compares the slot counts with counts over every single edge.
+// TestSlotsCounted compares the numbers of slots with numbers that are counted edge by edge.
 func TestSlotsCounted(t *testing.T) {
 	seed := soak.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 5))
@@ -474,7 +474,8 @@ func TestSlotsCounted(t *testing.T) {
 	}
 }
 
-// cellsOf returns the input of a reader: buckets, and in slots with a cut bucket, cells of raw samples.
+// cellsOf returns the buckets and cells that a reader of the segment would read: buckets and, in slots with a cut
+// bucket, cells of raw samples.
 func cellsOf(s Segment, samples *chunk.Samples, slot int64) *rollup.Buckets {
 	b := &rollup.Buckets{}
 	for samples.Len() > 0 {

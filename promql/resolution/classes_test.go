@@ -9,9 +9,9 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestClassesKeepNothingAlike queries classes with different retention: one keeps raw samples longest, another 1h
-// buckets. Raw boundaries move by days, and wait while the clock is untrusted or rollups can't be made. Bucket
-// boundaries move independently of them.
+// TestClassesKeepNothingAlike queries classes with different retention: one class keeps raw samples longest, another
+// one 1h buckets. The boundaries of raw samples move by days, and not while the clock is untrusted or rollups can't be
+// computed. The boundaries of buckets move independently of them.
 func TestClassesKeepNothingAlike(t *testing.T) {
 	for _, c := range []struct {
 		mode     Mode

@@ -29,7 +29,7 @@ func within(t *testing.T, f func()) {
 	}
 }
 
-// shared returns nested maps that each hold the same map 8 times: as text it has 8^levels numbers.
+// shared returns nested maps, each of which contains the same map 8 times. Printed as text, it has 8^levels numbers.
 func shared(levels int) map[string]any {
 	inner := map[string]any{"a": 1}
 	for range levels {
@@ -42,7 +42,8 @@ func shared(levels int) map[string]any {
 	return inner
 }
 
-// A map that would print 8^13 numbers is rejected before it is printed, for all ways in which a template passes it.
+// TestSharedValuesAreBounded checks that a map that would print 8^13 numbers is rejected before it is printed, for all
+// ways in which a template can print it.
 func TestSharedValuesAreBounded(t *testing.T) {
 	for _, text := range []string{
 		`{{ . }}`, `{{ print . | len }}`, `{{ println . | len }}`, `{{ printf "%v" . | len }}`,
@@ -69,12 +70,13 @@ func TestSharedValuesAreBounded(t *testing.T) {
 	}
 }
 
-// argsOf is a template that creates such a map.
+// argsOf returns a template that creates nested maps like those of shared.
 func argsOf(levels int) string {
 	return `{{ $a := args 1 2 3 }}` + strings.Repeat(`{{ $a = args $a $a $a $a $a $a $a $a }}`, levels)
 }
 
-// The work of a template is bounded for all functions, even if each call is small.
+// TestWorkOfTemplatesIsBounded checks that the work of a template is bounded for all functions, even if the work of
+// each call is small.
 func TestWorkOfTemplatesIsBounded(t *testing.T) {
 	times := func(text string) string { return `{{ range 49000 }}` + strings.Repeat(text, 200) + `{{ end }}` }
 	const long = `{{ $x := printf "%01000000d" 1 }}{{ $y := print $x }}`
@@ -130,7 +132,7 @@ func TestWorkOfTemplatesIsBounded(t *testing.T) {
 	}
 }
 
-// All templates of a rule share the bound.
+// TestWorkIsBoundedTogether checks that the bound applies to all templates of a rule together.
 func TestWorkIsBoundedTogether(t *testing.T) {
 	r := newRig(t)
 	r.file(withAlert(t, nil, map[string]string{"text": `{{ range 20000 }}{{ $x := printf "%0100d" 1 }}{{ end }}`}))
@@ -146,7 +148,7 @@ func TestWorkIsBoundedTogether(t *testing.T) {
 	}
 }
 
-// An expansion ends when its context ends, at every point.
+// TestExpansionsEndWithTheirContext checks that an expansion ends when its context ends, whatever it is doing.
 func TestExpansionsEndWithTheirContext(t *testing.T) {
 	r := newRig(t)
 	r.file("groups: []")

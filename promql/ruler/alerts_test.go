@@ -23,7 +23,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// withAlert returns a file with an alert between two other rules.
+// withAlert returns a rule file that contains an alert between two other rules.
 func withAlert(t *testing.T, ls, annotations map[string]string) string {
 	text, err := yaml.Marshal(map[string]any{"groups": []any{map[string]any{"name": "g", "rules": []any{
 		map[string]any{"record": "before", "expr": "vector(1)"},
@@ -35,7 +35,7 @@ func withAlert(t *testing.T, ls, annotations map[string]string) string {
 	return string(text)
 }
 
-// doubled is a template that doubles a text the given number of times.
+// doubled returns a template that doubles a text the given number of times.
 func doubled(times int) string {
 	return `{{ $x := "0123456789abcdef" }}` + strings.Repeat(`{{ $x = printf "%s%s" $x $x }}`, times) + `{{ $x }}`
 }
@@ -49,8 +49,9 @@ func nested(depth int) string {
 	return b.String()
 }
 
-// A rule whose alerts would exceed the bounds of texts fails, for all kinds of templates. The other rules of its group
-// continue. Prometheus' labels panic beyond 16 MiB.
+// TestAlertsAreBounded checks that a rule fails if the texts of its alerts would exceed the bounds, for all kinds of
+// templates, and that the other rules of its group continue. Without the bounds, Prometheus panics if labels exceed 16
+// MiB.
 func TestAlertsAreBounded(t *testing.T) {
 	for name, c := range map[string]struct{ label, annotation, told string }{
 		"annotation of 17 MiB": {annotation: doubled(21),
@@ -123,7 +124,7 @@ func TestAlertsAreBounded(t *testing.T) {
 	}
 }
 
-// All alerts of a rule are bounded together.
+// TestAlertsAreBoundedTogether checks the bound on the texts of all alerts of a rule together.
 func TestAlertsAreBoundedTogether(t *testing.T) {
 	r := newRig(t)
 	r.file(withAlert(t, nil, map[string]string{"text": strings.Repeat("x", 60_000)}))
@@ -142,7 +143,7 @@ func TestAlertsAreBoundedTogether(t *testing.T) {
 	}
 }
 
-// templates are templates that users write, and templates that are difficult to bound.
+// templates are templates as users write them, and templates that are difficult to bound.
 var templates = []string{
 	"", "text", `{{ $labels.job }} has {{ $value }}`, `{{ $labels.job | toUpper | printf "%-10s|%q" }}`,
 	`{{ humanize $value }}{{ humanize1024 4096.0 }} {{ humanizeDuration 100 }}`,
@@ -166,7 +167,8 @@ var templates = []string{
 	`{{ range 3 }}{{ . }}{{ end }}{{ range $labels.missing }}x{{ else }}y{{ end }}{{ $x := 1 }}{{ $y := ($x) }}{{ $y }}{{ 'a' }}{{ 1.5 | printf "%v" }}{{ (print 1 2).Nothing }}`,
 }
 
-// Bounded expansion counts exactly the bytes of Prometheus' expansion, and an estimate is never smaller.
+// TestBoundsOfTemplates checks that bounded expansion counts exactly the bytes of Prometheus' expansion, and that the
+// estimate is never smaller.
 func TestBoundsOfTemplates(t *testing.T) {
 	r := newRig(t)
 	r.file("groups: []")
@@ -213,8 +215,8 @@ func (e panicking) NewInstantQuery(ctx context.Context, q promstorage.Queryable,
 	return e.QueryEngine.NewInstantQuery(ctx, q, o, qs, ts)
 }
 
-// A rule that panics has the error as its health, and is counted. The other rules of its group are evaluated, at every
-// position of the rule. Without panics.Recover the panic isn't caught.
+// TestRulesThatPanic checks that the panic of a rule is counted and set as the rule's health, and that the other rules
+// of its group are evaluated, at every position of the rule. Without panics.Recover, the panic isn't caught.
 func TestRulesThatPanic(t *testing.T) {
 	const good, bad = "{record: %s, expr: vector(1)}", "{record: %s, expr: 1 + 1}"
 	for name, c := range map[string][]string{
@@ -259,7 +261,7 @@ cassia_panics_total{work="evaluating rules"} %d
 	}
 }
 
-// TestLinksOfAlertsNameTheTenant evaluates an alert of a tenant: its links open that tenant's data.
+// TestLinksOfAlertsNameTheTenant checks that the links in an alert of a tenant open that tenant's data.
 func TestLinksOfAlertsNameTheTenant(t *testing.T) {
 	r := newRig(t)
 	r.file(withAlert(t, nil, map[string]string{

@@ -28,8 +28,8 @@ func TestParseSource(t *testing.T) {
 	}
 }
 
-// The error of a faulty file contains its name, the reason, and the line if Prometheus' parser reports it. After
-// reloading, the rules are unchanged.
+// TestWrongFiles checks that the error of a faulty file contains its name, the reason and, if Prometheus' parser
+// reports it, the line. If a reload finds such a file, the rules must stay unchanged.
 func TestWrongFiles(t *testing.T) {
 	for name, c := range map[string]struct{ text, told string }{
 		"query": {"groups:\n- name: g\n  rules:\n  - record: a\n    expr: sum(",
@@ -72,7 +72,8 @@ func TestWrongFiles(t *testing.T) {
 	}
 }
 
-// A file whose name isn't UTF-8 is rejected: it would be a label value of Prometheus' metrics of groups, which panic.
+// TestFileNameIsUTF8 checks that a file whose name isn't UTF-8 is rejected. The name would be a label value of
+// Prometheus' metrics of groups, which panic in this case.
 func TestFileNameIsUTF8(t *testing.T) {
 	r := newRig(t)
 	require.NoError(t, os.WriteFile(filepath.Join(r.dir, "a\xff.yml"),
@@ -82,7 +83,7 @@ func TestFileNameIsUTF8(t *testing.T) {
 	require.ErrorContains(t, err, "isn't valid UTF-8")
 }
 
-// A pattern without matches is logged at the start and whenever the files are read again.
+// TestNoFileMatches checks that a pattern without matches is logged at the start and whenever the files are read again.
 func TestNoFileMatches(t *testing.T) {
 	r := newRig(t)
 	o := r.options()
@@ -96,7 +97,8 @@ func TestNoFileMatches(t *testing.T) {
 	require.Contains(t, said.String(), filepath.Join("none", "*.yml"))
 }
 
-// While rules are evaluated, reloading adds, changes and removes groups. Series of a removed rule end.
+// TestReload checks that reloading adds, changes and removes groups while rules are evaluated, and that the series of a
+// removed rule end.
 func TestReload(t *testing.T) {
 	r := newRig(t)
 	r.file("groups: [{name: g, interval: 1s, rules: [{record: a, expr: vector(1)}, {record: b, expr: vector(2)}]}]")

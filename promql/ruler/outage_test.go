@@ -14,7 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A process is suspended, or its machine sleeps, and no other process runs: the missed evaluations are caught up.
+// TestAfterAFreeze suspends the only process, as when its machine sleeps. The process must catch up the missed
+// evaluations.
 func TestAfterAFreeze(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -43,7 +44,8 @@ func TestAfterAFreeze(t *testing.T) {
 	require.Equal(t, 5.0, testutil.ToFloat64(p.r.metrics.caughtUp))
 }
 
-// A group that takes longer than its interval tries once to catch up, and then skips evaluations.
+// TestASlowGroupLeavesOut checks that a group that takes longer than its interval tries to catch up once, and then
+// skips evaluations.
 func TestASlowGroupLeavesOut(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -66,7 +68,7 @@ func TestASlowGroupLeavesOut(t *testing.T) {
 	require.Equal(t, 4, evaluations-before)
 }
 
-// A process is restarted when a group with a long interval is due.
+// TestLongIntervals restarts a process at the time when a group with a long interval is due.
 func TestLongIntervals(t *testing.T) {
 	for _, minutes := range []int{4, 6, 8, 11, 20, 60} {
 		for _, resumes := range []bool{false, true} {
@@ -98,8 +100,8 @@ func TestLongIntervals(t *testing.T) {
 	}
 }
 
-// The rules are evaluated by the clock: a process that starts immediately catches up the missed evaluation of an hourly
-// group.
+// TestHourlyRuleAfterARestart evaluates rules by the clock. A process that starts immediately after another one has
+// stopped must catch up the missed evaluation of an hourly group.
 func TestHourlyRuleAfterARestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -126,7 +128,7 @@ func TestHourlyRuleAfterARestart(t *testing.T) {
 			first = g.EvalTimestamp(time.Now().UnixNano()).Add(time.Hour)
 		}
 		if time.Until(first) < time.Minute {
-			// A new group that is due while the process starts waits for its next time.
+			// A new group that becomes due while the process starts waits for its next evaluation time.
 			first = first.Add(time.Hour)
 		}
 		run(first.Add(59 * time.Minute))
@@ -149,7 +151,8 @@ groups:
     annotations: {is: "{{ $value }}"}
 `
 
-// Alerts that fire because of keep_firing_for continue after a restart, and end at the same time as without it.
+// TestKeepFiringForGoesOn checks that alerts that fire because of keep_firing_for continue to fire after a restart, and
+// end at the same time as without a restart.
 func TestKeepFiringForGoesOn(t *testing.T) {
 	const minutes = 16
 	load := func(minute int) float64 {
@@ -191,7 +194,8 @@ func TestKeepFiringForGoesOn(t *testing.T) {
 	}
 }
 
-// A kept alert is sent unchanged after a restart, and its end is also sent.
+// TestKeptAlertIsSent checks that an alert that fires because of keep_firing_for is sent unchanged after a restart, and
+// that its end is also sent.
 func TestKeptAlertIsSent(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

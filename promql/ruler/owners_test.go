@@ -26,8 +26,8 @@ groups:
     expr: load > 1
 `
 
-// A process takes over and evaluates at a time with stored results: they stay unchanged, although other samples have
-// been stored since.
+// TestWhatIsStoredStays checks that results that are already stored stay unchanged when another process takes over and
+// evaluates at their time, although other samples have been stored since.
 func TestWhatIsStoredStays(t *testing.T) {
 	r := newRig(t)
 	r.file(ownersRules)
@@ -43,8 +43,8 @@ func TestWhatIsStoredStays(t *testing.T) {
 	require.Equal(t, "11", r.stored(`ALERTS`, first, time.Minute))
 }
 
-// The clock of the process that takes over is behind the previous owner's. The results that the previous owner
-// stored in its future stay, and later results are complete.
+// TestTakeOverWithAClockBehind takes over with a clock that is slower than the previous owner's. The results that the
+// previous owner has stored for the future must stay unchanged, and later results must be complete.
 func TestTakeOverWithAClockBehind(t *testing.T) {
 	r := newRig(t)
 	r.file(ownersRules)
@@ -68,8 +68,8 @@ func TestTakeOverWithAClockBehind(t *testing.T) {
 	require.Equal(t, "111111", r.stored(`ALERTS`, first, time.Minute))
 }
 
-// A group is evaluated twice at its first time, to find the time since which alerts are active. Recorded results are
-// stored once.
+// TestFirstEvaluationStoresOnce checks that the first evaluation of a group stores its results once. The group is
+// evaluated twice, to find the time since which alerts have been active.
 func TestFirstEvaluationStoresOnce(t *testing.T) {
 	r := newRig(t)
 	r.file(ownersRules)
@@ -79,8 +79,8 @@ func TestFirstEvaluationStoresOnce(t *testing.T) {
 	require.Equal(t, "3", r.stored(`load:max`, first, time.Minute))
 }
 
-// A process is killed in the middle of a group: the process that takes over also stores the missing results of that
-// time.
+// TestTakeOverFillsWhatIsHalfDone kills a process in the middle of a group. The process that takes over must also store
+// the missing results of that time.
 func TestTakeOverFillsWhatIsHalfDone(t *testing.T) {
 	r := newRig(t)
 	r.file(ownersRules)
@@ -94,8 +94,8 @@ func TestTakeOverFillsWhatIsHalfDone(t *testing.T) {
 	require.Equal(t, "111", r.stored(`ALERTS`, first, time.Minute))
 }
 
-// A process that was suspended, and continues when others may have taken over, evaluates and stores nothing of the
-// evaluation in progress. Once it has confirmed that it still owns the rules, it catches up.
+// TestPausedOwner suspends a process in the middle of an evaluation for so long that others may have taken over. The
+// process must store nothing of this evaluation. Once it has confirmed that it still owns the rules, it must catch up.
 func TestPausedOwner(t *testing.T) {
 	for name, pausedWithin := range map[string]bool{"between evaluations": false, "within one": true} {
 		t.Run(name, func(t *testing.T) {
@@ -128,7 +128,8 @@ func TestPausedOwner(t *testing.T) {
 	}
 }
 
-// A process that can read but can't write its heartbeat stops before other processes take over the rules.
+// TestOwnerThatIsNotHeard checks that a process that can read but can't write its heartbeat stops evaluating before
+// other processes take over the rules.
 func TestOwnerThatIsNotHeard(t *testing.T) {
 	began := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	var passed atomic.Int64
@@ -154,8 +155,8 @@ func TestOwnerThatIsNotHeard(t *testing.T) {
 	require.False(t, owner.confirmed())
 }
 
-// A process that doesn't evaluate lists the time since which alerts are pending, also if they are due and not evaluated
-// yet.
+// TestViewOfPendingAlerts checks that a process that doesn't evaluate rules lists the time since which alerts have been
+// pending, even if they are due and haven't been evaluated yet.
 func TestViewOfPendingAlerts(t *testing.T) {
 	r := newRig(t)
 	r.file(takeoverRules)

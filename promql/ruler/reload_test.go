@@ -11,8 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An update cancels the evaluation of a group that it replaces or removes, even one that never ends, and rules are
-// listed afterward. Unchanged groups continue. stop cancels them.
+// TestUpdatesEndEvaluations checks that an update cancels the evaluation of a group that it replaces or removes, even
+// an evaluation that never ends, and that rules are listed after that. Evaluations of unchanged groups must continue
+// until stop cancels them.
 func TestUpdatesEndEvaluations(t *testing.T) {
 	const stays = "groups: [{name: stays, interval: 1s, rules: [{record: a, expr: stays}]}"
 	for name, next := range map[string]string{

@@ -38,11 +38,11 @@ type rig struct {
 	dir   string
 	store *storage.Store
 	sent  []string
-	// alerts are the sent alerts.
+	// alerts are the alerts that were sent.
 	alerts []*notifier.Alert
-	// clock, if it isn't nil, is the store's clock instead of now.
+	// clock, if not nil, is the store's clock instead of now.
 	clock func() time.Time
-	// appending and committed, if they aren't nil, are called before and after rules store results.
+	// appending and committed, if not nil, are called before and after rules store results.
 	appending, committed func()
 }
 
@@ -61,7 +61,7 @@ func newRigIn(t *testing.T, dir string, clock func() time.Time) *rig {
 	return r
 }
 
-// file writes a rule file, and sets the clock to the time when its group is due.
+// file writes a rule file, and sets the clock to a time at which its group is due.
 func (r *rig) file(text string) {
 	require.NoError(r.t, os.WriteFile(filepath.Join(r.dir, "rules.yml"), []byte(text), 0o600))
 	for _, g := range r.process().groups {
@@ -94,7 +94,8 @@ func (r *rig) Send(alerts ...*notifier.Alert) {
 	}
 }
 
-// process starts a process that evaluates now: its groups are fresh, and due at times that the test sets.
+// process starts a process that evaluates rules. Its groups are fresh (see manager.fresh), and due at times that the
+// test sets.
 func (r *rig) process() *process {
 	o := r.options()
 	ruler, err := New(r.store, o)
@@ -120,7 +121,7 @@ type process struct {
 	ctx    context.Context
 }
 
-// evaluate evaluates all groups at the newest time when they were due. It returns this time for one of them.
+// evaluate evaluates all groups at the last times at which they were due. It returns this time for one of the groups.
 func (p *process) evaluate() (due time.Time) {
 	for _, g := range p.groups {
 		due = g.EvalTimestamp(p.now.UnixNano())
@@ -139,8 +140,8 @@ func (r *rig) write(series string, v float64) {
 	require.NoError(r.t, app.Commit())
 }
 
-// stored returns the values of a series as text, one per interval, starting at a time: "." if there is none, "x" for a
-// stale marker.
+// stored returns the values of a series as text, one character per interval from the time from on: "." if there is no
+// value, "x" for a stale marker.
 func (r *rig) stored(matcher string, from time.Time, interval time.Duration) string {
 	ms, err := promql.NewParser(promql.DefaultOptions().Parser).ParseMetricSelector(matcher)
 	require.NoError(r.t, err)
@@ -177,7 +178,8 @@ func labelOf(v float64) string {
 	return "#"
 }
 
-// appendable implements the methods of adapter.Appendable that rules use. The tests of cmd use the original.
+// appendable implements the methods of adapter.Appendable that rules use. cmd's tests run rules with adapter.Appendable
+// itself.
 type appendable struct{ rig *rig }
 
 func (a appendable) Appender(ctx context.Context) promstorage.Appender {
@@ -224,7 +226,7 @@ func (a *testAppender) Commit() error {
 
 func (a *testAppender) Rollback() error { a.batch.Release(); return nil }
 
-// contextOf returns a context of the test's tenant.
+// contextOf returns a context for the test's tenant.
 func contextOf(t *testing.T) (context.Context, context.CancelFunc) {
 	return context.WithCancel(tenant.Into(t.Context(), testTenant))
 }

@@ -25,12 +25,13 @@ groups:
     expr: load > 5
 `
 
-// A process evaluates for some minutes, and another one starts after an outage: the stored results have no gap, and the
-// alerts are unchanged.
+// TestTakeOver evaluates rules for some minutes in one process, and after an outage in another one. The stored results
+// must have no gap, and the alerts must be unchanged.
 func TestTakeOver(t *testing.T) {
 	for name, c := range map[string]struct {
 		outage time.Duration
-		// One minute each, starting at the first evaluation: two before the outage, and three by the next process.
+		// recorded, pending, firing and atOnce have one character per minute from the first evaluation on, see
+		// rig.stored. The first process evaluates twice before the outage, the second one three times after it.
 		recorded, pending, firing, atOnce string
 		caughtUp                          float64
 	}{
@@ -39,7 +40,7 @@ func TestTakeOver(t *testing.T) {
 		"two evaluations": {2 * time.Minute, "9999999", "111x...", "...1111", "1111111", 2},
 		"as far as it goes": {9 * time.Minute, "99999999999999", "111x..........", "...11111111111", "11111111111111",
 			9},
-		// The alert keeps its age of a minute, and needs two more.
+		// The alert keeps the minute for which it has been active, and needs two more minutes.
 		"too long": {20 * time.Minute, "99....................999", "11....................11x",
 			"........................1", "11....................111", 0},
 	} {
@@ -73,8 +74,8 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-// A takeover takes multiple intervals: evaluations that become due during it aren't skipped. Prometheus' manager
-// continues with the last due time.
+// TestWhatIsDueDuringTakeOver checks that evaluations that become due during a takeover, which takes multiple
+// intervals, aren't skipped. Prometheus' manager continues with the last time that is due.
 func TestWhatIsDueDuringTakeOver(t *testing.T) {
 	r := newRig(t)
 	r.file(takeoverRules)
@@ -98,7 +99,7 @@ func TestWhatIsDueDuringTakeOver(t *testing.T) {
 	}
 }
 
-// Each evaluation takes longer than an interval: the takeover ends nevertheless.
+// TestTakeOverEnds checks that a takeover ends even if each evaluation takes longer than an interval.
 func TestTakeOverEnds(t *testing.T) {
 	r := newRig(t)
 	r.file(takeoverRules)
@@ -116,7 +117,8 @@ func TestTakeOverEnds(t *testing.T) {
 	require.Equal(t, "99999999..", r.stored(`load:max`, first, time.Minute))
 }
 
-// Prometheus' manager repeats a time after an evaluation that took long: the stored result isn't changed.
+// TestTimeThatIsDueTwice checks that a stored result isn't changed when Prometheus' manager repeats a time, as it does
+// after an evaluation that took long.
 func TestTimeThatIsDueTwice(t *testing.T) {
 	r := newRig(t)
 	r.file(takeoverRules)
@@ -131,8 +133,8 @@ func TestTimeThatIsDueTwice(t *testing.T) {
 	require.Equal(t, "..", r.stored(`ALERTS{alertname="AtOnce"}`, first, time.Minute))
 }
 
-// Series that the previous process stored last and the next one doesn't store get a stale marker. Series of others
-// don't.
+// TestWhatIsGoneEndsAfterTakeOver checks that series that the previous process stored last and the next one doesn't
+// store get a stale marker, and that other series don't.
 func TestWhatIsGoneEndsAfterTakeOver(t *testing.T) {
 	r := newRig(t)
 	r.file(takeoverRules)
@@ -154,7 +156,8 @@ func TestWhatIsGoneEndsAfterTakeOver(t *testing.T) {
 	require.Equal(t, "...", r.stored(`by:host{host="foreign"}`, first, time.Minute))
 }
 
-// Alerts are sent as of now: not as caught-up evaluations found them, which an Alertmanager would treat as resolved.
+// TestAlertsAreSentAsTheyAreNow checks that the current state of alerts is sent, and not the state in caught-up
+// evaluations, which an Alertmanager would treat as resolved.
 func TestAlertsAreSentAsTheyAreNow(t *testing.T) {
 	r := newRig(t)
 	r.file(takeoverRules)
