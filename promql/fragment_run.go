@@ -166,7 +166,7 @@ func (r *fragmentRun) notes() annotations.Annotations {
 // their memory isn't counted for the read.
 const smallBuffer = keptSamples * meteredValue
 
-// buffered returns the memory of the samples that readers have decoded, bytes, or 0 if it is small.
+// buffered returns the memory of the samples that readers have decoded, in bytes, or 0 if it is small.
 func buffered(readers []fragmentReader) (bytes int64) {
 	for _, reader := range readers {
 		switch reader := reader.(type) {

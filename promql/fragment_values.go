@@ -135,7 +135,7 @@ type budget struct {
 	ctx  context.Context
 }
 
-// Sizes that are metered, bytes.
+// Sizes that are metered, in bytes.
 const (
 	meteredValue  = 16  // a value or point
 	meteredResult = 160 // a series or group of a result: its labels and its entry in the evaluator's result

@@ -45,14 +45,14 @@ type gate struct {
 	// unreadBytes is Options.UnreadBytes. unread is the number of bytes of all answers that clients haven't read.
 	unreadBytes int64
 	unread      atomic.Int64
-	// largeBytes is the memory above which a read is large, bytes. 0: no read is large.
+	// largeBytes is the memory above which a read is large, in bytes. 0: no read is large.
 	largeBytes int64
 	pressure   *pressure
 
 	mu      sync.Mutex
 	entered map[int]entry // by the id that Insert returned
 	last    int
-	// usual is the moving average of the size of recent large reads, bytes.
+	// usual is the moving average of the size of recent large reads, in bytes.
 	usual int64
 }
 

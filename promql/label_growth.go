@@ -27,11 +27,11 @@ import (
 // label_replace, and one step of a join or of info. Between steps, the evaluator checks the context, which is canceled
 // when memory is short (see pressure).
 
-// maxMadeValue is the maximum length of a value that a function makes, bytes: four times the longest value that can be
-// stored. Prometheus' labels can't encode values of more than 16 MiB, and panic.
+// maxMadeValue is the maximum length of a value that a function makes, in bytes: four times the longest value that can
+// be stored. Prometheus' labels can't encode values of more than 16 MiB, and panic.
 const maxMadeValue = 64 << 10
 
-// labelOverhead is the memory of a label without its name and value, bytes. seriesOverhead is the memory of a series
+// labelOverhead is the memory of a label without its name and value, in bytes. seriesOverhead is the memory of a series
 // without its labels.
 const (
 	labelOverhead  = 2
@@ -47,7 +47,7 @@ type labelSizes struct {
 	values        map[string]valueSizes // by label
 }
 
-// valueSizes are the sizes of the values of one label, bytes: of all series together, and the largest.
+// valueSizes are the sizes of the values of one label, in bytes: of all series together, and the largest.
 type valueSizes struct{ bytes, longest float64 }
 
 // add adds a series. each is true if the values of each label are needed.

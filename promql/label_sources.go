@@ -53,7 +53,7 @@ func sourceOf(args parser.Expressions) *labelSource {
 // labelSource counts the series that an expression makes.
 type labelSource struct {
 	growth *growth
-	// room is the memory that the evaluator needs for each series in addition to its labels, bytes.
+	// room is the memory that the evaluator needs for each series in addition to its labels, in bytes.
 	room    float64
 	sizes   labelSizes
 	checked float64 // sizes.bytes and room at the last check
@@ -151,7 +151,7 @@ type growthVisitor struct {
 	makes  bool // some function makes labels
 }
 
-// evaluationTimes are the times at which an expression is evaluated, milliseconds.
+// evaluationTimes are the times at which an expression is evaluated, in milliseconds.
 type evaluationTimes struct{ span, step int64 }
 
 // visit finds the selectors in the expression and inserts sources. It reports whether the expression may have different

@@ -14,7 +14,7 @@ import (
 // These constants bound the text of a query. Code that visits a parsed query recurses once per level, and a stack
 // overflow ends the process. So the levels are counted before the text is parsed.
 const (
-	// maxQueryLen is the maximum length of a query or a selector, bytes.
+	// maxQueryLen is the maximum length of a query or a selector, in bytes.
 	maxQueryLen = 1 << 20
 	// maxDepth is the maximum nesting of expressions. a + b + c has two levels. Formatting a query that is twice as
 	// deep takes ten times as long: one second at this depth.

@@ -166,7 +166,7 @@ func (p *pressure) wait(ctx context.Context) error {
 // of 0 means no limit.
 func (e *Engine) Memory() (used, most int64) { return e.pressure.used(), e.pressure.memory }
 
-// inUse returns the memory in use by the process, bytes: live objects, garbage, and memory outside Go's heap.
+// inUse returns the memory in use by the process, in bytes: live objects, garbage, and memory outside Go's heap.
 func inUse() int64 {
 	sample := []metrics.Sample{
 		{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"},

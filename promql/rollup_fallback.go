@@ -47,7 +47,7 @@ type namedRollup struct {
 	until     int64
 }
 
-// fallbackSeries holds buckets of a series from which samples are made for a range of times, both ends included,
+// fallbackSeries holds buckets of a series from which samples are made for a range of times, both ends included, in
 // milliseconds. Other times are outside the request, or are answered at a finer resolution.
 type fallbackSeries struct {
 	*query.SelectedSeries
@@ -114,7 +114,7 @@ type bucketExpander struct {
 	covered []coveredPart
 }
 
-// appendTo appends the samples that buckets make in a range of times, both ends included, milliseconds.
+// appendTo appends the samples that buckets make in a range of times, both ends included, in milliseconds.
 func (x *bucketExpander) appendTo(into *chunk.Samples, b *rollup.Buckets, from, to int64) {
 	x.samples.Reset()
 	for i, end := range b.End {
@@ -422,7 +422,7 @@ func youngest(minT int64, horizons []retention.Hidden) int64 {
 	return max(minT, earliest)
 }
 
-// stepIn returns the interval between the query's steps, milliseconds.
+// stepIn returns the interval between the query's steps, in milliseconds.
 func stepIn(hints *promstorage.SelectHints) int64 {
 	if hints == nil {
 		return 0

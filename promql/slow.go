@@ -9,7 +9,7 @@ import (
 	promengine "github.com/prometheus/prometheus/promql"
 )
 
-// Maximum lengths of the request's texts in the log line of a slow query, bytes.
+// Maximum lengths of the request's texts in the log line of a slow query, in bytes.
 const (
 	slowQueryBytes  = 1000
 	slowOriginBytes = 200

@@ -21,7 +21,7 @@ const (
 	unreadBucket = 8 // a span or a bucket
 )
 
-// unreadBytes is the approximate memory of a result until it is read, bytes.
+// unreadBytes is the approximate memory of a result until it is read, in bytes.
 func unreadBytes(v parser.Value) (n int64) {
 	switch v := v.(type) {
 	case promengine.Matrix:

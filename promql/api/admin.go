@@ -10,7 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Delete deletes a tenant's samples of matching series from start to end, both included, milliseconds.
+// Delete deletes a tenant's samples of matching series from start to end, both included, in milliseconds.
 type Delete func(ctx context.Context, tenant string, start, end int64, matchers ...*labels.Matcher) error
 
 // adminTSDB implements the interface that Prometheus' handlers of the admin API call.

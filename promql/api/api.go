@@ -37,7 +37,7 @@ const Prefix = "/api/v1"
 const (
 	// readSamples is the maximum number of samples of an answer that isn't streamed.
 	readSamples = 50_000_000
-	// readFrame is the maximum size of a frame of a streamed answer, bytes.
+	// readFrame is the maximum size of a frame of a streamed answer, in bytes.
 	readFrame = 1 << 20
 )
 

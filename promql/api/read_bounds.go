@@ -17,7 +17,7 @@ import (
 // These constants bound a request of remote read. Decoded, an empty query takes 36 times the two bytes of its encoding,
 // and compression makes the encoding 20 times smaller. So the request is checked before Prometheus' handler decodes it.
 const (
-	// readDecoded is the maximum size of the uncompressed request, bytes.
+	// readDecoded is the maximum size of the uncompressed request, in bytes.
 	readDecoded = 1 << 20
 	// readQueries is the maximum number of queries of a request, and readMatchers the maximum number of matchers of a
 	// query.

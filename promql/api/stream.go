@@ -19,7 +19,7 @@ import (
 //	handler ── Encode ──► textCodec ── a token ──► handler ── Write(token) ──► textWriter ──► pieces of the answer
 
 // streamedElements is the minimum number of elements of an answer that is encoded in pieces. textPiece is the length of
-// a piece, bytes.
+// a piece, in bytes.
 const (
 	streamedElements = 256
 	textPiece        = 32 << 10

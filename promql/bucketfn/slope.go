@@ -19,7 +19,7 @@ type Slope struct {
 	sampled, left, right, factor float64
 }
 
-// Spacing describes the times of the samples in a window, milliseconds.
+// Spacing describes the times of the samples in a window, in milliseconds.
 type Spacing struct {
 	// BeforeFirst is the time from the left edge to the first sample, AfterLast from the last sample to the right edge,
 	// and Sampled from the first sample to the last.

@@ -10,11 +10,11 @@ import "time"
 //	snapped (.....]                 both edges moved to an earlier one
 //	recent  (..........]            after SnapUntil only the left edge is moved
 type Windows struct {
-	// First is the right edge of the first window, and Step the interval to the next, milliseconds.
+	// First is the right edge of the first window, and Step the interval to the next, in milliseconds.
 	First, Step int64
 	// Steps is the number of windows.
 	Steps int
-	// Span is the length of a window, milliseconds.
+	// Span is the length of a window, in milliseconds.
 	Span int64
 	// Snap, if not 0, moves each right edge back to a multiple of Snap, in milliseconds.
 	Snap int64

@@ -26,7 +26,7 @@ const (
 	// values.
 	maxAlertLabels = 64 << 10
 	maxAnnotations = 64 << 10
-	// maxAlertTexts is the maximum size of labels and annotations of all alerts of a rule together, bytes.
+	// maxAlertTexts is the maximum size of labels and annotations of all alerts of a rule together, in bytes.
 	maxAlertTexts = 64 << 20
 )
 

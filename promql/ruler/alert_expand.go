@@ -21,7 +21,8 @@ const (
 	// maxExpansionSteps is the maximum number of steps. A step is the execution of the body of a loop, a branch or a
 	// template.
 	maxExpansionSteps = 50_000
-	// maxGuess is the maximum estimated size of one value, bytes. A function isn't called if its result may be larger.
+	// maxGuess is the maximum estimated size of one value, in bytes. A function isn't called if its result may be
+	// larger.
 	maxGuess = 16 << 20
 	// maxMethod is the maximum size of the arguments of a method, in bytes. It is small because a method such as Format
 	// of a time may return several times that size.

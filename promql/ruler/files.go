@@ -20,10 +20,10 @@ import (
 
 // These constants bound rule files.
 const (
-	// maxFile is the maximum size of one file, bytes. maxFiles is the maximum number of files of all tenants.
+	// maxFile is the maximum size of one file, in bytes. maxFiles is the maximum number of files of all tenants.
 	maxFile  = 4 << 20
 	maxFiles = 10_000
-	// maxTemplate is the maximum size of a template of an alert, bytes.
+	// maxTemplate is the maximum size of a template of an alert, in bytes.
 	maxTemplate = maxAnnotations
 )
 
