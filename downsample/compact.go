@@ -40,8 +40,8 @@ func (l *Loop) listResting(ctx context.Context, into *restingWindows, what strin
 	})
 }
 
-// restEvery is the number of windows after which a listing rests. Most windows take a microsecond, which is too short
-// for a rest.
+// restEvery is the number of windows after which a listing rests. A single window takes about a microsecond, which is
+// too short for a rest.
 const restEvery = 64
 
 // every returns a function that calls pause on every restEvery-th call.

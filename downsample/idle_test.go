@@ -34,7 +34,7 @@ func idle(t *testing.T, tenants, days int) *rig {
 }
 
 // TestIdleRoundsTakeLittle checks that rounds that list all windows allocate almost nothing per window that needs no
-// work, whatever the query cache contains.
+// work, with any content of the query cache.
 func TestIdleRoundsTakeLittle(t *testing.T) {
 	const tenants, days = 10, 80
 	allocated := func(days int) float64 {

@@ -173,7 +173,7 @@ const (
 	// watchInterval is the interval of checks for progress, and watchSilence the time between warnings.
 	watchInterval = time.Minute
 	watchSilence  = time.Hour
-	// hangs is the duration above which a piece of work is reported.
+	// hangs is the duration above which a piece of work is reported as hanging.
 	hangs = time.Hour
 )
 

@@ -234,7 +234,7 @@ func (p *progress) streakOf(at int) (failures int, err error) {
 	return p.partitions[at].failures, p.partitions[at].err
 }
 
-// halt sets the reason why rounds don't run; why returns it.
+// halt records the reason why rounds don't run. The method why returns it.
 func (p *progress) halt(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -84,7 +84,7 @@ type aggregator struct {
 type group struct {
 	metric labels.Labels
 	key    uint64 // hash of the group's labels
-	// first is the position of the group's first series in their order.
+	// first is the position of the group's first series in aggregator.order.
 	first uint32
 	// value has one entry per step: none if the step has no sample. With a single step, value is only[:], which saves
 	// an allocation.
@@ -149,7 +149,7 @@ func (a *aggregator) add(at uint32, metric labels.Labels, v *values) error {
 	return nil
 }
 
-// groupSeed is the seed of the hashes of a single label.
+// groupSeed is the seed for hashing the value of the label by which series are grouped, if there is only one.
 var groupSeed = maphash.MakeSeed()
 
 // group returns the group of a series.
@@ -264,7 +264,7 @@ func (a *aggregator) makeColumns(g *group) int {
 	return max(1, len(columns))
 }
 
-// maxRoom is the maximum number of entries that are allocated at once.
+// maxRoom is the maximum number of entries that are preallocated at once.
 const maxRoom = 256
 
 // allocate returns the next n preallocated entries. If fewer remain, it allocates as many entries as have been used so

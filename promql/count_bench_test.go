@@ -45,7 +45,7 @@ func benchChurn(b *testing.B, n int, sealed bool) (*storage.Store, int64) {
 	return store, end
 }
 
-// BenchmarkCountOverChurn queries numbers of series when most series have ended.
+// BenchmarkCountOverChurn runs queries that count series, most of which have ended.
 func BenchmarkCountOverChurn(b *testing.B) {
 	for _, sealed := range []bool{false, true} {
 		store, end := benchChurn(b, 512_000, sealed)

@@ -24,7 +24,7 @@ type churnedSample struct {
 	stale bool
 }
 
-// writeChurn writes so many short-lived series that queries use the spans of chunks. The series have gaps, stale
+// writeChurn writes many short-lived series, enough for queries to use the spans of chunks. The series have gaps, stale
 // markers and late samples. It returns their samples.
 func writeChurn(t *testing.T, rng *rand.Rand, store *storage.Store, from, until int64) (all [][]churnedSample) {
 	all = make([][]churnedSample, 2600)

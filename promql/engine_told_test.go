@@ -44,8 +44,8 @@ func TestWhatQueriesTookIsTold(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// TestMemoryOfTheProcessEndsQueries checks that the measured memory is that of the whole process, and that queries are
-// ended with an error if it is far above the limit.
+// TestMemoryOfTheProcessEndsQueries checks that the memory of the whole process is measured, and that queries are ended
+// with an error if it is far above the limit.
 func TestMemoryOfTheProcessEndsQueries(t *testing.T) {
 	o := DefaultOptions()
 	o.Memory = 1 << 10

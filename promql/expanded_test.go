@@ -76,7 +76,7 @@ func clone(s *chunk.Samples) *chunk.Samples {
 	return &c
 }
 
-// points are the values of a range query by series and time.
+// points returns the values of a range query by series and time.
 func (a *agedStores) points(t *testing.T, e *Engine, store *storage.Store, ctx context.Context,
 	query string, from, to time.Time, step time.Duration) (map[string]map[int64]float64, []error) {
 	t.Helper()

@@ -232,7 +232,7 @@ func (s *boundedSeries) view(from, to int64, zones [][2]int64) (v view) {
 	return v
 }
 
-// stretch is the max factor by which an increase is extrapolated.
+// stretch returns the max factor by which an increase is extrapolated.
 func (v *view) stretch() float64 { return 1 + 2.2/float64(max(1, v.window.n-1)) }
 
 // offByBuckets returns the max error of a function of samples made from whole buckets, as documented in the manual. It

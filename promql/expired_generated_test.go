@@ -160,7 +160,7 @@ func (c *boundedContest) query() boundedQuery {
 	return c.written(q)
 }
 
-// moving returns a query that reads so many samples that windows may be moved although the samples exist.
+// moving returns a query that reads enough samples for windows to be moved although the samples exist.
 func (c *boundedContest) moving(q boundedQuery) boundedQuery {
 	q.way, q.kept, q.mode = "planner", true, "auto"
 	q.metric, q.fn = oneOf(c.r, "g", "j"), oneOf(c.r, movingFunctions[2:]...)

@@ -168,7 +168,7 @@ func (f *fairQueue) start(shares []share, demand int64) (*waiter, error) {
 	return w, nil
 }
 
-// usualTenants is the number of tenants of a query up to which its list of queues is allocated on the stack.
+// usualTenants is the max number of tenants of a query whose list of queues is allocated on the stack.
 const usualTenants = 4
 
 // queueOf returns the queue of a tenant. It creates the queue if there is none.
@@ -211,9 +211,9 @@ func (f *fairQueue) run(queues []*tenantQueue, demand int64) {
 	}
 }
 
-// displace rejects the last waiter of the longest queue to make room for a waiter in queue of, so that a tenant with
-// many queries doesn't keep others from waiting. It returns false if no queue is longer than queue of with the new
-// waiter.
+// displace rejects the last waiter of the longest queue to make room for a waiter of another tenant. So a tenant with
+// many queries doesn't keep others from waiting. It returns false if no queue would be longer than the other tenant's
+// queue with the new waiter.
 func (f *fairQueue) displace(of *tenantQueue) bool {
 	longest := of
 	for _, q := range f.order {
@@ -245,7 +245,7 @@ func (f *fairQueue) drop(w *waiter) {
 	f.tidy(w.queues)
 }
 
-// tidy deletes those of the given queues whose tenants have no query here and hold no bytes.
+// tidy deletes the given queues if their tenants have no query here and hold no bytes.
 func (f *fairQueue) tidy(queues []*tenantQueue) {
 	for _, q := range queues {
 		if q.running == 0 && q.held == 0 && len(q.waiters) == 0 && !f.named(q) {
@@ -263,7 +263,7 @@ func (f *fairQueue) named(q *tenantQueue) bool {
 	})
 }
 
-// park releases the place of a running query that has to wait. The query still counts as running for its tenants. It
+// park makes a running query that has to wait release its place. The query still counts as running for its tenants. It
 // must later call unpark, or leaveParked instead of leave.
 func (f *fairQueue) park() {
 	f.mu.Lock()

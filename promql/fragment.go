@@ -144,7 +144,8 @@ type FragmentStats struct {
 	// Refused is the reason why the fragment was left to Prometheus' evaluator. It is empty if the planner computed the
 	// fragment.
 	Refused string `json:"refused,omitempty"`
-	// selector is the selector that the evaluator reads because the fragment was left to it.
+	// named is set if the fragment was left to the evaluator because its metric name may be the name of a rollup. It is
+	// this name.
 	selector string
 	// named is the metric name because of which the fragment was left to the evaluator: it may be the name of a rollup.
 	named string

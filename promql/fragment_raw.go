@@ -63,7 +63,7 @@ type rawReader struct {
 
 	annotations annotations.Annotations
 	decoded     int64
-	// counted is the result of loaded.
+	// counted is the number of samples that loaded returns.
 	counted int64
 }
 
@@ -94,7 +94,7 @@ func (r *rawReader) histograms() chunkenc.Iterator {
 // iterators is a pool of sample buffers that readers have released.
 var iterators = sync.Pool{New: func() any { return &iterator{} }}
 
-// keptSamples is the capacity up to which a sample buffer is returned to the pool. It is enough for a series over a
+// keptSamples is the max capacity of a sample buffer that is returned to the pool. It is enough for a series over a
 // week at 10 s.
 const keptSamples = 1 << 16
 

@@ -162,8 +162,8 @@ func (r *fragmentRun) notes() annotations.Annotations {
 	return out
 }
 
-// smallBuffer is the size up to which a buffer of decoded samples isn't metered, in bytes. Such buffers are pooled, so
-// their memory isn't counted for the read.
+// smallBuffer is the max size of a buffer of decoded samples that isn't metered, in bytes. Buffers of this size are
+// pooled, so their memory isn't counted for the read.
 const smallBuffer = keptSamples * meteredValue
 
 // buffered returns the memory of the samples that readers have decoded, in bytes, or 0 if it is small.
@@ -239,7 +239,7 @@ func inOrder(
 	g, ctx := errgroup.WithContext(ctx)
 	defer func() { _ = g.Wait() }() // even if use panics
 	defer cancel()
-	// Invariant: i is computed only after i-ahead was used, so that each has its own element of a ring.
+	// Invariant: i is computed only after i-ahead has been used, so that the elements being computed fit into a ring.
 	free, done := make(chan struct{}, ahead), make([]chan struct{}, ahead)
 	for i := range done {
 		free <- struct{}{}

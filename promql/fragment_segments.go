@@ -185,7 +185,8 @@ func (l *segment) asked() bucketfn.Windows {
 	return bucketfn.Windows{First: l.edges.first, Step: l.edges.step, Steps: l.Windows.Steps, Span: l.fragment.width}
 }
 
-// with returns the columns to read, given the columns that a function needs.
+// with returns the columns to read: the columns that a function needs and, if the segment uses start timestamps, those
+// columns.
 func (l *segment) with(columns rollup.Columns) rollup.Columns {
 	if l.starts {
 		columns |= rollup.ColumnStarts

@@ -97,7 +97,7 @@ type arena struct {
 	roomFloats int
 }
 
-// Sizes of an arena's allocations. The first is small because many queries read only one series.
+// Sizes of an arena's allocations. The first allocation is small because many queries read only one series.
 const (
 	arenaFloats, firstFloats = 512, 8
 	arenaSeries, firstSeries = 64, 1

@@ -102,8 +102,8 @@ func newGate(o Options) *gate {
 // GetMaxConcurrent implements promql.QueryTracker.
 func (g *gate) GetMaxConcurrent() int { return g.queries.places }
 
-// Insert implements promql.QueryTracker: it waits for a place. It returns ErrTooManyQueries, a *tenant.LimitError of
-// 429, or the context's error.
+// Insert implements promql.QueryTracker: it waits for a place. It returns ErrTooManyQueries, a *tenant.LimitError with
+// status 429, or the context's error.
 func (g *gate) Insert(ctx context.Context, _ string) (int, error) {
 	shares := g.sharesOf(ctx)
 	switch err := g.queries.enter(ctx, shares); {
@@ -172,7 +172,7 @@ func (g *gate) add(e entry) int {
 // notInserted is the id that Insert returns with an error.
 const notInserted = -1
 
-// Delete implements promql.QueryTracker. The place of a read isn't released here but by read.leave.
+// Delete implements promql.QueryTracker. For a read it does nothing, because read.leave releases the place.
 func (g *gate) Delete(inserted int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 // UnknownCounterReset otherwise. There is one difference: Prometheus also starts a new chunk when a chunk reaches its
 // maximum size. This doesn't depend on the values, so it is ignored here.
 //
-// The rules are those of appendable in tsdb/chunkenc/histogram.go and float_histogram.go of Prometheus.
+// The rules are the same as in appendable in tsdb/chunkenc/histogram.go and float_histogram.go of Prometheus.
 func deriveHint(before, h *chunk.Histogram) histogram.CounterResetHint {
 	hint, sum := header(h)
 	if hint == histogram.GaugeType {

@@ -167,7 +167,7 @@ func (i *iterator) note(err error) {
 }
 
 // finerThanKnown reports whether a histogram was written by a newer Prometheus with a resolution that the evaluator
-// doesn't support yet. Prometheus also lowers the resolution on reading.
+// doesn't support yet. The iterator returns it at a lower resolution, as Prometheus does.
 func finerThanKnown(schema int32) bool {
 	return schema > histogram.ExponentialSchemaMax && schema <= histogram.ExponentialSchemaMaxReserved
 }

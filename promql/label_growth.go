@@ -411,7 +411,7 @@ func keyOf(matchers []*labels.Matcher) **labels.Matcher {
 	return &matchers[0]
 }
 
-// observe counts the labels of the selected series. A selector that isn't in the query was made by info.
+// observe counts the labels of the selected series. A selector that isn't in the query was added by info.
 func (g *growth) observe(ctx context.Context, set promstorage.SeriesSet,
 	matchers []*labels.Matcher) promstorage.SeriesSet {
 	if g == nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/prometheus/prometheus/util/annotations"
 )
 
-// For some expressions the number of series is known only once they are computed: count_values and info make different
-// series at each step, and so do joins that take labels from the other side. Two functions count these series step by
-// step. Their names can't be written in a query:
+// For some expressions the number of series is known only after they are computed: count_values, info, and joins that
+// add labels from the other operand have different series at each step. Two functions count these series step by step.
+// They have names that a query can't use:
 //
 //	count_values("v", m)                  ──►  count_values(m), a function that counts the series it makes
 //	label_join(a * group_left(x) b, …)    ──►  label_join(counted(a * group_left(x) b), …)
@@ -59,7 +59,7 @@ type labelSource struct {
 	checked float64 // sizes.bytes and room at the last check
 	seen    map[uint64]labels.Labels
 
-	// counts is the count_values aggregation. nil: series are only counted.
+	// counts is the count_values aggregation that the source computes. nil: the source only counts series.
 	counts   *parser.AggregateExpr
 	label    string
 	grouping []string
@@ -191,7 +191,7 @@ func (v *growthVisitor) visit(at *parser.Expr, in evaluationTimes) (varies bool)
 	return varies
 }
 
-// joins reports whether a binary operation takes labels from the other side.
+// joins reports whether a binary operation adds labels of one operand's series to the other's.
 func (v *growthVisitor) joins(e *parser.BinaryExpr) bool {
 	m := e.VectorMatching
 	if m == nil || m.Card != parser.CardManyToOne && m.Card != parser.CardOneToMany {

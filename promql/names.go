@@ -178,7 +178,7 @@ func (a *aggregate) appendNamed(into *chunk.Samples, s *query.SelectedSeries, un
 
 type rollupNamesKey struct{}
 
-// WithRollupNames makes lists of metric names include the names of rollups.
+// WithRollupNames returns a context in which lists of metric names include the names of rollups.
 func WithRollupNames(ctx context.Context) context.Context {
 	return context.WithValue(ctx, rollupNamesKey{}, true)
 }

@@ -126,8 +126,8 @@ func checkTexts(inputs ...string) error {
 	return nil
 }
 
-// checkText counts the tokens of a query, and returns its string literals, each of which may be a regular expression. A
-// text that isn't a query is left to the parser.
+// checkText counts the tokens of a query. It returns the string literals of the query, because they may be regular
+// expressions. The parser reports a text that isn't a query.
 func checkText(input string) (texts []string, err error) {
 	if len(input) > maxQueryLen {
 		return nil, fmt.Errorf("%w: %d bytes; the maximum is %d", ErrQueryTooComplex, len(input), maxQueryLen)

@@ -36,7 +36,7 @@ import (
 type plan struct {
 	queryable *Queryable
 	stmt      *parser.EvalStmt
-	// delayed and starts are the evaluator's options of these names, see finder.
+	// delayed and starts are the evaluator's options for delayed name removal and start timestamps, see finder.
 	delayed, starts bool
 	// exact is true if windows aren't moved while raw samples exist.
 	exact bool

@@ -86,7 +86,7 @@ func (c *collector) aggregated() []*fragmentSeries {
 	return series
 }
 
-// firstRoom is the length up to which lists grow as append grows them.
+// firstRoom is the max length of lists that grow only as append grows them.
 const firstRoom = 64
 
 // room describes the progress of a fragment: next of n series have been read. Each series adds at most one element to a

@@ -45,8 +45,8 @@ func (s *sampler) series(name string, n int, write func(b *storage.Batch, series
 	require.NoError(s.t, b.Commit(s.t.Context()))
 }
 
-// times calls f for the times of a series. They are about interval apart, with gaps, some of which start with a stale
-// marker.
+// times calls f for the times of a series, at intervals of about the given length. There are gaps, and some gaps start
+// with a stale marker.
 func (s *sampler) times(interval int64, f func(t int64, stale bool)) {
 	jitter := s.rnd.Int64N(interval)
 	for t := sampledFrom + 1 + jitter; t <= sampledTo; t += interval {
@@ -79,7 +79,7 @@ func (s *sampler) floats(b *storage.Batch, series *storage.Series, next func() f
 	})
 }
 
-// startsOf returns the start timestamps of a series, which are of a random kind.
+// startsOf returns start timestamps for a series. It chooses their kind at random.
 func (s *sampler) startsOf() soak.Starts {
 	if !s.starts {
 		return soak.Starts{Rand: s.rnd, Kind: "none"}

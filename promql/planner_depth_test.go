@@ -116,8 +116,8 @@ func planned(t *testing.T, r *rivals, a asked) *plan {
 	return p
 }
 
-// TestOperandsAreReleased checks that a plan holds only the results that the evaluator reads, not the operands from
-// which they are computed.
+// TestOperandsAreReleased checks that a plan holds the results that the evaluator reads, and releases the operands from
+// which these results are computed.
 func TestOperandsAreReleased(t *testing.T) {
 	r := newRivals(t, NewQueryable(growingStore(t, 1<<30)), nil)
 	for _, a := range []asked{{start: 600_000}, {start: 600_000, end: 900_000, step: time.Minute}} {

@@ -202,7 +202,7 @@ var operations = map[parser.ItemType]func(a, b float64) (v float64, keep bool){
 	parser.LTE:   func(a, b float64) (float64, bool) { return a, a <= b },
 }
 
-// binary is the state of an operation.
+// binary computes one binary operation.
 type binary struct {
 	op       func(a, b float64) (v float64, keep bool)
 	compares bool
@@ -221,7 +221,7 @@ type binary struct {
 	n        int // number of series computed
 }
 
-// prepare prepares the result for these operands.
+// prepare sets the operands and an empty result.
 func (b *binary) prepare(operands ...*fragmentResult) {
 	b.operands, b.result = operands, &fragmentResult{grid: operands[0].grid, notes: annotations.Annotations{}}
 	for _, o := range operands {
@@ -314,10 +314,11 @@ func (b *binary) pair(l, r *fragmentSeries) {
 	}
 }
 
-// cancelEvery is the number of series between two checks whether the query has ended.
+// cancelEvery is the number of series after which the context is checked again.
 const cancelEvery = 64
 
-// signer returns a function for the matching part of a series' labels. Its result is valid until its next call.
+// signer returns a function that encodes the labels by which a series is matched. The encoding is valid until the next
+// call.
 func signer(m *parser.VectorMatching) func(labels.Labels) []byte {
 	var buf []byte
 	names := slices.Clone(m.MatchingLabels)
@@ -335,7 +336,7 @@ func signer(m *parser.VectorMatching) func(labels.Labels) []byte {
 	}
 }
 
-// metricOf returns the labels of the result for a series and its match.
+// metricOf returns the labels of the result for a series and the series that matches it.
 func (b *binary) metricOf(metric, partner labels.Labels) labels.Labels {
 	b.builder.Reset(metric)
 	if !b.compares || b.asBool {

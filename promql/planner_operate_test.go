@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestOperandsAreCounted checks that the samples of operands are counted as the evaluator counts them, whatever the
-// position of the operation in a query.
+// TestOperandsAreCounted checks that the samples of operands are counted as the evaluator counts them, at any position
+// of the operation in a query.
 func TestOperandsAreCounted(t *testing.T) {
 	store := readyStore(t)
 	s := sampler{t: t, rnd: rand.New(rand.NewPCG(45, 1)), store: store}

@@ -13,8 +13,8 @@ import (
 )
 
 // The store returns series in the order of their ids, because it reads them fastest in that order. Prometheus' storage
-// returns them sorted by labels. The answer to an instant query and the choice of limitk depend on the order. There,
-// the results of fragments are sorted, which costs less than reading the series in that order. The groups of an
+// returns them sorted by labels. The answer to an instant query and the choice of limitk depend on the order. In these
+// cases, the results of fragments are sorted, which costs less than reading the series in that order. The groups of an
 // aggregation are sorted by the first series of each.
 
 // isInstant reports whether a statement is an instant query, whose answer isn't sorted at the end.

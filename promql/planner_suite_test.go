@@ -20,7 +20,7 @@ import (
 
 // TestPlannerPassesPrometheusSuite runs Prometheus' own test suite of the query language with the planner, and with the
 // features of the evaluator that the suite needs. These features prevent the replacement of many fragments. So each
-// query is also run by two engines without the features, only one of which has a planner. Their answers must be equal,
+// query is also run without the features, by an engine with a planner and by one without. Their answers must be equal,
 // even if the suite expects an error.
 func TestPlannerPassesPrometheusSuite(t *testing.T) {
 	t.Parallel()

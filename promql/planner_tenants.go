@@ -24,7 +24,7 @@ type foundFragment struct {
 	sizes []int
 }
 
-// saved returns a function that resets the uses to their current values.
+// saved returns a function that resets the uses to the values that they have now.
 func (f *foundFragment) saved() (restore func()) {
 	used := make([]tenant.Used, len(f.uses))
 	for i, use := range f.uses {

@@ -52,8 +52,8 @@ func (w *whole) grow(n int) {
 	}
 }
 
-// add adds a series. Its values, and histograms if there are any, belong to consecutive steps that start at a given
-// step. floats and hists are upper bounds of their numbers.
+// add adds a series. from is the step of its first value. v contains its values at consecutive steps, h its histograms
+// or nil. floats and hists are upper bounds of the numbers of each.
 func (w *whole) add(metric labels.Labels, from int, v []float64, h []*histogram.FloatHistogram, floats, hists int) {
 	if w.isInstant {
 		w.addSample(metric, v[0], h)

@@ -48,7 +48,7 @@ var (
 	)
 )
 
-// pressure bounds the memory while there are reads.
+// pressure measures and bounds the memory while there are reads.
 type pressure struct {
 	memory int64 // 0: memory isn't measured
 	used   func() int64

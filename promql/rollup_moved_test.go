@@ -124,8 +124,8 @@ var growing = map[string]bool{
 	"increase": true, "delta": true, "changes": true, "resets": true, "sum_over_time": true, "count_over_time": true,
 }
 
-// scale returns the factor for the value of step k if its window was widened. A snapped window of which only the left
-// edge was moved may also be longer, by at most 1%, but its value isn't scaled.
+// scale returns the factor for the value of step k if its window was widened. If only the left edge of a snapped window
+// was moved, the window may also be longer, by at most 1%, but its value isn't scaled.
 func (m *movedFragment) scale(k int) float64 {
 	from, to := m.window(k)
 	if !growing[m.function] || m.segmentAt(k).Approximate || m.segmentAt(k).Fit == resolution.Snapped || to-from <= m.width {
@@ -189,8 +189,8 @@ func (m *movedFragment) textOver(span, ahead int64) string {
 	return expr.String()
 }
 
-// made calls the function on the samples in the window of step k, some of which are made from buckets: from all buckets
-// if all is set, because buckets can't answer the function, otherwise only from those that the segment's edges cut.
+// made calls the function on the samples in the window of step k. If all is set, all samples are made from buckets,
+// because buckets can't answer the function. Otherwise only buckets that the segment's edges cut are made into samples.
 func (m *movedFragment) made(k int, l *segment, all bool) (out answer) {
 	from, to := m.fragment.window(k)
 	for _, s := range m.d.truths {
@@ -258,7 +258,7 @@ func (s truth) bucketsIn(from, to int64, l *segment) (buckets rollup.Buckets) {
 	}
 	metric := s.labels.Get(labels.MetricName)
 	if kept := l.AppendCuts(nil, l.gone+2*hour, bucketfn.CeilTo(to, width)); len(kept) > 0 {
-		// While samples are kept, they split these buckets.
+		// Where samples are kept, buckets at window edges are split by them.
 		samples.Clip(bucketfn.FloorTo(from, width)+1, bucketfn.CeilTo(to, width))
 		rollup.AppendCells(&buckets, &samples, kept, width)
 		buckets.AppendSketches(&samples)
@@ -348,7 +348,7 @@ func (s truth) madeIn(from, to int64, l *segment, all bool) (made chunk.Samples)
 	return made
 }
 
-// largest returns the bound of the fragment's values at a time.
+// largest returns the largest absolute value that enters the fragment's values at a time.
 func (m *movedFragment) largest(metric labels.Labels, t int64) float64 {
 	step := m.stepAt(t)
 	from, to := m.window(step)

@@ -16,9 +16,10 @@ import (
 	"github.com/cassia-db/cassia/promql/bucketfn/bucketfntest"
 )
 
-// If an answer is computed from multiple fragments, each of which may be off by the tolerance, its error depends on the
-// computation: rate(a)/rate(b) changes little, but ceil, topk and == may jump. So these functions change the fragments'
-// values from raw samples at random, by up to a tenth of the tolerance, and measure how much the answer changes.
+// An answer may be computed from multiple fragments, and each may be off by the tolerance. The resulting error depends
+// on the computation: rate(a)/rate(b) changes little, but ceil, topk and == may jump. So these functions change the
+// fragments' values from raw samples at random, by up to a tenth of the tolerance, and measure the change of the
+// answer.
 const (
 	wobbles      = 6
 	wobbleBy     = tolerance / 10
@@ -117,7 +118,7 @@ func wobble(s *fragmentSeries, largest float64, r *rand.Rand) {
 }
 
 // steady reports whether only values of an answer change if the fragments' values change, and not its series or times.
-// It returns by how much the values change.
+// spread contains the size of the changes.
 func (d *rollupDuel) steady(a asked, want answer) (spread map[point]float64, ok bool) {
 	spread = map[point]float64{}
 	r := rand.New(rand.NewPCG(1, 2))

@@ -12,8 +12,8 @@ import (
 
 func same(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) }
 
-// TestASortedWindowHoldsItsValuesInOrder checks that a window that moves by any distance holds the same values as a
-// sorted copy, and returns the same quantiles.
+// TestASortedWindowHoldsItsValuesInOrder checks that a window holds the same values as a sorted copy, and returns the
+// same quantiles, however far it moves.
 func TestASortedWindowHoldsItsValuesInOrder(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 45))

@@ -18,7 +18,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// startedSeries are series of one sample per minute with start timestamps.
+// startedSeries returns series of one sample per minute with start timestamps.
 func startedSeries(begin time.Time) []storage.ImportedSeries {
 	r := rand.New(rand.NewPCG(44, 3))
 	var steady, restarted, early, deltas, overlapping chunk.Samples

@@ -24,7 +24,7 @@ const (
 // TopQuery is the cost of a query that ran at least once.
 type TopQuery struct {
 	Query string `json:"query"`
-	// Tenants are the tenants whose series it reads.
+	// Tenants are the tenants whose series the query reads.
 	Tenants []string `json:"tenants"`
 	// Count is the number of runs, Errors the number of failed runs.
 	Count  int64 `json:"count"`
@@ -40,9 +40,9 @@ type TopQuery struct {
 	Origin Origin `json:"origin"`
 }
 
-// TopQueries are the queries that cost most.
+// TopQueries lists the most expensive queries.
 type TopQueries struct {
-	// Since is the start of the counted time.
+	// Since is the time since which queries have been counted.
 	Since   time.Time  `json:"since"`
 	Queries []TopQuery `json:"queries"`
 	// All is the number of different queries.

@@ -78,9 +78,9 @@ func (d *rollupDuel) beyond(c candidate, want, got answer) string {
 	return ""
 }
 
-// TestInfosBoundValues queries a series that increases only at full hours. The samples between a requested edge and the
-// edge used may then account for most of a value. The info must contain the resulting bound, not only the small
-// distance by which the edge was moved.
+// TestInfosBoundValues runs queries over a series that increases only at full hours. The samples between a requested
+// edge and the edge used may then account for most of a value. The info must contain the resulting bound, not only the
+// small shift of the edge.
 func TestInfosBoundValues(t *testing.T) {
 	a := newAgedStores(t, func(begin time.Time) []storage.ImportedSeries {
 		var s chunk.Samples

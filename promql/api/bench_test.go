@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// BenchmarkSmall measures small queries over an hour of one target. The store has 20 targets with 200 metrics each, all
+// BenchmarkSmall measures small queries over an hour of one target. There are 20 targets with 200 metrics each, all
 // sealed.
 func BenchmarkSmall(b *testing.B) {
 	store := storagetest.Open(b, storagetest.Pebble(b), storagetest.Forever)

@@ -217,7 +217,7 @@ func families(samples []newest, native bool) (out []*dto.MetricFamily) {
 	return out
 }
 
-// pairs returns the labels except the name. A series without an instance gets an empty one, so that the scraping
+// pairs returns the labels except the name. If there is no instance label, it adds an empty one, so that the scraping
 // Prometheus doesn't add its own.
 func pairs(ls labels.Labels) (out []*dto.LabelPair) {
 	ls.Range(func(l labels.Label) {

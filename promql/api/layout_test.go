@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLayoutIsBounded checks that formatting that would take a minute is rejected immediately, for all kinds of
+// TestLayoutIsBounded checks that formatting that would take a minute is rejected immediately, with all kinds of
 // expressions that take so long.
 func TestLayoutIsBounded(t *testing.T) {
 	r := newRig(t, nil)

@@ -11,7 +11,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// limits returns the limits of a request's tenants, and how much of them is used.
+// limits returns the limits of a request's tenants, and the current use of each limit.
 func (a *api) limits(w http.ResponseWriter, r *http.Request) {
 	a.respond(w, r, a.Limits(tenant.All(r.Context())))
 }
@@ -43,7 +43,7 @@ type answerWriter struct {
 // streamedFrames is the prefix of the content type of streamed remote read.
 const streamedFrames = "application/x-streamed-protobuf"
 
-// answerCost is the memory of an answer per byte of its text, including the data from which it is encoded.
+// answerCost is the memory of an answer per byte of its text. It includes the data that is encoded.
 const answerCost = 2
 
 // Write implements http.ResponseWriter. The frames of a streamed answer count only if the client reads slowly: each

@@ -10,13 +10,13 @@ import (
 	"github.com/cassia-db/cassia/storage/damage"
 )
 
-// NoteHeader lists missing parts of an answer whose format has no warnings.
+// NoteHeader is the header that lists the missing parts of an answer whose format can't contain warnings.
 const NoteHeader = "X-Cassia-Note"
 
 // maxNotes bounds the notes of an answer.
 const maxNotes = 10
 
-// noters are the routes whose answers have no warnings in Prometheus' format.
+// noters are the routes whose answers can't contain warnings in Prometheus' format.
 var noters = map[string]bool{"/query_exemplars": true, "/metadata": true}
 
 // withNotes returns a handler that lists the parts of the data that couldn't be read in NoteHeader.

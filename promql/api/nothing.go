@@ -56,5 +56,5 @@ func (noTSDB) Snapshot(string, bool) error            { return errNoTSDB }
 func (noTSDB) Stats(string, int) (*tsdb.Stats, error) { return nil, errNoTSDB }
 func (noTSDB) BlockMetas() ([]tsdb.BlockMeta, error)  { return []tsdb.BlockMeta{}, nil }
 
-// WALReplayStatus returns the status of a finished replay, whatever the state of the store, which /-/ready reports.
+// WALReplayStatus always returns a finished replay. The state of the store is returned by /-/ready instead.
 func (noTSDB) WALReplayStatus() (tsdb.WALReplayStatus, error) { return tsdb.WALReplayStatus{}, nil }

@@ -9,8 +9,8 @@ import (
 	"github.com/cassia-db/cassia/promql"
 )
 
-// newReadsMade returns the counter of answers to remote read whose format can't report that samples were made from
-// buckets.
+// newReadsMade returns the counter of answers to remote read that contain samples made from buckets. The format of
+// these answers has no warnings.
 func newReadsMade(reg prometheus.Registerer) prometheus.Counter {
 	return promauto.With(reg).NewCounter(prometheus.CounterOpts{
 		Name: "cassia_remote_read_expanded_total",

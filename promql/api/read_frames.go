@@ -15,8 +15,8 @@ import (
 )
 
 // Prometheus' handler makes structs of each series, marshals them, and writes a frame with three calls. This takes a
-// third of the CPU time of an answer of many short series. Here, frames are encoded directly into the buffer from which
-// they are sent:
+// third of the CPU time of an answer of many short series. Here, frames are encoded directly into the buffer that is
+// sent:
 //
 //	series ──► fields of labels ─┬─► frame ─► frames ── sent when they have framesPiece bytes
 //	       ──► fields of chunks ─┘
@@ -106,7 +106,7 @@ func (f *framesAnswer) add(ls labels.Labels, it chunks.Iterator) error {
 	return it.Err()
 }
 
-// These are the tags of the fields. The messages are those of package prompb.
+// Tags of the fields of messages. The messages are defined in package prompb.
 const (
 	responseSeries, responseIndex                = 1<<3 | 2, 2 << 3
 	seriesLabels, seriesChunks                   = 1<<3 | 2, 2<<3 | 2

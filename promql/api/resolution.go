@@ -13,8 +13,8 @@ import (
 	"github.com/cassia-db/cassia/promql"
 )
 
-// ResolutionHeader lists the resolutions that answered a query: raw, 5m, 1h. If windows were moved or widened, it says
-// so after the resolution.
+// ResolutionHeader lists the resolutions that answered a query: raw, 5m, 1h. A resolution is followed by snapped or
+// widened if windows were moved or made longer.
 const ResolutionHeader = "X-Cassia-Resolution"
 
 // resolvers are the routes whose queries have a parameter for the resolution.
@@ -65,8 +65,7 @@ func (a *api) withRollupNames(name string, h http.HandlerFunc) http.HandlerFunc 
 }
 
 // durationMS parses a duration, with a unit or in seconds, and returns it in milliseconds. It returns 0 for an empty
-// text and for durations that exclude no resolution. A duration of 0 allows only raw samples; for it, durationMS
-// returns 1.
+// text and for durations that exclude no resolution. It returns 1 for a duration of 0, which allows only raw samples.
 func durationMS(text string) (int64, error) {
 	if text == "" || text == "auto" {
 		return 0, nil

@@ -32,7 +32,7 @@ func (x *Bounds) Add(other *Bounds, from int) {
 	}
 }
 
-// add adds a value whose exact value may be anything from least to greatest. A missing value is passed as 0, with
+// add adds a value whose exact value may be anywhere between the two limits. A missing value is passed as 0, with
 // exists set to false.
 func (x *Bounds) add(step int, value, least, greatest float64, exists bool) {
 	d := max(greatest-value, value-least, 0)
@@ -64,8 +64,8 @@ func BoundColumns(name string) rollup.Columns {
 }
 
 // Bound computes the max differences between the values that Evaluate returned and the values for the requested
-// windows, and adds them to into. used are the windows that were evaluated. asked, the requested windows, has the same
-// number of steps. b holds all buckets of the series that overlap windows of either kind, with BoundColumns.
+// windows, and adds them to into. used are the windows that were evaluated. The requested windows have the same number
+// of steps. b holds all buckets of the series that overlap windows of either kind, with BoundColumns.
 func (f *Evaluator) Bound(b *rollup.Buckets, asked, used Windows, values *Result, into *Bounds) {
 	limits := f.fn.limits
 	if limits == nil || len(values.Histogram) > 0 {

@@ -22,7 +22,7 @@ type Evaluator struct {
 	parts  []moments
 	merged Fold[moments]
 	steps  []uint32
-	// greatest and edged are used by Bound.
+	// greatest and edged are used only by Bound.
 	greatest Fold[float64]
 	edged    edged
 
@@ -80,7 +80,7 @@ func (f *Evaluator) Evaluate(b *rollup.Buckets, w Windows, out *Result) {
 const orderedColumns = rollup.ColumnSum | rollup.ColumnCorrection | rollup.ColumnMoment | rollup.ColumnLine
 
 // ComplexFlags returns the flags of buckets from which samples must not be made for the function with the given name.
-// Windows with such buckets that Evaluate leaves to samples have no value after raw samples have expired.
+// If Evaluate leaves a window with a flagged bucket to samples, the window has no value after raw samples have expired.
 func ComplexFlags(name string) rollup.Flags {
 	fn := Lookup(name)
 	switch {
@@ -170,7 +170,7 @@ func (c *cursor) move(a, b int64) (lo, hi int) {
 	return c.lo, c.hi
 }
 
-// kinds records which kinds of samples a series' buckets contain. If all buckets are simple and contain only floats,
+// kinds records the kinds of samples in the buckets of a series. If all buckets are simple and contain only floats,
 // which is the common case, it only sets plain.
 type kinds struct {
 	plain bool

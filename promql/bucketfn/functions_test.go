@@ -194,8 +194,8 @@ func TestFunctionsInDoc(t *testing.T) {
 	require.Equal(t, want, string(content), "run this test with -rewrite; the table was:\n%s", rest)
 }
 
-// TestFunctionsAreComplete checks that functions contains all of the parser's functions over range vectors, and only
-// functions that the parser knows.
+// TestFunctionsAreComplete checks that functions contains all of the parser's functions over range vectors, and no name
+// that isn't a function of the parser.
 func TestFunctionsAreComplete(t *testing.T) {
 	for name, f := range parser.Functions {
 		if slices.Contains(f.ArgTypes, parser.ValueTypeMatrix) {

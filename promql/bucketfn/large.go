@@ -63,7 +63,7 @@ func (l *larges) haveBothSigns(lo, hi int) bool {
 
 // unknownRise reports whether the rise of a counter depends on the order in which corrections are added to difference,
 // the difference between the last and the first value of the buckets [lo, hi). first is the correction inside the first
-// bucket, others are those of the other buckets, and total is the sum of all.
+// bucket, others are the corrections of the other buckets, and total is the sum of all.
 func (l *larges) unknownRise(lo, hi int, difference, total, first float64, others []float64) bool {
 	switch {
 	case !l.in(lo, hi):
@@ -88,7 +88,8 @@ func isFlat(least, greatest, sum float64) bool {
 	return least == greatest && least-least == 0 && sum == sum
 }
 
-// hasOverflowed reports whether values that aren't all equal may all be finite although their sum isn't.
+// hasOverflowed reports whether the sum of some values may have overflowed: their min and max are finite, and their sum
+// isn't.
 func hasOverflowed(least, greatest, sum float64) bool {
 	return least-least == 0 && greatest-greatest == 0 && (math.IsInf(sum, 0) || sum != sum && least < 0 && greatest > 0)
 }

@@ -147,8 +147,8 @@ func lineOf(b *rollup.Buckets, i int) regression {
 }
 
 // missing holds the difference between sums over all samples of cut buckets and the same sums over the pieces of these
-// buckets. The sums are those of the times after an origin, of the squares of these times, and of their products with
-// the values.
+// buckets. There are three sums: of the times after an origin, of the squares of these times, and of the products of
+// the times and the values.
 type missing struct{ times, squares, products float64 }
 
 func missingOf(w *rollup.Whole, origin int64) missing {

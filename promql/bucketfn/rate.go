@@ -234,7 +234,7 @@ func finishRise(h *histogram.FloatHistogram) *histogram.FloatHistogram {
 }
 
 // leastSchema returns the smallest schema of the histograms in the buckets [lo, hi), without the first histogram if
-// leftOut is set. It also reports whether all histograms are of one kind.
+// leftOut is set. It also reports whether all histograms have the same kind of bounds.
 func leastSchema(b *rollup.Buckets, lo, hi int, leftOut bool) (int32, bool) {
 	custom := b.Histograms[hi-1].Last.UsesCustomBuckets()
 	least := b.Histograms[hi-1].Last.Schema

@@ -23,7 +23,6 @@ type Result struct {
 // Note is a set of annotations that Prometheus' functions return.
 type Note uint16
 
-// The notes.
 const (
 	// NoteFloatsAndHistograms: a window contains floats and histograms, and therefore has no value.
 	NoteFloatsAndHistograms Note = 1 << iota

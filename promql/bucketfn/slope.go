@@ -44,7 +44,7 @@ func (s *Slope) Factor(spacing Spacing, first, rise float64) float64 {
 	if !s.Counter || !(rise > 0 && first >= 0) || s.aboveZero(first, rise) {
 		return s.factor
 	}
-	// The extrapolation of a counter to the left stops where it would be 0.
+	// The extrapolation of a counter to the left stops where the counter would be 0.
 	if toZero := s.sampled * (first / rise); toZero < s.left {
 		return s.scaled(toZero)
 	}

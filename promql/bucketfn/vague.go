@@ -26,7 +26,7 @@ func vagueOf(b *rollup.Buckets) vague {
 	return v
 }
 
-// in reports whether the sum of the count values in the buckets [lo, hi) isn't known to 1e-12.
+// in reports whether the sum of the values in the buckets [lo, hi) isn't known to 1e-12. count is the number of values.
 func (v *vague) in(lo, hi int, sum float64, count uint64) bool {
 	within := math.Abs(sum) / (rollup.VagueSum * float64(count)) // of values that aren't too large for the sum
 	if sum == 0 || !v.any && v.largest <= within {

@@ -72,7 +72,7 @@ type Request struct {
 	// Coarsest is the max width of buckets, like Thanos' max_source_resolution. 0 (Raw) means no limit.
 	Coarsest rollup.Resolution
 	// Horizon is the time of the oldest data that is kept of each resolution: math.MinInt64 if all data is kept,
-	// math.MaxInt64 if none is.
+	// math.MaxInt64 if all data has expired.
 	Horizon [3]int64
 	// Classes are the retention boundaries of each class of series, if they differ. Horizon then holds the latest
 	// boundary of each resolution. nil means that Horizon applies to all series.
@@ -126,7 +126,7 @@ type Segment struct {
 	// Approximate is set if buckets are expanded to samples: all buckets for a function that can't be computed from
 	// buckets, otherwise the buckets cut by a ragged edge.
 	Approximate bool
-	// Sketched is set if these samples come from sketches, in buckets that fit the windows.
+	// Sketched is set if these samples are reconstructed from sketches. Windows then fit the buckets.
 	Sketched bool
 	// Windows are the evaluated windows. The first belongs to FromStep.
 	Windows bucketfn.Windows
@@ -194,7 +194,7 @@ type choice struct {
 // keptClass holds the retention boundaries of a class.
 type keptClass struct {
 	horizon [3]int64
-	// oldest is the oldest time considered as kept, see keep.
+	// oldest is the time of the oldest data that isn't treated as expired, see keep.
 	oldest int64
 }
 

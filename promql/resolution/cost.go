@@ -13,8 +13,8 @@ const (
 	manyChunks = 24
 )
 
-// fewSlots is the max number of slots of a single window up to which it is always read raw, because finding the buckets
-// would take longer.
+// fewSlots is the max number of slots of a single window that is always read raw, because finding the buckets would
+// take longer.
 const fewSlots = 2
 
 // cheapest returns the exact segment that decodes the fewest values, and the number of raw chunks that it reads per

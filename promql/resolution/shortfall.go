@@ -104,7 +104,7 @@ func (s *Shortfall) Merge(other Shortfall) {
 	s.Extended = s.Extended || other.Extended
 }
 
-// merged returns the bounds for the values of both.
+// merged returns a bound that applies to the values of both.
 func (o Off) merged(other Off) Off {
 	return Off{
 		Bounded: o.Bounded || other.Bounded, Unknown: o.Unknown || other.Unknown, By: max(o.By, other.By),

@@ -174,7 +174,7 @@ func (x *expansion) refuse(format string, args ...any) error {
 	return x.refused
 }
 
-// spend counts work. It stops the expansion if the context has ended or the rule has no work left.
+// spend counts work. It stops the expansion if the context has ended or the work exceeds the bound of the rule.
 func (x *expansion) spend(n int) error {
 	if err := x.ctx.Err(); err != nil {
 		return err
@@ -229,8 +229,8 @@ func (x *expansion) show(v any) (string, error) {
 	return "", x.grow(n)
 }
 
-// makeText returns the result of f, which has at most atMost bytes. If so many bytes exceed the bounds, it returns an
-// error without calling f.
+// makeText returns the result of f, which has at most atMost bytes. If atMost exceeds the bounds, it returns an error
+// without calling f.
 func (x *expansion) makeText(atMost int, f func() string) (string, error) {
 	if atMost > maxGuess {
 		return "", x.refuse("a function in the template may create %d bytes or more", maxGuess)

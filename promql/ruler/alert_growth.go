@@ -9,7 +9,7 @@ import (
 // templateDefinitions precede each text of an alert, as in Prometheus.
 const templateDefinitions = "{{$labels := .Labels}}{{$externalLabels := .ExternalLabels}}{{$externalURL := .ExternalURL}}{{$value := .Value}}"
 
-// unbounded is larger than the maximum of any text.
+// unbounded is larger than the maximum length of any text.
 const unbounded = math.MaxInt32
 
 // growth bounds the length of an expanded template: fixed bytes, plus times the total length of all values that the

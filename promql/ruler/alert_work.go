@@ -10,20 +10,20 @@ import (
 	"github.com/prometheus/prometheus/template"
 )
 
-// maxWork is the maximum work of the templates of all alerts of a rule in one evaluation, in units of about 5 ns. It is
-// less than a second. Prometheus then expands the same templates again, which can't be interrupted.
+// maxWork is the maximum work of the templates of all alerts of a rule in one evaluation, in units of about 5 ns, which
+// is less than a second in total. Prometheus then expands the same templates again, without a way to interrupt it.
 const maxWork = 128 << 20
 
 // Work of the parts of an expansion, in the same unit.
 const (
-	// nodeWork is the work of executing a template node, and the size of a value that isn't a text.
+	// nodeWork is the work of executing a template node. It is also counted as the size of a value that isn't a text.
 	nodeWork = 32
 	// callWork is the work of calling a function, in addition to the work of its arguments and its result.
 	callWork = 12 * nodeWork
 	// madeWork is the work per byte of a text that is created or shown.
 	madeWork = 4
-	// compileWork is the work per byte and per instruction of a regular expression. matchWork is the work per
-	// instruction and byte of the searched text.
+	// compileWork is the work of compiling a regular expression, per byte and per instruction. matchWork is the work of
+	// matching it, per instruction and byte of the searched text.
 	compileWork = 64
 	matchWork   = 4
 )
@@ -31,7 +31,7 @@ const (
 // work counts the work of the expansions of a rule in one evaluation.
 type work struct{ spent int }
 
-// spend reports whether n more units fit.
+// spend adds n units of work, and reports whether the total is at most maxWork.
 func (w *work) spend(n int) bool {
 	w.spent = min(w.spent+n, unbounded)
 	return w.spent <= maxWork
@@ -66,7 +66,7 @@ func shrinkMap(m map[string]any, left int) int {
 	return left - nodeWork
 }
 
-// stringer is the type of values that print themselves, such as native histograms.
+// stringer is the type of values with a String method, such as native histograms.
 var stringer = reflect.TypeFor[fmt.Stringer]()
 
 // shrink is shrinkMap for all values. It follows pointers where fmt follows them: at the top level, and if their values

@@ -29,7 +29,8 @@ func within(t *testing.T, f func()) {
 	}
 }
 
-// shared returns nested maps, each of which contains the same map 8 times. Printed as text, it has 8^levels numbers.
+// shared returns nested maps. Each map contains the same map 8 times, so that the text of the result has 8^levels
+// numbers.
 func shared(levels int) map[string]any {
 	inner := map[string]any{"a": 1}
 	for range levels {
@@ -42,7 +43,7 @@ func shared(levels int) map[string]any {
 	return inner
 }
 
-// TestSharedValuesAreBounded checks that a map that would print 8^13 numbers is rejected before it is printed, for all
+// TestSharedValuesAreBounded checks that a map that would print 8^13 numbers is rejected before it is printed, in all
 // ways in which a template can print it.
 func TestSharedValuesAreBounded(t *testing.T) {
 	for _, text := range []string{
@@ -148,7 +149,7 @@ func TestWorkIsBoundedTogether(t *testing.T) {
 	}
 }
 
-// TestExpansionsEndWithTheirContext checks that an expansion ends when its context ends, whatever it is doing.
+// TestExpansionsEndWithTheirContext checks that an expansion ends when its context ends, at any point of the expansion.
 func TestExpansionsEndWithTheirContext(t *testing.T) {
 	r := newRig(t)
 	r.file("groups: []")

@@ -83,7 +83,7 @@ func NewAlertmanagers(urls []*url.URL, bearerFile string, external labels.Labels
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrAlertmanager, err)
 	}
-	// The list of Alertmanagers never changes.
+	// The list of Alertmanagers never changes, so it is sent once.
 	once := make(chan map[string][]*targetgroup.Group)
 	go func() {
 		defer close(a.ended)

@@ -37,7 +37,8 @@ type Source struct {
 	Glob string
 }
 
-// ParseSource parses "tenant=glob", or a glob alone for the default tenant. A path with "=" requires the tenant.
+// ParseSource parses "tenant=glob", or a glob alone for the default tenant. A glob that contains "=" requires the
+// tenant.
 func ParseSource(text string) (Source, error) {
 	s := Source{Tenant: tenant.Default, Glob: text}
 	if name, glob, found := strings.Cut(text, "="); found {

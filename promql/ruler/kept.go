@@ -157,7 +157,8 @@ func (r *Ruler) heldLast(ctx context.Context, g *rules.Group,
 		if n := len(series.Histograms); n > 0 {
 			t = max(t, series.Histograms[n-1].T)
 		}
-		// Evaluation times have nanoseconds, points have milliseconds.
+		// Points have times in milliseconds. The evaluation time in nanoseconds is computed from the number of
+		// intervals.
 		k := (t - timestamp.FromTime(begin.Add(-g.QueryOffset()))) / g.Interval().Milliseconds()
 		times = append(times, begin.Add(time.Duration(k)*g.Interval()))
 	}

@@ -34,7 +34,8 @@ type Options struct {
 	// Send sends alerts to the Alertmanagers; nil: there are none.
 	Send rules.Sender
 
-	// Shared is true if other processes may evaluate the same rules. Then the lease decides which process does.
+	// Shared is true if other processes may evaluate the same rules. The process that owns the lease then evaluates
+	// them.
 	Shared bool
 	// Look is the interval at which the lease is checked. Default 2 seconds.
 	Look time.Duration
@@ -66,7 +67,9 @@ func DefaultOptions() Options {
 const (
 	// resendDelay is the interval at which a firing alert is sent again, as in Prometheus.
 	resendDelay = time.Minute
-	// outageTolerance is the duration of an outage after which pending alerts start again, as in Prometheus.
+	// forGracePeriod is the minimum time between a start of Prometheus and an alert of a rule with `for`. Prometheus
+	// uses 10 minutes, because it doesn't scrape while it is stopped. Here it is zero, because senders and other
+	// processes continue during a restart. Alerts that were firing continue to fire, with any duration of `for`.
 	outageTolerance = time.Hour
 	// forGracePeriod is the minimum time between a start of Prometheus and an alert of a rule with `for`. Prometheus
 	// uses 10 minutes, because it doesn't scrape while it is stopped. Here it is zero, because senders and other

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// BitExact are the functions that don't round.
+// BitExact contains the functions that don't round.
 var BitExact = map[string]bool{
 	"": true, "last_over_time": true, "first_over_time": true, "min_over_time": true, "max_over_time": true,
 	"count_over_time": true, "resets": true, "changes": true, "present_over_time": true,

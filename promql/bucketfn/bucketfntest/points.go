@@ -94,8 +94,8 @@ func (p Points) Largest() float64 {
 	return most
 }
 
-// onSamples computes the reference value: the result of Prometheus' function over the samples in (a, b], evaluated at
-// the time asked. It also returns whether there is a value, and the annotations.
+// onSamples computes the reference value: the result of Prometheus' function over the samples in (a, b] at an
+// evaluation time. It also returns whether there is a value, and the annotations.
 func onSamples(name string, args parser.Expressions, s *chunk.Samples, window Points,
 	usesStarts bool, a, b, asked int64) (promengine.Sample, bool, annotations.Annotations) {
 	if name == "" {

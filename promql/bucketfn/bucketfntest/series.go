@@ -228,7 +228,7 @@ func (g *SeriesGenerator) changeLayout() {
 	}
 }
 
-// custom generates a histogram with custom bounds, some of which differ from those of the previous histogram.
+// custom generates a histogram with custom bounds. It may change some of the bounds of the previous histogram.
 func (g *SeriesGenerator) custom() histogram.FloatHistogram {
 	r := g.Rand
 	if r.IntN(15) == 0 {
