@@ -17,18 +17,7 @@ const (
 	// maxRest bounds the rest after a piece of work that took very long. Such work is long because the engine was slow,
 	// not because there was much of it.
 	maxRest = time.Minute
-	// rest returns the duration of the rest after work of the given duration. lag is the lag of the oldest waiting
-	// work.
-	//
-	//	share of the time
-	//	0.9  ┤          ╭──────
-	//	     │        ╱
-	//	Share┼──────╯
-	//	     └──────┬───┬───── lag
-	//	            1h  4h
-	//
-	// Sealing and rolling up samples costs less than ingesting them. If the loop can't keep up, the lag grows, and the
-	// share of the time during which the loop works grows with it.
+	// leastRest is the min duration of a rest, because timers are coarse. Shorter rests are accumulated.
 	leastRest = 10 * time.Millisecond
 )
 

@@ -144,10 +144,10 @@ type FragmentStats struct {
 	// Refused is the reason why the fragment was left to Prometheus' evaluator. It is empty if the planner computed the
 	// fragment.
 	Refused string `json:"refused,omitempty"`
-	// named is set if the fragment was left to the evaluator because its metric name may be the name of a rollup. It is
-	// this name.
+	// selector is the selector that the evaluator reads because the fragment was left to it.
 	selector string
-	// named is the metric name because of which the fragment was left to the evaluator: it may be the name of a rollup.
+	// named is the metric name of a fragment that was left to the evaluator because this name may be the name of a
+	// rollup.
 	named string
 }
 

@@ -67,13 +67,11 @@ func DefaultOptions() Options {
 const (
 	// resendDelay is the interval at which a firing alert is sent again, as in Prometheus.
 	resendDelay = time.Minute
-	// forGracePeriod is the minimum time between a start of Prometheus and an alert of a rule with `for`. Prometheus
-	// uses 10 minutes, because it doesn't scrape while it is stopped. Here it is zero, because senders and other
-	// processes continue during a restart. Alerts that were firing continue to fire, with any duration of `for`.
+	// outageTolerance is the duration of an outage after which pending alerts start again, as in Prometheus.
 	outageTolerance = time.Hour
 	// forGracePeriod is the minimum time between a start of Prometheus and an alert of a rule with `for`. Prometheus
 	// uses 10 minutes, because it doesn't scrape while it is stopped. Here it is zero, because senders and other
-	// processes continue during a restart. Alerts that were firing continue to fire, whatever the duration of `for`.
+	// processes continue during a restart. Alerts that were firing continue to fire, with any duration of `for`.
 	forGracePeriod = 0
 	// repeatLog is the minimum time between two logs of the same message about rules. A rule that stores ten thousand
 	// series may cause ten thousand equal messages.
