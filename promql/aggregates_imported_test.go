@@ -35,7 +35,7 @@ func newDownsampledStores(t *testing.T, res rollup.Resolution) *downsampledStore
 	d := &downsampledStores{open(0, 0), open(10*testDay, fine)}
 	var counter, gauge, up chunk.Samples
 	total := 0.0
-	for i := range int64(6 * 24 * 60) { // one a minute, on no edge
+	for i := range int64(6 * 24 * 60) { // one per minute, not at the edge of a bucket
 		at := d.samples.from.UnixMilli() + i*60_000 + 17_000
 		if total += float64(i % 7); i%1700 == 1699 {
 			total = 2

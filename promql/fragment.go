@@ -39,8 +39,8 @@ type fragment struct {
 	scalars []promengine.Vector
 	// width is the width of the windows, in milliseconds: the range, or the lookback of an instant selector.
 	width int64
-	// eval are the evaluation times of the steps. edges are the right edges of the windows. They differ from eval if
-	// there is an offset or an @ modifier.
+	// eval are the evaluation times of the steps. edges are the right edges of the windows, which differ from the
+	// evaluation times if there is an offset or an @ modifier.
 	eval, edges steps
 	// stats is true if only the count and the sum of histograms are needed.
 	stats bool
@@ -91,7 +91,7 @@ func (p *fragment) open(
 }
 
 // unique reports whether no two of the fragment's series can have the same labels in the result. If two can, the
-// evaluator must compute the fragment, because it reports duplicate labels as an error.
+// fragment is left to the evaluator, which reports duplicate labels as an error.
 func (p *fragment) unique(series []foundSeries) bool {
 	if p.keepsName() || len(series) < 2 {
 		return true
@@ -131,8 +131,8 @@ type fragmentReader interface {
 type FragmentStats struct {
 	// Expr is the text of the fragment's expression.
 	Expr string `json:"expr"`
-	// Segments describe the resolutions that answered the fragment's steps, in order. It is empty if the evaluator read
-	// raw samples.
+	// Segments describe the resolutions that answered the fragment's steps, in order. There are none if the evaluator
+	// read raw samples.
 	Segments []SegmentStats `json:"segments"`
 	// Series is the number of series. Samples is the number of decoded samples and buckets.
 	Series  int   `json:"series"`

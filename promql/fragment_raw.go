@@ -35,8 +35,8 @@ type rawReader struct {
 	in       promengine.Matrix // the one series, in the form that the function expects
 
 	it *iterator
-	// stats, if not nil, reads only the count and the sum of histograms, as the evaluator does for histogram_count and
-	// similar functions. Reading whole histograms would detect other resets.
+	// stats, if not nil, returns only the count and the sum of histograms, as the evaluator reads them for
+	// histogram_count and similar functions. With whole histograms, other resets would be detected.
 	stats    *promengine.HistogramStatsIterator
 	memoized *promstorage.MemoizedSeriesIterator // the evaluator's iterator for the lookback
 

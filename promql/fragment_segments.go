@@ -160,8 +160,8 @@ func (l *segment) open(ctx context.Context, store *storage.Store, warn func(erro
 	case l.Approximate:
 		from, to := l.span()
 		l.cuts = l.AppendCuts(nil, from-1, to+1)
-		// Window edges inside buckets are computed from raw samples where these exist, so the buckets there aren't
-		// needed.
+		// Where raw samples exist, the parts of windows at edges inside buckets are computed from them, so these
+		// buckets aren't needed.
 		kept := l.gone + store.SlotWidth(l.gone).Milliseconds()
 		return l.openWhole(ctx, store, warn, l.AppendCuts(nil, max(kept, from-1), to+1))
 	}

@@ -18,10 +18,10 @@ import (
 //
 //	label_join(label_join(m, "a", "", "a", "a"), "a", "", "a", "a")
 //
-// makes a label of each series four times as long, in loops that don't check the context. Nested twenty times, a
-// kilobyte of query makes gigabytes. So before a function runs, growth computes an upper bound of the bytes of labels
-// that it makes, from the expression and the labels of the selected series. If all functions of the query together
-// would make more than the query may read, the query ends.
+// makes a label of each series four times as long, in loops that don't check the context. With twenty nested calls, a
+// query of a kilobyte makes gigabytes of labels. So before a function runs, growth computes an upper bound of the bytes
+// of labels that it makes, from the expression and the labels of the selected series. If all functions of the query
+// together would make more than the query may read, the query ends.
 //
 // The bound covers all labels that the evaluator makes between two checks of the context: all series of label_join and
 // label_replace, and one step of a join or of info. Between steps, the evaluator checks the context, which is canceled

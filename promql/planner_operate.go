@@ -19,8 +19,8 @@ import (
 //	└────────┬────────┘                    ──►
 //	  placeholder 3 / placeholder 1
 //
-// The evaluator matches series again at each step. So it computes the operations whose matches differ between steps. It
-// also computes operations on histograms.
+// The evaluator matches series again at each step. Operations whose matches differ between steps are left to the
+// evaluator, and so are operations on histograms.
 func (p *plan) operate() {
 	if p.delayed {
 		return
@@ -121,8 +121,8 @@ func (p *plan) countOperands(samples *stats.QuerySamples) {
 	}
 }
 
-// counted returns the number of values that the evaluator counts when it reads the result, or the given answer that
-// consists of it.
+// counted returns the number of values that the evaluator counts when it reads the result. If answer isn't nil, the
+// result has been moved into answer.
 func (r *fragmentResult) counted(answer *whole) (n int64) {
 	if answer != nil {
 		for _, size := range answer.sizes {

@@ -230,8 +230,8 @@ type seriesSet struct {
 	warm   int // number of series that are in the processor's cache
 	mint   int64
 	err    error
-	// shards is the number of shards into which the caller divides the series. If it isn't 0, only the series of this
-	// shard are returned.
+	// shards is the number of shards into which the caller divides the series. If it isn't 0, only the series in shard
+	// are returned.
 	shards, shard uint64
 	warnings      *warnings
 }

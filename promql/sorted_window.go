@@ -7,8 +7,8 @@ import (
 
 // sortedWindow holds the values of a window in order while the window moves over a series. It sorts only values that
 // enter or leave. NaNs come first, as in Prometheus. If a window shares no value with the one before, its values stay
-// unsorted until the next window shares values with it: selecting the two values next to a quantile takes a fifth of
-// the time.
+// unsorted until the next window shares values with it. Selecting the two values next to a quantile takes a fifth of
+// the time of sorting.
 type sortedWindow struct {
 	values        []float64
 	loose         bool // the values aren't sorted

@@ -37,9 +37,9 @@ func (w *work) spend(n int) bool {
 	return w.spent <= maxWork
 }
 
-// sizeOf returns an upper estimate of the size of a value as text, in bytes, and reports whether it is at most most. A
-// value that is contained more than once, such as a map in multiple maps, counts each time, because it is printed each
-// time. It stops as soon as the size exceeds most.
+// sizeOf returns an upper estimate of the size of a value as text, in bytes, and reports whether it is within most
+// bytes. A value that is contained more than once, such as a map in multiple maps, counts each time, because it is
+// printed each time. It stops as soon as the size exceeds most.
 func sizeOf(v any, most int) (size int, ok bool) {
 	left := most
 	switch v := v.(type) {
