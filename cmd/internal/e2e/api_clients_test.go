@@ -16,7 +16,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// testClientGolang calls all methods of client_golang's API client that return data, on both servers.
+// testClientGolang calls all methods of client_golang's API client that return data, on both servers, and compares the
+// results.
 func testClientGolang(t *testing.T, r apiRig) {
 	clients := make([]v1.API, 0, 2)
 	for _, url := range []string{r.prometheus, r.cassia} {
@@ -104,7 +105,7 @@ func testClientGolang(t *testing.T, r apiRig) {
 	testClientGolangStatus(t, clients[1])
 }
 
-// testClientGolangStatus calls the methods whose results differ between servers.
+// testClientGolangStatus calls the methods whose results differ between Prometheus and Cassia.
 func testClientGolangStatus(t *testing.T, c v1.API) {
 	build, err := c.Buildinfo(t.Context())
 	require.NoError(t, err)
@@ -121,13 +122,13 @@ func testClientGolangStatus(t *testing.T, c v1.API) {
 	require.Equal(t, []v1.Metadata{{Type: v1.MetricTypeCounter, Help: "Requests."}}, metadata["requests_total"])
 }
 
-// testPromtool runs promtool's queries on both servers and compares its output.
+// testPromtool runs queries of promtool on both servers and compares the output.
 func testPromtool(t *testing.T, r apiRig) {
 	path := cassiatest.Binary(t, "CASSIA_TEST_PROMTOOL", "promtool")
 	from, to := fmt.Sprint(r.to.Add(-10*time.Minute).Unix()), fmt.Sprint(r.to.Unix())
 	for _, c := range []struct {
 		args []string
-		// sorted is true if the order of the lines is undefined, so that they are sorted before the comparison.
+		// sorted is set if the order of the output's lines is undefined.
 		sorted bool
 	}{
 		{[]string{"instant", "--time=" + to, "URL", "sort(requests_total)"}, false},

@@ -16,14 +16,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// comparedHeaders are the response headers that clients act on.
+// comparedHeaders contains the response headers that affect clients.
 var comparedHeaders = []string{
 	"Content-Type", "Content-Encoding", "Vary", "Allow", "Location", "X-Content-Type-Options", "Cache-Control",
 	"Access-Control-Allow-Origin", "Access-Control-Allow-Methods", "Access-Control-Allow-Headers",
 	"Access-Control-Expose-Headers",
 }
 
-// TestAPIAnswersAsPrometheusDoes sends the same requests to a real Prometheus and to Cassia.
+// TestAPIAnswersAsPrometheusDoes sends the same requests to a real Prometheus and to Cassia and compares the responses.
 func TestAPIAnswersAsPrometheusDoes(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -35,7 +35,7 @@ func TestAPIAnswersAsPrometheusDoes(t *testing.T) {
 	t.Run("promtool", func(t *testing.T) { testPromtool(t, r) })
 }
 
-// testAPICalls sends the calls of testdata/api-calls.txt to both servers.
+// testAPICalls sends the calls in testdata/api-calls.txt to both servers.
 func testAPICalls(t *testing.T, r apiRig) {
 	text, err := os.ReadFile("testdata/api-calls.txt")
 	require.NoError(t, err)
@@ -75,7 +75,8 @@ func deviationFor(line, difference string) int {
 	})
 }
 
-// differences lists the differences of Cassia's response from Prometheus'. Each begins with "code", "header" or "body".
+// differences returns the differences between the responses of Prometheus (theirs) and Cassia (ours). Each starts with
+// "code", "header" or "body".
 func differences(call apiCall, theirs, ours apiAnswer) (out []string) {
 	if theirs.code != ours.code {
 		out = append(out, fmt.Sprintf("code: %d, not %d: %.300s", ours.code, theirs.code, ours.body))
@@ -95,7 +96,7 @@ func differences(call apiCall, theirs, ours apiAnswer) (out []string) {
 	if err := json.Unmarshal(ours.body, &got); err != nil {
 		return append(out, fmt.Sprintf("body: %v: %.300q\n  not %.300q", err, ours.body, theirs.body))
 	}
-	for _, v := range []any{want, got} { // Prometheus returns them in the order of a map.
+	for _, v := range []any{want, got} { // Prometheus stores these lists in a map.
 		sortTexts(v, "infos")
 		sortTexts(v, "warnings")
 	}
@@ -118,22 +119,22 @@ func jsonOf(v any) string {
 	return string(b)
 }
 
-// ordered matches the calls whose results have a defined order, or whose order must be Prometheus' order. Clients show
-// the results of instant queries unsorted. unordered matches the exceptions: functions that return series in the order
-// of a Go map.
+// ordered matches calls whose results have a meaningful order of series or names, or must have Prometheus' order. The
+// results of instant queries are compared unsorted, except those of functions that depend on the order of a map, which
+// unordered matches.
 var (
 	ordered   = regexp.MustCompile(`sort|topk|bottomk|/labels|/label/|/query\b`)
 	unordered = regexp.MustCompile(`count_values|histogram_quantiles`)
 )
 
-// sortTexts sorts the list of strings in the field of a response with the given name.
+// sortTexts sorts the list in an object's field with the given name.
 func sortTexts(answer any, name string) {
 	object, _ := answer.(map[string]any)
 	list, _ := object[name].([]any)
 	sort.SliceStable(list, func(i, j int) bool { return jsonOf(list[i]) < jsonOf(list[j]) })
 }
 
-// inOrder sorts every list of objects, because the order of such lists is undefined.
+// inOrder sorts every list of objects in a value, because their order is arbitrary.
 func inOrder(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -154,7 +155,7 @@ func inOrder(v any) any {
 	return v
 }
 
-// shapeOf returns the keys and types of a value. For a list, it merges the shapes of all elements.
+// shapeOf returns the keys and the types in a value. For a list, it merges the shapes of all elements.
 func shapeOf(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

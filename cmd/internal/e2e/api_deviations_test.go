@@ -1,16 +1,14 @@
 package e2e
 
-// deviation is a difference between the responses of Cassia and Prometheus to some calls that is intended.
+// deviation is an intended difference between the responses of Cassia and of Prometheus.
 type deviation struct {
-	// calls matches lines of the table, and differs matches the differences of their responses. Both are regular
-	// expressions.
+	// calls is a regular expression for the affected lines of the table, and differs one for the accepted differences.
 	calls, differs string
 	why            string
 }
 
-// momentary are the deviating calls whose responses depend on the time of the call and may be equal in a run. For
-// example, the number of chunks in a head depends on the positions of the samples' times in windows (Cassia) and chunk
-// ranges (Prometheus).
+// momentary contains calls with deviations that don't occur in every run. The number of chunks in a head, for example,
+// depends on the position of the samples in windows and chunk ranges, and is sometimes equal in both servers.
 var momentary = []string{`timeout=(0|0\.000000001)$`, `GET /api/v1/status/tsdb\?limit=10000$`}
 
 var deviations = []deviation{

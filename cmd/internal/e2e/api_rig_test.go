@@ -24,20 +24,20 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// apiRig is a real Prometheus and a Cassia with the same samples.
+// apiRig consists of a real Prometheus and a Cassia server that have received the same samples.
 type apiRig struct {
 	prometheus, cassia string
-	// from and to are the first and the last time of the samples; to is about now.
+	// from and to are the times of the first and the last sample. to is close to the current time.
 	from, to time.Time
 }
 
-// Every series of the rig has apiSamples samples, one per apiInterval.
+// apiSamples is the number of samples per series, and apiInterval the time between them.
 const (
 	apiSamples  = 200
 	apiInterval = 15 * time.Second
 )
 
-// newAPIRig starts both servers and writes the samples to them. Neither server scrapes anything.
+// newAPIRig starts both servers. Neither of them scrapes.
 func newAPIRig(t *testing.T) apiRig {
 	t.Helper()
 	dir := t.TempDir()
@@ -66,7 +66,7 @@ func newAPIRig(t *testing.T) apiRig {
 	for _, url := range []string{r.prometheus, r.cassia} {
 		r.send(t, url, body)
 	}
-	require.Eventually(t, func() bool { // Metadata is written asynchronously.
+	require.Eventually(t, func() bool { // Metadata may be stored a little later.
 		_, text := cassia.Get(t, "/api/v1/metadata")
 		return strings.Contains(text, "Requests.")
 	}, cassiatest.Patience, 5*time.Millisecond, "metadata")
@@ -88,9 +88,10 @@ func (r apiRig) send(t *testing.T, url string, body []byte) {
 	require.Equal(t, http.StatusNoContent, answer.StatusCode, "%s: %s", url, text)
 }
 
-// apiData is a request with counters, gauges with all kinds of floats, names and values outside of ASCII, native
-// histograms of both kinds and with custom bounds, and exemplars. The series are sorted by their labels, because
-// Prometheus' head returns them in the order of arrival, and its blocks in the order of their labels.
+// apiData returns a write request with counters, gauges with all kinds of floats, names and values outside of ASCII,
+// both kinds of native histograms, native histograms with custom bounds, and exemplars. The series are sorted by their
+// labels, because Prometheus returns series from its head in the order of arrival, but from its blocks in the order of
+// their labels.
 func apiData(t *testing.T, from time.Time) []byte {
 	t.Helper()
 	symbols := writev2.NewSymbolTable()
@@ -194,8 +195,8 @@ func apiData(t *testing.T, from time.Time) []byte {
 	return snappy.Encode(nil, body)
 }
 
-// orderedSeries returns series of two metrics whose order depends on the labels by which they are sorted. Some have
-// labels that the other series don't have, and some have a label that sorts before the name.
+// orderedSeries returns series of two metrics whose order depends on the sorting labels. They have labels that other
+// series don't have, and a label that sorts before the metric name.
 func orderedSeries() (all []labels.Labels) {
 	for i := range 24 {
 		b := labels.NewBuilder(labels.FromStrings(
@@ -213,18 +214,18 @@ func orderedSeries() (all []labels.Labels) {
 	return all
 }
 
-// apiCall is one call of the table. It is sent to both servers.
+// apiCall is one call of the table, which is sent to both servers.
 type apiCall struct {
 	// line is the line of the table.
 	line         string
 	method, path string
 	header       http.Header
 	form         string
-	// shape is true if only the shapes of the two responses can be equal, but not their values.
+	// shape is set if only the shapes of the responses are compared, because the values differ.
 	shape bool
 }
 
-// parseAPICall reads a line of the table: [~]METHOD path [<- form] [; Header: value]…, see testdata/api-calls.txt.
+// parseAPICall parses a line of the table: [~]METHOD path [<- form] [; Header: value]…, see testdata/api-calls.txt.
 func (r apiRig) parseAPICall(line string) (apiCall, error) {
 	c := apiCall{line: line, header: http.Header{}}
 	parts := strings.Split(line, " ; ")
@@ -251,8 +252,8 @@ func (r apiRig) parseAPICall(line string) (apiCall, error) {
 	return c, nil
 }
 
-// fill inserts times, and escapes text for a URL. {next} is on a day without written samples: sealed series are listed
-// by days, so a later hour of the same day would list them after sealing.
+// fill replaces placeholders for times and escapes text for a URL. {next} is on a later day without samples: sealed
+// series are listed by day, so at a later hour of the same day they would be listed after sealing.
 func (r apiRig) fill(text string) string {
 	text = strings.NewReplacer(
 		"{from}", fmt.Sprint(r.from.Unix()), "{to}", fmt.Sprint(r.to.Unix()),
@@ -271,14 +272,14 @@ func (r apiRig) fill(text string) string {
 	return out.String()
 }
 
-// apiAnswer is a response.
+// apiAnswer is the response to a call.
 type apiAnswer struct {
 	code   int
 	header http.Header
 	body   []byte
 }
 
-// apiClient follows no redirects and doesn't decompress responses.
+// apiClient neither follows redirects nor decompresses responses.
 var apiClient = &http.Client{
 	Transport:     &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 4},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

@@ -23,15 +23,15 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// bucketed is a server under load that commands back up to a bucket or a folder.
+// bucketed is a server under load that is backed up to a bucket or a folder by the backup command.
 type bucketed struct {
 	*killed
 	binary, data, to string
-	key              []string // flag with the key; empty for a folder
+	key              []string // the flag --key-file; empty for a folder
 	flags            []string
-	restores         time.Duration // how long a restore takes
-	// at maps the name of a backup to the samples acknowledged before that backup started. The key "" stands for the
-	// last backup that was killed.
+	restores         time.Duration // duration of the last restore
+	// at contains, by the name of a backup, the samples acknowledged before the backup started. The key "" is the last
+	// killed backup, whose name is unknown.
 	at map[string]*killed
 }
 
@@ -65,10 +65,10 @@ func (b *bucketed) backup(ctx context.Context) *exec.Cmd {
 		"--keep-hourly=2")
 }
 
-// backedUp finds a backup's name in the output of a command that succeeded.
+// backedUp matches the name of the backup in the output of a successful command.
 var backedUp = regexp.MustCompile(`(?m)^backup \S*/(\d{8}T\d{6}Z-[0-9a-f]+): `)
 
-// whole runs a backup to its end and returns how long it took.
+// whole makes a complete backup.
 func (b *bucketed) whole() (took time.Duration) {
 	known, begun := b.known(), time.Now()
 	out, err := b.backup(b.ctx).CombinedOutput()
@@ -79,12 +79,13 @@ func (b *bucketed) whole() (took time.Duration) {
 	return time.Since(begun)
 }
 
-// cut starts a backup and kills it. The backup may be complete nevertheless, so its samples are recorded in at.
+// cut starts a backup and kills the command after the given time. The backup may be complete anyway, so its samples are
+// recorded in at.
 func (b *bucketed) cut(after time.Duration) {
 	known := b.known()
 	ctx, cancel := context.WithTimeout(b.ctx, after)
 	defer cancel()
-	c := b.backup(ctx) // The context kills the command, as kill -9 does.
+	c := b.backup(ctx) // When ctx ends, the command is killed as by kill -9.
 	var out bytes.Buffer
 	c.Stdout, c.Stderr = &out, &out
 	if err := c.Run(); err != nil {
@@ -93,16 +94,17 @@ func (b *bucketed) cut(after time.Duration) {
 	b.at[""] = known
 }
 
-// restoredName finds a backup's name in the output of its restore.
+// restoredName matches the name of the backup in the output of a restore.
 var restoredName = regexp.MustCompile(`(?m)^restored (\S+), of `)
 
-// verifyNewest restores the newest backup, and compares it with the samples acknowledged before this backup started.
+// verifyNewest restores the newest backup and compares its samples with the samples acknowledged before the backup
+// started.
 func (b *bucketed) verifyNewest() {
 	dir := b.t.TempDir()
 	restore := func(ctx context.Context) ([]byte, error) {
 		return b.command(ctx, "restore", "--from="+b.to, "--storage.path="+filepath.Join(dir, "data")).CombinedOutput()
 	}
-	if b.restores > 0 { // Kill a first restore, unless it ends before.
+	if b.restores > 0 { // Kill a restore first, unless it finishes before that.
 		ctx, cancel := context.WithTimeout(b.ctx, time.Duration(b.rand.Int64N(int64(b.restores))))
 		_, _ = restore(ctx)
 		cancel()
@@ -126,8 +128,8 @@ func (b *bucketed) verifyNewest() {
 	known.stop(0)
 }
 
-// verifyCut verifies the directory of a restore that was killed. If the restore was complete, the directory is sound,
-// and verifyCut removes it. Otherwise commands refuse to open it.
+// verifyCut checks the directory of a killed restore. Either the restore is complete, and the directory is removed, or
+// no command can open the directory.
 func (b *bucketed) verifyCut(dir string) {
 	entries, err := os.ReadDir(dir)
 	if os.IsNotExist(err) || len(entries) == 0 || len(entries) == 1 && entries[0].Name() == "LOCK" {
@@ -146,11 +148,11 @@ func (b *bucketed) verifyCut(dir string) {
 	require.NoError(b.t, os.RemoveAll(dir))
 }
 
-// TestBackupsThatAreKilled backs up a server to a bucket under load, encrypted, and kills the command at random
-// moments. The newest backup then has all samples acknowledged before its start. Restores are killed as well.
+// TestBackupsThatAreKilled makes encrypted backups of a server under load to a bucket and kills the command at random
+// moments. The newest backup must contain all samples acknowledged before it started. It also kills restores.
 func TestBackupsThatAreKilled(t *testing.T) { testBackupsThatAreKilled(t, false) }
 
-// TestBackupsIntoAFolderThatAreKilled is TestBackupsThatAreKilled with a folder instead of a bucket.
+// TestBackupsIntoAFolderThatAreKilled is the same test with a folder.
 func TestBackupsIntoAFolderThatAreKilled(t *testing.T) { testBackupsThatAreKilled(t, true) }
 
 func testBackupsThatAreKilled(t *testing.T, inFolder bool) {
@@ -184,7 +186,7 @@ func testBackupsThatAreKilled(t *testing.T, inFolder bool) {
 	}
 }
 
-// TestBackupsOfServe runs a server that backs itself up to a bucket, and restores one of its backups.
+// TestBackupsOfServe checks that a server with a backup schedule makes backups to a bucket, and restores one of them.
 func TestBackupsOfServe(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the binary: leave -short out")

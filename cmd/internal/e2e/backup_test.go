@@ -13,8 +13,9 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// TestBackupDuringWrites backs up a server under load, several times during sealing, kills it at the end, and compares
-// the content of each restored backup with the samples acknowledged before the start of that backup, bit by bit.
+// TestBackupDuringWrites makes multiple backups of a server under load while it seals, and finally kills the server.
+// The samples in each restored backup must be identical, bit by bit, to the samples acknowledged before the backup
+// started.
 func TestBackupDuringWrites(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the binary under load: leave -short out")
@@ -35,7 +36,7 @@ func TestBackupDuringWrites(t *testing.T) {
 	}
 	const backups = 3
 	var at [backups]*killed // the samples acknowledged before each backup
-	var names []string      // of the backups; two may have the same second
+	var names []string      // of the backups; two may be made in the same second
 	backup := func(url string) {
 		out := cassia("backup", "--storage.path="+data, "--to="+folder, "--url="+url)
 		t.Log(out)
@@ -54,7 +55,7 @@ func TestBackupDuringWrites(t *testing.T) {
 	}
 	k.processes[0].Kill()
 	stopLoads()
-	backup("http://localhost:1") // of a directory that no server uses
+	backup("http://localhost:1") // No server uses the directory.
 
 	left, err := filepath.Glob(filepath.Join(data, "snapshots", "*"))
 	require.NoError(t, err)
@@ -63,7 +64,7 @@ func TestBackupDuringWrites(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, found, backups+1)
 	for i, name := range names {
-		known := k // The last backup has all samples.
+		known := k // The last backup contains all samples.
 		if i < backups {
 			known = at[i]
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// built is the real program. It is built once for all tests of the package, when the first test needs it, because
-// linking takes longer than most tests.
+// built is the path of the real program. It is built once, when the first test needs it, because linking takes longer
+// than most tests.
 var built struct {
 	once sync.Once
 	dir  string
@@ -20,7 +20,7 @@ var built struct {
 	err  error
 }
 
-// builtCassia returns the path of the real program. It skips the test in short mode.
+// builtCassia returns the path of the real program. With -short, it skips the test.
 func builtCassia(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {
@@ -35,8 +35,7 @@ func builtCassia(t *testing.T) string {
 	return built.path
 }
 
-// coverOptions returns the build options that record which statements run. It returns none unless CASSIA_TEST_COVER is
-// set.
+// coverOptions returns the build options for measuring coverage, or none if CASSIA_TEST_COVER isn't set.
 func coverOptions() []string {
 	dir := os.Getenv("CASSIA_TEST_COVER")
 	if dir == "" {

@@ -7,9 +7,9 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// TestRealPrometheusOnCassandra has Prometheus write to one process, and compares the responses of another process on
-// the same keyspace. Either of them seals. It tests only one protocol, because both protocols produce the same batches,
-// as TestRealPrometheus shows.
+// TestRealPrometheusOnCassandra runs two processes on one keyspace. Prometheus writes to one of them, and the responses
+// of the other are compared with Prometheus'. Either process seals. One protocol of remote write is enough, because
+// TestRealPrometheus shows that both result in the same batches.
 func TestRealPrometheusOnCassandra(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs real programs for two minutes: leave -short out")

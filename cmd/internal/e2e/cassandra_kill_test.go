@@ -11,18 +11,18 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// sharedKills is the number of times that one of two processes, or both, are killed in a run. A soak multiplies it.
+// sharedKills is the number of kills of one or both processes in a run. In a soak test, the runs add up.
 const sharedKills = 4
 
-// TestTwoOnCassandraKilledAtAnyMoment kills one or both of two processes on one keyspace at random moments. As with a
-// load balancer, requests are sent to the other process while one is down. After each kill, all acknowledged samples of
-// one load are compared bit by bit: immediately through a running process, and through the killed one after its
-// restart. A process that runs alone takes over all partitions.
+// TestTwoOnCassandraKilledAtAnyMoment kills two processes on one keyspace at random moments, sometimes one, sometimes
+// both. As with a load balancer, the loads are sent to either process, and to the other one while one is down. After
+// each kill, all acknowledged samples of one load are compared bit by bit: immediately through the running process, and
+// later through the restarted one. A process that runs alone must take over all of the sealing.
 func TestTwoOnCassandraKilledAtAnyMoment(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the binary for two minutes: leave -short out")
 	}
-	t.Parallel() // much of the time is spent waiting for leases to pass over
+	t.Parallel() // Most of the time is spent waiting for leases to expire.
 	underLoadAlone(t)
 	const partitions = 2
 	flags := append(cassiatest.OnCassandra(t), "--storage.slot=1h", "--storage.settle=1s", "--retention.raw=90d",
@@ -32,7 +32,7 @@ func TestTwoOnCassandraKilledAtAnyMoment(t *testing.T) {
 		promrig.Cassia(binary, t.TempDir(), cassiatest.FreeAddress(t), flags...),
 		promrig.Cassia(binary, t.TempDir(), cassiatest.FreeAddress(t), flags...))
 	addresses := []string{k.programs[0].Address, k.programs[1].Address}
-	for i, l := range k.loads { // the first load prefers the first process, the second the second, the last neither
+	for i, l := range k.loads { // The first two loads each prefer a process, the last doesn't.
 		b := &balancer{addresses: addresses, spread: i == 2}
 		b.at.Store(int64(i))
 		l.client = &http.Client{Timeout: time.Minute, Transport: b}
@@ -45,7 +45,7 @@ func TestTwoOnCassandraKilledAtAnyMoment(t *testing.T) {
 		survivor := 1 - victim
 		k.live(k.rand.IntN(2))
 		k.processes[victim].Kill()
-		if n%4 == 3 { // both
+		if n%4 == 3 { // Kill both.
 			k.processes[survivor].Kill()
 			k.revive(survivor)
 		}
@@ -71,12 +71,12 @@ func TestTwoOnCassandraKilledAtAnyMoment(t *testing.T) {
 	k.stop(0)
 }
 
-// taperAfter is the number of acknowledged samples after which a load on a cluster slows down. Otherwise a test that
-// takes long, on a busy machine, would send and compare ever more samples.
+// taperAfter is the number of acknowledged samples after which a load on a cluster slows down. Otherwise a test that is
+// slow on a busy machine would send more samples, and the comparisons would take even longer.
 const taperAfter = 4000
 
-// sharedLoads returns the loads of killLoads, at a rate that two processes and a Cassandra can handle. After taperAfter
-// samples, each sender pauses for a second before each request.
+// sharedLoads returns the loads of killLoads at a rate that two processes and a Cassandra node can handle. After
+// taperAfter samples, each sender pauses for a second before each request.
 func sharedLoads(t *testing.T) []*load {
 	loads := killLoads(t, time.Now())
 	for _, l := range loads {
@@ -86,13 +86,14 @@ func sharedLoads(t *testing.T) []*load {
 	return loads
 }
 
-// tapered is a RoundTripper that pauses before each request once its load has sent enough samples.
+// tapered is a transport that pauses before each request once the load has sent enough samples.
 type tapered struct {
 	l     *load
 	inner http.RoundTripper
 }
 
-// tapering returns a copy of the load's client, or of the default client, that slows down as tapered does.
+// tapering returns an HTTP client that pauses like tapered. It is based on the load's client or, if that is nil, on a
+// client that only uses the first process.
 func (l *load) tapering() *http.Client {
 	client := http.Client{Timeout: time.Minute}
 	if l.client != nil {

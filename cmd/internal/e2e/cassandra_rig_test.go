@@ -17,7 +17,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// patiently repeats do while a process responds with 503, because Cassandra may not respond for a while.
+// patiently repeats do while the server responds with status 503, because Cassandra may be unresponsive for a while.
 func patiently(do func() error) error {
 	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
 		err := do()
@@ -27,23 +27,24 @@ func patiently(do func() error) error {
 	}
 }
 
-// busy reports whether err is a 503, after which the request should be retried.
+// busy reports whether an error means that the server responded with status 503.
 func busy(err error) bool { return err != nil && strings.Contains(err.Error(), ": 503 ") }
 
-// underLoad is held by a test that sends load to a cluster at an unlimited rate.
+// underLoad is held by a test that sends an unlimited load, so that only one runs at a time.
 var underLoad sync.Mutex
 
-// underLoadAlone waits for other tests that send load to a cluster. If they ran concurrently, each would take longer,
-// and would therefore send and compare more samples.
+// underLoadAlone waits for other tests that load a cluster. If they ran concurrently, each would take longer, and would
+// therefore send and compare more samples.
 func underLoadAlone(t *testing.T) {
 	underLoad.Lock()
 	t.Cleanup(underLoad.Unlock)
 }
 
-// balancer sends requests to one of multiple processes, and moves on to the next process after an error.
+// balancer is a transport that sends requests to one of multiple processes and switches to the next process after an
+// error.
 type balancer struct {
 	addresses []string
-	// spread is set if each request is sent to the next process.
+	// spread is set if it also switches to the next process after each successful request.
 	spread bool
 	at     atomic.Int64
 	inner  http.Transport
@@ -78,8 +79,8 @@ func owned(ctx context.Context, p *promrig.Process) (int, error) {
 	return 0, fmt.Errorf("%s has no metric %s", p.Name, metric)
 }
 
-// waitOwned waits until each of the processes owns want partitions. Leases move within seconds, but the test doesn't
-// depend on how long it takes.
+// waitOwned waits until each process owns the given number of partitions. Leases usually move within seconds, but the
+// test doesn't depend on this time.
 func waitOwned(ctx context.Context, t *testing.T, want int, processes ...*promrig.Process) {
 	t.Helper()
 	began := time.Now()

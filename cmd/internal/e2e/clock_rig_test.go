@@ -14,18 +14,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// skewed is a copy of the program whose time.Now is wrong by a number of seconds. The number can be changed while the
-// program runs. The monotonic clock of the program is right. The program is patched, because a static program uses no
-// library for the clock that could be replaced, and time namespaces don't change the time of day.
+// skewed is a copy of the program in which time.Now is off by a number of seconds, which can be changed while it runs.
+// Its monotonic clock is correct. The binary is patched because a static program reads the clock without a library that
+// could be replaced, and time namespaces don't affect the time of day.
 type skewed struct {
 	path string
-	// offset is the position in the file of the number of seconds, which has 4 bytes. address is its address in the
-	// memory of a process.
+	// offset is the position in the file of the 4 bytes with the seconds. address is their address in the memory of a
+	// process.
 	offset, address int64
 }
 
-// The last instructions of time.now of Go's runtime on linux/amd64, and its code for kernels without a vDSO, which is
-// never executed here. That code is replaced to add a constant to the seconds returned in RAX.
+// The last instructions of time.now of Go's runtime on linux/amd64, followed by its code for kernels without a vDSO,
+// which is never executed here. This code is replaced with code that adds a constant to the seconds returned in RAX.
 var (
 	//	ADDQ DX, CX; ADDQ $16, SP; POPQ BP; RET; MOVQ $SYS_clock_gettime, AX; SYSCALL
 	endOfNow = []byte{
@@ -40,7 +40,7 @@ const (
 	constantAt = 2 // in addToNow
 )
 
-// skewedCassia returns a copy of the program whose clock is wrong by d.
+// skewedCassia makes a copy of the program whose clock is off by d.
 func skewedCassia(t *testing.T, d time.Duration) skewed {
 	t.Helper()
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
@@ -68,7 +68,7 @@ func skewedCassia(t *testing.T, d time.Duration) skewed {
 	return s
 }
 
-// set changes the error of the clock of a running process.
+// set changes the clock offset of a running process.
 func (s skewed) set(t *testing.T, pid int, d time.Duration) {
 	t.Helper()
 	memory, err := os.OpenFile(fmt.Sprintf("/proc/%d/mem", pid), os.O_WRONLY, 0)

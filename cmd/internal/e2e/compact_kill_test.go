@@ -20,11 +20,11 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// compactedDays is the number of days with samples, which are in two windows of 30 days.
+// compactedDays is the number of days with samples. They extend over two windows of 30 days.
 const compactedDays = 40
 
-// TestCompactionIsKilled kills cassia downsample while it compacts rollups of weeks, at random moments. After each kill
-// a server returns the same results as before any compaction, and at the end no work is left.
+// TestCompactionIsKilled kills cassia downsample at random moments while it compacts rollups. After each kill, a server
+// must return the same results as before the compaction. In the end, no work must be left.
 func TestCompactionIsKilled(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
@@ -57,7 +57,7 @@ func TestCompactionIsKilled(t *testing.T) {
 	t.Logf("killed %d times, a whole compaction takes %v", killed, c.took)
 }
 
-// compactedDirectory is a directory with weeks of sealed samples, whose rollups aren't compacted.
+// compactedDirectory is a directory with weeks of sealed samples whose rollups aren't compacted yet.
 type compactedDirectory struct {
 	t       *testing.T
 	ctx     context.Context
@@ -65,7 +65,7 @@ type compactedDirectory struct {
 	sealed  string
 	now     time.Time
 	answers []string
-	took    time.Duration // duration of a whole run of downsample
+	took    time.Duration // duration of a complete compaction, including start and stop
 }
 
 func newCompactedDirectory(ctx context.Context, t *testing.T) *compactedDirectory {
@@ -93,7 +93,7 @@ func (c *compactedDirectory) program(dir string) promrig.Program {
 	return promrig.Cassia(c.binary, dir, cassiatest.FreeAddress(c.t), "--storage.settle=1d", "--no-self-monitoring", "--retention.raw=365d")
 }
 
-// writeDay sends a day of samples, one every five minutes: counters with resets, and gauges.
+// writeDay sends a day of samples at an interval of five minutes: of counters that reset, and of gauges.
 func (c *compactedDirectory) writeDay(url string, from time.Time) {
 	var all []prompb.TimeSeries
 	for i := range 60 {
@@ -111,7 +111,7 @@ func (c *compactedDirectory) writeDay(url string, from time.Time) {
 	require.NoError(c.t, deliver(c.ctx, url+"/api/v1/write", all...))
 }
 
-// copy returns a new copy of the sealed directory.
+// copy returns a copy of the sealed directory.
 func (c *compactedDirectory) copy(name string) string {
 	dir := filepath.Join(c.t.TempDir(), name)
 	require.NoError(c.t, os.CopyFS(filepath.Join(dir, "data"), os.DirFS(filepath.Join(c.sealed, "data"))))
@@ -135,7 +135,7 @@ func (c *compactedDirectory) ask(url string) (answers []string) {
 
 func instant(at time.Time) string { return strconv.FormatInt(at.Unix(), 10) }
 
-// requireAnswers starts a server on a directory, and requires that it returns the results from before the compaction.
+// requireAnswers starts a server on a directory and requires that its results are the same as before the compaction.
 func (c *compactedDirectory) requireAnswers(dir, when string) {
 	server := start(c.ctx, c.t, c.program(dir))
 	got := c.ask(server.URL())

@@ -19,25 +19,25 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// TestEveryKindOfFileIsDamaged flips a byte in each kind of file of a directory, one file at a time. Either the server
-// starts and returns the result of the undamaged store or a warning about missing data, or it fails with one line that
-// names the remedy. check and doctor report the damage.
+// TestEveryKindOfFileIsDamaged flips a byte in each kind of file of a directory, one at a time. Either the server
+// starts, and its results are correct or have a warning about missing data, or it fails with one line that names the
+// remedy. check and doctor must report the damage.
 func TestEveryKindOfFileIsDamaged(t *testing.T) {
 	t.Parallel()
 	now := time.Now().Truncate(time.Hour)
 	whole := cassiatest.SealedDirectory(t, now)
-	// Sealed rows are in tables, and a staged sample is in a log.
+	// The directory has sealed rows in files and samples in a log.
 	server := startServe(t, "--storage.path="+whole, "--retention.raw=0")
 	server.Write(t, "up", time.Now(), 1)
 	require.NoError(t, server.stop())
 	kinds := filesByKind(t, whole)
 	require.Subset(t, slices.Collect(maps.Keys(kinds)), []string{"sst", "log", "MANIFEST", "OPTIONS", "SYNCED"})
-	undamaged := t.TempDir() // A start rewrites files.
+	undamaged := t.TempDir() // Use a copy, because a start rewrites files.
 	require.NoError(t, os.CopyFS(filepath.Join(undamaged, "data"), os.DirFS(whole)))
 	want, warned := answerOf(t, undamaged, now)
 	require.False(t, warned)
 	rng := rand.New(rand.NewPCG(soak.Seed(t), 0))
-	kinds["MANIFEST"] = kinds["MANIFEST"][len(kinds["MANIFEST"])-1:] // Only the last manifest is used.
+	kinds["MANIFEST"] = kinds["MANIFEST"][len(kinds["MANIFEST"])-1:] // Damage of an earlier manifest has no effect.
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 		name := kinds[kind][rng.IntN(len(kinds[kind]))]
 		base := t.TempDir()
@@ -61,7 +61,8 @@ func TestEveryKindOfFileIsDamaged(t *testing.T) {
 	}
 }
 
-// filesByKind lists the files of a directory except empty ones. Marker files are empty: their name is their content.
+// filesByKind returns the files of a directory by kind, except empty files. Markers are empty because their names are
+// their contents.
 func filesByKind(t *testing.T, dir string) map[string][]string {
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
@@ -80,8 +81,8 @@ func filesByKind(t *testing.T, dir string) map[string][]string {
 	return kinds
 }
 
-// answerOf runs the program on the directory data below base and returns the result of a query. warned means that the
-// result has a warning about missing data, or that the program failed to start with a line with the remedy.
+// answerOf runs the program on the directory "data" below base and returns the result of a query. warned is set if the
+// result has a warning about missing data, or if the program failed to start with a line that names the remedy.
 func answerOf(t *testing.T, base string, now time.Time) (answer string, warned bool) {
 	p := promrig.Cassia(builtCassia(t), base, cassiatest.FreeAddress(t), "--retention.raw=0", "--no-self-monitoring")
 	process, err := promrig.StartReady(t.Context(), p)

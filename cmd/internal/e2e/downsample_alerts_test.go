@@ -20,7 +20,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// ruleFiles returns the paths of the example rules.
+// ruleFiles returns the example rule files.
 func ruleFiles(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("../../../examples/rules/*.yml")
@@ -29,7 +29,7 @@ func ruleFiles(t *testing.T) []string {
 	return files
 }
 
-// alertRules reads the alerts of an example as promtool check rules does, by name.
+// alertRules returns the alerts in an example rule file by name. It reads the file as promtool check rules does.
 func alertRules(t *testing.T, file string) map[string]rulefmt.Rule {
 	t.Helper()
 	groups, errs := rulefmt.ParseFile(
@@ -49,7 +49,7 @@ func alertRules(t *testing.T, file string) map[string]rulefmt.Rule {
 }
 
 // TestAlertRulesAreSound requires that each alert has a summary, the consequence, and the remedy.
-// TestCassiaOnItsDashboard requires that the metrics of the alerts exist.
+// TestCassiaOnItsDashboard checks that the metrics in the rules exist.
 func TestAlertRulesAreSound(t *testing.T) {
 	severities, files := map[string]bool{"critical": true, "warning": true, "info": true}, map[string]string{}
 	for _, file := range ruleFiles(t) {
@@ -65,7 +65,7 @@ func TestAlertRulesAreSound(t *testing.T) {
 	}
 }
 
-// TestAlertsFire runs promtool on the rules and on their tests.
+// TestAlertsFire checks the rules with promtool and runs their unit tests.
 func TestAlertsFire(t *testing.T) {
 	t.Parallel()
 	promtool := cassiatest.Binary(t, "CASSIA_TEST_PROMTOOL", "promtool")
@@ -79,8 +79,8 @@ func TestAlertsFire(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 }
 
-// TestAlertsOfDownsampling sets metrics to values that indicate a problem: the alerts for this problem fire, and no
-// others.
+// TestAlertsOfDownsampling sets metrics to values that indicate a problem. Exactly the alerts for this problem must
+// fire.
 func TestAlertsOfDownsampling(t *testing.T) {
 	sound := map[string]string{
 		"lag_seconds": "60x180", "lag_limit_seconds": "302400x180", "stuck_partitions": "0x180", "halted": "0x180",

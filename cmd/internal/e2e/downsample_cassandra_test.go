@@ -15,8 +15,8 @@ import (
 	"github.com/cassia-db/cassia/downsample"
 )
 
-// TestDownsampleBesideServers runs the command on a keyspace that two processes serve: they return the samples that it
-// seals, and report the owners of partitions.
+// TestDownsampleBesideServers runs cassia downsample on a keyspace that two servers use. The servers must return the
+// samples that it seals, and report the owners of partitions.
 func TestDownsampleBesideServers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a Cassandra: leave -short out")
@@ -72,8 +72,8 @@ func TestDownsampleBesideServers(t *testing.T) {
 		"on Cassandra, rows keep the TTL they were written with: a new retention applies only to samples sealed from now on")
 }
 
-// requireOwners requires that a process reports the owner of every partition and marks its own partitions. It waits
-// until each of the two processes owns half of them.
+// requireOwners requires that a process reports the owner of every partition and which partitions are its own, and that
+// each of the two processes owns half of them.
 func requireOwners(ctx context.Context, t *testing.T, url, address string, partitions int) {
 	t.Helper()
 	port := address[strings.LastIndex(address, ":"):]
@@ -96,7 +96,7 @@ func requireOwners(ctx context.Context, t *testing.T, url, address string, parti
 		if len(owners) == 2 && mine == partitions/2 {
 			return
 		}
-		// A process that sent no heartbeat for a while has lost its partitions, and gets them back later.
+		// Retry, because one of the processes may not have sent a heartbeat for a while.
 		require.Less(t, time.Since(began), cassiatest.Patience, "%v, and %d are its own", owners, mine)
 	}
 }

@@ -23,8 +23,7 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// writeHours sends one sample per minute for each of some series over hours. The last hour ends before the current
-// slot.
+// writeHours sends a sample per minute for some series. The last of the hours ends before the current slot.
 func writeHours(ctx context.Context, t *testing.T, url string, end time.Time, hours, series int) (samples int) {
 	t.Helper()
 	for h := range hours {
@@ -45,8 +44,8 @@ func writeHours(ctx context.Context, t *testing.T, url string, end time.Time, ho
 	return samples
 }
 
-// TestDownsampleCommand processes the data left by a server: unsealed samples, and sealed ones without rollups. It is
-// interrupted repeatedly, and run until no work is left.
+// TestDownsampleCommand runs cassia downsample on the data that a server has left: unsealed samples, and sealed samples
+// without rollups. The command is interrupted repeatedly, and run until no work is left.
 func TestDownsampleCommand(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
@@ -54,7 +53,7 @@ func TestDownsampleCommand(t *testing.T) {
 	binary := builtCassia(t)
 	dir := t.TempDir()
 	path := "--storage.path=" + filepath.Join(dir, "data")
-	// With these flags the server doesn't seal during the test.
+	// The grace period is so long that the server doesn't seal.
 	program := promrig.Cassia(
 		binary, dir, cassiatest.FreeAddress(t), "--storage.settle=1d", "--storage.slot=1h", "--no-self-monitoring",
 	)
@@ -135,7 +134,7 @@ func TestDownsampleCommand(t *testing.T) {
 	require.NoError(t, server.Terminate(cassiatest.StopWithin))
 }
 
-// removeRollups changes a directory to the state left by a release without rollups.
+// removeRollups removes the rollups of a directory, so that it is as a release without rollups would have left it.
 func removeRollups(t *testing.T, directory string) {
 	t.Helper()
 	eng, err := pebble.Open(directory, pebble.DefaultOptions())

@@ -24,8 +24,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// startTraced starts a target for Prometheus: a counter, a classic and a native histogram, each with new exemplars in
-// every scrape.
+// startTraced starts a scrape target with a counter, a classic histogram and a native histogram. Each has new exemplars
+// in every scrape.
 func startTraced(t *testing.T) *httptest.Server {
 	registry := prometheus.NewRegistry()
 	counter := prometheus.NewCounter(prometheus.CounterOpts{
@@ -49,7 +49,7 @@ func startTraced(t *testing.T) *httptest.Server {
 		trace := prometheus.Labels{"trace_id": strconv.Itoa(scrapes), "ünïcode": "ä"}
 		counter.(prometheus.ExemplarAdder).AddWithExemplar(float64(scrapes), trace)
 		for i, v := range []float64{0.05, 0.5, 5, 50} {
-			if (scrapes+i)%3 > 0 { // in each scrape, one or two buckets get no observation
+			if (scrapes+i)%3 > 0 { // Not every counter has a new exemplar in each scrape.
 				classic.(prometheus.ExemplarObserver).ObserveWithExemplar(v, trace)
 				native.(prometheus.ExemplarObserver).ObserveWithExemplar(v*float64(scrapes), trace)
 			}
@@ -60,7 +60,8 @@ func startTraced(t *testing.T) *httptest.Server {
 	return srv
 }
 
-// tracedJob returns the jobs that scrape the target, in OpenMetrics and, for native histograms, in protobuf.
+// tracedJob returns the configuration of jobs that scrape this target: as OpenMetrics and, for native histograms, as
+// protobuf.
 func tracedJob(traced *httptest.Server) string {
 	return fmt.Sprintf(`
   - job_name: traced-text
@@ -72,7 +73,7 @@ func tracedJob(traced *httptest.Server) string {
 `, strings.TrimPrefix(traced.URL, "http://"))
 }
 
-// tracedQueries are queries for exemplars of all kinds.
+// tracedQueries contains queries for all kinds of exemplars.
 var tracedQueries = []string{
 	`traced_requests_total`,
 	`rate(traced_requests_total{job="traced-text"}[5m])`,
@@ -81,7 +82,7 @@ var tracedQueries = []string{
 	`{__name__=~"traced_.+"}`,
 }
 
-// exemplarsOf returns a server's exemplars as text, one per line.
+// exemplarsOf returns the exemplars that a server returns for a query, as text, one per line.
 func exemplarsOf(ctx context.Context, t *testing.T, server, query string, start, end time.Time) (lines []string) {
 	params := url.Values{
 		"query": {query}, "start": {strconv.FormatInt(start.Unix(), 10)}, "end": {strconv.FormatInt(end.Unix(), 10)},
@@ -101,7 +102,7 @@ func exemplarsOf(ctx context.Context, t *testing.T, server, query string, start,
 	return lines
 }
 
-// getJSON decodes the data of a response of the HTTP API.
+// getJSON decodes the data field of an API response.
 func getJSON(ctx context.Context, t *testing.T, url string, data any) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	require.NoError(t, err)
@@ -121,7 +122,7 @@ func (s *stack) compareExemplars(ctx context.Context, t *testing.T, when string,
 		want := exemplarsOf(ctx, t, s.writer.URL(), query, began, end)
 		require.NotEmpty(t, want, "%s has no exemplars, so it shows nothing", query)
 		var got []string
-		// Prometheus sends exemplars separately from samples and later.
+		// Exemplars are sent separately and may arrive after the samples.
 		for asked := time.Now(); time.Since(asked) < cassiatest.Patience; time.Sleep(500 * time.Millisecond) {
 			if got = exemplarsOf(ctx, t, s.cassia.URL(), query, began, end); len(got) >= len(want) {
 				break
@@ -161,8 +162,9 @@ func (s *stack) exemplarCounts(ctx context.Context, t *testing.T) (out string) {
 	return out
 }
 
-// compareMetadata compares the metadata of some metrics in both servers. It does so only for 1.0, because requests of
-// 2.0 by Prometheus 3.15 have the type "unspecified" for all series, even with its feature metadata-wal-records.
+// compareMetadata requires that both servers return the same metadata for some metrics. It only does so for protocol
+// 1.0: Prometheus 3.15 doesn't pass its feature metadata-wal-records to its storage, so all its 2.0 requests have the
+// type "unspecified".
 func (s *stack) compareMetadata(ctx context.Context, t *testing.T) {
 	if s.name != "1.0" {
 		return

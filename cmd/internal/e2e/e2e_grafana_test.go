@@ -14,7 +14,7 @@ import (
 )
 
 // compareInGrafana queries Prometheus and Cassia through Grafana's data source, in the ways of panels, tables, heat
-// maps and exemplars. Both must have equal frames and equal error texts.
+// maps and exemplars. The frames and the texts of errors must be equal.
 func (s *stack) compareInGrafana(t *testing.T, began, end time.Time) {
 	theirs, ours := newGrafana(t, s.writer.URL()), newGrafana(t, s.cassia.URL())
 	for _, g := range []*grafana{theirs, ours} {
@@ -23,8 +23,8 @@ func (s *stack) compareInGrafana(t *testing.T, began, end time.Time) {
 	frames := 0
 	same := func(code int, query map[string]any) (drawn string) {
 		want := theirs.send(t, "1s", query)
-		// Repeat the query if Prometheus failed: it has truncated a response before, which the data source reports as
-		// "unexpected EOF".
+		// Prometheus sometimes interrupts a response, which the data source reports as "unexpected EOF". Such a
+		// response isn't compared.
 		for asked := time.Now(); code == http.StatusOK && want.Error != "" && time.Since(asked) < cassiatest.Patience; {
 			t.Logf("asked Prometheus again, for it answered: %s", want.Error)
 			want = theirs.send(t, "1s", query)
@@ -65,8 +65,8 @@ func (s *stack) compareInGrafana(t *testing.T, began, end time.Time) {
 	t.Logf("through Grafana's data source: the same %d frames", frames)
 }
 
-// framesOf returns the frames as text, sorted, because the order of an instant query's frames is undefined. It removes
-// the text of the query, which is in the first frame only.
+// framesOf returns the frames sorted, because the order of an instant query's frames is undefined. It removes the
+// query, which the first frame contains.
 func framesOf(t *testing.T, frames []json.RawMessage) (texts []string) {
 	for _, f := range frames {
 		var frame struct {

@@ -16,31 +16,31 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// The durations of the parts of the load: the node exporter runs, is stopped, and runs again.
+// The phases of the load: the node exporter runs, is stopped, and runs again.
 const (
 	beforeOutage = 40 * time.Second
 	outage       = 16 * time.Second
 	afterOutage  = 30 * time.Second
 )
 
-// scrapeInterval is short, so that a short run has many samples.
+// scrapeInterval is short, so that a short run results in many samples.
 const scrapeInterval = 2 * time.Second
 
-// stack is a Prometheus that scrapes and writes to a Cassia, and a second Prometheus without data that reads from this
-// Cassia.
+// stack consists of a Prometheus that scrapes and writes to its own cassia, and a second Prometheus without data that
+// reads from this cassia.
 type stack struct {
 	name                 string
 	writer, cassia, back *promrig.Process
-	// written, if not nil, is the Cassia that receives the writes. It shares its data with cassia, which is queried.
+	// written, if not nil, is the cassia that receives the writes, on the same data as the queried one.
 	written *promrig.Process
-	// traced is scraped for exemplars.
+	// traced is the scrape target with exemplars.
 	traced *httptest.Server
-	// jobs is the number of jobs that the writer scrapes. Each job has one target.
+	// jobs is the number of jobs that writer scrapes. Each has one target.
 	jobs    int
 	queries []string
 }
 
-// cassias returns the Cassia that receives writes and the one that is queried, which may be the same.
+// cassias returns the cassia that receives the writes and the cassia that is queried. They may be the same.
 func (s *stack) cassias() []*promrig.Process {
 	if s.written == nil {
 		return []*promrig.Process{s.cassia}
@@ -48,8 +48,8 @@ func (s *stack) cassias() []*promrig.Process {
 	return []*promrig.Process{s.written, s.cassia}
 }
 
-// scrapeConfig returns the configuration of a Prometheus that scrapes itself, with native histograms, and the node
-// exporter, and writes all samples to a Cassia. job is the text of an additional job, or "".
+// scrapeConfig returns the configuration of a Prometheus that scrapes itself with native histograms, and the node
+// exporter, and writes all samples to cassia. job is the text of further jobs, or empty.
 func scrapeConfig(self, exporter, cassia, message, job string) string {
 	return fmt.Sprintf(`
 global: {scrape_interval: %[1]s, scrape_timeout: %[1]s}
@@ -71,8 +71,8 @@ remote_write:
 `, scrapeInterval, self, exporter, cassia, message, job)
 }
 
-// customBuckets is an additional job: Prometheus converts its classic histograms to native ones with custom buckets,
-// which it drops when it sends with protocol 1.0.
+// customBuckets returns the text of a further job. Prometheus converts its classic histograms to native histograms with
+// custom buckets. It doesn't send those with protocol 1.0.
 func customBuckets(self string) string {
 	return fmt.Sprintf(`
   - job_name: custom-buckets
@@ -86,10 +86,10 @@ func readConfig(cassia string) string {
 	return fmt.Sprintf("remote_read: [{url: \"http://%s/api/v1/read\", read_recent: true}]\n", cassia)
 }
 
-// comparedQueries cover every kind of metric. The results of each must be equal, digit for digit. The shortest range
-// contains two scrapes.
+// comparedQueries contains queries on every kind of metric. Their results must be identical in every digit. The
+// shortest range contains two scrapes.
 var comparedQueries = []string{
-	// Selectors, also while the exporter was down: its series must end then, instead of continuing for five minutes.
+	// Selectors. In the time while the exporter is down, its series must end, rather than continue for five minutes.
 	`up`,
 	`node_load1`,
 	`{job="node",__name__=~"node_memory_.*_bytes"}`,
@@ -112,7 +112,7 @@ var comparedQueries = []string{
 	`changes(node_time_seconds[10s])`,
 	`deriv(node_memory_MemFree_bytes[20s])`,
 	`predict_linear(node_memory_MemFree_bytes[20s], 60)`,
-	// Histograms, classic and native.
+	// Classic and native histograms.
 	`histogram_quantile(0.9, sum by (le) (rate(prometheus_http_request_duration_seconds_bucket{job="prometheus"}[20s])))`,
 	`histogram_quantile(0.9, sum(rate(prometheus_http_request_duration_seconds{job="prometheus"}[20s])))`,
 	`prometheus_http_request_duration_seconds{job="prometheus"}`,
@@ -126,7 +126,7 @@ var comparedQueries = []string{
 	`quantile by (job) (0.5, scrape_duration_seconds)`,
 	`node_uname_info * on (instance) group_left () node_load5`,
 	`up == 0 or node_load1 unless node_load5 > 1e9`,
-	// Offsets and @.
+	// Modified times.
 	`node_load1 offset 20s`,
 	`rate(node_cpu_seconds_total{mode="idle"}[10s] offset -10s)`,
 	`sum(rate(process_cpu_seconds_total[10s] @ end()))`,
@@ -134,7 +134,7 @@ var comparedQueries = []string{
 	`max_over_time(rate(node_cpu_seconds_total{mode="user"}[10s])[20s:5s])`,
 }
 
-// customBucketQueries are compared only for 2.0, which has custom buckets.
+// customBucketQueries contains additional queries for stacks in which custom buckets are sent.
 var customBucketQueries = []string{
 	`prometheus_http_request_duration_seconds{job="custom-buckets"}`,
 	`histogram_quantile(0.5, rate(prometheus_http_request_duration_seconds{job="custom-buckets"}[20s]))`,
@@ -151,11 +151,11 @@ func TestRealPrometheus(t *testing.T) {
 	})
 }
 
-// compareWithPrometheus runs a stack for each of the protocols: true is remote write 2.0, false 1.0. cassias returns
-// the programs to start for a stack.
+// compareWithPrometheus runs a stack for each protocol of remote write: true stands for 2.0, false for 1.0. cassias
+// returns the cassia programs of a stack.
 func compareWithPrometheus(t *testing.T, protocols []bool, cassias func(binary string) []promrig.Program) {
 	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Minute)
-	t.Cleanup(cancel) // the parallel subtests below run after this function has returned
+	t.Cleanup(cancel) // The parallel tests below continue after this function has returned.
 	binary := builtCassia(t)
 	exporterBinary := cassiatest.Binary(t, "CASSIA_TEST_NODE_EXPORTER", "node_exporter")
 	exporter := start(ctx, t, promrig.NodeExporter(exporterBinary, t.TempDir(), cassiatest.FreeAddress(t)))
@@ -176,8 +176,8 @@ func compareWithPrometheus(t *testing.T, protocols []bool, cassias func(binary s
 	end := time.Now().Truncate(time.Second)
 	for _, s := range stacks {
 		s.scrapedAfter(ctx, t, end)
-		// The target stops here, because the tests below may wait for minutes until other tests are done, and of many
-		// exemplars of a series only a sample is kept.
+		// Stop producing exemplars: the tests below may wait for minutes, and of many exemplars of a series only some
+		// are kept.
 		s.traced.Close()
 	}
 
@@ -204,7 +204,7 @@ func compareWithPrometheus(t *testing.T, protocols []bool, cassias func(binary s
 	}
 }
 
-// start starts a program, waits until it is ready, and kills it at the end of the test.
+// start starts a program that runs until the test ends.
 func start(ctx context.Context, t *testing.T, p promrig.Program) *promrig.Process {
 	ready, cancel := context.WithTimeout(ctx, cassiatest.ReadyWithin)
 	defer cancel()
@@ -214,7 +214,7 @@ func start(ctx context.Context, t *testing.T, p promrig.Program) *promrig.Proces
 	return process
 }
 
-// startAll starts programs concurrently, so that any of those that share their data may be the first.
+// startAll starts programs concurrently, so that those that share their data may all try to create it.
 func startAll(ctx context.Context, t *testing.T, programs ...promrig.Program) (processes []*promrig.Process) {
 	ready, cancel := context.WithTimeout(ctx, cassiatest.ReadyWithin)
 	defer cancel()
@@ -237,8 +237,8 @@ func startPrometheus(ctx context.Context, t *testing.T, address, config string, 
 	return start(ctx, t, program)
 }
 
-// startStack starts a Prometheus that writes with protocol 2.0 (with metadata and start timestamps) or 1.0 to the first
-// of the cassias. The last of them is queried.
+// startStack starts a Prometheus that writes to the first of the cassias, with protocol 2.0 (including metadata and
+// start timestamps) or 1.0. The last cassia is queried.
 func startStack(ctx context.Context, t *testing.T, exporter string, protocol2 bool, cassias []promrig.Program) *stack {
 	processes := startAll(ctx, t, cassias...)
 	s := &stack{name: "1.0", queries: comparedQueries, cassia: processes[len(processes)-1]}
@@ -260,20 +260,20 @@ func startStack(ctx context.Context, t *testing.T, exporter string, protocol2 bo
 	return s
 }
 
-// flows waits until samples of every job have arrived. Prometheus never sends samples that it scraped before it started
-// to send, which may be some time after its first scrapes.
+// flows waits until samples of every job have arrived. Prometheus doesn't send samples that it scraped before its
+// remote write started, which may be some time after its first scrapes.
 func (s *stack) flows(ctx context.Context, t *testing.T) {
 	s.awaitJobs(ctx, t, s.cassia, `up`)
 }
 
-// scrapedAfter waits until Prometheus has stored a scrape of every job from after end. Prometheus stores the scrapes of
-// a job in order, on a busy machine seconds after their time. Without this wait, samples from before end could arrive
-// during the comparison.
+// scrapedAfter waits until Prometheus has scraped every job once more after end. It appends all samples of a scrape
+// together, on a busy machine seconds after their time. Otherwise samples from before end could arrive during the
+// comparison.
 func (s *stack) scrapedAfter(ctx context.Context, t *testing.T, end time.Time) {
 	s.awaitJobs(ctx, t, s.writer, fmt.Sprintf(`timestamp(up) > %d`, end.Unix()))
 }
 
-// awaitJobs waits until a query of up returns one point per job.
+// awaitJobs waits until a query of up returns a series for every job.
 func (s *stack) awaitJobs(ctx context.Context, t *testing.T, asked *promrig.Process, query string) {
 	require.Eventually(t, func() bool {
 		answer, err := promrig.API{URL: asked.URL()}.Query(ctx, query, time.Now())
@@ -281,8 +281,8 @@ func (s *stack) awaitJobs(ctx context.Context, t *testing.T, asked *promrig.Proc
 	}, cassiatest.Patience, 100*time.Millisecond, query)
 }
 
-// caughtUp waits until Cassia has all of Prometheus' samples: the raw samples of all series are equal. Prometheus sends
-// samples later than it stores them.
+// caughtUp waits until Cassia has received all samples from Prometheus' queue, so that the raw samples of all series
+// are equal.
 func (s *stack) caughtUp(ctx context.Context, t *testing.T, began, end time.Time) {
 	everything := fmt.Sprintf(`{__name__=~".+"}[%ds]`, int(end.Sub(began).Seconds()))
 	var difference string
@@ -310,12 +310,12 @@ func (s *stack) logs(t *testing.T) string {
 	return out
 }
 
-// compare sends all queries to Prometheus itself, to Cassia, and to the Prometheus that reads from Cassia.
+// compare runs all queries on the writing Prometheus, on Cassia, and on the Prometheus that reads from Cassia.
 func (s *stack) compare(ctx context.Context, t *testing.T, when string, began, end time.Time) {
 	points := 0
 	for _, query := range s.queries {
-		// The step isn't a multiple of the scrape interval. Queries also read samples before the start and after the
-		// end.
+		// The step isn't a multiple of the scrape interval. There are samples before the start and after the end,
+		// because queries read some of them.
 		ask := func(p *promrig.Process) promrig.Answer {
 			answer, err := promrig.API{URL: p.URL()}.QueryRange(
 				ctx, query, began.Add(30*time.Second), end.Add(-10*time.Second), 3*time.Second,

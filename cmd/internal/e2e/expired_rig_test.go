@@ -20,19 +20,20 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// expired holds two servers with the same samples of three tenants, one sample per minute. whole keeps all samples.
-// aged has only 5m rollups for times four days ago, and only 1h rollups for times eight days ago.
+// expired consists of two stores with the same samples of three tenants, one sample per minute. One store keeps all
+// samples. The other has only 5m rollups of the samples four days ago, and only 1h rollups of those eight days ago.
 type expired struct {
 	wholeDir, agedDir string
 	whole, aged       running
-	// zones maps the coarsest remaining rollup to the hour at which half a day of samples starts.
+	// zones contains the times around which samples exist, for four hours before and eight hours after. The key is the
+	// finest data that the second store has for that time: "raw", "5m" or "1h".
 	zones map[string]time.Time
 }
 
-// expiredFlags are the flags of the server whose samples expire.
+// expiredFlags contains the flags of the store whose samples expire.
 var expiredFlags = []string{"--retention.raw=2d", "--retention.5m=6d", "--retention.1h=0"}
 
-// newExpired starts both servers, with a feature in addition to those in expiredFeatures.
+// newExpired creates and starts both stores. feature is enabled in addition to expiredFeatures.
 func newExpired(t *testing.T, feature string) *expired {
 	t.Helper()
 	hour := time.Now().Truncate(time.Hour)
@@ -54,7 +55,7 @@ func newExpired(t *testing.T, feature string) *expired {
 	return x
 }
 
-// expiredFeatures are the features that are always enabled.
+// expiredFeatures contains the features that are always enabled.
 const expiredFeatures = "promql-experimental-functions,promql-extended-range-selectors"
 
 // restart restarts both servers with another feature and other flags.
@@ -73,7 +74,7 @@ func (x *expired) restart(t *testing.T, feature string, flags ...string) {
 		require.Eventually(t, func() bool { code, _ := r.Get(t, "/-/ready"); return code == http.StatusOK },
 			cassiatest.Patience, 5*time.Millisecond)
 	}
-	// Windows past a retention are hidden soon after a start.
+	// Windows past their retention are hidden shortly after the start.
 	require.Eventually(t, func() bool {
 		a := x.aged.asks(t, "query", "", url.Values{
 			"query": {"sn_sine"}, "resolution": {"raw"}, "time": {fmt.Sprint(x.zones["5m"].Unix())},
@@ -82,8 +83,8 @@ func (x *expired) restart(t *testing.T, feature string, flags ...string) {
 	}, cassiatest.Patience, 20*time.Millisecond)
 }
 
-// writeExpired writes the series of a tenant: a gauge, a counter with a constant rate and resets, a counter that
-// increases in bursts, a native histogram, and a gauge with the given name.
+// writeExpired writes the series of a tenant: a gauge, a counter with a constant rate and resets, a bursty counter, a
+// native histogram, and another gauge with the given name.
 func (r running) writeExpired(t *testing.T, tenant, name string, from, to time.Time) {
 	t.Helper()
 	request := &prompb.WriteRequest{}
@@ -121,17 +122,17 @@ func (r running) writeExpired(t *testing.T, tenant, name string, from, to time.T
 	require.Equal(t, http.StatusNoContent, code, text)
 }
 
-// answered is the response of a query endpoint.
+// answered is the response to a query.
 type answered struct {
 	code       int
 	resolution string
 	err        string
 	infos      []string
-	// series maps labels to points by time in seconds. The point of a histogram is its count and sum.
+	// series contains the points by labels and time in seconds. A histogram is represented by its count and sum.
 	series map[string]map[float64]string
 }
 
-// points returns the number of points.
+// points returns the total number of points.
 func (a answered) points() (n int) {
 	for _, s := range a.series {
 		n += len(s)
@@ -139,7 +140,7 @@ func (a answered) points() (n int) {
 	return n
 }
 
-// asks sends a request to query or query_range.
+// asks calls the endpoint query or query_range.
 func (r running) asks(t *testing.T, path, tenant string, v url.Values) answered {
 	t.Helper()
 	request, err := http.NewRequest(http.MethodGet, r.URL+"/api/v1/"+path+"?"+v.Encode(), nil)
@@ -191,7 +192,7 @@ func (r running) asks(t *testing.T, path, tenant string, v url.Values) answered 
 	return a
 }
 
-// over runs a range query over two hours from the given time.
+// over runs a range query over two hours from the given full hour.
 func (r running) over(t *testing.T, tenant, query string, from time.Time, step time.Duration) answered {
 	t.Helper()
 	return r.asks(t, "query_range", tenant, url.Values{
@@ -200,8 +201,8 @@ func (r running) over(t *testing.T, tenant, query string, from time.Time, step t
 	})
 }
 
-// compared is the difference between two results: missing points, additional points, and the max difference as a share
-// of the series' max value.
+// compared is the result of comparing two responses: the number of missing and of additional points, and the max
+// difference relative to the series' max value.
 type compared struct {
 	points, missing, extra int
 	off                    float64

@@ -18,9 +18,9 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// Queries for times whose samples have expired. The queries in atTheHour run at whole hours and return the same result
-// as from samples, without an annotation. The queries in anywhere return an approximation with an info, which is the
-// same on every endpoint. Both return the same set of series as from samples.
+// Queries over times at which raw samples have expired. The queries in atTheHour have steps and ranges of whole hours
+// and must return the same results as from raw samples, without an info. The queries in anywhere return approximations,
+// the same on every endpoint, with an info. The set of series must be the same.
 var (
 	atTheHour = []string{
 		"sn_sine", "c", "nhc", "histogram_count(nhc)", "rate(c[1h])", "increase(c[1h])", "resets(c[1h])",
@@ -41,8 +41,8 @@ var (
 		"rate(c[1h] smoothed)", "delta(sn_sine[1h])", "rate(nhc[5m])", "sum by (__tenant_id__) (rate(c[5m]))",
 		"absent(sn_sine)", "absent_over_time(sn_sine[10m])", "absent(rate(c[5m]))", "topk(1, sn_sine)",
 	}
-	// fars are the queries that may differ by more than 5 % of the max value, because rollups don't have the times of
-	// bursts within an hour.
+	// fars contains the queries whose results may differ by more than 5 % of the max value, because of bursts within an
+	// hour.
 	fars = map[string]bool{"increase(bursty[1h])": true}
 )
 
@@ -67,7 +67,7 @@ func TestExpiredHistoryOnEveryWay(t *testing.T) {
 		}
 		aged := read(x.aged)
 		planner.same(t, x.answersOn(t, read(x.whole), aged, "", false))
-		for zone, at := range x.zones { // including times with rollups only
+		for zone, at := range x.zones { // Use zones in which only rollups are left.
 			v := url.Values{
 				"match[]": {`{__name__=~"sn_sine|nhc"}`}, "start": {fmt.Sprint(at.Unix())},
 				"end": {fmt.Sprint(at.Add(time.Hour).Unix())},
@@ -95,10 +95,10 @@ func TestExpiredHistoryOnEveryWay(t *testing.T) {
 	t.Run("export", x.exported)
 }
 
-// expiredAnswers are the responses of one endpoint, by zone and query.
+// expiredAnswers contains responses by zone and query.
 type expiredAnswers map[string]answered
 
-// same requires that another endpoint returns the same responses.
+// same requires that the responses of another endpoint are the same.
 func (a expiredAnswers) same(t *testing.T, other expiredAnswers) {
 	for what, answer := range other {
 		c := compare(a[what], answer)
@@ -107,9 +107,8 @@ func (a expiredAnswers) same(t *testing.T, other expiredAnswers) {
 	}
 }
 
-// answersOn queries both servers, and requires that the responses of aged are correct. If told is set, they must have
-// infos where they are approximations. answersOn returns the responses of aged to the queries in anywhere, without the
-// label of the tenant.
+// answersOn queries both servers and requires that the responses of aged are correct. told is set if aged must return
+// infos. It returns the responses to the queries in anywhere, without the tenant label.
 func (x *expired) answersOn(t *testing.T, whole, aged running, tenant string, told bool) expiredAnswers {
 	all := expiredAnswers{}
 	for _, zone := range []string{"1h", "5m"} {
@@ -117,7 +116,7 @@ func (x *expired) answersOn(t *testing.T, whole, aged running, tenant string, to
 		for _, query := range atTheHour {
 			if !told && slices.ContainsFunc([]string{"info(", "stddev", "deriv", "predict_linear"},
 				func(f string) bool { return strings.HasPrefix(query, f) }) {
-				continue // These deviate for samples that remote read has reconstructed.
+				continue // Remote read returns reconstructed samples, whose results differ in another way.
 			}
 			want, got := whole.over(t, tenant, query, from, time.Hour), aged.over(t, tenant, query, from, time.Hour)
 			require.Equal(t, []int{http.StatusOK, http.StatusOK}, []int{want.code, got.code},
@@ -161,8 +160,8 @@ func (x *expired) answersOn(t *testing.T, whole, aged running, tenant string, to
 	return all
 }
 
-// plainJSON queries the JSON API of package jsonapi. The number of points is unchanged, and a note has their
-// resolution.
+// plainJSON queries the JSON API. The number of points must be the same, and the response must contain the resolution
+// and a note.
 func (x *expired) plainJSON(t *testing.T) {
 	for _, zone := range []string{"1h", "5m"} {
 		from := x.zones[zone]
@@ -207,8 +206,8 @@ func (x *expired) plainJSON(t *testing.T) {
 	}
 }
 
-// namesAndSeries queries a rollup by its name (sn_sine_max), at steps with and without an info, and lists series at
-// times without samples.
+// namesAndSeries queries a rollup by name with a step shorter than its buckets, and lists series at times with and
+// without samples.
 func (x *expired) namesAndSeries(t *testing.T) {
 	for step, told := range map[time.Duration]int{time.Hour: 0, 5 * time.Minute: 1} {
 		got := x.aged.over(t, "", "sn_sine_max", x.zones["1h"], step)
@@ -225,7 +224,7 @@ func (x *expired) namesAndSeries(t *testing.T) {
 	}
 }
 
-// exported exports an hour of each zone. The export has as many samples as were written.
+// exported exports an hour of each zone. The number of samples must be the same as of raw samples.
 func (x *expired) exported(t *testing.T) {
 	require.NoError(t, x.aged.stop())
 	for _, zone := range []string{"1h", "5m"} {

@@ -33,8 +33,8 @@ func (x *expired) infosAreThoseOf(t *testing.T, prometheus running) {
 	}
 }
 
-// misleading runs queries that can't be computed from buckets. They are rejected with the reason if samples have
-// expired; otherwise they succeed.
+// misleading runs queries that can't be computed from buckets. They must be rejected with the reason if raw samples
+// have expired, and otherwise succeed.
 func (x *expired) misleading(t *testing.T) {
 	for _, function := range []string{
 		"idelta(sn_sine[1h])", "double_exponential_smoothing(sn_sine[1h], 0.5, 0.5)", "max(idelta(sn_sine[1h]))",
@@ -57,7 +57,7 @@ func (x *expired) misleading(t *testing.T) {
 	}
 }
 
-// federated requests the newest samples of series that have ended, at times whose samples have expired.
+// federated federates series that ended at times at which raw samples have expired.
 func (x *expired) federated(t *testing.T) {
 	x.restart(t, "", "--query.lookback-delta=10d")
 	path := "/federate?" + url.Values{"match[]": {`{__name__=~"zone_.*"}`}}.Encode()
@@ -69,8 +69,8 @@ func (x *expired) federated(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// refused has Prometheus read from a server that doesn't compute samples from buckets. Prometheus gets the reason why
-// it gets no samples.
+// refused reads with Prometheus from a server that doesn't reconstruct samples from rollups. The response must contain
+// the reason why there are no samples.
 func (x *expired) refused(t *testing.T) {
 	x.restart(t, "", "--remote-read.rollups=refuse")
 	ctx, cancel := context.WithTimeout(t.Context(), cassiatest.ReadyWithin)
@@ -84,8 +84,9 @@ func (x *expired) refused(t *testing.T) {
 	require.Positive(t, reads.over(t, "", "rate(c[1h])", x.zones["raw"], time.Hour).points(), "raw samples exist")
 }
 
-// If samples exist, the server may move windows by at most 1 % of their range. It adds an info, and moves windows only
-// for values that don't depend on single samples. It never moves windows of instant queries, or if a flag disables it.
+// TestWindowsMoveByLittle checks how range windows are moved while raw samples exist: by at most 1 % of their range,
+// with an info, and only for functions that don't depend on single samples. They are never moved in instant queries, or
+// if the server's flag disables it.
 func TestWindowsMoveByLittle(t *testing.T) {
 	t.Parallel()
 	dir, now := t.TempDir(), time.Now().Truncate(time.Hour)
@@ -140,7 +141,7 @@ func TestWindowsMoveByLittle(t *testing.T) {
 	require.NotContains(t, got.resolution, "snapped")
 }
 
-// rulesAreExact requires that an evaluation after all writes has recorded the result of an exact query.
+// rulesAreExact requires that a rule has recorded the exact result of its query, in an evaluation after all writes.
 func (r running) rulesAreExact(t *testing.T, written time.Time) {
 	t.Helper()
 	var at, value string
@@ -179,7 +180,7 @@ func told(a answered) (infos []string) {
 	return infos
 }
 
-// writeMoving writes a gauge, a counter that rarely changes, and a gauge that has just started.
+// writeMoving writes a gauge, a counter that rarely changes, and a gauge that started recently.
 func (r running) writeMoving(t *testing.T, from, to time.Time) {
 	t.Helper()
 	for begin := from; begin.Before(to); begin = begin.Add(24 * time.Hour) {

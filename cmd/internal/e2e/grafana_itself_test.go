@@ -21,8 +21,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// absentHere maps metrics, or parts of selectors, to the reason why they have no series in the server of
-// TestCassiaOnItsDashboard.
+// absentHere contains metrics, or parts of selectors, that don't exist in the server of TestCassiaOnItsDashboard, each
+// with the reason.
 var absentHere = map[string]string{
 	"cassia_cassandra_":               "it keeps a directory",
 	"cassia_store_corrupt_rows_total": "no row is corrupt",
@@ -39,8 +39,8 @@ func absent(selector string) bool {
 	return false
 }
 
-// TestCassiaOnItsDashboard starts a Cassia that stores its own metrics, exercises it, and runs all queries of the
-// dashboard and the rules.
+// TestCassiaOnItsDashboard starts a server that stores its own metrics, calls exercise, and runs all queries of the
+// dashboard and of the rules.
 func TestCassiaOnItsDashboard(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts Grafana's data source: leave -short out")
@@ -70,9 +70,9 @@ func TestCassiaOnItsDashboard(t *testing.T) {
 	t.Run("rules", func(t *testing.T) { askRules(t, g) })
 }
 
-// workStored are queries that have results once the effects of exercise are in the stored metrics. The effects of the
-// first exercise must have been stored twice, because a single sample has no rate. On a slow machine, metrics may be
-// stored in the middle of an exercise.
+// workStored contains queries that have results once the effects of exercise are in the stored metrics. The effects of
+// the first call must have been stored twice, because a single sample has no rate. On a slow machine, metrics may be
+// stored in the middle of a call.
 var workStored = []string{
 	`min(count_over_time({__name__=~"cassia_(query_answers|write_rejected_samples|tenant_limit_refused)_total"}[10m])) >= 2`,
 	`increase(cassia_write_rejected_samples_total{reason!="maybe_ahead"}[10m]) > 0`,
@@ -81,8 +81,7 @@ var workStored = []string{
 	`increase(cassia_store_seal_seconds_count[10m]) > 0`,
 }
 
-// exercise uses the server in every way that the dashboard shows: writes, rejected samples, limits, sealing and
-// queries.
+// exercise uses each feature that the metrics measure.
 func (r running) exercise(t *testing.T, round int) {
 	t.Helper()
 	now := time.Now()
@@ -113,7 +112,7 @@ func oneSampleOf(metric string, at time.Time) []byte {
 		Samples: []prompb.Sample{{Timestamp: at.UnixMilli(), Value: 1}},
 	}}}).Marshal()
 	if err != nil {
-		panic(err) // the request consists of constants
+		panic(err) // All values are constants.
 	}
 	return snappy.Encode(nil, body)
 }
@@ -130,7 +129,7 @@ func (g *grafana) allHold(t *testing.T, queries []string) bool {
 	return !slices.ContainsFunc(queries, func(q string) bool { return g.count(t, q) == 0 })
 }
 
-// askDashboard runs all queries of a dashboard. It calls each with the result of each panel's query.
+// askDashboard runs all queries of a dashboard and calls each with the result of each query in a panel.
 func askDashboard(t *testing.T, g *grafana, d dashboard, each func(dashboardPanel, dashboardTarget, grafanaAnswer)) {
 	g.choose(t, d)
 	for _, a := range d.Annotations.List {
@@ -162,7 +161,7 @@ func askDashboard(t *testing.T, g *grafana, d dashboard, each func(dashboardPane
 	}
 }
 
-// askRules runs the queries of all rules. An alert must fire if and only if exercise has caused its condition.
+// askRules runs the queries of all rules. A rule must fire if and only if exercise caused its condition.
 func askRules(t *testing.T, g *grafana) {
 	records, rules := map[string]bool{}, map[string]string{}
 	for _, file := range ruleFiles(t) {
@@ -183,8 +182,8 @@ func askRules(t *testing.T, g *grafana) {
 	caused := map[string]bool{
 		"CassiaRejectsSamples": true, "CassiaTenantAtItsLimit": true, "CassiaClockMaybeSlow": true,
 	}
-	// These alerts fire on a slow machine, which the test may run on: among a few writes, a single one that took two
-	// seconds is more than one percent.
+	// These rules detect a slow machine, so they may fire if the test's machine is slow. With few writes, a single
+	// write that waited for two seconds is enough.
 	slow := map[string]bool{
 		"CassiaAcknowledgesSlowly": true, "CassiaQueriesWait": true, "CassiaDiskSlow": true, "CassiaWritesStall": true,
 	}

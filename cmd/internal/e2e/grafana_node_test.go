@@ -13,15 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// machine is a simulated node exporter: series whose values are computed from the time in seconds.
+// machine simulates a node exporter: it consists of series whose values are functions of the time in seconds.
 type machine []struct {
-	// series is the metric's name, followed by the names and values of its labels in turn.
+	// series contains the metric, followed by label names and values.
 	series []string
 	value  func(seconds float64) float64
 }
 
-// newMachine returns a machine with two CPUs, a disk, a network device and two filesystems, booted at a time in
-// seconds.
+// newMachine returns a machine with two CPUs, a disk, a network device and two file systems, booted at the given time.
 func newMachine(boot float64) (m machine) {
 	add := func(value func(float64) float64, series ...string) {
 		m = append(m, struct {
@@ -32,7 +31,7 @@ func newMachine(boot float64) (m machine) {
 	counter := func(perSecond float64) func(float64) float64 {
 		return func(s float64) float64 { return math.Floor((s - boot) * perSecond) }
 	}
-	// wave returns a function that rises from low to high and falls back within a day.
+	// wave returns a function that oscillates between low and high with a period of a day.
 	wave := func(low, high float64) func(float64) float64 {
 		return func(s float64) float64 { return math.Round(low + (high-low)*(1+math.Sin(s/86400*2*math.Pi))/2) }
 	}
@@ -77,7 +76,7 @@ func newMachine(boot float64) (m machine) {
 	return m
 }
 
-// write sends samples of the range (from, to], at the multiples of every.
+// write sends the samples from a time (exclusive) to another time, at multiples of every.
 func (m machine) write(t *testing.T, r running, from, to time.Time, every time.Duration) {
 	t.Helper()
 	const perRequest = 1000
@@ -104,8 +103,8 @@ func (m machine) write(t *testing.T, r running, from, to time.Time, every time.D
 	}
 }
 
-// TestTwoYearsOnADashboard writes two years of samples of a machine, and runs the dashboard's queries over hours, days,
-// months and the whole time.
+// TestTwoYearsOnADashboard writes two years of a machine's samples and queries them as the dashboard does, over hours,
+// days, months and the whole time.
 func TestTwoYearsOnADashboard(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -127,7 +126,8 @@ func TestTwoYearsOnADashboard(t *testing.T) {
 	g := newGrafana(t, r.URL)
 	for _, c := range []struct {
 		span time.Duration
-		// whole is true if no point may be missing. resolution is the resolution for panels that use the min interval.
+		// whole is set if no point may be missing. resolution is the resolution expected for panels with the min
+		// interval.
 		whole      bool
 		resolution string
 	}{

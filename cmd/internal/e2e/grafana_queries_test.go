@@ -27,23 +27,23 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// grafana sends queries through Grafana's own Prometheus data source. The back end of the data source runs as a process
-// of its own, see docker/grafana.
+// grafana is a client of Grafana's own Prometheus data source. The back end of the data source runs as a separate
+// process, see docker/grafana.
 type grafana struct {
 	// url is the URL of the data source's back end.
 	url      string
 	from, to time.Time
-	// variables are the values of the dashboard's variables, as used in queries.
+	// variables contains the values of the dashboard's variables, in the form in which they are used in queries.
 	variables map[string]string
-	// resolution is the resolution of the last response, a string.
+	// resolution is a string with the resolution of the last response.
 	resolution atomic.Value
 }
 
-// grafanaPoints is the maximum number of points that a panel draws.
+// grafanaPoints is the max number of points that a panel can show.
 const grafanaPoints = 1000
 
-// newGrafana starts a data source for a Prometheus API. A proxy between the two records the response header that the
-// data source doesn't pass on.
+// newGrafana starts a data source for a Prometheus API, behind a proxy that records headers that the data source
+// doesn't forward.
 func newGrafana(t *testing.T, api string) *grafana {
 	t.Helper()
 	to, err := url.Parse(api)
@@ -51,9 +51,9 @@ func newGrafana(t *testing.T, api string) *grafana {
 	g := &grafana{}
 	proxy := httptest.NewServer(&httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) },
-		// The proxy reads a whole response before it passes the response on, so a truncated response becomes a 502. It
-		// also keeps the request to Cassia from being canceled: the data source closes its connection at the last
-		// brace, before the end of the stream.
+		// The proxy reads the whole response before it forwards it, so that an interrupted response becomes an error
+		// (502). The data source closes its connection at the last brace. A proxy that still waits for the end of the
+		// response would then cancel the request to Cassia.
 		ModifyResponse: func(r *http.Response) error {
 			g.resolution.Store(r.Header.Get("X-Cassia-Resolution"))
 			body, err := io.ReadAll(r.Body)
@@ -77,7 +77,7 @@ func newGrafana(t *testing.T, api string) *grafana {
 	return g
 }
 
-// get sends a request to the back end and decodes the JSON of its response. The response has no frames.
+// get sends a request to an endpoint that doesn't return frames and decodes the response.
 func (g *grafana) get(t *testing.T, path string, form url.Values, into any) {
 	t.Helper()
 	answer, err := http.Get(g.url + path + "?" + form.Encode())
@@ -89,8 +89,7 @@ func (g *grafana) get(t *testing.T, path string, form url.Values, into any) {
 	require.NoError(t, json.Unmarshal(body, into))
 }
 
-// fill replaces the dashboard's variables in a query by their values, as a browser does. The back end replaces
-// Grafana's own variables.
+// fill replaces the dashboard's variables in a query, as a browser does. The back end replaces the built-in variables.
 func (g *grafana) fill(query string) string {
 	var pairs []string
 	for name, value := range g.variables {
@@ -103,14 +102,14 @@ func (g *grafana) fill(query string) string {
 type grafanaAnswer struct {
 	series, samples, numbers int
 	resolution               string
-	// notices are the messages that the panel shows in its corner.
+	// notices contains the notices that the panel shows in its corner.
 	notices []string
-	// expr is the query as the back end has sent it, and step its step.
+	// expr and step are the last query that was executed.
 	expr string
 	step time.Duration
 }
 
-// grafanaFrame is the data frame that the back end returns for a series.
+// grafanaFrame is the data frame that the back end creates from a series.
 type grafanaFrame struct {
 	Schema struct {
 		Meta struct {
@@ -124,20 +123,21 @@ type grafanaFrame struct {
 
 var executedQuery = regexp.MustCompile(`(?s)^Expr: (.+)\nStep: (\S+)$`)
 
-// movedEdges matches the only notice that a panel may have: the edges of windows are moved by a percentage of their
-// range.
+// movedEdges matches the only notice that a panel may have: that the edges of windows were moved, with the percentage
+// of their range.
 var movedEdges = regexp.MustCompile(
 	`^PromQL info: edges of \S+ windows are moved by up to \S+ \((\S+) % of the range\)`,
 )
 
-// grafanaResult is the back end's result for one query, with unmodified frames.
+// grafanaResult is the back end's result of one query, with unparsed frames.
 type grafanaResult struct {
 	Status int
 	Error  string
 	Frames []json.RawMessage
 }
 
-// send sends a query with the given fields. panel is the min interval of the panel, "" for the data source's.
+// send sends a query with the given fields. panel is the panel's min interval, or "" for the default of the data
+// source.
 func (g *grafana) send(t *testing.T, panel string, query map[string]any) (r grafanaResult) {
 	t.Helper()
 	query["refId"] = "A"
@@ -158,7 +158,7 @@ func (g *grafana) send(t *testing.T, panel string, query map[string]any) (r graf
 	return answer.Results["A"]
 }
 
-// ask runs a panel's query, over the range or, if instant is set, at its end.
+// ask sends a query of a panel, either over the time range or at its end.
 func (g *grafana) ask(t *testing.T, query, panel string, instant bool) (a grafanaAnswer) {
 	t.Helper()
 	result := g.send(t, panel, map[string]any{"expr": g.fill(query), "instant": instant, "range": !instant})
@@ -185,7 +185,7 @@ func (g *grafana) ask(t *testing.T, query, panel string, instant bool) (a grafan
 	return a
 }
 
-// count adds the series, samples and notices of a frame to a.
+// count adds the numbers of series and samples in a frame to the result.
 func (a *grafanaAnswer) count(t *testing.T, f grafanaFrame) {
 	t.Helper()
 	for _, n := range f.Schema.Meta.Notices {
@@ -197,14 +197,14 @@ func (a *grafanaAnswer) count(t *testing.T, f grafanaFrame) {
 		a.expr, a.step = found[1], step
 	}
 	if len(f.Schema.Fields) == 0 {
-		return // An empty response has a frame without fields.
+		return // This frame means that the response is empty.
 	}
 	require.Len(t, f.Schema.Fields, 2)
 	require.Len(t, f.Data.Values, 2)
 	a.series++
 	for _, v := range f.Data.Values[1] {
 		a.samples++
-		if _, ok := v.(float64); ok { // Values that aren't finite are null here.
+		if _, ok := v.(float64); ok { // Values that aren't finite are null.
 			a.numbers++
 		}
 	}
@@ -212,7 +212,7 @@ func (a *grafanaAnswer) count(t *testing.T, f grafanaFrame) {
 
 var labelValues = regexp.MustCompile(`^label_values\((.+), (\w+)\)$`)
 
-// choose queries the values of a dashboard's variables, in order, and selects the defaults.
+// choose queries the values of a dashboard's variables, one after another, and selects the defaults.
 func (g *grafana) choose(t *testing.T, d dashboard) {
 	t.Helper()
 	g.variables = map[string]string{}
@@ -235,7 +235,7 @@ func (g *grafana) choose(t *testing.T, d dashboard) {
 	}
 }
 
-// selectors returns the selectors of an expression, as separate queries.
+// selectors returns the vector selectors in an expression, as separate queries.
 func selectors(t *testing.T, expr string) (list []string) {
 	t.Helper()
 	parsed, err := parser.NewParser(parser.Options{}).ParseExpr(expr)
@@ -251,7 +251,7 @@ func selectors(t *testing.T, expr string) (list []string) {
 	return list
 }
 
-// metricOf returns the metric of a selector.
+// metricOf returns the name of the metric in a selector.
 func metricOf(t *testing.T, selector string) string {
 	t.Helper()
 	matchers, err := parser.NewParser(parser.Options{}).ParseMetricSelector(selector)
@@ -264,7 +264,8 @@ func metricOf(t *testing.T, selector string) string {
 	return ""
 }
 
-// requireInSources requires that the source code contains the name of a metric for which the test can't cause a series.
+// requireInSources requires that the name of a metric occurs in the source code. It is used for metrics that a test
+// can't produce.
 func requireInSources(t *testing.T, metric string) {
 	t.Helper()
 	for _, ending := range []string{"_bucket", "_sum", "_count"} {

@@ -15,7 +15,7 @@ import (
 
 const exampleGrafana = "../../../examples/grafana/"
 
-// dashboard has the fields of a dashboard that the tests check.
+// dashboard contains the fields of a Grafana dashboard that the tests use.
 type dashboard struct {
 	Title, UID, Description string
 	SchemaVersion           int
@@ -30,14 +30,14 @@ type dashboardSource struct{ Type, UID string }
 type dashboardVariable struct {
 	Name, Type, Definition, AllValue string
 	Datasource                       dashboardSource
-	// Query is a string in variables for data sources. In other variables it is an object that contains the string.
+	// Query is a string for variables of data sources, and otherwise an object that contains the string.
 	Query      json.RawMessage
 	Multi      bool
 	IncludeAll bool
 	Current    struct{ Value string }
 }
 
-// query returns the query of a variable whose Query is an object.
+// query returns the query of a query variable.
 func (v *dashboardVariable) query() (text string, err error) {
 	var q struct{ Query string }
 	err = json.Unmarshal(v.Query, &q)
@@ -93,7 +93,8 @@ func readDashboards(t *testing.T) map[string]dashboard {
 	return all
 }
 
-// TestDashboardsAreSound checks the properties of dashboards that Grafana requires, and that readers of a panel expect.
+// TestDashboardsAreSound checks that the dashboards are valid for Grafana, and that their panels have titles, units and
+// descriptions.
 func TestDashboardsAreSound(t *testing.T) {
 	t.Parallel()
 	source := dashboardSource{Type: "prometheus", UID: "${datasource}"}
@@ -157,7 +158,7 @@ func TestDashboardsAreSound(t *testing.T) {
 	}
 }
 
-// readStrictly reads YAML. The test fails if the file has unknown fields.
+// readStrictly decodes a YAML file and rejects unknown fields.
 func readStrictly(t *testing.T, file string, into any) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -167,7 +168,7 @@ func readStrictly(t *testing.T, file string, into any) {
 	require.NoError(t, decoder.Decode(into), file)
 }
 
-// provisionedSources returns the UIDs of the data sources that a file provides. All of their URLs must begin with url.
+// provisionedSources returns the uids of the data sources that a file provisions. Their URLs must start with url.
 func provisionedSources(t *testing.T, file, url string) (uids map[string]bool) {
 	t.Helper()
 	var sources struct {
@@ -204,8 +205,8 @@ func provisionedSources(t *testing.T, file, url string) (uids map[string]bool) {
 	return uids
 }
 
-// TestGrafanaIsProvisioned requires that dashboards use existing data sources, and that files are at the paths that
-// other files name.
+// TestGrafanaIsProvisioned checks that the dashboards use existing data sources, and that files exist at the paths that
+// other files refer to.
 func TestGrafanaIsProvisioned(t *testing.T) {
 	t.Parallel()
 	for file, host := range map[string]string{

@@ -18,9 +18,9 @@ import (
 	"github.com/cassia-db/cassia/storage/ha"
 )
 
-// startCounter serves a counter that increases by one per second, with the time of each scrape as timestamp. The value
-// of every sample therefore follows from its timestamp, regardless of the scraper and of delays. startCounter returns
-// the start of the counter in milliseconds.
+// startCounter starts a scrape target with a counter that increases by one per second. Each sample has the time of its
+// scrape, so its value can be computed from its timestamp, for every scraper and delay. It returns the counter's start
+// time in milliseconds.
 func startCounter(t *testing.T) (address string, began int64) {
 	began = time.Now().UnixMilli()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -32,8 +32,8 @@ func startCounter(t *testing.T) (address string, began int64) {
 	return srv.Listener.Addr().String(), began
 }
 
-// replicaConfig returns the configuration of a Prometheus that scrapes the counter every second and writes its samples
-// to Cassia.
+// replicaConfig returns the configuration of a Prometheus that scrapes the counter every second and writes it to
+// cassia.
 func replicaConfig(target, cassia, replica string) string {
 	return fmt.Sprintf(`
 global: {scrape_interval: 1s, scrape_timeout: 1s, external_labels: {cluster: pair, __replica__: %s}}
@@ -46,14 +46,14 @@ remote_write:
 `, replica, target, cassia)
 }
 
-// prometheusPair is two real Prometheus servers that write to one Cassia.
+// prometheusPair consists of two real Prometheus replicas that write to one cassia.
 type prometheusPair struct {
 	t      *testing.T
 	ctx    context.Context
 	cassia *promrig.Process
 }
 
-// status returns the status of the pair.
+// status returns the HA status of the pair.
 func (p *prometheusPair) status() ha.ClusterStatus {
 	p.t.Helper()
 	var answer struct{ Data []ha.ClusterStatus }
@@ -74,7 +74,7 @@ func (p *prometheusPair) wait(why string, condition func(ha.ClusterStatus) bool)
 	}
 }
 
-// elects waits until a replica is elected, and then for some more samples.
+// elects waits until a replica is elected, and then for some samples.
 func (p *prometheusPair) elects(replica string) {
 	p.t.Helper()
 	p.wait(replica+" isn't elected", func(s ha.ClusterStatus) bool {
@@ -83,14 +83,14 @@ func (p *prometheusPair) elects(replica string) {
 	p.goesOn()
 }
 
-// goesOn waits for some more samples.
+// goesOn waits until samples of the next seconds are stored.
 func (p *prometheusPair) goesOn() {
 	p.t.Helper()
 	since := time.Now()
 	p.wait("no samples come", func(s ha.ClusterStatus) bool { return s.Watermark.After(since.Add(4 * time.Second)) })
 }
 
-// hears waits until a new sample of a replica is received.
+// hears waits until new samples of a replica are received.
 func (p *prometheusPair) hears(replica string) {
 	p.t.Helper()
 	since := time.Now()
@@ -101,7 +101,7 @@ func (p *prometheusPair) hears(replica string) {
 	})
 }
 
-// samples returns the counter's samples from a server: the pair's samples from Cassia, or those that a Prometheus has
+// samples returns the samples of the counter: those that cassia has stored for the pair, or those that a Prometheus has
 // scraped.
 func (p *prometheusPair) samples(of *promrig.Process, selector string) []stamped {
 	p.t.Helper()
@@ -111,8 +111,8 @@ func (p *prometheusPair) samples(of *promrig.Process, selector string) []stamped
 	return parsePoints(p.t, answer.Series[0].Floats)
 }
 
-// TestPairOfPrometheus kills one of two real Prometheus, restarts it, and kills the other. All samples that each of
-// them scraped while it was elected are stored.
+// TestPairOfPrometheus kills one of two real Prometheus replicas, restarts it, and then kills the other. All samples
+// that each of them scraped while it was elected must be stored.
 func TestPairOfPrometheus(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs real programs for a minute: leave -short out")
@@ -179,7 +179,7 @@ func TestPairOfPrometheus(t *testing.T) {
 		switch {
 		case strings.Contains(scraped[s.at], by), scraped[s.at] == "" && s.at > askedB && by == "b":
 		case before != "" && strings.Contains(scraped[s.at], before):
-			// The sample was stored, but the election hadn't recorded it yet when its sender was killed.
+			// The sample was stored, but its sender was killed before it recorded this.
 			both++
 		default:
 			require.Fail(t, "a sample that the elected replica hasn't scraped",

@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/manual"
 )
 
-// cassia runs the real program and returns its output.
+// cassia runs the real program with these arguments and returns its output.
 func cassia(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := exec.Command(builtCassia(t), args...).CombinedOutput()

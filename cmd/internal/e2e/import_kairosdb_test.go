@@ -23,7 +23,7 @@ import (
 	"github.com/cassia-db/cassia/storage/cassandra/cassandratest"
 )
 
-// Times of the imported history, in milliseconds. A row of KairosDB begins at kairosEdge.
+// Times of the imported history in milliseconds. kairosEdge is the start of a KairosDB row.
 const (
 	kairosEdge = int64(952 * 21 * 24 * 60 * 60 * 1000)
 	aDay       = int64(24 * 60 * 60 * 1000)
@@ -40,16 +40,16 @@ tags: {host: instance, "data center": dc}
 drop_tags: [build]
 `
 
-// kairosMetric is a metric of the test: its names in both systems, and its tags with their labels.
+// kairosMetric is a metric with its names in KairosDB and in Cassia, and its tags with the corresponding labels.
 type kairosMetric struct {
 	from, to string
 	tags     map[string]string
 	add      map[string]string
 }
 
-// kairosHistory returns the series that are written through KairosDB's API: doubles and integers of all sizes, a series
-// with both, some of them at the same time, texts, and tags with characters that are escaped in row keys. The points
-// are in multiple rows, slices and days, and at their edges.
+// kairosHistory returns the series that are written through KairosDB's API. They contain doubles and integers of all
+// sizes, series with both, some points with the same time, strings, and tags with characters that KairosDB escapes in
+// its keys. They extend over multiple rows, slices and days, and have points at their edges.
 func kairosHistory() []kairosSeries {
 	r := rand.New(rand.NewPCG(1, 2))
 	doubles := []float64{
@@ -90,7 +90,7 @@ func kairosHistory() []kairosSeries {
 		}
 		all = append(all, s)
 	}
-	// If a series has no type, KairosDB parses values with a decimal point as doubles.
+	// If the type is missing, KairosDB parses a value with a decimal point as a double.
 	mixed := kairosSeries{Name: "mixed", Tags: map[string]string{"host": "a"}}
 	text := kairosSeries{Name: "text", Type: "string", Tags: map[string]string{"host": "a"}}
 	for i := range int64(100) {
@@ -99,7 +99,7 @@ func kairosHistory() []kairosSeries {
 			v += ".5"
 		}
 		mixed.Points = append(mixed.Points, [2]any{kairosEdge + (i-50)*1000, v})
-		if i%10 == 0 { // an integer and a double at the same time
+		if i%10 == 0 { // an integer and a double with the same time
 			mixed.Points = append(mixed.Points, [2]any{kairosEdge + (i-50)*1000, json.Number("7")}, [2]any{
 				kairosEdge + (i-50)*1000, json.Number("-7.5"),
 			})
@@ -117,7 +117,7 @@ var kairosMetrics = []kairosMetric{
 	{"text", "text", map[string]string{"host": "instance"}, nil},
 }
 
-// ask queries all points of the metrics from KairosDB.
+// ask returns all values of the metrics from KairosDB.
 func (k *kairosRig) ask(ctx context.Context, t *testing.T, metrics []kairosMetric) kairosValues {
 	all := kairosValues{}
 	for _, m := range metrics {
@@ -126,7 +126,7 @@ func (k *kairosRig) ask(ctx context.Context, t *testing.T, metrics []kairosMetri
 	return all
 }
 
-// fill writes the history, and deletes some of it again.
+// fill writes the history and deletes a part of it.
 func (k *kairosRig) fill(ctx context.Context, t *testing.T) {
 	t.Helper()
 	gone := kairosSeries{
@@ -135,7 +135,7 @@ func (k *kairosRig) fill(ctx context.Context, t *testing.T) {
 	history := append(kairosHistory(), gone)
 	k.post(ctx, t, "/api/v1/datapoints", history)
 	metrics := append([]kairosMetric{{"gone", "gone", map[string]string{"host": "host"}, nil}}, kairosMetrics...)
-	// KairosDB queues points before it stores them. Some points of cpu.usage have the same time.
+	// KairosDB queues points before it writes them. Some points of cpu.usage have the same time and count once.
 	const points = 2*606 + 2*300 + 100 + 2
 	require.Eventually(t, func() bool { return k.ask(ctx, t, metrics).points() == points }, cassiatest.Patience,
 		200*time.Millisecond, "KairosDB shows what it was given")
@@ -153,8 +153,8 @@ func (k *kairosRig) fill(ctx context.Context, t *testing.T) {
 		200*time.Millisecond, "KairosDB hides what was deleted")
 }
 
-// legacyRows returns CQL that creates a keyspace in the schema of KairosDB releases before 1.2, with points in their
-// oldest encoding. KairosDB reads such a keyspace as one in which a bit of the column name is the type of the point.
+// legacyRows returns CQL statements that create a keyspace in the format of KairosDB releases before 1.2, with points
+// in the oldest format. In such a keyspace, a bit in the column contains the type.
 func legacyRows(keyspace string) []string {
 	table := " (key blob, column1 %s, value blob, PRIMARY KEY (key, column1))"
 	cql := []string{
@@ -189,14 +189,14 @@ func legacyRows(keyspace string) []string {
 	return cql
 }
 
-// kairosImport runs `cassia import kairosdb`.
+// kairosImport holds the command line of an import from KairosDB.
 type kairosImport struct {
 	binary, dir, data, checkpoint, mapping string
-	// to are the flags of the destination: a directory, a keyspace or a server.
+	// to contains the flags of the destination, which are also valid for a server on it.
 	to, args []string
 }
 
-// newKairosImport returns an import into a new directory, or into the destination given by the flags in to.
+// newKairosImport returns an import into a new directory, or into the destination set by the flags in to.
 func newKairosImport(t *testing.T, binary string, hosts []string, keyspace string, to ...string) *kairosImport {
 	dir := t.TempDir()
 	i := &kairosImport{
@@ -217,8 +217,8 @@ func (i *kairosImport) run(t *testing.T, args ...string) (stdout, stderr string,
 	return cassiatest.Command(t, i.binary, append(append([]string{}, i.args...), args...)...)
 }
 
-// killed runs the import with small batches and kills it once some of them are stored. If the import was complete
-// before it was killed, killed starts it again.
+// killed starts the import with small batches and kills it once some of them are stored. If the import finishes before
+// that, it tries again.
 func (i *kairosImport) killed(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for i.killOnce(ctx, t) {
@@ -227,7 +227,7 @@ func (i *kairosImport) killed(ctx context.Context, t *testing.T) {
 	}
 }
 
-// killOnce reports whether the import was complete before it was killed.
+// killOnce reports whether the import was complete before it could be killed.
 func (i *kairosImport) killOnce(ctx context.Context, t *testing.T) (complete bool) {
 	t.Helper()
 	cmd := exec.CommandContext(ctx, i.binary, append(append([]string{}, i.args...), "--kairosdb.batch-bytes=1KiB")...)
@@ -236,7 +236,7 @@ func (i *kairosImport) killOnce(ctx context.Context, t *testing.T) (complete boo
 		_, err := os.Stat(i.checkpoint)
 		return err == nil
 	}, cassiatest.Patience, time.Millisecond)
-	_ = cmd.Process.Kill() // The command may have ended already.
+	_ = cmd.Process.Kill() // It may have exited already.
 	_ = cmd.Wait()
 	text, err := os.ReadFile(i.checkpoint)
 	require.NoError(t, err)
@@ -250,8 +250,8 @@ func (i *kairosImport) killOnce(ctx context.Context, t *testing.T) (complete boo
 	return at.Complete
 }
 
-// TestImportKairosDB fills a real KairosDB through its API, imports its keyspace, and compares all values that Cassia
-// returns with those from KairosDB's API.
+// TestImportKairosDB fills a real KairosDB through its API, imports its keyspace, and requires that Cassia returns the
+// same values as KairosDB.
 func TestImportKairosDB(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped in short mode: starts KairosDB")
@@ -321,7 +321,7 @@ func TestImportKairosDB(t *testing.T) {
 	})
 }
 
-// compare starts Cassia on the imported store, and compares its values with KairosDB's.
+// compare starts a server on the imported store and compares its values with KairosDB's.
 func (i *kairosImport) compare(ctx context.Context, t *testing.T, want kairosValues) {
 	t.Helper()
 	address, err := promrig.FreeAddress()

@@ -16,8 +16,8 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// TestImportKilled imports a month of samples, kills the import three times, and runs it again each time. At the end
-// every sample is stored once, and query results equal those of the source.
+// TestImportKilled kills the import of a month three times and runs it again each time. In the end, every sample must
+// be stored once, and query results must equal those of the source.
 func TestImportKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the binary on 600,000 samples: leave -short out")
@@ -45,7 +45,7 @@ func TestImportKilled(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), binary, args...)
 		require.NoError(t, cmd.Start())
 		timer := time.AfterFunc(time.Duration(100+r.IntN(700))*time.Millisecond, func() { _ = cmd.Process.Kill() })
-		_ = cmd.Wait() // The command was killed or had ended already.
+		_ = cmd.Wait() // It was killed, or finished before that.
 		timer.Stop()
 	}
 	out, errs, status = cassiatest.Command(t, binary, append(args, "--verify")...)
@@ -56,7 +56,7 @@ func TestImportKilled(t *testing.T) {
 	require.Zero(t, status, out+errs)
 	require.Contains(t, out, fmt.Sprintf("with %d samples", samples))
 
-	// While a server uses the directory, an import into it fails.
+	// An import must fail while a server uses the directory.
 	server := start(t.Context(), t,
 		promrig.Cassia(binary, dir, cassiatest.FreeAddress(t), "--retention.raw=0", "--no-self-monitoring"))
 	_, errs, status = cassiatest.Command(t, binary, args...)

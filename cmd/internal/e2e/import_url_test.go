@@ -22,15 +22,14 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// importLoad continuously sends samples to a server: samples of a series of its own, and samples of the history that is
-// being imported.
+// importLoad continuously sends samples to a server: of a separate series, and of the history that is being imported.
 type importLoad struct {
 	url string
-	// first is the start of the history, and days its length.
+	// first is the start of the history, and days is its length.
 	first time.Time
 	days  int
-	// live is the number of acknowledged samples of the load's own series. As many samples of the history are
-	// acknowledged.
+	// live is the number of acknowledged samples of the separate series. The same number of samples of the history was
+	// sent.
 	live int
 }
 
@@ -41,7 +40,7 @@ func (s *importLoad) run(ctx context.Context) {
 			Labels:  []prompb.Label{{Name: "__name__", Value: "live"}},
 			Samples: []prompb.Sample{{Timestamp: began.UnixMilli() + int64(k), Value: float64(k)}},
 		}}}
-		// This sample is one of those that cassiatest.WriteBlocks writes.
+		// This sample is one of those that writeBlocks writes.
 		m, i := k*61%(s.days*1440), k%5
 		r.Timeseries = append(r.Timeseries, prompb.TimeSeries{
 			Labels: []prompb.Label{
@@ -83,7 +82,7 @@ func (s *importLoad) send(ctx context.Context, body []byte) bool {
 	return true
 }
 
-// TestImportOverHTTP imports into a server with a local directory.
+// TestImportOverHTTP imports into a server that uses a directory.
 func TestImportOverHTTP(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the binary on 100,000 samples: leave -short out")
@@ -95,7 +94,7 @@ func TestImportOverHTTP(t *testing.T) {
 	servers, blocks := importIntoServers(ctx, t, binary, promrig.Cassia(
 		binary, dir, cassiatest.FreeAddress(t), "--retention.raw=0", "--no-self-monitoring", "--storage.settle=0s",
 	))
-	// The server has the directory open. The error of the command names the remedy.
+	// The server uses the directory, so the command fails. Its error names the remedy.
 	_, errs, status := cassiatest.Command(
 		t, binary, "import", "blocks", "--storage.path="+filepath.Join(dir, "data"), "--retention.raw=0", blocks,
 	)
@@ -108,8 +107,8 @@ func TestImportOverHTTP(t *testing.T) {
 	require.Zero(t, status, out+errs)
 }
 
-// TestImportOverHTTPOnCassandra imports into one of two servers on a keyspace, while the other one accepts samples and
-// either seals.
+// TestImportOverHTTPOnCassandra imports into one of two servers on a keyspace. The other accepts samples in the
+// meantime, and both seal.
 func TestImportOverHTTPOnCassandra(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the binary on 100,000 samples: leave -short out")
@@ -133,9 +132,9 @@ func TestImportOverHTTPOnCassandra(t *testing.T) {
 	require.Zero(t, status, out+errs)
 }
 
-// importIntoServers imports blocks into the first of the servers, while the last one accepts samples, including samples
-// of the same history, and all servers seal. The command is killed and run again. The first server is killed as well,
-// and the command waits for it. At the end every sample is stored once, as read from each server.
+// importIntoServers imports blocks into the first server. In the meantime, the last server accepts samples, including
+// samples of the same history, and all servers seal. The command is killed and run again. Its server is also killed,
+// and the command waits for it. In the end, every sample must be stored once, as returned by each server.
 func importIntoServers(
 	ctx context.Context, t *testing.T, binary string, programs ...promrig.Program,
 ) (servers []*promrig.Process, blocks string) {
@@ -165,10 +164,10 @@ func importIntoServers(
 		cmd := exec.CommandContext(ctx, binary, args...)
 		require.NoError(t, cmd.Start())
 		timer := time.AfterFunc(time.Duration(50+r.IntN(300))*time.Millisecond, func() { _ = cmd.Process.Kill() })
-		_ = cmd.Wait() // The command was killed or had ended already.
+		_ = cmd.Wait() // It was killed, or finished before that.
 		timer.Stop()
 	}
-	// The server is killed while the command runs.
+	// Once the command has printed that it starts, kill the server.
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, binary, append(args, "--verify")...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -181,7 +180,7 @@ func importIntoServers(
 	servers[0].Kill()
 	servers[0] = start(ctx, t, programs[0])
 	at("killed and started again")
-	if err := <-ended; err != nil { // The command hadn't reached the server yet.
+	if err := <-ended; err != nil { // The server was down before the command connected.
 		require.Contains(t, stderr.String(), "--url=")
 	}
 	at("the command ended")
@@ -194,9 +193,9 @@ func importIntoServers(
 	running.Wait()
 	require.Positive(t, load.live)
 
-	// The server may have accepted the last request although its client was stopped before the response.
+	// The last request may have been accepted although its client was stopped before the response.
 	live := fmt.Sprintf(`"(%d|%d)"`, load.live, load.live+1)
-	for range 2 { // Before and after everything is sealed.
+	for range 2 { // Before and after all samples are sealed.
 		for _, server := range servers {
 			count := func(series string) string {
 				var answer promrig.Answer

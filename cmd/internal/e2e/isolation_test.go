@@ -20,9 +20,10 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// TestTenantsNeverMix has other tenants store samples, exemplars and metadata under the names that a tenant uses and
-// under their own names, query, reach their limits, and delete everything that they may. No response to the tenant
-// changes, and no response contains the others' data, for all calls and all ways to name the tenant.
+// TestTenantsNeverMix checks that tenants are isolated. Other tenants store samples, exemplars and metadata under the
+// same names as a tenant and under separate names, run queries, reach their limits, and delete everything that they may
+// delete. This must not change any response that the tenant gets, and no response may contain data of others. It covers
+// all calls and all ways to name the tenant.
 func TestTenantsNeverMix(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -36,7 +37,7 @@ func TestTenantsNeverMix(t *testing.T) {
 	w.readCalls()
 
 	w.write("mine", apiData(t, w.from))
-	require.Eventually(t, func() bool { // Metadata is written asynchronously.
+	require.Eventually(t, func() bool { // Metadata may be stored a little later.
 		answer := w.ask(apiCall{method: http.MethodGet, path: "/api/v1/metadata", header: http.Header{}}, "mine", false)
 		return bytes.Contains(answer.body, []byte("native"))
 	}, cassiatest.Patience, 10*time.Millisecond)
@@ -67,7 +68,7 @@ func TestTenantsNeverMix(t *testing.T) {
 	w.same(alone, w.answers("mine"), "others have deleted what is theirs")
 }
 
-// isolation sends requests as one tenant, and checks the responses for data of others.
+// isolation sends requests as one tenant and checks that the responses contain no data of other tenants.
 type isolation struct {
 	apiRig
 	t     *testing.T
@@ -75,10 +76,10 @@ type isolation struct {
 	calls []apiCall
 }
 
-// marker returns a word that is in all data that a tenant stores under its own names.
+// marker returns a text that all data contains that a tenant stores under separate names.
 func marker(name string) string { return "only_of_" + name }
 
-// moreCalls are calls in addition to testdata/api-calls.txt, most of which Prometheus doesn't have.
+// moreCalls contains calls to endpoints that Prometheus doesn't have.
 var moreCalls = []string{
 	"GET /api/v1/status/tsdb", "GET /api/v1/status/tsdb?limit=1000", "GET /api/v1/status/limits",
 	"GET /api/v1/status/ha", "GET /api/v1/status/active_queries", "GET /api/v1/status/top_queries",
@@ -99,8 +100,7 @@ var moreCalls = []string{
 	"GET /t/other/api/v1/query?query=up&time={to}",
 }
 
-// readCalls sets the calls to send: those that are compared with Prometheus, those in moreCalls, and a remote read of
-// everything.
+// readCalls adds the calls that are compared with Prometheus, those in moreCalls, and a remote read of all series.
 func (w *isolation) readCalls() {
 	text, err := os.ReadFile("testdata/api-calls.txt")
 	require.NoError(w.t, err)
@@ -111,7 +111,7 @@ func (w *isolation) readCalls() {
 		call, err := w.parseAPICall(line)
 		require.NoError(w.t, err, line)
 		call.shape = call.shape || strings.Contains(call.path, "/status/") || strings.Contains(call.path, "stats=") ||
-			strings.HasSuffix(call.path, "/snapshot") || // Each snapshot has another name.
+			strings.HasSuffix(call.path, "/snapshot") || // Each snapshot has a different name.
 			// With a limit, it is undefined which series are returned.
 			strings.HasPrefix(call.path, "/api/v1/series?") && strings.Contains(call.path, "limit=")
 		w.calls = append(w.calls, call)
@@ -129,7 +129,7 @@ func (w *isolation) readCalls() {
 	require.Greater(w.t, len(w.calls), 500)
 }
 
-// ask sends a call as a tenant, which is named in a header or in the path.
+// ask sends a call as a tenant, which is named in the header or in the path.
 func (w *isolation) ask(call apiCall, name string, inPath bool) apiAnswer {
 	call.header = call.header.Clone()
 	if inPath {
@@ -152,13 +152,13 @@ func (w *isolation) answers(name string) []apiAnswer {
 	return out
 }
 
-// same requires that responses are unchanged and contain no data of other tenants.
+// same requires that the responses are unchanged and contain no data of other tenants.
 func (w *isolation) same(before, after []apiAnswer, when string) {
 	w.t.Helper()
 	for i, call := range w.calls {
 		for _, word := range []string{marker("other"), marker("default"), marker("mine2")} {
 			if strings.Contains(call.line, word) {
-				continue // The response may repeat words of the request.
+				continue // Responses may repeat parts of the request.
 			}
 			require.False(w.t, bytes.Contains(after[i].body, []byte(word)),
 				"%s: %s has %q: %.500s", when, call.line, word, after[i].body)
@@ -185,15 +185,15 @@ func (w *isolation) sees(name string) {
 		require.NoError(w.t, err)
 		if line == "GET /api/v1/status/tsdb?limit=1000" &&
 			!bytes.Contains(w.ask(call, name, false).body, []byte(marker(name))) {
-			continue // The call counts only unsealed slots.
+			continue // It lists only unsealed slots.
 		}
-		require.Eventually(w.t, func() bool { // Metadata is written asynchronously.
+		require.Eventually(w.t, func() bool { // Metadata may be stored a little later.
 			return bytes.Contains(w.ask(call, name, false).body, []byte(marker(name)))
 		}, cassiatest.Patience, 10*time.Millisecond, line)
 	}
 }
 
-// marked returns a request in which every string contains the tenant's marker.
+// marked returns a write request in which every text contains the marker of the tenant.
 func (w *isolation) marked(name string) []byte {
 	word := marker(name)
 	symbols := writev2.NewSymbolTable()

@@ -25,11 +25,11 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// kairosWithin is how long to wait until KairosDB has started, including restarts. Under load on its Cassandra, each of
-// ten measured starts took less than 40 s.
+// kairosWithin is the max time until KairosDB responds, including restarts. With other loads on its Cassandra node,
+// each of ten starts took less than 40 s.
 const kairosWithin = 15 * time.Minute
 
-// kairosRig is a real KairosDB with a keyspace of its own.
+// kairosRig is a real KairosDB with a separate keyspace.
 type kairosRig struct {
 	*promrig.Process
 	keyspace string
@@ -59,8 +59,8 @@ func startKairosDB(ctx context.Context, t *testing.T, hosts []string, keyspace s
 		},
 	}
 	p, err := promrig.StartReady(ctx, program)
-	// KairosDB waits at most 12 s for Cassandra to create a table, which can't be configured, and exits if it takes
-	// longer. After a restart it continues with the tables that exist.
+	// KairosDB waits at most 12 s for each table that it creates, which isn't configurable, and exits if this isn't
+	// enough. After a restart, it continues with the existing tables.
 	for errors.Is(err, promrig.ErrExited) && time.Since(began) < kairosWithin {
 		p, err = promrig.StartReady(ctx, program)
 	}
@@ -70,8 +70,8 @@ func startKairosDB(ctx context.Context, t *testing.T, hosts []string, keyspace s
 	return &kairosRig{p, keyspace}
 }
 
-// post sends JSON and returns the response, which must be a 2xx. It repeats a request that fails in KairosDB because
-// Cassandra doesn't respond in time.
+// post sends JSON and returns the response, which must have a 2xx status. If KairosDB returns a server error because
+// Cassandra doesn't respond in time, it sends the request again.
 func (k *kairosRig) post(ctx context.Context, t *testing.T, path string, body any) []byte {
 	t.Helper()
 	text, err := json.Marshal(body)
@@ -107,7 +107,7 @@ type kairosSeries struct {
 	Points [][2]any          `json:"datapoints"`
 }
 
-// kairosQuery queries all data of a metric.
+// kairosQuery returns a query for all data of a metric in a time range.
 func kairosQuery(metric string, from, to int64, tags ...string) map[string]any {
 	query := map[string]any{"name": metric}
 	if len(tags) > 0 {
@@ -116,7 +116,8 @@ func kairosQuery(metric string, from, to int64, tags ...string) map[string]any {
 	return map[string]any{"start_absolute": from, "end_absolute": to, "metrics": []any{query}}
 }
 
-// kairosValues holds the values of series by time. If there are multiple values at one time, it holds the largest.
+// kairosValues contains the values by series and time. If a series has multiple values at the same time, it contains
+// the largest.
 type kairosValues map[string]map[int64]float64
 
 func (v kairosValues) add(series string, at int64, value float64) {
@@ -136,7 +137,7 @@ func (v kairosValues) points() (n int) {
 	return n
 }
 
-// equal compares values bit by bit. The test fails with the first differences.
+// equal requires that the values are identical bit by bit. It reports the first differences.
 func (v kairosValues) equal(t *testing.T, got kairosValues) {
 	t.Helper()
 	require.Equal(t, slices.Sorted(maps.Keys(v)), slices.Sorted(maps.Keys(got)))
@@ -156,7 +157,7 @@ func (v kairosValues) equal(t *testing.T, got kairosValues) {
 	require.Empty(t, wrong[:min(len(wrong), 10)], "%d differ", len(wrong))
 }
 
-// values adds all numbers of a metric in KairosDB to into: one series per set of tags, with the labels of the series in
+// values reads all numbers of a metric from KairosDB's API. The series are identified by the labels that they have in
 // Cassia.
 func (k *kairosRig) values(ctx context.Context, t *testing.T, into kairosValues, m kairosMetric, from, to int64) {
 	t.Helper()

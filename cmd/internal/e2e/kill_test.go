@@ -18,10 +18,10 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// kills is the number of times that the process is killed in a run. A soak multiplies it.
+// kills is the number of kills in a run. In a soak test, the runs add up.
 const kills = 8
 
-// killed is one Cassia process, or multiple processes on the same data, which the test kills repeatedly under load.
+// killed consists of one cassia process, or multiple processes on the same data, that are killed repeatedly under load.
 type killed struct {
 	t         *testing.T
 	ctx       context.Context
@@ -38,7 +38,7 @@ func newKilled(t *testing.T, loads []*load, programs ...promrig.Program) *killed
 	return &killed{t: t, ctx: ctx, programs: programs, rand: rand.New(rand.NewPCG(seed, 0)), loads: loads}
 }
 
-// load is one of the workloads, which are sent concurrently.
+// load is one of the concurrent workloads.
 type load struct {
 	name     string
 	g        *bench.Generator
@@ -46,8 +46,8 @@ type load struct {
 	protocol bench.Protocol
 	senders  int
 	rate     float64
-	taper    int64        // acknowledged samples after which the load slows down; 0: never
-	client   *http.Client // nil: a client that uses only the first process
+	taper    int64        // if positive, the number of acknowledged samples after which the load slows down
+	client   *http.Client // nil: a client that only uses the first process
 	done     chan error
 }
 
@@ -58,10 +58,10 @@ func killLoads(t *testing.T, now time.Time) []*load {
 		Series: 120, Steps: 3600, IntervalMs: 20_000, StartMs: now.Add(-20*time.Hour - time.Minute).UnixMilli(),
 		Histograms: 24, Odd: 6, LatePercent: 10, LateSteps: 40,
 	}
-	// The samples of this workload are days old, so that they are stored in slots that have ended.
+	// These samples arrive days late, in slots that were sealed before.
 	old := recent
 	old.Series, old.StartMs, old.Seed, old.LateSteps = 60, now.Add(-10*24*time.Hour).UnixMilli(), 7, 300
-	// The series of this workload exist for some minutes only, so that new series arrive continuously.
+	// These targets exist only for minutes, so that new series arrive continuously.
 	churning := recent
 	churning.Series, churning.Seed, churning.ChurnPerHour = 80, 11, 3
 	loads := []*load{
@@ -110,7 +110,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	k.stop(0)
 }
 
-// known returns a copy of k with the samples acknowledged so far, for a comparison with the state at this moment.
+// known returns a copy of k with the samples acknowledged so far, for a later comparison.
 func (k *killed) known() *killed {
 	then := *k
 	then.loads = nil
@@ -122,7 +122,7 @@ func (k *killed) known() *killed {
 	return &then
 }
 
-// startLoads starts to send the workloads. The returned function stops them.
+// startLoads starts to send the loads. The returned function stops them.
 func (k *killed) startLoads() (stop func()) {
 	loading, cancel := context.WithCancel(k.ctx)
 	for _, l := range k.loads {
@@ -133,13 +133,13 @@ func (k *killed) startLoads() (stop func()) {
 		cancel()
 		for _, l := range k.loads {
 			if err := <-l.done; !errors.Is(err, context.Canceled) {
-				require.NoError(k.t, err, l.name) // all samples were sent before the end
+				require.NoError(k.t, err, l.name) // The load has sent all samples before it was stopped.
 			}
 		}
 	}
 }
 
-// run sends until ctx ends. Like Prometheus, it repeats a request that was interrupted by a kill.
+// run sends a load until ctx ends. A request that was interrupted by a kill is sent again, as Prometheus does.
 func (l *load) run(ctx context.Context, address string) error {
 	client := l.client
 	if l.taper > 0 {
@@ -152,18 +152,18 @@ func (l *load) run(ctx context.Context, address string) error {
 	return err
 }
 
-// live lets the processes work for a random time. It often returns while the sealer is sealing everything.
+// live lets the processes run for a random time. It often returns while a process is sealing everything.
 func (k *killed) live(sealer int) {
 	time.Sleep(time.Duration(k.rand.Int64N(int64(1500 * time.Millisecond))))
 	if k.rand.IntN(3) == 0 {
 		return
 	}
 	url := k.processes[sealer].URL() + "/-/seal"
-	go func() { _ = promrig.Post(k.ctx, url) }() // a kill may interrupt it
+	go func() { _ = promrig.Post(k.ctx, url) }() // A kill may interrupt it.
 	time.Sleep(time.Duration(k.rand.Int64N(int64(400 * time.Millisecond))))
 }
 
-// revive starts a process that was killed or stopped.
+// revive restarts a process that was killed or stopped.
 func (k *killed) revive(i int) {
 	began := time.Now()
 	k.processes[i] = start(k.ctx, k.t, k.programs[i])
@@ -172,18 +172,17 @@ func (k *killed) revive(i int) {
 
 func (k *killed) stop(i int) { require.NoError(k.t, k.processes[i].Terminate(cassiatest.StopWithin)) }
 
-// seal makes a process seal everything.
+// seal requests a process to seal all samples, and waits for it.
 func (k *killed) seal(i int) {
 	k.t.Helper()
 	require.NoError(k.t, patiently(func() error { return promrig.Post(k.ctx, k.processes[i].URL()+"/-/seal") }))
 }
 
-// verify compares the stored samples, read through a process, with the samples that any process has acknowledged
-// before.
+// verify compares the stored samples, read through one process, with the samples that any process has acknowledged.
 func (k *killed) verify(i int, when string) { k.verifyLoads(i, when, k.loads) }
 
-// verifyOne verifies one random load, to save time. A sample of another load that is lost stays lost, and is found by
-// the last comparison, which includes all loads.
+// verifyOne is like verify, but for one random load. A lost sample is still detected at the end, when all loads are
+// verified.
 func (k *killed) verifyOne(i int, when string) {
 	one := k.rand.IntN(len(k.loads))
 	k.verifyLoads(i, when, k.loads[one:one+1])

@@ -15,7 +15,8 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// looks returns the commands that are documented as read-only, each with a text that its output has for a killedStore.
+// looks returns the commands that are documented as read-only, each with a text that its output must contain for the
+// store of this test.
 func looks(out string) []struct {
 	args []string
 	find string
@@ -36,8 +37,8 @@ func looks(out string) []struct {
 	}
 }
 
-// killedStore creates a directory with sealed days and, from a killed server, with staged samples in a log that hasn't
-// been replayed. acks is a file that lists the samples acknowledged by the server.
+// killedStore creates a directory with sealed days and, from a killed server, staged samples in a log that hasn't been
+// replayed. It returns the directory, and a file that lists the samples acknowledged by the server.
 func killedStore(t *testing.T, binary string) (data, acks string) {
 	home := filepath.Dir(cassiatest.StoreWith(t, 50))
 	data = filepath.Join(home, "data")
@@ -53,7 +54,7 @@ func killedStore(t *testing.T, binary string) (data, acks string) {
 	return data, acks
 }
 
-// verifyAcks starts a server on a directory, and requires that it returns all acknowledged samples.
+// verifyAcks starts a server on a directory and compares its samples with the acknowledged samples.
 func verifyAcks(t *testing.T, binary, data, acks string) {
 	t.Helper()
 	require.Equal(t, "data", filepath.Base(data))
@@ -68,8 +69,8 @@ func verifyAcks(t *testing.T, binary, data, acks string) {
 }
 
 // TestLookingCommands runs each command that is documented as read-only, some concurrently, on the directory of a
-// killed server and on a backup of it. Afterwards every file has the same content and modification time, and the output
-// matches the state found by an ordinary start. The backup can be restored, and has all acknowledged samples.
+// killed server and on a backup of it. Afterwards every file must have the same contents and modification time, and the
+// output must match the state after an ordinary start. The restored backup must contain all acknowledged samples.
 func TestLookingCommands(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the binary some thirty times: leave -short out")
@@ -96,7 +97,7 @@ func TestLookingCommands(t *testing.T) {
 		}
 		all := make([]said, len(commands))
 		g := errgroup.Group{}
-		g.SetLimit(3) // Any number of processes may read at once.
+		g.SetLimit(3) // Any number of processes may read concurrently.
 		for i, c := range commands {
 			g.Go(func() error {
 				text, err := exec.CommandContext(
@@ -123,7 +124,7 @@ func TestLookingCommands(t *testing.T) {
 	restored := filepath.Join(t.TempDir(), "data")
 	_, errs, status = cassiatest.Command(t, binary, "restore", "--from="+folder, "--storage.path="+restored)
 	require.Zero(t, status, errs)
-	// downsample opens the store for writing, and seals.
+	// This command opens the store for writing, and seals.
 	_, errs, status = cassiatest.Command(t, binary, "downsample", "--storage.path="+restored)
 	require.Zero(t, status, errs)
 	again := filepath.Join(t.TempDir(), "a.csv")
@@ -138,8 +139,8 @@ func TestLookingCommands(t *testing.T) {
 	verifyAcks(t, binary, data, acks)
 }
 
-// TestLocksBetweenProcesses checks the locks of a directory: multiple processes may read it at once, but a process that
-// writes excludes all others.
+// TestLocksBetweenProcesses checks that multiple processes can read a directory at the same time, but no process can
+// write while another reads, and none can read while another writes.
 func TestLocksBetweenProcesses(t *testing.T) {
 	t.Parallel()
 	binary, dir := builtCassia(t), cassiatest.StoreWith(t, 1)

@@ -12,19 +12,19 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// toRoot is the root of the repository.
+// toRoot is the path to the root of the repository.
 const toRoot = "../../../"
 
-// The info string of a fenced block in the manual defines the block's content and how a test runs it. Readers don't see
-// the info string.
+// block is a fenced block in the manual. Its info string, which readers don't see, defines what the block contains and
+// how a test runs it:
 //
 //	sh run              commands, run in a folder with a store in ./data, while no server uses it
 //	sh run server       commands, run while a server uses ./data
 //	sh run server same  a transcript ("$ command", then its output), whose output must be as shown
 //	sh run s3           commands that use the bucket of a real S3 server
-//	sh run serve        command lines of `cassia serve`: each must get ready, and end in order
+//	sh run serve        command lines of `cassia serve`: each must get ready, and stop in an orderly way
 //	sh elsewhere WHY    commands that TestManualRuns doesn't run: WHY is a key of elsewhere
-//	yaml FILE, sh FILE  a file that a flag or another program takes: FILE is a key of shownFiles
+//	yaml FILE, sh FILE  a file for a flag or another program: FILE is a key of shownFiles
 //	json POST PATH      the body of a request
 //	text                no commands
 type block struct {
@@ -37,7 +37,7 @@ func (b block) is(words ...string) bool {
 	return len(b.info) >= len(words) && slices.Equal(b.info[:len(words)], words)
 }
 
-// file returns the name of the file that a block shows, or "" if it shows none.
+// file returns the name of the file that a block shows, or "".
 func (b block) file() string {
 	if len(b.info) == 2 && strings.Contains(b.info[1], ".") {
 		return b.info[1]
@@ -51,7 +51,8 @@ func (b block) where(name string) string {
 	return fmt.Sprintf("%s, the block in line %d", name, b.line)
 }
 
-// elsewhere has the reasons why TestManualRuns doesn't run some commands, and the tests that run or check them instead.
+// elsewhere contains the reasons why blocks of commands aren't run by TestManualRuns, each with the test that runs or
+// checks the commands instead.
 var elsewhere = map[string]string{
 	"cassandra": "needs a Cassandra cluster: TestRealPrometheusOnCassandra and TestTwoOnCassandraShareWork start cassia serve over one, TestCassandraSettings tries its flags",
 	"clone":     "needs the network: .ci/run builds a checkout with make",
@@ -67,7 +68,7 @@ var elsewhere = map[string]string{
 	"snapshot":  "needs a Cassandra node: TestSnapshotOfAKeyspace",
 }
 
-// shownFiles are the files that blocks show, and the commands that read them.
+// shownFiles contains the files that blocks show, with the commands that read them.
 var shownFiles = map[string]string{
 	"auth.yml":       "cassia serve --auth.file=auth.yml --web.config.file=web.yml",
 	"cassia.env":     ". ./cassia.env; exec cassia serve --web.listen-address=$CASSIA_LISTEN_ADDRESS $CASSIA_OPTIONS", // As cassia.service does.
@@ -79,7 +80,7 @@ var shownFiles = map[string]string{
 	"retention.yml":  "cassia serve --retention.file=retention.yml",
 }
 
-// commandInText matches a line that looks like a command, which is not allowed in a block that isn't run.
+// commandInText matches a line that looks like a command. Blocks that aren't run must not contain such lines.
 var commandInText = regexp.MustCompile(
 	`(?m)^\s*(\$ |(sudo |bin/|\./)?(apt|apt-get|cassia|curl|docker|dpkg|git|go|helm|htpasswd|kubectl|make|mv|nodetool|openssl|promtool|rpm|systemctl|tar) [^=|│])`,
 )
@@ -103,7 +104,8 @@ func blocksOf(text string) (blocks []block) {
 	return blocks
 }
 
-// Every block has an info string. Commands are only in blocks that are run, or in blocks with a reason in elsewhere.
+// TestManualBlocks checks that every block has an info string, and that blocks that aren't run contain no commands
+// unless there is a reason.
 func TestManualBlocks(t *testing.T) {
 	reasons, files, commands := map[string]int{}, map[string]int{}, 0
 	for name, text := range cassiatest.ManualPages(t, toRoot) {
@@ -140,11 +142,11 @@ func TestManualBlocks(t *testing.T) {
 	t.Logf("%d blocks of commands; run elsewhere: %v; files: %v", commands, reasons, files)
 }
 
-// step is a command of a block, and the output that the block shows.
+// step is a command in a block, with the output shown below it.
 type step struct{ command, output string }
 
-// steps returns the commands of a block. In a transcript, a command is a line after "$ ", including the lines over
-// which a quoted string continues. Any other block is a single command.
+// steps returns the commands of a block. In a transcript, these are the lines after "$ ", including continuation lines
+// within quotes. Otherwise the whole block is one command.
 func (b block) steps() (list []step) {
 	if !strings.HasPrefix(b.text, "$ ") {
 		return []step{{command: b.text}}

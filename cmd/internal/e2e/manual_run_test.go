@@ -20,9 +20,9 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/s3/s3test"
 )
 
-// TestManualRuns runs the commands of the manual and checks its files with the programs that read them, as the info
-// strings of their blocks define (see block). It does so page by page, in a folder with the files that the pages use: a
-// store, text and blocks to import, files of rules, certificates.
+// TestManualRuns runs the commands in the manual and checks its files, as defined by the info strings (see block). Each
+// page is run in a separate folder that contains the files used on it: a store, text and blocks to import, rule files,
+// and certificates.
 func TestManualRuns(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts servers: leave -short out")
@@ -62,7 +62,7 @@ func TestManualRuns(t *testing.T) {
 	require.Greater(t, ran, 50)
 }
 
-// prepareFolder creates the files that the pages use.
+// prepareFolder creates the files that pages refer to.
 func prepareFolder(t *testing.T, program, dir string) {
 	var om strings.Builder
 	metrics := []string{"up", "demo", "http_requests_total"}
@@ -100,7 +100,7 @@ func prepareFolder(t *testing.T, program, dir string) {
 	require.NoError(t, err, string(out))
 }
 
-// page runs the blocks of one page.
+// page is a page whose blocks are run.
 type page struct {
 	t                    *testing.T
 	ctx                  context.Context
@@ -174,7 +174,7 @@ func (p *page) run(b block, where string) {
 	}
 }
 
-// transcript runs the commands of a block: one by one if their output is compared, otherwise in one shell.
+// transcript runs the commands of a block in one shell or, if their output is compared, one at a time.
 func (p *page) transcript(b block, where string) {
 	if !b.has("same") {
 		var script strings.Builder
@@ -190,7 +190,7 @@ func (p *page) transcript(b block, where string) {
 	}
 }
 
-// here replaces names of the manual by names of the test: addresses, folders, times, secrets and amounts.
+// here replaces names in the manual with those of the test: addresses, folders, times, secrets and amounts.
 func (p *page) here(text string) string {
 	now := time.Now()
 	pairs := []string{
@@ -217,7 +217,7 @@ func (p *page) environment() []string {
 	return append([]string{"PATH=" + p.dir + ":" + os.Getenv("PATH")}, s3test.Environment[2:]...)
 }
 
-// shell runs commands in the page's folder and returns their output. The test fails if a command fails.
+// shell runs commands in the page's folder and returns their output. If a command fails, the test fails.
 func (p *page) shell(text, where string, env ...string) string {
 	text = p.here(text)
 	cmd := exec.CommandContext(p.ctx, "bash", "-euo", "pipefail", "-c", text)
@@ -234,7 +234,7 @@ func (p *page) write(b block) {
 	require.NoError(p.t, os.WriteFile(filepath.Join(p.dir, b.file()), []byte(p.here(b.text)), 0o600))
 }
 
-// check runs the program that reads the file of a block.
+// check runs the command that reads a file shown in a block.
 func (p *page) check(b block, where string) {
 	switch command := shownFiles[b.file()]; {
 	case strings.Contains(command, "cassia serve "):
@@ -247,7 +247,7 @@ func (p *page) check(b block, where string) {
 	}
 }
 
-// serve starts a server that uses ./data, unless one is running.
+// serve starts a server on ./data, if none is running.
 func (p *page) serve() {
 	if p.server == nil {
 		var err error
@@ -263,7 +263,7 @@ func (p *page) stop() {
 	}
 }
 
-// start runs a command line of `cassia serve` on a store of its own until it is ready.
+// start runs a command line of `cassia serve` with a separate store, and waits until the server is ready.
 func (p *page) start(line, where string) {
 	p.stop()
 	line = strings.TrimSpace(p.here(line))
@@ -286,7 +286,7 @@ func (p *page) start(line, where string) {
 	require.NoError(p.t, server.Terminate(time.Minute), where)
 }
 
-// startPrometheus starts a Prometheus on the blocks that pages import, unless one is running.
+// startPrometheus starts a Prometheus with the blocks that pages import.
 func (p *page) startPrometheus() {
 	if p.prometheus != "" {
 		return

@@ -26,11 +26,12 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// largeRequest requests all samples of a metric. It returns the status, and the start of the response's text if the
-// response isn't a result.
+// largeRequest requests all samples of a metric. It returns the status and, if the response isn't a result, the start
+// of its text.
 type largeRequest func(ctx context.Context, r running, dir string, metric int) (code int, text string, err error)
 
-// largeRequests are the kinds of requests that must not exceed a server's memory, even if many run concurrently.
+// largeRequests contains the kinds of large requests. A server must stay within its memory limit even if many of them
+// run concurrently.
 var largeRequests = map[string]largeRequest{
 	"selector":    asked(`big_%d`),
 	"range":       ranged(`big_%d`),
@@ -40,10 +41,9 @@ var largeRequests = map[string]largeRequest{
 	"series":      getting("/api/v1/series", "match[]"),
 	"values":      getting("/api/v1/label/id/values", "match[]"),
 	"labels":      getting("/api/v1/labels", "match[]"),
-	// Federation may use only a quarter of the memory, so it requests fewer series.
-	"federate": getting("/federate", "match[]", `,host=~"host-[12]..\\..*"`),
-	"read":     reading(prompb.ReadRequest_SAMPLES),
-	"streamed": reading(prompb.ReadRequest_STREAMED_XOR_CHUNKS),
+	"federate":    getting("/federate", "match[]", `,host=~"host-[12]..\\..*"`), // may use a quarter of the memory
+	"read":        reading(prompb.ReadRequest_SAMPLES),
+	"streamed":    reading(prompb.ReadRequest_STREAMED_XOR_CHUNKS),
 	"json": func(ctx context.Context, r running, _ string, metric int) (int, string, error) {
 		code, text, err := getAnswer(ctx, r, "/api/query", "tenant", "default", "metricName",
 			fmt.Sprintf("big_%d", metric), "start", fmt.Sprint(time.Now().Add(-10*time.Minute).Unix()))
@@ -118,7 +118,7 @@ func getAnswer(ctx context.Context, r running, path string, parameters ...string
 	return readAnswer(request)
 }
 
-// readAnswer reads a response to its end, and returns its status and the start of its text.
+// readAnswer reads a response to its end. It keeps only the start of an error's text.
 func readAnswer(request *http.Request) (int, string, error) {
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
@@ -136,8 +136,8 @@ func readAnswer(request *http.Request) (int, string, error) {
 	return answer.StatusCode, string(bytes.TrimSpace(text[:n])), err
 }
 
-// startBounded runs a server with a limit on its memory: by a control group if the machine permits one, otherwise by
-// its flag.
+// startBounded starts a server with limited memory: limited by a control group if the machine allows it, and otherwise
+// by its flag.
 func startBounded(t *testing.T, dir string, bound int64) running {
 	group, ok := memoryGroup(t, int64(float64(bound)/config.Share)+1<<20)
 	if !ok {
@@ -150,8 +150,8 @@ func startBounded(t *testing.T, dir string, bound int64) running {
 	}, "--storage.path="+dir)
 }
 
-// memoryGroup creates a control group with a limit on memory in bytes, for the duration of the test. It returns false
-// if the machine doesn't permit this.
+// memoryGroup creates a control group with a memory limit in bytes, for the duration of the test. It returns false if
+// this isn't possible.
 func memoryGroup(t *testing.T, limit int64) (group string, ok bool) {
 	for _, of := range [][2]string{
 		{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"}, {"/sys/fs/cgroup", "memory.max"},
@@ -161,7 +161,7 @@ func memoryGroup(t *testing.T, limit int64) (group string, ok bool) {
 			continue
 		}
 		if !setLimit(filepath.Join(group, of[1]), limit) {
-			_ = os.Remove(group) // The folder isn't a group, or has no memory controller.
+			_ = os.Remove(group) // The directory isn't a control group, or has no memory controller.
 			continue
 		}
 		t.Cleanup(func() { require.NoError(t, os.Remove(group), "its processes have ended") })
@@ -171,8 +171,7 @@ func memoryGroup(t *testing.T, limit int64) (group string, ok bool) {
 	return "", false
 }
 
-// setLimit writes a limit to a file that the kernel has created. It returns false if the file doesn't exist, because
-// the directory isn't a control group.
+// setLimit writes a limit to an existing file. The file doesn't exist if the directory isn't a control group.
 func setLimit(path string, limit int64) bool {
 	file, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
@@ -182,8 +181,7 @@ func setLimit(path string, limit int64) bool {
 	return errors.Join(err, file.Close()) == nil
 }
 
-// fillMemory stores memoryMetrics metrics of n series each, and memorySmall small ones. When the head is full, it makes
-// the server seal.
+// fillMemory stores memoryMetrics metrics with n series each, and some small metrics. If the head is full, it seals.
 func fillMemory(t *testing.T, r running, n int) {
 	for m := range memoryMetrics {
 		for from := 0; from < n; from += 5000 {
@@ -193,7 +191,7 @@ func fillMemory(t *testing.T, r running, n int) {
 			}
 			sendFull(t, r, &request)
 		}
-		if m == memoryMetrics/2-1 { // Half of the metrics are sealed, the others are in the head.
+		if m == memoryMetrics/2-1 { // Seal some of the metrics, and keep the others in the head.
 			code, text := r.Post(t, "/-/seal", nil)
 			require.Equal(t, http.StatusOK, code, text)
 		}
@@ -220,7 +218,7 @@ func memorySeries(metric string, i int) prompb.TimeSeries {
 	}
 }
 
-// sendFull sends samples until they are accepted. After each rejection it makes the server seal, to empty the head.
+// sendFull sends samples repeatedly until they are stored.
 func sendFull(t *testing.T, r running, request *prompb.WriteRequest) {
 	body, err := request.Marshal()
 	require.NoError(t, err)
@@ -236,7 +234,7 @@ func sendFull(t *testing.T, r running, request *prompb.WriteRequest) {
 	}
 }
 
-// ingestBeside sends samples of known and new series until ctx ends.
+// ingestBeside sends samples of existing and new series until ctx ends.
 func ingestBeside(ctx context.Context, r running) error {
 	for round := 0; ctx.Err() == nil; round++ {
 		var request prompb.WriteRequest
@@ -274,15 +272,15 @@ func ingestBeside(ctx context.Context, r running) error {
 	return nil
 }
 
-// watchAnonymous measures the anonymous memory of a process until the test ends. The returned function returns the
-// maximum so far, in bytes.
+// watchAnonymous measures the anonymous memory of a process until the test ends. The returned function returns the max
+// size measured so far, in bytes.
 func watchAnonymous(t *testing.T, pid int) func() int64 {
 	var most atomic.Int64
 	stop, done := make(chan struct{}), make(chan struct{})
 	look := func() {
 		f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
 		if err != nil {
-			return // The process has ended.
+			return // The process has exited.
 		}
 		defer f.Close()
 		for lines := bufio.NewScanner(f); lines.Scan(); {

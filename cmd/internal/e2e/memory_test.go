@@ -20,29 +20,30 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// memoryCell is a case of the test: a bound on a server's memory, and the kinds of large requests that many clients
-// send at once, one kind after the other.
+// memoryCell is a memory limit of a server, with the kinds of large requests that many clients send concurrently, one
+// kind after another.
 type memoryCell struct {
 	bound int64
-	// series is the number of series of each of the memoryMetrics metrics.
+	// series is the number of series in each of the memoryMetrics metrics.
 	series int
 	kinds  []string
 }
 
 const (
 	memoryMetrics = 6
-	// memoryClients is the number of clients with large requests, each for one metric. memorySmall is the number of
-	// clients that query a few series.
+	// memoryClients is the number of clients that send large requests, each for one metric, one after another.
+	// memorySmall is the number of clients that query few series.
 	memoryClients, memorySmall = 40, 4
-	// memoryExports is the number of clients for exports. It is smaller, because each export is a process of its own,
-	// whose memory and CPU don't count as the server's.
+	// memoryExports is the number of concurrent exports. It is smaller because each export is a separate process, whose
+	// memory and CPU aren't the server's.
 	memoryExports = 6
-	// memoryInterval is the time between two measurements of the anonymous memory.
+	// memoryInterval is the interval between measurements of the anonymous memory.
 	memoryInterval = 100 * time.Millisecond
 )
 
-// memoryCells returns one case with a low bound, few series and some random kinds of requests. In a soak of n rounds it
-// returns n − 1 cases with all kinds, drawn from four bounds, each of which takes about 20 minutes on an idle machine.
+// memoryCells returns some random kinds of requests, with a low limit and few series. In a soak test of n times, it
+// returns all kinds with n − 1 random limits, each of which takes about 20 minutes on an idle machine. With n = 5 it
+// returns the whole table.
 func memoryCells(t *testing.T) (cells []memoryCell) {
 	kinds := slices.Sorted(maps.Keys(largeRequests))
 	random := rand.New(rand.NewPCG(soak.Seed(t), 0))
@@ -59,8 +60,9 @@ func memoryCells(t *testing.T) (cells []memoryCell) {
 	return cells[:min(len(cells), times-1)]
 }
 
-// TestMemoryStaysWithinItsBound sends a server requests for more data than fits into its memory, from many clients and
-// while samples arrive. Its anonymous memory never exceeds --memory.max-bytes, and it continues to respond.
+// TestMemoryStaysWithinItsBound sends requests for more data than fits into the server's memory, from many clients and
+// while samples arrive. The server's anonymous memory must never exceed --memory.max-bytes, and the server must
+// continue to respond.
 func TestMemoryStaysWithinItsBound(t *testing.T) {
 	if testing.Short() {
 		t.Skip("fills a server's memory: leave -short out")
@@ -77,7 +79,7 @@ func TestMemoryStaysWithinItsBound(t *testing.T) {
 	}
 }
 
-// ask sends large requests of one kind, while other clients write samples and send small queries.
+// ask sends large requests of one kind, while samples and small queries are sent.
 func (c memoryCell) ask(t *testing.T, r running, dir, kind string) {
 	anonymous := watchAnonymous(t, r.pid)
 	ctx, stop := context.WithCancel(t.Context())
@@ -119,10 +121,10 @@ func (c memoryCell) ask(t *testing.T, r running, dir, kind string) {
 
 // outcomes counts the results of large requests.
 type outcomes struct {
-	answered, late, refused atomic.Int64 // late: answered after more than 30 s; refused: 422, or 503 to the end
-	again                   atomic.Int64 // rejected attempts that were retried
+	answered, late, refused atomic.Int64 // late: answered after 30 s; refused: 422, or 503 until the end
+	again                   atomic.Int64 // 503 responses after which the request was retried
 	mu                      sync.Mutex
-	texts                   map[string]int // number of rejections by their text
+	texts                   map[string]int // texts of rejections
 }
 
 func (o *outcomes) String() string {
@@ -132,7 +134,7 @@ func (o *outcomes) String() string {
 		o.answered.Load(), o.late.Load(), o.refused.Load(), o.again.Load(), o.texts)
 }
 
-// ask sends one large request. It retries 503 and 429 until the request succeeds or Patience has passed.
+// ask sends a large request until it succeeds or is rejected permanently.
 func (o *outcomes) ask(ctx context.Context, r running, kind, dir string, client int) error {
 	began := time.Now()
 	for time.Since(began) < cassiatest.Patience {
@@ -160,7 +162,7 @@ func (o *outcomes) ask(ctx context.Context, r running, kind, dir string, client 
 			break
 		}
 		o.again.Add(1)
-		time.Sleep(time.Second) // the Retry-After of the server
+		time.Sleep(time.Second) // as requested by Retry-After
 	}
 	o.refused.Add(1)
 	return nil

@@ -17,8 +17,8 @@ import (
 )
 
 // TestMetadataFrom runs a Prometheus that requires a password and sends remote write 2.0, whose requests contain no
-// metric types. Cassia fetches the metadata from this Prometheus, for the tenant to which Prometheus writes, and
-// returns it.
+// metric types. Cassia must fetch the metadata from this Prometheus for the tenant to which it writes, and return the
+// metadata.
 func TestMetadataFrom(t *testing.T) {
 	dir := t.TempDir()
 	hash, err := bcrypt.GenerateFromPassword([]byte("s3cret"), bcrypt.MinCost)
@@ -31,7 +31,7 @@ func TestMetadataFrom(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	self := cassiatest.FreeAddress(t)
-	// Cassia starts although the source isn't running yet.
+	// The source isn't running yet. This must not prevent the start.
 	cassia := startServe(t, "--storage.path="+t.TempDir(), "--metadata.from=team-a=http://"+self,
 		"--metadata.http.config.file="+filepath.Join(dir, "login.yml"))
 	const sender = "remote_write:\n  - url: %URL%/api/v1/write\n    protobuf_message: io.prometheus.write.v2.Request\n    headers: {" + tenant.Header + ": team-a}\n" +
@@ -50,8 +50,7 @@ func TestMetadataFrom(t *testing.T) {
 	for _, metric := range []string{
 		"go_goroutines", "prometheus_http_requests_total", "prometheus_http_request_duration_seconds",
 	} {
-		// Prometheus exposes counters of requests only after the first request, so its first scrape may not contain
-		// them.
+		// Counters of requests are exposed from the first request on, so the first scrape may not contain them.
 		var want metadata
 		for began := time.Now(); len(want[metric]) == 0; time.Sleep(100 * time.Millisecond) {
 			require.Less(t, time.Since(began), cassiatest.Patience, "Prometheus scrapes %s of itself", metric)

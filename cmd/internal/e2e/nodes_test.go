@@ -23,28 +23,29 @@ import (
 )
 
 const (
-	// clusterTimeout is the timeout of the processes' requests to the cluster.
+	// clusterTimeout is the processes' timeout for requests to the cluster.
 	clusterTimeout = 8 * time.Second
-	// refusedWithin bounds the time until a request is rejected: the request may have to wait for an earlier one, and
+	// refusedWithin is the max time until a request is rejected. The request may have to wait for the previous one, and
 	// the machine may be busy.
 	refusedWithin = clusterTimeout + cassiatest.Patience
-	// clientTimeout is the time for which writers and readers retry a request, at both processes in turn.
+	// clientTimeout is how long senders and readers retry a request, at either process.
 	clientTimeout = cassiatest.Patience
 )
 
-// nodesRig is two processes on a cluster of three real nodes with three replicas, and loads that use both processes.
+// nodesRig consists of two processes on a cluster of three real nodes with a replication factor of three, and loads on
+// both processes.
 type nodesRig struct {
 	*killed
 	binary  string
 	cluster *cassandratest.Cluster
-	flags   []string // flags of the engine
-	// sending is the client of the loads, and reading the client that concurrently reads them back.
+	flags   []string // of the engine
+	// sending is the client that sends the loads, and reading the client that concurrently reads them.
 	sending, reading *patient
 }
 
-// TestCassandraNodesDie kills nodes of a cluster of three under load. While one is down, everything works. While two
-// are down, all requests are rejected in time with clear errors, and senders retry until the nodes are back.
-// Acknowledged samples are compared bit by bit all the time.
+// TestCassandraNodesDie kills nodes of a cluster of three under load. While one node is down, all requests must
+// succeed. While two are down, all requests must be rejected in time with clear errors, and senders retry until the
+// nodes are back. Acknowledged samples are compared bit by bit during the whole test.
 func TestCassandraNodesDie(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -84,13 +85,14 @@ func newNodesRig(t *testing.T) *nodesRig {
 	addresses := []string{r.programs[0].Address, r.programs[1].Address}
 	r.sending, r.reading = newPatient(clientTimeout, addresses...), newPatient(clientTimeout, addresses...)
 	for _, l := range r.loads {
-		l.rate /= 3 // Each sample is written three times.
+		l.rate /= 3 // Each sample is written to three nodes.
 		l.client = &http.Client{Transport: r.sending}
 	}
 	return r
 }
 
-// oneCopy checks the error and the warning for a keyspace with more replicas than nodes, or with only one.
+// oneCopy checks the errors and warnings about a keyspace with more copies than the cluster has nodes, and with only
+// one copy.
 func (r *nodesRig) oneCopy() {
 	flags := append([]string{"--cassandra.keyspace=single"}, r.flags...)
 	_, stderr, status := cassiatest.Command(
@@ -113,7 +115,7 @@ func (r *nodesRig) oneCopy() {
 	p.Kill()
 }
 
-// start starts both processes concurrently. The first one creates the tables, which takes long on three busy nodes.
+// start starts both processes. One of them creates the tables, on three busy nodes.
 func (r *nodesRig) start() {
 	for _, p := range r.programs {
 		process, err := promrig.Start(p)
@@ -126,7 +128,7 @@ func (r *nodesRig) start() {
 	}
 }
 
-// oneDies kills a node and starts it again. No request fails if its client retries for clientTimeout.
+// oneDies kills a node and restarts it. No request may fail that is retried for the usual time of a client.
 func (r *nodesRig) oneDies() {
 	stopReading := r.keepReading()
 	time.Sleep(3 * time.Second)
@@ -151,7 +153,7 @@ func (r *nodesRig) oneDies() {
 	r.verifyAll("one node killed and revived")
 }
 
-// progress waits until each load has received another acknowledgement.
+// progress waits until new samples of every load are acknowledged.
 func (r *nodesRig) progress(when string) {
 	began := time.Now()
 	before := make([]int64, len(r.loads))
@@ -169,7 +171,7 @@ func (r *nodesRig) progress(when string) {
 	r.t.Logf("%s: all loads went on after %s", when, time.Since(began).Round(10*time.Millisecond))
 }
 
-// keepReading repeatedly compares all acknowledged samples with the stored ones, until stop is called.
+// keepReading repeatedly compares all acknowledged samples until the returned function is called.
 func (r *nodesRig) keepReading() (stop func()) {
 	ctx, cancel := context.WithCancel(r.ctx)
 	r.t.Cleanup(cancel)
@@ -182,7 +184,7 @@ func (r *nodesRig) keepReading() (stop func()) {
 				return
 			}
 			rounds++
-			select { // Leave CPU to the loads and the three nodes.
+			select { // Leave CPU time to the loads and the nodes.
 			case <-ctx.Done():
 			case <-time.After(2 * time.Second):
 			}
@@ -197,7 +199,7 @@ func (r *nodesRig) keepReading() (stop func()) {
 	}
 }
 
-// compare reads all acknowledged samples and requires that they are stored.
+// compare reads all acknowledged samples and compares them.
 func (r *nodesRig) compare(ctx context.Context, by http.RoundTripper) error {
 	var all errgroup.Group
 	for _, l := range r.loads {
@@ -230,7 +232,7 @@ func (r *nodesRig) twoDie() {
 	t := r.t
 	self := cassiatest.FreeAddress(t)
 	writer := startPrometheus(r.ctx, t, self, impatientConfig(self, r.programs[0].Address))
-	// Prometheus never sends samples that it scraped before it started to send.
+	// Prometheus doesn't send samples that it scraped before its remote write started.
 	require.Eventually(t, func() bool {
 		answer, err := promrig.API{URL: r.processes[1].URL()}.Query(r.ctx, `up{job="prometheus"}`, time.Now())
 		return err == nil && answer.Points() == 1
@@ -272,14 +274,14 @@ func (r *nodesRig) twoDie() {
 	writer.Kill()
 }
 
-// arrives waits until all samples that Prometheus scraped in a time range can be read, digit for digit, through the
-// process to which Prometheus doesn't write. It doesn't compare samples of rejected requests, which may or may not be
-// stored.
+// arrives waits until all samples that Prometheus scraped in a time range can be read through the process to which it
+// doesn't write, with identical digits. It ignores samples of other senders, because rejected samples may or may not
+// have been stored.
 func (r *nodesRig) arrives(writer *promrig.Process, began, end time.Time) {
 	everything := fmt.Sprintf(`{job="prometheus"}[%ds]`, int(end.Sub(began).Seconds()))
 	difference := ""
 	for since := time.Now(); time.Since(since) < cassiatest.Patience; time.Sleep(500 * time.Millisecond) {
-		// Prometheus is queried again each time, because on a busy machine it also stores its samples late.
+		// Query the writer again each time, because on a busy machine Prometheus also appends samples late.
 		want, err := promrig.API{URL: writer.URL()}.Query(r.ctx, everything, end)
 		require.NoError(r.t, err)
 		got, err := promrig.API{URL: r.processes[1].URL()}.Query(r.ctx, everything, end)
@@ -297,8 +299,8 @@ func (r *nodesRig) arrives(writer *promrig.Process, began, end time.Time) {
 	require.Fail(r.t, "samples of Prometheus' are missing", difference)
 }
 
-// impatientConfig returns the configuration of a Prometheus that scrapes itself every second, and pauses only shortly
-// before it retries a write.
+// impatientConfig returns the configuration of a Prometheus that scrapes itself often, and writes with short pauses
+// between attempts.
 func impatientConfig(self, cassia string) string {
 	return fmt.Sprintf(`
 global: {scrape_interval: 1s, scrape_timeout: 1s}
@@ -326,7 +328,7 @@ func (r *nodesRig) sumOf(p *promrig.Process, metric string) float64 {
 	return v
 }
 
-// oneSample returns a function that sends a sample of a metric that no load sends.
+// oneSample returns a function that sends a sample of a metric that isn't in any load.
 func oneSample(url string) func() (*http.Response, error) {
 	return func() (*http.Response, error) {
 		body, err := (&prompb.WriteRequest{Timeseries: []prompb.TimeSeries{{
@@ -340,7 +342,7 @@ func oneSample(url string) func() (*http.Response, error) {
 	}
 }
 
-// refuses requires that a request is rejected in time, with status 503 and a line that names the missing nodes.
+// refuses requires that a request is rejected with status 503, in time, and with one line that names the missing nodes.
 func (r *nodesRig) refuses(what string, ask func() (*http.Response, error)) error {
 	began := time.Now()
 	answer, err := ask()

@@ -27,12 +27,12 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// relayed is the tenant to which the Prometheus of these tests writes the samples that it receives.
+// relayed is the tenant to which the Prometheus in these tests writes the samples that it receives.
 const relayed = "relayed"
 
 // TestOTLPAsPrometheus sends measurements of OpenTelemetry's SDK to Cassia and to a real Prometheus. Both must return
-// the same samples. Prometheus also forwards its samples to another tenant of Cassia, which must then have the same
-// samples as the tenant that received them directly.
+// the same results. This Prometheus also forwards all samples to another tenant of Cassia, whose results must be the
+// same as those of the samples received directly.
 func TestOTLPAsPrometheus(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts three Prometheus: leave -short out")
@@ -63,8 +63,8 @@ func TestOTLPAsPrometheus(t *testing.T) {
 				"send_native_histograms: true\n    queue_config: {batch_send_deadline: 50ms}\n"
 			prometheus := startPrometheus(t.Context(), t, cassiatest.FreeAddress(t), config,
 				"--web.enable-otlp-receiver", "--enable-feature=exemplar-storage", "--log.level=info")
-			// Prometheus forwards only samples that are newer than the time at which it started to read its log. It may
-			// be ready before that time.
+			// Prometheus forwards only samples that are appended after it has started to read its log, and it reports
+			// ready before that.
 			require.Eventually(t, func() bool {
 				log, err := os.ReadFile(prometheus.Log)
 				return err == nil && bytes.Contains(log, []byte(`"Replaying WAL"`))
@@ -82,7 +82,7 @@ func TestOTLPAsPrometheus(t *testing.T) {
 	}
 }
 
-// measure records values with one instrument of every kind, and collects them twice.
+// measure uses one instrument of each kind, and collects twice.
 func measure(t *testing.T) []*metricdata.ResourceMetrics {
 	reader := sdkmetric.NewManualReader()
 	exponential := sdkmetric.NewView(sdkmetric.Instrument{Name: "exponential"},
@@ -94,7 +94,7 @@ func measure(t *testing.T) []*metricdata.ResourceMetrics {
 	)
 	defer func() { require.NoError(t, provider.Shutdown(context.Background())) }()
 	ctx := trace.ContextWithSpanContext(t.Context(), trace.NewSpanContext(trace.SpanContextConfig{
-		// A sampled span makes the SDK record exemplars.
+		// A sampled span is required for exemplars.
 		TraceID: trace.TraceID{1, 2, 3}, SpanID: trace.SpanID{4, 5, 6}, TraceFlags: trace.FlagsSampled,
 	}))
 	m := provider.Meter("checkout", otelmetric.WithInstrumentationVersion("1.2"))
@@ -140,7 +140,7 @@ func measure(t *testing.T) []*metricdata.ResourceMetrics {
 	return out
 }
 
-// otlpQueries are the queries whose responses must be equal to the last digit.
+// otlpQueries contains the queries whose results must be identical in every digit.
 var otlpQueries = []string{
 	`{__name__=~".+"}[5m]`, `{__name__=~".+"}`, `histogram_quantile(0.9, exponential{})`,
 	`count by (__name__) ({job="shop"})`, `{__name__=~"orders.*"} * on (job, instance) group_left target_info`,
@@ -168,7 +168,7 @@ func compareOTLP(t *testing.T, cassia running, prometheus string, before, end ti
 	require.Greater(t, len(exemplars(prometheus, "").([]any)), 2)
 	require.Equal(t, exemplars(prometheus, ""), exemplars(cassia.URL, tenant.Default))
 
-	// The samples that Prometheus forwards arrive later.
+	// Samples forwarded by Prometheus arrive a little later.
 	direct, err := got.Query(ctx, otlpQueries[0], end)
 	require.NoError(t, err)
 	require.EventuallyWithT(t, func(t *assert.CollectT) {
@@ -179,8 +179,8 @@ func compareOTLP(t *testing.T, cassia running, prometheus string, before, end ti
 	}, cassiatest.Patience, 50*time.Millisecond)
 }
 
-// compareTypes compares the metadata in Cassia with the types and units that a real Prometheus received by OTLP.
-// Prometheus has a feature that adds them to series as labels.
+// compareTypes compares Cassia's metadata of the metrics with the metadata of a real Prometheus. That Prometheus stores
+// the types and units that it receives with OTLP as labels, which makes them readable.
 func compareTypes(t *testing.T, cassia running, sent []*metricdata.ResourceMetrics) {
 	prometheus := startPrometheus(t.Context(), t, cassiatest.FreeAddress(t), "", "--web.enable-otlp-receiver",
 		"--enable-feature=type-and-unit-labels")
@@ -202,7 +202,7 @@ func compareTypes(t *testing.T, cassia running, sent []*metricdata.ResourceMetri
 			}
 		}
 		if family == "target_info" {
-			continue // target_info gets no such labels.
+			continue // Its series get no such labels.
 		}
 		require.Len(t, told[family], 1, family)
 		of := told[family].([]any)[0].(map[string]any)
@@ -222,7 +222,7 @@ func export(t *testing.T, url string, sent []*metricdata.ResourceMetrics) {
 	require.NoError(t, e.Shutdown(context.Background()))
 }
 
-// ask returns the data of a response of the HTTP API.
+// ask returns the data field of an API response.
 func ask(t *testing.T, url, of string) any {
 	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	require.NoError(t, err)

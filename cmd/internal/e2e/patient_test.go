@@ -19,8 +19,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// patient is an http.RoundTripper for multiple processes. It sends a request to one of them, and after an error retries
-// it at the next one, until its patience has passed.
+// patient is a transport for multiple processes. If a request to one process fails, it sends the request to the next
+// process, and so on for the duration patience.
 type patient struct {
 	addresses []string
 	patience  time.Duration
@@ -37,7 +37,7 @@ func newPatient(patience time.Duration, addresses ...string) *patient {
 	return &patient{addresses: addresses, patience: patience}
 }
 
-// RoundTrip implements http.RoundTripper. A request with a body must have GetBody, so that it can be sent again.
+// RoundTrip implements http.RoundTripper, for requests whose body can be read again.
 func (p *patient) RoundTrip(r *http.Request) (*http.Response, error) {
 	began := time.Now()
 	for {
@@ -63,7 +63,7 @@ func (p *patient) RoundTrip(r *http.Request) (*http.Response, error) {
 			why = answer.Status
 		}
 		if err == nil && !over {
-			text, _ := io.ReadAll(io.LimitReader(answer.Body, 500)) // it is only logged
+			text, _ := io.ReadAll(io.LimitReader(answer.Body, 500)) // The text is only logged.
 			answer.Body.Close()
 			why += ": " + string(text)
 		}
@@ -82,8 +82,8 @@ func (p *patient) place() int {
 	return p.at
 }
 
-// note records the result of an attempt at a process. why is the error, "" if the attempt succeeded. over means that
-// the request is given up.
+// note records the result of an attempt. why is the reason for its failure, or "" if it succeeded. over is set if the
+// request isn't retried any more.
 func (p *patient) note(at int, began time.Time, why string, over bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,15 +97,14 @@ func (p *patient) note(at int, began time.Time, why string, over bool) {
 	if why == "" || over {
 		p.slowest = max(p.slowest, time.Since(began).Round(time.Millisecond))
 	}
-	// The next request is sent to the next process, even after a success. If p.at has changed, another request has
-	// moved on already.
+	// If no other request has switched to the next process yet, switch to it. This also happens after a success.
 	if p.at == at {
 		p.at = (at + 1) % len(p.addresses)
 	}
 }
 
-// counts returns the number of attempts, the number of failed attempts, the number of requests that were given up, and
-// the duration of the slowest request including its retries.
+// counts returns the numbers of attempts, of failed attempts and of requests that were given up, and the duration of
+// the slowest request including its retries.
 func (p *patient) counts() (tries, failed, gaveUp int, slowest time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,7 +120,7 @@ func (p *patient) lastFailure() string {
 	return p.last
 }
 
-// waitLogged waits until the log of a process has a line that contains all of the words, and returns the line.
+// waitLogged waits for a log line of a process that contains all of these words, and returns the line.
 func waitLogged(t *testing.T, p *promrig.Process, words ...string) (line string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -139,7 +138,7 @@ func waitLogged(t *testing.T, p *promrig.Process, words ...string) (line string)
 	return line
 }
 
-// requireSound requires that cassia check finds no problems.
+// requireSound runs cassia check and requires that all samples are sealed and there are no problems.
 func requireSound(ctx context.Context, t *testing.T, binary string, flags []string) {
 	t.Helper()
 	out, err := exec.CommandContext(ctx, binary, append([]string{"check"}, flags...)...).CombinedOutput()

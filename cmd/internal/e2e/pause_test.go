@@ -20,10 +20,10 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// pausedPartitions is the number of partitions of the store, which the processes share for sealing.
+// pausedPartitions is the number of partitions among which sealing is divided.
 const pausedPartitions = 2
 
-// pausedRig runs two processes on one keyspace. Signals suspend a process at any instruction and resume it later.
+// pausedRig consists of two processes on one keyspace that are suspended at any point and later resumed.
 type pausedRig struct {
 	*killed
 	binary string
@@ -32,10 +32,10 @@ type pausedRig struct {
 	lone   []string // metrics with one sample each
 }
 
-// TestPausedAndBackLate suspends one of two processes under load: between a write and its response, and in the middle
-// of sealing, on request and in the background. The other one takes over, and the suspended one later continues with
-// its operation, or is killed in the middle of sealing. No sample is lost or stored twice, and after everything is
-// sealed the state is the same as without a pause.
+// TestPausedAndBackLate suspends one of two processes under load: between a write and its response, and while it seals
+// on request or in the background. The other process takes over. The suspended process later continues its operation,
+// or is killed while it is sealing. No sample may be lost or stored twice, and after all samples are sealed, the state
+// must be the same as without a pause.
 func TestPausedAndBackLate(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -75,7 +75,7 @@ func newPausedRig(t *testing.T) *pausedRig {
 		promrig.Cassia(r.binary, t.TempDir(), cassiatest.FreeAddress(t), flags...),
 		promrig.Cassia(r.binary, t.TempDir(), cassiatest.FreeAddress(t), flags...))
 	balanced := newPatient(2*time.Minute, r.programs[0].Address, r.programs[1].Address)
-	balanced.inner.ResponseHeaderTimeout = 3 * time.Second // then a sender tries the other process
+	balanced.inner.ResponseHeaderTimeout = 3 * time.Second // After this time, a sender tries the other process.
 	for _, l := range r.loads {
 		l.client = &http.Client{Transport: balanced}
 	}
@@ -86,12 +86,12 @@ func (r *pausedRig) signal(i int, s syscall.Signal) {
 	require.NoError(r.t, syscall.Kill(r.processes[i].PID(), s))
 }
 
-// pausedBeforeTheAnswer sends samples and suspends the process shortly after. Often the sample is then durable but not
-// acknowledged, so it is sent to the other process as well.
+// pausedBeforeTheAnswer sends samples to a process and suspends it shortly afterwards. Often the sample is then durable
+// but not acknowledged, so it is also sent to the other process.
 func (r *pausedRig) pausedBeforeTheAnswer() {
 	const wanted, tries = 6, 80
 	stored, lost, answered := 0, 0, 0
-	within := 60 * time.Millisecond // max delay of the signal: about the duration of a write
+	within := 60 * time.Millisecond // The max delay before a process is suspended: about the time of a response.
 	for n := 0; n < tries && stored < wanted; n++ {
 		victim := n % 2
 		metric := fmt.Sprintf("lone_%d", n)
@@ -145,7 +145,7 @@ func (r *pausedRig) sample(metric string) []byte {
 	return snappy.Encode(nil, body)
 }
 
-// post sends a request to one process and returns its result. The request has no timeout.
+// post sends a request to one process, without a time limit, and returns the result.
 func (r *pausedRig) post(i int, body []byte) string {
 	request, err := http.NewRequestWithContext(
 		r.ctx, http.MethodPost, r.processes[i].URL()+"/api/v1/write", strings.NewReader(string(body)),
@@ -167,7 +167,7 @@ func (r *pausedRig) post(i int, body []byte) string {
 	return answer.Status + ": " + strings.TrimSpace(string(text))
 }
 
-// count returns the number of samples of a metric that one process finds.
+// count returns the number of samples of a metric, read through one process.
 func (r *pausedRig) count(i int, metric string) int {
 	var answer promrig.Answer
 	require.NoError(r.t, patiently(func() (err error) {
@@ -185,14 +185,14 @@ func (r *pausedRig) verifyLone(i int) {
 	}
 }
 
-// sealing makes a process seal everything, and returns while the process is sealing. done then receives the result.
+// sealing requests a process to seal all samples and returns once it is sealing. done receives the result.
 func (r *pausedRig) sealing(i int) (done chan error) {
 	for {
 		done = make(chan error, 1)
 		url := r.processes[i].URL() + "/-/seal"
 		go func() { done <- promrig.Post(r.ctx, url) }()
 		select {
-		case err := <-done: // There was too little to seal.
+		case err := <-done: // Sealing finished immediately because there was little to seal.
 			if !busy(err) {
 				require.NoError(r.t, err)
 			}
@@ -203,8 +203,8 @@ func (r *pausedRig) sealing(i int) (done chan error) {
 	}
 }
 
-// pausedWhileAskedToSeal suspends a process while it seals everything on request. The other process takes over its
-// partitions and seals them.
+// pausedWhileAskedToSeal suspends a process that is sealing all samples. The other process takes over its partitions
+// and seals them.
 func (r *pausedRig) pausedWhileAskedToSeal(victim int) {
 	other := 1 - victim
 	done := r.sealing(victim)
@@ -222,7 +222,7 @@ func (r *pausedRig) pausedWhileAskedToSeal(victim int) {
 	r.backAgain(victim, "back late")
 }
 
-// ended reports whether the seal ended just before the process was suspended.
+// ended reports whether sealing ended just before the process was suspended.
 func ended(done chan error) bool {
 	select {
 	case <-done:
@@ -235,20 +235,20 @@ func ended(done chan error) bool {
 // takesOver waits until a process owns all partitions.
 func (r *pausedRig) takesOver(i int) { waitOwned(r.ctx, r.t, pausedPartitions, r.processes[i]) }
 
-// backAgain compares the samples of both processes, immediately through the process that was away, and waits until each
-// process owns its partitions again.
+// backAgain compares the samples through both processes, first through the resumed one, and waits until it owns its
+// share of the partitions.
 func (r *pausedRig) backAgain(victim int, when string) {
 	r.verify(victim, when)
 	r.verify(1-victim, when)
 	waitOwned(r.ctx, r.t, pausedPartitions/2, r.processes...)
 }
 
-// killedWhileSealing kills a process while it seals everything. The other process takes over and seals the rest.
+// killedWhileSealing kills a process that is sealing all samples. The other process takes over and seals the rest.
 func (r *pausedRig) killedWhileSealing(victim int) {
 	other := 1 - victim
 	done := r.sealing(victim)
 	r.processes[victim].Kill()
-	for <-done == nil { // The seal had just ended.
+	for <-done == nil { // Retry, because all samples had already been sealed.
 		r.revive(victim)
 		done = r.sealing(victim)
 		r.processes[victim].Kill()
@@ -261,13 +261,12 @@ func (r *pausedRig) killedWhileSealing(victim int) {
 	r.backAgain(victim, "killed in the middle of sealing and started again")
 }
 
-// pausedWhileSealingByItself suspends a process that has just taken over partitions, while it seals them in the
-// background.
+// pausedWhileSealingByItself suspends a process that has just taken over partitions and is sealing them.
 func (r *pausedRig) pausedWhileSealingByItself(victim int) {
 	other := 1 - victim
 	r.processes[victim].Kill()
 	r.takesOver(other)
-	time.Sleep(2 * time.Second) // samples to seal accumulate
+	time.Sleep(2 * time.Second) // Let pending work accumulate.
 	r.revive(victim)
 	r.waitSealing(victim)
 	r.signal(victim, syscall.SIGSTOP)
@@ -280,7 +279,7 @@ func (r *pausedRig) pausedWhileSealingByItself(victim int) {
 	r.backAgain(victim, "back late in its own round")
 }
 
-// waitSealing waits until a process has sealed samples in a round of background work that isn't complete.
+// waitSealing waits until a process has sealed samples in a pass that hasn't ended.
 func (r *pausedRig) waitSealing(i int) {
 	round, before := r.progress(i)
 	require.Eventually(r.t, func() bool {
@@ -294,7 +293,7 @@ func (r *pausedRig) waitSealing(i int) {
 	}, 2*cassiatest.Patience, 5*time.Millisecond, "it should find something to seal by itself")
 }
 
-// progress returns how many rounds of background work a process has completed, and how many samples it has sealed.
+// progress returns the number of completed passes of a process, and the number of samples that it has sealed.
 func (r *pausedRig) progress(i int) (rounds, sealed float64) {
 	text, err := get(r.ctx, r.processes[i].URL()+"/metrics")
 	if err != nil {
@@ -304,7 +303,7 @@ func (r *pausedRig) progress(i int) (rounds, sealed float64) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		switch name {
 		case "cassia_downsample_rounds_total":
-			rounds, _ = strconv.ParseFloat(value, 64) // 0 if the text isn't a number
+			rounds, _ = strconv.ParseFloat(value, 64) // A text that isn't a number counts as 0.
 		case "cassia_store_sealed_samples_total":
 			sealed, _ = strconv.ParseFloat(value, 64)
 		}

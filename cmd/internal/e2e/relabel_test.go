@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// relabelRules drop a metric, rename a metric and remove a label.
+// relabelRules contains rules that drop series, rename series and truncate labels.
 const relabelRules = `
 write_relabel_configs:
 - {source_labels: [__name__], regex: noise.*, action: drop}
@@ -23,7 +23,7 @@ tenants:
   free: {write_relabel_configs: []}
 `
 
-// TestRelabelCommand tries rules on a directory and, through its server, on the same data.
+// TestRelabelCommand tests rules on a directory and, through a server, on the same data.
 func TestRelabelCommand(t *testing.T) {
 	binary := builtCassia(t)
 	data := t.TempDir()
@@ -34,7 +34,7 @@ func TestRelabelCommand(t *testing.T) {
 			r.Write(t, name, at.Add(time.Duration(i-10)*time.Second), float64(i))
 		}
 	}
-	r.Value(t, "up", at) // The server is ready.
+	r.Value(t, "up", at) // Wait until the server is ready.
 	file := filepath.Join(t.TempDir(), "relabel.yml")
 	require.NoError(t, os.WriteFile(file, []byte(relabelRules+`  cutting:
     write_relabel_configs: [{source_labels: [__name__], regex: up, target_label: __name__, replacement: ""}]`), 0o600))

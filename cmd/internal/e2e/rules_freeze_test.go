@@ -14,13 +14,13 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// TestRulesOutliveAFreeze suspends the process that evaluates rules, like a laptop that sleeps, and resumes it. The
-// process then runs the missed evaluations, or counts them as missed.
+// TestRulesOutliveAFreeze suspends the process that evaluates rules, as when a laptop sleeps, and resumes it. The
+// process must run the missed evaluations or count them as missed.
 func TestRulesOutliveAFreeze(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs a real program for half a minute: leave -short out")
 	}
-	t.Parallel() // most of the time is spent waiting
+	t.Parallel() // Most of the time is spent waiting.
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
 	dir := t.TempDir()
@@ -29,7 +29,7 @@ func TestRulesOutliveAFreeze(t *testing.T) {
 		ctx, t, promrig.Cassia(builtCassia(t), dir, cassiatest.FreeAddress(t), "--rule.files=team-a="+dir+"/*.yml"),
 	)
 	of := promrig.API{URL: cassia.URL() + "/t/team-a"}
-	// between returns the samples of tick, one per evaluation, in a range of time.
+	// between returns the recorded samples of tick in a time range.
 	between := func(from, to time.Time) (all []stamped) {
 		answer, err := of.Query(ctx, `tick[1h]`, time.Now())
 		if err != nil || len(answer.Series) != 1 {
@@ -52,7 +52,7 @@ func TestRulesOutliveAFreeze(t *testing.T) {
 	time.Sleep(frozen)
 	gone := time.Now()
 	require.NoError(t, syscall.Kill(cassia.PID(), syscall.SIGCONT))
-	// Evaluations that were due more than an interval after the suspension must have been run later.
+	// Evaluations that became due more than an interval after the suspension must have been run afterwards.
 	from := stopped.Add(interval)
 	due := float64(gone.Sub(from)/interval) - 1
 	require.Eventually(t, func() bool {

@@ -15,8 +15,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// TestRulesOverHistoryThatOnlyHoursCover imports samples that are two years old into a server that keeps only 1h
-// rollups of that time. promtool evaluates a rule over them, and its results are imported as well.
+// TestRulesOverHistoryThatOnlyHoursCover imports samples from two years ago into a server that keeps only 1h rollups of
+// that time. promtool evaluates a rule on them, and its results are also imported.
 func TestRulesOverHistoryThatOnlyHoursCover(t *testing.T) {
 	t.Parallel()
 	promtool, binary, dir := cassiatest.Binary(t, "CASSIA_TEST_PROMTOOL", "promtool"), builtCassia(t), t.TempDir()
@@ -60,7 +60,7 @@ func TestRulesOverHistoryThatOnlyHoursCover(t *testing.T) {
 		require.NoError(t, err)
 		return fmt.Sprint(answer)
 	}
-	// promtool derives the times of evaluations from the group, so they aren't at the edges of buckets.
+	// promtool evaluates at times derived from the rule group, which aren't aligned to buckets.
 	require.Contains(t, ask(`count_over_time(requests:rate1h[40h])`, 41), `"38"`)
 	for _, function := range []string{"min", "avg", "max", "last"} {
 		require.Contains(t, ask(`round(1e6 * `+function+`_over_time(requests:rate1h[40h]))`, 41), `"100000"`, function)

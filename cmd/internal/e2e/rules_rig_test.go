@@ -12,23 +12,21 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// ruleGaps counts the evaluations that are missing among samples recorded by rules at an interval, although the process
-// that evaluates the rules was killed.
+// ruleGaps finds missing evaluations in the samples that rules record at an interval, after the evaluating process was
+// killed.
 //
-// On a busy machine some evaluations may be missing: if an evaluation takes long, Prometheus' rule manager skips and
-// counts the evaluations that become due meanwhile.
+// On a busy machine, some evaluations may be missing: Prometheus' manager skips evaluations that become due during a
+// slow one, and counts them.
 type ruleGaps struct {
 	interval time.Duration
-	// dying and killed are times before and after the process was killed. Its number of skipped evaluations was read at
-	// dying.
+	// The process was killed between dying and killed. Its number of skipped evaluations was read at dying.
 	dying, killed time.Time
-	// began is a time before the start of the next process. That process runs the evaluations that were missed before
-	// its start.
+	// began is a time before the start of the next process, which runs the evaluations missed until then.
 	began time.Time
 }
 
-// count counts the missing evaluations in gaps of more than one evaluation. before counts the evaluations that were due
-// until began, which the next process should have run later; after counts those that were due after began.
+// count returns the number of missing evaluations in gaps of more than two intervals. before counts those that became
+// due before the next process started, which it should have run afterwards. after counts the others.
 func (g ruleGaps) count(t *testing.T, what string, samples []stamped) (before, after float64) {
 	t.Helper()
 	interval := g.interval.Milliseconds()
@@ -50,14 +48,14 @@ func (g ruleGaps) count(t *testing.T, what string, samples []stamped) (before, a
 	return before, after
 }
 
-// leftOut returns how many evaluations a process has skipped, and how many have failed.
+// leftOut returns the number of evaluations that a process has skipped, and the number of failed evaluations.
 func leftOut(t *testing.T, url string) (missed, failed float64) {
 	t.Helper()
 	return valueOf(t, url, "prometheus_rule_group_iterations_missed_total"),
 		valueOf(t, url, "prometheus_rule_evaluation_failures_total")
 }
 
-// valueOf returns the sum of all series of a metric of a process, 0 if there are none.
+// valueOf returns the sum of a metric of a process over all labels, or 0 if the metric doesn't exist.
 func valueOf(t *testing.T, url, name string) (sum float64) {
 	t.Helper()
 	_, text := cassiatest.Server{URL: url}.Get(t, "/metrics")
@@ -74,7 +72,7 @@ func valueOf(t *testing.T, url, name string) (sum float64) {
 	return sum
 }
 
-// stamped is a sample that a process has returned, with its time in milliseconds.
+// stamped is a sample as returned by a process. Its time is in milliseconds.
 type stamped struct {
 	at int64
 	v  float64

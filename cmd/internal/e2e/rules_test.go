@@ -74,7 +74,7 @@ func (w *webhook) has(parts ...string) bool {
 	return false
 }
 
-// startAlertmanager starts a real Alertmanager that notifies the webhook without a delay.
+// startAlertmanager starts a real Alertmanager that notifies the webhook immediately.
 func startAlertmanager(ctx context.Context, t *testing.T, w *webhook) *promrig.Process {
 	path := cassiatest.Binary(t, "CASSIA_TEST_ALERTMANAGER", "alertmanager")
 	hook := httptest.NewServer(w)
@@ -87,8 +87,8 @@ receivers: [{name: hook, webhook_configs: [{url: %q, send_resolved: true}]}]
 	return start(ctx, t, program)
 }
 
-// TestRulesOutliveKills kills the process that evaluates rules. No evaluation is missed, and a real Alertmanager is
-// notified when an alert fires and when it ends.
+// TestRulesOutliveKills kills the process that evaluates rules. No evaluation may be missing, and a real Alertmanager
+// must be notified when an alert starts and stops firing.
 func TestRulesOutliveKills(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs real programs for half a minute: leave -short out")
@@ -139,7 +139,7 @@ func TestRulesOutliveKills(t *testing.T) {
 	cassia.Kill()
 	gaps.killed = time.Now()
 	start(ctx, t, cassia.Program)
-	gaps.began = time.Now() // The process waits for senders before it evaluates.
+	gaps.began = time.Now() // The start waits for senders before it evaluates.
 	wait("the rules go on", func() bool { return latest(`timestamp(tick)`) > float64(gaps.began.Unix())+15 })
 	ended := latest(`timestamp(tick)`)
 	for _, query := range []string{`tick`, `ALERTS{alertstate="firing"}`, `ALERTS_FOR_STATE`} {

@@ -11,24 +11,24 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// running is a server in another process.
+// running is a server that runs as a separate process.
 type running struct {
 	cassiatest.Server
-	// stop stops the server gracefully. Further calls do nothing.
+	// stop stops the server in an orderly way. After the first call, it does nothing.
 	stop func() error
-	// log is the path of its log.
+	// log is the path of the log file.
 	log string
 	pid int
 }
 
-// startServe runs cassia serve with these flags until stop is called or the test ends. The server doesn't store its own
-// metrics, unless args contains --self-monitoring.
+// startServe runs cassia serve with these flags until stop is called or the test ends. Self-monitoring is disabled
+// unless a flag enables it.
 func startServe(t *testing.T, args ...string) running {
 	t.Helper()
 	return startServeAs(t, func(p promrig.Program) promrig.Program { return p }, args...)
 }
 
-// startServeAs is startServe with a function that changes the program before it is started.
+// startServeAs is like startServe, but it starts the program that as returns.
 func startServeAs(t *testing.T, as func(promrig.Program) promrig.Program, args ...string) running {
 	t.Helper()
 	address := cassiatest.FreeAddress(t)
@@ -52,5 +52,5 @@ func startServeAs(t *testing.T, as func(promrig.Program) promrig.Program, args .
 	return running{cassiatest.Server{URL: process.URL()}, stop, log, process.PID()}
 }
 
-// serverAt returns a server that was started elsewhere, without its stop function, log and process id.
+// serverAt returns a server that was started elsewhere.
 func serverAt(url string) running { return running{Server: cassiatest.Server{URL: url}} }

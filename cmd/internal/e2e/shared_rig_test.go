@@ -22,14 +22,14 @@ import (
 )
 
 const (
-	// sharedFailover is the time without samples after which another replica is elected. sharedTick is the interval at
-	// which replicas send.
+	// sharedFailover is the time after which another replica is elected, and sharedTick is the interval at which
+	// replicas send.
 	sharedFailover = 10 * time.Second
 	sharedTick     = 500 * time.Millisecond
-	// sharedInterval is the evaluation interval of sharedRules.
+	// sharedInterval is the interval at which sharedRules are evaluated.
 	sharedInterval = 2 * time.Second
-	// The value of newest depends on when it is evaluated, because newer samples arrive continuously. If an evaluation
-	// were repeated, its value would be larger.
+	// Repeated evaluations can be detected: newer samples arrive continuously, so the value of newest is larger if it
+	// is evaluated later.
 	sharedRules = `
 groups:
 - name: every other second
@@ -45,7 +45,8 @@ groups:
 `
 )
 
-// sharedRig runs two processes on one keyspace, which evaluate the same rules and receive samples of the same replicas.
+// sharedRig consists of two processes on one keyspace that evaluate the same rules and receive samples of the same
+// replicas.
 type sharedRig struct {
 	t         *testing.T
 	ctx       context.Context
@@ -72,7 +73,7 @@ func newSharedRig(t *testing.T) *sharedRig {
 	return r
 }
 
-// wait waits until a condition holds. The condition may fail the test.
+// wait waits for a condition. The condition may fail the test.
 func (r *sharedRig) wait(why string, condition func() bool) {
 	r.t.Helper()
 	for began := time.Now(); !condition(); time.Sleep(100 * time.Millisecond) {
@@ -80,14 +81,14 @@ func (r *sharedRig) wait(why string, condition func() bool) {
 	}
 }
 
-// restart stops a process gracefully and starts it again.
+// restart stops a process in an orderly way and starts it again.
 func (r *sharedRig) restart(i int) {
 	require.NoError(r.t, r.processes[i].Terminate(cassiatest.StopWithin))
 	r.processes[i] = start(r.ctx, r.t, r.processes[i].Program)
 }
 
-// silence returns the longest time for which an active sender got no acknowledgement. It shows for how long a process
-// or Cassandra was blocked.
+// silence returns the longest time without an acknowledgement for an active sender. A process or Cassandra was blocked
+// for this time.
 func (r *sharedRig) silence() (longest time.Duration) {
 	for _, s := range r.senders {
 		longest = max(longest, s.silence())
@@ -105,7 +106,7 @@ func (r *sharedRig) query(i int, query string) (answer promrig.Answer) {
 	return answer
 }
 
-// samples returns the samples of a series over the whole test, read through one process.
+// samples returns all samples of a series, read from a process.
 func (r *sharedRig) samples(i int, selector string) []stamped {
 	r.t.Helper()
 	answer := r.query(i, selector+"[1h]")
@@ -121,18 +122,19 @@ func (r *sharedRig) metric(i int, name string) float64 {
 	return valueOf(r.t, r.processes[i].URL(), name)
 }
 
-// sender sends the samples of a series to one process when they are due, and repeats them until they are accepted, as
+// sender sends the samples of a series to one process when they are due. It repeats them until they are accepted, as
 // Prometheus does.
 type sender struct {
 	labels []prompb.Label
 	v      func(at int64) float64
-	// every is the time between two samples, and offset shifts their times. Each sample is sent behind late.
+	// every is the interval between samples, offset the time of the first one, and behind the delay with which they are
+	// sent.
 	every, offset, behind time.Duration
 
 	mu    sync.Mutex
 	acked []int64 // times of acknowledged samples
-	// heard is the time of the last acknowledgement or of the start of sending, zero if the sender isn't active. silent
-	// is the longest time between two such times.
+	// heard is the time of the last acknowledgement or, if there is none, the time when sending started. It is zero
+	// while the sender is inactive. silent is the longest time between acknowledgements.
 	heard  time.Time
 	silent time.Duration
 }
@@ -145,8 +147,7 @@ func newSender(v func(int64) float64, nameAndLabels ...string) *sender {
 	return s
 }
 
-// send has a sender send to a process until stop is called or the test ends. stop waits until all samples that were
-// sent are acknowledged.
+// send starts to send to a process. stop stops it and waits until all sent samples are acknowledged or the test ends.
 func (r *sharedRig) send(s *sender, to int) (stop func()) {
 	if !slices.Contains(r.senders, s) {
 		r.senders = append(r.senders, s)
@@ -198,7 +199,7 @@ func (s *sender) run(ctx context.Context, stopping <-chan struct{}, url string) 
 	}
 }
 
-// hear records that samples were acknowledged now.
+// hear records that samples with these times were acknowledged now.
 func (s *sender) hear(times []int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,7 +211,7 @@ func (s *sender) hear(times []int64) {
 	s.acked = append(s.acked, times...)
 }
 
-// silence returns the longest time between two acknowledgements, or since the last one.
+// silence returns the longest time between two acknowledgements, including the time since the last one.
 func (s *sender) silence() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -232,7 +233,7 @@ func (s *sender) last() int64 {
 	return acked[len(acked)-1]
 }
 
-// deliver sends series until they are accepted.
+// deliver sends series repeatedly until they are accepted.
 func deliver(ctx context.Context, url string, series ...prompb.TimeSeries) error {
 	for {
 		code, text, err := post(ctx, url, series...)
@@ -249,7 +250,7 @@ func deliver(ctx context.Context, url string, series ...prompb.TimeSeries) error
 	}
 }
 
-// post sends series to a process by remote write.
+// post sends series to a process with remote write.
 func post(ctx context.Context, url string, series ...prompb.TimeSeries) (code int, text string, err error) {
 	body, err := (&prompb.WriteRequest{Timeseries: series}).Marshal()
 	if err != nil {

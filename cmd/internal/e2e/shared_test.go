@@ -19,15 +19,15 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// TestTwoOnCassandraShareWork runs two processes on one keyspace. They evaluate rules, receive the samples of a pair of
-// replicas, one replica each, and delete series while both continue to write them. Then the test kills the process that
-// evaluates rules and receives the elected replica. The other process misses no evaluation and no sample, and no
-// deleted sample reappears, even after both have restarted.
+// TestTwoOnCassandraShareWork runs two processes on one keyspace. They evaluate rules, each receives the samples of one
+// of two replicas, and they delete series while both continue to write them. The test then kills the process that
+// evaluates rules and receives the samples of the elected replica. The other process must not miss an evaluation or a
+// sample, and no deleted sample may reappear, even after both processes are restarted.
 func TestTwoOnCassandraShareWork(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the binary for most of a minute: leave -short out")
 	}
-	t.Parallel() // much of the time is spent waiting for leases to pass over
+	t.Parallel() // Most of the time is spent waiting for leases to expire.
 	underLoadAlone(t)
 	r := newSharedRig(t)
 	deleted := newSharedDeletes(r)
@@ -53,14 +53,14 @@ func TestTwoOnCassandraShareWork(t *testing.T) {
 // sharedRuling checks the samples recorded by rules.
 type sharedRuling struct {
 	*sharedRig
-	// owner is the index of the process that evaluates the rules, other the index of the other process.
+	// owner is the process that evaluates rules, and other is the process that doesn't.
 	owner, other int
-	active       time.Time // time since which the alert is active, from the owner
-	// seen holds the values of each recorded series that were last read, by time.
+	active       time.Time // the time since which the alert is active, as reported by the owner
+	// seen contains the values that were read, by series and time.
 	seen map[string]map[int64]float64
 
 	ruleGaps
-	// leftOut is the number of evaluations that each process had skipped or failed when the owner was killed.
+	// leftOut contains, for each process, the number of evaluations that it had skipped when the owner was killed.
 	leftOut [2]float64
 }
 
@@ -87,7 +87,7 @@ func newSharedRuling(r *sharedRig) *sharedRuling {
 
 func (x *sharedRuling) evaluates(i int) bool { return x.metric(i, "cassia_rules_evaluated_here") == 1 }
 
-// activeAt waits until a process reports the alert as firing, and returns the time since which the alert is active.
+// activeAt waits until the alert fires according to a process, and returns the time since which it is active.
 func (x *sharedRuling) activeAt(i int) (since time.Time) {
 	x.t.Helper()
 	x.wait("the alert fires", func() bool {
@@ -112,7 +112,7 @@ func (x *sharedRuling) activeAt(i int) (since time.Time) {
 	return since
 }
 
-// look reads the recorded samples, and requires that samples that were read before are unchanged.
+// look reads the recorded samples and requires that the samples read before are unchanged.
 func (x *sharedRuling) look() {
 	x.t.Helper()
 	for _, selector := range sharedRecorded {
@@ -127,8 +127,8 @@ func (x *sharedRuling) look() {
 	}
 }
 
-// oneEvaluates requires that only the owner has evaluated rules. The other process may have taken over if a process or
-// Cassandra was blocked for so long that it received no heartbeats of the owner.
+// oneEvaluates requires that the other process has never evaluated a group. It may have done so if it didn't receive
+// heartbeats of the owner because a process or Cassandra was blocked.
 func (x *sharedRuling) oneEvaluates() {
 	const evaluated = "prometheus_rule_group_iterations_total"
 	require.Positive(x.t, x.metric(x.owner, evaluated))
@@ -148,7 +148,7 @@ func (x *sharedRuling) ownerDies() {
 	x.killed = time.Now()
 }
 
-// takesOver waits until the other process evaluates the rules and has run the missed evaluations.
+// takesOver waits until the other process evaluates rules and has run the missed evaluations.
 func (x *sharedRuling) takesOver() {
 	x.t.Helper()
 	x.began = x.killed
@@ -189,14 +189,14 @@ func (x *sharedRuling) check() {
 	}
 	caughtUp := x.metric(x.other, "cassia_rules_caught_up_evaluations_total")
 	require.Positive(x.t, caughtUp)
-	// Prometheus restores the time from ALERTS_FOR_STATE, which is in whole seconds.
+	// Prometheus restores the time from ALERTS_FOR_STATE, which has a resolution of a second.
 	require.True(x.t, x.active.Truncate(time.Second).Equal(x.activeAt(x.other)),
 		"active since %v, not %v", x.activeAt(x.other), x.active)
 	x.t.Logf("%v evaluations were made up for", caughtUp)
 }
 
-// noGap requires that at least one of any two consecutive evaluations is stored, except evaluations that a process has
-// counted as skipped or failed.
+// noGap requires that of two consecutive evaluations at least one is stored. More may be missing only if evaluations
+// were skipped because of a slow one, or failed.
 func (x *sharedRuling) noGap(selector string, samples []stamped) {
 	before, after := x.count(x.t, selector, samples)
 	missed, failed := leftOut(x.t, x.processes[x.other].URL())
@@ -205,13 +205,13 @@ func (x *sharedRuling) noGap(selector string, samples []stamped) {
 }
 
 // sharedPair is a pair of replicas that send to different processes: a to the process that keeps running, b to the
-// process that is killed.
+// other.
 type sharedPair struct {
 	*sharedRig
 	a, b        *sender
 	stopA       func()
 	lives, dies int
-	// told is the time of a sample of b up to which the process that keeps running has seen b as elected.
+	// told is the time until which b was elected, as last read from the process that keeps running.
 	told int64
 }
 
@@ -221,7 +221,7 @@ func newSharedPair(r *sharedRig, dies int) *sharedPair {
 		return newSender(func(int64) float64 { return v }, "__name__", "work", "__replica__", name, "cluster", "pair")
 	}
 	p.a, p.b = replica("a", 1), replica("b", 2)
-	p.b.offset = sharedTick / 3 // The samples of a and b must have different times.
+	p.b.offset = sharedTick / 3 // Samples of the two replicas must have different times.
 	p.stopA = r.send(p.a, p.lives)
 	p.elected("a")
 	r.send(p.b, p.dies)
@@ -229,7 +229,7 @@ func newSharedPair(r *sharedRig, dies int) *sharedPair {
 	return p
 }
 
-// status returns the status of the pair from the process that keeps running.
+// status returns the HA status of the pair from the process that keeps running.
 func (p *sharedPair) status() ha.ClusterStatus {
 	p.t.Helper()
 	var answer struct{ Data []ha.ClusterStatus }
@@ -251,8 +251,8 @@ func (p *sharedPair) elected(replica string) {
 	})
 }
 
-// replicaDies stops a for a while. b is elected and stays elected after a has returned. a may be elected again only if
-// a process was blocked, so that no samples of b were received.
+// replicaDies stops a for a while. b must be elected, and stay elected when a sends again. a may be elected again only
+// if no samples of b were received, because a process was blocked.
 func (p *sharedPair) replicaDies() {
 	for {
 		p.stopA()
@@ -276,7 +276,7 @@ func (p *sharedPair) replicaDies() {
 	}
 }
 
-// failsOver waits until a is elected after b's process was killed, and its held samples are stored.
+// failsOver waits until a is elected after b's process was killed.
 func (p *sharedPair) failsOver() {
 	p.elected("a")
 	now := time.Now().UnixMilli()
@@ -284,9 +284,9 @@ func (p *sharedPair) failsOver() {
 	p.wait("what was held is stored", func() bool { return p.status().Held.Rows == 0 })
 }
 
-// check requires that there is no gap, and that each sample is from the replica that was elected for its time. After an
-// election, a few samples of the previous replica may be newer than the start of the new term: their process was killed
-// or blocked before it could advertise them.
+// check requires that there is no gap, and that each sample is from the replica that was elected at its time. Some
+// samples of the previous replica are also allowed after the time that it had advertised: if that was b, whose process
+// was killed, or if its samples weren't received because a process was blocked.
 func (p *sharedPair) check() {
 	status := p.status()
 	spans, both := status.Spans, 0
@@ -317,15 +317,15 @@ func (p *sharedPair) check() {
 		len(work), status.Elections, both)
 }
 
-// sharedDeletes are series that both processes write and that are deleted during the test.
+// sharedDeletes checks series that are deleted while both processes write them.
 type sharedDeletes struct {
 	*sharedRig
 	live [2]*sender
 	stop [2]func()
-	// cut is the time up to which samples of the live series are deleted; returned is the time at which this delete was
-	// acknowledged. Both are in milliseconds.
+	// cut is the time up to which the live series are deleted, and returned is the time when the delete was
+	// acknowledged, both in milliseconds.
 	cut, returned int64
-	history       int // how many of the historySeries series aren't deleted
+	history       int // number of remaining history series, of historySeries
 }
 
 const (
@@ -356,19 +356,19 @@ func newSharedDeletes(r *sharedRig) *sharedDeletes {
 	return d
 }
 
-// do sends a POST request for a path to a process.
+// do sends a POST request to a process.
 func (d *sharedDeletes) do(i int, what string) {
 	d.t.Helper()
 	require.NoError(d.t, patiently(func() error { return promrig.Post(d.ctx, d.processes[i].URL()+what) }))
 }
 
-// admin calls an endpoint of the TSDB admin API of a process.
+// admin calls an endpoint of Prometheus' admin API on a process.
 func (d *sharedDeletes) admin(i int, what string, params url.Values) {
 	d.t.Helper()
 	d.do(i, "/api/v1/admin/tsdb/"+what+"?"+params.Encode())
 }
 
-// whileBothWrite deletes series before and after sealing, through each of the processes.
+// whileBothWrite deletes series through each process, before and after sealing.
 func (d *sharedDeletes) whileBothWrite() {
 	for i := range d.live {
 		d.wait("both write", func() bool { return len(d.live[i].acknowledged()) > 3 })
@@ -388,7 +388,7 @@ func (d *sharedDeletes) whileBothWrite() {
 	d.check("deleted from what was sealed")
 }
 
-// check requires that both processes return all samples that aren't deleted, and no deleted sample.
+// check requires that both processes return all remaining samples and no deleted ones.
 func (d *sharedDeletes) check(when string) {
 	d.t.Helper()
 	for i := range d.processes {
@@ -416,7 +416,7 @@ func (d *sharedDeletes) check(when string) {
 	}
 }
 
-// cleanUp requires that cleaning removes exactly the deleted samples from the rows.
+// cleanUp cleans tombstones and requires that exactly the deleted samples are missing in the rows.
 func (d *sharedDeletes) cleanUp() {
 	gone := (historySeries - d.history) * historySamples
 	for i, live := range d.live {

@@ -18,19 +18,19 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// damageable is a directory of the real program, with the samples acknowledged by it. The directory has sealed days,
-// tables in multiple levels, a snapshot, and samples that are newer than its backup.
+// damageable is a directory of the real program. It contains sealed days, tables in multiple levels, a snapshot, and
+// samples that were written after the backup.
 type damageable struct {
 	dir, backups string
-	// before is a copy of the directory while another process used it, and older a copy from some time before the last
-	// process ended.
+	// before is a copy of the directory from when another process used it. older is a copy from some time before the
+	// last process stopped.
 	before, older string
 	now           time.Time
-	acked         map[string]int // acknowledged samples of each metric
-	backedUp      map[string]int // acknowledged before the backup
+	acked         map[string]int // number of acknowledged samples per metric
+	backedUp      map[string]int // number of samples per metric in the backup
 }
 
-// lateSamples is the number of samples that each part of the history adds.
+// lateSamples is the number of samples that each phase of the directory's history adds.
 const lateSamples = 3
 
 func newDamageable(t *testing.T) *damageable {
@@ -78,7 +78,7 @@ func newDamageable(t *testing.T) *damageable {
 	return d
 }
 
-// copyOfRunning copies the files of a directory while a server has it open and writes nothing.
+// copyOfRunning copies the files of a directory that a server has open. The server must not be writing to it.
 func copyOfRunning(t *testing.T, to, from string) {
 	require.NoError(t, os.MkdirAll(to, 0o755))
 	entries, err := os.ReadDir(from)
@@ -90,7 +90,7 @@ func copyOfRunning(t *testing.T, to, from string) {
 	}
 }
 
-// files returns the paths of all files in a directory and its subdirectories.
+// files returns the paths of all files below a directory.
 func files(t *testing.T, dir string) (paths []string) {
 	require.NoError(t, filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err == nil && !e.IsDir() {
@@ -102,7 +102,7 @@ func files(t *testing.T, dir string) (paths []string) {
 	return paths
 }
 
-// contents returns the sizes and hashes of all files in a directory.
+// contents returns the sizes and hashes of all files below a directory, by path.
 func contents(t *testing.T, dir string) map[string]string {
 	all := map[string]string{}
 	for _, path := range files(t, dir) {
@@ -115,13 +115,13 @@ func contents(t *testing.T, dir string) map[string]string {
 
 // answer is a server's response to queries for all samples of a directory.
 type answer struct {
-	samples map[string]int // number of samples of each metric
+	samples map[string]int // number of samples per metric
 	warned  bool           // a response reports missing samples
 	silent  []string       // metrics whose samples are missing without a warning
-	refused string         // the server didn't start, for this reason
+	refused string         // the reason why the server didn't start
 }
 
-// ask starts the program on the directory data below base, and queries all samples.
+// ask starts the program on the directory "data" below base and queries all samples.
 func (d *damageable) ask(t *testing.T, base string) (a answer) {
 	p := promrig.Cassia(builtCassia(t), base, cassiatest.FreeAddress(t), "--retention.raw=0", "--no-self-monitoring")
 	process, err := promrig.StartReady(t.Context(), p)
@@ -135,7 +135,8 @@ func (d *damageable) ask(t *testing.T, base string) (a answer) {
 		code, text := cassiatest.Server{URL: process.URL()}.Get(t, fmt.Sprintf("/api/v1/query?time=%d&query=%s",
 			d.now.Unix(), url.QueryEscape("count_over_time("+name+"[4d])")))
 		if code == 500 {
-			// The damaged rows are ones that every response depends on, such as the tenant's retention boundaries.
+			// The start fails if rows are damaged without which no result would be correct, such as the retention
+			// boundaries of the tenant.
 			require.Regexp(t, `cassia (check|restore)`, text)
 			return answer{refused: text}
 		}

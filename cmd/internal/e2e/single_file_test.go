@@ -16,28 +16,28 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// ending is the outcome for a directory with one damaged file.
+// ending is the expected outcome for a directory with one damaged file.
 type ending int
 
 const (
-	works ending = iota + 1 // all samples are returned, and check finds no problem
-	alone                   // a start may fail; restore --damaged repairs it without a backup
-	// a start fails; restore --damaged --from repairs it; without a backup, it names the missing rows
+	works ending = iota + 1 // works with all samples, and check reports nothing
+	alone                   // may fail to start; restore --damaged repairs it without a backup
+	// fails to start; restore --damaged --from repairs it; without a backup, missing rows are reported
 	fromBackup
-	named     // a start fails; after restore --damaged it works and names the missing rows
-	giveUpLog // a start fails; restore --damaged --give-up-log continues without the log
-	asAWhole  // a start fails; only a restore of the whole backup helps
+	named     // fails to start; works after restore --damaged, and missing rows are reported
+	giveUpLog // fails to start; restore --damaged --give-up-log continues without the log
+	asAWhole  // fails to start; only restoring a whole backup helps
 
-	refused // a backup isn't restored, and the error names the file
-	either  // a backup is restored completely, or as with refused
+	refused // the backup isn't restored, and the error names the file
+	either  // the backup is restored completely, or rejected
 )
 
-// damages are the ways in which a file is damaged.
+// damages contains the ways in which a file is damaged.
 var damages = []string{"deleted", "emptied", "cut by half", "an older copy"}
 
 const snapshotKind = "file of a snapshot"
 
-// endings has the outcome for every kind of file and damage, in the order of damages.
+// endings contains the expected outcomes for every kind of file, in the order of damages.
 var endings = map[string][4]ending{
 	"LOCK":                         {works, works, works, works},
 	"OPTIONS":                      {alone, alone, alone, alone},
@@ -54,7 +54,7 @@ var endings = map[string][4]ending{
 	snapshotKind:                   {works, works, works, works},
 }
 
-// kind returns the key of endings for a file.
+// kind returns the key in endings for a file.
 func (d *damageable) kind(t *testing.T, path string) string {
 	name := filepath.Base(path)
 	prefix, _, _ := strings.Cut(name, "-")
@@ -118,7 +118,7 @@ func (d *damageable) damageFile(t *testing.T, dir, path, damage string) {
 	}
 }
 
-// backupEndings has the outcome for every kind of file in a folder of backups, in the order of damages.
+// backupEndings contains the expected outcomes for every kind of file in a folder of backups, in the order of damages.
 var backupEndings = map[string][4]ending{
 	"OPTIONS":               {refused, refused, refused, either},
 	"SYNCED":                {refused, refused, refused, either},
@@ -131,15 +131,15 @@ var backupEndings = map[string][4]ending{
 	"table":                 {refused, refused, refused, either},
 }
 
-// damageCell is a file and the way in which it is damaged.
+// damageCell is one case: a file and the way in which it is damaged.
 type damageCell struct {
 	path, damage string
 	inBackup     bool
 	want         ending
 }
 
-// cells returns the cases for all files of the directory and of the folder of backups. It fails for a kind of file
-// without cases, and for cases without a file.
+// cells returns the cases for all files of the directory and of the folder of backups. The test fails if a kind of file
+// has no cases, or if there is no file for a case.
 func (d *damageable) cells(t *testing.T) (all []damageCell) {
 	add := func(path, kind string, inBackup bool, rows map[string][4]ending, found map[string]bool) {
 		row, ok := rows[kind]
@@ -166,11 +166,11 @@ func (d *damageable) cells(t *testing.T) (all []damageCell) {
 	return all
 }
 
-// TestSingleFileDamage damages each file of a directory, one at a time: it deletes, empties or truncates the file, or
-// replaces it by an older copy. Then the server either starts with all acknowledged samples, or fails with one line
-// that names a working remedy, or names the missing rows. It never opens the directory as a new store, and never
-// deletes tables or logs. A backup with such a file is either restored with all of its samples, or rejected with the
-// name of the file. The test draws some of the cases; a soak runs all.
+// TestSingleFileDamage damages one file of a directory at a time: it deletes it, empties it, truncates it to half, or
+// replaces it with an older copy. Either the directory works with all acknowledged samples, or the start fails in one
+// line with a remedy. The remedy must work, or missing rows must be reported. The directory must never be opened as a
+// new store, and never lose files. A backup with a damaged file must either be restored with all of its samples, or be
+// rejected with the name of the file. Each run tests random cases, and a soak test tests all.
 func TestSingleFileDamage(t *testing.T) {
 	t.Parallel()
 	d := newDamageable(t)
@@ -192,7 +192,7 @@ func TestSingleFileDamage(t *testing.T) {
 	}
 }
 
-// requireRestoredOrRefused restores a backup with a damaged file. The restore is complete, or fails and names the file.
+// requireRestoredOrRefused restores a backup with a damaged file and requires the expected outcome.
 func (d *damageable) requireRestoredOrRefused(t *testing.T, c damageCell) {
 	folder, base := filepath.Join(t.TempDir(), "backups"), t.TempDir()
 	require.NoError(t, os.CopyFS(folder, os.DirFS(d.backups)))
@@ -207,13 +207,13 @@ func (d *damageable) requireRestoredOrRefused(t *testing.T, c damageCell) {
 	}
 	require.Equal(t, 1, status)
 	require.Contains(t, cassiatest.LastLine(stderr), filepath.Base(folder))
-	if filepath.Base(c.path) != "backup.json" { // A backup without backup.json is incomplete.
+	if filepath.Base(c.path) != "backup.json" { // A backup without this file is incomplete.
 		require.Contains(t, cassiatest.LastLine(stderr), filepath.Base(c.path))
 	}
 	require.NoDirExists(t, filepath.Join(base, "data"))
 }
 
-// damagedCopy is a copy of a directory with one damaged file.
+// damagedCopy is a copy of a directory in which one file is damaged.
 type damagedCopy struct {
 	*damageable
 	base, dir string
@@ -240,7 +240,7 @@ func (s *damagedCopy) rowFiles(t *testing.T) (names []string) {
 	return slices.Compact(slices.Sorted(slices.Values(names)))
 }
 
-// requireWorks requires that check finds no problem and that the server returns all samples.
+// requireWorks requires that check finds no problem and that all samples are returned.
 func (s *damagedCopy) requireWorks(t *testing.T) {
 	_, stderr, status := cassiatest.Command(t, builtCassia(t), "check", "--storage.path="+s.dir)
 	require.Zero(t, status, stderr)
@@ -250,7 +250,8 @@ func (s *damagedCopy) requireWorks(t *testing.T) {
 	require.False(t, a.warned)
 }
 
-// requireRefused requires that check, doctor and a start fail with one line that names the remedy, and change nothing.
+// requireRefused requires that check, doctor and a start reject the directory in one line with the remedy, and change
+// no file.
 func (s *damagedCopy) requireRefused(t *testing.T) {
 	before := contents(t, s.dir)
 	_, stderr, status := cassiatest.Command(t, builtCassia(t), "check", "--storage.path="+s.dir)
@@ -265,7 +266,7 @@ func (s *damagedCopy) requireRefused(t *testing.T) {
 	require.Equal(t, before, contents(t, s.dir), "a refusal changes nothing")
 }
 
-// restore runs restore --damaged and returns its exit status. It must not delete a table or a log.
+// restore runs restore --damaged and returns its exit status and output. It requires that no table or log is deleted.
 func (s *damagedCopy) restore(t *testing.T, args ...string) (status int, text string) {
 	stdout, stderr, status := cassiatest.Command(
 		t, builtCassia(t), append([]string{"restore", "--damaged", "--storage.path=" + s.dir}, args...)...,
@@ -274,13 +275,13 @@ func (s *damagedCopy) restore(t *testing.T, args ...string) (status int, text st
 	return status, stdout + stderr
 }
 
-// requireNamed requires that the directory works, except for missing samples that responses and check report.
+// requireNamed requires that the directory works except for missing samples, which responses and check must report.
 func (s *damagedCopy) requireNamed(t *testing.T) {
 	stdout, stderr, status := cassiatest.Command(t, builtCassia(t), "check", "--storage.path="+s.dir)
 	require.Equal(t, 1, status)
-	require.Contains(t, stdout+stderr, s.file) // The file may contain the settings, which are read first.
+	require.Contains(t, stdout+stderr, s.file) // The table may contain the settings, without which no row can be read.
 	a := s.ask(t, s.base)
-	if a.refused != "" { // Without settings or deletes, no response would be right.
+	if a.refused != "" { // Settings or tombstones are missing, so no result would be correct.
 		require.Contains(t, a.refused, "cassia")
 		return
 	}
@@ -328,7 +329,7 @@ func (s *damagedCopy) requireEnding(t *testing.T, want ending) {
 	}
 }
 
-// requireBackup restores the whole backup into a new directory.
+// requireBackup restores the whole backup and requires that it works.
 func (s *damagedCopy) requireBackup(t *testing.T) {
 	base := t.TempDir()
 	stdout, stderr, status := cassiatest.Command(

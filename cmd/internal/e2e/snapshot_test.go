@@ -19,9 +19,9 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// TestSnapshotOfAKeyspace saves a keyspace under load with the script that the operator's page describes, and loads it
-// into another keyspace. A Cassia on that keyspace must return all samples acknowledged before the snapshot, bit by
-// bit.
+// TestSnapshotOfAKeyspace takes a snapshot of a keyspace under load as described in the manual's page for operators,
+// with its script, and loads it into another keyspace. The samples that a Cassia server reads there must be identical,
+// bit by bit, to the samples acknowledged before the snapshot.
 func TestSnapshotOfAKeyspace(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the binary on a real Cassandra: leave -short out")
@@ -67,7 +67,7 @@ func TestSnapshotOfAKeyspace(t *testing.T) {
 	}
 	sealed := make(chan error, 1)
 	saving, done := context.WithCancel(k.ctx)
-	go func() { // Seal during the copy: rows move from the staging log to other tables.
+	go func() { // Rows deleted from the staging log in the meantime must be in another table.
 		for saving.Err() == nil {
 			if err := promrig.Post(k.ctx, k.processes[0].URL()+"/-/seal"); err != nil {
 				sealed <- err
@@ -98,8 +98,8 @@ func TestSnapshotOfAKeyspace(t *testing.T) {
 		k.ctx, binary, "check", "--storage.engine=cassandra", hosts, "--cassandra.keyspace="+into,
 	)
 	text, err := check.CombinedOutput()
-	// Tables are copied one after the other. If a seal was running, of samples staged after the staging log was copied,
-	// there may be raw chunks without rollups.
+	// Tables are copied one after another. If samples that were staged after the staging log was copied are sealed in
+	// the meantime, the copy may contain their raw chunks without the rollups.
 	require.Regexp(t, `: \d+ problems\n`, string(text), "%v", err)
 	left := strings.Split(strings.TrimSpace(halfSealed.ReplaceAllString(string(text), "")), "\n")
 	require.LessOrEqual(t, len(left), 2, "more than the last line, and that of the error: %s", text)
@@ -109,12 +109,12 @@ func TestSnapshotOfAKeyspace(t *testing.T) {
 	known.stop(0)
 }
 
-// halfSealed matches the lines of cassia check that report raw chunks missing in rollups.
+// halfSealed matches the lines of cassia check about rollups with missing samples.
 var halfSealed = regexp.MustCompile(
 	`(?m)^(r5m: .*(version \d+ doesn't match the \d+ raw chunks|the rollup of \d+ chunks is missing)|r1h: .*doesn't match the 5m rollups of the day)\n`,
 )
 
-// statements splits CQL into its statements, without comments.
+// statements returns the statements in a CQL text, without comments.
 func statements(text string) (out []string) {
 	var code strings.Builder
 	for line := range strings.Lines(text) {
@@ -130,8 +130,8 @@ func statements(text string) (out []string) {
 	return out
 }
 
-// aNotingNodetool creates a folder of empty tables, and a nodetool that prints the given status and records its calls.
-// run runs the snapshot script with both. calls returns the tables of each snapshot that the script has made.
+// aNotingNodetool creates a folder with empty tables and a fake nodetool. The nodetool prints the given status and
+// records its calls. run runs the script with both. calls returns, for each snapshot, the list of its tables.
 func aNotingNodetool(t *testing.T, status string) (run func(args ...string) (string, error), calls func() []string) {
 	dir := t.TempDir()
 	for _, table := range engine.Tables {
@@ -162,7 +162,7 @@ func aNotingNodetool(t *testing.T, status string) (run func(args ...string) (str
 	}
 }
 
-// oneNode is the output of nodetool status for a cluster of one node. twoMore has the lines of two more nodes.
+// oneNode is the output of nodetool status for a single node. twoMore contains the lines of two more nodes.
 const (
 	oneNode = "Datacenter: datacenter1\n=======================\nStatus=Up/Down\n|/ State=Normal/Leaving/Joining/Moving\n" +
 		"--  Address    Load       Tokens  Owns (effective)  Host ID                               Rack\n" +
@@ -171,8 +171,8 @@ const (
 		"DN  127.0.0.3  98.48 KiB  16      100.0%            7f1c1ad1-0f4c-4e1e-8d0a-1a5f6c8b2e03  rack1\n"
 )
 
-// TestSnapshotOfSeveralNodes runs save on one of three nodes, without the commands that must be run on all nodes
-// before. The script copies nothing.
+// TestSnapshotOfSeveralNodes runs the script's save on one of three nodes without first running the preparing commands
+// on all of them. Nothing may be copied.
 func TestSnapshotOfSeveralNodes(t *testing.T) {
 	run, calls := aNotingNodetool(t, oneNode+twoMore)
 	out, err := run("save", "saved")
@@ -196,8 +196,8 @@ func TestSnapshotOfSeveralNodes(t *testing.T) {
 	require.Empty(t, calls())
 }
 
-// TestOrderOfASnapshot runs the script with a nodetool that records its calls. If rows are moved from a table to
-// another, the other table must be copied later.
+// TestOrderOfASnapshot runs the script with a nodetool that records its calls. Each table must be copied after all
+// tables whose rows are moved into it.
 func TestOrderOfASnapshot(t *testing.T) {
 	run, calls := aNotingNodetool(t, oneNode)
 	out, err := run("save", "saved")

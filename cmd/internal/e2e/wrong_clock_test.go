@@ -19,11 +19,11 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// twoMonths is the error of the wrong clocks. It exceeds the retention, so that all samples of the test seem expired.
+// twoMonths is the amount by which clocks are off in these tests. With it, all samples of the test are past their
+// retention.
 const twoMonths = 60 * 24 * time.Hour
 
-// clockRig writes samples, an hour of them that ends 25 days ago, 10 days ago or now, to processes whose clocks are
-// right or wrong.
+// clockRig writes samples from 25, 10 and 0 days ago, an hour of each, to processes whose clocks are correct or wrong.
 type clockRig struct {
 	t      *testing.T
 	ctx    context.Context
@@ -40,7 +40,7 @@ func newClockRig(t *testing.T) *clockRig {
 	return r
 }
 
-// write sends an hour of samples, one per minute. The newest one is as old as age.
+// write sends an hour of samples, one per minute. The last sample has the given age.
 func (r *clockRig) write(p *promrig.Process, age time.Duration) {
 	r.t.Helper()
 	series := prompb.TimeSeries{Labels: []prompb.Label{{Name: "__name__", Value: "kept_total"}}}
@@ -52,7 +52,7 @@ func (r *clockRig) write(p *promrig.Process, age time.Duration) {
 	r.wrote += len(series.Samples)
 }
 
-// count returns the number of samples that a process finds.
+// count returns the number of samples that a process returns.
 func (r *clockRig) count(p *promrig.Process) (n int) {
 	r.t.Helper()
 	var answer promrig.Answer
@@ -67,7 +67,7 @@ func (r *clockRig) count(p *promrig.Process) (n int) {
 	return n
 }
 
-// waitDoubted waits until a process treats its clock as untrusted, or trusted again.
+// waitDoubted waits until a process treats its clock as untrusted or, if want is false, as trusted.
 func (r *clockRig) waitDoubted(p *promrig.Process, want bool) {
 	r.t.Helper()
 	require.Eventually(r.t, func() bool { return valueOf(r.t, p.URL(), "cassia_store_clock_doubted") == 1 == want },
@@ -84,13 +84,13 @@ func (r *clockRig) delete(p *promrig.Process, metric string) (code int, text str
 	return r.post(p, "/api/v1/admin/tsdb/delete_series?"+url.Values{"match[]": {metric}}.Encode())
 }
 
-// rounds returns how many rounds of background work a process has completed. Each round looks for expired data.
+// rounds returns the number of passes in which a process has checked for expired data.
 func (r *clockRig) rounds(p *promrig.Process) float64 {
 	return valueOf(r.t, p.URL(), "cassia_downsample_rounds_total")
 }
 
-// removesNothing requires that a process whose clock is wrong deletes and hides nothing, even after it has completed
-// more than before rounds.
+// removesNothing requires that a process with a wrong clock neither deletes nor hides samples, and that sealing drops
+// none, even after it has completed more passes than before.
 func (r *clockRig) removesNothing(p *promrig.Process, before float64) {
 	r.t.Helper()
 	r.waitDoubted(p, true)
@@ -104,9 +104,9 @@ func (r *clockRig) removesNothing(p *promrig.Process, before float64) {
 	require.Equal(r.t, r.wrote, r.count(p))
 }
 
-// TestWrongClock runs the real program on a directory while its clock is two months fast, two months slow, and while
-// the clock jumps there and back. Nothing is lost, deleted or hidden, and once the clock is right again, nothing has
-// changed.
+// TestWrongClock runs the real program on a directory while its clock is two months fast, while it is two months slow,
+// and while it jumps by two months and back. No sample may be lost, deleted or hidden, and once the clock is correct
+// again, everything must be unchanged.
 func TestWrongClock(t *testing.T) {
 	t.Parallel()
 	r := newClockRig(t)
@@ -143,7 +143,7 @@ func TestWrongClock(t *testing.T) {
 	r.waitDoubted(right, false)
 	require.Equal(t, r.wrote, r.count(right))
 	for off, before := range map[time.Duration]float64{twoMonths: r.rounds(right), -twoMonths: 0} {
-		// One round takes a minute.
+		// A pass takes a minute.
 		r.skewed.set(t, right.PID(), off)
 		r.removesNothing(right, before)
 		r.skewed.set(t, right.PID(), 0)
@@ -155,7 +155,7 @@ func TestWrongClock(t *testing.T) {
 	stop(right)
 	requireSound(r.ctx, t, r.skewed.path, []string{"--storage.path=" + filepath.Join(dir, "data")})
 
-	// After an operator has confirmed the date, the same program hides all samples.
+	// Once an operator confirms the date, the same program hides all samples.
 	today := time.Now().Add(twoMonths).UTC().Format(time.DateOnly)
 	ahead := start(r.ctx, t, program(twoMonths, "--storage.today="+today))
 	require.Eventually(t, func() bool { return r.count(ahead) == 0 }, cassiatest.Patience, 50*time.Millisecond,
@@ -173,7 +173,7 @@ func (r *clockRig) postAt(p *promrig.Process, metric string, at time.Time) (code
 	return code, text
 }
 
-// metric returns the number of samples of a metric that a process finds.
+// metric returns the number of samples of a metric that a process returns.
 func (r *clockRig) metric(p *promrig.Process, metric string) (n int) {
 	r.t.Helper()
 	var answer promrig.Answer
@@ -188,9 +188,9 @@ func (r *clockRig) metric(p *promrig.Process, metric string) (n int) {
 	return n
 }
 
-// TestSlowClockUntilNTP runs the real program on one machine while its clock is 20 minutes slow, as after a boot, and
-// while the clock is set forward and back. Samples with the right time are accepted, or rejected with a status that
-// senders retry.
+// TestSlowClockUntilNTP runs the real program on a single machine while its clock is 20 minutes slow, as after a boot,
+// and while the clock is set forward and back. Samples with correct times must be accepted, or rejected with a status
+// that the sender retries.
 func TestSlowClockUntilNTP(t *testing.T) {
 	t.Parallel()
 	r := newClockRig(t)
@@ -207,8 +207,7 @@ func TestSlowClockUntilNTP(t *testing.T) {
 	require.Equal(t, http.StatusBadRequest, code, text)
 
 	p = start(r.ctx, t, promrig.Cassia(r.skewed.path, t.TempDir(), cassiatest.FreeAddress(t)))
-	// The observed uptime shows that the clock was set back.
-	for n, off := range []time.Duration{0, -20 * time.Minute, 0} {
+	for n, off := range []time.Duration{0, -20 * time.Minute, 0} { // The observed uptime detects that it was set back.
 		r.skewed.set(t, p.PID(), off)
 		code, text = r.postAt(p, "right", time.Now())
 		require.Equal(t, http.StatusNoContent, code, text)
@@ -216,8 +215,8 @@ func TestSlowClockUntilNTP(t *testing.T) {
 	}
 }
 
-// TestSlowClockInACluster runs two processes on one keyspace. The clock of one is 3 hours slow. It accepts and returns
-// the same samples as the other process.
+// TestSlowClockInACluster runs two processes on one keyspace, one of them with a clock that is 3 hours slow. It must
+// accept and return the same samples as the other process.
 func TestSlowClockInACluster(t *testing.T) {
 	t.Parallel()
 	engine := cassiatest.OnCassandra(t)
@@ -241,8 +240,8 @@ func TestSlowClockInACluster(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, strings.Count(string(log), "clock is slow"), "one line, not one per heartbeat: %s", log)
 
-	// The clock becomes slow while the process runs. Until its next heartbeat, the process rejects samples with a
-	// status that senders retry.
+	// The clock becomes slow while the process runs. Until the next heartbeat, samples are rejected with a status that
+	// the sender retries.
 	r.skewed.set(t, right.PID(), -3*time.Hour)
 	sent := prompb.TimeSeries{
 		Labels:  []prompb.Label{{Name: "__name__", Value: "right"}},
@@ -252,8 +251,8 @@ func TestSlowClockInACluster(t *testing.T) {
 	require.Equal(t, 3, r.metric(right, "right"))
 }
 
-// TestWrongClockInACluster runs two processes on one keyspace. The clock of one is two months fast. It accepts no
-// samples and removes nothing, not even late samples that the other process accepts.
+// TestWrongClockInACluster runs two processes on one keyspace, one of them with a clock that is two months fast. It
+// must accept no samples and delete nothing, including late samples that the other process accepts.
 func TestWrongClockInACluster(t *testing.T) {
 	t.Parallel()
 	engine := cassiatest.OnCassandra(t)
@@ -279,14 +278,14 @@ func TestWrongClockInACluster(t *testing.T) {
 	require.Contains(t, text, "clock")
 	r.removesNothing(wrong, 0)
 
-	// The correct clock also jumps back and forth.
+	// The correct clock jumps forward and back.
 	before := r.rounds(right)
 	r.skewed.set(t, right.PID(), twoMonths)
 	r.removesNothing(right, before)
 	r.skewed.set(t, right.PID(), 0)
 	r.waitDoubted(right, false)
 	require.NoError(t, wrong.Terminate(cassiatest.StopWithin))
-	r.write(right, 20*24*time.Hour) // Late: the wrong clock would drop it as expired at its seal.
+	r.write(right, 20*24*time.Hour) // If sealing used a boundary two months ahead, it would drop these late samples.
 	require.Eventually(t, func() bool { code, _ := r.post(right, "/-/seal"); return code == http.StatusOK },
 		cassiatest.Patience, 100*time.Millisecond)
 	require.Equal(t, r.wrote, r.count(right))
@@ -294,9 +293,10 @@ func TestWrongClockInACluster(t *testing.T) {
 	requireSound(r.ctx, t, r.skewed.path, engine)
 }
 
-// TestTwoPausesOfDays runs the real program on a directory on three days. The second start is six days after the first;
-// it accepts samples while its clock is untrusted, and is killed within a minute. The third start is four days later,
-// on that directory and on a restored backup of it. All acknowledged samples are queried, exported and sealed.
+// TestTwoPausesOfDays runs the real program on a directory on three days. The second start is six days after the first:
+// the program accepts samples while its clock is untrusted, and is killed within a minute. The third start is four days
+// later, on this directory and on a restored backup of it. All acknowledged samples must be queryable, exportable and
+// sealed.
 func TestTwoPausesOfDays(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour

@@ -252,7 +252,7 @@ func (s *scanner) children() {
 	}
 }
 
-// isInline reports whether the next element doesn't end a text: a line break.
+// isInline reports whether the next element is a line break, which doesn't end a text.
 func (s *scanner) isInline() bool { return s.starts("<br") }
 
 // add adds a text. whole is set if the text is displayed unchanged; then even a single word is added.
