@@ -1,4 +1,4 @@
-// Package examples checks the files in examples with the libraries of the programs that read them.
+// Package examples checks the files in the folder examples, with the libraries of the programs that read them.
 package examples
 
 import (
@@ -15,29 +15,30 @@ import (
 
 const folder = "../../examples"
 
-// golden has the command lines of cassia in the examples. A test in cmd/cassia checks them against the program's flags.
+// golden is the file with the cassia command lines of the examples. A test in cmd/cassia checks them against the flags
+// of the program.
 const golden = "testdata/commands.json"
 
 var rewrite = flag.Bool("rewrite", false, "write the command lines of cassia in the examples to testdata")
 
-// command is a command line of cassia.
+// command is a cassia command line.
 type command struct {
 	// File and Name locate the command line.
 	File string `json:"file"`
 	Name string `json:"name"`
-	// Args are the arguments after cassia, with variables replaced by their values.
+	// Args contains the arguments after "cassia". Variables are replaced with their values.
 	Args []string `json:"args"`
-	// Secrets are the environment variables that are set from secrets.
+	// Secrets contains the environment variables that are set from secrets.
 	Secrets []string `json:"secrets,omitempty"`
-	// Port is the port of a server, empty for other commands.
+	// Port is the port on which a server listens. It is empty for other commands.
 	Port string `json:"port,omitempty"`
-	// Files are the files that the manifests contain, by path.
+	// Files contains the files in the manifests by path.
 	Files map[string]string `json:"files,omitempty"`
-	// Scrape is how the Prometheus operator scrapes the server.
+	// Scrape contains the ways in which the Prometheus operator scrapes the server.
 	Scrape []scrape `json:"scrape,omitempty"`
 }
 
-// scrape is how a server is scraped. Token and CA are keys of Secrets, as NAME/KEY.
+// scrape is how a server is scraped. Token and CA are keys of Secrets, in the form NAME/KEY.
 type scrape struct {
 	Scheme     string `json:"scheme"`
 	Path       string `json:"path"`
@@ -46,7 +47,7 @@ type scrape struct {
 	ServerName string `json:"serverName,omitempty"`
 }
 
-// TestCommands compares the command lines of the examples with the golden file: go test . -rewrite writes it.
+// TestCommands compares the command lines of the examples with the golden file. To update the file: go test . -rewrite.
 func TestCommands(t *testing.T) {
 	all := slices.Concat(unitCommands(t), []command{composeCommand(t)}, manifestCommands(t))
 	var got bytes.Buffer
@@ -62,7 +63,7 @@ func TestCommands(t *testing.T) {
 	require.Equal(t, string(want), got.String(), "go test . -rewrite in docker/examples, and look at what has changed")
 }
 
-// flagOf returns the value of a flag, or otherwise if the arguments don't have it.
+// flagOf returns the value of a flag. If the arguments don't contain the flag, it returns otherwise.
 func flagOf(args []string, name, otherwise string) string {
 	for _, arg := range args {
 		if value, ok := strings.CutPrefix(arg, "--"+name+"="); ok {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// composeFile is the example for Docker Compose.
+// composeFile is the example of a Docker Compose file.
 const composeFile = "compose/compose.yaml"
 
 func composeProject(t *testing.T) *types.Project {

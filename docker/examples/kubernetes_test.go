@@ -24,19 +24,19 @@ import (
 	k8syaml "sigs.k8s.io/yaml"
 )
 
-// manifests has the resources of a Kubernetes file, in Kubernetes' own types.
+// manifests contains the resources in a Kubernetes manifest file, as Kubernetes' own types.
 type manifests struct {
 	services    []core.Service
 	configs     map[string]core.ConfigMap
 	pods        map[string]core.PodTemplateSpec
 	volumes     map[string][]core.PersistentVolumeClaim
 	disruptions []policy.PodDisruptionBudget
-	// claims are claims that aren't part of a StatefulSet. jobs and monitors refer to the pods of the file.
+	// claims contains the claims outside of StatefulSets. jobs and monitors refer to pods in the same file.
 	claims   map[string]core.PersistentVolumeClaim
 	jobs     []batch.CronJob
 	monitors []monitoring.ServiceMonitor
 	rules    []monitoring.PrometheusRule
-	// ingresses lead to services. accounts are used by pods.
+	// ingresses refer to services, and pods refer to accounts.
 	ingresses []networking.Ingress
 	accounts  map[string]core.ServiceAccount
 }
@@ -116,7 +116,7 @@ func serviceNames(list []core.Service) (names []string) {
 	return names
 }
 
-// manifestFiles returns the example manifests and the rendered examples of the chart in docker/helm.
+// manifestFiles returns the example manifests, and the rendered examples of the chart in docker/helm.
 func manifestFiles(t *testing.T) []string {
 	files, err := filepath.Glob(filepath.Join(folder, "kubernetes", "*.yaml"))
 	require.NoError(t, err)
@@ -127,7 +127,7 @@ func manifestFiles(t *testing.T) []string {
 	return slices.Concat(files, charts)
 }
 
-// manifestCommands returns the command lines of the pods and the jobs.
+// manifestCommands returns the command lines of the pods and jobs in the manifests.
 func manifestCommands(t *testing.T) (all []command) {
 	for _, file := range manifestFiles(t) {
 		m := readManifests(t, file)
@@ -151,8 +151,8 @@ func manifestCommands(t *testing.T) (all []command) {
 	return all
 }
 
-// command returns the arguments of a pod's container, with the values of ConfigMaps, and the variables that are set
-// from secrets.
+// command returns the arguments of a pod's container, with variables replaced by the values from ConfigMaps, and the
+// variables that are set from secrets.
 func (m *manifests) command(t *testing.T, pod core.PodTemplateSpec) (args, secrets []string) {
 	require.Len(t, pod.Spec.Containers, 1)
 	c := pod.Spec.Containers[0]
@@ -219,7 +219,7 @@ func TestKubernetesManifests(t *testing.T) {
 	}
 }
 
-// selected returns the pods that have all of these labels.
+// selected returns the pods that have all of the given labels.
 func (m *manifests) selected(want map[string]string) (found []core.PodTemplateSpec) {
 	for _, pod := range m.pods {
 		if subset(want, pod.Labels) {
@@ -259,7 +259,7 @@ func (m *manifests) checkPod(t *testing.T, name string, pod core.PodTemplateSpec
 	requireLocked(t, pod.Spec)
 }
 
-// checkVolumes checks that the volumes of a pod, except its own claims, exist and are mounted.
+// checkVolumes checks that the volumes of a pod exist and are mounted, except the claims of its StatefulSet.
 func (m *manifests) checkVolumes(t *testing.T, mounted map[string]string, volumes []core.Volume) {
 	for _, v := range volumes {
 		require.Contains(t, mounted, v.Name, "nobody mounts it")
@@ -271,7 +271,7 @@ func (m *manifests) checkVolumes(t *testing.T, mounted map[string]string, volume
 	require.Empty(t, mounted, "volumes that aren't there")
 }
 
-// requireLocked checks that a pod has no more rights than it needs, a memory limit, and a fixed image version.
+// requireLocked checks that a pod has only the permissions that it needs, a memory limit, and a fixed image version.
 func requireLocked(t *testing.T, pod core.PodSpec) {
 	require.True(t, *pod.SecurityContext.RunAsNonRoot)
 	c := pod.Containers[0]
@@ -284,7 +284,7 @@ func requireLocked(t *testing.T, pod core.PodSpec) {
 	require.NotContains(t, []string{"", "latest"}, tag, "a pod that restarts comes back as another version")
 }
 
-// checkBackup checks a backup job against the server that it copies.
+// checkBackup checks that a backup job fits the server that it backs up.
 func (m *manifests) checkBackup(t *testing.T, job batch.CronJob) {
 	pod := job.Spec.JobTemplate.Spec.Template
 	requireLocked(t, pod.Spec)
@@ -312,7 +312,7 @@ func (m *manifests) checkBackup(t *testing.T, job batch.CronJob) {
 	}
 }
 
-// checkMonitor checks that a ServiceMonitor selects services, with a port and a path that they have.
+// checkMonitor checks that a ServiceMonitor selects at least one service, with an existing port and path.
 func (m *manifests) checkMonitor(t *testing.T, monitor monitoring.ServiceMonitor) {
 	found := 0
 	for _, s := range m.services {
@@ -337,7 +337,7 @@ func prefixOf(t *testing.T, args []string) string {
 	return strings.TrimRight(flagOf(args, "web.route-prefix", at.Path), "/")
 }
 
-// files returns the files that a pod mounts from ConfigMaps, by path.
+// files returns the contents of the files that a pod mounts from ConfigMaps, by path.
 func (m *manifests) files(pod core.PodTemplateSpec) map[string]string {
 	found := map[string]string{}
 	for _, mount := range pod.Spec.Containers[0].VolumeMounts {
@@ -352,7 +352,7 @@ func (m *manifests) files(pod core.PodTemplateSpec) map[string]string {
 	return found
 }
 
-// scrapeOf returns how the Prometheus operator scrapes a ServiceMonitor's targets.
+// scrapeOf returns how the Prometheus operator scrapes the targets of a ServiceMonitor.
 func scrapeOf(monitor monitoring.ServiceMonitor) (s scrape) {
 	e := monitor.Spec.Endpoints[0]
 	s = scrape{Path: e.Path}
@@ -368,7 +368,7 @@ func scrapeOf(monitor monitoring.ServiceMonitor) (s scrape) {
 	return s
 }
 
-// subset reports whether all contains all the wanted labels.
+// subset reports whether all contains all of the wanted labels.
 func subset(want, all map[string]string) bool {
 	for name, value := range want {
 		if all[name] != value {

@@ -16,7 +16,7 @@ import (
 // unitFile is the example of a systemd unit.
 const unitFile = "single-node/cassia.service"
 
-// systemdUnit returns a function that returns the value of an option of the unit.
+// systemdUnit returns a function that looks up an option in the unit file.
 func systemdUnit(t *testing.T) (find func(section, name string) string) {
 	text, err := os.ReadFile(filepath.Join(folder, unitFile))
 	require.NoError(t, err)
@@ -29,7 +29,7 @@ func systemdUnit(t *testing.T) (find func(section, name string) string) {
 	}
 }
 
-// unitCommands returns the unit's command line with its own settings, and with the settings of the packages.
+// unitCommands returns the unit's command line, with the unit's default settings and with the settings of the packages.
 func unitCommands(t *testing.T) (all []command) {
 	find := systemdUnit(t)
 	words := strings.Fields(find("Service", "ExecStart"))
@@ -60,7 +60,7 @@ func TestSystemdUnit(t *testing.T) {
 	require.Equal(t, "multi-user.target", find("Install", "WantedBy"))
 }
 
-// packagedSettings returns the settings file of the packages, as a line of systemd's Environment.
+// packagedSettings returns the contents of the packages' settings file, in the syntax of systemd's Environment.
 func packagedSettings(t *testing.T) string {
 	text, err := os.ReadFile("../packages/cassia.env")
 	require.NoError(t, err)

@@ -1,6 +1,6 @@
-// Grafana-datasource runs the back end of Grafana's Prometheus data source as a program. Grafana's code sends the
-// queries and parses the responses. This program passes it the requests that a browser would send. Tests of Cassia
-// start it.
+// Grafana-datasource runs the back end of Grafana's Prometheus data source as a separate program. It forwards the
+// requests that a browser would send. Grafana's code sends the queries to Prometheus and parses the responses. Cassia's
+// tests start this program.
 //
 //	grafana-datasource --url=http://127.0.0.1:9201 --listen=127.0.0.1:3000
 //
@@ -33,11 +33,11 @@ type source struct {
 	context backend.PluginContext
 }
 
-// request is the request of a panel. Times are in milliseconds since 1970.
+// request is a request of a panel. Times are in milliseconds since 1970.
 type request struct {
 	From, To string
 	Queries  []json.RawMessage
-	// MinInterval is the panel's own min interval, or "". A browser computes intervalMs from it; here dataQueries does.
+	// MinInterval is the panel's min interval, or "". A browser computes intervalMs from it; here, dataQueries does.
 	MinInterval   string
 	MaxDataPoints int64
 }
@@ -81,7 +81,7 @@ func (s source) query(w http.ResponseWriter, r *http.Request) {
 	reply(w, answer, err)
 }
 
-// dataQueries returns the queries with the interval that a browser would compute.
+// dataQueries returns the queries, with the interval that a browser would compute.
 func (r request) dataQueries() (queries []backend.DataQuery, err error) {
 	var times backend.TimeRange
 	if times.From, err = milliseconds(r.From); err != nil {

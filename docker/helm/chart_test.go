@@ -25,7 +25,7 @@ const folder = "../../examples/helm"
 
 var rewrite = flag.Bool("rewrite", false, "write what the chart renders now to testdata")
 
-// rendered returns the rendered chart as one file.
+// rendered renders the chart to a single file and returns its text.
 func rendered(t *testing.T, c *chart.Chart, values map[string]any) (string, error) {
 	t.Helper()
 	require.NoError(t, chartutil.ProcessDependencies(c, values))
@@ -58,8 +58,8 @@ func valuesFile(t *testing.T, file string) map[string]any {
 	return values
 }
 
-// TestExamplesOfValues compares the rendered examples of values with testdata, which the tests in docker/examples also
-// read. go test . -rewrite writes it.
+// TestExamplesOfValues renders the chart with the example values and compares the result with testdata, which the tests
+// in docker/examples also use. To update testdata: go test . -rewrite.
 func TestExamplesOfValues(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(folder, "values-*.yaml"))
 	require.NoError(t, err)
@@ -90,7 +90,7 @@ func TestExamplesOfValues(t *testing.T) {
 	}
 }
 
-// TestRefusedValues checks that harmful values, and values without effect, are rejected.
+// TestRefusedValues checks that harmful or ineffective values are rejected.
 func TestRefusedValues(t *testing.T) {
 	for text, why := range map[string]string{
 		"image: {tag: latest}":           "tag",
@@ -122,8 +122,8 @@ func TestRefusedValues(t *testing.T) {
 	}
 }
 
-// TestFilesOfTheChart checks that the chart's copies of the example rules and dashboards are current. Helm reads no
-// files outside the chart. go test . -rewrite copies them.
+// TestFilesOfTheChart checks that the copies of the example rules and dashboards in the chart are up to date. The chart
+// needs copies because Helm reads only files inside the chart. To update them: go test . -rewrite.
 func TestFilesOfTheChart(t *testing.T) {
 	for from, to := range map[string]string{"../rules/*.yml": "rules", "../grafana/dashboards/*.json": "dashboards"} {
 		files, err := filepath.Glob(filepath.Join(folder, from))
@@ -149,7 +149,8 @@ func TestFilesOfTheChart(t *testing.T) {
 	}
 }
 
-// TestDashboards checks that the rendered dashboards equal the examples: Helm doesn't expand the templates in them.
+// TestDashboards checks that the rendered dashboards are equal to the examples, because Helm must not expand the
+// templates in them.
 func TestDashboards(t *testing.T) {
 	c, err := loader.Load(filepath.Join(folder, "cassia"))
 	require.NoError(t, err)
@@ -179,7 +180,7 @@ func TestDashboards(t *testing.T) {
 	require.Equal(t, 2, found)
 }
 
-// TestSchemaAndDefaultsAgree checks that each value of the chart is in the schema.
+// TestSchemaAndDefaultsAgree checks that the schema contains every value of the chart.
 func TestSchemaAndDefaultsAgree(t *testing.T) {
 	c, err := loader.Load(filepath.Join(folder, "cassia"))
 	require.NoError(t, err)

@@ -1,5 +1,5 @@
-// Command s3 serves the protocol of S3 from folders, for the tests of backups: Versity's gateway with its posix backend.
-// The account is named by the environment, ROOT_ACCESS_KEY and ROOT_SECRET_KEY.
+// Command s3 serves folders with the S3 protocol, for tests of backups. It runs Versity's gateway with its posix
+// backend. The environment variables ROOT_ACCESS_KEY and ROOT_SECRET_KEY contain the credentials.
 package main
 
 import (

@@ -1,10 +1,10 @@
-// Broken breaks rules of the storage's code one by one, each in a copy of a file, and reports which test detected it
-// and after how long:
+// Broken breaks the rules of the storage code one at a time, each in a copy of a file, and reports which test detected
+// the change and how long that took:
 //
 //	bin/tools/broken -only clock
 //
-// (or `make broken-rules`; it takes about ten minutes.) If a broken rule isn't detected, it exits with status 1: a test
-// is missing.
+// (or `make broken-rules`, which takes about ten minutes). If a broken rule isn't detected, a test is missing, and
+// Broken exits with status 1.
 package main
 
 import (
@@ -39,7 +39,7 @@ func main() {
 	}
 }
 
-// errUnnoticed means that all tests passed with a broken rule.
+// errUnnoticed means that all tests passed although a rule was broken.
 var errUnnoticed = errors.New("nobody noticed")
 
 func run(ctx context.Context, dir, only string) error {
@@ -64,7 +64,7 @@ func run(ctx context.Context, dir, only string) error {
 	return nil
 }
 
-// broken returns the file with the rule broken.
+// broken returns the path of the rule's file, and its contents with the rule broken.
 func (r *rule) broken(root string) (file string, text []byte, err error) {
 	file = filepath.Join(root, filepath.FromSlash(r.file))
 	was, err := os.ReadFile(file)
@@ -77,7 +77,7 @@ func (r *rule) broken(root string) (file string, text []byte, err error) {
 	return file, []byte(strings.Replace(string(was), r.from, r.to, 1)), nil
 }
 
-// folder returns the folder that contains all of the rule's tests: the file's folder, or package storage's.
+// folder returns the folder that contains all of the rule's tests: the folder of the file, or the folder storage.
 func (r *rule) folder(root string) (string, error) {
 	for _, folder := range []string{path.Dir(r.file), "storage"} {
 		files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(folder), "*_test.go"))
@@ -109,7 +109,7 @@ func (r *rule) folder(root string) (string, error) {
 
 var failedTest = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
 
-// noticed runs the tests with the rule broken. It returns the first test that failed and the time until it failed.
+// noticed runs the tests while the rule is broken. It returns the first test that failed, and the time until it failed.
 func (r *rule) noticed(ctx context.Context, dir string) (by string, took time.Duration, err error) {
 	root, err := os.Getwd()
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// Every rule matches its file once, the broken file is valid Go, and the tests that must detect it exist.
+// TestRulesCanBeBroken checks that every rule matches its file exactly once, that the changed file is valid Go, and
+// that the tests that must detect the change exist.
 func TestRulesCanBeBroken(t *testing.T) {
 	for _, r := range rules {
 		path, text, err := r.broken("../../..")

@@ -1,9 +1,10 @@
 package main
 
-// rule is an invariant of the storage's code and a change that breaks it.
+// rule is an invariant of the storage code, with a change that breaks it.
 type rule struct {
 	name string
-	// file contains the rule. from, which occurs once in it, is replaced by to.
+	// file is the file with the code of the rule. To break the rule, from, which occurs once in the file, is replaced
+	// with to.
 	file, from, to string
 	// tests is a regular expression that matches the full names of the tests that must detect the change.
 	tests string
@@ -11,8 +12,8 @@ type rule struct {
 
 const histories = "TestProtocolRegressions|TestWaysOut|TestProtocol"
 
-// rules cover the code that hides, drops, deletes, cleans, expires, imports and returns samples, including code in
-// which adapters take part.
+// rules covers the code that hides, drops, deletes, cleans, expires, imports and returns samples, including code in
+// adapters.
 var rules = []rule{
 	{
 		"a delete asks whether the clock is believed", "storage/deletes.go",

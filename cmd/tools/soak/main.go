@@ -2,10 +2,10 @@
 //
 //	bin/tools/soak -for 1h -seed 7
 //
-// (or `make soak SOAK_FOR=1h SEED=7`; with a cluster in CASSANDRA_HOSTS, which docker/cassandra/with-node sets for a
-// command, it also runs the tests that need Cassandra). The seeds of all rounds are derived from the first one, so a
-// soak can be repeated. A failure is printed with the command that reruns the test with its seed; the soak continues,
-// and exits with status 1.
+// (or `make soak SOAK_FOR=1h SEED=7`). If CASSANDRA_HOSTS names a cluster, it also runs the tests that need Cassandra;
+// docker/cassandra/with-node runs a command with this variable set. The seeds of all rounds are derived from the first
+// seed, so a soak test can be repeated. When a test fails, Soak prints the command that reruns it with its seed,
+// continues, and finally exits with status 1.
 package main
 
 import (

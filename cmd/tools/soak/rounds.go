@@ -16,15 +16,15 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// soaked is a test that benefits from other seeds and more rounds.
+// soaked is a test that is worth repeating with other seeds and more rounds.
 type soaked struct {
-	// pkg is the folder of its package in the repository.
+	// pkg is the folder of the test's package in the repository.
 	pkg, test string
-	// cassandra is set if it needs a cluster in CASSANDRA_HOSTS.
+	// cassandra is set if the test needs a cluster in CASSANDRA_HOSTS.
 	cassandra bool
 }
 
-// all lists the tests of a round.
+// all contains the tests of a round.
 var all = []soaked{
 	{pkg: "storage", test: "TestProtocol"},
 	{pkg: "storage", test: "TestSharedProtocol"},
@@ -71,11 +71,11 @@ var all = []soaked{
 	{pkg: "storage/cassandra", test: "TestMetamorphic", cassandra: true},
 }
 
-// maxOutput bounds the printed output of a failed test in bytes.
+// maxOutput is the max size of a failed test's printed output in bytes.
 const maxOutput = 16 << 10
 
-// worthReading returns the output of a test without the lines of tests that started and passed, and truncated in the
-// middle if it is long.
+// worthReading returns the output of a test without the lines of tests that started or passed. Long output is truncated
+// in the middle.
 func worthReading(out []byte) string {
 	var kept []byte
 	for line := range bytes.Lines(out) {
@@ -91,7 +91,7 @@ func worthReading(out []byte) string {
 	)
 }
 
-// soaking is the state of a soak.
+// soaking is the state of a soak test.
 type soaking struct {
 	out      io.Writer
 	limit    time.Duration
@@ -143,8 +143,8 @@ func (s *soaking) run(ctx context.Context) (failed int, err error) {
 	return failed, nil
 }
 
-// draw returns the tests of a round in the order in which they run. It shuffles the argument, so that each test is
-// reached by some seed, even in a short soak.
+// draw returns the tests of a round in random order. It shuffles its argument, so that with some seed each test runs
+// even in a short soak test.
 func (s *soaking) draw(tests []soaked, seeds *rand.Rand) []soaked {
 	seeds.Shuffle(len(tests), func(i, j int) { tests[i], tests[j] = tests[j], tests[i] })
 	share := max(s.share, 1)
@@ -160,7 +160,7 @@ func (s *soaking) chosen() (tests []soaked) {
 	return tests
 }
 
-// binary returns the path of a package's compiled tests.
+// binary returns the path of a package's compiled test binary.
 func (s *soaking) binary(pkg string) string {
 	return filepath.Join(s.binaries, strings.ReplaceAll(pkg, "/", "-")+".test")
 }
@@ -178,7 +178,7 @@ func (s *soaking) compile(ctx context.Context, tests []soaked) error {
 	return nil
 }
 
-// one runs a test with a seed and prints a failure. An error means that no test can be run.
+// one runs a test with a seed. If the test fails, it prints the output. An error means that no test can be run.
 func (s *soaking) one(ctx context.Context, t soaked, seed uint64) (passed bool, err error) {
 	began := time.Now()
 	cmd := exec.CommandContext(ctx, s.binary(t.pkg), "-test.count=1", "-test.run=^"+t.test+"$", "-test.v")

@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A renamed test would otherwise be noticed only during the next soak.
+// TestEverySoakedTestIsThere checks that the listed tests exist. Otherwise a renamed test would be detected only during
+// the next soak test.
 func TestEverySoakedTestIsThere(t *testing.T) {
 	for _, s := range all {
 		found := false
@@ -30,7 +31,8 @@ func TestEverySoakedTestIsThere(t *testing.T) {
 	}
 }
 
-// A round of a share runs that part of the tests, and some seed draws each of them.
+// TestSeedsDrawEveryTest checks that a round with a share runs that share of the tests, and that some seed selects each
+// of them.
 func TestSeedsDrawEveryTest(t *testing.T) {
 	drawn := map[soaked]bool{}
 	for seed := range uint64(100) {
@@ -51,7 +53,7 @@ func TestSoakOfWhatIsNotThere(t *testing.T) {
 	require.ErrorContains(t, err, "TestThatNobodyWrote")
 }
 
-// TestOutputWorthReading keeps both ends of a long output, and drops passed tests.
+// TestOutputWorthReading checks that both ends of a long output are kept and that passed tests are removed.
 func TestOutputWorthReading(t *testing.T) {
 	long := "=== RUN   TestA\n    a_test.go:1: the cause\n--- FAIL: TestA (0.00s)\n    --- PASS: TestA/b (0.00s)\n"
 	require.Equal(t, "    a_test.go:1: the cause\n--- FAIL: TestA (0.00s)\n", worthReading([]byte(long)))

@@ -1,11 +1,11 @@
-// Suite runs `go test` and prints a summary: one line per package when it ends, with its duration; the output of failed
-// tests, without the output of concurrent tests; and at the end the skipped tests with reasons, the slowest tests, and
-// the total duration. `make test` runs it:
+// Suite runs `go test` and prints a summary: one line with the duration per package, as soon as the package ends; the
+// output of failed tests, not mixed with the output of concurrent tests; and at the end the skipped tests with their
+// reasons, the slowest tests, and the total duration. `make test` runs it:
 //
 //	bin/tools/suite [-skips=fail] [-slowest 10] [-events FILE] -- -p 4 -parallel 8 ./...
 //
-// The arguments after -- are passed to `go test`. It exits with status 1 if a test failed, and with -skips=fail also if
-// a test was skipped without an allowed reason, see allowed.
+// The arguments after -- are passed to `go test`. Suite exits with status 1 if a test failed. With -skips=fail, it also
+// does so if a test was skipped without an allowed reason, see allowed.
 package main
 
 import (
@@ -39,8 +39,8 @@ func main() {
 	}
 }
 
-// run runs go test. An interrupt of the terminal reaches all running processes, and the tests that have ended are
-// reported; SIGTERM is passed on as an interrupt.
+// run runs go test. When the user presses Ctrl-C, the terminal interrupts all running processes, and the tests that
+// have ended are reported. SIGTERM is forwarded as an interrupt.
 func run(args []string, events string, end func(*report, time.Duration) bool) (ok bool, err error) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -78,7 +78,7 @@ func run(args []string, events string, end func(*report, time.Duration) bool) (o
 	return end(r, time.Since(began)) && failed == nil, nil
 }
 
-// goTool is the go command that was used to build this program.
+// goTool returns the path of the go command with which this program was built.
 func goTool() string {
 	if tool := os.Getenv("GO"); tool != "" {
 		return tool

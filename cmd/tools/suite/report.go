@@ -22,7 +22,7 @@ type event struct {
 	Output     string
 }
 
-// name identifies a test in all packages.
+// name identifies a test in any package.
 type name struct{ pkg, test string }
 
 // ended is a finished test with its duration.
@@ -31,7 +31,7 @@ type ended struct {
 	seconds float64
 }
 
-// report collects the tests' output and prints the relevant parts.
+// report collects the output of the tests and prints the relevant parts.
 type report struct {
 	out     io.Writer
 	output  map[name][]string
@@ -43,14 +43,15 @@ type report struct {
 	all     []ended
 }
 
-// maxLines bounds the printed output of a failed test or package. The cause is at its end; for a race, at its start.
+// maxLines is the max number of printed lines of a failed test or package. The cause is usually at the end of the
+// output, or at the start for a data race.
 const maxLines = 120
 
 func newReport(out io.Writer) *report {
 	return &report{out: out, output: map[name][]string{}, built: map[string][]string{}, paused: map[name]bool{}}
 }
 
-// read reads events to the end. Other lines, which go test also writes, are printed.
+// read reads all events. It prints other lines, which go test also writes.
 func (r *report) read(from io.Reader) error {
 	lines := bufio.NewReader(from)
 	for {
@@ -104,13 +105,13 @@ func (r *report) endTest(at name, e *event) {
 	case "fail":
 		r.failed = append(r.failed, at)
 	}
-	// The duration of parallel subtests isn't part of their parent's.
+	// The duration of a parallel subtest isn't included in its parent's.
 	if !strings.Contains(e.Test, "/") || r.paused[at] {
 		r.all = append(r.all, ended{at, e.Elapsed})
 	}
 }
 
-// endPackage prints a finished package and its failed tests.
+// endPackage prints the line of a finished package, and its failed tests.
 func (r *report) endPackage(e *event) {
 	at := name{e.Package, ""}
 	if e.Action == "skip" { // it has no tests
@@ -138,7 +139,7 @@ func (r *report) endPackage(e *event) {
 	}
 }
 
-// print prints a test's output once.
+// print prints the output of a test, at most once.
 func (r *report) print(at name, title string) {
 	lines := strings.SplitAfter(strings.Join(r.output[at], ""), "\n")
 	if cut := len(lines) - maxLines; cut > 0 {
@@ -169,7 +170,7 @@ func (r *report) end(took time.Duration, slowest int, skipsFail bool) (ok bool) 
 	return len(r.failed) == 0
 }
 
-// skips prints the skipped tests by reason, one line per reason. It returns the number of skips that aren't allowed.
+// skips prints the skipped tests, one line per reason. It returns the number of skips that aren't allowed.
 func (r *report) skips() (unexplained int) {
 	reasons := map[string][]name{}
 	for _, test := range r.skipped {
@@ -189,11 +190,11 @@ func (r *report) skips() (unexplained int) {
 	return unexplained
 }
 
-// allowed reports whether a test may be skipped: an engine may opt out of cases of the conformance suite that it can't
-// satisfy, and must give a reason.
+// allowed reports whether a test may be skipped. An engine may skip cases of the conformance suite that it can't
+// satisfy, with a reason.
 func allowed(test name) bool { return strings.HasPrefix(test.test, "TestConformance/") }
 
-// reason returns the reason of a skipped test from its output: the text after the position in the source.
+// reason returns the reason why a test was skipped: the text after the source position in its output.
 func reason(said []string) string {
 	for _, line := range said {
 		line = strings.TrimSpace(line)
@@ -210,7 +211,7 @@ func reason(said []string) string {
 	return "it gave no reason"
 }
 
-// short returns a package without the module's name.
+// short returns a package path without the module path.
 func short(pkg string) string {
 	const module = "github.com/cassia-db/cassia/"
 	return strings.TrimPrefix(pkg, module)

@@ -65,8 +65,8 @@ func TestReportTellsWhatDidNotCompileOrEnd(t *testing.T) {
 	require.Contains(t, out.String(), "TestHangs, which had not ended:\npanic: test timed out\n")
 }
 
-// TestSlowTestsAreNamedThatRunBesideOthers has a test with a parallel subtest, whose duration isn't part of its
-// parent's.
+// TestSlowTestsAreNamedThatRunBesideOthers checks that a parallel subtest is listed separately, because its duration
+// isn't included in its parent's.
 func TestSlowTestsAreNamedThatRunBesideOthers(t *testing.T) {
 	var out strings.Builder
 	r := newReport(&out)

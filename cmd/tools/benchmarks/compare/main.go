@@ -1,15 +1,14 @@
-// Compare sends the same load to a real Prometheus, a real VictoriaMetrics and Cassia, one after the other on this
-// machine, and prints the costs of each as a table in Markdown:
+// Compare sends the same load to a real Prometheus, a real VictoriaMetrics and Cassia, one after another on this
+// machine, and prints the costs of each as a Markdown table:
 //
 //	bin/tools/benchmarks/compare -prometheus bin/prometheus -victoriametrics bin/victoria-metrics -cassia bin/cassia
 //
-// (or `make bench-compare`). The load is sent by remote write as fast as the server accepts it, or at -rate. The
-// figures include the compaction of Prometheus' blocks, the merging of VictoriaMetrics' parts, Cassia's sealing, and
-// the acknowledgement of all samples. When samples are acknowledged, Cassia has synced them to disk, the others
-// haven't.
+// (or `make bench-compare`). The load is sent with remote write as fast as the server accepts it, or at -rate. The
+// costs include the compaction of Prometheus' blocks, the merging of VictoriaMetrics' parts, Cassia's sealing, and the
+// acknowledgement of all samples. Of the three systems, only Cassia syncs samples to disk before it acknowledges them.
 //
-// -shape selects a load; -series, -hours, -interval and -churn take precedence. -queries=false measures only the CPU,
-// disk and memory of the load, without a restart in between. Then all background sealing is counted.
+// -shape selects a load; -series, -hours, -interval and -churn take precedence. With -queries=false, only the CPU, disk
+// and memory of the load are measured, without a restart in between. All background sealing is then included.
 package main
 
 import (
@@ -29,7 +28,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/bench"
 )
 
-// settings are the flags.
+// settings holds the flags.
 type settings struct {
 	prometheus, victoria, cassia, dir, only string
 	workload                                bench.Workload
@@ -37,12 +36,12 @@ type settings struct {
 	senders, repeat                         int
 	verify, queries                         bool
 	rest, ask                               time.Duration
-	// rate bounds the samples per second, 0 for no bound. empty is true for a run without a load.
+	// rate is the max number of samples per second; 0: no limit. empty is set for a run without a load.
 	rate  float64
 	empty bool
 }
 
-// shape is a load.
+// shape describes a load.
 type shape struct {
 	series   int
 	hours    float64
@@ -51,17 +50,17 @@ type shape struct {
 	rate     float64
 }
 
-// shapes are the loads by the name for -shape.
+// shapes contains the loads by their names for -shape.
 var shapes = map[string]shape{
 	"hours":    {20_000, 6, 15 * time.Second, 0, 0},
 	"few":      {5_000, 6, 15 * time.Second, 0, 0},
 	"backfill": {500, 60 * 24, time.Minute, 0, 0},
-	// Every target exists for 20 samples: 512,000 series in total, of which 20,000 exist at a time.
+	// Each target exists for 20 samples. There are 512,000 series in total, 20,000 at any time.
 	"churn":   {20_000, 512. / 240, 15 * time.Second, 12, 0},
 	"million": {1_000_000, 0.1, 15 * time.Second, 0, 0},
 	// Five minutes with 50,000 samples per second.
 	"steady": {20_000, 3.125, 15 * time.Second, 0, 50_000},
-	// No load: the costs of an idle server.
+	// No load, to measure the costs of an idle server.
 	"empty": {1, 0.1, 15 * time.Second, 0, 0},
 }
 

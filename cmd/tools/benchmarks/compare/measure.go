@@ -11,29 +11,29 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// result has the costs of one system.
+// result holds the costs of one system.
 type result struct {
 	system  string
 	exact   bool
 	load    bench.Report
 	samples int64
-	// cpu covers the load and bringing it into its final form.
+	// cpu is the CPU time for the load and for bringing the data into its final form.
 	cpu time.Duration
-	// rss is the memory at the end of the load, peak the max until finish has ended.
+	// rss is the memory at the end of the load, and peak is the max memory until finish has ended.
 	rss, peak int64
-	// finalBytes and allBytes are bytes on disk. restedBytes and restedRSS are the bytes on disk and the memory after
-	// the system has rested.
+	// finalBytes and allBytes are disk usages, see system.disk. restedBytes and restedRSS are the disk usage and the
+	// memory after the system was idle for a while.
 	finalBytes, allBytes   int64
 	restedBytes, restedRSS int64
-	// restartLoaded is the time from start to ready after the load, restartFinished after finish.
+	// restartLoaded is the time that a restart takes after the load, and restartFinished the time after finish.
 	restartLoaded, restartFinished time.Duration
-	// queries are all queries, took their costs, and answers their results.
+	// queries contains all queries, took their costs, and answers their results.
 	queries []query
 	took    []taken
 	answers []promrig.Answer
 }
 
-// taken is the median time of a query, and its mean CPU time in the server, including background work.
+// taken is the median duration of a query, and its mean CPU time in the server including background work.
 type taken struct{ time, cpu time.Duration }
 
 func measure(ctx context.Context, sys system, dir string, g *bench.Generator, s settings) (*result, error) {
@@ -86,7 +86,7 @@ func measure(ctx context.Context, sys system, dir string, g *bench.Generator, s 
 	if err := settle(ctx, process.PID()); err != nil {
 		return nil, err
 	}
-	// Until the restart, samples may be stored twice: in a log and in their final place.
+	// Until the restart, samples may be stored both in a log and in their final location.
 	if final, _, err := sys.disk(dir); err != nil {
 		return nil, err
 	} else if final > 0 {
@@ -117,7 +117,7 @@ func (r *result) send(
 	return r.load.Write(os.Stderr)
 }
 
-// rest lets the system rest, and then measures its disk space and memory, as du and top would show them.
+// rest waits while the system is idle, and then measures its disk usage and memory, as du and top would show them.
 func (r *result) rest(ctx context.Context, sys system, process *promrig.Process, dir string, rest time.Duration) error {
 	select {
 	case <-ctx.Done():
@@ -134,9 +134,10 @@ func (r *result) rest(ctx context.Context, sys system, process *promrig.Process,
 	return err
 }
 
-// finish brings the data into the final form. If a restart was timed, the process after it does that, and its CPU is
-// counted from the end of the restart: reading its own data isn't part of ingestion. Background work between the
-// restart and finish isn't counted then. Without queries there is no restart, and all background work is counted.
+// finish brings the data into its final form. If a restart was measured, the restarted process does this, and its CPU
+// time is counted from the end of the restart, because loading its data isn't part of ingestion. Background work
+// between the restart and finish isn't counted in this case. Without queries there is no restart, and all background
+// work is counted.
 func (r *result) finish(
 	ctx context.Context, sys system, process *promrig.Process, dir string, loaded bench.Usage, rest time.Duration,
 ) error {
@@ -167,7 +168,7 @@ func (r *result) finish(
 	return r.rest(ctx, sys, process, dir, rest)
 }
 
-// restart restarts a server and returns the time until it was ready.
+// restart restarts a server and returns the time until it is ready.
 func restart(ctx context.Context, process *promrig.Process) (*promrig.Process, time.Duration, error) {
 	if err := process.Terminate(2 * time.Minute); err != nil {
 		return process, 0, err
@@ -180,7 +181,7 @@ func restart(ctx context.Context, process *promrig.Process) (*promrig.Process, t
 	return again, time.Since(began), nil
 }
 
-// query runs each query: once to warm up, then at least -repeat times and for at least -ask.
+// query runs each query once to warm up, and then at least -repeat times and for at least the duration -ask.
 func (r *result) query(ctx context.Context, process *promrig.Process, g *bench.Generator, s settings) error {
 	api := promrig.API{URL: process.URL()}
 	r.queries = queries(g)

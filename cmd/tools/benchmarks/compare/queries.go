@@ -13,7 +13,7 @@ import (
 type query struct {
 	text     string
 	endpoint endpoint
-	// start and end are the range. An instant query only has an end.
+	// start and end are the time range. For an instant query, only end is set.
 	start, end time.Time
 	step       time.Duration
 }
@@ -24,7 +24,7 @@ type endpoint uint8
 const (
 	overRange endpoint = iota
 	instant
-	// listSeries and listNames return the series of a selector, or the names of their metrics.
+	// listSeries returns the series that match a selector, and listNames the names of their metrics.
 	listSeries
 	listNames
 )
@@ -56,8 +56,8 @@ func (q query) when() string {
 	}
 }
 
-// queries returns panels over the load, as on dashboards of nodes and requests, and lookups of an interactive user. If
-// the load spans days, it also returns panels over all of it.
+// queries returns queries of dashboards about nodes and requests, and lookups of an interactive user. If the load
+// extends over days, it also returns dashboard queries over the whole time.
 func queries(g *bench.Generator) []query {
 	w := g.Workload
 	end := time.UnixMilli(w.End()).Truncate(time.Minute)
@@ -72,11 +72,12 @@ func queries(g *bench.Generator) []query {
 	return out
 }
 
-// asker builds queries that end at a time and span at most all.
+// asker builds queries that end at the time end and cover at most the duration all.
 type asker struct {
 	end time.Time
 	all time.Duration
-	// window is the shortest range with a rate. one matches the series of a target that exists at the end.
+	// window is the shortest range over which a rate can be computed. one matches the series of one target that exists
+	// at the end.
 	window, one string
 }
 
@@ -106,7 +107,7 @@ func (a asker) panels() []query {
 	}
 }
 
-// lookups have small results, so that the fixed cost of a query dominates.
+// lookups returns queries with small results, whose cost is mostly the fixed cost of a query.
 func (a asker) lookups() []query {
 	return []query{
 		a.now(`{` + a.one + `}`),
@@ -120,7 +121,7 @@ func (a asker) lookups() []query {
 	}
 }
 
-// long are panels over weeks. They start and end at a multiple of the step, as on a dashboard.
+// long returns dashboard queries over weeks. They start and end at a multiple of the step, as on a dashboard.
 func (a asker) long() []query {
 	a.end = a.end.Truncate(24 * time.Hour)
 	return []query{

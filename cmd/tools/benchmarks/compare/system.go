@@ -19,13 +19,13 @@ import (
 // system is a measured server.
 type system interface {
 	name() string
-	// program returns the server with its data below dir.
+	// program returns the server program with its data below dir.
 	program(dir, address string) (promrig.Program, error)
 	// finish brings all data into its final form.
 	finish(ctx context.Context, url string) error
-	// exact reports whether it evaluates PromQL as Prometheus does, and supports remote read.
+	// exact reports whether the system evaluates PromQL exactly as Prometheus does, and supports remote read.
 	exact() bool
-	// disk returns the bytes of the data in its final form (0 if unknown), and of all files.
+	// disk returns the size of the data in its final form (0 if unknown) and the size of all files, in bytes.
 	disk(dir string) (final, all int64, err error)
 }
 
@@ -35,8 +35,8 @@ func (prometheus) name() string { return "prometheus" }
 
 func (prometheus) exact() bool { return true }
 
-// program accepts samples as old as the whole load, because each sender sends its part at its own pace, and days of it
-// take seconds.
+// program configures Prometheus to accept samples as old as the whole load: each sender sends its part at its own
+// speed, and days of samples take only seconds.
 func (p prometheus) program(dir, address string) (promrig.Program, error) {
 	return promrig.Prometheus(
 		p.path, dir, address, "global: {scrape_interval: 15s}\nstorage: {tsdb: {out_of_order_time_window: 365d}}\n",
@@ -45,7 +45,7 @@ func (p prometheus) program(dir, address string) (promrig.Program, error) {
 	)
 }
 
-// finish takes a snapshot. It writes the head to a block, as compaction will later.
+// finish takes a snapshot, which writes the head to a block, as compaction would do later.
 func (prometheus) finish(ctx context.Context, url string) error {
 	return promrig.Post(ctx, url+"/api/v1/admin/tsdb/snapshot")
 }
@@ -56,7 +56,7 @@ func (prometheus) disk(dir string) (int64, int64, error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	// The snapshot is made only by the benchmark, and mostly links to blocks that are counted already.
+	// Only the benchmark makes the snapshot. Most of it consists of links to blocks that are already counted.
 	if err := os.RemoveAll(snapshots); err != nil {
 		return 0, 0, err
 	}
@@ -68,10 +68,11 @@ type victoria struct{ path string }
 
 func (victoria) name() string { return "victoriametrics" }
 
-// exact returns false: MetricsQL has its own rates and look-back, and there is no remote read.
+// exact returns false because MetricsQL computes rates and look-back differently, and remote read isn't supported.
 func (victoria) exact() bool { return false }
 
-// program lets queries see all samples, and disables the cache of results, which the other systems don't have.
+// program configures VictoriaMetrics so that queries return all samples. It disables the cache of results, because the
+// other systems don't have one.
 func (v victoria) program(dir, address string) (promrig.Program, error) {
 	return promrig.Program{
 		Name: "victoriametrics", Path: v.path, Address: address, ReadyPath: "/health",
@@ -84,7 +85,7 @@ func (v victoria) program(dir, address string) (promrig.Program, error) {
 	}, nil
 }
 
-// finish merges the parts, as the background does over time.
+// finish merges all parts, as background merges would do over time.
 func (victoria) finish(ctx context.Context, url string) error {
 	for _, path := range []string{"/internal/force_flush", "/internal/force_merge"} {
 		if err := promrig.Post(ctx, url+path); err != nil {
@@ -98,7 +99,7 @@ func (victoria) disk(dir string) (int64, int64, error) { return everything(dir) 
 
 type cassia struct {
 	path string
-	// weeks is true if the load has complete weeks of rollups, which are compacted.
+	// weeks is set if the load extends over complete weeks, whose rollups are compacted.
 	weeks bool
 }
 
@@ -110,7 +111,7 @@ func (c cassia) program(dir, address string) (promrig.Program, error) {
 	return promrig.Cassia(c.path, dir, address, "--retention.raw=365d"), nil
 }
 
-// finish seals all samples and waits until rollups are compacted. In the background both happen minutes later.
+// finish seals all samples and waits until the rollups are compacted. The background loop would do both minutes later.
 func (c cassia) finish(ctx context.Context, url string) error {
 	if err := promrig.Post(ctx, url+"/-/seal"); err != nil || !c.weeks {
 		return err
@@ -164,14 +165,14 @@ func gauges(ctx context.Context, url string, names ...string) (map[string]float6
 
 func (cassia) disk(dir string) (int64, int64, error) { return everything(dir) }
 
-// everything counts all files: users also pay for data that the engine hasn't cleaned up.
+// everything counts all files as final, because the disk space of data that the engine hasn't cleaned up yet also costs
+// money.
 func everything(dir string) (final, all int64, err error) {
 	all, err = bench.DirBytes(filepath.Join(dir, "data"))
 	return all, all, err
 }
 
-// settle waits until the server is idle: two consecutive seconds with less than a tenth of a core. It waits at most a
-// minute.
+// settle waits until the server uses less than a tenth of a core in two consecutive seconds, but at most a minute.
 func settle(ctx context.Context, pid int) error {
 	quiet := 0
 	for range 60 {

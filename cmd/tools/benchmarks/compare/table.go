@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// row is a line of the table: a figure of each system and its format.
+// row is a row of the table: a value per system, and its format.
 type row struct {
 	what   string
 	figure func(*result) float64
@@ -58,7 +58,7 @@ func rows(s settings, asked []query) []row {
 		queryRows(asked, "time: ", func(t taken) time.Duration { return t.time })...)
 }
 
-// queryRows returns a row per query, and a row with their sum.
+// queryRows returns a row per query, and a row with the sum of all queries.
 func queryRows(asked []query, what string, of func(taken) time.Duration) []row {
 	var out []row
 	text := plain(2, " ms")
@@ -77,7 +77,8 @@ func queryRows(asked []query, what string, of func(taken) time.Duration) []row {
 	}, text})
 }
 
-// table writes the results in Markdown. The last columns are the last system's figures divided by each other system's.
+// table formats the results as a Markdown table. The last columns contain the last system's values divided by the
+// values of each other system.
 func table(s settings, results []*result) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\n| |", s.load())
@@ -114,8 +115,8 @@ func short(d time.Duration) string {
 	return text
 }
 
-// disagreements lists the queries with different results. Sums may differ in their last digits, because each system
-// adds the series in its own order.
+// disagreements returns the queries with different results. Sums may differ in their last digits, because each system
+// adds the series in a different order.
 func disagreements(results []*result) []string {
 	results = slices.DeleteFunc(slices.Clone(results), func(r *result) bool { return !r.exact })
 	if len(results) < 2 {
@@ -157,7 +158,7 @@ func disagreement(a, b promrig.Answer) string {
 	return ""
 }
 
-// near compares two points, each [time, "value"] in JSON.
+// near reports whether two points, in JSON as [time, "value"], are approximately equal.
 func near(a, b string) bool {
 	parse := func(text string) (at, value float64) {
 		var pair [2]any

@@ -16,7 +16,7 @@ import (
 
 const dayMS = 24 * 3600 * 1000
 
-// writeBlocks writes a workload as blocks, one per day, with Prometheus' own writer.
+// writeBlocks writes the samples of a workload as TSDB blocks, one per day, with Prometheus' own writer.
 func writeBlocks(ctx context.Context, w bench.Workload, days int, dir string) error {
 	g, err := bench.NewGenerator(w)
 	if err != nil {
@@ -39,9 +39,10 @@ func writeBlocks(ctx context.Context, w bench.Workload, days int, dir string) er
 	return os.Rename(dir+".new", dir)
 }
 
-// writeBlock writes one day.
+// writeBlock writes the block of one day.
 func writeBlock(ctx context.Context, g *bench.Generator, all []labels.Labels, day, steps int, dir string) (err error) {
-	// The writer accepts samples that are up to half of this older than the newest one: a whole day.
+	// The writer accepts samples that are older than the newest sample by up to half of this size, which must include a
+	// whole day.
 	w, err := tsdb.NewBlockWriter(slog.New(slog.DiscardHandler), dir, 3*dayMS)
 	if err != nil {
 		return err

@@ -1,4 +1,5 @@
-// Imports measures the duration of `cassia import blocks` for a history, and for comparison of remote write and sealing for the same samples. It prints a table in Markdown:
+// Imports measures how long `cassia import blocks` takes for a history and, for comparison, how long it takes to send
+// the same samples with remote write and to seal them. It prints a Markdown table:
 //
 //	bin/tools/benchmarks/imports -cassia bin/cassia -series 2000 -days 30 -interval 60s -kills 3
 //
@@ -8,8 +9,8 @@
 //	generator ──┤
 //	             └─► remote write ──► cassia serve ──► cassia downsample ──► Pebble
 //
-// With -kills the import is killed (SIGKILL) that many times and restarted each time, and the result is verified
-// against the blocks and by `cassia check`.
+// With -kills, the import is killed (SIGKILL) and restarted the given number of times, and the result is verified
+// against the blocks and with `cassia check`.
 package main
 
 import (
@@ -29,7 +30,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// settings are the flags.
+// settings holds the flags.
 type settings struct {
 	cassia, dir  string
 	series, days int
@@ -58,7 +59,7 @@ func main() {
 	}
 }
 
-// cost is the measured cost of one path.
+// cost holds the measured costs of one of the two ways.
 type cost struct {
 	what      string
 	samples   int64
@@ -109,7 +110,7 @@ func run(ctx context.Context, s settings) (err error) {
 	return nil
 }
 
-// imported imports the blocks, with kills if requested, and verifies the result.
+// imported imports the blocks, kills the import if requested, and verifies the result.
 func (s settings) imported(ctx context.Context, blocks string, w bench.Workload) (c cost, err error) {
 	data := filepath.Join(s.dir, "imported")
 	if err := os.RemoveAll(data); err != nil {
@@ -122,7 +123,7 @@ func (s settings) imported(ctx context.Context, blocks string, w bench.Workload)
 		"import", "blocks", "--storage.path=" + data, "--retention.raw=0", "--checkpoint=" + checkpoint, blocks,
 	}
 	for range s.kills {
-		// Each run is killed after about a quarter of the import, after 0.1 s at the earliest.
+		// Kill each run after about a quarter of the import, but not before 0.1 s.
 		after := time.Duration(float64(w.Samples()) / 4e6 * (0.2 + rand.Float64()) * float64(time.Second))
 		took, cpu, _, err := s.command(ctx, max(after, 100*time.Millisecond), args...)
 		if err != nil {
@@ -154,7 +155,7 @@ func (s settings) imported(ctx context.Context, blocks string, w bench.Workload)
 	return c, nil
 }
 
-// command runs Cassia and kills it after a delay; 0: never.
+// command runs cassia with these arguments and kills it after the given time; 0: never.
 func (s settings) command(
 	ctx context.Context, killAfter time.Duration, args ...string,
 ) (took, cpu time.Duration, out string, err error) {
@@ -177,7 +178,7 @@ func (s settings) command(
 	return took, cpu, text.String(), nil
 }
 
-// sent sends samples by remote write and seals them.
+// sent sends the samples with remote write and seals them.
 func (s settings) sent(ctx context.Context, w bench.Workload) (c cost, err error) {
 	c = cost{what: "remote write and sealing", samples: w.Samples()}
 	data := filepath.Join(s.dir, "sent")

@@ -16,7 +16,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// cassia is the binary at path, on Cassandra.
+// cassia is Cassia on Cassandra. path is the path of the binary.
 type cassia struct{ path string }
 
 func (cassia) name() string     { return "cassia" }
@@ -87,7 +87,7 @@ func (cassia) query(ctx context.Context, url string, d *dataset) (sums, error) {
 	return out, nil
 }
 
-// point reads [seconds, "value"].
+// point parses a point, in JSON as [seconds, "value"].
 func point(text string) (atMs int64, value float64, err error) {
 	var pair [2]json.RawMessage
 	if err := json.Unmarshal([]byte(text), &pair); err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/bench"
 )
 
-// metric is the name of all series. The exporter's names become a label, because a query of KairosDB selects one
-// metric, and the measured query selects all series.
+// metric is the name of all series. The names of the exporter's metrics are in the label fieldName, because a KairosDB
+// query selects one metric, and the measured query reads all series.
 const (
 	metric    = "node_everything"
 	fieldName = "field"
@@ -19,15 +19,15 @@ const (
 	zones     = 20
 )
 
-// bucket is the width of the query's buckets.
+// bucket is the width of the buckets in the measured query.
 const bucket = 5 * time.Minute
 
-// dataset has the series and samples that both systems receive.
+// dataset contains the series and samples that both systems receive.
 type dataset struct {
 	*bench.Generator
-	// tags are each series' labels except the metric's name, sorted by name.
+	// tags contains the labels of each series except the metric's name, sorted by name.
 	tags [][]labels.Label
-	// whole reports, by series, whether all values are integers. KairosDB stores integers as such.
+	// whole reports, for each series, whether all values are integers, because KairosDB stores integers separately.
 	whole []bool
 }
 
@@ -57,21 +57,21 @@ func newDataset(w bench.Workload) (*dataset, error) {
 
 func (d *dataset) samples() int64 { return d.Samples() }
 
-// span returns the time range of the query in whole buckets, left-open: (from, to] in milliseconds.
+// span returns the time range of the query, (from, to] in milliseconds. It consists of whole buckets.
 func (d *dataset) span() (from, to int64) {
 	width := bucket.Milliseconds()
 	return d.StartMs, d.StartMs + int64(d.Steps)*d.IntervalMs/width*width
 }
 
-// part is the content of one request: consecutive samples of some series.
+// part is the contents of one request: consecutive samples of some series.
 type part struct {
 	series []int
-	// first is the first step, last the one after the last.
+	// first is the first step (inclusive), and last is the last step (exclusive).
 	first, last int
 }
 
-// parts returns the requests of one sender, in time order. Each has at most most samples, of as many of the sender's
-// series as possible.
+// parts returns the requests of one sender in time order. Each contains at most most samples, of as many of the
+// sender's series as possible.
 func (d *dataset) parts(sender, senders, most int) []part {
 	var own []int
 	for i := sender; i < d.Series; i += senders {

@@ -63,7 +63,7 @@ func TestNumbersKeepTheirKind(t *testing.T) {
 	}
 }
 
-// TestBothGetTheSame decodes the requests to the two systems and compares their samples.
+// TestBothGetTheSame decodes the requests for both systems and compares their samples.
 func TestBothGetTheSame(t *testing.T) {
 	d := small(t)
 	p := part{series: []int{3, 40}, first: 10, last: 13}
@@ -103,7 +103,8 @@ func TestBothGetTheSame(t *testing.T) {
 	}
 }
 
-// TestAnswersMeetAtTheBucketsEnd returns the same sums to both clients, in the formats of the two servers.
+// TestAnswersMeetAtTheBucketsEnd returns the same sums to both clients, in the formats of the two servers. The parsed
+// results must be equal, including the times of the buckets.
 func TestAnswersMeetAtTheBucketsEnd(t *testing.T) {
 	d := small(t)
 	from, to := d.span()

@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// kairosdb is a real KairosDB, run by docker/kairosdb/local.
+// kairosdb is a real KairosDB, which docker/kairosdb/local runs.
 type kairosdb struct{ batch int }
 
 func (kairosdb) name() string     { return "kairosdb" }
@@ -38,7 +38,8 @@ func (kairosdb) endpoint() (string, map[string]string) {
 	return "/api/v1/datapoints", map[string]string{"Content-Type": "application/gzip"}
 }
 
-// encode writes JSON by hand, because KairosDB reads a number with a point as a float, and one without as an integer.
+// encode writes the JSON by hand, because KairosDB parses numbers with a decimal point as doubles and numbers without
+// one as integers.
 func (kairosdb) encode(d *dataset, p part) ([]byte, error) {
 	var text []byte
 	for n, i := range p.series {
@@ -71,7 +72,8 @@ func (kairosdb) encode(d *dataset, p part) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// appendNumber writes no exponents: KairosDB reads 3e-7, which has no point, as the integer 0.
+// appendNumber appends a number without an exponent, because KairosDB parses 3e-7, which has no decimal point, as the
+// integer 0.
 func appendNumber(to []byte, v float64, whole bool) []byte {
 	from := len(to)
 	to = strconv.AppendFloat(to, v, 'f', -1, 64)
@@ -81,10 +83,10 @@ func appendNumber(to []byte, v float64, whole bool) []byte {
 	return to
 }
 
-// finish does nothing: KairosDB stores a point in its final form.
+// finish does nothing, because KairosDB stores each point in its final form.
 func (kairosdb) finish(context.Context, string) error { return nil }
 
-// kairosAnswer is the used part of a query's response.
+// kairosAnswer contains the fields of a query response that are used.
 type kairosAnswer struct {
 	Queries []struct {
 		Results []struct {
@@ -94,8 +96,8 @@ type kairosAnswer struct {
 	} `json:"queries"`
 }
 
-// ask runs an aggregator over (from, to], grouped by zone. Its buckets start a millisecond after from, so that each has
-// the samples of one of PromQL's left-open ranges. By default KairosDB would align them to the clock.
+// ask runs an aggregator over (from, to], grouped by zone. Its buckets start a millisecond after from, so that each
+// contains the same samples as one of PromQL's left-open ranges. By default, KairosDB would align them to the clock.
 func (kairosdb) ask(ctx context.Context, url, aggregator string, widthMs, from, to int64) (kairosAnswer, error) {
 	var answer kairosAnswer
 	query := fmt.Sprintf(

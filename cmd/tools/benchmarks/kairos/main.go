@@ -1,5 +1,5 @@
-// Kairos sends the same samples to a real KairosDB and to Cassia, both on the same real Cassandra, and prints the CPU,
-// disk and time of each as a table in Markdown:
+// Kairos sends the same samples to a real KairosDB and to Cassia, both on the same real Cassandra, and prints the CPU
+// time, disk usage and duration of each as a Markdown table:
 //
 //	bin/tools/benchmarks/kairos -cassia bin/cassia
 //
@@ -10,12 +10,12 @@
 //	          └──────────────────────►  Cassia  ├──────▲ keyspace cassia
 //	                                 └──────────┘
 //
-// Java compiles frequently executed code, so both systems first receive a part of the data to warm up. Then, one after
-// the other and with the other one stopped, each receives the load and completes its own work on it (Cassia seals). Its
-// keyspace is flushed and compacted. The table compares the CPU and the disk space of all that. Finally a query that
-// both support is timed, and the results are compared.
+// Both systems first receive a part of the data to warm up, because Java compiles frequently executed code. Then, one
+// after another and with the other one stopped, each receives the load and completes its own work on it (Cassia seals).
+// Its keyspace is flushed and compacted. The table compares the CPU time and the disk usage of these steps. Finally, a
+// query that both systems support is timed, and the results are compared.
 //
-// It needs Java 17 and Maven, see docker/cassandra/local and docker/kairosdb/local.
+// The benchmark requires Java 17 and Maven, see docker/cassandra/local and docker/kairosdb/local.
 package main
 
 import (
@@ -34,7 +34,7 @@ import (
 	"github.com/cassia-db/cassia/storage/cassandra/cassandratest"
 )
 
-// settings are the flags.
+// settings holds the flags.
 type settings struct {
 	cassia, dir, only  string
 	commitLog, heap    string
@@ -77,8 +77,8 @@ func main() {
 	}
 }
 
-// kairosConfig has the settings for Cassandra that KairosDB's documentation recommends. Without them both systems log a
-// long line per batch, and Cassandra rejects the larger batches.
+// kairosConfig contains the settings for Cassandra that KairosDB's documentation recommends. Without them, Cassandra
+// logs a long line for each batch of either system, and rejects large batches.
 const kairosConfig = `
 batch_size_warn_threshold: 2MiB
 batch_size_fail_threshold: 4MiB
@@ -142,7 +142,7 @@ func compare(ctx context.Context, s settings) error {
 	return nil
 }
 
-// rigs returns the systems to measure in order, each with its own folder.
+// rigs returns the systems in the order in which they are measured, each with its own folder.
 func (s settings) rigs(cluster *cassandratest.Cluster) ([]*rig, error) {
 	var out []*rig
 	for _, sys := range []system{kairosdb{batch: s.kairosBatch}, cassia{path: s.cassia}} {
@@ -161,7 +161,8 @@ func (s settings) rigs(cluster *cassandratest.Cluster) ([]*rig, error) {
 	return out, nil
 }
 
-// datasets returns the data to warm up with and the data to measure, which follow immediately and end about now.
+// datasets returns the data for the warm-up and the measured data. The second follows the first immediately and ends
+// about now.
 func (s settings) datasets(now time.Time) (warm, measured *dataset, err error) {
 	w := bench.Workload{Series: s.series, IntervalMs: s.interval.Milliseconds()}
 	steps := func(hours float64) int { return int(hours * float64(time.Hour) / float64(s.interval)) }

@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/cassandra/cassandratest"
 )
 
-// rig is a system with its Cassandra and the settings.
+// rig is a system with its Cassandra cluster and the settings.
 type rig struct {
 	system
 	settings
@@ -24,7 +24,7 @@ type rig struct {
 	process *promrig.Process
 }
 
-// cost is the CPU time of the system and of Cassandra.
+// cost holds the CPU times of the system and of Cassandra.
 type cost struct{ system, cassandra time.Duration }
 
 func (c cost) both() time.Duration { return c.system + c.cassandra }
@@ -32,17 +32,18 @@ func (c cost) minus(before cost) cost {
 	return cost{c.system - before.system, c.cassandra - before.cassandra}
 }
 
-// result has the costs of one system.
+// result holds the costs of one system.
 type result struct {
 	system string
-	// samples is the number of measured samples. stored includes the warm-up.
+	// samples is the number of measured samples. stored also counts the warm-up.
 	samples, stored int64
-	// load is the cost until all samples are in Cassandra, all the cost until they are compacted in their final form.
+	// load is the cost until all samples are in Cassandra. all is the cost until they are in their final form and
+	// compacted.
 	load, all cost
 	// acknowledged is the time until the response to the last request.
 	acknowledged time.Duration
 	disk         int64
-	// answer is the median time of the query, query its mean cost.
+	// answer is the median duration of the query, and query is its mean cost.
 	answer time.Duration
 	query  cost
 	sums   sums
@@ -62,12 +63,11 @@ func (r *rig) start(ctx context.Context) error {
 }
 
 func (r *rig) stop() {
-	// An error here is Java's exit code, which is always that of a signal, or a timeout. Everything was measured
-	// before.
+	// An error here is a timeout or Java's exit status, which always reports the signal. All measurements are complete.
 	_ = r.process.Terminate(time.Minute)
 }
 
-// warm sends a part of the data, and then runs the query.
+// warm sends the data for the warm-up and then runs the query.
 func (r *rig) warm(ctx context.Context, d *dataset) error {
 	if err := r.start(ctx); err != nil {
 		return err
@@ -142,7 +142,7 @@ func (r *rig) complete(ctx context.Context) error {
 	return r.settle(ctx)
 }
 
-// time runs the query: twice to warm up, and then for the figures.
+// time runs the query twice to warm up, and then measures it.
 func (r *rig) time(ctx context.Context, d *dataset, out *result) error {
 	progress("%s: asking the query", r.name())
 	var times []time.Duration
@@ -178,7 +178,7 @@ func (r *rig) time(ctx context.Context, d *dataset, out *result) error {
 	return nil
 }
 
-// load sends a data set and waits until the system and Cassandra have processed it. It returns the time until all
+// load sends a dataset and waits until the system and Cassandra have processed it. It returns the time until all
 // samples were acknowledged.
 func (r *rig) load(ctx context.Context, d *dataset) (time.Duration, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -204,7 +204,7 @@ func (r *rig) load(ctx context.Context, d *dataset) (time.Duration, error) {
 	return took, r.settle(ctx)
 }
 
-// deliver sends a request until it is accepted, for at most a minute.
+// deliver sends a request until it is accepted, but for at most a minute.
 func (r *rig) deliver(ctx context.Context, d *dataset, p part) error {
 	body, err := r.encode(d, p)
 	if err != nil {
@@ -223,7 +223,7 @@ func (r *rig) deliver(ctx context.Context, d *dataset, p part) error {
 	}
 }
 
-// spent returns the CPU time used so far.
+// spent returns the CPU time that the system and Cassandra have used so far.
 func (r *rig) spent() (cost, error) {
 	usage, err := bench.ProcessUsage(r.process.PID())
 	if err != nil {
@@ -233,8 +233,8 @@ func (r *rig) spent() (cost, error) {
 	return cost{usage.CPU, time.Duration(seconds * float64(time.Second))}, err
 }
 
-// settle waits until the system and Cassandra are idle: three consecutive seconds with less than a tenth of a core. It
-// waits at most five minutes.
+// settle waits until the system and Cassandra use less than a tenth of a core in three consecutive seconds, but at most
+// five minutes.
 func (r *rig) settle(ctx context.Context) error {
 	quiet := 0
 	last, err := r.spent()

@@ -14,22 +14,22 @@ import (
 // system is a server that stores its data in Cassandra.
 type system interface {
 	name() string
-	// keyspace returns the keyspace of its data.
+	// keyspace returns the keyspace of the system's data.
 	keyspace() string
-	// program returns the server, which uses a Cassandra and stores other files below dir.
+	// program returns the server program. It uses the Cassandra at hosts and stores other files below dir.
 	program(root, dir, address string, hosts []string) promrig.Program
 	// encode returns the compressed body of a request. endpoint returns its path and headers.
 	encode(d *dataset, p part) ([]byte, error)
 	endpoint() (path string, headers map[string]string)
 	// finish brings all acknowledged samples into their final form.
 	finish(ctx context.Context, url string) error
-	// count returns the number of stored samples of the data set.
+	// count returns the number of stored samples of the dataset.
 	count(ctx context.Context, url string, d *dataset) (int64, error)
-	// query returns the sum of all samples per zone and bucket, in the data set's span.
+	// query returns the sum of all samples per zone and bucket in the dataset's span.
 	query(ctx context.Context, url string, d *dataset) (sums, error)
 }
 
-// sums are by zone, and by the end of the bucket in milliseconds.
+// sums contains sums by zone and by the end of their bucket in milliseconds.
 type sums map[string]map[int64]float64
 
 func (s sums) set(zone string, at int64, value float64) {
@@ -47,7 +47,8 @@ func (s sums) points() int {
 	return n
 }
 
-// difference returns an error if two results differ by more than the order of additions explains.
+// difference returns an error if two results differ. Differences that can be caused by another order of additions are
+// ignored.
 func (s sums) difference(other sums) error {
 	if len(s) != len(other) || s.points() != other.points() {
 		return fmt.Errorf("the answers differ: %d zones and %d points, and %d and %d",
@@ -64,10 +65,10 @@ func (s sums) difference(other sums) error {
 	return nil
 }
 
-// maxAnswer bounds a response, in bytes.
+// maxAnswer is the max size of a response in bytes.
 const maxAnswer = 64 << 20
 
-// post sends a body and returns the response, or an error for any status except 2xx.
+// post sends a body and returns the response and its status. If the status isn't 2xx, it returns an error.
 func post(
 	ctx context.Context, client *http.Client, url string, headers map[string]string, body io.Reader,
 ) ([]byte, int, error) {

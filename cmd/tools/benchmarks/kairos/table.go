@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// row is a line of the table: a figure of each system and its format.
+// row is a row of the table: a value per system, and its format.
 type row struct {
 	what   string
 	figure func(*result) float64
@@ -29,7 +29,8 @@ var rows = []row{
 	{"the query, CPU of the system and Cassandra", func(r *result) float64 { return milliseconds(r.query.both()) }, "%.0f ms"},
 }
 
-// table writes the results in Markdown. The ratio is the first system's figure divided by the last system's.
+// table formats the results as a Markdown table. The last column contains the first system's values divided by the last
+// system's.
 func table(s settings, results []*result) string {
 	var b strings.Builder
 	fmt.Fprintf(&b,

@@ -9,7 +9,7 @@ import (
 	"strconv"
 )
 
-// answer is a matrix: series by their labels, as JSON with sorted names.
+// answer is a matrix. The keys are the labels of the series, as JSON with sorted names.
 type answer map[string]series
 
 type series struct {
@@ -19,7 +19,7 @@ type series struct {
 
 var errAnswer = errors.New("rollups: not an answer to a range query")
 
-// point is [seconds, "value"].
+// point is a point of a series, in JSON [seconds, "value"].
 type point struct{ at, value float64 }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -33,7 +33,7 @@ func (p *point) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// parseAnswer parses the JSON of a range query.
+// parseAnswer parses the JSON response to a range query.
 func parseAnswer(body []byte) (answer, error) {
 	var envelope struct {
 		Status string `json:"status"`
@@ -75,9 +75,9 @@ func (a answer) points() (n int) {
 
 // difference describes how a result differs from the expected one.
 type difference struct {
-	// shape names a missing or surplus series or point. It is empty if there is none.
+	// shape names a missing or additional series or point, or is empty.
 	shape string
-	// relative is the max difference of two values as a share of the larger one, usual the 99th percentile.
+	// relative is the max difference between two values relative to the larger one, and usual is the 99th percentile.
 	relative, usual float64
 }
 
@@ -110,7 +110,7 @@ func differenceOf(want, got answer) difference {
 	return difference{relative: all[len(all)-1], usual: all[(len(all)-1)*99/100]}
 }
 
-// relative returns the difference of two values as a share of the larger one. It is infinite if only one of them is
+// relative returns the difference between two values relative to the larger one. It is infinite if only one of them is
 // finite.
 func relative(a, b float64) float64 {
 	switch {

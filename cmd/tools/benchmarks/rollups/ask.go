@@ -17,34 +17,34 @@ import (
 	"github.com/cassia-db/cassia/promql/api"
 )
 
-// result has the costs of a question for both systems, for Cassia by resolution.
+// result holds the costs of a question in both systems. For Cassia, it holds the costs by resolution.
 type result struct {
 	question   question
 	prometheus taken
 	cassia     map[string]compared
 }
 
-// taken has the median costs of a result.
+// taken holds the median costs of a question.
 type taken struct {
 	time, cpu time.Duration
 	bytes     int // size of the response
 }
 
-// compared has the costs of Cassia's result, and its difference from Prometheus' result.
+// compared holds the costs of a question in Cassia, and the difference between its result and Prometheus' result.
 type compared struct {
 	taken
-	// from is the source of the result, as Cassia reports it.
+	// from is the resolution from which the result was computed, as reported by Cassia.
 	from string
 	difference
 }
 
-// exact reports whether Cassia claims that the result equals one computed from raw samples.
+// exact reports whether, according to Cassia, the result equals one computed from raw samples.
 func (c compared) exact() bool {
 	return !strings.Contains(c.from, "snapped") && !strings.Contains(c.from, "widened") &&
 		!strings.Contains(c.from, "approximate")
 }
 
-// wrong describes a difference that isn't allowed, "" if there is none.
+// wrong describes a difference that isn't allowed. It returns "" if there is none.
 func (c compared) wrong() string {
 	switch {
 	case c.shape != "":
@@ -59,7 +59,7 @@ func (c compared) wrong() string {
 // tolerance is the max relative difference between sums of the same numbers in different orders.
 const tolerance = 1e-9
 
-// ask runs all questions on both systems.
+// ask runs all questions in both systems.
 func ask(ctx context.Context, s settings, d dataset) ([]result, error) {
 	prometheus := prometheusServer{s.prometheus, filepath.Join(s.dir, "prometheus")}
 	cassia := cassiaServer{s.cassia, filepath.Join(s.dir, "cassia")}
@@ -107,7 +107,8 @@ func ask(ctx context.Context, s settings, d dataset) ([]result, error) {
 	return results, nil
 }
 
-// measure runs a question repeat times, each on a new process. It returns the last result and the medians.
+// measure runs a question the given number of times, each in a new process. It returns the last response and the median
+// costs.
 func measure(
 	ctx context.Context, s server, q question, resolution string, repeat int,
 ) (body []byte, took taken, from string, err error) {
@@ -124,7 +125,7 @@ func measure(
 	return body, taken{time: times[len(times)/2], cpu: cpus[len(cpus)/2], bytes: len(body)}, from, nil
 }
 
-// askNew starts a server, runs one question, and stops the server.
+// askNew starts a server, runs one question and stops the server.
 func askNew(
 	ctx context.Context, s server, q question, resolution string,
 ) (body []byte, took taken, from string, err error) {
@@ -150,7 +151,7 @@ func askNew(
 	return body, took, from, process.Terminate(time.Minute)
 }
 
-// get sends a question. The response isn't compressed, which would cost both systems the same.
+// get sends a question. Responses aren't compressed, because compression would add the same cost to both systems.
 func get(ctx context.Context, server string, q question, resolution string) (body []byte, from string, err error) {
 	seconds := func(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
 	params := url.Values{
@@ -179,7 +180,7 @@ func get(ctx context.Context, server string, q question, resolution string) (bod
 	return body, response.Header.Get(api.ResolutionHeader), nil
 }
 
-// profileFor is the length of a profile, in which a question is repeated.
+// profileFor is the duration of a profile, during which a question is repeated.
 const profileFor = 5 * time.Second
 
 // profile writes a CPU profile of a server while a question is repeated.

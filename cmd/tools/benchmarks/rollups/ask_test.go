@@ -39,7 +39,7 @@ func TestGetAsksForTheRange(t *testing.T) {
 	require.ErrorContains(t, err, "no such thing")
 }
 
-// TestFilledByOtherFlags checks that a folder that was filled with other flags is rejected.
+// TestFilledByOtherFlags checks that a folder filled with other flags is rejected.
 func TestFilledByOtherFlags(t *testing.T) {
 	dir := t.TempDir()
 	want := filled{small, costs{Write: 1, Seal: 2}}

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// The two metrics. Their labels are job, instance, and one label that only this metric has.
+// Names of the two metrics. Their labels are job, instance, and one label that the other metric doesn't have.
 const (
 	counterName = "http_requests_total"
 	gaugeName   = "memory_used_percent"
@@ -23,15 +23,15 @@ const jobs = 10
 
 const dayMs = int64(24 * time.Hour / time.Millisecond)
 
-// dataset describes the samples completely: generating them twice returns the same samples.
+// dataset completely determines the samples: generating them twice results in the same samples.
 type dataset struct {
 	// Counters and Gauges are the numbers of series of the two metrics.
 	Counters, Gauges int
-	// Metrics is the number of metrics that the gauges are divided among; 0 means 1. Wide is the number of additional
+	// Metrics is the number of metrics among which the gauges are divided; 0 means 1. Wide is the number of additional
 	// gauges on the last day, which are divided among the same number of metrics.
 	Metrics, Wide int `json:",omitempty"`
 	Days          int
-	// IntervalMs is the time between two samples of a series, in milliseconds.
+	// IntervalMs is the interval between samples of a series in milliseconds.
 	IntervalMs int64
 	// EndMs is the midnight (UTC) at which the samples end, in milliseconds.
 	EndMs int64
@@ -65,7 +65,7 @@ func (d dataset) samples() int64 {
 func (d dataset) end() time.Time   { return time.UnixMilli(d.EndMs).UTC() }
 func (d dataset) start() time.Time { return time.UnixMilli(d.startMs()).UTC() }
 
-// labelsOf returns the labels of series i. The series of a job are divided among instances of ten series each.
+// labelsOf returns the labels of series i. Each instance of a job has ten series.
 func (d dataset) labelsOf(i int) labels.Labels {
 	name, own := counterName, "handler"
 	if i >= d.Counters {
@@ -77,7 +77,7 @@ func (d dataset) labelsOf(i int) labels.Labels {
 		"instance", fmt.Sprintf("%s-%d.example.net:9100", job, i/10), own, fmt.Sprintf("%s-%d", own, i%10))
 }
 
-// gaugeOf returns the metric of gauge i.
+// gaugeOf returns the name of the metric of gauge i.
 func (d dataset) gaugeOf(i int) string {
 	switch {
 	case i >= d.Gauges:
@@ -92,9 +92,9 @@ func (d dataset) gaugeOf(i int) string {
 // generator generates the samples, one step of all series at a time. Each series is scraped at a fixed offset within
 // the interval, as by Prometheus.
 //
-// A counter grows randomly, by whole numbers that depend on its rate and on the time of day, and restarts at 0 every
-// few days. Every seventh counter counts seconds in hundredths. A gauge moves randomly between 0 and 100, in
-// hundredths.
+// A counter increases by random integers that depend on its rate and on the time of day, and restarts at 0 every few
+// days. Every seventh counter counts seconds with two decimals. A gauge moves randomly between 0 and 100, with two
+// decimals.
 type generator struct {
 	dataset
 	random *rand.Rand
@@ -103,12 +103,13 @@ type generator struct {
 }
 
 type state struct {
-	// offset of its samples in the step, milliseconds; never 0, because a time belongs to the step that ends there
+	// offset is the offset of the samples within the step in milliseconds. It is never 0, because a time at a boundary
+	// belongs to the step that ends there.
 	offset int64
-	// total is the value of a counter or gauge, in 1/unit.
+	// total is the current value of a counter or gauge, in units of 1/unit.
 	total int64
 	unit  float64
-	// mean is the average growth of a counter per step, 0 for a gauge.
+	// mean is the average increase of a counter per step. It is 0 for a gauge.
 	mean float64
 	// reset is the number of steps until the counter restarts.
 	reset int
@@ -135,7 +136,8 @@ func newGenerator(d dataset) *generator {
 	return g
 }
 
-// step yields the next sample of every series: its number, its time in milliseconds, and its value.
+// step generates the next sample of every series. It calls yield with the number of the series, the time in
+// milliseconds, and the value.
 func (g *generator) step(yield func(i int, t int64, v float64) error) error {
 	daytime := 1 + 0.6*math.Sin(2*math.Pi*float64(g.now%dayMs)/float64(dayMs))
 	there := g.states
@@ -157,7 +159,7 @@ func (g *generator) step(yield func(i int, t int64, v float64) error) error {
 	return nil
 }
 
-// count advances a counter by a step, or restarts it. Restarts are two to six days apart.
+// count advances a counter by one step, or restarts it. The time between restarts is two to six days.
 func (s *state) count(random *rand.Rand, daytime float64, stepsOfDay int) {
 	if s.reset--; s.reset < 0 {
 		s.total, s.reset = 0, stepsOfDay*2+random.IntN(stepsOfDay*4)
@@ -165,7 +167,7 @@ func (s *state) count(random *rand.Rand, daytime float64, stepsOfDay int) {
 	s.total += int64(s.mean * daytime * 2 * random.Float64())
 }
 
-// filled describes the contents of a folder.
+// filled describes the contents of a filled folder.
 type filled struct {
 	Dataset dataset
 	Costs   costs

@@ -13,18 +13,18 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// disk has the sizes of the data, in bytes.
+// disk holds the sizes of the data in bytes.
 type disk struct {
-	// prometheus is the size of all blocks with their indexes.
+	// prometheus is the size of all blocks including their indexes.
 	prometheus int64
 	// left is the size of Cassia's directory after a server has run for a while and stopped. compacted is its size
-	// after all files were merged once, and tables are the sizes of its tables then.
+	// after all files have been merged once, and tables contains the sizes of its tables at that time.
 	left, compacted int64
 	tables          map[string]uint64
 }
 
-// measureDisk runs a server to clean up after filling, and then measures the files. It also compacts and measures a
-// copy, which shares its files, and removes the copy.
+// measureDisk runs a server that cleans up after filling, and then measures the files. It compacts and measures a copy,
+// whose files are links, and removes the copy.
 func measureDisk(ctx context.Context, dir, cassia string) (d disk, err error) {
 	progress("measuring disk")
 	if d.prometheus, err = bench.DirBytes(filepath.Join(dir, "prometheus", "data")); err != nil {
@@ -73,7 +73,7 @@ func withEngine(dir string, use func(*pebble.Engine) error) (err error) {
 	return use(e)
 }
 
-// tidyUp runs a server until it is idle.
+// tidyUp runs a server until it has become idle.
 func tidyUp(ctx context.Context, s server) error {
 	process, err := start(ctx, s)
 	if err != nil {

@@ -21,26 +21,26 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// tenant is the tenant of requests without a header.
+// tenant is the tenant of requests without a tenant header.
 const tenant = "default"
 
 // batchSamples is the approximate number of samples per commit.
 const batchSamples = 20_000
 
-// settle is the time after the end of a day at which its last slots are sealed.
+// settle is the time after the end of a day at which the day's last slots are sealed.
 const settle = 15 * time.Minute
 
-// fillProfile is the CPU profile of filling, in Cassia's folder.
+// fillProfile is the file in Cassia's folder with the CPU profile of filling.
 const fillProfile = "fill.pprof"
 
-// costs are the CPU times of filling Cassia.
+// costs holds the CPU times of filling Cassia.
 type costs struct {
-	// Write is the time until all samples were durable, Seal the time from then until all were sealed and rolled up.
-	// Pebble's background work counts for the phase in which it ran.
+	// Write is the CPU time until all samples are durable. Seal is the CPU time from then until all are sealed and have
+	// rollups. Pebble's background work counts for the phase in which it runs.
 	Write, Seal time.Duration
 }
 
-// fillCassia writes the samples with package storage in this process, and seals each day when it has ended.
+// fillCassia writes the samples with package storage in this process, and seals each day after it has ended.
 func fillCassia(ctx context.Context, dir string, d dataset) (c costs, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return c, err
@@ -92,7 +92,7 @@ func fillCassia(ctx context.Context, dir string, d dataset) (c costs, err error)
 	return c, os.WriteFile(filepath.Join(dir, fillProfile), profile.Bytes(), 0o600)
 }
 
-// writer writes a dataset to a store, a day at a time.
+// writer writes a dataset to a store, one day at a time.
 type writer struct {
 	*generator
 	store   *storage.Store
@@ -109,7 +109,7 @@ func newWriter(d dataset, store *storage.Store) *writer {
 	return w
 }
 
-// day commits the samples of a day and advances the clock.
+// day commits the samples of one day and advances the clock.
 func (w *writer) day(ctx context.Context, clock *atomic.Int64) error {
 	for left := w.stepsOfDay(); left > 0; {
 		steps := min(left, max(1, batchSamples/w.series()))
@@ -138,11 +138,11 @@ func (w *writer) day(ctx context.Context, clock *atomic.Int64) error {
 	return nil
 }
 
-// blockMs is the length of the longest blocks of Prometheus' compaction: 20.25 days. Block lengths are two hours times
-// a power of three, at most 31 days.
+// blockMs is the length of the longest blocks that Prometheus' compaction creates: 20.25 days. Lengths are two hours
+// times a power of three, and at most 31 days.
 const blockMs = int64(2*time.Hour/time.Millisecond) * 3 * 3 * 3 * 3 * 3
 
-// fillPrometheus writes the samples as blocks, with the boundaries of Prometheus' compaction.
+// fillPrometheus writes the samples as blocks with the same boundaries as after Prometheus' compaction.
 func fillPrometheus(ctx context.Context, dir string, d dataset) error {
 	data := filepath.Join(dir, "data")
 	if err := os.MkdirAll(data, 0o700); err != nil {
@@ -164,7 +164,7 @@ func fillPrometheus(ctx context.Context, dir string, d dataset) error {
 	return nil
 }
 
-// writeBlock writes the samples before upTo, in milliseconds, as one block.
+// writeBlock writes the samples before upTo (in milliseconds) as one block.
 func writeBlock(
 	ctx context.Context, dir string, g *generator, upTo int64, all []labels.Labels, refs []promstorage.SeriesRef,
 ) (err error) {

@@ -1,5 +1,5 @@
-// Rollups runs the same queries on Cassia and on a real Prometheus with the same months of samples. It prints the time
-// and CPU of each result and the disk space of the samples, as tables in Markdown:
+// Rollups runs the same queries on Cassia and on a real Prometheus with the same months of samples. It prints the
+// duration and the CPU time of each query and the disk usage of the samples, as Markdown tables:
 //
 //	bin/tools/benchmarks/rollups -prometheus bin/prometheus -cassia bin/cassia
 //
@@ -10,13 +10,14 @@
 //	dataset ──┤                                                    ├──► HTTP: time, CPU, answers compared
 //	          └─► tsdb's BlockWriter ──► blocks ──► prometheus ────┘
 //
-// Both are filled without their network protocols, which bench-compare measures. Cassia is filled day by day with a
-// simulated clock, as if the samples had been sent and sealed in their time, and Prometheus with blocks as long as
-// those after its compaction. Then, for every query and resolution, a process is started, becomes idle, runs the query
-// once, and is stopped. That is repeated, and the medians are reported. All files are in the page cache before.
+// Both systems are filled without their network protocols, which bench-compare measures. Cassia is filled day by day
+// with a simulated clock, as if the samples had been sent and sealed on these days. Prometheus is filled with blocks of
+// the same length as after its compaction. For every query and resolution, the benchmark starts a process, waits until
+// it is idle, runs the query once and stops the process. It does so repeatedly and reports the medians. All files are
+// in the page cache.
 //
-// With -small both systems run side by side and answer queries with small results, where the fixed cost of a query
-// dominates.
+// With -small, both systems run at the same time and serve queries with small results, whose cost is mostly the fixed
+// cost of a query.
 package main
 
 import (
@@ -31,7 +32,7 @@ import (
 	"time"
 )
 
-// settings are the flags.
+// settings holds the flags.
 type settings struct {
 	prometheus, cassia string
 	dir, profile, only string
@@ -142,7 +143,7 @@ func (s settings) dataset(now time.Time) (dataset, error) {
 	return d, d.validate()
 }
 
-// fill fills both stores and returns the costs. If they are filled already, it returns the recorded costs.
+// fill fills both stores and returns the costs. If they are already filled, it returns the recorded costs.
 func fill(ctx context.Context, dir string, d dataset) (costs, error) {
 	file := filepath.Join(dir, "filled.json")
 	if done, err := readFilled(file); err == nil {

@@ -10,7 +10,7 @@ type question struct {
 	text       string
 	start, end time.Time
 	step       time.Duration
-	// what describes its special property. It is empty if there is none.
+	// what describes what is special about the question, or is empty.
 	what string
 }
 
@@ -25,8 +25,8 @@ func (q question) String() string {
 // shift is the offset of an unaligned start from the hour.
 const shift = 7*time.Minute + 13*time.Second
 
-// questions returns the panels of a dashboard over a month and over all data, with a point per hour. They start an hour
-// after the data, so that all windows are inside it.
+// questions returns dashboard queries over a month and over all data, with one point per hour. They start an hour after
+// the data, so that no window starts before the data.
 func questions(d dataset) []question {
 	sum := func(inner string) string { return "sum by (job) (" + inner + ")" }
 	rate := func(window string) string { return sum("rate(" + counterName + "[" + window + "])") }

@@ -20,13 +20,13 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// small is a few days with the boundary between two of Prometheus' blocks.
+// small covers a few days that include the boundary between two of Prometheus' blocks.
 var small = dataset{Counters: 14, Gauges: 6, Days: 3, IntervalMs: 600_000, EndMs: (1000*blockMs/dayMs + 2) * dayMs}
 
-// samples are the samples of a series, by time in milliseconds.
+// samples contains the samples of a series by time in milliseconds.
 type samples map[int64]float64
 
-// generated returns all samples of a dataset, by the series' labels.
+// generated returns all samples of a dataset by the labels of their series.
 func generated(t *testing.T, d dataset) map[string]samples {
 	t.Helper()
 	all := map[string]samples{}
@@ -93,7 +93,7 @@ func TestDatasetsThatCannotBe(t *testing.T) {
 	}
 }
 
-// TestBothHoldTheSame fills both stores and compares their samples.
+// TestBothHoldTheSame fills both stores and requires that they contain the same samples.
 func TestBothHoldTheSame(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it fills two stores on disk")

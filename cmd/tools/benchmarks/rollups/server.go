@@ -12,13 +12,12 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// server is a measured system with its data in a folder.
+// server is a measured system whose data is in a folder.
 type server interface {
 	program(address string) (promrig.Program, error)
 }
 
-// maxSamples is the limit of samples per query in both systems. The default of 50 million is less than the queries
-// read.
+// maxSamples is the limit on samples per query in both systems. The queries read more than the default of 50 million.
 const maxSamples = "1000000000"
 
 type prometheusServer struct{ path, dir string }
@@ -34,9 +33,9 @@ func (s cassiaServer) program(address string) (promrig.Program, error) {
 	return promrig.Cassia(s.path, s.dir, address, "--retention.raw=0", "--query.max-samples="+maxSamples), nil
 }
 
-// cpuOf returns the CPU time of a process' threads, as the scheduler counts it. /proc/…/stat counts in hundredths of a
-// second, which is too coarse. A thread that has ended isn't counted, but Go's runtime keeps its threads. It needs
-// Linux.
+// cpuOf returns the CPU time of a process' threads, as counted by the scheduler. /proc/…/stat isn't used because it
+// counts in hundredths of a second, which is too coarse. Threads that have exited aren't counted, but Go's runtime
+// keeps its threads. cpuOf requires Linux.
 func cpuOf(pid int) (time.Duration, error) {
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	if err != nil {
@@ -61,14 +60,14 @@ func cpuOf(pid int) (time.Duration, error) {
 	return sum, nil
 }
 
-// A server is idle after two consecutive intervals with less than quietShare of a core.
+// A server counts as idle after two consecutive intervals of quietEvery with less than quietShare of a core.
 const (
 	quietEvery = 300 * time.Millisecond
 	quietShare = 0.04
 	quietWait  = time.Minute
 )
 
-// quiet waits until a server is idle, for at most quietWait.
+// quiet waits until a server is idle, but at most quietWait.
 func quiet(ctx context.Context, pid int) error {
 	before, err := cpuOf(pid)
 	if err != nil {

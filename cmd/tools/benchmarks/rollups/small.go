@@ -22,13 +22,13 @@ type smallQuestion struct {
 	params     url.Values
 }
 
-// smallRuns is the number of measured runs of each question, smallWarmUp the number of runs before.
+// smallRuns is the number of measured runs per question, and smallWarmUp is the number of runs before them.
 const (
 	smallRuns   = 31
 	smallWarmUp = 5
 )
 
-// smallQuestions returns questions whose cost is mostly the fixed cost of a selector.
+// smallQuestions returns requests whose cost is mostly the fixed cost of a selector.
 func smallQuestions(d dataset) []smallQuestion {
 	end, seconds := d.end(), func(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
 	each := func(n int, between, format string) string {
@@ -61,7 +61,7 @@ func smallQuestions(d dataset) []smallQuestion {
 	}
 }
 
-// askSmall runs the questions on both servers side by side and prints a table.
+// askSmall runs the small questions on both servers, which run at the same time, and prints a table.
 func askSmall(ctx context.Context, s settings, d dataset) error {
 	if err := warm(s.dir); err != nil {
 		return err
@@ -106,8 +106,8 @@ func askSmall(ctx context.Context, s settings, d dataset) error {
 	return nil
 }
 
-// sideBySide runs the question on both servers alternately and compares the results. It returns the times in ascending
-// order.
+// sideBySide runs a question alternately on both servers and compares the results. It returns the durations in
+// ascending order.
 func (q smallQuestion) sideBySide(
 	ctx context.Context, running [2]*promrig.Process,
 ) (times [2][]time.Duration, err error) {
@@ -133,7 +133,7 @@ func (q smallQuestion) sideBySide(
 	return times, nil
 }
 
-// ask runs the question on a server and returns the number of results or names.
+// ask runs a question on a server and returns the number of results or names.
 func (q smallQuestion) ask(ctx context.Context, server string) (results int, err error) {
 	request, err := http.NewRequestWithContext(
 		ctx, http.MethodPost, server+q.path, strings.NewReader(q.params.Encode()),

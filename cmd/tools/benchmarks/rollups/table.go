@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// fillTable returns a table of the disk space and the CPU time of the samples.
+// fillTable returns a table with the disk usage and the CPU time of the samples.
 func fillTable(d dataset, k disk, c costs) string {
 	var b strings.Builder
 	n := float64(d.samples())
@@ -35,7 +35,7 @@ func fillTable(d dataset, k disk, c costs) string {
 	return b.String()
 }
 
-// queryTable returns a table of the costs of all questions, with one resolution in Cassia.
+// queryTable returns a table with the costs of all questions. For Cassia, it contains the costs with one resolution.
 func queryTable(resolution string, results []result) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Cassia with resolution=%s:\n\n", resolution)
@@ -67,7 +67,7 @@ func queryTable(resolution string, results []result) string {
 
 func ms(d time.Duration) string { return fmt.Sprintf("%.0f ms", d.Seconds()*1e3) }
 
-// share formats a difference, as a percentage unless it is tiny.
+// share formats a relative difference, as a percentage unless it is tiny.
 func share(v float64) string {
 	switch {
 	case v == 0:

@@ -1,5 +1,6 @@
-// Tenants measures how two misbehaving tenants affect the other tenants of a Cassia: it prints the latency of the
-// others' writes and queries, without and with one tenant that is far above its limits and one that sends garbage:
+// Tenants measures how much two misbehaving tenants affect the other tenants of a server. It prints the latencies of
+// the other tenants' writes and queries, without and with a tenant that is far above its limits and a tenant that sends
+// garbage:
 //
 //	bin/tools/benchmarks/tenants -cassia bin/cassia
 package main
@@ -17,7 +18,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// limits apply to the greedy tenant; the others have none.
+// limits contains the limits of the greedy tenant. The others have none.
 const limits = `tenants:
   greedy:
     samples_per_second: 5000
@@ -50,7 +51,7 @@ func main() {
 	}
 }
 
-// compare runs both parts, each on a new server, and prints the table.
+// compare measures both cases, each on a new server, and prints the table.
 func compare(ctx context.Context, cassia string, load bench.TenantLoad, bad int) error {
 	without, err := measure(ctx, cassia, load)
 	if err != nil {
