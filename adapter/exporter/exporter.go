@@ -56,7 +56,7 @@ type Stats struct {
 	Series int
 	// Samples counts all written samples. Histograms counts the native histograms among them.
 	Samples, Histograms int64
-	// Made counts the samples that were computed from rollups. Estimated counts those of them whose rollups were
+	// Made counts the samples that were computed from rollups. Estimated counts the part whose rollups were
 	// imported from downsampled blocks.
 	Made, Estimated int64
 	// Bytes is the total size of the files, and Files their number; a block counts as one file.

@@ -228,7 +228,7 @@ func TestExportOfAggregates(t *testing.T) {
 	require.ErrorContains(t, warned[0], "which are estimates")
 }
 
-// TestExportWarnings tells damage, missing samples and other warnings apart.
+// TestExportWarnings checks that damage, missing samples and other warnings are distinguished.
 func TestExportWarnings(t *testing.T) {
 	var passed int
 	r := newRun(nil, Options{Warn: func(error) { passed++ }})

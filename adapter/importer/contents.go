@@ -19,11 +19,11 @@ type Contents struct {
 	Past []Past
 	// Ahead is the number of samples more than storage.MaxAhead in the future.
 	Ahead int64
-	// Downsampled is the number of samples of which the source has only aggregates. TooCoarse counts those of them that
-	// an import skips, because the destination keeps finer data for their time. No other field includes these samples.
+	// Downsampled is the number of samples that the source has only as aggregates. TooCoarse counts the part that an
+	// import skips, because the destination keeps finer data for their time. No other field includes these samples.
 	Downsampled, TooCoarse int64
-	// SkippedParts is the number of parts of the source that an import skips. DamagedParts counts those of them that
-	// can't be read.
+	// SkippedParts is the number of parts of the source that an import skips. DamagedParts counts the skipped parts
+	// that can't be read.
 	SkippedParts, DamagedParts int
 }
 

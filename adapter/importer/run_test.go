@@ -227,7 +227,7 @@ func TestVerifyTellsWhatDiffers(t *testing.T) {
 				require.NotEqual(t, d.Source.Sum, d.Stored.Sum)
 				require.Contains(t, d.String(), "2026-04-0")
 			}
-			// Verify ignores samples that only the store has, and reports samples that only the source has.
+			// Verify ignores samples that are only in the store, and reports samples that are only in the source.
 			o.Source = &days{
 				n: 30, series: 3, change: func(_ int, s *chunk.Samples) { s.Clip(s.T[10], s.T[len(s.T)-10]) },
 			}

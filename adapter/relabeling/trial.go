@@ -76,7 +76,7 @@ type Example struct {
 type Trial struct {
 	Start time.Time `json:"start"`
 	End   time.Time `json:"end"`
-	// All counts all examined series. Dropped and Refused count those of them that would not be stored.
+	// All counts all examined series. Dropped and Refused count the series that would not be stored.
 	All     Amount `json:"all"`
 	Dropped Amount `json:"dropped"`
 	// Refused counts series whose resulting labels are invalid: their senders would get an error such as Refusal.
