@@ -30,7 +30,7 @@ func RetryAfter(err error, usual time.Duration) time.Duration {
 	return max(time.Second, (usual + time.Second - 1).Truncate(time.Second))
 }
 
-// Later combines the errors of single samples into the one that decides the response to their request. It returns nil
+// Later combines the errors of single samples into the error that decides the response to their request. It returns nil
 // if a retry would be rejected again, otherwise an error with a status that senders retry. 503 takes precedence over
 // 429, which Prometheus doesn't retry by default.
 func Later(first, next error) error {

@@ -103,8 +103,8 @@ type maker struct {
 	buckets rollup.Buckets
 	buffers query.BucketBuffers
 	samples chunk.Samples
-	// incomplete is the number of buckets in the last call of appendFallback that may have had other samples in
-	// addition. estimated is the number of samples computed in that call from imported aggregates.
+	// incomplete is the number of buckets in the last call of appendFallback that may stand for more samples than were
+	// computed. estimated is the number of samples computed in that call from imported aggregates.
 	incomplete, estimated int64
 }
 

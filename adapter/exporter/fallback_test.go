@@ -20,8 +20,8 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// For times whose samples have expired, the same number of samples is computed from rollups, in text and in blocks;
-// with LeaveRollups, none.
+// For times whose samples have expired, an export computes the same number of samples from rollups, in text and in
+// blocks. With LeaveRollups it omits these times.
 func TestExportOfExpiredSamples(t *testing.T) {
 	const day = 24 * time.Hour
 	var samples chunk.Samples

@@ -34,8 +34,8 @@ type Past struct {
 	// Class is the name of the class, "" for series without a class.
 	Class string
 	retention.Keep
-	// Samples is the number of these samples. Of RollupsOnly samples an import stores only rollups, and of HoursOnly of
-	// them only 1h rollups. It doesn't store Expired samples at all.
+	// Samples counts these samples. RollupsOnly counts samples that an import stores only as rollups; it includes
+	// HoursOnly, which counts samples stored only as 1h rollups. Expired counts samples that an import doesn't store.
 	Samples, RollupsOnly, HoursOnly, Expired int
 }
 

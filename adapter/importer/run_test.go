@@ -193,7 +193,8 @@ func TestRunCanceled(t *testing.T) {
 	require.Less(t, len(src.read), 100)
 }
 
-// TestVerifyTellsWhatDiffers changes a value, removes samples and adds samples in the source.
+// TestVerifyTellsWhatDiffers changes a value, removes samples and adds samples in the source. Verify must report
+// exactly the days and series that differ.
 func TestVerifyTellsWhatDiffers(t *testing.T) {
 	for name, keep := range map[string]time.Duration{"raw": 0, "rollups": 24 * time.Hour} {
 		t.Run(name, func(t *testing.T) {

@@ -65,8 +65,8 @@ func (o operation) call(of string) string {
 	return o.name + "(" + of + ")"
 }
 
-// aggregate returns the expression that aggregates of by the given labels. It quotes their names, because some valid
-// names are numbers in PromQL if unquoted, such as NaN.
+// aggregate returns the PromQL text that applies the aggregation to the expression in of, by the given labels. It
+// quotes the labels, because some valid names are numbers in PromQL if unquoted, such as NaN.
 func (o operation) aggregate(by []string, of string) string {
 	names := make([]string, len(by))
 	for i, name := range by {

@@ -91,7 +91,8 @@ func (p *params) evaluation(metric string, now time.Time) Evaluation {
 	return q
 }
 
-// time returns a parameter as a time in whole milliseconds, or otherwise if the parameter is missing.
+// time returns a parameter as a time in whole milliseconds. If the parameter is missing, time returns the argument
+// otherwise.
 func (p *params) time(name string, otherwise time.Time) time.Time {
 	text := p.one(name)
 	if text == "" {

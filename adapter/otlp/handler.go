@@ -157,7 +157,7 @@ func (h *handler) store(ctx context.Context, md pmetric.Metrics) (outcome, error
 		case ctx.Err() != nil:
 			return done, ctx.Err()
 		}
-		// The translation skipped the missing points along with the metrics that the error names.
+		// The translation skipped the metrics that the error names, and with them the points missing in app.points.
 		if lost := left - app.points; lost > 0 || !errors.Is(err, errTargetInfo) {
 			done.refusals.add(reasonUntranslatable, lost, func() string {
 				return strings.ReplaceAll(err.Error(), "\n", "; ")

@@ -99,11 +99,13 @@ type Options struct {
 	MaxInFlight int64
 	// Bodies bounds the bodies of all endpoints together; nil: unbounded.
 	Bodies *adapter.Budget
-	// LookbackDelta is the query engine's lookback delta: target_info gets a sample per half of it. Default 5m.
+	// LookbackDelta is the query engine's lookback delta. target_info gets one sample per half a lookback delta.
+	// Default 5m.
 	LookbackDelta time.Duration
 	// RetryBusy is the Retry-After of a 503. Default 1 s, because the queue drains quickly.
 	RetryBusy time.Duration
-	// RetryFull is the Retry-After of a 429. Default 30 s, because series are released when their slot is sealed.
+	// RetryFull is the Retry-After of a 429. Default 30 s: room for more series appears when a slot is sealed and its
+	// series are released.
 	RetryFull time.Duration
 	// Metadata receives the metadata of metrics, once per metric family and request. It must be quick. nil: ignored.
 	Metadata func(tenant, family, kind, unit, help string)

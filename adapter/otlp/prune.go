@@ -60,7 +60,8 @@ func prune(md pmetric.Metrics, t *Translation, r *refusals) (points, left int, o
 			scope.Metrics().RemoveIf(p.refusesMetric)
 		}
 		if exceedsAttributes(of.Resource().Attributes()) {
-			// No points are left, and the translation would create target_info from the attributes.
+			// The resource has no points left. Its attributes are removed, because the translation would create
+			// target_info from them.
 			pcommon.NewMap().CopyTo(of.Resource().Attributes())
 		}
 	}
@@ -93,7 +94,7 @@ func exceedsAttributes(attributes pcommon.Map) bool {
 	return attributes.Len() > maxResourceAttributes || attributesText(attributes) > maxSeriesText
 }
 
-// attributesText returns the size of the labels made from attributes in bytes, including attributeWork per attribute.
+// attributesText returns the size in bytes of the labels made from attributes, including attributeWork per attribute.
 func attributesText(attributes pcommon.Map) (total int64) {
 	for name, v := range attributes.All() {
 		total += attributeText(name, v)
@@ -244,7 +245,7 @@ func (p *pruner) refuses(at pcommon.Timestamp, attributes pcommon.Map, series in
 	return true
 }
 
-// minTruncated is the min length of a text passed to truncate. Shorter ones are never truncated.
+// minTruncated is the min length of a text passed to truncate. The limits allow all shorter texts.
 const minTruncated = 32
 
 // truncateAttributes shortens values of resource attributes that are too long for a label, by calling truncate. If a

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// prometheusTakes returns the error with which Prometheus (and promtool) rejects rules in its section remote_write.
+// prometheusTakes returns nil if Prometheus accepts rules in its section remote_write, otherwise its error. promtool
+// uses the same parser.
 func prometheusTakes(rules string) error {
 	indented := "\n    " + rules
 	_, err := config.Load("remote_write:\n- url: http://localhost/write\n  write_relabel_configs:"+indented+"\n",

@@ -60,7 +60,7 @@ func (a *Amount) add(samples int, bytes float64) {
 type RuleTrial struct {
 	Number int    `json:"number"`
 	Text   string `json:"text"`
-	// Dropped counts what the rule drops, and Changed the series whose labels it changes.
+	// Dropped counts the series that the rule drops, and Changed the series whose labels it changes.
 	Dropped  Amount    `json:"dropped"`
 	Changed  Amount    `json:"changed"`
 	Examples []Example `json:"examples"`

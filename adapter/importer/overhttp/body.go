@@ -35,8 +35,8 @@ var (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// The weight of a series is an estimate of the memory of its decoded form in bytes, rather too high than too low. It is
-// computed from labels and chunk headers, before memory for the samples is allocated.
+// The weight of a series estimates the memory of its decoded form in bytes, and may be too high. It is computed from
+// labels and chunk headers, before memory for the samples is allocated.
 const (
 	seriesWeight = 300
 	labelWeight  = 32

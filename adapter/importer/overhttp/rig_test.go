@@ -50,8 +50,8 @@ type rig struct {
 	// posts counts the requests with a body. waits are the client's waits.
 	posts int
 	waits []time.Duration
-	// mu orders the server's accesses to these fields, and to variables shared by on and its test, before and after the
-	// test's accesses.
+	// mu synchronizes the server's accesses to these fields, and to variables that on shares with its test, with the
+	// accesses of the test: the client's transport locks it before and after each request.
 	mu sync.Mutex
 }
 

@@ -227,7 +227,8 @@ func TestStreamed(t *testing.T) {
 	require.Equal(t, "job", s.queries[0].Matchers[0].Name)
 }
 
-// TestTriesAgain retries with growing waits when a server is busy or a response is truncated.
+// TestTriesAgain checks that a request is retried with growing waits if the server is busy or the response is
+// truncated.
 func TestTriesAgain(t *testing.T) {
 	t.Parallel()
 	s := &server{answer: func(w http.ResponseWriter, q *prompb.Query, asked int) {
