@@ -29,7 +29,7 @@ func newStore(t *testing.T) *storage.Store {
 	return storagetest.Open(t, storagetest.Pebble(t), storagetest.At(testNow), storagetest.RejectAhead)
 }
 
-// counting counts committed batches.
+// counting is a Batch that counts its commits.
 type counting struct {
 	Batch
 	commits *int
@@ -118,7 +118,7 @@ func TestIntakeCommitsWhatIsLarge(t *testing.T) {
 	require.Equal(t, [2]int{2, n - 10}, [2]int{series, samples})
 }
 
-// dropping drops samples and exemplars with negative values, as a relabeling rule may drop a series.
+// dropping is a Batch that drops samples and exemplars with negative values, as a relabeling rule may drop a series.
 type dropping struct{ Batch }
 
 func (d dropping) Float(ref *storage.Series, t, st int64, v float64) error {

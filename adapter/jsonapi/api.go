@@ -34,7 +34,7 @@ var (
 	ErrBusy = errors.New("jsonapi: busy")
 )
 
-// Evaluation is a query in PromQL.
+// Evaluation is a PromQL query and its times.
 type Evaluation struct {
 	Tenant, Expr string
 	// Start and End bound the steps, both inclusive. If Step is 0, the query is an instant query at End.
@@ -201,7 +201,7 @@ func (a *API) status(err error) int {
 	return adapter.Status(err)
 }
 
-// fail responds with an error.
+// fail responds with an error, and logs it if its status is 500.
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error, body errorAnswer) {
 	code := a.status(err)
 	if code == http.StatusInternalServerError {
@@ -212,14 +212,12 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error, body error
 	a.answer(w, code, body)
 }
 
-// retryAfter sets the Retry-After header of a 429.
 func (a *API) retryAfter(w http.ResponseWriter, code int, err error) {
 	if code == http.StatusTooManyRequests {
 		w.Header().Set("Retry-After", seconds(adapter.RetryAfter(err, a.opts.RetryFull)))
 	}
 }
 
-// answer responds with body as JSON.
 func (a *API) answer(w http.ResponseWriter, code int, body any) {
 	switch code {
 	case http.StatusServiceUnavailable:

@@ -179,7 +179,7 @@ func (x *writing) counts() errorAnswer {
 	return errorAnswer{Written: &written, Refused: &refused, Errors: x.errors}
 }
 
-// add adds one point. An error fails the request.
+// add adds one point to its tenant's batch, or counts it as rejected. An error fails the request.
 func (x *writing) add(index int, raw jsontext.Value) error {
 	s, err := parsePoint(raw)
 	if err != nil {
@@ -249,7 +249,7 @@ func fieldOf(reason string) string {
 	return "tags"
 }
 
-// refuse counts a rejected point.
+// refuse counts a rejected point and, up to maxErrors, adds its error to the response.
 func (x *writing) refuse(index int, reason string, err error) {
 	x.refused++
 	x.reasons[reason]++

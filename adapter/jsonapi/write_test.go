@@ -236,7 +236,7 @@ func TestWriteIsStrict(t *testing.T) {
 	require.Empty(t, r.stored(t, tenant.Default))
 }
 
-// falling drops points below zero, as relabeling rules may.
+// falling is a Batch that drops points below zero, as relabeling rules may.
 type falling struct{ adapter.Batch }
 
 func (f falling) Float(ref *storage.Series, t, st int64, v float64) error {

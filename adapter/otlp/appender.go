@@ -94,7 +94,7 @@ func (a *appender) Append(
 	return 0, nil
 }
 
-// abort aborts the translation with err.
+// abort stops the translation. The request then fails with err.
 func (a *appender) abort(err error) error {
 	a.fatal = err
 	a.stop()

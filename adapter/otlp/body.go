@@ -18,7 +18,7 @@ var (
 	errMalformed = errors.New("otlp: malformed message")
 )
 
-// decompressorBytes is the memory of a decompressor in bytes.
+// decompressorBytes is the approximate memory of a gzip decompressor in bytes.
 const decompressorBytes = 64 << 10
 
 // readBody reads the request's body and decompresses it. It claims memory from share before allocating it.

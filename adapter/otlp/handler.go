@@ -171,7 +171,7 @@ func (h *handler) store(ctx context.Context, md pmetric.Metrics) (outcome, error
 	return done, nil
 }
 
-// translate runs Prometheus' translation.
+// translate passes the samples of a message to app.
 func (h *handler) translate(ctx context.Context, md pmetric.Metrics, app *appender) error {
 	converter := h.converters.Get().(*prometheusremotewrite.PrometheusConverter)
 	defer func() {

@@ -261,7 +261,7 @@ func (d *decoder) aliasV2(body, refs []byte) (alias []byte, bad, err error) {
 	return alias, bad, nil
 }
 
-// validPacked checks packed varints.
+// validPacked reports whether b is a sequence of valid varints.
 func validPacked(b []byte) bool {
 	for i := 0; i < len(b); {
 		if _, i = uvarint(b, i); i < 0 {

@@ -146,7 +146,7 @@ func TestSeriesThatGoEnd(t *testing.T) {
 	require.Equal(t, "2@-60 2@-45 2@-30", stored[`{__name__="g", part="b"}`])
 }
 
-// broken fails while err is set.
+// broken is a Gatherer that fails while err is set.
 type broken struct {
 	prometheus.Gatherer
 	err error

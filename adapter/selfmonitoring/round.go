@@ -22,7 +22,7 @@ import (
 // errTooMany means that a round exceeds Options.MaxSamples.
 var errTooMany = errors.New("selfmonitoring: too many metrics to store")
 
-// round stores all metrics once.
+// round is the state of one round, which stores all metrics once.
 type round struct {
 	m  *Monitor
 	in *adapter.Intake

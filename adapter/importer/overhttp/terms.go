@@ -49,7 +49,7 @@ type matchedText struct {
 	Value string `json:"value"`
 }
 
-// setKept sets the retention.
+// setKept sets the advertised retention.
 func (t *Terms) setKept(k importer.Kept) {
 	t.RetentionMS, t.Retention5mMS = k.Default.Raw.Milliseconds(), k.Default.FiveMinutes.Milliseconds()
 	for _, c := range k.Classes {

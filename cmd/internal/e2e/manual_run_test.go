@@ -139,7 +139,7 @@ func (p *page) copyExample(name string) {
 	}
 }
 
-// run runs a block.
+// run runs the commands of a block, sends its request, or checks its file.
 func (p *page) run(b block, where string) {
 	p.t.Log(where)
 	switch {
@@ -229,7 +229,7 @@ func (p *page) shell(text, where string, env ...string) string {
 	return string(out)
 }
 
-// write writes the file that a block shows.
+// write creates the file that a block shows.
 func (p *page) write(b block) {
 	require.NoError(p.t, os.WriteFile(filepath.Join(p.dir, b.file()), []byte(p.here(b.text)), 0o600))
 }
