@@ -257,7 +257,7 @@ func (s *series) tooLarge() error {
 		ErrUnprocessable, s.limit)
 }
 
-// minPoint is the length of the shortest time and value, bytes.
+// minPoint is the length in bytes of the shortest time and value.
 const minPoint = len(`"2026-05-01T12:00:00Z":1`)
 
 // minAnswer returns a lower bound of the response's size in bytes, to reject too large responses before encoding them.

@@ -28,7 +28,7 @@ const (
 	lateMS = 7 * dayMS
 	// seriesBytes is the estimated size of a series in a batch, in addition to its samples.
 	seriesBytes = 512
-	// DefaultReaders is the number of series that are read concurrently.
+	// DefaultReaders is the default of Options.Readers.
 	DefaultReaders = 4
 )
 
@@ -201,7 +201,7 @@ type skips struct {
 	at   map[[2]string]int
 }
 
-// maxSkips bounds a list of skips; further ones are summed.
+// maxSkips bounds a list of skips. Further skips are summed in one entry.
 const maxSkips = 1000
 
 func (s *skips) add(what, why string, samples int) {

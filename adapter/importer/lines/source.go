@@ -53,7 +53,7 @@ type parser interface {
 	// resumeAt returns the position at which the next run starts once all lines are read. end is the end of the input,
 	// without context.
 	resumeAt(end place) place
-	// context returns the parser's state for resume.
+	// context returns the state of the parser; resume restores it.
 	context() string
 	resume(context string)
 	// last returns the samples of the latest consecutive lines with the same series, and the position of the first of

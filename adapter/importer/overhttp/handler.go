@@ -151,7 +151,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request, use func(context.C
 type body struct {
 	share  adapter.Share
 	series []storage.ImportedSeries
-	// buckets are set instead of series.
+	// buckets holds the series of a body with aggregates; series is then empty.
 	buckets []storage.ImportedBuckets
 }
 

@@ -218,7 +218,7 @@ func TestStoresWhatLocalImportsDo(t *testing.T) {
 	}
 }
 
-// TestComparesOverHTTP reports the same differences as a local comparison.
+// TestComparesOverHTTP checks that a comparison over HTTP reports the same differences as a local one.
 func TestComparesOverHTTP(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil, nil)

@@ -309,7 +309,7 @@ func TestSaysWhatIsWrong(t *testing.T) {
 	require.ErrorContains(t, err, "must be a URL")
 }
 
-// TestStops stops when its context is canceled.
+// TestStops checks that the source stops when its context is canceled.
 func TestStops(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
