@@ -201,7 +201,7 @@ type skips struct {
 	at   map[[2]string]int
 }
 
-// maxSkips bounds a list of skips. Further skips are summed in one entry.
+// maxSkips bounds a list of skips. Further skips are summed by reason.
 const maxSkips = 1000
 
 func (s *skips) add(what, why string, samples int) {
