@@ -21,7 +21,7 @@ import (
 
 // backlog lists the windows with missing rollups, as after an interrupted import or a delete. Every process that seals
 // lists all of them, and rolls up the windows of its own partitions. The number and the tenant of a window determine
-// its partition. A bounded number of windows is kept in memory. When these are done, the others are listed again.
+// its partition. A bounded number of windows is kept in memory. When these are done, the remaining windows are listed.
 type backlog struct {
 	partitions func() int // current number of partitions
 	most       int

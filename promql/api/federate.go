@@ -157,8 +157,8 @@ func (n *newest) bytes() int64 {
 	return bytes
 }
 
-// readLast sets n to the last sample of it. It returns false if there is no sample, or if the last sample is a stale
-// marker, which the formats don't support.
+// readLast sets n to the last sample of the iterator it. It returns false if there is no sample, or if the last sample
+// is a stale marker, which the formats don't support.
 func (n *newest) readLast(it chunkenc.Iterator) bool {
 	typ := chunkenc.ValNone
 	for next := it.Next(); next != chunkenc.ValNone; next = it.Next() {

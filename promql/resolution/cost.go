@@ -127,8 +127,8 @@ func (e *edgeWalk) countSlots(other *edgeWalk) int {
 
 // AppendCuts appends, in ascending order, the window edges in (from, to) that cut a bucket of the segment's resolution.
 // The reader reads raw samples around these edges and converts them to cells that end at the edges (see
-// rollup.AppendCells). If the segment is Ragged, all its edges are considered. If it is Snapped, only the right edges
-// that weren't moved are. Other segments have no such edges.
+// rollup.AppendCells). A Ragged segment has such edges on both sides of its windows. A Snapped segment has only right
+// edges that weren't moved. All other segments have none.
 func (s Segment) AppendCuts(dst []int64, from, to int64) []int64 {
 	start := len(dst)
 	if s.Fit == Snapped && s.Windows.SnapUntil != 0 {

@@ -149,8 +149,7 @@ func moreOf(by, of, otherBy, otherOf int64) bool {
 	return by > 0 && (otherBy == 0 || float64(by)/float64(of) > float64(otherBy)/float64(otherOf))
 }
 
-// movedText describes a shift of the edges of windows. by is the shift and of the length of the windows, in
-// milliseconds.
+// movedText describes a shift of window edges. The shift, by, and the length of the windows, of, are in milliseconds.
 func movedText(by, of int64) string {
 	return fmt.Sprintf("edges of %s windows are moved by up to %s (%.2g %% of the range)",
 		shortDuration(of), shortDuration(by), 100*float64(by)/float64(of))

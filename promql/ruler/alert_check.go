@@ -21,7 +21,7 @@ import (
 // These constants bound alerts. Prometheus has no such bounds: it panics if labels exceed 16 MiB, and an endless
 // template takes all memory.
 const (
-	// maxAlertLabels is the maximum size of all labels of an alert. It is the maximum for the labels of a stored
+	// maxAlertLabels is the maximum size of all labels of an alert. It equals the maximum for the labels of a stored
 	// series. maxAnnotations is the maximum size of all annotations of an alert. Both are numbers of bytes of names and
 	// values.
 	maxAlertLabels = 64 << 10

@@ -60,8 +60,8 @@ func (r *Ruler) growthOf(text string) growth {
 	return g
 }
 
-// templateGrowth returns the growth of a template. Templates that contain loops, or that define variables or templates,
-// have no bound. Most templates don't.
+// templateGrowth returns the growth of a template. It has no bound if the template contains loops, or defines variables
+// or templates, which is rare.
 func templateGrowth(text string) growth {
 	tree := syntax.New("alert")
 	tree.Mode = syntax.SkipFuncCheck

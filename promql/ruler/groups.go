@@ -13,7 +13,7 @@ import (
 )
 
 // Groups returns the groups of a tenant from the files as last read, sorted by file and name. They aren't evaluated
-// unless the caller evaluates them, with its own clock. The results are then stored and the alerts sent as those of
+// unless the caller evaluates them, with its own clock. Their results are then stored and their alerts sent, as for
 // running groups.
 func (r *Ruler) Groups(ctx context.Context, name string) ([]*rules.Group, error) {
 	r.mu.Lock()

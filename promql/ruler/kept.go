@@ -28,7 +28,7 @@ const (
 // keepFiring restores alerts that fire at the time at only because of keep_firing_for: their expression is no longer
 // true, and Prometheus restores only alerts whose expression is true. Rules that have already been restored are
 // skipped. The alerts that fired are read from the store. Their expression is evaluated again at earlier times, to find
-// their annotations and since when it hasn't been true.
+// their annotations and the time since which it hasn't been true.
 func (r *Ruler) keepFiring(ctx context.Context, g *rules.Group, at time.Time) {
 	for _, rule := range g.AlertingRules() {
 		if rule.KeepFiringFor() <= 0 || rule.Restored() {
@@ -83,8 +83,8 @@ type firedAlert struct {
 	at, since time.Time
 }
 
-// fired returns the alerts of a rule that fired at the last evaluation at or before the time at, if that evaluation was
-// less than outageTolerance earlier. The keys are the labels of the alerts as text.
+// fired returns the alerts of a rule that were firing at its last evaluation up to the time at. Evaluations more than
+// outageTolerance earlier are ignored. The keys are the labels of the alerts as text.
 func (r *Ruler) fired(ctx context.Context, g *rules.Group, rule *rules.AlertingRule,
 	at time.Time) (map[string]firedAlert, error) {
 	type last struct {
@@ -125,8 +125,9 @@ func (r *Ruler) fired(ctx context.Context, g *rules.Group, rule *rules.AlertingR
 	return found, nil
 }
 
-// heldLast returns the newest evaluation times in [from, to), for each series of a rule's expression, at which the
-// expression was true for the series. The times are sorted.
+// heldLast returns the last evaluation time in [from, to) at which a rule's expression was true, for each series of the
+// expression. The times are sorted and have no duplicates. If there are more than maxRepeatedEvaluations, only the
+// newest are returned.
 func (r *Ruler) heldLast(ctx context.Context, g *rules.Group,
 	rule *rules.AlertingRule, from, to time.Time) ([]time.Time, error) {
 	steps := min(int64(to.Sub(from)/g.Interval()), maxSearchedEvaluations)

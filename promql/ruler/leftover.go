@@ -81,8 +81,9 @@ func (m *manager) stored(ctx context.Context, g *rules.Group, at time.Time) *sto
 	return s
 }
 
-// end writes stale markers at the time at for series in left, of another process' last evaluation, that aren't in seen.
-// Prometheus does the same between two evaluations. Series of failed rules get no stale markers.
+// end writes stale markers at the time at. left are the series of another process' last evaluation, and seen are the
+// series of the evaluation at this time. Series that are only in left get a stale marker, as in Prometheus between two
+// evaluations, unless their rule has failed.
 func (m *manager) end(ctx context.Context, g *rules.Group, left []leftover, seen *stored, at time.Time) {
 	app := m.r.o.Appendable.Appender(ctx)
 	t := timestamp.FromTime(at.Add(-g.QueryOffset()))
@@ -166,7 +167,7 @@ func storedBy(rule rules.Rule) [][]*labels.Matcher {
 // stored records the series of an evaluation.
 type stored struct {
 	// there contains the hashes of the series that already have a sample at the time of the evaluation. left contains
-	// the series of there that don't end at that time, by rule. Both are read-only.
+	// the labels of these series, by rule, without series that end at that time. Both are read-only.
 	there map[uint64]struct{}
 	left  []leftover
 
