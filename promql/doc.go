@@ -66,7 +66,8 @@
 //   - Made samples: samples that are reconstructed from a bucket. The rollup fallback returns them for times whose raw
 //     samples have expired.
 //   - Rollup name: a name such as foo_max, which selects values of the buckets of foo.
-//   - Shortfall: the raw samples that an answer needs and that are no longer stored, and the error that this causes.
+//   - Shortfall: the difference between an answer and the answer from raw samples, and its causes. A query reports it once,
+//     as an info.
 //   - Reading: a request whose client computes from the samples itself.
 //
 // # Functions over rollups
