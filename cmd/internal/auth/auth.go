@@ -27,7 +27,7 @@ var (
 // User is a user of the server.
 type User struct {
 	name                        string
-	password                    string // bcrypt; empty: there is none
+	password                    string // bcrypt hash, or empty
 	read, write, metrics, admin bool
 	tenants                     map[string]bool
 	all                         bool

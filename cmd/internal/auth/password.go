@@ -60,7 +60,7 @@ func (p *passwords) check(ctx context.Context, host, hash, password string) (boo
 		return ok, nil
 	}
 	answer := p.flights.DoChan(string(key[:]), func() (any, error) {
-		if ok, known := p.remembered(key); known { // An equal check may have just ended.
+		if ok, known := p.remembered(key); known { // An identical check may have just finished.
 			return ok, nil
 		}
 		if !p.enter(host) {

@@ -47,7 +47,7 @@ func TestGuessesAreBounded(t *testing.T) {
 	p, running, most, checks, release := slowPasswords()
 	defer release()
 	known := mac{}
-	{ // Let in before the flood.
+	{ // This check passes before the flood.
 		early := newPasswords()
 		early.key = p.key
 		early.compare = func(_, _ []byte) error { return nil }
@@ -110,7 +110,7 @@ func TestEqualChecksAreOne(t *testing.T) {
 	defer release()
 	var all sync.WaitGroup
 	var let atomic.Int32
-	for range 100 { // A Prometheus starts all its senders at once.
+	for range 100 { // Prometheus starts all its senders at once.
 		all.Go(func() {
 			if ok, err := p.check(t.Context(), "1.1.1.1", someHash, "right"); ok && err == nil {
 				let.Add(1)

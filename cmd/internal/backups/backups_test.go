@@ -165,7 +165,7 @@ func TestServerThatDies(t *testing.T) {
 	x.write()
 	second := x.taken()
 	var requests int
-	for i := range soak.Times(t, 8) + 1 { // The first shows how many requests there are.
+	for i := range soak.Times(t, 8) + 1 { // The first run measures the number of requests.
 		prefix := fmt.Sprint("p", i)
 		direct := Place{At: s3test.At(server.Address, prefix), Keep: pebble.Keep{Last: 1}}
 		_, err := direct.Backup(t.Context(), first, name(1), time.Now())
@@ -283,7 +283,7 @@ cassia_backup_last_success_timestamp_seconds 1.7000024e+09
 		require.NoError(t, err)
 		require.Empty(t, left, "snapshots take space")
 
-		now = time.Unix(1.6e9, 0) // A backup is made, and none removed, as long as the clock is wrong.
+		now = time.Unix(1.6e9, 0) // While the clock is wrong, backups are made but none is removed.
 		before := len(s.Status().Stored)
 		require.NoError(t, s.once(t.Context()))
 		require.NoError(t, s.once(t.Context()))

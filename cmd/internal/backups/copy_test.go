@@ -60,11 +60,11 @@ func TestBackupsOfACopy(t *testing.T) {
 			require.NoError(t, backup(copied, p))
 			require.ErrorIs(t, backup(original, p), pebble.ErrOtherCopy)
 
-			after := restore("") // as after a disaster
+			after := restore("") // A restore to a new directory, as after a disaster.
 			require.NoError(t, backup(after, p))
 			require.NoError(t, backup(after, p))
 
-			eng := after.eng // A repair is no copy.
+			eng := after.eng // A repaired store isn't a copy.
 			require.NoError(t, storage.MarkRestored(t.Context(), eng, "", time.Now()))
 			require.NoError(t, backup(after, p))
 		})

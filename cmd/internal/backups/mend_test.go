@@ -86,7 +86,7 @@ func TestMendFromBucket(t *testing.T) {
 			require.Contains(t, text, "from backup "+name(1))
 		}
 		got := print(t, damaged)
-		for _, ours := range []string{"SYNCED", "LOCK"} { // Rewritten.
+		for _, ours := range []string{"SYNCED", "LOCK"} { // A repair rewrites these files.
 			delete(got, ours)
 			delete(want, ours)
 		}

@@ -213,9 +213,9 @@ func (s *Schedule) measure(ctx context.Context, store string, found []pebble.Dat
 		s.o.Logger.Warn("can't determine the sizes of the backups", "backups", s.o.Place.String(), "err", oneLine(err))
 		return
 	}
-	newestWhole := true // until a complete backup was found
+	newestWhole := true // false once a complete backup has been found
 	for i := range min(len(found), maxSized) {
-		b := found[len(found)-1-i] // Only this goroutine changes status.Stored, so found and it have the same order.
+		b := found[len(found)-1-i] // Only this goroutine changes status.Stored, so its order is the order of found.
 		s.mu.Lock()
 		n, ok := s.sizes[b.Name]
 		s.mu.Unlock()

@@ -160,7 +160,7 @@ func MakeClaimed(ctx context.Context, folder, name string, make func(dir string)
 	gone, removeErr := removeIfAbandoned(folder, name)
 	if gone && err == nil {
 		err = errors.New("the process that requested the snapshot has exited")
-	} else if !gone { // The process may be running: a claim of another user can't be locked.
+	} else if !gone { // The process may still be running: a claim of another user can't be locked.
 		removeErr = nil
 	}
 	return errors.Join(err, removeErr, done())

@@ -72,7 +72,7 @@ func TestFailedRequestsAreSentAgain(t *testing.T) {
 		case 1:
 			return http.StatusServiceUnavailable, false
 		case 2:
-			return http.StatusTooManyRequests, true // stored, but the sender doesn't learn it
+			return http.StatusTooManyRequests, true // The samples are stored, but the response reports an error.
 		}
 		return 0, true
 	}

@@ -7,7 +7,7 @@ type ref struct{ series, step int }
 // is delivered LateSteps steps late.
 type shard struct {
 	w      Workload
-	first  int // series first, first+stride, …
+	first  int // the series of the shard are first, first+stride, …
 	stride int
 
 	// step and series identify the next sample. behind is set if the late samples of this step come next.

@@ -34,7 +34,7 @@ func (g *Generator) IsHistogram(i int) bool { return g.shape(i).kind >= kindHist
 
 // odd contains values that stores often corrupt.
 var odd = [...]uint64{
-	0x7ff8000000000001,                     // the usual NaN
+	0x7ff8000000000001,                     // the standard NaN
 	0x7ff8dead0000beef,                     // a NaN with a payload
 	0x7ff0000000000002,                     // the stale marker
 	0x8000000000000000,                     // -0

@@ -19,10 +19,10 @@ type kind uint8
 const (
 	kindConstant        kind = iota // never changes
 	kindIdle                        // a counter that rarely changes
-	kindCounter                     // integers, grows by a varying step, resets occasionally
+	kindCounter                     // integers that increase by varying steps and reset occasionally
 	kindSeconds                     // a counter of seconds with two decimals
 	kindGauge                       // integers around a level, multiples of 4096
-	kindRatio                       // a float with all its bits in use
+	kindRatio                       // floats that use all their bits
 	kindOdd                         // NaN with a payload, -0, infinities, denormals
 	kindHistogram                   // native: integer buckets
 	kindFloatHistogram              // native: float buckets

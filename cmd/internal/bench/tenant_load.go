@@ -61,7 +61,7 @@ type TenantLoadReport struct {
 type runningLoad struct {
 	TenantLoad
 	client *http.Client
-	from   time.Time // requests started before aren't measured
+	from   time.Time // requests started before this time aren't measured
 
 	mu         sync.Mutex
 	ack, query timed

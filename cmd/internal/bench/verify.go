@@ -189,7 +189,7 @@ func (v *verifier) compare(i int, ls string, series *prompb.TimeSeries, seen win
 		}
 		want := math.Float64bits(v.g.Value(i, k))
 		if want == negativeZero {
-			want = 0 // Prometheus' messages omit a number that equals 0, and so lose the sign.
+			want = 0 // Protocol buffers omit a number that equals 0, and so lose its sign.
 		}
 		if got := math.Float64bits(s.Value) &^ signOfZero(s.Value); v.g.IsHistogram(i) || got != want {
 			v.found.Wrong++

@@ -38,7 +38,7 @@ func StoreWith(t *testing.T, hours int) string {
 func SealedDirectory(t *testing.T, now time.Time) string {
 	dir := filepath.Join(t.TempDir(), "data")
 	po := pebble.DefaultOptions()
-	po.BlockBytes = 4 << 10 // Small blocks, because Pebble tries every bit of a damaged block.
+	po.BlockBytes = 4 << 10 // Use small blocks, because Pebble tries to flip each bit of a damaged block.
 	eng, err := pebble.Open(dir, po)
 	require.NoError(t, err)
 	s := storagetest.Start(t, eng, storagetest.At(now))

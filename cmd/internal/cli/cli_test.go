@@ -34,7 +34,7 @@ func testApplication(out *bytes.Buffer) *kingpin.Application {
 func TestUsageInGroups(t *testing.T) {
 	var out bytes.Buffer
 	_, err := testApplication(&out).Parse([]string{"--help"})
-	require.Error(t, err) // It has printed the usage, and Terminate did nothing.
+	require.Error(t, err) // The usage was printed, but Terminate didn't exit.
 	text := out.String()
 	for _, want := range []string{
 		"usage: prog <command> [<flags>]\n\nDoes things.\n\nRun and operate a server:\n  serve  Runs.\n",
@@ -103,7 +103,7 @@ func TestManPage(t *testing.T) {
 		require.Contains(t, out.String(), want)
 	}
 	require.NotContains(t, out.String(), "secret")
-	if groff, err := exec.LookPath("groff"); err == nil { // groff has no warnings.
+	if groff, err := exec.LookPath("groff"); err == nil { // groff must print no warnings.
 		file := filepath.Join(t.TempDir(), "prog.1")
 		require.NoError(t, os.WriteFile(file, out.Bytes(), 0o600))
 		said, err := exec.Command(groff, "-man", "-Tutf8", "-ww", "-z", file).CombinedOutput()

@@ -51,7 +51,7 @@ func CommandGroups(app *kingpin.ApplicationModel) []CommandGroup {
 		}
 	}
 	last := &out[len(out)-1]
-	for _, c := range app.FlattenedCommands() { // In the order of declaration.
+	for _, c := range app.FlattenedCommands() { // These are in the order of declaration.
 		if first, _, _ := strings.Cut(c.FullCommand, " "); len(of[first]) > 0 {
 			last.Commands = append(last.Commands, of[first]...)
 			delete(of, first)

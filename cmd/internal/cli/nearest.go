@@ -25,7 +25,7 @@ func Explain(app *kingpin.Application, args []string, err error) error {
 		}
 		return suggesting(topic.Error(), nearest(topic.Name, names), app.Name+" help")
 	}
-	context, _ := app.ParseContext(args) // It fails as before, but the context has the part that was recognized.
+	context, _ := app.ParseContext(args) // It fails again, but the context contains the recognized part.
 	flags, commands := app.Model().Flags, app.Model().Commands
 	if context != nil && context.SelectedCommand != nil {
 		command := context.SelectedCommand.Model()

@@ -222,7 +222,7 @@ func bytesFlag(cmd *kingpin.CmdClause, name, help string, value int64, into *int
 	text := bytesText(value)
 	exact := text
 	if parsed, err := units.ParseBase2Bytes(text); err != nil || int64(parsed) != value {
-		exact = strconv.FormatInt(value, 10) // the text is rounded
+		exact = strconv.FormatInt(value, 10) // The text was rounded.
 	}
 	f := cmd.Flag(name, help).Default(exact).PlaceHolder(text)
 	f.SetValue((*bytesValue)(into))

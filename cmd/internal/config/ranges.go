@@ -14,11 +14,11 @@ import (
 type valueKind int
 
 const (
-	counted  valueKind = iota // 12
-	sized                     // 512MiB
-	lasting                   // 90s, 2d
-	brief                     // 90s, 48h: Go's durations
-	fraction                  // 0.5
+	counted  valueKind = iota // such as 12
+	sized                     // such as 512MiB
+	lasting                   // such as 90s or 2d
+	brief                     // in Go's syntax, such as 90s or 48h
+	fraction                  // such as 0.5
 )
 
 // valueRange is the range of a flag's value: a count, a number of bytes, or a number of nanoseconds.

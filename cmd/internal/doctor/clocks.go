@@ -31,7 +31,7 @@ func Clocks(clocks []Clock) []Finding {
 	}
 	all := []Clock{{Who: "this machine"}}
 	for _, c := range clocks {
-		switch { // The min difference, after the error of the measurement.
+		switch { // Subtract the error of the measurement.
 		case c.Ahead > c.Error:
 			c.Ahead -= c.Error
 		case c.Ahead < -c.Error:

@@ -60,7 +60,7 @@ func TestCluster(t *testing.T) {
 		facts       *cassandra.Facts
 		consistency string
 		level       Level
-		what        string // of the worst finding
+		what        string // of the most severe finding
 		do          string
 	}{
 		{name: "healthy", facts: facts(3, 3, nil)},

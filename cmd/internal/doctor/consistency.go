@@ -53,7 +53,7 @@ func needOf(consistency string, f *cassandra.Facts) need {
 		return same(all, all.copies)
 	case "LOCAL_ONE":
 		return same(local, 1)
-	default: // LOCAL_QUORUM, and the part of EACH_QUORUM that concerns this data center
+	default: // LOCAL_QUORUM, or EACH_QUORUM in this data center
 		return same(local, quorum(local.copies))
 	}
 }

@@ -115,7 +115,7 @@ func plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
-	if strings.HasSuffix(noun, "s") { // such as process
+	if strings.HasSuffix(noun, "s") { // such as "process"
 		noun += "e"
 	}
 	return fmt.Sprintf("%d %ss", n, noun)

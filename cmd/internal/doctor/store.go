@@ -111,13 +111,13 @@ func processes(c *inspect.Condition) (found []Finding) {
 	does := map[string]bool{}
 	for _, p := range c.Processes {
 		if p.StartedMS == 0 {
-			continue // A command, such as `cassia downsample`, announces to other processes that it reads.
+			continue // Commands such as `cassia downsample` only advertise that they read.
 		}
 		name := fmt.Sprintf("%s (%s)", p.Name, p.Target)
 		if p.Alive {
 			alive, versions = append(alive, name), append(versions, p.Version)
 			does[p.Target] = true
-		} else if p.Quiet < hangs && !p.Leaving { // A process that was stopped is marked as leaving.
+		} else if p.Quiet < hangs && !p.Leaving { // A process that is stopped in an orderly way is marked as leaving.
 			quiet = append(quiet, fmt.Sprintf("%s since %s", name, about(p.Quiet)))
 		}
 	}

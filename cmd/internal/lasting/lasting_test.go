@@ -41,7 +41,7 @@ func TestConnections(t *testing.T) {
 		url, server string
 		trusts      *x509.CertPool
 		now         time.Time
-		want        string // "": it may pass
+		want        string // "": a retry may succeed
 	}{
 		"authority":  {url: secure.URL, want: "certificate signed by unknown authority; add the CA certificate of the server as ca_file"},
 		"other name": {url: secure.URL, trusts: trusting, server: "other.test", want: "; correct the host in the URL"},

@@ -95,7 +95,7 @@ func (p Page) Sections() (out []Heading) {
 // HTML returns the page as HTML. base is the relative path to the other pages, such as "" for a page next to them or
 // "manual/" for a page in the parent folder.
 func (p Page) HTML(base string) (string, error) {
-	root := parse(p.source) // Its links are changed.
+	root := parse(p.source) // Parse again, because the links are modified.
 	err := ast.Walk(root, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		if !entering {
 			return ast.WalkContinue, nil

@@ -41,7 +41,7 @@ func (t *terminal) blocks(parent ast.Node, indent string) {
 		case *table.Table:
 			t.table(n, indent)
 		case *ast.Paragraph, *ast.TextBlock:
-			if text := t.inline(n); text != "" { // An image has no text.
+			if text := t.inline(n); text != "" { // The text of an image is empty.
 				t.wrap(indent, indent, text)
 				t.line("", "")
 			}
@@ -132,7 +132,7 @@ func (t *terminal) table(n *table.Table, indent string) {
 	}
 	for i, cells := range rows {
 		if strings.Join(cells, "") == "" {
-			continue // a head without titles
+			continue // The header has no titles.
 		}
 		if total <= t.width {
 			line := ""

@@ -254,7 +254,7 @@ func Post(ctx context.Context, url string) error {
 	}
 	defer response.Body.Close()
 	if response.StatusCode/100 != 2 {
-		body, _ := io.ReadAll(io.LimitReader(response.Body, 1000)) // the status is enough
+		body, _ := io.ReadAll(io.LimitReader(response.Body, 1000)) // The text is only informative.
 		return fmt.Errorf("%w: POST %s: %s: %s", ErrAPI, url, response.Status, body)
 	}
 	return nil

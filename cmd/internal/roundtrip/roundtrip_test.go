@@ -147,7 +147,7 @@ func fill(t *testing.T, s *storage.Store, old bool) {
 		require.NoError(t, b.Histogram(floatGauge, at, 0, nil, tsdbutil.GenerateTestGaugeFloatHistogram(100-i%50)))
 		require.NoError(t, b.Histogram(floatCustom, at, 0, nil, tsdbutil.GenerateTestCustomBucketsFloatHistogram(i)))
 		changing := tsdbutil.GenerateTestHistogram(i)
-		if i >= 75 { // A coarser schema, with a wider zero bucket.
+		if i >= 75 { // Use a coarser schema and a wider zero bucket.
 			changing.Schema, changing.ZeroThreshold = 0, 0.01
 		}
 		require.NoError(t, b.Histogram(changes, at, 0, changing, nil))

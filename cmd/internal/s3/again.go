@@ -92,7 +92,7 @@ func isTriedAgain(r minio.ErrorResponse) bool {
 	switch r.StatusCode {
 	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,
 		http.StatusServiceUnavailable,
-		http.StatusGatewayTimeout, 499, 520: // The last two are used by proxies.
+		http.StatusGatewayTimeout, 499, 520: // Proxies use the last two.
 		return true
 	}
 	switch r.Code {

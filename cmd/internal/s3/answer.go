@@ -25,7 +25,7 @@ const maxListing = 16 << 20
 func checkAnswer(r *http.Request, answer *http.Response) error {
 	query := r.URL.Query()
 	switch {
-	case answer.StatusCode == http.StatusNotFound && r.Method != http.MethodHead: // which has no body
+	case answer.StatusCode == http.StatusNotFound && r.Method != http.MethodHead: // Responses to HEAD have no body.
 		return checkBody(answer, checkMissing)
 	case answer.StatusCode != http.StatusOK || r.Method != http.MethodGet:
 		return nil

@@ -111,7 +111,7 @@ func TestAnswersThatAreNotS3s(t *testing.T) {
 					return
 				}
 				if about == "GET" && fault == s3test.HalfBody {
-					return // Nothing in the answer shows it; readers of objects compare the SHA-256.
+					return // The response is plausible; readers of objects compare SHA-256 hashes.
 				}
 				want, err := request.whole(t, direct)
 				require.NoError(t, err)

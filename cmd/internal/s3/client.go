@@ -41,11 +41,11 @@ func Open(ctx context.Context, text string) (*Bucket, error) {
 	if err != nil {
 		return nil, fmt.Errorf("S3 configuration: %w", err)
 	}
-	if l.endpoint == "" && conf.BaseEndpoint != nil { // From the profile.
+	if l.endpoint == "" && conf.BaseEndpoint != nil { // The endpoint is set in the profile.
 		l.endpoint = *conf.BaseEndpoint
 	}
 	if l.region = conf.Region; l.region == "" && l.endpoint != "" {
-		l.region = "us-east-1" // Servers other than Amazon's have one region, usually with this name.
+		l.region = "us-east-1" // Servers other than Amazon's usually have a single region with this name.
 	}
 	at := &url.URL{Scheme: "https", Host: "s3.amazonaws.com"}
 	if l.endpoint != "" {

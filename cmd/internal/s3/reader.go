@@ -14,7 +14,7 @@ import (
 // reader reads an object over any number of connections. Objects are immutable, so the parts fit together.
 type reader struct {
 	b    *Bucket
-	ctx  context.Context // of stoppable: the body is read after the request
+	ctx  context.Context // from stoppable, because the body is read after the request
 	stop context.CancelCauseFunc
 	key  string
 	body io.ReadCloser

@@ -31,7 +31,7 @@ func (b *Bucket) Put(ctx context.Context, name string, from io.Reader, size int6
 	if err := ended(from); err != nil {
 		return err
 	}
-	o := minio.PutObjectOptions{ContentType: contentType, DisableContentSha256: true} // The checksum is set.
+	o := minio.PutObjectOptions{ContentType: contentType, DisableContentSha256: true} // The checksum is set explicitly.
 	md5, sha256 := sumsOf(part)
 	return b.explain(ctx, again(ctx, func(ctx context.Context) error {
 		info, err := b.core.PutObject(ctx, b.location.bucket, key, bytes.NewReader(part), size, md5, sha256, o)
@@ -75,7 +75,7 @@ func (b *Bucket) putParts(ctx context.Context, key string, part []byte, from io.
 		return b.explain(ctx, err)
 	}
 	defer func() {
-		if err != nil { // Best effort; Abandoned aborts the remaining uploads.
+		if err != nil { // This is best effort; Abandoned aborts the remaining uploads.
 			ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 			defer cancel()
 			_ = b.core.AbortMultipartUpload(ending, b.location.bucket, key, upload)

@@ -42,7 +42,7 @@ func (l location) String() string {
 
 // location holds the parts of a URL.
 type location struct {
-	bucket, prefix   string // prefix ends in "/", unless it is empty
+	bucket, prefix   string // prefix ends with "/", unless it is empty
 	endpoint, region string
 	pathStyle        bool
 	caFile           string

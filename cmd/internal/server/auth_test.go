@@ -87,7 +87,7 @@ func TestEveryRouteWantsItsRole(t *testing.T) {
 			case user == nobody, user == "stranger":
 				want = http.StatusUnauthorized
 			}
-			if c.may == nil { // Its path isn't clean, so it is redirected.
+			if c.may == nil { // The path isn't clean, so the request is redirected.
 				want = http.StatusTemporaryRedirect
 			}
 			var header []string

@@ -197,7 +197,7 @@ func (c *connection) claim(now time.Time) (claim, bool) {
 		if !waits {
 			return found, false
 		}
-		if first || waited < found.waited { // The request with the shortest wait decides.
+		if first || waited < found.waited { // The request with the shortest wait counts.
 			found.waited = waited
 		}
 		first, found.merit = false, meritNone

@@ -24,8 +24,8 @@ const (
 //	      the client was fast    as fairRate          aborted if others need the resources of the request
 type Exchange struct {
 	mu    sync.Mutex
-	owed  time.Duration // until since
-	since time.Time     // when the current wait started; zero: the process doesn't wait for the client
+	owed  time.Duration // measured up to since
+	since time.Time     // start of the current wait; zero if the process isn't waiting for the client
 	// toRead is set while the process waits for the client to read the response, and not set while it waits for the
 	// body.
 	toRead bool

@@ -42,7 +42,7 @@ func TestEveryRouteIsInTheManual(t *testing.T) {
 	require.NoError(t, err)
 	h := &handler{Options: testOptions()}
 	for _, r := range h.routes() {
-		if r.Name == "" { // The API counts its own routes, and has a test for them.
+		if r.Name == "" { // The API counts the requests of its own routes, and has its own test.
 			continue
 		}
 		require.Contains(t, string(page), "`"+strings.TrimPrefix(r.Path, "GET ")+"`",

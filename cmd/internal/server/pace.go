@@ -91,7 +91,7 @@ func (b *pacedBody) Read(into []byte) (int, error) {
 	b.waited += b.exchange.endWait(n)
 	switch {
 	case errors.Is(err, io.EOF):
-		_ = b.conn.SetReadDeadline(time.Time{}) // As in handler.
+		_ = b.conn.SetReadDeadline(time.Time{}) // See handler.
 	case errors.Is(err, os.ErrDeadlineExceeded) && b.exchange.givenUp():
 		err = b.late(errGivenUp)
 	case errors.Is(err, os.ErrDeadlineExceeded):

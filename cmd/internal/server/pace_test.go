@@ -226,7 +226,7 @@ func TestHTTP2AtAPace(t *testing.T) {
 		}
 		dribbling <- err
 	}()
-	_, _ = feed.Write([]byte("x")) // On a busy machine the request is given up before its first byte.
+	_, _ = feed.Write([]byte("x")) // On a busy machine, the request is aborted before its first byte.
 	require.ErrorIs(t, <-read, errSlow)
 	answer, err := s.Client().Post(s.URL+"/", "text/plain", strings.NewReader("whole"))
 	require.NoError(t, err)

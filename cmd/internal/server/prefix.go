@@ -53,7 +53,7 @@ func redirect(w http.ResponseWriter, code int, to, query string) {
 // redirect led to a path below the root, the client would read or write the data of another tenant.
 type relocating struct {
 	http.ResponseWriter
-	path string // of the request, as passed to the handler
+	path string // path of the request as passed to the handler
 }
 
 func (w *relocating) WriteHeader(code int) {

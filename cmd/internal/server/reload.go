@@ -30,8 +30,8 @@ type Reloaders struct {
 	list []reloader
 
 	lastMu sync.Mutex
-	failed map[string]bool // the files whose last content is invalid
-	last   time.Time       // the last successful reload
+	failed map[string]bool // files whose latest contents are invalid
+	last   time.Time       // time of the last successful reload
 	logged map[string]time.Time
 }
 

@@ -35,7 +35,7 @@ type requests struct {
 // requestPlace is the slot of a request in progress.
 type requestPlace struct {
 	client   string
-	exchange *Exchange // nil: the wait for the client isn't measured
+	exchange *Exchange // nil: the time that the client keeps the process waiting isn't measured
 }
 
 func newRequests(limit, each int) *requests {

@@ -32,7 +32,7 @@ type spareHandle struct {
 	closeIdle func() bool
 
 	mu    sync.Mutex
-	spare *os.File // nil: a connection uses it, or none could be opened
+	spare *os.File // nil: in use by a connection, or couldn't be opened
 }
 
 func withSpareHandle(l net.Listener) *spareHandle {
@@ -77,7 +77,7 @@ func (l *spareHandle) Accept() (net.Conn, error) {
 	}
 	_ = l.spare.Close()
 	l.spare = nil
-	if c, err = l.Listener.Accept(); err != nil { // This accepts the connection for which there was no handle.
+	if c, err = l.Listener.Accept(); err != nil { // This accepts the connection for which no handle was left.
 		l.renew()
 		return nil, err
 	}

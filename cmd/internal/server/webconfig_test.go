@@ -33,7 +33,7 @@ func brokenWebConfigs(t *testing.T, servers authority) []struct{ file, text, wan
 		return string(text)
 	}
 	const valid = "tls_server_config: {cert_file: server.crt, key_file: server.key}\n"
-	const missing = "" // The file is removed.
+	const missing = "" // The file doesn't exist.
 	return []struct{ file, text, want string }{
 		{"server.crt", "x", "failed to find any PEM data"},
 		{"server.crt", missing, "no such file"},

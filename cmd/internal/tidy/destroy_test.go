@@ -12,8 +12,8 @@ import (
 // mayDestroy contains the files that may delete rows, each with the reason.
 var mayDestroy = []string{
 	"storage/destroy.go",       // all other deletes
-	"storage/paged/compact.go", // replaces chunks by a long chunk
-	"storage/paged/outdone.go", // replaces a page by one without superseded entries
+	"storage/paged/compact.go", // replaces chunks with a long chunk
+	"storage/paged/outdone.go", // replaces a page with one without superseded entries
 }
 
 // carriesOut reports whether a folder contains engines or wrappers of engines, which only execute deletes.

@@ -60,7 +60,7 @@ func TestTypesHoldOnAnotherSystem(t *testing.T) {
 			}),
 			Error: func(err error) { t.Errorf("darwin/arm64: %v", err) },
 		}
-		known[p.ImportPath], _ = check.Check(p.ImportPath, fset, files, nil) // Errors were reported.
+		known[p.ImportPath], _ = check.Check(p.ImportPath, fset, files, nil) // Errors have already been reported.
 	}
 	require.Greater(t, len(known), 500, "the program and what it is made of")
 }

@@ -56,7 +56,7 @@ var saidOf = map[string]string{
 	"retention.HoleError":              "have expired: they were written before the retention was raised",
 	"jsonapi.ErrForbidden":             "403 `forbidden`",
 	"jsonapi.ErrUnprocessable":         "422 `too much`",
-	"pebble.badBlockError":             "stored data is damaged", // The engine's prefix.
+	"pebble.badBlockError":             "stored data is damaged", // the engine's prefix
 	"lasting.Error":                    "certificate signed by unknown authority",
 	"main.errDamaged":                  "the samples read back differ from the acknowledged samples",
 	"main.errNoAnswer":                 "no response for",

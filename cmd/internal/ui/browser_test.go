@@ -81,7 +81,7 @@ func TestThePageInABrowser(t *testing.T) {
 	locked := start(ctx, t, promrig.Cassia(
 		binary, t.TempDir(), address(t), "--auth.file="+users, "--no-self-monitoring",
 		"--backup.to="+filepath.Join(relabel, "backups"),
-	)) // Below a file.
+	)) // This folder can't be created below a file.
 	bare := start(ctx, t, promrig.Cassia(binary, t.TempDir(), address(t), "--no-self-monitoring"))
 	lacking := t.TempDir()
 	eng, err := pebble.Open(filepath.Join(lacking, "data"), pebble.DefaultOptions())
@@ -91,7 +91,7 @@ func TestThePageInABrowser(t *testing.T) {
 	lacks := start(ctx, t, promrig.Cassia(binary, lacking, address(t), "--no-self-monitoring"))
 	store(ctx, t, open.URL())
 	imports(ctx, t, binary, files, open.URL())
-	require.NoError(t, open.Terminate(time.Minute)) // A start writes the log to files, whose sizes are shown.
+	require.NoError(t, open.Terminate(time.Minute)) // A start writes the log to files, whose sizes are then shown.
 	program.Args = append(
 		program.Args, "--backup.to="+filepath.Join(home, "backups"), "--backup.every=1h", "--backup.keep-hourly=24",
 	)
@@ -149,7 +149,7 @@ func store(ctx context.Context, t *testing.T, url string) {
 	late := now.Add(-30 * time.Hour)
 	remoteWrite(ctx, t, url, "default", requests(late.Add(time.Second), late.Add(2*time.Second), time.Second, false))
 	require.NoError(t, promrig.Post(ctx, url+"/-/seal"))
-	ahead := now.Add(storage.MaxAhead - time.Minute) // Samples exist at any time that the page queries.
+	ahead := now.Add(storage.MaxAhead - time.Minute) // The page then finds samples at any time that it queries.
 	remoteWrite(ctx, t, url, "default", requests(now.Add(-2*time.Hour), ahead, time.Minute, true))
 	remoteWrite(ctx, t, url, "default", special(now.Add(-2*time.Hour), ahead, time.Minute))
 	remoteWrite(ctx, t, url, "default", latencies(now.Add(-2*time.Hour), ahead, time.Minute))
@@ -165,7 +165,7 @@ func imports(ctx context.Context, t *testing.T, binary, dir, url string) {
 	file := filepath.Join(dir, "imported.om")
 	require.NoError(t, os.WriteFile(file, []byte(text+"# EOF\n"), 0o600))
 	cmd := exec.CommandContext(ctx, binary, "import", "openmetrics", "--url="+url, "--tenant=imported", file)
-	cmd.Dir = dir // It writes its checkpoint there.
+	cmd.Dir = dir // The checkpoint is written to the working directory.
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 }

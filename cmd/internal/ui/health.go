@@ -60,7 +60,7 @@ func (a *api) health(r *http.Request) (any, error) {
 	if out.Space, err = a.Store.Space(r.Context()); err != nil {
 		return nil, err
 	}
-	if out.Disk != nil && out.Space != nil { // The files may change in between.
+	if out.Disk != nil && out.Space != nil { // Files may change between the two measurements.
 		out.Disk.Bytes = 0
 		for _, n := range out.Space {
 			out.Disk.Bytes += n
@@ -79,7 +79,7 @@ func (a *api) examine(ctx context.Context) ([]doctor.Finding, time.Time, error) 
 	}
 	if a.examined.at.IsZero() || time.Since(a.examined.at) > examineEvery {
 		found := a.Examine(ctx)
-		if err := ctx.Err(); err != nil { // The findings are only caused by the end of the request.
+		if err := ctx.Err(); err != nil { // The findings may only reflect that the request was canceled.
 			return nil, time.Time{}, err
 		}
 		doctor.Sort(found)

@@ -23,8 +23,8 @@ func links() []server.Route {
 		return server.Route{Path: "GET " + path, Name: path, Role: server.Open, Tenant: true, Handler: h}
 	}
 	return []server.Route{
-		row("/graph", graph), // Prometheus 2, and links in alerts.
-		row("/query", graph), // Prometheus 3.
+		row("/graph", graph), // Prometheus 2, and links in alerts
+		row("/query", graph), // Prometheus 3
 		row("/alerts", func(w http.ResponseWriter, r *http.Request) { lead(w, r, "alerts", found(r, url.Values{})) }),
 		row("/rules", func(w http.ResponseWriter, r *http.Request) {
 			lead(w, r, "alerts", found(r, url.Values{"show": {"rules"}}))

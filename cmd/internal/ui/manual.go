@@ -49,7 +49,7 @@ func manualPicture(w http.ResponseWriter, r *http.Request) {
 // manualView is the data of the manual's template.
 type manualView struct {
 	Nonce, Title       string
-	Root, Base         string // Root is the path of the server's root, Base the path of the pages
+	Root, Base         string // relative paths of the server's root and of the manual's pages
 	Style, Theme, Icon string
 	Groups             []manual.Group
 	Topic              string
@@ -131,7 +131,7 @@ var assetName = regexp.MustCompile(`assets/(\w+)-\w+\.\w+`)
 // assetNames returns the paths of the page's files, by the part of their names before the hash.
 var assetNames = sync.OnceValue(func() map[string]string {
 	names := map[string]string{}
-	text, _ := dist.ReadFile("dist/index.html") // It is embedded.
+	text, _ := dist.ReadFile("dist/index.html") // The file is embedded.
 	for _, m := range assetName.FindAllStringSubmatch(string(text), -1) {
 		names[m[1]] = m[0]
 	}

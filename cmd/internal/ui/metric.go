@@ -105,7 +105,7 @@ func similar(ctx context.Context, name string, names []string) ([]string, error)
 			at = d.of(strings.ToLower(name), strings.ToLower(other), most)
 		}
 		if at > most && len(name) >= 4 && strings.Contains(other, name) {
-			at = most + len(other) - len(name) // After all names that differ by typing errors.
+			at = most + len(other) - len(name) // These follow all names with typing errors.
 		} else if at > most {
 			continue
 		}

@@ -25,9 +25,9 @@ const maxFile = 4 << 20
 // settings is the valid contents of the files. It is immutable.
 type settings struct {
 	tls     *tls.Config // nil: no TLS
-	users   *auth.Guard // nil: no passwords
+	users   *auth.Guard // nil: no users
 	headers map[string]string
-	limiter *rate.Limiter // nil: no limit
+	limiter *rate.Limiter // nil: no rate limit
 }
 
 // parse reads and validates the files. It first records their state.

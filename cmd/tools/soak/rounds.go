@@ -95,8 +95,8 @@ func worthReading(out []byte) string {
 type soaking struct {
 	out      io.Writer
 	limit    time.Duration
-	rounds   int // replaces the time limit, unless 0
-	share    int // a round runs one of share tests, drawn by the seed; 0 and 1: all of them
+	rounds   int // if not 0, replaces the time limit
+	share    int // a round runs one in share tests, selected by the seed; 0 and 1: all
 	seed     uint64
 	times    int
 	only     string

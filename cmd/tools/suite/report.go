@@ -16,7 +16,7 @@ import (
 type event struct {
 	Action     string
 	Package    string
-	ImportPath string // of the package being built
+	ImportPath string // path of the package being built
 	Test       string
 	Elapsed    float64 // in seconds
 	Output     string
@@ -35,11 +35,11 @@ type ended struct {
 type report struct {
 	out     io.Writer
 	output  map[name][]string
-	built   map[string][]string // the compiler's output, by package
+	built   map[string][]string // output of the compiler by package
 	passed  int
 	skipped []name
 	failed  []name
-	paused  map[name]bool // tests that run in parallel
+	paused  map[name]bool // tests that have run in parallel
 	all     []ended
 }
 
@@ -114,7 +114,7 @@ func (r *report) endTest(at name, e *event) {
 // endPackage prints the line of a finished package, and its failed tests.
 func (r *report) endPackage(e *event) {
 	at := name{e.Package, ""}
-	if e.Action == "skip" { // it has no tests
+	if e.Action == "skip" { // The package has no tests.
 		return
 	}
 	word := "ok  "

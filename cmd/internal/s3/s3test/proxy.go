@@ -19,19 +19,19 @@ type Fault int
 const (
 	None         Fault = iota
 	Unavailable        // the proxy returns 503 without forwarding the request
-	CutRequest         // the connection ends in the middle of the request, and the server doesn't receive it
-	LoseResponse       // the server handles the request, and the connection ends instead of a response
-	CutResponse        // the connection ends in the middle of the response
+	CutRequest         // the connection is closed in the middle of the request, which the server doesn't receive
+	LoseResponse       // the server handles the request, and the connection is closed instead of a response
+	CutResponse        // the connection is closed in the middle of the response
 	// With the following faults, the request isn't forwarded to the server.
 	Page        // 200 with HTML, as from a captive portal
-	PageXML     // 200 with a page that is XML
+	PageXML     // 200 with a page that is valid XML
 	MissingPage // 404 with HTML
 	Missing     // 404 with S3's error NoSuchKey
 	ErrorBody   // 200 with an S3 error
 	Nothing     // 200 without a body
-	Redirect    // 302 to such a page
+	Redirect    // 302 to a captive portal
 	// With the following faults, the request is forwarded to the server.
-	HalfBody // the body is truncated in the middle, and the length is the truncated body's
+	HalfBody // the body is truncated in the middle, with a matching Content-Length
 )
 
 // answers contains the responses of the faults that return one.

@@ -51,7 +51,7 @@ func Start(t testing.TB, flags ...string) *Server {
 		Name: "s3-server", Path: binary, Address: address, ReadyPath: "/ready",
 		Log:  filepath.Join(t.TempDir(), "s3.log"),
 		Args: append([]string{"-listen=" + address, "-dir=" + s.dir}, flags...),
-		TLS:  len(flags) > 0, // The flags name its certificate.
+		TLS:  len(flags) > 0, // The flags name the certificate.
 		Env:  []string{"ROOT_ACCESS_KEY=" + AccessKey, "ROOT_SECRET_KEY=" + SecretKey},
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)

@@ -112,7 +112,7 @@ func (g *goFile) literal(e ast.Expr) (text string, ok bool) {
 			return "", false
 		}
 		text, err := strconv.Unquote(e.Value)
-		if e.Value[0] == '"' { // Only newlines of the file are kept.
+		if e.Value[0] == '"' { // Keep only newlines that are in the file.
 			text = strings.ReplaceAll(text, "\n", " ")
 		}
 		return strip(verb.ReplaceAllString(text, codeMark)), err == nil

@@ -23,7 +23,7 @@ type scanner struct {
 	text  []rune
 	at    int
 	line  int
-	last  rune // last rune of code that wasn't white space
+	last  rune // last rune of code that isn't white space
 	texts []Text
 }
 

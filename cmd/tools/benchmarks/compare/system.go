@@ -126,7 +126,7 @@ func (c cassia) finish(ctx context.Context, url string) error {
 		if begun == 0 {
 			begun = values[rounds]
 		}
-		if values[rounds] >= begun+2 && values[waiting] == 0 { // The first of these rounds has listed the windows.
+		if values[rounds] >= begun+2 && values[waiting] == 0 { // The first of these two passes has listed the windows.
 			return nil
 		}
 		select {

@@ -118,7 +118,7 @@ func (s settings) imported(ctx context.Context, blocks string, w bench.Workload)
 	}
 	c = cost{what: "`cassia import blocks`", samples: w.Samples()}
 	checkpoint := filepath.Join(s.dir, "checkpoint.json")
-	_ = os.Remove(checkpoint) // it belongs to another run
+	_ = os.Remove(checkpoint) // It belongs to an earlier run.
 	args := []string{
 		"import", "blocks", "--storage.path=" + data, "--retention.raw=0", "--checkpoint=" + checkpoint, blocks,
 	}

@@ -98,7 +98,7 @@ func (d dataset) gaugeOf(i int) string {
 type generator struct {
 	dataset
 	random *rand.Rand
-	now    int64 // start of the next step, milliseconds
+	now    int64 // start of the next step in milliseconds
 	states []state
 }
 
