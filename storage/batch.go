@@ -73,7 +73,7 @@ func (b *Batch) Lookup(alias []byte) (*Series, bool) {
 // is closed, and differs between alias spaces.
 func (b *Batch) KeyOf(alias []byte) [2]uint64 { return b.s.head.HashAlias(alias, b.space) }
 
-// Missed returns KeyOf of the alias in the last failed Lookup, without hashing it again.
+// Missed returns the key of the alias in the last failed Lookup, as KeyOf does, without hashing the alias again.
 func (b *Batch) Missed() [2]uint64 { return b.missed }
 
 // UseAliases selects the alias space of Lookup and Define. In space 0, an alias stands for unmodified labels. A caller

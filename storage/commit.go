@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	// groupSamples and groupBytes bound one commit.
+	// groupSamples and groupBytes limit the number of samples and the bytes in one commit. A larger batch is committed
+	// alone.
 	groupSamples = 64 << 10
 	groupBytes   = 8 << 20
 )

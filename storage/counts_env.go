@@ -46,8 +46,8 @@ func (s *Store) mayCount() error {
 	return s.clock.MayRemove()
 }
 
-// countedClasses returns the classes whose series are counted in a window. Classes whose rows may be missing, because
-// they are dropped or about to be, are excluded; others is their bit set.
+// countedClasses returns the classes whose series are counted in a window. It excludes classes whose rows may be
+// missing, because they are or will soon be dropped. others has a bit for each excluded class.
 func (s *Store) countedClasses(
 	ctx context.Context, tenant string, window int64,
 ) (counted []int64, others uint64, err error) {

@@ -34,7 +34,7 @@ import (
 //
 // In addition, some engines expire rows at the time that is fixed for their window: see package retention.
 
-// perTenant are the tables whose keys begin with window and tenant.
+// perTenant lists the tables whose keys begin with window and tenant.
 var perTenant = [...]*engine.Table{engine.Shards, engine.Metadata, engine.Sealed}
 
 // dropWindow drops the rows of a window, and unlists the window once they are deleted.
@@ -202,12 +202,12 @@ func (s *Store) writeInPieces(ctx context.Context, batches ...engine.Batch) erro
 	return write()
 }
 
-// deleteRows deletes rows of stage or defined.
+// deleteRows deletes rows of table stage or defined.
 func (s *Store) deleteRows(ctx context.Context, t *engine.Table, partition engine.Key, rows []format.StageRow) error {
 	return s.writeInPieces(ctx, rowsDeleted(t, partition, rows))
 }
 
-// rowsDeleted returns the deletion of rows of stage or defined, in ranges of consecutive numbers.
+// rowsDeleted returns a batch that deletes rows of table stage or defined, as ranges of consecutive numbers.
 func rowsDeleted(t *engine.Table, partition engine.Key, rows []format.StageRow) engine.Batch {
 	slices.SortFunc(rows, func(a, b format.StageRow) int {
 		return cmp.Or(strings.Compare(a.Writer, b.Writer), cmp.Compare(a.Seq, b.Seq))

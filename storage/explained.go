@@ -61,7 +61,7 @@ func engineError(err error) error {
 	}
 }
 
-// remedies are the remedies for errors of the file system.
+// remedies maps errors of the file system to remedies for operators.
 var remedies = []struct {
 	cause  error
 	remedy string

@@ -42,7 +42,7 @@ const takeoverBytes = 4 << 20
 type heldWriter struct {
 	s      *Store
 	tenant string
-	// deletes were read at begun, before any held row was read.
+	// deletes are the tenant's deletes. They were read at begun, before any held row was read.
 	deletes format.Tombstones
 	begun   time.Time
 	// whole is true if the head contains all staged samples.
@@ -102,8 +102,8 @@ func (w *heldWriter) Add(_ context.Context, row ha.HeldSamples) (added ha.Added,
 	if w.batch == nil {
 		w.batch = w.s.NewBatch(w.tenant)
 		w.batch.free = true
-		// No sample is rejected as too far ahead. The samples were accepted when they were held, possibly with a faster
-		// clock.
+		// No sample is rejected as too far ahead. The samples were accepted when they were held, possibly by a process
+		// with a faster clock.
 		w.batch.newest = math.MaxInt64
 	}
 	hiding, err := w.hiding(&row)

@@ -40,7 +40,7 @@ type ImportStats struct {
 	// Bytes are the number and size of the chunks that contain them.
 	Series, Samples, Chunks int
 	Bytes                   int64
-	// Known samples were already stored.
+	// Known counts samples that were already stored.
 	Known int
 	// RollupsOnly counts samples that are too old for raw rows and are only in rollups. HoursOnly counts the samples
 	// among them that are also too old for 5m rollups, and were added to 1h rollups.
@@ -58,7 +58,7 @@ type ImportStats struct {
 	// Expired counts samples that are too old for any resolution, Ahead counts samples too far in the future, and
 	// Refused counts invalid samples and samples of series with invalid labels. These samples weren't stored.
 	Expired, Ahead, Refused int
-	// Refusals are the reasons for the first rejected series, at most maxRefusals.
+	// Refusals describes the first rejected series, at most maxRefusals.
 	Refusals []Refusal
 }
 
@@ -199,7 +199,7 @@ func (s *Store) importDays(
 	return m.stats, nil
 }
 
-// importing is one import.
+// importing is the state of one import.
 type importing struct {
 	s      *Store
 	head   *head.Head
@@ -208,7 +208,7 @@ type importing struct {
 	stats  ImportStats
 }
 
-// dayKey is the start of a day, in milliseconds, and the resolution of the imported data.
+// dayKey identifies an importDay: the start of a day, in milliseconds, and the resolution of the imported data.
 type dayKey struct {
 	start  int64
 	source rollup.Resolution

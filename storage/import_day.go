@@ -20,7 +20,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// importDay imports the data of one day. A day consists of whole slots, and lies in one window of each resolution.
+// importDay imports the data of one day. A day consists of whole slots, and is part of one window of each resolution.
 //
 //	series by finest resolution ─► commit records ─► metrics ─► pieces of series ─┬─► worker ─┐
 //	                                                                              └─► worker ─┴─► commit records

@@ -111,7 +111,7 @@ func (t *truncations) isNew(name, label string) bool {
 	if t.named == nil {
 		t.named = map[[2]string]bool{}
 	}
-	// The strings point to a request's buffer, which is reused.
+	// The strings are cloned because they point to a request's buffer, which is reused.
 	t.named[[2]string{strings.Clone(name), strings.Clone(label)}] = true
 	return true
 }

@@ -19,7 +19,7 @@ func expiresRows(eng engine.Engine) bool {
 	return ok && e.ExpiresRows()
 }
 
-// retentionEnv returns the environment of package retention.
+// retentionEnv returns the dependencies of package retention.
 func (s *Store) retentionEnv() retention.Env {
 	o := &s.opts
 	return retention.Env{
@@ -44,5 +44,5 @@ func (s *Store) RetentionOf(tenant string) (usual, longest retention.Keep) {
 	return s.retention.Keep(tenant, retention.DefaultClass), s.retention.Longest(tenant)
 }
 
-// Retention returns the keeper of the store's classes, retentions and retention boundaries.
+// Retention returns the Keeper, which manages the store's classes, retentions and retention boundaries.
 func (s *Store) Retention() *retention.Keeper { return s.retention }

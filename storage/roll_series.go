@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// metricsIn lists the metrics in a tenant's window.
+// metricsIn lists the names of the metrics in a tenant's window.
 func (s *Store) metricsIn(ctx context.Context, tenant string, window int64) (names []string, err error) {
 	for row, err := range s.eng.Scan(ctx, engine.Range{
 		Table: engine.Catalog, Partition: format.CatalogPartition(window, tenant, format.CatalogMetric, ""),

@@ -57,7 +57,7 @@ func (s *Store) unrolled(ctx context.Context, tenant string, window int64) ([]fo
 	return s.unrolledOf(ctx, tenant, window, deleted)
 }
 
-// unrolledOf is unrolled for some of the tenant's deletes.
+// unrolledOf is unrolled with a given list of the tenant's deletes.
 func (s *Store) unrolledOf(
 	ctx context.Context, tenant string, window int64, deleted format.Tombstones,
 ) ([]format.CommitKey, error) {
@@ -263,7 +263,7 @@ type Unrolled struct {
 	Window int64
 	// StartMS and EndMS are the start and end of the window, in milliseconds.
 	StartMS, EndMS int64
-	// Seals is the number of seals without rollups.
+	// Seals is the number of seals that the rollups don't include.
 	Seals int
 }
 

@@ -210,7 +210,7 @@ func (x *roller) listBetweenDeletes(hiding format.Tombstones) (format.Tombstones
 	}
 }
 
-// hasOwn reports whether chunks of any task are written with the rollups.
+// hasOwn reports whether any task has chunks that this seal writes.
 func (x *roller) hasOwn() bool {
 	for _, in := range x.slots {
 		if slices.ContainsFunc(in.tasks, func(r rollupTask) bool { return len(r.own) > 0 }) {

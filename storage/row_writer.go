@@ -377,7 +377,7 @@ func (m *catalogMemory) isWritten(name catalogName) bool {
 	return ok
 }
 
-// forget removes the names in a window.
+// forget removes the names of a window.
 func (m *catalogMemory) forget(window int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -32,7 +32,7 @@ type sealPass struct {
 	classes *retention.ClassList
 }
 
-// sealedWork is a slot and partition that a pass seals.
+// sealedWork is the state of a slot and partition that a pass seals.
 type sealedWork struct {
 	Work
 	// own are the closed generations of the head. upTo is the highest seq that they may contain.

@@ -76,7 +76,7 @@ func mergeMetrics(metrics []stagedMetric) []stagedMetric {
 	return merged
 }
 
-// workOf returns the work that a head chunk belongs to.
+// workOf returns the work of a head chunk's slot and partition.
 func (p *sealPass) workOf(st *head.Chunk) *sealedWork {
 	at := st.At()
 	return p.works[slices.IndexFunc(p.works, func(w *sealedWork) bool { return w.at() == at })]

@@ -21,7 +21,7 @@ type destination struct {
 // resolutions is the number of resolutions: raw, 5m, 1h.
 const resolutions = int(rollup.OneHour) + 1
 
-// destinations are a slot's destinations by resolution.
+// destinations holds a slot's destinations by resolution.
 type destinations [resolutions]destination
 
 func (s *Store) destinationsOf(slot int64) (into destinations) {
@@ -57,7 +57,7 @@ func (c *collected) at(res rollup.Resolution) format.ClassShard {
 	return format.ClassShardOf(c.class, int64(c.shards[res]))
 }
 
-// sealedSlot reads the sealed rows of a slot.
+// sealedSlot is a slot whose sealed rows are read.
 type sealedSlot struct {
 	s    *Store
 	ctx  context.Context

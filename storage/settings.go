@@ -21,7 +21,7 @@ const (
 	formatVersion = 1
 )
 
-// rawWindow is the width of a window of raw rows.
+// rawWindow is the width of a raw window.
 const rawWindow = 24 * time.Hour
 
 var (
@@ -180,7 +180,7 @@ func IDOf(ctx context.Context, eng engine.Engine) (string, error) {
 	return have.identity(), err
 }
 
-// originalCopy is the copy id of a store that wasn't restored.
+// originalCopy is the copy id of a store that wasn't restored: see CopyOf.
 const originalCopy = "original"
 
 // CopyOf returns the id of the store in an engine as IDOf does, an id that distinguishes a restored copy from its

@@ -66,7 +66,7 @@ func newStagedList(s *Store) *stagedList {
 	}
 }
 
-// list returns the partition key of the rows of an item.
+// list returns the key of the engine partition that contains the rows of an item.
 func (i listedItem) list() engine.Key {
 	if i.isUnit {
 		return format.StagedUnits(i.partition)

@@ -51,8 +51,8 @@ var (
 	// ErrTooFarAhead means that a sample is more than MaxAhead ahead of this machine's clock, and that this clock isn't
 	// slow.
 	ErrTooFarAhead = errors.New("storage: the sample is more than 10 minutes ahead of this machine's clock")
-	// ErrDroppedAhead means that a sample is within the retention, but the raw rows of its time were deleted because of
-	// a fast clock and can't be written again. Nothing was stored; the sender should retry.
+	// ErrDroppedAhead means that a sample is within the retention, but the raw rows of its time were deleted because a
+	// clock was fast, and can't be written again. Nothing was stored; the sender should retry.
 	ErrDroppedAhead = errors.New("storage: raw samples of this time were deleted because a clock was fast")
 	// ErrMaybeAhead means that a sample is more than MaxAhead ahead of this machine's clock, which may be slow: no
 	// second clock has confirmed it yet. Nothing was accepted; the sender should retry later.
@@ -152,7 +152,7 @@ type Options struct {
 	// are rejected with ErrMaybeAhead, because NTP may still correct the clock. Then they are rejected with
 	// ErrTooFarAhead. If it is 0, they are rejected with ErrTooFarAhead immediately. Default 15 minutes.
 	AheadPatience time.Duration
-	// seams is set by tests.
+	// seams replaces behavior in tests.
 	seams seams
 	// Logger receives log lines for operators.
 	Logger *slog.Logger
@@ -169,7 +169,7 @@ type seams struct {
 	still bool
 	// writer is the process's name in the staging log; "" means a new name.
 	writer string
-	// blobBytes is the size at which a blob is full; 0: format.BlobFull.
+	// blobBytes is the size at which a blob is full; 0 means format.BlobFull.
 	blobBytes int
 	// releaseSeries replaces the constant with the same name; 0 means the constant.
 	releaseSeries int
@@ -274,7 +274,7 @@ type Store struct {
 	versions engine.Versioned
 	caching  engine.Caching // nil if the engine has no cache
 	prober   engine.Prober  // nil if partitions must be probed one by one
-	// writer is this process' name in the staging log, new at every start.
+	// writer is this process's name in the staging log. It is new at every start.
 	writer  string
 	created time.Time
 	// restoredFrom is the name of the backup from which the directory was restored, or "" if it is the original.
@@ -299,7 +299,7 @@ type Store struct {
 	windows  windowList
 	gone     dropMemory
 	rolled   rolledMemory
-	// toldDropped is true once ErrDroppedAhead was logged.
+	// toldDropped is true if ErrDroppedAhead has been logged.
 	toldDropped atomic.Bool
 	deletes     deletes
 	peers       deletePeers
@@ -339,7 +339,8 @@ func (s *Store) openRows(have *settings) {
 // computed again for each group.
 const idsShare, minIDsBytes = 8, 4 << 20
 
-// sharesRows reports whether other processes may also write rows, or rows may expire in the engine.
+// sharesRows reports whether rows may change without a write by this process, because other processes write them or the
+// engine expires them.
 func (s *Store) sharesRows() bool { return s.opts.Shared || expiresRows(s.eng) }
 
 // Open reads or creates the store's settings, and starts to rebuild the head in the background. Writes are accepted

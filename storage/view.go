@@ -58,7 +58,7 @@ func (v View) RestoredFrom() string { return v.s.restoredFrom }
 // Period returns the most recently read periods.
 func (v View) Period() *format.Periods { return v.s.period }
 
-// Tenants is Store.Tenants.
+// Tenants lists the tenants that have or had sealed rows or metadata.
 func (v View) Tenants(ctx context.Context) ([]string, error) { return v.s.Tenants(ctx) }
 
 // Windows lists the windows in which a tenant may have rows, in order.
@@ -81,15 +81,15 @@ func (v View) Deletes(ctx context.Context, tenant string) (format.Tombstones, er
 	return v.s.deletesOf(ctx, tenant)
 }
 
-// Retention is Store.Retention.
+// Retention returns the Keeper, which manages the store's classes, retentions and retention boundaries.
 func (v View) Retention() *retention.Keeper { return v.s.retention }
 
-// Waiting is Store.Waiting.
+// Waiting lists the slots of a partition that may have unsealed samples: see Store.Waiting.
 func (v View) Waiting(ctx context.Context, partition int) ([]Work, error) {
 	return v.s.Waiting(ctx, partition)
 }
 
-// Processes returns the processes that sent a heartbeat within the last hours.
+// Processes returns the processes that sent a heartbeat within membership.ProcessLife.
 func (v View) Processes(ctx context.Context) ([]membership.Process, error) {
 	return v.s.member.Processes(ctx)
 }

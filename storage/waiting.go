@@ -68,13 +68,14 @@ func (s *Store) Waiting(ctx context.Context, partition int) ([]Work, error) {
 	return work, nil
 }
 
-// Settled reports whether a slot ended more than settleMS milliseconds ago.
+// Settled reports whether a slot ended more than settleMS milliseconds ago, according to this machine's clock and to
+// the expected time: see CheckedClock.Settling.
 func (s *Store) Settled(slot, settleMS int64) bool {
 	end := s.period.SlotEnd(slot)
 	return end+settleMS < s.opts.Now().UnixMilli() && !s.clock.Settling(end, settleMS)
 }
 
-// SlotEnd returns the end of a slot, milliseconds.
+// SlotEnd returns the end of a slot, in milliseconds.
 func (s *Store) SlotEnd(slot int64) int64 { return s.period.SlotEnd(slot) }
 
 // isOld reports whether a slot is old. Blobs of an old slot must not depend on earlier blobs, and a writer must check

@@ -37,7 +37,7 @@ func (w workedOff) contains(seq int64) bool {
 	return slices.ContainsFunc(w, func(r format.SeqRun) bool { return seq >= r.First && seq <= r.Last })
 }
 
-// noteWorkedOff records that rows are sealed.
+// noteWorkedOff records that stage rows are sealed.
 func (s *Store) noteWorkedOff(ctx context.Context, w Work, rows []format.StageRow) error {
 	if !s.opts.Shared {
 		return nil

@@ -28,7 +28,7 @@ type Cardinality struct {
 // Count is an entry in a list of counts.
 type Count = format.NamedCount
 
-// pairBytes is the size of a pair without its name and value.
+// pairBytes is the size of a pair in addition to its name and value.
 const pairBytes = 2
 
 // cancelEvery is the number of series between checks for cancellation.

@@ -86,5 +86,5 @@ type MetricShards struct {
 // Statistics counts the series of a store.
 type Statistics struct{ env Env }
 
-// New returns the statistics of a store.
+// New returns a Statistics for a store.
 func New(env Env) *Statistics { return &Statistics{env} }

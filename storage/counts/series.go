@@ -240,7 +240,7 @@ func (c *seriesCounter) add(ls labels.Labels) (err error) {
 	return err
 }
 
-// valueBytes is the size of a value in a seriesCounter without its characters.
+// valueBytes is the approximate memory for a value in a seriesCounter, in addition to its text.
 const valueBytes = 200
 
 func (c *seriesCounter) counts() SeriesCounts {

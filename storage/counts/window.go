@@ -349,7 +349,7 @@ func (c *windowCount) metric(
 	return series, nil
 }
 
-// finish sorts the counts, and removes those that don't fit.
+// finish sorts the counts, and removes the smallest ones if not all fit.
 func (c *windowCount) finish(values *valueCounter) {
 	n := &c.counts
 	n.Labels = values.labels()

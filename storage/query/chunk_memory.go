@@ -152,7 +152,7 @@ func (f *fetcher) scanOrRecall(ctx context.Context, start int64, wants []want) e
 	return err
 }
 
-// keyOf returns the cache key of a scan in a slot for these series, which must be of one source.
+// keyOf returns the cache key of a scan in a slot for the given series. The series must belong to one source.
 func (sel *selection) keyOf(start int64, wants []want) chunksKey {
 	src := &sel.sources[wants[0].source]
 	return chunksKey{
@@ -161,9 +161,9 @@ func (sel *selection) keyOf(start int64, wants []want) chunksKey {
 	}
 }
 
-// recallTasks sets got to the chunks of tasks whose chunks are all cached, and returns the indices of the other tasks.
-// The number of series of all tasks sizes its buffer. It runs in the caller's goroutine, because handing the work to
-// others would take longer. Queries for buckets read from multiple tables: fetch handles all of their tasks.
+// recallTasks sets got to the chunks of the tasks whose chunks are all cached, and returns the indexes of the other
+// tasks. wants is the number of series in all tasks. recallTasks runs in the caller's goroutine, because passing the
+// work to other goroutines would take longer. It recalls nothing in queries for buckets, which read multiple tables.
 func (sel *selection) recallTasks(tasks []task, wants int, got [][]sealedChunk) (rest []int) {
 	f := fetcher{sel: sel}
 	for i := range tasks {
@@ -183,7 +183,7 @@ func (sel *selection) recallTasks(tasks []task, wants int, got [][]sealedChunk) 
 	return rest
 }
 
-// recallTask appends the chunks of a task if all of them are cached. It returns false if they exceed the budget, so
+// recallTask appends the chunks of a task if all of them are cached. If they exceed the budget it returns false, so
 // that the later read returns the error. The task must have at most keptSeries series.
 func (f *fetcher) recallTask(wants []want) bool {
 	src := &f.sel.sources[wants[0].source]
@@ -211,7 +211,7 @@ func (f *fetcher) recallTask(wants []want) bool {
 }
 
 // recall appends the chunks of the given series from a cached entry, and returns their size in bytes. ok is false if
-// the entry doesn't cover all of the series.
+// the entry doesn't cover all these series.
 func (f *fetcher) recall(e *keptChunks, start int64, wants []want) (size int, ok bool) {
 	from, id, next := len(f.chunks), 0, 0
 	for i := range wants {
@@ -235,7 +235,8 @@ func (f *fetcher) recall(e *keptChunks, start int64, wants []want) (size int, ok
 	return size, true
 }
 
-// kept copies the chunks found by a scan for the given series into an entry, because their memory is shared.
+// kept returns an entry with copies of the chunks that a scan found for the given series. They are copied because their
+// memory is shared with other chunks.
 func (f *fetcher) kept(found []sealedChunk, wants []want) *keptChunks {
 	e := &keptChunks{
 		version: f.version, ids: make([]format.SeriesID, len(wants)), chunks: make([]keptChunk, 0, len(found)),

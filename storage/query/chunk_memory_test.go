@@ -10,7 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/paged"
 )
 
-// TestChunkMemoryIsBounded stores more chunks than the capacity allows.
+// TestChunkMemoryIsBounded caches more chunks than the capacity allows.
 func TestChunkMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	const capacity, value = 100_000, 1000
@@ -43,7 +43,8 @@ func TestChunkMemoryIsBounded(t *testing.T) {
 	require.Equal(t, total, m.size())
 }
 
-// TestChunksOfManySeriesAreNotKept scans for keptSeries series, and for one more.
+// TestChunksOfManySeriesAreNotKept checks that the result of a scan is cached for keptSeries series, but not for one
+// more.
 func TestChunksOfManySeriesAreNotKept(t *testing.T) {
 	sel := &selection{r: &request{
 		rowReader: &rowReader{Querier: New(Env{SeekRows: 20, Rows: paged.New(memory.New(), paged.Options{})})},

@@ -16,16 +16,16 @@ import (
 	"github.com/cassia-db/cassia/storage/paged"
 )
 
-// If series are short-lived, most of the series that match have no samples in a query's range: `count({job="pods"})`
-// matches half a million series of a day, but only 20,000 are active. Pages contain the first and last time of each
-// chunk, which can be read without decoding it. The spans of a metric's chunks in a slot are read once and cached with
-// the index, so that the query doesn't process the inactive series.
+// If series are short-lived, most matching series have no samples in a query's range: `count({job="pods"})` may match
+// half a million series of a day, of which only 20,000 are active. Pages contain the first and last time of each chunk,
+// which can be read without decoding the chunk. The spans of a metric's chunks in a slot are read once and cached with
+// the index, so that the query doesn't process inactive series.
 //
 //	index ─► positions that match ─► spans of the slots in the range ─► positions that may have samples ─► series, chunks
 //
-// A span only excludes series whose chunks are all outside the range. Rows have no spans and are always read; a cleaned
-// chunk is such a row. The rows of a window don't change while its version is the same, except for chunks that lose
-// deleted samples.
+// A span only excludes series whose chunks are all outside the range. Chunks in rows, such as cleaned chunks, have no
+// spans, so their series are never excluded. The rows of a window don't change while its version is the same, except
+// for chunks that lose deleted samples.
 
 const (
 	// spannedSeries is the minimum number of matching series of a metric in a window for which spans are used.
@@ -170,7 +170,7 @@ type spansLoad struct {
 	lasting      int // chunks whose samples span, or may span, at least half of the slot
 }
 
-// add adds the span of a chunk in place.
+// add adds the span of a chunk that was read from l.place.
 func (l *spansLoad) add(s paged.ChunkSpan) error {
 	at, ok := l.find(s.ID)
 	if !ok {
@@ -189,7 +189,7 @@ func (l *spansLoad) add(s paged.ChunkSpan) error {
 	return l.budget.Charge(spanBytes)
 }
 
-// find returns the position in the index of a series in place.
+// find returns the position in the index of the series in l.place with this id.
 func (l *spansLoad) find(id string) (at uint32, ok bool) {
 	ids := l.m.ids
 	i := sort.Search(len(ids), func(i int) bool { return bytes.Compare(ids[i][:], []byte(id)) >= 0 })

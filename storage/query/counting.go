@@ -31,7 +31,7 @@ func (q *Querier) ShownRawWindows(ctx context.Context, tenant string, last int64
 	)
 }
 
-// countedRequest adapts a request to counts.WindowReader.
+// countedRequest implements counts.WindowReader.
 type countedRequest struct {
 	*request
 

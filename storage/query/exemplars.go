@@ -110,7 +110,7 @@ func (f *exemplarFinder) add(id format.SeriesID, ls labels.Labels, hidden int64,
 	found.list = append(found.list, list...)
 }
 
-// open adds unsealed exemplars.
+// open adds the unsealed exemplars.
 func (f *exemplarFinder) open(ctx context.Context) error {
 	p := f.r.env.Period
 	after, to := p.SlotStart(p.SlotOf(f.r.minT)), p.SlotEnd(p.SlotOf(f.r.maxT))

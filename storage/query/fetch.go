@@ -154,7 +154,7 @@ func (f *fetcher) scan(ctx context.Context, start int64, wants []want) (whole bo
 	})
 }
 
-// take adds a chunk of a series.
+// take appends a chunk of a series.
 func (f *fetcher) take(of want, start int64, row engine.Row) error {
 	if len(f.chunks) == cap(f.chunks) { // append would grow a long list by only a quarter each time.
 		f.chunks = slices.Grow(f.chunks, len(f.chunks)+1)

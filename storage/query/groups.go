@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// GroupSeries is the minimum number of neighbouring series of an answer that are read together.
+	// GroupSeries is the minimum number of neighboring series of an answer that are read together.
 	GroupSeries = 256
 	// mostGroupSeries is the maximum number of series that are read together from a remote engine, if they have few
 	// chunks.

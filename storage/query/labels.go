@@ -131,7 +131,7 @@ func (l textList) Bytes() (n int64) {
 // and in the list.
 const textsBytes = 80
 
-// textBytes is the size of a text without its characters.
+// textBytes is the size of a string header.
 const textBytes = 16
 
 // list returns the texts in the catalog of a window.
@@ -189,10 +189,10 @@ func (t *textSet) ofMetrics(ctx context.Context, find seriesFinder, list []windo
 	return nil
 }
 
-// seenBytes is the approximate size of a text in a textSet without its characters.
+// seenBytes is the approximate memory for a text in a textSet, in addition to its characters.
 const seenBytes = 64
 
-// textSet collects texts from many goroutines.
+// textSet collects texts. Multiple goroutines may add to it.
 type textSet struct {
 	r     *request
 	ctx   context.Context

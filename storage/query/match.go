@@ -283,7 +283,7 @@ type matchedMemory struct {
 // matching series of a metric that uses this memory.
 const sharedSeries, sharedAtMost = 256, 32
 
-// of returns memory for n series.
+// of returns memory for n matching series.
 func (a *matchedMemory) of(n int) ([]format.SeriesID, []labels.Labels) {
 	if n > sharedAtMost {
 		return make([]format.SeriesID, n), make([]labels.Labels, n)

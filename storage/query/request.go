@@ -60,7 +60,7 @@ type request struct {
 	minT, maxT int64
 	// startsFrom is the time, in milliseconds, after which samples have start timestamps.
 	startsFrom int64
-	// deletes are the deletes that touch this range.
+	// deletes are the deletes that touch the range from minT to maxT.
 	deletes format.Tombstones
 }
 
@@ -226,8 +226,8 @@ func (r *rowReader) corrupt(err *damage.CorruptRowError) {
 	r.tell(err)
 }
 
-// Scan calls row for each row of a range. row must copy whatever it retains. Unreadable rows are skipped and reported
-// as warnings.
+// Scan calls row for each row of a range. The callback must copy rows that it retains. Unreadable rows are skipped and
+// reported as warnings.
 func (r *rowReader) Scan(ctx context.Context, rows engine.Range, row func(engine.Row) error) error {
 	if rows.Damaged == nil {
 		rows.Damaged = func(d engine.Damage) { r.missed(&rows, d) }
@@ -336,7 +336,7 @@ func (r *request) visible(w *sealedWindow, m *metricSeries, positions []uint32) 
 	return positions
 }
 
-// sourceOf returns the source of a metric in one of its places.
+// sourceOf returns the source of a metric in one of its places in a window.
 func (r *request) sourceOf(w windowMetric, at format.ClassShard) source {
 	class := at.Class()
 	return source{

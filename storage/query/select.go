@@ -107,7 +107,7 @@ type source struct {
 
 // part is one location of a series' samples.
 type part struct {
-	// source is the index of a source, or inHead.
+	// source is the index of a source in selection.sources, or inHead.
 	source uint32
 	// at is the index of the series in its window's metric, or in the head's snapshot.
 	at uint32

@@ -165,7 +165,7 @@ func (l *seriesLoad) setPlaces(at format.ClassShard) {
 	}
 }
 
-// finish sorts the added series and builds their index.
+// finish sorts the added series and builds the index.
 func (l *seriesLoad) finish() {
 	if slices.ContainsFunc(l.m.places, func(at format.ClassShard) bool { return at != 0 }) {
 		sort.Stable(&l.m)

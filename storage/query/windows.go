@@ -21,7 +21,7 @@ type foundWindows struct {
 	uncleaned map[int64]format.Tombstones
 }
 
-// windowsAt finds the windows with samples or buckets for a query.
+// windowsAt finds the windows that may contain samples or buckets for a query.
 func (r windowFinder) windowsAt(ctx context.Context, q Query, open []openSeries) (found foundWindows, err error) {
 	switch {
 	case q.Resolution != rollup.Raw:

@@ -58,7 +58,7 @@ func (x *Advancing) Tenant(ctx context.Context, tenant string) (*Boundaries, err
 
 // aim hides the windows that are entirely past the retention of a class, and shows hidden windows that no longer are.
 // Raw samples are hidden only after their rollups were computed, because queries then read the rollups. roll computes
-// the rollups, and returns the time until which they are complete.
+// the rollups, and returns the time until which no rollups are missing.
 func (k *Keeper) aim(tenant string, next *boundaryRow, roll func(h *Boundary, target int64) int64) {
 	seen := k.env.Clock.SeenMS()
 	now, _ := k.env.Clock.Times()

@@ -94,7 +94,7 @@ func TestRestoredWindows(t *testing.T) {
 	require.Equal(t, maxHoles, restored, "the number of holes is bounded")
 }
 
-// boundariesGolden is a row as FORMAT.md shows it.
+// boundariesGolden is the row that FORMAT.md shows.
 const boundariesGolden = `{"horizons":[{"class":0,"resolution":0,"hidden_ms":1777593600000,"lacking_ms":1776988800000,"dropped_ms":1776988800000,"holes":[{"from_ms":1777075200000,"to_ms":1777161600000}],"kept_ms":2592000000,"before_ms":86400000,"since_ms":31532400000,"steps":[{"to_ms":1777507200000,"seen_ms":31532400000,"lowered":{"kept_ms":0,"hidden_ms":1776988800000}},{"to_ms":1777593600000,"seen_ms":31618800000}]},{"class":0,"resolution":1,"hidden_ms":-9007199254740992,"lacking_ms":-9007199254740992,"dropped_ms":-9007199254740992,"kept_ms":0}]}`
 
 func TestBoundaryRows(t *testing.T) {

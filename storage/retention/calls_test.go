@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// filesOf parses the files of the store's packages that match a pattern, without tests.
+// filesOf parses the files that match any of the patterns, except tests.
 func filesOf(t *testing.T, patterns ...string) map[string]*ast.File {
 	files := map[string]*ast.File{}
 	for _, pattern := range patterns {

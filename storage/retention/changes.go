@@ -279,7 +279,8 @@ func (k *Keeper) LaterRetentions(ctx context.Context) (list []LaterRetention, er
 	return list, nil
 }
 
-// laterRetention returns the LaterRetention of a class at a resolution. From is zero if the retention applies in full.
+// laterRetention returns the LaterRetention of a class at a resolution. Its From is zero if the retention applies in
+// full.
 func (k *Keeper) laterRetention(
 	ctx context.Context, b *Boundaries, tenant string, class int64, res rollup.Resolution,
 ) (LaterRetention, error) {

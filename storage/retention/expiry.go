@@ -333,8 +333,8 @@ func (k *Keeper) hasExpired(t *Boundaries, tenant string, class, window int64) b
 	return k.isPast(k.knownExpiry(t, tenant, class, window))
 }
 
-// knownExpiry returns the expiry of a class in a window according to the cache; 0 means never. If none is cached, it
-// returns the expiry that would be fixed now.
+// knownExpiry returns the expiry of a class in a window according to the cache; 0 means never. If the cache doesn't
+// contain it, knownExpiry returns the expiry that would be fixed now.
 func (k *Keeper) knownExpiry(t *Boundaries, tenant string, class, window int64) int64 {
 	if !k.env.Expires {
 		return 0

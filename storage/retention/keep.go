@@ -60,7 +60,7 @@ func (k Keep) longest(other Keep) Keep {
 	return Keep{longer(k.Raw, other.Raw), longer(k.FiveMinutes, other.FiveMinutes), longer(k.OneHour, other.OneHour)}
 }
 
-// words returns the retentions as text.
+// words returns the retention at all resolutions as text.
 func (k Keep) words() string {
 	return fmt.Sprintf("raw %s, 5m %s, 1h %s", inWords(k.Raw), inWords(k.FiveMinutes), inWords(k.OneHour))
 }

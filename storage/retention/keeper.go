@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// Configured is the retention that a process is configured with.
+// Configured is the retention configuration of a process.
 type Configured struct {
 	// All is the retention of series that match no class, for tenants without a retention in Tenants.
 	All Keep
@@ -78,7 +78,8 @@ type Env struct {
 type Keeper struct {
 	env     Env
 	history atomic.Pointer[ClassHistory]
-	// advertised holds the retention of this process, and then those of the other processes of a shared store.
+	// advertised holds the retention of this process, followed by the retention of each other process of a shared
+	// store.
 	advertised atomic.Pointer[[]Advertised]
 	// lists caches lists of classes. ownList is this process's list, or nil if the process adds no classes to the
 	// store. logged is the newest list whose start was logged.
@@ -131,8 +132,8 @@ func (k *Keeper) nameOf(class int64) string {
 }
 
 // Keep returns the retention of a tenant's rows in a class: the longest that any process is configured with. For a
-// class that is no longer configured, this process uses its last configured retention or that of the default class,
-// whichever is longer.
+// class that is no longer configured, this process uses the longer of two retentions: the last one configured for the
+// class, and the default class's.
 func (k *Keeper) Keep(tenant string, class int64) Keep {
 	all, name := *k.advertised.Load(), k.nameOf(class)
 	keep := all[0].of(tenant, name)

@@ -36,7 +36,7 @@ const classLead = 25 * time.Hour
 
 // ClassHistory is the part of a store's settings that concerns classes.
 type ClassHistory struct {
-	// Classes are never removed.
+	// Classes are all classes that the store has ever had. They are never removed.
 	Classes []KnownClass `json:"classes,omitempty"`
 	// Lists are the lists of classes that are or will be in force, ordered by FromMS.
 	Lists []ListFrom `json:"class_lists,omitempty"`
@@ -143,7 +143,7 @@ func Begins(shared bool, now time.Time) int64 {
 // ClassList is a list of classes. It is immutable.
 type ClassList struct {
 	id string
-	// tag identifies the list in this process.
+	// tag is a number that identifies the list within this process.
 	tag     uint32
 	classes []listedClass
 }
