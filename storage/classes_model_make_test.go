@@ -16,13 +16,13 @@ import (
 //	write S AGO N             N samples of series S, ten minutes apart, starting AGO ago
 //	import S AGO N            the same, imported
 //	in S CLASS                the store is restarted with S in another class
-//	other C D OFF S AGO N     another process with the first two series in the classes C and D, and a clock that is
-//	                          off by OFF, imports samples
+//	other C D OFF S AGO N     another process with the first two series in the classes C and D, and a clock with
+//	                          the error OFF, imports samples
 //	seal                      seals all
-//	delete S FROM TO          deletes whole hours of a series between two times ago
+//	delete S FROM TO          deletes whole hours of a series between two ages
 //	clean / workoff           cleans tombstones; rebuilds rollups
 //	fault KIND TABLE N        in the next operation: fail, lose or withhold the nth write to a table
-//	restart / crash PERCENT   a restart; a power cut that keeps this share of unsynced writes
+//	restart / crash PERCENT   restarts; cuts the power, which keeps this share of unsynced writes
 //	pass DURATION             seals all and advances the time, in steps of at most a day, with an Expire after each
 type classesMaker struct {
 	rng    *rand.Rand

@@ -14,19 +14,19 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// A history of pages tests pages of several levels. Its lines:
+// A history of pages tests pages of multiple levels. Its lines:
 //
 //	pages base=2026-05-01T12:00:00Z engine=memory   engine: memory, or pebble
 //	write G AT N           N samples, a minute apart, starting AT after base, of each series of some groups
 //	import G AT N          the same, imported
-//	beside G AT N G AT N   the first are written and sealed, while the second are imported, with queries
+//	beside G AT N G AT N   writes and seals the first samples while it imports the second ones, with queries
 //	seal                   seals all
-//	delete G FROM TO       whole hours of one group, between two times
+//	delete G FROM TO       deletes whole hours of one group, between two times
 //	clean / workoff        cleans tombstones; recomputes rollups
 //	expire                 advances retention boundaries, and drops
 //	pass DURATION          advances the time in steps of 12 hours, with an expire in each
-//	skew DURATION          sets how far the clock is off
-//	compact                compacts rollups; the answers stay the same
+//	skew DURATION          sets the error of the clock
+//	compact                compacts rollups; answers must not change
 //	cutcompact N           the same, canceled at a step of the engine
 //	besidecompact G AT N   the same, while samples are written and sealed, with queries
 //	amidcompact WORK …     the same, during other work: workoff, clean, seal, expire, again (another compact), end

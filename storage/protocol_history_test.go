@@ -11,7 +11,7 @@ import (
 // A history is text with one operation per line. Times are relative to the base in the first line.
 //
 //	store base=2026-05-01T12:00:00Z retention=720h slot=2h engine=memory probes=false
-//	                                              probes: the engine can probe several partitions at once
+//	                                              probes: the engine can probe multiple partitions at once
 //
 //	write TENANT SERIES@TIME=VALUE[/START] …      one request; VALUE is a number, stale, nan:BITS,
 //	                                              h0 … h5, or the exemplar eN
@@ -20,23 +20,23 @@ import (
 //	query TENANT [METRIC [MIN MAX]]               compared with the model
 //	open NAME TENANT / read NAME                  a query that starts now, and reads its samples later
 //	seal PARTITION NTH                            seals the nth waiting slot of a partition
-//	round                                         a round of the sealing loop: settled slots, unlisting, tidying
+//	round                                         a round of the sealing loop: seals settled slots, and unlists
 //	sealall / unlist PARTITION / letgo / expire
-//	delete TENANT METRIC[/HOST] FROM TO           deletes samples sent before, not later ones
-//	workoff TENANT / clean TENANT                 recomputes rollups; frees the space
-//	compact                                       compacts rollups; the answers stay the same
-//	count                                         counts the series of ended windows; the counts are right
-//	clock DURATION                                sets the clock forward, or back
+//	delete TENANT METRIC[/HOST] FROM TO           deletes samples that were sent before
+//	workoff TENANT / clean TENANT                 recomputes rollups; cleans tombstones
+//	compact                                       compacts rollups; answers must not change
+//	count                                         counts the series of ended windows; the counts must be right
+//	clock DURATION                                sets the clock forward or back
 //	jump DURATION                                 sets the clock forward, and unlists empty slots of all partitions
 //	crash [PERCENT] / restart                     a power cut that keeps this share of unsynced writes; a clean stop
 //	late                                          withheld writes are applied now
 //	backup                                        a checkpoint of Pebble's engine, which is opened as a separate store
 //
-// These lines change the next other operation:
+// These lines change the next operation that isn't one of them:
 //
-//	fault fail|lose|withhold TABLE N              injects a fault into its nth batch for a table
+//	fault fail|lose|withhold TABLE N              the write of its nth batch to a table gets a fault
 //	fault scan TABLE N                            its nth scan of a table fails
-//	fault die before|after N                      the process ends at its nth write
+//	fault die before|after N                      the process stops at its nth write
 //	at N OPERATION                                runs within its nth call of the engine, or of a backup before its nth file
 //	at wN OPERATION                               runs just before its nth write
 type history []string

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A history of several processes on one engine has the lines of a history of one process, with the process in front.
-// The clock is shared.
+// A history of multiple processes on one engine has the lines of a history of one process, each preceded by the name of
+// a process. All processes share a clock.
 //
 //	store base=2026-05-01T12:00:00Z retention=720h slot=2h processes=3 blob=100
 //	                                              blob: the size of full blobs, bytes; 0: the default

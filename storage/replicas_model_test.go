@@ -85,8 +85,8 @@ func TestReplicasModelDeletes(t *testing.T) {
 	playEach(t, 30, 25, func(i int) replicasPlay { return replicasPlay{replicas: 2 + i%2, deletes: true} })
 }
 
-// playEach runs histories in parallel, and a fifth of them with -short. Each history has its own seed. stream is a
-// constant of the test.
+// playEach runs histories in parallel. With -short it runs a fifth of them. Each history has its own seed. stream is a
+// constant of the test that makes its histories differ from those of other tests with the same seeds.
 func playEach(t *testing.T, histories int, stream uint64, play func(i int) replicasPlay) {
 	t.Parallel()
 	if histories = soak.Histories(t, histories); testing.Short() && !soak.UnderRace {

@@ -16,16 +16,16 @@ import (
 //	p1 import S AGO N         the same, imported
 //	p1 seal / p1 round        seals all; one round of a server's loop
 //	p1 expire                 advances retention boundaries, and drops
-//	p1 delete S FROM TO       whole hours of a series between two times ago; S is * for all of them
+//	p1 delete S FROM TO       deletes whole hours of a series between two ages; S is * for all series
 //	p1 cancel N               cancels the next delete's context at its nth call of the engine
 //	p1 fault KIND TABLE N     in the next operation of p1: fail, lose or withhold the nth write to a table
 //	p1 late                   withheld writes are applied
 //	p1 clean / p1 workoff     cleans tombstones; recomputes rollups
 //	p1 restart RAW 5M 1H      stops, and starts with other retentions
-//	p1 crash PERCENT RAW 5M 1H    the same after a power cut, which keeps this share of unsynced writes
-//	p1 skew DURATION          sets how far its clock is off
+//	p1 crash PERCENT RAW 5M 1H    the same after a power cut that keeps this share of unsynced writes
+//	p1 skew DURATION          sets the error of its clock
 //	pass DURATION             advances the time, while processes run their rounds
-//	copy / back               copies the rows that can return; they return, and tombstones of rows are dropped
+//	copy / back               copies the rows that can reappear; they reappear after the engine has removed its deletes
 type waysMaker struct {
 	rng       *rand.Rand
 	out       history
