@@ -73,7 +73,7 @@ func isUntouched(err error) bool {
 	return errors.Is(err, gocql.ErrNoConnections) || errors.As(err, &unavailable)
 }
 
-// isUnauthorized reports whether err means that the user lacks a permission.
+// isUnauthorized reports whether err means that the user doesn't have a required permission.
 func isUnauthorized(err error) bool {
 	var request gocql.RequestError
 	return errors.As(err, &request) && request.Code() == gocql.ErrCodeUnauthorized

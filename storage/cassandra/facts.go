@@ -24,8 +24,8 @@ type NodeFacts struct {
 	// CommitlogSync determines when a write is on the disk: "group" or "batch", before it is acknowledged; "periodic",
 	// seconds after that, so that a power failure loses acknowledged writes.
 	CommitlogSync string
-	// ClockAhead is the time by which the node's clock is ahead of this process's, negative if it is behind. It may be
-	// wrong by up to ClockError.
+	// ClockAhead is the node's clock minus this process's clock: negative if the node's clock is slow. It may be wrong
+	// by up to ClockError.
 	ClockAhead, ClockError time.Duration
 	// Tables are the engine's tables on this node.
 	Tables []TableFacts

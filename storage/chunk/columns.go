@@ -24,8 +24,8 @@ func AppendSmallInts(dst []byte, x []int64) []byte {
 	return appendColumn(append(dst, intsPlain, 0), u)
 }
 
-// DecodeInts decodes integers into x, whose length must be that of the appended slice, and returns the rest of b. It
-// returns ErrCorrupt if b doesn't start with such a run.
+// DecodeInts decodes a run into x and returns the rest of b. x must have as many entries as the slice that was
+// appended. It returns ErrCorrupt if b doesn't start with a run of integers.
 func DecodeInts(b []byte, x []int64) (rest []byte, err error) { return decodeInts(b, x, 0) }
 
 // ConstantInts returns the value of a run of equal integers. ok is false if b isn't exactly such a run.
@@ -40,8 +40,8 @@ func ConstantInts(b []byte) (x int64, ok bool) {
 // AppendValues appends 1 to MaxColumn floats. They are restored bit for bit.
 func AppendValues(dst []byte, v []float64) []byte { return appendValues(dst, v) }
 
-// DecodeValues decodes floats into v, whose length must be that of the appended slice, and returns the rest of b. It
-// returns ErrCorrupt if b doesn't start with such values.
+// DecodeValues decodes floats into v and returns the rest of b. v must have as many entries as the slice that was
+// appended. It returns ErrCorrupt if b doesn't start with values.
 func DecodeValues(b []byte, v []float64) (rest []byte, err error) { return decodeValues(b, v) }
 
 // MaxExponent is the max exponent of a decimal.

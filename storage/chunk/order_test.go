@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWinners checks values of which each wins over all values before it.
+// TestWinners checks a list of values, each of which wins over all values before it.
 func TestWinners(t *testing.T) {
 	hist := func(h Histogram, sum float64) Histogram {
 		c, err := Canonical(h)

@@ -165,7 +165,7 @@ const LongShift = 1 << 62
 func LongKey(series string, start int64) engine.Key { return RollupKey(series, start-LongShift) }
 
 // LongStart returns the start of the interval of a long chunk from the start in its clustering key. ok is false if the
-// key isn't that of a long chunk.
+// key doesn't belong to a long chunk.
 func LongStart(start int64) (interval int64, ok bool) {
 	if start >= -LongShift/2 {
 		return 0, false

@@ -10,7 +10,7 @@ const MaxTime = 1 << 53
 const (
 	HourMS = int64(time.Hour / time.Millisecond)
 	DayMS  = 24 * HourMS
-	// YoungMS is the age up to which a slot stays listed: for a day, a writer may rely on a row that it has written.
-	// The second day allows for differences between clocks, which are less than a day.
+	// YoungMS is the max age of a slot that must stay listed. For a day, a writer may rely on a row that it has
+	// written. The second day allows for differences between clocks, which are less than a day.
 	YoungMS = 2 * DayMS
 )

@@ -100,9 +100,9 @@ func RemoveSamples(s *chunk.Samples, gone func(t int64) bool) {
 	*s = left
 }
 
-// TrimBuckets removes the buckets whose samples are all covered by one of the deletes that due returns for the bucket's
-// end. A bucket of which a delete covers a part is kept and gets a flag, because its deleted samples can't be
-// separated. It reports whether it changed anything. b must have all columns.
+// TrimBuckets removes each bucket whose samples are all covered by one of the deletes that due returns for the bucket's
+// end. If a delete covers a part of a bucket, the bucket is kept and gets the flag HasDeleted, because its deleted
+// samples can't be separated. It reports whether it changed anything. b must have all columns.
 func TrimBuckets(b *rollup.Buckets, due func(end int64) Tombstones) (changed bool) {
 	gone := map[int64]bool{}
 	for i, end := range b.End {

@@ -125,8 +125,8 @@ type ProcessSeen struct {
 	Alive bool
 	// Quiet is the time between the last heartbeat, by the process's clock, and now, by this process's clock.
 	Quiet time.Duration
-	// Ahead is the min difference by which the process's clock is ahead of this process's, if it is alive; negative:
-	// its clock is slow.
+	// Ahead is the min difference between the process's clock and this process's clock, if the process is alive. It is
+	// negative if its clock is slow.
 	Ahead time.Duration
 }
 

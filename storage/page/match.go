@@ -125,7 +125,7 @@ func (p *Page) text(place int) *texts {
 
 var noTexts = texts{form: textsEqual}
 
-// distinct has the texts of a column without repetitions: those of a dictionary, or one per run of equal texts.
+// distinct has the texts of a column without repetitions: the texts of a dictionary, or one per run of equal texts.
 type distinct struct {
 	texts  [][]byte
 	of     [MaxEntries]uint8 // the index in texts of each entry's text

@@ -23,7 +23,8 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// changesFS counts the changes made through it. Depending on its kind, one change fails, or all changes from one on.
+// changesFS counts the changes made through it. Depending on its kind, one change fails, or all changes starting with
+// one.
 type changesFS struct {
 	vfs.FS
 	kind changeFault

@@ -33,7 +33,7 @@ func TestDamagedBlocksAreSearchedOnce(t *testing.T) {
 		}
 		flip(t, mem, "data/"+name, at)
 		for n := range int64(damagedPartitions) {
-			if rows, err := scanUpTo(e, n); err == nil { // Pebble caches the blocks that it read when it opened the file.
+			if rows, err := scanUpTo(e, n); err == nil { // Pebble caches blocks read at open.
 				require.Equal(t, damagedRows, rows, name)
 			} else {
 				require.NotErrorAs(t, err, new(badBlockError), name)

@@ -312,8 +312,8 @@ func (l *ledger) currentHeader() ledgerHeader {
 	return l.header
 }
 
-// write writes the note. The caller must hold noting. The note remains true while it is written, because files only
-// grow and none is removed.
+// write writes the note. The caller must hold noting. The note remains true while it is written, because meanwhile
+// files only grow and aren't removed.
 func (l *ledger) write() error {
 	list := ledgerText{Files: []noted{}}
 	l.mu.Lock()

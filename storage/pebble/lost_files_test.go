@@ -145,8 +145,8 @@ func manyKinds(t testing.TB, isClosed bool) (now storeFiles, earlier []storeFile
 	return now, earlier, rows
 }
 
-// older returns the files of a store after a file was replaced by an older copy: by an earlier version or, if it is of
-// a kind that never changes, by an earlier file of its kind, or by an earlier marker.
+// older returns the files of a store after a file was replaced by an older copy. The copy is an earlier version of the
+// file, an earlier file of its kind if files of this kind never change, or an earlier marker.
 func older(t testing.TB, now storeFiles, earlier []storeFiles, name string, kind *regexp.Regexp) storeFiles {
 	t.Helper()
 	changed := maps.Clone(now)

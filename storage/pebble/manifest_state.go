@@ -16,7 +16,7 @@ import (
 // of files, and decides whether a backup has the same file.
 type manifestState struct {
 	tables map[uint64]tableEntry // by table number
-	// shared has the size, by file number, of each file of which virtual tables use a part.
+	// shared has the size, by file number, of each file that virtual tables use in part.
 	shared map[uint64]uint64
 	// minLog is the number of the first log with rows that aren't in tables.
 	minLog uint64

@@ -16,8 +16,8 @@ import (
 const (
 	// SpaceLog is data that isn't in sorted files yet.
 	SpaceLog = "log"
-	// SpaceFree is the part of sorted files without live rows: obsolete files, some of which scans under way still use,
-	// and truncated ranges of other files. It is freed when the scans end or the files are compacted.
+	// SpaceFree is the part of sorted files without live rows: obsolete files that scans under way may still use, and
+	// truncated ranges of other files. It is freed when the scans end or the files are compacted.
 	SpaceFree = "free"
 	// SpaceOther is the list of files, settings, the ledger, and the directory itself.
 	SpaceOther = "other"

@@ -137,7 +137,7 @@ func (f tornFile) Write(p []byte) (int, error) {
 	return n, errors.Join(err, syscall.ENOSPC)
 }
 
-// TestWaitingWritesTheRest checks that the rest is written after a write of which only half fit on the disk.
+// TestWaitingWritesTheRest checks that a write of which the disk had space for one half is completed later.
 func TestWaitingWritesTheRest(t *testing.T) {
 	mem := vfs.NewMem()
 	f, err := mem.Create("a", vfs.WriteCategoryUnspecified)
@@ -198,8 +198,8 @@ func TestRareLines(t *testing.T) {
 	require.Equal(t, reasonOf(errors.New("file 12")), reasonOf(errors.New("file 345")))
 }
 
-// layered returns files of an engine that was killed with rows in its log, and with so many overlapping tables that
-// flushing these rows starts a compaction.
+// layered returns the files of an engine that was killed with rows in its log. It has enough overlapping tables for a
+// flush of these rows to start a compaction.
 func layered(t *testing.T) *vfs.MemFS {
 	mem := vfs.NewCrashableMem()
 	for i := range int64(8) {

@@ -75,7 +75,7 @@ func (x *fit) valuesOfUnknownSteps() {
 	x.odd()
 }
 
-// valuesOfAggregates sets x.v for aggregates, of which only count, sum, min and max are exact.
+// valuesOfAggregates sets x.v for aggregates, whose count, sum, min and max are exact, and nothing else.
 //
 //	counter      ┌── max     otherwise     ┌ max
 //	       ┌─────┘                  ───────┘ ┌───── mean of the others

@@ -50,8 +50,8 @@ func unitOf(least, greatest float64) float64 {
 	return math.Ldexp(1, exponent-lowBits)
 }
 
-// wideBy is the ratio of absolute values above which they are wide. Up to it, rounding a low part changes the sum by at
-// most 2^-37 of the smallest value.
+// wideBy is the ratio of the largest to the smallest absolute value above which values are wide. Up to this ratio,
+// rounding a low part changes the sum by at most 2^-37 of the smallest value.
 const wideBy = 1 << 10
 
 // isWide reports whether the values, which are between least and greatest, include a value that isn't 0 and whose
