@@ -44,7 +44,7 @@ const (
 )
 
 const (
-	// BlobFull is the size in bytes from which no more samples are added to a blob.
+	// BlobFull is the size in bytes at which a blob is full: no more samples are added to it.
 	BlobFull = 320 << 10
 	// maxRecord is the max size of a record in bytes. A blob can exceed BlobFull by one histogram and the labels of its
 	// series, which are at most 64 KiB, so that it stays below engine.MaxValue.

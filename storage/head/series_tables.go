@@ -7,8 +7,8 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// AliasHash identifies an alias by 128 bits of hash (design/writing.md). The second half can't
-// be predicted outside of this process, so tables use that half.
+// AliasHash identifies an alias by 128 bits of hash (design/writing.md). The second half can't be predicted outside of
+// this process, so tables use that half.
 type AliasHash [2]uint64
 
 func (h AliasHash) short() uint32 { return uint32(h[1] >> 32) }

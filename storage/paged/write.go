@@ -76,7 +76,7 @@ func (r *Rows) WriteRows(ctx context.Context, batches []engine.Batch) error {
 	return r.writeRows(ctx, batches)
 }
 
-// writeRows is WriteRows for callers that already exclude Compact.
+// writeRows is like WriteRows, for callers that already exclude Compact.
 func (r *Rows) writeRows(ctx context.Context, batches []engine.Batch) error {
 	failed := true
 	defer func() { r.levels.wrote(batches, failed) }()

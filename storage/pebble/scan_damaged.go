@@ -89,7 +89,7 @@ func (s *scanner) miss(err error) {
 	}
 }
 
-// reportGap reports the gap before a row; nil: the gap extends to the end.
+// reportGap reports the gap before a row, or, if before is nil, the gap that extends to the end.
 func (s *scanner) reportGap(before engine.Key) {
 	if s.skip.gap == nil {
 		return

@@ -52,9 +52,9 @@ type Buckets struct {
 	Correction []float64
 	// Resets and Changes count the values that are less than, or differ from, the previous value in the bucket.
 	Resets, Changes []uint32
-	// Histograms are the native histograms; nil if no bucket has histograms, and nil for a bucket without flag
-	// HasHistograms. The requested columns determine which histograms each of them has; its other fields are always
-	// set.
+	// Histograms has the native histograms of each bucket: nil for a bucket without flag HasHistograms. The column is
+	// nil if no bucket has histograms. The requested columns determine which fields with histograms are set; the other
+	// fields are always set.
 	Histograms []*Histograms
 	// Sketches are the sketches of floats. A sketch covers the values since the previous sketch in the same hour, so 5m
 	// buckets have one sketch per hour. The column is nil if no bucket has a sketch. Buckets of counters and buckets of

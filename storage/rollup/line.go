@@ -193,8 +193,8 @@ func (b *builder) lineOf(s *chunk.Samples, from, to int, span times, r *run) lin
 	return l
 }
 
-// addLine adds the line of a bucket to that of the n values before it. r.sum must be the sum of these values, and first
-// their first time.
+// addLine adds the line of a bucket to the line of the n values before it. r.sum must be the sum of these values, and
+// first their first time.
 func (r *run) addLine(n, first int64, fine *Buckets, at int) {
 	l := lineSums{fine.Comoment[at], fine.TimeSum[at], fine.TimeSquares[at]}
 	if n == 0 {
