@@ -145,8 +145,8 @@ func (c *checkedDays) HourRollup(
 	return r.chunk, r.unread, err
 }
 
-// CutShort reports whether a day's slots have commit records at 5m that are missing at 1h. This happens if an import of
-// rollups fails after it wrote the former. The import wasn't acknowledged. Repeating it, or any other write to the day,
+// CutShort reports whether a day's slots have commit records at 5m that are missing at 1h, because an import of rollups
+// failed after writing the 5m records. The import wasn't acknowledged. Repeating it, or any other write to the day,
 // recomputes the 1h chunks.
 func (c *checkedDays) CutShort(ctx context.Context, tenant string, first, last int64) (bool, error) {
 	fine, err := c.marks(ctx, tenant, c.s.period.WindowOfSlot(rollup.FiveMinutes, first))

@@ -18,10 +18,10 @@ import (
 // first writes their definitions to table defined, as blobs with the same numbers and without samples. Unlist deletes
 // these rows when the slot has no stage rows and can't get new ones (design/several-processes.md).
 
-// keepDefinitions writes the definitions contained in rows to table defined, because later blobs of other writers may
-// depend on them. rows are about to be deleted. Blobs of old slots don't depend on earlier blobs, so no definitions are
-// written for them. The age of the slot is measured at now, the time when sealing started: until then, a blob that
-// depends on earlier blobs may have arrived.
+// keepDefinitions writes the definitions contained in rows, which are about to be deleted, to table defined, because
+// later blobs of other writers may depend on them. It writes nothing for old slots, whose blobs don't depend on earlier
+// ones. now is the time when sealing started. The slot must have been old then, because blobs that arrived later may
+// still depend on earlier ones.
 func (s *Store) keepDefinitions(
 	ctx context.Context, w Work, now time.Time, gens []*head.Generation, rows []format.StageRow,
 ) error {

@@ -261,10 +261,10 @@ func (f *follower) isForgetDue(partition int) bool {
 }
 
 // forgetDue releases the samples of a partition that other processes have sealed, once per day. It must run before a
-// query reads the head and before a seal closes its generations, because Forget may be late or this process paused. If
-// only some rows of a generation are sealed, forgetDue reads the generation again, because the other rows may be newer.
-// reread is Store.reread, or replaceByStaged if the caller holds the partition's seal lock. Without the lock, a
-// concurrent seal wouldn't release the new generation.
+// query reads the head and before a seal closes its generations, because the call of Forget may be late, or this
+// process may have been paused. If only some rows of a generation are sealed, forgetDue reads the generation again,
+// because the other rows may be newer. reread is Store.reread, or replaceByStaged if the caller holds the partition's
+// seal lock. Without the lock, a concurrent seal wouldn't release the new generation.
 func (f *follower) forgetDue(
 	ctx context.Context, partition int, reread func(context.Context, Work) error,
 ) error {
@@ -378,7 +378,7 @@ func (f *follower) releaseSlot(w Work) {
 
 // add adds a row to the head unless the head already contains the row. A blob that depends on an undefined series
 // remains a gap, because the blob that defines the series may still be written. alone is true if no other process
-// commits. Then this can't happen: the blob was never acknowledged, and its samples are skipped.
+// commits. In this case the blob was never acknowledged, and its samples are skipped.
 func (f *follower) add(
 	ctx context.Context, c *followedSlot, st *followedStream, r format.StageRow, value []byte, now time.Time,
 	alone bool,

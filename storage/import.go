@@ -160,9 +160,9 @@ func (s *Store) Import(ctx context.Context, tenant string, list []ImportedSeries
 	})
 }
 
-// ImportBuckets imports aggregates of another system like Import. It adds them to the rollups of their width and to
-// coarser rollups, if no finer rows are kept of their time; see ImportStats.TooCoarse. Stored buckets aren't changed.
-// If a series has buckets of both widths, the 5m buckets are stored first.
+// ImportBuckets imports aggregates of another system, as Import imports samples. It adds them to the rollups of their
+// width and to coarser rollups, if no finer rows are kept of their time; see ImportStats.TooCoarse. Stored buckets
+// aren't changed. If a series has buckets of both widths, the 5m buckets are stored first.
 func (s *Store) ImportBuckets(ctx context.Context, tenant string, list []ImportedBuckets) (ImportStats, error) {
 	return s.importDays(ctx, tenant, func(m *importing) error {
 		for i := range list {

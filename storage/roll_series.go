@@ -82,7 +82,7 @@ func (x *windowRoller) anySlot(is func(*rolledSlot) bool) bool {
 }
 
 // windows lists the raw window, and the rollup windows in which deletes may apply to series without samples. A series
-// has no samples if raw rows of its class were dropped, or if raw rows expire in the engine.
+// may have no samples if raw rows of its class were dropped, or if raw rows expire in the engine.
 func (x *windowRoller) windows() []int64 {
 	windows := []int64{x.window}
 	if x.s.retention.DropsTogether() {

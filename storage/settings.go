@@ -45,7 +45,7 @@ type settings struct {
 	ID         string `json:"id"`
 	RestoredMS int64  `json:"restored_ms,omitempty"`
 	// Copy is a random string, created when a directory is restored from a backup. RestoredFrom is the name of that
-	// backup. Both are "" in the original. A repair of a directory changes neither.
+	// backup. Both are "" in the original, and unchanged when a directory is repaired.
 	Copy         string          `json:"copy,omitempty"`
 	RestoredFrom string          `json:"restored_from,omitempty"`
 	Periods      []format.Period `json:"periods"`

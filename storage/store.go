@@ -334,9 +334,9 @@ func (s *Store) openRows(have *settings) {
 	s.rows.ListLong(have.Long)
 }
 
-// idsShare is the share of Options.CacheBytes that the cache of page ids gets in addition; an id takes 17 bytes per
-// series. A sorted answer reads all pages of a metric once per group. If their ids don't fit in the cache, they are
-// computed again for each group.
+// The cache of page ids gets 1/idsShare of Options.CacheBytes, in addition to these, and at least minIDsBytes. An id
+// takes 17 bytes per series. A sorted answer reads all pages of a metric once per group. If their ids don't fit in the
+// cache, they are computed again for each group.
 const idsShare, minIDsBytes = 8, 4 << 20
 
 // sharesRows reports whether rows may change without a write by this process, because other processes write them or the

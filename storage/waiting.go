@@ -26,8 +26,8 @@ func (w Work) at() head.SlotPartition {
 	return head.SlotPartition{Slot: w.Slot, Partition: w.Partition}
 }
 
-// Waiting lists the slots of a partition that may have unsealed samples, oldest first. These are the slots in the head
-// and the slots with staged rows, which the engine lists, or table staged in a shared store. In a shared store most
+// Waiting lists the slots of a partition that may have unsealed samples, oldest first. These are the slots in the head,
+// and the slots with staged rows according to the engine or, in a shared store, to table staged. In a shared store most
 // young slots in the list are empty.
 func (s *Store) Waiting(ctx context.Context, partition int) ([]Work, error) {
 	bySlot := map[int64]time.Time{}

@@ -13,9 +13,9 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// A seal deletes the staged rows that it has read. On a shared engine, a replica that missed the deletion for longer
-// than the engine keeps deletions makes the rows reappear. If samples were deleted since then, they must not reappear
-// with the rows. A seal therefore first records which rows it has processed, in table defined:
+// A seal deletes the staged rows that it has read. On a shared engine these rows reappear if a replica missed the
+// deletion for longer than the engine keeps deletion markers. If their samples were deleted since then, the samples
+// must not reappear. A seal therefore first records which rows it has processed, in table defined:
 //
 //	sealed rows ─► commit records ─► processed ─► stage rows deleted
 //

@@ -91,9 +91,9 @@ type DayRollups interface {
 	// unreadable.
 	HourRollup(ctx context.Context, startMS, window int64, series *head.Series, class, shards int64) (chunk []byte,
 		unread bool, err error)
-	// CutShort reports whether a day's slots have commit records at 5m that are missing at 1h. This happens if an
-	// import of rollups fails after it wrote the former. The import wasn't acknowledged. The next write to the day
-	// recomputes its 1h chunks.
+	// CutShort reports whether a day's slots have commit records at 5m that are missing at 1h, because an import of
+	// rollups failed after writing the 5m records. The import wasn't acknowledged. The next write to the day recomputes
+	// its 1h chunks.
 	CutShort(ctx context.Context, tenant string, first, last int64) (bool, error)
 	// TrimmedInPart reports whether a metric still has buckets to be removed because of deletes, in slots of a day
 	// whose samples have expired.

@@ -210,8 +210,8 @@ func (sel *selection) decodeBuckets(
 			return true
 		}
 		// If the query requests the whole bucket and some of its samples are hidden, the bucket is returned from the
-		// rollup. It isn't if a delete that the rollup was computed without touches it. Then the bucket is computed
-		// from the remaining samples, without deleted ones.
+		// rollup. The exception is a bucket touched by a delete that the rollup was computed without: it is computed
+		// from the remaining samples, which include no deleted ones.
 		return end-sel.width < src.hiddenRaw && !sel.isCut(end) &&
 			!hidden.Where(uncleared).TouchesBucket(end, sel.width)
 	}

@@ -224,7 +224,7 @@ func (t *textSet) add(texts ...string) error {
 }
 
 // limitedTexts and limitedOffered bound a search with a limit. Once it has found as many texts as the limit, it stops
-// after limitedTexts texts, or after limitedOffered texts including duplicates. A search that ends before returns the
+// after limitedTexts texts, or after limitedOffered texts including duplicates. If it ends earlier, it returns the
 // first texts in order, as Prometheus does. Otherwise it returns any texts.
 const (
 	limitedTexts   = 1024

@@ -346,8 +346,8 @@ func (r *request) sourceOf(w windowMetric, at format.ClassShard) source {
 }
 
 // hasSamples reports whether a slot can be answered from samples as well as from rollups: it has raw commit records, or
-// no raw samples of its time are hidden or missing. In the second case the slot has rollups without raw commit records
-// only because a seal was interrupted.
+// no raw samples of its time are hidden or missing. An interrupted seal may have written the commit records of rollups
+// only.
 func (r *request) hasSamples(sums map[int64]uint64, slot int64) bool {
 	_, ok := sums[slot]
 	return ok || !r.lacksRaw(slot)

@@ -10,7 +10,7 @@ import (
 )
 
 // Hidden holds the times until which rows of a tenant's class are hidden or missing for a query. A hole is included if
-// it overlaps the query's range. A query for a part of the range therefore hides no more.
+// it overlaps the query's range. A query for a part of the range may therefore read at least the same rows.
 type Hidden struct {
 	// Class is the bit of the class in a query's classes.
 	Class uint64

@@ -30,13 +30,13 @@ import (
 // whenever. See design/retention.md.
 
 // classLead is the minimum time between adding a list to a shared store and its first day, given that clocks may differ
-// by a day. By then all processes have read the list's classes and read the rows of these, and no process has fixed an
-// older list for that day in advance.
+// by a day. By then all processes have read the classes of the list, so that their queries read the rows of these
+// classes, and no process has fixed an older list for that day in advance.
 const classLead = 25 * time.Hour
 
 // ClassHistory is the part of a store's settings that concerns classes.
 type ClassHistory struct {
-	// Classes are all classes that the store has ever had. They are never removed.
+	// Classes lists all current and former classes. No class is ever removed.
 	Classes []KnownClass `json:"classes,omitempty"`
 	// Lists are the lists of classes that are or will be in force, ordered by FromMS.
 	Lists []ListFrom `json:"class_lists,omitempty"`
