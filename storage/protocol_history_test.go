@@ -20,7 +20,7 @@ import (
 //	query TENANT [METRIC [MIN MAX]]               compared with the model
 //	open NAME TENANT / read NAME                  a query that starts now, and reads its samples later
 //	seal PARTITION NTH                            seals the nth waiting slot of a partition
-//	round                                         a round of the sealing loop: seals settled slots, and unlists
+//	round                                         a round of the sealing loop: seals settled slots, unlists, expires
 //	sealall / unlist PARTITION / letgo / expire
 //	delete TENANT METRIC[/HOST] FROM TO           deletes samples that were sent before
 //	workoff TENANT / clean TENANT                 recomputes rollups; cleans tombstones
