@@ -83,7 +83,7 @@ func countsGolden(key engine.Key, again func(value []byte) ([]byte, error)) gold
 	}, again}
 }
 
-// goldenCounts are the counts of the golden rows.
+// goldenCounts contains the counts of the golden rows.
 var goldenCounts = format.Counts{
 	CountsHead: format.CountsHead{Series: 305, AllMetrics: 3, AllLabels: 3},
 	Metrics: []format.NamedCount{

@@ -56,7 +56,7 @@ func parseHistory(text string) (h history) {
 	return h
 }
 
-// protocolNames are the series of histories: metric{host}.
+// protocolNames contains the series of histories, as metric/host.
 var protocolNames = []string{"up/a", "up/b", "up/c", "load/a", "load/b", "heat/a"}
 
 // historyMaker makes a random history.

@@ -184,7 +184,8 @@ func playReplicas(t *testing.T, rng *rand.Rand, play replicasPlay) {
 		p.passAnyhow(6 * time.Minute)
 	}
 	p.requireDeleted(deleted)
-	// An elected replica that returns before another is elected leaves a gap where it was stopped: design/ha-pairs.md.
+	// If an elected replica stops and returns before another replica is elected, its samples have a gap while it was
+	// stopped (design/ha-pairs.md).
 	const gap = 55_000
 	requireNear := func(series string) {
 		stored := p.scraped(series)

@@ -6,16 +6,16 @@ import (
 )
 
 // The protocol of the list of staged slots (design/several-processes.md) as a small state machine. Every interleaving
-// is explored: two writers and two sealers of one slot partition, whose clocks differ by less than a day, that crash or
-// pause at any point, and whose writes may have an unknown outcome: they are applied later, or never.
+// of two writers and two sealers of one slot partition is explored. Their clocks differ by less than a day, they crash
+// or pause at any point, and their writes may have an unknown outcome: such a write is applied later, or never.
 //
 //	writer: blob, and while the slot is young and not cached as listed, a row ─► clock ─┬─► young: acknowledge
 //	                                                                                    └─► old: read the rows; none open: write one ─► acknowledge
 //	sealer: read the rows ─► old: close one ─► list the staged blobs ─► empty: delete exactly that row
 //
-// Invariant: an acknowledged blob is sealed, or it is staged and a row lists its slot, and, where units are modeled, a
-// row lists the unit of that row. TestStagingModel explores the protocol, and then without each of its rules, which
-// must break the invariant.
+// Invariant: an acknowledged blob is sealed, or it is staged and its slot is listed by a row. If units are modeled, the
+// unit of that row is also listed. TestStagingModel explores the protocol with all rules, and without each of its
+// rules, which must violate the invariant.
 
 // stagingRules selects the rules of the protocol. Each of them can be removed.
 type stagingRules struct {

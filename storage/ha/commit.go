@@ -27,8 +27,8 @@ type ReplicaBatch interface {
 // Extent is the size of a batch and the range of its timestamps, in milliseconds.
 type Extent struct {
 	Samples, Exemplars int
-	// MinT and MaxT are the min and max timestamp of samples and exemplars: math.MaxInt64 and math.MinInt64 if there
-	// are none.
+	// MinT and MaxT are the min and max timestamps of samples and exemplars. If there are none, MinT is math.MaxInt64
+	// and MaxT is math.MinInt64.
 	MinT, MaxT int64
 	// Newest is the max timestamp that isn't later than the limit, or math.MinInt64 if there is none. Ahead is true if
 	// the batch contains later samples.

@@ -37,7 +37,7 @@ type election struct {
 	Taking string `json:"taking,omitempty"`
 	// Leaving is true if the elected replica lags too far. Processes then send no heartbeats for it.
 	Leaving bool `json:"leaving,omitempty"`
-	// Low is the oldest held epoch that may have rows.
+	// Low is the oldest held epoch that may still have rows.
 	Low int64 `json:"low"`
 	// SinceMS is when the replica was elected, and HeardMS when it was last confirmed. Both are only displayed.
 	SinceMS int64 `json:"since_ms"`
@@ -88,7 +88,7 @@ func (c *election) settled() bool { return c.Taking == "" && !c.Leaving }
 // heldEpoch returns the held epoch of new rows.
 func (c *election) heldEpoch() int64 { return c.Beat / heldEpochBeats }
 
-// Disposition decides about a sample.
+// Disposition is the decision to store, hold or drop a sample.
 type Disposition uint8
 
 const (

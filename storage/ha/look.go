@@ -22,11 +22,11 @@ const (
 
 // look does the work that is due for a cluster:
 //
-//	flush    write the watermark, once per look, so that it is exact long before another replica can be elected
+//	flush    write the watermark, at each look, so that it is exact long before another replica can be elected
 //	beat     confirm the elected replica, if it has sent samples since the last heartbeat
-//	elect    elect another replica, if no process has confirmed this one for the failover timeout, or it lags too far
+//	elect    elect another replica, if the elected one lags too far or wasn't confirmed for the failover timeout
 //	take     store the held samples of the replica that this process has elected
-//	resolve  delete held rows that are covered, store those whose replica was elected
+//	resolve  delete held rows that are covered, and store held rows of the elected replica
 //	retire   retire the cluster, if all its replicas have been silent for retireCluster
 //	sweep    adopt held rows of stopped processes
 //

@@ -131,7 +131,8 @@ type Host interface {
 	DeleteHeld(ctx context.Context, at ClusterName, rows []HeldID) error
 }
 
-// New reads the elections and starts the background looks. The caller must close it before the store.
+// New returns a Tracker that has read the elections and looks at them in the background. The caller must close the
+// Tracker before the store.
 func New(ctx context.Context, env Env, opts Options) (*Tracker, error) {
 	switch {
 	case opts.Failover < time.Second:

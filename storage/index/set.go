@@ -17,7 +17,7 @@ const (
 	// maxAbsent is the max number of cached label names that no series has. The bound prevents queries for many
 	// invented names from filling the memory.
 	maxAbsent = 64
-	// headerBytes is the size of a labels.Labels without its bytes.
+	// headerBytes is the size of a labels.Labels value in memory, without the labels' bytes.
 	headerBytes = 16
 )
 

@@ -66,7 +66,7 @@ type CheckedClock struct {
 type doubt struct {
 	// by is the difference between the clock and the expected time, negative if the clock was slow.
 	by time.Duration
-	// since is the observed uptime at that moment, and clock the clock's time.
+	// since is the observed uptime when the clock became untrusted, and clock the time that the clock showed then.
 	since time.Duration
 	clock time.Time
 }

@@ -9,7 +9,7 @@ import (
 // LimitError means that a tenant has reached one of its limits.
 type LimitError struct {
 	Tenant string
-	// Limit is the limit's name in the file.
+	// Limit is the limit's name in the limits file.
 	Limit string
 	// Detail describes the request, the limit, and the remedy.
 	Detail string

@@ -180,8 +180,8 @@ func findPartition(partitions []*partition, key engine.Key) (int, bool) {
 	return sort.Find(len(partitions), func(i int) int { return engine.Compare(key, partitions[i].key) })
 }
 
-// Forget removes all records of deletes, as Cassandra does after some time: later writes take effect even if an earlier
-// delete has a higher timestamp.
+// Forget removes all records of deletes, as Cassandra does after some time. Later writes are then applied even if an
+// earlier delete has a higher timestamp.
 func (e *Engine) Forget() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
