@@ -12,9 +12,9 @@ import (
 	"github.com/cassia-db/cassia"
 )
 
-// TestOneVersion compares the version in all files that can't read the file VERSION with VERSION: in the chart, in the
-// images of the examples, and in the first section of the changelog, which names the release that a -dev version
-// precedes. docker/release reads the file VERSION. .ci/run checks the archive and the packages.
+// TestOneVersion checks that the version is the same in all files that can't read it from the file VERSION: the chart,
+// the images in the examples, and the first section of the changelog. If VERSION ends with -dev, that section names the
+// release that follows. docker/release reads VERSION, and .ci/run checks the archive and the packages.
 func TestOneVersion(t *testing.T) {
 	version := cassia.Version()
 	require.Regexp(t, `^\d+\.\d+\.\d+(-[0-9A-Za-z.]+)?$`, version)

@@ -1,6 +1,6 @@
-// Bundles src into a folder, by default dist. What it writes depends on the sources and the lock file only, so that
-// the Go test can compare it with what is committed. Names carry a hash of the content and may be cached for ever: esbuild's
-// own hash depends on where node_modules lies, too.
+// Bundles src into a folder, by default dist. The output depends only on the sources and the lock file, so that the Go
+// test can compare it with the committed output. The file names contain a hash of the contents, so the files may be
+// cached forever. esbuild's own hash can't be used because it also depends on the path of node_modules.
 import { build } from 'esbuild';
 import { createHash } from 'node:crypto';
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -37,7 +37,7 @@ for (const { path, contents } of result.outputFiles) {
   writeFileSync(join(out, 'assets', named), contents);
 }
 
-// The page names the files as they are called now.
+// Insert the current file names into the page.
 const page = readFileSync('src/index.html', 'utf8').replace(/\bassets\/(\w+\.\w+)/g, (_, name) => {
   if (!names.has(name)) throw new Error(`src/index.html names ${name}, which isn't built`);
   return 'assets/' + names.get(name);

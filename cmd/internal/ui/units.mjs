@@ -1,4 +1,5 @@
-// Runs the tests of the page's logic with Node's own runner. They are bundled first, as the page is, for Node reads no TypeScript.
+// Runs the unit tests of the page with Node's own test runner. The tests are bundled first, as the page is, because
+// Node doesn't run TypeScript.
 import { build } from 'esbuild';
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
@@ -12,7 +13,7 @@ try {
     entryPoints: tests.map((name) => join('test', name)), outdir: out, outExtension: { '.js': '.mjs' }, bundle: true,
     platform: 'node', format: 'esm', jsx: 'automatic', jsxImportSource: 'preact', logLevel: 'warning',
   });
-  // A zone that isn't UTC, and whose offset isn't whole hours.
+  // Use a time zone with an offset that isn't whole hours.
   const env = { ...process.env, TZ: 'Asia/Kolkata' };
   process.exitCode = spawnSync(process.execPath, ['--test', ...tests.map((name) => join(out, name))], { stdio: 'inherit', env }).status ?? 1;
 } finally {

@@ -1,11 +1,14 @@
-// What every page of the test is looked at for: errors, requests to others, shifted layout, text that is cut or overlaps.
+// Checks that the browser tests run on every page: for errors, requests to other hosts, layout shifts, and truncated or
+// overlapping text.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
-/** watched opens a page that remembers what must not happen. allow names answers that are meant to fail. */
+/**
+ * watched opens a page and records errors and requests to other hosts. Patterns in page.allowed exempt expected errors.
+ */
 export async function watched(browser, base, options) {
   const context = await browser.newContext(options);
   const page = await context.newPage();
@@ -35,9 +38,9 @@ export async function watched(browser, base, options) {
 }
 
 /**
- * sound checks a page as it stands now; what names it in messages. Since the last look, if no key was pressed, nothing
- * clicked and no window resized meanwhile, the layout may have shifted by mayShift of the window. What follows from a click may come as late as the machine
- * is slow, so it isn't held against the page. forAll has axe look, too, which takes
+ * sound checks the current state of a page. what describes the state in messages. mayShift is the max layout shift
+ * since the last call, as a share of the window. Shifts after a click, a key press or a resize don't count, because
+ * the machine's speed determines when their effects appear. With forAll, axe also checks the page, which takes
  * seconds.
  */
 export async function sound(page, what, mayShift = 0.1, forAll = false) {
@@ -51,7 +54,7 @@ export async function sound(page, what, mayShift = 0.1, forAll = false) {
   assert.ok(found.texts > 5, `${what}: there are ${found.texts} texts`);
 }
 
-/** accessible returns what axe finds, each with where. */
+/** accessible returns the violations that axe finds, each with its location. */
 async function accessible(page) {
   if (!(await page.evaluate(() => 'axe' in window))) await page.evaluate(axe);
   return page.evaluate(async () => {
@@ -60,14 +63,16 @@ async function accessible(page) {
   });
 }
 
-// inspect runs in the page. It goes by what is drawn: the boxes of texts, less what scrolling parts hide.
+// inspect runs in the page. It checks what is visible: the boxes of texts, without the parts hidden by scrolling
+// elements.
 function inspect() {
   const cut = [];
   const texts = [];
   const scrolls = (style) => /auto|scroll/.test(style.overflowX + style.overflowY);
   const name = (e) => `${e.tagName.toLowerCase()}.${e.className} “${e.textContent.trim().slice(0, 60)}”`;
 
-  // visible returns the part of a box that isn't clipped by an ancestor; cut says by one that doesn't scroll.
+  // visible returns the part of a box that isn't clipped by its ancestors. cutBy is the ancestor that clips it without
+  // scrolling.
   const visible = (element, box) => {
     let { left, top, right, bottom } = box;
     let cutBy = null;
@@ -112,7 +117,7 @@ function inspect() {
       const b = texts[k];
       const wide = Math.min(a.right, b.right) - Math.max(a.left, b.left);
       const high = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
-      // What lies over the page is meant to.
+      // Popovers and the header are meant to cover the page.
       const over = (e) => e.closest('.popover, .top');
       if (wide > 2 && high > 5 && over(a.parent) === over(b.parent)) overlaps.push(`${name(a.parent)} and ${name(b.parent)}`);
     }
@@ -122,7 +127,7 @@ function inspect() {
   return { cut, overlaps, texts: texts.length, violations, shift };
 }
 
-/** drawn counts the pixels of a colour (#rrggbb) in the graph. */
+/** drawn returns the number of pixels in the graph with a colour (#rrggbb). */
 export function drawn(page, colour) {
   return page.evaluate((colour) => {
     const canvas = document.querySelector('.plot canvas');
@@ -137,7 +142,7 @@ export function drawn(page, colour) {
   }, colour);
 }
 
-/** filled counts, for each colour (#rrggbb), the pixels of the graph that have it, not opaque, and no other colour under it. */
+/** filled returns, for each colour (#rrggbb), the number of translucent pixels in the graph with only this colour. */
 export function filled(page, colours) {
   return page.evaluate((colours) => {
     const canvas = document.querySelector('.plot canvas');
@@ -156,13 +161,13 @@ export function filled(page, colours) {
   }, colours);
 }
 
-/** painted counts the pixels of a heat map's cells. */
+/** painted returns the number of pixels in the cells of a heat map. */
 export function painted(page) {
   return page.evaluate(() => {
     const canvas = document.querySelector('.plot.heat canvas');
     if (!canvas) return 0;
     const { data, width } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
-    let n = 0; // Left are the axis' numbers.
+    let n = 0; // The numbers of the axis are left of the cells.
     for (let i = 0; i < data.length; i += 4) if (data[i + 3] > 10 && (i / 4) % width > 120) n++;
     return n;
   });

@@ -1,5 +1,6 @@
-// Looks at every page of the manual in a real browser, light and dark, wide and narrow, and searches by keyboard. BASE is the server's
-// URL, TOPICS the pages, CHROMIUM the browser, SHOTS a folder for pictures.
+// Checks every page of the manual in a real browser, with the light and the dark theme, in wide and narrow windows, and
+// searches with the keyboard. Environment variables: BASE is the server's URL, TOPICS are the pages, CHROMIUM is the
+// browser, and SHOTS is a folder for screenshots.
 import assert from 'node:assert/strict';
 import { chromium } from 'playwright-core';
 import { sound, watched } from './look.mjs';
@@ -13,7 +14,7 @@ for (const [width, height, colorScheme] of [[1440, 900, 'light'], [390, 844, 'da
     const name = `manual/${topic}`.replace(/\/$/, '');
     await page.goto(`${base}/${name}`);
     await page.locator('h1').waitFor();
-    // axe takes seconds, and pages are made of the same parts.
+    // axe takes seconds, and the pages have the same kinds of elements, so it checks only some.
     await sound(page, `${name}, ${width} wide, ${colorScheme}`, 0.1, ['', 'quick-start', 'rollups', 'flags'].includes(topic));
     if (['', 'quick-start', 'rollups', 'troubleshooting'].includes(topic)) await page.screenshot({ path: `${shots}/${name.replace('/', '-')}-${width}.png` });
   }

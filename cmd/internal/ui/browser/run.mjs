@@ -1,7 +1,7 @@
-// Clicks through the page in a real browser. It is told by its environment: BASE and LOCKED are the URLs of two Cassias, one with
-// data and one with --auth.file, whose backups fail; BARE is that of one that makes none, DAMAGED that of one
-// whose labels of a metric can't be read; CHROMIUM is the browser, SHOTS a folder for
-// pictures that are looked at, PICTURES one for those of the manual.
+// Uses the whole page in a real browser. Environment variables: BASE is the URL of a server with data. LOCKED is the
+// URL of a server with --auth.file, whose backups fail. BARE is the URL of a server without backups. DAMAGED is the URL
+// of a server on which the labels of a metric are unreadable. CHROMIUM is the browser, SHOTS is a folder for
+// screenshots, and PICTURES is a folder for the images of the manual.
 import assert from 'node:assert/strict';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { chromium } from 'playwright-core';
@@ -17,7 +17,8 @@ const steps = [];
 const step = (name, f) => steps.push([name, f]);
 const shot = (page, name, fullPage = false) => page.screenshot({ path: `${shots}/${name}.png`, fullPage });
 
-// picture writes one of the manual's, in WebP, which is smaller than PNG: the whole page, or of a long one the first panels.
+// picture writes an image for the manual as WebP, which is smaller than PNG. It shows the whole page or, if the page is
+// long, its first panels.
 async function picture(page, name) {
   const devtools = await page.context().newCDPSession(page);
   const height = await page.evaluate((most) => {
@@ -38,7 +39,8 @@ async function open(options = {}, at = base) {
 
 const editor = (page, letter = 'A') => page.getByRole('textbox', { name: `Query ${letter}` });
 
-// What the page is asked for may still be on its way: what is expected is waited for, and the last thing seen is told.
+// eventually waits for a condition, because the response to a request may not have arrived yet. If it isn't fulfilled
+// in time, the error contains the last state.
 async function eventually(what, f) {
   const end = Date.now() + patience;
   for (;;) {
@@ -55,7 +57,7 @@ const says = (page, selector, pattern) =>
     return pattern.test(text) || text;
   });
 
-// selects drags over a graph of an hour, and looks at what was selected though an answer comes meanwhile.
+// selects drags over a graph of an hour and checks the selected range, although a response arrives in the meantime.
 async function selects(page, box) {
   await redrawn(page);
   await page.mouse.move(box.x + box.width * 0.6, box.y + 50);
@@ -71,7 +73,7 @@ async function selects(page, box) {
   });
 }
 
-// redrawn asks again, and ends when the graph was made anew.
+// redrawn runs the queries again and waits until the graph has been recreated.
 async function redrawn(page) {
   await page.evaluate(() => { window.before = document.querySelector('.u-over'); });
   await page.getByRole('button', { name: 'Run' }).evaluate((run) => run.click());
@@ -81,7 +83,8 @@ async function redrawn(page) {
   }));
 }
 
-// answered asks again, not by the mouse, and ends when the answer has been drawn, if it is. What was asked before may be given up by that.
+// answered runs the queries again without using the mouse, and waits until the response has been processed. An earlier
+// request may be canceled by that.
 async function answered(page) {
   const asked = new Set();
   const note = (request) => /query_range/.test(request.url()) && asked.add(request);
@@ -122,7 +125,7 @@ step('Explore: a query is typed, completed, run and drawn', async () => {
 
   const plot = await page.locator('.u-over').boundingBox();
   await page.mouse.move(plot.x + plot.width / 2, plot.y + plot.height / 2);
-  await says(page, '.plot-time', /^\d{4}-/); // The cursor's.
+  await says(page, '.plot-time', /^\d{4}-/); // the time at the cursor
   await page.mouse.move(0, 0);
   await page.locator('.plot').focus();
   await page.keyboard.press('End');
@@ -138,7 +141,7 @@ step('Explore: a query is typed, completed, run and drawn', async () => {
   await page.getByRole('button', { name: 'Stacked' }).click();
   await eventually('each area of the stack has its own colour only', async () => {
     const found = await filled(page, [first, second]);
-    return (found.every((n) => n > 5000) && found[0] > found[1] / 2) || `${found}`; // The axis starts at 0: 15 to 17, and 19 to 21.
+    return (found.every((n) => n > 5000) && found[0] > found[1] / 2) || `${found}`; // The axis starts at 0; the lines are at 15 to 17, and at 19 to 21.
   });
   await shot(page, 'explore-stack');
   await page.getByRole('button', { name: 'Log scale' }).click();
@@ -156,7 +159,7 @@ step('Explore: a query is typed, completed, run and drawn', async () => {
   await selects(page, plot);
   await page.goBack();
   await eventually('the address is the one before', () => page.url() === shared);
-  await page.locator('.u-over').evaluate((graph) => { // A tap on a touch screen: all at once.
+  await page.locator('.u-over').evaluate((graph) => { // A tap on a touch screen sends all events at once.
     for (const type of ['mousedown', 'mouseup']) graph.dispatchEvent(new MouseEvent(type, { bubbles: true, clientX: 400, clientY: 400 }));
   });
   await redrawn(page);
@@ -178,7 +181,7 @@ step('Explore: ranges, resolutions, several queries, tables, explanations, error
   await shot(page, 'explore-times');
   await page.getByRole('button', { name: 'Last 2 days' }).click();
   await page.getByLabel('Resolution').selectOption('1h');
-  await says(page, '.badge', /^1h/); // The resolution that answered.
+  await says(page, '.badge', /^1h/); // the resolution of the response
   await page.getByRole('button', { name: 'Add query' }).click();
   await editor(page, 'B').click();
   await page.keyboard.type('avg(temperature_celsius)');
@@ -236,7 +239,7 @@ step('Explore: ranges, resolutions, several queries, tables, explanations, error
   await page.keyboard.press('Control+Enter');
   await page.getByText(/parse error: expected type range vector/).waitFor();
   await page.locator('.legend tbody tr').first().waitFor();
-  await sound(page, 'an error beside an answer', 0.2); // It stands above the graph, which makes room.
+  await sound(page, 'an error beside an answer', 0.2); // The error is shown above the graph, which moves down.
   await shot(page, 'explore-error');
   await page.goto(base + '/graph?g0.expr=vector(42)&g0.tab=1');
   await page.locator('.num', { hasText: '42' }).waitFor();
@@ -244,14 +247,14 @@ step('Explore: ranges, resolutions, several queries, tables, explanations, error
   await page.goto(base + '/#/explore?q=memory_bytes[3m]');
   await page.getByText('A range vector can only be shown as a table.').waitFor();
   await sound(page, 'a range vector as a graph', 0.2);
-  await page.getByRole('button', { name: 'Show table' }).click(); // A sample a minute.
+  await page.getByRole('button', { name: 'Show table' }).click(); // one sample per minute
   await says(page, 'caption', /^3 samples of 1 series$/);
   await counts('a row a sample', page.locator('td.num', { hasText: /^3221225472$/ }), (n) => n === 3);
   await sound(page, 'samples');
   const [samples] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'Download CSV' }).click()]);
   assert.match(readFileSync(await samples.path(), 'utf8'), /^__name__,timestamp,value\r\n(memory_bytes,\d+,3221225472\r\n){3}$/);
 
-  // What is read is exact, and what it means stands beside the completions.
+  // Displayed values must be exact, and the help of a metric must be shown next to the completions.
   const special = ['1795394751.29', '5e-324', '1.7976931348623157e+308', '-0', '+Inf', 'NaN'];
   await page.goto(base + '/#/explore?tab=table&q=special_values or vector(0) * -1');
   for (const text of special) await page.locator('td.num', { hasText: text }).waitFor();
@@ -264,7 +267,7 @@ step('Explore: ranges, resolutions, several queries, tables, explanations, error
   await page.locator('.cm-completionInfo', { hasText: 'All requests that were answered' }).waitFor();
   await eventually('the help is not clipped', () => page.evaluate(() => {
     const box = document.querySelector('.cm-completionInfo').getBoundingClientRect();
-    const [w, h] = [box.width, box.height]; // Its corners are round.
+    const [w, h] = [box.width, box.height]; // The corners are round.
     return [[w / 2, 3], [w / 2, h - 3], [3, h / 2], [w - 3, h / 2]].every(([x, y]) => document.elementFromPoint(box.left + x, box.top + y)?.closest('.cm-completionInfo'));
   }));
   await shot(page, 'explore-help');
@@ -308,7 +311,7 @@ step('Alerts and Metrics show what there is and what it means', async () => {
 
 step('Queries lists what runs, and stops it; times are local or UTC; queries are prettified', async () => {
   const page = await open({ timezoneId: 'Asia/Kolkata' });
-  // A real one would end when it likes. What the API does has tests of its own.
+  // The list of queries is mocked, because a real query would end at an unpredictable time. The API has its own tests.
   let runs = true;
   const one = { id: 'ABC/1', tenants: ['default'], query: 'sum(rate(slow[1d]))', since: '2026-11-25T10:00:00Z', start: '2026-11-20T00:00:00Z', end: '2026-11-25T00:00:00Z', stepSeconds: 3600, origin: { address: '192.0.2.7:5', userAgent: 'Grafana/12' } };
   await page.route('**/api/v1/status/active_queries', (r) => r.fulfill({ json: { status: 'success', data: runs ? [one] : [] } }));
@@ -410,8 +413,8 @@ step('Heat maps of classic and native histograms, by mouse and by keyboard', asy
   await page.goto(base + '/#/explore?q=rate(native_latency_seconds[5m])');
   await map.waitFor();
   await eventually('cells are drawn', async () => (await painted(page)) > 5000);
-  await says(page, '.plot-time', /^[56] buckets/); // Zero, four with observations, and what lies between.
-  // The map of the query before may be there still, and loses the focus when it is replaced.
+  await says(page, '.plot-time', /^[56] buckets/); // The zero bucket, four buckets with observations, and the empty ones between them.
+  // The heat map of the previous query may still be shown. It loses the focus when it is replaced.
   await eventually('the newest column of the native histogram', async () => {
     await map.focus();
     await page.keyboard.press('End');
@@ -457,7 +460,7 @@ step('Relabel shows what rules drop, and tries others', async () => {
   const page = await open();
   await page.goto(base + '/#/relabel');
   await page.locator('td', { hasText: 'unwanted_.*' }).waitFor();
-  await page.locator('td.num', { hasText: /^1$/ }).waitFor(); // What came since the start.
+  await page.locator('td.num', { hasText: /^1$/ }).waitFor(); // samples received since the start
   const rules = page.getByLabel('Rules in the format of write_relabel_configs');
   await rules.fill('- {source_labels: [__name__], regex: http_.*, action: drop}\n- {source_labels: [job], target_label: path}');
   await page.getByLabel('Retention of raw').fill('forever');
@@ -467,7 +470,7 @@ step('Relabel shows what rules drop, and tries others', async () => {
   await says(page, '.stat:has-text("Dropped") .stat-value', /^8 series$/);
   await page.locator('td', { hasText: '1. {source_labels: ["__name__"], regex: "http_.*", action: drop}' }).waitFor();
   await page.locator('tr', { hasText: /^raw/ }).getByText(/[1-3] windows?, /).waitFor();
-  await sound(page, 'a trial of rules', 0.25, true); // What it says stands below.
+  await sound(page, 'a trial of rules', 0.25, true); // The result is shown below.
   await shot(page, 'relabel-trial', true);
   page.allowed.push(/status of 400/);
   await rules.fill('- {regx: a}');
@@ -578,7 +581,7 @@ step('Without the server, nothing is shown as none', async () => {
     await page.goto('about:blank');
     await page.goto(`${base}/#/${place}`);
     await page.getByText('Cassia is unreachable').first().waitFor();
-    // Each request of the view has failed.
+    // Each request of the view fails.
     await eventually(`${name}: nothing is still loading`, async () => {
       const text = await page.locator('main').innerText();
       return !text.includes('…') || text;
@@ -614,7 +617,7 @@ step('Cardinality warns of series that its counts lack', async () => {
   await page.goto(damaged + '/#/cardinality');
   await page.locator('.notice.warning', { hasText: '"up"' }).first().waitFor();
   await page.getByRole('button', { name: 'Labels of load' }).waitFor();
-  await sound(page, 'counts that lack series', 0.2); // The warnings come with the counts, above them.
+  await sound(page, 'counts that lack series', 0.2); // The warnings are inserted above the counts when the counts arrive.
   await shot(page, 'cardinality-damaged');
   await page.getByRole('button', { name: 'Labels of load' }).click();
   await page.getByRole('button', { name: 'Values of job' }).waitFor();
@@ -722,7 +725,7 @@ const views = {
   explain: ['explore?q=sum(rate(http_requests_total[1h])) / count(temperature_celsius_max)&from=now-2d&tab=explain', '.part'],
 };
 
-// What the manual has no picture of: the start and a table look like Explore's graph.
+// The manual has no images of these states: the start page, and a table, whose controls are those of the graph.
 const unpictured = ['start', 'table'];
 
 step('every view in light, dark and small', async () => {
@@ -739,7 +742,7 @@ step('every view in light, dark and small', async () => {
       if (light === 'light' && !unpictured.includes(name)) await picture(page, name);
       await sound(page, `${name}, ${light}`, 0.1, light === 'light');
       await page.emulateMedia({ colorScheme: 'dark' });
-      await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 0))))); // A graph is drawn again.
+      await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 0))))); // Wait until the graph is drawn again.
       await shot(page, `${name}-${dark}`, light === 'small');
       await sound(page, `${name}, ${dark}`, 0.1, true);
       await page.context().close();
@@ -749,7 +752,7 @@ step('every view in light, dark and small', async () => {
 
 step('on a phone, nothing is cut without a sign, and what is chosen is seen', async () => {
   const page = await open({ viewport: { width: 390, height: 844 } });
-  // A heading is seen in the upper part of the window.
+  // The heading must be in the upper part of the window.
   const inSight = (locator) => eventually('it is in sight', async () => {
     const box = await locator.boundingBox();
     return (box !== null && box.y >= 0 && box.y < 700) || JSON.stringify(box);
@@ -817,7 +820,7 @@ step('a query, a zoom, a tab and a table by keyboard alone', async () => {
   await page.locator('.results[aria-busy=false]').waitFor();
   await eventually('the graph has the focus still', async () => /^Graph\. /.test(await name()) || (await name()));
   await page.keyboard.press('-');
-  await eventually('an hour is seen again', () => width() > 44 || `${width()} minutes`); // It ends now at the latest.
+  await eventually('an hour is seen again', () => width() > 44 || `${width()} minutes`); // The range ends now at the latest.
   await page.locator('.results[aria-busy=false]').waitFor();
   await tabTo(/^Graph$/, 'Shift+Tab');
   await page.keyboard.press('ArrowRight');
@@ -883,7 +886,7 @@ step('where auth is on, the page asks who it is', async () => {
   await page.getByLabel('Password', { exact: true }).fill(process.env.PASSWORD);
   await page.keyboard.press('Enter');
   await page.getByText('Tenant “team-a” has no samples from the last day').waitFor();
-  await sound(page, 'what a reader sees', 0.3); // The form gave way to the view.
+  await sound(page, 'what a reader sees', 0.3); // The login form was replaced by the view.
   await shot(page, 'nothing-stored');
   await page.getByRole('link', { name: 'Storage' }).click();
   await page.getByText('No sealed data yet').waitFor();
@@ -909,7 +912,7 @@ step('where auth is on, the page asks who it is', async () => {
   const failed = page.locator('.notice.error', { hasText: 'The last backup failed' });
   await failed.getByText(`backup folder: open ${process.env.NOFOLDER}/backups: not a directory`, { exact: true }).waitFor();
   await page.locator('.state.s-firing', { hasText: /^failed$/ }).first().waitFor();
-  await sound(page, 'what an admin sees', 0.3); // The form gave way to the view.
+  await sound(page, 'what an admin sees', 0.3); // The login form was replaced by the view.
   await page.context().close();
 });
 

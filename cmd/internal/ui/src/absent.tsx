@@ -1,4 +1,5 @@
-// What is said of a query that returned nothing: metrics that don't exist, with similar names, and when others were seen last.
+// Explains why a query returned nothing: names that aren't metrics, with similar names, and when other metrics had
+// their last samples.
 import type { ComponentChildren } from 'preact';
 import { call } from './api';
 import { href } from './location';
@@ -6,32 +7,35 @@ import { Empty, Notice, useLoad } from './parts';
 import { day, local } from './time';
 import { metricsOf, type Tree } from './unit';
 
-/** Known is what the server has of a metric: api/v1/cassia/metric. */
+/** Known is the response of api/v1/cassia/metric: what the server stores of a metric. */
 interface Known {
   name: string;
   found: boolean;
-  /** rollup_of is the metric whose rollup has the name. */
+  /** rollup_of is the metric if name is the name of its rollup. */
   rollup_of?: string;
-  /** recent: it has samples of the last hour. first and last bound its raw samples; of a rollup, the sealed ones. */
+  /**
+   * recent is set if the metric has samples of the last hour. first and last are the time range of its raw samples or,
+   * for a rollup, of its sealed samples.
+   */
   recent: boolean;
   first?: string;
   last?: string;
   similar: string[];
 }
 
-// A query with more metrics is told about the first ones.
+// Only the first metrics of a query are checked.
 const most = 5;
 
 interface Props {
   query: string;
   letter: string;
   tenant: string;
-  /** title and children are shown where all metrics of the query exist. */
+  /** title and children are shown if all metrics of the query exist. */
   title: string;
   children: ComponentChildren;
-  /** replace is called with the query that has a similar name, and that name. */
+  /** replace is called with the query in which a name was replaced by a similar one, and with that name. */
   replace: (query: string, name: string) => void;
-  /** beside: other queries returned series, so a line is enough. */
+  /** beside is set if other queries returned series, so that one line is enough. */
   beside?: boolean;
 }
 
@@ -72,7 +76,7 @@ const moment = (at: string) => (at.endsWith('T00:00:00Z') ? day(Date.parse(at)) 
 
 const lastDay = (at: string) => new Date(Date.parse(at) - 86400_000).toISOString().slice(0, 19) + 'Z';
 
-/** renamed replaces the name of a metric, where it stands alone. */
+/** renamed replaces the name of a metric in a query, only where it is a complete name. */
 export function renamed(query: string, name: string, other: string): string {
   const escaped = name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
   return query.replace(new RegExp(`(^|[^\\w:])${escaped}(?![\\w:])`, 'g'), (_, left: string) => left + other);

@@ -1,4 +1,4 @@
-// Alerts & rules: what fires and since when, what is recorded, and what fails.
+// Alerts & rules: which alerts fire and since when, which series are recorded, and which rules fail.
 import { useState } from 'preact/hooks';
 import { call } from './api';
 import type { ViewProps } from './app';
@@ -54,7 +54,7 @@ export function Alerts({ tenant, place }: ViewProps) {
   );
 }
 
-/** Evaluator is the process that evaluates rules. */
+/** Evaluator is the process that evaluates the rules. */
 interface Evaluator {
   name: string;
   here: boolean;
@@ -63,7 +63,10 @@ interface Evaluator {
   since?: string;
 }
 
-/** evaluated says which process evaluates, where that isn't certain anyway: several may share a store. */
+/**
+ * evaluated returns a sentence about the process that evaluates the rules. It is empty if only one process uses the
+ * store.
+ */
 function evaluated(e?: Evaluator): string {
   if (!e?.shared || !e.rules && !e.name) return '';
   if (!e.here && !e.name) return ' They aren’t evaluated by this process.';
@@ -125,7 +128,7 @@ function Annotations({ of }: { of: Labels }) {
 
 const day = 86400;
 
-/** History draws the states of the last day, a lane for each alert's labels. */
+/** History shows the states of an alert on the last day, with a lane per set of labels. */
 function History({ name, tenant }: { name: string; tenant: string }) {
   const step = 300;
   const seen = useLoad(async (signal) => {

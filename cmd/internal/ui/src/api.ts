@@ -1,6 +1,6 @@
-// Calls of Cassia's API: who asks, for which tenant, and errors as they are told.
+// Calls of Cassia's API: authentication, tenants and errors.
 
-/** ApiError is an answer other than success. status is 0 where there was no answer at all. */
+/** ApiError is a response that isn't successful. status is 0 if there was no response. */
 export class ApiError extends Error {
   constructor(
     readonly status: number,
@@ -11,24 +11,24 @@ export class ApiError extends Error {
   }
 }
 
-/** Answer is what a call returns: the data, and what the server says about them. */
+/** Answer is the result of a call: the data, and what the server reports about them. */
 export interface Answer<T> {
   data: T;
   warnings: string[];
   infos: string[];
-  /** resolution is what X-Cassia-Resolution says; empty: nothing. */
+  /** resolution is the header X-Cassia-Resolution, or empty. */
   resolution: string;
   milliseconds: number;
 }
 
 export interface CallOptions {
   signal?: AbortSignal;
-  /** tenant is sent in X-Scope-OrgID; empty: the server chooses. */
+  /** tenant is sent as X-Scope-OrgID. If it is empty, the server selects the tenant. */
   tenant?: string;
-  /** post sends the parameters in the body, where they may be long; remove asks with DELETE. */
+  /** post sends the parameters in the body, because they may be long. remove sends a DELETE request. */
   post?: boolean;
   remove?: boolean;
-  /** json is sent as the body, in place of parameters. */
+  /** json is sent as the body instead of parameters. */
   json?: unknown;
 }
 
@@ -37,12 +37,12 @@ export type Params = Record<string, string | string[] | number | undefined>;
 const credentialsKey = 'cassia.authorization';
 let onLogin: () => void = () => {};
 
-/** whenLoginIsNeeded is called as soon as the server doesn't know who asks. */
+/** whenLoginIsNeeded sets the function that is called when the server requires a login. */
 export function whenLoginIsNeeded(f: () => void): void {
   onLogin = f;
 }
 
-/** logIn keeps what is shown to the server as long as the tab is open; empty: nothing any more. */
+/** logIn stores the Authorization header for as long as the tab is open. An empty header logs out. */
 export function logIn(authorization: string): void {
   if (authorization) sessionStorage.setItem(credentialsKey, authorization);
   else sessionStorage.removeItem(credentialsKey);
@@ -52,7 +52,7 @@ export function loggedIn(): boolean {
   return sessionStorage.getItem(credentialsKey) !== null;
 }
 
-/** basic is the Authorization header of a user with a password, in UTF-8. */
+/** basic returns the Authorization header for a user with a password, in UTF-8. */
 export function basic(user: string, password: string): string {
   const bytes = new TextEncoder().encode(user + ':' + password);
   return 'Basic ' + btoa(Array.from(bytes, (b) => String.fromCharCode(b)).join(''));
@@ -68,7 +68,7 @@ function encode(params: Params): URLSearchParams {
 }
 
 function headersFor(options: CallOptions): Headers {
-  // Who sends this header is answered 401 without the challenge that makes browsers ask for a password themselves.
+  // With this header, a 401 response has no challenge, which would make the browser open its own login dialog.
   const headers = new Headers({ 'X-Requested-With': 'cassia' });
   const authorization = sessionStorage.getItem(credentialsKey);
   if (authorization) headers.set('Authorization', authorization);
@@ -76,7 +76,7 @@ function headersFor(options: CallOptions): Headers {
   return headers;
 }
 
-/** send asks for a path relative to the page, and throws an ApiError where the answer isn't one of success. */
+/** send requests a path relative to the page. It throws an ApiError if the response isn't successful. */
 async function send(path: string, params: Params, options: CallOptions = {}): Promise<Response> {
   const form = encode(params);
   const init: RequestInit = { headers: headersFor(options), signal: options.signal ?? null, cache: 'no-store' };
@@ -111,13 +111,13 @@ async function errorOf(response: Response): Promise<ApiError> {
     const body = JSON.parse(text) as { errorType?: string; error?: string };
     if (body.error) return new ApiError(response.status, body.errorType ?? '', body.error);
   } catch {
-    // It isn't JSON: a proxy's page, or plain text.
+    // The body isn't JSON, but a proxy's page or plain text.
   }
   const plain = text.length < 500 && !text.startsWith('<') ? text.trim() : '';
   return new ApiError(response.status, '', plain || `${response.status} ${response.statusText}`);
 }
 
-/** call asks a path of api/v1. */
+/** call requests a path below api/v1. */
 export async function call<T>(path: string, params: Params = {}, options: CallOptions = {}): Promise<Answer<T>> {
   const begun = performance.now();
   const response = await send('api/v1/' + path, params, options);
@@ -131,29 +131,29 @@ export async function call<T>(path: string, params: Params = {}, options: CallOp
   };
 }
 
-/** remove ends what a path of api/v1 stands for. */
+/** remove sends a DELETE request to a path below api/v1. */
 export async function remove(path: string, options: CallOptions = {}): Promise<void> {
   await send('api/v1/' + path, {}, { ...options, remove: true });
 }
 
-/** Session is who asks, and what this server is: api/v1/cassia/session. */
+/** Session is the response of api/v1/cassia/session: the user, and facts about the server. */
 export interface Session {
   version: string;
   revision: string;
   target: string;
   engine: string;
-  /** user is empty where nobody is asked who it is. */
+  /** user is empty if there is no authentication. */
   user: string;
   auth: boolean;
-  /** metrics says that the user has that role: how the process is doing is theirs to see. */
+  /** metrics is set if the user may see the state of the process. */
   metrics: boolean;
   admin: boolean;
   tenants: string[];
-  /** any says that tenants may be used that aren't in the list. */
+  /** any_tenant is set if the user may also use tenants that aren't in the list. */
   any_tenant: boolean;
   default_tenant: string;
   self_tenant: string;
-  /** not_ready is why queries can't be answered yet; empty: they can. */
+  /** not_ready is the reason why queries can't be served yet, or empty. */
   not_ready: string;
   resolutions: string[];
 }

@@ -1,4 +1,4 @@
-// The frame of the page: who is logged in, which tenant and which view are chosen.
+// The frame of the page: the user, the selected tenant and the selected view.
 import { render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { Alerts } from './alerts';
@@ -17,7 +17,7 @@ import { Storage } from './storage';
 import { Tenants } from './tenants';
 import { inUtc, setUtc, zone } from './time';
 
-/** ViewProps are what every view is given. */
+/** ViewProps are the properties of every view. */
 export interface ViewProps {
   session: Session;
   tenant: string;
@@ -108,7 +108,7 @@ function Frame(props: { place: Place; right: preact.ComponentChildren; tenant?: 
   );
 }
 
-/** Readiness says while queries can't be answered yet, and goes away by itself. */
+/** Readiness shows a notice while queries can't be served. It disappears once they can. */
 function Readiness({ session }: { session: Session }) {
   const [why, set] = useState(session.not_ready);
   useEffect(() => {
@@ -163,7 +163,7 @@ function TenantChooser(props: { session: Session; tenant: string; choose: (name:
 
 setUtc(localStorage.getItem('cassia.zone') === 'utc');
 
-/** ZoneSwitch chooses between the browser's zone and UTC. */
+/** ZoneSwitch selects the browser's time zone or UTC. */
 function ZoneSwitch({ change }: { change: () => void }) {
   const other = inUtc() ? 'local time' : 'UTC';
   const toggle = () => {

@@ -1,33 +1,33 @@
-// What Explore is asked, and the part of the page's address that says it.
+// The state of the view Explore, and its representation in the page's address.
 import type { Range } from './time';
 
 export const maxQueries = 10;
 
 export type Tab = 'graph' | 'table' | 'explain' | 'json';
 
-/** Asked is all of the view that its address says. */
+/** Asked is the part of the view's state that the address contains. */
 export interface Asked {
   queries: string[];
-  /** hidden are the places of the queries that aren't asked. */
+  /** hidden contains the indexes of the queries that aren't run. */
   hidden: number[];
   range: Range;
   step: string;
   resolution: string;
   tab: Tab;
-  /** stack draws lines on each other, log the axis by powers of ten. */
+  /** stack stacks the lines. log makes the axis logarithmic. */
   stack: boolean;
   log: boolean;
-  /** lines draws histograms by le as lines in place of a heat map; exemplars draws these, too. */
+  /** lines shows classic histograms as lines rather than as a heat map. exemplars shows exemplars. */
   lines: boolean;
   exemplars: boolean;
-  /** right are the places of the queries whose axis is the one on the right. */
+  /** right contains the indexes of the queries that use the axis on the right. */
   right: number[];
 }
 
-/** letter names a query by its place. */
+/** letter returns the letter that names the query at an index. */
 export const letter = (i: number) => String.fromCharCode(65 + i);
 
-/** asked reads an address. */
+/** asked parses the parameters of an address. */
 export function asked(params: URLSearchParams): Asked {
   const queries = params.getAll('q').slice(0, maxQueries);
   const tab = params.get('tab');
@@ -46,7 +46,7 @@ export function asked(params: URLSearchParams): Asked {
   };
 }
 
-/** address writes one; tenant null leaves the choice to the server. */
+/** address returns the parameters of an address. If tenant is null, the server selects the tenant. */
 export function address(a: Asked, tenant: string | null): URLSearchParams {
   const params = new URLSearchParams();
   if (tenant) params.set('tenant', tenant);

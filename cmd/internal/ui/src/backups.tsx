@@ -1,4 +1,4 @@
-// Backups on a schedule: those that are there, those that this process made or failed to make, and when the next is due.
+// Scheduled backups: the stored backups, the successful and failed runs of this process, and when the next one is due.
 import { call, type Session } from './api';
 import { bytes, plural } from './format';
 import { Failure, Notice, Panel, Scroll, useLoad } from './parts';
@@ -10,7 +10,7 @@ interface Run {
   seconds: number;
   bytes: number;
   copiedBytes: number;
-  /** error is why there is no backup, or, where made is true, what else went wrong. */
+  /** error is the reason why no backup was made or, if made is set, another problem. */
   error?: string;
   made: boolean;
   damaged?: string[];
@@ -26,12 +26,12 @@ interface Status {
   next?: string;
   lastSuccess?: string;
   runs: Run[];
-  /** stored are those that are there; bytes is missing where the size isn't known. */
+  /** stored contains the stored backups. bytes is missing if the size is unknown. */
   stored: { name: string; taken: string; damaged?: boolean; bytes?: number }[];
   storedError?: string;
 }
 
-// The alert CassiaBackupsFail fires after as many intervals without a whole backup.
+// Number of intervals without a complete backup after which the alert CassiaBackupsFail fires.
 const lateAfter = 3;
 
 const shown = 20;
@@ -88,7 +88,7 @@ function Scheduled({ status: s }: { status: Status }) {
   );
 }
 
-/** result says how a run ended, and in which colour. */
+/** result returns the outcome of a run and its colour. */
 function result(r: Run): [string, string] {
   if (!r.made) return ['failed', 's-firing'];
   if (r.damaged?.length) return ['store is damaged', 's-firing'];

@@ -1,4 +1,4 @@
-// Cardinality: of what the series of a window are made, and how many came and went.
+// Cardinality: the composition of a window's series, and how many series were added and removed.
 import { call } from './api';
 import type { ViewProps } from './app';
 import { count, plural, selector } from './format';
@@ -9,7 +9,7 @@ import { day } from './time';
 interface Churn {
   unsealed: number;
   cut: boolean;
-  warnings: string[]; // of the answer
+  warnings: string[]; // of the response
   windows: { window: number; start: string; end: string; metrics: number; series: number; added: number; gone: number }[];
 }
 
@@ -25,14 +25,14 @@ interface Made {
   metrics: Count[];
   labels: Count[];
   values: Count[];
-  warnings: string[]; // of the answer
+  warnings: string[]; // of the response
 }
 
-// A list begins with a few, and the server tells at most so many.
+// A list first shows limit entries. The server returns at most most.
 const limit = 50;
 const most = 1000;
 
-// open stands for what isn't sealed, in the place of a window's number.
+// open stands for the unsealed samples in place of a window's number.
 const open = 'open';
 
 export function Cardinality({ tenant, place }: ViewProps) {
@@ -47,7 +47,7 @@ export function Cardinality({ tenant, place }: ViewProps) {
     go('cardinality', params);
   };
   const churn = useLoad((signal) => call<Churn>('cassia/churn', {}, { tenant, signal }).then((a) => ({ ...a.data, warnings: a.warnings })), [tenant]);
-  // The newest that there is, where nothing was chosen.
+  // Without a selection, the newest window is shown.
   const newest = churn.data?.windows.at(-1)?.window;
   const window = asked.get('window') ?? (churn.data ? (churn.data.unsealed || !newest ? open : String(newest)) : '');
   const sealed = window !== open;
@@ -108,7 +108,7 @@ export function Cardinality({ tenant, place }: ViewProps) {
   );
 }
 
-/** query asks for a selector in the time of a window. */
+/** query returns the parameters of Explore for a query of the matching series in a window. */
 function query(tenant: string, labels: Record<string, string>, window?: { start: string; end: string }): Record<string, string> {
   const out: Record<string, string> = { q: `count(${selector(labels)})` };
   if (Object.keys(labels).length === 1 && labels['__name__']) out['q'] = selector(labels);

@@ -1,4 +1,4 @@
-// Series of an instant as rows: sorted, filtered, and written as CSV.
+// The series of an instant query as rows: sorting, filtering, and CSV.
 import { exact, number, selector } from './format';
 import type { Series } from './results';
 
@@ -7,24 +7,27 @@ export interface Order {
   down: boolean;
 }
 
-/** textOf is the value of a series in a table, exactly; of a histogram, how many observations it has. */
+/** textOf returns the exact value of a series for a table. For a histogram, it returns the number of observations. */
 export function textOf(s: Series): string {
   return s.value ? exact(number(s.value[1])) : s.histogram ? exact(number(s.histogram[1].count)) : '';
 }
 
-/** labelNames are those of all series, in order. */
+/** labelNames returns the sorted names of all labels of the series. */
 export function labelNames(all: Series[]): string[] {
   return [...new Set(all.flatMap((s) => Object.keys(s.metric)))].sort();
 }
 
-// Of one order for all, also those that compare with nothing: NaN is the least, and -0 less than 0.
+// compare defines a total order: NaN is less than any number, and -0 is less than 0.
 function compare(a: number, b: number): number {
   if (Number.isNaN(a) || Number.isNaN(b)) return Number(Number.isNaN(b)) - Number(Number.isNaN(a));
   if (a === 0 && b === 0) return Number(Object.is(b, -0)) - Number(Object.is(a, -0));
   return a < b ? -1 : a > b ? 1 : 0;
 }
 
-/** shownRows are the series that have every word of the text, in the order that was chosen; without one, as the answer has them. */
+/**
+ * shownRows returns the series that contain every word of the text, in the selected order. If no order is selected, it
+ * keeps the order of the response.
+ */
 export function shownRows(all: Series[], order: Order, text: string): Series[] {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   const rows = all.filter((s) => {
@@ -41,10 +44,11 @@ export function shownRows(all: Series[], order: Order, text: string): Series[] {
 
 const quoted = (text: string) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
 
-// A spreadsheet takes texts that begin so for formulas, which whoever sends samples could have written. Numbers aren't texts.
+// Spreadsheets interpret texts that start with these characters as formulas, which anyone who sends samples could
+// inject. Numbers are written without safe, because they can't contain a formula.
 const safe = (text: string) => quoted(/^[=+\-@\t]/.test(text) ? `'${text}` : text);
 
-/** csv writes a column a label, the time in seconds, and the exact value. */
+/** csv returns rows with one column per label, the time in seconds, and the exact value. */
 export function csv(rows: Series[]): string {
   const names = labelNames(rows);
   const lines = rows.map((s) => [

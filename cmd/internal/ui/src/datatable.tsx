@@ -1,4 +1,4 @@
-// The answer of an instant query as a table that sorts, filters, and can be taken away as CSV.
+// The result of an instant query as a table that can be sorted, filtered and downloaded as CSV.
 import { useState } from 'preact/hooks';
 import { csv, labelNames, shownRows, textOf, type Order } from './csv';
 import { exact, number, observations, selector } from './format';
@@ -12,7 +12,7 @@ export function DataTable({ result, letter, tenant, replace }: { result: Result;
   const [order, setOrder] = useState<Order>({ by: '', down: false });
   const [text, setText] = useState('');
   const data = result.answer?.data;
-  if (!data || result.bounds) return null; // It is the graph's, still.
+  if (!data || result.bounds) return null; // This is still the result of the graph.
   if (data.resultType === 'matrix' && data.result.length) return <Samples series={data.result} letter={letter} />;
   if (data.resultType === 'scalar' || data.resultType === 'string') {
     return <p class="single">{letter && <b>{letter} </b>}{data.resultType === 'scalar' ? exact(number(data.result[1])) : data.result[1]}</p>;
@@ -58,7 +58,7 @@ export function DataTable({ result, letter, tenant, replace }: { result: Result;
   );
 }
 
-/** download gives the browser a file. */
+/** download saves a text as a file in the browser. */
 export function download(text: string, name: string, kind = 'text/csv') {
   const url = URL.createObjectURL(new Blob([text], { type: kind }));
   const a = document.createElement('a');
@@ -68,7 +68,7 @@ export function download(text: string, name: string, kind = 'text/csv') {
   setTimeout(() => URL.revokeObjectURL(url), 60_000);
 }
 
-/** Buckets draws a histogram's distribution. */
+/** Buckets shows the distribution of a histogram. */
 function Buckets({ histogram }: { histogram: Histogram }) {
   const buckets = histogram.buckets ?? [];
   const most = Math.max(...buckets.map((b) => Number(b[3])), 1);

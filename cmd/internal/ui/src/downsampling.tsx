@@ -1,4 +1,5 @@
-// Downsampling: what waits to be sealed, how far behind that is, what is sealed at which resolution, and what came late.
+// Downsampling: which slots wait to be sealed, the lag of sealing, what is sealed at which resolution, and late
+// samples.
 import { useState } from 'preact/hooks';
 import { call } from './api';
 import type { ViewProps } from './app';
@@ -26,7 +27,7 @@ interface Partition {
   do?: string;
 }
 
-/** Resting are windows that are over, and wait to be worked on. */
+/** Resting describes ended windows that wait for maintenance. */
 interface Resting {
   listed?: string;
   windows: number;
@@ -97,12 +98,15 @@ export function Downsampling({ tenant }: ViewProps) {
   );
 }
 
-/** waiting is how many windows wait; a dash: they weren't listed yet, or another process works on them. */
+/**
+ * waiting returns the number of waiting windows. It is a dash if they aren't listed yet or another process maintains
+ * them.
+ */
 function waiting(r: Resting): string {
   return r.listed ? count(r.windows) : '–';
 }
 
-/** progress is the note of windows that wait: how many were worked on, once some were. */
+/** progress returns a note about waiting windows, with the number of processed windows if there are any. */
 function progress(r: Resting | undefined, words: string): string {
   return r?.done ? `${words}; ${count(r.done)} done since process start` : words;
 }
@@ -125,7 +129,7 @@ function Troubles({ work: w }: { work: Work }) {
 
 const spans: [string, string, number][] = [['7d', '7 days', 7], ['30d', '30 days', 30], ['1y', '1 year', 365], ['all', 'all', Infinity]];
 
-/** Timeline draws what is sealed at which resolution, a lane each. */
+/** Timeline shows the sealed windows, with a lane per resolution. */
 function Timeline({ windows, cut }: { windows: Window[] | undefined; cut: boolean }) {
   const [span, setSpan] = useState('');
   if (windows && !windows.length) {
@@ -151,7 +155,7 @@ function Timeline({ windows, cut }: { windows: Window[] | undefined; cut: boolea
               <div class="lane-track">
                 {own.map((w, i) => {
                   const until = res === 'raw' ? sealedUntil(w) : Math.min(Date.parse(w.end), newest);
-                  // The oldest one may begin before there was anything.
+                  // The oldest window may start before the first sample.
                   const left = at(i === 0 ? Math.max(Date.parse(w.start), until - sealedTime(w)) : Date.parse(w.start));
                   const width = at(until) - left;
                   return width > 0 && <span key={w.start} class={`block r-${res} ${w.unrolled ? 'unrolled' : ''} ${w.again && res === 'raw' ? 'again' : ''}`} style={{ left: `${left}%`, width: `${width}%` }} title={words(w)} />;
@@ -176,14 +180,14 @@ function Timeline({ windows, cut }: { windows: Window[] | undefined; cut: boolea
   );
 }
 
-/** sealedUntil is about up to when a window of raw samples is sealed: slots are sealed in order, but for late ones. */
+/** sealedUntil estimates the time until which a raw window is sealed. Slots are sealed in order, except late ones. */
 function sealedUntil(w: Window): number {
   const start = Date.parse(w.start);
   const end = Date.parse(w.end);
   return end < Date.now() ? end : start + sealedTime(w);
 }
 
-/** sealedTime is how much of a window's time is sealed, milliseconds. */
+/** sealedTime returns the total length of a window's sealed slots in milliseconds. */
 function sealedTime(w: Window): number {
   return ((Date.parse(w.end) - Date.parse(w.start)) * w.slots) / w.of;
 }

@@ -10,10 +10,10 @@ import { newCompleteStrategy, PromQLExtension } from '@prometheus-io/codemirror-
 import { useEffect, useRef } from 'preact/hooks';
 import type { Completion } from './promclient';
 
-// The style sheets that CodeMirror makes are let in by this number, which the page gets anew each time.
+// The content security policy allows CodeMirror's style sheets if they have this nonce, which is new in each response.
 const nonce = document.querySelector<HTMLScriptElement>('script[nonce]')?.nonce ?? '';
 
-// Colours stand in style.css, for both themes.
+// The colours are defined in style.css, for both themes.
 const highlighter = tagHighlighter([
   { tag: tags.number, class: 'tok-number' },
   { tag: tags.string, class: 'tok-string' },
@@ -46,8 +46,8 @@ const theme = EditorView.theme({
   '.cm-diagnostic-error': { borderLeftColor: 'var(--bad)' },
 });
 
-// Chromium keeps the style of text that is typed over in an inline style, of which the policy complains: so the editor itself replaces
-// what is selected.
+// When selected text is overwritten, Chromium keeps its style as an inline style, which the content security policy
+// forbids. The editor therefore replaces the selection itself.
 const typedOver = EditorView.domEventHandlers({
   beforeinput(e, view) {
     const { from, to, empty } = view.state.selection.main;
@@ -60,7 +60,9 @@ const typedOver = EditorView.domEventHandlers({
   },
 });
 
-/** accepted offers what Prometheus' editor does, without the functions and operators that this server refuses. */
+/**
+ * accepted offers the completions of Prometheus' editor, without the functions and operators that this server rejects.
+ */
 function accepted(completion: Completion) {
   const all = newCompleteStrategy({ remote: completion });
   return {
@@ -73,7 +75,7 @@ function accepted(completion: Completion) {
 }
 
 interface Props {
-  /** value is what the editor begins with, and shows from each new edition on; between, it holds what is typed. */
+  /** value is the initial text. It replaces the text in the editor only when edition changes. */
   value: string;
   edition: number;
   label: string;
@@ -105,7 +107,7 @@ export function Editor(props: Props) {
           syntaxHighlighting(highlighter), theme, typedOver,
           placeholder('PromQL, for example  sum by (job) (rate(http_requests_total[5m]))'),
           Prec.highest(keymap.of([{ key: 'Mod-Enter', run }, { key: 'Shift-Enter', run: insertNewlineAndIndent }])),
-          // A list of completions takes Enter first.
+          // An open list of completions handles Enter first.
           keymap.of([...completionKeymap, ...closeBracketsKeymap, { key: 'Enter', run }, ...defaultKeymap, ...historyKeymap, ...lintKeymap]),
           EditorView.contentAttributes.of({ 'aria-label': props.label, spellcheck: 'false', autocapitalize: 'off' }),
           EditorView.updateListener.of((u) => {

@@ -1,15 +1,15 @@
-// Exemplars of what queries read: single observations, with the trace that each belongs to.
+// Exemplars: single observations, with the traces that they belong to.
 import { exact, number, selector, type Labels } from './format';
 import { Scroll } from './parts';
 import { local } from './time';
 
-/** Exemplars are those of one series, as query_exemplars answers them. */
+/** Exemplars are the exemplars of one series in a response of query_exemplars. */
 export interface Exemplars {
   seriesLabels: Labels;
   exemplars: { labels: Labels; value: string; timestamp: number }[];
 }
 
-/** Exemplar is one of them. */
+/** Exemplar is a single exemplar with its series. */
 export interface Exemplar {
   series: Labels;
   labels: Labels;
@@ -17,11 +17,11 @@ export interface Exemplar {
   at: number;
 }
 
-// So many are drawn, and so many listed.
+// The max numbers of drawn and of listed exemplars.
 const most = 500;
 const listed = 100;
 
-/** thinned are the exemplars in the order of time, at most so many: even over all of them. */
+/** thinned returns at most most exemplars in time order, evenly distributed over all of them. */
 export function thinned(all: Exemplars[]): Exemplar[] {
   const flat = all.flatMap((s) => s.exemplars.map((e) => ({ series: s.seriesLabels, labels: e.labels, value: number(e.value), at: e.timestamp })));
   flat.sort((a, b) => a.at - b.at);
@@ -29,7 +29,7 @@ export function thinned(all: Exemplars[]): Exemplar[] {
   return Array.from({ length: most }, (_, i) => flat[Math.floor((i * flat.length) / most)]!);
 }
 
-/** ExemplarList has the newest as a table: who doesn't use a mouse finds their labels there. */
+/** ExemplarList lists the newest exemplars in a table, so that their labels are accessible without a mouse. */
 export function ExemplarList({ all }: { all: Exemplar[] }) {
   if (!all.length) return <p class="small">No exemplars are stored for these queries in this range.</p>;
   const shown = all.slice(-listed).reverse();

@@ -1,4 +1,4 @@
-// How an answer came about: which resolution answered which part, from how much, in what time.
+// How the result of a query was computed: the resolution of each part, the amount of data, and the time.
 import { count, plural } from './format';
 import type { Part, Result, Segment } from './results';
 import { local } from './time';
@@ -16,7 +16,7 @@ export function Explain({ result, letter }: { result: Result; letter: string }) 
   const timings = stats.timings ?? {};
   const of = (name: string) => (timings[name] ?? 0) * 1000;
   const ms = (n: number) => `${Math.max(0, n).toFixed(1)} ms`;
-  // The parts are computed before the query engine starts, within the time in which it prepares the query.
+  // The parts are read before the query engine starts. This is included in the engine's preparation time.
   const parts = (stats.parts ?? []).reduce((n, p) => n + p.milliseconds, 0);
   return (
     <div class="explain">

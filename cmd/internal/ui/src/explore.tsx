@@ -1,4 +1,4 @@
-// Explore: queries, and what they answer as a graph, as a table, and with how that came about.
+// Explore: queries, and their results as a graph, as a table, and with an explanation.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { call } from './api';
 import type { ViewProps } from './app';
@@ -27,7 +27,7 @@ export function Explore({ session, tenant, place }: ViewProps) {
   const [every, setEvery] = useState(0);
   const [wrong, setWrong] = useState('');
   const completion = useMemo(() => new Completion(tenant), [tenant]);
-  // The editors hold what is typed; an edition is what they must show instead, since somebody else changed it.
+  // The editors contain what the user types. A new edition makes them show a text that was changed elsewhere.
   const [edition, setEdition] = useState(0);
   const replace = (queries: string[]) => {
     setDrafts(queries);
@@ -52,7 +52,7 @@ export function Explore({ session, tenant, place }: ViewProps) {
     setTurn((t) => t + 1);
   };
 
-  // swapped moves a query by one place, and who hides it with it.
+  // swapped swaps two queries, including whether they are hidden.
   const swapped = (i: number, k: number) => {
     const queries = [...drafts];
     [queries[i], queries[k]] = [queries[k]!, queries[i]!];
@@ -86,7 +86,7 @@ export function Explore({ session, tenant, place }: ViewProps) {
     ];
   };
 
-  // What is asked: the queries of the address, not drafts.
+  // Run the queries in the address, not the drafts in the editors.
   const kind = now.tab;
   const key = JSON.stringify([now.queries, now.range, now.step, now.resolution, now.hidden, kind, turn]);
   useEffect(() => {
@@ -202,10 +202,10 @@ function Results(props: { results: Result[]; now: Asked; tenant: string; change:
   );
 }
 
-// A longer text makes the browser slow; the file has all of it.
+// A longer text makes the browser slow. The download contains all of it.
 const maxText = 200_000;
 
-/** Json is the answer as the API gave it. */
+/** Json shows the response as the API returned it. */
 function Json({ result, letter }: { result: Result; letter: string }) {
   const { data, warnings, infos } = result.answer!;
   const text = JSON.stringify({ status: 'success', data, ...(warnings.length && { warnings }), ...(infos.length && { infos }) }, null, 1);
@@ -221,7 +221,7 @@ function Json({ result, letter }: { result: Result; letter: string }) {
   );
 }
 
-/** Answered says in a badge from which resolution an answer came, and how long it took. */
+/** Answered shows a badge with the resolution of a response and its duration. */
 function Answered({ result, letter }: { result: Result; letter: string }) {
   const { answer } = result;
   if (!answer) return null;
@@ -235,10 +235,10 @@ function Answered({ result, letter }: { result: Result; letter: string }) {
   );
 }
 
-// The error of queries that have values at an instant only, as a range vector or a string.
+// The error of a range query whose expression has a value only at an instant, such as a range vector or a string.
 const instantOnly = /invalid expression type "(.*)" for range query/;
 
-/** Words are the errors, warnings and infos of an answer, as they are; a query that no graph can show leads to the table. */
+/** Words shows the errors, warnings and infos of a response. If no graph can show the result, it links to the table. */
 function Words({ result, letter, toTable }: { result: Result; letter: string; toTable: () => void }) {
   const before = letter ? letter + ': ' : '';
   const kind = instantOnly.exec(result.error instanceof Error ? result.error.message : '')?.[1];
@@ -269,15 +269,15 @@ function Share() {
       setTimeout(() => set(false), 1500);
     });
   };
-  // Without TLS browsers have no clipboard; the address bar has the same.
+  // Browsers provide the clipboard only with TLS. The address bar contains the same link.
   if (!navigator.clipboard) return null;
   return <button onClick={copy} title="Copy a link to these queries, time range and settings">{copied ? 'Copied' : 'Copy link'}</button>;
 }
 
-// As many names as fit without scrolling.
+// This number of names fits without scrolling.
 const shownNames = 24;
 
-/** Start is shown before anything is asked. */
+/** Start is shown before the first query is run. */
 function Start(props: { session: ViewProps['session']; tenant: string; choose: (q: string) => void }) {
   const { session, tenant } = props;
   const now = Math.floor(Date.now() / 1000);

@@ -1,4 +1,4 @@
-// A graph of series over time, drawn by uPlot, with a legend that follows the cursor.
+// A graph of series over time, drawn with uPlot, with a legend that follows the cursor.
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
 import type { Exemplar } from './exemplars';
@@ -7,17 +7,17 @@ import { hoverText, Legend, statsOf } from './legend';
 import { inUtc, local, type Bounds, zoomed } from './time';
 import { inUnit, roundSteps, type Unit } from './unit';
 
-/** Line is one series to draw; its values are at the steps of the bounds, null where there is none. */
+/** Line is a series to draw. It has one value per step of the bounds, or null if there is no sample. */
 export interface Line {
   labels: Labels;
-  /** of is the letter of the query that it answers. */
+  /** of is the letter of the query that returned the series. */
   of: string;
   values: (number | null)[];
-  /** right says that its axis is the one on the right. */
+  /** right is set if the line uses the axis on the right. */
   right?: boolean;
 }
 
-/** useTheme changes whenever colours do. */
+/** useTheme returns a number that changes whenever the colours change. */
 export function useTheme(): number {
   const [theme, setTheme] = useState(0);
   useEffect(() => {
@@ -33,30 +33,30 @@ export function useTheme(): number {
   return theme;
 }
 
-// These are told apart by most people, on light and on dark ground.
+// Most people can distinguish these colours, on light and dark backgrounds.
 const colours = ['#3d85c6', '#e0762f', '#2f9e6e', '#b05fcc', '#d5506b', '#8a8a1f', '#1f9d9d', '#7b6fe0', '#a86a3d', '#6f8299'];
 
 export const colourOf = (i: number) => colours[i % colours.length]!;
 
-/** aligned puts the samples of an answer on the grid. */
+/** aligned assigns the samples of a response to the steps of the bounds. */
 export function aligned(samples: [number, string][], b: Bounds): (number | null)[] {
   const values = new Array<number | null>(Math.round((b.end - b.start) / b.step) + 1).fill(null);
   for (const [t, v] of samples) values[Math.round((t - b.start) / b.step)] = number(v);
   return values;
 }
 
-/** drawable leaves out what no line can show; the legend says it. */
+/** drawable replaces the values that a line can't show, such as NaN, with null. The legend shows them. */
 export function drawable(values: (number | null)[]): (number | null)[] {
   return values.map((v) => (v !== null && isFinite(v) ? v : null));
 }
 
-/** Layer is one line of a stack: its area lies between below and above. Both are null where the line has no value. */
+/** Layer is one line of a stack. Its area is between below and above. Both are null where the line has no value. */
 export interface Layer {
   below: (number | null)[];
   above: (number | null)[];
 }
 
-/** stacked puts each line on the sum of the lines before it; a missing value adds nothing to the sum. */
+/** stacked adds to each line the sum of the previous lines. A missing value counts as 0 in the sums. */
 export function stacked(all: (number | null)[][]): Layer[] {
   const sums: number[] = [];
   return all.map((values) => {
@@ -66,7 +66,7 @@ export function stacked(all: (number | null)[][]): Layer[] {
   });
 }
 
-/** resolved is a colour of style.css as the canvas needs it. */
+/** resolved returns a colour of style.css in the form that a canvas needs. */
 export function resolved(name: string): string {
   const probe = document.createElement('span');
   probe.style.color = `var(${name})`;
@@ -79,12 +79,12 @@ export function resolved(name: string): string {
 interface Props {
   lines: Line[];
   bounds: Bounds;
-  /** letters shows which query a series answers. */
+  /** letters is set if the legend shows the letters of the queries. */
   letters: boolean;
-  /** stack draws each line on those before, log the axis by powers of ten. */
+  /** stack stacks the lines. log makes the axis logarithmic. */
   stack: boolean;
   log: boolean;
-  /** units are those of the axes on the left and on the right. */
+  /** units are the units of the left and of the right axis. */
   units: [Unit | undefined, Unit | undefined];
   exemplars: Exemplar[];
   onZoom: (from: number, to: number) => void;
@@ -113,7 +113,7 @@ export function Graph({ lines, bounds, letters, stack, log, units, exemplars, on
   }, [bounds]);
 
   useEffect(() => setOnly(new Set()), [lines]);
-  // At once: what is shown must not change under a mouse button that has gone down since.
+  // This is a layout effect, so that the graph doesn't change after the user has pressed a mouse button on it.
   useLayoutEffect(() => {
     const box = at.current!;
     const axis: uPlot.Axis = {
@@ -123,7 +123,7 @@ export function Graph({ lines, bounds, letters, stack, log, units, exemplars, on
     const shown = lines.map((l) => drawable(l.values));
     const layers = stack ? onEach(lines, shown, stacked) : [];
     const data = stack ? layers.map((l) => l.above) : shown;
-    // Powers of ten have no place for what isn't above 0.
+    // A logarithmic axis can't show values of 0 or less.
     const drawnData = log ? data.map((values) => values.map((v) => (v !== null && v > 0 ? v : null))) : data;
     const options: uPlot.Options = {
       width: box.clientWidth, height, legend: { show: false },
@@ -167,7 +167,8 @@ export function Graph({ lines, bounds, letters, stack, log, units, exemplars, on
       u.destroy();
     };
   }, [lines, bounds, theme, stack, log]);
-  // These come later than the lines, and the graph is only drawn again then: made anew, it would lose the cursor.
+  // Units and exemplars arrive after the lines. They only cause a redraw, because a recreated graph would lose the
+  // cursor.
   useEffect(() => plot.current?.redraw(false, true), [units[0], units[1], exemplars]);
 
   const toggle = (i: number, add: boolean) => {
@@ -181,7 +182,7 @@ export function Graph({ lines, bounds, letters, stack, log, units, exemplars, on
   const move = (idx: number | null, line: number | null) => {
     const u = plot.current;
     if (!u) return;
-    // At the line itself, for uPlot takes the one that is nearest.
+    // Place the cursor on the line, because uPlot selects the nearest one.
     const value = idx === null || line === null ? null : u.data[line + 1]?.[idx];
     u.setCursor(idx === null ? { left: -10, top: -10 } : { left: u.valToPos(times[idx]!, 'x'), top: typeof value === 'number' ? u.valToPos(value, lines[line!]!.right ? 'right' : 'y') : 10 });
     setCursor(idx);
@@ -224,27 +225,30 @@ export function Graph({ lines, bounds, letters, stack, log, units, exemplars, on
   );
 }
 
-/** InUnit is a value as its axis would write it, where that says more than the number. */
+/** InUnit shows a value as its axis formats it, if it has a unit. */
 function InUnit({ value, unit }: { value: number | null | undefined; unit?: Unit }) {
   if (!unit || value === null || value === undefined) return null;
   return <span class="small">{inUnit(value, unit)}</span>;
 }
 
-/** inUnits makes an axis write its values in a unit. On a logarithmic one distances aren't even. */
+/** inUnits makes an axis format its values in a unit. Ticks of a logarithmic axis aren't equidistant. */
 function inUnits(unit: () => Unit | undefined, log: boolean): Partial<uPlot.Axis> {
   return { size: axisWidth, gap: 6, values: (_, all, __, ___, tick) => all.map((v) => (v === null ? '' : inUnit(v, unit(), log ? undefined : tick))), ...(!log && { incrs: () => roundSteps(unit()) }) };
 }
 
-/** fromZero is the range of an axis whose layers stand on 0. */
+/** fromZero returns a range that includes 0, for the axis of a stack. */
 function fromZero(_: uPlot, min: number | null, max: number | null): uPlot.Range.MinMax {
   return min === null || max === null ? [null, null] : uPlot.rangeNum(Math.min(0, min), Math.max(0, max), 0.1, true);
 }
 
-/** area fills a layer of a stack, from gap to gap. uPlot's bands would leave it empty where the line below has a gap. */
+/**
+ * area fills a layer of a stack between its gaps. uPlot's bands can't be used because they leave the area empty where
+ * the line below has a gap.
+ */
 function area(u: uPlot, { below, above }: Layer, scale: string, colour: string) {
   const times = u.data[0];
   const { left, top, width, height } = u.bbox;
-  // A logarithmic axis has no place for 0: its lower end is as far down as a layer is drawn.
+  // A logarithmic axis can't show 0, so a layer that starts there starts at the lower end.
   const y = (v: number) => {
     const at = u.valToPos(v, scale, true);
     return isFinite(at) ? at : top + height;
@@ -267,7 +271,7 @@ function area(u: uPlot, { below, above }: Layer, scale: string, colour: string) 
   u.ctx.restore();
 }
 
-/** onEach applies f to the lines of each axis by themselves. */
+/** onEach applies f separately to the lines of each axis. */
 function onEach<T, R>(lines: Line[], all: T[], f: (some: T[]) => R[]): R[] {
   const out: R[] = [];
   for (const right of [false, true]) {
@@ -277,7 +281,9 @@ function onEach<T, R>(lines: Line[], all: T[], f: (some: T[]) => R[]): R[] {
   return out;
 }
 
-/** place is where an exemplar is drawn, pixels of the canvas; what lies beyond the axis stands at its end. */
+/**
+ * place returns the position of an exemplar in pixels of the canvas. Values outside of the axis are placed at its end.
+ */
 function place(u: uPlot, e: Exemplar): [number, number] | null {
   const { min, max } = u.scales['y']!;
   if (min === undefined || max === undefined || min === null || max === null || !isFinite(e.value)) return null;
@@ -305,7 +311,7 @@ function diamonds(u: uPlot, all: Exemplar[], colour: string, around: string) {
   u.ctx.restore();
 }
 
-/** nearest is the exemplar under the cursor. */
+/** nearest returns the exemplar under the cursor, or null. */
 function nearest(u: uPlot, all: Exemplar[]): Exemplar | null {
   const { left, top } = u.cursor;
   const [x, y] = [left! * devicePixelRatio + u.bbox.left, top! * devicePixelRatio + u.bbox.top];
@@ -319,12 +325,12 @@ function nearest(u: uPlot, all: Exemplar[]): Exemplar | null {
   return found;
 }
 
-/** lonely says that a line has points without neighbours, which a stroke wouldn't show. */
+/** lonely reports whether a line has points without neighbours, which a stroke doesn't show. */
 function lonely(values: (number | null)[]): boolean {
   return values.some((v, i) => v !== null && (values[i - 1] ?? null) === null && (values[i + 1] ?? null) === null);
 }
 
-/** axisWidth makes room for the longest number. */
+/** axisWidth returns the width that an axis needs for its longest number. */
 export function axisWidth(u: uPlot, values: string[] | null, i: number, cycle: number): number {
   const axis = u.axes[i] as uPlot.Axis & { _size?: number };
   if (cycle > 1) return axis._size ?? 50;
@@ -332,7 +338,7 @@ export function axisWidth(u: uPlot, values: string[] | null, i: number, cycle: n
   return Math.max(44, 18 + longest * 7);
 }
 
-/** timeLabels are as short as the distance between them allows; where a day begins, its date stands. */
+/** timeLabels returns labels that are as short as their distance allows. At the start of a day, it returns the date. */
 export function timeLabels(_: uPlot, splits: number[], __: number, ___: number, distance: number): string[] {
   return splits.map((t) => {
     const text = local(t);

@@ -1,27 +1,31 @@
-// Heat maps: how observations are spread over buckets, as it changes over time. Of native histograms, and of classic ones by le.
+// Heat maps: how the distribution of observations over buckets changes over time, for native histograms and for classic
+// ones.
 import { number, short } from './format';
 import type { Histogram, Series } from './results';
 import type { Bounds } from './time';
 
-/** Row is a bucket: what lies above from, up to and with to. */
+/** Row is a bucket with the values above from, up to and including to. */
 export interface Row {
   from: number;
   to: number;
 }
 
-/** Heat has a number for each row and column; the rows are ascending, the columns are the steps of the bounds. */
+/** Heat contains a count per row and column. Rows are in ascending order, and columns are the steps of the bounds. */
 export interface Heat {
   rows: Row[];
   counts: number[][];
   most: number;
 }
 
-// More rows can't be told apart.
+// More rows can't be distinguished.
 const maxRows = 48;
 
 const columnOf = (t: number, b: Bounds) => Math.round((t - b.start) / b.step);
 
-/** heatOf makes a heat map of the answers; null: they aren't one histogram with buckets, of one query and one metric, and nothing else. */
+/**
+ * heatOf returns a heat map of the results. It returns null unless they consist of a single histogram with buckets: of
+ * one query and one metric, and nothing else.
+ */
 export function heatOf(answers: Series[][], b: Bounds): Heat | null {
   const [all = [], ...more] = answers.filter((series) => series.length);
   if (!all.length || more.length || all.some((s) => s.metric['__name__'] !== all[0]!.metric['__name__'])) return null;
@@ -29,10 +33,10 @@ export function heatOf(answers: Series[][], b: Bounds): Heat | null {
   return all.every((s) => isEdge(s.metric['le']) && s.values?.length && !s.histograms?.length) ? finished(ofClassic(all, b)) : null;
 }
 
-// Any series may have a label le: only those where it is a number are buckets.
+// Any series may have a label le. It is a bucket only if the value is a number.
 const isEdge = (le: string | undefined) => le !== undefined && le.trim() !== '' && !isNaN(number(le));
 
-/** finished returns null for a histogram without buckets, which has made no observations. */
+/** finished completes a heat map. It returns null for a histogram without buckets, which has no observations. */
 function finished(heat: Omit<Heat, 'most'>): Heat | null {
   if (!heat.rows.length) return null;
   return { ...heat, most: heat.counts.reduce((most, row) => row.reduce((m, v) => Math.max(m, v), most), 0) };
@@ -40,7 +44,7 @@ function finished(heat: Omit<Heat, 'most'>): Heat | null {
 
 const empty = (rows: number, b: Bounds) => Array.from({ length: rows }, () => new Array<number>(columnOf(b.end, b) + 1).fill(0));
 
-/** ofClassic takes the differences of the cumulative buckets, of all series with the same le together. */
+/** ofClassic computes the differences of cumulative buckets. It adds up all series with the same le. */
 function ofClassic(all: Series[], b: Bounds): Omit<Heat, 'most'> {
   const edges = [...new Set(all.map((s) => number(s.metric['le']!)))].sort((x, y) => x - y);
   const upTo = empty(edges.length, b);
@@ -54,7 +58,7 @@ function ofClassic(all: Series[], b: Bounds): Omit<Heat, 'most'> {
 
 const finite = (v: number) => (isFinite(v) ? v : 0);
 
-/** ofNative puts buckets, which may be of several widths, on rows that are as wide as the widest and few enough. */
+/** ofNative assigns buckets of different widths to common rows. Rows are as wide as needed to limit their number. */
 function ofNative(all: Series[], b: Bounds): Omit<Heat, 'most'> {
   const buckets = all.flatMap((s) => s.histograms!.flatMap(([t, h]) => bucketsOf(h).map((one) => ({ ...one, column: columnOf(t, b) }))));
   const positive = buckets.filter((o) => o.from >= 0 && o.to > 0 && !(o.from === 0 && isZero(o)));
@@ -80,14 +84,17 @@ interface Bucket extends Row {
   count: number;
 }
 
-// The bucket of zero has both of its edges in it.
+// The zero bucket includes both of its edges.
 const isZero = (o: Row) => o.from === -o.to;
 
 function bucketsOf(h: Histogram): Bucket[] {
   return (h.buckets ?? []).map(([, from, to, n]) => ({ from: number(from), to: number(to), count: finite(number(n)) }));
 }
 
-/** edgesOf are edges of the buckets, so many that there are at most so many rows. Buckets of one kind have neighbours' edges in common. */
+/**
+ * edgesOf returns edges of the buckets, omitting edges if there would be more than most rows. Neighbouring buckets
+ * share an edge.
+ */
 function edgesOf(buckets: Row[], most: number): number[] {
   const all = [...new Set(buckets.flatMap((o) => [o.from, o.to]))].sort((x, y) => x - y);
   if (all.length <= most + 1) return all;
@@ -95,7 +102,10 @@ function edgesOf(buckets: Row[], most: number): number[] {
   return all.filter((_, i) => i % every === 0 || i === all.length - 1);
 }
 
-/** spread shares out a bucket's count over the rows that it overlaps, by how much, on a logarithmic scale. */
+/**
+ * spread distributes a bucket's count over the rows that it overlaps, in proportion to the overlap on a logarithmic
+ * scale.
+ */
 function spread(o: Bucket, edges: number[], add: (row: number, n: number) => void) {
   const rows: [number, number][] = [];
   for (let i = 0; i < edges.length - 1; i++) {
@@ -103,12 +113,12 @@ function spread(o: Bucket, edges: number[], add: (row: number, n: number) => voi
     if (to > from) rows.push([i, Math.log(to) - Math.log(from)]);
   }
   const total = rows.reduce((sum, [, part]) => sum + part, 0);
-  // What reaches to 0 or has no end has no length there.
+  // On a logarithmic scale, a bucket that extends to 0 or to infinity has no length.
   if (rows.length === 1 || !isFinite(total)) return add(rows.at(-1)?.[0] ?? 0, o.count);
   for (const [i, part] of rows) add(i, (o.count * part) / total);
 }
 
-/** rowText says which values a row has. */
+/** rowText describes the values of a row. */
 export function rowText({ from, to }: Row, write: (v: number) => string = short): string {
   if (from === -Infinity) return `up to ${write(to)}`;
   return to === Infinity ? `above ${write(from)}` : `${write(from)} – ${write(to)}`;

@@ -1,4 +1,4 @@
-// A heat map of histograms, drawn by uPlot's axes and cells of our own.
+// A heat map of histograms, with axes drawn by uPlot and cells drawn here.
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
 import { exact, plural, short } from './format';
@@ -12,7 +12,7 @@ const height = 320;
 interface Props {
   heat: Heat;
   bounds: Bounds;
-  /** unit is that of the observations. */
+  /** unit is the unit of the observations. */
   unit?: Unit;
   onZoom: (from: number, to: number) => void;
   onDown: (e: MouseEvent) => void;
@@ -31,19 +31,19 @@ export function Heatmap({ heat, bounds, unit, onZoom, onDown }: Props) {
   const zoom = useRef(onZoom);
   zoom.current = onZoom;
   const times = useMemo(() => heat.counts[0]!.map((_, i) => bounds.start + i * bounds.step), [heat, bounds]);
-  // The unit comes later than the map, which is only drawn again then: made anew, it would lose the cursor.
+  // The unit arrives after the heat map. It only causes a redraw, because a recreated heat map would lose the cursor.
   const write = useRef((v: number) => inUnit(v, unit));
   write.current = (v) => inUnit(v, unit);
   useEffect(() => plot.current?.redraw(false, true), [unit]);
 
-  // At once: what is shown must not change under a mouse button that has gone down since.
+  // This is a layout effect, so that the heat map doesn't change after the user has pressed a mouse button on it.
   useLayoutEffect(() => {
     const box = at.current!;
     const axis: uPlot.Axis = {
       stroke: resolved('--muted'), font: '12px system-ui, sans-serif', grid: { show: false }, ticks: { stroke: resolved('--grid'), width: 1, size: 4 },
     };
     const colour = resolved('--accent');
-    // Edges of rows are where the axis has numbers: not more than have room.
+    // The axis has numbers at the edges of rows, but not more than fit.
     const every = Math.ceil(heat.rows.length / 12);
     const splits = heat.rows.map((_, i) => i + 1).filter((i) => i % every === 0);
     const options: uPlot.Options = {
@@ -115,7 +115,9 @@ export function Heatmap({ heat, bounds, unit, onZoom, onDown }: Props) {
   );
 }
 
-/** cells draws what is above 0. Most cells have little: the root tells them from nothing. */
+/**
+ * cells draws the counts above 0. The square root makes small counts, which most cells have, distinguishable from 0.
+ */
 function cells(u: uPlot, heat: Heat, times: number[], step: number, colour: string) {
   const { ctx } = u;
   ctx.save();

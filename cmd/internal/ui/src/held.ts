@@ -1,8 +1,8 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 
 /**
- * useHeld is a value as it was when the mouse button went down, until it is released; a handler of mousedown tells when it goes down.
- * A graph that is made anew for an answer would end a selection.
+ * useHeld returns a value that stays unchanged while the mouse button is pressed. The returned handler must handle
+ * mousedown. Otherwise a graph that is recreated for a response would end the selection.
  */
 export function useHeld<T>(value: T): [T, (e: MouseEvent) => void] {
   const [down, setDown] = useState(false);
@@ -12,7 +12,7 @@ export function useHeld<T>(value: T): [T, (e: MouseEvent) => void] {
   useEffect(() => () => release.current?.(), []);
   const press = (e: MouseEvent) => {
     if (e.button !== 0 || release.current) return;
-    // A button that is released over a menu of the browser's or another window isn't reported.
+    // No mouseup event arrives if the button is released over a menu of the browser or over another window.
     const moved = (e: MouseEvent) => e.buttons & 1 || up();
     const up = () => {
       release.current = undefined;
@@ -21,7 +21,7 @@ export function useHeld<T>(value: T): [T, (e: MouseEvent) => void] {
       setDown(false);
     };
     release.current = up;
-    // At once: a touch presses and releases before anything is drawn.
+    // Add the listeners immediately, because a touch presses and releases before the next rendering.
     window.addEventListener('mouseup', up);
     window.addEventListener('mousemove', moved);
     setDown(true);

@@ -1,4 +1,4 @@
-// The drawings of the page.
+// The icons of the page.
 
 export function Logo() {
   return (

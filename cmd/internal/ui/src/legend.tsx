@@ -1,10 +1,10 @@
-// The legend of a graph: what each series is, its value at the cursor, and what it was like in the range.
+// The legend of a graph: each series with its value at the cursor and its statistics in the range.
 import { useState } from 'preact/hooks';
 import { exact, selector } from './format';
 import { colourOf, type Line } from './graph';
 import { Scroll } from './parts';
 
-/** Stats are what a legend tells of a line; null: there is nothing. NaN counts as the newest only. */
+/** Stats are the statistics of a line, or null if there are no values. NaN is ignored except for newest. */
 export interface Stats {
   newest: number | null;
   least: number | null;
@@ -22,13 +22,13 @@ export function statsOf(values: (number | null)[]): Stats {
     n++;
     if (out.least === null || v < out.least) out.least = v;
     if (out.greatest === null || v > out.greatest) out.greatest = v;
-    // Not by the sum, which may be too large for a number.
+    // The mean isn't computed from the sum, which may exceed the largest number.
     out.mean = out.mean === null ? v : !isFinite(v) || !isFinite(out.mean) ? out.mean + v : out.mean + (v / n - out.mean / n);
   }
   return out;
 }
 
-/** hoverText is a value at the cursor. */
+/** hoverText formats a value at the cursor. */
 export function hoverText(v: number | null | undefined): string {
   return v === null || v === undefined ? '–' : exact(v);
 }
@@ -53,7 +53,7 @@ export function Legend(props: Props) {
   if (order) {
     const sign = order.down ? -1 : 1;
     const lowest = (v: number | null) => (v === null || Number.isNaN(v) ? -Infinity : v);
-    // By the newest, not the cursor's: rows that jump about can't be read.
+    // Sort by the newest values rather than those at the cursor, because rows that move with the cursor are unreadable.
     const of = (i: number) => lowest(order.by === 'value' ? stats[i]!.newest : order.by === 'name' ? null : stats[i]![order.by]);
     const names = lines.map((l) => l.of + selector(l.labels));
     places.sort((a, b) => sign * (order.by === 'name' ? (names[a]! < names[b]! ? -1 : 1) : of(a) === of(b) ? 0 : of(a) < of(b) ? -1 : 1));

@@ -1,4 +1,4 @@
-// The tab Graph: lines or a heat map, with what can be chosen of them.
+// The tab Graph: lines or a heat map, with their options.
 import { useRef } from 'preact/hooks';
 import { call } from './api';
 import { letter, type Asked } from './asked';
@@ -14,7 +14,7 @@ import type { Result, Series } from './results';
 import { duration, type Bounds } from './time';
 import { metricsOf, nameOf, unitOf, unitOfMetric, type Tree, type Unit } from './unit';
 
-// A browser draws so many lines, and a person tells so many apart.
+// A limit for the browser, and for the number of lines that people can distinguish.
 export const maxLines = 100;
 
 interface Props {
@@ -87,7 +87,7 @@ export function Lines({ results: newest, now, tenant, change }: Props) {
 
 const noExemplars: Exemplar[] = [];
 
-/** useKept makes something anew where an element of the key is another one. */
+/** useKept returns a cached value, and recreates it when an element of the key changes. */
 function useKept<T>(key: unknown[], make: () => T): T {
   const last = useRef<{ key: unknown[]; value: T }>();
   if (!last.current || key.length !== last.current.key.length || key.some((k, i) => k !== last.current!.key[i])) last.current = { key, value: make() };
@@ -103,7 +103,7 @@ function linesOf(r: Result, i: number, b: Bounds, right: number[]): Line[] {
   return seriesOf(r).filter((s) => s.values?.length).map((s) => ({ labels: s.metric, of: letter(i), values: aligned(s.values!, b), right: right.includes(i) }));
 }
 
-/** common is the unit that all queries of an axis have. */
+/** common returns the unit that all queries of an axis have in common, if there is one. */
 function common(queries: string[], units: Map<string, Unit | undefined>): Unit | undefined {
   const all = queries.map((q) => units.get(q));
   return all.every((u) => nameOf(u) === nameOf(all[0])) ? all[0] : undefined;
@@ -111,13 +111,16 @@ function common(queries: string[], units: Map<string, Unit | undefined>): Unit |
 
 interface Units {
   values: Map<string, Unit | undefined>;
-  /** observed is that of what histograms observe. */
+  /** observed is the unit of the observations in histograms. */
   observed?: Unit;
 }
 
 const noUnits: Units = { values: new Map() };
 
-/** useUnits finds the units of queries: the server parses them, and has the metadata. Without either, axes have plain numbers. */
+/**
+ * useUnits loads the units of queries from the server, which parses the queries and has the metadata. Until it has
+ * loaded them, axes have plain numbers.
+ */
 function useUnits(done: Result[], tenant: string): Units {
   const queries = done.map((r) => r.query);
   const found = useLoad(async (signal) => {
@@ -135,7 +138,7 @@ function useUnits(done: Result[], tenant: string): Units {
   return found.data ?? noUnits;
 }
 
-/** useExemplars loads those of what the queries read. */
+/** useExemplars loads the exemplars of the series that the queries read. */
 function useExemplars(on: boolean, done: Result[], b: Bounds | undefined, tenant: string) {
   const queries = done.map((r) => r.query);
   const loaded = useLoad(async (signal) => {

@@ -1,4 +1,4 @@
-// The place after the # of the page's address: a view and its parameters, so that every view can be shared.
+// The part of the page's address after the #: a view and its parameters, so that every view can be shared.
 import { useEffect, useState } from 'preact/hooks';
 
 export interface Place {
@@ -13,13 +13,13 @@ export function place(): Place {
   return { view: view || 'explore', params: new URLSearchParams(cut < 0 ? '' : text.slice(cut + 1)) };
 }
 
-/** href leads to a view. */
+/** href returns the link to a view. */
 export function href(view: string, params: URLSearchParams | Record<string, string> = {}): string {
   const text = String(params instanceof URLSearchParams ? params : new URLSearchParams(params));
   return `#/${view}${text ? '?' + text : ''}`;
 }
 
-/** go leads there; with replace, the browser's way back leaves out where it was. */
+/** go opens a view. With replace, it replaces the current entry in the browser's history. */
 export function go(view: string, params: URLSearchParams | Record<string, string>, replace = false): void {
   const to = href(view, params);
   if (to === location.hash) return;
@@ -28,7 +28,7 @@ export function go(view: string, params: URLSearchParams | Record<string, string
   window.dispatchEvent(new Event('hashchange'));
 }
 
-/** usePlace follows the address. */
+/** usePlace returns the current view and follows changes of the address. */
 export function usePlace(): Place {
   const [now, set] = useState(place);
   useEffect(() => {

@@ -1,4 +1,4 @@
-// The way in where --auth.file asks who somebody is: with a password, or with a token.
+// The login form, with a password or a token, for servers with --auth.file.
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, basic, call, logIn, type Session } from './api';
 import { Logo } from './icons';

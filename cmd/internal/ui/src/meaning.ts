@@ -1,4 +1,4 @@
-// What a metric means, and which query suits it.
+// Metadata of metrics, and a suitable query for each.
 import { selector } from './format';
 
 export interface Meaning {
@@ -9,7 +9,10 @@ export interface Meaning {
 
 export type Metadata = Record<string, Meaning[]>;
 
-/** meaningOf finds what is known of a metric; series of classic histograms and summaries have their family's. */
+/**
+ * meaningOf returns the metadata of a metric. The series of classic histograms and summaries have the metadata of their
+ * family.
+ */
 export function meaningOf(name: string, all: Metadata): Meaning {
   const own = all[name]?.[0];
   if (own) return own;
@@ -20,7 +23,10 @@ export function meaningOf(name: string, all: Metadata): Meaning {
   return found.type === 'histogram' || found.type === 'summary' ? { ...found, type: family[2] === 'bucket' ? 'histogram' : 'counter' } : { type: '', help: '', unit: '' };
 }
 
-/** suiting is the query that most people want of a metric: its type decides, or where that isn't known, its name. */
+/**
+ * suiting returns the query that most users want for a metric. It depends on the type or, if that is unknown, on the
+ * name.
+ */
 export function suiting(name: string, type: string): string {
   const s = selector({ __name__: name });
   if (name.endsWith('_bucket') && (type === 'histogram' || !type)) return `histogram_quantile(0.99, sum by (le) (rate(${s}[5m])))`;
@@ -29,7 +35,10 @@ export function suiting(name: string, type: string): string {
   return s;
 }
 
-/** matching are the names that have every word of the text, in themselves or in their help; those in themselves come first. */
+/**
+ * matching returns the names that contain every word of the text, followed by those whose name and help together
+ * contain them.
+ */
 export function matching(names: string[], all: Metadata, text: string): string[] {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   if (!words.length) return names;

@@ -1,4 +1,4 @@
-// Metrics: which there are, what they mean, their newest values, and the query that suits each.
+// Metrics: the names, their metadata and newest values, and a suitable query for each.
 import { useMemo, useState } from 'preact/hooks';
 import { Absent } from './absent';
 import { call } from './api';
@@ -10,7 +10,7 @@ import { Empty, Failure, Panel, Scroll, useLoad, useReveal } from './parts';
 import type { Series } from './results';
 import { local } from './time';
 
-// So many names are asked for, so many drawn, and so many values of one.
+// The max numbers of requested names, of displayed names, and of displayed values of a metric.
 const most = 20_000;
 const drawn = 200;
 const values = 20;

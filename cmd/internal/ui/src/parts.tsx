@@ -1,4 +1,4 @@
-// Small parts that several views have.
+// Small components that multiple views use.
 import type { ComponentChildren, RefObject } from 'preact';
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError } from './api';
@@ -17,12 +17,12 @@ export function Panel(props: { title?: ComponentChildren; aside?: ComponentChild
   );
 }
 
-/** Scroll holds what may be wider than the window, and is moved by keys, too. */
+/** Scroll contains elements that may be wider than the window. It can be scrolled with the keyboard. */
 export function Scroll(props: { label: string; class?: string; children: ComponentChildren }) {
   return <div class={`scroll ${props.class ?? ''}`} tabIndex={0} role="region" aria-label={props.label}>{props.children}</div>;
 }
 
-/** Stat is a tile with one number; bad marks one that somebody should look at. */
+/** Stat is a tile with one number. bad highlights a number that needs attention. */
 export function Stat(props: { name: string; value: ComponentChildren; note?: ComponentChildren; bad?: boolean }) {
   return (
     <div class={`stat ${props.bad ? 'is-bad' : ''}`}>
@@ -37,7 +37,7 @@ export type Tone = 'error' | 'warning' | 'info' | 'ok';
 
 const marks: Record<Tone, string> = { error: '✕', warning: '!', info: 'i', ok: '✓' };
 
-/** Notice says something in the tone that it has. */
+/** Notice shows a message with a tone. */
 export function Notice(props: { tone: Tone; title?: ComponentChildren; children?: ComponentChildren }) {
   return (
     <div class={`notice ${props.tone}`} role={props.tone === 'error' ? 'alert' : undefined}>
@@ -58,16 +58,16 @@ const advice: Record<number, string> = {
   503: 'Cassia can’t answer at the moment. After a start it first loads unsealed samples into memory. Try again in a few seconds.',
 };
 
-// What the server says of a query that takes too much, and of no other that can't be answered.
+// The server's errors for queries that use too many resources. Other rejected queries have different errors.
 const tooMuch = /query (needs too much|is too large|exceeds)|too many samples|exceeded maximum resolution/;
 
-/** adviceFor is what helps against an error; empty: what it says itself is all. */
+/** adviceFor returns the remedy for an error, or "" if the error itself is sufficient. */
 export function adviceFor(error: ApiError): string {
   if (tooMuch.test(error.message)) return 'Reduce the query: select fewer series, a shorter range or a longer step.';
   return advice[error.status] ?? '';
 }
 
-/** Failure shows an error as the server told it, with what helps. */
+/** Failure shows an error from the server with its remedy. */
 export function Failure(props: { error: unknown; before?: string; again?: () => void }) {
   const error = props.error instanceof ApiError ? props.error : new ApiError(-1, '', String(props.error));
   return (
@@ -78,7 +78,7 @@ export function Failure(props: { error: unknown; before?: string; again?: () => 
   );
 }
 
-/** Failures shows the errors of what a view loads, those that are alike once. */
+/** Failures shows the load errors of a view, without duplicates. */
 export function Failures({ of }: { of: { error?: unknown; again: () => void }[] }) {
   const failed = of.filter((l) => l.error);
   const text = (l: { error?: unknown }) => (l.error instanceof Error ? l.error.message : String(l.error));
@@ -95,7 +95,7 @@ export function Empty(props: { title: string; children?: ComponentChildren }) {
   );
 }
 
-/** Loaded is what useLoad knows: data of the last success stay while more is loaded. */
+/** Loaded is the state of useLoad. While data are reloaded, the last data stay available. */
 export interface Loaded<T> {
   data?: T;
   error?: unknown;
@@ -103,7 +103,9 @@ export interface Loaded<T> {
   again: () => void;
 }
 
-/** useLoad loads at once, when what changes, and every so many milliseconds while the tab is seen. */
+/**
+ * useLoad loads immediately, when what changes, and at the interval every (in milliseconds) while the tab is visible.
+ */
 export function useLoad<T>(load: (signal: AbortSignal) => Promise<T>, what: unknown[], every = 0): Loaded<T> {
   const [state, set] = useState<{ data?: T; error?: unknown; loading: boolean }>({ loading: true });
   const [turn, setTurn] = useState(0);
@@ -133,10 +135,13 @@ export function useLoad<T>(load: (signal: AbortSignal) => Promise<T>, what: unkn
   return { ...state, again };
 }
 
-/** missing is shown in place of a value that isn't known: yet, or at all. */
+/** missing returns the placeholder for a value that is loading or couldn't be loaded. */
 export const missing = (l: { error?: unknown }) => (l.error ? '–' : '…');
 
-/** useReveal scrolls an element into view, if its top isn't seen, when the value changes to another one that isn't empty, as soon as all of the page is ready. */
+/**
+ * useReveal scrolls an element into view when the value changes to a non-empty one and the page is ready, unless the
+ * top of the element is visible.
+ */
 export function useReveal<E extends HTMLElement>(value: unknown, ready = true) {
   const at = useRef<E>(null);
   const before = useRef(value);
@@ -149,7 +154,7 @@ export function useReveal<E extends HTMLElement>(value: unknown, ready = true) {
   return at;
 }
 
-/** useOutside calls leave upon a click outside of the element, and upon Escape. */
+/** useOutside calls leave after a click outside of the element, and after Escape. */
 export function useOutside<E extends HTMLElement>(open: boolean, leave: () => void) {
   const at = useRef<E>(null);
   useEffect(() => {
@@ -173,7 +178,7 @@ export function useOutside<E extends HTMLElement>(open: boolean, leave: () => vo
   return at;
 }
 
-/** Tabs are the parts of a view, of which one is seen. */
+/** Tabs selects which part of a view is shown. */
 export function Tabs<K extends string>(props: { tabs: [K, ComponentChildren][]; at: K; onChange: (k: K) => void; label: string }) {
   const move = (e: KeyboardEvent) => {
     const step = e.key === 'ArrowRight' ? 1 : e.key === 'ArrowLeft' ? -1 : 0;
@@ -195,7 +200,7 @@ export function Tabs<K extends string>(props: { tabs: [K, ComponentChildren][]; 
   );
 }
 
-/** Meter is a bar of a share between 0 and 1. */
+/** Meter is a bar that shows a share between 0 and 1. */
 export function Meter(props: { share: number; tone?: string; label?: string }) {
   const width = `${Math.min(100, Math.max(props.share > 0 ? 0.5 : 0, props.share * 100))}%`;
   return (

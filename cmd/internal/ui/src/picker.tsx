@@ -1,4 +1,4 @@
-// The choice of a range of time: a usual one, or any.
+// The selection of a time range: a predefined range or any other.
 import { useEffect, useState } from 'preact/hooks';
 import { Caret, ClockIcon } from './icons';
 import { useOutside } from './parts';

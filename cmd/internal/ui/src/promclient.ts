@@ -1,18 +1,18 @@
-// What the editor's completion asks: the names and values of the tenant, a bounded number of each.
+// The data source of the editor's completion: names and values of the tenant, up to a limit.
 import type { Matcher } from '@prometheus-io/codemirror-promql/dist/esm/types';
 import type { PrometheusClient } from '@prometheus-io/codemirror-promql/dist/esm/client/prometheus';
 import { call, type Params } from './api';
 
 type Metadata = Record<string, { type: string; help: string }[]>;
 
-// Longer lists make completion slow, and nobody reads them.
+// Longer lists make completion slow and are of no use.
 const limit = 10000;
-// How long answers are used again, milliseconds.
+// The time for which responses are cached, in milliseconds.
 const fresh = 5 * 60_000;
-// How far back names are looked for, seconds.
+// The length of the time range in which names are looked up, in seconds.
 const lookBack = 12 * 3600;
 
-/** Completion answers the editor for one tenant, and remembers. */
+/** Completion requests and caches the completions for one tenant. */
 export class Completion implements PrometheusClient {
   private readonly known = new Map<string, { at: number; answer: Promise<unknown> }>();
 
@@ -42,12 +42,15 @@ export class Completion implements PrometheusClient {
     return Promise.resolve({});
   }
 
-  /** refuses returns whether the server refuses a function, aggregation or modifier, by the label of its completion. */
+  /**
+   * refuses returns a function that reports whether the server rejects a function, aggregation or modifier, by the
+   * label of its completion.
+   */
   async refuses(): Promise<(label: string) => boolean> {
     const all = await this.ask<Record<string, Record<string, boolean>>>('features', {}, {});
     const off = new Set(['promql', 'promql_functions', 'promql_operators'].flatMap((kind) => Object.entries(all[kind] ?? {}).flatMap(([name, on]) => (on ? [] : [name]))));
     const durations = all['promql']?.['duration_expr'] === false;
-    // Functions of durations, which have parentheses in their labels, share their names with functions of vectors.
+    // Duration functions have the same names as functions of vectors, but their labels contain parentheses.
     return (label) => off.has(label) || (durations && /^(step|range|min_of|max_of)\(/.test(label));
   }
 
@@ -65,7 +68,7 @@ export class Completion implements PrometheusClient {
     if (found && Date.now() - found.at < fresh) return found.answer as Promise<T>;
     const now = Math.floor(Date.now() / 1000);
     const when = path === 'metadata' || path === 'features' ? {} : { start: now - lookBack, end: now };
-    // An editor without completion is better than one that complains at every letter.
+    // Errors are ignored: completion that is missing is better than an error at every keystroke.
     const answer = call<T>(path, { ...params, ...when }, { tenant: this.tenant }).then(
       (a) => a.data,
       () => {

@@ -1,4 +1,4 @@
-// Queries: those that run or wait now, with a button that stops them, and those that took most.
+// Queries: the running and waiting queries, with a button that cancels them, and the most expensive ones.
 import { useState } from 'preact/hooks';
 import { call, remove } from './api';
 import type { ViewProps } from './app';

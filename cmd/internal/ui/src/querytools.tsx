@@ -1,10 +1,10 @@
-// What can be done with a query beside running it, and the queries that the browser remembers.
+// Actions on a query other than running it, and the queries saved in the browser.
 import { useState } from 'preact/hooks';
 import { Caret } from './icons';
 import { useOutside } from './parts';
 import { forget, remembered, save, type Remembered } from './remembered';
 
-/** QueryMenu is the menu of one query; a choice closes it. */
+/** QueryMenu is the menu of a query. Selecting an entry closes it. */
 export function QueryMenu({ letter, choices }: { letter: string; choices: [string, (() => void) | undefined][] }) {
   const [open, setOpen] = useState(false);
   const at = useOutside<HTMLDivElement>(open, () => setOpen(false));
@@ -22,7 +22,7 @@ export function QueryMenu({ letter, choices }: { letter: string; choices: [strin
   );
 }
 
-/** History lists what ran last and what was saved; a click takes it as the query. */
+/** History lists recent and saved queries. A click selects one. */
 export function History({ user, choose }: { user: string; choose: (query: string) => void }) {
   const [list, setList] = useState<Remembered | null>(null);
   const at = useOutside<HTMLDivElement>(list !== null, () => setList(null));

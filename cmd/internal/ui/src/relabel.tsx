@@ -1,4 +1,5 @@
-// Relabel: the rules for what comes in, what each dropped, and what other rules and retentions would do to what is stored.
+// Relabel: the rules for incoming samples, the numbers of dropped samples, and the effect that other rules and
+// retentions would have on stored samples.
 import { useState } from 'preact/hooks';
 import { call } from './api';
 import type { ViewProps } from './app';
@@ -149,7 +150,7 @@ export function Relabel({ tenant }: ViewProps) {
   );
 }
 
-/** day writes bytes a day. */
+/** day formats an amount of bytes per day. */
 const day = (a: Amount) => `${bytes(a.day_bytes)} per day`;
 
 function Rules({ trial: t }: { trial: Trial }) {

@@ -1,4 +1,5 @@
-// Queries that this browser remembers: those that ran last, and those that somebody saved. They leave it by links only.
+// Queries saved in this browser: the recent ones, and those that the user saved. They aren't sent anywhere, except in
+// links.
 
 export interface Remembered {
   recent: string[];
@@ -9,7 +10,7 @@ const most = 50;
 
 const keyOf = (user: string) => 'cassia.queries' + (user && '.' + user);
 
-/** remembered reads them; what isn't theirs, or broken, is nothing. */
+/** remembered reads the queries. Invalid entries are ignored. */
 export function remembered(user: string): Remembered {
   const list = (v: unknown) => (Array.isArray(v) ? v.filter((q): q is string => typeof q === 'string') : []);
   try {
@@ -24,26 +25,26 @@ function keep(user: string, all: Remembered): Remembered {
   try {
     localStorage.setItem(keyOf(user), JSON.stringify(all));
   } catch {
-    // The browser keeps nothing, or has no room: then they are gone with the tab.
+    // The browser doesn't allow storage, or it is full. The queries are then lost when the tab is closed.
   }
   return all;
 }
 
-/** ran puts queries before those that ran earlier, each once. */
+/** ran adds queries at the start of the recent ones, without duplicates. */
 export function ran(user: string, queries: string[]): Remembered {
   const old = remembered(user);
   const asked = queries.map((q) => q.trim()).filter(Boolean);
   return keep(user, { ...old, recent: [...new Set([...asked, ...old.recent])].slice(0, most) });
 }
 
-/** save keeps a query until it is saved no longer. */
+/** save saves a query, or removes it from the saved ones. */
 export function save(user: string, query: string, saved: boolean): Remembered {
   const old = remembered(user);
   const others = old.saved.filter((q) => q !== query);
   return keep(user, { ...old, saved: saved && query.trim() ? [query, ...others].slice(0, most) : others });
 }
 
-/** forget leaves nothing but what is saved. */
+/** forget removes all queries except the saved ones. */
 export function forget(user: string): Remembered {
   return keep(user, { ...remembered(user), recent: [] });
 }

@@ -1,4 +1,4 @@
-// What queries answer, as Prometheus' API has it.
+// Results of queries, in the format of Prometheus' API.
 import type { Answer } from './api';
 import type { Labels } from './format';
 import type { Bounds } from './time';
@@ -26,7 +26,7 @@ export interface Segment {
   series: number;
 }
 
-/** Part is a piece of a query that storage answered by itself. */
+/** Part is a part of a query that storage reads separately. */
 export interface Part {
   expr: string;
   segments: Segment[] | null;
@@ -48,11 +48,11 @@ export type QueryData =
   | { resultType: 'scalar'; result: [number, string]; stats?: Stats }
   | { resultType: 'string'; result: [number, string]; stats?: Stats };
 
-/** Result is a query with what came of it so far. */
+/** Result is a query with its current result. */
 export interface Result {
   query: string;
   answer?: Answer<QueryData>;
-  /** bounds are those of the range that answer is of; without, it is of an instant. */
+  /** bounds is the range of a range query's answer. It is missing for an instant query. */
   bounds?: Bounds;
   error?: unknown;
   loading: boolean;

@@ -1,4 +1,4 @@
-// Rules and alerts as Prometheus' API has them: api/v1/rules.
+// Rules and alerts in the format of Prometheus' API: api/v1/rules.
 import type { Labels } from './format';
 
 export type State = 'firing' | 'pending' | 'inactive' | 'unknown';
@@ -37,7 +37,7 @@ export interface Group {
 
 const order: State[] = ['firing', 'pending', 'unknown', 'inactive'];
 
-/** found are the rules of a kind that have the text in what people look for, with their group; alerts that fire come first. */
+/** found returns the rules of a kind that contain the text, with their groups. Firing alerts come first. */
 export function found(groups: Group[], kind: 'alerting' | 'all', text: string): { group: Group; rule: Rule }[] {
   const part = text.trim().toLowerCase();
   const has = (words: (string | undefined)[]) => words.some((w) => w?.toLowerCase().includes(part));
@@ -50,5 +50,5 @@ export function found(groups: Group[], kind: 'alerting' | 'all', text: string): 
   return kind === 'all' ? all : all.sort((a, b) => place(a.rule) - place(b.rule));
 }
 
-/** never says that a time is Go's zero: there was none. */
+/** never reports whether a time is Go's zero time, which means that there is none. */
 export const never = (at: string) => at.startsWith('0001-');

@@ -1,4 +1,4 @@
-// The answer of a range selector as a table: samples as they are stored.
+// The result of a range selector as a table of stored samples.
 import { csv, textOf } from './csv';
 import { download } from './datatable';
 import { count, exact, observations, plural, selector } from './format';
@@ -6,7 +6,7 @@ import { Empty, Scroll } from './parts';
 import type { Series } from './results';
 import { local } from './time';
 
-// Drawing more takes the browser seconds; the CSV has all.
+// Rendering more takes the browser seconds. The CSV file contains all.
 const most = 2000;
 
 export function Samples({ series, letter }: { series: Series[]; letter: string }) {

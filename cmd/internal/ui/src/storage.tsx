@@ -1,4 +1,5 @@
-// Storage: what a tenant's data take, what goes next, to who may see metrics, backups, and to an admin, how the engine is.
+// Storage: the disk usage of a tenant's data, the windows that expire next, backups (for users who may see metrics),
+// and the state of the engine (for admins).
 import { call } from './api';
 import type { ViewProps } from './app';
 import { Backups } from './backups';
@@ -23,7 +24,7 @@ export function Storage({ session, tenant }: ViewProps) {
     (signal) => (session.admin ? call<Health>('cassia/health', {}, { signal }).then((a) => a.data) : Promise.resolve(undefined)),
     [session.admin], 60_000,
   );
-  // A window of which no slot is sealed has names of series only, and what is sealed is what this is about.
+  // Ignore windows without sealed slots. They contain only names of series, and this view is about sealed data.
   const all = (windows.data?.windows ?? []).filter((w) => w.resolution !== 'raw' || w.slots > 0);
   const known = all.every((w) => w.bytes >= 0);
   const sum = (res?: string) => all.filter((w) => !res || w.resolution === res).reduce((n, w) => n + Math.max(0, w.bytes), 0);
@@ -127,7 +128,7 @@ function Findings({ health }: { health: Health }) {
   );
 }
 
-/** Coded shows what stands in backticks as code. */
+/** Coded shows text in backticks as code. */
 function Coded({ text }: { text: string }) {
   return <>{text.split('`').map((part, i) => (i % 2 ? <code key={i}>{part}</code> : part))}</>;
 }

@@ -1,4 +1,4 @@
-// Tenants: who may use what, and what of it is in use.
+// Tenants: the limits of each tenant, and their usage.
 import { useState } from 'preact/hooks';
 import { call } from './api';
 import type { ViewProps } from './app';
@@ -14,7 +14,7 @@ interface Limits {
   left: Record<string, number>;
 }
 
-// As in --limits.file, in the order in which people ask.
+// The names in --limits.file, the most relevant first.
 const names: Record<string, string> = {
   samples_per_second: 'Samples per second', samples_burst: 'Burst size in samples', active_series: 'Active series', new_series_per_hour: 'New series per hour',
   exemplars_per_second: 'Exemplars per second', queries: 'Concurrent queries', queries_waiting: 'Queued queries', query_series: 'Series per query', query_samples: 'Samples per query',
@@ -22,7 +22,7 @@ const names: Record<string, string> = {
   label_value_bytes: 'Label value length', request_bytes: 'Request size',
 };
 
-// Of rates it is known how much of what may come at once is in use: by default, samples of ten seconds.
+// For limits on rates, the usage is the used share of the burst size. The default burst size is ten seconds of samples.
 const rates: Record<string, (t: Limits) => number> = {
   samples_per_second: (t) => {
     const burst = t.limits['samples_burst'] ?? Math.max(2000, 10 * t.limits['samples_per_second']!);
@@ -63,7 +63,7 @@ function shownAs(key: string, v: number): string {
 }
 
 function Tenant({ of: t, session, here }: { of: Limits; session: ViewProps['session']; here: boolean }) {
-  const long = (t.limits as Record<string, unknown>)['long_label_values']; // The only one that is a word.
+  const long = (t.limits as Record<string, unknown>)['long_label_values']; // the only limit that isn't a number
   const limits = Object.keys(names).filter((k) => t.limits[k]);
   const used = (key: string) => t.used[key] ?? (t.left[key] !== undefined && !rates[key] ? Math.max(0, t.limits[key]! - t.left[key]!) : undefined);
   return (

@@ -1,15 +1,15 @@
-// Times as people write them: now, now-6h, 2026-11-22 07:15, and back.
+// Parsing and formatting of times such as now, now-6h and 2026-11-22 07:15.
 
 const units: Record<string, number> = { s: 1, m: 60, h: 3600, d: 86400, w: 604800, y: 31536000 };
 
-/** seconds parses a duration such as 90s or 1h30m; NaN: it is none. */
+/** seconds parses a duration such as 90s or 1h30m. It returns NaN if the text isn't a duration. */
 export function seconds(text: string): number {
   const all = [...text.matchAll(/(\d+(?:\.\d+)?)([smhdwy])/g)];
   if (!all.length || all.map((m) => m[0]).join('') !== text) return NaN;
   return all.reduce((sum, m) => sum + Number(m[1]) * units[m[2]!]!, 0);
 }
 
-/** duration writes seconds briefly: 90 is 1m30s. */
+/** duration formats seconds briefly, such as 1m30s for 90. */
 export function duration(value: number): string {
   if (value < 1) return value === 0 ? '0s' : `${Math.round(value * 1000)}ms`;
   let left = Math.round(value);
@@ -23,18 +23,21 @@ export function duration(value: number): string {
   return parts.join('');
 }
 
-// utcZone says that times are read and written in UTC instead of the browser's zone.
+// utcZone is set if times are parsed and formatted in UTC instead of the browser's time zone.
 let utcZone = false;
 
-/** inUtc says whether times are in UTC. */
+/** inUtc reports whether times are in UTC. */
 export const inUtc = () => utcZone;
 
-/** setUtc chooses it. */
+/** setUtc selects UTC or the browser's time zone. */
 export function setUtc(utc: boolean): void {
   utcZone = utc;
 }
 
-/** instant parses a time into seconds since 1970; NaN: it is none. Without a zone it is local, or UTC where that is chosen. */
+/**
+ * instant parses a time and returns seconds since 1970, or NaN if the text isn't a time. A time without a zone is in
+ * the selected time zone.
+ */
 export function instant(text: string, now: number): number {
   const t = text.trim();
   if (t === 'now') return now;
@@ -50,7 +53,7 @@ export function instant(text: string, now: number): number {
 
 const two = (n: number) => String(n).padStart(2, '0');
 
-/** local writes a time in the browser's zone, or in UTC where that is chosen. */
+/** local formats a time in the selected time zone. */
 export function local(at: number): string {
   const d = new Date(at * 1000);
   if (isNaN(d.getTime())) return '';
@@ -59,24 +62,24 @@ export function local(at: number): string {
   return `${date} ${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`;
 }
 
-/** day writes a date in UTC, in which windows and slots begin. */
+/** day formats the date of a time in UTC, because windows and slots start at UTC times. */
 export function day(at: string | number): string {
   return new Date(at).toISOString().slice(0, 10);
 }
 
-/** utc writes a time to the minute, in UTC. */
+/** utc formats a time in UTC, without seconds. */
 export function utc(at: string | number): string {
   return new Date(at).toISOString().slice(0, 16).replace('T', ' ');
 }
 
-/** about writes a long time in one unit. */
+/** about formats a long duration with one unit. */
 export function about(value: number): string {
   const days = value / 86400;
   if (days >= 730) return `${+(days / 365).toFixed(1)} years`;
   return days >= 2 ? `${Math.round(days)} days` : duration(value);
 }
 
-/** lasting writes how long data are kept: whole days where it is that; 0 is forever. */
+/** lasting formats a retention, in whole days if possible. 0 means forever. */
 export function lasting(s: number): string {
   if (s === 0) return 'forever';
   const days = s / 86400;
@@ -86,7 +89,7 @@ export function lasting(s: number): string {
   return days === 1 ? '1 day' : `${days} days`;
 }
 
-/** since tells how long ago, or in how much time, something is. */
+/** since formats how long ago a time was, or how far in the future it is. */
 export function since(at: string, now = Date.now()): string {
   const s = (now - Date.parse(at)) / 1000;
   return s >= 0 ? `${about(s)} ago` : `in ${about(-s)}`;
@@ -94,13 +97,13 @@ export function since(at: string, now = Date.now()): string {
 
 const browserZone = Intl.DateTimeFormat().resolvedOptions().timeZone || 'local time';
 
-/** zone is the name of the one in which times are. */
+/** zone returns the name of the selected time zone. */
 export const zone = () => (utcZone ? 'UTC' : browserZone);
 
-// Keys don't zoom in to fewer seconds.
+// The min range in seconds when zooming with keys.
 const closest = 20;
 
-/** zoomed is the range that a key leads to from another: + is half of it, around a time, and - twice as much. */
+/** zoomed returns the range after a zoom key: + halves the range around a time, and - doubles it. */
 export function zoomed(key: string, b: { start: number; end: number }, around: number | undefined): [number, number] | undefined {
   const width = b.end - b.start;
   const by = key === '+' || key === '=' ? 0.5 : key === '-' ? 2 : 0;
@@ -110,7 +113,7 @@ export function zoomed(key: string, b: { start: number; end: number }, around: n
   return [from, from + width * by];
 }
 
-/** Range is what the picker holds: texts that instant understands. */
+/** Range is a time range as selected in the picker. instant parses both texts. */
 export interface Range {
   from: string;
   to: string;
@@ -122,13 +125,13 @@ export const quickRanges: [string, string][] = [
   ['now-90d', '90 days'], ['now-1y', '1 year'], ['now-2y', '2 years'],
 ];
 
-/** inWords writes a duration with the names of its units: 1 hour 30 minutes. */
+/** inWords formats a duration with the names of its units, such as 1 hour 30 minutes. */
 function inWords(value: number): string {
   const names: Record<string, string> = { ms: 'millisecond', d: 'day', h: 'hour', m: 'minute', s: 'second' };
   return [...duration(value).matchAll(/(\d+)(ms|[dhms])/g)].map(([, n, unit]) => `${n} ${names[unit!]}${n === '1' ? '' : 's'}`).join(' ');
 }
 
-/** rangeText says a range in words. */
+/** rangeText describes a range in words. */
 export function rangeText(r: Range): string {
   const quick = quickRanges.find(([from]) => from === r.from);
   if (quick && r.to === 'now') return 'Last ' + quick[1];
@@ -142,7 +145,7 @@ export function rangeText(r: Range): string {
   return `${show(r.from)} – ${show(r.to)}`;
 }
 
-/** Bounds are a range at a moment, in seconds since 1970. */
+/** Bounds is a range with absolute times, in seconds since 1970. */
 export interface Bounds {
   start: number;
   end: number;
@@ -151,12 +154,12 @@ export interface Bounds {
 
 const steps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800];
 
-/** points are how many a graph has at most: a year by days. */
+/** points is the max number of points in a graph: one per day of a year. */
 export const points = 366;
 
 /**
- * bounds returns the range on a grid of at most points steps. Steps are such that buckets of 5 minutes and of an hour
- * fit into long ones, and times are multiples of them: that is where rollups answer exactly.
+ * bounds returns the range with at most points steps. Long steps are multiples of the buckets of 5 minutes and of an
+ * hour, and times are multiples of the step, because rollups then return exact results.
  */
 export function bounds(r: Range, points: number, step: string, now = Date.now() / 1000): Bounds | string {
   const start = instant(r.from, now);
@@ -169,7 +172,7 @@ export function bounds(r: Range, points: number, step: string, now = Date.now() 
     const least = (end - start) / points;
     width = steps.find((s) => s >= least) ?? Math.ceil(least / 604800) * 604800;
   }
-  // Prometheus' API answers at most 11,000 points a series.
+  // Prometheus' API returns at most 11,000 points per series.
   width = Math.max(width, Math.ceil((end - start) / 10000));
   return { start: Math.ceil(start / width) * width, end: Math.floor(end / width) * width, step: width };
 }

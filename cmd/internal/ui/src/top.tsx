@@ -1,4 +1,4 @@
-// The queries that took most in the last hours, by text.
+// The most expensive queries of the last hours, by text.
 import { useState } from 'preact/hooks';
 import { call } from './api';
 import { count, exact } from './format';
@@ -32,7 +32,7 @@ const weight: Record<By, (q: TopQuery) => number> = {
 
 const limit = 50;
 
-/** took writes seconds as people read them. */
+/** took formats a duration in seconds. */
 const took = (s: number) => (s >= 100 ? `${count(s)} s` : s >= 1 ? `${Number(s.toPrecision(3))} s` : `${Number((s * 1000).toPrecision(3))} ms`);
 
 export function TopQueries({ tenant }: { tenant: string }) {

@@ -1,16 +1,17 @@
-// Units of what queries answer: from metadata and names of metrics, through functions and operators. A unit that isn't certain is none.
+// Units of query results: computed from metadata and names of metrics, through functions and operators. Without a
+// definite unit, the result has none.
 import { bytes, short } from './format';
 
-/** Unit is a unit of values: one that axes know how to write, or the word that metadata have. */
+/** Unit is a unit of values: one that axes can format, or a word from the metadata. */
 export interface Unit {
   kind: 'bytes' | 'seconds' | 'ratio' | 'percent' | 'other';
-  /** word is what stands behind a number of kind other. */
+  /** word follows a number if the kind is other. */
   word: string;
-  /** perSecond says that it is a rate. */
+  /** perSecond is set if the unit is a rate. */
   perSecond: boolean;
 }
 
-/** Tree is a parsed query, as parse_query answers it. */
+/** Tree is a parsed query, as returned by parse_query. */
 export interface Tree {
   type: string;
   name?: string;
@@ -32,7 +33,7 @@ const words: Record<string, Unit> = {
   joules: plain('other', 'J'), grams: plain('other', 'g'), meters: plain('other', 'm'), hertz: plain('other', 'Hz'), watts: plain('other', 'W'),
 };
 
-/** unitOfMetric knows the unit of a metric by what metadata say, or by how its name ends. */
+/** unitOfMetric returns the unit of a metric from its metadata or, if they have none, from the end of its name. */
 export function unitOfMetric(name: string, told: string): Unit | undefined {
   const known = words[told.toLowerCase()];
   if (known) return known;
@@ -49,7 +50,7 @@ const rates = new Set(['rate', 'irate', 'deriv']);
 
 const same = (a: Unit, b: Unit) => a.kind === b.kind && a.word === b.word && a.perSecond === b.perSecond;
 
-/** metricsOf lists the names of metrics in a query. */
+/** metricsOf returns the names of the metrics in a query. */
 export function metricsOf(tree: Tree): string[] {
   const out = new Set<string>();
   const walk = (t: Tree | null | undefined) => {
@@ -64,7 +65,7 @@ export function metricsOf(tree: Tree): string[] {
   return [...out];
 }
 
-/** unitOf returns the unit of what a query answers; of tells that of a metric. */
+/** unitOf returns the unit of a query's result. of returns the unit of a metric. */
 export function unitOf(tree: Tree | null | undefined, of: (metric: string) => Unit | undefined): Unit | undefined {
   if (!tree) return undefined;
   switch (tree.type) {
@@ -90,7 +91,7 @@ function ofCall(tree: Tree, of: (metric: string) => Unit | undefined): Unit | un
   const args = tree.args ?? [];
   if (without.has(name)) return undefined;
   if (/^histogram_quantile/.test(name)) {
-    // The observations' unit, which the buckets' name has.
+    // The unit of the observations, which the name of the buckets contains.
     const metrics = args.flatMap(metricsOf);
     return metrics.length === 1 ? of(metrics[0]!.replace(/_bucket$/, '')) : undefined;
   }
@@ -109,7 +110,7 @@ function ofOperator(tree: Tree, of: (metric: string) => Unit | undefined): Unit 
     case '/':
       if (l && r) return same(l, r) ? plain('ratio') : undefined;
       if (rn === 1 && l) return l;
-      // A mean: the sum of seconds over a count of what took them. A rate over a rate is none per second.
+      // A mean: a sum of seconds divided by the number of observations. The quotient of two rates isn't a rate.
       return l && rn === undefined && /_count|count/.test(JSON.stringify(tree.rhs)) ? { ...(l.kind === 'ratio' ? plain('seconds') : l), perSecond: false } : undefined;
     case '*':
       if (ln === 100 && r?.kind === 'ratio' || rn === 100 && l?.kind === 'ratio') return plain('percent');
@@ -117,7 +118,7 @@ function ofOperator(tree: Tree, of: (metric: string) => Unit | undefined): Unit 
     case '+':
     case '-':
       if (l && r) return same(l, r) ? l : undefined;
-      // One less a ratio is a ratio.
+      // For example, 1 minus a ratio is a ratio.
       return (ln !== undefined ? r : rn !== undefined ? l : undefined);
     case '==': case '!=': case '<': case '>': case '<=': case '>=': case 'and': case 'unless': case '%':
       return l;
@@ -129,7 +130,7 @@ function ofOperator(tree: Tree, of: (metric: string) => Unit | undefined): Unit 
 
 const spans: [number, string][] = [[86400, 'd'], [3600, 'h'], [60, 'min'], [1, 's'], [1e-3, 'ms'], [1e-6, 'µs'], [1e-9, 'ns']];
 
-/** inUnit writes a value for an axis; tick is the distance between the axis' labels, where that is even. */
+/** inUnit formats a value for an axis. tick is the distance between the labels of the axis, if they are equidistant. */
 export function inUnit(v: number, unit?: Unit, tick?: number): string {
   if (!unit || !isFinite(v)) return short(v, tick);
   const rate = unit.perSecond ? '/s' : '';
@@ -153,7 +154,7 @@ export function inUnit(v: number, unit?: Unit, tick?: number): string {
 
 const decimal = Array.from({ length: 65 }, (_, k) => [1, 2, 2.5, 5].map((n) => Number(`${n}e${k - 32}`))).flat();
 
-/** roundSteps are distances between the lines of an axis that are round in its unit. */
+/** roundSteps returns distances between grid lines that are round numbers in a unit. */
 export function roundSteps(unit?: Unit): number[] {
   if (unit?.kind === 'bytes') {
     const parts = decimal.filter((s) => s < 1);
@@ -165,7 +166,7 @@ export function roundSteps(unit?: Unit): number[] {
   return [...small, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, ...days];
 }
 
-/** nameOf is the unit in words, for those who hear the page, and beside exact values. */
+/** nameOf returns the name of a unit, for screen readers and next to exact values. */
 export function nameOf(unit?: Unit): string {
   if (!unit) return '';
   const name = unit.kind === 'other' ? unit.word : { bytes: 'bytes', seconds: 'seconds', ratio: 'ratio', percent: 'percent' }[unit.kind];

@@ -1,4 +1,4 @@
-// What a tenant has sealed: api/v1/cassia/windows.
+// The sealed windows of a tenant: api/v1/cassia/windows.
 import { call } from './api';
 import { useLoad } from './parts';
 

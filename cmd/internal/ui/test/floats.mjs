@@ -1,4 +1,4 @@
-// Random numbers of every kind, the same each time: all bits are tossed, and a part of them are the special ones.
+// Pseudo-random numbers of every kind, the same in each run: some special values, and numbers with random bits.
 const special = [0, -0, NaN, Infinity, -Infinity, 5e-324, -5e-324, 2.2250738585072014e-308, 1.7976931348623157e308, -1.7976931348623157e308, 1795394751.29, 0.1 + 0.2, 2 ** 53 + 2, 1e21, 1e-7];
 
 export function floats(n, seed = 17) {
@@ -14,7 +14,7 @@ export function floats(n, seed = 17) {
   return Array.from({ length: n }, (_, i) => {
     if (i < special.length) return special[i];
     const bits = toss();
-    // Every tenth is subnormal: its exponent is 0.
+    // Every tenth number is subnormal: its exponent is 0.
     view.setBigUint64(0, i % 10 === 0 ? bits & 0x800fffffffffffffn : bits);
     return view.getFloat64(0);
   });

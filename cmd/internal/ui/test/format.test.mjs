@@ -19,7 +19,7 @@ test('exact keeps all of a number', () => table(exact, [
 
 test('what the API writes is shown so that it is read back as the same bits', () => {
   for (const v of floats(10_000)) {
-    const api = exact(v); // Prometheus' API writes the shortest text, too, with exponents elsewhere.
+    const api = exact(v); // Prometheus' API also writes the shortest text, but uses exponents for other numbers.
     for (const text of [api, v.toExponential(17)]) if (isFinite(v) && v !== 0) assert.ok(Object.is(number(text), v), text);
     assert.ok(Object.is(number(exact(number(api))), v), api);
   }
