@@ -147,7 +147,7 @@ func TestDoctorOnCassandra(t *testing.T) {
 	require.Contains(t, text, "ALTER TABLE "+flags[2][len("--cassandra.keyspace="):]+
 		".raw WITH compaction = {'class': 'TimeWindowCompactionStrategy'")
 
-	// schema alter runs the statements that doctor recommends.
+	// alter runs `schema alter`, whose statements are those that doctor recommends.
 	alter := func(dry bool) string {
 		app := kingpin.New("cassia", "")
 		e := config.RegisterEngine(app.Command("schema", ""))

@@ -23,7 +23,7 @@ import (
 // kairosPasswordVariable is the environment variable with the password for KairosDB's Cassandra cluster.
 const kairosPasswordVariable = "CASSIA_KAIROSDB_PASSWORD"
 
-// kairosFlags locate a KairosDB keyspace and set how its series are mapped.
+// kairosFlags holds the flags that locate a KairosDB keyspace and set how its series are mapped.
 type kairosFlags struct {
 	cassandra    cassandra.Options
 	hosts        []string

@@ -141,7 +141,8 @@ func unevenSamples(t *testing.T, eng engine.Engine, now time.Time) {
 	require.NoError(t, s.Close())
 }
 
-// TestRemainingTimeOfACheck throttles the reads of rows.
+// TestRemainingTimeOfACheck checks the displayed remaining time of a check that is slowed down by throttled reads of
+// rows.
 func TestRemainingTimeOfACheck(t *testing.T) {
 	t.Parallel()
 	now, clock := time.Now(), &workClock{}
@@ -184,7 +185,7 @@ func TestRemainingTimeOfACheckOfADirectory(t *testing.T) {
 	shown.requireHonest(t, began, 0.1)
 }
 
-// TestRemainingTimeOfAnExport throttles the reads of rows.
+// TestRemainingTimeOfAnExport slows down an export by throttled reads of rows.
 func TestRemainingTimeOfAnExport(t *testing.T) {
 	t.Parallel()
 	now, clock := time.Now(), &workClock{}
@@ -201,7 +202,7 @@ func TestRemainingTimeOfAnExport(t *testing.T) {
 	shown.requireHonest(t, began, 0.1)
 }
 
-// TestRemainingTimeOfAnImport throttles the writes of rows.
+// TestRemainingTimeOfAnImport slows down an import by throttled writes of rows.
 func TestRemainingTimeOfAnImport(t *testing.T) {
 	t.Parallel()
 	now, clock := time.Now(), &workClock{}
@@ -244,7 +245,7 @@ func bytesIn(dir string) func() time.Time {
 	}
 }
 
-// TestRemainingTimeOfABackupAndARestore throttles the writes of files.
+// TestRemainingTimeOfABackupAndARestore slows down a backup and a restore by throttled writes of files.
 func TestRemainingTimeOfABackupAndARestore(t *testing.T) {
 	t.Parallel()
 	now := time.Now().Truncate(time.Hour)

@@ -236,12 +236,11 @@ func (p *process) openStore(ctx context.Context) error {
 	return nil
 }
 
-// If a process can't open the store, it retries after firstOpenPause. The pause doubles with each attempt, up to
-// lastOpenPause. It logs the error once per openLogInterval.
+// Retries of a process that can't open the store. The pause doubles with each attempt.
 const (
 	firstOpenPause  = 100 * time.Millisecond
-	lastOpenPause   = 5 * time.Second
-	openLogInterval = time.Minute
+	lastOpenPause   = 5 * time.Second // upper bound
+	openLogInterval = time.Minute     // between logs of the error
 )
 
 // openRows opens the store in the engine. If the data directory can't be read or written for a reason that may be

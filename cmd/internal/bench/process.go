@@ -51,7 +51,7 @@ func ProcessUsage(pid int) (Usage, error) {
 }
 
 // cpuClock returns the clock ID of the CPU time of all threads of a process, as clock_getcpuclockid(3) does: the lowest
-// three bits are 2 (CPUCLOCK_SCHED), and the other bits are the complement of the process' id.
+// three bits are 2 (CPUCLOCK_SCHED), and the other bits are the complement of the process ID.
 func cpuClock(pid int) int32 { return int32(^pid)<<3 | 2 }
 
 // DirBytes returns the disk usage of the files below dir. Files that are deleted concurrently don't count.

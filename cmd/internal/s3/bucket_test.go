@@ -187,7 +187,7 @@ func TestCredentials(t *testing.T) {
 	require.NoError(t, list(t, opened(t, "s3://"+s3test.Bucket)))
 }
 
-// TestAbandonedUploads aborts unfinished uploads.
+// TestAbandonedUploads checks when uploads that didn't finish are removed.
 func TestAbandonedUploads(t *testing.T) {
 	needsServer(t)
 	b := opened(t, s3test.At(s3test.Start(t).Address, "p"))

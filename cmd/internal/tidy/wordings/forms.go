@@ -90,11 +90,11 @@ var forms = compile([][]string{
 	{`\b(nobody|everybody|somebody|anybody)\b`, `no user, every client; say what happens`},
 	{`\b(needn't|mustn't|shan't|ought)\b`, `doesn't have to, must not`},
 
-	// "a" for "per".
+	// "a" instead of "per".
 	{`\b((?:bytes|requests|CPU|seconds?|MB|KB|MiB|KiB|GiB|GB|samples|queries|rows|ms|µs|s|tables?|row|chunk|page|files?) an? (?:second|minute|hour|day|sample|series|million|thousand|hundred|request|window|query|tenant|process|core|node|slot|row|metric|replica|partition|file))\b`, `per`,
 		`\btimes an? \w+\b`},
 
-	// Negatives in place of effects, and riddles.
+	// Negatives instead of effects, and unclear nouns.
 	{`\b(none (?:may|must|can|runs?|waits?|is|are|has|have|does|do|were|was))\b`, `say what happens`, `\bnone are\b`},
 	{`\b((?:in|into|of|one|this|each|every|another|the) (?:house|room)s?)\b|\b(ways? out)\b`, `package, removal path`},
 	{`\b((?:data|samples|rows|bytes) leaves?)\b`, `is removed`},
