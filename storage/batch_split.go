@@ -28,8 +28,8 @@ func (b *Batch) Extent(limit int64) ha.Extent {
 	return x
 }
 
-// Split removes the samples for which of doesn't return ha.Store. It adds the samples to be held to held, and returns
-// the number of dropped samples.
+// Split removes the samples whose disposition isn't ha.Store; of returns the disposition at a time. It adds the samples
+// to be held to held, and returns the number of dropped samples.
 func (b *Batch) Split(of func(t int64) ha.Disposition, held *ha.HeldBuilder) (dropped int) {
 	entries, exemplars := b.entries[:0], b.exemplars[:0]
 	for i := range b.entries {

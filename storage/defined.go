@@ -20,8 +20,8 @@ import (
 
 // keepDefinitions writes the definitions contained in rows, which are about to be deleted, to table defined, because
 // later blobs of other writers may depend on them. It writes nothing for old slots, whose blobs don't depend on earlier
-// ones. now is the time when sealing started. The slot must have been old then, because blobs that arrived later may
-// still depend on earlier ones.
+// ones. A slot counts as old only if it was old at time now, when sealing started: until a slot becomes old, blobs that
+// depend on earlier ones may arrive.
 func (s *Store) keepDefinitions(
 	ctx context.Context, w Work, now time.Time, gens []*head.Generation, rows []format.StageRow,
 ) error {

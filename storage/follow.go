@@ -251,9 +251,8 @@ func (f *follower) timeSincePass() time.Duration {
 	return membership.Elapsed(f.begun, f.s.opts.Now())
 }
 
-// isForgetDue reports whether forgetDue must release samples of a partition. If it didn't, the head might contain
-// samples that other processes have sealed, deleted and cleaned, and whose tombstone was removed, so that queries would
-// return them.
+// isForgetDue reports whether forgetDue must release samples of a partition. The head may contain samples that other
+// processes have sealed and deleted. Once these are cleaned and their tombstone is removed, queries would return them.
 func (f *follower) isForgetDue(partition int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

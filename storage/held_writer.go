@@ -145,8 +145,8 @@ type heldSink struct {
 	w      *heldWriter
 	row    *ha.HeldSamples
 	hiding format.Tombstones // the deletes that apply to the row
-	// series are the blob's series by number minus 1; nil if the series can't be stored. hidden are the deletes that
-	// apply to each series.
+	// series are the blob's series, indexed by their number minus 1; nil stands for a series that can't be stored.
+	// hidden are the deletes that apply to each series.
 	series []*Series
 	hidden []format.Tombstones
 	taken  int

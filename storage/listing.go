@@ -105,7 +105,8 @@ func (s *Store) ensureListed(ctx context.Context, at tenantWindow, until int64) 
 }
 
 // stayListed ensures that a window is listed after commit records were written, because another process may have
-// unlisted it in the meantime. The window then stays listed until the commit records expire, as their batch does.
+// unlisted it in the meantime. The window then stays listed until the commit records expire together with the rest of
+// their batch.
 func (s *Store) stayListed(ctx context.Context, tenant string, window int64, marks engine.Batch) error {
 	at, now := tenantWindow{tenant, window}, s.opts.Now().Unix()
 	if until, ok := s.windows.Get(at); ok && until > now {

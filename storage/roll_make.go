@@ -117,8 +117,8 @@ func (x *roller) make5m(
 	to, hiding := in.fineRollup(), in.hiding.OfSeries(r.series.Labels())
 	from := x.sourceOf(in, r, hiding)
 	if from == fromRollup && !x.fillsUp() && len(r.own) > 0 {
-		// Without this error the stored rollup would be changed although this process may not change rollups without
-		// samples now, and before deletes are applied.
+		// Otherwise the stored rollup would be changed without its turn: only one process at a time may change rollups
+		// without samples, after it has applied the deletes.
 		return errRawGone
 	}
 	if from == fromRollup {
@@ -194,8 +194,8 @@ func (x *roller) fill(to rollupOf, r *rollupTask, b *rollup.Buckets) error {
 		return nil
 	}
 	kept, version, err := x.stored(to, r)
-	// The new samples are stored only in rollups, so they replace the unreadable rollup. Importing the history again
-	// adds the rest.
+	// If the stored rollup is unreadable, the new samples replace it, because they aren't stored elsewhere. Importing
+	// the history again restores the rest of the rollup.
 	if x.fillsUp() && r.chunk != nil && errors.Is(err, errUnread) {
 		kept, err = &rollup.Buckets{}, nil
 	}

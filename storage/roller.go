@@ -262,7 +262,7 @@ func (x *roller) listDependencies() (err error) {
 	return x.s.listChunks(x.ctx, all, x.listed)
 }
 
-// listOwn adds the tasks' own chunks to the list, which was read before they were written.
+// listOwn adds the tasks' own chunks to the list. The list was read before these chunks were written.
 func (x *roller) listOwn() {
 	if x.listed == nil {
 		return

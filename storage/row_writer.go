@@ -30,8 +30,9 @@ type rowWriter struct {
 	// namesFirst makes names durable before rows. It is set if the slot already has a commit record, because readers
 	// may then search its rows by their names.
 	namesFirst bool
-	// remade is true if the rows are rollups that are recomputed because of deletes. They are written as rows even if
-	// their series' labels are written again, because cleaning would turn pages into rows anyway; see removeOutdone.
+	// remade is true if the rows are rollups that are recomputed because of deletes. They are written as rows rather
+	// than pages, even if their series' labels are written again, because cleaning would turn the pages into rows; see
+	// removeOutdone.
 	remade bool
 	// before is called before each write. If it returns an error, nothing is written. nil: there is no such check.
 	before func() error

@@ -19,8 +19,8 @@ type SealStats struct {
 	Done bool
 	// Blobs is the number of stage rows that were sealed. Left is the number of unreadable stage rows, which were kept.
 	Blobs, Left int
-	// Series and Samples count the written series and samples. Chunks and Bytes are the number of their chunks and the
-	// size of these.
+	// Series and Samples count the written series and samples. Chunks is the number of chunks that contain the samples;
+	// Bytes is the size of these chunks.
 	Series, Samples, Chunks int
 	// Exemplars is the number of exemplars that were written.
 	Exemplars int

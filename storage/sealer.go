@@ -94,8 +94,8 @@ type slotSealer struct {
 	*rowWriter
 	*rolledSlot
 	stats *SealStats
-	// deletes are the tombstones, by tenant, that touch the slot. They don't apply to chunks written now, which name
-	// them.
+	// deletes are the tombstones, by tenant, that touch the slot. Chunks written now name them, so these deletes don't
+	// apply to the chunks.
 	deletes map[string]format.Tombstones
 	buckets rollup.Buckets // reused
 	// ahead are sealed chunks that were read for many series at once. Chunks of other series are read one series at a

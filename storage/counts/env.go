@@ -46,7 +46,7 @@ type Env struct {
 	MayCount func() error
 	// Lock prevents windows from being dropped while counts are written, until unlock is called.
 	Lock func() (unlock func())
-	// Replace deletes a window's rows of counts with the keys in others and writes new rows. The new rows expire at a
+	// Replace deletes a window's stored counts with the keys in others, and writes new rows. The new rows expire at a
 	// time in seconds since 1970; 0 means never.
 	Replace func(ctx context.Context, u *ended.OverWindow, others []string, rows []engine.Mutation, expires int64) error
 	// Note logs and counts an unreadable row, unless it was noted before.

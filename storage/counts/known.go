@@ -27,7 +27,7 @@ func (c countedState) noted(as uint64) uint64 {
 	return xxhash.Sum64(b[:])&^countsBits | as
 }
 
-// known returns the cached value about the counts of a window. It returns 0 if none is cached for the window's states.
+// known returns the cached value about the counts of a window, or 0 if the cache has no value for the window's states.
 func (s *Statistics) known(u *ended.OverWindow) uint64 {
 	k := s.env.Memory.Noted(u.Tenant, u.Window)
 	if as := k & countsBits; as == countsLost || k == statesOf(u).noted(as) {

@@ -175,8 +175,8 @@ func answerFrom(c *format.Counts, q SeriesQuery) (answer SeriesCounts, ok bool) 
 	return answer, fits == [3]bool{true, true, true}
 }
 
-// firstOf returns the first limit entries of a list. The list contains the largest of of counts. ok is false if the
-// list has too few entries.
+// firstOf returns the first limit entries of a list. The list contains the largest counts; of is the number of all
+// counts. ok is false if the list has too few entries.
 func firstOf(list []Count, of uint64, limit int) (first []Count, ok bool) {
 	limit = max(0, limit)
 	if len(list) < limit && uint64(len(list)) < of {

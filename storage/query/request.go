@@ -285,13 +285,13 @@ func (r *request) hiddenIn(class int64, res rollup.Resolution) int64 {
 	return r.env.Retention.Past(r.tenant, class, res) // The class was added during the query.
 }
 
-// earliest returns the newest timestamp that is hidden in all classes. latest returns the newest timestamp that is
-// hidden in any class.
+// earliest returns the newest timestamp that is hidden in all classes.
 func (r *request) earliest(res rollup.Resolution) int64 {
 	return slices.MinFunc(r.hidden, func(a, b retention.Hidden) int { return cmp.Compare(a.At[res], b.At[res]) }).
 		At[res]
 }
 
+// latest returns the newest timestamp that is hidden in any class.
 func (r *request) latest(res rollup.Resolution) int64 {
 	return slices.MaxFunc(r.hidden, func(a, b retention.Hidden) int { return cmp.Compare(a.At[res], b.At[res]) }).
 		At[res]

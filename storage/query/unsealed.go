@@ -24,8 +24,8 @@ type openSeries struct {
 	days     []openDay
 }
 
-// openDay is the part of a raw window, after after and up to end, in which a series has unsealed samples. class is the
-// class in which they will be stored.
+// openDay is the part (after, end] of a raw window in which a series has unsealed samples. class is the class in which
+// they will be stored.
 type openDay struct {
 	after, end int64
 	class      int64

@@ -35,8 +35,8 @@ func filesOf(t *testing.T, patterns ...string) map[string]*ast.File {
 	return files
 }
 
-// TestCallsOfASelection lists the calls of exported methods of this package from the part of package query that answers
-// a selection, by name, and checks their number.
+// TestCallsOfASelection limits the number of calls of this package's exported methods in the part of package query that
+// answers a selection.
 func TestCallsOfASelection(t *testing.T) {
 	methods := []string{"Days", "At"}
 	for m := range reflect.TypeFor[*Keeper]().Methods() {

@@ -173,8 +173,8 @@ func (k *Keeper) samplesIn(ctx context.Context, tenant string, h *Boundary, afte
 // maxLoggedChanges is the maximum number of changes that one Expire logs.
 const maxLoggedChanges = 50
 
-// logChanged logs the ranges that a changed retention has hidden or shown again, and the rows that a longer retention
-// doesn't apply to.
+// logChanged logs the ranges that a changed retention has hidden or shown again, and the rows to which a longer
+// retention doesn't apply.
 func (x *Advancing) logChanged(ctx context.Context, tenant string, before, next *boundaryRow) {
 	for i := range next.List {
 		if was := before.Of(next.List[i].Class, next.List[i].Resolution); was != nil {

@@ -79,8 +79,8 @@ func (k *Keeper) expiredRaw(b *Boundaries, class int, hidden int64) int64 {
 	return min(hidden, k.env.Period.WindowStart(b.firstRaw[class]))
 }
 
-// soon is the time before raw samples are hidden from which a delete of them is applied to rollups immediately, because
-// the rollups must include the delete when the samples are hidden.
+// soon is the time for which a delete is applied to rollups in advance: it is applied immediately if its raw samples
+// will be hidden within this time, because the rollups must include the delete by then.
 const soon = 24 * time.Hour
 
 // HidesSoon reports whether raw samples of a tenant in a slot are hidden in any class, or will be hidden soon.
