@@ -200,7 +200,10 @@ func (x *examination) store(ctx context.Context, eng engine.Engine,
 		return nil
 	}
 	if space, err := inspect.Space(ctx, eng); err != nil {
-		x.add(unopened(err))
+		x.add(doctor.Finding{
+			Level: doctor.Warning, What: "the disk usage can't be measured: " + oneLine(err),
+			Why: "the sizes of files and tables are unknown",
+		})
 	} else if space != nil {
 		x.add(doctor.Space(space))
 	}

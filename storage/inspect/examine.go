@@ -157,7 +157,9 @@ type ExpiredWindow struct {
 
 // DamagedRow is a row of the staging log that can't be read.
 type DamagedRow struct {
-	Slot      int64
+	Slot int64
+	// End is the end of the slot.
+	End       time.Time
 	Partition int
 	// Writer is the writer in hexadecimal.
 	Writer string
@@ -166,8 +168,8 @@ type DamagedRow struct {
 }
 
 func (d *DamagedRow) String() string {
-	return fmt.Sprintf("stage: slot %d, partition %d, writer %s, seq %d: %v", d.Slot, d.Partition,
-		d.Writer, d.Seq, d.Err)
+	return fmt.Sprintf("stage: slot %d, until %s, partition %d, writer %s, seq %d: %v", d.Slot,
+		format.Instant(d.End.UnixMilli()), d.Partition, d.Writer, d.Seq, d.Err)
 }
 
 // Examine examines a store in the engine without opening it: it writes nothing, doesn't register as a process, and
@@ -272,7 +274,7 @@ func (x *examiner) waiting(ctx context.Context) error {
 				return err
 			}
 			for _, w := range work {
-				found, err := hasRows(ctx, x.Engine(), engine.Stage, format.StagePartition(w.Slot, p))
+				found, err := x.hasStaged(ctx, w)
 				if err != nil {
 					return err
 				}
@@ -290,6 +292,19 @@ func (x *examiner) waiting(ctx context.Context) error {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Slot, b.Slot), cmp.Compare(a.Partition, b.Partition))
 	})
 	return err
+}
+
+// hasStaged reports whether a slot of a partition has readable staged rows. Unreadable ones are found in the files.
+func (x *examiner) hasStaged(ctx context.Context, w storage.Work) (bool, error) {
+	rows := engine.Range{Table: engine.Stage, Partition: format.StagePartition(w.Slot, w.Partition), KeysOnly: true}
+	rows.Damaged, rows.Limit = func(engine.Damage) {}, 1
+	for _, err := range x.Engine().Scan(ctx, rows) {
+		if err != nil {
+			return false, fmt.Errorf("inspect: looking for staged rows: %w", err)
+		}
+		return true, nil
+	}
+	return false, nil
 }
 
 func (x *examiner) waitingSlot(w storage.Work) WaitingSlot {
@@ -343,7 +358,7 @@ func (x *examiner) verifySlot(ctx context.Context, w *WaitingSlot, bytes *int) e
 			x.c.DamagedRows++
 			if key := row.Clustering; len(x.c.Damaged) < maxDamagedNamed {
 				x.c.Damaged = append(x.c.Damaged, DamagedRow{
-					Slot: w.Slot, Partition: w.Partition, Writer: fmt.Sprintf("%x", key[0].Text),
+					Slot: w.Slot, End: w.End, Partition: w.Partition, Writer: fmt.Sprintf("%x", key[0].Text),
 					Seq: key[1].Int, Err: err,
 				})
 			}

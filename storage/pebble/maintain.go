@@ -31,7 +31,12 @@ func (e *Engine) Usage(ctx context.Context, t *engine.Table, prefix engine.Key) 
 		to := afterPrefix(nil, from)
 		n, err := e.db.EstimateDiskUsage(from, to)
 		if err == nil && n > 0 && n <= smallUsage {
-			n, err = rowBytes(ctx, e.db, from, to, n)
+			var rows uint64
+			if rows, err = rowBytes(ctx, e.db, from, to, n); err == nil {
+				n = rows
+			} else if pebbledb.IsCorruptionError(err) {
+				err = nil // The estimate doesn't need the unreadable rows.
+			}
 		}
 		found <- n
 		return err
