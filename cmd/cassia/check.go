@@ -39,7 +39,11 @@ func checkAll(ctx context.Context, o offline, asJSON bool) error {
 		err = errors.Join(err, e.Encode(&result))
 	}
 	if n := result.Totals.Problems; n > 0 {
-		err = errors.Join(err, fmt.Errorf("%s: %s", o.Where(), countNoun(n, "problem")))
+		problems := fmt.Errorf("%s: %s", o.Where(), countNoun(n, "problem"))
+		if result.damagedParts > 0 {
+			problems = fmt.Errorf("%w; `cassia restore --damaged` repairs damaged files from a backup", problems)
+		}
+		err = errors.Join(err, problems)
 	}
 	return err
 }
@@ -68,12 +72,15 @@ type checkResult struct {
 		Files          int   `json:"files"`
 		FileBytes      int64 `json:"file_bytes"`
 	} `json:"totals"`
+	// damagedParts is the number of damaged parts of files.
+	damagedParts int
 }
 
 // check checks a store. Unless asJSON is set, it prints each problem when it is found, and a summary line.
 func (r *checkResult) check(ctx context.Context, s *storage.Store, asJSON bool) error {
 	mctx, bar := withMeterBar(ctx, "checking")
 	stats, err := s.Check(mctx, func(problem string) {
+		problem = storage.Plain(problem)
 		r.Problems = append(r.Problems, problem)
 		if !asJSON {
 			bar.printLine(problem)
@@ -89,6 +96,7 @@ func (r *checkResult) check(ctx context.Context, s *storage.Store, asJSON bool) 
 
 func (r *checkResult) set(s *check.Totals) {
 	t := &r.Totals
+	r.damagedParts = s.DamagedParts
 	t.Problems, t.UnsealedBlobs, t.Tenants, t.Windows, t.Metrics = s.Problems, s.Blobs, s.Tenants, s.Windows, s.Metrics
 	t.WindowedSeries, t.Chunks, t.ChunkBytes, t.Samples, t.Exemplars = s.Series, s.Chunks,
 		s.Bytes, s.Samples, s.Exemplars

@@ -28,6 +28,8 @@ type Totals struct {
 	// servers.
 	Files     int
 	FileBytes int64
+	// DamagedParts is the number of damaged parts of these files. Each is a problem.
+	DamagedParts int
 	// Problems is the number of reported problems.
 	Problems int
 }
@@ -47,10 +49,10 @@ type Totals struct {
 // context measures its progress.
 func Run(ctx context.Context, env Env, report func(problem string)) (Totals, error) {
 	c := &checker{env: env, ctx: ctx, staged: map[int64]bool{}, missing: map[windowOf][]int64{},
-		deletes: map[string]format.Tombstones{}}
-	c.report = func(format string, args ...any) {
+		deletes: map[string]format.Tombstones{}, named: map[string]bool{}}
+	c.report = func(text string, args ...any) {
 		c.stats.Problems++
-		report(fmt.Sprintf(format, args...))
+		report(fmt.Sprintf(text, args...))
 	}
 	if err := c.goOn(c.stage()); err != nil {
 		return c.stats, err
@@ -105,8 +107,9 @@ type checker struct {
 	missing map[windowOf][]int64
 	// deletes caches the deletes of tenants.
 	deletes map[string]format.Tombstones
-	// gaps is the number of times that unreadable rows were reported.
-	gaps int
+	// gaps is the number of gaps that were found. named has the descriptions of reported gaps, up to maxNamed.
+	gaps  int
+	named map[string]bool
 }
 
 // windowOf identifies a window of a tenant.
@@ -138,8 +141,8 @@ func (c *checker) window(tenant string, window int64, done func(done, all int)) 
 		}
 		marks++
 		if slot := row.Clustering[0].Int; c.env.Period.RawWindowOfSlot(slot) != window {
-			c.report("sealed: window %d of tenant %q has a commit record of slot %d, which isn't part of it",
-				window, tenant, slot)
+			c.report("sealed: %s of tenant %q has a commit record of %s, which isn't part of it",
+				c.windowName(window), tenant, c.slotName(slot))
 		}
 	}
 	if marks == 0 {
@@ -196,7 +199,7 @@ func (c *checker) metric(tenant string, window int64, metric string, values map[
 	}
 	if value != nil {
 		if shards, err = format.ParseShards(value); err != nil {
-			c.report("shards: window %d, tenant %q, metric %q: %v", window, tenant, metric, err)
+			c.report("shards: %s, tenant %q, metric %q: %v", c.windowName(window), tenant, metric, err)
 		}
 	}
 	sealed, gaps := map[slotSeries]*slotChunks{}, c.gaps
@@ -225,15 +228,16 @@ func (c *checker) shard(tenant string, window int64, metric string, in format.Cl
 		return err
 	}
 	var builder labels.ScratchBuilder
+	gaps := c.gaps // If labels are unreadable, their series are unknown, which is no further problem.
 	for row, err := range c.scan(engine.Range{Table: engine.Raw,
 		Partition: format.SeriesPartition(window, tenant, metric, in)}) {
 		if err != nil {
 			return err
 		}
 		k := row.Clustering
-		at := func(format string, args ...any) {
-			c.report("raw: window %d, tenant %q, metric %q, class %d, shard %d, series %x, start %d: "+format,
-				append([]any{window, tenant, metric, in.Class(), in.Shard(), k[2].Text, k[1].Int}, args...)...)
+		at := func(text string, args ...any) {
+			c.report("raw: %s, tenant %q, metric %q, class %d, shard %d, series %x%s: %s", c.windowName(window), tenant,
+				metric, in.Class(), in.Shard(), k[2].Text, startOf(k[0].Int, k[1].Int), fmt.Sprintf(text, args...))
 		}
 		switch k[0].Int {
 		case format.KindLabels:
@@ -259,15 +263,15 @@ func (c *checker) shard(tenant string, window int64, metric string, in format.Cl
 		case format.KindChunk:
 			c.stats.Chunks++
 			c.stats.Bytes += int64(len(row.Value))
-			if class, ok := known[k[2].Text]; !ok {
+			if class, ok := known[k[2].Text]; !ok && c.gaps == gaps {
 				at("the chunk belongs to a series without labels")
-			} else if class != in.Class() {
+			} else if ok && class != in.Class() {
 				at("the series is in class %d on that day", class)
 			}
 			c.chunk(window, row, at)
 			c.addSealed(sealed, row, in.Class(), deleted[k[2].Text])
 		case format.KindExemplars:
-			if _, ok := known[k[2].Text]; !ok {
+			if _, ok := known[k[2].Text]; !ok && c.gaps == gaps {
 				at("the exemplars belong to a series without labels")
 			}
 			c.exemplars(window, row, at)
@@ -306,7 +310,7 @@ func (c *checker) chunk(window int64, row engine.Row, at func(string, ...any)) {
 	slot := c.env.Period.SlotOf(minT)
 	if c.env.Period.SlotOf(maxT) != slot || c.env.Period.SlotStart(slot) != start ||
 		c.env.Period.RawWindowOfSlot(slot) != window {
-		at("samples from %d to %d are in the wrong row", minT, maxT)
+		at("samples from %s to %s are in the wrong row", format.Instant(minT), format.Instant(maxT))
 	}
 }
 
@@ -322,10 +326,43 @@ func (c *checker) scan(rows engine.Range) iter.Seq2[engine.Row, error] {
 	return c.env.Rows.Scan(c.ctx, rows)
 }
 
-// missed reports unreadable rows.
+// maxNamed is the max number of gaps that are recognized when they are found again.
+const maxNamed = 10_000
+
+// missed reports rows that can't be read, once.
 func (c *checker) missed(rows string, err error) {
+	c.unreadable(fmt.Sprintf("%s: %v", rows, err))
+}
+
+func (c *checker) unreadable(gap string) {
 	c.gaps++
-	c.report("unreadable: %s: %v", rows, err)
+	if c.named[gap] {
+		return
+	}
+	if len(c.named) < maxNamed {
+		c.named[gap] = true
+	}
+	c.report("unreadable: %s", gap)
+}
+
+// startOf describes the start of a row. Labels have none.
+func startOf(kind, start int64) string {
+	if kind == format.KindLabels {
+		return ""
+	}
+	return ", start " + format.Instant(start)
+}
+
+// slotName describes a slot by its number, which cassia inspect needs, and its times.
+func (c *checker) slotName(slot int64) string {
+	return fmt.Sprintf("slot %d (%s to %s)", slot, format.Instant(c.env.Period.SlotStart(slot)),
+		format.Instant(c.env.Period.SlotEnd(slot)))
+}
+
+// windowName describes a window as slotName describes a slot.
+func (c *checker) windowName(window int64) string {
+	start, end := c.env.Period.WindowSpan(window)
+	return fmt.Sprintf("window %d (%s to %s)", window, format.Instant(start), format.Instant(end))
 }
 
 // goOn reports damage that interrupted a part of the check, and returns nil so that the check continues with the next
@@ -334,8 +371,7 @@ func (c *checker) goOn(err error) error {
 	if !errors.Is(err, engine.ErrCorrupt) {
 		return err
 	}
-	c.gaps++
-	c.report("unreadable: %v", err)
+	c.unreadable(err.Error())
 	return nil
 }
 
@@ -351,6 +387,9 @@ func (c *checker) files() (err error) {
 		outer.Add(max(0, now-added))
 		added = max(added, now)
 	}))
-	c.stats.Files, c.stats.FileBytes, err = v.VerifyFiles(ctx, func(problem string) { c.report("%s", problem) })
+	c.stats.Files, c.stats.FileBytes, err = v.VerifyFiles(ctx, func(problem string) {
+		c.stats.DamagedParts++
+		c.report("%s", problem)
+	})
 	return err
 }

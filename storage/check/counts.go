@@ -24,7 +24,7 @@ func (c *checker) counts(tenant string, window int64) error {
 		key := strings.Clone(row.Clustering[0].Text)
 		if _, err := format.Describe(engine.Catalog, format.CountsPartition(window, tenant), row); err != nil ||
 			format.CountsState(key) == "" {
-			c.report("catalog: window %d of tenant %q, counts %q: %v", window, tenant, key, err)
+			c.report("catalog: %s of tenant %q, counts %q: %v", c.windowName(window), tenant, key, err)
 			gaps--
 		}
 		values[key] = bytes.Clone(row.Value)
@@ -64,7 +64,7 @@ func (c *checker) compareCounts(u *ended.OverWindow, values map[string][]byte, w
 			continue // The previous window was written to in the meantime.
 		} else if !bytes.Equal(have, row.Value) {
 			if err := c.reportUnlessStaged(first, last,
-				"catalog: window %d of tenant %q, counts %q: they don't match the series", u.Window,
+				"catalog: %s of tenant %q, counts %q: they don't match the series", c.windowName(u.Window),
 				u.Tenant, key); err != nil {
 				return err
 			}
@@ -73,7 +73,7 @@ func (c *checker) compareCounts(u *ended.OverWindow, values map[string][]byte, w
 	for key := range values {
 		wanted := slices.ContainsFunc(want, func(row engine.Mutation) bool { return row.Clustering[0].Text == key })
 		if format.CountsState(key) == state && !format.IsCountsChange(key) && !wanted {
-			c.report("catalog: window %d of tenant %q, counts %q: unneeded rows", u.Window, u.Tenant, key)
+			c.report("catalog: %s of tenant %q, counts %q: unneeded rows", c.windowName(u.Window), u.Tenant, key)
 		}
 	}
 	return nil

@@ -3,6 +3,7 @@ package check
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -100,16 +101,16 @@ func (c *checker) rollupsOf(tenant string, window int64, metric string, sealed m
 			// The rollup may have been computed from more raw chunks than remain.
 		case len(stored) == 0:
 			err = c.reportUnlessStaged(at.slot, at.slot,
-				"r5m: window %d, tenant %q, metric %q, series %x, start %d: the rollup of %d chunks is missing", w,
-				tenant, metric, at.id, start, have.chunks)
+				"r5m: %s, tenant %q, metric %q, series %x, start %s: the rollup of %d chunks is missing",
+				c.windowName(w), tenant, metric, at.id, format.Instant(start), have.chunks)
 		case stored[0].Version < have.version &&
 			bytes.Equal(stored[0].Data, c.env.EncodeRollup(&b, rollup.FiveMinutes, stored[0].Version)):
 			// A failed seal wrote a raw chunk after the next seal had read the slot. The next seal has sealed the same
 			// samples, so the rollup is complete with a lower version.
 		case !bytes.Equal(stored[0].Data, want):
 			err = c.reportUnlessStaged(at.slot, at.slot,
-				"r5m: window %d, tenant %q, metric %q, series %x, start %d: version %d doesn't match the %d raw chunks",
-				w, tenant, metric, at.id, start, stored[0].Version, have.chunks)
+				"r5m: %s, tenant %q, metric %q, series %x, start %s: version %d doesn't match the %d raw chunks",
+				c.windowName(w), tenant, metric, at.id, format.Instant(start), stored[0].Version, have.chunks)
 		}
 		if err != nil {
 			return err
@@ -169,6 +170,7 @@ func (c *checker) rollupShard(tenant string, window int64, metric string, in for
 	}
 	var builder labels.ScratchBuilder
 	var b rollup.Buckets
+	gaps := c.gaps
 	for row, err := range c.scan(engine.Range{Table: t,
 		Partition: format.SeriesPartition(window, tenant, metric, in)}) {
 		if err != nil {
@@ -176,9 +178,10 @@ func (c *checker) rollupShard(tenant string, window int64, metric string, in for
 		}
 		k := row.Clustering
 		id, start := format.SeriesID([]byte(k[1].Text)), k[2].Int
-		at := func(format string, args ...any) {
-			c.report(t.Name+": window %d, tenant %q, metric %q, class %d, shard %d, series %x, start %d: "+format,
-				append([]any{window, tenant, metric, in.Class(), in.Shard(), id, start}, args...)...)
+		at := func(text string, args ...any) {
+			c.report("%s: %s, tenant %q, metric %q, class %d, shard %d, series %x%s: %s", t.Name,
+				c.windowName(window), tenant, metric, in.Class(), in.Shard(), id, startOf(k[0].Int, start),
+				fmt.Sprintf(text, args...))
 		}
 		switch k[0].Int {
 		case format.KindLabels:
@@ -194,8 +197,10 @@ func (c *checker) rollupShard(tenant string, window int64, metric string, in for
 		case format.KindChunk:
 			c.stats.Rollups++
 			c.stats.RollupBytes += int64(len(row.Value))
-			if by, ok := known[id]; !ok {
+			if by, ok := known[id]; !ok && c.gaps == gaps {
 				at("the chunk belongs to a series without labels")
+			} else if !ok {
+				// Its labels are unreadable, which is reported.
 			} else if want := int64(by[classes.ListAt(start)]); want != in.Class() {
 				at("the series is in class %d on that day", want)
 			}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -14,13 +15,16 @@ import (
 	"github.com/cassia-db/cassia/storage/head"
 )
 
-// stage checks the blobs of all slots. It also checks that readers read each slot that has blobs.
+// stage checks the blobs of all slots, and that readers read each slot that has blobs. One damaged block may affect the
+// list of slots and many slots, so each is reported once.
 func (c *checker) stage() error {
+	var gaps stagedGaps
+	defer func() { gaps.report(c) }()
 	looked, err := c.looked()
 	if err != nil {
 		return err
 	}
-	listed, err := c.listed()
+	listed, err := c.listed(&gaps)
 	if err != nil {
 		return err
 	}
@@ -31,13 +35,12 @@ func (c *checker) stage() error {
 	}
 	for _, at := range slices.SortedFunc(maps.Keys(all), inOrder) {
 		before := c.stats.Blobs
-		if err := c.blobs(at); err != nil {
+		if err := c.blobs(at, &gaps); err != nil {
 			return err
 		}
 		if n := c.stats.Blobs - before; n > 0 && !looked[at] && c.isOverlooked(at) {
-			c.report("stage: slot %d, partition %d, until %s: no query, seal or export reads its %d blobs, because "+
-				"they are in a partition that the store doesn't have",
-				at.Slot, at.Partition, format.Instant(c.env.Period.SlotEnd(at.Slot)), n)
+			c.report("stage: %s, partition %d: no query, seal or export reads its %d blobs, because "+
+				"they are in a partition that the store doesn't have", c.slotName(at.Slot), at.Partition, n)
 		}
 	}
 	return nil
@@ -58,10 +61,10 @@ func (c *checker) looked() (map[head.SlotPartition]bool, error) {
 	return looked, nil
 }
 
-// listed returns the slot partitions that have blobs according to the engine.
-func (c *checker) listed() (map[head.SlotPartition]bool, error) {
+// listed returns the slots and partitions that have blobs, as the engine lists them.
+func (c *checker) listed(gaps *stagedGaps) (map[head.SlotPartition]bool, error) {
 	listed := map[head.SlotPartition]bool{}
-	damaged := func(d engine.Damage) { c.missed("table "+engine.Stage.Name, d.Err) }
+	damaged := func(d engine.Damage) { gaps.add(d.Err, nil) }
 	for key, err := range c.env.Engine.Partitions(c.ctx, engine.Stage, nil, damaged) {
 		if err != nil {
 			return nil, err
@@ -77,10 +80,11 @@ func (c *checker) isOverlooked(at head.SlotPartition) bool {
 	return !c.env.Shared || at.Partition >= c.env.Period.Partitions()
 }
 
-// blobs checks the blobs of a slot partition.
-func (c *checker) blobs(at head.SlotPartition) error {
-	for row, err := range c.scan(engine.Range{Table: engine.Stage,
-		Partition: format.StagePartition(at.Slot, at.Partition)}) {
+// blobs checks the blobs of a slot and partition.
+func (c *checker) blobs(at head.SlotPartition, gaps *stagedGaps) error {
+	rows := engine.Range{Table: engine.Stage, Partition: format.StagePartition(at.Slot, at.Partition)}
+	rows.Damaged = func(d engine.Damage) { gaps.add(d.Err, &at) }
+	for row, err := range c.env.Rows.Scan(c.ctx, rows) {
 		if err != nil {
 			return err
 		}
@@ -94,7 +98,8 @@ func (c *checker) blobs(at head.SlotPartition) error {
 			err = reader.Walk(sink)
 		}
 		if err != nil {
-			c.report("stage: slot %d, partition %d, writer %x, seq %d: %v", at.Slot, at.Partition, r.Writer, r.Seq, err)
+			c.report("stage: %s, partition %d, writer %x, seq %d: %v",
+				c.slotName(at.Slot), at.Partition, r.Writer, r.Seq, err)
 		}
 	}
 	return nil
@@ -133,7 +138,44 @@ func (k *checkSink) Exemplar(_ uint32, t int64, encoded []byte) error {
 
 func (k *checkSink) time(t int64) error {
 	if k.c.env.Period.SlotOf(t) != k.slot {
-		return fmt.Errorf("%w: a sample at %d belongs to slot %d", format.ErrMalformedBlob, t, k.c.env.Period.SlotOf(t))
+		return fmt.Errorf("%w: a sample at %s doesn't belong to the slot", format.ErrMalformedBlob, format.Instant(t))
 	}
 	return nil
+}
+
+// stagedGaps are unreadable rows of the staging log by the damage that makes them unreadable.
+type stagedGaps struct {
+	list []*stagedGap
+}
+
+type stagedGap struct {
+	err   error
+	slots map[head.SlotPartition]bool
+}
+
+// add records damage that was found in a slot and partition; nil: in the list of slots.
+func (g *stagedGaps) add(err error, at *head.SlotPartition) {
+	i := slices.IndexFunc(g.list, func(have *stagedGap) bool { return have.err.Error() == err.Error() })
+	if i < 0 {
+		i, g.list = len(g.list), append(g.list, &stagedGap{err: err, slots: map[head.SlotPartition]bool{}})
+	}
+	if at != nil {
+		g.list[i].slots[*at] = true
+	}
+}
+
+func (g *stagedGaps) report(c *checker) {
+	for _, gap := range g.list {
+		if len(gap.slots) == 0 {
+			c.missed("table "+engine.Stage.Name, gap.err)
+			continue
+		}
+		first, last := int64(math.MaxInt64), int64(math.MinInt64)
+		for at := range gap.slots {
+			first, last = min(first, at.Slot), max(last, at.Slot)
+		}
+		c.missed(fmt.Sprintf("table %s, from %s to %s, up to %d slots of partitions", engine.Stage.Name,
+			format.Instant(c.env.Period.SlotStart(first)), format.Instant(c.env.Period.SlotEnd(last)),
+			len(gap.slots)), gap.err)
+	}
 }

@@ -8,8 +8,8 @@ import "github.com/cassia-db/cassia/storage/format"
 func (c *checker) unlisted(tenant string) error {
 	found, err := c.env.Unlisted(c.ctx, tenant)
 	for _, w := range found {
-		c.report("windows: %s window %d of tenant %q, until %s, has rows but isn't listed, so queries don't find it",
-			format.ResolutionOf(w), w, tenant, format.Instant(c.env.Period.WindowEnd(w)))
+		c.report("windows: %s %s of tenant %q has rows but isn't listed, so queries don't find it",
+			format.ResolutionOf(w), c.windowName(w), tenant)
 	}
 	return err
 }

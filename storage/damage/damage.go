@@ -168,8 +168,10 @@ func (l *Log) Kept() []*DamagedRowsError {
 
 // NoteStaged records a row of the staging log that can't be read, and counts it once.
 func (l *Log) NoteStaged(at StagedAt, err error) {
-	l.noteStaged(at, fmt.Errorf("storage: skipped the staged row of slot %d, partition %d, writer %x, seq %d: %w",
-		at.Slot, at.Partition, at.Row.Writer, at.Row.Seq, err))
+	l.noteStaged(at, fmt.Errorf(
+		"storage: skipped the staged row of slot %d, until %s, partition %d, writer %x, seq %d: %w", at.Slot,
+		format.Instant(l.period.SlotEnd(at.Slot)), at.Partition, at.Row.Writer, at.Row.Seq, err,
+	))
 }
 
 // NoteStagedRows is NoteStaged for the rows of a scan that starts at from.
@@ -237,7 +239,7 @@ type CorruptRowError struct {
 func (e *CorruptRowError) Error() string {
 	row := fmt.Sprintf("%s row of window %d, tenant %q, metric %q", e.Table, e.Window, e.Tenant, e.Metric)
 	if e.Series != "" {
-		row += fmt.Sprintf(", series %x, start %d", e.Series, e.Start)
+		row += fmt.Sprintf(", series %x, start %s", e.Series, format.Instant(e.Start))
 	}
 	return fmt.Sprintf("storage: skipped the corrupt %s: %v", row, e.Err)
 }
@@ -270,11 +272,24 @@ func (e *DamagedRowsError) What() string {
 	if e.Tenant != "" {
 		what += fmt.Sprintf(", tenant %q", e.Tenant)
 	}
-	if !e.From.IsZero() {
-		what += fmt.Sprintf(", from %s to %s", e.From.UTC().Format(time.RFC3339), e.To.UTC().Format(time.RFC3339))
+	if e.From.IsZero() {
+		return what
 	}
-	return what
+	from, to := e.From.UTC().Format(time.RFC3339), e.To.UTC().Format(time.RFC3339)
+	switch {
+	case isLimit(e.From) && isLimit(e.To):
+		return what + ", at any time"
+	case isLimit(e.From):
+		return what + ", before " + to
+	case isLimit(e.To):
+		return what + ", after " + from
+	default:
+		return what + ", from " + from + " to " + to
+	}
 }
+
+// isLimit reports whether a time is only a limit of stored times. RFC 3339 has no year before 0 or after 9999.
+func isLimit(t time.Time) bool { return t.UTC().Year() < 0 || t.UTC().Year() > 9999 }
 
 func (e *DamagedRowsError) Unwrap() error { return e.Err }
 

@@ -217,5 +217,12 @@ func describeHeld(value []byte) (string, error) {
 	return fmt.Sprintf("%d bytes, %d samples: %s", len(value), v.Samples, words), err
 }
 
-// Instant formats a timestamp, in UTC.
-func Instant(t int64) string { return time.UnixMilli(t).UTC().Format("2006-01-02T15:04:05.999Z") }
+// Instant formats a timestamp in milliseconds as RFC 3339, in UTC. Times that RFC 3339 can't express are only in damaged
+// or hostile rows, and are described as impossible.
+func Instant(t int64) string {
+	at := time.UnixMilli(t).UTC()
+	if y := at.Year(); y < 0 || y > 9999 {
+		return fmt.Sprintf("the impossible time %d ms", t)
+	}
+	return at.Format("2006-01-02T15:04:05.999Z")
+}

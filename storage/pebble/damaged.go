@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"regexp"
 	"slices"
 	"sync"
 	"time"
@@ -177,9 +178,26 @@ func (e *Engine) DamagedFiles() (problems []string) {
 	return problems
 }
 
+// unnumbered matches the parts of Pebble's errors that name a file. A verified file has the number 0 there.
+var unnumbered = regexp.MustCompile(`^(?:pebble/table: invalid table|pebble: file) 000000: `)
+
+// cause returns the error for rows in the range. It is the same for every scan that finds the damage.
+func (b badRange) cause() error {
+	return fmt.Errorf("pebble: %w: file %s: %w", engine.ErrCorrupt, b.file, damageError{b.err})
+}
+
+// damageError is an error of a verified file, without the file.
+type damageError struct{ error }
+
+func (e damageError) Error() string {
+	return unnumbered.ReplaceAllString(firstLine{e.error}.Error(), "")
+}
+
+func (e damageError) Unwrap() error { return e.error }
+
 func (b badRange) String() string {
 	return fmt.Sprintf("file %s is damaged: rows from %s to %s are unreadable: %v",
-		b.file, keyInWords(b.start), keyInWords(b.end), b.err)
+		b.file, keyInWords(b.start), keyInWords(b.end), damageError{b.err})
 }
 
 // keyInWords describes the fields of a key, or of a prefix of a key.
@@ -189,7 +207,7 @@ func keyInWords(key []byte) string {
 	}
 	i := slices.IndexFunc(engine.Tables, func(t *engine.Table) bool { return t.ID == key[0] })
 	if i < 0 {
-		return fmt.Sprintf("%x", key)
+		return fmt.Sprintf("the engine's row %q", key[1:])
 	}
 	t := engine.Tables[i]
 	words, rest := t.Name, key[1:]

@@ -223,7 +223,7 @@ func (e *Engine) open(ctx context.Context, opts Options) (err error) {
 	files.arm()
 	e.ledger.run(func(err error) {
 		e.log.Warn("can't record which writes are synced, so damage to the log could go undetected",
-			"dir", e.dir, "err", err)
+			"dir", e.dir, "err", firstLine{err})
 	})
 	if err := e.checkFormat(); err != nil {
 		return err
@@ -305,7 +305,7 @@ func (e *Engine) checkFormat() error {
 		// Damage to this row must not make all other rows inaccessible. A release with another format would also have
 		// raised the version of Pebble's format or of the store, which are verified too.
 		e.log.Error("the row with the format version is unreadable; continuing as if it matched this release",
-			"dir", e.dir, "err", err)
+			"dir", e.dir, "err", firstLine{err})
 		return nil
 	}
 	if err != nil {

@@ -87,8 +87,7 @@ func (l *partitionLister) list(lower, upper []byte) error {
 			l.reportGap(nil)
 			return nil
 		}
-		l.miss(fmt.Errorf("pebble: list partitions of %s: %w: file %s: %w", l.t.Name, engine.ErrCorrupt,
-			ahead.file, ahead.err))
+		l.miss(ahead.cause())
 		if ahead.end == nil || bytes.Compare(ahead.end, upper) >= 0 {
 			l.reportGap(nil)
 			return nil

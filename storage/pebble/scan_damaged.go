@@ -3,7 +3,6 @@ package pebble
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -57,7 +56,7 @@ func (s *scanner) skipping(lower, upper []byte) error {
 			s.reportGap(nil)
 			return nil
 		}
-		s.miss(fmt.Errorf("pebble: scan %s: %w: file %s: %w", s.r.Table.Name, engine.ErrCorrupt, ahead.file, ahead.err))
+		s.miss(ahead.cause())
 		if ahead.end == nil || bytes.Compare(ahead.end, upper) >= 0 {
 			s.reportGap(nil)
 			return nil
