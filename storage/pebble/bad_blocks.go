@@ -3,7 +3,6 @@ package pebble
 import (
 	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -73,8 +72,7 @@ func (b *badBlocks) check(name string, p []byte, offset int64) error {
 	if !known {
 		return nil
 	}
-	sum := crc32.Checksum(p[:len(p)-blockTrailerLen+1], castagnoli) // stored masked, as in LevelDB's table format
-	got, want := (sum>>15|sum<<17)+0xa282ead8, binary.LittleEndian.Uint32(p[len(p)-4:])
+	got, want := maskedSum(p[:len(p)-blockTrailerLen+1]), binary.LittleEndian.Uint32(p[len(p)-4:])
 	if got == want {
 		return nil
 	}

@@ -206,8 +206,11 @@ func keyInWords(key []byte) string {
 		return "the beginning"
 	}
 	i := slices.IndexFunc(engine.Tables, func(t *engine.Table) bool { return t.ID == key[0] })
-	if i < 0 {
+	switch {
+	case key[0] == formatKey[0]:
 		return fmt.Sprintf("the engine's row %q", key[1:])
+	case i < 0:
+		return fmt.Sprintf("%x", key)
 	}
 	t := engine.Tables[i]
 	words, rest := t.Name, key[1:]

@@ -52,7 +52,7 @@ func examine(files vfs.FS, dir string, opts *Options) (*existing, error) {
 	if problems := x.ledger.verify(); len(problems) > 0 {
 		return nil, problems[0]
 	}
-	return x, nil
+	return x, x.checkLogs()
 }
 
 // examineNames is like examine, but reads only file names and SYNCED, because another process may be writing the other

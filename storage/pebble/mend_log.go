@@ -84,7 +84,7 @@ func readLog(path string) (l logContent, err error) {
 	}
 	defer f.Close()
 	number := numberOf(filepath.Base(path))
-	l.readRecords(f, number)
+	l.read(f, number)
 	info, err := f.Stat()
 	if err != nil {
 		return l, fmt.Errorf("pebble: repair: %w", err)

@@ -1,6 +1,7 @@
 package pebble
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -40,8 +41,47 @@ func noteLog(t *testing.T, dir, log string, upTo int64) {
 	require.NoError(t, l.write())
 }
 
-// TestMendLogBeyondSynced damages the log of a killed store after the bytes recorded in SYNCED. The damage is reported,
-// and with giveUp the log is truncated there.
+// TestDamageOfTheLastSecond changes each of the last synced records of a killed store, after the bytes recorded in
+// SYNCED: the directory isn't opened, and Mend names the lost data. Only damage of the very last record looks like a
+// write that a crash interrupted, and so does a log without its end.
+func TestDamageOfTheLastSecond(t *testing.T) {
+	dir, log, _ := killedWithLog(t)
+	noteLog(t, dir, log, 40_000)
+	whole, err := os.ReadFile(log)
+	require.NoError(t, err)
+	last := bytes.LastIndex(whole, []byte("vvvv")) + 4
+	opens := func(content []byte) error {
+		again := filepath.Join(t.TempDir(), "again")
+		require.NoError(t, os.CopyFS(again, os.DirFS(dir)))
+		require.NoError(t, os.WriteFile(filepath.Join(again, filepath.Base(log)), content, 0o600))
+		o := DefaultOptions()
+		o.ReadOnly = true
+		e, err := Open(again, o)
+		if err == nil {
+			require.NoError(t, e.Close())
+		}
+		return err
+	}
+	require.NoError(t, opens(whole))
+	const size = 1600 // at most, of a record
+	for back := 2 * size; back < 9*size; back += 101 {
+		changed := bytes.Clone(whole)
+		changed[last-back] ^= 1
+		require.ErrorContains(t, opens(changed), "is followed by records written after it was synced", "%d", back)
+	}
+	torn := bytes.Clone(whole)
+	torn[last-100] ^= 1
+	require.NoError(t, opens(torn), "nothing was written after the last record")
+	for back := range 8 {
+		require.NoError(t, opens(whole[:last-back*997]), "the log ends %d bytes early", back*997)
+		zeros := bytes.Clone(whole)
+		clear(zeros[last-back*997:])
+		require.NoError(t, opens(zeros), "the last %d bytes are zero", back*997)
+	}
+}
+
+// If a killed store's log is damaged after the bytes recorded in SYNCED, the damage is reported, and the log is
+// truncated there with giveUp.
 func TestMendLogBeyondSynced(t *testing.T) {
 	flip := func(t *testing.T, path string) {
 		text, err := os.ReadFile(path)
