@@ -85,11 +85,7 @@ func (a *api) disabled(w http.ResponseWriter, r *http.Request) {
 
 func (a *api) cleanTombstones(w http.ResponseWriter, r *http.Request) {
 	if err := a.CleanTombstones(r.Context(), tenant.From(r.Context())); err != nil {
-		code, ok := statusOf(0, err)
-		if !ok {
-			code = http.StatusInternalServerError
-		}
-		a.fail(w, r, code, "internal", err.Error())
+		a.failWith(w, r, err)
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)

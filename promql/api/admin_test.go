@@ -72,7 +72,7 @@ func TestDeleteSeries(t *testing.T) {
 func TestDeletesThatFail(t *testing.T) {
 	for err, code := range map[error]int{
 		storage.ErrNotReady: 503, engine.ErrUnavailable: 503, storage.ErrTooManyDeletes: 422, engine.ErrClosed: 500,
-		membership.ErrClock: 503,
+		membership.ErrClock: 503, storage.ErrBadDelete: 400, &tenant.LimitError{Status: 429}: 429,
 	} {
 		r := newRig(t, func(o *Options) {
 			o.AdminAPI = true
@@ -82,7 +82,8 @@ func TestDeletesThatFail(t *testing.T) {
 		for _, path := range []string{"/admin/tsdb/delete_series?match[]=m", "/admin/tsdb/clean_tombstones"} {
 			w := r.do(httptest.NewRequest(http.MethodPost, Prefix+path, nil))
 			require.Equal(t, code, w.Code, "%s: %s", path, w.Body)
-			_, message := failure(t, w)
+			kind, message := failure(t, w)
+			require.Equal(t, errorType(code), kind)
 			require.Equal(t, storage.Plain(err.Error()), message)
 		}
 	}

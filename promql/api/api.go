@@ -174,6 +174,7 @@ func (a *api) router() http.Handler {
 			h = a.streamed(h)
 		}
 		h = a.whenReady(name, withOrigin(name, a.withResolution(name, a.withNotes(name, a.withRollupNames(name, h)))))
+		h = withErrorTypes(h)
 		if !uncompressed[name] {
 			h = compressed(h)
 		}

@@ -25,7 +25,8 @@ func (a *api) enter(name string, h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, leave, err := a.Enter(r.Context())
 		if err != nil {
-			a.fail(w, r, refusal(w, err), "execution", err.Error())
+			code := refusal(w, err)
+			a.fail(w, r, code, errorType(code), err.Error())
 			return
 		}
 		defer leave()

@@ -42,12 +42,9 @@ func (a *api) write(w http.ResponseWriter, r *http.Request, code int, v answer) 
 
 // failWith writes an error of the store.
 func (a *api) failWith(w http.ResponseWriter, r *http.Request, err error) {
-	if code, ok := statusOf(0, err); ok && code == http.StatusServiceUnavailable {
-		a.fail(w, r, code, "unavailable", err.Error())
-		return
-	} else if ok && code != http.StatusInternalServerError {
-		a.fail(w, r, code, "execution", err.Error())
-		return
+	code, ok := statusOf(0, err)
+	if !ok {
+		code = http.StatusInternalServerError
 	}
-	a.fail(w, r, http.StatusInternalServerError, "internal", err.Error())
+	a.fail(w, r, code, errorType(code), err.Error())
 }
