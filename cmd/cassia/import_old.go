@@ -58,7 +58,8 @@ func (o *oldSamples) admit(list []storage.ImportedSeries, say func(note string))
 
 func (o *oldSamples) decide(now time.Time, p *importer.Past, say func(note string)) error {
 	note := fmt.Sprintf(
-		"samples before %s are past %s; of days (UTC) that ended more than 7 days earlier, only rollups are stored",
+		"samples before %s are past %s; of days (UTC) that ended more than 7 days earlier, only rollups are stored, "+
+			"unless the store still has older raw samples",
 		shortInstant(now.Add(-p.Raw).UnixMilli()), pastWhat(p),
 	)
 	if !o.accepted {

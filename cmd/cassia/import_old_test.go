@@ -78,7 +78,7 @@ func TestTextImportsAskBeforeTheyKeepOnlyRollups(t *testing.T) {
 			out, errs, status := printed(t, text, args...)
 			require.Equal(t, 1, status, out)
 			require.Contains(t, errs,
-				"are past the retention of raw samples, 30d; of days (UTC) that ended more than 7 days earlier, only rollups are stored; to accept this, set --retention.raw explicitly, or set it to the retention of the servers")
+				"are past the retention of raw samples, 30d; of days (UTC) that ended more than 7 days earlier, only rollups are stored, unless the store still has older raw samples; to accept this, set --retention.raw explicitly, or set it to the retention of the servers")
 			require.Equal(t, 1, strings.Count(errs, "\n"), errs)
 
 			out, errs, status = printed(t, text, append(args, "--retention.raw=30d")...)
@@ -86,7 +86,7 @@ func TestTextImportsAskBeforeTheyKeepOnlyRollups(t *testing.T) {
 			require.Equal(t, 1,
 				strings.Count(
 					out,
-					"are past the retention of raw samples, 30d; of days (UTC) that ended more than 7 days earlier, only rollups are stored\n",
+					"are past the retention of raw samples, 30d; of days (UTC) that ended more than 7 days earlier, only rollups are stored, unless the store still has older raw samples\n",
 				),
 				out)
 			require.Contains(t, out, "imported 1 sample in")
@@ -114,7 +114,7 @@ func TestImportsAskForTheRetentionOfTheSeries(t *testing.T) {
 		{"default", "a", ""},
 		{"long", "a", ""},
 		{"short", "a", "are past the retention of raw samples, 3d"},
-		{"default", "ci", `are past the retention of raw samples of class "ci", 3d; of days (UTC) that ended more than 7 days earlier, only rollups are stored; to accept this, set --retention.raw explicitly`},
+		{"default", "ci", `are past the retention of raw samples of class "ci", 3d; of days (UTC) that ended more than 7 days earlier, only rollups are stored, unless the store still has older raw samples; to accept this, set --retention.raw explicitly`},
 		{"long", "ci", `are past the retention of raw samples of class "ci", 3d`},
 	} {
 		dir := t.TempDir()
@@ -174,14 +174,14 @@ func TestDryRunAgreesWithTheImport(t *testing.T) {
 		skips     bool
 	}{
 		{"ci", `the retention of raw samples of class "ci", 10d`, 10, []string{
-			`are past the retention of raw samples of class "ci", 10d; of days (UTC) that ended more than 7 days earlier, only rollups are stored`,
+			`are past the retention of raw samples of class "ci", 10d; of days (UTC) that ended more than 7 days earlier, only rollups are stored, unless the store still has older raw samples`,
 			`only 1h rollups are stored of samples whose week, of 5m rollups, ended more than 7 days before the retention of class "ci", 20d`,
 			`samples are skipped if their 30 days, of 1h rollups, ended more than 7 days before the retention of class "ci", 30d`,
 		}, true},
 		{
 			"a", "the retention of raw samples, 30d", 30,
 			[]string{
-				"are past the retention of raw samples, 30d; of days (UTC) that ended more than 7 days earlier, only rollups are stored",
+				"are past the retention of raw samples, 30d; of days (UTC) that ended more than 7 days earlier, only rollups are stored, unless the store still has older raw samples",
 			},
 			false,
 		},

@@ -41,7 +41,7 @@ func TestImportOverHTTPSaysWhatIsWrong(t *testing.T) {
 		{"", nil, "401 Unauthorized"},
 		{"", []string{login("writer's")}, `403 Forbidden: {"error":"forbidden: user \"writer\" doesn't have the role admin"`},
 		{"", []string{boss, "--tenant=b"}, "may not use tenant"},
-		{"", []string{boss}, "are past the retention of raw samples, 30d; of days (UTC) that ended more than 7 days earlier, only rollups are stored; to accept this, set --retention.raw explicitly, or set a longer retention on the server first"},
+		{"", []string{boss}, "are past the retention of raw samples, 30d; of days (UTC) that ended more than 7 days earlier, only rollups are stored, unless the store still has older raw samples; to accept this, set --retention.raw explicitly, or set a longer retention on the server first"},
 		{"", []string{boss, "--retention.raw=2y"}, "--retention.raw=2y doesn't match the server, which keeps raw samples of this tenant for 30d; set --retention.raw=30d, or omit it"},
 		{"", []string{boss, "--retention.5m=2y"}, "--retention.5m configures a store that this command opens"},
 		{"", []string{boss, "--storage.path=x"}, "--storage.path configures a store that this command opens"},
