@@ -131,6 +131,9 @@ func (s *Source) batches(ctx context.Context, after string, yield func(importer.
 	if err != nil {
 		return err
 	}
+	if size == 0 {
+		file = importer.Interruptible(ctx, file)
+	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	in, isSame, err := from.Continue(file)
 	if err != nil {

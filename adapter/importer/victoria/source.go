@@ -123,6 +123,9 @@ func (n *Native) batches(ctx context.Context, after string, yield func(importer.
 	if err != nil {
 		return err
 	}
+	if size == 0 {
+		in = importer.Interruptible(ctx, in)
+	}
 	defer func() { err = errors.Join(err, in.Close()) }()
 	r, isSame, err := n.reader(in, after)
 	if err != nil {
