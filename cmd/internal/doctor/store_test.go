@@ -86,10 +86,12 @@ func TestStore(t *testing.T) {
 		{name: "damage", change: func(c *inspect.Condition) {
 			c.DamagedRows = 1
 			c.Damaged = []inspect.DamagedRow{{
-				Slot: 7, End: noon.Add(-24 * time.Hour), Partition: 3, Writer: "ab", Seq: 5, Err: errors.New("checksum"),
+				Slot: 7, End: noon.Add(-24 * time.Hour), Partition: 3, Writer: "ab", Seq: 5,
+				Err: errors.New("checksum"),
 			}}
-		}, level: Error, what: "1 staged blob can't be read: stage: slot 7, until 2026-04-30T12:00:00Z, partition 3, " +
-			"writer ab, seq 5: checksum",
+		}, level: Error,
+			what: "1 staged blob can't be read: stage: slot 7, until 2026-04-30T12:00:00Z, partition 3, writer ab, " +
+				"seq 5: checksum",
 			do: "DELETE FROM ks.stage WHERE slot = 7 AND partition = 3 AND writer = 0xab AND seq = 5;"},
 		{
 			name: "nobody is there", change: func(c *inspect.Condition) { c.Processes = nil }, level: Warning,

@@ -25,7 +25,7 @@ var unseenErrors = map[string][]string{
 		"pebble.ErrLockHeld",
 		"adapter.Refused", "fetch.BusyError", "fetch.StatusError", "lines.lineError", "overhttp.serverError",
 		"pebble.firstLine", "promql.endedError", "storage.plainError", "main.oneLineError", "kairosdb.DamageError",
-		"jsonapi.ErrBusy", "resolution.ErrRawGone", "pebble.errReadOnlyFS",
+		"pebble.damageError", "jsonapi.ErrBusy", "resolution.ErrRawGone", "pebble.errReadOnlyFS",
 	},
 	"it says of a flag or a request, together with its name, what it must be": {
 		"config.errMatchesAll", "metadata.errSource", "s3.errSecret", "jsonapi.problem", "ui.badRequest",
