@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/cassia-db/cassia/storage"
 )
 
 // Status is the state of the work as seen by one process. For partitions of other processes it contains only their
@@ -30,13 +32,15 @@ type Status struct {
 	DoingSeconds  float64 `json:"doing_seconds,omitempty"`
 	WorkedSeconds float64 `json:"worked_seconds"`
 	RestedSeconds float64 `json:"rested_seconds"`
-	// Share is the max fraction of the time during which the loop works unless it lags.
-	Share      float64           `json:"share"`
-	Rollups    RollupStatus      `json:"rollups"`
-	Compaction RestingStatus     `json:"compaction"`
-	Counting   RestingStatus     `json:"counting"`
-	Tasks      []TaskStatus      `json:"failing_chores"`
-	Partitions []PartitionStatus `json:"partitions"`
+	// Share is the max fraction of the time that the loop works while it doesn't lag.
+	Share      float64       `json:"share"`
+	Rollups    RollupStatus  `json:"rollups"`
+	Compaction RestingStatus `json:"compaction"`
+	Counting   RestingStatus `json:"counting"`
+	Tasks      []TaskStatus  `json:"failing_chores"`
+	// Imports are the imports of this process that are under way.
+	Imports    []storage.ImportStatus `json:"imports"`
+	Partitions []PartitionStatus      `json:"partitions"`
 }
 
 // PartitionStatus is the state of a partition's work.
@@ -134,6 +138,7 @@ func (l *Loop) Status(ctx context.Context) Status {
 		StuckPartitions: append([]int{}, l.progress.stuck()...), Doing: doing, DoingSeconds: took.Seconds(),
 		WorkedSeconds: worked.Seconds(), RestedSeconds: rested.Seconds(), Share: l.opts.Share,
 		Rollups: l.backlog.status(l.owns), Compaction: l.compactions.status(), Counting: l.uncounted.status(),
+		Imports: l.store.Imports(),
 	}
 	l.progress.status(&s)
 	for p := range s.Partitions {

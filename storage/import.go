@@ -110,6 +110,7 @@ type imports struct {
 	// dropped is set when a window is dropped. The head is then outdated: it may record that labels of the window are
 	// written.
 	dropped atomic.Bool
+	running importList
 }
 
 const (
@@ -181,13 +182,19 @@ func (s *Store) importDays(
 	if err := s.clock.MayRemove(); err != nil {
 		return stats, err
 	}
+	state, end := s.imports.running.begin(tenant)
+	defer end()
+	s.imports.running.wait(state, waitsForImport)
 	s.imports.mu.Lock()
 	defer s.imports.mu.Unlock()
+	s.imports.running.wait(state, "")
 	defer func() { s.imports.last = s.opts.Now() }()
 	if dropped := s.imports.dropped.Swap(false); dropped || s.imports.head == nil || s.imports.full(&s.opts) {
 		s.imports.head = head.New(s.head.Partitions(), s.period)
 	}
-	m := &importing{s: s, head: s.imports.head, tenant: s.imports.head.Tenant(tenant), days: map[dayKey]*importDay{}}
+	m := &importing{
+		s: s, head: s.imports.head, tenant: s.imports.head.Tenant(tenant), days: map[dayKey]*importDay{}, state: state,
+	}
 	if err := add(m); err != nil {
 		return m.stats, err
 	}
@@ -206,6 +213,7 @@ type importing struct {
 	tenant *head.Tenant
 	days   map[dayKey]*importDay
 	stats  ImportStats
+	state  *ImportStatus
 }
 
 // dayKey identifies an importDay: the start of a day, in milliseconds, and the resolution of the imported data.

@@ -81,7 +81,9 @@ func (d *importDay) run(ctx context.Context) (err error) {
 // only, it first waits until no other process changes rollups without samples.
 func (d *importDay) bringInTurn(list []*importedDay) error {
 	if d.fillsUp() {
+		d.s.imports.running.wait(d.state, waitsForRollups)
 		end, err := d.s.member.Filling.Begin(d.ctx)
+		d.s.imports.running.wait(d.state, "")
 		if err != nil {
 			return err
 		}
@@ -199,9 +201,11 @@ func (d *importDay) lock() (unlock func()) {
 	}
 	slices.Sort(partitions)
 	partitions = slices.Compact(partitions)
+	d.s.imports.running.wait(d.state, waitsForSeal)
 	for _, p := range partitions {
 		d.s.sealMu[p].Lock()
 	}
+	d.s.imports.running.wait(d.state, "")
 	return func() {
 		for _, p := range partitions {
 			d.s.sealMu[p].Unlock()

@@ -52,6 +52,8 @@ func newMetrics(s *Store, r prometheus.Registerer) *metrics {
 		f.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
 	}
 	gaugeFunc("cassia_store_head_series", "Active series in the head.", func() float64 { return float64(s.head.SeriesCount()) })
+	gaugeFunc("cassia_store_import_wait_seconds", "Time for which the import that has waited longest for other work of "+
+		"the store has been waiting, in seconds; 0 if none waits.", func() float64 { return s.importWait().Seconds() })
 	gaugeFunc("cassia_store_head_bytes", "Estimated memory of the head, in bytes.",
 		func() float64 { return float64(s.head.Bytes()) })
 	gaugeFunc("cassia_store_head_limit_bytes",

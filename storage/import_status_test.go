@@ -1,0 +1,48 @@
+package storage
+
+import (
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+// TestImportsUnderWayAreListed has an import wait for a seal, and another one for it.
+func TestImportsUnderWayAreListed(t *testing.T) {
+	ts := openTestStore(t, nil)
+	require.Empty(t, ts.Imports())
+	require.Zero(t, ts.importWait())
+	for p := range ts.sealMu {
+		ts.sealMu[p].Lock()
+	}
+	var both errgroup.Group
+	run := func(tenant string) {
+		both.Go(func() error {
+			samples := chunk.Samples{}
+			samples.AppendFloat(ts.now.AddDate(0, 0, -7).UnixMilli(), 0, 1)
+			list := []ImportedSeries{{Labels: labels.FromStrings("__name__", "a"), Samples: &samples}}
+			_, err := ts.Import(t.Context(), tenant, list)
+			return err
+		})
+	}
+	waiting := func(tenant, what string) func() bool {
+		return func() bool {
+			all := ts.Imports()
+			last := all[max(0, len(all)-1):]
+			return len(last) == 1 && last[0].Tenant == tenant && last[0].WaitsFor == what && !last[0].WaitsSince.IsZero()
+		}
+	}
+	run("first")
+	require.Eventually(t, waiting("first", waitsForSeal), time.Minute, time.Millisecond)
+	run("second")
+	require.Eventually(t, waiting("second", waitsForImport), time.Minute, time.Millisecond)
+	for p := range ts.sealMu {
+		ts.sealMu[p].Unlock()
+	}
+	require.NoError(t, both.Wait())
+	require.Empty(t, ts.Imports())
+}
