@@ -32,7 +32,7 @@ type Status struct {
 	DoingSeconds  float64 `json:"doing_seconds,omitempty"`
 	WorkedSeconds float64 `json:"worked_seconds"`
 	RestedSeconds float64 `json:"rested_seconds"`
-	// Share is the max fraction of the time that the loop works while it doesn't lag.
+	// Share is the max fraction of the time during which the loop works unless it lags.
 	Share      float64       `json:"share"`
 	Rollups    RollupStatus  `json:"rollups"`
 	Compaction RestingStatus `json:"compaction"`

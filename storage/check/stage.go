@@ -15,8 +15,8 @@ import (
 	"github.com/cassia-db/cassia/storage/head"
 )
 
-// stage checks the blobs of all slots, and that readers read each slot that has blobs. One damaged block may affect the
-// list of slots and many slots, so each is reported once.
+// stage checks the blobs of all slots. It also checks that readers read each slot that has blobs. A damaged block may
+// affect the list of slots and many slots. It is reported once.
 func (c *checker) stage() error {
 	var gaps stagedGaps
 	defer func() { gaps.report(c) }()
@@ -61,7 +61,7 @@ func (c *checker) looked() (map[head.SlotPartition]bool, error) {
 	return looked, nil
 }
 
-// listed returns the slots and partitions that have blobs, as the engine lists them.
+// listed returns the slot partitions that have blobs according to the engine.
 func (c *checker) listed(gaps *stagedGaps) (map[head.SlotPartition]bool, error) {
 	listed := map[head.SlotPartition]bool{}
 	damaged := func(d engine.Damage) { gaps.add(d.Err, nil) }
@@ -80,7 +80,7 @@ func (c *checker) isOverlooked(at head.SlotPartition) bool {
 	return !c.env.Shared || at.Partition >= c.env.Period.Partitions()
 }
 
-// blobs checks the blobs of a slot and partition.
+// blobs checks the blobs of a slot partition.
 func (c *checker) blobs(at head.SlotPartition, gaps *stagedGaps) error {
 	rows := engine.Range{Table: engine.Stage, Partition: format.StagePartition(at.Slot, at.Partition)}
 	rows.Damaged = func(d engine.Damage) { gaps.add(d.Err, &at) }

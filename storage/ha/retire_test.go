@@ -2,6 +2,7 @@ package ha
 
 import (
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -127,4 +128,30 @@ func TestHeldWhileForgotten(t *testing.T) {
 	p.pass(10 * time.Minute)
 	require.Equal(t, []float64{1, 2}, p.values())
 	require.Zero(t, p.heldRows("c"))
+}
+
+// TestNewClustersAreNotForgotten adds clusters while silent ones are removed: none is removed before its first replica
+// is recorded, so that its samples can be committed.
+func TestNewClustersAreNotForgotten(t *testing.T) {
+	t.Parallel()
+	p := newRig(t, memory.New(), 1, func(o *Options) { o.Clusters = 1e6 })
+	r := p.trackers[0]
+	var ended atomic.Bool
+	var removing sync.WaitGroup
+	defer removing.Wait()
+	defer ended.Store(true)
+	removing.Go(func() {
+		for !ended.Load() {
+			r.forgetRetired()
+		}
+	})
+	at := ClusterName{"default", "new"}
+	for i := range 50_000 {
+		require.NoError(t, r.Check(at.Tenant, at.Cluster, "a"))
+		r.mu.Lock()
+		_, ok := r.clusters[at]
+		delete(r.clusters, at)
+		r.mu.Unlock()
+		require.True(t, ok, i)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -247,7 +248,6 @@ func (r *Tracker) readElections(ctx context.Context) error {
 				continue
 			}
 			if c == nil {
-				at = ClusterName{string([]byte(at.Tenant)), string([]byte(at.Cluster))}
 				c = r.add(at)
 			}
 			c.adopt(row.Value, begun)
@@ -265,8 +265,22 @@ func (r *Tracker) known(at ClusterName) *cluster {
 func (r *Tracker) add(at ClusterName) *cluster {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.addLocked(at)
+}
+
+// hear adds a cluster if it is unknown, and records that a replica sends samples. forgetRetired doesn't remove the
+// cluster in between. It returns false if there are too many replicas.
+func (r *Tracker) hear(at ClusterName, replica string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.addLocked(at).hear(replica)
+}
+
+// addLocked returns a cluster, which it adds if it is unknown. The caller must hold the lock.
+func (r *Tracker) addLocked(at ClusterName) *cluster {
 	c := r.clusters[at]
 	if c == nil {
+		at = ClusterName{strings.Clone(at.Tenant), strings.Clone(at.Cluster)}
 		c = newCluster(r, at)
 		r.clusters[at] = c
 	}
@@ -286,17 +300,13 @@ func (r *Tracker) Check(tenant, clusterLabel, replica string) error {
 		}
 	}
 	at := ClusterName{tenant, clusterLabel}
-	c := r.known(at)
-	if c == nil {
-		if r.heardClusters(tenant) >= r.opts.Clusters {
-			return &NameError{
-				Reason: ReasonTooManyClusters,
-				Detail: fmt.Sprintf("the tenant has the maximum of %d replica clusters", r.opts.Clusters),
-			}
+	if r.known(at) == nil && r.heardClusters(tenant) >= r.opts.Clusters {
+		return &NameError{
+			Reason: ReasonTooManyClusters,
+			Detail: fmt.Sprintf("the tenant has the maximum of %d replica clusters", r.opts.Clusters),
 		}
-		c = r.add(ClusterName{string([]byte(tenant)), string([]byte(clusterLabel))})
 	}
-	if !c.hear(replica) {
+	if !r.hear(at, replica) {
 		return &NameError{
 			Reason: ReasonTooManyReplicas,
 			Detail: fmt.Sprintf("the cluster has the maximum of %d replicas", maxReplicas),

@@ -80,8 +80,8 @@ func TestDamageOfTheLastSecond(t *testing.T) {
 	}
 }
 
-// If a killed store's log is damaged after the bytes recorded in SYNCED, the damage is reported, and the log is
-// truncated there with giveUp.
+// TestMendLogBeyondSynced damages the log of a killed store after the bytes recorded in SYNCED. The damage is reported,
+// and with giveUp the log is truncated there.
 func TestMendLogBeyondSynced(t *testing.T) {
 	flip := func(t *testing.T, path string) {
 		text, err := os.ReadFile(path)
