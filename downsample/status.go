@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/membership"
 )
 
 // Status is the state of the work as seen by one process. For partitions of other processes it contains only their
@@ -39,8 +39,8 @@ type Status struct {
 	Counting   RestingStatus `json:"counting"`
 	Tasks      []TaskStatus  `json:"failing_chores"`
 	// Imports are the imports of this process that are under way.
-	Imports    []storage.ImportStatus `json:"imports"`
-	Partitions []PartitionStatus      `json:"partitions"`
+	Imports    []membership.ImportStatus `json:"imports"`
+	Partitions []PartitionStatus         `json:"partitions"`
 }
 
 // PartitionStatus is the state of a partition's work.
@@ -138,7 +138,7 @@ func (l *Loop) Status(ctx context.Context) Status {
 		StuckPartitions: append([]int{}, l.progress.stuck()...), Doing: doing, DoingSeconds: took.Seconds(),
 		WorkedSeconds: worked.Seconds(), RestedSeconds: rested.Seconds(), Share: l.opts.Share,
 		Rollups: l.backlog.status(l.owns), Compaction: l.compactions.status(), Counting: l.uncounted.status(),
-		Imports: l.store.Imports(),
+		Imports: l.store.Member().Imports.List(),
 	}
 	l.progress.status(&s)
 	for p := range s.Partitions {

@@ -14,6 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
+	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -110,7 +111,6 @@ type imports struct {
 	// dropped is set when a window is dropped. The head is then outdated: it may record that labels of the window are
 	// written.
 	dropped atomic.Bool
-	running importList
 }
 
 const (
@@ -182,12 +182,12 @@ func (s *Store) importDays(
 	if err := s.clock.MayRemove(); err != nil {
 		return stats, err
 	}
-	state, end := s.imports.running.begin(tenant)
+	state, end := s.member.Imports.Begin(tenant)
 	defer end()
-	s.imports.running.wait(state, waitsForImport)
+	s.member.Imports.SetWait(state, membership.WaitsForImport)
 	s.imports.mu.Lock()
 	defer s.imports.mu.Unlock()
-	s.imports.running.wait(state, "")
+	s.member.Imports.SetWait(state, "")
 	defer func() { s.imports.last = s.opts.Now() }()
 	if dropped := s.imports.dropped.Swap(false); dropped || s.imports.head == nil || s.imports.full(&s.opts) {
 		s.imports.head = head.New(s.head.Partitions(), s.period)
@@ -213,7 +213,7 @@ type importing struct {
 	tenant *head.Tenant
 	days   map[dayKey]*importDay
 	stats  ImportStats
-	state  *ImportStatus
+	state  *membership.ImportStatus
 }
 
 // dayKey identifies an importDay: the start of a day, in milliseconds, and the resolution of the imported data.

@@ -15,6 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
+	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/panics"
 	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
@@ -81,9 +82,9 @@ func (d *importDay) run(ctx context.Context) (err error) {
 // only, it first waits until no other process changes rollups without samples.
 func (d *importDay) bringInTurn(list []*importedDay) error {
 	if d.fillsUp() {
-		d.s.imports.running.wait(d.state, waitsForRollups)
+		d.s.member.Imports.SetWait(d.state, membership.WaitsForRollups)
 		end, err := d.s.member.Filling.Begin(d.ctx)
-		d.s.imports.running.wait(d.state, "")
+		d.s.member.Imports.SetWait(d.state, "")
 		if err != nil {
 			return err
 		}
@@ -201,11 +202,11 @@ func (d *importDay) lock() (unlock func()) {
 	}
 	slices.Sort(partitions)
 	partitions = slices.Compact(partitions)
-	d.s.imports.running.wait(d.state, waitsForSeal)
+	d.s.member.Imports.SetWait(d.state, membership.WaitsForSeal)
 	for _, p := range partitions {
 		d.s.sealMu[p].Lock()
 	}
-	d.s.imports.running.wait(d.state, "")
+	d.s.member.Imports.SetWait(d.state, "")
 	return func() {
 		for _, p := range partitions {
 			d.s.sealMu[p].Unlock()

@@ -9,13 +9,14 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/membership"
 )
 
 // TestImportsUnderWayAreListed has an import wait for a seal, and another one for it.
 func TestImportsUnderWayAreListed(t *testing.T) {
 	ts := openTestStore(t, nil)
-	require.Empty(t, ts.Imports())
-	require.Zero(t, ts.importWait())
+	require.Empty(t, ts.member.Imports.List())
+	require.Zero(t, ts.member.Imports.Wait())
 	for p := range ts.sealMu {
 		ts.sealMu[p].Lock()
 	}
@@ -31,18 +32,19 @@ func TestImportsUnderWayAreListed(t *testing.T) {
 	}
 	waiting := func(tenant, what string) func() bool {
 		return func() bool {
-			all := ts.Imports()
+			all := ts.member.Imports.List()
 			last := all[max(0, len(all)-1):]
-			return len(last) == 1 && last[0].Tenant == tenant && last[0].WaitsFor == what && !last[0].WaitsSince.IsZero()
+			return len(last) == 1 && last[0].Tenant == tenant && last[0].WaitsFor == what &&
+				!last[0].WaitsSince.IsZero()
 		}
 	}
 	run("first")
-	require.Eventually(t, waiting("first", waitsForSeal), time.Minute, time.Millisecond)
+	require.Eventually(t, waiting("first", membership.WaitsForSeal), time.Minute, time.Millisecond)
 	run("second")
-	require.Eventually(t, waiting("second", waitsForImport), time.Minute, time.Millisecond)
+	require.Eventually(t, waiting("second", membership.WaitsForImport), time.Minute, time.Millisecond)
 	for p := range ts.sealMu {
 		ts.sealMu[p].Unlock()
 	}
 	require.NoError(t, both.Wait())
-	require.Empty(t, ts.Imports())
+	require.Empty(t, ts.member.Imports.List())
 }

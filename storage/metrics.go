@@ -52,8 +52,9 @@ func newMetrics(s *Store, r prometheus.Registerer) *metrics {
 		f.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
 	}
 	gaugeFunc("cassia_store_head_series", "Active series in the head.", func() float64 { return float64(s.head.SeriesCount()) })
-	gaugeFunc("cassia_store_import_wait_seconds", "Time for which the import that has waited longest for other work of "+
-		"the store has been waiting, in seconds; 0 if none waits.", func() float64 { return s.importWait().Seconds() })
+	gaugeFunc("cassia_store_import_wait_seconds",
+		"Longest time for which a running import has been waiting for other work of the store, in seconds; 0 if no "+
+			"import waits.", func() float64 { return s.member.Imports.Wait().Seconds() })
 	gaugeFunc("cassia_store_head_bytes", "Estimated memory of the head, in bytes.",
 		func() float64 { return float64(s.head.Bytes()) })
 	gaugeFunc("cassia_store_head_limit_bytes",

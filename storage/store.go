@@ -363,7 +363,6 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 		identity:     have.identity(), isNew: isNew, writer: newID(), sealMu: make([]sync.Mutex, format.MaxPartitions),
 		cache: cache.New(opts.CacheBytes), rebuilt: make(chan struct{}),
 	}
-	s.imports.running.now = opts.Now
 	s.head = head.New(have.Periods[0].Partitions, s.period)
 	s.versions, _ = engine.As[engine.Versioned](eng)
 	s.caching, _ = engine.As[engine.Caching](eng)

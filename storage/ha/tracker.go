@@ -268,9 +268,9 @@ func (r *Tracker) add(at ClusterName) *cluster {
 	return r.addLocked(at)
 }
 
-// hear adds a cluster if it is unknown, and records that a replica sends samples. forgetRetired doesn't remove the
-// cluster in between. It returns false if there are too many replicas.
-func (r *Tracker) hear(at ClusterName, replica string) bool {
+// record adds a cluster if it is unknown, and records a request of a replica. The cluster can't be removed in between.
+// It returns false if there are too many replicas.
+func (r *Tracker) record(at ClusterName, replica string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.addLocked(at).hear(replica)
@@ -306,7 +306,7 @@ func (r *Tracker) Check(tenant, clusterLabel, replica string) error {
 			Detail: fmt.Sprintf("the tenant has the maximum of %d replica clusters", r.opts.Clusters),
 		}
 	}
-	if !r.hear(at, replica) {
+	if !r.record(at, replica) {
 		return &NameError{
 			Reason: ReasonTooManyReplicas,
 			Detail: fmt.Sprintf("the cluster has the maximum of %d replicas", maxReplicas),

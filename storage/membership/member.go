@@ -71,6 +71,8 @@ type Member struct {
 	// nowhere else, so two processes would undo each other's changes. A caller that also needs the lock for sealing
 	// must acquire that lock first.
 	Filling *Turn
+	// Imports are the imports of this process that are under way.
+	Imports *ImportList
 	beats   *beats // nil if this is the only process
 
 	cancel  context.CancelFunc
@@ -82,6 +84,7 @@ type Member struct {
 func New(o Options) *Member {
 	m := &Member{o: o}
 	m.Clock, m.Filling = &CheckedClock{o: &m.o}, newTurn(m, leaseFilling)
+	m.Imports = &ImportList{now: o.Now}
 	if o.Shared {
 		m.beats = &beats{o: &m.o, clock: m.Clock, filling: m.Filling}
 	}

@@ -1,4 +1,4 @@
-package storage
+package membership
 
 import (
 	"slices"
@@ -15,8 +15,8 @@ type ImportStatus struct {
 	WaitsSince time.Time `json:"waits_since,omitzero"`
 }
 
-// importList has the imports of a process that are under way, oldest first.
-type importList struct {
+// ImportList has the imports of a process that are under way, oldest first.
+type ImportList struct {
 	mu   sync.Mutex
 	list []*ImportStatus
 	now  func() time.Time
@@ -24,13 +24,13 @@ type importList struct {
 
 // The kinds of work that an import may wait for.
 const (
-	waitsForImport  = "another import of this process"
-	waitsForSeal    = "the seal of one of its partitions"
-	waitsForRollups = "a change of rollups by this or another process, such as an import of old samples"
+	WaitsForImport  = "another import of this process"
+	WaitsForSeal    = "the seal of one of its partitions"
+	WaitsForRollups = "a change of rollups by this or another process, such as an import of old samples"
 )
 
-// begin adds an import. The caller must call end.
-func (l *importList) begin(tenant string) (i *ImportStatus, end func()) {
+// Begin adds an import. The caller must call end.
+func (l *ImportList) Begin(tenant string) (i *ImportStatus, end func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	i = &ImportStatus{Tenant: tenant, Since: l.now()}
@@ -42,8 +42,8 @@ func (l *importList) begin(tenant string) (i *ImportStatus, end func()) {
 	}
 }
 
-// wait records what an import waits for; "": it works.
-func (l *importList) wait(i *ImportStatus, what string) {
+// SetWait records what an import waits for; "": it works.
+func (l *ImportList) SetWait(i *ImportStatus, what string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	i.WaitsFor, i.WaitsSince = what, time.Time{}
@@ -52,9 +52,8 @@ func (l *importList) wait(i *ImportStatus, what string) {
 	}
 }
 
-// Imports returns the imports of this process that are under way, oldest first.
-func (s *Store) Imports() []ImportStatus {
-	l := &s.imports.running
+// List returns the imports, oldest first.
+func (l *ImportList) List() []ImportStatus {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	all := make([]ImportStatus, 0, len(l.list))
@@ -64,11 +63,11 @@ func (s *Store) Imports() []ImportStatus {
 	return all
 }
 
-// importWait returns the time for which the import that has waited longest has been waiting.
-func (s *Store) importWait() (longest time.Duration) {
-	for _, i := range s.Imports() {
+// Wait returns the longest time for which an import has been waiting.
+func (l *ImportList) Wait() (longest time.Duration) {
+	for _, i := range l.List() {
 		if i.WaitsFor != "" {
-			longest = max(longest, s.opts.Now().Sub(i.WaitsSince))
+			longest = max(longest, l.now().Sub(i.WaitsSince))
 		}
 	}
 	return longest
