@@ -49,7 +49,7 @@ func (r *Tracker) Commit(ctx context.Context, b ReplicaBatch, at ClusterName, re
 	c := r.known(at)
 	if c == nil {
 		b.Release()
-		return fmt.Errorf("%w: replica cluster %q was removed while it was silent; retry", engine.ErrUnavailable, at.Cluster)
+		return fmt.Errorf("%w: replica cluster %q was just removed; retry", engine.ErrUnavailable, at.Cluster)
 	}
 	ch, err := c.route(ctx, replica, has.MinT, has.MaxT)
 	if err != nil {
