@@ -172,7 +172,7 @@ var rules = []rule{
 	},
 	{
 		"a seal that waited for its turn looks at the deletes once more", "storage/seal_pass.go",
-		"if err := t.sameDeletesNow(t.roller.tenant); err != nil { // Other processes", "if err := error(nil); err != nil { // Other processes", "TestDeletedWhileASealWaitsForItsTurn",
+		"if err := t.sameDeletesNow(t.roller.tenant); err != nil { // Another process", "if err := error(nil); err != nil { // Other processes", "TestDeletedWhileASealWaitsForItsTurn",
 	},
 	{
 		"late samples that were written only fill up, too", "storage/retention/placement.go",
