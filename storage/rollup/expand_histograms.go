@@ -1,8 +1,6 @@
 package rollup
 
 import (
-	"math"
-
 	"github.com/prometheus/prometheus/model/histogram"
 
 	"github.com/cassia-db/cassia/storage/chunk"
@@ -12,7 +10,7 @@ import (
 func (x *Expander) histograms(b *Buckets, i int) []*histogram.FloatHistogram {
 	h := b.Histograms[i]
 	if !x.UsesStarts || b.StartResets == nil || b.StartResets[i] == 0 || h.Count < b.Count[i] {
-		return expandHistograms(h)
+		return expandHistograms(h, int(b.Resets[i]), int(b.Changes[i]))
 	}
 	if mean := meanBetween(h); h.Count > 2 && b.Resets[i]+b.StartResets[i] == h.Count-1 && mean != nil {
 		// They are deltas.
@@ -32,55 +30,23 @@ func (x *Expander) histograms(b *Buckets, i int) []*histogram.FloatHistogram {
 			all.Correction = h.Correction
 		}
 	}
-	return expandHistograms(&all)
+	return expandHistograms(&all, int(b.Resets[i]+b.StartResets[i]), int(b.Changes[i]))
 }
 
-// expandHistograms returns h.Count histograms with the same first and last. Gauges have the same sum. Counters have the
-// same increase. Without resets they also have the same sum; with resets they grow to the value before the reset, fall
-// to 0 and grow again.
-func expandHistograms(h *Histograms) []*histogram.FloatHistogram {
+// expandHistograms returns h.Count histograms with the same first and last, and with the given number of resets and
+// changes if possible. Counters have the same increase, and counters and gauges the same sum, see histogramFit. Where
+// the bucket also has floats or both kinds of histograms, the sum is unknown, and only first and last are kept.
+func expandHistograms(h *Histograms, resets, changes int) []*histogram.FloatHistogram {
 	n := int(h.Count)
-	switch {
-	case h.MixedKinds || n <= 2:
+	if h.MixedKinds || n <= 2 {
 		return append(repeat(nil, h.First, n-1), h.Last)
-	case h.First.CounterResetHint == histogram.GaugeType:
-		if mean := meanBetween(h); mean != nil {
-			return append(repeat([]*histogram.FloatHistogram{h.First}, mean, n-2), h.Last)
+	}
+	if h.Sum != nil || h.SumDropped {
+		if list := fitHistograms(h, resets, changes); list != nil {
+			return list
 		}
-		return grow(nil, h.First, h.Last, n)
-	case h.Correction == nil && !h.FirstReset:
-		return growToSum(h)
 	}
-	nothing := &histogram.FloatHistogram{
-		Schema: h.Last.Schema - int32(h.Coarser), ZeroThreshold: h.Last.ZeroThreshold,
-		CustomValues: h.Last.CustomValues,
-	}
-	list, peak := []*histogram.FloatHistogram(nil), h.Correction
-	switch {
-	case h.FirstReset && peak == nil:
-		list = append(list, h.First)
-	case h.FirstReset && n > 3:
-		list = grow(append(list, h.First), nothing, peak, stepsToPeak(peak.Count, h.Last.Count, n-2))
-	case peak.Equals(h.First):
-		list = append(list, peak)
-	case n > 3:
-		list = grow(list, h.First, peak, 1+stepsToPeak(peak.Count-h.First.Count, h.Last.Count, n-2))
-	default: // There are too few samples for an empty histogram.
-		list = append(list, h.First, peak)
-	}
-	if h.Coarser > 0 || n-len(list) < 2 { // Growth in coarse buckets can't become fine again without a reset.
-		return append(repeat(list, nothing, n-1-len(list)), h.Last)
-	}
-	return grow(list, nothing, h.Last, n-len(list))
-}
-
-// stepsToPeak returns the number of the n steps before a reset, assuming equal growth per step before and after it.
-func stepsToPeak(before, after float64, n int) int {
-	share := 0.5
-	if before > 0 && after >= 0 {
-		share = before / (before + after)
-	}
-	return max(1, min(int(math.Round(float64(n)*share)), n-1))
+	return grow(nil, h.First, h.Last, n)
 }
 
 func repeat(list []*histogram.FloatHistogram, h *histogram.FloatHistogram, n int) []*histogram.FloatHistogram {
@@ -104,37 +70,6 @@ func meanBetween(h *Histograms) *histogram.FloatHistogram {
 	mean.Div(float64(h.Count - 2))
 	mean.CounterResetHint = h.First.CounterResetHint
 	return mean
-}
-
-// growToSum returns the histograms of a counter without resets: a line whose inner values are shifted to match the sum
-// or, if the shifted line would fall, equal inner values.
-func growToSum(h *Histograms) []*histogram.FloatHistogram {
-	list := grow(nil, h.First, h.Last, int(h.Count))
-	mean := meanBetween(h)
-	if mean == nil {
-		return list
-	}
-	between := list[1 : len(list)-1]
-	off := mean.Copy()
-	for _, f := range between {
-		if _, _, _, err := off.Sub(f.Copy().Div(float64(len(between)))); err != nil {
-			return list
-		}
-	}
-	moved := []*histogram.FloatHistogram{h.First}
-	for _, f := range between {
-		f = f.Copy()
-		if _, _, _, err := f.Add(off); err != nil {
-			return list
-		}
-		f.CounterResetHint = histogram.UnknownCounterReset
-		moved = append(moved, f)
-	}
-	moved = append(moved, h.Last)
-	if !moved[1].DetectReset(h.First) && !h.Last.DetectReset(moved[len(moved)-2]) {
-		return moved
-	}
-	return append(repeat(moved[:1], mean, len(between)), h.Last)
 }
 
 // grow appends n > 0 histograms that change linearly from one to another. A single histogram is the last one.

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/prometheus/prometheus/model/histogram"
-	"github.com/prometheus/prometheus/tsdb/tsdbutil"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/chunk"
@@ -334,71 +332,6 @@ func TestCutBuckets(t *testing.T) {
 		require.Equal(t, [][]float64{want.First, want.Last, want.Sum}, [][]float64{got.First, got.Last, got.Sum}, "seed %d", seed)
 		require.Equal(t, [][]uint32{want.Changes, want.Resets}, [][]uint32{got.Changes, got.Resets}, "seed %d", seed)
 	}
-}
-
-// TestExpandHistograms requires that native histograms keep first, last, count and increase, that gauges keep the sum,
-// and that counters keep it without resets.
-func TestExpandHistograms(t *testing.T) {
-	var x Expander
-	for seed := range uint64(600) {
-		r := rand.New(rand.NewPCG(seed, 2))
-		n, count, kind := 1+r.IntN(30), int64(0), r.IntN(3)
-		var in, s chunk.Samples
-		for k := range n {
-			if count += r.Int64N(5); r.IntN(20) == 0 {
-				count = 0
-			}
-			h := tsdbutil.GenerateTestFloatHistogram(count)
-			h.CounterResetHint = histogram.UnknownCounterReset
-			if kind == 1 {
-				h.CounterResetHint = histogram.GaugeType
-			}
-			if at := int64(k+1) * 1000; kind == 2 && r.IntN(3) == 0 {
-				in.AppendFloat(at, 0, float64(count))
-			} else {
-				in.AppendHistogram(chunk.Histogram{T: at, Float: h})
-			}
-		}
-		b := bucketOf(t, &in)
-		x.Expand(&s, b, 0)
-		got := bucketOf(t, &s)
-		require.Equal(t, [][]int64{b.FirstT, b.LastT}, [][]int64{got.FirstT, got.LastT})
-		require.Equal(t, b.Count, got.Count, "seed %d", seed)
-		require.Equal(t, b.Flags, got.Flags, "seed %d", seed)
-		if b.Flags[0].HasFloats() {
-			require.Equal(t, [][]float64{b.First, b.Last, b.Min, b.Max}, [][]float64{got.First, got.Last, got.Min, got.Max}, "seed %d", seed)
-			require.InDelta(t, b.Sum[0], got.Sum[0], 1e-9, "seed %d", seed)
-		}
-		if b.Flags[0]&HasHistograms == 0 {
-			continue
-		}
-		want, made := b.Histograms[0], got.Histograms[0]
-		require.Equal(t, want.Count, made.Count, "seed %d", seed)
-		require.Equal(t, want.First.String(), made.First.String())
-		require.Equal(t, want.Last.String(), made.Last.String())
-		if want.Sum != nil && (kind == 1 || b.Resets[0] == 0) {
-			require.InDelta(t, want.Sum.Count, made.Sum.Count, 1e-9*want.Sum.Count, "seed %d", seed)
-			require.InDelta(t, want.Sum.Sum, made.Sum.Sum, 1e-9*want.Sum.Sum, "seed %d", seed)
-		}
-		if b.Flags[0].HasFloats() || kind == 1 {
-			continue
-		}
-		require.InDelta(t, lost(want), lost(made), 1e-9*lost(want), "seed %d, %d samples", seed, n)
-		if b.Resets[0] == 0 {
-			require.Zero(t, got.Resets[0], "seed %d", seed)
-		}
-	}
-}
-
-// lost returns the count by which resets reduced the histograms.
-func lost(h *Histograms) (count float64) {
-	if h.FirstReset {
-		count += h.First.Count
-	}
-	if h.Correction != nil {
-		count += h.Correction.Count
-	}
-	return count
 }
 
 // TestExpandedCountersRiseEvenly requires that an evenly rising counter is expanded evenly, also with one reset.

@@ -1,0 +1,185 @@
+package rollup
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/tsdb/tsdbutil"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+// TestExpandHistograms requires that native histograms keep first, last, count, sum and increase.
+func TestExpandHistograms(t *testing.T) {
+	var x Expander
+	for seed := range uint64(600) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		n, count, kind := 1+r.IntN(30), int64(0), r.IntN(3)
+		var in, s chunk.Samples
+		for k := range n {
+			if count += r.Int64N(5); r.IntN(20) == 0 {
+				count = 0
+			}
+			h := tsdbutil.GenerateTestFloatHistogram(count)
+			h.CounterResetHint = histogram.UnknownCounterReset
+			if kind == 1 {
+				h.CounterResetHint = histogram.GaugeType
+			}
+			if at := int64(k+1) * 1000; kind == 2 && r.IntN(3) == 0 {
+				in.AppendFloat(at, 0, float64(count))
+			} else {
+				in.AppendHistogram(chunk.Histogram{T: at, Float: h})
+			}
+		}
+		b := bucketOf(t, &in)
+		x.Expand(&s, b, 0)
+		got := bucketOf(t, &s)
+		require.Equal(t, [][]int64{b.FirstT, b.LastT}, [][]int64{got.FirstT, got.LastT})
+		require.Equal(t, b.Count, got.Count, "seed %d", seed)
+		require.Equal(t, b.Flags, got.Flags, "seed %d", seed)
+		if b.Flags[0].HasFloats() {
+			require.Equal(t, [][]float64{b.First, b.Last, b.Min, b.Max}, [][]float64{got.First, got.Last, got.Min, got.Max}, "seed %d", seed)
+			require.InDelta(t, b.Sum[0], got.Sum[0], 1e-9, "seed %d", seed)
+		}
+		if b.Flags[0]&HasHistograms == 0 {
+			continue
+		}
+		want, made := b.Histograms[0], got.Histograms[0]
+		require.Equal(t, want.Count, made.Count, "seed %d", seed)
+		require.Equal(t, want.First.String(), made.First.String())
+		require.Equal(t, want.Last.String(), made.Last.String())
+		if want.Sum != nil {
+			require.InDelta(t, want.Sum.Count, made.Sum.Count, 1e-9*want.Sum.Count, "seed %d", seed)
+			require.InDelta(t, want.Sum.Sum, made.Sum.Sum, 1e-9*want.Sum.Sum, "seed %d", seed)
+		}
+		if b.Flags[0].HasFloats() || kind == 1 {
+			continue
+		}
+		require.InDelta(t, lost(want), lost(made), 1e-9*lost(want), "seed %d, %d samples", seed, n)
+		if b.Resets[0] == 0 {
+			require.Zero(t, got.Resets[0], "seed %d", seed)
+		}
+	}
+}
+
+// TestExpandHistogramsKeepsChanges requires that native histograms keep sum, increase, resets and changes, also where
+// their layout changes. Where a bucket has several resets or its layout changes at a reset, sum, resets and changes may
+// differ, but seldom.
+func TestExpandHistogramsKeepsChanges(t *testing.T) {
+	var x Expander
+	differ, counters := 0, 0
+	for seed := range uint64(3000) {
+		r := rand.New(rand.NewPCG(seed, 4))
+		n, gauge, resets, layouts := 3+r.IntN(40), r.IntN(2) == 0, r.IntN(4), r.IntN(2) == 0
+		in := layoutsOf(r, n, gauge, resets, layouts)
+		var s chunk.Samples
+		b := bucketOf(t, &in)
+		x.Expand(&s, b, 0)
+		got := bucketOf(t, &s)
+		want, made := b.Histograms[0], got.Histograms[0]
+		sameSum := math.Abs(want.Sum.Count-made.Sum.Count) <= 1e-9*want.Sum.Count &&
+			math.Abs(want.Sum.Sum-made.Sum.Sum) <= 1e-9*want.Sum.Sum
+		sameChanges, sameResets := b.Changes[0] == got.Changes[0], b.Resets[0] == got.Resets[0]
+		switch {
+		case gauge:
+			require.True(t, sameSum, "seed %d", seed)
+			require.Equal(t, b.Changes, got.Changes, "seed %d", seed)
+			require.InDelta(t, b.Resets[0], got.Resets[0], 2, "seed %d", seed)
+			continue
+		case b.Resets[0] == 0:
+			require.True(t, sameSum, "seed %d", seed)
+			require.True(t, sameResets, "seed %d", seed)
+			require.True(t, sameChanges || layouts, "seed %d", seed)
+		}
+		require.InDelta(t, lost(want), lost(made), 1e-9*lost(want), "seed %d", seed)
+		counters++
+		differ += int(asCount(!sameSum || !sameChanges || !sameResets))
+	}
+	require.Less(t, differ*10, counters, "%d of %d counters", differ, counters)
+}
+
+// layoutsOf returns n native histograms, at most half of which observe values.
+func layoutsOf(r *rand.Rand, n int, gauge bool, resets int, layouts bool) (in chunk.Samples) {
+	counts, schema, threshold, idle := make([]int64, 12), int32(3), 0.001, r.Float64()
+	if r.IntN(3) == 0 {
+		schema = histogram.CustomBucketsSchema
+	}
+	bounds := []float64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}
+	for k := range n {
+		for resets > 0 && k > 0 && r.IntN(n) < resets {
+			clear(counts)
+			resets--
+			if layouts && schema >= 0 {
+				schema, threshold = 3, 0.001
+			}
+		}
+		if gauge {
+			for i := range counts {
+				counts[i] = r.Int64N(4)
+			}
+		}
+		if r.Float64() > idle {
+			for range 1 + r.IntN(5) {
+				counts[r.IntN(len(counts))] += 1 + r.Int64N(3)
+			}
+		}
+		if layouts && r.IntN(10) == 0 {
+			if schema >= 0 {
+				schema, threshold = max(schema-1, 0), threshold*2
+			} else if len(bounds) > 2 {
+				at := r.IntN(len(bounds))
+				bounds = slices.Delete(slices.Clone(bounds), at, at+1)
+				counts = slices.Clone(counts)
+				counts[at+1] += counts[at]
+				counts = slices.Delete(counts, at, at+1)
+			}
+		}
+		h := histogramOfCounts(counts, schema, threshold)
+		if schema < 0 {
+			h = &histogram.FloatHistogram{
+				Schema: schema, CustomValues: bounds, Count: h.Count, Sum: h.Sum,
+				PositiveSpans:   []histogram.Span{{Length: uint32(len(counts))}},
+				PositiveBuckets: append([]float64{h.ZeroCount}, h.PositiveBuckets...),
+			}
+		}
+		if gauge {
+			h.CounterResetHint = histogram.GaugeType
+		}
+		in.AppendHistogram(chunk.Histogram{T: int64(k+1) * 1000, Float: h})
+	}
+	return in
+}
+
+// histogramOfCounts returns a histogram with counts at schema 3, reduced to another schema.
+func histogramOfCounts(counts []int64, schema int32, threshold float64) *histogram.FloatHistogram {
+	h := &histogram.FloatHistogram{
+		Schema: 3, ZeroThreshold: threshold, ZeroCount: float64(counts[0]),
+		PositiveSpans: []histogram.Span{{Offset: 1, Length: uint32(len(counts) - 1)}},
+	}
+	for i, n := range counts {
+		h.Count += float64(n)
+		h.Sum += float64(n) * float64(i)
+		if i > 0 {
+			h.PositiveBuckets = append(h.PositiveBuckets, float64(n))
+		}
+	}
+	if schema < 0 {
+		return h
+	}
+	return h.CopyToSchema(schema)
+}
+
+// lost returns the count by which resets reduced the histograms.
+func lost(h *Histograms) (count float64) {
+	if h.FirstReset {
+		count += h.First.Count
+	}
+	if h.Correction != nil {
+		count += h.Correction.Count
+	}
+	return count
+}
