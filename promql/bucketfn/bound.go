@@ -32,17 +32,15 @@ func (x *Bounds) Add(other *Bounds, from int) {
 	}
 }
 
-// add adds a value whose exact value may be anywhere between the two limits. A missing value is passed as 0, with
-// exists set to false.
-func (x *Bounds) add(step int, value, least, greatest float64, exists bool) {
+// add adds a value whose exact value may be anywhere between the two limits. A missing value is passed as 0, also where
+// the evaluated window has none and the requested window may have one.
+func (x *Bounds) add(step int, value, least, greatest float64) {
 	d := max(greatest-value, value-least, 0)
 	if !(d <= math.MaxFloat64) {
 		x.Unknown = true
 		return
 	}
-	if exists {
-		x.Largest = max(x.Largest, d)
-	}
+	x.Largest = max(x.Largest, d)
 	x.addStep(step, d)
 }
 
@@ -83,9 +81,8 @@ func (f *Evaluator) Bound(b *rollup.Buckets, asked, used Windows, values *Result
 	given, unanswered := values.Step, values.Unanswered
 	at, need := 0, e.leastSamples()
 	for step := range asked.Steps {
-		exists := at < len(given) && int(given[at]) == step
 		value := 0.
-		if exists {
+		if at < len(given) && int(given[at]) == step {
 			value = values.Value[at]
 			at++
 		}
@@ -115,7 +112,7 @@ func (f *Evaluator) Bound(b *rollup.Buckets, asked, used Windows, values *Result
 		if between(e.counts, lo, hi) < need { // The value may be missing.
 			least, greatest = min(least, 0), max(greatest, 0)
 		}
-		into.add(step, value, least, greatest, exists)
+		into.add(step, value, least, greatest)
 	}
 }
 

@@ -13,8 +13,8 @@
 //
 // The samples made from a bucket have the same number, first and last time, first, last, min and max
 // value, sum, changes and resets as the original samples, and for counters the same increase (see
-// rollup.Expander). They are evenly spaced. With start timestamps they have the same first and last
-// start timestamp, and the same number of resets that only start timestamps show. If a window contains
+// rollup.Expander). They are evenly spaced, except around restarts. With start timestamps they have the
+// same first and last start timestamp, and the same number of resets that only these show. If a window contains
 // a whole bucket, the bucket answers it, even if the edges of other windows cut the bucket. The same
 // info names the functions that are computed from made samples instead of buckets: the functions below
 // that buckets don't answer, and the functions that the evaluator computes (some uses of absent,
@@ -65,7 +65,7 @@
 //	stddev_over_time               exact         exact on bucket edges, otherwise interpolated; counters are approximate, from reconstructed samples; the error is at most the spread within a bucket
 //	stdvar_over_time               exact         exact on bucket edges, otherwise interpolated; counters are approximate, from reconstructed samples; the error is at most the spread within a bucket, times that spread and 2 standard deviations
 //	sum_over_time                  exact         exact on bucket edges, otherwise interpolated
-//	timestamp                      -             approximate: reconstructed samples are evenly spaced within a bucket; the error is at most the width of a bucket
+//	timestamp                      -             approximate: reconstructed samples are evenly spaced within a bucket, except around restarts; the error is at most the width of a bucket
 //	ts_of_first_over_time          exact         exact on bucket edges, otherwise interpolated
 //	ts_of_last_over_time           exact         exact on bucket edges, otherwise interpolated
 //	ts_of_max_over_time            -             approximate: the time of a reconstructed sample, in the right bucket; the error is at most the width of a bucket

@@ -197,6 +197,28 @@ func TestBoundOfLargeValuesThatCancelOut(t *testing.T) {
 	}
 }
 
+// TestBoundsOfAbsence checks that a window without a value, where the requested window may have one, differs by that
+// value, and the reverse.
+func TestBoundsOfAbsence(t *testing.T) {
+	var s chunk.Samples
+	s.AppendFloat(5, 0, 7)
+	var b rollup.Buckets
+	rollup.AppendEvery(&b, &s, 10)
+	empty, full := bucketfn.Windows{First: 30, Step: 10, Steps: 1, Span: 20},
+		bucketfn.Windows{First: 30, Step: 10, Steps: 1, Span: 30}
+	cut := bucketfn.Windows{First: 30, Step: 10, Steps: 1, Span: 24}
+	for name, want := range map[string]float64{"present_over_time": 1, "last_over_time": 7, "count_over_time": 1} {
+		for _, used := range []bucketfn.Windows{empty, full} {
+			f := bucketfn.New(name)
+			var out bucketfn.Result
+			f.Evaluate(&b, used, &out)
+			bounds := bucketfn.Bounds{Steps: make([]float64, 1)}
+			f.Bound(&b, cut, used, &out, &bounds)
+			require.Equal(t, bucketfn.Bounds{Largest: want, Steps: []float64{want}}, bounds, "%s %v", name, used)
+		}
+	}
+}
+
 // TestBoundsOfNaNAreUnknown checks that bounds are unknown if a bucket at an edge contains a NaN sample that may affect
 // the value. The min and max of the bucket don't show the NaN.
 func TestBoundsOfNaNAreUnknown(t *testing.T) {

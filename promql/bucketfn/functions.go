@@ -139,7 +139,7 @@ var functions = [...]Function{
 		Why: noMoments, Bound: "the spread within a bucket, times that spread and 2 standard deviations"},
 	{Name: "sum_over_time", over: overSum, limits: boundSum, columns: rollup.ColumnSum, Grows: true, Snaps: true},
 	{Name: "timestamp", Newest: true, WithoutRaw: Approximated,
-		Why: "reconstructed samples are evenly spaced within a bucket", Bound: ofWidth},
+		Why: "reconstructed samples are evenly spaced within a bucket, except around restarts", Bound: ofWidth},
 	{Name: "ts_of_first_over_time", over: overOldest(firstTimeIn), limits: boundFirstTime, columns: rollup.ColumnFirst},
 	{Name: "ts_of_last_over_time", over: overLastTime, limits: boundLastTime, columns: rollup.ColumnLast},
 	{Name: "ts_of_max_over_time", WithoutRaw: Approximated, Why: ofExtremes, Bound: ofWidth},
