@@ -244,6 +244,31 @@ func TestAggregatesFromAStoredSample(t *testing.T) {
 	requireNoProblems(t, ts.Store)
 }
 
+// TestLateSampleAtAnEdgeOfAggregates seals a written sample at the edge at which imported aggregates begin, when only
+// rollups of its time are kept. It is stored once. An earlier sample is added.
+func TestLateSampleAtAnEdgeOfAggregates(t *testing.T) {
+	for _, res := range rollup.Resolutions {
+		ts := openTestStore(t, func(o *Options) { hoursOnly(o); o.seams.still = true })
+		begin := ts.now.Add(-time.Hour).Truncate(time.Hour)
+		ts.write("t", labels.FromStrings("__name__", "other"), every(begin, time.Minute, 3)...)
+		require.NoError(t, ts.SealAll(t.Context()))
+		ls := labels.FromStrings("__name__", "g")
+		half := time.Duration(res.Width()) * time.Millisecond / 2
+		ts.write("t", ls, every(begin.Add(-half), half, 2)...)
+		ts.passes(begin.Add(map[rollup.Resolution]time.Duration{
+			rollup.FiveMinutes: 25 * day, rollup.OneHour: 100 * day,
+		}[res]))
+		x := ImportedSeries{ls, &chunk.Samples{}}
+		for i := range int64(60) {
+			x.Samples.AppendFloat(begin.UnixMilli()+i*15_000, 0, float64(i))
+		}
+		require.Equal(t, 60, importAggregates(t, ts.Store, leftClosedAggregates(x, res)).RollupsOnly)
+		require.NoError(t, ts.SealAll(t.Context()))
+		require.Equal(t, 61, bucketCount(t, ts.Store, rollup.OneHour, equal("__name__", "g")), res)
+		requireNoProblems(t, ts.Store)
+	}
+}
+
 // TestImportOfAggregatesThatFailsAnywhere fails each write of an import of buckets in turn. A repeated import must then
 // store the same rows as an import without errors.
 func TestImportOfAggregatesThatFailsAnywhere(t *testing.T) {

@@ -19,37 +19,52 @@ import (
 // A sample at an edge is therefore left out if aggregates that begin there are stored. Aggregates are left out if a
 // sample at the edge where they begin is stored, because the sample can't be subtracted from their min and max.
 func (w *importWorker) leaveOutShared(c *importedDay) error {
-	before := c.len()
-	if w.source > rollup.Raw {
-		stored, err := w.storedFrom(c, w.start-1)
-		if err != nil {
-			return err
-		}
-		atEnd := map[int64]bool{}
-		for i, end := range stored.End {
-			atEnd[end] = stored.Count[i] > 0 && stored.LastT[i] == end
-		}
-		c.buckets.Delete(0, func(end int64) bool { return atEnd[end-w.source.Width()] })
-	} else if edges := edgeSamples(&c.samples, w.finest.Width()); len(edges.T) > 0 {
-		stored, err := w.storedFrom(c, w.start+1)
-		if err != nil {
-			return err
-		}
-		begin := map[int64]bool{}
-		for i, end := range stored.End {
-			begin[end-w.finest.Width()] = stored.Flags[i]&rollup.Aggregated != 0
-		}
-		var shared chunk.Samples
-		for i, t := range edges.T {
-			if begin[t] {
-				shared.AppendFloat(t, edges.ST[i], edges.V[i])
-			}
-		}
-		c.samples.Subtract(&shared)
+	if w.source == rollup.Raw {
+		return w.roller.leaveOutAggregated(c.series, &c.samples)
 	}
-	left := before - c.len()
-	w.roller.leftOut.Add(int64(left))
-	w.s.metrics.leftOut.Add(float64(left))
+	stored, err := w.roller.storedBetween(c.series, w.start-1, w.start-1+format.DayMS)
+	if err != nil {
+		return err
+	}
+	atEnd := map[int64]bool{}
+	for i, end := range stored.End {
+		atEnd[end] = stored.Count[i] > 0 && stored.LastT[i] == end
+	}
+	before := c.len()
+	c.buckets.Delete(0, func(end int64) bool { return atEnd[end-w.source.Width()] })
+	w.roller.leaveOut(before - c.len())
+	return nil
+}
+
+// leaveOut counts samples that were left out.
+func (x *roller) leaveOut(n int) {
+	x.leftOut.Add(int64(n))
+	x.s.metrics.leftOut.Add(float64(n))
+}
+
+// leaveOutAggregated removes samples, imported or late, at edges at which stored aggregates begin.
+func (x *roller) leaveOutAggregated(series *Series, samples *chunk.Samples) error {
+	edges := edgeSamples(samples, x.finest.Width())
+	if len(edges.T) == 0 {
+		return nil
+	}
+	stored, err := x.storedBetween(series, edges.T[0]+1, edges.T[len(edges.T)-1]+1)
+	if err != nil {
+		return err
+	}
+	begin := map[int64]bool{}
+	for i, end := range stored.End {
+		begin[end-x.finest.Width()] = stored.Flags[i]&rollup.Aggregated != 0
+	}
+	var shared chunk.Samples
+	for i, t := range edges.T {
+		if begin[t] {
+			shared.AppendFloat(t, edges.ST[i], edges.V[i])
+		}
+	}
+	before := samples.Len()
+	samples.Subtract(&shared)
+	x.leaveOut(before - samples.Len())
 	return nil
 }
 
@@ -69,26 +84,23 @@ func edgeSamples(s *chunk.Samples, width int64) (edges chunk.Samples) {
 	return edges
 }
 
-// storedFrom reads a series' stored buckets of the finest resolution in the chunks of the day and in the chunk before
-// or after it. from is a timestamp in the first slot to read; the last slot is a day later. Unreadable chunks are
-// omitted, because the roller reports them.
-func (w *importWorker) storedFrom(c *importedDay, from int64) (*rollup.Buckets, error) {
-	first := w.s.destinationsOf(w.s.period.SlotOf(from))[w.finest]
-	last := w.s.destinationsOf(w.s.period.SlotOf(from + format.DayMS))[w.finest]
+// storedBetween reads a series' stored buckets of the finest resolution, in the slots from one timestamp to another, up
+// to a day later. Unreadable chunks are omitted, because the roller reports them.
+func (x *roller) storedBetween(series *Series, from, to int64) (*rollup.Buckets, error) {
+	first := x.s.destinationsOf(x.s.period.SlotOf(from))[x.finest]
+	last := x.s.destinationsOf(x.s.period.SlotOf(to))[x.finest]
 	all := &rollup.Buckets{}
 	for _, at := range []destination{first, last} {
-		shards, err := w.s.readShards(w.roller.ctx, at.window, w.tenant.Name(), c.series.Metric())
+		shards, err := x.s.readShards(x.ctx, at.window, x.tenant, series.Metric())
 		if err != nil {
 			return nil, err
 		}
-		found, _, err := w.s.rollups(
-			w.roller.ctx, w.finest, at.window, c.series, shards, first.start, last.start,
-		)
+		found, _, err := x.s.rollups(x.ctx, x.finest, at.window, series, shards, first.start, last.start)
 		if err != nil {
 			return nil, err
 		}
-		for _, x := range found {
-			err := rollup.Decode(x.data, rollup.ColumnCount|rollup.ColumnLast, all)
+		for _, c := range found {
+			err := rollup.Decode(c.data, rollup.ColumnCount|rollup.ColumnLast, all)
 			if err != nil && !errors.Is(err, rollup.ErrCorrupt) {
 				return nil, err
 			}

@@ -213,8 +213,7 @@ func (x *roller) fill(to rollupOf, r *rollupTask, b *rollup.Buckets) error {
 		before := b.Len()
 		extended, left := rollup.Extend(&all, b, &add, to.res.Width())
 		if to.res == x.finest {
-			x.leftOut.Add(int64(left))
-			x.s.metrics.leftOut.Add(float64(left))
+			x.leaveOut(left)
 		}
 		changed, b = changed || extended > 0 || all.Len() > before, &all
 	}

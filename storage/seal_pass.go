@@ -330,6 +330,9 @@ func (t *tenantPass) sealMetric(list []stagedSeries) error {
 		x.stats = &c.work.stats
 		before := len(x.tasks)
 		if t.roller.fillsUp() {
+			if err := t.roller.leaveOutAggregated(c.series, &samples); err != nil {
+				return err
+			}
 			x.onlyRollUp(&c.collected, &samples)
 		} else if err := x.addSeries(&c.collected, &samples, t.resealed[c.work.at()]); err != nil {
 			return err
