@@ -52,8 +52,12 @@ func windowsOf(c *aggregateChunk, width int64) (*chunkWindows, error) {
 				return nil, fmt.Errorf("%w: windows of different times", ErrAggregates)
 			}
 		}
-		if !(p.v >= 1 && p.v <= math.MaxUint32) || p.v != math.Trunc(p.v) || i > 0 && p.t <= counts[i-1].t {
-			return nil, fmt.Errorf("%w: a window of %v samples at %d ms", ErrAggregates, p.v, p.t)
+		if !(p.v >= 1 && p.v <= float64(width)) || p.v != math.Trunc(p.v) {
+			return nil, fmt.Errorf("%w: a window of %v samples at %d ms; it may have 1 to %d", ErrAggregates, p.v, p.t,
+				width)
+		}
+		if i > 0 && p.t <= counts[i-1].t {
+			return nil, fmt.Errorf("%w: windows out of order: %d ms after %d ms", ErrAggregates, p.t, counts[i-1].t)
 		}
 		start := p.t - (p.t%width+width)%width
 		if i > 0 && start < w.list[i-1].end {

@@ -361,6 +361,56 @@ func TestUndeclaredAggregates(t *testing.T) {
 	})
 }
 
+// TestFalselyDeclaredSamples reads a block of samples whose meta.json describes windows, and blocks whose time range is
+// reversed. Both are one error with the block's path.
+func TestFalselyDeclaredSamples(t *testing.T) {
+	counter := series{labels: labels.FromStrings(labels.MetricName, "requests_total"), samples: thanosCourse("counter")}
+	dir := t.TempDir()
+	block := write(t, dir, counter)
+	thanos(t, block, nil, 300_000)
+	var got error
+	for _, err := range open(t, Options{Dirs: []string{dir}, Selection: importer.Everything()}).Batches(t.Context(), "") {
+		got = err
+	}
+	require.ErrorIs(t, got, ErrDeclared)
+	require.ErrorContains(t, got, block)
+	path := filepath.Join(block, "meta.json")
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	var meta tsdb.BlockMeta
+	require.NoError(t, json.Unmarshal(text, &meta))
+	meta.MinTime, meta.MaxTime = meta.MaxTime, meta.MinTime
+	text, err = json.Marshal(meta)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, text, 0o644))
+	_, err = find([]string{dir})
+	require.ErrorIs(t, err, ErrDamaged)
+	require.ErrorContains(t, err, "minTime is after maxTime")
+}
+
+// TestImpossibleWindows reads chunks with a window that has more samples than milliseconds, and with windows out of
+// order. The error names the fault.
+func TestImpossibleWindows(t *testing.T) {
+	for want, points := range map[string][4][]stamped{
+		"a window of 300001 samples at 299999 ms; it may have 1 to 300000": {
+			{{299_999, 300_001}}, {{299_999, 300_001}}, {{299_999, 1}}, {{299_999, 1}},
+		},
+		"windows out of order: 299999 ms after 299999 ms": {
+			{{299_999, 1}, {299_999, 1}}, {{299_999, 1}, {299_999, 1}}, {{299_999, 1}, {299_999, 1}},
+			{{299_999, 1}, {299_999, 1}},
+		},
+	} {
+		var data []byte
+		for _, list := range points {
+			c := xorOf(t, list)
+			data = append(append(binary.AppendUvarint(data, uint64(len(c.Bytes()))), byte(c.Encoding())), c.Bytes()...)
+		}
+		_, err := windowsOf(&aggregateChunk{data: append(data, 0)}, 300_000)
+		require.ErrorIs(t, err, ErrAggregates)
+		require.ErrorContains(t, err, want)
+	}
+}
+
 // TestContradictoryAggregates reads chunks with a window whose values contradict each other. The chunk is damaged.
 func TestContradictoryAggregates(t *testing.T) {
 	const at = 299_999

@@ -27,6 +27,10 @@ var (
 	ErrUndeclared = errors.New(
 		"blocks: meta.json doesn't declare a downsampled block, but the chunks are aggregates; set thanos.downsample.resolution in it to 300000 (5m) or 3600000 (1h), or move the block away to import the other blocks",
 	)
+	// ErrDeclared means that a block has samples, but meta.json describes a block of aggregates.
+	ErrDeclared = errors.New(
+		"blocks: meta.json declares a downsampled block, but the chunks are raw samples; remove thanos.downsample from it, or move the block away to import the other blocks",
+	)
 	// errOutside means that a chunk has samples outside of the block's time range, on days on which it isn't read.
 	errOutside = errors.New("samples are outside of the time range in meta.json; correct minTime and maxTime")
 	// ErrDamaged means that a block can't be read.
@@ -134,6 +138,10 @@ func readMeta(dir string) (found, error) {
 	if err := json.Unmarshal(text, &m); err != nil {
 		return found{}, fmt.Errorf("%w %s: meta.json: %w; move it away to import the other blocks",
 			ErrDamaged, dir, err)
+	}
+	if m.MinTime > m.MaxTime {
+		return found{}, fmt.Errorf("%w %s: minTime is after maxTime in meta.json; move it away to import the other blocks",
+			ErrDamaged, dir)
 	}
 	resolution := slices.IndexFunc(
 		[]rollup.Resolution{rollup.Raw, rollup.FiveMinutes, rollup.OneHour}, func(res rollup.Resolution) bool {

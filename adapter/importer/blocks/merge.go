@@ -167,7 +167,7 @@ func (c *cursor) readChunk(
 
 // readWindows returns the current series' windows that start in [from, to), by block and time, and the damaged chunks.
 // As in read, first selects the damaged chunks. If multiple blocks have the same window, the store keeps the first one
-// and counts the others.
+// and counts the others. A chunk of samples is an error, not a damaged chunk, because then all chunks of the block are.
 func (m *merge) readWindows(from, to, width int64, first bool) (all [][]window, skipped []importer.Skip, err error) {
 	isCounter := rollup.IsCounterName(m.at[0].labels.Get(labels.MetricName))
 	for _, c := range m.at {
@@ -181,6 +181,9 @@ func (m *merge) readWindows(from, to, width int64, first bool) (all [][]window, 
 				continue
 			}
 			windows, err := c.readWindows(meta, width, isCounter)
+			if errors.Is(err, ErrDeclared) {
+				return nil, nil, fmt.Errorf("%w: %s", err, c.b.dir)
+			}
 			if err != nil {
 				if first || meta.MinTime >= from {
 					skipped = append(skipped, c.skip(meta, err))
@@ -208,8 +211,7 @@ func (c *cursor) readWindows(meta chunks.Meta, width int64, isCounter bool) ([]w
 	case ch != nil && ch.NumSamples() == 0:
 		return nil, nil
 	default:
-		return nil, fmt.Errorf("%w: the chunk has raw samples, although meta.json describes a downsampled block",
-			ErrAggregates)
+		return nil, ErrDeclared
 	}
 	w, err := windowsOf(of, width)
 	if err != nil {
