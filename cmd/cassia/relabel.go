@@ -19,6 +19,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/config"
 	"github.com/cassia-db/cassia/cmd/internal/ui"
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
@@ -106,7 +107,14 @@ const trialWidth = 24 * time.Hour
 func (t *trying) tryOnData(ctx context.Context, table *relabeling.Table,
 	o relabeling.TrialOptions) (found *relabeling.Trial, err error) {
 	unread := 0
-	o.Warn = func(error) { unread++ }
+	var others []error
+	o.Warn = func(err error) {
+		if isUnread(err) {
+			unread++
+		} else {
+			others = append(others, err)
+		}
+	}
 	err = t.withStore(ctx, func(s *storage.Store) error {
 		if t.end == "" {
 			spans, err := s.Spans(ctx, t.tenant, o.MinT, time.Now().UnixMilli(), false)
@@ -130,10 +138,18 @@ func (t *trying) tryOnData(ctx context.Context, table *relabeling.Table,
 	if errors.Is(err, engine.ErrLocked) {
 		return nil, fmt.Errorf("%s is in use; send the request to its server with --url", t.Path)
 	}
+	for _, warning := range others {
+		fmt.Fprintln(os.Stderr, oneLine(warning))
+	}
 	if err == nil && unread > 0 {
 		err = fmt.Errorf("%s can't be read; run cassia check to list them", countNoun(unread, "row"))
 	}
 	return found, err
+}
+
+// isUnread reports whether a warning of the store is about rows that can't be read. Other warnings describe the result.
+func isUnread(err error) bool {
+	return errors.As(err, new(*damage.CorruptRowError)) || errors.As(err, new(*damage.DamagedRowsError))
 }
 
 // tryOnServer requests the test from a running server.

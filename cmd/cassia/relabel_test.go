@@ -18,6 +18,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
+	"github.com/cassia-db/cassia/storage/damage"
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 const relabelRules = `
@@ -157,4 +161,12 @@ func TestRelabelingOfAllWaysIn(t *testing.T) {
 	require.ElementsMatch(
 		t, []string{"new_1", "up1", "new_2", "new_3", "new_4", "noise1/p", "old_1/p"}, r.names(t, "default"),
 	)
+}
+
+// TestUnreadRows requires that only unreadable rows count as such, not warnings about the result.
+func TestUnreadRows(t *testing.T) {
+	table := format.TableOf(rollup.Raw)
+	require.True(t, isUnread(fmt.Errorf("a: %w", &damage.CorruptRowError{Table: table})))
+	require.True(t, isUnread(&damage.DamagedRowsError{Table: table}))
+	require.False(t, isUnread(query.ErrLateUnsealed))
 }
