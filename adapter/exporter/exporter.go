@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/value"
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
@@ -100,6 +101,8 @@ type run struct {
 	made    maker
 	// total and done count pieces.
 	total, done int
+	// madeStale and madeHistograms count the stale markers and histograms of the last series that are from rollups.
+	madeStale, madeHistograms int
 }
 
 func newRun(s *storage.Store, o Options) *run {
@@ -187,21 +190,38 @@ func (r *run) series(ctx context.Context, sp query.Span, metric string) ([]*sour
 // read returns the samples of a series. They are valid until the next call.
 func (r *run) read(s *source) (*chunk.Samples, error) {
 	r.samples.Reset()
+	r.madeStale, r.madeHistograms = 0, 0
 	for _, kept := range s.kept {
 		if err := kept.Samples(&r.samples); err != nil {
 			return nil, err
 		}
 	}
 	if len(s.fallbacks) > 0 {
-		kept := r.samples.Len()
+		kept, stale, histograms := r.samples.Len(), staleIn(r.samples.V), len(r.samples.H)
 		if err := r.made.appendFallback(&r.samples, s.fallbacks); err != nil {
 			return nil, err
 		}
 		r.stats.Made += int64(r.samples.Len() - kept)
+		r.madeStale, r.madeHistograms = staleIn(r.samples.V)-stale, len(r.samples.H)-histograms
 		r.stats.Estimated += r.made.estimated
 		r.stats.LeftOut.Buckets += r.made.incomplete
 	}
 	return &r.samples, nil
+}
+
+func staleIn(values []float64) (n int) {
+	for _, v := range values {
+		if value.IsStaleNaN(v) {
+			n++
+		}
+	}
+	return n
+}
+
+// leaveMade corrects the count of samples from rollups for those of the last series that weren't written: all
+// histograms, and of the floats only stale markers.
+func (r *run) leaveMade(floats int) {
+	r.stats.Made -= int64(r.madeHistograms + min(floats, r.madeStale))
 }
 
 // count counts the written samples of a series.

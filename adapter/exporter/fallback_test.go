@@ -3,11 +3,15 @@ package exporter
 import (
 	"bytes"
 	"errors"
+	"io"
+	"math"
 	"testing"
 	"time"
 
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/value"
+	"github.com/prometheus/prometheus/tsdb/tsdbutil"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage"
@@ -241,4 +245,33 @@ func TestExportWarnings(t *testing.T) {
 	require.Equal(t, 2, r.stats.Corrupt)
 	require.ErrorIs(t, r.stats.Missing, query.ErrLateUnsealed)
 	require.Equal(t, 3, passed)
+}
+
+// Samples from rollups that the format leaves out, stale markers and native histograms, aren't counted as exported.
+func TestMadeSamplesAreWritten(t *testing.T) {
+	const day = 24 * time.Hour
+	clock := testNow.Add(-10 * day)
+	s := storagetest.Open(t, memory.New(), func(o *storage.Options) {
+		o.Retention, o.Retention5m, o.Now = 2*day, 20*day, func() time.Time { return clock }
+	})
+	clock = testNow
+	var floats, histograms chunk.Samples
+	for i := range int64(600) {
+		at, v := nowMS-9*dayMS+(i+1)*60_000, float64(i)
+		if i%10 == 9 {
+			v = math.Float64frombits(value.StaleNaN)
+		}
+		floats.AppendFloat(at, 0, v)
+		histograms.AppendHistogram(chunk.Histogram{T: at, Float: tsdbutil.GenerateTestFloatHistogram(i)})
+	}
+	_, err := s.Import(t.Context(), "default", []storage.ImportedSeries{
+		{Labels: labels.FromStrings("__name__", "c"), Samples: &floats},
+		{Labels: labels.FromStrings("__name__", "h"), Samples: &histograms},
+	})
+	require.NoError(t, err)
+	stats, err := Text(t.Context(), s, OpenMetrics, everything(), io.Discard)
+	require.NoError(t, err)
+	require.Positive(t, stats.LeftOut.Stale)
+	require.EqualValues(t, 600, stats.LeftOut.Histograms)
+	require.Equal(t, stats.Samples, stats.Made)
 }

@@ -198,7 +198,9 @@ func (r *textRun) metric(ctx context.Context, out *lines, metric string, days []
 			}
 			r.leaveStarts(samples)
 			r.leaveHistograms(s.Labels, len(samples.H))
-			if n := r.w.series(out, s.Labels, samples); n > 0 {
+			n := r.w.series(out, s.Labels, samples)
+			r.leaveMade(len(samples.T) - n)
+			if n > 0 {
 				r.count(s.Labels, n, 0)
 			}
 			if out.err != nil {
