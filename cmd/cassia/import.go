@@ -212,7 +212,8 @@ func (c *importCommand) run(ctx context.Context, into importer.Destination, wher
 	case errors.As(err, new(oldSamplesError)):
 		return fmt.Errorf("%w. Samples imported so far are kept; the next run continues", err)
 	case err != nil && report.All.Samples+report.All.Known+report.All.RollupsOnly == 0:
-		return fmt.Errorf("%s; this run imported no samples. Fix the problem and run the same command again", oneLine(err))
+		return fmt.Errorf("%s; this run imported no samples. Fix the problem and run the same command again",
+			oneLine(err))
 	case err != nil:
 		return fmt.Errorf(
 			"%s; imported samples are kept. Fix the problem and run the same command again: it continues from the checkpoint %s (remove that file to start from the beginning)",

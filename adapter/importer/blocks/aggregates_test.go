@@ -369,7 +369,8 @@ func TestFalselyDeclaredSamples(t *testing.T) {
 	block := write(t, dir, counter)
 	thanos(t, block, nil, 300_000)
 	var got error
-	for _, err := range open(t, Options{Dirs: []string{dir}, Selection: importer.Everything()}).Batches(t.Context(), "") {
+	source := open(t, Options{Dirs: []string{dir}, Selection: importer.Everything()})
+	for _, err := range source.Batches(t.Context(), "") {
 		got = err
 	}
 	require.ErrorIs(t, got, ErrDeclared)

@@ -29,7 +29,8 @@ var (
 	)
 	// ErrDeclared means that a block has samples, but meta.json describes a block of aggregates.
 	ErrDeclared = errors.New(
-		"blocks: meta.json declares a downsampled block, but the chunks are raw samples; remove thanos.downsample from it, or move the block away to import the other blocks",
+		"blocks: meta.json declares a downsampled block, but the chunks are raw samples; remove thanos.downsample " +
+			"from it, or move the block away to import the other blocks",
 	)
 	// errOutside means that a chunk has samples outside of the block's time range, on days on which it isn't read.
 	errOutside = errors.New("samples are outside of the time range in meta.json; correct minTime and maxTime")
@@ -140,8 +141,9 @@ func readMeta(dir string) (found, error) {
 			ErrDamaged, dir, err)
 	}
 	if m.MinTime > m.MaxTime {
-		return found{}, fmt.Errorf("%w %s: minTime is after maxTime in meta.json; move it away to import the other blocks",
-			ErrDamaged, dir)
+		return found{}, fmt.Errorf(
+			"%w %s: minTime is after maxTime in meta.json; move it away to import the other blocks", ErrDamaged, dir,
+		)
 	}
 	resolution := slices.IndexFunc(
 		[]rollup.Resolution{rollup.Raw, rollup.FiveMinutes, rollup.OneHour}, func(res rollup.Resolution) bool {
