@@ -193,7 +193,8 @@ func printExported(w io.Writer, s exporter.Stats, format string, took time.Durat
 	if n := s.Made - s.Estimated; n > 0 {
 		fmt.Fprintf(w, "%d of the samples are reconstructed from rollups, because raw samples have expired: first, "+
 			"last, min and max of each bucket are exact, sums unless values are infinite, NaN, extremely "+
-			"large or of extremely different sizes; of stale markers, only the last one of a bucket is reconstructed; of native histograms, sums unless counters are reset or change their buckets; "+
+			"large or of extremely different sizes; of stale markers, only the last one of a bucket is "+
+			"reconstructed; of native histograms, sums unless counters are reset or change their buckets; "+
 			"--rollups=leave skips them\n", n)
 	}
 	if s.Estimated > 0 {
