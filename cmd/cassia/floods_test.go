@@ -23,8 +23,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// TestHalfBodiesKeepNobodyOut has clients that start request bodies on more connections than are allowed, and reconnect
-// when they are disconnected. They must not block other clients.
+// TestHalfBodiesKeepNobodyOut opens more connections than are allowed. On each, a client sends only the start of a
+// request body, and reconnects when it is disconnected. These clients must not block others.
 func TestHalfBodiesKeepNobodyOut(t *testing.T) {
 	const clients, rounds, token = 1100, 3, "a-token-of-a-reader"
 	for name, arrive := range map[string]func(t *testing.T) []string{

@@ -105,7 +105,7 @@ type process struct {
 }
 
 // stopWithin is the max time that a process takes to stop, including server's drainTimeout for the requests in
-// progress. After it the process exits even if the disk doesn't respond.
+// progress. Then the process exits even if the disk doesn't respond.
 const stopWithin = 25 * time.Second
 
 func newProcess(c *config.Config, flags map[string]string, log *slog.Logger) *process {

@@ -42,7 +42,7 @@ func slowPasswords() (p *passwords, running *atomic.Int32, most *atomic.Int32, c
 }
 
 // TestGuessesAreBounded checks that a flood of guesses uses a limited part of the CPU and of the queue. Meanwhile,
-// users with cached passwords are accepted, and also other users from another address.
+// users are accepted if their passwords are cached or if they connect from another address.
 func TestGuessesAreBounded(t *testing.T) {
 	p, running, most, checks, release := slowPasswords()
 	defer release()

@@ -216,7 +216,7 @@ func orderedSeries() (all []labels.Labels) {
 
 // apiCall is one call of the table, which is sent to both servers.
 type apiCall struct {
-	// line is the line of the table.
+	// line is the table's line that describes the call.
 	line         string
 	method, path string
 	header       http.Header

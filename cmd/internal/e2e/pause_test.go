@@ -235,8 +235,8 @@ func ended(done chan error) bool {
 // takesOver waits until a process owns all partitions.
 func (r *pausedRig) takesOver(i int) { waitOwned(r.ctx, r.t, pausedPartitions, r.processes[i]) }
 
-// backAgain compares the samples through both processes, first through the resumed one, and waits until it owns its
-// share of the partitions.
+// backAgain compares the samples returned by both processes, first by the resumed process victim, and waits until each
+// process owns half of the partitions.
 func (r *pausedRig) backAgain(victim int, when string) {
 	r.verify(victim, when)
 	r.verify(1-victim, when)

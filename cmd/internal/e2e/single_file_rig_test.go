@@ -22,8 +22,8 @@ import (
 // samples that were written after the backup.
 type damageable struct {
 	dir, backups string
-	// before is a copy of the directory from when another process used it. older is a copy from some time before the
-	// last process stopped.
+	// Both are copies of the directory: before was made after the first of three processes stopped, older while the
+	// last process ran, before its last write.
 	before, older string
 	now           time.Time
 	acked         map[string]int // number of acknowledged samples per metric

@@ -26,7 +26,7 @@ func stoppable(ctx context.Context) (_ context.Context, stop context.CancelCause
 }
 
 // stopAtLasting is a transport that cancels the request's context after an error that a retry can't fix, with the error
-// as the cause. A response that isn't from S3 counts as such an error.
+// as the cause. A response that isn't from S3 is treated as such an error.
 type stopAtLasting struct{ next http.RoundTripper }
 
 func (s stopAtLasting) RoundTrip(r *http.Request) (*http.Response, error) {
