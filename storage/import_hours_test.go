@@ -268,17 +268,23 @@ func TestDeletesOfHoursWithoutClasses(t *testing.T) {
 }
 
 // TestSealedAfterTheRetentionOf5mRollups seals samples whose raw and 5m windows were already dropped. The samples must
-// be added to 1h rollups.
+// be added to 1h rollups, including those of other slots that are sealed together.
 func TestSealedAfterTheRetentionOf5mRollups(t *testing.T) {
-	ts := openTestStore(t, func(o *Options) { hoursOnly(o); o.seams.still = true })
-	at := ts.now.Add(-time.Hour)
-	ts.write("default", jobLabels("other"), every(at, time.Minute, 3)...)
-	require.NoError(t, ts.SealAll(t.Context()))
-	ts.write("default", jobLabels("api"), every(at, time.Minute, 30)...)
-	ts.passes(at.Add(100 * day))
-	require.NoError(t, ts.SealAll(t.Context()))
-	require.Equal(t, map[string]int{"other": 3, "api": 30}, ts.bucketsOf("default", rollup.OneHour))
-	require.Empty(t, ts.bucketsOf("default", rollup.FiveMinutes))
+	t.Parallel()
+	for _, step := range []time.Duration{time.Minute, time.Hour} {
+		ts := openTestStore(t, func(o *Options) { hoursOnly(o); o.seams.still = true })
+		at := ts.now.Add(-8 * time.Hour)
+		ts.write("default", jobLabels("other"), every(at, time.Minute, 3)...)
+		require.NoError(t, ts.SealAll(t.Context()))
+		ts.write("default", jobLabels("api"), every(at, step, 8)...)
+		ts.write("default", jobLabels("web"), every(at, step, 7)...)
+		ts.passes(at.Add(100 * day))
+		require.NoError(t, ts.SealAll(t.Context()))
+		want := map[string]int{"other": 3, "api": 8, "web": 7}
+		require.Equal(t, want, ts.bucketsOf("default", rollup.OneHour), step)
+		require.Empty(t, ts.bucketsOf("default", rollup.FiveMinutes))
+		requireNoProblems(t, ts.Store)
+	}
 }
 
 // TestHoursAfterADeleteThatOutlivesOthers5mRollups imports hours after a delete. It imports more hours after the 5m

@@ -363,17 +363,17 @@ func (x *roller) makeAll1h() error {
 // fillAll1h adds the hours in the tasks' 5m chunks to the stored 1h chunks of the day, and writes these. It doesn't
 // store the 5m chunks.
 func (x *roller) fillAll1h() error {
-	fine := make(map[*collected][][]byte, len(x.series))
+	fine := make(map[format.SeriesID][][]byte, len(x.series))
 	for _, slot := range slices.Sorted(maps.Keys(x.slots)) {
 		for _, r := range x.slots[slot].tasks {
-			fine[r.collected] = append(fine[r.collected], r.chunk)
+			fine[r.series.ID()] = append(fine[r.series.ID()], r.chunk)
 		}
 	}
 	x.forgetTasks()
 	return x.writeAll1h(func(_ context.Context, rolls []rollupTask, m *rollMemory) error {
 		for i := range rolls {
 			if err := x.settle(
-				x.hourRollup(), &rolls[i], x.fill1h(&rolls[i], fine[rolls[i].collected], m),
+				x.hourRollup(), &rolls[i], x.fill1h(&rolls[i], fine[rolls[i].series.ID()], m),
 			); err != nil {
 				return err
 			}
