@@ -48,7 +48,7 @@ func (a *appender) Append(
 	if a.fatal != nil {
 		return 0, a.fatal
 	}
-	return 0, a.appended(a.in.Float(ls, t, 0, v))
+	return 0, a.checkAppend(a.in.Float(ls, t, 0, v))
 }
 
 // AppendHistogram implements promstorage.Appender. The caller keeps ownership of h and fh.
@@ -64,18 +64,18 @@ func (a *appender) AppendHistogram(
 	if fh != nil {
 		fh = fh.Copy()
 	}
-	return 0, a.appended(a.in.Histogram(ls, t, 0, h, fh))
+	return 0, a.checkAppend(a.in.Histogram(ls, t, 0, h, fh))
 }
 
-func (a *appender) appended(err error) error {
-	var refused *Refused
+func (a *appender) checkAppend(err error) error {
+	var rejected *RejectedError
 	switch {
 	case err == nil:
 		return nil
-	case !errors.As(err, &refused):
+	case !errors.As(err, &rejected):
 		a.fatal = err
 		return err
-	case refused.Reason == ReasonTooOld:
+	case rejected.Reason == ReasonTooOld:
 		return fmt.Errorf("%w: %w", promstorage.ErrTooOldSample, err)
 	}
 	return err
@@ -88,7 +88,7 @@ func (a *appender) AppendExemplar(
 	if a.fatal != nil {
 		return 0, a.fatal
 	}
-	return 0, a.appended(a.in.Exemplar(ls, e))
+	return 0, a.checkAppend(a.in.Exemplar(ls, e))
 }
 
 // SetOptions implements promstorage.Appender. It has no effect: samples are accepted in any order.

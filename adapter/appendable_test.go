@@ -48,42 +48,44 @@ func TestAppendable(t *testing.T) {
 	require.ErrorIs(t, err, storage.ErrTooFarAhead)
 	_, err = app.Append(0, labels.EmptyLabels(), at, 3)
 	require.Error(t, err)
-	for _, refused := range []func() (promstorage.SeriesRef, error){
+	for _, rejected := range []func() (promstorage.SeriesRef, error){
 		func() (promstorage.SeriesRef, error) { return app.UpdateMetadata(0, series, metadata.Metadata{}) },
 		func() (promstorage.SeriesRef, error) { return app.AppendSTZeroSample(0, series, at, at-1) },
 		func() (promstorage.SeriesRef, error) {
 			return app.AppendHistogramSTZeroSample(0, series, at, at-1, nil, h)
 		},
 	} {
-		_, err = refused()
+		_, err = rejected()
 		require.ErrorIs(t, err, ErrNotAppended)
 	}
 	require.NoError(t, app.Commit())
-	n, samples := count(t, store, "team-a", "m")
+	n, samples := countStored(t, store, "team-a", "m")
 	require.Equal(t, []int{1, 2}, []int{n, samples})
-	_, samples = count(t, store, "team-a", "h")
+	_, samples = countStored(t, store, "team-a", "h")
 	require.Equal(t, 2, samples)
 
 	app = a.Appender(ctx)
 	_, err = app.Append(0, series, at+1, 1)
 	require.NoError(t, err)
 	require.NoError(t, app.Rollback())
-	n, _ = count(t, store, tenant.Default, "m")
+	n, _ = countStored(t, store, tenant.Default, "m")
 	require.Zero(t, n)
-	_, samples = count(t, store, "team-a", "m")
+	_, samples = countStored(t, store, "team-a", "m")
 	require.Equal(t, 2, samples)
 }
 
-// breaking is a Batch that rejects every sample with an error that isn't specific to one sample.
-type breaking struct{ Batch }
+// failingBatch is a Batch that rejects every sample with an error that isn't specific to one sample.
+type failingBatch struct{ Batch }
 
-func (breaking) Float(*storage.Series, int64, int64, float64) error { return storage.ErrOverloaded }
+func (failingBatch) Float(*storage.Series, int64, int64, float64) error { return storage.ErrOverloaded }
 
 // After an error that isn't specific to one sample, nothing is committed.
 func TestAppendableThatBreaks(t *testing.T) {
 	store := newStore(t)
 	commits := 0
-	a := NewAppendable(func(tenant string) Batch { return breaking{counting{store.NewBatch(tenant), &commits}} })
+	a := NewAppendable(func(tenant string) Batch {
+		return failingBatch{countingBatch{store.NewBatch(tenant), &commits}}
+	})
 	app := a.Appender(context.Background())
 	for range 2 {
 		_, err := app.Append(0, labels.FromStrings(labels.MetricName, "m"), testNow.UnixMilli(), 1)

@@ -31,7 +31,7 @@ func ReadAll(r io.Reader, limit, length int64, share *Share) ([]byte, error) {
 	if length >= 0 {
 		size = min(length+1, size) // one more byte than the body: EOF is read without growing the buffer
 	}
-	if err := share.Take(size); err != nil {
+	if err := share.Claim(size); err != nil {
 		return nil, err
 	}
 	body := make([]byte, 0, size)
@@ -53,7 +53,7 @@ func ReadAll(r io.Reader, limit, length int64, share *Share) ([]byte, error) {
 			if length >= int64(len(body)) {
 				grown = min(grown, length+1)
 			}
-			if err := share.Take(grown); err != nil {
+			if err := share.Claim(grown); err != nil {
 				return nil, err
 			}
 			body = append(make([]byte, 0, grown), body...)

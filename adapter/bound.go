@@ -9,10 +9,10 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Bound returns the maximum size of a tenant's request body in bytes: the smaller of most and the tenant's limit. If
-// the tenant's limit is the smaller one, explain turns an ErrTooLarge into an error that names this limit. It returns
-// other errors unchanged.
-func Bound(l *tenant.Limiter, name string, most int64) (bound int64, explain func(error) error) {
+// BodyLimit returns the maximum size of a tenant's request body in bytes: the smaller of most and the tenant's limit.
+// If the tenant's limit is the smaller one, explain turns an ErrTooLarge into an error that names this limit. It
+// returns other errors unchanged.
+func BodyLimit(l *tenant.Limiter, name string, most int64) (bound int64, explain func(error) error) {
 	own := l.Of(name).RequestBytes
 	if own <= 0 || own >= most {
 		return most, func(err error) error { return err }

@@ -57,8 +57,8 @@ type holder struct {
 // NewBudget returns a budget of limit bytes.
 func NewBudget(limit int64) *Budget { return &Budget{limit: limit, holders: map[*holder]struct{}{}} }
 
-// Part returns a budget of limit bytes that also count against b. A nil Budget is unlimited.
-func (b *Budget) Part(limit int64) *Budget {
+// SubBudget returns a budget of limit bytes that also count against b. A nil Budget is unlimited.
+func (b *Budget) SubBudget(limit int64) *Budget {
 	part := NewBudget(limit)
 	part.whole = b
 	return part
@@ -67,8 +67,9 @@ func (b *Budget) Part(limit int64) *Budget {
 // Used returns the number of claimed bytes.
 func (b *Budget) Used() int64 { return b.used.Load() }
 
-// Share returns the share of one request, whose context is ctx. The caller must call Give when the request is done.
-func (b *Budget) Share(ctx context.Context) Share {
+// NewShare returns the share of one request, whose context is ctx. The caller must call Release when the request is
+// done.
+func (b *Budget) NewShare(ctx context.Context) Share {
 	sender, _ := ctx.Value(senderKey{}).(Sender)
 	return Share{budget: b, sender: sender}
 }
@@ -81,12 +82,12 @@ type Share struct {
 	holder *holder // nil: no bytes are held, or there is no sender
 }
 
-// Take claims n more bytes. If they aren't available it claims nothing and returns ErrBusy.
-func (s *Share) Take(n int64) error {
-	full := s.claim(n)
+// Claim claims n more bytes. If they aren't available it claims nothing and returns ErrBusy.
+func (s *Share) Claim(n int64) error {
+	full := s.tryClaim(n)
 	for until := time.Now().Add(roomPatience); full != nil && full.makeRoom(n) && time.Now().Before(until); {
 		time.Sleep(releaseInterval)
-		full = s.claim(n)
+		full = s.tryClaim(n)
 	}
 	if full != nil {
 		return ErrBusy
@@ -94,8 +95,8 @@ func (s *Share) Take(n int64) error {
 	return nil
 }
 
-// claim claims n bytes. If a budget has fewer bytes left, it claims nothing and returns that budget.
-func (s *Share) claim(n int64) (full *Budget) {
+// tryClaim claims n bytes. If a budget has fewer bytes left, it claims nothing and returns that budget.
+func (s *Share) tryClaim(n int64) (full *Budget) {
 	for b := s.budget; b != nil; b = b.whole {
 		if b.used.Add(n) > b.limit {
 			s.budget.release(n, b)
@@ -127,11 +128,11 @@ func (b *Budget) release(n int64, last *Budget) {
 	}
 }
 
-// Taken returns the number of bytes that this share holds.
-func (s *Share) Taken() int64 { return s.taken }
+// Claimed returns the number of bytes that this share holds.
+func (s *Share) Claimed() int64 { return s.taken }
 
-// Give returns all claimed bytes to the budget. It may be called more than once.
-func (s *Share) Give() {
+// Release returns all claimed bytes to the budget. It may be called more than once.
+func (s *Share) Release() {
 	s.budget.release(s.taken, nil)
 	s.taken = 0
 	if s.holder == nil {

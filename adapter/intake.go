@@ -23,15 +23,15 @@ const (
 	ReasonInvalidExemplar  = "invalid_exemplar"
 )
 
-// Refused is the error of a sample that is rejected while the other samples of its request are accepted.
-type Refused struct {
+// RejectedError is the error of a sample that is rejected while the other samples of its request are accepted.
+type RejectedError struct {
 	// Reason is a short constant, used as a label of counters.
 	Reason string
 	Err    error
 }
 
-func (r *Refused) Error() string { return r.Err.Error() }
-func (r *Refused) Unwrap() error { return r.Err }
+func (r *RejectedError) Error() string { return r.Err.Error() }
+func (r *RejectedError) Unwrap() error { return r.Err }
 
 // ErrDropped means that a relabeling rule drops the sample or exemplar (package relabeling). It counts as accepted: the
 // sender gets no error.
@@ -41,8 +41,8 @@ var ErrDropped = errors.New("adapter: dropped by a relabeling rule")
 // samples may return ErrDropped. nil means no rules.
 type Shape func(tenant string, b *storage.Batch) Batch
 
-// Over returns b with the tenant's rules applied.
-func (s Shape) Over(tenant string, b *storage.Batch) Batch {
+// WrapBatch returns b with the tenant's rules applied.
+func (s Shape) WrapBatch(tenant string, b *storage.Batch) Batch {
 	if s == nil {
 		return b
 	}
@@ -82,8 +82,8 @@ type Intake struct {
 	pending int
 	durable int
 	alias   []byte
-	// exemplars is true if the batch has exemplars that aren't committed.
-	exemplars bool
+	// hasExemplars is true if the batch has exemplars that aren't committed.
+	hasExemplars bool
 }
 
 // NewIntake returns an intake for a tenant. Canceling ctx ends the wait for durability.
@@ -92,23 +92,23 @@ func NewIntake(ctx context.Context, tenant string, newBatch func(tenant string) 
 }
 
 // Float adds a sample to the series with the given labels, which must be sorted. The store copies labels that it keeps.
-// t and st (0: unknown) are in milliseconds. Float returns a *Refused, ErrDropped, or an error that fails the whole
-// request.
+// t and st (0: unknown) are in milliseconds. Float returns a *RejectedError, ErrDropped, or an error that fails the
+// whole request.
 func (in *Intake) Float(ls labels.Labels, t, st int64, v float64) error {
-	series, err := in.resolve(ls)
+	series, err := in.resolveSeries(ls)
 	if err != nil {
 		return err
 	}
 	if err := in.batch.Float(series, t, st, v); err != nil {
-		return refusal(err)
+		return asRejected(err)
 	}
-	return in.added(SampleBytes)
+	return in.countSample(SampleBytes)
 }
 
 // Histogram adds a native histogram, with the same errors as Float. Exactly one of h and fh must be set; the store
 // takes ownership of it.
 func (in *Intake) Histogram(ls labels.Labels, t, st int64, h *histogram.Histogram, fh *histogram.FloatHistogram) error {
-	series, err := in.resolve(ls)
+	series, err := in.resolveSeries(ls)
 	if err != nil {
 		return err
 	}
@@ -119,32 +119,32 @@ func (in *Intake) Histogram(ls labels.Labels, t, st int64, h *histogram.Histogra
 		buckets = len(fh.PositiveBuckets) + len(fh.NegativeBuckets) + len(fh.CustomValues)
 	}
 	if err := in.batch.Histogram(series, t, st, h, fh); err != nil {
-		return refusal(err)
+		return asRejected(err)
 	}
-	return in.added(SampleBytes + buckets*bucketBytes)
+	return in.countSample(SampleBytes + buckets*bucketBytes)
 }
 
 // Exemplar adds an exemplar to a series, with the same errors as Float. The caller keeps ownership of e.
 func (in *Intake) Exemplar(ls labels.Labels, e exemplar.Exemplar) error {
-	series, err := in.resolve(ls)
+	series, err := in.resolveSeries(ls)
 	if err != nil {
 		return err
 	}
 	if err := in.batch.Exemplar(series, e); err != nil {
-		return refusal(err)
+		return asRejected(err)
 	}
-	in.exemplars = true
-	return in.grown(SampleBytes + int(e.Labels.ByteSize()))
+	in.hasExemplars = true
+	return in.growBatch(SampleBytes + int(e.Labels.ByteSize()))
 }
 
-// added counts one sample of the given bytes. It commits the batch if the batch is large enough.
-func (in *Intake) added(bytes int) error {
+// countSample counts one sample of the given bytes. It commits the batch if the batch is large enough.
+func (in *Intake) countSample(bytes int) error {
 	in.pending++
-	return in.grown(bytes)
+	return in.growBatch(bytes)
 }
 
-// grown adds bytes to the size of the batch and commits it at BatchBytes.
-func (in *Intake) grown(bytes int) error {
+// growBatch adds bytes to the size of the batch and commits it at BatchBytes.
+func (in *Intake) growBatch(bytes int) error {
 	if in.bytes += bytes; in.bytes < BatchBytes {
 		return nil
 	}
@@ -158,7 +158,7 @@ func (in *Intake) Commit() error {
 		return nil
 	}
 	in.batch = nil
-	if in.pending == 0 && !in.exemplars {
+	if in.pending == 0 && !in.hasExemplars {
 		b.Release()
 		return nil
 	}
@@ -170,12 +170,12 @@ func (in *Intake) Commit() error {
 		return err
 	}
 	in.durable += in.pending
-	in.pending, in.bytes, in.exemplars = 0, 0, false
+	in.pending, in.bytes, in.hasExemplars = 0, 0, false
 	return nil
 }
 
-// Durable returns the number of committed samples.
-func (in *Intake) Durable() int { return in.durable }
+// DurableSamples returns the number of committed samples.
+func (in *Intake) DurableSamples() int { return in.durable }
 
 // Release discards samples that aren't committed.
 func (in *Intake) Release() {
@@ -185,8 +185,8 @@ func (in *Intake) Release() {
 	}
 }
 
-// resolve finds or creates a series in the open batch, and opens a batch if there is none.
-func (in *Intake) resolve(ls labels.Labels) (*storage.Series, error) {
+// resolveSeries finds or creates a series in the open batch, and opens a batch if there is none.
+func (in *Intake) resolveSeries(ls labels.Labels) (*storage.Series, error) {
 	if in.batch == nil {
 		in.batch = in.newBatch(in.tenant)
 	}
@@ -201,7 +201,7 @@ func (in *Intake) resolve(ls labels.Labels) (*storage.Series, error) {
 	}
 	series, err := in.batch.Define(alias, ls)
 	if err != nil {
-		return nil, refusal(err)
+		return nil, asRejected(err)
 	}
 	return series, nil
 }
@@ -228,26 +228,26 @@ func TimeReason(err error) string {
 	return ""
 }
 
-// refusal converts the store's error about one sample to a *Refused. It returns other errors, which fail the request,
-// unchanged.
-func refusal(err error) error {
+// asRejected converts the store's error about one sample to a *RejectedError. It returns other errors, which fail the
+// request, unchanged.
+func asRejected(err error) error {
 	var bad *storage.LabelError
 	var invalid *storage.InvalidHistogramError
 	var exemplar *storage.InvalidExemplarError
 	var limit *tenant.LimitError
 	switch {
 	case errors.As(err, &limit):
-		return &Refused{limit.Limit, err}
+		return &RejectedError{limit.Limit, err}
 	case errors.As(err, &bad):
-		return &Refused{bad.Reason, err}
+		return &RejectedError{bad.Reason, err}
 	case errors.Is(err, storage.ErrTooManySeries):
-		return &Refused{ReasonTooManySeries, err}
+		return &RejectedError{ReasonTooManySeries, err}
 	case TimeReason(err) != "":
-		return &Refused{TimeReason(err), err}
+		return &RejectedError{TimeReason(err), err}
 	case errors.As(err, &invalid):
-		return &Refused{ReasonInvalidHistogram, err}
+		return &RejectedError{ReasonInvalidHistogram, err}
 	case errors.As(err, &exemplar):
-		return &Refused{ReasonInvalidExemplar, err}
+		return &RejectedError{ReasonInvalidExemplar, err}
 	}
 	return err
 }

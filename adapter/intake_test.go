@@ -29,18 +29,18 @@ func newStore(t *testing.T) *storage.Store {
 	return storagetest.Open(t, storagetest.Pebble(t), storagetest.At(testNow), storagetest.RejectAhead)
 }
 
-// counting is a Batch that counts its commits.
-type counting struct {
+// countingBatch is a Batch that counts its commits.
+type countingBatch struct {
 	Batch
 	commits *int
 }
 
-func (c counting) Commit(ctx context.Context) error {
+func (c countingBatch) Commit(ctx context.Context) error {
 	*c.commits++
 	return c.Batch.Commit(ctx)
 }
 
-func count(t *testing.T, s *storage.Store, tenant, metric string) (series, samples int) {
+func countStored(t *testing.T, s *storage.Store, tenant, metric string) (series, samples int) {
 	found, err := s.Select(t.Context(), query.Query{
 		Tenant: tenant, MinT: math.MinInt64 / 2, MaxT: math.MaxInt64 / 2,
 		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, metric)},
@@ -57,7 +57,7 @@ func count(t *testing.T, s *storage.Store, tenant, metric string) (series, sampl
 func TestIntakeStoresAndRefuses(t *testing.T) {
 	s := newStore(t)
 	now, commits := testNow.UnixMilli(), 0
-	in := NewIntake(t.Context(), "a", func(tenant string) Batch { return counting{s.NewBatch(tenant), &commits} })
+	in := NewIntake(t.Context(), "a", func(tenant string) Batch { return countingBatch{s.NewBatch(tenant), &commits} })
 	float := labels.FromStrings("__name__", "m", "x", "1")
 	require.NoError(t, in.Float(float, now, 0, 1))
 	require.NoError(
@@ -74,27 +74,27 @@ func TestIntakeStoresAndRefuses(t *testing.T) {
 		ReasonTooFarAhead:               in.Float(float, now+time.Hour.Milliseconds(), 0, 1),
 		ReasonInvalidHistogram:          in.Histogram(float, now+2, 0, &histogram.Histogram{PositiveSpans: []histogram.Span{{Length: 3}}}, nil),
 		storage.ReasonMissingMetricName: in.Float(labels.FromStrings("x", "1"), now, 0, 1),
-		storage.ReasonDuplicateLabel:    in.Float(twice(), now, 0, 1),
+		storage.ReasonDuplicateLabel:    in.Float(duplicateLabels(), now, 0, 1),
 	} {
-		var refused *Refused
-		require.ErrorAs(t, err, &refused, reason)
-		require.Equal(t, reason, refused.Reason)
+		var rejected *RejectedError
+		require.ErrorAs(t, err, &rejected, reason)
+		require.Equal(t, reason, rejected.Reason)
 	}
-	require.Zero(t, in.Durable())
+	require.Zero(t, in.DurableSamples())
 	require.NoError(t, in.Commit())
-	require.Equal(t, 4, in.Durable())
+	require.Equal(t, 4, in.DurableSamples())
 	require.Equal(t, 1, commits)
-	series, samples := count(t, s, "a", "m")
+	series, samples := countStored(t, s, "a", "m")
 	require.Equal(t, [2]int{1, 2}, [2]int{series, samples})
-	series, samples = count(t, s, "a", "h")
+	series, samples = countStored(t, s, "a", "h")
 	require.Equal(t, [2]int{1, 2}, [2]int{series, samples})
-	series, _ = count(t, s, "b", "m")
+	series, _ = countStored(t, s, "b", "m")
 	require.Zero(t, series, "another tenant sees nothing of it")
 }
 
-// twice returns labels in which one name occurs twice, once with an empty value. Removing empty labels would hide the
-// duplicate.
-func twice() labels.Labels {
+// duplicateLabels returns labels in which one name occurs twice, once with an empty value. Removing empty labels would
+// hide the duplicate.
+func duplicateLabels() labels.Labels {
 	b := labels.NewScratchBuilder(3)
 	b.Add("__name__", "m")
 	b.Add("x", "")
@@ -105,7 +105,7 @@ func twice() labels.Labels {
 func TestIntakeCommitsWhatIsLarge(t *testing.T) {
 	s := newStore(t)
 	now, commits := testNow.UnixMilli(), 0
-	in := NewIntake(t.Context(), "a", func(tenant string) Batch { return counting{s.NewBatch(tenant), &commits} })
+	in := NewIntake(t.Context(), "a", func(tenant string) Batch { return countingBatch{s.NewBatch(tenant), &commits} })
 	const n = BatchBytes/SampleBytes + 10
 	for i := range n {
 		ls := labels.FromStrings("__name__", "m", "x", strconv.Itoa(i%2))
@@ -113,22 +113,23 @@ func TestIntakeCommitsWhatIsLarge(t *testing.T) {
 	}
 	require.Equal(t, 1, commits, "one commit in the middle")
 	in.Release()
-	require.Equal(t, n-10, in.Durable())
-	series, samples := count(t, s, "a", "m")
+	require.Equal(t, n-10, in.DurableSamples())
+	series, samples := countStored(t, s, "a", "m")
 	require.Equal(t, [2]int{2, n - 10}, [2]int{series, samples})
 }
 
-// dropping is a Batch that drops samples and exemplars with negative values, as a relabeling rule may drop a series.
-type dropping struct{ Batch }
+// droppingBatch is a Batch that drops samples and exemplars with negative values, as a relabeling rule may drop a
+// series.
+type droppingBatch struct{ Batch }
 
-func (d dropping) Float(ref *storage.Series, t, st int64, v float64) error {
+func (d droppingBatch) Float(ref *storage.Series, t, st int64, v float64) error {
 	if v < 0 {
 		return ErrDropped
 	}
 	return d.Batch.Float(ref, t, st, v)
 }
 
-func (d dropping) Exemplar(ref *storage.Series, e exemplar.Exemplar) error {
+func (d droppingBatch) Exemplar(ref *storage.Series, e exemplar.Exemplar) error {
 	if e.Value < 0 {
 		return ErrDropped
 	}
@@ -138,32 +139,32 @@ func (d dropping) Exemplar(ref *storage.Series, e exemplar.Exemplar) error {
 func TestIntakeDropsByRules(t *testing.T) {
 	s := newStore(t)
 	now, commits := testNow.UnixMilli(), 0
-	rules := Shape(func(_ string, b *storage.Batch) Batch { return dropping{counting{b, &commits}} })
-	in := NewIntake(t.Context(), "a", func(tenant string) Batch { return rules.Over(tenant, s.NewBatch(tenant)) })
+	rules := Shape(func(_ string, b *storage.Batch) Batch { return droppingBatch{countingBatch{b, &commits}} })
+	in := NewIntake(t.Context(), "a", func(tenant string) Batch { return rules.WrapBatch(tenant, s.NewBatch(tenant)) })
 	ls := labels.FromStrings("__name__", "m")
 	require.Equal(t, ErrDropped, in.Float(ls, now, 0, -1))
 	require.Equal(t, ErrDropped, in.Exemplar(ls, exemplar.Exemplar{Value: -1, Ts: now, HasTs: true}))
 	require.NoError(t, in.Commit())
 	require.Zero(t, commits, "there is nothing to commit")
 	require.NoError(t, in.Exemplar(ls, exemplar.Exemplar{Value: 1, Ts: now, HasTs: true}))
-	var refused *Refused
+	var rejected *RejectedError
 	require.ErrorAs(t, in.Exemplar(ls, exemplar.Exemplar{
 		Labels: labels.FromStrings("trace_id", strings.Repeat("x", 200)), Ts: now, HasTs: true,
-	}), &refused)
-	require.Equal(t, ReasonInvalidExemplar, refused.Reason)
+	}), &rejected)
+	require.Equal(t, ReasonInvalidExemplar, rejected.Reason)
 	require.NoError(t, in.Commit())
 	require.Equal(t, 1, commits, "exemplars alone are committed, too")
-	require.Zero(t, in.Durable(), "samples")
+	require.Zero(t, in.DurableSamples(), "samples")
 
 	none := NewIntake(t.Context(), "b", func(tenant string) Batch {
-		return Shape(nil).Over(tenant, s.NewBatch(tenant))
+		return Shape(nil).WrapBatch(tenant, s.NewBatch(tenant))
 	})
 	require.NoError(t, none.Float(ls, now, 0, -1))
 	require.NoError(t, none.Commit())
-	require.Equal(t, 1, none.Durable())
-	series, _ := count(t, s, "a", "m")
+	require.Equal(t, 1, none.DurableSamples())
+	series, _ := countStored(t, s, "a", "m")
 	require.Zero(t, series)
-	series, _ = count(t, s, "b", "m")
+	series, _ = countStored(t, s, "b", "m")
 	require.Equal(t, 1, series)
 }
 
@@ -187,5 +188,5 @@ func TestIntakeTellsALimitOfAllItsSamples(t *testing.T) {
 	require.Equal(t, http.StatusRequestEntityTooLarge, limit.Status,
 		"the last six would be taken a little later, the request never will be")
 	require.Contains(t, limit.Detail, fmt.Sprint(burst+1, " samples, more than the burst limit of "))
-	require.Equal(t, BatchBytes/SampleBytes, in.Durable())
+	require.Equal(t, BatchBytes/SampleBytes, in.DurableSamples())
 }

@@ -30,22 +30,22 @@ func RetryAfter(err error, usual time.Duration) time.Duration {
 	return max(time.Second, (usual + time.Second - 1).Truncate(time.Second))
 }
 
-// Later combines the errors of single samples into the error that decides the response to their request. It returns nil
-// if a retry would be rejected again, otherwise an error with a status that senders retry. 503 takes precedence over
-// 429, which Prometheus doesn't retry by default.
-func Later(first, next error) error {
-	switch code := Status(next); {
-	case code == http.StatusServiceUnavailable && (first == nil || Status(first) != code),
+// CombineErrors combines the errors of single samples into the error that decides the response to their request. It
+// returns nil if a retry would be rejected again, otherwise an error with a status that senders retry. 503 takes
+// precedence over 429, which Prometheus doesn't retry by default.
+func CombineErrors(first, next error) error {
+	switch code := HTTPStatus(next); {
+	case code == http.StatusServiceUnavailable && (first == nil || HTTPStatus(first) != code),
 		code == http.StatusTooManyRequests && first == nil:
 		return next
 	}
 	return first
 }
 
-// Status returns the HTTP status for a write or query that the store rejected as a whole. Senders drop the samples of a
-// request on 4xx except 429, and retry on 5xx, so 4xx is only for requests that can never succeed.
-func Status(err error) int {
-	var refused *Refused
+// HTTPStatus returns the HTTP status for a write or query that the store rejected as a whole. Senders drop the samples
+// of a request on 4xx except 429, and retry on 5xx, so 4xx is only for requests that can never succeed.
+func HTTPStatus(err error) int {
+	var rejected *RejectedError
 	var limit *tenant.LimitError
 	switch {
 	case errors.As(err, &limit):
@@ -54,7 +54,7 @@ func Status(err error) int {
 		return http.StatusTooManyRequests
 	case errors.Is(err, storage.ErrMaybeAhead), errors.Is(err, storage.ErrDroppedAhead):
 		return http.StatusServiceUnavailable
-	case errors.As(err, &refused):
+	case errors.As(err, &rejected):
 		return http.StatusBadRequest
 	case errors.Is(err, ErrTooLarge):
 		return http.StatusRequestEntityTooLarge

@@ -18,12 +18,12 @@ import (
 
 func TestStatus(t *testing.T) {
 	for err, code := range map[error]int{
-		storage.ErrTooManySeries:                                http.StatusTooManyRequests,
-		storage.ErrHeadShare:                                    http.StatusTooManyRequests,
-		refusal(storage.ErrTooManySeries):                       http.StatusTooManyRequests,
-		refusal(storage.ErrTooOld):                              http.StatusBadRequest,
-		refusal(&storage.LabelError{Reason: "duplicate_label"}): http.StatusBadRequest,
-		refusal(&storage.InvalidHistogramError{Err: io.EOF}):    http.StatusBadRequest,
+		storage.ErrTooManySeries:                                   http.StatusTooManyRequests,
+		storage.ErrHeadShare:                                       http.StatusTooManyRequests,
+		asRejected(storage.ErrTooManySeries):                       http.StatusTooManyRequests,
+		asRejected(storage.ErrTooOld):                              http.StatusBadRequest,
+		asRejected(&storage.LabelError{Reason: "duplicate_label"}): http.StatusBadRequest,
+		asRejected(&storage.InvalidHistogramError{Err: io.EOF}):    http.StatusBadRequest,
 		ErrTooLarge:              http.StatusRequestEntityTooLarge,
 		meter.ErrQueryTooLarge:   http.StatusUnprocessableEntity,
 		ErrBusy:                  http.StatusServiceUnavailable,
@@ -35,67 +35,67 @@ func TestStatus(t *testing.T) {
 		context.Canceled:         http.StatusServiceUnavailable,
 		context.DeadlineExceeded: http.StatusServiceUnavailable,
 		io.ErrUnexpectedEOF:      http.StatusInternalServerError,
-		refusal(fmt.Errorf("wrapped: %w", engine.ErrUnavailable)): http.StatusServiceUnavailable,
+		asRejected(fmt.Errorf("wrapped: %w", engine.ErrUnavailable)): http.StatusServiceUnavailable,
 	} {
-		require.Equal(t, code, Status(fmt.Errorf("writing: %w", err)), "%v", err)
+		require.Equal(t, code, HTTPStatus(fmt.Errorf("writing: %w", err)), "%v", err)
 	}
 }
 
 func TestBudget(t *testing.T) {
 	b := NewBudget(100)
-	one, other := b.Share(t.Context()), b.Share(t.Context())
-	require.NoError(t, one.Take(60))
-	require.ErrorIs(t, other.Take(41), ErrBusy)
-	require.NoError(t, other.Take(40))
+	one, other := b.NewShare(t.Context()), b.NewShare(t.Context())
+	require.NoError(t, one.Claim(60))
+	require.ErrorIs(t, other.Claim(41), ErrBusy)
+	require.NoError(t, other.Claim(40))
 	require.EqualValues(t, 100, b.Used())
-	one.Give()
-	one.Give()
+	one.Release()
+	one.Release()
 	require.EqualValues(t, 40, b.Used())
-	require.NoError(t, other.Take(60))
-	other.Give()
+	require.NoError(t, other.Claim(60))
+	other.Release()
 	require.Zero(t, b.Used())
 }
 
 // slowClient is a client that has delayed its request for overdue. When its request is aborted, its share is returned
 // to the budget soon afterwards.
 type slowClient struct {
-	overdue time.Duration
-	waits   bool
-	share   Share
-	givenUp bool
+	overdue    time.Duration
+	isWaiting  bool
+	share      Share
+	hasGivenUp bool
 }
 
-func (c *slowClient) Overdue(time.Time) (time.Duration, bool) { return c.overdue, c.waits }
+func (c *slowClient) Overdue(time.Time) (time.Duration, bool) { return c.overdue, c.isWaiting }
 
 func (c *slowClient) GiveUp() {
-	c.givenUp = true
-	go c.share.Give()
+	c.hasGivenUp = true
+	go c.share.Release()
 }
 
 // When all bytes are claimed, the requests of the slowest clients are aborted, but no more of them than necessary.
 func TestBudgetMakesRoom(t *testing.T) {
 	b := NewBudget(100)
 	hold := func(bytes int64, overdue time.Duration, waits bool) *slowClient {
-		c := &slowClient{overdue: overdue, waits: waits}
-		c.share = b.Share(WithSender(t.Context(), c))
-		require.NoError(t, c.share.Take(bytes))
+		c := &slowClient{overdue: overdue, isWaiting: waits}
+		c.share = b.NewShare(WithSender(t.Context(), c))
+		require.NoError(t, c.share.Claim(bytes))
 		return c
 	}
 	slowest, slow := hold(30, time.Minute, true), hold(30, time.Second, true)
 	quick, computed := hold(20, senderPatience-1, true), hold(20, time.Hour, false)
-	next := b.Share(t.Context())
-	require.NoError(t, next.Take(30))
-	require.True(t, slowest.givenUp)
-	require.False(t, slow.givenUp)
-	next.Give()
-	require.NoError(t, next.Take(60))
-	require.True(t, slow.givenUp)
-	require.ErrorIs(t, next.Take(1), ErrBusy)
-	require.False(t, quick.givenUp || computed.givenUp)
+	next := b.NewShare(t.Context())
+	require.NoError(t, next.Claim(30))
+	require.True(t, slowest.hasGivenUp)
+	require.False(t, slow.hasGivenUp)
+	next.Release()
+	require.NoError(t, next.Claim(60))
+	require.True(t, slow.hasGivenUp)
+	require.ErrorIs(t, next.Claim(1), ErrBusy)
+	require.False(t, quick.hasGivenUp || computed.hasGivenUp)
 	for _, c := range []*slowClient{quick, computed} {
-		c.share.Give()
+		c.share.Release()
 	}
-	next.Give()
+	next.Release()
 	require.Zero(t, b.Used())
 	require.Empty(t, b.holders)
 }
@@ -126,8 +126,8 @@ func TestBodiesClaimWhatArrives(t *testing.T) {
 			b, r := NewBudget(1<<30), &stalledReader{arrived, make(chan struct{}), make(chan struct{})}
 			done := make(chan int)
 			go func() {
-				share := b.Share(t.Context())
-				defer share.Give()
+				share := b.NewShare(t.Context())
+				defer share.Release()
 				body, err := ReadAll(r, announced, length, &share)
 				require.NoError(t, err)
 				done <- len(body)

@@ -64,13 +64,13 @@ type VerifyStats struct {
 }
 
 // Add adds the counts of another comparison.
-func (a *VerifyStats) Add(b VerifyStats) {
-	a.SeriesDays += b.SeriesDays
-	a.Samples += b.Samples
-	a.RolledUp += b.RolledUp
-	a.Left += b.Left
-	a.Newer += b.Newer
-	a.Differences += b.Differences
+func (v *VerifyStats) Add(b VerifyStats) {
+	v.SeriesDays += b.SeriesDays
+	v.Samples += b.Samples
+	v.RolledUp += b.RolledUp
+	v.Left += b.Left
+	v.Newer += b.Newer
+	v.Differences += b.Differences
 }
 
 // Verify reads the source again from the start and compares it with the stored samples at the same timestamps, by

@@ -49,8 +49,8 @@ const (
 	reduceNone = "REDUCE_NONE"
 )
 
-// selector returns a range selector. The range is in milliseconds.
-func selector(matchers []*labels.Matcher, rangeMS int64) string {
+// formatSelector returns a range selector. The range is in milliseconds.
+func formatSelector(matchers []*labels.Matcher, rangeMS int64) string {
 	texts := make([]string, len(matchers))
 	for i, m := range matchers {
 		texts[i] = strconv.Quote(m.Name) + "=" + strconv.Quote(m.Value)
@@ -58,19 +58,19 @@ func selector(matchers []*labels.Matcher, rangeMS int64) string {
 	return "{" + strings.Join(texts, ",") + "}[" + strconv.FormatInt(rangeMS, 10) + "ms]"
 }
 
-func (o operation) call(of string) string {
+func (o operation) formatCall(of string) string {
 	if o.param != "" {
 		return o.name + "(" + o.param + ", " + of + ")"
 	}
 	return o.name + "(" + of + ")"
 }
 
-// aggregate returns the PromQL text that applies the aggregation to the expression in of, by the given labels. It
+// formatAggregate returns the PromQL text that applies the aggregation to the expression in of, by the given labels. It
 // quotes the labels, because some valid names are numbers in PromQL if unquoted, such as NaN.
-func (o operation) aggregate(by []string, of string) string {
+func (o operation) formatAggregate(by []string, of string) string {
 	names := make([]string, len(by))
 	for i, name := range by {
 		names[i] = strconv.Quote(name)
 	}
-	return operation{o.name + " by (" + strings.Join(names, ", ") + ") ", o.param}.call(of)
+	return operation{o.name + " by (" + strings.Join(names, ", ") + ") ", o.param}.formatCall(of)
 }

@@ -42,8 +42,8 @@ type Evaluation struct {
 	Step       time.Duration
 }
 
-// Found is the result of an evaluation.
-type Found struct {
+// Result is the result of an evaluation.
+type Result struct {
 	Series promengine.Matrix
 	// Resolution is the resolution that was read, such as "1h". Notes describe how the result differs from one computed
 	// from all samples.
@@ -60,7 +60,7 @@ type Evaluator interface {
 	// Answered records that the read whose context Enter returned has finished computing, and that its response
 	// occupies the given number of bytes until leave is called.
 	Answered(ctx context.Context, bytes int64)
-	Evaluate(ctx context.Context, q Evaluation, yield func(Found) error) error
+	Evaluate(ctx context.Context, q Evaluation, yield func(Result) error) error
 }
 
 // Options configure the API.
@@ -130,7 +130,7 @@ func New(store *storage.Store, evaluator Evaluator, opts Options) (*API, error) 
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	a := &API{db: store, evaluator: evaluator, opts: opts, budget: opts.Bodies.Part(opts.MaxInFlight)}
+	a := &API{db: store, evaluator: evaluator, opts: opts, budget: opts.Bodies.SubBudget(opts.MaxInFlight)}
 	a.points = promauto.With(opts.Registerer).NewCounterVec(prometheus.CounterOpts{
 		Name: "cassia_json_points_total",
 		Help: "Points sent to the JSON API by result: stored (durable), dropped (by a rule of --write.relabel-file), " +
@@ -174,8 +174,8 @@ type errorAnswer struct {
 	Errors  []pointError `json:"errors,omitempty"`
 }
 
-// methods reports whether the request's method is allowed, and responds if it isn't.
-func (a *API) methods(w http.ResponseWriter, r *http.Request, allow string) bool {
+// allowsMethod reports whether the request's method is allowed, and responds if it isn't.
+func (a *API) allowsMethod(w http.ResponseWriter, r *http.Request, allow string) bool {
 	if r.Method == allow || allow == http.MethodGet && r.Method == http.MethodHead {
 		return true
 	}
@@ -198,7 +198,7 @@ func (a *API) status(err error) int {
 	if errors.Is(err, ErrBusy) {
 		return http.StatusServiceUnavailable
 	}
-	return adapter.Status(err)
+	return adapter.HTTPStatus(err)
 }
 
 // fail responds with an error, and logs it if its status is 500.
@@ -208,23 +208,23 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error, body error
 		a.opts.Logger.Error("JSON API request failed", "path", r.URL.Path, "err", err)
 	}
 	body.Error = storage.Plain(err.Error())
-	a.retryAfter(w, code, err)
+	a.setRetryAfter(w, code, err)
 	a.answer(w, code, body)
 }
 
-func (a *API) retryAfter(w http.ResponseWriter, code int, err error) {
+func (a *API) setRetryAfter(w http.ResponseWriter, code int, err error) {
 	if code == http.StatusTooManyRequests {
-		w.Header().Set("Retry-After", seconds(adapter.RetryAfter(err, a.opts.RetryFull)))
+		w.Header().Set("Retry-After", formatSeconds(adapter.RetryAfter(err, a.opts.RetryFull)))
 	}
 }
 
 func (a *API) answer(w http.ResponseWriter, code int, body any) {
 	switch code {
 	case http.StatusServiceUnavailable:
-		w.Header().Set("Retry-After", seconds(a.opts.RetryBusy))
+		w.Header().Set("Retry-After", formatSeconds(a.opts.RetryBusy))
 	case http.StatusTooManyRequests:
 		if w.Header().Get("Retry-After") == "" {
-			w.Header().Set("Retry-After", seconds(a.opts.RetryFull))
+			w.Header().Set("Retry-After", formatSeconds(a.opts.RetryFull))
 		}
 	}
 	encoded, err := json.Marshal(body)
@@ -255,4 +255,6 @@ func (a *API) tenant(ctx context.Context, field, asked string) (string, error) {
 	return "", &problem{field, err.Error()}
 }
 
-func seconds(d time.Duration) string { return strconv.Itoa(int(d.Round(time.Second) / time.Second)) }
+func formatSeconds(d time.Duration) string {
+	return strconv.Itoa(int(d.Round(time.Second) / time.Second))
+}

@@ -28,8 +28,8 @@ func (a *API) TagKeys(w http.ResponseWriter, r *http.Request) {
 func (a *API) TagValues(w http.ResponseWriter, r *http.Request) {
 	a.list(w, r, func(p *params) (label string, matchers []*labels.Matcher) {
 		matchers = p.metric()
-		if label = p.needed("tagKey"); label == labels.MetricName {
-			p.wrong("tagKey", "is the metric name; use metricNames to list metric names")
+		if label = p.required("tagKey"); label == labels.MetricName {
+			p.setError("tagKey", "is the metric name; use metricNames to list metric names")
 		}
 		return label, matchers
 	})
@@ -37,7 +37,7 @@ func (a *API) TagValues(w http.ResponseWriter, r *http.Request) {
 
 // list responds with the values of a label, or with the names of labels if the name returned by of is "".
 func (a *API) list(w http.ResponseWriter, r *http.Request, of func(*params) (string, []*labels.Matcher)) {
-	if !a.methods(w, r, http.MethodGet) {
+	if !a.allowsMethod(w, r, http.MethodGet) {
 		return
 	}
 	p := a.params(r)
@@ -88,46 +88,46 @@ func (a *API) params(r *http.Request) *params {
 		p.err = &problem{"parameters", p.err.Error()}
 		return p
 	}
-	asked := p.one("tenant")
+	asked := p.optional("tenant")
 	if p.err == nil {
 		p.tenant, p.err = a.tenant(r.Context(), "tenant", asked)
 	}
 	return p
 }
 
-func (p *params) wrong(name, text string) {
+func (p *params) setError(name, text string) {
 	if p.err == nil {
 		p.err = &problem{name, text}
 	}
 }
 
-// one returns a parameter that may be given at most once, or "" if it is missing. As specified, an empty value is an
-// error: a client that sends "reducer=" may have lost the value.
-func (p *params) one(name string) string {
+// optional returns a parameter that may be given at most once, or "" if it is missing. As specified, an empty value is
+// an error: a client that sends "reducer=" may have lost the value.
+func (p *params) optional(name string) string {
 	given := p.values[name]
 	switch {
 	case len(given) > 1:
-		p.wrong(name, "is set more than once")
+		p.setError(name, "is set more than once")
 	case len(given) == 1 && given[0] == "":
-		p.wrong(name, "must not be empty")
+		p.setError(name, "must not be empty")
 	}
 	return p.values.Get(name)
 }
 
-// needed returns a required parameter.
-func (p *params) needed(name string) string {
-	v := p.one(name)
+// required returns a required parameter.
+func (p *params) required(name string) string {
+	v := p.optional(name)
 	if v == "" {
-		p.wrong(name, "is required")
+		p.setError(name, "is required")
 	}
 	return v
 }
 
 // metric returns the matcher of the metric named by the request.
 func (p *params) metric() []*labels.Matcher {
-	return []*labels.Matcher{equal(labels.MetricName, p.needed("metricName"))}
+	return []*labels.Matcher{equalMatcher(labels.MetricName, p.required("metricName"))}
 }
 
-func equal(name, value string) *labels.Matcher {
+func equalMatcher(name, value string) *labels.Matcher {
 	return &labels.Matcher{Type: labels.MatchEqual, Name: name, Value: value}
 }

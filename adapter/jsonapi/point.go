@@ -44,7 +44,7 @@ type sample struct {
 func parsePoint(raw []byte) (s sample, err error) {
 	var p point
 	if err := json.Unmarshal(raw, &p); err != nil {
-		return s, unreadable(err)
+		return s, unreadableBody(err)
 	}
 	for name := range p.Others {
 		is := func(field string) bool { return strings.EqualFold(field, name) }
@@ -52,13 +52,13 @@ func parsePoint(raw []byte) (s sample, err error) {
 			return s, &problem{pointFields[i], fmt.Sprintf("must be written %q: names are case-sensitive", name)}
 		}
 	}
-	if !absent(p.Tenant) {
+	if !isMissing(p.Tenant) {
 		if json.Unmarshal(p.Tenant, &s.tenant) != nil || s.tenant == "" {
 			return s, &problem{"tenant", "must be a non-empty string"}
 		}
 	}
 	name := ""
-	if absent(p.MetricName) || json.Unmarshal(p.MetricName, &name) != nil || name == "" {
+	if isMissing(p.MetricName) || json.Unmarshal(p.MetricName, &name) != nil || name == "" {
 		return s, &problem{"metricName", "must be a non-empty string"}
 	}
 	if s.labels, err = parseTags(name, p.Tags); err != nil {
@@ -71,8 +71,8 @@ func parsePoint(raw []byte) (s sample, err error) {
 	return s, err
 }
 
-// unreadable returns the problem of a body that has no readable point.
-func unreadable(err error) *problem {
+// unreadableBody returns the problem of a body that has no readable point.
+func unreadableBody(err error) *problem {
 	var syntax *jsontext.SyntacticError
 	if !errors.As(err, &syntax) {
 		return &problem{"", "must be an object with metricName, ts and value, and optionally tags"}
@@ -84,15 +84,15 @@ func unreadable(err error) *problem {
 	return &problem{field, "isn't valid: " + syntax.Err.Error()}
 }
 
-// absent reports whether a field is missing or null.
-func absent(raw jsontext.Value) bool { return len(raw) == 0 || bytes.Equal(raw, []byte("null")) }
+// isMissing reports whether a field is missing or null.
+func isMissing(raw jsontext.Value) bool { return len(raw) == 0 || bytes.Equal(raw, []byte("null")) }
 
 func parseTags(name string, raw jsontext.Value) (labels.Labels, error) {
 	if len(raw) > maxTags {
 		return labels.EmptyLabels(), &problem{"tags", fmt.Sprintf("has %d bytes; the maximum is %d", len(raw), maxTags)}
 	}
 	var tags map[string]*string
-	if !absent(raw) && json.Unmarshal(raw, &tags) != nil {
+	if !isMissing(raw) && json.Unmarshal(raw, &tags) != nil {
 		return labels.EmptyLabels(), &problem{"tags", "must be an object whose values are strings"}
 	}
 	b := labels.NewScratchBuilder(len(tags) + 1)
@@ -117,7 +117,7 @@ const errTime = "must be an RFC 3339 time, such as 2020-08-24T16:23:54Z, or Unix
 
 func parseTS(raw jsontext.Value) (int64, error) {
 	wrong := &problem{"ts", errTime}
-	if absent(raw) {
+	if isMissing(raw) {
 		return 0, wrong
 	}
 	if raw[0] == '"' {
@@ -162,7 +162,7 @@ func parseValue(raw jsontext.Value) (float64, error) {
 		return v, nil
 	}
 	v := 0.0
-	if absent(raw) || json.Unmarshal(raw, &v) != nil {
+	if isMissing(raw) || json.Unmarshal(raw, &v) != nil {
 		return 0, &problem{"value", `must be a 64-bit number, "NaN", "Infinity" or "-Infinity"`}
 	}
 	return v, nil

@@ -29,12 +29,12 @@ const (
 
 // Query handles GET /api/query.
 func (a *API) Query(w http.ResponseWriter, r *http.Request) {
-	if !a.methods(w, r, http.MethodGet) {
+	if !a.allowsMethod(w, r, http.MethodGet) {
 		return
 	}
 	p := a.params(r)
-	metric := p.needed("metricName")
-	q := p.evaluation(metric, a.opts.Now())
+	metric := p.required("metricName")
+	q := p.parseEvaluation(metric, a.opts.Now())
 	if p.err != nil {
 		a.fail(w, r, p.err, errorAnswer{})
 		return
@@ -44,7 +44,7 @@ func (a *API) Query(w http.ResponseWriter, r *http.Request) {
 		a.send(w, http.StatusOK, []byte("[]")) // the range contains no multiple of the period
 		return
 	}
-	err := a.evaluator.Evaluate(r.Context(), q, func(found Found) error {
+	err := a.evaluator.Evaluate(r.Context(), q, func(found Result) error {
 		if err := answer.write(found); err != nil {
 			return err
 		}
@@ -56,45 +56,45 @@ func (a *API) Query(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// evaluation parses the query's parameters.
-func (p *params) evaluation(metric string, now time.Time) Evaluation {
-	matchers := []*labels.Matcher{equal(labels.MetricName, metric)}
+// parseEvaluation parses the query's parameters.
+func (p *params) parseEvaluation(metric string, now time.Time) Evaluation {
+	matchers := []*labels.Matcher{equalMatcher(labels.MetricName, metric)}
 	for _, tag := range p.values["tag"] {
 		key, value, ok := strings.Cut(tag, "=")
 		if !ok || key == "" || value == "" || key == labels.MetricName {
-			p.wrong("tag", "must be key=value, such as os=linux")
+			p.setError("tag", "must be key=value, such as os=linux")
 			continue
 		}
-		matchers = append(matchers, equal(key, value))
+		matchers = append(matchers, equalMatcher(key, value))
 	}
 	if len(matchers) > maxTerms {
-		p.wrong("tag", fmt.Sprintf("is set more than %d times", maxTerms-1))
+		p.setError("tag", fmt.Sprintf("is set more than %d times", maxTerms-1))
 	}
 	for _, m := range matchers {
 		if !utf8.ValidString(m.Name) || !utf8.ValidString(m.Value) {
-			p.wrong("tag", "and metricName must be valid UTF-8")
+			p.setError("tag", "and metricName must be valid UTF-8")
 		}
 	}
-	p.needed("start")
-	start, end := p.time("start", now), p.time("end", now)
+	p.required("start")
+	start, end := p.parseTime("start", now), p.parseTime("end", now)
 	switch {
 	case p.err != nil:
 	case end.Before(start):
-		p.wrong("end", "is before start")
+		p.setError("end", "is before start")
 	case end.Sub(start) > maxRange:
-		p.wrong("start", "is more than 100 years after start")
+		p.setError("start", "is more than 100 years after start")
 	}
 	q := Evaluation{Tenant: p.tenant, Start: start, End: end}
-	if aligned := p.align(&q, matchers); !aligned && p.err == nil {
-		q.Expr = selector(matchers, end.Sub(start).Milliseconds()+1) // the start of a range is exclusive
+	if aligned := p.parseAlignment(&q, matchers); !aligned && p.err == nil {
+		q.Expr = formatSelector(matchers, end.Sub(start).Milliseconds()+1) // the start of a range is exclusive
 	}
 	return q
 }
 
-// time returns a parameter as a time in whole milliseconds. If the parameter is missing, time returns the argument
+// parseTime returns a parameter as a time in whole milliseconds. If the parameter is missing, time returns the argument
 // otherwise.
-func (p *params) time(name string, otherwise time.Time) time.Time {
-	text := p.one(name)
+func (p *params) parseTime(name string, otherwise time.Time) time.Time {
+	text := p.optional(name)
 	if text == "" {
 		return otherwise.Truncate(time.Millisecond)
 	}
@@ -104,66 +104,66 @@ func (p *params) time(name string, otherwise time.Time) time.Time {
 	ms, ok := parseSeconds(text)
 	const most = int64(1) << 48 // after the year 10,000
 	if !ok || ms > most || ms < -most {
-		p.wrong(name, errTime)
+		p.setError(name, errTime)
 	}
 	return time.UnixMilli(ms)
 }
 
-// align parses the parameters of alignment and reduction into q. It reports whether the query has an aligner.
-func (p *params) align(q *Evaluation, matchers []*labels.Matcher) bool {
-	aligner, reducer, groupBy := p.one("aligner"), p.one("reducer"), p.values["groupBy"]
-	period := p.one("alignmentPeriod")
+// parseAlignment parses the parameters of alignment and reduction into q. It reports whether the query has an aligner.
+func (p *params) parseAlignment(q *Evaluation, matchers []*labels.Matcher) bool {
+	aligner, reducer, groupBy := p.optional("aligner"), p.optional("reducer"), p.values["groupBy"]
+	period := p.optional("alignmentPeriod")
 	if aligner == "" || aligner == alignNone {
 		const text = "needs an aligner, which gives all series the same timestamps"
 		switch {
 		case period != "":
-			p.wrong("alignmentPeriod", text)
+			p.setError("alignmentPeriod", text)
 		case len(groupBy) > 0:
-			p.wrong("groupBy", text)
+			p.setError("groupBy", text)
 		case reducer != "" && reducer != reduceNone:
-			p.wrong("reducer", text)
+			p.setError("reducer", text)
 		}
 		return false
 	}
 	align, ok := aligners[aligner]
 	if !ok {
-		p.wrong("aligner", "must be one of "+words(aligners, alignNone))
+		p.setError("aligner", "must be one of "+operationNames(aligners, alignNone))
 	}
 	width, err := model.ParseDuration(period)
 	if err != nil || width < model.Duration(time.Second) {
-		p.wrong("alignmentPeriod", "must be a duration of at least 1s, such as 300s or 5m")
+		p.setError("alignmentPeriod", "must be a duration of at least 1s, such as 300s or 5m")
 		return true
 	}
 	q.Step = time.Duration(width)
 	q.Start, q.End = alignUp(q.Start, q.Step), alignDown(q.End, q.Step)
 	if q.End.Sub(q.Start)/q.Step >= maxPoints {
-		p.wrong("alignmentPeriod",
+		p.setError("alignmentPeriod",
 			fmt.Sprintf("is too short for the time range: a series would have more than %d points", maxPoints))
 	}
-	q.Expr = align.call(selector(matchers, q.Step.Milliseconds()))
+	q.Expr = align.formatCall(formatSelector(matchers, q.Step.Milliseconds()))
 	if reducer == "" || reducer == reduceNone {
 		if len(groupBy) > 0 {
-			p.wrong("groupBy", "needs a reducer")
+			p.setError("groupBy", "needs a reducer")
 		}
 		return true
 	}
 	reduce, ok := reducers[reducer]
 	if !ok {
-		p.wrong("reducer", "must be one of "+words(reducers, reduceNone))
+		p.setError("reducer", "must be one of "+operationNames(reducers, reduceNone))
 	}
 	for _, name := range groupBy {
 		if name == "" || name == labels.MetricName || !utf8.ValidString(name) {
-			p.wrong("groupBy", "must be the name of a tag")
+			p.setError("groupBy", "must be the name of a tag")
 		}
 	}
 	if len(groupBy) > maxTerms {
-		p.wrong("groupBy", fmt.Sprintf("is set more than %d times", maxTerms))
+		p.setError("groupBy", fmt.Sprintf("is set more than %d times", maxTerms))
 	}
-	q.Expr = reduce.aggregate(groupBy, q.Expr)
+	q.Expr = reduce.formatAggregate(groupBy, q.Expr)
 	return true
 }
 
-func words(of map[string]operation, none string) string {
+func operationNames(of map[string]operation, none string) string {
 	return strings.Join(append([]string{none}, slices.Sorted(maps.Keys(of))...), ", ")
 }
 
@@ -195,7 +195,7 @@ const (
 )
 
 // write encodes the series found. Native histograms are omitted: the format can't express them.
-func (s *series) write(answer Found) error {
+func (s *series) write(answer Result) error {
 	if answer.Resolution != "" {
 		s.header.Set(resolutionHeader, answer.Resolution)
 	}
@@ -203,7 +203,7 @@ func (s *series) write(answer Found) error {
 		s.header.Add(noteHeader, strings.Join(strings.Fields(note), " ")) // a header has one line
 	}
 	found := answer.Series
-	if minAnswer(found) > s.limit {
+	if minResponseSize(found) > s.limit {
 		return s.tooLarge()
 	}
 	labelorder.Sort(found, func(s promengine.Series) labels.Labels { return s.Metric })
@@ -257,13 +257,14 @@ func (s *series) tooLarge() error {
 		ErrUnprocessable, s.limit)
 }
 
-// minPoint is the length in bytes of the shortest time and value.
-const minPoint = len(`"2026-05-01T12:00:00Z":1`)
+// minPointSize is the length in bytes of the shortest time and value.
+const minPointSize = len(`"2026-05-01T12:00:00Z":1`)
 
-// minAnswer returns a lower bound of the response's size in bytes, to reject too large responses before encoding them.
-func minAnswer(found []promengine.Series) (n int) {
+// minResponseSize returns a lower bound of the response's size in bytes, to reject too large responses before encoding
+// them.
+func minResponseSize(found []promengine.Series) (n int) {
 	for i := range found {
-		n += len(found[i].Floats) * minPoint
+		n += len(found[i].Floats) * minPointSize
 		if len(found[i].Floats) > 0 {
 			found[i].Metric.Range(func(l labels.Label) {
 				if l.Name != labels.MetricName {

@@ -62,7 +62,7 @@ func TestHeadersOfAnswers(t *testing.T) {
 	w := get(r.Query, query)
 	require.Empty(t, w.Header().Values("X-Cassia-Resolution"))
 	require.Empty(t, w.Header().Values("X-Cassia-Note"))
-	r.told = Found{Resolution: "5m approximate, raw", Notes: []string{"one", "two\nlines,\r\n and more"}}
+	r.told = Result{Resolution: "5m approximate, raw", Notes: []string{"one", "two\nlines,\r\n and more"}}
 	w = get(r.Query, query)
 	require.Equal(t, http.StatusOK, w.Code)
 	require.Equal(t, []string{"5m approximate, raw"}, w.Header().Values("X-Cassia-Resolution"))

@@ -34,7 +34,7 @@ type rig struct {
 	asked   Evaluation
 	answers func() (promengine.Matrix, error)
 	// told holds the resolution and notes of results.
-	told Found
+	told Result
 	// full, if set, is the error of Enter. inside records the tenant of each Enter, and "left" for each leave.
 	full   error
 	inside []string
@@ -53,7 +53,7 @@ func (r *rig) Enter(ctx context.Context) (context.Context, func(), error) {
 }
 
 // Evaluate implements Evaluator.
-func (r *rig) Evaluate(_ context.Context, q Evaluation, yield func(Found) error) error {
+func (r *rig) Evaluate(_ context.Context, q Evaluation, yield func(Result) error) error {
 	r.asked = q
 	found, err := r.answers()
 	if err != nil {

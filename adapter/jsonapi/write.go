@@ -40,8 +40,8 @@ const (
 	reasonTenants   = "too_many_tenants"
 )
 
-// lenient accepts errors of single points when a body is split: parsePoint rejects those points.
-var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+// lenientOptions accepts errors of single points when a body is split: parsePoint rejects those points.
+var lenientOptions = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 
 // WriteSingle handles POST /api/write/single.
 func (a *API) WriteSingle(w http.ResponseWriter, r *http.Request) {
@@ -59,22 +59,22 @@ func (a *API) Write(w http.ResponseWriter, r *http.Request) {
 		if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '[' {
 			return nil, &problem{"body", "must be an array of points; use /api/write/single for one point"}
 		}
-		return points, json.Unmarshal(body, &points, lenient)
+		return points, json.Unmarshal(body, &points, lenientOptions)
 	})
 }
 
 func (a *API) write(w http.ResponseWriter, r *http.Request, split func([]byte) ([]jsontext.Value, error)) {
-	if !a.methods(w, r, http.MethodPost) {
+	if !a.allowsMethod(w, r, http.MethodPost) {
 		return
 	}
-	if text := unsupported(r.Header); text != "" {
+	if text := unsupportedEncoding(r.Header); text != "" {
 		a.answer(w, http.StatusUnsupportedMediaType, errorAnswer{Error: text})
 		return
 	}
-	share := a.budget.Share(r.Context())
-	defer share.Give()
+	share := a.budget.NewShare(r.Context())
+	defer share.Release()
 	// Points may name other tenants, whose limits are unknown before the body is read.
-	most, explain := adapter.Bound(a.opts.Limiter, tenant.From(r.Context()), a.opts.MaxBody)
+	most, explain := adapter.BodyLimit(a.opts.Limiter, tenant.From(r.Context()), a.opts.MaxBody)
 	body, err := adapter.ReadAll(r.Body, most, r.ContentLength, &share)
 	if err != nil {
 		if !errors.Is(err, adapter.ErrTooLarge) && !errors.Is(err, adapter.ErrBusy) {
@@ -85,12 +85,12 @@ func (a *API) write(w http.ResponseWriter, r *http.Request, split func([]byte) (
 		return
 	}
 	// If the body isn't valid JSON up to its end, nothing is written.
-	if !jsontext.Value(body).IsValid(lenient) {
+	if !jsontext.Value(body).IsValid(lenientOptions) {
 		a.fail(w, r, &problem{"body", "isn't valid JSON"}, errorAnswer{})
 		return
 	}
 	// Each element becomes a slice of its own, and a slice header (24 bytes) is larger than the shortest element.
-	if err := share.Take(int64(len(body) + 24*bytes.Count(body, []byte{','}))); err != nil {
+	if err := share.Claim(int64(len(body) + 24*bytes.Count(body, []byte{','}))); err != nil {
 		a.fail(w, r, err, errorAnswer{})
 		return
 	}
@@ -99,11 +99,11 @@ func (a *API) write(w http.ResponseWriter, r *http.Request, split func([]byte) (
 		a.fail(w, r, err, errorAnswer{})
 		return
 	}
-	a.store(w, r, points)
+	a.storePoints(w, r, points)
 }
 
-// unsupported returns the error of the body's encoding, "" if it is supported.
-func unsupported(header http.Header) string {
+// unsupportedEncoding returns the error of the body's encoding, "" if it is supported.
+func unsupportedEncoding(header http.Header) string {
 	if media, _, err := mime.ParseMediaType(header.Get("Content-Type")); err != nil || media != "application/json" {
 		return fmt.Sprintf("content type %.128q isn't supported; send application/json", header.Get("Content-Type"))
 	}
@@ -113,32 +113,32 @@ func unsupported(header http.Header) string {
 	return ""
 }
 
-// writing is the state of one write request.
-type writing struct {
-	a       *API
-	r       *http.Request
-	intakes map[string]*adapter.Intake
-	allowed map[string]error // the error of Options.Tenant by the tenant that points name
-	names   map[string]string
-	taken   int
-	// ruled counts the points that rules dropped.
-	ruled   int
-	errors  []pointError
-	refused int
-	reasons map[string]int
-	// later is an error that a retry of the request may resolve, see adapter.Later.
+// pointWriter is the state of one write request.
+type pointWriter struct {
+	a        *API
+	r        *http.Request
+	intakes  map[string]*adapter.Intake
+	allowed  map[string]error // the error of Options.Tenant by the tenant that points name
+	names    map[string]string
+	accepted int
+	// droppedByRules counts the points that rules dropped.
+	droppedByRules int
+	errors         []pointError
+	rejected       int
+	reasons        map[string]int
+	// later is an error that a retry of the request may resolve, see adapter.CombineErrors.
 	later error
 }
 
-// store writes the valid points and responds.
-func (a *API) store(w http.ResponseWriter, r *http.Request, points []jsontext.Value) {
-	x := &writing{
+// storePoints writes the valid points and responds.
+func (a *API) storePoints(w http.ResponseWriter, r *http.Request, points []jsontext.Value) {
+	x := &pointWriter{
 		a: a, r: r, intakes: map[string]*adapter.Intake{}, allowed: map[string]error{}, names: map[string]string{},
 		reasons: map[string]int{},
 	}
 	defer x.release()
 	for i, raw := range points {
-		if err := x.add(i, raw); err != nil {
+		if err := x.addPoint(i, raw); err != nil {
 			a.fail(w, r, err, x.counts())
 			return
 		}
@@ -147,95 +147,95 @@ func (a *API) store(w http.ResponseWriter, r *http.Request, points []jsontext.Va
 		a.fail(w, r, err, x.counts())
 		return
 	}
-	a.points.WithLabelValues("stored").Add(float64(x.taken))
-	a.points.WithLabelValues("dropped").Add(float64(x.ruled))
+	a.points.WithLabelValues("stored").Add(float64(x.accepted))
+	a.points.WithLabelValues("dropped").Add(float64(x.droppedByRules))
 	for reason, n := range x.reasons {
 		a.points.WithLabelValues(reason).Add(float64(n))
 	}
-	if x.refused == 0 {
+	if x.rejected == 0 {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
 	body := x.counts()
-	body.Error = fmt.Sprintf("%d of %d points rejected", x.refused, len(points))
+	body.Error = fmt.Sprintf("%d of %d points rejected", x.rejected, len(points))
 	code := http.StatusBadRequest
 	switch {
 	case x.later != nil: // Points that are already stored don't change.
-		code = adapter.Status(x.later)
-		a.retryAfter(w, code, x.later)
-	case x.reasons[reasonForbidden] == x.refused:
+		code = adapter.HTTPStatus(x.later)
+		a.setRetryAfter(w, code, x.later)
+	case x.reasons[reasonForbidden] == x.rejected:
 		code = http.StatusForbidden
 	}
 	a.answer(w, code, body)
 }
 
 // counts returns the number of durable points and the number of other points.
-func (x *writing) counts() errorAnswer {
+func (p *pointWriter) counts() errorAnswer {
 	written := 0
-	for _, in := range x.intakes {
-		written += in.Durable()
+	for _, in := range p.intakes {
+		written += in.DurableSamples()
 	}
-	refused := x.refused
-	return errorAnswer{Written: &written, Refused: &refused, Errors: x.errors}
+	rejected := p.rejected
+	return errorAnswer{Written: &written, Refused: &rejected, Errors: p.errors}
 }
 
-// add adds one point to its tenant's batch, or counts it as rejected. An error fails the request.
-func (x *writing) add(index int, raw jsontext.Value) error {
+// addPoint adds one point to its tenant's batch, or counts it as rejected. An error fails the request.
+func (p *pointWriter) addPoint(index int, raw jsontext.Value) error {
 	s, err := parsePoint(raw)
 	if err != nil {
-		x.refuse(index, reasonInvalid, err)
+		p.rejectPoint(index, reasonInvalid, err)
 		return nil
 	}
-	in, err := x.intake(s.tenant)
+	in, err := p.intakeOf(s.tenant)
 	switch {
 	case errors.Is(err, ErrForbidden):
-		x.refuse(index, reasonForbidden, &problem{"tenant", err.Error()})
+		p.rejectPoint(index, reasonForbidden, &problem{"tenant", err.Error()})
 		return nil
 	case err != nil:
-		x.refuse(index, reasonInvalid, err)
+		p.rejectPoint(index, reasonInvalid, err)
 		return nil
 	case in == nil:
-		x.refuse(index, reasonTenants, &problem{
+		p.rejectPoint(index, reasonTenants, &problem{
 			"tenant", fmt.Sprintf("a request may contain points of at most %d tenants", maxTenants),
 		})
 		return nil
 	}
 	err = in.Float(s.labels, s.t, 0, s.v)
-	var refused *adapter.Refused
+	var rejected *adapter.RejectedError
 	switch {
 	case err == nil:
-		x.taken++
+		p.accepted++
 	case err == adapter.ErrDropped:
-		x.ruled++
-	case errors.As(err, &refused):
-		x.later = adapter.Later(x.later, refused)
-		x.refuse(index, refused.Reason, &problem{fieldOf(refused.Reason), refused.Error()})
+		p.droppedByRules++
+	case errors.As(err, &rejected):
+		p.later = adapter.CombineErrors(p.later, rejected)
+		p.rejectPoint(index, rejected.Reason, &problem{fieldOf(rejected.Reason), rejected.Error()})
 	default:
 		return err
 	}
 	return nil
 }
 
-// intake returns the intake of the tenant named by a point; nil if the request has too many tenants.
-func (x *writing) intake(asked string) (*adapter.Intake, error) {
-	if err, known := x.allowed[asked]; known && err != nil {
+// intakeOf returns the intake of the tenant named by a point; nil if the request has too many tenants.
+func (p *pointWriter) intakeOf(asked string) (*adapter.Intake, error) {
+	if err, known := p.allowed[asked]; known && err != nil {
 		return nil, err
 	} else if !known {
-		if len(x.allowed) >= maxTenants {
+		if len(p.allowed) >= maxTenants {
 			return nil, nil
 		}
-		x.names[asked], x.allowed[asked] = x.a.tenant(x.r.Context(), "tenant", asked)
-		if err := x.allowed[asked]; err != nil {
+		p.names[asked], p.allowed[asked] = p.a.tenant(p.r.Context(), "tenant", asked)
+		if err := p.allowed[asked]; err != nil {
 			return nil, err
 		}
 	}
-	name := x.names[asked]
-	if x.intakes[name] == nil {
-		x.intakes[name] = adapter.NewIntake(x.r.Context(), name, func(tenant string) adapter.Batch {
-			return x.a.opts.Rules.Over(tenant, x.a.db.NewBatch(tenant))
+	name := p.names[asked]
+	if p.intakes[name] == nil {
+		p.intakes[name] = adapter.NewIntake(p.r.Context(), name, func(tenant string) adapter.Batch {
+			return p.a.opts.Rules.WrapBatch(tenant, p.a.db.NewBatch(tenant))
 		})
 	}
-	return x.intakes[name], nil
+	return p.intakes[name], nil
 }
 
 // fieldOf returns the field of the point that a rejection reason refers to, or "" if there is none.
@@ -249,11 +249,11 @@ func fieldOf(reason string) string {
 	return "tags"
 }
 
-// refuse counts a rejected point and, up to maxErrors, adds its error to the response.
-func (x *writing) refuse(index int, reason string, err error) {
-	x.refused++
-	x.reasons[reason]++
-	if len(x.errors) >= maxErrors {
+// rejectPoint counts a rejected point and, up to maxErrors, adds its error to the response.
+func (p *pointWriter) rejectPoint(index int, reason string, err error) {
+	p.rejected++
+	p.reasons[reason]++
+	if len(p.errors) >= maxErrors {
 		return
 	}
 	e := pointError{Index: index, Reason: reason, Message: storage.Plain(err.Error())}
@@ -261,26 +261,26 @@ func (x *writing) refuse(index int, reason string, err error) {
 	if errors.As(err, &wrong) {
 		e.Field, e.Message = wrong.field, wrong.text
 	}
-	x.errors = append(x.errors, e)
+	p.errors = append(p.errors, e)
 }
 
 // commit makes the accepted points durable, one tenant at a time.
-func (x *writing) commit() error {
-	names := make([]string, 0, len(x.intakes))
-	for name := range x.intakes {
+func (p *pointWriter) commit() error {
+	names := make([]string, 0, len(p.intakes))
+	for name := range p.intakes {
 		names = append(names, name)
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		if err := x.intakes[name].Commit(); err != nil {
+		if err := p.intakes[name].Commit(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (x *writing) release() {
-	for _, in := range x.intakes {
+func (p *pointWriter) release() {
+	for _, in := range p.intakes {
 		in.Release()
 	}
 }

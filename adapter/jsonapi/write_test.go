@@ -97,19 +97,19 @@ func TestWriteNamesWhatItRefuses(t *testing.T) {
 		{p(`"tags": {"z": "1"},`), "", ""},
 	}
 	var all []string
-	refused := 0
+	rejected := 0
 	for _, one := range points {
 		all = append(all, one.point)
 		if one.reason != "" {
-			refused++
+			rejected++
 		}
 	}
 	w := post(r.Write, "["+strings.Join(all, ",")+"]")
 	require.Equal(t, http.StatusBadRequest, w.Code)
 	e := decodeError(t, w)
 	require.Equal(t, 2, *e.Written)
-	require.Equal(t, refused, *e.Refused)
-	require.Len(t, e.Errors, refused)
+	require.Equal(t, rejected, *e.Refused)
+	require.Len(t, e.Errors, rejected)
 	for _, one := range e.Errors {
 		want := points[one.Index]
 		require.Equal(t, [2]string{want.field, want.reason}, [2]string{one.Field, one.Reason},
@@ -236,20 +236,20 @@ func TestWriteIsStrict(t *testing.T) {
 	require.Empty(t, r.stored(t, tenant.Default))
 }
 
-// falling is a Batch that drops points below zero, as relabeling rules may.
-type falling struct{ adapter.Batch }
+// droppingBatch is a Batch that drops points below zero, as relabeling rules may.
+type droppingBatch struct{ adapter.Batch }
 
-func (f falling) Float(ref *storage.Series, t, st int64, v float64) error {
+func (d droppingBatch) Float(ref *storage.Series, t, st int64, v float64) error {
 	if v < 0 {
 		return adapter.ErrDropped
 	}
-	return f.Batch.Float(ref, t, st, v)
+	return d.Batch.Float(ref, t, st, v)
 }
 
 // A point dropped by a rule is neither stored nor reported as rejected.
 func TestPointsThatRulesDrop(t *testing.T) {
 	r := newRig(t, rigOptions{api: func(o *Options) {
-		o.Rules = func(_ string, b *storage.Batch) adapter.Batch { return falling{b} }
+		o.Rules = func(_ string, b *storage.Batch) adapter.Batch { return droppingBatch{b} }
 	}})
 	point := func(v int) string {
 		return fmt.Sprintf(`{"metricName":"m","tags":{"a":"b"},"ts":1777636800,"value":%d}`, v)

@@ -42,14 +42,14 @@ func TestParseSource(t *testing.T) {
 	}
 }
 
-// answers is a transport that returns the given responses in order and then repeats the last one.
-type answers struct {
+// responses is a transport that returns the given responses in order and then repeats the last one.
+type responses struct {
 	mu    sync.Mutex
 	list  []http.HandlerFunc
 	asked []time.Time
 }
 
-func (a *answers) RoundTrip(r *http.Request) (*http.Response, error) {
+func (a *responses) RoundTrip(r *http.Request) (*http.Response, error) {
 	a.mu.Lock()
 	next := a.list[min(len(a.asked), len(a.list)-1)]
 	a.asked = append(a.asked, time.Now())
@@ -59,7 +59,7 @@ func (a *answers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), r.Context().Err()
 }
 
-func says(status int, text string) http.HandlerFunc {
+func reply(status int, text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(status)
 		_, _ = fmt.Fprint(w, text)
@@ -70,7 +70,7 @@ func says(status int, text string) http.HandlerFunc {
 type rig struct {
 	*Poller
 	source   Source
-	answers  *answers
+	answers  *responses
 	mu       sync.Mutex
 	noted    []string
 	log      bytes.Buffer
@@ -78,7 +78,7 @@ type rig struct {
 }
 
 func newRig(t *testing.T, list ...http.HandlerFunc) *rig {
-	r := &rig{answers: &answers{list: list}, registry: prometheus.NewRegistry()}
+	r := &rig{answers: &responses{list: list}, registry: prometheus.NewRegistry()}
 	var err error
 	r.source, err = ParseSource("a=http://u:s3cret@prometheus:9090/p")
 	require.NoError(t, err)
@@ -94,7 +94,7 @@ func newRig(t *testing.T, list ...http.HandlerFunc) *rig {
 	return r
 }
 
-const good = `{"status":"success","warnings":["w"],"data":{"a_total":[{"type":"counter","unit":"","help":"As."}],
+const payload = `{"status":"success","warnings":["w"],"data":{"a_total":[{"type":"counter","unit":"","help":"As."}],
 	"b":[{"type":"gauge","unit":"bytes","help":"One."},{"type":"what","help":"Another."}],"c":[]}}`
 
 func TestAskNotesWhatIsAnswered(t *testing.T) {
@@ -102,7 +102,7 @@ func TestAskNotesWhatIsAnswered(t *testing.T) {
 		if request.Method+" "+request.URL.Path != "GET /p/api/v1/metadata" {
 			w.WriteHeader(http.StatusNotFound)
 		}
-		says(http.StatusOK, good)(w, request)
+		reply(http.StatusOK, payload)(w, request)
 	})
 	found, err := r.pollOnce(t.Context(), r.source)
 	require.NoError(t, err)
@@ -117,16 +117,16 @@ func TestAskSaysWhatIsWrong(t *testing.T) {
 		answer http.HandlerFunc
 		want   string
 	}{
-		"login":          {says(http.StatusUnauthorized, "Who\nare you?"), "returned 401 Unauthorized: Who are you?; set the credentials with --metadata.http.config.file"},
-		"path":           {says(http.StatusNotFound, ""), "the URL must be the base URL, to which /api/v1/metadata is appended"},
-		"busy":           {says(http.StatusServiceUnavailable, strings.Repeat("x", 1000)), "503 Service Unavailable: " + strings.Repeat("x", errorBytes)},
-		"error":          {says(http.StatusOK, `{"status":"error","data":null,"error":"no"}`), `the server returned "error": no`},
-		"page":           {says(http.StatusOK, "<html>"), "not a valid response of Prometheus' /api/v1/metadata"},
-		"list":           {says(http.StatusOK, "[]"), "not a valid response of Prometheus' /api/v1/metadata"},
-		"another's":      {says(http.StatusOK, `{"status":"success","data":["a"]}`), "instead of an object"},
-		"cut off":        {says(http.StatusOK, good[:len(good)-20]), "not a valid response of Prometheus' /api/v1/metadata"},
-		"endless":        {says(http.StatusOK, `{"status":"success","x":"`+strings.Repeat("x", 3<<20)), "more than 2 MiB"},
-		"endless metric": {says(http.StatusOK, `{"data":{"x":[{"help":"`+strings.Repeat("x", 3<<20)), "more than 2 MiB"},
+		"login":          {reply(http.StatusUnauthorized, "Who\nare you?"), "returned 401 Unauthorized: Who are you?; set the credentials with --metadata.http.config.file"},
+		"path":           {reply(http.StatusNotFound, ""), "the URL must be the base URL, to which /api/v1/metadata is appended"},
+		"busy":           {reply(http.StatusServiceUnavailable, strings.Repeat("x", 1000)), "503 Service Unavailable: " + strings.Repeat("x", errorBytes)},
+		"error":          {reply(http.StatusOK, `{"status":"error","data":null,"error":"no"}`), `the server returned "error": no`},
+		"page":           {reply(http.StatusOK, "<html>"), "not a valid response of Prometheus' /api/v1/metadata"},
+		"list":           {reply(http.StatusOK, "[]"), "not a valid response of Prometheus' /api/v1/metadata"},
+		"another's":      {reply(http.StatusOK, `{"status":"success","data":["a"]}`), "instead of an object"},
+		"cut off":        {reply(http.StatusOK, payload[:len(payload)-20]), "not a valid response of Prometheus' /api/v1/metadata"},
+		"endless":        {reply(http.StatusOK, `{"status":"success","x":"`+strings.Repeat("x", 3<<20)), "more than 2 MiB"},
+		"endless metric": {reply(http.StatusOK, `{"data":{"x":[{"help":"`+strings.Repeat("x", 3<<20)), "more than 2 MiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, c.answer)
@@ -142,13 +142,13 @@ func TestAskSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestRun checks when a source is polled: soon after a failure or an empty response, at long intervals otherwise. Only the
-// first of consecutive failures is logged.
+// TestRun checks when a source is polled: soon after a failure or an empty response, at long intervals otherwise. Only
+// the first of consecutive failures is logged.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		never := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
-		r := newRig(t, says(http.StatusBadGateway, "no"), never, says(http.StatusBadGateway, "no"),
-			says(http.StatusOK, `{"status":"success","data":{}}`), says(http.StatusOK, good))
+		r := newRig(t, reply(http.StatusBadGateway, "no"), never, reply(http.StatusBadGateway, "no"),
+			reply(http.StatusOK, `{"status":"success","data":{}}`), reply(http.StatusOK, payload))
 		began := time.Now()
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})

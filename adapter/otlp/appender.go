@@ -32,8 +32,8 @@ const (
 // appender receives samples from Prometheus' translation. It counts rejected samples and returns no error for them,
 // because the translation skips the rest of a metric after the first error.
 type appender struct {
-	in       *adapter.Intake
-	refusals *refusals
+	in         *adapter.Intake
+	rejections *rejections
 	// metadata is called once for consecutive samples of the same family.
 	metadata func(family string, m metadata.Metadata)
 	family   string
@@ -43,12 +43,12 @@ type appender struct {
 
 	// points counts the data points whose first sample was received. A histogram's point is translated to multiple
 	// samples; startsPoint finds the first of them by the name of its series.
-	points  int
-	kept    int  // number of exemplars added
-	refused bool // a sample of the current point was rejected
-	sum     bool // the sum of the current point was added
-	info    int
-	// later is an error that a retry of the request may resolve, see adapter.Later.
+	points          int
+	kept            int  // number of exemplars added
+	isPointRejected bool // a sample of the current point was rejected
+	hasSum          bool // the sum of the current point was added
+	info            int
+	// later is an error that a retry of the request may resolve, see adapter.CombineErrors.
 	later error
 }
 
@@ -63,7 +63,7 @@ func (a *appender) Append(
 	info := opts.MetricFamilyName == targetInfo && opts.Metadata.Help == targetInfoHelp
 	if info {
 		if a.info++; a.info > maxTargetInfo {
-			a.refusals.add(reasonTargetInfo, 0, func() string {
+			a.rejections.add(reasonTargetInfo, 0, func() string {
 				return fmt.Sprintf(
 					"the data points of a resource span too much time: target_info would have more than %d samples",
 					maxTargetInfo,
@@ -73,29 +73,29 @@ func (a *appender) Append(
 		}
 	} else if a.startsPoint(ls, opts, h != nil || fh != nil) {
 		a.points++
-		a.refused = false
+		a.isPointRejected = false
 	}
 	if a.metadata != nil && opts.MetricFamilyName != a.family {
 		a.family = strings.Clone(opts.MetricFamilyName)
 		a.metadata(a.family, opts.Metadata)
 	}
 	err := a.add(ls, st, t, v, h, fh)
-	var refused *adapter.Refused
+	var rejected *adapter.RejectedError
 	switch {
 	case err == nil, err == adapter.ErrDropped:
 		if err := a.addExemplars(ls, t, opts.Exemplars); err != nil {
-			return 0, a.abort(err)
+			return 0, a.abortTranslation(err)
 		}
-	case errors.As(err, &refused):
-		a.refuse(refused, info, ls, t)
+	case errors.As(err, &rejected):
+		a.rejectPoint(rejected, info, ls, t)
 	default:
-		return 0, a.abort(err)
+		return 0, a.abortTranslation(err)
 	}
 	return 0, nil
 }
 
-// abort stops the translation. The request then fails with err.
-func (a *appender) abort(err error) error {
+// abortTranslation stops the translation. The request then fails with err.
+func (a *appender) abortTranslation(err error) error {
 	a.fatal = err
 	a.stop()
 	return err
@@ -109,13 +109,15 @@ func (a *appender) addExemplars(ls labels.Labels, t int64, of []exemplar.Exempla
 			e.Ts, e.HasTs = t, true
 		}
 		err := a.in.Exemplar(ls, e)
-		var refused *adapter.Refused
+		var rejected *adapter.RejectedError
 		switch {
-		case errors.As(err, &refused):
-			if slices.Contains(adapter.RetriedReasons, refused.Reason) {
-				a.later = adapter.Later(a.later, refused)
+		case errors.As(err, &rejected):
+			if slices.Contains(adapter.RetriedReasons, rejected.Reason) {
+				a.later = adapter.CombineErrors(a.later, rejected)
 			}
-			a.refusals.add("exemplar_"+refused.Reason, 0, func() string { return fmt.Sprintf("%s: %v", ls, refused) })
+			a.rejections.add("exemplar_"+rejected.Reason, 0, func() string {
+				return fmt.Sprintf("%s: %v", ls, rejected)
+			})
 		case err == adapter.ErrDropped:
 		case err != nil:
 			return err
@@ -140,30 +142,30 @@ func (a *appender) add(
 func (a *appender) startsPoint(ls labels.Labels, opts promstorage.AOptions, native bool) bool {
 	kind := opts.Metadata.Type
 	if native || kind != "histogram" && kind != "summary" {
-		a.sum = false
+		a.hasSum = false
 		return true
 	}
 	switch name := ls.Get(labels.MetricName); {
 	case name == opts.MetricFamilyName+"_sum":
-		a.sum = true
+		a.hasSum = true
 		return true
 	case name == opts.MetricFamilyName+"_count":
-		first := !a.sum
-		a.sum = false
+		first := !a.hasSum
+		a.hasSum = false
 		return first
 	}
 	return false
 }
 
-// refuse counts the current point as rejected, at most once. target_info belongs to no point.
-func (a *appender) refuse(refused *adapter.Refused, info bool, ls labels.Labels, t int64) {
-	a.later = adapter.Later(a.later, refused)
+// rejectPoint counts the current point as rejected, at most once. target_info belongs to no point.
+func (a *appender) rejectPoint(rejected *adapter.RejectedError, info bool, ls labels.Labels, t int64) {
+	a.later = adapter.CombineErrors(a.later, rejected)
 	points := 0
-	if !info && !a.refused {
-		points, a.refused = 1, true
+	if !info && !a.isPointRejected {
+		points, a.isPointRejected = 1, true
 	}
-	a.refusals.add(refused.Reason, points, func() string {
-		return fmt.Sprintf("%s at %d: %v", ls, t, refused)
+	a.rejections.add(rejected.Reason, points, func() string {
+		return fmt.Sprintf("%s at %d: %v", ls, t, rejected)
 	})
 }
 

@@ -24,7 +24,7 @@ const decompressorBytes = 64 << 10
 // readBody reads the request's body and decompresses it. It claims memory from share before allocating it.
 func (h *handler) readBody(r *http.Request, gzipped bool, share *adapter.Share) ([]byte, error) {
 	of := tenant.From(r.Context())
-	most, explain := adapter.Bound(h.opts.Limiter, of, h.opts.MaxBody)
+	most, explain := adapter.BodyLimit(h.opts.Limiter, of, h.opts.MaxBody)
 	if r.ContentLength > most {
 		return nil, explain(fmt.Errorf("%w: the body has %d bytes; the maximum is %d",
 			adapter.ErrTooLarge, r.ContentLength, most))
@@ -35,14 +35,14 @@ func (h *handler) readBody(r *http.Request, gzipped bool, share *adapter.Share) 
 		body, err := adapter.ReadAll(wire, min(most, h.opts.MaxDecoded), r.ContentLength, share)
 		return body, explain(readError(err))
 	}
-	if err := share.Take(decompressorBytes); err != nil {
+	if err := share.Claim(decompressorBytes); err != nil {
 		return nil, err
 	}
 	plain, err := gzip.NewReader(wire)
 	if err != nil {
 		return nil, explain(corruptError(err))
 	}
-	decoded, explain := adapter.Bound(h.opts.Limiter, of, h.opts.MaxDecoded)
+	decoded, explain := adapter.BodyLimit(h.opts.Limiter, of, h.opts.MaxDecoded)
 	body, err := adapter.ReadAll(plain, decoded, -1, share)
 	return body, explain(corruptError(err))
 }

@@ -34,23 +34,23 @@ type deltaPoint interface {
 	Flags() pmetric.DataPointFlags
 }
 
-// refusesDelta sets the start timestamp of a delta. It reports whether the point is rejected, and counts it if so.
-func (p *pruner) refusesDelta(pt deltaPoint) bool {
+// rejectsDelta sets the start timestamp of a delta. It reports whether the point is rejected, and counts it if so.
+func (p *pruner) rejectsDelta(pt deltaPoint) bool {
 	start, end := pt.StartTimestamp(), pt.Timestamp()
-	if !p.delta || end == 0 || end > math.MaxInt64 || pt.Flags().NoRecordedValue() {
+	if !p.isDelta || end == 0 || end > math.MaxInt64 || pt.Flags().NoRecordedValue() {
 		return false
 	}
 	const ms = pcommon.Timestamp(time.Millisecond)
 	first := min(start/ms+1, max(end/ms, 1)-1)
 	switch {
 	case start == 0:
-		p.refusals.add(reasonDeltaWithoutStart, 1, func() string {
+		p.rejections.add(reasonDeltaWithoutStart, 1, func() string {
 			return fmt.Sprintf("metric %.128q has delta temporality and a data point without a start timestamp",
 				p.metric)
 		})
 		return true
 	case start >= end, first == 0:
-		p.refusals.add(reasonDeltaInvalidStart, 1, func() string {
+		p.rejections.add(reasonDeltaInvalidStart, 1, func() string {
 			return fmt.Sprintf("metric %.128q has delta temporality and a data point that starts at %s and ends at %s",
 				p.metric, start.AsTime().Format(time.RFC3339Nano), end.AsTime().Format(time.RFC3339Nano))
 		})

@@ -26,9 +26,9 @@ func (e encoding) mediaType() string {
 	return [...]string{"application/json", "application/x-protobuf"}[e]
 }
 
-// negotiate returns the encoding of the body and whether it is compressed. An error means 415; the error response is
-// JSON if the request's encoding is unknown.
-func negotiate(header http.Header) (e encoding, gzipped bool, err error) {
+// negotiateEncoding returns the encoding of the body and whether it is compressed. An error means 415; the error
+// response is JSON if the request's encoding is unknown.
+func negotiateEncoding(header http.Header) (e encoding, gzipped bool, err error) {
 	contentType := header.Get("Content-Type")
 	media, _, err := mime.ParseMediaType(contentType)
 	switch {
@@ -60,8 +60,9 @@ func (e encoding) decode(body []byte) (pmetricotlp.ExportRequest, error) {
 	return req, req.UnmarshalJSON(body)
 }
 
-// success encodes an ExportMetricsServiceResponse. It has a partial success if rejected > 0 or message isn't empty.
-func (e encoding) success(rejected int, message string) ([]byte, error) {
+// encodeSuccess encodes an ExportMetricsServiceResponse. It has a partial success if rejected > 0 or message isn't
+// empty.
+func (e encoding) encodeSuccess(rejected int, message string) ([]byte, error) {
 	response := pmetricotlp.NewExportResponse()
 	if rejected > 0 || message != "" {
 		response.PartialSuccess().SetRejectedDataPoints(int64(rejected))
@@ -97,8 +98,8 @@ func rpcCode(status int) int {
 	return rpcInvalidArgument
 }
 
-// failure encodes a google.rpc.Status: its code is field 1, its message field 2.
-func (e encoding) failure(status int, message string) ([]byte, error) {
+// encodeFailure encodes a google.rpc.Status: its code is field 1, its message field 2.
+func (e encoding) encodeFailure(status int, message string) ([]byte, error) {
 	message = strings.ToValidUTF8(message, "\uFFFD")
 	if e == encodingJSON {
 		return json.Marshal(struct {

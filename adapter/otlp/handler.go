@@ -23,7 +23,7 @@ import (
 // returns an error that wraps ErrOptions if the options are invalid.
 func Handler(store *storage.Store, opts Options) (http.Handler, error) {
 	h, err := newHandler(
-		func(tenant string) adapter.Batch { return opts.Rules.Over(tenant, store.NewBatch(tenant)) }, opts,
+		func(tenant string) adapter.Batch { return opts.Rules.WrapBatch(tenant, store.NewBatch(tenant)) }, opts,
 	)
 	if err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func newHandler(newBatch func(tenant string) adapter.Batch, opts Options) (*hand
 		return nil, err
 	}
 	c := opts.Translation.config()
-	h := &handler{opts: opts, newBatch: newBatch, budget: opts.Bodies.Part(opts.MaxInFlight)}
+	h := &handler{opts: opts, newBatch: newBatch, budget: opts.Bodies.SubBudget(opts.MaxInFlight)}
 	h.settings = prometheusremotewrite.Settings{
 		AddMetricSuffixes: c.TranslationStrategy.ShouldAddSuffixes(), AllowUTF8: !c.TranslationStrategy.ShouldEscape(),
 		PromoteResourceAttributes:            prometheusremotewrite.NewPromoteResourceAttributes(c),
@@ -69,13 +69,13 @@ func newHandler(newBatch func(tenant string) adapter.Batch, opts Options) (*hand
 // outcome is the result of a decoded request.
 type outcome struct {
 	points, samples, exemplars int
-	refusals                   refusals
+	rejections                 rejections
 	// later, if set, is an error that a retry of the request may resolve.
 	later error
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	e, gzipped, err := negotiate(r.Header)
+	e, gzipped, err := negotiateEncoding(r.Header)
 	switch {
 	case r.Method != http.MethodPost:
 		w.Header().Set("Allow", http.MethodPost)
@@ -85,16 +85,16 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, e, http.StatusUnsupportedMediaType, err.Error(), nil)
 		return
 	}
-	share := h.budget.Share(r.Context())
-	defer share.Give()
+	share := h.budget.NewShare(r.Context())
+	defer share.Release()
 	md, err := h.decode(r, e, gzipped, &share)
 	if err != nil {
-		h.refuse(w, r, e, err)
+		h.rejectRequest(w, r, e, err)
 		return
 	}
-	done, err := h.store(r.Context(), md)
+	done, err := h.storeMetrics(r.Context(), md)
 	if err != nil {
-		h.refuse(w, r, e, err)
+		h.rejectRequest(w, r, e, err)
 		return
 	}
 	h.respond(w, r, e, done)
@@ -106,7 +106,7 @@ func (h *handler) decode(r *http.Request, e encoding, gzipped bool, share *adapt
 	if err != nil {
 		return pmetric.Metrics{}, err
 	}
-	weight, err := e.weigh(body, h.opts.MaxMemory)
+	weight, err := e.estimateMemory(body, h.opts.MaxMemory)
 	switch {
 	case err != nil:
 		return pmetric.Metrics{}, err
@@ -116,7 +116,7 @@ func (h *handler) decode(r *http.Request, e encoding, gzipped bool, share *adapt
 			adapter.ErrTooLarge, h.opts.MaxMemory,
 		)
 	}
-	if err := share.Take(weight); err != nil {
+	if err := share.Claim(weight); err != nil {
 		return pmetric.Metrics{}, err
 	}
 	req, err := e.decode(body)
@@ -126,14 +126,15 @@ func (h *handler) decode(r *http.Request, e encoding, gzipped bool, share *adapt
 	return req.Metrics(), nil
 }
 
-// store translates a message and makes it durable. It returns an error only if the request as a whole was rejected.
-func (h *handler) store(ctx context.Context, md pmetric.Metrics) (outcome, error) {
+// storeMetrics translates a message and makes it durable. It returns an error only if the request as a whole was
+// rejected.
+func (h *handler) storeMetrics(ctx context.Context, md pmetric.Metrics) (outcome, error) {
 	var done outcome
 	of := tenant.From(ctx)
 	if h.truncate != nil {
 		truncateAttributes(md, func(attribute, value string) string { return h.truncate(of, attribute, value) })
 	}
-	points, left, oldestDelta := prune(md, &h.opts.Translation, &done.refusals)
+	points, left, oldestDelta := pruneMetrics(md, &h.opts.Translation, &done.rejections)
 	done.points = points
 	if oldestDelta != noDelta && h.recordDeltas != nil {
 		if err := h.recordDeltas(ctx, of, oldestDelta); err != nil {
@@ -143,14 +144,14 @@ func (h *handler) store(ctx context.Context, md pmetric.Metrics) (outcome, error
 	translating, stop := context.WithCancel(ctx)
 	defer stop()
 	in := adapter.NewIntake(ctx, of, h.newBatch)
-	app := &appender{in: in, refusals: &done.refusals, stop: stop}
+	app := &appender{in: in, rejections: &done.rejections, stop: stop}
 	if h.opts.Metadata != nil {
 		app.metadata = func(family string, m metadata.Metadata) {
 			h.opts.Metadata(of, family, string(m.Type), m.Unit, m.Help)
 		}
 	}
 	defer in.Release()
-	if err := h.translate(translating, md, app); err != nil {
+	if err := h.translateMetrics(translating, md, app); err != nil {
 		switch {
 		case app.fatal != nil:
 			return done, app.fatal
@@ -159,7 +160,7 @@ func (h *handler) store(ctx context.Context, md pmetric.Metrics) (outcome, error
 		}
 		// The translation skipped the metrics that the error names, and with them the points missing in app.points.
 		if lost := left - app.points; lost > 0 || !errors.Is(err, errTargetInfo) {
-			done.refusals.add(reasonUntranslatable, lost, func() string {
+			done.rejections.add(reasonUntranslatable, lost, func() string {
 				return strings.ReplaceAll(err.Error(), "\n", "; ")
 			})
 		}
@@ -167,12 +168,12 @@ func (h *handler) store(ctx context.Context, md pmetric.Metrics) (outcome, error
 	if err := in.Commit(); err != nil {
 		return done, err
 	}
-	done.samples, done.exemplars, done.later = in.Durable(), app.kept, app.later
+	done.samples, done.exemplars, done.later = in.DurableSamples(), app.kept, app.later
 	return done, nil
 }
 
-// translate passes the samples of a message to app.
-func (h *handler) translate(ctx context.Context, md pmetric.Metrics, app *appender) error {
+// translateMetrics passes the samples of a message to app.
+func (h *handler) translateMetrics(ctx context.Context, md pmetric.Metrics, app *appender) error {
 	converter := h.converters.Get().(*prometheusremotewrite.PrometheusConverter)
 	defer func() {
 		converter.Reset(nil)
@@ -191,38 +192,38 @@ func (h *handler) translate(ctx context.Context, md pmetric.Metrics, app *append
 
 // respond writes the response to a request that was stored, in whole or in part.
 func (h *handler) respond(w http.ResponseWriter, r *http.Request, e encoding, done outcome) {
-	refused := done.refusals.points()
+	rejected := done.rejections.points()
 	h.metrics.samples.Add(float64(done.samples))
 	h.metrics.exemplars.Add(float64(done.exemplars))
-	h.metrics.points.WithLabelValues("stored").Add(float64(done.points - refused))
-	for _, one := range done.refusals {
+	h.metrics.points.WithLabelValues("stored").Add(float64(done.points - rejected))
+	for _, one := range done.rejections {
 		h.metrics.points.WithLabelValues(one.reason).Add(float64(one.points))
 	}
 	text := ""
-	if len(done.refusals) > 0 {
-		text = done.refusals.text(done.points)
+	if len(done.rejections) > 0 {
+		text = done.rejections.text(done.points)
 		h.opts.Logger.Debug("OTLP: rejected data points", "tenant", tenant.From(r.Context()), "reason", text)
 	}
 	switch {
 	case done.later != nil:
 		// A retry may store the rest. Points that are already stored don't change.
-		h.fail(w, e, adapter.Status(done.later), text, done.later)
+		h.fail(w, e, adapter.HTTPStatus(done.later), text, done.later)
 		return
-	case refused > 0 && refused == done.points:
+	case rejected > 0 && rejected == done.points:
 		h.fail(w, e, http.StatusBadRequest, text, nil)
 		return
 	}
-	body, err := e.success(refused, text)
+	body, err := e.encodeSuccess(rejected, text)
 	if err != nil {
-		h.refuse(w, r, e, fmt.Errorf("otlp: can't encode the response: %w", err))
+		h.rejectRequest(w, r, e, fmt.Errorf("otlp: can't encode the response: %w", err))
 		return
 	}
 	h.write(w, e, http.StatusOK, body)
 }
 
-// refuse writes the response to a request that was rejected as a whole.
-func (h *handler) refuse(w http.ResponseWriter, r *http.Request, e encoding, err error) {
-	code := adapter.Status(err)
+// rejectRequest writes the response to a request that was rejected as a whole.
+func (h *handler) rejectRequest(w http.ResponseWriter, r *http.Request, e encoding, err error) {
+	code := adapter.HTTPStatus(err)
 	switch {
 	case errors.Is(err, errRead):
 		code = http.StatusServiceUnavailable
@@ -239,11 +240,11 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, e encoding, err
 func (h *handler) fail(w http.ResponseWriter, e encoding, code int, text string, cause error) {
 	switch code {
 	case http.StatusServiceUnavailable:
-		w.Header().Set("Retry-After", seconds(h.opts.RetryBusy))
+		w.Header().Set("Retry-After", formatSeconds(h.opts.RetryBusy))
 	case http.StatusTooManyRequests:
-		w.Header().Set("Retry-After", seconds(adapter.RetryAfter(cause, h.opts.RetryFull)))
+		w.Header().Set("Retry-After", formatSeconds(adapter.RetryAfter(cause, h.opts.RetryFull)))
 	}
-	body, err := e.failure(code, storage.Plain(text))
+	body, err := e.encodeFailure(code, storage.Plain(text))
 	if err != nil {
 		h.opts.Logger.Error("OTLP: can't encode a response", "err", err)
 	}
@@ -258,4 +259,6 @@ func (h *handler) write(w http.ResponseWriter, e encoding, code int, body []byte
 	_, _ = w.Write(body) // the client may have disconnected
 }
 
-func seconds(d time.Duration) string { return strconv.Itoa(int(d.Round(time.Second) / time.Second)) }
+func formatSeconds(d time.Duration) string {
+	return strconv.Itoa(int(d.Round(time.Second) / time.Second))
+}

@@ -41,11 +41,11 @@ func addMetric(md pmetric.Metrics, name string) pmetric.Metric {
 	return m
 }
 
-func stamp(t time.Time) pcommon.Timestamp { return pcommon.NewTimestampFromTime(t) }
+func timestampOf(t time.Time) pcommon.Timestamp { return pcommon.NewTimestampFromTime(t) }
 
-func gauge(md pmetric.Metrics, name string, at time.Time) pmetric.NumberDataPoint {
+func addGauge(md pmetric.Metrics, name string, at time.Time) pmetric.NumberDataPoint {
 	p := addMetric(md, name).SetEmptyGauge().DataPoints().AppendEmpty()
-	p.SetTimestamp(stamp(at))
+	p.SetTimestamp(timestampOf(at))
 	p.SetDoubleValue(1)
 	return p
 }
@@ -81,10 +81,10 @@ func (s *server) post(t testing.TB, e encoding, body []byte, headers ...string) 
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
 	require.NoError(t, err)
-	return parse(t, e, answer, text)
+	return parseReply(t, e, answer, text)
 }
 
-func parse(t testing.TB, e encoding, answer *http.Response, text []byte) reply {
+func parseReply(t testing.TB, e encoding, answer *http.Response, text []byte) reply {
 	out := reply{code: answer.StatusCode, header: answer.Header}
 	require.Equal(t, e.mediaType(), answer.Header.Get("Content-Type"), "%d %s", answer.StatusCode, text)
 	if answer.StatusCode == http.StatusOK {
@@ -112,7 +112,7 @@ func parse(t testing.TB, e encoding, answer *http.Response, text []byte) reply {
 	return out
 }
 
-func zipped(t testing.TB, body []byte) []byte {
+func gzipBytes(t testing.TB, body []byte) []byte {
 	var out bytes.Buffer
 	w := gzip.NewWriter(&out)
 	_, err := w.Write(body)
@@ -126,10 +126,10 @@ func TestEncodings(t *testing.T) {
 	for _, e := range []encoding{encodingJSON, encodingProtobuf} {
 		for _, compress := range []bool{false, true} {
 			md := pmetric.NewMetrics()
-			gauge(md, fmt.Sprintf("m_%s_%v", e, compress), time.Now())
+			addGauge(md, fmt.Sprintf("m_%s_%v", e, compress), time.Now())
 			body, headers := encode(t, md, e), []string{"Content-Type", e.mediaType() + "; charset=utf-8"}
 			if compress {
-				body, headers = zipped(t, body), append(headers, "Content-Encoding", "gzip")
+				body, headers = gzipBytes(t, body), append(headers, "Content-Encoding", "gzip")
 			}
 			got := s.post(t, e, body, headers...)
 			require.Equal(t, reply{code: http.StatusOK, header: got.header}, got)
@@ -147,19 +147,19 @@ func TestRefusesTheRequest(t *testing.T) {
 	proto := encodingProtobuf
 	nested := []byte{}
 	for range 200 { // arrays nested in arrays …
-		nested = append([]byte{1<<3 | 2}, append(varint(len(nested)), nested...)...)
-		nested = append([]byte{5<<3 | 2}, append(varint(len(nested)), nested...)...)
+		nested = append([]byte{1<<3 | 2}, append(encodeVarint(len(nested)), nested...)...)
+		nested = append([]byte{5<<3 | 2}, append(encodeVarint(len(nested)), nested...)...)
 	}
 	for range 2 { // … as the value of a resource attribute
-		nested = append([]byte{2<<3 | 2}, append(varint(len(nested)), nested...)...)
+		nested = append([]byte{2<<3 | 2}, append(encodeVarint(len(nested)), nested...)...)
 	}
 	nested[0] = 1<<3 | 2
 	for range 2 {
-		nested = append([]byte{1<<3 | 2}, append(varint(len(nested)), nested...)...)
+		nested = append([]byte{1<<3 | 2}, append(encodeVarint(len(nested)), nested...)...)
 	}
 	points := bytes.Repeat([]byte{1<<3 | 2, 0}, 4000)
 	for _, field := range []byte{5, 2, 2, 1} {
-		points = append([]byte{field<<3 | 2}, append(varint(len(points)), points...)...)
+		points = append([]byte{field<<3 | 2}, append(encodeVarint(len(points)), points...)...)
 	}
 	for name, c := range map[string]struct {
 		e       encoding
@@ -172,14 +172,14 @@ func TestRefusesTheRequest(t *testing.T) {
 		"no type":             {encodingJSON, []byte("{}"), []string{"Content-Type", ""}, 415, code.Code_INVALID_ARGUMENT},
 		"zstd":                {proto, []byte("x"), []string{"Content-Encoding", "zstd"}, 415, code.Code_INVALID_ARGUMENT},
 		"not gzip":            {proto, []byte("hello, hello, hello"), []string{"Content-Encoding", "gzip"}, 400, code.Code_INVALID_ARGUMENT},
-		"truncated gzip":      {proto, zipped(t, []byte("hello"))[:20], []string{"Content-Encoding", "gzip"}, 400, code.Code_INVALID_ARGUMENT},
+		"truncated gzip":      {proto, gzipBytes(t, []byte("hello"))[:20], []string{"Content-Encoding", "gzip"}, 400, code.Code_INVALID_ARGUMENT},
 		"not JSON":            {encodingJSON, []byte("{"), nil, 400, code.Code_INVALID_ARGUMENT},
 		"not protobuf":        {proto, []byte("hello"), nil, 400, code.Code_INVALID_ARGUMENT},
 		"truncated":           {proto, []byte{10, 200}, nil, 400, code.Code_INVALID_ARGUMENT},
 		"deep JSON":           {encodingJSON, []byte(deep), nil, 400, code.Code_INVALID_ARGUMENT},
 		"deep attribute":      {proto, nested, nil, 400, code.Code_INVALID_ARGUMENT},
 		"large":               {proto, make([]byte, 10_001), nil, 413, code.Code_RESOURCE_EXHAUSTED},
-		"bomb":                {proto, zipped(t, make([]byte, 1<<20)), []string{"Content-Encoding", "gzip"}, 413, code.Code_RESOURCE_EXHAUSTED},
+		"bomb":                {proto, gzipBytes(t, make([]byte, 1<<20)), []string{"Content-Encoding", "gzip"}, 413, code.Code_RESOURCE_EXHAUSTED},
 		"bomb of points":      {proto, points, nil, 413, code.Code_RESOURCE_EXHAUSTED},
 		"bomb of JSON points": {encodingJSON, []byte(`{"resourceMetrics":[` + strings.Repeat("{},", 300) + "{}]}"), nil, 413, code.Code_RESOURCE_EXHAUSTED},
 	} {
@@ -195,7 +195,7 @@ func TestRefusesTheRequest(t *testing.T) {
 	require.Empty(t, s.series(t, tenant.Default))
 }
 
-func varint(n int) (out []byte) {
+func encodeVarint(n int) (out []byte) {
 	for ; n >= 0x80; n >>= 7 {
 		out = append(out, byte(n)|0x80)
 	}
@@ -208,41 +208,41 @@ func TestRefusesPoints(t *testing.T) {
 	s := newServer(t, nil, nil, storagetest.RejectAhead)
 	now := time.Now()
 	md := pmetric.NewMetrics()
-	gauge(md, "good", now)
+	addGauge(md, "good", now)
 	for range 2 {
 		delta := addMetric(md, reasonDeltaWithoutStart).SetEmptySum()
 		delta.SetAggregationTemporality(pmetric.AggregationTemporalityDelta)
-		delta.DataPoints().AppendEmpty().SetTimestamp(stamp(now))
+		delta.DataPoints().AppendEmpty().SetTimestamp(timestampOf(now))
 		turned := addMetric(md, reasonDeltaInvalidStart).SetEmptyHistogram()
 		turned.SetAggregationTemporality(pmetric.AggregationTemporalityDelta)
 		backwards := turned.DataPoints().AppendEmpty()
-		backwards.SetTimestamp(stamp(now))
-		backwards.SetStartTimestamp(stamp(now))
-		addMetric(md, reasonNoTemporality).SetEmptyHistogram().DataPoints().AppendEmpty().SetTimestamp(stamp(now))
-		gauge(md, reasonNoTimestamp, time.Unix(0, 0))
+		backwards.SetTimestamp(timestampOf(now))
+		backwards.SetStartTimestamp(timestampOf(now))
+		addMetric(md, reasonNoTemporality).SetEmptyHistogram().DataPoints().AppendEmpty().SetTimestamp(timestampOf(now))
+		addGauge(md, reasonNoTimestamp, time.Unix(0, 0))
 		coarse := addMetric(md, reasonBadScale).SetEmptyExponentialHistogram()
 		coarse.SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
 		coarse.DataPoints().AppendEmpty().SetScale(-5)
-		many := gauge(md, reasonTooManyAttributes, now)
+		many := addGauge(md, reasonTooManyAttributes, now)
 		for i := range maxAttributes + 1 {
 			many.Attributes().PutInt(fmt.Sprint("a", i), 1)
 		}
-		gauge(md, adapter.ReasonTooOld, now.AddDate(-3, 0, 0))
-		gauge(md, adapter.ReasonTooFarAhead, now.Add(time.Hour))
-		gauge(md, storage.ReasonLabelValueTooLong, now).Attributes().PutStr("a", strings.Repeat("x", 5000))
+		addGauge(md, adapter.ReasonTooOld, now.AddDate(-3, 0, 0))
+		addGauge(md, adapter.ReasonTooFarAhead, now.Add(time.Hour))
+		addGauge(md, storage.ReasonLabelValueTooLong, now).Attributes().PutStr("a", strings.Repeat("x", 5000))
 		wrong := addMetric(md, adapter.ReasonInvalidHistogram).SetEmptyExponentialHistogram()
 		wrong.SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
 		h := wrong.DataPoints().AppendEmpty()
-		h.SetTimestamp(stamp(now))
+		h.SetTimestamp(timestampOf(now))
 		h.SetCount(1)
 		h.Positive().BucketCounts().FromRaw([]uint64{5, 6}) // more than the count
-		gauge(md, "", now)                                  // untranslatable
+		addGauge(md, "", now)                               // untranslatable
 	}
 	// The series of the histogram's buckets have one label too many. The point counts as rejected only once.
 	edge := addMetric(md, "edge").SetEmptyHistogram()
 	edge.SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
 	p := edge.DataPoints().AppendEmpty()
-	p.SetTimestamp(stamp(now))
+	p.SetTimestamp(timestampOf(now))
 	for i := range 62 {
 		p.Attributes().PutInt(fmt.Sprint("a", i), 1)
 	}
@@ -288,8 +288,8 @@ func TestTargetInfoIsBounded(t *testing.T) {
 	s := newServer(t, nil, nil, func(o *storage.Options) { o.Retention = 0 })
 	md := pmetric.NewMetrics()
 	now := time.Now()
-	gauge(md, "m", now)
-	gauge(md, "m", time.Unix(1, 0))
+	addGauge(md, "m", now)
+	addGauge(md, "m", time.Unix(1, 0))
 	md.ResourceMetrics().At(0).Resource().Attributes().PutStr("region", "eu")
 	got := s.post(t, encodingProtobuf, encode(t, md, encodingProtobuf))
 	require.Equal(t, http.StatusOK, got.code)
@@ -312,21 +312,21 @@ func TestWorkIsBounded(t *testing.T) {
 		p.Attributes().PutStr("a", strings.Repeat("x", 1<<20))
 		p.ExplicitBounds().FromRaw(make([]float64, 1500))
 	}
-	var r refusals
-	points, left, _ := prune(md, &Translation{}, &r)
+	var r rejections
+	points, left, _ := pruneMetrics(md, &Translation{}, &r)
 	require.Equal(t, [2]int{2, 1}, [2]int{points, left})
 	require.Equal(t, reasonTooMuchText, r[0].reason)
-	points, left, _ = prune(md, &Translation{ConvertHistogramsToNHCB: true}, &r)
+	points, left, _ = pruneMetrics(md, &Translation{ConvertHistogramsToNHCB: true}, &r)
 	require.Equal(t, [2]int{1, 1}, [2]int{points, left}, "with custom buckets a point is one series")
 }
 
 func TestWithoutRoomOrEngine(t *testing.T) {
 	md := pmetric.NewMetrics()
-	gauge(md, "m", time.Now())
+	addGauge(md, "m", time.Now())
 	full := newServer(t, nil, nil, func(o *storage.Options) { o.HeadBytes = 1100 })
 	require.Equal(t, http.StatusOK, full.post(t, encodingProtobuf, encode(t, md, encodingProtobuf)).code,
 		"the head was empty")
-	gauge(md, "other", time.Now())
+	addGauge(md, "other", time.Now())
 	got := full.post(t, encodingProtobuf, encode(t, md, encodingProtobuf))
 	require.Equal(t, http.StatusTooManyRequests, got.code)
 	require.EqualValues(t, code.Code_RESOURCE_EXHAUSTED, got.rpc)
@@ -349,16 +349,16 @@ func TestMarkersAndStarts(t *testing.T) {
 	s := newServer(t, nil, nil, nil)
 	now := time.Now()
 	md := pmetric.NewMetrics()
-	p := gauge(md, "m", now)
-	p.SetStartTimestamp(stamp(now.Add(-time.Minute)))
+	p := addGauge(md, "m", now)
+	p.SetStartTimestamp(timestampOf(now.Add(-time.Minute)))
 	p.SetFlags(pmetric.DefaultDataPointFlags.WithNoRecordedValue(true))
 	h := addMetric(md, "h").SetEmptyHistogram()
 	h.SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
-	h.DataPoints().AppendEmpty().SetTimestamp(stamp(now))
+	h.DataPoints().AppendEmpty().SetTimestamp(timestampOf(now))
 	e := addMetric(md, "e").SetEmptyExponentialHistogram()
 	e.SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
 	ep := e.DataPoints().AppendEmpty()
-	ep.SetTimestamp(stamp(now))
+	ep.SetTimestamp(timestampOf(now))
 	ep.SetFlags(pmetric.DefaultDataPointFlags.WithNoRecordedValue(true))
 	require.Equal(t, reply{code: http.StatusOK}, func() reply {
 		got := s.post(t, encodingProtobuf, encode(t, md, encodingProtobuf))
@@ -399,7 +399,7 @@ func TestTranslations(t *testing.T) {
 		h.SetUnit("By")
 		h.SetEmptyHistogram().SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
 		p := h.Histogram().DataPoints().AppendEmpty()
-		p.SetTimestamp(stamp(time.Now()))
+		p.SetTimestamp(timestampOf(time.Now()))
 		p.Attributes().PutStr("x.y", "1")
 		p.ExplicitBounds().FromRaw([]float64{2})
 		p.BucketCounts().FromRaw([]uint64{1, 1})
@@ -446,16 +446,16 @@ func TestOptions(t *testing.T) {
 func FuzzHandler(f *testing.F) {
 	s := newServer(f, nil, func(o *Options) { o.MaxMemory = 8 << 20 }, nil)
 	md := pmetric.NewMetrics()
-	gauge(md, "m", time.Now())
+	addGauge(md, "m", time.Now())
 	h := addMetric(md, "h").SetEmptyExponentialHistogram()
 	h.SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
 	p := h.DataPoints().AppendEmpty()
-	p.SetTimestamp(stamp(time.Now()))
+	p.SetTimestamp(timestampOf(time.Now()))
 	p.SetScale(20)
 	p.Positive().BucketCounts().FromRaw([]uint64{1, 0, 0, 0, 2})
 	p.Exemplars().AppendEmpty().SetIntValue(3)
 	q := addMetric(md, "q").SetEmptySummary().DataPoints().AppendEmpty()
-	q.SetTimestamp(stamp(time.Now()))
+	q.SetTimestamp(timestampOf(time.Now()))
 	q.QuantileValues().AppendEmpty().SetQuantile(0.5)
 	for _, e := range []encoding{encodingJSON, encodingProtobuf} {
 		f.Add(e == encodingProtobuf, encode(f, md, e))
@@ -469,7 +469,7 @@ func FuzzHandler(f *testing.F) {
 		r := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(body))
 		r.Header.Set("Content-Type", e.mediaType())
 		s.Config.Handler.ServeHTTP(w, r)
-		got := parse(t, e, w.Result(), w.Body.Bytes())
+		got := parseReply(t, e, w.Result(), w.Body.Bytes())
 		require.Contains(t, []int{http.StatusOK, http.StatusBadRequest, http.StatusRequestEntityTooLarge}, got.code)
 	})
 }
@@ -482,10 +482,10 @@ func TestPointsThatMayBeAhead(t *testing.T) {
 	for _, alone := range []bool{true, false} {
 		md := pmetric.NewMetrics()
 		if !alone {
-			gauge(md, "good", at)
-			gauge(md, adapter.ReasonTooOld, at.AddDate(-3, 0, 0))
+			addGauge(md, "good", at)
+			addGauge(md, adapter.ReasonTooOld, at.AddDate(-3, 0, 0))
 		}
-		gauge(md, "ahead", at.Add(time.Hour))
+		addGauge(md, "ahead", at.Add(time.Hour))
 		got := s.post(t, encodingProtobuf, encode(t, md, encodingProtobuf))
 		require.Equal(t, http.StatusServiceUnavailable, got.code, got.message)
 		require.Contains(t, got.message, adapter.ReasonMaybeAhead)
@@ -493,7 +493,7 @@ func TestPointsThatMayBeAhead(t *testing.T) {
 	require.Contains(t, s.series(t, tenant.Default), `{__name__="good", job="j"}`)
 	at = at.Add(15 * time.Minute)
 	md := pmetric.NewMetrics()
-	gauge(md, "ahead", at.Add(time.Hour))
+	addGauge(md, "ahead", at.Add(time.Hour))
 	got := s.post(t, encodingProtobuf, encode(t, md, encodingProtobuf))
 	require.Equal(t, http.StatusBadRequest, got.code, got.message)
 }

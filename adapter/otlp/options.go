@@ -45,8 +45,9 @@ func Strategies() []string {
 	}
 }
 
-// Within lowers MaxBody, MaxDecoded, MaxMemory and MaxInFlight so that concurrent requests use at most inFlight bytes.
-func (o *Options) Within(inFlight int64) {
+// LimitInFlight lowers MaxBody, MaxDecoded, MaxMemory and MaxInFlight so that concurrent requests use at most inFlight
+// bytes.
+func (o *Options) LimitInFlight(inFlight int64) {
 	o.MaxInFlight = min(o.MaxInFlight, inFlight)
 	o.MaxBody = min(o.MaxBody, o.MaxInFlight/8)
 	o.MaxDecoded = min(o.MaxDecoded, o.MaxInFlight/4)

@@ -30,36 +30,36 @@ const (
 // pruner removes and counts the parts of a request that can't be translated or whose translation costs too much.
 type pruner struct {
 	translation *Translation
-	refusals    *refusals
+	rejections  *rejections
 	// left counts the points that were kept. work is the unused part of maxWork.
 	left int
 	work int64
-	// outer is the size of the text that resource and scope add to each series. tooManyAttributes is set if one of
+	// outer is the size of the text that resource and scope add to each series. hasTooManyAttributes is set if one of
 	// these has too many attributes.
-	outer             int64
-	tooManyAttributes bool
-	metric            string
-	// delta is set if the current points are deltas. oldestDelta is the earliest end of the request's deltas in
+	outer                int64
+	hasTooManyAttributes bool
+	metric               string
+	// isDelta is set if the current points are deltas. oldestDelta is the earliest end of the request's deltas in
 	// milliseconds; noDelta if it has none.
-	delta       bool
+	isDelta     bool
 	oldestDelta int64
 	// unit is the length of the metric's unit, which may become part of the metric's name.
 	unit int
 }
 
-// prune processes a whole request. It returns the number of data points before and after, and the earliest end of its
-// deltas in milliseconds.
-func prune(md pmetric.Metrics, t *Translation, r *refusals) (points, left int, oldestDelta int64) {
-	p := pruner{translation: t, refusals: r, work: maxWork, oldestDelta: noDelta}
+// pruneMetrics processes a whole request. It returns the number of data points before and after, and the earliest end
+// of its deltas in milliseconds.
+func pruneMetrics(md pmetric.Metrics, t *Translation, r *rejections) (points, left int, oldestDelta int64) {
+	p := pruner{translation: t, rejections: r, work: maxWork, oldestDelta: noDelta}
 	before := r.points()
 	for i := range md.ResourceMetrics().Len() {
 		of := md.ResourceMetrics().At(i)
 		for j := range of.ScopeMetrics().Len() {
 			scope := of.ScopeMetrics().At(j)
-			p.enter(of.Resource().Attributes(), scope)
-			scope.Metrics().RemoveIf(p.refusesMetric)
+			p.enterScope(of.Resource().Attributes(), scope)
+			scope.Metrics().RemoveIf(p.rejectsMetric)
 		}
-		if exceedsAttributes(of.Resource().Attributes()) {
+		if exceedsMaxAttributes(of.Resource().Attributes()) {
 			// The resource has no points left. Its attributes are removed, because the translation would create
 			// target_info from them.
 			pcommon.NewMap().CopyTo(of.Resource().Attributes())
@@ -68,9 +68,10 @@ func prune(md pmetric.Metrics, t *Translation, r *refusals) (points, left int, o
 	return p.left + r.points() - before, p.left, p.oldestDelta
 }
 
-func (p *pruner) enter(resource pcommon.Map, scope pmetric.ScopeMetrics) {
-	p.outer, p.tooManyAttributes = 0, exceedsAttributes(resource) || exceedsAttributes(scope.Scope().Attributes())
-	if p.tooManyAttributes {
+func (p *pruner) enterScope(resource pcommon.Map, scope pmetric.ScopeMetrics) {
+	p.outer = 0
+	p.hasTooManyAttributes = exceedsMaxAttributes(resource) || exceedsMaxAttributes(scope.Scope().Attributes())
+	if p.hasTooManyAttributes {
 		return
 	}
 	if p.translation.PromoteAllResourceAttributes || len(p.translation.PromoteResourceAttributes) > 0 {
@@ -88,9 +89,9 @@ func (p *pruner) enter(resource pcommon.Map, scope pmetric.ScopeMetrics) {
 	}
 }
 
-// exceedsAttributes reports whether the attributes of a resource or a scope exceed maxResourceAttributes or
+// exceedsMaxAttributes reports whether the attributes of a resource or a scope exceed maxResourceAttributes or
 // maxSeriesText.
-func exceedsAttributes(attributes pcommon.Map) bool {
+func exceedsMaxAttributes(attributes pcommon.Map) bool {
 	return attributes.Len() > maxResourceAttributes || attributesText(attributes) > maxSeriesText
 }
 
@@ -113,37 +114,37 @@ func attributeText(name string, v pcommon.Value) int64 {
 	return size + 16 // a number or a boolean
 }
 
-// refusesMetric removes the points of a metric that can't be translated. It reports whether the metric itself must be
+// rejectsMetric removes the points of a metric that can't be translated. It reports whether the metric itself must be
 // removed.
-func (p *pruner) refusesMetric(m pmetric.Metric) bool {
-	p.metric, p.unit, p.delta = m.Name(), len(m.Unit()), false
+func (p *pruner) rejectsMetric(m pmetric.Metric) bool {
+	p.metric, p.unit, p.isDelta = m.Name(), len(m.Unit()), false
 	switch m.Type() {
 	case pmetric.MetricTypeGauge:
-		p.numbers(m.Gauge().DataPoints())
+		p.pruneNumbers(m.Gauge().DataPoints())
 	case pmetric.MetricTypeSum:
 		points := m.Sum().DataPoints()
 		if !p.acceptsTemporality(m.Sum(), points.Len()) {
 			return true
 		}
-		p.numbers(points)
+		p.pruneNumbers(points)
 	case pmetric.MetricTypeHistogram:
 		points := m.Histogram().DataPoints()
 		if !p.acceptsTemporality(m.Histogram(), points.Len()) {
 			return true
 		}
-		points.RemoveIf(p.histogram)
+		points.RemoveIf(p.rejectsHistogram)
 		p.left += points.Len()
 	case pmetric.MetricTypeExponentialHistogram:
 		points := m.ExponentialHistogram().DataPoints()
 		if !p.acceptsTemporality(m.ExponentialHistogram(), points.Len()) {
 			return true
 		}
-		points.RemoveIf(p.exponential)
+		points.RemoveIf(p.rejectsExponential)
 		p.left += points.Len()
 	case pmetric.MetricTypeSummary:
 		points := m.Summary().DataPoints()
 		points.RemoveIf(func(pt pmetric.SummaryDataPoint) bool {
-			return p.refuses(pt.Timestamp(), pt.Attributes(), 2+pt.QuantileValues().Len())
+			return p.rejectsPoint(pt.Timestamp(), pt.Attributes(), 2+pt.QuantileValues().Len())
 		})
 		p.left += points.Len()
 	}
@@ -161,45 +162,45 @@ func (p *pruner) acceptsTemporality(of interface {
 	case pmetric.AggregationTemporalityCumulative:
 		return true
 	case pmetric.AggregationTemporalityDelta:
-		p.delta = true
+		p.isDelta = true
 		of.SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
 		return true
 	}
 	if points > 0 {
-		p.refusals.add(reasonNoTemporality, points, func() string {
+		p.rejections.add(reasonNoTemporality, points, func() string {
 			return fmt.Sprintf("metric %.128q has no aggregation temporality", p.metric)
 		})
 	}
 	return false
 }
 
-func (p *pruner) numbers(points pmetric.NumberDataPointSlice) {
+func (p *pruner) pruneNumbers(points pmetric.NumberDataPointSlice) {
 	points.RemoveIf(func(pt pmetric.NumberDataPoint) bool {
 		dropUnreadable(pt.Exemplars())
-		return p.refusesDelta(pt) || p.refuses(pt.Timestamp(), pt.Attributes(), 1)
+		return p.rejectsDelta(pt) || p.rejectsPoint(pt.Timestamp(), pt.Attributes(), 1)
 	})
 	p.left += points.Len()
 }
 
-func (p *pruner) histogram(pt pmetric.HistogramDataPoint) bool {
+func (p *pruner) rejectsHistogram(pt pmetric.HistogramDataPoint) bool {
 	dropUnreadable(pt.Exemplars())
 	series := 1
 	if !p.translation.ConvertHistogramsToNHCB {
 		series = 3 + pt.ExplicitBounds().Len()
 	}
-	return p.refusesDelta(pt) || p.refuses(pt.Timestamp(), pt.Attributes(), series)
+	return p.rejectsDelta(pt) || p.rejectsPoint(pt.Timestamp(), pt.Attributes(), series)
 }
 
-func (p *pruner) exponential(pt pmetric.ExponentialHistogramDataPoint) bool {
+func (p *pruner) rejectsExponential(pt pmetric.ExponentialHistogramDataPoint) bool {
 	dropUnreadable(pt.Exemplars())
 	if pt.Scale() < histogram.ExponentialSchemaMin {
-		p.refusals.add(reasonBadScale, 1, func() string {
+		p.rejections.add(reasonBadScale, 1, func() string {
 			return fmt.Sprintf("metric %.128q has scale %d; the minimum is %d",
 				p.metric, pt.Scale(), histogram.ExponentialSchemaMin)
 		})
 		return true
 	}
-	return p.refusesDelta(pt) || p.refuses(pt.Timestamp(), pt.Attributes(), 1)
+	return p.rejectsDelta(pt) || p.rejectsPoint(pt.Timestamp(), pt.Attributes(), 1)
 }
 
 // dropUnreadable removes exemplars without a value: they would make the translation skip the whole metric.
@@ -207,8 +208,9 @@ func dropUnreadable(exemplars pmetric.ExemplarSlice) {
 	exemplars.RemoveIf(func(e pmetric.Exemplar) bool { return e.ValueType() == pmetric.ExemplarValueTypeEmpty })
 }
 
-// refuses reports whether a point that is translated to the given number of series is rejected, and counts it if so.
-func (p *pruner) refuses(at pcommon.Timestamp, attributes pcommon.Map, series int) bool {
+// rejectsPoint reports whether a point that is translated to the given number of series is rejected, and counts it if
+// so.
+func (p *pruner) rejectsPoint(at pcommon.Timestamp, attributes pcommon.Map, series int) bool {
 	reason, text := "", ""
 	cost := int64(0)
 	switch {
@@ -216,7 +218,7 @@ func (p *pruner) refuses(at pcommon.Timestamp, attributes pcommon.Map, series in
 		reason, text = reasonNoTimestamp, "has a data point without a timestamp"
 	case at > math.MaxInt64:
 		reason, text = reasonNoTimestamp, "has a data point with a timestamp after the year 2262"
-	case p.tooManyAttributes:
+	case p.hasTooManyAttributes:
 		reason, text = reasonTooManyAttributes, fmt.Sprintf(
 			"has a resource or a scope with more than %d attributes, or more than %d bytes of attributes",
 			maxResourceAttributes, maxSeriesText,
@@ -241,7 +243,7 @@ func (p *pruner) refuses(at pcommon.Timestamp, attributes pcommon.Map, series in
 		p.work -= cost
 		return false
 	}
-	p.refusals.add(reason, 1, func() string { return fmt.Sprintf("metric %.128q %s", p.metric, text) })
+	p.rejections.add(reason, 1, func() string { return fmt.Sprintf("metric %.128q %s", p.metric, text) })
 	return true
 }
 

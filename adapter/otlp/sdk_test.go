@@ -86,8 +86,8 @@ func (s *server) exporter(t *testing.T, options ...otlpmetrichttp.Option) *otlpm
 	return e
 }
 
-// record collects the metrics of one instrument of each kind.
-func record(t *testing.T, options ...sdkmetric.Option) *metricdata.ResourceMetrics {
+// recordMetrics collects the metrics of one instrument of each kind.
+func recordMetrics(t *testing.T, options ...sdkmetric.Option) *metricdata.ResourceMetrics {
 	reader := sdkmetric.NewManualReader()
 	exponential := sdkmetric.NewView(sdkmetric.Instrument{Name: "exponential"},
 		sdkmetric.Stream{Aggregation: sdkmetric.AggregationBase2ExponentialHistogram{MaxSize: 160, MaxScale: 20}})
@@ -132,7 +132,7 @@ const sdkLabels = `, instance="i-1", job="web/shop"`
 
 func TestSDK(t *testing.T) {
 	s := newServer(t, nil, nil, nil)
-	sent := record(t)
+	sent := recordMetrics(t)
 	require.NoError(
 		t, s.exporter(t, otlpmetrichttp.WithCompression(otlpmetrichttp.GzipCompression)).Export(t.Context(), sent),
 	)
@@ -189,7 +189,7 @@ func TestSDK(t *testing.T) {
 func TestTenant(t *testing.T) {
 	s := newServer(t, nil, nil, nil)
 	export := s.exporter(t, otlpmetrichttp.WithHeaders(map[string]string{tenant.Header: "a"})).Export
-	require.NoError(t, export(t.Context(), record(t)))
+	require.NoError(t, export(t.Context(), recordMetrics(t)))
 	require.NotEmpty(t, s.series(t, "a"))
 	require.Empty(t, s.series(t, tenant.Default))
 }
@@ -207,7 +207,7 @@ func TestSDKTriesAgain(t *testing.T) {
 	retry := otlpmetrichttp.RetryConfig{
 		Enabled: true, InitialInterval: time.Millisecond, MaxInterval: time.Second, MaxElapsedTime: time.Minute,
 	}
-	require.NoError(t, s.exporter(t, otlpmetrichttp.WithRetry(retry)).Export(t.Context(), record(t)))
+	require.NoError(t, s.exporter(t, otlpmetrichttp.WithRetry(retry)).Export(t.Context(), recordMetrics(t)))
 	require.False(t, failing)
 	require.NotEmpty(t, s.series(t, tenant.Default))
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/cassia-db/cassia/storage"
 )
 
-// dropped stands for all series that rules drop.
-var dropped = new(storage.Series)
+// droppedSeries stands for all series that rules drop.
+var droppedSeries = new(storage.Series)
 
 // batch applies rules to a batch. As adapter.Batch requires, samples are added to the last series that was looked up or
 // defined.
@@ -31,9 +31,9 @@ func (b *batch) Lookup(alias []byte) (*storage.Series, bool) {
 	if s, ok := b.Batch.Lookup(alias); ok {
 		return s, true
 	}
-	if rule, ok := b.cache.find(b.Missed()); ok {
+	if rule, ok := b.cache.get(b.Missed()); ok {
 		b.rule = rule
-		return dropped, true
+		return droppedSeries, true
 	}
 	return nil, false
 }
@@ -47,15 +47,15 @@ func (b *batch) Define(alias []byte, ls labels.Labels) (*storage.Series, error) 
 	if b.builder == nil {
 		b.builder = labels.NewBuilder(labels.EmptyLabels())
 	}
-	changed, rule, err := b.rules.apply(ls, b.builder)
-	if refused := (*storage.LabelError)(nil); errors.As(err, &refused) {
-		b.counts.refused[rule].Add(1)
-		return nil, refused.Of(ls)
+	changed, rule, err := b.rules.applyRules(ls, b.builder)
+	if rejected := (*storage.LabelError)(nil); errors.As(err, &rejected) {
+		b.counts.rejected[rule].Add(1)
+		return nil, rejected.Of(ls)
 	}
-	if rule == kept {
+	if rule == noRule {
 		series, err := b.Batch.Define(alias, changed)
-		if refused := (*storage.LabelError)(nil); errors.As(err, &refused) && !labels.Equal(ls, changed) {
-			refused.Detail += " (after relabeling)"
+		if rejected := (*storage.LabelError)(nil); errors.As(err, &rejected) && !labels.Equal(ls, changed) {
+			rejected.Detail += " (after relabeling)"
 		}
 		return series, err
 	}
@@ -63,13 +63,13 @@ func (b *batch) Define(alias []byte, ls labels.Labels) (*storage.Series, error) 
 		b.cache.add(b.KeyOf(alias), rule)
 	}
 	b.rule = rule
-	return dropped, nil
+	return droppedSeries, nil
 }
 
 // Float adds a sample, or counts it and returns adapter.ErrDropped if the series is dropped.
 func (b *batch) Float(ref *storage.Series, t, st int64, v float64) error {
-	if ref == dropped {
-		return b.drop()
+	if ref == droppedSeries {
+		return b.countDropped()
 	}
 	return b.Batch.Float(ref, t, st, v)
 }
@@ -78,20 +78,20 @@ func (b *batch) Float(ref *storage.Series, t, st int64, v float64) error {
 func (b *batch) Histogram(
 	ref *storage.Series, t, st int64, h *histogram.Histogram, fh *histogram.FloatHistogram,
 ) error {
-	if ref == dropped {
-		return b.drop()
+	if ref == droppedSeries {
+		return b.countDropped()
 	}
 	return b.Batch.Histogram(ref, t, st, h, fh)
 }
 
-func (b *batch) drop() error {
+func (b *batch) countDropped() error {
 	b.counts.samples[b.rule].Add(1)
 	return adapter.ErrDropped
 }
 
 // Exemplar adds an exemplar, with the same errors as Float.
 func (b *batch) Exemplar(ref *storage.Series, e exemplar.Exemplar) error {
-	if ref == dropped {
+	if ref == droppedSeries {
 		b.counts.exemplars[b.rule].Add(1)
 		return adapter.ErrDropped
 	}

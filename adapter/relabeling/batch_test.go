@@ -35,7 +35,7 @@ type rig struct {
 func newRig(t testing.TB, rules string) *rig {
 	r := &rig{t: t, eng: storagetest.Pebble(t), live: NewLive(prometheus.NewRegistry()), now: time.Now().UnixMilli()}
 	r.store = storagetest.Open(t, r.eng)
-	r.live.ForgetWith(r.store.ForgetAliases)
+	r.live.OnChange(r.store.ForgetAliases)
 	r.set(rules)
 	return r
 }
@@ -48,7 +48,7 @@ func (r *rig) set(rules string) {
 
 func (r *rig) intake(tenant string) *adapter.Intake {
 	return adapter.NewIntake(context.Background(), tenant, func(tenant string) adapter.Batch {
-		return r.live.Batch(tenant, r.store.NewBatch(tenant))
+		return r.live.WrapBatch(tenant, r.store.NewBatch(tenant))
 	})
 }
 
@@ -91,7 +91,7 @@ func (r *rig) stored(tenant string) (list []string) {
 	return list
 }
 
-const example = `
+const exampleRules = `
 write_relabel_configs:
 - {source_labels: [__name__], regex: go_.*, action: drop}
 - {source_labels: [__name__], regex: old_(.*), target_label: __name__, replacement: new_$1}
@@ -104,7 +104,7 @@ tenants:
 
 // TestBatch sends series twice: first when they are unknown, then when they are known.
 func TestBatch(t *testing.T) {
-	r := newRig(t, strings.Replace(example, "regex: all, action: keep", `regex: "yes", action: drop`, 1))
+	r := newRig(t, strings.Replace(exampleRules, "regex: all, action: keep", `regex: "yes", action: drop`, 1))
 	series := []string{
 		"go_gc,job=a", "old_x,job=a", "up,job=a,pod=1", "up,job=a,pod=2", "up,job=b", "bad,kill=name", "up,kill=yes",
 	}
@@ -115,9 +115,9 @@ func TestBatch(t *testing.T) {
 				require.Equal(t, want, errs[i], series[i])
 			}
 		}
-		var refused *adapter.Refused
-		require.ErrorAs(t, errs[5], &refused, "a series without a name is refused")
-		require.Equal(t, storage.ReasonMissingMetricName, refused.Reason)
+		var rejected *adapter.RejectedError
+		require.ErrorAs(t, errs[5], &rejected, "a series without a name is rejected")
+		require.Equal(t, storage.ReasonMissingMetricName, rejected.Reason)
 		// Of two samples of one series at the same time, the larger value is kept, in any order.
 		require.Equal(t, []string{
 			`{__name__="new_x", job="a"} [1]`, `{__name__="up", job="a"} [3]`, `{__name__="up", job="b"} [4]`,
@@ -153,7 +153,7 @@ func droppedBy(s Status) (list []int64) {
 // the alias of the last Lookup: otherwise the series of the last Lookup would be dropped.
 func TestDefineRemembersItsOwnAlias(t *testing.T) {
 	r := newRig(t, "- {source_labels: [__name__], regex: a, action: drop}")
-	b := r.live.Batch("t", r.store.NewBatch("t"))
+	b := r.live.WrapBatch("t", r.store.NewBatch("t"))
 	defer b.Release()
 	kept, lost := labels.FromStrings("__name__", "b"), labels.FromStrings("__name__", "a")
 	_, ok := b.Lookup([]byte("b"))
@@ -251,12 +251,12 @@ func TestMetadata(t *testing.T) {
 }
 
 func TestDroppedCache(t *testing.T) {
-	c := newDroppedCache(shards * 8)
+	c := newDroppedCache(shardCount * 8)
 	key := func(i int) droppedKey { return droppedKey{uint64(i), uint64(i) * 7} }
 	for i := range 10_000 {
 		c.add(key(i), i%50)
 		c.add(key(0), 7)
-		rule, ok := c.find(key(i))
+		rule, ok := c.get(key(i))
 		require.True(t, ok)
 		require.Equal(t, map[bool]int{true: 7, false: i % 50}[i == 0], rule)
 	}
@@ -264,8 +264,8 @@ func TestDroppedCache(t *testing.T) {
 	for i := range c.shards {
 		n += len(c.shards[i].newer) + len(c.shards[i].older)
 	}
-	require.LessOrEqual(t, n, shards*8)
-	_, ok := c.find(droppedKey{0, 1})
+	require.LessOrEqual(t, n, shardCount*8)
+	_, ok := c.get(droppedKey{0, 1})
 	require.False(t, ok, "other rules")
 }
 
@@ -290,7 +290,7 @@ func BenchmarkBatch(b *testing.B) {
 				all, aliases = append(all, ls), append(aliases, slices.Clone(adapter.AppendAlias(nil, ls)))
 			}
 			add := func(commit bool) {
-				batch := r.live.Batch("t", r.store.NewBatch("t"))
+				batch := r.live.WrapBatch("t", r.store.NewBatch("t"))
 				for i, alias := range aliases {
 					s, ok := batch.Lookup(alias)
 					if !ok {

@@ -19,44 +19,44 @@ const maxText = 256 << 10
 // set.
 const labelWeight = 64
 
-// applied holds the labels of a series while rules are applied.
-type applied struct {
+// ruleInput holds the labels of a series while rules are applied.
+type ruleInput struct {
 	b *labels.Builder
 	// size is an upper bound of the labels' text plus labelWeight per label; maxText limits it.
 	size int
 }
 
-func newApplied(b *labels.Builder) applied {
-	a := applied{b: b}
-	a.weigh()
+func newRuleInput(b *labels.Builder) ruleInput {
+	a := ruleInput{b: b}
+	a.measureLabels()
 	return a
 }
 
-func (a *applied) weigh() {
-	a.size = 0
-	a.b.Range(func(l labels.Label) { a.size += len(l.Name) + len(l.Value) + labelWeight })
+func (r *ruleInput) measureLabels() {
+	r.size = 0
+	r.b.Range(func(l labels.Label) { r.size += len(l.Name) + len(l.Value) + labelWeight })
 }
 
-// process applies a rule; keep is false if the rule drops the series. If the labels could exceed maxText, it returns a
-// *storage.LabelError without the series.
-func (a *applied) process(number int, c *relabel.Config) (keep bool, err error) {
-	more := a.growth(c)
-	if more > 0 && a.size+more > maxText {
-		if a.weigh(); a.size+more > maxText {
+// applyRule applies a rule; keep is false if the rule drops the series. If the labels could exceed maxText, it returns
+// a *storage.LabelError without the series.
+func (r *ruleInput) applyRule(number int, c *relabel.Config) (keep bool, err error) {
+	more := r.maxGrowth(c)
+	if more > 0 && r.size+more > maxText {
+		if r.measureLabels(); r.size+more > maxText {
 			return false, &storage.LabelError{Reason: storage.ReasonSeriesTooLong,
 				Detail: fmt.Sprintf("relabeling rule %d may create labels longer than %d bytes", number, maxText)}
 		}
 	}
-	a.size += more
-	return relabel.ProcessBuilder(a.b, c), nil
+	r.size += more
+	return relabel.ProcessBuilder(r.b, c), nil
 }
 
-// growth returns an upper bound of the bytes that a rule adds to the labels. Above maxText it may return less than an
-// upper bound, but always more than maxText, so the rule is rejected either way.
-func (a *applied) growth(c *relabel.Config) int {
+// maxGrowth returns an upper bound of the bytes that a rule adds to the labels. Above maxText it may return less than
+// an upper bound, but always more than maxText, so the rule is rejected either way.
+func (r *ruleInput) maxGrowth(c *relabel.Config) int {
 	source := max(0, len(c.SourceLabels)-1) * len(c.Separator)
 	for _, name := range c.SourceLabels {
-		if source += len(a.b.Get(string(name))); source > max(maxText, a.size) { // some label is referenced very often
+		if source += len(r.b.Get(string(name))); source > max(maxText, r.size) { // some label is referenced very often
 			return source
 		}
 	}
@@ -70,7 +70,7 @@ func (a *applied) growth(c *relabel.Config) int {
 		return labelWeight + len(c.TargetLabel) + 20
 	case relabel.LabelMap:
 		more, refs := 0, strings.Count(c.Replacement, "$")
-		a.b.Range(func(l labels.Label) { more += labelWeight + len(c.Replacement) + refs*len(l.Name) + len(l.Value) })
+		r.b.Range(func(l labels.Label) { more += labelWeight + len(c.Replacement) + refs*len(l.Name) + len(l.Value) })
 		return more
 	}
 	return 0

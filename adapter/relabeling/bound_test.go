@@ -35,16 +35,16 @@ func TestRulesThatGrowLabels(t *testing.T) {
 			}
 			r.set(rules)
 			errs := r.send("t", "up,grow=abcd,long="+strings.Repeat("x", 4000), "other,job=a")
-			var refused *adapter.Refused
-			require.ErrorAs(t, errs[0], &refused)
-			require.Equal(t, storage.ReasonSeriesTooLong, refused.Reason)
+			var rejected *adapter.RejectedError
+			require.ErrorAs(t, errs[0], &rejected)
+			require.Equal(t, storage.ReasonSeriesTooLong, rejected.Reason)
 			require.ErrorContains(t, errs[0], c.rule)
 			require.ErrorContains(t, errs[0], `in series "{__name__=\"up\"`)
 			require.Equal(t, before, r.stored("t"))
 
 			n := 0.0
-			for i := range r.live.table.Load().Of("t").configs {
-				n += float64(r.live.table.Load().Of("t").total(i).refused)
+			for i := range r.live.table.Load().RulesOf("t").configs {
+				n += float64(r.live.table.Load().RulesOf("t").total(i).rejected)
 			}
 			require.NotZero(t, n)
 			require.Positive(t, testutil.CollectAndCount(r.live, "cassia_relabel_refused_total"))
@@ -55,7 +55,8 @@ func TestRulesThatGrowLabels(t *testing.T) {
 			require.NoError(t, err)
 			r.set("")
 			r.send("t", "up,grow=abcd,long="+strings.Repeat("x", 4000))
-			trial, err := Try(t.Context(), r.store, table, TrialOptions{Tenant: "t", MinT: r.now - 1000, MaxT: r.now})
+			o := TrialOptions{Tenant: "t", MinT: r.now - 1000, MaxT: r.now}
+			trial, err := RunTrial(t.Context(), r.store, table, o)
 			require.NoError(t, err)
 			require.Positive(t, trial.Refused.Series)
 			require.Contains(t, trial.Refusal, "may create labels longer than")

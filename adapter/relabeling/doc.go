@@ -2,7 +2,7 @@
 // series and change their labels. All ingest protocols use it through adapter.Shape. cmd/cassia loads the file of
 // rules.
 //
-//	file ──► Parse ──► Table ──► Live ──► Batch, for each request of a tenant with rules
+//	file ──► Parse ──► Table ──► Live ──► batch, for each request of a tenant with rules
 //	                                        │ Lookup   a known series: one lookup, as without rules
 //	                                        │          a dropped series: a second lookup, in the cache of dropped series
 //	                                        └ Define   an unknown series: the rules run

@@ -16,25 +16,25 @@ type Live struct {
 	table atomic.Pointer[Table]
 	cache *droppedCache
 	// setting must be held while the table is replaced. forget deletes the store's aliases of the selected tenants.
-	setting sync.Mutex
-	forget  func(of func(tenant string) bool)
+	setting       sync.Mutex
+	deleteAliases func(of func(tenant string) bool)
 
-	samples, exemplars, refused *prometheus.Desc
+	samples, exemplars, rejected *prometheus.Desc
 }
 
 // NewLive returns a Live without rules and registers its metrics with r.
 func NewLive(r prometheus.Registerer) *Live {
 	labels := []string{"rules", "rule"}
 	l := &Live{
-		cache:  newDroppedCache(maxDropped),
-		forget: func(func(string) bool) {},
+		cache:         newDroppedCache(maxDropped),
+		deleteAliases: func(func(string) bool) {},
 		samples: prometheus.NewDesc("cassia_relabel_dropped_samples_total",
 			"Samples and histograms dropped by relabeling rules. rules is the tenant that the rules belong to, or "+
 				"empty for rules of all tenants; rule is the number of the rule, from 1.", labels, nil),
 		exemplars: prometheus.NewDesc("cassia_relabel_dropped_exemplars_total",
 			"Exemplars of series dropped by relabeling rules. rules is the tenant that the rules belong to, or empty "+
 				"for rules of all tenants; rule is the number of the rule, from 1.", labels, nil),
-		refused: prometheus.NewDesc("cassia_relabel_refused_total",
+		rejected: prometheus.NewDesc("cassia_relabel_refused_total",
 			"Samples, histograms and exemplars rejected because a relabeling rule made the labels of their series "+
 				"too long. rules is the tenant that the rules belong to, or empty for rules of all tenants; rule is "+
 				"the number of the rule, from 1.",
@@ -46,12 +46,12 @@ func NewLive(r prometheus.Registerer) *Live {
 	return l
 }
 
-// ForgetWith sets the function that is called after rules have changed. It must delete the store's aliases of the
+// OnChange sets the function that is called after rules have changed. It must delete the store's aliases of the
 // selected tenants. These aliases were made under the former rules and are no longer used.
-func (l *Live) ForgetWith(forget func(of func(tenant string) bool)) {
+func (l *Live) OnChange(forget func(of func(tenant string) bool)) {
 	l.setting.Lock()
 	defer l.setting.Unlock()
-	l.forget = forget
+	l.deleteAliases = forget
 }
 
 // Set puts a table into effect for requests that start from now on. The counters of unchanged rules continue.
@@ -60,22 +60,22 @@ func (l *Live) Set(t *Table) {
 	defer l.setting.Unlock()
 	before := l.table.Load()
 	if before != nil {
-		if t.everybody.same(before.everybody) {
+		if t.everybody.isSame(before.everybody) {
 			t.everybody = before.everybody
 		}
 		for name, r := range t.tenants {
-			if r.same(before.tenants[name]) {
+			if r.isSame(before.tenants[name]) {
 				t.tenants[name] = before.tenants[name]
 			}
 		}
 	}
 	l.table.Store(t)
-	l.forget(func(tenant string) bool { return before != nil && before.Of(tenant) != t.Of(tenant) })
+	l.deleteAliases(func(tenant string) bool { return before != nil && before.RulesOf(tenant) != t.RulesOf(tenant) })
 }
 
-// Batch applies a tenant's rules to a batch. It returns b itself if the tenant has no rules.
-func (l *Live) Batch(tenant string, b *storage.Batch) adapter.Batch {
-	r := l.table.Load().Of(tenant)
+// WrapBatch applies a tenant's rules to a batch. It returns b itself if the tenant has no rules.
+func (l *Live) WrapBatch(tenant string, b *storage.Batch) adapter.Batch {
+	r := l.table.Load().RulesOf(tenant)
 	if r == nil {
 		return b
 	}
@@ -85,7 +85,7 @@ func (l *Live) Batch(tenant string, b *storage.Batch) adapter.Batch {
 
 // Metadata returns the family under which the metadata of a family is stored; ok is false if rules drop it.
 func (l *Live) Metadata(tenant, family, kind string) (as string, ok bool) {
-	r := l.table.Load().Of(tenant)
+	r := l.table.Load().RulesOf(tenant)
 	if r == nil {
 		return family, true
 	}
@@ -93,7 +93,7 @@ func (l *Live) Metadata(tenant, family, kind string) (as string, ok bool) {
 }
 
 // HasRules reports whether rules apply to a tenant.
-func (l *Live) HasRules(tenant string) bool { return l.table.Load().Of(tenant) != nil }
+func (l *Live) HasRules(tenant string) bool { return l.table.Load().RulesOf(tenant) != nil }
 
 // Rule is the part of a rule's state that is shown to a tenant.
 type Rule struct {
@@ -120,7 +120,7 @@ func (l *Live) Status(tenant string) Status {
 		return s
 	}
 	_, s.Own = t.tenants[tenant]
-	r := t.Of(tenant)
+	r := t.RulesOf(tenant)
 	if r == nil {
 		return s
 	}
@@ -141,19 +141,21 @@ func (l *Live) Status(tenant string) Status {
 func (l *Live) Describe(to chan<- *prometheus.Desc) {
 	to <- l.samples
 	to <- l.exemplars
-	to <- l.refused
+	to <- l.rejected
 }
 
 // Collect implements prometheus.Collector.
 func (l *Live) Collect(to chan<- prometheus.Metric) {
-	for _, r := range l.table.Load().all() {
+	for _, r := range l.table.Load().allRules() {
 		for i := range r.configs {
 			t, number := r.total(i), strconv.Itoa(i+1)
 			to <- prometheus.MustNewConstMetric(l.samples, prometheus.CounterValue, float64(t.samples), r.owner, number)
 			to <- prometheus.MustNewConstMetric(
 				l.exemplars, prometheus.CounterValue, float64(t.exemplars), r.owner, number,
 			)
-			to <- prometheus.MustNewConstMetric(l.refused, prometheus.CounterValue, float64(t.refused), r.owner, number)
+			to <- prometheus.MustNewConstMetric(
+				l.rejected, prometheus.CounterValue, float64(t.rejected), r.owner, number,
+			)
 		}
 	}
 }

@@ -23,7 +23,7 @@ type position struct {
 // String returns the position for error texts.
 func (p position) String() string {
 	text := fmt.Sprintf("rule %d", p.number)
-	if p.owner != everybody {
+	if p.owner != defaultOwner {
 		text = fmt.Sprintf("tenant %s, %s", p.owner, text)
 	}
 	if p.line > 0 {
@@ -41,24 +41,24 @@ func positionsOf(text []byte) map[string][]position {
 	}
 	at := map[string][]position{}
 	add := func(owner string, list *yamlv3.Node) {
-		list = resolved(list)
+		list = resolveAlias(list)
 		if list == nil || list.Kind != yamlv3.SequenceNode {
 			return
 		}
 		for i, n := range list.Content {
-			at[owner] = append(at[owner], position{owner: owner, number: i + 1, line: n.Line, node: resolved(n)})
+			at[owner] = append(at[owner], position{owner: owner, number: i + 1, line: n.Line, node: resolveAlias(n)})
 		}
 	}
 	root := doc.Content[0]
-	add(everybody, root)
-	add(everybody, valueOf(root, "write_relabel_configs"))
+	add(defaultOwner, root)
+	add(defaultOwner, valueOf(root, "write_relabel_configs"))
 	eachPair(valueOf(root, "tenants"), func(name, section *yamlv3.Node) {
 		add(name.Value, valueOf(section, "write_relabel_configs"))
 	})
 	return at
 }
 
-func resolved(n *yamlv3.Node) *yamlv3.Node {
+func resolveAlias(n *yamlv3.Node) *yamlv3.Node {
 	if n != nil && n.Kind == yamlv3.AliasNode {
 		return n.Alias
 	}
@@ -67,7 +67,7 @@ func resolved(n *yamlv3.Node) *yamlv3.Node {
 
 // eachPair calls visit for the keys and values of a mapping.
 func eachPair(n *yamlv3.Node, visit func(key, value *yamlv3.Node)) {
-	if n = resolved(n); n == nil || n.Kind != yamlv3.MappingNode {
+	if n = resolveAlias(n); n == nil || n.Kind != yamlv3.MappingNode {
 		return
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -86,9 +86,10 @@ func valueOf(n *yamlv3.Node, name string) (found *yamlv3.Node) {
 
 var lineOf = regexp.MustCompile(`^line (\d+): (.*)`)
 
-// locate returns err, an error of decode, as text. If a rule caused the error, the text names the rule and its line.
-func locate(text []byte, err error) string {
-	words := readable(err)
+// locateError returns err, an error of decode, as text. If a rule caused the error, the text names the rule and its
+// line.
+func locateError(text []byte, err error) string {
+	words := readableError(err)
 	at := positionsOf(text)
 	if m := lineOf.FindStringSubmatch(words); m != nil {
 		line, _ := strconv.Atoi(m[1])
@@ -105,7 +106,7 @@ func locate(text []byte, err error) string {
 		all = append(all, at[owner]...)
 	}
 	for _, p := range all[:min(len(all), MaxRules)] {
-		if line := lineFailing(p.node, words); line > 0 {
+		if line := failingLine(p.node, words); line > 0 {
 			p.line = line
 			return p.String() + ": " + words
 		}
@@ -133,9 +134,9 @@ func lastLine(n *yamlv3.Node) int {
 	return last
 }
 
-// lineFailing returns the line of a rule's key whose value fails to decode with the given error text; 0 if there is
+// failingLine returns the line of a rule's key whose value fails to decode with the given error text; 0 if there is
 // none.
-func lineFailing(rule *yamlv3.Node, words string) (line int) {
+func failingLine(rule *yamlv3.Node, words string) (line int) {
 	eachPair(rule, func(key, value *yamlv3.Node) {
 		if line > 0 {
 			return
@@ -144,7 +145,7 @@ func lineFailing(rule *yamlv3.Node, words string) (line int) {
 		if err != nil {
 			return
 		}
-		if err := yaml.UnmarshalStrict(text, new(relabel.Config)); err != nil && readable(err) == words {
+		if err := yaml.UnmarshalStrict(text, new(relabel.Config)); err != nil && readableError(err) == words {
 			line = key.Line
 		}
 	})

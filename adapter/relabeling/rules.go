@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/prometheus/model/relabel"
 )
 
-// kept is returned in place of a rule's number if no rule drops the series.
-const kept = -1
+// noRule is returned in place of a rule's number if no rule drops the series.
+const noRule = -1
 
 // maxCounted bounds the tenants that are counted separately by Rules.
 const maxCounted = 10_000
@@ -31,25 +31,25 @@ type Rules struct {
 }
 
 // counts are the numbers of dropped samples and exemplars, and of rejected series, by rule.
-type counts struct{ samples, exemplars, refused []atomic.Int64 }
+type counts struct{ samples, exemplars, rejected []atomic.Int64 }
 
 func newCounts(n int) *counts {
 	return &counts{
-		samples: make([]atomic.Int64, n), exemplars: make([]atomic.Int64, n), refused: make([]atomic.Int64, n),
+		samples: make([]atomic.Int64, n), exemplars: make([]atomic.Int64, n), rejected: make([]atomic.Int64, n),
 	}
 }
 
-func (c *counts) addTo(t *total, rule int) {
+func (c *counts) addTo(t *ruleTotal, rule int) {
 	t.samples += c.samples[rule].Load()
 	t.exemplars += c.exemplars[rule].Load()
-	t.refused += c.refused[rule].Load()
+	t.rejected += c.rejected[rule].Load()
 }
 
 // Len returns the number of rules.
 func (r *Rules) Len() int { return len(r.configs) }
 
-// same reports whether both have the same rules and owner.
-func (r *Rules) same(other *Rules) bool {
+// isSame reports whether both have the same rules and owner.
+func (r *Rules) isSame(other *Rules) bool {
 	return other != nil && r.owner == other.owner && r.space == other.space && len(r.texts) == len(other.texts) &&
 		strings.Join(r.texts, "\x00") == strings.Join(other.texts, "\x00")
 }
@@ -76,11 +76,11 @@ func (r *Rules) countsOf(tenant string) *counts {
 	return c
 }
 
-// total holds the counts of one rule.
-type total struct{ samples, exemplars, refused int64 }
+// ruleTotal holds the counts of one rule.
+type ruleTotal struct{ samples, exemplars, rejected int64 }
 
 // total returns the counts of a rule, summed over all tenants.
-func (r *Rules) total(rule int) (t total) {
+func (r *Rules) total(rule int) (t ruleTotal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range r.counts {
@@ -92,20 +92,20 @@ func (r *Rules) total(rule int) (t total) {
 	return t
 }
 
-// apply returns the labels that result from the rules, or the number of the rule that drops the series. ls must not
-// have empty values. As in Prometheus, a series that loses all labels is dropped; rule is then the first rule after
+// applyRules returns the labels that result from the rules, or the number of the rule that drops the series. ls must
+// not have empty values. As in Prometheus, a series that loses all labels is dropped; rule is then the first rule after
 // which no label was left. An error is a *storage.LabelError, and rule is then the rule that caused it.
-func (r *Rules) apply(ls labels.Labels, b *labels.Builder) (out labels.Labels, rule int, err error) {
+func (r *Rules) applyRules(ls labels.Labels, b *labels.Builder) (out labels.Labels, rule int, err error) {
 	b.Reset(ls)
-	a := newApplied(b)
+	a := newRuleInput(b)
 	for i, c := range r.configs {
-		if keep, err := a.process(i+1, c); err != nil || !keep {
+		if keep, err := a.applyRule(i+1, c); err != nil || !keep {
 			return labels.EmptyLabels(), i, err
 		}
 	}
 	out = b.Labels()
 	if !out.IsEmpty() || ls.IsEmpty() {
-		return out, kept, nil
+		return out, noRule, nil
 	}
 	b.Reset(ls)
 	for i, c := range r.configs {
@@ -123,7 +123,7 @@ func (r *Rules) apply(ls labels.Labels, b *labels.Builder) (out labels.Labels, r
 // names that the family's series have.
 func (r *Rules) metadata(family, kind string) (string, bool) {
 	for _, ending := range endingsOf(kind) {
-		name, ok := r.rename(family + ending)
+		name, ok := r.renameFamily(family + ending)
 		if !ok {
 			continue
 		}
@@ -149,10 +149,10 @@ func endingsOf(kind string) []string {
 	return []string{""}
 }
 
-// rename applies the rules that read only the name.
-func (r *Rules) rename(name string) (string, bool) {
+// renameFamily applies the rules that read only the name.
+func (r *Rules) renameFamily(name string) (string, bool) {
 	b := labels.NewBuilder(labels.FromStrings(labels.MetricName, name))
-	a := newApplied(b)
+	a := newRuleInput(b)
 	for i, c := range r.configs {
 		switch {
 		case len(c.SourceLabels) != 1 || string(c.SourceLabels[0]) != labels.MetricName:
@@ -161,7 +161,7 @@ func (r *Rules) rename(name string) (string, bool) {
 		case c.TargetLabel != labels.MetricName || c.Action == relabel.DropEqual || c.Action == relabel.KeepEqual:
 			continue
 		}
-		if keep, err := a.process(i+1, c); err != nil || !keep { // series of that name are rejected as well
+		if keep, err := a.applyRule(i+1, c); err != nil || !keep { // series of that name are rejected as well
 			return "", false
 		}
 	}

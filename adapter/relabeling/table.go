@@ -29,9 +29,9 @@ const (
 	MaxRules = 1000
 )
 
-// everybody is the owner of the default rules, which apply to tenants without rules of their own. No tenant has this
+// defaultOwner is the owner of the default rules, which apply to tenants without rules of their own. No tenant has this
 // name.
-const everybody = ""
+const defaultOwner = ""
 
 // Table holds the rules of all tenants.
 type Table struct {
@@ -44,7 +44,7 @@ type section struct {
 	Rules []*relabel.Config `yaml:"write_relabel_configs"`
 }
 
-type file struct {
+type rulesFile struct {
 	section `yaml:",inline"`
 	Tenants map[string]*section `yaml:"tenants"`
 }
@@ -67,11 +67,11 @@ func Parse(text []byte) (*Table, error) {
 	}
 	f, err := decode(text)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s", ErrBadRules, locate(text, err))
+		return nil, fmt.Errorf("%w: %s", ErrBadRules, locateError(text, err))
 	}
 	t := &Table{tenants: map[string]*Rules{}}
 	at := positionsOf(text)
-	if t.everybody, err = newRules(everybody, f.Rules, at[everybody]); err != nil {
+	if t.everybody, err = newRules(defaultOwner, f.Rules, at[defaultOwner]); err != nil {
 		return nil, err
 	}
 	n := len(f.Rules)
@@ -93,9 +93,9 @@ func Parse(text []byte) (*Table, error) {
 	return t, nil
 }
 
-// check validates a file before its rules are decoded, because decoding expands YAML aliases and compiles regular
-// expressions.
-func check(text []byte) error {
+// validateFile validates a file before its rules are decoded, because decoding expands YAML aliases and compiles
+// regular expressions.
+func validateFile(text []byte) error {
 	var regexps []string
 	err := bounds.EachScalar(text, MaxFile, func(keys []string, value string) error {
 		if len(keys) > 0 && keys[len(keys)-1] == "regex" {
@@ -111,8 +111,8 @@ func check(text []byte) error {
 	return bounds.CheckRegexps(regexps...)
 }
 
-func decode(text []byte) (f file, err error) {
-	if err := check(text); err != nil {
+func decode(text []byte) (f rulesFile, err error) {
+	if err := validateFile(text); err != nil {
 		return f, err
 	}
 	var form any
@@ -134,21 +134,21 @@ func decode(text []byte) (f file, err error) {
 	return f, nil
 }
 
-// unknownKey and keyTwice match the parser's errors about wrong keys, which mention Go types that mean nothing to
+// unknownKey and duplicateKey match the parser's errors about wrong keys, which mention Go types that mean nothing to
 // users.
 var (
-	unknownKey = regexp.MustCompile(`field (\S+) not found in type \S+`)
-	keyTwice   = regexp.MustCompile(`field (\S+) already set in type \S+`)
+	unknownKey   = regexp.MustCompile(`field (\S+) not found in type \S+`)
+	duplicateKey = regexp.MustCompile(`field (\S+) already set in type \S+`)
 )
 
-func readable(err error) string {
+func readableError(err error) string {
 	text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "yaml: "), "unmarshal errors:")
 	text = unknownKey.ReplaceAllString(strings.Join(strings.Fields(text), " "), "unknown key $1")
-	return keyTwice.ReplaceAllString(text, "the key $1 is set twice")
+	return duplicateKey.ReplaceAllString(text, "the key $1 is set twice")
 }
 
-// Of returns the rules of a tenant, nil if it has none. The table may be nil.
-func (t *Table) Of(name string) *Rules {
+// RulesOf returns the rules of a tenant, nil if it has none. The table may be nil.
+func (t *Table) RulesOf(name string) *Rules {
 	if t == nil {
 		return nil
 	}
@@ -164,7 +164,7 @@ func (t *Table) Of(name string) *Rules {
 
 // IsEmpty reports whether the table has no rules.
 func (t *Table) IsEmpty() bool {
-	for _, r := range t.all() {
+	for _, r := range t.allRules() {
 		if r.Len() > 0 {
 			return false
 		}
@@ -172,8 +172,8 @@ func (t *Table) IsEmpty() bool {
 	return true
 }
 
-// all returns all lists of rules, the default rules first, then by owner.
-func (t *Table) all() (list []*Rules) {
+// allRules returns all lists of rules, the default rules first, then by owner.
+func (t *Table) allRules() (list []*Rules) {
 	if t == nil {
 		return nil
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// prometheusTakes returns nil if Prometheus accepts rules in its section remote_write, otherwise its error. promtool
+// prometheusAccepts returns nil if Prometheus accepts rules in its section remote_write, otherwise its error. promtool
 // uses the same parser.
-func prometheusTakes(rules string) error {
+func prometheusAccepts(rules string) error {
 	indented := "\n    " + rules
 	_, err := config.Load("remote_write:\n- url: http://localhost/write\n  write_relabel_configs:"+indented+"\n",
 		slog.New(slog.DiscardHandler))
@@ -49,7 +49,7 @@ func TestRulesArePrometheus(t *testing.T) {
 		{`- {source_labels: a}`, false},
 		{`{source_labels: [a]}`, false},
 	} {
-		theirs := prometheusTakes(c.rules)
+		theirs := prometheusAccepts(c.rules)
 		require.Equal(t, c.ok, theirs == nil, "%s: %v", c.rules, theirs)
 		for _, text := range []string{
 			c.rules,
@@ -82,18 +82,18 @@ tenants:
     - {regex: pod, action: labeldrop}
 `))
 	require.NoError(t, err)
-	require.Equal(t, 2, table.Of("anybody").Len())
-	require.Nil(t, table.Of("none"))
-	require.Nil(t, table.Of("nothing"))
-	require.Equal(t, []string{`{regex: "pod", action: labeldrop}`}, table.Of("own").texts)
-	again, err := Parse([]byte("- " + table.Of("x").texts[0] + "\n- " + table.Of("x").texts[1]))
+	require.Equal(t, 2, table.RulesOf("anybody").Len())
+	require.Nil(t, table.RulesOf("none"))
+	require.Nil(t, table.RulesOf("nothing"))
+	require.Equal(t, []string{`{regex: "pod", action: labeldrop}`}, table.RulesOf("own").texts)
+	again, err := Parse([]byte("- " + table.RulesOf("x").texts[0] + "\n- " + table.RulesOf("x").texts[1]))
 	require.NoError(t, err, "rules are shown as they could be written")
-	require.True(t, again.everybody.same(table.everybody))
-	require.Nil(t, (*Table)(nil).Of("anybody"))
+	require.True(t, again.everybody.isSame(table.everybody))
+	require.Nil(t, (*Table)(nil).RulesOf("anybody"))
 
 	empty, err := Parse(nil)
 	require.NoError(t, err)
-	require.Nil(t, empty.Of("anybody"))
+	require.Nil(t, empty.RulesOf("anybody"))
 
 	for text, want := range map[string]string{
 		"default: []":         "line 1: unknown key default",

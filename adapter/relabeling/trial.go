@@ -24,8 +24,8 @@ var ErrNoRules = errors.New("relabeling: no rules for the tenant")
 const (
 	// maxExamples bounds the examples per rule.
 	maxExamples = 3
-	// maxTold bounds the series that are kept in memory to detect series with equal resulting labels.
-	maxTold = 1 << 20
+	// maxResults bounds the series that are kept in memory to detect series with equal resulting labels.
+	maxResults = 1 << 20
 	// samplesOfChunk is the typical number of samples per chunk of the store, which determines the compression.
 	samplesOfChunk = 480
 )
@@ -110,10 +110,10 @@ type trial struct {
 	results map[uint64]struct{}
 }
 
-// Try computes the effect that a table's rules for a tenant would have on stored series. It reads all samples in the
-// range, one series at a time, and changes nothing. An engine.WorkMeter in ctx counts the examined metrics.
-func Try(ctx context.Context, s *storage.Store, table *Table, o TrialOptions) (*Trial, error) {
-	rules := table.Of(o.Tenant)
+// RunTrial computes the effect that a table's rules for a tenant would have on stored series. It reads all samples in
+// the range, one series at a time, and changes nothing. An engine.WorkMeter in ctx counts the examined metrics.
+func RunTrial(ctx context.Context, s *storage.Store, table *Table, o TrialOptions) (*Trial, error) {
+	rules := table.RulesOf(o.Tenant)
 	if rules == nil {
 		return nil, ErrNoRules
 	}
@@ -133,7 +133,7 @@ func Try(ctx context.Context, s *storage.Store, table *Table, o TrialOptions) (*
 	meter := engine.MeterOf(ctx)
 	meter.Expect(int64(len(metrics)))
 	for _, name := range metrics {
-		if err := t.metric(ctx, name); err != nil {
+		if err := t.examineMetric(ctx, name); err != nil {
 			return nil, err
 		}
 		if t.Cut {
@@ -142,15 +142,15 @@ func Try(ctx context.Context, s *storage.Store, table *Table, o TrialOptions) (*
 		t.Metrics++
 		meter.Add(1)
 	}
-	return &t.Trial, t.weigh(ctx)
+	return &t.Trial, t.scaleSizes(ctx)
 }
 
 func (t *trial) query(ms []*labels.Matcher) query.Query {
 	return query.Query{Tenant: t.Tenant, MinT: t.MinT, MaxT: t.MaxT, Matchers: ms, Warn: t.Warn}
 }
 
-// metric examines the series of a metric.
-func (t *trial) metric(ctx context.Context, name string) error {
+// examineMetric examines the series of a metric.
+func (t *trial) examineMetric(ctx context.Context, name string) error {
 	found, err := t.store.Select(ctx, t.query([]*labels.Matcher{
 		{Type: labels.MatchEqual, Name: labels.MetricName, Value: name},
 	}))
@@ -202,27 +202,27 @@ func (t *trial) series(ls labels.Labels, samples int, bytes float64) {
 	for i, c := range t.rules.configs {
 		t.builder.Reset(now)
 		rule := &t.Rules[i]
-		a := newApplied(t.builder)
-		keep, err := a.process(i+1, c)
+		a := newRuleInput(t.builder)
+		keep, err := a.applyRule(i+1, c)
 		if err != nil {
-			t.refuse(samples, bytes, err)
+			t.rejectSamples(samples, bytes, err)
 			return
 		}
 		next := t.builder.Labels()
 		if !keep || next.IsEmpty() {
 			t.Dropped.add(samples, bytes)
 			rule.Dropped.add(samples, bytes)
-			rule.example(ls.String(), "")
+			rule.addExample(ls.String(), "")
 			return
 		}
 		if !labels.Equal(now, next) {
 			rule.Changed.add(samples, bytes)
-			rule.example(now.String(), next.String())
+			rule.addExample(now.String(), next.String())
 		}
 		now = next
 	}
 	if err := t.store.CheckLabels(t.Tenant, now); err != nil {
-		t.refuse(samples, bytes, err)
+		t.rejectSamples(samples, bytes, err)
 		return
 	}
 	if !labels.Equal(ls, now) {
@@ -231,19 +231,19 @@ func (t *trial) series(ls labels.Labels, samples int, bytes float64) {
 	hash := now.Hash()
 	if _, known := t.results[hash]; known {
 		t.Merged++
-	} else if len(t.results) < maxTold {
+	} else if len(t.results) < maxResults {
 		t.results[hash] = struct{}{}
 	}
 }
 
-func (t *trial) refuse(samples int, bytes float64, err error) {
+func (t *trial) rejectSamples(samples int, bytes float64, err error) {
 	t.Refused.add(samples, bytes)
 	if t.Refusal == "" {
 		t.Refusal = err.Error()
 	}
 }
 
-func (r *RuleTrial) example(before, after string) {
+func (r *RuleTrial) addExample(before, after string) {
 	if len(r.Examples) < maxExamples {
 		r.Examples = append(r.Examples, Example{
 			strings.ToValidUTF8(before, "\ufffd"), strings.ToValidUTF8(after, "\ufffd"),
@@ -251,12 +251,12 @@ func (r *RuleTrial) example(before, after string) {
 	}
 }
 
-// weigh converts the sizes of chunks to sizes per day.
-func (t *trial) weigh(ctx context.Context) error {
+// scaleSizes converts the sizes of chunks to sizes per day.
+func (t *trial) scaleSizes(ctx context.Context) error {
 	days := float64(t.MaxT-t.MinT+1) / float64(24*time.Hour/time.Millisecond)
 	scale := 1 / days
 	if !t.Cut && t.All.DayBytes > 0 {
-		space, err := Space(ctx, t.store, t.Tenant)
+		space, err := MeasureSpace(ctx, t.store, t.Tenant)
 		if err != nil {
 			return err
 		}
@@ -286,8 +286,8 @@ type ResolutionSpace struct {
 	Windows []inspect.SurveyedWindow
 }
 
-// Space returns the sizes of a tenant's sealed data by resolution: raw, 5m and 1h.
-func Space(
+// MeasureSpace returns the sizes of a tenant's sealed data by resolution: raw, 5m and 1h.
+func MeasureSpace(
 	ctx context.Context, s *storage.Store, tenant string,
 ) (space [rollup.OneHour + 1]ResolutionSpace, err error) {
 	list, _, err := inspect.Survey(ctx, s.View(), tenant)

@@ -29,13 +29,13 @@ func TestTrial(t *testing.T) {
 	require.NoError(t, in.Commit())
 	r.send("other", "go_gc,job=a")
 	before := r.stored("t")
-	table, err := Parse([]byte(example[:len(example)-len("tenants:\n  free: {}\n")-
+	table, err := Parse([]byte(exampleRules[:len(exampleRules)-len("tenants:\n  free: {}\n")-
 		len("- {source_labels: [kill], regex: all, action: keep}\n")] + "tenants:\n  free: {}\n"))
 	require.NoError(t, err)
 
 	day := (24 * time.Hour).Milliseconds()
 	o := TrialOptions{Tenant: "t", MinT: r.now - day + 1, MaxT: r.now}
-	trial, err := Try(t.Context(), r.store, table, o)
+	trial, err := RunTrial(t.Context(), r.store, table, o)
 	require.NoError(t, err)
 	counts := func(a Amount) [2]int64 { return [2]int64{a.Series, a.Samples} }
 	require.Equal(t, [2]int64{8, 16}, counts(trial.All))
@@ -54,22 +54,22 @@ func TestTrial(t *testing.T) {
 	require.Equal(t, Example{Before: `{__name__="go_gc", job="a"}`}, trial.Rules[0].Examples[0])
 	require.Equal(t, []Example{{`{__name__="old_x", job="a"}`, `{__name__="new_x", job="a"}`}}, trial.Rules[1].Examples)
 	require.Equal(t, [2]int64{2, 4}, counts(trial.Rules[2].Changed))
-	require.Equal(t, [2]int64{1, 2}, counts(trial.Rules[3].Changed), "what is refused at the end")
+	require.Equal(t, [2]int64{1, 2}, counts(trial.Rules[3].Changed), "what is rejected at the end")
 	require.Equal(t, before, r.stored("t"))
 
 	o.MaxSeries = 3
-	trial, err = Try(t.Context(), r.store, table, o)
+	trial, err = RunTrial(t.Context(), r.store, table, o)
 	require.NoError(t, err)
 	require.True(t, trial.Cut)
 	require.EqualValues(t, 3, trial.All.Series)
 	require.Less(t, trial.Metrics, trial.AllMetrics)
 	o.MaxSeries, o.Until = 0, time.Unix(0, 0)
-	trial, err = Try(t.Context(), r.store, table, o)
+	trial, err = RunTrial(t.Context(), r.store, table, o)
 	require.NoError(t, err)
 	require.True(t, trial.Cut)
 	require.Zero(t, trial.All.Series)
 	o.Tenant, o.Until = "free", time.Time{}
-	_, err = Try(t.Context(), r.store, table, o)
+	_, err = RunTrial(t.Context(), r.store, table, o)
 	require.ErrorIs(t, err, ErrNoRules)
 }
 
@@ -83,16 +83,16 @@ func TestTrialOfSealedData(t *testing.T) {
 	}
 	require.NoError(t, r.store.SealAll(t.Context()))
 	require.NoError(t, r.eng.Compact(t.Context()))
-	space, err := Space(t.Context(), r.store, "t")
+	space, err := MeasureSpace(t.Context(), r.store, "t")
 	require.NoError(t, err)
 	total := 0.0
 	for _, of := range space {
 		require.NotEmpty(t, of.Windows)
 		total += of.DayBytes
 	}
-	table, err := Parse([]byte(example))
+	table, err := Parse([]byte(exampleRules))
 	require.NoError(t, err)
-	trial, err := Try(t.Context(), r.store, table, TrialOptions{
+	trial, err := RunTrial(t.Context(), r.store, table, TrialOptions{
 		Tenant: "t", MinT: r.now - (48 * time.Hour).Milliseconds(), MaxT: r.now,
 	})
 	require.NoError(t, err)

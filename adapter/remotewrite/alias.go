@@ -68,19 +68,19 @@ func appendAnyLabel(dst []byte, name, value string) []byte {
 // parseLabel parses a prometheus.Label. ok is false if it is malformed. If a field is repeated, the last one counts.
 func parseLabel(b []byte) (name, value []byte, ok bool) {
 	for i := 0; i < len(b); {
-		number, wire, next := tag(b, i)
+		number, wire, next := readTag(b, i)
 		if next < 0 {
 			return nil, nil, false
 		}
 		switch {
 		case number > 2:
-			next = skip(b, next, wire)
+			next = skipField(b, next, wire)
 		case wire != wireBytes:
 			return nil, nil, false
 		case number == 1:
-			name, next = delimited(b, next)
+			name, next = readDelimited(b, next)
 		default:
-			value, next = delimited(b, next)
+			value, next = readDelimited(b, next)
 		}
 		if i = next; i < 0 {
 			return nil, nil, false
@@ -94,28 +94,28 @@ func parseLabel(b []byte) (name, value []byte, ok bool) {
 func (d *decoder) parseLabels(alias []byte) (count int) {
 	d.builder.Reset()
 	for i := 0; i < len(alias); count++ {
-		_, wire, next := tag(alias, i)
+		_, wire, next := readTag(alias, i)
 		if next < 0 || wire != wireBytes {
-			return malformed
+			return malformedPos
 		}
 		var field []byte
-		if field, i = delimited(alias, next); i < 0 {
-			return malformed
+		if field, i = readDelimited(alias, next); i < 0 {
+			return malformedPos
 		}
 		name, value, ok := parseLabel(field)
 		if !ok {
-			return malformed
+			return malformedPos
 		}
 		if count < maxLabels {
-			d.builder.Add(yolo(name), yolo(value))
+			d.builder.Add(unsafeString(name), unsafeString(value))
 		}
 	}
 	return count
 }
 
-// resolve finds or creates the series with the given alias. It sets d.series, or if the series is rejected, sets it to
-// nil and records the reason.
-func (d *decoder) resolve(alias []byte) error {
+// resolveSeries finds or creates the series with the given alias. It sets d.series, or if the series is rejected, sets
+// it to nil and records the reason.
+func (d *decoder) resolveSeries(alias []byte) error {
 	d.alias = alias
 	if d.batch == nil {
 		d.batch = d.newBatch(d.tenant)
@@ -130,7 +130,7 @@ func (d *decoder) resolve(alias []byte) error {
 		return errMalformed
 	}
 	if count > maxLabels || len(alias) > maxAliasBytes {
-		d.refuse(storage.ReasonTooManyLabels, errTooManyLabels)
+		d.rejectSeries(storage.ReasonTooManyLabels, errTooManyLabels)
 		return nil
 	}
 	d.builder.Sort()
@@ -165,16 +165,16 @@ func (d *decoder) define(alias []byte, ls labels.Labels) error {
 	case err == nil:
 		d.series = series
 	case errors.As(err, &bad):
-		d.refuse(bad.Reason, err)
+		d.rejectSeries(bad.Reason, err)
 	case errors.As(err, &limit):
-		d.refuse(limit.Limit, err)
+		d.rejectSeries(limit.Limit, err)
 	case errors.Is(err, storage.ErrTooManySeries):
-		d.refuse(adapter.ReasonTooManySeries, err)
+		d.rejectSeries(adapter.ReasonTooManySeries, err)
 	default:
 		return err
 	}
 	return nil
 }
 
-// yolo returns b as a string without copying. b must not change while the string is used.
-func yolo(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+// unsafeString returns b as a string without copying. b must not change while the string is used.
+func unsafeString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -29,7 +29,7 @@ type body struct {
 
 // claim claims n bytes of the budget until release.
 func (b *body) claim(n int64) error {
-	if b.share.Take(n) != nil {
+	if b.share.Claim(n) != nil {
 		return errBusy
 	}
 	return nil
@@ -37,7 +37,7 @@ func (b *body) claim(n int64) error {
 
 // release returns the claimed bytes and drops buffers that are too large to keep.
 func (b *body) release() {
-	b.share.Give()
+	b.share.Release()
 	if cap(b.compressed) > keepBuffer {
 		b.compressed = nil
 	}
@@ -58,7 +58,7 @@ func (b *body) read(r *http.Request, limit int64) error {
 		room = known
 	}
 	for {
-		if err := b.grow(room + 1); err != nil { // one more byte, to read EOF without growing again
+		if err := b.growBuffer(room + 1); err != nil { // one more byte, to read EOF without growing again
 			return err
 		}
 		n, err := r.Body.Read(b.compressed[len(b.compressed) : room+1])
@@ -74,13 +74,14 @@ func (b *body) read(r *http.Request, limit int64) error {
 		case err != nil:
 			return fmt.Errorf("%w: %w", errRead, err)
 		case size > room:
-			room = nextRoom(room, r.ContentLength, limit)
+			room = nextBufferSize(room, r.ContentLength, limit)
 		}
 	}
 }
 
-// nextRoom returns the next size of a body's buffer: larger than room, but not above the announced length or the limit.
-func nextRoom(room, announced, limit int64) int64 {
+// nextBufferSize returns the next size of a body's buffer: larger than room, but not above the announced length or the
+// limit.
+func nextBufferSize(room, announced, limit int64) int64 {
 	next := min(adapter.NextBuffer(room)+1, limit)
 	if announced > room {
 		next = min(next, announced)
@@ -88,9 +89,9 @@ func nextRoom(room, announced, limit int64) int64 {
 	return next
 }
 
-// grow enlarges the buffer to size bytes in total.
-func (b *body) grow(size int64) error {
-	if taken := b.share.Taken(); size > taken {
+// growBuffer enlarges the buffer to size bytes in total.
+func (b *body) growBuffer(size int64) error {
+	if taken := b.share.Claimed(); size > taken {
 		if err := b.claim(size - taken); err != nil {
 			return err
 		}

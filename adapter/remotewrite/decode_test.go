@@ -14,8 +14,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// varied returns a request with every kind of sample and unusual values.
-func varied() *prompb.WriteRequest {
+// variedRequest returns a request with every kind of sample and unusual values.
+func variedRequest() *prompb.WriteRequest {
 	return &prompb.WriteRequest{Timeseries: []prompb.TimeSeries{
 		{
 			Labels: protoLabels("__name__", "a", "instance", "x:1", "job", "j"),
@@ -44,12 +44,12 @@ func wantV1(req *prompb.WriteRequest) []recorded {
 			out = append(out, recorded{series: series, t: s.Timestamp, bits: bitsOf(s.Value)})
 		}
 		for _, h := range ts.Histograms {
-			h.ResetHint = prompb.Histogram_ResetHint(knownHint(int32(h.ResetHint)))
+			h.ResetHint = prompb.Histogram_ResetHint(isKnownHint(int32(h.ResetHint)))
 			ih, fh := h.ToIntHistogram(), (*histogram.FloatHistogram)(nil)
 			if h.IsFloatHistogram() {
 				fh = h.ToFloatHistogram()
 			}
-			if hist, err := canonical(h.Timestamp, 0, ih, fh); err == nil {
+			if hist, err := canonicalText(h.Timestamp, 0, ih, fh); err == nil {
 				out = append(out, recorded{series: series, t: h.Timestamp, hist: hist})
 			}
 		}
@@ -69,12 +69,12 @@ func wantV2(t testing.TB, req *writev2.Request) []recorded {
 			out = append(out, recorded{series: series, t: s.Timestamp, st: s.StartTimestamp, bits: bitsOf(s.Value)})
 		}
 		for _, h := range ts.Histograms {
-			h.ResetHint = writev2.Histogram_ResetHint(knownHint(int32(h.ResetHint)))
+			h.ResetHint = writev2.Histogram_ResetHint(isKnownHint(int32(h.ResetHint)))
 			ih, fh := h.ToIntHistogram(), (*histogram.FloatHistogram)(nil)
 			if h.IsFloatHistogram() {
 				fh = h.ToFloatHistogram()
 			}
-			if hist, err := canonical(h.Timestamp, h.StartTimestamp, ih, fh); err == nil {
+			if hist, err := canonicalText(h.Timestamp, h.StartTimestamp, ih, fh); err == nil {
 				out = append(out, recorded{series: series, t: h.Timestamp, st: h.StartTimestamp, hist: hist})
 			}
 		}
@@ -97,12 +97,12 @@ func decodeV2(t testing.TB, r *recorder, body []byte) *decoder {
 }
 
 func TestDecodeV1(t *testing.T) {
-	req := varied()
+	req := variedRequest()
 	r := newRecorder()
 	d := decodeV1(t, r, marshalV1(t, req))
 	require.Equal(t, wantV1(req), r.samples)
 	require.Equal(t, counts{floats: 6, histograms: 3}, d.written)
-	require.Empty(t, d.refusals)
+	require.Empty(t, d.rejections)
 	require.Equal(t, 3, r.defines, "a series without samples isn't defined")
 
 	decodeV1(t, r, marshalV1(t, req))
@@ -111,7 +111,7 @@ func TestDecodeV1(t *testing.T) {
 }
 
 func TestDecodeV2(t *testing.T) {
-	req := v2From(varied())
+	req := v2From(variedRequest())
 	req.Timeseries[0].Samples[0].StartTimestamp = -77
 	req.Timeseries[2].Histograms[0].StartTimestamp = 55
 	r := newRecorder()
@@ -138,9 +138,9 @@ func TestNegativeZero(t *testing.T) {
 
 func TestBothVersionsShareAliases(t *testing.T) {
 	r := newRecorder()
-	decodeV1(t, r, marshalV1(t, varied()))
+	decodeV1(t, r, marshalV1(t, variedRequest()))
 	before := r.defines
-	decodeV2(t, r, marshalV2(t, v2From(varied())))
+	decodeV2(t, r, marshalV2(t, v2From(variedRequest())))
 	require.Equal(t, before, r.defines)
 	require.Len(t, r.aliases, 3)
 }
@@ -253,7 +253,7 @@ func TestMalformedAfterBadReference(t *testing.T) {
 // TestTruncated truncates valid requests at every byte: nothing may panic, and the decoder must accept the same samples
 // as generated decoders.
 func TestTruncated(t *testing.T) {
-	v1, v2 := marshalV1(t, varied()), marshalV2(t, v2From(varied()))
+	v1, v2 := marshalV1(t, variedRequest()), marshalV2(t, v2From(variedRequest()))
 	for n := range v1 {
 		compareV1(t, v1[:n:n])
 	}
@@ -264,7 +264,7 @@ func TestTruncated(t *testing.T) {
 
 // TestFlippedBits changes every byte of valid requests.
 func TestFlippedBits(t *testing.T) {
-	v1, v2 := marshalV1(t, varied()), marshalV2(t, v2From(varied()))
+	v1, v2 := marshalV1(t, variedRequest()), marshalV2(t, v2From(variedRequest()))
 	for _, flip := range []byte{1, 2, 8, 0x80, 0xff} {
 		for i := range v1 {
 			v1[i] ^= flip

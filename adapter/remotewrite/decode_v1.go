@@ -20,7 +20,7 @@ const (
 func (d *decoder) decodeV1(body []byte) error {
 	n := 0
 	for i := 0; i < len(body); {
-		number, wire, next := tag(body, i)
+		number, wire, next := readTag(body, i)
 		if next < 0 {
 			return fmt.Errorf("%w: after %d series", errMalformed, n)
 		}
@@ -29,19 +29,19 @@ func (d *decoder) decodeV1(body []byte) error {
 		case (number == v2Symbols || number == v2Timeseries) && wire == wireBytes:
 			return errBodyOfV2
 		case number != v1Timeseries && number != v1Metadata:
-			i = skip(body, next, wire)
+			i = skipField(body, next, wire)
 		case wire != wireBytes:
 			err = errMalformed
 		default:
 			var message []byte
-			if message, i = delimited(body, next); i < 0 {
+			if message, i = readDelimited(body, next); i < 0 {
 				break
 			}
 			if number == v1Metadata {
-				err = d.metadataV1(message)
+				err = d.decodeMetadataV1(message)
 				break
 			}
-			err = d.seriesV1(message)
+			err = d.decodeSeriesV1(message)
 			n++
 		}
 		if i < 0 || err == errMalformed {
@@ -54,14 +54,14 @@ func (d *decoder) decodeV1(body []byte) error {
 	return nil
 }
 
-// seriesV1 decodes a prometheus.TimeSeries.
-func (d *decoder) seriesV1(m []byte) error {
+// decodeSeriesV1 decodes a prometheus.TimeSeries.
+func (d *decoder) decodeSeriesV1(m []byte) error {
 	// All known senders put the label fields first.
 	i := 0
 	for i < len(m) && m[i] == tagLabels {
 		if i+1 < len(m) && m[i+1] < 0x80 {
 			i += 2 + int(m[i+1])
-		} else if _, i = delimited(m, i+1); i < 0 {
+		} else if _, i = readDelimited(m, i+1); i < 0 {
 			return errMalformed
 		}
 	}
@@ -71,52 +71,52 @@ func (d *decoder) seriesV1(m []byte) error {
 	alias, rest := m[:i], m[i:]
 	if len(rest) > 2 && rest[0] == v1Samples<<3|wireBytes && int(rest[1]) == len(rest)-2 && rest[1] < 0x80 {
 		// Fast path: one sample and nothing else, as Prometheus sends.
-		if err := d.resolve(alias); err != nil {
+		if err := d.resolveSeries(alias); err != nil {
 			return err
 		}
-		return d.sampleV1(rest[2:])
+		return d.decodeSampleV1(rest[2:])
 	}
 	found, ok := scanV1(rest)
 	if !ok {
 		return errMalformed
 	}
-	if found.labels {
+	if found.hasLabels {
 		// There are more labels after other fields: join all labels, and search the whole message for samples.
 		alias, rest = d.gatherV1(m), m
 	}
-	if !found.samples && !found.exemplars {
+	if !found.hasSamples && !found.hasExemplars {
 		if d.parseLabels(alias) < 0 {
 			return errMalformed
 		}
-	} else if err := d.resolve(alias); err != nil {
+	} else if err := d.resolveSeries(alias); err != nil {
 		return err
 	}
-	return d.samplesV1(rest)
+	return d.decodeSamplesV1(rest)
 }
 
 // foundV1 holds the kinds of fields found in a series.
-type foundV1 struct{ labels, samples, exemplars bool }
+type foundV1 struct{ hasLabels, hasSamples, hasExemplars bool }
 
 // scanV1 checks the wire format of a prometheus.TimeSeries without the content of its fields.
 func scanV1(m []byte) (found foundV1, ok bool) {
 	for i := 0; i < len(m); {
-		number, wire, next := tag(m, i)
+		number, wire, next := readTag(m, i)
 		if next < 0 {
 			return found, false
 		}
 		if number > v1Histograms {
-			i = skip(m, next, wire)
+			i = skipField(m, next, wire)
 		} else if wire == wireBytes {
-			_, i = delimited(m, next)
+			_, i = readDelimited(m, next)
 		} else {
 			return found, false
 		}
 		if i < 0 {
 			return found, false
 		}
-		found.labels = found.labels || number == v1Labels
-		found.samples = found.samples || number == v1Samples || number == v1Histograms
-		found.exemplars = found.exemplars || number == v1Exemplars
+		found.hasLabels = found.hasLabels || number == v1Labels
+		found.hasSamples = found.hasSamples || number == v1Samples || number == v1Histograms
+		found.hasExemplars = found.hasExemplars || number == v1Exemplars
 	}
 	return found, true
 }
@@ -125,8 +125,8 @@ func scanV1(m []byte) (found foundV1, ok bool) {
 func (d *decoder) gatherV1(m []byte) []byte {
 	d.built = d.built[:0]
 	for i := 0; i < len(m); {
-		number, wire, next := tag(m, i)
-		next = skip(m, next, wire)
+		number, wire, next := readTag(m, i)
+		next = skipField(m, next, wire)
 		if number == v1Labels {
 			d.built = append(d.built, m[i:next]...)
 		}
@@ -135,24 +135,24 @@ func (d *decoder) gatherV1(m []byte) []byte {
 	return d.built
 }
 
-// samplesV1 decodes the samples, histograms and exemplars of a scanned prometheus.TimeSeries.
-func (d *decoder) samplesV1(m []byte) error {
+// decodeSamplesV1 decodes the samples, histograms and exemplars of a scanned prometheus.TimeSeries.
+func (d *decoder) decodeSamplesV1(m []byte) error {
 	for i := 0; i < len(m); {
-		number, wire, next := tag(m, i)
+		number, wire, next := readTag(m, i)
 		if wire != wireBytes {
-			i = skip(m, next, wire)
+			i = skipField(m, next, wire)
 			continue
 		}
 		var field []byte
-		field, i = delimited(m, next)
+		field, i = readDelimited(m, next)
 		var err error
 		switch number {
 		case v1Samples:
-			err = d.sampleV1(field)
+			err = d.decodeSampleV1(field)
 		case v1Histograms:
-			err = d.histogramV1(field)
+			err = d.decodeHistogramV1(field)
 		case v1Exemplars:
-			err = d.exemplarV1(field)
+			err = d.decodeExemplarV1(field)
 		}
 		if err != nil {
 			return err
@@ -161,8 +161,8 @@ func (d *decoder) samplesV1(m []byte) error {
 	return nil
 }
 
-// sampleV1 decodes a prometheus.Sample.
-func (d *decoder) sampleV1(b []byte) error {
+// decodeSampleV1 decodes a prometheus.Sample.
+func (d *decoder) decodeSampleV1(b []byte) error {
 	t, _, v, ok := parseSample(b, false)
 	if !ok {
 		return errMalformed
@@ -170,28 +170,28 @@ func (d *decoder) sampleV1(b []byte) error {
 	return d.float(t, 0, v)
 }
 
-// metadataV1 decodes a prometheus.MetricMetadata.
-func (d *decoder) metadataV1(b []byte) error {
+// decodeMetadataV1 decodes a prometheus.MetricMetadata.
+func (d *decoder) decodeMetadataV1(b []byte) error {
 	var m Metadata
 	var typ uint64
 	for i := 0; i < len(b); {
-		number, wire, next := tag(b, i)
+		number, wire, next := readTag(b, i)
 		if next < 0 {
 			return errMalformed
 		}
 		switch {
 		case number == 1 && wire == wireVarint:
-			typ, i = uvarint(b, next)
+			typ, i = readUvarint(b, next)
 		case number == 2 && wire == wireBytes:
-			m.Metric, i = delimited(b, next)
+			m.Metric, i = readDelimited(b, next)
 		case number == 4 && wire == wireBytes:
-			m.Help, i = delimited(b, next)
+			m.Help, i = readDelimited(b, next)
 		case number == 5 && wire == wireBytes:
-			m.Unit, i = delimited(b, next)
+			m.Unit, i = readDelimited(b, next)
 		case number == 1, number == 2, number == 4, number == 5:
 			return errMalformed
 		default:
-			i = skip(b, next, wire)
+			i = skipField(b, next, wire)
 		}
 		if i < 0 {
 			return errMalformed

@@ -40,19 +40,19 @@ type metadataV2 struct {
 
 // decodeV2 decodes an io.prometheus.write.v2.Request. The caller must commit the pending samples afterwards.
 func (d *decoder) decodeV2(body []byte) error {
-	first, err := d.symbolsV2(body)
+	first, err := d.decodeSymbolsV2(body)
 	if err != nil {
 		return err
 	}
 	n := 0
 	for i := first; i < len(body); {
-		number, wire, next := tag(body, i) // checked by symbolsV2
+		number, wire, next := readTag(body, i) // checked by decodeSymbolsV2
 		if number != v2Timeseries {
-			i = skip(body, next, wire)
+			i = skipField(body, next, wire)
 			continue
 		}
-		message, next := delimited(body, next)
-		if err := d.seriesV2(body, message); err == errMalformed {
+		message, next := readDelimited(body, next)
+		if err := d.decodeSeriesV2(body, message); err == errMalformed {
 			return fmt.Errorf("%w: after %d series", err, n)
 		} else if err != nil {
 			return err
@@ -63,12 +63,12 @@ func (d *decoder) decodeV2(body []byte) error {
 	return nil
 }
 
-// symbolsV2 checks the fields of a request and collects its symbols, which may be anywhere in the message. It returns
-// the offset of the first series.
-func (d *decoder) symbolsV2(body []byte) (first int, err error) {
+// decodeSymbolsV2 checks the fields of a request and collects its symbols, which may be anywhere in the message. It
+// returns the offset of the first series.
+func (d *decoder) decodeSymbolsV2(body []byte) (first int, err error) {
 	first = len(body)
 	for i := 0; i < len(body); {
-		number, wire, next := tag(body, i)
+		number, wire, next := readTag(body, i)
 		if next < 0 {
 			return 0, errMalformed
 		}
@@ -76,12 +76,12 @@ func (d *decoder) symbolsV2(body []byte) (first int, err error) {
 			return 0, errBodyOfV1
 		}
 		if number != v2Symbols && number != v2Timeseries {
-			next = skip(body, next, wire)
+			next = skipField(body, next, wire)
 		} else if wire != wireBytes {
 			return 0, errMalformed
 		} else {
 			var field []byte
-			field, next = delimited(body, next)
+			field, next = readDelimited(body, next)
 			if number == v2Timeseries {
 				first = min(first, i)
 			} else if next > 0 {
@@ -103,28 +103,27 @@ func (d *decoder) symbolsV2(body []byte) (first int, err error) {
 
 // foundV2 is the result of scanning a series.
 type foundV2 struct {
-	// refs is the content of the labels_refs field if there is only one and it is packed. Otherwise gather is set, and
-	// gatherV2 joins the fields.
-	refs             []byte
-	gather, metadata bool
-	meta             metadataV2
-	// samples counts samples and histograms; sample is the last sample. histograms and exemplars report whether the
-	// series has any.
-	samples               int
-	sample                []byte
-	histograms, exemplars bool
+	// refs is the content of the labels_refs field if there is only one and it is packed. Otherwise needsGather is set,
+	// and gatherV2 joins the fields.
+	refs                     []byte
+	needsGather, hasMetadata bool
+	meta                     metadataV2
+	// samples counts samples and histograms; sample is the last sample.
+	samples                     int
+	sample                      []byte
+	hasHistograms, hasExemplars bool
 }
 
-// seriesV2 decodes an io.prometheus.write.v2.TimeSeries.
-func (d *decoder) seriesV2(body, m []byte) error {
+// decodeSeriesV2 decodes an io.prometheus.write.v2.TimeSeries.
+func (d *decoder) decodeSeriesV2(body, m []byte) error {
 	var found foundV2
 	if !scanV2(m, &found) {
 		return errMalformed
 	}
-	if found.gather && !d.gatherV2(m, &found) {
+	if found.needsGather && !d.gatherV2(m, &found) {
 		return errMalformed
 	}
-	alias, bad, err := d.aliasV2(body, found.refs)
+	alias, bad, err := d.encodeAliasV2(body, found.refs)
 	if err != nil {
 		return err
 	}
@@ -133,41 +132,41 @@ func (d *decoder) seriesV2(body, m []byte) error {
 	}
 	switch {
 	case bad == errTooManyLabels:
-		d.refuse(storage.ReasonTooManyLabels, bad)
+		d.rejectSeries(storage.ReasonTooManyLabels, bad)
 	case bad != nil:
-		d.refuse(reasonBadSymbols, bad)
-	case found.samples > 0 || found.exemplars:
-		if err := d.resolve(alias); err != nil {
+		d.rejectSeries(reasonBadSymbols, bad)
+	case found.samples > 0 || found.hasExemplars:
+		if err := d.resolveSeries(alias); err != nil {
 			return err
 		}
 	}
-	if bad == nil && found.metadata && d.onMetadata != nil {
+	if bad == nil && found.hasMetadata && d.onMetadata != nil {
 		d.passMetadataV2(body, found)
 	}
-	if found.samples == 1 && !found.histograms && !found.exemplars {
-		return d.sampleV2(found.sample)
+	if found.samples == 1 && !found.hasHistograms && !found.hasExemplars {
+		return d.decodeSampleV2(found.sample)
 	}
-	return d.samplesV2(body, m)
+	return d.decodeSamplesV2(body, m)
 }
 
 // scanV2 checks the fields of a series and their content, except the content of samples, histograms and exemplars.
 func scanV2(m []byte, found *foundV2) bool {
 	for i := 0; i < len(m); {
-		number, wire, next := tag(m, i)
+		number, wire, next := readTag(m, i)
 		if next < 0 {
 			return false
 		}
 		var field []byte
 		switch {
 		case number == v2LabelsRefs && wire == wireVarint:
-			found.gather = true
-			i = skip(m, next, wire)
+			found.needsGather = true
+			i = skipField(m, next, wire)
 		case number > v2Metadata:
-			i = skip(m, next, wire)
+			i = skipField(m, next, wire)
 		case wire != wireBytes:
 			return false
 		default:
-			field, i = delimited(m, next)
+			field, i = readDelimited(m, next)
 		}
 		if i < 0 {
 			return false
@@ -178,18 +177,18 @@ func scanV2(m []byte, found *foundV2) bool {
 			if len(field) > 0 && field[len(field)-1] >= 0x80 {
 				return false
 			}
-			found.gather = found.gather || found.refs != nil
+			found.needsGather = found.needsGather || found.refs != nil
 			found.refs = field
 		case v2Samples:
 			found.samples++
 			found.sample = field
 		case v2Histograms:
 			found.samples++
-			found.histograms = true
+			found.hasHistograms = true
 		case v2Exemplars:
-			found.exemplars = true
+			found.hasExemplars = true
 		case v2Metadata:
-			found.metadata = true
+			found.hasMetadata = true
 			if !parseMetadataV2(field, &found.meta) {
 				return false
 			}
@@ -202,12 +201,12 @@ func scanV2(m []byte, found *foundV2) bool {
 func (d *decoder) gatherV2(m []byte, found *foundV2) bool {
 	d.refs = d.refs[:0]
 	for i := 0; i < len(m); {
-		number, wire, next := tag(m, i)
-		end := skip(m, next, wire)
+		number, wire, next := readTag(m, i)
+		end := skipField(m, next, wire)
 		if number == v2LabelsRefs {
 			if wire == wireBytes {
-				_, end = delimited(m, next)
-				n, start := uvarint(m, next)
+				_, end = readDelimited(m, next)
+				n, start := readUvarint(m, next)
 				d.refs = append(d.refs, m[start:start+int(n)]...)
 			} else {
 				d.refs = append(d.refs, m[next:end]...)
@@ -219,16 +218,16 @@ func (d *decoder) gatherV2(m []byte, found *foundV2) bool {
 	return true
 }
 
-// aliasV2 returns the labels that refs refers to, in the encoding of 1.0. bad, if set, is the reason to reject the
-// labels.
-func (d *decoder) aliasV2(body, refs []byte) (alias []byte, bad, err error) {
+// encodeAliasV2 returns the labels that refs refers to, in the encoding of 1.0. bad, if set, is the reason to reject
+// the labels.
+func (d *decoder) encodeAliasV2(body, refs []byte) (alias []byte, bad, err error) {
 	alias = d.built[:0]
 	table := d.symbols
 	for i := 0; i < len(refs); {
 		// This loop inlines uvarint twice, because most references take one byte.
 		name, next := uint64(refs[i]), i+1
 		if name >= 0x80 {
-			if name, next = uvarintLong(refs, i); next < 0 {
+			if name, next = readLongUvarint(refs, i); next < 0 {
 				return nil, nil, errMalformed
 			}
 		}
@@ -238,7 +237,7 @@ func (d *decoder) aliasV2(body, refs []byte) (alias []byte, bad, err error) {
 		}
 		value, after := uint64(refs[next]), next+1
 		if value >= 0x80 {
-			if value, after = uvarintLong(refs, next); after < 0 {
+			if value, after = readLongUvarint(refs, next); after < 0 {
 				return nil, nil, errMalformed
 			}
 		}
@@ -251,20 +250,20 @@ func (d *decoder) aliasV2(body, refs []byte) (alias []byte, bad, err error) {
 			bad = errTooManyLabels
 			break
 		}
-		alias = appendLabel(alias, yolo(body[n.at:n.at+n.len]), yolo(body[v.at:v.at+v.len]))
+		alias = appendLabel(alias, unsafeString(body[n.at:n.at+n.len]), unsafeString(body[v.at:v.at+v.len]))
 		i = after
 	}
 	d.built = alias
-	if bad != nil && !validPacked(refs) {
+	if bad != nil && !isValidPacked(refs) {
 		return nil, nil, errMalformed
 	}
 	return alias, bad, nil
 }
 
-// validPacked reports whether b is a sequence of valid varints.
-func validPacked(b []byte) bool {
+// isValidPacked reports whether b is a sequence of valid varints.
+func isValidPacked(b []byte) bool {
 	for i := 0; i < len(b); {
-		if _, i = uvarint(b, i); i < 0 {
+		if _, i = readUvarint(b, i); i < 0 {
 			return false
 		}
 	}
@@ -274,18 +273,18 @@ func validPacked(b []byte) bool {
 // parseMetadataV2 parses an io.prometheus.write.v2.Metadata into m. If a field is repeated, the last one counts.
 func parseMetadataV2(b []byte, m *metadataV2) bool {
 	for i := 0; i < len(b); {
-		number, wire, next := tag(b, i)
+		number, wire, next := readTag(b, i)
 		if next < 0 {
 			return false
 		}
 		known := number == 1 || number == 3 || number == 4
 		if !known {
-			i = skip(b, next, wire)
+			i = skipField(b, next, wire)
 		} else if wire != wireVarint {
 			return false
 		} else {
 			var v uint64
-			v, i = uvarint(b, next)
+			v, i = readUvarint(b, next)
 			switch number {
 			case 1:
 				m.typ = uint32(v)
@@ -309,10 +308,10 @@ func (d *decoder) passMetadataV2(body []byte, found foundV2) {
 		return
 	}
 	for i := 0; i < len(found.refs); {
-		name, next := uvarint(found.refs, i)
-		value, next := uvarint(found.refs, next)
+		name, next := readUvarint(found.refs, i)
+		value, next := readUvarint(found.refs, next)
 		i = next
-		if string(d.text(body, uint32(name))) == "__name__" {
+		if string(d.symbolText(body, uint32(name))) == "__name__" {
 			meta.metric = uint32(value)
 			break
 		}
@@ -322,35 +321,35 @@ func (d *decoder) passMetadataV2(body []byte, found foundV2) {
 	}
 	d.lastMetadata = meta
 	d.passMetadata(Metadata{
-		Metric: familyOf(d.text(body, meta.metric), meta.typ), Type: metricType(meta.typ),
-		Unit: d.text(body, meta.unitRef), Help: d.text(body, meta.helpRef),
+		Metric: familyOf(d.symbolText(body, meta.metric), meta.typ), Type: metricType(meta.typ),
+		Unit: d.symbolText(body, meta.unitRef), Help: d.symbolText(body, meta.helpRef),
 	})
 }
 
-// text returns the symbol with the number ref, which must exist.
-func (d *decoder) text(body []byte, ref uint32) []byte {
+// symbolText returns the symbol with the number ref, which must exist.
+func (d *decoder) symbolText(body []byte, ref uint32) []byte {
 	s := d.symbols[ref]
 	return body[s.at : s.at+s.len]
 }
 
-// samplesV2 decodes the samples, histograms and exemplars of a scanned series.
-func (d *decoder) samplesV2(body, m []byte) error {
+// decodeSamplesV2 decodes the samples, histograms and exemplars of a scanned series.
+func (d *decoder) decodeSamplesV2(body, m []byte) error {
 	for i := 0; i < len(m); {
-		number, wire, next := tag(m, i)
+		number, wire, next := readTag(m, i)
 		if wire != wireBytes {
-			i = skip(m, next, wire)
+			i = skipField(m, next, wire)
 			continue
 		}
 		var field []byte
-		field, i = delimited(m, next)
+		field, i = readDelimited(m, next)
 		var err error
 		switch number {
 		case v2Samples:
-			err = d.sampleV2(field)
+			err = d.decodeSampleV2(field)
 		case v2Histograms:
-			err = d.histogramV2(field)
+			err = d.decodeHistogramV2(field)
 		case v2Exemplars:
-			err = d.exemplarV2(body, field)
+			err = d.decodeExemplarV2(body, field)
 		}
 		if err != nil {
 			return err
@@ -359,8 +358,8 @@ func (d *decoder) samplesV2(body, m []byte) error {
 	return nil
 }
 
-// sampleV2 decodes an io.prometheus.write.v2.Sample.
-func (d *decoder) sampleV2(b []byte) error {
+// decodeSampleV2 decodes an io.prometheus.write.v2.Sample.
+func (d *decoder) decodeSampleV2(b []byte) error {
 	t, st, v, ok := parseSample(b, true)
 	if !ok {
 		return errMalformed

@@ -45,17 +45,17 @@ type decoder struct {
 	pendingBytes int
 
 	// series is the current series, to which samples are added. If it was rejected, series is nil, and its samples are
-	// counted in refusals[refusal]. alias is the alias by which it was looked up.
-	series  *storage.Series
-	refusal int
-	alias   []byte
+	// counted in rejections[rejection]. alias is the alias by which it was looked up.
+	series    *storage.Series
+	rejection int
+	alias     []byte
 
 	// written counts durable elements. dropped counts rejected exemplars, which 1.0 doesn't report.
 	written counts
 	dropped int
-	// ruled counts the elements that relabeling rules dropped.
-	ruled    counts
-	refusals rejections
+	// droppedByRules counts the elements that relabeling rules dropped.
+	droppedByRules counts
+	rejections     rejections
 
 	builder labels.ScratchBuilder
 	labels  labels.Labels
@@ -82,49 +82,49 @@ func (d *decoder) reset() {
 		d.symbols = nil
 	}
 	*d = decoder{
-		builder: d.builder, refusals: d.refusals[:0],
+		builder: d.builder, rejections: d.rejections[:0],
 		exemplarLabels: exemplarLabels{builder: d.exemplarLabels.builder, labels: d.exemplarLabels.labels},
 		built:          d.built[:0], canon: d.canon[:0], refs: d.refs[:0], symbols: d.symbols[:0],
 	}
-	clear(d.refusals[:cap(d.refusals)])
+	clear(d.rejections[:cap(d.rejections)])
 }
 
 // float adds a sample to the current series.
 func (d *decoder) float(t, st int64, v float64) error {
 	if d.series == nil {
-		d.refusals[d.refusal].samples++
+		d.rejections[d.rejection].samples++
 		return nil
 	}
 	if err := d.batch.Float(d.series, t, st, v); err != nil {
-		return d.refuseSample(err, t, &d.ruled.floats)
+		return d.rejectSample(err, t, &d.droppedByRules.floats)
 	}
 	d.pending.floats++
-	return d.weigh(adapter.SampleBytes)
+	return d.addSize(adapter.SampleBytes)
 }
 
 // histogram adds a histogram, which has size bytes on the wire, to the current series.
 func (d *decoder) histogram(t, st int64, h *histogram.Histogram, fh *histogram.FloatHistogram, size int) error {
 	if d.series == nil {
-		d.refusals[d.refusal].samples++
+		d.rejections[d.rejection].samples++
 		return nil
 	}
 	if err := d.batch.Histogram(d.series, t, st, h, fh); err != nil {
-		return d.refuseSample(err, t, &d.ruled.histograms)
+		return d.rejectSample(err, t, &d.droppedByRules.histograms)
 	}
 	d.pending.histograms++
-	return d.weigh(adapter.SampleBytes + size)
+	return d.addSize(adapter.SampleBytes + size)
 }
 
-// weigh adds a sample's size to the batch and commits the batch at adapter.BatchBytes. The series is then resolved
+// addSize adds a sample's size to the batch and commits the batch at adapter.BatchBytes. The series is then resolved
 // again, because it belonged to the old batch.
-func (d *decoder) weigh(size int) error {
+func (d *decoder) addSize(size int) error {
 	if d.pendingBytes += size; d.pendingBytes < adapter.BatchBytes {
 		return nil
 	}
 	if err := d.commit(); err != nil {
 		return err
 	}
-	return d.resolve(d.alias)
+	return d.resolveSeries(d.alias)
 }
 
 // commit makes the pending samples durable.
@@ -160,39 +160,39 @@ func (d *decoder) release() {
 	}
 }
 
-// refuse records that all samples of the current series are rejected.
-func (d *decoder) refuse(reason string, err error) {
-	place, isNew := d.refusals.index(reason)
-	d.series, d.refusal = nil, place
-	d.refusals[place].series++
+// rejectSeries records that all samples of the current series are rejected.
+func (d *decoder) rejectSeries(reason string, err error) {
+	place, isNew := d.rejections.index(reason)
+	d.series, d.rejection = nil, place
+	d.rejections[place].series++
 	if isNew {
-		d.refusals[place].example = printable(strings.TrimPrefix(err.Error(), reason+": "))
+		d.rejections[place].example = printableText(strings.TrimPrefix(err.Error(), reason+": "))
 	}
 }
 
-// refuseSample counts a sample that wasn't stored because of err: in ruled if a relabeling rule dropped it, otherwise
+// rejectSample counts a sample that wasn't stored because of err: in ruled if a relabeling rule dropped it, otherwise
 // by reason if the store rejected this sample only. It returns all other errors, which fail the request.
-func (d *decoder) refuseSample(err error, t int64, ruled *int) error {
+func (d *decoder) rejectSample(err error, t int64, ruled *int) error {
 	var invalid *storage.InvalidHistogramError
 	switch {
 	case err == adapter.ErrDropped:
 		*ruled++
 	case adapter.TimeReason(err) != "":
-		d.count(adapter.TimeReason(err), func() string { return d.sampleText(t, err) })
+		d.countRejected(adapter.TimeReason(err), func() string { return d.sampleText(t, err) })
 	case errors.As(err, &invalid):
-		d.count(adapter.ReasonInvalidHistogram, func() string { return d.sampleText(t, err) })
+		d.countRejected(adapter.ReasonInvalidHistogram, func() string { return d.sampleText(t, err) })
 	default:
 		return err
 	}
 	return nil
 }
 
-// count counts one rejected sample of the current series.
-func (d *decoder) count(reason string, example func() string) {
-	place, isNew := d.refusals.index(reason)
-	d.refusals[place].samples++
+// countRejected counts one rejected sample of the current series.
+func (d *decoder) countRejected(reason string, example func() string) {
+	place, isNew := d.rejections.index(reason)
+	d.rejections[place].samples++
 	if isNew {
-		d.refusals[place].example = printable(example())
+		d.rejections[place].example = printableText(example())
 	}
 }
 

@@ -34,31 +34,33 @@ func (l *exemplarLabels) reset() {
 func (l *exemplarLabels) add(name, value []byte) {
 	l.n++
 	l.size += len(name) + len(value)
-	if !l.over() {
-		l.builder.Add(yolo(name), yolo(value))
+	if !l.exceedsLimit() {
+		l.builder.Add(unsafeString(name), unsafeString(value))
 	}
 }
 
-func (l *exemplarLabels) over() bool { return l.n > maxExemplarLabels || l.size > maxExemplarBytes }
+func (l *exemplarLabels) exceedsLimit() bool {
+	return l.n > maxExemplarLabels || l.size > maxExemplarBytes
+}
 
-// exemplarV1 decodes a prometheus.Exemplar. As in Prometheus, a rejected exemplar is counted and never fails the
+// decodeExemplarV1 decodes a prometheus.Exemplar. As in Prometheus, a rejected exemplar is counted and never fails the
 // request.
-func (d *decoder) exemplarV1(m []byte) error {
+func (d *decoder) decodeExemplarV1(m []byte) error {
 	l := &d.exemplarLabels
 	l.reset()
 	var v float64
 	var t int64
 	for i := 0; i < len(m); {
-		number, wire, next := tag(m, i)
+		number, wire, next := readTag(m, i)
 		if next < 0 {
 			return errMalformed
 		}
 		switch {
 		case number > 3:
-			i = skip(m, next, wire)
+			i = skipField(m, next, wire)
 		case number == 1 && wire == wireBytes:
 			var field []byte
-			if field, i = delimited(m, next); i < 0 {
+			if field, i = readDelimited(m, next); i < 0 {
 				return errMalformed
 			}
 			name, value, ok := parseLabel(field)
@@ -68,11 +70,11 @@ func (d *decoder) exemplarV1(m []byte) error {
 			l.add(name, value)
 		case number == 2 && wire == wireFixed64:
 			var bits uint64
-			bits, i = fixed64(m, next)
+			bits, i = readFixed64(m, next)
 			v = math.Float64frombits(bits)
 		case number == 3 && wire == wireVarint:
 			var bits uint64
-			bits, i = uvarint(m, next)
+			bits, i = readUvarint(m, next)
 			t = int64(bits)
 		default:
 			return errMalformed
@@ -82,50 +84,50 @@ func (d *decoder) exemplarV1(m []byte) error {
 		}
 	}
 	if d.series == nil {
-		d.refusals[d.refusal].exemplars++
+		d.rejections[d.rejection].exemplars++
 		return nil
 	}
-	err := d.exemplar(t, v)
+	err := d.addExemplar(t, v)
 	if isExemplarError(err) {
 		d.dropped++
 		return nil
 	}
-	return d.refuseExemplar(err) // a retry may be accepted
+	return d.rejectExemplar(err) // a retry may be accepted
 }
 
-// exemplarV2 decodes an io.prometheus.write.v2.Exemplar. Rejected exemplars are reported to the sender.
-func (d *decoder) exemplarV2(body, m []byte) error {
+// decodeExemplarV2 decodes an io.prometheus.write.v2.Exemplar. Rejected exemplars are reported to the sender.
+func (d *decoder) decodeExemplarV2(body, m []byte) error {
 	l := &d.exemplarLabels
 	l.reset()
 	var v float64
 	var t int64
 	refs := pairedRefs{d: d, body: body}
 	for i := 0; i < len(m); {
-		number, wire, next := tag(m, i)
+		number, wire, next := readTag(m, i)
 		if next < 0 {
 			return errMalformed
 		}
 		var bits uint64
 		switch {
 		case number > 3:
-			i = skip(m, next, wire)
+			i = skipField(m, next, wire)
 		case number == 1 && wire == wireVarint:
-			bits, i = uvarint(m, next)
-			refs.take(uint32(bits))
+			bits, i = readUvarint(m, next)
+			refs.addRef(uint32(bits))
 		case number == 1 && wire == wireBytes:
 			var packed []byte
-			packed, i = delimited(m, next)
+			packed, i = readDelimited(m, next)
 			for j := 0; j < len(packed) && i > 0; {
-				if bits, j = uvarint(packed, j); j < 0 {
+				if bits, j = readUvarint(packed, j); j < 0 {
 					return errMalformed
 				}
-				refs.take(uint32(bits))
+				refs.addRef(uint32(bits))
 			}
 		case number == 2 && wire == wireFixed64:
-			bits, i = fixed64(m, next)
+			bits, i = readFixed64(m, next)
 			v = math.Float64frombits(bits)
 		case number == 3 && wire == wireVarint:
-			bits, i = uvarint(m, next)
+			bits, i = readUvarint(m, next)
 			t = int64(bits)
 		default:
 			return errMalformed
@@ -135,34 +137,34 @@ func (d *decoder) exemplarV2(body, m []byte) error {
 		}
 	}
 	if d.series == nil {
-		d.refusals[d.refusal].exemplars++
+		d.rejections[d.rejection].exemplars++
 		return nil
 	}
 	err := refs.err()
 	if err == nil {
-		err = d.exemplar(t, v)
+		err = d.addExemplar(t, v)
 	}
-	return d.refuseExemplar(err)
+	return d.rejectExemplar(err)
 }
 
 // pairedRefs adds labels to an exemplar from a list of symbol references, which alternate between names and values.
 type pairedRefs struct {
-	d       *decoder
-	body    []byte
-	name    uint32
-	n       int
-	outside bool
+	d             *decoder
+	body          []byte
+	name          uint32
+	n             int
+	hasInvalidRef bool
 }
 
-func (p *pairedRefs) take(ref uint32) {
+func (p *pairedRefs) addRef(ref uint32) {
 	p.n++
-	p.outside = p.outside || int(ref) >= len(p.d.symbols)
+	p.hasInvalidRef = p.hasInvalidRef || int(ref) >= len(p.d.symbols)
 	switch {
-	case p.outside:
+	case p.hasInvalidRef:
 	case p.n%2 != 0:
 		p.name = ref
 	default:
-		p.d.exemplarLabels.add(p.d.text(p.body, p.name), p.d.text(p.body, ref))
+		p.d.exemplarLabels.add(p.d.symbolText(p.body, p.name), p.d.symbolText(p.body, ref))
 	}
 }
 
@@ -170,16 +172,16 @@ func (p *pairedRefs) err() error {
 	switch {
 	case p.n%2 != 0:
 		return errOddReferences
-	case p.outside:
+	case p.hasInvalidRef:
 		return errReference
 	}
 	return nil
 }
 
-// exemplar adds the exemplar whose labels were decoded to the current series.
-func (d *decoder) exemplar(t int64, v float64) error {
+// addExemplar adds the exemplar whose labels were decoded to the current series.
+func (d *decoder) addExemplar(t int64, v float64) error {
 	l := &d.exemplarLabels
-	if l.over() {
+	if l.exceedsLimit() {
 		return errExemplarLabels
 	}
 	l.builder.Sort()
@@ -187,13 +189,13 @@ func (d *decoder) exemplar(t int64, v float64) error {
 	e := exemplar.Exemplar{Labels: l.labels, Value: v, Ts: t, HasTs: true}
 	if err := d.batch.Exemplar(d.series, e); err != nil {
 		if err == adapter.ErrDropped {
-			d.ruled.exemplars++
+			d.droppedByRules.exemplars++
 			return nil
 		}
 		return err
 	}
 	d.pending.exemplars++
-	return d.weigh(adapter.SampleBytes + l.size)
+	return d.addSize(adapter.SampleBytes + l.size)
 }
 
 var errExemplarLabels = errors.New("the labels of an exemplar have more than 128 characters")
@@ -206,8 +208,8 @@ func isExemplarError(err error) bool {
 		errors.Is(err, storage.ErrTooOld) || errors.Is(err, storage.ErrTooFarAhead)
 }
 
-// refuseExemplar counts a rejected exemplar. It returns other errors, which fail the request.
-func (d *decoder) refuseExemplar(err error) error {
+// rejectExemplar counts a rejected exemplar. It returns other errors, which fail the request.
+func (d *decoder) rejectExemplar(err error) error {
 	reason := adapter.ReasonInvalidExemplar
 	switch {
 	case err == nil:
@@ -222,10 +224,10 @@ func (d *decoder) refuseExemplar(err error) error {
 	if limit := (*tenant.LimitError)(nil); errors.As(err, &limit) {
 		reason = limit.Limit
 	}
-	place, isNew := d.refusals.index(reason)
-	d.refusals[place].exemplars++
+	place, isNew := d.rejections.index(reason)
+	d.rejections[place].exemplars++
 	if isNew {
-		d.refusals[place].example = printable(err.Error() + ", in an exemplar of " + d.describe())
+		d.rejections[place].example = printableText(err.Error() + ", in an exemplar of " + d.describe())
 	}
 	return nil
 }

@@ -85,13 +85,13 @@ func TestExemplarsStored(t *testing.T) {
 	}
 }
 
-// muting drops the exemplars with one value, as a relabeling rule may drop a series.
-type muting struct {
+// exemplarDroppingBatch drops the exemplars with one value, as a relabeling rule may drop a series.
+type exemplarDroppingBatch struct {
 	adapter.Batch
 	value float64
 }
 
-func (m muting) Exemplar(ref *storage.Series, e exemplar.Exemplar) error {
+func (m exemplarDroppingBatch) Exemplar(ref *storage.Series, e exemplar.Exemplar) error {
 	if e.Value == m.value {
 		return adapter.ErrDropped
 	}
@@ -102,7 +102,7 @@ func (m muting) Exemplar(ref *storage.Series, e exemplar.Exemplar) error {
 func TestExemplarsThatRulesDrop(t *testing.T) {
 	s := newServer(t, nil, nil)
 	opts := DefaultOptions()
-	opts.Rules = func(_ string, b *storage.Batch) adapter.Batch { return muting{b, 2} }
+	opts.Rules = func(_ string, b *storage.Batch) adapter.Batch { return exemplarDroppingBatch{b, 2} }
 	var err error
 	s.Handler, err = Handler(s.store, opts)
 	require.NoError(t, err)
@@ -148,10 +148,10 @@ func TestExemplarsOfRefusedSeries(t *testing.T) {
 func TestMalformedExemplars(t *testing.T) {
 	for _, b := range [][]byte{{0x0a}, {0x0a, 5}, {0x11, 1, 2}, {0x18}, {0x10, 1}, {0x0a, 2, 0x0a, 9}} {
 		d := newTestDecoder(newRecorder())
-		require.ErrorIs(t, d.exemplarV1(b), errMalformed, "%x", b)
+		require.ErrorIs(t, d.decodeExemplarV1(b), errMalformed, "%x", b)
 	}
 	for _, b := range [][]byte{{0x0a}, {0x0a, 5}, {0x0a, 1, 0x80}, {0x11, 1, 2}, {0x18}, {0x10, 1}, {0x08}} {
 		d := newTestDecoder(newRecorder())
-		require.ErrorIs(t, d.exemplarV2(nil, b), errMalformed, "%x", b)
+		require.ErrorIs(t, d.decodeExemplarV2(nil, b), errMalformed, "%x", b)
 	}
 }

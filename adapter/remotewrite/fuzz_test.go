@@ -27,7 +27,7 @@ func compareV1(t *testing.T, body []byte) {
 		return
 	}
 	require.NoError(t, d.commit())
-	checkTaken(t, d, r, countV1(&req), wantV1(&req))
+	checkAccepted(t, d, r, countV1(&req), wantV1(&req))
 
 	again := newRecorder()
 	decodeV1(t, again, marshalV1(t, &req))
@@ -53,7 +53,7 @@ func compareV2(t *testing.T, body []byte) {
 		}
 		return
 	}
-	require.NoError(t, want, "ours took what the generated decoder refuses")
+	require.NoError(t, want, "ours accepted what the generated decoder rejects")
 	require.NoError(t, d.commit())
 	var valid writev2.Request
 	valid.Symbols = req.Symbols
@@ -62,7 +62,7 @@ func compareV2(t *testing.T, body []byte) {
 			valid.Timeseries = append(valid.Timeseries, ts)
 		}
 	}
-	checkTaken(t, d, r, countV2(&req), wantV2(t, &valid))
+	checkAccepted(t, d, r, countV2(&req), wantV2(t, &valid))
 
 	again := newRecorder()
 	decodeV2(t, again, marshalV2(t, &req))
@@ -79,12 +79,12 @@ func referencesExist(ts *writev2.TimeSeries, symbols int) bool {
 	return len(ts.LabelsRefs)%2 == 0 && int(ts.Metadata.HelpRef) < symbols && int(ts.Metadata.UnitRef) < symbols
 }
 
-// checkTaken checks that every sample was either recorded or counted as rejected, and that the recorded samples are a
-// subsequence of want.
-func checkTaken(t *testing.T, d *decoder, r *recorder, all counts, want []recorded) {
-	require.Equal(t, all.floats+all.histograms, d.written.floats+d.written.histograms+d.refusals.samples())
+// checkAccepted checks that every sample was either recorded or counted as rejected, and that the recorded samples are
+// a subsequence of want.
+func checkAccepted(t *testing.T, d *decoder, r *recorder, all counts, want []recorded) {
+	require.Equal(t, all.floats+all.histograms, d.written.floats+d.written.histograms+d.rejections.samples())
 	require.Equal(t, d.written.floats+d.written.histograms, len(r.samples))
-	require.Equal(t, all.exemplars, d.written.exemplars+d.dropped+d.refusals.exemplars())
+	require.Equal(t, all.exemplars, d.written.exemplars+d.dropped+d.rejections.exemplars())
 	require.Equal(t, d.written.exemplars, len(r.exemplars))
 	want, taken := floatsFirst(want), floatsFirst(r.samples)
 	i := 0
@@ -93,7 +93,7 @@ func checkTaken(t *testing.T, d *decoder, r *recorder, all counts, want []record
 			i++
 		}
 		require.Less(t, i, len(want),
-			"%v was never sent, or in another order; refused: %v; all: %v", got, d.refusals, want)
+			"%v was never sent, or in another order; rejected: %v; all: %v", got, d.rejections, want)
 		i++
 	}
 }
@@ -134,7 +134,7 @@ func requireSame(t *testing.T, want, got []recorded) {
 }
 
 func FuzzDecodeV1(f *testing.F) {
-	f.Add(marshalV1(f, varied()))
+	f.Add(marshalV1(f, variedRequest()))
 	f.Add(marshalV1(f, &prompb.WriteRequest{Metadata: []prompb.MetricMetadata{
 		{Type: prompb.MetricMetadata_COUNTER, MetricFamilyName: "m", Help: "h", Unit: "u"},
 	}}))
@@ -146,7 +146,7 @@ func FuzzDecodeV1(f *testing.F) {
 }
 
 func FuzzDecodeV2(f *testing.F) {
-	f.Add(marshalV2(f, v2From(varied())))
+	f.Add(marshalV2(f, v2From(variedRequest())))
 	f.Add(marshalV2(f, &writev2.Request{
 		Symbols: []string{"", "__name__", "m", "help"}, Timeseries: []writev2.TimeSeries{{
 			LabelsRefs: []uint32{1, 2}, Samples: []writev2.Sample{{Timestamp: 1, StartTimestamp: 2, Value: 3}},

@@ -25,10 +25,10 @@ type HA struct {
 	On func(tenant string) bool
 }
 
-// batches returns a constructor of batches that applies rules. If HA is enabled for the tenant, the batches
+// batchConstructor returns a constructor of batches that applies rules. If HA is enabled for the tenant, the batches
 // deduplicate.
-func (ha *HA) batches(store *storage.Store, rules adapter.Shape) func(tenant string) adapter.Batch {
-	plain := func(tenant string) adapter.Batch { return rules.Over(tenant, store.NewBatch(tenant)) }
+func (ha *HA) batchConstructor(store *storage.Store, rules adapter.Shape) func(tenant string) adapter.Batch {
+	plain := func(tenant string) adapter.Batch { return rules.WrapBatch(tenant, store.NewBatch(tenant)) }
 	if ha == nil {
 		return plain
 	}
@@ -107,7 +107,7 @@ func (b *haBatch) partOf(alias []byte) *haPart {
 		p.replicaField = appendLabel(nil, b.ha.ReplicaLabel, name.replica)
 	}
 	p.stored = b.store.NewBatch(b.tenant)
-	p.batch = b.rules.Over(b.tenant, p.stored)
+	p.batch = b.rules.WrapBatch(b.tenant, p.stored)
 	b.parts[name] = p
 	return p
 }
@@ -115,12 +115,12 @@ func (b *haBatch) partOf(alias []byte) *haPart {
 // replicaOf returns the replica that a series comes from.
 func (b *haBatch) replicaOf(alias []byte) (name haName) {
 	for i := 0; i < len(alias); {
-		_, wire, next := tag(alias, i)
+		_, wire, next := readTag(alias, i)
 		if next < 0 || wire != wireBytes {
 			return haName{}
 		}
 		var field []byte
-		if field, i = delimited(alias, next); i < 0 {
+		if field, i = readDelimited(alias, next); i < 0 {
 			return haName{}
 		}
 		label, value, ok := parseLabel(field)

@@ -74,20 +74,20 @@ func TestReplicasAreToldApart(t *testing.T) {
 	}, s.stored(t, tenant.Default))
 }
 
-// renaming adds the cluster to the name of a series, and drops a series by its new name.
-type renaming struct {
+// renamingBatch adds the cluster to the name of a series, and drops a series by its new name.
+type renamingBatch struct {
 	*storage.Batch
-	dropped bool
+	isDropped bool
 }
 
-func (b *renaming) Lookup(alias []byte) (*storage.Series, bool) {
-	b.dropped = false
+func (b *renamingBatch) Lookup(alias []byte) (*storage.Series, bool) {
+	b.isDropped = false
 	return b.Batch.Lookup(alias)
 }
 
-func (b *renaming) Define(alias []byte, ls labels.Labels) (*storage.Series, error) {
+func (b *renamingBatch) Define(alias []byte, ls labels.Labels) (*storage.Series, error) {
 	if ls.Get(labels.MetricName) == "dropped" {
-		b.dropped = true
+		b.isDropped = true
 		return new(storage.Series), nil
 	}
 	builder := labels.NewBuilder(ls)
@@ -95,8 +95,8 @@ func (b *renaming) Define(alias []byte, ls labels.Labels) (*storage.Series, erro
 	return b.Batch.Define(alias, ls)
 }
 
-func (b *renaming) Float(ref *storage.Series, t, st int64, v float64) error {
-	if b.dropped {
+func (b *renamingBatch) Float(ref *storage.Series, t, st int64, v float64) error {
+	if b.isDropped {
 		return adapter.ErrDropped
 	}
 	return b.Batch.Float(ref, t, st, v)
@@ -115,7 +115,7 @@ func TestRulesOverReplicas(t *testing.T) {
 	}
 	opts.Rules = func(_ string, b *storage.Batch) adapter.Batch {
 		b.UseAliases(1)
-		return &renaming{Batch: b}
+		return &renamingBatch{Batch: b}
 	}
 	s.Handler, err = Handler(s.store, opts)
 	require.NoError(t, err)

@@ -26,7 +26,7 @@ const (
 // Handler returns a handler for POST requests of remote write 1.0 and 2.0. The tenant is taken from the request's
 // context. It returns an error that wraps ErrOptions if the options are invalid.
 func Handler(store *storage.Store, opts Options) (http.Handler, error) {
-	return newHandler(opts.HA.batches(store, opts.Rules), opts)
+	return newHandler(opts.HA.batchConstructor(store, opts.Rules), opts)
 }
 
 type handler struct {
@@ -47,7 +47,7 @@ func newHandler(newBatch func(tenant string) adapter.Batch, opts Options) (*hand
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	h := &handler{opts: opts, newBatch: newBatch, budget: opts.Bodies.Part(opts.MaxInFlight)}
+	h := &handler{opts: opts, newBatch: newBatch, budget: opts.Bodies.SubBudget(opts.MaxInFlight)}
 	h.metrics = newMetrics(opts.Registerer, h.budget.Used)
 	h.requests.New = func() any { return &request{} }
 	return h, nil
@@ -60,7 +60,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.answer(w, versionUnknown, http.StatusMethodNotAllowed, "remote write supports only POST")
 		return
 	}
-	v, err := negotiate(r.Header)
+	v, err := negotiateVersion(r.Header)
 	if err != nil {
 		h.answer(w, versionUnknown, http.StatusUnsupportedMediaType, err.Error())
 		return
@@ -69,7 +69,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer h.requests.Put(q)
 	defer q.decoder.reset()
 	defer q.body.release()
-	q.body.share = h.budget.Share(r.Context())
+	q.body.share = h.budget.NewShare(r.Context())
 	err = h.storeRequest(r, v, q)
 	h.metrics.samples(&q.decoder)
 	h.respond(w, v, q, err, began)
@@ -127,9 +127,9 @@ func (h *handler) respond(w http.ResponseWriter, v version, q *request, err erro
 	d := &q.decoder
 	if v == version2 {
 		header := w.Header()
-		header.Set(headerSamplesWritten, strconv.Itoa(d.written.floats+d.ruled.floats))
-		header.Set(headerHistogramsWritten, strconv.Itoa(d.written.histograms+d.ruled.histograms))
-		header.Set(headerExemplarsWritten, strconv.Itoa(d.written.exemplars+d.ruled.exemplars))
+		header.Set(headerSamplesWritten, strconv.Itoa(d.written.floats+d.droppedByRules.floats))
+		header.Set(headerHistogramsWritten, strconv.Itoa(d.written.histograms+d.droppedByRules.histograms))
+		header.Set(headerExemplarsWritten, strconv.Itoa(d.written.exemplars+d.droppedByRules.exemplars))
 	}
 	code, text := http.StatusNoContent, ""
 	switch {
@@ -138,22 +138,23 @@ func (h *handler) respond(w http.ResponseWriter, v version, q *request, err erro
 		if code == http.StatusInternalServerError {
 			h.opts.Logger.Error("remote write failed", "tenant", d.tenant, "version", v, "err", err)
 		}
-	case len(d.refusals) > 0:
+	case len(d.rejections) > 0:
 		code = http.StatusBadRequest
-		text = d.refusals.text(d.written.floats + d.written.histograms + d.ruled.floats + d.ruled.histograms)
+		text = d.rejections.text(
+			d.written.floats + d.written.histograms + d.droppedByRules.floats + d.droppedByRules.histograms)
 		switch { // A retry of the request may store the rest.
-		case slices.ContainsFunc(adapter.RetriedReasons, d.refusals.hasReason):
+		case slices.ContainsFunc(adapter.RetriedReasons, d.rejections.hasReason):
 			code = http.StatusServiceUnavailable
-		case d.refusals.hasReason(adapter.ReasonTooManySeries):
+		case d.rejections.hasReason(adapter.ReasonTooManySeries):
 			code = http.StatusTooManyRequests
 		}
 		h.opts.Logger.Debug("remote write: rejected samples", "tenant", d.tenant, "version", v, "reason", text)
 	}
 	switch code {
 	case http.StatusServiceUnavailable:
-		w.Header().Set("Retry-After", seconds(h.opts.RetryBusy))
+		w.Header().Set("Retry-After", formatSeconds(h.opts.RetryBusy))
 	case http.StatusTooManyRequests:
-		w.Header().Set("Retry-After", seconds(adapter.RetryAfter(err, h.opts.RetryFull)))
+		w.Header().Set("Retry-After", formatSeconds(adapter.RetryAfter(err, h.opts.RetryFull)))
 	}
 	if err == nil {
 		h.metrics.ack.Observe(h.opts.Now().Sub(began).Seconds())
@@ -186,7 +187,9 @@ func statusOf(err error) int {
 	case errors.Is(err, errBusy), errors.Is(err, errRead):
 		return http.StatusServiceUnavailable
 	}
-	return adapter.Status(err)
+	return adapter.HTTPStatus(err)
 }
 
-func seconds(d time.Duration) string { return strconv.Itoa(int(d.Round(time.Second) / time.Second)) }
+func formatSeconds(d time.Duration) string {
+	return strconv.Itoa(int(d.Round(time.Second) / time.Second))
+}

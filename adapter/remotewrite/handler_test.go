@@ -83,7 +83,7 @@ func TestWrittenHeaders(t *testing.T) {
 		code   int
 		counts [3]string
 	}{
-		"all":     {marshalV2(t, v2From(varied())), 204, [3]string{"6", "3", "0"}},
+		"all":     {marshalV2(t, v2From(variedRequest())), 204, [3]string{"6", "3", "0"}},
 		"nothing": {nil, 204, [3]string{"0", "0", "0"}},
 		"garbage": {[]byte("garbage"), 400, [3]string{"0", "0", "0"}},
 		"partly": {marshalV2(t, v2From(&prompb.WriteRequest{Timeseries: []prompb.TimeSeries{
@@ -103,7 +103,7 @@ func TestWrittenHeaders(t *testing.T) {
 			require.Equal(t, c.counts, got)
 		})
 	}
-	w := post(newTestHandler(t, newRecorder(), nil), contentV1, marshalV1(t, varied()))
+	w := post(newTestHandler(t, newRecorder(), nil), contentV1, marshalV1(t, variedRequest()))
 	require.Equal(t, 204, w.Code)
 	require.NotContains(t, w.Header(), headerSamplesWritten)
 }
@@ -154,15 +154,16 @@ func TestLyingLength(t *testing.T) {
 		})
 		require.Less(t, allocated, 200.0)
 	}
-	q := body{share: adapter.NewBudget(1 << 40).Share(t.Context()), compressed: []byte{0x80, 0x80, 0x80, 0x32, 0, 1}}
+	q := body{share: adapter.NewBudget(1 << 40).NewShare(t.Context()), compressed: []byte{0x80, 0x80, 0x80, 0x32, 0, 1}}
 	require.ErrorIs(t, q.decompress(1<<30), errCorrupt)
-	require.Zero(t, q.share.Taken(), "no memory is found for a claim that can't be true")
+	require.Zero(t, q.share.Claimed(), "no memory is found for a claim that can't be true")
 }
 
 // TestDensestBlock checks that a block with the max expansion is accepted.
 func TestDensestBlock(t *testing.T) {
 	for _, n := range []int{1, 63, 64, 65, 1000, 1 << 16, 1 << 20, 5_000_001} {
-		q := body{share: adapter.NewBudget(1 << 40).Share(t.Context()), compressed: snappy.Encode(nil, make([]byte, n))}
+		share := adapter.NewBudget(1 << 40).NewShare(t.Context())
+		q := body{share: share, compressed: snappy.Encode(nil, make([]byte, n))}
 		require.NoError(t, q.decompress(1<<30))
 		require.Len(t, q.decoded, n)
 	}
@@ -174,7 +175,7 @@ func TestGarbage(t *testing.T) {
 		"nothing":       {},
 		"text":          []byte("hello world"),
 		"framed snappy": framed,
-		"truncated":     snappy.Encode(nil, marshalV1(t, varied()))[:100],
+		"truncated":     snappy.Encode(nil, marshalV1(t, variedRequest()))[:100],
 		"no protobuf":   snappy.Encode(nil, []byte("hello world")),
 		"first symbol":  nil,
 	} {
@@ -193,7 +194,7 @@ func TestGarbage(t *testing.T) {
 // TestBrokenConnection checks that an incomplete body is never rejected with a 4xx, which would make the sender drop
 // its samples.
 func TestBrokenConnection(t *testing.T) {
-	body := snappy.Encode(nil, marshalV1(t, varied()))
+	body := snappy.Encode(nil, marshalV1(t, variedRequest()))
 	for _, announced := range []int64{-1, int64(len(body))} {
 		pr, pw := io.Pipe()
 		go func() {
@@ -387,7 +388,7 @@ func TestInFlightBytes(t *testing.T) {
 	opts.MaxCompressed, opts.MaxDecoded, opts.MaxInFlight = 1<<20, 1<<20, 2<<20
 	h, err := newHandler(newRecorder().newBatch, opts)
 	require.NoError(t, err)
-	big := snappy.Encode(nil, noise(900<<10))
+	big := snappy.Encode(nil, randomBytes(900<<10))
 	require.Equal(t, 400, postRaw(h, contentV1, "snappy", big).Code, "it fits, though it is no protobuf")
 	require.Zero(t, h.budget.Used())
 
@@ -413,8 +414,8 @@ func TestInFlightBytes(t *testing.T) {
 	require.Zero(t, h.budget.Used(), "everything is given back")
 }
 
-// noise returns incompressible data.
-func noise(n int) []byte {
+// randomBytes returns incompressible data.
+func randomBytes(n int) []byte {
 	b, x := make([]byte, n), uint64(88172645463325252)
 	for i := range b {
 		x ^= x << 13
@@ -432,7 +433,7 @@ func TestMetrics(t *testing.T) {
 		o.Registerer = reg
 		o.Now = func() time.Time { now = now.Add(3 * time.Millisecond); return now }
 	})
-	post(h, contentV1, marshalV1(t, varied()))
+	post(h, contentV1, marshalV1(t, variedRequest()))
 	post(h, contentV2, marshalV2(t, v2From(&prompb.WriteRequest{Timeseries: []prompb.TimeSeries{
 		floatsV1("", prompb.Sample{}, prompb.Sample{}), floatsV1("m", prompb.Sample{}),
 	}})))

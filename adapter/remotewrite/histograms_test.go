@@ -47,7 +47,7 @@ func decodeHistogram(t *testing.T, h prompb.Histogram) (*recorder, *decoder) {
 	r2 := newRecorder()
 	d2 := decodeV2(t, r2, marshalV2(t, v2From(req)))
 	require.Equal(t, len(r.samples), len(r2.samples), "both protocols agree")
-	require.Equal(t, d.refusals, d2.refusals)
+	require.Equal(t, d.rejections, d2.rejections)
 	require.Equal(t, r.samples, r2.samples)
 	return r, d
 }
@@ -122,10 +122,10 @@ func TestHostileHistograms(t *testing.T) {
 			d := decodeV1(t, r, marshalV1(t, req))
 			require.Len(t, r.samples, 1, "the good one is taken")
 			require.Equal(t, int64(2), r.samples[0].t)
-			require.Len(t, d.refusals, 1)
-			require.Equal(t, c.reason, d.refusals[0].reason)
-			require.Equal(t, 1, d.refusals[0].samples)
-			require.Contains(t, d.refusals[0].example, `__name__="h"`)
+			require.Len(t, d.rejections, 1)
+			require.Equal(t, c.reason, d.rejections[0].reason)
+			require.Equal(t, 1, d.rejections[0].samples)
+			require.Contains(t, d.rejections[0].example, `__name__="h"`)
 		})
 	}
 }

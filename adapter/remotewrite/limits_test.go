@@ -53,12 +53,13 @@ func TestTenantRate(t *testing.T) {
 	now := testNow
 	s := newLimitedServer(t, &now, "tenants: {a: {samples_per_second: 1, samples_burst: 4}}")
 	require.Equal(t, http.StatusNoContent, s.sendAs(t, "a", "m1", "m2", "m3").Code)
-	refused := s.sendAs(t, "a", "m4", "m5", "m6")
-	require.Equal(t, http.StatusTooManyRequests, refused.Code)
-	require.Equal(t, "2", refused.Header().Get("Retry-After"))
-	require.Contains(t, refused.Body.String(), `limit samples_per_second of tenant "a": more than 1 samples per second`)
+	rejected := s.sendAs(t, "a", "m4", "m5", "m6")
+	require.Equal(t, http.StatusTooManyRequests, rejected.Code)
+	require.Equal(t, "2", rejected.Header().Get("Retry-After"))
+	require.Contains(t, rejected.Body.String(),
+		`limit samples_per_second of tenant "a": more than 1 samples per second`)
 	require.Equal(t, http.StatusNoContent, s.sendAs(t, "b", "m4", "m5", "m6").Code, "others aren't disturbed")
-	require.Len(t, s.stored(t, "a"), 3, "nothing of what was refused is stored")
+	require.Len(t, s.stored(t, "a"), 3, "nothing of what was rejected is stored")
 	now = now.Add(2 * time.Second)
 	require.Equal(t, http.StatusNoContent, s.sendAs(t, "a", "m4", "m5", "m6").Code)
 

@@ -9,21 +9,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// told is a copy of a Metadata that the handler has passed on.
-type told struct{ tenant, metric, typ, unit, help string }
+// received is a copy of a Metadata that the handler has passed on.
+type received struct{ tenant, metric, typ, unit, help string }
 
-func hearing(out *[]told) func(*Options) {
+func recordMetadata(out *[]received) func(*Options) {
 	return func(o *Options) {
 		o.Metadata = func(_ context.Context, tenant string, m Metadata) {
-			*out = append(*out, told{tenant, string(m.Metric), m.Type, string(m.Unit), string(m.Help)})
+			*out = append(*out, received{tenant, string(m.Metric), m.Type, string(m.Unit), string(m.Help)})
 		}
 	}
 }
 
 func TestMetadataV1(t *testing.T) {
-	var got []told
+	var got []received
 	r := newRecorder()
-	w := post(newTestHandler(t, r, hearing(&got)), contentV1, marshalV1(t, &prompb.WriteRequest{
+	w := post(newTestHandler(t, r, recordMetadata(&got)), contentV1, marshalV1(t, &prompb.WriteRequest{
 		Metadata: []prompb.MetricMetadata{
 			{Type: prompb.MetricMetadata_COUNTER, MetricFamilyName: "requests", Help: "All of them.", Unit: "1"},
 			{Type: prompb.MetricMetadata_STATESET, MetricFamilyName: "state"},
@@ -33,7 +33,7 @@ func TestMetadataV1(t *testing.T) {
 		},
 	}))
 	require.Equal(t, 204, w.Code)
-	require.Equal(t, []told{
+	require.Equal(t, []received{
 		{"default", "requests", "counter", "1", "All of them."}, {"default", "state", "stateset", "", ""},
 		{"default", "strange", "unknown", "", ""},
 	}, got)
@@ -52,11 +52,11 @@ func TestMetadataV2(t *testing.T) {
 		series(2, 4, gauge), series(2, 5, gauge), series(8, 4, writev2.Metadata{}),
 		{LabelsRefs: []uint32{1, 8}, Metadata: writev2.Metadata{Type: writev2.Metadata_METRIC_TYPE_COUNTER}},
 	}}
-	var got []told
+	var got []received
 	r := newRecorder()
-	w := post(newTestHandler(t, r, hearing(&got)), contentV2, marshalV2(t, req))
+	w := post(newTestHandler(t, r, recordMetadata(&got)), contentV2, marshalV2(t, req))
 	require.Equal(t, 204, w.Code, w.Body)
-	require.Equal(t, []told{{"default", "a", "gauge", "seconds", "help"}, {"default", "b", "counter", "", ""}}, got)
+	require.Equal(t, []received{{"default", "a", "gauge", "seconds", "help"}, {"default", "b", "counter", "", ""}}, got)
 	require.Len(t, r.samples, 3)
 	require.Equal(t, 3, r.defines, "what has no samples isn't defined")
 

@@ -21,11 +21,11 @@ type metrics struct {
 
 	// codes caches the counters of requests by version and code.
 	mu    sync.RWMutex
-	codes map[answer]prometheus.Counter
+	codes map[responseLabels]prometheus.Counter
 }
 
-// answer is the key of a counter of requests.
-type answer struct {
+// responseLabels is the key of a counter of requests.
+type responseLabels struct {
 	version version
 	code    int
 }
@@ -81,13 +81,13 @@ func newMetrics(reg prometheus.Registerer, inFlight func() int64) *metrics {
 			Name: "cassia_write_decoded_bytes_total",
 			Help: "Decompressed bytes of remote write request bodies.",
 		}),
-		codes: map[answer]prometheus.Counter{},
+		codes: map[responseLabels]prometheus.Counter{},
 	}
 }
 
 // request counts a request. The number of codes is bounded, because only the handler sets them.
 func (m *metrics) request(v version, code int) {
-	key := answer{v, code}
+	key := responseLabels{v, code}
 	m.mu.RLock()
 	c := m.codes[key]
 	m.mu.RUnlock()
@@ -103,10 +103,10 @@ func (m *metrics) request(v version, code int) {
 // samples counts the samples of a request by result.
 func (m *metrics) samples(d *decoder) {
 	m.stored.Add(float64(d.written.floats + d.written.histograms))
-	m.ruled.Add(float64(d.ruled.floats + d.ruled.histograms))
+	m.ruled.Add(float64(d.droppedByRules.floats + d.droppedByRules.histograms))
 	m.exemplars.Add(float64(d.written.exemplars))
-	m.dropped.Add(float64(d.dropped + d.refusals.exemplars()))
-	for _, r := range d.refusals {
+	m.dropped.Add(float64(d.dropped + d.rejections.exemplars()))
+	for _, r := range d.rejections {
 		m.rejected.Add(float64(r.samples))
 		m.reasons.WithLabelValues(r.reason).Add(float64(r.samples))
 	}

@@ -38,9 +38,9 @@ var (
 	)
 )
 
-// negotiate returns the protocol version from a request's headers. As in Prometheus' receiver, a missing content type
-// or proto parameter means 1.0, and a missing encoding means snappy. An error means 415.
-func negotiate(header http.Header) (version, error) {
+// negotiateVersion returns the protocol version from a request's headers. As in Prometheus' receiver, a missing content
+// type or proto parameter means 1.0, and a missing encoding means snappy. An error means 415.
+func negotiateVersion(header http.Header) (version, error) {
 	if encoding := header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "snappy") {
 		return versionUnknown, fmt.Errorf("content encoding %.64q isn't supported; send snappy (block format)",
 			encoding)

@@ -63,8 +63,9 @@ func DefaultOptions() Options {
 	}
 }
 
-// Within lowers MaxCompressed, MaxDecoded and MaxInFlight so that concurrent requests use at most inFlight bytes.
-func (o *Options) Within(inFlight int64) {
+// LimitInFlight lowers MaxCompressed, MaxDecoded and MaxInFlight so that concurrent requests use at most inFlight
+// bytes.
+func (o *Options) LimitInFlight(inFlight int64) {
 	o.MaxInFlight = min(o.MaxInFlight, inFlight)
 	o.MaxDecoded = min(o.MaxDecoded, o.MaxInFlight/4*3)
 	o.MaxCompressed = min(o.MaxCompressed, o.MaxInFlight/4)

@@ -10,12 +10,12 @@ import (
 func TestBodiesWithinAPartOfTheMemory(t *testing.T) {
 	for _, part := range []int64{64 << 20, 100<<20 + 12345, 1 << 30} {
 		o := DefaultOptions()
-		o.Within(part)
+		o.LimitInFlight(part)
 		require.NoError(t, o.Validate())
 		require.LessOrEqual(t, o.MaxInFlight, part)
 	}
 	o := DefaultOptions()
-	o.Within(o.MaxInFlight)
+	o.LimitInFlight(o.MaxInFlight)
 	o.Logger = nil
 	want := DefaultOptions()
 	want.Logger = nil

@@ -63,7 +63,7 @@ type recorderBatch struct {
 	refs    map[*storage.Series]*recordedSeries
 	pending []recorded
 	traces  []recordedExemplar
-	over    bool
+	isOver  bool
 }
 
 func (b *recorderBatch) Lookup(alias []byte) (*storage.Series, bool) {
@@ -110,7 +110,7 @@ func (b *recorderBatch) Define(alias []byte, ls labels.Labels) (*storage.Series,
 
 func (b *recorderBatch) add(ref *storage.Series, s recorded) error {
 	series := b.refs[ref]
-	if series == nil || b.over {
+	if series == nil || b.isOver {
 		panic("a series of another batch, or a batch that is over")
 	}
 	if b.floatErr != nil {
@@ -130,7 +130,7 @@ func (b *recorderBatch) Float(ref *storage.Series, t, st int64, v float64) error
 func (b *recorderBatch) Histogram(
 	ref *storage.Series, t, st int64, h *histogram.Histogram, fh *histogram.FloatHistogram,
 ) error {
-	hist, err := canonical(t, st, h, fh)
+	hist, err := canonicalText(t, st, h, fh)
 	if err != nil {
 		return &storage.InvalidHistogramError{Err: err}
 	}
@@ -140,7 +140,7 @@ func (b *recorderBatch) Histogram(
 func (b *recorderBatch) Exemplar(ref *storage.Series, e exemplar.Exemplar) error {
 	series := b.refs[ref]
 	switch {
-	case series == nil || b.over:
+	case series == nil || b.isOver:
 		panic("a series of another batch, or a batch that is over")
 	case b.exemplarErr != nil:
 		if err := b.exemplarErr(e); err != nil {
@@ -159,7 +159,7 @@ type recordedExemplar struct {
 	labels string
 }
 
-func canonical(t, st int64, h *histogram.Histogram, fh *histogram.FloatHistogram) (string, error) {
+func canonicalText(t, st int64, h *histogram.Histogram, fh *histogram.FloatHistogram) (string, error) {
 	c, err := chunk.Canonical(chunk.Histogram{T: t, ST: st, Int: h, Float: fh})
 	if err != nil {
 		return "", err
@@ -167,7 +167,7 @@ func canonical(t, st int64, h *histogram.Histogram, fh *histogram.FloatHistogram
 	return string(chunk.AppendHistogramBytes(nil, c)), nil
 }
 
-// histogramOf is the inverse of canonical.
+// histogramOf is the inverse of canonicalText.
 func histogramOf(t testing.TB, s recorded) chunk.Histogram {
 	h, err := chunk.ParseHistogram([]byte(s.hist))
 	require.NoError(t, err)
@@ -175,10 +175,10 @@ func histogramOf(t testing.TB, s recorded) chunk.Histogram {
 }
 
 func (b *recorderBatch) Commit(context.Context) error {
-	if b.over {
+	if b.isOver {
 		panic("a batch is used once")
 	}
-	b.over = true
+	b.isOver = true
 	if b.commitErr != nil {
 		if err := b.commitErr(b.number); err != nil {
 			return err
@@ -192,10 +192,10 @@ func (b *recorderBatch) Commit(context.Context) error {
 }
 
 func (b *recorderBatch) Release() {
-	if b.over {
+	if b.isOver {
 		panic("a batch is used once")
 	}
-	b.over = true
+	b.isOver = true
 }
 
 // newTestHandler returns a handler that writes to a recorder.

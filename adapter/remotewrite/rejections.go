@@ -69,11 +69,11 @@ func (r rejections) text(stored int) string {
 	sorted := slices.Clone(r)
 	slices.SortStableFunc(sorted, func(a, b rejection) int { return b.samples - a.samples })
 	var out strings.Builder
-	refused := r.samples()
-	fmt.Fprintf(&out, "%d of %d samples rejected", refused, refused+stored)
+	rejected := r.samples()
+	fmt.Fprintf(&out, "%d of %d samples rejected", rejected, rejected+stored)
 	separator := ": "
 	for _, one := range sorted {
-		line := separator + one.reason + " (" + one.count() + ")"
+		line := separator + one.reason + " (" + one.countText() + ")"
 		if out.Len()+len(line) > maxRejectionText {
 			break
 		}
@@ -86,7 +86,7 @@ func (r rejections) text(stored int) string {
 	return out.String()
 }
 
-func (r *rejection) count() string {
+func (r *rejection) countText() string {
 	switch {
 	case r.samples > 0:
 		return plural(r.samples, "sample")
@@ -103,8 +103,8 @@ func plural(n int, word string) string {
 	return fmt.Sprintf("%d %ss", n, word)
 }
 
-// printable returns text as one line of ASCII, truncated to maxExample.
-func printable(text string) string {
+// printableText returns text as one line of ASCII, truncated to maxExample.
+func printableText(text string) string {
 	if len(text) > maxExample {
 		text = text[:maxExample] + "..."
 	}

@@ -16,13 +16,13 @@ func parseSample(b []byte, starts bool) (t, st int64, v float64, ok bool) {
 		var bits uint64
 		switch c := b[i]; {
 		case c == tagSampleValue:
-			bits, i = fixed64(b, i+1)
+			bits, i = readFixed64(b, i+1)
 			v = math.Float64frombits(bits)
 		case c == tagSampleTime:
-			bits, i = uvarint(b, i+1)
+			bits, i = readUvarint(b, i+1)
 			t = int64(bits)
 		case c == tagSampleStart && starts:
-			bits, i = uvarint(b, i+1)
+			bits, i = readUvarint(b, i+1)
 			st = int64(bits)
 		default:
 			t, st, v, i = parseSampleField(b, i, starts, t, st, v)
@@ -36,25 +36,25 @@ func parseSample(b []byte, starts bool) (t, st int64, v float64, ok bool) {
 
 // parseSampleField parses a field that is unknown or has an unusual encoding.
 func parseSampleField(b []byte, i int, starts bool, t, st int64, v float64) (int64, int64, float64, int) {
-	number, wire, i := tag(b, i)
+	number, wire, i := readTag(b, i)
 	if i < 0 {
-		return 0, 0, 0, malformed
+		return 0, 0, 0, malformedPos
 	}
 	var bits uint64
 	switch {
 	case number == 1 && wire == wireFixed64:
-		bits, i = fixed64(b, i)
+		bits, i = readFixed64(b, i)
 		v = math.Float64frombits(bits)
 	case number == 2 && wire == wireVarint:
-		bits, i = uvarint(b, i)
+		bits, i = readUvarint(b, i)
 		t = int64(bits)
 	case number == 3 && wire == wireVarint && starts:
-		bits, i = uvarint(b, i)
+		bits, i = readUvarint(b, i)
 		st = int64(bits)
 	case number <= 2, number == 3 && starts:
-		return 0, 0, 0, malformed
+		return 0, 0, 0, malformedPos
 	default:
-		i = skip(b, i, wire)
+		i = skipField(b, i, wire)
 	}
 	return t, st, v, i
 }

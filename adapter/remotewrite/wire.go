@@ -10,28 +10,28 @@ const (
 	wireFixed32 = 5
 )
 
-// malformed is the position that the functions below return for invalid protobuf.
-const malformed = -1
+// malformedPos is the position that the functions below return for invalid protobuf.
+const malformedPos = -1
 
-// uvarint decodes a varint at b[i:]. As in generated decoders, it may have up to ten bytes, and bits above 64 are
+// readUvarint decodes a varint at b[i:]. As in generated decoders, it may have up to ten bytes, and bits above 64 are
 // dropped.
-func uvarint(b []byte, i int) (v uint64, next int) {
+func readUvarint(b []byte, i int) (v uint64, next int) {
 	if i < len(b) && b[i] < 0x80 {
 		return uint64(b[i]), i + 1
 	}
-	return uvarintLong(b, i)
+	return readLongUvarint(b, i)
 }
 
-// uvarintLong isn't inlined, so that uvarint is small enough to be.
+// readLongUvarint isn't inlined, so that uvarint is small enough to be.
 //
 //go:noinline
-func uvarintLong(b []byte, i int) (v uint64, next int) {
+func readLongUvarint(b []byte, i int) (v uint64, next int) {
 	if i >= 0 && i+1 < len(b) && b[i+1] < 0x80 {
 		return uint64(b[i]&0x7f) | uint64(b[i+1])<<7, i + 2
 	}
 	for shift := uint(0); shift < 64; shift += 7 {
 		if i >= len(b) {
-			return 0, malformed
+			return 0, malformedPos
 		}
 		c := b[i]
 		i++
@@ -40,52 +40,52 @@ func uvarintLong(b []byte, i int) (v uint64, next int) {
 			return v, i
 		}
 	}
-	return 0, malformed
+	return 0, malformedPos
 }
 
-// tag decodes a field's number and wire type at b[i:]. Field numbers have 32 bits, as in generated decoders.
-func tag(b []byte, i int) (number int32, wire int, next int) {
-	v, i := uvarint(b, i)
+// readTag decodes a field's number and wire type at b[i:]. Field numbers have 32 bits, as in generated decoders.
+func readTag(b []byte, i int) (number int32, wire int, next int) {
+	v, i := readUvarint(b, i)
 	if i < 0 {
-		return 0, 0, malformed
+		return 0, 0, malformedPos
 	}
 	number, wire = int32(v>>3), int(v&7)
 	if number <= 0 || wire == wireEnd {
-		return 0, 0, malformed
+		return 0, 0, malformedPos
 	}
 	return number, wire, i
 }
 
-// delimited decodes a length at b[i:] and returns the bytes that follow it.
-func delimited(b []byte, i int) (body []byte, next int) {
-	n, i := uvarint(b, i)
+// readDelimited decodes a length at b[i:] and returns the bytes that follow it.
+func readDelimited(b []byte, i int) (body []byte, next int) {
+	n, i := readUvarint(b, i)
 	if i < 0 || n > uint64(len(b)-i) {
-		return nil, malformed
+		return nil, malformedPos
 	}
 	return b[i : i+int(n)], i + int(n)
 }
 
-// fixed64 decodes eight bytes at b[i:].
-func fixed64(b []byte, i int) (v uint64, next int) {
+// readFixed64 decodes eight bytes at b[i:].
+func readFixed64(b []byte, i int) (v uint64, next int) {
 	if len(b)-i < 8 {
-		return 0, malformed
+		return 0, malformedPos
 	}
 	_ = b[i+7]
 	return uint64(b[i]) | uint64(b[i+1])<<8 | uint64(b[i+2])<<16 | uint64(b[i+3])<<24 |
 		uint64(b[i+4])<<32 | uint64(b[i+5])<<40 | uint64(b[i+6])<<48 | uint64(b[i+7])<<56, i + 8
 }
 
-// skip returns the position after the value of a field at b[i:].
-func skip(b []byte, i, wire int) (next int) {
+// skipField returns the position after the value of a field at b[i:].
+func skipField(b []byte, i, wire int) (next int) {
 	depth := 0
 	for {
 		switch wire {
 		case wireVarint:
-			_, i = uvarint(b, i)
+			_, i = readUvarint(b, i)
 		case wireFixed64:
 			i += 8
 		case wireBytes:
-			_, i = delimited(b, i)
+			_, i = readDelimited(b, i)
 		case wireFixed32:
 			i += 4
 		case wireGroup:
@@ -93,17 +93,17 @@ func skip(b []byte, i, wire int) (next int) {
 		case wireEnd:
 			depth--
 		default:
-			return malformed
+			return malformedPos
 		}
 		if i < 0 || i > len(b) || depth < 0 {
-			return malformed
+			return malformedPos
 		}
 		if depth == 0 {
 			return i
 		}
 		var v uint64
-		if v, i = uvarint(b, i); i < 0 {
-			return malformed
+		if v, i = readUvarint(b, i); i < 0 {
+			return malformedPos
 		}
 		wire = int(v & 7)
 	}

@@ -51,13 +51,13 @@ type Monitor struct {
 
 	// stored holds the series of the last successful round, by the hash of their labels.
 	stored map[uint64]labels.Labels
-	// failing is set if the last round failed. Only the first of consecutive failures is logged.
-	failing bool
+	// isFailing is set if the last round failed. Only the first of consecutive failures is logged.
+	isFailing bool
 }
 
 type metrics struct {
-	samples, refused prometheus.Counter
-	rounds           *prometheus.CounterVec
+	samples, rejected prometheus.Counter
+	rounds            *prometheus.CounterVec
 }
 
 // Results of a round.
@@ -72,7 +72,7 @@ func New(store *storage.Store, o Options) *Monitor {
 	m := &Monitor{o: o, newBatch: func(tenant string) adapter.Batch { return store.NewBatch(tenant) }, metrics: metrics{
 		samples: f.NewCounter(prometheus.CounterOpts{Name: "cassia_self_monitoring_samples_total",
 			Help: "Samples of Cassia's own metrics that were stored."}),
-		refused: f.NewCounter(prometheus.CounterOpts{Name: "cassia_self_monitoring_refused_samples_total",
+		rejected: f.NewCounter(prometheus.CounterOpts{Name: "cassia_self_monitoring_refused_samples_total",
 			Help: "Samples of Cassia's own metrics that were rejected individually, for example because of a series " +
 				"limit."}),
 		rounds: f.NewCounterVec(prometheus.CounterOpts{Name: "cassia_self_monitoring_rounds_total",
@@ -87,7 +87,7 @@ func New(store *storage.Store, o Options) *Monitor {
 // Run stores the metrics immediately and then at each multiple of the interval, until ctx is canceled.
 func (m *Monitor) Run(ctx context.Context) {
 	last := m.o.Now()
-	m.Round(ctx, last)
+	m.RunRound(ctx, last)
 	for {
 		now := m.o.Now()
 		timer := time.NewTimer(now.Truncate(m.o.Interval).Add(m.o.Interval).Sub(now))
@@ -99,27 +99,27 @@ func (m *Monitor) Run(ctx context.Context) {
 		}
 		// If the clock was set back, two rounds could have the same time.
 		if at := m.o.Now().Truncate(m.o.Interval); !at.Equal(last) {
-			m.Round(ctx, at)
+			m.RunRound(ctx, at)
 			last = at
 		}
 	}
 }
 
-// Round stores the metrics once, with the timestamp at.
-func (m *Monitor) Round(ctx context.Context, at time.Time) {
+// RunRound stores the metrics once, with the timestamp at.
+func (m *Monitor) RunRound(ctx context.Context, at time.Time) {
 	limited, cancel := context.WithTimeout(ctx, m.o.Timeout)
 	defer cancel()
-	err := m.store(limited, at)
+	err := m.storeRound(limited, at)
 	switch {
 	case ctx.Err() != nil:
 	case err == nil:
 		m.metrics.rounds.WithLabelValues(roundStored).Inc()
-		m.failing = false
+		m.isFailing = false
 	default:
 		m.metrics.rounds.WithLabelValues(roundSkipped).Inc()
-		if !m.failing {
+		if !m.isFailing {
 			m.o.Logger.Warn("can't store Cassia's own metrics; the next scrape retries", "err", err)
 		}
-		m.failing = true
+		m.isFailing = true
 	}
 }

@@ -86,7 +86,7 @@ func (r *rig) stored() map[string]string {
 }
 
 func (r *rig) round(second int) {
-	r.Round(r.t.Context(), testNow.Add(time.Duration(second-60)*time.Second))
+	r.RunRound(r.t.Context(), testNow.Add(time.Duration(second-60)*time.Second))
 }
 
 func (r *rig) skipped() float64 {
@@ -146,33 +146,33 @@ func TestSeriesThatGoEnd(t *testing.T) {
 	require.Equal(t, "2@-60 2@-45 2@-30", stored[`{__name__="g", part="b"}`])
 }
 
-// broken is a Gatherer that fails while err is set.
-type broken struct {
+// failingGatherer is a Gatherer that fails while err is set.
+type failingGatherer struct {
 	prometheus.Gatherer
 	err error
 }
 
-func (b *broken) Gather() ([]*dto.MetricFamily, error) {
-	if b.err != nil {
-		return nil, b.err
+func (f *failingGatherer) Gather() ([]*dto.MetricFamily, error) {
+	if f.err != nil {
+		return nil, f.err
 	}
-	return b.Gatherer.Gather()
+	return f.Gatherer.Gather()
 }
 
 func TestMetricsThatCantBeGathered(t *testing.T) {
-	for name, breaking := range map[string]func(*rig, *broken) (mend func()){
-		"an error": func(_ *rig, b *broken) func() {
+	for name, breaking := range map[string]func(*rig, *failingGatherer) (mend func()){
+		"an error": func(_ *rig, b *failingGatherer) func() {
 			b.err = errors.New("two of one name")
 			return func() { b.err = nil }
 		},
-		"too many": func(r *rig, _ *broken) func() {
+		"too many": func(r *rig, _ *failingGatherer) func() {
 			r.o.MaxSamples = 1
 			return func() { r.o.MaxSamples = 2 }
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			gatherer := &broken{Gatherer: r.registry}
+			gatherer := &failingGatherer{Gatherer: r.registry}
 			r.o.Gatherer = gatherer
 			for _, name := range []string{"a", "b"} {
 				r.registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: name}))
@@ -218,27 +218,27 @@ func TestWhatTheStoreRefusesIsGivenUp(t *testing.T) {
 		`{__name__="g", part="a"}`: "1@-60 1@-15", `{__name__="up"}`: "1@-60 1@-15",
 		`{__name__="scrape_samples_scraped"}`: "1@-60 2@-15",
 	}, r.stored(), "what the tenant has goes on")
-	require.Equal(t, 1.0, testutil.ToFloat64(r.metrics.refused), "the new series")
+	require.Equal(t, 1.0, testutil.ToFloat64(r.metrics.rejected), "the new series")
 	require.Equal(t, 2.0, r.skipped())
 }
 
-// times is a batch that records the times of its samples.
-type times struct {
+// timesBatch is a batch that records the times of its samples.
+type timesBatch struct {
 	adapter.Batch
 	series *storage.Series
 	at     *[]time.Time
 }
 
-func (b times) Lookup([]byte) (*storage.Series, bool)                 { return b.series, true }
-func (b times) Exemplar(*storage.Series, exemplar.Exemplar) error     { return nil }
-func (b times) Commit(context.Context) error                          { return nil }
-func (b times) Release()                                              {}
-func (b times) Define([]byte, labels.Labels) (*storage.Series, error) { return b.series, nil }
-func (b times) Histogram(*storage.Series, int64, int64, *histogram.Histogram, *histogram.FloatHistogram) error {
+func (b timesBatch) Lookup([]byte) (*storage.Series, bool)                 { return b.series, true }
+func (b timesBatch) Exemplar(*storage.Series, exemplar.Exemplar) error     { return nil }
+func (b timesBatch) Commit(context.Context) error                          { return nil }
+func (b timesBatch) Release()                                              {}
+func (b timesBatch) Define([]byte, labels.Labels) (*storage.Series, error) { return b.series, nil }
+func (b timesBatch) Histogram(*storage.Series, int64, int64, *histogram.Histogram, *histogram.FloatHistogram) error {
 	return nil
 }
 
-func (b times) Float(_ *storage.Series, t, _ int64, _ float64) error {
+func (b timesBatch) Float(_ *storage.Series, t, _ int64, _ float64) error {
 	if at := time.UnixMilli(t).UTC(); len(*b.at) == 0 || !(*b.at)[len(*b.at)-1].Equal(at) {
 		*b.at = append(*b.at, at)
 	}
@@ -253,7 +253,7 @@ func TestRoundsAreAtMultiplesOfTheInterval(t *testing.T) {
 		o.Gatherer, o.Logger = prometheus.NewRegistry(), slog.New(slog.DiscardHandler)
 		m := New(nil, o)
 		var at []time.Time
-		m.newBatch = func(string) adapter.Batch { return times{series: &storage.Series{}, at: &at} }
+		m.newBatch = func(string) adapter.Batch { return timesBatch{series: &storage.Series{}, at: &at} }
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { m.Run(ctx); close(ended) }()

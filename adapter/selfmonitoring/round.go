@@ -28,9 +28,9 @@ type round struct {
 	in *adapter.Intake
 	at int64
 
-	stored  map[uint64]labels.Labels
-	samples int
-	refused int
+	stored   map[uint64]labels.Labels
+	samples  int
+	rejected int
 }
 
 func (m *Monitor) newRound(ctx context.Context, at time.Time) *round {
@@ -40,13 +40,13 @@ func (m *Monitor) newRound(ctx context.Context, at time.Time) *round {
 	}
 }
 
-// store gathers the metrics and commits them. If gathering fails, it stores up as 0 and returns no error. After an
+// storeRound gathers the metrics and commits them. If gathering fails, it stores up as 0 and returns no error. After an
 // error, none or only some of the samples may be stored.
-func (m *Monitor) store(ctx context.Context, at time.Time) error {
+func (m *Monitor) storeRound(ctx context.Context, at time.Time) error {
 	r := m.newRound(ctx, at)
 	defer func() { r.in.Release() }()
 	begin := time.Now()
-	text, err := gather(m.o.Gatherer)
+	text, err := gatherText(m.o.Gatherer)
 	if err == nil {
 		err = r.addAll(text)
 	}
@@ -72,15 +72,15 @@ func (m *Monitor) store(ctx context.Context, at time.Time) error {
 			return err
 		}
 	}
-	if err := r.markGone(); err != nil {
+	if err := r.markStale(); err != nil {
 		return err
 	}
 	if err := r.in.Commit(); err != nil {
 		return err
 	}
 	m.stored = r.stored
-	m.metrics.samples.Add(float64(r.in.Durable()))
-	m.metrics.refused.Add(float64(r.refused))
+	m.metrics.samples.Add(float64(r.in.DurableSamples()))
+	m.metrics.rejected.Add(float64(r.rejected))
 	return nil
 }
 
@@ -89,8 +89,8 @@ type gatherError struct{ error }
 
 func (e *gatherError) Unwrap() error { return e.error }
 
-// gather returns the metrics as a response to a scrape.
-func gather(from prometheus.Gatherer) ([]byte, error) {
+// gatherText returns the metrics as a response to a scrape.
+func gatherText(from prometheus.Gatherer) ([]byte, error) {
 	families, err := from.Gather()
 	if err != nil {
 		return nil, &gatherError{err}
@@ -162,8 +162,8 @@ func (r *round) add(ls labels.Labels, v float64) error {
 	}
 	ls = b.Labels()
 	switch err := r.in.Float(ls, r.at, 0, v); {
-	case isRefused(err):
-		r.refused++
+	case isRejected(err):
+		r.rejected++
 		return nil
 	case err != nil:
 		return err
@@ -172,20 +172,20 @@ func (r *round) add(ls labels.Labels, v float64) error {
 	return nil
 }
 
-// markGone adds stale markers to the series that ended since the last round.
-func (r *round) markGone() error {
+// markStale adds stale markers to the series that ended since the last round.
+func (r *round) markStale() error {
 	for hash, ls := range r.m.stored {
 		if _, there := r.stored[hash]; there {
 			continue
 		}
-		if err := r.in.Float(ls, r.at, 0, math.Float64frombits(value.StaleNaN)); err != nil && !isRefused(err) {
+		if err := r.in.Float(ls, r.at, 0, math.Float64frombits(value.StaleNaN)); err != nil && !isRejected(err) {
 			return err
 		}
 	}
 	return nil
 }
 
-func isRefused(err error) bool {
-	var refused *adapter.Refused
-	return errors.As(err, &refused)
+func isRejected(err error) bool {
+	var rejected *adapter.RejectedError
+	return errors.As(err, &rejected)
 }

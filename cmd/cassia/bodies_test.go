@@ -25,8 +25,8 @@ func TestBodiesOfAllEndpointsAreBoundedTogether(t *testing.T) {
 		p.front.ServeHTTP(w, r)
 		return w.Code, w.Body.String()
 	}
-	share := p.bodies.Share(t.Context())
-	require.NoError(t, share.Take(p.c.BodyBytes()-1), "all of it but a byte")
+	share := p.bodies.NewShare(t.Context())
+	require.NoError(t, share.Claim(p.c.BodyBytes()-1), "all of it but a byte")
 	for _, in := range [][3]string{
 		{"/api/v1/write", "application/x-protobuf", "snappy"},
 		{"/api/v1/otlp/v1/metrics", "application/json", ""},
@@ -40,7 +40,7 @@ func TestBodiesOfAllEndpointsAreBoundedTogether(t *testing.T) {
 	}
 	code, text := post("/api/v1/query", "application/x-www-form-urlencoded", "", "query=1")
 	require.Equal(t, http.StatusOK, code, text)
-	share.Give()
+	share.Release()
 	code, text = post("/api/write", "application/json", "", "[]")
 	require.Equal(t, http.StatusNoContent, code, text)
 	require.Zero(t, p.bodies.Used())

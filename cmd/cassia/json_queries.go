@@ -22,7 +22,7 @@ func (p *process) newJSON(evaluator *promql.Engine) (*jsonapi.API, error) {
 	o.Logger = p.log.With("component", "jsonapi")
 	o.Registerer = p.registry
 	o.Limiter = p.limiter
-	o.Rules = p.relabeling.Batch
+	o.Rules = p.relabeling.WrapBatch
 	o.Tenant = func(ctx context.Context, asked string) (string, error) {
 		name, err := server.TenantFor(ctx, asked)
 		if errors.Is(err, server.ErrForbidden) {
@@ -49,7 +49,7 @@ func (e evaluations) Enter(ctx context.Context) (context.Context, func(), error)
 
 func (evaluations) Answered(ctx context.Context, bytes int64) { promql.Answered(ctx, bytes) }
 
-func (e evaluations) Evaluate(ctx context.Context, q jsonapi.Evaluation, yield func(jsonapi.Found) error) error {
+func (e evaluations) Evaluate(ctx context.Context, q jsonapi.Evaluation, yield func(jsonapi.Result) error) error {
 	report := &promql.Report{}
 	ctx = tenant.Into(report.Into(ctx), q.Tenant)
 	var query promengine.Query
@@ -71,7 +71,7 @@ func (e evaluations) Evaluate(ctx context.Context, q jsonapi.Evaluation, yield f
 	if err != nil {
 		return err
 	}
-	answer := jsonapi.Found{Series: found, Resolution: report.Resolution()}
+	answer := jsonapi.Result{Series: found, Resolution: report.Resolution()}
 	for _, note := range result.Warnings.AsErrors() {
 		answer.Notes = append(answer.Notes, note.Error())
 	}

@@ -71,7 +71,7 @@ func (t *trying) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%s: %s", t.file, oneLine(err))
 	}
-	if table.Of(t.tenant) == nil {
+	if table.RulesOf(t.tenant) == nil {
 		return fmt.Errorf("%s: no rules for tenant %s", t.file, t.tenant)
 	}
 	r, err := parseRange(t.start, t.end, "0s")
@@ -131,7 +131,7 @@ func (t *trying) tryOnData(ctx context.Context, table *relabeling.Table,
 		}
 		bar := newMeterBar(os.Stderr, time.Now, "examining",
 			func(n float64) string { return threeDigits(n) + " metrics" })
-		found, err = relabeling.Try(bar.with(ctx), s, table, o)
+		found, err = relabeling.RunTrial(bar.with(ctx), s, table, o)
 		bar.end()
 		return err
 	})

@@ -46,9 +46,9 @@ func (p relabelings) Status(tenant string) relabeling.Status { return p.relabeli
 
 func (p relabelings) Try(ctx context.Context, t *relabeling.Table,
 	o relabeling.TrialOptions) (*relabeling.Trial, error) {
-	return relabeling.Try(ctx, p.store, t, o)
+	return relabeling.RunTrial(ctx, p.store, t, o)
 }
 
 func (p relabelings) Space(ctx context.Context, tenant string) ([rollup.OneHour + 1]relabeling.ResolutionSpace, error) {
-	return relabeling.Space(ctx, p.store, tenant)
+	return relabeling.MeasureSpace(ctx, p.store, tenant)
 }

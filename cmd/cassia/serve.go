@@ -168,7 +168,7 @@ func (p *process) work(ctx, signals context.Context, listening func([]string)) (
 	if err := p.openStore(ctx); err != nil {
 		return p.notOpened(ctx, signals, err)
 	}
-	p.relabeling.ForgetWith(p.store.ForgetAliases)
+	p.relabeling.OnChange(p.store.ForgetAliases)
 	p.limiter.ForgetWith(p.store.ForgetAliases)
 	defer func() { err = errors.Join(err, p.closeStore()) }()
 

@@ -35,11 +35,11 @@ func (p *process) writeRoutes(plain *jsonapi.API) ([]server.Route, error) {
 // off.
 func (p *process) newRemoteWrite(ha *remotewrite.HA) (http.Handler, error) {
 	o := remotewrite.DefaultOptions()
-	o.Within(p.c.BodyBytes())
+	o.LimitInFlight(p.c.BodyBytes())
 	o.Bodies = p.bodies
 	o.HA = ha
 	o.Limiter = p.limiter
-	o.Rules = p.relabeling.Batch
+	o.Rules = p.relabeling.WrapBatch
 	o.Metadata = func(_ context.Context, tenant string, m remotewrite.Metadata) {
 		p.noteMetadata(tenant, m.Metric, m.Type, m.Unit, m.Help)
 	}
@@ -51,14 +51,14 @@ func (p *process) newRemoteWrite(ha *remotewrite.HA) (http.Handler, error) {
 // newOTLP returns the handler of OTLP metrics.
 func (p *process) newOTLP() (http.Handler, error) {
 	o := otlp.DefaultOptions()
-	o.Within(p.c.BodyBytes())
+	o.LimitInFlight(p.c.BodyBytes())
 	o.Bodies = p.bodies
 	o.Translation = p.c.OTLP
 	o.LookbackDelta = p.c.LookbackDelta
 	o.Logger = p.log.With("component", "otlp")
 	o.Registerer = p.registry
 	o.Limiter = p.limiter
-	o.Rules = p.relabeling.Batch
+	o.Rules = p.relabeling.WrapBatch
 	o.Metadata = func(tenant, family, kind, unit, help string) {
 		p.noteMetadata(tenant, []byte(family), kind, []byte(unit), []byte(help))
 	}

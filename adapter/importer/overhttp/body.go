@@ -157,45 +157,45 @@ type bodyReader struct {
 	builder labels.ScratchBuilder
 }
 
-func (d *bodyReader) labels() (ls labels.Labels, err error) {
-	n, err := d.uvarint("number of labels")
+func (b *bodyReader) labels() (ls labels.Labels, err error) {
+	n, err := b.uvarint("number of labels")
 	if err != nil {
 		return ls, err
 	}
-	if n > uint64(len(d.rest))/2 { // A label takes at least two bytes.
+	if n > uint64(len(b.rest))/2 { // A label takes at least two bytes.
 		return ls, fmt.Errorf("%w: a series has %d labels, more than the body can hold", ErrMalformed, n)
 	}
-	if err := d.take(seriesWeight + int64(n)*labelWeight); err != nil {
+	if err := b.take(seriesWeight + int64(n)*labelWeight); err != nil {
 		return ls, err
 	}
-	d.builder.Reset()
+	b.builder.Reset()
 	for range n {
-		name, err := d.text("name")
+		name, err := b.text("name")
 		if err != nil {
 			return ls, err
 		}
-		value, err := d.text("value")
+		value, err := b.text("value")
 		if err != nil {
 			return ls, err
 		}
-		if err := d.take(int64(len(name) + len(value))); err != nil {
+		if err := b.take(int64(len(name) + len(value))); err != nil {
 			return ls, err
 		}
 		if err := adapter.CheckLabelText(string(name), string(value)); err != nil {
 			return ls, fmt.Errorf("%w: %w", ErrMalformed, err)
 		}
-		d.builder.Add(string(name), string(value))
+		b.builder.Add(string(name), string(value))
 	}
-	d.builder.Sort()
-	return d.builder.Labels(), nil
+	b.builder.Sort()
+	return b.builder.Labels(), nil
 }
 
 // buckets decodes a series with buckets of one resolution.
-func (d *bodyReader) buckets(res rollup.Resolution) (s storage.ImportedBuckets, err error) {
-	if s.Labels, err = d.labels(); err != nil {
+func (b *bodyReader) buckets(res rollup.Resolution) (s storage.ImportedBuckets, err error) {
+	if s.Labels, err = b.labels(); err != nil {
 		return s, err
 	}
-	data, err := d.text("chunk")
+	data, err := b.text("chunk")
 	if err != nil {
 		return s, err
 	}
@@ -209,7 +209,7 @@ func (d *bodyReader) buckets(res rollup.Resolution) (s storage.ImportedBuckets, 
 	if err != nil {
 		return s, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
-	if err := d.take(int64(info.Count) * importer.BucketBytes); err != nil {
+	if err := b.take(int64(info.Count) * importer.BucketBytes); err != nil {
 		return s, err
 	}
 	s.Resolution, s.Buckets = res, &rollup.Buckets{}
@@ -219,11 +219,11 @@ func (d *bodyReader) buckets(res rollup.Resolution) (s storage.ImportedBuckets, 
 	return s, nil
 }
 
-func (d *bodyReader) series() (s storage.ImportedSeries, err error) {
-	if s.Labels, err = d.labels(); err != nil {
+func (b *bodyReader) series() (s storage.ImportedSeries, err error) {
+	if s.Labels, err = b.labels(); err != nil {
 		return s, err
 	}
-	data, err := d.text("chunk")
+	data, err := b.text("chunk")
 	if err != nil {
 		return s, err
 	}
@@ -231,7 +231,7 @@ func (d *bodyReader) series() (s storage.ImportedSeries, err error) {
 	if err != nil {
 		return s, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
-	if err := d.take(weight); err != nil {
+	if err := b.take(weight); err != nil {
 		return s, err
 	}
 	s.Samples = &chunk.Samples{}
@@ -241,25 +241,25 @@ func (d *bodyReader) series() (s storage.ImportedSeries, err error) {
 	return s, nil
 }
 
-func (d *bodyReader) uvarint(what string) (uint64, error) {
-	x, n := binary.Uvarint(d.rest)
+func (b *bodyReader) uvarint(what string) (uint64, error) {
+	x, n := binary.Uvarint(b.rest)
 	if n <= 0 {
 		return 0, fmt.Errorf("%w: truncated within a %s", ErrMalformed, what)
 	}
-	d.rest = d.rest[n:]
+	b.rest = b.rest[n:]
 	return x, nil
 }
 
 // text returns the bytes after a length. They alias the body.
-func (d *bodyReader) text(what string) ([]byte, error) {
-	n, err := d.uvarint(what)
+func (b *bodyReader) text(what string) ([]byte, error) {
+	n, err := b.uvarint(what)
 	if err != nil {
 		return nil, err
 	}
-	if n > uint64(len(d.rest)) {
+	if n > uint64(len(b.rest)) {
 		return nil, fmt.Errorf("%w: truncated within a %s", ErrMalformed, what)
 	}
-	text := d.rest[:n]
-	d.rest = d.rest[n:]
+	text := b.rest[:n]
+	b.rest = b.rest[n:]
 	return text, nil
 }

@@ -334,14 +334,14 @@ func TestBodiesShareABudget(t *testing.T) {
 		}
 	}, nil)
 	var told []error
-	share := r.server.budget.Share(t.Context())
-	require.NoError(t, share.Take(2*r.server.opts.MaxWeight))
+	share := r.server.budget.NewShare(t.Context())
+	require.NoError(t, share.Claim(2*r.server.opts.MaxWeight))
 	r.Waiting = func(err error) {
 		switch told = append(told, err); len(told) {
 		case 1:
 			notReady = nil
 		case 2:
-			share.Give()
+			share.Release()
 		}
 	}
 	_, err := r.Import(t.Context(), "a", history(1, 2, 2))

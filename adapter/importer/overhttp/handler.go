@@ -53,7 +53,7 @@ type Server struct {
 
 // NewServer returns a Server for a destination. It may call the destination's methods concurrently.
 func NewServer(into importer.Destination, o Options) *Server {
-	return &Server{into: into, opts: o, budget: o.Bodies.Part(2 * o.MaxWeight), comparing: make(chan struct{}, 1)}
+	return &Server{into: into, opts: o, budget: o.Bodies.SubBudget(2 * o.MaxWeight), comparing: make(chan struct{}, 1)}
 }
 
 // maxBytes is the maximum size of a body, compressed and uncompressed.
@@ -133,8 +133,8 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request, use func(context.C
 		s.fail(w, r, fmt.Errorf("%w: %w", adapter.ErrBusy, err))
 		return
 	}
-	b := &body{share: s.budget.Share(r.Context())}
-	defer b.share.Give()
+	b := &body{share: s.budget.NewShare(r.Context())}
+	defer b.share.Release()
 	if err := b.read(r, &s.opts); err != nil {
 		s.fail(w, r, err)
 		return
@@ -176,23 +176,23 @@ func (b *body) read(r *http.Request, o *Options) error {
 		return fmt.Errorf("%w: decompressed, the body has %d bytes; the maximum is %d",
 			adapter.ErrTooLarge, size, o.maxBytes())
 	}
-	if err := b.share.Take(int64(size)); err != nil {
+	if err := b.share.Claim(int64(size)); err != nil {
 		return err
 	}
 	plain, err := snappy.Decode(nil, compressed)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
-	b.share.Give() // The compressed bytes are garbage now. Memory for the rest is claimed again.
+	b.share.Release() // The compressed bytes are garbage now. Memory for the rest is claimed again.
 	left := o.MaxWeight
-	if err := b.share.Take(int64(size)); err != nil {
+	if err := b.share.Claim(int64(size)); err != nil {
 		return err
 	}
 	b.series, b.buckets, err = decode(plain, func(weight int64) error {
 		if left -= weight; left < 0 {
 			return fmt.Errorf("%w: its series have more than %d bytes", adapter.ErrTooLarge, o.MaxWeight)
 		}
-		return b.share.Take(weight)
+		return b.share.Claim(weight)
 	})
 	return err
 }
@@ -234,5 +234,5 @@ func statusOf(err error) int {
 	case errors.Is(err, errReads):
 		return http.StatusServiceUnavailable
 	}
-	return adapter.Status(err)
+	return adapter.HTTPStatus(err)
 }

@@ -52,7 +52,7 @@ func newReceiver(
 	return &receiver{url: srv.URL, store: store}
 }
 
-func faultless(faultengine.Op) faultengine.Action { return faultengine.Pass() }
+func injectNoFault(faultengine.Op) faultengine.Action { return faultengine.Pass() }
 
 // stored returns the store's samples as lines that compare bit by bit.
 func (r *receiver) stored(t *testing.T) (lines []string) {
@@ -93,8 +93,8 @@ type series struct {
 	exemplars  []exemplar.Exemplar
 }
 
-// data returns recent samples of every kind.
-func data() []series {
+// testSeries returns recent samples of every kind.
+func testSeries() []series {
 	at := now.UnixMilli()
 	native := &histogram.Histogram{
 		CounterResetHint: histogram.CounterReset, Schema: 3, ZeroThreshold: 1e-9, ZeroCount: 2, Count: 8, Sum: 18.4,
@@ -200,7 +200,7 @@ func encode(t *testing.T, message remoteapi.WriteMessageType, all []series) []by
 func TestPrometheusSender(t *testing.T) {
 	for _, message := range []remoteapi.WriteMessageType{remoteapi.WriteV1MessageType, remoteapi.WriteV2MessageType} {
 		t.Run(string(message), func(t *testing.T) {
-			r := newReceiver(t, faultless, storagetest.RejectAhead)
+			r := newReceiver(t, injectNoFault, storagetest.RejectAhead)
 			u, err := url.Parse(r.url)
 			require.NoError(t, err)
 			client, err := remote.NewWriteClient("cassia", &remote.ClientConfig{
@@ -208,7 +208,7 @@ func TestPrometheusSender(t *testing.T) {
 			})
 			require.NoError(t, err)
 
-			all := data()
+			all := testSeries()
 			stats, err := client.Store(t.Context(), encode(t, message, all), 0)
 			require.NoError(t, err)
 			if message == remoteapi.WriteV2MessageType {
@@ -250,7 +250,7 @@ func TestGoClientSender(t *testing.T) {
 	)
 	require.NoError(t, err)
 	retries := 0
-	stats, err := api.Write(t.Context(), remoteapi.WriteV2MessageType, requestV2(data()),
+	stats, err := api.Write(t.Context(), remoteapi.WriteV2MessageType, requestV2(testSeries()),
 		remoteapi.WithWriteRetryCallback(func(err error) {
 			retries++
 			require.ErrorContains(t, err, "503")
@@ -258,9 +258,9 @@ func TestGoClientSender(t *testing.T) {
 	require.NoError(t, err)
 	require.NotZero(t, retries)
 	require.Equal(t, []int{4, 3, 0}, []int{stats.Samples, stats.Histograms, stats.Exemplars})
-	require.Equal(t, linesOf(t, data()), r.stored(t))
+	require.Equal(t, linesOf(t, testSeries()), r.stored(t))
 
-	_, err = api.Write(t.Context(), remoteapi.WriteV1MessageType, requestV1(data()))
+	_, err = api.Write(t.Context(), remoteapi.WriteV1MessageType, requestV1(testSeries()))
 	require.NoError(t, err)
 }
 
@@ -277,7 +277,7 @@ func TestExemplarSender(t *testing.T) {
 		}},
 	}
 	for _, message := range []remoteapi.WriteMessageType{remoteapi.WriteV1MessageType, remoteapi.WriteV2MessageType} {
-		r := newReceiver(t, faultless)
+		r := newReceiver(t, injectNoFault)
 		u, err := url.Parse(r.url)
 		require.NoError(t, err)
 		client, err := remote.NewWriteClient("cassia", &remote.ClientConfig{
@@ -294,7 +294,7 @@ func TestExemplarSender(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []exemplar.QueryResult{{SeriesLabels: all[1].labels, Exemplars: all[1].exemplars}}, found)
 	}
-	r := newReceiver(t, faultless)
+	r := newReceiver(t, injectNoFault)
 	api, err := remoteapi.NewAPI(r.url)
 	require.NoError(t, err)
 	stats, err := api.Write(t.Context(), remoteapi.WriteV2MessageType, requestV2(all))

@@ -16,7 +16,7 @@ func TestRelabelFile(t *testing.T) {
 	require.NoError(t, err)
 	table, err := c.LoadRelabeling()
 	require.NoError(t, err)
-	require.Nil(t, table.Of("a"), "without a file there are no rules")
+	require.Nil(t, table.RulesOf("a"), "without a file there are no rules")
 
 	file := filepath.Join(t.TempDir(), "rules.yml")
 	write := func(text string) { require.NoError(t, os.WriteFile(file, []byte(text), 0o600)) }
@@ -25,8 +25,8 @@ func TestRelabelFile(t *testing.T) {
 	require.NoError(t, err)
 	table, err = c.LoadRelabeling()
 	require.NoError(t, err)
-	require.NotNil(t, table.Of("a"))
-	require.Nil(t, table.Of("free"))
+	require.NotNil(t, table.RulesOf("a"))
+	require.Nil(t, table.RulesOf("free"))
 
 	for text, want := range map[string]string{
 		"write_relabel_configs: [{action: burn}]":          "burn",

@@ -31,8 +31,8 @@ func (b bodies) bound(w http.ResponseWriter, r *http.Request, next http.Handler)
 		next.ServeHTTP(w, r)
 		return
 	}
-	share := b.budget.Share(r.Context())
-	defer share.Give()
+	share := b.budget.NewShare(r.Context())
+	defer share.Release()
 	r.Body = &boundedBody{ReadCloser: r.Body, left: b.each, share: &share}
 	var err error
 	switch {
@@ -97,7 +97,7 @@ func (b *boundedBody) Read(into []byte) (int, error) {
 	if b.left < 0 {
 		return n, adapter.ErrTooLarge
 	}
-	if busy := b.share.Take(int64(n)); busy != nil {
+	if busy := b.share.Claim(int64(n)); busy != nil {
 		return n, busy
 	}
 	return n, err

@@ -91,8 +91,8 @@ func TestBodiesMakeRoom(t *testing.T) {
 	b := bodies{each: 100, budget: adapter.NewBudget(150)}
 	given := 0
 	var slow adapter.Share
-	slow = b.budget.Share(adapter.WithSender(t.Context(), slowSender{func() { given++; go slow.Give() }}))
-	require.NoError(t, slow.Take(100))
+	slow = b.budget.NewShare(adapter.WithSender(t.Context(), slowSender{func() { given++; go slow.Release() }}))
+	require.NoError(t, slow.Claim(100))
 	r := httptest.NewRequest(http.MethodPost, "/", struct{ io.Reader }{strings.NewReader(strings.Repeat("x", 100))})
 	w := httptest.NewRecorder()
 	b.bound(w, r, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))

@@ -103,7 +103,7 @@ func (h *handler) seal(w http.ResponseWriter, r *http.Request) {
 		if !errors.Is(err, context.Canceled) {
 			h.Logger.Error("sealing on request failed", "err", err)
 		}
-		text(w, adapter.Status(err), "sealing failed: "+err.Error())
+		text(w, adapter.HTTPStatus(err), "sealing failed: "+err.Error())
 		return
 	}
 	text(w, http.StatusOK, "sealed")

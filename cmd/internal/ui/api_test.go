@@ -92,7 +92,7 @@ func (f fakeRelabeling) Status(tenant string) relabeling.Status {
 func (f fakeRelabeling) Try(
 	_ context.Context, t *relabeling.Table, o relabeling.TrialOptions,
 ) (*relabeling.Trial, error) {
-	if t.Of(o.Tenant) == nil {
+	if t.RulesOf(o.Tenant) == nil {
 		return nil, relabeling.ErrNoRules
 	}
 	return &relabeling.Trial{

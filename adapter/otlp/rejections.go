@@ -19,25 +19,25 @@ const (
 	reasonUntranslatable    = "untranslatable"
 )
 
-// maxRefusalText bounds the text of a response, and maxExample one example in it, in bytes.
+// maxRejectionText bounds the text of a response, and maxExample one example in it, in bytes.
 const (
-	maxRefusalText = 1000
-	maxExample     = 300
+	maxRejectionText = 1000
+	maxExample       = 300
 )
 
-// refusal counts the data points that were rejected for one reason.
-type refusal struct {
+// rejection counts the data points that were rejected for one reason.
+type rejection struct {
 	reason  string
 	points  int
 	example string
 }
 
-// refusals are the rejections of one request, by reason.
-type refusals []refusal
+// rejections are the rejections of one request, by reason.
+type rejections []rejection
 
 // add counts points that were rejected for a reason, and keeps the first example per reason. points is 0 if an element
 // other than a point was rejected.
-func (r *refusals) add(reason string, points int, example func() string) {
+func (r *rejections) add(reason string, points int, example func() string) {
 	for i := range *r {
 		if (*r)[i].reason == reason {
 			(*r)[i].points += points
@@ -48,11 +48,11 @@ func (r *refusals) add(reason string, points int, example func() string) {
 	if len(text) > maxExample {
 		text = strings.ToValidUTF8(text[:maxExample], "") + "…"
 	}
-	*r = append(*r, refusal{reason, points, text})
+	*r = append(*r, rejection{reason, points, text})
 }
 
 // points returns the number of rejected data points.
-func (r refusals) points() int {
+func (r rejections) points() int {
 	n := 0
 	for i := range r {
 		n += r[i].points
@@ -61,9 +61,9 @@ func (r refusals) points() int {
 }
 
 // text describes to the sender how many points were rejected and why, with the most frequent reason first.
-func (r refusals) text(points int) string {
+func (r rejections) text(points int) string {
 	sorted := slices.Clone(r)
-	slices.SortStableFunc(sorted, func(a, b refusal) int { return b.points - a.points })
+	slices.SortStableFunc(sorted, func(a, b rejection) int { return b.points - a.points })
 	var out strings.Builder
 	if points == 0 {
 		out.WriteString("metrics without data points were ignored")
@@ -79,7 +79,7 @@ func (r refusals) text(points int) string {
 		case one.points == 0: // no points were rejected
 			line = separator + one.reason + ": " + one.example
 		}
-		if out.Len()+len(line) > maxRefusalText {
+		if out.Len()+len(line) > maxRejectionText {
 			break
 		}
 		out.WriteString(line)
