@@ -79,8 +79,8 @@ func readCheckpoint(path string, want Checkpoint) (at Checkpoint, anew bool, err
 	return have, false, nil
 }
 
-// note updates NewestMS from the samples of a batch.
-func (c *Checkpoint) note(list []storage.ImportedSeries) {
+// updateNewest updates NewestMS from the samples of a batch.
+func (c *Checkpoint) updateNewest(list []storage.ImportedSeries) {
 	newest := int64(math.MinInt64)
 	if c.NewestMS != nil {
 		newest = *c.NewestMS

@@ -16,7 +16,7 @@ type Contents struct {
 	Samples      int64
 	MinMS, MaxMS int64
 	// Past counts the samples older than the retention of raw samples, by class.
-	Past []Past
+	Past []PastSamples
 	// Ahead is the number of samples more than storage.MaxAhead in the future.
 	Ahead int64
 	// Downsampled is the number of samples that the source has only as aggregates. TooCoarse counts the part that an
@@ -34,7 +34,7 @@ const MaxCounted = 1 << 21
 type ReadOptions struct {
 	Source Source
 	// Kept is the retention of the destination.
-	Kept Kept
+	Kept RetentionPolicy
 	Now  time.Time
 	// Batch, if not nil, is called with each batch after it is counted. The callee owns the batch.
 	Batch func(Batch) error
@@ -44,12 +44,12 @@ type ReadOptions struct {
 func ReadContents(ctx context.Context, o ReadOptions) (c Contents, err error) {
 	c.MinMS, c.MaxMS = math.MaxInt64, math.MinInt64
 	seen := map[uint64]struct{}{}
-	for b, err := range ahead(ctx, o.Source, "") {
+	for b, err := range prefetch(ctx, o.Source, "") {
 		if err != nil {
 			return c, err
 		}
-		for _, p := range o.Kept.Past(b.Series, o.Now) {
-			c.Past = addPast(c.Past, p)
+		for _, p := range o.Kept.CountPast(b.Series, o.Now) {
+			c.Past = addPastSamples(c.Past, p)
 		}
 		for i := range b.Series {
 			c.add(&b.Series[i], &o)
@@ -89,7 +89,7 @@ func (c *Contents) add(s *storage.ImportedSeries, o *ReadOptions) {
 
 // addBuckets counts the samples in the buckets of a series.
 func (c *Contents) addBuckets(s *storage.ImportedBuckets, o *ReadOptions) {
-	keep, _ := o.Kept.Of(s.Labels)
+	keep, _ := o.Kept.KeepOf(s.Labels)
 	for i, end := range s.Buckets.End {
 		n := int64(s.Buckets.Count[i])
 		c.Downsampled += n
@@ -99,8 +99,8 @@ func (c *Contents) addBuckets(s *storage.ImportedBuckets, o *ReadOptions) {
 	}
 }
 
-// boundary returns the first timestamp that a retention keeps, in milliseconds. A retention of 0 keeps all.
-func boundary(now time.Time, kept time.Duration) int64 {
+// retentionBoundary returns the first timestamp that a retention keeps, in milliseconds. A retention of 0 keeps all.
+func retentionBoundary(now time.Time, kept time.Duration) int64 {
 	if kept == 0 {
 		return math.MinInt64
 	}

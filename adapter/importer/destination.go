@@ -32,8 +32,8 @@ type Destination interface {
 // AllTimes is the range of all timestamps.
 func AllTimes() query.Span { return query.Span{MinT: math.MinInt64, MaxT: math.MaxInt64} }
 
-// Local returns a Destination for an open store. now is the store's clock.
-func Local(s *storage.Store, now func() time.Time) Destination { return &local{s, now} }
+// NewLocal returns a Destination for an open store. now is the store's clock.
+func NewLocal(s *storage.Store, now func() time.Time) Destination { return &local{s, now} }
 
 type local struct {
 	store *storage.Store
@@ -60,6 +60,6 @@ func (l *local) Compare(
 	ctx context.Context, tenant string, list []storage.ImportedSeries, within query.Span, report func(Difference),
 ) (VerifyStats, error) {
 	v := &verifier{ctx: ctx, local: l, tenant: tenant, within: within, report: report}
-	err := v.batch(list)
+	err := v.verifyBatch(list)
 	return v.stats, err
 }

@@ -45,7 +45,7 @@ type Report struct {
 	// source has no new data. Anew is true if earlier runs imported into another store, or into this store before it
 	// was restored from a backup; the run then started from the beginning. Changed is true if the part of the source
 	// that earlier runs read has changed; the run then read the source from its start.
-	Resumed, Complete, Anew, Changed bool
+	Resumed, Complete, OtherStore, Changed bool
 	// Stats are the totals of this run, All the totals of all runs.
 	Stats, All storage.ImportStats
 	// Skipped is the number of samples that couldn't be imported, and Damaged the number of parts of the source that
@@ -62,7 +62,7 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 	}
 	begin := Checkpoint{Version: checkpointVersion, Source: o.Name, Target: o.Target, Tenant: o.Tenant, Store: identity}
 	var at Checkpoint
-	if at, r.Anew, err = readCheckpoint(o.Checkpoint, begin); err != nil {
+	if at, r.OtherStore, err = readCheckpoint(o.Checkpoint, begin); err != nil {
 		return r, err
 	}
 	r.Resumed, r.Complete = at.Position != "" || at.Complete, at.Complete
@@ -71,7 +71,7 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 	if at.Complete {
 		before = 0 // The Done of a complete run doesn't include data added since.
 	}
-	for b, err := range ahead(ctx, o.Source, at.Position) {
+	for b, err := range prefetch(ctx, o.Source, at.Position) {
 		if err != nil {
 			return r, err
 		}
@@ -87,7 +87,7 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 				return r, err
 			}
 		}
-		at.note(b.Series)
+		at.updateNewest(b.Series)
 		var stats storage.ImportStats
 		if len(b.Series) > 0 {
 			if stats, err = o.Into.Import(ctx, o.Tenant, b.Series); err != nil {
@@ -125,8 +125,8 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 	return r, at.write(o.Checkpoint)
 }
 
-// ahead yields the batches of a source. While the caller handles a batch, it reads the next one.
-func ahead(ctx context.Context, s Source, after string) func(yield func(Batch, error) bool) {
+// prefetch yields the batches of a source. While the caller handles a batch, it reads the next one.
+func prefetch(ctx context.Context, s Source, after string) func(yield func(Batch, error) bool) {
 	type item struct {
 		b   Batch
 		err error
@@ -167,7 +167,7 @@ func ahead(ctx context.Context, s Source, after string) func(yield func(Batch, e
 func (p Plan) Describe() string {
 	text := p.Words
 	if p.MinMS <= p.MaxMS {
-		text += fmt.Sprintf(", %s – %s", instant(p.MinMS), instant(p.MaxMS))
+		text += fmt.Sprintf(", %s – %s", formatInstant(p.MinMS), formatInstant(p.MaxMS))
 	}
 	if p.Series > 0 {
 		text += fmt.Sprintf(", %d series", p.Series)

@@ -34,11 +34,11 @@ func openStore(t *testing.T, change func(*storage.Options)) *storage.Store {
 }
 
 func local(s *storage.Store) importer.Destination {
-	return importer.Local(s, func() time.Time { return now })
+	return importer.NewLocal(s, func() time.Time { return now })
 }
 
-// days is a source with one batch per day. It fails at the days in breakAt.
-type days struct {
+// dailySource is a source with one batch per day. It fails at the days in breakAt.
+type dailySource struct {
 	n, series int
 	breakAt   map[int]bool // days at which the source fails, once each
 	change    func(day int, s *chunk.Samples)
@@ -47,9 +47,9 @@ type days struct {
 
 var errBroken = errors.New("the source broke off")
 
-func (d *days) Plan(context.Context) (importer.Plan, error) { return importer.Plan{}, nil }
+func (d *dailySource) Plan(context.Context) (importer.Plan, error) { return importer.Plan{}, nil }
 
-func (d *days) Batches(_ context.Context, after string) iter.Seq2[importer.Batch, error] {
+func (d *dailySource) Batches(_ context.Context, after string) iter.Seq2[importer.Batch, error] {
 	return func(yield func(importer.Batch, error) bool) {
 		first := 0
 		if after != "" {
@@ -96,7 +96,7 @@ func (d *days) Batches(_ context.Context, after string) iter.Seq2[importer.Batch
 // TestRunGoesOn interrupts a source repeatedly: each run resumes where the last one stopped.
 func TestRunGoesOn(t *testing.T) {
 	s := openStore(t, nil)
-	src := &days{n: 8, series: 5, breakAt: map[int]bool{0: true, 2: true, 3: true, 7: true}}
+	src := &dailySource{n: 8, series: 5, breakAt: map[int]bool{0: true, 2: true, 3: true, 7: true}}
 	var told []float64
 	o := importer.Options{
 		Into: local(s), Tenant: "default", Source: src, Name: "days", Target: "here",
@@ -149,7 +149,7 @@ func TestRunGoesOn(t *testing.T) {
 func TestRunAfterLostCheckpoint(t *testing.T) {
 	s := openStore(t, nil)
 	path := filepath.Join(t.TempDir(), "checkpoint")
-	o := importer.Options{Into: local(s), Tenant: "default", Source: &days{n: 3, series: 4}, Checkpoint: path}
+	o := importer.Options{Into: local(s), Tenant: "default", Source: &dailySource{n: 3, series: 4}, Checkpoint: path}
 	first, err := importer.Run(t.Context(), o)
 	require.NoError(t, err)
 	text, err := os.ReadFile(path)
@@ -164,27 +164,27 @@ func TestRunAfterLostCheckpoint(t *testing.T) {
 	require.Zero(t, second.Stats.Samples)
 }
 
-// TestRunIntoAnotherStore uses the checkpoint of another store: the run imports everything and reports Anew.
+// TestRunIntoAnotherStore uses the checkpoint of another store: the run imports everything and reports OtherStore.
 func TestRunIntoAnotherStore(t *testing.T) {
 	o := importer.Options{Tenant: "default", Checkpoint: filepath.Join(t.TempDir(), "checkpoint")}
 	for i := range 2 {
-		o.Into, o.Source = local(openStore(t, nil)), &days{n: 3, series: 4}
+		o.Into, o.Source = local(openStore(t, nil)), &dailySource{n: 3, series: 4}
 		r, err := importer.Run(t.Context(), o)
 		require.NoError(t, err)
-		require.Equal(t, i == 1, r.Anew)
+		require.Equal(t, i == 1, r.OtherStore)
 		require.False(t, r.Resumed)
 		require.Equal(t, 3*4*144, r.Stats.Samples)
 	}
 	r, err := importer.Run(t.Context(), o)
 	require.NoError(t, err)
-	require.False(t, r.Anew)
+	require.False(t, r.OtherStore)
 	require.True(t, r.Complete)
 }
 
 // TestRunCanceled checks that a canceled run returns the context's error and stops the source.
 func TestRunCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	src := &days{n: 100, series: 1}
+	src := &dailySource{n: 100, series: 1}
 	o := importer.Options{
 		Into: local(openStore(t, nil)), Tenant: "default", Source: src, Progress: func(importer.Progress) { cancel() },
 	}
@@ -200,7 +200,7 @@ func TestVerifyTellsWhatDiffers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := openStore(t, func(o *storage.Options) { o.Retention, o.Retention5m = keep, 0 })
 			r := rand.New(rand.NewPCG(1, 1))
-			o := importer.Options{Into: local(s), Tenant: "default", Source: &days{n: 30, series: 3}}
+			o := importer.Options{Into: local(s), Tenant: "default", Source: &dailySource{n: 30, series: 3}}
 			report, err := importer.Run(t.Context(), o)
 			require.NoError(t, err)
 			if keep != 0 {
@@ -211,7 +211,7 @@ func TestVerifyTellsWhatDiffers(t *testing.T) {
 			require.Equal(t, 30*3*144, stats.Samples+stats.RolledUp+stats.Left)
 			require.Equal(t, keep != 0, stats.RolledUp > 0)
 
-			o.Source = &days{n: 30, series: 3, change: func(day int, s *chunk.Samples) {
+			o.Source = &dailySource{n: 30, series: 3, change: func(day int, s *chunk.Samples) {
 				if day == 4 {
 					s.V[r.IntN(len(s.V))] += 1
 					s.V[1] = 7777
@@ -229,12 +229,12 @@ func TestVerifyTellsWhatDiffers(t *testing.T) {
 				require.Contains(t, d.String(), "2026-04-0")
 			}
 			// Verify ignores samples that are only in the store, and reports samples that are only in the source.
-			o.Source = &days{
+			o.Source = &dailySource{
 				n: 30, series: 3, change: func(_ int, s *chunk.Samples) { s.Clip(s.T[10], s.T[len(s.T)-10]) },
 			}
 			_, err = importer.Verify(t.Context(), o, func(d importer.Difference) { t.Error(d) })
 			require.NoError(t, err)
-			o.Source = &days{n: 30, series: 4}
+			o.Source = &dailySource{n: 30, series: 4}
 			stats, err = importer.Verify(t.Context(), o, func(d importer.Difference) {
 				require.Equal(t, "3", d.Labels.Get("i"))
 				require.Zero(t, d.Stored.Count)
@@ -245,12 +245,12 @@ func TestVerifyTellsWhatDiffers(t *testing.T) {
 	}
 }
 
-// minutes is a source of one batch with one sample per minute of one series, in a range of time.
-type minutes struct{ minT, maxT time.Time }
+// minuteSource is a source of one batch with one sample per minute of one series, in a range of time.
+type minuteSource struct{ minT, maxT time.Time }
 
-func (m *minutes) Plan(context.Context) (importer.Plan, error) { return importer.Plan{}, nil }
+func (m *minuteSource) Plan(context.Context) (importer.Plan, error) { return importer.Plan{}, nil }
 
-func (m *minutes) Batches(_ context.Context, after string) iter.Seq2[importer.Batch, error] {
+func (m *minuteSource) Batches(_ context.Context, after string) iter.Seq2[importer.Batch, error] {
 	return func(yield func(importer.Batch, error) bool) {
 		s := &chunk.Samples{}
 		for at := m.minT; after == "" && !at.After(m.maxT); at = at.Add(time.Minute) {
@@ -268,12 +268,12 @@ func (m *minutes) Batches(_ context.Context, after string) iter.Seq2[importer.Ba
 func TestVerifyFromTheEdgeOfABucket(t *testing.T) {
 	s := openStore(t, func(o *storage.Options) { o.Retention, o.Retention5m = 24*time.Hour, 0 })
 	first := now.AddDate(0, 0, -20).Truncate(24 * time.Hour)
-	o := importer.Options{Into: local(s), Tenant: "default", Source: &minutes{first, first.Add(10 * time.Hour)}}
+	o := importer.Options{Into: local(s), Tenant: "default", Source: &minuteSource{first, first.Add(10 * time.Hour)}}
 	_, err := importer.Run(t.Context(), o)
 	require.NoError(t, err)
 	for _, edge := range []time.Duration{0, time.Minute, 4 * time.Minute, 5 * time.Minute} {
 		from, to := first.Add(2*time.Hour+edge), first.Add(4*time.Hour+edge)
-		o.Source, o.Within = &minutes{from, to}, query.Span{MinT: from.UnixMilli(), MaxT: to.UnixMilli()}
+		o.Source, o.Within = &minuteSource{from, to}, query.Span{MinT: from.UnixMilli(), MaxT: to.UnixMilli()}
 		stats, err := importer.Verify(t.Context(), o, func(d importer.Difference) { t.Error(edge, d) })
 		require.NoError(t, err)
 		require.Equal(t, 121, stats.RolledUp+stats.Left)
@@ -291,7 +291,7 @@ func TestVerifyComparesEachClassUpToItsRetention(t *testing.T) {
 			Match: [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, "i", "2")}},
 		}}
 	})
-	o := importer.Options{Into: local(s), Tenant: "default", Source: &days{n: 30, series: 3}}
+	o := importer.Options{Into: local(s), Tenant: "default", Source: &dailySource{n: 30, series: 3}}
 	_, err := importer.Run(t.Context(), o)
 	require.NoError(t, err)
 	stats, err := importer.Verify(t.Context(), o, func(d importer.Difference) { t.Error(d) })
@@ -300,7 +300,7 @@ func TestVerifyComparesEachClassUpToItsRetention(t *testing.T) {
 	require.GreaterOrEqual(t, stats.Samples, 30*144)
 	require.GreaterOrEqual(t, stats.RolledUp, 2*25*144)
 
-	o.Source = &days{n: 30, series: 3, change: func(day int, s *chunk.Samples) {
+	o.Source = &dailySource{n: 30, series: 3, change: func(day int, s *chunk.Samples) {
 		if day == 4 && s.V[10] == 20 { // The series of the class. Swapping two values keeps the sum.
 			s.V[10], s.V[11] = s.V[11], s.V[10]
 		}
@@ -315,7 +315,7 @@ func TestVerifyOfHours(t *testing.T) {
 	s := openStore(t, func(o *storage.Options) {
 		o.Retention, o.Retention5m, o.Retention1h = 24*time.Hour, 24*time.Hour, 0
 	})
-	o := importer.Options{Into: local(s), Tenant: "default", Source: &days{n: 60, series: 2}}
+	o := importer.Options{Into: local(s), Tenant: "default", Source: &dailySource{n: 60, series: 2}}
 	report, err := importer.Run(t.Context(), o)
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, report.Stats.HoursOnly, 2*40*144)
@@ -323,7 +323,7 @@ func TestVerifyOfHours(t *testing.T) {
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, stats.RolledUp, 2*55*144)
 
-	o.Source = &days{n: 60, series: 2, change: func(day int, s *chunk.Samples) {
+	o.Source = &dailySource{n: 60, series: 2, change: func(day int, s *chunk.Samples) {
 		if day == 4 {
 			s.V[20]++
 		}
@@ -340,12 +340,12 @@ func TestVerifyOfALiveSource(t *testing.T) {
 			s := openStore(t, func(o *storage.Options) { o.Retention, o.Retention5m = keep, 0 })
 			first := now.AddDate(0, 0, -20)
 			o := importer.Options{
-				Into: local(s), Tenant: "default", Source: &minutes{first, first.Add(63 * time.Minute)},
+				Into: local(s), Tenant: "default", Source: &minuteSource{first, first.Add(63 * time.Minute)},
 				Checkpoint: filepath.Join(t.TempDir(), "checkpoint"),
 			}
 			_, err := importer.Run(t.Context(), o)
 			require.NoError(t, err)
-			o.Source = &minutes{first, first.Add(99 * time.Minute)}
+			o.Source = &minuteSource{first, first.Add(99 * time.Minute)}
 			stats, err := importer.Verify(t.Context(), o, func(d importer.Difference) { t.Error(d) })
 			require.NoError(t, err)
 			require.Equal(t, 36, stats.Newer)
@@ -358,7 +358,7 @@ func TestVerifyOfALiveSource(t *testing.T) {
 // TestRunStopsBeforeABatchThatIsNotAdmitted checks that a run stores the batches before the rejected batch, and that
 // the next run starts with it.
 func TestRunStopsBeforeABatchThatIsNotAdmitted(t *testing.T) {
-	s, src, refused := openStore(t, nil), &days{n: 4, series: 1}, errors.New("refused")
+	s, src, refused := openStore(t, nil), &dailySource{n: 4, series: 1}, errors.New("refused")
 	o := importer.Options{
 		Into: local(s), Tenant: "default", Source: src, Checkpoint: filepath.Join(t.TempDir(), "checkpoint"),
 	}

@@ -43,7 +43,7 @@ func (d Difference) String() string {
 		of = " rollups"
 	}
 	text := fmt.Sprintf("%s on %s: the source has %v, the stored%s have %v",
-		d.Labels, instant(d.DayMS + 1)[:10], d.Source, of, d.Stored)
+		d.Labels, formatInstant(d.DayMS + 1)[:10], d.Source, of, d.Stored)
 	if d.Source == d.Stored {
 		text += ": counts and sums are equal, but the samples differ"
 	}
@@ -77,15 +77,15 @@ func (v *VerifyStats) Add(b VerifyStats) {
 // series and day. Stored samples that aren't in the source don't count as differences. Samples newer than the last
 // imported sample aren't compared, because the source may have received them after the import.
 func Verify(ctx context.Context, o Options, report func(Difference)) (all VerifyStats, err error) {
-	newest, err := o.newest(ctx)
+	newest, err := o.newestRead(ctx)
 	if err != nil {
 		return all, err
 	}
-	for b, err := range ahead(ctx, o.Source, "") {
+	for b, err := range prefetch(ctx, o.Source, "") {
 		if err != nil {
 			return all, err
 		}
-		within := o.within()
+		within := o.selectedSpan()
 		if newer := clipAfter(b.Series, newest); newer > 0 {
 			all.Newer += newer
 			within.MaxT = min(within.MaxT, newest)
@@ -105,16 +105,16 @@ func Verify(ctx context.Context, o Options, report func(Difference)) (all Verify
 	return all, ctx.Err()
 }
 
-// within returns the selected range of time.
-func (o *Options) within() query.Span {
+// selectedSpan returns the selected range of time.
+func (o *Options) selectedSpan() query.Span {
 	if o.Within == (query.Span{}) {
 		return AllTimes()
 	}
 	return o.Within
 }
 
-// newest returns the newest timestamp that the import read, in milliseconds, or math.MaxInt64 if it is unknown.
-func (o *Options) newest(ctx context.Context) (int64, error) {
+// newestRead returns the newest timestamp that the import read, in milliseconds, or math.MaxInt64 if it is unknown.
+func (o *Options) newestRead(ctx context.Context) (int64, error) {
 	identity, err := o.Into.Identity(ctx, o.Tenant)
 	if err != nil {
 		return 0, err
@@ -168,8 +168,8 @@ func dayOf(t int64) int64 {
 	return d * dayMS
 }
 
-// batch compares the series of a batch, one metric at a time.
-func (v *verifier) batch(list []storage.ImportedSeries) error {
+// verifyBatch compares the series of a batch, one metric at a time.
+func (v *verifier) verifyBatch(list []storage.ImportedSeries) error {
 	byMetric := map[string]map[uint64]*storage.ImportedSeries{}
 	for i := range list {
 		x := &list[i]
@@ -185,7 +185,7 @@ func (v *verifier) batch(list []storage.ImportedSeries) error {
 		}
 	}
 	for _, metric := range slices.Sorted(maps.Keys(byMetric)) {
-		if err := v.metric(metric, byMetric[metric]); err != nil {
+		if err := v.verifyMetric(metric, byMetric[metric]); err != nil {
 			return err
 		}
 	}
@@ -208,16 +208,16 @@ func (v *verifier) boundsOf(h retention.Hidden) verifiedBounds {
 	return b
 }
 
-// until returns the last time that is compared at a resolution.
-func (b *verifiedBounds) until(res rollup.Resolution) int64 {
+// lastTime returns the last time that is compared at a resolution.
+func (b *verifiedBounds) lastTime(res rollup.Resolution) int64 {
 	if res == rollup.Raw {
 		return b.last
 	}
 	return b.after[res-1]
 }
 
-// metric compares the series of one metric.
-func (v *verifier) metric(name string, want map[uint64]*storage.ImportedSeries) error {
+// verifyMetric compares the series of one metric.
+func (v *verifier) verifyMetric(name string, want map[uint64]*storage.ImportedSeries) error {
 	minT, maxT := int64(math.MaxInt64), int64(math.MinInt64)
 	for _, x := range want {
 		x.Samples.Canonical(func(error) {}) // Samples that every store rejects aren't a difference.
@@ -253,7 +253,8 @@ func (v *verifier) metric(name string, want map[uint64]*storage.ImportedSeries) 
 			b := v.boundsOf(h)
 			bounds[hash][day], failed = b, err
 			for res := range first {
-				first[res], last[res] = min(first[res], b.after[res]+1), max(last[res], b.until(rollup.Resolution(res)))
+				first[res] = min(first[res], b.after[res]+1)
+				last[res] = max(last[res], b.lastTime(rollup.Resolution(res)))
 			}
 		})
 		if failed != nil {
@@ -268,7 +269,7 @@ func (v *verifier) metric(name string, want map[uint64]*storage.ImportedSeries) 
 		}
 		width := of.Resolution.Width() // Buckets start before their first sample and end after their last.
 		of.MinT, of.MaxT = max(minT-width, first[res]), min(maxT+width, last[res])
-		if found[res], err = v.find(of); err != nil {
+		if found[res], err = v.findSeries(of); err != nil {
 			return err
 		}
 	}
@@ -277,15 +278,15 @@ func (v *verifier) metric(name string, want map[uint64]*storage.ImportedSeries) 
 		for res := range have {
 			have[res] = found[res][hash]
 		}
-		if err := v.series(x, have, bounds[hash]); err != nil {
+		if err := v.verifySeries(x, have, bounds[hash]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// find returns the series of a query by the hash of their labels.
-func (v *verifier) find(q query.Query) (map[uint64]*query.SelectedSeries, error) {
+// findSeries returns the series of a query by the hash of their labels.
+func (v *verifier) findSeries(q query.Query) (map[uint64]*query.SelectedSeries, error) {
 	if q.MinT > q.MaxT {
 		return nil, nil
 	}
@@ -300,8 +301,8 @@ func (v *verifier) find(q query.Query) (map[uint64]*query.SelectedSeries, error)
 	return byHash, nil
 }
 
-// series compares one series with its stored samples and rollups.
-func (v *verifier) series(
+// verifySeries compares one series with its stored samples and rollups.
+func (v *verifier) verifySeries(
 	x *storage.ImportedSeries, found [rollup.OneHour + 1]*query.SelectedSeries, bounds map[int64]verifiedBounds,
 ) error {
 	v.have.Reset()
@@ -329,22 +330,22 @@ func (v *verifier) series(
 		for res := range have {
 			part := &chunk.Samples{}
 			part.AppendAll(want)
-			part.Clip(b.after[res]+1, b.until(rollup.Resolution(res)))
+			part.Clip(b.after[res]+1, b.lastTime(rollup.Resolution(res)))
 			v.stats.Left -= part.Len()
 			switch {
 			case part.Len() == 0:
 			case res == int(rollup.Raw):
-				v.raw(x.Labels, day, part)
+				v.compareRaw(x.Labels, day, part)
 			default:
-				v.rolled(x.Labels, day, part, rollup.Resolution(res), &have[res])
+				v.compareRollups(x.Labels, day, part, rollup.Resolution(res), &have[res])
 			}
 		}
 	}
 	return nil
 }
 
-// raw compares the samples of a day bit by bit.
-func (v *verifier) raw(ls labels.Labels, day int64, want *chunk.Samples) {
+// compareRaw compares the samples of a day bit by bit.
+func (v *verifier) compareRaw(ls labels.Labels, day int64, want *chunk.Samples) {
 	v.stats.SeriesDays++
 	v.stats.Samples += want.Len()
 	if v.have.Covers(want) {
@@ -352,12 +353,12 @@ func (v *verifier) raw(ls labels.Labels, day int64, want *chunk.Samples) {
 	}
 	at := make(map[int64]bool, want.Len())
 	eachTime(want, func(t int64) { at[t] = true })
-	v.differ(Difference{Labels: ls, DayMS: day, Source: figures(want, nil), Stored: figures(&v.have, at)})
+	v.reportDifference(Difference{Labels: ls, DayMS: day, Source: figuresOf(want, nil), Stored: figuresOf(&v.have, at)})
 }
 
-// rolled compares counts and sums of rollup buckets. It skips buckets with more samples in the store than in the
-// source.
-func (v *verifier) rolled(
+// compareRollups compares counts and sums of rollup buckets. It skips buckets with more samples in the store than in
+// the source.
+func (v *verifier) compareRollups(
 	ls labels.Labels, day int64, want *chunk.Samples, res rollup.Resolution, have *rollup.Buckets,
 ) {
 	whole := v.wholeBuckets(want, res.Width())
@@ -381,8 +382,8 @@ func (v *verifier) rolled(
 		}
 		d.Source = Figures{d.Source.Count + n, d.Source.Sum + made.Sum[i]}
 		d.Stored = Figures{d.Stored.Count + stored.Count, d.Stored.Sum + stored.Sum}
-		same = same && stored.Count == n && (sameSum(stored.Sum, made.Sum[i], float64(n)*largest) ||
-			hasOverflowed(made.Flags[i], stored.Sum, made.Sum[i]))
+		same = same && stored.Count == n && (isSameSum(stored.Sum, made.Sum[i], float64(n)*largest) ||
+			isOverflow(made.Flags[i], stored.Sum, made.Sum[i]))
 	}
 	v.stats.Left += beside
 	if compared := want.Len() - beside; compared > 0 { // Includes stale markers, which buckets don't count.
@@ -390,7 +391,7 @@ func (v *verifier) rolled(
 		v.stats.RolledUp += compared
 	}
 	if !same {
-		v.differ(d)
+		v.reportDifference(d)
 	}
 }
 
@@ -411,17 +412,17 @@ func (v *verifier) wholeBuckets(samples *chunk.Samples, width int64) *chunk.Samp
 	return whole
 }
 
-// sameSum reports whether two sums of the same values are equal except for rounding errors. most bounds the sum of the
-// absolute values. Sums differ in rounding if a bucket was filled by multiple imports, which add the values in another
-// order.
-func sameSum(a, b, most float64) bool {
+// isSameSum reports whether two sums of the same values are equal except for rounding errors. most bounds the sum of
+// the absolute values. Sums differ in rounding if a bucket was filled by multiple imports, which add the values in
+// another order.
+func isSameSum(a, b, most float64) bool {
 	const rounding = 1.0 / (1 << 50)
 	return a == b || a != a && b != b || math.Abs(a-b) <= most*rounding
 }
 
-// hasOverflowed reports whether two sums of the same values may differ because one of them overflowed. Whether a sum
+// isOverflow reports whether two sums of the same values may differ because one of them overflowed. Whether a sum
 // overflows depends on the order of addition, and a coarser bucket is the sum of finer buckets.
-func hasOverflowed(flags rollup.Flags, a, b float64) bool {
+func isOverflow(flags rollup.Flags, a, b float64) bool {
 	return flags&rollup.Large != 0 && (a-a != 0 || b-b != 0)
 }
 
@@ -445,13 +446,13 @@ func largestOf(s *chunk.Samples) (largest float64) {
 	return largest
 }
 
-func (v *verifier) differ(d Difference) {
+func (v *verifier) reportDifference(d Difference) {
 	v.stats.Differences++
 	v.report(d)
 }
 
-// figures returns the figures of the samples at the timestamps in at, or of all samples if at is nil.
-func figures(s *chunk.Samples, at map[int64]bool) (f Figures) {
+// figuresOf returns the figures of the samples at the timestamps in at, or of all samples if at is nil.
+func figuresOf(s *chunk.Samples, at map[int64]bool) (f Figures) {
 	add := func(t int64, x float64) {
 		if at != nil && !at[t] {
 			return

@@ -25,9 +25,9 @@ func TestVerifyOfSumsThatOverflow(t *testing.T) {
 	differences := 0
 	v := verifier{within: query.Span{MinT: math.MinInt64, MaxT: math.MaxInt64},
 		report: func(Difference) { differences++ }}
-	v.rolled(labels.EmptyLabels(), 0, &s, rollup.OneHour, &have)
+	v.compareRollups(labels.EmptyLabels(), 0, &s, rollup.OneHour, &have)
 	require.Zero(t, differences)
 	have.Count[0]--
-	v.rolled(labels.EmptyLabels(), 0, &s, rollup.OneHour, &have)
+	v.compareRollups(labels.EmptyLabels(), 0, &s, rollup.OneHour, &have)
 	require.Equal(t, 1, differences)
 }

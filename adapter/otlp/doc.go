@@ -5,7 +5,7 @@
 //	POST /api/v1/otlp/v1/metrics
 //	     │ negotiate     protobuf or JSON, gzip or nothing; anything else: 415
 //	     │ readBody      too many bytes in all concurrent requests: 503; in one body: 413
-//	     │ weigh         memory of the decoded message, estimated before decoding: 413; too deeply nested: 400
+//	     │ memory        memory of the decoded message, estimated before decoding: 413; too deeply nested: 400
 //	     ▼
 //	 pmetricotlp         the Collector's own decoder
 //	     │ prune         removes and counts points that can't be translated or cost too much

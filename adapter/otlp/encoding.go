@@ -51,7 +51,7 @@ func negotiateEncoding(header http.Header) (e encoding, gzipped bool, err error)
 	}
 }
 
-// decode decodes a body. The caller must have checked its estimated memory with weigh.
+// decode decodes a body. The caller must have checked its estimated memory with estimateMemory.
 func (e encoding) decode(body []byte) (pmetricotlp.ExportRequest, error) {
 	req := pmetricotlp.NewExportRequest()
 	if e == encodingProtobuf {

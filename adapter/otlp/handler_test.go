@@ -441,8 +441,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// FuzzHandler sends bodies in both encodings. It fails on panics and on responses that aren't OTLP's. If both weigh and
-// the decoder accept a body as OTLP, its weight must be at least its size on the wire.
+// FuzzHandler sends bodies in both encodings. It fails on panics and on responses that aren't OTLP's. If both
+// estimateMemory and the decoder accept a body as OTLP, its weight must be at least its size on the wire.
 func FuzzHandler(f *testing.F) {
 	s := newServer(f, nil, func(o *Options) { o.MaxMemory = 8 << 20 }, nil)
 	md := pmetric.NewMetrics()

@@ -149,7 +149,7 @@ func (c *importCommand) importLocally(ctx context.Context, plan importer.Plan, s
 		if err := c.checkClasses(s); err != nil {
 			return err
 		}
-		return c.run(ctx, importer.Local(s, time.Now), c.Where(), source)
+		return c.run(ctx, importer.NewLocal(s, time.Now), c.Where(), source)
 	})
 	if errors.Is(err, engine.ErrLocked) {
 		return fmt.Errorf(
@@ -327,7 +327,7 @@ func (t *importPrinter) report(w io.Writer, r importer.Report, took time.Duratio
 	n := s.Samples + s.Known + s.RollupsOnly
 	fmt.Fprintf(w, "imported %s in %s, %s/s%s\n", countNoun(s.Samples, "sample"), took.Round(time.Millisecond),
 		threeDigits(float64(n)/max(took.Seconds(), 0.001)), notNewRaw(s))
-	if r.Anew {
+	if r.OtherStore {
 		fmt.Fprintln(w,
 			"started from the beginning: the checkpoint belongs to another store, or to this store before it was restored")
 	}

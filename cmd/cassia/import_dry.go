@@ -100,7 +100,7 @@ func (c *importCommand) printContents(w io.Writer, found *importer.Contents, e i
 }
 
 // describePast describes the samples of a class that are older than its retention of raw samples.
-func describePast(p *importer.Past) string {
+func describePast(p *importer.PastSamples) string {
 	parts := []string{}
 	for _, f := range []struct {
 		n    int

@@ -155,7 +155,7 @@ func (s *kairosSource) Plan(ctx context.Context) (importer.Plan, error) {
 	plan, err := s.Source.Plan(ctx)
 	if s.dry {
 		fmt.Fprintln(stdout, s.keyspace.Describe())
-		printMapped(stdout, s.Mapped())
+		printMapped(stdout, s.Mappings())
 	}
 	return plan, err
 }

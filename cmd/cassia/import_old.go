@@ -16,7 +16,7 @@ import (
 //	plan of the source ──► admitPlan, before anything is stored
 //	each batch ──────────► admit, before the batch is stored: most plans don't contain the times of the samples
 type oldSamples struct {
-	kept importer.Kept
+	kept importer.RetentionPolicy
 	// accepted is set if the flag --retention.raw was set.
 	accepted bool
 	// remedy describes what the user can do instead of accepting rollups only.
@@ -41,14 +41,14 @@ func (o *oldSamples) admitPlan(plan importer.Plan) error {
 		plan.MinMS >= now.Add(-keep.Raw).UnixMilli() {
 		return nil // With classes, the retention depends on the series of each batch.
 	}
-	return o.decide(now, &importer.Past{Keep: keep}, func(note string) { fmt.Fprintln(stdout, note) })
+	return o.decide(now, &importer.PastSamples{Keep: keep}, func(note string) { fmt.Fprintln(stdout, note) })
 }
 
 // admit returns an error if a batch has old samples, unless the user has accepted rollups only. In that case it prints
 // a note, once per class.
 func (o *oldSamples) admit(list []storage.ImportedSeries, say func(note string)) error {
 	now := o.now()
-	for _, p := range o.kept.Past(list, now) {
+	for _, p := range o.kept.CountPast(list, now) {
 		if err := o.decide(now, &p, say); err != nil {
 			return err
 		}
@@ -56,7 +56,7 @@ func (o *oldSamples) admit(list []storage.ImportedSeries, say func(note string))
 	return nil
 }
 
-func (o *oldSamples) decide(now time.Time, p *importer.Past, say func(note string)) error {
+func (o *oldSamples) decide(now time.Time, p *importer.PastSamples, say func(note string)) error {
 	note := fmt.Sprintf(
 		"samples before %s are past %s; of days (UTC) that ended more than 7 days earlier, only rollups are stored, "+
 			"unless the store still has older raw samples",
@@ -87,7 +87,7 @@ func (o *oldSamples) decide(now time.Time, p *importer.Past, say func(note strin
 }
 
 // pastWhat describes the retention of raw samples that applies. It may be set by the flag, or for a class.
-func pastWhat(p *importer.Past) string {
+func pastWhat(p *importer.PastSamples) string {
 	return fmt.Sprintf("the retention of raw samples%s, %s", ofClass(p.Class), model.Duration(p.Raw))
 }
 

@@ -60,7 +60,7 @@ func (f *urlFlags) client(waiting func(error)) (*overhttp.Client, error) {
 		return nil, fmt.Errorf("--url=%s: must be a URL such as http://localhost:9201", importer.Shorten(f.url))
 	}
 	c := &overhttp.Client{
-		To: fetch.Client{URL: u, Header: header}, Patience: importPatience, Wait: fetch.Wait,
+		To: fetch.Client{URL: u, Header: header}, Patience: importPatience, Wait: fetch.Sleep,
 		Now: time.Now, Waiting: waiting,
 	}
 	c.To.HTTP, err = f.login.client(f.url)
@@ -74,7 +74,7 @@ func (c *importCommand) importOverHTTP(ctx context.Context, plan importer.Plan, 
 	if err != nil {
 		return err
 	}
-	where := client.Where()
+	where := client.Location()
 	terms, err := client.Terms(ctx, c.tenant)
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("%w before any work was done; run it again", errInterrupted)
@@ -110,7 +110,7 @@ func (c *importCommand) applyServerRetention(terms overhttp.Terms) (err error) {
 		}
 	}
 	c.old.remedy = "or set a longer retention on the server first"
-	c.old.kept, err = terms.Kept()
+	c.old.kept, err = terms.RetentionPolicy()
 	return err
 }
 
@@ -150,7 +150,7 @@ func (p *process) importRoutes() []server.Route {
 	o.Ready = p.store.Ready
 	o.Retention = p.c.Retention.KeptOf
 	o.Logger = p.log.With("component", "import")
-	s := overhttp.NewServer(importer.Local(p.store, time.Now), o)
+	s := overhttp.NewServer(importer.NewLocal(p.store, time.Now), o)
 	routes := []server.Route{
 		{Path: overhttp.Path, Handler: http.HandlerFunc(s.Import)},
 		{Path: overhttp.Path + "/compare", Handler: http.HandlerFunc(s.Compare)},

@@ -221,7 +221,7 @@ func TestRemainingTimeOfAnImport(t *testing.T) {
 	shown := &shownLines{now: clock.now}
 	began := clock.now()
 	_, err := importer.Run(t.Context(), importer.Options{
-		Into: importer.Local(s, func() time.Time { return now }), Tenant: "default",
+		Into: importer.NewLocal(s, func() time.Time { return now }), Tenant: "default",
 		Source:   lines.New(lines.Options{Path: file, Format: lines.OpenMetrics, Selection: importer.Everything(), BatchBytes: 32 << 10}),
 		Progress: (&importPrinter{bar: shown.bar()}).progress,
 	})

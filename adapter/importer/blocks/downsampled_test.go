@@ -123,7 +123,7 @@ func TestDownsampledBlocksAreStored(t *testing.T) {
 		writeDownsampled(t, dir, nil, 300_000, 140, parts(fine, late)...)
 		writeDownsampled(t, dir, nil, hourMS, 140, parts(begin, late)...)
 		o := importer.Options{
-			Into: importer.Local(s, func() time.Time { return now }), Tenant: "t", Name: "blocks", Target: "here",
+			Into: importer.NewLocal(s, func() time.Time { return now }), Tenant: "t", Name: "blocks", Target: "here",
 			Checkpoint: filepath.Join(t.TempDir(), "c"),
 		}
 		runs := 0
@@ -245,7 +245,8 @@ func changeTimes(t testing.TB, dir string, minTime, maxTime int64) {
 	require.NoError(t, os.WriteFile(path, text, 0o644))
 }
 
-// TestDuplicateWindows imports two blocks that share windows. The shared windows are stored once, and counted as skipped.
+// TestDuplicateWindows imports two blocks that share windows. The shared windows are stored once, and counted as
+// skipped.
 func TestDuplicateWindows(t *testing.T) {
 	now := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 	s := storagetest.Open(t, memory.New(), storagetest.At(now), func(o *storage.Options) {
@@ -261,7 +262,7 @@ func TestDuplicateWindows(t *testing.T) {
 	writeDownsampled(t, dir, nil, 300_000, 140, first)
 	writeDownsampled(t, dir, nil, 300_000, 140, second)
 	r, err := importer.Run(t.Context(), importer.Options{
-		Into: importer.Local(s, func() time.Time { return now }), Tenant: "t", Name: "blocks", Target: "here",
+		Into: importer.NewLocal(s, func() time.Time { return now }), Tenant: "t", Name: "blocks", Target: "here",
 		Source: open(t, Options{Dirs: []string{dir}, Selection: importer.Everything()}),
 	})
 	require.NoError(t, err)

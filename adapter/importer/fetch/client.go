@@ -59,19 +59,19 @@ type StatusError struct {
 func (e *StatusError) Error() string { return e.Err.Error() }
 func (e *StatusError) Unwrap() error { return e.Err }
 
-// longestWait bounds the wait between two attempts.
-const longestWait = time.Minute
+// maxWait bounds the wait between two attempts.
+const maxWait = time.Minute
 
 // Wait returns the wait after the given attempt, counted from 1.
 func (e *BusyError) Wait(try int) time.Duration {
 	if e.After > 0 {
-		return min(e.After, longestWait)
+		return min(e.After, maxWait)
 	}
-	return min(time.Second<<(try-1), longestWait)
+	return min(time.Second<<(try-1), maxWait)
 }
 
-// errorBody bounds the part of an error response that is read.
-const errorBody = 4 << 10
+// maxErrorBody bounds the part of an error response that is read.
+const maxErrorBody = 4 << 10
 
 // Do sends a request and returns a response with status 200. The caller must close its body.
 func (c *Client) Do(
@@ -101,7 +101,7 @@ func (c *Client) Do(
 	if answer.StatusCode == http.StatusOK {
 		return answer, nil
 	}
-	text, _ := io.ReadAll(io.LimitReader(answer.Body, errorBody))
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxErrorBody))
 	err = &StatusError{answer.StatusCode, fmt.Errorf("%s returned %s: %s", u.Redacted(), answer.Status,
 		importer.Shorten(strings.Join(strings.Fields(string(text)), " ")))}
 	if cerr := answer.Body.Close(); cerr != nil {
@@ -114,8 +114,8 @@ func (c *Client) Do(
 	return nil, err
 }
 
-// Broken marks an error of reading a response as retryable.
-func Broken(err error) error {
+// MarkRetryable marks an error of reading a response as retryable.
+func MarkRetryable(err error) error {
 	if err == nil {
 		return nil
 	}

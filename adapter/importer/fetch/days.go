@@ -32,11 +32,11 @@ type Days struct {
 // ErrNoStart means that the start of the history is unknown.
 var ErrNoStart = errors.New("fetch: --start is missing; a server doesn't report the time of its oldest sample")
 
-// tries bounds the attempts of a request; with the waits in between they take about five minutes.
-const tries = 12
+// maxTries bounds the attempts of a request; with the waits in between they take about five minutes.
+const maxTries = 12
 
-// Wait waits using the machine's clock.
-func Wait(ctx context.Context, d time.Duration) error {
+// Sleep waits using the machine's clock.
+func Sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -122,23 +122,23 @@ func pieceEnd(t, width int64) int64 {
 // piece is the time range of one request.
 type piece struct {
 	*Days
-	from, to int64
-	yield    func(importer.Batch, error) bool
-	done     func(int64) float64
-	g        *importer.Gatherer
-	yielded  bool
+	from, to   int64
+	yield      func(importer.Batch, error) bool
+	done       func(int64) float64
+	g          *importer.Gatherer
+	hasYielded bool
 }
 
-// read sends the request and retries it while the server is busy, up to tries times. Once a part of the piece has been
-// yielded, it doesn't retry.
+// read sends the request and retries it while the server is busy, up to maxTries times. Once a part of the piece has
+// been yielded, it doesn't retry.
 func (p *piece) read(ctx context.Context) error {
 	for try := 1; ; try++ {
 		sel := p.Selection
 		sel.MinMS, sel.MaxMS = p.from, p.to
 		p.g = importer.NewGatherer(sel, p.BatchBytes)
-		err := p.Fetch(ctx, p.from, p.to, p.g, p.part)
+		err := p.Fetch(ctx, p.from, p.to, p.g, p.yieldPart)
 		if err == nil {
-			return p.whole()
+			return p.yieldLast()
 		}
 		var busy *BusyError
 		switch {
@@ -146,8 +146,8 @@ func (p *piece) read(ctx context.Context) error {
 			return err
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case !errors.As(err, &busy), p.yielded, try == tries:
-			return fmt.Errorf("fetch: %s: %w", p.words(), err)
+		case !errors.As(err, &busy), p.hasYielded, try == maxTries:
+			return fmt.Errorf("fetch: %s: %w", p.describe(), err)
 		}
 		if err := p.Wait(ctx, busy.Wait(try)); err != nil {
 			return err
@@ -155,18 +155,18 @@ func (p *piece) read(ctx context.Context) error {
 	}
 }
 
-func (p *piece) words() string {
-	return fmt.Sprintf("from %s to %s", instant(p.from), instant(p.to))
+func (p *piece) describe() string {
+	return fmt.Sprintf("from %s to %s", formatInstant(p.from), formatInstant(p.to))
 }
 
-func instant(ms int64) string {
+func formatInstant(ms int64) string {
 	return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.999Z07:00")
 }
 
-// part yields a part of a piece. Its position is the end of the previous piece, because a run can resume only with a
-// whole piece.
-func (p *piece) part(staying importer.Tail) error {
-	p.yielded = true
+// yieldPart yields a part of a piece. Its position is the end of the previous piece, because a run can resume only with
+// a whole piece.
+func (p *piece) yieldPart(staying importer.Tail) error {
+	p.hasYielded = true
 	if !p.yield(
 		importer.Batch{Series: p.g.Take(staying), Position: strconv.FormatInt(p.from-1, 10), Done: p.done(p.from)}, nil,
 	) {
@@ -175,8 +175,8 @@ func (p *piece) part(staying importer.Tail) error {
 	return nil
 }
 
-// whole yields the last part of a piece.
-func (p *piece) whole() error {
+// yieldLast yields the last part of a piece.
+func (p *piece) yieldLast() error {
 	if !p.yield(importer.Batch{
 		Series: p.g.Take(importer.Tail{}), Position: strconv.FormatInt(p.to, 10), Done: p.done(p.to + 1),
 	}, nil) {

@@ -33,9 +33,9 @@ type Row struct {
 type Point struct {
 	// TimeMS is the timestamp in milliseconds.
 	TimeMS int64
-	// Value is 0 if the row's type isn't a number. Rounded is set if it is an integer that float64 can't represent.
-	Value   float64
-	Rounded bool
+	// Value is 0 if the row's type isn't a number. IsRounded is set if it is an integer that float64 can't represent.
+	Value     float64
+	IsRounded bool
 }
 
 // DamageError means that a part of the keyspace is unreadable.

@@ -73,7 +73,7 @@ func ParseMapping(text []byte) (*Mapping, error) {
 	if err := bounds.DecodeYAML(text, MaxMappingFile, &m.file); err != nil {
 		return nil, yamlError(err)
 	}
-	return m, m.compile()
+	return m, m.compileRules()
 }
 
 // unknownField matches the parser's error about an unknown key, which mentions a Go type that means nothing to users.
@@ -89,8 +89,8 @@ func yamlError(err error) error {
 	return errors.New(unknownField.ReplaceAllString(text, "unknown key $1"))
 }
 
-// compile validates and prepares the file's content.
-func (m *Mapping) compile() error {
+// compileRules validates and prepares the file's content.
+func (m *Mapping) compileRules() error {
 	f := &m.file
 	if f.Names == "" {
 		f.Names = namesUnderscores
@@ -99,7 +99,7 @@ func (m *Mapping) compile() error {
 		return fmt.Errorf("names: unknown value %q; the values are %s and %s", f.Names, namesUnderscores, namesUTF8)
 	}
 	for i := range f.Metrics {
-		if err := f.Metrics[i].compile(m); err != nil {
+		if err := f.Metrics[i].compileRule(m); err != nil {
 			return fmt.Errorf("metrics, rule %d: %w", i+1, err)
 		}
 	}
@@ -117,8 +117,8 @@ func (m *Mapping) compile() error {
 	return m.checkLabels(f.Labels)
 }
 
-// compile validates and prepares a rule.
-func (r *metricRule) compile(m *Mapping) error {
+// compileRule validates and prepares a rule.
+func (r *metricRule) compileRule(m *Mapping) error {
 	switch {
 	case (r.Name == "") == (r.Match == ""):
 		return errors.New("must have name or match")
@@ -149,13 +149,13 @@ func (r *metricRule) compile(m *Mapping) error {
 	return nil
 }
 
-// reference matches a reference to a group in a template.
-var reference = regexp.MustCompile(`\$(?:\$|(\w+)|\{(\w+)\})`)
+// groupReference matches a reference to a group in a template.
+var groupReference = regexp.MustCompile(`\$(?:\$|(\w+)|\{(\w+)\})`)
 
 // checkTemplate returns an error if text references groups that the expression doesn't have. Their values would be
 // empty.
 func (r *metricRule) checkTemplate(text string) error {
-	for _, found := range reference.FindAllStringSubmatch(text, -1) {
+	for _, found := range groupReference.FindAllStringSubmatch(text, -1) {
 		name := found[1] + found[2]
 		if name == "" || slices.Contains(r.expression.SubexpNames(), name) {
 			continue
@@ -222,8 +222,8 @@ type metricMapping struct {
 	add      map[string]string
 }
 
-// metric returns the mapping of a metric; false if the metric is dropped.
-func (m *Mapping) metric(name string) (*metricMapping, bool) {
+// mapMetric returns the mapping of a metric; false if the metric is dropped.
+func (m *Mapping) mapMetric(name string) (*metricMapping, bool) {
 	to := &metricMapping{m: m, from: name, to: m.metricName(name), add: m.file.Labels}
 	for i := range m.file.Metrics {
 		r := &m.file.Metrics[i]
@@ -261,8 +261,8 @@ func (m *Mapping) metric(name string) (*metricMapping, bool) {
 	return to, true
 }
 
-// label returns the label name of a tag; false if the tag is dropped.
-func (m *Mapping) label(tag string) (string, bool) {
+// mapLabel returns the label name of a tag; false if the tag is dropped.
+func (m *Mapping) mapLabel(tag string) (string, bool) {
 	if m.dropped[tag] {
 		return "", false
 	}
@@ -280,7 +280,7 @@ func (mm *metricMapping) labels(tags map[string]string) (labels.Labels, error) {
 	set := map[string]string{labels.MetricName: mm.to}
 	from := map[string]string{}
 	for _, tag := range slices.Sorted(maps.Keys(tags)) {
-		name, ok := mm.m.label(tag)
+		name, ok := mm.m.mapLabel(tag)
 		switch {
 		case !ok || tags[tag] == "":
 			continue

@@ -47,19 +47,19 @@ labels: {cluster: eu-1}
 		"underscores":         {"1m.ü:x", map[string]string{"a.b:c": "v", "9": "w"}, `{_9="w", __name__="_1m__:x", a_b_c="v", cluster="eu-1"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			mm, ok := m.metric(c.metric)
+			mm, ok := m.mapMetric(c.metric)
 			require.True(t, ok)
 			ls, err := mm.labels(c.tags)
 			require.NoError(t, err)
 			require.Equal(t, c.want, ls.String())
 		})
 	}
-	_, ok := m.metric("kairosdb.jvm.free_memory")
+	_, ok := m.mapMetric("kairosdb.jvm.free_memory")
 	require.False(t, ok)
 
 	utf8, err := ParseMapping([]byte("names: utf8"))
 	require.NoError(t, err)
-	mm, ok := utf8.metric("cpu.usage %")
+	mm, ok := utf8.mapMetric("cpu.usage %")
 	require.True(t, ok)
 	ls, err := mm.labels(map[string]string{"data center": "a"})
 	require.NoError(t, err)
@@ -78,17 +78,17 @@ func TestManualsMapping(t *testing.T) {
 	require.True(t, ok)
 	m, err := ParseMapping([]byte(file))
 	require.NoError(t, err)
-	mm, ok := m.metric("app.web.requests")
+	mm, ok := m.mapMetric("app.web.requests")
 	require.True(t, ok)
 	ls, err := mm.labels(map[string]string{"host": "a", "data center": "eu", "build": "7"})
 	require.NoError(t, err)
 	require.Equal(t, `{__name__="app_requests_total", app="web", cluster="old", dc="eu", instance="a"}`, ls.String())
-	_, ok = m.metric("kairosdb.jvm.threads")
+	_, ok = m.mapMetric("kairosdb.jvm.threads")
 	require.False(t, ok)
 }
 
 func TestTagsThatFitNoLabels(t *testing.T) {
-	mm, ok := DefaultMapping().metric("m")
+	mm, ok := DefaultMapping().mapMetric("m")
 	require.True(t, ok)
 	for want, tags := range map[string]map[string]string{
 		`tags "a.b" and "a_b" would both become label "a_b"; map one of them to another name under tags, or drop it under drop_tags`: {"a.b": "1", "a_b": "1"},
@@ -138,7 +138,7 @@ func FuzzMapping(f *testing.F) {
 		if err != nil {
 			return
 		}
-		mm, ok := m.metric(metric)
+		mm, ok := m.mapMetric(metric)
 		if !ok {
 			return
 		}

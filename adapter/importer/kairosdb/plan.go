@@ -22,8 +22,8 @@ var ErrCollision = errors.New("kairosdb: the mapping merges multiple series into
 // ErrMapping means that the mapping gives a series no valid labels.
 var ErrMapping = errors.New("kairosdb: the mapping is invalid for this data")
 
-// maxTold bounds the items listed by an error.
-const maxTold = 20
+// maxListed bounds the items listed by an error.
+const maxListed = 20
 
 // plan lists the data to import.
 type plan struct {
@@ -70,17 +70,17 @@ type Metric struct {
 type Tag struct{ From, To string }
 
 // Plan implements importer.Source. It reads all indexes and no points. If the mapping doesn't fit, the error is an
-// ErrCollision or an ErrMapping, and Mapped can still be called.
+// ErrCollision or an ErrMapping, and Mappings can still be called.
 func (s *Source) Plan(ctx context.Context) (importer.Plan, error) {
 	s.plan = nil
-	if err := s.needPlan(ctx); s.plan == nil {
+	if err := s.ensurePlan(ctx); s.plan == nil {
 		return importer.Plan{}, err
 	}
 	return s.plan.summary, s.plan.err
 }
 
-// needPlan computes the plan unless it exists.
-func (s *Source) needPlan(ctx context.Context) error {
+// ensurePlan computes the plan unless it exists.
+func (s *Source) ensurePlan(ctx context.Context) error {
 	if s.plan != nil {
 		return s.plan.err
 	}
@@ -90,7 +90,7 @@ func (s *Source) needPlan(ctx context.Context) error {
 	}
 	p := &plan{others: map[string]int{}}
 	for _, name := range names {
-		if mapping, ok := s.o.Mapping.metric(name); ok {
+		if mapping, ok := s.o.Mapping.mapMetric(name); ok {
 			p.metrics = append(p.metrics, &metricPlan{name: name, mapping: mapping, tags: map[string]bool{}})
 		} else {
 			p.dropped++
@@ -99,7 +99,7 @@ func (s *Source) needPlan(ctx context.Context) error {
 	// Only metrics with the same new name can collide, so the series of one new name at a time are held in memory.
 	byName := slices.Clone(p.metrics)
 	slices.SortStableFunc(byName, func(a, b *metricPlan) int { return cmp.Compare(a.mapping.to, b.mapping.to) })
-	var mistakes mistakes
+	var mistakes mappingErrors
 	for len(byName) > 0 {
 		n := 1
 		for n < len(byName) && byName[n].mapping.to == byName[0].mapping.to {
@@ -111,28 +111,28 @@ func (s *Source) needPlan(ctx context.Context) error {
 		byName = byName[n:]
 	}
 	p.metrics = slices.DeleteFunc(p.metrics, func(m *metricPlan) bool { return m.series+m.others == 0 })
-	p.cut(s.o.WidthMS, s.o.Select.MinMS, s.o.Select.MaxMS)
+	p.computeSlices(s.o.WidthMS, s.o.Select.MinMS, s.o.Select.MaxMS)
 	p.summarize()
 	p.err = mistakes.err()
 	s.plan = p
 	return p.err
 }
 
-// mistakes collects the errors that the mapping makes on this data.
-type mistakes struct {
+// mappingErrors collects the errors that the mapping makes on this data.
+type mappingErrors struct {
 	collisions, others []string
 	more               int
 }
 
-func (m *mistakes) add(to *[]string, format string, args ...any) {
-	if len(*to) >= maxTold {
+func (m *mappingErrors) add(to *[]string, format string, args ...any) {
+	if len(*to) >= maxListed {
 		m.more++
 		return
 	}
 	*to = append(*to, fmt.Sprintf(format, args...))
 }
 
-func (m *mistakes) err() error {
+func (m *mappingErrors) err() error {
 	var errs []error
 	for _, list := range []struct {
 		is    error
@@ -148,25 +148,25 @@ func (m *mistakes) err() error {
 	return errors.Join(errs...)
 }
 
-// id identifies a series: the first 16 bytes of a SHA-256.
-type id [16]byte
+// seriesID identifies a series: the first 16 bytes of a SHA-256.
+type seriesID [16]byte
 
-func idOf(texts ...string) id {
+func idOf(texts ...string) seriesID {
 	var b []byte
 	for _, t := range texts {
 		b = append(binary.AppendUvarint(b, uint64(len(t))), t...)
 	}
 	sum := sha256.Sum256(b)
-	return id(sum[:16])
+	return seriesID(sum[:16])
 }
 
-func idOfLabels(ls labels.Labels) id {
+func idOfLabels(ls labels.Labels) seriesID {
 	var texts []string
 	ls.Range(func(l labels.Label) { texts = append(texts, l.Name, l.Value) })
 	return idOf(texts...)
 }
 
-func idOfSeries(metric string, tags map[string]string) id {
+func idOfSeries(metric string, tags map[string]string) seriesID {
 	texts := []string{metric}
 	for _, name := range slices.Sorted(maps.Keys(tags)) {
 		texts = append(texts, name, tags[name])
@@ -178,16 +178,16 @@ func idOfSeries(metric string, tags map[string]string) id {
 type collision struct {
 	labels labels.Labels
 	series string
-	other  id
+	other  seriesID
 }
 
 // checkGroup checks all series of the metrics that are mapped to one name.
-func (s *Source) checkGroup(ctx context.Context, p *plan, group []*metricPlan, wrong *mistakes) error {
+func (s *Source) checkGroup(ctx context.Context, p *plan, group []*metricPlan, wrong *mappingErrors) error {
 	// seen maps the id of the resulting labels to the id of the series in KairosDB.
-	seen := map[id]id{}
+	seen := map[seriesID]seriesID{}
 	var collisions []collision
 	for _, m := range group {
-		known := map[id]bool{}
+		known := map[seriesID]bool{}
 		err := s.eachRow(ctx, m, func(r *Row) {
 			if n := len(m.times); n == 0 || m.times[n-1] != r.TimeMS {
 				m.times = append(m.times, r.TimeMS)
@@ -218,7 +218,7 @@ func (s *Source) checkGroup(ctx context.Context, p *plan, group []*metricPlan, w
 				m.series++
 			case other != series && !known[series]:
 				known[series] = true
-				if len(collisions) < maxTold {
+				if len(collisions) < maxListed {
 					collisions = append(collisions, collision{ls, seriesText(m.name, r.Tags), other})
 				} else {
 					wrong.more++
@@ -235,12 +235,12 @@ func (s *Source) checkGroup(ctx context.Context, p *plan, group []*metricPlan, w
 // reportCollisions reports both series of each collision. Only the id of the earlier series is known, so the rows are
 // read again to find it.
 func (s *Source) reportCollisions(
-	ctx context.Context, group []*metricPlan, collisions []collision, wrong *mistakes,
+	ctx context.Context, group []*metricPlan, collisions []collision, wrong *mappingErrors,
 ) error {
 	if len(collisions) == 0 {
 		return nil
 	}
-	names := map[id]string{}
+	names := map[seriesID]string{}
 	for _, c := range collisions {
 		names[c.other] = ""
 	}
@@ -275,12 +275,12 @@ func (s *Source) eachRow(ctx context.Context, m *metricPlan, do func(*Row)) erro
 	return nil
 }
 
-// cut computes the slices that contain rows of the given width.
-func (p *plan) cut(widthMS, minMS, maxMS int64) {
+// computeSlices computes the slices that contain rows of the given width.
+func (p *plan) computeSlices(widthMS, minMS, maxMS int64) {
 	ends := map[int64]bool{}
 	for _, m := range p.metrics {
 		for _, t := range m.times {
-			for end := ceil(max(t, minMS), sliceMS); end-sliceMS < min(t+widthMS-1, maxMS); end += sliceMS {
+			for end := roundUp(max(t, minMS), sliceMS); end-sliceMS < min(t+widthMS-1, maxMS); end += sliceMS {
 				ends[end] = true
 			}
 		}
@@ -311,8 +311,8 @@ func (p *plan) summarize() {
 	}
 }
 
-// Mapped returns the mapping of each imported metric, by name. Plan must have been called.
-func (s *Source) Mapped() []Metric {
+// Mappings returns the mapping of each imported metric, by name. Plan must have been called.
+func (s *Source) Mappings() []Metric {
 	if s.plan == nil {
 		return nil
 	}
@@ -320,7 +320,7 @@ func (s *Source) Mapped() []Metric {
 	for _, m := range s.plan.metrics {
 		told := Metric{From: m.name, To: m.mapping.to, Series: m.series}
 		for _, tag := range slices.Sorted(maps.Keys(m.tags)) {
-			to, _ := s.o.Mapping.label(tag)
+			to, _ := s.o.Mapping.mapLabel(tag)
 			told.Tags = append(told.Tags, Tag{tag, to})
 		}
 		all = append(all, told)

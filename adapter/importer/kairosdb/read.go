@@ -31,9 +31,9 @@ type job struct {
 	fromMS, endMS int64
 	// step is the index in stepsMS of the current part width.
 	step int
-	// resumed is true if the start of the slice was already read. The points of the slice that aren't numbers were
+	// isResumed is true if the start of the slice was already read. The points of the slice that aren't numbers were
 	// counted then.
-	resumed bool
+	isResumed bool
 	// damage lists the errors that occurred while rows were listed.
 	damage []error
 	// done is the fraction of the source that is complete after this job.
@@ -90,7 +90,7 @@ func (s *Source) pieces(ctx context.Context, at *position) iter.Seq[piece] {
 				if p.untilMS == p.job.endMS {
 					break
 				}
-				p.job.fromMS, p.job.step, p.job.resumed = p.untilMS+1, p.step, true
+				p.job.fromMS, p.job.step, p.job.isResumed = p.untilMS+1, p.step, true
 				p = s.read(ctx, p.job)
 			}
 		}
@@ -133,7 +133,7 @@ func (s *Source) jobs(ctx context.Context, at *position) iter.Seq2[*job, error] 
 func (j *job) resumeAt(at *position) bool {
 	c := compareTags(j.tags, at.Tags)
 	if c == 0 && at.UntilMS != nil {
-		j.fromMS, j.step, j.resumed = max(j.fromMS, *at.UntilMS+1), at.Step, true
+		j.fromMS, j.step, j.isResumed = max(j.fromMS, *at.UntilMS+1), at.Step, true
 		return true
 	}
 	return c > 0
@@ -189,14 +189,14 @@ func (s *Source) read(ctx context.Context, j *job) piece {
 	for _, d := range j.damage {
 		p.skips.add("index", d.Error(), 0)
 	}
-	if !j.resumed {
+	if !j.isResumed {
 		if p.err = s.countOthers(ctx, j, &p.skips); p.err != nil {
 			return p
 		}
 	}
 	for p.step = j.step; ; p.step++ {
 		// The first part ends with the step that contains fromMS. Steps are left-open.
-		p.untilMS = min(j.endMS, ceil(j.fromMS, stepsMS[p.step]))
+		p.untilMS = min(j.endMS, roundUp(j.fromMS, stepsMS[p.step]))
 		found := skips{}
 		var fits bool
 		if fits, p.err = s.collect(ctx, j, p.untilMS, stepsMS[p.step] == 1, p.samples, &found); p.err != nil {
@@ -215,8 +215,8 @@ func (s *Source) read(ctx context.Context, j *job) piece {
 	return p
 }
 
-// ceil rounds t up to a multiple of step.
-func ceil(t, step int64) int64 {
+// roundUp rounds t up to a multiple of step.
+func roundUp(t, step int64) int64 {
 	rest := t % step
 	switch {
 	case rest > 0:
@@ -252,7 +252,7 @@ func (s *Source) collect(
 			if n := len(into.T); n > 0 && point.TimeMS <= into.T[n-1] {
 				inOrder = false
 			}
-			if point.Rounded {
+			if point.IsRounded {
 				rounded++
 			}
 			into.AppendFloat(point.TimeMS, 0, point.Value)
@@ -263,7 +263,7 @@ func (s *Source) collect(
 			"integers above 2^53 are rounded to floating-point precision and imported", 0)
 	}
 	if !inOrder {
-		if n := order(into); n > 0 {
+		if n := sortSamples(into); n > 0 {
 			skipped.add(seriesText(j.metric.name, j.tags),
 				"more than one point has the same timestamp, with different types; the largest is kept", n)
 		}
@@ -271,9 +271,9 @@ func (s *Source) collect(
 	return true, nil
 }
 
-// order sorts floats by time and keeps one per time. It returns how many were removed because a different value has the
-// same time.
-func order(samples *chunk.Samples) int {
+// sortSamples sorts floats by time and keeps one per time. It returns how many were removed because a different value
+// has the same time.
+func sortSamples(samples *chunk.Samples) int {
 	type sample struct {
 		t int64
 		v float64

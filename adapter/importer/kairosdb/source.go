@@ -21,8 +21,8 @@ const (
 	// sliceMS is the width of a slice in milliseconds: a third of a row in KairosDB, and a window of Cassia's 5m
 	// rollups. All metrics of a slice are read before the next slice.
 	sliceMS = 7 * dayMS
-	// farMS is above all timestamps that Cassia stores, in milliseconds, and small enough that sums don't overflow.
-	farMS = 1 << 60
+	// maxTimeMS is above all timestamps that Cassia stores, in milliseconds, and small enough that sums don't overflow.
+	maxTimeMS = 1 << 60
 	// lateMS is the max delay of points in KairosDB. A resumed import reads a slice again if the slice had ended less
 	// than lateMS before it was read.
 	lateMS = 7 * dayMS
@@ -72,7 +72,7 @@ func New(o Options) *Source {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	o.Select.MinMS, o.Select.MaxMS = max(o.Select.MinMS, -farMS), min(o.Select.MaxMS, farMS)
+	o.Select.MinMS, o.Select.MaxMS = max(o.Select.MinMS, -maxTimeMS), min(o.Select.MaxMS, maxTimeMS)
 	return &Source{o: o, pieceSamples: pieceSamples}
 }
 
@@ -123,7 +123,7 @@ func (s *Source) Batches(ctx context.Context, after string) iter.Seq2[importer.B
 	return func(yield func(importer.Batch, error) bool) {
 		at, err := parsePosition(after)
 		if err == nil {
-			err = s.needPlan(ctx)
+			err = s.ensurePlan(ctx)
 		}
 		if err != nil {
 			yield(importer.Batch{}, err)

@@ -114,7 +114,7 @@ func (s stored) add(t *testing.T, b importer.Batch) {
 	}
 }
 
-func read(t *testing.T, s *Source, after string) (all []importer.Batch) {
+func readBatches(t *testing.T, s *Source, after string) (all []importer.Batch) {
 	t.Helper()
 	for b, err := range s.Batches(context.Background(), after) {
 		require.NoError(t, err)
@@ -145,15 +145,15 @@ func skipsOf(batches []importer.Batch) map[string]int {
 	return out
 }
 
-func options(k *fakeKeyspace) Options {
+func newOptions(k *fakeKeyspace) Options {
 	return Options{
 		Keyspace: k, WidthMS: widthMS, Mapping: DefaultMapping(), Select: importer.Everything(),
 		Now: func() time.Time { return time.UnixMilli(52 * sliceMS) },
 	}
 }
 
-// random fills a keyspace and returns the expected result.
-func random(r *rand.Rand) (*fakeKeyspace, stored) {
+// randomKeyspace fills a keyspace and returns the expected result.
+func randomKeyspace(r *rand.Rand) (*fakeKeyspace, stored) {
 	k, want := newFake(), stored{}
 	types := []string{"long", "double"}
 	for m := range 3 {
@@ -191,14 +191,14 @@ func TestEverythingComesOnce(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(10) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		k, want := random(r)
-		s := New(options(k))
+		k, want := randomKeyspace(r)
+		s := New(newOptions(k))
 		s.pieceSamples, s.o.BatchBytes = 3+r.IntN(40), 1+r.IntN(5000)
 		plan, err := s.Plan(context.Background())
 		require.NoError(t, err)
 		require.EqualValues(t, 12, plan.Series)
 
-		batches := read(t, s, "")
+		batches := readBatches(t, s, "")
 		got, n := stored{}, 0
 		for _, b := range batches {
 			got.add(t, b)
@@ -216,10 +216,10 @@ func TestEverythingComesOnce(t *testing.T) {
 		require.Equal(t, all, n, "no sample comes twice")
 		require.Empty(t, skipsOf(batches))
 		texts := textOf(batches)
-		require.Equal(t, texts, textOf(read(t, s, "")), "the same each time")
+		require.Equal(t, texts, textOf(readBatches(t, s, "")), "the same each time")
 		for range 10 {
 			i := r.IntN(len(batches))
-			require.Equal(t, texts[i+1:], textOf(read(t, s, batches[i].Position)),
+			require.Equal(t, texts[i+1:], textOf(readBatches(t, s, batches[i].Position)),
 				"seed %d after %s", seed, batches[i].Position)
 		}
 	}
@@ -228,8 +228,8 @@ func TestEverythingComesOnce(t *testing.T) {
 // TestSelections selects by time and matchers, and adds labels.
 func TestSelections(t *testing.T) {
 	t.Parallel()
-	k, want := random(rand.New(rand.NewPCG(99, 1)))
-	o := options(k)
+	k, want := randomKeyspace(rand.New(rand.NewPCG(99, 1)))
+	o := newOptions(k)
 	o.Select.MinMS, o.Select.MaxMS = sliceMS+5*dayMS+1, 5*sliceMS-1
 	o.Select.Matchers = [][]*labels.Matcher{{
 		labels.MustNewMatcher(labels.MatchRegexp, "__name__", "metric_[01]"),
@@ -237,7 +237,7 @@ func TestSelections(t *testing.T) {
 	}}
 	o.Select.Add = []labels.Label{{Name: "cluster", Value: "a"}}
 	got := stored{}
-	for _, b := range read(t, New(o), "") {
+	for _, b := range readBatches(t, New(o), "") {
 		got.add(t, b)
 	}
 	chosen := stored{}
@@ -259,7 +259,7 @@ func TestWhatIsLeftOut(t *testing.T) {
 	k := newFake()
 	tags := map[string]string{"host": "a"}
 	for i := range int64(10) {
-		k.put("m", "long", tags, Point{TimeMS: i * 1000, Value: float64(i), Rounded: i > 7})
+		k.put("m", "long", tags, Point{TimeMS: i * 1000, Value: float64(i), IsRounded: i > 7})
 		k.put("m", "double", tags, Point{TimeMS: i * 1000, Value: float64(i - i%2)})
 		k.put("m", "kairos_string", tags, Point{TimeMS: i * 1000})
 		k.put("text", "kairos_string", tags, Point{TimeMS: i * dayMS})
@@ -268,13 +268,13 @@ func TestWhatIsLeftOut(t *testing.T) {
 	k.put("z", "long", tags, Point{TimeMS: 1})
 	k.lost["z"] = &DamageError{errors.New("a strange key")}
 	for _, most := range []int{1000, 30, 3} {
-		s := New(options(k))
+		s := New(newOptions(k))
 		s.pieceSamples = most
 		plan, err := s.Plan(context.Background())
 		require.NoError(t, err)
 		require.Equal(t, "3 KairosDB metrics, 2 rows of type kairos_string skipped", plan.Words)
 		require.EqualValues(t, 2, plan.Series)
-		batches := read(t, s, "")
+		batches := readBatches(t, s, "")
 		got := stored{}
 		for _, b := range batches {
 			got.add(t, b)
@@ -306,7 +306,7 @@ func TestCollisionsAreRefused(t *testing.T) {
 	k.put("cpu.usage", "double", map[string]string{"host": "a", "id": "2"}, Point{TimeMS: 5})
 	k.put("cpu_usage", "long", map[string]string{"host": "b"}, Point{TimeMS: 1})
 	k.put("cpu-usage", "long", map[string]string{"host": "b"}, Point{TimeMS: 1})
-	o := options(k)
+	o := newOptions(k)
 	var err error
 	o.Mapping, err = ParseMapping([]byte("drop_tags: [id]\nmetrics: [{name: cpu_usage, to: other}]"))
 	require.NoError(t, err)
@@ -319,7 +319,7 @@ func TestCollisionsAreRefused(t *testing.T) {
 		{"cpu-usage", "cpu_usage", 1, []Tag{{"host", "host"}}},
 		{"cpu.usage", "cpu_usage", 1, []Tag{{"host", "host"}, {"id", ""}}},
 		{"cpu_usage", "other", 1, []Tag{{"host", "host"}}},
-	}, s.Mapped())
+	}, s.Mappings())
 	for b, err := range New(o).Batches(context.Background(), "") {
 		require.ErrorIs(t, err, ErrCollision)
 		require.Empty(t, b)
@@ -343,9 +343,9 @@ func TestCollisionsAreRefused(t *testing.T) {
 
 func TestErrorsEndTheImport(t *testing.T) {
 	t.Parallel()
-	k, _ := random(rand.New(rand.NewPCG(7, 1)))
+	k, _ := randomKeyspace(rand.New(rand.NewPCG(7, 1)))
 	k.broken[k.put("metric.1", "long", map[string]string{"host": "x"}, Point{TimeMS: 3 * sliceMS})] = true
-	s := New(options(k))
+	s := New(newOptions(k))
 	s.o.BatchBytes = 1
 	var err error
 	n := 0
@@ -356,7 +356,7 @@ func TestErrorsEndTheImport(t *testing.T) {
 	require.Greater(t, n, 3)
 
 	ctx, cancel := context.WithCancel(context.Background())
-	s = New(options(newFake()))
+	s = New(newOptions(newFake()))
 	cancel()
 	for _, err := range s.Batches(ctx, "") {
 		require.ErrorIs(t, err, context.Canceled)
@@ -366,7 +366,7 @@ func TestErrorsEndTheImport(t *testing.T) {
 			require.ErrorIs(t, err, ErrPosition)
 		}
 	}
-	for range New(options(k)).Batches(context.Background(), "") {
+	for range New(newOptions(k)).Batches(context.Background(), "") {
 		break // nothing must keep running, which TestMain checks
 	}
 }
@@ -376,7 +376,7 @@ func TestErrorsEndTheImport(t *testing.T) {
 func TestWhatCameSince(t *testing.T) {
 	t.Parallel()
 	k := newFake()
-	o := options(k)
+	o := newOptions(k)
 	now := 10*int64(sliceMS) + 1
 	o.Now = func() time.Time { return time.UnixMilli(now) }
 	for slice := range int64(10) {
@@ -384,14 +384,14 @@ func TestWhatCameSince(t *testing.T) {
 			k.put(metric, "long", map[string]string{"host": "x"}, Point{TimeMS: slice*sliceMS + 5})
 		}
 	}
-	batches := read(t, New(o), "")
+	batches := readBatches(t, New(o), "")
 	require.Len(t, batches, 1)
 	require.Len(t, batches[0].Series, 20)
 	now += dayMS
 	k.put("a", "long", map[string]string{"host": "x"}, Point{TimeMS: 10*sliceMS + 5})
 	k.put("a", "long", map[string]string{"host": "w"}, Point{TimeMS: 9*sliceMS + 6})
 	again := stored{}
-	for _, b := range read(t, New(o), batches[0].Position) {
+	for _, b := range readBatches(t, New(o), batches[0].Position) {
 		again.add(t, b)
 	}
 	require.Equal(t, stored{

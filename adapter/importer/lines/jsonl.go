@@ -20,20 +20,20 @@ import (
 // A null is a NaN with the bits in nan_bits. Without bits it is a stale marker, because VictoriaMetrics stores no other
 // NaN.
 var JSONLines = Format{
-	name: "JSON lines", new: func(g *importer.Gatherer) parser { return &jsonLines{runs: runs{g: g}} },
+	name: "JSON lines", new: func(g *importer.Gatherer) parser { return &jsonLines{runTracker: runTracker{g: g}} },
 }
 
 type jsonLines struct {
-	runs
+	runTracker
 	values []float64
 	times  []int64
 }
 
-func (j *jsonLines) line(text []byte, from place, cut bool) error {
+func (j *jsonLines) parseLine(text []byte, from linePosition, cut bool) error {
 	if len(text) == 0 {
 		return nil
 	}
-	l := jsonLine{scan: scan{b: text}, values: j.values[:0], times: j.times[:0]}
+	l := jsonLine{scanner: scanner{b: text}, values: j.values[:0], times: j.times[:0]}
 	err := l.parse()
 	j.values, j.times = l.values, l.times
 	if err != nil && cut {
@@ -43,7 +43,7 @@ func (j *jsonLines) line(text []byte, from place, cut bool) error {
 		return err
 	}
 	var bad error
-	into := j.series(l.metric, from, func() (labels.Labels, error) {
+	into := j.startLine(l.metric, from, func() (labels.Labels, error) {
 		ls, err := parseMetric(l.metric)
 		bad = err
 		return ls, err
@@ -57,15 +57,15 @@ func (j *jsonLines) line(text []byte, from place, cut bool) error {
 	return nil
 }
 
-func (*jsonLines) rest() error              { return nil }
-func (*jsonLines) end() error               { return nil }
-func (*jsonLines) resumeAt(end place) place { return end }
-func (*jsonLines) context() string          { return "" }
-func (*jsonLines) resume(string)            {}
+func (*jsonLines) parseDeferred() error                         { return nil }
+func (*jsonLines) checkEnd() error                              { return nil }
+func (*jsonLines) resumePosition(end linePosition) linePosition { return end }
+func (*jsonLines) context() string                              { return "" }
+func (*jsonLines) setContext(string)                            {}
 
 // jsonLine is a parsed line.
 type jsonLine struct {
-	scan
+	scanner
 	metric []byte // the unparsed object
 	values []float64
 	times  []int64
@@ -73,11 +73,11 @@ type jsonLine struct {
 }
 
 func (l *jsonLine) parse() error {
-	if err := l.object(l.member); err != nil {
+	if err := l.readObject(l.parseMember); err != nil {
 		return err
 	}
-	if l.space(); l.i < len(l.b) {
-		return l.wrong("the end of the line")
+	if l.skipSpace(); l.i < len(l.b) {
+		return l.syntaxError("the end of the line")
 	}
 	switch {
 	case l.metric == nil:
@@ -90,12 +90,12 @@ func (l *jsonLine) parse() error {
 	return l.setBits()
 }
 
-// member parses a member of the line's object.
-func (l *jsonLine) member(name []byte) (err error) {
+// parseMember parses a member of the line's object.
+func (l *jsonLine) parseMember(name []byte) (err error) {
 	from := l.i
 	switch string(name) {
 	case "metric":
-		if err = l.value(0); err == nil && l.metric != nil {
+		if err = l.skipValue(0); err == nil && l.metric != nil {
 			return errors.New(`has "metric" twice`)
 		}
 		l.metric = l.b[from:l.i]
@@ -103,8 +103,8 @@ func (l *jsonLine) member(name []byte) (err error) {
 		if len(l.values) > 0 {
 			return errors.New(`has "values" twice`)
 		}
-		err = l.array(func() error {
-			v, err := l.float()
+		err = l.readArray(func() error {
+			v, err := l.parseFloat()
 			l.values = append(l.values, v)
 			return err
 		})
@@ -112,31 +112,31 @@ func (l *jsonLine) member(name []byte) (err error) {
 		if len(l.times) > 0 {
 			return errors.New(`has "timestamps" twice`)
 		}
-		err = l.array(func() error {
-			t, err := strconv.ParseInt(string(l.number()), 10, 64)
+		err = l.readArray(func() error {
+			t, err := strconv.ParseInt(string(l.readNumber()), 10, 64)
 			l.times = append(l.times, t)
 			if err != nil {
-				return l.wrong("a timestamp in milliseconds")
+				return l.syntaxError("a timestamp in milliseconds")
 			}
 			return nil
 		})
 	case "nan_bits":
-		err = l.value(0)
+		err = l.skipValue(0)
 		l.bits = l.b[from:l.i]
 	default:
-		err = l.value(0)
+		err = l.skipValue(0)
 	}
 	return err
 }
 
-// float parses a value.
-func (l *jsonLine) float() (float64, error) {
+// parseFloat parses a value.
+func (l *jsonLine) parseFloat() (float64, error) {
 	if l.i < len(l.b) {
 		switch l.b[l.i] {
 		case 'n':
-			return math.Float64frombits(value.StaleNaN), l.word("null")
+			return math.Float64frombits(value.StaleNaN), l.readWord("null")
 		case '"':
-			text, err := l.text()
+			text, err := l.readQuoted()
 			if err != nil {
 				return 0, err
 			}
@@ -148,13 +148,13 @@ func (l *jsonLine) float() (float64, error) {
 			case `"NaN"`, `"nan"`:
 				return math.Float64frombits(value.NormalNaN), nil
 			}
-			return 0, fmt.Errorf("the value %s is not a number", quoted(text))
+			return 0, fmt.Errorf("the value %s is not a number", quoteText(text))
 		}
 	}
-	text := l.number()
+	text := l.readNumber()
 	v, err := strconv.ParseFloat(string(text), 64)
 	if err != nil {
-		return 0, l.wrong("a number")
+		return 0, l.syntaxError("a number")
 	}
 	return v, nil
 }
@@ -164,19 +164,19 @@ func (l *jsonLine) setBits() error {
 	if l.bits == nil {
 		return nil
 	}
-	s := scan{b: l.bits}
-	return s.object(func(name []byte) error {
-		text, err := s.text()
+	s := scanner{b: l.bits}
+	return s.readObject(func(name []byte) error {
+		text, err := s.readQuoted()
 		if err != nil {
 			return err
 		}
 		i, err := strconv.Atoi(string(name))
 		if err != nil || i < 0 || i >= len(l.values) {
-			return fmt.Errorf("nan_bits refers to value %s, which doesn't exist", quoted(name))
+			return fmt.Errorf("nan_bits refers to value %s, which doesn't exist", quoteText(name))
 		}
 		bits, err := strconv.ParseUint(string(text[1:len(text)-1]), 16, 64)
 		if err != nil || !math.IsNaN(math.Float64frombits(bits)) || !math.IsNaN(l.values[i]) {
-			return fmt.Errorf("nan_bits sets %s for value %d, which is not NaN", quoted(text), i)
+			return fmt.Errorf("nan_bits sets %s for value %d, which is not NaN", quoteText(text), i)
 		}
 		l.values[i] = math.Float64frombits(bits)
 		return nil
@@ -185,10 +185,10 @@ func (l *jsonLine) setBits() error {
 
 // parseMetric parses the labels of a series.
 func parseMetric(text []byte) (labels.Labels, error) {
-	s := scan{b: text}
+	s := scanner{b: text}
 	b := labels.NewScratchBuilder(16)
-	err := s.object(func(name []byte) error {
-		value, err := s.unquoted()
+	err := s.readObject(func(name []byte) error {
+		value, err := s.readString()
 		if err == nil {
 			err = adapter.CheckLabelText(string(name), value)
 		}
@@ -203,7 +203,7 @@ func parseMetric(text []byte) (labels.Labels, error) {
 	b.Sort()
 	ls := b.Labels()
 	if name, twice := ls.HasDuplicateLabelNames(); twice {
-		return ls, fmt.Errorf("has the label %s twice", quoted([]byte(name)))
+		return ls, fmt.Errorf("has the label %s twice", quoteText([]byte(name)))
 	}
 	return ls, nil
 }

@@ -127,10 +127,10 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 	require.ErrorContains(t, err, `the checkpoint has an invalid position: "x"`)
 }
 
-// endless returns one line that never ends.
-type endless struct{ read int }
+// endlessReader returns one line that never ends.
+type endlessReader struct{ read int }
 
-func (e *endless) Read(p []byte) (int, error) {
+func (e *endlessReader) Read(p []byte) (int, error) {
 	for i := range p {
 		p[i] = 'a'
 	}
@@ -141,7 +141,7 @@ func (e *endless) Read(p []byte) (int, error) {
 // TestLongLineEnds checks that reading stops at a line that is too long.
 func TestLongLineEnds(t *testing.T) {
 	t.Parallel()
-	in := &endless{}
+	in := &endlessReader{}
 	s := New(Options{Path: "-", Stdin: in, Format: JSONLines, Selection: importer.Everything()})
 	var last error
 	for _, err := range s.Batches(t.Context(), "") {
@@ -151,8 +151,8 @@ func TestLongLineEnds(t *testing.T) {
 	require.Less(t, in.read, MaxLine+1<<20)
 }
 
-// many returns a text with more samples than fit in a batch: some days of some series, day by day.
-func many(f Format, series, days, samples int) string {
+// manyLines returns a text with more samples than fit in a batch: some days of some series, day by day.
+func manyLines(f Format, series, days, samples int) string {
 	var b strings.Builder
 	if f.name == OpenMetrics.name {
 		b.WriteString("# TYPE m gauge\n")
@@ -185,7 +185,7 @@ func many(f Format, series, days, samples int) string {
 func TestResume(t *testing.T) {
 	t.Parallel()
 	for _, f := range []Format{OpenMetrics, JSONLines} {
-		text := many(f, 7, 20, 900)
+		text := manyLines(f, 7, 20, 900)
 		all, err := batchesOf(t.Context(), f, text, "", importer.Everything())
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, len(all), 2)

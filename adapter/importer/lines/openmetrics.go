@@ -18,7 +18,7 @@ import (
 
 // OpenMetrics is OpenMetrics text, version 1.0, as Prometheus' parser reads it. Every sample must have a timestamp.
 var OpenMetrics = Format{name: "OpenMetrics", new: func(g *importer.Gatherer) parser {
-	return &openMetrics{runs: runs{g: g}, symbols: labels.NewSymbolTable()}
+	return &openMetrics{runTracker: runTracker{g: g}, symbols: labels.NewSymbolTable()}
 }}
 
 const (
@@ -31,30 +31,30 @@ const (
 // openMetrics collects lines into pieces for Prometheus' parser. Each piece starts with the TYPE line of its metric
 // family and ends with # EOF. Lines depend on no other line except the TYPE line.
 type openMetrics struct {
-	runs
+	runTracker
 	symbols *labels.SymbolTable
 	// typ is the last TYPE line, with its newline.
 	typ string
 	// piece is the text to parse. It starts with typ. starts are the positions of the lines after typ, with their
 	// context.
 	piece  []byte
-	starts []place
-	// ended is set after the line # EOF, which starts at eofAt.
-	ended bool
-	eofAt place
+	starts []linePosition
+	// hasEOF is set after the line # EOF, which starts at eofAt.
+	hasEOF bool
+	eofAt  linePosition
 }
 
 var (
-	eof     = []byte("# EOF")
+	eofLine = []byte("# EOF")
 	typeTag = []byte("# TYPE ")
 )
 
-func (o *openMetrics) line(text []byte, from place, cut bool) error {
+func (o *openMetrics) parseLine(text []byte, from linePosition, cut bool) error {
 	switch {
-	case o.ended:
+	case o.hasEOF:
 		return errors.New("there is text after # EOF; import multiple files one after the other")
-	case bytes.Equal(text, eof):
-		o.ended, o.eofAt = true, from
+	case bytes.Equal(text, eofLine):
+		o.hasEOF, o.eofAt = true, from
 		return nil
 	case cut: // The truncated line may be valid, for example a timestamp without its last digits.
 		return errors.New("the text ends within this line, without # EOF: it is truncated")
@@ -67,7 +67,7 @@ func (o *openMetrics) line(text []byte, from place, cut bool) error {
 	}
 	isType := bytes.HasPrefix(text, typeTag)
 	if isType || len(o.piece) >= pieceBytes {
-		if err := o.rest(); err != nil {
+		if err := o.parseDeferred(); err != nil {
 			return err
 		}
 	}
@@ -82,17 +82,17 @@ func (o *openMetrics) line(text []byte, from place, cut bool) error {
 	o.starts = append(o.starts, from)
 	if isType {
 		o.typ = string(text) + "\n"
-		return o.rest()
+		return o.parseDeferred()
 	}
 	return nil
 }
 
-// rest parses the current piece and starts a new one.
-func (o *openMetrics) rest() error {
+// parseDeferred parses the current piece and starts a new one.
+func (o *openMetrics) parseDeferred() error {
 	if len(o.starts) == 0 {
 		return nil
 	}
-	o.piece = append(append(o.piece, eof...), '\n')
+	o.piece = append(append(o.piece, eofLine...), '\n')
 	done, err := o.parse()
 	if err != nil { // the parser stops at the invalid line
 		err = &lineError{o.starts[done], err}
@@ -117,19 +117,19 @@ func (o *openMetrics) parse() (done int, err error) {
 		case entry != textparse.EntrySeries:
 			continue
 		}
-		if err := o.sample(p, done); err != nil {
+		if err := o.addSample(p, done); err != nil {
 			return done, err
 		}
 	}
 }
 
-// sample adds the parser's current sample.
-func (o *openMetrics) sample(p textparse.Parser, line int) error {
+// addSample adds the parser's current sample.
+func (o *openMetrics) addSample(p textparse.Parser, line int) error {
 	name, at, v := p.Series()
 	if at == nil {
 		return fmt.Errorf("%s has no timestamp", importer.Shorten(string(name)))
 	}
-	into := o.series(name, o.starts[line], func() (ls labels.Labels, err error) {
+	into := o.startLine(name, o.starts[line], func() (ls labels.Labels, err error) {
 		p.Labels(&ls)
 		return ls, nil
 	})
@@ -170,16 +170,16 @@ func exactTime(text, name []byte, parsed int64) (int64, error) {
 	return parsed, nil
 }
 
-func (o *openMetrics) end() error {
-	if !o.ended {
+func (o *openMetrics) checkEnd() error {
+	if !o.hasEOF {
 		return errors.New("the text ends without # EOF, so it may be truncated")
 	}
 	return nil
 }
 
-// resumeAt implements parser: text that is appended later precedes the file's # EOF.
-func (o *openMetrics) resumeAt(end place) place {
-	if o.ended {
+// resumePosition implements parser: text that is appended later precedes the file's # EOF.
+func (o *openMetrics) resumePosition(end linePosition) linePosition {
+	if o.hasEOF {
 		end = o.eofAt
 	}
 	end.context = o.typ
@@ -188,29 +188,29 @@ func (o *openMetrics) resumeAt(end place) place {
 
 // context implements parser: after # EOF, the context is that line.
 func (o *openMetrics) context() string {
-	if o.ended {
-		return string(eof)
+	if o.hasEOF {
+		return string(eofLine)
 	}
 	return o.typ
 }
 
-func (o *openMetrics) resume(context string) {
-	if o.ended = context == string(eof); !o.ended {
+func (o *openMetrics) setContext(context string) {
+	if o.hasEOF = context == string(eofLine); !o.hasEOF {
 		o.typ = context
 	}
 }
 
-// runs tracks the current run: the latest consecutive lines with the same series.
-type runs struct {
+// runTracker tracks the current run: the latest consecutive lines with the same series.
+type runTracker struct {
 	g    *importer.Gatherer
 	name []byte
 	tail importer.Tail
 	// begin is the position of the first line of the run.
-	begin place
+	begin linePosition
 }
 
-// series returns the samples to which the line at from must append its own, or nil if the series isn't selected.
-func (r *runs) series(name []byte, from place, parse func() (labels.Labels, error)) *chunk.Samples {
+// startLine returns the samples to which the line at from must append its own, or nil if the series isn't selected.
+func (r *runTracker) startLine(name []byte, from linePosition, parse func() (labels.Labels, error)) *chunk.Samples {
 	into, known := r.g.Known(name)
 	if known && into == r.tail.Of && bytes.Equal(name, r.name) {
 		return into
@@ -229,15 +229,15 @@ func (r *runs) series(name []byte, from place, parse func() (labels.Labels, erro
 	return into
 }
 
-// last returns the tail with the samples of the current run, and the position of the first line of the run. The caller
-// must then take all samples that precede the tail.
-func (r *runs) last() (importer.Tail, place) {
+// lastRun returns the tail with the samples of the current run, and the position of the first line of the run. The
+// caller must then take all samples that precede the tail.
+func (r *runTracker) lastRun() (importer.Tail, linePosition) {
 	t := r.tail
 	r.tail.From = 0
 	return t, r.begin
 }
 
-// quoted truncates text for messages.
-func quoted(b []byte) string {
+// quoteText truncates text for messages.
+func quoteText(b []byte) string {
 	return strconv.Quote(importer.Shorten(strings.ToValidUTF8(string(b), "\uFFFD")))
 }

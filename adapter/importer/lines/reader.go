@@ -17,13 +17,13 @@ var errLongLine = fmt.Errorf(
 
 // reader reads lines and tracks its position.
 type reader struct {
-	place // of the next line
-	r     *bufio.Reader
-	long  []byte
+	linePosition // of the next line
+	r            *bufio.Reader
+	long         []byte
 }
 
-func newReader(r io.Reader, from place) *reader {
-	return &reader{r: bufio.NewReaderSize(r, 256<<10), place: from}
+func newReader(r io.Reader, from linePosition) *reader {
+	return &reader{r: bufio.NewReaderSize(r, 256<<10), linePosition: from}
 }
 
 // next returns a line without its newline, valid until the next call, or io.EOF after the last line. cut is set if the
@@ -58,12 +58,12 @@ func (r *reader) next() (line []byte, cut bool, err error) {
 
 // lineError is the error of an invalid line.
 type lineError struct {
-	at  place
+	at  linePosition
 	err error
 }
 
 func (e *lineError) Error() string { return e.err.Error() }
 func (e *lineError) Unwrap() error { return e.err }
 
-// wrongLine adds the line number to an error.
-func wrongLine(number int, err error) error { return fmt.Errorf("lines: line %d: %w", number, err) }
+// newLineError adds the line number to an error.
+func newLineError(number int, err error) error { return fmt.Errorf("lines: line %d: %w", number, err) }

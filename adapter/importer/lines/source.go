@@ -32,8 +32,8 @@ type Format struct {
 // String names the format.
 func (f Format) String() string { return f.name }
 
-// place is the position at which a line starts.
-type place struct {
+// linePosition is the position at which a line starts.
+type linePosition struct {
 	// Prefix is the part of the input before the line.
 	importer.Prefix
 	number int // number of lines before it
@@ -43,28 +43,29 @@ type place struct {
 
 // parser parses the lines of a format and passes the samples to a Gatherer.
 type parser interface {
-	// line parses the next line, without its newline. from is the start of the line, without context. cut is set if the
-	// line is the end of the input and has no newline. line must not pass samples of an invalid line to the Gatherer.
-	line(text []byte, from place, cut bool) error
-	// rest parses the deferred lines, up to the first invalid one. Its error is a lineError.
-	rest() error
-	// end returns an error if the input is incomplete.
-	end() error
-	// resumeAt returns the position at which the next run starts once all lines are read. end is the end of the input,
-	// without context.
-	resumeAt(end place) place
+	// parseLine parses the next line, without its newline. from is the start of the line, without context. cut is set
+	// if the line is the end of the input and has no newline. line must not pass samples of an invalid line to the
+	// Gatherer.
+	parseLine(text []byte, from linePosition, cut bool) error
+	// parseDeferred parses the deferred lines, up to the first invalid one. Its error is a lineError.
+	parseDeferred() error
+	// checkEnd returns an error if the input is incomplete.
+	checkEnd() error
+	// resumePosition returns the position at which the next run starts once all lines are read. end is the end of the
+	// input, without context.
+	resumePosition(end linePosition) linePosition
 	// context returns the state of the parser; resume restores it.
 	context() string
-	resume(context string)
-	// last returns the samples of the latest consecutive lines with the same series, and the position of the first of
-	// these lines.
-	last() (importer.Tail, place)
+	setContext(context string)
+	// lastRun returns the samples of the latest consecutive lines with the same series, and the position of the first
+	// of these lines.
+	lastRun() (importer.Tail, linePosition)
 }
 
 // Source reads lines. It implements importer.Source.
 type Source struct {
-	o       Options
-	started bool
+	o          Options
+	hasStarted bool
 }
 
 // New returns a source.
@@ -73,10 +74,10 @@ func New(o Options) *Source { return &Source{o: o} }
 // open opens the input and returns its size, 0 if unknown.
 func (s *Source) open() (r io.ReadCloser, size int64, err error) {
 	if s.o.Path == "-" {
-		if s.started {
+		if s.hasStarted {
 			return nil, 0, errors.New("lines: standard input can be read only once")
 		}
-		s.started = true
+		s.hasStarted = true
 		return io.NopCloser(s.o.Stdin), 0, nil
 	}
 	f, err := os.Open(s.o.Path)
@@ -140,12 +141,12 @@ func (s *Source) batches(ctx context.Context, after string, yield func(importer.
 		return err
 	}
 	if !isSame {
-		from = place{}
+		from = linePosition{}
 	}
 	restarted := !isSame
 	g := importer.NewGatherer(s.o.Selection, s.o.BatchBytes)
-	return read(ctx, in, s.o.Format, g, from, func(at place, staying importer.Tail, _ bool) error {
-		b := importer.Batch{Series: g.Take(staying), Position: position(at), Restarted: restarted}
+	return read(ctx, in, s.o.Format, g, from, func(at linePosition, staying importer.Tail, _ bool) error {
+		b := importer.Batch{Series: g.Take(staying), Position: encodePosition(at), Restarted: restarted}
 		restarted = false
 		if size > 0 {
 			b.Done = min(1, float64(at.Bytes)/float64(size))
@@ -160,7 +161,7 @@ func (s *Source) batches(ctx context.Context, after string, yield func(importer.
 // Read passes all samples of an input to a Gatherer. It calls take once there are enough samples for a batch, with the
 // tail that must stay in the Gatherer. When Read returns, the caller must take the remaining samples.
 func Read(ctx context.Context, in io.Reader, f Format, g *importer.Gatherer, take func(importer.Tail) error) error {
-	return read(ctx, in, f, g, place{}, func(_ place, t importer.Tail, end bool) error {
+	return read(ctx, in, f, g, linePosition{}, func(_ linePosition, t importer.Tail, end bool) error {
 		if end {
 			return nil
 		}
@@ -169,74 +170,76 @@ func Read(ctx context.Context, in io.Reader, f Format, g *importer.Gatherer, tak
 }
 
 func read(
-	ctx context.Context, in io.Reader, f Format, g *importer.Gatherer, from place,
-	take func(at place, t importer.Tail, end bool) error,
+	ctx context.Context, in io.Reader, f Format, g *importer.Gatherer, from linePosition,
+	take func(at linePosition, t importer.Tail, end bool) error,
 ) error {
 	r, p := newReader(in, from), f.new(g)
-	p.resume(from.context)
+	p.setContext(from.context)
 	for {
 		if r.number%1024 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
-		begin := r.place
+		begin := r.linePosition
 		line, cut, err := r.next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err == nil {
-			err = p.line(line, begin, cut)
+			err = p.parseLine(line, begin, cut)
 		}
 		if err == nil && g.Full() {
-			err = p.rest()
+			err = p.parseDeferred()
 		}
 		if err != nil {
 			begin.context = p.context()
-			return stopAt(p, begin, err, take)
+			return stopBefore(p, begin, err, take)
 		}
 		if !g.Full() {
 			continue
 		}
-		staying, at := p.last()
+		staying, at := p.lastRun()
 		if staying.Of == nil || !g.Small(staying.Of.Len()-staying.From) {
-			staying, at = importer.Tail{}, place{r.Prefix, r.number, p.context()}
+			staying, at = importer.Tail{}, linePosition{r.Prefix, r.number, p.context()}
 		}
 		if err := take(at, staying, false); err != nil {
 			return err
 		}
 	}
-	if err := p.rest(); err != nil {
-		return stopAt(p, r.place, err, take)
+	if err := p.parseDeferred(); err != nil {
+		return stopBefore(p, r.linePosition, err, take)
 	}
-	if err := take(p.resumeAt(r.place), importer.Tail{}, true); err != nil {
+	if err := take(p.resumePosition(r.linePosition), importer.Tail{}, true); err != nil {
 		return err
 	}
-	if err := p.end(); err != nil {
-		return wrongLine(r.number, err)
+	if err := p.checkEnd(); err != nil {
+		return newLineError(r.number, err)
 	}
 	return nil
 }
 
-// stopAt takes the samples before an invalid line, so that the next run starts with this line. The invalid line is the
-// first of the deferred lines that is invalid, otherwise the line at begin.
-func stopAt(p parser, begin place, err error, take func(at place, t importer.Tail, end bool) error) error {
+// stopBefore takes the samples before an invalid line, so that the next run starts with this line. The invalid line
+// is the first of the deferred lines that is invalid, otherwise the line at begin.
+func stopBefore(
+	p parser, begin linePosition, err error, take func(at linePosition, t importer.Tail, end bool) error,
+) error {
 	var earlier *lineError
 	if !errors.As(err, &earlier) { // deferred lines precede this line
-		if restErr := p.rest(); !errors.As(restErr, &earlier) {
+		if restErr := p.parseDeferred(); !errors.As(restErr, &earlier) {
 			earlier = &lineError{begin, err}
 		}
 	}
 	if err := take(earlier.at, importer.Tail{}, true); err != nil {
 		return err
 	}
-	return wrongLine(earlier.at.number+1, earlier)
+	return newLineError(earlier.at.number+1, earlier)
 }
 
-// position encodes the position for a checkpoint.
-func position(p place) string {
+// encodePosition encodes the position for a checkpoint.
+func encodePosition(p linePosition) string {
 	return fmt.Sprintf("%s %d %s", p.Prefix, p.number, strconv.Quote(p.context))
 }
 
-func parsePosition(text string) (p place, err error) {
+func parsePosition(text string) (p linePosition, err error) {
 	if text == "" {
 		return p, nil
 	}
@@ -245,7 +248,7 @@ func parsePosition(text string) (p place, err error) {
 		p.Prefix, err = importer.ParsePrefix(prefix)
 	}
 	if err != nil || p.number < 0 {
-		return place{}, fmt.Errorf("lines: the checkpoint has an invalid position: %q", text)
+		return linePosition{}, fmt.Errorf("lines: the checkpoint has an invalid position: %q", text)
 	}
 	return p, nil
 }

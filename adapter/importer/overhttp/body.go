@@ -95,11 +95,11 @@ func appendText(dst []byte, text string) []byte {
 	return append(dst, text...)
 }
 
-// encode returns a body of series encoded by appendSeries.
-func encode(series [][]byte) []byte { return encodeOf(rollup.Raw, series) }
+// encodeBody returns a body of series encoded by appendSeries.
+func encodeBody(series [][]byte) []byte { return encodeRollups(rollup.Raw, series) }
 
-// encodeOf returns a body of series of one resolution, encoded by appendSeries or appendBuckets.
-func encodeOf(res rollup.Resolution, series [][]byte) []byte {
+// encodeRollups returns a body of series of one resolution, encoded by appendSeries or appendBuckets.
+func encodeRollups(res rollup.Resolution, series [][]byte) []byte {
 	n := headerSize + 1
 	for _, s := range series {
 		n += len(s)
@@ -113,9 +113,9 @@ func encodeOf(res rollup.Resolution, series [][]byte) []byte {
 	return snappy.Encode(nil, plain)
 }
 
-// decode decodes the series of an uncompressed body. Before it allocates memory, it calls take with the weight of that
-// memory, and returns take's error unchanged. All other errors wrap ErrMalformed or ErrVersion.
-func decode(
+// decodeBody decodes the series of an uncompressed body. Before it allocates memory, it calls take with the weight of
+// that memory, and returns take's error unchanged. All other errors wrap ErrMalformed or ErrVersion.
+func decodeBody(
 	plain []byte, take func(weight int64) error,
 ) (list []storage.ImportedSeries, buckets []storage.ImportedBuckets, err error) {
 	if len(plain) < headerSize+1 {

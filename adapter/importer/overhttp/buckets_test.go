@@ -17,8 +17,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// aggregates returns a series with n buckets of a resolution, starting at a time.
-func aggregates(name string, res rollup.Resolution, from time.Time, n int) storage.ImportedBuckets {
+// testBuckets returns a series with n buckets of a resolution, starting at a time.
+func testBuckets(name string, res rollup.Resolution, from time.Time, n int) storage.ImportedBuckets {
 	s := storage.ImportedBuckets{
 		Labels: labels.FromStrings(labels.MetricName, name, "empty", ""), Resolution: res, Buckets: &rollup.Buckets{},
 	}
@@ -45,8 +45,8 @@ func TestBucketsOverHTTP(t *testing.T) {
 	fine, coarse := now.Add(-30*day), now.Add(-200*day)
 	for i := range 2 {
 		list := []storage.ImportedBuckets{
-			aggregates("both", rollup.OneHour, coarse, 100), aggregates("both", rollup.FiveMinutes, coarse, 24),
-			aggregates("fine", rollup.FiveMinutes, fine, 1300),
+			testBuckets("both", rollup.OneHour, coarse, 100), testBuckets("both", rollup.FiveMinutes, coarse, 24),
+			testBuckets("fine", rollup.FiveMinutes, fine, 1300),
 		}
 		stats, err := r.ImportBuckets(t.Context(), "a", list)
 		require.NoError(t, err)
@@ -67,15 +67,15 @@ func TestBucketsOverHTTP(t *testing.T) {
 		require.NoError(t, found[0].Buckets(b, &query.BucketBuffers{}))
 		return b
 	}
-	require.True(t, aggregates("fine", rollup.FiveMinutes, fine, 1300).Buckets.Equal(read("fine", rollup.FiveMinutes)))
+	require.True(t, testBuckets("fine", rollup.FiveMinutes, fine, 1300).Buckets.Equal(read("fine", rollup.FiveMinutes)))
 	hours := read("both", rollup.OneHour)
-	want := aggregates("both", rollup.OneHour, coarse, 100).Buckets
+	want := testBuckets("both", rollup.OneHour, coarse, 100).Buckets
 	require.Equal(t, want.End, hours.End)
 	require.Equal(t, want.Count[2:], hours.Count[2:])
 	require.Greater(t, hours.Count[0], want.Count[0], "of twelve finer buckets")
 
 	recent, err := r.ImportBuckets(t.Context(), "a", []storage.ImportedBuckets{
-		aggregates("recent", rollup.FiveMinutes, now.Add(-day), 3),
+		testBuckets("recent", rollup.FiveMinutes, now.Add(-day), 3),
 	})
 	require.NoError(t, err)
 	require.Equal(t, 9, recent.TooCoarse)
@@ -84,7 +84,7 @@ func TestBucketsOverHTTP(t *testing.T) {
 // TestBodiesOfBucketsThatAreRefused checks that malformed bodies of buckets are rejected.
 func TestBodiesOfBucketsThatAreRefused(t *testing.T) {
 	t.Parallel()
-	s := aggregates("x", rollup.OneHour, now.Add(-100*24*time.Hour), 3)
+	s := testBuckets("x", rollup.OneHour, now.Add(-100*24*time.Hour), 3)
 	one, weight := appendBuckets(nil, &s)
 	require.Positive(t, weight)
 	var h chunk.Samples
@@ -96,19 +96,21 @@ func TestBodiesOfBucketsThatAreRefused(t *testing.T) {
 	histograms, _ := appendBuckets(nil, &embedded)
 	take := func(int64) error { return nil }
 	for name, body := range map[string][]byte{
-		"another width": encodeOf(rollup.FiveMinutes, [][]byte{one}),
-		"unknown":       encodeOf(rollup.OneHour+1, [][]byte{one}), "samples": encodeOf(rollup.Raw, [][]byte{one}),
-		"histograms": encodeOf(rollup.OneHour, [][]byte{histograms}),
-		"cut":        encodeOf(rollup.OneHour, [][]byte{one[:len(one)-3]}),
+		"another width": encodeRollups(rollup.FiveMinutes, [][]byte{one}),
+		"unknown":       encodeRollups(rollup.OneHour+1, [][]byte{one}),
+		"samples":       encodeRollups(rollup.Raw, [][]byte{one}),
+		"histograms":    encodeRollups(rollup.OneHour, [][]byte{histograms}),
+		"cut":           encodeRollups(rollup.OneHour, [][]byte{one[:len(one)-3]}),
 	} {
 		plain, err := snappy.Decode(nil, body)
 		require.NoError(t, err)
-		_, _, err = decode(plain, take)
+		_, _, err = decodeBody(plain, take)
 		require.ErrorIs(t, err, ErrMalformed, name)
 	}
 	r := newRig(t, func(*Options) {}, nil)
 	_, err := r.Terms(t.Context(), "a")
 	require.NoError(t, err)
-	err = r.ask(t.Context(), http.MethodPost, "a", "compare", nil, encodeOf(rollup.OneHour, [][]byte{one}), &compared{})
+	body := encodeRollups(rollup.OneHour, [][]byte{one})
+	err = r.sendRequest(t.Context(), http.MethodPost, "a", "compare", nil, body, &compareResponse{})
 	require.ErrorContains(t, err, "buckets can't be compared")
 }

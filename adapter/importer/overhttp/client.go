@@ -41,10 +41,10 @@ const requestTimeout = 30 * time.Minute
 const maxAnswer = 16 << 20
 
 var (
-	// ErrOther means that the server doesn't accept imports from this version.
-	ErrOther = errors.New("overhttp: the server doesn't accept imports")
-	// ErrAway means that the server was unreachable or busy for longer than Patience.
-	ErrAway = errors.New("overhttp: gave up waiting for the server")
+	// ErrUnsupported means that the server doesn't accept imports from this version.
+	ErrUnsupported = errors.New("overhttp: the server doesn't accept imports")
+	// ErrUnavailable means that the server was unreachable or busy for longer than Patience.
+	ErrUnavailable = errors.New("overhttp: gave up waiting for the server")
 )
 
 // Terms requests the server's terms at its first call and returns the cached terms afterwards.
@@ -53,19 +53,19 @@ func (c *Client) Terms(ctx context.Context, name string) (Terms, error) {
 		return *c.terms, nil
 	}
 	var t Terms
-	err := c.patiently(ctx, func(ctx context.Context) error {
-		return c.ask(ctx, http.MethodGet, name, "", nil, nil, &t)
+	err := c.retryWhileBusy(ctx, func(ctx context.Context) error {
+		return c.sendRequest(ctx, http.MethodGet, name, "", nil, nil, &t)
 	})
 	var status *fetch.StatusError
 	if errors.As(err, &status) && (status.Code == http.StatusNotFound || status.Code == http.StatusMethodNotAllowed) {
 		return t, fmt.Errorf("%w; check that it is Cassia of this version or later, with --target=all or write: %w",
-			ErrOther, err)
+			ErrUnsupported, err)
 	}
 	if err != nil {
 		return t, err
 	}
 	if t.Version != bodyVersion || t.MaxBytes <= 0 || t.MaxWeight <= 0 || t.Store == "" {
-		return t, fmt.Errorf("%w: it accepts bodies of version %d, not %d", ErrOther, t.Version, bodyVersion)
+		return t, fmt.Errorf("%w: it accepts bodies of version %d, not %d", ErrUnsupported, t.Version, bodyVersion)
 	}
 	c.terms = &t
 	return t, nil
@@ -81,15 +81,15 @@ func (c *Client) Identity(ctx context.Context, name string) (string, error) {
 func (c *Client) Import(
 	ctx context.Context, name string, list []storage.ImportedSeries,
 ) (all storage.ImportStats, err error) {
-	err = c.each(ctx, name, list, &all, c.importInto(name, &all))
+	err = c.sendSeries(ctx, name, list, &all, c.importInto(name, &all))
 	return all, err
 }
 
 // importInto returns a function that sends a body and adds the server's stats to all.
 func (c *Client) importInto(name string, all *storage.ImportStats) func(context.Context, []byte) error {
 	return func(ctx context.Context, body []byte) error {
-		var answer stored
-		if err := c.ask(ctx, http.MethodPost, name, "", nil, body, &answer); err != nil {
+		var answer importResponse
+		if err := c.sendRequest(ctx, http.MethodPost, name, "", nil, body, &answer); err != nil {
 			return err
 		}
 		all.Add(answer.stats())
@@ -130,9 +130,9 @@ func (c *Client) Compare(
 	report func(importer.Difference),
 ) (all importer.VerifyStats, err error) {
 	var unsent storage.ImportStats
-	err = c.each(ctx, name, list, &unsent, func(ctx context.Context, body []byte) error {
-		var answer compared
-		if err := c.ask(ctx, http.MethodPost, name, "compare", spanQuery(within), body, &answer); err != nil {
+	err = c.sendSeries(ctx, name, list, &unsent, func(ctx context.Context, body []byte) error {
+		var answer compareResponse
+		if err := c.sendRequest(ctx, http.MethodPost, name, "compare", spanQuery(within), body, &answer); err != nil {
 			return err
 		}
 		all.Add(answer.Stats)
@@ -144,9 +144,9 @@ func (c *Client) Compare(
 	return all, err
 }
 
-// each sends series in bodies within the server's terms. unsent counts the samples that aren't sent, because every
-// store would reject them.
-func (c *Client) each(
+// sendSeries sends series in bodies within the server's terms. unsent counts the samples that aren't sent, because
+// every store would reject them.
+func (c *Client) sendSeries(
 	ctx context.Context, name string, list []storage.ImportedSeries, unsent *storage.ImportStats,
 	send func(context.Context, []byte) error,
 ) error {
@@ -158,7 +158,7 @@ func (c *Client) each(
 		most: terms, stats: unsent,
 		send: func(series [][]byte) error { return c.sendAll(ctx, rollup.Raw, series, send) },
 	}
-	for _, s := range together(list) {
+	for _, s := range mergeSeries(list) {
 		if err := p.add(s); err != nil {
 			return err
 		}
@@ -171,8 +171,8 @@ func (c *Client) each(
 func (c *Client) sendAll(
 	ctx context.Context, res rollup.Resolution, series [][]byte, send func(context.Context, []byte) error,
 ) error {
-	body := encodeOf(res, series)
-	err := c.patiently(ctx, func(ctx context.Context) error { return send(ctx, body) })
+	body := encodeRollups(res, series)
+	err := c.retryWhileBusy(ctx, func(ctx context.Context) error { return send(ctx, body) })
 	var status *fetch.StatusError
 	if !errors.As(err, &status) || status.Code != http.StatusRequestEntityTooLarge || len(series) == 1 {
 		return err
@@ -186,8 +186,8 @@ func (c *Client) sendAll(
 	return nil
 }
 
-// patiently repeats a request while the server is unreachable or busy, for at most Patience.
-func (c *Client) patiently(ctx context.Context, request func(context.Context) error) error {
+// retryWhileBusy repeats a request while the server is unreachable or busy, for at most Patience.
+func (c *Client) retryWhileBusy(ctx context.Context, request func(context.Context) error) error {
 	began := c.Now()
 	for try := 1; ; try++ {
 		err := func() error {
@@ -204,9 +204,9 @@ func (c *Client) patiently(ctx context.Context, request func(context.Context) er
 		case !errors.As(err, &busy):
 			return err
 		}
-		wait := min(busy.Wait(try), longestWait)
+		wait := min(busy.Wait(try), maxWait)
 		if c.Now().Add(wait).Sub(began) > c.Patience {
-			return fmt.Errorf("%w after %s: %w", ErrAway, c.Patience, err)
+			return fmt.Errorf("%w after %s: %w", ErrUnavailable, c.Patience, err)
 		}
 		if c.Waiting != nil {
 			c.Waiting(err)
@@ -217,11 +217,13 @@ func (c *Client) patiently(ctx context.Context, request func(context.Context) er
 	}
 }
 
-// longestWait is the maximum wait between two tries. A killed server usually restarts within seconds.
-const longestWait = 10 * time.Second
+// maxWait is the maximum wait between two tries. A killed server usually restarts within seconds.
+const maxWait = 10 * time.Second
 
-// ask sends a request for a tenant and decodes the response.
-func (c *Client) ask(ctx context.Context, method, name, what string, query url.Values, body []byte, into any) error {
+// sendRequest sends a request for a tenant and decodes the response.
+func (c *Client) sendRequest(
+	ctx context.Context, method, name, what string, query url.Values, body []byte, into any,
+) error {
 	u := c.To.URL.JoinPath(Path, what)
 	if len(query) > 0 {
 		u.RawQuery = query.Encode()
@@ -239,10 +241,10 @@ func (c *Client) ask(ctx context.Context, method, name, what string, query url.V
 	defer answer.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
 	if err != nil {
-		return fetch.Broken(err)
+		return fetch.MarkRetryable(err)
 	}
 	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("%w: %s returned %s", ErrOther, u.Redacted(), importer.Shorten(string(text)))
+		return fmt.Errorf("%w: %s returned %s", ErrUnsupported, u.Redacted(), importer.Shorten(string(text)))
 	}
 	return nil
 }
@@ -250,5 +252,5 @@ func (c *Client) ask(ctx context.Context, method, name, what string, query url.V
 // Path is the path of the import endpoint.
 const Path = "/api/v1/cassia/import"
 
-// Where returns the URL of the server for people and checkpoints.
-func (c *Client) Where() string { return c.To.URL.String() }
+// Location returns the URL of the server for people and checkpoints.
+func (c *Client) Location() string { return c.To.URL.String() }

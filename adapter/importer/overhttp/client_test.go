@@ -42,18 +42,18 @@ func TestAnswersGetLost(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		}
 		if lost == 2 {
-			r.server.Import(&discarded{header: http.Header{}}, q.Clone(tenantA(q.Context())))
+			r.server.Import(&discardingWriter{header: http.Header{}}, q.Clone(tenantA(q.Context())))
 			panic(http.ErrAbortHandler)
 		}
 		return true
 	}
-	list := history(1, 3, 3)
+	list := randomHistory(1, 3, 3)
 	n := samplesOf(list)
 	stats, err := r.Import(t.Context(), "a", list)
 	require.NoError(t, err)
 	require.Equal(t, []int{0, n}, []int{stats.Samples, stats.Known})
 	require.Equal(t, []time.Duration{time.Second, 2 * time.Second}, r.waits)
-	requireThere(t, r, history(1, 3, 3))
+	requireThere(t, r, randomHistory(1, 3, 3))
 }
 
 // TestServersThatAreBusyOrAway checks that the client repeats requests until Patience has passed, and no longer.
@@ -74,7 +74,7 @@ func TestServersThatAreBusyOrAway(t *testing.T) {
 		answers = answers[1:]
 		return false
 	}
-	stats, err := r.Import(t.Context(), "a", history(1, 2, 2))
+	stats, err := r.Import(t.Context(), "a", randomHistory(1, 2, 2))
 	require.NoError(t, err)
 	require.Positive(t, stats.Samples)
 	require.Equal(t, []time.Duration{7 * time.Second, 7 * time.Second, 7 * time.Second}, r.waits)
@@ -83,8 +83,8 @@ func TestServersThatAreBusyOrAway(t *testing.T) {
 
 	r.on = func(http.ResponseWriter, *http.Request) bool { panic(http.ErrAbortHandler) }
 	r.waits = nil
-	_, err = r.Import(t.Context(), "a", history(1, 2, 2))
-	require.ErrorIs(t, err, ErrAway)
+	_, err = r.Import(t.Context(), "a", randomHistory(1, 2, 2))
+	require.ErrorIs(t, err, ErrUnavailable)
 	var sum time.Duration
 	for _, w := range r.waits {
 		sum += w
@@ -96,10 +96,10 @@ func TestServersThatAreBusyOrAway(t *testing.T) {
 	r.waits = nil
 	r.terms = nil
 	reachable := r.To.HTTP
-	r.To.HTTP = &http.Client{Transport: away{}}
+	r.To.HTTP = &http.Client{Transport: unreachable{}}
 	_, err = r.Terms(t.Context(), "a")
-	require.ErrorIs(t, err, ErrAway)
-	require.ErrorIs(t, err, errAway)
+	require.ErrorIs(t, err, ErrUnavailable)
+	require.ErrorIs(t, err, errUnreachable)
 	require.NotEmpty(t, r.waits)
 	r.To.HTTP = reachable
 
@@ -109,22 +109,22 @@ func TestServersThatAreBusyOrAway(t *testing.T) {
 		http.Error(w, "no", http.StatusForbidden)
 		return false
 	}
-	_, err = r.Import(t.Context(), "a", history(1, 2, 2))
+	_, err = r.Import(t.Context(), "a", randomHistory(1, 2, 2))
 	require.ErrorContains(t, err, "403 Forbidden: no")
 	require.Empty(t, r.waits)
 
 	ctx, cancel := context.WithCancel(t.Context())
-	r.To.HTTP = &http.Client{Transport: away{}}
+	r.To.HTTP = &http.Client{Transport: unreachable{}}
 	r.terms = &Terms{Version: 1, MaxBytes: 1 << 20, MaxWeight: 1 << 20}
 	r.Wait = func(context.Context, time.Duration) error { cancel(); return ctx.Err() }
-	_, err = r.Import(ctx, "a", history(1, 2, 2))
+	_, err = r.Import(ctx, "a", randomHistory(1, 2, 2))
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// away is a transport without a server.
-type away struct{}
+// unreachable is a transport without a server.
+type unreachable struct{}
 
-func (away) RoundTrip(*http.Request) (*http.Response, error) { return nil, errAway }
+func (unreachable) RoundTrip(*http.Request) (*http.Response, error) { return nil, errUnreachable }
 
 // TestOtherServers checks that the client detects servers that don't accept imports.
 func TestOtherServers(t *testing.T) {
@@ -138,8 +138,8 @@ func TestOtherServers(t *testing.T) {
 			http.Error(w, text, code)
 			return false
 		}
-		_, err := r.Import(t.Context(), "a", history(1, 1, 1))
-		require.ErrorIs(t, err, ErrOther, text)
+		_, err := r.Import(t.Context(), "a", randomHistory(1, 1, 1))
+		require.ErrorIs(t, err, ErrUnsupported, text)
 	}
 }
 
@@ -158,13 +158,13 @@ func TestSmallWays(t *testing.T) {
 		return true
 	}
 	for range 2 {
-		_, err := r.Import(t.Context(), "a", history(1, 10, 12))
+		_, err := r.Import(t.Context(), "a", randomHistory(1, 10, 12))
 		require.NoError(t, err)
 	}
-	requireThere(t, r, history(1, 10, 12))
+	requireThere(t, r, randomHistory(1, 10, 12))
 	require.Equal(t, 1, refused, "it should have learned")
 	most = 10
-	_, err := r.Import(t.Context(), "a", history(1, 1, 2))
+	_, err := r.Import(t.Context(), "a", randomHistory(1, 1, 2))
 	var status *fetch.StatusError
 	require.ErrorAs(t, err, &status)
 	require.Equal(t, http.StatusRequestEntityTooLarge, status.Code)
@@ -174,17 +174,17 @@ func TestSmallWays(t *testing.T) {
 // client selected samples by the previous retention.
 func TestChangedRetention(t *testing.T) {
 	t.Parallel()
-	kept := importer.Kept{Default: retention.Keep{Raw: 24 * time.Hour}}
-	r := newRig(t, func(o *Options) { o.Retention = func(string) importer.Kept { return kept } }, nil)
-	_, err := r.Import(t.Context(), "a", history(1, 1, 4))
+	kept := importer.RetentionPolicy{Default: retention.Keep{Raw: 24 * time.Hour}}
+	r := newRig(t, func(o *Options) { o.Retention = func(string) importer.RetentionPolicy { return kept } }, nil)
+	_, err := r.Import(t.Context(), "a", randomHistory(1, 1, 4))
 	require.NoError(t, err)
-	for _, other := range []importer.Kept{
+	for _, other := range []importer.RetentionPolicy{
 		{Default: retention.Keep{Raw: 12 * time.Hour}},
 		{Default: retention.Keep{Raw: 24 * time.Hour, FiveMinutes: 48 * time.Hour}},
 		{Default: kept.Default, Classes: []retention.Class{{Name: "short", Keep: retention.Keep{Raw: time.Hour}}}},
 	} {
 		kept = other
-		_, err = r.Import(t.Context(), "a", history(2, 1, 4))
+		_, err = r.Import(t.Context(), "a", randomHistory(2, 1, 4))
 		var status *fetch.StatusError
 		require.ErrorAs(t, err, &status)
 		require.Equal(t, http.StatusPreconditionFailed, status.Code)
@@ -211,10 +211,10 @@ func TestIdentity(t *testing.T) {
 	require.NotEqual(t, identity, must(other.Identity(t.Context(), "a")))
 }
 
-// unknown is a destination that can't identify its store.
-type unknown struct{ importer.Destination }
+// unidentifiedDestination is a destination that can't identify its store.
+type unidentifiedDestination struct{ importer.Destination }
 
-func (unknown) Identity(context.Context, string) (string, error) {
+func (unidentifiedDestination) Identity(context.Context, string) (string, error) {
 	return "", errors.New("the row is malformed")
 }
 
@@ -224,7 +224,8 @@ func TestIdentityUnknown(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil, nil)
 	var log bytes.Buffer
-	r.server.into, r.server.opts.Logger = unknown{r.server.into}, slog.New(slog.NewTextHandler(&log, nil))
+	r.server.into = unidentifiedDestination{r.server.into}
+	r.server.opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	_, err := r.Identity(t.Context(), "a")
 	require.ErrorContains(t, err, "the row is malformed")
 	require.Contains(t, log.String(), "import over HTTP failed")
@@ -235,7 +236,7 @@ func TestIdentityUnknown(t *testing.T) {
 func TestSeriesWithoutSamples(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil, nil)
-	list := history(1, 1, 2)
+	list := randomHistory(1, 1, 2)
 	n := samplesOf(list[:1])
 	list[1].Samples = &chunk.Samples{}
 	stats, err := r.Import(t.Context(), "a", list)
@@ -264,7 +265,7 @@ func TestBodiesThatAreRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.Greater(t, weight, int64(1<<20))
 	require.Less(t, len(bomb), 2000)
-	good := encode([][]byte{one})
+	good := encodeBody([][]byte{one})
 	plain, err := snappy.Decode(nil, good)
 	require.NoError(t, err)
 	changed := func(f func([]byte) []byte) []byte { return snappy.Encode(nil, f(bytes.Clone(plain))) }
@@ -279,13 +280,13 @@ func TestBodiesThatAreRefused(t *testing.T) {
 		"cut":             {body: good[:len(good)-3], code: 400},
 		"snappy's bomb":   {body: []byte{0xff, 0xff, 0xff, 0xff, 0x0f}, code: 400},
 		"too large":       {body: snappy.Encode(nil, make([]byte, 1<<20)), code: 413},
-		"heavy":           {body: encode([][]byte{bomb}), code: 413},
+		"heavy":           {body: encodeBody([][]byte{bomb}), code: 413},
 		"another version": {body: changed(func(b []byte) []byte { b[0] = 3; return b }), code: 415},
 		"a flipped bit":   {body: changed(func(b []byte) []byte { b[9] ^= 4; return b }), code: 400},
 		"shorter":         {body: changed(func(b []byte) []byte { return b[:len(b)-1] }), code: 400},
 		"nothing":         {body: changed(func(b []byte) []byte { return b[:3] }), code: 400},
-		"half a series":   {body: encode([][]byte{one, one[:len(one)/2]}), code: 400},
-		"labels' bomb":    {body: encode([][]byte{{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f}}), code: 400},
+		"half a series":   {body: encodeBody([][]byte{one, one[:len(one)/2]}), code: 400},
+		"labels' bomb":    {body: encodeBody([][]byte{append(bytes.Repeat([]byte{0xff}, 8), 0x7f)}), code: 400},
 		"other encoding":  {body: good, h: http.Header{"Content-Encoding": {"zstd"}}, code: 415},
 		"other content":   {body: good, h: http.Header{"Content-Type": {"application/x-protobuf"}}, code: 415},
 	} {
@@ -344,7 +345,7 @@ func TestBodiesShareABudget(t *testing.T) {
 			share.Release()
 		}
 	}
-	_, err := r.Import(t.Context(), "a", history(1, 2, 2))
+	_, err := r.Import(t.Context(), "a", randomHistory(1, 2, 2))
 	require.NoError(t, err)
 	require.Len(t, told, 2)
 	require.ErrorContains(t, told[0], "503 Service Unavailable: too many bytes in flight: still reading")
@@ -360,9 +361,9 @@ func TestLongSeriesAreCut(t *testing.T) {
 	p := &packer{
 		most: Terms{MaxBytes: 1 << 20, MaxWeight: 60_000}, stats: &storage.ImportStats{},
 		send: func(series [][]byte) error {
-			plain, err := snappy.Decode(nil, encode(series))
+			plain, err := snappy.Decode(nil, encodeBody(series))
 			require.NoError(t, err)
-			list, _, err := decode(plain, func(int64) error { return nil })
+			list, _, err := decodeBody(plain, func(int64) error { return nil })
 			sent = append(sent, list)
 			return err
 		},
@@ -399,7 +400,7 @@ func TestLongSeriesAreCut(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	for _, s := range history(1, 1, 4) {
+	for _, s := range randomHistory(1, 1, 4) {
 		s.Samples.Normalize()
 		s.Samples.Canonical(func(err error) { require.NoError(f, err) })
 		one, _, err := appendSeries(nil, s.Labels, s.Samples)
@@ -408,10 +409,10 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, series []byte) {
-		plain, err := snappy.Decode(nil, encode([][]byte{series}))
+		plain, err := snappy.Decode(nil, encodeBody([][]byte{series}))
 		require.NoError(t, err)
 		left := int64(16 << 20)
-		list, _, err := decode(plain, func(n int64) error {
+		list, _, err := decodeBody(plain, func(n int64) error {
 			if left -= n; left < 0 {
 				return adapter.ErrTooLarge
 			}
@@ -428,9 +429,9 @@ func FuzzDecode(f *testing.F) {
 			one, weight, err := appendSeries(nil, s.Labels, s.Samples)
 			require.NoError(t, err)
 			require.Positive(t, weight)
-			again, err := snappy.Decode(nil, encode([][]byte{one}))
+			again, err := snappy.Decode(nil, encodeBody([][]byte{one}))
 			require.NoError(t, err)
-			back, _, err := decode(again, func(int64) error { return nil })
+			back, _, err := decodeBody(again, func(int64) error { return nil })
 			require.NoError(t, err)
 			require.Len(t, back, 1)
 			require.True(t, labels.Equal(s.Labels, back[0].Labels))
@@ -444,7 +445,7 @@ func FuzzDecode(f *testing.F) {
 // of the server.
 func TestComparesARangeOverHTTP(t *testing.T) {
 	t.Parallel()
-	kept := importer.Kept{
+	kept := importer.RetentionPolicy{
 		Default: retention.Keep{Raw: 24 * time.Hour, FiveMinutes: 48 * time.Hour},
 		Classes: []retention.Class{{
 			Name: "ci", Keep: retention.Keep{Raw: time.Hour},
@@ -454,16 +455,16 @@ func TestComparesARangeOverHTTP(t *testing.T) {
 			}},
 		}},
 	}
-	r := newRig(t, func(o *Options) { o.Retention = func(string) importer.Kept { return kept } },
+	r := newRig(t, func(o *Options) { o.Retention = func(string) importer.RetentionPolicy { return kept } },
 		func(o *storage.Options) { o.Retention, o.Retention5m = 24*time.Hour, 0 })
 	terms, err := r.Terms(t.Context(), "a")
 	require.NoError(t, err)
-	got, err := terms.Kept()
+	got, err := terms.RetentionPolicy()
 	require.NoError(t, err)
 	require.Equal(t, kept.Default, got.Default)
 	for _, job := range []string{"ci", "web"} {
-		want, class := kept.Of(labels.FromStrings("job", job))
-		have, haveClass := got.Of(labels.FromStrings("job", job))
+		want, class := kept.KeepOf(labels.FromStrings("job", job))
+		have, haveClass := got.KeepOf(labels.FromStrings("job", job))
 		require.Equal(t, want, have)
 		require.Equal(t, class, haveClass)
 	}

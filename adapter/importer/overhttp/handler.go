@@ -27,7 +27,7 @@ type Options struct {
 	// Bodies bounds the bodies of all endpoints together. nil means no bound.
 	Bodies *adapter.Budget
 	// Retention returns the retention of a tenant's series.
-	Retention func(tenant string) importer.Kept
+	Retention func(tenant string) importer.RetentionPolicy
 	// Ready returns nil when the store accepts samples and queries.
 	Ready func() error
 	// Retry is the Retry-After of a 503 response. Storing a body may take seconds. Default 2 s.
@@ -60,10 +60,11 @@ func NewServer(into importer.Destination, o Options) *Server {
 func (o *Options) maxBytes() int64 { return o.MaxWeight / 2 }
 
 var (
-	errMethod = errors.New("use POST to send series, or GET to list the supported formats")
-	errMedia  = errors.New("the body must be " + contentType + " with encoding " + contentEncoding)
-	errReads  = errors.New("overhttp: reading the body")
-	errOther  = errors.New("the retention of this server has changed since the import started: run the import again")
+	errMethod           = errors.New("use POST to send series, or GET to list the supported formats")
+	errMedia            = errors.New("the body must be " + contentType + " with encoding " + contentEncoding)
+	errReads            = errors.New("overhttp: reading the body")
+	errRetentionChanged = errors.New(
+		"the retention of this server has changed since the import started: run the import again")
 )
 
 // Import returns the Terms for GET. For POST it stores the body's series and responds when they are durable.
@@ -76,14 +77,14 @@ func (s *Server) Import(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		terms := Terms{Version: bodyVersion, MaxBytes: s.opts.maxBytes(), MaxWeight: s.opts.MaxWeight, Store: identity}
-		terms.setKept(s.opts.Retention(name))
+		terms.setRetentionPolicy(s.opts.Retention(name))
 		s.answer(w, terms)
 		return
 	}
 	var terms Terms // Clients use the retention to decide which samples to send.
-	terms.setKept(s.opts.Retention(name))
+	terms.setRetentionPolicy(s.opts.Retention(name))
 	if text := r.Header.Get(retentionHeader); text != "" && text != terms.retentionText() {
-		s.fail(w, r, errOther)
+		s.fail(w, r, errRetentionChanged)
 		return
 	}
 	s.post(w, r, func(ctx context.Context, b *body) (any, error) {
@@ -91,7 +92,7 @@ func (s *Server) Import(w http.ResponseWriter, r *http.Request) {
 		if err == nil && len(b.buckets) > 0 {
 			stats, err = s.into.ImportBuckets(ctx, name, b.buckets)
 		}
-		return storedOf(stats), err
+		return importResponseOf(stats), err
 	})
 }
 
@@ -108,7 +109,7 @@ func (s *Server) Compare(w http.ResponseWriter, r *http.Request) {
 		if len(b.buckets) > 0 {
 			return nil, fmt.Errorf("%w: buckets can't be compared", ErrMalformed)
 		}
-		var c compared
+		var c compareResponse
 		within, err := spanOf(r.URL.Query())
 		if err != nil {
 			return nil, err
@@ -188,7 +189,7 @@ func (b *body) read(r *http.Request, o *Options) error {
 	if err := b.share.Claim(int64(size)); err != nil {
 		return err
 	}
-	b.series, b.buckets, err = decode(plain, func(weight int64) error {
+	b.series, b.buckets, err = decodeBody(plain, func(weight int64) error {
 		if left -= weight; left < 0 {
 			return fmt.Errorf("%w: its series have more than %d bytes", adapter.ErrTooLarge, o.MaxWeight)
 		}
@@ -229,7 +230,7 @@ func statusOf(err error) int {
 		return http.StatusUnsupportedMediaType
 	case errors.Is(err, ErrMalformed):
 		return http.StatusBadRequest
-	case errors.Is(err, errOther):
+	case errors.Is(err, errRetentionChanged):
 		return http.StatusPreconditionFailed
 	case errors.Is(err, errReads):
 		return http.StatusServiceUnavailable

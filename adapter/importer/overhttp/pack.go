@@ -10,9 +10,9 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// together merges the occurrences of each series in a list, so that all samples of a series and day are sent in one
+// mergeSeries merges the occurrences of each series in a list, so that all samples of a series and day are sent in one
 // body if possible. The store rolls up samples that are too old for raw rows as they arrive.
-func together(list []storage.ImportedSeries) []storage.ImportedSeries {
+func mergeSeries(list []storage.ImportedSeries) []storage.ImportedSeries {
 	at := make(map[uint64]int, len(list))
 	var out []storage.ImportedSeries
 	for _, s := range list {
@@ -45,11 +45,11 @@ func (p *packer) add(s storage.ImportedSeries) error {
 	if s.Samples.Len() == 0 {
 		return nil
 	}
-	return p.pack(s.Labels, s.Samples)
+	return p.packSamples(s.Labels, s.Samples)
 }
 
-// pack packs normalized samples. It splits them in halves if they exceed the limits of a chunk or body.
-func (p *packer) pack(ls labels.Labels, samples *chunk.Samples) error {
+// packSamples packs normalized samples. It splits them in halves if they exceed the limits of a chunk or body.
+func (p *packer) packSamples(ls labels.Labels, samples *chunk.Samples) error {
 	if samples.Len() <= chunk.MaxSamples {
 		one, weight, err := appendSeries(nil, ls, samples)
 		if err != nil {
@@ -59,11 +59,11 @@ func (p *packer) pack(ls labels.Labels, samples *chunk.Samples) error {
 			return p.put(one, weight)
 		}
 	}
-	a, b := halves(samples)
-	if err := p.pack(ls, a); err != nil {
+	a, b := splitInHalf(samples)
+	if err := p.packSamples(ls, a); err != nil {
 		return err
 	}
-	return p.pack(ls, b)
+	return p.packSamples(ls, b)
 }
 
 // put adds an encoded series to the current body. If the series doesn't fit, put first sends the body and starts a new
@@ -116,8 +116,8 @@ func (p *packer) flush() error {
 
 const dayMS = 24 * 3600 * 1000
 
-// halves splits two or more samples in two, at the end of a day if they span multiple days.
-func halves(s *chunk.Samples) (a, b *chunk.Samples) {
+// splitInHalf splits two or more samples in two, at the end of a day if they span multiple days.
+func splitInHalf(s *chunk.Samples) (a, b *chunk.Samples) {
 	first, last := int64(math.MaxInt64), int64(math.MinInt64)
 	if n := len(s.T); n > 0 {
 		first, last = s.T[0], s.T[n-1]

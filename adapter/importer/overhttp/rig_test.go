@@ -55,8 +55,8 @@ type rig struct {
 	mu sync.Mutex
 }
 
-// lets reports whether the server handles a request.
-func (r *rig) lets(w http.ResponseWriter, q *http.Request) bool {
+// allows reports whether the server handles a request.
+func (r *rig) allows(w http.ResponseWriter, q *http.Request) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if q.Method == http.MethodPost {
@@ -65,13 +65,13 @@ func (r *rig) lets(w http.ResponseWriter, q *http.Request) bool {
 	return r.on == nil || r.on(w, q)
 }
 
-// ordered is the transport of a rig's client.
-type ordered struct {
+// orderedTransport is the transport of a rig's client.
+type orderedTransport struct {
 	r  *rig
 	to http.RoundTripper
 }
 
-func (o ordered) RoundTrip(q *http.Request) (*http.Response, error) {
+func (o orderedTransport) RoundTrip(q *http.Request) (*http.Response, error) {
 	o.r.order() // Synchronize the test's writes with the server,
 	defer o.r.order()
 	return o.to.RoundTrip(q) // and the server's writes with the test.
@@ -86,16 +86,18 @@ func newRig(t *testing.T, change func(*Options), store func(*storage.Options)) *
 	r := &rig{store: openStore(t, store)}
 	o := DefaultOptions()
 	o.Ready = r.store.Ready
-	o.Retention = func(string) importer.Kept { return importer.Kept{Default: retention.Keep{Raw: 24 * time.Hour}} }
+	o.Retention = func(string) importer.RetentionPolicy {
+		return importer.RetentionPolicy{Default: retention.Keep{Raw: 24 * time.Hour}}
+	}
 	if change != nil {
 		change(&o)
 	}
-	r.server = NewServer(importer.Local(r.store, clock), o)
+	r.server = NewServer(importer.NewLocal(r.store, clock), o)
 	mux := http.NewServeMux()
 	mux.HandleFunc(Path, r.server.Import)
 	mux.HandleFunc(Path+"/compare", r.server.Compare)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		if r.lets(w, q) {
+		if r.allows(w, q) {
 			mux.ServeHTTP(w, q.WithContext(tenant.Into(q.Context(), q.Header.Get(tenant.Header))))
 		}
 	}))
@@ -104,7 +106,7 @@ func newRig(t *testing.T, change func(*Options), store func(*storage.Options)) *
 	u, err := url.Parse(s.URL)
 	require.NoError(t, err)
 	at := now
-	s.Client().Transport = ordered{r, s.Client().Transport}
+	s.Client().Transport = orderedTransport{r, s.Client().Transport}
 	r.Client = &Client{
 		To: fetch.Client{HTTP: s.Client(), URL: u}, Patience: time.Minute, Now: func() time.Time { return at },
 		Wait: func(_ context.Context, d time.Duration) error {
@@ -116,8 +118,8 @@ func newRig(t *testing.T, change func(*Options), store func(*storage.Options)) *
 	return r
 }
 
-// history returns days of series with all kinds of samples. The same seed gives the same series.
-func history(seed uint64, days, series int) []storage.ImportedSeries {
+// randomHistory returns days of series with all kinds of samples. The same seed gives the same series.
+func randomHistory(seed uint64, days, series int) []storage.ImportedSeries {
 	r := rand.New(rand.NewPCG(seed, 7))
 	from := now.AddDate(0, 0, -days).UnixMilli()
 	var list []storage.ImportedSeries
@@ -170,11 +172,11 @@ func TestStoresWhatLocalImportsDo(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				kept := func(o *storage.Options) { o.Retention, o.Retention5m = keep, 0 }
 				r := newRig(t, func(o *Options) { o.MaxWeight = weight }, kept)
-				direct := importer.Local(openStore(t, kept), clock)
+				direct := importer.NewLocal(openStore(t, kept), clock)
 				with := func() []storage.ImportedSeries {
-					list := history(1, 20, 3)
+					list := randomHistory(1, 20, 3)
 					// The first series occurs twice, one series has no name, and one histogram is invalid.
-					again := history(1, 20, 1)[0]
+					again := randomHistory(1, 20, 1)[0]
 					again.Samples.AppendFloat(now.UnixMilli()-1, 0, 42)
 					nameless := storage.ImportedSeries{
 						Labels:  labels.FromStrings("job", "x"),
@@ -203,9 +205,9 @@ func TestStoresWhatLocalImportsDo(t *testing.T) {
 				want.Known, got.Known = 0, 0
 				want.Refusals, got.Refusals = nil, nil
 				require.Equal(t, want, got)
-				requireThere(t, direct, history(1, 20, 3))
-				requireThere(t, r, history(1, 20, 3))
-				requireThere(t, importer.Local(r.store, clock), history(1, 20, 3))
+				requireThere(t, direct, randomHistory(1, 20, 3))
+				requireThere(t, r, randomHistory(1, 20, 3))
+				requireThere(t, importer.NewLocal(r.store, clock), randomHistory(1, 20, 3))
 
 				again, err := r.Import(t.Context(), "a", with())
 				require.NoError(t, err)
@@ -222,11 +224,11 @@ func TestStoresWhatLocalImportsDo(t *testing.T) {
 func TestComparesOverHTTP(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil, nil)
-	_, err := r.Import(t.Context(), "a", history(1, 4, 6))
+	_, err := r.Import(t.Context(), "a", randomHistory(1, 4, 6))
 	require.NoError(t, err)
-	direct := importer.Local(r.store, clock)
+	direct := importer.NewLocal(r.store, clock)
 	changed := func() []storage.ImportedSeries {
-		list := history(1, 4, 8) // with two more series
+		list := randomHistory(1, 4, 8) // with two more series
 		list[0].Samples.V[100] = math.Inf(1)
 		list[1].Samples.V[7] = 5.25
 		return list
@@ -244,23 +246,23 @@ func TestComparesOverHTTP(t *testing.T) {
 	require.ElementsMatch(t, want, got)
 	require.Greater(t, len(got), 2)
 	// Another tenant has no samples.
-	stats, err := r.Compare(t.Context(), "b", history(1, 4, 1), importer.AllTimes(), func(importer.Difference) {})
+	stats, err := r.Compare(t.Context(), "b", randomHistory(1, 4, 1), importer.AllTimes(), func(importer.Difference) {})
 	require.NoError(t, err)
 	require.Equal(t, stats.SeriesDays, stats.Differences)
 
 	r.server.comparing <- struct{}{} // Another comparison is in progress.
-	_, err = r.Compare(t.Context(), "a", history(1, 1, 1), importer.AllTimes(), func(importer.Difference) {})
-	require.ErrorIs(t, err, ErrAway)
+	_, err = r.Compare(t.Context(), "a", randomHistory(1, 1, 1), importer.AllTimes(), func(importer.Difference) {})
+	require.ErrorIs(t, err, ErrUnavailable)
 	require.ErrorContains(t, err, "another comparison is in progress")
 }
 
-var errAway = errors.New("away")
+var errUnreachable = errors.New("away")
 
 func tenantA(ctx context.Context) context.Context { return tenant.Into(ctx, "a") }
 
-// discarded is a response that is dropped.
-type discarded struct{ header http.Header }
+// discardingWriter is a response that is dropped.
+type discardingWriter struct{ header http.Header }
 
-func (d *discarded) Header() http.Header         { return d.header }
-func (d *discarded) Write(b []byte) (int, error) { return len(b), nil }
-func (d *discarded) WriteHeader(int)             {}
+func (d *discardingWriter) Header() http.Header         { return d.header }
+func (d *discardingWriter) Write(b []byte) (int, error) { return len(b), nil }
+func (d *discardingWriter) WriteHeader(int)             {}

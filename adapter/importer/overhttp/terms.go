@@ -49,8 +49,8 @@ type matchedText struct {
 	Value string `json:"value"`
 }
 
-// setKept sets the advertised retention.
-func (t *Terms) setKept(k importer.Kept) {
+// setRetentionPolicy sets the advertised retention.
+func (t *Terms) setRetentionPolicy(k importer.RetentionPolicy) {
 	t.RetentionMS, t.Retention5mMS = k.Default.Raw.Milliseconds(), k.Default.FiveMinutes.Milliseconds()
 	for _, c := range k.Classes {
 		class := classTerms{
@@ -80,8 +80,8 @@ func (t *Terms) retentionText() string {
 	return strconv.FormatUint(xxhash.Sum64(text), 16)
 }
 
-// Kept returns the advertised retention, which doesn't include the retention of 1h rollups.
-func (t *Terms) Kept() (k importer.Kept, err error) {
+// RetentionPolicy returns the advertised retention, which doesn't include the retention of 1h rollups.
+func (t *Terms) RetentionPolicy() (k importer.RetentionPolicy, err error) {
 	k.Default = keepOf(t.RetentionMS, t.Retention5mMS)
 	for _, c := range t.Classes {
 		class := retention.Class{Name: c.Name, Keep: keepOf(c.RetentionMS, c.Retention5mMS)}
@@ -89,7 +89,7 @@ func (t *Terms) Kept() (k importer.Kept, err error) {
 			ms := make([]*labels.Matcher, len(texts))
 			for i, m := range texts {
 				if ms[i], err = m.matcher(); err != nil {
-					return k, fmt.Errorf("%w: its retention class %q: %w", ErrOther, c.Name, err)
+					return k, fmt.Errorf("%w: its retention class %q: %w", ErrUnsupported, c.Name, err)
 				}
 			}
 			class.Match = append(class.Match, ms)
@@ -116,13 +116,13 @@ func keepOf(rawMS, fiveMinutesMS int64) retention.Keep {
 	}
 }
 
-// stored is the response to an import.
-type stored struct {
+// importResponse is the response to an import.
+type importResponse struct {
 	Stats    storage.ImportStats `json:"stats"` // without refusals
-	Refusals []refusal           `json:"refusals"`
+	Refusals []rejectedSeries    `json:"refusals"`
 }
 
-type refusal struct {
+type rejectedSeries struct {
 	Labels  labels.Labels `json:"labels"`
 	Samples int           `json:"samples"`
 	Error   string        `json:"error"`
@@ -133,18 +133,18 @@ type serverError string
 
 func (s serverError) Error() string { return string(s) }
 
-func storedOf(stats storage.ImportStats) stored {
-	s := stored{Stats: stats}
+func importResponseOf(stats storage.ImportStats) importResponse {
+	s := importResponse{Stats: stats}
 	s.Stats.Refusals = nil
 	for _, r := range stats.Refusals {
-		s.Refusals = append(s.Refusals, refusal{r.Labels, r.Samples, r.Err.Error()})
+		s.Refusals = append(s.Refusals, rejectedSeries{r.Labels, r.Samples, r.Err.Error()})
 	}
 	return s
 }
 
-func (s stored) stats() storage.ImportStats {
-	stats := s.Stats
-	for _, r := range s.Refusals {
+func (i importResponse) stats() storage.ImportStats {
+	stats := i.Stats
+	for _, r := range i.Refusals {
 		stats.Refusals = append(stats.Refusals, storage.Refusal{
 			Labels: r.Labels, Samples: r.Samples, Err: serverError(r.Error),
 		})
@@ -155,8 +155,8 @@ func (s stored) stats() storage.ImportStats {
 // maxDifferences is the maximum number of differences in a response. Its stats count all differences.
 const maxDifferences = 100
 
-// compared is the response to a comparison.
-type compared struct {
+// compareResponse is the response to a comparison.
+type compareResponse struct {
 	Stats       importer.VerifyStats `json:"stats"`
 	Differences []difference         `json:"differences"`
 }
@@ -166,15 +166,15 @@ type difference struct {
 	Labels      labels.Labels `json:"labels"`
 	DayMS       int64         `json:"day_ms"`
 	SourceCount int           `json:"source_count"`
-	SourceSum   number        `json:"source_sum"`
+	SourceSum   jsonFloat     `json:"source_sum"`
 	StoredCount int           `json:"stored_count"`
-	StoredSum   number        `json:"stored_sum"`
+	StoredSum   jsonFloat     `json:"stored_sum"`
 	Rollups     bool          `json:"rollups"`
 }
 
 func differenceOf(d importer.Difference) difference {
 	return difference{
-		d.Labels, d.DayMS, d.Source.Count, number(d.Source.Sum), d.Stored.Count, number(d.Stored.Sum), d.Rollups,
+		d.Labels, d.DayMS, d.Source.Count, jsonFloat(d.Source.Sum), d.Stored.Count, jsonFloat(d.Stored.Sum), d.Rollups,
 	}
 }
 
@@ -186,18 +186,18 @@ func (d difference) difference() importer.Difference {
 	}
 }
 
-// number is a float that is encoded as a JSON string.
-type number float64
+// jsonFloat is a float that is encoded as a JSON string.
+type jsonFloat float64
 
 // MarshalText implements encoding.TextMarshaler.
-func (n number) MarshalText() ([]byte, error) {
-	return strconv.AppendFloat(nil, float64(n), 'g', -1, 64), nil
+func (j jsonFloat) MarshalText() ([]byte, error) {
+	return strconv.AppendFloat(nil, float64(j), 'g', -1, 64), nil
 }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (n *number) UnmarshalText(text []byte) error {
+func (j *jsonFloat) UnmarshalText(text []byte) error {
 	x, err := strconv.ParseFloat(string(text), 64)
-	*n = number(x)
+	*j = jsonFloat(x)
 	return err
 }
 

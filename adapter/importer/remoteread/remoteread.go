@@ -33,7 +33,7 @@ const (
 	maxFrame  = 64 << 20
 	maxAnswer = 512 << 20
 
-	streamed = "application/x-streamed-protobuf"
+	streamedType = "application/x-streamed-protobuf"
 )
 
 // Options select what to read.
@@ -50,7 +50,7 @@ func New(o Options) *fetch.Days {
 	r := &reader{Options: o}
 	return &fetch.Days{
 		Words: "remote read from " + o.Client.URL.Redacted(), Selection: o.Selection, Width: o.Width, Now: o.Now,
-		Wait: fetch.Wait, Fetch: r.fetch,
+		Wait: fetch.Sleep, Fetch: r.fetch,
 	}
 }
 
@@ -101,10 +101,10 @@ func (r *reader) request(ctx context.Context, minMS, maxMS int64, ms []*labels.M
 	}
 	defer func() { _ = answer.Body.Close() }() // the body was only read
 	switch kind := answer.Header.Get("Content-Type"); {
-	case strings.HasPrefix(kind, streamed):
-		return q.chunks(answer.Body)
+	case strings.HasPrefix(kind, streamedType):
+		return q.readChunks(answer.Body)
 	case strings.HasPrefix(kind, "application/x-protobuf"):
-		return q.samples(answer.Body)
+		return q.readSamples(answer.Body)
 	default:
 		return fmt.Errorf("the response of %s is %q, so the server doesn't support remote read",
 			r.Client.URL.Redacted(), importer.Shorten(kind))
@@ -123,8 +123,8 @@ type query struct {
 	it   chunkenc.Iterator
 }
 
-// series starts a series, or continues the current one.
-func (q *query) series(ls []prompb.Label) error {
+// startSeries starts a series, or continues the current one.
+func (q *query) startSeries(ls []prompb.Label) error {
 	q.b.Reset()
 	for _, l := range ls {
 		if err := adapter.CheckLabelText(l.Name, l.Value); err != nil {
@@ -155,8 +155,8 @@ func (q *query) series(ls []prompb.Label) error {
 	return nil
 }
 
-// chunks decodes streamed chunks. A series may be split across consecutive frames.
-func (q *query) chunks(r io.Reader) error {
+// readChunks decodes streamed chunks. A series may be split across consecutive frames.
+func (q *query) readChunks(r io.Reader) error {
 	frames := remote.NewChunkedReader(r, maxFrame, nil)
 	for {
 		text, err := frames.Next()
@@ -164,18 +164,18 @@ func (q *query) chunks(r io.Reader) error {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return fetch.Broken(err)
+			return fetch.MarkRetryable(err)
 		}
 		var answer prompb.ChunkedReadResponse
 		if err := answer.Unmarshal(text); err != nil {
 			return fmt.Errorf("invalid frame in the response: %w", err)
 		}
 		for _, s := range answer.ChunkedSeries {
-			if err := q.series(s.Labels); err != nil {
+			if err := q.startSeries(s.Labels); err != nil {
 				return err
 			}
 			for i := range s.Chunks {
-				if err := q.chunk(&s.Chunks[i]); err != nil {
+				if err := q.addChunk(&s.Chunks[i]); err != nil {
 					return fmt.Errorf("chunk of %s: %w", importer.Shorten(q.b.Labels().String()), err)
 				}
 			}
@@ -183,8 +183,8 @@ func (q *query) chunks(r io.Reader) error {
 	}
 }
 
-// chunk adds the samples of a chunk.
-func (q *query) chunk(c *prompb.Chunk) error {
+// addChunk adds the samples of a chunk.
+func (q *query) addChunk(c *prompb.Chunk) error {
 	if q.into == nil {
 		return nil
 	}
@@ -210,11 +210,11 @@ func (q *query) chunk(c *prompb.Chunk) error {
 	}
 }
 
-// samples decodes a response that isn't streamed.
-func (q *query) samples(r io.Reader) error {
+// readSamples decodes a response that isn't streamed.
+func (q *query) readSamples(r io.Reader) error {
 	text, err := io.ReadAll(io.LimitReader(r, maxAnswer+1))
 	if err != nil {
-		return fetch.Broken(err)
+		return fetch.MarkRetryable(err)
 	}
 	n, err := snappy.DecodedLen(text)
 	if err == nil && (n > maxAnswer || len(text) > maxAnswer) {
@@ -235,7 +235,7 @@ func (q *query) samples(r io.Reader) error {
 	}
 	for _, result := range answer.Results {
 		for _, s := range result.Timeseries {
-			if err := q.series(s.Labels); err != nil {
+			if err := q.startSeries(s.Labels); err != nil {
 				return err
 			}
 			if q.into == nil {

@@ -26,11 +26,11 @@ import (
 	"github.com/cassia-db/cassia/adapter/importer/fetch"
 )
 
-// now is the end of the requested range, one and a half days after from.
+// now is the end of the requested range, one and a half days after startMS.
 const (
-	dayMS = int64(24 * time.Hour / time.Millisecond)
-	from  = 20_000*dayMS + 1
-	now   = 20_001*dayMS + dayMS/2
+	dayMS   = int64(24 * time.Hour / time.Millisecond)
+	startMS = 20_000*dayMS + 1
+	now     = 20_001*dayMS + dayMS/2
 )
 
 // server is a fake server whose responses are written by answer.
@@ -67,7 +67,7 @@ func (s *server) source(t *testing.T, sel importer.Selection) *fetch.Days {
 	u, err := fetch.ParseURL(strings.Replace(web.URL, "//", "//user:pass@", 1)+"/read", h)
 	require.NoError(t, err)
 	if sel.MinMS == math.MinInt64 {
-		sel.MinMS = from
+		sel.MinMS = startMS
 	}
 	d := New(Options{
 		Client: fetch.Client{HTTP: web.Client(), URL: u, Header: h}, Selection: sel, Width: 24 * time.Hour,
@@ -101,8 +101,8 @@ func samplesOf(t *testing.T, s importer.Source, after string) (lines, positions 
 	return lines, positions, nil
 }
 
-// sampled responds with samples.
-func sampled(w http.ResponseWriter, list ...*prompb.TimeSeries) {
+// respondSamples responds with samples.
+func respondSamples(w http.ResponseWriter, list ...*prompb.TimeSeries) {
 	text, err := (&prompb.ReadResponse{Results: []*prompb.QueryResult{{Timeseries: list}}}).Marshal()
 	if err != nil {
 		panic(err)
@@ -112,7 +112,7 @@ func sampled(w http.ResponseWriter, list ...*prompb.TimeSeries) {
 	_, _ = w.Write(snappy.Encode(nil, text))
 }
 
-func up(job string, times ...int64) *prompb.TimeSeries {
+func upSeries(job string, times ...int64) *prompb.TimeSeries {
 	s := &prompb.TimeSeries{Labels: []prompb.Label{{Name: "__name__", Value: "up"}, {Name: "job", Value: job}}}
 	for _, at := range times {
 		s.Samples = append(s.Samples, prompb.Sample{Timestamp: at, Value: 1})
@@ -120,7 +120,7 @@ func up(job string, times ...int64) *prompb.TimeSeries {
 	return s
 }
 
-const one = "3ff0000000000000"
+const oneBits = "3ff0000000000000"
 
 // TestSampled reads day by day, and keeps the samples of each response that are within the day, including histograms.
 func TestSampled(t *testing.T) {
@@ -128,30 +128,30 @@ func TestSampled(t *testing.T) {
 	ints, floats := tsdbutil.GenerateTestHistogram(3), tsdbutil.GenerateTestFloatHistogram(4)
 	s := &server{answer: func(w http.ResponseWriter, q *prompb.Query, asked int) {
 		if asked > 1 {
-			sampled(w, up("b", q.StartTimestampMs, q.EndTimestampMs))
+			respondSamples(w, upSeries("b", q.StartTimestampMs, q.EndTimestampMs))
 			return
 		}
-		x := up("a", q.StartTimestampMs-1, q.StartTimestampMs, q.EndTimestampMs, q.EndTimestampMs+1)
+		x := upSeries("a", q.StartTimestampMs-1, q.StartTimestampMs, q.EndTimestampMs, q.EndTimestampMs+1)
 		x.Histograms = []prompb.Histogram{
-			prompb.FromIntHistogram(from+5, ints), prompb.FromFloatHistogram(from+6, floats),
+			prompb.FromIntHistogram(startMS+5, ints), prompb.FromFloatHistogram(startMS+6, floats),
 		}
-		sampled(w, x)
+		respondSamples(w, x)
 	}}
 	d := s.source(t, importer.Everything())
 	plan, err := d.Plan(t.Context())
 	require.NoError(t, err)
-	require.EqualValues(t, from, plan.MinMS)
+	require.EqualValues(t, startMS, plan.MinMS)
 	require.NotContains(t, plan.Words, "pass")
 	got, positions, err := samplesOf(t, d, "")
 	require.NoError(t, err)
-	midnight := from - 1 + dayMS
+	midnight := startMS - 1 + dayMS
 	require.Equal(t, []string{
-		fmt.Sprintf(`{__name__="up", job="a"} %d %s`, from, one),
-		fmt.Sprintf(`{__name__="up", job="a"} %d %v %v`, from+5, ints, (*histogram.FloatHistogram)(nil)),
-		fmt.Sprintf(`{__name__="up", job="a"} %d %v %v`, from+6, (*histogram.Histogram)(nil), floats),
-		fmt.Sprintf(`{__name__="up", job="a"} %d %s`, midnight, one),
-		fmt.Sprintf(`{__name__="up", job="b"} %d %s`, midnight+1, one),
-		fmt.Sprintf(`{__name__="up", job="b"} %d %s`, now, one),
+		fmt.Sprintf(`{__name__="up", job="a"} %d %s`, startMS, oneBits),
+		fmt.Sprintf(`{__name__="up", job="a"} %d %v %v`, startMS+5, ints, (*histogram.FloatHistogram)(nil)),
+		fmt.Sprintf(`{__name__="up", job="a"} %d %v %v`, startMS+6, (*histogram.Histogram)(nil), floats),
+		fmt.Sprintf(`{__name__="up", job="a"} %d %s`, midnight, oneBits),
+		fmt.Sprintf(`{__name__="up", job="b"} %d %s`, midnight+1, oneBits),
+		fmt.Sprintf(`{__name__="up", job="b"} %d %s`, now, oneBits),
 	}, got)
 	require.Equal(t, []string{fmt.Sprint(midnight), fmt.Sprint(now)}, positions)
 	require.Equal(t, "Basic dXNlcjpwYXNz", s.headers[0].Get("Authorization"))
@@ -163,8 +163,8 @@ func TestSampled(t *testing.T) {
 	require.Len(t, positions, 1)
 }
 
-// stream responds with chunks; each frame holds a part of a series.
-func stream(w http.ResponseWriter, frames ...prompb.ChunkedReadResponse) {
+// respondChunks responds with chunks; each frame holds a part of a series.
+func respondChunks(w http.ResponseWriter, frames ...prompb.ChunkedReadResponse) {
 	w.Header().Set("Content-Type", "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse")
 	out := remote.NewChunkedWriter(w, w.(http.Flusher))
 	for i := range frames {
@@ -193,35 +193,37 @@ func chunkOf(t *testing.T, times ...int64) prompb.Chunk {
 func TestStreamed(t *testing.T) {
 	t.Parallel()
 	sel := importer.Everything()
-	sel.MaxMS = from + 1000
+	sel.MaxMS = startMS + 1000
 	sel.Matchers = [][]*labels.Matcher{
 		{labels.MustNewMatcher(labels.MatchEqual, "job", "a")},
 		{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up")},
 	}
 	s := &server{answer: func(w http.ResponseWriter, q *prompb.Query, asked int) {
-		a := up("a").Labels
+		a := upSeries("a").Labels
 		frames := []prompb.ChunkedReadResponse{
-			{ChunkedSeries: []*prompb.ChunkedSeries{{Labels: a, Chunks: []prompb.Chunk{chunkOf(t, from, from+1)}}}},
+			{ChunkedSeries: []*prompb.ChunkedSeries{{
+				Labels: a, Chunks: []prompb.Chunk{chunkOf(t, startMS, startMS+1)},
+			}}},
 			{ChunkedSeries: []*prompb.ChunkedSeries{
-				{Labels: a, Chunks: []prompb.Chunk{chunkOf(t, from+2, from+5000)}},
+				{Labels: a, Chunks: []prompb.Chunk{chunkOf(t, startMS+2, startMS+5000)}},
 			}},
 		}
 		if asked == 2 {
 			frames = append(frames, prompb.ChunkedReadResponse{
 				ChunkedSeries: []*prompb.ChunkedSeries{
-					{Labels: up("b").Labels, Chunks: []prompb.Chunk{chunkOf(t, from)}},
+					{Labels: upSeries("b").Labels, Chunks: []prompb.Chunk{chunkOf(t, startMS)}},
 				},
 			})
 		}
-		stream(w, frames...)
+		respondChunks(w, frames...)
 	}}
 	got, _, err := samplesOf(t, s.source(t, sel), "")
 	require.NoError(t, err)
 	require.Equal(t, []string{
 		fmt.Sprintf(`{__name__="up", job="a"} %d %s`,
-			from, one), fmt.Sprintf(`{__name__="up", job="a"} %d %s`, from+1, one),
-		fmt.Sprintf(`{__name__="up", job="a"} %d %s`, from+2, one),
-		fmt.Sprintf(`{__name__="up", job="b"} %d %s`, from, one),
+			startMS, oneBits), fmt.Sprintf(`{__name__="up", job="a"} %d %s`, startMS+1, oneBits),
+		fmt.Sprintf(`{__name__="up", job="a"} %d %s`, startMS+2, oneBits),
+		fmt.Sprintf(`{__name__="up", job="b"} %d %s`, startMS, oneBits),
 	}, got)
 	require.Len(t, s.queries, 2)
 	require.Equal(t, "job", s.queries[0].Matchers[0].Name)
@@ -243,12 +245,12 @@ func TestTriesAgain(t *testing.T) {
 			w.Header().Set("Content-Length", "1000")
 			_, _ = w.Write([]byte("cut off"))
 		case 4:
-			stream(w, prompb.ChunkedReadResponse{ChunkedSeries: []*prompb.ChunkedSeries{
-				{Labels: up("a").Labels, Chunks: []prompb.Chunk{chunkOf(t, from)}},
+			respondChunks(w, prompb.ChunkedReadResponse{ChunkedSeries: []*prompb.ChunkedSeries{
+				{Labels: upSeries("a").Labels, Chunks: []prompb.Chunk{chunkOf(t, startMS)}},
 			}})
 			panic(http.ErrAbortHandler)
 		default:
-			sampled(w, up("a", q.StartTimestampMs))
+			respondSamples(w, upSeries("a", q.StartTimestampMs))
 		}
 	}}
 	got, positions, err := samplesOf(t, s.source(t, importer.Everything()), "")
@@ -287,8 +289,8 @@ func TestSaysWhatIsWrong(t *testing.T) {
 			_, _ = w.Write([]byte("nonsense"))
 		}, "invalid response: ", 1},
 		{func(w http.ResponseWriter, _ *prompb.Query, _ int) {
-			stream(w, prompb.ChunkedReadResponse{ChunkedSeries: []*prompb.ChunkedSeries{
-				{Labels: up("a").Labels, Chunks: []prompb.Chunk{{Type: 99, Data: []byte{1}}}},
+			respondChunks(w, prompb.ChunkedReadResponse{ChunkedSeries: []*prompb.ChunkedSeries{
+				{Labels: upSeries("a").Labels, Chunks: []prompb.Chunk{{Type: 99, Data: []byte{1}}}},
 			}})
 		}, `chunk of {__name__="up", job="a"}: `, 1},
 	} {

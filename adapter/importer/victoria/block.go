@@ -30,12 +30,12 @@ type blockDecoder struct {
 
 // Kinds of arrays of integers.
 const (
-	zstdDelta2 = 1 // delta2, compressed
-	deltaConst = 2 // the difference, which is constant
-	constant   = 3 // empty: all equal the first
-	zstdDelta  = 4 // delta, compressed
-	delta2     = 5 // the first difference, then the differences of differences
-	delta      = 6 // differences
+	kindZstdDelta2 = 1 // kindDelta2, compressed
+	kindDeltaConst = 2 // the difference, which is constant
+	kindConst      = 3 // empty: all equal the first
+	kindZstdDelta  = 4 // kindDelta, compressed
+	kindDelta2     = 5 // the first difference, then the differences of differences
+	kindDelta      = 6 // differences
 )
 
 const (
@@ -44,16 +44,16 @@ const (
 	// maxPlain bounds the decompressed size of a block's integers.
 	maxPlain = maxRows * binary.MaxVarintLen64
 
-	infinite    = math.MaxInt64
-	minInfinite = math.MinInt64
-	stale       = math.MaxInt64 - 1
+	infinityValue    = math.MaxInt64
+	minInfinityValue = math.MinInt64
+	staleValue       = math.MaxInt64 - 1
 )
 
-func (d *blockDecoder) wrong(what string) error {
+func (d *blockDecoder) blockError(what string) error {
 	return fmt.Errorf("reading %s of a block: %w", what, errNotNative)
 }
 
-func (d *blockDecoder) varint() int64 { return zigzag(d.uvarint()) }
+func (d *blockDecoder) varint() int64 { return decodeZigzag(d.uvarint()) }
 
 // uvarint decodes a number. If it is invalid, the rest of the block becomes nil.
 func (d *blockDecoder) uvarint() uint64 {
@@ -66,8 +66,8 @@ func (d *blockDecoder) uvarint() uint64 {
 	return v
 }
 
-// part decodes bytes preceded by their length.
-func (d *blockDecoder) part() ([]byte, bool) {
+// readBytes decodes bytes preceded by their length.
+func (d *blockDecoder) readBytes() ([]byte, bool) {
 	n := d.uvarint()
 	if d.rest == nil || n > uint64(len(d.rest)) {
 		return nil, false
@@ -83,37 +83,37 @@ func (d *blockDecoder) decode(block []byte) error {
 	minMS, maxMS, first := d.varint(), d.varint(), d.varint()
 	rows, scale := d.uvarint(), d.varint()
 	if len(d.rest) < 3 || rows == 0 || rows > maxRows || scale < math.MinInt16 || scale > math.MaxInt16 {
-		return d.wrong("the head")
+		return d.blockError("the head")
 	}
 	timesKind, valuesKind, precision := d.rest[0], d.rest[1], d.rest[2]
 	d.rest = d.rest[3:]
-	times, ok := d.part()
-	values, ok2 := d.part()
+	times, ok := d.readBytes()
+	values, ok2 := d.readBytes()
 	if !ok || !ok2 || len(d.rest) > 0 || precision < 1 || precision > 64 {
-		return d.wrong("the lengths")
+		return d.blockError("the lengths")
 	}
 	var err error
-	if d.times, err = d.integers(d.times[:0], times, timesKind, minMS, int(rows)); err != nil {
+	if d.times, err = d.decodeIntegers(d.times[:0], times, timesKind, minMS, int(rows)); err != nil {
 		return err
 	}
 	if precision < 64 { // times are rounded as well
-		straighten(d.times, minMS, maxMS)
+		clampTimes(d.times, minMS, maxMS)
 	}
 	for i, t := range d.times {
 		if t < minMS || t > maxMS || i > 0 && t < d.times[i-1] {
-			return d.wrong("the times")
+			return d.blockError("the times")
 		}
 	}
-	if d.ints, err = d.integers(d.ints[:0], values, valuesKind, first, int(rows)); err != nil {
+	if d.ints, err = d.decodeIntegers(d.ints[:0], values, valuesKind, first, int(rows)); err != nil {
 		return err
 	}
-	d.scale(int(scale))
+	d.scaleValues(int(scale))
 	return nil
 }
 
-// integers decodes n integers.
-func (d *blockDecoder) integers(into []int64, b []byte, kind byte, first int64, n int) (_ []int64, err error) {
-	if kind == zstdDelta || kind == zstdDelta2 {
+// decodeIntegers decodes n integers.
+func (d *blockDecoder) decodeIntegers(into []int64, b []byte, kind byte, first int64, n int) (_ []int64, err error) {
+	if kind == kindZstdDelta || kind == kindZstdDelta2 {
 		if b, err = d.decompress(b); err != nil {
 			return into, err
 		}
@@ -124,15 +124,15 @@ func (d *blockDecoder) integers(into []int64, b []byte, kind byte, first int64, 
 			return 0, false
 		}
 		b = b[size:]
-		return zigzag(v), true
+		return decodeZigzag(v), true
 	}
 	v, step, ok := first, int64(0), true
 	into = append(into, v)
 	switch kind {
-	case constant:
-	case deltaConst:
+	case kindConst:
+	case kindDeltaConst:
 		step, ok = next()
-	case delta, zstdDelta, delta2, zstdDelta2:
+	case kindDelta, kindZstdDelta, kindDelta2, kindZstdDelta2:
 	default:
 		return into, fmt.Errorf(
 			"integers of unknown type %d, perhaps from a newer VictoriaMetrics; export JSON lines with "+
@@ -142,9 +142,9 @@ func (d *blockDecoder) integers(into []int64, b []byte, kind byte, first int64, 
 	}
 	for i := 1; ok && i < n; i++ {
 		switch kind {
-		case delta, zstdDelta:
+		case kindDelta, kindZstdDelta:
 			step, ok = next()
-		case delta2, zstdDelta2:
+		case kindDelta2, kindZstdDelta2:
 			var change int64
 			change, ok = next()
 			step += change
@@ -153,7 +153,7 @@ func (d *blockDecoder) integers(into []int64, b []byte, kind byte, first int64, 
 		into = append(into, v)
 	}
 	if !ok || len(b) > 0 {
-		return into, d.wrong("the integers")
+		return into, d.blockError("the integers")
 	}
 	return into, nil
 }
@@ -168,13 +168,13 @@ func (d *blockDecoder) decompress(b []byte) ([]byte, error) {
 	}
 	var err error
 	if d.plain, err = d.zstd.DecodeAll(b, d.plain[:0]); err != nil {
-		return nil, d.wrong("the compressed values")
+		return nil, d.blockError("the compressed values")
 	}
 	return d.plain, nil
 }
 
-// straighten makes times ascend, from minMS to maxMS.
-func straighten(times []int64, minMS, maxMS int64) {
+// clampTimes makes times ascend, from minMS to maxMS.
+func clampTimes(times []int64, minMS, maxMS int64) {
 	times[0] = minMS
 	for i := range times {
 		times[i] = min(max(times[i], times[max(i-1, 0)]), maxMS)
@@ -182,18 +182,18 @@ func straighten(times []int64, minMS, maxMS int64) {
 	times[len(times)-1] = maxMS
 }
 
-// scale converts integers to values with the same operations as VictoriaMetrics, so that they have the same bits.
-func (d *blockDecoder) scale(scale int) {
+// scaleValues converts integers to values with the same operations as VictoriaMetrics, so that they have the same bits.
+func (d *blockDecoder) scaleValues(scale int) {
 	d.values = d.values[:0]
 	power := math.Pow10(max(scale, -scale))
 	for _, i := range d.ints {
 		v := float64(i)
 		switch {
-		case i == infinite:
+		case i == infinityValue:
 			v = math.Inf(1)
-		case i == minInfinite:
+		case i == minInfinityValue:
 			v = math.Inf(-1)
-		case i == stale:
+		case i == staleValue:
 			v = math.Float64frombits(value.StaleNaN)
 		case scale < 0:
 			v /= power

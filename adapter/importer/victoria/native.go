@@ -48,18 +48,18 @@ func newNativeReader(r io.Reader) (*nativeReader, error) {
 	n := &nativeReader{r: bufio.NewReaderSize(r, 256<<10)}
 	head := make([]byte, headerBytes)
 	if _, err := io.ReadFull(n.r, head); err != nil {
-		return nil, cut(err)
+		return nil, truncatedError(err)
 	}
 	n.Add(head)
-	n.minMS, n.maxMS = zigzag(binary.BigEndian.Uint64(head)), zigzag(binary.BigEndian.Uint64(head[8:]))
+	n.minMS, n.maxMS = decodeZigzag(binary.BigEndian.Uint64(head)), decodeZigzag(binary.BigEndian.Uint64(head[8:]))
 	if n.minMS > n.maxMS {
 		return nil, errNotNative
 	}
 	return n, nil
 }
 
-// cut returns the error for an input that ends early because of err.
-func cut(err error) error {
+// truncatedError returns the error for an input that ends early because of err.
+func truncatedError(err error) error {
 	var busy *fetch.BusyError
 	if errors.As(err, &busy) {
 		return err
@@ -70,27 +70,27 @@ func cut(err error) error {
 	return err
 }
 
-func zigzag(u uint64) int64 { return int64(u>>1) ^ -int64(u&1) }
+func decodeZigzag(u uint64) int64 { return int64(u>>1) ^ -int64(u&1) }
 
 // next reads a record, or returns io.EOF after the last one.
 func (n *nativeReader) next() (err error) {
-	if n.name, err = n.field(n.name); err != nil {
+	if n.name, err = n.readField(n.name); err != nil {
 		return err
 	}
-	if n.block, err = n.field(n.block); errors.Is(err, io.EOF) {
-		return cut(err)
+	if n.block, err = n.readField(n.block); errors.Is(err, io.EOF) {
+		return truncatedError(err)
 	}
 	return err
 }
 
-// field reads bytes preceded by their length.
-func (n *nativeReader) field(into []byte) ([]byte, error) {
+// readField reads bytes preceded by their length.
+func (n *nativeReader) readField(into []byte) ([]byte, error) {
 	var size [4]byte
 	if _, err := io.ReadFull(n.r, size[:]); err != nil {
 		if errors.Is(err, io.EOF) {
 			return into, io.EOF
 		}
-		return into, cut(err)
+		return into, truncatedError(err)
 	}
 	length := binary.BigEndian.Uint32(size[:])
 	if length > maxRecord {
@@ -101,15 +101,15 @@ func (n *nativeReader) field(into []byte) ([]byte, error) {
 	}
 	into = into[:length]
 	if _, err := io.ReadFull(n.r, into); err != nil {
-		return into, cut(err)
+		return into, truncatedError(err)
 	}
 	n.Add(size[:])
 	n.Add(into)
 	return into, nil
 }
 
-// gather passes the samples of the record to a Gatherer.
-func (n *nativeReader) gather(g *importer.Gatherer) error {
+// gatherSamples passes the samples of the record to a Gatherer.
+func (n *nativeReader) gatherSamples(g *importer.Gatherer) error {
 	into, known := g.Known(n.name)
 	if !known {
 		ls, err := parseName(n.name)

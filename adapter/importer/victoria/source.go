@@ -28,16 +28,16 @@ type Native struct {
 	Path  string
 	Stdin io.Reader
 	importer.Selection
-	started bool
+	hasStarted bool
 }
 
 // open opens the input and returns its size, 0 if unknown.
 func (n *Native) open() (_ io.ReadCloser, size int64, err error) {
 	if n.Path == "-" {
-		if n.started {
+		if n.hasStarted {
 			return nil, 0, errors.New("victoria: standard input can be read only once")
 		}
-		n.started = true
+		n.hasStarted = true
 		return io.NopCloser(n.Stdin), 0, nil
 	}
 	f, err := os.Open(n.Path)
@@ -73,8 +73,10 @@ func (n *Native) reader(in io.Reader, after string) (r *nativeReader, isSame boo
 	return r, isSame, nil
 }
 
-// position encodes the position before the next record.
-func (n *nativeReader) position() string { return fmt.Sprintf("%s %d %d", n.Prefix, n.minMS, n.maxMS) }
+// encodePosition encodes the position before the next record.
+func (n *nativeReader) encodePosition() string {
+	return fmt.Sprintf("%s %d %d", n.Prefix, n.minMS, n.maxMS)
+}
 
 func parsePosition(text string) (n nativeReader, err error) {
 	var prefix string
@@ -134,7 +136,7 @@ func (n *Native) batches(ctx context.Context, after string, yield func(importer.
 	g := importer.NewGatherer(n.Selection, 0)
 	restarted := !isSame
 	return readNative(ctx, r, g, func(bool) error {
-		b := importer.Batch{Series: g.Take(importer.Tail{}), Position: r.position(), Restarted: restarted}
+		b := importer.Batch{Series: g.Take(importer.Tail{}), Position: r.encodePosition(), Restarted: restarted}
 		restarted = false
 		if size > 0 {
 			b.Done = min(1, float64(r.Bytes)/float64(size))
@@ -159,7 +161,7 @@ func readNative(ctx context.Context, r *nativeReader, g *importer.Gatherer, take
 			return take(true)
 		}
 		if err == nil {
-			err = r.gather(g)
+			err = r.gatherSamples(g)
 		}
 		if err != nil {
 			r.Prefix = at
@@ -203,7 +205,7 @@ func New(o Options) *fetch.Days {
 	s := &server{Options: o, url: &u}
 	return &fetch.Days{
 		Words: "VictoriaMetrics at " + u.Redacted(), Selection: o.Selection, Width: o.Width, Now: o.Now,
-		Wait: fetch.Wait, Fetch: s.fetch,
+		Wait: fetch.Sleep, Fetch: s.fetch,
 	}
 }
 
@@ -217,11 +219,11 @@ func (s *server) fetch(
 	ctx context.Context, minMS, maxMS int64, g *importer.Gatherer, take func(importer.Tail) error,
 ) error {
 	q := url.Values{
-		"start": {seconds(minMS - 1000)}, "end": {seconds(maxMS + 1000)}, "reduce_mem_usage": {"1"},
+		"start": {formatSeconds(minMS - 1000)}, "end": {formatSeconds(maxMS + 1000)}, "reduce_mem_usage": {"1"},
 		"max_rows_per_line": {"10000"},
 	}
 	for _, ms := range s.Matchers {
-		q.Add("match[]", selector(ms))
+		q.Add("match[]", formatSelector(ms))
 	}
 	if len(s.Matchers) == 0 {
 		q.Add("match[]", `{__name__!=""}`)
@@ -263,16 +265,16 @@ func (s retriedReader) Read(p []byte) (int, error) {
 	n, err := s.r.Read(p)
 	var busy *fetch.BusyError
 	if err != nil && !errors.Is(err, io.EOF) && !errors.As(err, &busy) {
-		err = fetch.Broken(err)
+		err = fetch.MarkRetryable(err)
 	}
 	return n, err
 }
 
-// seconds formats a time as VictoriaMetrics parses it.
-func seconds(ms int64) string { return strconv.FormatFloat(float64(ms)/1000, 'f', 3, 64) }
+// formatSeconds formats a time as VictoriaMetrics parses it.
+func formatSeconds(ms int64) string { return strconv.FormatFloat(float64(ms)/1000, 'f', 3, 64) }
 
-// selector formats matchers as a selector.
-func selector(ms []*labels.Matcher) string {
+// formatSelector formats matchers as a selector.
+func formatSelector(ms []*labels.Matcher) string {
 	texts := make([]string, len(ms))
 	for i, m := range ms {
 		texts[i] = m.String()

@@ -42,25 +42,25 @@ func (b *builder) field(field []byte) {
 	b.Write(field)
 }
 
-// ints encodes all integers after the first one, in the given encoding.
-func ints(t testing.TB, kind byte, all []int64) (out []byte) {
+// encodeInts encodes all integers after the first one, in the given encoding.
+func encodeInts(t testing.TB, kind byte, all []int64) (out []byte) {
 	var step int64
 	for i := 1; i < len(all); i++ {
 		d := all[i] - all[i-1]
 		switch kind {
-		case constant:
-		case deltaConst:
+		case kindConst:
+		case kindDeltaConst:
 			if i == 1 {
 				out = binary.AppendVarint(out, d)
 			}
-		case delta, zstdDelta:
+		case kindDelta, kindZstdDelta:
 			out = binary.AppendVarint(out, d)
 		default:
 			out = binary.AppendVarint(out, d-step)
 			step = d
 		}
 	}
-	if kind == zstdDelta || kind == zstdDelta2 {
+	if kind == kindZstdDelta || kind == kindZstdDelta2 {
 		z, err := zstd.NewWriter(nil)
 		require.NoError(t, err)
 		out = z.EncodeAll(out, nil)
@@ -75,7 +75,7 @@ func block(t testing.TB, timesKind, valuesKind, precision byte, scale int64, tim
 	}
 	out = binary.AppendVarint(binary.AppendUvarint(out, uint64(len(times))), scale)
 	out = append(out, timesKind, valuesKind, precision)
-	for _, part := range [][]byte{ints(t, timesKind, times), ints(t, valuesKind, values)} {
+	for _, part := range [][]byte{encodeInts(t, timesKind, times), encodeInts(t, valuesKind, values)} {
 		out = append(binary.AppendUvarint(out, uint64(len(part))), part...)
 	}
 	return out
@@ -115,8 +115,9 @@ func TestNative(t *testing.T) {
 		}
 	}
 	up := labels.FromStrings("__name__", "up", "job", "a")
-	add("up\x01job\x01a\x01", up, deltaConst, constant, 64, 0, []int64{0, 15, 30}, []int64{1, 1, 1}, []float64{1, 1, 1})
-	add("up\x01job\x01a\x01", up, delta2, delta, 64, -2, []int64{-6, -5, 100, 10_000, 10_001},
+	add("up\x01job\x01a\x01", up, kindDeltaConst, kindConst, 64, 0,
+		[]int64{0, 15, 30}, []int64{1, 1, 1}, []float64{1, 1, 1})
+	add("up\x01job\x01a\x01", up, kindDelta2, kindDelta, 64, -2, []int64{-6, -5, 100, 10_000, 10_001},
 		[]int64{1, -22, math.MaxInt64 - 1, math.MaxInt64, math.MinInt64},
 		[]float64{0.01, -0.22, math.Float64frombits(0x7ff0000000000002), math.Inf(1), math.Inf(-1)})
 	long, longValues, floats := make([]int64, 8192), make([]int64, 8192), make([]float64, 8192)
@@ -126,9 +127,9 @@ func TestNative(t *testing.T) {
 	}
 	slices.Sort(long)
 	add("a\x000b\x001c\x002\x01\x002x\x01\x001\x01",
-		labels.FromStrings("__name__", "a\x00b\x01c\x02", "\x02x", "\x01"), zstdDelta2, zstdDelta, 64, 3, long,
+		labels.FromStrings("__name__", "a\x00b\x01c\x02", "\x02x", "\x01"), kindZstdDelta2, kindZstdDelta, 64, 3, long,
 		longValues, floats)
-	add("\x01job\x01b\x01", labels.FromStrings("job", "b"), constant, delta2, 64, 0, []int64{7}, []int64{5},
+	add("\x01job\x01b\x01", labels.FromStrings("job", "b"), kindConst, kindDelta2, 64, 0, []int64{7}, []int64{5},
 		[]float64{5})
 	slices.Sort(want)
 	path := filepath.Join(t.TempDir(), "native")
@@ -153,7 +154,7 @@ func TestNative(t *testing.T) {
 func TestLessPrecise(t *testing.T) {
 	t.Parallel()
 	b := newBuilder(0, 100)
-	encoded := block(t, delta, constant, 20, 0, []int64{10, 9, 50, 40, 41}, []int64{1, 1, 1, 1, 1})
+	encoded := block(t, kindDelta, kindConst, 20, 0, []int64{10, 9, 50, 40, 41}, []int64{1, 1, 1, 1, 1})
 	b.field([]byte("a\x01"))
 	b.field(encoded)
 	got, _ := samplesOf(t, &Native{Path: "-", Stdin: &b.Buffer, Selection: importer.Everything()}, "")
@@ -169,7 +170,7 @@ func TestNativeSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	good := newBuilder(0, 100)
 	good.field([]byte("a\x01"))
-	good.field(block(t, constant, constant, 64, 0, []int64{1}, []int64{1}))
+	good.field(block(t, kindConst, kindConst, 64, 0, []int64{1}, []int64{1}))
 	with := func(name string, block []byte) []byte {
 		b := newBuilder(0, 100)
 		b.field([]byte(name))
@@ -190,11 +191,14 @@ func TestNativeSaysWhatIsWrong(t *testing.T) {
 		{with("a\x00\x01", nil), "the name of a series"},
 		{with("a\x01b\x01c\x01b\x01d\x01", nil), `has the label "b" twice`},
 		{with("a\x01", []byte{1}), "the head of a block"},
-		{with("a\x01", block(t, 9, constant, 64, 0, []int64{1, 2}, []int64{1, 2})), "integers of unknown type 9, perhaps from a newer VictoriaMetrics; export JSON lines with /api/v1/export instead"},
-		{with("a\x01", block(t, constant, constant, 0, 0, []int64{1}, []int64{1})), "the lengths of a block"},
-		{with("a\x01", block(t, constant, constant, 64, 1<<20, []int64{1}, []int64{1})), "the head of a block"},
-		{with("a\x01", block(t, delta, constant, 64, 0, []int64{5, 2, 9}, []int64{1, 1, 1})), "the times of a block"},
-		{with("a\x01", append(block(t, constant, constant, 64, 0, []int64{1}, []int64{1}), 0)), "the lengths of a block"},
+		{with("a\x01", block(t, 9, kindConst, 64, 0, []int64{1, 2}, []int64{1, 2})), "integers of unknown type 9, perhaps from a newer VictoriaMetrics; export JSON lines with /api/v1/export instead"},
+		{with("a\x01", block(t, kindConst, kindConst, 0, 0, []int64{1}, []int64{1})), "the lengths of a block"},
+		{with("a\x01", block(t, kindConst, kindConst, 64, 1<<20, []int64{1}, []int64{1})), "the head of a block"},
+		{with("a\x01", block(t, kindDelta, kindConst, 64, 0, []int64{5, 2, 9}, []int64{1, 1, 1})), "the times of a block"},
+		{
+			with("a\x01", append(block(t, kindConst, kindConst, 64, 0, []int64{1}, []int64{1}), 0)),
+			"the lengths of a block",
+		},
 	} {
 		var err error
 		for _, e := range (&Native{
@@ -214,7 +218,7 @@ func TestNativeResumes(t *testing.T) {
 	var ends []int
 	for i := range int64(3) {
 		b.field([]byte("a\x01"))
-		b.field(block(t, constant, constant, 64, 0, []int64{i}, []int64{i + 1}))
+		b.field(block(t, kindConst, kindConst, 64, 0, []int64{i}, []int64{i + 1}))
 		ends = append(ends, b.Len())
 	}
 	read := func(in []byte, after string) (batches []importer.Batch, samples int, err error) {
@@ -256,7 +260,7 @@ func TestNativeResumes(t *testing.T) {
 func FuzzNative(f *testing.F) {
 	b := newBuilder(0, 100)
 	b.field([]byte("a\x01b\x01c\x01"))
-	b.field(block(f, zstdDelta, delta2, 64, -1, []int64{1, 5, 9, 10}, []int64{1, 2, 9, 1}))
+	b.field(block(f, kindZstdDelta, kindDelta2, 64, -1, []int64{1, 5, 9, 10}, []int64{1, 2, 9, 1}))
 	f.Add(b.Bytes())
 	f.Fuzz(func(t *testing.T, in []byte) {
 		for b, err := range (&Native{

@@ -54,8 +54,8 @@ func (r Retention) Into(o *storage.Options) {
 }
 
 // KeptOf returns the retention of a tenant's series.
-func (r Retention) KeptOf(tenant string) importer.Kept {
-	k := importer.Kept{Default: retention.Keep{Raw: r.Raw, FiveMinutes: r.FiveMinutes, OneHour: r.OneHour},
+func (r Retention) KeptOf(tenant string) importer.RetentionPolicy {
+	k := importer.RetentionPolicy{Default: retention.Keep{Raw: r.Raw, FiveMinutes: r.FiveMinutes, OneHour: r.OneHour},
 		Classes: r.Classes}
 	if own, ok := r.Tenants[tenant]; ok {
 		k.Default = own

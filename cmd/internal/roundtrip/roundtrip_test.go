@@ -171,7 +171,7 @@ func moveIn(t *testing.T, source importer.Source) *storage.Store {
 	s := newStore(t)
 	for range 2 {
 		_, err := importer.Run(t.Context(), importer.Options{
-			Into: importer.Local(s, time.Now), Tenant: "default", Source: source,
+			Into: importer.NewLocal(s, time.Now), Tenant: "default", Source: source,
 		})
 		require.NoError(t, err)
 	}

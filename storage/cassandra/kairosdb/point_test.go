@@ -166,7 +166,7 @@ func FuzzPoint(f *testing.F) {
 				}
 				require.GreaterOrEqual(t, p.TimeMS, r.TimeMS)
 				switch {
-				case typ == TypeLong && !p.Rounded:
+				case typ == TypeLong && !p.IsRounded:
 					again, used := binary.Varint(value)
 					require.Equal(t, len(value), used)
 					require.Equal(t, again, int64(p.Value))

@@ -15,9 +15,9 @@ type Point struct {
 	TimeMS int64
 	// Value is 0 if the type of the row isn't a type of numbers.
 	Value float64
-	// Rounded is set if the value is an integer beyond 2^53 that float64 can't represent. Value is then the nearest
+	// IsRounded is set if the value is an integer beyond 2^53 that float64 can't represent. Value is then the nearest
 	// float64, or the even one of two that are equally near.
-	Rounded bool
+	IsRounded bool
 }
 
 // Points yields the points of a row in [minMS, maxMS], ordered by time. It holds one or two pages in memory. An
@@ -61,6 +61,6 @@ func (l layout) point(r *Row, column, value []byte) (p Point, err error) {
 		return p, err
 	}
 	v, exact, err := valueOf(r.Type, column, value)
-	p.Value, p.Rounded = v, !exact
+	p.Value, p.IsRounded = v, !exact
 	return p, err
 }

@@ -11,26 +11,26 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Kept is the retention of a tenant's series at a destination.
-type Kept struct {
+// RetentionPolicy is the retention of a tenant's series at a destination.
+type RetentionPolicy struct {
 	// Default is the retention of series without a class.
 	Default retention.Keep
 	// Classes are in the order of the retention file. The first class that matches a series applies.
 	Classes []retention.Class
 }
 
-// Of returns the retention of a series and the name of its class, "" if it has none.
-func (k *Kept) Of(ls labels.Labels) (retention.Keep, string) {
-	for i := range k.Classes {
-		if c := &k.Classes[i]; c.Matches(ls) {
+// KeepOf returns the retention of a series and the name of its class, "" if it has none.
+func (r *RetentionPolicy) KeepOf(ls labels.Labels) (retention.Keep, string) {
+	for i := range r.Classes {
+		if c := &r.Classes[i]; c.Matches(ls) {
 			return c.Keep, c.Name
 		}
 	}
-	return k.Default, ""
+	return r.Default, ""
 }
 
-// Past counts the samples of a class that are older than the retention of raw samples.
-type Past struct {
+// PastSamples counts the samples of a class that are older than the retention of raw samples.
+type PastSamples struct {
 	// Class is the name of the class, "" for series without a class.
 	Class string
 	retention.Keep
@@ -39,12 +39,12 @@ type Past struct {
 	Samples, RollupsOnly, HoursOnly, Expired int
 }
 
-// Past counts the samples older than the retention of raw samples, by class, in the order of list.
-func (k *Kept) Past(list []storage.ImportedSeries, now time.Time) (all []Past) {
+// CountPast counts the samples older than the retention of raw samples, by class, in the order of list.
+func (r *RetentionPolicy) CountPast(list []storage.ImportedSeries, now time.Time) (all []PastSamples) {
 	for i := range list {
-		keep, class := k.Of(list[i].Labels)
-		p := Past{Class: class, Keep: keep}
-		oldest := boundary(now, keep.Raw)
+		keep, class := r.KeepOf(list[i].Labels)
+		p := PastSamples{Class: class, Keep: keep}
+		oldest := retentionBoundary(now, keep.Raw)
 		eachTime(list[i].Samples, func(t int64) {
 			if t >= oldest {
 				return
@@ -61,15 +61,15 @@ func (k *Kept) Past(list []storage.ImportedSeries, now time.Time) (all []Past) {
 			}
 		})
 		if p.Samples > 0 {
-			all = addPast(all, p)
+			all = addPastSamples(all, p)
 		}
 	}
 	return all
 }
 
-// addPast adds p to the entry of its class.
-func addPast(all []Past, p Past) []Past {
-	i := slices.IndexFunc(all, func(have Past) bool { return have.Class == p.Class })
+// addPastSamples adds p to the entry of its class.
+func addPastSamples(all []PastSamples, p PastSamples) []PastSamples {
+	i := slices.IndexFunc(all, func(have PastSamples) bool { return have.Class == p.Class })
 	if i < 0 {
 		return append(all, p)
 	}
