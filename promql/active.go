@@ -55,9 +55,9 @@ type activeQueries struct {
 	byID map[string]*ActiveQuery
 }
 
-// begin adds a query. The returned context is canceled when the query is canceled. The caller must call end once the
-// query has ended.
-func (a *activeQueries) begin(
+// startQuery adds a query. The returned context is canceled when the query is canceled. The caller must call end once
+// the query has ended.
+func (a *activeQueries) startQuery(
 	ctx context.Context, text string, stmt parser.Statement,
 ) (out context.Context, q *ActiveQuery, end func()) {
 	out, cancel := context.WithCancel(ctx)
@@ -88,7 +88,7 @@ func (e *Engine) ActiveQueries(tenants []string) []ActiveQuery {
 	defer e.active.mu.Unlock()
 	out := []ActiveQuery{}
 	for _, q := range e.active.byID {
-		if q.within(tenants) {
+		if q.readsOnly(tenants) {
 			out = append(out, *q)
 		}
 	}
@@ -104,14 +104,14 @@ func (e *Engine) CancelQuery(id string, tenants []string) bool {
 	e.active.mu.Lock()
 	defer e.active.mu.Unlock()
 	q := e.active.byID[id]
-	if q == nil || !q.within(tenants) {
+	if q == nil || !q.readsOnly(tenants) {
 		return false
 	}
 	q.cancel()
 	return true
 }
 
-// within reports whether all tenants of the query are among the given tenants.
-func (q *ActiveQuery) within(tenants []string) bool {
-	return ofThese(q.Tenants, tenants)
+// readsOnly reports whether all tenants of the query are among the given tenants.
+func (q *ActiveQuery) readsOnly(tenants []string) bool {
+	return isSubset(q.Tenants, tenants)
 }

@@ -95,7 +95,7 @@ func TestQueriesThatAreQuickEnoughArentLogged(t *testing.T) {
 }
 
 func TestShortenedEndsBetweenLetters(t *testing.T) {
-	require.Equal(t, "äö", shortened("äö", 4))
-	require.Equal(t, "ä…", shortened("äö", 3))
-	require.Equal(t, "…", shortened("ä", 1))
+	require.Equal(t, "äö", truncateText("äö", 4))
+	require.Equal(t, "ä…", truncateText("äö", 3))
+	require.Equal(t, "…", truncateText("ä", 1))
 }

@@ -32,7 +32,7 @@ func aggregationOf(e *parser.AggregateExpr) (*aggregation, bool) {
 		return a, e.Param == nil
 	case parser.QUANTILE, parser.TOPK, parser.BOTTOMK:
 		var ok bool
-		if a.param, ok = constant(e.Param); !ok {
+		if a.param, ok = constantValue(e.Param); !ok {
 			return nil, false
 		}
 		// For any other k, the evaluator returns the empty result or the error.
@@ -50,8 +50,8 @@ func (a *aggregation) notes() annotations.Annotations {
 	return nil
 }
 
-// errHistograms means that a fragment has native histograms. Only the evaluator aggregates them.
-var errHistograms = errors.New("promql: native histograms need the evaluator")
+// errHasHistograms means that a fragment has native histograms. Only the evaluator aggregates them.
+var errHasHistograms = errors.New("promql: native histograms need the evaluator")
 
 // aggregator aggregates series. They must be added in the order in which the evaluator would read them: then sums have
 // the same last bits and ties have the same winner.
@@ -114,9 +114,9 @@ func newAggregator(a *aggregation, n int, b *budget) *aggregator {
 // add adds the values of the next series. at is its position among the fragment's series.
 func (a *aggregator) add(at uint32, metric labels.Labels, v *values) error {
 	if v.hists > 0 {
-		return errHistograms
+		return errHasHistograms
 	}
-	g, isNew, err := a.group(metric, room{a.series, int(at)})
+	g, isNew, err := a.group(metric, readProgress{a.series, int(at)})
 	if err != nil {
 		return err
 	}
@@ -139,12 +139,12 @@ func (a *aggregator) add(at uint32, metric labels.Labels, v *values) error {
 	case parser.STDDEV, parser.STDVAR:
 		g.addDeviation(v.v)
 	case parser.QUANTILE:
-		g.members = append(g.members, a.memory.keep(labels.EmptyLabels(), v))
-		return a.budget.charge(v.size)
+		g.members = append(g.members, a.memory.copySeries(labels.EmptyLabels(), v))
+		return a.budget.chargeSamples(v.size)
 	case parser.TOPK, parser.BOTTOMK:
 		added := g.addRanked(v.v, len(a.members), int64(a.param), a.expr.Op == parser.BOTTOMK)
 		a.members = append(a.members, &fragmentSeries{metric: metric})
-		return a.budget.charge(added)
+		return a.budget.chargeSamples(added)
 	}
 	return nil
 }
@@ -153,7 +153,7 @@ func (a *aggregator) add(at uint32, metric labels.Labels, v *values) error {
 var groupSeed = maphash.MakeSeed()
 
 // group returns the group of a series.
-func (a *aggregator) group(metric labels.Labels, r room) (g *group, isNew bool, err error) {
+func (a *aggregator) group(metric labels.Labels, r readProgress) (g *group, isNew bool, err error) {
 	key := uint64(0)
 	switch {
 	case a.expr.Without:
@@ -166,11 +166,11 @@ func (a *aggregator) group(metric labels.Labels, r room) (g *group, isNew bool, 
 	if g = a.groups.find(key); g != nil {
 		return g, false, nil
 	}
-	g = &allocate(&a.room.groups, 1, a.groups.len())[0]
+	g = &allocateFrom(&a.room.groups, 1, a.groups.len())[0]
 	g.key, g.metric = key, a.labelsOf(metric)
 	a.groups.add(g, r)
 	columns := a.makeColumns(g)
-	return g, true, a.budget.charge((columns*a.n + 1) / 2) // An entry takes half the memory of a sample.
+	return g, true, a.budget.chargeSamples((columns*a.n + 1) / 2) // An entry takes half the memory of a sample.
 }
 
 func (a *aggregator) labelsOf(metric labels.Labels) labels.Labels {
@@ -189,8 +189,8 @@ func (a *aggregator) labelsOf(metric labels.Labels) labels.Labels {
 
 // groupTable finds groups by their keys. It is a hash table with linear probing that takes a few bytes per group.
 type groupTable struct {
-	list   []*group
-	places []uint32 // indices in list plus 1, by key; 0 marks a free place. The length is a power of two.
+	list  []*group
+	slots []uint32 // indices in list plus 1, by key; 0 marks a free place. The length is a power of two.
 }
 
 func (t *groupTable) len() int { return len(t.list) }
@@ -200,22 +200,22 @@ func (t *groupTable) find(key uint64) *group {
 	if len(t.list) == 0 {
 		return nil
 	}
-	for at := t.placeOf(key); t.places[at] != 0; at = t.after(at) {
-		if g := t.list[t.places[at]-1]; g.key == key {
+	for at := t.slotOf(key); t.slots[at] != 0; at = t.slotAfter(at) {
+		if g := t.list[t.slots[at]-1]; g.key == key {
 			return g
 		}
 	}
 	return nil
 }
 
-func (t *groupTable) placeOf(key uint64) int { return int(key) & (len(t.places) - 1) }
-func (t *groupTable) after(at int) int       { return (at + 1) & (len(t.places) - 1) }
+func (t *groupTable) slotOf(key uint64) int { return int(key) & (len(t.slots) - 1) }
+func (t *groupTable) slotAfter(at int) int  { return (at + 1) & (len(t.slots) - 1) }
 
 // add adds a group. The table must not contain its key.
-func (t *groupTable) add(g *group, r room) {
+func (t *groupTable) add(g *group, r readProgress) {
 	if len(t.list) == cap(t.list) {
 		t.list = makeRoom(t.list, r)
-		t.places = make([]uint32, 1<<bits.Len(uint(cap(t.list)+cap(t.list)/4)))
+		t.slots = make([]uint32, 1<<bits.Len(uint(cap(t.list)+cap(t.list)/4)))
 		for i, g := range t.list {
 			t.put(g.key, i)
 		}
@@ -225,11 +225,11 @@ func (t *groupTable) add(g *group, r room) {
 }
 
 func (t *groupTable) put(key uint64, i int) {
-	at := t.placeOf(key)
-	for t.places[at] != 0 {
-		at = t.after(at)
+	at := t.slotOf(key)
+	for t.slots[at] != 0 {
+		at = t.slotAfter(at)
 	}
-	t.places[at] = uint32(i + 1)
+	t.slots[at] = uint32(i + 1)
 }
 
 // makeColumns allocates the columns that the operator needs. It returns their number.
@@ -238,7 +238,7 @@ func (a *aggregator) makeColumns(g *group) int {
 	switch a.expr.Op {
 	case parser.MIN, parser.MAX, parser.COUNT, parser.GROUP:
 	default:
-		g.groupMore = &allocate(&a.room.more, 1, a.groups.len())[0]
+		g.groupMore = &allocateFrom(&a.room.more, 1, a.groups.len())[0]
 	}
 	switch a.expr.Op {
 	case parser.SUM:
@@ -256,10 +256,10 @@ func (a *aggregator) makeColumns(g *group) int {
 			*c = g.only[:]
 			continue
 		}
-		*c = allocate(&a.room.floats, a.n, a.groups.len()*a.n)
+		*c = allocateFrom(&a.room.floats, a.n, a.groups.len()*a.n)
 	}
 	for i := range g.value {
-		g.value[i] = none
+		g.value[i] = missingValue
 	}
 	return max(1, len(columns))
 }
@@ -267,9 +267,9 @@ func (a *aggregator) makeColumns(g *group) int {
 // maxRoom is the maximum number of entries that are preallocated at once.
 const maxRoom = 256
 
-// allocate returns the next n preallocated entries. If fewer remain, it allocates as many entries as have been used so
-// far, but at least n and at most maxRoom.
-func allocate[T any](room *[]T, n, soFar int) []T {
+// allocateFrom returns the next n preallocated entries. If fewer remain, it allocates as many entries as have been used
+// so far, but at least n and at most maxRoom.
+func allocateFrom[T any](room *[]T, n, soFar int) []T {
 	if len(*room) < n {
 		*room = make([]T, max(n, min(soFar, maxRoom)))
 	}
@@ -278,20 +278,20 @@ func allocate[T any](room *[]T, n, soFar int) []T {
 	return taken
 }
 
-// results calls use with the aggregated series. Groups are in the order in which they were added or, if order is set,
-// in the order of their first series. With a single step, topk and bottomk return the series of each group from best to
-// worst, as the evaluator does.
-func (a *aggregator) results(use func(fragmentSeries)) {
+// eachResult calls use with the aggregated series. Groups are in the order in which they were added or, if order is
+// set, in the order of their first series. With a single step, topk and bottomk return the series of each group from
+// best to worst, as the evaluator does.
+func (a *aggregator) eachResult(use func(fragmentSeries)) {
 	if a.order != nil && a.groups.len() > 1 {
 		places := make([]uint32, a.groups.len())
 		for i, g := range a.groups.list {
 			places[i] = g.first
 		}
-		a.groups.list = permuted(a.groups.list, a.order.sorted(places))
+		a.groups.list = elementsAt(a.groups.list, a.order.sortedIndices(places))
 	}
 	switch a.expr.Op {
 	case parser.TOPK, parser.BOTTOMK:
-		for _, s := range a.ranked() {
+		for _, s := range a.rankedSeries() {
 			use(*s)
 		}
 		return

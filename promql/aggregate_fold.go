@@ -14,8 +14,8 @@ func (g *group) addSum(v []float64) {
 	value, compensation := g.value[:len(v)], g.compensation[:len(v)]
 	for i, f := range v {
 		switch {
-		case isNone(f):
-		case isNone(value[i]):
+		case isMissingValue(f):
+		case isMissingValue(value[i]):
 			value[i] = f
 		default:
 			value[i], compensation[i] = kahansum.Inc(f, value[i], compensation[i])
@@ -26,10 +26,10 @@ func (g *group) addSum(v []float64) {
 func (g *group) addMin(v []float64) {
 	value := g.value[:len(v)]
 	for i, f := range v {
-		if isNone(f) {
+		if isMissingValue(f) {
 			continue
 		}
-		if isNone(value[i]) || value[i] > f || math.IsNaN(value[i]) {
+		if isMissingValue(value[i]) || value[i] > f || math.IsNaN(value[i]) {
 			value[i] = f
 		}
 	}
@@ -38,10 +38,10 @@ func (g *group) addMin(v []float64) {
 func (g *group) addMax(v []float64) {
 	value := g.value[:len(v)]
 	for i, f := range v {
-		if isNone(f) {
+		if isMissingValue(f) {
 			continue
 		}
-		if isNone(value[i]) || value[i] < f || math.IsNaN(value[i]) {
+		if isMissingValue(value[i]) || value[i] < f || math.IsNaN(value[i]) {
 			value[i] = f
 		}
 	}
@@ -51,8 +51,8 @@ func (g *group) addCount(v []float64) {
 	value := g.value[:len(v)]
 	for i, f := range v {
 		switch {
-		case isNone(f):
-		case isNone(value[i]):
+		case isMissingValue(f):
+		case isMissingValue(value[i]):
 			value[i] = 1
 		default:
 			value[i]++
@@ -62,7 +62,7 @@ func (g *group) addCount(v []float64) {
 
 func (g *group) addGroup(v []float64) {
 	for i, f := range v {
-		if !isNone(f) {
+		if !isMissingValue(f) {
 			g.value[i] = 1
 		}
 	}
@@ -71,12 +71,12 @@ func (g *group) addGroup(v []float64) {
 // addAvg keeps a sum until it would overflow, and the mean after that.
 func (g *group) addAvg(v []float64) {
 	for i, f := range v {
-		if isNone(f) {
+		if isMissingValue(f) {
 			continue
 		}
 		g.count[i]++
 		count := g.count[i]
-		if isNone(g.value[i]) {
+		if isMissingValue(g.value[i]) {
 			g.value[i] = f
 			continue
 		}
@@ -103,8 +103,8 @@ func (g *group) addAvg(v []float64) {
 func (g *group) addDeviation(v []float64) {
 	for i, f := range v {
 		switch {
-		case isNone(f):
-		case isNone(g.value[i]):
+		case isMissingValue(f):
+		case isMissingValue(g.value[i]):
 			g.mean[i], g.count[i], g.value[i] = f, 1, 0
 			if math.IsNaN(f) || math.IsInf(f, 0) {
 				g.value[i] = math.NaN()
@@ -121,7 +121,7 @@ func (g *group) addDeviation(v []float64) {
 // finish turns the state of the group into the result.
 func (g *group) finish(op parser.ItemType) {
 	for i, v := range g.value {
-		if isNone(v) {
+		if isMissingValue(v) {
 			continue
 		}
 		switch op {
@@ -147,7 +147,7 @@ func (g *group) quantile(q float64) {
 	for i := range g.value {
 		sorted = sorted[:0]
 		for _, m := range g.members {
-			if k := i - m.from; k >= 0 && k < len(m.v) && !isNone(m.v[k]) {
+			if k := i - m.from; k >= 0 && k < len(m.v) && !isMissingValue(m.v[k]) {
 				sorted = append(sorted, m.v[k])
 			}
 		}
@@ -169,11 +169,11 @@ func quantileOf(q float64, v []float64) float64 {
 	case q > 1:
 		return math.Inf(+1)
 	}
-	if anyNegativeZero(v) {
+	if hasNegativeZero(v) {
 		return sortedQuantile(q, v)
 	}
-	lower, upper, weight := placeOf(q, len(v))
-	low := nth(v, lower)
+	lower, upper, weight := quantileRank(q, len(v))
+	low := selectNth(v, lower)
 	high := low
 	if upper > lower {
 		high = smallestOf(v[upper:])
@@ -181,9 +181,9 @@ func quantileOf(q float64, v []float64) float64 {
 	return low*(1-weight) + high*weight
 }
 
-// nth returns the element at position k of v in sorted order, NaN first. Afterwards no element behind position k is
-// smaller (Hoare, "Algorithm 65: find", 1961).
-func nth(v []float64, k int) float64 {
+// selectNth returns the element at position k of v in sorted order, NaN first. Afterwards no element behind position k
+// is smaller (Hoare, "Algorithm 65: find", 1961).
+func selectNth(v []float64, k int) float64 {
 	nans := 0
 	for i, f := range v {
 		if math.IsNaN(f) {

@@ -9,13 +9,13 @@ import (
 // ranking holds the best series of a group at one step. It is a heap with the worst series on top. The evaluator uses
 // the same heap, so both choose the same series among equal values. NaN is worse than every other value.
 type ranking struct {
-	entries []ranked
+	entries []rankedValue
 	// lowest is true if low values are better (bottomk).
 	lowest bool
 }
 
-// ranked is a value of one series, with the index of the series in aggregator.members.
-type ranked struct {
+// rankedValue is a value of one series, with the index of the series in aggregator.members.
+type rankedValue struct {
 	v      float64
 	member int
 }
@@ -40,7 +40,7 @@ func (r *ranking) Less(i, j int) bool {
 func (r *ranking) Swap(i, j int) { r.entries[i], r.entries[j] = r.entries[j], r.entries[i] }
 
 // Push implements heap.Interface.
-func (r *ranking) Push(x any) { r.entries = append(r.entries, *x.(*ranked)) }
+func (r *ranking) Push(x any) { r.entries = append(r.entries, *x.(*rankedValue)) }
 
 // Pop implements heap.Interface.
 func (r *ranking) Pop() any {
@@ -49,8 +49,8 @@ func (r *ranking) Pop() any {
 	return &last
 }
 
-// better reports whether v is better than the worst entry and therefore replaces it.
-func (r *ranking) better(v float64) bool {
+// isBetter reports whether v is better than the worst entry and therefore replaces it.
+func (r *ranking) isBetter(v float64) bool {
 	worst := r.entries[0].v
 	if math.IsNaN(worst) {
 		return !math.IsNaN(v)
@@ -65,7 +65,7 @@ func (r *ranking) better(v float64) bool {
 // the number of ranked values grew.
 func (g *group) addRanked(v []float64, member int, k int64, lowest bool) (added int) {
 	for i, f := range v {
-		if isNone(f) {
+		if isMissingValue(f) {
 			continue
 		}
 		r := &g.best[i]
@@ -74,13 +74,13 @@ func (g *group) addRanked(v []float64, member int, k int64, lowest bool) (added 
 		case len(r.entries) == 0:
 			// The evaluator pushes the first value onto a heap of the opposite order. With a single entry, the order
 			// makes no difference.
-			r.entries = append(r.entries, ranked{f, member})
+			r.entries = append(r.entries, rankedValue{f, member})
 			added++
 		case int64(len(r.entries)) < k:
-			heap.Push(r, &ranked{f, member})
+			heap.Push(r, &rankedValue{f, member})
 			added++
-		case r.better(f):
-			r.entries[0] = ranked{f, member}
+		case r.isBetter(f):
+			r.entries[0] = rankedValue{f, member}
 			if k > 1 {
 				heap.Fix(r, 0)
 			}
@@ -89,10 +89,10 @@ func (g *group) addRanked(v []float64, member int, k int64, lowest bool) (added 
 	return added
 }
 
-// ranked returns the chosen series, with their values at the steps at which they were chosen.
-func (a *aggregator) ranked() []*fragmentSeries {
+// rankedSeries returns the chosen series, with their values at the steps at which they were chosen.
+func (a *aggregator) rankedSeries() []*fragmentSeries {
 	if a.n == 1 {
-		return a.rankedAtOnce()
+		return a.rankedAtOnlyStep()
 	}
 	for _, g := range a.groups.list {
 		for i := range g.best {
@@ -102,7 +102,7 @@ func (a *aggregator) ranked() []*fragmentSeries {
 					m.from = i
 				}
 				for len(m.v) < i-m.from {
-					m.v = append(m.v, none)
+					m.v = append(m.v, missingValue)
 				}
 				m.v = append(m.v, e.v)
 			}
@@ -117,8 +117,8 @@ func (a *aggregator) ranked() []*fragmentSeries {
 	return out
 }
 
-// rankedAtOnce is ranked for a single step. It returns the series of each group from best to worst.
-func (a *aggregator) rankedAtOnce() []*fragmentSeries {
+// rankedAtOnlyStep is ranked for a single step. It returns the series of each group from best to worst.
+func (a *aggregator) rankedAtOnlyStep() []*fragmentSeries {
 	var out []*fragmentSeries
 	for _, g := range a.groups.list {
 		r := &g.best[0]

@@ -45,16 +45,16 @@ type chunkEncoder struct {
 }
 
 // floatChunks is the number of float chunks that are allocated at once. chunkRoom is the number of bytes that are
-// allocated for their samples. leastRoom is the minimum number of these bytes with which a new chunk starts. A chunk
+// allocated for their samples. minRoom is the minimum number of these bytes with which a new chunk starts. A chunk
 // that outgrows the bytes left is moved to memory of its own.
-const floatChunks, chunkRoom, leastRoom = 64, 4 << 10, 64
+const floatChunks, chunkRoom, minRoom = 64, 4 << 10, 64
 
-// floatChunk returns an empty float chunk that uses the first bytes of the room.
-func (e *chunkEncoder) floatChunk() *chunkenc.XORChunk {
+// newFloatChunk returns an empty float chunk that uses the first bytes of the room.
+func (e *chunkEncoder) newFloatChunk() *chunkenc.XORChunk {
 	if len(e.floats) == 0 {
 		e.floats = make([]chunkenc.XORChunk, floatChunks)
 	}
-	if len(e.room) < leastRoom {
+	if len(e.room) < minRoom {
 		e.room = make([]byte, chunkRoom)
 	}
 	c := &e.floats[0]
@@ -67,8 +67,8 @@ func (e *chunkEncoder) floatChunk() *chunkenc.XORChunk {
 // xorHeader is the length of an empty float chunk.
 const xorHeader = 2
 
-// keep removes the bytes of a finished float chunk from the room, if the chunk still uses it.
-func (e *chunkEncoder) keep(c *chunkenc.XORChunk) {
+// trimRoom removes the bytes of a finished float chunk from the room, if the chunk still uses it.
+func (e *chunkEncoder) trimRoom(c *chunkenc.XORChunk) {
 	text := c.Bytes()
 	if len(text) > len(e.room) { // The chunk was moved to memory of its own.
 		c.Compact()
@@ -96,24 +96,24 @@ func (e *chunkEncoder) Next() bool {
 	}
 	e.meta = chunks.Meta{MinTime: e.samples.AtT()}
 	if e.typ == chunkenc.ValFloat {
-		e.meta.Chunk = e.floatChunk()
+		e.meta.Chunk = e.newFloatChunk()
 	} else if e.meta.Chunk, e.err = e.typ.NewChunk(false, false); e.err != nil {
 		return false
 	}
-	if e.err = e.fill(e.typ); e.err != nil {
+	if e.err = e.fillChunk(e.typ); e.err != nil {
 		e.meta = chunks.Meta{}
 		return false
 	}
 	if c, ok := e.meta.Chunk.(*chunkenc.XORChunk); ok {
-		e.keep(c)
+		e.trimRoom(c)
 	} else {
 		e.meta.Chunk.Compact()
 	}
 	return true
 }
 
-// fill appends samples to the chunk until it is full or the next sample can't be appended.
-func (e *chunkEncoder) fill(typ chunkenc.ValueType) error {
+// fillChunk appends samples to the chunk until it is full or the next sample can't be appended.
+func (e *chunkEncoder) fillChunk(typ chunkenc.ValueType) error {
 	app, err := e.meta.Chunk.Appender()
 	if err != nil {
 		return err

@@ -161,8 +161,8 @@ func TestChoiceByClasses(t *testing.T) {
 	kept := func(raw, five, hour int64) [3]int64 { return [3]int64{raw * days, five * days, hour * days} }
 	r := resolution.Request{
 		Func: "max_over_time", Range: 10 * 60_000, From: 50 * days, To: 50*days + 6*hours, Step: hours, Slot: 2 * hours,
-		Oldest:  math.MinInt64,
-		Horizon: kept(97, 90, 90), Classes: [][3]int64{kept(97, 90, 90), kept(70, 60, 0)},
+		Oldest:   math.MinInt64,
+		Boundary: kept(97, 90, 90), Classes: [][3]int64{kept(97, 90, 90), kept(70, 60, 0)},
 	}
 	segments, short, err := resolution.Choose(r)
 	require.NoError(t, err)
@@ -171,7 +171,7 @@ func TestChoiceByClasses(t *testing.T) {
 	require.True(t, short.Cut)
 
 	r.Classes = r.Classes[1:]
-	r.Horizon = r.Classes[0]
+	r.Boundary = r.Classes[0]
 	segments, _, err = resolution.Choose(r)
 	require.NoError(t, err)
 	require.Equal(t, rollup.OneHour, segments[0].Resolution)

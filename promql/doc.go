@@ -57,7 +57,7 @@
 // # Terms
 //
 //   - Read: a query of the evaluator, or an external read, such as a remote read. A small read holds little memory. A read
-//     that holds more, or works longer than smallTime, is large, and waits for its turn among large reads.
+//     that holds more, or works longer than maxSmallTime, is large, and waits for its turn among large reads.
 //   - Place: the permission to run. The number of places is Options.MaxConcurrency.
 //   - Unread: an answer, or its bytes, from the end of the computation until the client has read it.
 //   - Step: an evaluation time. Window: the range of time whose samples determine the value of a series at a step. Edges:

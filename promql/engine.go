@@ -101,7 +101,7 @@ func NewEngine(opts Options) *Engine {
 		Reg:                      samples.registerer(opts.Registerer),
 		MaxSamples:               opts.MaxSamples,
 		Timeout:                  opts.Timeout,
-		ActiveQueryTracker:       queued{gate},
+		ActiveQueryTracker:       errorTracker{gate},
 		LookbackDelta:            opts.LookbackDelta,
 		NoStepSubqueryIntervalFn: func(int64) int64 { return subqueryInterval.Milliseconds() },
 		EnableAtModifier:         true,
@@ -112,7 +112,7 @@ func NewEngine(opts Options) *Engine {
 		FeatureRegistry:          opts.Features,
 		Parser:                   NewParser(opts.Parser),
 	})}
-	e.pressure = pressure{memory: opts.Memory, used: inUse, gate: gate}
+	e.pressure = pressure{memory: opts.Memory, used: memoryInUse, gate: gate}
 	gate.pressure = &e.pressure
 	if opts.Registerer != nil {
 		opts.Registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -149,14 +149,14 @@ func (e *Engine) NewRangeQuery(ctx context.Context, q promstorage.Queryable, opt
 func (e *Engine) newQuery(
 	ctx context.Context, q promstorage.Queryable, with func(promstorage.Queryable) (promengine.Query, error),
 ) (promengine.Query, error) {
-	made, err := e.planned(ctx, q, with)
-	if refused := (notLetIn{}); errors.As(err, &refused) {
+	made, err := e.planQuery(ctx, q, with)
+	if refused := (notAdmittedError{}); errors.As(err, &refused) {
 		return refusedQuery{refused}, nil
 	}
 	return made, err
 }
 
-func (e *Engine) planned(
+func (e *Engine) planQuery(
 	ctx context.Context, q promstorage.Queryable, unbounded func(promstorage.Queryable) (promengine.Query, error),
 ) (promengine.Query, error) {
 	with := func(q promstorage.Queryable) (promengine.Query, error) {
@@ -182,7 +182,7 @@ func (e *Engine) planned(
 		return &plannedQuery{Query: inner, engine: e, limiter: e.opts.Limiter}, nil
 	}
 	p := &plan{
-		exact: e.opts.NoSnap, unordered: e.opts.NoOrder, queryable: ours, delayed: e.opts.DelayedNameRemoval,
+		noSnap: e.opts.NoSnap, unordered: e.opts.NoOrder, queryable: ours, delayed: e.opts.DelayedNameRemoval,
 		starts: e.opts.StartTimestamps,
 		budget: budget{limit: int64(e.opts.MaxSamples)}, gate: e.gate,
 	}

@@ -50,9 +50,9 @@ type rangeKey struct {
 
 type extendedKey struct{}
 
-// withExtended returns a context that describes the anchored and smoothed ranges of a query. It returns ctx unchanged
-// for a query with subqueries, because the hints of selectors in subqueries are ambiguous.
-func withExtended(ctx context.Context, stmt parser.Statement) context.Context {
+// withExtendedRanges returns a context that describes the anchored and smoothed ranges of a query. It returns ctx
+// unchanged for a query with subqueries, because the hints of selectors in subqueries are ambiguous.
+func withExtendedRanges(ctx context.Context, stmt parser.Statement) context.Context {
 	s, ok := stmt.(*parser.EvalStmt)
 	if !ok {
 		return ctx
@@ -79,7 +79,7 @@ func withExtended(ctx context.Context, stmt parser.Statement) context.Context {
 		offset := v.OriginalOffset.Milliseconds()
 		e.first, e.last = e.first-offset, e.last-offset
 		key := rangeKey{
-			start: e.first - lookback - e.width + 1, end: e.last, width: e.width, function: functionOn(path),
+			start: e.first - lookback - e.width + 1, end: e.last, width: e.width, function: innermostFunction(path),
 		}
 		if v.Smoothed {
 			key.end += lookback
@@ -93,8 +93,8 @@ func withExtended(ctx context.Context, stmt parser.Statement) context.Context {
 	return context.WithValue(ctx, extendedKey{}, ranges)
 }
 
-// functionOn returns the name of the innermost function on a path, as the evaluator sets it in SelectHints.
-func functionOn(path []parser.Node) string {
+// innermostFunction returns the name of the innermost function on a path, as the evaluator sets it in SelectHints.
+func innermostFunction(path []parser.Node) string {
 	for i := len(path) - 1; i >= 0; i-- {
 		switch n := path[i].(type) {
 		case *parser.Call:
@@ -121,8 +121,8 @@ func (e *extendedRange) isAligned(res rollup.Resolution) bool {
 	return e.first%width == 0 && e.width%width == 0 && (e.first == e.last || e.step%width == 0)
 }
 
-// right returns the right edge of the last window.
-func (e *extendedRange) right() int64 {
+// lastEdge returns the right edge of the last window.
+func (e *extendedRange) lastEdge() int64 {
 	if e.step <= 0 {
 		return e.first
 	}
@@ -139,13 +139,13 @@ type extendedErrors struct {
 	short resolution.Shortfall // of all series so far
 }
 
-// expect records the times that are read from buckets instead of raw samples.
-func (e *extendedErrors) expect(short resolution.Shortfall) {
+// recordShortfall records the times that are read from buckets instead of raw samples.
+func (e *extendedErrors) recordShortfall(short resolution.Shortfall) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	off := e.short.Off
+	off := e.short.ErrorBound
 	e.short.Merge(short)
-	e.short.Off = off
+	e.short.ErrorBound = off
 }
 
 // bucketError is the max error of a value that is caused by one bucket.
@@ -154,8 +154,8 @@ type bucketError struct {
 	by  float64 // NaN if unknown
 }
 
-// of returns the error caused by the samples that were made from bucket i.
-func (e *extendedErrors) of(b *rollup.Buckets, i int, made []float64) bucketError {
+// bucketErrorOf returns the error caused by the samples that were made from bucket i.
+func (e *extendedErrors) bucketErrorOf(b *rollup.Buckets, i int, made []float64) bucketError {
 	out := bucketError{end: b.End[i], by: math.NaN()}
 	if b.Flags[i]&(rollup.NotSimple|rollup.HasHistograms|rollup.Aggregated) != 0 {
 		return out
@@ -219,10 +219,10 @@ type coveredPart struct {
 	last  float64
 }
 
-// cover records that the whole bucket i is used although x.limit cuts it. Buckets after the last window are skipped,
-// because only their first sample is used.
-func (x *bucketExpander) cover(b *rollup.Buckets, i int) {
-	if x.limit < b.End[i] && b.Start[i] < x.errors.right() {
+// addCovered records that the whole bucket i is used although x.limit cuts it. Buckets after the last window are
+// skipped, because only their first sample is used.
+func (x *bucketExpander) addCovered(b *rollup.Buckets, i int) {
+	if x.limit < b.End[i] && b.Start[i] < x.errors.lastEdge() {
 		x.covered = append(x.covered, coveredPart{after: x.limit, end: b.End[i], lastT: b.LastT[i], last: b.Last[i]})
 	}
 }
@@ -276,7 +276,7 @@ func (e *extendedErrors) add(list []bucketError, warn func(error)) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	off := &e.short.Off
+	off := &e.short.ErrorBound
 	off.Bounded, off.Unknown = true, off.Unknown || unknown
 	off.By, off.SumBy = max(off.By, most), off.SumBy+most
 	warn(&resolution.MissingError{Shortfall: e.short})

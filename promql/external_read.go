@@ -11,38 +11,38 @@ type externalRead struct {
 	*read
 
 	answerMu sync.Mutex
-	answer   *unread // nil if the read holds no answer
-	writing  int64   // bytes of an answer that is streamed
-	paused   bool    // the place was released because the client reads slowly
+	answer   *unreadAnswer // nil if the read holds no answer
+	writing  int64         // bytes of an answer that is streamed
+	paused   bool          // the place was released because the client reads slowly
 }
 
 type externalReadKey struct{}
 
-// Answered records that the read of ctx (see Engine.Enter) holds more bytes of an answer, until the caller of Enter
+// HoldAnswer records that the read of ctx (see Engine.Enter) holds more bytes of an answer, until the caller of Enter
 // calls leave. The read must have finished computing, because its place is given to another read.
-func Answered(ctx context.Context, bytes int64) {
+func HoldAnswer(ctx context.Context, bytes int64) {
 	t, ok := ctx.Value(externalReadKey{}).(*externalRead)
 	if !ok {
 		return
 	}
 	t.answerMu.Lock()
 	defer t.answerMu.Unlock()
-	t.hold(ctx, bytes)
+	t.holdAnswer(ctx, bytes)
 	t.leave()
 }
 
-// hold adds bytes to the answer that the read holds. The caller must hold answerMu.
-func (t *externalRead) hold(ctx context.Context, bytes int64) {
+// holdAnswer adds bytes to the answer that the read holds. The caller must hold answerMu.
+func (t *externalRead) holdAnswer(ctx context.Context, bytes int64) {
 	if t.answer == nil {
-		t.answer = t.gate.hold(ctx, bytes)
+		t.answer = t.gate.newUnread(ctx, bytes)
 		return
 	}
 	t.answer.add(bytes)
 }
 
-// release releases the answer that the read holds. The caller must hold answerMu.
-func (t *externalRead) release() {
-	t.answer.give()
+// releaseAnswer releases the answer that the read holds. The caller must hold answerMu.
+func (t *externalRead) releaseAnswer() {
+	t.answer.release()
 	t.answer = nil
 }
 
@@ -50,9 +50,9 @@ func (t *externalRead) release() {
 // read gives its place to another read.
 const writePatience = 500 * time.Millisecond
 
-// Streamed calls write, which sends bytes of a streamed answer. If the client reads slowly, the read of ctx gives its
-// place to another read. In that case, Streamed waits for a place again after write has returned.
-func Streamed(ctx context.Context, bytes int64, write func() (int, error)) (int, error) {
+// StreamAnswer calls write, which sends bytes of a streamed answer. If the client reads slowly, the read of ctx gives
+// its place to another read. In that case, StreamAnswer waits for a place again after write has returned.
+func StreamAnswer(ctx context.Context, bytes int64, write func() (int, error)) (int, error) {
 	t, ok := ctx.Value(externalReadKey{}).(*externalRead)
 	if !ok {
 		return write()
@@ -75,7 +75,7 @@ func (t *externalRead) pause(ctx context.Context) {
 		return
 	}
 	t.paused = true
-	t.hold(ctx, t.writing)
+	t.holdAnswer(ctx, t.writing)
 	t.leave()
 }
 
@@ -88,7 +88,7 @@ func (t *externalRead) resume(ctx context.Context) error {
 		return nil
 	}
 	t.paused = false
-	t.release()
+	t.releaseAnswer()
 	return t.enterAgain(ctx)
 }
 
@@ -96,5 +96,5 @@ func (t *externalRead) end() {
 	t.read.end()
 	t.answerMu.Lock()
 	defer t.answerMu.Unlock()
-	t.release()
+	t.releaseAnswer()
 }

@@ -20,24 +20,24 @@ func TestStreamsGiveTheirPlaceAway(t *testing.T) {
 		read, written := make(chan struct{}), make(chan error, 1)
 		write := func() {
 			go func() {
-				_, err := Streamed(stream, 100, func() (int, error) { <-read; return 50, nil })
+				_, err := StreamAnswer(stream, 100, func() (int, error) { <-read; return 50, nil })
 				written <- err
 			}()
 			time.Sleep(writePatience)
 			synctest.Wait()
 		}
 		write()
-		require.EqualValues(t, 100, e.gate.queries.holding())
+		require.EqualValues(t, 100, e.gate.queries.heldBytes())
 		_, leaveOther, err := e.Enter(t.Context())
 		require.NoError(t, err, "there is a place")
 		read <- struct{}{}
 		synctest.Wait()
 		require.Empty(t, written, "it waits for a place")
-		require.Zero(t, e.gate.queries.holding())
+		require.Zero(t, e.gate.queries.heldBytes())
 		leaveOther()
 		require.NoError(t, <-written)
 
-		quick, err := Streamed(stream, 100, func() (int, error) { return 50, nil })
+		quick, err := StreamAnswer(stream, 100, func() (int, error) { return 50, nil })
 		require.NoError(t, err)
 		require.Equal(t, 50, quick)
 		write()
@@ -45,6 +45,6 @@ func TestStreamsGiveTheirPlaceAway(t *testing.T) {
 		require.NoError(t, <-written)
 		leave()
 		require.Empty(t, e.gate.entered)
-		require.Zero(t, e.gate.queries.holding())
+		require.Zero(t, e.gate.queries.heldBytes())
 	})
 }

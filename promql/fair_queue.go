@@ -18,15 +18,15 @@ import (
 // another tenant. A running query that waits for memory releases its place during that time, see park.
 type fairQueue struct {
 	places, extra int
-	// most is the maximum number of waiters of all tenants.
-	most int
-	// bytes bounds the bytes that queries hold, including the answers of queries that have finished (see hold). While
-	// they reach the bound, no other query starts. For a tenant that holds nothing, the bound is 25% higher. 0: no
-	// bound.
+	// maxWaiting is the maximum number of waiters of all tenants.
+	maxWaiting int
+	// bytes bounds the bytes that queries hold, including the answers of queries that have finished (see addHeld).
+	// While they reach the bound, no other query starts. For a tenant that holds nothing, the bound is 25% higher. 0:
+	// no bound.
 	bytes int64
-	// full, if not nil, reports whether no query may start because too many bytes are held elsewhere. It is called with
-	// mu held.
-	full func() bool
+	// isFull, if not nil, reports whether no query may start because too many bytes are held elsewhere. It is called
+	// with mu held.
+	isFull func() bool
 	// onWait, if not nil, is called every waitInterval while a query waits.
 	onWait func()
 
@@ -66,7 +66,7 @@ type share struct {
 }
 
 func newFairQueue(places, extra, most int) *fairQueue {
-	return &fairQueue{places: places, extra: extra, most: most, queues: map[string]*tenantQueue{}}
+	return &fairQueue{places: places, extra: extra, maxWaiting: most, queues: map[string]*tenantQueue{}}
 }
 
 // errQueueFull is returned if a tenant's own queue is full.
@@ -75,25 +75,25 @@ var errQueueFull = errors.New("promql: too many queries of the tenant are waitin
 // enter waits for a place. Unless it returns an error, the caller must call leave with the same shares. It returns the
 // context's error, errQueueFull if the queue of the first tenant is full, or ErrTooManyQueries.
 func (f *fairQueue) enter(ctx context.Context, shares []share) error {
-	return f.enterWith(ctx, shares, 0)
+	return f.enterWithDemand(ctx, shares, 0)
 }
 
-// enterWith is enter for a query that is expected to hold demand bytes. The bytes count as held from the start of the
-// query until the caller releases them with hold. The query waits until they fit within the bound or no other query is
-// running.
-func (f *fairQueue) enterWith(ctx context.Context, shares []share, demand int64) error {
-	w, err := f.start(shares, demand)
+// enterWithDemand is enter for a query that is expected to hold demand bytes. The bytes count as held from the start of
+// the query until the caller releases them with addHeld. The query waits until they fit within the bound or no other
+// query is running.
+func (f *fairQueue) enterWithDemand(ctx context.Context, shares []share, demand int64) error {
+	w, err := f.startOrQueue(shares, demand)
 	if err != nil {
 		return err
 	}
 	if w != nil {
-		if err = f.await(ctx, w); err != nil && ctx.Err() != nil {
+		if err = f.waitForPlace(ctx, w); err != nil && ctx.Err() != nil {
 			return err
 		}
 	}
 	if err == nil && ctx.Err() != nil { // The query was admitted at the moment when its context ended.
 		f.leave(shares)
-		f.hold(shares, -demand)
+		f.addHeld(shares, -demand)
 		return ctx.Err()
 	}
 	return err
@@ -102,8 +102,8 @@ func (f *fairQueue) enterWith(ctx context.Context, shares []share, demand int64)
 // waitInterval is how often fairQueue.onWait is called while a query waits.
 const waitInterval = 250 * time.Millisecond
 
-// await returns the waiter's result, or the context's error.
-func (f *fairQueue) await(ctx context.Context, w *waiter) error {
+// waitForPlace returns the waiter's result, or the context's error.
+func (f *fairQueue) waitForPlace(ctx context.Context, w *waiter) error {
 	var tick <-chan time.Time // nil: never
 	if f.onWait != nil {
 		ticker := time.NewTicker(waitInterval)
@@ -132,15 +132,15 @@ func (f *fairQueue) removeWaiter(w *waiter) bool {
 	if len(w.ready) > 0 {
 		return false
 	}
-	f.drop(w)
+	f.removeWaiterLocked(w)
 	return true
 }
 
-// start takes a place if one is free. Otherwise it queues the query and returns its waiter.
-func (f *fairQueue) start(shares []share, demand int64) (*waiter, error) {
+// startOrQueue takes a place if one is free. Otherwise it queues the query and returns its waiter.
+func (f *fairQueue) startOrQueue(shares []share, demand int64) (*waiter, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	queues := make([]*tenantQueue, 0, usualTenants)
+	queues := make([]*tenantQueue, 0, stackTenants)
 	for _, s := range shares {
 		q := f.queueOf(s.name)
 		q.limit = s.running
@@ -148,15 +148,15 @@ func (f *fairQueue) start(shares []share, demand int64) (*waiter, error) {
 	}
 	first := queues[0]
 	if len(first.waiters) == 0 && f.mayRun(queues, demand) {
-		f.run(queues, demand)
+		f.takePlace(queues, demand)
 		return nil, nil
 	}
 	if most := shares[0].waiting; most > 0 && len(first.waiters) >= most {
-		f.tidy(queues)
+		f.deleteIdleQueues(queues)
 		return nil, errQueueFull
 	}
-	if f.waiting >= f.most && !f.displace(first) {
-		f.tidy(queues)
+	if f.waiting >= f.maxWaiting && !f.displaceWaiter(first) {
+		f.deleteIdleQueues(queues)
 		return nil, ErrTooManyQueries
 	}
 	w := &waiter{queues: slices.Clone(queues), demand: demand, ready: make(chan error, 1)}
@@ -168,8 +168,8 @@ func (f *fairQueue) start(shares []share, demand int64) (*waiter, error) {
 	return w, nil
 }
 
-// usualTenants is the max number of tenants of a query whose list of queues is allocated on the stack.
-const usualTenants = 4
+// stackTenants is the max number of tenants of a query whose list of queues is allocated on the stack.
+const stackTenants = 4
 
 // queueOf returns the queue of a tenant. It creates the queue if there is none.
 func (f *fairQueue) queueOf(name string) *tenantQueue {
@@ -190,7 +190,7 @@ func (f *fairQueue) mayRun(queues []*tenantQueue, demand int64) bool {
 		}
 		idle, empty = idle && q.running == 0, empty && q.held == 0
 	}
-	if f.full != nil && f.full() {
+	if f.isFull != nil && f.isFull() {
 		return false
 	}
 	if f.bytes > 0 && f.held >= f.bytes && (!empty || f.held >= f.bytes+f.bytes/4) {
@@ -202,7 +202,7 @@ func (f *fairQueue) mayRun(queues []*tenantQueue, demand int64) bool {
 	return f.running < f.places || idle && f.running < f.places+f.extra
 }
 
-func (f *fairQueue) run(queues []*tenantQueue, demand int64) {
+func (f *fairQueue) takePlace(queues []*tenantQueue, demand int64) {
 	f.running++
 	f.held += demand
 	for _, q := range queues {
@@ -211,10 +211,10 @@ func (f *fairQueue) run(queues []*tenantQueue, demand int64) {
 	}
 }
 
-// displace rejects the last waiter of the longest queue to make room for a waiter of another tenant. So a tenant with
-// many queries doesn't keep others from waiting. It returns false if no queue would be longer than the other tenant's
-// queue with the new waiter.
-func (f *fairQueue) displace(of *tenantQueue) bool {
+// displaceWaiter rejects the last waiter of the longest queue to make room for a waiter of another tenant. So a tenant
+// with many queries doesn't keep others from waiting. It returns false if no queue would be longer than the other
+// tenant's queue with the new waiter.
+func (f *fairQueue) displaceWaiter(of *tenantQueue) bool {
 	longest := of
 	for _, q := range f.order {
 		if len(q.waiters) > len(longest.waiters) {
@@ -225,13 +225,13 @@ func (f *fairQueue) displace(of *tenantQueue) bool {
 		return false
 	}
 	w := longest.waiters[len(longest.waiters)-1]
-	f.drop(w)
+	f.removeWaiterLocked(w)
 	w.ready <- ErrTooManyQueries
 	return true
 }
 
-// drop removes a waiter from its queue.
-func (f *fairQueue) drop(w *waiter) {
+// removeWaiterLocked removes a waiter from its queue.
+func (f *fairQueue) removeWaiterLocked(w *waiter) {
 	q := w.queues[0]
 	at := slices.Index(q.waiters, w)
 	if at < 0 {
@@ -242,20 +242,20 @@ func (f *fairQueue) drop(w *waiter) {
 	if len(q.waiters) == 0 {
 		f.order = slices.DeleteFunc(f.order, func(o *tenantQueue) bool { return o == q })
 	}
-	f.tidy(w.queues)
+	f.deleteIdleQueues(w.queues)
 }
 
-// tidy deletes the given queues if their tenants have no query here and hold no bytes.
-func (f *fairQueue) tidy(queues []*tenantQueue) {
+// deleteIdleQueues deletes the given queues if their tenants have no query here and hold no bytes.
+func (f *fairQueue) deleteIdleQueues(queues []*tenantQueue) {
 	for _, q := range queues {
-		if q.running == 0 && q.held == 0 && len(q.waiters) == 0 && !f.named(q) {
+		if q.running == 0 && q.held == 0 && len(q.waiters) == 0 && !f.isReferenced(q) {
 			delete(f.queues, q.name)
 		}
 	}
 }
 
-// named reports whether a waiter in another queue also counts toward the limits of queue q.
-func (f *fairQueue) named(q *tenantQueue) bool {
+// isReferenced reports whether a waiter in another queue also counts toward the limits of queue q.
+func (f *fairQueue) isReferenced(q *tenantQueue) bool {
 	return slices.ContainsFunc(f.order, func(o *tenantQueue) bool {
 		return slices.ContainsFunc(o.waiters, func(w *waiter) bool {
 			return len(w.queues) > 1 && slices.Contains(w.queues, q)
@@ -269,7 +269,7 @@ func (f *fairQueue) park() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.running--
-	for f.next() {
+	for f.startNext() {
 	}
 }
 
@@ -292,36 +292,36 @@ func (f *fairQueue) leave(shares []share) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.running--
-	queues := make([]*tenantQueue, 0, usualTenants)
+	queues := make([]*tenantQueue, 0, stackTenants)
 	for _, s := range shares {
 		if q := f.queues[s.name]; q != nil {
 			q.running--
 			queues = append(queues, q)
 		}
 	}
-	for f.next() {
+	for f.startNext() {
 	}
-	f.tidy(queues)
+	f.deleteIdleQueues(queues)
 }
 
-// hold adds to the bytes that tenants hold. They also count after the query has released its place. Negative bytes are
-// released.
-func (f *fairQueue) hold(shares []share, bytes int64) {
+// addHeld adds to the bytes that tenants hold. They also count after the query has released its place. Negative bytes
+// are released.
+func (f *fairQueue) addHeld(shares []share, bytes int64) {
 	if bytes == 0 {
 		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.held += bytes
-	queues := make([]*tenantQueue, 0, usualTenants)
+	queues := make([]*tenantQueue, 0, stackTenants)
 	for _, s := range shares {
 		q := f.queueOf(s.name)
 		q.held += bytes
 		queues = append(queues, q)
 	}
-	for bytes < 0 && f.next() {
+	for bytes < 0 && f.startNext() {
 	}
-	f.tidy(queues)
+	f.deleteIdleQueues(queues)
 }
 
 func (f *fairQueue) setTight(tight bool) {
@@ -329,28 +329,28 @@ func (f *fairQueue) setTight(tight bool) {
 	defer f.mu.Unlock()
 	was := f.tight
 	f.tight = tight
-	for was && !tight && f.next() {
+	for was && !tight && f.startNext() {
 	}
 }
 
-// wake starts the waiters that may run. It must be called when full may have become false.
-func (f *fairQueue) wake() {
+// startWaiters starts the waiters that may run. It must be called when isFull may have become false.
+func (f *fairQueue) startWaiters() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for f.next() {
+	for f.startNext() {
 	}
 }
 
-// holding returns the bytes that all tenants hold.
-func (f *fairQueue) holding() int64 {
+// heldBytes returns the bytes that all tenants hold.
+func (f *fairQueue) heldBytes() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.held
 }
 
-// next starts the first waiter that may run, and moves its tenant to the end of the order. It returns false if no
+// startNext starts the first waiter that may run, and moves its tenant to the end of the order. It returns false if no
 // waiter may run.
-func (f *fairQueue) next() bool {
+func (f *fairQueue) startNext() bool {
 	for i, q := range f.order {
 		w := q.waiters[0]
 		if !f.mayRun(w.queues, w.demand) {
@@ -362,15 +362,15 @@ func (f *fairQueue) next() bool {
 		if len(q.waiters) > 0 {
 			f.order = append(f.order, q)
 		}
-		f.run(w.queues, w.demand)
+		f.takePlace(w.queues, w.demand)
 		w.ready <- nil
 		return true
 	}
 	return false
 }
 
-// state returns the numbers of a tenant's queries that run and wait.
-func (f *fairQueue) state(name string) (running, waiting int) {
+// queryCounts returns the numbers of a tenant's queries that run and wait.
+func (f *fairQueue) queryCounts(name string) (running, waiting int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	q := f.queues[name]

@@ -36,7 +36,7 @@ func TestOneQueryDoesNotWaitBehindAThousand(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		running, waiting := queue.state("many")
+		running, waiting := queue.queryCounts("many")
 		require.Equal(t, [2]int{4, 996}, [2]int{running, waiting},
 			"one tenant has all places, and none of the extra ones")
 		for range 2 { // The first gets an extra place. The second gets the next free place.
@@ -139,7 +139,7 @@ func TestFairQueueWaitsForBytes(t *testing.T) {
 			go func() {
 				require.NoError(t, queue.enter(t.Context(), of(name)))
 				queue.leave(of(name))
-				queue.hold(of(name), bytes)
+				queue.addHeld(of(name), bytes)
 				close(ran)
 			}()
 			synctest.Wait()
@@ -159,12 +159,12 @@ func TestFairQueueWaitsForBytes(t *testing.T) {
 		waits(next)
 		<-run("one", 10) // 130 bytes are also above the higher bound.
 		waits(run("another", 1))
-		queue.hold(of("many"), -60)
+		queue.addHeld(of("many"), -60)
 		<-next
 		synctest.Wait()
-		require.EqualValues(t, 72, queue.holding())
+		require.EqualValues(t, 72, queue.heldBytes())
 		for name, bytes := range map[string]int64{"many": 61, "one": 10, "another": 1} {
-			queue.hold(of(name), -bytes)
+			queue.addHeld(of(name), -bytes)
 		}
 		require.Empty(t, queue.queues)
 	})

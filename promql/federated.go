@@ -20,8 +20,8 @@ const (
 	originalLabel = "original_" + tenantLabel
 )
 
-// chosen returns the tenants that match the matchers of the tenant label, and the remaining matchers.
-func chosen(tenants []string, matchers []*labels.Matcher) ([]string, []*labels.Matcher, error) {
+// selectTenants returns the tenants that match the matchers of the tenant label, and the remaining matchers.
+func selectTenants(tenants []string, matchers []*labels.Matcher) ([]string, []*labels.Matcher, error) {
 	rest := make([]*labels.Matcher, 0, len(matchers))
 	for _, m := range matchers {
 		switch m.Name {
@@ -49,17 +49,17 @@ func withTenant(b *labels.Builder, ls labels.Labels, name string) labels.Labels 
 	return b.Set(tenantLabel, name).Labels()
 }
 
-// findOf finds the series of multiple tenants.
-func (r *reader) findOf(ctx context.Context, tenants []string, w *warnings, sorted bool, hints *promstorage.SelectHints,
-	matchers []*labels.Matcher) ([]sourceSeries, error) {
-	tenants, matchers, err := chosen(tenants, matchers)
+// findInTenants finds the series of multiple tenants.
+func (r *reader) findInTenants(ctx context.Context, tenants []string, w *warnings, sorted bool,
+	hints *promstorage.SelectHints, matchers []*labels.Matcher) ([]sourceSeries, error) {
+	tenants, matchers, err := selectTenants(tenants, matchers)
 	if err != nil {
 		return nil, err
 	}
 	var all []sourceSeries
 	b := labels.NewBuilder(labels.EmptyLabels())
 	for _, name := range tenants {
-		found, err := r.find(tenant.Into(ctx, name), w, false, hints, matchers)
+		found, err := r.findSeries(tenant.Into(ctx, name), w, false, hints, matchers)
 		if err != nil {
 			return nil, err
 		}
@@ -77,8 +77,8 @@ func (r *reader) findOf(ctx context.Context, tenants []string, w *warnings, sort
 	return all, nil
 }
 
-// labelNamesOf lists the label names of multiple tenants.
-func (r *reader) labelNamesOf(ctx context.Context, tenants []string, hints *promstorage.LabelHints,
+// labelNamesInTenants lists the label names of multiple tenants.
+func (r *reader) labelNamesInTenants(ctx context.Context, tenants []string, hints *promstorage.LabelHints,
 	matchers []*labels.Matcher) ([]string, annotations.Annotations, error) {
 	return eachTenant(ctx, tenants, matchers,
 		func(ctx context.Context, _ string, rest []*labels.Matcher) ([]string, annotations.Annotations, error) {
@@ -93,9 +93,9 @@ func (r *reader) labelNamesOf(ctx context.Context, tenants []string, hints *prom
 		})
 }
 
-// labelValuesOf lists the values of a label of multiple tenants.
-func (r *reader) labelValuesOf(ctx context.Context, tenants []string, label string, hints *promstorage.LabelHints,
-	matchers []*labels.Matcher) ([]string, annotations.Annotations, error) {
+// labelValuesInTenants lists the values of a label of multiple tenants.
+func (r *reader) labelValuesInTenants(ctx context.Context, tenants []string, label string,
+	hints *promstorage.LabelHints, matchers []*labels.Matcher) ([]string, annotations.Annotations, error) {
 	return eachTenant(ctx, tenants, matchers,
 		func(ctx context.Context, name string, rest []*labels.Matcher) ([]string, annotations.Annotations, error) {
 			switch label {
@@ -116,7 +116,7 @@ func (r *reader) labelValuesOf(ctx context.Context, tenants []string, label stri
 func eachTenant(ctx context.Context, tenants []string, matchers []*labels.Matcher,
 	list func(ctx context.Context, name string, rest []*labels.Matcher) ([]string, annotations.Annotations, error),
 ) ([]string, annotations.Annotations, error) {
-	tenants, rest, err := chosen(tenants, matchers)
+	tenants, rest, err := selectTenants(tenants, matchers)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -134,15 +134,15 @@ func eachTenant(ctx context.Context, tenants []string, matchers []*labels.Matche
 	return slices.Compact(all), notes, nil
 }
 
-// selectOf finds the exemplars of multiple tenants.
-func (q exemplarQuerier) selectOf(tenants []string, start, end int64,
+// selectInTenants finds the exemplars of multiple tenants.
+func (q exemplarQuerier) selectInTenants(tenants []string, start, end int64,
 	sets [][]*labels.Matcher) ([]exemplar.QueryResult, error) {
 	all := []exemplar.QueryResult{}
 	b := labels.NewBuilder(labels.EmptyLabels())
 	for _, name := range tenants {
 		var own [][]*labels.Matcher
 		for _, set := range sets {
-			of, rest, err := chosen([]string{name}, set)
+			of, rest, err := selectTenants([]string{name}, set)
 			if err != nil {
 				return nil, err
 			}

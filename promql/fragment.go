@@ -20,9 +20,9 @@ type steps struct {
 	n           int
 }
 
-func (s steps) at(i int) int64 { return s.first + int64(i)*s.step }
+func (s steps) timeAt(i int) int64 { return s.first + int64(i)*s.step }
 
-func (s steps) last() int64 { return s.at(s.n - 1) }
+func (s steps) last() int64 { return s.timeAt(s.n - 1) }
 
 // fragment is a part of a query that the planner computes without Prometheus' evaluator: an instant selector, or a
 // function over a range selector. Its value at step i is computed from the samples with edges.at(i)-width < t <=
@@ -42,19 +42,19 @@ type fragment struct {
 	// eval are the evaluation times of the steps. edges are the right edges of the windows, which differ from the
 	// evaluation times if there is an offset or an @ modifier.
 	eval, edges steps
-	// stats is true if only the count and the sum of histograms are needed.
-	stats bool
-	// starts is true if the function uses start timestamps.
-	starts bool
+	// onlyStats is true if only the count and the sum of histograms are needed.
+	onlyStats bool
+	// usesStarts is true if the function uses start timestamps.
+	usesStarts bool
 	// minT is the start of the range that the evaluator would request from a Queryable.
 	minT int64
-	// counted is true if only the presence of samples matters, not their values.
-	counted bool
+	// onlyPresence is true if only the presence of samples matters, not their values.
+	onlyPresence bool
 }
 
 // window returns the edges of the window of step i.
 func (p *fragment) window(i int) (from, to int64) {
-	to = p.edges.at(i)
+	to = p.edges.timeAt(i)
 	return to - p.width, to
 }
 
@@ -71,12 +71,12 @@ func (p *fragment) metric(stored labels.Labels) labels.Labels {
 	return stored.DropReserved(schema.IsMetadataLabel)
 }
 
-// readFrom returns the time from which samples are read.
-func (p *fragment) readFrom() int64 {
-	if p.counted { // Samples before the range are read only for the hints of histograms, which aren't needed here.
+// readStart returns the time from which samples are read.
+func (p *fragment) readStart() int64 {
+	if p.onlyPresence { // Samples before the range are read only for the hints of histograms, which aren't needed here.
 		return p.minT
 	}
-	return earlier(p.minT, hintContext)
+	return subtractClamped(p.minT, hintContext)
 }
 
 // open finds the fragment's series of a tenant, in the order in which a Queryable returns them. warn may be called
@@ -85,14 +85,14 @@ func (p *fragment) open(
 	ctx context.Context, store *storage.Store, of string, warn func(error),
 ) ([]*query.SelectedSeries, error) {
 	return store.Select(ctx, query.Query{
-		Tenant: of, MinT: p.readFrom(), MaxT: p.edges.last(),
+		Tenant: of, MinT: p.readStart(), MaxT: p.edges.last(),
 		Matchers: p.matchers, Warn: warn,
 	})
 }
 
-// unique reports whether no two of the fragment's series can have the same labels in the result. If two can, the
-// fragment is left to the evaluator, which reports duplicate labels as an error.
-func (p *fragment) unique(series []foundSeries) bool {
+// hasUniqueLabels reports whether no two of the fragment's series can have the same labels in the result. If two can,
+// the fragment is left to the evaluator, which reports duplicate labels as an error.
+func (p *fragment) hasUniqueLabels(series []foundSeries) bool {
 	if p.keepsName() || len(series) < 2 {
 		return true
 	}
@@ -151,5 +151,5 @@ type FragmentStats struct {
 	named string
 }
 
-// FromRaw returns true if the fragment was left to the evaluator, which read raw samples.
-func (p *FragmentStats) FromRaw() bool { return p.Refused != "" && len(p.Segments) == 0 }
+// IsFromRaw returns true if the fragment was left to the evaluator, which read raw samples.
+func (p *FragmentStats) IsFromRaw() bool { return p.Refused != "" && len(p.Segments) == 0 }

@@ -18,14 +18,16 @@ type floatFunc func(r *rawReader, out *values)
 // Prometheus' implementation.
 var floatFuncs = map[string]floatFunc{
 	"rate": func(r *rawReader, out *values) {
-		r.slopes(out, bucketfn.Slope{Counter: true,
+		r.computeSlopes(out, bucketfn.Slope{Counter: true,
 			PerSecond: (time.Duration(r.fragment.width) * time.Millisecond).Seconds()})
 	},
-	"increase":           func(r *rawReader, out *values) { r.slopes(out, bucketfn.Slope{Counter: true, Scale: 1}) },
-	"delta":              func(r *rawReader, out *values) { r.slopes(out, bucketfn.Slope{Scale: 1}) },
-	"min_over_time":      func(r *rawReader, out *values) { r.extremes(out, bucketfn.Min) },
-	"max_over_time":      func(r *rawReader, out *values) { r.extremes(out, bucketfn.Max) },
-	"quantile_over_time": func(r *rawReader, out *values) { r.quantiles(out, r.fragment.scalars[0][0].F) },
+	"increase": func(r *rawReader, out *values) {
+		r.computeSlopes(out, bucketfn.Slope{Counter: true, Scale: 1})
+	},
+	"delta":              func(r *rawReader, out *values) { r.computeSlopes(out, bucketfn.Slope{Scale: 1}) },
+	"min_over_time":      func(r *rawReader, out *values) { r.computeExtremes(out, bucketfn.Min) },
+	"max_over_time":      func(r *rawReader, out *values) { r.computeExtremes(out, bucketfn.Max) },
+	"quantile_over_time": func(r *rawReader, out *values) { r.computeQuantiles(out, r.fragment.scalars[0][0].F) },
 }
 
 // floatFuncOf returns the floatFunc of a fragment, or nil if there is none.
@@ -36,8 +38,8 @@ func floatFuncOf(p *fragment) floatFunc {
 	return floatFuncs[p.function]
 }
 
-// live returns the floats of the series without stale markers, as columns.
-func (r *rawReader) live() ([]int64, []float64) {
+// liveSamples returns the floats of the series without stale markers, as columns.
+func (r *rawReader) liveSamples() ([]int64, []float64) {
 	t, v := r.it.samples.T[r.it.floats:], r.it.samples.V[r.it.floats:]
 	stale := 0
 	for stale < len(v) && !value.IsStaleNaN(v[stale]) {
@@ -55,9 +57,9 @@ func (r *rawReader) live() ([]int64, []float64) {
 	return r.times, r.values
 }
 
-// liveCounter is live, and also records the counter resets. If there are no stale markers, as in most counters, it
-// needs only one pass.
-func (r *rawReader) liveCounter() ([]int64, []float64) {
+// liveSamplesWithResets is live, and also records the counter resets. If there are no stale markers, as in most
+// counters, it needs only one pass.
+func (r *rawReader) liveSamplesWithResets() ([]int64, []float64) {
 	t, v := r.it.samples.T[r.it.floats:], r.it.samples.V[r.it.floats:]
 	r.resets = r.resets[:0]
 	before, numbers := math.Inf(-1), true
@@ -73,7 +75,7 @@ func (r *rawReader) liveCounter() ([]int64, []float64) {
 	if numbers {
 		return t, v
 	}
-	t, v = r.live()
+	t, v = r.liveSamples()
 	r.resets = r.resets[:0]
 	for i := 1; i < len(v); i++ {
 		if v[i] < v[i-1] {
@@ -83,10 +85,10 @@ func (r *rawReader) liveCounter() ([]int64, []float64) {
 	return t, v
 }
 
-// slopesWithStarts computes rate or increase with start timestamps. It returns the number of windows whose samples
-// overlap.
-func (r *rawReader) slopesWithStarts(out *values) (overlapping int) {
-	t, v, st := r.liveWithStarts()
+// computeSlopesWithStarts computes rate or increase with start timestamps. It returns the number of windows whose
+// samples overlap.
+func (r *rawReader) computeSlopesWithStarts(out *values) (overlapping int) {
+	t, v, st := r.liveSamplesWithStarts()
 	r.resets, r.overlaps = r.resets[:0], r.overlaps[:0]
 	for i := 1; i < len(v); i++ {
 		switch {
@@ -103,14 +105,14 @@ func (r *rawReader) slopesWithStarts(out *values) (overlapping int) {
 	if r.fragment.function == "rate" {
 		s = bucketfn.Slope{Counter: true, PerSecond: (time.Duration(r.fragment.width) * time.Millisecond).Seconds()}
 	}
-	return r.slopesOf(t, v, st, s, out)
+	return r.computeSlopesFrom(t, v, st, s, out)
 }
 
-// liveWithStarts is live, and also returns the start timestamps of the samples.
-func (r *rawReader) liveWithStarts() (t []int64, v []float64, st []int64) {
+// liveSamplesWithStarts is live, and also returns the start timestamps of the samples.
+func (r *rawReader) liveSamplesWithStarts() (t []int64, v []float64, st []int64) {
 	st = r.it.samples.ST[r.it.floats:]
 	all := r.it.samples.V[r.it.floats:]
-	if t, v = r.live(); len(v) == len(all) {
+	if t, v = r.liveSamples(); len(v) == len(all) {
 		return t, v, st
 	}
 	r.begins = r.begins[:0]
@@ -122,27 +124,28 @@ func (r *rawReader) liveWithStarts() (t []int64, v []float64, st []int64) {
 	return t, v, r.begins
 }
 
-// slopes computes rate, increase or delta.
-func (r *rawReader) slopes(out *values, s bucketfn.Slope) {
+// computeSlopes computes rate, increase or delta.
+func (r *rawReader) computeSlopes(out *values, s bucketfn.Slope) {
 	var t []int64
 	var v []float64
 	if s.Counter {
-		t, v = r.liveCounter()
+		t, v = r.liveSamplesWithResets()
 	} else {
-		t, v = r.live()
+		t, v = r.liveSamples()
 		r.resets = r.resets[:0]
 	}
 	r.overlaps = r.overlaps[:0]
-	r.slopesOf(t, v, nil, s, out)
+	r.computeSlopesFrom(t, v, nil, s, out)
 }
 
-// slopesOf computes rate, increase or delta of samples with given counter resets. st are their start timestamps, or nil
-// if start timestamps aren't used. It returns the number of windows whose samples overlap.
-func (r *rawReader) slopesOf(t []int64, v []float64, st []int64, s bucketfn.Slope, out *values) (overlapping int) {
+// computeSlopesFrom computes rate, increase or delta of samples with given counter resets. st are their start
+// timestamps, or nil if start timestamps aren't used. It returns the number of windows whose samples overlap.
+func (r *rawReader) computeSlopesFrom(t []int64, v []float64, st []int64, s bucketfn.Slope,
+	out *values) (overlapping int) {
 	p := r.fragment
 	from, to, reset, overlap := 0, 0, 0, 0
-	for i := r.from; i < r.to && !r.stopped(i); i++ {
-		right := p.edges.at(i)
+	for i := r.from; i < r.to && !r.hasEnded(i); i++ {
+		right := p.edges.timeAt(i)
 		left := right - p.width
 		from, to = slideTimes(t, from, to, left, right)
 		sinceStart := int64(0)
@@ -178,14 +181,14 @@ func (r *rawReader) slopesOf(t []int64, v []float64, st []int64, s bucketfn.Slop
 	return overlapping
 }
 
-// extremes computes min_over_time or max_over_time.
-func (r *rawReader) extremes(out *values, join func(earlier, later float64) float64) {
-	t, v := r.live()
+// computeExtremes computes min_over_time or max_over_time.
+func (r *rawReader) computeExtremes(out *values, join func(earlier, later float64) float64) {
+	t, v := r.liveSamples()
 	p := r.fragment
 	r.fold.Start(join)
 	from, to := 0, 0
 	for i := r.from; i < r.to; i++ {
-		right := p.edges.at(i)
+		right := p.edges.timeAt(i)
 		from, to = slideTimes(t, from, to, right-p.width, right)
 		if from == to {
 			continue
@@ -196,20 +199,20 @@ func (r *rawReader) extremes(out *values, join func(earlier, later float64) floa
 	out.size = out.floats
 }
 
-// quantiles computes quantile_over_time for q from 0 to 1.
-func (r *rawReader) quantiles(out *values, q float64) {
-	t, v := r.live()
+// computeQuantiles computes quantile_over_time for q from 0 to 1.
+func (r *rawReader) computeQuantiles(out *values, q float64) {
+	t, v := r.liveSamples()
 	p := r.fragment
 	r.sorted.reset()
-	signed := anyNegativeZero(v)
+	signed := hasNegativeZero(v)
 	from, to := 0, 0
-	for i := r.from; i < r.to && !r.stopped(i); i++ {
-		right := p.edges.at(i)
+	for i := r.from; i < r.to && !r.hasEnded(i); i++ {
+		right := p.edges.timeAt(i)
 		from, to = slideTimes(t, from, to, right-p.width, right)
 		if from == to {
 			continue
 		}
-		r.sorted.move(v, from, to)
+		r.sorted.moveTo(v, from, to)
 		if out.v[i] = r.sorted.quantile(q); out.v[i] == 0 && signed {
 			r.zeros = append(r.zeros[:0], v[from:to]...)
 			out.v[i] = sortedQuantile(q, r.zeros)

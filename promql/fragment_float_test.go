@@ -34,8 +34,8 @@ func TestResetsAreThoseOfLiveSamples(t *testing.T) {
 			r.it.floats = rng.IntN(n)
 		}
 		r.resets = append(r.resets, 99) // a reset of the previous series
-		times, values := r.liveCounter()
-		wantTimes, wantValues := r.live()
+		times, values := r.liveSamplesWithResets()
+		wantTimes, wantValues := r.liveSamples()
 		require.Equal(t, wantTimes, times)
 		require.Len(t, values, len(wantValues))
 		resets := []int{}

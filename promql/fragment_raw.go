@@ -71,12 +71,12 @@ func newRawReader(p *fragment, b *budget) *rawReader {
 	r := &rawReader{
 		fragment: p, budget: b, call: promengine.FunctionCalls[p.function],
 		enh: promengine.EvalNodeHelper{Out: make(promengine.Vector, 0, 1)},
-		in:  make(promengine.Matrix, 1), it: iterators.Get().(*iterator),
+		in:  make(promengine.Matrix, 1), it: iteratorPool.Get().(*iterator),
 		quick:    floatFuncOf(p),
 		to:       p.edges.n,
 		memoized: promstorage.NewMemoizedEmptyIterator(p.width),
 	}
-	if p.stats {
+	if p.onlyStats {
 		r.stats = promengine.NewHistogramStatsIterator(r.it)
 	}
 	return r
@@ -91,20 +91,20 @@ func (r *rawReader) histograms() chunkenc.Iterator {
 	return r.stats
 }
 
-// iterators is a pool of sample buffers that readers have released.
-var iterators = sync.Pool{New: func() any { return &iterator{} }}
+// iteratorPool is a pool of sample buffers that readers have released.
+var iteratorPool = sync.Pool{New: func() any { return &iterator{} }}
 
-// keptSamples is the max capacity of a sample buffer that is returned to the pool. It is enough for a series over a
-// week at 10 s.
-const keptSamples = 1 << 16
+// maxPooledSamples is the max capacity of a sample buffer that is returned to the pool. It is enough for a series over
+// a week at 10 s.
+const maxPooledSamples = 1 << 16
 
 // release returns the sample buffer to the pool. Neither the reader nor the samples that it has read may be used
 // afterwards.
 func (r *rawReader) release() {
 	s := &r.it.samples
-	if cap(s.T) <= keptSamples && cap(s.ST) == 0 && cap(s.H) == 0 {
+	if cap(s.T) <= maxPooledSamples && cap(s.ST) == 0 && cap(s.H) == 0 {
 		*r.it = iterator{samples: chunk.Samples{T: s.T[:0], V: s.V[:0]}}
-		iterators.Put(r.it)
+		iteratorPool.Put(r.it)
 	}
 	r.it = nil
 }
@@ -121,9 +121,11 @@ func hasStarts(s *chunk.Samples) bool {
 	return len(s.ST) > 0 || slices.ContainsFunc(s.H, func(h chunk.Histogram) bool { return h.ST != 0 })
 }
 
-// errJumps means that there are gaps between the windows. The evaluator doesn't read histograms in these gaps, so the
+// errGaps means that there are gaps between the windows. The evaluator doesn't read histograms in these gaps, so the
 // hints of later histograms differ from those derived here.
-var errJumps = fmt.Errorf("%w: native histograms are read only in part, and the step is wider than the range", errLeave)
+var errGaps = fmt.Errorf(
+	"%w: native histograms are read only in part, and the step is wider than the range", errNeedsEvaluator,
+)
 
 // read implements fragmentReader.
 func (r *rawReader) read(s *query.SelectedSeries, out *values) error {
@@ -139,34 +141,34 @@ func (r *rawReader) compute(stored labels.Labels, out *values, minT int64, fill 
 		return r.it.err
 	}
 	r.decoded += int64(r.it.samples.Len())
-	if err := r.budget.allow(r.it.samples.Len()); err != nil {
+	if err := r.budget.checkSamples(r.it.samples.Len()); err != nil {
 		return err
 	}
 	if r.fragment.function == "" {
-		err := r.latest(out)
+		err := r.computeLatest(out)
 		r.counted += int64(out.size)
 		return err
 	}
 	r.counted += int64(r.it.samples.Len() - r.it.floats - r.it.hists)
-	usesStarts := r.fragment.starts && hasStarts(&r.it.samples)
+	usesStarts := r.fragment.usesStarts && hasStarts(&r.it.samples)
 	if r.quick != nil && r.it.hists == len(r.it.samples.H) {
 		if usesStarts && len(r.it.samples.ST) > 0 {
-			noteOverlaps(r.fragment, stored, r.slopesWithStarts(out), &r.annotations)
+			noteOverlaps(r.fragment, stored, r.computeSlopesWithStarts(out), &r.annotations)
 		} else {
 			r.quick(r, out)
 		}
 		noteCounter(r.fragment, stored, out, &r.annotations)
 		return nil
 	}
-	if err := r.layOut(usesStarts); err != nil {
+	if err := r.copySamples(usesStarts); err != nil {
 		return err
 	}
-	r.windows(stored, usesStarts, out)
+	r.computeWindows(stored, usesStarts, out)
 	return nil
 }
 
-// layOut copies the samples, without stale markers, into the columns that functions read.
-func (r *rawReader) layOut(usesStarts bool) error {
+// copySamples copies the samples, without stale markers, into the columns that functions read.
+func (r *rawReader) copySamples(usesStarts bool) error {
 	samples := &r.it.samples
 	r.floats, r.hists = r.floats[:0], r.hists[:0]
 	r.starts.Reset()
@@ -188,7 +190,7 @@ func (r *rawReader) layOut(usesStarts bool) error {
 		return nil
 	}
 	if r.stats != nil && r.fragment.edges.step > r.fragment.width {
-		return errJumps
+		return errGaps
 	}
 	size := len(r.floats)
 	it := r.histograms()
@@ -208,31 +210,31 @@ func (r *rawReader) layOut(usesStarts bool) error {
 		if usesStarts {
 			r.starts.Histograms = append(r.starts.Histograms, it.AtST())
 		}
-		size += sizeOf(h)
-		if err := r.budget.allow(size); err != nil {
+		size += histogramSize(h)
+		if err := r.budget.checkSamples(size); err != nil {
 			return err
 		}
 	}
 	return r.it.err
 }
 
-// stopped reports whether the query has ended, so that its result isn't needed. It checks the context at every eighth
+// hasEnded reports whether the query has ended, so that its result isn't needed. It checks the context at every eighth
 // step. It is called because one series may have many steps with many samples each.
-func (r *rawReader) stopped(step int) bool { return step%8 == 0 && r.ctx != nil && r.ctx.Err() != nil }
+func (r *rawReader) hasEnded(step int) bool { return step%8 == 0 && r.ctx != nil && r.ctx.Err() != nil }
 
-// windows calls the function for each step that has samples.
-func (r *rawReader) windows(stored labels.Labels, usesStarts bool, out *values) {
+// computeWindows calls the function for each step that has samples.
+func (r *rawReader) computeWindows(stored labels.Labels, usesStarts bool, out *values) {
 	p, in := r.fragment, &r.in[0]
 	in.Metric = stored
 	if r.enh.StartTimestamps = nil; usesStarts {
 		r.enh.StartTimestamps = &promengine.StartTimestamps{}
 	}
 	var floatsFrom, floatsTo, histsFrom, histsTo int
-	for i := r.from; i < r.to && !r.stopped(i); i++ {
+	for i := r.from; i < r.to && !r.hasEnded(i); i++ {
 		left, right := p.window(i)
-		floatsFrom, floatsTo = slide(r.floats, floatsFrom, floatsTo, left, right, floatTime)
+		floatsFrom, floatsTo = slidePoints(r.floats, floatsFrom, floatsTo, left, right, floatTime)
 		if len(r.hists) > 0 {
-			histsFrom, histsTo = slide(r.hists, histsFrom, histsTo, left, right, histTime)
+			histsFrom, histsTo = slidePoints(r.hists, histsFrom, histsTo, left, right, histTime)
 		}
 		if floatsFrom == floatsTo && histsFrom == histsTo {
 			continue
@@ -242,7 +244,7 @@ func (r *rawReader) windows(stored labels.Labels, usesStarts bool, out *values) 
 			r.enh.StartTimestamps.Floats, r.enh.StartTimestamps.Histograms = r.starts.Floats[floatsFrom:floatsTo],
 				r.starts.Histograms[histsFrom:histsTo]
 		}
-		r.enh.Ts = p.eval.at(i)
+		r.enh.Ts = p.eval.timeAt(i)
 		vector, notes := r.call(p.scalars, r.in, p.args, &r.enh)
 		if len(notes) > 0 {
 			r.annotations.Merge(notes)
@@ -264,8 +266,8 @@ func (r *rawReader) windows(stored labels.Labels, usesStarts bool, out *values) 
 func floatTime(p *promengine.FPoint) int64 { return p.T }
 func histTime(p *promengine.HPoint) int64  { return p.T }
 
-// slide moves [from, to), a range of indices of points, forward to the points with after < t <= until.
-func slide[P any](points []P, from, to int, after, until int64, at func(*P) int64) (int, int) {
+// slidePoints moves [from, to), a range of indices of points, forward to the points with after < t <= until.
+func slidePoints[P any](points []P, from, to int, after, until int64, at func(*P) int64) (int, int) {
 	for to < len(points) && at(&points[to]) <= until {
 		to++
 	}
@@ -287,17 +289,17 @@ func noteCounter(p *fragment, stored labels.Labels, out *values, into *annotatio
 	into.Add(annotations.NewPossibleNonCounterInfo(name, p.args[0].PositionRange()))
 }
 
-// latest finds, for each step, the newest sample that isn't too old.
-func (r *rawReader) latest(out *values) error {
+// computeLatest finds, for each step, the newest sample that isn't too old.
+func (r *rawReader) computeLatest(out *values) error {
 	samples := &r.it.samples
 	if r.it.hists < len(samples.H) {
-		return r.latestOfBoth(out)
+		return r.computeLatestMixed(out)
 	}
 	p := r.fragment
 	t, v := samples.T[r.it.floats:], samples.V[r.it.floats:]
 	next := 0 // index of the first sample after the edge
 	for i := r.from; i < r.to; i++ {
-		edge := p.edges.at(i)
+		edge := p.edges.timeAt(i)
 		for next < len(t) && t[next] <= edge {
 			next++
 		}
@@ -311,11 +313,11 @@ func (r *rawReader) latest(out *values) error {
 	return nil
 }
 
-// latestOfBoth is latest for series that contain histograms. It uses the evaluator's own iterator.
-func (r *rawReader) latestOfBoth(out *values) error {
+// computeLatestMixed is latest for series that contain histograms. It uses the evaluator's own iterator.
+func (r *rawReader) computeLatestMixed(out *values) error {
 	r.memoized.Reset(r.histograms())
 	for i := r.from; i < r.to; i++ {
-		v, h, ok := r.latestAt(r.fragment.edges.at(i))
+		v, h, ok := r.latestSampleAt(r.fragment.edges.timeAt(i))
 		switch {
 		case !ok:
 		case h == nil && !value.IsStaleNaN(v):
@@ -329,7 +331,7 @@ func (r *rawReader) latestOfBoth(out *values) error {
 	return r.it.err
 }
 
-func (r *rawReader) latestAt(edge int64) (v float64, h *histogram.FloatHistogram, ok bool) {
+func (r *rawReader) latestSampleAt(edge int64) (v float64, h *histogram.FloatHistogram, ok bool) {
 	typ := r.memoized.Seek(edge)
 	if typ == chunkenc.ValNone || r.memoized.AtT() > edge {
 		_, t, v, h, ok := r.memoized.PeekPrev()

@@ -53,9 +53,9 @@ func newRollupReader(ctx context.Context, store *storage.Store, l *segment, b *b
 	r := &rollupReader{segment: l, ctx: ctx, store: store, warn: warn, raw: newRawReader(l.fragment, b)}
 	r.raw.ctx = ctx
 	if r.over = bucketfn.New(l.function); r.over != nil {
-		r.over.UsesStarts = l.starts
+		r.over.UsesStarts = l.usesStarts
 	}
-	r.UsesStarts = l.starts
+	r.UsesStarts = l.usesStarts
 	if l.function == "predict_linear" {
 		p := bucketfn.Prediction{First: l.eval.first, Step: l.eval.step, Seconds: math.NaN()}
 		if len(l.scalars) > 0 {
@@ -84,7 +84,7 @@ func (r *rollupReader) read(s *query.SelectedSeries, out *values) error {
 		return asPrometheus(err)
 	}
 	r.decoded += int64(r.buckets.Len())
-	if err := r.raw.budget.allow(r.buckets.Len()); err != nil {
+	if err := r.raw.budget.checkSamples(r.buckets.Len()); err != nil {
 		return err
 	}
 	if r.over == nil {
@@ -95,7 +95,7 @@ func (r *rollupReader) read(s *query.SelectedSeries, out *values) error {
 			if r.segment.Sketched {
 				r.appendSketches(into)
 			} else {
-				r.appendTo(into, &r.buckets, math.MinInt64, math.MaxInt64)
+				r.appendRange(into, &r.buckets, math.MinInt64, math.MaxInt64)
 			}
 			return nil
 		})
@@ -104,10 +104,10 @@ func (r *rollupReader) read(s *query.SelectedSeries, out *values) error {
 	if r.segment.Approximate {
 		buckets = &r.pieces
 		r.Cut(buckets, &r.buckets, r.segment.cuts)
-		if r.lacksMoments() { // The moments of the pieces are estimates.
+		if r.hasUnknownMoments() { // The moments of the pieces are estimates.
 			r.approximated, r.bounds.Unknown = true, true
 		}
-		if err := r.raw.budget.allow(buckets.Len()); err != nil {
+		if err := r.raw.budget.checkSamples(buckets.Len()); err != nil {
 			return err
 		}
 	}
@@ -118,12 +118,12 @@ func (r *rollupReader) read(s *query.SelectedSeries, out *values) error {
 		if r.bounds.Steps == nil {
 			r.bounds.Steps = make([]float64, r.segment.Windows.Steps)
 		}
-		r.over.Bound(&r.buckets, r.segment.asked(), r.segment.Windows, a, &r.bounds)
+		r.over.Bound(&r.buckets, r.segment.requestedWindows(), r.segment.Windows, a, &r.bounds)
 	}
 	for i, step := range a.Step {
 		if i < len(a.Histogram) && a.Histogram[i] != nil {
-			if !isGauge(a.Histogram[i]) && (r.segment.keepsName() || r.segment.starts && r.segment.IsExact()) &&
-				r.sampled(step) {
+			if !isGauge(a.Histogram[i]) && (r.segment.keepsName() || r.segment.usesStarts && r.segment.IsExact()) &&
+				r.hasRawSamples(step) {
 				// The value is a sample's histogram. Its hint depends on the sample before it, which may be in another
 				// bucket.
 				a.Unanswered = append(a.Unanswered, step)
@@ -137,13 +137,13 @@ func (r *rollupReader) read(s *query.SelectedSeries, out *values) error {
 		out.size++
 	}
 	if len(a.Unanswered) > 0 {
-		if err := r.askSamples(s.Labels, out); err != nil {
+		if err := r.readUnanswered(s.Labels, out); err != nil {
 			return err
 		}
 	}
 	noteCounter(r.segment.fragment, s.Labels, out, &r.annotations)
 	noteHistograms(r.segment.fragment, s.Labels, a.Notes, &r.annotations)
-	if len(a.Unanswered) == 0 || !r.sampled(0) { // Otherwise the raw reader has checked the samples.
+	if len(a.Unanswered) == 0 || !r.hasRawSamples(0) { // Otherwise the raw reader has checked the samples.
 		noteOverlaps(r.segment.fragment, s.Labels, a.Overlaps, &r.annotations)
 	}
 	return nil
@@ -156,8 +156,8 @@ func noteOverlaps(p *fragment, stored labels.Labels, steps int, into *annotation
 	}
 }
 
-// lacksMoments reports whether the function needs moments or lines that are missing in a bucket of the series.
-func (r *rollupReader) lacksMoments() bool {
+// hasUnknownMoments reports whether the function needs moments or lines that are missing in a bucket of the series.
+func (r *rollupReader) hasUnknownMoments() bool {
 	columns := bucketfn.Columns(r.segment.function)
 	isUnknown := func(v float64) bool { return v < 0 }
 	return columns&rollup.ColumnMoment != 0 && slices.ContainsFunc(r.buckets.Moment, isUnknown) ||
@@ -219,15 +219,15 @@ func (r *rollupReader) appendSketches(into *chunk.Samples) {
 
 func isGauge(h *histogram.FloatHistogram) bool { return h.CounterResetHint == histogram.GaugeType }
 
-// sampled reports whether all raw samples of a step's window are stored.
-func (r *rollupReader) sampled(step int32) bool {
-	return max(r.segment.edges.at(int(step))-r.segment.width, r.segment.oldest-1) >= r.segment.gone
+// hasRawSamples reports whether all raw samples of a step's window are stored.
+func (r *rollupReader) hasRawSamples(step int32) bool {
+	return max(r.segment.edges.timeAt(int(step))-r.segment.width, r.segment.oldest-1) >= r.segment.rawBoundary
 }
 
-// askSamples computes the steps that buckets don't answer: from stored samples if these are kept, otherwise from
+// readUnanswered computes the steps that buckets don't answer: from stored samples if these are kept, otherwise from
 // samples reconstructed from buckets.
-func (r *rollupReader) askSamples(series labels.Labels, out *values) error {
-	s, err := r.segment.samples.of(series, func() ([]*query.SelectedSeries, error) {
+func (r *rollupReader) readUnanswered(series labels.Labels, out *values) error {
+	s, err := r.segment.samples.findSeries(series, func() ([]*query.SelectedSeries, error) {
 		return r.segment.fragment.open(r.ctx, r.store, r.segment.tenant, r.warn)
 	})
 	if err != nil {
@@ -243,48 +243,48 @@ func (r *rollupReader) askSamples(series labels.Labels, out *values) error {
 	}
 	made := false
 	for _, step := range r.answers.Unanswered {
-		if r.sampled(step) {
-			r.aside.copyTo(out, int(step))
+		if r.hasRawSamples(step) {
+			r.aside.copyStep(out, int(step))
 			continue
 		}
 		if !made {
 			made = true
-			if err := r.make(series, len(out.v)); err != nil {
+			if err := r.computeFromBuckets(series, len(out.v)); err != nil {
 				return err
 			}
 		}
-		if !r.simple(int(step)) {
+		if !r.canReconstruct(int(step)) {
 			r.leftOut = true
 			continue
 		}
-		r.made.copyTo(out, int(step))
+		r.made.copyStep(out, int(step))
 		r.approximated, r.bounds.Unknown = true, true
 	}
 	return nil
 }
 
-// make computes a series' values at n steps from samples reconstructed from all its buckets.
-func (r *rollupReader) make(series labels.Labels, n int) error {
+// computeFromBuckets computes a series' values at n steps from samples reconstructed from all its buckets.
+func (r *rollupReader) computeFromBuckets(series labels.Labels, n int) error {
 	r.made.reset(n)
-	if ok, err := r.readWhole(series); err != nil || !ok {
+	if ok, err := r.readAllColumns(series); err != nil || !ok {
 		return err
 	}
 	return r.raw.compute(series, &r.made, math.MinInt64, func(into *chunk.Samples) error {
-		r.appendTo(into, r.whole, math.MinInt64, math.MaxInt64)
+		r.appendRange(into, r.whole, math.MinInt64, math.MaxInt64)
 		return nil
 	})
 }
 
-// readWhole sets r.whole to the series' buckets with all columns, and reports whether the series was found.
-func (r *rollupReader) readWhole(series labels.Labels) (bool, error) {
+// readAllColumns sets r.whole to the series' buckets with all columns, and reports whether the series was found.
+func (r *rollupReader) readAllColumns(series labels.Labels) (bool, error) {
 	if r.segment.Approximate { // r.buckets has all columns, cut where raw samples are kept.
 		r.whole = &r.buckets
 		return true, nil
 	}
 	r.whole = &r.own
 	r.own.Reset()
-	s, err := r.segment.whole.of(series, func() ([]*query.SelectedSeries, error) {
-		return r.segment.openWhole(r.ctx, r.store, r.warn, nil)
+	s, err := r.segment.whole.findSeries(series, func() ([]*query.SelectedSeries, error) {
+		return r.segment.openAllColumns(r.ctx, r.store, r.warn, nil)
 	})
 	if err != nil || s == nil {
 		return false, asPrometheus(err)
@@ -292,8 +292,9 @@ func (r *rollupReader) readWhole(series labels.Labels) (bool, error) {
 	return true, asPrometheus(s.Buckets(&r.own, &r.ownBuffers))
 }
 
-// simple reports whether the function can be computed from samples reconstructed from the buckets of a step's window.
-func (r *rollupReader) simple(step int) bool {
+// canReconstruct reports whether the function can be computed from samples reconstructed from the buckets of a step's
+// window.
+func (r *rollupReader) canReconstruct(step int) bool {
 	complexFlags := bucketfn.ComplexFlags(r.segment.function)
 	from, to := r.segment.fragment.window(step)
 	b := r.whole
@@ -305,12 +306,12 @@ func (r *rollupReader) simple(step int) bool {
 	return true
 }
 
-// copyTo copies the value of a step to other values, if there is one.
-func (v *values) copyTo(other *values, step int) {
+// copyStep copies the value of a step to other values, if there is one.
+func (v *values) copyStep(other *values, step int) {
 	switch {
 	case len(v.h) > 0 && v.h[step] != nil:
 		other.setHistogram(step, v.h[step])
-	case !isNone(v.v[step]):
+	case !isMissingValue(v.v[step]):
 		other.v[step] = v.v[step]
 		other.floats++
 		other.size++

@@ -19,10 +19,10 @@ const (
 	batchSeries = 32
 	// batchSteps is the maximum number of series times steps in a batch.
 	batchSteps = 1 << 16
-	// smallWork is the maximum work that one goroutine computes alone, about a millisecond. Work is the number of
+	// maxSmallWork is the maximum work that one goroutine computes alone, about a millisecond. Work is the number of
 	// series times the number of steps or, if there are more, times the number of smallSpans that the steps cover.
-	smallWork = 1536
-	smallSpan = 3_600_000 // milliseconds
+	maxSmallWork = 1536
+	smallSpan    = 3_600_000 // milliseconds
 	// batchesPerWorker is the maximum number of batches per worker that are being computed or wait to be used.
 	batchesPerWorker = 3
 )
@@ -36,7 +36,7 @@ type batch struct {
 
 // errPanicked means that a function panicked. The evaluator then computes the fragment and reports the panic to its
 // caller.
-var errPanicked = fmt.Errorf("%w: a function panicked", errLeave)
+var errPanicked = fmt.Errorf("%w: a function panicked", errNeedsEvaluator)
 
 // fragmentRun computes a fragment of some series, and passes the values on in the order of the series, so that the
 // result doesn't depend on the number of goroutines.
@@ -56,9 +56,10 @@ type fragmentRun struct {
 	readers   [][]fragmentReader
 }
 
-// do calls use for every series that has values, with its position and the labels of the result. Values are valid only
-// during the call.
-func (r *fragmentRun) do(ctx context.Context, use func(at uint32, metric labels.Labels, v *values) error) error {
+// eachSeries calls use for every series that has values, with its position and the labels of the result. Values are
+// valid only during the call.
+func (r *fragmentRun) eachSeries(ctx context.Context,
+	use func(at uint32, metric labels.Labels, v *values) error) error {
 	size := min(batchSeries, max(1, batchSteps/r.fragment.eval.n))
 	n := (len(r.series) + size - 1) / size
 	workers := max(1, min(r.workers, n))
@@ -74,18 +75,18 @@ func (r *fragmentRun) do(ctx context.Context, use func(at uint32, metric labels.
 	batches := make([]batch, min(n, workers*batchesPerWorker))
 	metered := make([]int64, workers)
 	compute := func(worker, i int) error {
-		err := r.gate.work(ctx, func() error {
+		err := r.gate.withWorker(ctx, func() error {
 			return r.compute(ctx, r.readers[worker], r.series[i*size:min(len(r.series), (i+1)*size)],
 				&batches[i%len(batches)])
 		})
-		if more := buffered(r.readers[worker]) - metered[worker]; err == nil && more > 0 {
+		if more := bufferedBytes(r.readers[worker]) - metered[worker]; err == nil && more > 0 {
 			// Metering may wait for memory, so it is done here, after the worker has released its place.
 			metered[worker] += more
-			err = r.budget.meter(more)
+			err = r.budget.meterBytes(more)
 		}
 		return err
 	}
-	return inOrder(ctx, workers, len(batches), n, compute, func(i int) error {
+	return computeInOrder(ctx, workers, len(batches), n, compute, func(i int) error {
 		b := &batches[i%len(batches)]
 		for k := range b.values {
 			if b.values[k].size == 0 {
@@ -102,7 +103,7 @@ func (r *fragmentRun) do(ctx context.Context, use func(at uint32, metric labels.
 // isSmall reports whether the work is so small that sharing it among goroutines would cost more than it saves.
 func (r *fragmentRun) isSmall() bool {
 	p := r.fragment
-	return int64(len(r.series))*max(int64(p.eval.n), (p.edges.last()-p.edges.first+p.width)/smallSpan) <= smallWork
+	return int64(len(r.series))*max(int64(p.eval.n), (p.edges.last()-p.edges.first+p.width)/smallSpan) <= maxSmallWork
 }
 
 // compute computes the values of batch b.
@@ -126,7 +127,7 @@ func (r *fragmentRun) compute(ctx context.Context, readers []fragmentReader, ser
 		if err := r.read(readers, &s, v, &b.segment); err != nil {
 			return err
 		}
-		if err := r.budget.allow(v.size); err != nil {
+		if err := r.budget.checkSamples(v.size); err != nil {
 			return err
 		}
 		b.metrics = append(b.metrics, r.fragment.metric(s.labels))
@@ -147,7 +148,7 @@ func (r *fragmentRun) read(readers []fragmentReader, s *foundSeries, v, segment 
 		if err := reader.read(s.segments[i], segment); err != nil {
 			return err
 		}
-		v.put(r.segments[i].FromStep, segment)
+		v.copySteps(r.segments[i].FromStep, segment)
 	}
 	return nil
 }
@@ -162,12 +163,12 @@ func (r *fragmentRun) notes() annotations.Annotations {
 	return out
 }
 
-// smallBuffer is the max size of a buffer of decoded samples that isn't metered, in bytes. Buffers of this size are
-// pooled, so their memory isn't counted for the read.
-const smallBuffer = keptSamples * meteredValue
+// maxUnmeteredBuffer is the max size of a buffer of decoded samples that isn't metered, in bytes. Buffers of this size
+// are pooled, so their memory isn't counted for the read.
+const maxUnmeteredBuffer = maxPooledSamples * meteredValue
 
-// buffered returns the memory of the samples that readers have decoded, in bytes, or 0 if it is small.
-func buffered(readers []fragmentReader) (bytes int64) {
+// bufferedBytes returns the memory of the samples that readers have decoded, in bytes, or 0 if it is small.
+func bufferedBytes(readers []fragmentReader) (bytes int64) {
 	for _, reader := range readers {
 		switch reader := reader.(type) {
 		case *rawReader:
@@ -180,13 +181,13 @@ func buffered(readers []fragmentReader) (bytes int64) {
 }
 
 func bufferBytes(s *chunk.Samples) int64 {
-	if bytes := int64(cap(s.T)) * meteredValue; bytes > smallBuffer {
+	if bytes := int64(cap(s.T)) * meteredValue; bytes > maxUnmeteredBuffer {
 		return bytes
 	}
 	return 0
 }
 
-// release releases the readers. do must have returned.
+// release releases the readers. eachSeries must have returned.
 func (r *fragmentRun) release() {
 	for _, readers := range r.readers {
 		for _, reader := range readers {
@@ -219,9 +220,9 @@ func (r *fragmentRun) loaded() (n int64) {
 	return n
 }
 
-// inOrder calls compute for 0 to n-1 from multiple goroutines, and use for each in order from the caller's goroutine.
-// compute is at most ahead calls ahead of use. It returns the first error.
-func inOrder(
+// computeInOrder calls compute for 0 to n-1 from multiple goroutines, and use for each in order from the caller's
+// goroutine. compute is at most ahead calls ahead of use. It returns the first error.
+func computeInOrder(
 	ctx context.Context, workers, ahead, n int, compute func(worker, i int) error, use func(i int) error,
 ) error {
 	if workers == 1 {

@@ -29,8 +29,8 @@ type segment struct {
 	tenant string
 	// oldest is the time of the first sample ever written, or math.MinInt64 if it is unknown.
 	oldest int64
-	// gone is the newest timestamp at which raw samples of some of the fragment's series are no longer stored.
-	gone int64
+	// rawBoundary is the newest timestamp at which raw samples of some of the fragment's series are no longer stored.
+	rawBoundary int64
 	// found holds the series of the segment.
 	found []*query.SelectedSeries
 	// cuts are the window edges that are inside buckets.
@@ -47,8 +47,9 @@ type lookup struct {
 	found map[uint64]*query.SelectedSeries
 }
 
-// of returns the series with the given labels, or nil if open doesn't find it. Only the first call calls open.
-func (l *lookup) of(series labels.Labels, open func() ([]*query.SelectedSeries, error)) (*query.SelectedSeries, error) {
+// findSeries returns the series with the given labels, or nil if open doesn't find it. Only the first call calls open.
+func (l *lookup) findSeries(series labels.Labels,
+	open func() ([]*query.SelectedSeries, error)) (*query.SelectedSeries, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.found == nil {
@@ -76,10 +77,10 @@ type foundSeries struct {
 
 // resolve chooses the resolutions that answer the fragment's steps for a tenant.
 func (p *fragment) resolve(ctx context.Context, store *storage.Store, of string,
-	how resolving) ([]*segment, resolution.Shortfall, error) {
+	how resolutionParams) ([]*segment, resolution.Shortfall, error) {
 	r := resolution.Request{
 		Func: p.function, Range: p.width, From: p.edges.first, To: p.edges.last(), Step: p.edges.step,
-		Mode: how.mode, Still: how.still, Coarsest: how.coarsest, Slot: store.SlotWidth(p.edges.first).Milliseconds(),
+		Mode: how.mode, NoSnap: how.noSnap, Coarsest: how.coarsest, Slot: store.SlotWidth(p.edges.first).Milliseconds(),
 		Oldest: math.MinInt64,
 		Recent: store.Recent(),
 	}
@@ -91,7 +92,7 @@ func (p *fragment) resolve(ctx context.Context, store *storage.Store, of string,
 		return nil, resolution.Shortfall{}, err
 	}
 	setBoundaries(&r, horizons)
-	if r.From-r.Range < r.Horizon[rollup.Raw] {
+	if r.From-r.Range < r.Boundary[rollup.Raw] {
 		oldest, err := store.Oldest(ctx, of)
 		if err != nil {
 			return nil, resolution.Shortfall{}, err
@@ -107,15 +108,15 @@ func (p *fragment) resolve(ctx context.Context, store *storage.Store, of string,
 		if r.Step == 0 { // All steps read the same window.
 			s.ToStep, s.Windows.Steps = p.edges.n, p.edges.n
 		}
-		segments[i] = &segment{Segment: s, tenant: of, fragment: p.cut(s), oldest: r.Oldest,
-			gone: latest(horizons, rollup.Raw)}
+		segments[i] = &segment{Segment: s, tenant: of, fragment: p.cutToSegment(s), oldest: r.Oldest,
+			rawBoundary: latestBoundary(horizons, rollup.Raw)}
 	}
 	return segments, short, nil
 }
 
 // setBoundaries sets the retention boundary of each class of series.
 func setBoundaries(r *resolution.Request, horizons []retention.Hidden) {
-	r.Horizon = [3]int64{math.MinInt64, math.MinInt64, math.MinInt64}
+	r.Boundary = [3]int64{math.MinInt64, math.MinInt64, math.MinInt64}
 	for _, h := range horizons {
 		var kept [3]int64
 		for res, t := range h.At {
@@ -123,7 +124,7 @@ func setBoundaries(r *resolution.Request, horizons []retention.Hidden) {
 			if t > -format.MaxTime {
 				kept[res] = t + 1
 			}
-			r.Horizon[res] = max(r.Horizon[res], kept[res])
+			r.Boundary[res] = max(r.Boundary[res], kept[res])
 		}
 		if len(horizons) > 1 {
 			r.Classes = append(r.Classes, kept)
@@ -131,8 +132,8 @@ func setBoundaries(r *resolution.Request, horizons []retention.Hidden) {
 	}
 }
 
-// latest returns the newest retention boundary of any class at a resolution.
-func latest(horizons []retention.Hidden, res rollup.Resolution) int64 {
+// latestBoundary returns the newest retention boundary of any class at a resolution.
+func latestBoundary(horizons []retention.Hidden, res rollup.Resolution) int64 {
 	t := int64(-format.MaxTime)
 	for _, h := range horizons {
 		t = max(t, h.At[res])
@@ -140,14 +141,14 @@ func latest(horizons []retention.Hidden, res rollup.Resolution) int64 {
 	return t
 }
 
-// cut returns the part of the fragment for a segment's steps.
-func (p *fragment) cut(s resolution.Segment) *fragment {
+// cutToSegment returns the part of the fragment for a segment's steps.
+func (p *fragment) cutToSegment(s resolution.Segment) *fragment {
 	if s.FromStep == 0 && s.ToStep == p.edges.n && s.Resolution == rollup.Raw {
 		return p
 	}
 	cut := *p
-	cut.eval = steps{first: p.eval.at(s.FromStep), step: p.eval.step, n: s.ToStep - s.FromStep}
-	cut.edges = steps{first: p.edges.at(s.FromStep), step: p.edges.step, n: s.ToStep - s.FromStep}
+	cut.eval = steps{first: p.eval.timeAt(s.FromStep), step: p.eval.step, n: s.ToStep - s.FromStep}
+	cut.edges = steps{first: p.edges.timeAt(s.FromStep), step: p.edges.step, n: s.ToStep - s.FromStep}
 	cut.minT = max(p.minT, cut.edges.first-p.width+1)
 	return &cut
 }
@@ -162,13 +163,14 @@ func (l *segment) open(ctx context.Context, store *storage.Store, warn func(erro
 		l.cuts = l.AppendCuts(nil, from-1, to+1)
 		// Where raw samples exist, the parts of windows at edges inside buckets are computed from them, so these
 		// buckets aren't needed.
-		kept := l.gone + store.SlotWidth(l.gone).Milliseconds()
-		return l.openWhole(ctx, store, warn, l.AppendCuts(nil, max(kept, from-1), to+1))
+		kept := l.rawBoundary + store.SlotWidth(l.rawBoundary).Milliseconds()
+		return l.openAllColumns(ctx, store, warn, l.AppendCuts(nil, max(kept, from-1), to+1))
 	}
 	from, to := l.span()
 	q := query.Query{
 		Tenant: l.tenant, MinT: from + 1, MaxT: to, Matchers: l.matchers, Warn: warn,
-		Resolution: l.Resolution, Columns: l.with(bucketfn.Columns(l.function)), Edges: l.AppendCuts(nil, from-1, to+1),
+		Resolution: l.Resolution, Columns: l.withStarts(bucketfn.Columns(l.function)),
+		Edges: l.AppendCuts(nil, from-1, to+1),
 	}
 	if !l.IsExact() { // The samples between the requested edges and these edges bound the values.
 		width := l.Resolution.Width()
@@ -180,15 +182,15 @@ func (l *segment) open(ctx context.Context, store *storage.Store, warn func(erro
 	return store.Select(ctx, q)
 }
 
-// asked returns the windows that the query requested.
-func (l *segment) asked() bucketfn.Windows {
+// requestedWindows returns the windows that the query requested.
+func (l *segment) requestedWindows() bucketfn.Windows {
 	return bucketfn.Windows{First: l.edges.first, Step: l.edges.step, Steps: l.Windows.Steps, Span: l.fragment.width}
 }
 
-// with returns the columns to read: the columns that a function needs and, if the segment uses start timestamps, those
-// columns.
-func (l *segment) with(columns rollup.Columns) rollup.Columns {
-	if l.starts {
+// withStarts returns the columns to read: the columns that a function needs and, if the segment uses start timestamps,
+// those columns.
+func (l *segment) withStarts(columns rollup.Columns) rollup.Columns {
+	if l.usesStarts {
 		columns |= rollup.ColumnStarts
 	}
 	return columns
@@ -201,9 +203,9 @@ func (l *segment) span() (from, to int64) {
 	return from, to
 }
 
-// openWhole finds the segment's series with all columns from which samples can be made. It includes buckets that
+// openAllColumns finds the segment's series with all columns from which samples can be made. It includes buckets that
 // contain window edges, except for the given edges.
-func (l *segment) openWhole(
+func (l *segment) openAllColumns(
 	ctx context.Context, store *storage.Store, warn func(error), edges []int64,
 ) ([]*query.SelectedSeries, error) {
 	from, _ := l.fragment.window(0)
@@ -215,12 +217,12 @@ func (l *segment) openWhole(
 	return store.Select(ctx, query.Query{
 		Tenant: l.tenant, MinT: bucketfn.FloorTo(from, l.Resolution.Width()) + 1,
 		MaxT:     bucketfn.CeilTo(to, l.Resolution.Width()),
-		Matchers: l.matchers, Warn: warn, Resolution: l.Resolution, Columns: l.with(columns), Edges: edges,
+		Matchers: l.matchers, Warn: warn, Resolution: l.Resolution, Columns: l.withStarts(columns), Edges: edges,
 	})
 }
 
-// gather joins the series of the segments, in the order in which they were found.
-func gather(lists [][]*query.SelectedSeries) []foundSeries {
+// joinSegments joins the series of the segments, in the order in which they were found.
+func joinSegments(lists [][]*query.SelectedSeries) []foundSeries {
 	if len(lists) == 1 {
 		all := make([]foundSeries, len(lists[0]))
 		for i, s := range lists[0] {
@@ -246,15 +248,15 @@ func gather(lists [][]*query.SelectedSeries) []foundSeries {
 	return all
 }
 
-// resolving holds a query's parameters for choosing resolutions.
-type resolving struct {
+// resolutionParams holds a query's parameters for choosing resolutions.
+type resolutionParams struct {
 	mode     resolution.Mode
 	coarsest rollup.Resolution
-	// still is true if windows aren't moved to bucket edges while raw samples exist.
-	still bool
+	// noSnap is true if windows aren't moved to bucket edges while raw samples exist.
+	noSnap bool
 }
 
-type resolvingKey struct{}
+type resolutionParamsKey struct{}
 
 // WithResolution returns a context that sets the resolution of its queries: raw, 5m, 1h, exact or auto ("" means auto).
 // Buckets wider than coarsest milliseconds aren't used; 0 means no bound. It returns an error for an unknown
@@ -264,7 +266,7 @@ func WithResolution(ctx context.Context, name string, coarsest int64) (context.C
 	if err != nil {
 		return ctx, err
 	}
-	how := resolving{mode: m}
+	how := resolutionParams{mode: m}
 	switch {
 	case coarsest <= 0:
 	case coarsest < rollup.FiveMinutes.Width():
@@ -274,10 +276,10 @@ func WithResolution(ctx context.Context, name string, coarsest int64) (context.C
 	default:
 		how.coarsest = rollup.OneHour
 	}
-	return context.WithValue(ctx, resolvingKey{}, how), nil
+	return context.WithValue(ctx, resolutionParamsKey{}, how), nil
 }
 
-func resolvingOf(ctx context.Context) resolving {
-	how, _ := ctx.Value(resolvingKey{}).(resolving)
+func resolutionParamsOf(ctx context.Context) resolutionParams {
+	how, _ := ctx.Value(resolutionParamsKey{}).(resolutionParams)
 	return how
 }

@@ -11,10 +11,10 @@ import (
 	promengine "github.com/prometheus/prometheus/promql"
 )
 
-// none marks a step without a value. It is a stale marker, which no function or aggregation returns.
-var none = math.Float64frombits(value.StaleNaN)
+// missingValue marks a step without a value. It is a stale marker, which no function or aggregation returns.
+var missingValue = math.Float64frombits(value.StaleNaN)
 
-func isNone(v float64) bool { return math.Float64bits(v) == value.StaleNaN }
+func isMissingValue(v float64) bool { return math.Float64bits(v) == value.StaleNaN }
 
 // values are the values of one series at the steps of a fragment: each is a float, a histogram or missing.
 type values struct {
@@ -34,7 +34,7 @@ func (v *values) reset(n int) {
 	}
 	v.v = v.v[:n]
 	for i := range v.v {
-		v.v[i] = none
+		v.v[i] = missingValue
 	}
 	clear(v.h)
 	v.h, v.floats, v.hists, v.size = v.h[:0], 0, 0, 0
@@ -49,11 +49,11 @@ func (v *values) setHistogram(i int, h *histogram.FloatHistogram) {
 	}
 	v.h[i] = h
 	v.hists++
-	v.size += sizeOf(h)
+	v.size += histogramSize(h)
 }
 
-// put copies the values of consecutive steps, starting at a step.
-func (v *values) put(from int, other *values) {
+// copySteps copies the values of consecutive steps, starting at a step.
+func (v *values) copySteps(from int, other *values) {
 	copy(v.v[from:], other.v)
 	for i, h := range other.h {
 		if h != nil {
@@ -64,12 +64,12 @@ func (v *values) put(from int, other *values) {
 	v.size += other.floats
 }
 
-// sizeOf returns the size of a histogram as the evaluator counts it, in floats.
-func sizeOf(h *histogram.FloatHistogram) int { return (h.Size() + 8) / 16 }
+// histogramSize returns the size of a histogram as the evaluator counts it, in floats.
+func histogramSize(h *histogram.FloatHistogram) int { return (h.Size() + 8) / 16 }
 
 // span returns the range of steps from the first value to the last: [from, to).
 func (v *values) span() (from, to int) {
-	has := func(i int) bool { return !isNone(v.v[i]) || (len(v.h) > 0 && v.h[i] != nil) }
+	has := func(i int) bool { return !isMissingValue(v.v[i]) || (len(v.h) > 0 && v.h[i] != nil) }
 	to = len(v.v)
 	for from < to && !has(from) {
 		from++
@@ -103,8 +103,8 @@ const (
 	arenaSeries, firstSeries = 64, 1
 )
 
-// keep copies values, which must not be empty.
-func (a *arena) keep(metric labels.Labels, v *values) *fragmentSeries {
+// copySeries copies values, which must not be empty.
+func (a *arena) copySeries(metric labels.Labels, v *values) *fragmentSeries {
 	from, to := v.span()
 	n := to - from
 	if len(a.floats) < n {
@@ -144,29 +144,29 @@ const (
 	meteredFragment = 1 << 10 // a fragment: its report and its placeholder
 )
 
-// meter counts n bytes that are about to be allocated. It may wait until memory is available.
-func (b *budget) meter(n int64) error {
+// meterBytes counts n bytes that are about to be allocated. It may wait until memory is available.
+func (b *budget) meterBytes(n int64) error {
 	if b.read == nil {
 		return nil
 	}
 	return b.read.Grow(b.ctx, n)
 }
 
-// errTooMany is the evaluator's error for too many samples.
-const errTooMany = promengine.ErrTooManySamples("query execution")
+// errTooManySamples is the evaluator's error for too many samples.
+const errTooManySamples = promengine.ErrTooManySamples("query execution")
 
-// charge counts n samples that the query keeps. It returns promql.ErrTooManySamples if the bound is exceeded.
-func (b *budget) charge(n int) error {
+// chargeSamples counts n samples that the query keeps. It returns promql.ErrTooManySamples if the bound is exceeded.
+func (b *budget) chargeSamples(n int) error {
 	if b.held.Add(int64(n)) > b.limit {
-		return errTooMany
+		return errTooManySamples
 	}
-	return b.meter(int64(n)*meteredValue + meteredResult)
+	return b.meterBytes(int64(n)*meteredValue + meteredResult)
 }
 
-// allow returns an error if n more temporary samples would exceed the bound.
-func (b *budget) allow(n int) error {
+// checkSamples returns an error if n more temporary samples would exceed the bound.
+func (b *budget) checkSamples(n int) error {
 	if b.held.Load()+int64(n) > b.limit {
-		return errTooMany
+		return errTooManySamples
 	}
 	return nil
 }

@@ -52,8 +52,8 @@ type gate struct {
 	mu      sync.Mutex
 	entered map[int]entry // by the id that Insert returned
 	last    int
-	// usual is the moving average of the size of recent large reads, in bytes.
-	usual int64
+	// averageLarge is the moving average of the size of recent large reads, in bytes.
+	averageLarge int64
 }
 
 // entry is a query that has a place.
@@ -64,16 +64,16 @@ type entry struct {
 }
 
 const (
-	// smallReads is the maximum number of large reads that wait for their turn. Together they hold at most an eighth of
-	// the memory.
-	smallReads = 128
+	// maxWaitingReads is the maximum number of large reads that wait for their turn. Together they hold at most an
+	// eighth of the memory.
+	maxWaitingReads = 128
 	// largeShare is the share of the memory that large reads running at once may use, unless a single one needs more.
 	largeShare = 0.25
-	// usualReads is the number of large reads over which their size is averaged. Before the first one, the average is a
-	// quarter of the memory that they may hold.
-	usualReads = 4
-	// largeOfUnread is the minimum number of unread answers of small reads at which other small reads wait.
-	largeOfUnread = 16
+	// averagedReads is the number of large reads over which their size is averaged. Before the first one, the average
+	// is a quarter of the memory that they may hold.
+	averagedReads = 4
+	// minUnreadAnswers is the minimum number of unread answers of small reads at which other small reads wait.
+	minUnreadAnswers = 16
 )
 
 func newGate(o Options) *gate {
@@ -81,20 +81,20 @@ func newGate(o Options) *gate {
 	g := &gate{
 		limiter: o.Limiter, entered: map[int]entry{},
 		queries:    newFairQueue(places, max(1, places/4), places*waitingPerRunning),
-		large:      newFairQueue(places, 0, smallReads),
+		large:      newFairQueue(places, 0, maxWaitingReads),
 		workers:    newFairQueue(workersPerCore*runtime.GOMAXPROCS(0), 0, math.MaxInt),
 		parsing:    newFairQueue(places, 0, math.MaxInt),
-		largeBytes: o.Memory / 8 / smallReads, unreadBytes: o.UnreadBytes,
+		largeBytes: o.Memory / 8 / maxWaitingReads, unreadBytes: o.UnreadBytes,
 	}
 	g.queries.onWait, g.large.onWait = g.dropUnread, g.dropUnread
 	g.queries.bytes = o.UnreadBytes
 	if g.largeBytes > 0 {
-		g.large.full = g.isFull
+		g.large.isFull = g.isFull
 		if o.UnreadBytes > 0 {
-			g.largeBytes = min(g.largeBytes, o.UnreadBytes/largeOfUnread)
+			g.largeBytes = min(g.largeBytes, o.UnreadBytes/minUnreadAnswers)
 		}
 		g.large.bytes = int64(largeShare * float64(o.Memory))
-		g.usual = g.large.bytes / 4
+		g.averageLarge = g.large.bytes / 4
 	}
 	return g
 }
@@ -117,7 +117,7 @@ func (g *gate) Insert(ctx context.Context, _ string) (int, error) {
 			),
 		}
 	case errors.Is(err, ErrTooManyQueries):
-		return notInserted, fmt.Errorf("%w: %d; see --query.max-concurrency", err, g.queries.most)
+		return notInserted, fmt.Errorf("%w: %d; see --query.max-concurrency", err, g.queries.maxWaiting)
 	case err != nil:
 		return notInserted, err
 	}
@@ -128,42 +128,43 @@ func (g *gate) Insert(ctx context.Context, _ string) (int, error) {
 		r.place, e.read = g.last+1, r
 		r.entered.Store(time.Now().UnixNano())
 	}
-	return g.add(e), nil
+	return g.addEntry(e), nil
 }
 
-// parse waits until a query may be parsed. The caller must call Delete.
-func (g *gate) parse(ctx context.Context) (int, error) {
-	e := entry{shares: unlimited(tenant.All(ctx)), queue: g.parsing}
+// enterParsing waits until a query may be parsed. The caller must call Delete.
+func (g *gate) enterParsing(ctx context.Context) (int, error) {
+	e := entry{shares: unlimitedShares(tenant.All(ctx)), queue: g.parsing}
 	if err := g.parsing.enter(ctx, e.shares); err != nil {
 		return notInserted, err
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.add(e), nil
+	return g.addEntry(e), nil
 }
 
-// usualSize returns the estimated final size of a large read, in bytes, from recent large reads. The estimate is
+// averageLargeSize returns the estimated final size of a large read, in bytes, from recent large reads. The estimate is
 // reserved when a large read starts. Otherwise reads that start together could exceed the memory before their actual
 // sizes are counted.
-func (g *gate) usualSize() int64 {
+func (g *gate) averageLargeSize() int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.usual
+	return g.averageLarge
 }
 
-// noteSize records the final size of a large read in the average. Reads that hold little, but are large because they
-// took long, are left out. They would lower the average, and too many reads that hold much memory would start together.
-func (g *gate) noteSize(bytes int64) {
+// recordLargeSize records the final size of a large read in the average. Reads that hold little, but are large because
+// they took long, are left out. They would lower the average, and too many reads that hold much memory would start
+// together.
+func (g *gate) recordLargeSize(bytes int64) {
 	if bytes <= g.largeBytes {
 		return
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.usual += (bytes - g.usual) / usualReads
+	g.averageLarge += (bytes - g.averageLarge) / averagedReads
 }
 
-// add registers an entry and returns its id. The caller must hold mu.
-func (g *gate) add(e entry) int {
+// addEntry registers an entry and returns its id. The caller must hold mu.
+func (g *gate) addEntry(e entry) int {
 	g.last++
 	g.entered[g.last] = e
 	return g.last
@@ -191,13 +192,14 @@ func (g *gate) sharesOf(ctx context.Context) []share {
 	shares := make([]share, len(names))
 	for i, name := range names {
 		limits := g.limiter.Of(name)
-		shares[i] = share{name: name, running: atMost(limits.Queries), waiting: atMost(limits.QueriesWaiting)}
+		shares[i] = share{name: name, running: clampToInt32(limits.Queries),
+			waiting: clampToInt32(limits.QueriesWaiting)}
 	}
 	return shares
 }
 
-// unlimited returns shares of tenants whose own limits don't apply.
-func unlimited(names []string) []share {
+// unlimitedShares returns shares of tenants whose own limits don't apply.
+func unlimitedShares(names []string) []share {
 	shares := make([]share, len(names))
 	for i, name := range names {
 		shares[i].name = name
@@ -205,14 +207,14 @@ func unlimited(names []string) []share {
 	return shares
 }
 
-func atMost(n int64) int { return int(min(n, math.MaxInt32)) }
+func clampToInt32(n int64) int { return int(min(n, math.MaxInt32)) }
 
-// work calls f while holding a worker's place for the tenants of ctx.
-func (g *gate) work(ctx context.Context, f func() error) error {
+// withWorker calls f while holding a worker's place for the tenants of ctx.
+func (g *gate) withWorker(ctx context.Context, f func() error) error {
 	if g == nil {
 		return f()
 	}
-	shares := unlimited(tenant.All(ctx))
+	shares := unlimitedShares(tenant.All(ctx))
 	if err := g.workers.enter(ctx, shares); err != nil {
 		return err
 	}

@@ -20,32 +20,32 @@ import (
 //
 // The rules are the same as in appendable in tsdb/chunkenc/histogram.go and float_histogram.go of Prometheus.
 func deriveHint(before, h *chunk.Histogram) histogram.CounterResetHint {
-	hint, sum := header(h)
+	hint, sum := hintAndSum(h)
 	if hint == histogram.GaugeType {
 		return histogram.GaugeType
 	}
 	if before == nil || hint == histogram.CounterReset || value.IsStaleNaN(sum) {
 		return histogram.UnknownCounterReset
 	}
-	hintBefore, sumBefore := header(before)
+	hintBefore, sumBefore := hintAndSum(before)
 	if hintBefore == histogram.GaugeType || value.IsStaleNaN(sumBefore) {
 		return histogram.UnknownCounterReset
 	}
-	if continues(before, h) {
+	if isContinuation(before, h) {
 		return histogram.NotCounterReset
 	}
 	return histogram.UnknownCounterReset
 }
 
-func header(h *chunk.Histogram) (histogram.CounterResetHint, float64) {
+func hintAndSum(h *chunk.Histogram) (histogram.CounterResetHint, float64) {
 	if h.Int != nil {
 		return h.Int.CounterResetHint, h.Int.Sum
 	}
 	return h.Float.CounterResetHint, h.Float.Sum
 }
 
-// continues reports whether b is comparable with a and no count in b is lower than in a.
-func continues(a, b *chunk.Histogram) bool {
+// isContinuation reports whether b is comparable with a and no count in b is lower than in a.
+func isContinuation(a, b *chunk.Histogram) bool {
 	if a.Int != nil && b.Int != nil {
 		return continuesInt(a.Int, b.Int)
 	}
@@ -62,9 +62,9 @@ func continuesInt(a, b *histogram.Histogram) bool {
 	if histogram.IsCustomBucketsSchema(b.Schema) && !histogram.CustomBucketBoundsMatch(a.CustomValues, b.CustomValues) {
 		return false
 	}
-	return noneLess(newBuckets(a.PositiveSpans, a.PositiveBuckets, true),
+	return hasNoLowerCount(newBuckets(a.PositiveSpans, a.PositiveBuckets, true),
 		newBuckets(b.PositiveSpans, b.PositiveBuckets, true)) &&
-		noneLess(newBuckets(a.NegativeSpans, a.NegativeBuckets, true),
+		hasNoLowerCount(newBuckets(a.NegativeSpans, a.NegativeBuckets, true),
 			newBuckets(b.NegativeSpans, b.NegativeBuckets, true))
 }
 
@@ -75,14 +75,14 @@ func continuesFloat(a, b *histogram.FloatHistogram) bool {
 	if histogram.IsCustomBucketsSchema(b.Schema) && !histogram.CustomBucketBoundsMatch(a.CustomValues, b.CustomValues) {
 		return false
 	}
-	return noneLess(newBuckets(a.PositiveSpans, a.PositiveBuckets, false),
+	return hasNoLowerCount(newBuckets(a.PositiveSpans, a.PositiveBuckets, false),
 		newBuckets(b.PositiveSpans, b.PositiveBuckets, false)) &&
-		noneLess(newBuckets(a.NegativeSpans, a.NegativeBuckets, false),
+		hasNoLowerCount(newBuckets(a.NegativeSpans, a.NegativeBuckets, false),
 			newBuckets(b.NegativeSpans, b.NegativeBuckets, false))
 }
 
-// noneLess reports whether every bucket of a that isn't empty exists in b with at least the same count.
-func noneLess[N int64 | float64](a, b buckets[N]) bool {
+// hasNoLowerCount reports whether every bucket of a that isn't empty exists in b with at least the same count.
+func hasNoLowerCount[N int64 | float64](a, b bucketIterator[N]) bool {
 	inA, inB := a.next(), b.next()
 	for inA {
 		switch {
@@ -102,8 +102,8 @@ func noneLess[N int64 | float64](a, b buckets[N]) bool {
 	return true
 }
 
-// buckets iterates over the buckets on one side of a histogram.
-type buckets[N int64 | float64] struct {
+// bucketIterator iterates over the buckets on one side of a histogram.
+type bucketIterator[N int64 | float64] struct {
 	spans  []histogram.Span
 	counts []N
 	// deltas is true if each count is stored as the difference to the previous count, as in integer histograms.
@@ -114,11 +114,11 @@ type buckets[N int64 | float64] struct {
 	count N
 }
 
-func newBuckets[N int64 | float64](spans []histogram.Span, counts []N, deltas bool) buckets[N] {
-	return buckets[N]{spans: spans, counts: counts, deltas: deltas, index: -1}
+func newBuckets[N int64 | float64](spans []histogram.Span, counts []N, deltas bool) bucketIterator[N] {
+	return bucketIterator[N]{spans: spans, counts: counts, deltas: deltas, index: -1}
 }
 
-func (b *buckets[N]) next() bool {
+func (b *bucketIterator[N]) next() bool {
 	b.index++
 	for b.left == 0 {
 		if len(b.spans) == 0 {

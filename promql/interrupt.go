@@ -21,9 +21,9 @@ import (
 // calls. They find the context by the address of their first argument, which belongs to one query only. If the context
 // has ended, they panic with an error, as the evaluator itself does.
 
-// evaluated maps the address of the first argument of a call, *parser.Expr, to the context of its query, for all
+// callContexts maps the address of the first argument of a call, *parser.Expr, to the context of its query, for all
 // running queries.
-var evaluated sync.Map
+var callContexts sync.Map
 
 // checkEvery is the approximate number of points that functions process between two checks of the context.
 const checkEvery = 512
@@ -31,13 +31,13 @@ const checkEvery = 512
 func init() { // Before any evaluation: the table isn't safe for concurrent changes.
 	for name, call := range promengine.FunctionCalls {
 		if f := parser.Functions[name]; call != nil && f != nil && slices.Contains(f.ArgTypes, parser.ValueTypeMatrix) {
-			promengine.FunctionCalls[name] = interruptible(call)
+			promengine.FunctionCalls[name] = makeInterruptible(call)
 		}
 	}
 }
 
-// interruptible returns a function that ends the query once its context has ended.
-func interruptible(call promengine.FunctionCall) promengine.FunctionCall {
+// makeInterruptible returns a function that ends the query once its context has ended.
+func makeInterruptible(call promengine.FunctionCall) promengine.FunctionCall {
 	return func(
 		vectors []promengine.Vector, ranges promengine.Matrix, args parser.Expressions, enh *promengine.EvalNodeHelper,
 	) (promengine.Vector, annotations.Annotations) {
@@ -48,16 +48,16 @@ func interruptible(call promengine.FunctionCall) promengine.FunctionCall {
 		// The check is random because calls share no state in which they could be counted. A check costs as much as
 		// some tens of points.
 		if len(args) > 0 && (points >= checkEvery || rand.Uint32N(checkEvery) < points) {
-			if of, ok := evaluated.Load(&args[0]); ok {
-				endIfDone(of.(context.Context))
+			if of, ok := callContexts.Load(&args[0]); ok {
+				panicIfDone(of.(context.Context))
 			}
 		}
 		return call(vectors, ranges, args, enh)
 	}
 }
 
-// endIfDone ends the evaluation if ctx has ended, in the same way as the evaluator.
-func endIfDone(ctx context.Context) {
+// panicIfDone ends the evaluation if ctx has ended, in the same way as the evaluator.
+func panicIfDone(ctx context.Context) {
 	const where = "expression evaluation"
 	switch err := ctx.Err(); {
 	case err == nil:
@@ -68,8 +68,8 @@ func endIfDone(ctx context.Context) {
 	}
 }
 
-// evaluates registers the context for the functions of a statement until done is called.
-func evaluates(ctx context.Context, stmt parser.Statement) (done func()) {
+// registerContext registers the context for the functions of a statement until done is called.
+func registerContext(ctx context.Context, stmt parser.Statement) (done func()) {
 	e, ok := stmt.(*parser.EvalStmt)
 	if !ok {
 		return func() {}
@@ -78,12 +78,12 @@ func evaluates(ctx context.Context, stmt parser.Statement) (done func()) {
 	eachCall(e.Expr, func(call *parser.Call) {
 		if len(call.Args) > 0 {
 			calls = append(calls, &call.Args[0])
-			evaluated.Store(&call.Args[0], ctx)
+			callContexts.Store(&call.Args[0], ctx)
 		}
 	})
 	return func() {
 		for _, of := range calls {
-			evaluated.Delete(of)
+			callContexts.Delete(of)
 		}
 	}
 }

@@ -103,8 +103,8 @@ func TestQueriesAreCanceledAsTheyBegin(t *testing.T) {
 func TestFragmentsStopWithinASeries(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	r := &rawReader{ctx: ctx}
-	require.False(t, r.stopped(0))
+	require.False(t, r.hasEnded(0))
 	cancel()
-	require.True(t, r.stopped(0))
-	require.False(t, (&rawReader{}).stopped(0), "without a query")
+	require.True(t, r.hasEnded(0))
+	require.False(t, (&rawReader{}).hasEnded(0), "without a query")
 }

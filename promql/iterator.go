@@ -46,8 +46,8 @@ func (i *iterator) rewind(mint int64) {
 		i.floats, i.hists = len(i.samples.T), len(i.samples.H)
 		return
 	}
-	i.floats = from(len(i.samples.T), 0, func(k int) bool { return i.samples.T[k] >= mint })
-	i.hists = from(len(i.samples.H), 0, func(k int) bool { return i.samples.H[k].T >= mint })
+	i.floats = searchFrom(len(i.samples.T), 0, func(k int) bool { return i.samples.T[k] >= mint })
+	i.hists = searchFrom(len(i.samples.H), 0, func(k int) bool { return i.samples.H[k].T >= mint })
 }
 
 // Next implements chunkenc.Iterator.
@@ -78,14 +78,14 @@ func (i *iterator) Seek(t milliseconds) chunkenc.ValueType {
 	if i.typ != chunkenc.ValNone && i.t >= t {
 		return i.typ
 	}
-	i.floats = from(len(i.samples.T), i.floats, func(k int) bool { return i.samples.T[k] >= t })
-	i.hists = from(len(i.samples.H), i.hists, func(k int) bool { return i.samples.H[k].T >= t })
+	i.floats = searchFrom(len(i.samples.T), i.floats, func(k int) bool { return i.samples.T[k] >= t })
+	i.hists = searchFrom(len(i.samples.H), i.hists, func(k int) bool { return i.samples.H[k].T >= t })
 	return i.Next()
 }
 
-// from returns the first index in [start, n) for which reached returns true, or n. reached must be monotonic. The
+// searchFrom returns the first index in [start, n) for which reached returns true, or n. reached must be monotonic. The
 // search gallops, because queries mostly seek a few samples forward and rarely many.
-func from(n, start int, reached func(int) bool) int {
+func searchFrom(n, start int, reached func(int) bool) int {
 	if start == n || reached(start) {
 		return start
 	}
@@ -132,8 +132,8 @@ func (i *iterator) AtHistogram(into *histogram.Histogram) (int64, *histogram.His
 	}
 	h.CopyTo(into)
 	into.CounterResetHint = i.resetHint()
-	if finerThanKnown(into.Schema) {
-		i.note(into.ReduceResolution(histogram.ExponentialSchemaMax))
+	if isFinerThanKnown(into.Schema) {
+		i.setError(into.ReduceResolution(histogram.ExponentialSchemaMax))
 	}
 	return i.t, into
 }
@@ -153,22 +153,22 @@ func (i *iterator) AtFloatHistogram(into *histogram.FloatHistogram) (int64, *his
 		h.Float.CopyTo(into)
 	}
 	into.CounterResetHint = i.resetHint()
-	if finerThanKnown(into.Schema) {
-		i.note(into.ReduceResolution(histogram.ExponentialSchemaMax))
+	if isFinerThanKnown(into.Schema) {
+		i.setError(into.ReduceResolution(histogram.ExponentialSchemaMax))
 	}
 	return i.t, into
 }
 
-func (i *iterator) note(err error) {
+func (i *iterator) setError(err error) {
 	if err != nil && i.err == nil {
 		i.err = err
 		i.floats, i.hists = len(i.samples.T), len(i.samples.H)
 	}
 }
 
-// finerThanKnown reports whether a histogram was written by a newer Prometheus with a resolution that the evaluator
+// isFinerThanKnown reports whether a histogram was written by a newer Prometheus with a resolution that the evaluator
 // doesn't support yet. The iterator returns it at a lower resolution, as Prometheus does.
-func finerThanKnown(schema int32) bool {
+func isFinerThanKnown(schema int32) bool {
 	return schema > histogram.ExponentialSchemaMax && schema <= histogram.ExponentialSchemaMaxReserved
 }
 

@@ -212,7 +212,7 @@ func TestGallop(t *testing.T) {
 			want := start + slices.IndexFunc(append(slices.Clone(values[start:]), 1000), func(x int) bool {
 				return x >= v
 			})
-			require.Equal(t, want, from(len(values), start, func(k int) bool { return values[k] >= v }),
+			require.Equal(t, want, searchFrom(len(values), start, func(k int) bool { return values[k] >= v }),
 				"%d from %d", v, start)
 		}
 	}

@@ -73,8 +73,8 @@ func (s labelSizes) clone() labelSizes {
 	return s
 }
 
-// set replaces the values of a label.
-func (s *labelSizes) set(name string, v valueSizes) {
+// setValues replaces the values of a label.
+func (s *labelSizes) setValues(name string, v valueSizes) {
 	if s.values == nil {
 		s.values = map[string]valueSizes{}
 	}
@@ -87,11 +87,11 @@ func (s *labelSizes) set(name string, v valueSizes) {
 		s.widest += float64(len(name) + labelOverhead)
 	}
 	s.values[name] = v
-	s.settle()
+	s.tightenBounds()
 }
 
-// settle lowers bytes and widest to the sums of the bounds of all labels, if these are smaller.
-func (s *labelSizes) settle() {
+// tightenBounds lowers bytes and widest to the sums of the bounds of all labels, if these are smaller.
+func (s *labelSizes) tightenBounds() {
 	bytes, widest := 0.0, 0.0
 	for name, v := range s.values {
 		bytes += v.bytes + s.series*float64(len(name)+labelOverhead+encodedLength)
@@ -139,14 +139,14 @@ type growth struct {
 // check computes the bound from the series found so far.
 func (g *growth) check() error {
 	if g == nil || g.err != nil {
-		return g.failed()
+		return g.failure()
 	}
 	g.made = 0
 	g.sizesOf(*g.expr)
 	return g.err
 }
 
-func (g *growth) failed() error {
+func (g *growth) failure() error {
 	if g == nil {
 		return nil
 	}
@@ -162,8 +162,8 @@ func (g *growth) checkOnce() error {
 	return g.check()
 }
 
-// charge adds bytes that a function makes. It sets g.err if the query would make too many.
-func (g *growth) charge(function string, bytes float64) {
+// chargeBytes adds bytes that a function makes. It sets g.err if the query would make too many.
+func (g *growth) chargeBytes(function string, bytes float64) {
 	if g.made += bytes; g.err == nil && !(g.made <= g.limit) {
 		g.err = fmt.Errorf(
 			"%w: %s would create more than %.0f bytes of labels; select fewer series or shorter labels, or raise --query.max-bytes",
@@ -194,21 +194,21 @@ func (g *growth) sizesOf(expr parser.Expr) labelSizes {
 	case *parser.MatrixSelector:
 		return g.sizesOf(e.VectorSelector)
 	case *parser.VectorSelector:
-		if s := g.selected[keyOf(e.LabelMatchers)]; s != nil {
+		if s := g.selected[selectorKey(e.LabelMatchers)]; s != nil {
 			return s.clone()
 		}
 		return labelSizes{}
 	case *parser.AggregateExpr:
-		return g.ofAggregation(e)
+		return g.sizesOfAggregation(e)
 	case *parser.BinaryExpr:
-		return g.ofBinary(e)
+		return g.sizesOfBinary(e)
 	case *parser.Call:
-		return g.ofCall(e)
+		return g.sizesOfCall(e)
 	}
 	return labelSizes{series: 1}
 }
 
-func (g *growth) ofAggregation(e *parser.AggregateExpr) labelSizes {
+func (g *growth) sizesOfAggregation(e *parser.AggregateExpr) labelSizes {
 	s := g.sizesOf(e.Expr)
 	if e.Param != nil {
 		g.sizesOf(e.Param)
@@ -224,11 +224,11 @@ func (g *growth) ofAggregation(e *parser.AggregateExpr) labelSizes {
 	maps.DeleteFunc(s.values, func(name string, _ valueSizes) bool {
 		return slices.Contains(e.Grouping, name) == e.Without
 	})
-	s.settle()
+	s.tightenBounds()
 	return s
 }
 
-func (g *growth) ofBinary(e *parser.BinaryExpr) labelSizes {
+func (g *growth) sizesOfBinary(e *parser.BinaryExpr) labelSizes {
 	left, right := g.sizesOf(e.LHS), g.sizesOf(e.RHS)
 	m := e.VectorMatching
 	switch {
@@ -256,20 +256,20 @@ func (g *growth) ofBinary(e *parser.BinaryExpr) labelSizes {
 	if m.Card == parser.CardOneToMany {
 		name = "group_right"
 	}
-	g.charge(name, many.bytes+many.series*one.widest) // The evaluator keeps the labels of each pair.
+	g.chargeBytes(name, many.bytes+many.series*one.widest) // The evaluator keeps the labels of each pair.
 	for _, label := range m.Include {
 		v := one.values[label]
-		many.set(label, valueSizes{many.series * v.longest, v.longest})
+		many.setValues(label, valueSizes{many.series * v.longest, v.longest})
 	}
-	g.charge(name, many.bytes)
+	g.chargeBytes(name, many.bytes)
 	return many
 }
 
-func (g *growth) ofCall(e *parser.Call) labelSizes {
+func (g *growth) sizesOfCall(e *parser.Call) labelSizes {
 	if source := g.sources[e]; source != nil {
 		g.sizesOf(e.Args[0])
 		if source.counts != nil {
-			g.charge(e.Func.Name, source.sizes.bytes+source.sizes.series*source.room)
+			g.chargeBytes(e.Func.Name, source.sizes.bytes+source.sizes.series*source.room)
 		}
 		return source.sizes.clone()
 	}
@@ -299,8 +299,8 @@ func (g *growth) ofCall(e *parser.Call) labelSizes {
 		for name, v := range s.values {
 			s.values[name] = valueSizes{v.bytes * n, v.longest}
 		}
-		s.set(textOf(e.Args[1]), valueSizes{s.series * longestFloat, longestFloat})
-		g.charge(e.Func.Name, s.bytes)
+		s.setValues(stringLiteral(e.Args[1]), valueSizes{s.series * longestFloat, longestFloat})
+		g.chargeBytes(e.Func.Name, s.bytes)
 	}
 	s.series = max(s.series, 1) // vector and time make one series without any input.
 	return s
@@ -312,15 +312,15 @@ const longestFloat = 330
 // sizesOfJoin returns the sizes for label_join(v, dst, separator, src…).
 func (g *growth) sizesOfJoin(e *parser.Call) labelSizes {
 	s := g.sizesOf(e.Args[0])
-	dst, between := textOf(e.Args[1]), float64(len(textOf(e.Args[2]))*max(0, len(e.Args)-4))
+	dst, between := stringLiteral(e.Args[1]), float64(len(stringLiteral(e.Args[2]))*max(0, len(e.Args)-4))
 	v := valueSizes{s.series * between, between}
 	for _, src := range e.Args[3:] {
-		from := s.values[textOf(src)]
+		from := s.values[stringLiteral(src)]
 		v.bytes, v.longest = v.bytes+from.bytes, v.longest+from.longest
 	}
 	g.chargeValue(e.Func.Name, dst, v.longest)
-	s.set(dst, v)
-	g.charge(e.Func.Name, s.bytes)
+	s.setValues(dst, v)
+	g.chargeBytes(e.Func.Name, s.bytes)
 	return s
 }
 
@@ -328,7 +328,7 @@ func (g *growth) sizesOfJoin(e *parser.Call) labelSizes {
 // expands to at most the source. If the expression doesn't match, the label is unchanged.
 func (g *growth) sizesOfReplace(e *parser.Call) labelSizes {
 	s := g.sizesOf(e.Args[0])
-	dst, text, src := textOf(e.Args[1]), textOf(e.Args[2]), textOf(e.Args[3])
+	dst, text, src := stringLiteral(e.Args[1]), stringLiteral(e.Args[2]), stringLiteral(e.Args[3])
 	references, from, old := float64(strings.Count(text, "$")), s.values[src], s.values[dst]
 	v := valueSizes{s.series*float64(len(text)) + references*from.bytes, float64(len(text)) + references*from.longest}
 	g.chargeValue(e.Func.Name, dst, v.longest)
@@ -336,8 +336,8 @@ func (g *growth) sizesOfReplace(e *parser.Call) labelSizes {
 	if src != dst || references == 0 {
 		v.bytes += old.bytes
 	}
-	s.set(dst, v)
-	g.charge(e.Func.Name, s.bytes)
+	s.setValues(dst, v)
+	g.chargeBytes(e.Func.Name, s.bytes)
 	return s
 }
 
@@ -357,10 +357,10 @@ func (g *growth) sizesOfInfo(e *parser.Call) labelSizes {
 	for label, v := range g.info.values {
 		if label != labels.MetricName && (len(named) == 0 || slices.Contains(named, label)) {
 			old := s.values[label]
-			s.set(label, valueSizes{old.bytes + s.series*v.longest, max(old.longest, v.longest)})
+			s.setValues(label, valueSizes{old.bytes + s.series*v.longest, max(old.longest, v.longest)})
 		}
 	}
-	g.charge(e.Func.Name, s.bytes)
+	g.chargeBytes(e.Func.Name, s.bytes)
 	return s
 }
 
@@ -389,35 +389,35 @@ func sizesOfAbsent(arg parser.Expr) labelSizes {
 	return s
 }
 
-// textOf returns the value of an argument that is a string literal.
-func textOf(expr parser.Expr) string {
+// stringLiteral returns the value of an argument that is a string literal.
+func stringLiteral(expr parser.Expr) string {
 	switch e := expr.(type) {
 	case *parser.ParenExpr:
-		return textOf(e.Expr)
+		return stringLiteral(e.Expr)
 	case *parser.StepInvariantExpr:
-		return textOf(e.Expr)
+		return stringLiteral(e.Expr)
 	case *parser.StringLiteral:
 		return e.Val
 	}
 	return ""
 }
 
-// keyOf returns the address of the first matcher of a selector, or nil if there is none, as may be the case for the
-// second argument of info.
-func keyOf(matchers []*labels.Matcher) **labels.Matcher {
+// selectorKey returns the address of the first matcher of a selector, or nil if there is none, as may be the case for
+// the second argument of info.
+func selectorKey(matchers []*labels.Matcher) **labels.Matcher {
 	if len(matchers) == 0 {
 		return nil
 	}
 	return &matchers[0]
 }
 
-// observe counts the labels of the selected series. A selector that isn't in the query was added by info.
-func (g *growth) observe(ctx context.Context, set promstorage.SeriesSet,
+// observeSelected counts the labels of the selected series. A selector that isn't in the query was added by info.
+func (g *growth) observeSelected(ctx context.Context, set promstorage.SeriesSet,
 	matchers []*labels.Matcher) promstorage.SeriesSet {
 	if g == nil {
 		return set
 	}
-	into, known := g.selected[keyOf(matchers)]
+	into, known := g.selected[selectorKey(matchers)]
 	if !known {
 		into = &g.info
 	}

@@ -39,7 +39,7 @@ func init() { // Before any query is evaluated: the table isn't safe for concurr
 	) (promengine.Vector, annotations.Annotations) {
 		source := sourceOf(args)
 		for i := range vectors[0] {
-			source.count(vectors[0][i].Metric.Hash(), vectors[0][i].Metric)
+			source.countSeries(vectors[0][i].Metric.Hash(), vectors[0][i].Metric)
 		}
 		return append(enh.Out, vectors[0]...), nil
 	}
@@ -70,8 +70,8 @@ type labelSource struct {
 // uncheckedBytes is the number of bytes that an expression may make before the first check.
 const uncheckedBytes = 64 << 10
 
-// count counts a series if its key is new. It ends the query if the query would make too many labels.
-func (s *labelSource) count(key uint64, ls labels.Labels) {
+// countSeries counts a series if its key is new. It ends the query if the query would make too many labels.
+func (s *labelSource) countSeries(key uint64, ls labels.Labels) {
 	if _, known := s.seen[key]; known {
 		return
 	}
@@ -119,7 +119,7 @@ func (s *labelSource) countValues(vector, out promengine.Vector) promengine.Vect
 				s.builder.Keep(s.grouping...)
 			}
 			group = s.builder.Labels()
-			s.count(key, group)
+			s.countSeries(key, group)
 		}
 		at[key] = len(out)
 		out = append(out, promengine.Sample{Metric: group, F: 1})
@@ -173,26 +173,26 @@ func (v *growthVisitor) visit(at *parser.Expr, in evaluationTimes) (varies bool)
 	case *parser.MatrixSelector:
 		return v.visit(&e.VectorSelector, in)
 	case *parser.VectorSelector:
-		v.growth.selected[keyOf(e.LabelMatchers)] = &labelSizes{}
+		v.growth.selected[selectorKey(e.LabelMatchers)] = &labelSizes{}
 	case *parser.AggregateExpr:
 		varies = v.visit(&e.Expr, in)
 		if e.Op == parser.COUNT_VALUES {
-			return v.countValues(at, e, in)
+			return v.replaceCountValues(at, e, in)
 		}
 		if e.Param != nil {
 			v.visit(&e.Param, in)
 		}
 	case *parser.BinaryExpr:
 		left, right := v.visit(&e.LHS, in), v.visit(&e.RHS, in)
-		return left || right || v.joins(e) && in.span > 0
+		return left || right || v.addsLabels(e) && in.span > 0
 	case *parser.Call:
-		return v.call(e, in)
+		return v.visitCall(e, in)
 	}
 	return varies
 }
 
-// joins reports whether a binary operation adds labels of one operand's series to the other's.
-func (v *growthVisitor) joins(e *parser.BinaryExpr) bool {
+// addsLabels reports whether a binary operation adds labels of one operand's series to the other's.
+func (v *growthVisitor) addsLabels(e *parser.BinaryExpr) bool {
 	m := e.VectorMatching
 	if m == nil || m.Card != parser.CardManyToOne && m.Card != parser.CardOneToMany {
 		return false
@@ -202,7 +202,7 @@ func (v *growthVisitor) joins(e *parser.BinaryExpr) bool {
 	return len(m.Include) > 0
 }
 
-func (v *growthVisitor) call(e *parser.Call, in evaluationTimes) (varies bool) {
+func (v *growthVisitor) visitCall(e *parser.Call, in evaluationTimes) (varies bool) {
 	for i := range e.Args {
 		varies = v.visit(&e.Args[i], in) || varies
 	}
@@ -216,16 +216,16 @@ func (v *growthVisitor) call(e *parser.Call, in evaluationTimes) (varies bool) {
 	case "label_join", "label_replace":
 		v.makes, v.growth.each = true, true
 		if varies {
-			v.source(&e.Args[0], countedName, e.Args[0], &labelSource{})
+			v.insertSource(&e.Args[0], countedName, e.Args[0], &labelSource{})
 			return false
 		}
 	}
 	return varies
 }
 
-// countValues replaces an aggregation by the function that counts the series it makes.
-func (v *growthVisitor) countValues(at *parser.Expr, e *parser.AggregateExpr, in evaluationTimes) (varies bool) {
-	label := textOf(e.Param)
+// replaceCountValues replaces an aggregation by the function that counts the series it makes.
+func (v *growthVisitor) replaceCountValues(at *parser.Expr, e *parser.AggregateExpr, in evaluationTimes) (varies bool) {
+	label := stringLiteral(e.Param)
 	if !model.UTF8Validation.IsValidLabelName(label) {
 		return varies // The evaluator rejects it.
 	}
@@ -237,15 +237,15 @@ func (v *growthVisitor) countValues(at *parser.Expr, e *parser.AggregateExpr, in
 	slices.Sort(grouping)
 	const maxReserved = 5000 // points, the same as in the evaluator
 	points := min(in.span/in.step+1, maxReserved)
-	v.source(at, countValuesName, e.Expr, &labelSource{
+	v.insertSource(at, countValuesName, e.Expr, &labelSource{
 		counts: e, label: label, grouping: grouping, builder: labels.NewBuilder(labels.EmptyLabels()),
 		room: seriesOverhead + 16*float64(points),
 	})
 	return false
 }
 
-// source replaces the expression at a location in the query by a call of the function of source s with arg.
-func (v *growthVisitor) source(at *parser.Expr, function string, arg parser.Expr, s *labelSource) {
+// insertSource replaces the expression at a location in the query by a call of the function of source s with arg.
+func (v *growthVisitor) insertSource(at *parser.Expr, function string, arg parser.Expr, s *labelSource) {
 	call := &parser.Call{
 		Func: &parser.Function{Name: function, ArgTypes: []parser.ValueType{parser.ValueTypeVector},
 			ReturnType: parser.ValueTypeVector},
@@ -258,8 +258,8 @@ func (v *growthVisitor) source(at *parser.Expr, function string, arg parser.Expr
 	*at = call
 }
 
-// end removes the query's sources from labelSources.
-func (g *growth) end() {
+// removeSources removes the query's sources from labelSources.
+func (g *growth) removeSources() {
 	if g != nil {
 		for call := range g.sources {
 			labelSources.Delete(&call.Args[0])

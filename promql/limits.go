@@ -55,7 +55,7 @@ func rangeOf(node parser.Node) time.Duration {
 
 // Enter waits until the tenants of ctx may run one more query. It is for reads outside the evaluator. It returns a
 // context, and all reads with that context count as one. Unless it returns an error, the caller must call leave when
-// the read is done. Errors are the same as those of queries. A caller that is about to send an answer calls Answered
+// the read is done. Errors are the same as those of queries. A caller that is about to send an answer calls HoldAnswer
 // with the returned context.
 func (e *Engine) Enter(ctx context.Context) (of context.Context, leave func(), err error) {
 	of, r := e.gate.startRead(ctx)
@@ -70,10 +70,10 @@ func (e *Engine) Enter(ctx context.Context) (of context.Context, leave func(), e
 	), sync.OnceFunc(func() { t.end(); watched() }), nil
 }
 
-// Queries returns the numbers of a tenant's queries that run and wait.
-func (e *Engine) Queries(name string) (running, waiting int) {
-	running, waiting = e.gate.queries.state(name)
+// QueryCounts returns the numbers of a tenant's queries that run and wait.
+func (e *Engine) QueryCounts(name string) (running, waiting int) {
+	running, waiting = e.gate.queries.queryCounts(name)
 	// Large queries count as running in the other queue even while they wait for their turn.
-	_, large := e.gate.large.state(name)
+	_, large := e.gate.large.queryCounts(name)
 	return running - large, waiting + large
 }

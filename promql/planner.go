@@ -38,8 +38,8 @@ type plan struct {
 	stmt      *parser.EvalStmt
 	// delayed and starts are the evaluator's options for delayed name removal and start timestamps, see finder.
 	delayed, starts bool
-	// exact is true if windows aren't moved while raw samples exist.
-	exact bool
+	// noSnap is true if windows aren't moved while raw samples exist.
+	noSnap bool
 	// unordered is Options.NoOrder.
 	unordered bool
 	budget    budget
@@ -51,7 +51,7 @@ type plan struct {
 	results  map[*labels.Matcher]*fragmentResult // by placeholder
 	replaced []replacement
 	stats    []FragmentStats
-	answer   *whole // nil: the query is more than one fragment
+	answer   *wholeAnswer // nil: the query is more than one fragment
 	// operations are the operations whose results the evaluator reads.
 	operations map[*fragmentResult]bool
 	// loaded is the number of values that fragments read, minus the number that the evaluator counts for them.
@@ -92,7 +92,7 @@ func (r *fragmentResult) mixesHistograms() bool {
 			switch {
 			case i < len(s.h) && s.h[i] != nil:
 				histograms, others = true, others || s.h[i].UsesCustomBuckets()
-			case !isNone(v):
+			case !isMissingValue(v):
 				others = true
 			}
 		}
@@ -104,11 +104,11 @@ func (r *fragmentResult) mixesHistograms() bool {
 // matcher, not by this name.
 const placeholderName = "__part__"
 
-// resolving returns the parameters for choosing resolutions. The windows of an instant query, such as a rule's, aren't
-// moved, because reading raw samples at its few window edges is cheap.
-func (p *plan) resolving() resolving {
-	how := resolvingOf(p.ctx)
-	how.still = p.exact || !p.stmt.Start.Before(p.stmt.End)
+// resolutionParams returns the parameters for choosing resolutions. The windows of an instant query, such as a rule's,
+// aren't moved, because reading raw samples at its few window edges is cheap.
+func (p *plan) resolutionParams() resolutionParams {
+	how := resolutionParamsOf(p.ctx)
+	how.noSnap = p.noSnap || !p.stmt.Start.Before(p.stmt.End)
 	return how
 }
 
@@ -120,15 +120,15 @@ func (p *plan) Querier(mint, maxt int64) (promstorage.Querier, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	err = p.budget.meter(innerSteps(p.stmt) * meteredValue)
+	err = p.budget.meterBytes(subquerySteps(p.stmt) * meteredValue)
 	if err == nil {
-		err = p.computeAll()
+		err = p.computeFragments()
 	}
 	if err != nil {
 		_ = q.Close() // The query ends with the other error.
 		return nil, err
 	}
-	p.operate()
+	p.computeOperations()
 	p.growth = p.growthOf()
 	if err := p.growth.check(); err != nil { // The labels that the query makes from its own text.
 		_ = q.Close() // The query ends with the other error.
@@ -137,37 +137,37 @@ func (p *plan) Querier(mint, maxt int64) (promstorage.Querier, error) {
 	return planQuerier{q, p.results, !p.unordered && dependsOnOrder(p.stmt), p.growth}, nil
 }
 
-// computeAll computes all candidates of the query, see compute.
-func (p *plan) computeAll() error {
+// computeFragments computes all candidates of the query, see computeFragment.
+func (p *plan) computeFragments() error {
 	p.results = map[*labels.Matcher]*fragmentResult{}
-	candidates := find(p.stmt, p.delayed, p.starts || p.hasDeltas())
-	if err := p.budget.meter(int64(len(candidates)) * meteredFragment); err != nil {
+	candidates := findFragments(p.stmt, p.delayed, p.starts || p.hasDeltas())
+	if err := p.budget.meterBytes(int64(len(candidates)) * meteredFragment); err != nil {
 		return err
 	}
 	for _, c := range candidates {
-		if err := p.compute(c); err != nil {
+		if err := p.computeFragment(c); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// compute computes a candidate and replaces it by a placeholder, or leaves it to the evaluator. It returns an error
-// only if the query must end.
-func (p *plan) compute(c candidate) error {
+// computeFragment computes a candidate and replaces it by a placeholder, or leaves it to the evaluator. It returns an
+// error only if the query must end.
+func (p *plan) computeFragment(c candidate) error {
 	start := time.Now()
 	stats := FragmentStats{Expr: (*c.at).String()}
-	result, err := p.result(c, &stats)
+	result, err := p.computeResult(c, &stats)
 	late := p.delayed && !c.keepsName() && (c.over != nil || c.at != &p.stmt.Expr)
-	if late && (errors.Is(err, errHistograms) || err == nil && result.mixesHistograms()) {
+	if late && (errors.Is(err, errHasHistograms) || err == nil && result.mixesHistograms()) {
 		err = errLateNames
 	}
-	if errors.Is(err, errHistograms) {
+	if errors.Is(err, errHasHistograms) {
 		operand := *c.fragment
-		operand.counted = false
+		operand.onlyPresence = false
 		c.at, c.over, c.fragment = c.inner, nil, &operand
 		stats.Expr = (*c.at).String()
-		result, err = p.result(c, &stats)
+		result, err = p.computeResult(c, &stats)
 	} else if err == nil && result.inner {
 		c.at, c.over = c.inner, nil
 		stats.Expr = (*c.at).String()
@@ -182,54 +182,55 @@ func (p *plan) compute(c candidate) error {
 	stats.Milliseconds = float64(stats.Duration.Microseconds()) / 1000
 	switch {
 	case err != nil:
-		stats.Refused, stats.Segments = strings.TrimPrefix(err.Error(), errLeave.Error()+": "), nil
+		stats.Refused, stats.Segments = strings.TrimPrefix(err.Error(), errNeedsEvaluator.Error()+": "), nil
 		stats.selector = (&parser.VectorSelector{LabelMatchers: c.matchers}).String()
 		if errors.Is(err, errRollupName) {
 			stats.named = equalName(c.matchers)
 		}
 	default:
 		p.loaded += result.loaded
-		p.replace(c.at, result)
+		p.replaceExpr(c.at, result)
 	}
 	p.stats = append(p.stats, stats)
 	noteFragment(p.ctx, stats)
 	return nil
 }
 
-// errLeave means that a fragment is left to the evaluator. errSameLabels means that the evaluator will report duplicate
-// labels.
+// errNeedsEvaluator means that a fragment is left to the evaluator. errSameLabels means that the evaluator will report
+// duplicate labels.
 var (
-	errLeave      = errors.New("promql: needs the evaluator")
-	errRollupName = fmt.Errorf("%w: the selector may match names of rollups", errLeave)
-	errLateNames  = fmt.Errorf(
-		"%w: the result has native histograms, and the feature promql-delayed-name-removal is enabled", errLeave,
+	errNeedsEvaluator = errors.New("promql: needs the evaluator")
+	errRollupName     = fmt.Errorf("%w: the selector may match names of rollups", errNeedsEvaluator)
+	errLateNames      = fmt.Errorf(
+		"%w: the result has native histograms, and the feature promql-delayed-name-removal is enabled",
+		errNeedsEvaluator,
 	)
-	errSameLabels = fmt.Errorf("%w: multiple series would have the same labels", errLeave)
+	errSameLabels = fmt.Errorf("%w: multiple series would have the same labels", errNeedsEvaluator)
 )
 
-func (p *plan) result(c candidate, stats *FragmentStats) (*fragmentResult, error) {
+func (p *plan) computeResult(c candidate, stats *FragmentStats) (*fragmentResult, error) {
 	w := warningsOf(p.ctx)
 	result := &fragmentResult{grid: c.eval}
-	found, err := p.find(c, stats, w.add)
-	if errors.Is(err, errLeave) {
+	found, err := p.findSeries(c, stats, w.add)
+	if errors.Is(err, errNeedsEvaluator) {
 		return nil, err
 	}
 	if err != nil {
 		result.selectErr = asPrometheus(err)
 		return result, nil
 	}
-	if !c.unique(found.series) {
+	if !c.hasUniqueLabels(found.series) {
 		return nil, errSameLabels
 	}
-	held, restore := p.budget.held.Load(), found.saved()
-	if err := found.count(); err != nil {
+	held, restore := p.budget.held.Load(), found.saveUses()
+	if err := found.countSeries(); err != nil {
 		result.selectErr = err
 		return result, nil
 	}
 	run := &fragmentRun{fragment: c.fragment, segments: found.segments, series: found.series, budget: &p.budget,
 		workers: runtime.GOMAXPROCS(0), gate: p.gate}
-	run.newReader = func(l *segment) fragmentReader { return p.reader(l, w.add) }
-	into := &collector{n: len(found.series), budget: &p.budget, all: p.wholeOf(c)}
+	run.newReader = func(l *segment) fragmentReader { return p.newReader(l, w.add) }
+	into := &collector{n: len(found.series), budget: &p.budget, all: p.newWholeAnswer(c)}
 	switch {
 	case c.ordered && !p.unordered:
 		into.order = p.orderOf(found)
@@ -246,11 +247,11 @@ func (p *plan) result(c candidate, stats *FragmentStats) (*fragmentResult, error
 			into.sum.order = into.order
 		}
 	}
-	err = run.do(p.ctx, into.add)
+	err = run.eachSeries(p.ctx, into.add)
 	run.release()
 	stats.Samples += run.samples()
 	switch {
-	case errors.Is(err, errHistograms), errors.Is(err, errLeave):
+	case errors.Is(err, errHasHistograms), errors.Is(err, errNeedsEvaluator):
 		p.budget.held.Store(held)
 		restore()
 		return nil, err
@@ -263,13 +264,13 @@ func (p *plan) result(c candidate, stats *FragmentStats) (*fragmentResult, error
 		if answer != nil {
 			p.answer = answer
 		}
-		result.loaded = run.loaded() - result.counted(answer)
+		result.loaded = run.loaded() - result.countedValues(answer)
 	}
 	return result, nil
 }
 
-// reader returns the reader that computes a segment's values.
-func (p *plan) reader(l *segment, warn func(error)) fragmentReader {
+// newReader returns the reader that computes a segment's values.
+func (p *plan) newReader(l *segment, warn func(error)) fragmentReader {
 	if l.Resolution == rollup.Raw {
 		r := newRawReader(l.fragment, &p.budget)
 		r.ctx = p.ctx
@@ -296,22 +297,22 @@ func (p *plan) noteMissing(short resolution.Shortfall, run *fragmentRun) {
 				p.short.Merge(resolution.Shortfall{
 					From: run.segments[i].edges.first, To: run.segments[i].edges.last(),
 					Widest: run.segments[i].Resolution,
-					Raw:    run.segments[i].gone, LeftOut: r.leftOut, Approximated: r.approximated,
+					Raw:    run.segments[i].rawBoundary, LeftOut: r.leftOut, Approximated: r.approximated,
 				})
 			}
 		}
 	}
-	short.Off = resolution.Off{Bounded: true, Unknown: all.Unknown, By: all.Largest}
+	short.ErrorBound = resolution.ErrorBound{Bounded: true, Unknown: all.Unknown, By: all.Largest}
 	for _, sum := range all.Steps {
-		short.Off.SumBy = max(short.Off.SumBy, sum)
+		short.ErrorBound.SumBy = max(short.ErrorBound.SumBy, sum)
 	}
 	p.short.Merge(short)
 }
 
-// replace replaces an expression by a placeholder for the result. The placeholder contains a number instead of the
+// replaceExpr replaces an expression by a placeholder for the result. The placeholder contains a number instead of the
 // expression's text. That text may contain other placeholders, so texts would be quoted in texts and double in length
 // at every level.
-func (p *plan) replace(at *parser.Expr, result *fragmentResult) {
+func (p *plan) replaceExpr(at *parser.Expr, result *fragmentResult) {
 	placeholder := labels.MustNewMatcher(labels.MatchNotEqual, placeholderName, strconv.Itoa(len(p.replaced)))
 	matchers := []*labels.Matcher{placeholder}
 	if selector, ok := (*at).(*parser.VectorSelector); ok { // absent makes labels from the equality matchers.
@@ -322,14 +323,14 @@ func (p *plan) replace(at *parser.Expr, result *fragmentResult) {
 	*at = &parser.VectorSelector{LabelMatchers: matchers, PosRange: (*at).PositionRange()}
 }
 
-// restore restores the original statement.
-func (p *plan) restore() {
+// restoreStatement restores the original statement.
+func (p *plan) restoreStatement() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, r := range p.replaced {
 		*r.at = r.was
 	}
-	p.growth.end()
+	p.growth.removeSources()
 	p.replaced, p.results, p.growth = nil, nil, nil
 }
 
@@ -347,8 +348,8 @@ func (q planQuerier) Select(ctx context.Context, sorted bool, hints *promstorage
 	matchers ...*labels.Matcher) promstorage.SeriesSet {
 	if n := len(matchers); n > 0 {
 		if result, ok := q.results[matchers[n-1]]; ok {
-			return q.growth.observe(ctx, &fragmentSet{result: result}, matchers)
+			return q.growth.observeSelected(ctx, &fragmentSet{result: result}, matchers)
 		}
 	}
-	return q.growth.observe(ctx, q.Querier.Select(ctx, sorted || q.ordered, hints, matchers...), matchers)
+	return q.growth.observeSelected(ctx, q.Querier.Select(ctx, sorted || q.ordered, hints, matchers...), matchers)
 }

@@ -16,7 +16,7 @@ type collector struct {
 	// inner is true if the first series has histograms. The aggregation is then left to the evaluator, because usually
 	// all series have histograms.
 	inner  bool
-	all    *whole // nil: the fragment isn't the whole query
+	all    *wholeAnswer // nil: the fragment isn't the whole query
 	series []*fragmentSeries
 	memory arena
 	// order is the order of the series by their stored labels. nil: any order is correct.
@@ -26,8 +26,8 @@ type collector struct {
 	places []uint32
 }
 
-// add adds the result of the series at a position of the fragment. It returns errHistograms if a series has histograms
-// and the first one had none. The fragment must then be computed again.
+// add adds the result of the series at a position of the fragment. It returns errHasHistograms if a series has
+// histograms and the first one had none. The fragment must then be computed again.
 func (c *collector) add(at uint32, metric labels.Labels, v *values) error {
 	if c.sum != nil && !c.inner {
 		c.inner = v.hists > 0 && !c.folded
@@ -36,7 +36,7 @@ func (c *collector) add(at uint32, metric labels.Labels, v *values) error {
 			return c.sum.add(at, metric, v)
 		}
 	}
-	room := room{c.n, int(at)}
+	room := readProgress{c.n, int(at)}
 	if c.order != nil {
 		c.places = append(makeRoom(c.places, room), at)
 	}
@@ -44,41 +44,41 @@ func (c *collector) add(at uint32, metric labels.Labels, v *values) error {
 		c.all.makeRoom(room)
 		c.all.add(metric, 0, v.v, v.h, v.floats, v.hists)
 	} else {
-		c.series = append(makeRoom(c.series, room), c.memory.keep(metric, v))
+		c.series = append(makeRoom(c.series, room), c.memory.copySeries(metric, v))
 	}
-	return c.budget.charge(v.size)
+	return c.budget.chargeSamples(v.size)
 }
 
 // finish moves the collected series into result. It returns the answer to the whole query, or nil.
-func (c *collector) finish(result *fragmentResult) *whole {
+func (c *collector) finish(result *fragmentResult) *wholeAnswer {
 	switch {
 	case len(c.places) < 2:
 	case c.all != nil && c.sum == nil:
 		c.all.sort(c.order, c.places)
 	default:
-		c.series = permuted(c.series, c.order.sorted(c.places))
+		c.series = elementsAt(c.series, c.order.sortedIndices(c.places))
 	}
 	result.series, result.inner = c.series, c.inner
 	if c.inner {
 		return nil
 	}
 	if c.sum != nil {
-		result.series = c.aggregated()
+		result.series = c.aggregatedSeries()
 		result.notes.Merge(c.sum.notes())
 	}
 	return c.all
 }
 
-// aggregated returns the results of the aggregation, or adds them to the answer to the whole query.
-func (c *collector) aggregated() []*fragmentSeries {
+// aggregatedSeries returns the results of the aggregation, or adds them to the answer to the whole query.
+func (c *collector) aggregatedSeries() []*fragmentSeries {
 	groups := c.sum.groups.len()
 	if c.all != nil {
 		c.all.grow(groups)
-		c.sum.results(func(s fragmentSeries) { c.all.add(s.metric, s.from, s.v, s.h, len(s.v), len(s.h)) })
+		c.sum.eachResult(func(s fragmentSeries) { c.all.add(s.metric, s.from, s.v, s.h, len(s.v), len(s.h)) })
 		return nil
 	}
 	list := make([]fragmentSeries, 0, groups)
-	c.sum.results(func(s fragmentSeries) { list = append(list, s) })
+	c.sum.eachResult(func(s fragmentSeries) { list = append(list, s) })
 	series := make([]*fragmentSeries, len(list))
 	for i := range list {
 		series[i] = &list[i]
@@ -89,13 +89,13 @@ func (c *collector) aggregated() []*fragmentSeries {
 // firstRoom is the max length of lists that grow only as append grows them.
 const firstRoom = 64
 
-// room describes the progress of a fragment: next of n series have been read. Each series adds at most one element to a
-// list.
-type room struct{ n, next int }
+// readProgress describes the progress of a fragment: next of n series have been read. Each series adds at most one
+// element to a list.
+type readProgress struct{ n, next int }
 
 // makeRoom returns the list with room for one more element. A list that is already long gets all the room that it is
 // expected to need: append would copy it many times.
-func makeRoom[T any](list []T, r room) []T {
+func makeRoom[T any](list []T, r readProgress) []T {
 	switch size := len(list); {
 	case size < cap(list):
 		return list

@@ -52,11 +52,11 @@ type surroundings struct {
 	// ordered is true if the answer depends on the order of the expression's series. They are then sorted by their
 	// stored labels, as Prometheus' storage returns them.
 	ordered bool
-	// plain is true if no selector has an offset or @ modifier and there is no subquery, see atTheirTime.
+	// plain is true if no selector has an offset or @ modifier and there is no subquery, see hasNoOffsets.
 	plain bool
 }
 
-func find(s *parser.EvalStmt, delayed, starts bool) []candidate {
+func findFragments(s *parser.EvalStmt, delayed, starts bool) []candidate {
 	f := finder{lookback: s.LookbackDelta, delayed: delayed, starts: starts}
 	// This rounds as the evaluator does. FindMinMaxTime rounds fractions of a millisecond before 1970 differently.
 	from, to, step := s.Start.UnixNano()/1e6, s.End.UnixNano()/1e6, s.Interval.Milliseconds()
@@ -86,25 +86,25 @@ func (f *finder) visit(at *parser.Expr, in surroundings) {
 	case *parser.UnaryExpr:
 		f.visit(&e.Expr, children)
 	case *parser.BinaryExpr:
-		children.named = in.named || seesNames(e)
+		children.named = in.named || exposesNames(e)
 		f.visit(&e.LHS, children)
-		children.ordered = in.ordered && showsRight(e)
+		children.ordered = in.ordered && dependsOnRightOrder(e)
 		f.visit(&e.RHS, children)
 	case *parser.SubqueryExpr:
-		if inside, ok := f.inside(e, children); ok {
+		if inside, ok := f.insideSubquery(e, children); ok {
 			f.visit(&e.Expr, inside)
 		}
 	case *parser.VectorSelector:
 		f.addCandidate(at, in)
 	case *parser.Call:
 		if !f.addCandidate(at, in) {
-			children.named = in.named || callSees(e)
+			children.named = in.named || callReadsNames(e)
 			children.ordered = in.ordered && e.Func.Name != "absent" && e.Func.Name != "scalar"
 			f.visitCall(e, children)
 		}
 	case *parser.AggregateExpr:
-		if children.named = in.seenBy(e); !f.takeAggregation(at, e, in) {
-			children.ordered = in.orderedIn(e)
+		if children.named = in.namesReadBy(e); !f.addAggregation(at, e, in) {
+			children.ordered = in.isOperandOrdered(e)
 			f.visitAggregation(e, children)
 		}
 	}
@@ -122,7 +122,7 @@ func (f *finder) addCandidate(at *parser.Expr, in surroundings) bool {
 	return ok
 }
 
-func (f *finder) takeAggregation(at *parser.Expr, e *parser.AggregateExpr, in surroundings) bool {
+func (f *finder) addAggregation(at *parser.Expr, e *parser.AggregateExpr, in surroundings) bool {
 	if in.fixed {
 		return false
 	}
@@ -130,10 +130,10 @@ func (f *finder) takeAggregation(at *parser.Expr, e *parser.AggregateExpr, in su
 	if !ok {
 		return false
 	}
-	in.named = in.seenBy(e)
+	in.named = in.namesReadBy(e)
 	p, ok := f.fragmentOf(e.Expr, in)
 	if ok {
-		p.counted = p.function == "" && (e.Op == parser.COUNT || e.Op == parser.GROUP)
+		p.onlyPresence = p.function == "" && (e.Op == parser.COUNT || e.Op == parser.GROUP)
 		f.found = append(f.found, candidate{at: at, fragment: p, over: over, inner: &e.Expr, ordered: in.ordered})
 	}
 	return ok
@@ -143,7 +143,7 @@ func (f *finder) takeAggregation(at *parser.Expr, e *parser.AggregateExpr, in su
 func (f *finder) visitCall(e *parser.Call, in surroundings) {
 	switch e.Func.Name {
 	case "info": // depends on the times of its selectors and the matchers of the second
-		if in.plain || atTheirTime(e.Args[0]) {
+		if in.plain || hasNoOffsets(e.Args[0]) {
 			in.plain = true
 			f.visit(&e.Args[0], in)
 		}
@@ -166,14 +166,14 @@ func (f *finder) visitAggregation(e *parser.AggregateExpr, in surroundings) {
 	}
 }
 
-// seesNames reports whether a binary operation makes the names of its operands' series visible unless they are removed
-// immediately. Comparisons keep names, and errors about vectors that don't match contain them.
-func seesNames(e *parser.BinaryExpr) bool {
+// exposesNames reports whether a binary operation makes the names of its operands' series visible unless they are
+// removed immediately. Comparisons keep names, and errors about vectors that don't match contain them.
+func exposesNames(e *parser.BinaryExpr) bool {
 	return e.VectorMatching != nil || e.Op.IsComparisonOperator() && !e.ReturnBool
 }
 
-// callSees reports whether a function reads the names of its arguments' series, or adds them to annotations.
-func callSees(e *parser.Call) bool {
+// callReadsNames reports whether a function reads the names of its arguments' series, or adds them to annotations.
+func callReadsNames(e *parser.Call) bool {
 	switch e.Func.Name {
 	case "label_replace", "label_join", "sort_by_label", "sort_by_label_desc", "info":
 		return true
@@ -182,9 +182,9 @@ func callSees(e *parser.Call) bool {
 	return over || strings.HasPrefix(e.Func.Name, "histogram_")
 }
 
-// seenBy reports whether an aggregation, or the expression around it, may read the names of its operand's series. Most
-// aggregations return series without names.
-func (in surroundings) seenBy(e *parser.AggregateExpr) bool {
+// namesReadBy reports whether an aggregation, or the expression around it, may read the names of its operand's series.
+// Most aggregations return series without names.
+func (in surroundings) namesReadBy(e *parser.AggregateExpr) bool {
 	byName := !e.Without && slices.Contains(e.Grouping, labels.MetricName)
 	switch e.Op {
 	case parser.COUNT_VALUES, parser.LIMIT_RATIO:
@@ -195,8 +195,8 @@ func (in surroundings) seenBy(e *parser.AggregateExpr) bool {
 	return byName
 }
 
-// atTheirTime reports whether no selector in an expression has an offset or @ modifier, and there is no subquery.
-func atTheirTime(expr parser.Expr) bool {
+// hasNoOffsets reports whether no selector in an expression has an offset or @ modifier, and there is no subquery.
+func hasNoOffsets(expr parser.Expr) bool {
 	plain := true
 	parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
 		switch e := n.(type) {
@@ -211,10 +211,10 @@ func atTheirTime(expr parser.Expr) bool {
 	return plain
 }
 
-// inside returns the surroundings of the expression of a subquery. It returns false if the expression isn't searched
-// for fragments.
-func (f *finder) inside(e *parser.SubqueryExpr, in surroundings) (surroundings, bool) {
-	if !wholeMilliseconds(e.OriginalOffset, e.Range, e.Step) {
+// insideSubquery returns the surroundings of the expression of a subquery. It returns false if the expression isn't
+// searched for fragments.
+func (f *finder) insideSubquery(e *parser.SubqueryExpr, in surroundings) (surroundings, bool) {
+	if !areWholeMilliseconds(e.OriginalOffset, e.Range, e.Step) {
 		return surroundings{}, false
 	}
 	offset, width := e.OriginalOffset.Milliseconds(), e.Range.Milliseconds()
@@ -251,27 +251,27 @@ func (f *finder) fragmentOf(expr parser.Expr, in surroundings) (*fragment, bool)
 	}
 	switch e := expr.(type) {
 	case *parser.VectorSelector:
-		if !in.allows(e) {
+		if !in.allowsSelector(e) {
 			return nil, false
 		}
 		p := &fragment{expr: e, width: f.lookback.Milliseconds()}
-		p.place(e, in)
+		p.setSteps(e, in)
 		return p, true
 	case *parser.Call:
-		return f.callOf(e, in)
+		return f.callFragment(e, in)
 	default:
 		return nil, false
 	}
 }
 
-// allows reports whether a fragment may read the series that the selector selects.
-func (in surroundings) allows(e *parser.VectorSelector) bool {
-	return !e.Anchored && !e.Smoothed && (e.Timestamp == nil || !in.skewed) && wholeMilliseconds(e.OriginalOffset)
+// allowsSelector reports whether a fragment may read the series that the selector selects.
+func (in surroundings) allowsSelector(e *parser.VectorSelector) bool {
+	return !e.Anchored && !e.Smoothed && (e.Timestamp == nil || !in.skewed) && areWholeMilliseconds(e.OriginalOffset)
 }
 
-// wholeMilliseconds reports whether all durations are whole milliseconds. The evaluator computes in milliseconds and
+// areWholeMilliseconds reports whether all durations are whole milliseconds. The evaluator computes in milliseconds and
 // rounds all other durations, which expressions may produce.
-func wholeMilliseconds(all ...time.Duration) bool {
+func areWholeMilliseconds(all ...time.Duration) bool {
 	for _, d := range all {
 		if d%time.Millisecond != 0 {
 			return false
@@ -280,17 +280,17 @@ func wholeMilliseconds(all ...time.Duration) bool {
 	return true
 }
 
-// usingStarts are the functions that use start timestamps if the evaluator's option is set.
-var usingStarts = map[string]bool{"rate": true, "irate": true, "increase": true, "resets": true}
+// functionsUsingStarts are the functions that use start timestamps if the evaluator's option is set.
+var functionsUsingStarts = map[string]bool{"rate": true, "irate": true, "increase": true, "resets": true}
 
-// callOf returns the fragment of a function over a range selector.
-func (f *finder) callOf(e *parser.Call, in surroundings) (*fragment, bool) {
+// callFragment returns the fragment of a function over a range selector.
+func (f *finder) callFragment(e *parser.Call, in surroundings) (*fragment, bool) {
 	p := &fragment{expr: e, function: e.Func.Name, args: make(parser.Expressions, len(e.Args))}
 	switch p.function {
 	case "absent_over_time", "info", "label_replace", "label_join":
 		return nil, false
 	}
-	p.starts = f.starts && usingStarts[p.function]
+	p.usesStarts = f.starts && functionsUsingStarts[p.function]
 	if promengine.FunctionCalls[p.function] == nil || (f.delayed && in.named && !p.keepsName()) {
 		return nil, false
 	}
@@ -299,19 +299,19 @@ func (f *finder) callOf(e *parser.Call, in surroundings) (*fragment, bool) {
 		p.args[i] = arg
 		if m, ok := arg.(*parser.MatrixSelector); ok && matrix == nil {
 			selector := *m.VectorSelector.(*parser.VectorSelector)
-			if !in.allows(&selector) || !wholeMilliseconds(m.Range) {
+			if !in.allowsSelector(&selector) || !areWholeMilliseconds(m.Range) {
 				return nil, false
 			}
 			// Functions read the offset from the selector, where the evaluator sets it only during evaluation.
 			p.width = m.Range.Milliseconds()
-			p.place(&selector, in)
+			p.setSteps(&selector, in)
 			selector.Offset = time.Duration(p.eval.first-p.edges.first) * time.Millisecond
 			matrix = &parser.MatrixSelector{VectorSelector: &selector, Range: m.Range, RangeExpr: m.RangeExpr,
 				EndPos: m.EndPos}
 			p.args[i] = matrix
 			continue
 		}
-		v, ok := constant(arg)
+		v, ok := constantValue(arg)
 		if !ok {
 			return nil, false
 		}
@@ -320,10 +320,10 @@ func (f *finder) callOf(e *parser.Call, in surroundings) (*fragment, bool) {
 	return p, matrix != nil
 }
 
-// place sets the fragment's steps.
-func (p *fragment) place(e *parser.VectorSelector, in surroundings) {
+// setSteps sets the fragment's steps.
+func (p *fragment) setSteps(e *parser.VectorSelector, in surroundings) {
 	offset := e.OriginalOffset.Milliseconds()
-	p.matchers, p.eval, p.edges, p.stats = e.LabelMatchers, in.grid, in.grid, e.SkipHistogramBuckets
+	p.matchers, p.eval, p.edges, p.onlyStats = e.LabelMatchers, in.grid, in.grid, e.SkipHistogramBuckets
 	from := in.from
 	if e.Timestamp != nil {
 		p.edges.first, p.edges.step, from = *e.Timestamp, 0, *e.Timestamp
@@ -332,27 +332,27 @@ func (p *fragment) place(e *parser.VectorSelector, in surroundings) {
 	p.minT = from - offset - p.width + 1
 }
 
-// constant returns the value of an expression that is the same at every step and reads no series.
-func constant(expr parser.Expr) (float64, bool) {
+// constantValue returns the value of an expression that is the same at every step and reads no series.
+func constantValue(expr parser.Expr) (float64, bool) {
 	switch e := expr.(type) {
 	case *parser.NumberLiteral:
 		return e.Val, true
 	case *parser.ParenExpr:
-		return constant(e.Expr)
+		return constantValue(e.Expr)
 	case *parser.StepInvariantExpr:
-		return constant(e.Expr)
+		return constantValue(e.Expr)
 	case *parser.UnaryExpr:
-		v, ok := constant(e.Expr)
+		v, ok := constantValue(e.Expr)
 		if e.Op == parser.SUB {
 			v = -v
 		}
 		return v, ok
 	case *parser.BinaryExpr:
-		a, ok := constant(e.LHS)
+		a, ok := constantValue(e.LHS)
 		if !ok {
 			return 0, false
 		}
-		b, ok := constant(e.RHS)
+		b, ok := constantValue(e.RHS)
 		if !ok {
 			return 0, false
 		}

@@ -26,7 +26,7 @@ func TestNthStandsWhereSortingPutsIt(t *testing.T) {
 		sorted := slices.Clone(v)
 		slices.Sort(sorted)
 		k := rnd.IntN(len(v))
-		require.True(t, near(sorted[k], nth(v, k), 0), "place %d of %v", k, sorted)
+		require.True(t, near(sorted[k], selectNth(v, k), 0), "place %d of %v", k, sorted)
 		if k+1 < len(v) {
 			require.True(t, near(sorted[k+1], smallestOf(v[k+1:]), 0), "place %d of %v", k+1, sorted)
 		}

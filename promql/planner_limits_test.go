@@ -259,7 +259,7 @@ func TestInOrderUsesResultsInOrder(t *testing.T) {
 			ahead := min(n, 3*workers)
 			ring := make([]int, ahead)
 			var got []int
-			err := inOrder(t.Context(), workers, ahead, n, func(worker, i int) error {
+			err := computeInOrder(t.Context(), workers, ahead, n, func(worker, i int) error {
 				if worker >= workers {
 					return fmt.Errorf("worker %d of %d", worker, workers)
 				}
@@ -287,8 +287,8 @@ func TestInOrderEndsWithTheFirstError(t *testing.T) {
 				return nil
 			}
 		}
-		require.ErrorIs(t, inOrder(t.Context(), workers, 12, 100, failsAt(50), nothing), broken)
-		require.ErrorIs(t, inOrder(t.Context(), workers, 12, 100, failsAt(-1), func(i int) error {
+		require.ErrorIs(t, computeInOrder(t.Context(), workers, 12, 100, failsAt(50), nothing), broken)
+		require.ErrorIs(t, computeInOrder(t.Context(), workers, 12, 100, failsAt(-1), func(i int) error {
 			if i == 70 {
 				return broken
 			}
@@ -298,7 +298,7 @@ func TestInOrderEndsWithTheFirstError(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.ErrorIs(
-		t, inOrder(ctx, 3, 9, 100, func(int, int) error { return ctx.Err() }, func(int) error { return nil }),
+		t, computeInOrder(ctx, 3, 9, 100, func(int, int) error { return ctx.Err() }, func(int) error { return nil }),
 		context.Canceled,
 	)
 }

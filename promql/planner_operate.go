@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/prometheus/util/stats"
 )
 
-// operate computes binary operations between fragments, and between a fragment and a constant, series by series over
-// all steps:
+// computeOperations computes binary operations between fragments, and between a fragment and a constant, series by
+// series over all steps:
 //
 //	100 * placeholder 0 / placeholder 1            placeholder 2
 //	└────────┬────────┘                    ──►
@@ -21,21 +21,21 @@ import (
 //
 // The evaluator matches series again at each step. Operations whose matches differ between steps are left to the
 // evaluator, and so are operations on histograms.
-func (p *plan) operate() {
+func (p *plan) computeOperations() {
 	if p.delayed {
 		return
 	}
 	p.operations = map[*fragmentResult]bool{}
-	o := operator{plan: p}
+	o := operationVisitor{plan: p}
 	o.visit(&p.stmt.Expr)
 }
 
-// operator visits an expression whose fragments have been computed.
-type operator struct{ *plan }
+// operationVisitor visits an expression whose fragments have been computed.
+type operationVisitor struct{ *plan }
 
 // visit computes the operations in an expression. It returns the expression's result, or nil if the evaluator computes
 // it.
-func (o operator) visit(at *parser.Expr) *fragmentResult {
+func (o operationVisitor) visit(at *parser.Expr) *fragmentResult {
 	switch e := (*at).(type) {
 	case *parser.ParenExpr:
 		return o.visit(&e.Expr)
@@ -46,51 +46,51 @@ func (o operator) visit(at *parser.Expr) *fragmentResult {
 	case *parser.AggregateExpr:
 		o.visit(&e.Expr)
 	case *parser.BinaryExpr:
-		return o.binary(at, e)
+		return o.computeBinary(at, e)
 	}
 	return nil
 }
 
-// binary computes e from the results of its operands. It returns nil if the evaluator must compute it.
-func (o operator) binary(at *parser.Expr, e *parser.BinaryExpr) *fragmentResult {
+// computeBinary computes e from the results of its operands. It returns nil if the evaluator must compute it.
+func (o operationVisitor) computeBinary(at *parser.Expr, e *parser.BinaryExpr) *fragmentResult {
 	left, right := o.visit(&e.LHS), o.visit(&e.RHS)
 	op := operations[e.Op]
 	if op == nil || o.ctx.Err() != nil {
 		return nil
 	}
-	b := binary{
+	b := binaryOperation{
 		op: op, compares: e.Op.IsComparisonOperator(), asBool: e.ReturnBool, matching: e.VectorMatching,
 		budget: &o.budget, ctx: o.ctx,
 		labels: o.queryable.store.QueryBytes(),
 	}
 	held, ok := o.budget.held.Load(), false
 	switch {
-	case left.plain() && right.plain() && left.grid == right.grid:
-		ok = b.vectors(left, right)
-	case left.plain():
-		if b.constant, ok = constant(e.RHS); ok {
-			ok = b.scalar(left, false)
+	case left.hasOnlyFloats() && right.hasOnlyFloats() && left.grid == right.grid:
+		ok = b.computeVectors(left, right)
+	case left.hasOnlyFloats():
+		if b.constant, ok = constantValue(e.RHS); ok {
+			ok = b.computeWithConstant(left, false)
 		}
-	case right.plain():
-		if b.constant, ok = constant(e.LHS); ok {
-			ok = b.scalar(right, true)
+	case right.hasOnlyFloats():
+		if b.constant, ok = constantValue(e.LHS); ok {
+			ok = b.computeWithConstant(right, true)
 		}
 	}
-	if !ok || o.budget.meter(int64(b.result.grid.n)*meteredValue) != nil {
+	if !ok || o.budget.meterBytes(int64(b.result.grid.n)*meteredValue) != nil {
 		o.budget.held.Store(held)
 		return nil
 	}
-	b.result.read = b.read()
+	b.result.read = b.readSamples()
 	for _, operand := range b.operands { // The evaluator no longer reads the operands.
 		operand.series, operand.read = nil, nil
 		delete(o.operations, operand)
 	}
 	if at == &o.stmt.Expr && o.stmt.Interval > 0 {
-		o.answer = b.whole()
+		o.answer = b.wholeAnswer()
 	} else {
 		o.operations[b.result] = true
 	}
-	o.replace(at, b.result)
+	o.replaceExpr(at, b.result)
 	return b.result
 }
 
@@ -99,7 +99,7 @@ func (r *fragmentResult) sizes() []int {
 	n := make([]int, r.grid.n)
 	for _, s := range r.series {
 		for i, v := range s.v {
-			if !isNone(v) {
+			if !isMissingValue(v) {
 				n[s.from+i]++
 			}
 		}
@@ -121,9 +121,9 @@ func (p *plan) countOperands(samples *stats.QuerySamples) {
 	}
 }
 
-// counted returns the number of values that the evaluator counts when it reads the result. If answer isn't nil, the
-// result has been moved into answer.
-func (r *fragmentResult) counted(answer *whole) (n int64) {
+// countedValues returns the number of values that the evaluator counts when it reads the result. If answer isn't nil,
+// the result has been moved into answer.
+func (r *fragmentResult) countedValues(answer *wholeAnswer) (n int64) {
 	if answer != nil {
 		for _, size := range answer.sizes {
 			n += int64(size)
@@ -133,10 +133,10 @@ func (r *fragmentResult) counted(answer *whole) (n int64) {
 	for _, s := range r.series {
 		for i, v := range s.v {
 			switch {
-			case !isNone(v):
+			case !isMissingValue(v):
 				n++
 			case i < len(s.h) && s.h[i] != nil:
-				n += int64(sizeOf(s.h[i]))
+				n += int64(histogramSize(s.h[i]))
 			}
 		}
 	}
@@ -146,13 +146,13 @@ func (r *fragmentResult) counted(answer *whole) (n int64) {
 // countLoaded adds the samples and buckets that fragments read to the statistics, and subtracts the values computed
 // from them. The totals are distributed over the steps in proportion to the evaluator's counts.
 func (p *plan) countLoaded(samples *stats.QuerySamples) {
-	samples.TotalSamples = scaled(samples.TotalSamplesPerStep, samples.TotalSamples, samples.TotalSamples+p.loaded)
-	samples.SamplesRead = scaled(samples.SamplesReadPerStep, samples.SamplesRead, samples.SamplesRead+p.loaded)
+	samples.TotalSamples = scaleSteps(samples.TotalSamplesPerStep, samples.TotalSamples, samples.TotalSamples+p.loaded)
+	samples.SamplesRead = scaleSteps(samples.SamplesReadPerStep, samples.SamplesRead, samples.SamplesRead+p.loaded)
 }
 
-// scaled scales the numbers per step in proportion, so that their sum changes from the value from to the value to. It
-// returns the new sum, which is to, or 0 if to is negative. steps may be nil.
-func scaled(steps []int64, from, to int64) int64 {
+// scaleSteps scales the numbers per step in proportion, so that their sum changes from the value from to the value to.
+// It returns the new sum, which is to, or 0 if to is negative. steps may be nil.
+func scaleSteps(steps []int64, from, to int64) int64 {
 	to = max(to, 0)
 	if len(steps) == 0 || from == to {
 		return to
@@ -172,8 +172,8 @@ func scaled(steps []int64, from, to int64) int64 {
 	return to
 }
 
-// plain reports whether there is a result that contains only floats.
-func (r *fragmentResult) plain() bool {
+// hasOnlyFloats reports whether there is a result that contains only floats.
+func (r *fragmentResult) hasOnlyFloats() bool {
 	if r == nil || r.selectErr != nil || r.readErr != nil || r.inner {
 		return false
 	}
@@ -202,8 +202,8 @@ var operations = map[parser.ItemType]func(a, b float64) (v float64, keep bool){
 	parser.LTE:   func(a, b float64) (float64, bool) { return a, a <= b },
 }
 
-// binary computes one binary operation.
-type binary struct {
+// binaryOperation computes one binary operation.
+type binaryOperation struct {
 	op       func(a, b float64) (v float64, keep bool)
 	compares bool
 	asBool   bool
@@ -221,22 +221,22 @@ type binary struct {
 	n        int // number of series computed
 }
 
-// prepare sets the operands and an empty result.
-func (b *binary) prepare(operands ...*fragmentResult) {
+// setOperands sets the operands and an empty result.
+func (b *binaryOperation) setOperands(operands ...*fragmentResult) {
 	b.operands, b.result = operands, &fragmentResult{grid: operands[0].grid, notes: annotations.Annotations{}}
 	for _, o := range operands {
 		b.result.notes.Merge(o.notes)
 	}
 }
 
-// scalar computes the operation of each series and the constant, which is the left operand if swapped. It returns false
-// if the evaluator must compute it.
-func (b *binary) scalar(vector *fragmentResult, swapped bool) bool {
-	b.prepare(vector)
+// computeWithConstant computes the operation of each series and the constant, which is the left operand if swapped. It
+// returns false if the evaluator must compute it.
+func (b *binaryOperation) computeWithConstant(vector *fragmentResult, swapped bool) bool {
+	b.setOperands(vector)
 	for _, s := range vector.series {
 		b.values.reset(vector.grid.n)
 		for i, v := range s.v {
-			if isNone(v) {
+			if isMissingValue(v) {
 				continue
 			}
 			x, y := v, b.constant
@@ -244,9 +244,9 @@ func (b *binary) scalar(vector *fragmentResult, swapped bool) bool {
 				x, y = y, x
 			}
 			if x, keep := b.op(x, y); !b.compares {
-				b.set(s.from+i, x, keep)
+				b.setValue(s.from+i, x, keep)
 			} else {
-				b.set(s.from+i, v, keep) // A comparison keeps the vector's value, whichever operand it is.
+				b.setValue(s.from+i, v, keep) // A comparison keeps the vector's value, whichever operand it is.
 			}
 		}
 		metric := s.metric
@@ -257,12 +257,12 @@ func (b *binary) scalar(vector *fragmentResult, swapped bool) bool {
 			return false
 		}
 	}
-	return b.unique()
+	return b.hasUniqueLabels()
 }
 
-// vectors computes the operation of two vectors by matching their series. It returns false if the evaluator must
+// computeVectors computes the operation of two vectors by matching their series. It returns false if the evaluator must
 // compute it.
-func (b *binary) vectors(left, right *fragmentResult) bool {
+func (b *binaryOperation) computeVectors(left, right *fragmentResult) bool {
 	m := b.matching
 	if m == nil || m.Card == parser.CardManyToMany || m.FillValues.LHS != nil || m.FillValues.RHS != nil {
 		return false
@@ -271,7 +271,7 @@ func (b *binary) vectors(left, right *fragmentResult) bool {
 	if swapped {
 		many, one = right, left
 	}
-	matches := signer(m)
+	matches := newMatchEncoder(m)
 	partners := make(map[string]*fragmentSeries, len(one.series))
 	for _, s := range one.series {
 		partners[string(matches(s.metric))] = s
@@ -279,7 +279,7 @@ func (b *binary) vectors(left, right *fragmentResult) bool {
 	if len(partners) < len(one.series) {
 		return false // Multiple series match, which is an error if they have values at the same step.
 	}
-	b.prepare(left, right)
+	b.setOperands(left, right)
 	matched := make(map[*fragmentSeries]bool, len(many.series))
 	for _, s := range many.series {
 		partner := partners[string(matches(s.metric))]
@@ -294,22 +294,22 @@ func (b *binary) vectors(left, right *fragmentResult) bool {
 		if swapped {
 			l, r = r, l
 		}
-		b.pair(l, r)
+		b.computePair(l, r)
 		metric := b.metricOf(s.metric, partner.metric)
 		if b.labels -= int64(metric.ByteSize()); b.labels < 0 || !b.addSeries(metric) {
 			return false
 		}
 	}
-	return b.unique()
+	return b.hasUniqueLabels()
 }
 
-// pair computes the values of two series that match.
-func (b *binary) pair(l, r *fragmentSeries) {
+// computePair computes the values of two series that match.
+func (b *binaryOperation) computePair(l, r *fragmentSeries) {
 	b.values.reset(b.result.grid.n)
 	for i := max(l.from, r.from); i < min(l.from+len(l.v), r.from+len(r.v)); i++ {
-		if x, y := l.v[i-l.from], r.v[i-r.from]; !isNone(x) && !isNone(y) {
+		if x, y := l.v[i-l.from], r.v[i-r.from]; !isMissingValue(x) && !isMissingValue(y) {
 			v, keep := b.op(x, y)
-			b.set(i, v, keep)
+			b.setValue(i, v, keep)
 		}
 	}
 }
@@ -317,9 +317,9 @@ func (b *binary) pair(l, r *fragmentSeries) {
 // cancelEvery is the number of series after which the context is checked again.
 const cancelEvery = 64
 
-// signer returns a function that encodes the labels by which a series is matched. The encoding is valid until the next
-// call.
-func signer(m *parser.VectorMatching) func(labels.Labels) []byte {
+// newMatchEncoder returns a function that encodes the labels by which a series is matched. The encoding is valid until
+// the next call.
+func newMatchEncoder(m *parser.VectorMatching) func(labels.Labels) []byte {
 	var buf []byte
 	names := slices.Clone(m.MatchingLabels)
 	if !m.On {
@@ -337,7 +337,7 @@ func signer(m *parser.VectorMatching) func(labels.Labels) []byte {
 }
 
 // metricOf returns the labels of the result for a series and the series that matches it.
-func (b *binary) metricOf(metric, partner labels.Labels) labels.Labels {
+func (b *binaryOperation) metricOf(metric, partner labels.Labels) labels.Labels {
 	b.builder.Reset(metric)
 	if !b.compares || b.asBool {
 		schema.Metadata{}.SetToLabels(&b.builder) // Removes the name and the other metadata labels.
@@ -355,8 +355,8 @@ func (b *binary) metricOf(metric, partner labels.Labels) labels.Labels {
 	return b.builder.Labels()
 }
 
-// set sets the value of a step. kept is false if a comparison is false.
-func (b *binary) set(step int, v float64, kept bool) {
+// setValue sets the value of a step. kept is false if a comparison is false.
+func (b *binaryOperation) setValue(step int, v float64, kept bool) {
 	switch {
 	case b.asBool && kept:
 		v = 1
@@ -371,20 +371,20 @@ func (b *binary) set(step int, v float64, kept bool) {
 
 // addSeries adds a series with the current values. It returns false if the query has ended or holds too many samples.
 // The evaluator then reports the error.
-func (b *binary) addSeries(metric labels.Labels) bool {
+func (b *binaryOperation) addSeries(metric labels.Labels) bool {
 	if b.n++; b.n%cancelEvery == 0 && b.ctx.Err() != nil {
 		return false
 	}
 	if b.values.floats == 0 {
 		return true
 	}
-	b.result.series = append(b.result.series, b.memory.keep(metric, &b.values))
-	return b.budget.charge(b.values.floats) == nil
+	b.result.series = append(b.result.series, b.memory.copySeries(metric, &b.values))
+	return b.budget.chargeSamples(b.values.floats) == nil
 }
 
-// unique reports whether no two series of the result have the same labels, which is an error if they have values at the
-// same step.
-func (b *binary) unique() bool {
+// hasUniqueLabels reports whether no two series of the result have the same labels, which is an error if they have
+// values at the same step.
+func (b *binaryOperation) hasUniqueLabels() bool {
 	seen := make(map[string]bool, len(b.result.series))
 	var buf []byte
 	for _, s := range b.result.series {
@@ -397,8 +397,8 @@ func (b *binary) unique() bool {
 	return true
 }
 
-// read returns the number of samples read by the fragments below the operation, by step.
-func (b *binary) read() []int {
+// readSamples returns the number of samples read by the fragments below the operation, by step.
+func (b *binaryOperation) readSamples() []int {
 	n := make([]int, b.result.grid.n)
 	for _, o := range b.operands {
 		read := o.read
@@ -412,9 +412,9 @@ func (b *binary) read() []int {
 	return n
 }
 
-// whole moves the result, which is empty afterwards, into the answer to the whole query.
-func (b *binary) whole() *whole {
-	w := &whole{grid: b.result.grid, sizes: make([]int, b.result.grid.n)}
+// wholeAnswer moves the result, which is empty afterwards, into the answer to the whole query.
+func (b *binaryOperation) wholeAnswer() *wholeAnswer {
+	w := &wholeAnswer{grid: b.result.grid, sizes: make([]int, b.result.grid.n)}
 	for _, s := range b.result.series {
 		w.add(s.metric, s.from, s.v, nil, len(s.v), 0)
 	}

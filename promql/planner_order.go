@@ -33,16 +33,16 @@ func hasLimitK(expr parser.Expr) bool {
 	return found
 }
 
-// showsRight reports whether the result of a binary operation depends on the order of its right operand. Most
+// dependsOnRightOrder reports whether the result of a binary operation depends on the order of its right operand. Most
 // operations return the order of the left operand.
-func showsRight(e *parser.BinaryExpr) bool {
+func dependsOnRightOrder(e *parser.BinaryExpr) bool {
 	m := e.VectorMatching
 	return m == nil || e.Op == parser.LOR || m.Card == parser.CardOneToMany || m.FillValues.LHS != nil
 }
 
-// orderedIn reports whether the answer depends on the order of the series of an aggregation's operand. topk and bottomk
-// depend on it only for equal values.
-func (in surroundings) orderedIn(e *parser.AggregateExpr) bool {
+// isOperandOrdered reports whether the answer depends on the order of the series of an aggregation's operand. topk and
+// bottomk depend on it only for equal values.
+func (in surroundings) isOperandOrdered(e *parser.AggregateExpr) bool {
 	switch e.Op {
 	case parser.LIMITK:
 		return true
@@ -100,8 +100,8 @@ func (o *labelOrder) hasRanks(n int) bool {
 	return o.ranks != nil
 }
 
-// sorted returns the indices of series, given by their positions, in the order of their labels.
-func (o *labelOrder) sorted(places []uint32) []uint32 {
+// sortedIndices returns the indices of series, given by their positions, in the order of their labels.
+func (o *labelOrder) sortedIndices(places []uint32) []uint32 {
 	if !o.hasRanks(len(places)) {
 		return labelorder.Order(places, func(at uint32) labels.Labels { return o.series[at].labels })
 	}
@@ -118,8 +118,8 @@ func (o *labelOrder) sorted(places []uint32) []uint32 {
 	return order
 }
 
-// permuted returns the elements of a list at these indices.
-func permuted[T any](list []T, at []uint32) []T {
+// elementsAt returns the elements of a list at these indices.
+func elementsAt[T any](list []T, at []uint32) []T {
 	out := make([]T, len(at))
 	for i, k := range at {
 		out[i] = list[k]

@@ -22,15 +22,15 @@ type plannedQuery struct {
 
 	mu     sync.Mutex
 	cancel context.CancelFunc
-	unread *unread
+	unread *unreadAnswer
 }
 
 // Exec implements promql.Query.
 func (q *plannedQuery) Exec(ctx context.Context) *promengine.Result {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	q.canBeCanceled(cancel) // The query must be cancelable before it is listed as active.
-	w := &warnings{ofQuery: true}
+	q.setCancel(cancel) // The query must be cancelable before it is listed as active.
+	w := &warnings{isQuery: true}
 	ctx = q.limiter.Begin(w.into(ctx))
 	if !q.engine.opts.StartTimestamps {
 		ctx = query.WithRecordedStarts(ctx)
@@ -40,7 +40,7 @@ func (q *plannedQuery) Exec(ctx context.Context) *promengine.Result {
 	}
 	ctx, read := q.engine.gate.startRead(ctx)
 	defer read.end()
-	ctx, active, end := q.engine.active.begin(ctx, q.String(), q.Statement())
+	ctx, active, end := q.engine.active.startQuery(ctx, q.String(), q.Statement())
 	defer end()
 	defer q.engine.pressure.countRead()()
 	// The evaluator's own timeout doesn't end a plan or a function.
@@ -49,19 +49,19 @@ func (q *plannedQuery) Exec(ctx context.Context) *promengine.Result {
 	if q.engine.opts.StartTimestamps {
 		ctx = context.WithValue(ctx, startsKey{}, true)
 	}
-	ctx = withExtended(ctx, q.Statement())
-	defer evaluates(ctx, q.Statement())()
+	ctx = withExtendedRanges(ctx, q.Statement())
+	defer registerContext(ctx, q.Statement())()
 	if q.plan != nil {
 		q.plan.ctx = ctx
 		q.plan.budget.ctx = ctx
 		if read.gate.largeBytes > 0 {
 			q.plan.budget.read = read
 		}
-		defer q.plan.restore()
+		defer q.plan.restoreStatement()
 	}
 	result := q.evaluate(ctx)
 	read.leave()
-	short := w.missing()
+	short := w.shortfall()
 	if q.plan != nil {
 		short.Merge(q.plan.short)
 	}
@@ -78,7 +78,7 @@ func (q *plannedQuery) Exec(ctx context.Context) *promengine.Result {
 // place until then. So the bound on unread answers is exceeded by at most one answer per place.
 func (q *plannedQuery) evaluate(ctx context.Context) *promengine.Result {
 	result := q.Query.Exec(ctx)
-	result.Err = ended(ctx, result.Err)
+	result.Err = queryError(ctx, result.Err)
 	if q.plan != nil && result.Err == nil {
 		if q.plan.answer != nil {
 			q.plan.answer.complete(result, q.Stats().Samples)
@@ -87,32 +87,32 @@ func (q *plannedQuery) evaluate(ctx context.Context) *promengine.Result {
 		q.plan.countLoaded(q.Stats().Samples)
 	}
 	q.engine.samples.add(q.Stats())
-	q.count(ctx, result)
+	q.countMemory(ctx, result)
 	return result
 }
 
-// count counts the memory of a result that isn't an error. It replaces a result that is too large by an error.
-func (q *plannedQuery) count(ctx context.Context, result *promengine.Result) {
+// countMemory counts the memory of a result that isn't an error. It replaces a result that is too large by an error.
+func (q *plannedQuery) countMemory(ctx context.Context, result *promengine.Result) {
 	if result.Err != nil {
 		return
 	}
-	bytes := unreadBytes(result.Value)
-	if most := q.engine.opts.Memory / MostOfMemory; most > 0 && bytes > most {
+	bytes := resultBytes(result.Value)
+	if most := q.engine.opts.Memory / AnswerMemoryShare; most > 0 && bytes > most {
 		*result = promengine.Result{Err: fmt.Errorf("%w: the result has %d bytes; the maximum is %d",
 			meter.ErrQueryTooLarge, bytes, most)}
 		return
 	}
-	if err := readOf(ctx).answer(ctx, bytes); err != nil {
-		*result = promengine.Result{Err: ended(ctx, err)}
+	if err := readOf(ctx).growForAnswer(ctx, bytes); err != nil {
+		*result = promengine.Result{Err: queryError(ctx, err)}
 		return
 	}
-	q.unread = q.engine.gate.hold(ctx, bytes)
+	q.unread = q.engine.gate.newUnread(ctx, bytes)
 }
 
-// MostOfMemory bounds the memory of one answer: to one part in MostOfMemory of Options.Memory.
-const MostOfMemory = 4
+// AnswerMemoryShare bounds the memory of one answer: to one part in AnswerMemoryShare of Options.Memory.
+const AnswerMemoryShare = 4
 
-func (q *plannedQuery) canBeCanceled(cancel context.CancelFunc) {
+func (q *plannedQuery) setCancel(cancel context.CancelFunc) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.cancel = cancel
@@ -131,5 +131,5 @@ func (q *plannedQuery) Cancel() {
 // Close implements promql.Query. The result must not be used afterwards.
 func (q *plannedQuery) Close() {
 	q.Query.Close()
-	q.unread.give()
+	q.unread.release()
 }

@@ -64,7 +64,7 @@ func (r *fragmentRow) Iterator(it chunkenc.Iterator) chunkenc.Iterator {
 	if !ok {
 		i = &fragmentIterator{}
 	}
-	*i = fragmentIterator{fragmentRow: *r, at: -1, first: r.grid.at(r.from), t: math.MinInt64}
+	*i = fragmentIterator{fragmentRow: *r, at: -1, first: r.grid.timeAt(r.from), t: math.MinInt64}
 	i.n = len(r.v)
 	if r.from+i.n < r.grid.n && i.n > 0 {
 		i.n++ // A stale marker follows the last value of a series.
@@ -112,7 +112,7 @@ func (i *fragmentIterator) AtT() int64 { return i.t }
 // At implements chunkenc.Iterator.
 func (i *fragmentIterator) At() (int64, float64) {
 	if i.at == len(i.v) {
-		return i.t, none
+		return i.t, missingValue
 	}
 	return i.t, i.v[i.at]
 }

@@ -31,14 +31,14 @@ func TestFragmentSeriesIterateAsSamplesDo(t *testing.T) {
 			continue
 		}
 		var memory arena
-		row := fragmentRow{fragmentSeries: memory.keep(labels.EmptyLabels(), &all), grid: grid}
-		require.False(t, isNone(row.v[0]) || isNone(row.v[len(row.v)-1]))
+		row := fragmentRow{fragmentSeries: memory.copySeries(labels.EmptyLabels(), &all), grid: grid}
+		require.False(t, isMissingValue(row.v[0]) || isMissingValue(row.v[len(row.v)-1]))
 		var samples chunk.Samples
 		for i, v := range row.v {
-			samples.AppendFloat(grid.at(row.from+i), 0, v)
+			samples.AppendFloat(grid.timeAt(row.from+i), 0, v)
 		}
 		if row.from+len(row.v) < grid.n {
-			samples.AppendFloat(grid.at(row.from+len(row.v)), 0, none)
+			samples.AppendFloat(grid.timeAt(row.from+len(row.v)), 0, missingValue)
 		}
 		ours = row.Iterator(ours)
 		theirs := iteratorFor(nil, math.MinInt64, over(samples))

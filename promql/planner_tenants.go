@@ -24,8 +24,8 @@ type foundFragment struct {
 	sizes []int
 }
 
-// saved returns a function that resets the uses to the values that they have now.
-func (f *foundFragment) saved() (restore func()) {
+// saveUses returns a function that resets the uses to the values that they have now.
+func (f *foundFragment) saveUses() (restore func()) {
 	used := make([]tenant.Used, len(f.uses))
 	for i, use := range f.uses {
 		used[i] = use.Saved()
@@ -37,8 +37,8 @@ func (f *foundFragment) saved() (restore func()) {
 	}
 }
 
-// count adds the series to the uses of the tenants' limits.
-func (f *foundFragment) count() error {
+// countSeries adds the series to the uses of the tenants' limits.
+func (f *foundFragment) countSeries() error {
 	for i, use := range f.uses {
 		if err := use.Series(f.sizes[i]); err != nil {
 			return err
@@ -47,15 +47,15 @@ func (f *foundFragment) count() error {
 	return nil
 }
 
-// find chooses the resolutions of a fragment and finds its series for each of the query's tenants.
-func (p *plan) find(c candidate, stats *FragmentStats, warn func(error)) (*foundFragment, error) {
+// findSeries chooses the resolutions of a fragment and finds its series for each of the query's tenants.
+func (p *plan) findSeries(c candidate, stats *FragmentStats, warn func(error)) (*foundFragment, error) {
 	stats.Segments, stats.Series = nil, 0
 	all := &foundFragment{}
 	tenants := tenant.All(p.ctx)
 	if len(tenants) == 1 {
-		return all, p.findOf(tenants[0], c.fragment, all, stats, warn)
+		return all, p.findInTenant(tenants[0], c.fragment, all, stats, warn)
 	}
-	tenants, matchers, err := chosen(tenants, c.matchers)
+	tenants, matchers, err := selectTenants(tenants, c.matchers)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (p *plan) find(c candidate, stats *FragmentStats, warn func(error)) (*found
 	b := labels.NewBuilder(labels.EmptyLabels())
 	for _, name := range tenants {
 		first := len(all.series)
-		if err := p.findOf(name, &own, all, stats, warn); err != nil {
+		if err := p.findInTenant(name, &own, all, stats, warn); err != nil {
 			return nil, err
 		}
 		for i := first; i < len(all.series); i++ {
@@ -79,10 +79,11 @@ func (p *plan) find(c candidate, stats *FragmentStats, warn func(error)) (*found
 	return all, nil
 }
 
-// findOf finds the segments and series of one tenant.
-func (p *plan) findOf(name string, of *fragment, into *foundFragment, stats *FragmentStats, warn func(error)) error {
+// findInTenant finds the segments and series of one tenant.
+func (p *plan) findInTenant(name string, of *fragment, into *foundFragment, stats *FragmentStats,
+	warn func(error)) error {
 	store := p.queryable.store
-	segments, short, err := of.resolve(p.ctx, store, name, p.resolving())
+	segments, short, err := of.resolve(p.ctx, store, name, p.resolutionParams())
 	if err != nil {
 		return err
 	}
@@ -93,12 +94,12 @@ func (p *plan) findOf(name string, of *fragment, into *foundFragment, stats *Fra
 		}
 		lists[i] = l.found
 		stats.Segments = append(stats.Segments, l.stats(len(lists[i])))
-		if err := p.budget.meter(int64(len(lists[i])) * meteredFound); err != nil {
+		if err := p.budget.meterBytes(int64(len(lists[i])) * meteredFound); err != nil {
 			return err
 		}
 	}
-	series := gather(lists)
-	if _, rollup := p.queryable.names.split(equalName(of.matchers)); rollup != nil && len(series) == 0 {
+	series := joinSegments(lists)
+	if _, rollup := p.queryable.names.splitName(equalName(of.matchers)); rollup != nil && len(series) == 0 {
 		return errRollupName
 	}
 	if before := len(into.segments); before > 0 {

@@ -19,7 +19,7 @@ import (
 // The number of queries and the memory of each are bounded, but all of them together could still take more than the
 // machine has. So while any query runs, the memory in use is measured repeatedly:
 //
-//	Options.Memory   0 ───────────── tightShare ───────────── fullShare ────── lastShare ── 1
+//	Options.Memory   0 ───────────── tightShare ───────────── fullShare ────── criticalShare ── 1
 //	                   large reads start     one large read at     one large read after       and another, without
 //	                   as memory is counted  a time                another ends, no other     waiting for the collector
 //	                                                               grows
@@ -29,9 +29,9 @@ import (
 // Memory in use includes garbage. So Go's own limit (GOMEMLIMIT) must be below fullShare: Go collects garbage more
 // often close to its limit, and little of the memory is garbage.
 const (
-	tightShare = 0.55
-	fullShare  = 0.80
-	lastShare  = 0.90
+	tightShare    = 0.55
+	fullShare     = 0.80
+	criticalShare = 0.90
 	// pressureInterval is the time between two measurements.
 	pressureInterval = 10 * time.Millisecond
 )
@@ -96,27 +96,27 @@ func (p *pressure) watch() {
 			return
 		}
 		p.mu.Unlock()
-		p.measure()
+		p.measureMemory()
 	}
 }
 
-// measure measures the memory, and ends a read if memory is full.
-func (p *pressure) measure() {
+// measureMemory measures the memory, and ends a read if memory is full.
+func (p *pressure) measureMemory() {
 	share := float64(p.used()) / float64(p.memory)
 	p.setLevel(share)
 	if share <= fullShare {
 		return
 	}
 	p.gate.readers.dropSlowest()
-	if p.collecting.Load() && share <= lastShare {
+	if p.collecting.Load() && share <= criticalShare {
 		return
 	}
-	if p.gate.shed(p.collected.Load(), share > lastShare) {
+	if p.gate.shedRead(p.collected.Load(), share > criticalShare) {
 		p.shed.Add(1)
 		p.collected.Store(false)
 	}
 	if !p.collected.Load() {
-		p.collect()
+		p.startCollection()
 	}
 }
 
@@ -135,8 +135,9 @@ func (p *pressure) setLevel(share float64) {
 	}
 }
 
-// collect starts a garbage collection. It is called before a read is ended, because much of the memory may be garbage.
-func (p *pressure) collect() {
+// startCollection starts a garbage collection. It is called before a read is ended, because much of the memory may be
+// garbage.
+func (p *pressure) startCollection() {
 	if !p.collecting.CompareAndSwap(false, true) {
 		return
 	}
@@ -148,8 +149,8 @@ func (p *pressure) collect() {
 	}()
 }
 
-// wait waits while memory is full. It returns the error of ctx if ctx ends first.
-func (p *pressure) wait(ctx context.Context) error {
+// waitForRelief waits while memory is full. It returns the error of ctx if ctx ends first.
+func (p *pressure) waitForRelief(ctx context.Context) error {
 	relief := p.relief.Load()
 	if relief == nil {
 		return nil
@@ -166,37 +167,37 @@ func (p *pressure) wait(ctx context.Context) error {
 // of 0 means no limit.
 func (e *Engine) Memory() (used, most int64) { return e.pressure.used(), e.pressure.memory }
 
-// inUse returns the memory in use by the process, in bytes: live objects, garbage, and memory outside Go's heap.
-func inUse() int64 {
+// memoryInUse returns the memory in use by the process, in bytes: live objects, garbage, and memory outside Go's heap.
+func memoryInUse() int64 {
 	sample := []metrics.Sample{
 		{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"},
 		{Name: "/memory/classes/heap/free:bytes"},
 	}
 	metrics.Read(sample)
 	free := sample[2].Value.Uint64()
-	return int64(max(sample[0].Value.Uint64()-sample[1].Value.Uint64(), anonymous()) - free)
+	return int64(max(sample[0].Value.Uint64()-sample[1].Value.Uint64(), anonymousMemory()) - free)
 }
 
-// smallTime is the time after which a read that works or waits for another read's load becomes large, however little it
-// holds. The memory of a small read is known in advance, except for the memory that the evaluator needs, which takes
+// maxSmallTime is the time after which a read that works or waits for another read's load becomes large, however little
+// it holds. The memory of a small read is known in advance, except for the memory that the evaluator needs, which takes
 // time to fill.
-const smallTime = time.Second
+const maxSmallTime = time.Second
 
 // garbageShare: if only one large read runs, it is ended before a garbage collection only if it holds at least one part
 // in garbageShare of the bytes that large reads may hold. If it holds less, most of the memory is garbage of earlier
 // reads.
 const garbageShare = 4
 
-// shed ends one read, and reports whether it did: the newest read of the tenant with the most reads. It chooses among
-// the large reads if any run, because reads that wait for their turn hold little, then among the waiting reads, then
-// among the small reads.
+// shedRead ends one read, and reports whether it did: the newest read of the tenant with the most reads. It chooses
+// among the large reads if any run, because reads that wait for their turn hold little, then among the waiting reads,
+// then among the small reads.
 //
 // While a read that it canceled hasn't ended, it ends no other, unless the call is urgent. Before garbage was
 // collected, it doesn't end the only large read, unless the call is urgent and the read is large enough (see
 // garbageShare). A small read is ended only if no large read runs, garbage was collected, and either no answers of
-// large reads are held or the read has run for smallTime.
-func (g *gate) shed(collected, urgent bool) bool {
-	answers := g.large.holding() // Bytes of answers: of reads that have ended, if no large read runs.
+// large reads are held or the read has run for maxSmallTime.
+func (g *gate) shedRead(collected, urgent bool) bool {
+	answers := g.large.heldBytes() // Bytes of answers: of reads that have ended, if no large read runs.
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var large, small, waiting []int
@@ -212,7 +213,7 @@ func (g *gate) shed(collected, urgent bool) bool {
 			large = append(large, place)
 		case e.read.bytes.Load() > g.largeBytes:
 			waiting = append(waiting, place)
-		case answers == 0 || time.Since(e.read.began) >= smallTime:
+		case answers == 0 || time.Since(e.read.began) >= maxSmallTime:
 			small = append(small, place)
 		}
 	}
@@ -254,42 +255,42 @@ func (g *gate) shed(collected, urgent bool) bool {
 	return true
 }
 
-// ended returns the reason why a query ended with err: a shortage of memory, or err itself.
-func ended(ctx context.Context, err error) error {
+// queryError returns the reason why a query ended with err: a shortage of memory, or err itself.
+func queryError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	if short := shortage(ctx); short != nil {
+	if short := shortageError(ctx); short != nil {
 		return short
 	}
-	return asEnded(err)
+	return asQueryError(err)
 }
 
-// shortage returns the error of a read that was ended because memory was short, or because too many large reads were
-// waiting. It returns nil if neither happened.
-func shortage(ctx context.Context) error {
+// shortageError returns the error of a read that was ended because memory was short, or because too many large reads
+// were waiting. It returns nil if neither happened.
+func shortageError(ctx context.Context) error {
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errPressure):
-		return unavailable(errPressure)
+		return asUnavailable(errPressure)
 	case errors.Is(cause, errTooLarge):
 		return storage.PlainError(errTooLarge)
 	case errors.Is(cause, ErrTooManyQueries):
-		return unavailable(cause)
+		return asUnavailable(cause)
 	}
 	return nil
 }
 
 // ReadError returns the error to report for a read (see Engine.Enter) that ended with err. If memory was short, that is
 // the reason, whatever err is.
-func ReadError(ctx context.Context, err error) error { return asRead(ctx, err) }
+func ReadError(ctx context.Context, err error) error { return asReadError(ctx, err) }
 
-// asRead is asPrometheus for the error of a read of series or labels. The read may have been ended because memory was
-// short.
-func asRead(ctx context.Context, err error) error {
+// asReadError is asPrometheus for the error of a read of series or labels. The read may have been ended because memory
+// was short.
+func asReadError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	if short := shortage(ctx); short != nil {
+	if short := shortageError(ctx); short != nil {
 		return noteError(ctx, short)
 	}
 	return noteError(ctx, asPrometheus(err))

@@ -6,9 +6,9 @@ import (
 	"strconv"
 )
 
-// anonymous returns the process' anonymous resident memory, in bytes, or 0 if it can't be read. It includes memory that
-// isn't Go's, such as that of C libraries.
-func anonymous() uint64 {
+// anonymousMemory returns the process' anonymous resident memory, in bytes, or 0 if it can't be read. It includes
+// memory that isn't Go's, such as that of C libraries.
+func anonymousMemory() uint64 {
 	statm, err := os.ReadFile("/proc/self/statm") // size, resident, shared, in pages
 	if err != nil {
 		return 0

@@ -2,5 +2,5 @@
 
 package promql
 
-// anonymous returns 0: the anonymous memory isn't available.
-func anonymous() uint64 { return 0 }
+// anonymousMemory returns 0: the anonymous memory isn't available.
+func anonymousMemory() uint64 { return 0 }

@@ -58,7 +58,7 @@ func TestQueriesEndWhereMemoryIsShort(t *testing.T) {
 		require.True(t, isLeft(b1) && isLeft(a))
 		stopC, c := run("c")
 		time.Sleep(time.Second)
-		running, _ := e.Queries("c")
+		running, _ := e.QueryCounts("c")
 		require.Equal(t, 1, running, "memory is tight, which only large reads wait for")
 		used.Store(999)
 		time.Sleep(2*pressureInterval + time.Millisecond) // Garbage is collected first.
@@ -79,7 +79,7 @@ func TestQueriesEndWhereMemoryIsShort(t *testing.T) {
 // TestAnAnswerTakesAPartOfTheMemory checks that an answer that takes more than its share of the memory is rejected.
 func TestAnAnswerTakesAPartOfTheMemory(t *testing.T) {
 	o := DefaultOptions()
-	o.Memory = 4 * 10 * unreadPoint
+	o.Memory = 4 * 10 * pointBytes
 	e := NewEngine(o)
 	e.pressure.used = func() int64 { return 0 }
 	q, err := e.NewInstantQuery(t.Context(), stuck{}, nil, `vector(1)`, time.Unix(60, 0))
@@ -90,7 +90,7 @@ func TestAnAnswerTakesAPartOfTheMemory(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorIs(t, q.Exec(t.Context()).Err, meter.ErrQueryTooLarge)
 	q.Close()
-	require.Zero(t, e.gate.queries.holding())
+	require.Zero(t, e.gate.queries.heldBytes())
 	require.NoError(t, e.Close())
 }
 
@@ -139,13 +139,13 @@ func TestLargeReadsWaitForMemory(t *testing.T) {
 
 		used.Store(o.Memory * 85 / 100)
 		require.Eventually(t, func() bool { return second.Err() != nil }, time.Minute, pressureInterval)
-		require.ErrorIs(t, asRead(second, second.Err()), meter.ErrQueryTooLarge, "nothing but it can be ended")
+		require.ErrorIs(t, asReadError(second, second.Err()), meter.ErrQueryTooLarge, "nothing but it can be ended")
 		used.Store(0)
 		leaveSecond()
 		leaveSmall()
 		time.Sleep(time.Second)
-		require.Zero(t, e.gate.queries.holding())
-		require.Zero(t, e.gate.large.holding())
+		require.Zero(t, e.gate.queries.heldBytes())
+		require.Zero(t, e.gate.large.heldBytes())
 		require.Empty(t, e.gate.entered)
 		require.Zero(t, e.gate.queries.running)
 		require.Zero(t, e.gate.large.running)

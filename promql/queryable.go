@@ -39,7 +39,7 @@ var _ promstorage.SampleAndChunkQueryable = (*Queryable)(nil)
 
 // Querier implements promstorage.Queryable. It returns the errors of storage.Store.Ready.
 func (q *Queryable) Querier(mint, maxt int64) (promstorage.Querier, error) {
-	r, err := q.reader(mint, maxt)
+	r, err := q.newReader(mint, maxt)
 	if err != nil {
 		return nil, err
 	}
@@ -48,14 +48,14 @@ func (q *Queryable) Querier(mint, maxt int64) (promstorage.Querier, error) {
 
 // ChunkQuerier implements promstorage.ChunkQueryable.
 func (q *Queryable) ChunkQuerier(mint, maxt int64) (promstorage.ChunkQuerier, error) {
-	r, err := q.reader(mint, maxt)
+	r, err := q.newReader(mint, maxt)
 	if err != nil {
 		return nil, err
 	}
 	return chunkQuerier{r}, nil
 }
 
-func (q *Queryable) reader(mint, maxt int64) (*reader, error) {
+func (q *Queryable) newReader(mint, maxt int64) (*reader, error) {
 	if err := q.store.Ready(); err != nil {
 		return nil, asPrometheus(err)
 	}
@@ -92,25 +92,25 @@ func (r *reader) Close() error { return nil }
 func (r *reader) LabelNames(ctx context.Context, hints *promstorage.LabelHints,
 	matchers ...*labels.Matcher) ([]string, annotations.Annotations, error) {
 	if all := tenant.All(ctx); len(all) > 1 {
-		return r.labelNamesOf(ctx, all, hints, matchers)
+		return r.labelNamesInTenants(ctx, all, hints, matchers)
 	}
 	w := &warnings{}
 	names, err := r.store.LabelNames(ctx, r.labelQuery(ctx, w, hints, matchers))
-	return names, w.annotations(), asRead(ctx, err)
+	return names, w.annotations(), asReadError(ctx, err)
 }
 
 // LabelValues implements promstorage.LabelQuerier.
 func (r *reader) LabelValues(ctx context.Context, name string, hints *promstorage.LabelHints,
 	matchers ...*labels.Matcher) ([]string, annotations.Annotations, error) {
 	if all := tenant.All(ctx); len(all) > 1 {
-		return r.labelValuesOf(ctx, all, name, hints, matchers)
+		return r.labelValuesInTenants(ctx, all, name, hints, matchers)
 	}
 	w := &warnings{}
 	values, err := r.store.LabelValues(ctx, name, r.labelQuery(ctx, w, hints, matchers))
 	if name == labels.MetricName {
-		values = r.names.withRollups(ctx, values, hints)
+		values = r.names.addRollupNames(ctx, values, hints)
 	}
-	return values, w.annotations(), asRead(ctx, err)
+	return values, w.annotations(), asReadError(ctx, err)
 }
 
 func (r *reader) labelQuery(ctx context.Context, w *warnings, hints *promstorage.LabelHints,
@@ -124,26 +124,26 @@ func (r *reader) labelQuery(ctx context.Context, w *warnings, hints *promstorage
 
 func (r *reader) selectSeries(ctx context.Context, sorted bool, hints *promstorage.SelectHints,
 	matchers []*labels.Matcher) promstorage.SeriesSet {
-	mint, _ := r.rangeOf(hints)
+	mint, _ := r.readRange(hints)
 	set := &seriesSet{ctx: ctx, warnings: warningsOf(ctx), mint: mint}
 	if hints != nil {
 		set.shards, set.shard = hints.ShardCount, hints.ShardIndex
 	}
 	if all := tenant.All(ctx); len(all) > 1 {
-		set.series, set.err = r.findOf(ctx, all, set.warnings, sorted, hints, matchers)
+		set.series, set.err = r.findInTenants(ctx, all, set.warnings, sorted, hints, matchers)
 	} else {
-		set.series, set.err = r.find(ctx, set.warnings, sorted, hints, matchers)
+		set.series, set.err = r.findSeries(ctx, set.warnings, sorted, hints, matchers)
 	}
-	set.err = asRead(ctx, set.err)
+	set.err = asReadError(ctx, set.err)
 	return set
 }
 
-// find finds the series of the tenant of ctx.
-func (r *reader) find(ctx context.Context, w *warnings, sorted bool, hints *promstorage.SelectHints,
+// findSeries finds the series of the tenant of ctx.
+func (r *reader) findSeries(ctx context.Context, w *warnings, sorted bool, hints *promstorage.SelectHints,
 	matchers []*labels.Matcher) ([]sourceSeries, error) {
-	mint, maxt := r.rangeOf(hints)
+	mint, maxt := r.readRange(hints)
 	q := query.Query{
-		Tenant: tenant.From(ctx), MinT: earlier(mint, hintContext), MaxT: maxt,
+		Tenant: tenant.From(ctx), MinT: subtractClamped(mint, hintContext), MaxT: maxt,
 		Matchers: matchers, Sorted: sorted, Warn: w.add,
 	}
 	if hints != nil {
@@ -156,35 +156,35 @@ func (r *reader) find(ctx context.Context, w *warnings, sorted bool, hints *prom
 		}
 	}
 	use := r.store.Limiter().Use(ctx, q.Tenant)
-	if !w.ofQuery && !q.LabelsOnly { // Queries are checked as a whole.
+	if !w.isQuery && !q.LabelsOnly { // Queries are checked as a whole.
 		if err := use.Range(
 			time.Duration(min(maxt-mint, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond,
 		); err != nil {
 			return nil, err
 		}
 	}
-	series, err := r.selected(ctx, q, mint, hints)
+	series, err := r.selectAndReport(ctx, q, mint, hints)
 	if err == nil {
 		err = use.Series(len(series))
 	}
 	if err == nil {
-		err = meter.Grow(ctx, int64(len(series))*(meteredFound+unreadPoint*stepsOf(w, hints)))
+		err = meter.Grow(ctx, int64(len(series))*(meteredFound+pointBytes*evaluatedSteps(w, hints)))
 	}
 	return series, err
 }
 
-// stepsOf returns the number of steps for which the evaluator computes values of the selected series. It returns 0 for
-// reads outside the evaluator.
-func stepsOf(w *warnings, hints *promstorage.SelectHints) int64 {
-	if !w.ofQuery || hints == nil || hints.Step <= 0 || hints.End < hints.Start {
+// evaluatedSteps returns the number of steps for which the evaluator computes values of the selected series. It returns
+// 0 for reads outside the evaluator.
+func evaluatedSteps(w *warnings, hints *promstorage.SelectHints) int64 {
+	if !w.isQuery || hints == nil || hints.Step <= 0 || hints.End < hints.Start {
 		return 0
 	}
 	return 1 + (hints.End-hints.Start)/hints.Step
 }
 
-// selected finds the series of a query or, if the query names a rollup, the series of the rollup. It adds the
+// selectAndReport finds the series of a query or, if the query names a rollup, the series of the rollup. It adds the
 // resolutions that are read to the report of ctx. Samples before asked, in milliseconds, aren't part of the answer.
-func (r *reader) selected(ctx context.Context, q query.Query, asked int64,
+func (r *reader) selectAndReport(ctx context.Context, q query.Query, asked int64,
 	hints *promstorage.SelectHints) (series []sourceSeries, err error) {
 	var read []SegmentStats
 	if q.LabelsOnly {
@@ -206,16 +206,16 @@ func (r *reader) selected(ctx context.Context, q query.Query, asked int64,
 	return series, nil
 }
 
-// rangeOf returns the range to read. The range of the hints is narrower than the querier's, which covers all selectors
-// of a query. Hints of a remote reader without times are ignored.
-func (r *reader) rangeOf(hints *promstorage.SelectHints) (mint, maxt int64) {
+// readRange returns the range to read. The range of the hints is narrower than the querier's, which covers all
+// selectors of a query. Hints of a remote reader without times are ignored.
+func (r *reader) readRange(hints *promstorage.SelectHints) (mint, maxt int64) {
 	if hints == nil || (hints.Start == 0 && hints.End == 0) || hints.Start > hints.End {
 		return r.mint, r.maxt
 	}
 	return max(r.mint, hints.Start), min(r.maxt, hints.End)
 }
 
-func earlier(t int64, d time.Duration) int64 {
+func subtractClamped(t int64, d time.Duration) int64 {
 	if t < math.MinInt64+d.Milliseconds() {
 		return math.MinInt64
 	}
@@ -238,7 +238,7 @@ type seriesSet struct {
 
 func (s *seriesSet) Next() bool {
 	for s.err == nil && len(s.series) > 0 {
-		if s.err = asRead(s.ctx, s.ctx.Err()); s.err != nil {
+		if s.err = asReadError(s.ctx, s.ctx.Err()); s.err != nil {
 			return false
 		}
 		if s.warm == 0 {
@@ -255,8 +255,8 @@ func (s *seriesSet) Next() bool {
 // warmedAtOnce is the number of series that are loaded into the processor's cache at once.
 const warmedAtOnce = 16
 
-// warmed keeps the loads of warmUp from being optimized away.
-var warmed atomic.Bool
+// warmSink keeps the loads of warmUp from being optimized away.
+var warmSink atomic.Bool
 
 // warmUp loads the next series into the processor's cache.
 func (s *seriesSet) warmUp() {
@@ -268,7 +268,7 @@ func (s *seriesSet) warmUp() {
 		}
 	}
 	if sum == 0 {
-		warmed.Store(true)
+		warmSink.Store(true)
 	}
 }
 
@@ -289,10 +289,10 @@ func (s series) Iterator(it chunkenc.Iterator) chunkenc.Iterator {
 	ctx := s.set.ctx
 	return iteratorFor(it, s.set.mint, func(into *chunk.Samples) error {
 		before := bufferBytes(into)
-		err := s.samples(into)
+		err := s.appendSamples(into)
 		if more := bufferBytes(into) - before; err == nil && more > 0 {
 			err = meter.Grow(ctx, more)
 		}
-		return asRead(ctx, err)
+		return asReadError(ctx, err)
 	})
 }

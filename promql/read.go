@@ -56,7 +56,7 @@ func readOf(ctx context.Context) *read {
 // is called.
 func (g *gate) startRead(ctx context.Context) (_ context.Context, r *read) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	r = &read{gate: g, cancel: cancel, shares: g.sharesOf(ctx), unlimited: unlimited(tenant.All(ctx)),
+	r = &read{gate: g, cancel: cancel, shares: g.sharesOf(ctx), unlimited: unlimitedShares(tenant.All(ctx)),
 		began: time.Now()}
 	ctx = context.WithValue(ctx, readKey{}, r)
 	if g.largeBytes > 0 {
@@ -72,10 +72,10 @@ func (r *read) Grow(ctx context.Context, n int64) error {
 	if total <= r.gate.largeBytes {
 		return nil
 	}
-	if err := r.enlarge(ctx, total); err != nil {
+	if err := r.becomeLarge(ctx, total); err != nil {
 		return err
 	}
-	return r.gate.pressure.wait(ctx)
+	return r.gate.pressure.waitForRelief(ctx)
 }
 
 // Load implements meter.Meter.
@@ -87,41 +87,41 @@ func (r *read) Load(ctx context.Context, n int64) error {
 		r.bytes.Add(-n)
 		return meter.ErrNoTurn
 	}
-	return r.gate.pressure.wait(ctx)
+	return r.gate.pressure.waitForRelief(ctx)
 }
 
 // Turn implements meter.Meter.
 func (r *read) Turn(ctx context.Context) error {
-	if err := r.enlarge(ctx, max(r.bytes.Load(), r.gate.largeBytes)); err != nil {
+	if err := r.becomeLarge(ctx, max(r.bytes.Load(), r.gate.largeBytes)); err != nil {
 		return err
 	}
 	r.loads.Store(true)
 	return nil
 }
 
-// Working implements meter.Meter. A read that has had its place for smallTime waits for its turn among large reads.
+// Working implements meter.Meter. A read that has had its place for maxSmallTime waits for its turn among large reads.
 // While it waits, its place is given to other reads.
 func (r *read) Working(ctx context.Context) {
-	if r.large.Load() || time.Since(time.Unix(0, r.entered.Load())) < smallTime {
+	if r.large.Load() || time.Since(time.Unix(0, r.entered.Load())) < maxSmallTime {
 		return
 	}
-	if err := r.enlarge(ctx, max(r.bytes.Load(), r.gate.largeBytes)); errors.Is(err, ErrTooManyQueries) {
+	if err := r.becomeLarge(ctx, max(r.bytes.Load(), r.gate.largeBytes)); errors.Is(err, ErrTooManyQueries) {
 		r.cancel(err)
 	}
 }
 
-// answer waits for a turn among large reads if the read holds little but has a large answer, as when the evaluator
-// makes many values from few samples.
-func (r *read) answer(ctx context.Context, bytes int64) error {
+// growForAnswer waits for a turn among large reads if the read holds little but has a large answer, as when the
+// evaluator makes many values from few samples.
+func (r *read) growForAnswer(ctx context.Context, bytes int64) error {
 	if r == nil || r.gate.largeBytes == 0 || bytes <= r.gate.largeBytes || r.large.Load() {
 		return nil
 	}
 	return r.Grow(ctx, bytes)
 }
 
-// enlarge makes the read a large one that holds total bytes. It waits for the read's turn among large reads. If the
+// becomeLarge makes the read a large one that holds total bytes. It waits for the read's turn among large reads. If the
 // read already has its turn, it counts the additional bytes.
-func (r *read) enlarge(ctx context.Context, total int64) error {
+func (r *read) becomeLarge(ctx context.Context, total int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -129,7 +129,7 @@ func (r *read) enlarge(ctx context.Context, total int64) error {
 		return nil
 	case r.large.Load():
 		if more := total - r.size; more >= r.gate.largeBytes {
-			r.gate.large.hold(r.shares, more)
+			r.gate.large.addHeld(r.shares, more)
 			r.size = total
 		}
 		return nil
@@ -142,12 +142,12 @@ func (r *read) enlarge(ctx context.Context, total int64) error {
 		return nil // A read without a place is the process' own.
 	}
 	g.queries.park()
-	total = max(total, g.usualSize())
-	err := g.large.enterWith(ctx, r.unlimited, total)
+	total = max(total, g.averageLargeSize())
+	err := g.large.enterWithDemand(ctx, r.unlimited, total)
 	if errors.Is(err, ErrTooManyQueries) {
 		err = fmt.Errorf(
 			"%w: %d large queries are running or waiting; query less data, or retry later, or raise --memory.max-bytes",
-			err, smallReads,
+			err, maxWaitingReads,
 		)
 	}
 	if err != nil {
@@ -175,9 +175,9 @@ func (r *read) leave() {
 	switch {
 	case !entered:
 	case r.large.Load():
-		g.noteSize(r.bytes.Load())
+		g.recordLargeSize(r.bytes.Load())
 		g.large.leave(r.unlimited)
-		g.large.hold(r.shares, -r.size)
+		g.large.addHeld(r.shares, -r.size)
 		g.queries.leaveParked(e.shares)
 	default:
 		g.queries.leave(e.shares)

@@ -36,10 +36,10 @@ func noteError(ctx context.Context, err error) error {
 	return err
 }
 
-// Made reports whether some samples were made from buckets. Refused reports whether the request was refused for that
-// reason.
-func (r *Reading) Made() bool    { return r.made.Load() }
-func (r *Reading) Refused() bool { return r.refused.Load() }
+// HasMadeSamples reports whether some samples were made from buckets. WasRefused reports whether the request was
+// refused for that reason.
+func (r *Reading) HasMadeSamples() bool { return r.made.Load() }
+func (r *Reading) WasRefused() bool     { return r.refused.Load() }
 
 type readingKey struct{}
 
@@ -53,9 +53,9 @@ func readingOf(ctx context.Context) *Reading {
 	return r
 }
 
-// mayMake returns nil if samples at or before the retention boundary of raw samples, in milliseconds, may be made from
-// buckets for a function. The function is "" if it is unknown.
-func mayMake(ctx context.Context, function string, horizon int64) error {
+// checkMadeSamples returns nil if samples at or before the retention boundary of raw samples, in milliseconds, may be
+// made from buckets for a function. The function is "" if it is unknown.
+func checkMadeSamples(ctx context.Context, function string, horizon int64) error {
 	if r := readingOf(ctx); r != nil {
 		if !r.Refuse {
 			r.made.Store(true)
@@ -64,12 +64,12 @@ func mayMake(ctx context.Context, function string, horizon int64) error {
 		r.refused.Store(true)
 		return fmt.Errorf("%w: there are none before %s, and remote read doesn't return rollups on this server. "+
 			"Query a later time, use Cassia's query API, or start Cassia with "+
-			"--remote-read.rollups=expand", resolution.ErrRawGone, resolution.FormatTime(horizon))
+			"--remote-read.rollups=expand", resolution.ErrRawExpired, resolution.FormatTime(horizon))
 	}
 	if fn := bucketfn.Lookup(function); fn != nil && fn.WithoutRaw == bucketfn.Refused {
 		return fmt.Errorf(
 			"%w: there are none before %s, and this use of %s can't be computed from rollups. Query a later time, or use the function on its own",
-			resolution.ErrRawGone, resolution.FormatTime(horizon), function,
+			resolution.ErrRawExpired, resolution.FormatTime(horizon), function,
 		)
 	}
 	return nil

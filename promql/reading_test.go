@@ -50,14 +50,14 @@ func TestReadingsWhereRawIsGone(t *testing.T) {
 			Start: to.Add(-time.Hour).UnixMilli() + 1, End: to.UnixMilli(), Func: "idelta",
 		}, name("requests_total")))
 		if c.refused {
-			require.ErrorIs(t, err, resolution.ErrRawGone, c.about)
+			require.ErrorIs(t, err, resolution.ErrRawExpired, c.about)
 			require.ErrorContains(t, err, "--remote-read.rollups=expand", c.about)
 		} else {
 			require.NoError(t, err, c.about)
 			require.Equal(t, 240, n, c.about)
 		}
-		require.Equal(t, c.made, reading.Made(), c.about)
-		require.Equal(t, c.refused, reading.Refused(), c.about)
+		require.Equal(t, c.made, reading.HasMadeSamples(), c.about)
+		require.Equal(t, c.refused, reading.WasRefused(), c.about)
 		require.NoError(t, q.Close())
 	}
 }
@@ -142,8 +142,8 @@ func TestSeriesAreListedForRemoteRead(t *testing.T) {
 		require.False(t, set.Next(), c.about)
 		require.NoError(t, set.Err(), c.about)
 		require.Empty(t, set.Warnings(), c.about)
-		require.Equal(t, c.made, reading.Made(), c.about)
-		require.False(t, reading.Refused(), c.about)
+		require.Equal(t, c.made, reading.HasMadeSamples(), c.about)
+		require.False(t, reading.WasRefused(), c.about)
 		require.NoError(t, q.Close())
 	}
 }

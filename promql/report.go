@@ -91,7 +91,7 @@ func (r *Report) Fragments() []FragmentStats {
 func (r *Report) Resolution() string {
 	var all []string
 	for _, p := range r.Fragments() {
-		if p.FromRaw() {
+		if p.IsFromRaw() {
 			all = append(all, "raw")
 			continue
 		}
@@ -121,7 +121,7 @@ type SegmentStats struct {
 // String returns the resolution, and the edges unless they are exact.
 func (s SegmentStats) String() string {
 	text := s.Resolution
-	if s.Edges != resolution.Aligned.String() {
+	if s.Edges != resolution.FitAligned.String() {
 		text += " " + s.Edges
 	}
 	if s.Approximate {

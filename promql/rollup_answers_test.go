@@ -22,7 +22,7 @@ import (
 )
 
 // rawGoneText is part of the errors that users get if raw samples have expired.
-var rawGoneText = storage.Plain(resolution.ErrRawGone.Error())
+var rawGoneText = storage.Plain(resolution.ErrRawExpired.Error())
 
 // rollupDuel holds two stores with the same samples. The subject has rollups and a planner. The reference keeps raw
 // samples indefinitely, and its queries are answered by Prometheus' evaluator alone.
@@ -212,8 +212,8 @@ func unlikelyError(want, got string) string {
 
 // judgeFragment is judge for a query that consists of one fragment.
 func (d *rollupDuel) judgeFragment(a asked, mode string, c candidate, want, got answer, info int) string {
-	how := resolvingOf(d.in(mode))
-	how.still = a.end == 0 || a.end == a.start
+	how := resolutionParamsOf(d.in(mode))
+	how.noSnap = a.end == 0 || a.end == a.start
 	segments, short, err := c.resolve(d.in(mode), d.store.Store, "default", how)
 	if err != nil {
 		d.outcomes["refused"]++
@@ -278,7 +278,7 @@ func shortfallsIn(notes []string) (n int) {
 func inexact(stats []FragmentStats) bool {
 	for _, p := range stats {
 		for _, s := range p.Segments {
-			if s.Edges != resolution.Aligned.String() || s.Approximate {
+			if s.Edges != resolution.FitAligned.String() || s.Approximate {
 				return true
 			}
 		}

@@ -207,7 +207,7 @@ func (ts truths) bound(c candidate, metric labels.Labels, step int) float64 {
 
 // boundIn is bound for a window that was moved to (from, to].
 func (ts truths) boundIn(c candidate, metric labels.Labels, step int, from, to int64) float64 {
-	ahead := float64(c.eval.at(step)-from) / 1000
+	ahead := float64(c.eval.timeAt(step)-from) / 1000
 	if c.function == "predict_linear" {
 		ahead += math.Abs(c.scalars[0][0].F)
 	}
@@ -283,7 +283,7 @@ func (c candidate) stepAt(t int64) int {
 
 // candidatesOf returns the fragments of a query, and whether the query is a single fragment.
 func candidatesOf(stmt *parser.EvalStmt, starts bool) (all []candidate, single bool) {
-	all = find(stmt, false, starts)
+	all = findFragments(stmt, false, starts)
 	if len(all) != 1 {
 		return all, false
 	}

@@ -42,7 +42,7 @@ type sourceSeries struct {
 // namedRollup describes a series with a rollup's name: the stored series, the aggregate, and the time until which it
 // has values.
 type namedRollup struct {
-	of        *query.SelectedSeries
+	stored    *query.SelectedSeries
 	aggregate *aggregate
 	until     int64
 }
@@ -60,10 +60,10 @@ type fallbackSeries struct {
 	limit int64
 }
 
-// samples appends all samples of the series.
-func (s *sourceSeries) samples(into *chunk.Samples) error {
+// appendSamples appends all samples of the series.
+func (s *sourceSeries) appendSamples(into *chunk.Samples) error {
 	if s.named != nil {
-		return s.named.aggregate.appendNamed(into, s.named.of, s.named.until)
+		return s.named.aggregate.appendNamed(into, s.named.stored, s.named.until)
 	}
 	if len(s.fallback) == 0 {
 		if s.raw == nil {
@@ -83,7 +83,7 @@ func (s *sourceSeries) samples(into *chunk.Samples) error {
 			errors, warn = o.errors, o.warn
 		}
 		x.limit = o.limit
-		x.appendTo(into, &x.buckets, o.from, o.to)
+		x.appendRange(into, &x.buckets, o.from, o.to)
 	}
 	if s.raw != nil {
 		var own chunk.Samples
@@ -114,16 +114,16 @@ type bucketExpander struct {
 	covered []coveredPart
 }
 
-// appendTo appends the samples that buckets make in a range of times, both ends included, in milliseconds.
-func (x *bucketExpander) appendTo(into *chunk.Samples, b *rollup.Buckets, from, to int64) {
+// appendRange appends the samples that buckets make in a range of times, both ends included, in milliseconds.
+func (x *bucketExpander) appendRange(into *chunk.Samples, b *rollup.Buckets, from, to int64) {
 	x.samples.Reset()
 	for i, end := range b.End {
 		if end >= from && b.Start[i] < to && !x.isCovered(end) {
 			first := len(x.samples.V)
 			x.Expand(&x.samples, b, i)
 			if x.errors != nil {
-				x.found = append(x.found, x.errors.of(b, i, x.samples.V[first:]))
-				x.cover(b, i)
+				x.found = append(x.found, x.errors.bucketErrorOf(b, i, x.samples.V[first:]))
+				x.addCovered(b, i)
 			}
 		}
 	}
@@ -136,7 +136,7 @@ func (x *bucketExpander) appendTo(into *chunk.Samples, b *rollup.Buckets, from, 
 // for them. hints may be nil.
 func (r *reader) selectAll(ctx context.Context, q query.Query, asked int64,
 	hints *promstorage.SelectHints) ([]sourceSeries, []SegmentStats, error) {
-	function := functionIn(hints)
+	function := hintedFunction(hints)
 	raw, err := r.store.Select(ctx, q)
 	if err != nil {
 		return nil, nil, err
@@ -149,11 +149,11 @@ func (r *reader) selectAll(ctx context.Context, q query.Query, asked int64,
 	if err != nil {
 		return nil, nil, err
 	}
-	horizon := latest(horizons, rollup.Raw)
+	horizon := latestBoundary(horizons, rollup.Raw)
 	if q.MinT > horizon {
 		return series, []SegmentStats{rawSegment(q, horizon, len(series))}, nil
 	}
-	at, how, extended := placesOf(series), resolvingOf(ctx), extendedOf(ctx, hints)
+	at, how, extended := indexByLabels(series), resolutionParamsOf(ctx), extendedOf(ctx, hints)
 	segments, lacks := []SegmentStats(nil), resolution.Shortfall{}
 	for _, older := range query.OlderQueries(q, horizons, rollup.ExpandColumns) {
 		allowed := how.mode.Allows(older.Resolution, how.coarsest)
@@ -175,7 +175,7 @@ func (r *reader) selectAll(ctx context.Context, q query.Query, asked int64,
 			}
 			continue
 		}
-		segments = append(segments, segmentOf(older, len(list)))
+		segments = append(segments, rollupSegment(older, len(list)))
 		short.Widest, short.Approximated = older.Resolution, true
 		one := fallbackSeries{from: older.MinT, to: older.MaxT, limit: older.MaxT}
 		switch {
@@ -183,7 +183,7 @@ func (r *reader) selectAll(ctx context.Context, q query.Query, asked int64,
 			one.errors, one.warn = extended, q.Warn
 			one.to = min(bucketfn.CeilTo(older.MaxT, older.Resolution.Width()), q.MaxT)
 			short.Approximated, short.Extended = false, true
-			extended.expect(short)
+			extended.recordShortfall(short)
 		case older.MaxT >= asked:
 			segments[len(segments)-1].Approximate = true
 			lacks.Merge(short)
@@ -193,16 +193,16 @@ func (r *reader) selectAll(ctx context.Context, q query.Query, asked int64,
 	if q.MaxT > horizon && len(raw) > 0 || segments == nil {
 		segments = append(segments, rawSegment(q, horizon, len(raw)))
 	}
-	if !lacks.Lacks() {
-		return inOrderOf(q, series), segments, nil
+	if !lacks.IsDegraded() {
+		return sortAndLimit(q, series), segments, nil
 	}
 	if lacks.Approximated {
-		if err := mayMake(ctx, function, horizon); err != nil {
+		if err := checkMadeSamples(ctx, function, horizon); err != nil {
 			return nil, nil, err
 		}
 	}
 	q.Warn(&resolution.MissingError{Shortfall: lacks})
-	return inOrderOf(q, series), segments, nil
+	return sortAndLimit(q, series), segments, nil
 }
 
 // appendFallback adds the buckets of the series in list to series. at maps the bytes of labels to indices in series.
@@ -227,11 +227,11 @@ type startsKey struct{}
 
 // usesStarts reports whether a function of the query of ctx uses start timestamps.
 func usesStarts(ctx context.Context, function string) bool {
-	return ctx.Value(startsKey{}) != nil && usingStarts[function]
+	return ctx.Value(startsKey{}) != nil && functionsUsingStarts[function]
 }
 
-// placesOf returns a map from the bytes of labels to indices in series.
-func placesOf(series []sourceSeries) map[string]int {
+// indexByLabels returns a map from the bytes of labels to indices in series.
+func indexByLabels(series []sourceSeries) map[string]int {
 	at, key := make(map[string]int, len(series)), []byte(nil)
 	for i := range series {
 		key = series[i].labels.Bytes(key)
@@ -240,8 +240,8 @@ func placesOf(series []sourceSeries) map[string]int {
 	return at
 }
 
-// inOrderOf sorts the series if the query requires it, and applies its limit.
-func inOrderOf(q query.Query, series []sourceSeries) []sourceSeries {
+// sortAndLimit sorts the series if the query requires it, and applies its limit.
+func sortAndLimit(q query.Query, series []sourceSeries) []sourceSeries {
 	if q.Sorted {
 		labelorder.Sort(series, func(s sourceSeries) labels.Labels { return s.labels })
 	}
@@ -251,11 +251,11 @@ func inOrderOf(q query.Query, series []sourceSeries) []sourceSeries {
 	return series
 }
 
-// segmentOf returns the report of a query that reads a resolution's rollups.
-func segmentOf(q query.Query, series int) SegmentStats {
+// rollupSegment returns the report of a query that reads a resolution's rollups.
+func rollupSegment(q query.Query, series int) SegmentStats {
 	return SegmentStats{
 		From: time.UnixMilli(q.MinT).UTC(), To: time.UnixMilli(q.MaxT).UTC(), Resolution: q.Resolution.String(),
-		Edges: resolution.Aligned.String(), Series: series,
+		Edges: resolution.FitAligned.String(), Series: series,
 	}
 }
 
@@ -263,7 +263,7 @@ func segmentOf(q query.Query, series int) SegmentStats {
 // stored.
 func rawSegment(q query.Query, horizon int64, series int) SegmentStats {
 	q.Resolution, q.MinT = rollup.Raw, max(q.MinT, horizon+1)
-	return segmentOf(q, series)
+	return rollupSegment(q, series)
 }
 
 // selectLabels finds series for a query that needs only their labels. With a limit, it may return any of the series.
@@ -279,7 +279,7 @@ func (r *reader) selectLabels(ctx context.Context, q query.Query) ([]sourceSerie
 	if err := r.findLabels(ctx, q, &found); err != nil {
 		return nil, err
 	}
-	return inOrderOf(q, found.series), nil
+	return sortAndLimit(q, found.series), nil
 }
 
 // findLabels finds the series. If there is a limit, it first adds series with unsealed samples, then series of newer
@@ -299,9 +299,9 @@ func (r *reader) findLabels(ctx context.Context, q query.Query, found *labelSeri
 		return err
 	}
 	younger := all
-	younger.MinT = youngest(q.MinT, horizons)
+	younger.MinT = earliestRawTime(q.MinT, horizons)
 	columns := rollup.ColumnCount
-	if found.expands() {
+	if found.makesSamples() {
 		columns = rollup.ExpandColumns
 	}
 	olderQueries := query.OlderQueries(all, horizons, columns)
@@ -345,8 +345,8 @@ type labelSeries struct {
 	buffers query.BucketBuffers
 }
 
-func (l *labelSeries) isFull() bool  { return l.limit > 0 && len(l.series) >= l.limit }
-func (l *labelSeries) expands() bool { return l.reading != nil && !l.reading.Refuse }
+func (l *labelSeries) isFull() bool       { return l.limit > 0 && len(l.series) >= l.limit }
+func (l *labelSeries) makesSamples() bool { return l.reading != nil && !l.reading.Refuse }
 
 // isNew reports whether no series has these labels yet.
 func (l *labelSeries) isNew(ls labels.Labels) bool {
@@ -357,8 +357,8 @@ func (l *labelSeries) isNew(ls labels.Labels) bool {
 	return !l.at[string(l.key)]
 }
 
-// keep adds a series if it is new.
-func (l *labelSeries) keep(one sourceSeries) {
+// appendNew adds a series if it is new.
+func (l *labelSeries) appendNew(one sourceSeries) {
 	if l.at != nil {
 		l.at[string(l.key)] = true
 	}
@@ -378,7 +378,7 @@ func (l *labelSeries) add(list []*query.SelectedSeries) {
 		if l.reading != nil {
 			one.raw = s
 		}
-		l.keep(one)
+		l.appendNew(one)
 	}
 }
 
@@ -402,19 +402,19 @@ func (l *labelSeries) addOlder(list []*query.SelectedSeries, q query.Query) erro
 				continue
 			}
 			one := sourceSeries{labels: s.Labels}
-			if l.expands() {
+			if l.makesSamples() {
 				l.reading.made.Store(true)
 				one.fallback = []fallbackSeries{{SelectedSeries: s, from: q.MinT, to: q.MaxT}}
 			}
-			l.keep(one)
+			l.appendNew(one)
 			break
 		}
 	}
 	return nil
 }
 
-// youngest returns the earliest time since which some class has raw samples, or minT if minT is later.
-func youngest(minT int64, horizons []retention.Hidden) int64 {
+// earliestRawTime returns the earliest time since which some class has raw samples, or minT if minT is later.
+func earliestRawTime(minT int64, horizons []retention.Hidden) int64 {
 	earliest := int64(math.MaxInt64)
 	for _, h := range horizons {
 		earliest = min(earliest, h.At[rollup.Raw]+1)
@@ -422,16 +422,16 @@ func youngest(minT int64, horizons []retention.Hidden) int64 {
 	return max(minT, earliest)
 }
 
-// stepIn returns the interval between the query's steps, in milliseconds.
-func stepIn(hints *promstorage.SelectHints) int64 {
+// hintedStep returns the interval between the query's steps, in milliseconds.
+func hintedStep(hints *promstorage.SelectHints) int64 {
 	if hints == nil {
 		return 0
 	}
 	return hints.Step
 }
 
-// functionIn returns the name of the function in the hints.
-func functionIn(hints *promstorage.SelectHints) string {
+// hintedFunction returns the name of the function in the hints.
+func hintedFunction(hints *promstorage.SelectHints) string {
 	if hints == nil {
 		return ""
 	}

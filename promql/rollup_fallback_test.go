@@ -76,7 +76,7 @@ func TestWhatTheEvaluatorDoesByItselfWhereRawIsGone(t *testing.T) {
 			require.ErrorContains(t, r.Warnings.AsErrors()[0], "no data is returned", query)
 		}
 		r := ask(alone, t.Context(), "idelta(requests_total[2h])", at)
-		require.ErrorIs(t, r.Err, resolution.ErrRawGone)
+		require.ErrorIs(t, r.Err, resolution.ErrRawExpired)
 		r = ask(planned, t.Context(), "count_over_time(requests_total[2h])", at)
 		require.NoError(t, r.Err)
 		v, err := r.Vector()

@@ -48,7 +48,7 @@ func (m *movedFragment) segmentAt(k int) *segment {
 
 // window returns the window that was used for step k.
 func (m *movedFragment) window(k int) (from, to int64) {
-	return m.segmentAt(k).Segment.Window(m.edges.at(k))
+	return m.segmentAt(k).Segment.Window(m.edges.timeAt(k))
 }
 
 // valuesAt holds the values of an answer, by series and time.
@@ -128,7 +128,8 @@ var growing = map[string]bool{
 // was moved, the window may also be longer, by at most 1%, but its value isn't scaled.
 func (m *movedFragment) scale(k int) float64 {
 	from, to := m.window(k)
-	if !growing[m.function] || m.segmentAt(k).Approximate || m.segmentAt(k).Fit == resolution.Snapped || to-from <= m.width {
+	if !growing[m.function] || m.segmentAt(k).Approximate || m.segmentAt(k).Fit == resolution.FitSnapped ||
+		to-from <= m.width {
 		return 1
 	}
 	s := float64(m.width) / float64(to-from)
@@ -151,7 +152,7 @@ func (m *movedFragment) evaluated(k int) answer {
 	ahead := int64(0)
 	if m.function == "predict_linear" {
 		// The predicted time is relative to the evaluation time, which isn't moved with the window.
-		ahead = m.eval.at(k) - to
+		ahead = m.eval.timeAt(k) - to
 	}
 	key := [3]int64{to, to - from, ahead}
 	if out, ok := m.memo[key]; ok {
@@ -197,7 +198,7 @@ func (m *movedFragment) made(k int, l *segment, all bool) (out answer) {
 		if !s.selected(m.candidate) {
 			continue
 		}
-		made := s.madeIn(from, to, l, all || l.Fit != resolution.Ragged)
+		made := s.madeIn(from, to, l, all || l.Fit != resolution.FitRagged)
 		if m.function == "" && endsStale(&made) {
 			continue
 		}
@@ -215,8 +216,8 @@ func (m *movedFragment) made(k int, l *segment, all bool) (out answer) {
 			out.rows = append(out.rows, row)
 			continue
 		}
-		helper := promengine.EvalNodeHelper{Ts: m.eval.at(k)}
-		if m.fragment.starts {
+		helper := promengine.EvalNodeHelper{Ts: m.eval.timeAt(k)}
+		if m.fragment.usesStarts {
 			helper.StartTimestamps = &window.Starts
 		}
 		vector, _ := promengine.FunctionCalls[m.function](m.scalars, promengine.Matrix{{Metric: s.labels, Floats: window.Floats, Histograms: window.Histograms}},
@@ -257,7 +258,7 @@ func (s truth) bucketsIn(from, to int64, l *segment) (buckets rollup.Buckets) {
 		}
 	}
 	metric := s.labels.Get(labels.MetricName)
-	if kept := l.AppendCuts(nil, l.gone+2*hour, bucketfn.CeilTo(to, width)); len(kept) > 0 {
+	if kept := l.AppendCuts(nil, l.rawBoundary+2*hour, bucketfn.CeilTo(to, width)); len(kept) > 0 {
 		// Where samples are kept, buckets at window edges are split by them.
 		samples.Clip(bucketfn.FloorTo(from, width)+1, bucketfn.CeilTo(to, width))
 		rollup.AppendCells(&buckets, &samples, kept, width)
@@ -280,7 +281,7 @@ func (s truth) bucketsIn(from, to int64, l *segment) (buckets rollup.Buckets) {
 // sharesOut reports whether the window (from, to] overlaps a bucket that is cut and can't be rebuilt exactly from the
 // samples made from it. The difference is then divided among the pieces of the bucket.
 func (s truth) sharesOut(from, to int64, l *segment, function string) bool {
-	x := rollup.Expander{UsesStarts: l.starts}
+	x := rollup.Expander{UsesStarts: l.usesStarts}
 	buckets := s.bucketsIn(from, to, l)
 	for i, end := range buckets.End {
 		if len(l.AppendCuts(nil, buckets.Start[i], end)) == 0 {
@@ -330,7 +331,7 @@ func sameStarts(b *rollup.Buckets, i int, again *rollup.Buckets, same func(a, b 
 // madeIn returns the samples in (from, to]. Some or all of them are made from the segment's buckets.
 func (s truth) madeIn(from, to int64, l *segment, all bool) (made chunk.Samples) {
 	buckets := s.bucketsIn(from, to, l)
-	x := rollup.Expander{UsesStarts: l.starts}
+	x := rollup.Expander{UsesStarts: l.usesStarts}
 	for i, end := range buckets.End {
 		if all || len(l.AppendCuts(nil, buckets.Start[i], end)) > 0 {
 			if !l.Sketched || !buckets.ExpandSketch(&made, i) {

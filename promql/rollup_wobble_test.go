@@ -35,13 +35,13 @@ type wobblyPlan struct {
 func (w wobblyPlan) Querier(mint, maxt int64) (promstorage.Querier, error) {
 	q, err := w.queryable.Querier(mint, maxt)
 	if err == nil {
-		err = w.computeAll()
+		err = w.computeFragments()
 	}
 	if err != nil {
 		return nil, err
 	}
 	w.move(w.plan)
-	w.operate()
+	w.computeOperations()
 	return planQuerier{Querier: q, results: w.results, ordered: !w.unordered && dependsOnOrder(w.stmt)}, nil
 }
 
@@ -105,7 +105,7 @@ func (d *rollupDuel) largestOfParts(a asked) map[string]func(labels.Labels) floa
 func wobble(s *fragmentSeries, largest float64, r *rand.Rand) {
 	s.v = slices.Clone(s.v)
 	for i, v := range s.v {
-		if !isNone(v) && !math.IsInf(v, 0) {
+		if !isMissingValue(v) && !math.IsInf(v, 0) {
 			s.v[i] = v + (2*r.Float64()-1)*wobbleBy*max(largest, math.Abs(v))
 		}
 	}

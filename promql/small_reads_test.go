@@ -80,7 +80,7 @@ func TestSmallReadsAlwaysHaveRoom(t *testing.T) {
 			defer leave()
 		}
 		for _, ctx := range answers {
-			Answered(ctx, o.Memory/4)
+			HoldAnswer(ctx, o.Memory/4)
 		}
 		begins("nobody reads the answers of large reads")
 		waits := func(enter func(context.Context) error, message string) {
@@ -94,9 +94,9 @@ func TestSmallReadsAlwaysHaveRoom(t *testing.T) {
 			defer leave()
 			return meter.Grow(ctx, 2*e.gate.largeBytes)
 		}, "a large read")
-		for range largeOfUnread * 4 {
+		for range minUnreadAnswers * 4 {
 			ctx, leave := enter()
-			Answered(ctx, e.gate.largeBytes)
+			HoldAnswer(ctx, e.gate.largeBytes)
 			defer leave()
 		}
 		waits(func(ctx context.Context) error {
@@ -118,13 +118,13 @@ func TestReadsThatWorkForLongAreLarge(t *testing.T) {
 		defer time.Sleep(time.Second) // Wait until the measuring of memory ends.
 		e.pressure.used = func() int64 { return 0 }
 		var reads []context.Context
-		for range smallReads + 2*o.MaxConcurrency {
+		for range maxWaitingReads + 2*o.MaxConcurrency {
 			ctx, leave, err := e.Enter(t.Context())
 			require.NoError(t, err)
 			defer leave()
 			meter.Working(ctx)
 			require.False(t, readOf(ctx).large.Load(), "it has just begun")
-			time.Sleep(smallTime)
+			time.Sleep(maxSmallTime)
 			go meter.Working(meter.Loading(ctx))
 			synctest.Wait()
 			require.False(t, readOf(ctx).large.Load(), "others may wait for a load")
@@ -144,7 +144,7 @@ func TestReadsThatWorkForLongAreLarge(t *testing.T) {
 			}
 		}
 		require.Equal(t, o.MaxConcurrency, large)
-		require.Equal(t, len(reads)-smallReads-large, over)
+		require.Equal(t, len(reads)-maxWaitingReads-large, over)
 	})
 }
 
@@ -160,13 +160,13 @@ func TestReadsThatHoldMoreThanIsKnownEnd(t *testing.T) {
 		large, leaveLarge, err := e.Enter(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, meter.Grow(large, o.Memory/16))
-		Answered(large, o.Memory/16)
+		HoldAnswer(large, o.Memory/16)
 		ctx, leave, err := e.Enter(t.Context())
 		require.NoError(t, err)
 		used.Store(o.Memory * 99 / 100)
-		time.Sleep(smallTime / 2)
+		time.Sleep(maxSmallTime / 2)
 		require.NoError(t, ctx.Err(), "it may be the answer")
-		time.Sleep(smallTime)
+		time.Sleep(maxSmallTime)
 		synctest.Wait()
 		require.ErrorIs(t, context.Cause(ctx), engine.ErrUnavailable)
 		leave()
@@ -201,8 +201,8 @@ func TestLargeResultsOfLittleAreLarge(t *testing.T) {
 			"it waits for its turn with its answer")
 		leave()
 		require.NoError(t, run(NewQueryable(store), "vector(1)", time.Second))
-		require.Zero(t, e.gate.queries.holding())
-		require.Zero(t, e.gate.large.holding())
+		require.Zero(t, e.gate.queries.heldBytes())
+		require.Zero(t, e.gate.large.heldBytes())
 		require.Zero(t, e.gate.unread.Load())
 		require.NoError(t, e.Close())
 		time.Sleep(time.Second)
@@ -213,7 +213,7 @@ func TestLargeResultsOfLittleAreLarge(t *testing.T) {
 // A read of one series over years holds as much memory as a read of many series.
 func TestBuffersOfLongSeriesAreMetered(t *testing.T) {
 	store := storagetest.Open(t, memory.New(), storagetest.Forever)
-	const samples = 3 * keptSamples
+	const samples = 3 * maxPooledSamples
 	b := store.NewBatch(tenant.Default)
 	series, err := b.Define(nil, labels.FromStrings(labels.MetricName, "long"))
 	require.NoError(t, err)
@@ -231,7 +231,7 @@ func TestBuffersOfLongSeriesAreMetered(t *testing.T) {
 			time.UnixMilli(1000+10*samples))
 		require.NoError(t, err)
 		require.NoError(t, q.Exec(t.Context()).Err)
-		require.NotEqual(t, e.gate.large.bytes/4, e.gate.usualSize(), "the size of a large read counts")
+		require.NotEqual(t, e.gate.large.bytes/4, e.gate.averageLargeSize(), "the size of a large read counts")
 		q.Close()
 		require.NoError(t, e.Close())
 	}
@@ -241,12 +241,12 @@ func TestBuffersOfLongSeriesAreMetered(t *testing.T) {
 // of reads that held much memory. Reads that were large only because they took long don't lower it.
 func TestReadsThatHoldLittleAreNotUsual(t *testing.T) {
 	g := newGate(Options{MaxConcurrency: 20, Memory: 1 << 30})
-	usual := g.usualSize()
+	usual := g.averageLargeSize()
 	require.Positive(t, usual)
-	for range 10 * usualReads {
-		g.noteSize(g.largeBytes)
+	for range 10 * averagedReads {
+		g.recordLargeSize(g.largeBytes)
 	}
-	require.Equal(t, usual, g.usualSize())
-	g.noteSize(2 * usual)
-	require.Greater(t, g.usualSize(), usual)
+	require.Equal(t, usual, g.averageLargeSize())
+	g.recordLargeSize(2 * usual)
+	require.Greater(t, g.averageLargeSize(), usual)
 }

@@ -11,22 +11,22 @@ import (
 // the time of sorting.
 type sortedWindow struct {
 	values        []float64
-	loose         bool // the values aren't sorted
+	isUnsorted    bool // the values aren't sorted
 	from, to      int  // the window: indices of the series' values
 	in, out, next []float64
 }
 
-// move changes the window to [from, to) of v. Neither from nor to may decrease, and v must stay the same, until the
+// moveTo changes the window to [from, to) of v. Neither from nor to may decrease, and v must stay the same, until the
 // next reset.
-func (w *sortedWindow) move(v []float64, from, to int) {
+func (w *sortedWindow) moveTo(v []float64, from, to int) {
 	if from >= w.to {
-		w.values, w.loose = append(w.values[:0], v[from:to]...), true
+		w.values, w.isUnsorted = append(w.values[:0], v[from:to]...), true
 		w.from, w.to = from, to
 		return
 	}
-	if w.loose {
+	if w.isUnsorted {
 		slices.Sort(w.values)
-		w.loose = false
+		w.isUnsorted = false
 	}
 	gone, kept := min(from, w.to), max(from, w.to)
 	w.out = append(w.out[:0], v[w.from:gone]...)
@@ -49,22 +49,22 @@ func (w *sortedWindow) move(v []float64, from, to int) {
 }
 
 // reset empties the window for the next series.
-func (w *sortedWindow) reset() { w.values, w.loose, w.from, w.to = w.values[:0], false, 0, 0 }
+func (w *sortedWindow) reset() { w.values, w.isUnsorted, w.from, w.to = w.values[:0], false, 0, 0 }
 
 // quantile returns the q-quantile of the values for q from 0 to 1, as Prometheus computes it. There must be at least
 // one value. If some values are negative zeros, the sign of a zero may differ.
 func (w *sortedWindow) quantile(q float64) float64 {
-	lower, upper, weight := placeOf(q, len(w.values))
-	a, b := w.at(lower, upper)
+	lower, upper, weight := quantileRank(q, len(w.values))
+	a, b := w.valuesAt(lower, upper)
 	return a*(1-weight) + b*weight
 }
 
-// at returns the values at positions i and j in order. j is i or i+1.
-func (w *sortedWindow) at(i, j int) (a, b float64) {
-	if !w.loose {
+// valuesAt returns the values at positions i and j in order. j is i or i+1.
+func (w *sortedWindow) valuesAt(i, j int) (a, b float64) {
+	if !w.isUnsorted {
 		return w.values[i], w.values[j]
 	}
-	if a = nth(w.values, i); i == j {
+	if a = selectNth(w.values, i); i == j {
 		return a, a
 	}
 	return a, smallestOf(w.values[j:])

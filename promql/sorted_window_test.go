@@ -36,18 +36,18 @@ func TestASortedWindowHoldsItsValuesInOrder(t *testing.T) {
 				if disjoint {
 					from = max(from, w.to)
 				}
-				w.move(v, from, to)
+				w.moveTo(v, from, to)
 				want := slices.Sorted(slices.Values(v[from:to]))
 				require.Len(t, w.values, len(want))
 				for range r.IntN(3) {
 					i := r.IntN(len(want))
 					j := min(i+r.IntN(2), len(want)-1)
-					a, b := w.at(i, j)
+					a, b := w.valuesAt(i, j)
 					require.True(t, same(a, want[i]), "%v %v %v", want, i, a)
 					require.True(t, same(b, want[j]) || math.IsNaN(a), "%v %v %v", want, j, b)
 				}
 				values := slices.Clone(w.values)
-				if w.loose {
+				if w.isUnsorted {
 					slices.Sort(values)
 				}
 				for i := range want {
@@ -71,7 +71,7 @@ func BenchmarkQuantile(b *testing.B) {
 			for b.Loop() {
 				w.reset()
 				for at := 0; at < len(v); at += n {
-					w.move(v, at, at+n)
+					w.moveTo(v, at, at+n)
 					w.quantile(0.9)
 				}
 			}

@@ -41,9 +41,9 @@ func eachSubquery(n parser.Node, span time.Duration, f func(sub *parser.Subquery
 	return nil
 }
 
-// innerSteps returns the number of steps of all subqueries of a query. The evaluator holds one value per step and
+// subquerySteps returns the number of steps of all subqueries of a query. The evaluator holds one value per step and
 // series.
-func innerSteps(stmt *parser.EvalStmt) (all int64) {
+func subquerySteps(stmt *parser.EvalStmt) (all int64) {
 	_ = eachSubquery(stmt.Expr, stmt.End.Sub(stmt.Start), func(_ *parser.SubqueryExpr, steps int64) error {
 		all += steps
 		return nil

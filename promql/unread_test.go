@@ -42,7 +42,7 @@ func TestAnswersAreCountedBeforeOthersBegin(t *testing.T) {
 			})
 		}
 		<-answered
-		require.Eventually(t, func() bool { _, waiting := e.Queries(tenant.Default); return waiting == queries-1 },
+		require.Eventually(t, func() bool { _, waiting := e.QueryCounts(tenant.Default); return waiting == queries-1 },
 			time.Minute, time.Millisecond)
 		require.Empty(t, answered)
 		cancel()
@@ -52,7 +52,7 @@ func TestAnswersAreCountedBeforeOthersBegin(t *testing.T) {
 		close(over)
 		all.Wait()
 		require.Empty(t, answered)
-		require.Zero(t, e.gate.queries.holding())
+		require.Zero(t, e.gate.queries.heldBytes())
 		require.NoError(t, e.Close())
 	}
 }
@@ -75,19 +75,19 @@ func TestReadsHaveTurns(t *testing.T) {
 		go enter()
 		synctest.Wait()
 		require.Empty(t, entered, "there is one place")
-		Answered(first, 60)
+		HoldAnswer(first, 60)
 		synctest.Wait()
 		require.Len(t, entered, 1, "it has nothing to compute any more")
-		require.EqualValues(t, 60, e.gate.queries.holding())
+		require.EqualValues(t, 60, e.gate.queries.heldBytes())
 		(<-entered)()
-		Answered(first, 60)
+		HoldAnswer(first, 60)
 		go enter()
 		synctest.Wait()
 		require.Empty(t, entered, "too much is unread")
 		leave()
 		leave()
 		synctest.Wait()
-		require.Zero(t, e.gate.queries.holding())
+		require.Zero(t, e.gate.queries.heldBytes())
 		(<-entered)()
 
 		_, leave, err = e.Enter(t.Context())
@@ -98,8 +98,8 @@ func TestReadsHaveTurns(t *testing.T) {
 		require.ErrorIs(t, err, context.Canceled)
 		nothing()
 		leave()
-		Answered(t.Context(), 60)
-		require.Zero(t, e.gate.queries.holding(), "a context of nobody's turn")
+		HoldAnswer(t.Context(), 60)
+		require.Zero(t, e.gate.queries.heldBytes(), "a context of nobody's turn")
 		require.Empty(t, e.gate.entered)
 		require.NoError(t, e.Close())
 	})

@@ -17,8 +17,8 @@ var errMoreWarnings = errors.New("more warnings are in the log")
 
 // warnings collects warnings about data that a read had to skip. It is safe for concurrent use.
 type warnings struct {
-	// ofQuery is true if missing raw samples are reported only once, at the end of the query.
-	ofQuery bool
+	// isQuery is true if missing raw samples are reported only once, at the end of the query.
+	isQuery bool
 
 	mu    sync.Mutex
 	all   annotations.Annotations
@@ -43,14 +43,14 @@ func (w *warnings) annotations() annotations.Annotations {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var out annotations.Annotations
-	if info := w.short.Info(); info != nil && !w.ofQuery {
+	if info := w.short.Info(); info != nil && !w.isQuery {
 		out.Add(info)
 	}
 	return out.Merge(w.all)
 }
 
-// missing returns the shortfall of raw samples added so far.
-func (w *warnings) missing() resolution.Shortfall {
+// shortfall returns the shortfall of raw samples added so far.
+func (w *warnings) shortfall() resolution.Shortfall {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.short

@@ -18,21 +18,21 @@ func (v byValue) Less(i, j int) bool { return math.IsNaN(v[i]) || v[i] < v[j] }
 // result.
 func sortedQuantile(q float64, v []float64) float64 {
 	sort.Sort(byValue(v))
-	lower, upper, weight := placeOf(q, len(v))
+	lower, upper, weight := quantileRank(q, len(v))
 	return v[lower]*(1-weight) + v[upper]*weight
 }
 
-// placeOf returns the indices of the two of n sorted values between which the q-quantile is, and the weight of the
+// quantileRank returns the indices of the two of n sorted values between which the q-quantile is, and the weight of the
 // upper value.
-func placeOf(q float64, n int) (lower, upper int, weight float64) {
+func quantileRank(q float64, n int) (lower, upper int, weight float64) {
 	rank := q * float64(n-1)
 	floor := math.Floor(rank)
 	lower = int(max(0, floor))
 	return lower, min(n-1, lower+1), rank - floor
 }
 
-// anyNegativeZero reports whether one of the values is -0.
-func anyNegativeZero(v []float64) bool {
+// hasNegativeZero reports whether one of the values is -0.
+func hasNegativeZero(v []float64) bool {
 	for _, f := range v {
 		if f == 0 && math.Signbit(f) {
 			return true

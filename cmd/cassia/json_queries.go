@@ -47,7 +47,7 @@ func (e evaluations) Enter(ctx context.Context) (context.Context, func(), error)
 	return ctx, leave, nil
 }
 
-func (evaluations) Answered(ctx context.Context, bytes int64) { promql.Answered(ctx, bytes) }
+func (evaluations) Answered(ctx context.Context, bytes int64) { promql.HoldAnswer(ctx, bytes) }
 
 func (e evaluations) Evaluate(ctx context.Context, q jsonapi.Evaluation, yield func(jsonapi.Result) error) error {
 	report := &promql.Report{}

@@ -43,7 +43,7 @@ func (p *process) limitsOf(evaluator *promql.Engine) func([]string) any {
 	return func(names []string) any {
 		out := make([]limitStatus, 0, len(names))
 		for _, name := range names {
-			running, waiting := evaluator.Queries(name)
+			running, waiting := evaluator.QueryCounts(name)
 			out = append(out, limitStatus{
 				Tenant: name, Limits: p.limiter.Of(name).ByKey(), Left: p.limiter.Left(name),
 				Used: map[string]float64{

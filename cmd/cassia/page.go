@@ -20,7 +20,7 @@ func (p *process) page(evaluator *promql.Engine) []server.Route {
 	o := ui.Options{
 		Version: buildVersion().Cassia, Revision: buildVersion().Revision, Target: p.c.Target, Engine: string(p.c.Kind),
 		Auth: p.c.Auth != nil, Ready: p.store.Ready, Store: inspected{p.store, p.store.Counts()},
-		RollupOf: p.queryable().RollupOf, Work: p.loop.Status, Limits: p.limitsOf(evaluator), Examine: p.examine,
+		RollupOf: p.queryable().RollupMetric, Work: p.loop.Status, Limits: p.limitsOf(evaluator), Examine: p.examine,
 		Relabeling: relabelings{p}, Evaluator: p.evaluator, Memory: evaluator.Memory,
 	}
 	if p.c.SelfMonitoring {

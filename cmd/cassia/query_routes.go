@@ -101,9 +101,9 @@ func (p *process) metadata(ctx context.Context, tenant, metric string,
 
 // federation returns the handler of Prometheus' federation endpoint, which returns the newest samples.
 func (p *process) federation(evaluator *promql.Engine) http.Handler {
-	return api.Federation(api.Options{
+	return api.NewFederationHandler(api.Options{
 		Queryable: p.queryable(), Enter: evaluator.Enter, Parser: p.c.Features.Parser,
 		Ready: p.store.Ready, Now: time.Now,
-		MaxFederated: p.c.Memory / promql.MostOfMemory, Logger: p.log.With("component", "federate"),
+		MaxFederated: p.c.Memory / promql.AnswerMemoryShare, Logger: p.log.With("component", "federate"),
 	}, p.c.LookbackDelta)
 }

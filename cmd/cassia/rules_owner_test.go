@@ -56,7 +56,7 @@ func startRulesProcess(t *testing.T, eng engine.Engine, name, glob string, ahead
 	o.ExternalURL, o.Engine = &url.URL{}, evaluator
 	o.Queryable, o.Parser = promql.NewQueryable(p.store), promql.NewParser(eo.Parser)
 	o.Appendable = adapter.NewAppendable(func(tenant string) adapter.Batch { return p.store.NewBatch(tenant) })
-	o.Shared, o.Look, o.Settle, o.Registerer = true, 20*time.Millisecond, 0, p.registry
+	o.Shared, o.LeaseInterval, o.SettleTime, o.Registerer = true, 20*time.Millisecond, 0, p.registry
 	o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 	var err error
 	p.ruler, err = ruler.New(p.store, o)

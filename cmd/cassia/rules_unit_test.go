@@ -190,7 +190,7 @@ func (r *ruleRig) run() {
 	for ; r.now.Sub(r.start) <= time.Duration(last); r.now = r.now.Add(r.every) {
 		r.load()
 		for _, g := range r.groups {
-			ruler.Evaluate(r.ctx, g, r.now)
+			ruler.EvaluateGroup(r.ctx, g, r.now)
 			for _, rule := range g.Rules() {
 				require.NoError(r.t, rule.LastError(), "%s at %s", rule.Name(), r.now)
 			}

@@ -29,7 +29,7 @@ const RequestIDHeader = "X-Request-ID"
 
 // withOrigin adds the origin of the request to its queries.
 func withOrigin(name string, h http.HandlerFunc) http.HandlerFunc {
-	if !resolvers[name] {
+	if !queryRoutes[name] {
 		return h
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -45,13 +45,13 @@ func (a *api) activeRoutes(router *route.Router) {
 	router.Get(path, func(w http.ResponseWriter, r *http.Request) {
 		a.respond(w, r, a.Queries.ActiveQueries(tenant.All(r.Context())))
 	})
-	router.Get("/status/top_queries", a.topQueries)
-	router.Del(path+"/:id", a.cancel)
-	router.Post(path+"/:id/cancel", a.cancel)
+	router.Get("/status/top_queries", a.serveTopQueries)
+	router.Del(path+"/:id", a.cancelQuery)
+	router.Post(path+"/:id/cancel", a.cancelQuery)
 }
 
-// cancel cancels a query. The client that sent the query gets 499 with the error type canceled.
-func (a *api) cancel(w http.ResponseWriter, r *http.Request) {
+// cancelQuery cancels a query. The client that sent the query gets 499 with the error type canceled.
+func (a *api) cancelQuery(w http.ResponseWriter, r *http.Request) {
 	if !a.Queries.CancelQuery(route.Param(r.Context(), "id"), tenant.All(r.Context())) {
 		a.fail(w, r, http.StatusNotFound, "not_found", "no running query has this id")
 		return
@@ -61,13 +61,13 @@ func (a *api) cancel(w http.ResponseWriter, r *http.Request) {
 
 // Number of entries of a list of queries: by default, and at most.
 const (
-	usualTop = 50
-	maxTop   = 1000
+	defaultTop = 50
+	maxTop     = 1000
 )
 
-// topQueries returns the queries with the highest cost: ?by=time|slowest|samples|count&limit=…
-func (a *api) topQueries(w http.ResponseWriter, r *http.Request) {
-	by, limit := cmp.Or(r.FormValue("by"), promql.TopOrders[0]), usualTop
+// serveTopQueries returns the queries with the highest cost: ?by=time|slowest|samples|count&limit=…
+func (a *api) serveTopQueries(w http.ResponseWriter, r *http.Request) {
+	by, limit := cmp.Or(r.FormValue("by"), promql.TopOrders[0]), defaultTop
 	if !slices.Contains(promql.TopOrders, by) {
 		a.fail(w, r, http.StatusBadRequest, "bad_data", "by must be one of "+strings.Join(promql.TopOrders, ", "))
 		return

@@ -65,7 +65,7 @@ func TestTopQueries(t *testing.T) {
 		return r.do(req.WithContext(tenant.Into(t.Context(), "a")))
 	}
 	for params, want := range map[string]promql.TopQuery{
-		"":                    {Query: "time", Tenants: []string{"a"}, Count: usualTop},
+		"":                    {Query: "time", Tenants: []string{"a"}, Count: defaultTop},
 		"?by=samples&limit=3": {Query: "samples", Tenants: []string{"a"}, Count: 3},
 	} {
 		var got promql.TopQueries

@@ -10,13 +10,13 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Delete deletes a tenant's samples of matching series from start to end, both included, in milliseconds.
-type Delete func(ctx context.Context, tenant string, start, end int64, matchers ...*labels.Matcher) error
+// DeleteFunc deletes a tenant's samples of matching series from start to end, both included, in milliseconds.
+type DeleteFunc func(ctx context.Context, tenant string, start, end int64, matchers ...*labels.Matcher) error
 
 // adminTSDB implements the interface that Prometheus' handlers of the admin API call.
 type adminTSDB struct {
 	noTSDB
-	del      Delete
+	del      DeleteFunc
 	snapshot func(dir string) error
 }
 
@@ -41,9 +41,11 @@ func (t adminTSDB) Delete(ctx context.Context, start, end int64, matchers ...*la
 func (a *api) adminRoutes(routes map[string]http.HandlerFunc) {
 	var snapshot http.HandlerFunc // Prometheus' own
 	if a.Snapshot == nil {
-		snapshot = a.unsupported("snapshots aren't supported on Cassandra; take snapshots of the Cassandra keyspace")
+		snapshot = a.unsupportedHandler(
+			"snapshots aren't supported on Cassandra; take snapshots of the Cassandra keyspace",
+		)
 	}
-	clean := a.unsupported("there are no tombstones to clean")
+	clean := a.unsupportedHandler("there are no tombstones to clean")
 	if a.CleanTombstones != nil {
 		clean = a.cleanTombstones
 	}
@@ -52,7 +54,7 @@ func (a *api) adminRoutes(routes map[string]http.HandlerFunc) {
 	} {
 		switch {
 		case !a.AdminAPI:
-			h = a.disabled
+			h = a.serveDisabled
 		case h == nil:
 			continue
 		}
@@ -62,9 +64,9 @@ func (a *api) adminRoutes(routes map[string]http.HandlerFunc) {
 
 const snapshotRoute = "/admin/tsdb/snapshot"
 
-// claimable serves snapshot requests of commands that have reserved the name of the snapshot, which is the parameter
+// withClaim serves snapshot requests of commands that have reserved the name of the snapshot, which is the parameter
 // claim (see Options.ClaimedSnapshot). It passes all other requests to next.
-func (a *api) claimable(next http.HandlerFunc) http.HandlerFunc {
+func (a *api) withClaim(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		name := r.FormValue("claim")
 		if name == "" {
@@ -79,7 +81,7 @@ func (a *api) claimable(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-func (a *api) disabled(w http.ResponseWriter, r *http.Request) {
+func (a *api) serveDisabled(w http.ResponseWriter, r *http.Request) {
 	a.fail(w, r, http.StatusForbidden, "unavailable", "admin APIs disabled; start Cassia with --web.enable-admin-api")
 }
 

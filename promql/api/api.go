@@ -35,10 +35,10 @@ const Prefix = "/api/v1"
 
 // These constants bound remote read, as in Prometheus.
 const (
-	// readSamples is the maximum number of samples of an answer that isn't streamed.
-	readSamples = 50_000_000
-	// readFrame is the maximum size of a frame of a streamed answer, in bytes.
-	readFrame = 1 << 20
+	// maxReadSamples is the maximum number of samples of an answer that isn't streamed.
+	maxReadSamples = 50_000_000
+	// maxFrameBytes is the maximum size of a frame of a streamed answer, in bytes.
+	maxFrameBytes = 1 << 20
 )
 
 // Options are the data sources of the API and its settings. Fields that aren't marked as optional must be set.
@@ -65,8 +65,8 @@ type Options struct {
 	// there are none.
 	Rules         func(ctx context.Context) promapi.RulesRetriever
 	Alertmanagers promapi.AlertmanagerRetriever
-	// Metadata returns the metadata of metrics; nil: there is none.
-	Metadata Metadata
+	// MetadataFunc returns the metadata of metrics; nil: there is none.
+	Metadata MetadataFunc
 	// Cardinality counts series for status/tsdb.
 	Cardinality Cardinality
 
@@ -93,8 +93,8 @@ type Options struct {
 	CORSOrigin *regexp.Regexp
 	// AdminAPI enables the admin API, whose functions are the fields below.
 	AdminAPI bool
-	// Delete deletes samples. CleanTombstones frees the space of a tenant's deleted samples. nil: not supported.
-	Delete          Delete
+	// DeleteFunc deletes samples. CleanTombstones frees the space of a tenant's deleted samples. nil: not supported.
+	Delete          DeleteFunc
 	CleanTombstones func(ctx context.Context, tenant string) error
 	// Snapshot writes a copy of all data to dir, which exists and is empty. The API creates these directories in the
 	// subdirectory snapshots of DataDir. nil: not supported.
@@ -123,17 +123,17 @@ func New(o Options) http.Handler {
 		o.Exemplars = noExemplars{}
 	}
 	if o.Rules == nil {
-		o.Rules = func(context.Context) promapi.RulesRetriever { return nothing{} }
+		o.Rules = func(context.Context) promapi.RulesRetriever { return emptyRetriever{} }
 	}
 	if o.Alertmanagers == nil {
-		o.Alertmanagers = nothing{}
+		o.Alertmanagers = emptyRetriever{}
 	}
 	if o.CORSOrigin == nil {
 		o.CORSOrigin = regexp.MustCompile(anyOrigin)
 	}
-	describe(o)
-	a := &api{Options: o, cors: o.CORSOrigin, counting: make(chan struct{}, 1), answered: newAnswered(o.Registerer),
-		readsMade: newReadsMade(o.Registerer)}
+	setFeatures(o)
+	a := &api{Options: o, cors: o.CORSOrigin, counting: make(chan struct{}, 1),
+		answerCounter: newAnswerCounter(o.Registerer), expandedReads: newExpandedReadsCounter(o.Registerer)}
 	a.codec.pending = &a.pending
 	// The router is created at the first request or in the background, because Prometheus' API takes half a second to
 	// generate its OpenAPI description.
@@ -149,12 +149,12 @@ const anyOrigin = "^(?s:.*)$"
 type api struct {
 	Options
 	cors *regexp.Regexp
-	// counting is held while the series of a tenant are counted, see tsdb.
+	// counting is held while the series of a tenant are counted, see serveTSDB.
 	counting chan struct{}
-	// answered counts queries by the resolutions that answered them.
-	answered *prometheus.CounterVec
-	// readsMade counts answers to remote read that contain samples made from buckets.
-	readsMade prometheus.Counter
+	// answerCounter counts queries by the resolutions that answered them.
+	answerCounter *prometheus.CounterVec
+	// expandedReads counts answers to remote read that contain samples made from buckets.
+	expandedReads prometheus.Counter
 	// pending maps tokens to the answers for which codec returned them. The answers are written in pieces.
 	pending sync.Map
 	codec   textCodec
@@ -163,24 +163,24 @@ type api struct {
 // router routes requests to Prometheus' handlers, and to this package's handlers for overridden routes. Prometheus'
 // router determines the methods of each route, and the response to other methods.
 func (a *api) router() http.Handler {
-	overrides, known := a.overrides(), map[string]bool{}
+	overrides, known := a.overriddenRoutes(), map[string]bool{}
 	router := route.New().WithInstrumentation(func(name string, h http.HandlerFunc) http.HandlerFunc {
 		if own, ok := overrides[name]; ok {
 			h, known[name] = own, true
 		} else if name == snapshotRoute && a.ClaimedSnapshot != nil {
-			h = a.claimable(h)
+			h = a.withClaim(h)
 		}
 		if name != "/read" { // It isn't encoded as JSON.
-			h = a.streamed(h)
+			h = a.withStreaming(h)
 		}
 		h = a.whenReady(name, withOrigin(name, a.withResolution(name, a.withNotes(name, a.withRollupNames(name, h)))))
 		h = withErrorTypes(h)
-		if !uncompressed[name] {
-			h = compressed(h)
+		if !uncompressedRoutes[name] {
+			h = withCompression(h)
 		}
 		return a.Instrument(Prefix+name, withRetry(h))
 	}).WithPrefix(Prefix)
-	theirs := a.prometheus()
+	theirs := a.newPrometheusAPI()
 	theirs.ClearCodecs()
 	theirs.InstallCodec(a.codec)
 	theirs.Register(router)
@@ -195,20 +195,21 @@ func (a *api) router() http.Handler {
 	return router
 }
 
-// described lists the prefixes of the routes that the OpenAPI description contains.
-var described = []string{
+// describedRoutes lists the prefixes of the routes that the OpenAPI description contains.
+var describedRoutes = []string{
 	"/alertmanagers", "/alerts", "/features", "/format_query", "/label", "/metadata", "/notifications", "/openapi.yaml",
 	"/parse_query", "/query", "/read", "/rules", "/scrape_pools", "/series", "/status", "/targets", "/write",
 }
 
-// prometheus returns Prometheus' own API with this package's data sources. Prometheus' other data sources are empty.
-func (a *api) prometheus() *promapi.API {
+// newPrometheusAPI returns Prometheus' own API with this package's data sources. Prometheus' other data sources are
+// empty.
+func (a *api) newPrometheusAPI() *promapi.API {
 	return promapi.NewAPI(
 		a.Engine, a.Queryable,
 		nil, nil, // The server handles writes.
 		a.Exemplars,
-		func(context.Context) promapi.ScrapePoolsRetriever { return nothing{} },
-		func(context.Context) promapi.TargetRetriever { return nothing{} },
+		func(context.Context) promapi.ScrapePoolsRetriever { return emptyRetriever{} },
+		func(context.Context) promapi.TargetRetriever { return emptyRetriever{} },
 		func(context.Context) promapi.AlertmanagerRetriever { return a.Alertmanagers },
 		func() config.Config { return config.Config{} },
 		a.Flags,
@@ -230,7 +231,8 @@ func (a *api) prometheus() *promapi.API {
 		false, 0, false, false, // They also apply to writes.
 		statusOf,
 		a.Features,
-		promapi.OpenAPIOptions{IncludePaths: described, ExternalURL: a.ExternalURL.String(), Version: a.Version.Cassia},
+		promapi.OpenAPIOptions{IncludePaths: describedRoutes, ExternalURL: a.ExternalURL.String(),
+			Version: a.Version.Cassia},
 		promql.NewParser(a.Parser),
 	)
 }
@@ -257,25 +259,25 @@ func statusOf[K any](_ K, err error) (code int, override bool) {
 	return 0, false
 }
 
-// readers are the routes that read samples or labels, by their names in Prometheus' API.
-var readers = map[string]bool{
+// readRoutes are the routes that read samples or labels, by their names in Prometheus' API.
+var readRoutes = map[string]bool{
 	"/query": true, "/query_range": true, "/query_exemplars": true, "/series": true, "/labels": true,
 	"/label/:name/values": true, "/read": true,
 }
 
 // whenReady returns a handler that returns 503 while the store isn't ready.
 func (a *api) whenReady(name string, h http.HandlerFunc) http.HandlerFunc {
-	if !readers[name] {
+	if !readRoutes[name] {
 		return h
 	}
 	if name == "/read" {
-		h = a.reading(a.read)
+		h = a.withReading(a.serveRead)
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := a.Ready(); err != nil {
 			a.fail(w, r, http.StatusServiceUnavailable, "unavailable", err.Error())
 			return
 		}
-		a.enter(name, h)(w, r)
+		a.withPlace(name, h)(w, r)
 	}
 }

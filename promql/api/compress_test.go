@@ -43,7 +43,7 @@ func TestAnswersAreCompressed(t *testing.T) {
 // TestPanicsAreNotCompressed checks that a handler that panics hasn't started its answer, so that the code that
 // recovers from the panic can write an error.
 func TestPanicsAreNotCompressed(t *testing.T) {
-	h := compressed(func(http.ResponseWriter, *http.Request) { panic("no") })
+	h := withCompression(func(http.ResponseWriter, *http.Request) { panic("no") })
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.Header.Set("Accept-Encoding", "gzip")
@@ -59,7 +59,7 @@ func TestCompressedAnswersAreFlushed(t *testing.T) {
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.Header.Set("Accept-Encoding", "gzip")
-	compressed(func(w http.ResponseWriter, _ *http.Request) {
+	withCompression(func(w http.ResponseWriter, _ *http.Request) {
 		require.NoError(t, http.NewResponseController(w).Flush())
 		_, err := w.Write([]byte("first"))
 		require.NoError(t, err)

@@ -98,21 +98,21 @@ func isPlain(s string) bool {
 }
 
 // cacheLine is the number of bytes that a processor loads from memory at once, or a divisor of that number.
-// fetchedAtOnce is the number of series whose labels are fetched at once.
-const cacheLine, fetchedAtOnce = 64, 16
+// prefetchedSeries is the number of series whose labels are fetched at once.
+const cacheLine, prefetchedSeries = 64, 16
 
-// fetched keeps fetch from being optimized away.
-var fetched atomic.Bool
+// prefetchSink keeps fetch from being optimized away.
+var prefetchSink atomic.Bool
 
-// fetch reads labels, so that they are in the processor's cache when they are written. Reading the labels of multiple
-// series in a row is faster, because the cache misses overlap.
-func fetch(ls labels.Labels) {
+// prefetchLabels reads labels, so that they are in the processor's cache when they are written. Reading the labels of
+// multiple series in a row is faster, because the cache misses overlap.
+func prefetchLabels(ls labels.Labels) {
 	text := labelorder.Encoding(ls)
 	sum := byte(1)
 	for i := 0; i < len(text); i += cacheLine {
 		sum |= text[i]
 	}
 	if sum == 0 {
-		fetched.Store(true)
+		prefetchSink.Store(true)
 	}
 }

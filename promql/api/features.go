@@ -5,9 +5,9 @@ import (
 	"github.com/prometheus/prometheus/util/features"
 )
 
-// describe sets the features of the API, the receivers, the rules and the store for /features, by their names in
+// setFeatures sets the features of the API, the receivers, the rules and the store for /features, by their names in
 // Prometheus. The evaluator sets its own features.
-func describe(o Options) {
+func setFeatures(o Options) {
 	if o.Features == nil {
 		return
 	}

@@ -27,14 +27,14 @@ import (
 // FederatePath is the path from which a Prometheus server scrapes the newest samples of another server.
 const FederatePath = "/federate"
 
-// Federation returns the handler of FederatePath. It returns the newest sample of every matching series that is no
-// older than lookback, in the formats of Prometheus' own handler: text or protobuf. Only protobuf supports native
+// NewFederationHandler returns the handler of FederatePath. It returns the newest sample of every matching series that
+// is no older than lookback, in the formats of Prometheus' own handler: text or protobuf. Only protobuf supports native
 // histograms. It adds no external labels. Of the options it uses Queryable, Enter, Parser, Ready, MaxFederated, Now and
 // Logger.
-func Federation(o Options, lookback time.Duration) http.Handler {
+func NewFederationHandler(o Options, lookback time.Duration) http.Handler {
 	f := &federation{Options: o, parser: promql.NewParser(o.Parser), lookback: lookback}
 	router := route.New()
-	router.Get(FederatePath, compressed(f.serve))
+	router.Get(FederatePath, withCompression(f.serve))
 	return router
 }
 
@@ -44,8 +44,8 @@ type federation struct {
 	lookback time.Duration
 }
 
-// newest is the newest sample of a series: a histogram if h isn't nil, otherwise a float.
-type newest struct {
+// newestSample is the newest sample of a series: a histogram if h isn't nil, otherwise a float.
+type newestSample struct {
 	name   string
 	labels labels.Labels
 	t      int64
@@ -54,7 +54,7 @@ type newest struct {
 }
 
 func (f *federation) serve(w http.ResponseWriter, r *http.Request) {
-	w = retryLater{w}
+	w = retryWriter{w}
 	if err := r.ParseForm(); err != nil {
 		http.Error(w, fmt.Sprintf("error parsing form values: %v", err), http.StatusBadRequest)
 		return
@@ -70,11 +70,11 @@ func (f *federation) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, leave, err := f.Enter(r.Context())
 	if err != nil {
-		http.Error(w, storage.Plain(err.Error()), refusal(w, err))
+		http.Error(w, storage.Plain(err.Error()), refusedStatus(w, err))
 		return
 	}
 	defer leave()
-	samples, bytes, err := f.samples(ctx, selectors)
+	samples, bytes, err := f.newestSamples(ctx, selectors)
 	if err != nil {
 		err = promql.ReadError(ctx, err)
 		code, known := statusOf(0, err)
@@ -88,8 +88,8 @@ func (f *federation) serve(w http.ResponseWriter, r *http.Request) {
 		expfmt.NewFormat(expfmt.TypeProtoText),
 		expfmt.NewFormat(expfmt.TypeProtoCompact), expfmt.NewFormat(expfmt.TypeTextPlain))
 	w.Header().Set("Content-Type", string(format))
-	list := families(samples, format.FormatType() != expfmt.TypeTextPlain)
-	promql.Answered(ctx, bytes) // The read takes no further memory, so its place is given to another.
+	list := metricFamilies(samples, format.FormatType() != expfmt.TypeTextPlain)
+	promql.HoldAnswer(ctx, bytes) // The read takes no further memory, so its place is given to another.
 	encoder := expfmt.NewEncoder(w, format)
 	for _, family := range list {
 		if err := encoder.Encode(family); err != nil {
@@ -99,10 +99,10 @@ func (f *federation) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// samples finds the newest sample of each series, sorted by metric name. bytes is the approximate memory of the samples
-// and of the metric families made from them.
-func (f *federation) samples(ctx context.Context,
-	selectors [][]*labels.Matcher) (out []newest, bytes int64, err error) {
+// newestSamples finds the newest sample of each series, sorted by metric name. bytes is the approximate memory of the
+// samples and of the metric families made from them.
+func (f *federation) newestSamples(ctx context.Context,
+	selectors [][]*labels.Matcher) (out []newestSample, bytes int64, err error) {
 	now := f.Now()
 	hints := &promstorage.SelectHints{Start: now.Add(-f.lookback).UnixMilli(), End: now.UnixMilli()}
 	q, err := f.Queryable.Querier(hints.Start, hints.End)
@@ -122,7 +122,7 @@ func (f *federation) samples(ctx context.Context,
 	for set.Next() {
 		series := set.At()
 		it = series.Iterator(it)
-		n := newest{labels: series.Labels(), name: series.Labels().Get(model.MetricNameLabel)}
+		n := newestSample{labels: series.Labels(), name: series.Labels().Get(model.MetricNameLabel)}
 		if n.name != "" && n.readLast(it) {
 			out = append(out, n)
 			size := n.bytes()
@@ -143,11 +143,11 @@ func (f *federation) samples(ctx context.Context,
 	if set.Err() != nil {
 		return nil, 0, set.Err()
 	}
-	slices.SortStableFunc(out, func(a, b newest) int { return cmp.Compare(a.name, b.name) })
+	slices.SortStableFunc(out, func(a, b newestSample) int { return cmp.Compare(a.name, b.name) })
 	return out, bytes, nil
 }
 
-func (n *newest) bytes() int64 {
+func (n *newestSample) bytes() int64 {
 	bytes := int64(512) // including the family's structs
 	n.labels.Range(func(l labels.Label) { bytes += 128 + int64(len(l.Name)+len(l.Value)) })
 	if h := n.h; h != nil {
@@ -159,7 +159,7 @@ func (n *newest) bytes() int64 {
 
 // readLast sets n to the last sample of the iterator it. It returns false if there is no sample, or if the last sample
 // is a stale marker, which the formats don't support.
-func (n *newest) readLast(it chunkenc.Iterator) bool {
+func (n *newestSample) readLast(it chunkenc.Iterator) bool {
 	typ := chunkenc.ValNone
 	for next := it.Next(); next != chunkenc.ValNone; next = it.Next() {
 		typ = next
@@ -180,7 +180,7 @@ func (n *newest) readLast(it chunkenc.Iterator) bool {
 }
 
 // familyType returns the type of the metric family to which the sample belongs.
-func (n *newest) familyType() dto.MetricType {
+func (n *newestSample) familyType() dto.MetricType {
 	switch {
 	case n.h == nil:
 		return dto.MetricType_UNTYPED
@@ -190,15 +190,15 @@ func (n *newest) familyType() dto.MetricType {
 	return dto.MetricType_HISTOGRAM
 }
 
-// families returns one metric family for each run of consecutive samples with the same name and type. Native histograms
-// with a schema are left out if native is false.
-func families(samples []newest, native bool) (out []*dto.MetricFamily) {
+// metricFamilies returns one metric family for each run of consecutive samples with the same name and type. Native
+// histograms with a schema are left out if native is false.
+func metricFamilies(samples []newestSample, native bool) (out []*dto.MetricFamily) {
 	for i := range samples {
 		n := &samples[i]
 		if n.h != nil && !n.h.UsesCustomBuckets() && !native {
 			continue
 		}
-		metric := &dto.Metric{TimestampMs: &n.t, Label: pairs(n.labels)}
+		metric := &dto.Metric{TimestampMs: &n.t, Label: labelPairs(n.labels)}
 		switch {
 		case n.h == nil:
 			metric.Untyped = &dto.Untyped{Value: &n.f}
@@ -217,9 +217,9 @@ func families(samples []newest, native bool) (out []*dto.MetricFamily) {
 	return out
 }
 
-// pairs returns the labels except the name. If there is no instance label, it adds an empty one, so that the scraping
-// Prometheus doesn't add its own.
-func pairs(ls labels.Labels) (out []*dto.LabelPair) {
+// labelPairs returns the labels except the name. If there is no instance label, it adds an empty one, so that the
+// scraping Prometheus doesn't add its own.
+func labelPairs(ls labels.Labels) (out []*dto.LabelPair) {
 	ls.Range(func(l labels.Label) {
 		if l.Name != model.MetricNameLabel && l.Value != "" {
 			out = append(out, &dto.LabelPair{Name: new(l.Name), Value: new(l.Value)})
@@ -235,12 +235,12 @@ func nativeHistogram(h *histogram.FloatHistogram) *dto.Histogram {
 	return &dto.Histogram{
 		SampleCountFloat: &h.Count, SampleSum: &h.Sum, Schema: &h.Schema, ZeroThreshold: &h.ZeroThreshold,
 		ZeroCountFloat: &h.ZeroCount,
-		PositiveSpan:   spans(h.PositiveSpans), PositiveCount: h.PositiveBuckets,
-		NegativeSpan: spans(h.NegativeSpans), NegativeCount: h.NegativeBuckets,
+		PositiveSpan:   bucketSpans(h.PositiveSpans), PositiveCount: h.PositiveBuckets,
+		NegativeSpan: bucketSpans(h.NegativeSpans), NegativeCount: h.NegativeBuckets,
 	}
 }
 
-func spans(in []histogram.Span) (out []*dto.BucketSpan) {
+func bucketSpans(in []histogram.Span) (out []*dto.BucketSpan) {
 	for _, s := range in {
 		out = append(out, &dto.BucketSpan{Offset: new(s.Offset), Length: new(s.Length)})
 	}

@@ -29,7 +29,7 @@ func TestFederationIsBounded(t *testing.T) {
 			inside++
 			return ctx, func() { left++ }, nil
 		}
-		h = Federation(*o, 5*time.Minute)
+		h = NewFederationHandler(*o, 5*time.Minute)
 	})
 	ask := func(selector string) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
@@ -56,7 +56,7 @@ func TestFederationOfTooMuchIsRefused(t *testing.T) {
 	newRig(t, func(o *Options) {
 		o.Now, o.MaxFederated = func() time.Time { return time.Unix(300, 0) }, 1500
 		o.Enter = func(ctx context.Context) (context.Context, func(), error) { return ctx, func() {}, nil }
-		h = Federation(*o, 5*time.Minute)
+		h = NewFederationHandler(*o, 5*time.Minute)
 	})
 	for selector, code := range map[string]int{`m{i="1"}`: http.StatusOK, "m": http.StatusUnprocessableEntity} {
 		w := httptest.NewRecorder()

@@ -11,21 +11,22 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// limits returns the limits of a request's tenants, and the current use of each limit.
-func (a *api) limits(w http.ResponseWriter, r *http.Request) {
+// serveLimits returns the limits of a request's tenants, and the current use of each limit.
+func (a *api) serveLimits(w http.ResponseWriter, r *http.Request) {
 	a.respond(w, r, a.Limits(tenant.All(r.Context())))
 }
 
-// enter returns a handler whose reads wait for their turn among the queries of their tenants. Queries of the evaluator
-// are excluded, because they wait in the evaluator. The answer counts as held memory until the client has read it.
-func (a *api) enter(name string, h http.HandlerFunc) http.HandlerFunc {
+// withPlace returns a handler whose reads wait for their turn among the queries of their tenants. Queries of the
+// evaluator are excluded, because they wait in the evaluator. The answer counts as held memory until the client has
+// read it.
+func (a *api) withPlace(name string, h http.HandlerFunc) http.HandlerFunc {
 	if a.Enter == nil || name == "/query" || name == "/query_range" {
 		return h
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, leave, err := a.Enter(r.Context())
 		if err != nil {
-			code := refusal(w, err)
+			code := refusedStatus(w, err)
 			a.fail(w, r, code, errorType(code), err.Error())
 			return
 		}
@@ -52,9 +53,9 @@ const answerCost = 2
 func (w *answerWriter) Write(p []byte) (int, error) {
 	bytes := int64(len(p)) * answerCost
 	if strings.HasPrefix(w.Header().Get("Content-Type"), streamedFrames) {
-		return promql.Streamed(w.ctx, bytes, func() (int, error) { return w.ResponseWriter.Write(p) })
+		return promql.StreamAnswer(w.ctx, bytes, func() (int, error) { return w.ResponseWriter.Write(p) })
 	}
-	promql.Answered(w.ctx, bytes)
+	promql.HoldAnswer(w.ctx, bytes)
 	return w.ResponseWriter.Write(p)
 }
 
@@ -64,18 +65,18 @@ func (w *answerWriter) Flush() { _ = http.NewResponseController(w.ResponseWriter
 // Unwrap is used by http.ResponseController.
 func (w *answerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// refusal returns the status code for a request that wasn't admitted. If the request should be retried, it also sets
-// the Retry-After header.
-func refusal(w http.ResponseWriter, err error) int {
+// refusedStatus returns the status code for a request that wasn't admitted. If the request should be retried, it also
+// sets the Retry-After header.
+func refusedStatus(w http.ResponseWriter, err error) int {
 	code, known := statusOf(0, err)
 	if !known { // The client has disconnected, or the request has timed out.
 		code = http.StatusServiceUnavailable
 	}
 	if code == http.StatusTooManyRequests {
-		w.Header().Set("Retry-After", strconv.Itoa(int(retryQuery/time.Second)))
+		w.Header().Set("Retry-After", strconv.Itoa(int(queryRetryDelay/time.Second)))
 	}
 	return code
 }
 
-// retryQuery is the time after which to retry a read that was rejected because its tenant's queue was full.
-const retryQuery = time.Second
+// queryRetryDelay is the time after which to retry a read that was rejected because its tenant's queue was full.
+const queryRetryDelay = time.Second

@@ -16,22 +16,22 @@ const NoteHeader = "X-Cassia-Note"
 // maxNotes bounds the notes of an answer.
 const maxNotes = 10
 
-// noters are the routes whose answers can't contain warnings in Prometheus' format.
-var noters = map[string]bool{"/query_exemplars": true, "/metadata": true}
+// notedRoutes are the routes whose answers can't contain warnings in Prometheus' format.
+var notedRoutes = map[string]bool{"/query_exemplars": true, "/metadata": true}
 
 // withNotes returns a handler that lists the parts of the data that couldn't be read in NoteHeader.
 func (a *api) withNotes(name string, h http.HandlerFunc) http.HandlerFunc {
-	if !noters[name] {
+	if !notedRoutes[name] {
 		return h
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
-		notes := &notedWriter{ResponseWriter: w}
+		notes := &noteWriter{ResponseWriter: w}
 		h(notes, r.WithContext(damage.WithWarnings(r.Context(), notes.add)))
 	}
 }
 
-// notedWriter sets the headers when the answer starts. All data has been read by then.
-type notedWriter struct {
+// noteWriter sets the headers when the answer starts. All data has been read by then.
+type noteWriter struct {
 	http.ResponseWriter
 	begun bool
 
@@ -39,7 +39,7 @@ type notedWriter struct {
 	notes []string
 }
 
-func (w *notedWriter) add(err error) {
+func (w *noteWriter) add(err error) {
 	note := storage.Plain(strings.Join(strings.Fields(err.Error()), " ")) // A header has one line.
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -48,17 +48,17 @@ func (w *notedWriter) add(err error) {
 	}
 }
 
-func (w *notedWriter) WriteHeader(code int) {
-	w.begin()
+func (w *noteWriter) WriteHeader(code int) {
+	w.setHeaders()
 	w.ResponseWriter.WriteHeader(code)
 }
 
-func (w *notedWriter) Write(b []byte) (int, error) {
-	w.begin()
+func (w *noteWriter) Write(b []byte) (int, error) {
+	w.setHeaders()
 	return w.ResponseWriter.Write(b)
 }
 
-func (w *notedWriter) begin() {
+func (w *noteWriter) setHeaders() {
 	if w.begun {
 		return
 	}
@@ -71,4 +71,4 @@ func (w *notedWriter) begin() {
 }
 
 // Unwrap is used by http.ResponseController.
-func (w *notedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *noteWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -9,9 +9,9 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Metadata returns the metadata of a tenant's metric, or of all its metrics if metric is empty. limit is the maximum
-// number of metrics (0: no limit).
-type Metadata func(ctx context.Context, tenant, metric string, limit int) (map[string][]MetricMetadata, error)
+// MetadataFunc returns the metadata of a tenant's metric, or of all its metrics if metric is empty. limit is the
+// maximum number of metrics (0: no limit).
+type MetadataFunc func(ctx context.Context, tenant, metric string, limit int) (map[string][]MetricMetadata, error)
 
 // MetricMetadata is the metadata of a metric. A metric may have more than one.
 type MetricMetadata struct {
@@ -21,44 +21,44 @@ type MetricMetadata struct {
 	Unit string `json:"unit"`
 }
 
-// overrides returns the handlers that replace Prometheus' handlers, by the names of the routes in Prometheus' API.
-// Without them, Prometheus' handlers would panic, return wrong data, or describe parts that don't exist.
-func (a *api) overrides() map[string]http.HandlerFunc {
+// overriddenRoutes returns the handlers that replace Prometheus' handlers, by the names of the routes in Prometheus'
+// API. Without them, Prometheus' handlers would panic, return wrong data, or describe parts that don't exist.
+func (a *api) overriddenRoutes() map[string]http.HandlerFunc {
 	routes := map[string]http.HandlerFunc{
 		"/format_query":     a.formatQuery,
-		"/metadata":         a.enter("/metadata", a.metadata),
+		"/metadata":         a.withPlace("/metadata", a.serveMetadata),
 		"/status/buildinfo": func(w http.ResponseWriter, r *http.Request) { a.respond(w, r, a.Version.info()) },
-		"/status/config":    a.config,
-		"/status/tsdb":      a.tsdb,
+		"/status/config":    a.serveConfig,
+		"/status/tsdb":      a.serveTSDB,
 	}
 	if a.Limits != nil {
-		routes["/status/limits"] = a.limits
+		routes["/status/limits"] = a.serveLimits
 	}
 	a.adminRoutes(routes)
 	for path, message := range map[string]string{
 		"/search/metric_names": noSearch, "/search/label_names": noSearch, "/search/label_values": noSearch,
 		"/otlp/v1/metrics": "OTLP; use Prometheus remote write at " + Prefix + "/write",
 	} {
-		routes[path] = a.unsupported(message)
+		routes[path] = a.unsupportedHandler(message)
 	}
 	return routes
 }
 
 const noSearch = "Prometheus' search API; use the endpoints for labels, label values and series"
 
-func (a *api) metadata(w http.ResponseWriter, r *http.Request) {
-	limit, ok := a.number(w, r, "limit")
+func (a *api) serveMetadata(w http.ResponseWriter, r *http.Request) {
+	limit, ok := a.parseNumber(w, r, "limit")
 	if !ok {
 		return
 	}
-	perMetric, ok := a.number(w, r, "limit_per_metric")
+	perMetric, ok := a.parseNumber(w, r, "limit_per_metric")
 	if !ok {
 		return
 	}
 	found := map[string][]MetricMetadata{}
 	if a.Metadata != nil && limit != 0 {
 		var err error
-		if found, err = a.metadataOf(r.Context(), r.FormValue("metric"), max(0, limit)); err != nil {
+		if found, err = a.mergeMetadata(r.Context(), r.FormValue("metric"), max(0, limit)); err != nil {
 			a.failWith(w, r, err)
 			return
 		}
@@ -71,8 +71,8 @@ func (a *api) metadata(w http.ResponseWriter, r *http.Request) {
 	a.respond(w, r, found)
 }
 
-// metadataOf joins the metadata of the metrics of a request's tenants.
-func (a *api) metadataOf(ctx context.Context, metric string, limit int) (map[string][]MetricMetadata, error) {
+// mergeMetadata joins the metadata of the metrics of a request's tenants.
+func (a *api) mergeMetadata(ctx context.Context, metric string, limit int) (map[string][]MetricMetadata, error) {
 	all := map[string][]MetricMetadata{}
 	for _, name := range tenant.All(ctx) {
 		found, err := a.Metadata(tenant.Into(ctx, name), name, metric, limit)
@@ -93,9 +93,9 @@ func (a *api) metadataOf(ctx context.Context, metric string, limit int) (map[str
 	return all, nil
 }
 
-// number returns the value of a parameter, or -1 if the parameter is absent. Prometheus also treats negative numbers as
-// absent. If the parameter is invalid, it writes an error and returns false.
-func (a *api) number(w http.ResponseWriter, r *http.Request, name string) (int, bool) {
+// parseNumber returns the value of a parameter, or -1 if the parameter is absent. Prometheus also treats negative
+// numbers as absent. If the parameter is invalid, it writes an error and returns false.
+func (a *api) parseNumber(w http.ResponseWriter, r *http.Request, name string) (int, bool) {
 	s := r.FormValue(name)
 	if s == "" {
 		return -1, true
@@ -108,13 +108,13 @@ func (a *api) number(w http.ResponseWriter, r *http.Request, name string) (int, 
 	return n, true
 }
 
-func (a *api) config(w http.ResponseWriter, r *http.Request) {
+func (a *api) serveConfig(w http.ResponseWriter, r *http.Request) {
 	a.respond(w, r, map[string]string{
 		"yaml": "# Cassia has no configuration file. " + Prefix + "/status/flags lists the flags.\n",
 	})
 }
 
-func (a *api) unsupported(message string) http.HandlerFunc {
+func (a *api) unsupportedHandler(message string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, http.StatusNotImplemented, "unavailable", "not supported: "+message)
 	}

@@ -17,22 +17,22 @@ import (
 // These constants bound a request of remote read. Decoded, an empty query takes 36 times the two bytes of its encoding,
 // and compression makes the encoding 20 times smaller. So the request is checked before Prometheus' handler decodes it.
 const (
-	// readDecoded is the maximum size of the uncompressed request, in bytes.
-	readDecoded = 1 << 20
-	// readQueries is the maximum number of queries of a request, and readMatchers the maximum number of matchers of a
-	// query.
-	readQueries  = 100
-	readMatchers = 1000
+	// maxReadBytes is the maximum size of the uncompressed request, in bytes.
+	maxReadBytes = 1 << 20
+	// maxReadQueries is the maximum number of queries of a request, and maxReadMatchers the maximum number of matchers
+	// of a query.
+	maxReadQueries  = 100
+	maxReadMatchers = 1000
 )
 
-// read serves remote read. It rejects requests that exceed the bounds above.
-func (a *api) read(w http.ResponseWriter, r *http.Request) {
-	compressed, err := io.ReadAll(io.LimitReader(r.Body, readDecoded+1))
+// serveRead serves remote read. It rejects requests that exceed the bounds above.
+func (a *api) serveRead(w http.ResponseWriter, r *http.Request) {
+	compressed, err := io.ReadAll(io.LimitReader(r.Body, maxReadBytes+1))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	request, code, problem := checkRead(compressed)
+	request, code, problem := decodeRead(compressed)
 	if problem != "" {
 		http.Error(w, problem, code)
 		return
@@ -58,14 +58,14 @@ func hintsOf(q *prompb.Query) *promstorage.SelectHints {
 		Range: h.RangeMs, By: h.By}
 }
 
-// checkRead decodes a request. If the request is invalid, it returns a status code and a text; otherwise the text is
+// decodeRead decodes a request. If the request is invalid, it returns a status code and a text; otherwise the text is
 // empty.
-func checkRead(compressed []byte) (*prompb.ReadRequest, int, string) {
+func decodeRead(compressed []byte) (*prompb.ReadRequest, int, string) {
 	size, err := snappy.DecodedLen(compressed)
 	switch {
-	case len(compressed) > readDecoded, err == nil && size > readDecoded:
+	case len(compressed) > maxReadBytes, err == nil && size > maxReadBytes:
 		return nil, http.StatusRequestEntityTooLarge, fmt.Sprintf("a remote read request may have at most %d bytes",
-			readDecoded)
+			maxReadBytes)
 	case err != nil:
 		return nil, http.StatusBadRequest, err.Error()
 	}
@@ -77,14 +77,14 @@ func checkRead(compressed []byte) (*prompb.ReadRequest, int, string) {
 	if err := request.Unmarshal(text); err != nil {
 		return nil, http.StatusBadRequest, err.Error()
 	}
-	if n := len(request.Queries); n > readQueries {
+	if n := len(request.Queries); n > maxReadQueries {
 		return nil, http.StatusRequestEntityTooLarge, fmt.Sprintf("the request has %d queries; the maximum is %d", n,
-			readQueries)
+			maxReadQueries)
 	}
 	for _, q := range request.Queries {
-		if n := len(q.Matchers); n > readMatchers {
+		if n := len(q.Matchers); n > maxReadMatchers {
 			return nil, http.StatusRequestEntityTooLarge, fmt.Sprintf("the query has %d matchers; the maximum is %d", n,
-				readMatchers)
+				maxReadMatchers)
 		}
 		if err := checkRegexps(q.Matchers); err != nil {
 			return nil, http.StatusUnprocessableEntity, storage.Plain(err.Error())

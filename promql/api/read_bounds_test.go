@@ -36,22 +36,22 @@ func TestReadsAreBounded(t *testing.T) {
 		body []byte
 		code int
 	}{
-		"largest":          {queries(readQueries, 10), 0},
-		"many matchers":    {queries(1, readMatchers), 0},
-		"more queries":     {queries(readQueries+1, 0), http.StatusRequestEntityTooLarge},
+		"largest":          {queries(maxReadQueries, 10), 0},
+		"many matchers":    {queries(1, maxReadMatchers), 0},
+		"more queries":     {queries(maxReadQueries+1, 0), http.StatusRequestEntityTooLarge},
 		"a bad expression": {expression("a("), http.StatusBadRequest},
 		"repetitions":      {expression("(" + strings.Repeat("ab", 500) + "){1000}"), http.StatusUnprocessableEntity},
-		"more matchers":    {queries(1, readMatchers+1), http.StatusRequestEntityTooLarge},
+		"more matchers":    {queries(1, maxReadMatchers+1), http.StatusRequestEntityTooLarge},
 		"a bomb": {snappy.Encode(nil, bytes.Repeat([]byte{0x0a, 0}, 8<<20)),
 			http.StatusRequestEntityTooLarge},
 		"a claim":          {[]byte{0xff, 0xff, 0xff, 0xff, 0x0f, 0, 0}, http.StatusRequestEntityTooLarge},
-		"long":             {make([]byte, readDecoded+1), http.StatusRequestEntityTooLarge},
+		"long":             {make([]byte, maxReadBytes+1), http.StatusRequestEntityTooLarge},
 		"nothing":          {nil, http.StatusBadRequest},
 		"no snappy":        {[]byte("select * from samples"), http.StatusBadRequest},
 		"no protobuf":      {snappy.Encode(nil, []byte("select * from samples")), http.StatusBadRequest},
 		"ends in a length": {snappy.Encode(nil, []byte{0x0a, 0xff, 0xff, 0xff, 0x7f}), http.StatusBadRequest},
 	} {
-		_, code, problem := checkRead(c.body)
+		_, code, problem := decodeRead(c.body)
 		require.Equal(t, c.code, code, "%s: %s", about, problem)
 		require.Equal(t, code == 0, problem == "", about)
 	}

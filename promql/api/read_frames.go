@@ -22,8 +22,8 @@ import (
 //	       ──► fields of chunks ─┘
 //
 // A frame consists of the length of its message, a checksum of the message, and the message, which is a
-// prompb.ChunkedReadResponse with chunks of one series. A series whose chunks exceed readFrame bytes has more than one
-// frame.
+// prompb.ChunkedReadResponse with chunks of one series. A series whose chunks exceed maxFrameBytes bytes has more than
+// one frame.
 
 // framesPiece is the number of buffered bytes at which frames are sent.
 const framesPiece = 32 << 10
@@ -40,12 +40,12 @@ func (a *api) sendFrames(w http.ResponseWriter, r *http.Request, request *prompb
 	}
 	for i, q := range request.Queries {
 		answer.index = uint64(i)
-		if err := answer.query(r.Context(), a.Queryable, q); err != nil {
+		if err := answer.addQuery(r.Context(), a.Queryable, q); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError) // It replaces frames that weren't sent yet.
 			return
 		}
 	}
-	_ = answer.send() // Errors of disconnected clients are ignored, because net/http handles them.
+	_ = answer.sendBuffered() // Errors of disconnected clients are ignored, because net/http handles them.
 }
 
 // framesAnswer is a streamed answer.
@@ -58,8 +58,8 @@ type framesAnswer struct {
 	labels, chunks []byte
 }
 
-// query adds the result of a query. The first error ends the answer.
-func (f *framesAnswer) query(ctx context.Context, from promstorage.ChunkQueryable, q *prompb.Query) error {
+// addQuery adds the result of a query. The first error ends the answer.
+func (f *framesAnswer) addQuery(ctx context.Context, from promstorage.ChunkQueryable, q *prompb.Query) error {
 	matchers, err := remote.FromLabelMatchers(q.Matchers)
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func (f *framesAnswer) query(ctx context.Context, from promstorage.ChunkQueryabl
 	for set.Next() {
 		one := set.At()
 		it = one.Iterator(it)
-		if err := f.add(one.Labels(), it); err != nil {
+		if err := f.addSeries(one.Labels(), it); err != nil {
 			return err
 		}
 	}
@@ -87,10 +87,10 @@ func (f *framesAnswer) query(ctx context.Context, from promstorage.ChunkQueryabl
 	return nil
 }
 
-// add adds the frames of a series.
-func (f *framesAnswer) add(ls labels.Labels, it chunks.Iterator) error {
+// addSeries adds the frames of a series.
+func (f *framesAnswer) addSeries(ls labels.Labels, it chunks.Iterator) error {
 	f.labels, f.chunks = f.labels[:0], f.chunks[:0]
-	room := readFrame
+	room := maxFrameBytes
 	ls.Range(func(l labels.Label) { room -= f.addLabel(l) })
 	left := room
 	for more := it.Next(); more; {
@@ -98,7 +98,7 @@ func (f *framesAnswer) add(ls labels.Labels, it chunks.Iterator) error {
 		if more = it.Next(); more && left > 0 {
 			continue
 		}
-		if err := f.finish(); err != nil {
+		if err := f.finishFrame(); err != nil {
 			return err
 		}
 		f.chunks, left = f.chunks[:0], room
@@ -133,8 +133,8 @@ func (f *framesAnswer) addChunk(c chunks.Meta) int {
 	return size
 }
 
-// finish encodes a frame with the current labels and chunks, and sends the buffered frames if there are enough.
-func (f *framesAnswer) finish() error {
+// finishFrame encodes a frame with the current labels and chunks, and sends the buffered frames if there are enough.
+func (f *framesAnswer) finishFrame() error {
 	series := uint64(len(f.labels) + len(f.chunks))
 	size := 1 + uvarintSize(series) + int(series) + numberSize(f.index)
 	frames := binary.AppendUvarint(f.frames, uint64(size))
@@ -146,10 +146,10 @@ func (f *framesAnswer) finish() error {
 	if f.frames = frames; len(frames) < framesPiece {
 		return nil
 	}
-	return f.send()
+	return f.sendBuffered()
 }
 
-func (f *framesAnswer) send() error {
+func (f *framesAnswer) sendBuffered() error {
 	if len(f.frames) == 0 {
 		return nil
 	}

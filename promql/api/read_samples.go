@@ -36,9 +36,9 @@ func (a *api) sendSamples(w http.ResponseWriter, r *http.Request, request *promp
 		warn: func(err error) { a.Logger.Warn("Warnings on remote read query", "err", err.Error()) },
 	}
 	for _, q := range request.Queries {
-		if err := answer.query(r.Context(), a.Queryable, q); err != nil {
+		if err := answer.addQuery(r.Context(), a.Queryable, q); err != nil {
 			code := http.StatusInternalServerError
-			if answer.samples > readSamples {
+			if answer.samples > maxReadSamples {
 				code = http.StatusBadRequest
 			}
 			http.Error(w, err.Error(), code)
@@ -64,8 +64,8 @@ type samplesAnswer struct {
 	buffer []byte
 }
 
-// query adds the result of a query. The first error ends the answer.
-func (s *samplesAnswer) query(ctx context.Context, from promstorage.Queryable, q *prompb.Query) error {
+// addQuery adds the result of a query. The first error ends the answer.
+func (s *samplesAnswer) addQuery(ctx context.Context, from promstorage.Queryable, q *prompb.Query) error {
 	matchers, err := remote.FromLabelMatchers(q.Matchers)
 	if err != nil {
 		return err
@@ -115,8 +115,8 @@ func (s *samplesAnswer) addSeries(ctx context.Context, ls labels.Labels, it chun
 	one.Labels, one.Samples, one.Histograms = one.Labels[:0], one.Samples[:0], one.Histograms[:0]
 	ls.Range(func(l labels.Label) { one.Labels = append(one.Labels, prompb.Label{Name: l.Name, Value: l.Value}) })
 	for kind := it.Next(); kind != chunkenc.ValNone; kind = it.Next() {
-		if s.samples++; s.samples > readSamples {
-			return fmt.Errorf("exceeded sample limit (%d)", readSamples)
+		if s.samples++; s.samples > maxReadSamples {
+			return fmt.Errorf("exceeded sample limit (%d)", maxReadSamples)
 		}
 		switch kind {
 		case chunkenc.ValFloat:

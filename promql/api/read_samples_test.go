@@ -48,9 +48,9 @@ func TestReadsAreAsByPrometheus(t *testing.T) {
 	require.NoError(t, app.Commit())
 
 	theirs := remote.NewReadHandler(slog.New(slog.DiscardHandler), nil, data,
-		func() config.Config { return config.Config{} }, readSamples, 1, readFrame)
+		func() config.Config { return config.Config{} }, maxReadSamples, 1, maxFrameBytes)
 	a := &api{Options: Options{Queryable: data, Logger: slog.New(slog.DiscardHandler)}}
-	ours := http.HandlerFunc(a.read)
+	ours := http.HandlerFunc(a.serveRead)
 	ask := func(h http.Handler, request *prompb.ReadRequest) *httptest.ResponseRecorder {
 		text, err := request.Marshal()
 		require.NoError(t, err)

@@ -17,14 +17,14 @@ import (
 // widened if windows were moved or made longer.
 const ResolutionHeader = "X-Cassia-Resolution"
 
-// resolvers are the routes whose queries have a parameter for the resolution.
-var resolvers = map[string]bool{"/query": true, "/query_range": true}
+// queryRoutes are the routes whose queries have a parameter for the resolution.
+var queryRoutes = map[string]bool{"/query": true, "/query_range": true}
 
 // withResolution returns a handler that parses the parameters resolution (raw, 5m, 1h, exact, auto) and
 // max_source_resolution (as in Thanos: a duration, or auto). It lists the resolutions that were read in
 // ResolutionHeader.
 func (a *api) withResolution(name string, h http.HandlerFunc) http.HandlerFunc {
-	if !resolvers[name] {
+	if !queryRoutes[name] {
 		return h
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -39,8 +39,8 @@ func (a *api) withResolution(name string, h http.HandlerFunc) http.HandlerFunc {
 			return
 		}
 		report := &promql.Report{}
-		ctx = context.WithValue(report.Into(ctx), reportOf{}, report)
-		h(&resolvedWriter{ResponseWriter: w, report: report}, r.WithContext(ctx))
+		ctx = context.WithValue(report.Into(ctx), resolutionReportKey{}, report)
+		h(&resolutionWriter{ResponseWriter: w, report: report}, r.WithContext(ctx))
 		a.countAnswer(report)
 	}
 }
@@ -83,26 +83,26 @@ func durationMS(text string) (int64, error) {
 	return max(1, int64(d)/1e6), nil
 }
 
-type reportOf struct{}
+type resolutionReportKey struct{}
 
-// resolvedWriter sets ResolutionHeader when the answer starts. The query has been executed by then.
-type resolvedWriter struct {
+// resolutionWriter sets ResolutionHeader when the answer starts. The query has been executed by then.
+type resolutionWriter struct {
 	http.ResponseWriter
 	report *promql.Report
 	begun  bool
 }
 
-func (w *resolvedWriter) WriteHeader(code int) {
-	w.begin()
+func (w *resolutionWriter) WriteHeader(code int) {
+	w.setHeaders()
 	w.ResponseWriter.WriteHeader(code)
 }
 
-func (w *resolvedWriter) Write(b []byte) (int, error) {
-	w.begin()
+func (w *resolutionWriter) Write(b []byte) (int, error) {
+	w.setHeaders()
 	return w.ResponseWriter.Write(b)
 }
 
-func (w *resolvedWriter) begin() {
+func (w *resolutionWriter) setHeaders() {
 	if w.begun {
 		return
 	}
@@ -113,7 +113,7 @@ func (w *resolvedWriter) begin() {
 }
 
 // Unwrap is used by http.ResponseController.
-func (w *resolvedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *resolutionWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // queryStats holds Prometheus' statistics of a query, and the statistics of its fragments.
 type queryStats struct {
@@ -131,7 +131,7 @@ func renderStats(ctx context.Context, s *stats.Statistics, param string) stats.Q
 		return nil
 	}
 	builtin := stats.NewQueryStats(s)
-	report, ok := ctx.Value(reportOf{}).(*promql.Report)
+	report, ok := ctx.Value(resolutionReportKey{}).(*promql.Report)
 	if !ok || param != "all" {
 		return builtin
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/cassia-db/cassia/promql"
 )
 
-// newAnswered returns the counter of queries by the resolutions that answered them.
-func newAnswered(reg prometheus.Registerer) *prometheus.CounterVec {
+// newAnswerCounter returns the counter of queries by the resolutions that answered them.
+func newAnswerCounter(reg prometheus.Registerer) *prometheus.CounterVec {
 	return promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
 		Name: "cassia_query_answers_total",
 		Help: "Queries by the resolutions they read, and by window edges: exact, snapped to bucket edges, or widened " +
@@ -23,11 +23,11 @@ func (a *api) countAnswer(report *promql.Report) {
 	count := func(resolution, edges string) {
 		if one := (answer{resolution, edges}); !counted[one] {
 			counted[one] = true
-			a.answered.WithLabelValues(resolution, edges).Inc()
+			a.answerCounter.WithLabelValues(resolution, edges).Inc()
 		}
 	}
 	for _, p := range report.Fragments() {
-		if p.FromRaw() {
+		if p.IsFromRaw() {
 			count("raw", "exact")
 			continue
 		}

@@ -33,7 +33,7 @@ func TestRetryAfter(t *testing.T) {
 		o.Queryable = away{}
 		o.Now = time.Now
 		o.Enter = func(ctx context.Context) (context.Context, func(), error) { return ctx, func() {}, nil }
-		federation = Federation(*o, time.Minute)
+		federation = NewFederationHandler(*o, time.Minute)
 		o.AdminAPI = true
 		o.CleanTombstones = func(context.Context, string) error { return engine.ErrUnavailable }
 	})

@@ -18,11 +18,11 @@ import (
 //
 //	handler ── Encode ──► textCodec ── a token ──► handler ── Write(token) ──► textWriter ──► pieces of the answer
 
-// streamedElements is the minimum number of elements of an answer that is encoded in pieces. textPiece is the length of
-// a piece, in bytes.
+// minStreamedElements is the minimum number of elements of an answer that is encoded in pieces. textPiece is the length
+// of a piece, in bytes.
 const (
-	streamedElements = 256
-	textPiece        = 32 << 10
+	minStreamedElements = 256
+	textPiece           = 32 << 10
 )
 
 // textCodec encodes as Prometheus' codec does. For a large answer it returns a token instead of the text, by which
@@ -34,7 +34,7 @@ type textCodec struct {
 
 // Encode implements promapi.Codec.
 func (c textCodec) Encode(r *promapi.Response) ([]byte, error) {
-	if listOf(r.Data).n < streamedElements {
+	if elementsOf(r.Data).n < minStreamedElements {
 		return c.JSONCodec.Encode(r)
 	}
 	token := make([]byte, 1)
@@ -42,8 +42,8 @@ func (c textCodec) Encode(r *promapi.Response) ([]byte, error) {
 	return token, nil
 }
 
-// list is the list of elements of a large answer.
-type list struct {
+// elementList is the list of elements of a large answer.
+type elementList struct {
 	n int
 	// write writes an element. text returns the length of an element's text; nil: the memory of the elements is counted
 	// elsewhere.
@@ -60,7 +60,7 @@ type list struct {
 const elementBytes = 64
 
 // bytes returns the approximate memory of the list.
-func (l *list) bytes() (n int64) {
+func (l *elementList) bytes() (n int64) {
 	if l.text == nil {
 		return 0
 	}
@@ -70,44 +70,44 @@ func (l *list) bytes() (n int64) {
 	return n
 }
 
-func listOf(data any) list {
+func elementsOf(data any) elementList {
 	switch d := data.(type) {
 	case *promapi.QueryData:
 		if d == nil {
-			return list{}
+			return elementList{}
 		}
 		rest := *d
 		switch v := d.Result.(type) {
 		case promengine.Vector:
 			rest.Result = promengine.Vector{}
-			return list{
+			return elementList{
 				n: len(v), write: func(stream *jsoniter.Stream, i int) { writeSample(stream, &v[i]) },
 				metric: func(i int) labels.Labels { return v[i].Metric }, empty: &rest,
 			}
 		case promengine.Matrix:
 			rest.Result = promengine.Matrix{}
-			return list{
+			return elementList{
 				n: len(v), write: func(stream *jsoniter.Stream, i int) { writeSeries(stream, &v[i]) },
 				metric: func(i int) labels.Labels { return v[i].Metric }, empty: &rest,
 			}
 		}
 	case []labels.Labels:
-		return list{
+		return elementList{
 			n: len(d), write: func(stream *jsoniter.Stream, i int) { writeLabels(stream, d[i]) },
 			metric: func(i int) labels.Labels { return d[i] }, text: func(i int) int { return int(d[i].ByteSize()) },
 			empty: []labels.Labels{},
 		}
 	case []string:
-		return list{
+		return elementList{
 			n: len(d), write: func(stream *jsoniter.Stream, i int) { stream.WriteVal(&d[i]) },
 			text: func(i int) int { return len(d[i]) }, empty: []string{},
 		}
 	}
-	return list{}
+	return elementList{}
 }
 
-// streamed returns a handler whose large answers are written in pieces.
-func (a *api) streamed(h http.HandlerFunc) http.HandlerFunc {
+// withStreaming returns a handler whose large answers are written in pieces.
+func (a *api) withStreaming(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) { h(&textWriter{w, r, a}, r) }
 }
 
@@ -122,17 +122,18 @@ type textWriter struct {
 func (w *textWriter) Write(p []byte) (int, error) {
 	if len(p) == 1 {
 		if r, ok := w.api.pending.LoadAndDelete(&p[0]); ok {
-			return len(p), w.stream(r.(*promapi.Response))
+			return len(p), w.streamResponse(r.(*promapi.Response))
 		}
 	}
 	return w.ResponseWriter.Write(p)
 }
 
-// stream writes an answer: the text before the list of elements, the elements one by one, and the text after the list.
-func (w *textWriter) stream(r *promapi.Response) error {
-	l := listOf(r.Data)
+// streamResponse writes an answer: the text before the list of elements, the elements one by one, and the text after
+// the list.
+func (w *textWriter) streamResponse(r *promapi.Response) error {
+	l := elementsOf(r.Data)
 	if counted, ok := w.ResponseWriter.(*answerWriter); ok { // The data are held until they are written.
-		promql.Answered(counted.ctx, l.bytes())
+		promql.HoldAnswer(counted.ctx, l.bytes())
 		w.ResponseWriter = counted.ResponseWriter
 	}
 	rest := *r
@@ -149,9 +150,9 @@ func (w *textWriter) stream(r *promapi.Response) error {
 		if i > 0 {
 			stream.WriteMore()
 		}
-		if l.metric != nil && i%fetchedAtOnce == 0 {
-			for k := i; k < min(i+fetchedAtOnce, l.n); k++ {
-				fetch(l.metric(k))
+		if l.metric != nil && i%prefetchedSeries == 0 {
+			for k := i; k < min(i+prefetchedSeries, l.n); k++ {
+				prefetchLabels(l.metric(k))
 			}
 		}
 		l.write(stream, i)

@@ -53,7 +53,7 @@ func TestAnswersInPieces(t *testing.T) {
 		want, err := promapi.JSONCodec{}.Encode(answer)
 		require.NoError(t, err)
 		got := &pieces{ResponseRecorder: httptest.NewRecorder()}
-		a.streamed(func(w http.ResponseWriter, _ *http.Request) {
+		a.withStreaming(func(w http.ResponseWriter, _ *http.Request) {
 			text, err := a.codec.Encode(answer)
 			require.NoError(t, err)
 			_, err = w.Write(text)
@@ -101,7 +101,7 @@ func BenchmarkEncodeLarge(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				a.streamed(func(w http.ResponseWriter, _ *http.Request) {
+				a.withStreaming(func(w http.ResponseWriter, _ *http.Request) {
 					text, err := a.codec.Encode(&promapi.Response{Status: "success", Data: data})
 					require.NoError(b, err)
 					_, err = w.Write(text)

@@ -14,17 +14,17 @@ import (
 
 // Number of entries of the lists of status/tsdb, by default and at most, as in Prometheus.
 const (
-	tsdbEntries    = 10
-	maxTSDBEntries = 10_000
+	defaultTSDBEntries = 10
+	maxTSDBEntries     = 10_000
 )
 
 // Cardinality returns statistics of a tenant's unsealed series. limit bounds its lists.
 type Cardinality func(ctx context.Context, tenant string, limit int) (counts.Cardinality, error)
 
-// tsdb returns statistics of the tenant's series in the head. Only one request is counted at a time, because counting
-// takes memory.
-func (a *api) tsdb(w http.ResponseWriter, r *http.Request) {
-	limit := tsdbEntries
+// serveTSDB returns statistics of the tenant's series in the head. Only one request is counted at a time, because
+// counting takes memory.
+func (a *api) serveTSDB(w http.ResponseWriter, r *http.Request) {
+	limit := defaultTSDBEntries
 	if s := r.FormValue("limit"); s != "" {
 		var err error
 		if limit, err = strconv.Atoi(s); err != nil || limit < 1 {
@@ -56,12 +56,12 @@ func (a *api) tsdb(w http.ResponseWriter, r *http.Request) {
 			NumSeries: uint64(c.Series), NumLabelPairs: int(c.LabelPairs), ChunkCount: c.Chunks, MinTime: c.MinT,
 			MaxTime: c.MaxT,
 		},
-		SeriesCountByMetricName: entries(c.SeriesOfMetrics), LabelValueCountByLabelName: entries(c.ValuesOfLabels),
-		MemoryInBytesByLabelName: entries(c.BytesOfLabels), SeriesCountByLabelValuePair: entries(c.SeriesOfPairs),
+		SeriesCountByMetricName: tsdbStats(c.SeriesOfMetrics), LabelValueCountByLabelName: tsdbStats(c.ValuesOfLabels),
+		MemoryInBytesByLabelName: tsdbStats(c.BytesOfLabels), SeriesCountByLabelValuePair: tsdbStats(c.SeriesOfPairs),
 	})
 }
 
-func entries(counts []counts.Count) []promapi.TSDBStat {
+func tsdbStats(counts []counts.Count) []promapi.TSDBStat {
 	out := make([]promapi.TSDBStat, 0, len(counts))
 	for _, c := range counts {
 		out = append(out, promapi.TSDBStat{Name: c.Name, Value: c.Count})

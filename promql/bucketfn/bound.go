@@ -139,9 +139,9 @@ type edged struct {
 	// same is set if the evaluated windows are the requested ones.
 	same bool
 
-	// counts and steps are prefix sums: element i is the total of the first i buckets. steps adds up counter corrections
-	// (rate, increase), resets or changes, including those between buckets. negative is set if the counter has been
-	// below 0.
+	// counts and steps are prefix sums: element i is the total of the first i buckets. steps adds up counter
+	// corrections (rate, increase), resets or changes, including those between buckets. negative is set if the counter
+	// has been below 0.
 	counts, steps []float64
 	negative      bool
 	perSecond     float64 // the factor of rate: 1 / seconds of the range; 1 for others

@@ -1,6 +1,6 @@
-// Package bucketfn computes PromQL's functions over range vectors from the buckets of rollups instead of from samples. It
-// is used by package promql. It is pure: it reads no store, and a query's windows are its only other input. Its values must
-// equal those of Prometheus' functions over the samples, because resolutions are chosen automatically.
+// Package bucketfn computes PromQL's functions over range vectors from the buckets of rollups instead of from samples.
+// It is used by package promql. It is pure: it reads no store, and a query's windows are its only other input. Its
+// values must equal those of Prometheus' functions over the samples, because resolutions are chosen automatically.
 //
 // # Functions over rollups
 //

@@ -6,7 +6,7 @@ import "testing"
 // buckets in every slot.
 func BenchmarkChoose(b *testing.B) {
 	q := Request{
-		Func: "rate", Range: hour + 15*second, From: someDay, Step: hour, Slot: 2 * hour, Horizon: keptFor(0, 0, 0),
+		Func: "rate", Range: hour + 15*second, From: someDay, Step: hour, Slot: 2 * hour, Boundary: keptFor(0, 0, 0),
 	}
 	q.To = q.From + 11_000*q.Step
 	for b.Loop() {

@@ -33,10 +33,10 @@ var modeNames = [...]string{
 	ModeAuto: "auto", ModeExact: "exact", ModeRaw: "raw", ModeFiveMinutes: "5m", ModeOneHour: "1h",
 }
 
-// ErrMode is returned by ParseMode for an unknown name.
-var ErrMode = errors.New("promql: unknown resolution")
+// ErrUnknownMode is returned by ParseMode for an unknown name.
+var ErrUnknownMode = errors.New("promql: unknown resolution")
 
-// ParseMode returns the mode with a name; "" is ModeAuto. It returns ErrMode for an unknown name.
+// ParseMode returns the mode with a name; "" is ModeAuto. It returns ErrUnknownMode for an unknown name.
 func ParseMode(name string) (Mode, error) {
 	if name == "" {
 		return ModeAuto, nil
@@ -44,7 +44,7 @@ func ParseMode(name string) (Mode, error) {
 	if i := slices.Index(modeNames[:], name); i >= 0 {
 		return Mode(i), nil
 	}
-	return ModeAuto, fmt.Errorf("%w %q; must be raw, 5m, 1h, exact or auto", ErrMode, name)
+	return ModeAuto, fmt.Errorf("%w %q; must be raw, 5m, 1h, exact or auto", ErrUnknownMode, name)
 }
 
 // String returns the name that ParseMode accepts.
@@ -67,15 +67,15 @@ type Request struct {
 	// From, To and Step give the right edges of the windows after offset and @: From, From+Step, … up to To.
 	From, To, Step int64
 	Mode           Mode
-	// Still prevents ModeAuto from moving windows. It is set for instant queries, and therefore for rules.
-	Still bool
+	// NoSnap prevents ModeAuto from moving windows. It is set for instant queries, and therefore for rules.
+	NoSnap bool
 	// Coarsest is the max width of buckets, like Thanos' max_source_resolution. 0 (Raw) means no limit.
 	Coarsest rollup.Resolution
-	// Horizon is the time of the oldest data that is kept of each resolution: math.MinInt64 if all data is kept,
+	// Boundary is the time of the oldest data that is kept of each resolution: math.MinInt64 if all data is kept,
 	// math.MaxInt64 if all data has expired.
-	Horizon [3]int64
-	// Classes are the retention boundaries of each class of series, if they differ. Horizon then holds the latest
-	// boundary of each resolution. nil means that Horizon applies to all series.
+	Boundary [3]int64
+	// Classes are the retention boundaries of each class of series, if they differ. Boundary then holds the latest
+	// boundary of each resolution. nil means that Boundary applies to all series.
 	Classes [][3]int64
 	// Oldest is the time of the first sample ever written, before which no samples are missing. math.MinInt64 if
 	// unknown.
@@ -96,26 +96,27 @@ func (r *Request) steps() int {
 	return int((r.To-r.From)/r.Step) + 1
 }
 
-// right returns the right edge of the window of step k.
-func (r *Request) right(k int) int64 { return r.From + int64(k)*r.Step }
+// rightEdge returns the right edge of the window of step k.
+func (r *Request) rightEdge(k int) int64 { return r.From + int64(k)*r.Step }
 
 // Fit is the relation between the windows of a segment and the requested windows.
 type Fit uint8
 
 const (
-	// Aligned windows are the requested windows. Their edges are bucket edges, or raw samples are read.
-	Aligned Fit = iota
-	// Ragged windows are the requested windows. If an edge cuts a bucket, the raw samples of its slot are read.
-	Ragged
-	// Snapped windows were moved to bucket edges. If a window ends after Request.Recent, only its left edge was moved.
-	Snapped
-	// Widened windows were moved and are longer than the requested windows.
-	Widened
+	// FitAligned windows are the requested windows. Their edges are bucket edges, or raw samples are read.
+	FitAligned Fit = iota
+	// FitRagged windows are the requested windows. If an edge cuts a bucket, the raw samples of its slot are read.
+	FitRagged
+	// FitSnapped windows were moved to bucket edges. If a window ends after Request.Recent, only its left edge was
+	// moved.
+	FitSnapped
+	// FitWidened windows were moved and are longer than the requested windows.
+	FitWidened
 )
 
 // String returns the name in the query statistics.
 func (f Fit) String() string {
-	return [...]string{Aligned: "exact", Ragged: "exact", Snapped: "snapped", Widened: "widened"}[f]
+	return [...]string{FitAligned: "exact", FitRagged: "exact", FitSnapped: "snapped", FitWidened: "widened"}[f]
 }
 
 // Segment describes the evaluation of the steps in [FromStep, ToStep).
@@ -142,11 +143,11 @@ func (s Segment) Window(b int64) (from, to int64) {
 }
 
 // IsExact reports whether the result equals the result that raw samples would have.
-func (s Segment) IsExact() bool { return s.Fit <= Ragged && !s.Approximate }
+func (s Segment) IsExact() bool { return s.Fit <= FitRagged && !s.Approximate }
 
 // Choose chooses a resolution for each step. It returns adjacent segments that cover all steps, and the shortfall: the
-// difference between the results and the results of raw samples. It returns ErrRawGone if raw samples have expired and
-// the function requires them. Choose reads no data.
+// difference between the results and the results of raw samples. It returns ErrRawExpired if raw samples have expired
+// and the function requires them. Choose reads no data.
 //
 //	boundary of 1h     5m             raw
 //	   |...............|..............|..........> time
@@ -154,13 +155,13 @@ func (s Segment) IsExact() bool { return s.Fit <= Ragged && !s.Approximate }
 func Choose(r Request) ([]Segment, Shortfall, error) {
 	c := newChoice(r)
 	var segments []Segment
-	cuts := c.cuts()
+	cuts := c.changeSteps()
 	for i, from := range cuts[:len(cuts)-1] {
-		s, err := c.piece(from, cuts[i+1])
+		s, err := c.chooseSegment(from, cuts[i+1])
 		if err != nil {
 			return nil, Shortfall{}, err
 		}
-		if n := len(segments); n > 0 && segments[n-1].continues(s) {
+		if n := len(segments); n > 0 && segments[n-1].hasSameWindows(s) {
 			segments[n-1].ToStep, segments[n-1].Windows.Steps = s.ToStep, s.ToStep-segments[n-1].FromStep
 			continue
 		}
@@ -169,8 +170,8 @@ func Choose(r Request) ([]Segment, Shortfall, error) {
 	return segments, c.shortfall(segments), nil
 }
 
-// continues reports whether next is evaluated in the same way as s.
-func (s Segment) continues(next Segment) bool {
+// hasSameWindows reports whether next is evaluated in the same way as s.
+func (s Segment) hasSameWindows(next Segment) bool {
 	a, b := s.Windows, next.Windows
 	return s.Resolution == next.Resolution && s.Fit == next.Fit && s.Approximate == next.Approximate &&
 		s.Sketched == next.Sketched &&
@@ -185,16 +186,16 @@ type choice struct {
 	allowed [3]bool
 	// classes are the classes of the request, at least one.
 	classes []keptClass
-	// whole is, per resolution, the first step whose window the resolution covers completely.
-	whole [3]int
+	// firstCovered is, per resolution, the first step whose window the resolution covers completely.
+	firstCovered [3]int
 	// begun is the first step whose window ends after the first sample ever written.
 	begun int
 }
 
 // keptClass holds the retention boundaries of a class.
 type keptClass struct {
-	horizon [3]int64
-	// oldest is the time of the oldest data that isn't treated as expired, see keep.
+	boundary [3]int64
+	// oldest is the time of the oldest data that isn't treated as expired, see setClasses.
 	oldest int64
 }
 
@@ -208,39 +209,39 @@ func newChoice(r Request) *choice {
 	for _, res := range resolutions {
 		c.allowed[res] = c.Mode.Allows(res, c.Coarsest)
 	}
-	c.keep()
-	c.begun = sort.Search(r.steps(), func(k int) bool { return r.right(k) > r.Oldest })
+	c.setClasses()
+	c.begun = sort.Search(r.steps(), func(k int) bool { return r.rightEdge(k) > r.Oldest })
 	for _, res := range resolutions {
-		c.whole[res] = sort.Search(r.steps(), func(k int) bool { return c.has(res, k) })
+		c.firstCovered[res] = sort.Search(r.steps(), func(k int) bool { return c.coversStep(res, k) })
 	}
 	return c
 }
 
-// keep sets classes. It chooses one common resolution, the allowed resolution for which lost is smallest. In each
-// class, all times before the class's boundary of this resolution are treated as expired. Otherwise, while boundaries
-// are waiting to move, one class may have raw samples of times for which another class only has buckets.
-func (c *choice) keep() {
+// setClasses sets classes. It chooses one common resolution, the allowed resolution for which lostTime is smallest. In
+// each class, all times before the class's boundary of this resolution are treated as expired. Otherwise, while
+// boundaries are waiting to move, one class may have raw samples of times for which another class only has buckets.
+func (c *choice) setClasses() {
 	horizons := c.Classes
 	if horizons == nil {
-		horizons = [][3]int64{c.Horizon}
+		horizons = [][3]int64{c.Boundary}
 	}
 	common, least := rollup.Raw, math.Inf(1)
 	for _, res := range resolutions {
 		if !c.allowed[res] {
 			continue
 		}
-		if lost := c.lost(horizons, res); lost <= least {
+		if lost := c.lostTime(horizons, res); lost <= least {
 			common, least = res, lost
 		}
 	}
 	for _, h := range horizons {
-		c.classes = append(c.classes, keptClass{horizon: h, oldest: max(h[common], c.Oldest)})
+		c.classes = append(c.classes, keptClass{boundary: h, oldest: max(h[common], c.Oldest)})
 	}
 }
 
-// lost returns the longest time, in milliseconds, for which any class has data at another allowed resolution but not at
-// res.
-func (c *choice) lost(horizons [][3]int64, res rollup.Resolution) (most float64) {
+// lostTime returns the longest time, in milliseconds, for which any class has data at another allowed resolution but
+// not at res.
+func (c *choice) lostTime(horizons [][3]int64, res rollup.Resolution) (most float64) {
 	for _, h := range horizons {
 		for _, other := range resolutions {
 			if c.allowed[other] {
@@ -251,79 +252,79 @@ func (c *choice) lost(horizons [][3]int64, res rollup.Resolution) (most float64)
 	return most
 }
 
-// has reports whether a resolution covers the window of step k, even if the window is moved and widened. In each class,
-// it ignores times before keptClass.oldest.
-func (c *choice) has(res rollup.Resolution, k int) bool {
+// coversStep reports whether a resolution covers the window of step k, even if the window is moved and widened. In each
+// class, it ignores times before keptClass.oldest.
+func (c *choice) coversStep(res rollup.Resolution, k int) bool {
 	if !c.allowed[res] {
 		return false
 	}
-	start := c.right(k) - c.Range
+	start := c.rightEdge(k) - c.Range
 	if width := res.Width(); width > 0 {
-		start = bucketfn.FloorTo(c.right(k), width) - bucketfn.CeilTo(c.Range, width)
+		start = bucketfn.FloorTo(c.rightEdge(k), width) - bucketfn.CeilTo(c.Range, width)
 	}
-	return !slices.ContainsFunc(c.classes, func(k keptClass) bool { return max(start+1, k.oldest) < k.horizon[res] })
+	return !slices.ContainsFunc(c.classes, func(k keptClass) bool { return max(start+1, k.oldest) < k.boundary[res] })
 }
 
-// cuts returns the steps at which the available resolutions change, with the first step and the end, in order.
-func (c *choice) cuts() []int {
+// changeSteps returns the steps at which the available resolutions change, with the first step and the end, in order.
+func (c *choice) changeSteps() []int {
 	cuts := []int{0, c.begun, c.steps()}
 	for _, res := range resolutions {
-		cuts = append(cuts, c.whole[res])
+		cuts = append(cuts, c.firstCovered[res])
 	}
 	slices.Sort(cuts)
 	return slices.Compact(cuts)
 }
 
-// piece returns the segment for steps with the same available resolutions.
-func (c *choice) piece(from, to int) (Segment, error) {
+// chooseSegment returns the segment for steps with the same available resolutions.
+func (c *choice) chooseSegment(from, to int) (Segment, error) {
 	if to <= c.begun { // No samples were written yet.
-		return c.segment(rollup.Raw, Aligned, from, to), nil
+		return c.newSegment(rollup.Raw, FitAligned, from, to), nil
 	}
-	if c.whole[rollup.Raw] <= from {
-		return c.pieceWithRaw(from, to), nil
+	if c.firstCovered[rollup.Raw] <= from {
+		return c.chooseWithRaw(from, to), nil
 	}
-	kept, asked := c.bucketsKept(from)
+	kept, asked := c.keptResolutions(from)
 	finest := kept[len(kept)-1]
 	if !c.fn.FromBuckets() {
 		if c.fn.WithoutRaw == bucketfn.Refused {
 			return Segment{}, c.refusal()
 		}
-		s := c.segment(finest, Aligned, from, to)
-		if c.fn.Sketched && kept[0] == rollup.OneHour && c.fits(rollup.OneHour, from, to) {
+		s := c.newSegment(finest, FitAligned, from, to)
+		if c.fn.Sketched && kept[0] == rollup.OneHour && c.fitsBuckets(rollup.OneHour, from, to) {
 			s.Resolution, s.Sketched = rollup.OneHour, true
 		}
 		s.Approximate = true
 		return s, nil
 	}
 	if asked {
-		return c.nearest(finest, from, to), nil
+		return c.nearestSegment(finest, from, to), nil
 	}
 	for _, res := range kept {
-		if c.fits(res, from, to) {
-			return c.segment(res, Aligned, from, to), nil
+		if c.fitsBuckets(res, from, to) {
+			return c.newSegment(res, FitAligned, from, to), nil
 		}
 	}
 	if c.maySnap() {
 		for _, res := range kept {
-			if s := c.nearest(res, from, to); s.Fit == Snapped && c.drifts(s) <= c.Range/snapShare {
-				return c.keepRecent(s), nil
+			if s := c.nearestSegment(res, from, to); s.Fit == FitSnapped && c.maxDrift(s) <= c.Range/snapShare {
+				return c.keepRecentEdges(s), nil
 			}
 		}
 	}
-	s := c.segment(finest, Ragged, from, to)
+	s := c.newSegment(finest, FitRagged, from, to)
 	s.Approximate = true
 	return s, nil
 }
 
 // maySnap reports whether windows may be moved slightly although their raw samples exist.
-func (c *choice) maySnap() bool { return c.Mode == ModeAuto && !c.Still && c.fn.Snaps }
+func (c *choice) maySnap() bool { return c.Mode == ModeAuto && !c.NoSnap && c.fn.Snaps }
 
-// bucketsKept returns the bucket resolutions that cover all windows from a step on, the coarsest first. If the query's
-// mode names one of them, it returns only this resolution, and true.
-func (c *choice) bucketsKept(step int) (kept []rollup.Resolution, asked bool) {
+// keptResolutions returns the bucket resolutions that cover all windows from a step on, the coarsest first. If the
+// query's mode names one of them, it returns only this resolution, and true.
+func (c *choice) keptResolutions(step int) (kept []rollup.Resolution, asked bool) {
 	for i := len(rollup.Resolutions) - 1; i >= 0; i-- {
 		res := rollup.Resolutions[i]
-		if c.whole[res] > step {
+		if c.firstCovered[res] > step {
 			continue
 		}
 		if c.Mode == ModeFiveMinutes && res == rollup.FiveMinutes || c.Mode == ModeOneHour && res == rollup.OneHour {
@@ -334,21 +335,21 @@ func (c *choice) bucketsKept(step int) (kept []rollup.Resolution, asked bool) {
 	return kept, false
 }
 
-// pieceWithRaw returns the segment for steps with raw samples.
-func (c *choice) pieceWithRaw(from, to int) Segment {
-	kept, asked := c.bucketsKept(from)
+// chooseWithRaw returns the segment for steps with raw samples.
+func (c *choice) chooseWithRaw(from, to int) Segment {
+	kept, asked := c.keptResolutions(from)
 	switch {
 	case !c.fn.FromBuckets() || len(kept) == 0:
-		return c.segment(rollup.Raw, Aligned, from, to)
+		return c.newSegment(rollup.Raw, FitAligned, from, to)
 	case asked:
-		return c.nearest(kept[0], from, to)
+		return c.nearestSegment(kept[0], from, to)
 	}
-	best, chunks := c.cheapest(kept, from, to)
-	if c.maySnap() && chunks > manyChunks {
+	best, chunks := c.cheapestSegment(kept, from, to)
+	if c.maySnap() && chunks > maxExactChunks {
 		least := c.Range/snapShare + 1
 		for _, res := range kept { // The coarsest of the resolutions with the min drift.
-			if s := c.nearest(res, from, to); s.Fit == Snapped && c.drifts(s) < least {
-				best, least = c.keepRecent(s), c.drifts(s)
+			if s := c.nearestSegment(res, from, to); s.Fit == FitSnapped && c.maxDrift(s) < least {
+				best, least = c.keepRecentEdges(s), c.maxDrift(s)
 			}
 		}
 	}
@@ -358,28 +359,28 @@ func (c *choice) pieceWithRaw(from, to int) Segment {
 // snapShare limits the drift of ModeAuto: both edges of a window together move by at most Range/snapShare.
 const snapShare = 100
 
-// fits reports whether the window edges that the function uses are bucket edges.
-func (c *choice) fits(res rollup.Resolution, from, to int) bool {
+// fitsBuckets reports whether the window edges that the function uses are bucket edges.
+func (c *choice) fitsBuckets(res rollup.Resolution, from, to int) bool {
 	width := res.Width()
-	return c.right(from)%width == 0 && (to-from == 1 || c.Step%width == 0) && (c.fn.Newest || c.Range%width == 0)
+	return c.rightEdge(from)%width == 0 && (to-from == 1 || c.Step%width == 0) && (c.fn.Newest || c.Range%width == 0)
 }
 
-// segment returns a segment of the requested windows.
-func (c *choice) segment(res rollup.Resolution, e Fit, from, to int) Segment {
+// newSegment returns a segment of the requested windows.
+func (c *choice) newSegment(res rollup.Resolution, e Fit, from, to int) Segment {
 	return Segment{
 		FromStep: from, ToStep: to, Resolution: res, Fit: e, newest: c.fn.Newest,
-		Windows: bucketfn.Windows{First: c.right(from), Step: c.Step, Steps: to - from, Span: c.Range, Scale: 1},
+		Windows: bucketfn.Windows{First: c.rightEdge(from), Step: c.Step, Steps: to - from, Span: c.Range, Scale: 1},
 	}
 }
 
-// nearest returns a segment of windows that end at bucket edges and are as near as possible to the requested windows.
-// Each window ends with the last bucket that ends in the requested window. Its length is Range, rounded to whole
-// buckets: down if that shortens it by less than a tenth, otherwise up. If only right edges matter, it is at least one
-// bucket.
-func (c *choice) nearest(res rollup.Resolution, from, to int) Segment {
-	s, width := c.segment(res, Snapped, from, to), res.Width()
-	if c.fits(res, from, to) {
-		s.Fit = Aligned
+// nearestSegment returns a segment of windows that end at bucket edges and are as near as possible to the requested
+// windows. Each window ends with the last bucket that ends in the requested window. Its length is Range, rounded to
+// whole buckets: down if that shortens it by less than a tenth, otherwise up. If only right edges matter, it is at
+// least one bucket.
+func (c *choice) nearestSegment(res rollup.Resolution, from, to int) Segment {
+	s, width := c.newSegment(res, FitSnapped, from, to), res.Width()
+	if c.fitsBuckets(res, from, to) {
+		s.Fit = FitAligned
 		return s
 	}
 	switch floor := bucketfn.FloorTo(c.Range, width); {
@@ -392,7 +393,7 @@ func (c *choice) nearest(res rollup.Resolution, from, to int) Segment {
 	}
 	s.Windows.Snap = width
 	if s.Windows.Span > c.Range {
-		s.Fit = Widened
+		s.Fit = FitWidened
 		if c.fn.Grows {
 			s.Windows.Scale = float64(c.Range) / float64(s.Windows.Span)
 		}
@@ -400,15 +401,15 @@ func (c *choice) nearest(res rollup.Resolution, from, to int) Segment {
 	return s
 }
 
-// keepRecent returns a snapped segment that doesn't move the right edges of windows after Request.Recent.
-func (c *choice) keepRecent(s Segment) Segment {
+// keepRecentEdges returns a snapped segment that doesn't move the right edges of windows after Request.Recent.
+func (c *choice) keepRecentEdges(s Segment) Segment {
 	s.Windows.SnapUntil = c.Recent
 	return s
 }
 
-// drifts returns the max difference between a segment's windows and the requested windows, in milliseconds. The
+// maxDrift returns the max difference between a segment's windows and the requested windows, in milliseconds. The
 // difference of a window is the sum of the differences of its two edges.
-func (c *choice) drifts(s Segment) int64 {
+func (c *choice) maxDrift(s Segment) int64 {
 	most := int64(0)
 	// The positions of edges within buckets repeat after width/gcd(Step, width) steps.
 	steps := s.ToStep - s.FromStep
@@ -416,7 +417,7 @@ func (c *choice) drifts(s Segment) int64 {
 		steps = min(steps, int(width/gcd(c.Step, width)))
 	}
 	for k := s.FromStep; k < s.FromStep+steps; k++ {
-		right := c.right(k)
+		right := c.rightEdge(k)
 		a, b := s.Window(right)
 		start := right - c.Range - a
 		most = max(most, right-b+max(start, -start))

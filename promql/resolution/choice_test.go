@@ -187,8 +187,9 @@ func TestChoose(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := Request{
-				Func: c.fn, Range: c.window, Mode: c.mode, Still: c.still, Coarsest: c.coarsest, Horizon: c.horizon, Oldest: c.oldest,
-				From: someDay - c.days*day + c.offset, Step: c.step, Slot: 2 * hour,
+				Func: c.fn, Range: c.window, Mode: c.mode, NoSnap: c.still, Coarsest: c.coarsest, Boundary: c.horizon,
+				Oldest: c.oldest,
+				From:   someDay - c.days*day + c.offset, Step: c.step, Slot: 2 * hour,
 			}
 			if r.To = r.From; c.step > 0 {
 				r.To = r.From + c.days*day - c.step
@@ -197,14 +198,14 @@ func TestChoose(t *testing.T) {
 				r.Recent = someDay - c.recent
 			}
 			if c.horizon == [3]int64{} {
-				r.Horizon = keptFor(0, 0, 0)
+				r.Boundary = keptFor(0, 0, 0)
 			}
 			if c.oldest == 0 {
 				r.Oldest = math.MinInt64
 			}
 			segments, short, err := Choose(r)
 			if c.refused != "" {
-				require.ErrorIs(t, err, ErrRawGone)
+				require.ErrorIs(t, err, ErrRawExpired)
 				require.ErrorContains(t, err, c.refused)
 				return
 			}
@@ -230,7 +231,7 @@ func written(segments []Segment) string {
 			text += "; "
 		}
 		e := s.Fit.String()
-		if s.Fit == Ragged {
+		if s.Fit == FitRagged {
 			e = "ragged"
 		}
 		text += fmt.Sprintf("%d-%d %v %s %v", s.FromStep, s.ToStep, s.Resolution, e,
@@ -255,9 +256,9 @@ func generateRequest(r *rand.Rand) Request {
 	q := Request{
 		Func: bucketfn.Names()[r.IntN(len(bucketfn.Names()))], Range: span(), Step: span(), Slot: 2 * hour,
 		From: someDay - r.Int64N(90)*day + pick(0, 0, 5*minute, 17*minute, hour, 1), Mode: Mode(r.IntN(len(modeNames))),
-		Oldest: math.MinInt64, Horizon: keptFor(0, 0, 0),
+		Oldest: math.MinInt64, Boundary: keptFor(0, 0, 0),
 	}
-	q.Still = r.IntN(4) == 0
+	q.NoSnap = r.IntN(4) == 0
 	if r.IntN(3) == 0 {
 		q.Recent = someDay - r.Int64N(2*day)
 	}
@@ -267,12 +268,12 @@ func generateRequest(r *rand.Rand) Request {
 	if r.IntN(5) > 0 {
 		raw := 1 + r.Int64N(60)
 		five := raw + r.Int64N(60)
-		q.Horizon = keptFor(raw*day, five*day, (five+r.Int64N(100))*day)
+		q.Boundary = keptFor(raw*day, five*day, (five+r.Int64N(100))*day)
 		if r.IntN(2) == 0 { // not at the edge of a bucket
-			q.Horizon[r.IntN(3)] += r.Int64N(2 * hour)
+			q.Boundary[r.IntN(3)] += r.Int64N(2 * hour)
 		}
 	}
-	if h := q.Horizon[r.IntN(3)]; h != math.MinInt64 && r.IntN(3) == 0 { // steps around a boundary
+	if h := q.Boundary[r.IntN(3)]; h != math.MinInt64 && r.IntN(3) == 0 { // steps around a boundary
 		q.From = h + pick(0, hour, r.Int64N(hour), q.Range, q.Range-1) - q.Step*r.Int64N(10)
 	}
 	q.To = q.From + q.Step*r.Int64N(300)
@@ -292,9 +293,9 @@ func TestChoiceProperties(t *testing.T) {
 		context := fmt.Sprintf("seed %d: %+v", seed, q)
 		segments, short, err := Choose(q)
 		if err != nil {
-			require.ErrorIs(t, err, ErrRawGone, context)
+			require.ErrorIs(t, err, ErrRawExpired, context)
 			require.Equal(t, bucketfn.Refused, bucketfn.Lookup(q.Func).WithoutRaw, context)
-			require.Less(t, q.From-q.Range, q.Horizon[rollup.Raw]-1, context)
+			require.Less(t, q.From-q.Range, q.Boundary[rollup.Raw]-1, context)
 			refusals++
 			continue
 		}
@@ -320,25 +321,25 @@ func TestChoiceProperties(t *testing.T) {
 func requireSegment(t *testing.T, q Request, s Segment, context string) {
 	context = fmt.Sprintf("%s: %s", context, written([]Segment{s}))
 	fn, width := bucketfn.Lookup(q.Func), s.Resolution.Width()
-	oldest := q.Horizon[rollup.Raw] // of all allowed resolutions
+	oldest := q.Boundary[rollup.Raw] // of all allowed resolutions
 	for _, res := range rollup.Resolutions {
 		if q.Mode.Allows(res, q.Coarsest) {
-			oldest = min(oldest, q.Horizon[res])
+			oldest = min(oldest, q.Boundary[res])
 		}
 	}
 	oldest = max(oldest, q.Oldest)
 	rawThere := func(k int) bool {
-		return max(q.From+int64(k)*q.Step-q.Range+1, oldest) >= q.Horizon[rollup.Raw]
+		return max(q.From+int64(k)*q.Step-q.Range+1, oldest) >= q.Boundary[rollup.Raw]
 	}
 	for _, k := range []int{s.FromStep, (s.FromStep + s.ToStep) / 2, s.ToStep - 1} {
 		right := q.From + int64(k)*q.Step
 		left := right - q.Range
 		a, b := s.Window(right)
-		if s.Fit <= Ragged {
+		if s.Fit <= FitRagged {
 			require.Equal(t, []int64{left, right}, []int64{a, b}, context)
 		}
 		if s.Resolution == rollup.Raw {
-			require.Equal(t, Aligned, s.Fit, context)
+			require.Equal(t, FitAligned, s.Fit, context)
 			require.False(t, s.Approximate, context)
 			continue
 		}
@@ -346,30 +347,30 @@ func requireSegment(t *testing.T, q Request, s Segment, context string) {
 		require.LessOrEqual(t, b, right, "%s: never the future", context)
 		require.Less(t, right-b, width, "%s: the nearest bucket", context)
 		require.GreaterOrEqual(t, b-a, min(q.Range, width), context)
-		if s.Fit != Ragged && !s.Approximate {
-			require.True(t, b%width == 0 || b == right && s.Fit == Snapped && right > q.Recent, context)
+		if s.Fit != FitRagged && !s.Approximate {
+			require.True(t, b%width == 0 || b == right && s.Fit == FitSnapped && right > q.Recent, context)
 			require.True(t, fn.Newest || a%width == 0, context)
 		}
-		if s.Fit == Ragged || s.Fit != Aligned && q.Mode == ModeExact {
-			require.Equal(t, s.Fit == Ragged && !s.Approximate, rawThere(k),
+		if s.Fit == FitRagged || s.Fit != FitAligned && q.Mode == ModeExact {
+			require.Equal(t, s.Fit == FitRagged && !s.Approximate, rawThere(k),
 				"%s: exact mode never moves windows where raw samples are", context)
 		}
 		if s.Approximate {
 			require.False(t, rawThere(k), "%s: samples are made only where they are gone", context)
 		}
-		if s.Fit == Snapped && q.Mode == ModeAuto && rawThere(k) {
+		if s.Fit == FitSnapped && q.Mode == ModeAuto && rawThere(k) {
 			require.LessOrEqual(t, (right-b)+max(a-left, left-a), q.Range/100, context)
-			require.True(t, fn.Snaps && !q.Still, "%s: it never moves where raw samples are", context)
+			require.True(t, fn.Snaps && !q.NoSnap, "%s: it never moves where raw samples are", context)
 		}
-		if s.Fit == Aligned && q.Mode <= ModeExact && s.Resolution == rollup.FiveMinutes &&
+		if s.Fit == FitAligned && q.Mode <= ModeExact && s.Resolution == rollup.FiveMinutes &&
 			q.Coarsest != rollup.FiveMinutes && !s.Approximate {
 			fitsHour := right%hour == 0 && (fn.Newest || left%hour == 0)
 			hourThere := max(bucketfn.FloorTo(right, hour)-bucketfn.CeilTo(q.Range, hour)+1,
-				oldest) >= q.Horizon[rollup.OneHour]
+				oldest) >= q.Boundary[rollup.OneHour]
 			everyStep := s.ToStep-s.FromStep > 1
 			require.False(t, everyStep && q.Step%hour == 0 && fitsHour && hourThere, "%s: the coarsest", context)
 		}
-		require.GreaterOrEqual(t, max(a+1, oldest), q.Horizon[s.Resolution],
+		require.GreaterOrEqual(t, max(a+1, oldest), q.Boundary[s.Resolution],
 			"%s: all of (%d, %d] is kept", context, a, b)
 	}
 }
@@ -390,7 +391,7 @@ func TestSegmentsAnswerTheirWindows(t *testing.T) {
 		q.From += hour * r.Int64N(24*89)
 		q.To = min(q.To, q.From+30*q.Step)
 		if i%2 == 0 {
-			q.Horizon, q.Oldest = keptFor(0, 0, 0), math.MinInt64
+			q.Boundary, q.Oldest = keptFor(0, 0, 0), math.MinInt64
 		}
 		segments, _, err := Choose(q)
 		if bucketfn.Lookup(q.Func).WithoutRaw != bucketfn.Refused {
@@ -407,7 +408,7 @@ func TestSegmentsAnswerTheirWindows(t *testing.T) {
 				context)
 		}
 	}
-	for _, e := range []Fit{Aligned, Ragged, Snapped, Widened} {
+	for _, e := range []Fit{FitAligned, FitRagged, FitSnapped, FitWidened} {
 		require.Greater(t, compared[e], 200, "edges %d", e)
 	}
 }
@@ -457,7 +458,7 @@ func TestSlotsCounted(t *testing.T) {
 		for _, res := range rollup.Resolutions {
 			cut, covered := map[int64]bool{}, map[int64]bool{}
 			for k := range n {
-				left, right := c.right(k)-q.Range, c.right(k)
+				left, right := c.rightEdge(k)-q.Range, c.rightEdge(k)
 				if right%res.Width() != 0 {
 					cut[c.slotOf(right)] = true
 				}
@@ -468,8 +469,8 @@ func TestSlotsCounted(t *testing.T) {
 					covered[slot] = true
 				}
 			}
-			require.Equal(t, len(cut), c.slotsCut(res, 0, n), "seed %d: %+v", seed, q)
-			require.Equal(t, len(covered), c.slotsCovered(0, n), "seed %d: %+v", seed, q)
+			require.Equal(t, len(cut), c.countCutSlots(res, 0, n), "seed %d: %+v", seed, q)
+			require.Equal(t, len(covered), c.countCoveredSlots(0, n), "seed %d: %+v", seed, q)
 		}
 	}
 }

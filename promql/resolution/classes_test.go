@@ -37,8 +37,8 @@ func TestClassesKeepNothingAlike(t *testing.T) {
 		if c.other != [3]int64{} {
 			r.Classes[1] = c.other
 		}
-		for i := range r.Horizon {
-			r.Horizon[i] = max(r.Classes[0][i], r.Classes[1][i])
+		for i := range r.Boundary {
+			r.Boundary[i] = max(r.Classes[0][i], r.Classes[1][i])
 		}
 		segments, _, err := Choose(r)
 		require.NoError(t, err)

@@ -8,36 +8,36 @@ import (
 const (
 	// rawChunkSamples is the assumed number of samples in a raw chunk: two hours at an interval of 15 s.
 	rawChunkSamples = 480
-	// manyChunks is the max number of raw chunks per series that ModeAuto reads for an exact result if buckets give a
-	// nearly exact one: two days of chunks.
-	manyChunks = 24
+	// maxExactChunks is the max number of raw chunks per series that ModeAuto reads for an exact result if buckets give
+	// a nearly exact one: two days of chunks.
+	maxExactChunks = 24
 )
 
-// fewSlots is the max number of slots of a single window that is always read raw, because finding the buckets would
+// maxRawSlots is the max number of slots of a single window that is always read raw, because finding the buckets would
 // take longer.
-const fewSlots = 2
+const maxRawSlots = 2
 
-// cheapest returns the exact segment that decodes the fewest values, and the number of raw chunks that it reads per
-// series. kept isn't empty.
-func (c *choice) cheapest(kept []rollup.Resolution, from, to int) (best Segment, chunks int) {
-	covered := c.slotsCovered(from, to)
-	best, chunks = c.segment(rollup.Raw, Aligned, from, to), covered
-	if to-from == 1 && covered <= fewSlots {
+// cheapestSegment returns the exact segment that decodes the fewest values, and the number of raw chunks that it reads
+// per series. kept isn't empty.
+func (c *choice) cheapestSegment(kept []rollup.Resolution, from, to int) (best Segment, chunks int) {
+	covered := c.countCoveredSlots(from, to)
+	best, chunks = c.newSegment(rollup.Raw, FitAligned, from, to), covered
+	if to-from == 1 && covered <= maxRawSlots {
 		return best, chunks
 	}
 	least := int64(covered) * rawChunkSamples
 	for _, res := range kept {
 		buckets := int64(covered) * (c.Slot / res.Width())
-		if c.fits(res, from, to) {
+		if c.fitsBuckets(res, from, to) {
 			if buckets < least {
-				best, chunks, least = c.segment(res, Aligned, from, to), 0, buckets
+				best, chunks, least = c.newSegment(res, FitAligned, from, to), 0, buckets
 			}
 			continue
 		}
-		cut := c.slotsCut(res, from, to)
+		cut := c.countCutSlots(res, from, to)
 		// Ragged segments read two tables. This pays off only if buckets replace the raw samples of most slots.
 		if cost := buckets + int64(cut)*rawChunkSamples; 2*cut < covered && cost < least {
-			best, chunks, least = c.segment(res, Ragged, from, to), cut, cost
+			best, chunks, least = c.newSegment(res, FitRagged, from, to), cut, cost
 		}
 	}
 	return best, chunks
@@ -46,14 +46,14 @@ func (c *choice) cheapest(kept []rollup.Resolution, from, to int) (best Segment,
 // slotOf returns the number of the slot of a time. Slots are left-open and right-closed.
 func (c *choice) slotOf(t int64) int64 { return bucketfn.CeilTo(t, c.Slot) / c.Slot }
 
-// slotsCovered returns the number of slots that overlap the windows of the steps in [from, to).
-func (c *choice) slotsCovered(from, to int) int {
+// countCoveredSlots returns the number of slots that overlap the windows of the steps in [from, to).
+func (c *choice) countCoveredSlots(from, to int) int {
 	if c.Step <= c.Range { // no gaps between windows
-		return int(c.slotOf(c.right(to-1))-c.slotOf(c.right(from)-c.Range+1)) + 1
+		return int(c.slotOf(c.rightEdge(to-1))-c.slotOf(c.rightEdge(from)-c.Range+1)) + 1
 	}
-	count, next := 0, c.slotOf(c.right(from)-c.Range+1)
+	count, next := 0, c.slotOf(c.rightEdge(from)-c.Range+1)
 	for k := from; k < to; k++ {
-		first, last := max(next, c.slotOf(c.right(k)-c.Range+1)), c.slotOf(c.right(k))
+		first, last := max(next, c.slotOf(c.rightEdge(k)-c.Range+1)), c.slotOf(c.rightEdge(k))
 		if last >= first {
 			count += int(last-first) + 1
 			next = last + 1
@@ -62,9 +62,9 @@ func (c *choice) slotsCovered(from, to int) int {
 	return count
 }
 
-// slotsCut returns the number of slots in which a window edge that the function uses cuts a bucket.
-func (c *choice) slotsCut(res rollup.Resolution, from, to int) int {
-	rights := edgeWalk{first: c.right(from), step: c.Step, left: to - from, width: res.Width(), slot: c.Slot}
+// countCutSlots returns the number of slots in which a window edge that the function uses cuts a bucket.
+func (c *choice) countCutSlots(res rollup.Resolution, from, to int) int {
+	rights := edgeWalk{first: c.rightEdge(from), step: c.Step, left: to - from, width: res.Width(), slot: c.Slot}
 	if c.fn.Newest {
 		return rights.countSlots(&edgeWalk{})
 	}
@@ -127,22 +127,22 @@ func (e *edgeWalk) countSlots(other *edgeWalk) int {
 
 // AppendCuts appends, in ascending order, the window edges in (from, to) that cut a bucket of the segment's resolution.
 // The reader reads raw samples around these edges and converts them to cells that end at the edges (see
-// rollup.AppendCells). A Ragged segment has such edges on both sides of its windows. A Snapped segment has only right
-// edges that weren't moved. All other segments have none.
+// rollup.AppendCells). A FitRagged segment has such edges on both sides of its windows. A FitSnapped segment has only
+// right edges that weren't moved. All other segments have none.
 func (s Segment) AppendCuts(dst []int64, from, to int64) []int64 {
 	start := len(dst)
-	if s.Fit == Snapped && s.Windows.SnapUntil != 0 {
+	if s.Fit == FitSnapped && s.Windows.SnapUntil != 0 {
 		dst = s.appendEdges(dst, s.Windows.First, max(from, s.Windows.SnapUntil), to)
-		return dst[:start+len(sortedOnce(dst[start:]))]
+		return dst[:start+len(sortAndCompact(dst[start:]))]
 	}
-	if s.Fit != Ragged {
+	if s.Fit != FitRagged {
 		return dst
 	}
 	dst = s.appendEdges(dst, s.Windows.First, from, to)
 	if !s.newest {
 		dst = s.appendEdges(dst, s.Windows.First-s.Windows.Span, from, to)
 	}
-	return dst[:start+len(sortedOnce(dst[start:]))]
+	return dst[:start+len(sortAndCompact(dst[start:]))]
 }
 
 // appendEdges appends the edges first, first+Step, … in (from, to) that cut a bucket.

@@ -16,6 +16,6 @@ func TestModes(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, ModeAuto, m)
 	_, err = ParseMode("2h")
-	require.ErrorIs(t, err, ErrMode)
+	require.ErrorIs(t, err, ErrUnknownMode)
 	require.ErrorContains(t, err, `unknown resolution "2h"; must be raw, 5m, 1h, exact or auto`)
 }

@@ -14,13 +14,13 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// ErrRawGone is returned if a function requires raw samples and these have expired.
-var ErrRawGone = errors.New("promql: raw samples have expired")
+// ErrRawExpired is returned if a function requires raw samples and these have expired.
+var ErrRawExpired = errors.New("promql: raw samples have expired")
 
 func (c *choice) refusal() error {
 	return fmt.Errorf(
 		"%w: there are none before %s, and %s can't be computed from rollups (%s). Query a later time, or use rate, delta or an aggregation over time",
-		ErrRawGone, FormatTime(c.Horizon[rollup.Raw]), c.fn.Name, c.fn.Why,
+		ErrRawExpired, FormatTime(c.Boundary[rollup.Raw]), c.fn.Name, c.fn.Why,
 	)
 }
 
@@ -39,8 +39,8 @@ type Shortfall struct {
 	Cut bool
 	// Approximated is set if a function was applied to samples reconstructed from buckets.
 	Approximated bool
-	// Extended is set if anchored or smoothed ranges were computed from samples reconstructed from buckets. Off bounds
-	// their errors.
+	// Extended is set if anchored or smoothed ranges were computed from samples reconstructed from buckets. ErrorBound
+	// bounds their errors.
 	Extended bool
 	// Sketched is set if a function was applied to samples reconstructed from sketches.
 	Sketched bool
@@ -56,47 +56,47 @@ type Shortfall struct {
 	// if no such window was moved. Snapped is the resolution of the buckets.
 	SnappedBy, SnappedOf int64
 	Snapped              rollup.Resolution
-	// Off bounds the error of values whose windows were moved or widened, or whose buckets were cut.
-	Off Off
+	// ErrorBound bounds the error of values whose windows were moved or widened, or whose buckets were cut.
+	ErrorBound ErrorBound
 }
 
-// Off is a bound on the error of values.
-type Off struct {
+// ErrorBound is a bound on the error of values.
+type ErrorBound struct {
 	// Bounded is set if the bound was computed. Unknown is set if some values have no bound.
 	Bounded, Unknown bool
 	// By bounds the error of the values of each series, SumBy the error of the sum of all series.
 	By, SumBy float64
 }
 
-// Lacks reports whether any value is missing, or computed from something other than raw samples or whole buckets of the
-// requested window.
-func (s Shortfall) Lacks() bool {
+// IsDegraded reports whether any value is missing, or computed from something other than raw samples or whole buckets
+// of the requested window.
+func (s Shortfall) IsDegraded() bool {
 	return s.Moved || s.Widened || s.Cut || s.Approximated || s.Extended || s.Sketched || s.LeftOut || s.Hidden
 }
 
 // IsNone reports whether the result equals the result of raw samples.
-func (s Shortfall) IsNone() bool { return !s.Lacks() && s.SnappedBy == 0 }
+func (s Shortfall) IsNone() bool { return !s.IsDegraded() && s.SnappedBy == 0 }
 
 // Merge merges the shortfall of another fragment of the query into s.
 func (s *Shortfall) Merge(other Shortfall) {
-	if moreOf(other.SnappedBy, other.SnappedOf, s.SnappedBy, s.SnappedOf) {
+	if isLargerRatio(other.SnappedBy, other.SnappedOf, s.SnappedBy, s.SnappedOf) {
 		s.SnappedBy, s.SnappedOf, s.Snapped = other.SnappedBy, other.SnappedOf, other.Snapped
 	}
-	s.Off = s.Off.merged(other.Off)
-	s.Off.Unknown = s.Off.Unknown || other.isBounded() && !other.Off.Bounded
+	s.ErrorBound = s.ErrorBound.merge(other.ErrorBound)
+	s.ErrorBound.Unknown = s.ErrorBound.Unknown || other.hasErrorBound() && !other.ErrorBound.Bounded
 	switch {
-	case !other.Lacks():
+	case !other.IsDegraded():
 		return
-	case !s.Lacks():
+	case !s.IsDegraded():
 		other.SnappedBy, other.SnappedOf, other.Snapped = s.SnappedBy, s.SnappedOf, s.Snapped
-		other.Off = s.Off
+		other.ErrorBound = s.ErrorBound
 		*s = other
 		return
 	}
 	s.From, s.To, s.Raw = min(s.From, other.From), max(s.To, other.To), max(s.Raw, other.Raw)
 	s.Widest = max(s.Widest, other.Widest)
 	s.Moved, s.Widened, s.Cut = s.Moved || other.Moved, s.Widened || other.Widened, s.Cut || other.Cut
-	if moreOf(other.MovedBy, other.MovedOf, s.MovedBy, s.MovedOf) {
+	if isLargerRatio(other.MovedBy, other.MovedOf, s.MovedBy, s.MovedOf) {
 		s.MovedBy, s.MovedOf = other.MovedBy, other.MovedOf
 	}
 	s.Approximated, s.LeftOut = s.Approximated || other.Approximated, s.LeftOut || other.LeftOut
@@ -104,39 +104,39 @@ func (s *Shortfall) Merge(other Shortfall) {
 	s.Extended = s.Extended || other.Extended
 }
 
-// merged returns a bound that applies to the values of both.
-func (o Off) merged(other Off) Off {
-	return Off{
+// merge returns a bound that applies to the values of both.
+func (o ErrorBound) merge(other ErrorBound) ErrorBound {
+	return ErrorBound{
 		Bounded: o.Bounded || other.Bounded, Unknown: o.Unknown || other.Unknown, By: max(o.By, other.By),
 		SumBy: max(o.SumBy, other.SumBy),
 	}
 }
 
-// isBounded reports whether Off applies: windows were moved or widened, buckets were cut, or anchored or smoothed
-// ranges were computed from reconstructed samples.
-func (s *Shortfall) isBounded() bool {
+// hasErrorBound reports whether ErrorBound applies: windows were moved or widened, buckets were cut, or anchored or
+// smoothed ranges were computed from reconstructed samples.
+func (s *Shortfall) hasErrorBound() bool {
 	return s.Moved || s.Widened || s.Cut || s.Extended || s.SnappedBy > 0
 }
 
 // boundText describes the error bound. It returns "" if the bound is unknown or values are missing.
 func (s *Shortfall) boundText() string {
-	switch o := s.Off; {
-	case s.Extended && s.Approximated: // Off doesn't bound the errors of other functions of reconstructed samples.
+	switch o := s.ErrorBound; {
+	case s.Extended && s.Approximated: // ErrorBound excludes the errors of other functions of reconstructed samples.
 		return ""
-	case !s.isBounded() || !o.Bounded || o.Unknown || s.LeftOut || s.Hidden:
+	case !s.hasErrorBound() || !o.Bounded || o.Unknown || s.LeftOut || s.Hidden:
 		return ""
 	case o.By == 0 && o.SumBy == 0:
 		return "; no value differs by that"
 	case o.By == o.SumBy:
-		return "; values computed from rollups differ by at most " + roundedUp(o.By)
+		return "; values computed from rollups differ by at most " + formatRoundedUp(o.By)
 	default:
-		return "; values computed from rollups differ by at most " + roundedUp(o.By) +
-			" per series, the sum of all series by at most " + roundedUp(o.SumBy)
+		return "; values computed from rollups differ by at most " + formatRoundedUp(o.By) +
+			" per series, the sum of all series by at most " + formatRoundedUp(o.SumBy)
 	}
 }
 
-// roundedUp formats v with three significant digits, rounded up.
-func roundedUp(v float64) string {
+// formatRoundedUp formats v with three significant digits, rounded up.
+func formatRoundedUp(v float64) string {
 	text := strconv.FormatFloat(v, 'g', 3, 64)
 	if rounded, err := strconv.ParseFloat(text, 64); err == nil && rounded < v {
 		return strconv.FormatFloat(v*1.0051, 'g', 3, 64)
@@ -144,19 +144,19 @@ func roundedUp(v float64) string {
 	return text
 }
 
-// moreOf reports whether the ratio by/of is larger than otherBy/otherOf.
-func moreOf(by, of, otherBy, otherOf int64) bool {
+// isLargerRatio reports whether the ratio by/of is larger than otherBy/otherOf.
+func isLargerRatio(by, of, otherBy, otherOf int64) bool {
 	return by > 0 && (otherBy == 0 || float64(by)/float64(of) > float64(otherBy)/float64(otherOf))
 }
 
 // movedText describes a shift of window edges. The shift, by, and the length of the windows, of, are in milliseconds.
 func movedText(by, of int64) string {
 	return fmt.Sprintf("edges of %s windows are moved by up to %s (%.2g %% of the range)",
-		shortDuration(of), shortDuration(by), 100*float64(by)/float64(of))
+		formatDuration(of), formatDuration(by), 100*float64(by)/float64(of))
 }
 
-// shortDuration formats milliseconds for people: 6h, not 6h0m0s.
-func shortDuration(ms int64) string {
+// formatDuration formats milliseconds for people: 6h, not 6h0m0s.
+func formatDuration(ms int64) string {
 	s := (time.Duration(ms) * time.Millisecond).String()
 	if strings.HasSuffix(s, "m0s") {
 		s = strings.TrimSuffix(s, "0s")
@@ -176,7 +176,7 @@ func (s Shortfall) Info() error {
 	if s.SnappedBy > 0 {
 		snapped = fmt.Sprintf("%s to bucket edges of %s, to avoid reading all samples; resolution=exact reads them",
 			movedText(s.SnappedBy, s.SnappedOf), s.Snapped)
-		if !s.Lacks() {
+		if !s.IsDegraded() {
 			return fmt.Errorf("%w: %s%s", annotations.PromQLInfo, snapped, s.boundText())
 		}
 		snapped = "; where raw samples exist, " + snapped
@@ -229,72 +229,73 @@ func FormatTime(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.R
 func (c *choice) shortfall(segments []Segment) Shortfall {
 	var all Shortfall
 	for _, s := range segments {
-		all.Merge(c.snappedIn(s))
+		all.Merge(c.snappedShortfall(s))
 		first := max(s.FromStep, c.begun) // Earlier windows have no samples to miss.
-		last := min(s.ToStep, c.whole[rollup.Raw]) - 1
+		last := min(s.ToStep, c.firstCovered[rollup.Raw]) - 1
 		if first > last || s.IsExact() {
 			continue
 		}
 		all.Merge(Shortfall{
-			From: c.right(first), To: c.right(last), Raw: c.Horizon[rollup.Raw], Widest: s.Resolution,
-			Moved: s.Fit == Snapped, Widened: s.Fit == Widened,
-			Cut: s.Approximate &&
-				s.Fit == Ragged, Approximated: s.Approximate && s.Fit == Aligned && !s.Sketched, Sketched: s.Sketched,
-		}.movedBy(c.driftOf(s)))
+			From: c.rightEdge(first), To: c.rightEdge(last), Raw: c.Boundary[rollup.Raw], Widest: s.Resolution,
+			Moved: s.Fit == FitSnapped, Widened: s.Fit == FitWidened,
+			Cut:          s.Approximate && s.Fit == FitRagged,
+			Approximated: s.Approximate && s.Fit == FitAligned && !s.Sketched, Sketched: s.Sketched,
+		}.withMove(c.moveOf(s)))
 	}
-	all.Merge(c.hidden())
+	all.Merge(c.hiddenShortfall())
 	return all
 }
 
-// movedBy returns the shortfall with MovedBy and MovedOf set.
-func (s Shortfall) movedBy(by, of int64) Shortfall {
+// withMove returns the shortfall with MovedBy and MovedOf set.
+func (s Shortfall) withMove(by, of int64) Shortfall {
 	s.MovedBy, s.MovedOf = by, of
 	return s
 }
 
-// driftOf returns the drift of a segment and the length of its windows. Both are 0 if the windows weren't moved.
-func (c *choice) driftOf(s Segment) (by, of int64) {
-	if s.Fit != Snapped {
+// moveOf returns the drift of a segment and the length of its windows. Both are 0 if the windows weren't moved.
+func (c *choice) moveOf(s Segment) (by, of int64) {
+	if s.Fit != FitSnapped {
 		return 0, 0
 	}
-	return c.drifts(s), c.Range
+	return c.maxDrift(s), c.Range
 }
 
-// snappedIn returns the shortfall of windows that ModeAuto moved although their raw samples exist.
-func (c *choice) snappedIn(s Segment) Shortfall {
-	if s.Fit != Snapped || s.ToStep <= c.whole[rollup.Raw] || c.Mode != ModeAuto {
+// snappedShortfall returns the shortfall of windows that ModeAuto moved although their raw samples exist.
+func (c *choice) snappedShortfall(s Segment) Shortfall {
+	if s.Fit != FitSnapped || s.ToStep <= c.firstCovered[rollup.Raw] || c.Mode != ModeAuto {
 		return Shortfall{}
 	}
-	return Shortfall{SnappedBy: c.drifts(s), SnappedOf: c.Range, Snapped: s.Resolution}
+	return Shortfall{SnappedBy: c.maxDrift(s), SnappedOf: c.Range, Snapped: s.Resolution}
 }
 
-// hidden returns the shortfall of windows with times for which only resolutions that the request excludes have data.
-func (c *choice) hidden() (all Shortfall) {
+// hiddenShortfall returns the shortfall of windows with times for which only resolutions that the request excludes have
+// data.
+func (c *choice) hiddenShortfall() (all Shortfall) {
 	for _, k := range c.classes {
-		all.Merge(c.hiddenOf(k))
+		all.Merge(c.hiddenShortfallOf(k))
 	}
 	return all
 }
 
-func (c *choice) hiddenOf(k keptClass) Shortfall {
+func (c *choice) hiddenShortfallOf(k keptClass) Shortfall {
 	older := int64(math.MaxInt64)
 	for _, res := range resolutions {
 		if !c.allowed[res] {
-			older = min(older, max(k.horizon[res], c.Oldest))
+			older = min(older, max(k.boundary[res], c.Oldest))
 		}
 	}
 	last := c.steps() - 1
-	for last >= 0 && c.right(last)-c.Range+1 >= k.oldest {
+	for last >= 0 && c.rightEdge(last)-c.Range+1 >= k.oldest {
 		last--
 	}
-	if older >= k.oldest || last < 0 || c.right(last) < older {
+	if older >= k.oldest || last < 0 || c.rightEdge(last) < older {
 		return Shortfall{}
 	}
-	return Shortfall{From: c.From, To: c.right(last), Raw: c.Horizon[rollup.Raw], Hidden: true}
+	return Shortfall{From: c.From, To: c.rightEdge(last), Raw: c.Boundary[rollup.Raw], Hidden: true}
 }
 
-// sortedOnce sorts times and removes duplicates.
-func sortedOnce(times []int64) []int64 {
+// sortAndCompact sorts times and removes duplicates.
+func sortAndCompact(times []int64) []int64 {
 	slices.Sort(times)
 	return slices.Compact(times)
 }

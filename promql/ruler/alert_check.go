@@ -34,9 +34,9 @@ const (
 // creates no alerts.
 var ErrAlertTooLarge = errors.New("ruler: alert too large")
 
-// errNoTurn means that an alerting rule was evaluated without a turn, so its alerts can't be checked against the
+// errNoEvaluation means that an alerting rule was evaluated without a turn, so its alerts can't be checked against the
 // bounds.
-var errNoTurn = errors.New("ruler: an alerting rule must be evaluated with Evaluate")
+var errNoEvaluation = errors.New("ruler: an alerting rule must be evaluated with Evaluate")
 
 // alertCheck checks the alerts of a rule before Prometheus creates them.
 type alertCheck struct {
@@ -52,7 +52,7 @@ type alertCheck struct {
 	url      *url.URL
 	// outer is the length of all values that templates may show, except for the values of the alert's sample.
 	outer int
-	work  work
+	work  workCounter
 }
 
 // checkAlerts returns an error that wraps ErrAlertTooLarge if the samples of a rule's expression would become alerts
@@ -64,12 +64,12 @@ func (r *Ruler) checkAlerts(ctx context.Context, rule *rules.AlertingRule, found
 	c := alertCheck{
 		r: r, ctx: ctx, url: external, rule: rule, at: at, maxValue: min(r.store.MaxLabelValue(tenant.From(ctx)),
 			maxAlertLabels),
-		external: r.o.ExternalLabels.Map(), outer: textOf(r.o.ExternalLabels) + len(external.String()),
+		external: r.o.ExternalLabels.Map(), outer: labelsTextLength(r.o.ExternalLabels) + len(external.String()),
 	}
 	for {
 		total := 0
 		for i := range found {
-			n, err := c.size(&found[i])
+			n, err := c.alertSize(&found[i])
 			if err != nil {
 				return err
 			}
@@ -88,11 +88,11 @@ func (r *Ruler) checkAlerts(ctx context.Context, rule *rules.AlertingRule, found
 	}
 }
 
-// size returns an upper bound of the size of the labels and annotations of a sample's alert, in bytes.
-func (c *alertCheck) size(s *promengine.Sample) (total int, err error) {
-	shown := c.outer + textOf(s.Metric)
+// alertSize returns an upper bound of the size of the labels and annotations of a sample's alert, in bytes.
+func (c *alertCheck) alertSize(s *promengine.Sample) (total int, err error) {
+	shown := c.outer + labelsTextLength(s.Metric)
 	if s.H != nil {
-		shown += histogramText(s)
+		shown += histogramTextLength(s)
 	}
 	longest := ""
 	s.Metric.Range(func(l labels.Label) {
@@ -101,25 +101,25 @@ func (c *alertCheck) size(s *promengine.Sample) (total int, err error) {
 		}
 	})
 	if longest != "" {
-		return 0, c.tooLarge("label", longest, len(s.Metric.Get(longest)), c.maxValue)
+		return 0, c.tooLargeError("label", longest, len(s.Metric.Get(longest)), c.maxValue)
 	}
-	if total, err = c.sum("label", c.rule.Labels(), s, shown, total+len(labels.AlertName)+len(c.rule.Name()),
+	if total, err = c.addSizes("label", c.rule.Labels(), s, shown, total+len(labels.AlertName)+len(c.rule.Name()),
 		c.maxValue, maxAlertLabels); err != nil {
 		return 0, err
 	}
-	annotations, err := c.sum("annotation", c.rule.Annotations(), s, shown, 0, maxAnnotations, maxAnnotations)
+	annotations, err := c.addSizes("annotation", c.rule.Annotations(), s, shown, 0, maxAnnotations, maxAnnotations)
 	return total + annotations, err
 }
 
-// sum adds the sizes of all labels, or all annotations, to total. It returns an error if one of them exceeds maxEach
-// bytes, or all together exceed maxAll bytes.
-func (c *alertCheck) sum(kind string, texts labels.Labels,
+// addSizes adds the sizes of all labels, or all annotations, to total. It returns an error if one of them exceeds
+// maxEach bytes, or all together exceed maxAll bytes.
+func (c *alertCheck) addSizes(kind string, texts labels.Labels,
 	s *promengine.Sample, shown, total, maxEach, maxAll int) (int, error) {
 	estimated := total
 	if !c.exact {
 		fits := true
 		texts.Range(func(l labels.Label) {
-			n := c.r.growthOf(l.Value).atMost(shown)
+			n := c.r.growthOf(l.Value).maxLength(shown)
 			fits = fits && n <= maxEach
 			estimated = min(estimated+len(l.Name)+n, unbounded)
 		})
@@ -133,25 +133,25 @@ func (c *alertCheck) sum(kind string, texts labels.Labels,
 			return
 		}
 		n := 0
-		if n, err = c.expand(l.Value, maxEach, s); err != nil {
+		if n, err = c.expandedLength(l.Value, maxEach, s); err != nil {
 			err = fmt.Errorf("%s %q of rule %q: %w", kind, l.Name, c.rule.Name(), err)
 			return
 		}
 		if total += len(l.Name) + n; total > maxAll {
-			err = c.tooLarge("all "+kind+"s with", l.Name, total, maxAll)
+			err = c.tooLargeError("all "+kind+"s with", l.Name, total, maxAll)
 		}
 	})
 	return total, err
 }
 
-func (c *alertCheck) tooLarge(what, name string, n, most int) error {
+func (c *alertCheck) tooLargeError(what, name string, n, most int) error {
 	return fmt.Errorf("%w: %s %q of rule %q: it has %d bytes; the maximum is %d", ErrAlertTooLarge, what, name,
 		c.rule.Name(), n, most)
 }
 
-// expand returns the length of the expanded text of a label or an annotation. It returns an error if the text is longer
-// than most bytes.
-func (c *alertCheck) expand(text string, most int, s *promengine.Sample) (int, error) {
+// expandedLength returns the length of the expanded text of a label or an annotation. It returns an error if the text
+// is longer than most bytes.
+func (c *alertCheck) expandedLength(text string, most int, s *promengine.Sample) (int, error) {
 	if !strings.Contains(text, "{{") {
 		if len(text) > most {
 			return 0, fmt.Errorf("%w: the text has more than %d bytes", ErrAlertTooLarge, most)
@@ -159,14 +159,14 @@ func (c *alertCheck) expand(text string, most int, s *promengine.Sample) (int, e
 		return len(text), nil
 	}
 	name := "__alert_" + c.rule.Name()
-	x := expansion{ctx: c.ctx, work: &c.work, most: most}
-	bounded, err := x.bound(name, templateDefinitions+text)
+	x := expansion{ctx: c.ctx, work: &c.work, maxLength: most}
+	bounded, err := x.boundTemplate(name, templateDefinitions+text)
 	if err != nil {
 		return len(err.Error()), nil // Prometheus replaces the text by the error.
 	}
 	data := template.AlertTemplateData(s.Metric.Map(), c.external, c.url.String(), *s)
 	tmpl := template.NewTemplateExpander(c.ctx, bounded, name, data, model.Time(timestamp.FromTime(c.at)),
-		x.query(c.r.ruleQuery), c.url, nil)
+		x.countQuery(c.r.ruleQuery), c.url, nil)
 	tmpl.Funcs(x.functions())
 	_, err = tmpl.Expand()
 	switch {
@@ -180,14 +180,15 @@ func (c *alertCheck) expand(text string, most int, s *promengine.Sample) (int, e
 	return x.length, nil
 }
 
-// textOf returns the approximate length of the text of labels in bytes, for templates that show all labels.
-func textOf(ls labels.Labels) (n int) {
+// labelsTextLength returns the approximate length of the text of labels in bytes, for templates that show all labels.
+func labelsTextLength(ls labels.Labels) (n int) {
 	ls.Range(func(l labels.Label) { n += len(l.Name) + len(l.Value) + 8 })
 	return n
 }
 
-// histogramText returns the approximate length of the text of a native histogram in bytes, for templates that show it.
-func histogramText(s *promengine.Sample) int {
+// histogramTextLength returns the approximate length of the text of a native histogram in bytes, for templates that
+// show it.
+func histogramTextLength(s *promengine.Sample) int {
 	return 1024 + 64*(len(s.H.PositiveBuckets)+len(s.H.NegativeBuckets)+len(s.H.PositiveSpans)+len(s.H.NegativeSpans)+
 		len(s.H.CustomValues))
 }

@@ -29,7 +29,7 @@ const (
 	maxMethod = 1 << 20
 )
 
-// These functions are added to templates by bound.
+// These functions are added to templates by boundTemplate.
 const (
 	enterFunction  = "__enter"
 	showFunction   = "__show"
@@ -42,19 +42,19 @@ const (
 // bounded ones.
 type expansion struct {
 	ctx context.Context
-	// work is shared by the expansions of a rule.
-	work *work
-	// most is the maximum length of the text. length is its current length.
-	most, length int
-	steps        int
+	// workCounter is shared by the expansions of a rule.
+	work *workCounter
+	// maxLength is the maximum length of the text. length is its current length.
+	maxLength, length int
+	steps             int
 	// refused is the reason why the expansion was stopped.
 	refused error
 }
 
-// bound returns the text of a template that calls functions of the expansion:
+// boundTemplate returns the text of a template that calls functions of the expansion:
 //
 //	{{range .}}text{{len $x}}{{end}}  ─►  {{range . | __read}}{{__enter 4 64}}text{{len (__read $x) | __show}}{{end}}
-func (x *expansion) bound(name, text string) (string, error) {
+func (x *expansion) boundTemplate(name, text string) (string, error) {
 	tree := syntax.New(name)
 	tree.Mode = syntax.SkipFuncCheck
 	all := map[string]*syntax.Tree{}
@@ -86,7 +86,7 @@ func boundList(list *syntax.ListNode) {
 		case *syntax.ActionNode:
 			cost += boundPipe(n.Pipe)
 			if len(n.Pipe.Decl) == 0 {
-				n.Pipe.Cmds = append(n.Pipe.Cmds, call(showFunction))
+				n.Pipe.Cmds = append(n.Pipe.Cmds, newCall(showFunction))
 			}
 		case *syntax.TemplateNode:
 			cost += boundPipe(n.Pipe)
@@ -96,11 +96,11 @@ func boundList(list *syntax.ListNode) {
 			cost += boundBranch(&n.BranchNode)
 		case *syntax.RangeNode:
 			cost += boundBranch(&n.BranchNode)
-			n.Pipe.Cmds = append(n.Pipe.Cmds, call(readFunction)) // A map is sorted.
+			n.Pipe.Cmds = append(n.Pipe.Cmds, newCall(readFunction)) // A map is sorted.
 		}
 	}
 	enter := &syntax.ActionNode{NodeType: syntax.NodeAction,
-		Pipe: pipe(call(enterFunction, number(bytes), number(cost)))}
+		Pipe: newPipe(newCall(enterFunction, newNumber(bytes), newNumber(cost)))}
 	list.Nodes = append([]syntax.Node{enter}, list.Nodes...)
 }
 
@@ -122,7 +122,7 @@ func boundPipe(p *syntax.PipeNode) (cost int) {
 			reader = methodFunction
 		}
 		if i > 0 {
-			commands = append(commands, call(reader))
+			commands = append(commands, newCall(reader))
 		}
 		commands = append(commands, c)
 		for j, arg := range c.Args {
@@ -130,7 +130,7 @@ func boundPipe(p *syntax.PipeNode) (cost int) {
 			switch arg.(type) {
 			case *syntax.DotNode, *syntax.FieldNode, *syntax.VariableNode, *syntax.ChainNode, *syntax.PipeNode:
 				if j > 0 {
-					c.Args[j] = pipe(call(reader, arg))
+					c.Args[j] = newPipe(newCall(reader, arg))
 				}
 			}
 		}
@@ -153,97 +153,97 @@ func boundArgument(n syntax.Node) (cost int) {
 	return 0
 }
 
-func call(name string, args ...syntax.Node) *syntax.CommandNode {
+func newCall(name string, args ...syntax.Node) *syntax.CommandNode {
 	return &syntax.CommandNode{NodeType: syntax.NodeCommand,
 		Args: append([]syntax.Node{syntax.NewIdentifier(name)}, args...)}
 }
 
-func pipe(commands ...*syntax.CommandNode) *syntax.PipeNode {
+func newPipe(commands ...*syntax.CommandNode) *syntax.PipeNode {
 	return &syntax.PipeNode{NodeType: syntax.NodePipe, Cmds: commands}
 }
 
-func number(n int) *syntax.NumberNode {
+func newNumber(n int) *syntax.NumberNode {
 	return &syntax.NumberNode{NodeType: syntax.NodeNumber, IsInt: true, Int64: int64(n), Text: fmt.Sprint(n)}
 }
 
-// refuse stops the expansion with an error.
-func (x *expansion) refuse(format string, args ...any) error {
+// refuseTemplate stops the expansion with an error.
+func (x *expansion) refuseTemplate(format string, args ...any) error {
 	if x.refused == nil {
 		x.refused = fmt.Errorf("%w: %s", ErrAlertTooLarge, fmt.Sprintf(format, args...))
 	}
 	return x.refused
 }
 
-// spend counts work. It stops the expansion if the context has ended or the work exceeds the bound of the rule.
-func (x *expansion) spend(n int) error {
+// addWork counts work. It stops the expansion if the context has ended or the work exceeds the bound of the rule.
+func (x *expansion) addWork(n int) error {
 	if err := x.ctx.Err(); err != nil {
 		return err
 	}
-	if !x.work.spend(n) {
-		return x.refuse("the templates of the rule's alerts need more than %d units of work", maxWork)
+	if !x.work.add(n) {
+		return x.refuseTemplate("the templates of the rule's alerts need more than %d units of work", maxWork)
 	}
 	return nil
 }
 
-// enter counts the execution of a body with the given bytes of text and the given cost of its nodes.
-func (x *expansion) enter(bytes, cost int) (string, error) {
+// enterBody counts the execution of a body with the given bytes of text and the given cost of its nodes.
+func (x *expansion) enterBody(bytes, cost int) (string, error) {
 	if x.steps++; x.steps > maxExpansionSteps {
-		return "", x.refuse("the template executes more than %d steps", maxExpansionSteps)
+		return "", x.refuseTemplate("the template executes more than %d steps", maxExpansionSteps)
 	}
-	if err := x.spend(cost); err != nil {
+	if err := x.addWork(cost); err != nil {
 		return "", err
 	}
-	return "", x.grow(bytes)
+	return "", x.addLength(bytes)
 }
 
-// read counts a value that a function or a loop is about to read.
-func (x *expansion) read(v any) (any, error) { return x.readUpTo(v, maxGuess, 1) }
+// readValue counts a value that a function or a loop is about to read.
+func (x *expansion) readValue(v any) (any, error) { return x.readBounded(v, maxGuess, 1) }
 
-// readMethod counts an argument of a method. Its bound is lower, because the method's work and result are unknown.
-func (x *expansion) readMethod(v any) (any, error) { return x.readUpTo(v, maxMethod, nodeWork) }
+// readArgument counts an argument of a method. Its bound is lower, because the method's work and result are unknown.
+func (x *expansion) readArgument(v any) (any, error) { return x.readBounded(v, maxMethod, nodeWork) }
 
-func (x *expansion) readUpTo(v any, most, each int) (any, error) {
-	size, ok := sizeOf(v, most)
+func (x *expansion) readBounded(v any, most, each int) (any, error) {
+	size, ok := boundedSize(v, most)
 	if !ok {
-		return nil, x.refuse("a value in the template has more than %d bytes", most)
+		return nil, x.refuseTemplate("a value in the template has more than %d bytes", most)
 	}
-	return v, x.spend(product(each, size))
+	return v, x.addWork(boundedProduct(each, size))
 }
 
-func (x *expansion) grow(bytes int) error {
-	if x.length += bytes; x.length > x.most {
-		return x.refuse("the text has more than %d bytes", x.most)
+func (x *expansion) addLength(bytes int) error {
+	if x.length += bytes; x.length > x.maxLength {
+		return x.refuseTemplate("the text has more than %d bytes", x.maxLength)
 	}
 	return nil
 }
 
-// show counts the text of a value as part of the result, and returns it.
-func (x *expansion) show(v any) (string, error) {
-	if _, err := x.read(v); err != nil {
+// showValue counts the text of a value as part of the result, and returns it.
+func (x *expansion) showValue(v any) (string, error) {
+	if _, err := x.readValue(v); err != nil {
 		return "", err
 	}
-	n := length(v)
-	if err := x.spend(product(madeWork, n)); err != nil {
+	n := shownLength(v)
+	if err := x.addWork(boundedProduct(madeWork, n)); err != nil {
 		return "", err
 	}
-	return "", x.grow(n)
+	return "", x.addLength(n)
 }
 
 // makeText returns the result of f, which has at most atMost bytes. If atMost exceeds the bounds, it returns an error
 // without calling f.
 func (x *expansion) makeText(atMost int, f func() string) (string, error) {
 	if atMost > maxGuess {
-		return "", x.refuse("a function in the template may create %d bytes or more", maxGuess)
+		return "", x.refuseTemplate("a function in the template may create %d bytes or more", maxGuess)
 	}
 	text := f()
-	return text, x.spend(product(madeWork, len(text)))
+	return text, x.addWork(boundedProduct(madeWork, len(text)))
 }
 
 // textFunction bounds f, whose result is at most the given number of times as long as its argument.
 func (x *expansion) textFunction(times int, f func(string) string) func(string) (string, error) {
 	return func(text string) (string, error) {
-		most := callText + product(times, len(text))
-		if err := x.spend(most); err != nil {
+		most := callText + boundedProduct(times, len(text))
+		if err := x.addWork(most); err != nil {
 			return "", err
 		}
 		return x.makeText(most, func() string { return f(text) })
@@ -253,21 +253,21 @@ func (x *expansion) textFunction(times int, f func(string) string) func(string) 
 // argsFunction is textFunction for functions with arguments of any type and number.
 func (x *expansion) argsFunction(times int, f func(...any) string) func(...any) (string, error) {
 	return func(args ...any) (string, error) {
-		return x.makeText(product(times, lengths(args)), func() string { return f(args...) })
+		return x.makeText(boundedProduct(times, totalLength(args)), func() string { return f(args...) })
 	}
 }
 
-func product(a, b int) int {
+func boundedProduct(a, b int) int {
 	if a > 0 && b > unbounded/a {
 		return unbounded
 	}
 	return a * b
 }
 
-// lengths returns the maximum length of the arguments as text.
-func lengths(args []any) (n int) {
+// totalLength returns the maximum length of the arguments as text.
+func totalLength(args []any) (n int) {
 	for _, arg := range args {
-		size, ok := sizeOf(arg, maxGuess)
+		size, ok := boundedSize(arg, maxGuess)
 		if !ok {
 			return unbounded
 		}
@@ -276,8 +276,8 @@ func lengths(args []any) (n int) {
 	return n
 }
 
-// length returns the length of a value as a template shows it.
-func length(v any) int {
+// shownLength returns the length of a value as a template shows it.
+func shownLength(v any) int {
 	switch v := v.(type) {
 	case nil:
 		return len("<no value>")
@@ -287,15 +287,16 @@ func length(v any) int {
 	return len(fmt.Sprint(v))
 }
 
-// functions returns the functions that bound adds to a template, and bounded versions of functions whose results may be
-// longer than their arguments.
+// functions returns the functions that boundTemplate adds to a template, and bounded versions of functions whose
+// results may be longer than their arguments.
 func (x *expansion) functions() texttemplate.FuncMap {
 	return texttemplate.FuncMap{
-		enterFunction: x.enter, showFunction: x.show, readFunction: x.read, methodFunction: x.readMethod,
-		"printf": x.printf, "print": x.argsFunction(2, fmt.Sprint), "println": x.argsFunction(2, fmt.Sprintln),
+		enterFunction: x.enterBody, showFunction: x.showValue, readFunction: x.readValue,
+		methodFunction: x.readArgument,
+		"printf":       x.printf, "print": x.argsFunction(2, fmt.Sprint), "println": x.argsFunction(2, fmt.Sprintln),
 		"html": x.argsFunction(6, texttemplate.HTMLEscaper), "js": x.argsFunction(6, texttemplate.JSEscaper),
 		"urlquery":     x.argsFunction(3, texttemplate.URLQueryEscaper),
-		"reReplaceAll": x.replaceAll, "match": x.match,
+		"reReplaceAll": x.replaceAll, "match": x.matchText,
 		"title":   x.textFunction(3, cases.Title(language.AmericanEnglish, cases.NoLower).String),
 		"toUpper": x.textFunction(3, strings.ToUpper), "toLower": x.textFunction(3, strings.ToLower),
 		"urlQueryEscape": x.textFunction(3, url.QueryEscape),
@@ -322,29 +323,29 @@ func (x *expansion) printf(format string, args ...any) (string, error) {
 		n = min(n*10+int(b-'0'), unbounded/10)
 		widest = max(widest, n)
 	}
-	each := min(10*lengths(args), unbounded-widest) + widest
-	return x.makeText(len(format)+product(strings.Count(format, "%"), each), func() string {
+	each := min(10*totalLength(args), unbounded-widest) + widest
+	return x.makeText(len(format)+boundedProduct(strings.Count(format, "%"), each), func() string {
 		return fmt.Sprintf(format, args...)
 	})
 }
 
-// match reports whether text matches a regular expression, in a bounded way.
-func (x *expansion) match(pattern, text string) (bool, error) {
-	if _, err := x.search(pattern, text); err != nil {
+// matchText reports whether text matches a regular expression, in a bounded way.
+func (x *expansion) matchText(pattern, text string) (bool, error) {
+	if _, err := x.countSearch(pattern, text); err != nil {
 		return false, err
 	}
 	return regexp.MatchString(pattern, text)
 }
 
-// search counts the work of compiling a regular expression and of searching a text once. It returns the work of each
-// further match. Without a repetition in the regular expression, a search that finds a match hasn't read the whole
+// countSearch counts the work of compiling a regular expression and of searching a text once. It returns the work of
+// each further match. Without a repetition in the regular expression, a search that finds a match hasn't read the whole
 // text, so further matches are cheap.
-func (x *expansion) search(pattern, text string) (each int, err error) {
-	if err := x.spend(product(compileWork, len(pattern))); err != nil {
+func (x *expansion) countSearch(pattern, text string) (each int, err error) {
+	if err := x.addWork(boundedProduct(compileWork, len(pattern))); err != nil {
 		return 0, err
 	}
 	if err := bounds.CheckRegexps(pattern); err != nil {
-		return 0, x.refuse("%v", err)
+		return 0, x.refuseTemplate("%v", err)
 	}
 	instructions, steps := bounds.Size(pattern)
 	steps = matchWork * (steps + 1)
@@ -352,14 +353,14 @@ func (x *expansion) search(pattern, text string) (each int, err error) {
 	if bounds.Steps(pattern) == 0 {
 		longest = min(longest, instructions)
 	}
-	return callWork + product(steps, longest), x.spend(min(product(compileWork, instructions)+product(steps, len(text)),
-		unbounded))
+	work := min(boundedProduct(compileWork, instructions)+boundedProduct(steps, len(text)), unbounded)
+	return callWork + boundedProduct(steps, longest), x.addWork(work)
 }
 
 // replaceAll bounds the regular expression, its searches, and the length of the result. It assumes that each match is
 // replaced by the replacement, in which each reference is as long as the text.
 func (x *expansion) replaceAll(pattern, replacement, text string) (string, error) {
-	each, err := x.search(pattern, text)
+	each, err := x.countSearch(pattern, text)
 	if err != nil {
 		return "", err
 	}
@@ -368,14 +369,14 @@ func (x *expansion) replaceAll(pattern, replacement, text string) (string, error
 	re := regexp.MustCompile(pattern)
 	matches := 0
 	re.ReplaceAllStringFunc(text, func(string) string {
-		if err := x.spend(each); err != nil {
+		if err := x.addWork(each); err != nil {
 			panic(err) // It ends the search. The template converts the panic to an error.
 		}
 		matches++
 		return ""
 	})
-	longest := len(replacement) + product(strings.Count(replacement, "$"), len(text))
-	return x.makeText(len(text)+product(matches, longest), func() string {
+	longest := len(replacement) + boundedProduct(strings.Count(replacement, "$"), len(text))
+	return x.makeText(len(text)+boundedProduct(matches, longest), func() string {
 		return re.ReplaceAllString(text, replacement)
 	})
 }

@@ -24,16 +24,16 @@ func (g growth) scale(n int) growth {
 	return growth{min(g.fixed*n, unbounded), min(g.times*n, unbounded)}
 }
 
-func (g growth) atMost(shown int) int {
+func (g growth) maxLength(shown int) int {
 	return min(g.fixed+min(g.times, unbounded)*min(shown, unbounded), unbounded)
 }
 
-var grows = growth{fixed: unbounded}
+var unboundedGrowth = growth{fixed: unbounded}
 
-// growths maps a function to the maximum number of times that its result contains its arguments, as text that is
+// functionGrowth maps a function to the maximum number of times that its result contains its arguments, as text that is
 // escaped, quoted or changed in case. The results of functions that aren't listed may have any length, or aren't worth
 // estimating.
-var growths = map[string]int{
+var functionGrowth = map[string]int{
 	"humanize": 1, "humanize1024": 1, "humanizeDuration": 1, "humanizePercentage": 1, "humanizeTimestamp": 1,
 	"toTime": 1, "toDuration": 1, "now": 1,
 	"parseDuration": 1, "pathPrefix": 1, "externalURL": 1, "stripPort": 1, "stripDomain": 2, "safeHtml": 1, "title": 3,
@@ -68,7 +68,7 @@ func templateGrowth(text string) growth {
 	all := map[string]*syntax.Tree{}
 	parsed, err := tree.Parse(templateDefinitions+text, "", "", all)
 	if err != nil || len(all) > 1 || parsed.Root == nil {
-		return grows
+		return unboundedGrowth
 	}
 	g := growth{fixed: 64} // For the definitions.
 	for i, n := range parsed.Root.Nodes {
@@ -100,7 +100,7 @@ func nodeGrowth(n syntax.Node) growth {
 		}
 		return g
 	}
-	return grows
+	return unboundedGrowth
 }
 
 // branchGrowth returns the growth of a branch: the sum of both bodies and of the condition, because with sets the dot
@@ -108,14 +108,14 @@ func nodeGrowth(n syntax.Node) growth {
 func branchGrowth(n *syntax.BranchNode) growth {
 	condition := pipeGrowth(n.Pipe)
 	if condition.times > 1 || condition.fixed > 4*callText {
-		return grows // The dot may be longer than all values that may be shown.
+		return unboundedGrowth // The dot may be longer than all values that may be shown.
 	}
 	return condition.add(nodeGrowth(n.List)).add(nodeGrowth(n.ElseList))
 }
 
 func pipeGrowth(p *syntax.PipeNode) growth {
 	if len(p.Decl) > 0 {
-		return grows
+		return unboundedGrowth
 	}
 	var result growth
 	for _, c := range p.Cmds {
@@ -133,13 +133,13 @@ func commandGrowth(c *syntax.CommandNode, piped growth) growth {
 	f, ok := c.Args[0].(*syntax.IdentifierNode)
 	if !ok {
 		if len(c.Args) > 1 || piped != (growth{}) {
-			return grows // A method, such as Format of a time, whose result may be longer than its arguments.
+			return unboundedGrowth // A method, such as Format of a time, whose result may be longer than its arguments.
 		}
 		return argumentGrowth(c.Args[0])
 	}
-	times, ok := growths[f.Ident]
+	times, ok := functionGrowth[f.Ident]
 	if !ok || f.Ident == "printf" && !isPlainFormat(c) {
-		return grows
+		return unboundedGrowth
 	}
 	return sum.scale(times).add(growth{fixed: callText * len(c.Args)})
 }
@@ -159,7 +159,7 @@ func argumentGrowth(n syntax.Node) growth {
 	case *syntax.NumberNode, *syntax.BoolNode, *syntax.NilNode:
 		return growth{fixed: callText}
 	}
-	return grows
+	return unboundedGrowth
 }
 
 // isPlainFormat reports whether printf uses each of its arguments once, with a width of two digits at most.

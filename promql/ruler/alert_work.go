@@ -28,50 +28,50 @@ const (
 	matchWork   = 4
 )
 
-// work counts the work of the expansions of a rule in one evaluation.
-type work struct{ spent int }
+// workCounter counts the work of the expansions of a rule in one evaluation.
+type workCounter struct{ spent int }
 
-// spend adds n units of work, and reports whether the total is at most maxWork.
-func (w *work) spend(n int) bool {
+// add adds n units of work, and reports whether the total is at most maxWork.
+func (w *workCounter) add(n int) bool {
 	w.spent = min(w.spent+n, unbounded)
 	return w.spent <= maxWork
 }
 
-// sizeOf returns an upper estimate of the size of a value as text, in bytes, and reports whether it is within most
+// boundedSize returns an upper estimate of the size of a value as text, in bytes, and reports whether it is within most
 // bytes. A value that is contained more than once, such as a map in multiple maps, counts each time, because it is
 // printed each time. It stops as soon as the size exceeds most.
-func sizeOf(v any, most int) (size int, ok bool) {
+func boundedSize(v any, most int) (size int, ok bool) {
 	left := most
 	switch v := v.(type) {
 	case string:
 		left -= len(v)
 	case map[string]any:
-		left = shrinkMap(v, left)
+		left = subtractMapSize(v, left)
 	default:
-		left = shrink(reflect.ValueOf(v), left, true)
+		left = subtractSize(reflect.ValueOf(v), left, true)
 	}
 	return most - left, left >= 0
 }
 
-// shrinkMap returns left minus the size of a map. If the map is larger than left, it stops early and returns a negative
-// number.
-func shrinkMap(m map[string]any, left int) int {
+// subtractMapSize returns left minus the size of a map. If the map is larger than left, it stops early and returns a
+// negative number.
+func subtractMapSize(m map[string]any, left int) int {
 	for name, inner := range m {
 		if left -= nodeWork + len(name); left < 0 {
 			return left
 		}
-		size, _ := sizeOf(inner, left)
+		size, _ := boundedSize(inner, left)
 		left -= size
 	}
 	return left - nodeWork
 }
 
-// stringer is the type of values with a String method, such as native histograms.
-var stringer = reflect.TypeFor[fmt.Stringer]()
+// stringerType is the type of values with a String method, such as native histograms.
+var stringerType = reflect.TypeFor[fmt.Stringer]()
 
-// shrink is shrinkMap for all values. It follows pointers where fmt follows them: at the top level, and if their values
-// have a String method.
-func shrink(v reflect.Value, left int, top bool) int {
+// subtractSize is subtractMapSize for all values. It follows pointers where fmt follows them: at the top level, and if
+// their values have a String method.
+func subtractSize(v reflect.Value, left int, top bool) int {
 	if left < 0 {
 		return left
 	}
@@ -80,30 +80,30 @@ func shrink(v reflect.Value, left int, top bool) int {
 	case reflect.String:
 		return left - v.Len()
 	case reflect.Interface:
-		return shrink(v.Elem(), left, false)
+		return subtractSize(v.Elem(), left, false)
 	case reflect.Pointer:
-		if !v.IsNil() && (top || v.Type().Implements(stringer)) {
-			return shrink(v.Elem(), left, false)
+		if !v.IsNil() && (top || v.Type().Implements(stringerType)) {
+			return subtractSize(v.Elem(), left, false)
 		}
 	case reflect.Struct:
 		for i := 0; i < v.NumField() && left >= 0; i++ {
-			left = shrink(v.Field(i), left, false)
+			left = subtractSize(v.Field(i), left, false)
 		}
 	case reflect.Slice, reflect.Array:
 		for i := 0; i < v.Len() && left >= 0; i++ {
-			left = shrink(v.Index(i), left, false)
+			left = subtractSize(v.Index(i), left, false)
 		}
 	case reflect.Map:
 		for each := v.MapRange(); left >= 0 && each.Next(); {
-			left = shrink(each.Value(), shrink(each.Key(), left, false), false)
+			left = subtractSize(each.Value(), subtractSize(each.Key(), left, false), false)
 		}
 	}
 	return left
 }
 
-// query returns find with the labels of its results counted. A template copies the labels, even if the result was
+// countQuery returns find with the labels of its results counted. A template copies the labels, even if the result was
 // cached.
-func (x *expansion) query(find template.QueryFunc) template.QueryFunc {
+func (x *expansion) countQuery(find template.QueryFunc) template.QueryFunc {
 	return func(ctx context.Context, q string, at time.Time) (promengine.Vector, error) {
 		found, err := find(ctx, q, at)
 		if err != nil {
@@ -113,6 +113,6 @@ func (x *expansion) query(find template.QueryFunc) template.QueryFunc {
 		for i := range found {
 			cost += 2*nodeWork + found[i].Metric.Len()*nodeWork/2
 		}
-		return found, x.spend(cost)
+		return found, x.addWork(cost)
 	}
 }

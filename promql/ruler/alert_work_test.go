@@ -58,8 +58,8 @@ func TestSharedValuesAreBounded(t *testing.T) {
 		`{{ match "a" (print .) }}`,
 	} {
 		t.Run(text, func(t *testing.T) {
-			x := expansion{ctx: t.Context(), work: &work{}, most: maxAnnotations}
-			bounded, err := x.bound("main", text)
+			x := expansion{ctx: t.Context(), work: &workCounter{}, maxLength: maxAnnotations}
+			bounded, err := x.boundTemplate("main", text)
 			require.NoError(t, err)
 			tmpl := template.NewTemplateExpander(t.Context(), bounded, "main", shared(13), model.Time(0), nil, nil, nil)
 			tmpl.Funcs(x.functions())
@@ -164,7 +164,7 @@ func TestExpansionsEndWithTheirContext(t *testing.T) {
 		c := alertCheck{r: p.r, ctx: ctx, at: r.now, url: p.r.externalURL(testTenant),
 			rule: rules.NewAlertingRule("a", nil, 0, 0, found[0].Metric, found[0].Metric, found[0].Metric, "", true,
 				nil)}
-		_, err := c.expand(text, maxAnnotations, &found[0])
+		_, err := c.expandedLength(text, maxAnnotations, &found[0])
 		require.ErrorIs(t, err, context.Canceled, text)
 	}
 }

@@ -174,7 +174,7 @@ func TestBoundsOfTemplates(t *testing.T) {
 	r.file("groups: []")
 	r.write(`odd{job="a",other="b"}`, 2)
 	p := r.process()
-	ctx := (&turn{checked: true}).into(p.ctx)
+	ctx := (&evaluation{checked: true}).addToContext(p.ctx)
 	found, err := p.r.query(ctx, "odd", r.now)
 	require.NoError(t, err)
 	require.Len(t, found, 1)
@@ -190,7 +190,7 @@ func TestBoundsOfTemplates(t *testing.T) {
 		}
 		c := alertCheck{r: p.r, ctx: ctx, at: r.now, url: p.r.externalURL(testTenant),
 			rule: rules.NewAlertingRule("a", nil, 0, 0, s.Metric, s.Metric, s.Metric, "", true, nil)}
-		n, err := c.expand(text, maxAnnotations, s)
+		n, err := c.expandedLength(text, maxAnnotations, s)
 		require.NoError(t, err, text)
 		if strings.HasPrefix(theirs, "error ") {
 			require.NotZero(t, n, text)
@@ -198,10 +198,12 @@ func TestBoundsOfTemplates(t *testing.T) {
 			require.Equal(t, len(theirs), n, "%s: %s", text, theirs)
 		}
 		require.LessOrEqual(
-			t, len(theirs), p.r.growthOf(text).atMost(textOf(s.Metric)+len(p.r.externalURL(testTenant).String())), text,
+			t, len(theirs),
+			p.r.growthOf(text).maxLength(labelsTextLength(s.Metric)+len(p.r.externalURL(testTenant).String())), text,
 		)
 	}
-	require.Less(t, p.r.growthOf(templates[3]).atMost(1000), maxAnnotations, "ordinary templates aren't expanded twice")
+	require.Less(t, p.r.growthOf(templates[3]).maxLength(1000), maxAnnotations,
+		"ordinary templates aren't expanded twice")
 }
 
 // panicking is an engine that panics at the query 1 + 1.

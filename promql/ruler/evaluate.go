@@ -10,41 +10,43 @@ import (
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
-// evaluating is the name by which panics of evaluations are counted.
-const evaluating = "evaluating rules"
+// panicName is the name by which panics of evaluations are counted.
+const panicName = "evaluating rules"
 
-// turn is one evaluation of a group. It records the rule that is being evaluated, because Prometheus' manager passes on
-// the turn's context but not the rule.
-type turn struct {
+// evaluation is one evaluation of a group. It records the rule that is being evaluated, because Prometheus' manager
+// passes on the turn's context but not the rule.
+type evaluation struct {
 	// from is the index of the first rule to evaluate, at the index of the current rule.
 	from, at int
 	rule     rules.Rule
 	// checked is true if the alerts of the current rule have been checked. All further queries are made by its
 	// templates. answers caches the results of these queries.
 	checked bool
-	answers answers
+	answers queryCache
 }
 
-type turnKey struct{}
+type evaluationKey struct{}
 
-func turnOf(ctx context.Context) *turn {
-	t, _ := ctx.Value(turnKey{}).(*turn)
+func evaluationOf(ctx context.Context) *evaluation {
+	t, _ := ctx.Value(evaluationKey{}).(*evaluation)
 	return t
 }
 
-func (t *turn) into(ctx context.Context) context.Context { return context.WithValue(ctx, turnKey{}, t) }
-
-func (t *turn) startRule(at int, rule rules.Rule) {
-	t.at, t.rule, t.checked, t.answers = at, rule, false, answers{}
+func (t *evaluation) addToContext(ctx context.Context) context.Context {
+	return context.WithValue(ctx, evaluationKey{}, t)
 }
 
-// turns is called by Prometheus' manager when a rule starts, and records the rule in the turn. It makes the manager
-// evaluate the rules one after the other, in order.
-type turns struct{}
+func (t *evaluation) startRule(at int, rule rules.Rule) {
+	t.at, t.rule, t.checked, t.answers = at, rule, false, queryCache{}
+}
+
+// ruleTracker is called by Prometheus' manager when a rule starts, and records the rule in the turn. It makes the
+// manager evaluate the rules one after the other, in order.
+type ruleTracker struct{}
 
 // SplitGroupIntoBatches implements rules.RuleConcurrencyController.
-func (turns) SplitGroupIntoBatches(ctx context.Context, g *rules.Group) []rules.ConcurrentRules {
-	t := turnOf(ctx)
+func (ruleTracker) SplitGroupIntoBatches(ctx context.Context, g *rules.Group) []rules.ConcurrentRules {
+	t := evaluationOf(ctx)
 	if t == nil {
 		return nil
 	}
@@ -61,28 +63,29 @@ func (turns) SplitGroupIntoBatches(ctx context.Context, g *rules.Group) []rules.
 }
 
 // Allow implements rules.RuleConcurrencyController. It is called before each rule of a batch with multiple rules.
-func (turns) Allow(ctx context.Context, _ *rules.Group, rule rules.Rule) bool {
-	if t := turnOf(ctx); t != nil {
+func (ruleTracker) Allow(ctx context.Context, _ *rules.Group, rule rules.Rule) bool {
+	if t := evaluationOf(ctx); t != nil {
 		t.startRule(t.at+1, rule)
 	}
 	return false
 }
 
 // Done implements rules.RuleConcurrencyController.
-func (turns) Done(context.Context) {}
+func (ruleTracker) Done(context.Context) {}
 
-// Evaluate evaluates a group at the time at, in the same way as a Ruler.
-func Evaluate(ctx context.Context, g *rules.Group, at time.Time) {
-	evaluate(ctx, g, at, rules.DefaultEvalIterationFunc, nil)
+// EvaluateGroup evaluates a group at the time at, in the same way as a Ruler.
+func EvaluateGroup(ctx context.Context, g *rules.Group, at time.Time) {
+	evaluateGroup(ctx, g, at, rules.DefaultEvalIterationFunc, nil)
 }
 
-// evaluate evaluates a group at the time at with eval. If a rule panics, the error is set as the rule's health and
+// evaluateGroup evaluates a group at the time at with eval. If a rule panics, the error is set as the rule's health and
 // counted as a failure in m, and the rules after it are still evaluated.
-func evaluate(ctx context.Context, g *rules.Group, at time.Time, eval rules.GroupEvalIterationFunc, m *rules.Metrics) {
+func evaluateGroup(ctx context.Context, g *rules.Group, at time.Time, eval rules.GroupEvalIterationFunc,
+	m *rules.Metrics) {
 	all := g.Rules()
-	for t := (&turn{}); t.from < len(all) || len(all) == 0; t.from = t.at + 1 {
+	for t := (&evaluation{}); t.from < len(all) || len(all) == 0; t.from = t.at + 1 {
 		t.at = t.from - 1
-		err := panics.Do(evaluating, func() error { eval(t.into(ctx), g, at); return nil })
+		err := panics.Do(panicName, func() error { eval(t.addToContext(ctx), g, at); return nil })
 		if err == nil {
 			return
 		}
@@ -100,13 +103,13 @@ func evaluate(ctx context.Context, g *rules.Group, at time.Time, eval rules.Grou
 	}
 }
 
-// evalOnce evaluates a group as rules.DefaultEvalIterationFunc does, without updating that function's metrics.
-func evalOnce(ctx context.Context, g *rules.Group, at time.Time) { g.Eval(ctx, at) }
+// evaluateOnce evaluates a group as rules.DefaultEvalIterationFunc does, without updating that function's metrics.
+func evaluateOnce(ctx context.Context, g *rules.Group, at time.Time) { g.Eval(ctx, at) }
 
 // ruleQuery evaluates the expression of a rule, or a query in a template of an alert. It returns an error for the
 // expression of an alerting rule if the alerts would exceed the bounds, before Prometheus creates them.
 func (r *Ruler) ruleQuery(ctx context.Context, q string, at time.Time) (promengine.Vector, error) {
-	t := turnOf(ctx)
+	t := evaluationOf(ctx)
 	if t != nil && t.checked {
 		return t.answers.get(q, at, func() (promengine.Vector, error) { return r.query(ctx, q, at) })
 	}
@@ -115,47 +118,49 @@ func (r *Ruler) ruleQuery(ctx context.Context, q string, at time.Time) (promengi
 		return found, err
 	}
 	if t == nil {
-		return nil, errNoTurn
+		return nil, errNoEvaluation
 	}
 	rule, ok := t.rule.(*rules.AlertingRule)
 	if !ok {
-		return nil, errNoTurn
+		return nil, errNoEvaluation
 	}
 	t.checked = true
 	return found, r.checkAlerts(ctx, rule, found, at)
 }
 
-// maxAnswers is the maximum number of cached results of queries in templates, maxAnswered is the maximum number of
-// samples in these results, and maxKeptQuery is the maximum length of a query whose result is cached, in bytes.
+// maxCachedResults is the maximum number of cached results of queries in templates, maxCachedSamples is the maximum
+// number of samples in these results, and maxCachedQueryLength is the maximum length of a query whose result is cached,
+// in bytes.
 const (
-	maxAnswers   = 1000
-	maxAnswered  = 100_000
-	maxKeptQuery = 4096
+	maxCachedResults     = 1000
+	maxCachedSamples     = 100_000
+	maxCachedQueryLength = 4096
 )
 
-// answers caches the results of queries in templates, because the check of an alert and Prometheus expand the same
+// queryCache caches the results of queries in templates, because the check of an alert and Prometheus expand the same
 // templates.
-type answers struct {
-	kept    map[answerKey]promengine.Vector
+type queryCache struct {
+	results map[queryCacheKey]promengine.Vector
 	samples int
 }
 
-type answerKey struct {
+type queryCacheKey struct {
 	query string
 	at    int64
 }
 
-func (a *answers) get(q string, at time.Time, find func() (promengine.Vector, error)) (promengine.Vector, error) {
-	key := answerKey{q, at.UnixNano()}
-	if found, ok := a.kept[key]; ok {
+func (a *queryCache) get(q string, at time.Time, find func() (promengine.Vector, error)) (promengine.Vector, error) {
+	key := queryCacheKey{q, at.UnixNano()}
+	if found, ok := a.results[key]; ok {
 		return found, nil
 	}
 	found, err := find()
-	if err == nil && len(q) <= maxKeptQuery && len(a.kept) < maxAnswers && a.samples+len(found) <= maxAnswered {
-		if a.kept == nil {
-			a.kept = map[answerKey]promengine.Vector{}
+	if err == nil && len(q) <= maxCachedQueryLength && len(a.results) < maxCachedResults &&
+		a.samples+len(found) <= maxCachedSamples {
+		if a.results == nil {
+			a.results = map[queryCacheKey]promengine.Vector{}
 		}
-		a.kept[key] = found
+		a.results[key] = found
 		a.samples += len(found)
 	}
 	return found, err

@@ -20,15 +20,15 @@ import (
 
 // These constants bound rule files.
 const (
-	// maxFile is the maximum size of one file, in bytes. maxFiles is the maximum number of files of all tenants.
-	maxFile  = 4 << 20
-	maxFiles = 10_000
-	// maxTemplate is the maximum size of a template of an alert, in bytes.
-	maxTemplate = maxAnnotations
+	// maxFileBytes is the maximum size of one file, in bytes. maxFiles is the maximum number of files of all tenants.
+	maxFileBytes = 4 << 20
+	maxFiles     = 10_000
+	// maxTemplateBytes is the maximum size of a template of an alert, in bytes.
+	maxTemplateBytes = maxAnnotations
 )
 
-// ErrFile means that a rule file can't be used.
-var ErrFile = errors.New("ruler: rule file")
+// ErrRuleFile means that a rule file can't be used.
+var ErrRuleFile = errors.New("ruler: rule file")
 
 // Source names the rule files of a tenant.
 type Source struct {
@@ -48,41 +48,41 @@ func ParseSource(text string) (Source, error) {
 		s = Source{Tenant: name, Glob: glob}
 	}
 	if s.Glob == "" {
-		return Source{}, fmt.Errorf("%w: the pattern is empty", ErrFile)
+		return Source{}, fmt.Errorf("%w: the pattern is empty", ErrRuleFile)
 	}
 	if _, err := filepath.Match(s.Glob, ""); err != nil {
-		return Source{}, fmt.Errorf("%w: %q isn't a valid file pattern", ErrFile, s.Glob)
+		return Source{}, fmt.Errorf("%w: %q isn't a valid file pattern", ErrRuleFile, s.Glob)
 	}
 	return s, nil
 }
 
-// rulesOf are the checked rule files of a tenant, by the path of each file.
-type rulesOf map[string]*rulefmt.RuleGroups
+// ruleFiles are the checked rule files of a tenant, by the path of each file.
+type ruleFiles map[string]*rulefmt.RuleGroups
 
-// load reads and checks all files. The returned error contains the file, the line and the reason of each fault.
-func load(sources []Source, p parser.Parser, log *slog.Logger) (map[string]rulesOf, error) {
-	all, files := map[string]rulesOf{}, 0
+// loadFiles reads and checks all files. The returned error contains the file, the line and the reason of each fault.
+func loadFiles(sources []Source, p parser.Parser, log *slog.Logger) (map[string]ruleFiles, error) {
+	all, files := map[string]ruleFiles{}, 0
 	var wrong []error
 	for _, s := range sources {
 		paths, err := filepath.Glob(s.Glob)
 		if err != nil {
-			return nil, fmt.Errorf("%w %s: %w", ErrFile, s.Glob, err)
+			return nil, fmt.Errorf("%w %s: %w", ErrRuleFile, s.Glob, err)
 		}
 		if len(paths) == 0 {
 			log.Warn("no rule file matches this pattern", "rule.files", s.Glob, "tenant", s.Tenant)
 		}
 		if all[s.Tenant] == nil {
-			all[s.Tenant] = rulesOf{}
+			all[s.Tenant] = ruleFiles{}
 		}
 		for _, path := range paths {
 			if files++; files > maxFiles {
-				return nil, fmt.Errorf("%w: more than %d files", ErrFile, maxFiles)
+				return nil, fmt.Errorf("%w: more than %d files", ErrRuleFile, maxFiles)
 			}
 			if !utf8.ValidString(path) { // It becomes a label value of metrics, which would panic.
-				wrong = append(wrong, fmt.Errorf("%w %q: its name isn't valid UTF-8", ErrFile, path))
+				wrong = append(wrong, fmt.Errorf("%w %q: its name isn't valid UTF-8", ErrRuleFile, path))
 				continue
 			}
-			groups, err := parse(path, p)
+			groups, err := parseFile(path, p)
 			wrong = append(wrong, err)
 			if err == nil && countRules(groups) == 0 {
 				log.Warn("the rule file contains no rules", "file", path, "tenant", s.Tenant)
@@ -96,17 +96,17 @@ func load(sources []Source, p parser.Parser, log *slog.Logger) (map[string]rules
 	return all, nil
 }
 
-func parse(path string, p parser.Parser) (*rulefmt.RuleGroups, error) {
-	text, err := bounds.ReadFile(path, maxFile)
+func parseFile(path string, p parser.Parser) (*rulefmt.RuleGroups, error) {
+	text, err := bounds.ReadFile(path, maxFileBytes)
 	if err != nil {
-		return nil, fmt.Errorf("%w %s: %w", ErrFile, path, err)
+		return nil, fmt.Errorf("%w %s: %w", ErrRuleFile, path, err)
 	}
 	if err := checkRules(text); err != nil {
-		return nil, fmt.Errorf("%w %s: %w", ErrFile, path, err)
+		return nil, fmt.Errorf("%w %s: %w", ErrRuleFile, path, err)
 	}
 	groups, errs := rulefmt.Parse(text, false, model.UTF8Validation, p, slog.New(slog.DiscardHandler))
 	for i := range errs {
-		errs[i] = fmt.Errorf("%w %s: %w", ErrFile, path, errs[i])
+		errs[i] = fmt.Errorf("%w %s: %w", ErrRuleFile, path, errs[i])
 	}
 	return groups, errors.Join(errs...)
 }
@@ -122,22 +122,22 @@ func countRules(groups *rulefmt.RuleGroups) (n int) {
 // checkRules checks a file before Prometheus parses it. Without this check, a small file could exhaust the memory or
 // the stack, because the parser expands aliases and recurses once per level of a template.
 func checkRules(text []byte) error {
-	return bounds.EachScalar(text, maxFile, func(keys []string, value string) error {
-		if key := keys[max(0, len(keys)-1):]; len(value) <= maxTemplate || !strings.Contains(value, "{{") ||
+	return bounds.EachScalar(text, maxFileBytes, func(keys []string, value string) error {
+		if key := keys[max(0, len(keys)-1):]; len(value) <= maxTemplateBytes || !strings.Contains(value, "{{") ||
 			len(key) == 1 && key[0] == "expr" {
 			return nil
 		}
 		return fmt.Errorf("%s: the template has %d bytes; the maximum is %d", strings.Join(keys, "."), len(value),
-			maxTemplate)
+			maxTemplateBytes)
 	})
 }
 
 // paths lists the files in order.
-func (r rulesOf) paths() []string { return slices.Sorted(maps.Keys(r)) }
+func (r ruleFiles) paths() []string { return slices.Sorted(maps.Keys(r)) }
 
 // loader passes the checked files to a manager, which therefore reads no files.
 type loader struct {
-	files  func() rulesOf
+	files  func() ruleFiles
 	parser parser.Parser
 }
 
@@ -145,7 +145,7 @@ type loader struct {
 func (l loader) Load(path string, _ bool, _ model.ValidationScheme) (*rulefmt.RuleGroups, []error) {
 	groups, ok := l.files()[path]
 	if !ok {
-		return nil, []error{fmt.Errorf("%w %s: the file is missing", ErrFile, path)}
+		return nil, []error{fmt.Errorf("%w %s: the file is missing", ErrRuleFile, path)}
 	}
 	return groups, nil
 }

@@ -49,14 +49,14 @@ func TestWrongFiles(t *testing.T) {
 			"groups.rules.annotations.a: the template has 3750000 bytes; the maximum is 65536"},
 		"repetitions": {"groups:\n- name: g\n  rules:\n  - record: a\n    expr: up{a=~'(" + strings.Repeat("ab",
 			500) + "){1000}'}", "query too complex"},
-		"too large": {strings.Repeat("#", maxFile+1), "rules.yml: is larger than"},
+		"too large": {strings.Repeat("#", maxFileBytes+1), "rules.yml: is larger than"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			path := filepath.Join(r.dir, "rules.yml")
 			require.NoError(t, os.WriteFile(path, []byte(c.text), 0o600))
 			_, err := New(r.store, r.options())
-			require.ErrorIs(t, err, ErrFile)
+			require.ErrorIs(t, err, ErrRuleFile)
 			require.ErrorContains(t, err, c.told)
 
 			r.file("groups: [{name: good, rules: [{record: a, expr: up}]}]")
@@ -79,7 +79,7 @@ func TestFileNameIsUTF8(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(r.dir, "a\xff.yml"),
 		[]byte("groups: [{name: g, rules: [{record: a, expr: up}]}]"), 0o600))
 	_, err := New(r.store, r.options())
-	require.ErrorIs(t, err, ErrFile)
+	require.ErrorIs(t, err, ErrRuleFile)
 	require.ErrorContains(t, err, "isn't valid UTF-8")
 }
 
@@ -103,7 +103,7 @@ func TestReload(t *testing.T) {
 	r := newRig(t)
 	r.file("groups: [{name: g, interval: 1s, rules: [{record: a, expr: vector(1)}, {record: b, expr: vector(2)}]}]")
 	o := r.options()
-	o.Settle, o.Now = 0, time.Now
+	o.SettleTime, o.Now = 0, time.Now
 	ruler, err := New(r.store, o)
 	require.NoError(t, err)
 	ctx, cancel := contextOf(t)
@@ -118,7 +118,7 @@ func TestReload(t *testing.T) {
 		}
 		return names
 	}
-	require.Eventually(t, ruler.evaluates, time.Minute, time.Millisecond)
+	require.Eventually(t, ruler.isEvaluating, time.Minute, time.Millisecond)
 	require.Equal(t, []string{"g/a", "g/b"}, groups())
 	require.NoError(t, os.WriteFile(filepath.Join(r.dir, "rules.yml"), []byte(
 		"groups: [{name: f, rules: [{record: c, expr: up}]}, {name: g, rules: [{record: a, expr: vector(1)}]}]"),

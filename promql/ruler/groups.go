@@ -19,10 +19,10 @@ func (r *Ruler) Groups(ctx context.Context, name string) ([]*rules.Group, error)
 	r.mu.Lock()
 	files := r.files[name]
 	r.mu.Unlock()
-	return r.groups(ctx, name, files, r.o.Appendable, r.notify(name))
+	return r.loadGroups(ctx, name, files, r.o.Appendable, r.notifyFunc(name))
 }
 
-func (r *Ruler) groups(ctx context.Context, name string, files rulesOf, into promstorage.Appendable,
+func (r *Ruler) loadGroups(ctx context.Context, name string, files ruleFiles, into promstorage.Appendable,
 	notify rules.NotifyFunc) ([]*rules.Group, error) {
 	m := &manager{r: r, tenant: name, files: files}
 	o := m.options(tenant.Into(ctx, name), r.o.Logger.With("tenant", name), rules.NewGroupMetrics(nil), into)

@@ -23,7 +23,7 @@ type manager struct {
 	cancel context.CancelFunc
 	ended  chan struct{}
 	// files are passed to Prometheus' manager while it is updated.
-	files rulesOf
+	files ruleFiles
 	// evaluations are the metrics of Prometheus' manager.
 	evaluations *rules.Metrics
 
@@ -48,7 +48,7 @@ type manager struct {
 	stopResuming context.CancelFunc
 }
 
-func (r *Ruler) emptyManager(name string) *manager {
+func (r *Ruler) newEmptyManager(name string) *manager {
 	return &manager{
 		r: r, tenant: name, ended: make(chan struct{}), stopResuming: func() {},
 		fresh: map[string]bool{}, done: map[string]time.Time{}, behind: map[string]bool{},
@@ -58,12 +58,12 @@ func (r *Ruler) emptyManager(name string) *manager {
 }
 
 // newManager starts evaluating the rules of a tenant.
-func (r *Ruler) newManager(ctx context.Context, name string, files rulesOf, log *slog.Logger) *manager {
-	m := r.emptyManager(name)
+func (r *Ruler) newManager(ctx context.Context, name string, files ruleFiles, log *slog.Logger) *manager {
+	m := r.newEmptyManager(name)
 	ctx, m.cancel = context.WithCancel(tenant.Into(ctx, name))
 	m.evaluations = r.evaluationMetrics(name)
 	m.Manager = rules.NewManager(m.options(ctx, log.With("tenant", name), m.evaluations,
-		notingAppendable{r.o.Appendable, r}))
+		recordingAppendable{r.o.Appendable, r}))
 	if err := m.update(files); err != nil {
 		log.Error("can't apply rule files that were valid", "tenant", name, "err", err)
 	}
@@ -72,12 +72,12 @@ func (r *Ruler) newManager(ctx context.Context, name string, files rulesOf, log 
 	}
 	go func() {
 		defer close(m.ended)
-		panics.Contained(evaluating, m.Run)()
+		panics.Contained(panicName, m.Run)()
 	}()
 	ctx, m.stopResuming = context.WithCancel(ctx)
-	m.resuming.Go(panics.Contained(evaluating, func() {
+	m.resuming.Go(panics.Contained(panicName, func() {
 		for _, g := range m.RuleGroups() {
-			m.contain(g, func() { m.resume(ctx, g) })
+			m.runContained(g, func() { m.resumeGroup(ctx, g) })
 		}
 	}))
 	return m
@@ -87,12 +87,12 @@ func (r *Ruler) newManager(ctx context.Context, name string, files rulesOf, log 
 func (m *manager) options(ctx context.Context, log *slog.Logger, evaluations *rules.Metrics,
 	into promstorage.Appendable) *rules.ManagerOptions {
 	return &rules.ManagerOptions{
-		ExternalURL: m.r.externalURL(m.tenant), QueryFunc: m.r.ruleQuery, NotifyFunc: m.r.notify(m.tenant),
+		ExternalURL: m.r.externalURL(m.tenant), QueryFunc: m.r.ruleQuery, NotifyFunc: m.r.notifyFunc(m.tenant),
 		Context:    ctx,
 		Appendable: into, Queryable: m.r.o.Queryable, Logger: log, Metrics: evaluations,
-		RuleConcurrencyController: turns{}, OutageTolerance: outageTolerance, ForGracePeriod: forGracePeriod,
+		RuleConcurrencyController: ruleTracker{}, OutageTolerance: outageTolerance, ForGracePeriod: forGracePeriod,
 		ResendDelay: resendDelay,
-		GroupLoader: loader{func() rulesOf { return m.files }, m.r.o.Parser}, Parser: m.r.o.Parser,
+		GroupLoader: loader{func() ruleFiles { return m.files }, m.r.o.Parser}, Parser: m.r.o.Parser,
 	}
 }
 
@@ -109,12 +109,13 @@ func (r *Ruler) evaluationMetrics(name string) *rules.Metrics {
 }
 
 // update replaces the rules by the rules in these files. It must not be called concurrently.
-func (m *manager) update(files rulesOf) error {
+func (m *manager) update(files ruleFiles) error {
 	m.stopResuming()
 	m.resuming.Wait() // Prometheus' manager replaces groups that have changed.
 	m.files = files
 	m.cancelReplaced()
-	err := m.Update(m.r.o.Interval, files.paths(), m.r.o.ExternalLabels, m.r.externalURL(m.tenant).String(), m.iterate)
+	err := m.Update(m.r.o.Interval, files.paths(), m.r.o.ExternalLabels, m.r.externalURL(m.tenant).String(),
+		m.iterateGroup)
 	m.mu.Lock()
 	clear(m.replaced)
 	m.mu.Unlock()
@@ -127,8 +128,8 @@ func (m *manager) update(files rulesOf) error {
 // cancelReplaced cancels the evaluations of groups that an update to m.files replaces or removes. Otherwise Prometheus'
 // manager would wait for these evaluations, and list no rules in the meantime.
 func (m *manager) cancelReplaced() {
-	groups, errs := m.LoadGroups(m.r.o.Interval, m.r.o.ExternalLabels, m.r.externalURL(m.tenant).String(), m.iterate,
-		false, m.files.paths()...)
+	groups, errs := m.LoadGroups(m.r.o.Interval, m.r.o.ExternalLabels, m.r.externalURL(m.tenant).String(),
+		m.iterateGroup, false, m.files.paths()...)
 	if len(errs) > 0 {
 		return // The update fails.
 	}
@@ -145,9 +146,9 @@ func (m *manager) cancelReplaced() {
 	}
 }
 
-// cancelable returns a context for an evaluation of a group. It is canceled if the group is replaced. The returned
+// makeCancelable returns a context for an evaluation of a group. It is canceled if the group is replaced. The returned
 // function must be called after the evaluation.
-func (m *manager) cancelable(ctx context.Context, g *rules.Group) (context.Context, func()) {
+func (m *manager) makeCancelable(ctx context.Context, g *rules.Group) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -26,8 +26,8 @@ func (r *Ruler) externalURL(name string) *url.URL {
 	return &u
 }
 
-// notify returns the function that sends the alerts of a tenant.
-func (r *Ruler) notify(name string) rules.NotifyFunc {
+// notifyFunc returns the function that sends the alerts of a tenant.
+func (r *Ruler) notifyFunc(name string) rules.NotifyFunc {
 	if r.o.Send == nil {
 		return func(context.Context, string, ...*rules.Alert) {}
 	}

@@ -37,11 +37,11 @@ type Options struct {
 	// Shared is true if other processes may evaluate the same rules. The process that owns the lease then evaluates
 	// them.
 	Shared bool
-	// Look is the interval at which the lease is checked. Default 2 seconds.
-	Look time.Duration
-	// Settle is the time for which evaluation waits after the store is ready. Senders that were waiting for this
+	// LeaseInterval is the interval at which the lease is checked. Default 2 seconds.
+	LeaseInterval time.Duration
+	// SettleTime is the time for which evaluation waits after the store is ready. Senders that were waiting for this
 	// process use it to send their samples first. Default 10 seconds.
-	Settle time.Duration
+	SettleTime time.Duration
 	// CatchUp is the maximum age of missed evaluations that are caught up after this process has started or taken over.
 	// It is at least two intervals. CatchUpTimes is the maximum number of these evaluations per group. Defaults: 10
 	// minutes and 60.
@@ -57,7 +57,7 @@ type Options struct {
 // DefaultOptions returns the documented defaults.
 func DefaultOptions() Options {
 	return Options{
-		Interval: time.Minute, Look: 2 * time.Second, Settle: 10 * time.Second, CatchUp: 10 * time.Minute,
+		Interval: time.Minute, LeaseInterval: 2 * time.Second, SettleTime: 10 * time.Second, CatchUp: 10 * time.Minute,
 		CatchUpTimes: 60,
 		Now:          time.Now, Logger: slog.New(slog.DiscardHandler),
 	}

@@ -87,7 +87,7 @@ func TestLongIntervals(t *testing.T) {
 				want := "34"
 				if resumes {
 					for _, g := range p.groups {
-						p.resume(p.ctx, g)
+						p.resumeGroup(p.ctx, g)
 					}
 					require.Equal(t, want, r.stored(`load:max`, first, interval))
 				}

@@ -12,10 +12,10 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// confirmedFor is the time for which a process may evaluate rules after it has confirmed that it owns them. It is half
-// of the time after which another process takes over. So a process that was suspended for longer checks the lease
-// before it evaluates.
-const confirmedFor = membership.LivenessTimeout / 2
+// confirmationTimeout is the time for which a process may evaluate rules after it has confirmed that it owns them. It
+// is half of the time after which another process takes over. So a process that was suspended for longer checks the
+// lease before it evaluates.
+const confirmationTimeout = membership.LivenessTimeout / 2
 
 // errNotAnnounced means that this process can read but hasn't sent a heartbeat for so long that other processes may
 // assume that it has stopped.
@@ -28,35 +28,35 @@ type owner struct {
 	now      func() time.Time
 
 	mu sync.Mutex
-	// seen is the start of the newest check that confirmed this process as the owner.
-	seen time.Time
+	// confirmedAt is the start of the newest check that confirmed this process as the owner.
+	confirmedAt time.Time
 }
 
 func newOwner(store *storage.Store, now func() time.Time) *owner {
 	return &owner{store: store, liveness: membership.NewLiveness(store.Member(), now), now: now}
 }
 
-// confirmed reports whether a recent check has confirmed that this process owns the rules.
-func (o *owner) confirmed() bool {
+// isConfirmed reports whether a recent check has confirmed that this process owns the rules.
+func (o *owner) isConfirmed() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return !o.seen.IsZero() && membership.Elapsed(o.seen, o.now()) < confirmedFor
+	return !o.confirmedAt.IsZero() && membership.Elapsed(o.confirmedAt, o.now()) < confirmationTimeout
 }
 
-func (o *owner) confirm(begun time.Time, mine bool) {
+func (o *owner) setConfirmed(begun time.Time, mine bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !mine {
 		begun = time.Time{}
 	}
-	o.seen = begun
+	o.confirmedAt = begun
 }
 
 // renewLease calls takeLease. If this confirms the process as the owner, it records the time.
 func (o *owner) renewLease(ctx context.Context) (mine bool, err error) {
 	begun := o.now()
 	if mine, err = o.takeLease(ctx); err == nil {
-		o.confirm(begun, mine)
+		o.setConfirmed(begun, mine)
 	}
 	return mine, err
 }
@@ -64,7 +64,7 @@ func (o *owner) renewLease(ctx context.Context) (mine bool, err error) {
 // takeLease takes the lease if no live process holds it, and reports whether this process owns it. After an error, it
 // is unknown whether this process has taken the lease.
 func (o *owner) takeLease(ctx context.Context) (mine bool, err error) {
-	if unheard := o.store.Member().Unheard(); unheard > membership.LivenessTimeout-confirmedFor {
+	if unheard := o.store.Member().Unheard(); unheard > membership.LivenessTimeout-confirmationTimeout {
 		return false, fmt.Errorf("%w for %v", errNotAnnounced, unheard.Round(time.Second))
 	}
 	if err := o.store.Member().MayRemove(); err != nil {

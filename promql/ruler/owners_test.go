@@ -103,13 +103,13 @@ func TestPausedOwner(t *testing.T) {
 			r.file(ownersRules)
 			p := r.process()
 			p.r.owner = newOwner(r.store, func() time.Time { return r.now })
-			p.r.owner.confirm(r.now, true)
+			p.r.owner.setConfirmed(r.now, true)
 			r.write(`load`, 3)
 			first := p.evaluate()
 
 			r.now = first.Add(time.Minute)
 			if pausedWithin {
-				p.r.owner.confirm(r.now, true)
+				p.r.owner.setConfirmed(r.now, true)
 				r.appending = func() { r.now = first.Add(time.Minute + membership.LivenessTimeout) }
 			}
 			p.evaluate()
@@ -152,7 +152,7 @@ func TestOwnerThatIsNotHeard(t *testing.T) {
 	}
 	require.ErrorIs(t, err, errNotAnnounced)
 	passed.Store(int64(membership.LivenessTimeout))
-	require.False(t, owner.confirmed())
+	require.False(t, owner.isConfirmed())
 }
 
 // TestViewOfPendingAlerts checks that a process that doesn't evaluate rules lists the time since which alerts have been
@@ -166,7 +166,7 @@ func TestViewOfPendingAlerts(t *testing.T) {
 	r.now = first.Add(time.Minute)
 	ruler, err := New(r.store, r.options())
 	require.NoError(t, err)
-	ruler.see(true)
+	ruler.setElsewhere(true)
 	ctx, cancel := contextOf(t)
 	defer cancel()
 	loaded := ruler.Retriever(ctx).AlertingRules()[1] // A firing alert is listed first.

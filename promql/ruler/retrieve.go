@@ -55,8 +55,8 @@ func (r Retriever) AlertingRules() (all []*rules.AlertingRule) {
 // views caches a view of the rules per tenant: groups that this process has evaluated for requests, while another
 // process evaluates the rules. One view is computed at a time.
 type views struct {
-	mu sync.Mutex
-	of map[string]view
+	mu       sync.Mutex
+	byTenant map[string]view
 }
 
 type view struct {
@@ -66,17 +66,18 @@ type view struct {
 	groups     []*rules.Group
 }
 
-func (v *views) get(ctx context.Context, r *Ruler, name string, files rulesOf, generation int,
+func (v *views) get(ctx context.Context, r *Ruler, name string, files ruleFiles, generation int,
 	elsewhere bool) []*rules.Group {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	now := r.o.Now()
-	if last, ok := v.of[name]; ok && last.generation == generation && now.Sub(last.at) < viewAge {
+	if last, ok := v.byTenant[name]; ok && last.generation == generation && now.Sub(last.at) < viewAge {
 		return last.groups
 	}
 	ctx, cancel := context.WithTimeout(tenant.Into(context.WithoutCancel(ctx), name), viewTimeout)
 	defer cancel()
-	groups, err := r.groups(ctx, name, files, toNowhere{}, func(context.Context, string, ...*rules.Alert) {})
+	groups, err := r.loadGroups(ctx, name, files, discardAppendable{},
+		func(context.Context, string, ...*rules.Alert) {})
 	if err != nil {
 		r.o.Logger.Warn("can't list the rules", "tenant", name, "err", err)
 		return nil
@@ -92,44 +93,44 @@ func (v *views) get(ctx context.Context, r *Ruler, name string, files rulesOf, g
 			// later.
 			since = last
 		}
-		r.keepFiring(ctx, g, since)
-		evaluate(ctx, g, since, evalOnce, nil)
+		r.restoreFiring(ctx, g, since)
+		evaluateGroup(ctx, g, since, evaluateOnce, nil)
 		g.RestoreForState(since)
-		evaluate(ctx, g, at, rules.DefaultEvalIterationFunc, nil)
+		evaluateGroup(ctx, g, at, rules.DefaultEvalIterationFunc, nil)
 	}
-	if v.of == nil {
-		v.of = map[string]view{}
+	if v.byTenant == nil {
+		v.byTenant = map[string]view{}
 	}
-	v.of[name] = view{generation, now, groups}
+	v.byTenant[name] = view{generation, now, groups}
 	return groups
 }
 
-// toNowhere discards samples.
-type toNowhere struct{}
+// discardAppendable discards samples.
+type discardAppendable struct{}
 
 // Appender implements promstorage.Appendable.
-func (toNowhere) Appender(context.Context) promstorage.Appender { return nowhere{} }
+func (discardAppendable) Appender(context.Context) promstorage.Appender { return discardAppender{} }
 
-// nowhere is an appender with the methods that rules call.
-type nowhere struct{ promstorage.Appender }
+// discardAppender is an appender with the methods that rules call.
+type discardAppender struct{ promstorage.Appender }
 
 // Append implements promstorage.Appender.
-func (nowhere) Append(promstorage.SeriesRef, labels.Labels, int64, float64) (promstorage.SeriesRef, error) {
+func (discardAppender) Append(promstorage.SeriesRef, labels.Labels, int64, float64) (promstorage.SeriesRef, error) {
 	return 0, nil
 }
 
 // AppendHistogram implements promstorage.Appender.
-func (nowhere) AppendHistogram(
+func (discardAppender) AppendHistogram(
 	promstorage.SeriesRef, labels.Labels, int64, *histogram.Histogram, *histogram.FloatHistogram,
 ) (promstorage.SeriesRef, error) {
 	return 0, nil
 }
 
 // SetOptions implements promstorage.Appender.
-func (nowhere) SetOptions(*promstorage.AppendOptions) {}
+func (discardAppender) SetOptions(*promstorage.AppendOptions) {}
 
 // Commit implements promstorage.Appender.
-func (nowhere) Commit() error { return nil }
+func (discardAppender) Commit() error { return nil }
 
 // Rollback implements promstorage.Appender.
-func (nowhere) Rollback() error { return nil }
+func (discardAppender) Rollback() error { return nil }

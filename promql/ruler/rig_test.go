@@ -100,12 +100,13 @@ func (r *rig) process() *process {
 	o := r.options()
 	ruler, err := New(r.store, o)
 	require.NoError(r.t, err)
-	m := ruler.emptyManager(testTenant)
+	m := ruler.newEmptyManager(testTenant)
 	m.files = ruler.files[testTenant]
 	ctx := tenant.Into(r.t.Context(), testTenant)
 	m.Manager = rules.NewManager(m.options(ctx, slog.New(slog.DiscardHandler), rules.NewGroupMetrics(nil),
-		notingAppendable{o.Appendable, ruler}))
-	groups, errs := m.LoadGroups(o.Interval, o.ExternalLabels, ruler.externalURL(testTenant).String(), m.iterate, false,
+		recordingAppendable{o.Appendable, ruler}))
+	groups, errs := m.LoadGroups(o.Interval, o.ExternalLabels, ruler.externalURL(testTenant).String(),
+		m.iterateGroup, false,
 		m.files.paths()...)
 	require.Empty(r.t, errs)
 	for key := range groups {
@@ -125,7 +126,7 @@ type process struct {
 func (p *process) evaluate() (due time.Time) {
 	for _, g := range p.groups {
 		due = g.EvalTimestamp(p.now.UnixNano())
-		p.iterate(p.ctx, g, due)
+		p.iterateGroup(p.ctx, g, due)
 	}
 	return due
 }

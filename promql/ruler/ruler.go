@@ -34,7 +34,7 @@ type Ruler struct {
 	// fields below, and is held only for short times.
 	changing sync.Mutex
 	mu       sync.Mutex
-	files    map[string]rulesOf
+	files    map[string]ruleFiles
 	// running are the managers, by tenant. nil: this process doesn't evaluate rules.
 	running map[string]*manager
 	// generation is the number of times that the files were read. elsewhere is true if another process evaluates the
@@ -52,9 +52,9 @@ type metrics struct {
 	changes  *prometheus.CounterVec
 }
 
-// New returns a Ruler. It reads and checks the files. An error in the files wraps ErrFile.
+// New returns a Ruler. It reads and checks the files. An error in the files wraps ErrRuleFile.
 func New(store *storage.Store, o Options) (*Ruler, error) {
-	files, err := load(o.Sources, o.Parser, o.Logger)
+	files, err := loadFiles(o.Sources, o.Parser, o.Logger)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func New(store *storage.Store, o Options) (*Ruler, error) {
 		Help: "Whether this process evaluates the rules (1) or not (0). Only one of the processes with rule files evaluates them at a time.",
 	},
 		func() float64 {
-			if r.evaluates() {
+			if r.isEvaluating() {
 				return 1
 			}
 			return 0
@@ -83,15 +83,15 @@ func New(store *storage.Store, o Options) (*Ruler, error) {
 	return r, nil
 }
 
-// evaluates reports whether this process evaluates rules.
-func (r *Ruler) evaluates() bool {
+// isEvaluating reports whether this process evaluates rules.
+func (r *Ruler) isEvaluating() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.running != nil
 }
 
-// confirmed reports whether this process has recently confirmed that it owns the rules.
-func (r *Ruler) confirmed() bool { return r.owner == nil || r.owner.confirmed() }
+// isConfirmed reports whether this process has recently confirmed that it owns the rules.
+func (r *Ruler) isConfirmed() bool { return r.owner == nil || r.owner.isConfirmed() }
 
 // Run evaluates rules while this process owns them, until ctx ends. Then it cancels running evaluations and releases
 // the lease.
@@ -99,7 +99,7 @@ func (r *Ruler) Run(ctx context.Context) {
 	log := logging.Dedupe(r.o.Logger, repeatLog)
 	defer log.Stop()
 	defer r.stop() // After a panic as well. Run is called again then.
-	if !r.settle(ctx) {
+	if !r.waitUntilSettled(ctx) {
 		return
 	}
 	if !r.o.Shared {
@@ -108,7 +108,7 @@ func (r *Ruler) Run(ctx context.Context) {
 		r.stop()
 		return
 	}
-	ticker := time.NewTicker(r.o.Look)
+	ticker := time.NewTicker(r.o.LeaseInterval)
 	defer ticker.Stop()
 	failing := false
 	for {
@@ -121,14 +121,14 @@ func (r *Ruler) Run(ctx context.Context) {
 					"err", err)
 			}
 		case !mine:
-			r.see(true)
-			if r.evaluates() {
+			r.setElsewhere(true)
+			if r.isEvaluating() {
 				r.o.Logger.Warn("another process evaluates the rules")
 				r.stop()
 			}
-		case !r.evaluates():
+		case !r.isEvaluating():
 			r.o.Logger.Info("this process evaluates the rules")
-			r.see(false)
+			r.setElsewhere(false)
 			r.start(ctx, slog.New(log))
 		}
 		failing = err != nil
@@ -142,15 +142,15 @@ func (r *Ruler) Run(ctx context.Context) {
 	}
 }
 
-// settle waits until queries can be answered and senders have caught up. It returns false if ctx has ended.
-func (r *Ruler) settle(ctx context.Context) bool {
+// waitUntilSettled waits until queries can be answered and senders have caught up. It returns false if ctx has ended.
+func (r *Ruler) waitUntilSettled(ctx context.Context) bool {
 	if err := r.store.WaitReady(ctx); err != nil {
 		if ctx.Err() == nil {
 			r.o.Logger.Error("rules are not evaluated, because the head could not be rebuilt", "err", err)
 		}
 		return false
 	}
-	timer := time.NewTimer(r.o.Settle)
+	timer := time.NewTimer(r.o.SettleTime)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -161,7 +161,7 @@ func (r *Ruler) settle(ctx context.Context) bool {
 }
 
 func (r *Ruler) releaseLease(ctx context.Context) {
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.o.Look)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.o.LeaseInterval)
 	defer cancel()
 	if err := r.owner.releaseLease(last); err != nil {
 		r.o.Logger.Warn(
@@ -179,7 +179,7 @@ func (r *Ruler) start(ctx context.Context, log *slog.Logger) {
 	for name, files := range r.files {
 		running[name] = r.newManager(ctx, name, files, log)
 	}
-	r.set(running)
+	r.setRunning(running)
 	r.metrics.changes.WithLabelValues("here").Inc()
 }
 
@@ -191,7 +191,7 @@ func (r *Ruler) stop() {
 	if running == nil {
 		return
 	}
-	r.set(nil)
+	r.setRunning(nil)
 	var stopping sync.WaitGroup
 	for _, m := range running {
 		stopping.Go(panics.Contained("evaluating rules", m.stop))
@@ -200,22 +200,22 @@ func (r *Ruler) stop() {
 	r.metrics.changes.WithLabelValues("elsewhere").Inc()
 }
 
-func (r *Ruler) set(running map[string]*manager) {
+func (r *Ruler) setRunning(running map[string]*manager) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.running = running
 }
 
-// see records whether another process evaluates the rules.
-func (r *Ruler) see(elsewhere bool) {
+// setElsewhere records whether another process evaluates the rules.
+func (r *Ruler) setElsewhere(elsewhere bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.elsewhere = elsewhere
 }
 
-// Reload reads the files again. After an error, which wraps ErrFile, the rules are unchanged.
+// Reload reads the files again. After an error, which wraps ErrRuleFile, the rules are unchanged.
 func (r *Ruler) Reload() error {
-	files, err := load(r.o.Sources, r.o.Parser, r.o.Logger)
+	files, err := loadFiles(r.o.Sources, r.o.Parser, r.o.Logger)
 	if err != nil {
 		return err
 	}

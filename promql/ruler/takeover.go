@@ -14,14 +14,14 @@ import (
 // of at that evaluation.
 const resumeAhead = time.Minute
 
-// resume takes over a group now if it was evaluated before and is next due in resumeAhead or later.
-func (m *manager) resume(ctx context.Context, g *rules.Group) {
+// resumeGroup takes over a group now if it was evaluated before and is next due in resumeAhead or later.
+func (m *manager) resumeGroup(ctx context.Context, g *rules.Group) {
 	now := m.r.o.Now()
 	due := g.EvalTimestamp(now.UnixNano())
 	if due.Add(g.Interval()).Sub(now) < resumeAhead {
 		return
 	}
-	if ctx.Err() != nil || !m.r.confirmed() || !m.isFresh(g) {
+	if ctx.Err() != nil || !m.r.isConfirmed() || !m.isFresh(g) {
 		return
 	}
 	if _, found, err := m.r.lastStored(ctx, g, due); err != nil || !found {
@@ -29,35 +29,35 @@ func (m *manager) resume(ctx context.Context, g *rules.Group) {
 	}
 	refused := m.r.refused.Load()
 	m.progress(g)
-	newest := m.takeOver(ctx, g, due)
+	newest := m.takeOverGroup(ctx, g, due)
 	if m.r.refused.Load() != refused || ctx.Err() != nil {
-		m.freshen(g)
+		m.markFresh(g)
 	}
-	m.note(g, newest)
+	m.setDone(g, newest)
 }
 
-// iterate evaluates a group that is due. At the group's first evaluation, and after this process was suspended, it
+// iterateGroup evaluates a group that is due. At the group's first evaluation, and after this process was suspended, it
 // catches up missed evaluations first.
-func (m *manager) iterate(ctx context.Context, g *rules.Group, due time.Time) {
-	m.contain(g, func() { m.iterateLocked(ctx, g, due) })
+func (m *manager) iterateGroup(ctx context.Context, g *rules.Group, due time.Time) {
+	m.runContained(g, func() { m.iterateGroupLocked(ctx, g, due) })
 }
 
-// contain calls f while the group is locked, and recovers from panics outside rules. After a panic, the group continues
-// when it is due again.
-func (m *manager) contain(g *rules.Group, f func()) {
-	defer m.lock(g)()
-	if err := panics.Do(evaluating, func() error { f(); return nil }); err != nil {
+// runContained calls f while the group is locked, and recovers from panics outside rules. After a panic, the group
+// continues when it is due again.
+func (m *manager) runContained(g *rules.Group, f func()) {
+	defer m.lockGroup(g)()
+	if err := panics.Do(panicName, func() error { f(); return nil }); err != nil {
 		g.Logger().Error("evaluation of a rule group panicked; it continues at the next evaluation", "err", err)
 	}
 }
 
-func (m *manager) iterateLocked(ctx context.Context, g *rules.Group, due time.Time) {
-	if !m.r.confirmed() {
+func (m *manager) iterateGroupLocked(ctx context.Context, g *rules.Group, due time.Time) {
+	if !m.r.isConfirmed() {
 		// Another process may own the rules now. If not, this evaluation is caught up later.
-		m.freshen(g)
+		m.markFresh(g)
 		return
 	}
-	ctx, end := m.cancelable(ctx, g)
+	ctx, end := m.makeCancelable(ctx, g)
 	defer end()
 	if ctx.Err() != nil {
 		return
@@ -67,20 +67,20 @@ func (m *manager) iterateLocked(ctx context.Context, g *rules.Group, due time.Ti
 	fresh, done := m.progress(g)
 	switch missed := !done.IsZero() && due.After(done.Add(g.Interval())); {
 	case fresh, missed && !m.isBehind(g):
-		newest = m.takeOver(ctx, g, due)
+		newest = m.takeOverGroup(ctx, g, due)
 		m.setBehind(g, missed)
 	case !due.After(done):
 		// Prometheus' manager repeats a time after an evaluation that took long, and a takeover may have evaluated
 		// later times. A second evaluation would produce another value for the same time.
 		return
 	default:
-		evaluate(ctx, g, due, rules.DefaultEvalIterationFunc, m.evaluations)
+		evaluateGroup(ctx, g, due, rules.DefaultEvalIterationFunc, m.evaluations)
 		m.setBehind(g, missed)
 	}
 	if m.r.refused.Load() != refused || ctx.Err() != nil {
-		m.freshen(g)
+		m.markFresh(g)
 	}
-	m.note(g, newest)
+	m.setDone(g, newest)
 }
 
 // progress reports whether a group must continue from stored results, because another process has evaluated it or this
@@ -120,8 +120,8 @@ func (m *manager) setBehind(g *rules.Group, behind bool) {
 	}
 }
 
-// lock locks the evaluation of a group. The returned function unlocks it.
-func (m *manager) lock(g *rules.Group) (unlock func()) {
+// lockGroup locks the evaluation of a group. The returned function unlocks it.
+func (m *manager) lockGroup(g *rules.Group) (unlock func()) {
 	key := rules.GroupKey(g.File(), g.Name())
 	m.mu.Lock()
 	l := m.locks[key]
@@ -134,28 +134,28 @@ func (m *manager) lock(g *rules.Group) (unlock func()) {
 	return l.Unlock
 }
 
-// note records the time at which a group was evaluated.
-func (m *manager) note(g *rules.Group, at time.Time) {
+// setDone records the time at which a group was evaluated.
+func (m *manager) setDone(g *rules.Group, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.done[rules.GroupKey(g.File(), g.Name())] = at
 }
 
-// freshen makes a group continue from its stored results at its next evaluation.
-func (m *manager) freshen(g *rules.Group) {
+// markFresh makes a group continue from its stored results at its next evaluation.
+func (m *manager) markFresh(g *rules.Group) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.fresh[rules.GroupKey(g.File(), g.Name())] = true
 }
 
-// takeOver continues a group where another process, or the previous run of this one, has stopped. It returns the newest
-// time at which it has evaluated the group.
+// takeOverGroup continues a group where another process, or the previous run of this one, has stopped. It returns the
+// newest time at which it has evaluated the group.
 //
 // Results that are already stored for a time stay unchanged, because readers may have read them. There may be such
-// results for times that takeOver evaluates: the last evaluation of the other process may be incomplete, its clock may
-// be fast, or it may still be running. takeOver also evaluates the times that become due while it runs, because
-// Prometheus' manager skips these times.
-func (m *manager) takeOver(ctx context.Context, g *rules.Group, due time.Time) (newest time.Time) {
+// results for times that takeOverGroup evaluates: the last evaluation of the other process may be incomplete, its clock
+// may be fast, or it may still be running. takeOverGroup also evaluates the times that become due while it runs,
+// because Prometheus' manager skips these times.
+func (m *manager) takeOverGroup(ctx context.Context, g *rules.Group, due time.Time) (newest time.Time) {
 	begun := m.r.o.Now()
 	// The number of evaluations is bounded, because a group that takes longer than its interval would never catch up.
 	latest := due.Add(time.Duration(m.r.o.CatchUpTimes) * g.Interval())
@@ -176,27 +176,27 @@ func (m *manager) takeOver(ctx context.Context, g *rules.Group, due time.Time) (
 		// Alerts are stored with the time since which they have been active, so this time must be restored first. It is
 		// looked up for active alerts: a first evaluation finds the active alerts, and a second evaluation at the same
 		// time stores them. The alerts are assumed to have been active all the time, without an outage.
-		m.r.keepFiring(ctx, g, first)
-		evaluate(noting(ctx, m.stored(ctx, g, first)), g, first, evalOnce, m.evaluations)
+		m.r.restoreFiring(ctx, g, first)
+		evaluateGroup(withStoredResults(ctx, m.findStored(ctx, g, first)), g, first, evaluateOnce, m.evaluations)
 		g.RestoreForState(first)
 	}
-	var left []leftover
-	for at := first; isDue(at) && ctx.Err() == nil && m.r.confirmed(); at = at.Add(g.Interval()) {
+	var left []leftoverSeries
+	for at := first; isDue(at) && ctx.Err() == nil && m.r.isConfirmed(); at = at.Add(g.Interval()) {
 		newest = at
-		seen := m.stored(ctx, g, at)
-		evaluate(noting(ctx, seen), g, at, rules.DefaultEvalIterationFunc, m.evaluations)
+		seen := m.findStored(ctx, g, at)
+		evaluateGroup(withStoredResults(ctx, seen), g, at, rules.DefaultEvalIterationFunc, m.evaluations)
 		switch {
 		case found && at.Equal(last):
-			left = seen.left
+			left = seen.leftovers
 		case found && at.Equal(last.Add(g.Interval())):
-			m.end(ctx, g, left, seen, at)
+			m.writeStaleMarkers(ctx, g, left, seen, at)
 		}
 		if at.Before(due) && !(found && at.Equal(last)) {
 			m.r.metrics.caughtUp.Inc()
 		}
 	}
-	if found && last.Equal(due) || !m.r.confirmed() {
-		m.freshen(g) // Another process may have evaluated the same time or later ones.
+	if found && last.Equal(due) || !m.r.isConfirmed() {
+		m.markFresh(g) // Another process may have evaluated the same time or later ones.
 	}
 	return newest
 }

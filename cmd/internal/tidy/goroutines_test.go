@@ -14,9 +14,9 @@ import (
 var unrecovered = map[string]string{
 	"storage/store.go Open": "the committer: after a panic its streams are half changed; the process ends, and a restart replays all that is durable",
 
-	"cmd/cassia/front.go listen": "it waits for the server",
-	"cmd/cassia/serve.go run":    "the process itself, which a panic ends",
-	"promql/pressure.go collect": "it calls the garbage collector",
+	"cmd/cassia/front.go listen":         "it waits for the server",
+	"cmd/cassia/serve.go run":            "the process itself, which a panic ends",
+	"promql/pressure.go startCollection": "it calls the garbage collector",
 
 	"cmd/internal/server/server.go Serve": "it waits for net/http, whose goroutines recover each request",
 	"cmd/internal/server/server.go drain": "it waits for net/http to stop",

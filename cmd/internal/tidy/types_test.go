@@ -43,7 +43,7 @@ var sharedNames = map[string]shared{
 	"Key":         {"storage/engine storage/pebble/objects", "of a row, and of encryption"},
 	"Keyspace":    {"adapter/importer/kairosdb storage/cassandra/kairosdb", "of KairosDB: what reads one, and what an import takes from it"},
 	"Kind":        {"storage/engine storage/engine/faultengine storage/page", "of a field of keys, of an operation that fails, and of values in a page"},
-	"Metadata":    {"adapter/remotewrite cmd/internal/config promql/api storage/format", "of metrics: what a sender says, what is stored, the flags of where to ask, and the function of the API that asks for it"},
+	"Metadata":    {"adapter/remotewrite cmd/internal/config storage/format", "of metrics: what a sender says, what is stored, and the flags of where to ask"},
 	"Op":          {"storage/engine storage/engine/faultengine", "what an engine is asked to do: a mutation, and a call that may fail"},
 	"Options":     {why: "what a package is told when it starts: every package may have its own"},
 	"Page":        {"cmd/internal/manual storage/page", "of the manual, and of values"},

@@ -8,8 +8,9 @@ var unseenErrors = map[string][]string{
 		"adapter.ErrDropped", "blocks.errEnough", "fetch.errEnough", "kairosdb.errEnough", "lines.errEnough",
 		"victoria.errEnough", "objects.ErrNotFound", "inspect.errEnough", "paged.errEnough", "head.ErrUndefined",
 		"retention.errBoundariesChanged", "query.errDamagedList", "storage.ErrNoQueries",
-		"promql.errLeave", "promql.errRollupName", "promql.errLateNames", "promql.errSameLabels", "promql.errJumps",
-		"promql.errPanicked", "promql.errHistograms", "query.errIndexBetter", "query.errMostLast",
+		"promql.errNeedsEvaluator", "promql.errRollupName", "promql.errLateNames", "promql.errSameLabels",
+		"promql.errGaps",
+		"promql.errPanicked", "promql.errHasHistograms", "query.errIndexBetter", "query.errMostLast",
 		"counts.ErrStateChanged", "counts.errNoCounts", "storage.errUnread", "query.errFull", "meter.ErrNoTurn",
 		"format.ErrOtherCounts",
 	},
@@ -24,8 +25,8 @@ var unseenErrors = map[string][]string{
 	"it stands before or around another error, whose line it is": {
 		"pebble.ErrLockHeld",
 		"adapter.Refused", "fetch.BusyError", "fetch.StatusError", "lines.lineError", "overhttp.serverError",
-		"pebble.firstLine", "promql.endedError", "storage.plainError", "main.oneLineError", "kairosdb.DamageError",
-		"pebble.damageError", "jsonapi.ErrBusy", "resolution.ErrRawGone", "pebble.errReadOnlyFS",
+		"pebble.firstLine", "promql.apiError", "storage.plainError", "main.oneLineError", "kairosdb.DamageError",
+		"pebble.damageError", "jsonapi.ErrBusy", "resolution.ErrRawExpired", "pebble.errReadOnlyFS",
 	},
 	"it says of a flag or a request, together with its name, what it must be": {
 		"config.errMatchesAll", "metadata.errSource", "s3.errSecret", "jsonapi.problem", "ui.badRequest",
@@ -34,7 +35,7 @@ var unseenErrors = map[string][]string{
 	"only a mistake in the program leads to it": {
 		"storage.errBucketWidth",
 		"adapter.ErrNotAppended", "jsonapi.ErrOptions", "remotewrite.ErrOptions", "otlp.ErrOptions", "engine.ErrBadKey",
-		"engine.ErrBadWrite", "manual.errNoWebP", "ruler.errNoTurn", "cache.ErrLoadPanicked",
+		"engine.ErrBadWrite", "manual.errNoWebP", "ruler.errNoEvaluation", "cache.ErrLoadPanicked",
 	},
 	"what meets it makes rollups only, or leaves the rows out, and logs or counts that": {
 		"engine.ErrExpired", "retention.ErrWindowOver",
@@ -68,7 +69,7 @@ var saidOf = map[string]string{
 	"pebble.fatalError":                "`CassiaStoreFailed`",
 	"relabeling.ErrBadRules":           "`invalid rules`",
 	"ruler.ErrAlertmanager":            "must be a URL such as http://alertmanager:9093",
-	"ruler.ErrFile":                    "`rule file`",
+	"ruler.ErrRuleFile":                "`rule file`",
 	"resolution.MissingError":          "raw samples before",
 	"s3.errNoCredentials":              "no credentials found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE with ~/.aws/credentials (",
 	"server.ErrForbidden":              "403 `forbidden`",

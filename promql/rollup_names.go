@@ -45,9 +45,9 @@ type rollupNames struct {
 	counters []string
 }
 
-// allows reports whether an aggregate is available for a metric. A metric whose name ends in an aggregate's suffix has
-// only that aggregate, or none if the suffix is _avg. A metric with a counter's suffix has only the sum.
-func (n rollupNames) allows(metric string, a *aggregate) bool {
+// hasAggregate reports whether an aggregate is available for a metric. A metric whose name ends in an aggregate's
+// suffix has only that aggregate, or none if the suffix is _avg. A metric with a counter's suffix has only the sum.
+func (n rollupNames) hasAggregate(metric string, a *aggregate) bool {
 	for i := range aggregates {
 		if own := &aggregates[i]; strings.HasSuffix(metric, own.suffix) {
 			return own == a && a.suffix != "_avg"
@@ -61,21 +61,21 @@ func (n rollupNames) allows(metric string, a *aggregate) bool {
 	return true
 }
 
-// split splits the name of a rollup into its metric and its aggregate. The aggregate is nil if the name isn't a
+// splitName splits the name of a rollup into its metric and its aggregate. The aggregate is nil if the name isn't a
 // rollup's.
-func (n rollupNames) split(name string) (metric string, a *aggregate) {
+func (n rollupNames) splitName(name string) (metric string, a *aggregate) {
 	for i := range aggregates {
 		a := &aggregates[i]
-		if metric, ok := strings.CutSuffix(name, a.suffix); ok && metric != "" && n.allows(metric, a) {
+		if metric, ok := strings.CutSuffix(name, a.suffix); ok && metric != "" && n.hasAggregate(metric, a) {
 			return metric, a
 		}
 	}
 	return "", nil
 }
 
-// RollupOf returns the metric of a rollup's name, or "" if the name isn't a rollup's.
-func (q *Queryable) RollupOf(name string) string {
-	metric, _ := q.names.split(name)
+// RollupMetric returns the metric of a rollup's name, or "" if the name isn't a rollup's.
+func (q *Queryable) RollupMetric(name string) string {
+	metric, _ := q.names.splitName(name)
 	return metric
 }
 
@@ -92,9 +92,9 @@ func equalName(matchers []*labels.Matcher) string {
 // selectNamed finds the series of a rollup's name. It is called if a query finds no stored series.
 func (r *reader) selectNamed(ctx context.Context, q query.Query,
 	hints *promstorage.SelectHints) ([]sourceSeries, error) {
-	name, step := equalName(q.Matchers), stepIn(hints)
-	metric, a := r.names.split(name)
-	how := resolvingOf(ctx)
+	name, step := equalName(q.Matchers), hintedStep(hints)
+	metric, a := r.names.splitName(name)
+	how := resolutionParamsOf(ctx)
 	if a == nil || how.mode == resolution.ModeRaw {
 		return nil, nil
 	}
@@ -120,7 +120,7 @@ func (r *reader) selectNamed(ctx context.Context, q query.Query,
 	switch {
 	case !how.mode.Allows(rollup.OneHour, how.coarsest):
 	case how.mode == resolution.ModeOneHour || step >= rollup.OneHour.Width() ||
-		q.MinT <= latest(horizons, rollup.FiveMinutes):
+		q.MinT <= latestBoundary(horizons, rollup.FiveMinutes):
 		q.Resolution = rollup.OneHour
 	}
 	q.Columns = rollup.ColumnCount | a.column
@@ -128,7 +128,7 @@ func (r *reader) selectNamed(ctx context.Context, q query.Query,
 	if err != nil {
 		return nil, err
 	}
-	if len(list) > 0 && sparse(q, hints) {
+	if len(list) > 0 && mayMissValues(q, hints) {
 		q.Warn(fmt.Errorf(
 			"%w: %s has one value per bucket of %s, at the end of the bucket; use that step or a multiple of it, or a range over it",
 			annotations.PromQLInfo, name, q.Resolution,
@@ -136,7 +136,7 @@ func (r *reader) selectNamed(ctx context.Context, q query.Query,
 	}
 	noteNamed(ctx, name, SegmentStats{
 		From: time.UnixMilli(q.MinT).UTC(), To: time.UnixMilli(q.MaxT).UTC(), Resolution: q.Resolution.String(),
-		Edges: resolution.Aligned.String(), Series: len(list),
+		Edges: resolution.FitAligned.String(), Series: len(list),
 	})
 	series := make([]sourceSeries, len(list))
 	builder := labels.NewBuilder(labels.EmptyLabels())
@@ -148,9 +148,9 @@ func (r *reader) selectNamed(ctx context.Context, q query.Query,
 	return series, nil
 }
 
-// sparse reports whether a query for a rollup's name may find no values because it is evaluated between them: they are
-// as far apart as buckets are wide.
-func sparse(q query.Query, hints *promstorage.SelectHints) bool {
+// mayMissValues reports whether a query for a rollup's name may find no values because it is evaluated between them:
+// they are as far apart as buckets are wide.
+func mayMissValues(q query.Query, hints *promstorage.SelectHints) bool {
 	width := q.Resolution.Width()
 	if hints == nil || hints.Func == "series" || hints.Range >= width || width <= (5*time.Minute).Milliseconds() &&
 		hints.Range == 0 {
@@ -182,15 +182,15 @@ func WithRollupNames(ctx context.Context) context.Context {
 	return context.WithValue(ctx, rollupNamesKey{}, true)
 }
 
-// withRollups adds the names of rollups to sorted metric names if ctx was made by WithRollupNames.
-func (n rollupNames) withRollups(ctx context.Context, metrics []string, hints *promstorage.LabelHints) []string {
+// addRollupNames adds the names of rollups to sorted metric names if ctx was made by WithRollupNames.
+func (n rollupNames) addRollupNames(ctx context.Context, metrics []string, hints *promstorage.LabelHints) []string {
 	if asked, _ := ctx.Value(rollupNamesKey{}).(bool); !asked {
 		return metrics
 	}
 	all := slices.Clone(metrics)
 	for _, metric := range metrics {
 		for i := range aggregates {
-			if n.allows(metric, &aggregates[i]) {
+			if n.hasAggregate(metric, &aggregates[i]) {
 				all = append(all, metric+aggregates[i].suffix)
 			}
 		}

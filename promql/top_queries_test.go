@@ -34,23 +34,23 @@ func TestTopQueriesAreCounted(t *testing.T) {
 	require.Equal(t, []string{"often 1", "both 1", "often 2", "slow 1"}, names("time", "a", "b"))
 	require.Equal(t, 1.0, top.list([]string{"a"}, "count", 1, now).Queries[0].Seconds-2)
 
-	now = now.Add(topEvery + time.Minute)
+	now = now.Add(topPeriod + time.Minute)
 	ran("often", 1, 1, "a")
 	require.Equal(t, []string{"often 3", "slow 1"}, names("count", "a"), "the hour before counts, too")
-	now = now.Add(topEvery)
+	now = now.Add(topPeriod)
 	ran("new", 1, 1, "a")
 	require.Equal(t, []string{"new 1", "often 1"}, names("count", "a"))
-	now = now.Add(3 * topEvery)
+	now = now.Add(3 * topPeriod)
 	require.Empty(t, names("count", "a"), "what is long ago isn't told, even where nothing came since")
 	ran("new", 1, 1, "a")
 	require.Equal(t, []string{"new 1"}, names("count", "a"))
 
-	for i := range 3 * maxTop {
+	for i := range 3 * maxTopQueries {
 		ran(fmt.Sprint("q", i), 0.001, 1, "a")
 	}
 	ran(strings.Repeat("x", 10*maxTopBytes), 5, 1, "a")
-	all := top.list([]string{"a"}, "time", 2*maxTop, now)
-	require.Len(t, all.Queries, maxTop)
+	all := top.list([]string{"a"}, "time", 2*maxTopQueries, now)
+	require.Len(t, all.Queries, maxTopQueries)
 	require.LessOrEqual(t, len(all.Queries[0].Query), maxTopBytes+len("…"))
 	require.Equal(t, "new", all.Queries[1].Query, "what took the least was forgotten")
 }

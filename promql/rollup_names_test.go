@@ -20,7 +20,7 @@ func TestNamesOfRollups(t *testing.T) {
 		"foo_min_max": {}, "foo_avg_avg": {}, "disk_reads_sum": {"disk_reads", "_sum"}, "disk_reads_max": {},
 		"foo_count_count": {"foo_count", "_count"},
 	} {
-		metric, a := rollupNames{counters: []string{"reads", "writes"}}.split(name)
+		metric, a := rollupNames{counters: []string{"reads", "writes"}}.splitName(name)
 		if want[0] == "" {
 			require.Nil(t, a, name)
 			continue

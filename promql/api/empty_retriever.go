@@ -15,19 +15,19 @@ import (
 	"github.com/prometheus/prometheus/tsdb"
 )
 
-// nothing implements the parts of Prometheus that Cassia doesn't have, such as scrape targets, and parts that aren't
-// configured: rules and Alertmanagers. It returns empty lists, like a Prometheus without configuration.
-type nothing struct{}
+// emptyRetriever implements the parts of Prometheus that Cassia doesn't have, such as scrape targets, and parts that
+// aren't configured: rules and Alertmanagers. It returns empty lists, like a Prometheus without configuration.
+type emptyRetriever struct{}
 
-func (nothing) ScrapePools() []string                       { return []string{} }
-func (nothing) TargetsActive() map[string][]*scrape.Target  { return nil }
-func (nothing) TargetsDropped() map[string][]*scrape.Target { return nil }
-func (nothing) TargetsDroppedCounts() map[string]int        { return map[string]int{} }
-func (nothing) Alertmanagers() []*url.URL                   { return nil }
-func (nothing) DroppedAlertmanagers() []*url.URL            { return nil }
-func (nothing) RuleGroups() []*rules.Group                  { return nil }
-func (nothing) AlertingRules() []*rules.AlertingRule        { return nil }
-func (nothing) ScrapePoolConfig(name string) (*config.ScrapeConfig, error) {
+func (emptyRetriever) ScrapePools() []string                       { return []string{} }
+func (emptyRetriever) TargetsActive() map[string][]*scrape.Target  { return nil }
+func (emptyRetriever) TargetsDropped() map[string][]*scrape.Target { return nil }
+func (emptyRetriever) TargetsDroppedCounts() map[string]int        { return map[string]int{} }
+func (emptyRetriever) Alertmanagers() []*url.URL                   { return nil }
+func (emptyRetriever) DroppedAlertmanagers() []*url.URL            { return nil }
+func (emptyRetriever) RuleGroups() []*rules.Group                  { return nil }
+func (emptyRetriever) AlertingRules() []*rules.AlertingRule        { return nil }
+func (emptyRetriever) ScrapePoolConfig(name string) (*config.ScrapeConfig, error) {
 	return nil, fmt.Errorf("scrape pool %q not found", name)
 }
 

@@ -11,9 +11,9 @@ import (
 	"github.com/cassia-db/cassia/storage/labelorder"
 )
 
-// whole is the answer to a query that consists of a single fragment. The evaluator would copy the answer step by step.
-// Instead, it reads no series, and complete puts the answer into its result at the end.
-type whole struct {
+// wholeAnswer is the answer to a query that consists of a single fragment. The evaluator would copy the answer step by
+// step. Instead, it reads no series, and complete puts the answer into its result at the end.
+type wholeAnswer struct {
 	grid steps
 	// isInstant is true if the answer is a vector, else it is a matrix.
 	isInstant bool
@@ -25,17 +25,17 @@ type whole struct {
 	sizes              []int // by step, as the evaluator counts them
 }
 
-// wholeOf returns an empty answer if the candidate is the whole query, else nil.
-func (p *plan) wholeOf(c candidate) *whole {
+// newWholeAnswer returns an empty answer if the candidate is the whole query, else nil.
+func (p *plan) newWholeAnswer(c candidate) *wholeAnswer {
 	if c.at != &p.stmt.Expr || p.stmt.Interval == 0 && !isInstant(p.stmt) {
 		return nil
 	}
-	return &whole{grid: c.eval, sizes: make([]int, c.eval.n), isInstant: isInstant(p.stmt), asStored: c.over == nil &&
-		c.keepsName()}
+	return &wholeAnswer{grid: c.eval, sizes: make([]int, c.eval.n), isInstant: isInstant(p.stmt),
+		asStored: c.over == nil && c.keepsName()}
 }
 
 // makeRoom makes room for one more series.
-func (w *whole) makeRoom(r room) {
+func (w *wholeAnswer) makeRoom(r readProgress) {
 	if w.isInstant {
 		w.vector = makeRoom(w.vector, r)
 	} else {
@@ -44,7 +44,7 @@ func (w *whole) makeRoom(r room) {
 }
 
 // grow makes room for n more series.
-func (w *whole) grow(n int) {
+func (w *wholeAnswer) grow(n int) {
 	if w.isInstant {
 		w.vector = slices.Grow(w.vector, n)
 	} else {
@@ -54,28 +54,29 @@ func (w *whole) grow(n int) {
 
 // add adds a series. from is the step of its first value. v contains its values at consecutive steps, h its histograms
 // or nil. floats and hists are upper bounds of the numbers of each.
-func (w *whole) add(metric labels.Labels, from int, v []float64, h []*histogram.FloatHistogram, floats, hists int) {
+func (w *wholeAnswer) add(metric labels.Labels, from int, v []float64, h []*histogram.FloatHistogram,
+	floats, hists int) {
 	if w.isInstant {
 		w.addSample(metric, v[0], h)
 		return
 	}
 	s := promengine.Series{Metric: metric}
 	if floats > 0 {
-		s.Floats = allocate(&w.points, floats, len(w.matrix)*floats)[:0]
+		s.Floats = allocateFrom(&w.points, floats, len(w.matrix)*floats)[:0]
 	}
 	if hists > 0 {
 		s.Histograms = make([]promengine.HPoint, 0, hists)
 	}
-	t := w.grid.at(from)
+	t := w.grid.timeAt(from)
 	sizes := w.sizes[from : from+len(v)]
 	for k, f := range v {
 		switch {
-		case !isNone(f):
+		case !isMissingValue(f):
 			s.Floats = append(s.Floats, promengine.FPoint{T: t, F: f})
 			sizes[k]++
 		case k < len(h) && h[k] != nil:
 			s.Histograms = append(s.Histograms, promengine.HPoint{T: t, H: h[k]})
-			sizes[k] += sizeOf(h[k])
+			sizes[k] += histogramSize(h[k])
 		}
 		t += w.grid.step
 	}
@@ -83,30 +84,30 @@ func (w *whole) add(metric labels.Labels, from int, v []float64, h []*histogram.
 }
 
 // addSample adds the series' value, or its histogram if there is one, at the only step.
-func (w *whole) addSample(metric labels.Labels, v float64, h []*histogram.FloatHistogram) {
+func (w *wholeAnswer) addSample(metric labels.Labels, v float64, h []*histogram.FloatHistogram) {
 	s := promengine.Sample{T: w.grid.first, Metric: metric, F: v}
 	size := 1
-	if isNone(v) {
+	if isMissingValue(v) {
 		s.F, s.H = 0, h[0]
-		size = sizeOf(s.H)
+		size = histogramSize(s.H)
 	}
 	w.sizes[0] += size
 	w.vector = append(w.vector, s)
 }
 
-// sort sorts the series, given by their positions in the fragment, by their stored labels. It leaves a matrix unsorted if
-// the order isn't in the cache, because complete sorts it as fast.
-func (w *whole) sort(order *labelOrder, places []uint32) {
+// sort sorts the series, given by their positions in the fragment, by their stored labels. It leaves a matrix unsorted
+// if the order isn't in the cache, because complete sorts it as fast.
+func (w *wholeAnswer) sort(order *labelOrder, places []uint32) {
 	switch {
 	case w.isInstant:
-		w.vector = permuted(w.vector, order.sorted(places))
+		w.vector = elementsAt(w.vector, order.sortedIndices(places))
 	case order.hasRanks(len(places)):
-		w.matrix, w.isSorted = permuted(w.matrix, order.sorted(places)), w.asStored
+		w.matrix, w.isSorted = elementsAt(w.matrix, order.sortedIndices(places)), w.asStored
 	}
 }
 
 // complete moves the answer into the evaluator's result.
-func (w *whole) complete(result *promengine.Result, samples *stats.QuerySamples) {
+func (w *wholeAnswer) complete(result *promengine.Result, samples *stats.QuerySamples) {
 	if result.Value = w.vector; !w.isInstant {
 		if !w.isSorted {
 			labelorder.Sort(w.matrix, func(s promengine.Series) labels.Labels { return s.Metric })

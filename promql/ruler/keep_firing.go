@@ -25,16 +25,16 @@ const (
 	alertStateLabel = "alertstate"
 )
 
-// keepFiring restores alerts that fire at the time at only because of keep_firing_for: their expression is no longer
+// restoreFiring restores alerts that fire at the time at only because of keep_firing_for: their expression is no longer
 // true, and Prometheus restores only alerts whose expression is true. Rules that have already been restored are
 // skipped. The alerts that fired are read from the store. Their expression is evaluated again at earlier times, to find
 // their annotations and the time since which it hasn't been true.
-func (r *Ruler) keepFiring(ctx context.Context, g *rules.Group, at time.Time) {
+func (r *Ruler) restoreFiring(ctx context.Context, g *rules.Group, at time.Time) {
 	for _, rule := range g.AlertingRules() {
 		if rule.KeepFiringFor() <= 0 || rule.Restored() {
 			continue
 		}
-		if err := panics.Do(evaluating, func() error { return r.keepFiringOf(ctx, g, rule, at) }); err != nil {
+		if err := panics.Do(panicName, func() error { return r.restoreFiringOf(ctx, g, rule, at) }); err != nil {
 			g.Logger().Warn(
 				"can't restore which alerts are firing because of keep_firing_for; alerts whose expression no longer matches are resolved",
 				"alert", rule.Name(), "err", err,
@@ -43,8 +43,8 @@ func (r *Ruler) keepFiring(ctx context.Context, g *rules.Group, at time.Time) {
 	}
 }
 
-func (r *Ruler) keepFiringOf(ctx context.Context, g *rules.Group, rule *rules.AlertingRule, at time.Time) error {
-	fired, err := r.fired(ctx, g, rule, at)
+func (r *Ruler) restoreFiringOf(ctx context.Context, g *rules.Group, rule *rules.AlertingRule, at time.Time) error {
+	fired, err := r.firedAlerts(ctx, g, rule, at)
 	if err != nil || len(fired) == 0 {
 		return err
 	}
@@ -54,12 +54,12 @@ func (r *Ruler) keepFiringOf(ctx context.Context, g *rules.Group, rule *rules.Al
 			first = f.at
 		}
 	}
-	times, err := r.heldLast(ctx, g, rule, first.Add(-rule.KeepFiringFor()), at)
+	times, err := r.lastTrueTimes(ctx, g, rule, first.Add(-rule.KeepFiringFor()), at)
 	if err != nil {
 		return err
 	}
 	for _, t := range times {
-		if _, err := rule.Eval((&turn{rule: rule}).into(ctx), g.QueryOffset(), t, r.ruleQuery,
+		if _, err := rule.Eval((&evaluation{rule: rule}).addToContext(ctx), g.QueryOffset(), t, r.ruleQuery,
 			r.externalURL(tenant.From(ctx)), 0); err != nil {
 			return err
 		}
@@ -83,9 +83,9 @@ type firedAlert struct {
 	at, since time.Time
 }
 
-// fired returns the alerts of a rule that were firing at its last evaluation up to the time at. Evaluations more than
-// outageTolerance earlier are ignored. The keys are the labels of the alerts as text.
-func (r *Ruler) fired(ctx context.Context, g *rules.Group, rule *rules.AlertingRule,
+// firedAlerts returns the alerts of a rule that were firing at its last evaluation up to the time at. Evaluations more
+// than outageTolerance earlier are ignored. The keys are the labels of the alerts as text.
+func (r *Ruler) firedAlerts(ctx context.Context, g *rules.Group, rule *rules.AlertingRule,
 	at time.Time) (map[string]firedAlert, error) {
 	type last struct {
 		t int64
@@ -95,7 +95,8 @@ func (r *Ruler) fired(ctx context.Context, g *rules.Group, rule *rules.AlertingR
 	drop := func(ls labels.Labels) string {
 		return labels.NewBuilder(ls).Del(labels.MetricName, alertStateLabel).Labels().String()
 	}
-	err := r.each(ctx, g, rule, at.Add(-outageTolerance), at, 0, func(ls labels.Labels, t int64, v float64) {
+	from := at.Add(-outageTolerance)
+	err := r.eachStoredSample(ctx, g, rule, from, at, 0, func(ls labels.Labels, t int64, v float64) {
 		to := since
 		if ls.Get(labels.MetricName) == alertsMetric {
 			if ls.Get(alertStateLabel) != rules.StateFiring.String() {
@@ -125,10 +126,10 @@ func (r *Ruler) fired(ctx context.Context, g *rules.Group, rule *rules.AlertingR
 	return found, nil
 }
 
-// heldLast returns the last evaluation time in [from, to) at which a rule's expression was true, for each series of the
-// expression. The times are sorted and have no duplicates. If there are more than maxRepeatedEvaluations, only the
-// newest are returned.
-func (r *Ruler) heldLast(ctx context.Context, g *rules.Group,
+// lastTrueTimes returns the last evaluation time in [from, to) at which a rule's expression was true, for each series
+// of the expression. The times are sorted and have no duplicates. If there are more than maxRepeatedEvaluations, only
+// the newest are returned.
+func (r *Ruler) lastTrueTimes(ctx context.Context, g *rules.Group,
 	rule *rules.AlertingRule, from, to time.Time) ([]time.Time, error) {
 	steps := min(int64(to.Sub(from)/g.Interval()), maxSearchedEvaluations)
 	if steps < 1 {

@@ -38,7 +38,7 @@ func (r *Ruler) lastStored(ctx context.Context, g *rules.Group, due time.Time) (
 	}
 	from, to := due.Add(-time.Duration(times)*g.Interval()), due
 	for _, rule := range g.Rules() {
-		err = r.each(ctx, g, rule, from, to, probeSeries, func(_ labels.Labels, t int64, _ float64) {
+		err = r.eachStoredSample(ctx, g, rule, from, to, probeSeries, func(_ labels.Labels, t int64, _ float64) {
 			if slot, ok := slots[t]; ok && (!found || slot.After(last)) {
 				last, found = slot, true
 			}
@@ -53,20 +53,20 @@ func (r *Ruler) lastStored(ctx context.Context, g *rules.Group, due time.Time) (
 // errUnconfirmed is the error of an evaluation whose results aren't stored because another process may own the rules.
 var errUnconfirmed = errors.New("ruler: another process may be evaluating the rules")
 
-// leftover holds the stored results of a rule's last evaluation by another process.
-type leftover struct {
+// leftoverSeries holds the stored results of a rule's last evaluation by another process.
+type leftoverSeries struct {
 	rule   rules.Rule
 	series []labels.Labels
 }
 
-// stored finds the results that a group's rules have already stored for the time at. An evaluation at this time must
-// not change them.
-func (m *manager) stored(ctx context.Context, g *rules.Group, at time.Time) *stored {
-	s := &stored{there: map[uint64]struct{}{}, series: map[uint64]struct{}{}}
+// findStored finds the results that a group's rules have already stored for the time at. An evaluation at this time
+// must not change them.
+func (m *manager) findStored(ctx context.Context, g *rules.Group, at time.Time) *storedResults {
+	s := &storedResults{existing: map[uint64]struct{}{}, series: map[uint64]struct{}{}}
 	for _, rule := range g.Rules() {
-		of := leftover{rule: rule}
-		err := m.r.each(ctx, g, rule, at, at, 0, func(ls labels.Labels, _ int64, v float64) {
-			s.there[ls.Hash()] = struct{}{}
+		of := leftoverSeries{rule: rule}
+		err := m.r.eachStoredSample(ctx, g, rule, at, at, 0, func(ls labels.Labels, _ int64, v float64) {
+			s.existing[ls.Hash()] = struct{}{}
 			if !value.IsStaleNaN(v) {
 				of.series = append(of.series, ls)
 			}
@@ -76,15 +76,16 @@ func (m *manager) stored(ctx context.Context, g *rules.Group, at time.Time) *sto
 				err)
 			return s
 		}
-		s.left = append(s.left, of)
+		s.leftovers = append(s.leftovers, of)
 	}
 	return s
 }
 
-// end writes stale markers at the time at. left are the series of another process' last evaluation, and seen are the
-// series of the evaluation at this time. Series that are only in left get a stale marker, as in Prometheus between two
-// evaluations, unless their rule has failed.
-func (m *manager) end(ctx context.Context, g *rules.Group, left []leftover, seen *stored, at time.Time) {
+// writeStaleMarkers writes stale markers at the time at. left are the series of another process' last evaluation, and
+// seen are the series of the evaluation at this time. Series that are only in left get a stale marker, as in Prometheus
+// between two evaluations, unless their rule has failed.
+func (m *manager) writeStaleMarkers(ctx context.Context, g *rules.Group, left []leftoverSeries, seen *storedResults,
+	at time.Time) {
 	app := m.r.o.Appendable.Appender(ctx)
 	t := timestamp.FromTime(at.Add(-g.QueryOffset()))
 	for _, l := range left {
@@ -92,7 +93,7 @@ func (m *manager) end(ctx context.Context, g *rules.Group, left []leftover, seen
 			continue
 		}
 		for _, ls := range l.series {
-			if seen.has(ls) {
+			if seen.contains(ls) {
 				continue
 			}
 			if _, err := app.Append(0, ls, t, math.Float64frombits(value.StaleNaN)); err != nil {
@@ -105,9 +106,9 @@ func (m *manager) end(ctx context.Context, g *rules.Group, left []leftover, seen
 	}
 }
 
-// each calls tell with the samples that a rule has stored from one evaluation to another, both included. It reads at
-// most limit series per name, or all if limit is 0. The value of a histogram is 0.
-func (r *Ruler) each(
+// eachStoredSample calls tell with the samples that a rule has stored from one evaluation to another, both included. It
+// reads at most limit series per name, or all if limit is 0. The value of a histogram is 0.
+func (r *Ruler) eachStoredSample(
 	ctx context.Context, g *rules.Group, rule rules.Rule, from, to time.Time, limit int,
 	tell func(ls labels.Labels, t int64, v float64),
 ) error {
@@ -120,7 +121,7 @@ func (r *Ruler) each(
 		return err
 	}
 	defer q.Close()
-	for _, matchers := range storedBy(rule) {
+	for _, matchers := range resultMatchers(rule) {
 		set := q.Select(ctx, false, hints, matchers...)
 		var it chunkenc.Iterator
 		for set.Next() {
@@ -143,8 +144,8 @@ func (r *Ruler) each(
 	return nil
 }
 
-// storedBy returns matchers of the series that a rule stores.
-func storedBy(rule rules.Rule) [][]*labels.Matcher {
+// resultMatchers returns matchers of the series that a rule stores.
+func resultMatchers(rule rules.Rule) [][]*labels.Matcher {
 	names := []string{rule.Name()}
 	var common []*labels.Matcher
 	if _, alerts := rule.(*rules.AlertingRule); alerts {
@@ -164,63 +165,63 @@ func storedBy(rule rules.Rule) [][]*labels.Matcher {
 	return all
 }
 
-// stored records the series of an evaluation.
-type stored struct {
-	// there contains the hashes of the series that already have a sample at the time of the evaluation. left contains
-	// the labels of these series, by rule, without series that end at that time. Both are read-only.
-	there map[uint64]struct{}
-	left  []leftover
+// storedResults records the series of an evaluation.
+type storedResults struct {
+	// existing contains the hashes of the series that already have a sample at the time of the evaluation. left
+	// contains the labels of these series, by rule, without series that end at that time. Both are read-only.
+	existing  map[uint64]struct{}
+	leftovers []leftoverSeries
 
 	mu     sync.Mutex
 	series map[uint64]struct{}
 }
 
 // add records a series, and reports whether it already has a sample.
-func (s *stored) add(ls labels.Labels) (there bool) {
+func (s *storedResults) add(ls labels.Labels) (there bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	hash := ls.Hash()
 	s.series[hash] = struct{}{}
-	_, there = s.there[hash]
+	_, there = s.existing[hash]
 	return there
 }
 
-func (s *stored) has(ls labels.Labels) bool {
+func (s *storedResults) contains(ls labels.Labels) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, ok := s.series[ls.Hash()]
 	return ok
 }
 
-type storedKey struct{}
+type storedResultsKey struct{}
 
-// noting returns a context whose appenders record the series of appended samples in s. The appenders skip samples of
-// series that already have a sample in s.
-func noting(ctx context.Context, s *stored) context.Context {
-	return context.WithValue(ctx, storedKey{}, s)
+// withStoredResults returns a context whose appenders record the series of appended samples in s. The appenders skip
+// samples of series that already have a sample in s.
+func withStoredResults(ctx context.Context, s *storedResults) context.Context {
+	return context.WithValue(ctx, storedResultsKey{}, s)
 }
 
-// notingAppendable is the Appendable of managers. Its appenders record series (see noting), and store nothing while
-// another process may own the rules.
-type notingAppendable struct {
+// recordingAppendable is the Appendable of managers. Its appenders record series (see withStoredResults), and store
+// nothing while another process may own the rules.
+type recordingAppendable struct {
 	promstorage.Appendable
 	r *Ruler
 }
 
 // Appender implements promstorage.Appendable.
-func (a notingAppendable) Appender(ctx context.Context) promstorage.Appender {
-	s, _ := ctx.Value(storedKey{}).(*stored)
-	return notingAppender{a.Appendable.Appender(ctx), a.r, s}
+func (a recordingAppendable) Appender(ctx context.Context) promstorage.Appender {
+	s, _ := ctx.Value(storedResultsKey{}).(*storedResults)
+	return recordingAppender{a.Appendable.Appender(ctx), a.r, s}
 }
 
-type notingAppender struct {
+type recordingAppender struct {
 	promstorage.Appender
 	r      *Ruler
-	stored *stored // or nil
+	stored *storedResults // or nil
 }
 
 // Append implements promstorage.Appender.
-func (a notingAppender) Append(ref promstorage.SeriesRef, ls labels.Labels, t int64,
+func (a recordingAppender) Append(ref promstorage.SeriesRef, ls labels.Labels, t int64,
 	v float64) (promstorage.SeriesRef, error) {
 	if a.stored != nil && a.stored.add(ls) {
 		return ref, nil
@@ -229,7 +230,7 @@ func (a notingAppender) Append(ref promstorage.SeriesRef, ls labels.Labels, t in
 }
 
 // AppendHistogram implements promstorage.Appender.
-func (a notingAppender) AppendHistogram(ref promstorage.SeriesRef, ls labels.Labels, t int64, h *histogram.Histogram,
+func (a recordingAppender) AppendHistogram(ref promstorage.SeriesRef, ls labels.Labels, t int64, h *histogram.Histogram,
 	fh *histogram.FloatHistogram) (promstorage.SeriesRef, error) {
 	if a.stored != nil && a.stored.add(ls) {
 		return ref, nil
@@ -238,8 +239,8 @@ func (a notingAppender) AppendHistogram(ref promstorage.SeriesRef, ls labels.Lab
 }
 
 // Commit implements promstorage.Appender. It stores nothing if another process may have taken over the rules.
-func (a notingAppender) Commit() error {
-	if !a.r.confirmed() {
+func (a recordingAppender) Commit() error {
+	if !a.r.isConfirmed() {
 		a.r.refused.Add(1)
 		return errors.Join(errUnconfirmed, a.Appender.Rollback())
 	}

@@ -11,14 +11,14 @@ import (
 )
 
 // These constants bound the list of queries that ended. Longer texts are truncated, and queries that are equal after
-// truncation are counted together. If there are more than maxTop different queries, those with the shortest total time
-// are dropped.
+// truncation are counted together. If there are more than maxTopQueries different queries, those with the shortest
+// total time are dropped.
 const (
-	maxTop      = 1000
-	maxTopBytes = 2000
-	// topEvery is the length of a period in which queries are counted. The list covers the current period and the one
+	maxTopQueries = 1000
+	maxTopBytes   = 2000
+	// topPeriod is the length of a period in which queries are counted. The list covers the current period and the one
 	// before.
-	topEvery = time.Hour
+	topPeriod = time.Hour
 )
 
 // TopQuery is the cost of a query that ran at least once.
@@ -55,31 +55,32 @@ var TopOrders = []string{"time", "slowest", "samples", "count"}
 // topQueries counts the queries that ended.
 type topQueries struct {
 	mu sync.Mutex
-	// now holds the queries since began, before the queries of the previous period, which started at beganThen.
-	now, before      map[string]*TopQuery
-	began, beganThen time.Time
+	// current holds the queries since currentStart, previous the queries of the previous period, which started at
+	// previousStart.
+	current, previous           map[string]*TopQuery
+	currentStart, previousStart time.Time
 }
 
 // add counts a query that has ended.
 func (t *topQueries) add(one TopQuery) {
-	one.Query = shortened(one.Query, maxTopBytes)
+	one.Query = truncateText(one.Query, maxTopBytes)
 	key := strings.Join(one.Tenants, "|") + "\x00" + one.Query
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.now == nil || one.Last.Sub(t.began) >= topEvery {
-		t.before, t.beganThen = t.now, t.began
-		if one.Last.Sub(t.began) >= 2*topEvery {
-			t.before = nil // No query ended in the previous topEvery.
+	if t.current == nil || one.Last.Sub(t.currentStart) >= topPeriod {
+		t.previous, t.previousStart = t.current, t.currentStart
+		if one.Last.Sub(t.currentStart) >= 2*topPeriod {
+			t.previous = nil // No query ended in the previous topPeriod.
 		}
-		t.now, t.began = map[string]*TopQuery{}, one.Last
+		t.current, t.currentStart = map[string]*TopQuery{}, one.Last
 	}
-	q := t.now[key]
+	q := t.current[key]
 	if q == nil {
-		if len(t.now) >= maxTop {
-			t.forgetLeast()
+		if len(t.current) >= maxTopQueries {
+			t.dropCheapest()
 		}
 		one.Query = strings.Clone(one.Query)
-		t.now[key] = &one
+		t.current[key] = &one
 		return
 	}
 	q.add(&one)
@@ -96,29 +97,29 @@ func (q *TopQuery) add(other *TopQuery) {
 	}
 }
 
-// forgetLeast removes the query with the shortest total time.
-func (t *topQueries) forgetLeast() {
+// dropCheapest removes the query with the shortest total time.
+func (t *topQueries) dropCheapest() {
 	least, found := "", (*TopQuery)(nil)
-	for key, q := range t.now {
+	for key, q := range t.current {
 		if found == nil || q.Seconds < found.Seconds {
 			least, found = key, q
 		}
 	}
-	delete(t.now, least)
+	delete(t.current, least)
 }
 
 // list returns up to limit queries that read only series of the given tenants, sorted by one of TopOrders.
 func (t *topQueries) list(tenants []string, by string, limit int, now time.Time) TopQueries {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	out := TopQueries{Since: t.began.UTC(), Queries: []TopQuery{}}
-	if t.now == nil {
+	out := TopQueries{Since: t.currentStart.UTC(), Queries: []TopQuery{}}
+	if t.current == nil {
 		out.Since = now.UTC()
 	}
 	all := map[string]TopQuery{}
-	for _, fragment := range []map[string]*TopQuery{t.before, t.now} {
+	for _, fragment := range []map[string]*TopQuery{t.previous, t.current} {
 		for key, q := range fragment {
-			if now.Sub(q.Last) >= 2*topEvery || !ofThese(q.Tenants, tenants) {
+			if now.Sub(q.Last) >= 2*topPeriod || !isSubset(q.Tenants, tenants) {
 				continue
 			}
 			one := *q
@@ -129,22 +130,22 @@ func (t *topQueries) list(tenants []string, by string, limit int, now time.Time)
 			all[key] = one
 		}
 	}
-	if t.before != nil && now.Sub(t.beganThen) < 3*topEvery {
-		out.Since = t.beganThen.UTC()
+	if t.previous != nil && now.Sub(t.previousStart) < 3*topPeriod {
+		out.Since = t.previousStart.UTC()
 	}
 	for _, q := range all {
 		out.Queries = append(out.Queries, q)
 	}
 	out.All = len(out.Queries)
 	slices.SortFunc(out.Queries, func(a, b TopQuery) int {
-		return cmp.Or(cmp.Compare(b.by(by), a.by(by)), cmp.Compare(a.Query, b.Query),
+		return cmp.Or(cmp.Compare(b.orderValue(by), a.orderValue(by)), cmp.Compare(a.Query, b.Query),
 			slices.Compare(a.Tenants, b.Tenants))
 	})
 	out.Queries = out.Queries[:min(limit, len(out.Queries))]
 	return out
 }
 
-func (q *TopQuery) by(order string) float64 {
+func (q *TopQuery) orderValue(order string) float64 {
 	switch order {
 	case "count":
 		return float64(q.Count)
@@ -156,12 +157,12 @@ func (q *TopQuery) by(order string) float64 {
 	return q.Seconds
 }
 
-// ofThese reports whether all tenants in of are among tenants.
-func ofThese(of, tenants []string) bool {
+// isSubset reports whether all tenants in of are among tenants.
+func isSubset(of, tenants []string) bool {
 	return !slices.ContainsFunc(of, func(t string) bool { return !slices.Contains(tenants, t) })
 }
 
-// TopQueries returns the queries that ended in the current period of topEvery or the one before and that read only
+// TopQueries returns the queries that ended in the current period of topPeriod or the one before and that read only
 // series of the given tenants, most expensive first. by is one of TopOrders.
 func (e *Engine) TopQueries(tenants []string, by string, limit int) TopQueries {
 	return e.top.list(tenants, by, limit, time.Now())
@@ -172,7 +173,7 @@ func (e *Engine) countTop(active *ActiveQuery, q promengine.Query, result *prome
 	now := time.Now()
 	took := now.Sub(active.Since).Seconds()
 	one := TopQuery{Query: active.Query, Tenants: active.Tenants, Count: 1, Seconds: took, Slowest: took,
-		Last: now.UTC(), Origin: active.Origin.bounded()}
+		Last: now.UTC(), Origin: active.Origin.withShortTexts()}
 	if s := q.Stats(); s != nil && s.Samples != nil {
 		one.Samples, one.PeakSamples = s.Samples.TotalSamples, int64(s.Samples.PeakSamples)
 	}
@@ -182,8 +183,8 @@ func (e *Engine) countTop(active *ActiveQuery, q promengine.Query, result *prome
 	e.top.add(one)
 }
 
-// bounded returns an origin whose texts are short enough to be kept.
-func (o Origin) bounded() Origin {
-	return Origin{shortened(o.Address, slowOriginBytes), shortened(o.UserAgent, slowOriginBytes),
-		shortened(o.RequestID, slowOriginBytes)}
+// withShortTexts returns an origin whose texts are short enough to be kept.
+func (o Origin) withShortTexts() Origin {
+	return Origin{truncateText(o.Address, slowOriginBytes), truncateText(o.UserAgent, slowOriginBytes),
+		truncateText(o.RequestID, slowOriginBytes)}
 }

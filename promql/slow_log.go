@@ -22,7 +22,7 @@ func (e *Engine) logSlow(ctx context.Context, active *ActiveQuery, q promengine.
 		return
 	}
 	attrs := []any{
-		"tenant", strings.Join(active.Tenants, "|"), "query", shortened(active.Query, slowQueryBytes),
+		"tenant", strings.Join(active.Tenants, "|"), "query", truncateText(active.Query, slowQueryBytes),
 		"start", active.Start, "end", active.End, "step", time.Duration(active.Step * float64(time.Second)),
 		"took", took.Round(time.Millisecond),
 	}
@@ -36,17 +36,17 @@ func (e *Engine) logSlow(ctx context.Context, active *ActiveQuery, q promengine.
 		"address": active.Origin.Address, "user_agent": active.Origin.UserAgent, "request_id": active.Origin.RequestID,
 	} {
 		if value != "" {
-			attrs = append(attrs, name, shortened(value, slowOriginBytes))
+			attrs = append(attrs, name, truncateText(value, slowOriginBytes))
 		}
 	}
 	if result.Err != nil {
-		attrs = append(attrs, "err", shortened(result.Err.Error(), slowQueryBytes))
+		attrs = append(attrs, "err", truncateText(result.Err.Error(), slowQueryBytes))
 	}
 	e.opts.Logger.Warn("slow query", attrs...)
 }
 
-// shortened truncates text to n bytes, between two characters.
-func shortened(text string, n int) string {
+// truncateText truncates text to n bytes, between two characters.
+func truncateText(text string, n int) string {
 	if len(text) <= n {
 		return text
 	}

@@ -16,12 +16,12 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// endedError wraps err together with an error of a type that Prometheus' API maps to a response code: timeout, canceled
+// apiError wraps err together with an error of a type that Prometheus' API maps to a response code: timeout, canceled
 // or unavailable if the query was ended, internal if the store couldn't answer it.
-type endedError struct{ err, as error }
+type apiError struct{ err, as error }
 
-func (e endedError) Error() string   { return storage.Plain(e.err.Error()) }
-func (e endedError) Unwrap() []error { return []error{e.err, e.as} }
+func (e apiError) Error() string   { return storage.Plain(e.err.Error()) }
+func (e apiError) Unwrap() []error { return []error{e.err, e.as} }
 
 // asPrometheus converts an error of the store to one that Prometheus' API reports with the right response code and a
 // text for users. The API returns 422, as for a faulty query, for errors of unknown types. So errors that are faults of
@@ -31,41 +31,41 @@ func asPrometheus(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, storage.ErrNotReady), errors.Is(err, engine.ErrUnavailable), errors.Is(err, ErrTooManyQueries):
-		return unavailable(err)
-	case ofQuery(err):
+		return asUnavailable(err)
+	case isQueryFault(err):
 		return storage.PlainError(err)
 	}
-	return endedError{err, promengine.ErrStorage{Err: err}}
+	return apiError{err, promengine.ErrStorage{Err: err}}
 }
 
-// ofQuery reports whether err is caused by the query or its client: the query needs too much, can't be answered, was
-// ended, or contains a name that is longer than any stored name.
-func ofQuery(err error) bool {
+// isQueryFault reports whether err is caused by the query or its client: the query needs too much, can't be answered,
+// was ended, or contains a name that is longer than any stored name.
+func isQueryFault(err error) bool {
 	var limit *tenant.LimitError
 	var samples promengine.ErrTooManySamples
 	return errors.As(err, &limit) || errors.As(err, &samples) || errors.Is(err, meter.ErrQueryTooLarge) ||
-		errors.Is(err, resolution.ErrRawGone) ||
+		errors.Is(err, resolution.ErrRawExpired) ||
 		errors.Is(err, engine.ErrBadKey) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// unavailable returns an error that Prometheus' API reports with 503 and the type unavailable.
-func unavailable(err error) error {
+// asUnavailable returns an error that Prometheus' API reports with 503 and the type unavailable.
+func asUnavailable(err error) error {
 	if errors.Is(err, tsdb.ErrNotReady) {
 		return err
 	}
-	return endedError{err, tsdb.ErrNotReady}
+	return apiError{err, tsdb.ErrNotReady}
 }
 
-// asEnded is asPrometheus for errors that end a query. It also converts context errors that reads return, because the
-// evaluator converts only those that it detects itself.
-func asEnded(err error) error {
+// asQueryError is asPrometheus for errors that end a query. It also converts context errors that reads return, because
+// the evaluator converts only those that it detects itself.
+func asQueryError(err error) error {
 	var canceled promengine.ErrQueryCanceled
 	var timeout promengine.ErrQueryTimeout
 	switch {
 	case err == nil || errors.As(err, &canceled) || errors.As(err, &timeout):
 		return err
 	case errors.Is(err, storage.ErrNotReady), errors.Is(err, engine.ErrUnavailable), errors.Is(err, ErrTooManyQueries):
-		return unavailable(err)
+		return asUnavailable(err)
 	case errors.Is(err, context.DeadlineExceeded):
 		return promengine.ErrQueryTimeout("query execution")
 	case errors.Is(err, context.Canceled):
@@ -74,21 +74,21 @@ func asEnded(err error) error {
 	return storage.PlainError(err)
 }
 
-// queued is the QueryTracker that the evaluator uses. Its Insert converts errors of the wrapped tracker to errors of
-// the evaluator, wrapped in notLetIn.
-type queued struct{ promengine.QueryTracker }
+// errorTracker is the QueryTracker that the evaluator uses. Its Insert converts errors of the wrapped tracker to errors
+// of the evaluator, wrapped in notAdmittedError.
+type errorTracker struct{ promengine.QueryTracker }
 
-// notLetIn is the error of a query that wasn't admitted.
-type notLetIn struct{ error }
+// notAdmittedError is the error of a query that wasn't admitted.
+type notAdmittedError struct{ error }
 
-func (e notLetIn) Unwrap() error { return e.error }
+func (e notAdmittedError) Unwrap() error { return e.error }
 
 // Insert implements promql.QueryTracker.
-func (q queued) Insert(ctx context.Context, text string) (int, error) {
+func (q errorTracker) Insert(ctx context.Context, text string) (int, error) {
 	insert := func(ctx context.Context) (int, error) { return q.QueryTracker.Insert(ctx, text) }
 	if g, ok := q.QueryTracker.(*gate); ok && readOf(ctx) == nil {
 		// The evaluator also calls Insert before it parses a query.
-		insert = g.parse
+		insert = g.enterParsing
 	}
 	i, err := insert(ctx)
 	switch {
@@ -99,9 +99,9 @@ func (q queued) Insert(ctx context.Context, text string) (int, error) {
 	case errors.Is(err, context.Canceled):
 		err = promengine.ErrQueryCanceled("query queue")
 	default:
-		err = unavailable(err)
+		err = asUnavailable(err)
 	}
-	return i, notLetIn{err}
+	return i, notAdmittedError{err}
 }
 
 // refusedQuery is a query that wasn't admitted to parsing. Exec returns the reason. If it were returned on creation

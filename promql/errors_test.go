@@ -39,7 +39,7 @@ func TestWhatIsToldOfAQueryThatIsntLetIn(t *testing.T) {
 	} {
 		o := DefaultOptions()
 		e := &Engine{opts: o, engine: promengine.NewEngine(promengine.EngineOpts{
-			MaxSamples: 1, Timeout: time.Minute, ActiveQueryTracker: queued{fullGate{c.err}},
+			MaxSamples: 1, Timeout: time.Minute, ActiveQueryTracker: errorTracker{fullGate{c.err}},
 		})}
 		q, err := e.NewInstantQuery(t.Context(), nil, nil, "1", time.Unix(0, 0))
 		require.NoError(t, err, "the API would say that the query's text is wrong")
@@ -52,22 +52,23 @@ func TestWhatIsToldOfAQueryThatIsntLetIn(t *testing.T) {
 func TestWhatEndsAQuery(t *testing.T) {
 	var timeout promengine.ErrQueryTimeout
 	var canceled promengine.ErrQueryCanceled
-	require.ErrorAs(t, asEnded(fmt.Errorf("expanding series: %w", context.DeadlineExceeded)), &timeout)
-	require.ErrorAs(t, asEnded(fmt.Errorf("expanding series: %w", context.Canceled)), &canceled)
+	require.ErrorAs(t, asQueryError(fmt.Errorf("expanding series: %w", context.DeadlineExceeded)), &timeout)
+	require.ErrorAs(t, asQueryError(fmt.Errorf("expanding series: %w", context.Canceled)), &canceled)
 	for _, err := range []error{storage.ErrNotReady, engine.ErrUnavailable} {
-		for _, told := range []error{asEnded(fmt.Errorf("x: %w", err)), asPrometheus(fmt.Errorf("x: %w", err))} {
+		for _, told := range []error{asQueryError(fmt.Errorf("x: %w", err)), asPrometheus(fmt.Errorf("x: %w", err))} {
 			require.ErrorIs(t, told, tsdb.ErrNotReady)
 			require.ErrorIs(t, told, err)
 		}
 	}
 	var stored promengine.ErrStorage
-	for _, err := range []error{meter.ErrQueryTooLarge, resolution.ErrRawGone, engine.ErrBadKey, &tenant.LimitError{},
+	for _, err := range []error{meter.ErrQueryTooLarge, resolution.ErrRawExpired, engine.ErrBadKey,
+		&tenant.LimitError{},
 		context.Canceled, context.DeadlineExceeded} {
 		require.False(t, errors.As(asPrometheus(fmt.Errorf("x: %w", err)), &stored), "%v", err)
 	}
 	other := errors.New("any other")
-	require.ErrorAs(t, asEnded(fmt.Errorf("expanding series: %w", asPrometheus(other))), &stored)
+	require.ErrorAs(t, asQueryError(fmt.Errorf("expanding series: %w", asPrometheus(other))), &stored)
 	require.NoError(t, asPrometheus(nil))
-	require.Equal(t, other, asEnded(other))
-	require.NoError(t, asEnded(nil))
+	require.Equal(t, other, asQueryError(other))
+	require.NoError(t, asQueryError(nil))
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// TestWhatQueriesTookIsTold checks that the log line of a slow query and the list of top queries contain the cost of
+// TestQueryCostsAreReported checks that the log line of a slow query and the list of top queries contain the cost of
 // the query and the resolutions that answered it.
-func TestWhatQueriesTookIsTold(t *testing.T) {
+func TestQueryCostsAreReported(t *testing.T) {
 	store := readyStore(t)
 	put(t, store, tenant.Default, labels.FromStrings(model.MetricNameLabel, "m"), 0, 1000, 2000)
 	var log bytes.Buffer
