@@ -41,15 +41,15 @@ const daySamples = 24
 var classMetric = labels.FromStrings(labels.MetricName, "c", "job", "ci")
 
 // open opens the store with classes. The series belongs to class in, or to no class if in is empty.
-func (s *changedClass) open(classes map[string]retention.Keep, in string) {
-	if s.Store != nil {
-		require.NoError(s.t, s.Close())
+func (c *changedClass) open(classes map[string]retention.Keep, in string) {
+	if c.Store != nil {
+		require.NoError(c.t, c.Close())
 	}
-	s.Store = storagetest.Start(
-		s.t, s.eng, storagetest.Clock(func() time.Time { return s.now }), func(o *storage.Options) {
+	c.Store = storagetest.Start(
+		c.t, c.eng, storagetest.Clock(func() time.Time { return c.now }), func(o *storage.Options) {
 			o.Partitions, o.AddClasses = 1, true
-			o.Elapsed = func() time.Duration { return time.Duration(s.now.UnixNano()) }
-			o.Retention, o.Retention5m, o.Retention1h = s.all.Raw, s.all.FiveMinutes, s.all.OneHour
+			o.Elapsed = func() time.Duration { return time.Duration(c.now.UnixNano()) }
+			o.Retention, o.Retention5m, o.Retention1h = c.all.Raw, c.all.FiveMinutes, c.all.OneHour
 			for _, name := range []string{"long", "short"} {
 				keep, ok := classes[name]
 				if !ok {
@@ -67,29 +67,29 @@ func (s *changedClass) open(classes map[string]retention.Keep, in string) {
 }
 
 // day writes a day's samples, whose class has the given retention, and seals them an hour after noon.
-func (s *changedClass) day(keep retention.Keep) {
-	s.now = s.now.Add(testDay)
-	noon := s.now.Add(-time.Hour)
-	b := s.NewBatch("default")
+func (c *changedClass) day(keep retention.Keep) {
+	c.now = c.now.Add(testDay)
+	noon := c.now.Add(-time.Hour)
+	b := c.NewBatch("default")
 	ref, err := b.Define(nil, classMetric)
-	require.NoError(s.t, err)
+	require.NoError(c.t, err)
 	for i := range daySamples {
-		require.NoError(s.t, b.Float(ref, noon.Add(-time.Duration(i)*5*time.Minute).UnixMilli(), 0, 1))
+		require.NoError(c.t, b.Float(ref, noon.Add(-time.Duration(i)*5*time.Minute).UnixMilli(), 0, 1))
 	}
-	require.NoError(s.t, b.Commit(s.t.Context()))
-	s.days = append(s.days, changedDay{noon, keep})
-	require.NoError(s.t, s.SealAll(s.t.Context()))
-	_, err = s.Expire(s.t.Context())
-	require.NoError(s.t, err)
+	require.NoError(c.t, b.Commit(c.t.Context()))
+	c.days = append(c.days, changedDay{noon, keep})
+	require.NoError(c.t, c.SealAll(c.t.Context()))
+	_, err = c.Expire(c.t.Context())
+	require.NoError(c.t, err)
 }
 
 // held returns the number of samples that each day has at a resolution.
-func (s *changedClass) held(res rollup.Resolution) map[time.Time]int {
-	list, err := s.Select(s.t.Context(), query.Query{
+func (c *changedClass) held(res rollup.Resolution) map[time.Time]int {
+	list, err := c.Select(c.t.Context(), query.Query{
 		Tenant: "default", MinT: -format.MaxTime, MaxT: format.MaxTime, Resolution: res, Columns: rollup.AllColumns,
 		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "c")},
 	})
-	require.NoError(s.t, err)
+	require.NoError(c.t, err)
 	counts := map[time.Time]int{}
 	add := func(t int64, n int) {
 		at := time.UnixMilli(t).UTC()
@@ -98,14 +98,14 @@ func (s *changedClass) held(res rollup.Resolution) map[time.Time]int {
 	for _, x := range list {
 		if res == rollup.Raw {
 			var samples chunk.Samples
-			require.NoError(s.t, x.Samples(&samples))
+			require.NoError(c.t, x.Samples(&samples))
 			for _, t := range samples.T {
 				add(t, 1)
 			}
 			continue
 		}
 		var b rollup.Buckets
-		require.NoError(s.t, x.Buckets(&b, &query.BucketBuffers{}))
+		require.NoError(c.t, x.Buckets(&b, &query.BucketBuffers{}))
 		for i, end := range b.End {
 			add(end, int(b.Count[i]))
 		}
@@ -114,17 +114,17 @@ func (s *changedClass) held(res rollup.Resolution) map[time.Time]int {
 }
 
 // answers returns the number of samples per day in the answers of resolution auto.
-func (s *changedClass) answers(from, to time.Time, step time.Duration) map[time.Time]int {
+func (c *changedClass) answers(from, to time.Time, step time.Duration) map[time.Time]int {
 	e := NewEngine(DefaultOptions())
 	defer e.Close()
-	q, err := e.NewRangeQuery(newRollupContext(s.t, "auto"), NewQueryable(s.Store), nil, "count_over_time(c[2h])", from,
+	q, err := e.NewRangeQuery(newRollupContext(c.t, "auto"), NewQueryable(c.Store), nil, "count_over_time(c[2h])", from,
 		to, step)
-	require.NoError(s.t, err)
+	require.NoError(c.t, err)
 	defer q.Close()
-	r := q.Exec(newRollupContext(s.t, "auto"))
-	require.NoError(s.t, r.Err)
+	r := q.Exec(newRollupContext(c.t, "auto"))
+	require.NoError(c.t, r.Err)
 	m, err := r.Matrix()
-	require.NoError(s.t, err)
+	require.NoError(c.t, err)
 	counts := map[time.Time]int{}
 	for _, x := range m {
 		for _, p := range x.Floats {
@@ -136,18 +136,18 @@ func (s *changedClass) answers(from, to time.Time, step time.Duration) map[time.
 
 // check checks that each resolution returns the samples that the class of each day keeps at that resolution, and that
 // auto returns the samples that the class keeps at any resolution.
-func (s *changedClass) check() {
-	s.t.Helper()
+func (c *changedClass) check() {
+	c.t.Helper()
 	held := map[rollup.Resolution]map[time.Time]int{}
-	all := s.answers(s.days[0].noon, s.now.Add(-time.Hour), testDay)
+	all := c.answers(c.days[0].noon, c.now.Add(-time.Hour), testDay)
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
-		held[res] = s.held(res)
+		held[res] = c.held(res)
 	}
-	for i, d := range s.days {
+	for i, d := range c.days {
 		some := false
 		for res := rollup.Raw; res <= rollup.OneHour; res++ {
 			kept := d.keep.Of(res)
-			age := s.now.Sub(d.noon)
+			age := c.now.Sub(d.noon)
 			want := 0
 			switch {
 			case kept == 0 || age+2*time.Hour < kept:
@@ -155,13 +155,13 @@ func (s *changedClass) check() {
 			case age < kept: // The retention boundary is inside this day.
 				want = held[res][d.noon]
 			}
-			require.Equal(s.t, want, held[res][d.noon], "%s of %s on %s", res, d.noon, s.now)
+			require.Equal(c.t, want, held[res][d.noon], "%s of %s on %s", res, d.noon, c.now)
 		}
 		if some {
-			require.Equal(s.t, daySamples, all[d.noon], "auto over all days, of %s on %s", d.noon, s.now)
-			if i%7 == len(s.days)%7 {
-				require.Equal(s.t, daySamples, s.answers(d.noon, d.noon, testDay)[d.noon], "auto at %s on %s", d.noon,
-					s.now)
+			require.Equal(c.t, daySamples, all[d.noon], "auto over all days, of %s on %s", d.noon, c.now)
+			if i%7 == len(c.days)%7 {
+				require.Equal(c.t, daySamples, c.answers(d.noon, d.noon, testDay)[d.noon], "auto at %s on %s", d.noon,
+					c.now)
 			}
 		}
 	}

@@ -219,29 +219,29 @@ type coveredPart struct {
 	last  float64
 }
 
-// addCovered records that the whole bucket i is used although x.limit cuts it. Buckets after the last window are
+// addCovered records that the whole bucket i is used although e.limit cuts it. Buckets after the last window are
 // skipped, because only their first sample is used.
-func (x *bucketExpander) addCovered(b *rollup.Buckets, i int) {
-	if x.limit < b.End[i] && b.Start[i] < x.errors.lastEdge() {
-		x.covered = append(x.covered, coveredPart{after: x.limit, end: b.End[i], lastT: b.LastT[i], last: b.Last[i]})
+func (e *bucketExpander) addCovered(b *rollup.Buckets, i int) {
+	if e.limit < b.End[i] && b.Start[i] < e.errors.lastEdge() {
+		e.covered = append(e.covered, coveredPart{after: e.limit, end: b.End[i], lastT: b.LastT[i], last: b.Last[i]})
 	}
 }
 
 // isCovered reports whether a wider bucket is used instead of the bucket that ends at end, in milliseconds.
-func (x *bucketExpander) isCovered(end int64) bool {
-	return slices.ContainsFunc(x.covered, func(c coveredPart) bool { return c.after < end && end <= c.end })
+func (e *bucketExpander) isCovered(end int64) bool {
+	return slices.ContainsFunc(e.covered, func(c coveredPart) bool { return c.after < end && end <= c.end })
 }
 
 // dropCovered deletes the raw samples in covered parts of buckets. If the newest sample in such a part isn't the last
 // sample of the bucket, the error of the bucket is unknown.
-func (x *bucketExpander) dropCovered(s *chunk.Samples) {
-	for _, c := range x.covered {
+func (e *bucketExpander) dropCovered(s *chunk.Samples) {
+	for _, c := range e.covered {
 		for i := len(s.T) - 1; i >= 0 && s.T[i] > c.after; i-- {
 			if s.T[i] > c.end || value.IsStaleNaN(s.V[i]) {
 				continue
 			}
 			if s.T[i] != c.lastT || math.Float64bits(s.V[i]) != math.Float64bits(c.last) {
-				x.found = append(x.found, bucketError{end: c.end, by: math.NaN()})
+				e.found = append(e.found, bucketError{end: c.end, by: math.NaN()})
 			}
 			break
 		}

@@ -53,47 +53,47 @@ type fragment struct {
 }
 
 // window returns the edges of the window of step i.
-func (p *fragment) window(i int) (from, to int64) {
-	to = p.edges.timeAt(i)
-	return to - p.width, to
+func (f *fragment) window(i int) (from, to int64) {
+	to = f.edges.timeAt(i)
+	return to - f.width, to
 }
 
 // keepsName returns true if the fragment's series keep their metric name.
-func (p *fragment) keepsName() bool {
-	return p.function == "" || p.function == "last_over_time" || p.function == "first_over_time"
+func (f *fragment) keepsName() bool {
+	return f.function == "" || f.function == "last_over_time" || f.function == "first_over_time"
 }
 
 // metric returns the labels of the result for a stored series.
-func (p *fragment) metric(stored labels.Labels) labels.Labels {
-	if p.keepsName() {
+func (f *fragment) metric(stored labels.Labels) labels.Labels {
+	if f.keepsName() {
 		return stored
 	}
 	return stored.DropReserved(schema.IsMetadataLabel)
 }
 
 // readStart returns the time from which samples are read.
-func (p *fragment) readStart() int64 {
-	if p.onlyPresence { // Samples before the range are read only for the hints of histograms, which aren't needed here.
-		return p.minT
+func (f *fragment) readStart() int64 {
+	if f.onlyPresence { // Samples before the range are read only for the hints of histograms, which aren't needed here.
+		return f.minT
 	}
-	return subtractClamped(p.minT, hintContext)
+	return subtractClamped(f.minT, hintContext)
 }
 
 // open finds the fragment's series of a tenant, in the order in which a Queryable returns them. warn may be called
 // until the last series has been read.
-func (p *fragment) open(
+func (f *fragment) open(
 	ctx context.Context, store *storage.Store, of string, warn func(error),
 ) ([]*query.SelectedSeries, error) {
 	return store.Select(ctx, query.Query{
-		Tenant: of, MinT: p.readStart(), MaxT: p.edges.last(),
-		Matchers: p.matchers, Warn: warn,
+		Tenant: of, MinT: f.readStart(), MaxT: f.edges.last(),
+		Matchers: f.matchers, Warn: warn,
 	})
 }
 
 // hasUniqueLabels reports whether no two of the fragment's series can have the same labels in the result. If two can,
 // the fragment is left to the evaluator, which reports duplicate labels as an error.
-func (p *fragment) hasUniqueLabels(series []foundSeries) bool {
-	if p.keepsName() || len(series) < 2 {
+func (f *fragment) hasUniqueLabels(series []foundSeries) bool {
+	if f.keepsName() || len(series) < 2 {
 		return true
 	}
 	name, plain := series[0].labels.Get(labels.MetricName), true
@@ -106,7 +106,7 @@ func (p *fragment) hasUniqueLabels(series []foundSeries) bool {
 	}
 	seen := make(map[uint64]struct{}, len(series))
 	for _, s := range series {
-		hash := p.metric(s.labels).Hash()
+		hash := f.metric(s.labels).Hash()
 		if _, ok := seen[hash]; ok {
 			return false
 		}
@@ -152,4 +152,4 @@ type FragmentStats struct {
 }
 
 // IsFromRaw returns true if the fragment was left to the evaluator, which read raw samples.
-func (p *FragmentStats) IsFromRaw() bool { return p.Refused != "" && len(p.Segments) == 0 }
+func (f *FragmentStats) IsFromRaw() bool { return f.Refused != "" && len(f.Segments) == 0 }

@@ -76,18 +76,18 @@ type foundSeries struct {
 }
 
 // resolve chooses the resolutions that answer the fragment's steps for a tenant.
-func (p *fragment) resolve(ctx context.Context, store *storage.Store, of string,
+func (f *fragment) resolve(ctx context.Context, store *storage.Store, of string,
 	how resolutionParams) ([]*segment, resolution.Shortfall, error) {
 	r := resolution.Request{
-		Func: p.function, Range: p.width, From: p.edges.first, To: p.edges.last(), Step: p.edges.step,
-		Mode: how.mode, NoSnap: how.noSnap, Coarsest: how.coarsest, Slot: store.SlotWidth(p.edges.first).Milliseconds(),
+		Func: f.function, Range: f.width, From: f.edges.first, To: f.edges.last(), Step: f.edges.step,
+		Mode: how.mode, NoSnap: how.noSnap, Coarsest: how.coarsest, Slot: store.SlotWidth(f.edges.first).Milliseconds(),
 		Oldest: math.MinInt64,
 		Recent: store.Recent(),
 	}
 	// Segments read whole buckets, so the range includes the hour in which it ends: a hole in any of these buckets
 	// counts. Holes start and end at full hours.
 	horizons, err := store.HorizonsOf(ctx, query.Query{Tenant: of, MinT: r.From - r.Range,
-		MaxT: bucketfn.CeilTo(r.To, rollup.OneHour.Width()), Matchers: p.matchers})
+		MaxT: bucketfn.CeilTo(r.To, rollup.OneHour.Width()), Matchers: f.matchers})
 	if err != nil {
 		return nil, resolution.Shortfall{}, err
 	}
@@ -106,9 +106,9 @@ func (p *fragment) resolve(ctx context.Context, store *storage.Store, of string,
 	segments := make([]*segment, len(chosen))
 	for i, s := range chosen {
 		if r.Step == 0 { // All steps read the same window.
-			s.ToStep, s.Windows.Steps = p.edges.n, p.edges.n
+			s.ToStep, s.Windows.Steps = f.edges.n, f.edges.n
 		}
-		segments[i] = &segment{Segment: s, tenant: of, fragment: p.cutToSegment(s), oldest: r.Oldest,
+		segments[i] = &segment{Segment: s, tenant: of, fragment: f.cutToSegment(s), oldest: r.Oldest,
 			rawBoundary: latestBoundary(horizons, rollup.Raw)}
 	}
 	return segments, short, nil
@@ -142,82 +142,82 @@ func latestBoundary(horizons []retention.Hidden, res rollup.Resolution) int64 {
 }
 
 // cutToSegment returns the part of the fragment for a segment's steps.
-func (p *fragment) cutToSegment(s resolution.Segment) *fragment {
-	if s.FromStep == 0 && s.ToStep == p.edges.n && s.Resolution == rollup.Raw {
-		return p
+func (f *fragment) cutToSegment(s resolution.Segment) *fragment {
+	if s.FromStep == 0 && s.ToStep == f.edges.n && s.Resolution == rollup.Raw {
+		return f
 	}
-	cut := *p
-	cut.eval = steps{first: p.eval.timeAt(s.FromStep), step: p.eval.step, n: s.ToStep - s.FromStep}
-	cut.edges = steps{first: p.edges.timeAt(s.FromStep), step: p.edges.step, n: s.ToStep - s.FromStep}
-	cut.minT = max(p.minT, cut.edges.first-p.width+1)
+	cut := *f
+	cut.eval = steps{first: f.eval.timeAt(s.FromStep), step: f.eval.step, n: s.ToStep - s.FromStep}
+	cut.edges = steps{first: f.edges.timeAt(s.FromStep), step: f.edges.step, n: s.ToStep - s.FromStep}
+	cut.minT = max(f.minT, cut.edges.first-f.width+1)
 	return &cut
 }
 
 // open finds the segment's series.
-func (l *segment) open(ctx context.Context, store *storage.Store, warn func(error)) ([]*query.SelectedSeries, error) {
+func (s *segment) open(ctx context.Context, store *storage.Store, warn func(error)) ([]*query.SelectedSeries, error) {
 	switch {
-	case l.Resolution == rollup.Raw:
-		return l.fragment.open(ctx, store, l.tenant, warn)
-	case l.Approximate:
-		from, to := l.span()
-		l.cuts = l.AppendCuts(nil, from-1, to+1)
+	case s.Resolution == rollup.Raw:
+		return s.fragment.open(ctx, store, s.tenant, warn)
+	case s.Approximate:
+		from, to := s.span()
+		s.cuts = s.AppendCuts(nil, from-1, to+1)
 		// Where raw samples exist, the parts of windows at edges inside buckets are computed from them, so these
 		// buckets aren't needed.
-		kept := l.rawBoundary + store.SlotWidth(l.rawBoundary).Milliseconds()
-		return l.openAllColumns(ctx, store, warn, l.AppendCuts(nil, max(kept, from-1), to+1))
+		kept := s.rawBoundary + store.SlotWidth(s.rawBoundary).Milliseconds()
+		return s.openAllColumns(ctx, store, warn, s.AppendCuts(nil, max(kept, from-1), to+1))
 	}
-	from, to := l.span()
+	from, to := s.span()
 	q := query.Query{
-		Tenant: l.tenant, MinT: from + 1, MaxT: to, Matchers: l.matchers, Warn: warn,
-		Resolution: l.Resolution, Columns: l.withStarts(bucketfn.Columns(l.function)),
-		Edges: l.AppendCuts(nil, from-1, to+1),
+		Tenant: s.tenant, MinT: from + 1, MaxT: to, Matchers: s.matchers, Warn: warn,
+		Resolution: s.Resolution, Columns: s.withStarts(bucketfn.Columns(s.function)),
+		Edges: s.AppendCuts(nil, from-1, to+1),
 	}
-	if !l.IsExact() { // The samples between the requested edges and these edges bound the values.
-		width := l.Resolution.Width()
-		first, _ := l.fragment.window(0)
-		_, last := l.fragment.window(l.edges.n - 1)
+	if !s.IsExact() { // The samples between the requested edges and these edges bound the values.
+		width := s.Resolution.Width()
+		first, _ := s.fragment.window(0)
+		_, last := s.fragment.window(s.edges.n - 1)
 		q.MinT, q.MaxT = min(q.MinT, bucketfn.FloorTo(first, width)+1), max(q.MaxT, bucketfn.CeilTo(last, width))
-		q.Columns |= bucketfn.BoundColumns(l.function)
+		q.Columns |= bucketfn.BoundColumns(s.function)
 	}
 	return store.Select(ctx, q)
 }
 
 // requestedWindows returns the windows that the query requested.
-func (l *segment) requestedWindows() bucketfn.Windows {
-	return bucketfn.Windows{First: l.edges.first, Step: l.edges.step, Steps: l.Windows.Steps, Span: l.fragment.width}
+func (s *segment) requestedWindows() bucketfn.Windows {
+	return bucketfn.Windows{First: s.edges.first, Step: s.edges.step, Steps: s.Windows.Steps, Span: s.fragment.width}
 }
 
 // withStarts returns the columns to read: the columns that a function needs and, if the segment uses start timestamps,
 // those columns.
-func (l *segment) withStarts(columns rollup.Columns) rollup.Columns {
-	if l.usesStarts {
+func (s *segment) withStarts(columns rollup.Columns) rollup.Columns {
+	if s.usesStarts {
 		columns |= rollup.ColumnStarts
 	}
 	return columns
 }
 
 // span returns the outermost edges of all windows.
-func (l *segment) span() (from, to int64) {
-	from, _ = l.Windows.Window(0)
-	_, to = l.Windows.Window(l.Windows.Steps - 1)
+func (s *segment) span() (from, to int64) {
+	from, _ = s.Windows.Window(0)
+	_, to = s.Windows.Window(s.Windows.Steps - 1)
 	return from, to
 }
 
 // openAllColumns finds the segment's series with all columns from which samples can be made. It includes buckets that
 // contain window edges, except for the given edges.
-func (l *segment) openAllColumns(
+func (s *segment) openAllColumns(
 	ctx context.Context, store *storage.Store, warn func(error), edges []int64,
 ) ([]*query.SelectedSeries, error) {
-	from, _ := l.fragment.window(0)
-	_, to := l.fragment.window(l.edges.n - 1)
+	from, _ := s.fragment.window(0)
+	_, to := s.fragment.window(s.edges.n - 1)
 	columns := rollup.CutColumns
-	if l.Sketched {
+	if s.Sketched {
 		columns |= rollup.ColumnSketches
 	}
 	return store.Select(ctx, query.Query{
-		Tenant: l.tenant, MinT: bucketfn.FloorTo(from, l.Resolution.Width()) + 1,
-		MaxT:     bucketfn.CeilTo(to, l.Resolution.Width()),
-		Matchers: l.matchers, Warn: warn, Resolution: l.Resolution, Columns: l.withStarts(columns), Edges: edges,
+		Tenant: s.tenant, MinT: bucketfn.FloorTo(from, s.Resolution.Width()) + 1,
+		MaxT:     bucketfn.CeilTo(to, s.Resolution.Width()),
+		Matchers: s.matchers, Warn: warn, Resolution: s.Resolution, Columns: s.withStarts(columns), Edges: edges,
 	})
 }
 

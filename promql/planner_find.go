@@ -184,13 +184,13 @@ func callReadsNames(e *parser.Call) bool {
 
 // namesReadBy reports whether an aggregation, or the expression around it, may read the names of its operand's series.
 // Most aggregations return series without names.
-func (in surroundings) namesReadBy(e *parser.AggregateExpr) bool {
+func (s surroundings) namesReadBy(e *parser.AggregateExpr) bool {
 	byName := !e.Without && slices.Contains(e.Grouping, labels.MetricName)
 	switch e.Op {
 	case parser.COUNT_VALUES, parser.LIMIT_RATIO:
 		return true
 	case parser.TOPK, parser.BOTTOMK, parser.LIMITK:
-		return byName || in.named
+		return byName || s.named
 	}
 	return byName
 }
@@ -265,8 +265,8 @@ func (f *finder) fragmentOf(expr parser.Expr, in surroundings) (*fragment, bool)
 }
 
 // allowsSelector reports whether a fragment may read the series that the selector selects.
-func (in surroundings) allowsSelector(e *parser.VectorSelector) bool {
-	return !e.Anchored && !e.Smoothed && (e.Timestamp == nil || !in.skewed) && areWholeMilliseconds(e.OriginalOffset)
+func (s surroundings) allowsSelector(e *parser.VectorSelector) bool {
+	return !e.Anchored && !e.Smoothed && (e.Timestamp == nil || !s.skewed) && areWholeMilliseconds(e.OriginalOffset)
 }
 
 // areWholeMilliseconds reports whether all durations are whole milliseconds. The evaluator computes in milliseconds and
@@ -321,15 +321,15 @@ func (f *finder) callFragment(e *parser.Call, in surroundings) (*fragment, bool)
 }
 
 // setSteps sets the fragment's steps.
-func (p *fragment) setSteps(e *parser.VectorSelector, in surroundings) {
+func (f *fragment) setSteps(e *parser.VectorSelector, in surroundings) {
 	offset := e.OriginalOffset.Milliseconds()
-	p.matchers, p.eval, p.edges, p.onlyStats = e.LabelMatchers, in.grid, in.grid, e.SkipHistogramBuckets
+	f.matchers, f.eval, f.edges, f.onlyStats = e.LabelMatchers, in.grid, in.grid, e.SkipHistogramBuckets
 	from := in.from
 	if e.Timestamp != nil {
-		p.edges.first, p.edges.step, from = *e.Timestamp, 0, *e.Timestamp
+		f.edges.first, f.edges.step, from = *e.Timestamp, 0, *e.Timestamp
 	}
-	p.edges.first -= offset
-	p.minT = from - offset - p.width + 1
+	f.edges.first -= offset
+	f.minT = from - offset - f.width + 1
 }
 
 // constantValue returns the value of an expression that is the same at every step and reads no series.

@@ -42,16 +42,16 @@ func dependsOnRightOrder(e *parser.BinaryExpr) bool {
 
 // isOperandOrdered reports whether the answer depends on the order of the series of an aggregation's operand. topk and
 // bottomk depend on it only for equal values.
-func (in surroundings) isOperandOrdered(e *parser.AggregateExpr) bool {
+func (s surroundings) isOperandOrdered(e *parser.AggregateExpr) bool {
 	switch e.Op {
 	case parser.LIMITK:
 		return true
 	case parser.LIMIT_RATIO:
-		return in.ordered
+		return s.ordered
 	case parser.TOPK, parser.BOTTOMK, parser.COUNT_VALUES:
 		return false
 	}
-	return in.ordered && (e.Without || len(e.Grouping) > 0)
+	return s.ordered && (e.Without || len(e.Grouping) > 0)
 }
 
 // labelOrder is the order of a fragment's series by their stored labels. A series is identified by its position among

@@ -131,10 +131,10 @@ func (s SegmentStats) String() string {
 }
 
 // stats returns the statistics of a segment.
-func (l *segment) stats(series int) SegmentStats {
+func (s *segment) stats(series int) SegmentStats {
 	return SegmentStats{
-		From: time.UnixMilli(l.eval.first).UTC(), To: time.UnixMilli(l.eval.last()).UTC(),
-		Resolution: l.Resolution.String(),
-		Edges:      l.Fit.String(), Approximate: l.Approximate, Series: series,
+		From: time.UnixMilli(s.eval.first).UTC(), To: time.UnixMilli(s.eval.last()).UTC(),
+		Resolution: s.Resolution.String(),
+		Edges:      s.Fit.String(), Approximate: s.Approximate, Series: series,
 	}
 }

@@ -82,7 +82,7 @@ type roller struct {
 	r *rand.Rand
 }
 
-func (x *roller) all() []*rolledSeries {
+func (r *roller) all() []*rolledSeries {
 	var all []*rolledSeries
 	for _, m := range rolledMetrics {
 		for i, kind := range m.kinds {
@@ -95,7 +95,7 @@ func (x *roller) all() []*rolledSeries {
 				b.Set("le", []string{"0.1", "1", "10", "+Inf"}[i]).Set("instance", "i0").Set("job", "api")
 			}
 			s := &rolledSeries{labels: b.Labels()}
-			x.fill(s, m.every, kind, i)
+			r.fill(s, m.every, kind, i)
 			all = append(all, s)
 		}
 	}
@@ -103,14 +103,14 @@ func (x *roller) all() []*rolledSeries {
 }
 
 // fill generates the samples of a series.
-func (x *roller) fill(s *rolledSeries, every int64, kind string, i int) {
-	values := rolledValues{roller: x, kind: kind, plain: bucketfntest.SeriesGenerator{Rand: x.r, Kind: kind},
-		wild: generator{rnd: x.r}}
-	starts, before := soak.Starts{Rand: x.r, Kind: "none"}, math.Inf(-1)
+func (r *roller) fill(s *rolledSeries, every int64, kind string, i int) {
+	values := rolledValues{roller: r, kind: kind, plain: bucketfntest.SeriesGenerator{Rand: r.r, Kind: kind},
+		wild: generator{rnd: r.r}}
+	starts, before := soak.Starts{Rand: r.r, Kind: "none"}, math.Inf(-1)
 	if i%2 == 1 {
-		starts.Kind = soak.StartKinds[x.r.IntN(len(soak.StartKinds))]
+		starts.Kind = soak.StartKinds[r.r.IntN(len(soak.StartKinds))]
 	}
-	for _, at := range x.times(every, i) {
+	for _, at := range r.times(every, i) {
 		sample := values.at(at.t)
 		if at.stale {
 			sample.h = nil
@@ -118,7 +118,7 @@ func (x *roller) fill(s *rolledSeries, every int64, kind string, i int) {
 		}
 		sample.t, sample.st = at.t, starts.Next(at.t, sample.h == nil && sample.v < before)
 		before = sample.v
-		x.send(s, sample)
+		r.send(s, sample)
 	}
 	for _, e := range s.sent {
 		e.append(&s.truth)
@@ -128,22 +128,22 @@ func (x *roller) fill(s *rolledSeries, every int64, kind string, i int) {
 
 // send adds a sample. Sometimes it also adds a second one at the same time: a duplicate, or a sample with another
 // value.
-func (x *roller) send(s *rolledSeries, e rolledSample) {
+func (r *roller) send(s *rolledSeries, e rolledSample) {
 	inLate := e.t > lateSlot && e.t <= lateSlot+2*hour
 	switch {
-	case e.t > rolledSealed, inLate && x.r.IntN(10) == 0:
+	case e.t > rolledSealed, inLate && r.r.IntN(10) == 0:
 		e.round = 2
-	case x.r.IntN(50) == 0:
+	case r.r.IntN(50) == 0:
 		e.round = 1
 	}
 	s.sent = append(s.sent, e)
-	if x.r.IntN(80) > 0 {
+	if r.r.IntN(80) > 0 {
 		return
 	}
 	if e.round < 2 && (!inLate || e.round == 0) {
 		e.round = 1
 	}
-	if e.h == nil && !value.IsStaleNaN(e.v) && x.r.IntN(2) == 0 {
+	if e.h == nil && !value.IsStaleNaN(e.v) && r.r.IntN(2) == 0 {
 		e.v++
 	}
 	s.sent = append(s.sent, e)
@@ -157,45 +157,45 @@ type staleOrNot struct {
 // times generates the times of a series. They are aligned to its interval, jittered or irregular. Gaps last minutes,
 // whole slots, or half a day. Some gaps start with a stale marker, which may be at the edge of a bucket or the only
 // sample of a bucket.
-func (x *roller) times(every int64, i int) (all []staleOrNot) {
+func (r *roller) times(every int64, i int) (all []staleOrNot) {
 	step := func() int64 { return every }
 	switch i % 3 {
 	case 1:
-		step = func() int64 { return every + x.r.Int64N(every/5) - every/10 }
+		step = func() int64 { return every + r.r.Int64N(every/5) - every/10 }
 	case 2:
-		step = func() int64 { return 1 + x.r.Int64N(2*every) }
+		step = func() int64 { return 1 + r.r.Int64N(2*every) }
 	}
 	at := rolledFrom + every
 	if i%2 == 1 {
-		at = rolledFrom + 1 + x.r.Int64N(every)
+		at = rolledFrom + 1 + r.r.Int64N(every)
 	}
 	for ; at <= rolledTo; at += step() {
 		all = append(all, staleOrNot{at, false})
 		before := at
-		switch x.r.IntN(400) {
+		switch r.r.IntN(400) {
 		case 0:
-			at += x.r.Int64N(20 * minute)
+			at += r.r.Int64N(20 * minute)
 		case 1:
-			at += hour + x.r.Int64N(5*hour)
+			at += hour + r.r.Int64N(5*hour)
 		case 2:
-			all = append(all, staleOrNot{at + 1 + x.r.Int64N(every), true})
-			at += 2*every + x.r.Int64N(3*hour)
+			all = append(all, staleOrNot{at + 1 + r.r.Int64N(every), true})
+			at += 2*every + r.r.Int64N(3*hour)
 		case 3: // at the edge of a bucket
-			width := []int64{5 * minute, hour, 2 * hour}[x.r.IntN(3)]
+			width := []int64{5 * minute, hour, 2 * hour}[r.r.IntN(3)]
 			marker := bucketfn.CeilTo(at+1, width)
 			all = append(all, staleOrNot{marker, true})
-			at = marker + x.r.Int64N(2)*x.r.Int64N(2*hour)
+			at = marker + r.r.Int64N(2)*r.r.Int64N(2*hour)
 		case 4: // alone in a bucket
-			marker := at + 10*minute + x.r.Int64N(2*hour)
+			marker := at + 10*minute + r.r.Int64N(2*hour)
 			all = append(all, staleOrNot{marker, true})
-			at = marker + 10*minute + x.r.Int64N(hour)
+			at = marker + 10*minute + r.r.Int64N(hour)
 		case 5:
-			if x.r.IntN(5) == 0 {
-				at += x.r.Int64N(14 * hour)
+			if r.r.IntN(5) == 0 {
+				at += r.r.Int64N(14 * hour)
 			}
 		case 6: // a sample just after the edge of a bucket, or exactly at it
 			border := bucketfn.CeilTo(at+every, 5*minute)
-			all = append(all, staleOrNot{border + x.r.Int64N(2), false})
+			all = append(all, staleOrNot{border + r.r.Int64N(2), false})
 			at = border + 1
 		}
 		if at > before && at%every != 0 && i%3 == 0 {
@@ -218,32 +218,32 @@ type rolledValues struct {
 	last  int64
 }
 
-func (x *rolledValues) at(t int64) rolledSample {
-	last := x.last
-	x.last = t
-	switch x.kind {
+func (v *rolledValues) at(t int64) rolledSample {
+	last := v.last
+	v.last = t
+	switch v.kind {
 	case "border resets": // at the start of a 5m bucket, a 1h bucket or a slot
-		width := []int64{5 * minute, hour, 2 * hour}[x.r.IntN(3)]
-		x.v += float64(x.r.IntN(300)) / 4
-		if bucketfn.FloorTo(t-1, width) != bucketfn.FloorTo(last-1, width) && x.r.IntN(3) == 0 ||
-			bucketfn.FloorTo(t, width) != bucketfn.FloorTo(last, width) && x.r.IntN(4) == 0 || x.r.IntN(60) == 0 {
-			x.v = float64(x.r.IntN(3))
+		width := []int64{5 * minute, hour, 2 * hour}[v.r.IntN(3)]
+		v.v += float64(v.r.IntN(300)) / 4
+		if bucketfn.FloorTo(t-1, width) != bucketfn.FloorTo(last-1, width) && v.r.IntN(3) == 0 ||
+			bucketfn.FloorTo(t, width) != bucketfn.FloorTo(last, width) && v.r.IntN(4) == 0 || v.r.IntN(60) == 0 {
+			v.v = float64(v.r.IntN(3))
 		}
-		return rolledSample{v: x.v}
+		return rolledSample{v: v.v}
 	case "zero or one":
-		if x.r.IntN(30) == 0 {
-			x.v = 1 - x.v
+		if v.r.IntN(30) == 0 {
+			v.v = 1 - v.v
 		}
-		return rolledSample{v: x.v}
+		return rolledSample{v: v.v}
 	case "wild":
-		if s := x.wild.schema; x.r.IntN(60) == 0 || s != histogram.CustomBucketsSchema && (s < -3 || s > 7) {
-			x.wild = generator{rnd: x.r} // its resolution changes repeatedly
+		if s := v.wild.schema; v.r.IntN(60) == 0 || s != histogram.CustomBucketsSchema && (s < -3 || s > 7) {
+			v.wild = generator{rnd: v.r} // its resolution changes repeatedly
 		}
-		h := x.wild.next()
+		h := v.wild.next()
 		return rolledSample{h: &h}
 	}
-	x.plain.Next()
-	return rolledSample{v: x.plain.V, h: x.plain.H}
+	v.plain.Next()
+	return rolledSample{v: v.plain.V, h: v.plain.H}
 }
 
 // append appends the sample in the form in which a store keeps it.

@@ -115,20 +115,20 @@ type bucketExpander struct {
 }
 
 // appendRange appends the samples that buckets make in a range of times, both ends included, in milliseconds.
-func (x *bucketExpander) appendRange(into *chunk.Samples, b *rollup.Buckets, from, to int64) {
-	x.samples.Reset()
+func (e *bucketExpander) appendRange(into *chunk.Samples, b *rollup.Buckets, from, to int64) {
+	e.samples.Reset()
 	for i, end := range b.End {
-		if end >= from && b.Start[i] < to && !x.isCovered(end) {
-			first := len(x.samples.V)
-			x.Expand(&x.samples, b, i)
-			if x.errors != nil {
-				x.found = append(x.found, x.errors.bucketErrorOf(b, i, x.samples.V[first:]))
-				x.addCovered(b, i)
+		if end >= from && b.Start[i] < to && !e.isCovered(end) {
+			first := len(e.samples.V)
+			e.Expand(&e.samples, b, i)
+			if e.errors != nil {
+				e.found = append(e.found, e.errors.bucketErrorOf(b, i, e.samples.V[first:]))
+				e.addCovered(b, i)
 			}
 		}
 	}
-	x.samples.Clip(from, to)
-	into.AppendAll(&x.samples)
+	e.samples.Clip(from, to)
+	into.AppendAll(&e.samples)
 }
 
 // selectAll finds the series of a query, including series at times without raw samples. It also returns the resolutions

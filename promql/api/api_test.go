@@ -407,12 +407,12 @@ type together struct {
 	most   int
 }
 
-func (q *together) Querier(mint, maxt int64) (promstorage.Querier, error) {
-	q.inside <- struct{}{}
-	for len(q.inside) < q.most {
+func (t *together) Querier(mint, maxt int64) (promstorage.Querier, error) {
+	t.inside <- struct{}{}
+	for len(t.inside) < t.most {
 		time.Sleep(time.Millisecond)
 	}
-	return q.SampleAndChunkQueryable.Querier(mint, maxt)
+	return t.SampleAndChunkQueryable.Querier(mint, maxt)
 }
 
 // TestRemoteReadsAtOnce checks that remote reads wait only for their turn among all reads. In Prometheus' handler, they

@@ -60,12 +60,12 @@ type elementList struct {
 const elementBytes = 64
 
 // bytes returns the approximate memory of the list.
-func (l *elementList) bytes() (n int64) {
-	if l.text == nil {
+func (e *elementList) bytes() (n int64) {
+	if e.text == nil {
 		return 0
 	}
-	for i := range l.n {
-		n += elementBytes + int64(l.text(i))
+	for i := range e.n {
+		n += elementBytes + int64(e.text(i))
 	}
 	return n
 }

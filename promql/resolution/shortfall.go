@@ -105,10 +105,10 @@ func (s *Shortfall) Merge(other Shortfall) {
 }
 
 // merge returns a bound that applies to the values of both.
-func (o ErrorBound) merge(other ErrorBound) ErrorBound {
+func (b ErrorBound) merge(other ErrorBound) ErrorBound {
 	return ErrorBound{
-		Bounded: o.Bounded || other.Bounded, Unknown: o.Unknown || other.Unknown, By: max(o.By, other.By),
-		SumBy: max(o.SumBy, other.SumBy),
+		Bounded: b.Bounded || other.Bounded, Unknown: b.Unknown || other.Unknown, By: max(b.By, other.By),
+		SumBy: max(b.SumBy, other.SumBy),
 	}
 }
 

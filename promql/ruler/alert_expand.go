@@ -54,7 +54,7 @@ type expansion struct {
 // boundTemplate returns the text of a template that calls functions of the expansion:
 //
 //	{{range .}}text{{len $x}}{{end}}  ─►  {{range . | __read}}{{__enter 4 64}}text{{len (__read $x) | __show}}{{end}}
-func (x *expansion) boundTemplate(name, text string) (string, error) {
+func (e *expansion) boundTemplate(name, text string) (string, error) {
 	tree := syntax.New(name)
 	tree.Mode = syntax.SkipFuncCheck
 	all := map[string]*syntax.Tree{}
@@ -167,93 +167,93 @@ func newNumber(n int) *syntax.NumberNode {
 }
 
 // refuseTemplate stops the expansion with an error.
-func (x *expansion) refuseTemplate(format string, args ...any) error {
-	if x.refused == nil {
-		x.refused = fmt.Errorf("%w: %s", ErrAlertTooLarge, fmt.Sprintf(format, args...))
+func (e *expansion) refuseTemplate(format string, args ...any) error {
+	if e.refused == nil {
+		e.refused = fmt.Errorf("%w: %s", ErrAlertTooLarge, fmt.Sprintf(format, args...))
 	}
-	return x.refused
+	return e.refused
 }
 
 // addWork counts work. It stops the expansion if the context has ended or the work exceeds the bound of the rule.
-func (x *expansion) addWork(n int) error {
-	if err := x.ctx.Err(); err != nil {
+func (e *expansion) addWork(n int) error {
+	if err := e.ctx.Err(); err != nil {
 		return err
 	}
-	if !x.work.add(n) {
-		return x.refuseTemplate("the templates of the rule's alerts need more than %d units of work", maxWork)
+	if !e.work.add(n) {
+		return e.refuseTemplate("the templates of the rule's alerts need more than %d units of work", maxWork)
 	}
 	return nil
 }
 
 // enterBody counts the execution of a body with the given bytes of text and the given cost of its nodes.
-func (x *expansion) enterBody(bytes, cost int) (string, error) {
-	if x.steps++; x.steps > maxExpansionSteps {
-		return "", x.refuseTemplate("the template executes more than %d steps", maxExpansionSteps)
+func (e *expansion) enterBody(bytes, cost int) (string, error) {
+	if e.steps++; e.steps > maxExpansionSteps {
+		return "", e.refuseTemplate("the template executes more than %d steps", maxExpansionSteps)
 	}
-	if err := x.addWork(cost); err != nil {
+	if err := e.addWork(cost); err != nil {
 		return "", err
 	}
-	return "", x.addLength(bytes)
+	return "", e.addLength(bytes)
 }
 
 // readValue counts a value that a function or a loop is about to read.
-func (x *expansion) readValue(v any) (any, error) { return x.readBounded(v, maxGuess, 1) }
+func (e *expansion) readValue(v any) (any, error) { return e.readBounded(v, maxGuess, 1) }
 
 // readArgument counts an argument of a method. Its bound is lower, because the method's work and result are unknown.
-func (x *expansion) readArgument(v any) (any, error) { return x.readBounded(v, maxMethod, nodeWork) }
+func (e *expansion) readArgument(v any) (any, error) { return e.readBounded(v, maxMethod, nodeWork) }
 
-func (x *expansion) readBounded(v any, most, each int) (any, error) {
+func (e *expansion) readBounded(v any, most, each int) (any, error) {
 	size, ok := boundedSize(v, most)
 	if !ok {
-		return nil, x.refuseTemplate("a value in the template has more than %d bytes", most)
+		return nil, e.refuseTemplate("a value in the template has more than %d bytes", most)
 	}
-	return v, x.addWork(boundedProduct(each, size))
+	return v, e.addWork(boundedProduct(each, size))
 }
 
-func (x *expansion) addLength(bytes int) error {
-	if x.length += bytes; x.length > x.maxLength {
-		return x.refuseTemplate("the text has more than %d bytes", x.maxLength)
+func (e *expansion) addLength(bytes int) error {
+	if e.length += bytes; e.length > e.maxLength {
+		return e.refuseTemplate("the text has more than %d bytes", e.maxLength)
 	}
 	return nil
 }
 
 // showValue counts the text of a value as part of the result, and returns it.
-func (x *expansion) showValue(v any) (string, error) {
-	if _, err := x.readValue(v); err != nil {
+func (e *expansion) showValue(v any) (string, error) {
+	if _, err := e.readValue(v); err != nil {
 		return "", err
 	}
 	n := shownLength(v)
-	if err := x.addWork(boundedProduct(madeWork, n)); err != nil {
+	if err := e.addWork(boundedProduct(madeWork, n)); err != nil {
 		return "", err
 	}
-	return "", x.addLength(n)
+	return "", e.addLength(n)
 }
 
 // makeText returns the result of f, which has at most atMost bytes. If atMost exceeds the bounds, it returns an error
 // without calling f.
-func (x *expansion) makeText(atMost int, f func() string) (string, error) {
+func (e *expansion) makeText(atMost int, f func() string) (string, error) {
 	if atMost > maxGuess {
-		return "", x.refuseTemplate("a function in the template may create %d bytes or more", maxGuess)
+		return "", e.refuseTemplate("a function in the template may create %d bytes or more", maxGuess)
 	}
 	text := f()
-	return text, x.addWork(boundedProduct(madeWork, len(text)))
+	return text, e.addWork(boundedProduct(madeWork, len(text)))
 }
 
 // textFunction bounds f, whose result is at most the given number of times as long as its argument.
-func (x *expansion) textFunction(times int, f func(string) string) func(string) (string, error) {
+func (e *expansion) textFunction(times int, f func(string) string) func(string) (string, error) {
 	return func(text string) (string, error) {
 		most := callText + boundedProduct(times, len(text))
-		if err := x.addWork(most); err != nil {
+		if err := e.addWork(most); err != nil {
 			return "", err
 		}
-		return x.makeText(most, func() string { return f(text) })
+		return e.makeText(most, func() string { return f(text) })
 	}
 }
 
 // argsFunction is textFunction for functions with arguments of any type and number.
-func (x *expansion) argsFunction(times int, f func(...any) string) func(...any) (string, error) {
+func (e *expansion) argsFunction(times int, f func(...any) string) func(...any) (string, error) {
 	return func(args ...any) (string, error) {
-		return x.makeText(boundedProduct(times, totalLength(args)), func() string { return f(args...) })
+		return e.makeText(boundedProduct(times, totalLength(args)), func() string { return f(args...) })
 	}
 }
 
@@ -289,25 +289,25 @@ func shownLength(v any) int {
 
 // functions returns the functions that boundTemplate adds to a template, and bounded versions of functions whose
 // results may be longer than their arguments.
-func (x *expansion) functions() texttemplate.FuncMap {
+func (e *expansion) functions() texttemplate.FuncMap {
 	return texttemplate.FuncMap{
-		enterFunction: x.enterBody, showFunction: x.showValue, readFunction: x.readValue,
-		methodFunction: x.readArgument,
-		"printf":       x.printf, "print": x.argsFunction(2, fmt.Sprint), "println": x.argsFunction(2, fmt.Sprintln),
-		"html": x.argsFunction(6, texttemplate.HTMLEscaper), "js": x.argsFunction(6, texttemplate.JSEscaper),
-		"urlquery":     x.argsFunction(3, texttemplate.URLQueryEscaper),
-		"reReplaceAll": x.replaceAll, "match": x.matchText,
-		"title":   x.textFunction(3, cases.Title(language.AmericanEnglish, cases.NoLower).String),
-		"toUpper": x.textFunction(3, strings.ToUpper), "toLower": x.textFunction(3, strings.ToLower),
-		"urlQueryEscape": x.textFunction(3, url.QueryEscape),
-		"graphLink":      x.textFunction(3, strutil.GraphLinkForExpression),
-		"tableLink":      x.textFunction(3, strutil.TableLinkForExpression),
+		enterFunction: e.enterBody, showFunction: e.showValue, readFunction: e.readValue,
+		methodFunction: e.readArgument,
+		"printf":       e.printf, "print": e.argsFunction(2, fmt.Sprint), "println": e.argsFunction(2, fmt.Sprintln),
+		"html": e.argsFunction(6, texttemplate.HTMLEscaper), "js": e.argsFunction(6, texttemplate.JSEscaper),
+		"urlquery":     e.argsFunction(3, texttemplate.URLQueryEscaper),
+		"reReplaceAll": e.replaceAll, "match": e.matchText,
+		"title":   e.textFunction(3, cases.Title(language.AmericanEnglish, cases.NoLower).String),
+		"toUpper": e.textFunction(3, strings.ToUpper), "toLower": e.textFunction(3, strings.ToLower),
+		"urlQueryEscape": e.textFunction(3, url.QueryEscape),
+		"graphLink":      e.textFunction(3, strutil.GraphLinkForExpression),
+		"tableLink":      e.textFunction(3, strutil.TableLinkForExpression),
 	}
 }
 
 // printf bounds the length of the result before it formats. It assumes that each verb formats the longest argument with
 // the largest width.
-func (x *expansion) printf(format string, args ...any) (string, error) {
+func (e *expansion) printf(format string, args ...any) (string, error) {
 	widest := 0
 	for _, arg := range args {
 		if n, ok := arg.(int); ok && strings.Contains(format, "*") { // It may be a width.
@@ -324,14 +324,14 @@ func (x *expansion) printf(format string, args ...any) (string, error) {
 		widest = max(widest, n)
 	}
 	each := min(10*totalLength(args), unbounded-widest) + widest
-	return x.makeText(len(format)+boundedProduct(strings.Count(format, "%"), each), func() string {
+	return e.makeText(len(format)+boundedProduct(strings.Count(format, "%"), each), func() string {
 		return fmt.Sprintf(format, args...)
 	})
 }
 
 // matchText reports whether text matches a regular expression, in a bounded way.
-func (x *expansion) matchText(pattern, text string) (bool, error) {
-	if _, err := x.countSearch(pattern, text); err != nil {
+func (e *expansion) matchText(pattern, text string) (bool, error) {
+	if _, err := e.countSearch(pattern, text); err != nil {
 		return false, err
 	}
 	return regexp.MatchString(pattern, text)
@@ -340,12 +340,12 @@ func (x *expansion) matchText(pattern, text string) (bool, error) {
 // countSearch counts the work of compiling a regular expression and of searching a text once. It returns the work of
 // each further match. Without a repetition in the regular expression, a search that finds a match hasn't read the whole
 // text, so further matches are cheap.
-func (x *expansion) countSearch(pattern, text string) (each int, err error) {
-	if err := x.addWork(boundedProduct(compileWork, len(pattern))); err != nil {
+func (e *expansion) countSearch(pattern, text string) (each int, err error) {
+	if err := e.addWork(boundedProduct(compileWork, len(pattern))); err != nil {
 		return 0, err
 	}
 	if err := bounds.CheckRegexps(pattern); err != nil {
-		return 0, x.refuseTemplate("%v", err)
+		return 0, e.refuseTemplate("%v", err)
 	}
 	instructions, steps := bounds.Size(pattern)
 	steps = matchWork * (steps + 1)
@@ -354,13 +354,13 @@ func (x *expansion) countSearch(pattern, text string) (each int, err error) {
 		longest = min(longest, instructions)
 	}
 	work := min(boundedProduct(compileWork, instructions)+boundedProduct(steps, len(text)), unbounded)
-	return callWork + boundedProduct(steps, longest), x.addWork(work)
+	return callWork + boundedProduct(steps, longest), e.addWork(work)
 }
 
 // replaceAll bounds the regular expression, its searches, and the length of the result. It assumes that each match is
 // replaced by the replacement, in which each reference is as long as the text.
-func (x *expansion) replaceAll(pattern, replacement, text string) (string, error) {
-	each, err := x.countSearch(pattern, text)
+func (e *expansion) replaceAll(pattern, replacement, text string) (string, error) {
+	each, err := e.countSearch(pattern, text)
 	if err != nil {
 		return "", err
 	}
@@ -369,14 +369,14 @@ func (x *expansion) replaceAll(pattern, replacement, text string) (string, error
 	re := regexp.MustCompile(pattern)
 	matches := 0
 	re.ReplaceAllStringFunc(text, func(string) string {
-		if err := x.addWork(each); err != nil {
+		if err := e.addWork(each); err != nil {
 			panic(err) // It ends the search. The template converts the panic to an error.
 		}
 		matches++
 		return ""
 	})
 	longest := len(replacement) + boundedProduct(strings.Count(replacement, "$"), len(text))
-	return x.makeText(len(text)+boundedProduct(matches, longest), func() string {
+	return e.makeText(len(text)+boundedProduct(matches, longest), func() string {
 		return re.ReplaceAllString(text, replacement)
 	})
 }

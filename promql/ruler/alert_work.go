@@ -103,7 +103,7 @@ func subtractSize(v reflect.Value, left int, top bool) int {
 
 // countQuery returns find with the labels of its results counted. A template copies the labels, even if the result was
 // cached.
-func (x *expansion) countQuery(find template.QueryFunc) template.QueryFunc {
+func (e *expansion) countQuery(find template.QueryFunc) template.QueryFunc {
 	return func(ctx context.Context, q string, at time.Time) (promengine.Vector, error) {
 		found, err := find(ctx, q, at)
 		if err != nil {
@@ -113,6 +113,6 @@ func (x *expansion) countQuery(find template.QueryFunc) template.QueryFunc {
 		for i := range found {
 			cost += 2*nodeWork + found[i].Metric.Len()*nodeWork/2
 		}
-		return found, x.addWork(cost)
+		return found, e.addWork(cost)
 	}
 }

@@ -209,12 +209,12 @@ func TestBoundsOfTemplates(t *testing.T) {
 // panicking is an engine that panics at the query 1 + 1.
 type panicking struct{ promengine.QueryEngine }
 
-func (e panicking) NewInstantQuery(ctx context.Context, q promstorage.Queryable, o promengine.QueryOpts, qs string,
+func (p panicking) NewInstantQuery(ctx context.Context, q promstorage.Queryable, o promengine.QueryOpts, qs string,
 	ts time.Time) (promengine.Query, error) {
 	if qs == "1 + 1" {
 		panic("a bug")
 	}
-	return e.QueryEngine.NewInstantQuery(ctx, q, o, qs, ts)
+	return p.QueryEngine.NewInstantQuery(ctx, q, o, qs, ts)
 }
 
 // TestRulesThatPanic checks that the panic of a rule is counted and set as the rule's health, and that the other rules

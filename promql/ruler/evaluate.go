@@ -32,12 +32,12 @@ func evaluationOf(ctx context.Context) *evaluation {
 	return t
 }
 
-func (t *evaluation) addToContext(ctx context.Context) context.Context {
-	return context.WithValue(ctx, evaluationKey{}, t)
+func (e *evaluation) addToContext(ctx context.Context) context.Context {
+	return context.WithValue(ctx, evaluationKey{}, e)
 }
 
-func (t *evaluation) startRule(at int, rule rules.Rule) {
-	t.at, t.rule, t.checked, t.answers = at, rule, false, queryCache{}
+func (e *evaluation) startRule(at int, rule rules.Rule) {
+	e.at, e.rule, e.checked, e.answers = at, rule, false, queryCache{}
 }
 
 // ruleTracker is called by Prometheus' manager when a rule starts, and records the rule in the turn. It makes the
@@ -149,19 +149,19 @@ type queryCacheKey struct {
 	at    int64
 }
 
-func (a *queryCache) get(q string, at time.Time, find func() (promengine.Vector, error)) (promengine.Vector, error) {
+func (c *queryCache) get(q string, at time.Time, find func() (promengine.Vector, error)) (promengine.Vector, error) {
 	key := queryCacheKey{q, at.UnixNano()}
-	if found, ok := a.results[key]; ok {
+	if found, ok := c.results[key]; ok {
 		return found, nil
 	}
 	found, err := find()
-	if err == nil && len(q) <= maxCachedQueryLength && len(a.results) < maxCachedResults &&
-		a.samples+len(found) <= maxCachedSamples {
-		if a.results == nil {
-			a.results = map[queryCacheKey]promengine.Vector{}
+	if err == nil && len(q) <= maxCachedQueryLength && len(c.results) < maxCachedResults &&
+		c.samples+len(found) <= maxCachedSamples {
+		if c.results == nil {
+			c.results = map[queryCacheKey]promengine.Vector{}
 		}
-		a.results[key] = found
-		a.samples += len(found)
+		c.results[key] = found
+		c.samples += len(found)
 	}
 	return found, err
 }
