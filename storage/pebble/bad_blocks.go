@@ -10,19 +10,36 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"golang.org/x/time/rate"
 )
 
 // badBlocks are the blocks of sorted files in which Pebble has detected a wrong checksum. On a mismatch, Pebble
 // searches for a flipped bit by computing a checksum per bit. That takes half a second of CPU for a block of 40 KB each
 // time the block is read, and a query for neighboring rows reads the block about a hundred times. So from the second
 // read on, this package compares the checksums of these blocks first, and returns the error to Pebble.
+//
+// Pebble also retries compactions and the collection of statistics without a pause while a file is damaged, about 800
+// times per second. So reads of bad blocks are slowed down if there are many.
 type badBlocks struct {
 	any   atomic.Bool
 	mu    sync.Mutex
 	known map[string][]blockAt // by file name
+	reads *rate.Limiter
+	pause func() // called for each read above the rate
+}
+
+// The rate of reads of bad blocks is badReads per second, after badReadsAtOnce reads. A query for neighboring rows
+// needs about a hundred.
+const badReads, badReadsAtOnce = 20, 500
+
+func newBadBlocks() badBlocks {
+	return badBlocks{
+		reads: rate.NewLimiter(badReads, badReadsAtOnce), pause: func() { time.Sleep(time.Second / badReads) },
+	}
 }
 
 // blockAt is the position of a block with its trailer in its file.
@@ -75,6 +92,9 @@ func (b *badBlocks) check(name string, p []byte, offset int64) error {
 	got, want := maskedSum(p[:len(p)-blockTrailerLen+1]), binary.LittleEndian.Uint32(p[len(p)-4:])
 	if got == want {
 		return nil
+	}
+	if !b.reads.Allow() {
+		b.pause()
 	}
 	return badBlockError(fmt.Sprintf("pebble: file %s: block %d/%d: crc32c checksum mismatch %x != %x",
 		strings.TrimSuffix(name, ".sst"), offset, len(p)-blockTrailerLen, want, got))

@@ -1,6 +1,7 @@
 package pebble
 
 import (
+	"encoding/binary"
 	"errors"
 	"testing"
 
@@ -59,7 +60,7 @@ func scanUpTo(e *Engine, n int64) (rows int, err error) {
 
 // TestBadBlocks checks that errors that name no block are ignored, and that blocks of other files aren't affected.
 func TestBadBlocks(t *testing.T) {
-	var b badBlocks
+	b := newBadBlocks()
 	zeros := make([]byte, 20)
 	b.note("data/000007.sst", errors.New("no such file"))
 	require.False(t, b.any.Load())
@@ -70,4 +71,26 @@ func TestBadBlocks(t *testing.T) {
 	require.NoError(t, b.check("000007.sst", zeros, 101))
 	require.NoError(t, b.check("000007.sst", zeros[1:], 100))
 	require.NoError(t, b.check("000008.sst", zeros, 100))
+}
+
+// TestManyReadsOfBadBlocksPause checks that reads of bad blocks pause if there are more than a query needs. Reads of
+// other blocks and of repaired ones never pause.
+func TestManyReadsOfBadBlocksPause(t *testing.T) {
+	b, pauses := newBadBlocks(), 0
+	b.pause = func() { pauses++ }
+	b.note("data/000007.sst", errors.New("pebble: file 000007: block 100/15: crc32c checksum mismatch 1 != 2"))
+	bad, repaired := make([]byte, 20), make([]byte, 20)
+	binary.LittleEndian.PutUint32(repaired[16:], maskedSum(repaired[:16]))
+	read := func(n int) {
+		for range n {
+			require.Error(t, b.check("000007.sst", bad, 100))
+			require.NoError(t, b.check("000007.sst", bad, 101))
+			require.NoError(t, b.check("000007.sst", repaired, 100))
+		}
+	}
+	b.reads.SetLimit(0) // The limiter's bucket isn't refilled.
+	read(badReadsAtOnce)
+	require.Zero(t, pauses)
+	read(10)
+	require.Equal(t, 10, pauses)
 }

@@ -130,8 +130,10 @@ func newEvents() *events {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: "cassia_pebble_" + name, Help: help})
 	}
 	return &events{
+		blocks: newBadBlocks(),
 		backgroundErrors: counter(
-			"background_errors_total", "Failed flushes and compactions of Pebble; they are retried.",
+			"background_errors_total",
+			"Failed flushes, compactions and collections of file statistics of Pebble; they are retried.",
 		),
 		corruptions: counter("corruptions_total", "Damaged blocks of Pebble files that were found by reads."),
 		slowDisk:    counter("slow_disk_operations_total", "File operations that took longer than 5 seconds."),
@@ -153,7 +155,7 @@ func (e *events) listener(log *slog.Logger) *pebbledb.EventListener {
 		BackgroundError: func(err error) {
 			e.backgroundErrors.Inc()
 			e.lines.log("background "+reasonOf(err), func(dropped int) {
-				log.Error("a flush or compaction failed and will be retried",
+				log.Error("a flush, a compaction or the collection of file statistics failed and will be retried",
 					"err", firstLine{err}, "repeated", dropped)
 			})
 		},
