@@ -24,15 +24,15 @@ import (
 // oddRequests generates random remote write requests, some of which are invalid or unusual.
 type oddRequests struct{ rng *rand.Rand }
 
-func (o oddRequests) one(of ...string) string { return of[o.rng.IntN(len(of))] }
+func (o oddRequests) pickOne(of ...string) string { return of[o.rng.IntN(len(of))] }
 
 func (o oddRequests) labels() (list []prompb.Label) {
 	if o.rng.IntN(12) > 0 {
-		list = append(list, prompb.Label{Name: "__name__", Value: o.one("up", "load", "a.b", "ü", "with space")})
+		list = append(list, prompb.Label{Name: "__name__", Value: o.pickOne("up", "load", "a.b", "ü", "with space")})
 	}
 	for _, name := range []string{"a", "b", "zone", "a.b", "Ä"} {
 		if o.rng.IntN(3) == 0 {
-			list = append(list, prompb.Label{Name: name, Value: o.one("x", "y", "long "+strings.Repeat("z", 200))})
+			list = append(list, prompb.Label{Name: name, Value: o.pickOne("x", "y", "long "+strings.Repeat("z", 200))})
 		}
 	}
 	odd := func(l prompb.Label) { list = slices.Insert(list, o.rng.IntN(len(list)+1), l) }
@@ -46,7 +46,7 @@ func (o oddRequests) labels() (list []prompb.Label) {
 	case 3:
 		odd(prompb.Label{Name: "empty", Value: ""})
 	case 4:
-		odd(prompb.Label{Name: "a", Value: o.one("x", "y")})
+		odd(prompb.Label{Name: "a", Value: o.pickOne("x", "y")})
 	case 5:
 		odd(prompb.Label{Name: "__name__", Value: ""})
 	case 6:
@@ -67,27 +67,27 @@ func (o oddRequests) time(now int64) int64 {
 	}[o.rng.IntN(15)]
 }
 
-func (o oddRequests) value() float64 {
+func (o oddRequests) oddValue() float64 {
 	return []float64{
 		0, math.Copysign(0, -1), 1, math.NaN(), math.Inf(1), math.Inf(-1), math.Float64frombits(0x7ff0000000000002),
 		math.MaxFloat64, 5e-324, 0.1,
 	}[o.rng.IntN(10)]
 }
 
-func (o oddRequests) v1(now int64) *prompb.WriteRequest {
+func (o oddRequests) requestV1(now int64) *prompb.WriteRequest {
 	q := &prompb.WriteRequest{}
 	for range o.rng.IntN(5) {
 		s := prompb.TimeSeries{Labels: o.labels()}
 		for range o.rng.IntN(4) {
-			s.Samples = append(s.Samples, prompb.Sample{Timestamp: o.time(now), Value: o.value()})
+			s.Samples = append(s.Samples, prompb.Sample{Timestamp: o.time(now), Value: o.oddValue()})
 		}
 		q.Timeseries = append(q.Timeseries, s)
 	}
 	return q
 }
 
-// v2 converts a remote write 1.0 request to 2.0. Some of its symbol references are invalid.
-func (o oddRequests) v2(of *prompb.WriteRequest) *writev2.Request {
+// requestV2 converts a remote write 1.0 request to 2.0. Some of its symbol references are invalid.
+func (o oddRequests) requestV2(of *prompb.WriteRequest) *writev2.Request {
 	q := &writev2.Request{Symbols: []string{""}}
 	ref := func(text string) uint32 {
 		if o.rng.IntN(300) == 0 {
@@ -115,9 +115,9 @@ func (o oddRequests) v2(of *prompb.WriteRequest) *writev2.Request {
 	return q
 }
 
-// broken returns the body unchanged in two of three cases. Otherwise it flips a bit, truncates the body, inserts a byte
-// or repeats the start.
-func (o oddRequests) broken(body []byte) []byte {
+// damageBody returns the body unchanged in two of three cases. Otherwise it flips a bit, truncates the body, inserts a
+// byte or repeats the start.
+func (o oddRequests) damageBody(body []byte) []byte {
 	body = slices.Clone(body)
 	if len(body) == 0 || o.rng.IntN(3) > 0 {
 		return body
@@ -198,7 +198,7 @@ func (r running) readBack(t *testing.T, tenant string) wroteOf {
 		Matchers: []*prompb.LabelMatcher{{Type: prompb.LabelMatcher_RE, Name: "__name__", Value: ".*"}}}}}
 	body, err := q.Marshal()
 	require.NoError(t, err)
-	answer, text := r.exchange(t, http.MethodPost, "/api/v1/read",
+	answer, text := r.sendRequest(t, http.MethodPost, "/api/v1/read",
 		map[string]string{"X-Scope-OrgID": tenant, "Content-Encoding": "snappy"}, snappy.Encode(nil, body))
 	require.Equal(t, http.StatusOK, answer.StatusCode, text)
 	raw, err := snappy.Decode(nil, []byte(text))
@@ -223,7 +223,7 @@ func TestWhatIsAcknowledgedIsReadBack(t *testing.T) {
 	o := oddRequests{rng}
 	codes := map[string]int{}
 	for i := range soak.Times(t, 400) {
-		q := o.v1(time.Now().UnixMilli())
+		q := o.requestV1(time.Now().UnixMilli())
 		var body []byte
 		var err error
 		kind, decoded := "application/x-protobuf;proto=prometheus.WriteRequest", decodedV1
@@ -231,13 +231,13 @@ func TestWhatIsAcknowledgedIsReadBack(t *testing.T) {
 			body, err = q.Marshal()
 		} else {
 			kind, decoded = "application/x-protobuf;proto=io.prometheus.write.v2.Request", decodedV2
-			body, err = o.v2(q).Marshal()
+			body, err = o.requestV2(q).Marshal()
 		}
 		require.NoError(t, err)
-		body = o.broken(body)
+		body = o.damageBody(body)
 		want, refused := decoded(body)
 		tenant := fmt.Sprint("t", i)
-		answer, text := r.exchange(t, http.MethodPost, "/api/v1/write",
+		answer, text := r.sendRequest(t, http.MethodPost, "/api/v1/write",
 			map[string]string{"Content-Type": kind, "Content-Encoding": "snappy", "X-Scope-OrgID": tenant},
 			snappy.Encode(nil, body))
 		code := answer.StatusCode

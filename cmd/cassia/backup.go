@@ -21,7 +21,7 @@ import (
 // backupCommand copies a data directory. A server may be using the directory.
 type backupCommand struct {
 	dir    string
-	to     backups.Place
+	to     backups.Location
 	server *serverOfDirectory
 }
 
@@ -54,7 +54,7 @@ func addBackupCreate(backup *kingpin.CmdClause) subcommand {
 }
 
 // placeFlag declares the flag for the location of backups.
-func placeFlag(cmd *kingpin.CmdClause, p *backups.Place, help string) {
+func placeFlag(cmd *kingpin.CmdClause, p *backups.Location, help string) {
 	cmd.Flag("to", help).Required().StringVar(&p.At)
 }
 
@@ -80,12 +80,12 @@ func (c *backupCommand) run(ctx context.Context) (err error) {
 		return err
 	}
 	made := filepath.Join(snapshots, name)
-	if warning := c.to.Warning(snapshots, made); warning != "" {
+	if warning := c.to.LocationWarning(snapshots, made); warning != "" {
 		fmt.Fprintln(os.Stderr, "warning: "+warning)
 	}
 	mctx, bar := withMeterBar(ctx, "backing up")
 	stats, err := c.to.Backup(mctx, made, name, begun)
-	bar.end()
+	bar.clearBar()
 	var retention *pebble.RetentionError
 	if err != nil && !errors.As(err, &retention) {
 		return withOperation("backup to "+c.to.String(), &c.to, err)
@@ -102,7 +102,7 @@ func (c *backupCommand) run(ctx context.Context) (err error) {
 			c.to.Name(stats.Future),
 		)
 	}
-	if err := c.to.Remember(snapshots, name); err != nil {
+	if err := c.to.RecordBackup(snapshots, name); err != nil {
 		fmt.Fprintln(os.Stderr, "warning: can't record the location of the backup: "+oneLine(err))
 	}
 	return errors.Join(err, c.printVerified(stats))
@@ -139,7 +139,7 @@ func (c *backupCommand) snapshot(ctx context.Context, name string) error {
 // it waits until that command is done.
 func (c *backupCommand) snapshotAlone(ctx context.Context, name string) (err error) {
 	folder := filepath.Join(c.dir, snapshotsFolder)
-	done, err := backups.Turn(ctx, folder)
+	done, err := backups.WaitTurn(ctx, folder)
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (c *backupCommand) snapshotAlone(ctx context.Context, name string) (err err
 	if err != nil {
 		return err
 	}
-	return errors.Join(checkpoint(ctx, eng, filepath.Join(folder, name)), eng.Close())
+	return errors.Join(makeCheckpoint(ctx, eng, filepath.Join(folder, name)), eng.Close())
 }
 
 // openExisting opens the engine of an existing directory. The store may have been created with any settings.

@@ -31,7 +31,7 @@ func TestIncompleteBackupsAreNotWhole(t *testing.T) {
 			}
 			cassia := func(status int, args ...string) (stdout, stderr string) {
 				t.Helper()
-				stdout, stderr, got := printed(t, "", append(args, "--to="+to)...)
+				stdout, stderr, got := runPrinted(t, "", append(args, "--to="+to)...)
 				require.Equal(t, status, got, stdout+stderr)
 				return stdout, stderr
 			}

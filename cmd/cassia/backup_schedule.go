@@ -26,7 +26,7 @@ func (p *process) startBackups(ctx context.Context) (schedule *backups.Schedule,
 		Place: p.c.Backup.Place, Every: p.c.Backup.Every, Folder: filepath.Join(p.c.Path, snapshotsFolder),
 		NewName: backupName, Now: time.Now,
 		Store:    func(ctx context.Context) (string, error) { return storage.IDOf(ctx, e) },
-		Snapshot: func(ctx context.Context, dir string) error { return checkpoint(ctx, e, dir) },
+		Snapshot: func(ctx context.Context, dir string) error { return makeCheckpoint(ctx, e, dir) },
 		Logger:   p.log.With("component", "backup"), Registerer: p.registry,
 	})
 	ctx, cancel := context.WithCancel(ctx)

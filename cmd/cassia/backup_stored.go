@@ -24,7 +24,7 @@ import (
 
 // storedCommand holds the flags and arguments of a command that works on existing backups at a location.
 type storedCommand struct {
-	at     backups.Place
+	at     backups.Location
 	names  []string
 	asJSON bool
 	force  bool
@@ -47,16 +47,16 @@ func (c *storedCommand) list(ctx context.Context) ([]pebble.StoredBackup, error)
 			return nil, fmt.Errorf("--to: %w", err)
 		}
 	}
-	list, err := c.at.Stored(ctx)
+	list, err := c.at.StoredBackups(ctx)
 	if err != nil {
 		return nil, withOperation("--to="+c.at.String(), &c.at, err)
 	}
 	return list, nil
 }
 
-// named returns the backups named by the arguments, in the order of the arguments, or all backups if there are no
-// arguments.
-func (c *storedCommand) named(list []pebble.StoredBackup) (out []pebble.StoredBackup, err error) {
+// namedBackups returns the backups named by the arguments, in the order of the arguments, or all backups if there are
+// no arguments.
+func (c *storedCommand) namedBackups(list []pebble.StoredBackup) (out []pebble.StoredBackup, err error) {
 	if len(c.names) == 0 {
 		return list, nil
 	}
@@ -131,7 +131,7 @@ func (c *storedCommand) verify(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if list, err = c.named(list); err != nil {
+	if list, err = c.namedBackups(list); err != nil {
 		return err
 	}
 	if len(list) == 0 {
@@ -143,7 +143,7 @@ func (c *storedCommand) verify(ctx context.Context) error {
 	}
 	mctx, bar := withMeterBar(ctx, "verifying")
 	engine.MeterOf(mctx).Expect(all)
-	verify, err := c.at.Verifier(mctx)
+	verify, err := c.at.NewVerifier(mctx)
 	if err != nil {
 		return err
 	}
@@ -151,11 +151,11 @@ func (c *storedCommand) verify(ctx context.Context) error {
 	for i := range list {
 		b := &list[i]
 		found, err := verify(mctx, b.Name)
-		bar.end()
+		bar.clearBar()
 		if ctx.Err() != nil {
 			return errInterrupted
 		}
-		if err != nil && c.concernsAll(err) {
+		if err != nil && c.affectsAll(err) {
 			return withOperation("verifying "+b.Name+" in "+c.at.String(), &c.at, err)
 		}
 		if len(found) > 0 || err != nil {
@@ -181,8 +181,8 @@ func (c *storedCommand) verify(ctx context.Context) error {
 	return nil
 }
 
-// concernsAll reports whether an error of verifying one backup means that no other backup can be verified either.
-func (c *storedCommand) concernsAll(err error) bool {
+// affectsAll reports whether an error of verifying one backup means that no other backup can be verified either.
+func (c *storedCommand) affectsAll(err error) bool {
 	return c.at.InBucket() && !errors.Is(err, pebble.ErrBackup) && !errors.Is(err, pebble.ErrNoBackup) &&
 		!errors.Is(err, objects.ErrKey) &&
 		!errors.Is(err, objects.ErrNotFound)
@@ -204,7 +204,7 @@ func (c *storedCommand) delete(ctx context.Context) error {
 	}
 	slices.Sort(c.names)
 	c.names = slices.Compact(c.names)
-	if _, err := c.named(list); err != nil {
+	if _, err := c.namedBackups(list); err != nil {
 		return err
 	}
 	newest := map[string]string{}
@@ -228,7 +228,7 @@ func (c *storedCommand) delete(ctx context.Context) error {
 
 // withOperation prefixes an error with the operation that failed. The operation's text ends with the location of the
 // backups; if the error begins with the location too, the location is printed only once.
-func withOperation(operation string, at *backups.Place, err error) error {
+func withOperation(operation string, at *backups.Location, err error) error {
 	text := storage.Plain(oneLine(err))
 	if rest, ok := strings.CutPrefix(text, at.String()); ok &&
 		(strings.HasPrefix(rest, ": ") || strings.HasPrefix(rest, " at ")) {

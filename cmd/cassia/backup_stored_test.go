@@ -30,7 +30,7 @@ func TestBackupsAreListedVerifiedAndDeleted(t *testing.T) {
 			}
 			cassia := func(status int, args ...string) (stdout, stderr string) {
 				t.Helper()
-				stdout, stderr, got := printed(t, "", append(args, "--to="+to)...)
+				stdout, stderr, got := runPrinted(t, "", append(args, "--to="+to)...)
 				require.Equal(t, status, got, stdout+stderr)
 				return stdout, stderr
 			}
@@ -129,7 +129,7 @@ func TestBackupsAreListedVerifiedAndDeleted(t *testing.T) {
 // it.
 func TestBackupErrorsNameThePlaceOnce(t *testing.T) {
 	t.Parallel()
-	at := &backups.Place{At: "s3://bucket/x?endpoint=http://127.0.0.1:1&region=a"}
+	at := &backups.Location{At: "s3://bucket/x?endpoint=http://127.0.0.1:1&region=a"}
 	for text, want := range map[string]string{
 		"s3://bucket/x at 127.0.0.1:1: no such bucket (NoSuchBucket)": "backup to s3://bucket/x at 127.0.0.1:1: no such bucket (NoSuchBucket)",
 		"s3://bucket/x: can't use 127.0.0.1:1: refused":               "backup to s3://bucket/x: can't use 127.0.0.1:1: refused",

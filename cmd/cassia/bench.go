@@ -98,8 +98,8 @@ func declareBench(cmd *kingpin.CmdClause, c *benchConfig) {
 		"Don't send samples; read back the samples recorded in this file and compare them.").StringVar(&c.verifyLog)
 }
 
-// complete sets the options that depend on other flags.
-func (c *benchConfig) complete(now time.Time) error {
+// setDefaults sets the options that depend on other flags.
+func (c *benchConfig) setDefaults(now time.Time) error {
 	c.options.Protocol = bench.Protocol(c.protocol)
 	if c.readURL == "" {
 		base, ok := strings.CutSuffix(c.options.URL, "/write")
@@ -133,7 +133,7 @@ func (c *benchConfig) complete(now time.Time) error {
 }
 
 func (c *benchConfig) run(ctx context.Context, now time.Time, out, progress io.Writer) error {
-	if err := c.complete(now); err != nil {
+	if err := c.setDefaults(now); err != nil {
 		return err
 	}
 	if c.verifyLog != "" {
@@ -205,7 +205,7 @@ func (c *benchConfig) compare(ctx context.Context, g *bench.Generator, acks *ben
 	if _, err := fmt.Fprintf(out, "read back     %s\n", found); err != nil {
 		return err
 	}
-	if !found.OK() {
+	if !found.IsOK() {
 		return errDamaged
 	}
 	return nil

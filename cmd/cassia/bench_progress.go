@@ -15,8 +15,8 @@ func (l lineOnTerminal) Write(line []byte) (int, error) {
 	return len(line), err
 }
 
-// end clears the line.
-func (l lineOnTerminal) end() { _, _ = io.WriteString(l.w, "\r\x1b[K") }
+// clearLine clears the line.
+func (l lineOnTerminal) clearLine() { _, _ = io.WriteString(l.w, "\r\x1b[K") }
 
 // progressOn returns the writer for progress lines and the interval between them. On a terminal, each line replaces the
 // previous one. In other files, each line is appended, and the interval is longer.
@@ -26,5 +26,5 @@ func progressOn(f *os.File) (w io.Writer, every time.Duration, end func()) {
 		return f, 0, func() {}
 	}
 	line := lineOnTerminal{f}
-	return line, barEvery, line.end
+	return line, barEvery, line.clearLine
 }

@@ -23,7 +23,7 @@ func TestBenchShowsProgressOnATerminal(t *testing.T) {
 		"try", "--url=" + r.URL + "/api/v1/write", "--series=1000", "--duration=30m", "--rate=300000",
 	})
 	require.NoError(t, err)
-	c.options.ProgressEvery, c.endProgress = time.Millisecond, line.end
+	c.options.ProgressEvery, c.endProgress = time.Millisecond, line.clearLine
 	require.NoError(t, c.run(context.Background(), time.Now(), io.Discard, line))
 	shown := screen.String()
 	require.NotContains(t, shown, "\n")

@@ -61,7 +61,7 @@ func TestBenchStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := parseBench(t, c.args...)
-			require.NoError(t, got.complete(now))
+			require.NoError(t, got.setDefaults(now))
 			require.Equal(t, c.want, time.UnixMilli(got.workload.StartMs).UTC())
 		})
 	}

@@ -47,7 +47,7 @@ type cause struct {
 	fails func(faultfs.FileOp) bool
 }
 
-func ops(kinds ...faultfs.FileOp) func(faultfs.FileOp) bool {
+func matchOps(kinds ...faultfs.FileOp) func(faultfs.FileOp) bool {
 	return func(k faultfs.FileOp) bool {
 		for _, kind := range kinds {
 			if k == kind {
@@ -59,19 +59,21 @@ func ops(kinds ...faultfs.FileOp) func(faultfs.FileOp) bool {
 }
 
 var causes = map[string]cause{
-	"no space":        {syscall.ENOSPC, ops(faultfs.Create, faultfs.Link, faultfs.MkdirAll, faultfs.Write)},
-	"no inodes":       {syscall.ENOSPC, ops(faultfs.Create, faultfs.MkdirAll)},
-	"no file handles": {syscall.EMFILE, ops(faultfs.Create, faultfs.Open, faultfs.OpenDir, faultfs.Lock, faultfs.List, faultfs.Reuse)},
+	"no space":  {syscall.ENOSPC, matchOps(faultfs.Create, faultfs.Link, faultfs.MkdirAll, faultfs.Write)},
+	"no inodes": {syscall.ENOSPC, matchOps(faultfs.Create, faultfs.MkdirAll)},
+	"no file handles": {syscall.EMFILE, matchOps(
+		faultfs.Create, faultfs.Open, faultfs.OpenDir, faultfs.Lock, faultfs.List, faultfs.Reuse,
+	)},
 	"read-only mount": {
-		syscall.EROFS, ops(faultfs.Create, faultfs.Link, faultfs.MkdirAll, faultfs.Remove, faultfs.Rename,
+		syscall.EROFS, matchOps(faultfs.Create, faultfs.Link, faultfs.MkdirAll, faultfs.Remove, faultfs.Rename,
 			faultfs.Reuse, faultfs.Lock, faultfs.Write),
 	},
-	"quota": {syscall.EDQUOT, ops(faultfs.Create, faultfs.MkdirAll, faultfs.Write)},
-	"I/O errors": {syscall.EIO, ops(faultfs.Read, faultfs.ReadAt, faultfs.Write, faultfs.Sync, faultfs.SyncData,
+	"quota": {syscall.EDQUOT, matchOps(faultfs.Create, faultfs.MkdirAll, faultfs.Write)},
+	"I/O errors": {syscall.EIO, matchOps(faultfs.Read, faultfs.ReadAt, faultfs.Write, faultfs.Sync, faultfs.SyncData,
 		faultfs.SyncTo)},
 	"permission": {
 		syscall.EACCES,
-		ops(faultfs.Create, faultfs.Open, faultfs.OpenDir, faultfs.Lock, faultfs.List, faultfs.MkdirAll, faultfs.Remove,
+		matchOps(faultfs.Create, faultfs.Open, faultfs.OpenDir, faultfs.Lock, faultfs.List, faultfs.MkdirAll, faultfs.Remove,
 			faultfs.Rename, faultfs.Reuse),
 	},
 }
@@ -115,11 +117,11 @@ func runThatCannotWrite() {
 		o.DropDelay, o.StageDelay = 10*time.Millisecond, 10*time.Millisecond
 		return o
 	}
-	status, _ := execute(args, os.Stderr)
+	status, _ := runCassia(args, os.Stderr)
 	os.Exit(status)
 }
 
-// cannotWrite runs cassia processes in which file operations fail between begin and end.
+// cannotWrite runs cassia processes in which file operations fail between injectCause and removeCause.
 type cannotWrite struct {
 	t     *testing.T
 	cause string
@@ -140,8 +142,8 @@ func newCannotWrite(t *testing.T, cause string) *cannotWrite {
 	}
 }
 
-func (c *cannotWrite) begin() { require.NoError(c.t, os.WriteFile(c.file, nil, 0o600)) }
-func (c *cannotWrite) end()   { require.NoError(c.t, os.Remove(c.file)) }
+func (c *cannotWrite) injectCause() { require.NoError(c.t, os.WriteFile(c.file, nil, 0o600)) }
+func (c *cannotWrite) removeCause() { require.NoError(c.t, os.Remove(c.file)) }
 
 // child is a running cassia process.
 type child struct {
@@ -190,7 +192,7 @@ func (c *cannotWrite) serve() *child {
 	p := c.start("serve", "--storage.path="+c.dir, "--web.listen-address="+address, "--web.enable-admin-api",
 		"--no-self-monitoring")
 	p.URL = "http://" + address
-	require.Eventually(c.t, func() bool { return p.hasEnded() || p.code("/-/healthy") == http.StatusOK },
+	require.Eventually(c.t, func() bool { return p.hasEnded() || p.statusCode("/-/healthy") == http.StatusOK },
 		cassiatest.Patience, 5*time.Millisecond)
 	return p
 }
@@ -204,8 +206,9 @@ func (p *child) hasEnded() bool {
 	}
 }
 
-// ask sends a request and returns the status and the body of the response. The status is 0 if there was no response.
-func (p *child) ask(method, path string, body []byte) (int, string) {
+// request sends a request and returns the status and the body of the response. The status is 0 if there was no
+// response.
+func (p *child) request(method, path string, body []byte) (int, string) {
 	request, err := http.NewRequest(method, p.URL+path, bytes.NewReader(body))
 	require.NoError(p.c.t, err)
 	if body != nil {
@@ -222,8 +225,8 @@ func (p *child) ask(method, path string, body []byte) (int, string) {
 	return answer.StatusCode, string(text)
 }
 
-func (p *child) code(path string) int {
-	code, _ := p.ask(http.MethodGet, path, nil)
+func (p *child) statusCode(path string) int {
+	code, _ := p.request(http.MethodGet, path, nil)
 	return code
 }
 
@@ -231,13 +234,13 @@ func (p *child) waitReady() {
 	p.c.t.Helper()
 	require.Eventually(p.c.t, func() bool {
 		require.False(p.c.t, p.hasEnded(), "it has ended")
-		return p.code("/-/ready") == http.StatusOK
+		return p.statusCode("/-/ready") == http.StatusOK
 	}, cassiatest.Patience, 10*time.Millisecond)
 }
 
-// write sends one sample for each of n new metrics and reports whether they were acknowledged. The labels are
+// writeMetrics sends one sample for each of n new metrics and reports whether they were acknowledged. The labels are
 // incompressible, so that each write fills memory.
-func (p *child) write(n int) bool {
+func (p *child) writeMetrics(n int) bool {
 	noise := make([]byte, 1000)
 	var request prompb.WriteRequest
 	for i := range n {
@@ -254,7 +257,7 @@ func (p *child) write(n int) bool {
 	body, err := request.Marshal()
 	require.NoError(p.c.t, err)
 	p.c.tried += n
-	code, text := p.ask(http.MethodPost, "/api/v1/write", snappy.Encode(nil, body))
+	code, text := p.request(http.MethodPost, "/api/v1/write", snappy.Encode(nil, body))
 	if code == http.StatusNoContent {
 		p.c.acked += n
 		return true
@@ -267,7 +270,7 @@ func (p *child) write(n int) bool {
 func (p *child) requireAll() {
 	p.c.t.Helper()
 	p.waitReady()
-	code, text := p.ask(http.MethodGet, `/api/v1/query?query=count(last_over_time({__name__=~"kept_.*"}[1h]))`, nil)
+	code, text := p.request(http.MethodGet, `/api/v1/query?query=count(last_over_time({__name__=~"kept_.*"}[1h]))`, nil)
 	require.Equal(p.c.t, http.StatusOK, code, text)
 	var answer struct {
 		Data struct{ Result []struct{ Value [2]any } }

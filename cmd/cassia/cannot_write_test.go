@@ -26,13 +26,14 @@ import (
 type outcome string
 
 const (
-	// waits: the process is alive, but not ready, and reports the reason. It continues by itself once the cause has
-	// been removed.
-	waits outcome = "waits"
+	// keepsWaiting: the process is alive, but not ready, and reports the reason. It continues by itself once the cause
+	// has been removed.
+	keepsWaiting outcome = "waits"
 	// goesOn: the process stays ready and serves queries. It accepts samples again once the cause has been removed.
 	goesOn outcome = "goes on"
-	// ends: the process prints the reason in one line and exits with status 1. If it is started again, it waits.
-	ends outcome = "ends"
+	// exitsWithError: the process prints the reason in one line and exits with status 1. If it is started again, it
+	// waits.
+	exitsWithError outcome = "ends"
 	// endsLater: as goesOn, but if the log or the manifest can't be written, as ends.
 	endsLater outcome = "goes on, or ends"
 )
@@ -54,16 +55,16 @@ var phases = map[string]func(c *cannotWrite, want outcome){
 // outcomes contains the expected outcome for each phase and cause. The troubleshooting page of the manual summarizes
 // it.
 var outcomes = map[string]map[string]outcome{
-	"start":      {"no space": waits, "no inodes": waits, "no file handles": waits, "read-only mount": waits, "quota": waits, "I/O errors": ends, "permission": waits},
-	"replay":     {"no space": waits, "no inodes": waits, "no file handles": waits, "read-only mount": waits, "quota": waits, "I/O errors": ends, "permission": waits},
-	"flush":      {"no space": ends, "no inodes": ends, "no file handles": ends, "read-only mount": ends, "quota": ends, "I/O errors": ends, "permission": ends},
+	"start":      {"no space": keepsWaiting, "no inodes": keepsWaiting, "no file handles": keepsWaiting, "read-only mount": keepsWaiting, "quota": keepsWaiting, "I/O errors": exitsWithError, "permission": keepsWaiting},
+	"replay":     {"no space": keepsWaiting, "no inodes": keepsWaiting, "no file handles": keepsWaiting, "read-only mount": keepsWaiting, "quota": keepsWaiting, "I/O errors": exitsWithError, "permission": keepsWaiting},
+	"flush":      {"no space": exitsWithError, "no inodes": exitsWithError, "no file handles": exitsWithError, "read-only mount": exitsWithError, "quota": exitsWithError, "I/O errors": exitsWithError, "permission": exitsWithError},
 	"seal":       {"no space": endsLater, "no inodes": endsLater, "no file handles": endsLater, "read-only mount": endsLater, "quota": endsLater, "I/O errors": endsLater, "permission": endsLater},
 	"compaction": {"no space": endsLater, "no inodes": endsLater, "no file handles": endsLater, "read-only mount": endsLater, "quota": endsLater, "I/O errors": endsLater, "permission": endsLater},
 	"checkpoint": {"no space": goesOn, "no inodes": goesOn, "no file handles": goesOn, "read-only mount": goesOn, "quota": goesOn, "I/O errors": goesOn, "permission": goesOn},
-	"backup":     {"no space": ends, "no inodes": ends, "no file handles": ends, "read-only mount": ends, "quota": ends, "I/O errors": ends, "permission": ends},
-	"restore":    {"no space": ends, "no inodes": ends, "no file handles": ends, "read-only mount": ends, "quota": ends, "I/O errors": ends, "permission": ends},
-	"import":     {"no space": ends, "no inodes": ends, "no file handles": ends, "read-only mount": ends, "quota": ends, "I/O errors": ends, "permission": ends},
-	"shutdown":   {"no space": ends, "no inodes": ends, "no file handles": ends, "read-only mount": ends, "quota": ends, "I/O errors": ends, "permission": ends},
+	"backup":     {"no space": exitsWithError, "no inodes": exitsWithError, "no file handles": exitsWithError, "read-only mount": exitsWithError, "quota": exitsWithError, "I/O errors": exitsWithError, "permission": exitsWithError},
+	"restore":    {"no space": exitsWithError, "no inodes": exitsWithError, "no file handles": exitsWithError, "read-only mount": exitsWithError, "quota": exitsWithError, "I/O errors": exitsWithError, "permission": exitsWithError},
+	"import":     {"no space": exitsWithError, "no inodes": exitsWithError, "no file handles": exitsWithError, "read-only mount": exitsWithError, "quota": exitsWithError, "I/O errors": exitsWithError, "permission": exitsWithError},
+	"shutdown":   {"no space": exitsWithError, "no inodes": exitsWithError, "no file handles": exitsWithError, "read-only mount": exitsWithError, "quota": exitsWithError, "I/O errors": exitsWithError, "permission": exitsWithError},
 }
 
 // TestServerThatCannotWrite tests a random part of the table in each run, and all of it in a soak test.
@@ -95,26 +96,26 @@ func TestServerThatCannotWrite(t *testing.T) {
 // reason returns the error text of the cause.
 func (c *cannotWrite) reason() string { return causes[c.cause].errno.Error() }
 
-// fill starts a server and writes the given number of requests.
-func (c *cannotWrite) fill(requests int) *child {
+// startFilled starts a server and writes the given number of requests.
+func (c *cannotWrite) startFilled(requests int) *child {
 	p := c.serve()
 	p.waitReady()
 	for range requests {
-		require.True(c.t, p.write(100))
+		require.True(c.t, p.writeMetrics(100))
 	}
 	return p
 }
 
 func (c *cannotWrite) phaseStart(want outcome) {
-	require.Zero(c.t, c.fill(3).stop())
-	c.begin()
+	require.Zero(c.t, c.startFilled(3).stop())
+	c.injectCause()
 	c.cannotOpen(want)
 }
 
 func (c *cannotWrite) phaseReplay(want outcome) {
-	c.fill(9).kill()
+	c.startFilled(9).kill()
 	c.table = true
-	c.begin()
+	c.injectCause()
 	c.cannotOpen(want)
 }
 
@@ -122,32 +123,32 @@ func (c *cannotWrite) phaseReplay(want outcome) {
 func (c *cannotWrite) cannotOpen(want outcome) {
 	for _, isLast := range []bool{false, true} {
 		p := c.serve()
-		if want == ends {
+		if want == exitsWithError {
 			c.requireEnded(p)
 			continue
 		}
 		require.Eventually(c.t, func() bool {
-			code, text := p.ask(http.MethodGet, "/-/ready", nil)
+			code, text := p.request(http.MethodGet, "/-/ready", nil)
 			return code == http.StatusServiceUnavailable && strings.Contains(text, c.reason()) || p.hasEnded()
 		}, cassiatest.Patience, 5*time.Millisecond)
 		require.False(c.t, p.hasEnded())
-		require.Equal(c.t, http.StatusOK, p.code("/-/healthy"))
-		require.Equal(c.t, http.StatusOK, p.code("/metrics"))
+		require.Equal(c.t, http.StatusOK, p.statusCode("/-/healthy"))
+		require.Equal(c.t, http.StatusOK, p.statusCode("/metrics"))
 		for _, path := range []string{"/api/v1/query?query=up", "/api/v1/labels", "/"} {
-			code, text := p.ask(http.MethodGet, path, nil)
+			code, text := p.request(http.MethodGet, path, nil)
 			require.Equal(c.t, http.StatusServiceUnavailable, code)
 			require.Contains(c.t, text, c.reason())
 		}
-		require.False(c.t, p.write(1))
+		require.False(c.t, p.writeMetrics(1))
 		c.requireFewLines(p)
 		if isLast {
-			c.end()
+			c.removeCause()
 			c.requireWell(p)
 			return
 		}
 		require.Zero(c.t, p.stop())
 	}
-	c.end()
+	c.removeCause()
 	c.requireWell(c.serve())
 }
 
@@ -161,14 +162,14 @@ func (c *cannotWrite) requireEnded(p *child) {
 	c.requireFewLines(p)
 }
 
-var changing = regexp.MustCompile(`time=\S+|[0-9]+`)
+var changingCommands = regexp.MustCompile(`time=\S+|[0-9]+`)
 
 // requireFewLines requires that the process logged at most one line per reason and minute.
 func (c *cannotWrite) requireFewLines(p *child) {
 	c.t.Helper()
 	lines := map[string]int{}
 	for line := range strings.Lines(p.log.String()) {
-		lines[changing.ReplaceAllString(line, "")]++
+		lines[changingCommands.ReplaceAllString(line, "")]++
 	}
 	for line, n := range lines {
 		require.LessOrEqual(c.t, n, 3, line)
@@ -179,7 +180,7 @@ func (c *cannotWrite) requireFewLines(p *child) {
 func (c *cannotWrite) requireWell(p *child) {
 	c.t.Helper()
 	p.requireAll()
-	require.True(c.t, p.write(10))
+	require.True(c.t, p.writeMetrics(10))
 	p.requireAll()
 	require.Zero(c.t, p.stop())
 }
@@ -189,7 +190,7 @@ func (c *cannotWrite) cannotGoOn(p *child, want outcome) {
 	c.t.Helper()
 	switch {
 	case want == endsLater && !p.hasEnded():
-		require.Contains(c.t, []int{http.StatusOK, 0}, p.code("/-/healthy"))
+		require.Contains(c.t, []int{http.StatusOK, 0}, p.statusCode("/-/healthy"))
 		if p.stop() != 0 { // The log couldn't be written in the meantime.
 			c.requireEnded(p)
 		}
@@ -198,22 +199,22 @@ func (c *cannotWrite) cannotGoOn(p *child, want outcome) {
 		c.requireEnded(p)
 		require.Contains(c.t, p.log.String(), "can't write data any more")
 	default:
-		require.Equal(c.t, http.StatusOK, p.code("/-/healthy"))
+		require.Equal(c.t, http.StatusOK, p.statusCode("/-/healthy"))
 		p.requireAll()
-		c.end()
-		require.Eventually(c.t, func() bool { return p.write(1) }, cassiatest.Patience, 10*time.Millisecond)
+		c.removeCause()
+		require.Eventually(c.t, func() bool { return p.writeMetrics(1) }, cassiatest.Patience, 10*time.Millisecond)
 		p.requireAll()
-		c.begin()
+		c.injectCause()
 		c.requireFewLines(p)
 		require.Zero(c.t, p.stop())
 	}
-	c.end()
+	c.removeCause()
 	c.requireWell(c.serve())
 }
 
 func (c *cannotWrite) phaseFlush(want outcome) {
-	p := c.fill(3)
-	c.begin()
+	p := c.startFilled(3)
+	c.injectCause()
 	c.writeUntilRefused(p)
 	c.cannotGoOn(p, want)
 }
@@ -222,16 +223,16 @@ func (c *cannotWrite) phaseFlush(want outcome) {
 // created.
 func (c *cannotWrite) writeUntilRefused(p *child) {
 	for range 100 {
-		if !p.write(100) {
+		if !p.writeMetrics(100) {
 			return
 		}
 	}
 }
 
 func (c *cannotWrite) phaseSeal(want outcome) {
-	p := c.fill(3)
-	c.begin()
-	code, text := p.ask(http.MethodPost, "/-/seal", nil)
+	p := c.startFilled(3)
+	c.injectCause()
+	code, text := p.request(http.MethodPost, "/-/seal", nil)
 	require.Contains(
 		c.t, []int{0, http.StatusOK, http.StatusInternalServerError, http.StatusServiceUnavailable}, code, text,
 	)
@@ -239,10 +240,10 @@ func (c *cannotWrite) phaseSeal(want outcome) {
 }
 
 func (c *cannotWrite) phaseCompaction(want outcome) {
-	p := c.fill(12)
-	code, text := p.ask(http.MethodPost, "/-/seal", nil)
+	p := c.startFilled(12)
+	code, text := p.request(http.MethodPost, "/-/seal", nil)
 	require.Equal(c.t, http.StatusOK, code, text)
-	c.begin() // Staged rows are deleted after sealing, and the files are compacted.
+	c.injectCause() // Staged rows are deleted after sealing, and the files are compacted.
 	c.writeUntilRefused(p)
 	c.cannotGoOn(p, want)
 }
@@ -250,54 +251,54 @@ func (c *cannotWrite) phaseCompaction(want outcome) {
 func (c *cannotWrite) phaseCheckpoint(want outcome) {
 	// Only operations on snapshots fail.
 	c.path = string(filepath.Separator) + snapshotsFolder + string(filepath.Separator)
-	p := c.fill(3)
-	c.begin()
-	code, text := p.ask(http.MethodPost, "/api/v1/admin/tsdb/snapshot", nil)
+	p := c.startFilled(3)
+	c.injectCause()
+	code, text := p.request(http.MethodPost, "/api/v1/admin/tsdb/snapshot", nil)
 	require.Contains(c.t, []int{0, http.StatusInternalServerError, http.StatusServiceUnavailable}, code, text)
 	c.cannotGoOn(p, want)
 }
 
 func (c *cannotWrite) phaseShutdown(want outcome) {
-	p := c.fill(12)
-	c.begin()
+	p := c.startFilled(12)
+	c.injectCause()
 	if p.stop() != 0 { // If the engine was writing its manifest when the cause started, cassia exits.
 		require.Contains(c.t, p.log.String(), "can't write data any more")
 	}
 	c.requireFewLines(p)
-	c.end()
+	c.removeCause()
 	c.requireWell(c.serve())
 }
 
-// command runs a command while file operations fail, and requires the outcome.
-func (c *cannotWrite) command(want outcome, args ...string) {
+// runCommand runs a command while file operations fail, and requires the outcome.
+func (c *cannotWrite) runCommand(want outcome, args ...string) {
 	c.t.Helper()
-	c.begin()
+	c.injectCause()
 	c.requireEnded(c.start(args...))
-	c.end()
+	c.removeCause()
 	p := c.start(args...)
 	require.Zero(c.t, p.wait(), p.log)
 }
 
 func (c *cannotWrite) phaseBackup(want outcome) {
-	require.Zero(c.t, c.fill(3).stop())
+	require.Zero(c.t, c.startFilled(3).stop())
 	to := filepath.Join(filepath.Dir(c.dir), "backups")
-	c.command(want, "backup", "--storage.path="+c.dir, "--to="+to)
+	c.runCommand(want, "backup", "--storage.path="+c.dir, "--to="+to)
 	c.dir = filepath.Join(filepath.Dir(c.dir), "restored")
 	require.Zero(c.t, c.start("restore", "--storage.path="+c.dir, "--from="+to).wait())
 	c.requireWell(c.serve())
 }
 
 func (c *cannotWrite) phaseRestore(want outcome) {
-	require.Zero(c.t, c.fill(3).stop())
+	require.Zero(c.t, c.startFilled(3).stop())
 	to := filepath.Join(filepath.Dir(c.dir), "backups")
 	require.Zero(c.t, c.start("backup", "--storage.path="+c.dir, "--to="+to).wait())
 	c.dir = filepath.Join(filepath.Dir(c.dir), "restored")
-	c.command(want, "restore", "--storage.path="+c.dir, "--from="+to)
+	c.runCommand(want, "restore", "--storage.path="+c.dir, "--from="+to)
 	c.requireWell(c.serve())
 }
 
 func (c *cannotWrite) phaseImport(want outcome) {
-	require.Zero(c.t, c.fill(3).stop())
+	require.Zero(c.t, c.startFilled(3).stop())
 	file := filepath.Join(filepath.Dir(c.dir), "samples.txt")
 	text := strings.Builder{}
 	at := time.Now().Add(-30 * time.Minute).Unix()
@@ -305,7 +306,7 @@ func (c *cannotWrite) phaseImport(want outcome) {
 		fmt.Fprintf(&text, "kept_%d{imported=\"yes\"} 1 %d\n", c.tried+i, at)
 	}
 	require.NoError(c.t, os.WriteFile(file, []byte(text.String()+"# EOF\n"), 0o600))
-	c.command(want, "import", "openmetrics", "--storage.path="+c.dir, file)
+	c.runCommand(want, "import", "openmetrics", "--storage.path="+c.dir, file)
 	c.tried += 100
 	c.acked += 100
 	c.requireWell(c.serve())
@@ -317,23 +318,23 @@ func TestBelowReserve(t *testing.T) {
 	free := func(mib int) {
 		require.NoError(t, os.WriteFile(c.file, []byte(strconv.Itoa(mib<<20)), 0o600))
 	}
-	p := c.fill(1)
+	p := c.startFilled(1)
 	sealed := func(metric int) string {
-		code, text := p.ask(http.MethodGet, fmt.Sprintf("/api/v1/query?query=kept_%d", metric), nil)
+		code, text := p.request(http.MethodGet, fmt.Sprintf("/api/v1/query?query=kept_%d", metric), nil)
 		require.Equal(t, http.StatusOK, code, text)
 		return text
 	}
 	remove := func(metric int) (int, string) {
-		return p.ask(http.MethodPost, fmt.Sprintf("/api/v1/admin/tsdb/delete_series?match[]=kept_%d", metric), nil)
+		return p.request(http.MethodPost, fmt.Sprintf("/api/v1/admin/tsdb/delete_series?match[]=kept_%d", metric), nil)
 	}
 	unsealed := 0
 	for _, seal := range []bool{true, false} {
 		if seal {
-			code, text := p.ask(http.MethodPost, "/-/seal", nil)
+			code, text := p.request(http.MethodPost, "/-/seal", nil)
 			require.Equal(t, http.StatusOK, code, text)
 		}
 		free(300)
-		require.False(t, p.write(1))
+		require.False(t, p.writeMetrics(1))
 		metric := 3 // sealed
 		if !seal {
 			metric = unsealed
@@ -342,7 +343,7 @@ func TestBelowReserve(t *testing.T) {
 		code, text := remove(metric)
 		require.Equal(t, http.StatusNoContent, code, text)
 		require.NotContains(t, sealed(metric), `"noise"`)
-		code, text = p.ask(http.MethodPost, "/api/v1/admin/tsdb/clean_tombstones", nil)
+		code, text = p.request(http.MethodPost, "/api/v1/admin/tsdb/clean_tombstones", nil)
 		require.Equal(t, http.StatusNoContent, code, text)
 		require.Zero(t, p.stop())
 		p = c.serve()
@@ -350,12 +351,12 @@ func TestBelowReserve(t *testing.T) {
 		require.NotContains(t, sealed(metric), `"noise"`)
 		require.NoError(t, os.Remove(c.file))
 		unsealed = c.tried
-		require.True(t, p.write(1), "there is room again")
+		require.True(t, p.writeMetrics(1), "there is room again")
 	}
-	code, text := p.ask(http.MethodPost, "/-/seal", nil)
+	code, text := p.request(http.MethodPost, "/-/seal", nil)
 	require.Equal(t, http.StatusOK, code, text)
 	clean := func(want int) string {
-		code, text := p.ask(http.MethodPost, "/api/v1/admin/tsdb/clean_tombstones", nil)
+		code, text := p.request(http.MethodPost, "/api/v1/admin/tsdb/clean_tombstones", nil)
 		require.Equal(t, want, code, text)
 		return text
 	}

@@ -23,9 +23,9 @@ func addCheck(app *kingpin.Application) subcommand {
 
 // checkAll checks every row and, if the store is in a directory, every file. It prints the problems and a summary line,
 // or both as JSON. The JSON is printed even if the store can't be opened.
-func checkAll(ctx context.Context, o offline, asJSON bool) error {
-	o.readOnly = true
-	result := checkResult{Store: o.Where(), Problems: []string{}}
+func checkAll(ctx context.Context, o offlineStore, asJSON bool) error {
+	o.isReadOnly = true
+	result := checkResult{Store: o.Location(), Problems: []string{}}
 	err := o.withStore(ctx, func(s *storage.Store) error { return result.check(ctx, s, asJSON) })
 	if asJSON {
 		if err != nil {
@@ -39,7 +39,7 @@ func checkAll(ctx context.Context, o offline, asJSON bool) error {
 		err = errors.Join(err, e.Encode(&result))
 	}
 	if n := result.Totals.Problems; n > 0 {
-		problems := fmt.Errorf("%s: %s", o.Where(), countNoun(n, "problem"))
+		problems := fmt.Errorf("%s: %s", o.Location(), countNoun(n, "problem"))
 		if result.damagedParts > 0 {
 			problems = fmt.Errorf("%w; `cassia restore --damaged` repairs damaged files from a backup", problems)
 		}
@@ -86,7 +86,7 @@ func (r *checkResult) check(ctx context.Context, s *storage.Store, asJSON bool) 
 			bar.printLine(problem)
 		}
 	})
-	bar.end()
+	bar.clearBar()
 	r.set(&stats)
 	if err == nil && !asJSON {
 		printChecked(&stats)
@@ -123,7 +123,7 @@ func addInspect(app *kingpin.Application) subcommand {
 		"Partition key, optionally followed by the first fields of the row key, such as window=20578 class=0 "+
 			"tenant=default metric=up shard=0.",
 	).StringMap()
-	o.readOnly = true
+	o.isReadOnly = true
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
 		line := func(s string) { fmt.Fprintln(stdout, s) }
 		return o.withStore(ctx, func(s *storage.Store) error {

@@ -19,7 +19,7 @@ func TestCheckAsJSON(t *testing.T) {
 	dir := cassiatest.SealedDirectory(t, time.Now().Truncate(time.Hour))
 	check := func(status int) (r checkResult) {
 		t.Helper()
-		out, errs, got := printed(t, "", "check", "--json", "--storage.path="+dir)
+		out, errs, got := runPrinted(t, "", "check", "--json", "--storage.path="+dir)
 		require.Equal(t, status, got, errs)
 		require.NoError(t, json.Unmarshal([]byte(out), &r), out)
 		require.Equal(t, "--storage.path="+dir, r.Store)
@@ -50,7 +50,7 @@ func TestCheckAsJSON(t *testing.T) {
 // TestCheckAsJSONOfNoStore checks that check --json prints JSON even if there is no store.
 func TestCheckAsJSONOfNoStore(t *testing.T) {
 	none := filepath.Join(t.TempDir(), "none")
-	out, errs, status := printed(t, "", "check", "--json", "--storage.path="+none)
+	out, errs, status := runPrinted(t, "", "check", "--json", "--storage.path="+none)
 	require.Equal(t, 1, status)
 	require.Equal(t, "cassia: --storage.path="+none+": no Cassia data found\n", errs)
 	var r checkResult

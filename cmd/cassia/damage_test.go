@@ -98,7 +98,7 @@ func TestDamagedDirectory(t *testing.T) {
 	require.NotContains(t, text, "goroutine", "no stack trace")
 	found, text, err := examineFiles(t, now, "--storage.path="+dir)
 	require.Error(t, err)
-	require.Positive(t, doctor.Count(found, doctor.Error))
+	require.Positive(t, doctor.CountLevel(found, doctor.Error))
 	require.Regexp(t, strings.Join(damaged, "|"), text)
 	require.Contains(t, text, "cassia restore --damaged")
 
@@ -146,5 +146,5 @@ func TestDamagedLog(t *testing.T) {
 	}
 	found, text, err := examineFiles(t, time.Now(), "--storage.path="+dir)
 	require.Error(t, err)
-	require.Positive(t, doctor.Count(found, doctor.Error), text)
+	require.Positive(t, doctor.CountLevel(found, doctor.Error), text)
 }

@@ -79,7 +79,7 @@ func TestDamagedStagedBlock(t *testing.T) {
 			require.Regexp(t, c.slots+`.* with unsealed samples`, told, at)
 			requireNoPebbleNoise(t, told)
 
-			out, errs, status := printed(t, "", "check", "--storage.path="+dir)
+			out, errs, status := runPrinted(t, "", "check", "--storage.path="+dir)
 			require.Equal(t, 1, status, at)
 			require.LessOrEqual(t, strings.Count(out, "unreadable: table"), 1, "%s: %s", at, out)
 			require.Contains(t, errs, "cassia restore --damaged", at)

@@ -20,8 +20,8 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// hourly truncates deltas at full hours, so that each delta is in a single 1h bucket.
-func hourly(list []sentDelta) (cut []sentDelta) {
+// truncateHourly truncates deltas at full hours, so that each delta is in a single 1h bucket.
+func truncateHourly(list []sentDelta) (cut []sentDelta) {
 	for _, d := range list {
 		if hour := d.start.Truncate(time.Hour).Add(time.Hour); d.end.After(hour) {
 			d.end = hour
@@ -41,7 +41,7 @@ func TestDeltasAddOnceRawHasExpired(t *testing.T) {
 	c := startDeltaServer(t, "--storage.path="+dir)
 	base := time.Now().Truncate(time.Hour).Add(-5 * 24 * time.Hour)
 	lists := map[string][]sentDelta{
-		"dense": hourly(drawDeltas(rng, base, 600, 0)), "sparse": hourly(drawDeltas(rng, base, 60, 60)),
+		"dense": truncateHourly(drawDeltas(rng, base, 600, 0)), "sparse": truncateHourly(drawDeltas(rng, base, 60, 60)),
 	}
 	for name, list := range lists {
 		c.send("shop", func(to pmetric.MetricSlice) { addDeltas(to, name, list) })

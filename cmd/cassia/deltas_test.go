@@ -47,8 +47,8 @@ func startDeltaServer(t *testing.T, flags ...string) deltaClient {
 	return c
 }
 
-// do sends a request for a tenant and returns the body of the response.
-func (c deltaClient) do(tenant, method, path string, body []byte) string {
+// request sends a request for a tenant and returns the body of the response.
+func (c deltaClient) request(tenant, method, path string, body []byte) string {
 	request, err := http.NewRequest(method, c.URL+path, bytes.NewReader(body))
 	require.NoError(c.t, err)
 	request.Header.Set("Content-Type", "application/x-protobuf")
@@ -70,15 +70,15 @@ func (c deltaClient) send(tenant string, add func(pmetric.MetricSlice)) {
 	require.NoError(c.t, err)
 	response := pmetricotlp.NewExportResponse()
 	require.NoError(
-		c.t, response.UnmarshalProto([]byte(c.do(tenant, http.MethodPost, "/api/v1/otlp/v1/metrics", body))),
+		c.t, response.UnmarshalProto([]byte(c.request(tenant, http.MethodPost, "/api/v1/otlp/v1/metrics", body))),
 	)
 	require.Zero(c.t, response.PartialSuccess().RejectedDataPoints(), response.PartialSuccess().ErrorMessage())
 }
 
-// ask runs an instant query and returns its values by tenant, and its infos and warnings. The value of a query of one
+// query runs an instant query and returns its values by tenant, and its infos and warnings. The value of a query of one
 // tenant has the key "".
-func (c deltaClient) ask(tenant, query string, at time.Time) (values map[string]string, notes []string) {
-	text := c.do(
+func (c deltaClient) query(tenant, query string, at time.Time) (values map[string]string, notes []string) {
+	text := c.request(
 		tenant, http.MethodGet, fmt.Sprintf("/api/v1/query?query=%s&time=%d", url.QueryEscape(query), at.Unix()), nil,
 	)
 	var answer struct {
@@ -204,7 +204,7 @@ func (c deltaClient) checkIncreases(rng *rand.Rand, name string, list []sentDelt
 			from = from.Add(-time.Duration(rng.Int64N(gap)) * time.Minute)
 		}
 		for query, want := range increasesOf(name, list, from, to) {
-			got, notes := c.ask("shop", query, to)
+			got, notes := c.query("shop", query, to)
 			require.Equal(c.t, map[string]string{"": want}, got, "%s at %s", query, to)
 			require.NotContains(c.t, strings.Join(notes, "\n"), "overlap", query)
 		}
@@ -278,12 +278,12 @@ func TestDeltasOfATenant(t *testing.T) {
 			recent := time.Now().Truncate(time.Hour).Add(-2 * time.Hour)
 			early := recent.Add(-3 * 24 * time.Hour)
 			each := func(tenant string, from time.Time) map[string]string {
-				got, _ := reads.ask(tenant, "increase(jobs_total[91m])", from.Add(90*time.Minute))
+				got, _ := reads.query(tenant, "increase(jobs_total[91m])", from.Add(90*time.Minute))
 				return got
 			}
 			jobs := func(tenant string, from time.Time) map[string]string {
 				got := each(tenant, from)
-				all, _ := reads.ask(tenant, "sum by (__tenant_id__) (increase(jobs_total[91m]))",
+				all, _ := reads.query(tenant, "sum by (__tenant_id__) (increase(jobs_total[91m]))",
 					from.Add(90*time.Minute))
 				require.Equal(t, got, all)
 				return got
@@ -317,7 +317,7 @@ func TestDeltasOfATenant(t *testing.T) {
 			require.NoError(t, writes.stop())
 			require.NoError(t, reads.stop())
 			if name == "Pebble" {
-				_, text, _ := examine(t, time.Now(), month, flags...) // The store has old samples that aren't sealed.
+				_, text, _ := runDoctor(t, time.Now(), month, flags...) // The store has old samples that aren't sealed.
 				for _, tenant := range []string{"plain", "shop"} {
 					require.Contains(t, text, `tenant "`+tenant+`" has sent deltas since `)
 				}
@@ -349,7 +349,7 @@ func TestDeltasWithCustomBuckets(t *testing.T) {
 			"histogram_count(increase(orders_explicit[" + width + "]))": strconv.FormatUint(count, 10),
 			"histogram_sum(increase(orders_explicit[" + width + "]))":   strconv.FormatInt(all.v, 10),
 		} {
-			got, _ := c.ask("shop", query, d.end)
+			got, _ := c.query("shop", query, d.end)
 			require.Equal(t, map[string]string{"": want}, got, "%s, %d deltas", query, n+1)
 		}
 	}
@@ -377,8 +377,8 @@ func TestRulesOfDeltas(t *testing.T) {
 	// The rule extrapolates over the seconds that have passed since the last sample: to about 150 from values, to about
 	// 250 from start timestamps.
 	require.Eventually(t, func() bool {
-		shop, _ := c.ask("shop", "max_over_time(grown[5m]) > bool 200", time.Now())
-		plain, _ := c.ask("plain", "max_over_time(grown[5m]) < bool 200", time.Now())
+		shop, _ := c.query("shop", "max_over_time(grown[5m]) > bool 200", time.Now())
+		plain, _ := c.query("plain", "max_over_time(grown[5m]) < bool 200", time.Now())
 		return shop[""] == "1" && plain[""] == "1"
 	}, cassiatest.Patience, 100*time.Millisecond)
 }
@@ -394,8 +394,8 @@ func TestDeltasOverlap(t *testing.T) {
 			{start: at.Add(time.Minute), end: at.Add(3 * time.Minute), v: 7},
 		})
 	})
-	_, notes := c.ask("shop", "increase(orders_total[10m])", at.Add(3*time.Minute))
+	_, notes := c.query("shop", "increase(orders_total[10m])", at.Add(3*time.Minute))
 	require.Contains(t, strings.Join(notes, "\n"), "overlap")
-	values, _ := c.ask("shop", "sum_over_time(orders_total[10m])", at.Add(3*time.Minute))
+	values, _ := c.query("shop", "sum_over_time(orders_total[10m])", at.Add(3*time.Minute))
 	require.Equal(t, map[string]string{"": "12"}, values)
 }

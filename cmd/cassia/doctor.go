@@ -30,10 +30,10 @@ func addDoctor(app *kingpin.Application) subcommand {
 	x := &examination{Engine: config.RegisterEngine(cmd), now: time.Now}
 	cmd.Flag(
 		"verify-files", "Read all files of the data directory and verify their checksums.",
-	).Default("true").BoolVar(&x.files)
+	).Default("true").BoolVar(&x.verifiesFiles)
 	retention := config.RetentionFlags(cmd)
 	asJSON := cmd.Flag("json", "Print the findings as JSON.").Bool()
-	server := &serverToAsk{login: httpConfigFlag(cmd)}
+	server := &queriedServer{login: httpConfigFlag(cmd)}
 	cmd.Flag(
 		"url",
 		"URL of a running server to examine, such as http://localhost:9201. The flags for a data directory or a "+
@@ -45,7 +45,7 @@ func addDoctor(app *kingpin.Application) subcommand {
 			if err != nil {
 				return err
 			}
-			doctor.Sort(found)
+			doctor.SortFindings(found)
 			return printFindings(ctx, withoutUser(server.url), found, stdout, *asJSON)
 		}
 		if err := x.Validate(); err != nil {
@@ -55,7 +55,7 @@ func addDoctor(app *kingpin.Application) subcommand {
 		if x.retention, err = retention(); err != nil {
 			return err
 		}
-		return printFindings(ctx, x.Where(), x.run(ctx), stdout, *asJSON)
+		return printFindings(ctx, x.Location(), x.run(ctx), stdout, *asJSON)
 	}}
 }
 
@@ -68,23 +68,23 @@ type examination struct {
 	*config.Engine
 	retention config.Retention
 	now       func() time.Time
-	// files is set if the contents of all files are verified.
-	files bool
-	found []doctor.Finding
+	// verifiesFiles is set if the contents of all files are verified.
+	verifiesFiles bool
+	found         []doctor.Finding
 }
 
-func (x *examination) add(findings ...doctor.Finding) { x.found = append(x.found, findings...) }
+func (e *examination) add(findings ...doctor.Finding) { e.found = append(e.found, findings...) }
 
 // run returns the findings, the most severe first.
-func (x *examination) run(ctx context.Context) []doctor.Finding {
-	if x.Kind == config.EngineCassandra {
-		x.SetRetention(x.retention)
-		x.cluster(ctx)
+func (e *examination) run(ctx context.Context) []doctor.Finding {
+	if e.Kind == config.EngineCassandra {
+		e.SetRetention(e.retention)
+		e.examineCluster(ctx)
 	} else {
-		x.directory(ctx)
+		e.examineDirectory(ctx)
 	}
-	doctor.Sort(x.found)
-	return x.found
+	doctor.SortFindings(e.found)
+	return e.found
 }
 
 // printFindings writes the findings for a location. It returns an error if the level of any finding is Error. If ctx
@@ -99,19 +99,19 @@ func printFindings(ctx context.Context, where string, found []doctor.Finding, w 
 	} else {
 		err = doctor.Write(w, found)
 	}
-	if err == nil && doctor.Count(found, doctor.Error) > 0 {
+	if err == nil && doctor.CountLevel(found, doctor.Error) > 0 {
 		err = fmt.Errorf("%s: %s", where, doctor.Summary(found))
 	}
 	return err
 }
 
-func (x *examination) cluster(ctx context.Context) {
-	o := x.Cassandra
+func (e *examination) examineCluster(ctx context.Context) {
+	o := e.Cassandra
 	o.CreateSchema = false
 	o.Logger = slog.New(slog.DiscardHandler) // Its warnings are reported as findings.
 	f, err := cassandra.ReadFacts(ctx, o)
 	if err != nil {
-		x.add(doctor.Finding{Level: doctor.Error, What: oneLine(err), Why: "nothing can be examined"})
+		e.add(doctor.Finding{Level: doctor.Error, What: oneLine(err), Why: "nothing can be examined"})
 		return
 	}
 	look := doctor.ClusterOptions{Keyspace: o.Keyspace, Consistency: o.Consistency}
@@ -121,7 +121,7 @@ func (x *examination) cluster(ctx context.Context) {
 			clocks = append(clocks, doctor.Clock{Who: "node " + n.Address, Ahead: n.ClockAhead, Error: n.ClockError})
 		}
 	}
-	if c := x.sharedStore(ctx, f, o); c != nil {
+	if c := e.sharedStore(ctx, f, o); c != nil {
 		look.Partitions = c.Periods[len(c.Periods)-1].Partitions
 		for _, p := range c.Processes {
 			if p.Alive {
@@ -129,22 +129,22 @@ func (x *examination) cluster(ctx context.Context) {
 			}
 		}
 	}
-	x.add(doctor.Cluster(f, look)...)
-	x.add(doctor.Clocks(clocks)...)
+	e.add(doctor.CheckCluster(f, look)...)
+	e.add(doctor.CheckClocks(clocks)...)
 }
 
 // sharedStore examines the store in a keyspace, if there is one.
-func (x *examination) sharedStore(ctx context.Context, f *cassandra.Facts, o cassandra.Options) *inspect.Condition {
+func (e *examination) sharedStore(ctx context.Context, f *cassandra.Facts, o cassandra.Options) *inspect.Condition {
 	if f.Replication == nil {
 		return nil
 	}
 	eng, err := cassandra.Open(ctx, o)
 	if err != nil {
-		x.add(unopened(err))
+		e.add(unopenedFinding(err))
 		return nil
 	}
 	defer eng.Close()
-	return x.store(ctx, eng, func(ctx context.Context) error {
+	return e.examineStore(ctx, eng, func(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -154,7 +154,7 @@ func (x *examination) sharedStore(ctx context.Context, f *cassandra.Facts, o cas
 	})
 }
 
-func unopened(err error) doctor.Finding {
+func unopenedFinding(err error) doctor.Finding {
 	return doctor.Finding{
 		Level: doctor.Error, What: "the store can't be opened: " + oneLine(err),
 		Why: "`cassia serve` can't open it either; processes, pending work and damage can't be examined",
@@ -163,90 +163,91 @@ func unopened(err error) doctor.Finding {
 
 // noStoreYet returns the finding for a location without a store. It is an error for a directory and a note for a
 // keyspace, which the first server creates.
-func (x *examination) noStoreYet() doctor.Finding {
+func (e *examination) noStoreYet() doctor.Finding {
 	f := doctor.Finding{
 		Level: doctor.Note, What: "there is no store yet",
 		Why: "nothing was ever stored there, or the flags point to the wrong location",
 		Do:  "the first `cassia serve` creates it",
 	}
-	if x.Kind == config.EnginePebble {
+	if e.Kind == config.EnginePebble {
 		f.Level = doctor.Error
 		f.Do = "set --storage.path to the data directory of `cassia serve`; if there is none yet, start `cassia serve`"
 	}
 	return f
 }
 
-// store examines the store in an engine. It returns nil if the store can't be read.
-func (x *examination) store(ctx context.Context, eng engine.Engine,
+// examineStore examines the store in an engine. It returns nil if the store can't be read.
+func (e *examination) examineStore(ctx context.Context, eng engine.Engine,
 	listen func(context.Context) error) *inspect.Condition {
 	mctx, bar := withMeterBar(ctx, "verifying files")
 	c, err := inspect.Examine(mctx, eng, inspect.ExamineOptions{
-		Retention: x.retention.Raw, Retention5m: x.retention.FiveMinutes, Retention1h: x.retention.OneHour,
-		TenantRetention: x.retention.Tenants, Classes: x.retention.Classes, Listen: listen, Files: x.files, Now: x.now,
+		Retention: e.retention.Raw, Retention5m: e.retention.FiveMinutes, Retention1h: e.retention.OneHour,
+		TenantRetention: e.retention.Tenants, Classes: e.retention.Classes, Listen: listen,
+		Files: e.verifiesFiles, Now: e.now,
 	})
-	bar.end()
+	bar.clearBar()
 	switch {
 	case errors.Is(err, storage.ErrNoStore):
-		x.add(x.noStoreYet())
+		e.add(e.noStoreYet())
 		return nil
 	case errors.Is(err, engine.ErrUnavailable):
-		x.add(doctor.Finding{
+		e.add(doctor.Finding{
 			Level: doctor.Error, What: "the store can't be read: " + oneLine(err),
 			Why: "writes and queries fail for the same reason; processes, pending work and damage can't be examined",
 		})
 		return nil
 	case err != nil:
-		x.add(unopened(err))
+		e.add(unopenedFinding(err))
 		return nil
 	}
 	if space, err := inspect.Space(ctx, eng); err != nil {
-		x.add(doctor.Finding{
+		e.add(doctor.Finding{
 			Level: doctor.Warning, What: "the disk usage can't be measured: " + oneLine(err),
 			Why: "the sizes of files and tables are unknown",
 		})
 	} else if space != nil {
-		x.add(doctor.Space(space))
+		e.add(doctor.SpaceFinding(space))
 	}
-	x.add(doctor.Store(c, doctor.StoreOptions{
-		Shared: x.Kind == config.EngineCassandra, Keyspace: x.Cassandra.Keyspace, Flags: x.Where(), Now: x.now(),
+	e.add(doctor.CheckStore(c, doctor.StoreOptions{
+		Shared: e.Kind == config.EngineCassandra, Keyspace: e.Cassandra.Keyspace, Flags: e.Location(), Now: e.now(),
 	})...)
 	return c
 }
 
-func (x *examination) directory(ctx context.Context) {
-	d, err := doctor.ReadDirectory(x.Path)
+func (e *examination) examineDirectory(ctx context.Context) {
+	d, err := doctor.ReadDirectory(e.Path)
 	if errors.Is(err, os.ErrNotExist) {
-		x.add(doctor.Finding{Level: doctor.Error, What: x.Where() + ": directory not found",
+		e.add(doctor.Finding{Level: doctor.Error, What: e.Location() + ": directory not found",
 			Why: "nothing can be examined", Do: "set --storage.path to the data directory of `cassia serve`"})
 		return
 	}
 	if err != nil {
-		x.add(doctor.Finding{Level: doctor.Error, What: oneLine(err), Why: "`cassia serve` can't read it either",
+		e.add(doctor.Finding{Level: doctor.Error, What: oneLine(err), Why: "`cassia serve` can't read it either",
 			Do: "run this command as the owner of the directory"})
 		return
 	}
-	x.add(doctor.Directory(d), doctor.Finding{
+	e.add(doctor.CheckDirectory(d), doctor.Finding{
 		Level: doctor.OK,
 		What: "not examined, because a data directory has only one process: nodes, replication, commit log, schema, " +
 			"clocks, processes, leases",
 	})
 	o := pebbleOptions()
 	o.Logger, o.ReadOnly = slog.New(slog.DiscardHandler), true
-	eng, err := pebble.Open(x.Path, o)
+	eng, err := pebble.Open(e.Path, o)
 	if errors.Is(err, pebble.ErrNoData) {
-		if err := pebble.CheckForeign(x.Path); err != nil {
-			x.add(doctor.Finding{
+		if err := pebble.CheckForeign(e.Path); err != nil {
+			e.add(doctor.Finding{
 				Level: doctor.Error, What: oneLine(err),
 				Why: "`cassia serve` creates no store there; the flag probably points to the wrong directory",
 				Do:  "set --storage.path to the data directory of `cassia serve`",
 			})
 			return
 		}
-		x.add(x.noStoreYet())
+		e.add(e.noStoreYet())
 		return
 	}
 	if errors.Is(err, engine.ErrLocked) {
-		x.add(doctor.Finding{
+		e.add(doctor.Finding{
 			Level: doctor.Note, What: "the store is in use by a running process and can't be examined from outside",
 			Why: "pending work and damage are unknown",
 			Do: "examine it through that process: cassia doctor --url=http://localhost:9201\nor stop the process " +
@@ -255,9 +256,9 @@ func (x *examination) directory(ctx context.Context) {
 		return
 	}
 	if err != nil {
-		x.add(unopened(err))
+		e.add(unopenedFinding(err))
 		return
 	}
 	defer eng.Close()
-	x.store(ctx, eng, nil)
+	e.examineStore(ctx, eng, nil)
 }

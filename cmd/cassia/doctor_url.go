@@ -15,16 +15,16 @@ import (
 // maxHealth is the max size of a server's response with its findings, in bytes.
 const maxHealth = 16 << 20
 
-// serverToAsk is a running server that doctor queries instead of opening a directory or a cluster itself.
-type serverToAsk struct {
+// queriedServer is a running server that doctor queries instead of opening a directory or a cluster itself.
+type queriedServer struct {
 	url   string
 	login *httpConfig
 }
 
 // examine returns the server's findings about its open store. If the server doesn't respond, the result is a finding
 // that reports this.
-func (s *serverToAsk) examine(ctx context.Context) ([]doctor.Finding, error) {
-	client, err := s.login.client(s.url)
+func (s *queriedServer) examine(ctx context.Context) ([]doctor.Finding, error) {
+	client, err := s.login.newClient(s.url)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func (s *serverToAsk) examine(ctx context.Context) ([]doctor.Finding, error) {
 	} else {
 		found = append(found, doctor.Finding{Level: doctor.OK, What: "the server is ready for queries"})
 	}
-	theirs, err := s.findings(ctx, client, base+"/api/v1/cassia/health")
+	theirs, err := s.requestFindings(ctx, client, base+"/api/v1/cassia/health")
 	if err != nil {
 		return append(found, doctor.Finding{
 			Level: doctor.Error, What: oneLine(err), Why: "the state of the server's store is unknown",
@@ -58,8 +58,8 @@ func (s *serverToAsk) examine(ctx context.Context) ([]doctor.Finding, error) {
 	return append(found, theirs...), nil
 }
 
-// findings requests the findings of a server about its store.
-func (s *serverToAsk) findings(ctx context.Context, client *http.Client, at string) ([]doctor.Finding, error) {
+// requestFindings requests the findings of a server about its store.
+func (s *queriedServer) requestFindings(ctx context.Context, client *http.Client, at string) ([]doctor.Finding, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
 	if err != nil {
 		return nil, err

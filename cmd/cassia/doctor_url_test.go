@@ -15,7 +15,7 @@ import (
 // findingsOf returns the findings that doctor requests from a server.
 func findingsOf(t *testing.T, url, login string) []doctor.Finding {
 	t.Helper()
-	found, err := (&serverToAsk{url: url, login: &httpConfig{"http.config.file", login}}).examine(t.Context())
+	found, err := (&queriedServer{url: url, login: &httpConfig{"http.config.file", login}}).examine(t.Context())
 	require.NoError(t, err)
 	return found
 }
@@ -27,7 +27,7 @@ func TestDoctorAsksAServer(t *testing.T) {
 	r.Write(t, "a", at, 1)
 	require.Equal(t, "1", r.Value(t, "a", at))
 	found := findingsOf(t, r.URL+"/", "")
-	require.Zero(t, doctor.Count(found, doctor.Error), found)
+	require.Zero(t, doctor.CountLevel(found, doctor.Error), found)
 	require.Contains(t, found, doctor.Finding{Level: doctor.OK, What: "the server is ready for queries"})
 	var whats string
 	for _, f := range found {
@@ -54,5 +54,5 @@ func TestDoctorAsksAServerWithLocks(t *testing.T) {
 
 	login := filepath.Join(t.TempDir(), "http.yml")
 	require.NoError(t, os.WriteFile(login, []byte("basic_auth: {username: ops, password: ops-password}\n"), 0o600))
-	require.Zero(t, doctor.Count(findingsOf(t, r.URL, login), doctor.Error))
+	require.Zero(t, doctor.CountLevel(findingsOf(t, r.URL, login), doctor.Error))
 }

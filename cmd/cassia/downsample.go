@@ -42,14 +42,14 @@ func addDownsample(app *kingpin.Application) subcommand {
 		if o.retention, err = kept(o.Kind); err != nil {
 			return err
 		}
-		o.readOnly = *dry
+		o.isReadOnly = *dry
 		err = o.withStore(ctx, func(s *storage.Store) error {
 			if err := o.checkClasses(s); err != nil {
 				return err
 			}
 			plan, err := downsample.NewPlan(ctx, s, r)
 			if err != nil {
-				return fmt.Errorf("%s: %s", o.Where(), oneLine(err))
+				return fmt.Errorf("%s: %s", o.Location(), oneLine(err))
 			}
 			printExpired(stdout, plan, o.retention)
 			if *dry {
@@ -127,7 +127,7 @@ func runPlan(ctx context.Context, s *storage.Store, plan *downsample.Plan, bar *
 		return nil
 	}
 	done, err := plan.Run(ctx, s, bar.update)
-	bar.end()
+	bar.clearLine()
 	fmt.Fprintf(stdout, "sealed %s with %s (%d of them resealed for late samples); created the rollups of %s, %s; "+
 		"compacted %s of rollups; counted the series of %s; took %s\n",
 		countNoun(done.Slots, "slot"), countNoun(done.Samples, "sample"), done.Repaired,

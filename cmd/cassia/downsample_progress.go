@@ -22,30 +22,32 @@ const (
 // progressBar shows the progress of a plan. On a terminal, it redraws one line. Elsewhere, it prints a new line every
 // lineEvery.
 type progressBar struct {
-	w        io.Writer
-	terminal bool
-	now      func() time.Time
-	began    time.Time
-	shown    time.Time
+	w          io.Writer
+	isTerminal bool
+	now        func() time.Time
+	began      time.Time
+	shown      time.Time
 }
 
 func newProgressBar(f *os.File, now func() time.Time) *progressBar {
 	info, err := f.Stat()
-	return &progressBar{w: f, terminal: err == nil && info.Mode()&os.ModeCharDevice != 0, now: now,
+	return &progressBar{w: f, isTerminal: err == nil && info.Mode()&os.ModeCharDevice != 0, now: now,
 		began: now(), shown: now()}
 }
 
 // update shows the progress of a plan, at most once per interval.
 func (p *progressBar) update(d downsample.Done) {
-	p.show(float64(d.Steps)/float64(max(1, d.All)), func(took time.Duration) string { return progressLine(d, took) })
+	p.showFraction(float64(d.Steps)/float64(max(1, d.All)), func(took time.Duration) string {
+		return progressLine(d, took)
+	})
 }
 
-// show shows the progress, at most once per interval. done is the completed fraction of the work, from 0 to 1. words
-// returns the text next to the bar.
-func (p *progressBar) show(done float64, words func(took time.Duration) string) {
+// showFraction shows the progress, at most once per interval. done is the completed fraction of the work, from 0 to 1.
+// words returns the text next to the bar.
+func (p *progressBar) showFraction(done float64, words func(took time.Duration) string) {
 	now := p.now()
 	every := lineEvery
-	if p.terminal {
+	if p.isTerminal {
 		every = barEvery
 	}
 	if now.Sub(p.shown) < every {
@@ -53,7 +55,7 @@ func (p *progressBar) show(done float64, words func(took time.Duration) string) 
 	}
 	p.shown = now
 	line := words(now.Sub(p.began))
-	if p.terminal {
+	if p.isTerminal {
 		fmt.Fprintf(p.w, "\r\x1b[K%s %s", drawBar(done), line)
 		return
 	}
@@ -62,13 +64,13 @@ func (p *progressBar) show(done float64, words func(took time.Duration) string) 
 
 // printLine clears the bar and prints a line that stays on the screen.
 func (p *progressBar) printLine(line string) {
-	p.end()
+	p.clearLine()
 	fmt.Fprintln(p.w, line)
 }
 
-// end clears the line of the bar.
-func (p *progressBar) end() {
-	if p.terminal {
+// clearLine clears the line of the bar.
+func (p *progressBar) clearLine() {
+	if p.isTerminal {
 		fmt.Fprint(p.w, "\r\x1b[K")
 	}
 }

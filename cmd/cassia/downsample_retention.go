@@ -22,7 +22,7 @@ func addRetention(app *kingpin.Application) subcommand {
 			"resolution and tenant, which would be deleted now, and when the next ones expire. Changes nothing. On a "+
 			"data directory, stop the server first; on a cluster, servers may be running.")
 	o := offlineFlags(cmd)
-	o.readOnly = true
+	o.isReadOnly = true
 	parse := config.RetentionFlags(cmd)
 	each := cmd.Flag("windows", "List each window, instead of a summary by resolution and tenant.").Bool()
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
@@ -33,11 +33,11 @@ func addRetention(app *kingpin.Application) subcommand {
 		return o.withStore(ctx, func(s *storage.Store) error {
 			kept, err := s.WindowInfos(ctx)
 			if err != nil {
-				return fmt.Errorf("%s: %s", o.Where(), oneLine(err))
+				return fmt.Errorf("%s: %s", o.Location(), oneLine(err))
 			}
 			changes, err := s.Retention().Changes(ctx)
 			if err != nil {
-				return fmt.Errorf("%s: %s", o.Where(), oneLine(err))
+				return fmt.Errorf("%s: %s", o.Location(), oneLine(err))
 			}
 			fmt.Fprintf(stdout, "with %s:\n", o.retention)
 			writeChanges(stdout, changes)
@@ -79,17 +79,17 @@ func changeLine(c *retention.Change) string {
 	}
 	since := "all"
 	if !c.From.IsZero() {
-		since = "from " + day(c.From)
+		since = "from " + formatDay(c.From)
 	}
 	if c.Shown {
-		return fmt.Sprintf("  would show %s %s until %s again", of, since, day(c.To))
+		return fmt.Sprintf("  would show %s %s until %s again", of, since, formatDay(c.To))
 	}
 	about := ""
 	if c.Samples >= 0 {
 		about = fmt.Sprintf(" (about %s)", countNoun(int(c.Samples), "sample"))
 	}
 	return fmt.Sprintf("  would hide %s %s until %s%s, to be deleted from %s on", of, since,
-		day(c.To), about, day(c.Goes))
+		formatDay(c.To), about, formatDay(c.Goes))
 }
 
 // tally summarizes the windows of one tenant and resolution.
@@ -127,12 +127,12 @@ func writeRetention(w io.Writer, kept []storage.WindowInfo, changes []retention.
 		}
 		next, on := "-", "never"
 		if !t.nextGoes.IsZero() {
-			next, on = "until "+day(t.nextGoesUntil), day(t.nextGoes)
+			next, on = "until "+formatDay(t.nextGoesUntil), formatDay(t.nextGoes)
 		} else if !t.last.Goes.IsZero() {
 			on = "-"
 		}
 		fmt.Fprintf(tab, "%s\t%q\t%d\t%s\t%s\t%d\t%d\t%s\t%s\t%d\n", t.first.Resolution, t.first.Tenant, t.windows,
-			day(t.first.Start), day(t.last.End), t.hidden, t.gone, next, on, t.waiting)
+			formatDay(t.first.Start), formatDay(t.last.End), t.hidden, t.gone, next, on, t.waiting)
 	}
 	return tab.Flush()
 }
@@ -172,21 +172,22 @@ func writeWindows(w io.Writer, kept []storage.WindowInfo, changes []retention.Ch
 		switch {
 		case k.Goes.IsZero():
 		case hidden != nil && !k.Hidden.After(now):
-			goes = day(hidden.Goes) + ", would be hidden"
+			goes = formatDay(hidden.Goes) + ", would be hidden"
 		case !k.Goes.After(now):
 			goes = "now"
 		case !k.Hidden.After(now):
-			goes = day(k.Goes) + ", already hidden"
+			goes = formatDay(k.Goes) + ", already hidden"
 		default:
-			goes = day(k.Goes)
+			goes = formatDay(k.Goes)
 		}
 		note := ""
 		if k.Unrolled > 0 {
 			note = fmt.Sprintf("%s without rollups, which are created first", countNoun(k.Unrolled, "seal"))
 		}
-		fmt.Fprintf(tab, "%s\t%q\t%s\t%s\t%s\t%s\n", k.Resolution, k.Tenant, day(k.Start), day(k.End), goes, note)
+		fmt.Fprintf(tab, "%s\t%q\t%s\t%s\t%s\t%s\n",
+			k.Resolution, k.Tenant, formatDay(k.Start), formatDay(k.End), goes, note)
 	}
 	return tab.Flush()
 }
 
-func day(t time.Time) string { return t.UTC().Format(time.DateOnly) }
+func formatDay(t time.Time) string { return t.UTC().Format(time.DateOnly) }

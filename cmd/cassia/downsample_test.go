@@ -82,7 +82,7 @@ func TestProgressBar(t *testing.T) {
 		writes := 0
 		now := time.Unix(0, 0)
 		p := &progressBar{
-			w: writerFunc(func(text []byte) { writes++; b.Write(text) }), terminal: terminal,
+			w: writerFunc(func(text []byte) { writes++; b.Write(text) }), isTerminal: terminal,
 			now: func() time.Time { return now }, began: now, shown: now,
 		}
 		for i := range 400 {
@@ -93,12 +93,12 @@ func TestProgressBar(t *testing.T) {
 		}
 		require.Equal(t, want.lines, strings.Count(b.String(), "\n"), terminal)
 		require.InDelta(t, want.writes, writes, float64(want.writes)*1.1, terminal)
-		p.end()
+		p.clearLine()
 		require.Equal(t, terminal, strings.HasSuffix(b.String(), "\r\x1b[K"))
 	}
 	f, err := os.Create(filepath.Join(t.TempDir(), "file"))
 	require.NoError(t, err)
-	require.False(t, newProgressBar(f, time.Now).terminal)
+	require.False(t, newProgressBar(f, time.Now).isTerminal)
 	require.NoError(t, f.Close())
 }
 

@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// elapsed returns the time since the machine was booted. It is unaffected by changes to the system clock and, unlike
-// Go's monotonic clock, includes the time during which the machine was suspended.
-func elapsed() time.Duration {
+// elapsedTime returns the time since the machine was booted. It is unaffected by changes to the system clock and,
+// unlike Go's monotonic clock, includes the time during which the machine was suspended.
+func elapsedTime() time.Duration {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
 		return time.Since(processStart)

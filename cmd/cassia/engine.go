@@ -26,8 +26,8 @@ type openedEngine interface {
 type openOptions struct {
 	cacheBytes int64 // size of Pebble's block cache; 0: Pebble's default
 	log        *slog.Logger
-	// readOnly opens the files only for reading. With mustExist, opening fails if the directory doesn't exist.
-	readOnly, mustExist bool
+	// isReadOnly opens the files only for reading. With mustExist, opening fails if the directory doesn't exist.
+	isReadOnly, mustExist bool
 	// admit is the option of the same name in pebble.Options.
 	admit func(description []byte) error
 	// onFatal is called when the engine stops accepting writes.
@@ -50,25 +50,25 @@ func openEngine(ctx context.Context, c *config.Engine, o openOptions) (openedEng
 	}
 	po.Logger = o.log.With("component", "pebble")
 	po.OnFatal, po.Waiting = o.onFatal, o.waiting
-	po.ReadOnly, po.MustExist, po.Admit = o.readOnly, o.mustExist, o.admit
+	po.ReadOnly, po.MustExist, po.Admit = o.isReadOnly, o.mustExist, o.admit
 	e, err := pebble.OpenContext(ctx, c.Path, po)
 	if errors.Is(err, engine.ErrLocked) {
-		return nil, inUseError{c.Where(), o.readOnly}
+		return nil, inUseError{c.Location(), o.isReadOnly}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c.Where(), err)
+		return nil, fmt.Errorf("%s: %w", c.Location(), err)
 	}
 	return e, nil
 }
 
 // inUseError means that another process has the directory open. errors.Is reports it as engine.ErrLocked.
 type inUseError struct {
-	where    string
-	readOnly bool
+	where      string
+	isReadOnly bool
 }
 
 func (e inUseError) Error() string {
-	if e.readOnly {
+	if e.isReadOnly {
 		return e.where + ": in use by another process. Stop that process, or take a backup with cassia backup, which " +
 			"works while the server runs, and examine the backup"
 	}
@@ -83,10 +83,10 @@ func openCassandra(ctx context.Context, c *config.Engine, o openOptions) (opened
 	e, err := cassandra.Open(ctx, co)
 	if errors.Is(err, cassandra.ErrLogin) {
 		return nil, fmt.Errorf("%s: %s; check --cassandra.username and --cassandra.password-file",
-			c.Where(), oneLine(err))
+			c.Location(), oneLine(err))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %s", c.Where(), oneLine(err))
+		return nil, fmt.Errorf("%s: %s", c.Location(), oneLine(err))
 	}
 	if !o.log.Enabled(ctx, slog.LevelWarn) { // Commands that print only their result don't print warnings.
 		return e, nil
@@ -118,8 +118,8 @@ func inspectCluster(ctx context.Context, e *cassandra.Engine, log *slog.Logger) 
 	return l
 }
 
-func (l *inspectedEngine) Close() error {
-	l.cancel()
-	l.inspection.Wait()
-	return l.Engine.Close()
+func (i *inspectedEngine) Close() error {
+	i.cancel()
+	i.inspection.Wait()
+	return i.Engine.Close()
 }

@@ -51,19 +51,19 @@ func TestScrapesOfExamples(t *testing.T) {
 				conf := promconfig.DefaultHTTPClientConfig
 				conf.TLSConfig = promconfig.TLSConfig{CAFile: secrets[scrape.CA], ServerName: scrape.ServerName}
 				at := scrape.Scheme + strings.TrimPrefix(r.URL, "http") + scrape.Path
-				require.Equal(t, http.StatusUnauthorized, scraped(t, conf, at), "without a login")
+				require.Equal(t, http.StatusUnauthorized, scrapeStatus(t, conf, at), "without a login")
 				conf.Authorization = &promconfig.Authorization{
 					Type: "Bearer", Credentials: promconfig.Secret(secrets[scrape.Token]),
 				}
-				require.Equal(t, http.StatusOK, scraped(t, conf, at))
+				require.Equal(t, http.StatusOK, scrapeStatus(t, conf, at))
 			})
 		}
 	}
 	require.Equal(t, 2, tried)
 }
 
-// scraped returns the HTTP status of a scrape.
-func scraped(t *testing.T, conf promconfig.HTTPClientConfig, at string) int {
+// scrapeStatus returns the HTTP status of a scrape.
+func scrapeStatus(t *testing.T, conf promconfig.HTTPClientConfig, at string) int {
 	t.Helper()
 	client, err := promconfig.NewClientFromConfig(conf, "scrape")
 	require.NoError(t, err)

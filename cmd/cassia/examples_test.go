@@ -22,14 +22,14 @@ import (
 
 const examples = "../../examples"
 
-// served checks the arguments of a cassia server in an example: all flags exist and have valid values. It returns the
-// port on which the server listens.
-func served(t *testing.T, args []string) (port string) {
+// servedPort checks the arguments of a cassia server in an example: all flags exist and have valid values. It returns
+// the port on which the server listens.
+func servedPort(t *testing.T, args []string) (port string) {
 	t.Helper()
 	require.NotEmpty(t, args)
 	require.Equal(t, "serve", args[0])
 	app := kingpin.New("cassia", "").Terminate(nil)
-	c := config.Register(app.Command("serve", ""), 4<<30)
+	c := config.RegisterFlags(app.Command("serve", ""), 4<<30)
 	_, err := app.Parse(args)
 	require.NoError(t, err, "%q", args)
 	require.NoError(t, c.Validate(), "%q", args)
@@ -66,7 +66,7 @@ func TestCommandsOfExamples(t *testing.T) {
 				t.Setenv(name, "secret")
 			}
 			if c.Port != "" {
-				require.Equal(t, c.Port, served(t, withFiles(t, c, "")))
+				require.Equal(t, c.Port, servedPort(t, withFiles(t, c, "")))
 				return
 			}
 			app := kingpin.New("cassia", "").Terminate(nil)
@@ -114,7 +114,7 @@ func TestPrometheusOfComposeExample(t *testing.T) {
 		string(alertmanagers[0].ServiceDiscoveryConfigs[0].(discovery.StaticConfig)[0].Targets[0]["__address__"]))
 	require.Equal(t, []string{"/etc/prometheus/rules/*.yml"}, conf.RuleFiles, "where the volumes put them")
 	for _, at := range prometheusURLs(t, file) {
-		require.Equal(t, "cassia:"+served(t, []string{"serve"}), at.Host,
+		require.Equal(t, "cassia:"+servedPort(t, []string{"serve"}), at.Host,
 			"the port is that of the service, see docker/examples")
 	}
 }
@@ -137,6 +137,6 @@ func prometheusURLs(t *testing.T, file string) (at []*url.URL) {
 
 func TestSingleNodeExample(t *testing.T) {
 	for _, at := range prometheusURLs(t, filepath.Join(examples, "single-node", "prometheus.yml")) {
-		require.Equal(t, "localhost:"+served(t, []string{"serve"}), at.Host)
+		require.Equal(t, "localhost:"+servedPort(t, []string{"serve"}), at.Host)
 	}
 }

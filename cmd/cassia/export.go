@@ -24,9 +24,9 @@ import (
 // streams samples and holds few of them in memory.
 const exportBytes = 1 << 50
 
-// exporting holds the flags of an export.
-type exporting struct {
-	offline
+// exportCommand holds the flags of an export.
+type exportCommand struct {
+	offlineStore
 	format, output, width string
 	match                 []string
 	start, end, rollups   string
@@ -39,8 +39,8 @@ func addExport(app *kingpin.Application) subcommand {
 	cmd := app.Command("export", "Export samples for other programs: as Prometheus TSDB blocks, OpenMetrics, JSON "+
 		"lines in the format of VictoriaMetrics, or CSV. Changes nothing. Servers may be running: a server that uses "+
 		"the data directory takes a snapshot, which is exported and then removed.")
-	e := &exporting{offline: offlineFlags(cmd), server: serverOfDirectoryFlags(cmd)}
-	e.readOnly = true
+	e := &exportCommand{offlineStore: offlineFlags(cmd), server: serverOfDirectoryFlags(cmd)}
+	e.isReadOnly = true
 	cmd.Flag("format", "Output format: blocks, openmetrics, jsonl or csv.").Required().EnumVar(&e.format, "blocks",
 		"openmetrics", "jsonl", "csv")
 	cmd.Flag("output", "Where to write: a new file; an empty or new folder, ending in /, for one file per day "+
@@ -66,12 +66,12 @@ func addExport(app *kingpin.Application) subcommand {
 	return subcommand{cmd.FullCommand(), e.run}
 }
 
-func (e *exporting) run(ctx context.Context) error {
+func (e *exportCommand) run(ctx context.Context) error {
 	if err := e.parse(); err != nil {
 		return err
 	}
 	e.queryBytes = exportBytes
-	err := e.export(ctx)
+	err := e.exportSamples(ctx)
 	if errors.Is(err, engine.ErrLocked) {
 		return e.exportSnapshot(ctx)
 	}
@@ -79,26 +79,26 @@ func (e *exporting) run(ctx context.Context) error {
 }
 
 // exportSnapshot exports from a snapshot, which the server that uses the directory makes.
-func (e *exporting) exportSnapshot(ctx context.Context) (err error) {
+func (e *exportCommand) exportSnapshot(ctx context.Context) (err error) {
 	return e.server.withSnapshot(ctx, e.Path, func(snapshot string) error {
 		e.Path = snapshot
-		return e.export(ctx)
+		return e.exportSamples(ctx)
 	})
 }
 
-// export exports the samples of a directory that no other process uses, or of a cluster.
-func (e *exporting) export(ctx context.Context) error {
+// exportSamples exports the samples of a directory that no other process uses, or of a cluster.
+func (e *exportCommand) exportSamples(ctx context.Context) error {
 	return e.withStore(ctx, func(s *storage.Store) error {
 		bar := newProgressBar(os.Stderr, time.Now)
 		e.Now, e.Progress = time.Now, bar.showExport
 		e.Warn = func(err error) { bar.printLine(oneLine(err)) }
 		stats, err := e.write(ctx, s)
-		bar.end()
+		bar.clearLine()
 		if ctx.Err() != nil {
 			return fmt.Errorf("%w; all partial output was removed", errInterrupted)
 		}
 		if errors.Is(err, exporter.ErrNothing) {
-			return fmt.Errorf("%s: %w", e.Where(), err)
+			return fmt.Errorf("%s: %w", e.Location(), err)
 		}
 		if err != nil {
 			return err
@@ -120,7 +120,7 @@ func (e *exporting) export(ctx context.Context) error {
 }
 
 // parse checks the flags.
-func (e *exporting) parse() error {
+func (e *exportCommand) parse() error {
 	r, err := parseRange(e.start, e.end, "0s")
 	if err != nil {
 		return err
@@ -154,7 +154,7 @@ func parseSelectors(list []string) (all [][]*labels.Matcher, err error) {
 }
 
 // write exports the samples that the flags select.
-func (e *exporting) write(ctx context.Context, s *storage.Store) (exporter.Stats, error) {
+func (e *exportCommand) write(ctx context.Context, s *storage.Store) (exporter.Stats, error) {
 	info, err := os.Stat(e.output)
 	isFolder := e.format == "blocks" || strings.HasSuffix(e.output, "/") || err == nil && info.IsDir()
 	var folder *exporter.Folder

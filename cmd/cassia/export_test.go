@@ -73,14 +73,14 @@ func TestExportBesideItsServer(t *testing.T) {
 // exported.
 func TestExportOfOneInstant(t *testing.T) {
 	dir := cassiatest.StoreWith(t, 1)
-	all, errs, status := printed(t, "", "export", "--storage.path="+dir, "--format=csv")
+	all, errs, status := runPrinted(t, "", "export", "--storage.path="+dir, "--format=csv")
 	require.Zero(t, status, errs)
 	line := strings.Split(all, "\n")[20]
 	fields := strings.Split(line, ",")
 	ms, err := strconv.ParseInt(fields[len(fields)-2], 10, 64)
 	require.NoError(t, err)
 	at := time.UnixMilli(ms).UTC().Format(time.RFC3339Nano)
-	one, errs, status := printed(t, "", "export", "--storage.path="+dir, "--format=csv", "--start="+at, "--end="+at)
+	one, errs, status := runPrinted(t, "", "export", "--storage.path="+dir, "--format=csv", "--start="+at, "--end="+at)
 	require.Zero(t, status, errs)
 	require.Equal(t, strings.Split(all, "\n")[0]+"\n"+line+"\n", one)
 }

@@ -45,7 +45,7 @@ func flagsPage(app *kingpin.ApplicationModel, variables []cli.Variable) string {
 	}
 	b.WriteString("\n## Environment variables\n\n| variable | effect |\n|---|---|\n")
 	for _, v := range variables {
-		fmt.Fprintf(&b, "| `%s` | %s |\n", v.Name, cell(v.Effect))
+		fmt.Fprintf(&b, "| `%s` | %s |\n", v.Name, escapeCell(v.Effect))
 	}
 	return b.String()
 }
@@ -75,12 +75,12 @@ func flagTable(flags []*kingpin.FlagModel) string {
 			!strings.Contains(help, "Repeatable") {
 			help += " Repeatable."
 		}
-		fmt.Fprintf(&b, "| `--%s` | %s | %s |\n", f.Name, fallback, cell(help))
+		fmt.Fprintf(&b, "| `--%s` | %s | %s |\n", f.Name, fallback, escapeCell(help))
 	}
 	return b.String()
 }
 
-// cell escapes text for a cell of a Markdown table.
-func cell(text string) string {
+// escapeCell escapes text for a cell of a Markdown table.
+func escapeCell(text string) string {
 	return strings.NewReplacer("\n", " ", `\`, `\\`, "|", `\|`, "<", `\<`, "*", `\*`).Replace(text)
 }

@@ -52,9 +52,9 @@ func requestHeaders(post bool, path string) []byte {
 	return append(append(to, 0x0f, 0x10, byte(len(formType))), formType...) // Index 31 is Content-Type.
 }
 
-// flood2 defines the frames that an HTTP/2 client sends. It sends first once and then the frames that round returns,
-// repeatedly. The argument of round is the number of the first stream.
-type flood2 struct {
+// http2Flood defines the frames that an HTTP/2 client sends. It sends first once and then the frames that round
+// returns, repeatedly. The argument of round is the number of the first stream.
+type http2Flood struct {
 	first []byte
 	round func(stream uint32) []byte
 	// streams is the number of streams per round. unread is set if the client doesn't read responses.
@@ -76,17 +76,17 @@ func TestFloodsOfHTTP2(t *testing.T) {
 	}
 	get, post := requestHeaders(false, "/api/v1/query?query=up"), requestHeaders(true, "/api/v1/query")
 	write, metrics := requestHeaders(true, "/api/v1/write"), requestHeaders(false, "/metrics")
-	frames := func(kind, flags byte, payload []byte) flood2 {
-		return flood2{round: func(uint32) (to []byte) {
+	frames := func(kind, flags byte, payload []byte) http2Flood {
+		return http2Flood{round: func(uint32) (to []byte) {
 			for range 10 * streams {
 				to = appendFrame(to, kind, flags, 0, payload)
 			}
 			return to
 		}}
 	}
-	unread := func(f flood2) flood2 { f.unread = true; return f }
+	unread := func(f http2Flood) http2Flood { f.unread = true; return f }
 	noWindow := appendFrame(nil, frameSettings, 0, 0, []byte{0, 4, 0, 0, 0, 0}) // SETTINGS_INITIAL_WINDOW_SIZE = 0
-	for name, f := range map[string]flood2{
+	for name, f := range map[string]http2Flood{
 		"streams that are reset at once": {streams: streams, round: each(func(to []byte, stream uint32) []byte {
 			to = appendFrame(to, frameHeaders, endStream|endHeaders, stream, get)
 			return appendFrame(to, frameReset, 0, stream, []byte{0, 0, 0, errorCancel})
@@ -187,7 +187,7 @@ func TestFloodsOfHTTP2(t *testing.T) {
 }
 
 // send opens a connection and sends frames until the server closes it.
-func (f *flood2) send(ctx context.Context, address string, config *tls.Config, pause time.Duration) {
+func (f *http2Flood) send(ctx context.Context, address string, config *tls.Config, pause time.Duration) {
 	dialer := tls.Dialer{Config: config}
 	c, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {

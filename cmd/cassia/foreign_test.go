@@ -75,7 +75,7 @@ func TestForeignNamesReachNoRoute(t *testing.T) {
 		return answer.StatusCode, string(text)
 	}
 	placeholder := regexp.MustCompile(`\{\w+\}`)
-	table := p.front.options.Table()
+	table := p.front.options.RouteTable()
 	require.Greater(t, len(table), 50)
 	for _, route := range table {
 		method, path, hasMethod := strings.Cut(route.Path, " ")

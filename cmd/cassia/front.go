@@ -29,9 +29,9 @@ func (o *opening) err() error {
 	return errOpening
 }
 
-// front is the HTTP server of a process. From the start it serves health checks, readiness checks and metrics. It
+// frontServer is the HTTP server of a process. From the start it serves health checks, readiness checks and metrics. It
 // rejects all other requests until serve is called.
-type front struct {
+type frontServer struct {
 	server *server.Server
 	// options are the options of the handler. Until the store is open, only options that don't need the store are set.
 	options server.Options
@@ -43,17 +43,17 @@ type front struct {
 
 // listen listens on the addresses and serves requests until ctx ends. If a listener fails, the process is stopped with
 // its error.
-func (p *process) listen(ctx context.Context) (*front, error) {
-	f := &front{files: server.NewReloaders(p.registry, p.log, time.Now), options: server.Options{
-		API: server.Unready(p.opening.err), Write: server.Unready(p.opening.err),
-		NotFound: server.Unready(p.opening.err).ServeHTTP,
+func (p *process) listen(ctx context.Context) (*frontServer, error) {
+	f := &frontServer{files: server.NewReloaders(p.registry, p.log, time.Now), options: server.Options{
+		API: server.UnreadyHandler(p.opening.err), Write: server.UnreadyHandler(p.opening.err),
+		NotFound: server.UnreadyHandler(p.opening.err).ServeHTTP,
 		Ready:    p.opening.err, AdminAPI: p.c.AdminAPI,
 		Downsampling: func(context.Context) any { return map[string]string{"error": p.opening.err().Error()} },
 		MaxBodies:    p.c.RequestBytes(),
 		Federation:   p.c.Federation, Gatherer: p.registry, HTTP: server.NewMetrics(p.registry),
 		Logger: p.log.With("component", "http"),
 	}}
-	p.authorize(&f.options, f.files)
+	p.setAuthorization(&f.options, f.files)
 	f.files.Add("--limits.file", p.loadLimits)
 	f.files.Add("--write.relabel-file", p.loadRelabeling)
 	f.files.OnHangup(ctx)
@@ -80,8 +80,8 @@ func (p *process) listen(ctx context.Context) (*front, error) {
 }
 
 // serve makes h the handler of all later requests.
-func (f *front) serve(h http.Handler) { f.handler.Store(&h) }
+func (f *frontServer) serve(h http.Handler) { f.handler.Store(&h) }
 
-func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (f *frontServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	(*f.handler.Load()).ServeHTTP(w, r)
 }

@@ -25,9 +25,9 @@ const (
 	growthPause = 100 * time.Millisecond
 )
 
-// growth returns the percentage by which a heap with the given number of live bytes may grow. held is the number of
+// heapGrowth returns the percentage by which a heap with the given number of live bytes may grow. held is the number of
 // live bytes that belong to the engine.
-func growth(live, held int64) int {
+func heapGrowth(live, held int64) int {
 	if live <= 0 {
 		return usualGrowth
 	}
@@ -49,7 +49,7 @@ func tuneGC(ctx context.Context, held func() int64, set func(percent int) int) {
 		case <-waitCollected():
 		}
 		metrics.Read(live)
-		if p := growth(int64(live[0].Value.Uint64()), held()); p != percent {
+		if p := heapGrowth(int64(live[0].Value.Uint64()), held()); p != percent {
 			percent = p
 			set(p)
 		}

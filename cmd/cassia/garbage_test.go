@@ -26,7 +26,7 @@ func TestGrowthLeavesOutWhatTheEngineHolds(t *testing.T) {
 		"as much as a heap of many terabytes":  {1 << 50, 1 << 49, 25},
 		"next to nothing of what lives is its": {96 << 20, 1, 99},
 	} {
-		require.Equal(t, c.want, growth(c.live, c.held), name)
+		require.Equal(t, c.want, heapGrowth(c.live, c.held), name)
 	}
 }
 

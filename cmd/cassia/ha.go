@@ -17,7 +17,7 @@ import (
 // ended.
 func (p *process) startReplicas(ctx context.Context) (ha *remotewrite.HA, stop func(), err error) {
 	c := &p.c.HA
-	if !c.Any() || !p.hasRole("write") {
+	if !c.IsEnabled() || !p.hasRole("write") {
 		return nil, func() {}, nil
 	}
 	o := replicas.DefaultOptions()
@@ -30,7 +30,9 @@ func (p *process) startReplicas(ctx context.Context) (ha *remotewrite.HA, stop f
 	if err != nil {
 		return nil, nil, err
 	}
-	return &remotewrite.HA{Replicas: tracker, ClusterLabel: c.ClusterLabel, ReplicaLabel: c.ReplicaLabel, On: c.On},
+	return &remotewrite.HA{
+			Replicas: tracker, ClusterLabel: c.ClusterLabel, ReplicaLabel: c.ReplicaLabel, On: c.IsEnabledFor,
+		},
 		tracker.Close, nil
 }
 

@@ -25,7 +25,7 @@ func addHealthcheck(app *kingpin.Application) subcommand {
 	timeout := cmd.Flag("timeout", "How long to wait for the response.").Default("5s").Duration()
 	login := httpConfigFlag(cmd)
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
-		client, err := login.client(*at)
+		client, err := login.newClient(*at)
 		if err != nil {
 			return err
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/manual"
 )
 
-// variables are the environment variables that cassia reads.
-var variables = []cli.Variable{
+// environmentVariables are the environment variables that cassia reads.
+var environmentVariables = []cli.Variable{
 	{
 		Name:   "CASSIA_CASSANDRA_PASSWORD",
 		Effect: "Password of --cassandra.username, used if --cassandra.password-file is not set.",
@@ -45,7 +45,7 @@ func addTopics(app *kingpin.Application, out io.Writer, terminate func(int)) {
 		if len(words) == 0 || app.GetCommand(words[0]) != nil {
 			return nil
 		}
-		page, ok := manual.Find(words[0])
+		page, ok := manual.FindPage(words[0])
 		if !ok || len(words) > 1 {
 			return cli.UnknownTopic{Name: strings.Join(words, " "), Topics: manual.Topics()}
 		}
@@ -61,8 +61,8 @@ func addTopics(app *kingpin.Application, out io.Writer, terminate func(int)) {
 // wide.
 const terminalWidth = 80
 
-// topics returns the list of topics, which is printed after the list of commands.
-func topics() string {
+// topicList returns the list of topics, which is printed after the list of commands.
+func topicList() string {
 	var b strings.Builder
 	b.WriteString("\n`cassia help TOPIC` prints a page of the manual. A server shows the manual at /manual. Topics:\n")
 	for _, g := range manual.Groups() {
@@ -87,13 +87,13 @@ func addCompletion(app *kingpin.Application) subcommand {
 	cmd := app.Command("completion", "Print a shell completion script: source <(cassia completion bash).")
 	shell := cmd.Arg("shell", "Shell: bash, zsh or fish.").Required().HintOptions(cli.Shells...).Enum(cli.Shells...)
 	return subcommand{cmd.FullCommand(), func(context.Context) error {
-		return cli.Completion(stdout, app.Model(), *shell)
+		return cli.WriteCompletion(stdout, app.Model(), *shell)
 	}}
 }
 
 func addMan(app *kingpin.Application) subcommand {
 	cmd := app.Command("man", "Print the man page: cassia man > cassia.1; man -l cassia.1.")
 	return subcommand{cmd.FullCommand(), func(context.Context) error {
-		return cli.ManPage(stdout, app.Model(), buildVersion().Cassia, variables, manual.Topics())
+		return cli.ManPage(stdout, app.Model(), buildVersion().Cassia, environmentVariables, manual.Topics())
 	}}
 }

@@ -49,17 +49,17 @@ func content(b []byte) func() io.Reader {
 	return func() io.Reader { return bytes.NewReader(b) }
 }
 
-// endless is a reader that never reaches the end.
-type endless struct{}
+// endlessReader is a reader that never reaches the end.
+type endlessReader struct{}
 
-func (endless) Read(b []byte) (int, error) {
+func (endlessReader) Read(b []byte) (int, error) {
 	for i := range b {
 		b[i] = 'x'
 	}
 	return len(b), nil
 }
 
-func kinds(kind, encoding string) http.Header {
+func contentHeaders(kind, encoding string) http.Header {
 	h := http.Header{"Content-Type": {kind}}
 	if encoding != "" {
 		h.Set("Content-Encoding", encoding)
@@ -68,11 +68,11 @@ func kinds(kind, encoding string) http.Header {
 }
 
 func attacks(t *testing.T) map[string]attack {
-	written, asked := kinds("application/x-protobuf", "snappy"), kinds(formType, "")
+	written, asked := contentHeaders("application/x-protobuf", "snappy"), contentHeaders(formType, "")
 	var gzipped bytes.Buffer
 	z, err := gzip.NewWriterLevel(&gzipped, gzip.BestSpeed)
 	require.NoError(t, err)
-	_, err = io.Copy(z, io.LimitReader(endless{}, 256<<20))
+	_, err = io.Copy(z, io.LimitReader(endlessReader{}, 256<<20))
 	require.NoError(t, err)
 	require.NoError(t, z.Close())
 	flood := prompb.TimeSeries{
@@ -95,11 +95,11 @@ func attacks(t *testing.T) map[string]attack {
 	return map[string]attack{
 		"snappy claims 4 GiB":      {write, content([]byte{0xff, 0xff, 0xff, 0xff, 0x0f, 1, 2, 3}), written, []int{400, 413}},
 		"snappy bomb":              {write, content(snappy.Encode(nil, make([]byte, 512<<20))), written, []int{400, 413}},
-		"gzip bomb":                {"/api/v1/otlp/v1/metrics", content(gzipped.Bytes()), kinds("application/x-protobuf", "gzip"), []int{400, 413}},
+		"gzip bomb":                {"/api/v1/otlp/v1/metrics", content(gzipped.Bytes()), contentHeaders("application/x-protobuf", "gzip"), []int{400, 413}},
 		"label flood":              {write, content(snappy.Encode(nil, flooding)), written, []int{400}},
-		"endless write":            {write, func() io.Reader { return endless{} }, written, []int{400, 413}},
-		"endless query":            {query, func() io.Reader { return endless{} }, asked, []int{413}},
-		"endless read":             {"/api/v1/read", func() io.Reader { return endless{} }, written, []int{413}},
+		"endless write":            {write, func() io.Reader { return endlessReader{} }, written, []int{400, 413}},
+		"endless query":            {query, func() io.Reader { return endlessReader{} }, asked, []int{413}},
+		"endless read":             {"/api/v1/read", func() io.Reader { return endlessReader{} }, written, []int{413}},
 		"read bomb":                {"/api/v1/read", content(snappy.Encode(nil, bytes.Repeat([]byte{0x0a, 0}, 15<<20))), written, []int{413}},
 		"many reads":               {"/api/v1/read", content(snappy.Encode(nil, bytes.Repeat([]byte{0x0a, 0}, 1000))), written, []int{413}},
 		"read claims":              {"/api/v1/read", content([]byte{0xff, 0xff, 0xff, 0xff, 0x0f, 1}), written, []int{400, 413}},
@@ -139,7 +139,7 @@ func TestHostileInput(t *testing.T) {
 	for about, a := range list {
 		t.Run(about, func(t *testing.T) {
 			peak := watchHeap()
-			code, text := r.attack(t, a)
+			code, text := r.sendAttack(t, a)
 			grown := int64(peak()) - int64(base)
 			t.Logf("%d %.80q, at most %d MiB more", code, text, grown>>20)
 			require.Contains(t, a.codes, code, "%.300s", text)
@@ -156,8 +156,8 @@ func TestHostileInput(t *testing.T) {
 	require.Contains(t, metrics, "cassia_http_panics_total 0")
 }
 
-// attack sends a malicious request and returns the status and the body of the response.
-func (r running) attack(t *testing.T, a attack) (int, string) {
+// sendAttack sends a malicious request and returns the status and the body of the response.
+func (r running) sendAttack(t *testing.T, a attack) (int, string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -185,16 +185,16 @@ func (r running) sendRandom(t *testing.T) {
 		path   string
 		header http.Header
 	}{
-		{"/api/v1/write", kinds("application/x-protobuf", "snappy")},
-		{"/api/v1/write", kinds("application/x-protobuf;proto=io.prometheus.write.v2.Request", "snappy")},
-		{"/api/v1/otlp/v1/metrics", kinds("application/x-protobuf", "")},
-		{"/api/v1/otlp/v1/metrics", kinds("application/x-protobuf", "gzip")},
-		{"/api/v1/otlp/v1/metrics", kinds("application/json", "")},
-		{"/api/v1/read", kinds("application/x-protobuf", "snappy")},
-		{"/api/v1/query", kinds(formType, "")},
-		{"/api/v1/query_range", kinds("multipart/form-data; boundary=x", "")},
-		{"/api/v1/series", kinds(formType, "")},
-		{"/api/v1/query_exemplars", kinds(formType, "")},
+		{"/api/v1/write", contentHeaders("application/x-protobuf", "snappy")},
+		{"/api/v1/write", contentHeaders("application/x-protobuf;proto=io.prometheus.write.v2.Request", "snappy")},
+		{"/api/v1/otlp/v1/metrics", contentHeaders("application/x-protobuf", "")},
+		{"/api/v1/otlp/v1/metrics", contentHeaders("application/x-protobuf", "gzip")},
+		{"/api/v1/otlp/v1/metrics", contentHeaders("application/json", "")},
+		{"/api/v1/read", contentHeaders("application/x-protobuf", "snappy")},
+		{"/api/v1/query", contentHeaders(formType, "")},
+		{"/api/v1/query_range", contentHeaders("multipart/form-data; boundary=x", "")},
+		{"/api/v1/series", contentHeaders(formType, "")},
+		{"/api/v1/query_exemplars", contentHeaders(formType, "")},
 	} {
 		for i := range 30 {
 			body := make([]byte, random.IntN(300))
@@ -208,7 +208,7 @@ func (r running) sendRandom(t *testing.T) {
 				body = snappy.Encode(nil, whole[:random.IntN(len(whole))])
 				body = body[:random.IntN(len(body)+1)]
 			}
-			code, text := r.attack(t, attack{path: way.path, body: content(body), header: way.header})
+			code, text := r.sendAttack(t, attack{path: way.path, body: content(body), header: way.header})
 			require.Less(t, code, 500, "%s %x: %s", way.path, body, text)
 		}
 	}

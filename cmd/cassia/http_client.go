@@ -33,9 +33,9 @@ func newHTTPConfig(cmd *kingpin.CmdClause, flag, help string) *httpConfig {
 	return c
 }
 
-// client returns a client for requests to a URL, configured by the file. Without a file, it uses the default
+// newClient returns a client for requests to a URL, configured by the file. Without a file, it uses the default
 // configuration and the proxy from the environment. A login in the URL is used only if the file contains none.
-func (c *httpConfig) client(to string) (*http.Client, error) {
+func (c *httpConfig) newClient(to string) (*http.Client, error) {
 	conf := promconfig.DefaultHTTPClientConfig
 	conf.ProxyFromEnvironment = true
 	wrong := func(err error) (*http.Client, error) {
@@ -59,7 +59,8 @@ func (c *httpConfig) client(to string) (*http.Client, error) {
 	if err != nil {
 		return wrong(err)
 	}
-	client.Transport = bounded{lasting.Transport(client.Transport, "ca_file in the tls_config of --"+c.flag)}
+	authority := "ca_file in the tls_config of --" + c.flag
+	client.Transport = timeoutTransport{lasting.NewTransport(client.Transport, authority)}
 	return client, nil
 }
 
@@ -96,14 +97,14 @@ const answerTimeout = 10 * time.Minute
 // errNoAnswer means that no response arrived within answerTimeout.
 var errNoAnswer = fmt.Errorf("no response for %s", answerTimeout)
 
-// bounded is a round tripper that waits at most answerTimeout for a response. Prometheus' client configuration has no
-// setting for this.
-type bounded struct{ next http.RoundTripper }
+// timeoutTransport is a round tripper that waits at most answerTimeout for a response. Prometheus' client configuration
+// has no setting for this.
+type timeoutTransport struct{ next http.RoundTripper }
 
-func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t timeoutTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	timer := time.AfterFunc(answerTimeout, func() { cancel(errNoAnswer) })
-	answer, err := b.next.RoundTrip(r.WithContext(ctx))
+	answer, err := t.next.RoundTrip(r.WithContext(ctx))
 	timer.Stop()
 	if err != nil {
 		cancel(nil)

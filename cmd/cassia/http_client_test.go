@@ -41,7 +41,8 @@ func TestServerFlags(t *testing.T) {
 		if c.file != "" {
 			c.file = filepath.Join(dir, c.file)
 		}
-		client, err := (&serverFlags{login: &httpConfig{"http.config.file", c.file}, headers: c.headers}).client(c.url)
+		flags := &serverFlags{login: &httpConfig{"http.config.file", c.file}, headers: c.headers}
+		client, err := flags.newClient(c.url)
 		require.NoError(t, err)
 		answer, err := client.Do(t.Context(), http.MethodGet, client.URL, nil, nil)
 		require.NoError(t, err)
@@ -68,7 +69,7 @@ func TestHTTPConfigFile(t *testing.T) {
 	} {
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 		for _, flag := range []string{"http.config.file", "url.http.config.file"} {
-			_, err := (&httpConfig{flag, file}).client("http://u:pw1234@localhost:1")
+			_, err := (&httpConfig{flag, file}).newClient("http://u:pw1234@localhost:1")
 			require.ErrorContains(t, err, "--"+flag+"="+file+": ")
 			require.ErrorContains(t, err, want)
 			require.NotContains(t, err.Error(), "s3cret")

@@ -44,8 +44,8 @@ func dockerStages(t *testing.T) (stages [][]instruction) {
 	return stages
 }
 
-// one returns the instruction with the given name in a build stage, which must have exactly one.
-func one(t *testing.T, stage []instruction, name string) string {
+// onlyInstruction returns the instruction with the given name in a build stage, which must have exactly one.
+func onlyInstruction(t *testing.T, stage []instruction, name string) string {
 	t.Helper()
 	var found []string
 	for _, i := range stage {
@@ -57,7 +57,7 @@ func one(t *testing.T, stage []instruction, name string) string {
 	return found[0]
 }
 
-func words(t *testing.T, list string) (out []string) {
+func splitWords(t *testing.T, list string) (out []string) {
 	t.Helper()
 	require.NoError(t, json.Unmarshal([]byte(list), &out), list)
 	return out
@@ -91,9 +91,9 @@ func TestImage(t *testing.T) {
 	require.Contains(t, image, instruction{"COPY", "--from=build --chown=65532:65532 /empty /data"})
 	require.NoError(t, os.Chown(filepath.Join(root, "data"), 65532, 65532))
 
-	require.Equal(t, "65532:65532", one(t, image, "USER"))
-	require.Equal(t, "/data", one(t, image, "VOLUME"))
-	labels := one(t, image, "LABEL")
+	require.Equal(t, "65532:65532", onlyInstruction(t, image, "USER"))
+	require.Equal(t, "/data", onlyInstruction(t, image, "VOLUME"))
+	labels := onlyInstruction(t, image, "LABEL")
 	for _, name := range []string{"title", "description", "source", "licenses", "version", "revision"} {
 		require.Contains(t, labels, "org.opencontainers.image."+name+"=\"")
 	}
@@ -107,8 +107,9 @@ func TestImage(t *testing.T) {
 	require.NoError(t, err, string(version))
 	require.Contains(t, string(version), "version 1.2.3 (revision: abc)")
 
-	entry, command := words(t, one(t, image, "ENTRYPOINT")), words(t, one(t, image, "CMD"))
-	require.Equal(t, served(t, command), one(t, image, "EXPOSE"))
+	entry := splitWords(t, onlyInstruction(t, image, "ENTRYPOINT"))
+	command := splitWords(t, onlyInstruction(t, image, "CMD"))
+	require.Equal(t, servedPort(t, command), onlyInstruction(t, image, "EXPOSE"))
 	at := cassiatest.FreeAddress(t)
 	server := inside(slices.Concat(entry, command, []string{"--web.listen-address=" + at})...)
 	var log strings.Builder
@@ -118,9 +119,9 @@ func TestImage(t *testing.T) {
 	context.AfterFunc(ctx, func() { _ = server.Process.Signal(os.Interrupt) })
 	require.NoError(t, server.Start())
 
-	_, check, ok := strings.Cut(one(t, image, "HEALTHCHECK"), "CMD ")
+	_, check, ok := strings.Cut(onlyInstruction(t, image, "HEALTHCHECK"), "CMD ")
 	require.True(t, ok)
-	healthy := slices.Concat(words(t, check), []string{"--url=http://" + at})
+	healthy := slices.Concat(splitWords(t, check), []string{"--url=http://" + at})
 	require.Eventually(
 		t, func() bool { return inside(healthy...).Run() == nil }, cassiatest.Patience, 50*time.Millisecond,
 	)

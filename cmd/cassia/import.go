@@ -31,7 +31,7 @@ func addImport(app *kingpin.Application) *kingpin.CmdClause {
 
 // importCommand holds the flags and steps that all import commands share.
 type importCommand struct {
-	offline
+	offlineStore
 	name               string // the command's name, such as "import blocks"
 	kept               func() (config.Retention, error)
 	old                oldSamples
@@ -46,11 +46,11 @@ type importCommand struct {
 }
 
 func newImportCommand(cmd *kingpin.CmdClause) *importCommand {
-	c := &importCommand{offline: offlineFlags(cmd), kept: config.RetentionFlags(cmd), name: cmd.FullCommand()}
-	c.create, c.to = true, newURLFlags(cmd)
+	c := &importCommand{offlineStore: offlineFlags(cmd), kept: config.RetentionFlags(cmd), name: cmd.FullCommand()}
+	c.createsMissing, c.to = true, newURLFlags(cmd)
 	c.old.now, c.old.printed, c.old.hours, c.old.expired = time.Now, map[string]bool{},
 		map[string]bool{}, map[string]bool{}
-	cmd.GetFlag("retention.raw").IsSetByUser(&c.old.accepted)
+	cmd.GetFlag("retention.raw").IsSetByUser(&c.old.isAccepted)
 	cmd.Flag("tenant", "Tenant to import into.").Default("default").StringVar(&c.tenant)
 	cmd.Flag("checkpoint", "Checkpoint file, which records the progress of the import. Default: a file in the "+
 		"current directory, named after the source and the destination.").
@@ -72,8 +72,8 @@ func newImportCommand(cmd *kingpin.CmdClause) *importCommand {
 	return c
 }
 
-// selection parses the flags that select series and a time range of the source.
-func (c *importCommand) selection() (sel importer.Selection, err error) {
+// parseSelection parses the flags that select series and a time range of the source.
+func (c *importCommand) parseSelection() (sel importer.Selection, err error) {
 	sel = importer.Everything()
 	if sel.Matchers, err = parseSelectors(c.matches); err != nil {
 		return sel, err
@@ -109,7 +109,7 @@ func (c *importCommand) selection() (sel importer.Selection, err error) {
 func (c *importCommand) fromSource(what func() string,
 	open func(context.Context, importer.Selection) (importer.Source, error)) subcommand {
 	return subcommand{c.name, func(ctx context.Context) (err error) {
-		sel, err := c.selection()
+		sel, err := c.parseSelection()
 		if err != nil {
 			return err
 		}
@@ -149,7 +149,7 @@ func (c *importCommand) importLocally(ctx context.Context, plan importer.Plan, s
 		if err := c.checkClasses(s); err != nil {
 			return err
 		}
-		return c.run(ctx, importer.NewLocal(s, time.Now), c.Where(), source)
+		return c.run(ctx, importer.NewLocal(s, time.Now), c.Location(), source)
 	})
 	if errors.Is(err, engine.ErrLocked) {
 		return fmt.Errorf(
@@ -169,7 +169,7 @@ func (c *importCommand) parseRetention() (err error) {
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	if !c.old.accepted && c.Kind == config.EngineCassandra {
+	if !c.old.isAccepted && c.Kind == config.EngineCassandra {
 		return errors.New("--retention.raw is missing; set it, --retention.5m, --retention.1h and --retention.file " +
 			"to the values that the servers use, because they become the TTL of the rows written")
 	}
@@ -189,14 +189,14 @@ func (c *importCommand) run(ctx context.Context, into importer.Destination, wher
 	t := &importPrinter{bar: bar}
 	o := importer.Options{
 		Into: into, Tenant: c.tenant, Source: source, Name: c.source, Target: where, Checkpoint: c.checkpoint,
-		Progress: t.progress, Within: c.within,
+		Progress: t.printProgress, Within: c.within,
 		Admit: func(list []storage.ImportedSeries) error {
-			return c.old.admit(list, func(note string) { bar.end(); fmt.Fprintln(stdout, note) })
+			return c.old.checkBatch(list, func(note string) { bar.clearLine(); fmt.Fprintln(stdout, note) })
 		},
 	}
 	report, err := importer.Run(ctx, o)
-	bar.end()
-	t.report(stdout, report, bar.now().Sub(bar.began))
+	bar.clearLine()
+	t.printReport(stdout, report, bar.now().Sub(bar.began))
 	if report.Complete && err == nil && !c.verify {
 		why := "to import all of it again"
 		if n := report.All.Expired + report.All.RollupsOnly; n > 0 {
@@ -231,13 +231,13 @@ func (c *importCommand) run(ctx context.Context, into importer.Destination, wher
 	if report.Damaged > 0 {
 		err = errors.Join(err, fmt.Errorf(
 			"the source is damaged: %s skipped, the rest was imported; to import all of it after a repair, remove %s and run again",
-			parts(report.Damaged), c.checkpoint,
+			countParts(report.Damaged), c.checkpoint,
 		))
 	}
 	return err
 }
 
-func parts(n int) string { return countNoun(n, "part") + " " + wasOrWere(n) }
+func countParts(n int) string { return countNoun(n, "part") + " " + wasOrWere(n) }
 
 func wasOrWere(n int) string {
 	if n == 1 {
@@ -249,15 +249,15 @@ func wasOrWere(n int) string {
 // compare reads the source again and prints every difference from the stored samples.
 func (c *importCommand) compare(ctx context.Context, o importer.Options, w io.Writer) error {
 	bar := newProgressBar(os.Stderr, time.Now)
-	o.Progress = (&importPrinter{bar: bar}).progress
+	o.Progress = (&importPrinter{bar: bar}).printProgress
 	told := 0
 	stats, err := importer.Verify(ctx, o, func(d importer.Difference) {
 		if told++; told <= maxListed {
-			bar.end()
+			bar.clearLine()
 			fmt.Fprintln(w, d)
 		}
 	})
-	bar.end()
+	bar.clearLine()
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("%w during verification; the import is complete", errInterrupted)
 	}
@@ -293,13 +293,13 @@ type importPrinter struct {
 // maxListed is the max number of skipped parts that are printed.
 const maxListed = 20
 
-func (t *importPrinter) progress(p importer.Progress) {
-	t.skipped = append(t.skipped, p.Skipped[:min(len(p.Skipped), maxListed-len(t.skipped))]...)
-	t.bar.show(p.Done, func(took time.Duration) string {
+func (i *importPrinter) printProgress(p importer.Progress) {
+	i.skipped = append(i.skipped, p.Skipped[:min(len(p.Skipped), maxListed-len(i.skipped))]...)
+	i.bar.showFraction(p.Done, func(took time.Duration) string {
 		n := p.Stats.Samples + p.Stats.Known + p.Stats.RollupsOnly
 		line := fmt.Sprintf("%5.1f%%  %d samples, %s/s", 100*p.Done, n,
 			threeDigits(float64(n)/max(took.Seconds(), 0.001)))
-		if left, ok := remaining(took, (p.Done-p.Before)/max(1-p.Before, 1e-9)); ok {
+		if left, ok := remainingTime(took, (p.Done-p.Before)/max(1-p.Before, 1e-9)); ok {
 			line += fmt.Sprintf(", %s left", roundDuration(left))
 		}
 		return line
@@ -321,8 +321,8 @@ func notNewRaw(s *storage.ImportStats) (text string) {
 	return text
 }
 
-// report prints the result of an import.
-func (t *importPrinter) report(w io.Writer, r importer.Report, took time.Duration) {
+// printReport prints the result of an import.
+func (i *importPrinter) printReport(w io.Writer, r importer.Report, took time.Duration) {
 	s := &r.Stats
 	n := s.Samples + s.Known + s.RollupsOnly
 	fmt.Fprintf(w, "imported %s in %s, %s/s%s\n", countNoun(s.Samples, "sample"), took.Round(time.Millisecond),
@@ -362,12 +362,12 @@ func (t *importPrinter) report(w io.Writer, r importer.Report, took time.Duratio
 	for _, x := range s.Refusals {
 		fmt.Fprintf(w, "  %s of %s: %s\n", countNoun(x.Samples, "sample"), x.Labels, oneLine(x.Err))
 	}
-	t.printSkipped(w)
+	i.printSkipped(w)
 }
 
 // printSkipped lists the parts of the source that were skipped.
-func (t *importPrinter) printSkipped(w io.Writer) {
-	for _, x := range t.skipped {
+func (i *importPrinter) printSkipped(w io.Writer) {
+	for _, x := range i.skipped {
 		fmt.Fprintf(w, "  skipped %s: %s\n", x.What, x.Why)
 	}
 }

@@ -33,12 +33,12 @@ func (c *importCommand) runDry(ctx context.Context, source importer.Source) erro
 			for _, s := range b.Series {
 				samples += s.Samples.Len()
 			}
-			printer.progress(importer.Progress{Done: b.Done,
+			printer.printProgress(importer.Progress{Done: b.Done,
 				Stats: storage.ImportStats{Known: samples}, Skipped: b.Skipped})
 			return t.add(ctx, b.Series)
 		},
 	})
-	bar.end()
+	bar.clearLine()
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return errInterrupted
@@ -94,7 +94,7 @@ func (c *importCommand) printContents(w io.Writer, found *importer.Contents, e i
 	}
 	fmt.Fprintf(w, "an import takes about %s on this machine, and about %s of disk space\n",
 		roundDuration(e.took), dayBytes(e.bytes))
-	if !c.old.accepted && past > 0 {
+	if !c.old.isAccepted && past > 0 {
 		fmt.Fprintf(w, "to import samples past the retention, set --retention.raw explicitly, %s\n", c.old.remedy)
 	}
 }
@@ -134,8 +134,8 @@ func (t *trialImport) add(ctx context.Context, list []storage.ImportedSeries) (e
 		return nil
 	}
 	o := storage.DefaultOptions()
-	o.Logger, o.Elapsed = slog.New(slog.DiscardHandler), elapsed
-	config.Retention{}.Into(&o) // Keep all samples both as raw rows and as rollups, so that both can be measured.
+	o.Logger, o.Elapsed = slog.New(slog.DiscardHandler), elapsedTime
+	config.Retention{}.SetOptions(&o) // Keep all samples both as raw rows and as rollups, so that both can be measured.
 	s, err := storage.Open(ctx, memory.New(), o)
 	if err != nil {
 		return err

@@ -36,8 +36,8 @@ func newServerFlags(cmd *kingpin.CmdClause) *serverFlags {
 	return f
 }
 
-// client returns a client for requests to a URL.
-func (f *serverFlags) client(url string) (c fetch.Client, err error) {
+// newClient returns a client for requests to a URL.
+func (f *serverFlags) newClient(url string) (c fetch.Client, err error) {
 	c.Header = http.Header{}
 	for _, h := range f.headers {
 		name, value, ok := strings.Cut(h, ":")
@@ -54,12 +54,12 @@ func (f *serverFlags) client(url string) (c fetch.Client, err error) {
 	if c.URL, err = fetch.ParseURL(url, c.Header); err != nil {
 		return c, err
 	}
-	c.HTTP, err = f.login.client(url)
+	c.HTTP, err = f.login.newClient(url)
 	return c, err
 }
 
-// width parses the flag for the time range of one request.
-func (f *serverFlags) width() (time.Duration, error) {
+// parseWidth parses the flag for the time range of one request.
+func (f *serverFlags) parseWidth() (time.Duration, error) {
 	d, err := model.ParseDuration(f.piece)
 	if w := time.Duration(d); err != nil || w < time.Minute || w > 24*time.Hour || 24*time.Hour%w != 0 {
 		return 0, fmt.Errorf("--piece=%s: must be a duration of at most 1d that divides it, such as 2h", f.piece)
@@ -84,8 +84,8 @@ func addImportRemoteRead(imports *kingpin.CmdClause) subcommand {
 }
 
 func (f *serverFlags) parse(url string) (c fetch.Client, width time.Duration, err error) {
-	if width, err = f.width(); err == nil {
-		c, err = f.client(url)
+	if width, err = f.parseWidth(); err == nil {
+		c, err = f.newClient(url)
 	}
 	return c, width, err
 }

@@ -81,7 +81,7 @@ func (f *kairosFlags) name() string {
 
 // open connects to the keyspace.
 func (f *kairosFlags) open(ctx context.Context, sel importer.Selection, dry bool) (importer.Source, error) {
-	mapping, err := f.mapping()
+	mapping, err := f.readMapping()
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (f *kairosFlags) open(ctx context.Context, sel importer.Selection, dry bool
 			}
 		}
 	}
-	if o.Password, err = f.password(); err != nil {
+	if o.Password, err = f.readPassword(); err != nil {
 		return nil, err
 	}
 	o.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
@@ -107,11 +107,11 @@ func (f *kairosFlags) open(ctx context.Context, sel importer.Selection, dry bool
 		Keyspace: kairosKeyspace{k}, WidthMS: k.WidthMS(), Mapping: mapping, Select: sel, Readers: f.readers,
 		BatchBytes: int(f.batchBytes),
 	})
-	return &kairosSource{Source: source, keyspace: k, dry: dry}, nil
+	return &kairosSource{Source: source, keyspace: k, isDryRun: dry}, nil
 }
 
-// mapping reads the mapping file.
-func (f *kairosFlags) mapping() (*kairosdb.Mapping, error) {
+// readMapping reads the mapping file.
+func (f *kairosFlags) readMapping() (*kairosdb.Mapping, error) {
 	if f.mappingFile == "" {
 		return kairosdb.DefaultMapping(), nil
 	}
@@ -131,7 +131,7 @@ func (f *kairosFlags) mapping() (*kairosdb.Mapping, error) {
 	return mapping, nil
 }
 
-func (f *kairosFlags) password() (string, error) {
+func (f *kairosFlags) readPassword() (string, error) {
 	switch {
 	case f.passwordFile != "" && f.cassandra.Username == "":
 		return "", fmt.Errorf("--kairosdb.password-file=%s: --kairosdb.username is missing", f.passwordFile)
@@ -148,12 +148,12 @@ func (f *kairosFlags) password() (string, error) {
 type kairosSource struct {
 	*kairosdb.Source
 	keyspace *keyspace.Keyspace
-	dry      bool
+	isDryRun bool
 }
 
 func (s *kairosSource) Plan(ctx context.Context) (importer.Plan, error) {
 	plan, err := s.Source.Plan(ctx)
-	if s.dry {
+	if s.isDryRun {
 		fmt.Fprintln(stdout, s.keyspace.Describe())
 		printMapped(stdout, s.Mappings())
 	}

@@ -17,8 +17,8 @@ import (
 //	each batch ──────────► admit, before the batch is stored: most plans don't contain the times of the samples
 type oldSamples struct {
 	kept importer.RetentionPolicy
-	// accepted is set if the flag --retention.raw was set.
-	accepted bool
+	// isAccepted is set if the flag --retention.raw was set.
+	isAccepted bool
 	// remedy describes what the user can do instead of accepting rollups only.
 	remedy string
 	// printed contains the classes for which the note about old samples was printed. hours contains those for which the
@@ -41,28 +41,28 @@ func (o *oldSamples) admitPlan(plan importer.Plan) error {
 		plan.MinMS >= now.Add(-keep.Raw).UnixMilli() {
 		return nil // With classes, the retention depends on the series of each batch.
 	}
-	return o.decide(now, &importer.PastSamples{Keep: keep}, func(note string) { fmt.Fprintln(stdout, note) })
+	return o.checkPast(now, &importer.PastSamples{Keep: keep}, func(note string) { fmt.Fprintln(stdout, note) })
 }
 
-// admit returns an error if a batch has old samples, unless the user has accepted rollups only. In that case it prints
-// a note, once per class.
-func (o *oldSamples) admit(list []storage.ImportedSeries, say func(note string)) error {
+// checkBatch returns an error if a batch has old samples, unless the user has accepted rollups only. In that case it
+// prints a note, once per class.
+func (o *oldSamples) checkBatch(list []storage.ImportedSeries, say func(note string)) error {
 	now := o.now()
 	for _, p := range o.kept.CountPast(list, now) {
-		if err := o.decide(now, &p, say); err != nil {
+		if err := o.checkPast(now, &p, say); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (o *oldSamples) decide(now time.Time, p *importer.PastSamples, say func(note string)) error {
+func (o *oldSamples) checkPast(now time.Time, p *importer.PastSamples, say func(note string)) error {
 	note := fmt.Sprintf(
 		"samples before %s are past %s; of days (UTC) that ended more than 7 days earlier, only rollups are stored, "+
 			"unless the store still has older raw samples",
 		shortInstant(now.Add(-p.Raw).UnixMilli()), pastWhat(p),
 	)
-	if !o.accepted {
+	if !o.isAccepted {
 		return oldSamplesError(note + "; to accept this, set --retention.raw explicitly, " + o.remedy)
 	}
 	if !o.printed[p.Class] {

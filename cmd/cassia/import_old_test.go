@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// printed runs a command with the given standard input. It returns the standard output, the standard error and the exit
-// status. The test must not run in parallel with others.
-func printed(t *testing.T, stdin string, args ...string) (stdout, stderr string, status int) {
+// runPrinted runs a command with the given standard input. It returns the standard output, the standard error and the
+// exit status. The test must not run in parallel with others.
+func runPrinted(t *testing.T, stdin string, args ...string) (stdout, stderr string, status int) {
 	t.Helper()
 	dir := t.TempDir()
 	in, out := filepath.Join(dir, "stdin"), filepath.Join(dir, "stdout")
@@ -75,13 +75,13 @@ func TestTextImportsAskBeforeTheyKeepOnlyRollups(t *testing.T) {
 				"import", c.command, from, "--storage.path=" + filepath.Join(dir, "data"),
 				"--checkpoint=" + filepath.Join(dir, "checkpoint"),
 			}
-			out, errs, status := printed(t, text, args...)
+			out, errs, status := runPrinted(t, text, args...)
 			require.Equal(t, 1, status, out)
 			require.Contains(t, errs,
 				"are past the retention of raw samples, 30d; of days (UTC) that ended more than 7 days earlier, only rollups are stored, unless the store still has older raw samples; to accept this, set --retention.raw explicitly, or set it to the retention of the servers")
 			require.Equal(t, 1, strings.Count(errs, "\n"), errs)
 
-			out, errs, status = printed(t, text, append(args, "--retention.raw=30d")...)
+			out, errs, status = runPrinted(t, text, append(args, "--retention.raw=30d")...)
 			require.Zero(t, status, errs)
 			require.Equal(t, 1,
 				strings.Count(
@@ -92,7 +92,7 @@ func TestTextImportsAskBeforeTheyKeepOnlyRollups(t *testing.T) {
 			require.Contains(t, out, "imported 1 sample in")
 			require.Contains(t, out, "; 1 only in the rollups\n")
 
-			out, errs, status = printed(t, text, append(args, "--retention.raw=90d")...)
+			out, errs, status = runPrinted(t, text, append(args, "--retention.raw=90d")...)
 			require.Zero(t, status, errs)
 			require.Contains(t, out, "1 of its samples were past a retention; if it is longer now, remove "+
 				filepath.Join(dir, "checkpoint")+" and run again\n")
@@ -118,7 +118,7 @@ func TestImportsAskForTheRetentionOfTheSeries(t *testing.T) {
 		{"long", "ci", `are past the retention of raw samples of class "ci", 3d`},
 	} {
 		dir := t.TempDir()
-		_, errs, status := printed(t, daysOld("openmetrics", `up{job="`+c.job+`"}`, 20)+"# EOF\n", "import",
+		_, errs, status := runPrinted(t, daysOld("openmetrics", `up{job="`+c.job+`"}`, 20)+"# EOF\n", "import",
 			"openmetrics", "-", "--storage.path="+filepath.Join(dir, "data"),
 			"--checkpoint="+filepath.Join(dir, "checkpoint"), "--retention.file=retention.yml", "--tenant="+c.tenant)
 		require.Contains(t, errs, c.says)
@@ -134,7 +134,7 @@ func TestDryRunOfText(t *testing.T) {
 		"# EOF\n"
 	require.NoError(t, os.WriteFile("a.om", []byte(text), 0o600))
 	for _, from := range []string{"a.om", "-"} {
-		out, errs, status := printed(t, text, "import", "openmetrics", from, "--dry-run", "--storage.path=data")
+		out, errs, status := runPrinted(t, text, "import", "openmetrics", from, "--dry-run", "--storage.path=data")
 		require.Zero(t, status, errs)
 		require.Contains(t, out, "\n2 series, 7 samples, "+time.Now().AddDate(0, 0, -400).UTC().Format(time.DateOnly))
 		require.Contains(t, out,
@@ -144,13 +144,13 @@ func TestDryRunOfText(t *testing.T) {
 		require.Contains(t, out, "set --retention.raw explicitly, or set it to the retention of the servers\n")
 		require.NoDirExists(t, "data")
 	}
-	out, errs, status := printed(
+	out, errs, status := runPrinted(
 		t, text, "import", "openmetrics", "a.om", "--dry-run", "--storage.path=data", `--match=up{job="x"}`,
 	)
 	require.Zero(t, status, errs)
 	require.Contains(t, out, "no samples in the selected series and time range")
 	require.NoError(t, os.WriteFile("bad.om", []byte("a 1 1\nb 2\n# EOF\n"), 0o600))
-	_, errs, status = printed(t, "", "import", "openmetrics", "bad.om", "--dry-run", "--storage.path=data")
+	_, errs, status = runPrinted(t, "", "import", "openmetrics", "bad.om", "--dry-run", "--storage.path=data")
 	require.Equal(t, 1, status)
 	require.Contains(t, errs, "line 2: b has no timestamp")
 }
@@ -191,7 +191,7 @@ func TestDryRunAgreesWithTheImport(t *testing.T) {
 			"import", "openmetrics", "-", "--storage.path=" + c.job, "--retention.file=retention.yml",
 			"--retention.raw=30d", "--checkpoint=" + c.job + ".json",
 		}
-		out, errs, status := printed(t, text, append(args, "--dry-run")...)
+		out, errs, status := runPrinted(t, text, append(args, "--dry-run")...)
 		require.Zero(t, status, errs)
 		_, line, found := strings.Cut(out, " samples past "+c.past+": ")
 		require.True(t, found, out)
@@ -208,7 +208,7 @@ func TestDryRunAgreesWithTheImport(t *testing.T) {
 		}
 		require.Equal(t, c.skips, skipped > 0 && hours > 0, out)
 		require.InDelta(t, len(ages)-c.keptDays, raw+rollups+hours+skipped, 1, out)
-		out, errs, status = printed(t, text, args...)
+		out, errs, status = runPrinted(t, text, args...)
 		require.Zero(t, status, errs)
 		require.Contains(t, out, fmt.Sprintf("imported %d samples in ", len(ages)-rollups-hours-skipped))
 		only := fmt.Sprintf("; %d only in the rollups\n", rollups)
@@ -237,7 +237,7 @@ func TestImportKeepsTheClassesOfANewStore(t *testing.T) {
 		t, os.WriteFile("retention.yml", []byte("classes: [{name: audit, match: audit, raw: 2y}]\n"), 0o600),
 	)
 	text := func(age int) string { return daysOld("openmetrics", "audit", age) + "# EOF\n" }
-	_, errs, status := printed(
+	_, errs, status := runPrinted(
 		t, daysOld("openmetrics", "up", 1)+"# EOF\n", "import", "openmetrics", "-", "--storage.path=made",
 	)
 	require.Zero(t, status, errs)
@@ -249,15 +249,15 @@ func TestImportKeepsTheClassesOfANewStore(t *testing.T) {
 			"import", "openmetrics", "-", "--storage.path=" + c.dir, "--retention.file=retention.yml",
 			"--checkpoint=" + filepath.Join(t.TempDir(), "checkpoint"),
 		}
-		out, errs, status := printed(t, text(c.age), append(args, "--dry-run")...)
+		out, errs, status := runPrinted(t, text(c.age), append(args, "--dry-run")...)
 		require.Zero(t, status, errs)
 		require.NotContains(t, out, "past")
-		out, errs, status = printed(t, text(c.age), args...)
+		out, errs, status = runPrinted(t, text(c.age), args...)
 		require.Zero(t, status, errs)
 		require.Contains(t, out, "imported 1 sample in ")
 		require.NotContains(t, out, "rollups")
 	}
-	out, errs, status := printed(t, "", "export", "--storage.path=new", "--format=csv", "--rollups=leave")
+	out, errs, status := runPrinted(t, "", "export", "--storage.path=new", "--format=csv", "--rollups=leave")
 	require.Zero(t, status, errs)
 	require.Equal(t, 2, strings.Count(out, "audit,{}"), out)
 }
@@ -273,18 +273,18 @@ func TestImportWhereRawSamplesWereRemoved(t *testing.T) {
 			"--checkpoint=" + checkpoint,
 		}, more...)
 	}
-	out, errs, status := printed(t, daysOld("openmetrics", `m{i="1"}`, 60, 59)+"# EOF\n", into("30d", "a")...)
+	out, errs, status := runPrinted(t, daysOld("openmetrics", `m{i="1"}`, 60, 59)+"# EOF\n", into("30d", "a")...)
 	require.Zero(t, status, errs)
 	require.Contains(t, out, "2 only in the rollups")
 	text := daysOld("openmetrics", `m{i="2"}`, 60) + "# EOF\n"
 	for range 2 {
-		_, errs, status = printed(t, text, into("2y", "b")...)
+		_, errs, status = runPrinted(t, text, into("2y", "b")...)
 		require.Equal(t, 1, status)
 		require.Contains(t, errs,
 			"only rollups of 1 sample were stored, although the retention keeps raw samples of their time")
 	}
 	for i, age := range []int{65, 40} {
-		out, errs, status = printed(
+		out, errs, status = runPrinted(
 			t, daysOld("openmetrics", `m{i="1"}`, age)+"# EOF\n", into("2y", fmt.Sprint("c", i))...,
 		)
 		require.Zero(t, status, errs)
@@ -305,7 +305,7 @@ func TestVerifyOfBucketsWithOtherSamples(t *testing.T) {
 		require.NoError(t, os.WriteFile(name, []byte(text.String()+"# EOF\n"), 0o600))
 	}
 	imported := func(name string, args ...string) (out, errs string, status int) {
-		return printed(t, "",
+		return runPrinted(t, "",
 			append([]string{"import", "openmetrics", name, "--storage.path=data", "--retention.raw=30d"}, args...)...)
 	}
 	write("a.om", 30, 60, 330, 360, 630)
@@ -342,11 +342,11 @@ func TestVerifyOfBucketsFilledByTwoImports(t *testing.T) {
 		}
 		args = []string{"import", "openmetrics", "a.om", "--storage.path=data", "--retention.raw=30d"}
 		require.NoError(t, os.WriteFile("a.om", []byte(text.String()+"# EOF\n"), 0o600))
-		out, errs, status := printed(t, "", args...)
+		out, errs, status := runPrinted(t, "", args...)
 		require.Zero(t, status, errs)
 		require.Contains(t, out, "only in the rollups")
 	}
-	out, errs, status := printed(t, "", append(args, "--verify")...)
+	out, errs, status := runPrinted(t, "", append(args, "--verify")...)
 	require.Zero(t, status, out+errs)
 	require.Contains(t, out, "6 by the counts and sums of their rollups: 0 differences")
 }
@@ -360,11 +360,11 @@ func TestImportAfterClassesWereDropped(t *testing.T) {
 	require.NoError(t, os.WriteFile("empty.yml", nil, 0o600))
 	text := daysOld("openmetrics", "up", 1) + "# EOF\n"
 	args := []string{"import", "openmetrics", "-", "--storage.path=data", "--retention.raw=30d", "--checkpoint=c.json"}
-	_, errs, status := printed(t, text, append(args, "--retention.file=classes.yml")...)
+	_, errs, status := runPrinted(t, text, append(args, "--retention.file=classes.yml")...)
 	require.Zero(t, status, errs)
-	_, errs, status = printed(t, text, args...)
+	_, errs, status = runPrinted(t, text, args...)
 	require.NotZero(t, status)
 	require.Contains(t, errs, "this store has retention classes (ci); set --retention.file")
-	_, errs, status = printed(t, text, append(args, "--retention.file=empty.yml")...)
+	_, errs, status = runPrinted(t, text, append(args, "--retention.file=empty.yml")...)
 	require.Zero(t, status, errs)
 }

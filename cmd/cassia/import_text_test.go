@@ -65,10 +65,10 @@ func TestImportText(t *testing.T) {
 	}
 }
 
-// exported returns the samples of a store as sorted CSV lines, without the header.
-func exported(t *testing.T, dir string) []string {
+// exportedLines returns the samples of a store as sorted CSV lines, without the header.
+func exportedLines(t *testing.T, dir string) []string {
 	t.Helper()
-	out, errs, status := printed(t, "", "export", "--storage.path="+dir, "--format=csv")
+	out, errs, status := runPrinted(t, "", "export", "--storage.path="+dir, "--format=csv")
 	require.Zero(t, status, errs)
 	lines := strings.Split(strings.TrimSpace(out), "\n")[1:]
 	slices.Sort(lines)
@@ -93,15 +93,15 @@ func TestImportOfACorrectedText(t *testing.T) {
 	} {
 		dir := fmt.Sprint("data", i)
 		require.NoError(t, os.WriteFile("a.om", []byte(first), 0o600))
-		_, errs, status := printed(t, "", "import", "openmetrics", "a.om", "--storage.path="+dir)
+		_, errs, status := runPrinted(t, "", "import", "openmetrics", "a.om", "--storage.path="+dir)
 		require.Equal(t, 1, status, first)
 		require.Regexp(t,
 			`; (this run imported no samples\. Fix the problem and run the same command again|imported samples are kept\. Fix the problem and run the same command again: it continues from the checkpoint cassia-import-[0-9a-f]{8}\.json \(remove that file to start from the beginning\))\n$`,
 			errs)
 		require.NoError(t, os.WriteFile("a.om", []byte(whole), 0o600))
-		_, errs, status = printed(t, "", "import", "openmetrics", "a.om", "--storage.path="+dir)
+		_, errs, status = runPrinted(t, "", "import", "openmetrics", "a.om", "--storage.path="+dir)
 		require.Zero(t, status, errs)
-		require.Equal(t, want, exported(t, dir), first)
+		require.Equal(t, want, exportedLines(t, dir), first)
 	}
 }
 
@@ -128,7 +128,7 @@ func TestImportOfAnotherTextUnderTheSameName(t *testing.T) {
 			{sample("c", 1), anew},
 		} {
 			require.NoError(t, os.WriteFile("a.jsonl", []byte(c.text), 0o600))
-			out, errs, status := printed(t, c.text, "import", "victoriametrics", from, "--storage.path="+dir)
+			out, errs, status := runPrinted(t, c.text, "import", "victoriametrics", from, "--storage.path="+dir)
 			require.Zero(t, status, errs)
 			require.Contains(t, out, c.says)
 			require.Equal(t, c.says == anew, strings.Contains(out, anew))
@@ -141,12 +141,12 @@ func TestImportOfAnotherTextUnderTheSameName(t *testing.T) {
 				}
 			}
 		}
-		require.Equal(t, want, exported(t, dir))
+		require.Equal(t, want, exportedLines(t, dir))
 	}
 	// The checkpoint of a complete import becomes invalid when the file gets an invalid line.
 	require.NoError(t, os.WriteFile("a.jsonl", []byte(sample("c", 1)+"{\n"), 0o600))
 	for range 2 {
-		_, errs, status := printed(t, "", "import", "victoriametrics", "a.jsonl", "--storage.path=dataa.jsonl")
+		_, errs, status := runPrinted(t, "", "import", "victoriametrics", "a.jsonl", "--storage.path=dataa.jsonl")
 		require.Equal(t, 1, status)
 		require.Contains(t, errs, "line 2: ")
 	}

@@ -47,8 +47,8 @@ func newURLFlags(cmd *kingpin.CmdClause) *urlFlags {
 	return f
 }
 
-// client returns a client that sends samples to the server.
-func (f *urlFlags) client(waiting func(error)) (*overhttp.Client, error) {
+// newClient returns a client that sends samples to the server.
+func (f *urlFlags) newClient(waiting func(error)) (*overhttp.Client, error) {
 	for name, said := range f.given {
 		if *said {
 			return nil, fmt.Errorf("--%s configures a store that this command opens; omit it with --url", name)
@@ -63,14 +63,14 @@ func (f *urlFlags) client(waiting func(error)) (*overhttp.Client, error) {
 		To: fetch.Client{URL: u, Header: header}, Patience: importPatience, Wait: fetch.Sleep,
 		Now: time.Now, Waiting: waiting,
 	}
-	c.To.HTTP, err = f.login.client(f.url)
+	c.To.HTTP, err = f.login.newClient(f.url)
 	return c, err
 }
 
 // importOverHTTP imports samples into the store of a running server.
 func (c *importCommand) importOverHTTP(ctx context.Context, plan importer.Plan, source importer.Source) error {
 	waiting := &waitPrinter{now: time.Now}
-	client, err := c.to.client(waiting.print)
+	client, err := c.to.newClient(waiting.print)
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (c *importCommand) importOverHTTP(ctx context.Context, plan importer.Plan, 
 // applyServerRetention applies the server's retention. If the flags also set a retention, it must be the same.
 func (c *importCommand) applyServerRetention(terms overhttp.Terms) (err error) {
 	raw := time.Duration(terms.RetentionMS) * time.Millisecond
-	if c.old.accepted {
+	if c.old.isAccepted {
 		said, err := c.kept()
 		if err != nil {
 			return err
@@ -131,13 +131,13 @@ type waitPrinter struct {
 // printAgain is the interval after which the same reason is printed again.
 const printAgain = 30 * time.Second
 
-func (t *waitPrinter) print(err error) {
-	text, now := oneLine(err), t.now()
-	if text == t.last && now.Sub(t.at) < printAgain {
+func (w *waitPrinter) print(err error) {
+	text, now := oneLine(err), w.now()
+	if text == w.last && now.Sub(w.at) < printAgain {
 		return
 	}
-	t.last = text
-	t.at = now
+	w.last = text
+	w.at = now
 	fmt.Fprintf(os.Stderr, "\nwaiting for the server: %s\n", strings.TrimPrefix(text, "overhttp: "))
 }
 

@@ -30,16 +30,16 @@ func (p *process) newJSON(evaluator *promql.Engine) (*jsonapi.API, error) {
 		}
 		return name, err
 	}
-	return jsonapi.New(p.store, evaluations{evaluator, p.queryable()}, o)
+	return jsonapi.New(p.store, jsonEvaluator{evaluator, p.queryable()}, o)
 }
 
-// evaluations evaluates the queries of the JSON API.
-type evaluations struct {
+// jsonEvaluator evaluates the queries of the JSON API.
+type jsonEvaluator struct {
 	engine    *promql.Engine
 	queryable promstorage.Queryable
 }
 
-func (e evaluations) Enter(ctx context.Context) (context.Context, func(), error) {
+func (e jsonEvaluator) Enter(ctx context.Context) (context.Context, func(), error) {
 	ctx, leave, err := e.engine.Enter(ctx)
 	if err != nil {
 		return nil, nil, evaluationError(err)
@@ -47,9 +47,9 @@ func (e evaluations) Enter(ctx context.Context) (context.Context, func(), error)
 	return ctx, leave, nil
 }
 
-func (evaluations) Answered(ctx context.Context, bytes int64) { promql.HoldAnswer(ctx, bytes) }
+func (jsonEvaluator) Answered(ctx context.Context, bytes int64) { promql.HoldAnswer(ctx, bytes) }
 
-func (e evaluations) Evaluate(ctx context.Context, q jsonapi.Evaluation, yield func(jsonapi.Result) error) error {
+func (e jsonEvaluator) Evaluate(ctx context.Context, q jsonapi.Evaluation, yield func(jsonapi.Result) error) error {
 	report := &promql.Report{}
 	ctx = tenant.Into(report.Into(ctx), q.Tenant)
 	var query promengine.Query

@@ -56,9 +56,9 @@ func TestContract(t *testing.T) {
 			for wild := range calls {
 				// The first call consists of the examples. Later calls omit optional parts, and modify more and more of
 				// the values.
-				c.call(t, op, method, path, float64(wild)/calls/2)
+				c.callOperation(t, op, method, path, float64(wild)/calls/2)
 			}
-			c.call(t, op, map[string]string{"GET": "DELETE", "POST": "GET"}[method], path, 0)
+			c.callOperation(t, op, map[string]string{"GET": "DELETE", "POST": "GET"}[method], path, 0)
 			seen := c.seen[path]
 			require.Positive(t, seen[http.StatusOK]+seen[http.StatusNoContent], "%s never succeeded: %v", path, seen)
 			require.Positive(t, seen[http.StatusBadRequest], "%s never failed: %v", path, seen)
@@ -74,10 +74,11 @@ var wildTexts = []string{
 	"\u200b\U0001f600", `\"`,
 }
 
-func (c *contract) pick(texts ...string) string { return texts[c.random.IntN(len(texts))] }
+func (c *contract) pickText(texts ...string) string { return texts[c.random.IntN(len(texts))] }
 
-// call sends a request for an operation. wild is the probability with which each part is replaced by an unusual value.
-func (c *contract) call(t *testing.T, op *openapi3.Operation, method, path string, wild float64) {
+// callOperation sends a request for an operation. wild is the probability with which each part is replaced by an
+// unusual value.
+func (c *contract) callOperation(t *testing.T, op *openapi3.Operation, method, path string, wild float64) {
 	query, header := url.Values{}, http.Header{}
 	for _, ref := range op.Parameters {
 		p := ref.Value
@@ -88,7 +89,7 @@ func (c *contract) call(t *testing.T, op *openapi3.Operation, method, path strin
 		values := []string{"t-1"}
 		switch {
 		case c.random.Float64() < wild:
-			values = []string{c.pick(wildTexts...)}
+			values = []string{c.pickText(wildTexts...)}
 		case wild > 0 && len(enum) > 0:
 			values = []string{enum[c.random.IntN(len(enum))].(string)}
 		case p.Example != nil:
@@ -110,44 +111,46 @@ func (c *contract) call(t *testing.T, op *openapi3.Operation, method, path strin
 	var body []byte
 	if op.RequestBody != nil {
 		var err error
-		body, err = json.Marshal(c.disturbed(op.RequestBody.Value.Content.Get("application/json").Example, wild))
+		body, err = json.Marshal(c.disturbValue(op.RequestBody.Value.Content.Get("application/json").Example, wild))
 		require.NoError(t, err)
 		header.Set("Content-Type", "application/json")
 	}
-	c.hold(t, method, path, query, header, body)
+	c.requireContract(t, method, path, query, header, body)
 }
 
-// disturbed returns a copy of v in which random parts are replaced by unusual values.
-func (c *contract) disturbed(v any, wild float64) any {
+// disturbValue returns a copy of v in which random parts are replaced by unusual values.
+func (c *contract) disturbValue(v any, wild float64) any {
 	if c.random.Float64() < wild/4 {
-		return []any{nil, true, 1e15, -1.5, "", []any{}, map[string]any{}, c.pick(wildTexts...)}[c.random.IntN(8)]
+		return []any{nil, true, 1e15, -1.5, "", []any{}, map[string]any{}, c.pickText(wildTexts...)}[c.random.IntN(8)]
 	}
 	switch v := v.(type) {
 	case []any:
 		out := []any{}
 		for _, one := range v {
-			out = append(out, c.disturbed(one, wild))
+			out = append(out, c.disturbValue(one, wild))
 		}
 		return out
 	case map[string]any:
 		out := map[string]any{}
 		for name, one := range v {
 			if c.random.Float64() < wild/4 {
-				name = c.pick(wildTexts...)
+				name = c.pickText(wildTexts...)
 			}
-			out[name] = c.disturbed(one, wild)
+			out[name] = c.disturbValue(one, wild)
 		}
 		return out
 	case string:
 		if c.random.Float64() < wild {
-			return c.pick(wildTexts...)
+			return c.pickText(wildTexts...)
 		}
 	}
 	return v
 }
 
-// hold sends a request and requires that the response matches the description.
-func (c *contract) hold(t *testing.T, method, path string, query url.Values, header http.Header, body []byte) {
+// requireContract sends a request and requires that the response matches the description.
+func (c *contract) requireContract(
+	t *testing.T, method, path string, query url.Values, header http.Header, body []byte,
+) {
 	make := func() *http.Request {
 		r, err := http.NewRequest(method, c.URL+path+"?"+query.Encode(), bytes.NewReader(body))
 		require.NoError(t, err)

@@ -72,7 +72,7 @@ func TestManifestIsGone(t *testing.T) {
 	require.Contains(t, stderr.String(), "cassia restore")
 	found, text, err := examineFiles(t, time.Now(), "--storage.path="+dir)
 	require.Error(t, err)
-	require.Positive(t, doctor.Count(found, doctor.Error), text)
+	require.Positive(t, doctor.CountLevel(found, doctor.Error), text)
 	require.Contains(t, text, "marker.manifest.*")
 	require.Equal(t, before, cassiatest.FilesOf(t, dir))
 }

@@ -56,13 +56,13 @@ func subcommands(app *kingpin.Application) []subcommand {
 }
 
 func main() {
-	status, _ := execute(os.Args[1:], os.Stderr)
+	status, _ := runCassia(os.Args[1:], os.Stderr)
 	os.Exit(status)
 }
 
-// execute runs cassia with these arguments and returns its exit status. Until restore is called, the first SIGINT or
+// runCassia runs cassia with these arguments and returns its exit status. Until restore is called, the first SIGINT or
 // SIGTERM doesn't kill the process. It only cancels the command, so that the process can exit with this status.
-func execute(args []string, stderr io.Writer) (status int, restore func()) {
+func runCassia(args []string, stderr io.Writer) (status int, restore func()) {
 	command, err := parse(args)
 	restore = func() {}
 	if err == nil {
@@ -74,7 +74,7 @@ func execute(args []string, stderr io.Writer) (status int, restore func()) {
 		restore = func() { stop(); stopWaiting() }
 		err = stdout.withError(command.run(ctx))
 		if ctx.Err() != nil && isInterruption(err) {
-			fmt.Fprintf(stderr, "cassia: %s\n", interruption(err))
+			fmt.Fprintf(stderr, "cassia: %s\n", interruptionText(err))
 			if interrupted.Err() != nil {
 				return exitStatus(syscall.SIGINT), restore
 			}
@@ -93,8 +93,8 @@ func printError(stderr io.Writer, err error) {
 	fmt.Fprintf(stderr, "cassia: %s\n", storage.Plain(strings.ReplaceAll(err.Error(), "\n", "; ")))
 }
 
-// terminate exits the process after kingpin has printed help or the version.
-func terminate(status int) {
+// exitWith exits the process after kingpin has printed help or the version.
+func exitWith(status int) {
 	if err := stdout.withError(nil); err != nil {
 		printError(os.Stderr, err)
 		status = max(status, 1)
@@ -116,9 +116,9 @@ func isInterruption(err error) bool {
 	return err != nil && (!errors.As(err, new(serveError)) || errors.Is(err, context.Canceled))
 }
 
-// interruption returns the error text for a command that was interrupted by a signal. If the command can be resumed,
-// the text says how.
-func interruption(err error) string {
+// interruptionText returns the error text for a command that was interrupted by a signal. If the command can be
+// resumed, the text says how.
+func interruptionText(err error) string {
 	if errors.Is(err, errInterrupted) {
 		return oneLine(err)
 	}
@@ -131,9 +131,9 @@ func newApplication() (*kingpin.Application, []subcommand) {
 	app.HelpFlag.Short('h').Help("Show help for all commands, or the flags of a command.")
 	app.Version(versionText())
 	app.UsageWriter(stdout.forUsage())
-	app.Terminate(terminate)
-	cli.SetUsage(app, topics)
-	addTopics(app, stdout.forUsage(), terminate)
+	app.Terminate(exitWith)
+	cli.SetUsage(app, topicList)
+	addTopics(app, stdout.forUsage(), exitWith)
 	return app, subcommands(app)
 }
 
@@ -146,7 +146,7 @@ func parse(args []string) (subcommand, error) {
 func parseWith(app *kingpin.Application, commands []subcommand, args []string) (subcommand, error) {
 	name, err := app.Parse(args)
 	if err != nil {
-		return subcommand{}, cmp.Or(config.WrongValue(app, args), cli.Explain(app, args, err))
+		return subcommand{}, cmp.Or(config.WrongValue(app, args), cli.ExplainError(app, args, err))
 	}
 	if err := config.WrongValue(app, args); err != nil {
 		return subcommand{}, err

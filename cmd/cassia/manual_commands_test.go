@@ -109,7 +109,8 @@ func requireKnown(t *testing.T, app *kingpin.ApplicationModel, words []string, w
 		}
 		if long, ok := strings.CutPrefix(word, "--"); ok {
 			long, _, _ = strings.Cut(long, "=")
-			require.True(t, hasFlag(flags, long) || belowHas(group, long), "%s: there is no flag --%s", where, long)
+			require.True(t, hasFlag(flags, long) || hasSubcommandFlag(group, long),
+				"%s: there is no flag --%s", where, long)
 			continue
 		}
 		for _, c := range group.Commands {
@@ -126,8 +127,8 @@ func requireKnown(t *testing.T, app *kingpin.ApplicationModel, words []string, w
 	}
 }
 
-// belowHas reports whether any subcommand of a command has a flag, such as --url in `cassia import --url`.
-func belowHas(group *kingpin.CmdGroupModel, name string) bool {
+// hasSubcommandFlag reports whether any subcommand of a command has a flag, such as --url in `cassia import --url`.
+func hasSubcommandFlag(group *kingpin.CmdGroupModel, name string) bool {
 	for _, c := range group.Commands {
 		if hasFlag(c.Flags, name) {
 			return true

@@ -61,7 +61,7 @@ func tableCell(text string) string {
 // ./cmd/cassia -run TestManualFlags -rewrite.
 func TestManualFlags(t *testing.T) {
 	app, _ := newApplication()
-	requireManual(t, "flags.md", flagsPage(app.Model(), variables))
+	requireManual(t, "flags.md", flagsPage(app.Model(), environmentVariables))
 }
 
 // alert is an alerting rule of the examples.
@@ -105,8 +105,8 @@ func TestManualAlerts(t *testing.T) {
 	requireManualPart(t, "alerts.md", "alerts", b.String())
 }
 
-// described matches the text of a Prometheus metric descriptor.
-var described = regexp.MustCompile(
+// descriptorPattern matches the text of a Prometheus metric descriptor.
+var descriptorPattern = regexp.MustCompile(
 	`^Desc\{fqName: "([^"]+)", help: "(.*)", unit: "[^"]*", constLabels: \{.*\}, variableLabels: \{(.*)\}\}$`,
 )
 
@@ -118,8 +118,8 @@ var ofCassandra = regexp.MustCompile(`(?:Name:\s*|NewDesc\()"(cassia_cassandra_\
 // update the page: go test ./cmd/cassia -run TestManualMetrics -rewrite.
 func TestManualMetrics(t *testing.T) {
 	lines := map[string]string{}
-	for _, d := range registered(t) {
-		m := described.FindStringSubmatch(d.String())
+	for _, d := range registeredMetrics(t) {
+		m := descriptorPattern.FindStringSubmatch(d.String())
 		require.NotNil(t, m, d.String())
 		name := m[1]
 		if m[3] != "" {
@@ -157,8 +157,8 @@ func TestManualMetrics(t *testing.T) {
 	requireManualPart(t, "metrics.md", "metrics", b.String())
 }
 
-// registered returns the metrics of a process on a directory with all features enabled.
-func registered(t *testing.T) (list []*prometheus.Desc) {
+// registeredMetrics returns the metrics of a process on a directory with all features enabled.
+func registeredMetrics(t *testing.T) (list []*prometheus.Desc) {
 	dir := t.TempDir()
 	rules := filepath.Join(dir, "rules.yml")
 	require.NoError(

@@ -14,24 +14,24 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// mending holds the flags for repairing damaged files in a directory.
-type mending struct{ damaged, giveUpLog bool }
+// repairFlags holds the flags for repairing damaged files in a directory.
+type repairFlags struct{ onlyDamaged, discardsLog bool }
 
-func addMending(cmd *kingpin.CmdClause) *mending {
-	m := &mending{}
+func addMending(cmd *kingpin.CmdClause) *repairFlags {
+	m := &repairFlags{}
 	cmd.Flag(
 		"damaged",
 		"Repair only damaged or missing files of a data directory: files that can be rebuilt without loss and, with "+
 			"--from, files with an undamaged copy in a backup. Newer data is kept. Deletes no files. Stop the server "+
 			"first.",
-	).BoolVar(&m.damaged)
+	).BoolVar(&m.onlyDamaged)
 	cmd.Flag("give-up-log", "With --damaged: if a log is damaged, discard the part after the damage. Acknowledged "+
-		"samples and deletes in that part are lost; repeat the deletes.").BoolVar(&m.giveUpLog)
+		"samples and deletes in that part are lost; repeat the deletes.").BoolVar(&m.discardsLog)
 	return m
 }
 
 // run repairs a directory and prints the result. If verify is set, it then reads every row.
-func (m *mending) run(ctx context.Context, from *backups.Place, backup, dir string, verify bool) error {
+func (r *repairFlags) run(ctx context.Context, from *backups.Location, backup, dir string, verify bool) error {
 	if backup != "" {
 		return errors.New(
 			"--backup can't be combined with --damaged, which takes each file from the newest backup that has an " +
@@ -41,15 +41,15 @@ func (m *mending) run(ctx context.Context, from *backups.Place, backup, dir stri
 	begun := time.Now()
 	spares := func(func(pebble.Spare, error) bool) {}
 	if from.At != "" {
-		found, err := from.Spares(ctx)
+		found, err := from.SpareBackups(ctx)
 		if err != nil {
 			return withOperation("--from="+from.String(), from, err)
 		}
 		spares = found
 	}
 	mctx, bar := withMeterBar(ctx, "examining")
-	stats, err := pebble.Mend(mctx, spares, dir, m.giveUpLog)
-	bar.end()
+	stats, err := pebble.Mend(mctx, spares, dir, r.discardsLog)
+	bar.clearBar()
 	printMended(&stats)
 	if err != nil {
 		return fmt.Errorf("repairing %s: %s", dir, oneLine(err))
@@ -70,7 +70,7 @@ func (m *mending) run(ctx context.Context, from *backups.Place, backup, dir stri
 	if !verify {
 		return nil
 	}
-	o := offline{Engine: &config.Engine{Kind: config.EnginePebble, Path: dir}}
+	o := offlineStore{Engine: &config.Engine{Kind: config.EnginePebble, Path: dir}}
 	return checkAll(ctx, o, false)
 }
 
@@ -96,7 +96,7 @@ func printMended(stats *pebble.MendStats) {
 }
 
 // stillDamaged returns the error for a repair after which damage remains. The error names the remedy.
-func stillDamaged(from *backups.Place, dir string, stats *pebble.MendStats) error {
+func stillDamaged(from *backups.Location, dir string, stats *pebble.MendStats) error {
 	if stats.IsLost {
 		return fmt.Errorf(
 			"%s: can't be repaired; restore a whole backup to a new directory: cassia restore --from=%s "+

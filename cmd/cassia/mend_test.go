@@ -21,7 +21,7 @@ import (
 func TestGivenUpBesideDamage(t *testing.T) {
 	dir := cassiatest.SealedDirectory(t, time.Now().Truncate(time.Hour))
 	identity := func() (id string) {
-		o := offline{Engine: &config.Engine{Kind: config.EnginePebble, Path: dir}, readOnly: true}
+		o := offlineStore{Engine: &config.Engine{Kind: config.EnginePebble, Path: dir}, isReadOnly: true}
 		require.NoError(t, o.withStore(t.Context(), func(s *storage.Store) error {
 			id = s.Identity()
 			return nil
@@ -59,7 +59,7 @@ func TestGivenUpBesideDamage(t *testing.T) {
 // repaired, with or without --from. The error says that a complete backup must be restored, and no file is changed.
 func TestRepairWithoutTheCurrentManifest(t *testing.T) {
 	dir, to := cassiatest.SealedDirectory(t, time.Now().Truncate(time.Hour)), filepath.Join(t.TempDir(), "backups")
-	_, errs, status := printed(t, "", "backup", "--storage.path="+dir, "--to="+to)
+	_, errs, status := runPrinted(t, "", "backup", "--storage.path="+dir, "--to="+to)
 	require.Zero(t, status, errs)
 	for _, pattern := range []string{"SYNCED", "OPTIONS-*", "marker.*"} {
 		paths, err := filepath.Glob(filepath.Join(dir, pattern))
@@ -74,7 +74,7 @@ func TestRepairWithoutTheCurrentManifest(t *testing.T) {
 		if from != "" {
 			args = append(args, "--from="+from)
 		}
-		out, errs, status := printed(t, "", args...)
+		out, errs, status := runPrinted(t, "", args...)
 		require.Equal(t, 1, status)
 		require.Contains(t, out,
 			"still damaged: neither SYNCED nor a file marker.manifest.* names the current manifest\n")
@@ -82,6 +82,6 @@ func TestRepairWithoutTheCurrentManifest(t *testing.T) {
 			": can't be repaired; restore a whole backup to a new directory: cassia restore --from="+advised+
 			" --storage.path=NEW_DIRECTORY\n", errs)
 	}
-	out, errs, status := printed(t, "", "restore", "--from="+to, "--storage.path="+filepath.Join(t.TempDir(), "new"))
+	out, errs, status := runPrinted(t, "", "restore", "--from="+to, "--storage.path="+filepath.Join(t.TempDir(), "new"))
 	require.Zero(t, status, out+errs)
 }

@@ -19,7 +19,7 @@ func (p *process) startMetadata(ctx context.Context) (stop func(), err error) {
 	o := metadata.DefaultOptions()
 	login := &httpConfig{flag: config.MetadataConfigFlag, file: c.HTTPConfigFile}
 	for _, s := range c.Sources {
-		if s.Client, err = login.client(s.URL.String()); err != nil {
+		if s.Client, err = login.newClient(s.URL.String()); err != nil {
 			return nil, err
 		}
 		o.Sources = append(o.Sources, s)

@@ -14,14 +14,14 @@ import (
 // TestMetadataFromWrongConfig checks that an invalid configuration prevents the start.
 func TestMetadataFromWrongConfig(t *testing.T) {
 	app := kingpin.New("cassia", "")
-	c := config.Register(app.Command("serve", ""), 1<<30)
+	c := config.RegisterFlags(app.Command("serve", ""), 1<<30)
 	_, err := app.Parse([]string{
 		"serve", "--web.listen-address=127.0.0.1:0", "--storage.path=" + t.TempDir(),
 		"--metadata.from=http://127.0.0.1:1", "--metadata.http.config.file=" + filepath.Join(t.TempDir(), "none.yml"),
 	})
 	require.NoError(t, err)
 	require.NoError(t, c.Validate())
-	err = serve(t.Context(), c, nil, slog.New(slog.DiscardHandler), func([]string) {})
+	err = runServer(t.Context(), c, nil, slog.New(slog.DiscardHandler), func([]string) {})
 	require.ErrorContains(t, err, "--metadata.http.config.file=")
 	require.ErrorContains(t, err, "no such file")
 }

@@ -27,39 +27,41 @@ type meterBar struct {
 // ctx itself.
 func withMeterBar(ctx context.Context, what string) (context.Context, *meterBar) {
 	b := newMeterBar(os.Stderr, time.Now, what, dayBytes)
-	if !b.bar.terminal {
+	if !b.bar.isTerminal {
 		return ctx, b
 	}
-	return b.with(ctx), b
+	return b.withMeter(ctx), b
 }
 
 func newMeterBar(f *os.File, now func() time.Time, what string, unit func(n float64) string) *meterBar {
 	return &meterBar{bar: newProgressBar(f, now), what: what, unit: unit}
 }
 
-// with returns a context that shows the progress of its operation in the bar.
-func (b *meterBar) with(ctx context.Context) context.Context {
-	return engine.WithMeter(ctx, engine.NewMeter(b.changed))
+// withMeter returns a context that shows the progress of its operation in the bar.
+func (b *meterBar) withMeter(ctx context.Context) context.Context {
+	return engine.WithMeter(ctx, engine.NewMeter(b.redraw))
 }
 
-// changed redraws the bar, at most once per interval.
-func (b *meterBar) changed(done, total int64) {
+// redraw redraws the bar, at most once per interval.
+func (b *meterBar) redraw(done, total int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.total == 0 {
 		b.began = b.bar.now()
 	}
 	b.done, b.total = done, total
-	if b.bar.terminal {
-		b.bar.show(fraction(done, total), func(time.Duration) string { return b.line(b.bar.now().Sub(b.began)) })
+	if b.bar.isTerminal {
+		b.bar.showFraction(fractionOf(done, total), func(time.Duration) string {
+			return b.line(b.bar.now().Sub(b.began))
+		})
 	}
 }
 
 // line returns the text after the bar.
 func (b *meterBar) line(took time.Duration) string {
-	line := fmt.Sprintf("%3.0f%%  %s: %s of %s", 100*fraction(b.done, b.total), b.what, b.unit(float64(b.done)),
+	line := fmt.Sprintf("%3.0f%%  %s: %s of %s", 100*fractionOf(b.done, b.total), b.what, b.unit(float64(b.done)),
 		b.unit(float64(b.total)))
-	if left, ok := remaining(took, fraction(b.done, b.total)); ok {
+	if left, ok := remainingTime(took, fractionOf(b.done, b.total)); ok {
 		line += fmt.Sprintf(", %s/s, %s left", b.unit(float64(b.done)/took.Seconds()), roundDuration(left))
 	}
 	return line
@@ -69,22 +71,22 @@ func (b *meterBar) line(took time.Duration) string {
 func (b *meterBar) printLine(line string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.bar.end()
+	b.bar.clearLine()
 	fmt.Fprintln(stdout, line)
 }
 
-// end clears the bar, so that the result can be printed.
-func (b *meterBar) end() {
+// clearBar clears the bar, so that the result can be printed.
+func (b *meterBar) clearBar() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.bar.end()
+	b.bar.clearLine()
 }
 
-func fraction(done, total int64) float64 { return float64(done) / float64(max(1, total)) }
+func fractionOf(done, total int64) float64 { return float64(done) / float64(max(1, total)) }
 
-// remaining estimates the remaining time from the time taken so far and the completed fraction of the work, from 0 to
-// 1.
-func remaining(took time.Duration, done float64) (time.Duration, bool) {
+// remainingTime estimates the remaining time from the time taken so far and the completed fraction of the work, from 0
+// to 1.
+func remainingTime(took time.Duration, done float64) (time.Duration, bool) {
 	if done <= 0 || took <= 0 {
 		return 0, false
 	}

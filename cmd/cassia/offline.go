@@ -17,45 +17,47 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// offline holds the flags of commands that open the store themselves: in a directory that no server uses, or in a
+// offlineStore holds the flags of commands that open the store themselves: in a directory that no server uses, or in a
 // cluster, whose servers may be running.
-type offline struct {
+type offlineStore struct {
 	*config.Engine
 	// retention is the retention with which the store is opened. The zero value keeps samples forever, so that all of
 	// them are readable.
 	retention config.Retention
 	// queryBytes is the max number of bytes that one query may read; 0: the store's default.
 	queryBytes int64
-	// readOnly opens the store only for reading. No file and no row is changed.
-	readOnly bool
-	// create is set if the directory or the keyspace, and a store with default settings in it, are created if they
-	// don't exist.
-	create bool
+	// isReadOnly opens the store only for reading. No file and no row is changed.
+	isReadOnly bool
+	// createsMissing is set if the directory or the keyspace, and a store with default settings in it, are created if
+	// they don't exist.
+	createsMissing bool
 }
 
-func offlineFlags(cmd *kingpin.CmdClause) offline { return offline{Engine: config.RegisterEngine(cmd)} }
+func offlineFlags(cmd *kingpin.CmdClause) offlineStore {
+	return offlineStore{Engine: config.RegisterEngine(cmd)}
+}
 
 // withStore opens the store, calls use, and closes the store.
-func (o offline) withStore(ctx context.Context, use func(*storage.Store) error) (err error) {
+func (o offlineStore) withStore(ctx context.Context, use func(*storage.Store) error) (err error) {
 	if err := o.Validate(); err != nil {
 		return err
 	}
-	o.Cassandra.CreateSchema = o.Cassandra.CreateSchema && o.create
+	o.Cassandra.CreateSchema = o.Cassandra.CreateSchema && o.createsMissing
 	if !o.retention.IsForEver() {
 		o.SetRetention(o.retention)
 	}
 	wrong := func(err error) error {
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, storage.ErrNoStore) {
-			return fmt.Errorf("%s: no Cassia data found", o.Where())
+			return fmt.Errorf("%s: no Cassia data found", o.Location())
 		}
-		return fmt.Errorf("%s: %s", o.Where(), oneLine(err))
+		return fmt.Errorf("%s: %s", o.Location(), oneLine(err))
 	}
-	if _, err := os.Stat(o.Path); err != nil && o.Kind == config.EnginePebble && !o.create {
+	if _, err := os.Stat(o.Path); err != nil && o.Kind == config.EnginePebble && !o.createsMissing {
 		return wrong(err)
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	so := o.storageOptions(log)
-	eng, err := openEngine(ctx, o.Engine, openOptions{log: log, readOnly: o.readOnly, mustExist: !o.create,
+	eng, err := openEngine(ctx, o.Engine, openOptions{log: log, isReadOnly: o.isReadOnly, mustExist: !o.createsMissing,
 		admit: storage.Admit(so)})
 	if errors.Is(err, pebble.ErrNoData) {
 		return wrong(storage.ErrNoStore)
@@ -75,20 +77,20 @@ func (o offline) withStore(ctx context.Context, use func(*storage.Store) error) 
 	return use(s)
 }
 
-func (o offline) storageOptions(log *slog.Logger) storage.Options {
+func (o offlineStore) storageOptions(log *slog.Logger) storage.Options {
 	so := storage.DefaultOptions()
 	so.Logger = log
-	so.Elapsed = elapsed
+	so.Elapsed = elapsedTime
 	so.Today = o.Today
-	so.ReadOnly = o.readOnly
+	so.ReadOnly = o.isReadOnly
 	// Without a retention file, the store's classes are left unchanged.
-	so.AddClasses = !o.readOnly && len(o.retention.Classes) > 0
-	if o.create {
+	so.AddClasses = !o.isReadOnly && len(o.retention.Classes) > 0
+	if o.createsMissing {
 		so.AnySettings = true
 	} else {
 		so.Slot = 0
 	}
-	o.retention.Into(&so)
+	o.retention.SetOptions(&so)
 	so.QueryBytes = cmp.Or(o.queryBytes, so.QueryBytes)
 	if o.Kind == config.EngineCassandra {
 		so.Shared = true
@@ -99,7 +101,7 @@ func (o offline) storageOptions(log *slog.Logger) storage.Options {
 
 // checkClasses returns an error if the store has retention classes but no retention file was given. Without the file,
 // the command can't apply the retention of the classes.
-func (o offline) checkClasses(s *storage.Store) error {
+func (o offlineStore) checkClasses(s *storage.Store) error {
 	known := s.Retention().ClassNames()
 	if len(known) == 0 || o.retention.FromFile {
 		return nil
@@ -107,6 +109,6 @@ func (o offline) checkClasses(s *storage.Store) error {
 	return fmt.Errorf(
 		"%s: this store has retention classes (%s); set --retention.file to the file that the servers use, or to an "+
 			"empty file if they use none",
-		o.Where(), strings.Join(known, ", "),
+		o.Location(), strings.Join(known, ", "),
 	)
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/cassia-db/cassia/storage/inspect"
 )
 
-// page returns the routes of the web interface and of the API that it uses.
-func (p *process) page(evaluator *promql.Engine) []server.Route {
+// pageRoutes returns the routes of the web interface and of the API that it uses.
+func (p *process) pageRoutes(evaluator *promql.Engine) []server.Route {
 	o := ui.Options{
 		Version: buildVersion().Cassia, Revision: buildVersion().Revision, Target: p.c.Target, Engine: string(p.c.Kind),
-		Auth: p.c.Auth != nil, Ready: p.store.Ready, Store: inspected{p.store, p.store.Counts()},
+		Auth: p.c.Auth != nil, Ready: p.store.Ready, Store: inspectedStore{p.store, p.store.Counts()},
 		RollupOf: p.queryable().RollupMetric, Work: p.loop.Status, Limits: p.limitsOf(evaluator), Examine: p.examine,
 		Relabeling: relabelings{p}, Evaluator: p.evaluator, Memory: evaluator.Memory,
 	}
@@ -29,23 +29,23 @@ func (p *process) page(evaluator *promql.Engine) []server.Route {
 	if p.c.Kind == config.EnginePebble {
 		o.Disk = func() (doctor.DirectoryFacts, error) { return doctor.ReadDirectory(p.c.Path) }
 	}
-	return ui.Routes(o)
+	return ui.NewRoutes(o)
 }
 
 // examine returns the findings that cassia doctor would report about the store of this server.
 func (p *process) examine(ctx context.Context) []doctor.Finding {
 	x := &examination{Engine: p.c.Engine, retention: p.c.Retention, now: time.Now}
 	if p.isShared() {
-		x.cluster(ctx)
+		x.examineCluster(ctx)
 		return x.found
 	}
 	d, err := doctor.ReadDirectory(p.c.Path)
 	if err != nil {
 		x.add(doctor.Finding{Level: doctor.Error, What: oneLine(err), Do: "check the file system of the directory"})
 	} else {
-		x.add(doctor.Directory(d))
+		x.add(doctor.CheckDirectory(d))
 	}
-	x.store(ctx, p.engine, nil)
+	x.examineStore(ctx, p.engine, nil)
 	return x.found
 }
 
@@ -69,16 +69,18 @@ func (p *process) evaluator(ctx context.Context) (ui.Evaluator, error) {
 	return e, nil
 }
 
-// inspected extends a store with the functions of package inspect that the web interface uses.
-type inspected struct {
+// inspectedStore extends a store with the functions of package inspect that the web interface uses.
+type inspectedStore struct {
 	*storage.Store
 	*counts.Statistics
 }
 
-func (s inspected) Survey(ctx context.Context, tenant string) (list []inspect.SurveyedWindow, cut bool, err error) {
+func (s inspectedStore) Survey(
+	ctx context.Context, tenant string,
+) (list []inspect.SurveyedWindow, cut bool, err error) {
 	return inspect.Survey(ctx, s.View(), tenant)
 }
 
-func (s inspected) Space(ctx context.Context) (map[string]int64, error) {
+func (s inspectedStore) Space(ctx context.Context) (map[string]int64, error) {
 	return inspect.Space(ctx, s.View().Engine())
 }

@@ -24,7 +24,7 @@ var longText = strings.Repeat("x", 17<<20)
 // a panic.
 func TestLabelsOfSeventeenMebibytes(t *testing.T) {
 	r := startServe(t, "--storage.path="+t.TempDir(), "--otlp.promote-all-resource-attributes")
-	written := kinds("application/x-protobuf", "snappy")
+	written := contentHeaders("application/x-protobuf", "snappy")
 	otlp := func(resource, attribute, metric string) func() io.Reader {
 		text, err := json.Marshal(map[string]any{"resourceMetrics": []any{map[string]any{
 			"resource": map[string]any{"attributes": []any{
@@ -47,7 +47,7 @@ func TestLabelsOfSeventeenMebibytes(t *testing.T) {
 		require.NoError(t, err)
 		return content(snappy.Encode(nil, body))
 	}
-	of := kinds("application/json", "")
+	of := contentHeaders("application/json", "")
 	for about, a := range map[string]attack{
 		"value":                 {"/api/v1/write", series("a", longText), written, []int{400}},
 		"name":                  {"/api/v1/write", series(longText, "a"), written, []int{400}},
@@ -55,7 +55,7 @@ func TestLabelsOfSeventeenMebibytes(t *testing.T) {
 		"resource of OTLP":      {"/api/v1/otlp/v1/metrics", otlp(longText, "a", "m"), of, []int{400, 200}},
 		"metric's name of OTLP": {"/api/v1/otlp/v1/metrics", otlp("a", "a", longText), of, []int{400, 200}},
 	} {
-		code, text := r.attack(t, a)
+		code, text := r.sendAttack(t, a)
 		require.Contains(t, a.codes, code, "%s: %.300s", about, text)
 		t.Logf("%s: %d %.200s", about, code, text)
 	}
@@ -110,9 +110,9 @@ func TestRelabelingThatDoubles(t *testing.T) {
 		{Labels: []prompb.Label{{Name: "__name__", Value: "fine"}}, Samples: sample},
 	}}).Marshal()
 	require.NoError(t, err)
-	code, text := r.attack(t, attack{
+	code, text := r.sendAttack(t, attack{
 		path: "/api/v1/write", body: content(snappy.Encode(nil, body)),
-		header: kinds("application/x-protobuf", "snappy"),
+		header: contentHeaders("application/x-protobuf", "snappy"),
 	})
 	require.Equal(t, http.StatusBadRequest, code, text)
 	require.Contains(t, text, "1 of 2 samples rejected: series_too_long")

@@ -10,20 +10,20 @@ import (
 // plainLog is a log handler that formats errors for users, see storage.Plain.
 type plainLog struct{ slog.Handler }
 
-func (h plainLog) Handle(ctx context.Context, r slog.Record) error {
+func (p plainLog) Handle(ctx context.Context, r slog.Record) error {
 	plain := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
 	r.Attrs(func(a slog.Attr) bool {
 		plain.AddAttrs(plainAttr(a))
 		return true
 	})
-	return h.Handler.Handle(ctx, plain)
+	return p.Handler.Handle(ctx, plain)
 }
 
-func (h plainLog) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return plainLog{h.Handler.WithAttrs(attrs)}
+func (p plainLog) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return plainLog{p.Handler.WithAttrs(attrs)}
 }
 
-func (h plainLog) WithGroup(name string) slog.Handler { return plainLog{h.Handler.WithGroup(name)} }
+func (p plainLog) WithGroup(name string) slog.Handler { return plainLog{p.Handler.WithGroup(name)} }
 
 func plainAttr(a slog.Attr) slog.Attr {
 	if err, ok := a.Value.Any().(error); ok {

@@ -27,7 +27,7 @@ type throttledBody struct {
 func (b throttledBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if n > 0 {
-		b.clock.work(n)
+		b.clock.advance(n)
 	}
 	return n, err
 }
@@ -52,14 +52,14 @@ func TestRemainingTimeOfABackupToABucket(t *testing.T) {
 	server, clock := s3test.Start(t), &workClock{}
 	proxy := s3test.NewProxy(t, server.Address, func(_ int, r *http.Request) s3test.Fault {
 		r.Body = throttledBody{r.Body, clock}
-		return s3test.None
+		return s3test.NoFault
 	})
-	place := &backups.Place{At: s3test.At(proxy.Address, "progress")}
+	place := &backups.Location{At: s3test.At(proxy.Address, "progress")}
 	run := func(what string, now func() time.Time, do func(ctx context.Context) error) {
 		shown := &shownLines{now: now}
 		began := shown.now()
 		bar := &meterBar{bar: shown.bar(), what: what, unit: dayBytes}
-		require.NoError(t, do(bar.with(t.Context())))
+		require.NoError(t, do(bar.withMeter(t.Context())))
 		shown.requireHonest(t, began, 0.1)
 	}
 	name := backupName(time.Now())

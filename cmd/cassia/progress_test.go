@@ -34,14 +34,14 @@ type workClock struct{ at atomic.Int64 }
 
 func (c *workClock) now() time.Time { return time.Unix(0, c.at.Load()) }
 
-// work advances the clock by the time for one row with the given number of bytes.
-func (c *workClock) work(bytes int) { c.at.Add(int64(bytes+8) * int64(100*time.Microsecond)) }
+// advance advances the clock by the time for one row with the given number of bytes.
+func (c *workClock) advance(bytes int) { c.at.Add(int64(bytes+8) * int64(100*time.Microsecond)) }
 
-// reading advances the clock for each row that is read.
-func (c *workClock) reading(rows iter.Seq2[engine.Row, error]) iter.Seq2[engine.Row, error] {
+// advancePerRow advances the clock for each row that is read.
+func (c *workClock) advancePerRow(rows iter.Seq2[engine.Row, error]) iter.Seq2[engine.Row, error] {
 	return func(yield func(engine.Row, error) bool) {
 		for row, err := range rows {
-			c.work(len(row.Value))
+			c.advance(len(row.Value))
 			if !yield(row, err) {
 				return
 			}
@@ -49,20 +49,20 @@ func (c *workClock) reading(rows iter.Seq2[engine.Row, error]) iter.Seq2[engine.
 	}
 }
 
-// throttled is an engine whose reads and writes of rows advance a clock.
-type throttled struct {
+// throttledEngine is an engine whose reads and writes of rows advance a clock.
+type throttledEngine struct {
 	*memory.Engine
 	clock *workClock
 }
 
-func (e *throttled) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
-	return e.clock.reading(e.Engine.Scan(ctx, r))
+func (e *throttledEngine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
+	return e.clock.advancePerRow(e.Engine.Scan(ctx, r))
 }
 
-func (e *throttled) Write(ctx context.Context, batches []engine.Batch) error {
+func (e *throttledEngine) Write(ctx context.Context, batches []engine.Batch) error {
 	for _, b := range batches {
 		for _, m := range b.Mutations {
-			e.clock.work(len(m.Value))
+			e.clock.advance(len(m.Value))
 		}
 	}
 	return e.Engine.Write(ctx, batches)
@@ -86,7 +86,7 @@ func (s *shownLines) Write(p []byte) (int, error) {
 
 // bar returns a bar on a simulated terminal whose output is recorded.
 func (s *shownLines) bar() *progressBar {
-	return &progressBar{w: s, terminal: true, now: s.now, began: s.now(), shown: s.now()}
+	return &progressBar{w: s, isTerminal: true, now: s.now, began: s.now(), shown: s.now()}
 }
 
 var (
@@ -146,26 +146,26 @@ func unevenSamples(t *testing.T, eng engine.Engine, now time.Time) {
 func TestRemainingTimeOfACheck(t *testing.T) {
 	t.Parallel()
 	now, clock := time.Now(), &workClock{}
-	eng := &throttled{memory.New(), clock}
+	eng := &throttledEngine{memory.New(), clock}
 	unevenSamples(t, eng, now)
 	s := storagetest.Open(t, eng, storagetest.At(now))
 	shown := &shownLines{now: clock.now}
 	began := clock.now()
 	bar := &meterBar{bar: shown.bar(), what: "checking", unit: dayBytes}
-	_, err := s.Check(bar.with(t.Context()), func(problem string) { t.Error(problem) })
+	_, err := s.Check(bar.withMeter(t.Context()), func(problem string) { t.Error(problem) })
 	require.NoError(t, err)
 	shown.requireHonest(t, began, 0.1)
 }
 
-// throttledPebble is a Pebble engine whose reads advance a clock. Unlike the engine of throttled, Pebble estimates the
+// throttledPebble is a Pebble engine whose reads advance a clock. Unlike throttledEngine, Pebble estimates the
 // number of bytes to read.
 type throttledPebble struct {
 	*pebble.Engine
 	clock *workClock
 }
 
-func (e *throttledPebble) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
-	return e.clock.reading(e.Engine.Scan(ctx, r))
+func (t *throttledPebble) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
+	return t.clock.advancePerRow(t.Engine.Scan(ctx, r))
 }
 
 // TestRemainingTimeOfACheckOfADirectory throttles reads of rows from Pebble, which estimates the number of bytes to
@@ -180,7 +180,7 @@ func TestRemainingTimeOfACheckOfADirectory(t *testing.T) {
 	shown := &shownLines{now: clock.now}
 	began := clock.now()
 	bar := &meterBar{bar: shown.bar(), what: "checking", unit: dayBytes}
-	_, err := s.Check(bar.with(t.Context()), func(problem string) { t.Error(problem) })
+	_, err := s.Check(bar.withMeter(t.Context()), func(problem string) { t.Error(problem) })
 	require.NoError(t, err)
 	shown.requireHonest(t, began, 0.1)
 }
@@ -189,7 +189,7 @@ func TestRemainingTimeOfACheckOfADirectory(t *testing.T) {
 func TestRemainingTimeOfAnExport(t *testing.T) {
 	t.Parallel()
 	now, clock := time.Now(), &workClock{}
-	eng := &throttled{memory.New(), clock}
+	eng := &throttledEngine{memory.New(), clock}
 	unevenSamples(t, eng, now)
 	s := storagetest.Open(t, eng, storagetest.At(now))
 	shown := &shownLines{now: clock.now}
@@ -216,14 +216,14 @@ func TestRemainingTimeOfAnImport(t *testing.T) {
 		}
 	}
 	require.NoError(t, os.WriteFile(file, append(text, "# EOF\n"...), 0o600))
-	eng := &throttled{memory.New(), clock}
+	eng := &throttledEngine{memory.New(), clock}
 	s := storagetest.Open(t, eng, storagetest.At(now))
 	shown := &shownLines{now: clock.now}
 	began := clock.now()
 	_, err := importer.Run(t.Context(), importer.Options{
 		Into: importer.NewLocal(s, func() time.Time { return now }), Tenant: "default",
 		Source:   lines.New(lines.Options{Path: file, Format: lines.OpenMetrics, Selection: importer.Everything(), BatchBytes: 32 << 10}),
-		Progress: (&importPrinter{bar: shown.bar()}).progress,
+		Progress: (&importPrinter{bar: shown.bar()}).printProgress,
 	})
 	require.NoError(t, err)
 	shown.requireHonest(t, began, 0.1)
@@ -254,7 +254,7 @@ func TestRemainingTimeOfABackupAndARestore(t *testing.T) {
 		shown := &shownLines{now: bytesIn(into)}
 		began := shown.now()
 		bar := &meterBar{bar: shown.bar(), what: what, unit: dayBytes}
-		require.NoError(t, do(bar.with(t.Context())))
+		require.NoError(t, do(bar.withMeter(t.Context())))
 		shown.requireHonest(t, began, part)
 	}
 	// The file is large in comparison with the buffer that is read before any of it is written.
@@ -271,7 +271,7 @@ func TestRemainingTimeOfABackupAndARestore(t *testing.T) {
 	require.NoError(t, samples.SealAll(t.Context()))
 	require.NoError(t, samples.Close())
 	require.NoError(t, eng.Compact(t.Context()))
-	require.NoError(t, checkpoint(t.Context(), eng, snapshot))
+	require.NoError(t, makeCheckpoint(t.Context(), eng, snapshot))
 	name := backupName(now)
 	// On this clock, the verification at the end of a backup takes no time, although it is a fifth of the work. The
 	// actual remaining time is therefore unknown in the last part.
@@ -294,7 +294,7 @@ func TestResumedImportOfRollups(t *testing.T) {
 		Resumed: true, Stats: storage.ImportStats{RollupsOnly: 3},
 		All: storage.ImportStats{RollupsOnly: 10, LeftOut: 1, Known: 1},
 	}
-	(&importPrinter{}).report(&b, r, time.Second)
+	(&importPrinter{}).printReport(&b, r, time.Second)
 	require.Contains(t, b.String(), "imported 0 samples in 1s, 3/s; 3 only in the rollups\n")
 	require.Contains(t, b.String(), "including earlier runs: 0 samples; 1 was already stored; 9 only in the rollups\n")
 }
@@ -304,7 +304,7 @@ func TestResumedImportOfRollups(t *testing.T) {
 func TestImportOfTheFuture(t *testing.T) {
 	for ahead, asks := range map[int]bool{3: false, 4: true} {
 		var b strings.Builder
-		(&importPrinter{}).report(
+		(&importPrinter{}).printReport(
 			&b, importer.Report{Stats: storage.ImportStats{Samples: 1, Known: 2, Ahead: ahead}}, time.Second,
 		)
 		require.Contains(t, b.String(), "in the future\n")

@@ -229,14 +229,14 @@ func (s *suiteStore) sealAll(ctx context.Context) error {
 		if chunks == 0 {
 			return nil
 		}
-		if err := s.forget(ctx); err != nil {
+		if err := s.deleteAll(ctx); err != nil {
 			return err
 		}
 	}
 	return fmt.Errorf("not all was sealed, the heads still have %d chunks", chunks)
 }
 
-func (s *suiteStore) forget(ctx context.Context) error {
+func (s *suiteStore) deleteAll(ctx context.Context) error {
 	for _, store := range s.stores {
 		for p := range s.partitions {
 			if err := store.Forget(ctx, p); err != nil {

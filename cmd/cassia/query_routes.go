@@ -17,7 +17,7 @@ import (
 // queryRoutes returns the query routes that are not part of Prometheus' API.
 func (p *process) queryRoutes(evaluator *promql.Engine, plain *jsonapi.API) []server.Route {
 	routes := []server.Route{
-		{Path: api.FederatePath, Handler: p.federation(evaluator)},
+		{Path: api.FederatePath, Handler: p.federationHandler(evaluator)},
 		{Path: "/api/metadata/metricNames", Handler: http.HandlerFunc(plain.MetricNames)},
 		{Path: "/api/metadata/tagKeys", Handler: http.HandlerFunc(plain.TagKeys)},
 		{Path: "/api/metadata/tagValues", Handler: http.HandlerFunc(plain.TagValues)},
@@ -63,20 +63,20 @@ func (p *process) queryable() *promql.Queryable {
 }
 
 // newAPI returns the handler of Prometheus' HTTP API.
-func (p *process) newAPI(evaluator *promql.Engine, known features.Collector, front *front) http.Handler {
-	snapshot, claimed, dir := p.snapshots()
+func (p *process) newAPI(evaluator *promql.Engine, known features.Collector, front *frontServer) http.Handler {
+	snapshot, claimed, dir := p.snapshotFunctions()
 	return api.New(api.Options{
 		Snapshot: snapshot, ClaimedSnapshot: claimed, DataDir: dir,
 		RefuseRollups: p.c.ReadRollups == config.RefuseRollups,
 		Engine:        evaluator, Queryable: p.queryable(), Parser: p.c.Features.Parser, Ready: p.store.Ready,
-		Exemplars: promql.NewExemplars(p.store), Queries: evaluator, Rules: p.rules,
+		Exemplars: promql.NewExemplars(p.store), Queries: evaluator, Rules: p.rulesRetriever,
 		Alertmanagers: p.alertmanagerList(),
 		Version:       buildVersion(), Started: p.started, Now: time.Now,
 		Retention: p.c.Retention.String(), Flags: p.flags,
 		ListenAddress: p.c.ListenAddresses[0], ExternalURL: p.c.ExternalURL, CORSOrigin: p.c.CORSOrigin,
 		AdminAPI: p.c.AdminAPI,
 		Delete:   p.store.Delete, CleanTombstones: p.store.CleanTombstones,
-		Instrument: front.options.HTTP.Instrument, Reloads: front.files.Last, Lifecycle: p.c.Lifecycle,
+		Instrument: front.options.HTTP.Instrument, Reloads: front.files.LastReload, Lifecycle: p.c.Lifecycle,
 		Features: known, Metadata: p.metadata,
 		Cardinality: p.store.Counts().Cardinality, Limits: p.limitsOf(evaluator), Enter: evaluator.Enter,
 		Gatherer: p.registry, Registerer: p.registry, Logger: p.log.With("component", "api"),
@@ -99,8 +99,8 @@ func (p *process) metadata(ctx context.Context, tenant, metric string,
 	return out, nil
 }
 
-// federation returns the handler of Prometheus' federation endpoint, which returns the newest samples.
-func (p *process) federation(evaluator *promql.Engine) http.Handler {
+// federationHandler returns the handler of Prometheus' federation endpoint, which returns the newest samples.
+func (p *process) federationHandler(evaluator *promql.Engine) http.Handler {
 	return api.NewFederationHandler(api.Options{
 		Queryable: p.queryable(), Enter: evaluator.Enter, Parser: p.c.Features.Parser,
 		Ready: p.store.Ready, Now: time.Now,

@@ -12,8 +12,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/config"
 )
 
-// needed returns the required arguments of a command.
-func needed(c *kingpin.CmdModel) (args []string) {
+// requiredArgs returns the required arguments of a command.
+func requiredArgs(c *kingpin.CmdModel) (args []string) {
 	for _, f := range c.Flags {
 		if f.Required {
 			args = append(args, "--"+f.Name+"=csv") // The only required flag is a format.
@@ -67,7 +67,7 @@ func TestFlagsWithoutEffect(t *testing.T) {
 			} else if f.IsBoolFlag() {
 				value = ""
 			}
-			args := append(strings.Fields(c.FullCommand), needed(c)...)
+			args := append(strings.Fields(c.FullCommand), requiredArgs(c)...)
 			_, err := parseWith(app, commands, append(args, append(need, "--"+f.Name+value)...))
 			require.NoError(t, err, "%s --%s", c.FullCommand, f.Name)
 			other := []string(nil)
@@ -100,7 +100,7 @@ func TestFlagsHaveRanges(t *testing.T) {
 			}
 			tried[f.Name] = true
 			parsed := func(value string) error {
-				args := append(append(strings.Fields(c.FullCommand), needed(c)...), withNeeds(c, f.Name)...)
+				args := append(append(strings.Fields(c.FullCommand), requiredArgs(c)...), withNeeds(c, f.Name)...)
 				_, err := parseWith(app, commands, append(args, "--"+f.Name+"="+value))
 				return err
 			}

@@ -14,8 +14,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/doctor"
 )
 
-// writing returns the commands that open a directory to write to it, by name.
-func writing(t *testing.T) map[string][]string {
+// writingCommands returns the commands that open a directory to write to it, by name.
+func writingCommands(t *testing.T) map[string][]string {
 	samples := filepath.Join(t.TempDir(), "samples.txt")
 	require.NoError(t, os.WriteFile(samples, []byte("up 1 1700000000\n# EOF\n"), 0o600))
 	return map[string][]string{
@@ -53,7 +53,7 @@ func TestBackupsAreNotWrittenTo(t *testing.T) {
 	made, err := filepath.Glob(filepath.Join(folder, "*Z-*"))
 	require.NoError(t, err)
 	require.Len(t, made, 1)
-	for _, args := range writing(t) {
+	for _, args := range writingCommands(t) {
 		require.Contains(t, requireRefusal(t, args, folder),
 			"is a backup folder (created by cassia backup); restore a backup: cassia restore --from="+folder, args)
 		require.Contains(t, requireRefusal(t, args, made[0]),
@@ -77,7 +77,7 @@ func TestStoreWithoutMarkerIsNotANewOne(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, found, 1)
 		require.NoError(t, os.Remove(found[0]))
-		all := writing(t)
+		all := writingCommands(t)
 		for _, name := range []string{"check", "inspect", "retention", "export --format=csv", "downsample --dry-run"} {
 			all[name] = strings.Fields(name)
 		}
@@ -88,7 +88,7 @@ func TestStoreWithoutMarkerIsNotANewOne(t *testing.T) {
 		}
 		examined, text, err := examineFiles(t, time.Now(), "--storage.path="+dir)
 		require.Error(t, err)
-		require.Positive(t, doctor.Count(examined, doctor.Error), text)
+		require.Positive(t, doctor.CountLevel(examined, doctor.Error), text)
 		require.Contains(t, text, marker)
 		require.Contains(t, text, "cassia restore --damaged --storage.path="+dir)
 		require.NotContains(t, text, "there is no store")
@@ -105,6 +105,6 @@ func TestOtherSettingsChangeNothing(t *testing.T) {
 	require.Contains(t, line, "check --storage.slot and --storage.partitions, or choose another store")
 	empty := t.TempDir()
 	for _, name := range []string{"downsample", "schema set-period", "backup"} {
-		require.Contains(t, requireRefusal(t, writing(t)[name], empty), "no Cassia data found", name)
+		require.Contains(t, requireRefusal(t, writingCommands(t)[name], empty), "no Cassia data found", name)
 	}
 }

@@ -24,12 +24,12 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// trying holds the flags of the command relabel.
-type trying struct {
-	offline
+// relabelFlags holds the flags of the command relabel.
+type relabelFlags struct {
+	offlineStore
 	file, tenant, start, end, url string
 	login                         *httpConfig
-	dry, asJSON                   bool
+	isDryRun, asJSON              bool
 }
 
 // addRelabel declares the command that tests relabeling rules on stored series.
@@ -37,12 +37,12 @@ func addRelabel(app *kingpin.Application) subcommand {
 	cmd := app.Command("relabel", "Test a relabeling file on stored samples: print the series, samples and bytes per "+
 		"day that each rule would have dropped or changed. Changes nothing. Exits with status 1 if the file has an "+
 		"error.")
-	t := &trying{offline: offlineFlags(cmd), login: httpConfigFlag(cmd)}
-	t.readOnly, t.queryBytes = true, exportBytes
+	t := &relabelFlags{offlineStore: offlineFlags(cmd), login: httpConfigFlag(cmd)}
+	t.isReadOnly, t.queryBytes = true, exportBytes
 	cmd.Arg("file", "File with relabeling rules, for --write.relabel-file.").Required().StringVar(&t.file)
 	cmd.Flag(
 		"dry-run", "Change nothing. This is the only mode, because rules apply to incoming samples.",
-	).Default("true").BoolVar(&t.dry)
+	).Default("true").BoolVar(&t.isDryRun)
 	cmd.Flag("url", "URL of a running server whose samples to read, such as http://localhost:9201, instead of opening "+
 		"the data directory. The server examines at most 7 days and 200,000 series.").StringVar(&t.url)
 	cmd.Flag("tenant", "Tenant whose rules and samples are used.").Default(tenant.Default).StringVar(&t.tenant)
@@ -57,8 +57,8 @@ func addRelabel(app *kingpin.Application) subcommand {
 	return subcommand{cmd.FullCommand(), t.run}
 }
 
-func (t *trying) run(ctx context.Context) error {
-	if !t.dry {
+func (t *relabelFlags) run(ctx context.Context) error {
+	if !t.isDryRun {
 		return errors.New(
 			"--no-dry-run is not supported: rules apply to incoming samples, never to stored ones; to apply the " +
 				"file, start cassia serve with --write.relabel-file",
@@ -104,7 +104,7 @@ func (t *trying) run(ctx context.Context) error {
 const trialWidth = 24 * time.Hour
 
 // tryOnData tests the rules on a directory or a cluster.
-func (t *trying) tryOnData(ctx context.Context, table *relabeling.Table,
+func (t *relabelFlags) tryOnData(ctx context.Context, table *relabeling.Table,
 	o relabeling.TrialOptions) (found *relabeling.Trial, err error) {
 	unread := 0
 	var others []error
@@ -122,7 +122,7 @@ func (t *trying) tryOnData(ctx context.Context, table *relabeling.Table,
 				return err
 			}
 			if len(spans) == 0 {
-				return fmt.Errorf("%s: tenant %s has no samples", t.Where(), t.tenant)
+				return fmt.Errorf("%s: tenant %s has no samples", t.Location(), t.tenant)
 			}
 			o.MaxT = spans[len(spans)-1].MaxT
 		}
@@ -131,8 +131,8 @@ func (t *trying) tryOnData(ctx context.Context, table *relabeling.Table,
 		}
 		bar := newMeterBar(os.Stderr, time.Now, "examining",
 			func(n float64) string { return threeDigits(n) + " metrics" })
-		found, err = relabeling.RunTrial(bar.with(ctx), s, table, o)
-		bar.end()
+		found, err = relabeling.RunTrial(bar.withMeter(ctx), s, table, o)
+		bar.clearBar()
 		return err
 	})
 	if errors.Is(err, engine.ErrLocked) {
@@ -153,8 +153,8 @@ func isUnread(err error) bool {
 }
 
 // tryOnServer requests the test from a running server.
-func (t *trying) tryOnServer(ctx context.Context, o relabeling.TrialOptions) (*relabeling.Trial, error) {
-	client, err := t.login.client(t.url)
+func (t *relabelFlags) tryOnServer(ctx context.Context, o relabeling.TrialOptions) (*relabeling.Trial, error) {
+	client, err := t.login.newClient(t.url)
 	if err != nil {
 		return nil, err
 	}

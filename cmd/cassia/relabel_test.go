@@ -33,8 +33,8 @@ tenants:
   free: {write_relabel_configs: []}
 `
 
-// exchange sends a request and returns the response and its body.
-func (r running) exchange(
+// sendRequest sends a request and returns the response and its body.
+func (r running) sendRequest(
 	t *testing.T, method, path string, header map[string]string, body []byte,
 ) (*http.Response, string) {
 	t.Helper()
@@ -51,10 +51,10 @@ func (r running) exchange(
 	return resp, string(text)
 }
 
-// names returns the series of a tenant.
-func (r running) names(t *testing.T, tenant string) (list []string) {
+// seriesNames returns the series of a tenant.
+func (r running) seriesNames(t *testing.T, tenant string) (list []string) {
 	t.Helper()
-	_, text := r.exchange(t, http.MethodGet, "/api/v1/series?match[]={__name__=~\".%2B\"}",
+	_, text := r.sendRequest(t, http.MethodGet, "/api/v1/series?match[]={__name__=~\".%2B\"}",
 		map[string]string{"X-Scope-OrgID": tenant}, nil)
 	var answer struct{ Data []map[string]string }
 	require.NoError(t, json.Unmarshal([]byte(text), &answer), text)
@@ -104,7 +104,7 @@ func TestRelabelingOfAllWaysIn(t *testing.T) {
 	}
 	body, err := v2.Marshal()
 	require.NoError(t, err)
-	resp, text := r.exchange(t, http.MethodPost, "/api/v1/write", map[string]string{
+	resp, text := r.sendRequest(t, http.MethodPost, "/api/v1/write", map[string]string{
 		"Content-Type": "application/x-protobuf;proto=io.prometheus.write.v2.Request", "Content-Encoding": "snappy",
 	}, snappy.Encode(nil, body))
 	require.Equal(t, http.StatusNoContent, resp.StatusCode, text)
@@ -112,7 +112,7 @@ func TestRelabelingOfAllWaysIn(t *testing.T) {
 		"a sender would count less as failed")
 	require.Equal(t, "2", resp.Header.Get("X-Prometheus-Remote-Write-Exemplars-Written"))
 
-	resp, text = r.exchange(
+	resp, text = r.sendRequest(
 		t, http.MethodPost, "/api/v1/otlp/v1/metrics", map[string]string{"Content-Type": "application/json"},
 		[]byte(`{"resourceMetrics":[{"scopeMetrics":[{"metrics":[
 		{"name":"noise3","gauge":{"dataPoints":[{"timeUnixNano":"`+fmt.Sprint(ms)+`000000","asDouble":3}]}},
@@ -121,7 +121,7 @@ func TestRelabelingOfAllWaysIn(t *testing.T) {
 	require.Equal(t, http.StatusOK, resp.StatusCode, text)
 	require.NotContains(t, text, "rejected")
 
-	resp, text = r.exchange(t, http.MethodPost, "/api/write", map[string]string{"Content-Type": "application/json"},
+	resp, text = r.sendRequest(t, http.MethodPost, "/api/write", map[string]string{"Content-Type": "application/json"},
 		fmt.Appendf(nil,
 			`[{"metricName":"noise4","tags":{"a":"b"},"ts":%[1]d,"value":4},{"metricName":"old_4","tags":{"a":"b"},"ts":%[1]d,"value":4}]`,
 			ms/1000))
@@ -129,8 +129,8 @@ func TestRelabelingOfAllWaysIn(t *testing.T) {
 
 	require.Eventually(t, func() bool { code, _ := r.Get(t, "/-/ready"); return code == http.StatusOK },
 		cassiatest.Patience, 5*time.Millisecond)
-	require.ElementsMatch(t, []string{"new_1", "up1", "new_2", "new_3", "new_4"}, r.names(t, "default"))
-	require.ElementsMatch(t, []string{"noise1/p", "old_1/p"}, r.names(t, "free"))
+	require.ElementsMatch(t, []string{"new_1", "up1", "new_2", "new_3", "new_4"}, r.seriesNames(t, "default"))
+	require.ElementsMatch(t, []string{"noise1/p", "old_1/p"}, r.seriesNames(t, "free"))
 	require.Eventually(t, func() bool {
 		_, text = r.Get(t, "/api/v1/metadata")
 		return strings.Contains(text, `"new_1"`)
@@ -153,13 +153,13 @@ func TestRelabelingOfAllWaysIn(t *testing.T) {
 	require.Equal(t, http.StatusInternalServerError, code)
 	require.Contains(t, text, "line 1, rule 1: unknown key regx")
 	send1("", "noise5")
-	require.NotContains(t, r.names(t, "default"), "noise5")
+	require.NotContains(t, r.seriesNames(t, "default"), "noise5")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	code, text = r.Post(t, "/-/reload", nil)
 	require.Equal(t, http.StatusOK, code, text)
 	send1("", "noise1", "old_1")
 	require.ElementsMatch(
-		t, []string{"new_1", "up1", "new_2", "new_3", "new_4", "noise1/p", "old_1/p"}, r.names(t, "default"),
+		t, []string{"new_1", "up1", "new_2", "new_3", "new_4", "noise1/p", "old_1/p"}, r.seriesNames(t, "default"),
 	)
 }
 

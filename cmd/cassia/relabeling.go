@@ -42,13 +42,13 @@ func (p *process) noteMetadata(tenant string, metric []byte, kind string, unit, 
 // relabelings implements ui.Relabeling.
 type relabelings struct{ *process }
 
-func (p relabelings) Status(tenant string) relabeling.Status { return p.relabeling.Status(tenant) }
+func (r relabelings) Status(tenant string) relabeling.Status { return r.relabeling.Status(tenant) }
 
-func (p relabelings) Try(ctx context.Context, t *relabeling.Table,
+func (r relabelings) Try(ctx context.Context, t *relabeling.Table,
 	o relabeling.TrialOptions) (*relabeling.Trial, error) {
-	return relabeling.RunTrial(ctx, p.store, t, o)
+	return relabeling.RunTrial(ctx, r.store, t, o)
 }
 
-func (p relabelings) Space(ctx context.Context, tenant string) ([rollup.OneHour + 1]relabeling.ResolutionSpace, error) {
-	return relabeling.MeasureSpace(ctx, p.store, tenant)
+func (r relabelings) Space(ctx context.Context, tenant string) ([rollup.OneHour + 1]relabeling.ResolutionSpace, error) {
+	return relabeling.MeasureSpace(ctx, r.store, tenant)
 }

@@ -20,7 +20,7 @@ func addRestore(app *kingpin.Application) subcommand {
 	dir := cmd.Flag(
 		"storage.path", "Directory to create; it must be empty or not exist. With --damaged: the directory to repair.",
 	).Default("data").String()
-	var from backups.Place
+	var from backups.Location
 	cmd.Flag(
 		"from", "Folder or bucket of the backups, as in cassia backup --to. Optional with --damaged.",
 	).StringVar(&from.At)
@@ -29,13 +29,13 @@ func addRestore(app *kingpin.Application) subcommand {
 	verify := cmd.Flag("check", "After the restore, verify every row, as cassia check does.").Default("true").Bool()
 	m := addMending(cmd)
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
-		if from.At == "" && !m.damaged {
+		if from.At == "" && !m.onlyDamaged {
 			return errors.New("--from is missing; set it to the folder or bucket of the backups")
 		}
 		if err := from.Validate(); err != nil {
 			return fmt.Errorf("--from, --key-file: %w", err)
 		}
-		if m.damaged {
+		if m.onlyDamaged {
 			return m.run(ctx, &from, *name, *dir, *verify)
 		}
 		if err := from.CheckRestoreTo(*dir); err != nil {
@@ -53,7 +53,7 @@ func addRestore(app *kingpin.Application) subcommand {
 			}
 			return err
 		})
-		bar.end()
+		bar.clearBar()
 		if err != nil {
 			return withOperation("restoring from "+from.String(), &from, err)
 		}
@@ -66,7 +66,7 @@ func addRestore(app *kingpin.Application) subcommand {
 		if damaged != nil || !*verify {
 			return damaged
 		}
-		o := offline{Engine: &config.Engine{Kind: config.EnginePebble, Path: *dir}}
+		o := offlineStore{Engine: &config.Engine{Kind: config.EnginePebble, Path: *dir}}
 		return checkAll(ctx, o, false)
 	}}
 }

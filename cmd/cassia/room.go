@@ -21,7 +21,7 @@ func (p *process) watchRoom(ctx context.Context) {
 	ticker := time.NewTicker(roomEvery)
 	defer ticker.Stop()
 	for level := doctor.OK; ; {
-		free, total := doctor.Room(p.c.Path)
+		free, total := doctor.FreeSpace(p.c.Path)
 		level = logRoom(p.log.With("at", p.c.Path, "free_bytes", free, "total_bytes", total), level,
 			doctor.LevelOf(free, total))
 		select {

@@ -55,8 +55,8 @@ func (p *process) startRules(ctx context.Context, evaluator *promql.Engine) (sto
 	return func() { cancel(); running.Wait(); closeAlerts() }, nil
 }
 
-// rules returns the rules of a request's tenants for the API.
-func (p *process) rules(ctx context.Context) promapi.RulesRetriever {
+// rulesRetriever returns the rules of a request's tenants for the API.
+func (p *process) rulesRetriever(ctx context.Context) promapi.RulesRetriever {
 	if p.ruler == nil {
 		return ruler.Retriever{}
 	}

@@ -80,7 +80,7 @@ func startRulesProcess(t *testing.T, eng engine.Engine, name, glob string, ahead
 	return p
 }
 
-func (p *rulesProcess) evaluates() bool { return p.metric("cassia_rules_evaluated_here") == 1 }
+func (p *rulesProcess) isEvaluator() bool { return p.metric("cassia_rules_evaluated_here") == 1 }
 
 // metric returns the sum of a gauge or counter over all labels, or 0 if it doesn't exist.
 func (p *rulesProcess) metric(name string) (sum float64) {
@@ -129,10 +129,10 @@ func TestOneOfTwoProcessesEvaluatesRules(t *testing.T) {
 	eng := memory.New()
 	var ahead atomic.Int64
 	a := startRulesProcess(t, eng, "a", filepath.Join(dir, "*.yml"), &ahead)
-	wait("a begins", a.evaluates)
+	wait("a begins", a.isEvaluator)
 	b := startRulesProcess(t, eng, "b", filepath.Join(dir, "*.yml"), &ahead)
 	wait("a has evaluated", func() bool { return len(b.ticks()) >= 3 })
-	require.False(t, b.evaluates())
+	require.False(t, b.isEvaluator())
 	wait("b shows what a does", func() bool {
 		groups := b.ruler.Retriever(t.Context()).RuleGroups()
 		return len(groups) == 1 && groups[0].AlertingRules()[0].State() == rules.StateFiring
@@ -142,7 +142,7 @@ func TestOneOfTwoProcessesEvaluatesRules(t *testing.T) {
 	died := time.Now().UnixMilli()
 	wait("some evaluations nobody makes", func() bool { return time.Now().UnixMilli() > died+3000 })
 	ahead.Store(int64(membership.LivenessTimeout))
-	wait("b takes over", b.evaluates)
+	wait("b takes over", b.isEvaluator)
 	wait("b has evaluated", func() bool { n := b.ticks(); return n[len(n)-1] > died+4000 })
 	noGap := func() {
 		t.Helper()
@@ -161,10 +161,10 @@ func TestOneOfTwoProcessesEvaluatesRules(t *testing.T) {
 	noGap()
 
 	a.dead.Store(false)
-	wait("a sees that it isn't its turn", func() bool { return !a.evaluates() })
-	require.True(t, b.evaluates())
+	wait("a sees that it isn't its turn", func() bool { return !a.isEvaluator() })
+	require.True(t, b.isEvaluator())
 	b.stop()
-	wait("a goes on", a.evaluates)
+	wait("a goes on", a.isEvaluator)
 	last := b.ticks()
 	wait("a has evaluated", func() bool { return len(b.ticks()) > len(last)+1 })
 	noGap()

@@ -144,21 +144,21 @@ func newRuleRig(t *testing.T, f ruleTests, test ruleTest) *ruleRig {
 		require.NoError(t, err)
 		r.input = append(r.input, inputSeries{ls, values})
 	}
-	for _, rule := range r.alerting() {
+	for _, rule := range r.alertingRules() {
 		rule.SetRestored(true)
 	}
 	return r
 }
 
-func (r *ruleRig) alerting() (all []*rules.AlertingRule) {
+func (r *ruleRig) alertingRules() (all []*rules.AlertingRule) {
 	for _, g := range r.groups {
 		all = append(all, g.AlertingRules()...)
 	}
 	return all
 }
 
-// load stores the input samples up to now.
-func (r *ruleRig) load() {
+// loadSamples stores the input samples up to now.
+func (r *ruleRig) loadSamples() {
 	app := r.into.Appender(r.ctx)
 	due := int(r.now.Sub(r.start)/time.Duration(r.test.Interval)) + 1
 	for i, in := range r.input {
@@ -188,7 +188,7 @@ func (r *ruleRig) run() {
 		last = max(last, e.At)
 	}
 	for ; r.now.Sub(r.start) <= time.Duration(last); r.now = r.now.Add(r.every) {
-		r.load()
+		r.loadSamples()
 		for _, g := range r.groups {
 			ruler.EvaluateGroup(r.ctx, g, r.now)
 			for _, rule := range g.Rules() {
@@ -203,12 +203,12 @@ func (r *ruleRig) run() {
 					of[labels.AlertName] = a.Name
 					expected = append(expected, labels.FromMap(of).String()+labels.FromMap(e.Annotations).String())
 				}
-				require.ElementsMatch(r.t, expected, r.firing(a.Name), "%s after %s", a.Name, a.At)
+				require.ElementsMatch(r.t, expected, r.firingAlerts(a.Name), "%s after %s", a.Name, a.At)
 			}
 		}
 	}
 	for _, e := range r.test.Exprs {
-		r.check(e.Expr, r.start.Add(time.Duration(e.At)), func() (expected []string) {
+		r.checkQuery(e.Expr, r.start.Add(time.Duration(e.At)), func() (expected []string) {
 			for _, s := range e.Expected {
 				ls, err := r.parser.ParseMetric(s.Labels)
 				require.NoError(r.t, err)
@@ -225,10 +225,10 @@ func (r *ruleRig) run() {
 	}
 }
 
-// firing returns the firing alerts of a rule.
-func (r *ruleRig) firing(name string) []string {
+// firingAlerts returns the firing alerts of a rule.
+func (r *ruleRig) firingAlerts(name string) []string {
 	found := []string{}
-	for _, rule := range r.alerting() {
+	for _, rule := range r.alertingRules() {
 		for _, a := range rule.ActiveAlerts() {
 			if rule.Name() == name && a.State == rules.StateFiring {
 				found = append(found, a.Labels.String()+a.Annotations.String())
@@ -238,7 +238,7 @@ func (r *ruleRig) firing(name string) []string {
 	return found
 }
 
-func (r *ruleRig) check(expr string, at time.Time, expected []string) {
+func (r *ruleRig) checkQuery(expr string, at time.Time, expected []string) {
 	vector, err := rules.EngineQueryFunc(r.engine, r.queries)(r.ctx, expr, at)
 	require.NoError(r.t, err, expr)
 	var got []string

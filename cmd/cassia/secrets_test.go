@@ -57,7 +57,7 @@ func TestNoSecretIsTold(t *testing.T) {
 	} {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
 			for _, shown := range [][2]string{{"ops", password}, {"", token}, {"ops", guess}, {"", guess}} {
-				r.ask(t, method, path, shown[0], shown[1])
+				r.requestStatus(t, method, path, shown[0], shown[1])
 			}
 		}
 	}
@@ -66,7 +66,8 @@ func TestNoSecretIsTold(t *testing.T) {
 		good + "  " + password + "\n", "users: [{name: ops, password: " + guess + "}]", "users: [" + token + "]",
 	} {
 		require.NoError(t, os.WriteFile(users, []byte(bad), 0o600))
-		require.Equal(t, http.StatusInternalServerError, r.ask(t, http.MethodPost, "/-/reload", "ops", password),
+		code := r.requestStatus(t, http.MethodPost, "/-/reload", "ops", password)
+		require.Equal(t, http.StatusInternalServerError, code,
 			"the old users stay")
 	}
 	stop()
@@ -82,7 +83,7 @@ func (r *secretsRig) start(t *testing.T, args ...string) (log *lockedBuffer, sto
 	t.Helper()
 	app := kingpin.New("cassia", "")
 	cmd := app.Command("serve", "")
-	c := config.Register(cmd, 1<<30)
+	c := config.RegisterFlags(cmd, 1<<30)
 	_, err := app.Parse(append(
 		[]string{"serve", "--web.listen-address=127.0.0.1:0", "--web.enable-admin-api"}, args...,
 	))
@@ -96,7 +97,8 @@ func (r *secretsRig) start(t *testing.T, args ...string) (log *lockedBuffer, sto
 	ctx, cancel := context.WithCancel(t.Context())
 	listening, ended := make(chan string, 1), make(chan error, 1)
 	go func() {
-		ended <- serve(ctx, c, flags, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		handler := slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})
+		ended <- runServer(ctx, c, flags, slog.New(handler),
 			func(a []string) { listening <- a[0] })
 	}()
 	select {
@@ -112,9 +114,9 @@ func (r *secretsRig) start(t *testing.T, args ...string) (log *lockedBuffer, sto
 	return log, func() { cancel(); require.NoError(t, <-ended) }
 }
 
-// ask sends a request with basic authentication or, if user is empty, with secret as bearer token. It appends the
-// response to r.told and returns the status code.
-func (r *secretsRig) ask(t *testing.T, method, path, user, secret string) int {
+// requestStatus sends a request with basic authentication or, if user is empty, with secret as bearer token. It appends
+// the response to r.told and returns the status code.
+func (r *secretsRig) requestStatus(t *testing.T, method, path, user, secret string) int {
 	t.Helper()
 	request, err := http.NewRequest(method, r.url+path, strings.NewReader(""))
 	require.NoError(t, err)

@@ -17,7 +17,7 @@ func (p *process) startSelfMonitoring(ctx context.Context, addresses []string) (
 		return func() {}
 	}
 	o := selfmonitoring.DefaultOptions()
-	o.Instance = instance(addresses[0])
+	o.Instance = instanceName(addresses[0])
 	o.Gatherer = p.registry
 	o.Metadata = p.store.NoteMetadata
 	o.Logger = p.log.With("component", "selfmonitoring")
@@ -29,9 +29,9 @@ func (p *process) startSelfMonitoring(ctx context.Context, addresses []string) (
 	return func() { cancel(); running.Wait() }
 }
 
-// instance returns a name that identifies this process among those that share the store: the machine's host name and
-// the port of a listen address. The external URL isn't used because it may be the URL of a load balancer.
-func instance(address string) string {
+// instanceName returns a name that identifies this process among those that share the store: the machine's host name
+// and the port of a listen address. The external URL isn't used because it may be the URL of a load balancer.
+func instanceName(address string) string {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "localhost"

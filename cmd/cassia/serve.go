@@ -44,7 +44,7 @@ const memoryLimit = 0.75
 
 func addServe(app *kingpin.Application) subcommand {
 	cmd := app.Command("serve", "Run the server: receive samples, store them and answer queries.")
-	c := config.Register(cmd, config.Memory(os.DirFS("/")))
+	c := config.RegisterFlags(cmd, config.AvailableMemory(os.DirFS("/")))
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
 		if err := c.Validate(); err != nil {
 			return err
@@ -90,7 +90,7 @@ type process struct {
 	fail context.CancelCauseFunc
 
 	opening opening
-	front   *front
+	front   *frontServer
 	engine  openedEngine
 	limiter *tenant.Limiter
 	// bodies limits the memory used by request bodies, across all endpoints that receive samples.
@@ -122,7 +122,7 @@ func (p *process) run(signals context.Context, listening func([]string)) error {
 	p.fail = fail
 	defer fail(nil)
 	ended := make(chan error, 1)
-	go func() { ended <- p.work(ctx, signals, listening) }()
+	go func() { ended <- p.runComponents(ctx, signals, listening) }()
 	select {
 	case err := <-ended:
 		return err
@@ -143,9 +143,9 @@ func (p *process) run(signals context.Context, listening func([]string)) error {
 	}
 }
 
-// work starts all components, serves requests until ctx ends, and stops the components. signals ends when the process
-// receives a signal to stop.
-func (p *process) work(ctx, signals context.Context, listening func([]string)) (err error) {
+// runComponents starts all components, serves requests until ctx ends, and stops the components. signals ends when the
+// process receives a signal to stop.
+func (p *process) runComponents(ctx, signals context.Context, listening func([]string)) (err error) {
 	p.registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildCollector())
 	p.log.Info("starting Cassia", "version", buildVersion().Cassia, "revision", buildVersion().Revision)
@@ -223,7 +223,7 @@ func (p *process) openStore(ctx context.Context) error {
 
 	if p.store, err = p.openRows(ctx, so); err != nil {
 		err = withSettingsFlags(errors.Join(err, p.engine.Close()))
-		return fmt.Errorf("%s: %w", p.c.Where(), oneLineError{err})
+		return fmt.Errorf("%s: %w", p.c.Location(), oneLineError{err})
 	}
 	p.logStore()
 	go panics.Repeat(ctx, "watching free space", func() { p.watchRoom(ctx) })
@@ -284,7 +284,7 @@ func (p *process) storageOptions(cacheBytes int64) storage.Options {
 	so.Slot = p.c.Slot
 	so.Partitions = p.c.Partitions
 	so.AnySettings = p.c.AnySettings
-	p.c.Retention.Into(&so)
+	p.c.Retention.SetOptions(&so)
 	so.AddClasses = true
 	so.HeadBytes = p.c.HeadBytes
 	so.CacheBytes = cacheBytes
@@ -295,7 +295,7 @@ func (p *process) storageOptions(cacheBytes int64) storage.Options {
 	so.Self = membership.Process{Name: p.c.ExternalURL.Host, Target: p.c.Target, Version: buildVersion().Cassia,
 		StartedMS: p.started.UnixMilli()}
 	so.Limiter = p.limiter
-	so.Elapsed = elapsed
+	so.Elapsed = elapsedTime
 	so.Today = p.c.Today
 	so.Logger = p.log.With("component", "storage")
 	so.Registerer = p.registry
@@ -312,7 +312,7 @@ func (p *process) giveBack(ctx context.Context) {
 // logStore logs the store's location and identity. They help to detect a wrong path, at which a new, empty store is
 // created.
 func (p *process) logStore() {
-	at := p.c.Where()
+	at := p.c.Location()
 	if dir, err := filepath.Abs(p.c.Path); err == nil && p.c.Kind == config.EnginePebble {
 		at = dir
 	}
@@ -371,7 +371,7 @@ func (p *process) startLoop(ctx context.Context) (wait func(), err error) {
 }
 
 // serveHTTP starts the components that need the store, and serves all requests until ctx ends.
-func (p *process) serveHTTP(ctx context.Context, front *front, listening func([]string)) error {
+func (p *process) serveHTTP(ctx context.Context, front *frontServer, listening func([]string)) error {
 	ha, stopReplicas, err := p.startReplicas(ctx)
 	if err != nil {
 		return err
@@ -409,7 +409,7 @@ func (p *process) serveHTTP(ctx context.Context, front *front, listening func([]
 	o.API = p.requireRole("read", "queries", p.newAPI(evaluator, known, front))
 	o.Write = p.requireRole("write", "samples", write)
 	o.Routes = slices.Concat(writes, p.queryRoutes(evaluator, plain),
-		[]server.Route{haRoute(ha), backupsRoute(schedule)}, p.page(evaluator))
+		[]server.Route{haRoute(ha), backupsRoute(schedule)}, p.pageRoutes(evaluator))
 	o.NotFound = ui.NotFound
 	o.Ready = p.store.Ready
 	o.SealAll = p.store.SealAll
@@ -431,7 +431,7 @@ func (p *process) serveHTTP(ctx context.Context, front *front, listening func([]
 // role of the process.
 func (p *process) requireRole(role, what string, h http.Handler) http.Handler {
 	if !p.hasRole(role) {
-		return server.Elsewhere(what, p.c.Target)
+		return server.ElsewhereHandler(what, p.c.Target)
 	}
 	if role != "read" {
 		return h

@@ -27,9 +27,9 @@ type running struct {
 	stop func() error
 }
 
-// serve runs a server until ctx ends, which isn't an error. It calls listening with the addresses once all requests are
-// served.
-func serve(
+// runServer runs a server until ctx ends, which isn't an error. It calls listening with the addresses once all requests
+// are served.
+func runServer(
 	ctx context.Context, c *config.Config, flags map[string]string, log *slog.Logger, listening func([]string),
 ) error {
 	return newProcess(c, flags, log).run(ctx, listening)
@@ -40,7 +40,7 @@ func serve(
 func startServe(t *testing.T, args ...string) running {
 	t.Helper()
 	app := kingpin.New("cassia", "")
-	c := config.Register(app.Command("serve", ""), 1<<30)
+	c := config.RegisterFlags(app.Command("serve", ""), 1<<30)
 	flags := append([]string{"serve", "--web.listen-address=127.0.0.1:0", "--web.enable-admin-api"}, args...)
 	if !slices.Contains(args, "--self-monitoring") {
 		flags = append(flags, "--no-self-monitoring")
@@ -56,7 +56,7 @@ func startServe(t *testing.T, args ...string) running {
 	ctx, cancel := context.WithCancel(t.Context())
 	listening, ended := make(chan string, 1), make(chan error, 1)
 	go func() {
-		ended <- serve(ctx, c, map[string]string{"storage.path": c.Path}, slog.New(slog.NewTextHandler(&log, nil)),
+		ended <- runServer(ctx, c, map[string]string{"storage.path": c.Path}, slog.New(slog.NewTextHandler(&log, nil)),
 			func(a []string) { listening <- a[0] })
 	}()
 	stopped := false
@@ -83,7 +83,7 @@ func startServe(t *testing.T, args ...string) running {
 func startProcess(t *testing.T, args ...string) *process {
 	t.Helper()
 	app := kingpin.New("cassia", "")
-	c := config.Register(app.Command("serve", ""), 1<<30)
+	c := config.RegisterFlags(app.Command("serve", ""), 1<<30)
 	_, err := app.Parse(append([]string{"serve", "--web.listen-address=127.0.0.1:0"}, args...))
 	require.NoError(t, err)
 	require.NoError(t, c.Validate())
@@ -196,7 +196,7 @@ func TestServeIsStoppedWhileItOpens(t *testing.T) {
 		dir, err := os.MkdirTemp("", "cassia-stopped-")
 		require.NoError(t, err)
 		app := kingpin.New("cassia", "")
-		c := config.Register(app.Command("serve", ""), 1<<30)
+		c := config.RegisterFlags(app.Command("serve", ""), 1<<30)
 		_, err = app.Parse([]string{
 			"serve", "--web.listen-address=127.0.0.1:0", "--no-self-monitoring", "--storage.path=" + dir,
 		})
@@ -204,7 +204,7 @@ func TestServeIsStoppedWhileItOpens(t *testing.T) {
 		require.NoError(t, c.Validate())
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Duration(after)*time.Millisecond, cancel)
-		require.NoError(t, serve(ctx, c, nil, slog.New(slog.DiscardHandler), func([]string) { cancel() }),
+		require.NoError(t, runServer(ctx, c, nil, slog.New(slog.DiscardHandler), func([]string) { cancel() }),
 			"after %d ms", after)
 		cancel()
 		// The store may still be opened in the background, which creates files.

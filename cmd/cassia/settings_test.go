@@ -34,7 +34,7 @@ const (
 	soundKeyspace  = "sound"  // created by cassia
 	emptyKeyspace  = "empty"  // has no tables
 	futureKeyspace = "future" // created by a later release
-	guest          = "guest"  // a user without permissions
+	guestUser      = "guest"  // a user without permissions
 )
 
 // TestCassandraSettings starts cassia with settings that don't match the cluster. Each error is one line that names the
@@ -47,7 +47,7 @@ func TestCassandraSettings(t *testing.T) {
 		Password: true, CommitLog: "periodic", Heap: "512M", Config: "partition_keys_in_select_fail_threshold: 8",
 	})
 	require.NoError(t, node.Query(
-		"CREATE ROLE "+guest+" WITH PASSWORD = '"+guest+"' AND LOGIN = true",
+		"CREATE ROLE "+guestUser+" WITH PASSWORD = '"+guestUser+"' AND LOGIN = true",
 		"CREATE KEYSPACE "+emptyKeyspace+" WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
 		"CREATE KEYSPACE "+futureKeyspace+" WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
 		"CREATE TABLE "+futureKeyspace+".stage (a int PRIMARY KEY) WITH comment = 'cassia schema 99: something new'",
@@ -221,7 +221,7 @@ func testRefusals(t *testing.T, host string) {
 		}, more...)
 	}
 	as := "--cassandra.username=" + cassandratest.Username
-	asGuest := []string{"--cassandra.username=" + guest, file(guest)}
+	asGuest := []string{"--cassandra.username=" + guestUser, file(guestUser)}
 	for name, c := range map[string]struct {
 		args []string
 		want []string

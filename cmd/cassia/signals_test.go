@@ -14,7 +14,7 @@ import (
 
 // run runs cassia with these arguments and returns its exit status.
 func run(args []string, stderr io.Writer) int {
-	status, restore := execute(args, stderr)
+	status, restore := runCassia(args, stderr)
 	restore()
 	return status
 }

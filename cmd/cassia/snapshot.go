@@ -26,16 +26,16 @@ import (
 // snapshotsFolder is the folder in a data directory that contains the snapshots.
 const snapshotsFolder = "snapshots"
 
-// snapshots returns two functions that make snapshots, and the data directory in which they make them. unclaimed makes
-// a snapshot that is kept until a user removes it. claimed makes a snapshot for a command that has claimed its name and
-// removes it after use. Both functions are nil if the engine can't make snapshots.
-func (p *process) snapshots() (unclaimed func(dir string) error,
+// snapshotFunctions returns two functions that make snapshots, and the data directory in which they make them.
+// unclaimed makes a snapshot that is kept until a user removes it. claimed makes a snapshot for a command that has
+// claimed its name and removes it after use. Both functions are nil if the engine can't make snapshots.
+func (p *process) snapshotFunctions() (unclaimed func(dir string) error,
 	claimed func(ctx context.Context, name string) error, in string) {
 	e, ok := p.engine.(*pebble.Engine)
 	if !ok {
 		return nil, nil, ""
 	}
-	make := func(dir string) error { return checkpoint(context.Background(), e, dir) }
+	make := func(dir string) error { return makeCheckpoint(context.Background(), e, dir) }
 	unclaimed = func(dir string) error {
 		if err := os.Remove(dir); err != nil { // The checkpoint creates its directory itself.
 			return err
@@ -58,7 +58,7 @@ func (p *process) sweepSnapshots(ctx context.Context) {
 		return
 	}
 	folder := filepath.Join(p.c.Path, snapshotsFolder)
-	if stay, err := backups.Unclaimed(folder); err != nil {
+	if stay, err := backups.UnclaimedSnapshots(folder); err != nil {
 		p.log.Warn("can't list the snapshots", "at", folder, "err", err)
 	} else if len(stay) > 0 {
 		p.log.Info("snapshots exist; their files use disk space until the snapshots are removed", "at", folder,
@@ -84,8 +84,9 @@ func (p *process) sweepSnapshots(ctx context.Context) {
 	}
 }
 
-// checkpoint makes a checkpoint of the engine and records the store's identity in it. The directory must not exist yet.
-func checkpoint(ctx context.Context, e *pebble.Engine, dir string) error {
+// makeCheckpoint makes a checkpoint of the engine and records the store's identity in it. The directory must not exist
+// yet.
+func makeCheckpoint(ctx context.Context, e *pebble.Engine, dir string) error {
 	store, copy, restoredFrom, err := storage.CopyOf(ctx, e)
 	if err != nil {
 		return err
@@ -141,7 +142,7 @@ func (s *serverOfDirectory) withSnapshot(ctx context.Context, dir string, use fu
 
 // snapshot requests a snapshot of the directory from the server. This process must have claimed the name.
 func (s *serverOfDirectory) snapshot(ctx context.Context, dir, name string) error {
-	client, err := s.login.client(*s.url)
+	client, err := s.login.newClient(*s.url)
 	if err != nil {
 		return err
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/doctor"
 )
 
-// du returns the disk usage of a directory in KiB, as reported by the du command.
-func du(t *testing.T, dir string) int64 {
+// diskUsage returns the disk usage of a directory in KiB, as reported by the du command.
+func diskUsage(t *testing.T, dir string) int64 {
 	t.Helper()
 	text, err := exec.CommandContext(t.Context(), "du", "-sk", dir).Output()
 	if err != nil {
@@ -28,10 +28,10 @@ func du(t *testing.T, dir string) int64 {
 	return n
 }
 
-func kib(n int64) int64 { return (n + 1023) / 1024 }
+func inKiB(n int64) int64 { return (n + 1023) / 1024 }
 
-// space returns the disk usage of the data directory and of its parts, as reported by /metrics.
-func (r running) space(t *testing.T) (disk int64, of map[string]int64) {
+// spaceMetrics returns the disk usage of the data directory and of its parts, as reported by /metrics.
+func (r running) spaceMetrics(t *testing.T) (disk int64, of map[string]int64) {
 	t.Helper()
 	code, text := r.Get(t, "/metrics")
 	require.Equal(t, http.StatusOK, code)
@@ -52,8 +52,8 @@ func (r running) space(t *testing.T) (disk int64, of map[string]int64) {
 	return disk, of
 }
 
-// health returns the disk usage shown on the storage page of the web interface.
-func (r running) health(t *testing.T) (disk int64, of map[string]int64) {
+// healthSpace returns the disk usage shown on the storage page of the web interface.
+func (r running) healthSpace(t *testing.T) (disk int64, of map[string]int64) {
 	t.Helper()
 	code, text := r.Get(t, "/api/v1/cassia/health")
 	require.Equal(t, http.StatusOK, code, text)
@@ -83,12 +83,12 @@ func TestSpaceIsWhatDuShows(t *testing.T) {
 	dir := t.TempDir()
 	r := startServe(t, "--storage.path="+dir)
 	agree := func() (of map[string]int64, ok bool) {
-		before := du(t, dir)
-		disk, of := r.space(t)
-		shown, ofShown := r.health(t)
+		before := diskUsage(t, dir)
+		disk, of := r.spaceMetrics(t)
+		shown, ofShown := r.healthSpace(t)
 		require.Equal(t, disk, sumOf(of), "the parts of /metrics are all there is")
 		require.Equal(t, shown, sumOf(ofShown), "the parts of the page are all there is")
-		return of, kib(disk) == before && kib(shown) == before && du(t, dir) == before
+		return of, inKiB(disk) == before && inKiB(shown) == before && diskUsage(t, dir) == before
 	}
 	require.Eventually(
 		t, func() bool { _, ok := agree(); return ok }, cassiatest.Patience, 50*time.Millisecond, "an empty store",
@@ -109,9 +109,9 @@ func TestSpaceIsWhatDuShows(t *testing.T) {
 	require.Eventually(t, func() bool {
 		facts, err := doctor.ReadDirectory(dir)
 		require.NoError(t, err)
-		found, _, err := examine(t, now, month, "--storage.path="+dir)
+		found, _, err := runDoctor(t, now, month, "--storage.path="+dir)
 		require.NoError(t, err)
-		return kib(facts.Bytes) == du(t, dir) && listsParts(found, dir)
+		return inKiB(facts.Bytes) == diskUsage(t, dir) && listsParts(found, dir)
 	}, cassiatest.Patience, 50*time.Millisecond, "the doctor")
 }
 

@@ -38,7 +38,7 @@ func TestFullStandardOutput(t *testing.T) {
 		t.Skip(err)
 	}
 	dir, to := cassiatest.SealedDirectory(t, time.Now().Truncate(time.Hour)), filepath.Join(t.TempDir(), "backups")
-	_, errs, status := printed(t, "", "backup", "--storage.path="+dir, "--to="+to)
+	_, errs, status := runPrinted(t, "", "backup", "--storage.path="+dir, "--to="+to)
 	require.Zero(t, status, errs)
 	for _, args := range [][]string{
 		{"check", "--storage.path=" + dir},
@@ -93,7 +93,7 @@ func TestOutputOfHelpThatCannotBeWritten(t *testing.T) {
 		}
 		return
 	}
-	status, _ := execute(strings.Fields(binary), os.Stderr)
+	status, _ := runCassia(strings.Fields(binary), os.Stderr)
 	os.Exit(status)
 }
 

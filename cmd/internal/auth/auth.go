@@ -26,29 +26,29 @@ var (
 
 // User is a user of the server.
 type User struct {
-	name                        string
-	password                    string // bcrypt hash, or empty
-	read, write, metrics, admin bool
-	tenants                     map[string]bool
-	all                         bool
-	usual                       string
+	name                                       string
+	password                                   string // bcrypt hash, or empty
+	canRead, canWrite, canReadMetrics, isAdmin bool
+	tenants                                    map[string]bool
+	hasAllTenants                              bool
+	usual                                      string
 }
 
 // Name returns the user's name in the file.
 func (u *User) Name() string { return u.name }
 
-// Read, Write, Metrics and Admin report the user's roles. An admin has all of them.
-func (u *User) Read() bool    { return u.read }
-func (u *User) Write() bool   { return u.write }
-func (u *User) Metrics() bool { return u.metrics }
-func (u *User) Admin() bool   { return u.admin }
+// CanRead, CanWrite, CanReadMetrics and IsAdmin report the user's roles. An admin has all of them.
+func (u *User) CanRead() bool        { return u.canRead }
+func (u *User) CanWrite() bool       { return u.canWrite }
+func (u *User) CanReadMetrics() bool { return u.canReadMetrics }
+func (u *User) IsAdmin() bool        { return u.isAdmin }
 
-// May reports whether the user may use a tenant.
-func (u *User) May(tenant string) bool { return u.all || u.tenants[tenant] }
+// CanUse reports whether the user may use a tenant.
+func (u *User) CanUse(tenant string) bool { return u.hasAllTenants || u.tenants[tenant] }
 
 // Tenants returns the tenants that the user may use, sorted. all means that the user may use any tenant.
 func (u *User) Tenants() (names []string, all bool) {
-	return slices.Sorted(maps.Keys(u.tenants)), u.all
+	return slices.Sorted(maps.Keys(u.tenants)), u.hasAllTenants
 }
 
 // Tenant returns the default tenant, for requests that don't name a tenant. If it is empty, each request must name one.
@@ -58,7 +58,7 @@ func (u *User) Tenant() string { return u.usual }
 type Guard struct {
 	file      string
 	users     atomic.Pointer[users]
-	passwords *passwords
+	passwords *passwordChecker
 }
 
 // Open reads a file of users. Its error contains the cause, but no secret.
@@ -133,7 +133,7 @@ func (g *Guard) ofPassword(ctx context.Context, all *users, remote, name, passwo
 	if err != nil {
 		host = remote
 	}
-	ok, err := g.passwords.check(ctx, host, hash, password)
+	ok, err := g.passwords.checkPassword(ctx, host, hash, password)
 	switch {
 	case err != nil:
 		return nil, err

@@ -41,15 +41,15 @@ func open(t *testing.T, text string) *Guard {
 	return g
 }
 
-// shown holds the credentials that a request contains.
-type shown struct {
+// credentials holds the credentials that a request contains.
+type credentials struct {
 	user, password string
 	headers        []string
 	certificate    *x509.Certificate
-	unverified     bool
+	isUnverified   bool
 }
 
-func (g *Guard) of(s shown) (string, error) {
+func (g *Guard) identify(s credentials) (string, error) {
 	r := httptest.NewRequest("GET", "/", nil)
 	if s.user != "" {
 		r.SetBasicAuth(s.user, s.password)
@@ -58,9 +58,9 @@ func (g *Guard) of(s shown) (string, error) {
 		r.Header.Add("Authorization", h)
 	}
 	if s.certificate != nil {
-		leaf := parsed(s.certificate)
+		leaf := parseCertificate(s.certificate)
 		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}}
-		if !s.unverified {
+		if !s.isUnverified {
 			r.TLS.VerifiedChains = [][]*x509.Certificate{{leaf}}
 		}
 	}
@@ -71,8 +71,8 @@ func (g *Guard) of(s shown) (string, error) {
 	return u.Name(), nil
 }
 
-// parsed returns a certificate in the form in which a TLS connection provides it.
-func parsed(template *x509.Certificate) *x509.Certificate {
+// parseCertificate returns a certificate in the form in which a TLS connection provides it.
+func parseCertificate(template *x509.Certificate) *x509.Certificate {
 	public, private, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		panic(err)
@@ -96,41 +96,41 @@ func TestIdentify(t *testing.T) {
 		"'], certificates: [bob.example.org, 'spiffe://x/bob'], roles: [write], tenants: '*'}\n"+
 		"- {name: eve, certificates: [eve@example.org, eve.example.org], roles: [write], tenants: [a]}\n")
 	for about, c := range map[string]struct {
-		shown
+		credentials
 		want string
 	}{
-		"password":              {shown{user: "ada", password: "swordfish"}, "ada"},
-		"wrong password":        {shown{user: "ada", password: "Swordfish"}, ""},
-		"no such user":          {shown{user: "adam", password: "swordfish"}, ""},
-		"user without password": {shown{user: "bob", password: ""}, ""},
-		"token":                 {shown{headers: []string{"Bearer token-1"}}, "bob"},
-		"another token":         {shown{headers: []string{"bearer  token-2"}}, "bob"},
-		"wrong token":           {shown{headers: []string{"Bearer token-3"}}, ""},
-		"its hash":              {shown{headers: []string{"Bearer " + sha256Of("token-1")}}, ""},
-		"empty token":           {shown{headers: []string{"Bearer"}}, ""},
-		"another scheme":        {shown{headers: []string{"Digest x"}}, ""},
-		"broken basic":          {shown{headers: []string{"Basic !!!"}}, ""},
-		"two headers":           {shown{headers: []string{"Bearer token-1", "Bearer token-2"}}, ""},
-		"nothing":               {shown{}, ""},
-		"common name":           {shown{certificate: &x509.Certificate{Subject: pkix.Name{CommonName: "bob.example.org"}}}, "bob"},
-		"DNS name":              {shown{certificate: &x509.Certificate{DNSNames: []string{"x", "bob.example.org"}}}, "bob"},
-		"URI":                   {shown{certificate: &x509.Certificate{URIs: []*url.URL{{Scheme: "spiffe", Host: "x", Path: "/bob"}}}}, ""},
-		"mail address":          {shown{certificate: &x509.Certificate{EmailAddresses: []string{"eve@example.org"}}}, ""},
-		"common name beside a DNS name": {shown{certificate: &x509.Certificate{
+		"password":              {credentials{user: "ada", password: "swordfish"}, "ada"},
+		"wrong password":        {credentials{user: "ada", password: "Swordfish"}, ""},
+		"no such user":          {credentials{user: "adam", password: "swordfish"}, ""},
+		"user without password": {credentials{user: "bob", password: ""}, ""},
+		"token":                 {credentials{headers: []string{"Bearer token-1"}}, "bob"},
+		"another token":         {credentials{headers: []string{"bearer  token-2"}}, "bob"},
+		"wrong token":           {credentials{headers: []string{"Bearer token-3"}}, ""},
+		"its hash":              {credentials{headers: []string{"Bearer " + sha256Of("token-1")}}, ""},
+		"empty token":           {credentials{headers: []string{"Bearer"}}, ""},
+		"another scheme":        {credentials{headers: []string{"Digest x"}}, ""},
+		"broken basic":          {credentials{headers: []string{"Basic !!!"}}, ""},
+		"two headers":           {credentials{headers: []string{"Bearer token-1", "Bearer token-2"}}, ""},
+		"nothing":               {credentials{}, ""},
+		"common name":           {credentials{certificate: &x509.Certificate{Subject: pkix.Name{CommonName: "bob.example.org"}}}, "bob"},
+		"DNS name":              {credentials{certificate: &x509.Certificate{DNSNames: []string{"x", "bob.example.org"}}}, "bob"},
+		"URI":                   {credentials{certificate: &x509.Certificate{URIs: []*url.URL{{Scheme: "spiffe", Host: "x", Path: "/bob"}}}}, ""},
+		"mail address":          {credentials{certificate: &x509.Certificate{EmailAddresses: []string{"eve@example.org"}}}, ""},
+		"common name beside a DNS name": {credentials{certificate: &x509.Certificate{
 			Subject: pkix.Name{CommonName: "bob.example.org"}, DNSNames: []string{"x"}}}, ""},
-		"common name beside an address": {shown{certificate: &x509.Certificate{
+		"common name beside an address": {credentials{certificate: &x509.Certificate{
 			Subject: pkix.Name{CommonName: "bob.example.org"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}}, ""},
-		"common name beside a name of a kind that isn't known": {shown{certificate: &x509.Certificate{Subject: pkix.Name{CommonName: "bob.example.org"},
+		"common name beside a name of a kind that isn't known": {credentials{certificate: &x509.Certificate{Subject: pkix.Name{CommonName: "bob.example.org"},
 			ExtraExtensions: []pkix.Extension{
 				{Id: subjectAltName, Value: []byte{0x30, 0x08, 0xa0, 0x06, 0x06, 0x01, 0x2a, 0xa0, 0x01, 0x00}},
 			}}}, ""},
-		"unknown certificate": {shown{certificate: &x509.Certificate{DNSNames: []string{"ada"}}}, ""},
-		"names of two":        {shown{certificate: &x509.Certificate{DNSNames: []string{"bob.example.org", "eve.example.org"}}}, ""},
-		"not verified":        {shown{certificate: &x509.Certificate{DNSNames: []string{"bob.example.org"}}, unverified: true}, ""},
-		"wrong token, right certificate": {shown{headers: []string{"Bearer x"},
+		"unknown certificate": {credentials{certificate: &x509.Certificate{DNSNames: []string{"ada"}}}, ""},
+		"names of two":        {credentials{certificate: &x509.Certificate{DNSNames: []string{"bob.example.org", "eve.example.org"}}}, ""},
+		"not verified":        {credentials{certificate: &x509.Certificate{DNSNames: []string{"bob.example.org"}}, isUnverified: true}, ""},
+		"wrong token, right certificate": {credentials{headers: []string{"Bearer x"},
 			certificate: &x509.Certificate{DNSNames: []string{"bob.example.org"}}}, ""},
 	} {
-		got, err := g.of(c.shown)
+		got, err := g.identify(c.credentials)
 		require.Equal(t, c.want, got, about)
 		if c.want == "" {
 			require.ErrorIs(t, err, ErrUnknown, about)
@@ -158,15 +158,15 @@ func TestReload(t *testing.T) {
 	require.NoError(t, os.WriteFile(g.file, []byte("users: [{name: a}]"), 0o600))
 	require.EqualError(t, g.Reload(),
 		"--auth.file="+g.file+`: user "a": password, tokens or certificates are missing; set at least one of them`)
-	_, err := g.of(shown{headers: []string{"Bearer one"}})
+	_, err := g.identify(credentials{headers: []string{"Bearer one"}})
 	require.NoError(t, err, "the old users stay")
 	require.NoError(t, os.WriteFile(
 		g.file, []byte("users: [{name: a, tokens: ['"+sha256Of("two")+"'], roles: [read], tenants: [a]}]"), 0o600,
 	))
 	require.NoError(t, g.Reload())
-	_, err = g.of(shown{headers: []string{"Bearer one"}})
+	_, err = g.identify(credentials{headers: []string{"Bearer one"}})
 	require.ErrorIs(t, err, ErrUnknown)
-	_, err = g.of(shown{headers: []string{"Bearer two"}})
+	_, err = g.identify(credentials{headers: []string{"Bearer two"}})
 	require.NoError(t, err)
 	_, err = Open("/no/such/file")
 	require.EqualError(t, err, "--auth.file=/no/such/file: no such file or directory")
@@ -195,7 +195,7 @@ func TestRolesAndTenants(t *testing.T) {
 	} {
 		u := all.byName[name]
 		require.Equal(t, []bool{want.read, want.write, want.metrics, want.admin, want.a, want.z},
-			[]bool{u.Read(), u.Write(), u.Metrics(), u.Admin(), u.May("a"), u.May("z")}, name)
+			[]bool{u.CanRead(), u.CanWrite(), u.CanReadMetrics(), u.IsAdmin(), u.CanUse("a"), u.CanUse("z")}, name)
 		require.Equal(t, want.usual, u.Tenant(), name)
 	}
 }

@@ -189,13 +189,13 @@ func (u *User) setRoles(roles []string) error {
 	for _, role := range roles {
 		switch role {
 		case "read":
-			u.read = true
+			u.canRead = true
 		case "write":
-			u.write = true
+			u.canWrite = true
 		case "metrics":
-			u.metrics = true
+			u.canReadMetrics = true
 		case "admin":
-			u.read, u.write, u.metrics, u.admin = true, true, true, true
+			u.canRead, u.canWrite, u.canReadMetrics, u.isAdmin = true, true, true, true
 		default:
 			return fmt.Errorf("roles: unknown role %q; the roles are read, write, metrics and admin", role)
 		}
@@ -216,7 +216,7 @@ func (u *User) setTenants(f *fileUser) error {
 	u.tenants = map[string]bool{}
 	for _, name := range list {
 		if name == "*" {
-			u.all = true
+			u.hasAllTenants = true
 			continue
 		}
 		if err := tenant.Check(name); err != nil {
@@ -224,7 +224,7 @@ func (u *User) setTenants(f *fileUser) error {
 		}
 		u.tenants[name] = true
 	}
-	if !u.all && len(u.tenants) == 0 && (u.read || u.write) && !u.admin {
+	if !u.hasAllTenants && len(u.tenants) == 0 && (u.canRead || u.canWrite) && !u.isAdmin {
 		return errors.New(`tenants are missing; set a list of names, or "*" for all`)
 	}
 	switch {
@@ -232,11 +232,11 @@ func (u *User) setTenants(f *fileUser) error {
 		if err := tenant.Check(f.DefaultTenant); err != nil {
 			return fmt.Errorf("default_tenant: %w", err)
 		}
-		if !u.May(f.DefaultTenant) {
+		if !u.CanUse(f.DefaultTenant) {
 			return fmt.Errorf("default_tenant: %s isn't among the tenants", f.DefaultTenant)
 		}
 		u.usual = f.DefaultTenant
-	case u.all || u.tenants[tenant.Default]:
+	case u.hasAllTenants || u.tenants[tenant.Default]:
 		u.usual = tenant.Default
 	case len(u.tenants) == 1:
 		for name := range u.tenants {

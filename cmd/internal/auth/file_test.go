@@ -70,7 +70,7 @@ func FuzzParse(f *testing.F) {
 		}
 		for _, u := range all.byName {
 			require.NoError(t, checkName(u.name))
-			require.True(t, u.usual == "" || u.May(u.usual))
+			require.True(t, u.usual == "" || u.CanUse(u.usual))
 			if u.password != "" {
 				_, err := bcrypt.Cost([]byte(u.password))
 				require.NoError(t, err)

@@ -24,9 +24,9 @@ const (
 	maxBad  = 4096
 )
 
-// passwords checks passwords, a few at a time, and caches the results. The cache contains no passwords, only keyed
-// hashes of them. The key exists only in memory.
-type passwords struct {
+// passwordChecker checks passwords, a few at a time, and caches the results. The cache contains no passwords, only
+// keyed hashes of them. The key exists only in memory.
+type passwordChecker struct {
 	key     [sha256.Size]byte
 	slots   chan struct{}
 	flights singleflight.Group
@@ -34,43 +34,43 @@ type passwords struct {
 	compare func(hash, password []byte) error
 
 	mu        sync.Mutex
-	good, bad map[mac]struct{}
+	good, bad map[passwordMAC]struct{}
 	waiting   int
 	ofHost    map[string]int
 }
 
-type mac [sha256.Size]byte
+type passwordMAC [sha256.Size]byte
 
-func newPasswords() *passwords {
-	p := &passwords{
+func newPasswords() *passwordChecker {
+	p := &passwordChecker{
 		slots: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/4)), compare: bcrypt.CompareHashAndPassword,
-		good: map[mac]struct{}{}, bad: map[mac]struct{}{}, ofHost: map[string]int{},
+		good: map[passwordMAC]struct{}{}, bad: map[passwordMAC]struct{}{}, ofHost: map[string]int{},
 	}
 	_, _ = rand.Read(p.key[:]) // rand.Read never fails.
 	return p
 }
 
-// check reports whether a password matches a bcrypt hash. Identical concurrent checks are done once.
-func (p *passwords) check(ctx context.Context, host, hash, password string) (bool, error) {
+// checkPassword reports whether a password matches a bcrypt hash. Identical concurrent checks are done once.
+func (p *passwordChecker) checkPassword(ctx context.Context, host, hash, password string) (bool, error) {
 	h := hmac.New(sha256.New, p.key[:])
 	h.Write([]byte(hash)) // A hash is always 60 bytes.
 	h.Write([]byte(password))
-	key := mac(h.Sum(nil))
-	if ok, known := p.remembered(key); known {
+	key := passwordMAC(h.Sum(nil))
+	if ok, known := p.cachedResult(key); known {
 		return ok, nil
 	}
 	answer := p.flights.DoChan(string(key[:]), func() (any, error) {
-		if ok, known := p.remembered(key); known { // An identical check may have just finished.
+		if ok, known := p.cachedResult(key); known { // An identical check may have just finished.
 			return ok, nil
 		}
-		if !p.enter(host) {
+		if !p.enterQueue(host) {
 			return false, ErrBusy
 		}
-		defer p.leave(host)
+		defer p.leaveQueue(host)
 		p.slots <- struct{}{}
 		ok := p.compare([]byte(hash), []byte(password)) == nil
 		<-p.slots
-		p.remember(key, ok)
+		p.cacheResult(key, ok)
 		return ok, nil
 	})
 	select {
@@ -81,7 +81,7 @@ func (p *passwords) check(ctx context.Context, host, hash, password string) (boo
 	}
 }
 
-func (p *passwords) remembered(key mac) (ok, known bool) {
+func (p *passwordChecker) cachedResult(key passwordMAC) (ok, known bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if _, ok := p.good[key]; ok {
@@ -91,7 +91,7 @@ func (p *passwords) remembered(key mac) (ok, known bool) {
 	return false, known
 }
 
-func (p *passwords) remember(key mac, ok bool) {
+func (p *passwordChecker) cacheResult(key passwordMAC, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	m, limit := p.bad, maxBad
@@ -107,8 +107,8 @@ func (p *passwords) remember(key mac, ok bool) {
 	m[key] = struct{}{}
 }
 
-// enter adds a check to the waiting checks. It returns false if the address has reached its limit.
-func (p *passwords) enter(host string) bool {
+// enterQueue adds a check to the waiting checks. It returns false if the address has reached its limit.
+func (p *passwordChecker) enterQueue(host string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.waiting >= maxWaiting || p.ofHost[host] >= maxOfHost {
@@ -119,7 +119,7 @@ func (p *passwords) enter(host string) bool {
 	return true
 }
 
-func (p *passwords) leave(host string) {
+func (p *passwordChecker) leaveQueue(host string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.waiting--

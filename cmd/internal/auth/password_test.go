@@ -22,7 +22,7 @@ const (
 const someHash = "$2a$04$012345678901234567890u012345678901234567890123456789."
 
 // slowPasswords returns passwords that accept only "right" and block every check until release is called.
-func slowPasswords() (p *passwords, running *atomic.Int32, most *atomic.Int32, checks *atomic.Int32, release func()) {
+func slowPasswords() (p *passwordChecker, running, most, checks *atomic.Int32, release func()) {
 	p = newPasswords()
 	running, most, checks = new(atomic.Int32), new(atomic.Int32), new(atomic.Int32)
 	hold := make(chan struct{})
@@ -46,12 +46,12 @@ func slowPasswords() (p *passwords, running *atomic.Int32, most *atomic.Int32, c
 func TestGuessesAreBounded(t *testing.T) {
 	p, running, most, checks, release := slowPasswords()
 	defer release()
-	known := mac{}
+	known := passwordMAC{}
 	{ // This check passes before the flood.
 		early := newPasswords()
 		early.key = p.key
 		early.compare = func(_, _ []byte) error { return nil }
-		ok, err := early.check(t.Context(), "1.1.1.1", someHash, "right")
+		ok, err := early.checkPassword(t.Context(), "1.1.1.1", someHash, "right")
 		require.True(t, ok)
 		require.NoError(t, err)
 		for k := range early.good {
@@ -64,7 +64,7 @@ func TestGuessesAreBounded(t *testing.T) {
 	var flood sync.WaitGroup
 	for i := range 500 {
 		flood.Go(func() {
-			switch ok, err := p.check(t.Context(), "6.6.6.6", someHash, fmt.Sprint("guess", i)); {
+			switch ok, err := p.checkPassword(t.Context(), "6.6.6.6", someHash, fmt.Sprint("guess", i)); {
 			case errors.Is(err, ErrBusy):
 				busy.Add(1)
 			case err == nil && !ok:
@@ -78,18 +78,18 @@ func TestGuessesAreBounded(t *testing.T) {
 		"all but a few are turned away at once")
 	require.Eventually(t, func() bool { return running.Load() == int32(cap(p.slots)) }, waitLong, waitShort)
 
-	ok, err := p.check(t.Context(), "6.6.6.6", someHash, "right")
+	ok, err := p.checkPassword(t.Context(), "6.6.6.6", someHash, "right")
 	require.True(t, ok, "who was let in before needs no check")
 	require.NoError(t, err)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = p.check(ctx, "2.2.2.2", someHash, "slow")
+	_, err = p.checkPassword(ctx, "2.2.2.2", someHash, "slow")
 	require.ErrorIs(t, err, context.Canceled, "nobody waits longer than the request does")
 
 	fresh := make(chan bool, 1)
 	go func() {
-		ok, err := p.check(t.Context(), "2.2.2.2", someHash+" ", "right")
+		ok, err := p.checkPassword(t.Context(), "2.2.2.2", someHash+" ", "right")
 		fresh <- ok && err == nil
 	}()
 	release()
@@ -112,7 +112,7 @@ func TestEqualChecksAreOne(t *testing.T) {
 	var let atomic.Int32
 	for range 100 { // Prometheus starts all its senders at once.
 		all.Go(func() {
-			if ok, err := p.check(t.Context(), "1.1.1.1", someHash, "right"); ok && err == nil {
+			if ok, err := p.checkPassword(t.Context(), "1.1.1.1", someHash, "right"); ok && err == nil {
 				let.Add(1)
 			}
 		})
@@ -133,19 +133,19 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 		return errors.New("mismatch")
 	}
 	for i := range 10 {
-		ok, err := p.check(t.Context(), "h", someHash, fmt.Sprint("r", i))
+		ok, err := p.checkPassword(t.Context(), "h", someHash, fmt.Sprint("r", i))
 		require.True(t, ok)
 		require.NoError(t, err)
 	}
 	for i := range maxBad + 100 {
-		ok, err := p.check(t.Context(), "h", someHash, fmt.Sprint("w", i))
+		ok, err := p.checkPassword(t.Context(), "h", someHash, fmt.Sprint("w", i))
 		require.False(t, ok)
 		require.NoError(t, err)
 	}
 	require.Len(t, p.bad, maxBad)
 	require.Len(t, p.good, 10, "guesses push no right answer out")
 	for i := range maxGood + 100 {
-		p.remember(mac{1, byte(i), byte(i >> 8)}, true)
+		p.cacheResult(passwordMAC{1, byte(i), byte(i >> 8)}, true)
 	}
 	require.Len(t, p.good, maxGood)
 }

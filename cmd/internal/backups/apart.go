@@ -14,38 +14,38 @@ import (
 // CheckBeside returns an error if this location can't contain backups of a data directory. This is the case for a
 // folder that is the directory, is inside it or contains it, that is a data directory itself, or that is inside a
 // backup.
-func (p *Place) CheckBeside(dir string) error {
-	if p.InBucket() || p.At == "" {
+func (l *Location) CheckBeside(dir string) error {
+	if l.InBucket() || l.At == "" {
 		return nil
 	}
 	const instead = "choose a folder next to it, preferably on another disk"
-	switch inner, outer := isWithin(p.At, dir), isWithin(dir, p.At); {
+	switch inner, outer := isWithin(l.At, dir), isWithin(dir, l.At); {
 	case inner && outer:
-		return fmt.Errorf("%s is the data directory: %s", p.At, instead)
+		return fmt.Errorf("%s is the data directory: %s", l.At, instead)
 	case inner:
-		return fmt.Errorf("%s is in the data directory %s: %s", p.At, dir, instead)
+		return fmt.Errorf("%s is in the data directory %s: %s", l.At, dir, instead)
 	case outer:
-		return fmt.Errorf("%s contains the data directory %s: %s", p.At, dir, instead)
+		return fmt.Errorf("%s contains the data directory %s: %s", l.At, dir, instead)
 	}
-	return pebble.CheckBackupFolder(p.At)
+	return pebble.CheckBackupFolder(l.At)
 }
 
 // CheckRestoreTo returns an error if a backup can't be restored to dir. This is the case if dir is the folder of the
 // backups, is inside it or contains it, or is inside a backup.
-func (p *Place) CheckRestoreTo(dir string) error {
+func (l *Location) CheckRestoreTo(dir string) error {
 	if err := pebble.CheckBackupFolder(dir); errors.Is(err, pebble.ErrInBackup) {
 		return fmt.Errorf("%w; restore to another directory", err)
 	}
-	if p.InBucket() {
+	if l.InBucket() {
 		return nil
 	}
-	switch inner, outer := isWithin(dir, p.At), isWithin(p.At, dir); {
+	switch inner, outer := isWithin(dir, l.At), isWithin(l.At, dir); {
 	case inner && outer:
 		return fmt.Errorf("%s is the backup folder; restore to another directory", dir)
 	case inner:
-		return fmt.Errorf("%s is inside the backup folder %s; restore to another directory", dir, p.At)
+		return fmt.Errorf("%s is inside the backup folder %s; restore to another directory", dir, l.At)
 	case outer:
-		return fmt.Errorf("%s contains the backup folder %s; restore to another directory", dir, p.At)
+		return fmt.Errorf("%s contains the backup folder %s; restore to another directory", dir, l.At)
 	}
 	return nil
 }
@@ -53,7 +53,7 @@ func (p *Place) CheckRestoreTo(dir string) error {
 // isWithin reports whether a path is a directory or inside it, even if their names differ or contain links. Neither
 // needs to exist.
 func isWithin(path, dir string) bool {
-	path, dir = resolve(path), resolve(dir)
+	path, dir = resolvePath(path), resolvePath(dir)
 	of, err := os.Stat(dir)
 	for {
 		if path == dir {
@@ -71,8 +71,8 @@ func isWithin(path, dir string) bool {
 	}
 }
 
-// resolve returns the absolute path without symbolic links. Parts that don't exist are left unchanged.
-func resolve(path string) string {
+// resolvePath returns the absolute path without symbolic links. Parts that don't exist are left unchanged.
+func resolvePath(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs
 	}

@@ -31,7 +31,7 @@ func TestBackupsBesideTheData(t *testing.T) {
 		"backups-link": "", "disk/data2": "", "disk/dat": "", "none/none": "", "disk/backups": "",
 	} {
 		for _, dir := range []string{"disk/data", "link", "disk-link/data"} {
-			p := Place{At: at(folder)}
+			p := Location{At: at(folder)}
 			if err := p.CheckBeside(at(dir)); want != "" {
 				require.ErrorContains(t, err, want, folder)
 			} else {
@@ -39,7 +39,7 @@ func TestBackupsBesideTheData(t *testing.T) {
 			}
 		}
 	}
-	p := Place{At: at("disk/new/backups")}
+	p := Location{At: at("disk/new/backups")}
 	require.ErrorContains(t, p.CheckBeside(at("disk/new")), "is in the data directory", "which isn't there yet")
 	p.At = "s3://bucket"
 	require.NoError(t, p.CheckBeside(at("disk/data")))
@@ -53,7 +53,7 @@ func TestBackupsBesideTheData(t *testing.T) {
 		".":                             "contains the backup folder", "restored": "", "disk/restored": "",
 	} {
 		for _, from := range []string{"backups", "backups-link", "s3://bucket"} {
-			p := Place{At: from}
+			p := Location{At: from}
 			if !p.InBucket() {
 				p.At = at(from)
 			} else if want != "" && !strings.HasPrefix(want, "it is") {

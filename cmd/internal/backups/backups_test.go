@@ -46,8 +46,8 @@ func needsServer(t *testing.T) {
 	t.Parallel()
 }
 
-// store is a store from which the tests make backups.
-type store struct {
+// testStore is a store from which the tests make backups.
+type testStore struct {
 	t   *testing.T
 	dir string
 	eng *pebble.Engine
@@ -55,8 +55,8 @@ type store struct {
 	n   int
 }
 
-func newStore(t *testing.T) *store {
-	x := &store{t: t, dir: filepath.Join(t.TempDir(), "data")}
+func newStore(t *testing.T) *testStore {
+	x := &testStore{t: t, dir: filepath.Join(t.TempDir(), "data")}
 	var err error
 	x.eng, err = pebble.Open(x.dir, pebble.DefaultOptions())
 	require.NoError(t, err)
@@ -66,16 +66,16 @@ func newStore(t *testing.T) *store {
 }
 
 // write stores the samples of a new series.
-func (x *store) write() {
+func (x *testStore) write() {
 	x.n++
 	samples := storagetest.Samples(time.Now().UnixMilli(), -60_000, 1000, func(int) float64 { return rand.Float64() })
 	storagetest.Write(x.t, x.s, "default", labels.FromStrings("__name__", "up", "n", fmt.Sprint(x.n)), samples...)
 	require.NoError(x.t, x.s.SealAll(x.t.Context()))
 }
 
-func (x *store) id(ctx context.Context) (string, error) { return storage.IDOf(ctx, x.eng) }
+func (x *testStore) id(ctx context.Context) (string, error) { return storage.IDOf(ctx, x.eng) }
 
-func (x *store) snapshot(ctx context.Context, dir string) error {
+func (x *testStore) snapshot(ctx context.Context, dir string) error {
 	store, copy, restoredFrom, err := storage.CopyOf(ctx, x.eng)
 	if err != nil {
 		return err
@@ -85,15 +85,15 @@ func (x *store) snapshot(ctx context.Context, dir string) error {
 	}))
 }
 
-// taken makes a snapshot and returns its directory.
-func (x *store) taken() (dir string) {
+// makeSnapshot makes a snapshot and returns its directory.
+func (x *testStore) makeSnapshot() (dir string) {
 	dir = filepath.Join(x.t.TempDir(), "snapshot")
 	require.NoError(x.t, x.snapshot(x.t.Context(), dir))
 	return dir
 }
 
-// print returns the hashes of an engine's files, by name, for comparing directories.
-func print(t *testing.T, dir string) map[string][32]byte {
+// hashFiles returns the hashes of an engine's files, by name, for comparing directories.
+func hashFiles(t *testing.T, dir string) map[string][32]byte {
 	out := map[string][32]byte{}
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
@@ -107,11 +107,11 @@ func print(t *testing.T, dir string) map[string][32]byte {
 	return out
 }
 
-func restored(t *testing.T, p Place, name string) map[string][32]byte {
+func restoreAndHash(t *testing.T, p Location, name string) map[string][32]byte {
 	dir := filepath.Join(t.TempDir(), "restored")
 	_, err := p.Restore(t.Context(), name, dir)
 	require.NoError(t, err)
-	return print(t, dir)
+	return hashFiles(t, dir)
 }
 
 func name(i int) string {
@@ -136,21 +136,21 @@ func TestServerThatIsNotWell(t *testing.T) {
 		if random.IntN(4) == 0 {
 			return s3test.Fault(1 + random.IntN(int(s3test.CutResponse)))
 		}
-		return s3test.None
+		return s3test.NoFault
 	})
 	x := newStore(t)
-	p := Place{At: s3test.At(proxy.Address, "a"), Keep: pebble.Keep{Last: 2}, KeyFile: newKey(t)}
+	p := Location{At: s3test.At(proxy.Address, "a"), Keep: pebble.Keep{Last: 2}, KeyFile: newKey(t)}
 	for i := range soak.Times(t, 3) {
 		x.write()
-		dir := x.taken()
+		dir := x.makeSnapshot()
 		stats, err := p.Backup(t.Context(), dir, name(i), time.Now())
 		require.NoError(t, err)
-		require.Equal(t, print(t, dir), restored(t, p, ""))
+		require.Equal(t, hashFiles(t, dir), restoreAndHash(t, p, ""))
 		if i > 0 {
 			require.Less(t, stats.Copied, stats.Files)
 		}
 	}
-	t.Logf("%d requests", proxy.Seen())
+	t.Logf("%d requests", proxy.RequestCount())
 }
 
 // TestServerThatDies makes a backup to a server that stops responding after some requests. The last request is
@@ -161,13 +161,13 @@ func TestServerThatDies(t *testing.T) {
 	server := s3test.Start(t)
 	x := newStore(t)
 	x.write()
-	first := x.taken()
+	first := x.makeSnapshot()
 	x.write()
-	second := x.taken()
+	second := x.makeSnapshot()
 	var requests int
 	for i := range soak.Times(t, 8) + 1 { // The first run measures the number of requests.
 		prefix := fmt.Sprint("p", i)
-		direct := Place{At: s3test.At(server.Address, prefix), Keep: pebble.Keep{Last: 1}}
+		direct := Location{At: s3test.At(server.Address, prefix), Keep: pebble.Keep{Last: 1}}
 		_, err := direct.Backup(t.Context(), first, name(1), time.Now())
 		require.NoError(t, err)
 		dies := random.IntN(max(1, requests))
@@ -177,7 +177,7 @@ func TestServerThatDies(t *testing.T) {
 		proxy := s3test.NewProxy(t, server.Address, func(n int, _ *http.Request) s3test.Fault {
 			switch {
 			case requests == 0 || n < dies && !dead.Load():
-				return s3test.None
+				return s3test.NoFault
 			case dead.Swap(true):
 				return s3test.CutRequest
 			}
@@ -190,18 +190,18 @@ func TestServerThatDies(t *testing.T) {
 		cancel()
 		if requests == 0 {
 			require.NoError(t, err)
-			requests = proxy.Seen()
+			requests = proxy.RequestCount()
 			t.Logf("a backup makes %d requests", requests)
 		}
-		got := restored(t, direct, "")
+		got := restoreAndHash(t, direct, "")
 		if err == nil {
-			require.Equal(t, print(t, second), got)
+			require.Equal(t, hashFiles(t, second), got)
 		} else {
-			require.Contains(t, []any{print(t, first), print(t, second)}, any(got), "request %d: %v", dies, err)
+			require.Contains(t, []any{hashFiles(t, first), hashFiles(t, second)}, any(got), "request %d: %v", dies, err)
 		}
 		_, err = direct.Backup(t.Context(), second, name(3), time.Now())
 		require.NoError(t, err, "what is left isn't in the way")
-		require.Equal(t, print(t, second), restored(t, direct, ""))
+		require.Equal(t, hashFiles(t, second), restoreAndHash(t, direct, ""))
 	}
 }
 
@@ -214,7 +214,7 @@ func TestSchedule(t *testing.T) {
 		if broken.Load() {
 			return s3test.Unavailable
 		}
-		return s3test.None
+		return s3test.NoFault
 	})
 	x := newStore(t)
 	x.write()
@@ -222,7 +222,7 @@ func TestSchedule(t *testing.T) {
 		now, number := time.Unix(1.7e9, 0).UTC(), 0
 		registry := prometheus.NewRegistry()
 		o := ScheduleOptions{
-			Place: Place{At: at, Keep: pebble.Keep{Last: 2}}, Every: time.Hour, Store: x.id, Snapshot: x.snapshot,
+			Place: Location{At: at, Keep: pebble.Keep{Last: 2}}, Every: time.Hour, Store: x.id, Snapshot: x.snapshot,
 			Folder: filepath.Join(x.dir, "snapshots"), Now: func() time.Time { return now },
 			Logger: slog.New(slog.DiscardHandler), Registerer: registry,
 			NewName: func(at time.Time) string {
@@ -234,7 +234,7 @@ func TestSchedule(t *testing.T) {
 		require.Zero(t, s.untilFirst(t.Context()), "there is none")
 		require.Nil(t, s.Status().LastSuccess)
 		for range 3 {
-			require.NoError(t, s.once(t.Context()))
+			require.NoError(t, s.makeBackup(t.Context()))
 			now = now.Add(20 * time.Minute)
 		}
 		status := s.Status()
@@ -256,10 +256,10 @@ func TestSchedule(t *testing.T) {
 		require.Equal(t, status.Stored, again.Status().Stored, "sizes included, which the backups' own lists have")
 		require.InDelta(t, status.Runs[0].Bytes, testutil.ToFloat64(again.metrics.bytes), 0)
 		now = now.Add(-48 * time.Hour)
-		require.Equal(t, time.Hour, NewSchedule(with(o, prometheus.NewRegistry())).untilFirst(t.Context()),
+		require.Equal(t, time.Hour, NewSchedule(withRegisterer(o, prometheus.NewRegistry())).untilFirst(t.Context()),
 			"the clock was wrong, or is")
 		now = now.Add(96 * time.Hour)
-		require.Zero(t, NewSchedule(with(o, prometheus.NewRegistry())).untilFirst(t.Context()))
+		require.Zero(t, NewSchedule(withRegisterer(o, prometheus.NewRegistry())).untilFirst(t.Context()))
 		require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
 # HELP cassia_backups_total Scheduled backups by result. The backup of a damaged store counts as failed.
 # TYPE cassia_backups_total counter
@@ -272,7 +272,7 @@ cassia_backup_last_success_timestamp_seconds 1.7000024e+09
 
 		if o.Place.InBucket() {
 			broken.Store(true)
-			require.Error(t, s.once(t.Context()))
+			require.Error(t, s.makeBackup(t.Context()))
 			broken.Store(false)
 			status = s.Status()
 			require.Contains(t, status.Runs[0].Error, "after up to 20 attempts")
@@ -285,14 +285,14 @@ cassia_backup_last_success_timestamp_seconds 1.7000024e+09
 
 		now = time.Unix(1.6e9, 0) // While the clock is wrong, backups are made but none is removed.
 		before := len(s.Status().Stored)
-		require.NoError(t, s.once(t.Context()))
-		require.NoError(t, s.once(t.Context()))
+		require.NoError(t, s.makeBackup(t.Context()))
+		require.NoError(t, s.makeBackup(t.Context()))
 		require.Len(t, s.Status().Stored, before+2)
 		require.Equal(t, s.Status().Stored[0].Name, s.Status().Runs[0].Future)
 	}
 }
 
-func with(o ScheduleOptions, r prometheus.Registerer) ScheduleOptions {
+func withRegisterer(o ScheduleOptions, r prometheus.Registerer) ScheduleOptions {
 	o.Registerer = r
 	return o
 }
@@ -304,12 +304,12 @@ func TestScheduleSaysWhatFailed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	s := NewSchedule(ScheduleOptions{
-		Place: Place{At: filepath.Join(file, "folder")}, Every: time.Hour, Store: x.id, Snapshot: x.snapshot,
+		Place: Location{At: filepath.Join(file, "folder")}, Every: time.Hour, Store: x.id, Snapshot: x.snapshot,
 		Folder: filepath.Join(x.dir, "snapshots"), Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 		Registerer: prometheus.NewRegistry(),
 		NewName:    func(at time.Time) string { return at.UTC().Format("20060102T150405Z") + "-1" },
 	})
-	require.Error(t, s.once(t.Context()))
+	require.Error(t, s.makeBackup(t.Context()))
 	status := s.Status()
 	require.Regexp(t, "^backup folder: .*not a directory$", status.Runs[0].Error)
 	require.Regexp(t, "^backup folder: .*not a directory$", status.StoredError)
@@ -320,7 +320,7 @@ func TestScheduleRuns(t *testing.T) {
 	t.Parallel()
 	x := newStore(t)
 	s := NewSchedule(ScheduleOptions{
-		Place: Place{At: filepath.Join(t.TempDir(), "folder")}, Every: time.Hour, Store: x.id, Snapshot: x.snapshot,
+		Place: Location{At: filepath.Join(t.TempDir(), "folder")}, Every: time.Hour, Store: x.id, Snapshot: x.snapshot,
 		Folder: filepath.Join(x.dir, "snapshots"), Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 		Registerer: prometheus.NewRegistry(),
 		NewName:    func(at time.Time) string { return at.UTC().Format("20060102T150405Z") + "-1" },
@@ -347,38 +347,38 @@ func TestFolderOfADiskThatIsNotMounted(t *testing.T) {
 	var log bytes.Buffer
 	i := 0
 	o := ScheduleOptions{
-		Place: Place{At: folder, Keep: pebble.Keep{Last: 1}}, Every: time.Hour, Store: x.id, Snapshot: x.snapshot,
+		Place: Location{At: folder, Keep: pebble.Keep{Last: 1}}, Every: time.Hour, Store: x.id, Snapshot: x.snapshot,
 		Folder: filepath.Join(x.dir, "snapshots"), Now: time.Now, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		Registerer: prometheus.NewRegistry(),
 		NewName:    func(time.Time) string { i++; return name(i) },
 	}
 	s := NewSchedule(o)
 	for range 2 {
-		require.NoError(t, s.once(t.Context()))
+		require.NoError(t, s.makeBackup(t.Context()))
 	}
 	require.NotContains(t, log.String(), "check that its disk is mounted. This backup shares no files with them",
 		"it is new, and older backups are removed by --keep")
 	require.NoError(t, os.Rename(folder, folder+" unmounted"))
 	require.NoError(t, os.Mkdir(folder, 0o755))
-	require.NoError(t, s.once(t.Context()))
+	require.NoError(t, s.makeBackup(t.Context()))
 	require.Contains(t, log.String(), folder+" has none of the earlier backups (the last one was "+name(2)+
 		"); check that its disk is mounted. This backup shares no files with them")
 	log.Reset()
-	require.NoError(t, s.once(t.Context()))
+	require.NoError(t, s.makeBackup(t.Context()))
 	require.NotContains(t, log.String(), "check that its disk is mounted. This backup shares no files with them")
-	other := Place{At: folder + " elsewhere"}
-	require.Empty(t, other.Warning(o.Folder, x.taken()), "a folder that is new")
+	other := Location{At: folder + " elsewhere"}
+	require.Empty(t, other.LocationWarning(o.Folder, x.makeSnapshot()), "a folder that is new")
 }
 
 func TestPlaces(t *testing.T) {
-	p := Place{At: "folder", KeyFile: "x"}
+	p := Location{At: "folder", KeyFile: "x"}
 	require.ErrorContains(t, p.Validate(),
 		"the key encrypts backups in a bucket (s3://…) only; backups in a folder aren't encrypted")
-	p = Place{At: "s3://bucket/x", KeyFile: "nowhere"}
+	p = Location{At: "s3://bucket/x", KeyFile: "nowhere"}
 	require.ErrorContains(t, p.Validate(), "backup key: open nowhere")
-	p = Place{At: "folder", Keep: pebble.Keep{Daily: -1}}
+	p = Location{At: "folder", Keep: pebble.Keep{Daily: -1}}
 	require.ErrorContains(t, p.Validate(), "negative")
-	p = Place{At: "s3://bucket/x?region=y"}
+	p = Location{At: "s3://bucket/x?region=y"}
 	require.NoError(t, p.Validate())
 	require.Equal(t, "s3://bucket/x/name", p.Name("name"))
 }

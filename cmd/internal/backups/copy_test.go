@@ -22,18 +22,18 @@ func TestBackupsOfACopy(t *testing.T) {
 		"folder": filepath.Join(t.TempDir(), "backups"), "bucket": s3test.At(server.Address, "copies"),
 	} {
 		t.Run(about, func(t *testing.T) {
-			p := Place{At: at, Keep: pebble.Keep{Last: 3}}
+			p := Location{At: at, Keep: pebble.Keep{Last: 3}}
 			n := 0
-			backup := func(x *store, p Place) error {
+			backup := func(x *testStore, p Location) error {
 				x.write()
 				n++
-				_, err := p.Backup(t.Context(), x.taken(), name(n), time.Now())
+				_, err := p.Backup(t.Context(), x.makeSnapshot(), name(n), time.Now())
 				return err
 			}
 			original := newStore(t)
 			require.NoError(t, backup(original, p))
 			require.NoError(t, backup(original, p))
-			restore := func(from string) *store {
+			restore := func(from string) *testStore {
 				dir := filepath.Join(t.TempDir(), "data")
 				_, err := p.RestoreAndChange(t.Context(), from, dir, func(dir, backup string) error {
 					eng, err := pebble.Open(dir, pebble.DefaultOptions())
@@ -79,8 +79,8 @@ func must[T any](x T, err error) T {
 }
 
 // openStore opens a restored directory.
-func openStore(t *testing.T, dir string) *store {
-	x := &store{t: t, dir: dir, n: 100}
+func openStore(t *testing.T, dir string) *testStore {
+	x := &testStore{t: t, dir: dir, n: 100}
 	var err error
 	x.eng, err = pebble.Open(dir, pebble.DefaultOptions())
 	require.NoError(t, err)

@@ -17,8 +17,8 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// largest returns the largest file that matches a pattern.
-func largest(t *testing.T, pattern string) string {
+// largestFile returns the largest file that matches a pattern.
+func largestFile(t *testing.T, pattern string) string {
 	files, err := filepath.Glob(pattern)
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
@@ -30,8 +30,8 @@ func largest(t *testing.T, pattern string) string {
 	return slices.MaxFunc(files, func(a, b string) int { return size(a) - size(b) })
 }
 
-// rot damages a file by overwriting 64 bytes in its middle.
-func rot(t *testing.T, path string) {
+// damageFile damages a file by overwriting 64 bytes in its middle.
+func damageFile(t *testing.T, path string) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	require.NoError(t, err)
 	info, err := f.Stat()
@@ -52,30 +52,30 @@ func TestMendFromBucket(t *testing.T) {
 		if random.IntN(4) == 0 {
 			return s3test.Fault(1 + random.IntN(int(s3test.CutResponse)))
 		}
-		return s3test.None
+		return s3test.NoFault
 	})
 	x := newStore(t)
 	for range 5 {
 		x.write()
 	}
 	for prefix, key := range map[string]string{"plain": "", "encrypted": newKey(t)} {
-		p := Place{At: s3test.At(proxy.Address, prefix), KeyFile: key}
-		dir := x.taken()
-		want := print(t, dir)
+		p := Location{At: s3test.At(proxy.Address, prefix), KeyFile: key}
+		dir := x.makeSnapshot()
+		want := hashFiles(t, dir)
 		_, err := p.Backup(t.Context(), dir, name(1), time.Now())
 		require.NoError(t, err)
 
 		// Damage a copy, because the files of the checkpoint are hard links.
 		damaged := filepath.Join(t.TempDir(), "damaged")
 		require.NoError(t, os.CopyFS(damaged, os.DirFS(dir)))
-		rot(t, largest(t, filepath.Join(damaged, "*.log")))
-		manifest := largest(t, filepath.Join(damaged, "MANIFEST-*"))
+		damageFile(t, largestFile(t, filepath.Join(damaged, "*.log")))
+		manifest := largestFile(t, filepath.Join(damaged, "MANIFEST-*"))
 		require.NoError(t, os.Truncate(manifest, 10))
 		stats, err := p.Backup(t.Context(), damaged, name(2), time.Now())
 		require.NoError(t, err)
 		require.NotEmpty(t, stats.Damaged)
 
-		spares, err := p.Spares(t.Context())
+		spares, err := p.SpareBackups(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, os.Remove(filepath.Join(damaged, pebble.StoreFile)))
 		mended, err := pebble.Mend(t.Context(), spares, damaged, false)
@@ -85,7 +85,7 @@ func TestMendFromBucket(t *testing.T) {
 		for _, text := range mended.Mended {
 			require.Contains(t, text, "from backup "+name(1))
 		}
-		got := print(t, damaged)
+		got := hashFiles(t, damaged)
 		for _, ours := range []string{"SYNCED", "LOCK"} { // A repair rewrites these files.
 			delete(got, ours)
 			delete(want, ours)

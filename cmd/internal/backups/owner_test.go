@@ -24,8 +24,8 @@ func TestFilesOfRoot(t *testing.T) {
 	snapshots := filepath.Join(dir, "snapshots")
 	c, err := ClaimSnapshot(t.Context(), snapshots, "a")
 	require.NoError(t, err)
-	p := Place{At: filepath.Join(t.TempDir(), "backups")}
-	require.NoError(t, p.Remember(snapshots, "a"))
+	p := Location{At: filepath.Join(t.TempDir(), "backups")}
+	require.NoError(t, p.RecordBackup(snapshots, "a"))
 	for _, path := range []string{
 		snapshots, snapshots + ".lock", snapshots + rememberedSuffix, filepath.Join(snapshots, "a"+claimSuffix),
 	} {

@@ -18,8 +18,8 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble/objects"
 )
 
-// Place is the location of backups: a folder or a bucket.
-type Place struct {
+// Location is the location of backups: a folder or a bucket.
+type Location struct {
 	// At is the folder, or the URL of the bucket.
 	At   string
 	Keep pebble.Keep
@@ -30,63 +30,63 @@ type Place struct {
 }
 
 // KeepFlags declares the flags that set which backups are kept. The names of the flags start with the prefix.
-func (p *Place) KeepFlags(cmd *kingpin.CmdClause, prefix string) {
+func (l *Location) KeepFlags(cmd *kingpin.CmdClause, prefix string) {
 	cmd.Flag(prefix+"keep", "Number of most recent backups to keep. If no flag that starts with --"+prefix+
-		"keep is set, all backups are kept.").Default("0").IntVar(&p.Keep.Last)
+		"keep is set, all backups are kept.").Default("0").IntVar(&l.Keep.Last)
 	for _, f := range []struct {
 		period, periods string
 		into            *int
-	}{{"hourly", "hours", &p.Keep.Hourly}, {"daily", "days", &p.Keep.Daily}, {"weekly", "weeks", &p.Keep.Weekly}} {
+	}{{"hourly", "hours", &l.Keep.Hourly}, {"daily", "days", &l.Keep.Daily}, {"weekly", "weeks", &l.Keep.Weekly}} {
 		cmd.Flag(prefix+"keep-"+f.period, "Number of most recent "+f.periods+" for which to keep the newest backup; "+
 			f.periods+" without backups don't count.").Default("0").IntVar(f.into)
 	}
 }
 
 // KeyFlag declares the flag for the encryption key. Its name starts with the prefix.
-func (p *Place) KeyFlag(cmd *kingpin.CmdClause, prefix string) {
+func (l *Location) KeyFlag(cmd *kingpin.CmdClause, prefix string) {
 	cmd.Flag(prefix+"key-file", "File with a key, in the format of age-keygen, that encrypts backups in a bucket. "+
 		"Backups can't be restored without it; keep a copy elsewhere.").
-		PlaceHolder("FILE").StringVar(&p.KeyFile)
+		PlaceHolder("FILE").StringVar(&l.KeyFile)
 }
 
 // Validate checks the settings without accessing the location.
-func (p *Place) Validate() error {
-	if err := p.Keep.Validate(); err != nil {
+func (l *Location) Validate() error {
+	if err := l.Keep.Validate(); err != nil {
 		return err
 	}
-	if !s3.IsURL(p.At) {
-		if p.KeyFile != "" {
+	if !s3.IsURL(l.At) {
+		if l.KeyFile != "" {
 			return errors.New(
 				"the key encrypts backups in a bucket (s3://…) only; backups in a folder aren't encrypted",
 			)
 		}
 		return nil
 	}
-	_, _, err := p.bucket(context.Background())
+	_, _, err := l.openBucket(context.Background())
 	return err
 }
 
 // InBucket reports whether the location is a bucket.
-func (p *Place) InBucket() bool { return s3.IsURL(p.At) }
+func (l *Location) InBucket() bool { return s3.IsURL(l.At) }
 
 // Backup copies a checkpoint to the location as a backup with the given name.
-func (p *Place) Backup(ctx context.Context, checkpoint, name string, begun time.Time) (pebble.BackupStats, error) {
-	if !p.InBucket() {
-		if err := pebble.CheckCopy(checkpoint, p.At); err != nil &&
-			!(p.TakeOver && errors.Is(err, pebble.ErrOtherCopy)) {
+func (l *Location) Backup(ctx context.Context, checkpoint, name string, begun time.Time) (pebble.BackupStats, error) {
+	if !l.InBucket() {
+		if err := pebble.CheckCopy(checkpoint, l.At); err != nil &&
+			!(l.TakeOver && errors.Is(err, pebble.ErrOtherCopy)) {
 			return pebble.BackupStats{}, err
 		}
-		return pebble.Backup(ctx, checkpoint, p.At, name, p.Keep, begun)
+		return pebble.Backup(ctx, checkpoint, l.At, name, l.Keep, begun)
 	}
-	bucket, o, err := p.bucket(ctx)
+	bucket, o, err := l.openBucket(ctx)
 	if err != nil {
 		return pebble.BackupStats{}, err
 	}
 	since := time.Now()
 	o.Now = func() time.Time { return begun.Add(time.Since(since)) }
 	stats, err := objects.Backup(ctx, bucket, checkpoint, name, o)
-	if err == nil && !p.Keep.All() {
-		if err := bucket.Abandoned(ctx, begun.Add(-o.Grace)); err != nil {
+	if err == nil && !l.Keep.All() {
+		if err := bucket.AbortAbandoned(ctx, begun.Add(-o.Grace)); err != nil {
 			return stats, &pebble.RetentionError{Err: err}
 		}
 	}
@@ -94,18 +94,18 @@ func (p *Place) Backup(ctx context.Context, checkpoint, name string, begun time.
 }
 
 // Restore restores a backup to a directory. An empty name selects the newest backup without known damage.
-func (p *Place) Restore(ctx context.Context, name, dir string) (pebble.BackupStats, error) {
-	return p.RestoreAndChange(ctx, name, dir, nil)
+func (l *Location) Restore(ctx context.Context, name, dir string) (pebble.BackupStats, error) {
+	return l.RestoreAndChange(ctx, name, dir, nil)
 }
 
 // RestoreAndChange is like Restore. Before the directory can be opened, it calls change with the folder that contains
 // the restored files.
-func (p *Place) RestoreAndChange(ctx context.Context, name, dir string,
+func (l *Location) RestoreAndChange(ctx context.Context, name, dir string,
 	change func(dir, backup string) error) (pebble.BackupStats, error) {
-	if !p.InBucket() {
-		return pebble.RestoreAndChange(ctx, p.At, name, dir, change)
+	if !l.InBucket() {
+		return pebble.RestoreAndChange(ctx, l.At, name, dir, change)
 	}
-	bucket, o, err := p.bucket(ctx)
+	bucket, o, err := l.openBucket(ctx)
 	if err != nil {
 		return pebble.BackupStats{}, err
 	}
@@ -113,12 +113,12 @@ func (p *Place) RestoreAndChange(ctx context.Context, name, dir string,
 	return objects.Restore(ctx, bucket, name, dir, o)
 }
 
-// Spares returns the backups from which damaged files can be restored, the newest first.
-func (p *Place) Spares(ctx context.Context) (iter.Seq2[pebble.Spare, error], error) {
-	if !p.InBucket() {
-		return pebble.Spares(p.At), nil
+// SpareBackups returns the backups from which damaged files can be restored, the newest first.
+func (l *Location) SpareBackups(ctx context.Context) (iter.Seq2[pebble.Spare, error], error) {
+	if !l.InBucket() {
+		return pebble.Spares(l.At), nil
 	}
-	bucket, o, err := p.bucket(ctx)
+	bucket, o, err := l.openBucket(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -126,37 +126,39 @@ func (p *Place) Spares(ctx context.Context) (iter.Seq2[pebble.Spare, error], err
 }
 
 // List returns the backups of a store, the oldest first.
-func (p *Place) List(ctx context.Context, store string) ([]pebble.DatedBackup, error) {
-	if !p.InBucket() {
-		return pebble.Backups(p.At, store)
+func (l *Location) List(ctx context.Context, store string) ([]pebble.DatedBackup, error) {
+	if !l.InBucket() {
+		return pebble.Backups(l.At, store)
 	}
-	bucket, o, err := p.bucket(ctx)
+	bucket, o, err := l.openBucket(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return objects.Backups(ctx, bucket, store, o.Key)
 }
 
-// Stored returns all backups at the location, of all stores, the oldest first.
-func (p *Place) Stored(ctx context.Context) ([]pebble.StoredBackup, error) {
-	if !p.InBucket() {
-		return pebble.StoredBackups(p.At)
+// StoredBackups returns all backups at the location, of all stores, the oldest first.
+func (l *Location) StoredBackups(ctx context.Context) ([]pebble.StoredBackup, error) {
+	if !l.InBucket() {
+		return pebble.StoredBackups(l.At)
 	}
-	bucket, o, err := p.bucket(ctx)
+	bucket, o, err := l.openBucket(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return objects.StoredBackups(ctx, bucket, o.Key)
 }
 
-// Verifier returns a function that reads all files of a backup and returns the damaged ones. A file that multiple
+// NewVerifier returns a function that reads all files of a backup and returns the damaged ones. A file that multiple
 // backups share is read only once. An engine.WorkMeter in the context counts the bytes.
-func (p *Place) Verifier(ctx context.Context) (func(ctx context.Context, name string) (damaged []string, err error),
+func (l *Location) NewVerifier(
+	ctx context.Context,
+) (func(ctx context.Context, name string) (damaged []string, err error),
 	error) {
-	if !p.InBucket() {
-		return (&pebble.FolderVerifier{Folder: p.At}).Verify, nil
+	if !l.InBucket() {
+		return (&pebble.FolderVerifier{Folder: l.At}).Verify, nil
 	}
-	bucket, o, err := p.bucket(ctx)
+	bucket, o, err := l.openBucket(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -164,56 +166,58 @@ func (p *Place) Verifier(ctx context.Context) (func(ctx context.Context, name st
 }
 
 // Delete deletes backups.
-func (p *Place) Delete(ctx context.Context, names []string) error {
-	if !p.InBucket() {
-		return pebble.DeleteBackups(ctx, p.At, names)
+func (l *Location) Delete(ctx context.Context, names []string) error {
+	if !l.InBucket() {
+		return pebble.DeleteBackups(ctx, l.At, names)
 	}
-	bucket, _, err := p.bucket(ctx)
+	bucket, _, err := l.openBucket(ctx)
 	if err != nil {
 		return err
 	}
 	return objects.DeleteBackups(ctx, bucket, names)
 }
 
-// Sizer returns a function that returns the number and the total size in bytes of a backup's files, including files
+// NewSizer returns a function that returns the number and the total size in bytes of a backup's files, including files
 // shared with other backups.
-func (p *Place) Sizer(ctx context.Context, store string) (func(pebble.DatedBackup) (files int, bytes int64, err error),
+func (l *Location) NewSizer(
+	ctx context.Context, store string,
+) (func(pebble.DatedBackup) (files int, bytes int64, err error),
 	error) {
-	if !p.InBucket() {
-		return func(b pebble.DatedBackup) (int, int64, error) { return pebble.SizeOf(p.At, b.Name) }, nil
+	if !l.InBucket() {
+		return func(b pebble.DatedBackup) (int, int64, error) { return pebble.SizeOf(l.At, b.Name) }, nil
 	}
-	bucket, o, err := p.bucket(ctx)
+	bucket, o, err := l.openBucket(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return func(b pebble.DatedBackup) (int, int64, error) { return objects.SizeOf(ctx, bucket, store, b, o.Key) }, nil
 }
 
-func (p *Place) bucket(ctx context.Context) (*s3.Bucket, objects.Options, error) {
+func (l *Location) openBucket(ctx context.Context) (*s3.Bucket, objects.Options, error) {
 	o := objects.DefaultOptions()
-	o.Keep, o.TakeOver = p.Keep, p.TakeOver
-	if p.KeyFile != "" {
+	o.Keep, o.TakeOver = l.Keep, l.TakeOver
+	if l.KeyFile != "" {
 		var err error
-		if o.Key, err = objects.ReadKey(p.KeyFile); err != nil {
+		if o.Key, err = objects.ReadKey(l.KeyFile); err != nil {
 			return nil, o, fmt.Errorf("backup key: %w", err)
 		}
 	}
-	bucket, err := s3.Open(ctx, p.At)
+	bucket, err := s3.Open(ctx, l.At)
 	return bucket, o, err
 }
 
 // String returns the location for display, without parameters.
-func (p *Place) String() string {
-	if p.InBucket() {
-		return s3.Name(p.At)
+func (l *Location) String() string {
+	if l.InBucket() {
+		return s3.Name(l.At)
 	}
-	return p.At
+	return l.At
 }
 
 // Name returns the name of a backup for display.
-func (p *Place) Name(backup string) string {
-	if p.InBucket() {
-		return p.String() + "/" + backup
+func (l *Location) Name(backup string) string {
+	if l.InBucket() {
+		return l.String() + "/" + backup
 	}
-	return filepath.Join(p.At, backup)
+	return filepath.Join(l.At, backup)
 }

@@ -16,37 +16,37 @@ import (
 // distinguished from a new one.
 const rememberedSuffix = ".backups"
 
-// Warning returns the reason why the folder may not be the one that contains the earlier backups, or "". checkpoint is
-// a checkpoint of the store, and snapshots is the store's folder of snapshots.
-func (p *Place) Warning(snapshots, checkpoint string) string {
-	last := remembered(snapshots)[resolve(p.At)]
-	if p.InBucket() || last == "" {
+// LocationWarning returns the reason why the folder may not be the one that contains the earlier backups, or "".
+// checkpoint is a checkpoint of the store, and snapshots is the store's folder of snapshots.
+func (l *Location) LocationWarning(snapshots, checkpoint string) string {
+	last := readRecorded(snapshots)[resolvePath(l.At)]
+	if l.InBucket() || last == "" {
 		return ""
 	}
 	lineage, err := pebble.LineageOf(checkpoint)
 	if err != nil {
 		return "" // The same error will occur when the backup is made.
 	}
-	if list, err := pebble.Backups(p.At, lineage.Store); err != nil || len(list) > 0 {
+	if list, err := pebble.Backups(l.At, lineage.Store); err != nil || len(list) > 0 {
 		return ""
 	}
 	return fmt.Sprintf(
 		"%s has none of the earlier backups (the last one was %s); check that its disk is mounted. This backup "+
 			"shares no files with them",
-		p.At, last,
+		l.At, last,
 	)
 }
 
-// Remember records that a backup with the given name was made at the location.
-func (p *Place) Remember(snapshots, name string) error {
-	if p.InBucket() {
+// RecordBackup records that a backup with the given name was made at the location.
+func (l *Location) RecordBackup(snapshots, name string) error {
+	if l.InBucket() {
 		return nil
 	}
-	all := remembered(snapshots)
+	all := readRecorded(snapshots)
 	if all == nil {
 		all = map[string]string{}
 	}
-	all[resolve(p.At)] = name
+	all[resolvePath(l.At)] = name
 	text, err := json.Marshal(all)
 	if err != nil {
 		return err
@@ -73,9 +73,9 @@ func removeIfThere(path string) error {
 	return nil
 }
 
-// remembered returns the contents of the file. If the file can't be read, the result is empty, so that a warning may be
-// missing.
-func remembered(snapshots string) (last map[string]string) {
+// readRecorded returns the contents of the file. If the file can't be read, the result is empty, so that a warning may
+// be missing.
+func readRecorded(snapshots string) (last map[string]string) {
 	text, err := os.ReadFile(snapshots + rememberedSuffix)
 	if err != nil || json.Unmarshal(text, &last) != nil {
 		return nil

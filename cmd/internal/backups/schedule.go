@@ -19,7 +19,7 @@ import (
 
 // ScheduleOptions are the options of a schedule.
 type ScheduleOptions struct {
-	Place Place
+	Place Location
 	// Every is the time between the starts of two backups.
 	Every time.Duration
 	// Store returns the identity of the store. Snapshot makes a snapshot in the folder dir, which must not exist yet.
@@ -147,7 +147,7 @@ func (s *Schedule) Run(ctx context.Context) {
 		case <-time.After(wait):
 		}
 		begun := time.Now()
-		err := s.once(ctx)
+		err := s.makeBackup(ctx)
 		wait = max(0, s.o.Every-time.Since(begun))
 		if failures++; err == nil || errors.Is(err, errDamaged) {
 			failures = 0
@@ -177,7 +177,7 @@ func (s *Schedule) list(ctx context.Context) {
 		found, err = s.o.Place.List(ctx, store)
 	}
 	if s.noteStored(found, err); err == nil {
-		s.measure(ctx, store, found)
+		s.readSizes(ctx, store, found)
 	}
 }
 
@@ -205,10 +205,10 @@ func (s *Schedule) noteStored(found []pebble.DatedBackup, err error) {
 	}
 }
 
-// measure reads the unknown sizes of stored backups, the newest first. If a size can't be read, measure retries it
+// readSizes reads the unknown sizes of stored backups, the newest first. If a size can't be read, measure retries it
 // after the next backup.
-func (s *Schedule) measure(ctx context.Context, store string, found []pebble.DatedBackup) {
-	sizeOf, err := s.o.Place.Sizer(ctx, store)
+func (s *Schedule) readSizes(ctx context.Context, store string, found []pebble.DatedBackup) {
+	sizeOf, err := s.o.Place.NewSizer(ctx, store)
 	if err != nil {
 		s.o.Logger.Warn("can't determine the sizes of the backups", "backups", s.o.Place.String(), "err", oneLine(err))
 		return
@@ -244,8 +244,8 @@ func (s *Schedule) measure(ctx context.Context, store string, found []pebble.Dat
 	}
 }
 
-// once makes a backup and records the result. If the process is stopping, the result isn't recorded.
-func (s *Schedule) once(ctx context.Context) error {
+// makeBackup makes a backup and records the result. If the process is stopping, the result isn't recorded.
+func (s *Schedule) makeBackup(ctx context.Context) error {
 	begun, since := s.o.Now(), time.Now()
 	s.mu.Lock()
 	s.status.Running = &begun
@@ -271,13 +271,13 @@ func (s *Schedule) once(ctx context.Context) error {
 	if err != nil {
 		r.Error = oneLine(err)
 	}
-	s.note(r, err)
+	s.recordRun(r, err)
 	s.list(ctx)
 	return err
 }
 
-// note records a run, counts it, and logs it.
-func (s *Schedule) note(r Run, err error) {
+// recordRun records a run, counts it, and logs it.
+func (s *Schedule) recordRun(r Run, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.status.Running = nil
@@ -324,12 +324,12 @@ func (s *Schedule) backup(ctx context.Context, name string, begun time.Time) (st
 	if err := s.o.Snapshot(ctx, dir); err != nil {
 		return stats, fmt.Errorf("snapshot: %w", err)
 	}
-	if warning := s.o.Place.Warning(s.o.Folder, dir); warning != "" {
+	if warning := s.o.Place.LocationWarning(s.o.Folder, dir); warning != "" {
 		s.o.Logger.Warn("the backup folder may have changed", "err", warning)
 	}
 	stats, err = s.o.Place.Backup(ctx, dir, name, begun)
 	if err == nil {
-		if err := s.o.Place.Remember(s.o.Folder, name); err != nil {
+		if err := s.o.Place.RecordBackup(s.o.Folder, name); err != nil {
 			s.o.Logger.Warn("can't record the location of the backup", "err", oneLine(err))
 		}
 	}

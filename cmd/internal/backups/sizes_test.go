@@ -23,14 +23,14 @@ func TestSizesOfStoredBackups(t *testing.T) {
 	server := s3test.Start(t)
 	x := newStore(t)
 	folder := filepath.Join(t.TempDir(), "folder")
-	for _, p := range []Place{
+	for _, p := range []Location{
 		{At: folder}, {At: s3test.At(server.Address, "plain")},
 		{At: s3test.At(server.Address, "encrypted"), KeyFile: newKey(t)},
 	} {
 		var made []pebble.BackupStats
 		for i := range 3 {
 			x.write()
-			stats, err := p.Backup(t.Context(), x.taken(), name(i), time.Now().Add(time.Duration(i-5)*time.Hour))
+			stats, err := p.Backup(t.Context(), x.makeSnapshot(), name(i), time.Now().Add(time.Duration(i-5)*time.Hour))
 			require.NoError(t, err)
 			made = append(made, stats)
 		}

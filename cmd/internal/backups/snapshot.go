@@ -26,8 +26,8 @@ import (
 // a user requested has a claim only while it is being made, so that it is removed if it is incomplete.
 const claimSuffix = ".claim"
 
-// claimable matches valid names of snapshots.
-var claimable = regexp.MustCompile(`^\d{8}T\d{6}Z-[0-9a-z]+$`)
+// claimableName matches valid names of snapshots.
+var claimableName = regexp.MustCompile(`^\d{8}T\d{6}Z-[0-9a-z]+$`)
 
 // maxTurn is the max time that a process waits for other processes that use a folder of snapshots.
 const maxTurn = 10 * time.Minute
@@ -53,12 +53,12 @@ func ClaimSnapshot(ctx context.Context, folder, name string) (c *Claim, err erro
 	if err := giveTo(filepath.Dir(folder), folder); err != nil {
 		return nil, err
 	}
-	done, err := Turn(ctx, folder)
+	done, err := WaitTurn(ctx, folder)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, done()) }()
-	_, _ = sweep(folder) // The server logs snapshots that can't be removed. They don't prevent a new one.
+	_, _ = removeAbandoned(folder) // The server logs snapshots that can't be removed. They don't prevent a new one.
 	c = &Claim{snapshot: filepath.Join(folder, name)}
 	if c.lock, err = pebble.LockFile(c.snapshot + claimSuffix); err != nil {
 		return nil, fmt.Errorf("claiming snapshot %s: %w", name, err)
@@ -69,9 +69,9 @@ func ClaimSnapshot(ctx context.Context, folder, name string) (c *Claim, err erro
 	return c, nil
 }
 
-// Turn waits until no other process or goroutine makes or removes claims in a folder of snapshots. Until done is
+// WaitTurn waits until no other process or goroutine makes or removes claims in a folder of snapshots. Until done is
 // called, none can.
-func Turn(ctx context.Context, folder string) (done func() error, err error) {
+func WaitTurn(ctx context.Context, folder string) (done func() error, err error) {
 	for since := time.Now(); ; {
 		lock, err := pebble.LockFile(folder + ".lock")
 		switch {
@@ -98,16 +98,16 @@ func RemoveAbandoned(ctx context.Context, folder string) (removed []string, err 
 	if claims, err := filepath.Glob(filepath.Join(folder, "*"+claimSuffix)); len(claims) == 0 || err != nil {
 		return nil, err
 	}
-	done, err := Turn(ctx, folder)
+	done, err := WaitTurn(ctx, folder)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, done()) }()
-	return sweep(folder)
+	return removeAbandoned(folder)
 }
 
-// sweep is like RemoveAbandoned. The caller must hold the lock that Turn acquires.
-func sweep(folder string) (removed []string, err error) {
+// removeAbandoned is like RemoveAbandoned. The caller must hold the lock that WaitTurn acquires.
+func removeAbandoned(folder string) (removed []string, err error) {
 	claims, err := filepath.Glob(filepath.Join(folder, "*"+claimSuffix))
 	if err != nil {
 		return nil, err
@@ -146,14 +146,14 @@ func (c *Claim) Remove() error {
 // meantime, MakeClaimed removes the snapshot.
 func MakeClaimed(ctx context.Context, folder, name string, make func(dir string) error) error {
 	dir := filepath.Join(folder, name)
-	if !claimable.MatchString(name) {
+	if !claimableName.MatchString(name) {
 		return fmt.Errorf("invalid snapshot name %q: %w", name, ErrNoClaim)
 	}
 	if _, err := os.Stat(dir + claimSuffix); err != nil {
 		return fmt.Errorf("%w (%w)", ErrNoClaim, err)
 	}
 	err := make(dir)
-	done, turnErr := Turn(context.WithoutCancel(ctx), folder)
+	done, turnErr := WaitTurn(context.WithoutCancel(ctx), folder)
 	if turnErr != nil {
 		return errors.Join(err, turnErr)
 	}
@@ -176,15 +176,15 @@ func MakeUnclaimed(ctx context.Context, folder, name string, make func(dir strin
 	if err := make(c.snapshot); err != nil {
 		return errors.Join(err, c.Remove())
 	}
-	done, err := Turn(ctx, folder) // A sweep that has already listed the claim would remove the snapshot.
+	done, err := WaitTurn(ctx, folder) // A sweep that has already listed the claim would remove the snapshot.
 	if err != nil {
 		return errors.Join(err, c.Remove())
 	}
 	return errors.Join(c.lock.Remove(), done())
 }
 
-// Unclaimed returns the names of the snapshots that are kept until a user removes them, the oldest first.
-func Unclaimed(folder string) (names []string, err error) {
+// UnclaimedSnapshots returns the names of the snapshots that are kept until a user removes them, the oldest first.
+func UnclaimedSnapshots(folder string) (names []string, err error) {
 	entries, err := os.ReadDir(folder)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil

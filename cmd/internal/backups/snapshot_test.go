@@ -42,7 +42,7 @@ func TestSnapshotsOfTheDead(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(folder, "dead"))
 	require.NoError(t, other.Remove())
 	require.DirExists(t, filepath.Join(folder, "mine"))
-	names, err := Unclaimed(folder)
+	names, err := UnclaimedSnapshots(folder)
 	require.NoError(t, err)
 	require.Equal(t, []string{"by hand"}, names)
 	require.NoError(t, living.Remove())
@@ -143,7 +143,7 @@ func TestSweepBesideUnclaimed(t *testing.T) {
 	go func() {
 		made <- MakeUnclaimed(t.Context(), folder, "a", func(dir string) (err error) {
 			defer close(taken)
-			sweeping, err = Turn(t.Context(), folder)
+			sweeping, err = WaitTurn(t.Context(), folder)
 			return errors.Join(err, os.Mkdir(dir, 0o755))
 		})
 	}()
@@ -152,7 +152,7 @@ func TestSweepBesideUnclaimed(t *testing.T) {
 	case err := <-made:
 		t.Error("the claim was removed while another process sweeps", err)
 	case <-time.After(100 * time.Millisecond):
-		removed, err := sweep(folder)
+		removed, err := removeAbandoned(folder)
 		require.NoError(t, err)
 		require.Empty(t, removed)
 		require.NoError(t, sweeping())
@@ -194,18 +194,18 @@ func TestClaimOfAProcessThatIsKilled(t *testing.T) {
 	require.Empty(t, namesIn(t, folder))
 }
 
-// TestTurnEndsWithItsContext checks that Turn stops waiting for another process when its context ends.
+// TestTurnEndsWithItsContext checks that WaitTurn stops waiting for another process when its context ends.
 func TestTurnEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "snapshots")
-	done, err := Turn(t.Context(), folder)
+	done, err := WaitTurn(t.Context(), folder)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = Turn(ctx, folder)
+	_, err = WaitTurn(ctx, folder)
 	require.ErrorIs(t, err, context.Canceled)
 	require.NoError(t, done())
-	_, err = Turn(t.Context(), filepath.Join(folder, "nowhere", "snapshots"))
+	_, err = WaitTurn(t.Context(), filepath.Join(folder, "nowhere", "snapshots"))
 	require.ErrorIs(t, err, os.ErrNotExist, "the cause, at once")
 	require.NotErrorIs(t, err, pebble.ErrLockHeld)
 }

@@ -28,7 +28,7 @@ func NewAcks(w Workload) *Acks { return &Acks{w: w, bits: make([][]uint64, w.Ser
 // Workload returns the workload of the samples.
 func (a *Acks) Workload() Workload { return a.w }
 
-func (a *Acks) mark(refs []ref) {
+func (a *Acks) markAcked(refs []sampleRef) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, r := range refs {
@@ -36,7 +36,7 @@ func (a *Acks) mark(refs []ref) {
 	}
 }
 
-func (a *Acks) markOne(r ref) {
+func (a *Acks) markOne(r sampleRef) {
 	word := r.step / 64
 	if have := a.bits[r.series]; word >= len(have) {
 		a.bits[r.series] = append(have, make([]uint64, word+1-len(have))...)
@@ -65,12 +65,12 @@ func (a *Acks) Snapshot() *Acks {
 	return out
 }
 
-func (a *Acks) has(i, k int) bool {
+func (a *Acks) isAcked(i, k int) bool {
 	return k/64 < len(a.bits[i]) && a.bits[i][k/64]>>(k%64)&1 == 1
 }
 
-// last returns the last step with an acknowledged sample, or -1.
-func (a *Acks) last() int {
+// lastStep returns the last step with an acknowledged sample, or -1.
+func (a *Acks) lastStep() int {
 	last := -1
 	for _, words := range a.bits {
 		for word := len(words) - 1; word >= max(0, last/64); word-- {
@@ -100,7 +100,7 @@ func (a *Acks) Write(to io.Writer) error {
 		return err
 	}
 	for i := 0; i < len(a.bits); {
-		line := ackLine{From: i, To: i, Steps: a.ranges(i)}
+		line := ackLine{From: i, To: i, Steps: a.ackedRanges(i)}
 		for i++; i < len(a.bits) && slices.Equal(a.bits[i], a.bits[line.From]); i++ {
 			line.To = i
 		}
@@ -114,10 +114,10 @@ func (a *Acks) Write(to io.Writer) error {
 	return nil
 }
 
-func (a *Acks) ranges(i int) [][2]int {
+func (a *Acks) ackedRanges(i int) [][2]int {
 	var out [][2]int
 	for k := range 64 * len(a.bits[i]) {
-		if !a.has(i, k) {
+		if !a.isAcked(i, k) {
 			continue
 		}
 		if n := len(out); n > 0 && out[n-1][1] == k-1 {
@@ -156,7 +156,7 @@ func ReadAcks(from io.Reader) (*Acks, error) {
 			}
 			for i := line.From; i <= line.To; i++ {
 				for k := r[0]; k <= r[1]; k++ {
-					a.markOne(ref{i, k})
+					a.markOne(sampleRef{i, k})
 				}
 			}
 		}

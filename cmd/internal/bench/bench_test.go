@@ -16,27 +16,27 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func small() Workload {
+func smallWorkload() Workload {
 	return Workload{
 		Series: 1300, Steps: 20, IntervalMs: 15000, StartMs: 1_700_000_000_000, Histograms: 6, Odd: 3, ExtraLabels: 2,
 	}
 }
 
-func generator(t *testing.T, w Workload) *Generator {
+func newGenerator(t *testing.T, w Workload) *Generator {
 	g, err := NewGenerator(w)
 	require.NoError(t, err)
 	return g
 }
 
 func TestEverySampleArrives(t *testing.T) {
-	churning, late := small(), small()
+	churning, late := smallWorkload(), smallWorkload()
 	churning.ChurnPerHour = 20
 	late.LatePercent, late.LateSteps = 10, 7
-	for name, w := range map[string]Workload{"plain": small(), "churn": churning, "late": late} {
+	for name, w := range map[string]Workload{"plain": smallWorkload(), "churn": churning, "late": late} {
 		for _, protocol := range []Protocol{V1, V2} {
 			t.Run(fmt.Sprintf("%s %s", name, protocol), func(t *testing.T) {
 				m, server := newMemory(t)
-				g, acks := generator(t, w), NewAcks(w)
+				g, acks := newGenerator(t, w), NewAcks(w)
 				report, err := Run(t.Context(), g, acks, Options{
 					URL: server.URL + "/api/v1/write", Protocol: protocol, Senders: 3, RequestSamples: 777,
 					Tenant: "mine",
@@ -49,7 +49,7 @@ func TestEverySampleArrives(t *testing.T) {
 				require.Equal(t, map[string]bool{"mine": true}, m.tenants)
 				found, err := Verify(t.Context(), g, acks, Reader{URL: server.URL + "/api/v1/read"})
 				require.NoError(t, err)
-				require.True(t, found.OK(), found.String())
+				require.True(t, found.IsOK(), found.String())
 				require.Equal(t, w.Samples(), found.Acknowledged)
 				require.Equal(t, w.Samples(), found.Seen)
 				if protocol == V2 {
@@ -76,15 +76,15 @@ func TestFailedRequestsAreSentAgain(t *testing.T) {
 		}
 		return 0, true
 	}
-	w := small()
-	g, acks := generator(t, w), NewAcks(w)
+	w := smallWorkload()
+	g, acks := newGenerator(t, w), NewAcks(w)
 	report, err := Run(t.Context(), g, acks, Options{URL: server.URL + "/api/v1/write", Senders: 2})
 	require.NoError(t, err)
 	require.Positive(t, report.Errors)
 	require.Equal(t, w.Samples(), report.Samples)
 	found, err := Verify(t.Context(), g, acks, Reader{URL: server.URL + "/api/v1/read"})
 	require.NoError(t, err)
-	require.True(t, found.OK(), found.String())
+	require.True(t, found.IsOK(), found.String())
 }
 
 func TestARefusalEndsTheRun(t *testing.T) {
@@ -95,9 +95,9 @@ func TestARefusalEndsTheRun(t *testing.T) {
 		}
 		return 0, true
 	}
-	w := small()
+	w := smallWorkload()
 	acks := NewAcks(w)
-	report, err := Run(t.Context(), generator(t, w), acks, Options{URL: server.URL + "/api/v1/write", Senders: 1})
+	report, err := Run(t.Context(), newGenerator(t, w), acks, Options{URL: server.URL + "/api/v1/write", Senders: 1})
 	require.ErrorIs(t, err, ErrRefused)
 	require.ErrorContains(t, err, "as the test wants")
 	require.Equal(t, int64(3*2000), report.Samples)
@@ -123,14 +123,14 @@ func TestVerifyFindsWhatIsWrong(t *testing.T) {
 		"another histogram": {func(m *memory, g *Generator) { m.series[key(g, 0)].Histograms[5].PositiveDeltas[0]++ }, 0, 1, "wrong"},
 		"another time":      {func(m *memory, g *Generator) { m.series[key(g, 30)].Samples[2].Timestamp++ }, 1, 1, "never sent"},
 		"another series": {func(m *memory, g *Generator) {
-			s := m.of(labels.FromStrings("__name__", "stranger", "instance", instance(0, 0)))
+			s := m.seriesOf(labels.FromStrings("__name__", "stranger", "instance", instanceLabel(0, 0)))
 			s.Samples = m.series[key(g, 30)].Samples
 		}, 0, 1, "never sent"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, server := newMemory(t)
-			w := small()
-			g, acks := generator(t, w), NewAcks(w)
+			w := smallWorkload()
+			g, acks := newGenerator(t, w), NewAcks(w)
 			_, err := Run(t.Context(), g, acks, Options{URL: server.URL + "/api/v1/write"})
 			require.NoError(t, err)
 			c.damage(m, g)
@@ -143,12 +143,12 @@ func TestVerifyFindsWhatIsWrong(t *testing.T) {
 }
 
 func TestAckLogReadsBack(t *testing.T) {
-	w := small()
+	w := smallWorkload()
 	acks := NewAcks(w)
 	for i := range w.Series {
 		for k := range w.Steps {
-			if i < 700 || mix(3, uint64(i*w.Steps+k))%3 > 0 {
-				acks.mark([]ref{{i, k}})
+			if i < 700 || mixHash(3, uint64(i*w.Steps+k))%3 > 0 {
+				acks.markAcked([]sampleRef{{i, k}})
 			}
 		}
 	}
@@ -160,7 +160,7 @@ func TestAckLogReadsBack(t *testing.T) {
 	require.Equal(t, acks.count, back.count)
 	for i := range w.Series {
 		for k := range w.Steps {
-			require.Equal(t, acks.has(i, k), back.has(i, k))
+			require.Equal(t, acks.isAcked(i, k), back.isAcked(i, k))
 		}
 	}
 	for _, bad := range []string{"", "{}", `{"series":1,"steps":1,"interval_ms":1}{"from_series":0,"to_series":1}`,
@@ -171,7 +171,7 @@ func TestAckLogReadsBack(t *testing.T) {
 }
 
 func TestLateSamplesComeOnceAndLate(t *testing.T) {
-	w := small()
+	w := smallWorkload()
 	w.LatePercent, w.LateSteps = 25, 5
 	for _, most := range []int{1, 7, 100000} {
 		seen, late := NewAcks(w), 0
@@ -181,7 +181,7 @@ func TestLateSamplesComeOnceAndLate(t *testing.T) {
 			for refs := s.next(nil, most, false); len(refs) > 0; refs = s.next(nil, most, false) {
 				require.LessOrEqual(t, len(refs), most)
 				for _, r := range refs {
-					require.False(t, seen.has(r.series, r.step), "series %d step %d twice", r.series, r.step)
+					require.False(t, seen.isAcked(r.series, r.step), "series %d step %d twice", r.series, r.step)
 					seen.markOne(r)
 					if r.step < newest[r.series] {
 						late++
@@ -196,9 +196,9 @@ func TestLateSamplesComeOnceAndLate(t *testing.T) {
 }
 
 func TestHistogramsAreValidAndCountersGrow(t *testing.T) {
-	w := small()
+	w := smallWorkload()
 	w.Steps = 5000
-	g := generator(t, w)
+	g := newGenerator(t, w)
 	for i := range w.Histograms {
 		for k := range w.Steps {
 			if integer, float := g.Histogram(i, k); integer != nil {
@@ -224,21 +224,21 @@ func TestHistogramsAreValidAndCountersGrow(t *testing.T) {
 }
 
 func TestSpeedAndRateHoldTheRunBack(t *testing.T) {
-	r := &run{Options: Options{Speed: 10, Rate: 1000, Senders: 2}, g: generator(t, small())}
-	require.Equal(t, 3*time.Second, r.due(1, 0).Sub(r.began))
-	require.Equal(t, 20*time.Second, r.due(1, 10000).Sub(r.began))
+	r := &run{Options: Options{Speed: 10, Rate: 1000, Senders: 2}, g: newGenerator(t, smallWorkload())}
+	require.Equal(t, 3*time.Second, r.dueTime(1, 0).Sub(r.began))
+	require.Equal(t, 20*time.Second, r.dueTime(1, 10000).Sub(r.began))
 }
 
 func TestLatencies(t *testing.T) {
-	var a, b latencies
+	var a, b latencyHistogram
 	for i := range 1000 {
 		a.add(time.Duration(i+1) * time.Millisecond)
 	}
-	b.merge(&a)
+	b.addAll(&a)
 	require.InEpsilon(t, 500*time.Millisecond, b.quantile(0.5), 0.023)
 	require.InEpsilon(t, 990*time.Millisecond, b.quantile(0.99), 0.023)
 	require.Equal(t, time.Second, b.quantile(1))
-	require.Zero(t, new(latencies).quantile(0.5))
+	require.Zero(t, new(latencyHistogram).quantile(0.5))
 }
 
 func TestUsageOfThisProcess(t *testing.T) {
@@ -260,7 +260,8 @@ func TestAnEndedContextEndsTheRun(t *testing.T) {
 	_, server := newMemory(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := Run(ctx, generator(t, small()), NewAcks(small()), Options{URL: server.URL + "/api/v1/write"})
+	o := Options{URL: server.URL + "/api/v1/write"}
+	_, err := Run(ctx, newGenerator(t, smallWorkload()), NewAcks(smallWorkload()), o)
 	require.ErrorIs(t, err, context.Canceled)
 }
 
@@ -273,7 +274,7 @@ func BenchmarkEncode(b *testing.B) {
 			enc, err := newEncoder(protocol, g)
 			require.NoError(b, err)
 			s := newShard(w, 0, 1)
-			var refs []ref
+			var refs []sampleRef
 			for range 20 {
 				refs = s.next(refs[:0], 2000, false)
 				_, err = enc.encode(refs)

@@ -1,7 +1,7 @@
 package bench
 
-// ref identifies a sample by its series and step.
-type ref struct{ series, step int }
+// sampleRef identifies a sample by its series and step.
+type sampleRef struct{ series, step int }
 
 // shard yields the samples of one sender in the order of delivery: by step, and within a step by series. A late sample
 // is delivered LateSteps steps late.
@@ -12,7 +12,7 @@ type shard struct {
 
 	// step and series identify the next sample. behind is set if the late samples of this step come next.
 	step, series int
-	behind       bool
+	isBehind     bool
 }
 
 func newShard(w Workload, number, of int) *shard {
@@ -21,7 +21,7 @@ func newShard(w Workload, number, of int) *shard {
 
 // next appends samples to refs until it has most samples or, if bySteps is set, until the end of a step. It appends
 // nothing after the last sample.
-func (s *shard) next(refs []ref, most int, bySteps bool) []ref {
+func (s *shard) next(refs []sampleRef, most int, bySteps bool) []sampleRef {
 	last := s.w.Steps - 1
 	if s.w.LatePercent > 0 {
 		last += s.w.LateSteps
@@ -36,17 +36,17 @@ func (s *shard) next(refs []ref, most int, bySteps bool) []ref {
 			continue
 		}
 		i := s.series
-		if !s.behind && s.step < s.w.Steps && !s.w.late(i, s.step) {
-			refs = append(refs, ref{i, s.step})
+		if !s.isBehind && s.step < s.w.Steps && !s.w.isLate(i, s.step) {
+			refs = append(refs, sampleRef{i, s.step})
 		}
-		if !s.behind && len(refs) == most {
-			s.behind = true
+		if !s.isBehind && len(refs) == most {
+			s.isBehind = true
 			break
 		}
-		if k := s.step - s.w.LateSteps; k >= 0 && s.w.late(i, k) {
-			refs = append(refs, ref{i, k})
+		if k := s.step - s.w.LateSteps; k >= 0 && s.w.isLate(i, k) {
+			refs = append(refs, sampleRef{i, k})
 		}
-		s.behind = false
+		s.isBehind = false
 		s.series += s.stride
 	}
 	return refs

@@ -23,7 +23,7 @@ const (
 // uses little CPU compared to the measured server.
 type encoder interface {
 	// encode returns the compressed request, which is valid until the next call.
-	encode(refs []ref) ([]byte, error)
+	encode(refs []sampleRef) ([]byte, error)
 	// headers returns the headers of every request.
 	headers() map[string]string
 }
@@ -31,7 +31,7 @@ type encoder interface {
 func newEncoder(p Protocol, g *Generator) (encoder, error) {
 	switch p {
 	case V1:
-		return &encoderV1{g: g, known: map[int]known{}}, nil
+		return &encoderV1{g: g, known: map[int]knownLabels{}}, nil
 	case V2:
 		return &encoderV2{g: g, known: map[int]knownV2{}, ids: map[string]uint32{}}, nil
 	}
@@ -59,15 +59,15 @@ func appendSample(to []byte, t int64, v float64) []byte {
 	return binary.AppendUvarint(to, uint64(t))
 }
 
-// known holds the encoded labels of a series in its latest generation.
-type known struct {
+// knownLabels holds the encoded labels of a series in its latest generation.
+type knownLabels struct {
 	generation int
 	labels     []byte
 }
 
 type encoderV1 struct {
 	g     *Generator
-	known map[int]known
+	known map[int]knownLabels
 
 	series, sample, request, packed []byte
 }
@@ -79,7 +79,7 @@ func (e *encoderV1) headers() map[string]string {
 	}
 }
 
-func (e *encoderV1) labels(r ref) []byte {
+func (e *encoderV1) labels(r sampleRef) []byte {
 	generation := e.g.generation(r.series/SeriesPerTarget, r.step)
 	if have, ok := e.known[r.series]; ok && have.generation == generation {
 		return have.labels
@@ -90,11 +90,11 @@ func (e *encoderV1) labels(r ref) []byte {
 		one = appendField(one, tagBytes2, []byte(l.Value))
 		out = appendField(out, tagBytes1, one)
 	})
-	e.known[r.series] = known{generation, out}
+	e.known[r.series] = knownLabels{generation, out}
 	return out
 }
 
-func (e *encoderV1) encode(refs []ref) ([]byte, error) {
+func (e *encoderV1) encode(refs []sampleRef) ([]byte, error) {
 	e.request = e.request[:0]
 	for _, r := range refs {
 		t := e.g.Time(r.series, r.step)
@@ -160,7 +160,7 @@ func (e *encoderV2) id(text string) uint32 {
 	return id
 }
 
-func (e *encoderV2) strings(r ref) []uint32 {
+func (e *encoderV2) strings(r sampleRef) []uint32 {
 	generation := e.g.generation(r.series/SeriesPerTarget, r.step)
 	if have, ok := e.known[r.series]; ok && have.generation == generation {
 		return have.strings
@@ -173,7 +173,7 @@ func (e *encoderV2) strings(r ref) []uint32 {
 	return out
 }
 
-func (e *encoderV2) encode(refs []ref) ([]byte, error) {
+func (e *encoderV2) encode(refs []sampleRef) ([]byte, error) {
 	e.requests++
 	e.symbols = appendField(e.symbols[:0], tagBytes4, nil) // string 0 is empty
 	e.body = e.body[:0]
@@ -201,7 +201,7 @@ func (e *encoderV2) encode(refs []ref) ([]byte, error) {
 	return e.packed, nil
 }
 
-func (e *encoderV2) appendValue(r ref) error {
+func (e *encoderV2) appendValue(r sampleRef) error {
 	t := e.g.Time(r.series, r.step)
 	if !e.g.IsHistogram(r.series) {
 		e.sample = appendSample(e.sample[:0], t, e.g.Value(r.series, r.step))

@@ -18,7 +18,7 @@ func NewGenerator(w Workload) (*Generator, error) {
 	if err := w.Validate(); err != nil {
 		return nil, err
 	}
-	return &Generator{Workload: w, shapes: shapes(w)}, nil
+	return &Generator{Workload: w, shapes: targetShapes(w)}, nil
 }
 
 func (g *Generator) shape(i int) shape { return g.shapes[i%SeriesPerTarget] }
@@ -32,8 +32,8 @@ func (g *Generator) Labels(i, k int) labels.Labels {
 // IsHistogram reports whether series i has native histograms rather than floats.
 func (g *Generator) IsHistogram(i int) bool { return g.shape(i).kind >= kindHistogram }
 
-// odd contains values that stores often corrupt.
-var odd = [...]uint64{
+// oddValues contains values that stores often corrupt.
+var oddValues = [...]uint64{
 	0x7ff8000000000001,                     // the standard NaN
 	0x7ff8dead0000beef,                     // a NaN with a payload
 	0x7ff0000000000002,                     // the stale marker
@@ -47,8 +47,8 @@ var odd = [...]uint64{
 
 // Value returns sample k of float series i.
 func (g *Generator) Value(i, k int) float64 {
-	own := mix(g.Seed, uint64(i)*2+1)
-	noise := mix(own, uint64(k))
+	own := mixHash(g.Seed, uint64(i)*2+1)
+	noise := mixHash(own, uint64(k))
 	switch g.shape(i).kind {
 	case kindConstant:
 		return float64(own % 3 * (own >> 40))
@@ -59,9 +59,9 @@ func (g *Generator) Value(i, k int) float64 {
 		}
 		return float64((uint64(k) + own>>32%256) / (50 + own>>16%256))
 	case kindCounter:
-		return float64(grow(own, noise, k))
+		return float64(counterValue(own, noise, k))
 	case kindSeconds:
-		return float64(grow(own, noise, k)%1e12) / 100
+		return float64(counterValue(own, noise, k)%1e12) / 100
 	case kindGauge:
 		wave := uint64(k) % 240
 		if wave > 120 {
@@ -69,14 +69,14 @@ func (g *Generator) Value(i, k int) float64 {
 		}
 		return float64(4096 * (own>>40 + wave*(own>>8%64) + noise%32))
 	case kindOdd:
-		return math.Float64frombits(odd[noise%uint64(len(odd))])
+		return math.Float64frombits(oddValues[noise%uint64(len(oddValues))])
 	default:
 		return float64(noise>>11) / (1 << 53) * float64(1+own%100)
 	}
 }
 
-// grow returns the value of an integer counter that resets every 2,000 to 6,095 steps.
-func grow(own, noise uint64, k int) uint64 {
+// counterValue returns the value of an integer counter that resets every 2,000 to 6,095 steps.
+func counterValue(own, noise uint64, k int) uint64 {
 	step := 1 + own>>20%2000
 	since := (uint64(k) + own>>8%4096) % (2000 + own>>40%4096)
 	return since*step + noise%step
@@ -86,7 +86,7 @@ func grow(own, noise uint64, k int) uint64 {
 // grow like counters and the bucket layout changes every few hundred steps. No bucket is empty, because a store may
 // omit empty buckets.
 func (g *Generator) Histogram(i, k int) (*histogram.Histogram, *histogram.FloatHistogram) {
-	own := mix(g.Seed, uint64(i)*2+1)
+	own := mixHash(g.Seed, uint64(i)*2+1)
 	layout := int(own%4) + k/300%3
 	buckets := 4 + layout
 	h := &histogram.Histogram{

@@ -42,8 +42,8 @@ func (r Report) Write(to io.Writer) error {
 	_, err := fmt.Fprintf(to, "samples       %d in %s (%.0f/s), %d requests of %.0f kB, %d failed tries\nlatency      "+
 		" %s on average; 50%%: %s, 90%%: %s, 99%%: %s, max: %s\n",
 		r.Samples, r.Duration.Round(time.Millisecond), r.Rate(), r.Requests,
-		float64(r.Bytes)/1e3/max(float64(r.Requests), 1), r.Errors, short(r.AckMean), short(r.AckP50),
-		short(r.AckP90), short(r.AckP99), short(r.AckMax))
+		float64(r.Bytes)/1e3/max(float64(r.Requests), 1), r.Errors, roundDuration(r.AckMean), roundDuration(r.AckP50),
+		roundDuration(r.AckP90), roundDuration(r.AckP99), roundDuration(r.AckMax))
 	if err == nil && r.ServerRSS > 0 {
 		_, err = fmt.Fprintf(
 			to, "server        %.2f CPU seconds (%.3f per million samples), %.0f MB of memory, %.0f MB max\n",
@@ -57,7 +57,7 @@ func (r Report) Write(to io.Writer) error {
 	return err
 }
 
-func short(d time.Duration) time.Duration {
+func roundDuration(d time.Duration) time.Duration {
 	if d > time.Second {
 		return d.Round(time.Millisecond)
 	}
@@ -92,8 +92,8 @@ func (r *run) report(before Usage) (Report, error) {
 	return out, err
 }
 
-// progress writes a progress line every ProgressEvery, until done is closed.
-func (r *run) progress(done <-chan struct{}) {
+// writeProgress writes a progress line every ProgressEvery, until done is closed.
+func (r *run) writeProgress(done <-chan struct{}) {
 	if r.Progress == nil {
 		return
 	}

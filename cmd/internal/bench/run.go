@@ -82,7 +82,7 @@ type run struct {
 	bytes            atomic.Int64
 
 	mu        sync.Mutex
-	latencies latencies
+	latencies latencyHistogram
 }
 
 // Run sends the whole workload and returns the report. acks receives the acknowledged samples, even if the run is
@@ -98,13 +98,13 @@ func Run(ctx context.Context, g *Generator, acks *Acks, o Options) (Report, erro
 	var senders, progress sync.WaitGroup
 	for number := range r.Senders {
 		senders.Go(func() {
-			if err := r.send(ctx, newShard(g.Workload, number, r.Senders)); err != nil {
+			if err := r.sendShard(ctx, newShard(g.Workload, number, r.Senders)); err != nil {
 				cancel(err)
 			}
 		})
 	}
 	done := make(chan struct{})
-	progress.Go(func() { r.progress(done) })
+	progress.Go(func() { r.writeProgress(done) })
 	senders.Wait()
 	close(done)
 	progress.Wait()
@@ -115,19 +115,19 @@ func Run(ctx context.Context, g *Generator, acks *Acks, o Options) (Report, erro
 	return report, err
 }
 
-// send sends all requests of a shard.
-func (r *run) send(ctx context.Context, s *shard) error {
+// sendShard sends all requests of a shard.
+func (r *run) sendShard(ctx context.Context, s *shard) error {
 	enc, err := newEncoder(r.Protocol, r.g)
 	if err != nil {
 		return err
 	}
-	var own latencies
+	var own latencyHistogram
 	defer func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.latencies.merge(&own)
+		r.latencies.addAll(&own)
 	}()
-	refs := make([]ref, 0, r.RequestSamples)
+	refs := make([]sampleRef, 0, r.RequestSamples)
 	sent := 0
 	for {
 		step := s.step
@@ -135,28 +135,28 @@ func (r *run) send(ctx context.Context, s *shard) error {
 		if len(refs) == 0 {
 			return nil
 		}
-		if err := wait(ctx, time.Until(r.due(step, sent))); err != nil {
+		if err := wait(ctx, time.Until(r.dueTime(step, sent))); err != nil {
 			return err
 		}
 		body, err := enc.encode(refs)
 		if err != nil {
 			return err
 		}
-		took, err := r.deliver(ctx, body, enc.headers())
+		took, err := r.deliverRequest(ctx, body, enc.headers())
 		if err != nil {
 			return err
 		}
 		own.add(took)
-		r.acks.mark(refs)
+		r.acks.markAcked(refs)
 		r.requests.Add(1)
 		r.bytes.Add(int64(len(body)))
 		sent += len(refs)
 	}
 }
 
-// due returns the time at which a request may be sent. At the configured speed, this isn't before the end of its step.
-// It also keeps the sender within its share of the rate.
-func (r *run) due(step, sent int) time.Time {
+// dueTime returns the time at which a request may be sent. At the configured speed, this isn't before the end of its
+// step. It also keeps the sender within its share of the rate.
+func (r *run) dueTime(step, sent int) time.Time {
 	at := r.began
 	if r.Speed > 0 {
 		over := time.Duration(step+1) * r.g.Interval()
@@ -191,12 +191,12 @@ const (
 	lastPause  = 5 * time.Second
 )
 
-// deliver sends a request until it is acknowledged. It returns the duration of the successful attempt.
-func (r *run) deliver(ctx context.Context, body []byte, headers map[string]string) (time.Duration, error) {
+// deliverRequest sends a request until it is acknowledged. It returns the duration of the successful attempt.
+func (r *run) deliverRequest(ctx context.Context, body []byte, headers map[string]string) (time.Duration, error) {
 	giveUp := time.Now().Add(r.RetryFor)
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		began := time.Now()
-		again, err := r.try(ctx, body, headers)
+		again, err := r.tryRequest(ctx, body, headers)
 		if err == nil {
 			return time.Since(began), nil
 		}
@@ -213,8 +213,8 @@ func (r *run) deliver(ctx context.Context, body []byte, headers map[string]strin
 	}
 }
 
-// try sends a request once. If it fails, it also returns the pause that the server requests with Retry-After.
-func (r *run) try(ctx context.Context, body []byte, headers map[string]string) (time.Duration, error) {
+// tryRequest sends a request once. If it fails, it also returns the pause that the server requests with Retry-After.
+func (r *run) tryRequest(ctx context.Context, body []byte, headers map[string]string) (time.Duration, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.URL, bytes.NewReader(body))
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrRefused, err)

@@ -79,7 +79,7 @@ func (m *memory) keepV1(body []byte) {
 		require.True(m.t, slices.IsSortedFunc(series.Labels, func(a, b prompb.Label) int {
 			return strings.Compare(a.Name, b.Name)
 		}))
-		into := m.of(labelsFrom(series.Labels))
+		into := m.seriesOf(labelsFrom(series.Labels))
 		into.Samples = append(into.Samples, series.Samples...)
 		into.Histograms = append(into.Histograms, series.Histograms...)
 	}
@@ -94,7 +94,7 @@ func (m *memory) keepV2(body []byte) {
 		ls, err := series.ToLabels(&b, request.Symbols)
 		require.NoError(m.t, err)
 		m.types[ls.Get(labels.MetricName)] = series.Metadata.Type
-		into := m.of(ls)
+		into := m.seriesOf(ls)
 		for _, s := range series.Samples {
 			into.Samples = append(into.Samples, prompb.Sample{Timestamp: s.Timestamp, Value: s.Value})
 		}
@@ -108,7 +108,7 @@ func (m *memory) keepV2(body []byte) {
 	}
 }
 
-func (m *memory) of(ls labels.Labels) *prompb.TimeSeries {
+func (m *memory) seriesOf(ls labels.Labels) *prompb.TimeSeries {
 	into, ok := m.series[ls.String()]
 	if !ok {
 		into = &prompb.TimeSeries{Labels: prompb.FromLabels(ls, nil)}

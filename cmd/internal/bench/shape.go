@@ -43,10 +43,10 @@ type family struct {
 	kind   kind
 	mtype  prompb.MetricMetadata_MetricType
 	// vary contains the label names with their values.
-	vary []vary
+	vary []variants
 }
 
-type vary struct {
+type variants struct {
 	name   string
 	values []string
 }
@@ -58,7 +58,7 @@ const (
 	summary = prompb.MetricMetadata_SUMMARY
 )
 
-func numbered(prefix string, n int) []string {
+func numberedValues(prefix string, n int) []string {
 	out := make([]string, n)
 	for i := range out {
 		out[i] = prefix + strconv.Itoa(i)
@@ -66,29 +66,30 @@ func numbered(prefix string, n int) []string {
 	return out
 }
 
-// families returns the families of a target. Their mix is similar to real exporters, in which many series never change.
-func families() []family {
+// targetFamilies returns the families of a target. Their mix is similar to real exporters, in which many series never
+// change.
+func targetFamilies() []family {
 	var (
-		cpus     = vary{"cpu", numbered("", 16)}
-		modes    = vary{"mode", []string{"idle", "iowait", "irq", "nice", "softirq", "steal", "system", "user"}}
-		disks    = vary{"device", numbered("nvme", 6)}
-		nics     = vary{"device", append([]string{"lo", "docker0"}, numbered("eth", 4)...)}
-		mounts   = vary{"mountpoint", []string{"/", "/boot", "/home", "/var", "/var/log", "/tmp", "/srv", "/opt"}}
-		handlers = vary{"handler", []string{"/api/v1/query", "/api/v1/query_range", "/api/v1/labels",
+		cpus     = variants{"cpu", numberedValues("", 16)}
+		modes    = variants{"mode", []string{"idle", "iowait", "irq", "nice", "softirq", "steal", "system", "user"}}
+		disks    = variants{"device", numberedValues("nvme", 6)}
+		nics     = variants{"device", append([]string{"lo", "docker0"}, numberedValues("eth", 4)...)}
+		mounts   = variants{"mountpoint", []string{"/", "/boot", "/home", "/var", "/var/log", "/tmp", "/srv", "/opt"}}
+		handlers = variants{"handler", []string{"/api/v1/query", "/api/v1/query_range", "/api/v1/labels",
 			"/login", "/health", "/"}}
-		les = vary{"le", []string{"0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1",
+		les = variants{"le", []string{"0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1",
 			"2.5", "5", "10", "+Inf"}}
-		codes    = vary{"code", []string{"200", "400", "500"}}
-		quantile = vary{"quantile", []string{"0", "0.25", "0.5", "0.75", "1"}}
+		codes    = variants{"code", []string{"200", "400", "500"}}
+		quantile = variants{"quantile", []string{"0", "0.25", "0.5", "0.75", "1"}}
 	)
 	out := []family{
-		{"node_cpu_seconds_total", kindSeconds, counter, []vary{cpus, modes}},
-		{"node_cpu_scaling_frequency_hertz", kindConstant, gauge, []vary{cpus}},
-		{"http_request_duration_seconds_bucket", kindCounter, classic, []vary{handlers, les}},
-		{"http_request_duration_seconds_count", kindCounter, classic, []vary{handlers}},
-		{"http_request_duration_seconds_sum", kindRatio, classic, []vary{handlers}},
-		{"http_requests_total", kindCounter, counter, []vary{handlers, codes}},
-		{"rpc_durations_seconds", kindRatio, summary, []vary{quantile}},
+		{"node_cpu_seconds_total", kindSeconds, counter, []variants{cpus, modes}},
+		{"node_cpu_scaling_frequency_hertz", kindConstant, gauge, []variants{cpus}},
+		{"http_request_duration_seconds_bucket", kindCounter, classic, []variants{handlers, les}},
+		{"http_request_duration_seconds_count", kindCounter, classic, []variants{handlers}},
+		{"http_request_duration_seconds_sum", kindRatio, classic, []variants{handlers}},
+		{"http_requests_total", kindCounter, counter, []variants{handlers, codes}},
+		{"rpc_durations_seconds", kindRatio, summary, []variants{quantile}},
 		{"node_load1", kindRatio, gauge, nil},
 		{"node_load5", kindRatio, gauge, nil},
 		{"node_boot_time_seconds", kindConstant, gauge, nil},
@@ -100,29 +101,29 @@ func families() []family {
 		"reads_completed_total", "read_bytes_total", "writes_completed_total", "written_bytes_total",
 		"io_time_seconds_total", "read_time_seconds_total", "write_time_seconds_total",
 	} {
-		out = append(out, family{"node_disk_" + name, kindCounter, counter, []vary{disks}})
+		out = append(out, family{"node_disk_" + name, kindCounter, counter, []variants{disks}})
 	}
 	for _, name := range []string{"discards_completed_total", "flush_requests_total", "io_now", "reads_merged_total"} {
-		out = append(out, family{"node_disk_" + name, kindIdle, counter, []vary{disks}})
+		out = append(out, family{"node_disk_" + name, kindIdle, counter, []variants{disks}})
 	}
 	for _, name := range []string{"receive_bytes_total", "receive_packets_total", "transmit_bytes_total",
 		"transmit_packets_total"} {
-		out = append(out, family{"node_network_" + name, kindCounter, counter, []vary{nics}})
+		out = append(out, family{"node_network_" + name, kindCounter, counter, []variants{nics}})
 	}
 	for _, name := range []string{
 		"receive_errs_total", "receive_drop_total", "receive_fifo_total", "receive_frame_total", "transmit_errs_total",
 		"transmit_drop_total", "transmit_fifo_total", "transmit_colls_total", "carrier_changes_total",
 	} {
-		out = append(out, family{"node_network_" + name, kindIdle, counter, []vary{nics}})
+		out = append(out, family{"node_network_" + name, kindIdle, counter, []variants{nics}})
 	}
 	for _, name := range []string{"mtu_bytes", "speed_bytes", "up", "iface_id", "flags"} {
-		out = append(out, family{"node_network_" + name, kindConstant, gauge, []vary{nics}})
+		out = append(out, family{"node_network_" + name, kindConstant, gauge, []variants{nics}})
 	}
 	for _, name := range []string{"size_bytes", "files", "readonly", "device_error"} {
-		out = append(out, family{"node_filesystem_" + name, kindConstant, gauge, []vary{mounts}})
+		out = append(out, family{"node_filesystem_" + name, kindConstant, gauge, []variants{mounts}})
 	}
 	for _, name := range []string{"avail_bytes", "free_bytes", "files_free"} {
-		out = append(out, family{"node_filesystem_" + name, kindGauge, gauge, []vary{mounts}})
+		out = append(out, family{"node_filesystem_" + name, kindGauge, gauge, []variants{mounts}})
 	}
 	for i, name := range []string{"MemFree", "MemAvailable", "Cached", "Buffers", "Active", "Inactive", "Dirty", "Slab",
 		"MemTotal", "SwapTotal", "HugePages_Total"} {
@@ -135,9 +136,9 @@ func families() []family {
 	return out
 }
 
-// shapes returns the series of one target. The first w.Histograms series are native histograms, and the next w.Odd
-// series have odd values.
-func shapes(w Workload) []shape {
+// targetShapes returns the series of one target. The first w.Histograms series are native histograms, and the next
+// w.Odd series have odd values.
+func targetShapes(w Workload) []shape {
 	out := make([]shape, 0, SeriesPerTarget)
 	for i := range w.Histograms {
 		k := kindHistogram + kind(i%3)
@@ -147,8 +148,8 @@ func shapes(w Workload) []shape {
 	for i := range w.Odd {
 		out = append(out, shape{"bench_odd_value", []string{"slot", strconv.Itoa(i)}, kindOdd, gauge})
 	}
-	for _, f := range families() {
-		out = f.expand(out)
+	for _, f := range targetFamilies() {
+		out = f.appendShapes(out)
 	}
 	for i := 0; len(out) < SeriesPerTarget; i++ {
 		// These stand for kernel counters, few of which change.
@@ -161,8 +162,8 @@ func shapes(w Workload) []shape {
 	return out[:SeriesPerTarget]
 }
 
-// expand appends a shape for each combination of f's label values.
-func (f family) expand(out []shape) []shape {
+// appendShapes appends a shape for each combination of f's label values.
+func (f family) appendShapes(out []shape) []shape {
 	combos := [][]string{nil}
 	for _, v := range f.vary {
 		var next [][]string
@@ -184,7 +185,7 @@ func (w Workload) labelsOf(s shape, target, generation int) labels.Labels {
 	b := labels.NewScratchBuilder(8 + w.ExtraLabels)
 	b.Add(labels.MetricName, s.metric)
 	b.Add("job", "bench")
-	b.Add("instance", instance(target, generation))
+	b.Add("instance", instanceLabel(target, generation))
 	for i := 0; i < len(s.labels); i += 2 {
 		b.Add(s.labels[i], s.labels[i+1])
 	}
@@ -195,8 +196,8 @@ func (w Workload) labelsOf(s shape, target, generation int) labels.Labels {
 	return b.Labels()
 }
 
-// instance returns the instance label of a target.
-func instance(target, generation int) string {
+// instanceLabel returns the instance label of a target.
+func instanceLabel(target, generation int) string {
 	return fmt.Sprintf("node-%05d-%d.example.net:9100", target, generation)
 }
 

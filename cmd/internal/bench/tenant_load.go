@@ -64,53 +64,53 @@ type runningLoad struct {
 	from   time.Time // requests started before this time aren't measured
 
 	mu         sync.Mutex
-	ack, query timed
+	ack, query timings
 	bad        map[string]map[int]int64
 }
 
-// timed holds the measurements of requests of one kind.
-type timed struct {
-	latencies
+// timings holds the measurements of requests of one kind.
+type timings struct {
+	latencyHistogram
 	failed  int64
 	example string
 }
 
 // Run runs the load and returns its report. If ctx ends, it stops early.
-func (c TenantLoad) Run(ctx context.Context) TenantLoadReport {
+func (t TenantLoad) Run(ctx context.Context) TenantLoadReport {
 	r := &runningLoad{
-		TenantLoad: c, from: time.Now().Add(c.For / 10), bad: map[string]map[int]int64{Greedy: {}, Garbage: {}},
+		TenantLoad: t, from: time.Now().Add(t.For / 10), bad: map[string]map[int]int64{Greedy: {}, Garbage: {}},
 		client: &http.Client{Timeout: time.Minute,
-			Transport: &http.Transport{MaxIdleConnsPerHost: 2*c.Tenants + 4*c.Bad}},
+			Transport: &http.Transport{MaxIdleConnsPerHost: 2*t.Tenants + 4*t.Bad}},
 	}
 	defer r.client.CloseIdleConnections()
-	ctx, cancel := context.WithTimeout(ctx, c.For)
+	ctx, cancel := context.WithTimeout(ctx, t.For)
 	defer cancel()
 	var all sync.WaitGroup
-	for i := range c.Tenants {
-		name, wait := fmt.Sprintf("tenant-%d", i), c.Interval*time.Duration(i)/time.Duration(c.Tenants)
-		all.Go(func() { r.every(ctx, wait, func() { r.write(ctx, name) }) })
-		all.Go(func() { r.every(ctx, wait+c.Interval/2, func() { r.ask(ctx, name) }) })
+	for i := range t.Tenants {
+		name, wait := fmt.Sprintf("tenant-%d", i), t.Interval*time.Duration(i)/time.Duration(t.Tenants)
+		all.Go(func() { r.repeatEvery(ctx, wait, func() { r.write(ctx, name) }) })
+		all.Go(func() { r.repeatEvery(ctx, wait+t.Interval/2, func() { r.queryOnce(ctx, name) }) })
 	}
-	for i := range c.Bad {
+	for i := range t.Bad {
 		all.Go(func() { r.greedyWrites(ctx, i) })
 		all.Go(func() { r.greedyQueries(ctx) })
-		all.Go(func() { r.garbage(ctx, uint64(i)) })
+		all.Go(func() { r.sendGarbage(ctx, uint64(i)) })
 	}
 	all.Wait()
 	return TenantLoadReport{Ack: r.ack.report(), Query: r.query.report(), Bad: r.bad}
 }
 
-func (t *timed) report() Latency {
-	return Latency{Requests: t.total, Failed: t.failed, P50: t.quantile(.5), P99: t.quantile(.99),
-		Max: t.max, Example: t.example}
+func (m *timings) report() Latency {
+	return Latency{Requests: m.total, Failed: m.failed, P50: m.quantile(.5), P99: m.quantile(.99),
+		Max: m.max, Example: m.example}
 }
 
-// every calls f at each interval, one call at a time. It skips calls that become due during another call.
-func (c *runningLoad) every(ctx context.Context, after time.Duration, f func()) {
+// repeatEvery calls f at each interval, one call at a time. It skips calls that become due during another call.
+func (r *runningLoad) repeatEvery(ctx context.Context, after time.Duration, f func()) {
 	if wait(ctx, after) != nil {
 		return
 	}
-	ticker := time.NewTicker(c.Interval)
+	ticker := time.NewTicker(r.Interval)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		f()
@@ -122,22 +122,22 @@ func (c *runningLoad) every(ctx context.Context, after time.Duration, f func()) 
 }
 
 // write sends one sample for each series of a tenant.
-func (c *runningLoad) write(ctx context.Context, name string) {
-	c.time(ctx, &c.ack, name, http.MethodPost, "/api/v1/write", c.samples(c.Series, ""), http.StatusNoContent)
+func (r *runningLoad) write(ctx context.Context, name string) {
+	r.time(ctx, &r.ack, name, http.MethodPost, "/api/v1/write", r.samples(r.Series, ""), http.StatusNoContent)
 }
 
-func (c *runningLoad) ask(ctx context.Context, name string) {
-	c.time(ctx, &c.query, name, http.MethodGet,
-		c.rangeQuery("sum by (job) (rate(crowd_total[1m]))"), nil, http.StatusOK)
+func (r *runningLoad) queryOnce(ctx context.Context, name string) {
+	r.time(ctx, &r.query, name, http.MethodGet,
+		r.rangeQuery("sum by (job) (rate(crowd_total[1m]))"), nil, http.StatusOK)
 }
 
-func (c *runningLoad) rangeQuery(expr string) string {
+func (r *runningLoad) rangeQuery(expr string) string {
 	now := time.Now().Unix()
 	return fmt.Sprintf("/api/v1/query_range?query=%s&start=%d&end=%d&step=15", url.QueryEscape(expr), now-3600, now)
 }
 
 // samples returns a remote write 1.0 request with the given number of series, whose names end with ending.
-func (c *runningLoad) samples(series int, ending string) []byte {
+func (r *runningLoad) samples(series int, ending string) []byte {
 	var w prompb.WriteRequest
 	now := time.Now().UnixMilli()
 	for i := range series {
@@ -157,15 +157,15 @@ func (c *runningLoad) samples(series int, ending string) []byte {
 }
 
 // time sends a request and records the duration until the whole response is received.
-func (c *runningLoad) time(ctx context.Context, into *timed, name, method, path string, body []byte, want int) {
+func (r *runningLoad) time(ctx context.Context, into *timings, name, method, path string, body []byte, want int) {
 	began := time.Now()
-	code, text := c.send(ctx, name, method, path, body)
+	code, text := r.sendRequest(ctx, name, method, path, body)
 	took := time.Since(began)
-	if ctx.Err() != nil || began.Before(c.from) && code == want {
+	if ctx.Err() != nil || began.Before(r.from) && code == want {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	into.add(took)
 	if code != want {
 		into.failed++
@@ -173,14 +173,15 @@ func (c *runningLoad) time(ctx context.Context, into *timed, name, method, path 
 	}
 }
 
-// send sends a request and returns the status and the text of the response. The status is 0 if there is no response.
-func (c *runningLoad) send(ctx context.Context, name, method, path string, body []byte) (int, string) {
-	request, err := http.NewRequestWithContext(ctx, method, c.URL+path, bytes.NewReader(body))
+// sendRequest sends a request and returns the status and the text of the response. The status is 0 if there is no
+// response.
+func (r *runningLoad) sendRequest(ctx context.Context, name, method, path string, body []byte) (int, string) {
+	request, err := http.NewRequestWithContext(ctx, method, r.URL+path, bytes.NewReader(body))
 	if err != nil {
 		return 0, err.Error()
 	}
 	request.Header.Set("X-Scope-OrgID", name)
-	answer, err := c.client.Do(request)
+	answer, err := r.client.Do(request)
 	if err != nil {
 		return 0, err.Error()
 	}
@@ -192,40 +193,40 @@ func (c *runningLoad) send(ctx context.Context, name, method, path string, body 
 	return answer.StatusCode, string(text)
 }
 
-// count counts the response to a misbehaving tenant.
-func (c *runningLoad) count(ctx context.Context, name string, code int) {
+// countResponse counts the response to a misbehaving tenant.
+func (r *runningLoad) countResponse(ctx context.Context, name string, code int) {
 	if ctx.Err() != nil {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.bad[name][code]++
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.bad[name][code]++
 }
 
 // greedyWrites sends large requests one after another. Their series keep changing.
-func (c *runningLoad) greedyWrites(ctx context.Context, worker int) {
+func (r *runningLoad) greedyWrites(ctx context.Context, worker int) {
 	for n := 0; ctx.Err() == nil; n++ {
-		body := c.samples(2000, fmt.Sprintf("_%d_%d", worker, n/10))
+		body := r.samples(2000, fmt.Sprintf("_%d_%d", worker, n/10))
 		for range 10 {
-			code, _ := c.send(ctx, Greedy, http.MethodPost, "/api/v1/write", body)
-			c.count(ctx, Greedy, code)
+			code, _ := r.sendRequest(ctx, Greedy, http.MethodPost, "/api/v1/write", body)
+			r.countResponse(ctx, Greedy, code)
 		}
 	}
 }
 
 // greedyQueries sends queries that read all series, one after another.
-func (c *runningLoad) greedyQueries(ctx context.Context) {
+func (r *runningLoad) greedyQueries(ctx context.Context) {
 	for ctx.Err() == nil {
-		code, _ := c.send(ctx, Greedy, http.MethodGet,
-			c.rangeQuery(`quantile(0.9, rate({__name__=~"crowd_total.*"}[5m]))`), nil)
-		c.count(ctx, Greedy, code)
+		code, _ := r.sendRequest(ctx, Greedy, http.MethodGet,
+			r.rangeQuery(`quantile(0.9, rate({__name__=~"crowd_total.*"}[5m]))`), nil)
+		r.countResponse(ctx, Greedy, code)
 	}
 }
 
-// garbage sends random bytes, truncated requests, and invalid queries.
-func (c *runningLoad) garbage(ctx context.Context, seed uint64) {
+// sendGarbage sends random bytes, truncated requests, and invalid queries.
+func (r *runningLoad) sendGarbage(ctx context.Context, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 1))
-	good := c.samples(1000, "")
+	good := r.samples(1000, "")
 	noise := make([]byte, 64<<10)
 	for i := range noise {
 		noise[i] = byte(random.Uint32())
@@ -234,16 +235,16 @@ func (c *runningLoad) garbage(ctx context.Context, seed uint64) {
 		var code int
 		switch n % 4 {
 		case 0:
-			code, _ = c.send(ctx, Garbage, http.MethodPost, "/api/v1/write", noise[random.IntN(len(noise)):])
+			code, _ = r.sendRequest(ctx, Garbage, http.MethodPost, "/api/v1/write", noise[random.IntN(len(noise)):])
 		case 1:
-			code, _ = c.send(ctx, Garbage, http.MethodPost, "/api/v1/write", good[:random.IntN(len(good))])
+			code, _ = r.sendRequest(ctx, Garbage, http.MethodPost, "/api/v1/write", good[:random.IntN(len(good))])
 		case 2:
-			code, _ = c.send(ctx, Garbage, http.MethodPost, "/api/v1/write",
+			code, _ = r.sendRequest(ctx, Garbage, http.MethodPost, "/api/v1/write",
 				snappy.Encode(nil, noise[:random.IntN(len(noise))]))
 		default:
-			code, _ = c.send(ctx, Garbage, http.MethodGet,
+			code, _ = r.sendRequest(ctx, Garbage, http.MethodGet,
 				"/api/v1/query?query="+url.QueryEscape(string(noise[:200])), nil)
 		}
-		c.count(ctx, Garbage, code)
+		r.countResponse(ctx, Garbage, code)
 	}
 }

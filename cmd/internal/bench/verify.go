@@ -21,9 +21,9 @@ const maxFindings = 10
 // maxReadSamples is the approximate max number of samples per read.
 const maxReadSamples = 1_000_000
 
-// slack is the number of steps that are read after the last acknowledged step. They may contain samples that were
+// slackSteps is the number of steps that are read after the last acknowledged step. They may contain samples that were
 // stored but not acknowledged, and these must also be correct.
-const slack = 1000
+const slackSteps = 1000
 
 // maxReadBytes is the max size of a remote read response, both compressed and decompressed.
 const maxReadBytes = 1 << 30
@@ -50,15 +50,15 @@ type Finding struct {
 	Examples []string
 }
 
-// OK reports whether there are neither missing nor wrong samples.
-func (f Finding) OK() bool { return f.Missing == 0 && f.Wrong == 0 }
+// IsOK reports whether there are neither missing nor wrong samples.
+func (f Finding) IsOK() bool { return f.Missing == 0 && f.Wrong == 0 }
 
 func (f Finding) String() string {
 	return fmt.Sprintf("%d samples acknowledged, %d found, %d missing, %d wrong\n%s",
 		f.Acknowledged, f.Seen, f.Missing, f.Wrong, strings.Join(f.Examples, "\n"))
 }
 
-func (f *Finding) example(format string, args ...any) {
+func (f *Finding) addExample(format string, args ...any) {
 	if len(f.Examples) < maxFindings {
 		f.Examples = append(f.Examples, fmt.Sprintf(format, args...))
 	}
@@ -72,9 +72,9 @@ func Verify(ctx context.Context, g *Generator, acks *Acks, from Reader) (Finding
 	if v.from.Client == nil {
 		v.from.Client = http.DefaultClient
 	}
-	v.steps = min(g.Steps, acks.last()+1+g.LateSteps+slack)
+	v.steps = min(g.Steps, acks.lastStep()+1+g.LateSteps+slackSteps)
 	for target := range g.targets() {
-		if err := v.target(ctx, target); err != nil {
+		if err := v.verifyTarget(ctx, target); err != nil {
 			return v.found, err
 		}
 	}
@@ -90,8 +90,8 @@ type verifier struct {
 	steps int
 }
 
-// target compares the series of one target. Each read covers a limited number of steps.
-func (v *verifier) target(ctx context.Context, target int) error {
+// verifyTarget compares the series of one target. Each read covers a limited number of steps.
+func (v *verifier) verifyTarget(ctx context.Context, target int) error {
 	first := target * SeriesPerTarget
 	count := min(SeriesPerTarget, v.g.Series-first)
 	width := max(1, maxReadSamples/count)
@@ -118,7 +118,7 @@ func (v *verifier) read(ctx context.Context, first, count, from, to int) error {
 		byLabels[v.g.Labels(i, from).String()] = i
 	}
 	answer, err := v.from.read(ctx, v.g.Time(first, from), v.g.Time(first, to-1),
-		instance(first/SeriesPerTarget, v.g.generation(first/SeriesPerTarget, from)))
+		instanceLabel(first/SeriesPerTarget, v.g.generation(first/SeriesPerTarget, from)))
 	if err != nil {
 		return err
 	}
@@ -128,26 +128,26 @@ func (v *verifier) read(ctx context.Context, first, count, from, to int) error {
 		ls := labelsFrom(series.Labels).String()
 		if answered[ls] {
 			v.found.Wrong++
-			v.found.example("duplicate series: %s", ls)
+			v.found.addExample("duplicate series: %s", ls)
 		}
 		answered[ls] = true
 		i, ok := byLabels[ls]
 		if !ok {
 			v.found.Wrong++
-			v.found.example("series that was never sent: %s", ls)
+			v.found.addExample("series that was never sent: %s", ls)
 			continue
 		}
 		v.compare(i, ls, series, seen)
 	}
 	for i := first; i < first+count; i++ {
 		for k := from; k < to; k++ {
-			if !v.acks.has(i, k) {
+			if !v.acks.isAcked(i, k) {
 				continue
 			}
 			v.found.Acknowledged++
-			if !seen.has(i, k) {
+			if !seen.isFound(i, k) {
 				v.found.Missing++
-				v.found.example("missing: %s at %d (step %d)", v.g.Labels(i, k), v.g.Time(i, k), k)
+				v.found.addExample("missing: %s at %d (step %d)", v.g.Labels(i, k), v.g.Time(i, k), k)
 			}
 		}
 	}
@@ -161,8 +161,8 @@ type window struct {
 	acks        *Acks
 }
 
-func (w window) has(i, k int) bool { return w.acks.has(i-w.first, k-w.from) }
-func (w window) mark(i, k int)     { w.acks.markOne(ref{i - w.first, k - w.from}) }
+func (w window) isFound(i, k int) bool { return w.acks.isAcked(i-w.first, k-w.from) }
+func (w window) markFound(i, k int)    { w.acks.markOne(sampleRef{i - w.first, k - w.from}) }
 
 func (v *verifier) compare(i int, ls string, series *prompb.TimeSeries, seen window) {
 	step := func(t int64) (int, bool) {
@@ -170,16 +170,16 @@ func (v *verifier) compare(i int, ls string, series *prompb.TimeSeries, seen win
 		switch {
 		case !ok || k < seen.from:
 			v.found.Wrong++
-			v.found.example("sample that was never sent: %s at %d", ls, t)
+			v.found.addExample("sample that was never sent: %s at %d", ls, t)
 			return 0, false
-		case seen.has(i, k):
+		case seen.isFound(i, k):
 			v.found.Wrong++
-			v.found.example("duplicate sample: %s at %d (step %d; the series has %d samples and %d histograms)",
+			v.found.addExample("duplicate sample: %s at %d (step %d; the series has %d samples and %d histograms)",
 				ls, t, k,
 				len(series.Samples), len(series.Histograms))
 			return 0, false
 		}
-		seen.mark(i, k)
+		seen.markFound(i, k)
 		return k, true
 	}
 	for _, s := range series.Samples {
@@ -193,14 +193,14 @@ func (v *verifier) compare(i int, ls string, series *prompb.TimeSeries, seen win
 		}
 		if got := math.Float64bits(s.Value) &^ signOfZero(s.Value); v.g.IsHistogram(i) || got != want {
 			v.found.Wrong++
-			v.found.example("wrong: %s at %d is %x, not %x", ls, s.Timestamp, got, want)
+			v.found.addExample("wrong: %s at %d is %x, not %x", ls, s.Timestamp, got, want)
 		}
 	}
 	for _, h := range series.Histograms {
 		k, ok := step(h.Timestamp)
 		if ok && !v.sameHistogram(i, k, h) {
 			v.found.Wrong++
-			v.found.example("wrong: %s at %d is %s", ls, h.Timestamp, h.String())
+			v.found.addExample("wrong: %s at %d is %s", ls, h.Timestamp, h.String())
 		}
 	}
 }

@@ -96,7 +96,7 @@ func (w Workload) generation(target, k int) int {
 
 // offset returns the offset of a target's scrapes within the interval, in milliseconds.
 func (w Workload) offset(target int) int64 {
-	return int64(mix(w.Seed, uint64(target)+1) % uint64(w.IntervalMs))
+	return int64(mixHash(w.Seed, uint64(target)+1) % uint64(w.IntervalMs))
 }
 
 // Time returns the timestamp of sample k of series i in milliseconds.
@@ -114,15 +114,15 @@ func (w Workload) Step(i int, t int64) (int, bool) {
 	return int(t / w.IntervalMs), true
 }
 
-// late reports whether sample k of series i is delivered late.
-func (w Workload) late(i, k int) bool {
+// isLate reports whether sample k of series i is delivered late.
+func (w Workload) isLate(i, k int) bool {
 	return w.LatePercent > 0 && k < w.Steps &&
-		mix(w.Seed^0x6c617465, uint64(i)<<32|uint64(uint32(k)))%100 < uint64(w.LatePercent)
+		mixHash(w.Seed^0x6c617465, uint64(i)<<32|uint64(uint32(k)))%100 < uint64(w.LatePercent)
 }
 
-// mix is a fast hash: splitmix64's finalizer over two words. Every bit of the result depends on every bit of the
+// mixHash is a fast hash: splitmix64's finalizer over two words. Every bit of the result depends on every bit of the
 // arguments.
-func mix(seed, x uint64) uint64 {
+func mixHash(seed, x uint64) uint64 {
 	x += seed*0xd1342543de82ef95 + 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb

@@ -73,7 +73,7 @@ func TestExplainNamesTheNearest(t *testing.T) {
 		app := testApplication(&bytes.Buffer{})
 		_, err := app.Parse(c.args)
 		require.Error(t, err, c.args)
-		require.EqualError(t, Explain(app, c.args, err), c.want)
+		require.EqualError(t, ExplainError(app, c.args, err), c.want)
 	}
 }
 
@@ -85,8 +85,8 @@ func TestDistance(t *testing.T) {
 		{"", "", 0}, {"a", "", 1}, {"", "ab", 2}, {"path", "pth", 1}, {"path", "apth", 1}, {"path", "bath", 1},
 		{"kitten", "sitting", 3},
 	} {
-		require.Equal(t, c.want, distance(c.a, c.b), "%q %q", c.a, c.b)
-		require.Equal(t, c.want, distance(c.b, c.a), "%q %q", c.b, c.a)
+		require.Equal(t, c.want, editDistance(c.a, c.b), "%q %q", c.a, c.b)
+		require.Equal(t, c.want, editDistance(c.b, c.a), "%q %q", c.b, c.a)
 	}
 }
 
@@ -116,7 +116,7 @@ func TestCompletion(t *testing.T) {
 	app := testApplication(&bytes.Buffer{})
 	for _, shell := range Shells {
 		var out bytes.Buffer
-		require.NoError(t, Completion(&out, app.Model(), shell))
+		require.NoError(t, WriteCompletion(&out, app.Model(), shell))
 		require.Contains(t, out.String(), "--completion-bash")
 		require.NotContains(t, out.String(), "NAME")
 		if path, err := exec.LookPath(shell); err == nil {
@@ -126,6 +126,6 @@ func TestCompletion(t *testing.T) {
 			require.NoError(t, err, "%s: %s", shell, said)
 		}
 	}
-	require.ErrorContains(t, Completion(&bytes.Buffer{}, app.Model(), "tcsh"),
+	require.ErrorContains(t, WriteCompletion(&bytes.Buffer{}, app.Model(), "tcsh"),
 		`no completion for "tcsh"; supported shells: bash, zsh, fish`)
 }

@@ -47,8 +47,8 @@ complete -c NAME -a '(__NAME_complete)'
 `
 )
 
-// Completion writes a script that makes a shell complete the commands and flags of the application.
-func Completion(w io.Writer, app *kingpin.ApplicationModel, shell string) error {
+// WriteCompletion writes a script that makes a shell complete the commands and flags of the application.
+func WriteCompletion(w io.Writer, app *kingpin.ApplicationModel, shell string) error {
 	script, ok := map[string]string{"bash": bashScript, "zsh": zshScript, "fish": fishScript}[shell]
 	if !ok {
 		return fmt.Errorf("no completion for %q; supported shells: %s", shell, strings.Join(Shells, ", "))

@@ -15,15 +15,15 @@ var (
 	unknownCommand = regexp.MustCompile(`^expected command but got "(.+)"$`)
 )
 
-// Explain adds the most similar flag or command to a parse error, and the command that lists all names.
-func Explain(app *kingpin.Application, args []string, err error) error {
+// ExplainError adds the most similar flag or command to a parse error, and the command that lists all names.
+func ExplainError(app *kingpin.Application, args []string, err error) error {
 	see := app.Name + " --help"
 	if topic := (UnknownTopic{}); errors.As(err, &topic) {
 		names := topic.Topics
 		for _, c := range app.Model().Commands {
 			names = append(names, c.Name)
 		}
-		return suggesting(topic.Error(), nearest(topic.Name, names), app.Name+" help")
+		return suggestionError(topic.Error(), nearestName(topic.Name, names), app.Name+" help")
 	}
 	context, _ := app.ParseContext(args) // It fails again, but the context contains the recognized part.
 	flags, commands := app.Model().Flags, app.Model().Commands
@@ -33,24 +33,25 @@ func Explain(app *kingpin.Application, args []string, err error) error {
 		flags, commands = append(flags, command.Flags...), command.Commands
 	}
 	if m := unknownFlag.FindStringSubmatch(err.Error()); m != nil {
-		near := nearest(m[1], flagNames(flags))
+		near := nearestName(m[1], flagNames(flags))
 		if near != "" {
 			near = "--" + near
 		}
-		return suggesting("unknown flag --"+m[1], near, see)
+		return suggestionError("unknown flag --"+m[1], near, see)
 	}
 	if m := unknownCommand.FindStringSubmatch(err.Error()); m != nil {
 		var names []string
 		for _, c := range commands {
 			names = append(names, c.Name)
 		}
-		return suggesting(fmt.Sprintf("unknown command %q", m[1]), nearest(m[1], names), see)
+		return suggestionError(fmt.Sprintf("unknown command %q", m[1]), nearestName(m[1], names), see)
 	}
 	return fmt.Errorf("%w; see %s", err, see)
 }
 
-// suggesting returns an error with the cause, the suggested name (may be empty), and the command that lists all names.
-func suggesting(what, near, see string) error {
+// suggestionError returns an error with the cause, the suggested name (may be empty), and the command that lists all
+// names.
+func suggestionError(what, near, see string) error {
 	if near == "" {
 		return fmt.Errorf("%s; see %s", what, see)
 	}
@@ -64,7 +65,7 @@ type UnknownTopic struct {
 	Topics []string
 }
 
-func (e UnknownTopic) Error() string { return fmt.Sprintf("unknown command or topic %q", e.Name) }
+func (u UnknownTopic) Error() string { return fmt.Sprintf("unknown command or topic %q", u.Name) }
 
 // flagNames returns the valid names after the two hyphens.
 func flagNames(flags []*kingpin.FlagModel) (names []string) {
@@ -80,12 +81,12 @@ func flagNames(flags []*kingpin.FlagModel) (names []string) {
 	return names
 }
 
-// nearest returns the name that is most similar to the given name. If no name is similar, it returns a name that ends
-// with the given name, or "".
-func nearest(written string, names []string) string {
+// nearestName returns the name that is most similar to the given name. If no name is similar, it returns a name that
+// ends with the given name, or "".
+func nearestName(written string, names []string) string {
 	best, least := "", max(2, len(written)/4)+1
 	for _, name := range names {
-		if d := distance(written, name); d < least {
+		if d := editDistance(written, name); d < least {
 			best, least = name, d
 		}
 	}
@@ -100,9 +101,9 @@ func nearest(written string, names []string) string {
 	return ""
 }
 
-// distance returns the min number of edits that turn a into b: insertions, deletions and replacements of a character,
-// and swaps of adjacent characters (optimal string alignment).
-func distance(a, b string) int {
+// editDistance returns the min number of edits that turn a into b: insertions, deletions and replacements of a
+// character, and swaps of adjacent characters (optimal string alignment).
+func editDistance(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {
 		last[j] = j

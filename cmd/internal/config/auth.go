@@ -25,16 +25,16 @@ func (c *Config) checkAuth() (err error) {
 }
 
 // AuthRequired reports whether every request needs a password, a token or a certificate.
-func (c *Config) AuthRequired() bool { return c.passwords() || c.Web.IsMutual() }
+func (c *Config) AuthRequired() bool { return c.hasPasswords() || c.Web.IsMutual() }
 
-func (c *Config) passwords() bool { return c.Auth != nil || c.Web.HasUsers() }
+func (c *Config) hasPasswords() bool { return c.Auth != nil || c.Web.HasUsers() }
 
 // Warnings returns a line per questionable setting, for operators.
 func (c *Config) Warnings() []string { return append(c.authWarnings(), c.memoryWarnings()...) }
 
 // authWarnings returns a line per missing protection of a server that is reachable from other machines.
 func (c *Config) authWarnings() (out []string) {
-	public := c.Public()
+	public := c.PublicAddresses()
 	if len(public) == 0 {
 		return nil
 	}
@@ -43,7 +43,7 @@ func (c *Config) authWarnings() (out []string) {
 		out = append(out, "this server is reachable from other machines at "+at+
 			" without authentication; set --auth.file, or listen on 127.0.0.1")
 	}
-	if c.passwords() && !c.Web.Encrypts() {
+	if c.hasPasswords() && !c.Web.UsesTLS() {
 		out = append(out, "passwords and tokens are sent unencrypted at "+at+
 			"; enable TLS with --web.config.file, or allow connections only from an encrypting proxy")
 	}

@@ -14,7 +14,7 @@ import (
 
 const (
 	exampleLocks = "../../../examples/locks/"
-	hash         = "$2a$04$012345678901234567890u012345678901234567890123456789."
+	passwordHash = "$2a$04$012345678901234567890u012345678901234567890123456789."
 )
 
 // writeFile writes a temporary file and returns its path.
@@ -46,7 +46,7 @@ func TestExampleOfUsers(t *testing.T) {
 }
 
 func TestLocksThatDontFit(t *testing.T) {
-	users := writeFile(t, "web.yml", "basic_auth_users: {a: "+hash+"}\n")
+	users := writeFile(t, "web.yml", "basic_auth_users: {a: "+passwordHash+"}\n")
 	_, err := parse(t, "--auth.file="+exampleLocks+"auth.yml", "--web.config.file="+users)
 	require.EqualError(t, err, "--web.config.file="+users+
 		": basic_auth_users can't be used together with --auth.file; move the users to that file")
@@ -55,7 +55,7 @@ func TestLocksThatDontFit(t *testing.T) {
 }
 
 func TestWarnings(t *testing.T) {
-	users := "--web.config.file=" + writeFile(t, "users.yml", "basic_auth_users: {a: "+hash+"}\n")
+	users := "--web.config.file=" + writeFile(t, "users.yml", "basic_auth_users: {a: "+passwordHash+"}\n")
 	auth := "--auth.file=" + exampleLocks + "auth.yml"
 	const public, nobody, plain, admin = "--web.listen-address=:9201", "without authentication; set --auth.file, or listen on 127.0.0.1", "unencrypted", "all tenants"
 	for _, c := range []struct {
@@ -95,7 +95,7 @@ func TestWarnings(t *testing.T) {
 		"tls_server_config: {" + certificate + ", client_auth_type: VerifyClientCertIfGiven}":    nobody,
 		"tls_server_config: {" + certificate + "}":                                               nobody,
 		"tls_server_config: {" + certificate + ", client_auth_type: RequireAndVerifyClientCert}": admin,
-		"tls_server_config: {" + certificate + "}\nbasic_auth_users: {a: " + hash + "}":          admin,
+		"tls_server_config: {" + certificate + "}\nbasic_auth_users: {a: " + passwordHash + "}":  admin,
 	} {
 		c := &Config{ListenAddresses: []string{":9201"}, AdminAPI: true, WebConfigFile: writeFile(t, "web.yml", text)}
 		require.NoError(t, c.checkAuth())

@@ -11,7 +11,7 @@ import (
 // Backup holds the flags of scheduled backups.
 type Backup struct {
 	// Place is the location of the backups. If Place.At is empty, no backups are scheduled.
-	Place backups.Place
+	Place backups.Location
 	Every time.Duration
 
 	every string
@@ -28,7 +28,7 @@ func backupFlags(cmd *kingpin.CmdClause, b *Backup) {
 
 func (c *Config) checkBackup() error {
 	b := &c.Backup
-	if err := duration("backup.every", b.every, false, &b.Every); err != nil {
+	if err := parseDuration("backup.every", b.every, false, &b.Every); err != nil {
 		return err
 	}
 	err := b.Place.Validate()

@@ -29,7 +29,7 @@ func TestBackupFlags(t *testing.T) {
 func TestHosts(t *testing.T) {
 	c, err := parse(t, "--web.listen-address=127.0.0.1:1", "--web.listen-address=[::1]:2", "--web.listen-address=:3")
 	require.NoError(t, err)
-	hosts := c.Hosts()
+	hosts := c.HostNames()
 	require.Subset(t, hosts, []string{"127.0.0.1", "::1"})
 	require.NotContains(t, hosts, "")
 }

@@ -99,15 +99,15 @@ type Config struct {
 }
 
 // setByUser records which parts of the memory limit are set by flags.
-type setByUser struct{ head, cache, query, unread, samples bool }
+type setByUser struct{ isHeadSet, isCacheSet, isQuerySet, isUnreadSet, isSamplesSet bool }
 
-// Register declares the flags of a command. memory is the memory of the machine or the control group, in bytes. The
-// default memory limit of the process is a share of it, and the defaults of its parts are shares of that limit.
-func Register(cmd *kingpin.CmdClause, memory int64) *Config {
+// RegisterFlags declares the flags of a command. memory is the memory of the machine or the control group, in bytes.
+// The default memory limit of the process is a share of it, and the defaults of its parts are shares of that limit.
+func RegisterFlags(cmd *kingpin.CmdClause, memory int64) *Config {
 	c := &Config{Engine: RegisterEngine(cmd), cmd: cmd}
-	parts := PartsOf(bound(memory))
+	parts := PartsOf(defaultLimit(memory))
 	webFlags(cmd, c)
-	storageFlags(cmd, c, bound(memory), parts)
+	storageFlags(cmd, c, defaultLimit(memory), parts)
 	queryFlags(cmd, c, parts)
 	otlpFlags(cmd, &c.OTLP)
 	haFlags(cmd, &c.HA)

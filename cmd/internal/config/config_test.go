@@ -16,7 +16,7 @@ import (
 func parse(t *testing.T, args ...string) (*Config, error) {
 	t.Helper()
 	app := kingpin.New("cassia", "")
-	c := Register(app.Command("serve", ""), 16<<30)
+	c := RegisterFlags(app.Command("serve", ""), 16<<30)
 	if _, err := app.Parse(append([]string{"serve"}, args...)); err != nil {
 		return nil, err
 	}
@@ -27,7 +27,7 @@ func TestDefaults(t *testing.T) {
 	c, err := parse(t)
 	require.NoError(t, err)
 	require.Equal(t, []string{":9201"}, c.ListenAddresses)
-	require.Equal(t, []string{":9201"}, c.Public())
+	require.Equal(t, []string{":9201"}, c.PublicAddresses())
 	require.False(t, c.AdminAPI)
 	require.Equal(t, EnginePebble, c.Kind)
 	require.Equal(t, "data", c.Path)
@@ -66,9 +66,9 @@ func TestValues(t *testing.T) {
 		"--enable-feature=promql-experimental-functions,promql-per-step-stats, promql-delayed-name-removal",
 		"--enable-feature=use-start-timestamps,promql-extended-range-selectors,promql-binop-fill-modifiers,promql-duration-expr,")
 	require.NoError(t, err)
-	require.Empty(t, c.Public())
+	require.Empty(t, c.PublicAddresses())
 	require.Equal(t, "https://cassia.example.org", c.ExternalURL.String())
-	require.Subset(t, c.Hosts(), []string{"localhost", "Cassia.monitoring.svc", "*.example.org"})
+	require.Subset(t, c.HostNames(), []string{"localhost", "Cassia.monitoring.svc", "*.example.org"})
 	require.True(t, c.AdminAPI)
 	require.Equal(t, 24*time.Hour, c.Slot)
 	require.False(t, c.AnySettings)
@@ -201,7 +201,7 @@ func TestMemory(t *testing.T) {
 		for name, content := range c.files {
 			root[name] = &fstest.MapFile{Data: []byte(content)}
 		}
-		require.Equal(t, c.want, Memory(root), about)
+		require.Equal(t, c.want, AvailableMemory(root), about)
 	}
 }
 
@@ -214,7 +214,7 @@ func TestPartsFitTheMemory(t *testing.T) {
 		require.Greater(t, p.Unread, int64(minQuery))
 		require.LessOrEqual(t, p.Head+p.Cache, memory/2, "the rest is for queries")
 		require.LessOrEqual(t, p.Samples*sampleBytes, memory/4)
-		require.LessOrEqual(t, bound(memory), max(minMemory, memory))
+		require.LessOrEqual(t, defaultLimit(memory), max(minMemory, memory))
 	}
 }
 
@@ -251,7 +251,7 @@ func TestCassandra(t *testing.T) {
 	})
 	require.False(t, o.CreateSchema)
 	require.Equal(t, 90*24*time.Hour, o.Retention, "it decides how files are kept apart")
-	require.NotContains(t, c.Where(), "secret")
+	require.NotContains(t, c.Location(), "secret")
 
 	t.Setenv("CASSIA_CASSANDRA_PASSWORD", "from the environment")
 	c, err = parse(t, "--storage.engine=cassandra", "--cassandra.username=cassia")

@@ -139,8 +139,8 @@ func (e *Engine) readPassword() error {
 	return nil
 }
 
-// Where describes the location of the data for messages, as the flags that select it.
-func (e *Engine) Where() string {
+// Location describes the location of the data for messages, as the flags that select it.
+func (e *Engine) Location() string {
 	if e.Kind == EngineCassandra {
 		return fmt.Sprintf("--storage.engine=cassandra --cassandra.hosts=%s --cassandra.keyspace=%s",
 			strings.Join(e.Cassandra.Hosts, ","), e.Cassandra.Keyspace)

@@ -72,13 +72,13 @@ func storageFlags(cmd *kingpin.CmdClause, c *Config, maxBytes int64, parts Parts
 	bytesFlag(cmd, "storage.head-bytes", "Maximum size of the head, which holds samples that are not yet sealed. "+
 		"Above it, new series are rejected; at 125% of it, all samples are rejected. Default: a quarter of "+
 		"--memory.max-bytes.", parts.Head,
-		&c.HeadBytes).IsSetByUser(&c.set.head)
+		&c.HeadBytes).IsSetByUser(&c.set.isHeadSet)
 	bytesFlag(
 		cmd, "storage.cache-bytes",
 		"Maximum size of the caches of sealed data: a third for blocks, the rest for series indexes. Default: a "+
 			"fifth of --memory.max-bytes.",
 		parts.Cache, &c.CacheBytes,
-	).IsSetByUser(&c.set.cache)
+	).IsSetByUser(&c.set.isCacheSet)
 	retentionFlags(cmd, &c.retention)
 }
 
@@ -88,7 +88,7 @@ func queryFlags(cmd *kingpin.CmdClause, c *Config, parts Parts) {
 	cmd.Flag("query.max-samples", "Maximum number of samples that a query may load into memory. Default: 50000000, or "+
 		"the number that fits into a quarter of --memory.max-bytes if that is lower.").Default(strconv.FormatInt(
 		parts.Samples, 10,
-	)).IsSetByUser(&c.set.samples).IntVar(&c.MaxSamples)
+	)).IsSetByUser(&c.set.isSamplesSet).IntVar(&c.MaxSamples)
 	cmd.Flag("query.max-concurrency", "Maximum number of concurrent queries.").Default("20").IntVar(&c.MaxConcurrency)
 	cmd.Flag(
 		"query.lookback-delta", "Lookback delta: maximum age of a sample that an instant selector returns.",
@@ -98,13 +98,13 @@ func queryFlags(cmd *kingpin.CmdClause, c *Config, parts Parts) {
 	).Default("10s").StringVar(&c.slower)
 	bytesFlag(cmd, "query.max-bytes", "Maximum number of encoded bytes that a query may read, and of label bytes that "+
 		"its functions may create. Default: an eighth of --memory.max-bytes.",
-		parts.Query, &c.QueryBytes).IsSetByUser(&c.set.query)
+		parts.Query, &c.QueryBytes).IsSetByUser(&c.set.isQuerySet)
 	bytesFlag(
 		cmd, "query.unread-bytes",
 		"Maximum memory for query results until clients have read them. Above it, large queries wait. Default: a "+
 			"sixteenth of --memory.max-bytes.",
 		parts.Unread, &c.UnreadBytes,
-	).IsSetByUser(&c.set.unread)
+	).IsSetByUser(&c.set.isUnreadSet)
 	cmd.Flag("query.snap",
 		"auto: range queries that would read more than two days of samples per series may snap window edges to rollup "+
 			"buckets. Edges move by at most 1% of the range, and the response has an info annotation. off: edges are "+

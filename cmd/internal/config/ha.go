@@ -45,11 +45,11 @@ func haFlags(cmd *kingpin.CmdClause, h *HA) {
 	cmd.Flag("ha.max-clusters", "Maximum number of replica clusters per tenant.").Default("100").IntVar(&h.Clusters)
 }
 
-// On reports whether HA is enabled for a tenant.
-func (h *HA) On(tenant string) bool { return h.Enabled || slices.Contains(h.Tenants, tenant) }
+// IsEnabledFor reports whether HA is enabled for a tenant.
+func (h *HA) IsEnabledFor(tenant string) bool { return h.Enabled || slices.Contains(h.Tenants, tenant) }
 
-// Any reports whether HA is enabled for any tenant.
-func (h *HA) Any() bool { return h.Enabled || len(h.Tenants) > 0 }
+// IsEnabled reports whether HA is enabled for any tenant.
+func (h *HA) IsEnabled() bool { return h.Enabled || len(h.Tenants) > 0 }
 
 func (c *Config) checkHA() error {
 	h := &c.HA
@@ -62,5 +62,5 @@ func (c *Config) checkHA() error {
 	if h.ClusterLabel == h.ReplicaLabel {
 		return flagError("ha.replica-label", h.ReplicaLabel, "must differ from the cluster label")
 	}
-	return duration("ha.failover-timeout", h.failover, false, &h.Failover)
+	return parseDuration("ha.failover-timeout", h.failover, false, &h.Failover)
 }

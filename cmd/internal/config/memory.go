@@ -15,9 +15,10 @@ import (
 // assumedMemory is the memory assumed for a machine that doesn't report it, in bytes.
 const assumedMemory = 4 << 30
 
-// Memory returns the memory that is available to all processes together: the machine's memory, or the limit of the
-// control group if that is lower. root is the root of the file system. Memory reads proc and sys/fs/cgroup below it.
-func Memory(root fs.FS) int64 {
+// AvailableMemory returns the memory that is available to all processes together: the machine's memory, or the limit of
+// the control group if that is lower. root is the root of the file system. Memory reads proc and sys/fs/cgroup below
+// it.
+func AvailableMemory(root fs.FS) int64 {
 	memory := int64(assumedMemory)
 	if total, ok := machineMemory(root); ok {
 		memory = total
@@ -81,9 +82,9 @@ func limitFiles(root fs.FS) (files []string) {
 	return files
 }
 
-// Share is the default of --memory.max-bytes as a share of the available memory. The rest is left to other processes
-// and the page cache.
-const Share = 0.6
+// DefaultShare is the default of --memory.max-bytes as a share of the available memory. The rest is left to other
+// processes and the page cache.
+const DefaultShare = 0.6
 
 // Parts holds the default parts of the memory limit, in bytes.
 type Parts struct {
@@ -98,10 +99,10 @@ type Parts struct {
 // garbage.
 func PartsOf(memory int64) Parts {
 	return Parts{
-		Head:    part(memory, 4, minHead),
-		Cache:   min(part(memory, 5, minCache), maxCache),
-		Query:   part(memory, 8, minQuery),
-		Unread:  part(memory, 16, minQuery),
+		Head:    partOf(memory, 4, minHead),
+		Cache:   min(partOf(memory, 5, minCache), maxCache),
+		Query:   partOf(memory, 8, minQuery),
+		Unread:  partOf(memory, 16, minQuery),
 		Samples: min(mostSamples, memory/4/sampleBytes),
 	}
 }
@@ -135,16 +136,16 @@ func (c *Config) setParts() {
 		into *int64
 		part int64
 	}{
-		{c.set.head, &c.HeadBytes, parts.Head},
-		{c.set.cache, &c.CacheBytes, parts.Cache},
-		{c.set.query, &c.QueryBytes, parts.Query},
-		{c.set.unread, &c.UnreadBytes, parts.Unread},
+		{c.set.isHeadSet, &c.HeadBytes, parts.Head},
+		{c.set.isCacheSet, &c.CacheBytes, parts.Cache},
+		{c.set.isQuerySet, &c.QueryBytes, parts.Query},
+		{c.set.isUnreadSet, &c.UnreadBytes, parts.Unread},
 	} {
 		if !p.set {
 			*p.into = p.part
 		}
 	}
-	if !c.set.samples {
+	if !c.set.isSamplesSet {
 		c.MaxSamples = int(parts.Samples)
 	}
 }
@@ -169,9 +170,9 @@ func (c *Config) memoryWarnings() (out []string) {
 		bytesText(c.HeadBytes), bytesText(c.CacheBytes), bytesText(c.Memory)))
 }
 
-// part returns a share of the memory. It rounds down to 32 MiB, or to 1 MiB if the memory is small, so that --help
+// partOf returns a share of the memory. It rounds down to 32 MiB, or to 1 MiB if the memory is small, so that --help
 // shows a short number.
-func part(memory, of, least int64) int64 {
+func partOf(memory, of, least int64) int64 {
 	unit := int64(32 << 20)
 	if memory <= 2<<30 {
 		unit = 1 << 20
@@ -179,10 +180,10 @@ func part(memory, of, least int64) int64 {
 	return max(least, memory/of/unit*unit)
 }
 
-// bound returns the default of --memory.max-bytes for the given available memory.
-func bound(memory int64) int64 {
+// defaultLimit returns the default of --memory.max-bytes for the given available memory.
+func defaultLimit(memory int64) int64 {
 	const unit = 1 << 20
-	return max(minMemory, int64(Share*float64(memory))/unit*unit)
+	return max(minMemory, int64(DefaultShare*float64(memory))/unit*unit)
 }
 
 // bytesValue is a flag's value in bytes. It is parsed from a plain number, or a number with a unit such as MiB or GiB.

@@ -7,8 +7,8 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 )
 
-// need is a group of flags that have no effect without another flag.
-type need struct {
+// neededFlag is a group of flags that have no effect without another flag.
+type neededFlag struct {
 	// flags contains names of flags, or prefixes of names followed by *.
 	flags []string
 	// of contains alternatives, each as name or name=value. At least one of these flags must be set.
@@ -17,9 +17,9 @@ type need struct {
 	except []string
 }
 
-// needs contains the flags of all commands that have no effect alone. Flags that depend on the process' role aren't
-// included, because the processes of a cluster may share one command line.
-var needs = []need{
+// neededFlags contains the flags of all commands that have no effect alone. Flags that depend on the process' role
+// aren't included, because the processes of a cluster may share one command line.
+var neededFlags = []neededFlag{
 	{[]string{"backup.*"}, []string{"backup.to"}, nil},
 	{[]string{"metadata.http.config.file"}, []string{"metadata.from"}, nil},
 	{[]string{"otlp.ignore-resource-attribute"}, []string{"otlp.promote-all-resource-attributes"}, nil},
@@ -37,7 +37,7 @@ var needs = []need{
 // MissingFlags returns the flags that a flag requires. For each requirement, it returns the alternatives as name or
 // name=value, at least one of which must be set. Requirements on flags that the command doesn't have are omitted.
 func MissingFlags(c *kingpin.CmdModel, flag string) (of [][]string) {
-	for _, n := range needs {
+	for _, n := range neededFlags {
 		known := slices.ContainsFunc(c.Flags, func(f *kingpin.FlagModel) bool { return n.isOf(f.Name) })
 		if known && n.hasFlag(flag) && !slices.Contains(n.except, c.FullCommand) {
 			of = append(of, n.of)
@@ -47,7 +47,7 @@ func MissingFlags(c *kingpin.CmdModel, flag string) (of [][]string) {
 }
 
 // isOf reports whether a flag is one of n.of.
-func (n need) isOf(flag string) bool {
+func (n neededFlag) isOf(flag string) bool {
 	return slices.ContainsFunc(n.of, func(text string) bool {
 		name, _, _ := strings.Cut(text, "=")
 		return name == flag
@@ -55,7 +55,7 @@ func (n need) isOf(flag string) bool {
 }
 
 // hasFlag reports whether a flag is one of n.flags.
-func (n need) hasFlag(flag string) bool {
+func (n neededFlag) hasFlag(flag string) bool {
 	return !n.isOf(flag) && slices.ContainsFunc(n.flags, func(pattern string) bool {
 		start, isPrefix := strings.CutSuffix(pattern, "*")
 		return flag == pattern || isPrefix && strings.HasPrefix(flag, start)

@@ -14,19 +14,19 @@ import (
 type valueKind int
 
 const (
-	counted  valueKind = iota // such as 12
-	sized                     // such as 512MiB
-	lasting                   // such as 90s or 2d
-	brief                     // in Go's syntax, such as 90s or 48h
-	fraction                  // such as 0.5
+	unitCount      valueKind = iota // such as 12
+	unitBytes                       // such as 512MiB
+	unitDuration                    // such as 90s or 2d
+	unitGoDuration                  // in Go's syntax, such as 90s or 48h
+	unitFraction                    // such as 0.5
 )
 
 // valueRange is the range of a flag's value: a count, a number of bytes, or a number of nanoseconds.
 type valueRange struct {
 	kind     valueKind
 	min, max float64
-	// zero is set if 0 is also valid. It usually means a default or no limit.
-	zero bool
+	// allowsZero is set if 0 is also valid. It usually means a default or no limit.
+	allowsZero bool
 }
 
 // Upper limits that exceed every practical need but don't cause overflows.
@@ -37,66 +37,71 @@ const (
 	maxKept    = 100 * year
 )
 
-func counts(low, high float64) valueRange { return valueRange{kind: counted, min: low, max: high} }
+func count(low, high float64) valueRange {
+	return valueRange{kind: unitCount, min: low, max: high}
+}
 func bytesFrom(low int64) valueRange {
-	return valueRange{kind: sized, min: float64(low), max: maxBytes}
+	return valueRange{kind: unitBytes, min: float64(low), max: maxBytes}
 }
-func lasts(low, high time.Duration) valueRange {
-	return valueRange{kind: lasting, min: float64(low), max: float64(high)}
+func duration(low, high time.Duration) valueRange {
+	return valueRange{kind: unitDuration, min: float64(low), max: float64(high)}
 }
-func brieflyLasts(low, high time.Duration) valueRange {
-	return valueRange{kind: brief, min: float64(low), max: float64(high)}
+func goDuration(low, high time.Duration) valueRange {
+	return valueRange{kind: unitGoDuration, min: float64(low), max: float64(high)}
 }
-func fractions(high float64) valueRange { return valueRange{kind: fraction, max: high} }
-func (r valueRange) orZero() valueRange { r.zero = true; return r }
+func fraction(high float64) valueRange    { return valueRange{kind: unitFraction, max: high} }
+func (r valueRange) withZero() valueRange { r.allowsZero = true; return r }
 
-// ranges contains the ranges of all flags whose values are numbers, bytes or durations, by name. A flag that multiple
-// commands have has the same range in each.
-var ranges = map[string]valueRange{
-	"storage.partitions": counts(1, 4096).orZero(), "storage.slot": lasts(time.Hour, 24*time.Hour),
-	"storage.settle":   lasts(0, 24*time.Hour),
+// valueRanges contains the ranges of all flags whose values are numbers, bytes or durations, by name. A flag that
+// multiple commands have has the same range in each.
+var valueRanges = map[string]valueRange{
+	"storage.partitions": count(1, 4096).withZero(), "storage.slot": duration(time.Hour, 24*time.Hour),
+	"storage.settle":   duration(0, 24*time.Hour),
 	"memory.max-bytes": bytesFrom(minMemory), "storage.head-bytes": bytesFrom(minHead),
-	"storage.cache-bytes": {kind: sized, min: minCache, max: maxCache},
-	"retention.raw":       lasts(0, maxKept), "retention.5m": lasts(0, maxKept), "retention.1h": lasts(0, maxKept),
-	"query.timeout": lasts(time.Millisecond, maxLasting), "query.lookback-delta": lasts(time.Second, maxLasting),
-	"query.log-slower-than": lasts(0, maxLasting),
-	"query.max-samples":     counts(1, maxNumber), "query.max-concurrency": counts(1, 10_000),
+	"storage.cache-bytes": {kind: unitBytes, min: minCache, max: maxCache},
+	"retention.raw":       duration(0, maxKept),
+	"retention.5m":        duration(0, maxKept),
+	"retention.1h":        duration(0, maxKept),
+	"query.timeout":       duration(time.Millisecond, maxLasting), "query.lookback-delta": duration(time.Second, maxLasting),
+	"query.log-slower-than": duration(0, maxLasting),
+	"query.max-samples":     count(1, maxNumber), "query.max-concurrency": count(1, 10_000),
 	"query.max-bytes": bytesFrom(minQuery), "query.unread-bytes": bytesFrom(minQuery),
-	"ha.failover-timeout": lasts(time.Second, 10*time.Minute), "ha.held-bytes": bytesFrom(16 << 20),
-	"ha.max-clusters":          counts(1, 1_000_000),
-	"rule.evaluation-interval": lasts(time.Second, maxLasting),
-	"backup.every":             lasts(time.Minute, maxLasting),
-	"backup.keep":              counts(0, 1_000_000), "backup.keep-hourly": counts(0, 1_000_000),
-	"backup.keep-daily": counts(0, 1_000_000), "backup.keep-weekly": counts(0, 1_000_000),
-	"cassandra.timeout": brieflyLasts(100*time.Millisecond, 10*time.Minute),
+	"ha.failover-timeout": duration(time.Second, 10*time.Minute), "ha.held-bytes": bytesFrom(16 << 20),
+	"ha.max-clusters":          count(1, 1_000_000),
+	"rule.evaluation-interval": duration(time.Second, maxLasting),
+	"backup.every":             duration(time.Minute, maxLasting),
+	"backup.keep":              count(0, 1_000_000), "backup.keep-hourly": count(0, 1_000_000),
+	"backup.keep-daily": count(0, 1_000_000), "backup.keep-weekly": count(0, 1_000_000),
+	"cassandra.timeout": goDuration(100*time.Millisecond, 10*time.Minute),
 
 	// Flags of commands other than serve.
-	"keep": counts(0, 1_000_000), "keep-hourly": counts(0, 1_000_000), "keep-daily": counts(0, 1_000_000),
-	"keep-weekly": counts(0, 1_000_000),
-	"slot":        lasts(time.Hour, 24*time.Hour).orZero(), "window": lasts(24*time.Hour, maxLasting).orZero(),
-	"partitions":       counts(1, 4096).orZero(),
-	"kairosdb.timeout": brieflyLasts(100*time.Millisecond, 10*time.Minute), "kairosdb.readers": counts(1, 128),
-	"kairosdb.batch-bytes": {kind: sized, min: 1 << 10, max: 1 << 30},
-	"piece":                lasts(time.Minute, 24*time.Hour), "timeout": brieflyLasts(time.Millisecond, time.Hour),
-	"senders": counts(1, 10_000), "request-samples": counts(1, 1_000_000), "retry-for": brieflyLasts(0, 24*time.Hour),
-	"series":   counts(1, 100_000_000),
-	"interval": brieflyLasts(time.Millisecond, 24*time.Hour), "duration": brieflyLasts(time.Millisecond, maxKept),
-	"speed": fractions(maxNumber), "rate": fractions(maxNumber),
-	"churn": fractions(60), "histograms": counts(0, 1000), "odd": counts(0, 1000), "late-percent": counts(0, 100),
-	"late-steps":   counts(0, 1_000_000),
-	"extra-labels": counts(0, 1000), "pid": counts(0, 1<<22),
+	"keep": count(0, 1_000_000), "keep-hourly": count(0, 1_000_000), "keep-daily": count(0, 1_000_000),
+	"keep-weekly":      count(0, 1_000_000),
+	"slot":             duration(time.Hour, 24*time.Hour).withZero(),
+	"window":           duration(24*time.Hour, maxLasting).withZero(),
+	"partitions":       count(1, 4096).withZero(),
+	"kairosdb.timeout": goDuration(100*time.Millisecond, 10*time.Minute), "kairosdb.readers": count(1, 128),
+	"kairosdb.batch-bytes": {kind: unitBytes, min: 1 << 10, max: 1 << 30},
+	"piece":                duration(time.Minute, 24*time.Hour), "timeout": goDuration(time.Millisecond, time.Hour),
+	"senders": count(1, 10_000), "request-samples": count(1, 1_000_000), "retry-for": goDuration(0, 24*time.Hour),
+	"series":   count(1, 100_000_000),
+	"interval": goDuration(time.Millisecond, 24*time.Hour), "duration": goDuration(time.Millisecond, maxKept),
+	"speed": fraction(maxNumber), "rate": fraction(maxNumber),
+	"churn": fraction(60), "histograms": count(0, 1000), "odd": count(0, 1000), "late-percent": count(0, 100),
+	"late-steps":   count(0, 1_000_000),
+	"extra-labels": count(0, 1000), "pid": count(0, 1<<22),
 }
 
 // CheckRanges returns an error if the value of a flag is outside of its range. It names the first such flag and the
 // range.
 func CheckRanges(flags []*kingpin.FlagModel) error {
 	for _, f := range flags {
-		r, ok := ranges[f.Name]
+		r, ok := valueRanges[f.Name]
 		if !ok {
 			continue
 		}
-		if v, ok := r.value(f.Value); ok && !r.has(v) {
-			return flagError(f.Name, f.Value.String(), r.mustBe())
+		if v, ok := r.value(f.Value); ok && !r.contains(v) {
+			return flagError(f.Name, f.Value.String(), r.requirement())
 		}
 	}
 	return nil
@@ -115,18 +120,19 @@ func WrongValue(app *kingpin.Application, args []string) error {
 		if !ok || e.Value == nil {
 			continue
 		}
-		r, ok := ranges[f.Model().Name]
+		r, ok := valueRanges[f.Model().Name]
 		if !ok {
 			continue
 		}
 		set := f.Model().Value
 		err := set.Set(*e.Value)
 		v, read := r.value(set)
-		if typed, err := strconv.ParseFloat(*e.Value, 64); err == nil && r.kind == counted {
+		if typed, err := strconv.ParseFloat(*e.Value, 64); err == nil && r.kind == unitCount {
 			v = typed
 		}
-		if unreadable := r.kind == lasting && !read && *e.Value != ""; err != nil || unreadable || read && !r.has(v) {
-			return flagError(f.Model().Name, *e.Value, r.mustBe())
+		unreadable := r.kind == unitDuration && !read && *e.Value != ""
+		if err != nil || unreadable || read && !r.contains(v) {
+			return flagError(f.Model().Name, *e.Value, r.requirement())
 		}
 	}
 	return nil
@@ -149,21 +155,23 @@ func (r valueRange) value(v kingpin.Value) (float64, bool) {
 			return float64(v), true
 		}
 	}
-	if r.kind != lasting || v.String() == "" {
+	if r.kind != unitDuration || v.String() == "" {
 		return 0, false
 	}
 	d, err := model.ParseDuration(v.String())
 	return float64(d), err == nil
 }
 
-func (r valueRange) has(v float64) bool { return v >= r.min && v <= r.max || r.zero && v == 0 }
+func (r valueRange) contains(v float64) bool {
+	return v >= r.min && v <= r.max || r.allowsZero && v == 0
+}
 
-// mustBe returns the part of an error text that describes the range.
-func (r valueRange) mustBe() string {
+// requirement returns the part of an error text that describes the range.
+func (r valueRange) requirement() string {
 	what := [...]string{"a number", "a number of bytes such as 512MiB or 4GiB,",
 		"a duration such as 90s, 15m, 2h, 30d or 1y,", "a duration such as 500ms, 90s or 2h,", "a number"}[r.kind]
 	text := fmt.Sprintf("must be %s from %s to %s", what, r.text(r.min), r.text(r.max))
-	if r.zero {
+	if r.allowsZero {
 		text += ", or 0"
 	}
 	return text
@@ -171,11 +179,11 @@ func (r valueRange) mustBe() string {
 
 func (r valueRange) text(v float64) string {
 	switch r.kind {
-	case sized:
+	case unitBytes:
 		return bytesText(int64(v))
-	case lasting:
+	case unitDuration:
 		return model.Duration(v).String()
-	case brief:
+	case unitGoDuration:
 		return time.Duration(v).String()
 	}
 	return strconv.FormatFloat(v, 'f', -1, 64)
@@ -183,7 +191,7 @@ func (r valueRange) text(v float64) string {
 
 // RangeOf returns the min and the max value of a flag as text. ok is false if the flag has no range.
 func RangeOf(flag string) (low, high string, ok bool) {
-	r, ok := ranges[flag]
+	r, ok := valueRanges[flag]
 	return r.text(r.min), r.text(r.max), ok
 }
 

@@ -47,8 +47,8 @@ func describeKeep(k retention.Keep) string {
 	return "raw " + words(k.Raw) + ", 5m " + words(k.FiveMinutes) + ", 1h " + words(k.OneHour)
 }
 
-// Into sets the retention in the options of a store.
-func (r Retention) Into(o *storage.Options) {
+// SetOptions sets the retention in the options of a store.
+func (r Retention) SetOptions(o *storage.Options) {
 	o.Retention, o.Retention5m, o.Retention1h = r.Raw, r.FiveMinutes, r.OneHour
 	o.TenantRetention, o.Classes = r.Tenants, r.Classes
 }
@@ -102,17 +102,17 @@ func RetentionFlags(cmd *kingpin.CmdClause) func() (Retention, error) {
 }
 
 func (t *retentionText) parse() (r Retention, err error) {
-	if err := duration("retention.raw", t.raw, true, &r.Raw); err != nil {
+	if err := parseDuration("retention.raw", t.raw, true, &r.Raw); err != nil {
 		return r, err
 	}
 	if r.Raw > 0 && r.Raw < 24*time.Hour {
 		return r, flagError("retention.raw", t.raw, "must be at least 1d, or 0 to keep samples forever")
 	}
-	if r.FiveMinutes, err = coarser("retention.5m", t.fiveMinutes, fiveMinutesRetention,
+	if r.FiveMinutes, err = parseRollups("retention.5m", t.fiveMinutes, fiveMinutesRetention,
 		"raw samples", r.Raw); err != nil {
 		return r, err
 	}
-	if r.OneHour, err = coarser("retention.1h", t.oneHour, oneHourRetention, "5m rollups", r.FiveMinutes); err != nil ||
+	if r.OneHour, err = parseRollups("retention.1h", t.oneHour, oneHourRetention, "5m rollups", r.FiveMinutes); err != nil ||
 		t.file == "" {
 		return r, err
 	}
@@ -120,16 +120,16 @@ func (t *retentionText) parse() (r Retention, err error) {
 	return r, r.loadRetentionFile(t.file)
 }
 
-// coarser parses the retention of rollups. It must be at least as long as the retention of the data from which they are
-// computed.
-func coarser(flag, text string, usual time.Duration, of string, kept time.Duration) (d time.Duration, err error) {
+// parseRollups parses the retention of rollups. It must be at least as long as the retention of the data from
+// which they are computed.
+func parseRollups(flag, text string, usual time.Duration, of string, kept time.Duration) (d time.Duration, err error) {
 	if text == "" {
 		if kept == 0 {
 			return 0, nil
 		}
 		return max(usual, kept), nil
 	}
-	if err := duration(flag, text, true, &d); err != nil {
+	if err := parseDuration(flag, text, true, &d); err != nil {
 		return 0, err
 	}
 	switch {

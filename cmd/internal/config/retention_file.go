@@ -122,20 +122,20 @@ func sortedKeys[T any](m map[string]T) []string {
 
 // parse parses the durations. raw is required. If the duration of rollups is missing, they have the usual retention, or
 // the retention of the data from which they are computed if that is longer.
-func (t retentionFields) parse(usual Retention) (keep retention.Keep, err error) {
-	if t.Raw == "" {
+func (r retentionFields) parse(usual Retention) (keep retention.Keep, err error) {
+	if r.Raw == "" {
 		return keep, errors.New("raw is missing; set the retention of raw samples, such as 7d")
 	}
-	if keep.Raw, err = fileDuration("raw", t.Raw); err != nil {
+	if keep.Raw, err = fileDuration("raw", r.Raw); err != nil {
 		return keep, err
 	}
 	if keep.Raw > 0 && keep.Raw < 24*time.Hour {
-		return keep, fmt.Errorf("raw: %s must be at least 1d, or 0 to keep samples forever", t.Raw)
+		return keep, fmt.Errorf("raw: %s must be at least 1d, or 0 to keep samples forever", r.Raw)
 	}
-	if keep.FiveMinutes, err = coarserInFile("5m", t.FiveMinutes, usual.FiveMinutes, "raw", keep.Raw); err != nil {
+	if keep.FiveMinutes, err = coarserInFile("5m", r.FiveMinutes, usual.FiveMinutes, "raw", keep.Raw); err != nil {
 		return keep, err
 	}
-	keep.OneHour, err = coarserInFile("1h", t.OneHour, usual.OneHour, "5m", keep.FiveMinutes)
+	keep.OneHour, err = coarserInFile("1h", r.OneHour, usual.OneHour, "5m", keep.FiveMinutes)
 	return keep, err
 }
 

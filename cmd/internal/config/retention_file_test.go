@@ -51,7 +51,7 @@ classes:
 		r.Classes[1].Match[1][0].String(), r.Classes[1].Match[1][1].String(),
 	})
 	o := storage.DefaultOptions()
-	r.Into(&o)
+	r.SetOptions(&o)
 	require.Equal(t, r.Classes, o.Classes)
 	require.Contains(t, r.String(), `; tenant "team-a": raw 1w, 5m 90d, 1h 2y`)
 	require.Contains(t, r.String(), `; class "ci": raw 3d, 5m 30d, 1h 90d`)
@@ -117,7 +117,7 @@ func FuzzRetentionFile(f *testing.F) {
 			return
 		}
 		o := storage.DefaultOptions()
-		r.Into(&o)
+		r.SetOptions(&o)
 		for _, c := range o.Classes {
 			require.NotEmpty(t, c.Match)
 			require.False(t, c.Raw == 0 && c.FiveMinutes != 0 || c.OneHour != 0 && c.OneHour < c.FiveMinutes)

@@ -81,7 +81,7 @@ func (c *Config) checkRules() error {
 		}
 		r.Sources = append(r.Sources, source)
 	}
-	if err := duration("rule.evaluation-interval", r.interval, false, &r.Interval); err != nil {
+	if err := parseDuration("rule.evaluation-interval", r.interval, false, &r.Interval); err != nil {
 		return err
 	}
 	external := map[string]string{}

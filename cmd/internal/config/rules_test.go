@@ -16,7 +16,7 @@ import (
 func parseRules(t *testing.T, args ...string) (*Config, string, error) {
 	app := kingpin.New("cassia", "")
 	cmd := app.Command("serve", "")
-	c := Register(cmd, 16<<30)
+	c := RegisterFlags(cmd, 16<<30)
 	if _, err := app.Parse(append([]string{"serve"}, args...)); err != nil {
 		return nil, "", err
 	}

@@ -53,9 +53,9 @@ func (c *Config) checkWeb() error {
 	return c.checkExternalURL()
 }
 
-// Hosts returns the host names of this process in addition to the one in ExternalURL: the machine's name, the names on
-// which it listens, and AllowedHosts.
-func (c *Config) Hosts() (out []string) {
+// HostNames returns the host names of this process in addition to the one in ExternalURL: the machine's name, the names
+// on which it listens, and AllowedHosts.
+func (c *Config) HostNames() (out []string) {
 	if name, err := os.Hostname(); err == nil {
 		out = append(out, name)
 	}
@@ -150,7 +150,7 @@ func (c *Config) checkStorage() error {
 		{"storage.slot", c.slot, &c.Slot, false},
 		{"storage.settle", c.settle, &c.Settle, true},
 	} {
-		if err := duration(d.flag, d.value, d.zero, d.into); err != nil {
+		if err := parseDuration(d.flag, d.value, d.zero, d.into); err != nil {
 			return err
 		}
 	}
@@ -166,13 +166,13 @@ func (c *Config) checkStorage() error {
 }
 
 func (c *Config) checkQuery() error {
-	if err := duration("query.timeout", c.timeout, false, &c.QueryTimeout); err != nil {
+	if err := parseDuration("query.timeout", c.timeout, false, &c.QueryTimeout); err != nil {
 		return err
 	}
-	if err := duration("query.lookback-delta", c.lookback, false, &c.LookbackDelta); err != nil {
+	if err := parseDuration("query.lookback-delta", c.lookback, false, &c.LookbackDelta); err != nil {
 		return err
 	}
-	if err := duration("query.log-slower-than", c.slower, true, &c.LogSlowerThan); err != nil {
+	if err := parseDuration("query.log-slower-than", c.slower, true, &c.LogSlowerThan); err != nil {
 		return err
 	}
 	var err error
@@ -180,12 +180,12 @@ func (c *Config) checkQuery() error {
 	return err
 }
 
-// duration parses a flag's duration in Prometheus' syntax. zero allows 0.
-func duration(flag, value string, zero bool, into *time.Duration) error {
+// parseDuration parses a flag's duration in Prometheus' syntax. zero allows 0.
+func parseDuration(flag, value string, zero bool, into *time.Duration) error {
 	d, err := model.ParseDuration(value)
 	if err != nil {
-		if r, ok := ranges[flag]; ok {
-			return flagError(flag, value, r.mustBe())
+		if r, ok := valueRanges[flag]; ok {
+			return flagError(flag, value, r.requirement())
 		}
 		return flagError(flag, value, "must be a duration such as 90s, 15m, 2h, 30d or 1y")
 	}
@@ -196,8 +196,8 @@ func duration(flag, value string, zero bool, into *time.Duration) error {
 	return nil
 }
 
-// Public returns the listen addresses that are reachable from other machines.
-func (c *Config) Public() (out []string) {
+// PublicAddresses returns the listen addresses that are reachable from other machines.
+func (c *Config) PublicAddresses() (out []string) {
 	for _, address := range c.ListenAddresses {
 		host, _, err := net.SplitHostPort(address)
 		if err != nil || host == "localhost" {

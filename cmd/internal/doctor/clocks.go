@@ -24,8 +24,8 @@ const (
 	clockError = 6 * time.Hour
 )
 
-// Clocks compares the clocks with this machine's clock and with each other.
-func Clocks(clocks []Clock) []Finding {
+// CheckClocks compares the clocks with this machine's clock and with each other.
+func CheckClocks(clocks []Clock) []Finding {
 	if len(clocks) == 0 {
 		return nil
 	}
@@ -46,10 +46,10 @@ func Clocks(clocks []Clock) []Finding {
 	apart := last.Ahead - first.Ahead
 	if apart <= clockNote {
 		return []Finding{ok("no two clocks of nodes, processes and this machine differ by more than %s",
-			about(clockNote))}
+			formatApprox(clockNote))}
 	}
 	f := Finding{Note, fmt.Sprintf("the clock of %s is %s fast compared to the clock of %s", last.Who,
-		about(apart), first.Who),
+		formatApprox(apart), first.Who),
 		"samples more than 10 minutes in the future by both clocks are rejected, and the clocks decide when slots " +
 			"are sealed",
 		"synchronize the clocks of all machines with NTP or PTP: chronyc tracking, or timedatectl"}

@@ -25,25 +25,25 @@ type ClusterOptions struct {
 	Partitions int
 }
 
-// Cluster checks the nodes, the replication and the schema.
-func Cluster(f *cassandra.Facts, o ClusterOptions) []Finding {
-	found := reachability(f, o)
+// CheckCluster checks the nodes, the replication and the schema.
+func CheckCluster(f *cassandra.Facts, o ClusterOptions) []Finding {
+	found := checkNodes(f, o)
 	if f.Replication == nil {
-		return append(found, append(commitlog(f, 0),
+		return append(found, append(checkCommitLog(f, 0),
 			Finding{Warning, fmt.Sprintf("the keyspace %s doesn't exist", o.Keyspace),
 				"nothing is stored yet, or the keyspace has another name",
 				"start `cassia serve`, or create it by hand: cassia schema --cassandra.keyspace=" +
 					o.Keyspace + " | cqlsh"})...)
 	}
-	found = append(found, consistency(f, o)...)
-	found = append(found, commitlog(f, needOf("LOCAL_QUORUM", f).copies)...)
-	found = append(found, schema(f)...)
-	found = append(found, wide(f, o)...)
-	return append(found, tombstones(f, o)...)
+	found = append(found, checkConsistency(f, o)...)
+	found = append(found, checkCommitLog(f, needOf("LOCAL_QUORUM", f).copies)...)
+	found = append(found, checkSchema(f)...)
+	found = append(found, checkPartitionSizes(f, o)...)
+	return append(found, checkTombstones(f, o)...)
 }
 
-// reachability reports which nodes respond, and whether they agree on the schema and the release.
-func reachability(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
+// checkNodes reports which nodes respond, and whether they agree on the schema and the release.
+func checkNodes(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
 	var down, schemas, releases, odd []string
 	for _, n := range f.Nodes {
 		switch {
@@ -65,10 +65,10 @@ func reachability(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
 	} else {
 		spare := 0
 		if f.Replication != nil {
-			spare = needOf(o.Consistency, f).survives()
+			spare = needOf(o.Consistency, f).maxDown()
 		}
 		missing := Finding{Warning, fmt.Sprintf("%d of %s don't respond: %s", len(down),
-			plural(total, "node"), listed(down)),
+			plural(total, "node"), joinNames(down)),
 			"writes and queries still work, because other nodes have enough copies; if more nodes fail, they may " +
 				"stop working",
 			"run nodetool status, and read the node's system.log"}
@@ -90,7 +90,7 @@ func reachability(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
 			"upgrade the remaining nodes"})
 	}
 	if len(odd) > 0 {
-		found = append(found, Finding{Note, "some information is missing: " + listed(odd), "",
+		found = append(found, Finding{Note, "some information is missing: " + joinNames(odd), "",
 			"grant the user SELECT on the keyspace system_views, or use nodetool"})
 	}
 	return found
@@ -105,9 +105,9 @@ func countUp(f *cassandra.Facts) (up int) {
 	return up
 }
 
-// commitlog checks whether writes are on disk when they are acknowledged. copies is the number of replicas in this data
-// center.
-func commitlog(f *cassandra.Facts, copies int) []Finding {
+// checkCommitLog checks whether writes are on disk when they are acknowledged. copies is the number of replicas in this
+// data center.
+func checkCommitLog(f *cassandra.Facts, copies int) []Finding {
 	var periodic, synced []string
 	for _, n := range f.Nodes {
 		switch n.CommitlogSync {
@@ -133,7 +133,7 @@ func commitlog(f *cassandra.Facts, copies int) []Finding {
 			"when the node is killed or loses power, the last 10 s of acknowledged samples are lost, because there "+
 				"is no other copy"
 	}
-	return []Finding{{level, "commitlog_sync is periodic on " + listed(periodic), why,
+	return []Finding{{level, "commitlog_sync is periodic on " + joinNames(periodic), why,
 		"in cassandra.yaml of these nodes, remove the line commitlog_sync_period, and set the following; then " +
 			"restart the nodes one at a time:\ncommitlog_sync: group\ncommitlog_sync_group_window: 10ms"}}
 }
@@ -152,8 +152,8 @@ var whyOption = map[string]string{
 	"comment":     "Cassia reads the version of the tables from it",
 }
 
-// schema reports differences between the keyspace's tables and the schema of this release.
-func schema(f *cassandra.Facts) (found []Finding) {
+// checkSchema reports differences between the keyspace's tables and the schema of this release.
+func checkSchema(f *cassandra.Facts) (found []Finding) {
 	for _, d := range f.Differences {
 		level := Warning
 		switch d.Option {
@@ -199,8 +199,8 @@ type worstTable struct {
 	value       float64
 }
 
-// wide checks for partitions that are too large.
-func wide(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
+// checkPartitionSizes checks for partitions that are too large.
+func checkPartitionSizes(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
 	worst := tableMax(f, func(t cassandra.TableFacts) float64 { return float64(t.MaxPartitionMiB) })
 	for _, w := range worst {
 		if w.value <= wideMiB {
@@ -245,8 +245,8 @@ func morePartitions(partitions int, mib float64) string {
 	return fmt.Sprint(n)
 }
 
-// tombstones checks for many tombstones per read.
-func tombstones(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
+// checkTombstones checks for many tombstones per read.
+func checkTombstones(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
 	most := tableMax(f, func(t cassandra.TableFacts) float64 { return t.MaxTombstonesPerRead })
 	for _, w := range most {
 		if w.value >= tooManyTombstones {

@@ -11,7 +11,8 @@ import (
 	"github.com/cassia-db/cassia/storage/cassandra"
 )
 
-// facts returns the facts of a healthy cluster with the given numbers of nodes and replicas. change modifies them.
+// facts returns the facts of a healthy cluster with the given numbers of nodes and replicas. change modifies
+// them.
 func facts(nodes, copies int, change func(*cassandra.Facts)) *cassandra.Facts {
 	f := &cassandra.Facts{Cluster: &cassandra.Cluster{LocalDC: "dc1"}, Replication: map[string]int{"dc1": copies}}
 	for i := range nodes {
@@ -31,7 +32,7 @@ func facts(nodes, copies int, change func(*cassandra.Facts)) *cassandra.Facts {
 	return f
 }
 
-func down(nodes ...int) func(*cassandra.Facts) {
+func nodesDown(nodes ...int) func(*cassandra.Facts) {
 	return func(f *cassandra.Facts) {
 		for _, n := range nodes {
 			f.Nodes[n] = cassandra.NodeFacts{Node: f.Nodes[n].Node, Err: errors.New("connection refused")}
@@ -50,7 +51,7 @@ func worst(t *testing.T, findings []Finding) Finding {
 			require.NotEmpty(t, f.Do, f.What)
 		}
 	}
-	Sort(findings)
+	SortFindings(findings)
 	return findings[0]
 }
 
@@ -65,9 +66,9 @@ func TestCluster(t *testing.T) {
 	}{
 		{name: "healthy", facts: facts(3, 3, nil)},
 		{name: "one node", facts: facts(1, 1, nil), level: Note, what: "the cluster has a single node", do: "'dc1': 3}"},
-		{name: "one node down", facts: facts(3, 3, down(1)), level: Warning, what: "1 of 3 nodes don't respond: 10.0.0.2:9042", do: "nodetool status"},
-		{name: "two nodes down", facts: facts(3, 3, down(0, 1)), level: Error, what: "2 of 3 nodes don't respond"},
-		{name: "down and one copy", facts: facts(3, 1, down(2)), level: Error, what: "1 of 3 nodes"},
+		{name: "one node down", facts: facts(3, 3, nodesDown(1)), level: Warning, what: "1 of 3 nodes don't respond: 10.0.0.2:9042", do: "nodetool status"},
+		{name: "two nodes down", facts: facts(3, 3, nodesDown(0, 1)), level: Error, what: "2 of 3 nodes don't respond"},
+		{name: "down and one copy", facts: facts(3, 1, nodesDown(2)), level: Error, what: "1 of 3 nodes"},
 		{name: "one copy on three", facts: facts(3, 1, nil), level: Warning, what: "keeps 1 copy in data center dc1, and consistency level LOCAL_QUORUM needs 1", do: "'dc1': 3}"},
 		{name: "two copies", facts: facts(3, 2, nil), level: Warning, what: "keeps 2 copies in data center dc1, and consistency level LOCAL_QUORUM needs 2", do: "ALTER KEYSPACE ks WITH"},
 		{name: "quorum out of reach", facts: facts(1, 3, nil), level: Error, what: "at most 1 can exist", do: "LOCAL_QUORUM"},
@@ -76,7 +77,7 @@ func TestCluster(t *testing.T) {
 		{name: "ALL", facts: facts(3, 3, nil), consistency: "ALL", level: Warning, what: "needs 3", do: "ALTER KEYSPACE"},
 		{name: "THREE of two", facts: facts(3, 2, nil), consistency: "THREE", level: Error, what: "needs 3"},
 		{name: "copies by replication_factor", facts: facts(3, 3, func(f *cassandra.Facts) {
-			f.Replication = map[string]int{everywhere: 3}
+			f.Replication = map[string]int{allDataCenters: 3}
 		})},
 		{name: "QUORUM over two data centers", facts: facts(3, 3, func(f *cassandra.Facts) {
 			for i := range 3 {
@@ -124,7 +125,7 @@ func TestCluster(t *testing.T) {
 			if c.consistency == "" {
 				c.consistency = "LOCAL_QUORUM"
 			}
-			got := worst(t, Cluster(c.facts, ClusterOptions{
+			got := worst(t, CheckCluster(c.facts, ClusterOptions{
 				Keyspace: "ks", Consistency: c.consistency, Partitions: 16,
 			}))
 			require.Equal(t, c.level, got.Level, got.What)
@@ -138,10 +139,10 @@ func TestSurvives(t *testing.T) {
 	for consistency, want := range map[string]int{
 		"LOCAL_QUORUM": 1, "QUORUM": 1, "EACH_QUORUM": 1, "ONE": 2, "LOCAL_ONE": 2, "TWO": 1, "THREE": 0, "ALL": 0,
 	} {
-		require.Equal(t, want, needOf(consistency, facts(3, 3, nil)).survives(), consistency)
+		require.Equal(t, want, needOf(consistency, facts(3, 3, nil)).maxDown(), consistency)
 	}
-	require.Equal(t, 2, needOf("LOCAL_QUORUM", facts(5, 5, nil)).survives())
-	require.Equal(t, 1, needOf("LOCAL_QUORUM", facts(9, 3, nil)).survives())
+	require.Equal(t, 2, needOf("LOCAL_QUORUM", facts(5, 5, nil)).maxDown())
+	require.Equal(t, 1, needOf("LOCAL_QUORUM", facts(9, 3, nil)).maxDown())
 }
 
 func TestClocks(t *testing.T) {
@@ -160,10 +161,10 @@ func TestClocks(t *testing.T) {
 		{"days", []Clock{{"node a", -72 * time.Hour, 0}}, Error, "3 d"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := worst(t, Clocks(c.clocks))
+			got := worst(t, CheckClocks(c.clocks))
 			require.Equal(t, c.level, got.Level, got.What)
 			require.Contains(t, got.What, c.what)
 		})
 	}
-	require.Empty(t, Clocks(nil))
+	require.Empty(t, CheckClocks(nil))
 }

@@ -6,11 +6,11 @@ import (
 	"github.com/cassia-db/cassia/storage/cassandra"
 )
 
-// everywhere is the replication option that applies to all data centers.
-const everywhere = "replication_factor"
+// allDataCenters is the replication option that applies to all data centers.
+const allDataCenters = "replication_factor"
 
-// need is the number of replicas that a consistency level requires.
-type need struct {
+// replicaNeed is the number of replicas that a consistency level requires.
+type replicaNeed struct {
 	// where is the data center of the counted replicas; if empty, the replicas of all data centers count.
 	where string
 	// copies is the number of replicas, and nodes is the number of nodes. write and read are the numbers of replicas
@@ -20,23 +20,23 @@ type need struct {
 
 // needOf returns the replicas that a consistency level requires: in the local data center, or in the cluster if the
 // level counts the replicas of all data centers.
-func needOf(consistency string, f *cassandra.Facts) need {
+func needOf(consistency string, f *cassandra.Facts) replicaNeed {
 	copies := func(dc string) int {
 		if n, ok := f.Replication[dc]; ok {
 			return n
 		}
-		return f.Replication[everywhere]
+		return f.Replication[allDataCenters]
 	}
 	nodes := map[string]int{}
 	for _, n := range f.Cluster.Nodes {
 		nodes[n.DataCenter]++
 	}
-	all := need{nodes: len(f.Cluster.Nodes)}
+	all := replicaNeed{nodes: len(f.Cluster.Nodes)}
 	for dc := range nodes {
 		all.copies += copies(dc)
 	}
-	local := need{where: f.Cluster.LocalDC, copies: copies(f.Cluster.LocalDC), nodes: nodes[f.Cluster.LocalDC]}
-	same := func(n need, k int) need {
+	local := replicaNeed{where: f.Cluster.LocalDC, copies: copies(f.Cluster.LocalDC), nodes: nodes[f.Cluster.LocalDC]}
+	same := func(n replicaNeed, k int) replicaNeed {
 		n.write, n.read = k, k
 		return n
 	}
@@ -60,11 +60,11 @@ func needOf(consistency string, f *cassandra.Facts) need {
 
 func quorum(copies int) int { return copies/2 + 1 }
 
-// survives returns the number of a row's replicas that may be down without requests failing.
-func (n need) survives() int { return n.copies - max(n.write, n.read) }
+// maxDown returns the number of a row's replicas that may be down without requests failing.
+func (n replicaNeed) maxDown() int { return n.copies - max(n.write, n.read) }
 
-// consistency checks which requests fail when a node is down.
-func consistency(f *cassandra.Facts, o ClusterOptions) []Finding {
+// checkConsistency checks which requests fail when a node is down.
+func checkConsistency(f *cassandra.Facts, o ClusterOptions) []Finding {
 	n := needOf(o.Consistency, f)
 	alter := func(copies int) string {
 		return fmt.Sprintf(
@@ -85,16 +85,16 @@ func consistency(f *cassandra.Facts, o ClusterOptions) []Finding {
 		found = append(found, Finding{Note, "the cluster has a single node" + inDC(n.where),
 			"while this node is down, writes and queries fail, and its disk has the only copy of all data",
 			"for redundancy, add nodes until there are three, then\n" + alter(3)})
-	case n.survives() == 0 && n.copies == 1:
+	case n.maxDown() == 0 && n.copies == 1:
 		found = append(found, Finding{Warning, what,
 			"each row has one copy: while its node is down, writes and queries of the row fail, and a lost disk " +
 				"loses it",
 			alter(min(3, n.nodes))})
-	case n.survives() == 0:
+	case n.maxDown() == 0:
 		found = append(found, Finding{Warning, what, "a single node failure stops writes and queries", alter(3)})
 	default:
 		found = append(found, ok("%s: writes and queries work while %s of each row is unavailable", what,
-			plural(n.survives(), "node")))
+			plural(n.maxDown(), "node")))
 	}
 	if n.write+n.read <= n.copies {
 		found = append(found, Finding{Warning,
@@ -105,7 +105,7 @@ func consistency(f *cassandra.Facts, o ClusterOptions) []Finding {
 	return found
 }
 
-func (n need) text() string {
+func (n replicaNeed) text() string {
 	text := "1 copy"
 	if n.copies != 1 {
 		text = fmt.Sprintf("%d copies", n.copies)

@@ -29,7 +29,7 @@ func ReadDirectory(path string) (DirectoryFacts, error) {
 	}
 	bytes, err := pebble.Bytes(path)
 	d.Bytes = int64(bytes)
-	d.Free, d.Total = space(path)
+	d.Free, d.Total = freeSpace(path)
 	return d, err
 }
 
@@ -39,21 +39,21 @@ var spaceOf = map[string]string{
 	engine.Raw.Name: "samples", engine.R5m.Name: "buckets of 5 minutes", engine.R1h.Name: "buckets of an hour",
 	engine.RawPages.Name: "samples", engine.R5mPages.Name: "buckets of 5 minutes",
 	engine.R1hPages.Name: "buckets of an hour",
-	engine.Stage.Name:    unsealed, engine.Staged.Name: unsealed, engine.Defined.Name: unsealed,
-	engine.Held.Name: unsealed,
+	engine.Stage.Name:    unsealedKind, engine.Staged.Name: unsealedKind, engine.Defined.Name: unsealedKind,
+	engine.Held.Name: unsealedKind,
 	pebble.SpaceLog:  "log", pebble.SpaceFree: "to be released soon", pebble.SpaceOther: "other files",
 }
 
 const (
-	unsealed = "unsealed samples"
-	names    = "names, seal records and settings"
+	unsealedKind = "unsealed samples"
+	namesKind    = "names, seal records and settings"
 )
 
-// Space lists the parts of a directory's disk usage, the largest first.
-func Space(space map[string]int64) Finding {
+// SpaceFinding lists the parts of a directory's disk usage, the largest first.
+func SpaceFinding(space map[string]int64) Finding {
 	sums, all := map[string]int64{}, int64(0)
 	for of, n := range space {
-		sums[cmp.Or(spaceOf[of], names)] += n
+		sums[cmp.Or(spaceOf[of], namesKind)] += n
 		all += n
 	}
 	var parts []string
@@ -67,33 +67,33 @@ func Space(space map[string]int64) Finding {
 }
 
 const (
-	// reserve is the free space below which the embedded engine rejects writes.
-	reserve = 512 << 20
-	// scarce is the free space below which an operator should act. Some must be left because compaction needs space
-	// before it releases space.
-	scarce        = 4 << 30
+	// reservedSpace is the free space below which the embedded engine rejects writes.
+	reservedSpace = 512 << 20
+	// scarceSpace is the free space below which an operator should act. Some must be left because compaction needs
+	// space before it releases space.
+	scarceSpace   = 4 << 30
 	scarcePercent = 5
 )
 
-// Room returns the free and the total bytes of the file system that contains a directory; 0, 0 if unknown.
-func Room(path string) (free, total int64) { return space(path) }
+// FreeSpace returns the free and the total bytes of the file system that contains a directory; 0, 0 if unknown.
+func FreeSpace(path string) (free, total int64) { return freeSpace(path) }
 
 // LevelOf returns the level of the finding about free space.
 func LevelOf(free, total int64) Level {
 	switch {
 	case total == 0:
 		return OK
-	case free <= reserve:
+	case free <= reservedSpace:
 		return Error
-	case free < min(scarce, total/2) || free < total/100*scarcePercent:
+	case free < min(scarceSpace, total/2) || free < total/100*scarcePercent:
 		return Warning
 	default:
 		return OK
 	}
 }
 
-// Directory checks the free space.
-func Directory(d DirectoryFacts) Finding {
+// CheckDirectory checks the free space.
+func CheckDirectory(d DirectoryFacts) Finding {
 	what := fmt.Sprintf("%s uses %s", d.Path, bytesText(d.Bytes))
 	if d.Total == 0 {
 		return ok("%s; the free disk space can't be determined on this system", what)

@@ -1,10 +1,10 @@
 // Package doctor turns facts about a cluster, a directory and a store into findings for an operator. A finding consists
 // of a condition, its consequence and its remedy. The command cassia doctor and the web interface use it. Other
-// packages collect the facts; only ReadDirectory and Room read from the system. The checks can therefore be tested
+// packages collect the facts; only ReadDirectory and FreeSpace read from the system. The checks can therefore be tested
 // without a cluster.
 //
-//	cassandra.ReadFacts ─► Cluster ──┐
-//	                       Clocks  ──┤
-//	inspect.Examine ─────► Store   ──┼──► Sort ──► Write, WriteJSON
-//	file system ─────────► Directory ┘
+//	cassandra.ReadFacts ─► CheckCluster ──┐
+//	                       CheckClocks  ──┤
+//	inspect.Examine ─────► CheckStore   ──┼──► SortFindings ──► Write, WriteJSON
+//	file system ─────────► CheckDirectory ┘
 package doctor

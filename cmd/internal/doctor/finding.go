@@ -53,13 +53,13 @@ func ok(format string, args ...any) Finding {
 	return Finding{Level: OK, What: fmt.Sprintf(format, args...)}
 }
 
-// Sort sorts findings by severity, the most severe first. The sort is stable.
-func Sort(findings []Finding) {
+// SortFindings sorts findings by severity, the most severe first. The sort is stable.
+func SortFindings(findings []Finding) {
 	slices.SortStableFunc(findings, func(a, b Finding) int { return cmp.Compare(b.Level, a.Level) })
 }
 
-// Count returns the number of findings with a level.
-func Count(findings []Finding, level Level) (n int) {
+// CountLevel returns the number of findings with a level.
+func CountLevel(findings []Finding, level Level) (n int) {
 	for _, f := range findings {
 		if f.Level == level {
 			n++
@@ -73,15 +73,15 @@ func Write(w io.Writer, findings []Finding) error {
 	var b strings.Builder
 	for _, f := range findings {
 		fmt.Fprintf(&b, "%-8s %s\n", f.Level, f.What)
-		section(&b, "why", f.Why)
-		section(&b, "do", f.Do)
+		writeSection(&b, "why", f.Why)
+		writeSection(&b, "do", f.Do)
 	}
 	fmt.Fprintf(&b, "%s\n", Summary(findings))
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-func section(b *strings.Builder, name, text string) {
+func writeSection(b *strings.Builder, name, text string) {
 	if text == "" {
 		return
 	}
@@ -95,9 +95,9 @@ func section(b *strings.Builder, name, text string) {
 
 // Summary returns the number of findings per level as text.
 func Summary(findings []Finding) string {
-	return fmt.Sprintf("%s, %s, %s, %d ok", plural(Count(findings, Error), "error"),
-		plural(Count(findings, Warning), "warning"),
-		plural(Count(findings, Note), "note"), Count(findings, OK))
+	return fmt.Sprintf("%s, %s, %s, %d ok", plural(CountLevel(findings, Error), "error"),
+		plural(CountLevel(findings, Warning), "warning"),
+		plural(CountLevel(findings, Note), "note"), CountLevel(findings, OK))
 }
 
 // WriteJSON writes findings as JSON: {"where":…,"findings":[{"level":…,"what":…,"why":…,"do":…},…]}.
@@ -124,16 +124,16 @@ func plural(n int, noun string) string {
 // maxListed is the max number of names that a finding lists.
 const maxListed = 5
 
-// listed joins names. If there are more than maxListed, it omits the rest and adds their number.
-func listed(names []string) string {
+// joinNames joins names. If there are more than maxListed, it omits the rest and adds their number.
+func joinNames(names []string) string {
 	if len(names) > maxListed {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxListed], ", "), len(names)-maxListed)
 	}
 	return strings.Join(names, ", ")
 }
 
-// about formats a duration with a precision of about two digits.
-func about(d time.Duration) string {
+// formatApprox formats a duration with a precision of about two digits.
+func formatApprox(d time.Duration) string {
 	switch a := d.Abs(); {
 	case a >= 48*time.Hour:
 		return fmt.Sprintf("%.0f d", d.Hours()/24)

@@ -14,7 +14,7 @@ func TestWrite(t *testing.T) {
 		ok("all is well"), {Error, "it burns", "fire", "water\nmore <water>"}, {Level: Note, What: "a"},
 		{Level: Note, What: "b"},
 	}
-	Sort(findings)
+	SortFindings(findings)
 	var text, asJSON bytes.Buffer
 	require.NoError(t, Write(&text, findings))
 	require.Equal(t, `error    it burns
@@ -55,6 +55,6 @@ func TestAbout(t *testing.T) {
 		0: "0.0 s", 1500 * time.Millisecond: "1.5 s", 5 * time.Minute: "5 min", -3 * time.Hour: "-3 h",
 		72 * time.Hour: "3 d",
 	} {
-		require.Equal(t, want, about(d))
+		require.Equal(t, want, formatApprox(d))
 	}
 }

@@ -2,5 +2,5 @@
 
 package doctor
 
-// space returns 0, 0, because this system doesn't report the free space.
-func space(string) (free, total int64) { return 0, 0 }
+// freeSpace returns 0, 0, because this system doesn't report the free space.
+func freeSpace(string) (free, total int64) { return 0, 0 }

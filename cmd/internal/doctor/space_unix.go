@@ -4,8 +4,8 @@ package doctor
 
 import "syscall"
 
-// space returns the free bytes for this user and the total bytes of the file system that contains path.
-func space(path string) (free, total int64) {
+// freeSpace returns the free bytes for this user and the total bytes of the file system that contains path.
+func freeSpace(path string) (free, total int64) {
 	var st syscall.Statfs_t
 	if syscall.Statfs(path, &st) != nil {
 		return 0, 0

@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	// settle is the default grace period between the end of a slot and its sealing.
-	settle = 15 * time.Minute
+	// settleTime is the default grace period between the end of a slot and its sealing.
+	settleTime = 15 * time.Minute
 	// lateSlots is the max number of due slots for which sealing isn't reported as slow. A lag of at least lagError is
 	// reported as an error.
 	lateSlots = 2
 	lagError  = 24 * time.Hour
-	// hangs is the max time without a heartbeat for which a process is reported as hanging. After it, the process is
-	// assumed to have stopped.
-	hangs = 10 * time.Minute
+	// maxQuiet is the max time without a heartbeat for which a process is reported as hanging. After it, the process
+	// is assumed to have stopped.
+	maxQuiet = 10 * time.Minute
 )
 
-// StoreOptions holds the parameters of Store.
+// StoreOptions holds the parameters of CheckStore.
 type StoreOptions struct {
 	// Shared is set if multiple processes may use the store. Its rows are then in Keyspace and can be read with CQL.
 	Shared   bool
@@ -31,29 +31,29 @@ type StoreOptions struct {
 	Now   time.Time
 }
 
-// Store checks the processes, the pending work, expired windows and damage.
-func Store(c *inspect.Condition, o StoreOptions) (found []Finding) {
-	found = append(found, periods(c, o))
-	found = append(found, copied(c)...)
-	found = append(found, clock(c, o)...)
-	found = append(found, hidden(c)...)
+// CheckStore checks the processes, the pending work, expired windows and damage.
+func CheckStore(c *inspect.Condition, o StoreOptions) (found []Finding) {
+	found = append(found, checkPeriods(c, o))
+	found = append(found, checkCopy(c)...)
+	found = append(found, checkClock(c, o)...)
+	found = append(found, checkHidden(c)...)
 	if !c.ClassesFrom.IsZero() {
 		found = append(found, ok("changed retention classes are in force from %s",
 			c.ClassesFrom.UTC().Format(time.RFC3339)))
 	}
-	found = append(found, later(c)...)
-	found = append(found, deltas(c)...)
+	found = append(found, checkIncreased(c)...)
+	found = append(found, checkDeltas(c)...)
 	if o.Shared {
-		found = append(found, processes(c)...)
-		found = append(found, leases(c)...)
+		found = append(found, checkProcesses(c)...)
+		found = append(found, checkLeases(c)...)
 	}
-	found = append(found, waiting(c, o)...)
-	found = append(found, damaged(c, o)...)
-	found = append(found, unreadable(c, o)...)
-	return append(found, expired(c)...)
+	found = append(found, checkWaiting(c, o)...)
+	found = append(found, checkDamagedRows(c, o)...)
+	found = append(found, checkDamagedFiles(c, o)...)
+	return append(found, checkExpired(c)...)
 }
 
-func periods(c *inspect.Condition, o StoreOptions) Finding {
+func checkPeriods(c *inspect.Condition, o StoreOptions) Finding {
 	last := c.Periods[len(c.Periods)-1]
 	text := fmt.Sprintf("the store was created on %s and has %s with sealed data; layout: %s",
 		c.Created.UTC().Format(time.DateOnly), plural(c.Tenants, "tenant"), last)
@@ -63,8 +63,8 @@ func periods(c *inspect.Condition, o StoreOptions) Finding {
 	return ok("%s", text)
 }
 
-// copied reports that the store is a copy of another store.
-func copied(c *inspect.Condition) []Finding {
+// checkCopy reports that the store is a copy of another store.
+func checkCopy(c *inspect.Condition) []Finding {
 	if c.RestoredFrom == "" {
 		return nil
 	}
@@ -74,9 +74,9 @@ func copied(c *inspect.Condition) []Finding {
 		"while the original is in use, back up this store to another destination: --backup.to, --to"}}
 }
 
-// clock checks whether the machine's clock agrees with the observed uptime, and whether the clock of any process is
-// untrusted.
-func clock(c *inspect.Condition, o StoreOptions) (found []Finding) {
+// checkClock checks whether the machine's clock agrees with the observed uptime, and whether the clock of any process
+// is untrusted.
+func checkClock(c *inspect.Condition, o StoreOptions) (found []Finding) {
 	if c.ClockDoubted && !o.Shared {
 		off, way := o.Now.Sub(c.ClockSeen), "after"
 		if off < 0 {
@@ -84,7 +84,7 @@ func clock(c *inspect.Condition, o StoreOptions) (found []Finding) {
 		}
 		found = append(found, Finding{Warning,
 			fmt.Sprintf("this machine's clock is untrusted: it is %s %s the time last recorded in the store, %s",
-				about(off), way, c.ClockSeen.UTC().Format(time.RFC3339)),
+				formatApprox(off), way, c.ClockSeen.UTC().Format(time.RFC3339)),
 			"`cassia serve` does not trust the clock, and deletes nothing, until it has run for a while",
 			"check the clock; if it is right, start once with --storage.today=" + o.Now.UTC().Format(time.DateOnly)})
 	}
@@ -105,8 +105,8 @@ func clock(c *inspect.Condition, o StoreOptions) (found []Finding) {
 	return found
 }
 
-// processes checks which processes are running, and whether every role is covered.
-func processes(c *inspect.Condition) (found []Finding) {
+// checkProcesses checks which processes are running, and whether every role is covered.
+func checkProcesses(c *inspect.Condition) (found []Finding) {
 	var alive, quiet, versions []string
 	does := map[string]bool{}
 	for _, p := range c.Processes {
@@ -117,19 +117,19 @@ func processes(c *inspect.Condition) (found []Finding) {
 		if p.Alive {
 			alive, versions = append(alive, name), append(versions, p.Version)
 			does[p.Target] = true
-		} else if p.Quiet < hangs && !p.Leaving { // A process that is stopped in an orderly way is marked as leaving.
-			quiet = append(quiet, fmt.Sprintf("%s since %s", name, about(p.Quiet)))
+		} else if p.Quiet < maxQuiet && !p.Leaving { // A process that is stopped in an orderly way is marked as leaving.
+			quiet = append(quiet, fmt.Sprintf("%s since %s", name, formatApprox(p.Quiet)))
 		}
 	}
 	if len(quiet) > 0 {
-		found = append(found, Finding{Note, "no heartbeat: " + listed(quiet),
+		found = append(found, Finding{Note, "no heartbeat: " + joinNames(quiet),
 			"these processes have stopped, hang, or can't reach the cluster", "check whether they should be running"})
 	}
 	if len(alive) == 0 {
 		return append(found, Finding{Warning, "no running process was found",
 			"no samples are accepted, no queries answered, and nothing is sealed", "start `cassia serve`"})
 	}
-	found = append(found, ok("%s: %s", plural(len(alive), "process"), listed(alive)))
+	found = append(found, ok("%s: %s", plural(len(alive), "process"), joinNames(alive)))
 	for target, misses := range map[string]string{"write": "accepts samples", "read": "answers queries",
 		"downsample": "seals, so samples stay in memory and in the staging log"} {
 		if !does["all"] && !does[target] {
@@ -140,7 +140,7 @@ func processes(c *inspect.Condition) (found []Finding) {
 	slices.SortFunc(found, func(a, b Finding) int { return strings.Compare(a.What, b.What) })
 	slices.Sort(versions)
 	if versions = slices.Compact(versions); len(versions) > 1 {
-		found = append(found, Finding{Note, "the processes run different versions: " + listed(versions),
+		found = append(found, Finding{Note, "the processes run different versions: " + joinNames(versions),
 			"mixed versions are only supported during an upgrade", "upgrade the remaining processes"})
 	}
 	if len(c.Keeps) > 1 {
@@ -151,8 +151,8 @@ func processes(c *inspect.Condition) (found []Finding) {
 	return found
 }
 
-// leases checks for partitions that aren't sealed by any process.
-func leases(c *inspect.Condition) []Finding {
+// checkLeases checks for partitions that aren't sealed by any process.
+func checkLeases(c *inspect.Condition) []Finding {
 	alive := map[string]bool{}
 	workers := 0
 	for _, p := range c.Processes {
@@ -175,18 +175,18 @@ func leases(c *inspect.Condition) []Finding {
 			plural(len(c.Leases), "partition"), workers)}
 	}
 	return []Finding{{Warning, fmt.Sprintf("%d of %s have no running owner: %s", len(without),
-		plural(len(c.Leases), "partition"), listed(without)),
+		plural(len(c.Leases), "partition"), joinNames(without)),
 		"their slots aren't sealed; another process normally takes them over within seconds, so check again",
 		"if this persists, search the logs of the processes that seal for the word leases"}}
 }
 
-// waiting checks for slots that should have been sealed.
-func waiting(c *inspect.Condition, o StoreOptions) []Finding {
+// checkWaiting checks for slots that should have been sealed.
+func checkWaiting(c *inspect.Condition, o StoreOptions) []Finding {
 	due, slots := 0, map[int64]bool{}
 	var lag time.Duration
 	slot := time.Duration(c.Periods[len(c.Periods)-1].SlotMS) * time.Millisecond
 	for _, w := range c.Waiting {
-		if behind := o.Now.Sub(w.Since) - settle; behind > 0 && o.Now.Sub(w.End) > settle && !w.OnlyDamaged() {
+		if behind := o.Now.Sub(w.Since) - settleTime; behind > 0 && o.Now.Sub(w.End) > settleTime && !w.OnlyDamaged() {
 			due++
 			slots[w.Slot] = true
 			lag = max(lag, behind)
@@ -197,7 +197,7 @@ func waiting(c *inspect.Condition, o StoreOptions) []Finding {
 		return []Finding{ok("%s; 0 are due", all)}
 	}
 	f := Finding{OK, fmt.Sprintf("%s; %d (%s) overdue, the oldest by %s", all, due,
-		plural(len(slots), "slot"), about(lag)),
+		plural(len(slots), "slot"), formatApprox(lag)),
 		"every process that answers queries keeps unsealed samples in memory, and reads them again at every start",
 		`check the processes that seal: search their logs for "sealing failed", and look at cassia_downsample_lag_seconds and ` +
 			"cassia_downsample_failures_total on /metrics;\nto add capacity, start more of them: cassia serve " +
@@ -217,8 +217,8 @@ func waiting(c *inspect.Condition, o StoreOptions) []Finding {
 	return []Finding{f}
 }
 
-// damaged reports damaged rows.
-func damaged(c *inspect.Condition, o StoreOptions) []Finding {
+// checkDamagedRows reports damaged rows.
+func checkDamagedRows(c *inspect.Condition, o StoreOptions) []Finding {
 	if c.DamagedRows == 0 {
 		text := fmt.Sprintf("%s of past slots verified, without damage", plural(c.Verified, "staged blob"))
 		if c.Unverified {
@@ -236,19 +236,19 @@ func damaged(c *inspect.Condition, o StoreOptions) []Finding {
 			"samples: DELETE FROM %s.stage WHERE slot = %d AND partition = %d AND writer = 0x%s AND seq = %d;",
 			o.Keyspace, o.Keyspace, d.Slot, d.Partition, d.Writer, d.Seq)
 	}
-	return []Finding{{Error, fmt.Sprintf("%s can't be read: %s", plural(c.DamagedRows, "staged blob"), listed(names)),
+	return []Finding{{Error, fmt.Sprintf("%s can't be read: %s", plural(c.DamagedRows, "staged blob"), joinNames(names)),
 		"their samples are missing from query results, which have a warning; the rows are kept but never sealed", do}}
 }
 
-// unreadable reports damaged files of a directory.
-func unreadable(c *inspect.Condition, o StoreOptions) []Finding {
+// checkDamagedFiles reports damaged files of a directory.
+func checkDamagedFiles(c *inspect.Condition, o StoreOptions) []Finding {
 	if c.Unreadable == 0 && c.Files == 0 {
 		return nil
 	}
 	if c.Unreadable == 0 {
 		return []Finding{ok("%s, %d bytes: every block matches its checksum", plural(c.Files, "file"), c.FileBytes)}
 	}
-	return []Finding{{Error, fmt.Sprintf("%s: %s", plural(c.Unreadable, "damaged part"), listed(c.Problems)),
+	return []Finding{{Error, fmt.Sprintf("%s: %s", plural(c.Unreadable, "damaged part"), joinNames(c.Problems)),
 		"data on disk doesn't match its checksum: query results are missing these samples and have a warning; a " +
 			"failing disk may cause more damage",
 		"cassia check " + o.Flags +
@@ -256,9 +256,9 @@ func unreadable(c *inspect.Condition, o StoreOptions) []Finding {
 			"   # repairs from a backup; stop the server first\ncheck the disk itself: smartctl -a, dmesg"}}
 }
 
-// hidden reports windows that are hidden because the retention was reduced. They aren't deleted yet, so a longer
+// checkHidden reports windows that are hidden because the retention was reduced. They aren't deleted yet, so a longer
 // retention would show them again.
-func hidden(c *inspect.Condition) (found []Finding) {
+func checkHidden(c *inspect.Condition) (found []Finding) {
 	const most = 10
 	for i, h := range c.Hidden {
 		if i == most {
@@ -271,7 +271,7 @@ func hidden(c *inspect.Condition) (found []Finding) {
 		}
 		was := "forever"
 		if h.Was > 0 {
-			was = "for " + about(h.Was)
+			was = "for " + formatApprox(h.Was)
 		}
 		found = append(found, Finding{Warning,
 			fmt.Sprintf("a lowered retention hides %s from %s until %s", of, h.From.UTC().Format(time.DateOnly),
@@ -284,8 +284,8 @@ func hidden(c *inspect.Condition) (found []Finding) {
 	return found
 }
 
-// later reports when an increased retention, or the retention of a new class, takes full effect.
-func later(c *inspect.Condition) (found []Finding) {
+// checkIncreased reports when an increased retention, or the retention of a new class, takes full effect.
+func checkIncreased(c *inspect.Condition) (found []Finding) {
 	const most = 10
 	for i, l := range c.Later {
 		if i == most {
@@ -304,8 +304,8 @@ func later(c *inspect.Condition) (found []Finding) {
 	return found
 }
 
-// deltas lists the tenants that have sent deltas. Their rates are computed with start timestamps.
-func deltas(c *inspect.Condition) (found []Finding) {
+// checkDeltas lists the tenants that have sent deltas. Their rates are computed with start timestamps.
+func checkDeltas(c *inspect.Condition) (found []Finding) {
 	const most = 10
 	for i, t := range c.Deltas {
 		switch {
@@ -323,8 +323,8 @@ func deltas(c *inspect.Condition) (found []Finding) {
 	return found
 }
 
-// expired checks for windows that should have been deleted.
-func expired(c *inspect.Condition) (found []Finding) {
+// checkExpired checks for windows that should have been deleted.
+func checkExpired(c *inspect.Condition) (found []Finding) {
 	undropped, leftover := map[int64]bool{}, map[int64]bool{}
 	var since time.Time
 	for _, e := range c.Expired {

@@ -31,15 +31,15 @@ func condition(change func(*inspect.Condition)) *inspect.Condition {
 	for i := range c.Leases {
 		c.Leases[i].Owner = fmt.Sprint(i % 2)
 	}
-	c.Waiting = []inspect.WaitingSlot{waits(1, -2*time.Hour)}
+	c.Waiting = []inspect.WaitingSlot{slotAt(1, -2*time.Hour)}
 	if change != nil {
 		change(c)
 	}
 	return c
 }
 
-// waits returns a waiting slot that ended the given time ago.
-func waits(slot int64, over time.Duration) inspect.WaitingSlot {
+// slotAt returns a waiting slot that ended the given time ago.
+func slotAt(slot int64, over time.Duration) inspect.WaitingSlot {
 	return inspect.WaitingSlot{Slot: slot, End: noon.Add(-over), Since: noon.Add(-over)}
 }
 
@@ -56,21 +56,21 @@ func TestStore(t *testing.T) {
 			level: Note, what: "the store was restored from the backup 20260501T100000Z-1f", do: "another destination"},
 		{
 			name:   "a slot settles",
-			change: func(c *inspect.Condition) { c.Waiting = append(c.Waiting, waits(0, 10*time.Minute)) },
+			change: func(c *inspect.Condition) { c.Waiting = append(c.Waiting, slotAt(0, 10*time.Minute)) },
 		},
 		{
 			name:   "a slot is due",
-			change: func(c *inspect.Condition) { c.Waiting = append(c.Waiting, waits(0, time.Hour)) },
+			change: func(c *inspect.Condition) { c.Waiting = append(c.Waiting, slotAt(0, time.Hour)) },
 		},
 		{name: "behind", change: func(c *inspect.Condition) {
-			c.Waiting = append(c.Waiting, waits(0, 5*time.Hour), waits(0, 3*time.Hour))
+			c.Waiting = append(c.Waiting, slotAt(0, 5*time.Hour), slotAt(0, 3*time.Hour))
 		},
 			level: Warning,
 			what:  "3 slots with unsealed samples, counted once per partition; 2 (1 slot) overdue, the oldest by 5 h",
 			do:    "cassia_downsample_lag_seconds"},
 		{
 			name:   "far behind",
-			change: func(c *inspect.Condition) { c.Waiting = append(c.Waiting, waits(0, 50*time.Hour)) }, level: Error,
+			change: func(c *inspect.Condition) { c.Waiting = append(c.Waiting, slotAt(0, 50*time.Hour)) }, level: Error,
 			what: "the oldest by 2 d",
 		},
 		{name: "late data that just came", change: func(c *inspect.Condition) {
@@ -79,7 +79,7 @@ func TestStore(t *testing.T) {
 			})
 		}},
 		{name: "damage doesn't count as lag", change: func(c *inspect.Condition) {
-			w := waits(0, 90*time.Hour)
+			w := slotAt(0, 90*time.Hour)
 			w.Blobs, w.Damaged = 2, 2
 			c.Waiting = append(c.Waiting, w)
 		}},
@@ -160,7 +160,7 @@ func TestStore(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := StoreOptions{Shared: true, Keyspace: "ks", Flags: "--flags", Now: noon}
-			got := worst(t, Store(condition(c.change), o))
+			got := worst(t, CheckStore(condition(c.change), o))
 			require.Equal(t, c.level, got.Level, got.What)
 			require.Contains(t, got.What, c.what)
 			require.Contains(t, got.Do, c.do)
@@ -171,9 +171,9 @@ func TestStore(t *testing.T) {
 func TestStoreOfADirectory(t *testing.T) {
 	c := condition(func(c *inspect.Condition) {
 		c.Processes, c.Leases = nil, nil
-		c.Waiting = append(c.Waiting, waits(0, 50*time.Hour))
+		c.Waiting = append(c.Waiting, slotAt(0, 50*time.Hour))
 	})
-	got := worst(t, Store(c, StoreOptions{Now: noon}))
+	got := worst(t, CheckStore(c, StoreOptions{Now: noon}))
 	require.Equal(t, Error, got.Level)
 	require.Contains(t, got.Do,
 		"`cassia serve` seals them within minutes of its start; otherwise search its log for \"sealing failed\", and look at cassia_downsample_lag_seconds on /metrics")
@@ -182,9 +182,9 @@ func TestStoreOfADirectory(t *testing.T) {
 func TestStoreWithDamagedFiles(t *testing.T) {
 	c := condition(func(c *inspect.Condition) { c.Files, c.FileBytes = 3, 4096 })
 	healthy := ok("3 files, 4096 bytes: every block matches its checksum")
-	require.Equal(t, []Finding{healthy}, unreadable(c, StoreOptions{}))
+	require.Equal(t, []Finding{healthy}, checkDamagedFiles(c, StoreOptions{}))
 	c.Unreadable, c.Problems = 7, []string{"a", "b", "c", "d", "e", "f", "g"}
-	got := worst(t, Store(c, StoreOptions{Now: noon, Flags: "--storage.path=data"}))
+	got := worst(t, CheckStore(c, StoreOptions{Now: noon, Flags: "--storage.path=data"}))
 	require.Equal(t, Error, got.Level)
 	require.Equal(t, "7 damaged parts: a, b, c, d, e and 2 more", got.What)
 	require.Contains(t, got.Do, "cassia restore --damaged --from=BACKUPS --storage.path=data")
@@ -201,7 +201,7 @@ func TestStoreWithALoweredRetention(t *testing.T) {
 		}
 		c.Hidden[1].Class, c.Hidden[1].Was = "", 0
 	})
-	got := hidden(c)
+	got := checkHidden(c)
 	require.Len(t, got, 11)
 	require.Equal(t,
 		`a lowered retention hides raw of "a", class "audit", from 2026-03-02 until 2026-04-01`, got[0].What)
@@ -212,7 +212,7 @@ func TestStoreWithALoweredRetention(t *testing.T) {
 }
 
 func TestClockThatIsNotBelieved(t *testing.T) {
-	got := worst(t, Store(
+	got := worst(t, CheckStore(
 		condition(func(c *inspect.Condition) { c.Processes[0].Doubted = true }), StoreOptions{Shared: true, Now: noon},
 	))
 	require.Equal(t, Error, got.Level)
@@ -221,14 +221,14 @@ func TestClockThatIsNotBelieved(t *testing.T) {
 	c := condition(func(c *inspect.Condition) {
 		c.Processes, c.Leases, c.ClockDoubted, c.ClockSeen = nil, nil, true, noon.Add(-60*24*time.Hour)
 	})
-	got = worst(t, Store(c, StoreOptions{Now: noon}))
+	got = worst(t, CheckStore(c, StoreOptions{Now: noon}))
 	require.Equal(t, Warning, got.Level)
 	require.Contains(t, got.What, "after the time last recorded in the store")
 	require.Contains(t, got.Do, "--storage.today="+noon.Format(time.DateOnly))
 	c.ClockSeen = noon.Add(60 * 24 * time.Hour)
-	require.Contains(t, worst(t, Store(c, StoreOptions{Now: noon})).What, "before the time last recorded in the store")
+	require.Contains(t, worst(t, CheckStore(c, StoreOptions{Now: noon})).What, "before the time last recorded in the store")
 	c.DroppedAhead = noon.Add(24 * time.Hour)
-	got = worst(t, Store(c, StoreOptions{Now: noon}))
+	got = worst(t, CheckStore(c, StoreOptions{Now: noon}))
 	require.Equal(t, Error, got.Level)
 	require.Contains(t, got.What, "were deleted because a clock was fast")
 }
@@ -239,7 +239,7 @@ func TestPeriodToCome(t *testing.T) {
 		next.Partitions, next.FromMS = 64, noon.Add(36*time.Hour).UnixMilli()
 		c.Periods = append(c.Periods, next)
 	})
-	require.Contains(t, periods(c, StoreOptions{Now: noon}).What,
+	require.Contains(t, checkPeriods(c, StoreOptions{Now: noon}).What,
 		"64 partitions from 2026-05-03T00:00:00Z on, slots of")
 }
 
@@ -255,17 +255,17 @@ func TestDirectory(t *testing.T) {
 		{50 << 30, 2 << 40, Warning, "of 2.0 TiB"},
 		{0, 0, OK, "can't be determined"},
 	} {
-		got := Directory(DirectoryFacts{Path: "data", Bytes: 1 << 30, Free: c.free, Total: c.total})
+		got := CheckDirectory(DirectoryFacts{Path: "data", Bytes: 1 << 30, Free: c.free, Total: c.total})
 		require.Equal(t, c.level, got.Level, got.What)
 		require.Contains(t, got.What, c.what)
 	}
 	_, err := ReadDirectory(t.TempDir())
 	require.NoError(t, err)
-	free, total := Room(t.TempDir())
+	free, total := FreeSpace(t.TempDir())
 	require.True(t, 0 <= free && free <= total, "%d of %d", free, total)
-	require.Equal(t, OK, LevelOf(Room(t.TempDir()+"/none")), "it isn't known")
+	require.Equal(t, OK, LevelOf(FreeSpace(t.TempDir()+"/none")), "it isn't known")
 	require.Equal(t, "3.0 KiB on disk: samples 2.0 KiB, names, seal records and settings 768 B, log 256 B",
-		Space(map[string]int64{"raw": 2048, "catalog": 512, "sealed": 256, "log": 256, "free": 0}).What)
+		SpaceFinding(map[string]int64{"raw": 2048, "catalog": 512, "sealed": 256, "log": 256, "free": 0}).What)
 	_, err = ReadDirectory(t.TempDir() + "/none")
 	require.Error(t, err)
 }

@@ -74,7 +74,7 @@ func newCompactedDirectory(ctx context.Context, t *testing.T) *compactedDirector
 	for day := range compactedDays {
 		c.writeDay(server.URL(), c.now.Add(-time.Duration(compactedDays-day)*24*time.Hour))
 	}
-	require.NoError(t, promrig.Post(ctx, server.URL()+"/-/seal"))
+	require.NoError(t, promrig.PostEmpty(ctx, server.URL()+"/-/seal"))
 	c.answers = c.ask(server.URL())
 	require.NoError(t, server.Terminate(cassiatest.StopWithin))
 

@@ -60,7 +60,7 @@ func TestDownsampleCommand(t *testing.T) {
 	server := start(ctx, t, program)
 	end := time.Now().Add(-2 * time.Hour).Truncate(24 * time.Hour).Add(-3 * 24 * time.Hour)
 	samples := writeHours(ctx, t, server.URL(), end, 30, 40)
-	require.NoError(t, promrig.Post(ctx, server.URL()+"/-/seal"))
+	require.NoError(t, promrig.PostEmpty(ctx, server.URL()+"/-/seal"))
 	samples += writeHours(ctx, t, server.URL(), time.Now().Truncate(time.Hour).Add(-time.Hour), 20, 40)
 	server.Kill()
 	removeRollups(t, filepath.Join(dir, "data"))

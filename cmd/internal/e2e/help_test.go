@@ -48,7 +48,7 @@ func TestCommandsThatDescribeTheProgram(t *testing.T) {
 func TestHelpOnTopics(t *testing.T) {
 	t.Parallel()
 	for _, topic := range manual.Topics() {
-		page, _ := manual.Find(topic)
+		page, _ := manual.FindPage(topic)
 		require.Equal(t, page.Text(80), cassia(t, "help", topic))
 		require.Contains(t, cassia(t, "help"), topic)
 	}

@@ -210,7 +210,7 @@ func importIntoServers(
 			require.Contains(t, count(`{__name__=~"metric_.*"}`), fmt.Sprintf("%q", fmt.Sprint(samples)))
 			require.Regexp(t, live, count("live"))
 		}
-		require.NoError(t, patiently(func() error { return promrig.Post(ctx, servers[0].URL()+"/-/seal") }))
+		require.NoError(t, patiently(func() error { return promrig.PostEmpty(ctx, servers[0].URL()+"/-/seal") }))
 		at("counted and sealed")
 	}
 	return servers, blocks

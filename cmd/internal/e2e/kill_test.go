@@ -159,7 +159,7 @@ func (k *killed) live(sealer int) {
 		return
 	}
 	url := k.processes[sealer].URL() + "/-/seal"
-	go func() { _ = promrig.Post(k.ctx, url) }() // A kill may interrupt it.
+	go func() { _ = promrig.PostEmpty(k.ctx, url) }() // A kill may interrupt it.
 	time.Sleep(time.Duration(k.rand.Int64N(int64(400 * time.Millisecond))))
 }
 
@@ -175,7 +175,7 @@ func (k *killed) stop(i int) { require.NoError(k.t, k.processes[i].Terminate(cas
 // seal requests a process to seal all samples, and waits for it.
 func (k *killed) seal(i int) {
 	k.t.Helper()
-	require.NoError(k.t, patiently(func() error { return promrig.Post(k.ctx, k.processes[i].URL()+"/-/seal") }))
+	require.NoError(k.t, patiently(func() error { return promrig.PostEmpty(k.ctx, k.processes[i].URL()+"/-/seal") }))
 }
 
 // verify compares the stored samples, read through one process, with the samples that any process has acknowledged.
@@ -203,7 +203,7 @@ func (k *killed) verifyLoads(i int, when string, loads []*load) {
 			switch {
 			case err != nil:
 				return fmt.Errorf("load %s: %w", l.name, err)
-			case !found.OK() || found.Acknowledged != acks.Count():
+			case !found.IsOK() || found.Acknowledged != acks.Count():
 				return fmt.Errorf("load %s: %s", l.name, found)
 			}
 			k.t.Logf("%s, process %d, load %s: %d acknowledged, %d there, compared in %s",

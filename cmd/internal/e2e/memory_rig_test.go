@@ -139,7 +139,7 @@ func readAnswer(request *http.Request) (int, string, error) {
 // startBounded starts a server with limited memory: limited by a control group if the machine allows it, and otherwise
 // by its flag.
 func startBounded(t *testing.T, dir string, bound int64) running {
-	group, ok := memoryGroup(t, int64(float64(bound)/config.Share)+1<<20)
+	group, ok := memoryGroup(t, int64(float64(bound)/config.DefaultShare)+1<<20)
 	if !ok {
 		return startServe(t, "--storage.path="+dir, fmt.Sprint("--memory.max-bytes=", bound))
 	}

@@ -209,7 +209,7 @@ func (r *nodesRig) compare(ctx context.Context, by http.RoundTripper) error {
 				URL: "http://" + r.programs[0].Address + "/api/v1/read", Tenant: l.name,
 				Client: &http.Client{Transport: by},
 			})
-			if err == nil && (!found.OK() || found.Acknowledged != acks.Count()) {
+			if err == nil && (!found.IsOK() || found.Acknowledged != acks.Count()) {
 				err = fmt.Errorf("%s", found)
 			}
 			if err != nil {

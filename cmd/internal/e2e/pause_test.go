@@ -190,7 +190,7 @@ func (r *pausedRig) sealing(i int) (done chan error) {
 	for {
 		done = make(chan error, 1)
 		url := r.processes[i].URL() + "/-/seal"
-		go func() { done <- promrig.Post(r.ctx, url) }()
+		go func() { done <- promrig.PostEmpty(r.ctx, url) }()
 		select {
 		case err := <-done: // Sealing finished immediately because there was little to seal.
 			if !busy(err) {

@@ -359,7 +359,7 @@ func newSharedDeletes(r *sharedRig) *sharedDeletes {
 // do sends a POST request to a process.
 func (d *sharedDeletes) do(i int, what string) {
 	d.t.Helper()
-	require.NoError(d.t, patiently(func() error { return promrig.Post(d.ctx, d.processes[i].URL()+what) }))
+	require.NoError(d.t, patiently(func() error { return promrig.PostEmpty(d.ctx, d.processes[i].URL()+what) }))
 }
 
 // admin calls an endpoint of Prometheus' admin API on a process.

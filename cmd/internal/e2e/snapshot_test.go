@@ -50,7 +50,7 @@ func TestSnapshotOfAKeyspace(t *testing.T) {
 		}
 	}
 	more()
-	require.NoError(t, promrig.Post(k.ctx, k.processes[0].URL()+"/-/seal"))
+	require.NoError(t, promrig.PostEmpty(k.ctx, k.processes[0].URL()+"/-/seal"))
 	more()
 	known := k.known()
 
@@ -69,7 +69,7 @@ func TestSnapshotOfAKeyspace(t *testing.T) {
 	saving, done := context.WithCancel(k.ctx)
 	go func() { // Rows deleted from the staging log in the meantime must be in another table.
 		for saving.Err() == nil {
-			if err := promrig.Post(k.ctx, k.processes[0].URL()+"/-/seal"); err != nil {
+			if err := promrig.PostEmpty(k.ctx, k.processes[0].URL()+"/-/seal"); err != nil {
 				sealed <- err
 				return
 			}

@@ -23,9 +23,9 @@ func (e *Error) Unwrap() error { return e.Err }
 // Lasting marks the error as one that a retry can't fix, for packages that don't import this package.
 func (e *Error) Lasting() bool { return true }
 
-// Of returns an Error for err, or nil if a retry may succeed. authority describes where the certificate authority is
-// configured, such as "ca-file in the URL".
-func Of(err error, authority string) *Error {
+// ErrorOf returns an Error for err, or nil if a retry may succeed. authority describes where the certificate authority
+// is configured, such as "ca-file in the URL".
+func ErrorOf(err error, authority string) *Error {
 	var already *Error
 	if err == nil || errors.As(err, &already) {
 		return already
@@ -62,8 +62,8 @@ func advice(err error, authority string) string {
 	return ""
 }
 
-// Transport returns a transport that calls next and converts connection errors that a retry can't fix to Error.
-func Transport(next http.RoundTripper, authority string) http.RoundTripper {
+// NewTransport returns a transport that calls next and converts connection errors that a retry can't fix to Error.
+func NewTransport(next http.RoundTripper, authority string) http.RoundTripper {
 	return transport{next, authority}
 }
 
@@ -74,7 +74,7 @@ type transport struct {
 
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := t.next.RoundTrip(r)
-	if lasting := Of(err, t.authority); lasting != nil {
+	if lasting := ErrorOf(err, t.authority); lasting != nil {
 		return nil, lasting
 	}
 	return answer, err

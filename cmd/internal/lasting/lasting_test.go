@@ -59,21 +59,23 @@ func TestConnections(t *testing.T) {
 				next.TLSClientConfig.Time = func() time.Time { return c.now }
 			}
 			t.Cleanup(next.CloseIdleConnections)
-			_, err := (&http.Client{Transport: Transport(next, "ca_file")}).Get(c.url)
+			_, err := (&http.Client{Transport: NewTransport(next, "ca_file")}).Get(c.url)
 			require.Error(t, err)
 			var lasting *Error
 			require.Equal(t, c.want != "", errors.As(err, &lasting), "%v", err)
 			if c.want != "" {
 				require.ErrorContains(t, err, c.want)
-				require.Same(t, lasting, Of(err, "another"))
+				require.Same(t, lasting, ErrorOf(err, "another"))
 			}
 		})
 	}
-	require.Nil(t, Of(nil, ""))
+	require.Nil(t, ErrorOf(nil, ""))
 	// A machine without a name server returns a different error.
 	require.ErrorContains(
-		t, Of(&net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "nowhere", IsNotFound: true}}, ""),
+		t, ErrorOf(&net.OpError{
+			Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "nowhere", IsNotFound: true},
+		}, ""),
 		"; correct the host in the URL",
 	)
-	require.Nil(t, Of(&net.DNSError{Err: "server misbehaving", Name: "nowhere", IsTemporary: true}, ""))
+	require.Nil(t, ErrorOf(&net.DNSError{Err: "server misbehaving", Name: "nowhere", IsTemporary: true}, ""))
 }

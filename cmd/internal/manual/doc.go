@@ -4,7 +4,7 @@
 //
 //	*.md ──► Page ──► HTML     for the page at /manual, see cmd/internal/ui
 //	           ├────► Text     for a terminal: cassia help TOPIC
-//	           └────► Search   sections that contain all words
+//	           └────► SearchSections     sections that contain all words
 //
 // The folder images contains the screenshots. They are written by the browser test of the web interface.
 package manual

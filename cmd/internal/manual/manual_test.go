@@ -18,13 +18,13 @@ import (
 
 // everyPage calls do for each page and for the table of contents.
 func everyPage(t *testing.T, do func(t *testing.T, p Page)) {
-	for _, topic := range append(Topics(), contents) {
+	for _, topic := range append(Topics(), contentsName) {
 		t.Run(topic, func(t *testing.T) {
-			if p, ok := Find(topic); ok {
+			if p, ok := FindPage(topic); ok {
 				do(t, p)
 				return
 			}
-			require.Equal(t, contents, topic)
+			require.Equal(t, contentsName, topic)
 			do(t, Contents())
 		})
 	}
@@ -37,7 +37,7 @@ func TestContentsHaveEveryPage(t *testing.T) {
 	topics := Topics()
 	require.Len(t, topics, len(names)-1)
 	for _, name := range names {
-		if topic := strings.TrimSuffix(name, ".md"); topic != contents {
+		if topic := strings.TrimSuffix(name, ".md"); topic != contentsName {
 			require.Contains(t, topics, topic, "name it in README.md: - [Title](%s)", name)
 		}
 	}
@@ -69,7 +69,7 @@ func requireLinks(t *testing.T, folder string, source []byte) {
 			destination = string(n.Destination)
 		case *ast.Image:
 			destination = string(n.Destination)
-			require.NotEmpty(t, plain(n, source), "%s needs a text for who doesn't see it", destination)
+			require.NotEmpty(t, plainText(n, source), "%s needs a text for who doesn't see it", destination)
 		}
 		if destination == "" || !entering || strings.HasPrefix(destination, "https://") {
 			return ast.WalkContinue, nil
@@ -88,7 +88,7 @@ func requireLinks(t *testing.T, folder string, source []byte) {
 		}
 		if anchor != "" {
 			var anchors []string
-			for _, h := range headings(Page{source: text, root: parse(text)}) {
+			for _, h := range headingsOf(Page{source: text, root: parse(text)}) {
 				anchors = append(anchors, h.Anchor)
 			}
 			require.Contains(t, anchors, anchor, "%s has no such section", destination)
@@ -107,7 +107,7 @@ func TestTargets(t *testing.T) {
 		{"../../../CHANGELOG.md", "", repository + "CHANGELOG.md"},
 		{"https://example.org/a.md", "", "https://example.org/a.md"},
 	} {
-		require.Equal(t, c.want, target(c.link, c.base))
+		require.Equal(t, c.want, linkTarget(c.link, c.base))
 	}
 }
 
@@ -168,24 +168,24 @@ func TestTextForATerminal(t *testing.T) {
 
 func TestSearch(t *testing.T) {
 	first := func(query string) string {
-		found := Search(query)
+		found := SearchSections(query)
 		require.NotEmpty(t, found, query)
 		return found[0].Page.Topic
 	}
 	require.Equal(t, "backups", first("backup restore"))
 	var topics []string
-	for _, r := range Search("--query.log-slower-than") {
+	for _, r := range SearchSections("--query.log-slower-than") {
 		topics = append(topics, r.Page.Topic)
 	}
 	require.Subset(t, topics, []string{"flags", "queries"})
 	require.Equal(t, "removing-data", first("deleting series"))
 	require.Equal(t, "alerts", first("CassiaOverloaded"))
-	require.Empty(t, Search(""))
-	require.Empty(t, Search("   "))
-	require.Empty(t, Search("xyzzyplugh"))
-	require.Empty(t, Search("backup xyzzyplugh"), "all words must be there")
-	require.NotPanics(t, func() { Search(strings.Repeat("ä…\xff ", 1000)) })
-	for _, r := range Search("retention") {
+	require.Empty(t, SearchSections(""))
+	require.Empty(t, SearchSections("   "))
+	require.Empty(t, SearchSections("xyzzyplugh"))
+	require.Empty(t, SearchSections("backup xyzzyplugh"), "all words must be there")
+	require.NotPanics(t, func() { SearchSections(strings.Repeat("ä…\xff ", 1000)) })
+	for _, r := range SearchSections("retention") {
 		require.True(t, slices.Contains(strings.Fields(strings.ToLower(strings.Join(r.Excerpt, " "))), "retention") ||
 			strings.Contains(strings.ToLower(strings.Join(r.Excerpt, "")+r.Heading.Title+r.Page.Title), "retention"), r)
 		for i := 1; i < len(r.Excerpt); i += 2 {

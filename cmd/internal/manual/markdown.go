@@ -65,7 +65,7 @@ type Heading struct {
 	Title, Anchor string
 }
 
-func headings(p Page) (out []Heading) {
+func headingsOf(p Page) (out []Heading) {
 	for n := p.root.FirstChild(); n != nil; n = n.NextSibling() {
 		if h, ok := n.(*ast.Heading); ok {
 			out = append(out, headingOf(h, p.source))
@@ -75,7 +75,7 @@ func headings(p Page) (out []Heading) {
 }
 
 func headingOf(h *ast.Heading, source []byte) Heading {
-	out := Heading{Level: h.Level, Title: plain(h, source)}
+	out := Heading{Level: h.Level, Title: plainText(h, source)}
 	if id, ok := h.AttributeString("id"); ok {
 		out.Anchor = string(id.([]byte))
 	}
@@ -84,7 +84,7 @@ func headingOf(h *ast.Heading, source []byte) Heading {
 
 // Sections returns the headings of the page's top-level sections.
 func (p Page) Sections() (out []Heading) {
-	for _, h := range headings(p) {
+	for _, h := range headingsOf(p) {
 		if h.Level == 2 {
 			out = append(out, h)
 		}
@@ -102,9 +102,9 @@ func (p Page) HTML(base string) (string, error) {
 		}
 		switch n := n.(type) {
 		case *ast.Link:
-			n.Destination = []byte(target(string(n.Destination), base))
+			n.Destination = []byte(linkTarget(string(n.Destination), base))
 		case *ast.Image:
-			return ast.WalkContinue, place(n, base)
+			return ast.WalkContinue, setImage(n, base)
 		}
 		return ast.WalkContinue, nil
 	})
@@ -120,12 +120,12 @@ func (p Page) HTML(base string) (string, error) {
 	return strings.NewReplacer(
 		"<table>", `<div class="scroll" tabindex="0"><table>`, "</table>", "</table></div>",
 		"<pre>", `<pre tabindex="0">`, "<!-- raw HTML omitted -->\n", "",
-	).Replace(untitled.ReplaceAllString(b.String(), "<td></td>")), nil
+	).Replace(untitledHeader.ReplaceAllString(b.String(), "<td></td>")), nil
 }
 
-// place sets an image's served address, its size, and lazy loading.
-func place(n *ast.Image, base string) error {
-	picture, err := FindPicture(strings.TrimPrefix(string(n.Destination), pictures+"/"))
+// setImage sets an image's served address, its size, and lazy loading.
+func setImage(n *ast.Image, base string) error {
+	picture, err := FindPicture(strings.TrimPrefix(string(n.Destination), picturesFolder+"/"))
 	if err != nil {
 		return fmt.Errorf("%s: %w", n.Destination, err)
 	}
@@ -136,17 +136,18 @@ func place(n *ast.Image, base string) error {
 	return nil
 }
 
-// untitled matches a column header without a title. It is removed because screen readers would announce it as a header.
-var untitled = regexp.MustCompile(`<th(?: align="\w+")?></th>`)
+// untitledHeader matches a column header without a title. It is removed because screen readers would announce it as a
+// header.
+var untitledHeader = regexp.MustCompile(`<th(?: align="\w+")?></th>`)
 
-// target returns the address in the served page for the target of a Markdown link.
-func target(link, base string) string {
+// linkTarget returns the address in the served page for the target of a Markdown link.
+func linkTarget(link, base string) string {
 	if file, ok := strings.CutPrefix(link, toRoot); ok {
 		return repository + file
 	}
 	if topic, anchor, ok := topicOf(link); ok {
 		switch {
-		case topic != contents:
+		case topic != contentsName:
 			return base + topic + anchor
 		case base == "":
 			return "../manual" + anchor
@@ -166,8 +167,8 @@ func topicOf(link string) (topic, anchor string, ok bool) {
 	return topic, anchor, ok && !strings.Contains(topic, "/")
 }
 
-// plain returns the text of a node and its children without markup.
-func plain(n ast.Node, source []byte) string {
+// plainText returns the text of a node and its children without markup.
+func plainText(n ast.Node, source []byte) string {
 	var b strings.Builder
 	_ = ast.Walk(n, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		if !entering {
@@ -186,11 +187,11 @@ func plain(n ast.Node, source []byte) string {
 		}
 		return ast.WalkContinue, nil
 	})
-	return unescaped(b.String())
+	return unescape(b.String())
 }
 
-// unescaped removes the backslashes before punctuation, which the parser leaves in texts.
-func unescaped(s string) string {
+// unescape removes the backslashes before punctuation, which the parser leaves in texts.
+func unescape(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
 		if s[i] == '\\' && i+1 < len(s) && strings.IndexByte(`\|<*`, s[i+1]) >= 0 {

@@ -12,8 +12,8 @@ import (
 //go:embed *.md
 var files embed.FS
 
-// contents is the file name, without .md, of the table of contents.
-const contents = "README"
+// contentsName is the file name, without .md, of the table of contents.
+const contentsName = "README"
 
 // Page is a topic of the manual.
 type Page struct {
@@ -42,23 +42,23 @@ type book struct {
 	sections []section
 }
 
-// entry matches a line of the table of contents.
-var entry = regexp.MustCompile(`^- \[(.+)\]\(([a-z-]+)\.md\)(?:: (.+))?$`)
+// contentsEntry matches a line of the table of contents.
+var contentsEntry = regexp.MustCompile(`^- \[(.+)\]\(([a-z-]+)\.md\)(?:: (.+))?$`)
 
 var theBook = sync.OnceValue(func() *book {
 	b := &book{pages: map[string]Page{}}
-	b.contents = load(contents)
+	b.contents = loadPage(contentsName)
 	b.contents.Topic = ""
 	for line := range strings.Lines(string(b.contents.source)) {
 		line = strings.TrimSpace(line)
 		if title, ok := strings.CutPrefix(line, "## "); ok {
 			b.groups = append(b.groups, Group{Title: title})
 		}
-		m := entry.FindStringSubmatch(line)
+		m := contentsEntry.FindStringSubmatch(line)
 		if m == nil || len(b.groups) == 0 {
 			continue
 		}
-		p := load(m[2])
+		p := loadPage(m[2])
 		p.About = m[3]
 		last := &b.groups[len(b.groups)-1]
 		last.Pages = append(last.Pages, p)
@@ -68,11 +68,11 @@ var theBook = sync.OnceValue(func() *book {
 	return b
 })
 
-// load reads a page. If the file is missing, the page is empty, which a test detects.
-func load(name string) Page {
+// loadPage reads a page. If the file is missing, the page is empty, which a test detects.
+func loadPage(name string) Page {
 	source, _ := files.ReadFile(name + ".md")
 	p := Page{Topic: name, source: source, root: parse(source)}
-	for _, h := range headings(p) {
+	for _, h := range headingsOf(p) {
 		if h.Level == 1 {
 			p.Title = h.Title
 			break
@@ -96,7 +96,7 @@ func Topics() (names []string) {
 	return names
 }
 
-func Find(topic string) (Page, bool) {
+func FindPage(topic string) (Page, bool) {
 	p, ok := theBook().pages[topic]
 	return p, ok
 }

@@ -7,8 +7,8 @@ import (
 	"path"
 )
 
-// pictures is the folder with the images. TestThePageInABrowser in cmd/internal/ui writes them.
-const pictures = "images"
+// picturesFolder is the folder with the images. TestThePageInABrowser in cmd/internal/ui writes them.
+const picturesFolder = "images"
 
 //go:embed images/*.webp
 var pictureFiles embed.FS
@@ -24,7 +24,7 @@ var errNoWebP = errors.New("must be a WebP image in the extended format")
 
 // FindPicture returns the picture with the given name. If it doesn't exist, the error wraps fs.ErrNotExist.
 func FindPicture(name string) (Picture, error) {
-	content, err := pictureFiles.ReadFile(path.Join(pictures, name))
+	content, err := pictureFiles.ReadFile(path.Join(picturesFolder, name))
 	if err != nil {
 		return Picture{}, err
 	}

@@ -15,7 +15,7 @@ func shownPictures(t *testing.T, p Page) map[string]string {
 	names := map[string]string{}
 	require.NoError(t, ast.Walk(p.root, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		if image, ok := n.(*ast.Image); ok && entering {
-			names[strings.TrimPrefix(string(image.Destination), pictures+"/")] = plain(image, p.source)
+			names[strings.TrimPrefix(string(image.Destination), picturesFolder+"/")] = plainText(image, p.source)
 		}
 		return ast.WalkContinue, nil
 	}))
@@ -25,7 +25,7 @@ func shownPictures(t *testing.T, p Page) map[string]string {
 // TestPictures checks that each picture is used on a page and is large enough, and that their total size is small,
 // because they are embedded in the program.
 func TestPictures(t *testing.T) {
-	names, err := fs.Glob(pictureFiles, pictures+"/*")
+	names, err := fs.Glob(pictureFiles, picturesFolder+"/*")
 	require.NoError(t, err)
 	shown := map[string]string{}
 	everyPage(t, func(t *testing.T, p Page) {
@@ -35,7 +35,7 @@ func TestPictures(t *testing.T) {
 	})
 	all := 0
 	for _, name := range names {
-		name = strings.TrimPrefix(name, pictures+"/")
+		name = strings.TrimPrefix(name, picturesFolder+"/")
 		require.Contains(t, shown, name, "no page shows it")
 		p, err := FindPicture(name)
 		require.NoError(t, err, name)
@@ -48,7 +48,7 @@ func TestPictures(t *testing.T) {
 }
 
 func TestPicturesOnAPage(t *testing.T) {
-	p, ok := Find("web-page")
+	p, ok := FindPage("web-page")
 	require.True(t, ok)
 	served := regexp.MustCompile(
 		`<img src="manual/images/\w+\.webp" alt="[^"]+" width="\d+" height="\d+" loading="lazy" />`,

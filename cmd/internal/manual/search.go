@@ -43,7 +43,7 @@ func sectionsOf(p Page) (out []section) {
 			})
 		} else if len(out) > 0 {
 			last := &out[len(out)-1]
-			last.text = strings.TrimSpace(last.text + " " + flat(n, p.source))
+			last.text = strings.TrimSpace(last.text + " " + flatText(n, p.source))
 		}
 	}
 	for i := range out {
@@ -52,8 +52,8 @@ func sectionsOf(p Page) (out []section) {
 	return out
 }
 
-// flat returns all text of a block, including code, in one line.
-func flat(n ast.Node, source []byte) string {
+// flatText returns all text of a block, including code, in one line.
+func flatText(n ast.Node, source []byte) string {
 	switch n := n.(type) {
 	case *ast.FencedCodeBlock, *ast.CodeBlock:
 		var b strings.Builder
@@ -65,17 +65,17 @@ func flat(n ast.Node, source []byte) string {
 	case *ast.List, *ast.ListItem, *table.Table, *table.TableHeader, *table.TableRow, *ast.Blockquote:
 		var parts []string
 		for c := n.FirstChild(); c != nil; c = c.NextSibling() {
-			parts = append(parts, flat(c, source))
+			parts = append(parts, flatText(c, source))
 		}
 		return strings.Join(parts, " ")
 	case *ast.HTMLBlock:
 		return ""
 	}
-	return strings.Join(strings.Fields(plain(n, source)), " ")
+	return strings.Join(strings.Fields(plainText(n, source)), " ")
 }
 
-// Search returns the sections that contain all words of the query, the best match first.
-func Search(query string) []Result {
+// SearchSections returns the sections that contain all words of the query, the best match first.
+func SearchSections(query string) []Result {
 	words := strings.Fields(strings.ToLower(query))
 	if len(words) > maxWords {
 		words = words[:maxWords]
@@ -141,7 +141,7 @@ func (s *section) excerpt(words []string) []string {
 	if len(s.lowText) != len(s.text) {
 		// Indexes in the lower-case text aren't valid in the original text if a letter has another length in lower
 		// case. The manual contains no such letters.
-		return []string{s.text[:cut(s.text, excerptLength)]}
+		return []string{s.text[:truncationPoint(s.text, excerptLength)]}
 	}
 	at := len(s.text)
 	if i := strings.Index(s.lowText, strings.Join(words, " ")); i >= 0 {
@@ -155,13 +155,13 @@ func (s *section) excerpt(words []string) []string {
 	if at == len(s.text) {
 		at = 0
 	}
-	begin := cut(s.text, max(0, at-excerptBefore))
+	begin := truncationPoint(s.text, max(0, at-excerptBefore))
 	if begin > 0 {
 		if space := strings.IndexByte(s.text[begin:at], ' '); space >= 0 {
 			begin += space + 1
 		}
 	}
-	end := cut(s.text, begin+excerptLength)
+	end := truncationPoint(s.text, begin+excerptLength)
 	var out []string
 	last := begin
 	for i := begin; i < end; {
@@ -193,8 +193,8 @@ func wordAt(text string, words []string) (longest string) {
 	return longest
 }
 
-// cut returns the largest index up to at that is a character boundary.
-func cut(text string, at int) int {
+// truncationPoint returns the largest index up to at that is a character boundary.
+func truncationPoint(text string, at int) int {
 	at = min(at, len(text))
 	for at > 0 && at < len(text) && !utf8.RuneStart(text[at]) {
 		at--

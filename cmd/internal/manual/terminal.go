@@ -11,57 +11,57 @@ import (
 
 // Text returns the page as plain text. Lines have at most width characters, except lines of code and long words.
 func (p Page) Text(width int) string {
-	t := terminal{source: p.source, width: max(width, 40)}
-	t.blocks(p.root, "")
+	t := terminalRenderer{source: p.source, width: max(width, 40)}
+	t.writeBlocks(p.root, "")
 	return strings.TrimRight(t.out.String(), "\n") + "\n"
 }
 
-// terminal converts Markdown to plain text.
-type terminal struct {
+// terminalRenderer converts Markdown to plain text.
+type terminalRenderer struct {
 	source []byte
 	width  int
 	out    strings.Builder
 }
 
-// blocks writes the child blocks of a node, with an empty line after each paragraph.
-func (t *terminal) blocks(parent ast.Node, indent string) {
+// writeBlocks writes the child blocks of a node, with an empty line after each paragraph.
+func (t *terminalRenderer) writeBlocks(parent ast.Node, indent string) {
 	for n := parent.FirstChild(); n != nil; n = n.NextSibling() {
 		switch n := n.(type) {
 		case *ast.Heading:
-			title := t.inline(n)
-			t.line(indent, title)
+			title := t.inlineText(n)
+			t.writeLine(indent, title)
 			if n.Level <= 2 {
-				t.line(indent, strings.Repeat([]string{"=", "-"}[n.Level-1], utf8.RuneCountInString(title)))
+				t.writeLine(indent, strings.Repeat([]string{"=", "-"}[n.Level-1], utf8.RuneCountInString(title)))
 			}
-			t.line("", "")
+			t.writeLine("", "")
 		case *ast.FencedCodeBlock, *ast.CodeBlock:
-			t.code(n, indent+"    ")
+			t.writeCode(n, indent+"    ")
 		case *ast.List:
 			t.list(n, indent)
 		case *table.Table:
-			t.table(n, indent)
+			t.writeTable(n, indent)
 		case *ast.Paragraph, *ast.TextBlock:
-			if text := t.inline(n); text != "" { // The text of an image is empty.
-				t.wrap(indent, indent, text)
-				t.line("", "")
+			if text := t.inlineText(n); text != "" { // The text of an image is empty.
+				t.writeWrapped(indent, indent, text)
+				t.writeLine("", "")
 			}
 		case *ast.HTMLBlock: // These blocks are markers for tests.
 		default:
-			t.blocks(n, indent)
+			t.writeBlocks(n, indent)
 		}
 	}
 }
 
-func (t *terminal) line(indent, text string) {
+func (t *terminalRenderer) writeLine(indent, text string) {
 	t.out.WriteString(strings.TrimRight(indent+text, " ") + "\n")
 }
 
-// wrap writes text as lines. The first line starts with first, the others start with rest.
-func (t *terminal) wrap(first, rest, text string) {
+// writeWrapped writes text as lines. The first line starts with first, the others start with rest.
+func (t *terminalRenderer) writeWrapped(first, rest, text string) {
 	line, empty := first, true
 	for _, word := range strings.Fields(text) {
 		if !empty && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > t.width {
-			t.line("", line)
+			t.writeLine("", line)
 			line, empty = rest, true
 		}
 		if !empty {
@@ -69,18 +69,18 @@ func (t *terminal) wrap(first, rest, text string) {
 		}
 		line, empty = line+word, false
 	}
-	t.line("", line)
+	t.writeLine("", line)
 }
 
-func (t *terminal) code(n ast.Node, indent string) {
+func (t *terminalRenderer) writeCode(n ast.Node, indent string) {
 	for i := range n.Lines().Len() {
 		segment := n.Lines().At(i)
-		t.line(indent, strings.TrimRight(string(segment.Value(t.source)), "\n"))
+		t.writeLine(indent, strings.TrimRight(string(segment.Value(t.source)), "\n"))
 	}
-	t.line("", "")
+	t.writeLine("", "")
 }
 
-func (t *terminal) list(n *ast.List, indent string) {
+func (t *terminalRenderer) list(n *ast.List, indent string) {
 	number := n.Start
 	for item := n.FirstChild(); item != nil; item = item.NextSibling() {
 		mark := "- "
@@ -95,29 +95,29 @@ func (t *terminal) list(n *ast.List, indent string) {
 			case *ast.List:
 				t.list(block, deeper)
 			case *ast.FencedCodeBlock, *ast.CodeBlock:
-				t.code(block, deeper+"    ")
+				t.writeCode(block, deeper+"    ")
 			default:
 				begin := deeper
 				if first {
 					begin = indent + mark
 				}
-				t.wrap(begin, deeper, t.inline(block))
+				t.writeWrapped(begin, deeper, t.inlineText(block))
 			}
 			first = false
 		}
 	}
-	t.line("", "")
+	t.writeLine("", "")
 }
 
-// table writes a table with columns if it fits. Otherwise it writes the first cell of each row, followed by the other
-// cells on separate lines.
-func (t *terminal) table(n *table.Table, indent string) {
+// writeTable writes a table with columns if it fits. Otherwise it writes the first cell of each row, followed by the
+// other cells on separate lines.
+func (t *terminalRenderer) writeTable(n *table.Table, indent string) {
 	var rows [][]string
 	var widths []int
 	for row := n.FirstChild(); row != nil; row = row.NextSibling() {
 		var cells []string
 		for cell := row.FirstChild(); cell != nil; cell = cell.NextSibling() {
-			text := t.inline(cell)
+			text := t.inlineText(cell)
 			if len(cells) == len(widths) {
 				widths = append(widths, 0)
 			}
@@ -139,20 +139,20 @@ func (t *terminal) table(n *table.Table, indent string) {
 			for j, cell := range cells {
 				line += cell + strings.Repeat(" ", widths[j]-utf8.RuneCountInString(cell)+2)
 			}
-			t.line(indent, line)
+			t.writeLine(indent, line)
 			continue
 		}
 		if i == 0 {
 			continue // Column titles are written with each cell.
 		}
-		t.row(rows[0], cells, indent)
+		t.writeRow(rows[0], cells, indent)
 	}
-	t.line("", "")
+	t.writeLine("", "")
 }
 
-// row writes a row of a table that is too wide, with each cell on a separate line.
-func (t *terminal) row(titles, cells []string, indent string) {
-	t.wrap(indent, indent, cells[0])
+// writeRow writes a row of a table that is too wide, with each cell on a separate line.
+func (t *terminalRenderer) writeRow(titles, cells []string, indent string) {
+	t.writeWrapped(indent, indent, cells[0])
 	for j, cell := range cells[1:] {
 		if cell == "" {
 			continue
@@ -160,39 +160,39 @@ func (t *terminal) row(titles, cells []string, indent string) {
 		if title := titles[j+1]; title != "" && len(cells) > 2 {
 			cell = title + ": " + cell
 		}
-		t.wrap(indent+"    ", indent+"    ", cell)
+		t.writeWrapped(indent+"    ", indent+"    ", cell)
 	}
 }
 
-// inline returns the text of a node in one line. A link to another page is followed by the command that shows the page,
-// and any other link is followed by its address. Images are omitted.
-func (t *terminal) inline(n ast.Node) string {
+// inlineText returns the text of a node in one line. A link to another page is followed by the command that shows the
+// page, and any other link is followed by its address. Images are omitted.
+func (t *terminalRenderer) inlineText(n ast.Node) string {
 	var b strings.Builder
 	for c := n.FirstChild(); c != nil; c = c.NextSibling() {
 		switch c := c.(type) {
 		case *ast.Text:
-			b.WriteString(unescaped(string(c.Segment.Value(t.source))))
+			b.WriteString(unescape(string(c.Segment.Value(t.source))))
 			if c.SoftLineBreak() || c.HardLineBreak() {
 				b.WriteByte(' ')
 			}
 		case *ast.CodeSpan:
-			b.WriteString("`" + plain(c, t.source) + "`")
+			b.WriteString("`" + plainText(c, t.source) + "`")
 		case *ast.AutoLink:
 			b.Write(c.Label(t.source))
 		case *ast.Link:
-			b.WriteString(t.inline(c) + t.where(string(c.Destination)))
+			b.WriteString(t.inlineText(c) + t.linkText(string(c.Destination)))
 		case *ast.RawHTML, *ast.Image:
 		default:
-			b.WriteString(t.inline(c))
+			b.WriteString(t.inlineText(c))
 		}
 	}
 	return strings.TrimSpace(strings.Join(strings.Fields(" "+b.String()+" "), " "))
 }
 
-func (t *terminal) where(link string) string {
+func (t *terminalRenderer) linkText(link string) string {
 	topic, _, ok := topicOf(link)
 	switch {
-	case ok && topic == contents:
+	case ok && topic == contentsName:
 		return " (cassia help)"
 	case ok && topic != "":
 		return " (cassia help " + topic + ")"

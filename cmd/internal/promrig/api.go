@@ -40,8 +40,8 @@ type Series struct {
 	Floats, Histograms []string
 }
 
-// envelope is the JSON object of every response of the API.
-type envelope struct {
+// apiResponse is the JSON object of every response of the API.
+type apiResponse struct {
 	Status    string          `json:"status"`
 	ErrorType string          `json:"errorType"`
 	Error     string          `json:"error"`
@@ -51,8 +51,8 @@ type envelope struct {
 }
 
 // get sends a request to a path of the API.
-func (a API) get(ctx context.Context, path string, params url.Values) (envelope, error) {
-	var out envelope
+func (a API) get(ctx context.Context, path string, params url.Values) (apiResponse, error) {
+	var out apiResponse
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.URL+path+"?"+params.Encode(), nil)
 	if err != nil {
 		return out, err
@@ -78,20 +78,20 @@ func (a API) get(ctx context.Context, path string, params url.Values) (envelope,
 // QueryRange evaluates a query at every step of a range.
 func (a API) QueryRange(ctx context.Context, query string, start, end time.Time, step time.Duration) (Answer, error) {
 	return a.query(ctx, "/api/v1/query_range", url.Values{
-		"query": {query}, "start": {seconds(start)}, "end": {seconds(end)},
+		"query": {query}, "start": {formatSeconds(start)}, "end": {formatSeconds(end)},
 		"step": {strconv.FormatFloat(step.Seconds(), 'f', -1, 64)},
 	})
 }
 
 // Query evaluates a query at one time.
 func (a API) Query(ctx context.Context, query string, at time.Time) (Answer, error) {
-	return a.query(ctx, "/api/v1/query", url.Values{"query": {query}, "time": {seconds(at)}})
+	return a.query(ctx, "/api/v1/query", url.Values{"query": {query}, "time": {formatSeconds(at)}})
 }
 
 // Values returns the values of a label in a time range. It includes only series that match any of the selectors, or all
 // series if there are no selectors.
 func (a API) Values(ctx context.Context, label string, start, end time.Time, selectors ...string) ([]string, error) {
-	got, err := a.get(ctx, "/api/v1/label/"+label+"/values", selected(start, end, selectors...))
+	got, err := a.get(ctx, "/api/v1/label/"+label+"/values", selectionParams(start, end, selectors...))
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func (a API) Names(ctx context.Context, label, selector string, start, end time.
 
 // SeriesOf returns the series in a time range that match a selector, as an Answer without points.
 func (a API) SeriesOf(ctx context.Context, selector string, start, end time.Time) (Answer, error) {
-	got, err := a.get(ctx, "/api/v1/series", selected(start, end, selector))
+	got, err := a.get(ctx, "/api/v1/series", selectionParams(start, end, selector))
 	if err != nil {
 		return Answer{}, err
 	}
@@ -125,11 +125,13 @@ func (a API) SeriesOf(ctx context.Context, selector string, start, end time.Time
 	return out, err
 }
 
-func selected(start, end time.Time, selectors ...string) url.Values {
-	return url.Values{"match[]": selectors, "start": {seconds(start)}, "end": {seconds(end)}}
+func selectionParams(start, end time.Time, selectors ...string) url.Values {
+	return url.Values{"match[]": selectors, "start": {formatSeconds(start)}, "end": {formatSeconds(end)}}
 }
 
-func seconds(t time.Time) string { return strconv.FormatFloat(float64(t.UnixMilli())/1000, 'f', 3, 64) }
+func formatSeconds(t time.Time) string {
+	return strconv.FormatFloat(float64(t.UnixMilli())/1000, 'f', 3, 64)
+}
 
 func (a API) query(ctx context.Context, path string, params url.Values) (Answer, error) {
 	got, err := a.get(ctx, path, params)
@@ -162,14 +164,15 @@ func (a API) query(ctx context.Context, path string, params url.Values) (Answer,
 	}
 	for _, r := range result {
 		out.Series = append(out.Series, Series{
-			Labels: labelText(r.Metric), Floats: texts(r.Value, r.Values), Histograms: texts(r.Histogram, r.Histograms),
+			Labels: labelText(r.Metric), Floats: joinTexts(r.Value, r.Values),
+			Histograms: joinTexts(r.Histogram, r.Histograms),
 		})
 	}
 	sort.SliceStable(out.Series, func(i, j int) bool { return out.Series[i].Labels < out.Series[j].Labels })
 	return out, nil
 }
 
-func texts(one json.RawMessage, more []json.RawMessage) []string {
+func joinTexts(one json.RawMessage, more []json.RawMessage) []string {
 	var out []string
 	if one != nil {
 		out = append(out, string(one))
@@ -212,10 +215,10 @@ func (a Answer) Difference(other Answer) string {
 		if !ok {
 			return "no series " + s.Labels
 		}
-		if d := difference(s.Floats, o.Floats); d != "" {
+		if d := differenceOf(s.Floats, o.Floats); d != "" {
 			return s.Labels + ": " + d
 		}
-		if d := difference(s.Histograms, o.Histograms); d != "" {
+		if d := differenceOf(s.Histograms, o.Histograms); d != "" {
 			return s.Labels + ": histograms: " + d
 		}
 		delete(have, s.Labels)
@@ -230,7 +233,7 @@ func (a Answer) Difference(other Answer) string {
 	return ""
 }
 
-func difference(want, got []string) string {
+func differenceOf(want, got []string) string {
 	for i := range min(len(want), len(got)) {
 		if want[i] != got[i] {
 			return fmt.Sprintf("point %d of %d is %s, not %s", i, len(want), got[i], want[i])
@@ -242,8 +245,8 @@ func difference(want, got []string) string {
 	return ""
 }
 
-// Post sends an empty POST to a path of a server and returns an error unless the status is 2xx.
-func Post(ctx context.Context, url string) error {
+// PostEmpty sends an empty POST to a path of a server and returns an error unless the status is 2xx.
+func PostEmpty(ctx context.Context, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
 	if err != nil {
 		return err

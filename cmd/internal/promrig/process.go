@@ -160,8 +160,8 @@ const (
 	portParts           = 20
 )
 
-// given contains the ports that this process has already used.
-var given struct {
+// usedPorts contains the ports that this process has already used.
+var usedPorts struct {
 	mu    sync.Mutex
 	ports map[int]bool
 }
@@ -169,10 +169,10 @@ var given struct {
 // FreeAddress returns an address of this machine on which no process is listening. It never returns the same address
 // twice.
 func FreeAddress() (string, error) {
-	given.mu.Lock()
-	defer given.mu.Unlock()
-	if given.ports == nil {
-		given.ports = map[int]bool{}
+	usedPorts.mu.Lock()
+	defer usedPorts.mu.Unlock()
+	if usedPorts.ports == nil {
+		usedPorts.ports = map[int]bool{}
 	}
 	const all, part = lastPort - firstPort + 1, (lastPort - firstPort + 1) / portParts
 	for try := range all {
@@ -180,10 +180,10 @@ func FreeAddress() (string, error) {
 		if try < 2*part {
 			port = firstPort + os.Getpid()%portParts*part + rand.IntN(part)
 		}
-		if given.ports[port] {
+		if usedPorts.ports[port] {
 			continue
 		}
-		given.ports[port] = true
+		usedPorts.ports[port] = true
 		listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 		if err != nil {
 			continue // A process listens there.
@@ -193,8 +193,8 @@ func FreeAddress() (string, error) {
 	return "", fmt.Errorf("promrig: no port from %d to %d is free", firstPort, lastPort)
 }
 
-// Binary returns the path of a program that `make test` provides. The path is set by an environment variable; otherwise
-// the program is in the repository's folder bin.
+// Binary returns the path of a program that `make test` provides. The path is set by an environment variable;
+// otherwise the program is in the repository's folder bin.
 func Binary(variable, name string) (string, error) {
 	path := os.Getenv(variable)
 	if path == "" {

@@ -37,14 +37,14 @@ func newStore(t *testing.T) *storage.Store {
 	return storagetest.Open(t, storagetest.Pebble(t), storagetest.Forever)
 }
 
-// held contains the samples of a store by series, as text that preserves every bit.
-type held map[string][]string
+// heldSamples contains the samples of a store by series, as text that preserves every bit.
+type heldSamples map[string][]string
 
 // read returns the samples of a store. change returns a replacement for each float, or false to omit it.
-func read(t *testing.T, s *storage.Store, change func(v float64) (float64, bool), histograms, starts bool) held {
+func read(t *testing.T, s *storage.Store, change func(v float64) (float64, bool), histograms, starts bool) heldSamples {
 	list, err := s.Select(t.Context(), query.Query{Tenant: "default", MinT: math.MinInt64, MaxT: math.MaxInt64})
 	require.NoError(t, err)
-	out := held{}
+	out := heldSamples{}
 	for _, series := range list {
 		var c chunk.Samples
 		require.NoError(t, series.Samples(&c))
@@ -78,7 +78,7 @@ func read(t *testing.T, s *storage.Store, change func(v float64) (float64, bool)
 	return out
 }
 
-func same(t *testing.T, want, got held) {
+func requireSame(t *testing.T, want, got heldSamples) {
 	t.Helper()
 	for series, all := range want {
 		require.Len(t, got[series], len(all), series)
@@ -102,9 +102,9 @@ func usualNaN(v float64) (float64, bool) {
 // midnight returns the start of the day (UTC) three days ago, in milliseconds.
 func midnight() int64 { return time.Now().UnixMilli()/dayMS*dayMS - 3*dayMS }
 
-// fill writes samples of every kind that an export could lose or change. With old, it also writes samples from around
-// 1970 and earlier.
-func fill(t *testing.T, s *storage.Store, old bool) {
+// fillStore writes samples of every kind that an export could lose or change. With old, it also writes samples from
+// around 1970 and earlier.
+func fillStore(t *testing.T, s *storage.Store, old bool) {
 	b := s.NewBatch("default")
 	defer b.Release()
 	series := func(ls ...string) *storage.Series {
@@ -159,7 +159,7 @@ func fill(t *testing.T, s *storage.Store, old bool) {
 	require.NoError(t, s.SealAll(t.Context()))
 }
 
-func everything() exporter.Options {
+func exportAll() exporter.Options {
 	return exporter.Options{
 		Tenant: "default", MinT: math.MinInt64, MaxT: math.MaxInt64, BlockWidth: 18 * dayMS / 24, Now: time.Now,
 	}
@@ -178,7 +178,7 @@ func moveIn(t *testing.T, source importer.Source) *storage.Store {
 	return s
 }
 
-func folder(t *testing.T, path string) *exporter.Folder {
+func newFolder(t *testing.T, path string) *exporter.Folder {
 	f, err := exporter.NewFolder(path)
 	require.NoError(t, err)
 	return f
@@ -188,33 +188,33 @@ func folder(t *testing.T, path string) *exporter.Folder {
 func TestThereAndBack(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	fill(t, s, true)
+	fillStore(t, s, true)
 	dir := t.TempDir()
 
-	o := everything()
+	o := exportAll()
 	o.StartTimestamps = true
-	_, err := exporter.Blocks(t.Context(), s, o, folder(t, filepath.Join(dir, "blocks")))
+	_, err := exporter.Blocks(t.Context(), s, o, newFolder(t, filepath.Join(dir, "blocks")))
 	require.NoError(t, err)
 	back := moveIn(t, blocks.New(blocks.Options{
 		Dirs: []string{filepath.Join(dir, "blocks")}, Selection: importer.Everything(),
 	}))
-	same(t, read(t, s, asIs, true, true), read(t, back, asIs, true, true))
+	requireSame(t, read(t, s, asIs, true, true), read(t, back, asIs, true, true))
 
 	text := filepath.Join(dir, "all.jsonl")
-	_, err = exporter.TextFile(t.Context(), s, exporter.JSONLines, everything(), text)
+	_, err = exporter.TextFile(t.Context(), s, exporter.JSONLines, exportAll(), text)
 	require.NoError(t, err)
 	back = moveIn(t, lines.New(lines.Options{Path: text, Format: lines.JSONLines, Selection: importer.Everything()}))
-	same(t, withoutEmpty(read(t, s, asIs, false, false)), read(t, back, asIs, false, false))
+	requireSame(t, withoutEmpty(read(t, s, asIs, false, false)), read(t, back, asIs, false, false))
 
 	text = filepath.Join(dir, "all.om")
-	_, err = exporter.TextFile(t.Context(), s, exporter.OpenMetrics, everything(), text)
+	_, err = exporter.TextFile(t.Context(), s, exporter.OpenMetrics, exportAll(), text)
 	require.NoError(t, err)
 	back = moveIn(t, lines.New(lines.Options{Path: text, Format: lines.OpenMetrics, Selection: importer.Everything()}))
-	same(t, withoutEmpty(read(t, s, usualNaN, false, false)), read(t, back, asIs, false, false))
+	requireSame(t, withoutEmpty(read(t, s, usualNaN, false, false)), read(t, back, asIs, false, false))
 }
 
 // withoutEmpty removes series without samples, which are those that had only histograms.
-func withoutEmpty(h held) held {
+func withoutEmpty(h heldSamples) heldSamples {
 	for series, all := range h {
 		if len(all) == 0 {
 			delete(h, series)
@@ -230,7 +230,7 @@ func TestHistogramsOfRollups(t *testing.T) {
 	t.Parallel()
 	const days = 24 * time.Hour
 	full := newStore(t)
-	fill(t, full, false)
+	fillStore(t, full, false)
 	hours := hoursOf(t, full)
 	require.GreaterOrEqual(t, len(hours), 7)
 	for name, kept5m := range map[string]time.Duration{"5m": 0, "1h": 5 * days} {
@@ -252,7 +252,7 @@ func TestHistogramsOfRollups(t *testing.T) {
 		require.Zero(t, stats.Samples)
 		require.Equal(t, name == "1h", stats.HoursOnly > 0)
 		dir := t.TempDir()
-		exported, err := exporter.Blocks(t.Context(), s, everything(), folder(t, filepath.Join(dir, "blocks")))
+		exported, err := exporter.Blocks(t.Context(), s, exportAll(), newFolder(t, filepath.Join(dir, "blocks")))
 		require.NoError(t, err)
 		require.Equal(t, exported.Samples, exported.Made)
 		require.EqualValues(t, 7*150, exported.Histograms, name)
@@ -304,9 +304,9 @@ func TestThroughPrometheus(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	s := newStore(t)
-	fill(t, s, false)
+	fillStore(t, s, false)
 	dir := t.TempDir()
-	_, err = exporter.Blocks(ctx, s, everything(), folder(t, filepath.Join(dir, "data")))
+	_, err = exporter.Blocks(ctx, s, exportAll(), newFolder(t, filepath.Join(dir, "data")))
 	require.NoError(t, err)
 	address, err := promrig.FreeAddress()
 	require.NoError(t, err)
@@ -327,7 +327,7 @@ func TestThroughPrometheus(t *testing.T) {
 	back := moveIn(t, remoteread.New(remoteread.Options{
 		Client: fetch.Client{HTTP: http.DefaultClient, URL: u}, Selection: sel, Width: 24 * time.Hour, Now: time.Now,
 	}))
-	same(t, read(t, s, asIs, true, false), read(t, back, asIs, true, false))
+	requireSame(t, read(t, s, asIs, true, false), read(t, back, asIs, true, false))
 	log, err := os.ReadFile(program.Log)
 	require.NoError(t, err)
 	require.NotContains(t, string(log), "level=ERROR")

@@ -19,8 +19,8 @@ import (
 // stopKey is the context key of the function that cancels the request's context.
 type stopKey struct{}
 
-// stoppable returns a context that stopAtLasting can cancel. The caller must call stop after the request.
-func stoppable(ctx context.Context) (_ context.Context, stop context.CancelCauseFunc) {
+// withStop returns a context that stopAtLasting can cancel. The caller must call stop after the request.
+func withStop(ctx context.Context) (_ context.Context, stop context.CancelCauseFunc) {
 	ctx, stop = context.WithCancelCause(ctx)
 	return context.WithValue(ctx, stopKey{}, stop), stop
 }
@@ -34,7 +34,7 @@ func (s stopAtLasting) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err == nil {
 		err = checkAnswer(r, answer)
 	}
-	if lasts := lasting.Of(err, "ca-file in the URL"); lasts != nil {
+	if lasts := lasting.ErrorOf(err, "ca-file in the URL"); lasts != nil {
 		if stop, ok := r.Context().Value(stopKey{}).(context.CancelCauseFunc); ok {
 			stop(lasts)
 		}
@@ -46,12 +46,12 @@ func (s stopAtLasting) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// again repeats a request if its response was interrupted. After other temporary errors, the client itself retries. The
-// context passed to request is canceled afterwards, unless ctx is already from stoppable.
-func again(ctx context.Context, request func(context.Context) error) error {
+// retryInterrupted repeats a request if its response was interrupted. After other temporary errors, the client itself
+// retries. The context passed to request is canceled afterwards, unless ctx is already from withStop.
+func retryInterrupted(ctx context.Context, request func(context.Context) error) error {
 	if ctx.Value(stopKey{}) == nil {
 		var stop context.CancelCauseFunc
-		ctx, stop = stoppable(ctx)
+		ctx, stop = withStop(ctx)
 		defer stop(nil)
 	}
 	for breaks := 0; ; breaks++ {
@@ -65,7 +65,7 @@ func again(ctx context.Context, request func(context.Context) error) error {
 			!errors.As(err, &cut) {
 			return err
 		}
-		if err := pause(ctx, breaks); err != nil {
+		if err := waitBeforeRetry(ctx, breaks); err != nil {
 			return err
 		}
 	}
@@ -77,8 +77,8 @@ const maxBreaks = 6
 // firstPause is the pause after the first interruption. Tests shorten it.
 var firstPause = 100 * time.Millisecond
 
-// pause waits before the next attempt. The time doubles with the number of interruptions.
-func pause(ctx context.Context, breaks int) error {
+// waitBeforeRetry waits before the next attempt. The time doubles with the number of interruptions.
+func waitBeforeRetry(ctx context.Context, breaks int) error {
 	select {
 	case <-time.After(firstPause << breaks):
 		return nil

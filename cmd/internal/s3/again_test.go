@@ -19,7 +19,7 @@ import (
 func eachKind(t *testing.T, b *Bucket, check func(err error)) {
 	check(list(t, b))
 	check(put(t, b, "files/a", []byte("x")))
-	check(put(t, b, "files/a", content(partBytes+1)))
+	check(put(t, b, "files/a", randomContent(partBytes+1)))
 	_, err := get(t, b, "files/a")
 	check(err)
 	check(b.Delete(t.Context(), "files/a"))
@@ -48,13 +48,13 @@ func TestLastingErrorsEndAtOnce(t *testing.T) {
 		strings.Replace(at(secure), "http:", "https:", 1): "certificate signed by unknown authority; add the CA certificate of the server as ca-file in the URL",
 		strings.Replace(at(plain), "http:", "https:", 1):  "the server doesn't use TLS on this port: correct the port, or use http:// instead of https://",
 	} {
-		eachKind(t, opened(t, url), func(err error) {
+		eachKind(t, openBucket(t, url), func(err error) {
 			require.ErrorContains(t, err, want)
 			require.NotContains(t, err.Error(), "attempts")
 			require.EqualValues(t, 1, connections.Swap(0))
 		})
 	}
-	require.ErrorContains(t, list(t, opened(t, at(secure))), "write https:// instead of http://")
+	require.ErrorContains(t, list(t, openBucket(t, at(secure))), "write https:// instead of http://")
 	require.EqualValues(t, 1, connections.Swap(0))
 }
 
@@ -64,19 +64,19 @@ func TestRefusalsEndAtOnce(t *testing.T) {
 		t.Skip("starts an S3 server: leave -short out")
 	}
 	server := s3test.Start(t)
-	proxy := s3test.NewProxy(t, server.Address, func(int, *http.Request) s3test.Fault { return s3test.None })
+	proxy := s3test.NewProxy(t, server.Address, func(int, *http.Request) s3test.Fault { return s3test.NoFault })
 	seen := 0
 	once := func(want string) func(error) {
 		return func(err error) {
 			require.ErrorContains(t, err, want)
 			require.NotContains(t, err.Error(), "attempts")
-			require.Equal(t, 1, proxy.Seen()-seen)
-			seen = proxy.Seen()
+			require.Equal(t, 1, proxy.RequestCount()-seen)
+			seen = proxy.RequestCount()
 		}
 	}
-	eachKind(t, opened(t, "s3://nothing/x?endpoint=http://"+proxy.Address),
+	eachKind(t, openBucket(t, "s3://nothing/x?endpoint=http://"+proxy.Address),
 		once("the bucket doesn't exist; create it, or correct the URL"))
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "another-secret")
-	eachKind(t, opened(t, s3test.At(proxy.Address, "")),
+	eachKind(t, openBucket(t, s3test.At(proxy.Address, "")),
 		once("access denied; the credentials need permission to list, read, write and delete below the prefix"))
 }

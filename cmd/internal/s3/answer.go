@@ -53,22 +53,22 @@ func checkBody(answer *http.Response, check func([]byte) error) error {
 		err = check(body)
 	}
 	if err != nil {
-		return strange("status %d, %w", answer.StatusCode, err)
+		return notS3Error("status %d, %w", answer.StatusCode, err)
 	}
 	answer.Body = io.NopCloser(bytes.NewReader(body))
 	return nil
 }
 
-// strange returns the error for a response that isn't from S3. The request isn't retried.
-func strange(format string, args ...any) error {
+// notS3Error returns the error for a response that isn't from S3. The request isn't retried.
+func notS3Error(format string, args ...any) error {
 	return &lasting.Error{
 		Err:    fmt.Errorf("not a valid S3 response: "+format, args...),
 		Advice: "check that the endpoint is an S3 server and that no proxy responds in its place",
 	}
 }
 
-// listing holds the required elements of a page of a listing.
-type listing struct {
+// listingPage holds the required elements of a page of a listing.
+type listingPage struct {
 	IsTruncated           *bool
 	NextContinuationToken string
 }
@@ -79,7 +79,7 @@ func checkListing(body []byte, token string) error {
 	if err := checkRoot(body, "ListBucketResult"); err != nil {
 		return err
 	}
-	var l listing
+	var l listingPage
 	if err := xml.Unmarshal(body, &l); isCut(err) {
 		return nil
 	} else if err != nil {

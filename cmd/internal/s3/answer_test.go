@@ -16,8 +16,8 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble/objects"
 )
 
-// requests contains one request of each kind. A request that returns no error must have had its complete effect.
-var requests = map[string]struct {
+// requestKinds contains one request of each kind. A request that returns no error must have had its complete effect.
+var requestKinds = map[string]struct {
 	is   func(*http.Request) bool
 	make func(*testing.T, *Bucket) (any, error)
 	// whole returns the result that make has with a server without faults.
@@ -37,7 +37,7 @@ var requests = map[string]struct {
 	"PUT": {
 		func(r *http.Request) bool { return r.Method == http.MethodPut },
 		func(t *testing.T, b *Bucket) (any, error) {
-			return content(1000), put(t, b, "files/new", content(1000))
+			return randomContent(1000), put(t, b, "files/new", randomContent(1000))
 		},
 		func(t *testing.T, b *Bucket) (any, error) { return get(t, b, "files/new") },
 	},
@@ -55,7 +55,7 @@ var requests = map[string]struct {
 	},
 	"LIST of uploads": {
 		func(r *http.Request) bool { return r.Method == http.MethodGet && r.URL.Query().Has("uploads") },
-		func(t *testing.T, b *Bucket) (any, error) { return nil, b.Abandoned(t.Context(), time.Now()) },
+		func(t *testing.T, b *Bucket) (any, error) { return nil, b.AbortAbandoned(t.Context(), time.Now()) },
 		func(*testing.T, *Bucket) (any, error) { return nil, nil },
 	},
 }
@@ -70,7 +70,7 @@ func namesOf(t *testing.T, b *Bucket) (any, error) {
 }
 
 func putParts(t *testing.T, b *Bucket) (any, error) {
-	return content(partBytes + 1), put(t, b, "files/parts", content(partBytes+1))
+	return randomContent(partBytes + 1), put(t, b, "files/parts", randomContent(partBytes+1))
 }
 
 func getParts(t *testing.T, b *Bucket) (any, error) { return get(t, b, "files/parts") }
@@ -80,12 +80,12 @@ func getParts(t *testing.T, b *Bucket) (any, error) { return get(t, b, "files/pa
 func TestAnswersThatAreNotS3s(t *testing.T) {
 	needsServer(t)
 	faults := map[string]s3test.Fault{
-		"a page": s3test.Page, "a page that is XML": s3test.PageXML, "404 with a page": s3test.MissingPage,
-		"an error with 200": s3test.ErrorBody, "nothing": s3test.Nothing, "a redirect": s3test.Redirect,
+		"a page": s3test.HTMLPage, "a page that is XML": s3test.PageXML, "404 with a page": s3test.MissingPage,
+		"an error with 200": s3test.ErrorBody, "nothing": s3test.EmptyBody, "a redirect": s3test.Redirect,
 		"half the body": s3test.HalfBody, "404": s3test.Missing,
 	}
 	server := s3test.Start(t)
-	for about, request := range requests {
+	for about, request := range requestKinds {
 		for how, fault := range faults {
 			t.Run(about+" "+how, func(t *testing.T) {
 				t.Parallel()
@@ -93,13 +93,14 @@ func TestAnswersThatAreNotS3s(t *testing.T) {
 				var broken atomic.Int64
 				proxy := s3test.NewProxy(t, server.Address, func(_ int, r *http.Request) s3test.Fault {
 					if !request.is(r) {
-						return s3test.None
+						return s3test.NoFault
 					}
 					broken.Add(1)
 					return fault
 				})
-				direct, b := opened(t, s3test.At(server.Address, prefix)), opened(t, s3test.At(proxy.Address, prefix))
-				require.NoError(t, put(t, direct, "files/a", content(3000)))
+				direct := openBucket(t, s3test.At(server.Address, prefix))
+				b := openBucket(t, s3test.At(proxy.Address, prefix))
+				require.NoError(t, put(t, direct, "files/a", randomContent(3000)))
 				require.NoError(t, put(t, direct, "files/b", nil))
 				got, err := request.make(t, b)
 				require.NotZero(t, broken.Load())
@@ -137,7 +138,7 @@ func TestListings(t *testing.T) {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write([]byte(text))
 		}))
-		_, err := opened(t, s3test.At(server.Listener.Addr().String(), "")).List(t.Context(), "files/")
+		_, err := openBucket(t, s3test.At(server.Listener.Addr().String(), "")).List(t.Context(), "files/")
 		require.ErrorContains(t, err, want, text)
 		require.ErrorContains(t, err, "check that the endpoint is an S3 server")
 		server.Close()
@@ -151,12 +152,12 @@ func TestRangeThatIsIgnored(t *testing.T) {
 		w.Header().Set("ETag", `"x"`)
 		w.Header().Set("Last-Modified", "Sun, 22 Nov 2026 10:00:00 GMT")
 		w.Header().Set("Content-Length", "2000")
-		_, _ = w.Write(content(1000))
+		_, _ = w.Write(randomContent(1000))
 		_ = http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
 	}))
 	t.Cleanup(server.Close)
-	_, err := get(t, opened(t, s3test.At(server.Listener.Addr().String(), "")), "files/a")
+	_, err := get(t, openBucket(t, s3test.At(server.Listener.Addr().String(), "")), "files/a")
 	require.ErrorContains(t, err, "not a valid S3 response")
 	require.NotContains(t, err.Error(), "\n")
 }

@@ -20,14 +20,14 @@ import (
 // immediately.
 type Bucket struct {
 	core     minio.Core
-	location location
+	location bucketURL
 	at       string // host of the server
 }
 
 // Get implements objects.Bucket. If the connection is interrupted, the rest is read over a new connection.
 func (b *Bucket) Get(ctx context.Context, name string) (io.ReadCloser, error) {
 	r := &reader{b: b, key: b.location.prefix + name}
-	r.ctx, r.stop = stoppable(ctx)
+	r.ctx, r.stop = withStop(ctx)
 	if err := r.open(); err != nil {
 		r.stop(nil)
 		return nil, err
@@ -36,7 +36,7 @@ func (b *Bucket) Get(ctx context.Context, name string) (io.ReadCloser, error) {
 }
 
 func (b *Bucket) List(ctx context.Context, prefix string) (out []objects.Object, err error) {
-	err = again(ctx, func(ctx context.Context) error {
+	err = retryInterrupted(ctx, func(ctx context.Context) error {
 		out = nil
 		known := map[string]bool{}
 		o := minio.ListObjectsOptions{Prefix: b.location.prefix + prefix, Recursive: true}
@@ -45,7 +45,7 @@ func (b *Bucket) List(ctx context.Context, prefix string) (out []objects.Object,
 				return found.Err
 			}
 			if !strings.HasPrefix(found.Key, o.Prefix) || known[found.Key] {
-				return strange("the listing of %q contains %q, which has another prefix or is already listed",
+				return notS3Error("the listing of %q contains %q, which has another prefix or is already listed",
 					o.Prefix, found.Key)
 			}
 			known[found.Key] = true
@@ -55,23 +55,23 @@ func (b *Bucket) List(ctx context.Context, prefix string) (out []objects.Object,
 		}
 		return ctx.Err()
 	})
-	return out, b.explain(ctx, err)
+	return out, b.explainError(ctx, err)
 }
 
 func (b *Bucket) Delete(ctx context.Context, name string) error {
-	err := again(ctx, func(ctx context.Context) error {
+	err := retryInterrupted(ctx, func(ctx context.Context) error {
 		return b.core.RemoveObject(ctx, b.location.bucket, b.location.prefix+name, minio.RemoveObjectOptions{})
 	})
 	if minio.ToErrorResponse(err).Code == minio.NoSuchKey {
 		return nil
 	}
-	return b.explain(ctx, err)
+	return b.explainError(ctx, err)
 }
 
-// Abandoned aborts unfinished uploads that were started before the given time, for example by a killed process. Their
-// parts use space, although lists of objects don't show them.
-func (b *Bucket) Abandoned(ctx context.Context, before time.Time) error {
-	return b.explain(ctx, again(ctx, func(ctx context.Context) error {
+// AbortAbandoned aborts unfinished uploads that were started before the given time, for example by a killed process.
+// Their parts use space, although lists of objects don't show them.
+func (b *Bucket) AbortAbandoned(ctx context.Context, before time.Time) error {
+	return b.explainError(ctx, retryInterrupted(ctx, func(ctx context.Context) error {
 		for u := range b.core.ListIncompleteUploads(ctx, b.location.bucket, b.location.prefix+"files/", true) {
 			if u.Err != nil {
 				return u.Err
@@ -88,13 +88,13 @@ func (b *Bucket) Abandoned(ctx context.Context, before time.Time) error {
 	}))
 }
 
-// refused contains error codes for wrong credentials that servers send with statuses other than 401 and 403.
+// credentialErrors contains error codes for wrong credentials that servers send with statuses other than 401 and 403.
 // XAdminUserNotFound is sent by Versity's server.
-var refused = map[string]bool{"ExpiredToken": true, "InvalidToken": true, "InvalidAccessKeyId": true,
+var credentialErrors = map[string]bool{"ExpiredToken": true, "InvalidToken": true, "InvalidAccessKeyId": true,
 	"XAdminUserNotFound": true}
 
-// explain adds the meaning and the remedy to an error.
-func (b *Bucket) explain(ctx context.Context, err error) error {
+// explainError adds the meaning and the remedy to an error.
+func (b *Bucket) explainError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -121,7 +121,7 @@ func (b *Bucket) explain(ctx context.Context, err error) error {
 	case minio.InvalidRegion, minio.AuthorizationHeaderMalformed, "PermanentRedirect":
 		return fmt.Errorf("%s: set the bucket's region with region= in the URL", said)
 	}
-	if refused[r.Code] || r.StatusCode == http.StatusForbidden || r.StatusCode == http.StatusUnauthorized {
+	if credentialErrors[r.Code] || r.StatusCode == http.StatusForbidden || r.StatusCode == http.StatusUnauthorized {
 		return fmt.Errorf(
 			"%s: access denied; the credentials need permission to list, read, write and delete below the prefix", said,
 		)

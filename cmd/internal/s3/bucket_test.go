@@ -40,14 +40,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func opened(t *testing.T, url string) *Bucket {
+func openBucket(t *testing.T, url string) *Bucket {
 	b, err := Open(t.Context(), url)
 	require.NoError(t, err)
 	return b
 }
 
-// content returns n pseudo-random bytes, the same for each call.
-func content(n int) []byte {
+// randomContent returns n pseudo-random bytes, the same for each call.
+func randomContent(n int) []byte {
 	out := make([]byte, n)
 	r := mathrand.NewChaCha8([32]byte{byte(n)})
 	_, _ = r.Read(out)
@@ -84,18 +84,18 @@ func TestBucket(t *testing.T) {
 		if n%3 == 1 {
 			return faults[n/3%len(faults)]
 		}
-		return s3test.None
+		return s3test.NoFault
 	})
-	b := opened(t, s3test.At(proxy.Address, "some/prefix"))
-	direct := opened(t, s3test.At(server.Address, "some/prefix/"))
+	b := openBucket(t, s3test.At(proxy.Address, "some/prefix"))
+	direct := openBucket(t, s3test.At(server.Address, "some/prefix/"))
 	sizes := []int{0, 1, 1000, partBytes, partBytes + 1, 3 * partBytes}
 	for i, n := range sizes {
 		name := fmt.Sprintf("files/%d", i)
-		require.NoError(t, put(t, b, name, content(n)))
+		require.NoError(t, put(t, b, name, randomContent(n)))
 		for _, from := range []*Bucket{direct, b} {
 			got, err := get(t, from, name)
 			require.NoError(t, err)
-			require.True(t, bytes.Equal(content(n), got), "%d bytes", n)
+			require.True(t, bytes.Equal(randomContent(n), got), "%d bytes", n)
 		}
 	}
 	require.NoError(t, put(t, direct, "other", []byte("x")))
@@ -113,7 +113,7 @@ func TestBucket(t *testing.T) {
 	found, err = b.List(t.Context(), "")
 	require.NoError(t, err)
 	require.Len(t, found, len(sizes))
-	require.Greater(t, proxy.Seen(), 30)
+	require.Greater(t, proxy.RequestCount(), 30)
 }
 
 // TestBucketSaysWhatIsWrong checks that errors name the remedy and never contain the secret.
@@ -133,7 +133,7 @@ func TestBucketSaysWhatIsWrong(t *testing.T) {
 		strings.Replace(s3test.At(server.Address, ""), "http:", "https:", 1): "can't use",
 	} {
 		waiting.Go(func() error {
-			b := opened(t, url)
+			b := openBucket(t, url)
 			err := list(t, b)
 			if mathrand.IntN(2) == 0 {
 				err = put(t, b, "a", []byte("x"))
@@ -148,7 +148,7 @@ func TestBucketSaysWhatIsWrong(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.ErrorIs(
-		t, opened(t, s3test.At(down.Address, "")).Put(ctx, "a", strings.NewReader("x"), 1), context.Canceled,
+		t, openBucket(t, s3test.At(down.Address, "")).Put(ctx, "a", strings.NewReader("x"), 1), context.Canceled,
 	)
 }
 
@@ -164,16 +164,16 @@ func TestCredentials(t *testing.T) {
 	}
 	server := s3test.Start(t)
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "another-secret")
-	require.ErrorContains(t, list(t, opened(t, s3test.At(server.Address, ""))),
+	require.ErrorContains(t, list(t, openBucket(t, s3test.At(server.Address, ""))),
 		"access denied; the credentials need permission to list, read, write and delete below the prefix")
 	t.Setenv("AWS_ACCESS_KEY_ID", "nobody")
-	err := put(t, opened(t, s3test.At(server.Address, "")), "a", []byte("x"))
+	err := put(t, openBucket(t, s3test.At(server.Address, "")), "a", []byte("x"))
 	require.ErrorContains(t, err,
 		"access denied; the credentials need permission to list, read, write and delete below the prefix")
 	require.NotContains(t, err.Error(), "another-secret")
 	t.Setenv("AWS_ACCESS_KEY_ID", "")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "")
-	require.ErrorContains(t, list(t, opened(t, s3test.At(server.Address, ""))),
+	require.ErrorContains(t, list(t, openBucket(t, s3test.At(server.Address, ""))),
 		"no credentials found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE with ~/.aws/credentials (")
 
 	file := filepath.Join(t.TempDir(), "credentials")
@@ -184,15 +184,15 @@ func TestCredentials(t *testing.T) {
 	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", file)
 	t.Setenv("AWS_PROFILE", "backups")
 	t.Setenv("AWS_ENDPOINT_URL_S3", "http://"+server.Address)
-	require.NoError(t, list(t, opened(t, "s3://"+s3test.Bucket)))
+	require.NoError(t, list(t, openBucket(t, "s3://"+s3test.Bucket)))
 }
 
 // TestAbandonedUploads checks when uploads that didn't finish are removed.
 func TestAbandonedUploads(t *testing.T) {
 	needsServer(t)
-	b := opened(t, s3test.At(s3test.Start(t).Address, "p"))
+	b := openBucket(t, s3test.At(s3test.Start(t).Address, "p"))
 	ctx, cancel := context.WithCancel(t.Context())
-	stops := &stopping{left: partBytes + 1000, stop: cancel}
+	stops := &stoppingReader{left: partBytes + 1000, stop: cancel}
 	unfinished := func() (n int) {
 		for u := range b.core.ListIncompleteUploads(t.Context(), b.location.bucket, "", true) {
 			require.NoError(t, u.Err)
@@ -207,19 +207,19 @@ func TestAbandonedUploads(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, upload)
 	require.Equal(t, 1, unfinished())
-	require.NoError(t, b.Abandoned(t.Context(), time.Now().Add(-time.Hour)))
+	require.NoError(t, b.AbortAbandoned(t.Context(), time.Now().Add(-time.Hour)))
 	require.Equal(t, 1, unfinished(), "it may be going on")
-	require.NoError(t, b.Abandoned(t.Context(), time.Now().Add(time.Hour)))
+	require.NoError(t, b.AbortAbandoned(t.Context(), time.Now().Add(time.Hour)))
 	require.Zero(t, unfinished())
 }
 
-// stopping is a reader that cancels a context after some bytes.
-type stopping struct {
+// stoppingReader is a reader that cancels a context after some bytes.
+type stoppingReader struct {
 	left int
 	stop func()
 }
 
-func (s *stopping) Read(p []byte) (int, error) {
+func (s *stoppingReader) Read(p []byte) (int, error) {
 	n := min(len(p), s.left)
 	if s.left -= n; n == 0 {
 		s.stop()
@@ -231,20 +231,20 @@ func (s *stopping) Read(p []byte) (int, error) {
 // TestTLS connects to a server whose certificate is trusted through ca-file.
 func TestTLS(t *testing.T) {
 	needsServer(t)
-	cert, key := certificate(t)
+	cert, key := createCertificate(t)
 	server := s3test.Start(t, "-cert="+cert, "-key="+key)
 	url := strings.Replace(s3test.At(server.Address, ""), "http:", "https:", 1)
-	require.NoError(t, put(t, opened(t, url+"&ca-file="+cert), "a", content(partBytes+1)))
-	got, err := get(t, opened(t, url+"&ca-file="+cert), "a")
+	require.NoError(t, put(t, openBucket(t, url+"&ca-file="+cert), "a", randomContent(partBytes+1)))
+	got, err := get(t, openBucket(t, url+"&ca-file="+cert), "a")
 	require.NoError(t, err)
-	require.True(t, bytes.Equal(content(partBytes+1), got))
-	require.ErrorContains(t, list(t, opened(t, url)), "certificate signed by unknown authority")
+	require.True(t, bytes.Equal(randomContent(partBytes+1), got))
+	require.ErrorContains(t, list(t, openBucket(t, url)), "certificate signed by unknown authority")
 	_, err = Open(t.Context(), url+"&ca-file="+key)
 	require.ErrorContains(t, err, "contains no PEM certificate")
 }
 
-// certificate creates a self-signed certificate for loopback addresses.
-func certificate(t *testing.T) (certFile, keyFile string) {
+// createCertificate creates a self-signed certificate for loopback addresses.
+func createCertificate(t *testing.T) (certFile, keyFile string) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	template := &x509.Certificate{

@@ -21,8 +21,8 @@ const (
 	// maxTries is the max number of attempts for a request. The pauses between them grow to a second, so that all
 	// attempts take about ten seconds.
 	maxTries = 20
-	// silence is the max time without any bytes sent or received on a connection.
-	silence = 2 * time.Minute
+	// maxSilence is the max time without any bytes sent or received on a connection.
+	maxSilence = 2 * time.Minute
 	// credentialsTimeout is the max time for obtaining credentials.
 	credentialsTimeout = 30 * time.Second
 )
@@ -58,7 +58,7 @@ func Open(ctx context.Context, text string) (*Bucket, error) {
 		return nil, err
 	}
 	lookup := minio.BucketLookupAuto
-	if l.pathStyle {
+	if l.usesPathStyle {
 		lookup = minio.BucketLookupPath
 	}
 	client, err := minio.New(at.Host, &minio.Options{
@@ -122,7 +122,7 @@ func transportOf(caFile string) (*http.Transport, error) {
 	return &http.Transport{
 		Proxy: http.ProxyFromEnvironment, TLSClientConfig: trusted, DisableCompression: true,
 		MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: 30 * time.Second,
-		ResponseHeaderTimeout: silence,
+		ResponseHeaderTimeout: maxSilence,
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 			c, err := dialer.DialContext(ctx, network, address)
 			if err != nil {
@@ -136,16 +136,16 @@ func transportOf(caFile string) (*http.Transport, error) {
 // deadlineConn is a connection that fails if no bytes are transferred for the duration silence.
 type deadlineConn struct{ net.Conn }
 
-func (l deadlineConn) Read(p []byte) (int, error) {
-	if err := l.SetReadDeadline(time.Now().Add(silence)); err != nil {
+func (d deadlineConn) Read(p []byte) (int, error) {
+	if err := d.SetReadDeadline(time.Now().Add(maxSilence)); err != nil {
 		return 0, err
 	}
-	return l.Conn.Read(p)
+	return d.Conn.Read(p)
 }
 
-func (l deadlineConn) Write(p []byte) (int, error) {
-	if err := l.SetWriteDeadline(time.Now().Add(silence)); err != nil {
+func (d deadlineConn) Write(p []byte) (int, error) {
+	if err := d.SetWriteDeadline(time.Now().Add(maxSilence)); err != nil {
 		return 0, err
 	}
-	return l.Conn.Write(p)
+	return d.Conn.Write(p)
 }

@@ -14,7 +14,7 @@ import (
 // reader reads an object over any number of connections. Objects are immutable, so the parts fit together.
 type reader struct {
 	b    *Bucket
-	ctx  context.Context // from stoppable, because the body is read after the request
+	ctx  context.Context // from withStop, because the body is read after the request
 	stop context.CancelCauseFunc
 	key  string
 	body io.ReadCloser
@@ -34,7 +34,7 @@ func (r *reader) open() error {
 	}
 	var body io.ReadCloser
 	var info minio.ObjectInfo
-	err := again(r.ctx, func(ctx context.Context) (err error) {
+	err := retryInterrupted(r.ctx, func(ctx context.Context) (err error) {
 		var header http.Header
 		body, info, header, err = r.b.core.GetObject(ctx, r.b.location.bucket, r.key, o)
 		if err == nil {
@@ -45,7 +45,7 @@ func (r *reader) open() error {
 		return err
 	})
 	if err != nil {
-		return r.b.explain(r.ctx, err)
+		return r.b.explainError(r.ctx, err)
 	}
 	if r.at == 0 {
 		r.size = info.Size
@@ -57,11 +57,11 @@ func (r *reader) open() error {
 // checkHeader returns an error unless the response contains the object from the current position on.
 func (r *reader) checkHeader(header http.Header) error {
 	if header.Get("ETag") == "" {
-		return strange("the response for %s has no ETag", r.key)
+		return notS3Error("the response for %s has no ETag", r.key)
 	}
 	if at, want := header.Get("Content-Range"), fmt.Sprintf("bytes %d-", r.at); r.at > 0 &&
 		!strings.HasPrefix(at, want) {
-		return strange("the response for %s has the range %q instead of %q", r.key, at, want)
+		return notS3Error("the response for %s has the range %q instead of %q", r.key, at, want)
 	}
 	return nil
 }
@@ -87,13 +87,13 @@ func (r *reader) Read(p []byte) (n int, err error) {
 			return n, err
 		}
 		if r.breaks++; r.breaks > maxBreaks || r.ctx.Err() != nil || r.at > r.size {
-			return n, r.b.explain(r.ctx, err)
+			return n, r.b.explainError(r.ctx, err)
 		}
 		closing := r.body.Close()
 		if r.body = nil; n > 0 {
 			return n, nil
 		}
-		if err := pause(r.ctx, r.breaks); err != nil {
+		if err := waitBeforeRetry(r.ctx, r.breaks); err != nil {
 			return 0, errors.Join(err, closing)
 		}
 	}

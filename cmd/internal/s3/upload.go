@@ -28,15 +28,15 @@ func (b *Bucket) Put(ctx context.Context, name string, from io.Reader, size int6
 	if size > partBytes {
 		return b.putParts(ctx, key, part, from, size)
 	}
-	if err := ended(from); err != nil {
+	if err := checkEOF(from); err != nil {
 		return err
 	}
 	o := minio.PutObjectOptions{ContentType: contentType, DisableContentSha256: true} // The checksum is set explicitly.
 	md5, sha256 := sumsOf(part)
-	return b.explain(ctx, again(ctx, func(ctx context.Context) error {
+	return b.explainError(ctx, retryInterrupted(ctx, func(ctx context.Context) error {
 		info, err := b.core.PutObject(ctx, b.location.bucket, key, bytes.NewReader(part), size, md5, sha256, o)
 		if err == nil && info.ETag == "" {
-			err = strange("the upload of %s was acknowledged without an ETag", key)
+			err = notS3Error("the upload of %s was acknowledged without an ETag", key)
 		}
 		return err
 	}))
@@ -44,8 +44,8 @@ func (b *Bucket) Put(ctx context.Context, name string, from io.Reader, size int6
 
 const contentType = "application/octet-stream"
 
-// ended returns an error unless all bytes of a reader have been read.
-func ended(from io.Reader) error {
+// checkEOF returns an error unless all bytes of a reader have been read.
+func checkEOF(from io.Reader) error {
 	n, err := io.CopyN(io.Discard, from, 1)
 	if n > 0 {
 		return errors.New("S3: the content is longer than its declared size")
@@ -66,16 +66,16 @@ func sumsOf(part []byte) (md5Base64, sha256Hex string) {
 // putParts uploads an object in multiple parts. part contains the first part. Its memory is reused for the others.
 func (b *Bucket) putParts(ctx context.Context, key string, part []byte, from io.Reader, size int64) (err error) {
 	var upload string
-	err = again(ctx, func(ctx context.Context) (err error) {
+	err = retryInterrupted(ctx, func(ctx context.Context) (err error) {
 		upload, err = b.core.NewMultipartUpload(ctx, b.location.bucket, key,
 			minio.PutObjectOptions{ContentType: contentType})
 		return err
 	})
 	if err != nil {
-		return b.explain(ctx, err)
+		return b.explainError(ctx, err)
 	}
 	defer func() {
-		if err != nil { // This is best effort; Abandoned aborts the remaining uploads.
+		if err != nil { // This is best effort; AbortAbandoned aborts the remaining uploads.
 			ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 			defer cancel()
 			_ = b.core.AbortMultipartUpload(ending, b.location.bucket, key, upload)
@@ -86,13 +86,13 @@ func (b *Bucket) putParts(ctx context.Context, key string, part []byte, from io.
 		var done minio.ObjectPart
 		o := minio.PutObjectPartOptions{DisableContentSha256: true}
 		o.Md5Base64, o.Sha256Hex = sumsOf(part)
-		err := again(ctx, func(ctx context.Context) (err error) {
+		err := retryInterrupted(ctx, func(ctx context.Context) (err error) {
 			done, err = b.core.PutObjectPart(ctx, b.location.bucket, key, upload, len(parts)+1,
 				bytes.NewReader(part), int64(len(part)), o)
 			return err
 		})
 		if err != nil {
-			return b.explain(ctx, err)
+			return b.explainError(ctx, err)
 		}
 		parts = append(parts, minio.CompletePart{PartNumber: len(parts) + 1, ETag: done.ETag})
 		if left -= int64(len(part)); left == 0 {
@@ -103,16 +103,16 @@ func (b *Bucket) putParts(ctx context.Context, key string, part []byte, from io.
 			return err
 		}
 	}
-	if err := ended(from); err != nil {
+	if err := checkEOF(from); err != nil {
 		return err
 	}
-	return b.complete(ctx, key, upload, parts, size)
+	return b.completeUpload(ctx, key, upload, parts, size)
 }
 
-// complete completes a multipart upload. If the response was lost, the next attempt may fail because the upload is
-// complete. The object then exists with the expected size, because names are never reused.
-func (b *Bucket) complete(ctx context.Context, key, upload string, parts []minio.CompletePart, size int64) error {
-	err := again(ctx, func(ctx context.Context) error {
+// completeUpload completes a multipart upload. If the response was lost, the next attempt may fail because the upload
+// is complete. The object then exists with the expected size, because names are never reused.
+func (b *Bucket) completeUpload(ctx context.Context, key, upload string, parts []minio.CompletePart, size int64) error {
+	err := retryInterrupted(ctx, func(ctx context.Context) error {
 		_, err := b.core.CompleteMultipartUpload(ctx, b.location.bucket, key, upload, parts, minio.PutObjectOptions{})
 		return err
 	})
@@ -122,5 +122,5 @@ func (b *Bucket) complete(ctx context.Context, key, upload string, parts []minio
 			return nil
 		}
 	}
-	return b.explain(ctx, err)
+	return b.explainError(ctx, err)
 }

@@ -36,15 +36,15 @@ func Name(text string) string {
 }
 
 // String returns the URL without parameters.
-func (l location) String() string {
+func (l bucketURL) String() string {
 	return strings.TrimSuffix(Scheme+l.bucket+"/"+l.prefix, "/")
 }
 
-// location holds the parts of a URL.
-type location struct {
+// bucketURL holds the parts of a URL.
+type bucketURL struct {
 	bucket, prefix   string // prefix ends with "/", unless it is empty
 	endpoint, region string
-	pathStyle        bool
+	usesPathStyle    bool
 	caFile           string
 }
 
@@ -56,9 +56,9 @@ var errSecret = errors.New(
 )
 
 // parse parses a URL. Its errors don't contain the URL, because the URL may contain a secret.
-func parse(text string) (l location, err error) {
-	wrong := func(format string, args ...any) (location, error) {
-		return location{}, fmt.Errorf("the URL "+format, args...)
+func parse(text string) (l bucketURL, err error) {
+	wrong := func(format string, args ...any) (bucketURL, error) {
+		return bucketURL{}, fmt.Errorf("the URL "+format, args...)
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme+"://" != Scheme || u.Host == "" || u.Fragment != "" {
@@ -67,7 +67,7 @@ func parse(text string) (l location, err error) {
 	if u.User != nil {
 		return wrong("%w", errSecret)
 	}
-	l = location{bucket: u.Host, prefix: strings.Trim(path.Clean("/"+u.Path), "/"), endpoint: endpointOfEnvironment()}
+	l = bucketURL{bucket: u.Host, prefix: strings.Trim(path.Clean("/"+u.Path), "/"), endpoint: endpointOfEnvironment()}
 	if l.prefix != "" {
 		l.prefix += "/"
 	}
@@ -91,7 +91,7 @@ func parse(text string) (l location, err error) {
 		case "ca-file":
 			l.caFile = value
 		case "path-style":
-			if l.pathStyle, err = strconv.ParseBool(value); err != nil {
+			if l.usesPathStyle, err = strconv.ParseBool(value); err != nil {
 				return wrong("has path-style=%s: must be true or false", value)
 			}
 		case "access-key", "secret-key", "access_key", "secret_key":

@@ -94,7 +94,7 @@ func TestEveryRouteWantsItsRole(t *testing.T) {
 			if user != nobody {
 				header = []string{"Authorization", "Bearer " + user}
 			}
-			w := do(h, c.method, c.path, header...)
+			w := serveRequest(h, c.method, c.path, header...)
 			require.Equal(t, want, w.Code, "%s %s by %q: %s", c.method, c.path, user, w.Body)
 			switch want {
 			case http.StatusUnauthorized:
@@ -121,15 +121,16 @@ func TestPasswordsThatThePageAsksFor(t *testing.T) {
 			}
 		})},
 	}
-	require.Equal(t, http.StatusOK, do(NewHandler(o), "GET", "/who").Code)
+	require.Equal(t, http.StatusOK, serveRequest(NewHandler(o), "GET", "/who").Code)
 	require.Empty(t, who, "nobody is asked")
 
 	h := NewHandler(withUsers(t, o))
-	w := do(h, "GET", "/who", "X-Requested-With", "cassia")
+	w := serveRequest(h, "GET", "/who", "X-Requested-With", "cassia")
 	require.Equal(t, http.StatusUnauthorized, w.Code)
 	require.Equal(t, []string{`Bearer realm="cassia"`}, w.Header().Values("WWW-Authenticate"))
 	require.Equal(
-		t, http.StatusOK, do(h, "GET", "/who", "X-Requested-With", "cassia", "Authorization", "Bearer reader").Code,
+		t, http.StatusOK,
+		serveRequest(h, "GET", "/who", "X-Requested-With", "cassia", "Authorization", "Bearer reader").Code,
 	)
 	require.Equal(t, "reader", who)
 }
@@ -168,7 +169,7 @@ func TestTenantOfAUser(t *testing.T) {
 		if c.header != "" {
 			header = append(header, tenant.Header, c.header)
 		}
-		w := do(h, http.MethodPost, c.path, header...)
+		w := serveRequest(h, http.MethodPost, c.path, header...)
 		require.Equal(t, c.code, w.Code, c)
 		require.Contains(t, w.Body.String(), c.want, c)
 	}
@@ -198,16 +199,16 @@ func TestTenantThatABodyNames(t *testing.T) {
 		if c.header != "" {
 			header = append(header, tenant.Header, c.header)
 		}
-		do(NewHandler(o), http.MethodPost, "/api/v1/write", header...)
+		serveRequest(NewHandler(o), http.MethodPost, "/api/v1/write", header...)
 		require.ErrorIs(t, err, c.err, c)
 		require.Equal(t, c.want, name, c)
 	}
 }
 
 func TestReloadOverHTTP(t *testing.T) {
-	require.Equal(t, http.StatusForbidden, do(NewHandler(testOptions()), "POST", "/-/reload").Code)
+	require.Equal(t, http.StatusForbidden, serveRequest(NewHandler(testOptions()), "POST", "/-/reload").Code)
 	registry := prometheus.NewRegistry()
-	files := NewReloaders(registry, quiet, now)
+	files := NewReloaders(registry, quietLogger, now)
 	var wrong error
 	calls := 0
 	files.Add("one", func() error { return wrong })
@@ -215,10 +216,10 @@ func TestReloadOverHTTP(t *testing.T) {
 	o := testOptions()
 	o.Reload = files.Reload
 	h := NewHandler(o)
-	require.Equal(t, http.StatusMethodNotAllowed, do(h, "GET", "/-/reload").Code)
-	require.Equal(t, http.StatusOK, do(h, "POST", "/-/reload").Code)
+	require.Equal(t, http.StatusMethodNotAllowed, serveRequest(h, "GET", "/-/reload").Code)
+	require.Equal(t, http.StatusOK, serveRequest(h, "POST", "/-/reload").Code)
 	wrong = errors.New("one is wrong")
-	w := do(h, "PUT", "/-/reload")
+	w := serveRequest(h, "PUT", "/-/reload")
 	require.Equal(t, http.StatusInternalServerError, w.Code)
 	require.Contains(t, w.Body.String(), "one is wrong")
 	require.Equal(t, 2, calls, "one wrong file doesn't keep the others from being read")

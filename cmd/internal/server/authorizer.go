@@ -24,12 +24,12 @@ type Authenticator interface {
 type authorizer struct {
 	// auth identifies users. If it is nil, every client has all roles and all tenants.
 	auth Authenticator
-	// federation allows read requests to name multiple tenants, such as a|b.
-	federation bool
-	origins    origins
-	bodies     bodies
+	// allowsFederation allows read requests to name multiple tenants, such as a|b.
+	allowsFederation bool
+	origins          originChecker
+	bodies           bodyLimits
 	// requests limits the number of requests in progress. watchers is a separate limit for /metrics.
-	requests, watchers *requests
+	requests, watchers *requestLimiter
 }
 
 // Errors of authorization. They are wrapped by errors with the details.
@@ -40,29 +40,29 @@ var (
 	ErrForbidden = errors.New("forbidden")
 )
 
-// guard returns a handler that authorizes each request before it calls the route's handler.
-func (a *authorizer) guard(route Route) http.Handler {
+// guardRoute returns a handler that authorizes each request before it calls the route's handler.
+func (a *authorizer) guardRoute(route Route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, prefixed := prefixOf(r.Context()); prefixed && !route.Tenant {
 			http.NotFound(w, r) // The route applies to the whole process.
 			return
 		}
-		if err := a.origins.check(route, r); err != nil {
-			reject(w, r, err)
+		if err := a.origins.checkOrigin(route, r); err != nil {
+			rejectRequest(w, r, err)
 			return
 		}
 		if route.Preflight && r.Method == http.MethodOptions {
 			route.Handler.ServeHTTP(w, r)
 			return
 		}
-		inner, err := a.admit(route, r)
+		inner, err := a.authorizeRequest(route, r)
 		if err != nil {
-			reject(w, r, err)
+			rejectRequest(w, r, err)
 			return
 		}
-		leave, err := a.enter(route, inner)
+		leave, err := a.enterRequest(route, inner)
 		if err != nil {
-			reject(w, r, err)
+			rejectRequest(w, r, err)
 			return
 		}
 		defer leave()
@@ -70,13 +70,13 @@ func (a *authorizer) guard(route Route) http.Handler {
 			route.Handler.ServeHTTP(w, inner)
 			return
 		}
-		a.bodies.bound(w, inner, route.Handler)
+		a.bodies.serveBounded(w, inner, route.Handler)
 	})
 }
 
-// admit authorizes a request and returns the request to pass to the route's handler. Its context contains the user and
-// the tenant, and its Authorization header is removed.
-func (a *authorizer) admit(route Route, r *http.Request) (*http.Request, error) {
+// authorizeRequest authorizes a request and returns the request to pass to the route's handler. Its context contains
+// the user and the tenant, and its Authorization header is removed.
+func (a *authorizer) authorizeRequest(route Route, r *http.Request) (*http.Request, error) {
 	var user *auth.User
 	ctx := r.Context()
 	if a.auth != nil && route.Role != Open {
@@ -84,7 +84,7 @@ func (a *authorizer) admit(route Route, r *http.Request) (*http.Request, error) 
 		if user, err = a.auth.Identify(r); err != nil {
 			return nil, err
 		}
-		if !has(user, route.Role) {
+		if !hasRole(user, route.Role) {
 			return nil, fmt.Errorf("%w: user %q doesn't have the role %s", ErrForbidden, user.Name(), route.Role)
 		}
 		ctx = context.WithValue(ctx, userKey{}, user)
@@ -97,13 +97,13 @@ func (a *authorizer) admit(route Route, r *http.Request) (*http.Request, error) 
 	if err != nil {
 		return nil, err
 	}
-	ctx = context.WithValue(tenant.Into(ctx, name), admittedKey{}, admitted{name, named, user})
+	ctx = context.WithValue(tenant.Into(ctx, name), admittedKey{}, authorization{name, named, user})
 	return r.WithContext(ctx), nil
 }
 
-// enter adds a request to the requests in progress. It returns an error if there are too many. Otherwise the caller
-// must call leave after the request.
-func (a *authorizer) enter(route Route, r *http.Request) (leave func(), err error) {
+// enterRequest adds a request to the requests in progress. It returns an error if there are too many. Otherwise the
+// caller must call leave after the request.
+func (a *authorizer) enterRequest(route Route, r *http.Request) (leave func(), err error) {
 	e := ExchangeOf(r)
 	if e != nil && route.Role == Write {
 		e.merit = meritWritten
@@ -119,23 +119,23 @@ func (a *authorizer) enter(route Route, r *http.Request) (leave func(), err erro
 		client = "user " + user.Name() // No address has this form.
 	}
 	if vital {
-		return a.watchers.enter(client, e)
+		return a.watchers.enterRequest(client, e)
 	}
-	return a.requests.enter(client, e)
+	return a.requests.enterRequest(client, e)
 }
 
-func has(u *auth.User, role Role) bool {
+func hasRole(u *auth.User, role Role) bool {
 	switch role {
 	case Open:
 		return true
 	case Read:
-		return u.Read()
+		return u.CanRead()
 	case Write:
-		return u.Write()
+		return u.CanWrite()
 	case Watch:
-		return u.Metrics()
+		return u.CanReadMetrics()
 	}
-	return u.Admin()
+	return u.IsAdmin()
 }
 
 // askedByScript is a header that the web page sends with its requests. They are rejected without a challenge, because
@@ -143,32 +143,32 @@ func has(u *auth.User, role Role) bool {
 // can't send this header without a preflight request.
 const askedByScript = "X-Requested-With"
 
-// reject sends the response for a request that isn't authorized.
-func reject(w http.ResponseWriter, r *http.Request, err error) {
+// rejectRequest sends the response for a request that isn't authorized.
+func rejectRequest(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case errors.Is(err, auth.ErrUnknown):
 		if r.Header.Get(askedByScript) == "" {
 			w.Header().Add("WWW-Authenticate", `Basic realm="cassia", charset="UTF-8"`)
 		}
 		w.Header().Add("WWW-Authenticate", `Bearer realm="cassia"`)
-		refuse(w, http.StatusUnauthorized, "unauthorized", plain(err))
+		rejectAPI(w, http.StatusUnauthorized, "unauthorized", plainText(err))
 	case errors.Is(err, auth.ErrBusy):
 		w.Header().Set("Retry-After", "1")
-		refuse(w, http.StatusTooManyRequests, "unavailable", plain(err))
+		rejectAPI(w, http.StatusTooManyRequests, "unavailable", plainText(err))
 	case errors.Is(err, errCrowded):
 		w.Header().Set("Retry-After", "1")
-		refuse(w, http.StatusServiceUnavailable, "unavailable", plain(err))
+		rejectAPI(w, http.StatusServiceUnavailable, "unavailable", plainText(err))
 	case errors.Is(err, ErrForbidden):
-		refuse(w, http.StatusForbidden, "forbidden", plain(err))
+		rejectAPI(w, http.StatusForbidden, "forbidden", plainText(err))
 	case errors.Is(err, ErrTenant):
-		refuse(w, http.StatusBadRequest, "bad_data", plain(err))
+		rejectAPI(w, http.StatusBadRequest, "bad_data", plainText(err))
 	default: // The request's context has ended.
-		refuse(w, http.StatusServiceUnavailable, "canceled", err.Error())
+		rejectAPI(w, http.StatusServiceUnavailable, "canceled", err.Error())
 	}
 }
 
-// plain removes the name of the package from an error, because it is meaningless to clients.
-func plain(err error) string {
+// plainText removes the name of the package from an error, because it is meaningless to clients.
+func plainText(err error) string {
 	return strings.TrimPrefix(strings.TrimPrefix(err.Error(), "server: "), "auth: ")
 }
 
@@ -182,7 +182,7 @@ func (a *authorizer) tenantOf(role Role, user *auth.User, r *http.Request) (name
 	case len(names) > 1:
 		return "", false, fmt.Errorf("%w: header %s is set %d times", ErrTenant, tenant.Header, len(names))
 	case len(names) == 1:
-		if name, err = a.check(role, names[0]); err != nil {
+		if name, err = a.checkTenant(role, names[0]); err != nil {
 			return "", false, fmt.Errorf("%w: header %s: %w", ErrTenant, tenant.Header, err)
 		}
 	case !prefixed:
@@ -190,7 +190,7 @@ func (a *authorizer) tenantOf(role Role, user *auth.User, r *http.Request) (name
 		return name, false, err
 	}
 	if prefixed {
-		fromPath, err := a.check(role, prefix)
+		fromPath, err := a.checkTenant(role, prefix)
 		if err != nil {
 			return "", false, fmt.Errorf("%w: path /t/%s/: %w", ErrTenant, url.PathEscape(prefix), err)
 		}
@@ -221,7 +221,7 @@ func checkTenants(user *auth.User, list string) error {
 		return nil
 	}
 	for name := range strings.SplitSeq(list, "|") {
-		if !user.May(name) {
+		if !user.CanUse(name) {
 			return fmt.Errorf("%w: user %q may not use tenant %q", ErrForbidden, user.Name(), name)
 		}
 	}
@@ -231,10 +231,10 @@ func checkTenants(user *auth.User, list string) error {
 // maxTenants is the max number of tenants in one query.
 const maxTenants = 64
 
-// check validates the tenant that a request names and returns it. In a list such as a|b, it sorts the tenants and
+// checkTenant validates the tenant that a request names and returns it. In a list such as a|b, it sorts the tenants and
 // removes duplicates.
-func (a *authorizer) check(role Role, name string) (string, error) {
-	if !a.federation || role != Read && role != Open || !strings.Contains(name, "|") {
+func (a *authorizer) checkTenant(role Role, name string) (string, error) {
+	if !a.allowsFederation || role != Read && role != Open || !strings.Contains(name, "|") {
 		return name, tenant.Check(name)
 	}
 	list := strings.Split(name, "|")
@@ -257,11 +257,11 @@ type (
 	admittedKey struct{}
 )
 
-// admitted is the result of authorizing a request.
-type admitted struct {
+// authorization is the result of authorizing a request.
+type authorization struct {
 	tenant string
-	// named is set if the path or the header of the request names the tenant.
-	named bool
+	// namesTenant is set if the path or the header of the request names the tenant.
+	namesTenant bool
 	// user is nil if there is no authentication.
 	user *auth.User
 }
@@ -270,14 +270,14 @@ type admitted struct {
 // "". If the path or the header names a tenant, asked must be empty or equal to it. ctx must be the context of an
 // authorized request. The errors wrap ErrTenant or ErrForbidden.
 func TenantFor(ctx context.Context, asked string) (string, error) {
-	a, _ := ctx.Value(admittedKey{}).(admitted)
+	a, _ := ctx.Value(admittedKey{}).(authorization)
 	if asked == "" || asked == a.tenant {
 		return tenant.From(ctx), nil
 	}
 	if err := tenant.Check(asked); err != nil {
 		return "", fmt.Errorf("%w: %w", ErrTenant, err)
 	}
-	if a.named {
+	if a.namesTenant {
 		return "", fmt.Errorf("%w: the path or the header %s names %s, but the request itself names %s", ErrTenant,
 			tenant.Header, a.tenant, asked)
 	}
@@ -316,7 +316,7 @@ func stripTenant(next http.Handler) http.Handler {
 		_, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/t/"), "/")
 		inner := r.Clone(context.WithValue(r.Context(), prefixKey{}, r.PathValue("tenant")))
 		inner.URL.Path = "/" + rest
-		next.ServeHTTP(&relocating{w, inner.URL.Path}, inner)
+		next.ServeHTTP(&redirectWriter{w, inner.URL.Path}, inner)
 	})
 }
 

@@ -54,11 +54,11 @@ func TestTenantInThePath(t *testing.T) {
 		{"/t/a/api/v1/status/flags", nil, 404, "not found"},
 		{"/t/a/nothing", nil, 404, "not found"},
 	} {
-		w := do(h, http.MethodPost, c.path, c.header...)
+		w := serveRequest(h, http.MethodPost, c.path, c.header...)
 		require.Equal(t, c.code, w.Code, c.path)
 		require.Contains(t, w.Body.String(), c.want, c.path)
 	}
-	require.Equal(t, http.StatusNotFound, do(h, http.MethodGet, "/t/a/metrics").Code)
+	require.Equal(t, http.StatusNotFound, serveRequest(h, http.MethodGet, "/t/a/metrics").Code)
 }
 
 func TestSeveralTenants(t *testing.T) {
@@ -78,7 +78,7 @@ func TestSeveralTenants(t *testing.T) {
 	} {
 		o := testOptions()
 		o.Federation = c.federation
-		w := do(NewHandler(o), http.MethodPost, c.path, tenant.Header, c.name)
+		w := serveRequest(NewHandler(o), http.MethodPost, c.path, tenant.Header, c.name)
 		require.Equal(t, c.code, w.Code, c.name)
 		require.Contains(t, w.Body.String(), c.want, c.name)
 	}
@@ -109,7 +109,7 @@ func TestTenantThatARequestItselfNames(t *testing.T) {
 		if c.header != "" {
 			header = []string{tenant.Header, c.header}
 		}
-		do(NewHandler(o), http.MethodPost, c.path, header...)
+		serveRequest(NewHandler(o), http.MethodPost, c.path, header...)
 		require.ErrorIs(t, err, c.err, c)
 		require.Equal(t, c.want, name, c)
 	}
@@ -121,7 +121,7 @@ func TestRejectedForNow(t *testing.T) {
 		auth.ErrBusy: http.StatusTooManyRequests, context.Canceled: http.StatusServiceUnavailable,
 	} {
 		w := httptest.NewRecorder()
-		reject(w, httptest.NewRequest(http.MethodGet, "/", nil), fmt.Errorf("asked: %w", err))
+		rejectRequest(w, httptest.NewRequest(http.MethodGet, "/", nil), fmt.Errorf("asked: %w", err))
 		require.Equal(t, code, w.Code)
 		require.Empty(t, w.Header().Get("WWW-Authenticate"), "the password may be right")
 		require.Equal(t, code == http.StatusTooManyRequests, w.Header().Get("Retry-After") != "")

@@ -19,14 +19,14 @@ const (
 	maxBodies = 256 << 20
 )
 
-// bodies limits the size of request bodies.
-type bodies struct {
+// bodyLimits limits the size of request bodies.
+type bodyLimits struct {
 	each   int64
 	budget *adapter.Budget
 }
 
-// bound calls next with a request whose body and form are within the limits.
-func (b bodies) bound(w http.ResponseWriter, r *http.Request, next http.Handler) {
+// serveBounded calls next with a request whose body and form are within the limits.
+func (b bodyLimits) serveBounded(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	if r.Body == nil || r.Body == http.NoBody {
 		next.ServeHTTP(w, r)
 		return
@@ -47,17 +47,18 @@ func (b bodies) bound(w http.ResponseWriter, r *http.Request, next http.Handler)
 	}
 	switch {
 	case errors.Is(err, adapter.ErrTooLarge):
-		refuse(w, http.StatusRequestEntityTooLarge, "bad_data", fmt.Sprintf("the body has more than %d bytes", b.each))
+		rejectAPI(w, http.StatusRequestEntityTooLarge, "bad_data",
+			fmt.Sprintf("the body has more than %d bytes", b.each))
 	case errors.Is(err, adapter.ErrBusy):
 		w.Header().Set("Retry-After", "1")
-		refuse(w, http.StatusServiceUnavailable, "unavailable", "too many request bytes in flight; try again")
+		rejectAPI(w, http.StatusServiceUnavailable, "unavailable", "too many request bytes in flight; try again")
 	case errors.Is(err, errGivenUp):
 		w.Header().Set("Retry-After", "1")
-		refuse(w, http.StatusServiceUnavailable, "unavailable", plain(err))
+		rejectAPI(w, http.StatusServiceUnavailable, "unavailable", plainText(err))
 	case errors.Is(err, errSlow):
-		refuse(w, http.StatusRequestTimeout, "timeout", plain(err))
+		rejectAPI(w, http.StatusRequestTimeout, "timeout", plainText(err))
 	case err != nil:
-		refuse(w, http.StatusBadRequest, "bad_data", "reading the body: "+err.Error())
+		rejectAPI(w, http.StatusBadRequest, "bad_data", "reading the body: "+err.Error())
 	default:
 		next.ServeHTTP(w, r)
 	}

@@ -62,11 +62,11 @@ func TestBodiesAreBounded(t *testing.T) {
 }
 
 func TestAllBodiesTogetherAreBounded(t *testing.T) {
-	b := bodies{each: 100, budget: adapter.NewBudget(150)}
+	b := bodyLimits{each: 100, budget: adapter.NewBudget(150)}
 	ask := func(next http.HandlerFunc) int {
 		r := httptest.NewRequest(http.MethodPost, "/", struct{ io.Reader }{strings.NewReader(strings.Repeat("x", 100))})
 		w := httptest.NewRecorder()
-		b.bound(w, r, next)
+		b.serveBounded(w, r, next)
 		return w.Code
 	}
 	inner := 0
@@ -88,27 +88,27 @@ func (s slowSender) GiveUp() { s.giveUp() }
 // TestBodiesMakeRoom checks that if the limit on the bytes of all bodies is reached, another request is aborted and
 // releases its bytes.
 func TestBodiesMakeRoom(t *testing.T) {
-	b := bodies{each: 100, budget: adapter.NewBudget(150)}
+	b := bodyLimits{each: 100, budget: adapter.NewBudget(150)}
 	given := 0
 	var slow adapter.Share
 	slow = b.budget.NewShare(adapter.WithSender(t.Context(), slowSender{func() { given++; go slow.Release() }}))
 	require.NoError(t, slow.Claim(100))
 	r := httptest.NewRequest(http.MethodPost, "/", struct{ io.Reader }{strings.NewReader(strings.Repeat("x", 100))})
 	w := httptest.NewRecorder()
-	b.bound(w, r, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	b.serveBounded(w, r, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	require.Equal(t, http.StatusOK, w.Code, w.Body)
 	require.Equal(t, 1, given)
 	require.Zero(t, b.budget.Used())
 }
 
 func TestSlowBodiesSayWhy(t *testing.T) {
-	b := bodies{each: 100, budget: adapter.NewBudget(100)}
+	b := bodyLimits{each: 100, budget: adapter.NewBudget(100)}
 	for err, code := range map[error]int{
 		errSlow: http.StatusRequestTimeout, errors.New("gone"): http.StatusBadRequest,
 	} {
 		r := httptest.NewRequest(http.MethodPost, "/", io.MultiReader(strings.NewReader("x"), failing{err}))
 		w := httptest.NewRecorder()
-		b.bound(w, r, http.NotFoundHandler())
+		b.serveBounded(w, r, http.NotFoundHandler())
 		require.Equal(t, code, w.Code)
 	}
 }

@@ -16,5 +16,5 @@ func TestCommandLineHasNoPasswords(t *testing.T) {
 		"team=https://u:se@cret@b/p@q:r@s", "--web.external-url=http://c:80/d@e",
 	}
 	const want = "cassia\x00serve\x00--alertmanager.url=http://u:xxxxx@a:9093\x00--metadata.from\x00team=https://u:xxxxx@b/p@q:r@s\x00--web.external-url=http://c:80/d@e"
-	require.Equal(t, want, do(NewHandler(testOptions()), "GET", "/debug/pprof/cmdline").Body.String())
+	require.Equal(t, want, serveRequest(NewHandler(testOptions()), "GET", "/debug/pprof/cmdline").Body.String())
 }

@@ -21,8 +21,8 @@ const (
 	spareConnections = 128
 	// minSpareWait is the min age of a spare connection before a newer connection may replace it.
 	minSpareWait = 100 * time.Millisecond
-	// patience is how long a request on a spare connection waits for a slot among the open connections.
-	patience = 2 * minWait
+	// spareWait is how long a request on a spare connection waits for a slot among the open connections.
+	spareWait = 2 * minWait
 	// patienceInterval is the interval between the attempts to get a slot.
 	patienceInterval = 50 * time.Millisecond
 	// manyConnections is the divisor of the limit on connections that gives the share of one client. Connections of
@@ -127,7 +127,7 @@ func (l *connections) add(c *connection) (wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	if l.place(c, now) {
+	if l.placeConnection(c, now) {
 		return 0
 	}
 	if len(l.spare) >= l.spareLimit {
@@ -142,10 +142,11 @@ func (l *connections) add(c *connection) (wait time.Duration) {
 	return 0
 }
 
-// place adds a connection to open, if a slot is free or another connection can be evicted. Otherwise it returns false.
-func (l *connections) place(c *connection, now time.Time) bool {
+// placeConnection adds a connection to open, if a slot is free or another connection can be evicted. Otherwise it
+// returns false.
+func (l *connections) placeConnection(c *connection, now time.Time) bool {
 	if len(l.open) >= l.limit {
-		victim := l.victim(now)
+		victim := l.victimAt(now)
 		if victim == nil {
 			return false
 		}
@@ -156,41 +157,43 @@ func (l *connections) place(c *connection, now time.Time) bool {
 	return true
 }
 
-// victim returns the connection to evict, or nil if none can be evicted.
-func (l *connections) victim(now time.Time) (victim *connection) {
-	var worst claim
+// victimAt returns the connection to evict, or nil if none can be evicted.
+func (l *connections) victimAt(now time.Time) (victim *connection) {
+	var worst evictionKey
 	for c := range l.open {
-		if next, evictable := c.claim(now); evictable && (victim == nil || next.before(worst)) {
+		if next, evictable := c.evictionKeyAt(now); evictable && (victim == nil || next.isBefore(worst)) {
 			victim, worst = c, next
 		}
 	}
 	return victim
 }
 
-// claim holds the criteria by which connections are ordered for eviction.
-type claim struct {
+// evictionKey holds the criteria by which connections are ordered for eviction.
+type evictionKey struct {
 	merit merit
-	// many is set if the client has more than its share of the open connections.
-	many   bool
-	waited time.Duration
+	// hasMany is set if the client has more than its share of the open connections.
+	hasMany bool
+	waited  time.Duration
 }
 
-// before reports whether a connection with claim c is evicted before a connection with claim d.
-func (c claim) before(d claim) bool {
+// isBefore reports whether a connection with claim c is evicted before a connection with claim d.
+func (e evictionKey) isBefore(d evictionKey) bool {
 	switch {
-	case c.merit != d.merit:
-		return c.merit < d.merit
-	case c.many != d.many:
-		return c.many
+	case e.merit != d.merit:
+		return e.merit < d.merit
+	case e.hasMany != d.hasMany:
+		return e.hasMany
 	}
-	return c.waited > d.waited
+	return e.waited > d.waited
 }
 
-// claim returns the eviction criteria of the connection, and whether it can be evicted now.
-func (c *connection) claim(now time.Time) (claim, bool) {
+// evictionKeyAt returns the eviction criteria of the connection, and whether it can be evicted now.
+func (c *connection) evictionKeyAt(now time.Time) (evictionKey, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	found := claim{merit: c.merit, many: c.of.clients[c.client] > c.of.limit/manyConnections, waited: now.Sub(c.since)}
+	found := evictionKey{
+		merit: c.merit, hasMany: c.of.clients[c.client] > c.of.limit/manyConnections, waited: now.Sub(c.since),
+	}
 	first := true
 	for e := range c.requests {
 		waited, waits := e.Overdue(now)
@@ -210,7 +213,7 @@ func (l *connections) releaseHandle() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	victim := l.victim(now)
+	victim := l.victimAt(now)
 	if victim == nil {
 		return false
 	}
@@ -320,8 +323,8 @@ func withConnection(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// trackRequests records which requests each connection has in progress. It requires the exchanges that pace.handler
-// creates. prefix is Options.RoutePrefix.
+// trackRequests records which requests each connection has in progress. It requires the exchanges that
+// minPace.wrapHandler creates. prefix is Options.RoutePrefix.
 func trackRequests(prefix string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, ok := r.Context().Value(connectionKey{}).(*connection)
@@ -330,15 +333,15 @@ func trackRequests(prefix string, next http.Handler) http.Handler {
 			return
 		}
 		e := ExchangeOf(r)
-		c.begin(e)
-		defer c.end(e)
+		c.beginRequest(e)
+		defer c.endRequest(e)
 		if _, ok := c.Conn.(*spareConnection); ok { // Other connections wait for its file handle.
 			w.Header().Set("Connection", "close")
 		}
-		if !isVital(strings.TrimPrefix(r.URL.Path, prefix)) && !c.promote(r.Context()) {
+		if !isVital(strings.TrimPrefix(r.URL.Path, prefix)) && !c.waitForSlot(r.Context()) {
 			w.Header().Set("Connection", "close")
 			w.Header().Set("Retry-After", "1")
-			refuse(w, http.StatusServiceUnavailable, "unavailable",
+			rejectAPI(w, http.StatusServiceUnavailable, "unavailable",
 				fmt.Sprintf("%d connections have requests in progress; try again", c.of.limit))
 			return
 		}
@@ -346,13 +349,13 @@ func trackRequests(prefix string, next http.Handler) http.Handler {
 	})
 }
 
-func (c *connection) begin(e *Exchange) {
+func (c *connection) beginRequest(e *Exchange) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.requests[e] = struct{}{}
 }
 
-func (c *connection) end(e *Exchange) {
+func (c *connection) endRequest(e *Exchange) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.requests, e)
@@ -364,10 +367,11 @@ func (c *connection) end(e *Exchange) {
 	}
 }
 
-// promote waits until a spare connection gets a slot in open. It returns false if there is no slot within patience.
-func (c *connection) promote(ctx context.Context) bool {
-	for until := time.Now().Add(patience); ; {
-		if c.promoteNow() {
+// waitForSlot waits until a spare connection gets a slot in open. It returns false if there is no slot within
+// spareWait.
+func (c *connection) waitForSlot(ctx context.Context) bool {
+	for until := time.Now().Add(spareWait); ; {
+		if c.takeSlot() {
 			return true
 		}
 		if !time.Now().Before(until) {
@@ -381,7 +385,7 @@ func (c *connection) promote(ctx context.Context) bool {
 	}
 }
 
-func (c *connection) promoteNow() bool {
+func (c *connection) takeSlot() bool {
 	if !c.isSpare.Load() {
 		return true
 	}
@@ -390,7 +394,7 @@ func (c *connection) promoteNow() bool {
 	if !c.isSpare.Load() {
 		return true
 	}
-	if !c.of.place(c, time.Now()) {
+	if !c.of.placeConnection(c, time.Now()) {
 		return false
 	}
 	delete(c.of.spare, c)

@@ -18,14 +18,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// flooded runs do while more clients than the connection limit keep a server of h waiting. Each client sends begin,
+// withFlood runs do while more clients than the connection limit keep a server of h waiting. Each client sends begin,
 // waits until its connection is closed, and opens another. do starts after minWait, when the first connections can be
 // evicted.
-func flooded(t *testing.T, h http.Handler, limit int, begin func(i int) string, do func(t *testing.T, p *pipes)) {
+func withFlood(t *testing.T, h http.Handler, limit int, begin func(i int) string, do func(t *testing.T, p *pipes)) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pipes{waiting: make(chan net.Conn), closed: make(chan struct{})}
-		s := newServer("", h, usualPace(), quiet)
-		l := limitConnections(p, limit, limit/8, noMetrics().evicted, quiet)
+		s := newServer("", h, usualPace(), quietLogger)
+		l := limitConnections(p, limit, limit/8, noMetrics().evicted, quietLogger)
 		served := make(chan error, 1)
 		go func() { served <- s.Serve(l) }()
 		ctx, stop := context.WithCancel(t.Context())
@@ -56,7 +56,7 @@ func flooded(t *testing.T, h http.Handler, limit int, begin func(i int) string, 
 		all.Wait()
 		require.NoError(t, s.Close())
 		require.ErrorIs(t, <-served, http.ErrServerClosed)
-		time.Sleep(patience) // Requests on spare connections may still be waiting.
+		time.Sleep(spareWait) // Requests on spare connections may still be waiting.
 	})
 }
 
@@ -80,7 +80,7 @@ func exchangeText(p *pipes, request string) (string, error) {
 	return fmt.Sprint(answer.StatusCode, " ", strings.TrimSpace(string(body))), err
 }
 
-func post(path, body string) string {
+func postRequest(path, body string) string {
 	return fmt.Sprintf(
 		"POST %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: %d\r\n\r\n%s",
 		path, len(body), body,
@@ -118,12 +118,12 @@ func TestFloods(t *testing.T) {
 			if name == "query bodies" {
 				limit = maxConnections // More than one client may have requests.
 			}
-			flooded(t, NewHandler(o), limit, begin, func(t *testing.T, p *pipes) {
+			withFlood(t, NewHandler(o), limit, begin, func(t *testing.T, p *pipes) {
 				for range 4 {
 					for request, want := range map[string]string{
 						"GET /-/healthy HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n": "200 Cassia is healthy.",
-						post("/api/v1/query", "query=up"):                                         "200 default",
-						post("/api/v1/write", "samples"):                                          "200 ",
+						postRequest("/api/v1/query", "query=up"):                                  "200 default",
+						postRequest("/api/v1/write", "samples"):                                   "200 ",
 					} {
 						began := time.Now()
 						got, err := exchangeText(p, request)
@@ -153,8 +153,8 @@ func TestAllConnectionsCompute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release = make(chan struct{})
 		p := &pipes{waiting: make(chan net.Conn), closed: make(chan struct{})}
-		s := newServer("", h, usualPace(), quiet)
-		l := limitConnections(p, 8, 2, noMetrics().evicted, quiet)
+		s := newServer("", h, usualPace(), quietLogger)
+		l := limitConnections(p, 8, 2, noMetrics().evicted, quietLogger)
 		go func() { _ = s.Serve(l) }()
 		get := func(path string) string {
 			got, err := exchangeText(p, "GET "+path+" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
@@ -190,17 +190,17 @@ func TestAllConnectionsCompute(t *testing.T) {
 // connections of clients with many connections before those of clients with few.
 func TestWhoIsEvictedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := limitConnections(nil, 16, 1, noMetrics().evicted, quiet)
+		l := limitConnections(nil, 16, 1, noMetrics().evicted, quietLogger)
 		add := func(client string, m merit) *connection {
 			_, server := net.Pipe()
 			c := &connection{
 				Conn: server, of: l, client: client, requests: map[*Exchange]struct{}{}, since: time.Now(), merit: m,
 			}
-			require.True(t, l.place(c, time.Now()))
+			require.True(t, l.placeConnection(c, time.Now()))
 			time.Sleep(minWait)
 			return c
 		}
-		body := func(c *connection) { c.begin(&Exchange{since: time.Now()}) }
+		body := func(c *connection) { c.beginRequest(&Exchange{since: time.Now()}) }
 		writer := add("prometheus", meritWritten)
 		few := add("few", meritNone)
 		grafana := add("grafana", meritAnswered)
@@ -208,20 +208,20 @@ func TestWhoIsEvictedFirst(t *testing.T) {
 		slow := add("slow", meritWritten)
 		body(slow)
 		fast := add("fast", meritNone)
-		fast.begin(&Exchange{since: time.Now(), owed: -maxCredit})
+		fast.beginRequest(&Exchange{since: time.Now(), owed: -maxCredit})
 		computing := add("computing", meritNone)
-		computing.begin(&Exchange{})
+		computing.beginRequest(&Exchange{})
 		fresh := &connection{
 			Conn: writer.Conn, of: l, client: "fresh", requests: map[*Exchange]struct{}{}, since: time.Now(),
 		}
-		require.True(t, l.place(fresh, time.Now()))
+		require.True(t, l.placeConnection(fresh, time.Now()))
 		for _, want := range []*connection{many[0], few, many[1], many[2], slow, grafana, writer} {
-			got := l.victim(time.Now())
+			got := l.victimAt(time.Now())
 			require.Equal(t, want.client, got.client)
 			require.Same(t, want, got)
 			l.evict(got, time.Now(), tooMany)
 		}
-		require.Nil(t, l.victim(time.Now()), "one is fast, one computes, one is new")
+		require.Nil(t, l.victimAt(time.Now()), "one is fast, one computes, one is new")
 		require.EqualValues(t, 7, l.evicted)
 		require.Len(t, l.open, 3)
 	})

@@ -26,9 +26,9 @@ type Exchange struct {
 	mu    sync.Mutex
 	owed  time.Duration // measured up to since
 	since time.Time     // start of the current wait; zero if the process isn't waiting for the client
-	// toRead is set while the process waits for the client to read the response, and not set while it waits for the
+	// isReading is set while the process waits for the client to read the response, and not set while it waits for the
 	// body.
-	toRead bool
+	isReading bool
 	// conn sets the deadlines that interrupt a wait. It is nil after the request has ended.
 	conn *http.ResponseController
 	// stream is the context of an HTTP/2 request, which ends when the client resets the stream. It is nil with HTTP/1.
@@ -42,15 +42,15 @@ type Exchange struct {
 	code  int
 }
 
-// wait must be called before the process waits for the client to send or to read, until deadline. It returns false if
-// the request was aborted by GiveUp, whose deadline then stays in effect.
-func (e *Exchange) wait(toRead bool, deadline time.Time) bool {
+// beginWait must be called before the process waits for the client to send or to read, until deadline. It returns false
+// if the request was aborted by GiveUp, whose deadline then stays in effect.
+func (e *Exchange) beginWait(toRead bool, deadline time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.isGivenUp || e.conn == nil {
 		return false
 	}
-	e.since, e.toRead = time.Now(), toRead
+	e.since, e.isReading = time.Now(), toRead
 	if e.isReset() {
 		return true // The next read or write fails immediately. net/http wouldn't stop the timer of a deadline.
 	}
@@ -93,7 +93,7 @@ func (e *Exchange) Overdue(now time.Time) (time.Duration, bool) {
 func (e *Exchange) isSending() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return !e.since.IsZero() && !e.toRead
+	return !e.since.IsZero() && !e.isReading
 }
 
 // GiveUp aborts the request: the current wait and all later ones fail. It has no effect after the request has ended.
@@ -106,21 +106,21 @@ func (e *Exchange) GiveUp() {
 	e.isGivenUp = true
 	past := time.Unix(1, 0)
 	_ = e.conn.SetReadDeadline(past)
-	if e.toRead {
+	if e.isReading {
 		_ = e.conn.SetWriteDeadline(past)
 	} else {
 		_ = e.conn.SetWriteDeadline(time.Now().Add(minWait)) // Leave time to send the error, which is short.
 	}
 }
 
-func (e *Exchange) givenUp() bool {
+func (e *Exchange) isAborted() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.isGivenUp
 }
 
-// end must be called when the handler returns. The ResponseWriter must not be used afterwards.
-func (e *Exchange) end() {
+// finish must be called when the handler returns. The ResponseWriter must not be used afterwards.
+func (e *Exchange) finish() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.conn = nil

@@ -60,11 +60,11 @@ func NewHandler(o Options) http.Handler {
 	requests := newRequests(maxRequests, maxClientRequests)
 	required := func() bool { return o.Auth != nil || o.AuthRequired != nil && o.AuthRequired() }
 	h := &handler{Options: o, authorizer: authorizer{
-		auth: o.Auth, federation: o.Federation, origins: newOrigins(o.ExternalURL, o.Hosts, required),
-		bodies:   bodies{each: maxBody, budget: adapter.NewBudget(cmp.Or(o.MaxBodies, maxBodies))},
+		auth: o.Auth, allowsFederation: o.Federation, origins: newOrigins(o.ExternalURL, o.Hosts, required),
+		bodies:   bodyLimits{each: maxBody, budget: adapter.NewBudget(cmp.Or(o.MaxBodies, maxBodies))},
 		requests: requests, watchers: newRequests(maxWatchers, maxWatchers/2),
 	}}
-	return recovering(o.HTTP, o.Logger, decodePath(underPrefix(o.RoutePrefix, h.elsewhere(h.mux()))))
+	return recoverPanics(o.HTTP, o.Logger, decodePath(underPrefix(o.RoutePrefix, h.notFoundHandler(h.mux()))))
 }
 
 type handler struct {
@@ -72,49 +72,49 @@ type handler struct {
 	authorizer authorizer
 }
 
-func (h *handler) healthy(w http.ResponseWriter, _ *http.Request) {
-	text(w, http.StatusOK, "Cassia is healthy.")
+func (h *handler) serveHealthy(w http.ResponseWriter, _ *http.Request) {
+	writeText(w, http.StatusOK, "Cassia is healthy.")
 }
 
-func (h *handler) ready(w http.ResponseWriter, _ *http.Request) {
+func (h *handler) serveReady(w http.ResponseWriter, _ *http.Request) {
 	if err := h.Ready(); err != nil {
-		text(w, http.StatusServiceUnavailable, "Cassia is not ready: "+err.Error())
+		writeText(w, http.StatusServiceUnavailable, "Cassia is not ready: "+err.Error())
 		return
 	}
-	text(w, http.StatusOK, "Cassia is ready.")
+	writeText(w, http.StatusOK, "Cassia is ready.")
 }
 
-// seal serves POST /-/seal. It responds once all staged samples are sealed.
-func (h *handler) seal(w http.ResponseWriter, r *http.Request) {
+// serveSeal serves POST /-/seal. It responds once all staged samples are sealed.
+func (h *handler) serveSeal(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case !h.AdminAPI:
-		text(w, http.StatusForbidden, "the admin API is disabled; start Cassia with --web.enable-admin-api")
+		writeText(w, http.StatusForbidden, "the admin API is disabled; start Cassia with --web.enable-admin-api")
 		return
 	case r.Method != http.MethodPost:
 		w.Header().Set("Allow", http.MethodPost)
-		text(w, http.StatusMethodNotAllowed, "use POST")
+		writeText(w, http.StatusMethodNotAllowed, "use POST")
 		return
 	}
 	if err := h.Ready(); err != nil {
-		text(w, http.StatusServiceUnavailable, "Cassia is not ready: "+err.Error())
+		writeText(w, http.StatusServiceUnavailable, "Cassia is not ready: "+err.Error())
 		return
 	}
 	if err := h.SealAll(r.Context()); err != nil {
 		if !errors.Is(err, context.Canceled) {
 			h.Logger.Error("sealing on request failed", "err", err)
 		}
-		text(w, adapter.HTTPStatus(err), "sealing failed: "+err.Error())
+		writeText(w, adapter.HTTPStatus(err), "sealing failed: "+err.Error())
 		return
 	}
-	text(w, http.StatusOK, "sealed")
+	writeText(w, http.StatusOK, "sealed")
 }
 
-// downsample serves the state of sealing and of rollups. Its errors may name series of any tenant.
-func (h *handler) downsample(w http.ResponseWriter, r *http.Request) {
+// serveDownsample serves the state of sealing and of rollups. Its errors may name series of any tenant.
+func (h *handler) serveDownsample(w http.ResponseWriter, r *http.Request) {
 	body, err := json.MarshalIndent(h.Downsampling(r.Context()), "", "  ")
 	if err != nil {
 		h.Logger.Error("can't write the downsampling status", "err", err)
-		text(w, http.StatusInternalServerError, err.Error())
+		writeText(w, http.StatusInternalServerError, err.Error())
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -125,24 +125,24 @@ func (h *handler) downsample(w http.ResponseWriter, r *http.Request) {
 // retryUnready is the Retry-After header, in seconds, of requests that are rejected because the process isn't ready.
 const retryUnready = "5"
 
-// Unready returns a handler that rejects all requests with the reason why the process isn't ready.
-func Unready(reason func() error) http.Handler {
+// UnreadyHandler returns a handler that rejects all requests with the reason why the process isn't ready.
+func UnreadyHandler(reason func() error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Retry-After", retryUnready)
-		refuse(w, http.StatusServiceUnavailable, "unavailable", "Cassia is not ready: "+reason().Error())
+		rejectAPI(w, http.StatusServiceUnavailable, "unavailable", "Cassia is not ready: "+reason().Error())
 	})
 }
 
-// Elsewhere returns a handler that rejects requests that this process doesn't serve because of its role. target is the
-// value of --target.
-func Elsewhere(what, target string) http.Handler {
+// ElsewhereHandler returns a handler that rejects requests that this process doesn't serve because of its role. target
+// is the value of --target.
+func ElsewhereHandler(what, target string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		text(w, http.StatusNotFound,
+		writeText(w, http.StatusNotFound,
 			"this process doesn't accept "+what+" (--target="+target+"); send them to another process")
 	})
 }
 
-func text(w http.ResponseWriter, code int, message string) {
+func writeText(w http.ResponseWriter, code int, message string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(code)

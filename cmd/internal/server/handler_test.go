@@ -50,7 +50,7 @@ func TestEveryRouteIsInTheManual(t *testing.T) {
 	}
 }
 
-func do(h http.Handler, method, path string, header ...string) *httptest.ResponseRecorder {
+func serveRequest(h http.Handler, method, path string, header ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, path, nil)
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Add(header[i], header[i+1])
@@ -84,7 +84,7 @@ func TestRoutes(t *testing.T) {
 		{"POST", "/-/healthy", 405, ""},
 		{"POST", "/-/seal", 403, "--web.enable-admin-api"},
 	} {
-		w := do(h, c.method, c.path)
+		w := serveRequest(h, c.method, c.path)
 		require.Equal(t, c.code, w.Code, c.path)
 		require.Contains(t, w.Body.String(), c.part, c.path)
 	}
@@ -101,29 +101,29 @@ func TestUnknownPaths(t *testing.T) {
 	}
 	h := NewHandler(o)
 	for _, method := range []string{"GET", "POST"} {
-		w := do(h, method, "/nothing")
+		w := serveRequest(h, method, "/nothing")
 		require.Equal(t, http.StatusNotFound, w.Code)
 		require.Equal(t, "no page at /nothing", w.Body.String())
 	}
-	require.Equal(t, http.StatusOK, do(h, "GET", "/-/healthy").Code)
-	w := do(h, "POST", "/-/healthy")
+	require.Equal(t, http.StatusOK, serveRequest(h, "GET", "/-/healthy").Code)
+	w := serveRequest(h, "POST", "/-/healthy")
 	require.Equal(t, http.StatusMethodNotAllowed, w.Code)
 	require.Contains(t, w.Header().Get("Allow"), "GET")
 	for path, to := range map[string]string{"/-/healthy/": "../healthy", "/-/downsample/?a=b": "../downsample?a=b"} {
-		w = do(h, "GET", path)
+		w = serveRequest(h, "GET", path)
 		require.Equal(t, http.StatusFound, w.Code, "a slash too many is removed")
 		require.Equal(t, to, w.Header().Get("Location"))
 	}
 	for _, path := range []string{"/nothing/", "/-/healthy//", "/-/"} {
-		require.NotEqual(t, http.StatusFound, do(h, "GET", path).Code, path)
+		require.NotEqual(t, http.StatusFound, serveRequest(h, "GET", path).Code, path)
 	}
-	w = do(h, "GET", "/debug/pprof")
+	w = serveRequest(h, "GET", "/debug/pprof")
 	require.NotEqual(t, http.StatusNotFound, w.Code, "it is led to the path with a slash")
 }
 
 // TestElsewhere checks that a rejected request names the role of the processes that serve it.
 func TestElsewhere(t *testing.T) {
-	w := do(Elsewhere("samples", "read"), "POST", "/api/v1/write")
+	w := serveRequest(ElsewhereHandler("samples", "read"), "POST", "/api/v1/write")
 	require.Equal(t, http.StatusNotFound, w.Code)
 	require.Contains(t, w.Body.String(),
 		"this process doesn't accept samples (--target=read); send them to another process")
@@ -135,11 +135,11 @@ func TestNotReadySaysWhy(t *testing.T) {
 	o.Ready = func() error { return errors.New("the head is being rebuilt") }
 	h := NewHandler(o)
 	for method, path := range map[string]string{"GET": "/-/ready", "POST": "/-/seal"} {
-		w := do(h, method, path)
+		w := serveRequest(h, method, path)
 		require.Equal(t, http.StatusServiceUnavailable, w.Code, path)
 		require.Contains(t, w.Body.String(), "the head is being rebuilt")
 	}
-	require.Equal(t, http.StatusOK, do(h, "GET", "/-/healthy").Code)
+	require.Equal(t, http.StatusOK, serveRequest(h, "GET", "/-/healthy").Code)
 }
 
 func TestSeal(t *testing.T) {
@@ -149,29 +149,29 @@ func TestSeal(t *testing.T) {
 	var answer error
 	o.SealAll = func(context.Context) error { calls++; return answer }
 	h := NewHandler(o)
-	require.Equal(t, http.StatusMethodNotAllowed, do(h, "GET", "/-/seal").Code)
+	require.Equal(t, http.StatusMethodNotAllowed, serveRequest(h, "GET", "/-/seal").Code)
 	require.Zero(t, calls)
-	require.Equal(t, http.StatusOK, do(h, "POST", "/-/seal").Code)
+	require.Equal(t, http.StatusOK, serveRequest(h, "POST", "/-/seal").Code)
 	require.Equal(t, 1, calls)
 	answer = errors.New("disk is full")
-	w := do(h, "POST", "/-/seal")
+	w := serveRequest(h, "POST", "/-/seal")
 	require.Equal(t, http.StatusInternalServerError, w.Code)
 	require.Contains(t, w.Body.String(), "disk is full")
 	answer = fmt.Errorf("sealing: %w", engine.ErrUnavailable)
-	require.Equal(t, http.StatusServiceUnavailable, do(h, "POST", "/-/seal").Code,
+	require.Equal(t, http.StatusServiceUnavailable, serveRequest(h, "POST", "/-/seal").Code,
 		"as a write is answered that there is no space for")
 }
 
 func TestTenantOfARequest(t *testing.T) {
 	h := NewHandler(testOptions())
 	for _, path := range []string{"/api/v1/write", "/api/v1/query"} {
-		w := do(h, "POST", path, tenant.Header, "team-a")
+		w := serveRequest(h, "POST", path, tenant.Header, "team-a")
 		require.Equal(t, "team-a", w.Body.String())
 		for _, header := range [][]string{
 			{tenant.Header, "a/b"}, {tenant.Header, ""}, {tenant.Header, ".."},
 			{tenant.Header, strings.Repeat("x", tenant.MaxLen+1)}, {tenant.Header, "a", tenant.Header, "b"},
 		} {
-			w := do(h, "POST", path, header...)
+			w := serveRequest(h, "POST", path, header...)
 			require.Equal(t, http.StatusBadRequest, w.Code, header)
 			require.Contains(t, w.Body.String(), `"errorType":"bad_data"`)
 			require.Contains(t, w.Body.String(), tenant.Header)

@@ -45,17 +45,17 @@ func (m *Metrics) Instrument(route string, h http.HandlerFunc) http.HandlerFunc 
 		promhttp.InstrumentHandlerDuration(m.duration.MustCurryWith(label), h))
 }
 
-// refuse sends an error response in the format of Prometheus' API.
-func refuse(w http.ResponseWriter, code int, kind, message string) {
+// rejectAPI sends an error response in the format of Prometheus' API.
+func rejectAPI(w http.ResponseWriter, code int, kind, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(map[string]string{"status": "error", "errorType": kind,
 		"error": storage.Plain(message)})
 }
 
-// recovering prevents a panic in one request from terminating the process. If a part of the response has been sent, it
-// aborts the connection, so that the client detects that the response is incomplete.
-func recovering(m *Metrics, log *slog.Logger, h http.Handler) http.Handler {
+// recoverPanics prevents a panic in one request from terminating the process. If a part of the response has been sent,
+// it aborts the connection, so that the client detects that the response is incomplete.
+func recoverPanics(m *Metrics, log *slog.Logger, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		tracked := &trackingWriter{ResponseWriter: w}
 		defer func() {
@@ -69,10 +69,10 @@ func recovering(m *Metrics, log *slog.Logger, h http.Handler) http.Handler {
 			m.panics.Inc()
 			log.Error("a request panicked; please report this as a bug", "method", r.Method, "path", r.URL.Path,
 				"panic", p, "stack", string(debug.Stack()))
-			if tracked.begun {
+			if tracked.hasBegun {
 				panic(http.ErrAbortHandler)
 			}
-			refuse(w, http.StatusInternalServerError, "internal", "internal error; see Cassia's log")
+			rejectAPI(w, http.StatusInternalServerError, "internal", "internal error; see Cassia's log")
 		}()
 		h.ServeHTTP(tracked, r)
 	})
@@ -81,22 +81,22 @@ func recovering(m *Metrics, log *slog.Logger, h http.Handler) http.Handler {
 // trackingWriter records whether the response has started.
 type trackingWriter struct {
 	http.ResponseWriter
-	begun bool
+	hasBegun bool
 }
 
 func (w *trackingWriter) WriteHeader(code int) {
-	w.begun = true
+	w.hasBegun = true
 	w.ResponseWriter.WriteHeader(code)
 }
 
 func (w *trackingWriter) Write(b []byte) (int, error) {
-	w.begun = true
+	w.hasBegun = true
 	return w.ResponseWriter.Write(b)
 }
 
 // Flush implements http.Flusher, which streamed remote read requires.
 func (w *trackingWriter) Flush() {
-	w.begun = true
+	w.hasBegun = true
 	if f, ok := w.ResponseWriter.(http.Flusher); ok {
 		f.Flush()
 	}

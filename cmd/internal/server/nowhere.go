@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// elsewhere passes requests without a route to NotFound. A catch-all route can't be used, because it would also match
-// requests with a wrong method, to which the mux responds with 405.
-func (h *handler) elsewhere(mux *http.ServeMux) http.Handler {
+// notFoundHandler passes requests without a route to NotFound. A catch-all route can't be used, because it would also
+// match requests with a wrong method, to which the mux responds with 405.
+func (h *handler) notFoundHandler(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if h.underPath() {
-			w = &relocating{w, r.URL.Path}
+		if h.hasPrefix() {
+			w = &redirectWriter{w, r.URL.Path}
 		}
 		known, pattern := mux.Handler(r)
 		if h.NotFound != nil && pattern == "" {
-			told := verdict{header: http.Header{}, code: http.StatusOK}
+			told := statusRecorder{header: http.Header{}, code: http.StatusOK}
 			known.ServeHTTP(&told, r) // This only checks the method and writes one line.
 			if told.code == http.StatusNotFound && hasRowWithoutSlash(mux, r) {
-				redirect(w, http.StatusFound, "../"+path.Base(r.URL.Path), r.URL.RawQuery)
+				redirectTo(w, http.StatusFound, "../"+path.Base(r.URL.Path), r.URL.RawQuery)
 				return
 			}
 			if told.code == http.StatusNotFound {
@@ -46,14 +46,14 @@ func hasRowWithoutSlash(mux *http.ServeMux, r *http.Request) bool {
 	return pattern != ""
 }
 
-// verdict records the status of a response and discards the rest.
-type verdict struct {
+// statusRecorder records the status of a response and discards the rest.
+type statusRecorder struct {
 	header http.Header
 	code   int
 }
 
-func (v *verdict) Header() http.Header { return v.header }
+func (s *statusRecorder) Header() http.Header { return s.header }
 
-func (v *verdict) Write(p []byte) (int, error) { return len(p), nil }
+func (s *statusRecorder) Write(p []byte) (int, error) { return len(p), nil }
 
-func (v *verdict) WriteHeader(code int) { v.code = code }
+func (s *statusRecorder) WriteHeader(code int) { s.code = code }

@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// origins rejects requests with which a web page of another origin could use a user's browser to access this server.
-// adapter/design.md lists the affected requests.
-type origins struct {
+// originChecker rejects requests with which a web page of another origin could use a user's browser to access this
+// server. adapter/design.md lists the affected requests.
+type originChecker struct {
 	// foreign detects writes that a page of another origin caused the browser to send.
 	foreign *http.CrossOriginProtection
 	// hosts contains the host names of this server. IP addresses, localhost and names without a dot are always
@@ -25,8 +25,8 @@ type origins struct {
 	authRequired func() bool
 }
 
-func newOrigins(external *url.URL, hosts []string, authRequired func() bool) origins {
-	o := origins{foreign: http.NewCrossOriginProtection(), hosts: map[string]bool{}, authRequired: authRequired}
+func newOrigins(external *url.URL, hosts []string, authRequired func() bool) originChecker {
+	o := originChecker{foreign: http.NewCrossOriginProtection(), hosts: map[string]bool{}, authRequired: authRequired}
 	if external != nil {
 		// Proxies may change the Host header, so the host of the external URL, which browsers use, is trusted as an
 		// origin.
@@ -44,18 +44,18 @@ func newOrigins(external *url.URL, hosts []string, authRequired func() bool) ori
 	return o
 }
 
-// check returns an error that wraps ErrForbidden if a page of another origin may have caused the request.
-func (o *origins) check(route Route, r *http.Request) error {
+// checkOrigin returns an error that wraps ErrForbidden if a page of another origin may have caused the request.
+func (o *originChecker) checkOrigin(route Route, r *http.Request) error {
 	if isHealth(route) {
 		return nil
 	}
-	changes := route.changes(r.Method)
+	changes := route.mayChange(r.Method)
 	if changes {
 		if err := o.foreign.Check(r); err != nil {
 			return fmt.Errorf(
 				"%w: pages of another origin (%q) can't make changes; if this is Cassia's own page behind a proxy, "+
 					"set --web.external-url",
-				ErrForbidden, shortened(r.Header.Get("Origin")),
+				ErrForbidden, shortenValue(r.Header.Get("Origin")),
 			)
 		}
 	}
@@ -66,10 +66,10 @@ func (o *origins) check(route Route, r *http.Request) error {
 	if o.authRequired() || r.TLS != nil || o.isUnforgeable(r.Host) {
 		return nil
 	}
-	if changes && r.Header.Get("Origin") != "" || !changes && throughLoopback(r) {
+	if changes && r.Header.Get("Origin") != "" || !changes && isLoopback(r) {
 		return fmt.Errorf(
 			"%w: %q is not a name of this server; use its address, or add the name with --web.allowed-host",
-			ErrForbidden, shortened(r.Host),
+			ErrForbidden, shortenValue(r.Host),
 		)
 	}
 	return nil
@@ -81,9 +81,9 @@ func isHealth(route Route) bool {
 	return path == healthyPath || path == readyPath
 }
 
-// changes reports whether requests with this method may change something. Browsers send their Origin. Requests with
+// mayChange reports whether requests with this method may change something. Browsers send their Origin. Requests with
 // other methods only read, even on routes for admins.
-func (r *Route) changes(method string) bool {
+func (r *Route) mayChange(method string) bool {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		return false
@@ -92,7 +92,7 @@ func (r *Route) changes(method string) bool {
 }
 
 // isUnforgeable reports whether an attacker can't make this host name resolve to this server's address.
-func (o *origins) isUnforgeable(host string) bool {
+func (o *originChecker) isUnforgeable(host string) bool {
 	name := hostName(host)
 	if _, err := netip.ParseAddr(name); err == nil {
 		return true
@@ -110,9 +110,9 @@ func hostName(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// throughLoopback reports whether a request arrived on a loopback connection. Only programs on this machine, such as
+// isLoopback reports whether a request arrived on a loopback connection. Only programs on this machine, such as
 // browsers, can open one.
-func throughLoopback(r *http.Request) bool {
+func isLoopback(r *http.Request) bool {
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if !ok {
 		return false
@@ -121,5 +121,5 @@ func throughLoopback(r *http.Request) bool {
 	return err == nil && address.Addr().Unmap().IsLoopback()
 }
 
-// shortened truncates the value of a request header, so that it can be quoted in a response.
-func shortened(s string) string { return s[:min(len(s), 200)] }
+// shortenValue truncates the value of a request header, so that it can be quoted in a response.
+func shortenValue(s string) string { return s[:min(len(s), 200)] }

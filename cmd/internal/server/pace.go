@@ -12,9 +12,9 @@ import (
 	"github.com/cassia-db/cassia/adapter"
 )
 
-// pace is the min speed at which a client must send and read. It is low enough for a bad network, but stops clients
+// minPace is the min speed at which a client must send and read. It is low enough for a bad network, but stops clients
 // that merely hold a connection open. The time for processing a request doesn't count.
-type pace struct {
+type minPace struct {
 	// A body may take grace plus the time for its bytes at rate, in bytes per second, but at most total. No single read
 	// may take longer than grace.
 	grace, total time.Duration
@@ -27,8 +27,8 @@ type pace struct {
 
 // usualPace allows at most 5 minutes for 10 MiB. Responses are aborted if the client reads less than 4 KiB per second,
 // or 2 KiB per second if they are streamed.
-func usualPace() pace {
-	return pace{
+func usualPace() minPace {
+	return minPace{
 		grace: 20 * time.Second, total: 5 * time.Minute, rate: 8 << 10,
 		stuck: 15 * time.Second, stuckStream: 30 * time.Second, piece: 64 << 10,
 	}
@@ -41,12 +41,12 @@ var (
 	errGivenUp = errors.New("the client sent the body too slowly while other requests were waiting")
 )
 
-// handler enforces the pace. Its ResponseWriter must be the one that net/http passes.
-func (p pace) handler(next http.Handler) http.Handler {
+// wrapHandler enforces the pace. Its ResponseWriter must be the one that net/http passes.
+func (p minPace) wrapHandler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn := http.NewResponseController(w)
 		e := &Exchange{conn: conn, code: http.StatusOK}
-		defer e.end()
+		defer e.finish()
 		if r.ProtoMajor > 1 {
 			e.stream = r.Context()
 		}
@@ -71,7 +71,7 @@ func (p pace) handler(next http.Handler) http.Handler {
 // pacedBody returns an error if the client sends the body more slowly than pace allows.
 type pacedBody struct {
 	io.ReadCloser
-	pace     pace
+	pace     minPace
 	conn     *http.ResponseController
 	exchange *Exchange
 	read     int64
@@ -81,10 +81,10 @@ type pacedBody struct {
 func (b *pacedBody) Read(into []byte) (int, error) {
 	left := min(b.pace.grace+time.Duration(b.read)*time.Second/time.Duration(b.pace.rate), b.pace.total) - b.waited
 	if left <= 0 {
-		return 0, b.late(errSlow)
+		return 0, b.lateError(errSlow)
 	}
-	if !b.exchange.wait(false, time.Now().Add(min(left, b.pace.grace))) {
-		return 0, b.late(errGivenUp)
+	if !b.exchange.beginWait(false, time.Now().Add(min(left, b.pace.grace))) {
+		return 0, b.lateError(errGivenUp)
 	}
 	n, err := b.ReadCloser.Read(into)
 	b.read += int64(n)
@@ -92,15 +92,15 @@ func (b *pacedBody) Read(into []byte) (int, error) {
 	switch {
 	case errors.Is(err, io.EOF):
 		_ = b.conn.SetReadDeadline(time.Time{}) // See handler.
-	case errors.Is(err, os.ErrDeadlineExceeded) && b.exchange.givenUp():
-		err = b.late(errGivenUp)
+	case errors.Is(err, os.ErrDeadlineExceeded) && b.exchange.isAborted():
+		err = b.lateError(errGivenUp)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		err = b.late(errSlow)
+		err = b.lateError(errSlow)
 	}
 	return n, err
 }
 
-func (b *pacedBody) late(why error) error {
+func (b *pacedBody) lateError(why error) error {
 	return fmt.Errorf("%w: %d bytes in %s", why, b.read, b.waited.Round(time.Second))
 }
 
@@ -108,19 +108,20 @@ func (b *pacedBody) late(why error) error {
 // that a response takes.
 type pacedWriter struct {
 	http.ResponseWriter
-	pace     pace
+	pace     minPace
 	conn     *http.ResponseController
 	exchange *Exchange
-	// streams is set once the handler has flushed the response, which means that only a small part of it is in memory.
-	streams bool
+	// isStreaming is set once the handler has flushed the response, which means that only a small part of it is in
+	// memory.
+	isStreaming bool
 }
 
 func (w *pacedWriter) wait() {
 	stuck := w.pace.stuck
-	if w.streams {
+	if w.isStreaming {
 		stuck = w.pace.stuckStream
 	}
-	w.exchange.wait(true, time.Now().Add(stuck))
+	w.exchange.beginWait(true, time.Now().Add(stuck))
 }
 
 func (w *pacedWriter) finish() {
@@ -146,7 +147,7 @@ func (w *pacedWriter) Write(b []byte) (written int, err error) {
 }
 
 func (w *pacedWriter) Flush() {
-	w.streams = true
+	w.isStreaming = true
 	w.wait()
 	_ = w.conn.Flush()
 	w.exchange.endWait(0)

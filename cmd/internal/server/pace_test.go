@@ -44,15 +44,17 @@ func (p *pipes) dial() net.Conn {
 func inBubble(t *testing.T, h http.HandlerFunc, do func(t *testing.T, p *pipes)) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pipes{waiting: make(chan net.Conn), closed: make(chan struct{})}
-		s := newServer("", h, usualPace(), quiet)
-		go func() { _ = s.Serve(limitConnections(p, maxConnections, spareConnections, noMetrics().evicted, quiet)) }()
+		s := newServer("", h, usualPace(), quietLogger)
+		go func() {
+			_ = s.Serve(limitConnections(p, maxConnections, spareConnections, noMetrics().evicted, quietLogger))
+		}()
 		defer func() { require.NoError(t, s.Close()) }()
 		do(t, p)
 	})
 }
 
-// dribble sends one byte per second until the server closes the connection. It returns how long that took.
-func dribble(c net.Conn) time.Duration {
+// sendSlowly sends one byte per second until the server closes the connection. It returns how long that took.
+func sendSlowly(c net.Conn) time.Duration {
 	began := time.Now()
 	for {
 		if _, err := c.Write([]byte("x")); err != nil {
@@ -83,7 +85,7 @@ func TestHeadersThatDribble(t *testing.T) {
 			_, err := io.WriteString(c, "GET / HTTP/1.1\r\nX-Long: ")
 			require.NoError(t, err)
 			gone := make(chan time.Duration)
-			go func() { gone <- dribble(c) }()
+			go func() { gone <- sendSlowly(c) }()
 			require.Equal(t, "quick", get(t, p), "others are served meanwhile")
 			require.InDelta(t, readHeaderTimeout.Seconds(), (<-gone).Seconds(), 3)
 		})
@@ -106,7 +108,7 @@ func TestBodiesThatDribble(t *testing.T) {
 		_, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n")
 		require.NoError(t, err)
 		gone := make(chan time.Duration)
-		go func() { gone <- dribble(c) }()
+		go func() { gone <- sendSlowly(c) }()
 		require.Equal(t, "quick", get(t, p))
 		require.ErrorIs(t, <-read, errSlow)
 		require.InDelta(t, usualPace().grace.Seconds(), (<-gone).Seconds(), 3, "1 B/s is taken for the grace only")
@@ -122,7 +124,7 @@ func TestBodiesThatNobodyWants(t *testing.T) {
 			go func() { _, _ = io.Copy(io.Discard, c) }()
 			_, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n")
 			require.NoError(t, err)
-			require.LessOrEqual(t, dribble(c), usualPace().grace+3*time.Second)
+			require.LessOrEqual(t, sendSlowly(c), usualPace().grace+3*time.Second)
 		})
 }
 
@@ -214,7 +216,7 @@ func TestHTTP2AtAPace(t *testing.T) {
 			read <- err
 		}
 		_, _ = io.WriteString(w, r.Proto)
-	}), fast, quiet)
+	}), fast, quietLogger)
 	s.StartTLS()
 	defer s.Close()
 	body, feed := io.Pipe()

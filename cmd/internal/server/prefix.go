@@ -27,36 +27,37 @@ func underPrefix(prefix string, next http.Handler) http.Handler {
 		}
 		switch reads := r.Method == http.MethodGet || r.Method == http.MethodHead; {
 		case reads && r.URL.Path == "/":
-			redirect(w, http.StatusFound, "."+prefix+"/", r.URL.RawQuery)
+			redirectTo(w, http.StatusFound, "."+prefix+"/", r.URL.RawQuery)
 		case reads && ok && rest == "":
-			redirect(w, http.StatusFound, "./"+path.Base(prefix)+"/", r.URL.RawQuery)
+			redirectTo(w, http.StatusFound, "./"+path.Base(prefix)+"/", r.URL.RawQuery)
 		default:
-			text(w, http.StatusNotFound, "404 page not found; Cassia is served under "+prefix+"/ (--web.route-prefix)")
+			writeText(w, http.StatusNotFound,
+				"404 page not found; Cassia is served under "+prefix+"/ (--web.route-prefix)")
 		}
 	})
 }
 
-// underPath reports whether the URLs of the server have a path prefix. If they don't, the mux sends redirects as in
+// hasPrefix reports whether the URLs of the server have a path prefix. If they don't, the mux sends redirects as in
 // Prometheus.
-func (h *handler) underPath() bool {
+func (h *handler) hasPrefix() bool {
 	return h.RoutePrefix != "" || h.ExternalURL != nil && h.ExternalURL.Path != ""
 }
 
-// redirect sends a redirect to a path relative to the request's path. It doesn't use absolute paths because a proxy may
-// have changed the start of the path.
-func redirect(w http.ResponseWriter, code int, to, query string) {
+// redirectTo sends a redirect to a path relative to the request's path. It doesn't use absolute paths because a proxy
+// may have changed the start of the path.
+func redirectTo(w http.ResponseWriter, code int, to, query string) {
 	w.Header().Set("Location", (&url.URL{Path: to, RawQuery: query}).String())
 	w.WriteHeader(code)
 }
 
-// relocating makes redirects relative. The start of the path may name the tenant, and handlers don't see it. If a
+// redirectWriter makes redirects relative. The start of the path may name the tenant, and handlers don't see it. If a
 // redirect led to a path below the root, the client would read or write the data of another tenant.
-type relocating struct {
+type redirectWriter struct {
 	http.ResponseWriter
 	path string // path of the request as passed to the handler
 }
 
-func (w *relocating) WriteHeader(code int) {
+func (w *redirectWriter) WriteHeader(code int) {
 	if to := w.Header().Get("Location"); strings.HasPrefix(to, "/") && code >= http.StatusMultipleChoices &&
 		code < http.StatusBadRequest {
 		w.Header().Set("Location", rootOf(w.path)+to[1:])
@@ -64,14 +65,14 @@ func (w *relocating) WriteHeader(code int) {
 	w.ResponseWriter.WriteHeader(code)
 }
 
-func (w *relocating) Flush() {
+func (w *redirectWriter) Flush() {
 	if f, ok := w.ResponseWriter.(http.Flusher); ok {
 		f.Flush()
 	}
 }
 
 // Unwrap supports http.ResponseController.
-func (w *relocating) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *redirectWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // rootOf returns the relative path from a path to the root.
 func rootOf(path string) string { return "./" + strings.Repeat("../", strings.Count(path, "/")-1) }

@@ -37,12 +37,13 @@ func TestRoutePrefix(t *testing.T) {
 		{"/a/cassia/api//v1/labels", 307, "/a/cassia/api/v1/labels"},
 		{"/a/cassia/t/b/api/v1/admin", 307, "/a/cassia/t/b/api/v1/admin/"},
 	} {
-		answer := do(h, http.MethodGet, c.path)
+		answer := serveRequest(h, http.MethodGet, c.path)
 		require.Equal(t, c.code, answer.Code, c.path)
 		requireLeads(t, c.path, answer.Header().Get("Location"), c.to)
 	}
-	require.Equal(t, 404, do(h, http.MethodPost, "/").Code)
-	require.Contains(t, do(h, http.MethodGet, "/metrics").Body.String(), "under /a/cassia/ (--web.route-prefix)")
+	require.Equal(t, 404, serveRequest(h, http.MethodPost, "/").Code)
+	require.Contains(t, serveRequest(h, http.MethodGet, "/metrics").Body.String(),
+		"under /a/cassia/ (--web.route-prefix)")
 }
 
 // TestRedirectsAreRelative checks that redirects work behind a proxy that removes a path prefix from requests, because
@@ -54,7 +55,7 @@ func TestRedirectsAreRelative(t *testing.T) {
 	for path, to := range map[string]string{
 		"/debug/pprof": "/debug/pprof/", "//metrics": "/metrics", "/t/b/api/v1/admin": "/t/b/api/v1/admin/",
 	} {
-		answer := do(h, http.MethodGet, path)
+		answer := serveRequest(h, http.MethodGet, path)
 		require.Equal(t, http.StatusTemporaryRedirect, answer.Code, path)
 		requireLeads(t, "/cassia"+path, answer.Header().Get("Location"), "/cassia"+to)
 	}

@@ -76,9 +76,9 @@ func (l *Reloaders) Reload() error {
 	return errors.Join(errs...)
 }
 
-// Note records the result of reloading a file that was detected as changed. It logs the same error at most once per
-// minute.
-func (l *Reloaders) Note(what string, err error) {
+// RecordResult records the result of reloading a file that was detected as changed. It logs the same error at most once
+// per minute.
+func (l *Reloaders) RecordResult(what string, err error) {
 	if l.update(map[string]error{what: err}); err == nil || l.isNew(err) {
 		l.write(what, err)
 	}
@@ -125,9 +125,9 @@ func (l *Reloaders) update(results map[string]error) {
 	l.success.Set(float64(l.last.UnixMilli()) / 1000)
 }
 
-// Last returns whether the last reload of all files succeeded, and the time of the last successful reload. The start of
-// the process counts as a reload.
-func (l *Reloaders) Last() (ok bool, last time.Time) {
+// LastReload returns whether the last reload of all files succeeded, and the time of the last successful reload. The
+// start of the process counts as a reload.
+func (l *Reloaders) LastReload() (ok bool, last time.Time) {
 	l.lastMu.Lock()
 	defer l.lastMu.Unlock()
 	return len(l.failed) == 0, l.last
@@ -150,20 +150,20 @@ func (l *Reloaders) OnHangup(ctx context.Context) {
 	}()
 }
 
-// reload serves POST and PUT /-/reload. It responds after all files have been reloaded.
-func (h *handler) reload(w http.ResponseWriter, r *http.Request) {
+// serveReload serves POST and PUT /-/reload. It responds after all files have been reloaded.
+func (h *handler) serveReload(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case h.Reload == nil:
-		text(w, http.StatusForbidden,
+		writeText(w, http.StatusForbidden,
 			"reloading over HTTP is disabled; start Cassia with --web.enable-lifecycle, or send SIGHUP")
 	case r.Method != http.MethodPost && r.Method != http.MethodPut:
 		w.Header().Set("Allow", "POST, PUT")
-		text(w, http.StatusMethodNotAllowed, "use POST")
+		writeText(w, http.StatusMethodNotAllowed, "use POST")
 	default:
 		if err := h.Reload(); err != nil {
-			text(w, http.StatusInternalServerError, "reloading failed: "+err.Error())
+			writeText(w, http.StatusInternalServerError, "reloading failed: "+err.Error())
 			return
 		}
-		text(w, http.StatusOK, "reloaded")
+		writeText(w, http.StatusOK, "reloaded")
 	}
 }

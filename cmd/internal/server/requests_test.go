@@ -16,28 +16,30 @@ func TestPlacesOfRequests(t *testing.T) {
 		q := newRequests(4, 3)
 		enter := func(client string, e *Exchange) func() {
 			t.Helper()
-			leave, err := q.enter(client, e)
+			leave, err := q.enterRequest(client, e)
 			require.NoError(t, err)
 			return leave
 		}
-		waiting := func() *Exchange { return &Exchange{since: time.Now(), conn: http.NewResponseController(nowhere{})} }
+		waiting := func() *Exchange {
+			return &Exchange{since: time.Now(), conn: http.NewResponseController(discardingWriter{})}
+		}
 		leaveFirst := enter("a", &Exchange{})
 		enter("a", &Exchange{})
 		slow := waiting()
-		slow.toRead = true
+		slow.isReading = true
 		leaveSlow := enter("a", slow)
-		_, err := q.enter("a", &Exchange{})
+		_, err := q.enterRequest("a", &Exchange{})
 		require.EqualError(t, err,
 			"too many requests in progress: 3 from this client; try again", "it hasn't been waited for long")
 		enter("b", &Exchange{})
-		_, err = q.enter("b", &Exchange{})
+		_, err = q.enterRequest("b", &Exchange{})
 		require.EqualError(t, err, "too many requests in progress: 4; try again")
 		time.Sleep(minWait)
 		enter("b", &Exchange{})
-		require.True(t, slow.givenUp())
+		require.True(t, slow.isAborted())
 		leaveSlow()
 		require.Len(t, q.places, 4)
-		_, err = q.enter("c", &Exchange{})
+		_, err = q.enterRequest("c", &Exchange{})
 		require.ErrorIs(t, err, errCrowded)
 		leaveFirst()
 		leaveFirst()
@@ -53,19 +55,19 @@ func TestBodiesUnderWayTakeNoPlaces(t *testing.T) {
 		q := newRequests(4, 2)
 		var sending []*Exchange
 		for range 4 {
-			e := &Exchange{since: time.Now(), conn: http.NewResponseController(nowhere{})}
+			e := &Exchange{since: time.Now(), conn: http.NewResponseController(discardingWriter{})}
 			sending = append(sending, e)
-			_, err := q.enter("a", e)
+			_, err := q.enterRequest("a", e)
 			require.NoError(t, err)
 			time.Sleep(time.Millisecond)
 		}
 		for i, client := range []string{"a", "b", "b"} {
-			_, err := q.enter(client, &Exchange{})
+			_, err := q.enterRequest(client, &Exchange{})
 			require.NoError(t, err)
-			require.True(t, sending[i].givenUp())
-			require.False(t, sending[i+1].givenUp())
+			require.True(t, sending[i].isAborted())
+			require.False(t, sending[i+1].isAborted())
 		}
-		_, err := q.enter("c", &Exchange{})
+		_, err := q.enterRequest("c", &Exchange{})
 		require.EqualError(t, err, "too many requests in progress: 4; try again")
 	})
 }
@@ -76,8 +78,8 @@ func TestManyRequestsMakeRoomFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newRequests(2*manyConnections, 2*manyConnections)
 		enter := func(client string) *Exchange {
-			e := &Exchange{since: time.Now(), conn: http.NewResponseController(nowhere{})}
-			_, err := q.enter(client, e)
+			e := &Exchange{since: time.Now(), conn: http.NewResponseController(discardingWriter{})}
+			_, err := q.enterRequest(client, e)
 			require.NoError(t, err)
 			time.Sleep(time.Millisecond)
 			return e
@@ -93,15 +95,15 @@ func TestManyRequestsMakeRoomFirst(t *testing.T) {
 			if len(many)-i <= q.limit/manyConnections { // The client is within its share now.
 				break
 			}
-			require.True(t, many[i].givenUp(), i)
-			require.False(t, few[0].givenUp())
+			require.True(t, many[i].isAborted(), i)
+			require.False(t, few[0].isAborted())
 		}
-		require.True(t, few[0].givenUp())
+		require.True(t, few[0].isAborted())
 	})
 }
 
-// nowhere is a ResponseWriter that supports deadlines but ignores them.
-type nowhere struct{ http.ResponseWriter }
+// discardingWriter is a ResponseWriter that supports deadlines but ignores them.
+type discardingWriter struct{ http.ResponseWriter }
 
-func (nowhere) SetReadDeadline(time.Time) error  { return nil }
-func (nowhere) SetWriteDeadline(time.Time) error { return nil }
+func (discardingWriter) SetReadDeadline(time.Time) error  { return nil }
+func (discardingWriter) SetWriteDeadline(time.Time) error { return nil }

@@ -56,8 +56,8 @@ func isVital(path string) bool {
 	return path == healthyPath || path == readyPath || path == metricsPath
 }
 
-// Table returns the routes of the handler that NewHandler returns for these options.
-func (o Options) Table() []Route { return (&handler{Options: o}).table() }
+// RouteTable returns the routes of the handler that NewHandler returns for these options.
+func (o Options) RouteTable() []Route { return (&handler{Options: o}).table() }
 
 func (h *handler) table() []Route { return append(h.routes(), h.Routes...) }
 
@@ -81,12 +81,12 @@ func (h *handler) routes() []Route {
 		{Path: "/api/v1/status/runtimeinfo", Role: Admin, Handler: h.API, Preflight: true},
 		{Path: "/api/v1/status/self_metrics", Role: Watch, Handler: h.API, Preflight: true},
 
-		{Path: "GET " + healthyPath, Name: healthyPath, Role: Open, Handler: http.HandlerFunc(h.healthy)},
-		{Path: "GET " + readyPath, Name: readyPath, Role: Open, Handler: http.HandlerFunc(h.ready)},
-		{Path: "/-/seal", Name: "/-/seal", Role: Admin, Handler: http.HandlerFunc(h.seal)},
-		{Path: "/-/reload", Name: "/-/reload", Role: Admin, Handler: http.HandlerFunc(h.reload)},
+		{Path: "GET " + healthyPath, Name: healthyPath, Role: Open, Handler: http.HandlerFunc(h.serveHealthy)},
+		{Path: "GET " + readyPath, Name: readyPath, Role: Open, Handler: http.HandlerFunc(h.serveReady)},
+		{Path: "/-/seal", Name: "/-/seal", Role: Admin, Handler: http.HandlerFunc(h.serveSeal)},
+		{Path: "/-/reload", Name: "/-/reload", Role: Admin, Handler: http.HandlerFunc(h.serveReload)},
 		// The errors in the response may name series of any tenant.
-		{Path: "GET /-/downsample", Name: "/-/downsample", Role: Admin, Handler: http.HandlerFunc(h.downsample)},
+		{Path: "GET /-/downsample", Name: "/-/downsample", Role: Admin, Handler: http.HandlerFunc(h.serveDownsample)},
 		{Path: "GET " + metricsPath, Name: metricsPath, Role: Watch, Handler: metrics},
 
 		{Path: "/debug/pprof/", Name: "/debug/pprof/", Role: Admin, Handler: http.HandlerFunc(pprof.Index)},
@@ -101,7 +101,7 @@ func (h *handler) routes() []Route {
 func (h *handler) mux() *http.ServeMux {
 	mux := http.NewServeMux()
 	for _, r := range h.table() {
-		guarded := h.authorizer.guard(r)
+		guarded := h.authorizer.guardRoute(r)
 		if r.Name != "" {
 			guarded = h.HTTP.Instrument(r.Name, guarded.ServeHTTP)
 		}

@@ -41,8 +41,8 @@ type Server struct {
 	log       *slog.Logger
 }
 
-// Listen listens on the addresses, each of the form host:port. web may be nil, for neither TLS nor users. prefix is the
-// handler's Options.RoutePrefix. The error names the remedy.
+// Listen listens on the addresses, each of the form host:port. web may be nil, for neither TLS nor users. prefix is
+// the handler's Options.RoutePrefix. The error names the remedy.
 func Listen(addresses []string, web *webconfig.File, prefix string, h http.Handler, m *Metrics,
 	log *slog.Logger) (*Server, error) {
 	s := &Server{log: log}
@@ -61,9 +61,9 @@ func Listen(addresses []string, web *webconfig.File, prefix string, h http.Handl
 	return s, nil
 }
 
-func newServer(prefix string, h http.Handler, p pace, log *slog.Logger) *http.Server {
+func newServer(prefix string, h http.Handler, p minPace, log *slog.Logger) *http.Server {
 	return &http.Server{
-		Handler: p.handler(trackRequests(prefix, h)), ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		Handler: p.wrapHandler(trackRequests(prefix, h)), ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		ConnContext:       withConnection,
 		ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: p.total, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeaderBytes,
@@ -117,13 +117,13 @@ func (s *Server) Serve(ctx context.Context) error {
 	}
 	group.Go(func() error {
 		<-ctx.Done()
-		s.drain()
+		s.drainConnections()
 		return nil
 	})
 	return group.Wait()
 }
 
-func (s *Server) drain() {
+func (s *Server) drainConnections() {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
 	defer cancel()
 	var group errgroup.Group

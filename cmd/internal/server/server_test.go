@@ -18,7 +18,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/webconfig"
 )
 
-var quiet = slog.New(slog.DiscardHandler)
+var quietLogger = slog.New(slog.DiscardHandler)
 
 // now is a constant clock.
 func now() time.Time { return time.Unix(1_700_000_000, 0) }
@@ -27,10 +27,10 @@ func TestPortInUse(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer taken.Close()
-	_, err = Listen([]string{"127.0.0.1:0", taken.Addr().String()}, nil, "", answerTenant, noMetrics(), quiet)
+	_, err = Listen([]string{"127.0.0.1:0", taken.Addr().String()}, nil, "", answerTenant, noMetrics(), quietLogger)
 	require.EqualError(t, err, "--web.listen-address="+taken.Addr().String()+
 		": the address is in use by another program; stop it, or choose another port")
-	_, err = Listen([]string{"999.0.0.1:1"}, nil, "", answerTenant, noMetrics(), quiet)
+	_, err = Listen([]string{"999.0.0.1:1"}, nil, "", answerTenant, noMetrics(), quietLogger)
 	require.ErrorContains(t, err, "--web.listen-address=999.0.0.1:1: ")
 }
 
@@ -43,7 +43,7 @@ func TestStopDrainsRequests(t *testing.T) {
 		<-finish
 		_, _ = io.WriteString(w, "whole")
 	})
-	s, err := Listen([]string{"127.0.0.1:0", "127.0.0.1:0"}, nil, "", h, noMetrics(), quiet)
+	s, err := Listen([]string{"127.0.0.1:0", "127.0.0.1:0"}, nil, "", h, noMetrics(), quietLogger)
 	require.NoError(t, err)
 	require.Len(t, s.Addresses(), 2)
 	ctx, stop := context.WithCancel(t.Context())
@@ -90,7 +90,7 @@ func TestBasicAuth(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte("basic_auth_users:\n  ada: "+string(hash)+"\n"), 0o600))
 	web, err := webconfig.Open(file, false)
 	require.NoError(t, err)
-	s, err := Listen([]string{"127.0.0.1:0", "127.0.0.1:0"}, web, "", NewHandler(testOptions()), noMetrics(), quiet)
+	s, err := Listen([]string{"127.0.0.1:0", "127.0.0.1:0"}, web, "", NewHandler(testOptions()), noMetrics(), quietLogger)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error, 1)

@@ -37,12 +37,12 @@ type spareHandle struct {
 
 func withSpareHandle(l net.Listener) *spareHandle {
 	s := &spareHandle{Listener: l, closeIdle: func() bool { return false }}
-	s.renew()
+	s.openSpare()
 	return s
 }
 
-// renew opens the spare handle, if it isn't open. The caller must hold mu, unless the listener isn't in use yet.
-func (l *spareHandle) renew() {
+// openSpare opens the spare handle, if it isn't open. The caller must hold mu, unless the listener isn't in use yet.
+func (l *spareHandle) openSpare() {
 	if l.spare != nil {
 		return
 	}
@@ -70,7 +70,7 @@ func (l *spareHandle) Accept() (net.Conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err == nil {
-		l.renew()
+		l.openSpare()
 	}
 	if l.spare == nil || !isWithoutHandles(err) {
 		return c, err
@@ -78,7 +78,7 @@ func (l *spareHandle) Accept() (net.Conn, error) {
 	_ = l.spare.Close()
 	l.spare = nil
 	if c, err = l.Listener.Accept(); err != nil { // This accepts the connection for which no handle was left.
-		l.renew()
+		l.openSpare()
 		return nil, err
 	}
 	s := &spareConnection{Conn: c, of: l}
@@ -115,7 +115,7 @@ func (c *spareConnection) Close() (err error) {
 		c.of.mu.Lock()
 		defer c.of.mu.Unlock()
 		err = c.Conn.Close()
-		c.of.renew()
+		c.of.openSpare()
 	})
 	return err
 }

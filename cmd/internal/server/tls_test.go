@@ -26,13 +26,13 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// authority is a certificate authority for tests.
-type authority struct {
+// testAuthority is a certificate authority for tests.
+type testAuthority struct {
 	key         *ecdsa.PrivateKey
 	certificate *x509.Certificate
 }
 
-func newAuthority(t *testing.T) authority {
+func newAuthority(t *testing.T) testAuthority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
@@ -45,11 +45,11 @@ func newAuthority(t *testing.T) authority {
 	require.NoError(t, err)
 	certificate, err := x509.ParseCertificate(der)
 	require.NoError(t, err)
-	return authority{key, certificate}
+	return testAuthority{key, certificate}
 }
 
-// sign returns a certificate for a host name and for 127.0.0.1.
-func (a authority) sign(t *testing.T, name string) tls.Certificate {
+// signCertificate returns a certificate for a host name and for 127.0.0.1.
+func (a testAuthority) signCertificate(t *testing.T, name string) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
@@ -64,7 +64,7 @@ func (a authority) sign(t *testing.T, name string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-func (a authority) pool() *x509.CertPool {
+func (a testAuthority) pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.certificate)
 	return pool
@@ -85,9 +85,9 @@ func writeServerFiles(t *testing.T, dir string, own tls.Certificate) {
 }
 
 // writeWebConfig writes web.yml and the files that it refers to. clientAuth is the policy for client certificates.
-func writeWebConfig(t *testing.T, dir string, servers, clients authority, clientAuth string) (file string) {
+func writeWebConfig(t *testing.T, dir string, servers, clients testAuthority, clientAuth string) (file string) {
 	t.Helper()
-	writeServerFiles(t, dir, servers.sign(t, "cassia.example.org"))
+	writeServerFiles(t, dir, servers.signCertificate(t, "cassia.example.org"))
 	text := "tls_server_config:\n  cert_file: server.crt\n  key_file: server.key\n"
 	if clientAuth != "" {
 		writePEM(t, filepath.Join(dir, "clients.crt"), "CERTIFICATE", clients.certificate.Raw)
@@ -99,7 +99,7 @@ func writeWebConfig(t *testing.T, dir string, servers, clients authority, client
 }
 
 // secureServer serves h with TLS. clientAuth is the policy for client certificates.
-func secureServer(t *testing.T, servers, clients authority, clientAuth string, h http.Handler) string {
+func secureServer(t *testing.T, servers, clients testAuthority, clientAuth string, h http.Handler) string {
 	t.Helper()
 	web, err := webconfig.Open(writeWebConfig(t, t.TempDir(), servers, clients, clientAuth), false)
 	require.NoError(t, err)
@@ -109,7 +109,7 @@ func secureServer(t *testing.T, servers, clients authority, clientAuth string, h
 // serveSecurely starts a server that runs until the test ends. It returns the address.
 func serveSecurely(t *testing.T, web *webconfig.File, h http.Handler) string {
 	t.Helper()
-	s, err := Listen([]string{"127.0.0.1:0"}, web, "", h, noMetrics(), quiet)
+	s, err := Listen([]string{"127.0.0.1:0"}, web, "", h, noMetrics(), quietLogger)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
@@ -118,8 +118,8 @@ func serveSecurely(t *testing.T, web *webconfig.File, h http.Handler) string {
 	return s.Addresses()[0]
 }
 
-// ask sends a request and returns the status and the body of the response.
-func ask(url string, trusted *x509.CertPool, own ...tls.Certificate) (string, error) {
+// requestTLS sends a request and returns the status and the body of the response.
+func requestTLS(url string, trusted *x509.CertPool, own ...tls.Certificate) (string, error) {
 	transport := &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: trusted, Certificates: own}, ForceAttemptHTTP2: true,
 	}
@@ -136,12 +136,12 @@ func ask(url string, trusted *x509.CertPool, own ...tls.Certificate) (string, er
 func TestTLS(t *testing.T) {
 	servers := newAuthority(t)
 	address := secureServer(t, servers, servers, "", NewHandler(testOptions()))
-	got, err := ask("https://"+address+"/-/healthy", servers.pool())
+	got, err := requestTLS("https://"+address+"/-/healthy", servers.pool())
 	require.NoError(t, err)
 	require.Equal(t, "200 HTTP/2.0 Cassia is healthy.\n", got)
-	_, err = ask("https://"+address+"/-/healthy", newAuthority(t).pool())
+	_, err = requestTLS("https://"+address+"/-/healthy", newAuthority(t).pool())
 	require.ErrorContains(t, err, "unknown authority", "a client that trusts another authority doesn't talk to it")
-	got, err = ask("http://"+address+"/-/healthy", nil)
+	got, err = requestTLS("http://"+address+"/-/healthy", nil)
 	require.NoError(t, err)
 	require.Contains(t, got, "400 ", "nothing is answered without encryption")
 }
@@ -150,15 +150,15 @@ func TestMutualTLS(t *testing.T) {
 	servers, clients := newAuthority(t), newAuthority(t)
 	address := secureServer(t, servers, clients, "RequireAndVerifyClientCert", NewHandler(testOptions()))
 	url := "https://" + address + "/-/healthy"
-	got, err := ask(url, servers.pool(), clients.sign(t, "somebody"))
+	got, err := requestTLS(url, servers.pool(), clients.signCertificate(t, "somebody"))
 	require.NoError(t, err)
 	require.Equal(t, "200 HTTP/2.0 Cassia is healthy.\n", got)
-	_, err = ask(url, servers.pool())
+	_, err = requestTLS(url, servers.pool())
 	require.Error(t, err, "contains no PEM certificate")
-	_, err = ask(url, servers.pool(), servers.sign(t, "somebody"))
+	_, err = requestTLS(url, servers.pool(), servers.signCertificate(t, "somebody"))
 	require.Error(t, err, "the wrong authority")
 	own := newAuthority(t)
-	_, err = ask(url, servers.pool(), own.sign(t, "somebody"))
+	_, err = requestTLS(url, servers.pool(), own.signCertificate(t, "somebody"))
 	require.Error(t, err, "an unknown authority")
 }
 
@@ -180,17 +180,17 @@ func TestCertificateOfAUser(t *testing.T) {
 	})
 	address := secureServer(t, servers, clients, "VerifyClientCertIfGiven", NewHandler(o))
 	url := "https://" + address + "/api/v1/query"
-	got, err := ask(url, servers.pool(), clients.sign(t, "bob.example.org"))
+	got, err := requestTLS(url, servers.pool(), clients.signCertificate(t, "bob.example.org"))
 	require.NoError(t, err)
 	require.Equal(t, "200 HTTP/2.0 bob of a", got)
 	for about, own := range map[string][]tls.Certificate{
-		"none": nil, "of somebody else": {clients.sign(t, "eve.example.org")},
+		"none": nil, "of somebody else": {clients.signCertificate(t, "eve.example.org")},
 	} {
-		got, err := ask(url, servers.pool(), own...)
+		got, err := requestTLS(url, servers.pool(), own...)
 		require.NoError(t, err, about)
 		require.Contains(t, got, "401 ", about)
 	}
 	other := newAuthority(t)
-	_, err = ask(url, servers.pool(), other.sign(t, "bob.example.org"))
+	_, err = requestTLS(url, servers.pool(), other.signCertificate(t, "bob.example.org"))
 	require.Error(t, err, "bob's name, signed by nobody we know")
 }

@@ -23,10 +23,10 @@ import (
 )
 
 // brokenWebConfigs returns invalid web configurations, each with its expected error.
-func brokenWebConfigs(t *testing.T, servers authority) []struct{ file, text, want string } {
+func brokenWebConfigs(t *testing.T, servers testAuthority) []struct{ file, text, want string } {
 	t.Helper()
 	dir := t.TempDir()
-	writeServerFiles(t, dir, servers.sign(t, "cassia.example.org"))
+	writeServerFiles(t, dir, servers.signCertificate(t, "cassia.example.org"))
 	text := func(name string) string {
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		require.NoError(t, err)
@@ -84,12 +84,12 @@ func TestBrokenWebConfig(t *testing.T) {
 		return clock
 	})
 	files.Add("web", web.Reload)
-	web.Report(func(err error) { files.Note("web", err) })
+	web.OnReload(func(err error) { files.RecordResult("web", err) })
 	o := testOptions()
 	o.Reload = files.Reload
 	url := "https://" + serveSecurely(t, web, NewHandler(o))
 	get := func(about string) {
-		got, err := ask(url+"/-/healthy", servers.pool(), clients.sign(t, "a"))
+		got, err := requestTLS(url+"/-/healthy", servers.pool(), clients.signCertificate(t, "a"))
 		require.NoError(t, err, about)
 		require.Equal(t, "200 HTTP/2.0 Cassia is healthy.\n", got, about)
 	}
@@ -129,8 +129,8 @@ func TestChangedWebConfig(t *testing.T) {
 	require.NoError(t, err)
 	url := "https://" + serveSecurely(t, web, NewHandler(testOptions())) + "/-/healthy"
 	other := newAuthority(t)
-	writeServerFiles(t, dir, other.sign(t, "cassia.example.org"))
-	got, err := ask(url, other.pool())
+	writeServerFiles(t, dir, other.signCertificate(t, "cassia.example.org"))
+	got, err := requestTLS(url, other.pool())
 	require.NoError(t, err)
 	require.Contains(t, got, "200 HTTP/2.0 ")
 	require.False(t, web.HasUsers())
@@ -154,23 +154,23 @@ func TestChangedWebConfig(t *testing.T) {
 		require.Equal(t, "HTTP/1.1", answer.Proto)
 	}
 	require.True(t, web.HasUsers())
-	got, err = ask(url, other.pool())
+	got, err = requestTLS(url, other.pool())
 	require.NoError(t, err)
 	require.Contains(t, got, "429 ", "rate_limit")
 }
 
 // TestReloadersNote checks that a valid file doesn't hide the error of another file.
 func TestReloadersNote(t *testing.T) {
-	files := NewReloaders(prometheus.NewRegistry(), quiet, now)
+	files := NewReloaders(prometheus.NewRegistry(), quietLogger, now)
 	files.Add("a", func() error { return nil })
-	files.Note("a", nil)
-	files.Note("b", os.ErrNotExist)
-	files.Note("a", nil)
-	ok, _ := files.Last()
+	files.RecordResult("a", nil)
+	files.RecordResult("b", os.ErrNotExist)
+	files.RecordResult("a", nil)
+	ok, _ := files.LastReload()
 	require.False(t, ok)
 	require.Zero(t, testutil.ToFloat64(files.ok))
-	files.Note("b", nil)
-	ok, last := files.Last()
+	files.RecordResult("b", nil)
+	ok, last := files.LastReload()
 	require.True(t, ok)
 	require.Equal(t, now(), last)
 }

@@ -71,8 +71,8 @@ var longLines = map[string]int{
 	"storage/tenant":               12,
 }
 
-// columns returns the width of a line.
-func columns(line string) int {
+// columnsOf returns the width of a line.
+func columnsOf(line string) int {
 	return utf8.RuneCountInString(line) + (tabColumns-1)*strings.Count(line, "\t")
 }
 
@@ -82,11 +82,11 @@ func TestLinesAreShort(t *testing.T) {
 	t.Parallel()
 	found := map[string][]string{}
 	for _, f := range goFiles(t) {
-		if f.generated {
+		if f.isGenerated {
 			continue
 		}
 		for i, line := range strings.Split(string(f.content), "\n") {
-			if columns(line) > maxColumns && !strings.HasPrefix(strings.TrimSpace(line), "//") {
+			if columnsOf(line) > maxColumns && !strings.HasPrefix(strings.TrimSpace(line), "//") {
 				found[f.dir()] = append(found[f.dir()], fmt.Sprintf("%s:%d", f.path, i+1))
 			}
 		}

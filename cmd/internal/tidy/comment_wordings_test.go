@@ -31,8 +31,8 @@ func TestCommentsArePlain(t *testing.T) {
 	folders := wordings.ByFolder(texts)
 	require.Greater(t, len(folders), 30, "too few folders with comments were found")
 	for _, folder := range slices.Sorted(maps.Keys(folders)) {
-		hits := wordings.Find(folders[folder])
-		count := wordings.Totals(folders[folder], hits)[wordings.Comments].PerThousand()
+		hits := wordings.FindHits(folders[folder])
+		count := wordings.CountTotals(folders[folder], hits)[wordings.Comments].PerThousand()
 		bound, isPending := commentWordings[folder]
 		isPlain := count <= maxCommentWordings || len(hits) <= 1
 		switch {

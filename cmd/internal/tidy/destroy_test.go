@@ -16,13 +16,14 @@ var mayDestroy = []string{
 	"storage/paged/outdone.go", // replaces a page with one without superseded entries
 }
 
-// carriesOut reports whether a folder contains engines or wrappers of engines, which only execute deletes.
-func carriesOut(dir string) bool {
-	return within(dir, "storage/engine") || within(dir, "storage/pebble") || within(dir, "storage/cassandra")
+// executesDeletes reports whether a folder contains engines or wrappers of engines, which only execute deletes.
+func executesDeletes(dir string) bool {
+	return isWithin(dir, "storage/engine") || isWithin(dir, "storage/pebble") || isWithin(dir, "storage/cassandra")
 }
 
-// destroys reports whether a node deletes rows: it calls an engine's Drop, or names a mutation operation that deletes.
-func destroys(n ast.Node) bool {
+// deletesRows reports whether a node deletes rows: it calls an engine's Drop, or names a mutation operation that
+// deletes.
+func deletesRows(n ast.Node) bool {
 	switch x := n.(type) {
 	case *ast.CallExpr:
 		sel, ok := x.Fun.(*ast.SelectorExpr)
@@ -38,11 +39,11 @@ func destroys(n ast.Node) bool {
 func TestOneRoomDestroys(t *testing.T) {
 	found := map[string]bool{}
 	for _, f := range goFiles(t) {
-		if f.test || carriesOut(f.dir()) {
+		if f.isTest || executesDeletes(f.dir()) {
 			continue
 		}
 		ast.Inspect(f.ast, func(n ast.Node) bool {
-			if destroys(n) {
+			if deletesRows(n) {
 				found[f.path] = true
 				require.Contains(t, mayDestroy, f.path,
 					"line %d: rows go only by storage/destroy.go: add there what is to go, and what must be known before",

@@ -13,9 +13,9 @@ import (
 	"github.com/cassia-db/cassia/storage"
 )
 
-// spoken contains packages whose names are also words that users read. storage.Plain doesn't remove these names from
-// errors.
-var spoken = map[string]bool{"auth": true, "cassandra": true, "kairosdb": true, "server": true, "tenant": true}
+// spokenPackages contains packages whose names are also words that users read. storage.Plain doesn't remove these names
+// from errors.
+var spokenPackages = map[string]bool{"auth": true, "cassandra": true, "kairosdb": true, "server": true, "tenant": true}
 
 // forDevelopers contains prefixes of folders with programs and helpers that only developers use.
 var forDevelopers = []string{
@@ -28,7 +28,7 @@ func TestErrorsAreShownWithoutPackages(t *testing.T) {
 	found := 0
 	for _, f := range goFiles(t) {
 		name := f.ast.Name.Name
-		if f.test || name == "main" || spoken[name] || startsWithAny(f.dir(), forDevelopers) {
+		if f.isTest || name == "main" || spokenPackages[name] || startsWithAny(f.dir(), forDevelopers) {
 			continue
 		}
 		ast.Inspect(f.ast, func(n ast.Node) bool {

@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// unrecovered contains the goroutines of a server that don't recover from panics with package panics, by file and
-// function, with the reason.
-var unrecovered = map[string]string{
+// unrecoveredGoroutines contains the goroutines of a server that don't recover from panics with package panics, by file
+// and function, with the reason.
+var unrecoveredGoroutines = map[string]string{
 	"storage/store.go Open": "the committer: after a panic its streams are half changed; the process ends, and a restart replays all that is durable",
 
 	"cmd/cassia/front.go listen":         "it waits for the server",
@@ -36,7 +36,7 @@ var ofCommands = []string{"adapter/importer/", "cmd/internal/bench/"}
 // goroutine, or each part of its work.
 func TestGoroutinesRecover(t *testing.T) {
 	unused := map[string]bool{}
-	for name := range unrecovered {
+	for name := range unrecoveredGoroutines {
 		unused[name] = true
 	}
 	found := 0
@@ -58,7 +58,7 @@ func TestGoroutinesRecover(t *testing.T) {
 				if callsPanics(n) {
 					return true
 				}
-				if _, ok := unrecovered[name]; ok {
+				if _, ok := unrecoveredGoroutines[name]; ok {
 					delete(unused, name)
 					return true
 				}

@@ -8,21 +8,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// law lists the packages of this module that the packages in a folder may import, in addition to packages in the same
-// folder. If multiple laws match a package, the one with the longest folder applies.
-type law struct {
+// importLaw lists the packages of this module that the packages in a folder may import, in addition to packages in the
+// same folder. If multiple laws match a package, the one with the longest folder applies.
+type importLaw struct {
 	folder string
 	may    []string
-	// apart is set if the subfolders of the folder must not import each other.
-	apart bool
+	// isApart is set if the subfolders of the folder must not import each other.
+	isApart bool
 }
 
-// laws contains the laws of imports: cmd → {adapter, promql, downsample} → storage → storage/engine ← {pebble,
+// importLaws contains the laws of imports: cmd → {adapter, promql, downsample} → storage → storage/engine ← {pebble,
 // cassandra}.
-var laws = []law{
+var importLaws = []importLaw{
 	{folder: "cmd", may: []string{"adapter", "promql", "downsample", "storage"}},
 	{folder: "cmd/internal/cassiatest", may: []string{"cmd/internal/promrig", "storage"}},
-	{folder: "adapter", may: append([]string{"storage/inspect"}, storageWithoutDrivers...), apart: true},
+	{folder: "adapter", may: append([]string{"storage/inspect"}, storageWithoutDrivers...), isApart: true},
 	{folder: "promql", may: append([]string{"=promql/bucketfn", "promql/resolution"}, storageWithoutDrivers...)},
 	{folder: "promql/bucketfn", may: []string{"storage/chunk", "storage/rollup"}},
 	{folder: "promql/bucketfn/bucketfntest", may: []string{"=promql/bucketfn", "storage/chunk", "storage/rollup", "storage/soak"}},
@@ -84,46 +84,46 @@ var onlyIn = map[string]string{
 	"github.com/gocql/gocql":        "storage/cassandra",
 }
 
-func within(pkg, folder string) bool {
+func isWithin(pkg, folder string) bool {
 	if exact, ok := strings.CutPrefix(folder, "="); ok {
 		return pkg == exact
 	}
 	return pkg == folder || strings.HasPrefix(pkg, folder+"/")
 }
 
-func lawOf(pkg string) (law, bool) {
-	var best law
-	for _, l := range laws {
-		if within(pkg, l.folder) && len(l.folder) > len(best.folder) {
+func lawOf(pkg string) (importLaw, bool) {
+	var best importLaw
+	for _, l := range importLaws {
+		if isWithin(pkg, l.folder) && len(l.folder) > len(best.folder) {
 			best = l
 		}
 	}
 	return best, best.folder != ""
 }
 
-// broken returns the reason why package from may not import package to, or "" if it may. Both paths are relative to the
-// module.
-func broken(from, to string, test bool) string {
+// brokenLaw returns the reason why package from may not import package to, or "" if it may. Both paths are relative to
+// the module.
+func brokenLaw(from, to string, test bool) string {
 	l, ok := lawOf(from)
 	if !ok {
 		return fmt.Sprintf("no house is known for %s: put code into adapter, cmd, downsample, promql or storage", from)
 	}
 	if test {
 		for _, folder := range forTests {
-			if within(to, folder) {
+			if isWithin(to, folder) {
 				return ""
 			}
 		}
 	}
 	if other, _ := lawOf(to); other.folder == l.folder {
-		if l.apart && child(from, l.folder) != child(to, l.folder) && child(to, l.folder) != "" {
+		if l.isApart && childFolder(from, l.folder) != childFolder(to, l.folder) && childFolder(to, l.folder) != "" {
 			return fmt.Sprintf("%s and %s are siblings: move what both need below them, or pass it in from cmd",
 				from, to)
 		}
 		return ""
 	}
 	for _, folder := range l.may {
-		if within(to, folder) {
+		if isWithin(to, folder) {
 			return ""
 		}
 	}
@@ -131,8 +131,8 @@ func broken(from, to string, test bool) string {
 		"← drivers): declare a small interface where it is used, and let cmd pass the other side in", from, to)
 }
 
-// child returns the name of the direct subfolder of folder that contains the package.
-func child(pkg, folder string) string {
+// childFolder returns the name of the direct subfolder of folder that contains the package.
+func childFolder(pkg, folder string) string {
 	rest := strings.TrimPrefix(strings.TrimPrefix(pkg, folder), "/")
 	name, _, _ := strings.Cut(rest, "/")
 	return name
@@ -142,11 +142,11 @@ func TestImportsGoOneWay(t *testing.T) {
 	for _, f := range goFiles(t) {
 		for _, imported := range f.imports() {
 			if to, ours := strings.CutPrefix(imported, modulePath); ours {
-				require.Empty(t, broken(f.dir(), to, f.test), "in %s", f.path)
+				require.Empty(t, brokenLaw(f.dir(), to, f.isTest), "in %s", f.path)
 			}
 			for library, home := range onlyIn {
-				if within(imported, library) || strings.HasPrefix(imported, library+"/") {
-					require.True(t, within(f.dir(), home),
+				if isWithin(imported, library) || strings.HasPrefix(imported, library+"/") {
+					require.True(t, isWithin(f.dir(), home),
 						"%s imports %s, which only %s may: use storage/engine instead", f.path, imported, home)
 				}
 			}
@@ -208,7 +208,7 @@ func TestLawOfImports(t *testing.T) {
 		{"storage/paged", "storage", true, false},
 		{"tools", "storage", false, false},
 	} {
-		reason := broken(c.from, c.to, c.test)
+		reason := brokenLaw(c.from, c.to, c.test)
 		require.Equal(t, c.ok, reason == "", "%s → %s (test file: %v): %s", c.from, c.to, c.test, reason)
 	}
 }

@@ -29,7 +29,7 @@ func TestErrorsHaveTheirLine(t *testing.T) {
 		}
 	}
 	unused := map[string]bool{}
-	for name := range unseen() {
+	for name := range unseenReasons() {
 		unused[name] = true
 	}
 	found := 0
@@ -37,7 +37,7 @@ func TestErrorsHaveTheirLine(t *testing.T) {
 	for _, f := range productionFiles(t) {
 		for _, e := range declaredErrors(f) {
 			name := f.ast.Name.Name + "." + e.name
-			if _, ok := unseen()[name]; ok {
+			if _, ok := unseenReasons()[name]; ok {
 				delete(unused, name)
 				continue
 			}
@@ -69,16 +69,16 @@ func TestAnswersHaveTheirLine(t *testing.T) {
 		ast.Inspect(f.ast, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.SelectorExpr:
-				if x, ok := n.X.(*ast.Ident); ok && x.Name == "http" && statuses[n.Sel.Name] >= 400 && f.answers() {
+				if x, ok := n.X.(*ast.Ident); ok && x.Name == "http" && statuses[n.Sel.Name] >= 400 && f.isHandler() {
 					found[statuses[n.Sel.Name]] = true
 				}
 			case *ast.CallExpr:
-				if at, ok := kindAt[called(n)]; ok && len(n.Args) > at {
+				if at, ok := kindAt[calledName(n)]; ok && len(n.Args) > at {
 					addLiteral(kinds, n.Args[at])
 				}
 			case *ast.AssignStmt:
 				for i, left := range n.Lhs {
-					if x, ok := left.(*ast.Ident); ok && x.Name == "kind" && len(n.Rhs) == len(n.Lhs) && f.answers() {
+					if x, ok := left.(*ast.Ident); ok && x.Name == "kind" && len(n.Rhs) == len(n.Lhs) && f.isHandler() {
 						addLiteral(kinds, n.Rhs[i])
 					}
 				}
@@ -125,7 +125,7 @@ func errorsInManual(t *testing.T) string {
 // productionFiles returns the files of the programs that users run.
 func productionFiles(t *testing.T) []goFile {
 	return slices.DeleteFunc(goFiles(t), func(f goFile) bool {
-		return f.test || f.generated || startsWithAny(f.dir(), forDevelopers) ||
+		return f.isTest || f.isGenerated || startsWithAny(f.dir(), forDevelopers) ||
 			startsWithAny(f.dir(), moreForDevelopers) ||
 			!slices.Contains(
 				[]string{"adapter", "cmd", "downsample", "promql", "storage"}, strings.Split(f.path, "/")[0],
@@ -139,9 +139,9 @@ var moreForDevelopers = []string{
 	"storage/soak/", "storage/storagetest/",
 }
 
-// answers reports whether a file may write HTTP responses. The other files with status codes contain clients of other
+// isHandler reports whether a file may write HTTP responses. The other files with status codes contain clients of other
 // servers.
-func (f goFile) answers() bool {
+func (f goFile) isHandler() bool {
 	for _, dir := range []string{
 		"cmd/internal/s3/", "adapter/importer/", "adapter/metadata/", "storage/cassandra/", "cmd/internal/lasting/",
 	} {
@@ -152,15 +152,15 @@ func (f goFile) answers() bool {
 	return true
 }
 
-// declared is an error that a package declares: a variable with its text, or a type, whose text isn't known.
-type declared struct{ name, text string }
+// declaredError is an error that a package declares: a variable with its text, or a type, whose text isn't known.
+type declaredError struct{ name, text string }
 
 var (
 	errorVariable = regexp.MustCompile(`^[Ee]rr[A-Z]`)
 	formatVerb    = regexp.MustCompile(`%[a-z]`)
 )
 
-func declaredErrors(f goFile) (all []declared) {
+func declaredErrors(f goFile) (all []declaredError) {
 	for _, d := range f.ast.Decls {
 		switch d := d.(type) {
 		case *ast.GenDecl:
@@ -174,13 +174,14 @@ func declaredErrors(f goFile) (all []declared) {
 						continue
 					}
 					if text, ok := errorText(v.Values[i]); ok {
-						all = append(all, declared{name.Name, partOf(strings.TrimPrefix(text, f.ast.Name.Name+": "))})
+						text = partOf(strings.TrimPrefix(text, f.ast.Name.Name+": "))
+						all = append(all, declaredError{name.Name, text})
 					}
 				}
 			}
 		case *ast.FuncDecl:
 			if d.Name.Name == "Error" && d.Recv != nil && d.Type.Params.NumFields() == 0 {
-				all = append(all, declared{name: receiver(d)})
+				all = append(all, declaredError{name: receiverName(d)})
 			}
 		}
 	}
@@ -193,8 +194,8 @@ func partOf(format string) string {
 	return strings.Trim(slices.MaxFunc(parts, func(a, b string) int { return len(a) - len(b) }), " :;,")
 }
 
-// receiver returns the type name of a method's receiver.
-func receiver(d *ast.FuncDecl) string {
+// receiverName returns the type name of a method's receiver.
+func receiverName(d *ast.FuncDecl) string {
 	of := d.Recv.List[0].Type
 	if star, ok := of.(*ast.StarExpr); ok {
 		of = star.X
@@ -205,8 +206,8 @@ func receiver(d *ast.FuncDecl) string {
 // kindAt contains the functions that write error responses, with the index of the argument that is the error type.
 var kindAt = map[string]int{"fail": 3, "refuse": 2}
 
-// called returns the name of the called function or method.
-func called(call *ast.CallExpr) string {
+// calledName returns the name of the called function or method.
+func calledName(call *ast.CallExpr) string {
 	switch f := call.Fun.(type) {
 	case *ast.Ident:
 		return f.Name

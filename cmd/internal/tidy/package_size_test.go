@@ -49,7 +49,7 @@ func TestPackagesAreSmall(t *testing.T) {
 	t.Parallel()
 	sizes, methods := map[string]packageSize{}, map[string]map[string]int{}
 	for _, f := range goFiles(t) {
-		if f.test || f.generated {
+		if f.isTest || f.isGenerated {
 			continue
 		}
 		size := sizes[f.dir()]
@@ -70,9 +70,9 @@ func TestPackagesAreSmall(t *testing.T) {
 		size, bound := sizes[folder], usualSize
 		if large, ok := largePackages[folder]; ok {
 			bound = large
-			require.False(t, size.within(usualSize), "%s: of usual size: remove it from largePackages", folder)
+			require.False(t, size.isWithin(usualSize), "%s: of usual size: remove it from largePackages", folder)
 		}
-		if !size.within(bound) {
+		if !size.isWithin(bound) {
 			t.Errorf("%s has %v, the max is %v: move an idea into a package of its own, or remove what isn't needed",
 				folder, size, bound)
 		}
@@ -82,7 +82,7 @@ func TestPackagesAreSmall(t *testing.T) {
 	}
 }
 
-func (s packageSize) within(bound packageSize) bool {
+func (s packageSize) isWithin(bound packageSize) bool {
 	return s.lines <= bound.lines && s.exported <= bound.exported && s.methods <= bound.methods
 }
 

@@ -16,7 +16,7 @@ var longFunctions = map[string]string{}
 
 func TestFunctionsAreShort(t *testing.T) {
 	for _, f := range goFiles(t) {
-		if f.generated || f.test {
+		if f.isGenerated || f.isTest {
 			continue
 		}
 		for _, decl := range f.ast.Decls {

@@ -24,26 +24,26 @@ const modulePath = "github.com/cassia-db/cassia/"
 // goFile is a parsed file of this module.
 type goFile struct {
 	// path is relative to the repository's top folder, with slashes.
-	path      string
-	test      bool
-	generated bool
-	lines     int
-	content   []byte
-	ast       *ast.File
-	fset      *token.FileSet
+	path        string
+	isTest      bool
+	isGenerated bool
+	lines       int
+	content     []byte
+	ast         *ast.File
+	fset        *token.FileSet
 }
 
 // dir returns the folder of the file.
 func (f goFile) dir() string { return path.Dir(f.path) }
 
-// skipped reports whether a file or folder contains no source code of this module.
-func skipped(rel string, entry fs.DirEntry) bool {
+// isSkipped reports whether a file or folder contains no source code of this module.
+func isSkipped(rel string, entry fs.DirEntry) bool {
 	name := entry.Name()
 	return name == ".git" || rel == "bin" || rel == "data" || name == "node_modules"
 }
 
-// walk calls do for each regular file of the repository that isn't skipped.
-func walk(t *testing.T, do func(rel string, content []byte)) {
+// walkFiles calls do for each regular file of the repository that isn't skipped.
+func walkFiles(t *testing.T, do func(rel string, content []byte)) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -55,12 +55,12 @@ func walk(t *testing.T, do func(rel string, content []byte)) {
 		}
 		rel = filepath.ToSlash(rel)
 		if entry.IsDir() {
-			if skipped(rel, entry) {
+			if isSkipped(rel, entry) {
 				return filepath.SkipDir
 			}
 			return nil
 		}
-		if !entry.Type().IsRegular() || skipped(rel, entry) { // In a worktree, .git is a file.
+		if !entry.Type().IsRegular() || isSkipped(rel, entry) { // In a worktree, .git is a file.
 			return nil
 		}
 		content, err := os.ReadFile(name)
@@ -80,7 +80,7 @@ func walk(t *testing.T, do func(rel string, content []byte)) {
 func goFiles(t *testing.T) []goFile {
 	t.Helper()
 	var files []goFile
-	walk(t, func(rel string, content []byte) {
+	walkFiles(t, func(rel string, content []byte) {
 		if !strings.HasSuffix(rel, ".go") || strings.Contains(rel, "/testdata/") {
 			return
 		}
@@ -88,7 +88,7 @@ func goFiles(t *testing.T) []goFile {
 		parsed, err := parser.ParseFile(fset, rel, content, parser.ParseComments|parser.SkipObjectResolution)
 		require.NoError(t, err)
 		files = append(files, goFile{
-			path: rel, test: strings.HasSuffix(rel, "_test.go"), generated: ast.IsGenerated(parsed),
+			path: rel, isTest: strings.HasSuffix(rel, "_test.go"), isGenerated: ast.IsGenerated(parsed),
 			lines: bytes.Count(content, []byte("\n")), content: content, ast: parsed, fset: fset,
 		})
 	})

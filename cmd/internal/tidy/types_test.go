@@ -11,18 +11,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// shared is an exception from TestTypeNamesAreUnique: a type name that multiple packages may declare.
-type shared struct {
+// sharedName is an exception from TestTypeNamesAreUnique: a type name that multiple packages may declare.
+type sharedName struct {
 	// in lists the packages. If it is empty, any package may declare the name.
 	in  string
 	why string
 }
 
-// private is the reason for names that were shared before this law existed. When you change such a type, rename it.
-const private = "unexported on both sides, and older than this law"
+// privateReason is the reason for names that were shared before this law existed. When you change such a type, rename
+// it.
+const privateReason = "unexported on both sides, and older than this law"
 
 // sharedNames contains the exceptions from TestTypeNamesAreUnique, by type name.
-var sharedNames = map[string]shared{
+var sharedNames = map[string]sharedName{
 	"API":         {"adapter/jsonapi cmd/internal/promrig", "an HTTP API: the one that is served, and the one that tests ask"},
 	"Batch":       {"adapter adapter/importer storage storage/engine", "what is written at once: by an adapter, an importer, the store, an engine"},
 	"Bucket":      {"cmd/internal/s3 storage/pebble/objects", "objects by name, and the one on a real server that implements it"},
@@ -65,21 +66,21 @@ var sharedNames = map[string]shared{
 	"Status":      {"adapter/relabeling cmd/internal/backups downsample", "how something stands: rules of relabeling, backups, downsampling"},
 	"Store":       {"cmd/internal/ui storage", "the store, and the part of it that the page shows"},
 	"Table":       {"adapter/relabeling storage/engine storage/tenant", "of tenants' rules and limits, which files have; of an engine"},
-	"answer":      {"cmd/tools/benchmarks/rollups promql/api", private},
-	"appender":    {"adapter adapter/otlp", private},
-	"blobCell":    {"storage/cassandra storage/cassandra/kairosdb", private},
-	"encoder":     {"adapter/exporter storage/rollup", private},
-	"group":       {"promql storage/query", private},
-	"loader":      {"promql/ruler storage", private},
+	"answer":      {"cmd/tools/benchmarks/rollups promql/api", privateReason},
+	"appender":    {"adapter adapter/otlp", privateReason},
+	"blobCell":    {"storage/cassandra storage/cassandra/kairosdb", privateReason},
+	"encoder":     {"adapter/exporter storage/rollup", privateReason},
+	"group":       {"promql storage/query", privateReason},
+	"loader":      {"promql/ruler storage", privateReason},
 	"metrics":     {why: "a package's metrics: every package may have its own"},
-	"part":        {"storage/query storage/rollup", private},
-	"reader":      {"promql storage/rollup", private},
-	"refusals":    {"adapter/otlp storage/tenant", private},
-	"row":         {"storage/engine/enginetest storage/engine/memory", private},
-	"run":         {"adapter/exporter downsample storage/chunk storage/query storage/rollup", private},
-	"settings":    {"cmd/tools/benchmarks/rollups storage", private},
-	"shape":       {"cmd/internal/bench cmd/tools/benchmarks/compare", private},
-	"source":      {"adapter/exporter storage/query", private},
+	"part":        {"storage/query storage/rollup", privateReason},
+	"reader":      {"promql storage/rollup", privateReason},
+	"refusals":    {"adapter/otlp storage/tenant", privateReason},
+	"row":         {"storage/engine/enginetest storage/engine/memory", privateReason},
+	"run":         {"adapter/exporter downsample storage/chunk storage/query storage/rollup", privateReason},
+	"settings":    {"cmd/tools/benchmarks/rollups storage", privateReason},
+	"shape":       {"cmd/internal/bench cmd/tools/benchmarks/compare", privateReason},
+	"source":      {"adapter/exporter storage/query", privateReason},
 }
 
 // packageTypes holds the types that a package declares.
@@ -93,7 +94,7 @@ type packageTypes struct {
 func typesByPackage(t *testing.T) map[string]*packageTypes {
 	all := map[string]*packageTypes{}
 	for _, f := range goFiles(t) {
-		if f.test || f.generated {
+		if f.isTest || f.isGenerated {
 			continue
 		}
 		d := all[f.dir()]
@@ -117,9 +118,9 @@ func typesByPackage(t *testing.T) map[string]*packageTypes {
 	return all
 }
 
-// meet reports whether code can refer to a type name of both packages: both export the name, or one package imports the
-// other.
-func meet(name string, a, b *packageTypes) bool {
+// canMeet reports whether code can refer to a type name of both packages: both export the name, or one package imports
+// the other.
+func canMeet(name string, a, b *packageTypes) bool {
 	return token.IsExported(name) || a.imports[b.dir] || b.imports[a.dir]
 }
 
@@ -131,7 +132,7 @@ func TestTypeNamesAreUnique(t *testing.T) {
 	for _, a := range all {
 		for name := range a.types {
 			for _, b := range all {
-				if a.dir < b.dir && b.types[name] && meet(name, a, b) {
+				if a.dir < b.dir && b.types[name] && canMeet(name, a, b) {
 					if found[name] == nil {
 						found[name] = map[string]bool{}
 					}

@@ -89,8 +89,8 @@ var saidOf = map[string]string{
 	"storage.explainedError":           "503 `nothing was deleted`",
 }
 
-// unseen returns the reasons in unseenErrors by the names of the errors.
-func unseen() map[string]string {
+// unseenReasons returns the reasons in unseenErrors by the names of the errors.
+func unseenReasons() map[string]string {
 	out := map[string]string{}
 	for reason, names := range unseenErrors {
 		for _, name := range names {

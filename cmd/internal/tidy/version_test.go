@@ -34,7 +34,7 @@ func TestOneVersion(t *testing.T) {
 
 	images := 0
 	image := regexp.MustCompile(`registry\.example\.org/cassia:(\d[\w.-]*)`)
-	walk(t, func(rel string, content []byte) {
+	walkFiles(t, func(rel string, content []byte) {
 		if !strings.HasPrefix(rel, "examples/") {
 			return
 		}

@@ -38,7 +38,7 @@ const maxPageWords, maxDesignWords = 900, 15_000
 func TestDesignPagesAreShort(t *testing.T) {
 	t.Parallel()
 	pages, all := 0, 0
-	walk(t, func(rel string, content []byte) {
+	walkFiles(t, func(rel string, content []byte) {
 		if !wordings.IsDesignPage(rel) {
 			return
 		}
@@ -63,8 +63,8 @@ func TestTextsArePlain(t *testing.T) {
 	t.Parallel()
 	texts, err := wordings.Collect(root)
 	require.NoError(t, err)
-	hits := wordings.Find(texts)
-	totals := wordings.Totals(texts, hits)
+	hits := wordings.FindHits(texts)
+	totals := wordings.CountTotals(texts, hits)
 	for _, kind := range wordings.Kinds {
 		total := totals[kind]
 		t.Logf("%-10s %6d words, %4d wordings, %5.1f per 1,000", kind, total.Words, total.Hits, total.PerThousand())

@@ -22,7 +22,7 @@ var registryHosts = [][]byte{
 }
 
 func TestNothingNamesAMachine(t *testing.T) {
-	walk(t, func(rel string, content []byte) {
+	walkFiles(t, func(rel string, content []byte) {
 		if bytes.IndexByte(content, 0) >= 0 {
 			return // binary file
 		}

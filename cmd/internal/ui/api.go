@@ -36,7 +36,7 @@ type api struct {
 	// counting is locked while series are counted, and surveying while windows are listed. A lock is held by sending to
 	// its channel.
 	counting, surveying chan struct{}
-	examined            examined
+	examined            examinationResult
 }
 
 func newAPI(o Options) *api {
@@ -46,9 +46,9 @@ func newAPI(o Options) *api {
 // answer returns the result of an endpoint, which is sent as JSON.
 type answer func(*http.Request) (any, error)
 
-// enter waits until it holds the lock place. It returns an error if the client disconnects. The caller must call leave
-// to release the lock.
-func enter(ctx context.Context, place chan struct{}) (leave func(), err error) {
+// acquireLock waits until it holds the lock place. It returns an error if the client disconnects. The caller must call
+// leave to release the lock.
+func acquireLock(ctx context.Context, place chan struct{}) (leave func(), err error) {
 	select {
 	case place <- struct{}{}:
 		return func() { <-place }, nil
@@ -57,13 +57,13 @@ func enter(ctx context.Context, place chan struct{}) (leave func(), err error) {
 	}
 }
 
-// count waits until the store is ready and no other request counts series. Requests count one at a time because
+// waitToCount waits until the store is ready and no other request counts series. Requests count one at a time because
 // counting reads a lot of data. The caller must call leave when it has finished.
-func (a *api) count(ctx context.Context) (leave func(), err error) {
+func (a *api) waitToCount(ctx context.Context) (leave func(), err error) {
 	if err := a.Ready(); err != nil {
 		return nil, err
 	}
-	return enter(ctx, a.counting)
+	return acquireLock(ctx, a.counting)
 }
 
 // respond writes the result of answer in the format of Prometheus' API, with warnings about data that couldn't be read.
@@ -110,9 +110,9 @@ type badRequest string
 
 func (b badRequest) Error() string { return string(b) }
 
-func (a *api) evaluator(r *http.Request) (any, error) {
+func (a *api) serveEvaluator(r *http.Request) (any, error) {
 	e, err := a.Evaluator(r.Context())
-	if u := server.UserOf(r.Context()); u != nil && !u.Admin() {
+	if u := server.UserOf(r.Context()); u != nil && !u.IsAdmin() {
 		e.Name = ""
 	}
 	return e, err
@@ -141,7 +141,7 @@ type session struct {
 	Resolutions []string `json:"resolutions"`
 }
 
-func (a *api) session(r *http.Request) (any, error) {
+func (a *api) serveSession(r *http.Request) (any, error) {
 	s := session{
 		Version: a.Version, Revision: a.Revision, Target: a.Target, Engine: a.Engine, Auth: a.Auth,
 		SelfTenant: a.SelfTenant,
@@ -152,7 +152,7 @@ func (a *api) session(r *http.Request) (any, error) {
 		s.NotReady = storage.Plain(err.Error())
 	}
 	if u := server.UserOf(r.Context()); u != nil {
-		s.User, s.Metrics, s.Admin, s.DefaultTenant = u.Name(), u.Metrics(), u.Admin(), u.Tenant()
+		s.User, s.Metrics, s.Admin, s.DefaultTenant = u.Name(), u.CanReadMetrics(), u.IsAdmin(), u.Tenant()
 		s.Tenants, s.AnyTenant = u.Tenants()
 	}
 	if s.AnyTenant {

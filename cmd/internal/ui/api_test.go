@@ -151,12 +151,12 @@ func withAuth(t *testing.T, o Options) http.Handler {
 	require.NoError(t, err)
 	none := http.NotFoundHandler()
 	return server.NewHandler(server.Options{
-		API: none, Write: none, Ready: o.Ready, Routes: Routes(o), NotFound: NotFound, Auth: guard,
+		API: none, Write: none, Ready: o.Ready, Routes: NewRoutes(o), NotFound: NotFound, Auth: guard,
 		HTTP: server.NewMetrics(nil), Gatherer: prometheus.NewRegistry(),
 	})
 }
 
-func ask(h http.Handler, user, path string, header ...string) (code int, data string) {
+func sendRequest(h http.Handler, user, path string, header ...string) (code int, data string) {
 	r := httptest.NewRequest(http.MethodGet, path, nil)
 	if user != "" {
 		r.Header.Set("Authorization", "Bearer "+user)
@@ -183,34 +183,34 @@ func TestWhoSeesWhat(t *testing.T) {
 	o := testOptions()
 	store := o.Store.(*fakeStore)
 	h := withAuth(t, o)
-	code, _ := ask(h, "", "/")
+	code, _ := sendRequest(h, "", "/")
 	require.Equal(t, http.StatusOK, code, "the page itself holds no secret")
 	for _, name := range []string{
 		"session", "tenants", "series", "metric", "churn", "windows", "work", "health", "relabel",
 	} {
-		code, _ := ask(h, "", Prefix+name)
+		code, _ := sendRequest(h, "", Prefix+name)
 		require.Equal(t, http.StatusUnauthorized, code, name)
 	}
-	code, _ = ask(h, "ann", Prefix+"health")
+	code, _ = sendRequest(h, "ann", Prefix+"health")
 	require.Equal(t, http.StatusForbidden, code)
 	for _, name := range []string{"series", "churn", "windows", "work", "relabel"} {
-		code, text := ask(h, "ann", Prefix+name, "X-Scope-OrgID", "team-b")
+		code, text := sendRequest(h, "ann", Prefix+name, "X-Scope-OrgID", "team-b")
 		require.Equal(t, http.StatusForbidden, code, text)
 	}
 	require.Empty(t, store.asked)
 
-	_, data := ask(h, "ann", Prefix+"windows")
+	_, data := sendRequest(h, "ann", Prefix+"windows")
 	require.JSONEq(t,
 		`{"windows":[{"resolution":"5m","start":"0001-01-01T00:00:00Z","end":"0001-01-01T00:00:00Z","bytes":-1,"slots":3,"of":84,"again":0,"imported":0,"unrolled":0}],
 		"cut":false,"kept":{"raw":3600,"5m":0,"1h":0},"longest":{"raw":7200,"5m":0,"1h":0}}`, data)
-	_, data = ask(h, "ops", Prefix+"churn?windows=3", "X-Scope-OrgID", "team-b")
+	_, data = sendRequest(h, "ops", Prefix+"churn?windows=3", "X-Scope-OrgID", "team-b")
 	require.JSONEq(t,
 		`{"unsealed":3,"cut":true,"windows":[{"window":20776,"start":"0001-01-01T00:00:00Z","end":"0001-01-01T00:00:00Z","metrics":0,"series":7,"added":-1,"gone":-1}]}`,
 		data)
-	_, data = ask(h, "bob", Prefix+"series?window=20776&metric=up&label=job&limit=5", "X-Scope-OrgID", "team-b")
+	_, data = sendRequest(h, "bob", Prefix+"series?window=20776&metric=up&label=job&limit=5", "X-Scope-OrgID", "team-b")
 	require.JSONEq(t,
 		`{"series":7,"all_metrics":1,"all_labels":0,"metrics":[{"name":"up","count":7}],"labels":[],"values":[]}`, data)
-	_, data = ask(h, "ann", Prefix+"series?seen=true")
+	_, data = sendRequest(h, "ann", Prefix+"series?seen=true")
 	require.JSONEq(t, `{"series":7,"all_metrics":1,"all_labels":0,"labels":[],"values":[],
 		"metrics":[{"name":"up","count":7,"first":"1970-01-01T00:00:00Z","last":"1970-01-02T00:00:00Z"}]}`, data)
 	require.Equal(t, []any{"team-a", "team-b3",
@@ -221,28 +221,28 @@ func TestWhoSeesWhat(t *testing.T) {
 		"ann": `{"tenants":["team-a"],"all":1}`, "bob": `{"tenants":["team-b","team-a"],"all":2}`,
 		"ops": `{"tenants":["team-b","default","team-a"],"all":3}`,
 	} {
-		_, data := ask(h, user, Prefix+"tenants")
+		_, data := sendRequest(h, user, Prefix+"tenants")
 		require.JSONEq(t, want, data, user)
 	}
-	_, data = ask(h, "ann", Prefix+"session")
+	_, data = sendRequest(h, "ann", Prefix+"session")
 	require.Contains(t, data, `"tenants":["team-a"],"any_tenant":false,"default_tenant":"team-a"`)
 	for user, roles := range map[string]string{
 		"ann": `"metrics":false,"admin":false`, "watch": `"metrics":true,"admin":false`,
 		"ops": `"metrics":true,"admin":true`,
 	} {
-		_, data = ask(h, user, Prefix+"session")
+		_, data = sendRequest(h, user, Prefix+"session")
 		require.Contains(t, data, roles, user)
 	}
-	_, data = ask(h, "ann", Prefix+"work")
+	_, data = sendRequest(h, "ann", Prefix+"work")
 	require.Contains(t, data, `"waiting_slots":4`)
 	require.NotContains(t, data, "a secret")
-	_, data = ask(h, "ops", Prefix+"work")
+	_, data = sendRequest(h, "ops", Prefix+"work")
 	require.Contains(t, data, "series a secret")
-	_, data = ask(h, "ann", Prefix+"evaluator")
+	_, data = sendRequest(h, "ann", Prefix+"evaluator")
 	require.JSONEq(t, `{"name":"","here":true,"rules":false,"shared":false}`, data)
-	_, data = ask(h, "ops", Prefix+"evaluator")
+	_, data = sendRequest(h, "ops", Prefix+"evaluator")
 	require.Contains(t, data, "a secret")
-	_, data = ask(h, "ops", Prefix+"health")
+	_, data = sendRequest(h, "ops", Prefix+"health")
 	require.Contains(t, data, `"found"`)
 }
 
@@ -254,7 +254,7 @@ func TestBadRequests(t *testing.T) {
 	} {
 		r := get(t, o, Prefix+path)
 		require.Equal(t, http.StatusBadRequest, r.StatusCode)
-		require.Contains(t, body(t, r), word)
+		require.Contains(t, readBody(t, r), word)
 	}
 	for err, code := range map[error]int{
 		meter.ErrQueryTooLarge: http.StatusUnprocessableEntity, storage.ErrNotReady: http.StatusServiceUnavailable,
@@ -268,7 +268,7 @@ func TestBadRequests(t *testing.T) {
 	o = testOptions()
 	o.Ready = func() error { return storage.ErrNotReady }
 	require.Equal(t, http.StatusServiceUnavailable, get(t, o, Prefix+"series").StatusCode)
-	require.Contains(t, body(t, get(t, o, Prefix+"session")), `"not_ready":"the head`)
+	require.Contains(t, readBody(t, get(t, o, Prefix+"session")), `"not_ready":"the head`)
 }
 
 func TestTheDoctorIsntAskedAllTheTime(t *testing.T) {
@@ -277,13 +277,13 @@ func TestTheDoctorIsntAskedAllTheTime(t *testing.T) {
 	o.Examine = func(context.Context) []doctor.Finding { asked++; return nil }
 	a := newAPI(o)
 	for range 3 {
-		_, _, err := a.examine(t.Context())
+		_, _, err := a.examineStore(t.Context())
 		require.NoError(t, err)
 	}
 	require.Equal(t, 1, asked)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, _, err := a.examine(ctx)
+	_, _, err := a.examineStore(ctx)
 	require.ErrorIs(t, err, context.Canceled)
 }
 

@@ -75,28 +75,28 @@ func TestThePageInABrowser(t *testing.T) {
 
 	home := shortFolder(t)
 	program := promrig.Cassia(
-		binary, home, address(t), "--limits.file="+limits, "--rule.files="+rules, "--write.relabel-file="+relabel,
+		binary, home, freeAddress(t), "--limits.file="+limits, "--rule.files="+rules, "--write.relabel-file="+relabel,
 	)
 	open := start(ctx, t, program)
 	locked := start(ctx, t, promrig.Cassia(
-		binary, t.TempDir(), address(t), "--auth.file="+users, "--no-self-monitoring",
+		binary, t.TempDir(), freeAddress(t), "--auth.file="+users, "--no-self-monitoring",
 		"--backup.to="+filepath.Join(relabel, "backups"),
 	)) // This folder can't be created below a file.
-	bare := start(ctx, t, promrig.Cassia(binary, t.TempDir(), address(t), "--no-self-monitoring"))
+	bare := start(ctx, t, promrig.Cassia(binary, t.TempDir(), freeAddress(t), "--no-self-monitoring"))
 	lacking := t.TempDir()
 	eng, err := pebble.Open(filepath.Join(lacking, "data"), pebble.DefaultOptions())
 	require.NoError(t, err)
-	damaged(t, eng)
+	sealAndDamage(t, eng)
 	require.NoError(t, eng.Close())
-	lacks := start(ctx, t, promrig.Cassia(binary, lacking, address(t), "--no-self-monitoring"))
-	store(ctx, t, open.URL())
-	imports(ctx, t, binary, files, open.URL())
+	lacks := start(ctx, t, promrig.Cassia(binary, lacking, freeAddress(t), "--no-self-monitoring"))
+	storeSamples(ctx, t, open.URL())
+	importHistory(ctx, t, binary, files, open.URL())
 	require.NoError(t, open.Terminate(time.Minute)) // A start writes the log to files, whose sizes are then shown.
 	program.Args = append(
 		program.Args, "--backup.to="+filepath.Join(home, "backups"), "--backup.every=1h", "--backup.keep-hourly=24",
 	)
 	open = start(ctx, t, program)
-	dropped := latencies(time.Now(), time.Now().Add(time.Millisecond), time.Minute)
+	dropped := latencySeries(time.Now(), time.Now().Add(time.Millisecond), time.Minute)
 	remoteWrite(ctx, t, open.URL(), "default", dropped[len(dropped)-1:])
 
 	shots := os.Getenv("CASSIA_UI_SHOTS")
@@ -123,7 +123,7 @@ func shortFolder(t *testing.T) string {
 	return dir
 }
 
-func address(t *testing.T) string {
+func freeAddress(t *testing.T) string {
 	out, err := promrig.FreeAddress()
 	require.NoError(t, err)
 	return out
@@ -138,26 +138,27 @@ func start(ctx context.Context, t *testing.T, p promrig.Program) *promrig.Proces
 	return process
 }
 
-// store writes and seals three days of samples of two tenants. It then writes late samples, and samples that stay
-// unsealed.
-func store(ctx context.Context, t *testing.T, url string) {
+// storeSamples writes and seals three days of samples of two tenants. It then writes late samples, and samples that
+// stay unsealed.
+func storeSamples(ctx context.Context, t *testing.T, url string) {
 	now := time.Now().Truncate(time.Minute)
 	from := now.Add(-72 * time.Hour)
-	remoteWrite(ctx, t, url, "default", requests(from, now.Add(-2*time.Hour), time.Minute, true))
-	remoteWrite(ctx, t, url, "team-a", queues(from, now.Add(-2*time.Hour), 5*time.Minute))
-	require.NoError(t, promrig.Post(ctx, url+"/-/seal"))
+	remoteWrite(ctx, t, url, "default", requestSeries(from, now.Add(-2*time.Hour), time.Minute, true))
+	remoteWrite(ctx, t, url, "team-a", queueSeries(from, now.Add(-2*time.Hour), 5*time.Minute))
+	require.NoError(t, promrig.PostEmpty(ctx, url+"/-/seal"))
 	late := now.Add(-30 * time.Hour)
-	remoteWrite(ctx, t, url, "default", requests(late.Add(time.Second), late.Add(2*time.Second), time.Second, false))
-	require.NoError(t, promrig.Post(ctx, url+"/-/seal"))
+	series := requestSeries(late.Add(time.Second), late.Add(2*time.Second), time.Second, false)
+	remoteWrite(ctx, t, url, "default", series)
+	require.NoError(t, promrig.PostEmpty(ctx, url+"/-/seal"))
 	ahead := now.Add(storage.MaxAhead - time.Minute) // The page then finds samples at any time that it queries.
-	remoteWrite(ctx, t, url, "default", requests(now.Add(-2*time.Hour), ahead, time.Minute, true))
-	remoteWrite(ctx, t, url, "default", special(now.Add(-2*time.Hour), ahead, time.Minute))
-	remoteWrite(ctx, t, url, "default", latencies(now.Add(-2*time.Hour), ahead, time.Minute))
-	remoteWrite(ctx, t, url, "team-a", queues(now.Add(-2*time.Hour), ahead, 5*time.Minute))
+	remoteWrite(ctx, t, url, "default", requestSeries(now.Add(-2*time.Hour), ahead, time.Minute, true))
+	remoteWrite(ctx, t, url, "default", specialSeries(now.Add(-2*time.Hour), ahead, time.Minute))
+	remoteWrite(ctx, t, url, "default", latencySeries(now.Add(-2*time.Hour), ahead, time.Minute))
+	remoteWrite(ctx, t, url, "team-a", queueSeries(now.Add(-2*time.Hour), ahead, 5*time.Minute))
 }
 
-// imports imports three days of a series into a separate tenant.
-func imports(ctx context.Context, t *testing.T, binary, dir, url string) {
+// importHistory imports three days of a series into a separate tenant.
+func importHistory(ctx context.Context, t *testing.T, binary, dir, url string) {
 	text, now := "# TYPE imported gauge\n", time.Now().Truncate(time.Hour)
 	for at := now.Add(-72 * time.Hour); at.Before(now.Add(-24 * time.Hour)); at = at.Add(time.Minute) {
 		text += fmt.Sprintf("imported{job=\"a\"} 1 %d\n", at.Unix())
@@ -170,8 +171,8 @@ func imports(ctx context.Context, t *testing.T, binary, dir, url string) {
 	require.NoError(t, err, "%s", out)
 }
 
-// requests returns the samples of eight counters of two jobs and, if gauges is set, of eight temperatures.
-func requests(from, to time.Time, every time.Duration, gauges bool) (all []prompb.TimeSeries) {
+// requestSeries returns the samples of eight counters of two jobs and, if gauges is set, of eight temperatures.
+func requestSeries(from, to time.Time, every time.Duration, gauges bool) (all []prompb.TimeSeries) {
 	for i := range 8 {
 		names := []prompb.Label{
 			{Name: "__name__", Value: "http_requests_total"},
@@ -196,8 +197,8 @@ func requests(from, to time.Time, every time.Duration, gauges bool) (all []promp
 	return all
 }
 
-// queues returns the samples of eight gauges.
-func queues(from, to time.Time, every time.Duration) (all []prompb.TimeSeries) {
+// queueSeries returns the samples of eight gauges.
+func queueSeries(from, to time.Time, every time.Duration) (all []prompb.TimeSeries) {
 	for i := range 8 {
 		gauge := prompb.TimeSeries{Labels: []prompb.Label{
 			{Name: "__name__", Value: "queue_length"}, {Name: "queue", Value: fmt.Sprint("q", i)},
@@ -212,8 +213,8 @@ func queues(from, to time.Time, every time.Duration) (all []prompb.TimeSeries) {
 	return all
 }
 
-// special returns the samples of constant gauges whose values are easily displayed incorrectly.
-func special(from, to time.Time, every time.Duration) (all []prompb.TimeSeries) {
+// specialSeries returns the samples of constant gauges whose values are easily displayed incorrectly.
+func specialSeries(from, to time.Time, every time.Duration) (all []prompb.TimeSeries) {
 	for i, v := range []float64{1795394751.29, math.SmallestNonzeroFloat64, math.MaxFloat64, math.Inf(1), math.NaN()} {
 		gauge := prompb.TimeSeries{
 			Labels: []prompb.Label{{Name: "__name__", Value: "special_values"}, {Name: "i", Value: fmt.Sprint(i)}},
@@ -226,9 +227,9 @@ func special(from, to time.Time, every time.Duration) (all []prompb.TimeSeries) 
 	return all
 }
 
-// latencies returns the samples of a classic histogram with exemplars, a native histogram with the same values, a gauge
-// in bytes, and series that a rule drops.
-func latencies(from, to time.Time, every time.Duration) []prompb.TimeSeries {
+// latencySeries returns the samples of a classic histogram with exemplars, a native histogram with the same values, a
+// gauge in bytes, and series that a rule drops.
+func latencySeries(from, to time.Time, every time.Duration) []prompb.TimeSeries {
 	named := func(name string, more ...prompb.Label) prompb.TimeSeries {
 		return prompb.TimeSeries{Labels: append([]prompb.Label{{Name: "__name__", Value: name}}, more...)}
 	}
@@ -261,15 +262,15 @@ func latencies(from, to time.Time, every time.Duration) []prompb.TimeSeries {
 	return append(all, native, memory, unwanted)
 }
 
-// meanings contains the metadata of the metrics.
-var meanings = []prompb.MetricMetadata{
+// metadataOf contains the metadata of the metrics.
+var metadataOf = []prompb.MetricMetadata{
 	{MetricFamilyName: "http_requests_total", Type: prompb.MetricMetadata_COUNTER, Help: "All requests that were answered, whatever the answer was, since the process began."},
 	{MetricFamilyName: "latency_seconds", Type: prompb.MetricMetadata_HISTOGRAM, Unit: "seconds", Help: "How long answers took."},
 	{MetricFamilyName: "temperature_celsius", Type: prompb.MetricMetadata_GAUGE, Unit: "celsius", Help: "How warm it is."},
 }
 
 func remoteWrite(ctx context.Context, t *testing.T, url, tenant string, series []prompb.TimeSeries) {
-	raw, err := (&prompb.WriteRequest{Timeseries: series, Metadata: meanings}).Marshal()
+	raw, err := (&prompb.WriteRequest{Timeseries: series, Metadata: metadataOf}).Marshal()
 	require.NoError(t, err)
 	r, err := http.NewRequestWithContext(
 		ctx, http.MethodPost, url+"/api/v1/write", bytes.NewReader(snappy.Encode(nil, raw)),

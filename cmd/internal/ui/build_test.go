@@ -39,7 +39,7 @@ func TestThePageIsBuiltFromItsSources(t *testing.T) {
 	run(t, "node_modules/.bin/tsc", "--noEmit")
 	built := t.TempDir()
 	run(t, "node", "build.mjs", built)
-	require.Equal(t, files(t, os.DirFS("dist")), files(t, os.DirFS(built)),
+	require.Equal(t, hashFiles(t, os.DirFS("dist")), hashFiles(t, os.DirFS(built)),
 		"dist isn't what src makes: run `make ui` and commit dist")
 }
 
@@ -49,9 +49,9 @@ func TestLogicOfThePage(t *testing.T) {
 	run(t, "node", "units.mjs")
 }
 
-// files returns the hashes of the files in a folder, by name. Hashes are compared rather than contents, because a
+// hashFiles returns the hashes of the files in a folder, by name. Hashes are compared rather than contents, because a
 // difference of contents would fill the screen.
-func files(t *testing.T, dir fs.FS) map[string][sha256.Size]byte {
+func hashFiles(t *testing.T, dir fs.FS) map[string][sha256.Size]byte {
 	t.Helper()
 	all := map[string][sha256.Size]byte{}
 	require.NoError(t, fs.WalkDir(dir, ".", func(name string, entry fs.DirEntry, err error) error {

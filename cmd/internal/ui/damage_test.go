@@ -18,9 +18,9 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// damaged seals two series of the metric up and two of the metric load, damages labels of up, and returns the window of
-// the series.
-func damaged(t *testing.T, eng engine.Engine) (window int64) {
+// sealAndDamage seals two series of the metric up and two of the metric load, damages labels of up, and returns the
+// window of the series.
+func sealAndDamage(t *testing.T, eng engine.Engine) (window int64) {
 	store := storagetest.Start(t, eng)
 	b := store.NewBatch("default")
 	for i := range 4 {
@@ -75,7 +75,7 @@ func (c countingStore) CountSeries(ctx context.Context, q counts.SeriesQuery) (c
 // warnings, other responses must not.
 func TestCountsThatLackSeriesHaveWarnings(t *testing.T) {
 	eng := storagetest.Pebble(t)
-	window := damaged(t, eng)
+	window := sealAndDamage(t, eng)
 	o := testOptions()
 	o.Store = countingStore{&fakeStore{}, storagetest.Open(t, eng).Counts()}
 	for range 2 {
@@ -87,7 +87,7 @@ func TestCountsThatLackSeriesHaveWarnings(t *testing.T) {
 				Data     struct{ Series int }
 				Warnings []string
 			}
-			require.NoError(t, json.Unmarshal([]byte(body(t, r)), &answer))
+			require.NoError(t, json.Unmarshal([]byte(readBody(t, r)), &answer))
 			require.Equal(t, "success", answer.Status)
 			require.Equal(t, series, answer.Data.Series, "of %q", metric)
 			if metric == "load" {

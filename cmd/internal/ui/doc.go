@@ -1,8 +1,8 @@
 // Package ui contains the web page, and the endpoints that it needs in addition to Prometheus' API. cmd/cassia adds its
-// Routes to the server.
+// routes to the server.
 //
-//	src/*.tsx ── npm run build ──► dist/ ── go:embed ──► Routes: /, /assets/…, /graph
-//	                                                            /api/v1/cassia/…   see api.go
+//	src/*.tsx ── npm run build ──► dist/ ── go:embed ──► NewRoutes: /, /assets/…, /graph
+//	                                                               /api/v1/cassia/…   see api.go
 //
 // The page consists of an HTML file, a script and a style sheet. It sends requests only to its own server, and keeps
 // its state in the fragment of its URL. It contains no secrets, so anyone may load it. It has its own login form for a

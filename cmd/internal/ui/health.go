@@ -12,8 +12,8 @@ import (
 // examineEvery is the time for which the findings of an examination are reused.
 const examineEvery = time.Minute
 
-// examined holds the result of the last examination.
-type examined struct {
+// examinationResult holds the result of the last examination.
+type examinationResult struct {
 	mu    sync.Mutex
 	at    time.Time
 	found []doctor.Finding
@@ -21,10 +21,10 @@ type examined struct {
 
 // healthAnswer is the response of the endpoint health.
 type healthAnswer struct {
-	Engine string `json:"engine"`
-	Memory memory `json:"memory"`
+	Engine string      `json:"engine"`
+	Memory memoryUsage `json:"memory"`
 	// Disk is the disk usage of the data directory and the free space. It is nil if the data isn't on this machine.
-	Disk *disk `json:"disk"`
+	Disk *diskUsage `json:"disk"`
 	// Space is the disk usage by kind: of the rows of each table, by its name, and of other parts of the engine. It is
 	// nil if unknown.
 	Space    map[string]int64 `json:"space"`
@@ -33,20 +33,20 @@ type healthAnswer struct {
 	Examined time.Time `json:"examined"`
 }
 
-// memory is the memory usage and the memory limit of the process in bytes.
-type memory struct {
+// memoryUsage is the memory usage and the memory limit of the process in bytes.
+type memoryUsage struct {
 	Used int64 `json:"used"`
 	Max  int64 `json:"max"`
 }
 
-type disk struct {
+type diskUsage struct {
 	Path  string `json:"path"`
 	Bytes int64  `json:"bytes"`
 	Free  int64  `json:"free"`
 	Total int64  `json:"total"`
 }
 
-func (a *api) health(r *http.Request) (any, error) {
+func (a *api) serveHealth(r *http.Request) (any, error) {
 	out := healthAnswer{Engine: a.Engine}
 	out.Memory.Used, out.Memory.Max = a.Memory()
 	if a.Disk != nil {
@@ -54,7 +54,7 @@ func (a *api) health(r *http.Request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		out.Disk = &disk{d.Path, d.Bytes, d.Free, d.Total}
+		out.Disk = &diskUsage{d.Path, d.Bytes, d.Free, d.Total}
 	}
 	var err error
 	if out.Space, err = a.Store.Space(r.Context()); err != nil {
@@ -66,12 +66,13 @@ func (a *api) health(r *http.Request) (any, error) {
 			out.Disk.Bytes += n
 		}
 	}
-	out.Findings, out.Examined, err = a.examine(r.Context())
+	out.Findings, out.Examined, err = a.examineStore(r.Context())
 	return out, err
 }
 
-// examine examines the store, or returns the findings of a recent examination. Concurrent calls share an examination.
-func (a *api) examine(ctx context.Context) ([]doctor.Finding, time.Time, error) {
+// examineStore examines the store, or returns the findings of a recent examination. Concurrent calls share an
+// examination.
+func (a *api) examineStore(ctx context.Context) ([]doctor.Finding, time.Time, error) {
 	a.examined.mu.Lock()
 	defer a.examined.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -82,7 +83,7 @@ func (a *api) examine(ctx context.Context) ([]doctor.Finding, time.Time, error) 
 		if err := ctx.Err(); err != nil { // The findings may only reflect that the request was canceled.
 			return nil, time.Time{}, err
 		}
-		doctor.Sort(found)
+		doctor.SortFindings(found)
 		a.examined.found, a.examined.at = append([]doctor.Finding{}, found...), time.Now().UTC()
 	}
 	return a.examined.found, a.examined.at, nil

@@ -16,26 +16,28 @@ import (
 // maxPanels is the max number of queries in a link that are shown.
 const maxPanels = 10
 
-// links returns routes that redirect the paths of Prometheus' web pages to the corresponding views. Such paths are used
-// by alerts, dashboards and bookmarks.
-func links() []server.Route {
+// linkRoutes returns routes that redirect the paths of Prometheus' web pages to the corresponding views. Such paths are
+// used by alerts, dashboards and bookmarks.
+func linkRoutes() []server.Route {
 	row := func(path string, h http.HandlerFunc) server.Route {
 		return server.Route{Path: "GET " + path, Name: path, Role: server.Open, Tenant: true, Handler: h}
 	}
 	return []server.Route{
-		row("/graph", graph), // Prometheus 2, and links in alerts
-		row("/query", graph), // Prometheus 3
-		row("/alerts", func(w http.ResponseWriter, r *http.Request) { lead(w, r, "alerts", found(r, url.Values{})) }),
+		row("/graph", redirectGraph), // Prometheus 2, and links in alerts
+		row("/query", redirectGraph), // Prometheus 3
+		row("/alerts", func(w http.ResponseWriter, r *http.Request) {
+			redirectToView(w, r, "alerts", searchParams(r, url.Values{}))
+		}),
 		row("/rules", func(w http.ResponseWriter, r *http.Request) {
-			lead(w, r, "alerts", found(r, url.Values{"show": {"rules"}}))
+			redirectToView(w, r, "alerts", searchParams(r, url.Values{"show": {"rules"}}))
 		}),
 	}
 }
 
-// lead redirects to a view, and moves the tenant from the path to the view. The redirect is relative, because a proxy
-// may serve the page under a path.
-func lead(w http.ResponseWriter, r *http.Request, view string, params url.Values) {
-	harden(w.Header())
+// redirectToView redirects to a view, and moves the tenant from the path to the view. The redirect is relative, because
+// a proxy may serve the page under a path.
+func redirectToView(w http.ResponseWriter, r *http.Request, view string, params url.Values) {
+	setSecurityHeaders(w.Header())
 	to := "./#/" + view
 	if name := server.PathTenant(r.Context()); name != "" {
 		to = "../../#/" + view
@@ -48,16 +50,16 @@ func lead(w http.ResponseWriter, r *http.Request, view string, params url.Values
 	w.WriteHeader(http.StatusFound)
 }
 
-// found converts the search parameter of a link.
-func found(r *http.Request, to url.Values) url.Values {
+// searchParams converts the search parameter of a link.
+func searchParams(r *http.Request, to url.Values) url.Values {
 	if text := r.URL.Query().Get("search"); text != "" {
 		to.Set("find", text)
 	}
 	return to
 }
 
-// graph converts a link with queries. The display options of its first query apply.
-func graph(w http.ResponseWriter, r *http.Request) {
+// redirectGraph converts a link with queries. The display options of its first query apply.
+func redirectGraph(w http.ResponseWriter, r *http.Request) {
 	asked, to := r.URL.Query(), url.Values{}
 	for i := range maxPanels {
 		if expr := asked.Get(fmt.Sprintf("g%d.expr", i)); expr != "" {
@@ -79,7 +81,7 @@ func graph(w http.ResponseWriter, r *http.Request) {
 		to.Set("step", strconv.Itoa(int(step))+"s")
 	}
 	rangeOf(to, panel("range_input"), firstOf(panel("end_input"), panel("moment_input")))
-	lead(w, r, "explore", to)
+	redirectToView(w, r, "explore", to)
 }
 
 // maxStep is the max step of a query in seconds.

@@ -40,7 +40,7 @@ func manualPicture(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	harden(w.Header())
+	setSecurityHeaders(w.Header())
 	w.Header().Set("Content-Type", "image/webp")
 	w.Header().Set("Cache-Control", "public, max-age=3600")
 	_, _ = w.Write(p.Content)
@@ -66,7 +66,7 @@ func manualContents(w http.ResponseWriter, r *http.Request) {
 		Query: strings.ToValidUTF8(firstBytes(strings.TrimSpace(r.URL.Query().Get("q")), maxSearch), "")}
 	if v.Query != "" {
 		v.Searched, v.Title = true, v.Query+" – Manual"
-		v.Results = manual.Search(v.Query)
+		v.Results = manual.SearchSections(v.Query)
 		showManual(w, v)
 		return
 	}
@@ -74,7 +74,7 @@ func manualContents(w http.ResponseWriter, r *http.Request) {
 }
 
 func manualPage(w http.ResponseWriter, r *http.Request) {
-	p, ok := manual.Find(r.PathValue("topic"))
+	p, ok := manual.FindPage(r.PathValue("topic"))
 	if !ok {
 		NotFound(w, r)
 		return
@@ -117,7 +117,7 @@ func showManual(w http.ResponseWriter, v manualView) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	harden(w.Header())
+	setSecurityHeaders(w.Header())
 	w.Header().Set("Content-Security-Policy", fmt.Sprintf(manualPolicy, v.Nonce))
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")

@@ -55,7 +55,7 @@ func TestManual(t *testing.T) {
 		require.Contains(t, policy, "default-src 'none'")
 		require.NotContains(t, policy, "unsafe")
 		require.Equal(t, "nosniff", r.Header.Get("X-Content-Type-Options"))
-		text := body(t, r)
+		text := readBody(t, r)
 		require.Contains(t, text, want, path)
 		require.NotContains(t, text, "<script>")
 		requireWellFormed(t, text)
@@ -78,18 +78,18 @@ func TestEveryPageOfTheManual(t *testing.T) {
 	for _, topic := range manual.Topics() {
 		r := get(t, testOptions(), "/manual/"+topic)
 		require.Equal(t, http.StatusOK, r.StatusCode, topic)
-		text := body(t, r)
+		text := readBody(t, r)
 		requireWellFormed(t, text)
 		require.Contains(t, text, `aria-current="page"`)
 		for _, m := range regexp.MustCompile(`href="([a-z-]+)(#[^"]*)?"`).FindAllStringSubmatch(text, -1) {
-			_, ok := manual.Find(m[1])
+			_, ok := manual.FindPage(m[1])
 			require.True(t, ok, "%s links to %s", topic, m[1])
 		}
 		for _, m := range regexp.MustCompile(`<img src="([^"]*)"`).FindAllStringSubmatch(text, -1) {
 			r := get(t, testOptions(), "/manual/"+m[1])
 			require.Equal(t, http.StatusOK, r.StatusCode, m[1])
 			require.Equal(t, "image/webp", r.Header.Get("Content-Type"))
-			require.Equal(t, "image/webp", http.DetectContentType([]byte(body(t, r))))
+			require.Equal(t, "image/webp", http.DetectContentType([]byte(readBody(t, r))))
 		}
 	}
 }
@@ -103,7 +103,7 @@ func TestEveryViewHasItsPicture(t *testing.T) {
 	require.True(t, found)
 	list, _, found = strings.Cut(list, "\n];")
 	require.True(t, found)
-	page, ok := manual.Find("web-page")
+	page, ok := manual.FindPage("web-page")
 	require.True(t, ok)
 	text, err := page.HTML("")
 	require.NoError(t, err)
@@ -117,7 +117,7 @@ func TestEveryViewHasItsPicture(t *testing.T) {
 func TestEveryRouteIsInTheManual(t *testing.T) {
 	page, err := os.ReadFile("../manual/http-api.md")
 	require.NoError(t, err)
-	for _, r := range Routes(testOptions()) {
+	for _, r := range NewRoutes(testOptions()) {
 		path := strings.TrimSuffix(strings.TrimPrefix(r.Path, "GET "), "{$}")
 		require.Contains(t, string(page), "`"+path+"`", "give it a line in the manual's http-api.md")
 	}
@@ -132,7 +132,7 @@ func TestManualInABrowser(t *testing.T) {
 		t.Skip("there is no chromium: install Debian's package of that name")
 	}
 	mux := http.NewServeMux()
-	for _, r := range Routes(testOptions()) {
+	for _, r := range NewRoutes(testOptions()) {
 		mux.Handle(r.Path, r.Handler)
 	}
 	server := httptest.NewServer(mux)

@@ -40,16 +40,16 @@ type metricAnswer struct {
 	Similar []string `json:"similar"`
 }
 
-func (a *api) metric(r *http.Request) (any, error) {
+func (a *api) serveMetric(r *http.Request) (any, error) {
 	out := metricAnswer{Name: r.FormValue("name"), Similar: []string{}}
 	if out.Name == "" || len(out.Name) > maxMetricName {
 		return nil, badRequest(fmt.Sprintf("name must have 1 to %d bytes", maxMetricName))
 	}
-	name, err := one(r)
+	name, err := onlyTenant(r)
 	if err != nil {
 		return nil, err
 	}
-	leave, err := a.count(r.Context())
+	leave, err := a.waitToCount(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (a *api) metric(r *http.Request) (any, error) {
 		}
 	}
 	if !out.Found {
-		out.Similar, err = similar(r.Context(), out.Name, names)
+		out.Similar, err = similarNames(r.Context(), out.Name, names)
 		return out, err
 	}
 	seen, err := a.Store.MetricsSeen(r.Context(), name, []string{metric})
@@ -87,9 +87,9 @@ func (a *api) metric(r *http.Request) (any, error) {
 	return out, err
 }
 
-// similar returns the names that contain name or differ from it in at most a third of its bytes, the most similar
+// similarNames returns the names that contain name or differ from it in at most a third of its bytes, the most similar
 // first.
-func similar(ctx context.Context, name string, names []string) ([]string, error) {
+func similarNames(ctx context.Context, name string, names []string) ([]string, error) {
 	type candidate struct {
 		name     string
 		distance int
@@ -102,7 +102,7 @@ func similar(ctx context.Context, name string, names []string) ([]string, error)
 		}
 		at := most + 1
 		if n := len(other) - len(name); -most <= n && n <= most {
-			at = d.of(strings.ToLower(name), strings.ToLower(other), most)
+			at = d.between(strings.ToLower(name), strings.ToLower(other), most)
 		}
 		if at > most && len(name) >= 4 && strings.Contains(other, name) {
 			at = most + len(other) - len(name) // These follow all names with typing errors.
@@ -124,9 +124,9 @@ func similar(ctx context.Context, name string, names []string) ([]string, error)
 // editDistance computes edit distances. It reuses the memory of its rows.
 type editDistance struct{ before, row []int }
 
-// of returns the min number of bytes to insert, delete or replace to turn a into b. If the number exceeds most, the
-// result is any number greater than most.
-func (d *editDistance) of(a, b string, most int) int {
+// between returns the min number of bytes to insert, delete or replace to turn a into b. If the number exceeds most,
+// the result is any number greater than most.
+func (d *editDistance) between(a, b string, most int) int {
 	d.before, d.row = d.before[:0], append(d.row[:0], make([]int, len(b)+1)...)
 	for k := range len(b) + 1 {
 		d.before = append(d.before, k)

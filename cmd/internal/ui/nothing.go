@@ -62,7 +62,7 @@ func NotFound(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Cache-Control", "no-store")
-	harden(w.Header())
+	setSecurityHeaders(w.Header())
 	nonce := rand.Text()
 	var text bytes.Buffer
 	err := nothingThere.Execute(&text, map[string]any{"Nonce": nonce, "Path": r.URL.Path,
@@ -71,7 +71,7 @@ func NotFound(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	w.Header().Set("Content-Security-Policy", fmt.Sprintf(policy, nonce))
+	w.Header().Set("Content-Security-Policy", fmt.Sprintf(contentPolicy, nonce))
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(http.StatusNotFound)
 	_, _ = w.Write(text.Bytes())

@@ -20,24 +20,24 @@ import (
 //go:embed dist
 var dist embed.FS
 
-// policy is the content security policy of the page. It allows loads and requests only from the page's own origin.
-// Style sheets that the editor creates have the nonce, and images in style sheets may be data URLs.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-%s'; img-src 'self' data:; " +
+// contentPolicy is the content security policy of the page. It allows loads and requests only from the page's own
+// origin. Style sheets that the editor creates have the nonce, and images in style sheets may be data URLs.
+const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-%s'; img-src 'self' data:; " +
 	"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// harden sets the security headers of all files of the page.
-func harden(h http.Header) {
+// setSecurityHeaders sets the security headers of all files of the page.
+func setSecurityHeaders(h http.Header) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 }
 
-// page serves the page with a new nonce. If the path names a tenant, it redirects to the page with that tenant
+// servePage serves the page with a new nonce. If the path names a tenant, it redirects to the page with that tenant
 // selected.
-func page(w http.ResponseWriter, r *http.Request) {
+func servePage(w http.ResponseWriter, r *http.Request) {
 	if server.PathTenant(r.Context()) != "" {
-		lead(w, r, "explore", url.Values{})
+		redirectToView(w, r, "explore", url.Values{})
 		return
 	}
 	text, err := dist.ReadFile("dist/index.html")
@@ -46,8 +46,8 @@ func page(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	nonce := rand.Text()
-	harden(w.Header())
-	w.Header().Set("Content-Security-Policy", fmt.Sprintf(policy, nonce))
+	setSecurityHeaders(w.Header())
+	w.Header().Set("Content-Security-Policy", fmt.Sprintf(contentPolicy, nonce))
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	_, _ = w.Write(bytes.ReplaceAll(text, []byte("{{nonce}}"), []byte(nonce)))
@@ -84,15 +84,15 @@ var assets = sync.OnceValues(func() (map[string]asset, error) {
 	return files, nil
 })
 
-// icon serves the icon to clients that request it by its conventional name.
-func icon(w http.ResponseWriter, _ *http.Request) {
+// serveIcon serves the icon to clients that request it by its conventional name.
+func serveIcon(w http.ResponseWriter, _ *http.Request) {
 	files, err := assets()
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	f := files[path.Base(assetNames()["icon"])]
-	harden(w.Header())
+	setSecurityHeaders(w.Header())
 	w.Header().Set("Content-Type", f.kind)
 	w.Header().Set("Cache-Control", "public, max-age=3600")
 	_, _ = w.Write(f.plain)
@@ -110,7 +110,7 @@ func serveAsset(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	harden(w.Header())
+	setSecurityHeaders(w.Header())
 	w.Header().Set("Content-Type", f.kind)
 	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 	w.Header().Set("Vary", "Accept-Encoding")

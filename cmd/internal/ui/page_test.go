@@ -16,7 +16,7 @@ import (
 func get(t *testing.T, o Options, target string, header ...string) *http.Response {
 	t.Helper()
 	mux := http.NewServeMux()
-	for _, r := range Routes(o) {
+	for _, r := range NewRoutes(o) {
 		mux.Handle(r.Path, r.Handler)
 	}
 	r := httptest.NewRequest(http.MethodGet, target, nil)
@@ -28,7 +28,7 @@ func get(t *testing.T, o Options, target string, header ...string) *http.Respons
 	return w.Result()
 }
 
-func body(t *testing.T, r *http.Response) string {
+func readBody(t *testing.T, r *http.Response) string {
 	t.Helper()
 	text, err := io.ReadAll(r.Body)
 	require.NoError(t, err)
@@ -43,7 +43,7 @@ func TestThePageIsLockedDown(t *testing.T) {
 	require.NotEqual(t, policy, second.Header.Get("Content-Security-Policy"), "a nonce is used once")
 	nonce := regexp.MustCompile(`'nonce-(\w{20,})'`).FindStringSubmatch(policy)
 	require.NotNil(t, nonce)
-	text := body(t, first)
+	text := readBody(t, first)
 	require.Contains(t, text, `nonce="`+nonce[1]+`"`)
 	require.NotContains(t, text, "{{")
 	require.Equal(t, "no-store", first.Header.Get("Cache-Control"))
@@ -54,7 +54,7 @@ func TestThePageIsLockedDown(t *testing.T) {
 }
 
 func TestWhatThePageNamesIsThere(t *testing.T) {
-	text := body(t, get(t, testOptions(), "/"))
+	text := readBody(t, get(t, testOptions(), "/"))
 	names := regexp.MustCompile(`assets/[\w.-]+`).FindAllString(text, -1)
 	require.Len(t, names, 4)
 	for _, name := range names {
@@ -64,7 +64,7 @@ func TestWhatThePageNamesIsThere(t *testing.T) {
 		require.NotEmpty(t, plain.Header.Get("Content-Type"))
 		zipped := get(t, testOptions(), "/"+name, "Accept-Encoding", "br, gzip")
 		require.Equal(t, "gzip", zipped.Header.Get("Content-Encoding"))
-		require.NotEqual(t, body(t, plain), body(t, zipped))
+		require.NotEqual(t, readBody(t, plain), readBody(t, zipped))
 	}
 	require.Equal(t, http.StatusNotFound, get(t, testOptions(), "/assets/app-OTHER.js").StatusCode)
 }
@@ -89,7 +89,7 @@ func TestPathsWithATenant(t *testing.T) {
 	icon := get(t, testOptions(), "/favicon.ico")
 	require.Equal(t, http.StatusOK, icon.StatusCode)
 	require.Equal(t, "image/svg+xml", icon.Header.Get("Content-Type"))
-	require.Contains(t, body(t, icon), "<svg")
+	require.Contains(t, readBody(t, icon), "<svg")
 }
 
 func TestLinksOfPrometheusLeadToViews(t *testing.T) {
@@ -126,7 +126,7 @@ func TestOtherPathsGetAPageThatSaysSo(t *testing.T) {
 		r := ask(http.MethodGet, path, browser)
 		require.Equal(t, http.StatusNotFound, r.StatusCode)
 		require.Contains(t, r.Header.Get("Content-Type"), "text/html")
-		text := body(t, r)
+		text := readBody(t, r)
 		require.NotContains(t, text, "<script")
 		require.Contains(t, text, `href="`+root+`#/explore"`)
 		nonce := regexp.MustCompile(`style nonce="(\w{20,})"`).FindStringSubmatch(text)
@@ -135,7 +135,7 @@ func TestOtherPathsGetAPageThatSaysSo(t *testing.T) {
 	}
 	plain := ask(http.MethodPost, "/v1/metrics", "*/*")
 	require.Equal(t, http.StatusNotFound, plain.StatusCode)
-	require.Equal(t, "404 page not found\n", body(t, plain))
+	require.Equal(t, "404 page not found\n", readBody(t, plain))
 	require.Equal(
 		t, http.StatusMethodNotAllowed, ask(http.MethodPost, "/alerts", browser).StatusCode, "the path is one",
 	)
@@ -146,7 +146,7 @@ func TestSessionOfAnybody(t *testing.T) {
 	var answer struct {
 		Data session `json:"data"`
 	}
-	text := body(t, get(t, testOptions(), "/api/v1/cassia/session"))
+	text := readBody(t, get(t, testOptions(), "/api/v1/cassia/session"))
 	require.NoError(t, json.NewDecoder(strings.NewReader(text)).Decode(&answer))
 	require.Equal(t, []string{"default", "team-a", "team-b"}, answer.Data.Tenants)
 	require.True(t, answer.Data.AnyTenant)

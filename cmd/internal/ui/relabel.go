@@ -33,9 +33,9 @@ type Relabeling interface {
 	Space(ctx context.Context, tenant string) ([rollup.OneHour + 1]relabeling.ResolutionSpace, error)
 }
 
-// relabel returns the rules for the tenant's incoming series, and the number of dropped samples.
-func (a *api) relabel(r *http.Request) (any, error) {
-	name, err := one(r)
+// serveRelabel returns the rules for the tenant's incoming series, and the number of dropped samples.
+func (a *api) serveRelabel(r *http.Request) (any, error) {
+	name, err := onlyTenant(r)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ type retentionTrial struct {
 // relabelTry returns the effect of rules and retentions on the tenant's stored data. Requests are handled one at a
 // time.
 func (a *api) relabelTry(r *http.Request) (any, error) {
-	name, err := one(r)
+	name, err := onlyTenant(r)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func (a *api) relabelTry(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	leave, err := a.count(r.Context())
+	leave, err := a.waitToCount(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -187,15 +187,15 @@ func (a *api) tryRetention(ctx context.Context, tenant string, then map[string]f
 			t.BytesAtRest = -1
 		}
 		for _, w := range of.Windows {
-			t.count(w, hidden, at)
+			t.addWindow(w, hidden, at)
 		}
 		list = append(list, t)
 	}
 	return list, nil
 }
 
-// count adds a window to the trial. The window would expire immediately if it ends before hidden.
-func (t *retentionTrial) count(w inspect.SurveyedWindow, hidden, now time.Time) {
+// addWindow adds a window to the trial. The window would expire immediately if it ends before hidden.
+func (t *retentionTrial) addWindow(w inspect.SurveyedWindow, hidden, now time.Time) {
 	bytes := max(0, w.Bytes)
 	t.BytesNow += bytes
 	if !w.Hidden.IsZero() && !w.Hidden.After(now) {

@@ -74,27 +74,27 @@ type Evaluator struct {
 // Prefix is the start of the paths of all endpoints.
 const Prefix = "/api/v1/cassia/"
 
-// Routes returns the routes of the page.
-func Routes(o Options) []server.Route {
+// NewRoutes returns the routes of the page.
+func NewRoutes(o Options) []server.Route {
 	a := newAPI(o)
 	row := func(name string, role server.Role, tenant bool, answer answer) server.Route {
 		return server.Route{Path: "GET " + Prefix + name, Name: Prefix + name, Role: role, Tenant: tenant,
 			Handler: respond(answer)}
 	}
-	return slices.Concat(links(), manualRoutes(), []server.Route{
-		{Path: "GET /{$}", Name: "/", Role: server.Open, Tenant: true, Handler: http.HandlerFunc(page)},
-		{Path: "GET /favicon.ico", Name: "/assets/", Role: server.Open, Handler: http.HandlerFunc(icon)},
+	return slices.Concat(linkRoutes(), manualRoutes(), []server.Route{
+		{Path: "GET /{$}", Name: "/", Role: server.Open, Tenant: true, Handler: http.HandlerFunc(servePage)},
+		{Path: "GET /favicon.ico", Name: "/assets/", Role: server.Open, Handler: http.HandlerFunc(serveIcon)},
 		{Path: "GET /assets/{name}", Name: "/assets/", Role: server.Open, Handler: http.HandlerFunc(serveAsset)},
-		row("session", server.Read, false, a.session),
+		row("session", server.Read, false, a.serveSession),
 		row("tenants", server.Read, false, a.tenants),
 		row("series", server.Read, true, a.series),
-		row("metric", server.Read, true, a.metric),
-		row("churn", server.Read, true, a.churn),
-		row("windows", server.Read, true, a.windows),
-		row("work", server.Read, true, a.work),
-		row("health", server.Admin, false, a.health),
-		row("evaluator", server.Read, false, a.evaluator),
-		row("relabel", server.Read, true, a.relabel),
+		row("metric", server.Read, true, a.serveMetric),
+		row("churn", server.Read, true, a.serveChurn),
+		row("windows", server.Read, true, a.serveWindows),
+		row("work", server.Read, true, a.serveWork),
+		row("health", server.Admin, false, a.serveHealth),
+		row("evaluator", server.Read, false, a.serveEvaluator),
+		row("relabel", server.Read, true, a.serveRelabel),
 		{Path: "POST " + Prefix + "relabel", Name: Prefix + "relabel", Role: server.Read, Tenant: true,
 			Handler: respond(a.relabelTry)},
 	})

@@ -19,16 +19,16 @@ const (
 	maxWindows   = 60
 )
 
-// count is a name with a count, in a list.
-type count struct {
+// namedCount is a name with a count, in a list.
+type namedCount struct {
 	Name  string `json:"name"`
 	Count uint64 `json:"count"`
 }
 
-func countsOf(list []counts.Count) []count {
-	out := make([]count, 0, len(list))
+func countsOf(list []counts.Count) []namedCount {
+	out := make([]namedCount, 0, len(list))
 	for _, c := range list {
-		out = append(out, count(c))
+		out = append(out, namedCount(c))
 	}
 	return out
 }
@@ -36,7 +36,7 @@ func countsOf(list []counts.Count) []count {
 // seenCount is the count of a metric. If the request sets the parameter seen, First and Last are the start of the first
 // and the end of the last raw window with series of the metric.
 type seenCount struct {
-	count
+	namedCount
 	First time.Time `json:"first,omitzero"`
 	Last  time.Time `json:"last,omitzero"`
 }
@@ -46,16 +46,16 @@ type seriesAnswer struct {
 	Series int64 `json:"series"`
 	// AllMetrics and AllLabels are the total numbers of metrics and labels. The lists contain those with the highest
 	// counts.
-	AllMetrics int         `json:"all_metrics"`
-	AllLabels  int         `json:"all_labels"`
-	Metrics    []seenCount `json:"metrics"`
-	Labels     []count     `json:"labels"`
+	AllMetrics int          `json:"all_metrics"`
+	AllLabels  int          `json:"all_labels"`
+	Metrics    []seenCount  `json:"metrics"`
+	Labels     []namedCount `json:"labels"`
 	// Values contains the values of the requested label, each with its number of series.
-	Values []count `json:"values"`
+	Values []namedCount `json:"values"`
 }
 
-// number parses a parameter between 1 and most.
-func number(r *http.Request, name string, usual, most int) (int, error) {
+// parseNumber parses a parameter between 1 and most.
+func parseNumber(r *http.Request, name string, usual, most int) (int, error) {
 	text := r.FormValue(name)
 	if text == "" {
 		return usual, nil
@@ -67,8 +67,8 @@ func number(r *http.Request, name string, usual, most int) (int, error) {
 	return n, nil
 }
 
-// one returns the tenant of a request that must name exactly one.
-func one(r *http.Request) (string, error) {
+// onlyTenant returns the tenant of a request that must name exactly one.
+func onlyTenant(r *http.Request) (string, error) {
 	if names := tenant.All(r.Context()); len(names) != 1 {
 		return "", badRequest("the request must name exactly one tenant")
 	}
@@ -79,10 +79,10 @@ func (a *api) series(r *http.Request) (any, error) {
 	q := counts.SeriesQuery{Metric: r.FormValue("metric"), Label: r.FormValue("label"),
 		Unsealed: r.FormValue("window") == ""}
 	var err error
-	if q.Tenant, err = one(r); err != nil {
+	if q.Tenant, err = onlyTenant(r); err != nil {
 		return nil, err
 	}
-	if q.Limit, err = number(r, "limit", usualEntries, maxEntries); err != nil {
+	if q.Limit, err = parseNumber(r, "limit", usualEntries, maxEntries); err != nil {
 		return nil, err
 	}
 	if !q.Unsealed {
@@ -90,7 +90,7 @@ func (a *api) series(r *http.Request) (any, error) {
 			return nil, badRequest("window must be the integer ID of a window, as listed by " + Prefix + "churn")
 		}
 	}
-	leave, err := a.count(r.Context())
+	leave, err := a.waitToCount(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func (a *api) series(r *http.Request) (any, error) {
 		Metrics: make([]seenCount, len(found.Metrics)), Labels: countsOf(found.Labels), Values: countsOf(found.Values),
 	}
 	for i, c := range found.Metrics {
-		out.Metrics[i].count = count(c)
+		out.Metrics[i].namedCount = namedCount(c)
 	}
 	if r.FormValue("seen") == "true" {
 		err = a.addSeen(r.Context(), q.Tenant, out.Metrics)
@@ -146,16 +146,16 @@ type churnWindow struct {
 	Gone  int `json:"gone"`
 }
 
-func (a *api) churn(r *http.Request) (any, error) {
-	name, err := one(r)
+func (a *api) serveChurn(r *http.Request) (any, error) {
+	name, err := onlyTenant(r)
 	if err != nil {
 		return nil, err
 	}
-	n, err := number(r, "windows", usualWindows, maxWindows)
+	n, err := parseNumber(r, "windows", usualWindows, maxWindows)
 	if err != nil {
 		return nil, err
 	}
-	leave, err := a.count(r.Context())
+	leave, err := a.waitToCount(r.Context())
 	if err != nil {
 		return nil, err
 	}

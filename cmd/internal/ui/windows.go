@@ -15,19 +15,19 @@ type windowsAnswer struct {
 	// Cut is set if older windows were omitted.
 	Cut bool `json:"cut"`
 	// Kept is the default retention. Longest is the longest retention of any class.
-	Kept    kept `json:"kept"`
-	Longest kept `json:"longest"`
+	Kept    keptSeconds `json:"kept"`
+	Longest keptSeconds `json:"longest"`
 }
 
-// kept is the retention of each resolution in seconds; 0: forever.
-type kept struct {
+// keptSeconds is the retention of each resolution in seconds; 0: forever.
+type keptSeconds struct {
 	Raw float64 `json:"raw"`
 	R5m float64 `json:"5m"`
 	R1h float64 `json:"1h"`
 }
 
-func retentionsOf(k retention.Keep) kept {
-	return kept{k.Raw.Seconds(), k.FiveMinutes.Seconds(), k.OneHour.Seconds()}
+func retentionsOf(k retention.Keep) keptSeconds {
+	return keptSeconds{k.Raw.Seconds(), k.FiveMinutes.Seconds(), k.OneHour.Seconds()}
 }
 
 type window struct {
@@ -51,12 +51,12 @@ type window struct {
 	Unrolled int `json:"unrolled"`
 }
 
-func (a *api) windows(r *http.Request) (any, error) {
-	name, err := one(r)
+func (a *api) serveWindows(r *http.Request) (any, error) {
+	name, err := onlyTenant(r)
 	if err != nil {
 		return nil, err
 	}
-	leave, err := enter(r.Context(), a.surveying)
+	leave, err := acquireLock(r.Context(), a.surveying)
 	if err != nil {
 		return nil, err
 	}
@@ -84,11 +84,11 @@ type workAnswer struct {
 	Whole bool `json:"whole"`
 }
 
-// work returns the state of sealing and of rollups. For users other than admins, it omits the parts that may name
+// serveWork returns the state of sealing and of rollups. For users other than admins, it omits the parts that may name
 // series or other tenants.
-func (a *api) work(r *http.Request) (any, error) {
+func (a *api) serveWork(r *http.Request) (any, error) {
 	s := a.Work(r.Context())
-	if u := server.UserOf(r.Context()); u == nil || u.Admin() {
+	if u := server.UserOf(r.Context()); u == nil || u.IsAdmin() {
 		return workAnswer{s, true}, nil
 	}
 	s.Doing, s.Tasks, s.Rollups.First = "", []downsample.TaskStatus{}, []downsample.WindowStatus{}

@@ -19,10 +19,10 @@ const retryInterval = time.Second
 // concurrent use.
 type File struct {
 	path string
-	// authFile is set if --auth.file defines the users.
-	authFile bool
-	report   func(error)
-	current  atomic.Pointer[settings]
+	// hasAuthFile is set if --auth.file defines the users.
+	hasAuthFile bool
+	report      func(error)
+	current     atomic.Pointer[settings]
 
 	mu sync.Mutex
 	// read contains the state of the files before they were last read. then and err are the time and the error of that
@@ -34,16 +34,16 @@ type File struct {
 
 // Open reads a file. authFile must be set if --auth.file defines the users. The error contains the cause.
 func Open(path string, authFile bool) (*File, error) {
-	f := &File{path: path, authFile: authFile, report: func(error) {}}
+	f := &File{path: path, hasAuthFile: authFile, report: func(error) {}}
 	if err := f.Reload(); err != nil {
 		return nil, err
 	}
 	return f, nil
 }
 
-// Report sets a function that is called with the result whenever changed files were read. It must be called before the
-// first request.
-func (f *File) Report(report func(error)) {
+// OnReload sets a function that is called with the result whenever changed files were read. It must be called before
+// the first request.
+func (f *File) OnReload(report func(error)) {
 	if f != nil {
 		f.report = report
 	}
@@ -53,7 +53,7 @@ func (f *File) Report(report func(error)) {
 func (f *File) Reload() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.load()
+	return f.loadFiles()
 }
 
 // settings returns the last valid settings. If the files have changed, it reads them first. If another goroutine is
@@ -62,7 +62,7 @@ func (f *File) settings() *settings {
 	if f.mu.TryLock() {
 		defer f.mu.Unlock()
 		if f.isChanged() || f.err != nil && time.Since(f.then) >= retryInterval {
-			f.report(f.load())
+			f.report(f.loadFiles())
 		}
 	}
 	return f.current.Load()
@@ -83,12 +83,12 @@ func (f *File) isChanged() bool {
 	return false
 }
 
-// load reads the files. The caller must hold the mutex.
-func (f *File) load() error {
+// loadFiles reads the files. The caller must hold the mutex.
+func (f *File) loadFiles() error {
 	f.read, f.then = map[string]os.FileInfo{}, time.Now()
 	s, err := f.parse()
 	if err == nil {
-		err = f.fits(s)
+		err = f.checkSettings(s)
 	}
 	if err != nil {
 		f.err = fmt.Errorf("--web.config.file=%s: %s", f.path, strings.Join(strings.Fields(err.Error()), " "))
@@ -99,9 +99,9 @@ func (f *File) load() error {
 	return nil
 }
 
-// fits returns an error if the settings contradict other settings of the process.
-func (f *File) fits(s *settings) error {
-	if s.users != nil && f.authFile {
+// checkSettings returns an error if the settings contradict other settings of the process.
+func (f *File) checkSettings(s *settings) error {
+	if s.users != nil && f.hasAuthFile {
 		return errors.New("basic_auth_users can't be used together with --auth.file; move the users to that file")
 	}
 	if old := f.current.Load(); old != nil && (old.tls == nil) != (s.tls == nil) {
@@ -110,21 +110,21 @@ func (f *File) fits(s *settings) error {
 	return nil
 }
 
-// Encrypts reports whether connections use TLS.
-func (f *File) Encrypts() bool { return f != nil && f.current.Load().tls != nil }
+// UsesTLS reports whether connections use TLS.
+func (f *File) UsesTLS() bool { return f != nil && f.current.Load().tls != nil }
 
 // HasUsers reports whether every request must have a password.
 func (f *File) HasUsers() bool { return f != nil && f.current.Load().users != nil }
 
 // IsMutual reports whether every client must have a verified certificate.
 func (f *File) IsMutual() bool {
-	return f.Encrypts() && f.current.Load().tls.ClientAuth == tls.RequireAndVerifyClientCert
+	return f.UsesTLS() && f.current.Load().tls.ClientAuth == tls.RequireAndVerifyClientCert
 }
 
 // TLS returns the TLS configuration of a server, or nil if TLS is disabled. Each handshake uses the last valid
 // settings.
 func (f *File) TLS() *tls.Config {
-	if !f.Encrypts() {
+	if !f.UsesTLS() {
 		return nil
 	}
 	return &tls.Config{

@@ -16,7 +16,7 @@ func (f *File) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s := f.settings()
 		if s.limiter != nil && !s.limiter.Allow() {
-			refuse(w, http.StatusTooManyRequests)
+			rejectRequest(w, http.StatusTooManyRequests)
 			return
 		}
 		for name, value := range s.headers {
@@ -31,14 +31,14 @@ func (f *File) Handler(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 		case errors.Is(err, auth.ErrUnknown):
 			w.Header().Set("WWW-Authenticate", "Basic")
-			refuse(w, http.StatusUnauthorized)
+			rejectRequest(w, http.StatusUnauthorized)
 		case errors.Is(err, auth.ErrBusy):
 			w.Header().Set("Retry-After", "1")
-			refuse(w, http.StatusTooManyRequests)
+			rejectRequest(w, http.StatusTooManyRequests)
 		default: // The request's context has ended.
-			refuse(w, http.StatusServiceUnavailable)
+			rejectRequest(w, http.StatusServiceUnavailable)
 		}
 	})
 }
 
-func refuse(w http.ResponseWriter, code int) { http.Error(w, http.StatusText(code), code) }
+func rejectRequest(w http.ResponseWriter, code int) { http.Error(w, http.StatusText(code), code) }

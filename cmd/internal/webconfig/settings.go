@@ -32,7 +32,7 @@ type settings struct {
 
 // parse reads and validates the files. It first records their state.
 func (f *File) parse() (*settings, error) {
-	f.note(f.path)
+	f.recordState(f.path)
 	text, err := bounds.ReadFile(f.path, maxFile)
 	if err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func (f *File) parse() (*settings, error) {
 		return nil, errors.New("the file has more than one document")
 	}
 	c.TLSConfig.SetDirectory(filepath.Dir(f.path))
-	f.note(c.TLSConfig.TLSCertPath, c.TLSConfig.TLSKeyPath, c.TLSConfig.ClientCAs)
+	f.recordState(c.TLSConfig.TLSCertPath, c.TLSConfig.TLSKeyPath, c.TLSConfig.ClientCAs)
 	for path, info := range f.read {
 		if info != nil && !info.Mode().IsRegular() {
 			return nil, fmt.Errorf("%s isn't a regular file", path)
@@ -81,8 +81,8 @@ func (f *File) parse() (*settings, error) {
 	return s, nil
 }
 
-// note records the state of files that are about to be read.
-func (f *File) note(paths ...string) {
+// recordState records the state of files that are about to be read.
+func (f *File) recordState(paths ...string) {
 	for _, path := range paths {
 		if path == "" {
 			continue

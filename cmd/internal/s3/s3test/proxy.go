@@ -17,18 +17,18 @@ import (
 type Fault int
 
 const (
-	None         Fault = iota
+	NoFault      Fault = iota
 	Unavailable        // the proxy returns 503 without forwarding the request
 	CutRequest         // the connection is closed in the middle of the request, which the server doesn't receive
 	LoseResponse       // the server handles the request, and the connection is closed instead of a response
 	CutResponse        // the connection is closed in the middle of the response
 	// With the following faults, the request isn't forwarded to the server.
-	Page        // 200 with HTML, as from a captive portal
+	HTMLPage    // 200 with HTML, as from a captive portal
 	PageXML     // 200 with a page that is valid XML
 	MissingPage // 404 with HTML
 	Missing     // 404 with S3's error NoSuchKey
 	ErrorBody   // 200 with an S3 error
-	Nothing     // 200 without a body
+	EmptyBody   // 200 without a body
 	Redirect    // 302 to a captive portal
 	// With the following faults, the request is forwarded to the server.
 	HalfBody // the body is truncated in the middle, with a matching Content-Length
@@ -39,7 +39,7 @@ var answers = map[Fault]struct {
 	status int
 	body   string
 }{
-	Page: {
+	HTMLPage: {
 		http.StatusOK, "<!DOCTYPE html>\n<html><head><title>Sign in</title></head><body><p>Sign in<br></body></html>",
 	},
 	PageXML:     {http.StatusOK, `<?xml version="1.0"?><html><head><title>Sign in</title></head><body></body></html>`},
@@ -51,8 +51,8 @@ var answers = map[Fault]struct {
 	ErrorBody: {
 		http.StatusOK, `<?xml version="1.0"?><Error><Code>AccessDenied</Code><Message>Denied.</Message></Error>`,
 	},
-	Nothing:  {http.StatusOK, ""},
-	Redirect: {http.StatusFound, "<html><body>moved</body></html>"},
+	EmptyBody: {http.StatusOK, ""},
+	Redirect:  {http.StatusFound, "<html><body>moved</body></html>"},
 }
 
 // Proxy is a proxy that injects faults into requests to a server.
@@ -78,14 +78,14 @@ func NewProxy(t testing.TB, to string, fault func(n int, r *http.Request) Fault)
 	return p
 }
 
-// Seen returns the number of requests received.
-func (p *Proxy) Seen() int {
+// RequestCount returns the number of requests received.
+func (p *Proxy) RequestCount() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.seen
 }
 
-func (p *Proxy) draw(r *http.Request) Fault {
+func (p *Proxy) drawFault(r *http.Request) Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.seen++
@@ -93,7 +93,7 @@ func (p *Proxy) draw(r *http.Request) Fault {
 }
 
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	fault := p.draw(r)
+	fault := p.drawFault(r)
 	switch fault {
 	case Unavailable:
 		_, _ = io.Copy(io.Discard, r.Body)

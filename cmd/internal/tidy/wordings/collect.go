@@ -15,8 +15,8 @@ var forDevelopers = []string{
 	"storage/engine/faultengine", "storage/pebble/faultfs", "storage/soak", "storage/storagetest",
 }
 
-// skipped contains the names of folders that contain no texts of this project.
-var skipped = []string{".git", "bin", "data", "node_modules", "testdata", "dist"}
+// skippedFolders contains the names of folders that contain no texts of this project.
+var skippedFolders = []string{".git", "bin", "data", "node_modules", "testdata", "dist"}
 
 // Collect returns the texts of a repository. root is the root folder of the repository.
 func Collect(root string) ([]Text, error) {
@@ -31,12 +31,12 @@ func Collect(root string) ([]Text, error) {
 		}
 		rel = filepath.ToSlash(rel)
 		if entry.IsDir() {
-			if slices.Contains(skipped, entry.Name()) || slices.Contains(forDevelopers, rel) {
+			if slices.Contains(skippedFolders, entry.Name()) || slices.Contains(forDevelopers, rel) {
 				return filepath.SkipDir
 			}
 			return nil
 		}
-		read := reader(rel)
+		read := readerOf(rel)
 		if read == nil || !entry.Type().IsRegular() {
 			return nil
 		}
@@ -50,8 +50,8 @@ func Collect(root string) ([]Text, error) {
 	return texts, err
 }
 
-// reader returns the function that extracts the texts of a file, or nil if the file contains no texts.
-func reader(rel string) func(rel, content string) []Text {
+// readerOf returns the function that extracts the texts of a file, or nil if the file contains no texts.
+func readerOf(rel string) func(rel, content string) []Text {
 	switch dir, ext := path.Dir(rel), path.Ext(rel); {
 	case rel == "CHANGELOG.md":
 		return markdownOf(Changelog)

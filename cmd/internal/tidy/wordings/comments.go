@@ -21,7 +21,7 @@ func CollectComments(root string) ([]Text, error) {
 			return err
 		}
 		if entry.IsDir() {
-			if name != root && slices.Contains(skipped, entry.Name()) {
+			if name != root && slices.Contains(skippedFolders, entry.Name()) {
 				return filepath.SkipDir
 			}
 			return nil
@@ -56,7 +56,7 @@ func goComments(rel, content string) []Text {
 		for _, c := range group.List {
 			lines = append(lines, commentLines(c.Text)...)
 		}
-		if text := strings.Join(lines, "\n"); Words(text) > 0 {
+		if text := strings.Join(lines, "\n"); CountWords(text) > 0 {
 			texts = append(texts, Text{Kind: Comments, File: rel, Line: fset.Position(group.Pos()).Line, Text: text})
 		}
 	}

@@ -13,7 +13,7 @@ type form struct {
 
 // forms contains the stilted wordings in all kinds of texts. Each consists of a pattern, the advice, and an optional
 // exception. A space in a pattern matches any white space. Case is ignored.
-var forms = compile([][]string{
+var forms = compileForms([][]string{
 	// Words that aren't the established terms.
 	{`\b(least|greatest)\b`, `min, max, smallest, largest`, `\bat (the )?(very )?least\b|\bleast (privileges?|recently|significant)\b|\bgreatest common\b`},
 	{`\b((samples|they|which|that|requests|series|writes) (are|were|is|was|aren't|weren't|isn't|wasn't) (not )?taken|takes? (no |in )?samples|refuses? samples)\b`, `accepts, accepted, rejected`},
@@ -101,7 +101,7 @@ var forms = compile([][]string{
 })
 
 // commentForms contains the stilted wordings that are counted only in comments.
-var commentForms = compile([][]string{
+var commentForms = compileForms([][]string{
 	{`\b(l(?:ies?|ay) (?:in|on|at|behind|beside|there|where))\b`, `is in, is at`},
 	{`\b((?:is|are|was|were) over)(?:[.,;:)]|$| and| or| but| when| once| before| after| until)`, `has ended`},
 	{`\b(in the end)\b`, `finally; name the moment`},
@@ -123,21 +123,21 @@ var commentForms = compile([][]string{
 })
 
 // commentExceptions matches uses of the forms above that are good English in comments.
-var commentExceptions = pattern(`\bleast squares\b|\b(?:left|leaves?|stays?|keeps?|kept|returned|returns|copied|unchanged|stored|written|passed|used|taken) as (?:it|they) (?:is|are|was|were)\b|` +
+var commentExceptions = compilePattern(`\bleast squares\b|\b(?:left|leaves?|stays?|keeps?|kept|returned|returns|copied|unchanged|stored|written|passed|used|taken) as (?:it|they) (?:is|are|was|were)\b|` +
 	`\b(?:users?|clients?|callers?|operators?|people) (?:who )?(?:asks?|asked|wants?|knows?)\b|\b(?:isn't|aren't|is|are) known\b|` +
 	`\b(?:from|than|as|with|to|like|and|by|of|equals?|replaces?) (?:that|those) of\b|\bthe room\b|\b(?:query|read) (?:ends|ended)\b`)
 
-func compile(list [][]string) []form {
+func compileForms(list [][]string) []form {
 	out := make([]form, len(list))
 	for i, l := range list {
-		out[i] = form{form: pattern(`(?:` + l[0] + `)`), advice: l[1]}
+		out[i] = form{form: compilePattern(`(?:` + l[0] + `)`), advice: l[1]}
 		if len(l) > 2 {
-			out[i].except = pattern(l[2])
+			out[i].except = compilePattern(l[2])
 		}
 	}
 	return out
 }
 
-func pattern(s string) *regexp.Regexp {
+func compilePattern(s string) *regexp.Regexp {
 	return regexp.MustCompile(`(?i)` + strings.ReplaceAll(s, " ", `\s+`))
 }

@@ -12,10 +12,10 @@ import (
 )
 
 var (
-	verb = regexp.MustCompile(`%[-+#0-9.*\[\]]*[a-zA-Z]`)
-	// statement matches the start of a text that a program reads, such as CQL.
-	statement = regexp.MustCompile(`^\s*(?:CREATE|SELECT|INSERT|ALTER|DELETE|UPDATE|DROP|TRUNCATE|USE|BEGIN|APPLY)\b`)
-	metric    = regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`)
+	verbPattern = regexp.MustCompile(`%[-+#0-9.*\[\]]*[a-zA-Z]`)
+	// cqlStart matches the start of a text that a program reads, such as CQL.
+	cqlStart   = regexp.MustCompile(`^\s*(?:CREATE|SELECT|INSERT|ALTER|DELETE|UPDATE|DROP|TRUNCATE|USE|BEGIN|APPLY)\b`)
+	metricName = regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`)
 )
 
 // goTexts returns the texts of a Go file that users read: help, string literals that become an error or a log line, and
@@ -27,7 +27,7 @@ func goTexts(rel, content string) []Text {
 		return nil
 	}
 	g := &goFile{rel: rel, fset: fset, kinds: map[ast.Expr]TextKind{}, isSaid: map[ast.Expr]bool{}}
-	ast.Inspect(file, g.visit)
+	ast.Inspect(file, g.visitNode)
 	return g.texts
 }
 
@@ -40,17 +40,17 @@ type goFile struct {
 	texts  []Text
 }
 
-func (g *goFile) visit(n ast.Node) bool {
+func (g *goFile) visitNode(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.ImportSpec:
 		return false
 	case *ast.Field:
 		if n.Tag != nil {
-			ast.Inspect(n.Type, g.visit)
+			ast.Inspect(n.Type, g.visitNode)
 			return false
 		}
 	case *ast.CallExpr:
-		g.call(n)
+		g.recordCall(n)
 	case *ast.KeyValueExpr:
 		if key, ok := n.Key.(*ast.Ident); ok && (key.Name == "Help" || key.Name == "Effect" && isCommand(g.rel)) {
 			g.kinds[n.Value] = Help
@@ -73,8 +73,8 @@ func isCommand(rel string) bool {
 	return dir == "cmd/cassia" || dir == "cmd/internal/config" || dir == "cmd/internal/backups" || dir == "cmd/internal/cli"
 }
 
-// call records how a call uses its arguments.
-func (g *goFile) call(c *ast.CallExpr) {
+// recordCall records how a call uses its arguments.
+func (g *goFile) recordCall(c *ast.CallExpr) {
 	name := ""
 	switch f := c.Fun.(type) {
 	case *ast.SelectorExpr:
@@ -98,7 +98,7 @@ func (g *goFile) call(c *ast.CallExpr) {
 	if first, ok := c.Args[0].(*ast.BasicLit); ok && first.Kind == token.STRING {
 		named, _ := strconv.Unquote(first.Value)
 		flags := slices.Contains([]string{"Flag", "Command", "Arg"}, name) || isCommand(g.rel) && strings.Contains(strings.ToLower(name), "flag")
-		if flags && name != "flagError" || metric.MatchString(named) && strings.Contains(path.Base(g.rel), "metrics") {
+		if flags && name != "flagError" || metricName.MatchString(named) && strings.Contains(path.Base(g.rel), "metrics") {
 			g.kinds[c.Args[1]] = Help
 		}
 	}
@@ -115,7 +115,7 @@ func (g *goFile) literal(e ast.Expr) (text string, ok bool) {
 		if e.Value[0] == '"' { // Keep only newlines that are in the file.
 			text = strings.ReplaceAll(text, "\n", " ")
 		}
-		return strip(verb.ReplaceAllString(text, codeMark)), err == nil
+		return stripMarkup(verbPattern.ReplaceAllString(text, codeMark)), err == nil
 	case *ast.BinaryExpr:
 		if e.Op != token.ADD {
 			return "", false
@@ -152,7 +152,7 @@ func (g *goFile) add(e ast.Expr, text string) {
 			return
 		}
 	}
-	if statement.MatchString(text) || Words(text) == 0 {
+	if cqlStart.MatchString(text) || CountWords(text) == 0 {
 		return
 	}
 	g.texts = append(g.texts, Text{kind, g.rel, g.line(e.Pos()), text})
@@ -167,5 +167,5 @@ func isProse(text string) bool {
 			letters++
 		}
 	}
-	return len(strings.Fields(text)) >= 3 && Words(text) >= 3 && letters*10 >= len([]rune(text))*8
+	return len(strings.Fields(text)) >= 3 && CountWords(text) >= 3 && letters*10 >= len([]rune(text))*8
 }

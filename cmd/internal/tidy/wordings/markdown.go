@@ -11,20 +11,21 @@ var (
 	htmlNote   = regexp.MustCompile(`(?s)<!--.*?-->`)
 )
 
-// generated contains pages of the manual that are generated from help texts. Their texts are counted in the source.
-var generated = map[string]bool{"cmd/internal/manual/flags.md": true, "cmd/internal/manual/metrics.md": true}
+// generatedPages contains pages of the manual that are generated from help texts. Their texts are counted in the
+// source.
+var generatedPages = map[string]bool{"cmd/internal/manual/flags.md": true, "cmd/internal/manual/metrics.md": true}
 
 func markdownOf(kind TextKind) func(rel, content string) []Text {
-	return func(rel, content string) []Text { return markdown(kind, rel, content) }
+	return func(rel, content string) []Text { return markdownTexts(kind, rel, content) }
 }
 
-// markdown returns the paragraphs, list items, headings and table rows of a page, without code.
-func markdown(kind TextKind, rel, content string) []Text {
+// markdownTexts returns the paragraphs, list items, headings and table rows of a page, without code.
+func markdownTexts(kind TextKind, rel, content string) []Text {
 	var texts []Text
 	var paragraph []string
 	start := 0
 	flush := func() {
-		if text := strip(strings.Join(paragraph, "\n")); Words(text) > 0 {
+		if text := stripMarkup(strings.Join(paragraph, "\n")); CountWords(text) > 0 {
 			texts = append(texts, Text{kind, rel, start, text})
 		}
 		paragraph = nil
@@ -47,7 +48,7 @@ func markdown(kind TextKind, rel, content string) []Text {
 		if trimmed == "" || startsItem(trimmed) || row {
 			flush()
 		}
-		if trimmed == "" || row && generated[rel] {
+		if trimmed == "" || row && generatedPages[rel] {
 			continue
 		}
 		if len(paragraph) == 0 {
@@ -62,12 +63,12 @@ func markdown(kind TextKind, rel, content string) []Text {
 	return texts
 }
 
-var item = regexp.MustCompile(`^([-*+]|\d+\.|#+|>) `)
+var itemPattern = regexp.MustCompile(`^([-*+]|\d+\.|#+|>) `)
 
-func startsItem(line string) bool { return item.MatchString(line) }
+func startsItem(line string) bool { return itemPattern.MatchString(line) }
 
-// strip removes formatting, code and link targets from a text. It keeps newlines.
-func strip(text string) string {
+// stripMarkup removes formatting, code and link targets from a text. It keeps newlines.
+func stripMarkup(text string) string {
 	keep := func(s, by string) string { return by + strings.Repeat("\n", strings.Count(s, "\n")) }
 	text = htmlNote.ReplaceAllStringFunc(text, func(s string) string { return keep(s, "") })
 	text = inlineCode.ReplaceAllStringFunc(text, func(s string) string { return keep(s, codeMark) })
@@ -82,7 +83,7 @@ func hashComments(rel, content string) []Text {
 	var run []string
 	start := 0
 	flush := func() {
-		if text := strip(strings.Join(run, "\n")); Words(text) > 2 {
+		if text := stripMarkup(strings.Join(run, "\n")); CountWords(text) > 2 {
 			texts = append(texts, Text{Examples, rel, start, text})
 		}
 		run = nil

@@ -6,14 +6,14 @@ import (
 	"unicode"
 )
 
-// shown contains the attributes of elements whose values are displayed or are spoken by a screen reader.
-var shown = []string{"title", "aria-label", "label", "placeholder", "alt", "name", "note", "aside", "help", "text", "what", "empty", "caption", "unit", "hint", "head", "children"}
+// shownAttributes contains the attributes of elements whose values are displayed or are spoken by a screen reader.
+var shownAttributes = []string{"title", "aria-label", "label", "placeholder", "alt", "name", "note", "aside", "help", "text", "what", "empty", "caption", "unit", "hint", "head", "children"}
 
 // pageTexts returns the texts of a source file of the web page: text between tags, displayed attributes, and string
 // literals with multiple words.
 func pageTexts(rel, content string) []Text {
 	s := &scanner{rel: rel, text: []rune(content), line: 1}
-	s.script(false)
+	s.scanScript(false)
 	return s.texts
 }
 
@@ -43,42 +43,42 @@ func (s *scanner) next() rune {
 	return r
 }
 
-func (s *scanner) done() bool { return s.at >= len(s.text) }
+func (s *scanner) isDone() bool { return s.at >= len(s.text) }
 
-func (s *scanner) starts(with string) bool {
+func (s *scanner) startsWith(with string) bool {
 	return strings.HasPrefix(string(s.text[s.at:min(len(s.text), s.at+len(with))]), with)
 }
 
-func (s *scanner) skip(until string) {
-	for !s.done() && !s.starts(until) {
+func (s *scanner) skipPast(until string) {
+	for !s.isDone() && !s.startsWith(until) {
 		s.next()
 	}
 	for range until {
-		if !s.done() {
+		if !s.isDone() {
 			s.next()
 		}
 	}
 }
 
-// script scans code up to its closing brace or the end of the file. If mute is set, string literals aren't texts.
-func (s *scanner) script(mute bool) {
-	for depth := 0; !s.done(); {
+// scanScript scans code up to its closing brace or the end of the file. If mute is set, string literals aren't texts.
+func (s *scanner) scanScript(mute bool) {
+	for depth := 0; !s.isDone(); {
 		switch r := s.peek(0); {
-		case s.starts("//"):
-			s.skip("\n")
+		case s.startsWith("//"):
+			s.skipPast("\n")
 			continue
-		case s.starts("/*"):
-			s.skip("*/")
+		case s.startsWith("/*"):
+			s.skipPast("*/")
 			continue
 		case r == '\'' || r == '"':
 			line := s.line
-			s.add(line, s.quoted(), mute, false)
+			s.add(line, s.scanQuoted(), mute, false)
 		case r == '`':
-			s.template(mute)
+			s.scanTemplate(mute)
 		case r == '/' && s.operatorBefore():
-			s.regexp()
+			s.scanRegexp()
 		case r == '<' && s.operatorBefore() && (unicode.IsLetter(s.peek(1)) || s.peek(1) == '>'):
-			s.element()
+			s.scanElement()
 			s.last = ')'
 			continue
 		case r == '{':
@@ -110,15 +110,15 @@ func (s *scanner) operatorBefore() bool {
 	return strings.HasSuffix(before, "return")
 }
 
-func (s *scanner) quoted() string {
+func (s *scanner) scanQuoted() string {
 	quote := s.next()
 	var b strings.Builder
-	for !s.done() {
+	for !s.isDone() {
 		r := s.next()
 		if r == quote {
 			break
 		}
-		if r == '\\' && !s.done() {
+		if r == '\\' && !s.isDone() {
 			r = s.next()
 		}
 		b.WriteRune(r)
@@ -126,32 +126,32 @@ func (s *scanner) quoted() string {
 	return b.String()
 }
 
-// template scans a template literal. Embedded expressions are replaced by codeMark, and texts in them become separate
-// texts.
-func (s *scanner) template(mute bool) {
+// scanTemplate scans a template literal. Embedded expressions are replaced by codeMark, and texts in them become
+// separate texts.
+func (s *scanner) scanTemplate(mute bool) {
 	line := s.line
 	s.next()
 	var b strings.Builder
-	for !s.done() && s.peek(0) != '`' {
-		if s.starts("${") {
+	for !s.isDone() && s.peek(0) != '`' {
+		if s.startsWith("${") {
 			s.next()
 			s.next()
 			s.last = '{'
 			b.WriteString(codeMark)
-			s.script(mute)
+			s.scanScript(mute)
 			continue
 		}
 		b.WriteRune(s.next())
 	}
-	if !s.done() {
+	if !s.isDone() {
 		s.next()
 	}
 	s.add(line, b.String(), mute, false)
 }
 
-func (s *scanner) regexp() {
+func (s *scanner) scanRegexp() {
 	s.next()
-	for inClass := false; !s.done() && s.peek(0) != '\n'; {
+	for inClass := false; !s.isDone() && s.peek(0) != '\n'; {
 		switch r := s.next(); {
 		case r == '\\':
 			s.next()
@@ -165,26 +165,26 @@ func (s *scanner) regexp() {
 	}
 }
 
-// element scans an element, including its contents. The scanner must be at the element's <.
-func (s *scanner) element() {
+// scanElement scans an element, including its contents. The scanner must be at the element's <.
+func (s *scanner) scanElement() {
 	s.next()
 	s.name()
-	for !s.done() {
+	for !s.isDone() {
 		switch r := s.peek(0); {
-		case s.starts("/>"):
+		case s.startsWith("/>"):
 			s.next()
 			s.next()
 			return
 		case r == '>':
 			s.next()
-			s.children()
+			s.scanChildren()
 			return
 		case r == '{':
 			s.next()
 			s.last = '{'
-			s.script(true)
+			s.scanScript(true)
 		case unicode.IsLetter(r):
-			s.attribute()
+			s.scanAttribute()
 		default:
 			s.next()
 		}
@@ -193,14 +193,14 @@ func (s *scanner) element() {
 
 func (s *scanner) name() string {
 	var b strings.Builder
-	for !s.done() && (unicode.IsLetter(s.peek(0)) || unicode.IsDigit(s.peek(0)) || strings.ContainsRune("-._:", s.peek(0))) {
+	for !s.isDone() && (unicode.IsLetter(s.peek(0)) || unicode.IsDigit(s.peek(0)) || strings.ContainsRune("-._:", s.peek(0))) {
 		b.WriteRune(s.next())
 	}
 	return b.String()
 }
 
-func (s *scanner) attribute() {
-	isShown := slices.Contains(shown, s.name())
+func (s *scanner) scanAttribute() {
+	isShown := slices.Contains(shownAttributes, s.name())
 	if s.peek(0) != '=' {
 		return
 	}
@@ -208,33 +208,33 @@ func (s *scanner) attribute() {
 	switch s.peek(0) {
 	case '"', '\'':
 		line := s.line
-		s.add(line, s.quoted(), !isShown, true)
+		s.add(line, s.scanQuoted(), !isShown, true)
 	case '{':
 		s.next()
 		s.last = '{'
-		s.script(!isShown)
+		s.scanScript(!isShown)
 	}
 }
 
-// children scans the contents of an element and its closing tag.
-func (s *scanner) children() {
+// scanChildren scans the contents of an element and its closing tag.
+func (s *scanner) scanChildren() {
 	line := s.line
 	var b strings.Builder
 	flush := func() {
 		s.add(line, b.String(), false, true)
 		b.Reset()
 	}
-	for !s.done() {
+	for !s.isDone() {
 		switch {
-		case s.starts("</"):
+		case s.startsWith("</"):
 			flush()
-			s.skip(">")
+			s.skipPast(">")
 			return
 		case s.peek(0) == '<' && s.isInline():
-			s.skip(">")
+			s.skipPast(">")
 		case s.peek(0) == '<':
 			flush()
-			s.element()
+			s.scanElement()
 			line = s.line
 		case s.peek(0) == '{':
 			if strings.TrimSpace(b.String()) == "" {
@@ -244,7 +244,7 @@ func (s *scanner) children() {
 			s.next()
 			s.last = '{'
 			before := s.line
-			s.script(false)
+			s.scanScript(false)
 			b.WriteString(strings.Repeat("\n", s.line-before))
 		default:
 			b.WriteRune(s.next())
@@ -253,12 +253,12 @@ func (s *scanner) children() {
 }
 
 // isInline reports whether the next element is a line break, which doesn't end a text.
-func (s *scanner) isInline() bool { return s.starts("<br") }
+func (s *scanner) isInline() bool { return s.startsWith("<br") }
 
 // add adds a text. whole is set if the text is displayed unchanged; then even a single word is added.
 func (s *scanner) add(line int, text string, mute, whole bool) {
 	prose := isProse(text)
-	if mute || !whole && !prose && !isLabel(text) || strings.TrimSpace(text) == "" || Words(text) == 0 {
+	if mute || !whole && !prose && !isLabel(text) || strings.TrimSpace(text) == "" || CountWords(text) == 0 {
 		return
 	}
 	for strings.HasPrefix(text, "\n") || strings.HasPrefix(text, " ") {

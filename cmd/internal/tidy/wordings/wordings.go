@@ -50,23 +50,23 @@ type Hit struct {
 const codeMark = "◌"
 
 var (
-	word   = regexp.MustCompile(`[A-Za-z][A-Za-z'’-]*`)
-	spaces = regexp.MustCompile(`\s+`)
+	wordPattern   = regexp.MustCompile(`[A-Za-z][A-Za-z'’-]*`)
+	spacesPattern = regexp.MustCompile(`\s+`)
 )
 
-// Words returns the number of words in a text.
-func Words(text string) int { return len(word.FindAllStringIndex(text, -1)) }
+// CountWords returns the number of words in a text.
+func CountWords(text string) int { return len(wordPattern.FindAllStringIndex(text, -1)) }
 
-// Find returns the stilted wordings in texts, in the order of the texts. Overlapping wordings count once.
-func Find(texts []Text) []Hit {
+// FindHits returns the stilted wordings in texts, in the order of the texts. Overlapping wordings count once.
+func FindHits(texts []Text) []Hit {
 	var hits []Hit
 	for _, t := range texts {
-		hits = append(hits, find(t)...)
+		hits = append(hits, findHits(t)...)
 	}
 	return hits
 }
 
-func find(t Text) []Hit {
+func findHits(t Text) []Hit {
 	type match struct {
 		start, end int
 		advice     string
@@ -74,15 +74,15 @@ func find(t Text) []Hit {
 	var matches []match
 	whole, all := t.Text, forms
 	if t.Kind == Comments {
-		whole, all = mask(whole, commentExceptions), slices.Concat(forms, commentForms)
+		whole, all = maskMatches(whole, commentExceptions), slices.Concat(forms, commentForms)
 	}
 	for _, f := range all {
 		text := whole
 		if f.except != nil && f.form.MatchString(text) {
-			text = mask(text, f.except)
+			text = maskMatches(text, f.except)
 		}
 		for _, m := range f.form.FindAllStringSubmatchIndex(text, -1) {
-			start, end := group(m)
+			start, end := firstGroup(m)
 			matches = append(matches, match{start, end, f.advice})
 		}
 	}
@@ -95,18 +95,18 @@ func find(t Text) []Hit {
 		}
 		end = m.end
 		hits = append(hits, Hit{Kind: t.Kind, File: t.File, Line: t.Line + strings.Count(t.Text[:m.start], "\n"),
-			Found: spaces.ReplaceAllString(t.Text[m.start:m.end], " "), Advice: m.advice})
+			Found: spacesPattern.ReplaceAllString(t.Text[m.start:m.end], " "), Advice: m.advice})
 	}
 	return hits
 }
 
-// mask replaces each match of a pattern with the same number of zero bytes.
-func mask(text string, except *regexp.Regexp) string {
+// maskMatches replaces each match of a pattern with the same number of zero bytes.
+func maskMatches(text string, except *regexp.Regexp) string {
 	return except.ReplaceAllStringFunc(text, func(s string) string { return strings.Repeat("\x00", len(s)) })
 }
 
-// group returns the position of the first group that matched or, if there is none, of the whole match.
-func group(m []int) (start, end int) {
+// firstGroup returns the position of the first group that matched or, if there is none, of the whole match.
+func firstGroup(m []int) (start, end int) {
 	for i := 2; i < len(m); i += 2 {
 		if m[i] >= 0 {
 			return m[i], m[i+1]
@@ -126,12 +126,12 @@ func (t Total) PerThousand() float64 {
 	return 1000 * float64(t.Hits) / float64(t.Words)
 }
 
-// Totals counts words and hits by kind.
-func Totals(texts []Text, hits []Hit) map[TextKind]Total {
+// CountTotals counts words and hits by kind.
+func CountTotals(texts []Text, hits []Hit) map[TextKind]Total {
 	totals := map[TextKind]Total{}
 	for _, t := range texts {
 		sum := totals[t.Kind]
-		sum.Words += Words(t.Text)
+		sum.Words += CountWords(t.Text)
 		totals[t.Kind] = sum
 	}
 	for _, h := range hits {

@@ -35,7 +35,7 @@ func TestFind(t *testing.T) {
 		"its time to live for rollups":                      "",
 		"keeps it for ever":                                 "for ever",
 	} {
-		hits := Find([]Text{{Text: text}})
+		hits := FindHits([]Text{{Text: text}})
 		if want == "" {
 			require.Empty(t, hits, text)
 			continue
@@ -47,12 +47,12 @@ func TestFind(t *testing.T) {
 
 func TestMarkdown(t *testing.T) {
 	page := "# Title\n\nOne `is anew`\nstep.\n\n```sh\nmade anew\n```\n| a | [b](what-is.md) |\n- item\n  goes anew\n"
-	texts := markdown(Manual, "x.md", page)
+	texts := markdownTexts(Manual, "x.md", page)
 	require.Equal(t, []Text{
 		{Manual, "x.md", 1, "# Title"}, {Manual, "x.md", 3, "One ◌\nstep."}, {Manual, "x.md", 9, "| a | b |"},
 		{Manual, "x.md", 10, "- item\n  goes anew"},
 	}, texts)
-	require.Equal(t, 11, Find(texts)[0].Line)
+	require.Equal(t, 11, FindHits(texts)[0].Line)
 }
 
 func TestGoTexts(t *testing.T) {
@@ -91,7 +91,7 @@ func TestGoComments(t *testing.T) {
 		{Comments, "a/x.go", 1, " Package x is\n made anew."}, {Comments, "a/x.go", 7, " in a\nblock "},
 		{Comments, "a/x.go", 10, " Drawing:\n\n\n\n End."}, {Comments, "a/x.go", 15, " beside"},
 	}, texts)
-	hits := Find(texts)
+	hits := FindHits(texts)
 	require.Len(t, hits, 1)
 	require.Equal(t, 2, hits[0].Line)
 	require.Len(t, ByFolder(texts)["a"], 4)
@@ -107,7 +107,7 @@ func TestFormsOfComments(t *testing.T) {
 		"when the slot is over.":       "is over",
 		"Summed over a range.":         "",
 	} {
-		hits := Find([]Text{{Kind: Comments, Text: text}})
+		hits := FindHits([]Text{{Kind: Comments, Text: text}})
 		if want == "" {
 			require.Empty(t, hits, text)
 			continue
@@ -115,5 +115,5 @@ func TestFormsOfComments(t *testing.T) {
 		require.Len(t, hits, 1, text)
 		require.Equal(t, want, hits[0].Found, text)
 	}
-	require.Empty(t, Find([]Text{{Kind: Help, Text: "The sample lies in the slot."}}), "counted in comments only")
+	require.Empty(t, FindHits([]Text{{Kind: Help, Text: "The sample lies in the slot."}}), "counted in comments only")
 }

@@ -76,7 +76,7 @@ func measure(ctx context.Context, sys system, dir string, g *bench.Generator, s 
 			return nil, err
 		}
 		fmt.Fprintf(os.Stderr, "read back: %s\n", found)
-		if !found.OK() {
+		if !found.IsOK() {
 			return nil, fmt.Errorf("what was read back isn't what was sent: %s", found)
 		}
 	}

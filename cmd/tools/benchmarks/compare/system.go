@@ -47,7 +47,7 @@ func (p prometheus) program(dir, address string) (promrig.Program, error) {
 
 // finish takes a snapshot, which writes the head to a block, as compaction would do later.
 func (prometheus) finish(ctx context.Context, url string) error {
-	return promrig.Post(ctx, url+"/api/v1/admin/tsdb/snapshot")
+	return promrig.PostEmpty(ctx, url+"/api/v1/admin/tsdb/snapshot")
 }
 
 func (prometheus) disk(dir string) (int64, int64, error) {
@@ -88,7 +88,7 @@ func (v victoria) program(dir, address string) (promrig.Program, error) {
 // finish merges all parts, as background merges would do over time.
 func (victoria) finish(ctx context.Context, url string) error {
 	for _, path := range []string{"/internal/force_flush", "/internal/force_merge"} {
-		if err := promrig.Post(ctx, url+path); err != nil {
+		if err := promrig.PostEmpty(ctx, url+path); err != nil {
 			return err
 		}
 	}
@@ -113,7 +113,7 @@ func (c cassia) program(dir, address string) (promrig.Program, error) {
 
 // finish seals all samples and waits until the rollups are compacted. The background loop would do both minutes later.
 func (c cassia) finish(ctx context.Context, url string) error {
-	if err := promrig.Post(ctx, url+"/-/seal"); err != nil || !c.weeks {
+	if err := promrig.PostEmpty(ctx, url+"/-/seal"); err != nil || !c.weeks {
 		return err
 	}
 	const rounds, waiting = "cassia_downsample_rounds_total", "cassia_downsample_uncompacted_windows"

@@ -50,7 +50,9 @@ func (cassia) encode(d *dataset, p part) ([]byte, error) {
 	return snappy.Encode(nil, body), err
 }
 
-func (cassia) finish(ctx context.Context, url string) error { return promrig.Post(ctx, url+"/-/seal") }
+func (cassia) finish(ctx context.Context, url string) error {
+	return promrig.PostEmpty(ctx, url+"/-/seal")
+}
 
 func (cassia) count(ctx context.Context, url string, d *dataset) (int64, error) {
 	width := d.End() + 1 - d.StartMs

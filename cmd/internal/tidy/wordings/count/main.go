@@ -58,9 +58,9 @@ func count(out io.Writer, root, kind, folder string) error {
 		}
 		return nil
 	}
-	hits := wordings.Find(texts)
+	hits := wordings.FindHits(texts)
 	printHits(out, hits)
-	totals := wordings.Totals(texts, hits)
+	totals := wordings.CountTotals(texts, hits)
 	fmt.Fprintf(out, "\n%-10s %8s %8s %12s\n", "kind", "words", "wordings", "per 1,000")
 	for _, k := range wordings.Kinds {
 		t := totals[k]
@@ -74,18 +74,18 @@ func printComments(out io.Writer, texts []wordings.Text, folder string) {
 	texts = slices.DeleteFunc(texts, func(t wordings.Text) bool {
 		return folder != "." && t.Folder() != folder && !strings.HasPrefix(t.File, folder+"/")
 	})
-	hits := wordings.Find(texts)
+	hits := wordings.FindHits(texts)
 	printHits(out, hits)
 	fmt.Fprintf(out, "\n%-40s %8s %8s %12s\n", "comments in", "words", "wordings", "per 1,000")
 	byFolder := wordings.ByFolder(texts)
 	for _, name := range slices.Sorted(maps.Keys(byFolder)) {
-		printTotal(out, name, byFolder[name], wordings.Find(byFolder[name]))
+		printTotal(out, name, byFolder[name], wordings.FindHits(byFolder[name]))
 	}
 	printTotal(out, "all", texts, hits)
 }
 
 func printTotal(out io.Writer, name string, texts []wordings.Text, hits []wordings.Hit) {
-	t := wordings.Totals(texts, hits)[wordings.Comments]
+	t := wordings.CountTotals(texts, hits)[wordings.Comments]
 	fmt.Fprintf(out, "%-40s %8d %8d %12.1f\n", name, t.Words, t.Hits, t.PerThousand())
 }
 
