@@ -296,7 +296,7 @@ func (q boundedQuery) exactly() bool {
 	if q.extended() {
 		return true
 	}
-	return bucketfn.Lookup(q.fn).FromBuckets()
+	return bucketfn.LookupFunction(q.fn).IsFromBuckets()
 }
 
 // extended reports whether the query reads samples before or after its windows.
@@ -353,7 +353,7 @@ func (c *boundedContest) onBuckets(q boundedQuery) bool {
 	}
 	at, step := q.start-q.offset, q.step.Milliseconds()
 	return at%width == 0 && (q.end == 0 || step%width == 0) &&
-		(bucketfn.Lookup(q.fn) != nil && bucketfn.Lookup(q.fn).Newest || q.width%width == 0)
+		(bucketfn.LookupFunction(q.fn) != nil && bucketfn.LookupFunction(q.fn).Newest || q.width%width == 0)
 }
 
 // mayTell describes an info that must not exist, because all values are exact. It returns "" if the info is correct.

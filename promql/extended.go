@@ -269,7 +269,7 @@ func (e *extendedErrors) add(list []bucketError, warn func(error)) {
 		for list[lo].end <= list[i].end-e.width {
 			lo++
 		}
-		most = max(most, sums.Of(by, lo, i+1))
+		most = max(most, sums.Join(by, lo, i+1))
 	}
 	if most == 0 && !unknown {
 		return

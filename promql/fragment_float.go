@@ -25,8 +25,8 @@ var floatFuncs = map[string]floatFunc{
 		r.computeSlopes(out, bucketfn.Slope{Counter: true, Scale: 1})
 	},
 	"delta":              func(r *rawReader, out *values) { r.computeSlopes(out, bucketfn.Slope{Scale: 1}) },
-	"min_over_time":      func(r *rawReader, out *values) { r.computeExtremes(out, bucketfn.Min) },
-	"max_over_time":      func(r *rawReader, out *values) { r.computeExtremes(out, bucketfn.Max) },
+	"min_over_time":      func(r *rawReader, out *values) { r.computeExtremes(out, bucketfn.JoinMin) },
+	"max_over_time":      func(r *rawReader, out *values) { r.computeExtremes(out, bucketfn.JoinMax) },
 	"quantile_over_time": func(r *rawReader, out *values) { r.computeQuantiles(out, r.fragment.scalars[0][0].F) },
 }
 
@@ -193,7 +193,7 @@ func (r *rawReader) computeExtremes(out *values, join func(earlier, later float6
 		if from == to {
 			continue
 		}
-		out.v[i] = r.fold.Of(v, from, to)
+		out.v[i] = r.fold.Join(v, from, to)
 		out.floats++
 	}
 	out.size = out.floats

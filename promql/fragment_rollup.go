@@ -24,10 +24,10 @@ type rollupReader struct {
 	ctx     context.Context
 	store   *storage.Store
 	warn    func(error)
-	// over evaluates the function on buckets. If over is nil, raw evaluates the function on samples reconstructed from
-	// the buckets.
-	over *bucketfn.Evaluator
-	raw  *rawReader
+	// evaluator evaluates the function on buckets. If over is nil, raw evaluates the function on samples reconstructed
+	// from the buckets.
+	evaluator *bucketfn.Evaluator
+	raw       *rawReader
 
 	bucketExpander
 	pieces     rollup.Buckets  // buckets, cut by edges
@@ -52,8 +52,8 @@ type rollupReader struct {
 func newRollupReader(ctx context.Context, store *storage.Store, l *segment, b *budget, warn func(error)) *rollupReader {
 	r := &rollupReader{segment: l, ctx: ctx, store: store, warn: warn, raw: newRawReader(l.fragment, b)}
 	r.raw.ctx = ctx
-	if r.over = bucketfn.New(l.function); r.over != nil {
-		r.over.UsesStarts = l.usesStarts
+	if r.evaluator = bucketfn.New(l.function); r.evaluator != nil {
+		r.evaluator.UsesStarts = l.usesStarts
 	}
 	r.UsesStarts = l.usesStarts
 	if l.function == "predict_linear" {
@@ -61,7 +61,7 @@ func newRollupReader(ctx context.Context, store *storage.Store, l *segment, b *b
 		if len(l.scalars) > 0 {
 			p.Seconds = l.scalars[0][0].F
 		}
-		r.over.SetPrediction(p)
+		r.evaluator.SetPrediction(p)
 	}
 	return r
 }
@@ -87,7 +87,7 @@ func (r *rollupReader) read(s *query.SelectedSeries, out *values) error {
 	if err := r.raw.budget.checkSamples(r.buckets.Len()); err != nil {
 		return err
 	}
-	if r.over == nil {
+	if r.evaluator == nil {
 		for _, flags := range r.buckets.Flags {
 			r.leftOut = r.leftOut || flags&rollup.NotSimple != 0
 		}
@@ -112,13 +112,13 @@ func (r *rollupReader) read(s *query.SelectedSeries, out *values) error {
 		}
 	}
 	r.answers.Reset()
-	r.over.Evaluate(buckets, r.segment.Windows, &r.answers)
+	r.evaluator.Evaluate(buckets, r.segment.Windows, &r.answers)
 	a := &r.answers
 	if !r.segment.IsExact() {
 		if r.bounds.Steps == nil {
 			r.bounds.Steps = make([]float64, r.segment.Windows.Steps)
 		}
-		r.over.Bound(&r.buckets, r.segment.requestedWindows(), r.segment.Windows, a, &r.bounds)
+		r.evaluator.ComputeBounds(&r.buckets, r.segment.requestedWindows(), r.segment.Windows, a, &r.bounds)
 	}
 	for i, step := range a.Step {
 		if i < len(a.Histogram) && a.Histogram[i] != nil {

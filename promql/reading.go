@@ -66,7 +66,7 @@ func checkMadeSamples(ctx context.Context, function string, horizon int64) error
 			"Query a later time, use Cassia's query API, or start Cassia with "+
 			"--remote-read.rollups=expand", resolution.ErrRawExpired, resolution.FormatTime(horizon))
 	}
-	if fn := bucketfn.Lookup(function); fn != nil && fn.WithoutRaw == bucketfn.Refused {
+	if fn := bucketfn.LookupFunction(function); fn != nil && fn.WithoutRaw == bucketfn.WithoutRawRefused {
 		return fmt.Errorf(
 			"%w: there are none before %s, and this use of %s can't be computed from rollups. Query a later time, or use the function on its own",
 			resolution.ErrRawExpired, resolution.FormatTime(horizon), function,

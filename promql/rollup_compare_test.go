@@ -214,7 +214,7 @@ func (ts truths) boundIn(c candidate, metric labels.Labels, step int, from, to i
 	most := 0.0
 	for _, s := range ts {
 		if s.feeds(c, metric) {
-			most = max(most, s.in(from, to).Bound(c.function, ahead))
+			most = max(most, s.in(from, to).MaxMagnitude(c.function, ahead))
 		}
 	}
 	return most

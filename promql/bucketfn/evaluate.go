@@ -12,7 +12,7 @@ type Evaluator struct {
 	fn     *Function
 	live   rollup.Buckets // the buckets with samples, unless all have some
 	kinds  kinds
-	larges larges
+	larges largeValues
 	joints joints
 	starts starts
 	fold   Fold[float64]
@@ -22,14 +22,14 @@ type Evaluator struct {
 	parts  []moments
 	merged Fold[moments]
 	steps  []uint32
-	// greatest and edged are used only by Bound.
-	greatest Fold[float64]
-	edged    edged
+	// maxFold and edges are used only by ComputeBounds.
+	maxFold Fold[float64]
+	edges   edgeBuckets
 
 	lines       []regression
 	mergedLines Fold[regression]
-	missing     []missing
-	missed      Fold[missing]
+	missing     []missingSums
+	missed      Fold[missingSums]
 	prediction  Prediction
 }
 
@@ -39,8 +39,8 @@ type evaluateFunc func(f *Evaluator, b *rollup.Buckets, w Windows, out *Result)
 // New returns an evaluator for the function with the given name ("" is an instant selector), or nil if the function
 // can't be computed from buckets.
 func New(name string) *Evaluator {
-	fn := Lookup(name)
-	if fn == nil || fn.over == nil {
+	fn := LookupFunction(name)
+	if fn == nil || fn.evaluate == nil {
 		return nil
 	}
 	return &Evaluator{fn: fn}
@@ -49,15 +49,15 @@ func New(name string) *Evaluator {
 // Columns returns the columns of buckets that the function with the given name reads, or 0 if the function can't be
 // computed from buckets.
 func Columns(name string) rollup.Columns {
-	fn := Lookup(name)
-	if fn == nil || fn.over == nil {
+	fn := LookupFunction(name)
+	if fn == nil || fn.evaluate == nil {
 		return 0
 	}
 	return fn.columns | rollup.ColumnCount
 }
 
 // Name returns the name of the function.
-func (f *Evaluator) Name() string { return f.fn.Name }
+func (e *Evaluator) Name() string { return e.fn.Name }
 
 // Evaluate appends the function's values over the windows to out. b holds the buckets of one series, in order of time,
 // with at least the columns that Columns returns. Buckets don't overlap, and may have any widths. The right edge of a
@@ -65,15 +65,15 @@ func (f *Evaluator) Name() string { return f.fn.Name }
 //
 // The values equal those of Prometheus' function over the samples: to the last bit for functions that don't round, and
 // otherwise within 1e-12 of the largest absolute value that enters the computation.
-func (f *Evaluator) Evaluate(b *rollup.Buckets, w Windows, out *Result) {
-	if f.fn.staleness { // buckets with only a stale marker matter
-		f.kinds.setBuckets(b, rollup.NotSimple)
-		f.fn.over(f, b, w, out)
+func (e *Evaluator) Evaluate(b *rollup.Buckets, w Windows, out *Result) {
+	if e.fn.staleness { // buckets with only a stale marker matter
+		e.kinds.setBuckets(b, rollup.NotSimple)
+		e.fn.evaluate(e, b, w, out)
 		return
 	}
-	b = f.onlyLive(b)
-	f.kinds.setBuckets(b, f.fn.complexFlags())
-	f.fn.over(f, b, w, out)
+	b = e.liveBuckets(b)
+	e.kinds.setBuckets(b, e.fn.complexFlags())
+	e.fn.evaluate(e, b, w, out)
 }
 
 // orderedColumns are the columns whose sums depend on the order of addition if values are large.
@@ -82,7 +82,7 @@ const orderedColumns = rollup.ColumnSum | rollup.ColumnCorrection | rollup.Colum
 // ComplexFlags returns the flags of buckets from which samples must not be made for the function with the given name.
 // If Evaluate leaves a window with a flagged bucket to samples, the window has no value after raw samples have expired.
 func ComplexFlags(name string) rollup.Flags {
-	fn := Lookup(name)
+	fn := LookupFunction(name)
 	switch {
 	case fn == nil:
 		return rollup.NotSimple
@@ -100,8 +100,8 @@ func (f *Function) complexFlags() rollup.Flags {
 	return rollup.NotSimple
 }
 
-// onlyLive returns b without the buckets that contain only stale markers.
-func (f *Evaluator) onlyLive(b *rollup.Buckets) *rollup.Buckets {
+// liveBuckets returns b without the buckets that contain only stale markers.
+func (e *Evaluator) liveBuckets(b *rollup.Buckets) *rollup.Buckets {
 	dead := 0
 	for i, n := range b.Count {
 		if n == 0 && b.Flags[i]&rollup.NotSimple == 0 {
@@ -111,29 +111,30 @@ func (f *Evaluator) onlyLive(b *rollup.Buckets) *rollup.Buckets {
 	if dead == 0 {
 		return b
 	}
-	f.live.Start, f.live.End = keepLive(f.live.Start, b.Start, b), keepLive(f.live.End, b.End, b)
-	f.live.Flags, f.live.Count = keepLive(f.live.Flags, b.Flags, b), keepLive(f.live.Count, b.Count, b)
-	f.live.FirstT, f.live.LastT = keepLive(f.live.FirstT, b.FirstT, b), keepLive(f.live.LastT, b.LastT, b)
-	f.live.First, f.live.Last = keepLive(f.live.First, b.First, b), keepLive(f.live.Last, b.Last, b)
-	f.live.Min, f.live.Max = keepLive(f.live.Min, b.Min, b), keepLive(f.live.Max, b.Max, b)
-	f.live.Sum, f.live.SumLow = keepLive(f.live.Sum, b.Sum, b), keepLive(f.live.SumLow, b.SumLow, b)
-	f.live.Wholes = b.Wholes
-	f.live.Moment = keepLive(f.live.Moment, b.Moment, b)
-	f.live.Comoment = keepLive(f.live.Comoment, b.Comoment, b)
-	f.live.TimeSum, f.live.TimeSquares = keepLive(f.live.TimeSum, b.TimeSum, b),
-		keepLive(f.live.TimeSquares, b.TimeSquares, b)
-	f.live.Correction = keepLive(f.live.Correction, b.Correction, b)
-	f.live.Resets, f.live.Changes = keepLive(f.live.Resets, b.Resets, b), keepLive(f.live.Changes, b.Changes, b)
-	f.live.FirstST, f.live.LastST = keepStarts(f.live.FirstST, b.FirstST, b), keepStarts(f.live.LastST, b.LastST, b)
-	f.live.StartCorrection, f.live.StartResets = keepLive(f.live.StartCorrection, b.StartCorrection, b),
-		keepLive(f.live.StartResets, b.StartResets, b)
-	clear(f.live.Histograms)
-	f.live.Histograms = keepLive(f.live.Histograms, b.Histograms, b)
-	return &f.live
+	e.live.Start, e.live.End = appendLive(e.live.Start, b.Start, b), appendLive(e.live.End, b.End, b)
+	e.live.Flags, e.live.Count = appendLive(e.live.Flags, b.Flags, b), appendLive(e.live.Count, b.Count, b)
+	e.live.FirstT, e.live.LastT = appendLive(e.live.FirstT, b.FirstT, b), appendLive(e.live.LastT, b.LastT, b)
+	e.live.First, e.live.Last = appendLive(e.live.First, b.First, b), appendLive(e.live.Last, b.Last, b)
+	e.live.Min, e.live.Max = appendLive(e.live.Min, b.Min, b), appendLive(e.live.Max, b.Max, b)
+	e.live.Sum, e.live.SumLow = appendLive(e.live.Sum, b.Sum, b), appendLive(e.live.SumLow, b.SumLow, b)
+	e.live.Wholes = b.Wholes
+	e.live.Moment = appendLive(e.live.Moment, b.Moment, b)
+	e.live.Comoment = appendLive(e.live.Comoment, b.Comoment, b)
+	e.live.TimeSum, e.live.TimeSquares = appendLive(e.live.TimeSum, b.TimeSum, b),
+		appendLive(e.live.TimeSquares, b.TimeSquares, b)
+	e.live.Correction = appendLive(e.live.Correction, b.Correction, b)
+	e.live.Resets, e.live.Changes = appendLive(e.live.Resets, b.Resets, b), appendLive(e.live.Changes, b.Changes, b)
+	e.live.FirstST = appendLiveStarts(e.live.FirstST, b.FirstST, b)
+	e.live.LastST = appendLiveStarts(e.live.LastST, b.LastST, b)
+	e.live.StartCorrection, e.live.StartResets = appendLive(e.live.StartCorrection, b.StartCorrection, b),
+		appendLive(e.live.StartResets, b.StartResets, b)
+	clear(e.live.Histograms)
+	e.live.Histograms = appendLive(e.live.Histograms, b.Histograms, b)
+	return &e.live
 }
 
-// keepLive fills into with a column of b, without the buckets that have no samples.
-func keepLive[T any](into, column []T, b *rollup.Buckets) []T {
+// appendLive fills into with a column of b, without the buckets that have no samples.
+func appendLive[T any](into, column []T, b *rollup.Buckets) []T {
 	into = into[:0]
 	for i := range column {
 		if b.Count[i] > 0 || b.Flags[i]&rollup.NotSimple != 0 {
@@ -143,13 +144,13 @@ func keepLive[T any](into, column []T, b *rollup.Buckets) []T {
 	return into
 }
 
-// keepStarts is keepLive for a column of start timestamps. A nil column stays nil, which means that there are no start
-// timestamps.
-func keepStarts(into, column []int64, b *rollup.Buckets) []int64 {
+// appendLiveStarts is appendLive for a column of start timestamps. A nil column stays nil, which means that there are
+// no start timestamps.
+func appendLiveStarts(into, column []int64, b *rollup.Buckets) []int64 {
 	if column == nil {
 		return nil
 	}
-	return keepLive(into, column, b)
+	return appendLive(into, column, b)
 }
 
 // cursor finds the buckets of consecutive windows.
@@ -158,8 +159,8 @@ type cursor struct {
 	lo, hi int
 }
 
-// move moves to the buckets [lo, hi) of window (a, b]. The edges must not decrease from call to call.
-func (c *cursor) move(a, b int64) (lo, hi int) {
+// moveTo moves to the buckets [lo, hi) of window (a, b]. The edges must not decrease from call to call.
+func (c *cursor) moveTo(a, b int64) (lo, hi int) {
 	ends := c.b.End
 	for c.hi < len(ends) && ends[c.hi] <= b {
 		c.hi++
@@ -173,7 +174,7 @@ func (c *cursor) move(a, b int64) (lo, hi int) {
 // kinds records the kinds of samples in the buckets of a series. If all buckets are simple and contain only floats,
 // which is the common case, it only sets plain.
 type kinds struct {
-	plain bool
+	onlyFloats bool
 	// floats[i], histograms[i] and complex[i] are the numbers of the first i buckets that contain floats, that contain
 	// histograms, and that aren't simple.
 	floats, histograms, complex []int32
@@ -185,8 +186,8 @@ func (k *kinds) setBuckets(b *rollup.Buckets, complexFlags rollup.Flags) {
 	for _, flags := range b.Flags {
 		all |= flags
 	}
-	k.plain = all&(rollup.HasHistograms|complexFlags) == 0
-	if k.plain {
+	k.onlyFloats = all&(rollup.HasHistograms|complexFlags) == 0
+	if k.onlyFloats {
 		return
 	}
 	k.floats, k.histograms, k.complex = append(k.floats[:0], 0), append(k.histograms[:0], 0), append(k.complex[:0], 0)
@@ -209,37 +210,37 @@ func (k *kinds) setBuckets(b *rollup.Buckets, complexFlags rollup.Flags) {
 type kind uint8
 
 const (
-	ofFloats     kind = iota // floats alone
-	ofHistograms             // histograms alone
-	ofBoth                   // floats and histograms
-	ofUnknown                // not simple
+	kindFloats     kind = iota // floats alone
+	kindHistograms             // histograms alone
+	kindBoth                   // floats and histograms
+	kindUnknown                // not simple
 )
 
-// in returns the kind of the buckets [lo, hi), which must not be empty.
-func (k *kinds) in(lo, hi int) kind {
+// kindOf returns the kind of the buckets [lo, hi), which must not be empty.
+func (k *kinds) kindOf(lo, hi int) kind {
 	switch {
-	case k.plain:
-		return ofFloats
+	case k.onlyFloats:
+		return kindFloats
 	case k.complex[hi] > k.complex[lo]:
-		return ofUnknown
+		return kindUnknown
 	case k.histograms[hi] == k.histograms[lo]:
-		return ofFloats
+		return kindFloats
 	case k.floats[hi] == k.floats[lo]:
-		return ofHistograms
+		return kindHistograms
 	default:
-		return ofBoth
+		return kindBoth
 	}
 }
 
-// overEach calls each for all windows with samples, with the window's buckets [lo, hi). Windows of an unknown kind are
-// left to samples instead.
-func (f *Evaluator) overEach(b *rollup.Buckets, w Windows, out *Result, each func(step, lo, hi int)) {
+// eachWindow calls each for all windows with samples, with the window's buckets [lo, hi). Windows of an unknown kind
+// are left to samples instead.
+func (e *Evaluator) eachWindow(b *rollup.Buckets, w Windows, out *Result, each func(step, lo, hi int)) {
 	c := cursor{b: b}
 	for k := range w.Steps {
-		lo, hi := c.move(w.Window(k))
+		lo, hi := c.moveTo(w.Window(k))
 		switch {
 		case lo == hi:
-		case f.kinds.in(lo, hi) == ofUnknown:
+		case e.kinds.kindOf(lo, hi) == kindUnknown:
 			out.needsSamples(k)
 		default:
 			each(k, lo, hi)

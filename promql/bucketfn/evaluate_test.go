@@ -191,7 +191,7 @@ func TestBoundOfLargeValuesThatCancelOut(t *testing.T) {
 		require.Equal(t, []float64{3 / scale}, out.Value, name)
 		bounds := bucketfn.Bounds{Steps: make([]float64, 1)}
 		out.Value[0] = 0 // as if it had been absorbed
-		f.Bound(&b, asked, used, &out, &bounds)
+		f.ComputeBounds(&b, asked, used, &out, &bounds)
 		require.False(t, bounds.Unknown, name)
 		require.GreaterOrEqual(t, bounds.Largest, 3/scale, name)
 	}
@@ -213,7 +213,7 @@ func TestBoundsOfAbsence(t *testing.T) {
 			var out bucketfn.Result
 			f.Evaluate(&b, used, &out)
 			bounds := bucketfn.Bounds{Steps: make([]float64, 1)}
-			f.Bound(&b, cut, used, &out, &bounds)
+			f.ComputeBounds(&b, cut, used, &out, &bounds)
 			require.Equal(t, bucketfn.Bounds{Largest: want, Steps: []float64{want}}, bounds, "%s %v", name, used)
 		}
 	}
@@ -243,7 +243,7 @@ func TestBoundsOfNaNAreUnknown(t *testing.T) {
 			var out bucketfn.Result
 			f.Evaluate(&b, used, &out)
 			bounds := bucketfn.Bounds{Steps: make([]float64, 1)}
-			f.Bound(&b, bucketfn.Windows{First: end, Step: 10, Steps: 1, Span: 20}, used, &out, &bounds)
+			f.ComputeBounds(&b, bucketfn.Windows{First: end, Step: 10, Steps: 1, Span: 20}, used, &out, &bounds)
 			require.Equal(t, isNaN, bounds.Unknown, "%q at %d", name, end)
 		}
 	}
@@ -265,7 +265,7 @@ func TestBoundsOfNegativeCountersAreUnknown(t *testing.T) {
 			var out bucketfn.Result
 			f.Evaluate(&b, used, &out)
 			bounds := bucketfn.Bounds{Steps: make([]float64, 1)}
-			f.Bound(&b, bucketfn.Windows{First: 35, Step: 10, Steps: 1, Span: 20}, used, &out, &bounds)
+			f.ComputeBounds(&b, bucketfn.Windows{First: 35, Step: 10, Steps: 1, Span: 20}, used, &out, &bounds)
 			require.Equal(t, unknown, bounds.Unknown, "%s with %g", name, least)
 		}
 	}

@@ -31,13 +31,13 @@ func (f *Fold[T]) Start(join func(earlier, later T) T) {
 	f.join, f.base, f.pivot, f.done = join, 0, 0, 0
 }
 
-// Of returns the join of leaves[lo:hi], which must not be empty. lo and hi must not decrease from call to call.
-func (f *Fold[T]) Of(leaves []T, lo, hi int) T {
+// Join returns the join of leaves[lo:hi], which must not be empty. lo and hi must not decrease from call to call.
+func (f *Fold[T]) Join(leaves []T, lo, hi int) T {
 	if hi-lo == 1 {
 		return leaves[lo]
 	}
 	if lo >= f.pivot {
-		f.turn(leaves, lo, hi)
+		f.movePivot(leaves, lo, hi)
 		return f.suffix[0]
 	}
 	for ; f.done < hi; f.done++ {
@@ -53,8 +53,8 @@ func (f *Fold[T]) Of(leaves []T, lo, hi int) T {
 	return f.join(f.suffix[lo-f.base], f.recent)
 }
 
-// turn moves the pivot to hi.
-func (f *Fold[T]) turn(leaves []T, lo, hi int) {
+// movePivot moves the pivot to hi.
+func (f *Fold[T]) movePivot(leaves []T, lo, hi int) {
 	f.suffix = slices.Grow(f.suffix[:0], hi-lo)[:hi-lo]
 	joined := leaves[hi-1]
 	f.suffix[hi-1-lo] = joined
@@ -65,48 +65,48 @@ func (f *Fold[T]) turn(leaves []T, lo, hi int) {
 	f.base, f.pivot, f.done = lo, hi, hi
 }
 
-// Min joins two values as min_over_time does. The result is NaN only if both are NaN. If both are equal, as two zeros
-// with different signs are, it is the earlier value.
-func Min(earlier, later float64) float64 {
+// JoinMin joins two values as min_over_time does. The result is NaN only if both are NaN. If both are equal, as two
+// zeros with different signs are, it is the earlier value.
+func JoinMin(earlier, later float64) float64 {
 	if later < earlier || earlier != earlier {
 		return later
 	}
 	return earlier
 }
 
-// Max joins two values as max_over_time does, with the same rules as Min.
-func Max(earlier, later float64) float64 {
+// JoinMax joins two values as max_over_time does, with the same rules as Min.
+func JoinMax(earlier, later float64) float64 {
 	if later > earlier || earlier != earlier {
 		return later
 	}
 	return earlier
 }
 
-func overMin(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
-	f.overFold(Min, b.Min, b, w, out)
+func evaluateMin(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
+	f.evaluateFold(JoinMin, b.Min, b, w, out)
 }
 
-func overMax(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
-	f.overFold(Max, b.Max, b, w, out)
+func evaluateMax(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
+	f.evaluateFold(JoinMax, b.Max, b, w, out)
 }
 
-func (f *Evaluator) overFold(join func(earlier, later float64) float64, leaves []float64,
+func (e *Evaluator) evaluateFold(join func(earlier, later float64) float64, leaves []float64,
 	b *rollup.Buckets, w Windows, out *Result,
 ) {
-	f.fold.Start(join)
-	f.overEach(b, w, out, func(step, lo, hi int) {
-		switch f.kinds.in(lo, hi) {
-		case ofFloats:
-			out.add(step, f.fold.Of(leaves, lo, hi))
-		case ofBoth: // Histograms have no min and max value.
-			out.note(NoteHistogramsIgnored)
-			out.add(step, foldFloats(join, leaves, b, lo, hi))
+	e.fold.Start(join)
+	e.eachWindow(b, w, out, func(step, lo, hi int) {
+		switch e.kinds.kindOf(lo, hi) {
+		case kindFloats:
+			out.add(step, e.fold.Join(leaves, lo, hi))
+		case kindBoth: // Histograms have no min and max value.
+			out.addNote(NoteHistogramsIgnored)
+			out.add(step, joinFloats(join, leaves, b, lo, hi))
 		}
 	})
 }
 
-// foldFloats joins the leaves whose buckets have floats. There must be at least one.
-func foldFloats[T any](join func(earlier, later T) T, leaves []T, b *rollup.Buckets, lo, hi int) (joined T) {
+// joinFloats joins the leaves whose buckets have floats. There must be at least one.
+func joinFloats[T any](join func(earlier, later T) T, leaves []T, b *rollup.Buckets, lo, hi int) (joined T) {
 	any := false
 	for i := lo; i < hi; i++ {
 		switch {
@@ -128,56 +128,56 @@ func addCompensated(a, b compensated) compensated {
 	return compensated{high, low + b.low}
 }
 
-func overSum(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
-	f.overSums(b, w, out, func(sum compensated, _ uint64, _ bool) (v float64, known bool) {
-		return (sum.high + sum.low) * w.scale(), true
+func evaluateSum(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
+	f.evaluateSums(b, w, out, func(sum compensated, _ uint64, _ bool) (v float64, known bool) {
+		return (sum.high + sum.low) * w.scaleFactor(), true
 	},
 		func(sum *histogram.FloatHistogram, _ uint64) *histogram.FloatHistogram {
-			if w.scale() != 1 {
-				sum.Mul(w.scale())
+			if w.scaleFactor() != 1 {
+				sum.Mul(w.scaleFactor())
 			}
 			return sum
 		})
 }
 
-func overAvg(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
-	f.overSums(b, w, out, func(sum compensated, n uint64, large bool) (v float64, known bool) {
+func evaluateAvg(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
+	f.evaluateSums(b, w, out, func(sum compensated, n uint64, large bool) (v float64, known bool) {
 		return sum.high/float64(n) + sum.low/float64(n), !large || !math.IsInf(sum.high, 0)
 	},
 		func(sum *histogram.FloatHistogram, n uint64) *histogram.FloatHistogram { return sum.Div(float64(n)) })
 }
 
-// startSums prepares f.sums for adding up the sums of buckets.
-func (f *Evaluator) startSums(b *rollup.Buckets) {
-	f.pairs = f.pairs[:0]
+// startSums prepares e.sums for adding up the sums of buckets.
+func (e *Evaluator) startSums(b *rollup.Buckets) {
+	e.pairs = e.pairs[:0]
 	for i, high := range b.Sum {
-		f.pairs = append(f.pairs, compensated{high, b.SumLow[i]})
+		e.pairs = append(e.pairs, compensated{high, b.SumLow[i]})
 	}
-	f.sums.Start(addCompensated)
+	e.sums.Start(addCompensated)
 }
 
-// overSums computes a function of the sum of a window and its number of samples. large reports whether the window has
-// large values, see larges.
-func (f *Evaluator) overSums(b *rollup.Buckets, w Windows, out *Result,
+// evaluateSums computes a function of the sum of a window and its number of samples. large reports whether the window
+// has large values, see largeValues.
+func (e *Evaluator) evaluateSums(b *rollup.Buckets, w Windows, out *Result,
 	value func(sum compensated, n uint64, large bool) (v float64, known bool),
 	hist func(sum *histogram.FloatHistogram, n uint64) *histogram.FloatHistogram,
 ) {
-	f.startSums(b)
-	f.larges.setBuckets(b)
-	vague := vagueOf(b)
-	n := running{of: [][]uint32{b.Count}}
-	f.overEach(b, w, out, func(step, lo, hi int) {
-		count := n.in(lo, hi)
-		switch f.kinds.in(lo, hi) {
-		case ofFloats:
-			sum := f.sums.Of(f.pairs, lo, hi)
-			if v, known := value(sum, count, f.larges.in(lo, hi)); known && !f.larges.mixed(lo, hi) &&
-				!vague.in(lo, hi, sum.high+sum.low, count) {
+	e.startSums(b)
+	e.larges.setBuckets(b)
+	vague := newVagueSums(b)
+	n := runningSum{columns: [][]uint32{b.Count}}
+	e.eachWindow(b, w, out, func(step, lo, hi int) {
+		count := n.sumOver(lo, hi)
+		switch e.kinds.kindOf(lo, hi) {
+		case kindFloats:
+			sum := e.sums.Join(e.pairs, lo, hi)
+			if v, known := value(sum, count, e.larges.hasLarge(lo, hi)); known && !e.larges.dependsOnOrder(lo, hi) &&
+				!vague.isVague(lo, hi, sum.high+sum.low, count) {
 				out.add(step, v)
 			} else {
 				out.needsSamples(step)
 			}
-		case ofHistograms:
+		case kindHistograms:
 			sum, known := sumOfHistograms(b, lo, hi, out)
 			switch {
 			case !known:
@@ -186,7 +186,7 @@ func (f *Evaluator) overSums(b *rollup.Buckets, w Windows, out *Result,
 				out.addHistogram(step, hist(sum, count))
 			}
 		default:
-			out.note(NoteFloatsAndHistograms)
+			out.addNote(NoteFloatsAndHistograms)
 		}
 	})
 }
@@ -199,7 +199,7 @@ func sumOfHistograms(b *rollup.Buckets, lo, hi int, out *Result) (sum *histogram
 		return nil, false
 	}
 	if slices.ContainsFunc(list, func(h *rollup.Histograms) bool { return h.Sum == nil }) {
-		out.note(NoteMixedKinds)
+		out.addNote(NoteMixedKinds)
 		return nil, true
 	}
 	sum = list[0].Sum.Copy()
@@ -215,25 +215,25 @@ func sumOfHistograms(b *rollup.Buckets, lo, hi int, out *Result) (sum *histogram
 		_, _, _, err = sum.Add(low)
 	}
 	if err != nil {
-		out.note(NoteMixedKinds)
+		out.addNote(NoteMixedKinds)
 		return nil, true
 	}
 	if reconciled {
-		out.note(NoteBoundsReconciledSum)
+		out.addNote(NoteBoundsReconciledSum)
 	}
 	return sum, true
 }
 
-// running is a sum of whole numbers over a moving window. It may subtract, because whole numbers aren't rounded.
-type running struct {
-	of     [][]uint32 // columns to add up
-	lo, hi int
-	sum    uint64
+// runningSum is a sum of whole numbers over a moving window. It may subtract, because whole numbers aren't rounded.
+type runningSum struct {
+	columns [][]uint32 // columns to add up
+	lo, hi  int
+	sum     uint64
 }
 
-// in returns the sum over the buckets [lo, hi). lo and hi must not decrease from call to call.
-func (r *running) in(lo, hi int) uint64 {
-	for _, column := range r.of {
+// sumOver returns the sum over the buckets [lo, hi). lo and hi must not decrease from call to call.
+func (r *runningSum) sumOver(lo, hi int) uint64 {
+	for _, column := range r.columns {
 		for i := r.hi; i < hi; i++ {
 			r.sum += uint64(column[i])
 		}

@@ -33,7 +33,7 @@ func TestFoldJoinsInOrder(t *testing.T) {
 				continue
 			}
 			moves++
-			require.Equal(t, strings.Join(leaves[lo:hi], ""), f.Of(leaves, lo, hi), "seed %d", seed)
+			require.Equal(t, strings.Join(leaves[lo:hi], ""), f.Join(leaves, lo, hi), "seed %d", seed)
 		}
 		require.LessOrEqual(t, joins, 2*len(leaves)+moves, "however wide the windows are")
 	}
@@ -41,12 +41,12 @@ func TestFoldJoinsInOrder(t *testing.T) {
 
 func TestRunningSums(t *testing.T) {
 	column, other := []uint32{1, 2, 3, 4, 1 << 31, 1 << 31, 1 << 31}, []uint32{0, 10, 0, 0, 0, 0, 0}
-	n := running{of: [][]uint32{column, other}}
-	require.EqualValues(t, 13, n.in(0, 2))
-	require.EqualValues(t, 19, n.in(1, 4))
-	require.EqualValues(t, 0, n.in(4, 4))
-	require.EqualValues(t, 3<<31, n.in(4, 7))
-	require.EqualValues(t, 1<<31, n.in(6, 7))
-	past := running{of: [][]uint32{column}}
-	require.EqualValues(t, 3<<31, past.in(4, 7), "what lies before the first window doesn't count")
+	n := runningSum{columns: [][]uint32{column, other}}
+	require.EqualValues(t, 13, n.sumOver(0, 2))
+	require.EqualValues(t, 19, n.sumOver(1, 4))
+	require.EqualValues(t, 0, n.sumOver(4, 4))
+	require.EqualValues(t, 3<<31, n.sumOver(4, 7))
+	require.EqualValues(t, 1<<31, n.sumOver(6, 7))
+	past := runningSum{columns: [][]uint32{column}}
+	require.EqualValues(t, 3<<31, past.sumOver(4, 7), "what lies before the first window doesn't count")
 }

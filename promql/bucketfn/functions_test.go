@@ -78,7 +78,7 @@ func docTable() string {
 	row("function", "from buckets", "where raw samples have expired", "")
 	for _, f := range functions {
 		from, name := "exact", f.Name
-		if f.over == nil {
+		if f.evaluate == nil {
 			from = "-"
 		}
 		if name == "" {
@@ -104,7 +104,7 @@ func (f *Function) text() string {
 // otherFunctions returns the names of the parser's functions that aren't in functions.
 func otherFunctions() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(parser.Functions)), func(name string) bool {
-		return Lookup(name) != nil
+		return LookupFunction(name) != nil
 	})
 }
 
@@ -119,12 +119,12 @@ func manualTable() string {
 	for _, f := range functions {
 		var how string
 		switch f.WithoutRaw {
-		case Cut:
+		case WithoutRawCut:
 			how = "exact (to 1e-12) if windows align with buckets; otherwise the first and last bucket of a window are interpolated, with an info annotation"
 			if f.Why != "" {
 				how += ". Exception: " + f.text()
 			}
-		case Approximated:
+		case WithoutRawApproximated:
 			how = "approximate, with an info annotation: " + f.text()
 		default:
 			how = "returns an error: " + f.Why
@@ -199,7 +199,8 @@ func TestFunctionsInDoc(t *testing.T) {
 func TestFunctionsAreComplete(t *testing.T) {
 	for name, f := range parser.Functions {
 		if slices.Contains(f.ArgTypes, parser.ValueTypeMatrix) {
-			require.NotNil(t, Lookup(name), "%s takes a range vector: say in functions how buckets answer it", name)
+			require.NotNil(t, LookupFunction(name),
+				"%s takes a range vector: say in functions how buckets answer it", name)
 		}
 	}
 	seen := map[string]bool{}
@@ -209,13 +210,14 @@ func TestFunctionsAreComplete(t *testing.T) {
 		if f.Name != "" {
 			require.Contains(t, parser.Functions, f.Name)
 		}
-		require.Equal(t, f.over != nil, f.WithoutRaw == Cut, "%s: buckets answer it, or they don't", f.Name)
-		if f.over == nil {
+		require.Equal(t, f.evaluate != nil, f.WithoutRaw == WithoutRawCut,
+			"%s: buckets answer it, or they don't", f.Name)
+		if f.evaluate == nil {
 			require.NotEmpty(t, f.Why, "%s: say why", f.Name)
 			require.Zero(t, Columns(f.Name))
 		}
 	}
-	require.Nil(t, Lookup("abs"))
+	require.Nil(t, LookupFunction("abs"))
 }
 
 // TestEveryFunctionHasABound checks that exactly two functions are refused after raw samples have expired, and that all
@@ -223,12 +225,12 @@ func TestFunctionsAreComplete(t *testing.T) {
 func TestEveryFunctionHasABound(t *testing.T) {
 	for _, f := range functions {
 		switch {
-		case f.WithoutRaw == Refused:
+		case f.WithoutRaw == WithoutRawRefused:
 			require.Contains(t, []string{"idelta", "double_exponential_smoothing"}, f.Name)
 			require.Empty(t, f.Bound, f.Name)
 		default:
 			require.Equal(t, f.Why != "", f.Bound != "", "%s: say by how much it is off", f.Name)
-			require.True(t, f.Bound != "" || f.WithoutRaw == Cut, f.Name)
+			require.True(t, f.Bound != "" || f.WithoutRaw == WithoutRawCut, f.Name)
 		}
 	}
 }

@@ -12,21 +12,21 @@ import (
 // infinite have both signs. Buckets don't contain the order, so these sums are left to samples. With values of one
 // sign, the sum of the buckets overflows if and only if the sum of the samples does.
 
-// larges records which buckets have large values. If there are none, which is the common case, it only sets plain.
-type larges struct {
-	plain bool
+// largeValues records which buckets have large values. If there are none, which is the common case, it only sets plain.
+type largeValues struct {
+	isEmpty bool
 	// large, positive, negative and nan are prefix sums: element i counts buckets among the first i buckets. large
 	// counts those that contain large values, positive and negative those that contain large or infinite values of a
 	// sign, and nan those whose sum is NaN in any order.
 	large, positive, negative, nan []int32
 }
 
-func (l *larges) setBuckets(b *rollup.Buckets) {
+func (l *largeValues) setBuckets(b *rollup.Buckets) {
 	all := rollup.Flags(0)
 	for _, flags := range b.Flags {
 		all |= flags
 	}
-	if l.plain = all&rollup.Large == 0; l.plain {
+	if l.isEmpty = all&rollup.Large == 0; l.isEmpty {
 		return
 	}
 	l.large, l.positive = append(l.large[:0], 0), append(l.positive[:0], 0)
@@ -36,39 +36,43 @@ func (l *larges) setBuckets(b *rollup.Buckets) {
 		if len(b.Sum) > 0 && !isLarge {
 			sum = b.Sum[i]
 		}
-		l.large = append(l.large, l.large[i]+asCount(isLarge))
-		l.positive = append(l.positive, l.positive[i]+asCount(flags&rollup.LargePositive != 0 || math.IsInf(sum, 1)))
-		l.negative = append(l.negative, l.negative[i]+asCount(flags&rollup.LargeNegative != 0 || math.IsInf(sum, -1)))
-		l.nan = append(l.nan, l.nan[i]+asCount(sum != sum))
+		l.large = append(l.large, l.large[i]+boolToInt32(isLarge))
+		positive := flags&rollup.LargePositive != 0 || math.IsInf(sum, 1)
+		negative := flags&rollup.LargeNegative != 0 || math.IsInf(sum, -1)
+		l.positive = append(l.positive, l.positive[i]+boolToInt32(positive))
+		l.negative = append(l.negative, l.negative[i]+boolToInt32(negative))
+		l.nan = append(l.nan, l.nan[i]+boolToInt32(sum != sum))
 	}
 }
 
-func asCount(is bool) int32 {
+func boolToInt32(is bool) int32 {
 	if is {
 		return 1
 	}
 	return 0
 }
 
-// in reports whether the buckets [lo, hi) contain large values.
-func (l *larges) in(lo, hi int) bool { return !l.plain && l.large[hi] > l.large[lo] }
+// hasLarge reports whether the buckets [lo, hi) contain large values.
+func (l *largeValues) hasLarge(lo, hi int) bool { return !l.isEmpty && l.large[hi] > l.large[lo] }
 
-// mixed reports whether the sum of the values in the buckets [lo, hi) depends on the order of addition.
-func (l *larges) mixed(lo, hi int) bool { return l.haveBothSigns(lo, hi) && l.nan[hi] == l.nan[lo] }
-
-// haveBothSigns reports whether the buckets [lo, hi) have large values, and large or infinite values of both signs.
-func (l *larges) haveBothSigns(lo, hi int) bool {
-	return l.in(lo, hi) && l.positive[hi] > l.positive[lo] && l.negative[hi] > l.negative[lo]
+// dependsOnOrder reports whether the sum of the values in the buckets [lo, hi) depends on the order of addition.
+func (l *largeValues) dependsOnOrder(lo, hi int) bool {
+	return l.hasBothSigns(lo, hi) && l.nan[hi] == l.nan[lo]
 }
 
-// unknownRise reports whether the rise of a counter depends on the order in which corrections are added to difference,
-// the difference between the last and the first value of the buckets [lo, hi). first is the correction inside the first
-// bucket, others are the corrections of the other buckets, and total is the sum of all.
-func (l *larges) unknownRise(lo, hi int, difference, total, first float64, others []float64) bool {
+// hasBothSigns reports whether the buckets [lo, hi) have large values, and large or infinite values of both signs.
+func (l *largeValues) hasBothSigns(lo, hi int) bool {
+	return l.hasLarge(lo, hi) && l.positive[hi] > l.positive[lo] && l.negative[hi] > l.negative[lo]
+}
+
+// isRiseUnknown reports whether the rise of a counter depends on the order in which corrections are added to
+// difference, the difference between the last and the first value of the buckets [lo, hi). first is the correction
+// inside the first bucket, others are the corrections of the other buckets, and total is the sum of all.
+func (l *largeValues) isRiseUnknown(lo, hi int, difference, total, first float64, others []float64) bool {
 	switch {
-	case !l.in(lo, hi):
+	case !l.hasLarge(lo, hi):
 		return false
-	case l.haveBothSigns(lo, hi), math.IsInf(total, 0) && difference*total < 0:
+	case l.hasBothSigns(lo, hi), math.IsInf(total, 0) && difference*total < 0:
 		return true
 	default:
 		return total != total && !isSumNaN(first, others)

@@ -15,7 +15,7 @@ type Prediction struct {
 }
 
 // SetPrediction sets the time for which predict_linear predicts.
-func (f *Evaluator) SetPrediction(p Prediction) { f.prediction = p }
+func (e *Evaluator) SetPrediction(p Prediction) { e.prediction = p }
 
 // regression holds the sums from which the least squares line through samples is computed. Two regressions are merged
 // in the same way as moments.
@@ -33,8 +33,8 @@ type regression struct {
 }
 
 func mergeLines(a, b regression) regression {
-	both := regression{n: a.n + b.n, sum: addCompensated(a.sum, b.sum), min: Min(a.min, b.min), max: Max(a.max, b.max),
-		unknown: a.unknown || b.unknown, large: a.large || b.large}
+	both := regression{n: a.n + b.n, sum: addCompensated(a.sum, b.sum), min: JoinMin(a.min, b.min),
+		max: JoinMax(a.max, b.max), unknown: a.unknown || b.unknown, large: a.large || b.large}
 	apart := float64(b.base-a.base) + (b.rest - a.rest)
 	values := rollup.MeansApart(a.n, a.sum.high, a.sum.low, b.n, b.sum.high, b.sum.low)
 	weight := a.n * b.n / both.n
@@ -42,91 +42,92 @@ func mergeLines(a, b regression) regression {
 	both.comoment = addCompensated(addCompensated(a.comoment, b.comoment),
 		compensated{float64(apart*values) * weight, 0})
 	both.base, both.rest = a.base, a.rest
-	both.later(apart * (b.n / both.n))
+	both.shiftTimes(apart * (b.n / both.n))
 	return both
 }
 
-// later increases the mean of the times by a number of milliseconds.
-func (l *regression) later(by float64) {
-	by += l.rest
+// shiftTimes increases the mean of the times by a number of milliseconds.
+func (r *regression) shiftTimes(by float64) {
+	by += r.rest
 	whole := math.Floor(by)
-	l.base, l.rest = l.base+int64(whole), by-whole
+	r.base, r.rest = r.base+int64(whole), by-whole
 }
 
 // solve returns the slope of the line per second, and the line's value at the time at, in milliseconds. Both are NaN
 // unless all values are finite.
-func (l *regression) solve(at int64) (slope, value float64) {
-	sum := l.sum.high + l.sum.low
+func (r *regression) solve(at int64) (slope, value float64) {
+	sum := r.sum.high + r.sum.low
 	switch {
-	case isFlat(l.min, l.max, sum):
-		return 0, l.min
+	case isFlat(r.min, r.max, sum):
+		return 0, r.min
 	case sum-sum != 0:
 		return math.NaN(), math.NaN()
 	}
-	slope = (l.comoment.high + l.comoment.low) / (l.squares.high + l.squares.low) * 1000
-	mean := l.sum.high/l.n + l.sum.low/l.n
-	return slope, mean + slope*((float64(at-l.base)-l.rest)/1000)
+	slope = (r.comoment.high + r.comoment.low) / (r.squares.high + r.squares.low) * 1000
+	mean := r.sum.high/r.n + r.sum.low/r.n
+	return slope, mean + slope*((float64(at-r.base)-r.rest)/1000)
 }
 
-// known reports whether solve has a result.
-func (l *regression) known() bool {
-	switch sum := l.sum.high + l.sum.low; {
-	case isFlat(l.min, l.max, sum):
+// isKnown reports whether solve has a result.
+func (r *regression) isKnown() bool {
+	switch sum := r.sum.high + r.sum.low; {
+	case isFlat(r.min, r.max, sum):
 		return true
 	case sum-sum != 0:
-		return !(l.large && hasOverflowed(l.min, l.max, sum))
+		return !(r.large && hasOverflowed(r.min, r.max, sum))
 	default:
-		return !l.unknown && !l.large // Products with large values overflow.
+		return !r.unknown && !r.large // Products with large values overflow.
 	}
 }
 
-func overDeriv(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
-	f.overLines(b, w, out, func(l *regression, _ int) float64 {
+func evaluateDeriv(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
+	f.evaluateLines(b, w, out, func(l *regression, _ int) float64 {
 		slope, _ := l.solve(l.base)
 		return slope
 	})
 }
 
-func overPredictLinear(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
-	f.overLines(b, w, out, func(l *regression, step int) float64 {
+func evaluatePredictLinear(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
+	f.evaluateLines(b, w, out, func(l *regression, step int) float64 {
 		slope, value := l.solve(f.prediction.First + int64(step)*f.prediction.Step)
 		return slope*f.prediction.Seconds + value
 	})
 }
 
-func (f *Evaluator) overLines(b *rollup.Buckets, w Windows, out *Result, value func(l *regression, step int) float64) {
-	f.lines = f.lines[:0]
+func (e *Evaluator) evaluateLines(b *rollup.Buckets, w Windows, out *Result,
+	value func(l *regression, step int) float64) {
+	e.lines = e.lines[:0]
 	for i := range b.End {
-		f.lines = append(f.lines, lineOf(b, i))
+		e.lines = append(e.lines, newRegression(b, i))
 	}
-	f.mergedLines.Start(mergeLines)
-	cut := wholes{list: b.Wholes}
-	f.missing = f.missing[:0]
+	e.mergedLines.Start(mergeLines)
+	cut := cutBuckets{list: b.Wholes}
+	e.missing = e.missing[:0]
 	for _, whole := range b.Wholes {
-		f.missing = append(f.missing, missingOf(&whole, b.Wholes[0].First))
+		e.missing = append(e.missing, newMissingSums(&whole, b.Wholes[0].First))
 	}
-	f.missed.Start(addMissing)
-	f.overEach(b, w, out, func(step, lo, hi int) {
+	e.missed.Start(addMissingSums)
+	e.eachWindow(b, w, out, func(step, lo, hi int) {
 		var l regression
-		kind := f.kinds.in(lo, hi)
+		kind := e.kinds.kindOf(lo, hi)
 		switch kind {
-		case ofFloats:
-			l = f.mergedLines.Of(f.lines, lo, hi)
-		case ofBoth:
-			l = foldFloats(mergeLines, f.lines, b, lo, hi)
+		case kindFloats:
+			l = e.mergedLines.Join(e.lines, lo, hi)
+		case kindBoth:
+			l = joinFloats(mergeLines, e.lines, b, lo, hi)
 		default: // only histograms: no line
 			return
 		}
-		if kind == ofBoth && (l.n < 2 || l.known()) {
-			out.note(NoteHistogramsIgnored)
+		if kind == kindBoth && (l.n < 2 || l.isKnown()) {
+			out.addNote(NoteHistogramsIgnored)
 		}
 		if l.n < 2 {
 			return
 		}
-		if lo, hi := cut.in(w, step); lo < hi {
-			l.add(f.missed.Of(f.missing, lo, hi), b.Wholes[0].First)
+		if lo, hi := cut.bucketsInside(w, step); lo < hi {
+			l.add(e.missed.Join(e.missing, lo, hi), b.Wholes[0].First)
 		}
-		if l.known() {
+		if l.isKnown() {
 			out.add(step, value(&l, step))
 		} else {
 			out.needsSamples(step)
@@ -134,7 +135,7 @@ func (f *Evaluator) overLines(b *rollup.Buckets, w Windows, out *Result, value f
 	})
 }
 
-func lineOf(b *rollup.Buckets, i int) regression {
+func newRegression(b *rollup.Buckets, i int) regression {
 	n := b.FloatCount(i)
 	l := regression{n: float64(n), sum: compensated{b.Sum[i], b.SumLow[i]}, min: b.Min[i], max: b.Max[i],
 		unknown: b.TimeSquares[i] < 0, large: b.Flags[i]&rollup.Large != 0}
@@ -142,30 +143,30 @@ func lineOf(b *rollup.Buckets, i int) regression {
 		return l
 	}
 	l.base, l.squares, l.comoment = b.FirstT[i], compensated{b.TimeMoment(i), 0}, compensated{b.Comoment[i], 0}
-	l.later(float64(b.TimeSum[i]) / float64(n))
+	l.shiftTimes(float64(b.TimeSum[i]) / float64(n))
 	return l
 }
 
-// missing holds the difference between sums over all samples of cut buckets and the same sums over the pieces of these
-// buckets. There are three sums: of the times after an origin, of the squares of these times, and of the products of
-// the times and the values.
-type missing struct{ times, squares, products float64 }
+// missingSums holds the difference between sums over all samples of cut buckets and the same sums over the pieces of
+// these buckets. There are three sums: of the times after an origin, of the squares of these times, and of the products
+// of the times and the values.
+type missingSums struct{ times, squares, products float64 }
 
-func missingOf(w *rollup.Whole, origin int64) missing {
-	return missing{
+func newMissingSums(w *rollup.Whole, origin int64) missingSums {
+	return missingSums{
 		times: w.TimeSum, squares: w.TimeSquares + 2*float64(w.First-origin)*w.TimeSum,
 		products: w.Comoment + w.TimeSum*w.Mean,
 	}
 }
 
-func addMissing(a, b missing) missing {
-	return missing{a.times + b.times, a.squares + b.squares, a.products + b.products}
+func addMissingSums(a, b missingSums) missingSums {
+	return missingSums{a.times + b.times, a.squares + b.squares, a.products + b.products}
 }
 
 // add adds the missing sums, whose times are relative to origin.
-func (l *regression) add(m missing, origin int64) {
-	mean, after := l.sum.high/l.n+l.sum.low/l.n, float64(l.base-origin)+l.rest
-	l.squares.high += m.squares - 2*after*m.times - m.times*m.times/l.n
-	l.comoment.high += m.products - mean*m.times
-	l.later(m.times / l.n)
+func (r *regression) add(m missingSums, origin int64) {
+	mean, after := r.sum.high/r.n+r.sum.low/r.n, float64(r.base-origin)+r.rest
+	r.squares.high += m.squares - 2*after*m.times - m.times*m.times/r.n
+	r.comoment.high += m.products - mean*m.times
+	r.shiftTimes(m.times / r.n)
 }

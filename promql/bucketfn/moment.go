@@ -17,7 +17,7 @@ type moments struct {
 
 func mergeMoments(a, b moments) moments {
 	both := moments{
-		n: a.n + b.n, sum: addCompensated(a.sum, b.sum), min: Min(a.min, b.min), max: Max(a.max, b.max),
+		n: a.n + b.n, sum: addCompensated(a.sum, b.sum), min: JoinMin(a.min, b.min), max: JoinMax(a.max, b.max),
 		unknown: a.unknown || b.unknown, large: a.large || b.large,
 	}
 	if both.min == both.max { // Otherwise rounding would give constants a deviation.
@@ -41,44 +41,44 @@ func (m *moments) variance() (v float64, known bool) {
 	return v, !m.unknown && v <= math.MaxFloat64
 }
 
-func overStdvar(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
-	f.overMoments(b, w, out, func(variance float64) float64 { return variance })
+func evaluateStdvar(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
+	f.evaluateMoments(b, w, out, func(variance float64) float64 { return variance })
 }
 
-func overStddev(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
-	f.overMoments(b, w, out, math.Sqrt)
+func evaluateStddev(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
+	f.evaluateMoments(b, w, out, math.Sqrt)
 }
 
-func (f *Evaluator) overMoments(b *rollup.Buckets, w Windows, out *Result, value func(variance float64) float64) {
-	f.parts = f.parts[:0]
+func (e *Evaluator) evaluateMoments(b *rollup.Buckets, w Windows, out *Result, value func(variance float64) float64) {
+	e.parts = e.parts[:0]
 	for i, moment := range b.Moment {
-		f.parts = append(f.parts, moments{
+		e.parts = append(e.parts, moments{
 			n: float64(b.FloatCount(i)), sum: compensated{b.Sum[i], b.SumLow[i]},
 			moment: compensated{max(0, moment), 0},
 			min:    b.Min[i], max: b.Max[i], unknown: moment < 0,
 			large: b.Flags[i]&rollup.Large != 0,
 		})
 	}
-	f.merged.Start(mergeMoments)
-	cut := wholes{list: b.Wholes}
-	f.leaves = f.leaves[:0]
+	e.merged.Start(mergeMoments)
+	cut := cutBuckets{list: b.Wholes}
+	e.leaves = e.leaves[:0]
 	for _, whole := range b.Wholes {
-		f.leaves = append(f.leaves, whole.Moment)
+		e.leaves = append(e.leaves, whole.Moment)
 	}
-	f.fold.Start(func(earlier, later float64) float64 { return earlier + later })
-	f.overEach(b, w, out, func(step, lo, hi int) {
+	e.fold.Start(func(earlier, later float64) float64 { return earlier + later })
+	e.eachWindow(b, w, out, func(step, lo, hi int) {
 		var m moments
-		switch f.kinds.in(lo, hi) {
-		case ofFloats:
-			m = f.merged.Of(f.parts, lo, hi)
-		case ofBoth:
-			out.note(NoteHistogramsIgnored)
-			m = foldFloats(mergeMoments, f.parts, b, lo, hi)
+		switch e.kinds.kindOf(lo, hi) {
+		case kindFloats:
+			m = e.merged.Join(e.parts, lo, hi)
+		case kindBoth:
+			out.addNote(NoteHistogramsIgnored)
+			m = joinFloats(mergeMoments, e.parts, b, lo, hi)
 		default: // only histograms: no deviation
 			return
 		}
-		if lo, hi := cut.in(w, step); lo < hi {
-			m.moment.high += f.fold.Of(f.leaves, lo, hi)
+		if lo, hi := cut.bucketsInside(w, step); lo < hi {
+			m.moment.high += e.fold.Join(e.leaves, lo, hi)
 		}
 		if v, known := m.variance(); known {
 			out.add(step, value(v))
@@ -88,14 +88,15 @@ func (f *Evaluator) overMoments(b *rollup.Buckets, w Windows, out *Result, value
 	})
 }
 
-// wholes finds the buckets that were cut into pieces but are entirely inside a moving window.
-type wholes struct {
+// cutBuckets finds the buckets that were cut into pieces but are entirely inside a moving window.
+type cutBuckets struct {
 	list   []rollup.Whole
 	lo, hi int
 }
 
-// in returns the buckets [lo, hi) of list that are entirely inside the window of a step. There are none if hi <= lo.
-func (c *wholes) in(w Windows, step int) (lo, hi int) {
+// bucketsInside returns the buckets [lo, hi) of list that are entirely inside the window of a step. There are none if
+// hi <= lo.
+func (c *cutBuckets) bucketsInside(w Windows, step int) (lo, hi int) {
 	from, to := w.Window(step)
 	for c.lo < len(c.list) && c.list[c.lo].Start < from {
 		c.lo++

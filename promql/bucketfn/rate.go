@@ -9,60 +9,61 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-func overRate(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
-	f.overSlope(b, w, out, Slope{Counter: true, PerSecond: secondsOf(w.Span)})
+func evaluateRate(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
+	f.evaluateSlope(b, w, out, Slope{Counter: true, PerSecond: windowSeconds(w.Span)})
 }
 
-func overIncrease(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
-	f.overSlope(b, w, out, Slope{Counter: true, Scale: w.scale()})
+func evaluateIncrease(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
+	f.evaluateSlope(b, w, out, Slope{Counter: true, Scale: w.scaleFactor()})
 }
 
-func overDelta(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
-	f.overSlope(b, w, out, Slope{Scale: w.scale()})
+func evaluateDelta(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
+	f.evaluateSlope(b, w, out, Slope{Scale: w.scaleFactor()})
 }
 
-// overSlope computes rate, increase or delta in the same way as extrapolatedRate in promql/functions.go of Prometheus.
-func (f *Evaluator) overSlope(b *rollup.Buckets, w Windows, out *Result, s Slope) {
-	f.starts.setBuckets(b, f.UsesStarts && s.Counter)
-	if !f.kinds.plain {
-		f.joints.setBuckets(b, &f.kinds, &f.starts)
+// evaluateSlope computes rate, increase or delta in the same way as extrapolatedRate in promql/functions.go of
+// Prometheus.
+func (e *Evaluator) evaluateSlope(b *rollup.Buckets, w Windows, out *Result, s Slope) {
+	e.starts.setBuckets(b, e.UsesStarts && s.Counter)
+	if !e.kinds.onlyFloats {
+		e.joints.setBuckets(b, &e.kinds, &e.starts)
 	}
-	resets := s.Counter && f.corrections(b)
-	f.larges.setBuckets(b)
-	f.fold.Start(func(earlier, later float64) float64 { return earlier + later })
-	n, width := running{of: [][]uint32{b.Count}}, w.Span
-	f.overEach(b, w, out, func(step, lo, hi int) {
-		count := n.in(lo, hi)
-		kind := f.kinds.in(lo, hi)
-		if kind == ofBoth {
-			out.note(NoteFloatsAndHistograms)
+	resets := s.Counter && e.setCorrections(b)
+	e.larges.setBuckets(b)
+	e.fold.Start(func(earlier, later float64) float64 { return earlier + later })
+	n, width := runningSum{columns: [][]uint32{b.Count}}, w.Span
+	e.eachWindow(b, w, out, func(step, lo, hi int) {
+		count := n.sumOver(lo, hi)
+		kind := e.kinds.kindOf(lo, hi)
+		if kind == kindBoth {
+			out.addNote(NoteFloatsAndHistograms)
 			return
 		}
 		from, to := w.Window(step)
-		sinceStart := f.starts.sinceStart(lo, from)
+		sinceStart := e.starts.sinceStart(lo, from)
 		if count < 2 && sinceStart == 0 {
 			return
 		}
 		if s.PerSecond != 0 && to-from != width { // Windows that end after Windows.SnapUntil are longer.
 			width = to - from
-			s = Slope{Counter: true, PerSecond: secondsOf(width)}
+			s = Slope{Counter: true, PerSecond: windowSeconds(width)}
 		}
 		spacing := Spacing{BeforeFirst: b.FirstT[lo] - from, AfterLast: to - b.LastT[hi-1],
 			Sampled: b.LastT[hi-1] - b.FirstT[lo], Count: count,
 			SinceStart: sinceStart}
-		if kind == ofHistograms {
-			if h := f.riseOfHistograms(b, lo, hi, spacing, s.Counter, out); h != nil {
+		if kind == kindHistograms {
+			if h := e.riseOfHistograms(b, lo, hi, spacing, s.Counter, out); h != nil {
 				out.addHistogram(step, h.Mul(s.Factor(spacing, b.Histograms[lo].First.Count, h.Count)))
 			}
 			return
 		}
 		rise := b.Last[hi-1] - b.First[lo]
 		if resets {
-			first, others := b.Correction[lo]+f.starts.correction(lo), 0.
+			first, others := b.Correction[lo]+e.starts.correction(lo), 0.
 			if hi-lo > 1 {
-				others = f.fold.Of(f.leaves, lo+1, hi)
+				others = e.fold.Join(e.leaves, lo+1, hi)
 			}
-			if f.larges.unknownRise(lo, hi, rise, first+others, first, f.leaves[lo+1:hi]) {
+			if e.larges.isRiseUnknown(lo, hi, rise, first+others, first, e.leaves[lo+1:hi]) {
 				out.needsSamples(step)
 				return
 			}
@@ -72,23 +73,23 @@ func (f *Evaluator) overSlope(b *rollup.Buckets, w Windows, out *Result, s Slope
 		if sinceStart > 0 {
 			rise += b.First[lo]
 		}
-		if f.starts.overlapIn(lo, hi) {
+		if e.starts.hasOverlap(lo, hi) {
 			out.Overlaps++
 		}
 		out.add(step, rise*s.Factor(spacing, b.First[lo], rise))
 	})
 }
 
-// corrections sets f.leaves[i] to the correction for the counter resets from the end of bucket i-1 to the end of bucket
-// i. It reports whether any correction isn't 0.
-func (f *Evaluator) corrections(b *rollup.Buckets) (any bool) {
-	f.leaves = append(f.leaves[:0], b.Correction...)
-	for i := range f.leaves {
-		f.leaves[i] += f.starts.correction(i)
-		if i > 0 && (b.First[i] < b.Last[i-1] || f.starts.isReset(i)) {
-			f.leaves[i] += b.Last[i-1]
+// setCorrections sets e.leaves[i] to the correction for the counter resets from the end of bucket i-1 to the end of
+// bucket i. It reports whether any correction isn't 0.
+func (e *Evaluator) setCorrections(b *rollup.Buckets) (any bool) {
+	e.leaves = append(e.leaves[:0], b.Correction...)
+	for i := range e.leaves {
+		e.leaves[i] += e.starts.correction(i)
+		if i > 0 && (b.First[i] < b.Last[i-1] || e.starts.isReset(i)) {
+			e.leaves[i] += b.Last[i-1]
 		}
-		any = any || f.leaves[i] != 0
+		any = any || e.leaves[i] != 0
 	}
 	return any
 }
@@ -107,15 +108,15 @@ func (j *joints) setBuckets(b *rollup.Buckets, k *kinds, s *starts) {
 	j.reset, j.odd, j.corrected = j.reset[:0], append(j.odd[:0], 0), append(j.corrected[:0], 0)
 	for i := range b.End {
 		reset, odd, corrected := false, int32(0), int32(0)
-		if k.in(i, i+1) == ofHistograms {
+		if k.kindOf(i, i+1) == kindHistograms {
 			h := b.Histograms[i]
 			if s.corrections(h) != [2]*histogram.FloatHistogram{} {
 				corrected = 1
 			}
-			if s.firstReset(h) || h.MixedKinds || h.Coarser > 0 || !sameLayout(h.First, h.Last) {
+			if s.startsWithReset(h) || h.MixedKinds || h.Coarser > 0 || !sameLayout(h.First, h.Last) {
 				odd, corrected = 1, 1
 			}
-			if i > 0 && k.in(i-1, i) == ofHistograms {
+			if i > 0 && k.kindOf(i-1, i) == kindHistograms {
 				before := b.Histograms[i-1].Last
 				if !sameLayout(before, h.First) {
 					odd = 1
@@ -138,62 +139,62 @@ func sameLayout(a, b *histogram.FloatHistogram) bool {
 
 // riseOfHistograms returns the increase over the buckets [lo, hi) of histograms. If the histograms start inside the
 // window, it is the increase from zero. It returns nil if the histograms can't be added.
-func (f *Evaluator) riseOfHistograms(b *rollup.Buckets, lo, hi int, spacing Spacing, counter bool,
+func (e *Evaluator) riseOfHistograms(b *rollup.Buckets, lo, hi int, spacing Spacing, counter bool,
 	out *Result) *histogram.FloatHistogram {
 	first := b.Histograms[lo].First
 	switch {
 	case spacing.SinceStart == 0:
-		return f.riseBetween(b, lo, hi, counter, out)
+		return e.riseBetween(b, lo, hi, counter, out)
 	case spacing.Count == 1:
 		return first.Copy()
 	}
-	return added(f.riseBetween(b, lo, hi, counter, out), first, 1, out)
+	return addOrSubtract(e.riseBetween(b, lo, hi, counter, out), first, 1, out)
 }
 
 // riseBetween returns the increase from the first to the last histogram of the buckets [lo, hi), computed in the same
 // way as in histogramRate of Prometheus. It returns nil if the histograms can't be subtracted.
-func (f *Evaluator) riseBetween(b *rollup.Buckets, lo, hi int, counter bool, out *Result) *histogram.FloatHistogram {
-	j := &f.joints
+func (e *Evaluator) riseBetween(b *rollup.Buckets, lo, hi int, counter bool, out *Result) *histogram.FloatHistogram {
+	j := &e.joints
 	first, last := b.Histograms[lo].First, b.Histograms[hi-1].Last
 	if !counter {
 		if first.UsesCustomBuckets() != last.UsesCustomBuckets() {
-			out.note(NoteMixedKinds)
+			out.addNote(NoteMixedKinds)
 			return nil
 		}
 		if first.CounterResetHint != histogram.GaugeType || last.CounterResetHint != histogram.GaugeType {
-			out.note(NoteNotGauge)
+			out.addNote(NoteNotGauge)
 		}
-		return finishRise(added(layoutOf(last, min(first.Schema, last.Schema)), first, -1, out))
+		return finishRise(addOrSubtract(copyToSchema(last, min(first.Schema, last.Schema)), first, -1, out))
 	}
 	// If a reset follows the first sample, the layout of that sample is ignored.
-	leftOut := f.starts.firstReset(b.Histograms[lo]) || b.Histograms[lo].Count == 1 && j.reset[lo+1]
+	leftOut := e.starts.startsWithReset(b.Histograms[lo]) || b.Histograms[lo].Count == 1 && j.reset[lo+1]
 	least, alike := last.Schema, true
 	if j.odd[hi] > j.odd[lo] || leftOut {
-		least, alike = leastSchema(b, lo, hi, leftOut)
+		least, alike = minSchema(b, lo, hi, leftOut)
 	}
 	if !alike {
 		if !leftOut && first.UsesCustomBuckets() != last.UsesCustomBuckets() &&
 			(first.CounterResetHint == histogram.GaugeType || last.CounterResetHint == histogram.GaugeType) {
-			out.note(NoteNotCounter)
+			out.addNote(NoteNotCounter)
 		}
-		out.note(NoteMixedKinds)
+		out.addNote(NoteMixedKinds)
 		return nil
 	}
 	if slices.ContainsFunc(b.Histograms[lo:hi], func(h *rollup.Histograms) bool { return h.HasGauges }) {
-		out.note(NoteNotCounter)
+		out.addNote(NoteNotCounter)
 	}
-	if f.starts.overlapIn(lo, hi) {
+	if e.starts.hasOverlap(lo, hi) {
 		out.Overlaps++
 	}
-	rise := layoutOf(last, least)
+	rise := copyToSchema(last, least)
 	if leftOut {
 		second := b.Histograms[min(lo+1, hi-1)].First
 		if b.Histograms[lo].Count > 1 {
 			second = cmp.Or(b.Histograms[lo].Second, b.Histograms[lo].Last)
 		}
-		rise = added(rise, &histogram.FloatHistogram{Schema: least, CustomValues: second.CustomValues}, -1, out)
+		rise = addOrSubtract(rise, &histogram.FloatHistogram{Schema: least, CustomValues: second.CustomValues}, -1, out)
 	} else {
-		rise = added(rise, first, -1, out)
+		rise = addOrSubtract(rise, first, -1, out)
 	}
 	if j.corrected[hi] == j.corrected[lo] {
 		return finishRise(rise)
@@ -203,22 +204,22 @@ func (f *Evaluator) riseBetween(b *rollup.Buckets, lo, hi int, counter bool, out
 		switch {
 		case i == lo, i == lo+1 && leftOut && b.Histograms[lo].Count == 1:
 		case j.reset[i]:
-			rise = added(rise, b.Histograms[i-1].Last, 1, out)
+			rise = addOrSubtract(rise, b.Histograms[i-1].Last, 1, out)
 		}
-		if f.starts.firstReset(h) && i > lo {
-			rise = added(rise, h.First, 1, out)
+		if e.starts.startsWithReset(h) && i > lo {
+			rise = addOrSubtract(rise, h.First, 1, out)
 		}
-		for _, correction := range f.starts.corrections(h) {
+		for _, correction := range e.starts.corrections(h) {
 			if correction != nil {
-				rise = added(rise, correction, 1, out)
+				rise = addOrSubtract(rise, correction, 1, out)
 			}
 		}
 	}
 	return finishRise(rise)
 }
 
-// layoutOf returns a copy of a histogram in the given schema, which must not be finer than its own.
-func layoutOf(h *histogram.FloatHistogram, schema int32) *histogram.FloatHistogram {
+// copyToSchema returns a copy of a histogram in the given schema, which must not be finer than its own.
+func copyToSchema(h *histogram.FloatHistogram, schema int32) *histogram.FloatHistogram {
 	h = h.CopyToSchema(schema)
 	h.CounterResetHint = histogram.GaugeType
 	return h
@@ -233,9 +234,9 @@ func finishRise(h *histogram.FloatHistogram) *histogram.FloatHistogram {
 	return h.Compact(0)
 }
 
-// leastSchema returns the smallest schema of the histograms in the buckets [lo, hi), without the first histogram if
+// minSchema returns the smallest schema of the histograms in the buckets [lo, hi), without the first histogram if
 // leftOut is set. It also reports whether all histograms have the same kind of bounds.
-func leastSchema(b *rollup.Buckets, lo, hi int, leftOut bool) (int32, bool) {
+func minSchema(b *rollup.Buckets, lo, hi int, leftOut bool) (int32, bool) {
 	custom := b.Histograms[hi-1].Last.UsesCustomBuckets()
 	least := b.Histograms[hi-1].Last.Schema
 	for i := lo; i < hi; i++ {
@@ -259,9 +260,9 @@ func leastSchema(b *rollup.Buckets, lo, hi int, leftOut bool) (int32, bool) {
 	return least, true
 }
 
-// added returns the sum of h and another histogram or, if sign is negative, their difference. It returns nil if h is
-// nil or the histograms are of different kinds.
-func added(h, other *histogram.FloatHistogram, sign int, out *Result) *histogram.FloatHistogram {
+// addOrSubtract returns the sum of h and another histogram or, if sign is negative, their difference. It returns nil if
+// h is nil or the histograms are of different kinds.
+func addOrSubtract(h, other *histogram.FloatHistogram, sign int, out *Result) *histogram.FloatHistogram {
 	if h == nil {
 		return nil
 	}
@@ -275,11 +276,11 @@ func added(h, other *histogram.FloatHistogram, sign int, out *Result) *histogram
 		_, _, reconciled, err = h.Add(other)
 	}
 	if err != nil {
-		out.note(NoteMixedKinds)
+		out.addNote(NoteMixedKinds)
 		return nil
 	}
 	if reconciled {
-		out.note(note)
+		out.addNote(note)
 	}
 	return h
 }

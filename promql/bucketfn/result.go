@@ -42,7 +42,7 @@ const (
 	NoteBoundsReconciledSum
 )
 
-func (r *Result) note(n Note) { r.Notes |= n }
+func (r *Result) addNote(n Note) { r.Notes |= n }
 
 // Reset empties r and keeps its memory.
 func (r *Result) Reset() {

@@ -12,10 +12,10 @@ type Slope struct {
 	// Scale is the factor for increase and delta: 1, or less if windows were widened.
 	Scale float64
 
-	// of is the spacing of the previous window, and the other fields are computed from it. They are cached because all
-	// windows of a series that is scraped at regular intervals have the same spacing. sampled, left and right are in
-	// seconds.
-	of                           Spacing
+	// spacing is the spacing of the previous window, and the other fields are computed from it. They are cached because
+	// all windows of a series that is scraped at regular intervals have the same spacing. sampled, left and right are
+	// in seconds.
+	spacing                      Spacing
 	sampled, left, right, factor float64
 }
 
@@ -31,55 +31,55 @@ type Spacing struct {
 	Count uint64
 }
 
-// seconds converts milliseconds to seconds in the way that Prometheus does.
-func seconds(ms int64) float64 { return float64(ms) / 1000 }
+// toSeconds converts milliseconds to seconds in the way that Prometheus does.
+func toSeconds(ms int64) float64 { return float64(ms) / 1000 }
 
 // Factor returns the factor by which rise, the increase between the first and the last sample of a window, is
 // multiplied. first is the first value. The results are the same to the last bit as those of extrapolatedRate in
 // promql/functions.go of Prometheus.
 func (s *Slope) Factor(spacing Spacing, first, rise float64) float64 {
-	if spacing != s.of {
-		s.extrapolate(spacing)
+	if spacing != s.spacing {
+		s.setSpacing(spacing)
 	}
-	if !s.Counter || !(rise > 0 && first >= 0) || s.aboveZero(first, rise) {
+	if !s.Counter || !(rise > 0 && first >= 0) || s.isAboveZero(first, rise) {
 		return s.factor
 	}
 	// The extrapolation of a counter to the left stops where the counter would be 0.
 	if toZero := s.sampled * (first / rise); toZero < s.left {
-		return s.scaled(toZero)
+		return s.factorFor(toZero)
 	}
 	return s.factor
 }
 
-// aboveZero reports whether the counter is certainly above 0, even after rounding, over the whole extrapolation. It
+// isAboveZero reports whether the counter is certainly above 0, even after rounding, over the whole extrapolation. It
 // saves a division for most windows.
-func (s *Slope) aboveZero(first, rise float64) bool {
+func (s *Slope) isAboveZero(first, rise float64) bool {
 	product := s.sampled * first
 	return product > s.left*rise*(1+1e-12) && product > 0x1p-960 && product <= math.MaxFloat64
 }
 
-// extrapolate computes the factor of a spacing. If the gap between an edge and the nearest sample is longer than about
+// setSpacing computes the factor of a spacing. If the gap between an edge and the nearest sample is longer than about
 // one average interval, the series is assumed to have started, or ended, half an interval beyond that sample.
-func (s *Slope) extrapolate(spacing Spacing) {
-	s.of, s.sampled = spacing, seconds(spacing.Sampled)
+func (s *Slope) setSpacing(spacing Spacing) {
+	s.spacing, s.sampled = spacing, toSeconds(spacing.Sampled)
 	interval := 0.0
 	if spacing.Count > 1 {
 		interval = s.sampled / float64(spacing.Count-1)
 	}
 	gap := interval * 1.1
 	if spacing.SinceStart > 0 {
-		s.sampled, s.left = seconds(spacing.Sampled+spacing.SinceStart), 0
-	} else if s.left = seconds(spacing.BeforeFirst); s.left >= gap {
+		s.sampled, s.left = toSeconds(spacing.Sampled+spacing.SinceStart), 0
+	} else if s.left = toSeconds(spacing.BeforeFirst); s.left >= gap {
 		s.left = interval / 2
 	}
-	if s.right = seconds(spacing.AfterLast); s.right >= gap {
+	if s.right = toSeconds(spacing.AfterLast); s.right >= gap {
 		s.right = interval / 2
 	}
-	s.factor = s.scaled(s.left)
+	s.factor = s.factorFor(s.left)
 }
 
-// scaled returns the factor if left is the number of seconds by which the rise is extrapolated to the left.
-func (s *Slope) scaled(left float64) float64 {
+// factorFor returns the factor if left is the number of seconds by which the rise is extrapolated to the left.
+func (s *Slope) factorFor(left float64) float64 {
 	factor := 1.
 	if s.sampled != 0 {
 		factor = (s.sampled + left + s.right) / s.sampled

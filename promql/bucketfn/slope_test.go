@@ -10,17 +10,17 @@ import (
 
 // plainFactor computes Slope.Factor as extrapolatedRate does, without shortcuts.
 func plainFactor(s Slope, spacing Spacing, first, rise float64) float64 {
-	sampled := seconds(spacing.Sampled)
+	sampled := toSeconds(spacing.Sampled)
 	interval := 0.0
 	if spacing.Count > 1 {
 		interval = sampled / float64(spacing.Count-1)
 	}
-	left, right := seconds(spacing.BeforeFirst), seconds(spacing.AfterLast)
+	left, right := toSeconds(spacing.BeforeFirst), toSeconds(spacing.AfterLast)
 	if left >= interval*1.1 {
 		left = interval / 2
 	}
 	if spacing.SinceStart > 0 {
-		sampled, left = seconds(spacing.Sampled+spacing.SinceStart), 0
+		sampled, left = toSeconds(spacing.Sampled+spacing.SinceStart), 0
 	} else if s.Counter && rise > 0 && first >= 0 {
 		if toZero := sampled * (first / rise); toZero < left {
 			left = toZero
@@ -65,7 +65,7 @@ func TestFactorsOfSlopes(t *testing.T) {
 			}
 			rise := math.Ldexp(r.Float64(), r.IntN(60)-30)
 			// The counter is close to 0 at the left edge.
-			first := rise * seconds(spacing.BeforeFirst) / max(1e-3, seconds(spacing.Sampled))
+			first := rise * toSeconds(spacing.BeforeFirst) / max(1e-3, toSeconds(spacing.Sampled))
 			switch r.IntN(8) {
 			case 0:
 				first *= 1 + float64(r.IntN(9)-4)*0x1p-52

@@ -49,21 +49,23 @@ func (s *starts) setBuckets(b *rollup.Buckets, use bool) {
 // overlapsBefore reports whether the start timestamp of the first sample of bucket i is before the time of the previous
 // bucket's last sample.
 func (s *starts) overlapsBefore(b *rollup.Buckets, i int) bool {
-	return s.changes(i) && b.StartOverlaps(i-1, i)
+	return s.startChanges(i) && b.StartOverlaps(i-1, i)
 }
 
-// changes reports whether the first sample of bucket i has another start timestamp than the last sample of the previous
-// bucket. This is rare.
-func (s *starts) changes(i int) bool { return s.b != nil && i > 0 && s.b.FirstST[i] != s.b.LastST[i-1] }
+// startChanges reports whether the first sample of bucket i has another start timestamp than the last sample of the
+// previous bucket. This is rare.
+func (s *starts) startChanges(i int) bool {
+	return s.b != nil && i > 0 && s.b.FirstST[i] != s.b.LastST[i-1]
+}
 
-// overlapIn reports whether some sample in the buckets [lo, hi) overlaps the sample before it in these buckets.
-func (s *starts) overlapIn(lo, hi int) bool {
+// hasOverlap reports whether some sample in the buckets [lo, hi) overlaps the sample before it in these buckets.
+func (s *starts) hasOverlap(lo, hi int) bool {
 	return s.overlaps && s.inside[hi]-s.inside[lo]+s.between[hi]-s.between[lo+1] > 0
 }
 
 // isReset reports whether the start timestamp of the first sample of bucket i is after the last sample of the previous
 // bucket. Both samples must be of the same kind.
-func (s *starts) isReset(i int) bool { return s.changes(i) && s.b.IsStartReset(i-1, i) }
+func (s *starts) isReset(i int) bool { return s.startChanges(i) && s.b.IsStartReset(i-1, i) }
 
 // sinceStart returns the time from the start timestamp of the first sample of bucket i to that sample, in milliseconds.
 // It returns 0 if the start timestamp isn't later than after.
@@ -90,8 +92,8 @@ func (s *starts) resets(i int) float64 {
 	return float64(s.b.StartResets[i])
 }
 
-// firstReset reports whether the second histogram of a bucket starts with a reset.
-func (s *starts) firstReset(h *rollup.Histograms) bool {
+// startsWithReset reports whether the second histogram of a bucket starts with a reset.
+func (s *starts) startsWithReset(h *rollup.Histograms) bool {
 	return h.FirstReset || s.b != nil && h.FirstStartReset
 }
 

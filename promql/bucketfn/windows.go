@@ -44,11 +44,11 @@ func (w *Windows) MovesRight(b int64) bool {
 	return w.Snap > 0 && (w.SnapUntil == 0 || b <= w.SnapUntil)
 }
 
-// secondsOf returns the length of a window in seconds, computed in the same way as in Prometheus' rate.
-func secondsOf(width int64) float64 { return (time.Duration(width) * time.Millisecond).Seconds() }
+// windowSeconds returns the length of a window in seconds, computed in the same way as in Prometheus' rate.
+func windowSeconds(width int64) float64 { return (time.Duration(width) * time.Millisecond).Seconds() }
 
-// scale returns the factor for functions that grow with the length of a window.
-func (w *Windows) scale() float64 {
+// scaleFactor returns the factor for functions that grow with the length of a window.
+func (w *Windows) scaleFactor() float64 {
 	if w.Scale == 0 {
 		return 1
 	}

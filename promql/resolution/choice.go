@@ -202,9 +202,9 @@ type keptClass struct {
 var resolutions = [...]rollup.Resolution{rollup.Raw, rollup.FiveMinutes, rollup.OneHour}
 
 func newChoice(r Request) *choice {
-	c := &choice{Request: r, fn: bucketfn.Lookup(r.Func)}
+	c := &choice{Request: r, fn: bucketfn.LookupFunction(r.Func)}
 	if c.fn == nil {
-		c.fn = &bucketfn.Function{Name: r.Func, WithoutRaw: bucketfn.Approximated}
+		c.fn = &bucketfn.Function{Name: r.Func, WithoutRaw: bucketfn.WithoutRawApproximated}
 	}
 	for _, res := range resolutions {
 		c.allowed[res] = c.Mode.Allows(res, c.Coarsest)
@@ -285,8 +285,8 @@ func (c *choice) chooseSegment(from, to int) (Segment, error) {
 	}
 	kept, asked := c.keptResolutions(from)
 	finest := kept[len(kept)-1]
-	if !c.fn.FromBuckets() {
-		if c.fn.WithoutRaw == bucketfn.Refused {
+	if !c.fn.IsFromBuckets() {
+		if c.fn.WithoutRaw == bucketfn.WithoutRawRefused {
 			return Segment{}, c.refusal()
 		}
 		s := c.newSegment(finest, FitAligned, from, to)
@@ -339,7 +339,7 @@ func (c *choice) keptResolutions(step int) (kept []rollup.Resolution, asked bool
 func (c *choice) chooseWithRaw(from, to int) Segment {
 	kept, asked := c.keptResolutions(from)
 	switch {
-	case !c.fn.FromBuckets() || len(kept) == 0:
+	case !c.fn.IsFromBuckets() || len(kept) == 0:
 		return c.newSegment(rollup.Raw, FitAligned, from, to)
 	case asked:
 		return c.nearestSegment(kept[0], from, to)

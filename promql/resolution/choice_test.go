@@ -294,7 +294,7 @@ func TestChoiceProperties(t *testing.T) {
 		segments, short, err := Choose(q)
 		if err != nil {
 			require.ErrorIs(t, err, ErrRawExpired, context)
-			require.Equal(t, bucketfn.Refused, bucketfn.Lookup(q.Func).WithoutRaw, context)
+			require.Equal(t, bucketfn.WithoutRawRefused, bucketfn.LookupFunction(q.Func).WithoutRaw, context)
 			require.Less(t, q.From-q.Range, q.Boundary[rollup.Raw]-1, context)
 			refusals++
 			continue
@@ -320,7 +320,7 @@ func TestChoiceProperties(t *testing.T) {
 // requireSegment checks one segment step by step.
 func requireSegment(t *testing.T, q Request, s Segment, context string) {
 	context = fmt.Sprintf("%s: %s", context, written([]Segment{s}))
-	fn, width := bucketfn.Lookup(q.Func), s.Resolution.Width()
+	fn, width := bucketfn.LookupFunction(q.Func), s.Resolution.Width()
 	oldest := q.Boundary[rollup.Raw] // of all allowed resolutions
 	for _, res := range rollup.Resolutions {
 		if q.Mode.Allows(res, q.Coarsest) {
@@ -343,7 +343,7 @@ func requireSegment(t *testing.T, q Request, s Segment, context string) {
 			require.False(t, s.Approximate, context)
 			continue
 		}
-		require.True(t, fn.FromBuckets() || s.Approximate, "%s: buckets can't say", context)
+		require.True(t, fn.IsFromBuckets() || s.Approximate, "%s: buckets can't say", context)
 		require.LessOrEqual(t, b, right, "%s: never the future", context)
 		require.Less(t, right-b, width, "%s: the nearest bucket", context)
 		require.GreaterOrEqual(t, b-a, min(q.Range, width), context)
@@ -394,7 +394,7 @@ func TestSegmentsAnswerTheirWindows(t *testing.T) {
 			q.Boundary, q.Oldest = keptFor(0, 0, 0), math.MinInt64
 		}
 		segments, _, err := Choose(q)
-		if bucketfn.Lookup(q.Func).WithoutRaw != bucketfn.Refused {
+		if bucketfn.LookupFunction(q.Func).WithoutRaw != bucketfn.WithoutRawRefused {
 			require.NoError(t, err)
 		}
 		for _, s := range segments {

@@ -19,12 +19,13 @@ var BitExact = map[string]bool{
 	"ts_of_first_over_time": true, "ts_of_last_over_time": true,
 }
 
-// predicted is the number of seconds after a step for which predict_linear predicts.
-const predicted = 60
+// predictionSeconds is the number of seconds after a step for which predict_linear predicts.
+const predictionSeconds = 60
 
-// Bound returns the largest absolute value that enters the computation of a function over the points, relative to which
-// rounding errors are judged. ahead is the number of seconds after the last point for which predict_linear predicts.
-func (p Points) Bound(name string, ahead float64) float64 {
+// MaxMagnitude returns the largest absolute value that enters the computation of a function over the points, relative
+// to which rounding errors are judged. ahead is the number of seconds after the last point for which predict_linear
+// predicts.
+func (p Points) MaxMagnitude(name string, ahead float64) float64 {
 	largest := p.Largest()
 	switch {
 	case name == "stdvar_over_time": // The squares of the values enter.
@@ -35,13 +36,13 @@ func (p Points) Bound(name string, ahead float64) float64 {
 	case name == "predict_linear":
 		// predict_linear also multiplies the values by the time to the prediction, and Prometheus' rounding errors grow
 		// with the cube of that time.
-		far := (math.Abs(ahead) + p.reach()) / p.deviation()
+		far := (math.Abs(ahead) + p.duration()) / p.deviation()
 		return largest * (1 + far + far*far*far/2000)
 	}
 	return largest
 }
 
-// deviation returns the standard deviation of the times of floats, in seconds. reach returns the time from the first
+// deviation returns the standard deviation of the times of floats, in seconds. duration returns the time from the first
 // float to the last, in seconds.
 func (p Points) deviation() float64 {
 	n, mean, squares := float64(len(p.Floats)), 0.0, 0.0
@@ -55,7 +56,7 @@ func (p Points) deviation() float64 {
 	return math.Sqrt(squares) / 1000
 }
 
-func (p Points) reach() float64 {
+func (p Points) duration() float64 {
 	return float64(p.Floats[len(p.Floats)-1].T-p.Floats[0].T) / 1000
 }
 

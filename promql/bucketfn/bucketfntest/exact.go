@@ -16,8 +16,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// answerable reports whether Evaluate must answer a window from these buckets, instead of leaving it to samples.
-func answerable(name string, b *rollup.Buckets, window Points, a, to int64) bool {
+// mustAnswer reports whether Evaluate must answer a window from these buckets, instead of leaving it to samples.
+func mustAnswer(name string, b *rollup.Buckets, window Points, a, to int64) bool {
 	columns, large := bucketfn.Columns(name), magnitudesOf(window)
 	switch {
 	case columns&(rollup.ColumnMoment|rollup.ColumnLine) != 0 && large.squares:
@@ -73,12 +73,12 @@ func RequireExact(t testing.TB, funcs []*bucketfn.Evaluator, s *chunk.Samples, b
 	var out bucketfn.Result
 	for _, f := range funcs {
 		out.Reset()
-		f.SetPrediction(bucketfn.Prediction{First: w.First, Step: w.Step, Seconds: predicted})
+		f.SetPrediction(bucketfn.Prediction{First: w.First, Step: w.Step, Seconds: predictionSeconds})
 		columns := bucketfn.Columns(f.Name())
 		if f.UsesStarts {
 			columns |= rollup.ColumnStarts
 		}
-		f.Evaluate(pruned(b, columns), w, &out)
+		f.Evaluate(pruneColumns(b, columns), w, &out)
 		compared += requireAnswers(t, f, s, p, b, w, &out, context)
 	}
 	return compared
@@ -101,16 +101,16 @@ func requireAnswers(t testing.TB, f *bucketfn.Evaluator, s *chunk.Samples, p Poi
 		c := fmt.Sprintf("%s: %q over (%d, %d]", context, name, from, to)
 		if left < len(out.Unanswered) && out.Unanswered[left] == int32(k) {
 			left++
-			require.False(t, answerable(name, b, p.in(from, to), from, to), "%s: left to the samples", c)
+			require.False(t, mustAnswer(name, b, p.between(from, to), from, to), "%s: left to the samples", c)
 			continue
 		}
-		window := p.in(from, to)
-		largest := window.Bound(name, predicted+float64(w.Span+w.Snap)/1000)
+		window := p.between(from, to)
+		largest := window.MaxMagnitude(name, predictionSeconds+float64(w.Span+w.Snap)/1000)
 		asked := to
 		if name == "predict_linear" {
 			asked = w.First + int64(k)*w.Step
 		}
-		want, ok, remarks := onSamples(name, args, s, window, f.UsesStarts, from, to, asked)
+		want, ok, remarks := referenceValue(name, args, s, window, f.UsesStarts, from, to, asked)
 		notes |= notesOf(t, remarks)
 		for _, err := range remarks {
 			if errors.Is(err, annotations.StartTimeOverlapWarning) {
@@ -126,7 +126,7 @@ func requireAnswers(t testing.TB, f *bucketfn.Evaluator, s *chunk.Samples, p Poi
 		if len(out.Histogram) > 0 {
 			got.H = out.Histogram[at]
 		}
-		if bucketfn.Lookup(name).Grows && w.Scale != 0 && w.Scale != 1 {
+		if bucketfn.LookupFunction(name).Grows && w.Scale != 0 && w.Scale != 1 {
 			require.Less(t, w.Scale, 1.0, c)
 			scaleSample(&want, w.Scale)
 			if math.IsInf(want.F, 0) && !math.IsInf(got.F, 0) { // Scaled first, the value doesn't overflow.
@@ -183,8 +183,8 @@ func notesOf(t testing.TB, remarks annotations.Annotations) (notes bucketfn.Note
 	return notes
 }
 
-// pruned returns b with only the columns in want, so that a test fails if a function reads another column.
-func pruned(b *rollup.Buckets, want rollup.Columns) *rollup.Buckets {
+// pruneColumns returns b with only the columns in want, so that a test fails if a function reads another column.
+func pruneColumns(b *rollup.Buckets, want rollup.Columns) *rollup.Buckets {
 	out := &rollup.Buckets{Start: b.Start, End: b.End, Flags: b.Flags}
 	if want&rollup.ColumnCount != 0 {
 		out.Count = b.Count

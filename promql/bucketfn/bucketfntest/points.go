@@ -38,7 +38,7 @@ func PointsOf(s *chunk.Samples) Points {
 		}
 	}
 	for i := range s.H {
-		h := asFloat(&s.H[i]).Copy()
+		h := toFloat(&s.H[i]).Copy()
 		if value.IsStaleNaN(h.Sum) {
 			continue
 		}
@@ -51,15 +51,15 @@ func PointsOf(s *chunk.Samples) Points {
 	return p
 }
 
-func asFloat(h *chunk.Histogram) *histogram.FloatHistogram {
+func toFloat(h *chunk.Histogram) *histogram.FloatHistogram {
 	if h.Int != nil {
 		return h.Int.ToFloat(nil)
 	}
 	return h.Float
 }
 
-// in returns the points in (a, b].
-func (p Points) in(a, b int64) Points {
+// between returns the points in (a, b].
+func (p Points) between(a, b int64) Points {
 	var out Points
 	for i, f := range p.Floats {
 		if a < f.T && f.T <= b {
@@ -94,9 +94,9 @@ func (p Points) Largest() float64 {
 	return most
 }
 
-// onSamples computes the reference value: the result of Prometheus' function over the samples in (a, b] at an
+// referenceValue computes the reference value: the result of Prometheus' function over the samples in (a, b] at an
 // evaluation time. It also returns whether there is a value, and the annotations.
-func onSamples(name string, args parser.Expressions, s *chunk.Samples, window Points,
+func referenceValue(name string, args parser.Expressions, s *chunk.Samples, window Points,
 	usesStarts bool, a, b, asked int64) (promengine.Sample, bool, annotations.Annotations) {
 	if name == "" {
 		newest, ok := newestSample(s, a, b)
@@ -109,7 +109,7 @@ func onSamples(name string, args parser.Expressions, s *chunk.Samples, window Po
 	if usesStarts {
 		helper.StartTimestamps = &window.Starts
 	}
-	scalars := []promengine.Vector{{{F: predicted}}} // of predict_linear
+	scalars := []promengine.Vector{{{F: predictionSeconds}}} // of predict_linear
 	out, remarks := promengine.FunctionCalls[name](scalars,
 		promengine.Matrix{{Floats: window.Floats, Histograms: window.Histograms}}, args, &helper)
 	if len(out) == 0 {
@@ -126,7 +126,7 @@ func argsOf(t testing.TB, name string, span int64) parser.Expressions {
 	options := parser.Options{EnableExperimentalFunctions: true}
 	text := fmt.Sprintf("%s(x[%dms])", name, span)
 	if name == "predict_linear" {
-		text = fmt.Sprintf("predict_linear(x[%dms], %d)", span, predicted)
+		text = fmt.Sprintf("predict_linear(x[%dms], %d)", span, predictionSeconds)
 	}
 	expr, err := parser.NewParser(options).ParseExpr(text)
 	require.NoError(t, err)
@@ -143,8 +143,8 @@ func newestSample(s *chunk.Samples, a, b int64) (promengine.Sample, bool) {
 	}
 	for i := range s.H {
 		if h := &s.H[i]; at < h.T && h.T <= b {
-			at, stale = h.T, value.IsStaleNaN(asFloat(h).Sum)
-			newest = promengine.Sample{H: asFloat(h)}
+			at, stale = h.T, value.IsStaleNaN(toFloat(h).Sum)
+			newest = promengine.Sample{H: toFloat(h)}
 		}
 	}
 	return newest, !stale

@@ -79,115 +79,115 @@ type SeriesGenerator struct {
 }
 
 // Next generates the next value into V and H.
-func (g *SeriesGenerator) Next() {
-	r := g.Rand
-	switch g.Kind {
+func (s *SeriesGenerator) Next() {
+	r := s.Rand
+	switch s.Kind {
 	case "counter":
-		g.V += float64(r.IntN(100))
+		s.V += float64(r.IntN(100))
 	case "counter with resets":
-		g.V += r.Float64() * 100
+		s.V += r.Float64() * 100
 		if r.IntN(4) == 0 {
-			g.V = r.Float64() * 10
+			s.V = r.Float64() * 10
 		}
 	case "gauge":
-		g.V = math.Round(r.NormFloat64()*1e6) / 100
+		s.V = math.Round(r.NormFloat64()*1e6) / 100
 	case "special values":
 		special := []float64{
 			math.NaN(), math.Inf(1), math.Inf(-1), 0, math.Copysign(0, -1), math.Float64frombits(0x7ff8000000001234),
 			1e-310,
 		}
-		g.V = r.NormFloat64()
+		s.V = r.NormFloat64()
 		if r.IntN(3) == 0 {
-			g.V = special[r.IntN(len(special))]
+			s.V = special[r.IntN(len(special))]
 		}
 	case "great integers":
-		g.V = float64(1<<60 + r.Int64N(1<<20)*1024 - int64(r.IntN(2))<<61)
+		s.V = float64(1<<60 + r.Int64N(1<<20)*1024 - int64(r.IntN(2))<<61)
 	case "overflowing":
-		g.V = r.NormFloat64()
+		s.V = r.NormFloat64()
 		if r.IntN(30) == 0 {
-			g.V = math.MaxFloat64 * (r.Float64() - 0.5)
+			s.V = math.MaxFloat64 * (r.Float64() - 0.5)
 		}
 	case "large positive", "large negative":
-		g.V = r.Float64() * 100
+		s.V = r.Float64() * 100
 		if r.IntN(20) == 0 {
-			g.V = []float64{math.MaxFloat64, 1e300, 1e299, 1e281}[r.IntN(4)] * (1 - r.Float64()*float64(r.IntN(2)))
+			s.V = []float64{math.MaxFloat64, 1e300, 1e299, 1e281}[r.IntN(4)] * (1 - r.Float64()*float64(r.IntN(2)))
 		}
-		if g.Kind == "large negative" {
-			g.V = -g.V
+		if s.Kind == "large negative" {
+			s.V = -s.V
 		}
 	case "largest":
-		g.V = math.MaxFloat64
+		s.V = math.MaxFloat64
 		if r.IntN(50) == 0 {
-			g.V = math.NaN()
+			s.V = math.NaN()
 		}
 	case "large and special":
-		g.V = float64(r.IntN(3))
+		s.V = float64(r.IntN(3))
 		if r.IntN(20) == 0 {
-			g.V = []float64{
+			s.V = []float64{
 				math.MaxFloat64, 1e300, 1e285, math.Inf(1), math.NaN(), math.SmallestNonzeroFloat64,
 			}[r.IntN(6)] * float64(r.IntN(3)-1)
 		}
 	case "constant":
-		g.V = 42
+		s.V = 42
 	case "floats and histograms":
 		if r.IntN(10) == 0 {
-			g.hist = !g.hist
+			s.hist = !s.hist
 		}
-		g.V += float64(r.IntN(100))
-		g.histogram()
-		if !g.hist {
-			g.H = nil
+		s.V += float64(r.IntN(100))
+		s.nextHistogram()
+		if !s.hist {
+			s.H = nil
 		}
 	default:
-		g.histogram()
+		s.nextHistogram()
 	}
 }
 
-// histogram generates the next native histogram.
-func (g *SeriesGenerator) histogram() {
-	r := g.Rand
-	for i := range g.counts {
-		g.counts[i] += int64(r.IntN(3) * r.IntN(20))
+// nextHistogram generates the next native histogram.
+func (s *SeriesGenerator) nextHistogram() {
+	r := s.Rand
+	for i := range s.counts {
+		s.counts[i] += int64(r.IntN(3) * r.IntN(20))
 	}
-	g.zero += int64(r.IntN(2))
-	g.sum += r.Float64() * 100
-	if g.Kind == "histograms with resets" && r.IntN(5) == 0 {
-		g.counts, g.zero, g.sum = [4]int64{int64(r.IntN(5))}, 0, r.Float64()
+	s.zero += int64(r.IntN(2))
+	s.sum += r.Float64() * 100
+	if s.Kind == "histograms with resets" && r.IntN(5) == 0 {
+		s.counts, s.zero, s.sum = [4]int64{int64(r.IntN(5))}, 0, r.Float64()
 	}
-	if g.Kind == "histograms of several sorts" && r.IntN(40) == 0 {
-		g.sort = r.IntN(4)
-		g.counts, g.zero, g.sum = [4]int64{1, 2, 3, 4}, 0, 1
+	if s.Kind == "histograms of several sorts" && r.IntN(40) == 0 {
+		s.sort = r.IntN(4)
+		s.counts, s.zero, s.sum = [4]int64{1, 2, 3, 4}, 0, 1
 	}
-	if strings.HasSuffix(g.Kind, "histograms of changing layouts") && r.IntN(15) == 0 {
-		g.changeLayout()
+	if strings.HasSuffix(s.Kind, "histograms of changing layouts") && r.IntN(15) == 0 {
+		s.changeLayout()
 	}
 	h := histogram.FloatHistogram{
-		Schema: int32(1 + g.sort%2), ZeroThreshold: 0.001 * float64(1+g.sort/2), ZeroCount: float64(g.zero), Sum: g.sum,
+		Schema: int32(1 + s.sort%2), ZeroThreshold: 0.001 * float64(1+s.sort/2), ZeroCount: float64(s.zero), Sum: s.sum,
 		PositiveSpans:   []histogram.Span{{Offset: -1, Length: 2}, {Offset: 2, Length: 1}},
-		PositiveBuckets: []float64{float64(g.counts[0]), float64(g.counts[1]), float64(g.counts[2])},
-		NegativeSpans:   []histogram.Span{{Offset: 3, Length: 1}}, NegativeBuckets: []float64{float64(g.counts[3])},
+		PositiveBuckets: []float64{float64(s.counts[0]), float64(s.counts[1]), float64(s.counts[2])},
+		NegativeSpans:   []histogram.Span{{Offset: 3, Length: 1}}, NegativeBuckets: []float64{float64(s.counts[3])},
 	}
 	switch {
-	case g.Kind == "custom buckets" || g.Kind == "histograms of several sorts" && g.sort == 3:
+	case s.Kind == "custom buckets" || s.Kind == "histograms of several sorts" && s.sort == 3:
 		h = histogram.FloatHistogram{
-			Schema: histogram.CustomBucketsSchema, CustomValues: []float64{0.1, 1, 10}, Sum: g.sum,
+			Schema: histogram.CustomBucketsSchema, CustomValues: []float64{0.1, 1, 10}, Sum: s.sum,
 			PositiveSpans:   []histogram.Span{{Offset: 0, Length: 4}},
-			PositiveBuckets: []float64{float64(g.counts[0]), float64(g.counts[1]), float64(g.counts[2]), float64(g.counts[3])},
+			PositiveBuckets: []float64{float64(s.counts[0]), float64(s.counts[1]), float64(s.counts[2]), float64(s.counts[3])},
 		}
-	case g.Kind == "custom buckets of changing bounds":
-		h = g.custom()
-	case strings.HasSuffix(g.Kind, "histograms of changing layouts"):
-		h.Schema, h.ZeroThreshold = int32(g.sort%4), []float64{0, 1e-128, 0.001, 0.25}[g.sort/4]
-		if g.Kind[0] == 'g' {
+	case s.Kind == "custom buckets of changing bounds":
+		h = s.newCustomHistogram()
+	case strings.HasSuffix(s.Kind, "histograms of changing layouts"):
+		h.Schema, h.ZeroThreshold = int32(s.sort%4), []float64{0, 1e-128, 0.001, 0.25}[s.sort/4]
+		if s.Kind[0] == 'g' {
 			h.CounterResetHint = histogram.GaugeType
 		}
-	case g.Kind == "gauge histograms":
+	case s.Kind == "gauge histograms":
 		h.CounterResetHint = histogram.GaugeType
-	case g.Kind == "hinted histograms": // Prometheus' storage compares buckets, and ignores the sender's hint.
+	case s.Kind == "hinted histograms": // Prometheus' storage compares buckets, and ignores the sender's hint.
 		h.CounterResetHint = histogram.CounterResetHint(r.IntN(3))
-	case g.Kind == "histograms with resets" && r.IntN(6) == 0:
+	case s.Kind == "histograms with resets" && r.IntN(6) == 0:
 		h.Sum = []float64{math.NaN(), math.Inf(1), math.Inf(-1)}[r.IntN(3)]
-	case g.Kind == "float histograms":
+	case s.Kind == "float histograms":
 		for i := range h.PositiveBuckets {
 			h.PositiveBuckets[i] *= 1.1
 		}
@@ -205,44 +205,45 @@ func (g *SeriesGenerator) histogram() {
 	for _, c := range h.NegativeBuckets {
 		h.Count += c
 	}
-	g.H = &chunk.Histogram{Float: &h}
-	if g.Kind == "integer histograms" {
-		g.H = &chunk.Histogram{Int: &histogram.Histogram{
+	s.H = &chunk.Histogram{Float: &h}
+	if s.Kind == "integer histograms" {
+		s.H = &chunk.Histogram{Int: &histogram.Histogram{
 			Schema: h.Schema, ZeroThreshold: h.ZeroThreshold, ZeroCount: uint64(h.ZeroCount), Count: uint64(h.Count), Sum: h.Sum,
-			PositiveSpans: h.PositiveSpans, NegativeSpans: h.NegativeSpans, NegativeBuckets: []int64{g.counts[3]},
-			PositiveBuckets: []int64{g.counts[0], g.counts[1] - g.counts[0], g.counts[2] - g.counts[1]},
+			PositiveSpans: h.PositiveSpans, NegativeSpans: h.NegativeSpans, NegativeBuckets: []int64{s.counts[3]},
+			PositiveBuckets: []int64{s.counts[0], s.counts[1] - s.counts[0], s.counts[2] - s.counts[1]},
 		}}
 	}
 }
 
 // changeLayout changes the schema and the zero threshold in one of several ways. It makes the buckets coarser, as an
 // SDK does with many buckets, or resets them to fine ones, as after a restart, or chooses a random layout.
-func (g *SeriesGenerator) changeLayout() {
-	switch r := g.Rand; r.IntN(4) {
+func (s *SeriesGenerator) changeLayout() {
+	switch r := s.Rand; r.IntN(4) {
 	case 0:
-		g.sort = r.IntN(16)
+		s.sort = r.IntN(16)
 	case 1:
-		g.sort, g.counts, g.zero, g.sum = 3, [4]int64{int64(r.IntN(2)), 1}, 0, r.Float64()
+		s.sort, s.counts, s.zero, s.sum = 3, [4]int64{int64(r.IntN(2)), 1}, 0, r.Float64()
 	default:
-		g.sort = g.sort/4*4 + max(0, g.sort%4-1)
+		s.sort = s.sort/4*4 + max(0, s.sort%4-1)
 	}
 }
 
-// custom generates a histogram with custom bounds. It may change some of the bounds of the previous histogram.
-func (g *SeriesGenerator) custom() histogram.FloatHistogram {
-	r := g.Rand
+// newCustomHistogram generates a histogram with custom bounds. It may change some of the bounds of the previous
+// histogram.
+func (s *SeriesGenerator) newCustomHistogram() histogram.FloatHistogram {
+	r := s.Rand
 	if r.IntN(15) == 0 {
-		if g.sort = r.IntN(5); r.IntN(2) == 0 {
-			g.counts = [4]int64{1, 0, 1, 0}
+		if s.sort = r.IntN(5); r.IntN(2) == 0 {
+			s.counts = [4]int64{1, 0, 1, 0}
 		}
 	}
-	bounds := [][]float64{{0.1, 1, 10}, {0.1, 10}, {0.1, 1, 5, 10}, {1, 10}, {0.2, 2}}[g.sort]
+	bounds := [][]float64{{0.1, 1, 10}, {0.1, 10}, {0.1, 1, 5, 10}, {1, 10}, {0.2, 2}}[s.sort]
 	h := histogram.FloatHistogram{
-		Schema: histogram.CustomBucketsSchema, CustomValues: bounds, Sum: g.sum,
+		Schema: histogram.CustomBucketsSchema, CustomValues: bounds, Sum: s.sum,
 		PositiveSpans: []histogram.Span{{Offset: 0, Length: uint32(len(bounds) + 1)}},
 	}
 	for i := range len(bounds) + 1 {
-		h.PositiveBuckets = append(h.PositiveBuckets, float64(g.counts[i%4]))
+		h.PositiveBuckets = append(h.PositiveBuckets, float64(s.counts[i%4]))
 	}
 	return h
 }
