@@ -204,12 +204,12 @@ func sumOfHistograms(b *rollup.Buckets, lo, hi int, out *Result) (sum *histogram
 	}
 	sum = list[0].Sum.Copy()
 	var low *histogram.FloatHistogram
-	reconciled, differ, err := false, false, error(nil)
+	reconciled, differ, err := list[0].Reconciled&rollup.ReconciledSum != 0, false, error(nil)
 	for _, h := range list[1:] {
 		if low, _, differ, err = sum.KahanAdd(h.Sum, low); err != nil {
 			break
 		}
-		reconciled = reconciled || differ
+		reconciled = reconciled || differ || h.Reconciled&rollup.ReconciledSum != 0
 	}
 	if err == nil && low != nil {
 		_, _, _, err = sum.Add(low)

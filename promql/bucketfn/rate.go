@@ -214,6 +214,9 @@ func (e *Evaluator) riseBetween(b *rollup.Buckets, lo, hi int, counter bool, out
 				rise = addOrSubtract(rise, correction, 1, out)
 			}
 		}
+		if f.starts.areCorrectionsReconciled(h) {
+			out.note(NoteBoundsReconciledAdd)
+		}
 	}
 	return finishRise(rise)
 }

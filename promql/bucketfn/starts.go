@@ -105,3 +105,12 @@ func (s *starts) corrections(h *rollup.Histograms) [2]*histogram.FloatHistogram 
 	}
 	return [2]*histogram.FloatHistogram{h.Correction, h.StartCorrection}
 }
+
+// areCorrectionsReconciled reports whether custom bounds were reconciled in one of these corrections.
+func (s *starts) areCorrectionsReconciled(h *rollup.Histograms) bool {
+	reconciled := h.Reconciled
+	if s.b == nil {
+		reconciled &^= rollup.ReconciledStartCorrection
+	}
+	return reconciled&^rollup.ReconciledSum != 0
+}

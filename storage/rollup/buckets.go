@@ -112,7 +112,25 @@ type Histograms struct {
 	HasGauges bool
 	// MixedKinds is set if the histograms after the first include both exponential buckets and custom bounds.
 	MixedKinds bool
+	// Reconciled are the sums whose custom bounds were reconciled.
+	Reconciled Reconciled
 }
+
+// Reconciled is a set of sums of histograms with different custom bounds. Prometheus adds an info where it computes
+// such a sum.
+type Reconciled uint8
+
+// The elements of a set. Values are stored and must never be reused.
+const (
+	// ReconciledSum means that the custom bounds of the bucket's histograms differ.
+	ReconciledSum Reconciled = 1 << iota
+	// ReconciledCorrection means that the custom bounds of the histograms added up in Correction differ.
+	ReconciledCorrection
+	// ReconciledStartCorrection means that the custom bounds of the histograms added up in StartCorrection differ.
+	ReconciledStartCorrection
+
+	allReconciled = ReconciledSum | ReconciledCorrection | ReconciledStartCorrection
+)
 
 // Flags of a bucket.
 type Flags uint16

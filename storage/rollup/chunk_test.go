@@ -41,9 +41,9 @@ func text(b *Buckets, i int) string {
 	}
 	if b.Histograms != nil && b.Histograms[i] != nil {
 		h := b.Histograms[i]
-		out += fmt.Sprintf(" histograms %d %v %v %v %v %v %d %v %v %v %v",
+		out += fmt.Sprintf(" histograms %d %v %v %v %v %v %d %v %v %v %v %d",
 			h.Count, h.First, h.Last, h.Correction, h.Second, h.Sum, h.Coarser, h.FirstReset, h.MixedKinds,
-			h.SumDropped, h.HasGauges)
+			h.SumDropped, h.HasGauges, h.Reconciled)
 		if h.FirstStartReset || h.StartCorrection != nil {
 			out += fmt.Sprintf(" by start %v %v", h.FirstStartReset, h.StartCorrection)
 		}

@@ -34,7 +34,8 @@ func (e *encoder) histograms(b *Buckets) {
 			sums.AppendHistogram(chunk.Histogram{T: int64(i), Float: h.Sum})
 		}
 		layouts = append(layouts, int64(asCount(h.FirstReset)|asCount(h.MixedKinds)<<1|asCount(h.SumDropped)<<2|
-			asCount(h.HasGauges)<<3|asCount(h.FirstStartReset)<<4|uint32(h.Coarser)<<5))
+			asCount(h.HasGauges)<<3|asCount(h.FirstStartReset)<<4|uint32(h.Coarser)<<5|
+			uint32(h.Reconciled)<<13))
 		if b.Flags[i]&HasFloatsToo != 0 {
 			counts = append(counts, int64(h.Count))
 		}
@@ -143,11 +144,12 @@ func (d *decoder) layouts(all []*Histograms, want Columns) error {
 		}
 		layout := layouts[0]
 		layouts = layouts[1:]
-		if layout < 0 || layout > math.MaxUint8<<5|31 {
+		if layout < 0 || layout > int64(allReconciled)<<13|math.MaxUint8<<5|31 {
 			return fmt.Errorf("%w: invalid layout %#x of histograms", ErrCorrupt, layout)
 		}
 		h.FirstReset, h.MixedKinds, h.SumDropped = layout&1 != 0, layout&2 != 0, layout&4 != 0
 		h.HasGauges, h.FirstStartReset, h.Coarser = layout&8 != 0, layout&16 != 0, uint8(layout>>5)
+		h.Reconciled = Reconciled(layout >> 13)
 		h.Count = samples[i]
 		if want&ColumnCount != 0 && d.into.Flags[d.at+i]&HasFloatsToo != 0 {
 			if counts[0] <= 0 || counts[0] >= int64(samples[i]) {

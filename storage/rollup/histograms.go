@@ -64,6 +64,7 @@ type histogramRun struct {
 func (r *histogramRun) add(next *Histograms, isStartReset bool) {
 	r.addSum(next.Sum)
 	r.h.SumDropped = r.h.SumDropped || next.SumDropped
+	r.h.Reconciled |= next.Reconciled
 	r.h.HasGauges = r.h.HasGauges || next.HasGauges || next.First.CounterResetHint == histogram.GaugeType
 	if r.h.Count == 0 {
 		r.h.First, r.h.FirstReset, r.h.FirstStartReset, r.least = next.First, next.FirstReset, next.FirstStartReset,
@@ -74,6 +75,9 @@ func (r *histogramRun) add(next *Histograms, isStartReset bool) {
 	} else {
 		before := r.h.Last
 		r.changes += asCount(!next.First.Equals(before))
+		if !histogram.CustomBucketBoundsMatch(next.First.CustomValues, before.CustomValues) {
+			r.h.Reconciled |= ReconciledSum
+		}
 		isReset := next.First.DetectReset(before)
 		r.resets += asCount(isReset)
 		switch {
@@ -81,20 +85,20 @@ func (r *histogramRun) add(next *Histograms, isStartReset bool) {
 		case r.h.Count == 1:
 			r.h.FirstReset, r.h.FirstStartReset, r.second = isReset, !isReset, next.First
 		case isReset:
-			r.correct(&r.h.Correction, before)
+			r.correct(&r.h.Correction, before, ReconciledCorrection)
 		default:
-			r.correct(&r.h.StartCorrection, before)
+			r.correct(&r.h.StartCorrection, before, ReconciledStartCorrection)
 		}
 		r.see(next.First, 0)
 		switch {
 		case next.FirstReset:
-			r.correct(&r.h.Correction, next.First)
+			r.correct(&r.h.Correction, next.First, ReconciledCorrection)
 		case next.FirstStartReset:
-			r.correct(&r.h.StartCorrection, next.First)
+			r.correct(&r.h.StartCorrection, next.First, ReconciledStartCorrection)
 		}
 	}
-	r.correct(&r.h.Correction, next.Correction)
-	r.correct(&r.h.StartCorrection, next.StartCorrection)
+	r.correct(&r.h.Correction, next.Correction, ReconciledCorrection)
+	r.correct(&r.h.StartCorrection, next.StartCorrection, ReconciledStartCorrection)
 	if next.Count > 1 {
 		r.see(next.Last, next.Coarser)
 		if next.MixedKinds {
@@ -115,16 +119,21 @@ func (r *histogramRun) see(h *histogram.FloatHistogram, coarser uint8) {
 	r.least = min(r.least, h.Schema-int32(coarser))
 }
 
-// correct adds by to a correction.
-func (r *histogramRun) correct(correction **histogram.FloatHistogram, by *histogram.FloatHistogram) {
+// correct adds by to a correction, whose element of the set Reconciled is reconciled.
+func (r *histogramRun) correct(correction **histogram.FloatHistogram, by *histogram.FloatHistogram,
+	reconciled Reconciled) {
 	switch {
 	case by == nil:
 		return
 	case *correction == nil:
 		*correction = by.Copy()
 	default:
-		if _, _, _, err := (*correction).Add(by); err != nil {
+		_, _, differ, err := (*correction).Add(by)
+		if err != nil {
 			r.exponential, r.custom = true, true
+		}
+		if differ {
+			r.h.Reconciled |= reconciled
 		}
 	}
 	(*correction).CounterResetHint = histogram.UnknownCounterReset

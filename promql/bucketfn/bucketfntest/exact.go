@@ -139,12 +139,11 @@ func requireAnswers(t testing.TB, f *bucketfn.Evaluator, s *chunk.Samples, p Poi
 		}
 		at++
 	}
-	// If custom bounds change in the middle of a bucket, the bucket has only the coarser bounds, so annotations about
-	// reconciled bounds may differ. If a bucket has two kinds of histograms, their order is unknown. Prometheus adds
-	// the note that they are gauges only for one of the two orders.
-	unsure := bucketfn.NoteBoundsReconciledAdd | bucketfn.NoteBoundsReconciledSub | bucketfn.NoteBoundsReconciledSum
+	// If a bucket has two kinds of histograms, their order is unknown. Prometheus adds the note that they are gauges
+	// only for one of the two orders.
+	unsure := bucketfn.Note(0)
 	if notes&bucketfn.NoteMixedKinds != 0 {
-		unsure |= bucketfn.NoteNotCounter
+		unsure = bucketfn.NoteNotCounter
 	}
 	require.Equal(t, notes&^unsure, out.Notes&^unsure, "%s: %q: notes", context, name)
 	require.Zero(t, out.Notes&^(notes|bucketfn.NoteNotCounter), "%s: %q: notes", context, name)
@@ -230,6 +229,7 @@ func pruneColumns(b *rollup.Buckets, want rollup.Columns) *rollup.Buckets {
 		kept := &rollup.Histograms{
 			Count: h.Count, Coarser: h.Coarser, FirstReset: h.FirstReset, FirstStartReset: h.FirstStartReset,
 			MixedKinds: h.MixedKinds, HasGauges: h.HasGauges, SumDropped: h.SumDropped, Second: h.Second,
+			Reconciled: h.Reconciled,
 		}
 		if want&rollup.ColumnSum != 0 {
 			kept.Sum = h.Sum
