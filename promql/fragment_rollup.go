@@ -299,7 +299,11 @@ func (r *rollupReader) canReconstruct(step int) bool {
 	from, to := r.segment.fragment.window(step)
 	b := r.whole
 	for i := sort.Search(b.Len(), func(i int) bool { return b.End[i] > from }); i < b.Len() && b.Start[i] < to; i++ {
-		if b.Flags[i]&complexFlags != 0 {
+		flags := b.Flags[i]
+		if b.Min[i] == b.Max[i] && b.Sum[i] == b.Sum[i] { // Reconstructed samples have the same values, in any order.
+			flags &^= rollup.Large
+		}
+		if flags&complexFlags != 0 {
 			return false
 		}
 	}
