@@ -30,7 +30,7 @@ var _ promstorage.Appendable = (*Appendable)(nil)
 // Appender implements promstorage.Appendable. The appender must be used by one goroutine and ended by Commit or
 // Rollback. Commit returns nil once all appended samples are durable.
 func (a *Appendable) Appender(ctx context.Context) promstorage.Appender {
-	return &appender{in: NewIntake(ctx, tenant.From(ctx), a.newBatch)}
+	return &appender{in: NewIntake(ctx, tenant.FromContext(ctx), a.newBatch)}
 }
 
 // appender is one transaction. After an error that isn't specific to one sample it rejects all further samples, and

@@ -19,7 +19,7 @@ import (
 func TestAppendable(t *testing.T) {
 	store := newStore(t)
 	a := NewAppendable(func(tenant string) Batch { return store.NewBatch(tenant) })
-	ctx, at := tenant.Into(t.Context(), "team-a"), testNow.UnixMilli()
+	ctx, at := tenant.NewContext(t.Context(), "team-a"), testNow.UnixMilli()
 	series := labels.FromStrings(labels.MetricName, "m", "host", "a")
 
 	app := a.Appender(ctx)

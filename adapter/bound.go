@@ -13,7 +13,7 @@ import (
 // If the tenant's limit is the smaller one, explain turns an ErrTooLarge into an error that names this limit. It
 // returns other errors unchanged.
 func BodyLimit(l *tenant.Limiter, name string, most int64) (bound int64, explain func(error) error) {
-	own := l.Of(name).RequestBytes
+	own := l.LimitsOf(name).RequestBytes
 	if own <= 0 || own >= most {
 		return most, func(err error) error { return err }
 	}

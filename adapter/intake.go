@@ -165,7 +165,7 @@ func (in *Intake) Commit() error {
 	if err := b.Commit(in.ctx); err != nil {
 		var limit *tenant.LimitError
 		if errors.As(err, &limit) { // Samples of earlier batches count as well.
-			return limit.Of(in.durable + in.pending)
+			return limit.ForRequest(in.durable + in.pending)
 		}
 		return err
 	}

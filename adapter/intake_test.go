@@ -26,7 +26,7 @@ import (
 var testNow = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
 func newStore(t *testing.T) *storage.Store {
-	return storagetest.Open(t, storagetest.Pebble(t), storagetest.At(testNow), storagetest.RejectAhead)
+	return storagetest.Open(t, storagetest.Pebble(t), storagetest.FixedClock(testNow), storagetest.RejectAhead)
 }
 
 // countingBatch is a Batch that counts its commits.
@@ -175,7 +175,7 @@ func TestIntakeTellsALimitOfAllItsSamples(t *testing.T) {
 	limits, err := tenant.ParseLimits([]byte(fmt.Sprintf("tenants: {a: {samples_per_second: 1, samples_burst: %d}}",
 		burst)))
 	require.NoError(t, err)
-	s := storagetest.Open(t, storagetest.Pebble(t), storagetest.At(testNow), func(o *storage.Options) {
+	s := storagetest.Open(t, storagetest.Pebble(t), storagetest.FixedClock(testNow), func(o *storage.Options) {
 		o.Limiter = tenant.NewLimiter(o.Now, nil)
 		o.Limiter.Set(limits)
 	})

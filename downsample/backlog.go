@@ -198,7 +198,7 @@ func (l *Loop) rollUp(ctx context.Context, began time.Time) {
 
 func (l *Loop) rollUpOne(ctx context.Context, u *unrolled, pause func()) {
 	series := 0
-	err := panics.Do(
+	err := panics.Call(
 		"creating rollups", func() (err error) { series, err = l.store.RollUp(ctx, u.Unrolled, pause); return err },
 	)
 	if ctx.Err() != nil {

@@ -55,7 +55,7 @@ func every(pause func()) func() {
 }
 
 func (l *Loop) compactOne(ctx context.Context, c *restingWindow, pause func()) {
-	err := panics.Do("compacting rollups", func() error { return l.compactWindow(ctx, c, pause) })
+	err := panics.Call("compacting rollups", func() error { return l.compactWindow(ctx, c, pause) })
 	if ctx.Err() != nil {
 		return
 	}

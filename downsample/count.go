@@ -32,7 +32,7 @@ func (l *Loop) count(ctx context.Context, began time.Time) {
 
 func (l *Loop) countOne(ctx context.Context, w *restingWindow, pause func()) {
 	series := int64(0)
-	err := panics.Do("counting series",
+	err := panics.Call("counting series",
 		func() (err error) { series, err = l.store.Counts().CountWindow(ctx, w.OverWindow, pause); return err })
 	if ctx.Err() != nil {
 		return

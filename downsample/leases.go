@@ -68,7 +68,7 @@ func (l *leases) balance(ctx context.Context) (more bool, err error) {
 			continue
 		}
 		delete(l.owned, p)
-		_, ok, err := l.store.Member().Take(ctx, p, lease, owner)
+		_, ok, err := l.store.Member().SetLeaseOwner(ctx, p, lease, owner)
 		if err != nil {
 			return more, err
 		}
@@ -115,7 +115,7 @@ func (l *leases) giveUp(ctx context.Context) error {
 		if lease.Owner != l.self {
 			continue
 		}
-		if _, _, err := l.store.Member().Take(ctx, p, lease, ""); err != nil {
+		if _, _, err := l.store.Member().SetLeaseOwner(ctx, p, lease, ""); err != nil {
 			return err
 		}
 	}

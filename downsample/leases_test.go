@@ -66,7 +66,9 @@ func TestLeases(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	clock := func() time.Time { return now }
 	start := func(name string) *leases {
-		s := storagetest.Open(t, eng, storagetest.Shared(name, "all"), func(o *storage.Options) { o.Partitions = 8 })
+		s := storagetest.Open(
+			t, eng, storagetest.SharedTarget(name, "all"), func(o *storage.Options) { o.Partitions = 8 },
+		)
 		return newLeases(s, clock)
 	}
 	owned := func(all ...*leases) (n []int) {

@@ -73,7 +73,7 @@ func (l *Loop) Run(ctx context.Context) {
 	defer ticker.Stop()
 	for {
 		// The panic is logged, and the next round is due later.
-		_ = panics.Do("downsampling", func() error { l.Round(ctx); return nil })
+		_ = panics.Call("downsampling", func() error { l.Round(ctx); return nil })
 		if !l.rest(ctx, ticker.C, more) {
 			return
 		}

@@ -72,7 +72,7 @@ func (r *restingWindows) set(found iter.Seq2[ended.OverWindow, error], now func(
 		x := &restingWindow{OverWindow: w, since: began}
 		if b, ok := before[x.key()]; ok {
 			x.streak, x.next = b.streak, b.next
-			if b.Same(&w) && !b.since.After(began) { // otherwise the clock was set back
+			if b.IsSame(&w) && !b.since.After(began) { // otherwise the clock was set back
 				x.since = b.since
 			}
 		}

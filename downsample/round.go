@@ -135,7 +135,7 @@ func (l *Loop) list(ctx context.Context) (all []storage.Staged) {
 		}
 		l.worker.work(ctx, fmt.Sprintf("listing pending work of partition %d", p), l.lag, func(func()) {
 			var found []storage.Staged
-			err := panics.Do("listing pending work",
+			err := panics.Call("listing pending work",
 				func() (err error) { found, err = l.store.Staged(ctx, p, settle.Milliseconds()); return err })
 			if err != nil {
 				l.progress.recordFailure(p, err)
@@ -171,7 +171,7 @@ func (l *Loop) seal(ctx context.Context, began time.Time, all []storage.Staged) 
 				}
 				h.work(ctx, what, l.lag, func(func()) {
 					// A pass that panics is tried again in the next round.
-					_ = panics.Do("sealing", func() error { l.sealPass(ctx, pass); return nil })
+					_ = panics.Call("sealing", func() error { l.sealPass(ctx, pass); return nil })
 				})
 			}
 		})
@@ -215,7 +215,7 @@ func (l *Loop) sealPass(ctx context.Context, pass []*storage.Staged) {
 		works[i] = w.Work
 	}
 	stats := make([]storage.SealStats, len(works))
-	err := panics.Do("sealing", func() error {
+	err := panics.Call("sealing", func() error {
 		sealed, err := l.store.SealTogether(ctx, works)
 		copy(stats, sealed)
 		return err
@@ -275,7 +275,7 @@ func (l *Loop) tidy(ctx context.Context) {
 		if !l.owns(p) {
 			continue
 		}
-		if err := panics.Do("unlisting sealed slots", func() error { return l.store.Unlist(ctx, p) }); err != nil {
+		if err := panics.Call("unlisting sealed slots", func() error { return l.store.Unlist(ctx, p) }); err != nil {
 			l.progress.recordFailure(p, err)
 			l.failed(ctx, "unlisting sealed slots", err, "partition", p)
 		}
@@ -289,7 +289,7 @@ func (l *Loop) tidy(ctx context.Context) {
 
 func (l *Loop) expire(ctx context.Context) {
 	n := 0
-	err := panics.Do("deleting windows", func() (err error) { n, err = l.store.Expire(ctx); return err })
+	err := panics.Call("deleting windows", func() (err error) { n, err = l.store.Expire(ctx); return err })
 	l.recordTask(ctx, "deleting windows past their retention", err)
 	if n > 0 {
 		l.opts.Logger.Info("deleted windows past their retention", "windows", n)

@@ -62,7 +62,8 @@ func (a *activeQueries) startQuery(
 ) (out context.Context, q *ActiveQuery, end func()) {
 	out, cancel := context.WithCancel(ctx)
 	q = &ActiveQuery{
-		ID: rand.Text(), Tenants: tenant.All(ctx), Query: text, Since: time.Now().UTC(), Origin: originOf(ctx),
+		ID: rand.Text(), Tenants: tenant.NamesFromContext(ctx), Query: text,
+		Since: time.Now().UTC(), Origin: originOf(ctx),
 		cancel: cancel,
 	}
 	if e, ok := stmt.(*parser.EvalStmt); ok {

@@ -42,7 +42,7 @@ func TestActiveQueriesAreSeenAndCanceledByTheirTenant(t *testing.T) {
 	e := NewEngine(o)
 	data := stuck{make(chan struct{})}
 	ctx := Origin{Address: "1.2.3.4:5", UserAgent: strings.Repeat("u", 300),
-		RequestID: "r"}.Into(tenant.Into(t.Context(), "a"))
+		RequestID: "r"}.Into(tenant.NewContext(t.Context(), "a"))
 	q, err := e.NewRangeQuery(ctx, data, nil, `sum(`+strings.Repeat("x", 2000)+`)`, time.Unix(60, 0), time.Unix(120, 0),
 		time.Minute)
 	require.NoError(t, err)

@@ -17,7 +17,9 @@ import (
 func benchChurn(b *testing.B, n int, sealed bool) (*storage.Store, int64) {
 	const life, every = 20, int64(15_000)
 	end := someDay + 10*hour + 30*minute
-	store := storagetest.Open(b, storagetest.Pebble(b), storagetest.Forever, storagetest.At(time.UnixMilli(end)))
+	store := storagetest.Open(
+		b, storagetest.Pebble(b), storagetest.KeepForever, storagetest.FixedClock(time.UnixMilli(end)),
+	)
 	span := 128 * minute
 	batch := store.NewBatch("default")
 	for i := range n {

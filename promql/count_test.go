@@ -64,7 +64,9 @@ func writeChurn(t *testing.T, rng *rand.Rand, store *storage.Store, from, until 
 func TestCountOverChurn(t *testing.T) {
 	rng := rand.New(rand.NewPCG(soak.Seed(t), 40))
 	end := someDay + 10*hour + 30*minute
-	store := storagetest.Open(t, storagetest.Pebble(t), storagetest.Forever, storagetest.At(time.UnixMilli(end)))
+	store := storagetest.Open(
+		t, storagetest.Pebble(t), storagetest.KeepForever, storagetest.FixedClock(time.UnixMilli(end)),
+	)
 	from := end - 5*hour
 	all := writeChurn(t, rng, store, from, end)
 	countAt := func(at int64) (n int) {

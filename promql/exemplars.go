@@ -35,9 +35,9 @@ type exemplarQuerier struct {
 
 // Select implements promstorage.ExemplarQuerier: start and end are milliseconds, both included.
 func (q exemplarQuerier) Select(start, end int64, matchers ...[]*labels.Matcher) ([]exemplar.QueryResult, error) {
-	if all := tenant.All(q.ctx); len(all) > 1 {
+	if all := tenant.NamesFromContext(q.ctx); len(all) > 1 {
 		return q.selectInTenants(all, start, end, matchers)
 	}
-	found, err := q.store.Exemplars(q.ctx, tenant.From(q.ctx), start, end, matchers...)
+	found, err := q.store.Exemplars(q.ctx, tenant.FromContext(q.ctx), start, end, matchers...)
 	return found, asPrometheus(err)
 }

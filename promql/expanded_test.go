@@ -47,7 +47,7 @@ func newAgedStores(t *testing.T, more ...func(begin time.Time) []storage.Importe
 	a.open = func(older time.Duration, change func(*storage.Options)) *storage.Store {
 		clock := begin.Add(time.Hour)
 		store := storagetest.Open(
-			t, memory.New(), storagetest.Clock(func() time.Time { return clock }), storagetest.Forever, change,
+			t, memory.New(), storagetest.Clock(func() time.Time { return clock }), storagetest.KeepForever, change,
 		)
 		clock = a.now
 		for _, name := range []string{"default", "ta", "tb"} {
@@ -138,7 +138,7 @@ func TestAnswersPastThePlannerWhereRawIsGone(t *testing.T) {
 			o.NoPlanner = true
 			reference := NewEngine(o)
 			defer reference.Close()
-			ctx := tenant.Into(t.Context(), way.tenants)
+			ctx := tenant.NewContext(t.Context(), way.tenants)
 			for zone, from := range map[string]time.Time{"1h": a.now.Add(-8 * 24 * time.Hour),
 				"5m": a.now.Add(-4 * 24 * time.Hour)} {
 				compare := func(query string, to time.Time, step time.Duration, within float64) {
@@ -209,9 +209,9 @@ func TestWindowsAreMovedByLittleAndTold(t *testing.T) {
 	o.NoSnap = true
 	off := NewEngine(o)
 	defer off.Close()
-	exact, err := WithResolution(tenant.Into(t.Context(), "default"), "exact", 0)
+	exact, err := WithResolution(tenant.NewContext(t.Context(), "default"), "exact", 0)
 	require.NoError(t, err)
-	auto := tenant.Into(t.Context(), "default")
+	auto := tenant.NewContext(t.Context(), "default")
 	from, to := a.now.Add(-8*24*time.Hour), a.now
 	for _, query := range []string{
 		"last_over_time(sine[1d])", "first_over_time(sine[20h30m])", "present_over_time(sine[1d])", "delta(sine[6h])",

@@ -218,7 +218,7 @@ func (c *boundedContest) written(q boundedQuery) boundedQuery {
 
 // judge describes the error of an answer, or returns "" if it is correct.
 func (c *boundedContest) judge(q boundedQuery) string {
-	ctx := tenant.Into(c.t.Context(), q.tenants)
+	ctx := tenant.NewContext(c.t.Context(), q.tenants)
 	asking, err := WithResolution(ctx, q.mode, 0)
 	require.NoError(c.t, err)
 	e := c.engines[q.way]

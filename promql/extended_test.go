@@ -198,7 +198,7 @@ func TestExtendedRangesOverTheLimitsOfRetention(t *testing.T) {
 func (a *agedStores) compareExtended(t *testing.T, e *Engine, aged *storage.Store, query string, from, to time.Time,
 	step time.Duration) string {
 	t.Helper()
-	ctx := tenant.Into(t.Context(), "default")
+	ctx := tenant.NewContext(t.Context(), "default")
 	want, _ := a.points(t, e, a.whole, ctx, query, from, to, step)
 	got, notes := a.points(t, e, aged, ctx, query, from, to, step)
 	var texts []string

@@ -177,7 +177,7 @@ func TestLimitsOfQueries(t *testing.T) {
 	limiter.Set(table)
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(Options{MaxConcurrency: 10, Limiter: limiter})
-		a, ab := tenant.Into(t.Context(), "a"), tenant.Into(t.Context(), "a|b")
+		a, ab := tenant.NewContext(t.Context(), "a"), tenant.NewContext(t.Context(), "a|b")
 		one, err := g.Insert(a, "")
 		require.NoError(t, err)
 		second := make(chan int, 1)
@@ -198,7 +198,7 @@ func TestLimitsOfQueries(t *testing.T) {
 		g.Delete(one)
 		g.Delete(<-second)
 
-		b, err := g.Insert(tenant.Into(t.Context(), "b"), "")
+		b, err := g.Insert(tenant.NewContext(t.Context(), "b"), "")
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(ab, time.Second)
 		defer cancel()

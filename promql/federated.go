@@ -59,7 +59,7 @@ func (r *reader) findInTenants(ctx context.Context, tenants []string, w *warning
 	var all []sourceSeries
 	b := labels.NewBuilder(labels.EmptyLabels())
 	for _, name := range tenants {
-		found, err := r.findSeries(tenant.Into(ctx, name), w, false, hints, matchers)
+		found, err := r.findSeries(tenant.NewContext(ctx, name), w, false, hints, matchers)
 		if err != nil {
 			return nil, err
 		}
@@ -123,7 +123,7 @@ func eachTenant(ctx context.Context, tenants []string, matchers []*labels.Matche
 	var all []string
 	var notes annotations.Annotations
 	for _, name := range tenants {
-		found, warned, err := list(tenant.Into(ctx, name), name, rest)
+		found, warned, err := list(tenant.NewContext(ctx, name), name, rest)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -153,7 +153,7 @@ func (q exemplarQuerier) selectInTenants(tenants []string, start, end int64,
 		if len(own) == 0 {
 			continue
 		}
-		found, err := exemplarQuerier{tenant.Into(q.ctx, name), q.store}.Select(start, end, own...)
+		found, err := exemplarQuerier{tenant.NewContext(q.ctx, name), q.store}.Select(start, end, own...)
 		if err != nil {
 			return nil, err
 		}

@@ -28,7 +28,7 @@ func TestSeriesOfSeveralTenants(t *testing.T) {
 	put(t, store, "c", labels.FromStrings("__name__", "m", "secret", "1"), 1000)
 	q, err := NewQueryable(store).Querier(0, 2000)
 	require.NoError(t, err)
-	ctx := tenant.Into(t.Context(), "a|b")
+	ctx := tenant.NewContext(t.Context(), "a|b")
 
 	a := `{__name__="m", __tenant_id__="a", i="2"} [1000]`
 	b1 := `{__name__="m", __tenant_id__="b", i="1"} [1000 2000]`
@@ -70,7 +70,7 @@ func TestQueriesOfSeveralTenants(t *testing.T) {
 	}
 	e := NewEngine(DefaultOptions())
 	defer e.Close()
-	ctx := tenant.Into(t.Context(), "a|b")
+	ctx := tenant.NewContext(t.Context(), "a|b")
 	for expr, want := range map[string]string{
 		"sum(m)":                         "{} => 122000 @[61000]", // put writes the time as the value
 		"count by (__tenant_id__) (m)":   "{__tenant_id__=\"a\"} => 1 @[61000]\n{__tenant_id__=\"b\"} => 1 @[61000]",
@@ -98,7 +98,7 @@ func TestExemplarsOfSeveralTenants(t *testing.T) {
 		}))
 		require.NoError(t, b.Commit(t.Context()))
 	}
-	q, err := NewExemplars(store).ExemplarQuerier(tenant.Into(t.Context(), "a|b"))
+	q, err := NewExemplars(store).ExemplarQuerier(tenant.NewContext(t.Context(), "a|b"))
 	require.NoError(t, err)
 	all, err := q.Select(0, 2000, []*labels.Matcher{name("m")})
 	require.NoError(t, err)
@@ -116,7 +116,7 @@ func limitedStore(t *testing.T, file string) (*storage.Store, *tenant.Limiter) {
 	require.NoError(t, err)
 	limiter := tenant.NewLimiter(time.Now, nil)
 	limiter.Set(table)
-	return storagetest.Open(t, memory.New(), storagetest.Forever, func(o *storage.Options) {
+	return storagetest.Open(t, memory.New(), storagetest.KeepForever, func(o *storage.Options) {
 		o.Limiter = limiter
 	}), limiter
 }
@@ -158,7 +158,7 @@ func TestLimitsOfAQuery(t *testing.T) {
 			{"free", `sum(rate(m[1d]))`, time.Hour, ""},
 		} {
 			about := fmt.Sprint(c.tenant, " ", c.expr, " ", c.rng, " ", planned)
-			ctx := tenant.Into(t.Context(), c.tenant)
+			ctx := tenant.NewContext(t.Context(), c.tenant)
 			q, err := e.NewRangeQuery(ctx, NewQueryable(store), nil, c.expr, time.UnixMilli(1e5).Add(-c.rng),
 				time.UnixMilli(1e5), time.Minute)
 			require.NoError(t, err)
@@ -180,7 +180,7 @@ func TestLimitsOfOtherReads(t *testing.T) {
 	store, _ := limitedStore(t, `tenants: {a: {query_range: 1h}, b: {query_bytes: 30}}`)
 	put(t, store, "a", labels.FromStrings("__name__", "old"), 1000)
 	put(t, store, "a", labels.FromStrings("__name__", "new"), 2*time.Hour.Milliseconds())
-	ctx := tenant.Into(t.Context(), "a")
+	ctx := tenant.NewContext(t.Context(), "a")
 	q, err := NewQueryable(store).Querier(0, 2*time.Hour.Milliseconds())
 	require.NoError(t, err)
 	names, notes, err := q.LabelValues(ctx, "__name__", nil)
@@ -188,7 +188,7 @@ func TestLimitsOfOtherReads(t *testing.T) {
 	require.Equal(t, []string{"new"}, names, "a list is cut")
 	require.Len(t, notes, 1, "and says so")
 	put(t, store, "b", labels.FromStrings("__name__", "m", "x", "1"), 1000)
-	_, _, err = q.LabelNames(tenant.Into(t.Context(), "b"), nil)
+	_, _, err = q.LabelNames(tenant.NewContext(t.Context(), "b"), nil)
 	require.ErrorContains(t, err, "limit query_bytes")
 	set := q.Select(ctx, true, nil, name("old"))
 	require.False(t, set.Next())

@@ -248,7 +248,7 @@ func computeInOrder(
 	}
 	var next atomic.Int64
 	for worker := range workers {
-		g.Go(panics.AsError("evaluating a query", func() error {
+		g.Go(panics.WrapError("evaluating a query", func() error {
 			for {
 				select {
 				case <-free:

@@ -108,7 +108,7 @@ func (g *gate) Insert(ctx context.Context, _ string) (int, error) {
 	shares := g.sharesOf(ctx)
 	switch err := g.queries.enter(ctx, shares); {
 	case errors.Is(err, errQueueFull):
-		g.limiter.Refused(shares[0].name, tenant.KeyQueriesWaiting, 1)
+		g.limiter.CountRejected(shares[0].name, tenant.KeyQueriesWaiting, 1)
 		return notInserted, &tenant.LimitError{
 			Tenant: shares[0].name, Limit: tenant.KeyQueriesWaiting, Status: http.StatusTooManyRequests,
 			Detail: fmt.Sprintf(
@@ -133,7 +133,7 @@ func (g *gate) Insert(ctx context.Context, _ string) (int, error) {
 
 // enterParsing waits until a query may be parsed. The caller must call Delete.
 func (g *gate) enterParsing(ctx context.Context) (int, error) {
-	e := entry{shares: unlimitedShares(tenant.All(ctx)), queue: g.parsing}
+	e := entry{shares: unlimitedShares(tenant.NamesFromContext(ctx)), queue: g.parsing}
 	if err := g.parsing.enter(ctx, e.shares); err != nil {
 		return notInserted, err
 	}
@@ -188,10 +188,10 @@ func (g *gate) Close() error { return nil }
 
 // sharesOf returns the shares of a query's tenants.
 func (g *gate) sharesOf(ctx context.Context) []share {
-	names := tenant.All(ctx)
+	names := tenant.NamesFromContext(ctx)
 	shares := make([]share, len(names))
 	for i, name := range names {
-		limits := g.limiter.Of(name)
+		limits := g.limiter.LimitsOf(name)
 		shares[i] = share{name: name, running: clampToInt32(limits.Queries),
 			waiting: clampToInt32(limits.QueriesWaiting)}
 	}
@@ -214,7 +214,7 @@ func (g *gate) withWorker(ctx context.Context, f func() error) error {
 	if g == nil {
 		return f()
 	}
-	shares := unlimitedShares(tenant.All(ctx))
+	shares := unlimitedShares(tenant.NamesFromContext(ctx))
 	if err := g.workers.enter(ctx, shares); err != nil {
 		return err
 	}

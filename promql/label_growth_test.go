@@ -19,7 +19,7 @@ import (
 
 // growingStore returns a store with 2,000 series of metric big, and ten series each of small and target_info.
 func growingStore(t *testing.T, queryBytes int64) *storage.Store {
-	store := storagetest.Open(t, memory.New(), storagetest.Forever, func(o *storage.Options) {
+	store := storagetest.Open(t, memory.New(), storagetest.KeepForever, func(o *storage.Options) {
 		o.QueryBytes = queryBytes
 	})
 	b := store.NewBatch("default")

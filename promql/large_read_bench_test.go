@@ -17,8 +17,8 @@ import (
 // largeStore returns a store with n series of a metric, each with one sample, and the time of the samples.
 func largeStore(b *testing.B, n int, sealed bool, change ...func(*storage.Options)) (*storage.Store, int64) {
 	end := someDay + 10*hour + 30*minute
-	store := storagetest.Open(b, storagetest.Pebble(b), append(change, storagetest.Forever,
-		storagetest.At(time.UnixMilli(end)))...)
+	store := storagetest.Open(b, storagetest.Pebble(b), append(change, storagetest.KeepForever,
+		storagetest.FixedClock(time.UnixMilli(end)))...)
 	batch := store.NewBatch("default")
 	for i := range n {
 		ref, err := batch.Define(fmt.Append(nil, i), labels.FromStrings(model.MetricNameLabel, "big", "host",

@@ -34,7 +34,7 @@ func listSeries(ctx context.Context, t *testing.T, q *Queryable, from, to int64,
 // whether they are in the head, sealed, or only in rollups.
 func TestLimitedListsOfSeriesAreFull(t *testing.T) {
 	x := newBoundedStores(t, rand.New(rand.NewPCG(1, 2)))
-	q, ctx := NewQueryable(x.aged), tenant.Into(t.Context(), "ta")
+	q, ctx := NewQueryable(x.aged), tenant.NewContext(t.Context(), "ta")
 	for i := range 3 { // These are in the head only.
 		storagetest.Write(t, x.aged, "ta", labels.FromStrings(model.MetricNameLabel, "young", "i", fmt.Sprint(i)),
 			storagetest.FloatSample{T: x.now - minute, V: 1})

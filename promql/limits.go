@@ -20,8 +20,8 @@ func (q *plannedQuery) checkRange(ctx context.Context) error {
 		return nil
 	}
 	back := lookbackOf(stmt)
-	for _, name := range tenant.All(ctx) {
-		if err := q.limiter.Use(ctx, name).Range(back); err != nil {
+	for _, name := range tenant.NamesFromContext(ctx) {
+		if err := q.limiter.Use(ctx, name).CheckRange(back); err != nil {
 			return err
 		}
 	}

@@ -20,7 +20,7 @@ import (
 // benchStore contains 1,000 counters, 1,000 gauges and 100 native histograms, with sealed samples of 6 hours every 15
 // s.
 func benchStore(b *testing.B) *storage.Store {
-	store := storagetest.Open(b, memory.New(), storagetest.Forever)
+	store := storagetest.Open(b, memory.New(), storagetest.KeepForever)
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for i := range 1000 {
 		batch := store.NewBatch("default")

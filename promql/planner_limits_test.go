@@ -25,7 +25,7 @@ import (
 
 // sampled returns a store with the sealed metrics of a sampler.
 func sampled(t *testing.T, eng engine.Engine, change ...func(*storage.Options)) *storage.Store {
-	store := storagetest.Open(t, eng, append(change, storagetest.Forever)...)
+	store := storagetest.Open(t, eng, append(change, storagetest.KeepForever)...)
 	s := sampler{t: t, rnd: rand.New(rand.NewPCG(3, 4)), store: store}
 	s.fill()
 	require.NoError(t, store.SealAll(t.Context()))

@@ -68,7 +68,7 @@ type labelOrder struct {
 // orderOf returns the order of found series.
 func (p *plan) orderOf(found *foundFragment) *labelOrder {
 	o := &labelOrder{ctx: p.ctx, series: found.series}
-	if len(found.segments) == 1 && len(tenant.All(p.ctx)) == 1 { // The tenant label may change the order.
+	if len(found.segments) == 1 && len(tenant.NamesFromContext(p.ctx)) == 1 { // The tenant label may change the order.
 		s := found.segments[0]
 		if o.finder = p.queryable.store.RanksOf(s.tenant, s.found); o.finder != nil {
 			o.ranks = o.finder.Held()

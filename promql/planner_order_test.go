@@ -164,7 +164,7 @@ func TestLargeAnswersOfOneAmongTenantsComeInTheOrderOfLabels(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, e.Close()) })
 	for range 2 {
 		for tenants, text := range map[string]string{"b": `big`, "a|b": `big{__tenant_id__="b"}`} {
-			ctx := tenant.Into(t.Context(), tenants)
+			ctx := tenant.NewContext(t.Context(), tenants)
 			q, err := asked{text: text, start: someDay}.query(ctx, e, NewQueryable(store))
 			require.NoError(t, err)
 			vector := q.Exec(ctx).Value.(promengine.Vector)

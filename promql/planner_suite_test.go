@@ -81,7 +81,7 @@ type suiteQuery struct {
 
 func (q suiteQuery) Exec(ctx context.Context) *promengine.Result {
 	r := q.e.rivals
-	r.ctx, r.q = tenant.Into(ctx, q.s.name), q.s.Queryable
+	r.ctx, r.q = tenant.NewContext(ctx, q.s.name), q.s.Queryable
 	if d, _ := r.difference(q.asked); d != "" {
 		r.t.Errorf("%s\n%s", q.asked, d)
 	}

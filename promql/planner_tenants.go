@@ -28,7 +28,7 @@ type foundFragment struct {
 func (f *foundFragment) saveUses() (restore func()) {
 	used := make([]tenant.Used, len(f.uses))
 	for i, use := range f.uses {
-		used[i] = use.Saved()
+		used[i] = use.Snapshot()
 	}
 	return func() {
 		for i, use := range f.uses {
@@ -40,7 +40,7 @@ func (f *foundFragment) saveUses() (restore func()) {
 // countSeries adds the series to the uses of the tenants' limits.
 func (f *foundFragment) countSeries() error {
 	for i, use := range f.uses {
-		if err := use.Series(f.sizes[i]); err != nil {
+		if err := use.AddSeries(f.sizes[i]); err != nil {
 			return err
 		}
 	}
@@ -51,7 +51,7 @@ func (f *foundFragment) countSeries() error {
 func (p *plan) findSeries(c candidate, stats *FragmentStats, warn func(error)) (*foundFragment, error) {
 	stats.Segments, stats.Series = nil, 0
 	all := &foundFragment{}
-	tenants := tenant.All(p.ctx)
+	tenants := tenant.NamesFromContext(p.ctx)
 	if len(tenants) == 1 {
 		return all, p.findInTenant(tenants[0], c.fragment, all, stats, warn)
 	}

@@ -26,7 +26,7 @@ func TestQueriesEndWhereMemoryIsShort(t *testing.T) {
 		var used atomic.Int64
 		e.pressure.used = used.Load
 		run := func(name string) (stop func(), ended <-chan error) {
-			ctx, cancel := context.WithCancel(tenant.Into(t.Context(), name))
+			ctx, cancel := context.WithCancel(tenant.NewContext(t.Context(), name))
 			result := make(chan error, 1)
 			go func() {
 				// The query also waits for its turn among large reads.

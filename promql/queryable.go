@@ -91,7 +91,7 @@ func (r *reader) Close() error { return nil }
 // LabelNames implements promstorage.LabelQuerier.
 func (r *reader) LabelNames(ctx context.Context, hints *promstorage.LabelHints,
 	matchers ...*labels.Matcher) ([]string, annotations.Annotations, error) {
-	if all := tenant.All(ctx); len(all) > 1 {
+	if all := tenant.NamesFromContext(ctx); len(all) > 1 {
 		return r.labelNamesInTenants(ctx, all, hints, matchers)
 	}
 	w := &warnings{}
@@ -102,7 +102,7 @@ func (r *reader) LabelNames(ctx context.Context, hints *promstorage.LabelHints,
 // LabelValues implements promstorage.LabelQuerier.
 func (r *reader) LabelValues(ctx context.Context, name string, hints *promstorage.LabelHints,
 	matchers ...*labels.Matcher) ([]string, annotations.Annotations, error) {
-	if all := tenant.All(ctx); len(all) > 1 {
+	if all := tenant.NamesFromContext(ctx); len(all) > 1 {
 		return r.labelValuesInTenants(ctx, all, name, hints, matchers)
 	}
 	w := &warnings{}
@@ -115,7 +115,7 @@ func (r *reader) LabelValues(ctx context.Context, name string, hints *promstorag
 
 func (r *reader) labelQuery(ctx context.Context, w *warnings, hints *promstorage.LabelHints,
 	matchers []*labels.Matcher) query.Query {
-	q := query.Query{Tenant: tenant.From(ctx), MinT: r.mint, MaxT: r.maxt, Matchers: matchers, Warn: w.add}
+	q := query.Query{Tenant: tenant.FromContext(ctx), MinT: r.mint, MaxT: r.maxt, Matchers: matchers, Warn: w.add}
 	if hints != nil {
 		q.Limit = hints.Limit
 	}
@@ -129,7 +129,7 @@ func (r *reader) selectSeries(ctx context.Context, sorted bool, hints *promstora
 	if hints != nil {
 		set.shards, set.shard = hints.ShardCount, hints.ShardIndex
 	}
-	if all := tenant.All(ctx); len(all) > 1 {
+	if all := tenant.NamesFromContext(ctx); len(all) > 1 {
 		set.series, set.err = r.findInTenants(ctx, all, set.warnings, sorted, hints, matchers)
 	} else {
 		set.series, set.err = r.findSeries(ctx, set.warnings, sorted, hints, matchers)
@@ -143,7 +143,7 @@ func (r *reader) findSeries(ctx context.Context, w *warnings, sorted bool, hints
 	matchers []*labels.Matcher) ([]sourceSeries, error) {
 	mint, maxt := r.readRange(hints)
 	q := query.Query{
-		Tenant: tenant.From(ctx), MinT: subtractClamped(mint, hintContext), MaxT: maxt,
+		Tenant: tenant.FromContext(ctx), MinT: subtractClamped(mint, hintContext), MaxT: maxt,
 		Matchers: matchers, Sorted: sorted, Warn: w.add,
 	}
 	if hints != nil {
@@ -157,7 +157,7 @@ func (r *reader) findSeries(ctx context.Context, w *warnings, sorted bool, hints
 	}
 	use := r.store.Limiter().Use(ctx, q.Tenant)
 	if !w.isQuery && !q.LabelsOnly { // Queries are checked as a whole.
-		if err := use.Range(
+		if err := use.CheckRange(
 			time.Duration(min(maxt-mint, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond,
 		); err != nil {
 			return nil, err
@@ -165,7 +165,7 @@ func (r *reader) findSeries(ctx context.Context, w *warnings, sorted bool, hints
 	}
 	series, err := r.selectAndReport(ctx, q, mint, hints)
 	if err == nil {
-		err = use.Series(len(series))
+		err = use.AddSeries(len(series))
 	}
 	if err == nil {
 		err = meter.Grow(ctx, int64(len(series))*(meteredFound+pointBytes*evaluatedSteps(w, hints)))

@@ -23,7 +23,7 @@ import (
 )
 
 func readyStore(t *testing.T) *storage.Store {
-	return storagetest.Open(t, memory.New(), storagetest.Forever)
+	return storagetest.Open(t, memory.New(), storagetest.KeepForever)
 }
 
 // put writes one float per timestamp, with the timestamp as its value.
@@ -86,8 +86,8 @@ func TestQuerierReadsItsRangeOfItsTenant(t *testing.T) {
 		require.Equal(t, c.want, with, c.about)
 	}
 	require.Equal(t, []string{`{__name__="m", i="other"} [1000]`},
-		found(t, q.Select(tenant.Into(t.Context(), "other"), true, nil, name("m"))))
-	require.Empty(t, found(t, q.Select(tenant.Into(t.Context(), "nobody"), true, nil, name("m"))))
+		found(t, q.Select(tenant.NewContext(t.Context(), "other"), true, nil, name("m"))))
+	require.Empty(t, found(t, q.Select(tenant.NewContext(t.Context(), "nobody"), true, nil, name("m"))))
 }
 
 func TestShardsSplitTheSeries(t *testing.T) {
@@ -123,7 +123,7 @@ func TestLabelsOfTheTenant(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, warnings)
 	require.Equal(t, []string{model.MetricNameLabel, "x", "y"}, names)
-	names, _, err = q.LabelNames(tenant.Into(t.Context(), "other"), &promstorage.LabelHints{Limit: 1})
+	names, _, err = q.LabelNames(tenant.NewContext(t.Context(), "other"), &promstorage.LabelHints{Limit: 1})
 	require.NoError(t, err)
 	require.Len(t, names, 1)
 	values, _, err := q.LabelValues(t.Context(), "x", nil)

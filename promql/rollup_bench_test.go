@@ -24,7 +24,7 @@ func BenchmarkRollups(b *testing.B) {
 	begin := now.Add(-days * 24 * time.Hour)
 	clock := begin.Add(time.Hour)
 	store := storagetest.Open(
-		b, memory.New(), storagetest.Clock(func() time.Time { return clock }), storagetest.Forever,
+		b, memory.New(), storagetest.Clock(func() time.Time { return clock }), storagetest.KeepForever,
 	)
 	clock = now
 	rnd := rand.New(rand.NewPCG(1, 2))

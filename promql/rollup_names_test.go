@@ -32,7 +32,7 @@ func TestNamesOfRollups(t *testing.T) {
 
 func TestRollupsAreReadByName(t *testing.T) {
 	now := time.Date(2026, 5, 5, 0, 0, 0, 0, time.UTC)
-	store := storagetest.Open(t, memory.New(), storagetest.At(now))
+	store := storagetest.Open(t, memory.New(), storagetest.FixedClock(now))
 	begin := now.Add(-24 * time.Hour).UnixMilli()
 	write := func(name, job string, samples ...storagetest.FloatSample) {
 		storagetest.Write(t, store, "default", labels.FromStrings(labels.MetricName, name, "job", job), samples...)

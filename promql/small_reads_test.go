@@ -125,7 +125,7 @@ func TestReadsThatWorkForLongAreLarge(t *testing.T) {
 			meter.Working(ctx)
 			require.False(t, readOf(ctx).large.Load(), "it has just begun")
 			time.Sleep(maxSmallTime)
-			go meter.Working(meter.Loading(ctx))
+			go meter.Working(meter.WithLoading(ctx))
 			synctest.Wait()
 			require.False(t, readOf(ctx).large.Load(), "others may wait for a load")
 			go meter.Working(ctx)
@@ -212,7 +212,7 @@ func TestLargeResultsOfLittleAreLarge(t *testing.T) {
 // TestBuffersOfLongSeriesAreMetered checks that the buffer of decoded samples is counted if a series has many samples.
 // A read of one series over years holds as much memory as a read of many series.
 func TestBuffersOfLongSeriesAreMetered(t *testing.T) {
-	store := storagetest.Open(t, memory.New(), storagetest.Forever)
+	store := storagetest.Open(t, memory.New(), storagetest.KeepForever)
 	const samples = 3 * maxPooledSamples
 	b := store.NewBatch(tenant.Default)
 	series, err := b.Define(nil, labels.FromStrings(labels.MetricName, "long"))

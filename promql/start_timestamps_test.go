@@ -71,7 +71,7 @@ func TestStartTimestampsFromRollups(t *testing.T) {
 	o.NoPlanner = true
 	plain := NewEngine(o)
 	defer plain.Close()
-	ctx := tenant.Into(t.Context(), "default")
+	ctx := tenant.NewContext(t.Context(), "default")
 	queries := []string{
 		"rate(steady_total[1h])", "rate(restarted_total[1h])", "increase(restarted_total[2h])",
 		"resets(restarted_total[6h])", "resets(early_total[2h])",
@@ -140,7 +140,7 @@ func TestStartTimestampOfBucketsIsBounded(t *testing.T) {
 	o.Parser, o.StartTimestamps = allSyntax, true
 	e := NewEngine(o)
 	defer e.Close()
-	ctx := tenant.Into(t.Context(), "default")
+	ctx := tenant.NewContext(t.Context(), "default")
 	different := 0
 	for _, s := range startedSeries(a.now.Add(-10 * 24 * time.Hour)) {
 		name := s.Labels.Get(labels.MetricName)

@@ -13,7 +13,7 @@ import (
 
 // hasDeltas reports whether a tenant of the query has sent deltas.
 func (p *plan) hasDeltas() bool {
-	for _, name := range tenant.All(p.ctx) {
+	for _, name := range tenant.NamesFromContext(p.ctx) {
 		if p.queryable.store.StartsFrom(name) != starts.Never {
 			return true
 		}

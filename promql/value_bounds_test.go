@@ -92,9 +92,9 @@ func TestInfosBoundValues(t *testing.T) {
 	})
 	e := NewEngine(DefaultOptions())
 	defer e.Close()
-	exact, err := WithResolution(tenant.Into(t.Context(), "default"), "exact", 0)
+	exact, err := WithResolution(tenant.NewContext(t.Context(), "default"), "exact", 0)
 	require.NoError(t, err)
-	auto := tenant.Into(t.Context(), "default")
+	auto := tenant.NewContext(t.Context(), "default")
 	from, to := a.now.Add(-8*24*time.Hour), a.now.Add(-24*time.Hour)
 	for _, store := range []*storage.Store{a.whole, a.aged} {
 		for _, query := range []string{"increase(hourly_total[1h30s])", "rate(hourly_total[2h45s])",

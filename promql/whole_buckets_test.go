@@ -74,7 +74,7 @@ func TestWindowsUseBucketsWholeWhateverTheStep(t *testing.T) {
 	a := newAgedStores(t, shapesOfBuckets)
 	e := NewEngine(DefaultOptions())
 	defer e.Close()
-	ctx, err := WithResolution(tenant.Into(t.Context(), "default"), "exact", 0)
+	ctx, err := WithResolution(tenant.NewContext(t.Context(), "default"), "exact", 0)
 	require.NoError(t, err)
 	functions := []string{"changes", "resets", "rate", "increase", "delta", "sum_over_time", "avg_over_time",
 		"min_over_time", "max_over_time", "count_over_time",
@@ -133,7 +133,7 @@ func TestSamplesMadeOfBucketsMakeThem(t *testing.T) {
 			q, err := NewQueryable(store).Querier(zone.from.UnixMilli()+1, zone.from.Add(24*time.Hour).UnixMilli())
 			require.NoError(t, err)
 			defer q.Close()
-			ctx := WithReading(tenant.Into(t.Context(), "default"), &Reading{})
+			ctx := WithReading(tenant.NewContext(t.Context(), "default"), &Reading{})
 			set := q.Select(ctx, true, &promstorage.SelectHints{Start: zone.from.UnixMilli() + 1,
 				End: zone.from.Add(24 * time.Hour).UnixMilli()},
 				name("shape"))

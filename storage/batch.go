@@ -95,8 +95,8 @@ func (b *Batch) Define(alias []byte, ls labels.Labels) (*Series, error) {
 	if b.free {
 		mayEnter = nil
 	}
-	if b.tenant.Unknown() {
-		if mayEnter != nil && b.s.head.RefusesSeries(b.tenant, b.s.opts.HeadBytes) {
+	if b.tenant.IsUnknown() {
+		if mayEnter != nil && b.s.head.RejectsSeries(b.tenant, b.s.opts.HeadBytes) {
 			return nil, ErrTooManySeries
 		}
 		b.tenant = b.s.head.Tenant(b.tenant.Name())
@@ -107,7 +107,7 @@ func (b *Batch) Define(alias []byte, ls labels.Labels) (*Series, error) {
 	}
 	b.tenant = s.TenantOfHead()
 	if alias != nil {
-		b.s.head.Remember(alias, b.space, s)
+		b.s.head.AddAlias(alias, b.space, s)
 	}
 	return s, nil
 }
@@ -130,7 +130,7 @@ func (b *Batch) Histogram(ref *Series, t, st int64, h *histogram.Histogram, fh *
 	if err := b.checkTime(ref, t); err != nil {
 		return err
 	}
-	canonical, err := chunk.Canonical(chunk.Histogram{T: t, ST: st, Int: h, Float: fh})
+	canonical, err := chunk.CanonicalHistogram(chunk.Histogram{T: t, ST: st, Int: h, Float: fh})
 	if err != nil {
 		return &InvalidHistogramError{Err: err}
 	}
@@ -211,7 +211,7 @@ func (b *Batch) Exemplar(ref *Series, e exemplar.Exemplar) error {
 	if err := checkExemplar(e.Labels); err != nil {
 		return err
 	}
-	if err := b.s.opts.Limiter.TakeExemplar(b.tenant.Name()); err != nil {
+	if err := b.s.opts.Limiter.ChargeExemplar(b.tenant.Name()); err != nil {
 		return err
 	}
 	data := format.AppendExemplar(make([]byte, 0, 16+e.Labels.ByteSize()), e.Value, e.Labels)
@@ -238,12 +238,12 @@ func (b *Batch) Commit(ctx context.Context) error {
 	if b.free {
 		limiter = nil
 	}
-	if err := limiter.TakeSamples(name, n); err != nil {
+	if err := limiter.ChargeSamples(name, n); err != nil {
 		b.Release()
 		return err
 	}
 	if err := b.s.committer.enqueue(b); err != nil {
-		limiter.GiveSamples(name, n)
+		limiter.RefundSamples(name, n)
 		if errors.Is(err, ErrOverloaded) || errors.Is(err, ErrHeadShare) {
 			b.s.metrics.overloaded.Inc()
 		}
@@ -262,7 +262,7 @@ func (b *Batch) Commit(ctx context.Context) error {
 			}
 			s.metrics.ackSeconds.Observe(time.Since(begin).Seconds())
 		} else {
-			limiter.GiveSamples(name, n)
+			limiter.RefundSamples(name, n)
 		}
 		return err
 	case <-ctx.Done():

@@ -28,23 +28,23 @@ func (b *Batch) Extent(limit int64) ha.Extent {
 	return x
 }
 
-// Split removes the samples whose disposition isn't ha.Store; of returns the disposition at a time. It adds the samples
-// to be held to held, and returns the number of dropped samples.
+// Split removes the samples whose disposition isn't ha.StoreSample; of returns the disposition at a time. It adds the
+// samples to be held to held, and returns the number of dropped samples.
 func (b *Batch) Split(of func(t int64) ha.Disposition, held *ha.HeldBuilder) (dropped int) {
 	entries, exemplars := b.entries[:0], b.exemplars[:0]
 	for i := range b.entries {
 		e := b.entries[i]
 		switch of(e.T) {
-		case ha.Store:
+		case ha.StoreSample:
 			entries = append(entries, e)
 			continue
-		case ha.Hold:
+		case ha.HoldSample:
 			if e.Hist != nil {
 				held.Histogram(e.Series, e.T, e.Hist)
 			} else {
 				held.Float(e.Series, e.T, e.ST, e.V)
 			}
-		case ha.Drop:
+		case ha.DropSample:
 			dropped++
 		}
 		b.bytes -= queuedBytes + int64(len(e.Hist))
@@ -55,12 +55,12 @@ func (b *Batch) Split(of func(t int64) ha.Disposition, held *ha.HeldBuilder) (dr
 	for i := range b.exemplars {
 		e := b.exemplars[i]
 		switch of(e.T) {
-		case ha.Store:
+		case ha.StoreSample:
 			exemplars = append(exemplars, e)
 			continue
-		case ha.Hold:
+		case ha.HoldSample:
 			held.Exemplar(e.Series, e.T, e.Data)
-		case ha.Drop:
+		case ha.DropSample:
 		}
 		b.bytes -= queuedBytes + int64(len(e.Data))
 	}

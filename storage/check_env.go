@@ -18,7 +18,7 @@ import (
 // Check verifies the stored rows: see check.Run.
 func (s *Store) Check(ctx context.Context, report func(problem string)) (check.Totals, error) {
 	missing := func(missed check.Missed) func(*damage.DamagedRowsError) {
-		return func(e *damage.DamagedRowsError) { missed(e.What(), e.Err) }
+		return func(e *damage.DamagedRowsError) { missed(e.Description(), e.Err) }
 	}
 	days := &checkedDays{
 		s: s, marked: map[tenantWindow]map[format.CommitKey]bool{}, classes: map[tenantWindow]check.WindowClasses{},
@@ -26,7 +26,7 @@ func (s *Store) Check(ctx context.Context, report func(problem string)) (check.T
 	return check.Run(ctx, check.Env{
 		Engine: s.eng, Rows: s.rows, Period: s.period, Counts: s.Counts(), Shared: s.opts.Shared,
 		Classes: s.retention.Classes, ClassesIn: days.classesIn,
-		NameRows: func(rows *engine.Range, d engine.Damage) string { return s.damage.GapOf(rows, d).What() },
+		NameRows: func(rows *engine.Range, d engine.Damage) string { return s.damage.GapOf(rows, d).Description() },
 		Tenants: func(ctx context.Context, missed check.Missed) ([]string, error) {
 			return s.tenantsAround(ctx, missing(missed))
 		},

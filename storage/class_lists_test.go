@@ -159,7 +159,7 @@ func (x *sharedClasses) open(list ...retention.Class) *testStore {
 func (x *sharedClasses) passes(d time.Duration) {
 	x.now = x.now.Add(d)
 	for _, s := range x.all {
-		require.NoError(x.t, s.member.Beat(x.t.Context()))
+		require.NoError(x.t, s.member.SendHeartbeat(x.t.Context()))
 	}
 }
 

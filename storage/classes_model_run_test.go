@@ -182,7 +182,7 @@ func (r *classesRun) end(cut bool, percent int) {
 		return
 	}
 	r.late()
-	if err := r.clock.KeepSeen(context.Background()); err != nil {
+	if err := r.clock.StoreUptime(context.Background()); err != nil {
 		r.fail("noting the time: %v", err)
 	}
 	if cut {
@@ -201,7 +201,7 @@ func (r *classesRun) end(cut bool, percent int) {
 
 func (r *classesRun) beat() {
 	if r.Store != nil && r.opts.Shared {
-		if err := r.member.Beat(context.Background()); err != nil {
+		if err := r.member.SendHeartbeat(context.Background()); err != nil {
 			r.fail("beating: %v", err)
 		}
 	}
@@ -356,7 +356,7 @@ func (r *classesRun) other(words []string) {
 		err = s.WaitReady(context.Background())
 	}
 	if err == nil {
-		err = s.member.Beat(context.Background())
+		err = s.member.SendHeartbeat(context.Background())
 	}
 	if err != nil {
 		r.fail("opening another process: %v", err)

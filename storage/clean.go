@@ -26,7 +26,7 @@ const deleteRests = 48 * time.Hour
 
 // WorkOffDeletes makes the rollups anew that a tenant's deletes touch, as far as there are samples, and those that their ends cut.
 func (s *Store) WorkOffDeletes(ctx context.Context, tenant string) error {
-	ctx = engine.MakingRoom(ctx)
+	ctx = engine.WithMakingRoom(ctx)
 	if err := s.member.MayWrite(); err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (s *Store) eachDeletedWindow(
 	}
 	for _, w := range windows {
 		start, end := p.WindowSpan(w)
-		if ds := all.Where(func(d *format.Tombstone) bool { return d.Touches(start, end) }); len(ds) > 0 {
+		if ds := all.Filter(func(d *format.Tombstone) bool { return d.Touches(start, end) }); len(ds) > 0 {
 			if err := f(w, ds); err != nil {
 				return err
 			}
@@ -83,7 +83,7 @@ func (s *Store) eachDeletedWindow(
 // the deletes that are about it, which goes as an error when all else is done.
 func (s *Store) CleanTombstones(ctx context.Context, tenant string) (err error) {
 	defer func() { err = explained("storage: deleted samples still take disk space", err) }()
-	ctx = engine.MakingRoom(ctx)
+	ctx = engine.WithMakingRoom(ctx)
 	if err := cmp.Or(s.Ready(), s.clock.MayRemove()); err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (s *Store) CleanTombstones(ctx context.Context, tenant string) (err error) 
 		return err
 	}
 	if err := s.dropDeletes(
-		ctx, tenant, all.Where(func(d *format.Tombstone) bool { return unread[d.ID] == nil }),
+		ctx, tenant, all.Filter(func(d *format.Tombstone) bool { return unread[d.ID] == nil }),
 	); err != nil {
 		return err
 	}
@@ -283,7 +283,7 @@ func (c *cleaner) row(row engine.Row, slot int64, ds format.Tombstones) error {
 		return nil
 	}
 	raw, left, err := restOf(row, ds)
-	ds = raw.Exempt.Applying(ds)
+	ds = raw.Exempt.SelectApplying(ds)
 	if err != nil {
 		c.corrupt(row.Clustering[2].Text, row.Clustering[1].Int, ds, err)
 	}

@@ -15,7 +15,7 @@ import (
 func (s *Store) trimBefore(
 	ctx context.Context, tenant string, finest rollup.Resolution, slots map[int64]bool, ds format.Tombstones, begun time.Time,
 ) error {
-	ds = ds.Where(func(d *format.Tombstone) bool {
+	ds = ds.Filter(func(d *format.Tombstone) bool {
 		for slot := range slots {
 			if d.TouchesSlot(s.period, slot) {
 				return true

@@ -26,7 +26,7 @@ func (s *Store) dropDeletes(ctx context.Context, tenant string, all format.Tombs
 	if err != nil {
 		return err
 	}
-	gone = slices.Concat(gone, rows.Where(abandoned))
+	gone = slices.Concat(gone, rows.Filter(abandoned))
 	if err := s.peers.removing(ctx, tenant, gone, rows); err != nil {
 		return err
 	}
@@ -48,14 +48,15 @@ func (s *Store) workedOffDeletes(ctx context.Context, tenant string, all format.
 	if err != nil {
 		return nil, err
 	}
-	return all.Where(func(d *format.Tombstone) bool {
+	return all.Filter(func(d *format.Tombstone) bool {
 		return !held[d.ID] && !slices.ContainsFunc(staged, func(w Work) bool { return d.TouchesSlot(s.period, w.Slot) })
 	}), nil
 }
 
 // clear notes that deletes are about to be removed, and that those of the others which are as old stand.
 func (s *Store) clear(ctx context.Context, tenant string, before int64, others format.Tombstones) error {
-	c := format.Clearance{Before: before, Standing: others.Where(func(d *format.Tombstone) bool { return d.When < before }).IDs()}
+	standing := others.Filter(func(d *format.Tombstone) bool { return d.When < before })
+	c := format.Clearance{Before: before, Standing: standing.IDs()}
 	err := s.eng.Write(ctx, []engine.Batch{{Table: engine.Deletes, Partition: deletePartition(tenant), Mutations: []engine.Mutation{{
 		Clustering: engine.Key{engine.Text(format.ClearanceID)}, Timestamp: before, Value: format.AppendClearance(nil, c),
 	}}}})

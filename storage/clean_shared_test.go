@@ -80,7 +80,7 @@ func TestImportWhileAnotherProcessCleans(t *testing.T) {
 	require.Nil(t, eng.before.Load(), "it was imported meanwhile")
 	r.pass(deleteRests + time.Hour)
 	for _, m := range []*clockMachine{cleans, imports} {
-		require.NoError(t, m.member.Beat(t.Context()))
+		require.NoError(t, m.member.SendHeartbeat(t.Context()))
 		require.NoError(t, m.CleanTombstones(t.Context(), "t"))
 		require.Equal(t, 60, m.counted())
 	}

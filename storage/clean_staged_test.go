@@ -158,7 +158,7 @@ func TestImportThatReadADeleteEarly(t *testing.T) {
 	require.Error(t, <-imported)
 	require.NoError(t, <-deleted)
 	for _, x := range []*clockMachine{deletes, m} {
-		require.NoError(t, x.member.Beat(t.Context()))
+		require.NoError(t, x.member.SendHeartbeat(t.Context()))
 	}
 	require.NoError(t, imports())
 	require.Equal(t, 10, m.bucketsBetween(rollup.FiveMinutes, at, at.Add(2*time.Hour)))

@@ -55,7 +55,7 @@ func (s *Store) trimWindow(
 	if err != nil {
 		return err
 	}
-	ds = ds.Where(func(d *format.Tombstone) bool { return standing.Has(d.ID) })
+	ds = ds.Filter(func(d *format.Tombstone) bool { return standing.Has(d.ID) })
 	for range trimTries {
 		if err = s.trimOnce(ctx, tenant, window, ds, unread, of); !errors.Is(err, errTrimmed) {
 			break
@@ -318,7 +318,7 @@ func (t *trim) partition(part engine.Key, at format.ClassShard, series map[strin
 		if !ok {
 			continue
 		}
-		of := t.waiting[start].Where(func(d *format.Tombstone) bool { return x.deletes.Has(d.ID) })
+		of := t.waiting[start].Filter(func(d *format.Tombstone) bool { return x.deletes.Has(d.ID) })
 		t.buckets(c, row, of)
 		if c.bytes < engine.MaxBatch/2 {
 			continue
@@ -335,7 +335,7 @@ func (t *trim) left(u paged.Unreadable, series map[string]deletedSeries) {
 	for id, x := range series {
 		for start, ds := range t.waiting {
 			if u.Has(id, start, start) {
-				t.unread.add(ds.Where(func(d *format.Tombstone) bool { return x.deletes.Has(d.ID) }), u.Err)
+				t.unread.add(ds.Filter(func(d *format.Tombstone) bool { return x.deletes.Has(d.ID) }), u.Err)
 			}
 		}
 	}
@@ -378,7 +378,7 @@ func (t *trim) hours(metric string, list []collected) error {
 		if days[day] == nil {
 			days[day] = map[int64]format.Tombstones{}
 		}
-		days[day][m.Slot] = append(days[day][m.Slot], t.deletes.InForce().Where(func(d *format.Tombstone) bool {
+		days[day][m.Slot] = append(days[day][m.Slot], t.deletes.InForce().Filter(func(d *format.Tombstone) bool {
 			return d.ID == m.ID
 		})...)
 	}
@@ -422,7 +422,7 @@ func (t *trim) hoursOf(metric string, due map[int64]format.Tombstones, part []co
 	// Hours without 5m rollups may have come after a delete that the 1h rollups were cleared of.
 	x.due = make(map[int64]format.Tombstones, len(due))
 	for slot, ds := range due {
-		x.due[slot] = ds.Where(func(d *format.Tombstone) bool { return !marks[d.CommitKey(slot)] })
+		x.due[slot] = ds.Filter(func(d *format.Tombstone) bool { return !marks[d.CommitKey(slot)] })
 	}
 	return x.run()
 }
@@ -467,7 +467,7 @@ func (t *trim) buckets(c *cleaner, row engine.Row, ds format.Tombstones) {
 		return
 	}
 	due := func(end int64) format.Tombstones {
-		return ds.Where(func(d *format.Tombstone) bool { return t.missing[d.CommitKey(t.s.period.SlotOf(end))] })
+		return ds.Filter(func(d *format.Tombstone) bool { return t.missing[d.CommitKey(t.s.period.SlotOf(end))] })
 	}
 	if !format.TrimBuckets(&b, due) {
 		return

@@ -183,7 +183,7 @@ func TestClockDifferencesAreLogged(t *testing.T) {
 		m.set(off)
 		for range 100 {
 			r.pass(30 * time.Second)
-			require.NoError(t, m.member.Beat(t.Context()))
+			require.NoError(t, m.member.SendHeartbeat(t.Context()))
 		}
 		require.Equal(t, min(len(want), 1), strings.Count(log.String(), "\n"), log.String())
 		for _, text := range want {

@@ -188,7 +188,7 @@ func (p *pausesRun) step() {
 		p.note("run for %v", d)
 		for ; d > 0; d -= 12 * time.Hour { // A clock is untrusted until it has run evenly.
 			p.r.pass(min(d, 12*time.Hour))
-			p.m.clock.SeenMS()
+			p.m.clock.ObservedUptimeMS()
 		}
 	case 14:
 		p.delete()

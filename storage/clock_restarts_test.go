@@ -21,7 +21,7 @@ func (r *clockRig) today(off time.Duration) func(*Options) {
 func (m *clockMachine) runFor(d time.Duration) {
 	for ; d > 0; d -= time.Hour {
 		m.r.pass(min(d, time.Hour))
-		m.clock.SeenMS()
+		m.clock.ObservedUptimeMS()
 	}
 }
 
@@ -65,7 +65,7 @@ func TestShortRunsSeeNoMoreThanTheyRan(t *testing.T) {
 		_, err := m.Expire(t.Context())
 		_ = m.Unlist(t.Context(), 0)
 		require.Equal(t, i > 1, err != nil, "start %d: %v", i, err)
-		require.Less(t, m.clock.SeenMS(), time.Hour.Milliseconds())
+		require.Less(t, m.clock.ObservedUptimeMS(), time.Hour.Milliseconds())
 		m.stop()
 	}
 	m = r.start(0, keep)

@@ -43,11 +43,11 @@ func TestClockRowIsStable(t *testing.T) {
 	r := alone(t)
 	m := r.start(0)
 	r.pass(365 * 24 * time.Hour)
-	m.clock.SeenMS()
+	m.clock.ObservedUptimeMS()
 	m.set(60 * 24 * time.Hour)
 	require.ErrorIs(t, m.clock.MayRemove(), membership.ErrClock)
 	r.pass(time.Hour)
-	m.clock.SeenMS()
+	m.clock.ObservedUptimeMS()
 	const want = `{"seen_ms":31539600000,"clock_ms":1809176400000,"doubt":{"by_ms":5184000000,"since_ms":31536000000,"clock_ms":1814356800000}}`
 	row := func() (value string) {
 		for row, err := range r.eng.Scan(
@@ -68,7 +68,7 @@ func TestClockRowIsStable(t *testing.T) {
 	m.set(0)
 	r.pass(time.Hour)
 	m.may()
-	m.clock.SeenMS()
+	m.clock.ObservedUptimeMS()
 	require.NotContains(t, row(), "doubt")
 	m.stop()
 	r.start(0).may()

@@ -134,10 +134,10 @@ func (m *clockMachine) removals() map[string]error {
 	_, errs["import"] = m.Import(ctx, "t", nil)
 	lease, err := m.member.Leases(ctx, m.Partitions())
 	require.NoError(m.r.t, err)
-	_, _, errs["take"] = m.member.Take(ctx, 0, lease[0], m.member.Writer())
+	_, _, errs["take"] = m.member.SetLeaseOwner(ctx, 0, lease[0], m.member.Writer())
 	rules, err := m.member.RulesLease(ctx)
 	require.NoError(m.r.t, err)
-	_, _, errs["rules"] = m.member.TakeRules(ctx, rules, m.member.Writer())
+	_, _, errs["rules"] = m.member.SetRulesLeaseOwner(ctx, rules, m.member.Writer())
 	if m.opts.Shared {
 		errs["seal"] = m.SealAll(ctx)
 		_, errs["roll"] = m.RollUp(ctx, Unrolled{Tenant: "t"}, func() {})
@@ -187,7 +187,7 @@ func TestWrongClockBesideARightOne(t *testing.T) {
 			require.Equal(t, 20, right.visible(), "nothing was discarded while it was sealed")
 
 			wrong.set(0)
-			require.NoError(t, wrong.member.Beat(t.Context()))
+			require.NoError(t, wrong.member.SendHeartbeat(t.Context()))
 			wrong.may()
 			require.NoError(t, wrong.Delete(t.Context(), "t", -format.MaxTime, format.MaxTime, ofMetric()...))
 			require.Zero(t, right.visible())
@@ -208,7 +208,7 @@ func TestClockThatLeapsBetweenBeats(t *testing.T) {
 	p, err := m.member.Processes(t.Context())
 	require.NoError(t, err)
 	require.True(t, p[0].Downsamples() || p[0].Target == "", "it was told before")
-	require.NoError(t, m.member.Beat(t.Context()))
+	require.NoError(t, m.member.SendHeartbeat(t.Context()))
 	p, err = m.member.Processes(t.Context())
 	require.NoError(t, err)
 	require.True(t, p[0].Doubted, "others take its work")
@@ -264,7 +264,7 @@ func TestClockIsBehindOnOneMachine(t *testing.T) {
 	m := r.start(0)
 	require.NoError(t, m.write(r.now(), 1))
 	r.pass(2 * time.Hour)
-	m.clock.SeenMS()
+	m.clock.ObservedUptimeMS()
 	m.stop()
 	for i, off := range []time.Duration{-60 * 24 * time.Hour, time.Unix(0, 0).Sub(clockStart)} {
 		m = r.start(off)
@@ -305,11 +305,11 @@ func TestClockOfAMachine(t *testing.T) {
 			r := alone(t)
 			m := r.start(0)
 			r.pass(c.ran)
-			seen := m.clock.SeenMS()
+			seen := m.clock.ObservedUptimeMS()
 			require.Equal(t, c.ran.Milliseconds(), seen)
 			m.stop()
 			m = r.start(c.off)
-			require.Equal(t, seen, m.clock.SeenMS(), "nobody has seen that time")
+			require.Equal(t, seen, m.clock.ObservedUptimeMS(), "nobody has seen that time")
 			if c.rest == 0 {
 				m.may()
 				return
@@ -317,14 +317,14 @@ func TestClockOfAMachine(t *testing.T) {
 			m.refuses()
 			r.pass(c.rest / 2)
 			m.refuses()
-			m.clock.SeenMS()
+			m.clock.ObservedUptimeMS()
 			m.stop()
 			m = r.start(c.off) // The clock remains untrusted.
 			r.pass(c.rest/2 - 2*time.Minute)
 			m.refuses()
 			r.pass(4 * time.Minute)
 			m.may()
-			m.clock.SeenMS()
+			m.clock.ObservedUptimeMS()
 			m.stop()
 			r.start(c.off).may()
 		})
@@ -336,7 +336,7 @@ func TestClockThatIsNotEven(t *testing.T) {
 	r := alone(t)
 	m := r.start(0)
 	r.pass(400 * 24 * time.Hour)
-	m.clock.SeenMS()
+	m.clock.ObservedUptimeMS()
 	for i := range 100 {
 		m.set(time.Duration(60+30*(i%2)) * 24 * time.Hour)
 		m.refuses()
@@ -378,7 +378,7 @@ func TestLateSamplesOfAClockThatWasSetRight(t *testing.T) {
 	require.NoError(t, m.write(r.now().Add(-180*24*time.Hour), 1))
 	require.Equal(t, 1, m.visible())
 	r.pass(2 * time.Minute)
-	m.clock.SeenMS()
+	m.clock.ObservedUptimeMS()
 	m.stop()
 	m = r.start(0, keepAll)
 	require.ErrorIs(t, m.clock.MayRemove(), membership.ErrClock)
@@ -429,7 +429,7 @@ func TestClockOfAStoreThatLostIt(t *testing.T) {
 	m.stop()
 	r.eng = r.eng.(rowlessEngine).Engine
 	m = r.start(0)
-	require.InDelta(t, 100*24*time.Hour.Milliseconds(), m.clock.SeenMS(), float64(format.DayMS))
+	require.InDelta(t, 100*24*time.Hour.Milliseconds(), m.clock.ObservedUptimeMS(), float64(format.DayMS))
 	m.may()
 	m.stop()
 	r.start(60 * 24 * time.Hour).refuses()
@@ -447,7 +447,7 @@ func TestTimeSeenByProcesses(t *testing.T) {
 			if m == nil {
 				m = r.start(60 * 24 * time.Hour)
 			}
-			seen := m.clock.SeenMS()
+			seen := m.clock.ObservedUptimeMS()
 			require.GreaterOrEqual(t, seen, last)
 			last = seen
 			require.LessOrEqual(t, seen, int64(i+1)*(37*time.Minute).Milliseconds()+3)
@@ -457,7 +457,7 @@ func TestTimeSeenByProcesses(t *testing.T) {
 	a.stop()
 	b.stop()
 	r.pass(24 * time.Hour)
-	require.LessOrEqual(t, r.start(0).clock.SeenMS(), last+60_000, "nobody was there")
+	require.LessOrEqual(t, r.start(0).clock.ObservedUptimeMS(), last+60_000, "nobody was there")
 }
 
 // TestWaitingSkipsALeap checks that Waiting doesn't read all slots that a leap of the clock has skipped.

@@ -102,7 +102,7 @@ func (c *committer) enqueue(b *Batch) error {
 		return engine.ErrClosed
 	}
 	if !b.free {
-		switch c.env.head.Admits(b.tenant, c.env.headBytes) {
+		switch c.env.head.CheckAdmission(b.tenant, c.env.headBytes) {
 		case head.Full:
 			return ErrHeadFull
 		case head.OverShare:
@@ -227,13 +227,13 @@ var errGrewOld = fmt.Errorf("%w: the slot was closed for sealing during the writ
 func (c *committer) listOld(ctx context.Context) error {
 	var old []head.SlotPartition
 	for _, g := range c.head.Streams() {
-		if !c.env.isOld(g.At().Slot) {
+		if !c.env.isOld(g.SlotPartition().Slot) {
 			continue
 		}
 		if g.DependsOnEarlier() {
 			return errGrewOld
 		}
-		old = append(old, g.At())
+		old = append(old, g.SlotPartition())
 	}
 	return c.env.listed.ensure(ctx, old)
 }
@@ -241,11 +241,11 @@ func (c *committer) listOld(ctx context.Context) error {
 // streamPositions appends the rows that advertise the stream positions of this commit to other processes.
 func (c *committer) streamPositions(rows []engine.Batch) []engine.Batch {
 	const piece = 2000
-	expires := c.env.engineTime().Add(membership.TailLife).Unix()
+	expires := c.env.engineTime().Add(membership.TailTTL).Unix()
 	for gens := range slices.Chunk(c.head.Streams(), piece) {
 		b := engine.Batch{Table: engine.Tails, Partition: engine.Key{engine.Text(c.env.writer)}, Expires: expires}
 		for _, g := range gens {
-			at, seq := g.At(), g.LastSeq()
+			at, seq := g.SlotPartition(), g.LastSeq()
 			b.Mutations = append(b.Mutations, engine.Mutation{
 				Clustering: engine.Key{engine.Int(at.Slot), engine.Int(int64(at.Partition))},
 				Timestamp:  seq, Value: binary.AppendVarint(nil, seq),

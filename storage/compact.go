@@ -62,7 +62,7 @@ func (s *Store) Compactable(ctx context.Context, between func()) iter.Seq2[ended
 	if !s.mayCompact() {
 		return func(func(ended.OverWindow, error) bool) {}
 	}
-	return ended.All(ctx, s.Tenants, func(tenant string, yield func(ended.OverWindow) bool) (wanted bool, err error) {
+	yieldTenant := func(tenant string, yield func(ended.OverWindow) bool) (wanted bool, err error) {
 		done, err := s.compactedOf(ctx, tenant)
 		for _, res := range compactedResolutions {
 			if err == nil {
@@ -73,7 +73,8 @@ func (s *Store) Compactable(ctx context.Context, between func()) iter.Seq2[ended
 			}
 		}
 		return true, nil
-	})
+	}
+	return ended.AllWindows(ctx, s.Tenants, yieldTenant)
 }
 
 // compactedResolutions are those whose chunks are compacted.
@@ -81,8 +82,8 @@ var compactedResolutions = []rollup.Resolution{rollup.FiveMinutes, rollup.OneHou
 
 // compactableOf yields those of a tenant and resolution.
 func (s *Store) compactableOf(ctx context.Context, tenant string, res rollup.Resolution, done compactedWindows, between func(), yield func(ended.OverWindow) bool) (wanted bool, err error) {
-	last := s.period.WindowAt(res, s.opts.Now().Add(-ended.After).UnixMilli()) - 1
-	windows, err := s.KnownWindows(ctx, tenant, format.FirstWindow(res), last, s.damage.Note)
+	last := s.period.WindowAt(res, s.opts.Now().Add(-ended.EndedAfter).UnixMilli()) - 1
+	windows, err := s.KnownWindows(ctx, tenant, format.FirstWindow(res), last, s.damage.Record)
 	if err != nil {
 		return false, err
 	}
@@ -172,7 +173,7 @@ func (s *Store) compactMetric(ctx context.Context, c *ended.OverWindow, metric s
 	if err != nil {
 		return done, err
 	}
-	for at := range format.Places(s.retention.Classes(), shards) {
+	for at := range format.ClassShards(s.retention.Classes(), shards) {
 		d, err := s.compactPartition(ctx, c.Resolution, format.SeriesPartition(c.Window, c.Tenant, metric, at), between)
 		done.Add(d)
 		if err != nil {
@@ -252,7 +253,7 @@ func (s *Store) noteCompacted(ctx context.Context, c *ended.OverWindow) error {
 		return err
 	}
 	done := maps.Clone(before.windows)
-	listed, err := s.KnownWindows(ctx, c.Tenant, -allWindows, allWindows, s.damage.Note)
+	listed, err := s.KnownWindows(ctx, c.Tenant, -allWindows, allWindows, s.damage.Record)
 	if err != nil {
 		return err
 	}

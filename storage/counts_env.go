@@ -29,7 +29,7 @@ func (s *Store) Counts() *counts.Statistics {
 			return query.EachRow(rows.Table, s.eng.Scan(ctx, rows), row)
 		},
 		MayCount: s.mayCount, Lock: func() func() { s.sealMu[0].Lock(); return s.sealMu[0].Unlock },
-		Replace: s.replaceCounts, Note: s.damage.NoteOnce,
+		Replace: s.replaceCounts, Note: s.damage.RecordOnce,
 		NewReader: s.NewCountingReader,
 	})
 }

@@ -104,7 +104,7 @@ func newDamagedStore(t *testing.T, killed bool) *damagedStore {
 	write("a", 26*time.Hour, 60*time.Hour, 5*time.Minute)
 	write("b", 26*time.Hour, 40*time.Hour, 5*time.Minute)
 	require.NoError(t, s.SealAll(t.Context()))
-	require.NoError(t, eng.Compact(t.Context()))
+	require.NoError(t, eng.CompactAll(t.Context()))
 	write("a", 5*time.Hour, 26*time.Hour, 5*time.Minute)
 	write("a", 30*time.Hour+time.Second, 31*time.Hour, 5*time.Minute) // late
 	require.NoError(t, s.SealAll(t.Context()))

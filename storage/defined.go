@@ -60,7 +60,7 @@ func (s *Store) keepDefinitions(
 // learn reads the definitions in the earlier blobs of the decoder's epoch. It reads the staging log first and then
 // table defined, so that it finds the definitions of blobs that are sealed concurrently.
 func (s *Store) learn(ctx context.Context, d *head.Decoder, before format.StageRow) error {
-	at := d.At()
+	at := d.SlotPartition()
 	for _, table := range []*engine.Table{engine.Stage, engine.Defined} {
 		if table == engine.Defined && !s.opts.Shared {
 			continue
@@ -71,7 +71,7 @@ func (s *Store) learn(ctx context.Context, d *head.Decoder, before format.StageR
 			To:   engine.Key{engine.Text(before.Writer), engine.Int(before.Seq - 1)},
 		}) {
 			if errors.Is(err, engine.ErrCorrupt) {
-				return fmt.Errorf("%w: %w", head.ErrLeansOnCorrupt, err)
+				return fmt.Errorf("%w: %w", head.ErrDependsOnCorrupt, err)
 			}
 			if err != nil {
 				return fmt.Errorf(
@@ -79,7 +79,7 @@ func (s *Store) learn(ctx context.Context, d *head.Decoder, before format.StageR
 					at.Partition, err,
 				)
 			}
-			d.LearnFrom(row.Value)
+			d.AddDefinitions(row.Value)
 		}
 	}
 	return nil

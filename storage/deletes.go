@@ -77,7 +77,7 @@ func deletePartition(tenant string) engine.Key { return engine.Key{engine.Text(t
 // It seals what the stage holds of these series first, and notes the held samples of replicas. Buckets that it touches are made anew in the background, and
 // are answered from samples until then. The space is freed by CleanTombstones.
 func (s *Store) Delete(ctx context.Context, tenant string, start, end int64, matchers ...*labels.Matcher) error {
-	ctx = engine.MakingRoom(ctx)
+	ctx = engine.WithMakingRoom(ctx)
 	if err := s.clock.MayRemove(); err != nil {
 		return fmt.Errorf("storage: nothing was deleted: %w", err)
 	}
@@ -99,7 +99,7 @@ func (s *Store) Delete(ctx context.Context, tenant string, start, end int64, mat
 		return err
 	}
 	s.opts.Logger.Info("deleted series", "tenant", tenant, "matchers", fmt.Sprint(d.Matchers),
-		"from", format.Instant(d.Start), "to", format.Instant(d.End))
+		"from", format.FormatTime(d.Start), "to", format.FormatTime(d.End))
 	s.metrics.deletes.Inc()
 	err = explained(
 		"storage: the delete was applied, but 1-hour buckets at the ends of its range may still include deleted samples",
@@ -109,7 +109,7 @@ func (s *Store) Delete(ctx context.Context, tenant string, start, end int64, mat
 		return err
 	}
 	s.running.Go(func() {
-		err := panics.Do("creating rollups", func() error { return s.WorkOffDeletes(s.background, tenant) })
+		err := panics.Call("creating rollups", func() error { return s.WorkOffDeletes(s.background, tenant) })
 		if err != nil && s.background.Err() == nil {
 			s.opts.Logger.Warn(
 				"recomputing rollups after a delete failed; until it succeeds, queries of that time read raw samples",
@@ -292,7 +292,7 @@ func (s *Store) scanDeletes(ctx context.Context, tenant string) (found, back for
 		id := row.Clustering[0].Text
 		if id == format.ClearanceID { // It comes first.
 			if cleared, err = format.ParseClearance(row.Value); err != nil {
-				s.damage.Corrupt(engine.Deletes,
+				s.damage.RecordCorruptRow(engine.Deletes,
 					fmt.Errorf("storage: can't read which deletes of tenant %q were cleaned: %w", tenant, err))
 			}
 			continue
@@ -307,7 +307,7 @@ func (s *Store) scanDeletes(ctx context.Context, tenant string) (found, back for
 				"storage: a delete of tenant %q can't be read and has no effect, so deleted samples may be in results (delete %x): %w",
 				tenant, id, err,
 			)
-			s.damage.Corrupt(engine.Deletes, unread)
+			s.damage.RecordCorruptRow(engine.Deletes, unread)
 			continue
 		}
 		if cleared.Clears(d) {

@@ -27,7 +27,7 @@ func TestTwoProcessesMeetADelete(t *testing.T) {
 		}
 	}, nil)
 	for _, m := range []*clockMachine{meets, seals} {
-		require.NoError(t, m.member.Beat(t.Context()))
+		require.NoError(t, m.member.SendHeartbeat(t.Context()))
 	}
 	at := meets.r.now().Truncate(2 * time.Hour).Add(-time.Hour)
 	require.NoError(t, meets.write(at, 1))
@@ -57,9 +57,9 @@ func TestProcessThatMeetsNoDelete(t *testing.T) {
 			require.NoError(t, deletes.Delete(ctx, "default", -format.MaxTime, format.MaxTime, equal("__name__", "m")))
 			for range 5 {
 				p.now = p.now.Add(deleteRests / 4)
-				require.NoError(t, deletes.member.Beat(ctx))
+				require.NoError(t, deletes.member.SendHeartbeat(ctx))
 				if follows {
-					require.NoError(t, idle.member.Beat(ctx))
+					require.NoError(t, idle.member.SendHeartbeat(ctx))
 					require.NoError(t, idle.catchUp(ctx))
 				}
 			}
@@ -67,7 +67,7 @@ func TestProcessThatMeetsNoDelete(t *testing.T) {
 			list, err := deletes.Deletes(ctx, "default")
 			require.NoError(t, err)
 			require.Empty(t, list)
-			require.NoError(t, idle.member.Beat(ctx))
+			require.NoError(t, idle.member.SendHeartbeat(ctx))
 			if follows {
 				p.requireValues("removed", "m")
 			}

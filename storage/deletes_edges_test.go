@@ -141,7 +141,7 @@ func TestDeleteBeforeRawIsHidden(t *testing.T) {
 				raw, _ := ts.warned(rollup.Raw)
 				require.Len(t, raw, 1)
 				for until := ts.now.Add(c.stopped); ts.now.Before(until); ts.now = ts.now.Add(time.Hour) {
-					ts.clock.SeenMS()
+					ts.clock.ObservedUptimeMS()
 				}
 				ts.reopen()
 				expired := expiring && c.ahead > day && c.stopped > 9*day

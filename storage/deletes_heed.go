@@ -50,7 +50,7 @@ func (s *Store) loadTombstones(ctx context.Context, tenant string) (format.Tombs
 func (s *Store) newTo(found format.Tombstones) format.Tombstones {
 	s.deletes.mu.Lock()
 	defer s.deletes.mu.Unlock()
-	return found.Where(func(d *format.Tombstone) bool { return !s.deletes.applied[d.ID] })
+	return found.Filter(func(d *format.Tombstone) bool { return !s.deletes.applied[d.ID] })
 }
 
 // rereadOf has the head hold no more than the stage rows of the slot partitions in which it has samples that a delete is about.
@@ -114,7 +114,7 @@ func (s *Store) replaceByStaged(ctx context.Context, w Work) error {
 		}
 	}
 	if again != nil {
-		s.head.Adopt(again)
+		s.head.AdoptGeneration(again)
 	}
 	s.release(w, old)
 	return nil

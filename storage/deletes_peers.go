@@ -153,7 +153,7 @@ func (deletesAmongOthers) settle(context.Context, string) error { return nil }
 func (deletesAmongOthers) toMark(context.Context, format.Tombstones) ([]Work, error) { return nil, nil }
 
 func (p deletesAmongOthers) resting(ctx context.Context, all format.Tombstones) (some format.Tombstones, staged []Work, err error) {
-	some = all.Where(p.rested)
+	some = all.Filter(p.rested)
 	staged, err = p.s.stagedIn(ctx, some)
 	return some, staged, err
 }
@@ -169,7 +169,7 @@ func (p deletesAmongOthers) removing(ctx context.Context, tenant string, gone, r
 	}
 	// All of them are older than that, and younger ones stand.
 	before := p.s.opts.Now().UnixMilli() - deleteRests.Milliseconds() + 1
-	return p.s.clear(ctx, tenant, before, rows.Where(func(d *format.Tombstone) bool { return !gone.Has(d.ID) }))
+	return p.s.clear(ctx, tenant, before, rows.Filter(func(d *format.Tombstone) bool { return !gone.Has(d.ID) }))
 }
 
 // rested reports whether a delete was asked for so long ago that no seal is under way that was begun before it.

@@ -54,7 +54,7 @@ func sleepWhileDeleting(t *testing.T, change ...func(*Options)) (deletes, sleeps
 	require.NoError(t, deletes.Delete(t.Context(), "t", -format.MaxTime, format.MaxTime, ofMetric()...))
 	r.pass(deleteRests + time.Hour)
 	for _, m := range []*clockMachine{deletes, sleeps} {
-		require.NoError(t, m.member.Beat(t.Context()))
+		require.NoError(t, m.member.SendHeartbeat(t.Context()))
 	}
 	require.NoError(t, deletes.CleanTombstones(t.Context(), "t"))
 	left, err := deletes.Deletes(t.Context(), "t")

@@ -85,7 +85,8 @@ func (s *Store) writeDelete(ctx context.Context, tenant string, d *format.Tombst
 		return nil
 	case !s.peers.mayCancel():
 		s.opts.Logger.Error("a delete may or may not be applied later; it never affects samples written after the request. Retry it", "tenant", tenant,
-			"matchers", fmt.Sprint(d.Matchers), "from", format.Instant(d.Start), "to", format.Instant(d.End), "err", err)
+			"matchers", fmt.Sprint(d.Matchers), "from", format.FormatTime(d.Start),
+			"to", format.FormatTime(d.End), "err", err)
 		return explained("storage: writing the delete", err)
 	}
 	return s.cancelDelete(tenant, d, explained("storage: writing the delete", err))
@@ -126,7 +127,7 @@ func (s *Store) putDelete(ctx context.Context, tenant string, d *format.Tombston
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.exact {
-		all := append(m.known[tenant].Where(func(x *format.Tombstone) bool { return x.ID != d.ID }), d)
+		all := append(m.known[tenant].Filter(func(x *format.Tombstone) bool { return x.ID != d.ID }), d)
 		all.Sort()
 		m.known[tenant] = all
 	}
@@ -145,7 +146,8 @@ func (s *Store) cancelDelete(tenant string, d *format.Tombstone, because error) 
 	}
 	s.opts.Logger.Error("a delete may or may not be applied later, because it could neither be written nor undone; it never affects samples "+
 		"written after the request. Retry it", "tenant", tenant,
-		"matchers", fmt.Sprint(d.Matchers), "from", format.Instant(d.Start), "to", format.Instant(d.End), "err", err)
+		"matchers", fmt.Sprint(d.Matchers), "from", format.FormatTime(d.Start),
+		"to", format.FormatTime(d.End), "err", err)
 	s.deletes.mu.Lock()
 	defer s.deletes.mu.Unlock()
 	if s.deletes.exact {
@@ -164,7 +166,7 @@ func (s *Store) removeDelete(ctx context.Context, tenant string, d *format.Tombs
 	defer m.mu.Unlock()
 	delete(m.applied, d.ID)
 	m.toRemove = slices.DeleteFunc(m.toRemove, func(x tenantDelete) bool { return x.ID == d.ID })
-	if left := m.known[tenant].Where(func(x *format.Tombstone) bool { return x.ID != d.ID }); len(left) > 0 {
+	if left := m.known[tenant].Filter(func(x *format.Tombstone) bool { return x.ID != d.ID }); len(left) > 0 {
 		m.known[tenant] = left
 	} else {
 		delete(m.known, tenant)

@@ -18,7 +18,7 @@ func (s *Store) RecordDeltas(ctx context.Context, tenant string, oldest int64) e
 
 // StartsFrom returns the time, in milliseconds, after which queries see the start timestamps of a tenant's samples. It
 // returns starts.Never if queries never see them.
-func (s *Store) StartsFrom(tenant string) int64 { return s.starts.From(tenant) }
+func (s *Store) StartsFrom(tenant string) int64 { return s.starts.DeltasAfter(tenant) }
 
 // DeltaTenants lists the tenants that have sent deltas, by name.
 func (v View) DeltaTenants(ctx context.Context) ([]starts.DeltaTenant, error) {

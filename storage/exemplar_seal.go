@@ -17,7 +17,7 @@ func (x *slotSealer) addExemplars(c *collected, sealedBefore bool) error {
 	if len(list) == 0 {
 		return nil
 	}
-	list = format.KeepExemplars(list)
+	list = format.SelectExemplars(list)
 	named := x.deletesOf(c.series).IDs()
 	if sealedBefore {
 		have, err := x.sealedExemplars(c.series, &named)
@@ -60,9 +60,9 @@ func (x *slotSealer) sealedExemplars(s *Series, named *format.TombstoneIDs) (hav
 }
 
 // missingExemplars returns the exemplars in list that aren't in have. It omits exemplars beyond the limit that
-// KeepExemplars applies to both lists together.
+// SelectExemplars applies to both lists together.
 func missingExemplars(list, have []format.Exemplar) (missing []format.Exemplar) {
-	all := format.KeepExemplars(slices.Concat(list, have))
+	all := format.SelectExemplars(slices.Concat(list, have))
 	slices.SortFunc(have, format.Exemplar.Compare)
 	for _, e := range list {
 		_, kept := slices.BinarySearchFunc(all, e, format.Exemplar.Compare)

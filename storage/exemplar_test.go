@@ -26,17 +26,17 @@ func TestKeptExemplarsConverge(t *testing.T) {
 	for range 3 * format.MaxSlotExemplars {
 		all = append(all, format.Exemplar{T: rng.Int64N(5000), Data: []byte{byte(rng.IntN(3))}})
 	}
-	want := format.KeepExemplars(slices.Clone(all))
+	want := format.SelectExemplars(slices.Clone(all))
 	require.Len(t, want, format.MaxSlotExemplars)
 	for range 20 {
 		rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		var rows []format.Exemplar
 		for rest := all; len(rest) > 0; {
 			n := min(len(rest), 1+rng.IntN(2*format.MaxSlotExemplars))
-			rows = append(rows, missingExemplars(format.KeepExemplars(slices.Clone(rest[:n])), slices.Clone(rows))...)
+			rows = append(rows, missingExemplars(format.SelectExemplars(slices.Clone(rest[:n])), slices.Clone(rows))...)
 			rest = rest[n:]
 		}
-		require.Equal(t, want, format.KeepExemplars(rows))
+		require.Equal(t, want, format.SelectExemplars(rows))
 	}
 }
 

@@ -76,7 +76,7 @@ func (m *dropMemory) set(of map[string]*retention.Boundaries, classes int64) {
 // been hidden for a week. It returns the number of dropped windows and of dropped parts of windows that other tenants
 // or classes keep. No seal runs during the drops.
 func (s *Store) Expire(ctx context.Context) (parts int, err error) {
-	ctx = engine.MakingRoom(ctx)
+	ctx = engine.WithMakingRoom(ctx)
 	if err := s.clock.MayRemove(); err != nil {
 		return 0, err
 	}

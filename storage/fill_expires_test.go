@@ -51,7 +51,7 @@ func TestFineRollupsExpireDuringAnImport(t *testing.T) {
 	_, err = m.Import(t.Context(), "t", list)
 	require.Nil(t, before.Load(), "the window expired meanwhile")
 	require.ErrorIs(t, err, engine.ErrUnavailable)
-	require.NoError(t, m.member.Beat(t.Context()))
+	require.NoError(t, m.member.SendHeartbeat(t.Context()))
 	_, err = m.Import(t.Context(), "t", []ImportedSeries{{labelsOfMetric(), copyOf(late)}})
 	require.NoError(t, err)
 	require.Equal(t, 20, m.bucketsBetween(rollup.OneHour, at, at.Add(4*time.Hour)))
@@ -124,7 +124,7 @@ func rawRowsExpireDuringASeal(t *testing.T, v float64, scans int) {
 	require.Equal(t, 1, stats.RollupsOnly, "%+v", stats)
 	require.ErrorIs(t, sealed, engine.ErrUnavailable)
 	for _, m := range []*clockMachine{seals, other} {
-		require.NoError(t, m.member.Beat(t.Context()))
+		require.NoError(t, m.member.SendHeartbeat(t.Context()))
 	}
 	require.NoError(t, seals.SealAll(t.Context()))
 	require.Equal(t, 3, other.bucketsBetween(rollup.FiveMinutes, at, at.Add(2*time.Hour)))

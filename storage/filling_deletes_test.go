@@ -28,7 +28,7 @@ func TestDeletedWhileASealWaitsForItsTurn(t *testing.T) {
 	r := waits.r
 	both := func(f func(m *clockMachine)) {
 		for _, m := range []*clockMachine{waits, deletes} {
-			require.NoError(t, m.member.Beat(t.Context()))
+			require.NoError(t, m.member.SendHeartbeat(t.Context()))
 			f(m)
 		}
 	}

@@ -55,7 +55,7 @@ func TestImportsOfTwoProcessesIntoOneSlot(t *testing.T) {
 		}
 	})
 	for _, m := range []*clockMachine{one, other} {
-		require.NoError(t, m.member.Beat(t.Context()))
+		require.NoError(t, m.member.SendHeartbeat(t.Context()))
 	}
 	at := one.r.now().Add(-40 * day).Truncate(2 * time.Hour)
 	bring := func(m *clockMachine, from time.Time) (stats ImportStats, err error) {
@@ -96,7 +96,7 @@ func TestFillingAfterAnotherProcessDied(t *testing.T) {
 		r.eng = &clockedEngine{memory.New(), r.now}
 		gone, next := r.start(0), r.start(0)
 		for _, m := range []*clockMachine{gone, next} {
-			require.NoError(t, m.member.Beat(t.Context()))
+			require.NoError(t, m.member.SendHeartbeat(t.Context()))
 		}
 		_, err := gone.member.Filling.Begin(t.Context())
 		require.NoError(t, err)
@@ -151,7 +151,7 @@ func TestFillingThatIsNotGivenBack(t *testing.T) {
 		failing, other := r.start(0), r.start(0)
 		beat := func() {
 			for _, m := range []*clockMachine{failing, other} {
-				require.NoError(t, m.member.Beat(t.Context()))
+				require.NoError(t, m.member.SendHeartbeat(t.Context()))
 			}
 		}
 		beat()

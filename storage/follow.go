@@ -176,7 +176,7 @@ func (f *follower) run(ctx context.Context) {
 		f.mu.Unlock()
 		err := ctx.Err()
 		if err == nil {
-			err = panics.Do("following", func() error { return f.pass(ctx, t != nil) })
+			err = panics.Call("following", func() error { return f.pass(ctx, t != nil) })
 		}
 		if t != nil {
 			t.err = err
@@ -211,7 +211,7 @@ func (f *follower) pass(ctx context.Context, awaited bool) error {
 			return err
 		}
 	}
-	if f.timeSincePass() > membership.TailLife/2 {
+	if f.timeSincePass() > membership.TailTTL/2 {
 		if err := f.readAllSlots(ctx); err != nil {
 			return err
 		}
@@ -227,7 +227,7 @@ func (f *follower) pass(ctx context.Context, awaited bool) error {
 		return err
 	}
 	// The pass is incomplete if it took so long that stream positions may have expired before they were read.
-	if took := membership.Elapsed(begun, f.s.opts.Now()); took > membership.TailLife/2 {
+	if took := membership.Elapsed(begun, f.s.opts.Now()); took > membership.TailTTL/2 {
 		return fmt.Errorf(
 			"%w: reading the writes of other processes took too long, %v; try again", engine.ErrUnavailable,
 			took.Round(time.Second),
@@ -349,13 +349,13 @@ func (f *follower) readSlot(ctx context.Context, w Work) error {
 		}
 		st := c.stream(r.Writer)
 		if missed {
-			st.Damage()
+			st.MarkDamaged()
 			missed = false
 		}
 		if err := f.add(ctx, c, st, r, row.Value, begun, f.mode == followsNobody); err != nil {
 			return err
 		}
-		st.Prune()
+		st.PruneEpochs()
 	}
 	f.s.noteOrphans(c.orphans, w.Slot, w.Partition)
 	c.orphans = 0
@@ -398,18 +398,20 @@ func (f *follower) add(
 		return nil
 	}
 	if err == nil {
-		explained := d.Orphans() == 0 || !st.Damaged()
-		f.s.head.Publish(d, r, explained, f.s.opts.Shared, f.s.opts.Now())
+		explained := d.Orphans() == 0 || !st.IsDamaged()
+		f.s.head.PublishRow(d, r, explained, f.s.opts.Shared, f.s.opts.Now())
 		if !explained {
-			err = head.ErrLeansOnCorrupt
+			err = head.ErrDependsOnCorrupt
 		}
 	}
 	if err != nil {
 		if !isUnreadable(err) {
 			return err
 		}
-		st.Damage()
-		f.s.damage.NoteStaged(damage.StagedAt{Slot: d.At().Slot, Partition: d.At().Partition, Row: r}, err)
+		st.MarkDamaged()
+		f.s.damage.RecordStaged(
+			damage.StagedAt{Slot: d.SlotPartition().Slot, Partition: d.SlotPartition().Partition, Row: r}, err,
+		)
 		st.progress.markRead(r.Seq, now)
 		return nil
 	}
@@ -438,9 +440,9 @@ func (f *follower) forget(partition int) {
 		}
 		defer c.mu.Unlock()
 		for _, st := range c.streams {
-			st.Forget()
+			st.ReleaseDefinitions()
 		}
-		return now.Sub(c.touched) > 2*membership.TailLife
+		return now.Sub(c.touched) > 2*membership.TailTTL
 	})
 }
 

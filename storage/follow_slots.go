@@ -34,7 +34,7 @@ func (f *follower) readPositions(ctx context.Context) (map[head.SlotPartition][]
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(f.s.opts.seams.workers(followWorkers))
 	for _, writer := range f.writers {
-		g.Go(panics.AsError("following", func() error {
+		g.Go(panics.WrapError("following", func() error {
 			for row, err := range f.s.eng.Scan(
 				ctx, engine.Range{Table: engine.Tails, Partition: engine.Key{engine.Text(writer)}},
 			) {
@@ -44,7 +44,7 @@ func (f *follower) readPositions(ctx context.Context) (map[head.SlotPartition][]
 				seq, n := binary.Varint(row.Value)
 				partition := row.Clustering[1].Int
 				if n <= 0 || partition < 0 || partition >= int64(len(f.parts)) {
-					f.s.damage.Corrupt(
+					f.s.damage.RecordCorruptRow(
 						engine.Tails, fmt.Errorf("storage: invalid stream position of writer %x", writer),
 					)
 					continue
@@ -67,7 +67,7 @@ func (f *follower) follow(
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(f.s.opts.seams.workers(followWorkers))
 	for at, list := range positions {
-		g.Go(panics.AsError("following", func() error {
+		g.Go(panics.WrapError("following", func() error {
 			c := f.slot(at.Slot, at.Partition)
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -121,7 +121,7 @@ func (f *follower) readOn(
 				st.progress.gaps, func(g gap) bool { return begun.Sub(g.since) > gapLife },
 			)
 		}
-		st.Prune()
+		st.PruneEpochs()
 	}
 	return nil
 }
@@ -133,7 +133,7 @@ func (f *follower) groupSpans(c *followedSlot, spans []seqSpan) [][]seqSpan {
 	if len(spans) == 0 {
 		return nil
 	}
-	if f.s.head.CountRows(c.decoder.At()) <= readTogether*(len(spans)-1) {
+	if f.s.head.CountRows(c.decoder.SlotPartition()) <= readTogether*(len(spans)-1) {
 		return [][]seqSpan{spans}
 	}
 	each := make([][]seqSpan, len(spans))
@@ -145,7 +145,7 @@ func (f *follower) groupSpans(c *followedSlot, spans []seqSpan) [][]seqSpan {
 
 // readSpans adds the rows of spans with one scan. spans must be sorted.
 func (f *follower) readSpans(ctx context.Context, c *followedSlot, spans []seqSpan, begun time.Time) error {
-	last, at := len(spans)-1, c.decoder.At()
+	last, at := len(spans)-1, c.decoder.SlotPartition()
 	for row, err := range f.s.eng.Scan(ctx, engine.Range{
 		Table: engine.Stage, Partition: format.StagePartition(at.Slot, at.Partition),
 		From: engine.Key{engine.Text(spans[0].writer), engine.Int(spans[0].from)},

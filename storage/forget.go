@@ -22,7 +22,7 @@ func (s *Store) Forget(ctx context.Context, partition int) error {
 		if err != nil {
 			return err
 		}
-		if !s.head.AnySealed(w.at(), staged) {
+		if !s.head.HasSealedGeneration(w.at(), staged) {
 			continue
 		}
 		closed := &sealedWork{Work: w}

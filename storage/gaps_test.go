@@ -139,11 +139,11 @@ func TestGapsBeyondBounds(t *testing.T) {
 		}
 	}
 	for i := 0; ts.damage.Count() == i; i++ { // Repeat until no more damage is recorded.
-		ts.damage.Note(missing(i))
+		ts.damage.Record(missing(i))
 	}
 	late := missing(-1)
 	late.Tenant = "ann"
-	ts.damage.Note(late)
+	ts.damage.Record(late)
 	var told []error
 	_, err := ts.Select(t.Context(), query.Query{
 		Tenant: "ann", MinT: at, MaxT: at, Matchers: []*labels.Matcher{equal("host", "a")},
@@ -153,7 +153,7 @@ func TestGapsBeyondBounds(t *testing.T) {
 	require.NotEmpty(t, told)
 
 	// Unreadable stage rows must also cause a warning.
-	ts.damage.NoteStaged(
+	ts.damage.RecordStaged(
 		damage.StagedAt{Slot: ts.period.SlotOf(at), Row: format.StageRow{Writer: "w", Seq: 1}}, format.ErrMalformedBlob,
 	)
 	told = nil

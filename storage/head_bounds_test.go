@@ -19,7 +19,7 @@ func TestHeadIsBoundedForKnownSeries(t *testing.T) {
 		t, func(faultengine.Op) faultengine.Action { return faultengine.Pass() },
 		func(o *Options) { o.HeadBytes = 1 << 20 },
 	)
-	const bound = 1<<20 + head.LeastForKnown
+	const bound = 1<<20 + head.MinReserveForKnown
 	at := ts.now.UnixMilli()
 	want, each := 0, make([]sample, 10_000)
 	write := func() error {
@@ -66,10 +66,10 @@ func TestTenantsWhoBringNothingArentRemembered(t *testing.T) {
 	const most = 1 << 20
 	ts.Store.opts.HeadBytes = most
 	nobody := ts.head.TenantOrNone("nobody")
-	ts.head.Weigh(nobody, 2*most) // New series of all tenants are now rejected.
+	ts.head.AddBytes(nobody, 2*most) // New series of all tenants are now rejected.
 	require.ErrorIs(t, ts.tryWrite("late", upLabels, sample{ts.now.UnixMilli(), 1}), ErrTooManySeries)
 	require.Empty(t, ts.head.Tenants())
-	ts.head.Weigh(nobody, -2*most)
+	ts.head.AddBytes(nobody, -2*most)
 	require.NoError(t, ts.tryWrite("late", upLabels, sample{ts.now.UnixMilli(), 1}))
 	require.Len(t, ts.head.Tenants(), 1)
 }
@@ -79,7 +79,7 @@ func (ts *testStore) hold(tenant string, bytes int64) {
 	ts.t.Helper()
 	require.NoError(ts.t, ts.tryWrite(tenant, upLabels, sample{ts.now.UnixMilli(), 1}))
 	t := ts.head.Tenant(tenant)
-	ts.head.Weigh(t, bytes-t.Bytes())
+	ts.head.AddBytes(t, bytes-t.Bytes())
 }
 
 // TestHeadIsSharedFairly fills the head with a burst of one tenant. Samples and new series of tenants that are below
@@ -108,12 +108,12 @@ func TestHeadIsSharedFairly(t *testing.T) {
 
 	for _, name := range []string{"small", "tiny0", "newcomer"} {
 		// The head is now between the two bounds: only tenants below their share may add to it.
-		ts.head.Weigh(ts.head.Tenant("burst"), -most/2-most/8-most/16)
+		ts.head.AddBytes(ts.head.Tenant("burst"), -most/2-most/8-most/16)
 		require.NoError(t, series(name), name)
 		require.NoError(t, write(name), name)
-		ts.head.Weigh(ts.head.Tenant("burst"), most/2+most/8+most/16)
+		ts.head.AddBytes(ts.head.Tenant("burst"), most/2+most/8+most/16)
 	}
-	ts.head.Weigh(ts.head.Tenant("burst"), -most/2)
+	ts.head.AddBytes(ts.head.Tenant("burst"), -most/2)
 	for _, name := range []string{"small", "tiny0", "newcomer"} {
 		require.NoError(t, write(name), name)
 		require.ErrorIs(
@@ -122,14 +122,14 @@ func TestHeadIsSharedFairly(t *testing.T) {
 		)
 	}
 	require.ErrorIs(t, write("burst"), ErrHeadShare)
-	ts.head.Weigh(ts.head.Tenant("burst"), most/2)
+	ts.head.AddBytes(ts.head.Tenant("burst"), most/2)
 	require.ErrorIs(t, write("small"), ErrHeadFull, "the head is bounded, whoever fills it")
 	require.ErrorIs(t, write("burst"), ErrHeadShare)
 
-	ts.head.Weigh(ts.head.Tenant("small"), most)
-	ts.head.Weigh(ts.head.Tenant("burst"), -most)
+	ts.head.AddBytes(ts.head.Tenant("small"), most)
+	ts.head.AddBytes(ts.head.Tenant("burst"), -most)
 	require.ErrorIs(t, write("small"), ErrHeadShare, "both hold too much now")
-	ts.head.Weigh(ts.head.Tenant("small"), -most)
+	ts.head.AddBytes(ts.head.Tenant("small"), -most)
 	require.NoError(t, write("small"))
 }
 

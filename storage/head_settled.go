@@ -14,5 +14,5 @@ func (s *Store) HeadSettled(partition int, settleMS int64, rest time.Duration) (
 
 // Rests reports whether no samples were added to a slot and partition in the head for rest.
 func (s *Store) Rests(w Work, rest time.Duration) bool {
-	return s.opts.Now().Sub(s.head.Touched(w.at())) >= rest
+	return s.opts.Now().Sub(s.head.LastTouched(w.at())) >= rest
 }

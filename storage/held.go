@@ -8,12 +8,12 @@ import (
 )
 
 // heldRows reads the held rows of replicas.
-func (s *Store) heldRows() ha.Rows { return ha.Rows{Engine: s.eng, Corrupt: s.damage.Corrupt} }
+func (s *Store) heldRows() ha.Rows { return ha.Rows{Engine: s.eng, Corrupt: s.damage.RecordCorruptRow} }
 
 // withHeld returns the ids of the deletes in ds that apply to rows that are still held.
 func (s *Store) withHeld(ctx context.Context, tenant string, ds format.Tombstones) (map[string]bool, error) {
 	ids := map[string]bool{}
-	if ds = ds.Where(func(d *format.Tombstone) bool { return len(d.Held) > 0 }); len(ds) == 0 {
+	if ds = ds.Filter(func(d *format.Tombstone) bool { return len(d.Held) > 0 }); len(ds) == 0 {
 		return ids, nil
 	}
 	return ids, s.heldRows().EachHeld(ctx, tenant, func(cluster, writer string, seq int64) {

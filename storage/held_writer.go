@@ -20,7 +20,7 @@ import (
 func NewTracker(ctx context.Context, s *Store, o ha.Options) (*ha.Tracker, error) {
 	return ha.New(ctx, ha.Env{
 		Engine: s.eng, Member: s.member, Writer: s.writer, Host: heldHost{s},
-		Now: s.opts.Now, MaxAhead: MaxAhead, Corrupt: s.damage.Corrupt, Logger: s.opts.Logger,
+		Now: s.opts.Now, MaxAhead: MaxAhead, Corrupt: s.damage.RecordCorruptRow, Logger: s.opts.Logger,
 	}, o)
 }
 
@@ -88,7 +88,7 @@ func (w *heldWriter) catchUp(ctx context.Context) error {
 // hiding returns the deletes that apply to a held row. It returns errDeleting if one of them may take effect at any
 // moment; the caller must retry.
 func (w *heldWriter) hiding(row *ha.HeldSamples) (format.Tombstones, error) {
-	hiding := w.deletes.Where(func(d *format.Tombstone) bool { return d.CoversHeld(row.Cluster, row.Writer, row.Seq) })
+	hiding := w.deletes.Filter(func(d *format.Tombstone) bool { return d.CoversHeld(row.Cluster, row.Writer, row.Seq) })
 	for _, d := range hiding {
 		if w.s.deletes.mayCome(d, w.begun) {
 			return nil, errDeleting
@@ -172,11 +172,11 @@ func (k *heldSink) seriesOf(ref uint32) (*Series, error) {
 // dispositionOf returns the disposition of a sample or an exemplar.
 func (k *heldSink) dispositionOf(ref uint32, s *Series, at int64) ha.Disposition {
 	if s == nil || k.hidden[ref-1].Hides(at) {
-		return ha.Drop
+		return ha.DropSample
 	}
 	// If the class of the series can't be read, the sample is kept, and the seal reports the error.
 	if old, _, err := k.w.batch.oldest.Passes(k.w.batch.s.background, s, at); err == nil && old {
-		return ha.Drop
+		return ha.DropSample
 	}
 	return k.row.Of(at)
 }
@@ -184,7 +184,7 @@ func (k *heldSink) dispositionOf(ref uint32, s *Series, at int64) ha.Disposition
 // stores reports whether a sample is to be stored, and if so counts it.
 func (k *heldSink) stores(ref uint32, s *Series, at int64) bool {
 	disposition := k.dispositionOf(ref, s, at)
-	stored := disposition == ha.Store || disposition == ha.Hold && k.w.whole && at > k.w.end(s, k.row)
+	stored := disposition == ha.StoreSample || disposition == ha.HoldSample && k.w.whole && at > k.w.end(s, k.row)
 	if stored {
 		k.taken++
 	}
@@ -207,11 +207,11 @@ func (k *heldSink) Histogram(ref uint32, at int64, encoded []byte) error {
 	return err
 }
 
-// Exemplar adds an exemplar if its disposition is ha.Store. In the margin before a term, where samples are held, it
-// drops exemplars, because it isn't known which of them the previous replica missed.
+// Exemplar adds an exemplar if its disposition is ha.StoreSample. In the margin before a term, where samples are held,
+// it drops exemplars, because it isn't known which of them the previous replica missed.
 func (k *heldSink) Exemplar(ref uint32, at int64, encoded []byte) error {
 	s, err := k.seriesOf(ref)
-	if err == nil && k.dispositionOf(ref, s, at) == ha.Store {
+	if err == nil && k.dispositionOf(ref, s, at) == ha.StoreSample {
 		k.w.batch.encodedExemplar(s, at, encoded)
 	}
 	return err
@@ -222,7 +222,7 @@ func (w *heldWriter) end(s *Series, row *ha.HeldSamples) int64 {
 	if end, ok := w.ends[s]; ok {
 		return end
 	}
-	end := w.s.head.NewestUntil(s, row.FromMS, row.MarginMS)
+	end := w.s.head.MaxTimeUntil(s, row.FromMS, row.MarginMS)
 	w.ends[s] = end
 	return end
 }

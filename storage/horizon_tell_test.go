@@ -32,7 +32,7 @@ func TestRaisingIsTold(t *testing.T) {
 			require.NoError(t, m.SealAll(t.Context()))
 			for range 5 {
 				r.pass(day)
-				require.NoError(t, m.member.Beat(t.Context()))
+				require.NoError(t, m.member.SendHeartbeat(t.Context()))
 				_, err := m.Expire(t.Context())
 				require.NoError(t, err)
 			}
@@ -42,7 +42,7 @@ func TestRaisingIsTold(t *testing.T) {
 			log.Reset()
 
 			m = r.start(0, keep(90*day))
-			require.NoError(t, m.member.Beat(t.Context()))
+			require.NoError(t, m.member.SendHeartbeat(t.Context()))
 			require.NoError(t, m.write(r.now(), 2))
 			require.NoError(t, first(m))
 			_, err := m.Expire(t.Context())
@@ -63,7 +63,7 @@ func TestRaisingIsTold(t *testing.T) {
 			log.Reset()
 			r.pass(100 * day)
 			m = r.start(0, keep(91*day))
-			require.NoError(t, m.member.Beat(t.Context()))
+			require.NoError(t, m.member.SendHeartbeat(t.Context()))
 			_, err = m.Expire(t.Context())
 			require.NoError(t, err)
 			require.NotContains(t, log.String(), "a shorter retention", log.String())
@@ -82,7 +82,7 @@ func TestRetentionLoweredForADay(t *testing.T) {
 		defer m.stop()
 		for range passes / (6 * time.Hour) {
 			r.pass(6 * time.Hour)
-			require.NoError(t, m.member.Beat(t.Context()))
+			require.NoError(t, m.member.SendHeartbeat(t.Context()))
 			_, err := m.Expire(t.Context())
 			require.NoError(t, err)
 		}
@@ -91,7 +91,7 @@ func TestRetentionLoweredForADay(t *testing.T) {
 	write := func(m *clockMachine) {
 		require.NoError(t, m.write(r.now(), 1))
 		r.pass(6 * time.Hour)
-		require.NoError(t, m.member.Beat(t.Context()))
+		require.NoError(t, m.member.SendHeartbeat(t.Context()))
 		require.NoError(t, m.SealAll(t.Context()))
 	}
 	running(90*day, 8*day, write)

@@ -255,7 +255,7 @@ func (m *importing) add(in *ImportedSeries) error {
 	if !ok {
 		return nil
 	}
-	samples.Canonical(func(err error) { m.stats.Refuse(in.Labels, 1, &InvalidHistogramError{Err: err}) })
+	samples.Canonicalize(func(err error) { m.stats.Refuse(in.Labels, 1, &InvalidHistogramError{Err: err}) })
 	samples.Normalize()
 	if samples.Len() == 0 {
 		return nil

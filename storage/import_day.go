@@ -122,7 +122,7 @@ func (d *importDay) applyDeletes(list []*importedDay) error {
 
 // matching returns the deletes that match any of the series.
 func (d *importDay) matching(list []*importedDay) format.Tombstones {
-	return d.deletes.Where(func(x *format.Tombstone) bool {
+	return d.deletes.Filter(func(x *format.Tombstone) bool {
 		return slices.ContainsFunc(list, func(c *importedDay) bool {
 			return format.MatchesAll(c.series.Labels(), x.Matchers)
 		})
@@ -269,7 +269,7 @@ func (d *importDay) seal(list []*importedDay) error {
 	for i := range workers {
 		w := newImportWorker(ctx, d)
 		workers[i] = w
-		g.Go(panics.AsError("importing", func() error {
+		g.Go(panics.WrapError("importing", func() error {
 			for {
 				at := next.Add(1) - 1
 				if at >= int64(len(pieces)) {

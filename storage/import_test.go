@@ -81,7 +81,7 @@ func pastOf(r *rand.Rand, now time.Time, days int) []ImportedSeries {
 			}
 			switch {
 			case i == 11:
-				h, err := chunk.Canonical(chunk.Histogram{T: t, Int: tsdbutil.GenerateTestHistogram(int64(v))})
+				h, err := chunk.CanonicalHistogram(chunk.Histogram{T: t, Int: tsdbutil.GenerateTestHistogram(int64(v))})
 				if err != nil {
 					panic(err)
 				}

@@ -17,7 +17,7 @@ type labelBounds struct {
 
 // labelBounds returns the limits of a tenant. Limits that the tenant doesn't override are those in o.
 func (o *Options) labelBounds(name string) labelBounds {
-	limits := o.Limiter.Of(name)
+	limits := o.Limiter.LimitsOf(name)
 	b := labelBounds{
 		o.MaxLabels, o.MaxLabelName, o.MaxLabelValue, limits.LongLabelValues == tenant.TruncateLongLabelValues,
 	}
@@ -47,24 +47,24 @@ func (b *Batch) countRefused(err error) {
 		return
 	}
 	limiter, name := b.s.opts.Limiter, b.tenant.Name()
-	limits := limiter.Of(name)
+	limits := limiter.LimitsOf(name)
 	switch {
 	case bad.Reason == ReasonTooManyLabels && limits.Labels > 0:
-		limiter.Refused(name, tenant.KeyLabels, 1)
+		limiter.CountRejected(name, tenant.KeyLabels, 1)
 	case bad.Reason == ReasonLabelNameTooLong && limits.LabelNameBytes > 0:
-		limiter.Refused(name, tenant.KeyLabelNameBytes, 1)
+		limiter.CountRejected(name, tenant.KeyLabelNameBytes, 1)
 	case bad.Reason == ReasonLabelValueTooLong && limits.LabelValueBytes > 0:
-		limiter.Refused(name, tenant.KeyLabelValueBytes, 1)
+		limiter.CountRejected(name, tenant.KeyLabelValueBytes, 1)
 	}
 }
 
 // mayEnter returns an error if the head must not accept another series of a tenant. The caller must hold the tenant's
 // lock.
 func (s *Store) mayEnter(t *head.Tenant) error {
-	if s.head.RefusesSeries(t, s.opts.HeadBytes) {
+	if s.head.RejectsSeries(t, s.opts.HeadBytes) {
 		return ErrTooManySeries
 	}
-	return s.opts.Limiter.TakeSeries(t.Name(), t.Known(), s.Ready() == nil)
+	return s.opts.Limiter.ChargeSeries(t.Name(), t.SeriesCount(), s.Ready() == nil)
 }
 
 // QueryBytes returns Options.QueryBytes.
@@ -75,7 +75,7 @@ func (s *Store) HeadBytes() int64 { return s.head.Bytes() }
 
 // HeadOverfull reports whether samples of known series are rejected, at least from the tenants with the most unsealed
 // data. Sealing slots ends this state.
-func (s *Store) HeadOverfull() bool { return s.head.Overfull(s.opts.HeadBytes) }
+func (s *Store) HeadOverfull() bool { return s.head.IsOverfull(s.opts.HeadBytes) }
 
 // Limiter returns the limiter of the tenants, or nil if there are no limits.
 func (s *Store) Limiter() *tenant.Limiter { return s.opts.Limiter }
@@ -83,6 +83,6 @@ func (s *Store) Limiter() *tenant.Limiter { return s.opts.Limiter }
 // ActiveSeries returns the number of a tenant's series with unsealed samples.
 func (s *Store) ActiveSeries(tenant string) int { return s.head.ActiveSeries(tenant) }
 
-// ForgetAliases invalidates the aliases of the tenants for which of returns true. Their next batches define the series
+// ClearAliases invalidates the aliases of the tenants for which of returns true. Their next batches define the series
 // again.
-func (s *Store) ForgetAliases(of func(tenant string) bool) { s.head.ForgetAliases(of) }
+func (s *Store) ForgetAliases(of func(tenant string) bool) { s.head.ClearAliases(of) }

@@ -94,8 +94,8 @@ func (s *Store) ensureListed(ctx context.Context, at tenantWindow, until int64) 
 	rows := []engine.Batch{{Table: engine.Tenants, Partition: engine.Key{engine.Int(0)}, Mutations: []engine.Mutation{{
 		Clustering: engine.Key{engine.Text(at.tenant)}, Timestamp: 1, Value: []byte{1},
 	}}}}
-	if !l.Stands() {
-		rows = append(rows, listingRow(at, l.Next(format.Listed)))
+	if !l.IsListed() {
+		rows = append(rows, listingRow(at, l.WithState(format.Listed)))
 	}
 	if err := s.eng.Write(ctx, rows); err != nil {
 		return fmt.Errorf("storage: listing window %d of tenant %q: %w", at.window, at.tenant, err)
@@ -133,17 +133,17 @@ func (s *Store) unlist(ctx context.Context, tenant string, window int64) (done b
 		return false, err
 	}
 	s.windows.Delete(at)
-	if !l.Counts() {
+	if !l.MayHaveRows() {
 		return false, nil
 	}
-	close := l.Next(format.Closing)
+	close := l.WithState(format.Closing)
 	if err := s.eng.Write(ctx, []engine.Batch{listingRow(at, close)}); err != nil {
 		return false, fmt.Errorf("storage: closing window %d of tenant %q: %w", window, tenant, err)
 	}
 	if rows, err := s.hasRows(ctx, tenant, window); err != nil || rows {
 		return false, err
 	}
-	if err := s.eng.Write(ctx, []engine.Batch{listingRow(at, close.Next(format.Unlisted))}); err != nil {
+	if err := s.eng.Write(ctx, []engine.Batch{listingRow(at, close.WithState(format.Unlisted))}); err != nil {
 		return false, fmt.Errorf("storage: removing window %d of tenant %q from the list: %w", window, tenant, err)
 	}
 	return true, nil
@@ -162,7 +162,7 @@ func (s *Store) hasRows(ctx context.Context, tenant string, window int64) (bool,
 // windowsOf lists the windows between first and last in which a tenant may have rows, in order. Unreadable rows are
 // reported and skipped.
 func (s *Store) windowsOf(ctx context.Context, tenant string, first, last int64) (windows []int64, err error) {
-	return s.windowsAround(ctx, tenant, first, last, s.damage.Note)
+	return s.windowsAround(ctx, tenant, first, last, s.damage.Record)
 }
 
 // everyWindow is windowsOf for code that removes rows: it returns an error for unreadable rows.
@@ -191,7 +191,7 @@ func (s *Store) scanWindows(ctx context.Context, rows engine.Range) (windows []i
 		if err != nil {
 			return nil, fmt.Errorf("storage: listing windows of tenant %q: %w", rows.Partition[0].Text, err)
 		}
-		if format.ParseListing(row.Value).Counts() {
+		if format.ParseListing(row.Value).MayHaveRows() {
 			windows = append(windows, row.Clustering[0].Int)
 		}
 	}

@@ -31,18 +31,18 @@ func (s *Store) load(ctx context.Context, w Work, want func(format.StageRow) boo
 			continue
 		}
 		if err := l.addBlob(ctx, r, row.Value); isUnreadable(err) {
-			l.of.Damage()
-			s.damage.NoteStaged(damage.StagedAt{Slot: w.Slot, Partition: w.Partition, Row: r}, err)
+			l.of.MarkDamaged()
+			s.damage.RecordStaged(damage.StagedAt{Slot: w.Slot, Partition: w.Partition, Row: r}, err)
 			continue
 		} else if errors.Is(err, head.ErrUndefined) {
 			continue
 		} else if err != nil {
 			return nil, err
 		}
-		l.gen.Cover(r)
+		l.gen.AddRow(r)
 	}
 	s.noteOrphans(l.lost, w.Slot, w.Partition)
-	l.gen.Loaded()
+	l.gen.FinishLoading()
 	if l.gen.IsEmpty() {
 		return nil, nil
 	}
@@ -74,10 +74,10 @@ func (l *loader) addBlob(ctx context.Context, r format.StageRow, b []byte) error
 		l.writer, l.of = r.Writer, &head.Stream{}
 	}
 	if l.missed {
-		l.of.Damage()
+		l.of.MarkDamaged()
 		l.missed = false
 	}
-	at := l.At()
+	at := l.SlotPartition()
 	err := l.Decode(ctx, l.of, r, b, func() bool {
 		return l.s.unexplained.mayWait(l.s, damage.StagedAt{Slot: at.Slot, Partition: at.Partition, Row: r})
 	})
@@ -85,14 +85,14 @@ func (l *loader) addBlob(ctx context.Context, r format.StageRow, b []byte) error
 		return err
 	}
 	l.AddTo(l.gen)
-	if l.Orphans() > 0 && l.of.Damaged() {
-		return head.ErrLeansOnCorrupt
+	if l.Orphans() > 0 && l.of.IsDamaged() {
+		return head.ErrDependsOnCorrupt
 	}
 	l.lost += l.Orphans()
 	if l.s.opts.Shared {
-		l.NoteDefinitions(l.gen, r)
+		l.CopyDefinitionsTo(l.gen, r)
 	}
-	l.of.Prune()
+	l.of.PruneEpochs()
 	return nil
 }
 
@@ -117,7 +117,7 @@ func (u *unexplained) mayWait(s *Store, at damage.StagedAt) bool {
 		return now.Sub(since) <= gapLife
 	}
 	maps.DeleteFunc(
-		u.since, func(_ damage.StagedAt, since time.Time) bool { return now.Sub(since).Abs() > membership.TailLife },
+		u.since, func(_ damage.StagedAt, since time.Time) bool { return now.Sub(since).Abs() > membership.TailTTL },
 	)
 	if u.since == nil {
 		u.since = map[damage.StagedAt]time.Time{}
@@ -135,7 +135,7 @@ func (s *Store) stageRange(w Work, missed func()) engine.Range {
 		if d.After != nil {
 			at.Row = format.StageRow{Writer: d.After[0].Text, Seq: d.After[1].Int + 1}
 		}
-		s.damage.NoteStagedRows(at, &rows, d)
+		s.damage.RecordStagedRows(at, &rows, d)
 		missed()
 	}
 	return rows

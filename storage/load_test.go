@@ -22,7 +22,7 @@ func FuzzBlob(f *testing.F) {
 	w.Reset(3, 2)
 	w.Define("default", labels.FromStrings(labels.MetricName, "up", "job", "a"))
 	w.Float(3, 15_000, 10, math.Float64bits(1.5))
-	h, err := chunk.Canonical(chunk.Histogram{T: 15_000, Int: &histogram.Histogram{
+	h, err := chunk.CanonicalHistogram(chunk.Histogram{T: 15_000, Int: &histogram.Histogram{
 		Count: 1, Sum: 1, PositiveSpans: []histogram.Span{{Length: 1}}, PositiveBuckets: []int64{1},
 	}})
 	require.NoError(f, err)

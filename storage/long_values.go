@@ -83,7 +83,7 @@ func (s *Store) truncated(name string, ls labels.Labels, most labelBounds) label
 // truncation. Attributes describe a whole process, so rejecting one would reject all its samples. They are therefore
 // truncated unless the tenant's limits reject long values.
 func (s *Store) TruncateAttribute(name, attribute, value string) string {
-	if s.opts.Limiter.Of(name).LongLabelValues == tenant.RejectLongLabelValues {
+	if s.opts.Limiter.LimitsOf(name).LongLabelValues == tenant.RejectLongLabelValues {
 		return value
 	}
 	limit := s.opts.labelBounds(name).value
@@ -118,7 +118,7 @@ func (t *truncations) isNew(name, label string) bool {
 
 // noteTruncated counts a truncated value, and logs each label once. metric is "" for an attribute.
 func (s *Store) noteTruncated(name, label, metric string, limit int) {
-	s.opts.Limiter.Truncated(name)
+	s.opts.Limiter.CountTruncated(name)
 	if s.truncations.isNew(name, label) {
 		s.opts.Logger.Warn(
 			"a label value is too long and was truncated; to keep longer values, raise label_value_bytes in "+

@@ -23,13 +23,15 @@ func (s *Store) join(have *settings) {
 		LastKnown: s.lastKnown,
 		State:     func(leaving bool) ([]byte, error) { return s.retention.Advertise(leaving) },
 		Learn:     func(ctx context.Context) error { return s.retention.LearnAdvertised(ctx) },
-		Refresh:   s.refreshPeriods, Corrupt: s.damage.Corrupt, Logger: o.Logger,
+		Refresh:   s.refreshPeriods, Corrupt: s.damage.RecordCorruptRow, Logger: o.Logger,
 		Still: o.seams.still, Believing: o.seams.trustsClocks,
 	})
 	s.clock, s.follower, s.peers = s.member.Clock, newFollower(s), s.newDeletePeers()
 	s.retention = retention.New(s.retentionEnv(), have.ClassHistory)
 	s.starts = starts.New(
-		starts.Options{Engine: s.eng, Period: s.period, Now: o.Now, Corrupt: s.damage.Corrupt, Logger: o.Logger},
+		starts.Options{
+			Engine: s.eng, Period: s.period, Now: o.Now, Corrupt: s.damage.RecordCorruptRow, Logger: o.Logger,
+		},
 	)
 }
 

@@ -125,7 +125,7 @@ func (k *metadataKeeper) write() {
 	k.mu.Unlock()
 	const group = 1000
 	for batch := range slices.Chunk(queue, group) {
-		err := panics.Do("writing metadata", func() error { return k.writeGroup(batch) })
+		err := panics.Call("writing metadata", func() error { return k.writeGroup(batch) })
 		if err == nil {
 			continue
 		}

@@ -105,7 +105,7 @@ func registerClock(gauge func(name, help string, value func() float64), s *Store
 	gauge("cassia_store_clock_doubted",
 		"Whether this machine's clock is untrusted (1) or trusted (0). While it is untrusted, no data is deleted.",
 		func() float64 {
-			if _, doubted := s.clock.Off(); doubted {
+			if _, doubted := s.clock.Difference(); doubted {
 				return 1
 			}
 			return 0
@@ -113,5 +113,5 @@ func registerClock(gauge func(name, help string, value func() float64), s *Store
 	gauge("cassia_store_clock_ahead_seconds",
 		"Seconds by which this machine's clock is fast compared to the cluster's clock, or on a single machine "+
 			"compared to the last time recorded in the store. Negative if it is slow.",
-		func() float64 { off, _ := s.clock.Off(); return off.Seconds() })
+		func() float64 { off, _ := s.clock.Difference(); return off.Seconds() })
 }

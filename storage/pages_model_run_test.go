@@ -129,7 +129,7 @@ func (r *pagesRun) stop() {
 		return
 	}
 	for what, err := range map[string]error{
-		"noting the time": r.clock.KeepSeen(context.Background()), "closing": r.Close(),
+		"noting the time": r.clock.StoreUptime(context.Background()), "closing": r.Close(),
 		"closing the engine": r.eng.Close(),
 	} {
 		if err != nil {

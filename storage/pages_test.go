@@ -44,7 +44,7 @@ func (ts *testStore) pagedPartitions(tenant string) (list []pagedPartition) {
 		for _, metric := range names {
 			shards, err := ts.readShards(ctx, w, tenant, metric)
 			require.NoError(ts.t, err)
-			for at := range format.Places(ts.retention.Classes(), shards) {
+			for at := range format.ClassShards(ts.retention.Classes(), shards) {
 				list = append(
 					list, pagedPartition{format.ResolutionOf(w), format.SeriesPartition(w, tenant, metric, at)},
 				)

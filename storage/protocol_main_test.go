@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 		debug.SetMemoryLimit(min(debug.SetMemoryLimit(-1), 2<<30))
 	}
 	code := m.Run()
-	if err := cassandratest.Leaks(time.Minute); err != nil && code == 0 {
+	if err := cassandratest.CheckLeaks(time.Minute); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}

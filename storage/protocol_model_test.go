@@ -131,7 +131,7 @@ func copyHistogram(h chunk.Histogram) (*histogram.Histogram, *histogram.FloatHis
 }
 
 func encodedHistogram(h chunk.Histogram) string {
-	c, err := chunk.Canonical(h)
+	c, err := chunk.CanonicalHistogram(h)
 	if err != nil {
 		panic(err)
 	}

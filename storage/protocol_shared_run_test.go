@@ -361,7 +361,7 @@ func (s *sharedRun) nested(r, other *protocolRun, op string) error {
 // beat does the background work that a process does every other second.
 func (s *sharedRun) beat(r *protocolRun, kind string) {
 	if r.silent || r.store == nil || kind != "write" && kind != "bulk" ||
-		r.now.Load()-r.beaten < membership.BeatInterval.Milliseconds() {
+		r.now.Load()-r.beaten < membership.HeartbeatInterval.Milliseconds() {
 		return
 	}
 	s.beatNow(r)
@@ -369,7 +369,7 @@ func (s *sharedRun) beat(r *protocolRun, kind string) {
 
 func (s *sharedRun) beatNow(r *protocolRun) {
 	begun := r.now.Load() // Time may pass within the heartbeat.
-	if err := r.store.member.Beat(context.Background()); err != nil {
+	if err := r.store.member.SendHeartbeat(context.Background()); err != nil {
 		r.tolerate("beating", err)
 		return
 	}

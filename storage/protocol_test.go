@@ -47,7 +47,7 @@ func TestProtocol(t *testing.T) {
 
 // protocolSeeds yields the seeds of a test's histories. There are fewer in short runs.
 func protocolSeeds(t *testing.T, seeds int) iter.Seq[uint64] {
-	first := soak.First(t)
+	first := soak.FirstSeed(t)
 	if seeds = soak.Histories(t, seeds); testing.Short() && !soak.UnderRace {
 		seeds = max(1, seeds/5)
 	}

@@ -12,6 +12,6 @@ func (s *Store) openQuerier() {
 		Ready: s.Ready, CatchUp: s.catchUp, Deletes: s.loadTombstones, UnreadDelete: s.unreadDelete,
 		Windows: s.windowsAround, Shards: s.shardsValue,
 		Unrolled:   s.unrolledOf,
-		StartsFrom: s.starts.From,
+		StartsFrom: s.starts.DeltasAfter,
 	})
 }

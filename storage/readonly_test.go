@@ -107,7 +107,7 @@ func (ts *testStore) refusesWrites() {
 	require.ErrorIs(ts.t, err, engine.ErrReadOnly)
 	leases, err := ts.member.Leases(ctx, ts.Partitions())
 	require.NoError(ts.t, err)
-	_, _, err = ts.member.Take(ctx, 0, leases[0], "somebody")
+	_, _, err = ts.member.SetLeaseOwner(ctx, 0, leases[0], "somebody")
 	require.ErrorIs(ts.t, err, engine.ErrReadOnly)
 	require.ErrorIs(ts.t, MarkRestored(ctx, engine.ReadOnly(ts.eng), "", ts.opts.Now()), engine.ErrReadOnly)
 }
@@ -146,7 +146,7 @@ func TestLookAtStore(t *testing.T) {
 			found := look.told()
 			look.refusesWrites()
 			time.Sleep(10 * time.Minute) // advances the bubble's time
-			require.NoError(t, look.clock.KeepSeen(t.Context()))
+			require.NoError(t, look.clock.StoreUptime(t.Context()))
 			require.NoError(t, look.Store.Close())
 			require.Equal(t, before, inner.All(), name)
 

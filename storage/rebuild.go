@@ -59,9 +59,9 @@ func (s *Store) rebuildAll(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(s.opts.seams.workers(s.distance().rebuildWorkers))
 	for p := range s.period.Partitions() {
-		g.Go(
-			panics.AsError("rebuilding the head", func() error { return s.rebuildPartition(ctx, p, s.untilAvailable) }),
-		)
+		g.Go(panics.WrapError("rebuilding the head", func() error {
+			return s.rebuildPartition(ctx, p, s.untilAvailable)
+		}))
 	}
 	return g.Wait()
 }

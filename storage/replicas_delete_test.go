@@ -68,7 +68,7 @@ func TestDeleteStaysWhileHeldSamplesNeedIt(t *testing.T) {
 	require.NoError(t, p.send(0, "b", p.now.Add(time.Second), 2, "m"))
 	require.NoError(t, s.Delete(t.Context(), "default", -format.MaxTime, format.MaxTime, equal("__name__", "m")))
 	p.now = p.now.Add(deleteRests)
-	require.NoError(t, s.member.Beat(t.Context()))
+	require.NoError(t, s.member.SendHeartbeat(t.Context()))
 	require.NoError(t, s.CleanTombstones(t.Context(), "default"))
 	p.pass(100 * time.Second)
 	require.Equal(t, "b", p.processes[0].replicas.Status("default")[0].Elected)

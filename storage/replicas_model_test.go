@@ -92,7 +92,7 @@ func playEach(t *testing.T, histories int, stream uint64, play func(i int) repli
 	if histories = soak.Histories(t, histories); testing.Short() && !soak.UnderRace {
 		histories = max(1, histories/5)
 	}
-	first := soak.First(t)
+	first := soak.FirstSeed(t)
 	for i := range histories {
 		seed := first + uint64(i)
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -270,8 +270,8 @@ func (p *pairs) passAnyhow(d time.Duration) {
 	for ; d > 0; d -= step {
 		p.now = p.now.Add(min(d, step))
 		for _, process := range p.processes {
-			_ = process.store.member.Beat(p.t.Context()) // The next heartbeat may succeed.
-			process.replicas.Look(p.t.Context())
+			_ = process.store.member.SendHeartbeat(p.t.Context()) // The next heartbeat may succeed.
+			process.replicas.RunPass(p.t.Context())
 		}
 	}
 }

@@ -82,8 +82,8 @@ func (p *pairs) pass(d time.Duration) {
 	for ; d > 0; d -= step {
 		p.now = p.now.Add(min(d, step))
 		for _, process := range p.processes {
-			require.NoError(p.t, process.store.member.Beat(p.t.Context()))
-			process.replicas.Look(p.t.Context())
+			require.NoError(p.t, process.store.member.SendHeartbeat(p.t.Context()))
+			process.replicas.RunPass(p.t.Context())
 		}
 	}
 }
@@ -102,7 +102,7 @@ func (p *pairs) send(process int, replica string, at time.Time, v float64, serie
 func (p *pairs) sendAt(process int, replica string, v float64, times map[string]time.Time) error {
 	p.t.Helper()
 	to := p.processes[process]
-	require.NoError(p.t, to.replicas.Check("default", "c", replica))
+	require.NoError(p.t, to.replicas.CheckReplica("default", "c", replica))
 	b := to.store.NewBatch("default")
 	for name, at := range times {
 		s, err := b.Define(nil, labels.FromStrings(labels.MetricName, name, "cluster", "c"))

@@ -26,7 +26,7 @@ func (s *Store) retentionEnv() retention.Env {
 		Engine: s.eng, Period: s.period, Clock: s.clock, Configured: o.kept(), AddsClasses: o.AddClasses && !o.ReadOnly,
 		Shared: o.Shared, Expires: expiresRows(s.eng),
 		Now: o.Now, Logger: o.Logger, Refresh: s.refreshPeriods, Advertised: s.member.EachStatement,
-		Corrupt: s.damage.Corrupt, Tenants: s.Tenants, Windows: s.windowsOf,
+		Corrupt: s.damage.RecordCorruptRow, Tenants: s.Tenants, Windows: s.windowsOf,
 		Stands: func(ctx context.Context, tenant string, first, last int64) (bool, error) {
 			windows, err := s.everyWindow(ctx, tenant, first, last)
 			return len(windows) > 0, err
@@ -35,7 +35,7 @@ func (s *Store) retentionEnv() retention.Env {
 			_, ok := s.windows.Get(tenantWindow{tenant, window})
 			return ok
 		},
-		Holds: s.head.HoldsBetween, Samples: s.aboutSamples,
+		Holds: s.head.HasDataBetween, Samples: s.aboutSamples,
 	}
 }
 

@@ -181,7 +181,7 @@ func TestRetentionTableOnCassandra(t *testing.T) {
 		t.Skip("needs Cassandra: leave -short out")
 	}
 	events := slices.Sorted(maps.Keys(tableEvents))
-	drawn := int(soak.First(t) % uint64(len(events)))
+	drawn := int(soak.FirstSeed(t) % uint64(len(events)))
 	events = slices.Concat(events[drawn:], events[:drawn])[:min(len(events), soak.Histories(t, 2))]
 	testRetentionTable(t, events, []bool{true}, func(t *testing.T, _ bool) *expiryRig {
 		t.Parallel()

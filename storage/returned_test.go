@@ -66,7 +66,7 @@ func (p *several) stagePartitions(at time.Time) (keys []engine.Key) {
 func (p *several) comeBack(rows []engine.Batch) {
 	p.t.Helper()
 	require.NotEmpty(p.t, rows)
-	p.memory.Forget()
+	p.memory.ForgetDeletes()
 	require.NoError(p.t, p.memory.Write(p.t.Context(), rows))
 }
 
@@ -209,7 +209,7 @@ func TestSealThatWasPausedAcrossADelete(t *testing.T) {
 		t, p.processes[1].store.Delete(ctx, "default", -format.MaxTime, format.MaxTime, equal("__name__", "m")),
 	)
 	p.now = p.now.Add(deleteRests + time.Minute)
-	require.NoError(t, p.processes[1].store.member.Beat(ctx))
+	require.NoError(t, p.processes[1].store.member.SendHeartbeat(ctx))
 	require.NoError(t, p.processes[1].store.CleanTombstones(ctx, "default"))
 	list, err := p.processes[1].store.Deletes(ctx, "default")
 	require.NoError(t, err)
@@ -240,7 +240,7 @@ func TestWhoMayNotSealHeedsDeletes(t *testing.T) {
 		require.Equal(t, 20, m.visible())
 	}
 	wrong.set(20 * day)
-	require.NoError(t, wrong.member.Beat(t.Context()))
+	require.NoError(t, wrong.member.SendHeartbeat(t.Context()))
 	require.NoError(t, right.Delete(t.Context(), "t", -format.MaxTime, r.now().UnixMilli(), ofMetric()...))
 	require.NoError(t, right.write(r.now().Add(-90*time.Second), 2))
 	require.NoError(t, right.write(r.now().Add(-30*time.Minute), 3))
@@ -249,7 +249,7 @@ func TestWhoMayNotSealHeedsDeletes(t *testing.T) {
 	}
 	require.Equal(t, 2, wrong.visible(), "wrong")
 	wrong.set(0)
-	require.NoError(t, wrong.member.Beat(t.Context()))
+	require.NoError(t, wrong.member.SendHeartbeat(t.Context()))
 	require.Equal(t, 2, wrong.visible())
 	require.Equal(
 		t, 2, r.start(0, func(o *Options) { o.ReadOnly = true }).visible(), "one that starts while the delete stands",

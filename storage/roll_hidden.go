@@ -67,7 +67,7 @@ func (x *hiddenRoller) rollAgain(
 	if err != nil {
 		return err
 	}
-	before, now := s.rolled.At(rolledOf{tenant, class}), make(map[int64]uint64, len(windows))
+	before, now := s.rolled.Value(rolledOf{tenant, class}), make(map[int64]uint64, len(windows))
 	for _, w := range windows {
 		stamp, ok := s.stampOfCommitRecords(tenant, w, ds)
 		if known, is := before[w]; !ok || !is || known != stamp {

@@ -60,7 +60,7 @@ func (x *roller) sourceOf(in *rolledSlot, r *rollupTask, hiding format.Tombstone
 			return fromRollup // The raw window has expired in the meantime.
 		}
 	}
-	if len(found) == len(r.own) && !listed.unread && r.chunk != nil && len(r.exempt.Applying(hiding)) == 0 {
+	if len(found) == len(r.own) && !listed.unread && r.chunk != nil && len(r.exempt.SelectApplying(hiding)) == 0 {
 		return fromTask
 	}
 	return fromChunks
@@ -147,7 +147,7 @@ func (x *roller) make5m(
 			return err
 		}
 		if corrupt != nil {
-			x.s.damage.NoteOnce(engine.Raw, r.corruptChunk(engine.Raw, in.into[rollup.Raw].window, at.start, corrupt))
+			x.s.damage.RecordOnce(engine.Raw, r.corruptChunk(engine.Raw, in.into[rollup.Raw].window, at.start, corrupt))
 		}
 		r.unread = corrupt != nil || sealed[at].unread || x.listedOf(in, r).unread
 	}
@@ -311,7 +311,7 @@ func (x *roller) make1h(r *rollupTask, all []rollupChunk, unread bool, m *rollMe
 	for _, c := range all {
 		if err := rollup.Decode(c.data, rollup.AllColumns, b); err != nil {
 			r.unread = true
-			x.s.damage.NoteOnce(
+			x.s.damage.RecordOnce(
 				engine.R5m, r.corruptChunk(engine.R5m, x.day.into[rollup.FiveMinutes].window, c.start, err),
 			)
 			continue
@@ -369,7 +369,7 @@ func (x *roller) stored(to rollupOf, r *rollupTask) (b *rollup.Buckets, version 
 	version = max(found[0].version, 1)
 	b = &rollup.Buckets{}
 	if err := rollup.Decode(found[0].data, rollup.AllColumns, b); err != nil {
-		x.s.damage.NoteOnce(format.TableOf(to.res), r.corruptChunk(format.TableOf(to.res), at.window, at.start, err))
+		x.s.damage.RecordOnce(format.TableOf(to.res), r.corruptChunk(format.TableOf(to.res), at.window, at.start, err))
 		unread = true
 	}
 	if unread {

@@ -122,7 +122,7 @@ func (s *Store) seriesIn(ctx context.Context, tenant string, window int64, metri
 			id := row.Clustering[field].Text
 			ls, err := format.ParseLabels(row.Value, metric, &builder)
 			if err != nil {
-				s.damage.Corrupt(table, &damage.CorruptRowError{
+				s.damage.RecordCorruptRow(table, &damage.CorruptRowError{
 					Table: table, Window: window, Tenant: tenant, Metric: metric, Series: id, Err: err,
 				})
 				continue

@@ -44,7 +44,7 @@ func (x *roller) keepUnread(in *rolledSlot, r *rollupTask, shards int64, made *r
 // chunks that this seal has written. If such a bucket counts at least as many samples as the stored bucket, all samples
 // of the stored bucket are readable.
 func (x *rolledSlot) before(r *rollupTask, shards int64, due format.Tombstones) (*rollup.Buckets, error) {
-	known := x.hiding.OfSeries(r.series.Labels()).Where(func(d *format.Tombstone) bool { return !due.Has(d.ID) })
+	known := x.hiding.OfSeries(r.series.Labels()).Filter(func(d *format.Tombstone) bool { return !due.Has(d.ID) })
 	found := sealedChunks{}
 	if err := x.readChunksOf(x.ctx, []*Series{r.series}, shards, found); err != nil {
 		return nil, err

@@ -171,7 +171,7 @@ func (x *windowRoller) noteMissing(missing []format.CommitKey) {
 			x.slots[m.Slot] = in
 		}
 		if x.deleted.Has(m.ID) {
-			in.due = append(in.due, x.deleted.Where(func(d *format.Tombstone) bool { return d.ID == m.ID })...)
+			in.due = append(in.due, x.deleted.Filter(func(d *format.Tombstone) bool { return d.ID == m.ID })...)
 		} else {
 			whole[m.Slot] = true
 		}

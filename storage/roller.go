@@ -419,7 +419,7 @@ func (x *roller) sideBySide(n int, f func(ctx context.Context, i int, m *rollMem
 	workers := x.s.opts.seams.workers(x.s.distance().rollWorkers)
 	g, ctx := errgroup.WithContext(x.ctx)
 	for w := range workers {
-		g.Go(panics.AsError("creating rollups", func() error {
+		g.Go(panics.WrapError("creating rollups", func() error {
 			m := rollMemory{chunks: map[format.SeriesID][]rollupChunk{}, unread: map[format.SeriesID]bool{}}
 			for i := w; i < n; i += workers {
 				if err := ctx.Err(); err != nil {
@@ -453,7 +453,7 @@ func (x *roller) destine(metric string, list []collected) error {
 // shardsFor returns the number of shards of a metric in a window, after increasing it if the series need more.
 func (x *roller) shardsFor(slot int64, res rollup.Resolution, metric string, series int, bytes int64) (int64, error) {
 	of := shardedMetric{x.day.into[res].window, x.tenant, metric}
-	known := max(1, x.s.shards.At(of))
+	known := max(1, x.s.shards.Value(of))
 	n := x.s.period.OfSlot(slot).ShardsFor(res, series, bytes)
 	if n <= known {
 		return known, nil

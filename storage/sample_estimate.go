@@ -60,7 +60,7 @@ func (s *Store) samplesIn(ctx context.Context, tenant string, class, window int6
 	}
 	chunks := 0
 	for i, metric := range metrics {
-		for at := range format.Places(s.retention.Classes(), shards.count(metric)) {
+		for at := range format.ClassShards(s.retention.Classes(), shards.count(metric)) {
 			if at.Class() != class {
 				continue
 			}

@@ -231,7 +231,7 @@ func (s *Store) closeGenerations(works []*sealedWork) {
 	s.commitMu.Lock()
 	defer s.commitMu.Unlock()
 	for _, w := range works {
-		w.own, w.upTo = s.head.Close(w.at())
+		w.own, w.upTo = s.head.CloseGenerations(w.at())
 	}
 }
 
@@ -268,7 +268,7 @@ func (s *Store) gather(ctx context.Context, w Work, gens []*head.Generation, upT
 	gen, err := s.load(
 		ctx, w, func(r format.StageRow) bool { return (r.Writer != s.writer || r.Seq <= upTo) && !back[r] },
 	)
-	if err == nil && gen != nil && !gen.Partial() {
+	if err == nil && gen != nil && !gen.IsPartial() {
 		for r := range gen.Rows() {
 			if left[r] {
 				delete(left, r)
@@ -287,7 +287,7 @@ func (s *Store) gather(ctx context.Context, w Work, gens []*head.Generation, upT
 
 // release removes sealed generations from the head.
 func (s *Store) release(w Work, gens []*head.Generation) {
-	s.head.Release(w.at(), gens)
+	s.head.ReleaseGenerations(w.at(), gens)
 	if s.opts.Shared {
 		s.follower.forget(w.Partition)
 	}

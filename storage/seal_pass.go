@@ -48,7 +48,7 @@ type sealedWork struct {
 
 // hasSamples reports whether there is anything to seal.
 func (w *sealedWork) hasSamples() bool {
-	return len(w.rows) > 0 || slices.ContainsFunc(w.gens, (*head.Generation).Partial)
+	return len(w.rows) > 0 || slices.ContainsFunc(w.gens, (*head.Generation).IsPartial)
 }
 
 func (p *sealPass) run() error {
@@ -105,7 +105,7 @@ func (p *sealPass) seal() error {
 // rollups only.
 func (p *sealPass) sealTenant(tenant string, metrics []stagedMetric) error {
 	var err error
-	if p.classes, err = p.s.retention.FixClasses(p.ctx, tenant, metrics[0].chunks[0].At().Slot); err != nil {
+	if p.classes, err = p.s.retention.FixClasses(p.ctx, tenant, metrics[0].chunks[0].SlotPartition().Slot); err != nil {
 		return err
 	}
 	byFinest, gone, err := p.groupByAge(tenant, metrics)
@@ -193,7 +193,7 @@ func newTenantPass(p *sealPass, tenant string, metrics []stagedMetric, finest ro
 	}
 	for _, m := range metrics {
 		for _, st := range m.chunks {
-			if at := st.At(); t.cells[at] == nil {
+			if at := st.SlotPartition(); t.cells[at] == nil {
 				t.cells[at] = p.workOf(st)
 			}
 		}
@@ -259,10 +259,10 @@ func (t *tenantPass) trimBefore() error {
 		slots[slot] = true
 	}
 	return t.s.trimBefore(t.ctx, t.roller.tenant, t.roller.finest, slots,
-		t.deletes[t.roller.tenant].Where(func(d *format.Tombstone) bool {
+		t.deletes[t.roller.tenant].Filter(func(d *format.Tombstone) bool {
 			return slices.ContainsFunc(t.metrics, func(m stagedMetric) bool {
 				return slices.ContainsFunc(m.chunks, func(st *head.Chunk) bool {
-					return d.TouchesSlot(t.s.period, st.At().Slot) &&
+					return d.TouchesSlot(t.s.period, st.SlotPartition().Slot) &&
 						format.MatchesAll(st.Series().Labels(), d.Matchers)
 				})
 			})

@@ -36,7 +36,7 @@ func (p *sealPass) staged() map[string][]stagedMetric {
 		}
 		for _, g := range w.gens {
 			for _, st := range g.Chunks() {
-				if !st.Holds() {
+				if !st.HasData() {
 					continue
 				}
 				if s := st.Series(); s.TenantMetric != of {
@@ -78,7 +78,7 @@ func mergeMetrics(metrics []stagedMetric) []stagedMetric {
 
 // workOf returns the work of a head chunk's slot and partition.
 func (p *sealPass) workOf(st *head.Chunk) *sealedWork {
-	at := st.At()
+	at := st.SlotPartition()
 	return p.works[slices.IndexFunc(p.works, func(w *sealedWork) bool { return w.at() == at })]
 }
 
@@ -93,7 +93,7 @@ func (p *sealPass) groupByAge(tenant string, metrics []stagedMetric) (
 	placements := map[[2]int64]retention.Placement{} // by class and slot
 	for _, m := range metrics {
 		for _, st := range m.chunks {
-			at := [2]int64{p.classOf(st), st.At().Slot}
+			at := [2]int64{p.classOf(st), st.SlotPartition().Slot}
 			if _, known := placements[at]; !known {
 				if placements[at], err = p.s.retention.Placement(p.ctx, tenant, at[0], at[1]); err != nil {
 					return byFinest, nil, err
@@ -105,7 +105,7 @@ func (p *sealPass) groupByAge(tenant string, metrics []stagedMetric) (
 		parts := [resolutions][]*head.Chunk{rollup.Raw: m.chunks[:0]}
 		var lost []*head.Chunk
 		for _, st := range m.chunks {
-			if at := placements[[2]int64{p.classOf(st), st.At().Slot}]; at.Stored {
+			if at := placements[[2]int64{p.classOf(st), st.SlotPartition().Slot}]; at.Stored {
 				parts[at.Finest] = append(parts[at.Finest], st)
 			} else {
 				lost = append(lost, st)
@@ -145,11 +145,13 @@ func (p *sealPass) seriesOf(chunks []*head.Chunk) []stagedSeries {
 	list := make([]stagedSeries, 0, len(chunks))
 	var w *sealedWork
 	for _, st := range chunks {
-		if w == nil || w.at() != st.At() {
+		if w == nil || w.at() != st.SlotPartition() {
 			w = p.workOf(st)
 		}
 		list = append(
-			list, stagedSeries{collected{series: st.Series(), class: p.classOf(st), chunks: head.Chunks{}.With(st)}, w},
+			list, stagedSeries{
+				collected{series: st.Series(), class: p.classOf(st), chunks: head.Chunks{}.WithChunk(st)}, w,
+			},
 		)
 	}
 	order := func(a, b *stagedSeries) int {
@@ -161,7 +163,7 @@ func (p *sealPass) seriesOf(chunks []*head.Chunk) []stagedSeries {
 		c := &list[i]
 		if n := len(merged); n > 0 && order(&merged[n-1], c) == 0 { // The same series in another generation.
 			for st := range c.chunks.All() {
-				merged[n-1].chunks = merged[n-1].chunks.With(st)
+				merged[n-1].chunks = merged[n-1].chunks.WithChunk(st)
 			}
 			continue
 		}

@@ -71,7 +71,7 @@ func (ts *testStore) byFilters() int { return len(ts.cache.EntriesOf(cache.KindS
 // TestSoughtIsFound compares the results of random selectors with filters and without. They must be equal, also from
 // the cache and during writes.
 func TestSoughtIsFound(t *testing.T) {
-	first := soak.First(t)
+	first := soak.FirstSeed(t)
 	for i := range soak.Histories(t, 2) {
 		seed := first + uint64(i)
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {

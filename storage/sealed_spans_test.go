@@ -172,7 +172,7 @@ func (m *churnModel) history(steps int, reopen func()) {
 // TestSpansLeaveOutNoSamples checks that queries of random ranges find exactly the samples of short-lived series, after
 // any sequence of seals, late samples and deletes.
 func TestSpansLeaveOutNoSamples(t *testing.T) {
-	first := soak.First(t)
+	first := soak.FirstSeed(t)
 	for i := range soak.Histories(t, 4) {
 		seed := first + uint64(i)
 		for _, shared := range []bool{false, true} {

@@ -107,7 +107,7 @@ func writeHistograms(t *testing.T, ts *testStore, m *readModel, r *rand.Rand) {
 			h := protocolHistograms[r.IntN(3)]
 			for at := ts.period.SlotStart(slot) +
 				1; at <= ts.period.SlotEnd(slot); at += 300_000 + r.Int64N(2_000_000) {
-				c, err := chunk.Canonical(chunk.Histogram{T: at, Int: h.Int, Float: h.Float})
+				c, err := chunk.CanonicalHistogram(chunk.Histogram{T: at, Int: h.Int, Float: h.Float})
 				require.NoError(t, err)
 				samples.AppendHistogram(c)
 			}

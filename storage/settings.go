@@ -115,7 +115,7 @@ func (o *Options) checkPeriods(periods []format.Period) error {
 	}
 	// If another period is scheduled, the settings may match either this period or the current one.
 	now := o.Now().UnixMilli()
-	asked, current := o.firstPeriod(), format.NewPeriods(periods...).At(now)
+	asked, current := o.firstPeriod(), format.NewPeriods(periods...).PeriodAt(now)
 	for _, p := range periods {
 		as := asked
 		if o.Partitions == 0 {
@@ -371,7 +371,7 @@ func (s *Store) SetPeriod(ctx context.Context, want format.Period, from time.Tim
 	if err != nil {
 		return format.Period{}, err
 	}
-	next, err := format.NewPeriods(have.Periods...).Next(want, from, s.opts.Now())
+	next, err := format.NewPeriods(have.Periods...).NextPeriod(want, from, s.opts.Now())
 	if err != nil {
 		return format.Period{}, err
 	}

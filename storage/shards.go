@@ -39,7 +39,7 @@ func (s *Store) shardsIn(ctx context.Context, window int64, tenant string) (metr
 		metric := strings.Clone(row.Clustering[0].Text)
 		n, err := format.ParseShards(row.Value)
 		if err != nil {
-			s.damage.Corrupt(
+			s.damage.RecordCorruptRow(
 				engine.Shards,
 				&damage.CorruptRowError{Table: engine.Shards, Window: window, Tenant: tenant, Metric: metric, Err: err},
 			)
@@ -96,7 +96,7 @@ func (s *Store) shardsAround(
 	}
 	n, err := format.ParseShards(value)
 	if err != nil {
-		s.damage.Corrupt(
+		s.damage.RecordCorruptRow(
 			engine.Shards,
 			&damage.CorruptRowError{Table: engine.Shards, Window: window, Tenant: tenant, Metric: metric, Err: err},
 		)

@@ -51,7 +51,7 @@ func (s *Store) stagedOf(ctx context.Context, partition int, may func(Work) bool
 	for _, w := range work {
 		switch {
 		case !may(w):
-		case s.head.Has(w.at()):
+		case s.head.HasSlotPartition(w.at()):
 			found = append(found, w)
 		default:
 			unsure = append(unsure, w)

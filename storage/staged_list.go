@@ -93,7 +93,7 @@ func (l *stagedList) add(rows []engine.Batch, streams []*head.Generation) (with 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, g := range streams {
-		at := g.At()
+		at := g.SlotPartition()
 		slot := listedItem{partition: at.Partition, number: at.Slot}
 		if l.known[slot] || l.isOld(at.Slot) {
 			continue
@@ -168,7 +168,7 @@ func (l *stagedList) listMissing(ctx context.Context, items []listedItem) error 
 	g, scanning := errgroup.WithContext(ctx)
 	g.SetLimit(l.workers)
 	for _, list := range lists {
-		g.Go(panics.AsError("reading the list of staged slots", func() error {
+		g.Go(panics.WrapError("reading the list of staged slots", func() error {
 			slices.SortFunc(list, func(a, b listedItem) int { return cmp.Compare(a.number, b.number) })
 			found, err := l.read(scanning, engine.Range{
 				Partition: list[0].list(), From: engine.Key{engine.Int(list[0].number)},
@@ -231,7 +231,7 @@ func (l *stagedList) readSlots(ctx context.Context, partition int) (map[int64][]
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(l.workers)
 	for unit := range units {
-		g.Go(panics.AsError("listing staged slots", func() error {
+		g.Go(panics.WrapError("listing staged slots", func() error {
 			found, err := l.read(ctx, engine.Range{Partition: format.StagedPartition(partition, unit)})
 			mu.Lock()
 			defer mu.Unlock()

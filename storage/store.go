@@ -395,7 +395,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	go s.metadata.run(s.background)
 	s.running.Go(func() {
 		defer close(s.rebuilt)
-		s.rebuildErr = panics.Do("rebuilding the head", func() error { return s.rebuild(s.background) })
+		s.rebuildErr = panics.Call("rebuilding the head", func() error { return s.rebuild(s.background) })
 	})
 	return s, nil
 }

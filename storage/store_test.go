@@ -87,7 +87,7 @@ func (ts *testStore) check() check.Totals {
 // reopen closes the store, which was open until now, and opens it again on the same files. Before, it runs Check, but
 // not under the race detector, where Pebble records a stack for every iterator. There only close runs Check.
 func (ts *testStore) reopen() {
-	require.NoError(ts.t, ts.clock.KeepSeen(ts.t.Context()))
+	require.NoError(ts.t, ts.clock.StoreUptime(ts.t.Context()))
 	if !ts.damaged && !soak.UnderRace {
 		ts.check()
 	}

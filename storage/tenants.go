@@ -16,7 +16,7 @@ const allWindows = int64(math.MaxInt64)
 
 // Tenants lists the tenants that have or had sealed rows or metadata.
 func (s *Store) Tenants(ctx context.Context) (names []string, err error) {
-	return s.tenantsAround(ctx, s.damage.Note)
+	return s.tenantsAround(ctx, s.damage.Record)
 }
 
 // tenantsAround is Tenants with a function that is called for unreadable rows. If missed is nil, as in code that

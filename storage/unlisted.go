@@ -50,7 +50,7 @@ func (s *Store) unlistedRows(ctx context.Context, tenant string) ([]int64, error
 			if _, is := slices.BinarySearch(have, w); is {
 				continue
 			}
-			g.Go(panics.AsError("listing windows", func() error {
+			g.Go(panics.WrapError("listing windows", func() error {
 				rows, err := s.hasRows(ctx, tenant, w)
 				if rows {
 					mu.Lock()

@@ -32,7 +32,7 @@ func (s *Store) unread(t *engine.Table, partition engine.Key, f func(paged.Unrea
 		if t == engine.R1h {
 			e.To = time.UnixMilli(format.FloorDiv(u.To, format.DayMS)*format.DayMS + format.DayMS)
 		}
-		s.damage.Note(e)
+		s.damage.Record(e)
 		f(u)
 	}
 }
@@ -69,7 +69,7 @@ func (c *cleaner) corrupt(series string, start int64, ds format.Tombstones, err 
 		Table: c.batch.Table, Window: c.window, Tenant: c.tenant, Metric: c.batch.Partition[3].Text,
 		Series: strings.Clone(series), Start: start, Err: err,
 	}
-	c.s.damage.NoteOnce(c.batch.Table, err)
+	c.s.damage.RecordOnce(c.batch.Table, err)
 	c.unread.add(ds, err)
 }
 

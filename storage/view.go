@@ -89,7 +89,7 @@ func (v View) Waiting(ctx context.Context, partition int) ([]Work, error) {
 	return v.s.Waiting(ctx, partition)
 }
 
-// Processes returns the processes that sent a heartbeat within membership.ProcessLife.
+// Processes returns the processes that sent a heartbeat within membership.ProcessTTL.
 func (v View) Processes(ctx context.Context) ([]membership.Process, error) {
 	return v.s.member.Processes(ctx)
 }
@@ -103,7 +103,7 @@ func (v View) Leases(ctx context.Context) ([]membership.Lease, error) {
 // later checks of the clock. doubted is true if the clock was untrusted then or is untrusted now. On a cluster, Clock
 // returns zero values.
 func (v View) Clock(ctx context.Context) (seen time.Time, doubted bool, err error) {
-	last, doubted, err := v.s.clock.Recall(ctx)
+	last, doubted, err := v.s.clock.ReadUptime(ctx)
 	if _, ok := engine.As[engine.Clock](v.s.eng); ok || err != nil || last.IsZero() {
 		return seen, false, err
 	}

@@ -51,7 +51,7 @@ func (s *Store) Waiting(ctx context.Context, partition int) ([]Work, error) {
 	// The head may contain samples of other slots: an interrupted seal may have deleted the stage rows, and the slot
 	// may then have been unlisted.
 	for _, slot := range s.head.Slots(partition) {
-		since := s.head.Since(head.SlotPartition{Slot: slot, Partition: partition})
+		since := s.head.WrittenSince(head.SlotPartition{Slot: slot, Partition: partition})
 		if since.Before(bySlot[slot]) {
 			since = bySlot[slot]
 		}
@@ -69,10 +69,10 @@ func (s *Store) Waiting(ctx context.Context, partition int) ([]Work, error) {
 }
 
 // Settled reports whether a slot ended more than settleMS milliseconds ago, according to this machine's clock and to
-// the expected time: see CheckedClock.Settling.
+// the expected time: see CheckedClock.IsSettling.
 func (s *Store) Settled(slot, settleMS int64) bool {
 	end := s.period.SlotEnd(slot)
-	return end+settleMS < s.opts.Now().UnixMilli() && !s.clock.Settling(end, settleMS)
+	return end+settleMS < s.opts.Now().UnixMilli() && !s.clock.IsSettling(end, settleMS)
 }
 
 // SlotEnd returns the end of a slot, in milliseconds.

@@ -52,7 +52,7 @@ func (s *Store) slotsIn(d engine.Damage) (list []int64) {
 	}
 	note := func(from, to int64) {
 		if from < to {
-			s.damage.Note(&damage.DamagedRowsError{
+			s.damage.Record(&damage.DamagedRowsError{
 				Table: engine.Stage, From: time.UnixMilli(from), To: time.UnixMilli(to), Err: d.Err, Kept: true,
 			})
 		}

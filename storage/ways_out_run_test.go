@@ -227,7 +227,7 @@ func (p *waysProcess) end(cut bool, percent int) {
 		if p.eng.dead.Store(true); p.r.disk != nil {
 			p.r.disk.powerCut(percent)
 		}
-	} else if err := p.clock.KeepSeen(context.Background()); err != nil {
+	} else if err := p.clock.StoreUptime(context.Background()); err != nil {
 		p.r.fail("noting the time: %v", err)
 	}
 	if err := p.Close(); err != nil {
@@ -318,7 +318,7 @@ func (r *waysRun) hear() {
 	for range 2 {
 		for _, p := range r.procs {
 			if p.Store != nil && p.opts.Shared {
-				if err := p.member.Beat(context.Background()); err != nil {
+				if err := p.member.SendHeartbeat(context.Background()); err != nil {
 					r.fail("beating: %v", err)
 				}
 			}
@@ -352,7 +352,7 @@ func (p *waysProcess) round(faulty bool) {
 	p.rollUp(faulty)
 	p.LetGo()
 	p.expire(faulty)
-	if err := p.clock.KeepSeen(ctx); err != nil && !faulty {
+	if err := p.clock.StoreUptime(ctx); err != nil && !faulty {
 		p.r.fail("noting the time: %v", err)
 	}
 }

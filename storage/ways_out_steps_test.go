@@ -69,7 +69,7 @@ func (r *waysRun) step(words []string) {
 		}
 	case "back":
 		if r.expiring != nil && len(r.copied) > 0 {
-			r.expiring.Forget()
+			r.expiring.ForgetDeletes()
 			if err := r.expiring.Write(context.Background(), r.copied); err != nil {
 				r.fail("bringing rows back: %v", err)
 			}

@@ -73,7 +73,7 @@ func (s *Store) labelsIn(ctx context.Context, tenant string, window int64) (labe
 		if err != nil {
 			return nil, err
 		}
-		for at := range format.Places(s.retention.Classes(), shards) {
+		for at := range format.ClassShards(s.retention.Classes(), shards) {
 			if s.period.WindowEnd(window) <= horizons.Missing(at.Class(), rollup.Raw) {
 				continue
 			}

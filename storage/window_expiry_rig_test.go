@@ -54,7 +54,7 @@ func (r *expiryRig) passes(d time.Duration, all ...*clockMachine) {
 		r.pass(min(d, 12*time.Hour))
 		for _, m := range append(all, all...) {
 			if r.shared {
-				require.NoError(r.t, m.member.Beat(r.t.Context()))
+				require.NoError(r.t, m.member.SendHeartbeat(r.t.Context()))
 			}
 		}
 		for _, m := range all {

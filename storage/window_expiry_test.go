@@ -201,7 +201,7 @@ func TestRowsOfAWindowExpireTogether(t *testing.T) {
 		t.Context(), "t", first.Add(-50*time.Minute).UnixMilli(), first.Add(-40*time.Minute).UnixMilli(), ofMetric()...,
 	))
 	require.NoError(t, one.CleanTombstones(t.Context(), "t"))
-	require.NoError(t, paused.member.Beat(t.Context()))
+	require.NoError(t, paused.member.SendHeartbeat(t.Context()))
 	require.NoError(t, paused.write(first.Add(2*time.Minute), 3))
 	require.NoError(t, paused.SealAll(t.Context()))
 	r.requireTogether()
@@ -332,7 +332,7 @@ func TestShortLivedRowsOfASlowClock(t *testing.T) {
 	for _, b := range r.memory.All() {
 		if b.Table == engine.Tails {
 			tails++
-			require.Equal(t, r.now().Add(membership.TailLife).Unix(), b.Expires)
+			require.Equal(t, r.now().Add(membership.TailTTL).Unix(), b.Expires)
 		}
 	}
 	require.Equal(t, 1, tails)

@@ -67,7 +67,7 @@ func TestKeptTellsWhatExpires(t *testing.T) {
 func TestTheLongestRetentionOfSeveralProcessesHolds(t *testing.T) {
 	for name, ends := range map[string]func(*clockRig, *clockMachine){
 		"in order": func(_ *clockRig, m *clockMachine) { m.stop() },
-		"killed":   func(r *clockRig, _ *clockMachine) { r.pass(membership.ProcessLife + time.Minute) },
+		"killed":   func(r *clockRig, _ *clockMachine) { r.pass(membership.ProcessTTL + time.Minute) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &clockRig{t: t, shared: true}
@@ -84,7 +84,7 @@ func TestTheLongestRetentionOfSeveralProcessesHolds(t *testing.T) {
 					// Send the heartbeats that the processes would have sent until now. Each process sends two, so that
 					// it has read the state of the others.
 					for _, m := range append(all, all...) {
-						require.NoError(t, m.member.Beat(t.Context()))
+						require.NoError(t, m.member.SendHeartbeat(t.Context()))
 					}
 					for _, m := range all {
 						_, err := m.Expire(t.Context())
@@ -92,7 +92,7 @@ func TestTheLongestRetentionOfSeveralProcessesHolds(t *testing.T) {
 					}
 				}
 			}
-			require.NoError(t, short.member.Beat(t.Context()), "it hears of the other one")
+			require.NoError(t, short.member.SendHeartbeat(t.Context()), "it hears of the other one")
 			require.Equal(t, 60*day, short.retention.Keep("brief", retention.DefaultClass).Raw)
 			o := DefaultOptions()
 			o.Now = r.now
@@ -116,7 +116,7 @@ func TestTheLongestRetentionOfSeveralProcessesHolds(t *testing.T) {
 			pass(day, short)
 			require.Zero(t, short.visible(), "nobody promises more any longer")
 			again := r.start(0, keep(90*day, 0))
-			require.NoError(t, short.member.Beat(t.Context()))
+			require.NoError(t, short.member.SendHeartbeat(t.Context()))
 			pass(day, short, again)
 			require.Equal(t, 2, again.visible(), "and somebody does again")
 		})

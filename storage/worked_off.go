@@ -80,8 +80,8 @@ func (s *Store) workedOffOf(ctx context.Context, w Work, writer string) (runs wo
 		}
 		run, err := format.ParseSealedRun(row)
 		if err != nil {
-			s.damage.Corrupt(engine.Defined, fmt.Errorf("storage: seal record of slot %d, partition %d, writer %x: %w",
-				w.Slot, w.Partition, writer, err))
+			s.damage.RecordCorruptRow(engine.Defined, fmt.Errorf(
+				"storage: seal record of slot %d, partition %d, writer %x: %w", w.Slot, w.Partition, writer, err))
 			continue
 		}
 		runs = append(runs, run)
@@ -122,13 +122,13 @@ func (f *follower) cameBack(ctx context.Context, c *followedSlot, st *followedSt
 	// The records aren't needed in the first minutes of a slot, because no row can have reappeared yet. The later of
 	// the two clocks is used, so that a process with a slow clock doesn't treat rows sealed by others as new.
 	if _, later := f.s.clock.Times(); later.UnixMilli()-f.s.period.SlotStart(
-		c.decoder.At().Slot,
+		c.decoder.SlotPartition().Slot,
 	) < backAfter.Milliseconds() {
 		return false, nil
 	}
 	if !st.hasWorkedOff {
 		runs, err := f.s.workedOffOf(
-			ctx, Work{Slot: c.decoder.At().Slot, Partition: c.decoder.At().Partition}, r.Writer,
+			ctx, Work{Slot: c.decoder.SlotPartition().Slot, Partition: c.decoder.SlotPartition().Partition}, r.Writer,
 		)
 		if err != nil {
 			return false, err

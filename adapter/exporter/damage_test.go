@@ -15,7 +15,7 @@ import (
 // An export skips and reports each unreadable chunk and contains all others.
 func TestExportOfDamagedChunks(t *testing.T) {
 	eng := memory.New()
-	s := storagetest.Open(t, eng, storagetest.At(testNow))
+	s := storagetest.Open(t, eng, storagetest.FixedClock(testNow))
 	const perSlot, slots = 10, 3
 	fill(t, s, "default", func(f *filler) {
 		ref := f.series("__name__", "m")

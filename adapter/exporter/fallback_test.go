@@ -198,7 +198,7 @@ func TestExportBesideAGap(t *testing.T) {
 // counted. The warning about estimates is passed on once and doesn't count as damage.
 func TestExportOfAggregates(t *testing.T) {
 	const day, width, perBucket, buckets = 24 * time.Hour, 300_000, 10, 3 * 288
-	s := storagetest.Open(t, memory.New(), storagetest.At(testNow), func(o *storage.Options) {
+	s := storagetest.Open(t, memory.New(), storagetest.FixedClock(testNow), func(o *storage.Options) {
 		o.Retention, o.Retention5m = 2*day, 0
 	})
 	var list []storage.ImportedBuckets

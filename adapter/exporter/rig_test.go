@@ -31,7 +31,7 @@ const (
 )
 
 func newStore(t testing.TB) *storage.Store {
-	return storagetest.Open(t, storagetest.Pebble(t), storagetest.At(testNow), storagetest.Forever)
+	return storagetest.Open(t, storagetest.Pebble(t), storagetest.FixedClock(testNow), storagetest.KeepForever)
 }
 
 // held maps series to samples as text that compares bit by bit.
@@ -42,7 +42,7 @@ func (h held) float(ls labels.Labels, t, st int64, v float64) {
 }
 
 func (h held) histogram(t testing.TB, ls labels.Labels, x chunk.Histogram) {
-	x, err := chunk.Canonical(x)
+	x, err := chunk.CanonicalHistogram(x)
 	require.NoError(t, err)
 	// Prometheus' reader never returns a sender's hint of a reset.
 	if x.Int != nil && x.Int.CounterResetHint == histogram.CounterReset {

@@ -24,7 +24,7 @@ func TestChunksOfManySeriesAreReadSeldom(t *testing.T) {
 		}
 		return faultengine.Pass()
 	})
-	s := storagetest.Open(t, eng, storagetest.At(testNow), storagetest.Forever)
+	s := storagetest.Open(t, eng, storagetest.FixedClock(testNow), storagetest.KeepForever)
 	const series = 10_000
 	fill(t, s, "default", func(f *filler) {
 		for i := range series {

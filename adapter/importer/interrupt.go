@@ -13,7 +13,7 @@ import (
 func Interruptible(ctx context.Context, pipe io.ReadCloser) io.ReadCloser {
 	r, w := io.Pipe()
 	stop := context.AfterFunc(ctx, func() { w.CloseWithError(context.Cause(ctx)) })
-	copying := panics.AsError("reading the input", func() error {
+	copying := panics.WrapError("reading the input", func() error {
 		_, err := io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{pipe}, make([]byte, pipeBuffer))
 		return err
 	})

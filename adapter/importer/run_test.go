@@ -28,7 +28,9 @@ import (
 var now = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
 func openStore(t *testing.T, change func(*storage.Options)) *storage.Store {
-	s := storagetest.Open(t, memory.New(), storagetest.At(now), func(o *storage.Options) { o.Partitions = 2 }, change)
+	s := storagetest.Open(
+		t, memory.New(), storagetest.FixedClock(now), func(o *storage.Options) { o.Partitions = 2 }, change,
+	)
 	storagetest.CheckAtEnd(t, s)
 	return s
 }

@@ -220,7 +220,7 @@ func (b *verifiedBounds) lastTime(res rollup.Resolution) int64 {
 func (v *verifier) verifyMetric(name string, want map[uint64]*storage.ImportedSeries) error {
 	minT, maxT := int64(math.MaxInt64), int64(math.MinInt64)
 	for _, x := range want {
-		x.Samples.Canonical(func(error) {}) // Samples that every store rejects aren't a difference.
+		x.Samples.Canonicalize(func(error) {}) // Samples that every store rejects aren't a difference.
 		x.Samples.Normalize()
 		eachTime(x.Samples, func(t int64) { minT, maxT = min(minT, t), max(maxT, t) })
 	}

@@ -46,7 +46,7 @@ func (a *API) list(w http.ResponseWriter, r *http.Request, of func(*params) (str
 		a.fail(w, r, p.err, errorAnswer{})
 		return
 	}
-	ctx, leave, err := a.evaluator.Enter(tenant.Into(r.Context(), p.tenant))
+	ctx, leave, err := a.evaluator.Enter(tenant.NewContext(r.Context(), p.tenant))
 	if err != nil {
 		a.fail(w, r, err, errorAnswer{})
 		return

@@ -48,7 +48,7 @@ func (r *rig) Enter(ctx context.Context) (context.Context, func(), error) {
 	if r.full != nil {
 		return nil, nil, r.full
 	}
-	r.inside = append(r.inside, tenant.From(ctx))
+	r.inside = append(r.inside, tenant.FromContext(ctx))
 	return ctx, func() { r.inside = append(r.inside, "left") }, nil
 }
 
@@ -75,7 +75,9 @@ func newRig(t testing.TB, ro rigOptions) *rig {
 		eng = faultengine.Wrap(eng, ro.rule)
 	}
 	o := DefaultOptions()
-	store := storagetest.Open(t, eng, storagetest.At(testNow), ro.storage, func(so *storage.Options) { o.Now = so.Now })
+	store := storagetest.Open(
+		t, eng, storagetest.FixedClock(testNow), ro.storage, func(so *storage.Options) { o.Now = so.Now },
+	)
 	o.Tenant = func(_ context.Context, asked string) (string, error) {
 		switch {
 		case asked == "secret":
@@ -83,7 +85,7 @@ func newRig(t testing.TB, ro rigOptions) *rig {
 		case asked == "":
 			return tenant.Default, nil
 		}
-		return asked, tenant.Check(asked)
+		return asked, tenant.CheckName(asked)
 	}
 	if ro.api != nil {
 		ro.api(&o)

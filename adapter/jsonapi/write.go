@@ -74,7 +74,7 @@ func (a *API) write(w http.ResponseWriter, r *http.Request, split func([]byte) (
 	share := a.budget.NewShare(r.Context())
 	defer share.Release()
 	// Points may name other tenants, whose limits are unknown before the body is read.
-	most, explain := adapter.BodyLimit(a.opts.Limiter, tenant.From(r.Context()), a.opts.MaxBody)
+	most, explain := adapter.BodyLimit(a.opts.Limiter, tenant.FromContext(r.Context()), a.opts.MaxBody)
 	body, err := adapter.ReadAll(r.Body, most, r.ContentLength, &share)
 	if err != nil {
 		if !errors.Is(err, adapter.ErrTooLarge) && !errors.Is(err, adapter.ErrBusy) {

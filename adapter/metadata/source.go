@@ -26,7 +26,7 @@ var errSource = errors.New("must be a URL such as http://prometheus:9090, or ten
 func ParseSource(text string) (Source, error) {
 	s := Source{Tenant: tenant.Default}
 	if name, rest, found := strings.Cut(text, "="); found && !strings.Contains(name, "://") {
-		if err := tenant.Check(name); err != nil {
+		if err := tenant.CheckName(name); err != nil {
 			return Source{}, err
 		}
 		s.Tenant, text = name, rest

@@ -23,7 +23,7 @@ const decompressorBytes = 64 << 10
 
 // readBody reads the request's body and decompresses it. It claims memory from share before allocating it.
 func (h *handler) readBody(r *http.Request, gzipped bool, share *adapter.Share) ([]byte, error) {
-	of := tenant.From(r.Context())
+	of := tenant.FromContext(r.Context())
 	most, explain := adapter.BodyLimit(h.opts.Limiter, of, h.opts.MaxBody)
 	if r.ContentLength > most {
 		return nil, explain(fmt.Errorf("%w: the body has %d bytes; the maximum is %d",

@@ -99,7 +99,7 @@ func TestDeltas(t *testing.T) {
 // used.
 func TestDeltaTimesAreBounded(t *testing.T) {
 	now := time.Now()
-	s := newServer(t, nil, nil, storagetest.RejectAhead, storagetest.At(now))
+	s := newServer(t, nil, nil, storagetest.RejectAhead, storagetest.FixedClock(now))
 	md := pmetric.NewMetrics()
 	deltaSum(md, "future", true, now, now.AddDate(1, 0, 0), 1)
 	require.Equal(t, http.StatusBadRequest, s.post(t, encodingProtobuf, encode(t, md, encodingProtobuf)).code)

@@ -130,7 +130,7 @@ func (h *handler) decode(r *http.Request, e encoding, gzipped bool, share *adapt
 // rejected.
 func (h *handler) storeMetrics(ctx context.Context, md pmetric.Metrics) (outcome, error) {
 	var done outcome
-	of := tenant.From(ctx)
+	of := tenant.FromContext(ctx)
 	if h.truncate != nil {
 		truncateAttributes(md, func(attribute, value string) string { return h.truncate(of, attribute, value) })
 	}
@@ -202,7 +202,7 @@ func (h *handler) respond(w http.ResponseWriter, r *http.Request, e encoding, do
 	text := ""
 	if len(done.rejections) > 0 {
 		text = done.rejections.text(done.points)
-		h.opts.Logger.Debug("OTLP: rejected data points", "tenant", tenant.From(r.Context()), "reason", text)
+		h.opts.Logger.Debug("OTLP: rejected data points", "tenant", tenant.FromContext(r.Context()), "reason", text)
 	}
 	switch {
 	case done.later != nil:
@@ -231,7 +231,7 @@ func (h *handler) rejectRequest(w http.ResponseWriter, r *http.Request, e encodi
 		code = http.StatusBadRequest
 	}
 	if code == http.StatusInternalServerError {
-		h.opts.Logger.Error("OTLP write failed", "tenant", tenant.From(r.Context()), "err", err)
+		h.opts.Logger.Error("OTLP write failed", "tenant", tenant.FromContext(r.Context()), "err", err)
 	}
 	h.fail(w, e, code, err.Error(), err)
 }

@@ -53,7 +53,7 @@ func newServer(
 	require.NoError(t, err)
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if name := r.Header.Get(tenant.Header); name != "" {
-			r = r.WithContext(tenant.Into(r.Context(), name))
+			r = r.WithContext(tenant.NewContext(r.Context(), name))
 		}
 		h.ServeHTTP(w, r)
 	}))

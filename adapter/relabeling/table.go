@@ -76,7 +76,7 @@ func Parse(text []byte) (*Table, error) {
 	}
 	n := len(f.Rules)
 	for name, s := range f.Tenants {
-		if err := tenant.Check(name); err != nil {
+		if err := tenant.CheckName(name); err != nil {
 			return nil, fmt.Errorf("%w: tenants: %w", ErrBadRules, err)
 		}
 		if s == nil {

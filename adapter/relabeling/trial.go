@@ -131,7 +131,7 @@ func RunTrial(ctx context.Context, s *storage.Store, table *Table, o TrialOption
 	}
 	t.AllMetrics = len(metrics)
 	meter := engine.MeterOf(ctx)
-	meter.Expect(int64(len(metrics)))
+	meter.AddExpected(int64(len(metrics)))
 	for _, name := range metrics {
 		if err := t.examineMetric(ctx, name); err != nil {
 			return nil, err
@@ -290,7 +290,7 @@ type ResolutionSpace struct {
 func MeasureSpace(
 	ctx context.Context, s *storage.Store, tenant string,
 ) (space [rollup.OneHour + 1]ResolutionSpace, err error) {
-	list, _, err := inspect.Survey(ctx, s.View(), tenant)
+	list, _, err := inspect.ListWindows(ctx, s.View(), tenant)
 	if err != nil {
 		return space, err
 	}

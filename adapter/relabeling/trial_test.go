@@ -82,7 +82,7 @@ func TestTrialOfSealedData(t *testing.T) {
 		r.now += 60_000
 	}
 	require.NoError(t, r.store.SealAll(t.Context()))
-	require.NoError(t, r.eng.Compact(t.Context()))
+	require.NoError(t, r.eng.CompactAll(t.Context()))
 	space, err := MeasureSpace(t.Context(), r.store, "t")
 	require.NoError(t, err)
 	total := 0.0

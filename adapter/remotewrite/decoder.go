@@ -141,7 +141,7 @@ func (d *decoder) commit() error {
 	if err := b.Commit(d.ctx); err != nil {
 		var limit *tenant.LimitError
 		if errors.As(err, &limit) { // Samples of earlier batches count as well.
-			return limit.Of(d.written.floats + d.written.histograms + d.pending.floats + d.pending.histograms)
+			return limit.ForRequest(d.written.floats + d.written.histograms + d.pending.floats + d.pending.histograms)
 		}
 		return err
 	}

@@ -100,7 +100,7 @@ func (b *haBatch) partOf(alias []byte) *haPart {
 	}
 	p := &haPart{haName: name}
 	if name.replica != "" {
-		if p.err = b.ha.Replicas.Check(b.tenant, name.cluster, name.replica); p.err != nil {
+		if p.err = b.ha.Replicas.CheckReplica(b.tenant, name.cluster, name.replica); p.err != nil {
 			return p // Not cached: there may be as many rejected replicas as series.
 		}
 		p.clusterField = appendLabel(nil, b.ha.ClusterLabel, name.cluster)

@@ -78,7 +78,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // storeRequest reads, decodes and stores a request. q's decoder holds the result.
 func (h *handler) storeRequest(r *http.Request, v version, q *request) error {
 	d := &q.decoder
-	d.ctx, d.tenant = r.Context(), tenant.From(r.Context())
+	d.ctx, d.tenant = r.Context(), tenant.FromContext(r.Context())
 	d.newBatch, d.onMetadata = h.newBatch, h.opts.Metadata
 	err := h.decode(r, v, q)
 	q.body.release() // the store bounds the samples that wait to become durable
@@ -96,7 +96,7 @@ func (h *handler) decode(r *http.Request, v version, q *request) error {
 		return err
 	}
 	compressed, decoded := h.opts.MaxCompressed, h.opts.MaxDecoded
-	if own := h.opts.Limiter.Of(name).RequestBytes; own > 0 {
+	if own := h.opts.Limiter.LimitsOf(name).RequestBytes; own > 0 {
 		compressed, decoded = min(compressed, own), min(decoded, own)
 	}
 	if err := q.body.read(r, compressed); err != nil {

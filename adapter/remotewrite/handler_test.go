@@ -374,7 +374,7 @@ func TestTenant(t *testing.T) {
 	require.NoError(t, err)
 	post(h, contentV1, marshalV1(t, oneSample()))
 	require.Equal(t, tenant.Default, got)
-	ctx := tenant.Into(context.Background(), "acme")
+	ctx := tenant.NewContext(context.Background(), "acme")
 	r := httptest.NewRequestWithContext(
 		ctx, http.MethodPost, "/", strings.NewReader(string(snappy.Encode(nil, marshalV1(t, oneSample())))),
 	)

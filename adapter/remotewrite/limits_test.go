@@ -42,7 +42,7 @@ func (s *server) sendAs(t *testing.T, name string, series ...string) *httptest.R
 	body, err := w.Marshal()
 	require.NoError(t, err)
 	r := httptest.NewRequestWithContext(
-		tenant.Into(t.Context(), name), http.MethodPost, "/", strings.NewReader(string(snappy.Encode(nil, body))),
+		tenant.NewContext(t.Context(), name), http.MethodPost, "/", strings.NewReader(string(snappy.Encode(nil, body))),
 	)
 	answer := httptest.NewRecorder()
 	s.ServeHTTP(answer, r)

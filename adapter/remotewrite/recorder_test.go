@@ -160,7 +160,7 @@ type recordedExemplar struct {
 }
 
 func canonicalText(t, st int64, h *histogram.Histogram, fh *histogram.FloatHistogram) (string, error) {
-	c, err := chunk.Canonical(chunk.Histogram{T: t, ST: st, Int: h, Float: fh})
+	c, err := chunk.CanonicalHistogram(chunk.Histogram{T: t, ST: st, Int: h, Float: fh})
 	if err != nil {
 		return "", err
 	}

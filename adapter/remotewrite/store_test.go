@@ -45,7 +45,7 @@ func newServer(t testing.TB, rule func(faultengine.Op) faultengine.Action, chang
 	if rule != nil {
 		eng = faultengine.Wrap(eng, rule)
 	}
-	store := storagetest.Open(t, eng, append([]func(*storage.Options){storagetest.At(testNow)}, change...)...)
+	store := storagetest.Open(t, eng, append([]func(*storage.Options){storagetest.FixedClock(testNow)}, change...)...)
 	h, err := Handler(store, DefaultOptions())
 	require.NoError(t, err)
 	return &server{Handler: h, store: store}
@@ -213,7 +213,7 @@ func TestTenantsApart(t *testing.T) {
 		req := v2From(&prompb.WriteRequest{
 			Timeseries: []prompb.TimeSeries{floatsV1("m_"+name, prompb.Sample{Timestamp: testMS, Value: 1})},
 		})
-		r := httptest.NewRequestWithContext(tenant.Into(context.Background(), name), http.MethodPost, "/",
+		r := httptest.NewRequestWithContext(tenant.NewContext(context.Background(), name), http.MethodPost, "/",
 			strings.NewReader(string(snappy.Encode(nil, marshalV2(t, req)))))
 		r.Header.Set("Content-Type", contentV2)
 		w := httptest.NewRecorder()

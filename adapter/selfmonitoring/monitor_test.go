@@ -46,7 +46,7 @@ type rig struct {
 func newRig(t *testing.T) *rig {
 	r := &rig{t: t, registry: prometheus.NewRegistry()}
 	r.limiter = tenant.NewLimiter(func() time.Time { return testNow }, nil)
-	r.store = storagetest.Open(t, memory.New(), storagetest.At(testNow), func(o *storage.Options) {
+	r.store = storagetest.Open(t, memory.New(), storagetest.FixedClock(testNow), func(o *storage.Options) {
 		o.Limiter = r.limiter
 	})
 	o := DefaultOptions()

@@ -142,7 +142,7 @@ func (c *storedCommand) verify(ctx context.Context) error {
 		all += list[i].Bytes
 	}
 	mctx, bar := withMeterBar(ctx, "verifying")
-	engine.MeterOf(mctx).Expect(all)
+	engine.MeterOf(mctx).AddExpected(all)
 	verify, err := c.at.NewVerifier(mctx)
 	if err != nil {
 		return err

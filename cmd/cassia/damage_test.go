@@ -24,7 +24,7 @@ func countedSamples(t *testing.T, dir string, now time.Time) (n int, told []stri
 	eng, err := pebble.Open(dir, pebble.DefaultOptions())
 	require.NoError(t, err)
 	defer func() { require.NoError(t, eng.Close()) }()
-	s := storagetest.Start(t, eng, storagetest.At(now))
+	s := storagetest.Start(t, eng, storagetest.FixedClock(now))
 	defer func() { require.NoError(t, s.Close()) }()
 	evaluator := promql.NewEngine(promql.DefaultOptions())
 	defer func() { require.NoError(t, evaluator.Close()) }()

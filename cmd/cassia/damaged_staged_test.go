@@ -24,14 +24,14 @@ func stagedDirectory(t *testing.T, now time.Time, series int) (dir, path string)
 	po.BlockBytes = 4 << 10 // Small blocks, because Pebble tries every bit of a damaged block.
 	eng, err := pebble.Open(dir, po)
 	require.NoError(t, err)
-	s := storagetest.Start(t, eng, storagetest.At(now))
+	s := storagetest.Start(t, eng, storagetest.FixedClock(now))
 	rng := rand.New(rand.NewPCG(1, 1))
 	for m := range series {
 		ls := labels.FromStrings("__name__", fmt.Sprintf("metric_%d", m))
 		storagetest.Write(t, s, "default", ls, storagetest.Samples(now.UnixMilli(), -60_000, 24*60,
 			func(int) float64 { return rng.Float64() })...)
 	}
-	require.NoError(t, eng.Compact(t.Context()))
+	require.NoError(t, eng.CompactAll(t.Context()))
 	require.NoError(t, s.Close())
 	require.NoError(t, eng.Close())
 	files, err := filepath.Glob(filepath.Join(dir, "*.sst"))

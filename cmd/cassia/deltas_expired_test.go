@@ -69,7 +69,7 @@ func TestDeltasAddOnceRawHasExpired(t *testing.T) {
 			from := d.end.Add(-time.Duration(1+rng.IntN(12)) * time.Hour)
 			for query, want := range increasesOf(name, list, from, d.end) {
 				for _, resolution := range []string{"auto", "5m", "1h"} {
-					ctx, err := promql.WithResolution(tenant.Into(t.Context(), "shop"), resolution, 0)
+					ctx, err := promql.WithResolution(tenant.NewContext(t.Context(), "shop"), resolution, 0)
 					require.NoError(t, err)
 					q, err := evaluator.NewInstantQuery(
 						ctx, promql.NewQueryable(s), promengine.NewPrometheusQueryOpts(false, 0), query, d.end,

@@ -180,7 +180,7 @@ func (e *examination) noStoreYet() doctor.Finding {
 func (e *examination) examineStore(ctx context.Context, eng engine.Engine,
 	listen func(context.Context) error) *inspect.Condition {
 	mctx, bar := withMeterBar(ctx, "verifying files")
-	c, err := inspect.Examine(mctx, eng, inspect.ExamineOptions{
+	c, err := inspect.ExamineStore(mctx, eng, inspect.ExamineOptions{
 		Retention: e.retention.Raw, Retention5m: e.retention.FiveMinutes, Retention1h: e.retention.OneHour,
 		TenantRetention: e.retention.Tenants, Classes: e.retention.Classes, Listen: listen,
 		Files: e.verifiesFiles, Now: e.now,
@@ -200,7 +200,7 @@ func (e *examination) examineStore(ctx context.Context, eng engine.Engine,
 		e.add(unopenedFinding(err))
 		return nil
 	}
-	if space, err := inspect.Space(ctx, eng); err != nil {
+	if space, err := inspect.SpaceByKind(ctx, eng); err != nil {
 		e.add(doctor.Finding{
 			Level: doctor.Warning, What: "the disk usage can't be measured: " + oneLine(err),
 			Why: "the sizes of files and tables are unknown",

@@ -106,7 +106,7 @@ type inspectedEngine struct {
 func inspectCluster(ctx context.Context, e *cassandra.Engine, log *slog.Logger) *inspectedEngine {
 	l := &inspectedEngine{Engine: e}
 	ctx, l.cancel = context.WithCancel(ctx)
-	l.inspection.Go(panics.Contained("examining the cluster", func() {
+	l.inspection.Go(panics.WrapContained("examining the cluster", func() {
 		found, err := e.Findings(ctx)
 		if err != nil && ctx.Err() == nil {
 			log.Warn("can't examine the cluster", "err", oneLine(err))

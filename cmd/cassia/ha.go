@@ -42,7 +42,7 @@ func haRoute(ha *remotewrite.HA) server.Route {
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			clusters := []replicas.ClusterStatus{}
 			if ha != nil {
-				clusters = ha.Replicas.Status(tenant.From(r.Context()))
+				clusters = ha.Replicas.Status(tenant.FromContext(r.Context()))
 			}
 			w.Header().Set("Content-Type", "application/json")
 			w.Header().Set("X-Content-Type-Options", "nosniff")

@@ -51,7 +51,7 @@ func (jsonEvaluator) Answered(ctx context.Context, bytes int64) { promql.HoldAns
 
 func (e jsonEvaluator) Evaluate(ctx context.Context, q jsonapi.Evaluation, yield func(jsonapi.Result) error) error {
 	report := &promql.Report{}
-	ctx = tenant.Into(report.Into(ctx), q.Tenant)
+	ctx = tenant.NewContext(report.Into(ctx), q.Tenant)
 	var query promengine.Query
 	var err error
 	if q.Step > 0 {

@@ -45,7 +45,7 @@ func (p *process) limitsOf(evaluator *promql.Engine) func([]string) any {
 		for _, name := range names {
 			running, waiting := evaluator.QueryCounts(name)
 			out = append(out, limitStatus{
-				Tenant: name, Limits: p.limiter.Of(name).ByKey(), Left: p.limiter.Left(name),
+				Tenant: name, Limits: p.limiter.LimitsOf(name).ByKey(), Left: p.limiter.Remaining(name),
 				Used: map[string]float64{
 					tenant.KeyActiveSeries: float64(p.store.ActiveSeries(name)),
 					tenant.KeyQueries:      float64(running), tenant.KeyQueriesWaiting: float64(waiting),

@@ -85,7 +85,7 @@ func rowsOf(t *testing.T, flags []string) (rows []string) {
 	_, err := app.Parse(append([]string{"serve"}, flags...))
 	require.NoError(t, err)
 	require.NoError(t, c.Validate())
-	session, err := cassandra.Foreign(t.Context(), c.Cassandra)
+	session, err := cassandra.OpenForeign(t.Context(), c.Cassandra)
 	require.NoError(t, err)
 	defer session.Close()
 	tables := session.Query("SELECT table_name, id FROM system_schema.tables WHERE keyspace_name = ?",

@@ -48,7 +48,7 @@ func (r *repairFlags) run(ctx context.Context, from *backups.Location, backup, d
 		spares = found
 	}
 	mctx, bar := withMeterBar(ctx, "examining")
-	stats, err := pebble.Mend(mctx, spares, dir, r.discardsLog)
+	stats, err := pebble.Repair(mctx, spares, dir, r.discardsLog)
 	bar.clearBar()
 	printMended(&stats)
 	if err != nil {
@@ -75,7 +75,7 @@ func (r *repairFlags) run(ctx context.Context, from *backups.Location, backup, d
 }
 
 // printMended prints the result of a repair, one line per file.
-func printMended(stats *pebble.MendStats) {
+func printMended(stats *pebble.RepairStats) {
 	for _, text := range stats.Mended {
 		fmt.Fprintln(stdout, "repaired: "+text)
 	}
@@ -96,7 +96,7 @@ func printMended(stats *pebble.MendStats) {
 }
 
 // stillDamaged returns the error for a repair after which damage remains. The error names the remedy.
-func stillDamaged(from *backups.Location, dir string, stats *pebble.MendStats) error {
+func stillDamaged(from *backups.Location, dir string, stats *pebble.RepairStats) error {
 	if stats.IsLost {
 		return fmt.Errorf(
 			"%s: can't be repaired; restore a whole backup to a new directory: cassia restore --from=%s "+

@@ -28,6 +28,6 @@ func (p *process) startMetadata(ctx context.Context) (stop func(), err error) {
 	poller := metadata.New(o)
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
-	running.Go(panics.Contained("fetching metadata", func() { poller.Run(ctx) }))
+	running.Go(panics.WrapContained("fetching metadata", func() { poller.Run(ctx) }))
 	return func() { cancel(); running.Wait() }, nil
 }

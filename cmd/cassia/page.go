@@ -78,9 +78,9 @@ type inspectedStore struct {
 func (s inspectedStore) Survey(
 	ctx context.Context, tenant string,
 ) (list []inspect.SurveyedWindow, cut bool, err error) {
-	return inspect.Survey(ctx, s.View(), tenant)
+	return inspect.ListWindows(ctx, s.View(), tenant)
 }
 
 func (s inspectedStore) Space(ctx context.Context) (map[string]int64, error) {
-	return inspect.Space(ctx, s.View().Engine())
+	return inspect.SpaceByKind(ctx, s.View().Engine())
 }

@@ -125,7 +125,7 @@ func (s *shownLines) requireHonest(t *testing.T, began time.Time, part float64) 
 // unevenSamples writes samples of many days. Their number differs from day to day.
 func unevenSamples(t *testing.T, eng engine.Engine, now time.Time) {
 	t.Helper()
-	s := storagetest.Start(t, eng, storagetest.At(now))
+	s := storagetest.Start(t, eng, storagetest.FixedClock(now))
 	b := s.NewBatch("default")
 	for day := range 12 {
 		for i := range 6 + 3*(day%3) {
@@ -148,7 +148,7 @@ func TestRemainingTimeOfACheck(t *testing.T) {
 	now, clock := time.Now(), &workClock{}
 	eng := &throttledEngine{memory.New(), clock}
 	unevenSamples(t, eng, now)
-	s := storagetest.Open(t, eng, storagetest.At(now))
+	s := storagetest.Open(t, eng, storagetest.FixedClock(now))
 	shown := &shownLines{now: clock.now}
 	began := clock.now()
 	bar := &meterBar{bar: shown.bar(), what: "checking", unit: dayBytes}
@@ -175,8 +175,8 @@ func TestRemainingTimeOfACheckOfADirectory(t *testing.T) {
 	now, clock := time.Now(), &workClock{}
 	eng := &throttledPebble{storagetest.Pebble(t), clock}
 	unevenSamples(t, eng, now)
-	require.NoError(t, eng.Compact(t.Context()))
-	s := storagetest.Open(t, eng, storagetest.At(now))
+	require.NoError(t, eng.CompactAll(t.Context()))
+	s := storagetest.Open(t, eng, storagetest.FixedClock(now))
 	shown := &shownLines{now: clock.now}
 	began := clock.now()
 	bar := &meterBar{bar: shown.bar(), what: "checking", unit: dayBytes}
@@ -191,7 +191,7 @@ func TestRemainingTimeOfAnExport(t *testing.T) {
 	now, clock := time.Now(), &workClock{}
 	eng := &throttledEngine{memory.New(), clock}
 	unevenSamples(t, eng, now)
-	s := storagetest.Open(t, eng, storagetest.At(now))
+	s := storagetest.Open(t, eng, storagetest.FixedClock(now))
 	shown := &shownLines{now: clock.now}
 	began := clock.now()
 	o := exporter.Options{
@@ -217,7 +217,7 @@ func TestRemainingTimeOfAnImport(t *testing.T) {
 	}
 	require.NoError(t, os.WriteFile(file, append(text, "# EOF\n"...), 0o600))
 	eng := &throttledEngine{memory.New(), clock}
-	s := storagetest.Open(t, eng, storagetest.At(now))
+	s := storagetest.Open(t, eng, storagetest.FixedClock(now))
 	shown := &shownLines{now: clock.now}
 	began := clock.now()
 	_, err := importer.Run(t.Context(), importer.Options{
@@ -259,7 +259,7 @@ func TestRemainingTimeOfABackupAndARestore(t *testing.T) {
 	}
 	// The file is large in comparison with the buffer that is read before any of it is written.
 	snapshot, eng := filepath.Join(t.TempDir(), "snapshot"), storagetest.Pebble(t)
-	samples, rng := storagetest.Start(t, eng, storagetest.At(now)), rand.New(rand.NewPCG(1, 1))
+	samples, rng := storagetest.Start(t, eng, storagetest.FixedClock(now)), rand.New(rand.NewPCG(1, 1))
 	b := samples.NewBatch("default")
 	for i := range 50 {
 		ls := labels.FromStrings("__name__", fmt.Sprintf("metric_%d_total", i%5), "host", fmt.Sprint(i))
@@ -270,7 +270,7 @@ func TestRemainingTimeOfABackupAndARestore(t *testing.T) {
 	require.NoError(t, b.Commit(t.Context()))
 	require.NoError(t, samples.SealAll(t.Context()))
 	require.NoError(t, samples.Close())
-	require.NoError(t, eng.Compact(t.Context()))
+	require.NoError(t, eng.CompactAll(t.Context()))
 	require.NoError(t, makeCheckpoint(t.Context(), eng, snapshot))
 	name := backupName(now)
 	// On this clock, the verification at the end of a backup takes no time, although it is a fifth of the work. The

@@ -76,7 +76,7 @@ func newSuiteStore(
 ) *suiteStore {
 	s := &suiteStore{sealed: sealed}
 	for _, eng := range engines {
-		s.stores = append(s.stores, storagetest.Open(t, eng, change, storagetest.Forever))
+		s.stores = append(s.stores, storagetest.Open(t, eng, change, storagetest.KeepForever))
 	}
 	s.partitions = s.stores[0].Partitions()
 	var err error
@@ -127,19 +127,19 @@ type suiteQuerier struct {
 func (q suiteQuerier) Select(
 	ctx context.Context, sorted bool, hints *promstorage.SelectHints, ms ...*labels.Matcher,
 ) promstorage.SeriesSet {
-	return q.Querier.Select(tenant.Into(ctx, q.tenant), sorted, hints, ms...)
+	return q.Querier.Select(tenant.NewContext(ctx, q.tenant), sorted, hints, ms...)
 }
 
 func (q suiteQuerier) LabelNames(
 	ctx context.Context, hints *promstorage.LabelHints, ms ...*labels.Matcher,
 ) ([]string, annotations.Annotations, error) {
-	return q.Querier.LabelNames(tenant.Into(ctx, q.tenant), hints, ms...)
+	return q.Querier.LabelNames(tenant.NewContext(ctx, q.tenant), hints, ms...)
 }
 
 func (q suiteQuerier) LabelValues(
 	ctx context.Context, name string, hints *promstorage.LabelHints, ms ...*labels.Matcher,
 ) ([]string, annotations.Annotations, error) {
-	return q.Querier.LabelValues(tenant.Into(ctx, q.tenant), name, hints, ms...)
+	return q.Querier.LabelValues(tenant.NewContext(ctx, q.tenant), name, hints, ms...)
 }
 
 // suiteAppender collects samples into one remote write 2.0 request.
@@ -192,7 +192,7 @@ func (a *suiteAppender) Commit() error {
 		return err
 	}
 	r := httptest.NewRequestWithContext(
-		tenant.Into(a.ctx, a.s.name), http.MethodPost, "/api/v1/write", bytes.NewReader(snappy.Encode(nil, body)),
+		tenant.NewContext(a.ctx, a.s.name), http.MethodPost, "/api/v1/write", bytes.NewReader(snappy.Encode(nil, body)),
 	)
 	r.Header.Set("Content-Type", "application/x-protobuf;proto=io.prometheus.write.v2.Request")
 	r.Header.Set("Content-Encoding", "snappy")

@@ -69,7 +69,7 @@ func TestAStreamedReadDoesntHoldItsAnswer(t *testing.T) {
 	}
 	const series, samples = 16_000, 240
 	eng := memory.New()
-	store := storagetest.Open(t, eng, storagetest.Forever)
+	store := storagetest.Open(t, eng, storagetest.KeepForever)
 	random := rand.New(rand.NewPCG(1, 2))
 	for first := 0; first < series; first += 1000 {
 		b := store.NewBatch("default")

@@ -64,7 +64,7 @@ func (t *relabelFlags) run(ctx context.Context) error {
 				"file, start cassia serve with --write.relabel-file",
 		)
 	}
-	if err := tenant.Check(t.tenant); err != nil {
+	if err := tenant.CheckName(t.tenant); err != nil {
 		return fmt.Errorf("--tenant=%s: %w", t.tenant, err)
 	}
 	table, err := config.ReadRelabeling(t.file)

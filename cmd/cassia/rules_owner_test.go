@@ -48,7 +48,7 @@ func startRulesProcess(t *testing.T, eng engine.Engine, name, glob string, ahead
 			return faultengine.Fail(nil)
 		}
 		return faultengine.Pass()
-	}), storagetest.Shared(name, "all"))
+	}), storagetest.SharedTarget(name, "all"))
 	eo := promql.DefaultOptions()
 	evaluator := promql.NewEngine(eo)
 	o := ruler.DefaultOptions()

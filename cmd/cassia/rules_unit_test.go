@@ -119,11 +119,11 @@ func newRuleRig(t *testing.T, f ruleTests, test ruleTest) *ruleRig {
 	const of = "team-a"
 	r := &ruleRig{
 		t: t, test: test, every: time.Duration(f.Every), start: time.Unix(test.Start, 0).UTC(),
-		ctx: tenant.Into(t.Context(), of),
+		ctx: tenant.NewContext(t.Context(), of),
 	}
 	r.now = r.start
 	now := func() time.Time { return r.now }
-	r.store = storagetest.Open(t, memory.New(), storagetest.Clock(now), storagetest.Forever)
+	r.store = storagetest.Open(t, memory.New(), storagetest.Clock(now), storagetest.KeepForever)
 	eo := promql.DefaultOptions()
 	r.engine, r.queries, r.parser = promql.NewEngine(eo), promql.NewQueryable(r.store), promql.NewParser(eo.Parser)
 	t.Cleanup(func() { require.NoError(t, r.engine.Close()) })

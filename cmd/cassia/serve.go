@@ -169,7 +169,7 @@ func (p *process) runComponents(ctx, signals context.Context, listening func([]s
 		return p.notOpened(ctx, signals, err)
 	}
 	p.relabeling.OnChange(p.store.ForgetAliases)
-	p.limiter.ForgetWith(p.store.ForgetAliases)
+	p.limiter.SetClearAliases(p.store.ForgetAliases)
 	defer func() { err = errors.Join(err, p.closeStore()) }()
 
 	loopDone, err := p.startLoop(ctx)
@@ -232,7 +232,7 @@ func (p *process) openStore(ctx context.Context) error {
 	if err := p.store.Retention().LogChange(ctx); err != nil {
 		p.log.Warn("can't determine whether the retention has changed", "err", oneLine(err))
 	}
-	go panics.Contained("logging that queries are answered", func() { p.logReady(ctx) })()
+	go panics.WrapContained("logging that queries are answered", func() { p.logReady(ctx) })()
 	return nil
 }
 

@@ -197,7 +197,7 @@ func testClocks(t *testing.T, eng openedEngine) {
 
 // requireClocks requires that the samples of processes with acceptable clocks are stored, and no others.
 func requireClocks(t *testing.T, eng openedEngine, at time.Time) {
-	s := storagetest.Start(t, eng, storagetest.Shared("reader", "read"))
+	s := storagetest.Start(t, eng, storagetest.SharedTarget("reader", "read"))
 	defer func() { require.NoError(t, s.Close()) }()
 	names, err := s.LabelValues(t.Context(), "__name__", query.Query{
 		Tenant: "default", MinT: at.Add(-time.Hour).UnixMilli(), MaxT: at.Add(time.Hour).UnixMilli(),

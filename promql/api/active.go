@@ -43,7 +43,7 @@ func withOrigin(name string, h http.HandlerFunc) http.HandlerFunc {
 func (a *api) activeRoutes(router *route.Router) {
 	const path = "/status/active_queries"
 	router.Get(path, func(w http.ResponseWriter, r *http.Request) {
-		a.respond(w, r, a.Queries.ActiveQueries(tenant.All(r.Context())))
+		a.respond(w, r, a.Queries.ActiveQueries(tenant.NamesFromContext(r.Context())))
 	})
 	router.Get("/status/top_queries", a.serveTopQueries)
 	router.Del(path+"/:id", a.cancelQuery)
@@ -52,7 +52,7 @@ func (a *api) activeRoutes(router *route.Router) {
 
 // cancelQuery cancels a query. The client that sent the query gets 499 with the error type canceled.
 func (a *api) cancelQuery(w http.ResponseWriter, r *http.Request) {
-	if !a.Queries.CancelQuery(route.Param(r.Context(), "id"), tenant.All(r.Context())) {
+	if !a.Queries.CancelQuery(route.Param(r.Context(), "id"), tenant.NamesFromContext(r.Context())) {
 		a.fail(w, r, http.StatusNotFound, "not_found", "no running query has this id")
 		return
 	}
@@ -79,5 +79,5 @@ func (a *api) serveTopQueries(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	a.respond(w, r, a.Queries.TopQueries(tenant.All(r.Context()), by, limit))
+	a.respond(w, r, a.Queries.TopQueries(tenant.NamesFromContext(r.Context()), by, limit))
 }

@@ -39,7 +39,7 @@ func TestActiveQueries(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Queries = oneQuery{&canceled} })
 	ask := func(method, path, who string) *httptest.ResponseRecorder {
 		req := httptest.NewRequest(method, Prefix+"/status/active_queries"+path, nil)
-		return r.do(req.WithContext(tenant.Into(t.Context(), who)))
+		return r.do(req.WithContext(tenant.NewContext(t.Context(), who)))
 	}
 	var list []promql.ActiveQuery
 	require.NoError(t, json.Unmarshal([]byte(data(t, ask(http.MethodGet, "", "a"))), &list))
@@ -62,7 +62,7 @@ func TestTopQueries(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Queries = oneQuery{} })
 	ask := func(params string) *httptest.ResponseRecorder {
 		req := httptest.NewRequest(http.MethodGet, Prefix+"/status/top_queries"+params, nil)
-		return r.do(req.WithContext(tenant.Into(t.Context(), "a")))
+		return r.do(req.WithContext(tenant.NewContext(t.Context(), "a")))
 	}
 	for params, want := range map[string]promql.TopQuery{
 		"":                    {Query: "time", Tenants: []string{"a"}, Count: defaultTop},

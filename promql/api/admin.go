@@ -33,7 +33,7 @@ func (t adminTSDB) Delete(ctx context.Context, start, end int64, matchers ...*la
 	if t.del == nil {
 		return errNoTSDB
 	}
-	return storage.PlainError(t.del(ctx, tenant.From(ctx), start, end, matchers...))
+	return storage.PlainError(t.del(ctx, tenant.FromContext(ctx), start, end, matchers...))
 }
 
 // adminRoutes adds the admin routes that Prometheus' handlers don't serve. If the admin API is disabled, these are all
@@ -86,7 +86,7 @@ func (a *api) serveDisabled(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *api) cleanTombstones(w http.ResponseWriter, r *http.Request) {
-	if err := a.CleanTombstones(r.Context(), tenant.From(r.Context())); err != nil {
+	if err := a.CleanTombstones(r.Context(), tenant.FromContext(r.Context())); err != nil {
 		a.failWith(w, r, err)
 		return
 	}

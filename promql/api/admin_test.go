@@ -33,7 +33,7 @@ func TestDeleteSeries(t *testing.T) {
 		if post {
 			req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		}
-		return r.do(req.WithContext(tenant.Into(t.Context(), who)))
+		return r.do(req.WithContext(tenant.NewContext(t.Context(), who)))
 	}
 	count := func(who string) string {
 		return data(t, of(who, http.MethodGet, "/query?query=sum(count_over_time(m[1h]))&time=1000"))

@@ -138,7 +138,7 @@ func New(o Options) http.Handler {
 	// The router is created at the first request or in the background, because Prometheus' API takes half a second to
 	// generate its OpenAPI description.
 	rest := sync.OnceValue(a.router)
-	go panics.Contained("describing the API", func() { rest() })()
+	go panics.WrapContained("describing the API", func() { rest() })()
 
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { rest().ServeHTTP(w, r) })
 }

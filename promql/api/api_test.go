@@ -45,7 +45,7 @@ type rig struct {
 
 // newRig returns the API on a store in memory with two series of 300 samples each, one per second.
 func newRig(t *testing.T, change func(*Options)) rig {
-	return newRigOver(t, storagetest.Forever, change)
+	return newRigOver(t, storagetest.KeepForever, change)
 }
 
 func newRigOver(t *testing.T, stored func(*storage.Options), change func(*Options)) rig {
@@ -178,7 +178,7 @@ func TestFormsMayBePosted(t *testing.T) {
 func TestTenantOfTheContext(t *testing.T) {
 	r := newRig(t, nil)
 	req := httptest.NewRequest(http.MethodGet, Prefix+"/label/tenant/values", nil)
-	require.Equal(t, `["other"]`, data(t, r.do(req.WithContext(tenant.Into(t.Context(), "other")))))
+	require.Equal(t, `["other"]`, data(t, r.do(req.WithContext(tenant.NewContext(t.Context(), "other")))))
 	require.Equal(t, `["default"]`, data(t, r.do(req)))
 }
 

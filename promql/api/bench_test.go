@@ -17,7 +17,7 @@ import (
 // BenchmarkSmall measures small queries over an hour of one target. There are 20 targets with 200 metrics each, all
 // sealed.
 func BenchmarkSmall(b *testing.B) {
-	store := storagetest.Open(b, storagetest.Pebble(b), storagetest.Forever)
+	store := storagetest.Open(b, storagetest.Pebble(b), storagetest.KeepForever)
 	for i := range 20 {
 		batch := store.NewBatch("default")
 		for m := range 200 {

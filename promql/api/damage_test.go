@@ -44,7 +44,7 @@ func TestDamageIsNoFaultOfTheQuery(t *testing.T) {
 			}
 			return faultengine.Fail(fmt.Errorf("a scan: %w", engine.ErrCorrupt))
 		})
-		store := storagetest.Start(t, struct{ engine.Engine }{over}, storagetest.Shared("a", "b"),
+		store := storagetest.Start(t, struct{ engine.Engine }{over}, storagetest.SharedTarget("a", "b"),
 			func(o *storage.Options) { o.Follow = true })
 		r := rig{apiOver(t, store, nil), store}
 		broken.Store(true)

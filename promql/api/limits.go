@@ -13,7 +13,7 @@ import (
 
 // serveLimits returns the limits of a request's tenants, and the current use of each limit.
 func (a *api) serveLimits(w http.ResponseWriter, r *http.Request) {
-	a.respond(w, r, a.Limits(tenant.All(r.Context())))
+	a.respond(w, r, a.Limits(tenant.NamesFromContext(r.Context())))
 }
 
 // withPlace returns a handler whose reads wait for their turn among the queries of their tenants. Queries of the

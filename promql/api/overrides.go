@@ -74,8 +74,8 @@ func (a *api) serveMetadata(w http.ResponseWriter, r *http.Request) {
 // mergeMetadata joins the metadata of the metrics of a request's tenants.
 func (a *api) mergeMetadata(ctx context.Context, metric string, limit int) (map[string][]MetricMetadata, error) {
 	all := map[string][]MetricMetadata{}
-	for _, name := range tenant.All(ctx) {
-		found, err := a.Metadata(tenant.Into(ctx, name), name, metric, limit)
+	for _, name := range tenant.NamesFromContext(ctx) {
+		found, err := a.Metadata(tenant.NewContext(ctx, name), name, metric, limit)
 		if err != nil {
 			return nil, err
 		}

@@ -35,7 +35,7 @@ func cpuTime() time.Duration {
 func BenchmarkRead(b *testing.B) {
 	const n, at = 240_000, 3_000_000
 	for _, sealed := range []bool{false, true} {
-		store := storagetest.Open(b, storagetest.Pebble(b), storagetest.Forever)
+		store := storagetest.Open(b, storagetest.Pebble(b), storagetest.KeepForever)
 		for from := 0; from < n; from += 5000 {
 			batch := store.NewBatch("default")
 			for i := from; i < from+5000; i++ {

@@ -36,7 +36,7 @@ func (a *api) serveTSDB(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	if len(tenant.All(r.Context())) > 1 {
+	if len(tenant.NamesFromContext(r.Context())) > 1 {
 		a.fail(w, r, http.StatusBadRequest, "bad_data", "the status covers one tenant at a time; name one tenant")
 		return
 	}
@@ -46,7 +46,7 @@ func (a *api) serveTSDB(w http.ResponseWriter, r *http.Request) {
 	case <-r.Context().Done():
 		return
 	}
-	c, err := a.Cardinality(r.Context(), tenant.From(r.Context()), limit)
+	c, err := a.Cardinality(r.Context(), tenant.FromContext(r.Context()), limit)
 	if err != nil {
 		a.failWith(w, r, err)
 		return

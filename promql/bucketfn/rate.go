@@ -214,8 +214,8 @@ func (e *Evaluator) riseBetween(b *rollup.Buckets, lo, hi int, counter bool, out
 				rise = addOrSubtract(rise, correction, 1, out)
 			}
 		}
-		if f.starts.areCorrectionsReconciled(h) {
-			out.note(NoteBoundsReconciledAdd)
+		if e.starts.areCorrectionsReconciled(h) {
+			out.addNote(NoteBoundsReconciledAdd)
 		}
 	}
 	return finishRise(rise)

@@ -60,9 +60,9 @@ type alertCheck struct {
 // expanded here first, in a bounded way.
 func (r *Ruler) checkAlerts(ctx context.Context, rule *rules.AlertingRule, found promengine.Vector,
 	at time.Time) error {
-	external := r.externalURL(tenant.From(ctx))
+	external := r.externalURL(tenant.FromContext(ctx))
 	c := alertCheck{
-		r: r, ctx: ctx, url: external, rule: rule, at: at, maxValue: min(r.store.MaxLabelValue(tenant.From(ctx)),
+		r: r, ctx: ctx, url: external, rule: rule, at: at, maxValue: min(r.store.MaxLabelValue(tenant.FromContext(ctx)),
 			maxAlertLabels),
 		external: r.o.ExternalLabels.Map(), outer: labelsTextLength(r.o.ExternalLabels) + len(external.String()),
 	}

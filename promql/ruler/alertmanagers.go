@@ -87,7 +87,7 @@ func NewAlertmanagers(urls []*url.URL, bearerFile string, external labels.Labels
 	once := make(chan map[string][]*targetgroup.Group)
 	go func() {
 		defer close(a.ended)
-		panics.Contained("sending alerts", func() { a.Run(once) })()
+		panics.WrapContained("sending alerts", func() { a.Run(once) })()
 	}()
 	once <- targets
 	close(once)

@@ -128,7 +128,7 @@ func TestAlertsAreBounded(t *testing.T) {
 func TestAlertsAreBoundedTogether(t *testing.T) {
 	r := newRig(t)
 	r.file(withAlert(t, nil, map[string]string{"text": strings.Repeat("x", 60_000)}))
-	app := appendable{r}.Appender(tenant.Into(t.Context(), testTenant))
+	app := appendable{r}.Appender(tenant.NewContext(t.Context(), testTenant))
 	for i := range maxAlertTexts/60_000 + 1 {
 		_, err := app.Append(0, labels.FromStrings(labels.MetricName, "odd", "n", fmt.Sprint(i)), r.now.UnixMilli(), 1)
 		require.NoError(t, err)

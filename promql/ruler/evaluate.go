@@ -85,7 +85,7 @@ func evaluateGroup(ctx context.Context, g *rules.Group, at time.Time, eval rules
 	all := g.Rules()
 	for t := (&evaluation{}); t.from < len(all) || len(all) == 0; t.from = t.at + 1 {
 		t.at = t.from - 1
-		err := panics.Do(panicName, func() error { eval(t.addToContext(ctx), g, at); return nil })
+		err := panics.Call(panicName, func() error { eval(t.addToContext(ctx), g, at); return nil })
 		if err == nil {
 			return
 		}

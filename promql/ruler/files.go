@@ -42,7 +42,7 @@ type Source struct {
 func ParseSource(text string) (Source, error) {
 	s := Source{Tenant: tenant.Default, Glob: text}
 	if name, glob, found := strings.Cut(text, "="); found {
-		if err := tenant.Check(name); err != nil {
+		if err := tenant.CheckName(name); err != nil {
 			return Source{}, fmt.Errorf("%w; must be tenant=pattern, or a pattern without =", err)
 		}
 		s = Source{Tenant: name, Glob: glob}

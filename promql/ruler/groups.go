@@ -25,7 +25,7 @@ func (r *Ruler) Groups(ctx context.Context, name string) ([]*rules.Group, error)
 func (r *Ruler) loadGroups(ctx context.Context, name string, files ruleFiles, into promstorage.Appendable,
 	notify rules.NotifyFunc) ([]*rules.Group, error) {
 	m := &manager{r: r, tenant: name, files: files}
-	o := m.options(tenant.Into(ctx, name), r.o.Logger.With("tenant", name), rules.NewGroupMetrics(nil), into)
+	o := m.options(tenant.NewContext(ctx, name), r.o.Logger.With("tenant", name), rules.NewGroupMetrics(nil), into)
 	o.NotifyFunc = notify
 	byKey, errs := rules.NewManager(o).LoadGroups(r.o.Interval, r.o.ExternalLabels, r.externalURL(name).String(), nil,
 		false, files.paths()...)

@@ -34,7 +34,7 @@ func (r *Ruler) restoreFiring(ctx context.Context, g *rules.Group, at time.Time)
 		if rule.KeepFiringFor() <= 0 || rule.Restored() {
 			continue
 		}
-		if err := panics.Do(panicName, func() error { return r.restoreFiringOf(ctx, g, rule, at) }); err != nil {
+		if err := panics.Call(panicName, func() error { return r.restoreFiringOf(ctx, g, rule, at) }); err != nil {
 			g.Logger().Warn(
 				"can't restore which alerts are firing because of keep_firing_for; alerts whose expression no longer matches are resolved",
 				"alert", rule.Name(), "err", err,
@@ -60,7 +60,7 @@ func (r *Ruler) restoreFiringOf(ctx context.Context, g *rules.Group, rule *rules
 	}
 	for _, t := range times {
 		if _, err := rule.Eval((&evaluation{rule: rule}).addToContext(ctx), g.QueryOffset(), t, r.ruleQuery,
-			r.externalURL(tenant.From(ctx)), 0); err != nil {
+			r.externalURL(tenant.FromContext(ctx)), 0); err != nil {
 			return err
 		}
 		rule.ForEachActiveAlert(func(a *rules.Alert) {

@@ -60,7 +60,7 @@ func (r *Ruler) newEmptyManager(name string) *manager {
 // newManager starts evaluating the rules of a tenant.
 func (r *Ruler) newManager(ctx context.Context, name string, files ruleFiles, log *slog.Logger) *manager {
 	m := r.newEmptyManager(name)
-	ctx, m.cancel = context.WithCancel(tenant.Into(ctx, name))
+	ctx, m.cancel = context.WithCancel(tenant.NewContext(ctx, name))
 	m.evaluations = r.evaluationMetrics(name)
 	m.Manager = rules.NewManager(m.options(ctx, log.With("tenant", name), m.evaluations,
 		recordingAppendable{r.o.Appendable, r}))
@@ -72,10 +72,10 @@ func (r *Ruler) newManager(ctx context.Context, name string, files ruleFiles, lo
 	}
 	go func() {
 		defer close(m.ended)
-		panics.Contained(panicName, m.Run)()
+		panics.WrapContained(panicName, m.Run)()
 	}()
 	ctx, m.stopResuming = context.WithCancel(ctx)
-	m.resuming.Go(panics.Contained(panicName, func() {
+	m.resuming.Go(panics.WrapContained(panicName, func() {
 		for _, g := range m.RuleGroups() {
 			m.runContained(g, func() { m.resumeGroup(ctx, g) })
 		}

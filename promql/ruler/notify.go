@@ -49,6 +49,6 @@ func (r *Ruler) notifyFunc(name string) rules.NotifyFunc {
 			current = append(current, a)
 		}
 		// After a panic, the alerts are sent again by a later evaluation, as long as they fire.
-		_ = panics.Do("sending alerts", func() error { send(ctx, expr, current...); return nil })
+		_ = panics.Call("sending alerts", func() error { send(ctx, expr, current...); return nil })
 	}
 }

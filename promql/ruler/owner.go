@@ -64,7 +64,7 @@ func (o *owner) renewLease(ctx context.Context) (mine bool, err error) {
 // takeLease takes the lease if no live process holds it, and reports whether this process owns it. After an error, it
 // is unknown whether this process has taken the lease.
 func (o *owner) takeLease(ctx context.Context) (mine bool, err error) {
-	if unheard := o.store.Member().Unheard(); unheard > membership.LivenessTimeout-confirmationTimeout {
+	if unheard := o.store.Member().HeartbeatAge(); unheard > membership.LivenessTimeout-confirmationTimeout {
 		return false, fmt.Errorf("%w for %v", errNotAnnounced, unheard.Round(time.Second))
 	}
 	if err := o.store.Member().MayRemove(); err != nil {
@@ -89,7 +89,7 @@ func (o *owner) takeLease(ctx context.Context) (mine bool, err error) {
 	case lease.Owner != "" && alive(lease.Owner):
 		return false, nil
 	}
-	_, mine, err = o.store.Member().TakeRules(ctx, lease, o.store.Member().Writer())
+	_, mine, err = o.store.Member().SetRulesLeaseOwner(ctx, lease, o.store.Member().Writer())
 	return mine, err
 }
 
@@ -99,6 +99,6 @@ func (o *owner) releaseLease(ctx context.Context) error {
 	if err != nil || lease.Owner != o.store.Member().Writer() {
 		return err
 	}
-	_, _, err = o.store.Member().TakeRules(ctx, lease, "")
+	_, _, err = o.store.Member().SetRulesLeaseOwner(ctx, lease, "")
 	return err
 }

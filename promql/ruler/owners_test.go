@@ -140,7 +140,7 @@ func TestOwnerThatIsNotHeard(t *testing.T) {
 			return faultengine.Fail(nil)
 		}
 		return faultengine.Pass()
-	}), storagetest.Clock(now), storagetest.Shared("", ""))
+	}), storagetest.Clock(now), storagetest.SharedTarget("", ""))
 	owner := newOwner(store, now)
 	mine, err := owner.renewLease(t.Context())
 	require.NoError(t, err)

@@ -27,7 +27,7 @@ type Retriever struct{ groups []*rules.Group }
 // evaluates them for the request at the time at which they were last due. The results are neither stored nor sent.
 func (r *Ruler) Retriever(ctx context.Context) Retriever {
 	var found Retriever
-	for _, name := range tenant.All(ctx) {
+	for _, name := range tenant.NamesFromContext(ctx) {
 		r.mu.Lock()
 		m, files, generation, elsewhere := r.running[name], r.files[name], r.generation, r.elsewhere
 		r.mu.Unlock()
@@ -74,7 +74,7 @@ func (v *views) get(ctx context.Context, r *Ruler, name string, files ruleFiles,
 	if last, ok := v.byTenant[name]; ok && last.generation == generation && now.Sub(last.at) < viewAge {
 		return last.groups
 	}
-	ctx, cancel := context.WithTimeout(tenant.Into(context.WithoutCancel(ctx), name), viewTimeout)
+	ctx, cancel := context.WithTimeout(tenant.NewContext(context.WithoutCancel(ctx), name), viewTimeout)
 	defer cancel()
 	groups, err := r.loadGroups(ctx, name, files, discardAppendable{},
 		func(context.Context, string, ...*rules.Alert) {})

@@ -102,7 +102,7 @@ func (r *rig) process() *process {
 	require.NoError(r.t, err)
 	m := ruler.newEmptyManager(testTenant)
 	m.files = ruler.files[testTenant]
-	ctx := tenant.Into(r.t.Context(), testTenant)
+	ctx := tenant.NewContext(r.t.Context(), testTenant)
 	m.Manager = rules.NewManager(m.options(ctx, slog.New(slog.DiscardHandler), rules.NewGroupMetrics(nil),
 		recordingAppendable{o.Appendable, ruler}))
 	groups, errs := m.LoadGroups(o.Interval, o.ExternalLabels, ruler.externalURL(testTenant).String(),
@@ -135,7 +135,7 @@ func (p *process) evaluate() (due time.Time) {
 func (r *rig) write(series string, v float64) {
 	ls, _, err := promql.NewParser(promql.DefaultOptions().Parser).ParseSeriesDesc(series + " 0")
 	require.NoError(r.t, err)
-	app := appendable{&rig{store: r.store}}.Appender(tenant.Into(r.t.Context(), testTenant))
+	app := appendable{&rig{store: r.store}}.Appender(tenant.NewContext(r.t.Context(), testTenant))
 	_, err = app.Append(0, ls, r.now.UnixMilli(), v)
 	require.NoError(r.t, err)
 	require.NoError(r.t, app.Commit())
@@ -187,7 +187,7 @@ func (a appendable) Appender(ctx context.Context) promstorage.Appender {
 	if a.rig.appending != nil {
 		a.rig.appending()
 	}
-	return &testAppender{rig: a.rig, ctx: ctx, batch: a.rig.store.NewBatch(tenant.From(ctx))}
+	return &testAppender{rig: a.rig, ctx: ctx, batch: a.rig.store.NewBatch(tenant.FromContext(ctx))}
 }
 
 type testAppender struct {
@@ -229,5 +229,5 @@ func (a *testAppender) Rollback() error { a.batch.Release(); return nil }
 
 // contextOf returns a context for the test's tenant.
 func contextOf(t *testing.T) (context.Context, context.CancelFunc) {
-	return context.WithCancel(tenant.Into(t.Context(), testTenant))
+	return context.WithCancel(tenant.NewContext(t.Context(), testTenant))
 }

@@ -194,7 +194,7 @@ func (r *Ruler) stop() {
 	r.setRunning(nil)
 	var stopping sync.WaitGroup
 	for _, m := range running {
-		stopping.Go(panics.Contained("evaluating rules", m.stop))
+		stopping.Go(panics.WrapContained("evaluating rules", m.stop))
 	}
 	stopping.Wait()
 	r.metrics.changes.WithLabelValues("elsewhere").Inc()

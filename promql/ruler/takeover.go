@@ -46,7 +46,7 @@ func (m *manager) iterateGroup(ctx context.Context, g *rules.Group, due time.Tim
 // continues when it is due again.
 func (m *manager) runContained(g *rules.Group, f func()) {
 	defer m.lockGroup(g)()
-	if err := panics.Do(panicName, func() error { f(); return nil }); err != nil {
+	if err := panics.Call(panicName, func() error { f(); return nil }); err != nil {
 		g.Logger().Error("evaluation of a rule group panicked; it continues at the next evaluation", "err", err)
 	}
 }

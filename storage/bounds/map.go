@@ -23,8 +23,8 @@ func (m *Map[K, V]) Get(key K) (value V, ok bool) {
 	return value, ok
 }
 
-// At returns the value of a key, or the zero value.
-func (m *Map[K, V]) At(key K) V {
+// Value returns the value of a key, or the zero value.
+func (m *Map[K, V]) Value(key K) V {
 	value, _ := m.Get(key)
 	return value
 }

@@ -80,7 +80,7 @@ func Steps(text string) int {
 		return 0
 	}
 	parsed, err := syntax.Parse(text, syntax.Perl|syntax.DotNL)
-	if err != nil || !repeats(parsed) {
+	if err != nil || !hasRepeat(parsed) {
 		return 0
 	}
 	return steps(parsed)
@@ -97,15 +97,15 @@ func Size(text string) (instructions, each int) {
 	return instructions, steps(parsed)
 }
 
-// repeats reports whether a part may match texts of different lengths because of a repetition.
-func repeats(re *syntax.Regexp) bool {
+// hasRepeat reports whether a part may match texts of different lengths because of a repetition.
+func hasRepeat(re *syntax.Regexp) bool {
 	switch re.Op {
 	case syntax.OpStar, syntax.OpPlus, syntax.OpQuest:
 		return true
 	case syntax.OpRepeat:
-		return re.Min != re.Max || repeats(re.Sub[0])
+		return re.Min != re.Max || hasRepeat(re.Sub[0])
 	}
-	return slices.ContainsFunc(re.Sub, repeats)
+	return slices.ContainsFunc(re.Sub, hasRepeat)
 }
 
 // steps returns the number of instructions of a program. A literal text counts as one, because a match is at few of its

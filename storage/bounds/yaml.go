@@ -63,7 +63,7 @@ func parseYAML(text []byte, most int) (all []*yaml.Node, err error) {
 			return nil, err
 		}
 		size := writtenSize{known: map[*yaml.Node]int{}, most: most}
-		n, err := size.of(&doc)
+		n, err := size.measure(&doc)
 		if err != nil {
 			return nil, err
 		}
@@ -82,7 +82,7 @@ type writtenSize struct {
 	known map[*yaml.Node]int
 }
 
-func (w *writtenSize) of(n *yaml.Node) (size int, err error) {
+func (w *writtenSize) measure(n *yaml.Node) (size int, err error) {
 	if n.Anchor != "" {
 		if known, ok := w.known[n]; ok {
 			if known < 0 {
@@ -95,11 +95,11 @@ func (w *writtenSize) of(n *yaml.Node) (size int, err error) {
 	}
 	if n.Kind == yaml.AliasNode {
 		w.aliases = true
-		return w.of(n.Alias)
+		return w.measure(n.Alias)
 	}
 	size = len(n.Value) + 1
 	for _, inner := range n.Content {
-		more, err := w.of(inner)
+		more, err := w.measure(inner)
 		if err != nil {
 			return 0, err
 		}

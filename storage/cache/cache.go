@@ -110,12 +110,12 @@ func (c *Cache) Get(
 	ctx context.Context, key EntryKey, version uint64, load func(context.Context) (EntryValue, error),
 ) (EntryValue, error) {
 	for {
-		value, f, mine := c.look(key, version)
+		value, f, mine := c.lookUp(key, version)
 		switch {
 		case value != nil:
 			return value, nil
 		case mine:
-			c.fly(f, flightKey{key, version}, func() (EntryValue, error) { return load(meter.Loading(ctx)) })
+			c.runFlight(f, flightKey{key, version}, func() (EntryValue, error) { return load(meter.WithLoading(ctx)) })
 			if !errors.Is(f.err, meter.ErrNoTurn) || meter.IsLoading(ctx) {
 				return f.value, f.err
 			}
@@ -160,12 +160,12 @@ func (f *flight) await(ctx context.Context) error {
 	}
 }
 
-// look returns the cached value, or else the flight that loads it. mine is true if the caller must run the load.
-func (c *Cache) look(key EntryKey, version uint64) (value EntryValue, f *flight, mine bool) {
+// lookUp returns the cached value, or else the flight that loads it. mine is true if the caller must run the load.
+func (c *Cache) lookUp(key EntryKey, version uint64) (value EntryValue, f *flight, mine bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e := c.entries[key]; e != nil && e.Value.(*cacheEntry).version == version {
-		return c.hit(e), nil, false
+		return c.recordHit(e), nil, false
 	}
 	if f := c.flights[flightKey{key, version}]; f != nil {
 		c.counts.Hits++
@@ -177,40 +177,41 @@ func (c *Cache) look(key EntryKey, version uint64) (value EntryValue, f *flight,
 	return nil, f, true
 }
 
-// Held returns the value of key in this version of its window if it is cached. It never loads.
-func (c *Cache) Held(key EntryKey, version uint64) (EntryValue, bool) {
+// GetCached returns the value of key in this version of its window if it is cached. It never loads.
+func (c *Cache) GetCached(key EntryKey, version uint64) (EntryValue, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.entries[key]
 	if e == nil || e.Value.(*cacheEntry).version != version {
 		return nil, false
 	}
-	return c.hit(e), true
+	return c.recordHit(e), true
 }
 
-// HeldOf is Held for multiple keys. key returns the i-th key and its version. into[i] is set to the value, or nil.
-func (c *Cache) HeldOf(into []EntryValue, key func(i int) (EntryKey, uint64)) {
+// GetAllCached is GetCached for multiple keys. key returns the i-th key and its version. into[i] is set to the value,
+// or nil.
+func (c *Cache) GetAllCached(into []EntryValue, key func(i int) (EntryKey, uint64)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range into {
 		into[i] = nil
 		k, version := key(i)
 		if e := c.entries[k]; e != nil && e.Value.(*cacheEntry).version == version {
-			into[i] = c.hit(e)
+			into[i] = c.recordHit(e)
 		}
 	}
 }
 
-// hit counts a hit and returns the value of the entry. The caller must hold the lock.
-func (c *Cache) hit(e *list.Element) EntryValue {
+// recordHit counts a hit and returns the value of the entry. The caller must hold the lock.
+func (c *Cache) recordHit(e *list.Element) EntryValue {
 	entry := e.Value.(*cacheEntry)
 	c.counts.Hits++
 	c.recent.MoveToFront(e)
-	c.measure(entry)
+	c.updateSize(entry)
 	return entry.value
 }
 
-func (c *Cache) fly(f *flight, key flightKey, load func() (EntryValue, error)) {
+func (c *Cache) runFlight(f *flight, key flightKey, load func() (EntryValue, error)) {
 	f.err = ErrLoadPanicked
 	defer func() {
 		c.mu.Lock()
@@ -234,11 +235,11 @@ func (c *Cache) put(key flightKey, value EntryValue) {
 	}
 	entry := &cacheEntry{key: key.EntryKey, version: key.version, value: value}
 	c.entries[key.EntryKey] = c.recent.PushFront(entry)
-	c.measure(entry)
+	c.updateSize(entry)
 }
 
-// measure updates the size of an entry and evicts others if necessary. The caller must hold the lock.
-func (c *Cache) measure(entry *cacheEntry) {
+// updateSize updates the size of an entry and evicts others if necessary. The caller must hold the lock.
+func (c *Cache) updateSize(entry *cacheEntry) {
 	size := entry.value.Bytes() + entryBytes + int64(len(entry.key.Tenant)+len(entry.key.Text))
 	c.size += size - entry.size
 	entry.size = size

@@ -17,11 +17,11 @@ func AlterSchema(ctx context.Context, opts Options, dry bool, yield func(stateme
 		return err
 	}
 	if f.Replication == nil {
-		return refuse("keyspace %s doesn't exist; %s", opts.Keyspace, bySchemaCommand)
+		return newRefusal("keyspace %s doesn't exist; %s", opts.Keyspace, bySchemaCommand)
 	}
 	for _, d := range f.Differences {
-		if !d.alters() {
-			return refuse("table %s: %s; %s", d.Table, d.What, d.Do)
+		if !d.isAlteration() {
+			return newRefusal("table %s: %s; %s", d.Table, d.What, d.Do)
 		}
 	}
 	statements := map[string]bool{} // Multiple differences may have the same remedy.
@@ -38,23 +38,23 @@ func AlterSchema(ctx context.Context, opts Options, dry bool, yield func(stateme
 			continue
 		}
 		if session == nil {
-			if session, err = opts.alterer(f); err != nil {
+			if session, err = opts.openSchemaSession(f); err != nil {
 				return err
 			}
 			defer session.Close()
 		}
-		if err := opts.change(ctx, session, d.Do); err != nil {
+		if err := opts.changeSchema(ctx, session, d.Do); err != nil {
 			return fmt.Errorf("cassandra: alter table %s: %w", d.Table, err)
 		}
 	}
 	return nil
 }
 
-// alters reports whether the remedy is a statement that changes an option of the table.
-func (d *Difference) alters() bool { return strings.HasPrefix(d.Do, "ALTER TABLE ") }
+// isAlteration reports whether the remedy is a statement that changes an option of the table.
+func (d *Difference) isAlteration() bool { return strings.HasPrefix(d.Do, "ALTER TABLE ") }
 
-// alterer opens a session for schema changes with a node that was up when f was read.
-func (o *Options) alterer(f *Facts) (*gocql.Session, error) {
+// openSchemaSession opens a session for schema changes with a node that was up when f was read.
+func (o *Options) openSchemaSession(f *Facts) (*gocql.Session, error) {
 	longer := *o
 	longer.Timeout = max(o.Timeout, 2*schemaTimeout)
 	var errs []error
@@ -62,7 +62,7 @@ func (o *Options) alterer(f *Facts) (*gocql.Session, error) {
 		if !n.Up {
 			continue
 		}
-		session, err := longer.direct(n.Address)
+		session, err := longer.openDirect(n.Address)
 		if err == nil {
 			return session, nil
 		}

@@ -51,7 +51,7 @@ func (o *Options) prepareSchema(ctx context.Context, c *Cluster) error {
 func (o *Options) prepareSchemaOn(ctx context.Context, c *Cluster, n Node) error {
 	longer := *o
 	longer.Timeout = max(o.Timeout, 2*schemaTimeout)
-	session, err := longer.direct(n.Address)
+	session, err := longer.openDirect(n.Address)
 	if err != nil {
 		return err
 	}
@@ -68,11 +68,11 @@ func (o *Options) prepareSchemaOn(ctx context.Context, c *Cluster, n Node) error
 	}
 	missing := live.missing()
 	if len(missing) > 0 && !o.CreateSchema {
-		return refuse("keyspace %s is missing the tables %s; %s",
+		return newRefusal("keyspace %s is missing the tables %s; %s",
 			o.Keyspace, strings.Join(namesOf(missing), ", "), bySchemaCommand)
 	}
 	for _, t := range missing {
-		if err := o.change(ctx, session, createTable(o, t)); err != nil {
+		if err := o.changeSchema(ctx, session, createTable(o, t)); err != nil {
 			return fmt.Errorf("create table %s: %w", t, err)
 		}
 	}
@@ -94,7 +94,7 @@ func (o *Options) prepareKeyspace(ctx context.Context, c *Cluster, session *gocq
 	exists := copies != nil
 	if !exists {
 		if !o.CreateSchema {
-			return refuse("keyspace %s doesn't exist; %s", o.Keyspace, bySchemaCommand)
+			return newRefusal("keyspace %s doesn't exist; %s", o.Keyspace, bySchemaCommand)
 		}
 		if copies, err = parseReplication(o.Replication); err != nil {
 			return err
@@ -106,15 +106,15 @@ func (o *Options) prepareKeyspace(ctx context.Context, c *Cluster, session *gocq
 	if err := checkConsistency(o, c, copies); err != nil || exists {
 		return err
 	}
-	if err := o.change(ctx, session, createKeyspace(o.Keyspace, copies)); err != nil {
+	if err := o.changeSchema(ctx, session, createKeyspace(o.Keyspace, copies)); err != nil {
 		return fmt.Errorf("create keyspace %s: %w", o.Keyspace, err)
 	}
 	o.Logger.Info("created the keyspace", "keyspace", o.Keyspace, "replication", copies.String())
 	return nil
 }
 
-// change runs a statement that changes the schema. gocql then waits until all nodes have the change.
-func (o *Options) change(ctx context.Context, session *gocql.Session, statement string) error {
+// changeSchema runs a statement that changes the schema. gocql then waits until all nodes have the change.
+func (o *Options) changeSchema(ctx context.Context, session *gocql.Session, statement string) error {
 	err := session.Query(statement).WithContext(ctx).Consistency(gocql.One).Exec()
 	var exists *gocql.RequestErrAlreadyExists
 	var request gocql.RequestError
@@ -122,9 +122,9 @@ func (o *Options) change(ctx context.Context, session *gocql.Session, statement 
 	case err == nil || errors.As(err, &exists):
 		return nil
 	case isUnauthorized(err):
-		return refuse("user %q has no permission to change the schema; %s: %w", o.Username, bySchemaCommand, err)
+		return newRefusal("user %q has no permission to change the schema; %s: %w", o.Username, bySchemaCommand, err)
 	case errors.As(err, &request) && !isTransient(err):
-		return refuse("Cassandra rejects %q: %w", firstLine(statement), err)
+		return newRefusal("Cassandra rejects %q: %w", firstLine(statement), err)
 	default:
 		return err
 	}
@@ -140,10 +140,10 @@ func firstLine(statement string) string {
 func checkConsistency(o *Options, c *Cluster, copies replication) error {
 	nodes, total := c.nodesIn(), 0
 	for _, dc := range c.dataCenters() {
-		total += copies.in(dc)
+		total += copies.countIn(dc)
 	}
-	if copies.in(c.LocalDC) == 0 {
-		return refuse(
+	if copies.countIn(c.LocalDC) == 0 {
+		return newRefusal(
 			"keyspace %s has no copies in data center %s: replication %s; alter the keyspace, or choose another "+
 				"local data center",
 			o.Keyspace, c.LocalDC, copies,
@@ -152,13 +152,13 @@ func checkConsistency(o *Options, c *Cluster, copies replication) error {
 	need := func(where string, copies, needed, nodes int) error {
 		switch {
 		case needed > copies:
-			return refuse(
+			return newRefusal(
 				"consistency level %s needs %d copies, but keyspace %s has %d%s; raise the replication factor, or "+
 					"use LOCAL_QUORUM",
 				o.Consistency, needed, o.Keyspace, copies, where,
 			)
 		case needed > nodes:
-			return refuse(
+			return newRefusal(
 				"consistency level %s of %d copies needs %d nodes, but the cluster has %d%s; lower the replication "+
 					"factor of keyspace %s, or add nodes",
 				o.Consistency, copies, needed, nodes, where, o.Keyspace,
@@ -180,7 +180,7 @@ func checkConsistency(o *Options, c *Cluster, copies replication) error {
 		return need("", total, total, len(c.Nodes))
 	case "EACH_QUORUM":
 		for _, dc := range c.dataCenters() {
-			if n := copies.in(dc); n > 0 {
+			if n := copies.countIn(dc); n > 0 {
 				if err := need(here(dc), n, quorum(n), nodes[dc]); err != nil {
 					return err
 				}
@@ -188,7 +188,7 @@ func checkConsistency(o *Options, c *Cluster, copies replication) error {
 		}
 		return nil
 	default:
-		n := copies.in(c.LocalDC)
+		n := copies.countIn(c.LocalDC)
 		return need(here(c.LocalDC), n, quorum(n), nodes[c.LocalDC])
 	}
 }

@@ -75,7 +75,7 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 	for _, t := range engine.Tables {
 		e.statements[t] = newStatements(opts.Keyspace, t)
 	}
-	c, err := opts.scout(ctx)
+	c, err := opts.readCluster(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 // connect opens the session for requests.
 func (e *Engine) connect(c *Cluster) error {
 	watch := &connectWatch{}
-	cfg, err := e.opts.clusterConfig(watch, e.opts.contacts(c)...)
+	cfg, err := e.opts.clusterConfig(watch, e.opts.contactHosts(c)...)
 	if err != nil {
 		return err
 	}
@@ -105,14 +105,14 @@ func (e *Engine) connect(c *Cluster) error {
 	cfg.HostFilter = gocql.DataCentreHostFilter(e.dc)
 	cfg.PoolConfig.HostSelectionPolicy = gocql.TokenAwareHostPolicy(e.nodes, gocql.ShuffleReplicas())
 	if e.session, err = gocql.NewSession(*cfg); err != nil {
-		return watch.explain(&e.opts, fmt.Errorf("connect to data center %s: %w", e.dc, err))
+		return watch.explainError(&e.opts, fmt.Errorf("connect to data center %s: %w", e.dc, err))
 	}
 	e.nodes.setQuiet(false)
 	return nil
 }
 
-// use registers a request, so that Close waits for it. Every use that returns nil must be followed by a release.
-func (e *Engine) use() error {
+// acquire registers a request, so that Close waits for it. Every call that returns nil must be followed by a release.
+func (e *Engine) acquire() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
@@ -131,7 +131,7 @@ func (e *Engine) release() {
 	}
 }
 
-// begin starts a call of an exported method: it returns the error of ctx, or registers the call as use does.
+// begin starts a call of an exported method: it returns the error of ctx, or registers the call as acquire does.
 func (e *Engine) begin(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -183,7 +183,7 @@ func (o *Options) clusterConfig(watch *connectWatch, hosts ...string) (*gocql.Cl
 	c.SocketKeepalive = 15 * time.Second
 	// Reconnect to down nodes every two seconds: unnecessary attempts are cheap compared to not using a node that is up
 	// again.
-	c.ReconnectInterval = knockEvery
+	c.ReconnectInterval = reconnectInterval
 	c.ReconnectionPolicy = &gocql.ConstantReconnectionPolicy{MaxRetries: 1, Interval: 100 * time.Millisecond}
 	// Every statement has its own timestamp.
 	c.DefaultTimestamp = false
@@ -194,7 +194,7 @@ func (o *Options) clusterConfig(watch *connectWatch, hosts ...string) (*gocql.Cl
 		c.Authenticator = gocql.PasswordAuthenticator{Username: o.Username, Password: o.Password}
 	}
 	if o.TLS.Enabled {
-		config, err := o.TLS.config()
+		config, err := o.TLS.readConfig()
 		if err != nil {
 			return nil, err
 		}

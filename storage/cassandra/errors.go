@@ -36,7 +36,7 @@ func (loginRefusal) Is(target error) bool { return target == ErrLogin }
 
 func (r loginRefusal) Unwrap() error { return r.error }
 
-func refuse(format string, args ...any) error {
+func newRefusal(format string, args ...any) error {
 	return refusal{fmt.Errorf("cassandra: "+format, args...)}
 }
 
@@ -79,8 +79,8 @@ func isUnauthorized(err error) bool {
 	return errors.As(err, &request) && request.Code() == gocql.ErrCodeUnauthorized
 }
 
-// translate converts errors to the engine's errors. ctx is the caller's.
-func (e *Engine) translate(ctx context.Context, op string, err error) error {
+// translateError converts errors to the engine's errors. ctx is the caller's.
+func (e *Engine) translateError(ctx context.Context, op string, err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -90,12 +90,12 @@ func (e *Engine) translate(ctx context.Context, op string, err error) error {
 		return engine.ErrClosed
 	default:
 		// In all other cases the engine can't serve the request now. Even a dropped table may be restored.
-		return fmt.Errorf("cassandra: %s: %w: %s: %w", op, engine.ErrUnavailable, e.shortage(err), err)
+		return fmt.Errorf("cassandra: %s: %w: %s: %w", op, engine.ErrUnavailable, e.describeShortage(err), err)
 	}
 }
 
-// shortage describes, for operators, which nodes or replicas were missing when a request failed.
-func (e *Engine) shortage(err error) string {
+// describeShortage describes, for operators, which nodes or replicas were missing when a request failed.
+func (e *Engine) describeShortage(err error) string {
 	up, down := e.nodes.count()
 	nodes := fmt.Sprintf("%d of %d nodes up", up, up+down)
 	var unavailable *gocql.RequestErrUnavailable

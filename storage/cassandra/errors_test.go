@@ -23,6 +23,6 @@ func TestShortageSaysWhatIsMissing(t *testing.T) {
 			Consistency: gocql.All, BlockFor: 3, Received: 2},
 		"consistency LOCAL_QUORUM, 1 of 3 nodes up": errors.New("no answer"),
 	} {
-		require.Equal(t, want, e.shortage(err))
+		require.Equal(t, want, e.describeShortage(err))
 	}
 }

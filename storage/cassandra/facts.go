@@ -49,7 +49,7 @@ func (e *Engine) Cluster(ctx context.Context) (*Cluster, error) {
 	if err := e.begin(ctx); err != nil {
 		return nil, err
 	}
-	return e.opts.scout(ctx)
+	return e.opts.readCluster(ctx)
 }
 
 // Replication returns the number of replicas per data center. The key "replication_factor" applies to all of them.
@@ -86,7 +86,7 @@ func (o *Options) readNodes(ctx context.Context, c *Cluster) (facts []NodeFacts)
 		asking.Go(func() {
 			turn <- struct{}{}
 			defer func() { <-turn }()
-			facts[i].Err = panics.Do("examining the cluster", func() error { return o.readNode(ctx, &facts[i]) })
+			facts[i].Err = panics.Call("examining the cluster", func() error { return o.readNode(ctx, &facts[i]) })
 		})
 	}
 	asking.Wait()
@@ -95,7 +95,7 @@ func (o *Options) readNodes(ctx context.Context, c *Cluster) (facts []NodeFacts)
 
 // readNode fills in the facts of a node, and sets Up if it responds at all.
 func (o *Options) readNode(ctx context.Context, n *NodeFacts) error {
-	session, err := o.direct(n.Address)
+	session, err := o.openDirect(n.Address)
 	if err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func (e *Engine) Clock(ctx context.Context) (time.Time, error) {
 		return time.Time{}, err
 	}
 	var there time.Time
-	err := e.request(ctx, opOther, isTransient, func(ctx context.Context) (int, error) {
+	err := e.sendRequest(ctx, opOther, isTransient, func(ctx context.Context) (int, error) {
 		before := e.opts.Now()
 		var err error
 		if there, err = readClock(ctx, e.session); err == nil {
@@ -198,7 +198,7 @@ func (e *Engine) Clock(ctx context.Context) (time.Time, error) {
 		}
 		return 1, err
 	})
-	return there, e.translate(ctx, "read the coordinator's clock", err)
+	return there, e.translateError(ctx, "read the coordinator's clock", err)
 }
 
 // Difference is a difference between the schema and the one that this release would create.
@@ -220,7 +220,7 @@ func (e *Engine) CompareSchema(ctx context.Context) ([]Difference, error) {
 	}
 	live, err := readSchema(ctx, e.session, e.opts.Keyspace)
 	if err != nil {
-		return nil, e.translate(ctx, "compare the schema", err)
+		return nil, e.translateError(ctx, "compare the schema", err)
 	}
 	return live.compare(&e.opts), nil
 }
@@ -242,10 +242,10 @@ func (e *Engine) Findings(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	return findings(e.opts.Keyspace, e.dc, nodes, copies), nil
+	return findingsOf(e.opts.Keyspace, e.dc, nodes, copies), nil
 }
 
-func findings(keyspace, dc string, nodes []NodeFacts, copies replication) []Finding {
+func findingsOf(keyspace, dc string, nodes []NodeFacts, copies replication) []Finding {
 	var found []Finding
 	var periodic []string
 	for _, n := range nodes {
@@ -259,13 +259,13 @@ func findings(keyspace, dc string, nodes []NodeFacts, copies replication) []Find
 			What: fmt.Sprintf(
 				"commitlog_sync is periodic on %s: the last seconds of acknowledged writes may be lost if several "+
 					"nodes lose power at once",
-				listed(periodic),
+				joinShortened(periodic),
 			),
 			Do: "set commitlog_sync: group and commitlog_sync_group_window: 10ms in cassandra.yaml, and restart the " +
 				"nodes one at a time",
 		})
 	}
-	if n := copies.in(dc); n == 1 && len(nodes) > 1 {
+	if n := copies.countIn(dc); n == 1 && len(nodes) > 1 {
 		found = append(found, Finding{
 			What: fmt.Sprintf(
 				"keyspace %s keeps 1 copy in data center %s, which has %d nodes: while a node is down, its rows are "+
@@ -274,7 +274,7 @@ func findings(keyspace, dc string, nodes []NodeFacts, copies replication) []Find
 			),
 			Do: fmt.Sprintf(
 				"run ALTER KEYSPACE %s WITH replication = %s; then run nodetool repair -full %s on every node",
-				quoted(keyspace), replication{dc: min(3, len(nodes))}, keyspace,
+				quoteName(keyspace), replication{dc: min(3, len(nodes))}, keyspace,
 			),
 		})
 	} else if n == 2 {
@@ -286,15 +286,15 @@ func findings(keyspace, dc string, nodes []NodeFacts, copies replication) []Find
 			),
 			Do: fmt.Sprintf(
 				"run ALTER KEYSPACE %s WITH replication = %s; then run nodetool repair -full %s on every node",
-				quoted(keyspace), replication{dc: 3}, keyspace,
+				quoteName(keyspace), replication{dc: 3}, keyspace,
 			),
 		})
 	}
 	return found
 }
 
-// listed joins names, and leaves out names of long lists.
-func listed(names []string) string {
+// joinShortened joins names, and leaves out names of long lists.
+func joinShortened(names []string) string {
 	const most = 5
 	text := ""
 	for i, name := range names {

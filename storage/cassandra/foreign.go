@@ -14,13 +14,13 @@ import (
 // foreignKeyspace matches all names that CQL supports, with quotes if necessary.
 var foreignKeyspace = regexp.MustCompile(`^[a-zA-Z0-9_]{1,48}$`)
 
-// Foreign opens a session to read a keyspace of another program. Unlike Open, it uses only features of Cassandra 3.0,
-// because history is imported from old clusters. Requests are retried for half a minute if nodes are slow or missing,
-// so they must only read. Options.Timeout applies to each attempt. Statements name tables without the keyspace. The
-// caller must close the session.
-func Foreign(ctx context.Context, opts Options) (*gocql.Session, error) {
+// OpenForeign opens a session to read a keyspace of another program. Unlike Open, it uses only features of Cassandra
+// 3.0, because history is imported from old clusters. Requests are retried for half a minute if nodes are slow or
+// missing, so they must only read. Options.Timeout applies to each attempt. Statements name tables without the
+// keyspace. The caller must close the session.
+func OpenForeign(ctx context.Context, opts Options) (*gocql.Session, error) {
 	if !foreignKeyspace.MatchString(opts.Keyspace) {
-		return nil, refuse("keyspace %q: the name must have at most 48 letters, digits and _", opts.Keyspace)
+		return nil, newRefusal("keyspace %q: the name must have at most 48 letters, digits and _", opts.Keyspace)
 	}
 	checked := opts
 	checked.Keyspace = DefaultOptions().Keyspace // The names that Cassia supports are narrower.
@@ -58,9 +58,11 @@ func Foreign(ctx context.Context, opts Options) (*gocql.Session, error) {
 	case err == nil:
 		return session, nil
 	case isMissing(*cfg):
-		return nil, refuse("keyspace %s doesn't exist", opts.Keyspace)
+		return nil, newRefusal("keyspace %s doesn't exist", opts.Keyspace)
 	}
-	return nil, watch.explain(&opts, fmt.Errorf("cassandra: connect to %s: %w", strings.Join(opts.Hosts, ","), err))
+	return nil, watch.explainError(
+		&opts, fmt.Errorf("cassandra: connect to %s: %w", strings.Join(opts.Hosts, ","), err),
+	)
 }
 
 // isMissing reports whether a session couldn't be opened because the keyspace doesn't exist, which the driver doesn't

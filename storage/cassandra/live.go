@@ -92,7 +92,7 @@ func (l *liveSchema) missing() []*engine.Table {
 func (l *liveSchema) checkVersion() error {
 	for _, t := range engine.Tables {
 		if live := l.tables[t.Name]; live != nil && versionOf(live.comment) > schemaVersion {
-			return refuse(
+			return newRefusal(
 				"table %s.%s has schema version %d, but this release supports version %d; use a later release, or "+
 					"another keyspace",
 				l.keyspace, t, versionOf(live.comment), schemaVersion,
@@ -106,7 +106,7 @@ func (l *liveSchema) checkVersion() error {
 func (l *liveSchema) checkColumns() error {
 	for _, t := range engine.Tables {
 		if live := l.tables[t.Name]; live != nil && live.otherColumns(t) != "" {
-			return refuse("table %s.%s wasn't created by Cassia: %s; use another keyspace",
+			return newRefusal("table %s.%s wasn't created by Cassia: %s; use another keyspace",
 				l.keyspace, t, live.otherColumns(t))
 		}
 	}
@@ -149,7 +149,7 @@ func (l *liveSchema) compare(o *Options) []Difference {
 		}
 		p := policyOf(t)
 		alter := func(option string) string {
-			return fmt.Sprintf("ALTER TABLE %s.%s WITH %s", quoted(l.keyspace), quoted(t.Name), option)
+			return fmt.Sprintf("ALTER TABLE %s.%s WITH %s", quoteName(l.keyspace), quoteName(t.Name), option)
 		}
 		switch v := versionOf(live.comment); {
 		case v > schemaVersion:
@@ -157,10 +157,10 @@ func (l *liveSchema) compare(o *Options) []Difference {
 				"its comment has schema version %d; this release supports version %d", v, schemaVersion)
 			continue
 		case v < schemaVersion:
-			differs("comment", alter("comment = "+literal(comment(p))),
+			differs("comment", alter("comment = "+quoteText(tableComment(p))),
 				"its comment has schema version %d; this release uses %d", v, schemaVersion)
 		}
-		for _, option := range p.compared(o, t) {
+		for _, option := range p.comparedOptions(o, t) {
 			if have := live.option(option.name); have != option.want {
 				differs(option.name, alter(option.cql), "its %s is %s; this release uses %s",
 					option.name, have, option.want)
@@ -173,8 +173,8 @@ func (l *liveSchema) compare(o *Options) []Difference {
 // comparedOption is a table option to compare, with the CQL that sets it.
 type comparedOption struct{ name, want, cql string }
 
-// compared returns the options of a table that are compared.
-func (p policy) compared(o *Options, t *engine.Table) []comparedOption {
+// comparedOptions returns the options of a table that are compared.
+func (p policy) comparedOptions(o *Options, t *engine.Table) []comparedOption {
 	compaction := p.compaction.options(o.retentionOf(t))
 	whole := "compaction = {" + compaction + "}"
 	wanted := cqlMap(compaction)

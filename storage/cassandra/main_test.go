@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintf(os.Stderr,
 			"SKIPPED: everything that needs a real Cassandra, for %s isn't set (host:port,host:port)\n", hostsVariable)
 	}
-	if err := cassandratest.Leaks(comesWithin); err != nil && code == 0 {
+	if err := cassandratest.CheckLeaks(comesWithin); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}

@@ -28,7 +28,7 @@ func TestMetamorphic(t *testing.T) {
 		enginetest.Replay(t, subject, *historyFile)
 		return
 	}
-	first := soak.First(t)
+	first := soak.FirstSeed(t)
 	for i := range soak.Times(t, 4) {
 		seed := first + uint64(i)
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {

@@ -58,7 +58,7 @@ func newMetrics() *metrics {
 	}
 }
 
-func (m *metrics) done(op operation, took time.Duration, err error) {
+func (m *metrics) observeRequest(op operation, took time.Duration, err error) {
 	result := "ok"
 	switch {
 	case err == nil:
@@ -78,7 +78,7 @@ func (m *metrics) countRequest(op operation, t *engine.Table) {
 	m.tables.WithLabelValues(string(op), t.Name).Inc()
 }
 
-func (m *metrics) retried(op operation, times int) {
+func (m *metrics) countRetries(op operation, times int) {
 	if times > 0 {
 		m.retries.WithLabelValues(string(op)).Add(float64(times))
 	}

@@ -15,10 +15,10 @@ type nodes struct {
 	gocql.HostSelectionPolicy
 	log *slog.Logger
 
-	mu    sync.Mutex
-	up    map[string]bool // by host ID: every node that is or was in the ring
-	quiet bool            // set while the session is opened and closed
-	dark  time.Time       // the time since which no node is up
+	mu          sync.Mutex
+	up          map[string]bool // by host ID: every node that is or was in the ring
+	quiet       bool            // set while the session is opened and closed
+	noNodeSince time.Time       // the time since which no node is up
 }
 
 func newNodes(dc string, log *slog.Logger) *nodes {
@@ -51,30 +51,30 @@ func (n *nodes) RemoveHost(h *gocql.HostInfo) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.up, h.HostID())
-	n.darken()
+	n.updateNoNodeSince()
 }
 
-// darken updates dark, the time since which no node is up. The caller must hold mu.
-func (n *nodes) darken() {
+// updateNoNodeSince updates noNodeSince, the time since which no node is up. The caller must hold mu.
+func (n *nodes) updateNoNodeSince() {
 	for _, isUp := range n.up {
 		if isUp {
-			n.dark = time.Time{}
+			n.noNodeSince = time.Time{}
 			return
 		}
 	}
-	if n.dark.IsZero() {
-		n.dark = time.Now()
+	if n.noNodeSince.IsZero() {
+		n.noNodeSince = time.Now()
 	}
 }
 
-// darkFor returns the time since the last node went down. It returns 0 if a node is up or the state is unknown.
-func (n *nodes) darkFor() time.Duration {
+// noNodeFor returns the time since the last node went down. It returns 0 if a node is up or the state is unknown.
+func (n *nodes) noNodeFor() time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.dark.IsZero() {
+	if n.noNodeSince.IsZero() {
 		return 0
 	}
-	return time.Since(n.dark)
+	return time.Since(n.noNodeSince)
 }
 
 // set records the state of a node, and reports whether the change is to be logged.
@@ -83,7 +83,7 @@ func (n *nodes) set(h *gocql.HostInfo, up bool) bool {
 	defer n.mu.Unlock()
 	before, known := n.up[h.HostID()]
 	n.up[h.HostID()] = up
-	n.darken()
+	n.updateNoNodeSince()
 	return !n.quiet && (!known || before != up)
 }
 

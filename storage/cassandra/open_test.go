@@ -106,7 +106,7 @@ func TestOpenRefuses(t *testing.T) {
 			requireRefusal(t, o, c.words...)
 		})
 	}
-	session, err := good.direct(good.Hosts[0])
+	session, err := good.openDirect(good.Hosts[0])
 	require.NoError(t, err)
 	defer session.Close()
 	copies, err := readReplication(context.Background(), session, good.Keyspace)
@@ -201,7 +201,7 @@ func testFacts(t *testing.T, e *Engine) {
 func testSpoiledSchema(t *testing.T, o Options) {
 	longer := o
 	longer.Timeout = 2 * schemaTimeout // as for Cassia's own changes of tables
-	session, err := longer.direct(o.Hosts[0])
+	session, err := longer.openDirect(o.Hosts[0])
 	require.NoError(t, err)
 	defer session.Close()
 	run := func(format string, args ...any) {
@@ -253,10 +253,10 @@ func TestFindings(t *testing.T) {
 		return NodeFacts{Node: Node{Address: address}, CommitlogSync: sync}
 	}
 	three := []NodeFacts{node("a:1", "group"), node("b:1", "group"), node("c:1", "batch")}
-	require.Empty(t, findings("ks", "dc1", three, replication{"dc1": 3}))
-	require.Empty(t, findings("ks", "dc1", three[:1], replication{"dc1": 1}))
-	found := findings(
-		"ks", "dc1", append(three, node("e:1", "periodic"), node("d:1", "periodic")), replication{everywhere: 1},
+	require.Empty(t, findingsOf("ks", "dc1", three, replication{"dc1": 3}))
+	require.Empty(t, findingsOf("ks", "dc1", three[:1], replication{"dc1": 1}))
+	found := findingsOf(
+		"ks", "dc1", append(three, node("e:1", "periodic"), node("d:1", "periodic")), replication{everyDataCenter: 1},
 	)
 	require.Len(t, found, 2)
 	require.Contains(t, found[0].What, "periodic on d:1, e:1")
@@ -264,8 +264,8 @@ func TestFindings(t *testing.T) {
 	require.Contains(t, found[1].What,
 		"keeps 1 copy in data center dc1, which has 5 nodes: while a node is down, its rows are unavailable")
 	require.Contains(t, found[1].Do, "'dc1': 3")
-	require.Len(t, findings("ks", "dc1", three, replication{"dc1": 2}), 1)
-	require.Equal(t, "a, b, c, d, e and 2 more", listed([]string{"a", "b", "c", "d", "e", "f", "g"}))
+	require.Len(t, findingsOf("ks", "dc1", three, replication{"dc1": 2}), 1)
+	require.Equal(t, "a, b, c, d, e and 2 more", joinShortened([]string{"a", "b", "c", "d", "e", "f", "g"}))
 }
 
 func TestConsistencyAgainstReplication(t *testing.T) {
@@ -287,9 +287,12 @@ func TestConsistencyAgainstReplication(t *testing.T) {
 		want        string
 	}{
 		{"LOCAL_QUORUM", one, replication{"dc1": 1}, ""},
-		{"LOCAL_QUORUM", one, replication{everywhere: 3}, "needs 2 nodes, but the cluster has 1 in data center dc1"},
-		{"LOCAL_QUORUM", three, replication{everywhere: 3}, ""},
-		{"LOCAL_QUORUM", three, replication{everywhere: 1}, ""},
+		{
+			"LOCAL_QUORUM", one, replication{everyDataCenter: 3},
+			"needs 2 nodes, but the cluster has 1 in data center dc1",
+		},
+		{"LOCAL_QUORUM", three, replication{everyDataCenter: 3}, ""},
+		{"LOCAL_QUORUM", three, replication{everyDataCenter: 1}, ""},
 		{"LOCAL_QUORUM", two, replication{"dc2": 1}, "no copies in data center dc1"},
 		{"QUORUM", one, replication{"dc1": 1}, ""},
 		{"QUORUM", two, replication{"dc1": 3, "dc2": 3}, ""},

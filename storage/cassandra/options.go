@@ -62,8 +62,8 @@ type Options struct {
 	// ClusterTime is the clock by which TTLs are computed; nil: the clock of the nodes. Default nil.
 	ClusterTime func() time.Time
 
-	// dark replaces darkTime in tests on slow machines.
-	dark time.Duration
+	// noNodeTimeout replaces the constant in tests on slow machines.
+	noNodeTimeout time.Duration
 }
 
 // TLSOptions configure the encryption of connections.
@@ -92,7 +92,7 @@ func DefaultOptions() Options {
 		CreateSchema:   true,
 		Logger:         slog.New(slog.DiscardHandler),
 		Now:            time.Now,
-		dark:           darkTime,
+		noNodeTimeout:  noNodeTimeout,
 	}
 }
 

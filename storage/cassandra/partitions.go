@@ -35,7 +35,7 @@ func (e *Engine) partitions(
 		return err
 	}
 	statement := fmt.Sprintf("SELECT DISTINCT %s FROM %s.%s",
-		names(t.Partition), quoted(e.opts.Keyspace), quoted(t.Name))
+		joinNames(t.Partition), quoteName(e.opts.Keyspace), quoteName(t.Name))
 	key := make(engine.Key, len(t.Partition))
 	var cells []any
 	for i, f := range t.Partition {
@@ -48,7 +48,7 @@ func (e *Engine) partitions(
 	for from := []byte(nil); ; {
 		rows, err := e.partitionPage(ctx, t, statement, from)
 		if err != nil {
-			return e.translate(ctx, fmt.Sprintf("list the partitions of table %s", t), err)
+			return e.translateError(ctx, fmt.Sprintf("list the partitions of table %s", t), err)
 		}
 		from = rows.PageState()
 		for range rows.NumRows() {
@@ -74,10 +74,10 @@ func (e *Engine) partitionPage(
 	ctx context.Context, t *engine.Table, statement string, from []byte,
 ) (rows *gocql.Iter, err error) {
 	e.metrics.countRequest(opScan, t)
-	err = e.request(ctx, opScan, isTransient, func(ctx context.Context) (int, error) {
+	err = e.sendRequest(ctx, opScan, isTransient, func(ctx context.Context) (int, error) {
 		q := e.session.Query(statement).WithContext(ctx).Consistency(e.level.read).PageSize(partitionsPage).PageState(
 			from,
-		).Idempotent(true).RetryPolicy(elsewhere{})
+		).Idempotent(true).RetryPolicy(retryOnOtherNode{})
 		rows = q.Iter()
 		if rows.NumRows() == 0 {
 			return q.Attempts(), rows.Close() // Close returns the request's error, if any; with rows there is none.

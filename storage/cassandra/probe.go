@@ -10,8 +10,8 @@ import (
 
 var _ engine.Prober = (*Engine)(nil)
 
-// probeMost is the approximate number of partitions per request. One node reads all of them concurrently.
-const probeMost = 64
+// maxProbed is the approximate number of partitions per request. One node reads all of them concurrently.
+const maxProbed = 64
 
 func (e *Engine) Occupied(ctx context.Context, t *engine.Table, partitions []engine.Key) ([]bool, error) {
 	if err := e.begin(ctx); err != nil {
@@ -23,14 +23,14 @@ func (e *Engine) Occupied(ctx context.Context, t *engine.Table, partitions []eng
 	}
 	statement := e.probeText(t, field)
 	found := map[int64]bool{}
-	for some := range slices.Chunk(partitions, probeMost) {
-		args := bind(nil, t.Partition, some[0])
+	for some := range slices.Chunk(partitions, maxProbed) {
+		args := appendValues(nil, t.Partition, some[0])
 		list := make([]int64, len(some))
 		for i, p := range some {
 			list[i] = p[field].Int
 		}
 		args[field] = list
-		if err := e.probe(ctx, t, statement, args, found); err != nil {
+		if err := e.probePartitions(ctx, t, statement, args, found); err != nil {
 			return nil, err
 		}
 	}
@@ -47,19 +47,22 @@ func (e *Engine) probeText(t *engine.Table, field int) string {
 		if i > 0 {
 			where += " AND "
 		}
-		where += quoted(f.Name) + map[bool]string{true: " IN ?", false: " = ?"}[i == field]
+		where += quoteName(f.Name) + map[bool]string{true: " IN ?", false: " = ?"}[i == field]
 	}
 	return fmt.Sprintf("SELECT %s FROM %s.%s WHERE %s PER PARTITION LIMIT 1",
-		quoted(t.Partition[field].Name), quoted(e.opts.Keyspace), quoted(t.Name), where)
+		quoteName(t.Partition[field].Name), quoteName(e.opts.Keyspace), quoteName(t.Name), where)
 }
 
-// probe adds to found the partitions in args that have rows.
-func (e *Engine) probe(ctx context.Context, t *engine.Table, statement string, args []any, found map[int64]bool) error {
+// probePartitions adds to found the partitions in args that have rows.
+func (e *Engine) probePartitions(
+	ctx context.Context, t *engine.Table, statement string, args []any, found map[int64]bool,
+) error {
 	e.metrics.countRequest(opScan, t)
-	err := e.request(ctx, opScan, isTransient, func(ctx context.Context) (int, error) {
+	err := e.sendRequest(ctx, opScan, isTransient, func(ctx context.Context) (int, error) {
 		q := e.session.Query(
 			statement, args...,
-		).WithContext(ctx).Consistency(e.level.read).PageSize(2 * probeMost).Idempotent(true).RetryPolicy(elsewhere{})
+		).WithContext(ctx).Consistency(e.level.read).PageSize(2 * maxProbed).Idempotent(true)
+		q.RetryPolicy(retryOnOtherNode{})
 		q.SetSpeculativeExecutionPolicy(e.querySecond(slowReader))
 		rows := q.Iter()
 		for of := int64(0); rows.Scan(&of); {
@@ -68,7 +71,7 @@ func (e *Engine) probe(ctx context.Context, t *engine.Table, statement string, a
 		return q.Attempts(), rows.Close()
 	})
 	if err != nil {
-		return e.translate(ctx, fmt.Sprintf("check which partitions of table %s have rows", t), err)
+		return e.translateError(ctx, fmt.Sprintf("check which partitions of table %s have rows", t), err)
 	}
 	return nil
 }

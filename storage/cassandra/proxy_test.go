@@ -50,7 +50,7 @@ func (p *proxy) accept() {
 			return
 		}
 		server, err := net.Dial("tcp", p.target)
-		if err != nil || !p.keep(client, server) {
+		if err != nil || !p.addConns(client, server) {
 			_ = client.Close()
 			if server != nil {
 				_ = server.Close()
@@ -62,7 +62,7 @@ func (p *proxy) accept() {
 	}
 }
 
-func (p *proxy) keep(conns ...net.Conn) bool {
+func (p *proxy) addConns(conns ...net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range conns {
@@ -106,7 +106,7 @@ func (p *proxy) cut() {
 	clear(p.open)
 }
 
-func (p *proxy) mend() {
+func (p *proxy) restore() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.refuses = false
@@ -155,7 +155,7 @@ func TestComesBack(t *testing.T) {
 			return err
 		},
 	}
-	for _, way := range []struct{ away, back func() }{{p.cut, p.mend}, {p.block, p.unblock}} {
+	for _, way := range []struct{ away, back func() }{{p.cut, p.restore}, {p.block, p.unblock}} {
 		for name, try := range tries {
 			require.Eventually(t, func() bool { return try() == nil }, comesWithin, 50*time.Millisecond, name)
 		}
@@ -184,7 +184,7 @@ func TestScanGoesOn(t *testing.T) {
 	t.Parallel()
 	p := newProxy(t, o.Hosts[0])
 	o.Hosts = []string{p.address()}
-	o.dark = o.Timeout // On a busy machine the driver takes some time to reconnect.
+	o.noNodeTimeout = o.Timeout // On a busy machine the driver takes some time to reconnect.
 	e := open(t, o)
 	defer func() { require.NoError(t, e.Close()) }()
 	for seq := range int64(20) {
@@ -195,7 +195,7 @@ func TestScanGoesOn(t *testing.T) {
 		require.NoError(t, err)
 		if n == 2 {
 			p.cut()
-			time.AfterFunc(300*time.Millisecond, p.mend)
+			time.AfterFunc(300*time.Millisecond, p.restore)
 		}
 		n++
 	}

@@ -24,7 +24,7 @@ func ReadFacts(ctx context.Context, opts Options) (*Facts, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	c, err := opts.scout(ctx)
+	c, err := opts.readCluster(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func ReadFacts(ctx context.Context, opts Options) (*Facts, error) {
 
 // readSchema reads the keyspace from one node.
 func (o *Options) readSchema(ctx context.Context, address string, f *Facts) error {
-	session, err := o.direct(address)
+	session, err := o.openDirect(address)
 	if err != nil {
 		return err
 	}

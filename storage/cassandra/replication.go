@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// everywhere is the replication option that applies to all data centers.
-const everywhere = "replication_factor"
+// everyDataCenter is the replication option that applies to all data centers.
+const everyDataCenter = "replication_factor"
 
 // maxCopies is the max number of replicas in a data center. A higher number is assumed to be a mistake.
 const maxCopies = 100
@@ -29,7 +29,7 @@ func parseReplication(text string) (replication, error) {
 		return nil, nil
 	}
 	if n, err := strconv.Atoi(text); err == nil {
-		return replication{everywhere: n}.check(text)
+		return replication{everyDataCenter: n}.check(text)
 	}
 	inner, isMap := strings.CutPrefix(text, "{")
 	if isMap {
@@ -104,12 +104,12 @@ func (r replication) String() string {
 	return b.String() + "}"
 }
 
-// in returns the number of replicas in a data center.
-func (r replication) in(dc string) int {
+// countIn returns the number of replicas in a data center.
+func (r replication) countIn(dc string) int {
 	if n, ok := r[dc]; ok {
 		return n
 	}
-	return r[everywhere]
+	return r[everyDataCenter]
 }
 
 // quorum returns the min number of n replicas that is more than half.

@@ -13,8 +13,8 @@ const (
 	// firstPause is the approximate pause before the first retry. It doubles with each retry, up to lastPause.
 	firstPause = 25 * time.Millisecond
 	lastPause  = time.Second
-	// nextHosts is the number of other nodes that are tried immediately when a connection breaks.
-	nextHosts = 2
+	// maxOtherHosts is the number of other nodes that are tried immediately when a connection breaks.
+	maxOtherHosts = 2
 	// slowReader is the delay after which a second node is queried for a page. It is longer than healthy nodes take,
 	// and too short for users to notice.
 	slowReader = 250 * time.Millisecond
@@ -24,21 +24,21 @@ const (
 	silentWriter = 2500 * time.Millisecond
 )
 
-// knockEvery is the interval between the driver's attempts to connect to nodes that are down.
-const knockEvery = 2 * time.Second
+// reconnectInterval is the interval between the driver's attempts to connect to nodes that are down.
+const reconnectInterval = 2 * time.Second
 
-// darkTime is the time for which requests are retried while no node is up, because all connections may break for a
+// noNodeTimeout is the time for which requests are retried while no node is up, because all connections may break for a
 // moment. It is long enough for the driver to try to reconnect at least once.
-const darkTime = knockEvery + time.Second
+const noNodeTimeout = reconnectInterval + time.Second
 
 var errNoAnswer = errors.New("request timed out")
 
-// request calls do, which sends a request to Cassandra once, until it succeeds, again returns false for its error, or
-// Options.Timeout has passed. It uses a slot of the engine. do returns the number of gocql's attempts.
-func (e *Engine) request(
+// sendRequest calls do, which sends a request to Cassandra once, until it succeeds, again returns false for its error,
+// or Options.Timeout has passed. It uses a slot of the engine. do returns the number of gocql's attempts.
+func (e *Engine) sendRequest(
 	ctx context.Context, op operation, again func(error) bool, do func(context.Context) (int, error),
 ) (err error) {
-	if err := e.use(); err != nil {
+	if err := e.acquire(); err != nil {
 		return err
 	}
 	defer e.release()
@@ -46,7 +46,7 @@ func (e *Engine) request(
 	defer cancel()
 	defer context.AfterFunc(e.ctx, cancel)()
 	start := time.Now()
-	defer func() { e.metrics.done(op, time.Since(start), err) }()
+	defer func() { e.metrics.observeRequest(op, time.Since(start), err) }()
 
 	select {
 	case e.slots <- struct{}{}:
@@ -61,7 +61,7 @@ func (e *Engine) request(
 	var last error
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		attempts, err := do(ctx)
-		e.metrics.retried(op, attempts-1)
+		e.metrics.countRetries(op, attempts-1)
 		switch {
 		case err == nil:
 			return nil
@@ -71,14 +71,14 @@ func (e *Engine) request(
 			return last // The error before the deadline is more specific.
 		case !again(err):
 			return err
-		case e.nodes.darkFor() > e.opts.dark:
+		case e.nodes.noNodeFor() > e.opts.noNodeTimeout:
 			return err // No node can respond. The driver reconnects in the background, and the caller may retry.
 		}
 		last = err
 		// Randomize the pause, so that requests that failed together aren't all retried together.
 		select {
 		case <-time.After(pause/2 + rand.N(pause)):
-			e.metrics.retried(op, 1)
+			e.metrics.countRetries(op, 1)
 		case <-ctx.Done():
 			return last
 		}
@@ -95,16 +95,16 @@ func (e *Engine) querySecond(delay time.Duration) gocql.SpeculativeExecutionPoli
 	return &gocql.SimpleSpeculativeExecution{NumAttempts: 1, TimeoutDelay: min(delay, e.opts.Timeout/4)}
 }
 
-// elsewhere is the retry policy of idempotent requests: it sends them to another node immediately if the first one is
-// lost or can't serve them now. Errors that concern the whole cluster are left to request, which waits between
+// retryOnOtherNode is the retry policy of idempotent requests: it sends them to another node immediately if the first
+// one is lost or can't serve them now. Errors that concern the whole cluster are left to request, which waits between
 // attempts.
-type elsewhere struct{}
+type retryOnOtherNode struct{}
 
-var _ gocql.RetryPolicy = elsewhere{}
+var _ gocql.RetryPolicy = retryOnOtherNode{}
 
-func (elsewhere) Attempt(q gocql.RetryableQuery) bool { return q.Attempts() <= nextHosts }
+func (retryOnOtherNode) Attempt(q gocql.RetryableQuery) bool { return q.Attempts() <= maxOtherHosts }
 
-func (elsewhere) GetRetryType(err error) gocql.RetryType {
+func (retryOnOtherNode) GetRetryType(err error) gocql.RetryType {
 	var request gocql.RequestError
 	if errors.As(err, &request) {
 		switch request.Code() {

@@ -50,12 +50,12 @@ func (e *Engine) run(ctx context.Context, s *scanner, yield func(engine.Row, err
 	r := s.r
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	p := s.fetch(ctx, nil)
+	p := s.fetchPage(ctx, nil)
 	for {
 		if p.err != nil {
-			return e.translate(ctx, "scan "+describePartition(r.Table, r.Partition), p.err)
+			return e.translateError(ctx, "scan "+describePartition(r.Table, r.Partition), p.err)
 		}
-		more, err := s.read(ctx, p.rows, yield, len(p.next) > 0)
+		more, err := s.readPage(ctx, p.rows, yield, len(p.next) > 0)
 		if s.coming == nil {
 			return err
 		}
@@ -108,9 +108,9 @@ type scanner struct {
 func newScanner(e *Engine, r *engine.Range) *scanner {
 	s := &scanner{e: e, r: r, policy: policyOf(r.Table)}
 	s.statement = e.statements[r.Table].scans[scanShape{len(r.From), len(r.To), r.KeysOnly, r.Limit > 0}]
-	s.args = bind(nil, r.Table.Partition, r.Partition)
-	s.args = bind(s.args, r.Table.Clustering, r.From)
-	s.args = bind(s.args, r.Table.Clustering, r.To)
+	s.args = appendValues(nil, r.Table.Partition, r.Partition)
+	s.args = appendValues(s.args, r.Table.Clustering, r.From)
+	s.args = appendValues(s.args, r.Table.Clustering, r.To)
 	if s.size = s.policy.firstPage; r.KeysOnly {
 		s.size = keysPage
 	}
@@ -132,17 +132,17 @@ func newScanner(e *Engine, r *engine.Range) *scanner {
 	return s
 }
 
-// fetch fetches a page.
-func (s *scanner) fetch(ctx context.Context, from []byte) (p page) {
+// fetchPage fetches a page.
+func (s *scanner) fetchPage(ctx context.Context, from []byte) (p page) {
 	e, level := s.e, s.e.level.read
 	if s.r.Table.Conditional {
 		level = gocql.Consistency(e.level.serial)
 	}
 	e.metrics.countRequest(opScan, s.r.Table)
-	p.err = e.request(ctx, opScan, isTransient, func(ctx context.Context) (int, error) {
+	p.err = e.sendRequest(ctx, opScan, isTransient, func(ctx context.Context) (int, error) {
 		q := e.session.Query(s.statement, s.args...).WithContext(ctx).
 			Consistency(level).PageSize(s.size).PageState(from).Idempotent(true)
-		if q.RetryPolicy(elsewhere{}); !s.r.Table.Conditional {
+		if q.RetryPolicy(retryOnOtherNode{}); !s.r.Table.Conditional {
 			q.SetSpeculativeExecutionPolicy(e.querySecond(slowReader))
 		}
 		rows := q.Iter()
@@ -155,14 +155,14 @@ func (s *scanner) fetch(ctx context.Context, from []byte) (p page) {
 	return p
 }
 
-// read yields a page's rows. It returns false if yield returned false.
-func (s *scanner) read(
+// readPage yields a page's rows. It returns false if yield returned false.
+func (s *scanner) readPage(
 	ctx context.Context, rows *gocql.Iter, yield func(engine.Row, error) bool, more bool,
 ) (bool, error) {
 	next, count := rows.PageState(), rows.NumRows()
 	s.bytes = 0
 	if more && count == 0 {
-		s.prefetch(ctx, next) // A page with only tombstones.
+		s.prefetchPage(ctx, next) // A page with only tombstones.
 	}
 	for i := range count {
 		if s.rows%cancelEvery == 0 {
@@ -179,7 +179,7 @@ func (s *scanner) read(
 		s.bytes += s.rowBytes()
 		if more && i == count/2 {
 			s.size = pageSize(s.size, s.policy.maxPage, s.bytes/(i+1))
-			s.prefetch(ctx, next)
+			s.prefetchPage(ctx, next)
 		}
 		if !yield(s.row, nil) {
 			return false, nil
@@ -188,12 +188,12 @@ func (s *scanner) read(
 	return true, nil
 }
 
-// prefetch fetches the next page while the current one is read.
-func (s *scanner) prefetch(ctx context.Context, from []byte) {
+// prefetchPage fetches the next page while the current one is read.
+func (s *scanner) prefetchPage(ctx context.Context, from []byte) {
 	coming := make(chan page, 1)
 	go func() {
 		var p page
-		if err := panics.Do("reading", func() error { p = s.fetch(ctx, from); return nil }); err != nil {
+		if err := panics.Call("reading", func() error { p = s.fetchPage(ctx, from); return nil }); err != nil {
 			p = page{err: err}
 		}
 		coming <- p

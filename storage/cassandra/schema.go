@@ -29,16 +29,16 @@ func makeSet(words string) map[string]bool {
 	return set
 }
 
-// quoted returns a name of this package (lower-case letters, digits, _) in CQL.
-func quoted(name string) string {
+// quoteName returns a name of this package (lower-case letters, digits, _) in CQL.
+func quoteName(name string) string {
 	if reserved[name] {
 		return `"` + name + `"`
 	}
 	return name
 }
 
-// literal returns a text in CQL.
-func literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
+// quoteText returns a text in CQL.
+func quoteText(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
 // columnType returns a field's type in CQL.
 func columnType(k engine.Kind) string {
@@ -63,7 +63,7 @@ func Schema(o Options) ([]string, error) {
 		return nil, err
 	}
 	if copies == nil {
-		copies = replication{everywhere: 3}
+		copies = replication{everyDataCenter: 3}
 	}
 	statements := []string{createKeyspace(o.Keyspace, copies)}
 	for _, t := range engine.Tables {
@@ -94,23 +94,23 @@ func WriteSchema(w io.Writer, o Options) error {
 
 func createKeyspace(keyspace string, copies replication) string {
 	return fmt.Sprintf("CREATE KEYSPACE IF NOT EXISTS %s\n    WITH replication = %s\n    AND durable_writes = true",
-		quoted(keyspace), copies)
+		quoteName(keyspace), copies)
 }
 
 func createTable(o *Options, t *engine.Table) string {
 	p := policyOf(t)
 	var b strings.Builder
-	fmt.Fprintf(&b, "CREATE TABLE IF NOT EXISTS %s.%s (\n", quoted(o.Keyspace), quoted(t.Name))
+	fmt.Fprintf(&b, "CREATE TABLE IF NOT EXISTS %s.%s (\n", quoteName(o.Keyspace), quoteName(t.Name))
 	for _, c := range columnsOf(t) {
-		fmt.Fprintf(&b, "    %s %s,\n", quoted(c.name), c.cql)
+		fmt.Fprintf(&b, "    %s %s,\n", quoteName(c.name), c.cql)
 	}
-	fmt.Fprintf(&b, "    PRIMARY KEY ((%s), %s)\n)", names(t.Partition), names(t.Clustering))
+	fmt.Fprintf(&b, "    PRIMARY KEY ((%s), %s)\n)", joinNames(t.Partition), joinNames(t.Clustering))
 	order := make([]string, len(t.Clustering))
 	for i, f := range t.Clustering {
-		order[i] = quoted(f.Name) + " ASC"
+		order[i] = quoteName(f.Name) + " ASC"
 	}
 	fmt.Fprintf(&b, " WITH CLUSTERING ORDER BY (%s)\n", strings.Join(order, ", "))
-	fmt.Fprintf(&b, "    AND comment = %s\n", literal(comment(p)))
+	fmt.Fprintf(&b, "    AND comment = %s\n", quoteText(tableComment(p)))
 	fmt.Fprintf(&b, "    AND compaction = {%s}\n", p.compaction.options(o.retentionOf(t)))
 	fmt.Fprintf(&b, "    AND compression = {%s}\n", p.compressor)
 	fmt.Fprintf(&b, "    AND gc_grace_seconds = %d\n", p.graceSeconds)
@@ -122,8 +122,10 @@ func createTable(o *Options, t *engine.Table) string {
 	return b.String()
 }
 
-// comment returns a table's comment. versionOf parses it.
-func comment(p policy) string { return fmt.Sprintf("cassia schema %d: %s", schemaVersion, p.about) }
+// tableComment returns a table's comment. versionOf parses it.
+func tableComment(p policy) string {
+	return fmt.Sprintf("cassia schema %d: %s", schemaVersion, p.about)
+}
 
 // versionOf returns the schema version in a table's comment, or 0.
 func versionOf(comment string) int {
@@ -152,11 +154,11 @@ func columnsOf(t *engine.Table) []column {
 	return append(columns, column{valueColumn, "blob", "regular", -1})
 }
 
-// names joins the names of fields for CQL.
-func names(fields []engine.Field) string {
+// joinNames joins the names of fields for CQL.
+func joinNames(fields []engine.Field) string {
 	quotedNames := make([]string, len(fields))
 	for i, f := range fields {
-		quotedNames[i] = quoted(f.Name)
+		quotedNames[i] = quoteName(f.Name)
 	}
 	return strings.Join(quotedNames, ", ")
 }

@@ -64,8 +64,8 @@ func TestColumnsHaveDifferentNames(t *testing.T) {
 }
 
 func TestReservedWordsAreQuoted(t *testing.T) {
-	require.Equal(t, `"order"`, quoted("order"))
-	require.Equal(t, "slot", quoted("slot"))
+	require.Equal(t, `"order"`, quoteName("order"))
+	require.Equal(t, "slot", quoteName("slot"))
 	table := &engine.Table{Name: "select", Partition: []engine.Field{{Name: "from", Kind: engine.KindInt}},
 		Clustering: []engine.Field{{Name: "to", Kind: engine.KindText}}}
 	s := newStatements("ks", table)
@@ -101,7 +101,7 @@ func TestWindowWidth(t *testing.T) {
 }
 
 func TestVersionInComment(t *testing.T) {
-	require.Equal(t, schemaVersion, versionOf(comment(policies["raw"])))
+	require.Equal(t, schemaVersion, versionOf(tableComment(policies["raw"])))
 	require.Equal(t, 12, versionOf("cassia schema 12: something new"))
 	require.Zero(t, versionOf(""))
 	require.Zero(t, versionOf("somebody's table"))
@@ -110,13 +110,15 @@ func TestVersionInComment(t *testing.T) {
 func TestParseReplication(t *testing.T) {
 	for text, want := range map[string]replication{
 		"":               nil,
-		" 3 ":            {everywhere: 3},
+		" 3 ":            {everyDataCenter: 3},
 		"dc1:3":          {"dc1": 3},
 		"dc1:3, us-east": nil,
 		"dc1: 3,'dc2':2": {"dc1": 3, "dc2": 2},
-		"{'class': 'NetworkTopologyStrategy', 'dc1': 3}":                                   {"dc1": 3},
-		"{'class':'org.apache.cassandra.locator.NetworkTopologyStrategy', 'dc1': '1'}":     {"dc1": 1},
-		"{'class': 'NetworkTopologyStrategy', 'replication_factor': 2, 'us east.1-a': 12}": {everywhere: 2, "us east.1-a": 12},
+		"{'class': 'NetworkTopologyStrategy', 'dc1': 3}":                               {"dc1": 3},
+		"{'class':'org.apache.cassandra.locator.NetworkTopologyStrategy', 'dc1': '1'}": {"dc1": 1},
+		"{'class': 'NetworkTopologyStrategy', 'replication_factor': 2, 'us east.1-a': 12}": {
+			everyDataCenter: 2, "us east.1-a": 12,
+		},
 	} {
 		got, err := parseReplication(text)
 		if want == nil && strings.TrimSpace(text) != "" {

@@ -14,9 +14,9 @@ import (
 
 var _ engine.SeveralScanner = (*Engine)(nil)
 
-// severalMost is the max number of partitions in a request of ScanSeveral. One node reads them sequentially within the
+// maxScanned is the max number of partitions in a request of ScanSeveral. One node reads them sequentially within the
 // timeout of a request.
-const severalMost = 16
+const maxScanned = 16
 
 // ScanSeveral implements engine.SeveralScanner with requests for multiple partitions. If a guardrail of Cassandra
 // (partition_keys_in_select_fail_threshold) rejects them, it scans the partitions one by one from then on.
@@ -30,7 +30,7 @@ func (e *Engine) ScanSeveral(
 			return
 		}
 		at := 0
-		for some := range slices.Chunk(partitions, severalMost) {
+		for some := range slices.Chunk(partitions, maxScanned) {
 			enough, begun, err := false, false, error(nil)
 			one := e.oneByOne.Load()
 			if !one {
@@ -129,10 +129,11 @@ func severalText(keyspace string, t *engine.Table, field int, shape scanShape) s
 		if i > 0 {
 			where += " AND "
 		}
-		where += quoted(f.Name) + map[bool]string{true: " IN ?", false: " = ?"}[i == field]
+		where += quoteName(f.Name) + map[bool]string{true: " IN ?", false: " = ?"}[i == field]
 	}
 	text := fmt.Sprintf("SELECT %s, %s FROM %s.%s WHERE %s",
-		quoted(t.Partition[field].Name), selected(t, shape), quoted(keyspace), quoted(t.Name), where) + bounds(t, shape)
+		quoteName(t.Partition[field].Name),
+		selectedColumns(t, shape), quoteName(keyspace), quoteName(t.Name), where) + boundConditions(t, shape)
 	if shape.some {
 		text += " PER PARTITION LIMIT ?"
 	}

@@ -26,22 +26,24 @@ type scanShape struct {
 }
 
 func newStatements(keyspace string, t *engine.Table) *statements {
-	table := quoted(keyspace) + "." + quoted(t.Name)
-	key := equals(t.Partition) + " AND " + equals(t.Clustering)
-	all := names(t.Partition) + ", " + names(t.Clustering) + ", " + quoted(valueColumn)
-	insert := fmt.Sprintf("INSERT INTO %s (%s) VALUES (%s)", table, all, marks(len(t.Partition)+len(t.Clustering)+1))
+	table := quoteName(keyspace) + "." + quoteName(t.Name)
+	key := equalConditions(t.Partition) + " AND " + equalConditions(t.Clustering)
+	all := joinNames(t.Partition) + ", " + joinNames(t.Clustering) + ", " + quoteName(valueColumn)
+	insert := fmt.Sprintf(
+		"INSERT INTO %s (%s) VALUES (%s)", table, all, placeholders(len(t.Partition)+len(t.Clustering)+1),
+	)
 	s := &statements{
 		put:     insert + " USING TIMESTAMP ?",
 		putTTL:  insert + " USING TIMESTAMP ? AND TTL ?",
 		remove:  fmt.Sprintf("DELETE FROM %s USING TIMESTAMP ? WHERE %s", table, key),
 		create:  insert + " IF NOT EXISTS",
-		replace: fmt.Sprintf("UPDATE %s SET %s = ? WHERE %s IF %[2]s = ?", table, quoted(valueColumn), key),
+		replace: fmt.Sprintf("UPDATE %s SET %s = ? WHERE %s IF %[2]s = ?", table, quoteName(valueColumn), key),
 		scans:   map[scanShape]string{},
 	}
-	last := quoted(t.Clustering[len(t.Clustering)-1].Name)
-	where := equals(t.Partition) + " AND "
+	last := quoteName(t.Clustering[len(t.Clustering)-1].Name)
+	where := equalConditions(t.Partition) + " AND "
 	if head := t.Clustering[:len(t.Clustering)-1]; len(head) > 0 {
-		where += equals(head) + " AND "
+		where += equalConditions(head) + " AND "
 	}
 	s.removeRange = fmt.Sprintf("DELETE FROM %s USING TIMESTAMP ? WHERE %s%s >= ? AND %s <= ?",
 		table, where, last, last)
@@ -59,27 +61,28 @@ func newStatements(keyspace string, t *engine.Table) *statements {
 }
 
 func scanText(table string, t *engine.Table, s scanShape) string {
-	text := "SELECT " + selected(t, s) + " FROM " + table + " WHERE " + equals(t.Partition) + bounds(t, s)
+	text := "SELECT " + selectedColumns(t, s) + " FROM " + table + " WHERE " +
+		equalConditions(t.Partition) + boundConditions(t, s)
 	if s.some {
 		text += " LIMIT ?"
 	}
 	return text
 }
 
-// selected returns the columns that a scan reads.
-func selected(t *engine.Table, s scanShape) string {
+// selectedColumns returns the columns that a scan reads.
+func selectedColumns(t *engine.Table, s scanShape) string {
 	if s.keysOnly {
-		return names(t.Clustering)
+		return joinNames(t.Clustering)
 	}
-	return names(t.Clustering) + ", " + quoted(valueColumn)
+	return joinNames(t.Clustering) + ", " + quoteName(valueColumn)
 }
 
-// bounds returns the conditions for a scan's bounds.
-func bounds(t *engine.Table, s scanShape) string {
+// boundConditions returns the conditions for a scan's bounds.
+func boundConditions(t *engine.Table, s scanShape) string {
 	var b strings.Builder
 	bound := func(fields int, than string) {
 		if fields > 0 {
-			fmt.Fprintf(&b, " AND (%s) %s (%s)", names(t.Clustering[:fields]), than, marks(fields))
+			fmt.Fprintf(&b, " AND (%s) %s (%s)", joinNames(t.Clustering[:fields]), than, placeholders(fields))
 		}
 	}
 	bound(s.from, ">=")
@@ -87,19 +90,19 @@ func bounds(t *engine.Table, s scanShape) string {
 	return b.String()
 }
 
-// equals returns conditions that bind every field.
-func equals(fields []engine.Field) string {
+// equalConditions returns conditions that bind every field.
+func equalConditions(fields []engine.Field) string {
 	parts := make([]string, len(fields))
 	for i, f := range fields {
-		parts[i] = quoted(f.Name) + " = ?"
+		parts[i] = quoteName(f.Name) + " = ?"
 	}
 	return strings.Join(parts, " AND ")
 }
 
-func marks(n int) string { return strings.TrimSuffix(strings.Repeat("?, ", n), ", ") }
+func placeholders(n int) string { return strings.TrimSuffix(strings.Repeat("?, ", n), ", ") }
 
-// bind appends a key's values for gocql.
-func bind(dst []any, fields []engine.Field, key engine.Key) []any {
+// appendValues appends a key's values for gocql.
+func appendValues(dst []any, fields []engine.Field, key engine.Key) []any {
 	for i, v := range key {
 		if fields[i].Kind == engine.KindInt {
 			dst = append(dst, v.Int)

@@ -43,7 +43,7 @@ func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
 		return err
 	}
 	if len(batches) > 1 {
-		batches = merge(batches)
+		batches = mergeBatches(batches)
 	}
 	if len(batches) == 1 {
 		return e.writeBatch(ctx, &batches[0])
@@ -61,7 +61,7 @@ func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
 				if i >= len(batches) {
 					return
 				}
-				if err := panics.Do("writing", func() error { return e.writeBatch(ctx, &batches[i]) }); err != nil {
+				if err := panics.Call("writing", func() error { return e.writeBatch(ctx, &batches[i]) }); err != nil {
 					once.Do(func() { first = err })
 					cancel()
 					return
@@ -128,7 +128,7 @@ func (e *Engine) writeBatch(ctx context.Context, b *engine.Batch) error {
 	var entries []gocql.BatchEntry
 	before := 0
 	e.metrics.countRequest(opWrite, b.Table)
-	err := e.request(ctx, opWrite, isTransient, func(ctx context.Context) (int, error) {
+	err := e.sendRequest(ctx, opWrite, isTransient, func(ctx context.Context) (int, error) {
 		// Compute the TTL for each attempt, so that rows that waited expire together with the other rows of their
 		// window.
 		ttl := 0
@@ -138,17 +138,17 @@ func (e *Engine) writeBatch(ctx context.Context, b *engine.Batch) error {
 			}
 		}
 		if entries == nil || ttl != before {
-			entries, before = e.entries(b, ttl), ttl
+			entries, before = e.batchEntries(b, ttl), ttl
 		}
 		if len(entries) == 1 {
 			// A single statement is cheaper than a batch with one statement.
 			q := e.session.Query(entries[0].Stmt, entries[0].Args...).WithContext(ctx).
-				Consistency(e.level.write).Idempotent(true).RetryPolicy(elsewhere{})
+				Consistency(e.level.write).Idempotent(true).RetryPolicy(retryOnOtherNode{})
 			q.SetSpeculativeExecutionPolicy(e.querySecond(silentWriter))
 			err := q.Exec()
 			return q.Attempts(), err
 		}
-		batch := e.session.NewBatch(gocql.UnloggedBatch).WithContext(ctx).RetryPolicy(elsewhere{})
+		batch := e.session.NewBatch(gocql.UnloggedBatch).WithContext(ctx).RetryPolicy(retryOnOtherNode{})
 		batch.SpeculativeExecutionPolicy(e.querySecond(silentWriter))
 		batch.Cons = e.level.write
 		batch.Entries = entries
@@ -159,21 +159,21 @@ func (e *Engine) writeBatch(ctx context.Context, b *engine.Batch) error {
 		return fmt.Errorf("%w: a batch for %s", err, describePartition(b.Table, b.Partition))
 	}
 	if err != nil {
-		return e.translate(ctx, "write to "+describePartition(b.Table, b.Partition), err)
+		return e.translateError(ctx, "write to "+describePartition(b.Table, b.Partition), err)
 	}
 	return nil
 }
 
-// entries converts a batch to statements. ttl is the TTL of its rows; 0: they don't expire.
-func (e *Engine) entries(b *engine.Batch, ttl int) []gocql.BatchEntry {
+// batchEntries converts a batch to statements. ttl is the TTL of its rows; 0: they don't expire.
+func (e *Engine) batchEntries(b *engine.Batch, ttl int) []gocql.BatchEntry {
 	entries := make([]gocql.BatchEntry, 0, len(b.Mutations))
 	s, fields := e.statements[b.Table], len(b.Table.Partition)+len(b.Table.Clustering)
 	for i := range b.Mutations {
 		m := &b.Mutations[i]
 		entry := gocql.BatchEntry{Args: make([]any, 0, fields+3), Idempotent: true}
 		if m.Op != engine.Put {
-			entry.Args = bind(append(entry.Args, m.Timestamp), b.Table.Partition, b.Partition)
-			entry.Args = bind(entry.Args, b.Table.Clustering, m.Clustering)
+			entry.Args = appendValues(append(entry.Args, m.Timestamp), b.Table.Partition, b.Partition)
+			entry.Args = appendValues(entry.Args, b.Table.Clustering, m.Clustering)
 			if entry.Stmt = s.remove; m.Op == engine.DeleteRange {
 				entry.Stmt = s.removeRange
 				entry.Args = append(entry.Args, m.To[len(m.To)-1].Int)
@@ -181,8 +181,8 @@ func (e *Engine) entries(b *engine.Batch, ttl int) []gocql.BatchEntry {
 			entries = append(entries, entry)
 			continue
 		}
-		entry.Args = bind(entry.Args, b.Table.Partition, b.Partition)
-		entry.Args = bind(entry.Args, b.Table.Clustering, m.Clustering)
+		entry.Args = appendValues(entry.Args, b.Table.Partition, b.Partition)
+		entry.Args = appendValues(entry.Args, b.Table.Clustering, m.Clustering)
 		entry.Args = append(entry.Args, bindValue(m.Value), m.Timestamp)
 		entry.Stmt = s.put
 		if ttl > 0 {
@@ -246,16 +246,18 @@ func (e *Engine) CompareAndSet(
 	var args []any
 	if old == nil {
 		statement = s.create
-		args = append(bind(bind(args, t.Partition, partition), t.Clustering, clustering), bindValue(value))
+		args = append(
+			appendValues(appendValues(args, t.Partition, partition), t.Clustering, clustering), bindValue(value),
+		)
 	} else {
 		statement = s.replace
 		args = append(args, bindValue(value))
-		args = append(bind(bind(args, t.Partition, partition), t.Clustering, clustering), old)
+		args = append(appendValues(appendValues(args, t.Partition, partition), t.Clustering, clustering), old)
 	}
 	var applied bool
 	var row map[string]any
 	e.metrics.countRequest(opSet, t)
-	err := e.request(ctx, opSet, isUntouched, func(ctx context.Context) (int, error) {
+	err := e.sendRequest(ctx, opSet, isUntouched, func(ctx context.Context) (int, error) {
 		row = map[string]any{}
 		q := e.session.Query(statement, args...).WithContext(ctx).
 			Consistency(e.level.write).SerialConsistency(e.level.serial)
@@ -264,7 +266,7 @@ func (e *Engine) CompareAndSet(
 		return q.Attempts(), err
 	})
 	if err != nil {
-		return false, nil, e.translate(ctx, "compare and set in "+describePartition(t, partition), err)
+		return false, nil, e.translateError(ctx, "compare and set in "+describePartition(t, partition), err)
 	}
 	if applied {
 		return true, nil, nil

@@ -75,7 +75,7 @@ func Run(ctx context.Context, env Env, report func(problem string)) (Totals, err
 			work += w.work
 		}
 	}
-	engine.MeterOf(ctx).Expect(work)
+	engine.MeterOf(ctx).AddExpected(work)
 	for _, tenant := range tenants {
 		c.stats.Tenants++
 		for _, w := range windows[tenant] {
@@ -310,7 +310,7 @@ func (c *checker) chunk(window int64, row engine.Row, at func(string, ...any)) {
 	slot := c.env.Period.SlotOf(minT)
 	if c.env.Period.SlotOf(maxT) != slot || c.env.Period.SlotStart(slot) != start ||
 		c.env.Period.RawWindowOfSlot(slot) != window {
-		at("samples from %s to %s are in the wrong row", format.Instant(minT), format.Instant(maxT))
+		at("samples from %s to %s are in the wrong row", format.FormatTime(minT), format.FormatTime(maxT))
 	}
 }
 
@@ -350,19 +350,19 @@ func startOf(kind, start int64) string {
 	if kind == format.KindLabels {
 		return ""
 	}
-	return ", start " + format.Instant(start)
+	return ", start " + format.FormatTime(start)
 }
 
 // slotName describes a slot by its number, which cassia inspect needs, and its times.
 func (c *checker) slotName(slot int64) string {
-	return fmt.Sprintf("slot %d (%s to %s)", slot, format.Instant(c.env.Period.SlotStart(slot)),
-		format.Instant(c.env.Period.SlotEnd(slot)))
+	return fmt.Sprintf("slot %d (%s to %s)", slot, format.FormatTime(c.env.Period.SlotStart(slot)),
+		format.FormatTime(c.env.Period.SlotEnd(slot)))
 }
 
 // windowName describes a window as slotName describes a slot.
 func (c *checker) windowName(window int64) string {
 	start, end := c.env.Period.WindowSpan(window)
-	return fmt.Sprintf("window %d (%s to %s)", window, format.Instant(start), format.Instant(end))
+	return fmt.Sprintf("window %d (%s to %s)", window, format.FormatTime(start), format.FormatTime(end))
 }
 
 // goOn reports damage that interrupted a part of the check, and returns nil so that the check continues with the next

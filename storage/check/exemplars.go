@@ -35,7 +35,7 @@ func (c *checker) exemplars(window int64, row engine.Row, at func(string, ...any
 	slot := c.env.Period.SlotOf(list[0].T)
 	if c.env.Period.SlotOf(list[len(list)-1].T) != slot || c.env.Period.SlotStart(slot) != row.Clustering[1].Int ||
 		c.env.Period.RawWindowOfSlot(slot) != window {
-		at("exemplars from %s to %s are in the wrong row", format.Instant(list[0].T),
-			format.Instant(list[len(list)-1].T))
+		at("exemplars from %s to %s are in the wrong row", format.FormatTime(list[0].T),
+			format.FormatTime(list[len(list)-1].T))
 	}
 }

@@ -102,7 +102,7 @@ func (c *checker) rollupsOf(tenant string, window int64, metric string, sealed m
 		case len(stored) == 0:
 			err = c.reportUnlessStaged(at.slot, at.slot,
 				"r5m: %s, tenant %q, metric %q, series %x, start %s: the rollup of %d chunks is missing",
-				c.windowName(w), tenant, metric, at.id, format.Instant(start), have.chunks)
+				c.windowName(w), tenant, metric, at.id, format.FormatTime(start), have.chunks)
 		case stored[0].Version < have.version &&
 			bytes.Equal(stored[0].Data, c.env.EncodeRollup(&b, rollup.FiveMinutes, stored[0].Version)):
 			// A failed seal wrote a raw chunk after the next seal had read the slot. The next seal has sealed the same
@@ -110,7 +110,7 @@ func (c *checker) rollupsOf(tenant string, window int64, metric string, sealed m
 		case !bytes.Equal(stored[0].Data, want):
 			err = c.reportUnlessStaged(at.slot, at.slot,
 				"r5m: %s, tenant %q, metric %q, series %x, start %s: version %d doesn't match the %d raw chunks",
-				c.windowName(w), tenant, metric, at.id, format.Instant(start), stored[0].Version, have.chunks)
+				c.windowName(w), tenant, metric, at.id, format.FormatTime(start), stored[0].Version, have.chunks)
 		}
 		if err != nil {
 			return err

@@ -138,7 +138,9 @@ func (k *checkSink) Exemplar(_ uint32, t int64, encoded []byte) error {
 
 func (k *checkSink) time(t int64) error {
 	if k.c.env.Period.SlotOf(t) != k.slot {
-		return fmt.Errorf("%w: a sample at %s doesn't belong to the slot", format.ErrMalformedBlob, format.Instant(t))
+		return fmt.Errorf(
+			"%w: a sample at %s doesn't belong to the slot", format.ErrMalformedBlob, format.FormatTime(t),
+		)
 	}
 	return nil
 }
@@ -175,7 +177,7 @@ func (g *stagedGaps) report(c *checker) {
 			first, last = min(first, at.Slot), max(last, at.Slot)
 		}
 		c.missed(fmt.Sprintf("table %s, from %s to %s, up to %d slots of partitions", engine.Stage.Name,
-			format.Instant(c.env.Period.SlotStart(first)), format.Instant(c.env.Period.SlotEnd(last)),
+			format.FormatTime(c.env.Period.SlotStart(first)), format.FormatTime(c.env.Period.SlotEnd(last)),
 			len(gap.slots)), gap.err)
 	}
 }

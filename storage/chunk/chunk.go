@@ -56,7 +56,7 @@ func AppendChunk(dst []byte, s *Samples) []byte {
 	}
 	start := len(dst)
 	minT, maxT := s.timeRange()
-	dst = append(dst, chunkVersion, contents(s))
+	dst = append(dst, chunkVersion, contentFlags(s))
 	dst = binary.AppendUvarint(dst, uint64(len(s.T)))
 	dst = binary.AppendUvarint(dst, uint64(len(s.H)))
 	dst = binary.AppendVarint(dst, minT)
@@ -72,7 +72,7 @@ func AppendChunk(dst []byte, s *Samples) []byte {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-func contents(s *Samples) byte {
+func contentFlags(s *Samples) byte {
 	var c byte
 	if len(s.T) > 0 {
 		c |= containsFloats
@@ -92,12 +92,12 @@ func contents(s *Samples) byte {
 
 // Header decodes a chunk's envelope. It doesn't verify the checksum; Decode does.
 func Header(b []byte) (Info, error) {
-	info, _, err := header(b)
+	info, _, err := parseHeader(b)
 	return info, err
 }
 
-// header also returns the bytes between the envelope's header and the checksum.
-func header(b []byte) (info Info, body []byte, err error) {
+// parseHeader also returns the bytes between the envelope's header and the checksum.
+func parseHeader(b []byte) (info Info, body []byte, err error) {
 	if len(b) < 2+checksumSize {
 		return Info{}, nil, fmt.Errorf("%w: %d bytes are not a chunk", ErrCorrupt, len(b))
 	}
@@ -109,11 +109,11 @@ func header(b []byte) (info Info, body []byte, err error) {
 		return Info{}, nil, fmt.Errorf("%w: unknown content, %#x", ErrCorrupt, info.contains)
 	}
 	b = b[2 : len(b)-checksumSize]
-	floats, b, err := takeUvarint(b, "number of floats")
+	floats, b, err := cutUvarint(b, "number of floats")
 	if err != nil {
 		return Info{}, nil, err
 	}
-	histograms, b, err := takeUvarint(b, "number of histograms")
+	histograms, b, err := cutUvarint(b, "number of histograms")
 	if err != nil {
 		return Info{}, nil, err
 	}
@@ -121,10 +121,10 @@ func header(b []byte) (info Info, body []byte, err error) {
 		return Info{}, nil, fmt.Errorf("%w: invalid header: %d floats and %d histograms",
 			ErrCorrupt, floats, histograms)
 	}
-	if info.MinT, b, err = takeVarint(b, "first timestamp"); err != nil {
+	if info.MinT, b, err = cutVarint(b, "first timestamp"); err != nil {
 		return Info{}, nil, err
 	}
-	span, b, err := takeUvarint(b, "time range")
+	span, b, err := cutUvarint(b, "time range")
 	if err != nil {
 		return Info{}, nil, err
 	}
@@ -140,7 +140,7 @@ func header(b []byte) (info Info, body []byte, err error) {
 // Decode appends the samples of a chunk to into. They are normalized if into was empty. Decode doesn't allocate memory
 // for floats if into has the capacity. After an error, into is unchanged.
 func Decode(b []byte, into *Samples) error {
-	info, body, err := header(b)
+	info, body, err := parseHeader(b)
 	if err != nil {
 		return err
 	}

@@ -141,7 +141,7 @@ func decodeColumn(b []byte, x []int64) ([]byte, error) {
 	if width <= maxWidth {
 		joinPlanes(b, x, width)
 	} else {
-		unpack(b[:size], x, widthBits[width])
+		unpackPlane(b[:size], x, widthBits[width])
 	}
 	b = b[size:]
 	if patchWidth == 0 {
@@ -150,8 +150,8 @@ func decodeColumn(b []byte, x []int64) ([]byte, error) {
 	return decodePatches(b, x, widthBits[width], patchWidth)
 }
 
-// unpack sets x to the numbers of a plane that has low bits per number.
-func unpack(b []byte, x []int64, low int) {
+// unpackPlane sets x to the numbers of a plane that has low bits per number.
+func unpackPlane(b []byte, x []int64, low int) {
 	mask := byte(1)<<low - 1
 	for shift := 0; len(x) > 0; shift += low {
 		part := x[:min(len(b), len(x))]
@@ -204,7 +204,7 @@ func orPlanes(b []byte, x []int64, plane int) {
 }
 
 func decodePatches(b []byte, x []int64, low, patchWidth int) ([]byte, error) {
-	k, b, err := takeUvarint(b, "number of patches")
+	k, b, err := cutUvarint(b, "number of patches")
 	if err != nil {
 		return nil, err
 	}
@@ -248,7 +248,7 @@ func skipGaps(b []byte, k, n int) ([]byte, error) {
 			gap, b = uint64(b[0]), b[1:]
 		} else {
 			var err error
-			if gap, b, err = takeUvarint(b, "gap"); err != nil {
+			if gap, b, err = cutUvarint(b, "gap"); err != nil {
 				return nil, err
 			}
 		}
@@ -264,7 +264,7 @@ func skipGaps(b []byte, k, n int) ([]byte, error) {
 func zigzag(x int64) uint64   { return uint64(x)<<1 ^ uint64(x>>63) }
 func unzigzag(u uint64) int64 { return int64(u>>1) ^ -int64(u&1) }
 
-func takeUvarint(b []byte, what string) (uint64, []byte, error) {
+func cutUvarint(b []byte, what string) (uint64, []byte, error) {
 	x, n := binary.Uvarint(b)
 	if n <= 0 {
 		return 0, nil, fmt.Errorf("%w: %s is truncated", ErrCorrupt, what)
@@ -272,7 +272,7 @@ func takeUvarint(b []byte, what string) (uint64, []byte, error) {
 	return x, b[n:], nil
 }
 
-func takeVarint(b []byte, what string) (int64, []byte, error) {
+func cutVarint(b []byte, what string) (int64, []byte, error) {
 	x, n := binary.Varint(b)
 	if n <= 0 {
 		return 0, nil, fmt.Errorf("%w: %s is truncated", ErrCorrupt, what)

@@ -60,7 +60,7 @@ func Mantissa(v float64, e int) (m int64, ok bool) { return mantissa(v, e) }
 // NearMantissa returns the m such that m / 10^e is nearest to v, and by how many float64s v is above it. ok is false if
 // v is too large.
 func NearMantissa(v float64, e int) (m, above int64, ok bool) {
-	k, ok := nearest(v, powers[e])
+	k, ok := nearestInteger(v, powers[e])
 	if !ok {
 		return 0, 0, false
 	}

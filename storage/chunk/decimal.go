@@ -16,8 +16,8 @@ var powers = [maxExponent + 1]float64{
 	1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
 }
 
-// nearest returns the integer nearest to v·power as a float64. ok is false if it is too large.
-func nearest(v, power float64) (m float64, ok bool) {
+// nearestInteger returns the integer nearest to v·power as a float64. ok is false if it is too large.
+func nearestInteger(v, power float64) (m float64, ok bool) {
 	p := float64(v * power)     // rounded explicitly, so that it isn't fused with the next operation on any machine
 	const shifter = 3 << 51     // 1.5·2^52: adding and subtracting it rounds to an integer
 	m = (p + shifter) - shifter // undefined for NaN and large p, which are rejected
@@ -32,7 +32,7 @@ func mantissa(v float64, e int) (m int64, ok bool) {
 		// float64 equals the value, except the max int64.
 		return m, math.Float64bits(float64(m)) == math.Float64bits(v) && m != math.MaxInt64
 	}
-	p, ok := nearest(v, powers[e])
+	p, ok := nearestInteger(v, powers[e])
 	return int64(p), ok && math.Float64bits(p/powers[e]) == math.Float64bits(v)
 }
 
@@ -102,8 +102,8 @@ func chooseNear(values []float64) int {
 		}
 		bitsCost += bits.Len64(zigzag(orderedBits(v) - orderedBits(before)))
 		for e := range cost {
-			m, ok1 := nearest(v, powers[e])
-			n, ok2 := nearest(before, powers[e])
+			m, ok1 := nearestInteger(v, powers[e])
+			n, ok2 := nearestInteger(before, powers[e])
 			if !ok1 || !ok2 {
 				cost[e] += 64
 				continue

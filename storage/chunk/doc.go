@@ -28,5 +28,5 @@
 // A chunk therefore consists of whole bytes, and very little in it is packed into bits.
 //
 // Floats are restored bit for bit: NaNs with their payload, stale markers, infinities, -0. For histograms, see
-// Canonical.
+// CanonicalHistogram.
 package chunk

@@ -188,7 +188,7 @@ func TextSize(k int, head, count uint64) int {
 // and FieldTexts texts. f must have room for them, set to zero. It returns false if b isn't such a chunk. It verifies
 // neither the samples nor the checksum, which isn't among the fields: the caller must verify that AppendCut returns b.
 func CutChunk(b []byte, f *Fields) bool {
-	info, body, err := header(b)
+	info, body, err := parseHeader(b)
 	if err != nil || info.contains != containsFloats || info.Histograms > 0 || info.Floats > blockSamples {
 		return false
 	}
@@ -202,7 +202,7 @@ func CutChunk(b []byte, f *Fields) bool {
 	x[FieldForm] = uint64(body[0])
 	body = body[1:]
 	if x[FieldForm]&formExceptions != 0 {
-		exceptions, rest, err := takeExceptions(body, n)
+		exceptions, rest, err := cutExceptions(body, n)
 		if err != nil {
 			return false
 		}

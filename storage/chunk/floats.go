@@ -133,7 +133,7 @@ func decodeTimes(b []byte, t []int64, minT int64) ([]byte, error) {
 			return rest, nil
 		}
 	}
-	if !strictlyAscending(t) {
+	if !isStrictlyAscending(t) {
 		return nil, fmt.Errorf("%w: timestamps are not in order", ErrCorrupt)
 	}
 	return rest, nil

@@ -42,11 +42,11 @@ func FuzzDecode(f *testing.F) {
 }
 
 // requireRoundTripOfCanonical requires that samples are unchanged after encoding and decoding, except those that
-// Canonical rejects, because chunks never contain them.
+// CanonicalHistogram rejects, because chunks never contain them.
 func requireRoundTripOfCanonical(t *testing.T, s *Samples) {
 	valid := s.H[:0]
 	for _, h := range s.H {
-		if c, err := Canonical(h); err == nil {
+		if c, err := CanonicalHistogram(h); err == nil {
 			valid = append(valid, c)
 		}
 	}
@@ -117,7 +117,8 @@ func fuzzSamples(b []byte) *Samples {
 	return s
 }
 
-// FuzzParseHistogram checks that parsed histograms are rejected by Canonical, or can be stored in their canonical form.
+// FuzzParseHistogram checks that parsed histograms are rejected by CanonicalHistogram, or can be stored in their
+// canonical form.
 func FuzzParseHistogram(f *testing.F) {
 	for _, float := range []bool{false, true} {
 		for _, h := range histogramSeries(f, 5, 1, float, true).H {
@@ -130,7 +131,7 @@ func FuzzParseHistogram(f *testing.F) {
 			require.ErrorIs(t, err, ErrCorrupt)
 			return
 		}
-		c, err := Canonical(h)
+		c, err := CanonicalHistogram(h)
 		require.NoError(t, err)
 		encoded := AppendHistogramBytes(nil, c)
 		parsed, err := ParseHistogram(encoded)

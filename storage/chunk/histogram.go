@@ -13,16 +13,16 @@ import (
 // errBucketIndex means that the spans of a histogram exceed the range of bucket indexes.
 var errBucketIndex = errors.New("chunk: the spans of the histogram exceed the range of bucket indices")
 
-// Canonical returns a copy of h in the form in which histograms are stored, or an error if h isn't a valid histogram.
-// Spans and buckets, even empty ones, aren't changed: the existing buckets affect quantiles within the zero bucket, and
-// remote read returns them. Otherwise:
+// CanonicalHistogram returns a copy of h in the form in which histograms are stored, or an error if h isn't a valid
+// histogram. Spans and buckets, even empty ones, aren't changed: the existing buckets affect quantiles within the zero
+// bucket, and remote read returns them. Otherwise:
 //
 //   - Empty slices become nil.
 //   - A finer resolution than Prometheus supports is reduced to the finest supported one.
 //   - The reset hints GaugeType and CounterReset are kept, and NotCounterReset becomes UnknownCounterReset.
 //   - Of a stale marker, which is a histogram whose sum is a stale marker, only the sum is kept.
 //   - A zero threshold and bounds of -0 become 0.
-func Canonical(h Histogram) (Histogram, error) {
+func CanonicalHistogram(h Histogram) (Histogram, error) {
 	switch {
 	case (h.Int == nil) == (h.Float == nil):
 		return Histogram{}, errors.New("chunk: a sample must be either an integer or a float histogram")
@@ -46,7 +46,7 @@ func canonicalInt(h Histogram) (Histogram, error) {
 	c := *h.Int // not Copy, which would hide fields that custom buckets don't allow
 	c.PositiveSpans, c.NegativeSpans = slices.Clone(c.PositiveSpans), slices.Clone(c.NegativeSpans)
 	c.PositiveBuckets, c.NegativeBuckets = slices.Clone(c.PositiveBuckets), slices.Clone(c.NegativeBuckets)
-	if tooFine(c.Schema) {
+	if isTooFine(c.Schema) {
 		if err := c.ReduceResolution(histogram.ExponentialSchemaMax); err != nil {
 			return Histogram{}, err
 		}
@@ -54,7 +54,7 @@ func canonicalInt(h Histogram) (Histogram, error) {
 	if err := c.Validate(); err != nil {
 		return Histogram{}, err
 	}
-	if err := computable(c.ZeroThreshold, c.PositiveSpans, c.NegativeSpans); err != nil {
+	if err := checkComputable(c.ZeroThreshold, c.PositiveSpans, c.NegativeSpans); err != nil {
 		return Histogram{}, err
 	}
 	c.CounterResetHint = storedHint(c.CounterResetHint, c.CounterResetHint == histogram.CounterReset)
@@ -73,7 +73,7 @@ func canonicalFloat(h Histogram) (Histogram, error) {
 	c := *h.Float
 	c.PositiveSpans, c.NegativeSpans = slices.Clone(c.PositiveSpans), slices.Clone(c.NegativeSpans)
 	c.PositiveBuckets, c.NegativeBuckets = slices.Clone(c.PositiveBuckets), slices.Clone(c.NegativeBuckets)
-	if tooFine(c.Schema) {
+	if isTooFine(c.Schema) {
 		if err := c.ReduceResolution(histogram.ExponentialSchemaMax); err != nil {
 			return Histogram{}, err
 		}
@@ -81,7 +81,7 @@ func canonicalFloat(h Histogram) (Histogram, error) {
 	if err := c.Validate(); err != nil {
 		return Histogram{}, err
 	}
-	if err := computable(c.ZeroThreshold, c.PositiveSpans, c.NegativeSpans); err != nil {
+	if err := checkComputable(c.ZeroThreshold, c.PositiveSpans, c.NegativeSpans); err != nil {
 		return Histogram{}, err
 	}
 	c.CounterResetHint = storedHint(c.CounterResetHint, c.CounterResetHint == histogram.CounterReset)
@@ -97,20 +97,20 @@ func canonicalFloat(h Histogram) (Histogram, error) {
 // have indexes in [-275_000, 263_000] in the finest schema.
 const maxIndex = 1 << 30
 
-// Computable returns an error if queries can't compute with a histogram: Prometheus' evaluator would loop forever or
-// fail. Canonical rejects these histograms now, but earlier releases stored them.
-func (h Histogram) Computable() error {
+// CheckComputable returns an error if queries can't compute with a histogram: Prometheus' evaluator would loop forever
+// or fail. CanonicalHistogram rejects these histograms now, but earlier releases stored them.
+func (h Histogram) CheckComputable() error {
 	switch {
 	case h.isStale():
 		return nil
 	case h.Int != nil:
-		return computable(h.Int.ZeroThreshold, h.Int.PositiveSpans, h.Int.NegativeSpans)
+		return checkComputable(h.Int.ZeroThreshold, h.Int.PositiveSpans, h.Int.NegativeSpans)
 	default:
-		return computable(h.Float.ZeroThreshold, h.Float.PositiveSpans, h.Float.NegativeSpans)
+		return checkComputable(h.Float.ZeroThreshold, h.Float.PositiveSpans, h.Float.NegativeSpans)
 	}
 }
 
-func computable(threshold float64, sides ...[]histogram.Span) error {
+func checkComputable(threshold float64, sides ...[]histogram.Span) error {
 	if !(threshold >= 0 && threshold <= math.MaxFloat64) {
 		return fmt.Errorf("the zero threshold is %v; it must be finite and not negative", threshold)
 	}
@@ -128,9 +128,9 @@ func computable(threshold float64, sides ...[]histogram.Span) error {
 	return nil
 }
 
-// tooFine reports whether a schema is finer than the schemas that Prometheus supports. Newer releases may send such a
+// isTooFine reports whether a schema is finer than the schemas that Prometheus supports. Newer releases may send such a
 // schema.
-func tooFine(schema int32) bool {
+func isTooFine(schema int32) bool {
 	return schema > histogram.ExponentialSchemaMax && schema <= histogram.ExponentialSchemaMaxReserved
 }
 

@@ -55,7 +55,7 @@ func histogramSeries(t testing.TB, n int, seed uint64, float, starts bool) *Samp
 		if float {
 			sample.Float, sample.Int = h.ToFloat(nil), nil
 		}
-		canonical, err := Canonical(sample)
+		canonical, err := CanonicalHistogram(sample)
 		require.NoError(t, err)
 		s.AppendHistogram(canonical)
 	}
@@ -159,7 +159,7 @@ func growingHistograms(t testing.TB, n int, float bool) *Samples {
 		if float {
 			h.Float, h.Int = h.Int.ToFloat(nil), nil
 		}
-		h, err := Canonical(h)
+		h, err := CanonicalHistogram(h)
 		require.NoError(t, err)
 		s.AppendHistogram(h)
 	}
@@ -181,7 +181,7 @@ func TestCanonical(t *testing.T) {
 	h := makeHistogram([]int64{1, 0, 0, 2, 0, 0, 5, 0, 7, 0, 0, 9}, 1, math.Copysign(0, -1), false)
 	h.CounterResetHint = histogram.NotCounterReset
 	before := h.Copy()
-	c, err := Canonical(Histogram{T: 1, ST: 2, Int: h})
+	c, err := CanonicalHistogram(Histogram{T: 1, ST: 2, Int: h})
 	require.NoError(t, err)
 	require.True(t, h.Equals(before), "the original was changed")
 	require.Equal(t, int64(1), c.T)
@@ -194,11 +194,11 @@ func TestCanonical(t *testing.T) {
 	require.NotSame(t, &h.PositiveSpans[0], &c.Int.PositiveSpans[0])
 	require.False(t, math.Signbit(c.Int.ZeroThreshold))
 
-	again, err := Canonical(c)
+	again, err := CanonicalHistogram(c)
 	require.NoError(t, err)
 	require.Equal(t, c, again)
 
-	stale, err := Canonical(Histogram{
+	stale, err := CanonicalHistogram(Histogram{
 		Float: &histogram.FloatHistogram{Sum: staleNaN, Count: 3, CounterResetHint: histogram.GaugeType},
 	})
 	require.NoError(t, err)
@@ -207,14 +207,14 @@ func TestCanonical(t *testing.T) {
 	require.Zero(t, stale.Float.CounterResetHint)
 
 	bounds := []float64{-1, math.Copysign(0, -1), 2}
-	custom, err := Canonical(Histogram{
+	custom, err := CanonicalHistogram(Histogram{
 		Float: &histogram.FloatHistogram{Schema: histogram.CustomBucketsSchema, CustomValues: bounds},
 	})
 	require.NoError(t, err)
 	require.Equal(t, uint64(0), math.Float64bits(custom.Float.CustomValues[1]))
 	require.True(t, math.Signbit(bounds[1]), "the original was changed")
 
-	fine, err := Canonical(Histogram{Int: &histogram.Histogram{
+	fine, err := CanonicalHistogram(Histogram{Int: &histogram.Histogram{
 		Schema: 10, Count: 2, PositiveSpans: []histogram.Span{{Offset: 0, Length: 2}}, PositiveBuckets: []int64{1, 0},
 	}})
 	require.NoError(t, err)
@@ -255,20 +255,20 @@ func TestCanonicalRefuses(t *testing.T) {
 			Schema: 20, PositiveSpans: []histogram.Span{{Length: 9}}, PositiveBuckets: []int64{0},
 		}},
 	} {
-		_, err := Canonical(h)
+		_, err := CanonicalHistogram(h)
 		require.Error(t, err, name)
 	}
 }
 
-// TestComputable checks that Computable rejects exactly the histograms of earlier releases with which queries can't
-// compute.
+// TestComputable checks that CheckComputable rejects exactly the histograms of earlier releases with which queries
+// can't compute.
 func TestComputable(t *testing.T) {
 	for _, h := range []Histogram{
 		{Int: &histogram.Histogram{Sum: math.Float64frombits(value.StaleNaN), ZeroThreshold: math.NaN()}},
 		{Int: &histogram.Histogram{ZeroThreshold: math.MaxFloat64}},
 		{Float: &histogram.FloatHistogram{PositiveSpans: []histogram.Span{{Offset: -maxIndex, Length: 1}, {Offset: 2*maxIndex - 2, Length: 1}}}},
 	} {
-		require.NoError(t, h.Computable())
+		require.NoError(t, h.CheckComputable())
 	}
 	for _, h := range []Histogram{
 		{Int: &histogram.Histogram{ZeroThreshold: math.NaN()}},
@@ -276,7 +276,7 @@ func TestComputable(t *testing.T) {
 		{Float: &histogram.FloatHistogram{PositiveSpans: []histogram.Span{{Offset: -maxIndex - 1, Length: 2}}}},
 		{Int: &histogram.Histogram{NegativeSpans: []histogram.Span{{Offset: maxIndex, Length: 1}}}},
 	} {
-		require.Error(t, h.Computable())
+		require.Error(t, h.CheckComputable())
 	}
 }
 

@@ -69,7 +69,7 @@ func appendSubChunk(dst []byte, hs []Histogram, starts bool) ([]byte, int) {
 		panic(err) // an empty chunk always has one
 	}
 	n := 0
-	for n < min(len(hs), subChunkSamples) && (n == 0 || sameLayout(hs[0], hs[n])) && appendTo(appender, hs[n]) {
+	for n < min(len(hs), subChunkSamples) && (n == 0 || haveSameLayout(hs[0], hs[n])) && appendTo(appender, hs[n]) {
 		n++
 	}
 	b := c.Bytes()
@@ -88,8 +88,8 @@ func appendTo(appender chunkenc.Appender, h Histogram) bool {
 	return err == nil
 }
 
-// sameLayout reports whether b has the type and the buckets of a. A stale marker matches any layout.
-func sameLayout(a, b Histogram) bool {
+// haveSameLayout reports whether b has the type and the buckets of a. A stale marker matches any layout.
+func haveSameLayout(a, b Histogram) bool {
 	if (a.Int != nil) != (b.Int != nil) {
 		return false
 	}
@@ -127,7 +127,7 @@ func decodeHistograms(b []byte, n int, into *Samples) ([]byte, error) {
 		if encoding == 0 || int(encoding) >= len(chunkencEncodings) {
 			return nil, fmt.Errorf("%w: sub-chunk of unknown encoding %d", ErrCorrupt, encoding)
 		}
-		size, rest, err := takeUvarint(b[1:], "sub-chunk")
+		size, rest, err := cutUvarint(b[1:], "sub-chunk")
 		if err != nil {
 			return nil, err
 		}
@@ -139,7 +139,7 @@ func decodeHistograms(b []byte, n int, into *Samples) ([]byte, error) {
 		}
 		b = rest[size:]
 	}
-	if !histogramsAscend(into.H[first:]) {
+	if !isAscending(into.H[first:]) {
 		return nil, fmt.Errorf("%w: histograms are not in order", ErrCorrupt)
 	}
 	return b, nil

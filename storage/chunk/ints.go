@@ -70,7 +70,7 @@ func appendInts(dst []byte, x []int64) []byte {
 			before, delta = v, d
 		}
 	}
-	factor := takeFactor(u)
+	factor := divideByFactor(u)
 	if factor != 1 {
 		dst = binary.AppendUvarint(append(dst, kind|intsFactor), uint64(factor))
 	} else {
@@ -111,7 +111,7 @@ const (
 
 // chooseInts returns the kind whose column has the fewest bits, and its base. x must have at least two entries.
 func chooseInts(x []int64) (kind byte, base int64) {
-	center, slope := middle(x)
+	center, slope := medians(x)
 	var plain, delta, dod int
 	apart := max(windowLength, len(x)/windows)
 	for from := 2; from < len(x); from += apart {
@@ -132,8 +132,8 @@ func chooseInts(x []int64) (kind byte, base int64) {
 	}
 }
 
-// middle returns the medians of some of the integers and of some of their deltas.
-func middle(x []int64) (value, delta int64) {
+// medians returns the medians of some of the integers and of some of their deltas.
+func medians(x []int64) (value, delta int64) {
 	const most = 15
 	var values, deltas [most]int64
 	n := min(most, len(x)-1)
@@ -146,8 +146,9 @@ func middle(x []int64) (value, delta int64) {
 	return values[n/2], deltas[n/2]
 }
 
-// takeFactor divides signed numbers by their greatest common divisor, converts them to zigzag, and returns the divisor.
-func takeFactor(u []uint64) int64 {
+// divideByFactor divides signed numbers by their greatest common divisor, converts them to zigzag, and returns the
+// divisor.
+func divideByFactor(u []uint64) int64 {
 	var g uint64
 	for _, x := range u {
 		if m := magnitude(int64(x)); m != 0 && (g == 0 || m%g != 0) {
@@ -195,9 +196,9 @@ type run struct {
 	first, base, factor int64
 }
 
-// takeRun decodes a run's header, and the residues of its integers into the corresponding entries of x. It returns the
+// cutRun decodes a run's header, and the residues of its integers into the corresponding entries of x. It returns the
 // rest of b.
-func takeRun(b []byte, x []int64) (r run, rest []byte, err error) {
+func cutRun(b []byte, x []int64) (r run, rest []byte, err error) {
 	if len(b) == 0 {
 		return run{}, nil, fmt.Errorf("%w: integers are missing", ErrCorrupt)
 	}
@@ -206,18 +207,18 @@ func takeRun(b []byte, x []int64) (r run, rest []byte, err error) {
 	b = b[1:]
 	if hasFactor {
 		var factor uint64
-		if factor, b, err = takeUvarint(b, "factor"); err != nil {
+		if factor, b, err = cutUvarint(b, "factor"); err != nil {
 			return run{}, nil, err
 		}
 		r.factor = int64(factor)
 	}
 	if r.kind != intsPlain {
-		if r.first, b, err = takeVarint(b, "first integer"); err != nil {
+		if r.first, b, err = cutVarint(b, "first integer"); err != nil {
 			return run{}, nil, err
 		}
 	}
 	if r.kind != intsConstant {
-		if r.base, b, err = takeVarint(b, "base"); err != nil {
+		if r.base, b, err = cutVarint(b, "base"); err != nil {
 			return run{}, nil, err
 		}
 	}
@@ -240,7 +241,7 @@ func takeRun(b []byte, x []int64) (r run, rest []byte, err error) {
 
 // decodeInts decodes a run into x, which must not be empty, adds origin to each integer, and returns the rest of b.
 func decodeInts(b []byte, x []int64, origin int64) ([]byte, error) {
-	r, b, err := takeRun(b, x)
+	r, b, err := cutRun(b, x)
 	if err != nil {
 		return nil, err
 	}
@@ -253,7 +254,7 @@ func (r run) addUp(x []int64, origin int64) {
 	v, base, factor := r.first+origin, r.base, r.factor
 	switch r.kind {
 	case intsConstant:
-		fill(x, v)
+		fillWith(x, v)
 	case intsRegular:
 		for len(x) >= 4 {
 			x[0], x[1], x[2], x[3] = v, v+base, v+2*base, v+3*base
@@ -294,7 +295,7 @@ func (r run) addUpFloats(f []float64) {
 	v, base, factor := r.first, r.base, r.factor
 	switch r.kind {
 	case intsConstant:
-		fill(f, float64(v))
+		fillWith(f, float64(v))
 	case intsRegular:
 		for i := range f {
 			f[i] = float64(v)
@@ -324,8 +325,8 @@ func (r run) addUpFloats(f []float64) {
 	}
 }
 
-// fill sets all entries of x, which must not be empty, to v by copying pieces of growing length.
-func fill[E any](x []E, v E) {
+// fillWith sets all entries of x, which must not be empty, to v by copying pieces of growing length.
+func fillWith[E any](x []E, v E) {
 	x[0] = v
 	for n := 1; n < len(x); n *= 2 {
 		copy(x[n:], x[:n])

@@ -26,21 +26,21 @@ const (
 
 // Normalize sorts the samples by time and keeps one sample per timestamp, a float or a histogram.
 func (s *Samples) Normalize() {
-	if !strictlyAscending(s.T) {
+	if !isStrictlyAscending(s.T) {
 		s.normalizeFloats()
 	}
 	if len(s.H) == 0 {
 		return
 	}
-	if !histogramsAscend(s.H) {
+	if !isAscending(s.H) {
 		s.normalizeHistograms()
 	}
 	if len(s.T) > 0 {
-		s.separate()
+		s.removeMixed()
 	}
 }
 
-func strictlyAscending(t []int64) bool {
+func isStrictlyAscending(t []int64) bool {
 	for i := 1; i < len(t); i++ {
 		if t[i] <= t[i-1] {
 			return false
@@ -49,7 +49,7 @@ func strictlyAscending(t []int64) bool {
 	return true
 }
 
-func histogramsAscend(h []Histogram) bool {
+func isAscending(h []Histogram) bool {
 	for i := 1; i < len(h); i++ {
 		if h[i].T <= h[i-1].T {
 			return false
@@ -150,8 +150,8 @@ func (s *Samples) normalizeHistograms() {
 	s.H = s.H[:n]
 }
 
-// separate removes the float or the histogram if both have the same timestamp. Both must be sorted and unique.
-func (s *Samples) separate() {
+// removeMixed removes the float or the histogram if both have the same timestamp. Both must be sorted and unique.
+func (s *Samples) removeMixed() {
 	if s.T[len(s.T)-1] < s.H[0].T || s.H[len(s.H)-1].T < s.T[0] {
 		return
 	}

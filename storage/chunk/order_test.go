@@ -13,7 +13,7 @@ import (
 // TestWinners checks a list of values, each of which wins over all values before it.
 func TestWinners(t *testing.T) {
 	hist := func(h Histogram, sum float64) Histogram {
-		c, err := Canonical(h)
+		c, err := CanonicalHistogram(h)
 		require.NoError(t, err)
 		if c.Int != nil {
 			c.Int.Sum = sum

@@ -47,18 +47,18 @@ func (s *Samples) AppendFloat(t, st int64, v float64) {
 	s.V = append(s.V, v)
 }
 
-// AppendHistogram adds a histogram sample, which must be canonical (see Canonical).
+// AppendHistogram adds a histogram sample, which must be canonical (see CanonicalHistogram).
 func (s *Samples) AppendHistogram(h Histogram) { s.H = append(s.H, h) }
 
-// Canonical converts the histograms to their canonical form. It removes invalid ones, and calls refused with the reason
-// for each. It also removes samples in which neither Int nor Float is set.
-func (s *Samples) Canonical(refused func(error)) {
+// Canonicalize converts the histograms to their canonical form. It removes invalid ones, and calls refused with the
+// reason for each. It also removes samples in which neither Int nor Float is set.
+func (s *Samples) Canonicalize(refused func(error)) {
 	kept := s.H[:0]
 	for _, h := range s.H {
 		if h.Int == nil && h.Float == nil {
 			continue
 		}
-		c, err := Canonical(h)
+		c, err := CanonicalHistogram(h)
 		if err != nil {
 			refused(err)
 			continue

@@ -36,14 +36,14 @@ func (sh shape) samples(n int, seed uint64) *Samples {
 	return s
 }
 
-// regular returns a shape with values at a regular interval.
-func regular(name string, next func(r *rand.Rand, i int, v float64) float64) shape {
+// regularShape returns a shape with values at a regular interval.
+func regularShape(name string, next func(r *rand.Rand, i int, v float64) float64) shape {
 	return shape{name: name, next: func(r *rand.Rand, i int, p point) point {
 		return point{t: p.t + intervalMS, v: next(r, i, p.v)}
 	}}
 }
 
-func decimals(v float64, digits int) float64 {
+func roundDecimals(v float64, digits int) float64 {
 	p := math.Pow10(digits)
 	return math.Round(v*p) / p
 }
@@ -52,46 +52,46 @@ func shapes() []shape {
 	stale := math.Float64frombits(value.StaleNaN)
 	counter := func(r *rand.Rand, i int, v float64) float64 { return v + float64(r.IntN(100)) }
 	return []shape{
-		regular("constant", func(*rand.Rand, int, float64) float64 { return 42 }),
-		regular("zero", func(*rand.Rand, int, float64) float64 { return 0 }),
-		regular("negative zero", func(r *rand.Rand, _ int, _ float64) float64 {
+		regularShape("constant", func(*rand.Rand, int, float64) float64 { return 42 }),
+		regularShape("zero", func(*rand.Rand, int, float64) float64 { return 0 }),
+		regularShape("negative zero", func(r *rand.Rand, _ int, _ float64) float64 {
 			return math.Copysign(0, float64(r.IntN(2))-0.5)
 		}),
-		regular("counter", counter),
-		regular("counter with resets", func(r *rand.Rand, i int, v float64) float64 {
+		regularShape("counter", counter),
+		regularShape("counter with resets", func(r *rand.Rand, i int, v float64) float64 {
 			if r.IntN(100) == 0 {
 				return 0
 			}
 			return v + 1000 + float64(r.IntN(50))
 		}),
-		regular("counter of seconds", func(r *rand.Rand, _ int, v float64) float64 {
-			return decimals(v+15*r.Float64(), 2)
+		regularShape("counter of seconds", func(r *rand.Rand, _ int, v float64) float64 {
+			return roundDecimals(v+15*r.Float64(), 2)
 		}),
-		regular("sum of durations", func(r *rand.Rand, _ int, v float64) float64 { return v + r.Float64() }),
-		regular("sum of nanoseconds", func(r *rand.Rand, _ int, v float64) float64 {
+		regularShape("sum of durations", func(r *rand.Rand, _ int, v float64) float64 { return v + r.Float64() }),
+		regularShape("sum of nanoseconds", func(r *rand.Rand, _ int, v float64) float64 {
 			return v + float64(r.IntN(1e8))/1e9
 		}),
-		regular("seconds scaled twice", func(_ *rand.Rand, i int, _ float64) float64 {
+		regularShape("seconds scaled twice", func(_ *rand.Rand, i int, _ float64) float64 {
 			return float64(123_456_789+i*7919) / 1000 / 1000
 		}),
-		regular("gauge of 1 decimal", func(r *rand.Rand, _ int, _ float64) float64 {
-			return decimals(r.Float64()*100, 1)
+		regularShape("gauge of 1 decimal", func(r *rand.Rand, _ int, _ float64) float64 {
+			return roundDecimals(r.Float64()*100, 1)
 		}),
-		regular("gauge of 3 decimals", func(r *rand.Rand, _ int, v float64) float64 {
-			return decimals(v+r.NormFloat64(), 3)
+		regularShape("gauge of 3 decimals", func(r *rand.Rand, _ int, v float64) float64 {
+			return roundDecimals(v+r.NormFloat64(), 3)
 		}),
-		regular("gauge of bytes", func(r *rand.Rand, _ int, v float64) float64 {
+		regularShape("gauge of bytes", func(r *rand.Rand, _ int, v float64) float64 {
 			return math.Abs(v + 4096*float64(r.IntN(2000)-1000))
 		}),
-		regular("ratio", func(r *rand.Rand, _ int, _ float64) float64 { return r.Float64() }),
-		regular("rarely changing ratio", func(r *rand.Rand, _ int, v float64) float64 {
+		regularShape("ratio", func(r *rand.Rand, _ int, _ float64) float64 { return r.Float64() }),
+		regularShape("rarely changing ratio", func(r *rand.Rand, _ int, v float64) float64 {
 			if r.IntN(20) == 0 {
 				return r.Float64()
 			}
 			return v
 		}),
-		regular("sine", func(_ *rand.Rand, i int, _ float64) float64 { return 100 * math.Sin(float64(i)/50) }),
-		regular("stale markers among integers", func(r *rand.Rand, i int, v float64) float64 {
+		regularShape("sine", func(_ *rand.Rand, i int, _ float64) float64 { return 100 * math.Sin(float64(i)/50) }),
+		regularShape("stale markers among integers", func(r *rand.Rand, i int, v float64) float64 {
 			if i%50 == 49 {
 				return stale
 			}
@@ -100,15 +100,19 @@ func shapes() []shape {
 			}
 			return counter(r, i, v)
 		}),
-		regular("only stale markers", func(*rand.Rand, int, float64) float64 { return stale }),
-		regular("any bits", func(r *rand.Rand, _ int, _ float64) float64 { return math.Float64frombits(r.Uint64()) }),
-		regular("special values", func(r *rand.Rand, _ int, _ float64) float64 {
+		regularShape("only stale markers", func(*rand.Rand, int, float64) float64 { return stale }),
+		regularShape(
+			"any bits", func(r *rand.Rand, _ int, _ float64) float64 { return math.Float64frombits(r.Uint64()) },
+		),
+		regularShape("special values", func(r *rand.Rand, _ int, _ float64) float64 {
 			special := []float64{0, math.Copysign(0, -1), 1, -1, math.Inf(1), math.Inf(-1), stale, math.NaN(),
 				math.MaxFloat64, -math.MaxFloat64, math.SmallestNonzeroFloat64, math.MaxInt64, math.MinInt64,
 				1 << 53, 1<<53 + 2, 0.1, 1e15, 1e300, math.Float64frombits(0xfff8dead0000beef)}
 			return special[r.IntN(len(special))]
 		}),
-		regular("large integers", func(r *rand.Rand, _ int, _ float64) float64 { return float64(int64(r.Uint64())) }),
+		regularShape(
+			"large integers", func(r *rand.Rand, _ int, _ float64) float64 { return float64(int64(r.Uint64())) },
+		),
 		{name: "jitter", next: func(r *rand.Rand, i int, p point) point {
 			return point{t: p.t + intervalMS - 20 + r.Int64N(40), v: counter(r, i, p.v)}
 		}},

@@ -44,7 +44,7 @@ const (
 func appendValues(dst []byte, v []float64) []byte {
 	var scratch [blockSamples]int64
 	m := scratch[:len(v)]
-	if sameBits(v) {
+	if haveSameBits(v) {
 		v, m = v[:1], m[:1] // one represents all: the run of integers is constant either way
 	}
 	var odd [blockSamples]uint16
@@ -58,7 +58,7 @@ func appendValues(dst []byte, v []float64) []byte {
 	return appendInts(dst, m)
 }
 
-func sameBits(v []float64) bool {
+func haveSameBits(v []float64) bool {
 	for _, x := range v {
 		if math.Float64bits(x) != math.Float64bits(v[0]) {
 			return false
@@ -78,7 +78,7 @@ func fitDecimal(m []int64, v []float64, odd []uint16) (form byte, exceptions []u
 		if e == noExponent {
 			break
 		}
-		if exceptions = fit(m, v, e, odd[:0]); len(exceptions) <= len(v)/exceptionShare {
+		if exceptions = fitMantissas(m, v, e, odd[:0]); len(exceptions) <= len(v)/exceptionShare {
 			return byte(e), exceptions
 		}
 	}
@@ -100,8 +100,8 @@ func fitIntegers(m []int64, v []float64) bool {
 	return true
 }
 
-// fit sets m to the mantissas of v, and appends to odd the indices of values that have none.
-func fit(m []int64, v []float64, e int, odd []uint16) []uint16 {
+// fitMantissas sets m to the mantissas of v, and appends to odd the indices of values that have none.
+func fitMantissas(m []int64, v []float64, e int, odd []uint16) []uint16 {
 	for i, x := range v {
 		k, ok := mantissa(x, e)
 		if !ok {
@@ -110,7 +110,7 @@ func fit(m []int64, v []float64, e int, odd []uint16) []uint16 {
 		}
 		m[i] = k
 	}
-	holdInPlaceOf(odd, m)
+	fillExceptions(odd, m)
 	return odd
 }
 
@@ -124,13 +124,13 @@ func fitBits(m []int64, v []float64, odd []uint16) []uint16 {
 	if len(odd) > len(v)/exceptionShare {
 		return nil // all values fit: NaNs are stored by their bits
 	}
-	holdInPlaceOf(odd, m)
+	fillExceptions(odd, m)
 	return odd
 }
 
-// holdInPlaceOf sets the integer of each exception to the integer of the previous value; exceptions at the start get
+// fillExceptions sets the integer of each exception to the integer of the previous value; exceptions at the start get
 // the integer of the first value that fits.
-func holdInPlaceOf(odd []uint16, m []int64) {
+func fillExceptions(odd []uint16, m []int64) {
 	first := 0
 	for first < len(odd) && int(odd[first]) == first {
 		first++
@@ -151,15 +151,15 @@ func appendNear(dst []byte, v []float64, m []int64, form byte, odd []uint16) []b
 	above := scratch[:len(v)]
 	power := powers[form-formNear]
 	for i, x := range v {
-		k, ok := nearest(x, power)
+		k, ok := nearestInteger(x, power)
 		if !ok {
 			odd = append(odd, uint16(i))
 			continue
 		}
 		m[i], above[i] = int64(k), ulps(x, k, power)
 	}
-	holdInPlaceOf(odd, m)
-	holdInPlaceOf(odd, above)
+	fillExceptions(odd, m)
+	fillExceptions(odd, above)
 	dst = appendExceptions(dst, form, v, odd)
 	return appendInts(appendInts(dst, m), above)
 }
@@ -192,7 +192,7 @@ func decodeValues(b []byte, v []float64) ([]byte, error) {
 	var exceptions []byte
 	var err error
 	if withExceptions {
-		if exceptions, b, err = takeExceptions(b, len(v)); err != nil {
+		if exceptions, b, err = cutExceptions(b, len(v)); err != nil {
 			return nil, err
 		}
 	}
@@ -212,7 +212,7 @@ func decodeForm(b []byte, v []float64, form byte) ([]byte, error) {
 	}
 	// Residues, and the integers of form bits, are stored in the memory of the floats, which have the same size.
 	m := unsafe.Slice((*int64)(unsafe.Pointer(unsafe.SliceData(v))), len(v))
-	r, b, err := takeRun(b, m)
+	r, b, err := cutRun(b, m)
 	if err != nil {
 		return nil, err
 	}
@@ -226,7 +226,7 @@ func decodeForm(b []byte, v []float64, form byte) ([]byte, error) {
 	r.addUpFloats(v)
 	if power := powers[form&(formNear-1)]; power != 1 {
 		if r.kind == intsConstant {
-			fill(v, v[0]/power)
+			fillWith(v, v[0]/power)
 		} else {
 			for i, x := range v {
 				v[i] = x / power
@@ -253,9 +253,9 @@ func decodeAbove(b []byte, v []float64) ([]byte, error) {
 	return b, nil
 }
 
-// takeExceptions validates the exceptions of n values at the start of b and splits them off.
-func takeExceptions(b []byte, n int) (exceptions, rest []byte, err error) {
-	k, rest, err := takeUvarint(b, "number of exceptions")
+// cutExceptions validates the exceptions of n values at the start of b and splits them off.
+func cutExceptions(b []byte, n int) (exceptions, rest []byte, err error) {
+	k, rest, err := cutUvarint(b, "number of exceptions")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -272,7 +272,7 @@ func takeExceptions(b []byte, n int) (exceptions, rest []byte, err error) {
 	return b[:len(b)-len(rest)+size], rest[size:], nil
 }
 
-// putExceptions sets the exceptions that takeExceptions validated.
+// putExceptions sets the exceptions that cutExceptions validated.
 func putExceptions(v []float64, exceptions []byte) {
 	k, n := binary.Uvarint(exceptions)
 	gaps, values := exceptions[n:], exceptions[len(exceptions)-8*(int(k)+1):]

@@ -29,7 +29,7 @@ func (c countedState) noted(as uint64) uint64 {
 
 // known returns the cached value about the counts of a window, or 0 if the cache has no value for the window's states.
 func (s *Statistics) known(u *ended.OverWindow) uint64 {
-	k := s.env.Memory.Noted(u.Tenant, u.Window)
+	k := s.env.Memory.Note(u.Tenant, u.Window)
 	if as := k & countsBits; as == countsLost || k == statesOf(u).noted(as) {
 		return as
 	}
@@ -38,5 +38,5 @@ func (s *Statistics) known(u *ended.OverWindow) uint64 {
 
 // setKnown caches a value about the counts of a window, for the window's states.
 func (s *Statistics) setKnown(u *ended.OverWindow, as uint64) {
-	s.env.Memory.Note(u.Tenant, u.Window, statesOf(u).noted(as))
+	s.env.Memory.SetNote(u.Tenant, u.Window, statesOf(u).noted(as))
 }

@@ -91,8 +91,8 @@ func (s *Statistics) readCounts(
 
 // badCounts reports unreadable counts once, and causes the series to be counted again.
 func (s *Statistics) badCounts(tenant string, window int64, bad error) {
-	s.env.Memory.Note(tenant, window, countsLost)
-	if !errors.Is(bad, format.ErrOtherCounts) {
+	s.env.Memory.SetNote(tenant, window, countsLost)
+	if !errors.Is(bad, format.ErrCountsMismatch) {
 		s.env.Note(engine.Catalog, fmt.Errorf(
 			"storage: reading the series counts of window %d of tenant %q failed, so they are counted again: %w",
 			window, tenant, bad,

@@ -51,7 +51,7 @@ func statesOf(u *ended.OverWindow) countedState {
 // Uncounted yields the ended raw windows whose series aren't counted, tenant by tenant, oldest first. It calls between
 // after each window that it checks, so that the caller can pause. It stops after an error.
 func (s *Statistics) Uncounted(ctx context.Context, between func()) iter.Seq2[ended.OverWindow, error] {
-	return ended.All(
+	return ended.AllWindows(
 		ctx, s.env.Tenants, func(tenant string, yield func(ended.OverWindow) bool) (wanted bool, err error) {
 			return s.uncountedOf(ctx, tenant, between, yield)
 		},
@@ -62,7 +62,7 @@ func (s *Statistics) Uncounted(ctx context.Context, between func()) iter.Seq2[en
 func (s *Statistics) uncountedOf(
 	ctx context.Context, tenant string, between func(), yield func(ended.OverWindow) bool,
 ) (wanted bool, err error) {
-	last := s.env.Period.WindowAt(rollup.Raw, s.env.Now().Add(-ended.After).UnixMilli()) - 1
+	last := s.env.Period.WindowAt(rollup.Raw, s.env.Now().Add(-ended.EndedAfter).UnixMilli()) - 1
 	windows, err := s.env.Windows(ctx, tenant, last)
 	if err != nil {
 		return false, err

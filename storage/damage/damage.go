@@ -55,8 +55,8 @@ func NewLog(period *format.Periods, counter *prometheus.CounterVec, logger *slog
 	return &Log{period: period, counter: counter, logger: logger, seen: map[string]bool{}, staged: map[StagedAt]error{}}
 }
 
-// Corrupt counts and logs a row that was skipped.
-func (l *Log) Corrupt(t *engine.Table, err error) {
+// RecordCorruptRow counts and logs a row that was skipped.
+func (l *Log) RecordCorruptRow(t *engine.Table, err error) {
 	l.counter.WithLabelValues(t.Name).Inc()
 	l.logger.Error("skipped a corrupt row; run cassia check", "table", t.Name, "err", err)
 }
@@ -116,37 +116,37 @@ func (l *Log) narrowToSlots(e *DamagedRowsError, rows *engine.Range, d engine.Da
 	}
 }
 
-// Note records rows that can't be read, and counts them once.
-func (l *Log) Note(e *DamagedRowsError) {
+// Record records rows that can't be read, and counts them once.
+func (l *Log) Record(e *DamagedRowsError) {
 	what := e.Error()
 	l.mu.Lock()
 	isNew := l.isNew(what)
 	if e.Kept && isNew {
 		l.kept = append(l.kept, e)
 	} else if e.Kept && !l.seen[what] && !l.more {
-		l.more, l.kept = true, append(l.kept, e.Anything())
+		l.more, l.kept = true, append(l.kept, e.AnyRows())
 	}
 	l.mu.Unlock()
 	if isNew {
-		l.Corrupt(e.Table, e)
+		l.RecordCorruptRow(e.Table, e)
 	}
 }
 
-// NoteRows is like Note for rows of a scan, and returns the description of the rows.
-func (l *Log) NoteRows(rows *engine.Range, d engine.Damage) *DamagedRowsError {
+// RecordRows is like Record for rows of a scan, and returns the description of the rows.
+func (l *Log) RecordRows(rows *engine.Range, d engine.Damage) *DamagedRowsError {
 	e := l.GapOf(rows, d)
-	l.Note(e)
+	l.Record(e)
 	return e
 }
 
-// NoteOnce records a filter or counts of series that can't be read, and counts it once. Queries don't depend on them,
+// RecordOnce records a filter or counts of series that can't be read, and counts it once. Queries don't depend on them,
 // so no warning is kept.
-func (l *Log) NoteOnce(t *engine.Table, err error) {
+func (l *Log) RecordOnce(t *engine.Table, err error) {
 	l.mu.Lock()
 	isNew := l.isNew(err.Error())
 	l.mu.Unlock()
 	if isNew {
-		l.Corrupt(t, err)
+		l.RecordCorruptRow(t, err)
 	}
 }
 
@@ -159,27 +159,27 @@ func (l *Log) isNew(what string) bool {
 	return true
 }
 
-// Kept returns the rows that are missing in cached results. They must not be modified.
-func (l *Log) Kept() []*DamagedRowsError {
+// MissingRows returns the rows that are missing in cached results. They must not be modified.
+func (l *Log) MissingRows() []*DamagedRowsError {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.kept
 }
 
-// NoteStaged records a row of the staging log that can't be read, and counts it once.
-func (l *Log) NoteStaged(at StagedAt, err error) {
-	l.noteStaged(at, fmt.Errorf(
+// RecordStaged records a row of the staging log that can't be read, and counts it once.
+func (l *Log) RecordStaged(at StagedAt, err error) {
+	l.recordStaged(at, fmt.Errorf(
 		"storage: skipped the staged row of slot %d, until %s, partition %d, writer %x, seq %d: %w", at.Slot,
-		format.Instant(l.period.SlotEnd(at.Slot)), at.Partition, at.Row.Writer, at.Row.Seq, err,
+		format.FormatTime(l.period.SlotEnd(at.Slot)), at.Partition, at.Row.Writer, at.Row.Seq, err,
 	))
 }
 
-// NoteStagedRows is NoteStaged for the rows of a scan that starts at from.
-func (l *Log) NoteStagedRows(from StagedAt, rows *engine.Range, d engine.Damage) {
-	l.noteStaged(from, l.GapOf(rows, d))
+// RecordStagedRows is RecordStaged for the rows of a scan that starts at from.
+func (l *Log) RecordStagedRows(from StagedAt, rows *engine.Range, d engine.Damage) {
+	l.recordStaged(from, l.GapOf(rows, d))
 }
 
-func (l *Log) noteStaged(at StagedAt, err error) {
+func (l *Log) recordStaged(at StagedAt, err error) {
 	l.mu.Lock()
 	_, known := l.staged[at]
 	if !known {
@@ -192,13 +192,13 @@ func (l *Log) noteStaged(at StagedAt, err error) {
 	}
 	l.mu.Unlock()
 	if !known {
-		l.Corrupt(engine.Stage, err)
+		l.RecordCorruptRow(engine.Stage, err)
 	}
 }
 
-// Staged returns the errors of stage rows that may contain samples of a time range in milliseconds, in the order of the
-// rows. Their series are unknown.
-func (l *Log) Staged(minT, maxT int64) (errs []error) {
+// StagedErrors returns the errors of stage rows that may contain samples of a time range in milliseconds, in the order
+// of the rows. Their series are unknown.
+func (l *Log) StagedErrors(minT, maxT int64) (errs []error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var found []StagedAt
@@ -239,7 +239,7 @@ type CorruptRowError struct {
 func (e *CorruptRowError) Error() string {
 	row := fmt.Sprintf("%s row of window %d, tenant %q, metric %q", e.Table, e.Window, e.Tenant, e.Metric)
 	if e.Series != "" {
-		row += fmt.Sprintf(", series %x, start %s", e.Series, format.Instant(e.Start))
+		row += fmt.Sprintf(", series %x, start %s", e.Series, format.FormatTime(e.Start))
 	}
 	return fmt.Sprintf("storage: skipped the corrupt %s: %v", row, e.Err)
 }
@@ -260,11 +260,11 @@ type DamagedRowsError struct {
 }
 
 func (e *DamagedRowsError) Error() string {
-	return fmt.Sprintf("storage: skipped unreadable data of %s: %v", e.What(), e.Err)
+	return fmt.Sprintf("storage: skipped unreadable data of %s: %v", e.Description(), e.Err)
 }
 
-// What describes the rows.
-func (e *DamagedRowsError) What() string {
+// Description describes the rows.
+func (e *DamagedRowsError) Description() string {
 	what := "table " + e.Table.Name
 	if e.Metric != "" {
 		what += fmt.Sprintf(", metric %q", e.Metric)
@@ -293,8 +293,8 @@ func isLimit(t time.Time) bool { return t.UTC().Year() < 0 || t.UTC().Year() > 9
 
 func (e *DamagedRowsError) Unwrap() error { return e.Err }
 
-// Anything returns an error that represents further damage, which isn't listed: any rows may be missing.
-func (e *DamagedRowsError) Anything() *DamagedRowsError {
+// AnyRows returns an error that represents further damage, which isn't listed: any rows may be missing.
+func (e *DamagedRowsError) AnyRows() *DamagedRowsError {
 	return &DamagedRowsError{
 		Table: e.Table, Err: fmt.Errorf("and more, not listed individually: %w", e.Err), Kept: e.Kept,
 	}

@@ -18,14 +18,14 @@ func TestStagedRowsAreBounded(t *testing.T) {
 	l := NewLog(period, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "corrupt"}, []string{"table"}),
 		slog.New(slog.DiscardHandler))
 	for i := range 2 * maxStaged {
-		l.NoteStaged(StagedAt{Slot: 1, Row: format.StageRow{Writer: "w", Seq: int64(i)}}, format.ErrMalformedBlob)
+		l.RecordStaged(StagedAt{Slot: 1, Row: format.StageRow{Writer: "w", Seq: int64(i)}}, format.ErrMalformedBlob)
 	}
 	require.Equal(t, maxStaged+1, l.Count(), "of one slot one row stands for the rest")
-	require.Len(t, l.Staged(period.SlotStart(1)+1, period.SlotEnd(1)), maxStaged+1)
-	l.NoteStaged(StagedAt{Slot: 9, Row: format.StageRow{Writer: "w", Seq: 1}}, format.ErrMalformedBlob)
-	require.Len(t, l.Staged(period.SlotStart(9)+1, period.SlotEnd(9)), 1, "of another slot")
+	require.Len(t, l.StagedErrors(period.SlotStart(1)+1, period.SlotEnd(1)), maxStaged+1)
+	l.RecordStaged(StagedAt{Slot: 9, Row: format.StageRow{Writer: "w", Seq: 1}}, format.ErrMalformedBlob)
+	require.Len(t, l.StagedErrors(period.SlotStart(9)+1, period.SlotEnd(9)), 1, "of another slot")
 	rows := engine.Range{Table: engine.Stage, Partition: format.StagePartition(1, 0)}
-	l.NoteStagedRows(StagedAt{Slot: 1}, &rows, engine.Damage{Err: engine.ErrCorrupt})
+	l.RecordStagedRows(StagedAt{Slot: 1}, &rows, engine.Damage{Err: engine.ErrCorrupt})
 	require.Equal(t, maxStaged+2, l.Count(), "the rows that stand for the rest are counted once")
 }
 
@@ -44,7 +44,7 @@ func TestWhatNamesNoImpossibleTime(t *testing.T) {
 		{first, last, "table stage, at any time"},
 	} {
 		e := &DamagedRowsError{Table: engine.Stage, From: c.from, To: c.to}
-		require.Equal(t, c.want, e.What())
+		require.Equal(t, c.want, e.Description())
 	}
 	row := &CorruptRowError{Table: engine.Raw, Tenant: "a", Metric: "m", Series: "x", Start: -format.MaxTime}
 	require.Contains(t, row.Error(), "start the impossible time -9007199254740992 ms")

@@ -29,7 +29,7 @@ func untilCaught(of rule, first uint64) (histories int, failure string) {
 
 // TestBrokenRules removes one rule at a time, and checks that a random history fails without it.
 func TestBrokenRules(t *testing.T) {
-	first := soak.First(t)
+	first := soak.FirstSeed(t)
 	for _, x := range slices.Concat(rulesOfToday, readerRules) {
 		t.Run(strings.ReplaceAll(x.name, " ", "_"), func(t *testing.T) {
 			n, failure := untilCaught(x.rule, first)

@@ -33,8 +33,8 @@ type knownWindow struct {
 	noted uint64
 }
 
-// bounds returns the index of the first of the windows from first to last, and the index after the last of them.
-func bounds(list []knownWindow, first, last int64) (from, to int) {
+// windowBounds returns the index of the first of the windows from first to last, and the index after the last of them.
+func windowBounds(list []knownWindow, first, last int64) (from, to int) {
 	from = sort.Search(len(list), func(i int) bool { return list[i].window >= first })
 	return from, from + sort.Search(len(list)-from, func(i int) bool { return list[from+i].window > last })
 }
@@ -44,7 +44,7 @@ func (m *Memory) get(tenant string, window int64) (k knownWindow) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	list := m.of[tenant]
-	if from, to := bounds(list, window, window); from < to {
+	if from, to := windowBounds(list, window, window); from < to {
 		k = list[from]
 	}
 	return k
@@ -55,7 +55,7 @@ func (m *Memory) change(tenant string, window int64, set func(*knownWindow)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	list := m.of[tenant]
-	from, to := bounds(list, window, window)
+	from, to := windowBounds(list, window, window)
 	if from == to {
 		if m.n >= maxKnown {
 			return
@@ -75,7 +75,7 @@ func (m *Memory) Retain(tenant string, first, last int64, listed []int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	list := m.of[tenant]
-	from, to := bounds(list, first, last)
+	from, to := windowBounds(list, first, last)
 	kept := slices.DeleteFunc(list[from:to:to], func(k knownWindow) bool {
 		_, is := slices.BinarySearch(listed, k.window)
 		return !is
@@ -98,10 +98,10 @@ func (m *Memory) SetVersion(tenant string, window int64, engineVersion, version 
 	m.change(tenant, window, func(k *knownWindow) { k.engine, k.marks = engineVersion+1, version })
 }
 
-// Noted returns the note of a window, or 0.
-func (m *Memory) Noted(tenant string, window int64) uint64 { return m.get(tenant, window).noted }
+// Note returns the note of a window, or 0.
+func (m *Memory) Note(tenant string, window int64) uint64 { return m.get(tenant, window).noted }
 
-// Note sets the note of a window.
-func (m *Memory) Note(tenant string, window int64, noted uint64) {
+// SetNote sets the note of a window.
+func (m *Memory) SetNote(tenant string, window int64, noted uint64) {
 	m.change(tenant, window, func(k *knownWindow) { k.noted = noted })
 }

@@ -21,15 +21,15 @@ func TestMemory(t *testing.T) {
 	order := rand.New(rand.NewPCG(1, 1)).Perm(windows)
 	for tenant := range int64(tenants) {
 		for _, w := range order {
-			m.Note(name(tenant), int64(w), of(int64(w)))
+			m.SetNote(name(tenant), int64(w), of(int64(w)))
 		}
 	}
 	require.Equal(t, tenants*windows, m.n)
 	for tenant := range int64(tenants) {
 		for w := range int64(windows) {
-			require.Equal(t, of(w), m.Noted(name(tenant), w))
+			require.Equal(t, of(w), m.Note(name(tenant), w))
 		}
-		require.Zero(t, m.Noted(name(tenant), windows))
+		require.Zero(t, m.Note(name(tenant), windows))
 	}
 	week := format.FirstWindow(rollup.FiveMinutes) + 5
 	m.SetVersion(name(7), week, 0, 2)
@@ -37,10 +37,10 @@ func TestMemory(t *testing.T) {
 	m.Retain(name(7), 100, 600, []int64{50, 100, 200, 600, 650})
 	require.Equal(t, tenants*windows+1-(501-3), m.n)
 	for _, w := range []int64{99, 100, 200, 600, 601} {
-		require.Equal(t, of(w), m.Noted(name(7), w))
+		require.Equal(t, of(w), m.Note(name(7), w))
 	}
 	for _, w := range []int64{101, 599} {
-		require.Zero(t, m.Noted(name(7), w), w)
+		require.Zero(t, m.Note(name(7), w), w)
 	}
 	m.Retain(name(7), format.FirstWindow(rollup.Raw), windows, nil)
 	version, ok := m.Version(name(7), week, 0)
@@ -52,8 +52,8 @@ func TestMemory(t *testing.T) {
 	require.True(t, slices.IsSortedFunc(m.of["A"], func(a, b knownWindow) int { return int(a.window - b.window) }))
 
 	m.n = maxKnown
-	m.Note(name(8), windows, 3)
-	require.Zero(t, m.Noted(name(8), windows), "it is full")
-	m.Note(name(8), 8, 4)
-	require.EqualValues(t, 4, m.Noted(name(8), 8))
+	m.SetNote(name(8), windows, 3)
+	require.Zero(t, m.Note(name(8), windows), "it is full")
+	m.SetNote(name(8), 8, 4)
+	require.EqualValues(t, 4, m.Note(name(8), 8))
 }

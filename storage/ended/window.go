@@ -8,8 +8,9 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// After is the time after its end at which a window counts as ended. By then, most of its last slot has been sealed.
-const After = 3 * time.Hour
+// EndedAfter is the time after its end at which a window counts as ended. By then, most of its last slot has been
+// sealed.
+const EndedAfter = 3 * time.Hour
 
 // OverWindow is a window of a tenant that has ended and needs background work: its chunks may be compacted into long
 // chunks, or its series counted.
@@ -33,14 +34,14 @@ type EarlierWindow struct {
 	State  uint64
 }
 
-// Same reports whether c and o are the same window without writes in between.
-func (c *OverWindow) Same(o *OverWindow) bool {
+// IsSame reports whether c and o are the same window without writes in between.
+func (c *OverWindow) IsSame(o *OverWindow) bool {
 	return c.Tenant == o.Tenant && c.Window == o.Window && c.Version == o.Version
 }
 
-// All yields the windows of all tenants. of yields the windows of one tenant, and returns false if the caller wants no
-// more.
-func All(
+// AllWindows yields the windows of all tenants. of yields the windows of one tenant, and returns false if the caller
+// wants no more.
+func AllWindows(
 	ctx context.Context, tenants func(
 		context.Context,
 	) ([]string, error), of func(tenant string, yield func(OverWindow) bool) (wanted bool, err error),

@@ -169,13 +169,13 @@ func CheckCompareAndSet(t *Table, partition, clustering Key, value []byte) error
 // CheckProbe returns ErrBadKey if the partitions are invalid for Prober. Otherwise it returns the field in which they
 // differ, or any integer field if there is at most one partition.
 func CheckProbe(t *Table, partitions []Key) (field int, err error) {
-	return differIn(KindInt, "an integer", &Range{Table: t}, partitions)
+	return differingField(KindInt, "an integer", &Range{Table: t}, partitions)
 }
 
 // CheckSeveral returns ErrBadKey if the partitions are invalid for SeveralScanner. Otherwise it returns the field in
 // which they differ, or any text field if there is at most one partition.
 func CheckSeveral(r *Range, partitions []Key) (field int, err error) {
-	if field, err = differIn(KindText, "a text", r, partitions); err != nil {
+	if field, err = differingField(KindText, "a text", r, partitions); err != nil {
 		return 0, err
 	}
 	seen := map[string]bool{}
@@ -188,10 +188,10 @@ func CheckSeveral(r *Range, partitions []Key) (field int, err error) {
 	return field, nil
 }
 
-// differIn returns the only field in which partitions differ. The field must have the given kind, whose name in errors
-// is name. If the partitions don't differ, differIn returns any field of this kind. r is the range in each partition,
-// without Partition, of a table that isn't Conditional.
-func differIn(kind Kind, name string, r *Range, partitions []Key) (field int, err error) {
+// differingField returns the only field in which partitions differ. The field must have the given kind, whose name in
+// errors is name. If the partitions don't differ, differingField returns any field of this kind. r is the range in each
+// partition, without Partition, of a table that isn't Conditional.
+func differingField(kind Kind, name string, r *Range, partitions []Key) (field int, err error) {
 	t := r.Table
 	if t == nil || t.Conditional {
 		return 0, fmt.Errorf("%w: multiple partitions can be read only from a table that isn't conditional", ErrBadKey)

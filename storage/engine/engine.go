@@ -91,13 +91,13 @@ type Engine interface {
 
 type makesRoom struct{}
 
-// MakingRoom returns a context for writes that are needed to remove data, such as the tombstone of a delete. An engine
-// that rejects other writes before the disk is full lets these writes use most of the remaining space.
-func MakingRoom(ctx context.Context) context.Context {
+// WithMakingRoom returns a context for writes that are needed to remove data, such as the tombstone of a delete. An
+// engine that rejects other writes before the disk is full lets these writes use most of the remaining space.
+func WithMakingRoom(ctx context.Context) context.Context {
 	return context.WithValue(ctx, makesRoom{}, true)
 }
 
-// MakesRoom reports whether a context was returned by MakingRoom.
+// MakesRoom reports whether a context was returned by WithMakingRoom.
 func MakesRoom(ctx context.Context) bool { return ctx.Value(makesRoom{}) != nil }
 
 // Batch is an atomic write to one partition. Its max size is MaxBatch.

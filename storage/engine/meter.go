@@ -30,8 +30,8 @@ func MeterOf(ctx context.Context) *WorkMeter {
 	return m
 }
 
-// Expect adds n units of expected work. An operation should call it once, before it starts.
-func (m *WorkMeter) Expect(n int64) { m.add(0, n) }
+// AddExpected adds n units of expected work. An operation should call it once, before it starts.
+func (m *WorkMeter) AddExpected(n int64) { m.add(0, n) }
 
 // Add adds n units of completed work.
 func (m *WorkMeter) Add(n int64) { m.add(n, 0) }

@@ -17,11 +17,11 @@ func TestMeter(t *testing.T) {
 	ctx := engine.WithMeter(context.Background(), engine.NewMeter(func(done, total int64) {
 		seen = append(seen, [2]int64{done, total})
 	}))
-	engine.MeterOf(ctx).Expect(10)
+	engine.MeterOf(ctx).AddExpected(10)
 	engine.MeterOf(ctx).Add(4)
 	engine.MeterOf(ctx).Add(0)
 	engine.MeterOf(ctx).Add(7)
 	require.Equal(t, [][2]int64{{0, 10}, {4, 10}, {10, 10}}, seen)
-	engine.MeterOf(context.Background()).Expect(1)
+	engine.MeterOf(context.Background()).AddExpected(1)
 	engine.MeterOf(context.Background()).Add(1)
 }

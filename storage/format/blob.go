@@ -108,7 +108,7 @@ func (w *BlobWriter) Float(ref uint32, t, st int64, v uint64) {
 		n--
 	}
 	w.buf = append(w.buf, kind|byte(n)<<3)
-	w.where(ref, t)
+	w.appendPosition(ref, t)
 	if st != 0 {
 		w.buf = binary.AppendVarint(w.buf, st-t)
 	}
@@ -117,22 +117,22 @@ func (w *BlobWriter) Float(ref uint32, t, st int64, v uint64) {
 
 // Histogram adds a histogram encoded by chunk.AppendHistogramBytes.
 func (w *BlobWriter) Histogram(ref uint32, t int64, encoded []byte) {
-	w.encoded(recordHistogram, ref, t, encoded)
+	w.appendEncoded(recordHistogram, ref, t, encoded)
 }
 
 // Exemplar adds an exemplar encoded by AppendExemplar.
 func (w *BlobWriter) Exemplar(ref uint32, t int64, encoded []byte) {
-	w.encoded(recordExemplar, ref, t, encoded)
+	w.appendEncoded(recordExemplar, ref, t, encoded)
 }
 
-func (w *BlobWriter) encoded(kind byte, ref uint32, t int64, encoded []byte) {
+func (w *BlobWriter) appendEncoded(kind byte, ref uint32, t int64, encoded []byte) {
 	w.buf = append(w.buf, kind)
-	w.where(ref, t)
+	w.appendPosition(ref, t)
 	w.buf = binary.AppendUvarint(w.buf, uint64(len(encoded)))
 	w.buf = append(w.buf, encoded...)
 }
 
-func (w *BlobWriter) where(ref uint32, t int64) {
+func (w *BlobWriter) appendPosition(ref uint32, t int64) {
 	w.buf = binary.AppendVarint(w.buf, int64(ref)-w.ref)
 	w.buf = binary.AppendVarint(w.buf, t-w.t)
 	w.ref, w.t = int64(ref), t
@@ -201,18 +201,18 @@ func (r *BlobReader) Walk(sink BlobSink) error {
 		var err error
 		switch head & 7 {
 		case recordFloat, recordFloatST:
-			err = r.float(head, sink)
+			err = r.readFloat(head, sink)
 		case recordHistogram:
-			err = r.encoded(sink.Histogram)
+			err = r.readEncoded(sink.Histogram)
 		case recordDefine:
-			err = r.define(sink)
+			err = r.readDefinition(sink)
 		case recordTenant:
 			var name []byte
 			if name, r.body, err = CutString(r.body); err == nil {
 				r.tenant = string(name)
 			}
 		case recordExemplar:
-			err = r.encoded(sink.Exemplar)
+			err = r.readEncoded(sink.Exemplar)
 		default:
 			err = fmt.Errorf("%w: a record of unknown kind %d", ErrMalformedBlob, head&7)
 		}
@@ -223,8 +223,8 @@ func (r *BlobReader) Walk(sink BlobSink) error {
 	return nil
 }
 
-func (r *BlobReader) float(head byte, sink BlobSink) error {
-	if err := r.where(); err != nil {
+func (r *BlobReader) readFloat(head byte, sink BlobSink) error {
+	if err := r.readPosition(); err != nil {
 		return err
 	}
 	st, n := int64(0), int(head>>3)
@@ -249,9 +249,9 @@ func (r *BlobReader) float(head byte, sink BlobSink) error {
 	return sink.Float(uint32(r.ref), r.t, st, v)
 }
 
-// encoded reads a histogram or an exemplar.
-func (r *BlobReader) encoded(take func(ref uint32, t int64, encoded []byte) error) error {
-	if err := r.where(); err != nil {
+// readEncoded reads a histogram or an exemplar.
+func (r *BlobReader) readEncoded(take func(ref uint32, t int64, encoded []byte) error) error {
+	if err := r.readPosition(); err != nil {
 		return err
 	}
 	encoded, rest, err := CutString(r.body)
@@ -262,7 +262,7 @@ func (r *BlobReader) encoded(take func(ref uint32, t int64, encoded []byte) erro
 	return take(uint32(r.ref), r.t, encoded)
 }
 
-func (r *BlobReader) define(sink BlobSink) error {
+func (r *BlobReader) readDefinition(sink BlobSink) error {
 	n, err := r.uvarint()
 	if err != nil {
 		return err
@@ -284,7 +284,7 @@ func (r *BlobReader) define(sink BlobSink) error {
 	return sink.Define(ref, r.tenant, r.labels.Labels())
 }
 
-func (r *BlobReader) where() error {
+func (r *BlobReader) readPosition() error {
 	dref, err := r.varint()
 	if err != nil {
 		return err

@@ -235,15 +235,15 @@ func AppendCountsPart(body, row []byte) ([]byte, error) {
 	return append(body, r.b...), err
 }
 
-// ErrOtherCounts means that the rows of counts belong to different encodings, because two processes wrote them
+// ErrCountsMismatch means that the rows of counts belong to different encodings, because two processes wrote them
 // concurrently.
-var ErrOtherCounts = errors.New("format: the series counts were written by two processes at once")
+var ErrCountsMismatch = errors.New("format: the series counts were written by two processes at once")
 
 // ParseCounts parses the body written by EncodeCounts from its joined parts. It returns ErrMalformedCounts for an
-// invalid body, and ErrOtherCounts if the head and the body don't belong together.
+// invalid body, and ErrCountsMismatch if the head and the body don't belong together.
 func ParseCounts(h CountsHead, body []byte) (*Counts, error) {
 	if len(body) != h.size || bodySum(body) != h.sum {
-		return nil, ErrOtherCounts
+		return nil, ErrCountsMismatch
 	}
 	c, r := &Counts{CountsHead: h}, countsReader{b: body}
 	c.Metrics = r.list()
@@ -299,13 +299,13 @@ func (r *countsReader) number() uint64 {
 	return v
 }
 
-// leastCount is the min size of an entry of a list in bytes.
-const leastCount = 3
+// minCount is the min size of an entry of a list in bytes.
+const minCount = 3
 
 // length reads the number of entries of a list.
 func (r *countsReader) length() int {
 	n := r.number()
-	if n > uint64(len(r.b)/leastCount) {
+	if n > uint64(len(r.b)/minCount) {
 		r.bad = true
 		return 0
 	}

@@ -91,7 +91,7 @@ func TestCountsRoundTrip(t *testing.T) {
 		others, err := EncodeCounts(drawCounts(rng, n))
 		require.NoError(t, err)
 		_, err = parseRows(append(rows[:1:1], others[1:]...))
-		require.ErrorIs(t, err, ErrOtherCounts)
+		require.ErrorIs(t, err, ErrCountsMismatch)
 	}
 	_, err := EncodeCounts(&Counts{Metrics: []NamedCount{{strings.Repeat("x", MaxCountsBody), 1}}})
 	require.ErrorIs(t, err, engine.ErrTooLarge)

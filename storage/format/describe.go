@@ -25,9 +25,9 @@ func Describe(t *engine.Table, partition engine.Key, row engine.Row) (string, er
 			return "", errors.New("not a number")
 		}
 		if row.Clustering[2].Int == StagedClosing {
-			return "closing since " + Instant(v), nil
+			return "closing since " + FormatTime(v), nil
 		}
-		return "listed since " + Instant(v), nil
+		return "listed since " + FormatTime(v), nil
 	case engine.Raw, engine.R5m, engine.R1h:
 		return describeSealed(t, partition, row)
 	case engine.Catalog:
@@ -88,7 +88,7 @@ func describeSealed(t *engine.Table, partition engine.Key, row engine.Row) (stri
 	}
 	minT, maxT := TimeBounds(&samples)
 	words := fmt.Sprintf("%d bytes, %d floats, %d histograms, from %s to %s", len(row.Value), len(samples.T),
-		len(samples.H), Instant(minT), Instant(maxT))
+		len(samples.H), FormatTime(minT), FormatTime(maxT))
 	if n := raw.Exempt.Count(); n > 0 {
 		words += fmt.Sprintf(", not affected by %d deletes", n)
 	}
@@ -120,8 +120,8 @@ func describeRollup(b []byte) (string, error) {
 		return words + ", completely deleted", nil
 	}
 	width := time.Duration(info.Width) * time.Millisecond
-	return fmt.Sprintf("%s, %d buckets of %v, ending from %s to %s", words, info.Count, width, Instant(info.MinEnd),
-		Instant(info.MaxEnd)), nil
+	return fmt.Sprintf("%s, %d buckets of %v, ending from %s to %s", words, info.Count, width, FormatTime(info.MinEnd),
+		FormatTime(info.MaxEnd)), nil
 }
 
 func describeBlob(b []byte) (string, error) {
@@ -139,7 +139,7 @@ func describeBlob(b []byte) (string, error) {
 		words += fmt.Sprintf(", %d exemplars", c.exemplars)
 	}
 	if c.floats+c.histograms+c.exemplars > 0 {
-		words += fmt.Sprintf(", from %s to %s", Instant(c.minT), Instant(c.maxT))
+		words += fmt.Sprintf(", from %s to %s", FormatTime(c.minT), FormatTime(c.maxT))
 	}
 	return words, nil
 }
@@ -180,7 +180,7 @@ func describeExemplars(b []byte) (string, error) {
 			if err != nil {
 				return "", err
 			}
-			words += fmt.Sprintf(", %s %v at %s", x.Labels, x.Value, Instant(e.T))
+			words += fmt.Sprintf(", %s %v at %s", x.Labels, x.Value, FormatTime(e.T))
 		}
 	}
 	return words, err
@@ -189,15 +189,15 @@ func describeExemplars(b []byte) (string, error) {
 func describeDelete(id string, value []byte) (string, error) {
 	if id == ClearanceID {
 		c, err := ParseClearance(value)
-		return fmt.Sprintf("all deletes requested before %s are cleaned, except %d", Instant(c.Before),
+		return fmt.Sprintf("all deletes requested before %s are cleaned, except %d", FormatTime(c.Before),
 			c.Standing.Count()), err
 	}
 	d, err := ParseTombstone(id, value)
 	if err != nil {
 		return "", err
 	}
-	words := fmt.Sprintf("%v, from %s to %s, requested at %s", d.Matchers, Instant(d.Start),
-		Instant(d.End), Instant(d.When))
+	words := fmt.Sprintf("%v, from %s to %s, requested at %s", d.Matchers, FormatTime(d.Start),
+		FormatTime(d.End), FormatTime(d.When))
 	if d.Announced {
 		words += ", announced but not in effect"
 	}
@@ -217,9 +217,9 @@ func describeHeld(value []byte) (string, error) {
 	return fmt.Sprintf("%d bytes, %d samples: %s", len(value), v.Samples, words), err
 }
 
-// Instant formats a timestamp in milliseconds as RFC 3339, in UTC. Times that RFC 3339 can't express are only in damaged
-// or hostile rows, and are described as impossible.
-func Instant(t int64) string {
+// FormatTime formats a timestamp in milliseconds as RFC 3339, in UTC. Times that RFC 3339 can't express are only in
+// damaged or hostile rows, and are described as impossible.
+func FormatTime(t int64) string {
 	at := time.UnixMilli(t).UTC()
 	if y := at.Year(); y < 0 || y > 9999 {
 		return fmt.Sprintf("the impossible time %d ms", t)

@@ -84,11 +84,11 @@ func (e Exemplar) Compare(o Exemplar) int {
 	return cmp.Or(cmp.Compare(e.T, o.T), bytes.Compare(e.Data, o.Data))
 }
 
-// KeepExemplars sorts the exemplars of a series and slot, removes duplicates, and keeps at most MaxSlotExemplars: the
+// SelectExemplars sorts the exemplars of a series and slot, removes duplicates, and keeps at most MaxSlotExemplars: the
 // newest NewestExemplars, and among the older ones those with the lowest hashes, as bottom-k sketches do (Cohen and
 // Kaplan, 2007). The result is the same if it is applied to parts and then to their results, so it doesn't depend on
 // the order of arrival or on the number of rows. It reuses list.
-func KeepExemplars(list []Exemplar) []Exemplar {
+func SelectExemplars(list []Exemplar) []Exemplar {
 	slices.SortFunc(list, Exemplar.Compare)
 	list = slices.CompactFunc(list, func(a, b Exemplar) bool { return a.Compare(b) == 0 })
 	if len(list) <= MaxSlotExemplars {
@@ -97,7 +97,7 @@ func KeepExemplars(list []Exemplar) []Exemplar {
 	older, newest := list[:len(list)-NewestExemplars], list[len(list)-NewestExemplars:]
 	drawn := make([]drawnExemplar, len(older))
 	for i, e := range older {
-		drawn[i] = drawnExemplar{e.lot(), e}
+		drawn[i] = drawnExemplar{e.drawHash(), e}
 	}
 	slices.SortFunc(drawn, func(a, b drawnExemplar) int {
 		return cmp.Or(cmp.Compare(a.lot, b.lot), a.Compare(b.Exemplar))
@@ -115,8 +115,8 @@ type drawnExemplar struct {
 	Exemplar
 }
 
-// lot returns the hash by which an exemplar is selected. It must be the same in every process and release.
-func (e Exemplar) lot() uint64 {
+// drawHash returns the hash by which an exemplar is selected. It must be the same in every process and release.
+func (e Exemplar) drawHash() uint64 {
 	h := xxhash.New()
 	_, _ = h.Write(binary.BigEndian.AppendUint64(make([]byte, 0, 8), uint64(e.T)))
 	_, _ = h.Write(e.Data)

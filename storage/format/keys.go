@@ -40,9 +40,9 @@ func (p ClassShard) Class() int64 { return int64(p) / MaxShards }
 // Shard returns the shard, below MaxShards.
 func (p ClassShard) Shard() int64 { return int64(p) % MaxShards }
 
-// Places yields all combinations of this many classes and shards. These are the partitions that a metric may have in a
-// window.
-func Places(classes, shards int64) iter.Seq[ClassShard] {
+// ClassShards yields all combinations of this many classes and shards. These are the partitions that a metric may have
+// in a window.
+func ClassShards(classes, shards int64) iter.Seq[ClassShard] {
 	return func(yield func(ClassShard) bool) {
 		for class := range classes {
 			for shard := range shards {

@@ -43,11 +43,11 @@ func AppendListing(l Listing) []byte {
 	return binary.AppendUvarint([]byte{byte(l.State)}, uint64(l.Generation))
 }
 
-// Counts reports whether the window may have rows.
-func (l Listing) Counts() bool { return l.State != Unlisted && l.State != 0 }
+// MayHaveRows reports whether the window may have rows.
+func (l Listing) MayHaveRows() bool { return l.State != Unlisted && l.State != 0 }
 
-// Stands reports whether the window is listed and no process is about to unlist it.
-func (l Listing) Stands() bool { return l.State == Listed }
+// IsListed reports whether the window is listed and no process is about to unlist it.
+func (l Listing) IsListed() bool { return l.State == Listed }
 
 func (l Listing) String() string {
 	switch l.State {
@@ -60,7 +60,7 @@ func (l Listing) String() string {
 	}
 }
 
-// Next returns the following listing, with another state.
-func (l Listing) Next(state ListingState) Listing {
+// WithState returns the following listing, with another state.
+func (l Listing) WithState(state ListingState) Listing {
 	return Listing{state, l.Generation + 1}
 }

@@ -81,23 +81,23 @@ func (p *Periods) Set(list []Period) { p.list.Store(&list) }
 // All returns the periods. They must not be modified.
 func (p *Periods) All() []Period { return *p.list.Load() }
 
-// At returns the period of a timestamp in milliseconds.
-func (p *Periods) At(t int64) *Period {
-	return p.last(func(x *Period) bool { return x.FromMS < t })
+// PeriodAt returns the period of a timestamp in milliseconds.
+func (p *Periods) PeriodAt(t int64) *Period {
+	return p.lastBegun(func(x *Period) bool { return x.FromMS < t })
 }
 
 // OfSlot returns the period of a slot.
 func (p *Periods) OfSlot(slot int64) *Period {
-	return p.last(func(x *Period) bool { return x.FirstSlot <= slot })
+	return p.lastBegun(func(x *Period) bool { return x.FirstSlot <= slot })
 }
 
 // OfRawWindow returns the period of a window of raw rows.
 func (p *Periods) OfRawWindow(window int64) *Period {
-	return p.last(func(x *Period) bool { return x.FirstWindow <= window })
+	return p.lastBegun(func(x *Period) bool { return x.FirstWindow <= window })
 }
 
-// last returns the last period for which begun returns true, or else the first one, which has no start.
-func (p *Periods) last(begun func(*Period) bool) *Period {
+// lastBegun returns the last period for which begun returns true, or else the first one, which has no start.
+func (p *Periods) lastBegun(begun func(*Period) bool) *Period {
 	list := p.All()
 	i := len(list) - 1
 	for i > 0 && !begun(&list[i]) {
@@ -109,7 +109,7 @@ func (p *Periods) last(begun func(*Period) bool) *Period {
 // SlotOf returns the slot of a timestamp in milliseconds. A slot has the timestamps (SlotStart, SlotEnd]: left-open and
 // right-closed, as PromQL's ranges are.
 func (p *Periods) SlotOf(t int64) int64 {
-	x := p.At(t)
+	x := p.PeriodAt(t)
 	return x.FirstSlot + FloorDiv(t-1-x.FromMS, x.SlotMS)
 }
 
@@ -127,7 +127,7 @@ func (p *Periods) RawWindowOfSlot(slot int64) int64 { return p.RawWindowAt(p.Slo
 
 // RawWindowAt returns the window of raw rows of a timestamp.
 func (p *Periods) RawWindowAt(t int64) int64 {
-	x := p.At(t)
+	x := p.PeriodAt(t)
 	return x.FirstWindow + FloorDiv(t-1-x.FromMS, x.RawWindowMS)
 }
 
@@ -151,12 +151,12 @@ func (p *Periods) PartitionOf(slot int64, first int, hash func() uint64) int {
 		return first
 	}
 	n := list[0].Partitions
-	return first + n*PartitionOf(remix(hash()), p.OfSlot(slot).Partitions/n)
+	return first + n*PartitionOf(deriveHash(hash()), p.OfSlot(slot).Partitions/n)
 }
 
-// remix derives another hash from a hash (the finalizer of splitmix64; Steele, Lea and Flood, "Fast Splittable
+// deriveHash derives another hash from a hash (the finalizer of splitmix64; Steele, Lea and Flood, "Fast Splittable
 // Pseudorandom Number Generators", 2014).
-func remix(h uint64) uint64 {
+func deriveHash(h uint64) uint64 {
 	h += 0x9e3779b97f4a7c15
 	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
 	h = (h ^ h>>27) * 0x94d049bb133111eb
@@ -176,10 +176,10 @@ const (
 	maxPeriodLead = 366 * 24 * time.Hour
 )
 
-// Next returns the period to add after the last one, with the fields of want that aren't 0. It starts at the first end
-// of a window of raw rows that is at least periodLead after now and not before from. It returns ErrBadPeriod if there
-// is none.
-func (p *Periods) Next(want Period, from, now time.Time) (Period, error) {
+// NextPeriod returns the period to add after the last one, with the fields of want that aren't 0. It starts at the
+// first end of a window of raw rows that is at least periodLead after now and not before from. It returns ErrBadPeriod
+// if there is none.
+func (p *Periods) NextPeriod(want Period, from, now time.Time) (Period, error) {
 	list := p.All()
 	last := list[len(list)-1]
 	if want.SlotMS == 0 {

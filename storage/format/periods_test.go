@@ -13,11 +13,11 @@ var (
 	first = Period{SlotMS: 2 * HourMS, RawWindowMS: DayMS, Partitions: 4}
 )
 
-// changed returns periods that were added one after the other, each at noon.
-func changed(t *testing.T, more ...Period) *Periods {
+// newTestPeriods returns periods that were added one after the other, each at noon.
+func newTestPeriods(t *testing.T, more ...Period) *Periods {
 	list := []Period{first}
 	for i, want := range more {
-		next, err := NewPeriods(list...).Next(want, noon.Add(time.Duration(i)*10*24*time.Hour), noon)
+		next, err := NewPeriods(list...).NextPeriod(want, noon.Add(time.Duration(i)*10*24*time.Hour), noon)
 		require.NoError(t, err)
 		list = append(list, next)
 	}
@@ -26,7 +26,7 @@ func changed(t *testing.T, more ...Period) *Periods {
 
 // TestPeriodsCutTimeWithoutGaps checks the ends of slots and windows of many periods.
 func TestPeriodsCutTimeWithoutGaps(t *testing.T) {
-	p := changed(t, Period{SlotMS: HourMS}, Period{SlotMS: 12 * HourMS, RawWindowMS: 3 * DayMS, Partitions: 8},
+	p := newTestPeriods(t, Period{SlotMS: HourMS}, Period{SlotMS: 12 * HourMS, RawWindowMS: 3 * DayMS, Partitions: 8},
 		Period{SlotMS: 4 * HourMS, RawWindowMS: DayMS}, Period{Partitions: 32})
 	slot := p.SlotOf(noon.Add(-40 * 24 * time.Hour).UnixMilli())
 	window := p.RawWindowOfSlot(slot)
@@ -54,12 +54,12 @@ func TestPeriodsCutTimeWithoutGaps(t *testing.T) {
 
 func TestNextPeriod(t *testing.T) {
 	p := NewPeriods(first)
-	next, err := p.Next(Period{SlotMS: HourMS}, time.Time{}, noon)
+	next, err := p.NextPeriod(Period{SlotMS: HourMS}, time.Time{}, noon)
 	require.NoError(t, err)
 	require.Equal(t, time.Date(2026, 5, 3, 0, 0, 0, 0, time.UTC).UnixMilli(), next.FromMS,
 		"the first midnight that is 25 h away")
 	require.Equal(t, p.SlotOf(next.FromMS)+1, next.FirstSlot)
-	later, err := p.Next(Period{SlotMS: HourMS}, noon.Add(9*24*time.Hour), noon)
+	later, err := p.NextPeriod(Period{SlotMS: HourMS}, noon.Add(9*24*time.Hour), noon)
 	require.NoError(t, err)
 	require.Equal(t, time.Date(2026, 5, 11, 0, 0, 0, 0, time.UTC).UnixMilli(), later.FromMS)
 	for name, wrong := range map[string]Period{
@@ -73,17 +73,17 @@ func TestNextPeriod(t *testing.T) {
 		"slots in no windows": {SlotMS: 7 * HourMS},
 		"a window of years":   {RawWindowMS: 106_751 * DayMS},
 	} {
-		_, err := p.Next(wrong, time.Time{}, noon)
+		_, err := p.NextPeriod(wrong, time.Time{}, noon)
 		require.ErrorIs(t, err, ErrBadPeriod, name)
 	}
-	_, err = p.Next(Period{SlotMS: HourMS}, time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), noon)
+	_, err = p.NextPeriod(Period{SlotMS: HourMS}, time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), noon)
 	require.ErrorIs(t, err, ErrBadPeriod)
 	require.ErrorContains(t, err, "because it can't be undone, it must start before 2027-05-02T12:00:00Z")
 }
 
 // TestPeriodsOfPartitions checks that a series is in partitions of the same part of the head in every period.
 func TestPeriodsOfPartitions(t *testing.T) {
-	p := changed(t, Period{Partitions: 8}, Period{Partitions: 24})
+	p := newTestPeriods(t, Period{Partitions: 8}, Period{Partitions: 24})
 	count := make([]int, 24)
 	for range 24_000 {
 		hash := rand.Uint64()

@@ -44,19 +44,19 @@ func (e TombstoneIDs) Union(o TombstoneIDs) TombstoneIDs {
 	return bytes.Join(slices.CompactFunc(ids, bytes.Equal), nil)
 }
 
-// Applying returns the deletes whose ids are not in e. These apply to a chunk that is exempt from e.
-func (e TombstoneIDs) Applying(ds Tombstones) Tombstones {
+// SelectApplying returns the deletes whose ids are not in e. These apply to a chunk that is exempt from e.
+func (e TombstoneIDs) SelectApplying(ds Tombstones) Tombstones {
 	if len(e) == 0 {
 		return ds
 	}
-	return ds.Where(func(d *Tombstone) bool { return !e.Has(d.ID) })
+	return ds.Filter(func(d *Tombstone) bool { return !e.Has(d.ID) })
 }
 
 // Weight returns the contribution of a raw chunk to the version of rollups: one, plus one for each delete that has been
 // or will be applied to it. It never decreases, because a cleaned chunk contains the ids of the deletes that were
 // counted before.
 func (e TombstoneIDs) Weight(ds Tombstones) uint64 {
-	return uint64(1 + e.Count() + len(e.Applying(ds)))
+	return uint64(1 + e.Count() + len(e.SelectApplying(ds)))
 }
 
 const (
@@ -137,7 +137,7 @@ func DecodeRawChunk(b []byte, ds Tombstones, into *chunk.Samples) (RawChunk, err
 	if err != nil || c.Data == nil {
 		return c, err
 	}
-	ds = c.Exempt.Applying(ds)
+	ds = c.Exempt.SelectApplying(ds)
 	if len(ds) == 0 {
 		return c, chunk.Decode(c.Data, into)
 	}
@@ -145,7 +145,7 @@ func DecodeRawChunk(b []byte, ds Tombstones, into *chunk.Samples) (RawChunk, err
 	if err := chunk.Decode(c.Data, &all); err != nil {
 		return c, err
 	}
-	ds.Hide(&all)
+	ds.RemoveDeleted(&all)
 	into.AppendAll(&all)
 	return c, nil
 }
@@ -159,7 +159,7 @@ func DecodeRawExemplars(b []byte, ds Tombstones) (list []Exemplar, c RawChunk, e
 	if list, err = parseExemplars(c.Data, nil); err != nil {
 		return nil, c, err
 	}
-	if ds = c.Exempt.Applying(ds); len(ds) > 0 {
+	if ds = c.Exempt.SelectApplying(ds); len(ds) > 0 {
 		list = slices.DeleteFunc(list, func(e Exemplar) bool { return ds.Hides(e.T) })
 	}
 	return list, c, nil

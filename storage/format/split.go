@@ -17,7 +17,7 @@ const (
 // SplitSamples splits normalized samples into pieces, in order, whose chunks fit in one row each. In nearly all cases
 // the only piece is samples itself.
 func SplitSamples(samples *chunk.Samples) []*chunk.Samples {
-	if len(samples.T) <= chunkSamples && fitting(samples.H) == len(samples.H) {
+	if len(samples.T) <= chunkSamples && countFitting(samples.H) == len(samples.H) {
 		return []*chunk.Samples{samples}
 	}
 	var out []*chunk.Samples
@@ -27,7 +27,7 @@ func SplitSamples(samples *chunk.Samples) []*chunk.Samples {
 		if t+chunkSamples < len(samples.T) {
 			to = min(to, samples.T[t+chunkSamples]-1)
 		}
-		if n := fitting(samples.H[h:]); h+n < len(samples.H) {
+		if n := countFitting(samples.H[h:]); h+n < len(samples.H) {
 			to = min(to, samples.H[h+n].T-1)
 		}
 		piece := &chunk.Samples{}
@@ -47,8 +47,8 @@ func SplitSamples(samples *chunk.Samples) []*chunk.Samples {
 	return out
 }
 
-// fitting returns how many of the first histograms fit in a chunk, at least one.
-func fitting(hs []chunk.Histogram) int {
+// countFitting returns how many of the first histograms fit in a chunk, at least one.
+func countFitting(hs []chunk.Histogram) int {
 	bytes := 0
 	for i, h := range hs {
 		// These are upper bounds: a bucket takes ten bytes, a span twice five, a boundary nine.

@@ -29,7 +29,7 @@ func TestPiecesFit(t *testing.T) {
 			current += h.PositiveBuckets[k]
 			h.Count += uint64(current)
 		}
-		canonical, err := chunk.Canonical(chunk.Histogram{T: 1000*i + 5, Int: h})
+		canonical, err := chunk.CanonicalHistogram(chunk.Histogram{T: 1000*i + 5, Int: h})
 		require.NoError(t, err)
 		samples.AppendHistogram(canonical)
 	}

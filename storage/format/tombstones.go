@@ -13,8 +13,8 @@ import (
 // Tombstones are deletes of one tenant, ordered by id.
 type Tombstones []*Tombstone
 
-// Where returns the deletes for which keep returns true.
-func (ds Tombstones) Where(keep func(*Tombstone) bool) (some Tombstones) {
+// Filter returns the deletes for which keep returns true.
+func (ds Tombstones) Filter(keep func(*Tombstone) bool) (some Tombstones) {
 	for _, d := range ds {
 		if keep(d) {
 			some = append(some, d)
@@ -28,17 +28,17 @@ func (ds Tombstones) OfSeries(ls labels.Labels) Tombstones {
 	if len(ds) == 0 {
 		return nil
 	}
-	return ds.Where(func(d *Tombstone) bool { return MatchesAll(ls, d.Matchers) })
+	return ds.Filter(func(d *Tombstone) bool { return MatchesAll(ls, d.Matchers) })
 }
 
 // InSlot returns the deletes that touch a slot.
 func (ds Tombstones) InSlot(p *Periods, slot int64) Tombstones {
-	return ds.Where(func(d *Tombstone) bool { return d.TouchesSlot(p, slot) })
+	return ds.Filter(func(d *Tombstone) bool { return d.TouchesSlot(p, slot) })
 }
 
 // OfMetric returns the deletes that may match series of a metric, because their matchers of names match.
 func (ds Tombstones) OfMetric(metric string) Tombstones {
-	return ds.Where(func(d *Tombstone) bool { return MatchesName(d.Matchers, metric) })
+	return ds.Filter(func(d *Tombstone) bool { return MatchesName(d.Matchers, metric) })
 }
 
 // InForce returns the deletes without the announced ones.
@@ -46,7 +46,7 @@ func (ds Tombstones) InForce() Tombstones {
 	if !slices.ContainsFunc(ds, func(d *Tombstone) bool { return d.Announced }) {
 		return ds
 	}
-	return ds.Where(func(d *Tombstone) bool { return !d.Announced })
+	return ds.Filter(func(d *Tombstone) bool { return !d.Announced })
 }
 
 // Has reports whether there is a delete with an id.
@@ -73,8 +73,8 @@ func (ds Tombstones) Hides(t int64) bool {
 	return slices.ContainsFunc(ds, func(d *Tombstone) bool { return t >= d.Start && t <= d.End })
 }
 
-// Hide removes deleted samples.
-func (ds Tombstones) Hide(s *chunk.Samples) { RemoveSamples(s, ds.Hides) }
+// RemoveDeleted removes deleted samples.
+func (ds Tombstones) RemoveDeleted(s *chunk.Samples) { RemoveSamples(s, ds.Hides) }
 
 // RemoveSamples removes the samples at timestamps for which gone returns true.
 func RemoveSamples(s *chunk.Samples, gone func(t int64) bool) {

@@ -20,8 +20,8 @@ type cluster struct {
 	at ClusterName
 	// change is a lock: a channel of capacity one that contains an item while this process changes the election's row.
 	change chan struct{}
-	// looking serializes looks at this cluster.
-	looking sync.Mutex
+	// passing serializes the passes of this cluster.
+	passing sync.Mutex
 
 	mu sync.Mutex
 	// row is the election's row as of its last read, nil before the first. election is its parsed value, nil if it is
@@ -47,7 +47,7 @@ type cluster struct {
 	bytes int64
 	seq   int64
 
-	// The fields below are guarded by looking.
+	// The fields below are guarded by passing.
 	swept    time.Time
 	sweptEra int64
 	seen     map[string]bool // rows of other processes that the last sweep found
@@ -60,14 +60,14 @@ func newCluster(r *Tracker, at ClusterName) *cluster {
 	}
 }
 
-// hear records a request of a replica. It returns false if that would exceed maxReplicas.
-func (c *cluster) hear(replica string) bool {
+// recordRequest records a request of a replica. It returns false if that would exceed maxReplicas.
+func (c *cluster) recordRequest(replica string) bool {
 	now := c.r.now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, ok := c.heard[replica]; !ok && len(c.heard) >= maxReplicas {
 		for name, at := range c.heard {
-			if membership.Elapsed(at, now) > forgetReplica {
+			if membership.Elapsed(at, now) > forgetReplicaAfter {
 				delete(c.heard, name)
 			}
 		}
@@ -79,7 +79,7 @@ func (c *cluster) hear(replica string) bool {
 	return true
 }
 
-func (c *cluster) heardSince(since time.Time) bool {
+func (c *cluster) hasRequestSince(since time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.election != nil && c.election.HeardMS > since.UnixMilli() {
@@ -93,9 +93,9 @@ func (c *cluster) heardSince(since time.Time) bool {
 	return false
 }
 
-// adopt caches the election of a row whose read or write started at begun. It doesn't retain row.
-func (c *cluster) adopt(row []byte, begun time.Time) {
-	if c.adoptSame(row, begun) {
+// cacheElection caches the election of a row whose read or write started at begun. It doesn't retain row.
+func (c *cluster) cacheElection(row []byte, begun time.Time) {
+	if c.cacheSame(row, begun) {
 		return
 	}
 	row = bytes.Clone(row)
@@ -118,7 +118,7 @@ func (c *cluster) adopt(row []byte, begun time.Time) {
 	if before == nil || next.Epoch != before.Epoch {
 		c.right, c.acked, c.oldest = time.Time{}, math.MinInt64, math.MaxInt64
 	}
-	if !next.settled() {
+	if !next.isSettled() {
 		c.right = time.Time{}
 	}
 	if before == nil || next.Beat != before.Beat || next.Leaving != before.Leaving {
@@ -130,8 +130,9 @@ func (c *cluster) adopt(row []byte, begun time.Time) {
 	c.row, c.election = row, &next
 }
 
-// adoptSame implements adopt for a row that is equal to the cached one. It returns false if the row has changed.
-func (c *cluster) adoptSame(row []byte, begun time.Time) bool {
+// cacheSame implements cacheElection for a row that is equal to the cached one. It returns false if the row has
+// changed.
+func (c *cluster) cacheSame(row []byte, begun time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.election == nil || !bytes.Equal(row, c.row) {
@@ -148,11 +149,11 @@ func (c *cluster) current() (*election, bool) {
 	now := c.r.now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.election, c.election != nil && membership.Elapsed(c.known, now) <= c.r.fresh()
+	return c.election, c.election != nil && membership.Elapsed(c.known, now) <= c.r.maxElectionAge()
 }
 
-// refresh reads the election's row. It returns false if the row doesn't exist.
-func (c *cluster) refresh(ctx context.Context) (bool, error) {
+// refreshElection reads the election's row. It returns false if the row doesn't exist.
+func (c *cluster) refreshElection(ctx context.Context) (bool, error) {
 	begun := c.r.now()
 	key := choiceKey(c.at)
 	for row, err := range c.r.env.Engine.Scan(ctx, engine.Range{
@@ -161,7 +162,7 @@ func (c *cluster) refresh(ctx context.Context) (bool, error) {
 		if err != nil {
 			return false, fmt.Errorf("ha: reading the elected replica: %w", err)
 		}
-		c.adopt(row.Value, begun)
+		c.cacheElection(row.Value, begun)
 		return true, nil
 	}
 	return false, nil
@@ -169,9 +170,9 @@ func (c *cluster) refresh(ctx context.Context) (bool, error) {
 
 var errContended = fmt.Errorf("%w: too many processes are electing a replica at once", engine.ErrUnavailable)
 
-// update replaces the election's row by compare-and-set with the result of change. change gets nil if the row doesn't
-// exist. If it returns nil, the row isn't written. begun is the time when the successful attempt was started.
-func (c *cluster) update(
+// updateElection replaces the election's row by compare-and-set with the result of change. change gets nil if the row
+// doesn't exist. If it returns nil, the row isn't written. begun is the time when the successful attempt was started.
+func (c *cluster) updateElection(
 	ctx context.Context, change func(now *election) *election,
 ) (begun time.Time, done bool, err error) {
 	select {
@@ -208,29 +209,29 @@ func (c *cluster) update(
 			return begun, false, fmt.Errorf("ha: changing the elected replica: %w", err)
 		}
 		if ok {
-			c.adopt(value, begun)
+			c.cacheElection(value, begun)
 			return begun, true, nil
 		}
 		if found == nil {
 			return begun, false, errors.New("ha: the record of the elected replica is missing")
 		}
-		c.adopt(found, begun)
+		c.cacheElection(found, begun)
 	}
 	return begun, false, errContended
 }
 
-// route returns a fresh election that decides about the samples of a replica between minT and maxT. If some of them are
-// to be stored as samples of the elected replica, this process has the right to store them.
-func (c *cluster) route(ctx context.Context, replica string, minT, maxT int64) (*election, error) {
+// electionFor returns a fresh election that decides about the samples of a replica between minT and maxT. If some of
+// them are to be stored as samples of the elected replica, this process has the right to store them.
+func (c *cluster) electionFor(ctx context.Context, replica string, minT, maxT int64) (*election, error) {
 	for range 5 {
 		ch, fresh := c.current()
 		if !fresh {
-			found, err := c.refresh(ctx)
+			found, err := c.refreshElection(ctx)
 			if err != nil {
 				return nil, err
 			}
 			if ch, fresh = c.current(); !found || ch == nil {
-				if err := c.create(ctx, replica, minT); err != nil {
+				if err := c.createElection(ctx, replica, minT); err != nil {
 					return nil, err
 				}
 				continue
@@ -240,12 +241,12 @@ func (c *cluster) route(ctx context.Context, replica string, minT, maxT int64) (
 			}
 		}
 		if ch.Retired {
-			if err := c.revive(ctx); err != nil {
+			if err := c.clearRetired(ctx); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		if ch.elected() != replica || !ch.settled() || maxT <= ch.last().FromMS {
+		if ch.electedReplica() != replica || !ch.isSettled() || maxT <= ch.lastTerm().FromMS {
 			return ch, nil
 		}
 		ok, err := c.mayStore(ctx, ch.Epoch)
@@ -259,9 +260,9 @@ func (c *cluster) route(ctx context.Context, replica string, minT, maxT int64) (
 	return nil, errContended
 }
 
-// create elects the first replica of a new cluster.
-func (c *cluster) create(ctx context.Context, replica string, oldest int64) error {
-	begun, done, err := c.update(ctx, func(now *election) *election {
+// createElection elects the first replica of a new cluster.
+func (c *cluster) createElection(ctx context.Context, replica string, oldest int64) error {
+	begun, done, err := c.updateElection(ctx, func(now *election) *election {
 		if now != nil {
 			return nil
 		}
@@ -269,20 +270,20 @@ func (c *cluster) create(ctx context.Context, replica string, oldest int64) erro
 		return &first
 	})
 	if done {
-		c.grant(begun, 1)
+		c.grantRight(begun, 1)
 		c.r.env.Logger.Info("first samples of a replica cluster",
 			"tenant", c.at.Tenant, "cluster", c.at.Cluster, "replica", replica)
 	}
 	return err
 }
 
-// grant records that this process may store the elected replica's samples, because of a heartbeat that was started at
-// begun.
-func (c *cluster) grant(begun time.Time, epoch int64) {
+// grantRight records that this process may store the elected replica's samples, because of a heartbeat that was started
+// at begun.
+func (c *cluster) grantRight(begun time.Time, epoch int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.election != nil && c.election.Epoch == epoch && c.election.settled() {
-		c.right, c.renewed = begun.Add(c.r.fresh()), begun
+	if c.election != nil && c.election.Epoch == epoch && c.election.isSettled() {
+		c.right, c.renewed = begun.Add(c.r.maxElectionAge()), begun
 	}
 }
 
@@ -292,28 +293,28 @@ func (c *cluster) mayStore(ctx context.Context, epoch int64) (bool, error) {
 	if c.hasRight(epoch) {
 		return true, nil
 	}
-	begun, done, err := c.update(ctx, func(now *election) *election {
-		if now == nil || now.Epoch != epoch || !now.settled() || c.hasRight(epoch) {
+	begun, done, err := c.updateElection(ctx, func(now *election) *election {
+		if now == nil || now.Epoch != epoch || !now.isSettled() || c.hasRight(epoch) {
 			return nil
 		}
-		return c.beat(now)
+		return c.withHeartbeat(now)
 	})
 	if err != nil {
 		return false, err
 	}
 	if done {
-		c.grant(begun, epoch)
+		c.grantRight(begun, epoch)
 	}
 	return c.hasRight(epoch), nil
 }
 
-// beat returns the election with one more heartbeat, and with the watermark of the samples that this process has
-// acknowledged.
-func (c *cluster) beat(now *election) *election {
+// withHeartbeat returns the election with one more heartbeat, and with the watermark of the samples that this process
+// has acknowledged.
+func (c *cluster) withHeartbeat(now *election) *election {
 	c.mu.Lock()
 	acked, oldest := c.acked, c.oldest
 	c.mu.Unlock()
-	next := now.renewed(acked, oldest, c.r.margin(), c.r.now())
+	next := now.withHeartbeat(acked, oldest, c.r.margin(), c.r.now())
 	return &next
 }
 
@@ -324,12 +325,12 @@ func (c *cluster) hasRight(epoch int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.election != nil && c.election.Epoch == epoch && now.Before(c.right) &&
-		membership.Elapsed(c.renewed, now) < c.r.fresh()
+		membership.Elapsed(c.renewed, now) < c.r.maxElectionAge()
 }
 
-// acknowledged records samples of the elected replica that have become durable: their min timestamp and their reach. It
-// returns an error if another replica may have been elected in the meantime.
-func (c *cluster) acknowledged(ctx context.Context, epoch, minT, reach int64) error {
+// recordDurable records samples of the elected replica that have become durable: their min timestamp and their reach.
+// It returns an error if another replica may have been elected in the meantime.
+func (c *cluster) recordDurable(ctx context.Context, epoch, minT, reach int64) error {
 	ok, err := c.mayStore(ctx, epoch)
 	if err != nil {
 		return err
@@ -337,7 +338,7 @@ func (c *cluster) acknowledged(ctx context.Context, epoch, minT, reach int64) er
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !ok || c.election == nil || c.election.Epoch != epoch {
-		return errChosenAnew
+		return errReelected
 	}
 	c.acked, c.oldest = max(c.acked, reach), min(c.oldest, minT)
 	return nil

@@ -36,29 +36,29 @@ type Extent struct {
 	Ahead  bool
 }
 
-// Commit commits a batch of a replica's samples that Check has accepted. It returns nil once each sample is stored,
-// held or covered: samples of the elected replica are stored, and other samples are held unless samples of the elected
-// replica cover them. Only stored samples are visible to queries. Commit returns the batch's errors, ErrHeldFull, or
-// engine.ErrUnavailable if another replica is elected concurrently. It always releases the batch.
+// Commit commits a batch of a replica's samples that CheckReplica has accepted. It returns nil once each sample is
+// stored, held or covered: samples of the elected replica are stored, and other samples are held unless samples of the
+// elected replica cover them. Only stored samples are visible to queries. Commit returns the batch's errors,
+// ErrHeldFull, or engine.ErrUnavailable if another replica is elected concurrently. It always releases the batch.
 func (r *Tracker) Commit(ctx context.Context, b ReplicaBatch, at ClusterName, replica string) error {
 	has := b.Extent(math.MaxInt64)
 	if has.Samples+has.Exemplars == 0 {
 		b.Release()
 		return nil
 	}
-	c := r.known(at)
+	c := r.findCluster(at)
 	if c == nil {
 		b.Release()
 		return fmt.Errorf("%w: replica cluster %q was just removed; retry", engine.ErrUnavailable, at.Cluster)
 	}
-	ch, err := c.route(ctx, replica, has.MinT, has.MaxT)
+	ch, err := c.electionFor(ctx, replica, has.MinT, has.MaxT)
 	if err != nil {
 		b.Release()
 		return err
 	}
 	stored := has.Samples
-	if ch.elected() != replica || !ch.settled() || has.MinT <= ch.last().FromMS {
-		stored, err = c.divide(ctx, b, ch, replica)
+	if ch.electedReplica() != replica || !ch.isSettled() || has.MinT <= ch.lastTerm().FromMS {
+		stored, err = c.writeHeld(ctx, b, ch, replica)
 		if err != nil || stored == 0 {
 			b.Release()
 			return err
@@ -71,30 +71,30 @@ func (r *Tracker) Commit(ctx context.Context, b ReplicaBatch, at ClusterName, re
 		return err
 	}
 	r.metrics.samples.WithLabelValues("stored").Add(float64(stored))
-	if ch.elected() != replica || has.MaxT <= ch.last().FromMS {
+	if ch.electedReplica() != replica || has.MaxT <= ch.lastTerm().FromMS {
 		return nil
 	}
-	return c.acknowledged(ctx, ch.Epoch, has.MinT, reach.ms())
+	return c.recordDurable(ctx, ch.Epoch, has.MinT, reach.ms())
 }
 
-// divide writes the samples that are to be held to table held. It returns the number of samples and exemplars that
+// writeHeld writes the samples that are to be held to table held. It returns the number of samples and exemplars that
 // remain in the batch to be stored.
-func (c *cluster) divide(ctx context.Context, b ReplicaBatch, ch *election, replica string) (stored int, err error) {
+func (c *cluster) writeHeld(ctx context.Context, b ReplicaBatch, ch *election, replica string) (stored int, err error) {
 	held := &HeldBuilder{tenant: c.at.Tenant, fresh: c.r.reach()}
 	margin := c.r.margin()
 	dropped := b.Split(func(t int64) Disposition { return ch.disposition(replica, t, margin) }, held)
-	held.cut()
-	if err := c.hold(ctx, ch, replica, held); err != nil {
+	held.finishValue()
+	if err := c.holdSamples(ctx, ch, replica, held); err != nil {
 		return 0, err
 	}
-	c.r.metrics.samples.WithLabelValues("held").Add(float64(held.samples()))
+	c.r.metrics.samples.WithLabelValues("held").Add(float64(held.sampleCount()))
 	c.r.metrics.samples.WithLabelValues("covered").Add(float64(dropped))
 	has := b.Extent(math.MaxInt64)
 	return has.Samples + has.Exemplars, nil
 }
 
-// hold writes a replica's samples to table held.
-func (c *cluster) hold(ctx context.Context, ch *election, replica string, b *HeldBuilder) error {
+// holdSamples writes a replica's samples to table held.
+func (c *cluster) holdSamples(ctx context.Context, ch *election, replica string, b *HeldBuilder) error {
 	if len(b.values) == 0 {
 		return nil
 	}
@@ -102,7 +102,7 @@ func (c *cluster) hold(ctx context.Context, ch *election, replica string, b *Hel
 	for _, v := range b.values {
 		size += int64(len(v))
 	}
-	rows, ok := c.claim(ch, replica, b, size)
+	rows, ok := c.reserveRows(ch, replica, b, size)
 	if !ok {
 		return ErrHeldFull
 	}
@@ -117,11 +117,11 @@ func (c *cluster) hold(ctx context.Context, ch *election, replica string, b *Hel
 	}
 	started := c.r.now()
 	if err := c.r.env.Member.MayWrite(); err != nil {
-		c.forget(size)
+		c.releaseBytes(size)
 		return err
 	}
 	if err := c.r.env.Engine.Write(ctx, batches); err != nil {
-		c.forget(size) // A sweep finds the rows if they were written.
+		c.releaseBytes(size) // A sweep finds the rows if they were written.
 		return fmt.Errorf("ha: holding samples of a replica: %w", err)
 	}
 	c.mu.Lock()
@@ -133,15 +133,15 @@ func (c *cluster) hold(ctx context.Context, ch *election, replica string, b *Hel
 	return nil
 }
 
-// claim reserves bytes and sequence numbers for held rows. It returns false if a limit would be exceeded.
-func (c *cluster) claim(ch *election, replica string, b *HeldBuilder, size int64) ([]heldRow, bool) {
-	if !c.r.claim(size) {
+// reserveRows reserves bytes and sequence numbers for held rows. It returns false if a limit would be exceeded.
+func (c *cluster) reserveRows(ch *election, replica string, b *HeldBuilder, size int64) ([]heldRow, bool) {
+	if !c.r.reserveBytes(size) {
 		return nil, false
 	}
 	c.mu.Lock()
 	if c.bytes+size > c.r.opts.ClusterBytes {
 		c.mu.Unlock()
-		c.r.give(size)
+		c.r.releaseBytes(size)
 		return nil, false
 	}
 	defer c.mu.Unlock()
@@ -159,10 +159,10 @@ func (c *cluster) claim(ch *election, replica string, b *HeldBuilder, size int64
 	return rows, true
 }
 
-// forget frees bytes that claim has reserved.
-func (c *cluster) forget(size int64) {
+// releaseBytes frees bytes that claim has reserved.
+func (c *cluster) releaseBytes(size int64) {
 	c.mu.Lock()
 	c.bytes -= size
 	c.mu.Unlock()
-	c.r.give(size)
+	c.r.releaseBytes(size)
 }

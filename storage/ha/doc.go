@@ -2,18 +2,18 @@
 // and its samples are stored. Samples of the other replicas are held until the elected replica has sent the samples of
 // the same time.
 //
-//	ReplicaBatch ─► Tracker.Commit ─► route: a fresh election, and the right to store the elected replica's samples
+//	ReplicaBatch ─► Tracker.Commit ─► electionFor: a fresh election and the right to store its samples
 //	                     │
 //	                     ├─ Split ─┬─► stays in the batch: Commit
 //	                     │         ├─► HeldBuilder ─► table held
 //	                     │         └─► covered: dropped
-//	                     └─► acknowledged: the watermark
+//	                     └─► recordDurable: the watermark
 //
-//	Tracker.Look ─► table chosen: heartbeats, elections ─► takeover: held rows ─► HeldWriter ─► DeleteHeld
+//	Tracker.RunPass ─► table chosen: heartbeats, elections ─► takeover: held rows ─► HeldWriter ─► DeleteHeld
 //
 // Package storage creates one Tracker per store, passes it a Host that stores held samples and deletes held rows, and
 // closes it before the store. A Tracker is safe for concurrent use. cluster.go contains this process' state of a
-// cluster, election.go the row that all processes change by compare-and-set, look.go the periodic work, and takeover.go
+// cluster, election.go the row that all processes change by compare-and-set, pass.go the periodic work, and takeover.go
 // the storing of held samples. sweep.go finds held rows of stopped processes. Rows reads held rows without a Tracker.
 //
 // Terms:
@@ -22,7 +22,7 @@
 //     acknowledged samples.
 //   - Covered: a held sample is covered once the watermark is a margin beyond it, because the elected replica has sent
 //     the samples of the same time.
-//   - Look: one round of the periodic work for a cluster. Silent: a replica or a cluster that sends no requests.
+//   - Pass: one round of the periodic work for a cluster. Silent: a replica or a cluster that sends no requests.
 //   - Leaving: an elected replica that lags too far. It isn't confirmed any more.
 //
 // design/ha-pairs.md explains why samples are neither lost nor stored from two replicas, and when that can fail.

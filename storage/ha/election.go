@@ -53,8 +53,8 @@ type term struct {
 const (
 	// maxTerms bounds the terms of an election. Samples older than the first term are stored from every replica.
 	maxTerms = 16
-	// heldEpochBeats is the number of heartbeats per held epoch, a partition of the held rows.
-	heldEpochBeats = 32
+	// heldEpochHeartbeats is the number of heartbeats per held epoch, a partition of the held rows.
+	heldEpochHeartbeats = 32
 )
 
 var errMalformedElection = errors.New("ha: malformed record of the elected replica")
@@ -79,22 +79,22 @@ func parseElection(row []byte) (election, error) {
 	return c, nil
 }
 
-func (c *election) elected() string { return c.last().Replica }
-func (c *election) last() term      { return c.Terms[len(c.Terms)-1] }
+func (c *election) electedReplica() string { return c.lastTerm().Replica }
+func (c *election) lastTerm() term         { return c.Terms[len(c.Terms)-1] }
 
-// settled reports whether the elected replica's samples are stored without being held.
-func (c *election) settled() bool { return c.Taking == "" && !c.Leaving }
+// isSettled reports whether the elected replica's samples are stored without being held.
+func (c *election) isSettled() bool { return c.Taking == "" && !c.Leaving }
 
 // heldEpoch returns the held epoch of new rows.
-func (c *election) heldEpoch() int64 { return c.Beat / heldEpochBeats }
+func (c *election) heldEpoch() int64 { return c.Beat / heldEpochHeartbeats }
 
 // Disposition is the decision to store, hold or drop a sample.
 type Disposition uint8
 
 const (
-	Store Disposition = iota // store it
-	Hold                     // hold it until it is covered or its replica is elected
-	Drop                     // drop it, because samples of another replica cover it
+	StoreSample Disposition = iota // store it
+	HoldSample                     // hold it until it is covered or its replica is elected
+	DropSample                     // drop it, because samples of another replica cover it
 )
 
 // disposition returns whether a replica's sample at t is stored, held or dropped. Samples of the elected replica within
@@ -102,58 +102,58 @@ const (
 func (c *election) disposition(replica string, t int64, margin time.Duration) Disposition {
 	last := len(c.Terms) - 1
 	if t > c.Terms[last].FromMS {
-		if replica == c.Terms[last].Replica && c.settled() {
-			return Store
+		if replica == c.Terms[last].Replica && c.isSettled() {
+			return StoreSample
 		}
-		return Hold
+		return HoldSample
 	}
 	if last > 0 && replica == c.Terms[last].Replica && t > c.Terms[last].FromMS-margin.Milliseconds() {
-		return Hold
+		return HoldSample
 	}
 	for i := last - 1; i >= 0; i-- {
 		if t > c.Terms[i].FromMS {
 			if replica == c.Terms[i].Replica {
-				return Store
+				return StoreSample
 			}
-			return Drop
+			return DropSample
 		}
 	}
-	return Store // The sample precedes all terms, so it may not be covered.
+	return StoreSample // The sample precedes all terms, so it may not be covered.
 }
 
-// covered reports whether a replica's held samples up to t can be deleted, because the elected replica's watermark is a
-// margin beyond t.
-func (c *election) covered(replica string, t int64, watermark int64, margin time.Duration) bool {
-	return replica != c.elected() && c.Taking == "" && t <= max(watermark, c.WatermarkMS)-margin.Milliseconds()
+// isCovered reports whether a replica's held samples up to t can be deleted, because the elected replica's watermark is
+// a margin beyond t.
+func (c *election) isCovered(replica string, t int64, watermark int64, margin time.Duration) bool {
+	return replica != c.electedReplica() && c.Taking == "" && t <= max(watermark, c.WatermarkMS)-margin.Milliseconds()
 }
 
-// renewed returns the election with one more heartbeat, and with a watermark and an oldest sample as in flushed.
-func (c *election) renewed(watermark, oldest int64, margin time.Duration, now time.Time) election {
-	next := c.flushed(watermark, oldest, margin)
+// withHeartbeat returns the election with one more heartbeat, and with a watermark and an oldest sample as in flushed.
+func (c *election) withHeartbeat(watermark, oldest int64, margin time.Duration, now time.Time) election {
+	next := c.withWatermark(watermark, oldest, margin)
 	next.Beat++
 	next.HeardMS, next.Retired = now.UnixMilli(), false
 	return next
 }
 
-// flushed returns the election with a watermark of at least watermark. If oldest precedes the first term, that term
-// starts earlier.
-func (c *election) flushed(watermark, oldest int64, margin time.Duration) election {
+// withWatermark returns the election with a watermark of at least watermark. If oldest precedes the first term, that
+// term starts earlier.
+func (c *election) withWatermark(watermark, oldest int64, margin time.Duration) election {
 	next := *c
 	next.WatermarkMS = max(c.WatermarkMS, watermark)
 	if from := oldest - margin.Milliseconds() - 1; len(c.Terms) == 1 && oldest != math.MaxInt64 &&
 		from < c.Terms[0].FromMS {
-		next.Terms = []term{{c.elected(), from}}
+		next.Terms = []term{{c.electedReplica(), from}}
 	}
 	return next
 }
 
-// elect returns an election with a new term of a replica. The term starts at the watermark, or at limit if that is
+// withTerm returns an election with a new term of a replica. The term starts at the watermark, or at limit if that is
 // earlier. The process taker will store the replica's held samples.
-func (c *election) elect(replica string, limit int64, taker string, now time.Time) election {
+func (c *election) withTerm(replica string, limit int64, taker string, now time.Time) election {
 	next := *c
 	next.Epoch++
 	next.Beat++
-	next.WatermarkMS = max(c.last().FromMS, min(c.WatermarkMS, limit))
+	next.WatermarkMS = max(c.lastTerm().FromMS, min(c.WatermarkMS, limit))
 	next.Terms = append(slices.Clone(c.Terms), term{replica, next.WatermarkMS})
 	if n := len(next.Terms); n > maxTerms {
 		next.Terms = next.Terms[n-maxTerms:]

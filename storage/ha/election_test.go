@@ -11,12 +11,12 @@ import (
 func TestWayOfAReplicasSample(t *testing.T) {
 	now, margin := time.UnixMilli(1_000_000), 10*time.Second
 	first := firstElection("a", 500_000, margin, now) // a from 489,999
-	flushed := first.flushed(600_000, math.MaxInt64, margin)
-	taking := flushed.elect("b", 2_000_000, "writer", now)
+	flushed := first.withWatermark(600_000, math.MaxInt64, margin)
+	taking := flushed.withTerm("b", 2_000_000, "writer", now)
 	settled := taking
 	settled.Taking = ""
-	back := settled.flushed(700_000, math.MaxInt64, margin)
-	back = back.elect("a", 2_000_000, "", now)
+	back := settled.withWatermark(700_000, math.MaxInt64, margin)
+	back = back.withTerm("a", 2_000_000, "", now)
 	for _, c := range []struct {
 		name    string
 		choice  election
@@ -24,20 +24,20 @@ func TestWayOfAReplicasSample(t *testing.T) {
 		t       int64
 		want    Disposition
 	}{
-		{"the elected one", first, "a", 500_000, Store},
-		{"another one", first, "b", 500_000, Hold},
-		{"older than what the first had", first, "b", 489_999, Store},
-		{"the elected one while what was held is stored", taking, "b", 600_001, Hold},
-		{"the one before while what was held is stored", taking, "a", 600_001, Hold},
-		{"late, in its own span", taking, "a", 600_000, Store},
-		{"the elected one", settled, "b", 600_001, Store},
-		{"the margin before its span", settled, "b", 595_000, Hold},
-		{"covered by the one before", settled, "b", 590_000, Drop},
-		{"a third one, covered", settled, "c", 590_000, Drop},
-		{"a third one", settled, "c", 600_001, Hold},
-		{"back again", back, "a", 700_001, Store},
-		{"in a span between its own", back, "a", 650_000, Drop},
-		{"in its own span between others", back, "b", 650_000, Store},
+		{"the elected one", first, "a", 500_000, StoreSample},
+		{"another one", first, "b", 500_000, HoldSample},
+		{"older than what the first had", first, "b", 489_999, StoreSample},
+		{"the elected one while what was held is stored", taking, "b", 600_001, HoldSample},
+		{"the one before while what was held is stored", taking, "a", 600_001, HoldSample},
+		{"late, in its own span", taking, "a", 600_000, StoreSample},
+		{"the elected one", settled, "b", 600_001, StoreSample},
+		{"the margin before its span", settled, "b", 595_000, HoldSample},
+		{"covered by the one before", settled, "b", 590_000, DropSample},
+		{"a third one, covered", settled, "c", 590_000, DropSample},
+		{"a third one", settled, "c", 600_001, HoldSample},
+		{"back again", back, "a", 700_001, StoreSample},
+		{"in a span between its own", back, "a", 650_000, DropSample},
+		{"in its own span between others", back, "b", 650_000, StoreSample},
 	} {
 		require.Equal(t, c.want, c.choice.disposition(c.replica, c.t, margin), "%s: %s at %d", c.name, c.replica, c.t)
 	}
@@ -46,9 +46,9 @@ func TestWayOfAReplicasSample(t *testing.T) {
 func TestSpansAreBounded(t *testing.T) {
 	c := firstElection("a", 0, time.Second, time.UnixMilli(0))
 	for i := range 100 {
-		c = c.flushed(int64(i)*1000, math.MaxInt64, time.Second)
-		c = c.elect([]string{"a", "b"}[i%2], math.MaxInt64, "", time.UnixMilli(0))
+		c = c.withWatermark(int64(i)*1000, math.MaxInt64, time.Second)
+		c = c.withTerm([]string{"a", "b"}[i%2], math.MaxInt64, "", time.UnixMilli(0))
 	}
 	require.Len(t, c.Terms, maxTerms)
-	require.Equal(t, Store, c.disposition("a", 1, time.Second), "nobody is known to cover what is older")
+	require.Equal(t, StoreSample, c.disposition("a", 1, time.Second), "nobody is known to cover what is older")
 }

@@ -64,8 +64,8 @@ func (b *HeldBuilder) begin() {
 	b.now, b.some = format.HeldValue{}, false
 }
 
-// ref returns the number of a series in the blob. It defines the series on first use.
-func (b *HeldBuilder) ref(s LabeledSeries) uint32 {
+// seriesRef returns the number of a series in the blob. It defines the series on first use.
+func (b *HeldBuilder) seriesRef(s LabeledSeries) uint32 {
 	ref := b.refs[s]
 	if ref == 0 {
 		ref = uint32(len(b.refs)) + 1
@@ -77,34 +77,34 @@ func (b *HeldBuilder) ref(s LabeledSeries) uint32 {
 
 // Float adds a sample.
 func (b *HeldBuilder) Float(s LabeledSeries, t, st int64, v uint64) {
-	b.sample(t)
-	b.w.Float(b.ref(s), t, st, v)
+	b.countSample(t)
+	b.w.Float(b.seriesRef(s), t, st, v)
 }
 
 // Histogram adds a sample in its encoded form.
 func (b *HeldBuilder) Histogram(s LabeledSeries, t int64, encoded []byte) {
-	b.sample(t)
-	b.w.Histogram(b.ref(s), t, encoded)
+	b.countSample(t)
+	b.w.Histogram(b.seriesRef(s), t, encoded)
 }
 
-func (b *HeldBuilder) sample(t int64) {
-	b.room(t)
+func (b *HeldBuilder) countSample(t int64) {
+	b.beginEntry(t)
 	b.now.Samples++
 	b.reach.add(t)
 }
 
 // Exemplar adds an exemplar in its encoded form. It isn't counted as a sample.
 func (b *HeldBuilder) Exemplar(s LabeledSeries, t int64, encoded []byte) {
-	b.room(t)
-	b.w.Exemplar(b.ref(s), t, encoded)
+	b.beginEntry(t)
+	b.w.Exemplar(b.seriesRef(s), t, encoded)
 }
 
-// room prepares for an entry at t. If the current value is full, it starts another one.
-func (b *HeldBuilder) room(t int64) {
+// beginEntry prepares for an entry at t. If the current value is full, it starts another one.
+func (b *HeldBuilder) beginEntry(t int64) {
 	if b.refs == nil {
 		b.begin()
 	} else if b.w.Len() >= format.HeldFull {
-		b.cut()
+		b.finishValue()
 		b.begin()
 	}
 	if !b.some {
@@ -113,8 +113,8 @@ func (b *HeldBuilder) room(t int64) {
 	b.now.MinT, b.now.MaxT = min(b.now.MinT, t), max(b.now.MaxT, t)
 }
 
-// cut completes the current value.
-func (b *HeldBuilder) cut() {
+// finishValue completes the current value.
+func (b *HeldBuilder) finishValue() {
 	if !b.some {
 		return
 	}
@@ -139,8 +139,8 @@ func (r *Tracker) readHeld(ctx context.Context, at ClusterName, h *HeldID) (valu
 	return nil, false, nil
 }
 
-// samples returns the number of samples in the values.
-func (b *HeldBuilder) samples() (n int) {
+// sampleCount returns the number of samples in the values.
+func (b *HeldBuilder) sampleCount() (n int) {
 	for i := range b.about {
 		n += b.about[i].Samples
 	}

@@ -28,7 +28,7 @@ func TestHeldReach(t *testing.T) {
 			b.Float(series, at, 0, 0)
 		}
 		b.Exemplar(series, 980_000, []byte{0})
-		b.cut()
+		b.finishValue()
 		v, err := format.ParseHeld(b.values[0])
 		require.NoError(t, err, name)
 		require.Equal(t, c.want, v.Reach, name)

@@ -17,12 +17,12 @@ type reach struct {
 }
 
 func (r *Tracker) reach() reach {
-	now := r.believed()
+	now := r.earliestTime()
 	return reach{now: now.UnixMilli(), limit: now.Add(r.margin()).UnixMilli(), t: math.MinInt64}
 }
 
-// believed returns the clock's time, or the expected time if that is earlier.
-func (r *Tracker) believed() time.Time { return r.env.Member.Clock.Earliest() }
+// earliestTime returns the clock's time, or the expected time if that is earlier.
+func (r *Tracker) earliestTime() time.Time { return r.env.Member.Clock.Earliest() }
 
 func (x *reach) add(t int64) {
 	if t > x.limit {
@@ -40,11 +40,11 @@ func (x *reach) ms() int64 {
 	return x.t
 }
 
-// candidate returns the replica to elect after the elected one has been silent for some time. It prefers the replica
-// with the largest reach among those that send to this process. If no replica sends to this process, it returns a
-// replica with held samples that aren't covered, but only after a longer silence, because another process may still
+// findCandidate returns the replica to elect after the elected one has been silent for some time. It prefers the
+// replica with the largest reach among those that send to this process. If no replica sends to this process, it returns
+// a replica with held samples that aren't covered, but only after a longer silence, because another process may still
 // receive samples from a live replica.
-func (c *cluster) candidate(watermark int64, silence time.Duration) (replica string, found bool) {
+func (c *cluster) findCandidate(watermark int64, silence time.Duration) (replica string, found bool) {
 	now, failover := c.r.now(), c.r.opts.Failover
 	c.mu.Lock()
 	defer c.mu.Unlock()

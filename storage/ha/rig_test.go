@@ -103,7 +103,7 @@ func (k *testSink) Float(ref uint32, t, _ int64, v uint64) error {
 			newest = max(newest, s.t)
 		}
 	}
-	if becomes := k.row.Of(t); becomes == Store || becomes == Hold && t > newest {
+	if becomes := k.row.Of(t); becomes == StoreSample || becomes == HoldSample && t > newest {
 		k.taken++
 		k.w.added[name] = append(k.w.added[name], sample{t, math.Float64frombits(v)})
 	}
@@ -141,13 +141,13 @@ func (b *testBatch) Split(of func(t int64) Disposition, held *HeldBuilder) (drop
 		b.samples[name] = slices.DeleteFunc(list, func(s sample) bool {
 			becomes := of(s.t)
 			switch becomes {
-			case Hold:
+			case HoldSample:
 				held.Float(series, s.t, 0, math.Float64bits(s.v))
-			case Drop:
+			case DropSample:
 				dropped++
-			case Store:
+			case StoreSample:
 			}
-			return becomes != Store
+			return becomes != StoreSample
 		})
 	}
 	return dropped
@@ -212,14 +212,15 @@ func (r *rig) start(i int) {
 	require.NoError(r.t, err)
 }
 
-// pass advances the clock in steps of the look interval. In each step all processes send a heartbeat and look.
-func (r *rig) pass(d time.Duration) {
+// advance advances the clock in steps of the interval between passes. In each step all processes send a heartbeat and
+// run a pass.
+func (r *rig) advance(d time.Duration) {
 	step := r.trackers[0].interval()
 	for ; d > 0; d -= step {
 		r.now = r.now.Add(min(d, step))
 		for i := range r.trackers {
-			require.NoError(r.t, r.members[i].Beat(r.t.Context()))
-			r.trackers[i].Look(r.t.Context())
+			require.NoError(r.t, r.members[i].SendHeartbeat(r.t.Context()))
+			r.trackers[i].RunPass(r.t.Context())
 		}
 	}
 }
@@ -227,7 +228,7 @@ func (r *rig) pass(d time.Duration) {
 // send sends a sample of a replica to a process.
 func (r *rig) send(process int, cluster, replica string, at time.Time, v float64) error {
 	r.t.Helper()
-	require.NoError(r.t, r.trackers[process].Check("default", cluster, replica))
+	require.NoError(r.t, r.trackers[process].CheckReplica("default", cluster, replica))
 	b := &testBatch{r.host, map[string][]sample{"m": {{at.UnixMilli(), v}}}}
 	return r.trackers[process].Commit(r.t.Context(), b, ClusterName{"default", cluster}, replica)
 }

@@ -50,7 +50,7 @@ type HeldStatus struct {
 // Status returns the state of a tenant's clusters, in the order of their names.
 func (r *Tracker) Status(tenant string) []ClusterStatus {
 	list := []ClusterStatus{}
-	for _, c := range r.all() {
+	for _, c := range r.listClusters() {
 		if c.at.Tenant == tenant {
 			if st, ok := c.status(); ok {
 				list = append(list, st)
@@ -61,7 +61,7 @@ func (r *Tracker) Status(tenant string) []ClusterStatus {
 	return list
 }
 
-func (r *Tracker) all() []*cluster {
+func (r *Tracker) listClusters() []*cluster {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	list := make([]*cluster, 0, len(r.clusters))
@@ -80,7 +80,7 @@ func (c *cluster) status() (ClusterStatus, bool) {
 	}
 	at := func(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 	out := ClusterStatus{
-		Cluster: c.at.Cluster, Elected: ch.elected(), Since: at(ch.SinceMS), Heard: at(ch.HeardMS),
+		Cluster: c.at.Cluster, Elected: ch.electedReplica(), Since: at(ch.SinceMS), Heard: at(ch.HeardMS),
 		Watermark: at(max(ch.WatermarkMS, c.acked)), Elections: ch.Epoch, State: "settled",
 		Held: HeldStatus{Rows: len(c.held), Bytes: c.bytes},
 	}
@@ -160,7 +160,7 @@ func (m *collector) Collect(out chan<- prometheus.Metric) {
 	}
 	var list []silent
 	now, rows, bytes, heard, known := m.r.now(), 0, int64(0), 0, 0
-	for _, c := range m.r.all() {
+	for _, c := range m.r.listClusters() {
 		c.mu.Lock()
 		rows, bytes = rows+len(c.held), bytes+c.bytes
 		ch := c.election
@@ -173,7 +173,7 @@ func (m *collector) Collect(out chan<- prometheus.Metric) {
 		if silence <= m.r.opts.Failover {
 			heard++
 		}
-		if silence <= forgetCluster {
+		if silence <= forgetClusterAfter {
 			list = append(list, silent{c.at, silence})
 		}
 	}

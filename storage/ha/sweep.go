@@ -12,16 +12,16 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// sweep adopts held rows that no process owns: rows of stopped processes, and rows whose write returned an error but
-// was applied. An owner never keeps a row for longer than the interval between two sweeps, so a row that two
+// adoptUnownedRows adopts held rows that no process owns: rows of stopped processes, and rows whose write returned an
+// error but was applied. An owner never keeps a row for longer than the interval between two sweeps, so a row that two
 // consecutive sweeps find has no owner. In a store that isn't shared there are no other owners: the first sweep adopts
 // every row of another writer.
-func (c *cluster) sweep(ctx context.Context, ch *election) error {
+func (c *cluster) adoptUnownedRows(ctx context.Context, ch *election) error {
 	now := c.r.now()
 	first := c.swept.IsZero()
-	every := max(sweepEvery, 10*c.r.opts.Failover)
-	if len(c.seen) == 0 && !c.heardSince(c.r.believed().Add(-sweepSilentEvery)) {
-		every = max(every, sweepSilentEvery) // No replica sends, so there are no samples to hold.
+	every := max(sweepInterval, 10*c.r.opts.Failover)
+	if len(c.seen) == 0 && !c.hasRequestSince(c.r.earliestTime().Add(-sweepSilentInterval)) {
+		every = max(every, sweepSilentInterval) // No replica sends, so there are no samples to hold.
 	}
 	if !first && membership.Elapsed(c.swept, now) < every {
 		return nil
@@ -49,7 +49,7 @@ func (c *cluster) sweep(ctx context.Context, ch *election) error {
 			name := fmt.Sprint(h)
 			switch {
 			case mine[h]:
-			case c.seen[name], first && c.r.env.Member.Alone() && h.Writer != c.r.env.Writer:
+			case c.seen[name], first && c.r.env.Member.IsAlone() && h.Writer != c.r.env.Writer:
 				orphans = append(orphans, h)
 			default:
 				seen[name] = true
@@ -61,7 +61,7 @@ func (c *cluster) sweep(ctx context.Context, ch *election) error {
 	}
 	// Held epochs that are older than the previous sweep's current epoch receive no more rows.
 	if low = min(low, c.sweptEra); low > ch.Low {
-		if _, _, err := c.update(ctx, func(now *election) *election {
+		if _, _, err := c.updateElection(ctx, func(now *election) *election {
 			if now == nil || now.Low >= low {
 				return nil
 			}

@@ -28,10 +28,10 @@ type HeldSamples struct {
 	Cluster, Writer string
 	Seq             int64
 	Value           *format.HeldValue
-	// Of returns the disposition of a sample at t. A sample with disposition Hold precedes the term. It is stored only
-	// if it is newer than all samples of its series up to FromMS that the store contained before the takeover, and if
-	// all samples of the series within MarginMS before FromMS are known. An exemplar with disposition Hold isn't
-	// stored.
+	// Of returns the disposition of a sample at t. A sample with disposition HoldSample precedes the term. It is stored
+	// only if it is newer than all samples of its series up to FromMS that the store contained before the takeover, and
+	// if all samples of the series within MarginMS before FromMS are known. An exemplar with disposition HoldSample
+	// isn't stored.
 	Of               func(t int64) Disposition
 	FromMS, MarginMS int64
 }
@@ -70,14 +70,14 @@ func newTakeover(c *cluster, ch *election) *takeover {
 	return t
 }
 
-// pass stores the elected replica's held rows of all processes, and returns the number of rows.
-func (t *takeover) pass(ctx context.Context) (n int, err error) {
+// storeHeldRows stores the elected replica's held rows of all processes, and returns the number of rows.
+func (t *takeover) storeHeldRows(ctx context.Context) (n int, err error) {
 	release, err := t.into.Prepare(ctx)
 	if err != nil {
 		return 0, err
 	}
 	defer release()
-	replica := engine.Key{engine.Text(t.ch.elected())}
+	replica := engine.Key{engine.Text(t.ch.electedReplica())}
 	current, _ := t.c.current()
 	for era := t.ch.Low; current != nil && era <= current.heldEpoch(); era++ {
 		for row, err := range t.c.r.env.Engine.Scan(ctx, engine.Range{
@@ -88,7 +88,7 @@ func (t *takeover) pass(ctx context.Context) (n int, err error) {
 				return n, fmt.Errorf("ha: reading held samples: %w", err)
 			}
 			h := HeldID{
-				Epoch: era, Replica: t.ch.elected(), Writer: strings.Clone(row.Clustering[1].Text),
+				Epoch: era, Replica: t.ch.electedReplica(), Writer: strings.Clone(row.Clustering[1].Text),
 				Seq: row.Clustering[2].Int,
 			}
 			ok, err := t.add(ctx, h, row.Value)
@@ -103,8 +103,8 @@ func (t *takeover) pass(ctx context.Context) (n int, err error) {
 	return n, t.commit(ctx)
 }
 
-// store stores the samples of rows that this process owns.
-func (t *takeover) store(ctx context.Context, rows []heldRow) error {
+// storeRows stores the samples of rows that this process owns.
+func (t *takeover) storeRows(ctx context.Context, rows []heldRow) error {
 	release, err := t.into.Prepare(ctx)
 	if err != nil {
 		return err
@@ -116,14 +116,14 @@ func (t *takeover) store(ctx context.Context, rows []heldRow) error {
 			return err
 		}
 		if !ok { // Another process has stored and deleted the row.
-			t.c.release([]HeldID{h})
+			t.c.releaseRows([]HeldID{h})
 			continue
 		}
 		if ok, err = t.add(ctx, h, value); err != nil {
 			return err
 		}
 		if !ok {
-			t.c.release([]HeldID{h})
+			t.c.releaseRows([]HeldID{h})
 		}
 	}
 	return t.commit(ctx)
@@ -138,17 +138,17 @@ func (t *takeover) add(ctx context.Context, h HeldID, value []byte) (ok bool, er
 		return false, nil
 	}
 	t.added = true
-	elected, margin := t.settled.elected(), t.c.r.margin()
+	elected, margin := t.settled.electedReplica(), t.c.r.margin()
 	added, err := t.into.Add(ctx, HeldSamples{
 		Cluster: t.c.at.Cluster, Writer: h.Writer, Seq: h.Seq, Value: &about,
 		Of: func(at int64) Disposition {
 			becomes := t.settled.disposition(h.Replica, at, margin)
-			if becomes == Hold && h.Replica != elected {
-				return Drop
+			if becomes == HoldSample && h.Replica != elected {
+				return DropSample
 			}
 			return becomes
 		},
-		FromMS: t.settled.last().FromMS, MarginMS: margin.Milliseconds(),
+		FromMS: t.settled.lastTerm().FromMS, MarginMS: margin.Milliseconds(),
 	})
 	if err != nil {
 		return false, err
@@ -185,20 +185,20 @@ func (t *takeover) commit(ctx context.Context) error {
 	if err := t.c.r.env.Host.DeleteHeld(ctx, t.c.at, done); err != nil {
 		return err
 	}
-	t.c.release(done)
-	return t.renew(ctx)
+	t.c.releaseRows(done)
+	return t.renewElection(ctx)
 }
 
-// renew adds a heartbeat during a takeover, if it is due.
-func (t *takeover) renew(ctx context.Context) error {
+// renewElection adds a heartbeat during a takeover, if it is due.
+func (t *takeover) renewElection(ctx context.Context) error {
 	c, self := t.c, t.c.r.env.Member.Writer()
 	c.mu.Lock()
-	due := t.ch.Taking == self && membership.Elapsed(c.beatAt, c.r.now()) > c.r.fresh()/2
+	due := t.ch.Taking == self && membership.Elapsed(c.beatAt, c.r.now()) > c.r.maxElectionAge()/2
 	c.mu.Unlock()
 	if !due {
 		return nil
 	}
-	_, done, err := c.update(ctx, func(now *election) *election {
+	_, done, err := c.updateElection(ctx, func(now *election) *election {
 		if now == nil || now.Epoch != t.ch.Epoch || now.Taking != self {
 			return nil
 		}
@@ -207,7 +207,7 @@ func (t *takeover) renew(ctx context.Context) error {
 		return &next
 	})
 	if err == nil && !done {
-		return errChosenAnew
+		return errReelected
 	}
 	return err
 }

@@ -25,8 +25,8 @@ var (
 	ErrHeldFull = errors.New(
 		"ha: too many writes are waiting: too many samples are held for replicas that are not elected",
 	)
-	// errChosenAnew means that another replica was elected during a write. The caller must retry.
-	errChosenAnew = fmt.Errorf("%w: another replica was elected concurrently", engine.ErrUnavailable)
+	// errReelected means that another replica was elected during a write. The caller must retry.
+	errReelected = fmt.Errorf("%w: another replica was elected concurrently", engine.ErrUnavailable)
 )
 
 // NameError is the reason why samples of a replica are rejected.
@@ -50,17 +50,17 @@ const (
 const (
 	// maxReplicaLabel is the max length of the names of clusters and replicas, in bytes.
 	maxReplicaLabel = 256
-	// maxReplicas bounds the replicas of a cluster that have sent to this process within forgetReplica.
-	maxReplicas   = 16
-	forgetReplica = time.Hour
-	// forgetCluster is the silence after which a cluster doesn't count towards Options.Clusters.
-	forgetCluster = 24 * time.Hour
+	// maxReplicas bounds the replicas of a cluster that have sent to this process within forgetReplicaAfter.
+	maxReplicas        = 16
+	forgetReplicaAfter = time.Hour
+	// forgetClusterAfter is the silence after which a cluster doesn't count towards Options.Clusters.
+	forgetClusterAfter = 24 * time.Hour
 	// electionBuckets is the number of partitions of table chosen. With 16, concurrent changes rarely hit the same
 	// partition, and all of them can be read every few seconds.
 	electionBuckets = 16
-	// replicaTimeout bounds one look at a cluster, and one read of all elections.
+	// replicaTimeout bounds one pass of a cluster, and one read of all elections.
 	replicaTimeout = 30 * time.Second
-	// replicaWorkers is the number of clusters that Look processes concurrently.
+	// replicaWorkers is the number of clusters that RunPass processes concurrently.
 	replicaWorkers = 32
 )
 
@@ -74,7 +74,7 @@ type Options struct {
 	ClusterBytes, Bytes int64
 	// Clusters is the max number of clusters per tenant. Default 100.
 	Clusters int
-	// Still disables the background looks, for tests.
+	// Still disables the background passes, for tests.
 	Still bool
 	// Registerer registers the metrics. If it is nil, they aren't exported.
 	Registerer prometheus.Registerer
@@ -132,7 +132,7 @@ type Host interface {
 	DeleteHeld(ctx context.Context, at ClusterName, rows []HeldID) error
 }
 
-// New returns a Tracker that has read the elections and looks at them in the background. The caller must close the
+// New returns a Tracker that has read the elections and runs passes in the background. The caller must close the
 // Tracker before the store.
 func New(ctx context.Context, env Env, opts Options) (*Tracker, error) {
 	switch {
@@ -154,16 +154,16 @@ func New(ctx context.Context, env Env, opts Options) (*Tracker, error) {
 	return r, nil
 }
 
-// Close stops the background looks and writes the watermarks. Held rows are kept: another process, or the next one,
+// Close stops the background passes and writes the watermarks. Held rows are kept: another process, or the next one,
 // adopts them. Commit must not be called after Close.
 func (r *Tracker) Close() {
 	r.cancel()
 	r.running.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), replicaTimeout)
 	defer cancel()
-	for _, c := range r.all() {
+	for _, c := range r.listClusters() {
 		if ch, known := c.current(); known {
-			if err := c.tell(ctx, ch); err != nil {
+			if err := c.writeElection(ctx, ch); err != nil {
 				r.env.Logger.Warn("can't store the progress of the elected replica",
 					"tenant", c.at.Tenant, "cluster", c.at.Cluster, "err", err)
 			}
@@ -173,9 +173,10 @@ func (r *Tracker) Close() {
 
 func (r *Tracker) now() time.Time { return r.env.Now() }
 
-// fresh returns half of the time after which other processes may elect another replica. An election decides about
-// samples until it is this old, and a heartbeat gives the right to store the elected replica's samples for this long.
-func (r *Tracker) fresh() time.Duration { return r.opts.Failover / 2 }
+// maxElectionAge returns half of the time after which other processes may elect another replica. An election decides
+// about samples until it is this old, and a heartbeat gives the right to store the elected replica's samples for this
+// long.
+func (r *Tracker) maxElectionAge() time.Duration { return r.opts.Failover / 2 }
 
 // margin returns the time by which the watermark must have passed held samples of other replicas before they are
 // deleted. If a series of the previous replica lags the watermark by at most margin, its missing samples are stored
@@ -185,14 +186,14 @@ func (r *Tracker) margin() time.Duration { return r.opts.Failover }
 // lag returns the max time by which the elected replica may lag another replica before it is replaced.
 func (r *Tracker) lag() time.Duration { return max(4*r.opts.Failover, 2*time.Minute) }
 
-// interval returns the time between two looks.
+// interval returns the time between two passes.
 func (r *Tracker) interval() time.Duration { return r.opts.Failover / 6 }
 
 func (r *Tracker) run(ctx context.Context) {
 	ticker := time.NewTicker(r.interval())
 	defer ticker.Stop()
 	for {
-		r.Look(ctx)
+		r.RunPass(ctx)
 		select {
 		case <-ctx.Done():
 			return
@@ -201,17 +202,17 @@ func (r *Tracker) run(ctx context.Context) {
 	}
 }
 
-// Look does the work that is due for every cluster. Errors are logged, and the next look retries.
-func (r *Tracker) Look(ctx context.Context) {
+// RunPass does the work that is due for every cluster. Errors are logged, and the next pass retries.
+func (r *Tracker) RunPass(ctx context.Context) {
 	if err := r.readElections(ctx); err != nil && ctx.Err() == nil {
 		r.env.Logger.Warn("can't read the elected replicas; retrying", "err", err)
 	}
-	r.forgetRetired()
+	r.removeRetired()
 	var g errgroup.Group
 	g.SetLimit(replicaWorkers)
-	for _, c := range r.all() {
-		g.Go(panics.AsError("electing replicas", func() error {
-			if err := c.look(ctx); err != nil && ctx.Err() == nil {
+	for _, c := range r.listClusters() {
+		g.Go(panics.WrapError("electing replicas", func() error {
+			if err := c.runPass(ctx); err != nil && ctx.Err() == nil {
 				r.env.Logger.Warn("can't process the replicas of a cluster; retrying",
 					"tenant", c.at.Tenant, "cluster", c.at.Cluster, "err", err)
 			}
@@ -243,26 +244,26 @@ func (r *Tracker) readElections(ctx context.Context) error {
 				return fmt.Errorf("ha: reading the elected replicas: %w", err)
 			}
 			at := ClusterName{row.Clustering[0].Text, row.Clustering[1].Text}
-			c := r.known(at)
+			c := r.findCluster(at)
 			if c == nil && isRetired(row.Value) {
 				continue
 			}
 			if c == nil {
-				c = r.add(at)
+				c = r.addCluster(at)
 			}
-			c.adopt(row.Value, begun)
+			c.cacheElection(row.Value, begun)
 		}
 	}
 	return nil
 }
 
-func (r *Tracker) known(at ClusterName) *cluster {
+func (r *Tracker) findCluster(at ClusterName) *cluster {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.clusters[at]
 }
 
-func (r *Tracker) add(at ClusterName) *cluster {
+func (r *Tracker) addCluster(at ClusterName) *cluster {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.addLocked(at)
@@ -273,7 +274,7 @@ func (r *Tracker) add(at ClusterName) *cluster {
 func (r *Tracker) record(at ClusterName, replica string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.addLocked(at).hear(replica)
+	return r.addLocked(at).recordRequest(replica)
 }
 
 // addLocked returns a cluster, which it adds if it is unknown. The caller must hold the lock.
@@ -287,9 +288,9 @@ func (r *Tracker) addLocked(at ClusterName) *cluster {
 	return c
 }
 
-// Check returns a *NameError if the samples of a replica must be rejected because of its names or a limit. Otherwise it
-// records the request.
-func (r *Tracker) Check(tenant, clusterLabel, replica string) error {
+// CheckReplica returns a *NameError if the samples of a replica must be rejected because of its names or a limit.
+// Otherwise it records the request.
+func (r *Tracker) CheckReplica(tenant, clusterLabel, replica string) error {
 	if !utf8.ValidString(clusterLabel) || !utf8.ValidString(replica) {
 		return &NameError{Reason: ReasonInvalidUTF8, Detail: "the name of its cluster or replica isn't valid UTF-8"}
 	}
@@ -300,7 +301,7 @@ func (r *Tracker) Check(tenant, clusterLabel, replica string) error {
 		}
 	}
 	at := ClusterName{tenant, clusterLabel}
-	if r.known(at) == nil && r.heardClusters(tenant) >= r.opts.Clusters {
+	if r.findCluster(at) == nil && r.heardClusters(tenant) >= r.opts.Clusters {
 		return &NameError{
 			Reason: ReasonTooManyClusters,
 			Detail: fmt.Sprintf("the tenant has the maximum of %d replica clusters", r.opts.Clusters),
@@ -315,21 +316,21 @@ func (r *Tracker) Check(tenant, clusterLabel, replica string) error {
 	return nil
 }
 
-// heardClusters returns the number of a tenant's clusters that were active within forgetCluster.
+// heardClusters returns the number of a tenant's clusters that were active within forgetClusterAfter.
 func (r *Tracker) heardClusters(tenant string) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	since := r.now().Add(-forgetCluster)
+	since := r.now().Add(-forgetClusterAfter)
 	for at, c := range r.clusters {
-		if at.Tenant == tenant && c.heardSince(since) {
+		if at.Tenant == tenant && c.hasRequestSince(since) {
 			n++
 		}
 	}
 	return n
 }
 
-// claim reserves bytes for held rows. It returns false if the limit would be exceeded.
-func (r *Tracker) claim(n int64) bool {
+// reserveBytes reserves bytes for held rows. It returns false if the limit would be exceeded.
+func (r *Tracker) reserveBytes(n int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.bytes+n > r.opts.Bytes {
@@ -339,7 +340,7 @@ func (r *Tracker) claim(n int64) bool {
 	return true
 }
 
-func (r *Tracker) give(n int64) {
+func (r *Tracker) releaseBytes(n int64) {
 	r.mu.Lock()
 	r.bytes -= n
 	r.mu.Unlock()

@@ -24,8 +24,8 @@ const (
 	crowdedAliases = 1024
 )
 
-// Remember adds key as an alias of the series.
-func (h *Head) Remember(key []byte, space uint64, s *Series) {
+// AddAlias adds key as an alias of the series.
+func (h *Head) AddAlias(key []byte, space uint64, s *Series) {
 	t, hash := s.tenant, h.HashAlias(key, space)
 	// The tenant's lock prevents the release of the series.
 	t.mu.Lock()
@@ -40,28 +40,28 @@ func (h *Head) Remember(key []byte, space uint64, s *Series) {
 		if t.crowded++; t.crowded <= crowdedAliases+t.byID.len() {
 			return
 		}
-		h.forgetAliases(t)
+		h.clearAliases(t)
 	}
 	if s.hash == (AliasHash{}) {
 		s.hash = hash // set before the series can be found, and never changed
 	}
 	t.aliases.add(hash, s)
 	s.aliases++
-	h.Weigh(t, aliasBytes)
+	h.AddBytes(t, aliasBytes)
 }
 
-// forgetAliases deletes the aliases of all series of a tenant. The series stay. The tenant's lock must be held.
-func (h *Head) forgetAliases(t *Tenant) {
+// clearAliases deletes the aliases of all series of a tenant. The series stay. The tenant's lock must be held.
+func (h *Head) clearAliases(t *Tenant) {
 	t.aliases.clear()
 	t.crowded = 0
 	for s := range t.byID.all() {
-		h.Weigh(t, -int64(s.aliases)*aliasBytes)
+		h.AddBytes(t, -int64(s.aliases)*aliasBytes)
 		s.aliases = 0
 	}
 }
 
-// ForgetAliases deletes the aliases of all series of the selected tenants.
-func (h *Head) ForgetAliases(of func(tenant string) bool) {
+// ClearAliases deletes the aliases of all series of the selected tenants.
+func (h *Head) ClearAliases(of func(tenant string) bool) {
 	h.mu.RLock()
 	tenants := make([]*Tenant, 0, len(h.tenants))
 	for name, t := range h.tenants {
@@ -72,7 +72,7 @@ func (h *Head) ForgetAliases(of func(tenant string) bool) {
 	h.mu.RUnlock()
 	for _, t := range tenants {
 		t.mu.Lock()
-		h.forgetAliases(t)
+		h.clearAliases(t)
 		t.mu.Unlock()
 	}
 }

@@ -15,7 +15,7 @@ func TestAliasSpaces(t *testing.T) {
 	define := func(space uint64, alias, name string) *Series {
 		series, err := h.Define(h.Tenant("t"), labels.FromStrings(labels.MetricName, name), nil)
 		require.NoError(t, err)
-		h.Remember([]byte(alias), space, series)
+		h.AddAlias([]byte(alias), space, series)
 		return series
 	}
 	found := func(space uint64, alias string) *Series {
@@ -33,10 +33,10 @@ func TestAliasSpaces(t *testing.T) {
 		require.LessOrEqual(t, h.Bytes(), weight+maxAliases*aliasBytes)
 	}
 	require.Same(t, a, define(3, "newest", "a"))
-	h.ForgetAliases(func(string) bool { return false })
+	h.ClearAliases(func(string) bool { return false })
 	define(1, "x", "b")
 	require.NotNil(t, found(1, "x"))
-	h.ForgetAliases(func(name string) bool { return name == "t" })
+	h.ClearAliases(func(name string) bool { return name == "t" })
 	require.Nil(t, found(1, "x"))
 	require.Equal(t, weight-2*aliasBytes, h.Bytes(), "only the series are left")
 	require.Same(t, b, define(1, "x", "b"))

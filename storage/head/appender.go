@@ -24,7 +24,7 @@ type Appender struct {
 
 	// gens are the generations that the current commit adds to; streams are those among them that have blobs.
 	gens, streams []*Generation
-	// touched and sink are used by touch.
+	// touched and sink are used by prefetchSeries.
 	touched []*Chunk
 	sink    uint32
 }
@@ -46,7 +46,7 @@ func (a *Appender) Stage(samples []Sample, exemplars []EncodedExemplar) (repeats
 	life := &a.h.life
 	life.RLock()
 	defer life.RUnlock()
-	a.touch(samples)
+	a.prefetchSeries(samples)
 	period := a.h.period
 	from, to, slot := int64(math.MaxInt64), int64(math.MinInt64), int64(0)
 	for i := range samples {
@@ -57,14 +57,14 @@ func (a *Appender) Stage(samples []Sample, exemplars []EncodedExemplar) (repeats
 		}
 		s := e.Series
 		if s.dead {
-			s = a.revive(s)
+			s = a.reinsertReleased(s)
 			e.Series = s
 		}
 		st := s.cur.Load()
 		if st == nil || st.gen.builder == nil || st.gen.slot.slot != slot {
 			st = a.headChunkFor(s, slot)
 		}
-		if e.Hist == nil && st.repeats(e.T, e.ST, e.V) {
+		if e.Hist == nil && st.isRepeat(e.T, e.ST, e.V) {
 			repeats++
 			continue
 		}
@@ -73,26 +73,26 @@ func (a *Appender) Stage(samples []Sample, exemplars []EncodedExemplar) (repeats
 	for i := range exemplars {
 		e := &exemplars[i]
 		if e.Series.dead {
-			e.Series = a.revive(e.Series)
+			e.Series = a.reinsertReleased(e.Series)
 		}
 		st := a.headChunkFor(e.Series, period.SlotOf(e.T))
-		if !st.exemplars().repeats(e.T, e.Data) {
+		if !st.exemplars().isRepeat(e.T, e.Data) {
 			st.gen.builder.addExemplar(st, e)
 		}
 	}
 	return repeats
 }
 
-// revive returns a released series to the head. life must be held for reading; it is unlocked temporarily.
-func (a *Appender) revive(s *Series) *Series {
+// reinsertReleased returns a released series to the head. life must be held for reading; it is unlocked temporarily.
+func (a *Appender) reinsertReleased(s *Series) *Series {
 	a.h.life.RUnlock()
 	defer a.h.life.RLock()
-	return a.h.reinsert(s)
+	return a.h.reinsertSeries(s)
 }
 
-// touch reads the memory that Stage will read of every series. Its loops are short, so that the processor loads many
-// cache lines concurrently. life must be held; another goroutine may revive a series concurrently.
-func (a *Appender) touch(samples []Sample) {
+// prefetchSeries reads the memory that Stage will read of every series. Its loops are short, so that the processor
+// loads many cache lines concurrently. life must be held; another goroutine may revive a series concurrently.
+func (a *Appender) prefetchSeries(samples []Sample) {
 	for i := range samples {
 		if st := samples[i].Series.cur.Load(); st != nil {
 			a.touched = append(a.touched, st)
@@ -123,7 +123,7 @@ func (a *Appender) headChunkFor(s *Series, slot int64) *Chunk {
 	}
 	st, isNew := g.headChunkOf(s)
 	if isNew {
-		a.h.grew(st, chunkBytes)
+		a.h.addChunkBytes(st, chunkBytes)
 	}
 	s.cur.Store(st)
 	return st
@@ -148,10 +148,10 @@ func (a *Appender) Publish(now time.Time) (staged int) {
 	h := a.h
 	for _, g := range a.gens {
 		b := g.builder
-		p := h.part(g.slot.partition)
+		p := h.partition(g.slot.partition)
 		for _, it := range b.items {
 			if tail := it.chunk.tail(); len(tail) > 0 {
-				a.sink += uint32(tail[len(tail)-1]) // see touch
+				a.sink += uint32(tail[len(tail)-1]) // see prefetchSeries
 			}
 		}
 		p.mu.Lock()
@@ -162,10 +162,10 @@ func (a *Appender) Publish(now time.Time) (staged int) {
 			} else {
 				grew = it.chunk.appendFloat(it.entry.T, it.entry.ST, it.entry.V)
 			}
-			h.grew(it.chunk, grew)
+			h.addChunkBytes(it.chunk, grew)
 		}
 		for _, it := range b.exemplars {
-			h.grew(it.chunk, it.chunk.appendExemplar(it.entry.T, it.entry.Data))
+			h.addChunkBytes(it.chunk, it.chunk.appendExemplar(it.entry.T, it.entry.Data))
 		}
 		if g.rows.isEmpty() {
 			g.since = now
@@ -176,14 +176,14 @@ func (a *Appender) Publish(now time.Time) (staged int) {
 		g.touched = now
 		p.mu.Unlock()
 		staged += b.bytes()
-		a.giveBack(g)
+		a.releaseGeneration(g)
 	}
 	return staged
 }
 
-// giveBack ends a generation's part in the commit.
-func (a *Appender) giveBack(g *Generation) {
-	g.builder.forget()
+// releaseGeneration ends a generation's part in the commit.
+func (a *Appender) releaseGeneration(g *Generation) {
+	g.builder.releaseChunks()
 	a.builders.Put(g.builder)
 	g.builder = nil
 }
@@ -193,7 +193,7 @@ func (a *Appender) giveBack(g *Generation) {
 // commits may fail while the engine is unavailable.
 func (a *Appender) Fail() {
 	for _, g := range a.gens {
-		p := a.h.part(g.slot.partition)
+		p := a.h.partition(g.slot.partition)
 		p.mu.Lock()
 		if !g.rows.isEmpty() {
 			g.slot.closeGeneration()
@@ -202,8 +202,8 @@ func (a *Appender) Fail() {
 		}
 		p.mu.Unlock()
 		if g.rows.isEmpty() {
-			a.h.drop(g.slot, []*Generation{g})
+			a.h.dropGenerations(g.slot, []*Generation{g})
 		}
-		a.giveBack(g)
+		a.releaseGeneration(g)
 	}
 }

@@ -77,13 +77,13 @@ func TestAppender(t *testing.T) {
 	require.Equal(t, []int64{1, 2, 3}, h.times(t))
 
 	at := SlotPartition{Slot: h.Slots(0)[0]}
-	closed, last := h.Close(at)
+	closed, last := h.CloseGenerations(at)
 	require.Len(t, closed, 2)
 	require.Equal(t, int64(3), last)
 	require.True(t, IsCovered(closed, format.StageRow{Writer: "w", Seq: 1}))
 	require.False(t, IsCovered(closed, format.StageRow{Writer: "w", Seq: 2}), "its commit failed")
 	require.Equal(t, []int64{1, 2, 3}, h.times(t))
-	h.Release(at, closed)
+	h.ReleaseGenerations(at, closed)
 	require.Empty(t, h.times(t))
 	require.Equal(t, 1, h.GC())
 	require.Zero(t, h.Bytes())
@@ -94,25 +94,25 @@ func TestAppender(t *testing.T) {
 	require.Equal(t, []int64{4}, h.times(t))
 }
 
-// TestReleaseFindsASlotThatGoes fails a commit and starts another one in the same slot, after Release has found the
-// slot and before it drops the generations. The samples of the second commit, and the numbers of its blobs, must be
-// kept.
+// TestReleaseFindsASlotThatGoes fails a commit and starts another one in the same slot, after ReleaseGenerations has
+// found the slot and before it drops the generations. The samples of the second commit, and the numbers of its blobs,
+// must be kept.
 func TestReleaseFindsASlotThatGoes(t *testing.T) {
 	h := newTestHead(t)
 	h.stage(1)
 	var found *openSlot
-	require.True(t, h.view(SlotPartition{}, func(c *openSlot) { found = c }))
+	require.True(t, h.viewSlot(SlotPartition{}, func(c *openSlot) { found = c }))
 	h.appender.Fail()
 	h.stage(2)
-	h.drop(found, nil)
+	h.dropGenerations(found, nil)
 	h.appender.Publish(time.Time{})
 	require.Equal(t, []int64{2}, h.times(t))
 
 	h.stage(3)
 	require.Equal(t, int64(3), h.appender.Streams()[0].LastSeq(), "no number names two contents")
 	h.appender.Publish(time.Time{})
-	closed, _ := h.Close(SlotPartition{})
-	h.Release(SlotPartition{}, closed)
+	closed, _ := h.CloseGenerations(SlotPartition{})
+	h.ReleaseGenerations(SlotPartition{}, closed)
 	require.Equal(t, 1, h.GC())
 	require.Zero(t, h.Bytes())
 }
@@ -129,13 +129,13 @@ func TestStageBesideRevival(t *testing.T) {
 	h.appender.Publish(time.Time{})
 	for at := int64(1); at < 100; at++ {
 		var revival sync.WaitGroup
-		revival.Go(func() { h.reinsert(h.series) })
+		revival.Go(func() { h.reinsertSeries(h.series) })
 		runtime.Gosched()
 		require.Equal(t, 1, h.stage(at))
 		revival.Wait()
 		h.appender.Publish(time.Time{})
-		closed, _ := h.Close(SlotPartition{})
-		h.Release(SlotPartition{}, closed)
+		closed, _ := h.CloseGenerations(SlotPartition{})
+		h.ReleaseGenerations(SlotPartition{}, closed)
 		require.Equal(t, 1, h.GC())
 	}
 }
@@ -164,9 +164,9 @@ func TestQueriesBesideCommits(t *testing.T) {
 	for i := range int64(3 * freezeAfter) {
 		h.stage(i + 1)
 		h.appender.Publish(time.Time{})
-		if at := (SlotPartition{}); i%100 == 99 && h.Has(at) {
-			closed, _ := h.Close(at)
-			h.Release(at, closed)
+		if at := (SlotPartition{}); i%100 == 99 && h.HasSlotPartition(at) {
+			closed, _ := h.CloseGenerations(at)
+			h.ReleaseGenerations(at, closed)
 		}
 	}
 	close(stop)

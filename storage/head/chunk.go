@@ -115,9 +115,9 @@ func (s *Chunk) bounds() (minT, maxT int64) {
 	return s.gen.start + int64(s.minT), s.gen.start + int64(s.maxT)
 }
 
-// rareOf returns the rare samples of the head chunk and creates them if necessary. It returns by how many bytes the
+// ensureRare returns the rare samples of the head chunk and creates them if necessary. It returns by how many bytes the
 // head chunk grew.
-func (s *Chunk) rareOf() (rare *rareSamples, grew int) {
+func (s *Chunk) ensureRare() (rare *rareSamples, grew int) {
 	if s.rare == nil {
 		s.rare, grew = &rareSamples{}, rareBytes
 	}
@@ -152,8 +152,8 @@ func (s *Chunk) pieces() (n int) {
 // Series returns the series of the samples.
 func (s *Chunk) Series() *Series { return s.series }
 
-// At returns the slot partition of the samples.
-func (s *Chunk) At() SlotPartition { return s.gen.At() }
+// SlotPartition returns the slot partition of the samples.
+func (s *Chunk) SlotPartition() SlotPartition { return s.gen.SlotPartition() }
 
 // Read appends all samples, unsorted. The generation must be closed, or belong to no slot partition.
 func (s *Chunk) Read(into *chunk.Samples) error {
@@ -207,7 +207,7 @@ func (s *Chunk) bytes() int64 {
 // within ±maxTime, so that ΔΔt leaves two bits free. It returns by how many bytes the head chunk grew.
 func (s *Chunk) appendFloat(t, st int64, v uint64) int {
 	before := s.tailRoom()
-	at := s.fromStart(t)
+	at := s.offsetOf(t)
 	delta := int64(at) - int64(s.t)
 	head := zigzag(delta-int64(s.delta)) << 2
 	if st != s.st {
@@ -219,7 +219,7 @@ func (s *Chunk) appendFloat(t, st int64, v uint64) int {
 	}
 	tail := s.tail()
 	if before-len(tail) < maxTailSample {
-		tail = makeRoom(tail, head, x)
+		tail = growTail(tail, head, x)
 	}
 	tail = binary.AppendUvarint(tail, head)
 	if st != s.st {
@@ -234,7 +234,7 @@ func (s *Chunk) appendFloat(t, st int64, v uint64) int {
 	}
 	s.t, s.delta, s.st, s.v = at, int32(delta), st, v
 	s.n++
-	s.stretch(at)
+	s.extendRange(at)
 	grew := s.tailRoom() - before
 	if s.n >= freezeAfter {
 		grew += s.freezeTail()
@@ -242,15 +242,15 @@ func (s *Chunk) appendFloat(t, st int64, v uint64) int {
 	return grew
 }
 
-// fromStart converts a timestamp in the slot to milliseconds since the generation's start.
-func (s *Chunk) fromStart(t int64) int32 {
+// offsetOf converts a timestamp in the slot to milliseconds since the generation's start.
+func (s *Chunk) offsetOf(t int64) int32 {
 	assertInSlot(t - s.gen.start)
 	return int32(t - s.gen.start)
 }
 
-// makeRoom grows a tail for one more sample, by less than append would: there is a tail for every series, and most
+// growTail grows a tail for one more sample, by less than append would: there is a tail for every series, and most
 // never exceed some dozens of bytes.
-func makeRoom(tail []byte, head, x uint64) []byte {
+func growTail(tail []byte, head, x uint64) []byte {
 	n := (bits.Len64(head|1) + 6) / 7
 	if head&2 != 0 {
 		n += binary.MaxVarintLen64
@@ -276,12 +276,12 @@ func makeRoom(tail []byte, head, x uint64) []byte {
 // appendHistogram adds a histogram encoded by chunk.AppendHistogramBytes. It returns by how many bytes the head chunk
 // grew.
 func (s *Chunk) appendHistogram(t int64, encoded []byte) int {
-	r, grew := s.rareOf()
+	r, grew := s.ensureRare()
 	before := cap(r.hist)
 	r.hist = binary.AppendUvarint(r.hist, uint64(len(encoded)))
 	r.hist = append(r.hist, encoded...)
 	r.nHist++
-	s.stretch(s.fromStart(t))
+	s.extendRange(s.offsetOf(t))
 	grew += cap(r.hist) - before
 	if r.nHist >= freezeAfter {
 		grew += s.freezeHistograms()
@@ -289,10 +289,10 @@ func (s *Chunk) appendHistogram(t int64, encoded []byte) int {
 	return grew
 }
 
-func (s *Chunk) stretch(t int32) { s.minT, s.maxT = min(s.minT, t), max(s.maxT, t) }
+func (s *Chunk) extendRange(t int32) { s.minT, s.maxT = min(s.minT, t), max(s.maxT, t) }
 
-// repeats reports whether the sample equals the previous one, as when a sender retries durable samples.
-func (s *Chunk) repeats(t, st int64, v uint64) bool {
+// isRepeat reports whether the sample equals the previous one, as when a sender retries durable samples.
+func (s *Chunk) isRepeat(t, st int64, v uint64) bool {
 	return s.n > 0 && s.gen.start+int64(s.t) == t && s.v == v && s.st == st
 }
 
@@ -386,7 +386,7 @@ func (s *Chunk) decodeTail(into *chunk.Samples) error {
 			st, b = st+d, b[n:]
 		}
 		if head&1 != 0 {
-			x, n := takeSignificant(b)
+			x, n := decodeSignificant(b)
 			if n <= 0 {
 				return errBadTail
 			}
@@ -433,8 +433,8 @@ func appendSignificant(dst []byte, x uint64) []byte {
 	return append(dst, buf[:n]...)
 }
 
-// takeSignificant is the inverse of appendSignificant. n is 0 if b is invalid.
-func takeSignificant(b []byte) (x uint64, n int) {
+// decodeSignificant is the inverse of appendSignificant. n is 0 if b is invalid.
+func decodeSignificant(b []byte) (x uint64, n int) {
 	if len(b) == 0 {
 		return 0, 0
 	}

@@ -52,7 +52,7 @@ func TestStrandGivesBackWhatItTook(t *testing.T) {
 				h := chunk.Histogram{T: at, Int: &histogram.Histogram{
 					Count: 2, Sum: v, PositiveSpans: []histogram.Span{{Length: 1}}, PositiveBuckets: []int64{2},
 				}}
-				canonical, err := chunk.Canonical(h)
+				canonical, err := chunk.CanonicalHistogram(h)
 				require.NoError(t, err)
 				st.appendHistogram(at, chunk.AppendHistogramBytes(nil, canonical))
 				want.AppendHistogram(canonical)
@@ -79,12 +79,12 @@ func encodeAll(s *chunk.Samples) []byte {
 
 func TestStrandRepeats(t *testing.T) {
 	st := newChunk(&Generation{}, &Series{})
-	require.False(t, st.repeats(0, 0, 0), "nothing came yet")
+	require.False(t, st.isRepeat(0, 0, 0), "nothing came yet")
 	st.appendFloat(10, 5, 1)
-	require.True(t, st.repeats(10, 5, 1))
-	require.False(t, st.repeats(10, 5, 2))
-	require.False(t, st.repeats(10, 6, 1))
-	require.False(t, st.repeats(11, 5, 1))
+	require.True(t, st.isRepeat(10, 5, 1))
+	require.False(t, st.isRepeat(10, 5, 2))
+	require.False(t, st.isRepeat(10, 6, 1))
+	require.False(t, st.isRepeat(11, 5, 1))
 }
 
 func FuzzTail(f *testing.F) {

@@ -7,7 +7,7 @@ import (
 )
 
 // Chunks is the list of head chunks of a series; most series have at most one. Lists are immutable values. They share
-// memory, so that only one of multiple copies may be extended by With.
+// memory, so that only one of multiple copies may be extended by WithChunk.
 type Chunks struct {
 	one  *Chunk    // nil: there are none; any of them if there are multiple
 	many *[]*Chunk // all, sorted by slot; nil: there is at most one
@@ -40,9 +40,9 @@ func (l Chunks) haveSamplesIn(minT, maxT int64) bool {
 
 func (l Chunks) IsEmpty() bool { return l.one == nil }
 
-// With returns the list with another head chunk. During a backfill of months a series has hundreds. A chunk of the last
-// slot is appended in amortized constant time, into spare capacity beyond the length of all copies.
-func (l Chunks) With(st *Chunk) Chunks {
+// WithChunk returns the list with another head chunk. During a backfill of months a series has hundreds. A chunk of the
+// last slot is appended in amortized constant time, into spare capacity beyond the length of all copies.
+func (l Chunks) WithChunk(st *Chunk) Chunks {
 	if l.IsEmpty() {
 		return Chunks{one: st}
 	}
@@ -57,13 +57,13 @@ func (l Chunks) With(st *Chunk) Chunks {
 	if last := list[len(list)-1]; last.gen.start <= st.gen.start {
 		list = append(list, st)
 	} else {
-		list = slices.Insert(slices.Clone(list), l.from(st.gen.start+1), st)
+		list = slices.Insert(slices.Clone(list), l.countBefore(st.gen.start+1), st)
 	}
 	return Chunks{l.one, &list}
 }
 
-// from returns the number of head chunks in slots that start before start. There must be multiple head chunks.
-func (l Chunks) from(start int64) int {
+// countBefore returns the number of head chunks in slots that start before start. There must be multiple head chunks.
+func (l Chunks) countBefore(start int64) int {
 	return sort.Search(len(*l.many), func(i int) bool { return (*l.many)[i].gen.start >= start })
 }
 
@@ -75,7 +75,7 @@ func (l Chunks) chunkOf(g *Generation) *Chunk {
 		}
 		return nil
 	}
-	for _, st := range (*l.many)[l.from(g.start):] {
+	for _, st := range (*l.many)[l.countBefore(g.start):] {
 		switch {
 		case st.gen == g:
 			return st
@@ -86,8 +86,8 @@ func (l Chunks) chunkOf(g *Generation) *Chunk {
 	return nil
 }
 
-// Without returns the list without a head chunk.
-func (l Chunks) Without(st *Chunk) Chunks {
+// WithoutChunk returns the list without a head chunk.
+func (l Chunks) WithoutChunk(st *Chunk) Chunks {
 	if l.many == nil {
 		if l.one == st {
 			return Chunks{}

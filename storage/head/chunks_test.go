@@ -23,13 +23,13 @@ func TestChunksAreInOrder(t *testing.T) {
 		for range 1 + rng.IntN(60) {
 			if len(want) > 0 && rng.IntN(3) == 0 {
 				i := rng.IntN(len(want)) * rng.IntN(2)
-				l, want = l.Without(want[i]), slices.Delete(slices.Clone(want), i, i+1)
+				l, want = l.WithoutChunk(want[i]), slices.Delete(slices.Clone(want), i, i+1)
 			} else {
 				st := newChunk(&Generation{start: rng.Int64N(20)}, nil)
 				if rng.IntN(2) == 0 && len(want) > 0 { // the next slot, as when samples arrive in order
 					st.gen.start = want[len(want)-1].gen.start + 1
 				}
-				l, want = l.With(st), append(slices.Clone(want), st)
+				l, want = l.WithChunk(st), append(slices.Clone(want), st)
 				slices.SortStableFunc(want, func(a, b *Chunk) int { return int(a.gen.start - b.gen.start) })
 			}
 			copies = append(copies, copied{l, want})

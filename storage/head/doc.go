@@ -4,17 +4,18 @@
 //
 //	Appender, one commit after the other:  samples ─► blobs ─► durable? ─┬─► Publish ─┐
 //	                                                                     └─► Fail     ├─► Generation: Chunks by Series
-//	Decoder, of blobs of other processes:  blobs ──────────────► Head.Publish ────────┘        │
-//	                                       blobs ─► NewGeneration ─► Head.Adopt                ├─► Select: Snapshots
-//	                                                                                           └─► Close ─► sealed ─► Release
+//	Decoder, of blobs of other processes:  blobs ──────────► Head.PublishRow ─────────┘        │
+//	                                       blobs ─► NewGeneration ─► Head.AdoptGeneration      ├─► Select: Snapshots
+//	                                                                                           └─► CloseGenerations
+//	                                                                            ReleaseGenerations ◄─ sealed ◄─┘
 //
 // # Concurrency
 //
-//   - Batches find their series by alias (Lookup, Remember) or create them (Define). Both are safe for concurrent use.
+//   - Batches find their series by alias (Lookup, AddAlias) or create them (Define). Both are safe for concurrent use.
 //   - Commits, and closing of generations, require the store's commit lock, which isn't part of the head.
 //   - Sealing reads the chunks of closed generations without a lock, because these no longer change.
 //   - Queries read the selected chunks under the lock of the series' partition. Released chunks stay readable.
-//   - RefusesSeries and Admits decide by the size of the head whether samples are accepted.
+//   - RejectsSeries and CheckAdmission decide by the size of the head whether samples are accepted.
 //
 // Locks must be taken in this order: life, a tenant's, a partition's, the share's, the tenant map's.
 //

@@ -21,7 +21,7 @@ type exemplarTail struct {
 
 // add adds a copy of an exemplar and returns by how many bytes the tail grew.
 func (x *exemplarTail) add(t int64, data []byte) (grew int) {
-	if x.repeats(t, data) {
+	if x.isRepeat(t, data) {
 		return 0
 	}
 	e := format.Exemplar{T: t, Data: slices.Clone(data)}
@@ -33,7 +33,7 @@ func (x *exemplarTail) add(t int64, data []byte) (grew int) {
 	before := x.bytes
 	x.bytes += ExemplarBytes + len(data)
 	if len(x.list) >= 2*format.MaxSlotExemplars {
-		x.list = slices.Clone(format.KeepExemplars(x.list))
+		x.list = slices.Clone(format.SelectExemplars(x.list))
 		x.bytes = 0
 		for _, e := range x.list {
 			x.bytes += ExemplarBytes + len(e.Data)
@@ -42,19 +42,19 @@ func (x *exemplarTail) add(t int64, data []byte) (grew int) {
 	return x.bytes - before
 }
 
-// repeats reports whether the exemplar equals the last one added.
-func (x *exemplarTail) repeats(t int64, data []byte) bool {
+// isRepeat reports whether the exemplar equals the last one added.
+func (x *exemplarTail) isRepeat(t int64, data []byte) bool {
 	return x != nil && len(x.list) > 0 && x.last.T == t && bytes.Equal(x.last.Data, data)
 }
 
 // appendExemplar adds an exemplar to the head chunk and returns by how many bytes it grew.
 func (s *Chunk) appendExemplar(t int64, data []byte) int {
-	r, grew := s.rareOf()
+	r, grew := s.ensureRare()
 	if r.exemplars == nil {
 		r.exemplars = &exemplarTail{}
 	}
 	return grew + r.exemplars.add(t, data)
 }
 
-// Holds reports whether the head chunk has samples or exemplars.
-func (s *Chunk) Holds() bool { return !s.isEmpty() || s.exemplars() != nil }
+// HasData reports whether the head chunk has samples or exemplars.
+func (s *Chunk) HasData() bool { return !s.isEmpty() || s.exemplars() != nil }

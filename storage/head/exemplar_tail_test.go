@@ -17,7 +17,7 @@ func TestExemplarTail(t *testing.T) {
 	for range 3 * format.MaxSlotExemplars {
 		all = append(all, format.Exemplar{T: rng.Int64N(5000), Data: []byte{byte(rng.IntN(3))}})
 	}
-	want := format.KeepExemplars(slices.Clone(all))
+	want := format.SelectExemplars(slices.Clone(all))
 	for range 20 {
 		rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		var tail exemplarTail
@@ -25,6 +25,6 @@ func TestExemplarTail(t *testing.T) {
 			tail.add(e.T, e.Data)
 			require.Less(t, len(tail.list), 2*format.MaxSlotExemplars)
 		}
-		require.Equal(t, want, format.KeepExemplars(tail.list))
+		require.Equal(t, want, format.SelectExemplars(tail.list))
 	}
 }

@@ -47,28 +47,30 @@ func NewGeneration(at SlotPartition, start int64) *Generation {
 	}
 }
 
-// Loaded must be called when all samples of a generation without a slot partition have been added.
-func (g *Generation) Loaded() { g.index = nil }
+// FinishLoading must be called when all samples of a generation without a slot partition have been added.
+func (g *Generation) FinishLoading() { g.index = nil }
 
-// At returns the slot partition of the generation.
-func (g *Generation) At() SlotPartition { return SlotPartition{g.slot.slot, g.slot.partition} }
+// SlotPartition returns the slot partition of the generation.
+func (g *Generation) SlotPartition() SlotPartition {
+	return SlotPartition{g.slot.slot, g.slot.partition}
+}
 
 // Chunks returns the head chunks, which the generation owns. They don't change once it is closed.
 func (g *Generation) Chunks() []*Chunk { return g.chunks }
 
-// Cover adds a row of the staging log that the generation covers.
-func (g *Generation) Cover(r format.StageRow) { g.rows.add(r) }
+// AddRow adds a row of the staging log that the generation covers.
+func (g *Generation) AddRow(r format.StageRow) { g.rows.add(r) }
 
 // Rows yields the rows of the staging log that the generation covers; the rows of one writer are sorted.
 func (g *Generation) Rows() iter.Seq[format.StageRow] { return g.rows.all() }
 
 // IsEmpty reports whether the generation has neither rows nor samples.
-func (g *Generation) IsEmpty() bool { return g.rows.isEmpty() && !g.Partial() }
+func (g *Generation) IsEmpty() bool { return g.rows.isEmpty() && !g.IsPartial() }
 
-// Partial reports whether the generation has samples but covers no rows, because its streams also have unreadable rows.
-// All rows of these streams stay in the staging log, and the generation need only be sealed once.
-func (g *Generation) Partial() bool {
-	return g.rows.isEmpty() && slices.ContainsFunc(g.chunks, (*Chunk).Holds)
+// IsPartial reports whether the generation has samples but covers no rows, because its streams also have unreadable
+// rows. All rows of these streams stay in the staging log, and the generation need only be sealed once.
+func (g *Generation) IsPartial() bool {
+	return g.rows.isEmpty() && slices.ContainsFunc(g.chunks, (*Chunk).HasData)
 }
 
 // HasAny reports whether the generation covers any of the rows.
@@ -99,7 +101,7 @@ func IsCovered(gens []*Generation, r format.StageRow) bool {
 // IsTouched reports whether any of the deletes applies to samples of a tenant in the generation.
 func (g *Generation) IsTouched(tenant string, ds format.Tombstones) bool {
 	return slices.ContainsFunc(g.chunks, func(st *Chunk) bool {
-		return st.Holds() && st.series.tenant.name == tenant && len(ds.OfSeries(st.series.labels)) > 0
+		return st.HasData() && st.series.tenant.name == tenant && len(ds.OfSeries(st.series.labels)) > 0
 	})
 }
 
@@ -142,7 +144,7 @@ func (g *Generation) headChunkOf(s *Series) (st *Chunk, isNew bool) {
 		return st, false
 	}
 	st = newChunk(g, s)
-	s.setChunks(s.chunks().With(st))
+	s.setChunks(s.chunks().WithChunk(st))
 	g.chunks = append(g.chunks, st)
 	return st, true
 }

@@ -24,7 +24,7 @@ import (
 // commit fails; then the next commit opens another one. It is released with its head chunks when all of its rows have
 // been deleted from the staging log.
 type Head struct {
-	bytes  atomic.Int64 // estimated size of the head, see Weigh
+	bytes  atomic.Int64 // estimated size of the head, see AddBytes
 	series atomic.Int64
 	seed   maphash.Seed
 	// life must be held for reading while head chunks are added to series, so that the series aren't released
@@ -54,7 +54,7 @@ type guardedPartition struct {
 type Tenant struct {
 	name    string
 	aliases aliasTable
-	bytes   atomic.Int64 // estimated size of the tenant's part of the head, see Weigh
+	bytes   atomic.Int64 // estimated size of the tenant's part of the head, see AddBytes
 
 	mu      sync.RWMutex
 	gone    bool // removed from the head; a new Tenant may have its name
@@ -97,7 +97,7 @@ func (h *Head) Tenant(name string) *Tenant {
 	if t = h.tenants[name]; t == nil {
 		t = &Tenant{name: name, metrics: map[string]*metricMembers{}}
 		h.tenants[name] = t
-		h.Weigh(t, tenantBytes+int64(len(name)))
+		h.AddBytes(t, tenantBytes+int64(len(name)))
 	}
 	return t
 }
@@ -112,8 +112,8 @@ func (h *Head) TenantOrNone(name string) *Tenant {
 	return &Tenant{name: name}
 }
 
-// Unknown reports whether the tenant isn't in the head.
-func (t *Tenant) Unknown() bool { return t.metrics == nil }
+// IsUnknown reports whether the tenant isn't in the head.
+func (t *Tenant) IsUnknown() bool { return t.metrics == nil }
 
 // Define finds or creates the series with the given labels, which the head then owns. Before it creates a series it
 // calls mayEnter under the tenant's lock, and returns its error; nil: always create.
@@ -126,8 +126,8 @@ func (h *Head) Define(t *Tenant, ls labels.Labels, mayEnter func(*Tenant) error)
 	if s != nil {
 		return s, nil
 	}
-	s = &Series{id: id, labels: ls, part: uint16(format.PartitionOf(sumOf(t.name, set), len(h.parts)))}
-	t = h.lock(t)
+	s = &Series{id: id, labels: ls, part: uint16(format.PartitionOf(partitionHashOf(t.name, set), len(h.parts)))}
+	t = h.lockTenant(t)
 	defer t.mu.Unlock()
 	if known := t.byID.find(id); known != nil {
 		return known, nil
@@ -137,12 +137,12 @@ func (h *Head) Define(t *Tenant, ls labels.Labels, mayEnter func(*Tenant) error)
 			return nil, err
 		}
 	}
-	h.insert(t, s)
+	h.insertSeries(t, s)
 	return s, nil
 }
 
-// lock locks the tenant, or the tenant that replaced it under its name if the head has released it.
-func (h *Head) lock(t *Tenant) *Tenant {
+// lockTenant locks the tenant, or the tenant that replaced it under its name if the head has released it.
+func (h *Head) lockTenant(t *Tenant) *Tenant {
 	t.mu.Lock()
 	for t.gone {
 		t.mu.Unlock()
@@ -152,15 +152,15 @@ func (h *Head) lock(t *Tenant) *Tenant {
 	return t
 }
 
-// insert adds a series of a tenant to the indexes. The tenant's lock must be held.
-func (h *Head) insert(t *Tenant, s *Series) {
+// insertSeries adds a series of a tenant to the indexes. The tenant's lock must be held.
+func (h *Head) insertSeries(t *Tenant, s *Series) {
 	m := t.metricOf(s)
 	if s.TenantMetric == nil { // other goroutines read the field of a revived series
 		s.TenantMetric = m.of
 	}
 	m.series = append(m.series, s)
 	t.byID.add(s)
-	h.Weigh(t, s.bytes())
+	h.AddBytes(t, s.bytes())
 	h.series.Add(1)
 }
 
@@ -180,24 +180,24 @@ func (t *Tenant) metricOf(s *Series) *metricMembers {
 	return m
 }
 
-// reinsert returns a released series, which a batch still holds, to the head. If another series has replaced it,
+// reinsertSeries returns a released series, which a batch still holds, to the head. If another series has replaced it,
 // reinsert returns the other series. life must not be held.
-func (h *Head) reinsert(s *Series) *Series {
+func (h *Head) reinsertSeries(s *Series) *Series {
 	h.life.Lock()
 	defer h.life.Unlock()
-	t := h.lock(s.tenant)
+	t := h.lockTenant(s.tenant)
 	defer t.mu.Unlock()
 	if known := t.byID.find(s.id); known != nil {
 		return known // s itself if another goroutine was faster
 	}
 	if t != s.tenant {
 		s = &Series{id: s.id, labels: s.labels, part: s.part}
-		h.insert(t, s)
+		h.insertSeries(t, s)
 		return s
 	}
 	s.aliases = 0  // they were deleted when it was released
 	s.dead = false // written stays valid: its labels rows still exist, and a seal may be running
-	h.insert(t, s)
+	h.insertSeries(t, s)
 	return s
 }
 
@@ -216,7 +216,7 @@ func (h *Head) GC() int {
 		t.mu.Lock()
 		before := gone
 		for name, m := range t.metrics {
-			gone += h.letGoOf(t, name, m)
+			gone += h.releaseMetricSeries(t, name, m)
 		}
 		if gone > before {
 			dead := func(s *Series) bool { return s.dead }
@@ -224,23 +224,23 @@ func (h *Head) GC() int {
 			t.byID.remove(dead)
 		}
 		if t.byID.len() == 0 {
-			h.forget(t)
+			h.removeTenant(t)
 		}
 		t.mu.Unlock()
 	}
 	return gone
 }
 
-// forget removes a tenant without series. Its lock must be held.
-func (h *Head) forget(t *Tenant) {
+// removeTenant removes a tenant without series. Its lock must be held.
+func (h *Head) removeTenant(t *Tenant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t.gone = true
 	delete(h.tenants, t.name)
-	h.Weigh(t, -tenantBytes-int64(len(t.name)))
+	h.AddBytes(t, -tenantBytes-int64(len(t.name)))
 }
 
-func (h *Head) letGoOf(t *Tenant, name string, m *metricMembers) int {
+func (h *Head) releaseMetricSeries(t *Tenant, name string, m *metricMembers) int {
 	idle := func(s *Series) bool {
 		p := &h.parts[s.part]
 		p.mu.RLock()
@@ -255,7 +255,7 @@ func (h *Head) letGoOf(t *Tenant, name string, m *metricMembers) int {
 		}
 		s.dead = true
 		s.next.Store(nil) // otherwise released series would keep each other in memory
-		h.Weigh(t, -s.bytes())
+		h.AddBytes(t, -s.bytes())
 		h.series.Add(-1)
 	}
 	gone := len(m.series) - len(keep)
@@ -271,11 +271,11 @@ func (h *Head) letGoOf(t *Tenant, name string, m *metricMembers) int {
 // Name returns the tenant's name.
 func (t *Tenant) Name() string { return t.name }
 
-// Known returns the number of the tenant's series in the head. The tenant's lock must be held, see Define.
-func (t *Tenant) Known() int { return t.byID.len() }
+// SeriesCount returns the number of the tenant's series in the head. The tenant's lock must be held, see Define.
+func (t *Tenant) SeriesCount() int { return t.byID.len() }
 
-// find returns a tenant, or nil.
-func (h *Head) find(tenant string) *Tenant {
+// findTenant returns a tenant, or nil.
+func (h *Head) findTenant(tenant string) *Tenant {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return h.tenants[tenant]
@@ -290,7 +290,7 @@ func (h *Head) Tenants() []string {
 
 // ActiveSeries returns the number of a tenant's series in the head.
 func (h *Head) ActiveSeries(tenant string) int {
-	t := h.find(tenant)
+	t := h.findTenant(tenant)
 	if t == nil {
 		return 0
 	}
@@ -320,5 +320,5 @@ func (h *Head) Partitions() int { return len(h.parts) }
 
 // PartitionOf returns the partition of a series in a slot.
 func (h *Head) PartitionOf(s *Series, slot int64) int {
-	return h.period.PartitionOf(slot, int(s.part), s.sum)
+	return h.period.PartitionOf(slot, int(s.part), s.partitionHash)
 }

@@ -33,9 +33,9 @@ func (v *Snapshot) Read(minT, maxT int64, into *chunk.Samples) error {
 	return nil
 }
 
-// Warm reads the first bytes of each head chunk, which are immutable, into the processor's cache. It returns a byte
+// Prefetch reads the first bytes of each head chunk, which are immutable, into the processor's cache. It returns a byte
 // that depends on them, so that the reads aren't optimized away.
-func (v *Snapshot) Warm() (sum byte) {
+func (v *Snapshot) Prefetch() (sum byte) {
 	for st := range v.chunks.All() {
 		if st.gen != nil {
 			sum = 1
@@ -44,8 +44,8 @@ func (v *Snapshot) Warm() (sum byte) {
 	return sum
 }
 
-// First yields the min timestamp of each head chunk that may have samples in [minT, maxT].
-func (v *Snapshot) First(minT, maxT int64) iter.Seq[int64] {
+// MinTimes yields the min timestamp of each head chunk that may have samples in [minT, maxT].
+func (v *Snapshot) MinTimes(minT, maxT int64) iter.Seq[int64] {
 	return func(yield func(int64) bool) {
 		v.part.mu.RLock()
 		defer v.part.mu.RUnlock()
@@ -70,7 +70,7 @@ func (h *Head) Select(
 	ctx context.Context, tenant string, ms []*labels.Matcher, minT, maxT int64, scan bool,
 ) iter.Seq2[*Series, Snapshot] {
 	return func(yield func(*Series, Snapshot) bool) {
-		t := h.find(tenant)
+		t := h.findTenant(tenant)
 		if t == nil {
 			return
 		}
@@ -80,7 +80,7 @@ func (h *Head) Select(
 			size   = selectedFirst
 		)
 		flush := func() bool {
-			chunks = h.overlapping(list, minT, maxT, chunks[:0])
+			chunks = h.appendOverlapping(list, minT, maxT, chunks[:0])
 			for i, s := range list {
 				if !chunks[i].IsEmpty() && !yield(s, Snapshot{part: &h.parts[s.part], chunks: chunks[i]}) {
 					return false
@@ -90,7 +90,7 @@ func (h *Head) Select(
 			return true
 		}
 		more := true
-		t.each(ctx, ms, scan, func(found *Series) bool {
+		t.eachSeries(ctx, ms, scan, func(found *Series) bool {
 			if list = append(list, found); len(list) == size {
 				more = flush()
 			}
@@ -102,9 +102,9 @@ func (h *Head) Select(
 	}
 }
 
-// overlapping appends the head chunks of each series, or an empty list for a series without samples in [minT, maxT]. If
-// there are many series, each partition is locked once for all of them.
-func (h *Head) overlapping(list []*Series, minT, maxT int64, into []Chunks) []Chunks {
+// appendOverlapping appends the head chunks of each series, or an empty list for a series without samples in [minT,
+// maxT]. If there are many series, each partition is locked once for all of them.
+func (h *Head) appendOverlapping(list []*Series, minT, maxT int64, into []Chunks) []Chunks {
 	if len(list) < len(h.parts) {
 		for _, s := range list {
 			p := &h.parts[s.part]
@@ -143,11 +143,11 @@ func (h *Head) Exemplars(
 	ctx context.Context, tenant string, ms []*labels.Matcher, after, to int64,
 ) iter.Seq2[*Series, []format.Exemplar] {
 	return func(yield func(*Series, []format.Exemplar) bool) {
-		t := h.find(tenant)
+		t := h.findTenant(tenant)
 		if t == nil {
 			return
 		}
-		t.each(ctx, ms, true, func(s *Series) bool {
+		t.eachSeries(ctx, ms, true, func(s *Series) bool {
 			var list []format.Exemplar
 			p := &h.parts[s.part]
 			p.mu.RLock()
@@ -164,18 +164,18 @@ func (h *Head) Exemplars(
 
 // SlotPartitionsOf lists the slot partitions with samples that a delete applies to, sorted.
 func (h *Head) SlotPartitionsOf(ctx context.Context, tenant string, d *format.Tombstone) ([]SlotPartition, error) {
-	t := h.find(tenant)
+	t := h.findTenant(tenant)
 	if t == nil {
 		return nil, nil
 	}
 	found := map[SlotPartition]bool{}
-	for _, series := range t.match(ctx, d.Matchers) {
+	for _, series := range t.matchSeries(ctx, d.Matchers) {
 		p := &h.parts[series.part]
 		p.mu.RLock()
 		for st := range series.chunks().All() {
 			x := st.exemplars()
 			if st.hasSamplesIn(d.Start, d.End) || x != nil && x.maxT >= d.Start && x.minT <= d.End {
-				found[st.gen.At()] = true
+				found[st.gen.SlotPartition()] = true
 			}
 		}
 		p.mu.RUnlock()
@@ -183,9 +183,9 @@ func (h *Head) SlotPartitionsOf(ctx context.Context, tenant string, d *format.To
 	return slices.SortedFunc(maps.Keys(found), SlotPartition.Compare), ctx.Err()
 }
 
-// NewestUntil returns the max timestamp ≤ at of a series' samples in the head, math.MinInt64 if there are none. It
+// MaxTimeUntil returns the max timestamp ≤ at of a series' samples in the head, math.MinInt64 if there are none. It
 // decodes only samples within margin before at.
-func (h *Head) NewestUntil(s *Series, at, margin int64) int64 {
+func (h *Head) MaxTimeUntil(s *Series, at, margin int64) int64 {
 	newest := int64(math.MinInt64)
 	var samples chunk.Samples
 	p := &h.parts[s.part]
@@ -215,17 +215,18 @@ func (h *Head) NewestUntil(s *Series, at, margin int64) int64 {
 	return newest
 }
 
-// match returns the tenant's matching series. The result is incomplete if ctx was canceled.
-func (t *Tenant) match(ctx context.Context, ms []*labels.Matcher) (out []*Series) {
-	t.each(ctx, ms, false, func(s *Series) bool {
+// matchSeries returns the tenant's matching series. The result is incomplete if ctx was canceled.
+func (t *Tenant) matchSeries(ctx context.Context, ms []*labels.Matcher) (out []*Series) {
+	t.eachSeries(ctx, ms, false, func(s *Series) bool {
 		out = append(out, s)
 		return true
 	})
 	return out
 }
 
-// each calls yield for the tenant's matching series, until it returns false or ctx is canceled. See Select for scan.
-func (t *Tenant) each(ctx context.Context, ms []*labels.Matcher, scan bool, yield func(*Series) bool) {
+// eachSeries calls yield for the tenant's matching series, until it returns false or ctx is canceled. See Select for
+// scan.
+func (t *Tenant) eachSeries(ctx context.Context, ms []*labels.Matcher, scan bool, yield func(*Series) bool) {
 	v := visitor{ctx: ctx, matching: index.NewMatching(ctx), matchers: ms, prepared: index.Prepare(ms), yield: yield}
 	v.indexed = v.prepared.IsLookup() || !scan && !v.prepared.IsEmpty()
 	for _, m := range t.metricsOf(ctx, ms) {
@@ -282,7 +283,7 @@ func (v *visitor) visit(m *metricMembers, series []*Series) (more bool) {
 		set, n := m.set, m.inSet
 		m.mu.Unlock()
 		if n <= len(series) { // a reader with an older list of the metric's series tests them one by one
-			for _, i := range set.Answer(v.ctx, &v.prepared) {
+			for _, i := range set.MatchPrepared(v.ctx, &v.prepared) {
 				if v.isOver() || !v.yield(series[i]) {
 					return false
 				}
@@ -314,8 +315,8 @@ type Stats struct {
 	MinT, MaxT int64
 }
 
-// count adds the counts of a head chunk. The partition's lock must be held.
-func (h *Stats) count(st *Chunk) {
+// countChunk adds the counts of a head chunk. The partition's lock must be held.
+func (h *Stats) countChunk(st *Chunk) {
 	if st.isEmpty() {
 		return
 	}
@@ -331,9 +332,9 @@ func (h *Head) Stats() Stats {
 		p := &h.parts[i]
 		p.mu.RLock()
 		for _, c := range p.slots {
-			c.each(func(g *Generation) {
+			c.eachGeneration(func(g *Generation) {
 				for _, st := range g.chunks {
-					stats.count(st)
+					stats.countChunk(st)
 				}
 			})
 		}
@@ -349,7 +350,7 @@ func (h *Head) Stats() Stats {
 // must not change the lists.
 func (h *Head) MetricSeries(tenant, metric string) iter.Seq2[string, []*Series] {
 	return func(yield func(string, []*Series) bool) {
-		t := h.find(tenant)
+		t := h.findTenant(tenant)
 		if t == nil {
 			return
 		}
@@ -374,6 +375,6 @@ func (h *Head) AddChunks(s *Series, into *Stats) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	for st := range s.chunks().All() {
-		into.count(st)
+		into.countChunk(st)
 	}
 }

@@ -41,7 +41,7 @@ type Series struct {
 	aliases uint8  // number of aliases; guarded by the tenant's lock
 	part    uint16 // of the head
 	// class is the retention class in the lowest 8 bits; the other bits are the tag of the list of classes that
-	// determined it, see ClassBy.
+	// determined it, see ClassForTag.
 	class atomic.Uint32
 	// hash is the hash of the first alias, and doesn't change once the series can be found. next is the series that a
 	// sender sent after this one: Lookup tries it first.
@@ -72,14 +72,14 @@ func (s *Series) setChunks(l Chunks) {
 	s.more = l.many
 }
 
-// sum returns the hash of the tenant and the series set that determines partitions. Most stores need it once per
-// series, in Define. It is recomputed only in stores whose number of partitions has grown.
-func (s *Series) sum() uint64 {
+// partitionHash returns the hash of the tenant and the series set that determines partitions. Most stores need it once
+// per series, in Define. It is recomputed only in stores whose number of partitions has grown.
+func (s *Series) partitionHash() uint64 {
 	var buf [256]byte
-	return sumOf(s.tenant.name, format.AppendSeriesSet(buf[:0], s.labels))
+	return partitionHashOf(s.tenant.name, format.AppendSeriesSet(buf[:0], s.labels))
 }
 
-func sumOf(tenant string, set []byte) uint64 {
+func partitionHashOf(tenant string, set []byte) uint64 {
 	var hash xxhash.Digest
 	hash.Reset()
 	_, _ = hash.WriteString(tenant)
@@ -103,9 +103,9 @@ func (s *Series) TenantOfHead() *Tenant { return s.tenant }
 // Metric returns the name of the series' metric.
 func (s *Series) Metric() string { return s.metric }
 
-// ClassBy returns the retention class of the series. ok is false unless it was set for the list of classes with this
-// tag. The tag must not be 0.
-func (s *Series) ClassBy(tag uint32) (class int64, ok bool) {
+// ClassForTag returns the retention class of the series. ok is false unless it was set for the list of classes with
+// this tag. The tag must not be 0.
+func (s *Series) ClassForTag(tag uint32) (class int64, ok bool) {
 	v := s.class.Load()
 	return int64(v & 0xff), v>>8 == tag
 }

@@ -11,7 +11,7 @@ import (
 // this process, so tables use that half.
 type AliasHash [2]uint64
 
-func (h AliasHash) short() uint32 { return uint32(h[1] >> 32) }
+func (h AliasHash) shortHash() uint32 { return uint32(h[1] >> 32) }
 
 // aliasTable finds series by alias. Readers take no lock, because every series of every request is looked up here.
 // Writers must hold the tenant's lock.
@@ -28,10 +28,10 @@ type otherAlias struct {
 
 // find returns the series with an alias, or nil.
 func (t *aliasTable) find(hash AliasHash) *Series {
-	if s := t.first.find(hash.short(), func(s *Series) bool { return s.hash == hash }); s != nil {
+	if s := t.first.find(hash.shortHash(), func(s *Series) bool { return s.hash == hash }); s != nil {
 		return s
 	}
-	if a := t.others.find(hash.short(), func(a *otherAlias) bool { return a.hash == hash }); a != nil {
+	if a := t.others.find(hash.shortHash(), func(a *otherAlias) bool { return a.hash == hash }); a != nil {
 		return a.series
 	}
 	return nil
@@ -40,9 +40,9 @@ func (t *aliasTable) find(hash AliasHash) *Series {
 // add adds an alias of s, which must not be in the table.
 func (t *aliasTable) add(hash AliasHash, s *Series) {
 	if s.hash == hash {
-		t.first.add(hash.short(), s)
+		t.first.add(hash.shortHash(), s)
 	} else {
-		t.others.add(hash.short(), &otherAlias{hash, s})
+		t.others.add(hash.shortHash(), &otherAlias{hash, s})
 	}
 }
 
@@ -63,15 +63,15 @@ type seriesByID struct{ table table[Series] }
 // idSeed prevents senders from choosing labels whose ids collide in the table.
 var idSeed = maphash.MakeSeed()
 
-func shortOf(id format.SeriesID) uint32 { return uint32(maphash.Bytes(idSeed, id[:]) >> 32) }
+func shortHashOf(id format.SeriesID) uint32 { return uint32(maphash.Bytes(idSeed, id[:]) >> 32) }
 
 // find returns a series, or nil.
 func (t *seriesByID) find(id format.SeriesID) *Series {
-	return t.table.find(shortOf(id), func(s *Series) bool { return s.id == id })
+	return t.table.find(shortHashOf(id), func(s *Series) bool { return s.id == id })
 }
 
 // add adds a series that isn't in the table.
-func (t *seriesByID) add(s *Series) { t.table.add(shortOf(s.id), s) }
+func (t *seriesByID) add(s *Series) { t.table.add(shortHashOf(s.id), s) }
 
 // remove removes the series for which gone reports true.
 func (t *seriesByID) remove(gone func(*Series) bool) { t.table.remove(gone) }

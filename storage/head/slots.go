@@ -19,8 +19,8 @@ func (at SlotPartition) Compare(o SlotPartition) int {
 	return cmp.Or(cmp.Compare(at.Slot, o.Slot), cmp.Compare(at.Partition, o.Partition))
 }
 
-// part returns the guard of a partition.
-func (h *Head) part(partition int) *guardedPartition { return &h.parts[partition%len(h.parts)] }
+// partition returns the guard of a partition.
+func (h *Head) partition(partition int) *guardedPartition { return &h.parts[partition%len(h.parts)] }
 
 // openSlot holds the generations of a slot partition.
 type openSlot struct {
@@ -51,7 +51,7 @@ func (p *guardedPartition) slotPartition(slot int64, partition int) *openSlot {
 
 // Slots returns the slots of a partition that have data in the head.
 func (h *Head) Slots(partition int) []int64 {
-	p := h.part(partition)
+	p := h.partition(partition)
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	var slots []int64
@@ -76,17 +76,17 @@ func (c *openSlot) closeGeneration() {
 	}
 }
 
-// follow returns the generation for samples that other processes have staged. start is the start of the slot. The
-// partition's lock must be held.
-func (c *openSlot) follow(start int64) *Generation {
+// followerGeneration returns the generation for samples that other processes have staged. start is the start of the
+// slot. The partition's lock must be held.
+func (c *openSlot) followerGeneration(start int64) *Generation {
 	if c.followed == nil {
 		c.followed = &Generation{slot: c, start: start}
 	}
 	return c.followed
 }
 
-// each calls f for all generations. The partition's lock must be held for this and the following methods.
-func (c *openSlot) each(f func(*Generation)) {
+// eachGeneration calls f for all generations. The partition's lock must be held for this and the following methods.
+func (c *openSlot) eachGeneration(f func(*Generation)) {
 	for _, g := range c.closed {
 		f(g)
 	}
@@ -99,13 +99,13 @@ func (c *openSlot) each(f func(*Generation)) {
 }
 
 func (c *openSlot) bytes() (n int64) {
-	c.each(func(g *Generation) { n += g.bytes.Load() })
+	c.eachGeneration(func(g *Generation) { n += g.bytes.Load() })
 	return n
 }
 
 // lastTouched returns the time of the last write; zero if there was none.
 func (c *openSlot) lastTouched() (last time.Time) {
-	c.each(func(g *Generation) {
+	c.eachGeneration(func(g *Generation) {
 		if g.touched.After(last) {
 			last = g.touched
 		}
@@ -113,9 +113,9 @@ func (c *openSlot) lastTouched() (last time.Time) {
 	return last
 }
 
-// view calls f for a slot partition with data in the head, under its lock. It reports whether there is data.
-func (h *Head) view(at SlotPartition, f func(*openSlot)) bool {
-	p := h.part(at.Partition)
+// viewSlot calls f for a slot partition with data in the head, under its lock. It reports whether there is data.
+func (h *Head) viewSlot(at SlotPartition, f func(*openSlot)) bool {
+	p := h.partition(at.Partition)
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	c := p.slots[at]
@@ -125,34 +125,34 @@ func (h *Head) view(at SlotPartition, f func(*openSlot)) bool {
 	return c != nil
 }
 
-// Has reports whether the head has data of a slot partition.
-func (h *Head) Has(at SlotPartition) bool { return h.view(at, nil) }
+// HasSlotPartition reports whether the head has data of a slot partition.
+func (h *Head) HasSlotPartition(at SlotPartition) bool { return h.viewSlot(at, nil) }
 
 // CountChunks returns the number of head chunks of a slot partition, and whether the head has data of it.
 func (h *Head) CountChunks(at SlotPartition) (n int, held bool) {
-	held = h.view(at, func(c *openSlot) { c.each(func(g *Generation) { n += len(g.chunks) }) })
+	held = h.viewSlot(at, func(c *openSlot) { c.eachGeneration(func(g *Generation) { n += len(g.chunks) }) })
 	return n, held
 }
 
 // CountRows returns the number of staged rows of a slot partition that the head covers, which approximates the number
 // in the staging log.
 func (h *Head) CountRows(at SlotPartition) (n int) {
-	h.view(at, func(c *openSlot) { c.each(func(g *Generation) { n += g.rows.len() }) })
+	h.viewSlot(at, func(c *openSlot) { c.eachGeneration(func(g *Generation) { n += g.rows.len() }) })
 	return n
 }
 
-// Touched returns the time of the last write to a slot partition in the head; zero if there was none.
-func (h *Head) Touched(at SlotPartition) (last time.Time) {
-	h.view(at, func(c *openSlot) { last = c.lastTouched() })
+// LastTouched returns the time of the last write to a slot partition in the head; zero if there was none.
+func (h *Head) LastTouched(at SlotPartition) (last time.Time) {
+	h.viewSlot(at, func(c *openSlot) { last = c.lastTouched() })
 	return last
 }
 
-// Since returns the time since which the head holds samples of a slot partition that this process wrote; zero if some
-// of them were read, or if there are none.
-func (h *Head) Since(at SlotPartition) (since time.Time) {
+// WrittenSince returns the time since which the head holds samples of a slot partition that this process wrote; zero if
+// some of them were read, or if there are none.
+func (h *Head) WrittenSince(at SlotPartition) (since time.Time) {
 	first := true
-	h.view(at, func(c *openSlot) {
-		c.each(func(g *Generation) {
+	h.viewSlot(at, func(c *openSlot) {
+		c.eachGeneration(func(g *Generation) {
 			if first || g.since.Before(since) {
 				since, first = g.since, false
 			}
@@ -164,7 +164,7 @@ func (h *Head) Since(at SlotPartition) (since time.Time) {
 // RestingBytes returns the size of the slots of a partition for which rests returns true, given the time of the last
 // write.
 func (h *Head) RestingBytes(partition int, rests func(slot int64, touched time.Time) bool) (bytes int64) {
-	p := h.part(partition)
+	p := h.partition(partition)
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	for at, c := range p.slots {
@@ -175,8 +175,8 @@ func (h *Head) RestingBytes(partition int, rests func(slot int64, touched time.T
 	return bytes
 }
 
-// HoldsBetween reports whether the head has unsealed data in the slots from first to last.
-func (h *Head) HoldsBetween(first, last int64) (holds bool) {
+// HasDataBetween reports whether the head has unsealed data in the slots from first to last.
+func (h *Head) HasDataBetween(first, last int64) (holds bool) {
 	h.eachSlot(func(slot int64) { holds = holds || slot >= first && slot <= last })
 	return holds
 }
@@ -202,19 +202,19 @@ func (h *Head) eachSlot(f func(slot int64)) {
 	}
 }
 
-// AnySealed reports whether a generation of a slot partition was probably sealed: it has rows, and none of them is in
-// staged.
-func (h *Head) AnySealed(at SlotPartition, staged map[format.StageRow]bool) (sealed bool) {
-	h.view(at, func(c *openSlot) {
-		c.each(func(g *Generation) { sealed = sealed || !g.rows.isEmpty() && g.IsSealed(staged) })
+// HasSealedGeneration reports whether a generation of a slot partition was probably sealed: it has rows, and none of
+// them is in staged.
+func (h *Head) HasSealedGeneration(at SlotPartition, staged map[format.StageRow]bool) (sealed bool) {
+	h.viewSlot(at, func(c *openSlot) {
+		c.eachGeneration(func(g *Generation) { sealed = sealed || !g.rows.isEmpty() && g.IsSealed(staged) })
 	})
 	return sealed
 }
 
 // HasSealedRow reports whether a row of a slot partition's generations is missing in staged.
 func (h *Head) HasSealedRow(at SlotPartition, staged map[format.StageRow]bool) (sealed bool) {
-	h.view(at, func(c *openSlot) {
-		c.each(func(g *Generation) {
+	h.viewSlot(at, func(c *openSlot) {
+		c.eachGeneration(func(g *Generation) {
 			for r := range g.rows.all() {
 				sealed = sealed || !staged[r]
 			}
@@ -226,16 +226,16 @@ func (h *Head) HasSealedRow(at SlotPartition, staged map[format.StageRow]bool) (
 // LastSeq returns the max number of a blob in removed slot partitions of the partition, and whether the head has data
 // of this slot partition.
 func (h *Head) LastSeq(at SlotPartition) (seq int64, held bool) {
-	p := h.part(at.Partition)
+	p := h.partition(at.Partition)
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	return p.seq, p.slots[at] != nil
 }
 
-// Close closes the open generations of a slot partition. It returns all closed generations, and the number of the last
-// blob. The commit lock must be held.
-func (h *Head) Close(at SlotPartition) (closed []*Generation, last int64) {
-	p := h.part(at.Partition)
+// CloseGenerations closes the open generations of a slot partition. It returns all closed generations, and the number
+// of the last blob. The commit lock must be held.
+func (h *Head) CloseGenerations(at SlotPartition) (closed []*Generation, last int64) {
+	p := h.partition(at.Partition)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := p.slots[at]
@@ -246,32 +246,32 @@ func (h *Head) Close(at SlotPartition) (closed []*Generation, last int64) {
 	return slices.Clone(c.closed), c.seq
 }
 
-// Release releases closed generations of a slot partition, after they were sealed.
-func (h *Head) Release(at SlotPartition, gens []*Generation) {
+// ReleaseGenerations releases closed generations of a slot partition, after they were sealed.
+func (h *Head) ReleaseGenerations(at SlotPartition, gens []*Generation) {
 	var c *openSlot
-	if h.view(at, func(found *openSlot) { c = found }) {
-		h.drop(c, gens)
+	if h.viewSlot(at, func(found *openSlot) { c = found }) {
+		h.dropGenerations(c, gens)
 	}
 }
 
-// drop removes generations of a slot partition and their head chunks.
-func (h *Head) drop(c *openSlot, gens []*Generation) {
+// dropGenerations removes generations of a slot partition and their head chunks.
+func (h *Head) dropGenerations(c *openSlot, gens []*Generation) {
 	gone := make(map[*Generation]bool, len(gens))
 	for _, g := range gens {
 		gone[g] = true
 	}
-	p := h.part(c.partition)
+	p := h.partition(c.partition)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, g := range gens {
-		if g.dropped { // a seal and Forget may both find that it is sealed
+		if g.dropped { // a seal and ReleaseDefinitions may both find that it is sealed
 			continue
 		}
 		g.dropped = true
 		for _, st := range g.chunks {
 			s := st.series
-			h.Weigh(s.tenant, -st.bytes())
-			s.setChunks(s.chunks().Without(st))
+			h.AddBytes(s.tenant, -st.bytes())
+			s.setChunks(s.chunks().WithoutChunk(st))
 		}
 	}
 	keep := c.closed[:0:0]
@@ -289,11 +289,11 @@ func (h *Head) drop(c *openSlot, gens []*Generation) {
 			delete(p.slots, at)
 		}
 	}
-	h.fair.stale()
+	h.fair.invalidate()
 }
 
-// Adopt adds a loaded generation to the head as a closed one.
-func (h *Head) Adopt(g *Generation) {
+// AdoptGeneration adds a loaded generation to the head as a closed one.
+func (h *Head) AdoptGeneration(g *Generation) {
 	h.life.RLock()
 	defer h.life.RUnlock()
 	for {
@@ -302,42 +302,42 @@ func (h *Head) Adopt(g *Generation) {
 			break
 		}
 		h.life.RUnlock()
-		g.chunks[i].series = h.reinsert(g.chunks[i].series)
+		g.chunks[i].series = h.reinsertSeries(g.chunks[i].series)
 		h.life.RLock()
 	}
-	p := h.part(g.slot.partition)
+	p := h.partition(g.slot.partition)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := p.slotPartition(g.slot.slot, g.slot.partition)
 	g.slot = c
 	for _, st := range g.chunks {
 		s := st.series
-		s.setChunks(s.chunks().With(st))
-		h.grew(st, int(st.bytes()))
+		s.setChunks(s.chunks().WithChunk(st))
+		h.addChunkBytes(st, int(st.bytes()))
 	}
 	c.closed = append(c.closed, g)
 }
 
-// Publish adds the samples of a decoded row to the head. whole is set if the head has all of its samples, so that
+// PublishRow adds the samples of a decoded row to the head. whole is set if the head has all of its samples, so that
 // sealing need not read the row again. defines is set if the row's definitions must be kept.
-func (h *Head) Publish(d *Decoder, r format.StageRow, whole, defines bool, now time.Time) {
+func (h *Head) PublishRow(d *Decoder, r format.StageRow, whole, defines bool, now time.Time) {
 	h.life.RLock()
 	defer h.life.RUnlock()
-	for dead := d.firstDead(); dead != nil; dead = d.firstDead() {
+	for dead := d.firstReleased(); dead != nil; dead = d.firstReleased() {
 		h.life.RUnlock()
-		*dead = streamRef{series: h.reinsert(dead.series)}
+		*dead = streamRef{series: h.reinsertSeries(dead.series)}
 		h.life.RLock()
 	}
-	p := h.part(d.at.Partition)
+	p := h.partition(d.at.Partition)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	g := p.slotPartition(d.at.Slot, d.at.Partition).follow(h.period.SlotStart(d.at.Slot))
+	g := p.slotPartition(d.at.Slot, d.at.Partition).followerGeneration(h.period.SlotStart(d.at.Slot))
 	d.AddTo(g)
 	g.touched = now
 	if whole {
 		g.rows.add(r)
 	}
 	if defines {
-		d.NoteDefinitions(g, r)
+		d.CopyDefinitionsTo(g, r)
 	}
 }

@@ -19,14 +19,14 @@ type Stream struct {
 	damaged bool
 }
 
-// Damage records that a blob of the stream is unreadable.
-func (st *Stream) Damage() { st.damaged = true }
+// MarkDamaged records that a blob of the stream is unreadable.
+func (st *Stream) MarkDamaged() { st.damaged = true }
 
-// Damaged reports whether a blob of the stream is unreadable.
-func (st *Stream) Damaged() bool { return st.damaged }
+// IsDamaged reports whether a blob of the stream is unreadable.
+func (st *Stream) IsDamaged() bool { return st.damaged }
 
-// Prune releases the definitions of old epochs. If a later blob depends on them, they are read again.
-func (st *Stream) Prune() {
+// PruneEpochs releases the definitions of old epochs. If a later blob depends on them, they are read again.
+func (st *Stream) PruneEpochs() {
 	const kept = 2
 	for len(st.epochs) > kept {
 		oldest, first := int64(0), true
@@ -39,8 +39,8 @@ func (st *Stream) Prune() {
 	}
 }
 
-// Forget releases all definitions of the stream.
-func (st *Stream) Forget() { st.epochs = nil }
+// ReleaseDefinitions releases all definitions of the stream.
+func (st *Stream) ReleaseDefinitions() { st.epochs = nil }
 
 // epochRefs are the series of an epoch by number, starting at 1. All series up to whole are known.
 type epochRefs struct {
@@ -82,8 +82,8 @@ type definer struct {
 }
 
 var (
-	// ErrLeansOnCorrupt means that a blob depends on an unreadable blob.
-	ErrLeansOnCorrupt = fmt.Errorf("%w: it has samples of series defined in an earlier, corrupt blob",
+	// ErrDependsOnCorrupt means that a blob depends on an unreadable blob.
+	ErrDependsOnCorrupt = fmt.Errorf("%w: it has samples of series defined in an earlier, corrupt blob",
 		format.ErrMalformedBlob)
 	// ErrUndefined means that a blob depends on missing blobs, which may arrive later.
 	ErrUndefined = errors.New("storage: a blob depends on missing blobs")
@@ -137,8 +137,8 @@ func (d *Decoder) Release() {
 	}
 }
 
-// At returns the slot partition of the blobs.
-func (d *Decoder) At() SlotPartition { return d.at }
+// SlotPartition returns the slot partition of the blobs.
+func (d *Decoder) SlotPartition() SlotPartition { return d.at }
 
 // Epoch returns the epoch of the open blob, which is the number of the epoch's first blob.
 func (d *Decoder) Epoch() int64 { return d.reader.Epoch }
@@ -174,27 +174,27 @@ func (d *Decoder) Decode(ctx context.Context, st *Stream, r format.StageRow, b [
 	if err := d.open(st, b); err != nil {
 		return err
 	}
-	if d.undefined() {
-		if err := d.lookUp(ctx, r); err != nil {
+	if d.hasUndefined() {
+		if err := d.readDefinitions(ctx, r); err != nil {
 			return err
 		}
-		if d.undefined() && !st.damaged && mayWait() {
+		if d.hasUndefined() && !st.damaged && mayWait() {
 			return ErrUndefined
 		}
 	}
 	return d.reader.Walk(d)
 }
 
-// lookUp reads the definitions in the blobs before the open one. It restores the decoder's state afterwards.
-func (d *Decoder) lookUp(ctx context.Context, before format.StageRow) error {
+// readDefinitions reads the definitions in the blobs before the open one. It restores the decoder's state afterwards.
+func (d *Decoder) readDefinitions(ctx context.Context, before format.StageRow) error {
 	open := d.reader
 	defer func() { d.reader, d.defined, d.samples, d.orphans = open, d.defined[:0], d.samples[:0], 0 }()
 	return d.learn(ctx, d, before)
 }
 
-// LearnFrom adds the definitions of a blob that belongs to the open epoch. It ignores other blobs and corrupt ones:
-// these are reported when their samples are read.
-func (d *Decoder) LearnFrom(blob []byte) {
+// AddDefinitions adds the definitions of a blob that belongs to the open epoch. It ignores other blobs and corrupt
+// ones: these are reported when their samples are read.
+func (d *Decoder) AddDefinitions(blob []byte) {
 	var reader format.BlobReader
 	if err := reader.Open(blob); err == nil && reader.Epoch == d.reader.Epoch {
 		_ = reader.Walk(&definitions{d: d})
@@ -217,11 +217,11 @@ func (*definitions) Histogram(uint32, int64, []byte) error { return nil }
 // Exemplar ignores the exemplar.
 func (*definitions) Exemplar(uint32, int64, []byte) error { return nil }
 
-// undefined reports whether the open blob depends on unknown definitions.
-func (d *Decoder) undefined() bool { return d.reader.Before > d.epoch.whole }
+// hasUndefined reports whether the open blob depends on unknown definitions.
+func (d *Decoder) hasUndefined() bool { return d.reader.Before > d.epoch.whole }
 
-// NoteDefinitions adds the last decoded blob's definitions, if it has any, to a generation.
-func (d *Decoder) NoteDefinitions(g *Generation, r format.StageRow) {
+// CopyDefinitionsTo adds the last decoded blob's definitions, if it has any, to a generation.
+func (d *Decoder) CopyDefinitionsTo(g *Generation, r format.StageRow) {
 	if len(d.defined) > 0 {
 		g.definers = append(g.definers, definer{
 			row: r, epoch: d.reader.Epoch, before: d.reader.Before, series: slices.Clone(d.defined),
@@ -243,7 +243,7 @@ func (d *Decoder) Define(ref uint32, tenant string, ls labels.Labels) error {
 }
 
 func (d *Decoder) Float(ref uint32, t, st int64, v uint64) error {
-	return d.sample(readSample{ref: ref, t: t, st: st, v: v})
+	return d.addSample(readSample{ref: ref, t: t, st: st, v: v})
 }
 
 func (d *Decoder) Histogram(ref uint32, t int64, encoded []byte) error {
@@ -251,17 +251,17 @@ func (d *Decoder) Histogram(ref uint32, t int64, encoded []byte) error {
 	if _, err := chunk.ParseHistogram(encoded); err != nil {
 		return err
 	}
-	return d.sample(readSample{ref: ref, t: t, hist: encoded})
+	return d.addSample(readSample{ref: ref, t: t, hist: encoded})
 }
 
 func (d *Decoder) Exemplar(ref uint32, t int64, encoded []byte) error {
 	if _, err := format.ParseExemplar(t, encoded, &d.builder); err != nil {
 		return err
 	}
-	return d.sample(readSample{ref: ref, t: t, exemplar: encoded})
+	return d.addSample(readSample{ref: ref, t: t, exemplar: encoded})
 }
 
-func (d *Decoder) sample(r readSample) error {
+func (d *Decoder) addSample(r readSample) error {
 	if slot := d.h.period.SlotOf(r.t); slot != d.at.Slot {
 		return fmt.Errorf("%w: a sample at %d belongs to slot %d", format.ErrMalformedBlob, r.t, slot)
 	}
@@ -294,13 +294,13 @@ func (d *Decoder) AddTo(g *Generation) {
 			grew += ref.chunk.appendFloat(r.t, r.st, r.v)
 		}
 		if g.index == nil {
-			d.h.grew(ref.chunk, grew)
+			d.h.addChunkBytes(ref.chunk, grew)
 		}
 	}
 }
 
-// firstDead returns a series of the samples that the head has released, or nil. life must be held.
-func (d *Decoder) firstDead() *streamRef {
+// firstReleased returns a series of the samples that the head has released, or nil. life must be held.
+func (d *Decoder) firstReleased() *streamRef {
 	for i := range d.samples {
 		if ref := &d.epoch.refs[d.samples[i].ref]; ref.series.dead {
 			return ref

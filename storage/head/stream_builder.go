@@ -52,11 +52,12 @@ type stagedExemplar struct {
 func (b *streamBuilder) reset(g *Generation, alone bool) {
 	b.gen, b.firstSeq, b.selfContained = g, g.slot.seq+1, alone
 	b.blobs, b.items, b.exemplars = b.blobs[:0], b.items[:0], b.exemplars[:0]
-	b.begin()
+	b.beginBlob()
 }
 
-// forget releases the head chunks of a commit. Otherwise they would stay in memory until the builder is used again.
-func (b *streamBuilder) forget() {
+// releaseChunks releases the head chunks of a commit. Otherwise they would stay in memory until the builder is used
+// again.
+func (b *streamBuilder) releaseChunks() {
 	clear(b.items)
 	clear(b.exemplars)
 	clear(b.refs)
@@ -64,8 +65,8 @@ func (b *streamBuilder) forget() {
 	b.gen = nil
 }
 
-// begin starts a blob.
-func (b *streamBuilder) begin() {
+// beginBlob starts a blob.
+func (b *streamBuilder) beginBlob() {
 	b.some = false
 	if !b.selfContained {
 		b.w.Reset(b.gen.epoch, b.gen.nextRef)
@@ -80,9 +81,9 @@ func (b *streamBuilder) begin() {
 
 func (b *streamBuilder) add(st *Chunk, e *Sample) {
 	if b.w.Len() >= b.full {
-		b.cut()
+		b.finishBlob()
 	}
-	ref := b.ref(st)
+	ref := b.seriesRef(st)
 	if e.Hist != nil {
 		b.w.Histogram(ref, e.T, e.Hist)
 	} else {
@@ -94,15 +95,15 @@ func (b *streamBuilder) add(st *Chunk, e *Sample) {
 
 func (b *streamBuilder) addExemplar(st *Chunk, e *EncodedExemplar) {
 	if b.w.Len() >= b.full {
-		b.cut()
+		b.finishBlob()
 	}
-	b.w.Exemplar(b.ref(st), e.T, e.Data)
+	b.w.Exemplar(b.seriesRef(st), e.T, e.Data)
 	b.some = true
 	b.exemplars = append(b.exemplars, stagedExemplar{chunk: st, entry: e})
 }
 
-// ref returns the number of a head chunk's series. It defines the series if it has none.
-func (b *streamBuilder) ref(st *Chunk) uint32 {
+// seriesRef returns the number of a head chunk's series. It defines the series if it has none.
+func (b *streamBuilder) seriesRef(st *Chunk) uint32 {
 	if b.selfContained {
 		ref := b.refs[st]
 		if ref == 0 {
@@ -120,11 +121,11 @@ func (b *streamBuilder) ref(st *Chunk) uint32 {
 	return st.ref
 }
 
-// cut completes the current blob and starts the next one.
-func (b *streamBuilder) cut() {
+// finishBlob completes the current blob and starts the next one.
+func (b *streamBuilder) finishBlob() {
 	b.blobs = append(b.blobs, slices.Clone(b.w.Finish()))
 	b.gen.slot.seq++
-	b.begin()
+	b.beginBlob()
 }
 
 // dependsOnEarlier reports whether a blob needs definitions from an earlier blob.

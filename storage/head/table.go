@@ -24,10 +24,12 @@ func newTableSlots[T any](n int) *tableSlots[T] {
 	return &tableSlots[T]{make([]uint32, n), make([]atomic.Pointer[T], n)}
 }
 
-// at returns the first slot for a hash.
-func (s *tableSlots[T]) at(hash uint32) int { return int(uint64(hash) * uint64(len(s.hashes)) >> 32) }
+// firstSlot returns the first slot for a hash.
+func (s *tableSlots[T]) firstSlot(hash uint32) int {
+	return int(uint64(hash) * uint64(len(s.hashes)) >> 32)
+}
 
-func (s *tableSlots[T]) after(i int) int {
+func (s *tableSlots[T]) nextSlot(i int) int {
 	if i++; i < len(s.hashes) {
 		return i
 	}
@@ -35,9 +37,9 @@ func (s *tableSlots[T]) after(i int) int {
 }
 
 func (s *tableSlots[T]) put(hash uint32, entry *T) {
-	i := s.at(hash)
+	i := s.firstSlot(hash)
 	for s.entries[i].Load() != nil {
-		i = s.after(i)
+		i = s.nextSlot(i)
 	}
 	s.hashes[i] = hash
 	s.entries[i].Store(entry)
@@ -58,7 +60,7 @@ func (t *table[T]) find(hash uint32, is func(*T) bool) *T {
 	if s == nil {
 		return nil
 	}
-	for i := s.at(hash); ; i = s.after(i) {
+	for i := s.firstSlot(hash); ; i = s.nextSlot(i) {
 		entry := s.entries[i].Load()
 		if entry == nil || s.hashes[i] == hash && is(entry) {
 			return entry

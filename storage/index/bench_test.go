@@ -56,6 +56,6 @@ func BenchmarkNaive(b *testing.B) {
 	series := fleet(20_000, 1)
 	ms := []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, "path", ".*orders.*")}
 	for b.Loop() {
-		naive(series, ms)
+		naiveMatch(series, ms)
 	}
 }

@@ -55,10 +55,10 @@ func (s *Set) column(ctx context.Context, name string) *column {
 	if c := s.filledColumn(name); c != nil {
 		return c
 	}
-	c := s.enter(name)
-	defer s.leave(c)
+	c := s.joinColumn(name)
+	defer s.leaveColumn(c)
 	for !hasEnded(ctx) { // No lock may be held here, because the meter may wait.
-		if s.advance(c) {
+		if s.advanceColumn(c) {
 			s.recent.Store(c)
 			return c
 		}
@@ -74,9 +74,9 @@ func (s *Set) prefersTests(ctx context.Context, name string) bool {
 	if s.filledColumn(name) != nil {
 		return false
 	}
-	c := s.enter(name)
-	defer s.leave(c)
-	if s.advance(c) { // After one step it is known whether there are many values.
+	c := s.joinColumn(name)
+	defer s.leaveColumn(c)
+	if s.advanceColumn(c) { // After one step it is known whether there are many values.
 		return false
 	}
 	lookups := c.countLookup()
@@ -84,7 +84,7 @@ func (s *Set) prefersTests(ctx context.Context, name string) bool {
 		return false
 	}
 	for steps := len(s.series) / stretch / 2; lookups > 1 && steps > 0 && ctx.Err() == nil; steps-- {
-		if isFilled, ok := s.tryAdvance(c); isFilled || !ok {
+		if isFilled, ok := s.tryAdvanceColumn(c); isFilled || !ok {
 			return !isFilled
 		}
 	}
@@ -103,8 +103,8 @@ func (c *column) countLookup() int {
 	return c.lookups
 }
 
-// enter returns a label's column for a reader that fills it. The reader must call leave when it stops.
-func (s *Set) enter(name string) *column {
+// joinColumn returns a label's column for a reader that fills it. The reader must call leave when it stops.
+func (s *Set) joinColumn(name string) *column {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.columns[name]
@@ -116,9 +116,9 @@ func (s *Set) enter(name string) *column {
 	return c
 }
 
-// leave removes the column if its last reader leaves before a value was found. Otherwise names that no series has would
-// take memory.
-func (s *Set) leave(c *column) {
+// leaveColumn removes the column if its last reader leaves before a value was found. Otherwise names that no series has
+// would take memory.
+func (s *Set) leaveColumn(c *column) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.users--; c.users == 0 && !c.isFilled.Load() && len(c.filling.texts) == 0 {
@@ -127,15 +127,15 @@ func (s *Set) leave(c *column) {
 	}
 }
 
-// advance does one step of filling a column, and reports whether the column is filled.
-func (s *Set) advance(c *column) bool {
+// advanceColumn does one step of filling a column, and reports whether the column is filled.
+func (s *Set) advanceColumn(c *column) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return s.stepColumn(c)
 }
 
-// tryAdvance is like advance, but returns ok false if another reader is doing a step.
-func (s *Set) tryAdvance(c *column) (isFilled, ok bool) {
+// tryAdvanceColumn is like advanceColumn, but returns ok false if another reader is doing a step.
+func (s *Set) tryAdvanceColumn(c *column) (isFilled, ok bool) {
 	if !c.mu.TryLock() {
 		return false, false
 	}
@@ -173,11 +173,11 @@ var seed = maphash.MakeSeed()
 
 func hashOf(value string) uint64 { return maphash.String(seed, value) }
 
-func (c *column) place(hash uint64) int { return int(hash) & (len(c.places) - 1) }
+func (c *column) placeOf(hash uint64) int { return int(hash) & (len(c.places) - 1) }
 
 // find returns the index of a value with the given hash. ok is false if no series has the value.
 func (c *column) find(value string, hash uint64) (i int, ok bool) {
-	for at := c.place(hash); c.places[at] != 0; at = (at + 1) & (len(c.places) - 1) {
+	for at := c.placeOf(hash); c.places[at] != 0; at = (at + 1) & (len(c.places) - 1) {
 		if i := int(c.places[at]) - 1; c.values[i] == value {
 			return i, true
 		}
@@ -194,8 +194,8 @@ func (c *column) bytes() int64 {
 	return n
 }
 
-// of returns the positions of the series with values[i].
-func (c *column) of(i int) []uint32 {
+// positionsOf returns the positions of the series with values[i].
+func (c *column) positionsOf(i int) []uint32 {
 	start := uint32(0)
 	if i > 0 {
 		start = c.ends[i-1]
@@ -203,8 +203,8 @@ func (c *column) of(i int) []uint32 {
 	return c.positions[start:c.ends[i]]
 }
 
-// prefixed returns the range of values that start with prefix.
-func (c *column) prefixed(prefix string) (from, to int) {
+// prefixRange returns the range of values that start with prefix.
+func (c *column) prefixRange(prefix string) (from, to int) {
 	from, _ = slices.BinarySearch(c.values, prefix)
 	rest := c.values[from:]
 	n, _ := slices.BinarySearchFunc(rest, prefix, func(v, prefix string) int {

@@ -73,8 +73,8 @@ func (c *column) step() {
 	case sortRuns:
 		slices.SortFunc(f.texts[from:to], compareTexts)
 	case mergeRuns:
-		if f.merge() {
-			f.enter(numberValues)
+		if f.mergeStretch() {
+			f.enterPhase(numberValues)
 			c.startNumbers()
 		}
 		return
@@ -100,12 +100,12 @@ func (c *column) step() {
 		}
 	}
 	if to == total {
-		f.enter(f.phase + 1)
+		f.enterPhase(f.phase + 1)
 		c.startPhase()
 	}
 }
 
-func (f *filling) enter(phase fillPhase) { f.phase, f.next = phase, 0 }
+func (f *filling) enterPhase(phase fillPhase) { f.phase, f.next = phase, 0 }
 
 // startPhase prepares the current phase.
 func (c *column) startPhase() {
@@ -155,17 +155,17 @@ func (c *column) findValues(from, to int) {
 			continue
 		}
 		if v != f.last.text {
-			f.last = foundValue{v, c.number(v)}
+			f.last = foundValue{v, c.numberOf(v)}
 		}
 		f.ordinals[from+i] = f.last.ordinal
 	}
 }
 
-// number returns the number of a value. It assigns the next number to a new value.
-func (c *column) number(v string) uint32 {
+// numberOf returns the number of a value. It assigns the next number to a new value.
+func (c *column) numberOf(v string) uint32 {
 	f := c.filling
 	hash := hashOf(v)
-	at := c.place(hash)
+	at := c.placeOf(hash)
 	for ; c.places[at] != 0; at = (at + 1) & (len(c.places) - 1) {
 		if o := c.places[at] - 1; f.hashes[o] == hash && f.texts[o].text == v {
 			return o
@@ -189,15 +189,16 @@ func placesFor(n int) int { return 1 << bits.Len(uint(n+n/4)) }
 
 // put adds the number of a value that isn't in the hash table yet.
 func (c *column) put(hash uint64, number uint32) {
-	at := c.place(hash)
+	at := c.placeOf(hash)
 	for c.places[at] != 0 {
 		at = (at + 1) & (len(c.places) - 1)
 	}
 	c.places[at] = number + 1
 }
 
-// merge moves up to stretch values from pairs of runs to merged runs, and returns true once a single run is left.
-func (f *filling) merge() bool {
+// mergeStretch moves up to stretch values from pairs of runs to merged runs, and returns true once a single run is
+// left.
+func (f *filling) mergeStretch() bool {
 	n := len(f.texts)
 	if f.width >= n {
 		return true

@@ -60,7 +60,7 @@ func TestColumnsListTheSeriesOfEachValue(t *testing.T) {
 			c := set.column(t.Context(), "pod")
 			require.Equal(t, slices.Sorted(maps.Keys(want)), c.values)
 			for i, v := range c.values {
-				require.Equal(t, want[v], c.of(i))
+				require.Equal(t, want[v], c.positionsOf(i))
 				at, ok := c.find(v, hashOf(v))
 				require.True(t, ok)
 				require.Equal(t, i, at)
@@ -78,7 +78,7 @@ func TestAReaderLeavesAColumnThatOthersFillOn(t *testing.T) {
 	q, ms := oneMatcher(labels.MatchRegexp, "pod", "pod-1.*7")
 	ctx, cancel := context.WithCancel(t.Context())
 	steps := 0
-	require.Empty(t, set.Answer(meter.WithMeter(ctx, workMeter{working: func() {
+	require.Empty(t, set.MatchPrepared(meter.WithMeter(ctx, workMeter{working: func() {
 		if steps++; steps == 3 {
 			cancel()
 		}
@@ -88,7 +88,7 @@ func TestAReaderLeavesAColumnThatOthersFillOn(t *testing.T) {
 	require.Empty(t, set.LabelValues(ctx, "pod", set.all()))
 	require.Greater(t, set.Bytes(), set.labelBytes, "what is left of the filling is accounted for")
 
-	require.Equal(t, naive(series, ms), set.Answer(t.Context(), &q))
+	require.Equal(t, naiveMatch(series, ms), set.MatchPrepared(t.Context(), &q))
 	require.NotNil(t, set.filledColumn("pod"))
 }
 
@@ -104,15 +104,15 @@ func TestNoReaderWaitsForOneThatWaitsForItsTurn(t *testing.T) {
 			<-turn
 		}
 	}})
-	go func() { answer <- set.Answer(ctx, &q) }()
+	go func() { answer <- set.MatchPrepared(ctx, &q) }()
 	<-waits
 	lookup, equal := oneMatcher(labels.MatchEqual, "pod", "pod-77")
-	require.Equal(t, naive(series, equal), set.Answer(t.Context(), &lookup))
+	require.Equal(t, naiveMatch(series, equal), set.MatchPrepared(t.Context(), &lookup))
 	require.Nil(t, set.filledColumn("pod"))
-	require.Equal(t, naive(series, ms), set.Answer(t.Context(), &q))
+	require.Equal(t, naiveMatch(series, ms), set.MatchPrepared(t.Context(), &q))
 	require.NotNil(t, set.filledColumn("pod"))
 	close(turn)
-	require.Equal(t, naive(series, ms), <-answer)
+	require.Equal(t, naiveMatch(series, ms), <-answer)
 }
 
 func TestLookUpsFillAColumnOfManyValuesInParts(t *testing.T) {
@@ -123,7 +123,7 @@ func TestLookUpsFillAColumnOfManyValuesInParts(t *testing.T) {
 		require.Less(t, lookups, 40)
 		for _, kind := range []labels.MatchType{labels.MatchEqual, labels.MatchNotEqual} {
 			q, ms := oneMatcher(kind, "pod", fmt.Sprint("pod-", lookups))
-			require.Equal(t, naive(series, ms), set.Answer(t.Context(), &q))
+			require.Equal(t, naiveMatch(series, ms), set.MatchPrepared(t.Context(), &q))
 		}
 	}
 	require.Greater(t, lookups, 3)
@@ -133,7 +133,7 @@ func TestLookUpsFillAColumnOfManyValuesInParts(t *testing.T) {
 
 	// The column of a label with few values is filled by the first look-up.
 	q, ms := oneMatcher(labels.MatchEqual, "zone", "z1")
-	require.Equal(t, naive(series, ms), set.Answer(t.Context(), &q))
+	require.Equal(t, naiveMatch(series, ms), set.MatchPrepared(t.Context(), &q))
 	require.NotNil(t, set.filledColumn("zone"))
 }
 
@@ -141,7 +141,7 @@ func TestTestsOfAllSeriesEndWithTheContext(t *testing.T) {
 	set := New(pods(4 * stretch))
 	q, _ := oneMatcher(labels.MatchNotEqual, "pod", "pod-77")
 	ctx, cancel := context.WithCancel(t.Context())
-	require.Empty(t, set.Answer(meter.WithMeter(ctx, workMeter{working: cancel}), &q))
+	require.Empty(t, set.MatchPrepared(meter.WithMeter(ctx, workMeter{working: cancel}), &q))
 	require.Nil(t, set.filledColumn("pod"))
 }
 
@@ -152,7 +152,7 @@ func TestNamesThatNoSeriesHasLeaveNothing(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		steps := 0
 		q, _ := oneMatcher(labels.MatchRegexp, fmt.Sprint("no", i), ".*x.*")
-		set.Answer(meter.WithMeter(ctx, workMeter{working: func() {
+		set.MatchPrepared(meter.WithMeter(ctx, workMeter{working: func() {
 			if steps++; steps == 2 {
 				cancel()
 			}
@@ -176,16 +176,16 @@ func BenchmarkFirstLookUps(b *testing.B) {
 				b.StopTimer()
 				set := New(series)
 				for range c.before {
-					set.Answer(b.Context(), &q)
+					set.MatchPrepared(b.Context(), &q)
 				}
 				b.StartTimer()
-				set.Answer(b.Context(), &q)
+				set.MatchPrepared(b.Context(), &q)
 			}
 		})
 	}
 	b.Run("later", func(b *testing.B) {
 		for b.Loop() {
-			later.Answer(b.Context(), &q)
+			later.MatchPrepared(b.Context(), &q)
 		}
 	})
 	b.Run("fill", func(b *testing.B) {

@@ -36,15 +36,15 @@ func Prepare(ms []*labels.Matcher) Prepared {
 	return q
 }
 
-// Match is Answer for matchers that aren't prepared.
+// Match is MatchPrepared for matchers that aren't prepared.
 func (s *Set) Match(ms []*labels.Matcher) []uint32 {
 	q := Prepare(ms)
-	return s.Answer(context.Background(), &q)
+	return s.MatchPrepared(context.Background(), &q)
 }
 
-// Answer returns the positions, in ascending order, of the series that match all matchers. As in Prometheus, a series
-// without a label has the empty value for it. The answer is incomplete if the context has ended.
-func (s *Set) Answer(ctx context.Context, q *Prepared) []uint32 {
+// MatchPrepared returns the positions, in ascending order, of the series that match all matchers. As in Prometheus, a
+// series without a label has the empty value for it. The answer is incomplete if the context has ended.
+func (s *Set) MatchPrepared(ctx context.Context, q *Prepared) []uint32 {
 	if len(s.series) == 0 {
 		return nil
 	}
@@ -60,7 +60,7 @@ func (s *Set) Answer(ctx context.Context, q *Prepared) []uint32 {
 	case len(s.series) <= smallSet:
 		return s.testEach(&x, q.conditions)
 	}
-	return s.solve(&x, q.conditions)
+	return s.applyAll(&x, q.conditions)
 }
 
 // accessPath is the way to find the values that a matcher matches. The cheapest way has the lowest number.
@@ -138,8 +138,8 @@ next:
 	return kept
 }
 
-// test keeps the candidates that pass all conditions, in place.
-func (s *Set) test(x *Matching, candidates []uint32, conditions []condition) []uint32 {
+// testCandidates keeps the candidates that pass all conditions, in place.
+func (s *Set) testCandidates(x *Matching, candidates []uint32, conditions []condition) []uint32 {
 	kept := candidates[:0]
 next:
 	for _, p := range candidates {
@@ -156,11 +156,11 @@ next:
 	return kept
 }
 
-// solve returns the series that pass all conditions. It applies the conditions in their order: the cheapest must be
+// applyAll returns the series that pass all conditions. It applies the conditions in their order: the cheapest must be
 // first.
-func (s *Set) solve(x *Matching, conditions []condition) []uint32 {
-	if few, by := s.fewest(conditions); by >= 0 {
-		return s.test(x, s.test(x, few, conditions[:by]), conditions[by+1:])
+func (s *Set) applyAll(x *Matching, conditions []condition) []uint32 {
+	if few, by := s.fewestCandidates(conditions); by >= 0 {
+		return s.testCandidates(x, s.testCandidates(x, few, conditions[:by]), conditions[by+1:])
 	}
 	left := fullBitmap(len(s.series))
 	count := len(s.series)
@@ -175,7 +175,7 @@ func (s *Set) solve(x *Matching, conditions []condition) []uint32 {
 			return nil
 		}
 		if count <= fewSeries {
-			return s.test(x, left.appendTo(make([]uint32, 0, count)), conditions[i+1:])
+			return s.testCandidates(x, left.appendTo(make([]uint32, 0, count)), conditions[i+1:])
 		}
 	}
 	return left.appendTo(make([]uint32, 0, count))
@@ -193,10 +193,10 @@ func (c condition) isLookup() bool {
 	return c.way == byLookup && !c.negative && !c.missing && !c.everyValue
 }
 
-// fewest returns the smallest set of series that a single condition selects, and the index of that condition. It
-// considers only conditions that a look-up in a filled column answers with few series. If there are none, the index is
-// -1. The caller may modify the result.
-func (s *Set) fewest(conditions []condition) (best []uint32, by int) {
+// fewestCandidates returns the smallest set of series that a single condition selects, and the index of that condition.
+// It considers only conditions that a look-up in a filled column answers with few series. If there are none, the index
+// is -1. The caller may modify the result.
+func (s *Set) fewestCandidates(conditions []condition) (best []uint32, by int) {
 	by = -1
 	for i := range conditions {
 		c := &conditions[i]
@@ -207,7 +207,7 @@ func (s *Set) fewest(conditions []condition) (best []uint32, by int) {
 		if col == nil {
 			continue
 		}
-		if named, few := col.named(c); few && (by < 0 || len(named) < len(best)) {
+		if named, few := col.namedPositions(c); few && (by < 0 || len(named) < len(best)) {
 			best, by = named, i
 		}
 	}
@@ -217,18 +217,18 @@ func (s *Set) fewest(conditions []condition) (best []uint32, by int) {
 	return slices.Clone(best), by
 }
 
-// named returns the positions, in ascending order, of the series with the values that a condition looks up. few is
-// false if there are too many. The caller must not modify the positions, because they may belong to the column.
-func (c *column) named(of *condition) (positions []uint32, few bool) {
+// namedPositions returns the positions, in ascending order, of the series with the values that a condition looks up.
+// few is false if there are too many. The caller must not modify the positions, because they may belong to the column.
+func (c *column) namedPositions(of *condition) (positions []uint32, few bool) {
 	if len(of.lookups) == 1 {
 		if at, ok := c.find(of.lookups[0], of.hashes[0]); ok {
-			positions = c.of(at)
+			positions = c.positionsOf(at)
 		}
 		return positions, len(positions) <= fewSeries
 	}
 	for k, v := range of.lookups {
 		if at, ok := c.find(v, of.hashes[k]); ok {
-			if positions = append(positions, c.of(at)...); len(positions) > fewSeries {
+			if positions = append(positions, c.positionsOf(at)...); len(positions) > fewSeries {
 				return nil, false
 			}
 		}
@@ -246,7 +246,7 @@ func (s *Set) testIsCheaper(x *Matching, c *condition, left int) bool {
 	case col == nil:
 		return left <= len(s.series)/8 // filling the column reads every series
 	case c.way == byPrefix:
-		from, to := col.prefixed(c.m.Prefix())
+		from, to := col.prefixRange(c.m.Prefix())
 		return left < to-from
 	default:
 		return left < len(col.values)
@@ -311,16 +311,16 @@ func (s *Set) addNamed(x *Matching, c *condition, col *column, named bitmap) {
 	case byLookup:
 		for k, v := range c.lookups {
 			if at, ok := col.find(v, c.hashes[k]); ok {
-				named.add(col.of(at))
+				named.add(col.positionsOf(at))
 			}
 		}
 		return
 	case byPrefix:
-		from, to = col.prefixed(c.m.Prefix())
+		from, to = col.prefixRange(c.m.Prefix())
 	}
 	for i := from; i < to; i++ {
 		if x.Matches(c.m, col.values[i]) != c.negative {
-			named.add(col.of(i))
+			named.add(col.positionsOf(i))
 		}
 	}
 }

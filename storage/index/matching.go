@@ -8,9 +8,9 @@ import (
 	"github.com/cassia-db/cassia/storage/meter"
 )
 
-// workPerLook is the number of bytes that regular expressions match between two checks of the context. Each match
+// workPerCheck is the number of bytes that regular expressions match between two checks of the context. Each match
 // counts as matchWork bytes in addition to the bytes of its value.
-const workPerLook, matchWork = 4096, 16
+const workPerCheck, matchWork = 4096, 16
 
 // Matching matches label values for one read. A match of a regular expression may take milliseconds, so Matching checks
 // the context every few matches, and lets other large reads take their turns. Once the context has ended, regular
@@ -31,7 +31,7 @@ func NewMatching(ctx context.Context) Matching { return Matching{ctx: ctx, done:
 func (x *Matching) Matches(m *labels.Matcher, value string) bool {
 	if isRegexp(m) {
 		if x.left -= len(value) + matchWork; x.left <= 0 {
-			x.look()
+			x.checkContext()
 		}
 		if x.isOver {
 			return false
@@ -60,10 +60,10 @@ func (x *Matching) MatchesName(ms []*labels.Matcher, name string) bool {
 	return true
 }
 
-// look calls the context's meter, and checks whether the context has ended.
-func (x *Matching) look() {
+// checkContext calls the context's meter, and checks whether the context has ended.
+func (x *Matching) checkContext() {
 	meter.Working(x.ctx)
-	x.left = workPerLook
+	x.left = workPerCheck
 	select {
 	case <-x.done:
 		x.isOver = true

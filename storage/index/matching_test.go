@@ -30,12 +30,12 @@ func TestMatchingEndsWithItsContext(t *testing.T) {
 			{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".*u.*p.*")},
 		} {
 			q := Prepare(ms)
-			require.NotEmpty(t, set.Answer(t.Context(), &q), "%v", ms)
-			require.Empty(t, set.Answer(ended, &q), "%v", ms)
+			require.NotEmpty(t, set.MatchPrepared(t.Context(), &q), "%v", ms)
+			require.Empty(t, set.MatchPrepared(ended, &q), "%v", ms)
 			x := NewMatching(ended)
 			require.False(t, x.MatchesAll(series[1], ms), "%v", ms)
 		}
 		q := Prepare([]*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "pod", "pod-1")})
-		require.Equal(t, []uint32{1}, set.Answer(ended, &q))
+		require.Equal(t, []uint32{1}, set.MatchPrepared(ended, &q))
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// naive returns the result that Match must return, by testing every series.
-func naive(series []labels.Labels, ms []*labels.Matcher) []uint32 {
+// naiveMatch returns the result that Match must return, by testing every series.
+func naiveMatch(series []labels.Labels, ms []*labels.Matcher) []uint32 {
 	var positions []uint32
 next:
 	for i, ls := range series {
@@ -86,9 +86,9 @@ func TestMatchAgreesWithTestingEverySeries(t *testing.T) {
 			for i := range ms {
 				ms[i] = randomMatcher(r)
 			}
-			require.Equal(t, naive(series, ms), nonEmpty(set.Match(ms)), "%d series, matchers %v", n, ms)
+			require.Equal(t, naiveMatch(series, ms), nonEmpty(set.Match(ms)), "%d series, matchers %v", n, ms)
 			fresh := New(series) // no column is filled yet
-			require.Equal(t, naive(series, ms), nonEmpty(fresh.Match(ms)), "%d series, fresh, matchers %v", n, ms)
+			require.Equal(t, naiveMatch(series, ms), nonEmpty(fresh.Match(ms)), "%d series, fresh, matchers %v", n, ms)
 		}
 	}
 }
@@ -112,7 +112,7 @@ func TestEachExpressionAlone(t *testing.T) {
 			}
 			for _, v := range values {
 				ms := []*labels.Matcher{labels.MustNewMatcher(kind, name, v)}
-				require.Equal(t, naive(series, ms), nonEmpty(New(series).Match(ms)), "%v", ms)
+				require.Equal(t, naiveMatch(series, ms), nonEmpty(New(series).Match(ms)), "%v", ms)
 			}
 		}
 	}
@@ -164,7 +164,7 @@ func TestManyGoroutinesMakeColumnsOnce(t *testing.T) {
 		labels.MustNewMatcher(labels.MatchRegexp, "path", ".*orders.*"),
 		labels.MustNewMatcher(labels.MatchEqual, "job", "web"),
 	}
-	want := naive(series, ms)
+	want := naiveMatch(series, ms)
 	var wg sync.WaitGroup
 	got := make([][]uint32, 8)
 	for i := range got {
@@ -199,7 +199,7 @@ func TestBytesGrowWithColumnsButNotWithMadeUpNames(t *testing.T) {
 func TestPrefixedFindsTheRange(t *testing.T) {
 	c := &column{values: []string{"a", "ab", "abc", "abd", "ac", "b", "b\xff", "c"}}
 	for _, prefix := range []string{"", "a", "ab", "abd", "b", "b\xff", "bb", "d", "0"} {
-		from, to := c.prefixed(prefix)
+		from, to := c.prefixRange(prefix)
 		for i, v := range c.values {
 			require.Equal(t, strings.HasPrefix(v, prefix), i >= from && i < to, "prefix %q, value %q", prefix, v)
 		}
@@ -223,7 +223,7 @@ func FuzzMatch(f *testing.F) {
 			return
 		}
 		for _, ms := range [][]*labels.Matcher{{ma}, {mb}, {ma, mb}} {
-			require.Equal(t, naive(series, ms), nonEmpty(set.Match(ms)), "%v", ms)
+			require.Equal(t, naiveMatch(series, ms), nonEmpty(set.Match(ms)), "%v", ms)
 		}
 	})
 }

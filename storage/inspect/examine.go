@@ -23,18 +23,18 @@ import (
 const (
 	// examineWorkers is the number of concurrent reads.
 	examineWorkers = 16
-	// verifiedBytes is the max size of blobs whose checksums Examine verifies.
+	// verifiedBytes is the max size of blobs whose checksums ExamineStore verifies.
 	verifiedBytes = 64 << 20
-	// maxDamagedNamed is the max number of damaged rows that Examine lists; it counts all.
+	// maxDamagedNamed is the max number of damaged rows that ExamineStore lists; it counts all.
 	maxDamagedNamed = 20
 	// leftoverWindows and leftoverTenants limit the search for rows of expired windows that aren't listed.
 	leftoverWindows = 60
 	leftoverTenants = 20
 	// beatSlack is the max age that a heartbeat appears to have right after it was written.
-	beatSlack = membership.BeatInterval + time.Second
+	beatSlack = membership.HeartbeatInterval + time.Second
 )
 
-// ExamineOptions configure Examine.
+// ExamineOptions configure ExamineStore.
 type ExamineOptions struct {
 	// Retention is the retention of raw samples, Retention5m and Retention1h the retention of rollups; 0: forever.
 	Retention, Retention5m, Retention1h time.Duration
@@ -44,8 +44,8 @@ type ExamineOptions struct {
 	// Listen is called between two reads of the processes' rows, and must wait for at least two heartbeats. If it is
 	// nil, the rows are read once, and no process is known to be alive.
 	Listen func(ctx context.Context) error
-	// Files makes Examine verify all of the engine's files, if they belong to this process, which reads all of them.
-	// Otherwise only damage is reported that queries have found since the engine was opened.
+	// Files makes ExamineStore verify all of the engine's files, if they belong to this process, which reads all of
+	// them. Otherwise only damage is reported that queries have found since the engine was opened.
 	Files bool
 	// Now is the clock.
 	Now func() time.Time
@@ -100,21 +100,21 @@ type Condition struct {
 	Problems   []string
 }
 
-// unreadable counts a problem, and adds its description to the first ones.
-func (c *Condition) unreadable(problem string) {
+// addUnreadable counts a problem, and adds its description to the first ones.
+func (c *Condition) addUnreadable(problem string) {
 	c.Unreadable++
 	if len(c.Problems) < maxDamagedNamed {
 		c.Problems = append(c.Problems, problem)
 	}
 }
 
-// goOn records err if it is damage that ended a part of the examination, and returns nil, so that the examination
-// continues with the next part. It returns other errors.
-func (c *Condition) goOn(err error) error {
+// continueAfter records err if it is damage that ended a part of the examination, and returns nil, so that the
+// examination continues with the next part. It returns other errors.
+func (c *Condition) continueAfter(err error) error {
 	if !errors.Is(err, engine.ErrCorrupt) {
 		return err
 	}
-	c.unreadable(err.Error())
+	c.addUnreadable(err.Error())
 	return nil
 }
 
@@ -169,13 +169,13 @@ type DamagedRow struct {
 
 func (d *DamagedRow) String() string {
 	return fmt.Sprintf("stage: slot %d, until %s, partition %d, writer %s, seq %d: %v", d.Slot,
-		format.Instant(d.End.UnixMilli()), d.Partition, d.Writer, d.Seq, d.Err)
+		format.FormatTime(d.End.UnixMilli()), d.Partition, d.Writer, d.Seq, d.Err)
 }
 
-// Examine examines a store in the engine without opening it: it writes nothing, doesn't register as a process, and
+// ExamineStore examines a store in the engine without opening it: it writes nothing, doesn't register as a process, and
 // builds no head. It reads some rows of each slot that may be waiting, the blobs of ended slots up to verifiedBytes,
 // and the small tables. It returns ErrNoStore and ErrNewerFormat as storage.Open does.
-func Examine(ctx context.Context, eng engine.Engine, o ExamineOptions) (*Condition, error) {
+func ExamineStore(ctx context.Context, eng engine.Engine, o ExamineOptions) (*Condition, error) {
 	opts := storage.DefaultOptions()
 	opts.Retention, opts.Retention5m, opts.Retention1h = o.Retention, o.Retention5m, o.Retention1h
 	opts.TenantRetention, opts.Classes, opts.Now = o.TenantRetention, o.Classes, o.Now
@@ -186,55 +186,55 @@ func Examine(ctx context.Context, eng engine.Engine, o ExamineOptions) (*Conditi
 	x := &examiner{View: v, now: o.Now, c: &Condition{Created: v.Created(), RestoredFrom: v.RestoredFrom(),
 		Periods: slices.Clone(v.Period().All())}}
 	before, err := v.Processes(ctx)
-	if err := x.c.goOn(err); err != nil {
+	if err := x.c.continueAfter(err); err != nil {
 		return nil, err
 	}
 	x.c.Leases, err = v.Leases(ctx)
-	if err := x.c.goOn(err); err != nil {
+	if err := x.c.continueAfter(err); err != nil {
 		return nil, err
 	}
-	files := x.knownFiles
+	files := x.examineKnownFiles
 	if o.Files {
-		files = x.files
+		files = x.examineFiles
 	}
-	for _, look := range []func(context.Context) error{x.kept, x.clock, x.waiting, x.verify,
-		x.expired, x.hidden, files} {
-		if err := x.c.goOn(look(ctx)); err != nil {
+	for _, look := range []func(context.Context) error{x.examineRetentions, x.examineClock, x.examineWaiting, x.verifySlots,
+		x.examineExpired, x.examineHidden, files} {
+		if err := x.c.continueAfter(look(ctx)); err != nil {
 			return nil, err
 		}
 	}
-	return x.c, x.seen(ctx, before, o.Listen)
+	return x.c, x.examineProcesses(ctx, before, o.Listen)
 }
 
-// files verifies the engine's files, if they belong to this process.
-func (x *examiner) files(ctx context.Context) (err error) {
+// examineFiles verifies the engine's files, if they belong to this process.
+func (x *examiner) examineFiles(ctx context.Context) (err error) {
 	if v, ok := engine.As[interface {
 		VerifyFiles(ctx context.Context, report func(problem string)) (files int, bytes int64, err error)
 	}](x.Engine()); ok {
-		x.c.Files, x.c.FileBytes, err = v.VerifyFiles(ctx, x.c.unreadable)
+		x.c.Files, x.c.FileBytes, err = v.VerifyFiles(ctx, x.c.addUnreadable)
 	}
 	return err
 }
 
-// knownFiles counts the files that the engine has found damaged.
-func (x *examiner) knownFiles(context.Context) error {
+// examineKnownFiles counts the files that the engine has found damaged.
+func (x *examiner) examineKnownFiles(context.Context) error {
 	if e, ok := engine.As[interface{ DamagedFiles() []string }](x.Engine()); ok {
 		for _, problem := range e.DamagedFiles() {
-			x.c.unreadable(problem)
+			x.c.addUnreadable(problem)
 		}
 	}
 	return nil
 }
 
-// clock reads the observed uptime of a store on one machine.
-func (x *examiner) clock(ctx context.Context) (err error) {
+// examineClock reads the observed uptime of a store on one machine.
+func (x *examiner) examineClock(ctx context.Context) (err error) {
 	x.c.ClockSeen, x.c.ClockDoubted, err = x.Clock(ctx)
 	return err
 }
 
-// hidden finds rows hidden by a lowered retention, rows deleted by a fast clock, and tenants whose start timestamps
-// aren't hidden.
-func (x *examiner) hidden(ctx context.Context) (err error) {
+// examineHidden finds rows hidden by a lowered retention, rows deleted by a fast clock, and tenants whose start
+// timestamps aren't hidden.
+func (x *examiner) examineHidden(ctx context.Context) (err error) {
 	if x.c.Hidden, err = x.Retention().HiddenByLowering(ctx); err != nil {
 		return err
 	}
@@ -262,13 +262,13 @@ type examiner struct {
 	now func() time.Time
 }
 
-// waiting finds the slots with staged rows.
-func (x *examiner) waiting(ctx context.Context) error {
+// examineWaiting finds the slots with staged rows.
+func (x *examiner) examineWaiting(ctx context.Context) error {
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(examineWorkers)
 	for p := range x.Period().Partitions() {
-		g.Go(panics.AsError("examining the store", func() error {
+		g.Go(panics.WrapError("examining the store", func() error {
 			work, err := x.Waiting(ctx, p)
 			if err != nil {
 				return err
@@ -319,8 +319,8 @@ func (x *examiner) waitingSlot(w storage.Work) WaitingSlot {
 // errEnough ends the verification of blobs.
 var errEnough = errors.New("inspect: enough blobs verified")
 
-// verify reads the blobs of the slots that have ended, starting with those that have waited longest.
-func (x *examiner) verify(ctx context.Context) error {
+// verifySlots reads the blobs of the slots that have ended, starting with those that have waited longest.
+func (x *examiner) verifySlots(ctx context.Context) error {
 	now, bytes := x.now(), 0
 	for i := range x.c.Waiting {
 		w := &x.c.Waiting[i]
@@ -367,23 +367,23 @@ func (x *examiner) verifySlot(ctx context.Context, w *WaitingSlot, bytes *int) e
 	return nil
 }
 
-// expired finds the windows of raw rows that should have been deleted. It also checks the last windows that are no
-// longer listed: they still have rows if the rows were written with a longer retention.
-func (x *examiner) expired(ctx context.Context) error {
+// examineExpired finds the windows of raw rows that should have been deleted. It also checks the last windows that are
+// no longer listed: they still have rows if the rows were written with a longer retention.
+func (x *examiner) examineExpired(ctx context.Context) error {
 	tenants, err := x.Tenants(ctx)
 	if err != nil {
 		return err
 	}
 	x.c.Tenants = len(tenants)
 	for i, tenant := range tenants {
-		if err := x.expiredOf(ctx, tenant, i < leftoverTenants); err != nil {
+		if err := x.examineExpiredOf(ctx, tenant, i < leftoverTenants); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (x *examiner) expiredOf(ctx context.Context, tenant string, leftovers bool) error {
+func (x *examiner) examineExpiredOf(ctx context.Context, tenant string, leftovers bool) error {
 	newest, ok, err := x.Retention().DueWindow(ctx, tenant)
 	if err != nil || !ok {
 		return err
@@ -416,8 +416,10 @@ func (x *examiner) expiredOf(ctx context.Context, tenant string, leftovers bool)
 	return nil
 }
 
-// seen finds the processes that are alive.
-func (x *examiner) seen(ctx context.Context, before []membership.Process, listen func(context.Context) error) error {
+// examineProcesses finds the processes that are alive.
+func (x *examiner) examineProcesses(
+	ctx context.Context, before []membership.Process, listen func(context.Context) error,
+) error {
 	after, looked := before, x.now()
 	if len(before) > 0 && listen != nil {
 		var err error
@@ -450,8 +452,8 @@ func (x *examiner) seen(ctx context.Context, before []membership.Process, listen
 	return nil
 }
 
-// kept reads the advertised retentions of processes, on which hidden and expired windows depend.
-func (x *examiner) kept(ctx context.Context) error {
+// examineRetentions reads the advertised retentions of processes, on which hidden and expired windows depend.
+func (x *examiner) examineRetentions(ctx context.Context) error {
 	if err := x.View.Retention().LearnAdvertised(ctx); err != nil {
 		return err
 	}

@@ -64,7 +64,7 @@ func (r *rig) write(tenant, metric string, at time.Time, v float64) {
 
 func (r *rig) examine() *Condition {
 	r.t.Helper()
-	c, err := Examine(r.t.Context(), readOnly{r.eng}, ExamineOptions{
+	c, err := ExamineStore(r.t.Context(), readOnly{r.eng}, ExamineOptions{
 		Retention: r.retention, Now: func() time.Time { return r.now },
 	})
 	require.NoError(r.t, err)
@@ -72,7 +72,7 @@ func (r *rig) examine() *Condition {
 }
 
 func TestExamineNoStore(t *testing.T) {
-	_, err := Examine(t.Context(), readOnly{memory.New()}, ExamineOptions{Now: time.Now})
+	_, err := ExamineStore(t.Context(), readOnly{memory.New()}, ExamineOptions{Now: time.Now})
 	require.ErrorIs(t, err, storage.ErrNoStore)
 }
 
@@ -143,18 +143,18 @@ func TestExamineDamagedFiles(t *testing.T) {
 	}
 	eng := open()
 	s := storagetest.Start(t, eng)
-	for i := range 100 { // With these rows, the damaged block has no rows that Examine reads.
+	for i := range 100 { // With these rows, the damaged block has no rows that ExamineStore reads.
 		storagetest.Write(t, s, "a", labels.FromStrings(labels.MetricName, "up", "i", fmt.Sprint(i)),
 			storagetest.FloatSample{T: time.Now().UnixMilli(), V: float64(i)})
 	}
 	require.NoError(t, s.SealAll(t.Context()))
 	require.NoError(t, s.Close())
-	require.NoError(t, eng.Compact(t.Context()))
+	require.NoError(t, eng.CompactAll(t.Context()))
 	require.NoError(t, eng.Close())
 	examine := func(files bool) *Condition {
 		eng := open()
 		defer func() { require.NoError(t, eng.Close()) }()
-		c, err := Examine(t.Context(), eng, ExamineOptions{Now: time.Now, Files: files})
+		c, err := ExamineStore(t.Context(), eng, ExamineOptions{Now: time.Now, Files: files})
 		require.NoError(t, err)
 		return c
 	}
@@ -231,10 +231,10 @@ func (p *processRows) beat(name string, clock time.Time) {
 func TestExamineProcesses(t *testing.T) {
 	eng := memory.New()
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	s := storagetest.Open(t, eng, storagetest.At(now), func(o *storage.Options) { o.Partitions = 8 })
+	s := storagetest.Open(t, eng, storagetest.FixedClock(now), func(o *storage.Options) { o.Partitions = 8 })
 	lease, err := s.Member().Leases(t.Context(), s.Partitions())
 	require.NoError(t, err)
-	_, ok, err := s.Member().Take(t.Context(), 7, lease[7], "right")
+	_, ok, err := s.Member().SetLeaseOwner(t.Context(), 7, lease[7], "right")
 	require.NoError(t, err)
 	require.True(t, ok)
 
@@ -247,7 +247,7 @@ func TestExamineProcesses(t *testing.T) {
 		}
 	}
 	beat(right, fast, slow, dead, killed)
-	c, err := Examine(t.Context(), readOnly{eng}, ExamineOptions{
+	c, err := ExamineStore(t.Context(), readOnly{eng}, ExamineOptions{
 		Now: func() time.Time { return now }, Listen: func(context.Context) error {
 			beat(killed) // This is its last heartbeat.
 			now = now.Add(2 * time.Second)

@@ -23,11 +23,11 @@ var ErrNotShown = errors.New("inspect: invalid arguments")
 func Overview(ctx context.Context, v storage.View, out func(line string)) error {
 	o := overview{View: v, ctx: ctx, out: out}
 	list := v.Period().All()
-	o.say("created %s, %s", format.Instant(v.Created().UnixMilli()), list[0])
+	o.printLine("created %s, %s", format.FormatTime(v.Created().UnixMilli()), list[0])
 	for _, p := range list[1:] {
-		o.say("after %s, %s", format.Instant(p.FromMS), p)
+		o.printLine("after %s, %s", format.FormatTime(p.FromMS), p)
 	}
-	if err := o.staged(); err != nil {
+	if err := o.describeStaged(); err != nil {
 		return err
 	}
 	tenants, err := v.Tenants(ctx)
@@ -35,7 +35,7 @@ func Overview(ctx context.Context, v storage.View, out func(line string)) error 
 		return err
 	}
 	for _, tenant := range tenants {
-		if err := o.windows(tenant); err != nil {
+		if err := o.describeWindows(tenant); err != nil {
 			return err
 		}
 	}
@@ -48,10 +48,10 @@ type overview struct {
 	out func(line string)
 }
 
-func (o *overview) say(line string, args ...any) { o.out(fmt.Sprintf(line, args...)) }
+func (o *overview) printLine(line string, args ...any) { o.out(fmt.Sprintf(line, args...)) }
 
-// staged describes the slots that aren't sealed.
-func (o *overview) staged() error {
+// describeStaged describes the slots that aren't sealed.
+func (o *overview) describeStaged() error {
 	staged := map[int64]int{}
 	for p := range o.Period().Partitions() {
 		work, err := o.Waiting(o.ctx, p)
@@ -68,19 +68,19 @@ func (o *overview) staged() error {
 	}
 	for _, slot := range slices.Sorted(maps.Keys(staged)) {
 		from, to := o.Period().SlotStart(slot), o.Period().SlotEnd(slot)
-		o.say("slot %d, from %s to %s: staged in %d partitions", slot, format.Instant(from),
-			format.Instant(to), staged[slot])
+		o.printLine("slot %d, from %s to %s: staged in %d partitions", slot, format.FormatTime(from),
+			format.FormatTime(to), staged[slot])
 	}
 	return nil
 }
 
-// windows describes a tenant's windows.
-func (o *overview) windows(tenant string) error {
+// describeWindows describes a tenant's windows.
+func (o *overview) describeWindows(tenant string) error {
 	windows, err := o.Windows(o.ctx, tenant)
 	if err != nil {
 		return err
 	}
-	o.say("tenant %q, %d windows", tenant, len(windows))
+	o.printLine("tenant %q, %d windows", tenant, len(windows))
 	for _, w := range windows {
 		marks := 0
 		for _, err := range o.Engine().Scan(o.ctx,
@@ -91,8 +91,8 @@ func (o *overview) windows(tenant string) error {
 			marks++
 		}
 		if marks > 0 {
-			o.say("  %s window %d, until %s: %d seals", format.ResolutionOf(w), w,
-				format.Instant(o.Period().WindowEnd(w)), marks)
+			o.printLine("  %s window %d, until %s: %d seals", format.ResolutionOf(w), w,
+				format.FormatTime(o.Period().WindowEnd(w)), marks)
 		}
 	}
 	return nil
@@ -120,7 +120,7 @@ func Rows(ctx context.Context, eng engine.Engine, table string, fields map[strin
 		if err != nil {
 			return err
 		}
-		words, err := describe(rows, row)
+		words, err := describeRow(rows, row)
 		if err != nil {
 			words = "CORRUPT: " + err.Error()
 		}
@@ -129,7 +129,7 @@ func Rows(ctx context.Context, eng engine.Engine, table string, fields map[strin
 	return nil
 }
 
-func describe(rows engine.Range, row engine.Row) (string, error) {
+func describeRow(rows engine.Range, row engine.Row) (string, error) {
 	switch rows.Table {
 	case engine.RawPages, engine.R5mPages, engine.R1hPages:
 		if row.Clustering[0].Int == format.KindFilter {

@@ -71,8 +71,8 @@ func TestRows(t *testing.T) {
 	require.Equal(t, lines, readOnly)
 }
 
-// TestRowsOfPages checks that pages are described as text, that damaged pages are reported as damaged, and that Survey
-// includes the size of pages.
+// TestRowsOfPages checks that pages are described as text, that damaged pages are reported as damaged, and that
+// ListWindows includes the size of pages.
 func TestRowsOfPages(t *testing.T) {
 	r := newRig(t)
 	b := r.NewBatch("ann")
@@ -112,7 +112,7 @@ func TestRowsOfPages(t *testing.T) {
 	compacter, ok := r.eng.(interface{ Compact(context.Context) error })
 	require.True(t, ok)
 	require.NoError(t, compacter.Compact(t.Context()))
-	list, _, err := Survey(t.Context(), r.View(), "ann")
+	list, _, err := ListWindows(t.Context(), r.View(), "ann")
 	require.NoError(t, err)
 	require.Len(t, list, 3)
 	usage, ok := r.eng.(engine.Measured)

@@ -22,12 +22,12 @@ type SurveyedWindow struct {
 	Bytes int64
 }
 
-// maxSurveyed is the max number of windows per resolution in a Survey, which has the newest.
+// maxSurveyed is the max number of windows per resolution that ListWindows lists: the newest.
 const maxSurveyed = 800
 
-// Survey lists the newest windows of a tenant for each resolution. cut is true if there are more. It reads the commit
-// records and no data.
-func Survey(ctx context.Context, v storage.View, tenant string) (list []SurveyedWindow, cut bool, err error) {
+// ListWindows lists the newest windows of a tenant for each resolution. cut is true if there are more. It reads the
+// commit records and no data.
+func ListWindows(ctx context.Context, v storage.View, tenant string) (list []SurveyedWindow, cut bool, err error) {
 	all, err := v.WindowInfos(ctx, tenant)
 	if err != nil {
 		return nil, false, err
@@ -148,9 +148,9 @@ func setBytes(ctx context.Context, eng engine.Engine, list []SurveyedWindow, of 
 	return nil
 }
 
-// Space returns the disk usage of an engine's directory, as du counts it, by kind: the rows of a table, by its name,
-// and other parts of the engine. It returns nil if the engine has no directory.
-func Space(ctx context.Context, eng engine.Engine) (map[string]int64, error) {
+// SpaceByKind returns the disk usage of an engine's directory, as du counts it, by kind: the rows of a table, by its
+// name, and other parts of the engine. It returns nil if the engine has no directory.
+func SpaceByKind(ctx context.Context, eng engine.Engine) (map[string]int64, error) {
 	e, ok := engine.As[interface {
 		Space(ctx context.Context) (map[string]uint64, error)
 	}](eng)

@@ -24,7 +24,7 @@ func TestSurvey(t *testing.T) {
 		r.now = r.now.Add(24 * time.Hour)
 		require.NoError(t, r.SealAll(t.Context()))
 	}
-	list, cut, err := Survey(t.Context(), r.View(), "ann")
+	list, cut, err := ListWindows(t.Context(), r.View(), "ann")
 	require.NoError(t, err)
 	require.False(t, cut)
 	slots := 0
@@ -45,7 +45,7 @@ func TestSurvey(t *testing.T) {
 	at := r.now.Add(-3 * 24 * time.Hour)
 	r.write("ann", "up", at.Add(-time.Minute), 2)
 	require.NoError(t, r.SealAll(t.Context()))
-	list, _, err = Survey(t.Context(), r.View(), "ann")
+	list, _, err = ListWindows(t.Context(), r.View(), "ann")
 	require.NoError(t, err)
 	again := 0
 	for _, w := range list {
@@ -67,7 +67,7 @@ func TestSurvey(t *testing.T) {
 	require.NoError(t, err)
 	r.write("ann", "up", at.Add(-72*time.Hour+time.Minute), 2)
 	require.NoError(t, r.SealAll(t.Context()))
-	list, _, err = Survey(t.Context(), r.View(), "ann")
+	list, _, err = ListWindows(t.Context(), r.View(), "ann")
 	require.NoError(t, err)
 	again, slots = 0, 0
 	for _, w := range list {
@@ -81,7 +81,7 @@ func TestSurvey(t *testing.T) {
 	usual, longest := r.RetentionOf("ann")
 	require.Equal(t, 10*24*time.Hour, usual.Raw)
 	require.Equal(t, usual, longest)
-	none, _, err := Survey(t.Context(), r.View(), "bob")
+	none, _, err := ListWindows(t.Context(), r.View(), "bob")
 	require.NoError(t, err)
 	require.Empty(t, none)
 }
@@ -101,14 +101,14 @@ func TestSurveyFitsTheTables(t *testing.T) {
 	e, ok := r.eng.(interface{ Compact(context.Context) error })
 	require.True(t, ok)
 	require.NoError(t, e.Compact(t.Context()))
-	space, err := Space(t.Context(), r.eng)
+	space, err := SpaceByKind(t.Context(), r.eng)
 	require.NoError(t, err)
 	all := int64(0)
 	for _, table := range []string{"raw", "raw_pages", "r5m", "r5m_pages", "r1h", "r1h_pages", "catalog"} {
 		all += space[table]
 	}
 	for _, tenant := range []string{"ann", "bob"} {
-		list, _, err := Survey(t.Context(), r.View(), tenant)
+		list, _, err := ListWindows(t.Context(), r.View(), tenant)
 		require.NoError(t, err)
 		windows := int64(0)
 		for _, w := range list {

@@ -16,11 +16,11 @@ import (
 
 // Lists of up to few elements are sorted by comparing loaded texts, because computing keys would cost more. Lists of up
 // to some elements are sorted by comparing labels, because building texts would cost more.
-const few, some = 24, 2000
+const maxFew, maxSome = 24, 2000
 
-// loaded is the max number of elements whose texts are held in memory at once. It bounds the memory that sorting needs
-// in addition to the labels.
-const loaded = 1 << 13
+// maxLoaded is the max number of elements whose texts are held in memory at once. It bounds the memory that sorting
+// needs in addition to the labels.
+const maxLoaded = 1 << 13
 
 // element is an element of the list to sort. key contains the eight bytes of its text that are currently compared. text
 // is the index of its text while that is loaded.
@@ -71,7 +71,7 @@ func sortedElements[T any](list []T, of func(T) labels.Labels) []element {
 	for i := range elements {
 		elements[i].at = uint32(i)
 	}
-	if len(list) > some {
+	if len(list) > maxSome {
 		s := sorter[T]{list: list, of: of}
 		s.sort(elements, 0)
 		return elements
@@ -124,7 +124,7 @@ func appendText(to []byte, s string) []byte {
 
 // sort sorts elements whose texts have the same first same bytes.
 func (s *sorter[T]) sort(elements []element, same int) {
-	if len(elements) <= loaded {
+	if len(elements) <= maxLoaded {
 		s.texts, s.ends = s.texts[:0], append(s.ends[:0], 0)
 		for i := range elements {
 			elements[i].text = uint32(i)
@@ -140,19 +140,19 @@ func (s *sorter[T]) sort(elements []element, same int) {
 	if same >= len(s.first) {
 		return // The labels of all elements are equal.
 	}
-	common := s.common(elements, same, len(elements)/few)
+	common := s.commonPrefix(elements, same, len(elements)/maxFew)
 	if !s.setKeys(elements, same, common) {
-		common = s.common(elements, same, 1)
+		common = s.commonPrefix(elements, same, 1)
 		s.setKeys(elements, same, common)
 	}
-	for run := range runs(elements) {
+	for run := range sortIntoRuns(elements) {
 		s.sort(run, common+8)
 	}
 }
 
-// common returns the length of the longest common prefix of first and the texts of every step-th element. same bytes
-// are known to be equal.
-func (s *sorter[T]) common(elements []element, same, step int) int {
+// commonPrefix returns the length of the longest common prefix of first and the texts of every step-th element. same
+// bytes are known to be equal.
+func (s *sorter[T]) commonPrefix(elements []element, same, step int) int {
 	common := len(s.first)
 	for i := 0; i < len(elements); i += step {
 		s.next = s.text(elements[i], s.next[:0], common)
@@ -178,7 +178,7 @@ func (s *sorter[T]) loadedText(e element) []byte { return s.texts[s.ends[e.text]
 
 // sortLoaded is sort for elements whose texts are loaded.
 func (s *sorter[T]) sortLoaded(elements []element, same int) {
-	if len(elements) <= few {
+	if len(elements) <= maxFew {
 		slices.SortFunc(elements, func(a, b element) int {
 			if c := bytes.Compare(s.loadedText(a), s.loadedText(b)); c != 0 {
 				return c
@@ -197,13 +197,13 @@ func (s *sorter[T]) sortLoaded(elements []element, same int) {
 	for i := range elements {
 		elements[i].key = keyAt(s.loadedText(elements[i]), len(common))
 	}
-	for run := range runs(elements) {
+	for run := range sortIntoRuns(elements) {
 		s.sortLoaded(run, len(common)+8)
 	}
 }
 
-// runs sorts elements by their keys, and yields each run of multiple elements with the same key.
-func runs(elements []element) iter.Seq[[]element] {
+// sortIntoRuns sorts elements by their keys, and yields each run of multiple elements with the same key.
+func sortIntoRuns(elements []element) iter.Seq[[]element] {
 	return func(yield func([]element) bool) {
 		slices.SortFunc(elements, func(a, b element) int {
 			if a.key != b.key {

@@ -47,7 +47,7 @@ func TestSort(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(soak.Seed(t), 1))
 	for range 30 {
-		list := make([]numbered, rng.IntN(4*some))
+		list := make([]numbered, rng.IntN(4*maxSome))
 		for i := range list {
 			list[i] = numbered{randomLabels(rng), i}
 		}
@@ -60,7 +60,7 @@ func TestSort(t *testing.T) {
 func TestSortOfMany(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(soak.Seed(t), 2))
-	list := make([]numbered, 3*loaded)
+	list := make([]numbered, 3*maxLoaded)
 	for i := range list {
 		host := "host-of-many-series.example.org"
 		switch rng.IntN(2000) {
@@ -76,7 +76,7 @@ func TestSortOfMany(t *testing.T) {
 
 func TestSortOfEqualLabels(t *testing.T) {
 	t.Parallel()
-	list := make([]numbered, 3*loaded)
+	list := make([]numbered, 3*maxLoaded)
 	for i := range list {
 		list[i] = numbered{labels.FromStrings("a", fmt.Sprint(i%2), "b", "a value of more than eight bytes"), i}
 	}
@@ -87,7 +87,7 @@ func FuzzSort(f *testing.F) {
 	f.Add([]byte("a=b c=d\na=b\na\x00=b\n\na=b c=e"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var list []numbered
-		for len(list) <= some {
+		for len(list) <= maxSome {
 			for line := range slices.Chunk(append(text, '.'), 5) {
 				list = append(list, numbered{
 					labels.FromStrings("n"+string(line[:len(line)/2]), string(line[len(line)/2:]), "z", string(line)),

@@ -22,8 +22,8 @@ const (
 	// doubtShare, and at least for minDoubt.
 	doubtShare = 30
 	minDoubt   = time.Hour
-	// keepInterval is the interval between writes of the observed uptime.
-	keepInterval = time.Minute
+	// storeInterval is the interval between writes of the observed uptime.
+	storeInterval = time.Minute
 )
 
 // CheckedClock compares this process' clock with a second one: the engine's, or the store's observed uptime. It decides
@@ -71,9 +71,9 @@ type doubt struct {
 	clock time.Time
 }
 
-// rest returns how long an untrusted clock must run evenly before it is trusted. A larger difference takes longer, up
-// to the store's observed uptime.
-func (d *doubt) rest() time.Duration { return max(minDoubt, min(d.by.Abs()/doubtShare, d.since)) }
+// trustDelay returns how long an untrusted clock must run evenly before it is trusted. A larger difference takes
+// longer, up to the store's observed uptime.
+func (d *doubt) trustDelay() time.Duration { return max(minDoubt, min(d.by.Abs()/doubtShare, d.since)) }
 
 // start makes the clock's current time the expected time.
 func (c *CheckedClock) start() {
@@ -85,8 +85,8 @@ func (c *CheckedClock) start() {
 	}
 }
 
-// passed returns the time measured since the last reading, and records a new reading.
-func (c *CheckedClock) passed(now time.Time) time.Duration {
+// measureElapsed returns the time measured since the last reading, and records a new reading.
+func (c *CheckedClock) measureElapsed(now time.Time) time.Duration {
 	d := now.Sub(c.read)
 	if c.o.Elapsed != nil {
 		ran := c.o.Elapsed()
@@ -96,24 +96,24 @@ func (c *CheckedClock) passed(now time.Time) time.Duration {
 	return max(d, 0)
 }
 
-// look reads the clock, updates the observed uptime, the expected time and the trust in the clock, and returns the
+// readClock reads the clock, updates the observed uptime, the expected time and the trust in the clock, and returns the
 // clock's time. The caller must hold mu.
-func (c *CheckedClock) look() time.Time {
+func (c *CheckedClock) readClock() time.Time {
 	now := c.o.Now()
 	if c.read.IsZero() { // The store isn't open.
 		c.expected = now.Round(0)
 		return now
 	}
 	before := c.read
-	passed := c.passed(now)
+	passed := c.measureElapsed(now)
 	c.seen += passed
 	c.expected = c.expected.Add(passed)
 	off := now.Round(0).Sub(c.expected)
-	c.noteStep(now.Round(0).Sub(before.Round(0))-passed, off)
+	c.recordStep(now.Round(0).Sub(before.Round(0))-passed, off)
 	switch {
 	case !c.alone && c.theirs == nil, c.o.Believing:
 		c.expected = now.Round(0) // There is no second clock.
-	case !c.alone && off.Abs() > maxClockOff:
+	case !c.alone && off.Abs() > maxClockDifference:
 		if c.doubt == nil {
 			c.doubt = &doubt{by: off, since: c.seen, clock: now.Round(0)}
 			c.o.Logger.Error(
@@ -123,12 +123,12 @@ func (c *CheckedClock) look() time.Time {
 			)
 		}
 	case !c.alone:
-		c.believeAgain()
+		c.trustAgain()
 	case off.Abs() <= MaxLeap:
-		c.believeAgain()
+		c.trustAgain()
 		c.expected = c.expected.Add(max(-followRate*passed, min(off, followRate*passed)))
 	default:
-		c.weigh(now.Round(0), off)
+		c.checkDifference(now.Round(0), off)
 	}
 	if !now.Before(c.expected) {
 		c.set.back = 0 // The expected time has caught up.
@@ -136,35 +136,35 @@ func (c *CheckedClock) look() time.Time {
 	return now
 }
 
-// weigh decides about a clock whose difference from the expected time is too large. It marks the clock as untrusted,
-// until the operator confirms the date or the clock has run evenly for long enough.
-func (c *CheckedClock) weigh(now time.Time, off time.Duration) {
+// checkDifference decides about a clock whose difference from the expected time is too large. It marks the clock as
+// untrusted, until the operator confirms the date or the clock has run evenly for long enough.
+func (c *CheckedClock) checkDifference(now time.Time, off time.Duration) {
 	switch {
-	case c.saidToday(now):
+	case c.isConfirmedDate(now):
 		c.expected, c.unkept = now, true
-		c.believeAgain()
+		c.trustAgain()
 	case c.doubt == nil || (off-c.doubt.by).Abs() > MaxLeap:
 		c.doubt = &doubt{by: off, since: c.seen, clock: now}
 		c.o.Logger.Error(
 			"this machine's clock is untrusted; nothing is deleted until it is right, or has run evenly for long "+
 				"enough",
 			"by", off.Round(time.Second), "clock", now.UTC(), "expected", c.expected.UTC(),
-			"for", c.doubt.rest().Round(time.Minute), "do", c.doClock(),
+			"for", c.doubt.trustDelay().Round(time.Minute), "do", c.remedy(),
 		)
-	case c.seen-c.doubt.since >= c.doubt.rest():
+	case c.seen-c.doubt.since >= c.doubt.trustDelay():
 		c.expected = now
-		c.believeAgain()
+		c.trustAgain()
 	}
 }
 
-// saidToday reports whether the clock shows the date that the operator specified, in any time zone.
-func (c *CheckedClock) saidToday(now time.Time) bool {
+// isConfirmedDate reports whether the clock shows the date that the operator specified, in any time zone.
+func (c *CheckedClock) isConfirmedDate(now time.Time) bool {
 	const zone = 14 * time.Hour
 	day := c.o.Today
 	return !day.IsZero() && now.After(day.Add(-zone)) && now.Before(day.Add(24*time.Hour+zone))
 }
 
-func (c *CheckedClock) believeAgain() {
+func (c *CheckedClock) trustAgain() {
 	if d := c.doubt; d != nil {
 		c.doubt = nil
 		c.o.Logger.Warn("this machine's clock is trusted again",
@@ -173,7 +173,7 @@ func (c *CheckedClock) believeAgain() {
 	}
 }
 
-func (c *CheckedClock) doClock() string {
+func (c *CheckedClock) remedy() string {
 	if !c.alone {
 		return "correct the clock"
 	}
@@ -190,7 +190,7 @@ func (c *CheckedClock) MayRemove() error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := c.look().Round(0)
+	now := c.readClock().Round(0)
 	if c.doubt == nil {
 		return nil
 	}
@@ -203,11 +203,11 @@ func (c *CheckedClock) MayRemove() error {
 		way = "behind"
 	}
 	err := fmt.Errorf(
-		"%w: %s is %v %s %s; %s", ErrClock, now.UTC().Format(time.RFC3339), off.Abs(), way, than, c.doClock(),
+		"%w: %s is %v %s %s; %s", ErrClock, now.UTC().Format(time.RFC3339), off.Abs(), way, than, c.remedy(),
 	)
 	if c.alone {
 		err = fmt.Errorf("%w: it will be trusted after running evenly for %v more",
-			err, max(c.doubt.rest()-(c.seen-c.doubt.since), 0).Round(time.Second))
+			err, max(c.doubt.trustDelay()-(c.seen-c.doubt.since), 0).Round(time.Second))
 	}
 	return err
 }
@@ -226,7 +226,7 @@ func (c *CheckedClock) mayChange() error {
 func (c *CheckedClock) Times() (earlier, later time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := c.look()
+	now := c.readClock()
 	if c.doubt == nil {
 		return now, now
 	}
@@ -240,7 +240,7 @@ func (c *CheckedClock) Earliest() time.Time {
 		earlier, _ := c.Times()
 		return earlier
 	}
-	off, _ := c.Off()
+	off, _ := c.Difference()
 	return c.o.Now().Add(-max(off, 0))
 }
 
@@ -252,28 +252,28 @@ func (c *CheckedClock) EngineTime() time.Time {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.look()
+	c.readClock()
 	return c.expected
 }
 
-// Settling reports whether a slot that has ended by the clock may still be in progress by the expected time.
-func (c *CheckedClock) Settling(end, settle int64) bool {
+// IsSettling reports whether a slot that has ended by the clock may still be in progress by the expected time.
+func (c *CheckedClock) IsSettling(end, settle int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.look()
+	c.readClock()
 	expected := c.expected.UnixMilli()
 	return c.doubt != nil && end+settle >= expected && end < expected+format.DayMS
 }
 
-// SeenMS returns the store's observed uptime in milliseconds: the time that its processes have measured while they ran,
-// regardless of changes of their clocks. It is durable and never decreases. In a shared store, time that multiple
-// processes measure concurrently counts once. The grace period between hiding and deleting data is measured in observed
-// uptime.
-func (c *CheckedClock) SeenMS() int64 {
+// ObservedUptimeMS returns the store's observed uptime in milliseconds: the time that its processes have measured while
+// they ran, regardless of changes of their clocks. It is durable and never decreases. In a shared store, time that
+// multiple processes measure concurrently counts once. The grace period between hiding and deleting data is measured in
+// observed uptime.
+func (c *CheckedClock) ObservedUptimeMS() int64 {
 	if c.open != nil {
 		ctx, cancel := context.WithTimeout(c.open, CommitTimeout)
 		defer cancel()
-		if err := c.KeepSeen(ctx); err != nil && ctx.Err() == nil {
+		if err := c.StoreUptime(ctx); err != nil && ctx.Err() == nil {
 			c.o.Logger.Warn("can't record the elapsed time; hidden samples are deleted later", "err", err)
 		}
 	}
@@ -282,24 +282,24 @@ func (c *CheckedClock) SeenMS() int64 {
 	return c.kept.Milliseconds()
 }
 
-// SeenKept returns the observed uptime of the last successful write, usually about a minute old.
-func (c *CheckedClock) SeenKept() int64 {
+// StoredUptimeMS returns the observed uptime of the last successful write, usually about a minute old.
+func (c *CheckedClock) StoredUptimeMS() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.kept.Milliseconds()
 }
 
-// run writes the observed uptime once per keepInterval until ctx ends, in a store without heartbeats.
+// run writes the observed uptime once per storeInterval until ctx ends, in a store without heartbeats.
 func (c *CheckedClock) run(ctx context.Context) {
-	every(ctx, keepInterval, c.KeepSeen, func(err error) {
+	runEvery(ctx, storeInterval, c.StoreUptime, func(err error) {
 		c.o.Logger.Warn("can't record the elapsed time; retrying at the next heartbeat", "err", err)
 	})
 }
 
-// Off returns the difference of the clock from the expected time, positive if the clock is fast, and whether the clock
-// is untrusted.
-func (c *CheckedClock) Off() (off time.Duration, doubted bool) {
+// Difference returns the difference of the clock from the expected time, positive if the clock is fast, and whether the
+// clock is untrusted.
+func (c *CheckedClock) Difference() (off time.Duration, doubted bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.look().Round(0).Sub(c.expected), c.doubt != nil
+	return c.readClock().Round(0).Sub(c.expected), c.doubt != nil
 }

@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// noteOff is the smallest difference from the cluster's clock that is logged, and the smallest step of a clock that
-	// is recorded and logged.
-	noteOff = time.Minute
-	// noteEvery is the min interval between two log lines about a difference or a step.
-	noteEvery = 10 * time.Minute
-	// aheadRest is the time without samples ahead of the clock after which the next such sample starts a new wait, see
+	// minLoggedDifference is the smallest difference from the cluster's clock that is logged, and the smallest step of
+	// a clock that is recorded and logged.
+	minLoggedDifference = time.Minute
+	// logInterval is the min interval between two log lines about a difference or a step.
+	logInterval = 10 * time.Minute
+	// aheadReset is the time without samples ahead of the clock after which the next such sample starts a new wait, see
 	// ConfirmAhead.
-	aheadRest = time.Hour
+	aheadReset = time.Hour
 	// maxSlow is the max time by which a trusted clock may be slow on a single machine, and maxAnySlow the max time for
 	// any clock, both in milliseconds.
-	maxSlow    = int64(maxClockOff / time.Millisecond)
+	maxSlow    = int64(maxClockDifference / time.Millisecond)
 	maxAnySlow = 100 * 365 * format.DayMS
 )
 
@@ -35,7 +35,7 @@ var earliestNow = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 func (c *CheckedClock) Bounds() (earlier, later time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.bounds(c.look())
+	return c.bounds(c.readClock())
 }
 
 // bounds implements Bounds for a time that was just read from the clock. The caller must hold mu.
@@ -60,7 +60,7 @@ func (c *CheckedClock) MayBeSlow(by int64) bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := c.look()
+	now := c.readClock()
 	return c.doubt != nil || now.Before(earliestNow) || by <= c.set.slowBy.Milliseconds() ||
 		c.seen-c.set.at < c.o.AheadPatience
 }
@@ -82,9 +82,9 @@ func (c *CheckedClock) ConfirmAhead() (wait time.Duration, err error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.look()
+	c.readClock()
 	a := &c.ahead
-	if !a.any || c.seen-a.last >= aheadRest {
+	if !a.any || c.seen-a.last >= aheadReset {
 		*a = aheadSamples{any: true, since: c.seen}
 		if c.o.AheadPatience > 0 {
 			c.o.Logger.Warn("samples are more than 10 minutes ahead of this machine's clock; senders get a retryable "+
@@ -167,9 +167,9 @@ func (c *CheckedClock) compareLocked(ctx context.Context) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.seen += c.passed(c.o.Now())
+	c.seen += c.measureElapsed(c.o.Now())
 	c.expected = theirs.Round(0)
-	c.noteDifference(c.look().Round(0).Sub(c.expected))
+	c.logDifference(c.readClock().Round(0).Sub(c.expected))
 	return nil
 }
 
@@ -181,20 +181,20 @@ type clockNotes struct {
 	offAt, stepAt time.Duration
 }
 
-// noteDifference logs that the clock differs from the cluster's, that the difference has doubled, or that it has ended.
-func (c *CheckedClock) noteDifference(off time.Duration) {
+// logDifference logs that the clock differs from the cluster's, that the difference has doubled, or that it has ended.
+func (c *CheckedClock) logDifference(off time.Duration) {
 	n := &c.noted
 	switch {
-	case c.doubt != nil, n.offAt != 0 && c.seen-n.offAt < noteEvery:
+	case c.doubt != nil, n.offAt != 0 && c.seen-n.offAt < logInterval:
 		return
-	case off.Abs() >= noteOff && off.Abs() >= 2*n.off.Abs():
+	case off.Abs() >= minLoggedDifference && off.Abs() >= 2*n.off.Abs():
 		n.off = off
 		c.o.Logger.Warn(
-			"this machine's clock is "+wayOf(off)+
+			"this machine's clock is "+directionOf(off)+
 				": it differs from the cluster's; correct it (NTP). From 6 hours on, no samples are accepted",
 			"by", off.Abs().Round(time.Second),
 		)
-	case off.Abs() < noteOff/2 && n.off != 0:
+	case off.Abs() < minLoggedDifference/2 && n.off != 0:
 		n.off = 0
 		c.o.Logger.Info("this machine's clock matches the cluster's again", "by", off.Abs().Round(time.Millisecond))
 	default:
@@ -213,25 +213,25 @@ type clockSet struct {
 	slowBy, back time.Duration
 }
 
-// noteStep records and logs a step: the clock has moved by more or less than the measured time. by is that difference,
-// and off the clock's difference from the expected time. The caller must hold mu.
-func (c *CheckedClock) noteStep(by, off time.Duration) {
-	if by.Abs() >= noteOff || c.set.opened {
+// recordStep records and logs a step: the clock has moved by more or less than the measured time. by is that
+// difference, and off the clock's difference from the expected time. The caller must hold mu.
+func (c *CheckedClock) recordStep(by, off time.Duration) {
+	if by.Abs() >= minLoggedDifference || c.set.opened {
 		c.set = clockSet{at: c.seen, slowBy: max(0, -off), back: max(0, -off)}
 	}
-	if by.Abs() < noteOff {
+	if by.Abs() < minLoggedDifference {
 		return
 	}
 	c.ahead = aheadSamples{}
-	if n := &c.noted; c.alone && !c.o.Believing && (n.stepAt == 0 || c.seen-n.stepAt >= noteEvery) {
+	if n := &c.noted; c.alone && !c.o.Believing && (n.stepAt == 0 || c.seen-n.stepAt >= logInterval) {
 		n.stepAt = max(c.seen, 1)
 		c.o.Logger.Info("this machine's clock was changed, or the machine was suspended",
 			"by", by.Round(time.Second), "clock", c.read.UTC())
 	}
 }
 
-// wayOf returns "slow" if off is negative, otherwise "fast".
-func wayOf(off time.Duration) string {
+// directionOf returns "slow" if off is negative, otherwise "fast".
+func directionOf(off time.Duration) string {
 	if off < 0 {
 		return "slow"
 	}

@@ -13,26 +13,26 @@ import (
 // clockKey returns the clustering key of the observed uptime. It can't be the name of a process.
 func clockKey() engine.Key { return engine.Key{engine.Text(strings.Repeat("\x00", engine.IDLen))} }
 
-// clockBeat is the stored observed uptime, as JSON. Its write timestamp is SeenMS, so that the row with the highest
+// clockRow is the stored observed uptime, as JSON. Its write timestamp is SeenMS, so that the row with the highest
 // uptime wins.
-type clockBeat struct {
+type clockRow struct {
 	// SeenMS is the observed uptime, and ClockMS the expected time at that moment, in milliseconds.
 	SeenMS  int64 `json:"seen_ms"`
 	ClockMS int64 `json:"clock_ms"`
 	// Nil while the clock is trusted.
-	Doubt *doubtBeat `json:"doubt,omitempty"`
+	Doubt *doubtRow `json:"doubt,omitempty"`
 }
 
-type doubtBeat struct {
+type doubtRow struct {
 	ByMS    int64 `json:"by_ms"`
 	SinceMS int64 `json:"since_ms"`
 	ClockMS int64 `json:"clock_ms"`
 }
 
-func (c *CheckedClock) beat() clockBeat {
-	b := clockBeat{SeenMS: c.seen.Milliseconds(), ClockMS: c.expected.UnixMilli()}
+func (c *CheckedClock) row() clockRow {
+	b := clockRow{SeenMS: c.seen.Milliseconds(), ClockMS: c.expected.UnixMilli()}
 	if d := c.doubt; d != nil && c.alone {
-		b.Doubt = &doubtBeat{d.by.Milliseconds(), d.since.Milliseconds(), d.clock.UnixMilli()}
+		b.Doubt = &doubtRow{d.by.Milliseconds(), d.since.Milliseconds(), d.clock.UnixMilli()}
 	}
 	return b
 }
@@ -40,8 +40,8 @@ func (c *CheckedClock) beat() clockBeat {
 // maxSeenMS bounds the observed uptime of a row, so that it fits in a time.Duration.
 const maxSeenMS = int64(1<<63-1) / int64(time.Millisecond)
 
-func parseClock(b []byte) (clockBeat, error) {
-	var beat clockBeat
+func parseClock(b []byte) (clockRow, error) {
+	var beat clockRow
 	if err := json.Unmarshal(b, &beat); err != nil {
 		return beat, fmt.Errorf("membership: the row of recorded time is malformed: %w", err)
 	}
@@ -53,7 +53,7 @@ func parseClock(b []byte) (clockBeat, error) {
 	return beat, nil
 }
 
-func (c *CheckedClock) readRow(ctx context.Context) (beat clockBeat, found bool, err error) {
+func (c *CheckedClock) readRow(ctx context.Context) (beat clockRow, found bool, err error) {
 	for row, err := range c.o.Engine.Scan(ctx, engine.Range{
 		Table: engine.Processes, Partition: listPartition(clockList),
 	}) {
@@ -61,18 +61,18 @@ func (c *CheckedClock) readRow(ctx context.Context) (beat clockBeat, found bool,
 			return beat, false, fmt.Errorf("membership: reading the recorded time: %w", err)
 		}
 		if beat, err = parseClock(row.Value); err != nil {
-			c.o.Corrupt(engine.Processes, err) // KeepSeen overwrites the row once the observed uptime exceeds it.
-			return clockBeat{}, false, nil
+			c.o.Corrupt(engine.Processes, err) // StoreUptime overwrites the row once the observed uptime exceeds it.
+			return clockRow{}, false, nil
 		}
 		return beat, true, nil
 	}
 	return beat, false, nil
 }
 
-// resume continues from the stored observed uptime. If the row is missing because the store is new or has lost it, a
-// store's only process derives the uptime from the store's contents: the time from the store's creation to its last
-// known use.
-func (c *CheckedClock) resume(ctx context.Context) error {
+// resumeUptime continues from the stored observed uptime. If the row is missing because the store is new or has lost
+// it, a store's only process derives the uptime from the store's contents: the time from the store's creation to its
+// last known use.
+func (c *CheckedClock) resumeUptime(ctx context.Context) error {
 	c.alone = !c.o.Shared
 	c.theirs, _ = engine.As[engine.Clock](c.o.Engine)
 	c.start()
@@ -100,7 +100,7 @@ func (c *CheckedClock) resume(ctx context.Context) error {
 			}
 		}
 	}
-	c.look()
+	c.readClock()
 	if c.alone && !stored && !c.o.ReadOnly {
 		// The derived uptime is written immediately. Otherwise each start that lasts less than a minute would derive it
 		// again.
@@ -110,15 +110,15 @@ func (c *CheckedClock) resume(ctx context.Context) error {
 	unkept := c.unkept
 	c.mu.Unlock()
 	if unkept {
-		return c.KeepSeen(ctx)
+		return c.StoreUptime(ctx)
 	}
 	return nil
 }
 
-// Recall reads the observed uptime of a store that isn't open, so that SeenKept returns it. last is the expected time
-// at the last write of the row, zero if the row is missing. The second result is true if the clock was untrusted then,
-// or differs from last too much to be trusted now.
-func (c *CheckedClock) Recall(ctx context.Context) (last time.Time, doubted bool, err error) {
+// ReadUptime reads the observed uptime of a store that isn't open, so that StoredUptimeMS returns it. last is the
+// expected time at the last write of the row, zero if the row is missing. The second result is true if the clock was
+// untrusted then, or differs from last too much to be trusted now.
+func (c *CheckedClock) ReadUptime(ctx context.Context) (last time.Time, doubted bool, err error) {
 	beat, found, err := c.readRow(ctx)
 	if err != nil || !found {
 		return time.Time{}, false, err
@@ -130,11 +130,11 @@ func (c *CheckedClock) Recall(ctx context.Context) (last time.Time, doubted bool
 	return last, beat.Doubt != nil || c.o.Now().Sub(last).Abs() > MaxLeap, nil
 }
 
-// KeepSeen makes the observed uptime durable, if keepInterval has passed since the last write.
-func (c *CheckedClock) KeepSeen(ctx context.Context) error {
+// StoreUptime makes the observed uptime durable, if storeInterval has passed since the last write.
+func (c *CheckedClock) StoreUptime(ctx context.Context) error {
 	c.mu.Lock()
-	c.look()
-	due := c.seen-c.wrote >= keepInterval || c.unkept
+	c.readClock()
+	due := c.seen-c.wrote >= storeInterval || c.unkept
 	c.mu.Unlock()
 	if !due || c.o.ReadOnly {
 		return nil
@@ -145,7 +145,7 @@ func (c *CheckedClock) KeepSeen(ctx context.Context) error {
 			return err
 		}
 		c.mu.Lock()
-		c.learn(time.Duration(theirs.SeenMS) * time.Millisecond)
+		c.raiseUptime(time.Duration(theirs.SeenMS) * time.Millisecond)
 		c.mu.Unlock()
 	}
 	c.mu.Lock()
@@ -153,7 +153,7 @@ func (c *CheckedClock) KeepSeen(ctx context.Context) error {
 	// both have measured.
 	c.seen = max(c.seen, c.kept+time.Millisecond, c.wrote+time.Millisecond)
 	c.wrote = c.seen.Truncate(time.Millisecond)
-	beat := c.beat()
+	beat := c.row()
 	c.mu.Unlock()
 	value, err := json.Marshal(beat)
 	if err != nil {
@@ -174,7 +174,7 @@ func (c *CheckedClock) KeepSeen(ctx context.Context) error {
 	return nil
 }
 
-// learn raises the observed uptime to a durable value that another process has written. The caller must hold mu.
-func (c *CheckedClock) learn(seen time.Duration) {
+// raiseUptime raises the observed uptime to a durable value that another process has written. The caller must hold mu.
+func (c *CheckedClock) raiseUptime(seen time.Duration) {
 	c.seen, c.kept = max(c.seen, seen), max(c.kept, seen)
 }

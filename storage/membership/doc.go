@@ -10,9 +10,9 @@
 //	              └► MayRemove: whether anything may be deleted by this clock
 //
 // The only process of a store sends no heartbeats and may always acknowledge. Its second clock is the observed uptime
-// (design/clocks.md). In a shared store each process sends a heartbeat every BeatInterval. It acknowledges samples only
-// while the other processes still read its streams (design/several-processes.md). Otherwise acknowledged samples would
-// be missing from their answers.
+// (design/clocks.md). In a shared store each process sends a heartbeat every HeartbeatInterval. It acknowledges samples
+// only while the other processes still read its streams (design/several-processes.md). Otherwise acknowledged samples
+// would be missing from their answers.
 //
 // The expected time is the time that this process' clock should show according to the second clock. A step is a change
 // of the clock that differs from the measured time.

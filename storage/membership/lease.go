@@ -68,19 +68,21 @@ func (m *Member) leases(ctx context.Context, name string, n int) ([]Lease, error
 	return leases, nil
 }
 
-// Take acquires a partition's lease for owner, or releases it if owner is "". It writes nothing if the lease has
-// changed since lease was read. The second result reports whether the lease was written. After an error it may or may
-// not have been written.
-func (m *Member) Take(ctx context.Context, partition int, lease Lease, owner string) (Lease, bool, error) {
-	return m.take(ctx, leasePartitions, partition, lease, owner)
+// SetLeaseOwner acquires a partition's lease for owner, or releases it if owner is "". It writes nothing if the lease
+// has changed since lease was read. The second result reports whether the lease was written. After an error it may or
+// may not have been written.
+func (m *Member) SetLeaseOwner(ctx context.Context, partition int, lease Lease, owner string) (Lease, bool, error) {
+	return m.setLeaseOwner(ctx, leasePartitions, partition, lease, owner)
 }
 
-// TakeRules acquires or releases the lease for evaluating rules, as Take does.
-func (m *Member) TakeRules(ctx context.Context, lease Lease, owner string) (Lease, bool, error) {
-	return m.take(ctx, leaseRules, 0, lease, owner)
+// SetRulesLeaseOwner acquires or releases the lease for evaluating rules, as SetLeaseOwner does.
+func (m *Member) SetRulesLeaseOwner(ctx context.Context, lease Lease, owner string) (Lease, bool, error) {
+	return m.setLeaseOwner(ctx, leaseRules, 0, lease, owner)
 }
 
-func (m *Member) take(ctx context.Context, name string, item int, lease Lease, owner string) (Lease, bool, error) {
+func (m *Member) setLeaseOwner(
+	ctx context.Context, name string, item int, lease Lease, owner string,
+) (Lease, bool, error) {
 	next := Lease{Owner: owner, SinceMS: m.o.Now().UnixMilli()}
 	if owner != "" {
 		if err := m.MayRemove(); err != nil {

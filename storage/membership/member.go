@@ -16,9 +16,9 @@ const (
 	// CommitTimeout bounds a commit. It is long, because the sender has its own deadline. A commit that takes longer
 	// isn't acknowledged.
 	CommitTimeout = 30 * time.Second
-	// TailLife is the TTL of a stream position. Other processes use the stream positions of this process to find the
+	// TailTTL is the TTL of a stream position. Other processes use the stream positions of this process to find the
 	// samples that it has acknowledged.
-	TailLife = time.Hour
+	TailTTL = time.Hour
 )
 
 // ErrClock means that this machine's clock is untrusted. Until it is trusted again, nothing is deleted, and a shared
@@ -72,8 +72,8 @@ type Member struct {
 	// must acquire that lock first.
 	Filling *Turn
 	// Imports are the imports of this process that are under way.
-	Imports *ImportList
-	beats   *beats // nil if this is the only process
+	Imports    *ImportList
+	heartbeats *heartbeats // nil if this is the only process
 
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -86,22 +86,22 @@ func New(o Options) *Member {
 	m.Clock, m.Filling = &CheckedClock{o: &m.o}, newTurn(m, leaseFilling)
 	m.Imports = &ImportList{now: o.Now}
 	if o.Shared {
-		m.beats = &beats{o: &m.o, clock: m.Clock, filling: m.Filling}
+		m.heartbeats = &heartbeats{o: &m.o, clock: m.Clock, filling: m.Filling}
 	}
 	return m
 }
 
 // Open reads the store's observed uptime and, in a shared store, announces this process. The caller must call Close.
 func (m *Member) Open(ctx context.Context) error {
-	if now := m.o.Now(); !m.o.Today.IsZero() && !m.Clock.saidToday(now) {
+	if now := m.o.Now(); !m.o.Today.IsZero() && !m.Clock.isConfirmedDate(now) {
 		m.o.Logger.Warn("--storage.today is ignored, because this machine's clock has another date",
 			"date", m.o.Today.Format(time.DateOnly), "clock", now.UTC())
 	}
-	if err := m.Clock.resume(ctx); err != nil {
+	if err := m.Clock.resumeUptime(ctx); err != nil {
 		return err
 	}
-	if m.beats != nil {
-		if err := m.beats.beat(ctx); err != nil {
+	if m.heartbeats != nil {
+		if err := m.heartbeats.send(ctx); err != nil {
 			return err
 		}
 	}
@@ -109,9 +109,9 @@ func (m *Member) Open(ctx context.Context) error {
 	m.Clock.open, m.cancel = background, cancel
 	switch {
 	case m.o.Still:
-	case m.beats != nil: // A read-only process also reads the settings and the engine's clock.
+	case m.heartbeats != nil: // A read-only process also reads the settings and the engine's clock.
 		m.running.Go(func() {
-			panics.Repeat(background, "announcing this process", func() { m.beats.run(background) })
+			panics.Repeat(background, "announcing this process", func() { m.heartbeats.run(background) })
 		})
 	case !m.o.ReadOnly:
 		m.running.Go(func() { panics.Repeat(background, "observing the clock", func() { m.Clock.run(background) }) })
@@ -123,41 +123,41 @@ func (m *Member) Open(ctx context.Context) error {
 func (m *Member) Close() {
 	m.cancel()
 	m.running.Wait()
-	if m.beats != nil {
-		m.beats.end()
+	if m.heartbeats != nil {
+		m.heartbeats.advertiseStop()
 	}
 }
 
-// Alone reports whether this process is the only one that may use the engine.
-func (m *Member) Alone() bool { return m.beats == nil }
+// IsAlone reports whether this process is the only one that may use the engine.
+func (m *Member) IsAlone() bool { return m.heartbeats == nil }
 
 // Writer returns this process' name in the staging log, in hexadecimal.
 func (m *Member) Writer() string { return hex.EncodeToString([]byte(m.o.Writer)) }
 
-// Beat sends a heartbeat now, in addition to the one per BeatInterval.
-func (m *Member) Beat(ctx context.Context) error {
-	if m.beats == nil {
+// SendHeartbeat sends a heartbeat now, in addition to the one per HeartbeatInterval.
+func (m *Member) SendHeartbeat(ctx context.Context) error {
+	if m.heartbeats == nil {
 		return nil
 	}
-	return m.beats.beat(ctx)
+	return m.heartbeats.send(ctx)
 }
 
 // Leave announces that this process accepts no more work, so that other processes take over its leases without waiting
 // for LivenessTimeout. It may continue to write.
 func (m *Member) Leave(ctx context.Context) error {
-	if m.beats == nil {
+	if m.heartbeats == nil {
 		return nil
 	}
-	return m.beats.leave(ctx)
+	return m.heartbeats.announceLeave(ctx)
 }
 
-// Unheard returns the time since the last durable heartbeat of this process, 0 if it is the only process. After
+// HeartbeatAge returns the time since the last durable heartbeat of this process, 0 if it is the only process. After
 // LivenessTimeout, other processes take over its leases.
-func (m *Member) Unheard() time.Duration {
-	if m.beats == nil {
+func (m *Member) HeartbeatAge() time.Duration {
+	if m.heartbeats == nil {
 		return 0
 	}
-	return m.beats.unheard()
+	return m.heartbeats.age()
 }
 
 // MayRemove calls CheckedClock.MayRemove.
@@ -168,7 +168,7 @@ func (m *Member) MayRemove() error { return m.Clock.MayRemove() }
 // even with an untrusted clock. It seals by the earlier time (see CheckedClock.Times), so that no sample is too old for
 // its window and the head doesn't grow.
 func (m *Member) MayWrite() error {
-	if m.beats == nil {
+	if m.heartbeats == nil {
 		return m.Clock.mayChange()
 	}
 	return m.Clock.MayRemove()
@@ -177,10 +177,10 @@ func (m *Member) MayWrite() error {
 // MayAcknowledge returns an error if a durable commit that started at the given time must not be acknowledged, because
 // other processes may no longer read its samples.
 func (m *Member) MayAcknowledge(started time.Time) error {
-	if m.beats == nil {
+	if m.heartbeats == nil {
 		return nil
 	}
-	return m.beats.mayAcknowledge(started)
+	return m.heartbeats.mayAcknowledge(started)
 }
 
 // Elapsed returns the time between two readings of the clock: the larger of the differences by the wall clock and by
@@ -189,8 +189,8 @@ func Elapsed(since, now time.Time) time.Duration {
 	return max(now.Sub(since).Abs(), now.Round(0).Sub(since.Round(0)).Abs())
 }
 
-// every calls a function once per interval until ctx ends, and passes its errors to failed.
-func every(ctx context.Context, interval time.Duration, beat func(context.Context) error, failed func(error)) {
+// runEvery calls a function once per interval until ctx ends, and passes its errors to failed.
+func runEvery(ctx context.Context, interval time.Duration, beat func(context.Context) error, failed func(error)) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {

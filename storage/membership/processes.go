@@ -47,7 +47,7 @@ const (
 
 func listPartition(list int64) engine.Key { return engine.Key{engine.Int(list)} }
 
-// Processes lists the processes that sent a heartbeat within ProcessLife.
+// Processes lists the processes that sent a heartbeat within ProcessTTL.
 func (m *Member) Processes(ctx context.Context) (list []Process, err error) {
 	for row, err := range m.o.Engine.Scan(ctx, engine.Range{
 		Table: engine.Processes, Partition: listPartition(processList),
@@ -67,7 +67,7 @@ func (m *Member) Processes(ctx context.Context) (list []Process, err error) {
 	return list, nil
 }
 
-// AppendWriters appends the staging log names of the other processes that sent a heartbeat within ProcessLife.
+// AppendWriters appends the staging log names of the other processes that sent a heartbeat within ProcessTTL.
 func (m *Member) AppendWriters(ctx context.Context, writers []string) ([]string, error) {
 	for row, err := range m.o.Engine.Scan(ctx, engine.Range{
 		Table: engine.Processes, Partition: listPartition(processList), KeysOnly: true,

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// turnLook is the interval at which a waiting process reads the lease.
-const turnLook = 50 * time.Millisecond
+// turnInterval is the interval at which a waiting process reads the lease.
+const turnInterval = 50 * time.Millisecond
 
 // Turn is a mutex across processes, for read-modify-write changes. Goroutines of one process exclude each other with a
 // lock, and processes with a lease. As with other leases, a process that stops sending heartbeats loses it.
@@ -35,10 +35,10 @@ func (t *Turn) Begin(ctx context.Context) (end func(), err error) {
 		return nil, fmt.Errorf("membership: waiting until %s ends: %w", t.name, ctx.Err())
 	}
 	release := func() { <-t.held }
-	if t.m.Alone() {
+	if t.m.IsAlone() {
 		return release, nil
 	}
-	if err := t.take(ctx); err != nil { // The lease may have been acquired despite the error.
+	if err := t.acquireLease(ctx); err != nil { // The lease may have been acquired despite the error.
 		t.left = true
 		release()
 		return nil, err
@@ -47,15 +47,15 @@ func (t *Turn) Begin(ctx context.Context) (end func(), err error) {
 		defer release()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CommitTimeout)
 		defer cancel()
-		err := t.give(ctx)
+		err := t.releaseLease(ctx)
 		if t.left = err != nil; t.left {
 			t.m.o.Logger.Warn("other processes wait until this one can release its turn", "of", t.name, "err", err)
 		}
 	}, nil
 }
 
-// giveLeft releases the lease if this process failed to release it at the end of a turn.
-func (t *Turn) giveLeft(ctx context.Context) error {
+// releaseLeftover releases the lease if this process failed to release it at the end of a turn.
+func (t *Turn) releaseLeftover(ctx context.Context) error {
 	select {
 	case t.held <- struct{}{}:
 	default:
@@ -65,12 +65,12 @@ func (t *Turn) giveLeft(ctx context.Context) error {
 	if !t.left {
 		return nil
 	}
-	err := t.give(ctx)
+	err := t.releaseLease(ctx)
 	t.left = err != nil
 	return err
 }
 
-func (t *Turn) take(ctx context.Context) error {
+func (t *Turn) acquireLease(ctx context.Context) error {
 	heard := NewLiveness(t.m, time.Now)
 	for {
 		lease, err := t.lease(ctx)
@@ -82,24 +82,24 @@ func (t *Turn) take(ctx context.Context) error {
 			return err
 		}
 		if !slices.ContainsFunc(others, func(p Process) bool { return p.Writer == lease.Owner }) {
-			if _, mine, err := t.m.take(ctx, t.name, 0, lease, t.m.Writer()); err != nil || mine {
+			if _, mine, err := t.m.setLeaseOwner(ctx, t.name, 0, lease, t.m.Writer()); err != nil || mine {
 				return err
 			}
 		}
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("membership: waiting for other processes to finish %s: %w", t.name, ctx.Err())
-		case <-time.After(turnLook):
+		case <-time.After(turnInterval):
 		}
 	}
 }
 
-func (t *Turn) give(ctx context.Context) error {
+func (t *Turn) releaseLease(ctx context.Context) error {
 	lease, err := t.lease(ctx)
 	if err != nil || lease.Owner != t.m.Writer() {
 		return err
 	}
-	_, _, err = t.m.take(ctx, t.name, 0, lease, "")
+	_, _, err = t.m.setLeaseOwner(ctx, t.name, 0, lease, "")
 	return err
 }
 

@@ -46,7 +46,7 @@ func (b *ReadBudget) Charge(n int) error {
 			ErrQueryTooLarge, b.Limit,
 		)
 	}
-	return b.Use.Bytes(n)
+	return b.Use.AddBytes(n)
 }
 
 // Used returns the number of charged bytes.

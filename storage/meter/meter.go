@@ -25,8 +25,8 @@ var ErrNoTurn = errors.New("storage: a large read must call Turn before Load")
 
 type loadKey struct{}
 
-// Loading returns the context of a load into a cache.
-func Loading(ctx context.Context) context.Context { return context.WithValue(ctx, loadKey{}, true) }
+// WithLoading returns the context of a load into a cache.
+func WithLoading(ctx context.Context) context.Context { return context.WithValue(ctx, loadKey{}, true) }
 
 // IsLoading reports whether ctx belongs to a load into a cache, for which other reads may wait.
 func IsLoading(ctx context.Context) bool { return ctx.Value(loadKey{}) != nil }

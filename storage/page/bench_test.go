@@ -28,7 +28,7 @@ func benchValues(byLabels bool) map[string][][][]byte {
 		if !byLabels {
 			rand.New(rand.NewPCG(page, 2)).Shuffle(len(of), func(i, j int) { of[i], of[j] = of[j], of[i] })
 		}
-		c := churn(of, page, page%2 == 0)
+		c := churnOf(of, page, page%2 == 0)
 		values["labels"] = append(values["labels"], c.labels)
 		values["raw"] = append(values["raw"], c.chunks)
 		values["5m"] = append(values["5m"], c.r5m)

@@ -44,13 +44,13 @@ func (e *composer) release() {
 	composers.Put(e)
 }
 
-// cut cuts values into fields.
-func (e *composer) cut(l *cutting, values [][]byte) {
+// cutValues cuts values into fields.
+func (e *composer) cutValues(l *cutting, values [][]byte) {
 	n := len(values)
-	e.numbers = zeroed(e.numbers, (1+l.numbers)*n)
-	e.texts = zeroed(e.texts, (1+l.texts)*n)
+	e.numbers = zeroedSlice(e.numbers, (1+l.numbers)*n)
+	e.texts = zeroedSlice(e.texts, (1+l.texts)*n)
 	f := &e.fields
-	f.Numbers, f.Texts = zeroed(f.Numbers, l.numbers), zeroed(f.Texts, l.texts)
+	f.Numbers, f.Texts = zeroedSlice(f.Numbers, l.numbers), zeroedSlice(f.Texts, l.texts)
 	for i, v := range values {
 		clear(f.Numbers)
 		clear(f.Texts)
@@ -65,13 +65,13 @@ func (e *composer) cut(l *cutting, values [][]byte) {
 			e.joined = l.join(e.joined[:0], f)
 		}
 		if !ok || !bytes.Equal(e.joined, v) {
-			e.whole(l, n, i, v)
+			e.storeUncut(l, n, i, v)
 		}
 	}
 }
 
-// whole stores value i of n in the column of uncut values.
-func (e *composer) whole(l *cutting, n, i int, v []byte) {
+// storeUncut stores value i of n in the column of uncut values.
+func (e *composer) storeUncut(l *cutting, n, i int, v []byte) {
 	for k := range l.numbers {
 		e.numbers[(1+k)*n+i] = 0
 	}
@@ -81,8 +81,8 @@ func (e *composer) whole(l *cutting, n, i int, v []byte) {
 	e.numbers[i], e.texts[i] = 1, v
 }
 
-// zeroed returns n zero values in the memory of s.
-func zeroed[E any](s []E, n int) []E {
+// zeroedSlice returns n zero values in the memory of s.
+func zeroedSlice[E any](s []E, n int) []E {
 	s = slices.Grow(s[:0], n)[:n]
 	clear(s)
 	return s
@@ -91,18 +91,18 @@ func zeroed[E any](s []E, n int) []E {
 // appendColumns appends the columns of n entries.
 func (e *composer) appendColumns(dst []byte, l *cutting, n int) []byte {
 	there := len(dst)
-	for range columnsThere(l) {
+	for range presentColumns(l) {
 		dst = append(dst, 0)
 	}
 	mark := func(k int) { dst[there+k/8] |= 1 << (k % 8) }
 	for k := range 1 + l.numbers {
-		if x := e.numbers[k*n:][:n]; !allZero(x) {
+		if x := e.numbers[k*n:][:n]; !isAllZero(x) {
 			mark(k)
 			dst = e.appendNumbers(dst, x)
 		}
 	}
 	for k := range 1 + l.texts {
-		if x := e.texts[k*n:][:n]; !allEmpty(x) {
+		if x := e.texts[k*n:][:n]; !isAllEmpty(x) {
 			mark(1 + l.numbers + k)
 			dst = e.appendTexts(dst, x, e.sizes(l, k, n))
 		}
@@ -110,10 +110,10 @@ func (e *composer) appendColumns(dst []byte, l *cutting, n int) []byte {
 	return dst
 }
 
-// columnsThere returns the number of bytes that have one bit per column of a kind.
-func columnsThere(l *cutting) int { return (2 + l.numbers + l.texts + 7) / 8 }
+// presentColumns returns the number of bytes that have one bit per column of a kind.
+func presentColumns(l *cutting) int { return (2 + l.numbers + l.texts + 7) / 8 }
 
-func allZero(x []uint64) bool {
+func isAllZero(x []uint64) bool {
 	for _, v := range x {
 		if v != 0 {
 			return false
@@ -122,7 +122,7 @@ func allZero(x []uint64) bool {
 	return true
 }
 
-func allEmpty(x [][]byte) bool {
+func isAllEmpty(x [][]byte) bool {
 	for _, v := range x {
 		if len(v) != 0 {
 			return false
@@ -206,7 +206,7 @@ func (e *composer) appendSized(dst []byte, x [][]byte, sizes []uint64) []byte {
 	for _, v := range x {
 		dst = append(dst, v...)
 	}
-	dst, packed := e.pack(dst, from)
+	dst, packed := e.packBytes(dst, from)
 	if packed {
 		dst[at] |= textsPacked
 	}
@@ -222,7 +222,7 @@ func (e *composer) appendPieces(dst []byte, x [][]byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(suffix))
 	dst = append(dst, x[0][:prefix]...)
 	dst = append(dst, x[0][len(x[0])-suffix:]...)
-	equal, shares := e.measure(x, prefix, suffix)
+	equal, shares := e.measurePieces(x, prefix, suffix)
 	lengths := len(dst)
 	if shares > len(x) {
 		dst[at] = textsShared
@@ -238,7 +238,7 @@ func (e *composer) appendPieces(dst []byte, x [][]byte) []byte {
 	for i, v := range x {
 		dst = append(dst, v[prefix+int(e.more[i]):len(v)-suffix]...)
 	}
-	dst, packed := e.pack(dst, from)
+	dst, packed := e.packBytes(dst, from)
 	if packed {
 		dst[at] |= textsPacked
 	}
@@ -255,9 +255,9 @@ func (e *composer) appendPieces(dst []byte, x [][]byte) []byte {
 	return dst
 }
 
-// measure sets lengths to the lengths of the pieces of x, and more to the number of bytes that each piece shares with
-// the previous one. It returns whether all lengths are equal, and the total number of shared bytes.
-func (e *composer) measure(x [][]byte, prefix, suffix int) (equal bool, shares int) {
+// measurePieces sets lengths to the lengths of the pieces of x, and more to the number of bytes that each piece shares
+// with the previous one. It returns whether all lengths are equal, and the total number of shared bytes.
+func (e *composer) measurePieces(x [][]byte, prefix, suffix int) (equal bool, shares int) {
 	equal = true
 	var before []byte
 	for i, v := range x {

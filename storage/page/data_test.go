@@ -51,8 +51,8 @@ type churned struct {
 	labels, chunks, r5m, r1h [][]byte
 }
 
-// churn returns the values of one metric of targets: a counter, or a gauge with two decimals.
-func churn(of []target, seed uint64, counter bool) (c churned) {
+// churnOf returns the values of one metric of targets: a counter, or a gauge with two decimals.
+func churnOf(of []target, seed uint64, counter bool) (c churned) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	for _, target := range of {
 		s := &chunk.Samples{}
@@ -94,8 +94,8 @@ func randomText(r *rand.Rand, alphabet string, n int) string {
 	return string(b)
 }
 
-// odd returns samples that few series have. They include all cases that the encoding of chunks distinguishes.
-func odd(t testing.TB, seed uint64) []*chunk.Samples {
+// oddSamples returns samples that few series have. They include all cases that the encoding of chunks distinguishes.
+func oddSamples(t testing.TB, seed uint64) []*chunk.Samples {
 	r := rand.New(rand.NewPCG(seed, 3))
 	stale := math.Float64frombits(value.StaleNaN)
 	series := func(n int, each func(i int) (step, startAgo int64, v float64)) *chunk.Samples {
@@ -161,7 +161,7 @@ func histograms(t testing.TB, r *rand.Rand, n int, float bool) *chunk.Samples {
 		if float {
 			sample.Float, sample.Int = h.ToFloat(nil), nil
 		}
-		canonical, err := chunk.Canonical(sample)
+		canonical, err := chunk.CanonicalHistogram(sample)
 		require.NoError(t, err)
 		s.AppendHistogram(canonical)
 	}
@@ -171,7 +171,7 @@ func histograms(t testing.TB, r *rand.Rand, n int, float bool) *chunk.Samples {
 // oddValues returns unusual values of a kind, including values that aren't of that kind.
 func oddValues(t testing.TB, k Kind, seed uint64) (values [][]byte) {
 	r := rand.New(rand.NewPCG(seed, 4))
-	for _, s := range odd(t, seed) {
+	for _, s := range oddSamples(t, seed) {
 		raw := chunk.AppendChunk(nil, s)
 		switch k {
 		case Chunks:

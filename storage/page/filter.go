@@ -47,7 +47,7 @@ func AppendFilter(dst []byte, values [][]byte) []byte {
 	if t.add(values) {
 		bits := len(dst)
 		dst = append(dst, make([]byte, (t.n*termBits+7)/8)...)
-		t.mark(dst[bits:])
+		t.setBits(dst[bits:])
 	}
 	t.release()
 	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[from:], castagnoli))
@@ -147,20 +147,20 @@ func (t *termSet) insert(hash uint64) {
 // notZero replaces the hash 0, which has another meaning.
 func notZero(hash uint64) uint64 { return max(hash, 1) }
 
-// mark sets the bits of all terms.
-func (t *termSet) mark(bits []byte) {
+// setBits sets the bits of all terms.
+func (t *termSet) setBits(bits []byte) {
 	for _, h := range t.slots {
 		if h != 0 {
 			for i := range uint32(filterProbes) {
-				at := probe(h, i, len(bits))
+				at := probeBit(h, i, len(bits))
 				bits[at/8] |= 1 << (at % 8)
 			}
 		}
 	}
 }
 
-// probe returns the i-th bit of a term in a filter of n bytes.
-func probe(hash uint64, i uint32, n int) uint64 {
+// probeBit returns the i-th bit of a term in a filter of n bytes.
+func probeBit(hash uint64, i uint32, n int) uint64 {
 	a, b := uint32(hash), uint32(hash>>32)|1
 	return uint64(a+i*b) * uint64(8*n) >> 32
 }
@@ -197,7 +197,7 @@ func (f *Filter) has(hash uint64) bool {
 		return true
 	}
 	for i := range f.probes {
-		at := probe(hash, i, len(f.bits))
+		at := probeBit(hash, i, len(f.bits))
 		if f.bits[at/8]>>(at%8)&1 == 0 {
 			return false
 		}
@@ -220,7 +220,7 @@ func (f *Filter) Check(p *Page) error {
 		}
 		t := termSets.Get().(*termSet)
 		readable := t.add([][]byte{value})
-		missing := t.missing(f)
+		missing := t.isMissingFrom(f)
 		t.release()
 		switch {
 		case missing:
@@ -232,8 +232,8 @@ func (f *Filter) Check(p *Page) error {
 	return nil
 }
 
-// missing reports whether any of the terms is missing in a filter.
-func (t *termSet) missing(f *Filter) bool {
+// isMissingFrom reports whether any of the terms is missing in a filter.
+func (t *termSet) isMissingFrom(f *Filter) bool {
 	for _, h := range t.slots {
 		if h != 0 && !f.has(h) {
 			return true

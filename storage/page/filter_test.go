@@ -32,8 +32,8 @@ func mayHave(f *Filter, name, value string) bool {
 	return NewSelector([]LabelCondition{equals(name, value)}).MayMatch(f)
 }
 
-// numbered returns the labels rows of n series.
-func numbered(n int) (values [][]byte) {
+// numberedRows returns the labels rows of n series.
+func numberedRows(n int) (values [][]byte) {
 	for i := range n {
 		values = append(values, format.AppendLabels(nil, labels.FromStrings(
 			"instance", fmt.Sprintf("10.0.0.%d:9100", i), "job", "node", "mode", []string{"user", "idle"}[i%2],
@@ -45,7 +45,7 @@ func numbered(n int) (values [][]byte) {
 // TestFilter checks that a filter has all terms of its page, and few false positives.
 func TestFilter(t *testing.T) {
 	for _, n := range []int{1, 2, 15, 100, MaxEntries} {
-		values := numbered(n)
+		values := numberedRows(n)
 		b := AppendFilter([]byte("before"), values)[len("before"):]
 		f := requireFilter(t, b)
 		require.Equal(t, n, f.Entries)
@@ -76,7 +76,7 @@ func requirePage(t testing.TB, values [][]byte) *Page {
 // TestFilterOfNames checks conditions without known values. A filter excludes them only if they require a label that no
 // series of the page has.
 func TestFilterOfNames(t *testing.T) {
-	f := requireFilter(t, AppendFilter(nil, numbered(100)))
+	f := requireFilter(t, AppendFilter(nil, numberedRows(100)))
 	has := func(name string) bool {
 		return NewSelector([]LabelCondition{{Name: name, Matches: func(v string) bool { return v != "" }}}).MayMatch(f)
 	}
@@ -95,9 +95,9 @@ func TestFilterOfNames(t *testing.T) {
 
 // TestOpenFilters checks that filters without bits, and filters of unreadable values, have all terms.
 func TestOpenFilters(t *testing.T) {
-	values := append(numbered(20), []byte{format.LabelsVersion, 200})
+	values := append(numberedRows(20), []byte{format.LabelsVersion, 200})
 	for _, b := range [][]byte{
-		AppendOpenFilter(nil, 21), AppendFilter(nil, values), AppendFilter(nil, append(numbered(20), nil)),
+		AppendOpenFilter(nil, 21), AppendFilter(nil, values), AppendFilter(nil, append(numberedRows(20), nil)),
 	} {
 		f := requireFilter(t, b)
 		require.Equal(t, 21, f.Entries)
@@ -109,20 +109,20 @@ func TestOpenFilters(t *testing.T) {
 
 // TestWrongFilters checks that Check rejects filters of other pages.
 func TestWrongFilters(t *testing.T) {
-	p := requirePage(t, numbered(50))
-	require.NoError(t, requireFilter(t, AppendFilter(nil, numbered(50))).Check(p))
-	require.ErrorIs(t, requireFilter(t, AppendFilter(nil, numbered(49))).Check(p), ErrCorrupt)
-	others := numbered(60)[10:]
+	p := requirePage(t, numberedRows(50))
+	require.NoError(t, requireFilter(t, AppendFilter(nil, numberedRows(50))).Check(p))
+	require.ErrorIs(t, requireFilter(t, AppendFilter(nil, numberedRows(49))).Check(p), ErrCorrupt)
+	others := numberedRows(60)[10:]
 	require.ErrorIs(t, requireFilter(t, AppendFilter(nil, others)).Check(p), ErrCorrupt)
 	require.NoError(t, requireFilter(
-		t, AppendFilter(nil, append(numbered(49), nil)),
-	).Check(requirePage(t, append(numbered(48), nil, nil))))
+		t, AppendFilter(nil, append(numberedRows(49), nil)),
+	).Check(requirePage(t, append(numberedRows(48), nil, nil))))
 }
 
 // TestEveryFlippedByteOfAFilterIsCorrupt checks that a filter with any changed byte, or a truncated filter, is
 // rejected.
 func TestEveryFlippedByteOfAFilterIsCorrupt(t *testing.T) {
-	b := AppendFilter(nil, numbered(30))
+	b := AppendFilter(nil, numberedRows(30))
 	for i := range b {
 		for _, flip := range []byte{1, 0x80, 0xff} {
 			b[i] ^= flip
@@ -139,10 +139,10 @@ func TestEveryFlippedByteOfAFilterIsCorrupt(t *testing.T) {
 
 // FuzzParseFilter passes bytes to ParseFilter, unchanged and with a valid checksum.
 func FuzzParseFilter(f *testing.F) {
-	f.Add(AppendFilter(nil, numbered(3)))
+	f.Add(AppendFilter(nil, numberedRows(3)))
 	f.Add(AppendOpenFilter(nil, 7))
 	s := NewSelector([]LabelCondition{equals("job", "node")})
-	p := requirePage(f, numbered(3))
+	p := requirePage(f, numberedRows(3))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, b := range [][]byte{b, resealed(append([]byte(nil), b...))} {
 			filter, err := ParseFilter(b)
@@ -166,7 +166,7 @@ var rewriteFilters = flag.Bool(
 // encodes to the same bytes.
 func TestGoldenFilters(t *testing.T) {
 	for name, b := range map[string][]byte{
-		"40-series": AppendFilter(nil, numbered(40)), "open": AppendOpenFilter(nil, 40),
+		"40-series": AppendFilter(nil, numberedRows(40)), "open": AppendOpenFilter(nil, 40),
 	} {
 		path := filepath.Join("testdata", "filters", fmt.Sprintf("v%d-%s.txt", filterVersion, name))
 		if *rewriteFilters {
@@ -185,6 +185,6 @@ func TestGoldenFilters(t *testing.T) {
 		require.NoError(t, err)
 		b, err := hex.DecodeString(strings.TrimSpace(string(text)))
 		require.NoError(t, err)
-		require.NoError(t, requireFilter(t, b).Check(requirePage(t, numbered(40))))
+		require.NoError(t, requireFilter(t, b).Check(requirePage(t, numberedRows(40))))
 	}
 }

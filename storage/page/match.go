@@ -36,8 +36,8 @@ func (m *matcher) release() {
 	matchers.Put(m)
 }
 
-// begin prepares the matcher for a page.
-func (m *matcher) begin(p *Page) {
+// beginPage prepares the matcher for a page.
+func (m *matcher) beginPage(p *Page) {
 	m.p, m.left, m.read = p, p.n, 0
 	whole := p.column(0)
 	for i := range p.n {
@@ -47,8 +47,8 @@ func (m *matcher) begin(p *Page) {
 	m.names.read(p.text(1), p.n)
 }
 
-// apply removes the entries that don't meet a condition.
-func (m *matcher) apply(c *LabelCondition) {
+// applyCondition removes the entries that don't meet a condition.
+func (m *matcher) applyCondition(c *LabelCondition) {
 	for k, names := range m.names.texts {
 		m.places[k] = placeOf(names, c.Name)
 	}
@@ -67,10 +67,10 @@ func (m *matcher) apply(c *LabelCondition) {
 			m.passes[i] = m.unset
 		} else {
 			if place != of {
-				m.column(place)
+				m.readColumn(place)
 				of = place
 			}
-			m.passes[i] = m.meets(c, m.values.of[i])
+			m.passes[i] = m.isMetBy(c, m.values.of[i])
 		}
 		if m.passes[i] {
 			m.left++
@@ -78,8 +78,8 @@ func (m *matcher) apply(c *LabelCondition) {
 	}
 }
 
-// column reads the texts of the labels at a place into values.
-func (m *matcher) column(place uint8) {
+// readColumn reads the texts of the labels at a place into values.
+func (m *matcher) readColumn(place uint8) {
 	if m.read != place {
 		m.values.read(m.p.text(1+int(place)), m.p.n)
 		m.read = place
@@ -87,8 +87,8 @@ func (m *matcher) column(place uint8) {
 	clear(m.met[:len(m.values.texts)])
 }
 
-// meets reports whether a text of values meets a condition.
-func (m *matcher) meets(c *LabelCondition, k uint8) bool {
+// isMetBy reports whether a text of values meets a condition.
+func (m *matcher) isMetBy(c *LabelCondition, k uint8) bool {
 	if m.met[k] == untested {
 		m.met[k] = isNotMet
 		if c.Matches(engine.UnsafeText(m.values.texts[k])) {

@@ -128,22 +128,22 @@ func (c *numbers) at(i int) uint64 {
 // areEqual reports whether the column has the form for equal numbers.
 func (c *numbers) areEqual() bool { return c.small == nil && c.wide == nil }
 
-// numbers reads a column of n numbers.
-func (r *scanner) numbers(n int) (c numbers, err error) {
-	form := r.byte()
+// readNumbers reads a column of n numbers.
+func (r *scanner) readNumbers(n int) (c numbers, err error) {
+	form := r.readByte()
 	if form != numbersDictionary {
-		return r.bits(form, n)
+		return r.readBits(form, n)
 	}
-	d := int(r.byte()) + 1
-	dictionary, err := r.bits(r.byte(), d)
+	d := int(r.readByte()) + 1
+	dictionary, err := r.readBits(r.readByte(), d)
 	if err != nil {
 		return c, err
 	}
-	references, err := r.bits(r.byte(), n)
+	references, err := r.readBits(r.readByte(), n)
 	if err != nil {
 		return c, err
 	}
-	c.dictionary, c.small = r.unpackedNumbers(d), r.unpackedBytes(n)
+	c.dictionary, c.small = r.makeNumbers(d), r.makeBytes(n)
 	for i := range c.dictionary {
 		c.dictionary[i] = dictionary.at(i)
 	}
@@ -157,25 +157,25 @@ func (r *scanner) numbers(n int) (c numbers, err error) {
 	return c, nil
 }
 
-// bits reads a column without a dictionary.
-func (r *scanner) bits(form byte, n int) (c numbers, err error) {
+// readBits reads a column without a dictionary.
+func (r *scanner) readBits(form byte, n int) (c numbers, err error) {
 	if form > numbersMaxBits {
 		return c, fmt.Errorf("%w: numbers of unknown form %d", ErrCorrupt, form)
 	}
-	c.least = r.uvarint()
+	c.least = r.readUvarint()
 	width := int(form)
-	planes := r.take(planesSize(n, width))
+	planes := r.readBytes(planesSize(n, width))
 	switch {
 	case r.short:
 		return c, fmt.Errorf("%w: %d numbers of %d bits are truncated", ErrCorrupt, n, form)
 	case width == 0:
 	case width < 8:
-		c.small = r.unpackedBytes(n)
+		c.small = r.makeBytes(n)
 		unpackBits(c.small, planes, width)
 	case width == 8:
 		c.small = planes
 	default:
-		c.wide = r.unpackedNumbers(n)
+		c.wide = r.makeNumbers(n)
 		for i := range c.wide {
 			c.wide[i] = c.least
 		}
@@ -221,9 +221,9 @@ func unpackBits(dst, packed []byte, width int) {
 // slabColumns is the number of columns whose memory is allocated together.
 const slabColumns = 8
 
-// unpackedNumbers returns memory for n numbers, and unpackedBytes for n bytes, from a slab that the columns of a page
+// makeNumbers returns memory for n numbers, and makeBytes for n bytes, from a slab that the columns of a page
 // share.
-func (r *scanner) unpackedNumbers(n int) []uint64 {
+func (r *scanner) makeNumbers(n int) []uint64 {
 	if n > len(r.slab) {
 		r.slab = make([]uint64, slabColumns*n)
 		r.memory += 8 * slabColumns * n
@@ -233,7 +233,7 @@ func (r *scanner) unpackedNumbers(n int) []uint64 {
 	return x
 }
 
-func (r *scanner) unpackedBytes(n int) []byte {
+func (r *scanner) makeBytes(n int) []byte {
 	if n > len(r.byteSlab) {
 		r.byteSlab = make([]byte, slabColumns*n)
 		r.memory += slabColumns * n
@@ -253,15 +253,15 @@ type scanner struct {
 	memory   int // bytes allocated for both
 }
 
-func (r *scanner) byte() byte {
-	if b := r.take(1); len(b) == 1 {
+func (r *scanner) readByte() byte {
+	if b := r.readBytes(1); len(b) == 1 {
 		return b[0]
 	}
 	return 0
 }
 
-// take returns the next n bytes, or nil if there are fewer or n is negative.
-func (r *scanner) take(n int) []byte {
+// readBytes returns the next n bytes, or nil if there are fewer or n is negative.
+func (r *scanner) readBytes(n int) []byte {
 	if n < 0 || n > len(r.b) {
 		r.b, r.short = nil, true
 		return nil
@@ -271,7 +271,7 @@ func (r *scanner) take(n int) []byte {
 	return taken
 }
 
-func (r *scanner) uvarint() uint64 {
+func (r *scanner) readUvarint() uint64 {
 	x, w := binary.Uvarint(r.b)
 	if w <= 0 {
 		r.b, r.short = nil, true
@@ -281,9 +281,9 @@ func (r *scanner) uvarint() uint64 {
 	return x
 }
 
-// length reads a length. It returns -1 if fewer bytes are left.
-func (r *scanner) length() int {
-	if n := r.uvarint(); !r.short && n <= uint64(len(r.b)) {
+// readLength reads a length. It returns -1 if fewer bytes are left.
+func (r *scanner) readLength() int {
+	if n := r.readUvarint(); !r.short && n <= uint64(len(r.b)) {
 		return int(n)
 	}
 	r.short = true

@@ -23,8 +23,9 @@ const maxAlphabet = 128
 // compression has about the same excess, because it uses one code for all columns.
 const packedWithin = 3 << (logFraction - 2)
 
-// pack packs the bytes of dst from an index on, if that makes the compressed page smaller. ok reports whether it does.
-func (e *composer) pack(dst []byte, from int) (packed []byte, ok bool) {
+// packBytes packs the bytes of dst from an index on, if that makes the compressed page smaller. ok reports whether it
+// does.
+func (e *composer) packBytes(dst []byte, from int) (packed []byte, ok bool) {
 	b := dst[from:]
 	var count [256]int
 	for _, c := range b {
@@ -105,16 +106,16 @@ func (c *packed) appendTo(dst []byte, from, to int) []byte {
 	return dst
 }
 
-// packed reads n packed bytes.
-func (r *scanner) packed(n int) (*packed, error) {
-	a := int(r.byte()) + 1
-	alphabet := r.take(a)
+// readPacked reads n packed bytes.
+func (r *scanner) readPacked(n int) (*packed, error) {
+	a := int(r.readByte()) + 1
+	alphabet := r.readBytes(a)
 	if alphabet == nil || a < 2 || a > maxAlphabet {
 		return nil, fmt.Errorf("%w: the alphabet of packed texts has an invalid size, %d", ErrCorrupt, a)
 	}
 	c := &packed{width: bits.Len(uint(a - 1))}
 	c.alphabet = make([]byte, 1<<c.width)
 	copy(c.alphabet, alphabet)
-	c.bits = r.take((n*c.width + 7) / 8)
+	c.bits = r.readBytes((n*c.width + 7) / 8)
 	return c, nil
 }

@@ -64,14 +64,14 @@ const checksumSize = 4
 // take more space. The same arguments always give the same bytes. If the engine compresses multiple pages together,
 // pages are smallest if the entries of all have the same order, such as the order of their labels.
 func Append(dst []byte, h Head, values [][]byte) []byte {
-	h.check(len(values))
+	h.mustBeValid(len(values))
 	l := &cuttings[h.Kind]
 	e := composers.Get().(*composer)
 	defer e.release()
 	made := append(e.made[:0], pageVersion, byte(h.Kind), byte(len(values)-1))
 	made = append(made, h.Labels...)
 	made = appendPositions(made, h.At)
-	e.cut(l, values)
+	e.cutValues(l, values)
 	made = e.appendColumns(made, l, len(values))
 	e.made = binary.LittleEndian.AppendUint32(made, crc32.Checksum(made, castagnoli))
 	return append(dst, e.made...)
@@ -79,8 +79,8 @@ func Append(dst []byte, h Head, values [][]byte) []byte {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// check panics unless the head is valid for n entries.
-func (h *Head) check(n int) {
+// mustBeValid panics unless the head is valid for n entries.
+func (h *Head) mustBeValid(n int) {
 	switch {
 	case n == 0 || n > MaxEntries:
 		panic(fmt.Sprintf("page: a page of %d entries", n))

@@ -15,7 +15,7 @@ var kinds = []Kind{Labels, Chunks, Rollups}
 
 // usualValues returns values of a kind, of n short-lived series.
 func usualValues(k Kind, n int, seed uint64) [][]byte {
-	c := churn(targets(n, seed), seed, seed%2 == 0)
+	c := churnOf(targets(n, seed), seed, seed%2 == 0)
 	switch k {
 	case Labels:
 		return c.labels
@@ -167,10 +167,10 @@ func TestMemoryOfPages(t *testing.T) {
 				c := &p.numbers[i].numbers
 				least += 8*len(c.wide) + 8*len(c.dictionary)
 			}
-			require.GreaterOrEqual(t, p.Memory(), least)
+			require.GreaterOrEqual(t, p.MemoryBytes(), least)
 		}
 	}
 	rollups, err := Parse(Append(nil, headOf(Rollups), usualValues(Rollups, MaxEntries, 1)))
 	require.NoError(t, err)
-	require.Greater(t, rollups.Memory(), 2*rollups.bytes, "many columns are unpacked to eight bytes a number")
+	require.Greater(t, rollups.MemoryBytes(), 2*rollups.bytes, "many columns are unpacked to eight bytes a number")
 }

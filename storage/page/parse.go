@@ -54,13 +54,13 @@ func Parse(b []byte) (*Page, error) {
 	}
 	r := &scanner{b: body[3:]}
 	if p.head.Kind != Labels {
-		p.head.Labels = string(r.take(LabelsIDLen))
+		p.head.Labels = string(r.readBytes(LabelsIDLen))
 	}
 	var err error
-	if p.head.At, err = r.positions(p.n); err != nil {
+	if p.head.At, err = r.readPositions(p.n); err != nil {
 		return nil, err
 	}
-	if err := p.columns(r, &cuttings[p.head.Kind]); err != nil {
+	if err := p.parseColumns(r, &cuttings[p.head.Kind]); err != nil {
 		return nil, err
 	}
 	if r.short || len(r.b) > 0 {
@@ -80,9 +80,9 @@ func LabelsOf(b []byte) (labels []byte, ok bool) {
 	return b[from : from+LabelsIDLen], true
 }
 
-// columns parses the columns.
-func (p *Page) columns(r *scanner, l *cutting) error {
-	there := r.take(columnsThere(l))
+// parseColumns parses the columns.
+func (p *Page) parseColumns(r *scanner, l *cutting) error {
+	there := r.readBytes(presentColumns(l))
 	if there == nil {
 		return fmt.Errorf("%w: its columns are truncated", ErrCorrupt)
 	}
@@ -91,7 +91,7 @@ func (p *Page) columns(r *scanner, l *cutting) error {
 		if !has(k) {
 			continue
 		}
-		column, err := r.numbers(p.n)
+		column, err := r.readNumbers(p.n)
 		if err != nil {
 			return fmt.Errorf("number %d: %w", k, err)
 		}
@@ -101,7 +101,7 @@ func (p *Page) columns(r *scanner, l *cutting) error {
 		if !has(1 + l.numbers + k) {
 			continue
 		}
-		column, err := r.texts(p.n, p.sizes(l, k))
+		column, err := r.readTexts(p.n, p.sizes(l, k))
 		if err != nil {
 			return fmt.Errorf("text %d: %w", k, err)
 		}
@@ -139,8 +139,8 @@ func (p *Page) Head() Head { return p.head }
 // Len returns the number of entries.
 func (p *Page) Len() int { return p.n }
 
-// Memory returns the approximate memory of the page in bytes, including the parsed bytes.
-func (p *Page) Memory() int {
+// MemoryBytes returns the approximate memory of the page in bytes, including the parsed bytes.
+func (p *Page) MemoryBytes() int {
 	columns := cap(p.numbers)*int(unsafe.Sizeof(numbersAt{})) + cap(p.texts)*int(unsafe.Sizeof(textsAt{}))
 	for i := range p.texts {
 		columns += 4 * len(p.texts[i].ends)
@@ -186,7 +186,7 @@ func (p *Page) AppendPart(dst []byte, i int, part *Part) ([]byte, error) {
 	l := &cuttings[p.head.Kind]
 	d := joiners.Get().(*joiner)
 	defer d.release(p)
-	d.numbers = zeroed(d.numbers, 1+l.numbers)
+	d.numbers = zeroedSlice(d.numbers, 1+l.numbers)
 	d.texts = slices.Grow(d.texts, 1+l.texts)[:1+l.texts]
 	for k := range p.numbers {
 		if c := &p.numbers[k]; part == nil || part.numbers[c.place] {

@@ -38,20 +38,20 @@ func appendPositions(dst, at []byte) []byte {
 	return dst
 }
 
-// positions reads the positions of n entries; nil: 0 to n − 1.
-func (r *scanner) positions(n int) (at []byte, err error) {
-	switch form := r.byte(); form {
+// readPositions reads the positions of n entries; nil: 0 to n − 1.
+func (r *scanner) readPositions(n int) (at []byte, err error) {
+	switch form := r.readByte(); form {
 	case positionsAll:
 		return nil, nil
 	case positionsList:
-		at = r.take(n)
+		at = r.readBytes(n)
 		for i := 1; i < len(at); i++ {
 			if at[i] <= at[i-1] {
 				return nil, fmt.Errorf("%w: positions are not in order: %d follows %d", ErrCorrupt, at[i], at[i-1])
 			}
 		}
 	case positionsBitmap:
-		bitmap := r.take(int(r.byte()) + 1)
+		bitmap := r.readBytes(int(r.readByte()) + 1)
 		at = make([]byte, 0, n)
 		for j, b := range bitmap {
 			for ; b != 0 && len(at) < n+1 && j < MaxEntries/8; b &= b - 1 {

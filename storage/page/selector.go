@@ -95,12 +95,12 @@ func (s *Selector) MatchesRow(value []byte) bool {
 func (s *Selector) AppendEntries(dst []byte, p *Page) []byte {
 	m := matchers.Get().(*matcher)
 	defer m.release()
-	m.begin(p)
+	m.beginPage(p)
 	for i := range s.conditions {
 		if m.left == 0 {
 			return dst
 		}
-		m.apply(&s.conditions[i])
+		m.applyCondition(&s.conditions[i])
 	}
 	for i := range p.n {
 		if m.whole[i] || m.passes[i] {

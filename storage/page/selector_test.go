@@ -17,7 +17,7 @@ import (
 // TestSelector compares the entries that a selector finds in random pages with a plain comparison of their labels. A
 // filter must never exclude a page with matching entries.
 func TestSelector(t *testing.T) {
-	first := soak.First(t)
+	first := soak.FirstSeed(t)
 	for i := range soak.Histories(t, 300) {
 		seed := first + uint64(i)
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {

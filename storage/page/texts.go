@@ -102,9 +102,9 @@ func (c *texts) at(i int, memory []byte) (text, grown []byte) {
 	return memory[from:len(memory):len(memory)], memory
 }
 
-// texts reads a column of n texts. size returns the usual size of text i for form 5; nil: this form is invalid.
-func (r *scanner) texts(n int, size func(i int) int) (c texts, err error) {
-	form := r.byte()
+// readTexts reads a column of n texts. size returns the usual size of text i for form 5; nil: this form is invalid.
+func (r *scanner) readTexts(n int, size func(i int) int) (c texts, err error) {
+	form := r.readByte()
 	c = texts{form: form &^ textsPacked, n: n}
 	isPacked := form&textsPacked != 0
 	if isPacked && (c.form == textsEqual || c.form == textsPlanes || c.form == textsDictionary) {
@@ -112,16 +112,16 @@ func (r *scanner) texts(n int, size func(i int) int) (c texts, err error) {
 	}
 	switch c.form {
 	case textsEqual:
-		c.bytes = r.take(r.length())
+		c.bytes = r.readBytes(r.readLength())
 	case textsPieces, textsPlanes, textsShared:
-		err = r.pieces(&c, isPacked)
+		err = r.readPieces(&c, isPacked)
 	case textsDictionary:
-		err = r.textDictionary(&c)
+		err = r.readTextDictionary(&c)
 	case textsSized:
 		if size == nil {
 			return c, fmt.Errorf("%w: the sizes of texts are missing", ErrCorrupt)
 		}
-		err = r.sized(&c, isPacked, size)
+		err = r.readSized(&c, isPacked, size)
 	default:
 		return c, fmt.Errorf("%w: texts of unknown form %d", ErrCorrupt, c.form)
 	}
@@ -131,29 +131,29 @@ func (r *scanner) texts(n int, size func(i int) int) (c texts, err error) {
 	return c, err
 }
 
-// pieces reads affixes and pieces.
-func (r *scanner) pieces(c *texts, isPacked bool) (err error) {
-	prefix, suffix := r.length(), r.length()
-	c.prefix, c.suffix = r.take(prefix), r.take(suffix)
+// readPieces reads affixes and pieces.
+func (r *scanner) readPieces(c *texts, isPacked bool) (err error) {
+	prefix, suffix := r.readLength(), r.readLength()
+	c.prefix, c.suffix = r.readBytes(prefix), r.readBytes(suffix)
 	if c.form == textsPlanes {
-		c.size = r.length()
-		c.bytes = r.take(c.size * c.n)
+		c.size = r.readLength()
+		c.bytes = r.readBytes(c.size * c.n)
 		return nil
 	}
 	if c.form == textsShared {
-		if c.shared, err = r.numbers(c.n); err != nil {
+		if c.shared, err = r.readNumbers(c.n); err != nil {
 			return err
 		}
 	}
-	lengths, err := r.numbers(c.n)
+	lengths, err := r.readNumbers(c.n)
 	if err != nil {
 		return err
 	}
-	if lengths.areEqual() && lengths.least <= uint64(r.mostBytes(isPacked)) {
+	if lengths.areEqual() && lengths.least <= uint64(r.maxBytes(isPacked)) {
 		c.size = int(lengths.least)
-		err = r.stored(c, isPacked, c.size*c.n)
+		err = r.readStored(c, isPacked, c.size*c.n)
 	} else {
-		err = r.ragged(c, isPacked, func(i int) uint64 { return lengths.at(i) })
+		err = r.readRagged(c, isPacked, func(i int) uint64 { return lengths.at(i) })
 	}
 	if err == nil && c.form == textsShared && !r.short {
 		return c.checkShared()
@@ -161,28 +161,28 @@ func (r *scanner) pieces(c *texts, isPacked bool) (err error) {
 	return err
 }
 
-// mostBytes returns the max number of bytes of texts that the rest of the page can have.
-func (r *scanner) mostBytes(isPacked bool) int {
+// maxBytes returns the max number of bytes of texts that the rest of the page can have.
+func (r *scanner) maxBytes(isPacked bool) int {
 	if isPacked {
 		return 8 * len(r.b)
 	}
 	return len(r.b)
 }
 
-// stored reads n bytes of texts.
-func (r *scanner) stored(c *texts, isPacked bool, n int) (err error) {
+// readStored reads n bytes of texts.
+func (r *scanner) readStored(c *texts, isPacked bool, n int) (err error) {
 	if isPacked {
-		c.packed, err = r.packed(n)
+		c.packed, err = r.readPacked(n)
 		return err
 	}
-	c.bytes = r.take(n)
+	c.bytes = r.readBytes(n)
 	return nil
 }
 
-// ragged reads texts of these lengths.
-func (r *scanner) ragged(c *texts, isPacked bool, length func(i int) uint64) error {
+// readRagged reads texts of these lengths.
+func (r *scanner) readRagged(c *texts, isPacked bool, length func(i int) uint64) error {
 	c.ends = make([]uint32, c.n)
-	end, most := uint64(0), min(uint64(r.mostBytes(isPacked)), math.MaxUint32)
+	end, most := uint64(0), min(uint64(r.maxBytes(isPacked)), math.MaxUint32)
 	for i := range c.ends {
 		n := length(i)
 		if n > most || end+n > most {
@@ -191,7 +191,7 @@ func (r *scanner) ragged(c *texts, isPacked bool, length func(i int) uint64) err
 		end += n
 		c.ends[i] = uint32(end)
 	}
-	return r.stored(c, isPacked, int(end))
+	return r.readStored(c, isPacked, int(end))
 }
 
 // checkShared returns an error if a text shares more bytes than the previous one has.
@@ -212,16 +212,16 @@ func (c *texts) checkShared() error {
 	return nil
 }
 
-func (r *scanner) textDictionary(c *texts) error {
-	d := int(r.byte()) + 1
+func (r *scanner) readTextDictionary(c *texts) error {
+	d := int(r.readByte()) + 1
 	if len(r.b) > 0 && r.b[0] == textsDictionary {
 		return fmt.Errorf("%w: a dictionary is itself encoded with a dictionary", ErrCorrupt)
 	}
-	dictionary, err := r.texts(d, nil)
+	dictionary, err := r.readTexts(d, nil)
 	if err != nil {
 		return err
 	}
-	if c.references, err = r.numbers(c.n); err != nil {
+	if c.references, err = r.readNumbers(c.n); err != nil {
 		return err
 	}
 	for i := range c.n {
@@ -233,12 +233,12 @@ func (r *scanner) textDictionary(c *texts) error {
 	return nil
 }
 
-func (r *scanner) sized(c *texts, isPacked bool, size func(i int) int) error {
-	differences, err := r.numbers(c.n)
+func (r *scanner) readSized(c *texts, isPacked bool, size func(i int) int) error {
+	differences, err := r.readNumbers(c.n)
 	if err != nil {
 		return err
 	}
-	return r.ragged(c, isPacked, func(i int) uint64 {
+	return r.readRagged(c, isPacked, func(i int) uint64 {
 		u := differences.at(i)
 		return uint64(size(i)) + (u>>1 ^ -(u & 1)) // negative: larger than any length
 	})

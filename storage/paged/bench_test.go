@@ -20,6 +20,7 @@ func BenchmarkScan(b *testing.B) {
 	series := seriesOf("up", 10_000)
 	id := func(i int) engine.Value { return engine.Text(series[i].id) }
 	chunk := engine.Int(format.KindChunk)
+	lacking := format.RollupKey(bucketFirst(series[9].id, 16), 0)
 	ranges := map[string]engine.Range{
 		"raw, a slot of 1":    {Table: engine.Raw, From: engine.Key{chunk, engine.Int(startOf(1)), id(5000)}, To: engine.Key{chunk, engine.Int(startOf(1)), id(5000)}},
 		"raw, a slot of 256":  {Table: engine.Raw, From: engine.Key{chunk, engine.Int(startOf(1)), id(5000)}, To: engine.Key{chunk, engine.Int(startOf(1)), id(5255)}},
@@ -27,7 +28,7 @@ func BenchmarkScan(b *testing.B) {
 		"r5m, a series":       {Table: engine.R5m, From: format.RollupKey(series[5000].id, startOf(0)), To: format.RollupKey(series[5000].id, startOf(5))},
 		"r5m, 256 series":     {Table: engine.R5m, From: format.RollupKey(series[5000].id, startOf(0)), To: format.RollupKey(series[5255].id, startOf(5))},
 		"r5m, labels of all":  {Table: engine.R5m, From: engine.Key{engine.Int(0)}, To: engine.Key{engine.Int(0)}},
-		"r5m, a lacking one":  {Table: engine.R5m, From: format.RollupKey(firstOf(series[9].id, 16), 0), To: format.RollupKey(firstOf(series[9].id, 16), 0)},
+		"r5m, a lacking one":  {Table: engine.R5m, From: lacking, To: lacking},
 		"raw, one is limited": {Table: engine.Raw, From: engine.Key{chunk}, Limit: 1},
 	}
 	for name, open := range map[string]func(testing.TB) engine.Engine{
@@ -41,7 +42,7 @@ func BenchmarkScan(b *testing.B) {
 			}
 			r := New(eng, Options{Least: least})
 			for _, table := range rowTables {
-				require.NoError(b, r.Write(b.Context(), cut(written(table, series, 1, 2))))
+				require.NoError(b, r.Write(b.Context(), splitBatch(newSeriesBatch(table, series, 1, 2))))
 			}
 			scan := r.Scan
 			if layout == "engine" {
@@ -89,7 +90,7 @@ func BenchmarkWrite(b *testing.B) {
 			b.ReportAllocs()
 			eng := openDefault(b)
 			r := New(eng, Options{Least: least})
-			batches := cut(written(engine.Raw, series, 1))
+			batches := splitBatch(newSeriesBatch(engine.Raw, series, 1))
 			for b.Loop() {
 				require.NoError(b, r.Write(b.Context(), batches))
 			}

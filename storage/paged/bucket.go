@@ -15,24 +15,24 @@ var (
 	lastID = strings.Repeat("\xff", engine.IDLen)
 )
 
-// prefix returns the first 16 bits of an id.
-func prefix(id string) uint16 { return uint16(id[0])<<8 | uint16(id[1]) }
+// idPrefix returns the first 16 bits of an id.
+func idPrefix(id string) uint16 { return uint16(id[0])<<8 | uint16(id[1]) }
 
-// firstOf returns the first id of the bucket that contains id. It is the bucket's name.
-func firstOf(id string, bits int) string {
-	return idFrom(prefix(id) &^ (0xffff >> bits))
+// bucketFirst returns the first id of the bucket that contains id. It is the bucket's name.
+func bucketFirst(id string, bits int) string {
+	return idOfPrefix(idPrefix(id) &^ (0xffff >> bits))
 }
 
-// lastOf returns the last id of the bucket that contains id.
-func lastOf(id string, bits int) string {
-	p := prefix(id) | 0xffff>>bits
+// bucketLast returns the last id of the bucket that contains id.
+func bucketLast(id string, bits int) string {
+	p := idPrefix(id) | 0xffff>>bits
 	return string([]byte{byte(p >> 8), byte(p)}) + lastID[2:]
 }
 
-// after returns the first id after a bucket. last is the bucket's last id and must not be lastID.
-func after(last string) string { return idFrom(prefix(last) + 1) }
+// nextBucketFirst returns the first id after a bucket. last is the bucket's last id and must not be lastID.
+func nextBucketFirst(last string) string { return idOfPrefix(idPrefix(last) + 1) }
 
-func idFrom(p uint16) string { return string([]byte{byte(p >> 8), byte(p)}) + noID[2:] }
+func idOfPrefix(p uint16) string { return string([]byte{byte(p >> 8), byte(p)}) + noID[2:] }
 
 // bitsFor returns the number of bits that the ids of a bucket share, so that a bucket contains about most/2 to most
 // series. ids are sorted; the density of other ids is assumed to be the same.

@@ -60,9 +60,9 @@ func newCancelRig(t *testing.T, table *engine.Table, eng engine.Engine) *cancelR
 	}
 	x.limits.bucket, x.limits.entries, x.limits.gatherBytes = 8, 10, 600
 	w := x.rows(Options{Least: 2})
-	require.NoError(t, w.Write(t.Context(), []engine.Batch{written(table, x.series[:70], 1, 3)}))
+	require.NoError(t, w.Write(t.Context(), []engine.Batch{newSeriesBatch(table, x.series[:70], 1, 3)}))
 	w.limits.bucket = 30
-	require.NoError(t, w.Write(t.Context(), []engine.Batch{written(table, x.series[20:], 1, 2)}))
+	require.NoError(t, w.Write(t.Context(), []engine.Batch{newSeriesBatch(table, x.series[20:], 1, 2)}))
 	rest := engine.Batch{Table: table, Partition: partitionOf("up")}
 	for i := 0; i < len(x.series); i += 7 {
 		rest.Mutations = append(rest.Mutations, x.series[i].better(table, 1, 1), x.series[i].chunk(table, 4))
@@ -214,7 +214,7 @@ func requireOpen(t *testing.T, p *heldPage, ofLabels map[labelsKey]ids, got *ope
 	of := ofLabels[labelsKey{"up", parsed.Head().Labels}]
 	require.Equal(t, of, got.ids)
 	require.Equal(t, parsed.Head().At, got.at)
-	require.Equal(t, of.order(parsed.Head().At, parsed.Len()), got.order)
+	require.Equal(t, of.orderEntries(parsed.Head().At, parsed.Len()), got.order)
 	require.Equal(t, parsed.Head().Kind, got.kind)
 	for i := range parsed.Len() {
 		want, err := parsed.AppendValue(nil, i)
@@ -248,7 +248,7 @@ func TestCancelledWritesLeaveWholeCaches(t *testing.T) {
 				x.limits.bucket = pick(rng, []int{8, 40, 1000})
 				r.limits = x.limits
 				from := rng.IntN(len(x.series) - 20)
-				batch := []engine.Batch{written(table, x.series[from:from+2+rng.IntN(18)], 1+rng.IntN(2))}
+				batch := []engine.Batch{newSeriesBatch(table, x.series[from:from+2+rng.IntN(18)], 1+rng.IntN(2))}
 				require.NoError(t, plain.Write(t.Context(), batch))
 				x.writeCutShort(r, leaving, rng.IntN(4), batch)
 				for _, read := range x.reads(rng) {

@@ -21,7 +21,7 @@ func (r *Rows) CheckFilters(ctx context.Context, table *engine.Table, partition 
 	}
 	// Read filters first: pages that are written concurrently have newer filters, which aren't checked.
 	x := filterCheck{r: r, t: t, partition: partition, filters: map[candidate][]byte{}}
-	err := x.read(ctx)
+	err := x.readRows(ctx)
 	if errors.Is(err, engine.ErrCorrupt) {
 		report(filtersDamaged(t, partition, err))
 		return nil
@@ -36,8 +36,8 @@ func (r *Rows) CheckFilters(ctx context.Context, table *engine.Table, partition 
 		case err != nil:
 			return err
 		}
-		if err := x.page(ctx, row); err != nil {
-			report(damaged(t, partition, t.hold(row, nil), err))
+		if err := x.checkPage(ctx, row); err != nil {
+			report(damaged(t, partition, t.newHeldPage(row, nil), err))
 		}
 	}
 	for key := range x.filters {
@@ -63,7 +63,7 @@ func (x *filterCheck) rangeOf(kind int64) engine.Range {
 	return engine.Range{Table: x.t.pages, Partition: x.partition, From: key, To: key}
 }
 
-func (x *filterCheck) read(ctx context.Context) error {
+func (x *filterCheck) readRows(ctx context.Context) error {
 	for row, err := range x.r.eng.Scan(ctx, x.rangeOf(format.KindFilter)) {
 		if err != nil {
 			return err
@@ -77,8 +77,8 @@ func (x *filterCheck) keyOf(k engine.Key) candidate {
 	return candidate{int(k[x.t.bits].Int), strings.Clone(k[x.t.first].Text), strings.Clone(k[pageVersion].Text)}
 }
 
-// page returns an error if a labels page has no filter, or the filter of another page.
-func (x *filterCheck) page(ctx context.Context, row engine.Row) error {
+// checkPage returns an error if a labels page has no filter, or the filter of another page.
+func (x *filterCheck) checkPage(ctx context.Context, row engine.Row) error {
 	key := x.keyOf(row.Clustering)
 	value, there := x.filters[key]
 	delete(x.filters, key)

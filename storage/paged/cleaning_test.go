@@ -44,7 +44,7 @@ func newCleaned(t testing.TB, table *engine.Table, eng engine.Engine) *cleaned {
 		}
 	}
 	for _, some := range [][]testSeries{first, rest, apart} {
-		require.NoError(t, r.Write(context.Background(), []engine.Batch{written(table, some, c.slots...)}))
+		require.NoError(t, r.Write(context.Background(), []engine.Batch{newSeriesBatch(table, some, c.slots...)}))
 	}
 	levels := map[int]bool{}
 	for _, p := range pagesIn(t, eng, table, partitionOf("up")) {
@@ -282,7 +282,7 @@ func TestDroppedWhileReading(t *testing.T) {
 	series := seriesOf("up", 30)
 	for _, table := range rowTables {
 		inner := memory.New()
-		require.NoError(t, writing(inner).Write(t.Context(), []engine.Batch{written(table, series, 1, 2)}))
+		require.NoError(t, rowsOf(inner).Write(t.Context(), []engine.Batch{newSeriesBatch(table, series, 1, 2)}))
 		pages := tablesOf(table).pages
 		dropped := false
 		eng := faultengine.Wrap(inner, func(op faultengine.Op) faultengine.Action {

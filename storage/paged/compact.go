@@ -449,7 +449,7 @@ func (x *compactor) removals(ids []string) (batches []engine.Batch, gone bool, e
 	left := make([]engine.Key, 0, len(x.pages))
 	for _, key := range x.pages {
 		first := key[x.first].Text
-		if i := sort.SearchStrings(ids, first); i == len(ids) || ids[i] > lastOf(first, int(key[x.bits].Int)) {
+		if i := sort.SearchStrings(ids, first); i == len(ids) || ids[i] > bucketLast(first, int(key[x.bits].Int)) {
 			left = append(left, key)
 			continue
 		}
@@ -481,7 +481,7 @@ func (x *compactor) withoutEntries(key engine.Key) (b engine.Batch, there bool, 
 			return b, true, fmt.Errorf("paged: reading a page of %s: %w", x.tables.rows, err)
 		}
 		there = true
-		p := x.hold(row, nil)
+		p := x.newHeldPage(row, nil)
 		if open, err := x.r.open(x.ctx, x.tables, x.Partition, p); err != nil || !open {
 			continue // Readers name it.
 		}

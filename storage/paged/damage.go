@@ -21,8 +21,8 @@ type reports struct {
 	seen map[string]bool
 }
 
-// reached records the row that is yielded next, or after which the scan restarts.
-func (s *scan) reached(key engine.Key) {
+// setPosition records the row that is yielded next, or after which the scan restarts.
+func (s *scan) setPosition(key engine.Key) {
 	g := &s.reports
 	if g.open != nil && g.over {
 		s.reportGap(key.Clone())
@@ -123,7 +123,7 @@ func (e *labelsPageError) Unwrap() error { return e.error }
 func (s *scan) unreadable(p *heldPage, err error) error {
 	var labels *labelsPageError
 	if s.left != nil && p.kind == format.KindChunk && 0 <= p.bits && p.bits <= maxBits && !errors.As(err, &labels) {
-		s.left(Unreadable{p.first, p.last(), p.start, p.start, damaged(s.tables, s.rows.Partition, p, err)})
+		s.left(Unreadable{p.first, p.lastID(), p.start, p.start, damaged(s.tables, s.rows.Partition, p, err)})
 		return nil
 	}
 	err = damaged(s.tables, s.rows.Partition, p, err)
@@ -154,12 +154,12 @@ func damaged(t *tables, partition engine.Key, p *heldPage, err error) error {
 	if !errors.Is(err, engine.ErrCorrupt) {
 		err = fmt.Errorf("%w: %w", engine.ErrCorrupt, err)
 	}
-	return fmt.Errorf("paged: table %s, partition %s, page %s: %w", t.pages, describe(t.pages.Partition, partition),
-		describe(t.pages.Clustering, t.pageKey(p.kind, p.start, p.bits, p.first, p.version)), err)
+	return fmt.Errorf("paged: table %s, partition %s, page %s: %w", t.pages, describeKey(t.pages.Partition, partition),
+		describeKey(t.pages.Clustering, t.pageKey(p.kind, p.start, p.bits, p.first, p.version)), err)
 }
 
-// describe formats a key with the names of its fields.
-func describe(fields []engine.Field, key engine.Key) string {
+// describeKey formats a key with the names of its fields.
+func describeKey(fields []engine.Field, key engine.Key) string {
 	var all []string
 	for i, v := range key {
 		switch f := fields[i]; f.Kind {

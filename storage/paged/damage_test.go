@@ -26,7 +26,7 @@ func damagedPages(t testing.TB, table *engine.Table) (eng *memory.Engine, all []
 	eng = memory.New()
 	r := New(eng, Options{Least: 2})
 	r.limits.entries = 10
-	require.NoError(t, r.Write(t.Context(), []engine.Batch{written(table, seriesOf("up", 35), 1, 2)}))
+	require.NoError(t, r.Write(t.Context(), []engine.Batch{newSeriesBatch(table, seriesOf("up", 35), 1, 2)}))
 	return eng, mustRead(t, r.Scan,
 		engine.Range{Table: table, Partition: partitionOf("up")}), pagesIn(t, eng, table, partitionOf("up"))
 }
@@ -163,12 +163,12 @@ func TestMisplacedPages(t *testing.T) {
 			},
 			"ids outside their bucket": func(p *heldPage) []byte {
 				p.bits, p.version = 3, lastID
-				p.first = firstOf(lastID, 3)
+				p.first = bucketFirst(lastID, 3)
 				p.kind, p.start = format.KindLabels, 0
 				return pages[0].value
 			},
 			"a bucket that isn't one": func(p *heldPage) []byte {
-				p.bits, p.first, p.version = 3, firstOf(lastID, 7), lastID
+				p.bits, p.first, p.version = 3, bucketFirst(lastID, 7), lastID
 				p.kind, p.start = format.KindLabels, 0
 				return pages[0].value
 			},
@@ -287,7 +287,7 @@ func TestGapsOfRows(t *testing.T) {
 		r.limits = limits{entries: 6, bucket: 5, labelsBytes: 1 << 20, dataBytes: 1 << 20, entryBytes: 1 << 20, batchBytes: engine.MaxBatch, gatherBytes: 300, fewest: 1}
 		series := seriesOf("up", 120)
 		for i := range 3 { // Some series in rows, others in pages.
-			b := written(table, series[i*40:i*40+40], 1, 2)
+			b := newSeriesBatch(table, series[i*40:i*40+40], 1, 2)
 			if i == 1 || rng.IntN(2) == 0 {
 				require.NoError(t, r.Write(t.Context(), []engine.Batch{b}))
 			}
@@ -382,12 +382,12 @@ func TestFlippedBytesOfPebble(t *testing.T) {
 	disk := pebble.NewCrashableFS()
 	eng := openPebbleOn(t, disk)
 	series := seriesOf("up", 2000)
-	r := writing(eng)
+	r := rowsOf(eng)
 	for _, table := range rowTables {
-		require.NoError(t, r.Write(t.Context(), cut(written(table, series[:1500], 1, 2))))
+		require.NoError(t, r.Write(t.Context(), splitBatch(newSeriesBatch(table, series[:1500], 1, 2))))
 		require.NoError(t, r.Write(t.Context(), []engine.Batch{{Table: table, Partition: partitionOf("up"), Mutations: betterOf(table, series[1000:1100])}}))
 	}
-	require.NoError(t, eng.(*pebble.Engine).Compact(t.Context()))
+	require.NoError(t, eng.(*pebble.Engine).CompactAll(t.Context()))
 	want := map[*engine.Table][]testRow{}
 	for _, table := range rowTables {
 		want[table] = mustRead(t, r.Scan, engine.Range{Table: table, Partition: partitionOf("up")})

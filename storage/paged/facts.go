@@ -68,25 +68,27 @@ func (s *scan) remembers(g *segment) bool {
 	return s.wanted != nil && s.wanted.Remember && s.isRaw() && s.r.facts.versions != nil && g.prefix[0].Int == format.KindChunk
 }
 
-// gatherOrRecall is gather that goes by the facts about a bucket, where only one is read.
+// gatherOrRecall is gatherPages that goes by the facts about a bucket, where only one is read.
 func (s *scan) gatherOrRecall(g *segment, l *level, from string) error {
-	first := firstOf(from, l.bits)
-	if !s.remembers(g) || s.located() != nil || first != firstOf(g.last, l.bits) { // Located leaves out pages that have none of the series.
-		return s.gather(g, l, from)
+	first := bucketFirst(from, l.bits)
+	if !s.remembers(g) || s.located() != nil || first != bucketFirst(g.last, l.bits) {
+		// Located leaves out pages that have none of the series.
+		return s.gatherPages(g, l, from)
 	}
-	if id, ok := s.wanted.from(first); !ok || id > lastOf(first, l.bits) { // Pages of other buckets are passed over.
-		return s.gather(g, l, from)
+	if id, ok := s.wanted.nextID(first); !ok || id > bucketLast(first, l.bits) {
+		// Pages of other buckets are passed over.
+		return s.gatherPages(g, l, from)
 	}
 	version, ok := s.r.facts.version(s.tables, s.rows.Partition)
 	if !ok {
-		return s.gather(g, l, from)
+		return s.gatherPages(g, l, from)
 	}
-	key := factKey{segment: s.nameOf(g), bits: l.bits, first: prefix(first)}
+	key := factKey{segment: s.nameOf(g), bits: l.bits, first: idPrefix(first)}
 	if f := s.r.facts.of.get(key); f != nil && f.version == version && s.recall(f, g, l, first) {
 		return nil
 	}
 	damaged := len(s.reports.seen)
-	if err := s.gather(g, l, from); err != nil {
+	if err := s.gatherPages(g, l, from); err != nil {
 		return err
 	}
 	if len(s.reports.seen) > damaged {
@@ -105,7 +107,7 @@ func (s *scan) recall(f *fact, g *segment, l *level, first string) (ok bool) {
 	metric := metricOf(s.rows.Partition)
 	held := make([]*heldPage, 0, len(f.pages))
 	for _, version := range f.pages {
-		open := s.r.known(labelsKey{metric, version})
+		open := s.r.cachedPage(labelsKey{metric, version})
 		if open == nil {
 			return false
 		}

@@ -30,8 +30,8 @@ func chunksOf(r *Rows, w Wanted) ([]testRow, error) {
 func TestFactsSpareScans(t *testing.T) {
 	eng, scans := countingScans(memory.New())
 	series := seriesOf("up", 300)
-	r := writing(eng)
-	require.NoError(t, r.Write(t.Context(), []engine.Batch{written(engine.Raw, series, 0, 1)}))
+	r := rowsOf(eng)
+	require.NoError(t, r.Write(t.Context(), []engine.Batch{newSeriesBatch(engine.Raw, series, 0, 1)}))
 	read := func(s *testSeries, slot, rows int) (took int) {
 		t.Helper()
 		*scans = 0
@@ -79,7 +79,7 @@ func TestFactsSpareScans(t *testing.T) {
 func TestDamageIsNoFact(t *testing.T) {
 	eng := memory.New()
 	series := seriesOf("up", 30)
-	require.NoError(t, writing(eng).Write(t.Context(), []engine.Batch{written(engine.Raw, series, 0)}))
+	require.NoError(t, rowsOf(eng).Write(t.Context(), []engine.Batch{newSeriesBatch(engine.Raw, series, 0)}))
 	broken := false
 	faulty := faultengine.Wrap(eng, func(op faultengine.Op) faultengine.Action {
 		if broken && op.Kind == faultengine.Scan && op.Table == engine.RawPages && op.Range.Damaged != nil {
@@ -87,7 +87,7 @@ func TestDamageIsNoFact(t *testing.T) {
 		}
 		return faultengine.Pass()
 	})
-	r := writing(faulty)
+	r := rowsOf(faulty)
 	reports := 0
 	read := func() {
 		reports = 0
@@ -125,7 +125,7 @@ func paginated(t *testing.T, eng engine.Engine) *cleaned {
 	c := &cleaned{table: engine.Raw, eng: eng, series: seriesOf("up", 40), slots: []int{1, 2, 3}, levels: New(eng, Options{}).levels}
 	r := New(eng, Options{})
 	r.levels = c.levels
-	require.NoError(t, r.Write(t.Context(), []engine.Batch{written(c.table, c.series, c.slots...)}))
+	require.NoError(t, r.Write(t.Context(), []engine.Batch{newSeriesBatch(c.table, c.series, c.slots...)}))
 	require.Empty(t, mustRead(t, eng.Scan, engine.Range{Table: c.table, Partition: partitionOf("up")}))
 	c.ranks = make([][]atomic.Int64, len(c.series))
 	for i := range c.ranks {

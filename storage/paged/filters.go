@@ -20,8 +20,8 @@ import (
 // If a write has few series of a partition, which is the case for most metrics, their filters contain only the number
 // of entries, and readers open the pages.
 
-// filter returns the mutation that writes the filter of a labels page. rows are the mutations with its labels.
-func (p *packer) filter(labels *engine.Mutation, rows []int) engine.Mutation {
+// filterMutation returns the mutation that writes the filter of a labels page. rows are the mutations with its labels.
+func (p *packer) filterMutation(labels *engine.Mutation, rows []int) engine.Mutation {
 	m := engine.Mutation{Clustering: p.tables.filterKey(labels.Clustering), Timestamp: labels.Timestamp}
 	if !p.many {
 		m.Value = page.AppendOpenFilter(nil, len(rows))
@@ -29,7 +29,7 @@ func (p *packer) filter(labels *engine.Mutation, rows []int) engine.Mutation {
 	}
 	values := make([][]byte, len(rows))
 	for i, row := range rows {
-		values[i] = p.value(row)
+		values[i] = p.valueOf(row)
 	}
 	m.Value = page.AppendFilter(nil, values)
 	return m

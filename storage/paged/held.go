@@ -43,7 +43,7 @@ type openPage struct {
 
 // newOpenPage returns a page of n entries at these positions of a labels page.
 func newOpenPage(kind page.Kind, at []byte, of ids, n int) *openPage {
-	return &openPage{kind: kind, at: at, ids: of, order: of.order(at, n)}
+	return &openPage{kind: kind, at: at, ids: of, order: of.orderEntries(at, n)}
 }
 
 // len returns the number of entries.
@@ -74,8 +74,8 @@ func (p *openPage) appendVersion(dst []byte, i int, value []byte) []byte {
 	return append(dst, version[:]...)
 }
 
-// hold copies a row of a table of pages, without its value if open isn't nil.
-func (t *tables) hold(row engine.Row, open *openPage) *heldPage {
+// newHeldPage copies a row of a table of pages, without its value if open isn't nil.
+func (t *tables) newHeldPage(row engine.Row, open *openPage) *heldPage {
 	k := row.Clustering
 	p := &heldPage{
 		kind: k[0].Int, start: k[t.pageStart].Int, bits: int(k[t.bits].Int),
@@ -87,15 +87,15 @@ func (t *tables) hold(row engine.Row, open *openPage) *heldPage {
 	return p
 }
 
-// last returns the last id that an entry of the page may have.
-func (p *heldPage) last() string { return lastOf(p.first, p.bits) }
+// lastID returns the last id that an entry of the page may have.
+func (p *heldPage) lastID() string { return bucketLast(p.first, p.bits) }
 
 // id returns the id of an entry's series.
 func (p *openPage) id(i int) string {
 	if p.at != nil {
 		i = int(p.at[i])
 	}
-	return p.ids.at(i)
+	return p.ids.get(i)
 }
 
 // open opens a held page. ok is false if the page no longer exists, or if it is damaged and was reported.
@@ -111,7 +111,7 @@ func (s *scan) open(p *heldPage) (ok bool, err error) {
 // the page has been removed, together with its labels page.
 func (r *Rows) open(ctx context.Context, t *tables, partition engine.Key, p *heldPage) (there bool, err error) {
 	if p.openPage == nil {
-		parsed, err := parse(p.value)
+		parsed, err := parsePage(p.value)
 		if err != nil {
 			return false, err
 		}
@@ -123,7 +123,7 @@ func (r *Rows) open(ctx context.Context, t *tables, partition engine.Key, p *hel
 			return true, p.checkPlace(t)
 		}
 		found, err := r.idsOf(ctx, t, partition, p, parsed)
-		if err != nil || found.none() {
+		if err != nil || found.isEmpty() {
 			return false, err
 		}
 		if err := checkPositions(parsed, found); err != nil {
@@ -135,7 +135,7 @@ func (r *Rows) open(ctx context.Context, t *tables, partition engine.Key, p *hel
 	return true, p.checkPlace(t)
 }
 
-func parse(value []byte) (*page.Page, error) {
+func parsePage(value []byte) (*page.Page, error) {
 	p, err := page.Parse(value)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", engine.ErrCorrupt, err)
@@ -167,7 +167,7 @@ func (p *heldPage) checkPlace(t *tables) error {
 		return fmt.Errorf("%w: a page of kind %d, expected kind %d", engine.ErrCorrupt, got, want)
 	}
 	for _, i := range []byte{p.order[0], p.order[p.len()-1]} {
-		if id := p.id(int(i)); firstOf(id, p.bits) != p.first {
+		if id := p.id(int(i)); bucketFirst(id, p.bits) != p.first {
 			return fmt.Errorf("%w: series %x isn't in its bucket", engine.ErrCorrupt, id)
 		}
 	}
@@ -183,7 +183,7 @@ func (r *Rows) idsOf(
 	if head.Kind != page.Labels {
 		of.version = head.Labels
 	}
-	if found = r.ids.get(of); !found.none() {
+	if found = r.ids.get(of); !found.isEmpty() {
 		return found, nil
 	}
 	if head.Kind == page.Labels {
@@ -191,10 +191,10 @@ func (r *Rows) idsOf(
 	} else {
 		found, err = r.readIDs(ctx, t, partition, p, of.version)
 	}
-	if err != nil || found.none() {
+	if err != nil || found.isEmpty() {
 		return ids{}, err
 	}
-	r.keepIDs(of, found)
+	r.cacheIDs(of, found)
 	return found, nil
 }
 
@@ -208,7 +208,7 @@ func (r *Rows) readIDs(
 		if err != nil {
 			return ids{}, &labelsPageError{fmt.Errorf("labels page %x: %w", version, err)}
 		}
-		labels, err := parse(row.Value)
+		labels, err := parsePage(row.Value)
 		if err == nil && labels.Head().Kind != page.Labels {
 			err = fmt.Errorf("%w: the page has kind %d", engine.ErrCorrupt, labels.Head().Kind)
 		}
@@ -219,7 +219,7 @@ func (r *Rows) readIDs(
 			return ids{}, &labelsPageError{fmt.Errorf("labels page %x: %w", version, err)}
 		}
 	}
-	if !found.none() {
+	if !found.isEmpty() {
 		return found, nil
 	}
 	key = t.pageKey(p.kind, p.start, p.bits, p.first, p.version)

@@ -21,16 +21,16 @@ func newIDs(all string) ids {
 	for i := range x.byID {
 		x.byID[i] = byte(i)
 	}
-	slices.SortFunc(x.byID, func(a, b byte) int { return strings.Compare(x.at(int(a)), x.at(int(b))) })
+	slices.SortFunc(x.byID, func(a, b byte) int { return strings.Compare(x.get(int(a)), x.get(int(b))) })
 	return x
 }
 
-func (x ids) none() bool      { return x.all == "" }
-func (x ids) len() int        { return len(x.byID) }
-func (x ids) at(i int) string { return x.all[i*engine.IDLen : (i+1)*engine.IDLen] }
+func (x ids) isEmpty() bool    { return x.all == "" }
+func (x ids) len() int         { return len(x.byID) }
+func (x ids) get(i int) string { return x.all[i*engine.IDLen : (i+1)*engine.IDLen] }
 
-// order returns n entries in the order of their ids. at has their positions, ascending; nil means the first n.
-func (x ids) order(at []byte, n int) []byte {
+// orderEntries returns n entries in the order of their ids. at has their positions, ascending; nil means the first n.
+func (x ids) orderEntries(at []byte, n int) []byte {
 	if at == nil && n == x.len() {
 		return x.byID
 	}
@@ -99,7 +99,7 @@ func (k labelsKey) size(value int) int64 {
 // cachedBytes is the approximate overhead of a cache entry.
 const cachedBytes = 200
 
-// keepIDs caches the ids of a labels page.
-func (r *Rows) keepIDs(of labelsKey, found ids) {
+// cacheIDs caches the ids of a labels page.
+func (r *Rows) cacheIDs(of labelsKey, found ids) {
 	r.ids.add(of.clone(), found, of.size(len(found.all)+found.len()))
 }

@@ -64,7 +64,7 @@ func (m *levelMemory) wrote(batches []engine.Batch, failed bool) {
 			if b.Mutations[j].Clustering[0].Int == format.KindFilter {
 				continue
 			}
-			segment := fields(b.Mutations[j].Clustering, t.segment)
+			segment := firstFields(b.Mutations[j].Clustering, t.segment)
 			if last == nil || engine.Compare(last, segment) != 0 {
 				last = segment
 				names = append(names, segmentName(t.pages, b.Partition, segment))
@@ -176,7 +176,7 @@ func (s *scan) findLevels(segment engine.Key, bits int64) (found []int, whole bo
 			return found, false, s.unreadable(p, fmt.Errorf("ids in a bucket share an invalid number of bits, %d", bits))
 		}
 		found = append(found, int(bits))
-		next, err := s.firstPage(with(segment, engine.Int(bits+1)), segment)
+		next, err := s.firstPage(joinKey(segment, engine.Int(bits+1)), segment)
 		if err != nil || next == nil {
 			return found, true, err
 		}

@@ -48,17 +48,18 @@ func (l *Located) Bytes() int64 {
 // locatedBytes is the approximate overhead of a page in Located: the version, and a map entry.
 const locatedBytes = 100
 
-// nameOf returns the cache key of a page that was opened with l. some is set if it was opened with only some of its
+// cacheKey returns the cache key of a page that was opened with l. some is set if it was opened with only some of its
 // entries.
-func (l *Located) nameOf(metric, version string, some bool) labelsKey {
+func (l *Located) cacheKey(metric, version string, some bool) labelsKey {
 	if some {
 		version += l.name
 	}
 	return labelsKey{metric, version}
 }
 
-// of returns the positions in the labels page of a data page with this value. ok is false if l doesn't cover that page.
-func (l *Located) of(value []byte) (found located, ok bool) {
+// find returns the positions in the labels page of a data page with this value. ok is false if l doesn't cover that
+// page.
+func (l *Located) find(value []byte) (found located, ok bool) {
 	if l == nil {
 		return located{}, false
 	}
@@ -85,8 +86,8 @@ type locatedEntry struct {
 	position byte
 }
 
-// saw records that the entries added since the last call are all wanted series of a labels page.
-func (l *locating) saw(version string) {
+// endPage records that the entries added since the last call are all wanted series of a labels page.
+func (l *locating) endPage(version string) {
 	l.seen = append(l.seen, binary.BigEndian.Uint64([]byte(version)))
 	if len(l.entries) == 0 {
 		return

@@ -133,7 +133,8 @@ func (x *longReader) row(row engine.Row) error {
 
 // asked reports whether a chunk lies in the part of the range.
 func (x *longReader) asked(key engine.Key) bool {
-	return engine.Compare(x.from, key) <= 0 && engine.Compare(key, x.to) <= 0 && (x.wanted == nil || x.wanted.row(key))
+	return engine.Compare(x.from, key) <= 0 && engine.Compare(key, x.to) <= 0 &&
+		(x.wanted == nil || x.wanted.isWantedRow(key))
 }
 
 // askedStart is asked for a chunk of the series that is held.
@@ -174,7 +175,8 @@ func (x *longReader) holdLong(id string, interval int64, value []byte) error {
 // unreadableLong handles a long chunk that can't be read, as unreadable does with pages.
 func (x *longReader) unreadableLong(interval int64, err error) error {
 	err = fmt.Errorf("%w: paged: table %s, partition %s, the long chunk of series %x from %s on: %w", engine.ErrCorrupt, x.tables.rows,
-		describe(x.tables.rows.Partition, x.scan.rows.Partition), x.id, time.UnixMilli(interval).UTC().Format(time.RFC3339), err)
+		describeKey(x.tables.rows.Partition, x.scan.rows.Partition), x.id,
+		time.UnixMilli(interval).UTC().Format(time.RFC3339), err)
 	switch {
 	case x.left != nil:
 		id := strings.Clone(x.id)

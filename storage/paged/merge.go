@@ -116,7 +116,7 @@ func (m *merge) keyOf(row *logical) engine.Key {
 
 // run scans the rows, and merges. What reads the pages did so before.
 func (m *merge) run() error {
-	for row, err := range m.engineRows(m.part(m.from, m.to), m.entries) {
+	for row, err := range m.engineRows(m.nextPart(m.from, m.to), m.entries) {
 		if err != nil {
 			return err
 		}

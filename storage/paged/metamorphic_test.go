@@ -25,7 +25,7 @@ import (
 // TestMetamorphic writes random rows through pages and to a plain engine. Every range must have the same rows in both,
 // for any pages and any superseded entries.
 func TestMetamorphic(t *testing.T) {
-	first := soak.First(t)
+	first := soak.FirstSeed(t)
 	for name, open := range engines {
 		for i := range soak.Histories(t, 12) {
 			seed := first + uint64(i)
@@ -145,7 +145,7 @@ func (h *history) run(steps int) {
 		case n < 15:
 			h.scan()
 		case n < 18:
-			h.sought()
+			h.queryLabels()
 		case n < 21:
 			h.locatedChunks()
 		default:
@@ -482,7 +482,9 @@ func (h *history) field(table *engine.Table, i int, metric string) engine.Value 
 		return engine.Int(pick(h.rng, []int64{0, startOf(h.rng.IntN(historySlots)), startOf(h.rng.IntN(historySlots)), startOf(h.rng.IntN(historySlots)) + 1}))
 	case of.series:
 		if h.rng.IntN(8) == 0 {
-			return engine.Text(pick(h.rng, []string{noID, lastID, firstOf(pick(h.rng, h.all[metric]).id, h.rng.IntN(9))}))
+			return engine.Text(
+				pick(h.rng, []string{noID, lastID, bucketFirst(pick(h.rng, h.all[metric]).id, h.rng.IntN(9))}),
+			)
 		}
 		return engine.Text(pick(h.rng, h.all[metric]).id)
 	}

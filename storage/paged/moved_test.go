@@ -56,8 +56,8 @@ func TestMovedPagesAreSeen(t *testing.T) {
 			eng := &stepwise{Engine: memory.New(), before: func() {}}
 			series := seriesOf("up", 40)
 			other := New(eng.Engine, Options{Shared: true})
-			require.NoError(t, other.Write(t.Context(), []engine.Batch{written(table, series[:20], 1)}))
-			require.NoError(t, other.Write(t.Context(), []engine.Batch{written(table, series[20:], 1)}))
+			require.NoError(t, other.Write(t.Context(), []engine.Batch{newSeriesBatch(table, series[:20], 1)}))
+			require.NoError(t, other.Write(t.Context(), []engine.Batch{newSeriesBatch(table, series[20:], 1)}))
 			reader := New(eng, Options{Shared: true})
 
 			var rewritten []engine.Batch

@@ -113,7 +113,7 @@ func (c *outdone) buckets() (found []engine.Key, err error) {
 			continue // Readers name it.
 		}
 		first := key[c.first].Text
-		if i := sort.SearchStrings(c.series, first); i < len(c.series) && c.series[i] <= lastOf(first, int(bits)) {
+		if i := sort.SearchStrings(c.series, first); i < len(c.series) && c.series[i] <= bucketLast(first, int(bits)) {
 			found = append(found, key.Clone())
 		}
 	}
@@ -127,7 +127,7 @@ func (c *outdone) bucket(key engine.Key) error {
 		if err != nil {
 			return fmt.Errorf("paged: reading pages of %s: %w", c.rows, err)
 		}
-		pages = append(pages, c.hold(row, nil))
+		pages = append(pages, c.newHeldPage(row, nil))
 	}
 	found := map[rowKey]ranks{}
 	var open []*heldPage
@@ -289,7 +289,7 @@ func (c *outdone) copy(m engine.Mutation) {
 
 // without adds the batch that removes from a page the entries that rows outdo, if there are any.
 func (c *outdone) without(p *heldPage, found map[rowKey]ranks) {
-	b := removal(c.tables, c.partition, p, c.r.salt(), func(p *heldPage, i int, value []byte) bool {
+	b := removal(c.tables, c.partition, p, c.r.newSalt(), func(p *heldPage, i int, value []byte) bool {
 		x, ok := found[c.rowKey(p, i, value)]
 		return ok && x.row > c.rank(value)
 	})
@@ -328,11 +328,13 @@ func removal(t *tables, partition engine.Key, p *heldPage, salt []byte, goes fun
 			return engine.Batch{}
 		}
 		b.Mutations = append(b.Mutations, engine.Mutation{
-			Clustering: t.pageKey(p.kind, p.start, p.bits, p.first, version), Timestamp: latest(p.start), Value: value,
+			Clustering: t.pageKey(p.kind, p.start, p.bits, p.first, version),
+			Timestamp:  maxTimestamp(p.start), Value: value,
 		})
 	}
 	b.Mutations = append(b.Mutations, engine.Mutation{
-		Op: engine.Delete, Clustering: t.pageKey(p.kind, p.start, p.bits, p.first, p.version), Timestamp: latest(p.start),
+		Op: engine.Delete, Clustering: t.pageKey(p.kind, p.start, p.bits, p.first, p.version),
+		Timestamp: maxTimestamp(p.start),
 	})
 	return b
 }

@@ -20,13 +20,13 @@ type packer struct {
 
 	packed []bool // by mutation: it is in a page
 	pages  []engine.Batch
-	room   int          // remaining bytes in the last of pages
-	wrote  *justWritten // destination
-	salt   []byte       // see Rows.salt
+	room   int           // remaining bytes in the last of pages
+	wrote  *writtenCache // destination
+	salt   []byte        // see Rows.newSalt
 }
 
-// justWritten contains the entries that a successful Write adds to caches.
-type justWritten struct {
+// writtenCache contains the entries that a successful Write adds to caches.
+type writtenCache struct {
 	ids   map[labelsKey]ids // of labels pages
 	pages []writtenPage
 }
@@ -42,43 +42,43 @@ type writtenPage struct {
 func (p *packer) pack() {
 	p.packed = make([]bool, len(p.batch.Mutations))
 	for from, to := 0, 0; from < len(p.series); from = to {
-		bucket := firstOf(p.series[from].id, p.bits)
-		for to = from; to < len(p.series) && firstOf(p.series[to].id, p.bits) == bucket; to++ {
+		bucket := bucketFirst(p.series[from].id, p.bits)
+		for to = from; to < len(p.series) && bucketFirst(p.series[to].id, p.bits) == bucket; to++ {
 		}
 		for rest := p.series[from:to]; len(rest) > 0; {
-			n := p.cut(rest)
+			n := p.countForPage(rest)
 			if n >= p.fewest {
-				p.bundle(bucket, rest[:n])
+				p.packBundle(bucket, rest[:n])
 			}
 			rest = rest[n:]
 		}
 	}
 }
 
-// cut returns the number of series of a bucket in the next page. If there are too many for one page, all pages have
-// about the same number.
-func (p *packer) cut(series []oneNew) int {
+// countForPage returns the number of series of a bucket in the next page. If there are too many for one page, all pages
+// have about the same number.
+func (p *packer) countForPage(series []newSeriesRows) int {
 	bytes := 0
 	for _, s := range series {
-		bytes += len(p.value(s.labels))
+		bytes += len(p.valueOf(s.labels))
 	}
 	pages := max(
 		(len(series)+p.limits.entries-1)/p.limits.entries, (bytes+p.limits.labelsBytes-1)/p.limits.labelsBytes, 1,
 	)
 	most, n := (len(series)+pages-1)/pages, 0
 	for bytes = 0; n < most; n++ {
-		if bytes += len(p.value(series[n].labels)); bytes > p.limits.labelsBytes && n > 0 {
+		if bytes += len(p.valueOf(series[n].labels)); bytes > p.limits.labelsBytes && n > 0 {
 			break
 		}
 	}
 	return n
 }
 
-func (p *packer) value(mutation int) []byte { return p.batch.Mutations[mutation].Value }
+func (p *packer) valueOf(mutation int) []byte { return p.batch.Mutations[mutation].Value }
 
-// bundle makes the labels page of series of a bucket and the data pages that refer to it, all in one batch. Chunks that
-// don't fit into the batch stay rows.
-func (p *packer) bundle(bucket string, series []oneNew) {
+// packBundle makes the labels page of series of a bucket and the data pages that refer to it, all in one batch. Chunks
+// that don't fit into the batch stay rows.
+func (p *packer) packBundle(bucket string, series []newSeriesRows) {
 	// Sorted by labels, similar series are adjacent, and pages of other metrics of the same targets have the same
 	// order.
 	series, byID := p.byLabels(series)
@@ -94,15 +94,15 @@ func (p *packer) bundle(bucket string, series []oneNew) {
 			starts[start] = append(starts[start], i)
 		}
 	}
-	labels := p.page(format.KindLabels, 0, bucket, page.Head{Kind: page.Labels}, rows)
+	labels := p.pageMutation(format.KindLabels, 0, bucket, page.Head{Kind: page.Labels}, rows)
 	version, of := labels.Clustering[pageVersion].Text, ids{all.String(), byID}
 	bundle, room := []engine.Mutation{labels}, p.limits.batchBytes-keyBytes(p.batch.Partition)-mutationBytes(&labels)
-	filter := p.filter(&labels, rows)
+	filter := p.filterMutation(&labels, rows)
 	bundle, room = append(bundle, filter), room-mutationBytes(&filter)
 	if room < 0 || len(labels.Value) > engine.MaxValue {
 		return
 	}
-	p.took(rows)
+	p.markPacked(rows)
 	for _, start := range slices.Sorted(maps.Keys(starts)) {
 		for rest := starts[start]; len(rest) > 0; {
 			n := p.cutData(series, rest, start)
@@ -110,8 +110,8 @@ func (p *packer) bundle(bucket string, series []oneNew) {
 				m, rows, at := p.dataPage(bucket, version, series, rest[:n], start)
 				if size := mutationBytes(&m); size <= room && len(m.Value) <= engine.MaxValue {
 					bundle, room = append(bundle, m), room-size
-					p.took(rows)
-					p.keep(&m, rows, newOpenPage(p.tables.data, at, of, n))
+					p.markPacked(rows)
+					p.recordWritten(&m, rows, newOpenPage(p.tables.data, at, of, n))
 				}
 			}
 			rest = rest[n:]
@@ -123,30 +123,30 @@ func (p *packer) bundle(bucket string, series []oneNew) {
 
 // cutData returns the number of chunks in the next page of chunks with a start. places are the indices in series that
 // have such a chunk.
-func (p *packer) cutData(series []oneNew, places []int, start int64) (n int) {
+func (p *packer) cutData(series []newSeriesRows, places []int, start int64) (n int) {
 	for bytes := 0; n < len(places); n++ {
-		if bytes += len(p.value(p.chunk(&series[places[n]], start))); bytes > p.limits.dataBytes && n > 0 {
+		if bytes += len(p.valueOf(p.chunkMutation(&series[places[n]], start))); bytes > p.limits.dataBytes && n > 0 {
 			break
 		}
 	}
 	return n
 }
 
-// chunk returns the mutation of the series' chunk with this start, which must exist.
-func (p *packer) chunk(s *oneNew, start int64) int {
+// chunkMutation returns the mutation of the series' chunk with this start, which must exist.
+func (p *packer) chunkMutation(s *newSeriesRows, start int64) int {
 	return s.chunks[slices.IndexFunc(s.chunks, func(c int) bool {
 		return p.batch.Mutations[c].Clustering[p.tables.start].Int == start
 	})]
 }
 
 // byLabels returns series, sorted by id, in the order of their labels rows, and their positions in the order of ids.
-func (p *packer) byLabels(series []oneNew) (sorted []oneNew, byID []byte) {
+func (p *packer) byLabels(series []newSeriesRows) (sorted []newSeriesRows, byID []byte) {
 	from := make([]byte, len(series))
 	for i := range from {
 		from[i] = byte(i)
 	}
 	slices.SortFunc(from, func(a, b byte) int {
-		return bytes.Compare(p.value(series[a].labels), p.value(series[b].labels))
+		return bytes.Compare(p.valueOf(series[a].labels), p.valueOf(series[b].labels))
 	})
 	p.memory.sorted, byID = p.memory.sorted[:0], make([]byte, len(series))
 	for i, place := range from {
@@ -155,8 +155,8 @@ func (p *packer) byLabels(series []oneNew) (sorted []oneNew, byID []byte) {
 	return p.memory.sorted, byID
 }
 
-// keep records a data page for the caches: rollups are computed from its entries next.
-func (p *packer) keep(m *engine.Mutation, rows []int, open *openPage) {
+// recordWritten records a data page for the caches: rollups are computed from its entries next.
+func (p *packer) recordWritten(m *engine.Mutation, rows []int, open *openPage) {
 	if p.tables == &r1hTables { // Nothing is computed from 1h buckets.
 		return
 	}
@@ -166,7 +166,7 @@ func (p *packer) keep(m *engine.Mutation, rows []int, open *openPage) {
 	}
 	size := openBytes
 	for i, row := range rows {
-		open.values[i] = p.value(row)
+		open.values[i] = p.valueOf(row)
 		size += len(open.values[i]) + valueBytes
 		if p.tables.isRaw() {
 			open.versions[i] = p.batch.Mutations[row].Clustering[3].Text
@@ -183,15 +183,15 @@ const valueBytes = 48
 // dataPage returns a page of the chunks with a start of the series with the indices places. It also returns the
 // mutations that the page replaces, and the positions of the series in the labels page; nil: 0, 1, 2, …
 func (p *packer) dataPage(
-	bucket, version string, series []oneNew, places []int, start int64,
+	bucket, version string, series []newSeriesRows, places []int, start int64,
 ) (m engine.Mutation, rows []int, at []byte) {
 	at, rows = make([]byte, len(places)), make([]int, 0, len(places))
 	for i, place := range places {
 		at[i] = byte(place)
-		rows = append(rows, p.chunk(&series[place], start))
+		rows = append(rows, p.chunkMutation(&series[place], start))
 	}
 	at = positions(at)
-	return p.page(
+	return p.pageMutation(
 		format.KindChunk, start, bucket, page.Head{Kind: p.tables.data, Labels: version, At: at}, rows,
 	), rows, at
 }
@@ -204,12 +204,12 @@ func positions(at []byte) []byte {
 	return at
 }
 
-// page returns the mutation that writes a page. rows are the mutations whose values the page contains.
-func (p *packer) page(kind, start int64, bucket string, head page.Head, rows []int) engine.Mutation {
+// pageMutation returns the mutation that writes a page. rows are the mutations whose values the page contains.
+func (p *packer) pageMutation(kind, start int64, bucket string, head page.Head, rows []int) engine.Mutation {
 	p.memory.values = p.memory.values[:0]
 	m := engine.Mutation{Timestamp: p.batch.Mutations[rows[0]].Timestamp}
 	for _, row := range rows {
-		p.memory.values = append(p.memory.values, p.value(row))
+		p.memory.values = append(p.memory.values, p.valueOf(row))
 		m.Timestamp = max(m.Timestamp, p.batch.Mutations[row].Timestamp)
 	}
 	m.Value = page.Append(nil, head, p.memory.values)
@@ -221,7 +221,7 @@ func (p *packer) page(kind, start int64, bucket string, head page.Head, rows []i
 	return m
 }
 
-func (p *packer) took(rows []int) {
+func (p *packer) markPacked(rows []int) {
 	for _, row := range rows {
 		p.packed[row] = true
 	}
@@ -240,8 +240,8 @@ func (p *packer) add(bundle []engine.Mutation, bytes int) {
 	p.room -= bytes
 }
 
-// written returns the batches that replace the packed one.
-func (p *packer) written() []engine.Batch {
+// batches returns the batches that replace the packed one.
+func (p *packer) batches() []engine.Batch {
 	if len(p.pages) == 0 {
 		return []engine.Batch{*p.batch}
 	}

@@ -186,8 +186,8 @@ func (s *testSeries) better(t *engine.Table, slot, by int) engine.Mutation {
 	return s.rollups(t, slot, 1+uint64(by))
 }
 
-// written returns a batch that writes new series: labels, and chunks of some slots.
-func written(t *engine.Table, series []testSeries, slots ...int) engine.Batch {
+// newSeriesBatch returns a batch that writes new series: labels, and chunks of some slots.
+func newSeriesBatch(t *engine.Table, series []testSeries, slots ...int) engine.Batch {
 	b := engine.Batch{Table: t, Partition: partitionOf(series[0].metric)}
 	for i := range series {
 		b.Mutations = append(b.Mutations, series[i].labelsRow(t))
@@ -276,7 +276,7 @@ func pagesIn(t testing.TB, eng engine.Engine, table *engine.Table, partition eng
 		if row.Clustering[0].Int == format.KindFilter {
 			break
 		}
-		pages = append(pages, of.hold(row, nil))
+		pages = append(pages, of.newHeldPage(row, nil))
 	}
 	return pages
 }

@@ -91,13 +91,13 @@ func (s *scan) run() error {
 	if err := engine.CheckRange(s.rows); err != nil {
 		return err
 	}
-	from, last := s.rows.From, fields(s.rows.To, s.segment)
+	from, last := s.rows.From, firstFields(s.rows.To, s.segment)
 	if engine.Compare(from, s.rows.To) > 0 {
-		return s.passOn()
+		return s.yieldEngineRows()
 	}
-	if begin := fields(from, s.segment); len(begin) == s.segment && len(last) == s.segment &&
+	if begin := firstFields(from, s.segment); len(begin) == s.segment && len(last) == s.segment &&
 		engine.Compare(begin, last) == 0 {
-		return s.oneSegment(begin)
+		return s.scanOneSegment(begin)
 	}
 	if len(last) == 0 || last[0].Int > format.KindChunk {
 		last = engine.Key{engine.Int(format.KindChunk)}
@@ -105,20 +105,20 @@ func (s *scan) run() error {
 	for again := false; engine.Compare(from, s.rows.To) <= 0; again = true {
 		var first engine.Key
 		var err error
-		if begin := fields(from, s.segment); engine.Compare(begin, last) <= 0 {
+		if begin := firstFields(from, s.segment); engine.Compare(begin, last) <= 0 {
 			first, err = s.firstPage(begin, last)
 		}
 		switch {
 		case err != nil:
 			return err
 		case first == nil && again:
-			return s.plain(from, s.rows.To)
+			return s.yieldPlain(from, s.rows.To)
 		case first == nil:
-			return s.passOn()
+			return s.yieldEngineRows()
 		}
 		segment := first[:s.segment]
 		if before := keyBefore(segment); before != nil && engine.Compare(from, before) <= 0 {
-			if err := s.plain(from, before); err != nil {
+			if err := s.yieldPlain(from, before); err != nil {
 				return err
 			}
 		}
@@ -136,20 +136,20 @@ func (s *scan) run() error {
 	return nil
 }
 
-// oneSegment is run for a range within one segment.
-func (s *scan) oneSegment(segment engine.Key) error {
+// scanOneSegment is run for a range within one segment.
+func (s *scan) scanOneSegment(segment engine.Key) error {
 	levels, err := s.levelsOf(segment)
 	switch {
 	case err != nil:
 		return err
 	case len(levels) == 0:
-		return s.passOn()
+		return s.yieldEngineRows()
 	}
 	return s.scanSegment(segment, levels)
 }
 
-// fields returns the first n fields of a key, or all if there are fewer.
-func fields(key engine.Key, n int) engine.Key { return key[:min(n, len(key))] }
+// firstFields returns the first n fields of a key, or all if there are fewer.
+func firstFields(key engine.Key, n int) engine.Key { return key[:min(n, len(key))] }
 
 // keyBefore returns an upper bound, a key or a key prefix of integers, of all keys before those that begin with key. It
 // returns nil if there are no such keys.
@@ -188,10 +188,10 @@ func (s *scan) firstPage(from, to engine.Key) (key engine.Key, err error) {
 	return key, nil
 }
 
-// passOn yields the rows of the whole range unchanged.
-func (s *scan) passOn() error {
+// yieldEngineRows yields the rows of the whole range unchanged.
+func (s *scan) yieldEngineRows() error {
 	if s.long {
-		return s.plain(s.rows.From, s.rows.To)
+		return s.yieldPlain(s.rows.From, s.rows.To)
 	}
 	for row, err := range s.engineRows(*s.rows, nil) {
 		if err != nil {
@@ -204,9 +204,9 @@ func (s *scan) passOn() error {
 	return nil
 }
 
-// plain yields the rows between two keys unchanged.
-func (s *scan) plain(from, to engine.Key) error {
-	for row, err := range s.engineRows(s.part(from, to), nil) {
+// yieldPlain yields the rows between two keys unchanged.
+func (s *scan) yieldPlain(from, to engine.Key) error {
+	for row, err := range s.engineRows(s.nextPart(from, to), nil) {
 		if err != nil {
 			return err
 		}
@@ -217,8 +217,8 @@ func (s *scan) plain(from, to engine.Key) error {
 	return nil
 }
 
-// part returns the part of the range to read next, which must be after all yielded rows.
-func (s *scan) part(from, to engine.Key) engine.Range {
+// nextPart returns the part of the range to read next, which must be after all yielded rows.
+func (s *scan) nextPart(from, to engine.Key) engine.Range {
 	rows := *s.rows
 	rows.From, rows.To = from, to
 	if rows.Limit > 0 {
@@ -235,7 +235,7 @@ const cancelEvery = 64
 // emit yields a row. It returns errEnough if it was the last row.
 func (s *scan) emit(row engine.Row) error {
 	if s.rows.Damaged != nil {
-		s.reached(row.Clustering)
+		s.setPosition(row.Clustering)
 	}
 	if s.n%cancelEvery == 0 {
 		if err := s.ctx.Err(); err != nil {

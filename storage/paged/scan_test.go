@@ -40,7 +40,7 @@ func TestPagesInUnits(t *testing.T) {
 	series := seriesOf("up", 3000)
 	for _, table := range rowTables {
 		eng := &counting{Engine: memory.New()}
-		r := writing(eng)
+		r := rowsOf(eng)
 		r.limits.bucket, r.limits.entries, r.limits.gatherBytes = 20, 10, 1000
 		for _, step := range []int{1, 3} { // Write two levels, the second one with fewer bits.
 			var some []testSeries
@@ -49,7 +49,7 @@ func TestPagesInUnits(t *testing.T) {
 			}
 			for from := 0; from < len(some); from += 500 {
 				require.NoError(t, r.Write(t.Context(), []engine.Batch{
-					written(table, some[from:min(from+500, len(some))], 1),
+					newSeriesBatch(table, some[from:min(from+500, len(some))], 1),
 				}))
 			}
 		}
@@ -82,7 +82,7 @@ func TestPagesInUnits(t *testing.T) {
 func TestScansWithoutPages(t *testing.T) {
 	for _, table := range rowTables {
 		eng, scans := countingScans(memory.New())
-		require.NoError(t, eng.Write(t.Context(), []engine.Batch{written(table, seriesOf("up", 50), 1, 2)}))
+		require.NoError(t, eng.Write(t.Context(), []engine.Batch{newSeriesBatch(table, seriesOf("up", 50), 1, 2)}))
 		r := New(eng, Options{})
 		for _, rg := range []engine.Range{
 			{}, {From: engine.Key{engine.Int(format.KindChunk)}}, {To: engine.Key{engine.Int(format.KindChunk)}},
@@ -108,12 +108,12 @@ func TestExpiringRows(t *testing.T) {
 		at := time.Unix(began, 0)
 		now := func() time.Time { return at }
 		plain, eng := memory.NewExpiring(now), memory.NewExpiring(now)
-		r := writing(eng)
+		r := rowsOf(eng)
 		for i := range 3 {
-			b := written(table, seriesOf(fmt.Sprint("m", i), 40), 1, 2)
+			b := newSeriesBatch(table, seriesOf(fmt.Sprint("m", i), 40), 1, 2)
 			b.Partition = partitionOf("up") // The ids are of other metrics: these rows stay rows.
 			if i > 0 {
-				b = written(table, seriesOf("up", 120)[i*40:i*40+40], 1, 2)
+				b = newSeriesBatch(table, seriesOf("up", 120)[i*40:i*40+40], 1, 2)
 			}
 			b.Expires = began + 10*int64(i+1)
 			require.NoError(t, plain.Write(t.Context(), []engine.Batch{b}))
@@ -134,8 +134,8 @@ func TestExpiringRows(t *testing.T) {
 func TestCancelledScan(t *testing.T) {
 	series := seriesOf("up", 250)
 	for _, table := range rowTables {
-		r := writing(memory.New())
-		require.NoError(t, r.Write(t.Context(), []engine.Batch{written(table, series, 1)}))
+		r := rowsOf(memory.New())
+		require.NoError(t, r.Write(t.Context(), []engine.Batch{newSeriesBatch(table, series, 1)}))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		all := r.Scan(ctx, engine.Range{Table: table, Partition: partitionOf("up")})
@@ -224,13 +224,13 @@ func (x *levelsRig) within(r *Rows) *Rows {
 func TestLevelsAreRemembered(t *testing.T) {
 	for _, table := range rowTables {
 		x := newLevelsRig(table)
-		r := writing(x.eng)
-		require.NoError(t, x.inner.Write(t.Context(), []engine.Batch{written(table, x.series[:10], 1)}))
+		r := rowsOf(x.eng)
+		require.NoError(t, x.inner.Write(t.Context(), []engine.Batch{newSeriesBatch(table, x.series[:10], 1)}))
 		require.Equal(t, 10, x.read(t, r))
 		require.Equal(t, 2, x.scans)
 		require.Equal(t, 10, x.read(t, r))
 		require.Equal(t, 1, x.scans)
-		require.NoError(t, r.Write(t.Context(), []engine.Batch{written(table, x.series[10:], 1)}))
+		require.NoError(t, r.Write(t.Context(), []engine.Batch{newSeriesBatch(table, x.series[10:], 1)}))
 		require.Equal(t, 60, x.read(t, r))
 		require.Equal(t, 4, x.scans)
 		require.Equal(t, 60, x.read(t, r))
@@ -244,26 +244,28 @@ func TestLevelsWhileWriting(t *testing.T) {
 	for _, table := range rowTables {
 		// Read levels before the pages are durable.
 		x := newLevelsRig(table)
-		r := writing(x.eng)
+		r := rowsOf(x.eng)
 		x.before = func(op faultengine.Op) faultengine.Action {
 			if op.Kind == faultengine.Write {
 				require.Empty(t, mustRead(t, x.within(r).Scan, x.chunks))
 			}
 			return faultengine.Pass()
 		}
-		require.NoError(t, r.Write(t.Context(), []engine.Batch{written(table, x.series, 1)}))
+		require.NoError(t, r.Write(t.Context(), []engine.Batch{newSeriesBatch(table, x.series, 1)}))
 		require.Equal(t, 60, x.read(t, r))
 
 		// Write pages of a lower level between the scans that read levels.
 		x = newLevelsRig(table)
-		r = writing(x.eng)
+		r = rowsOf(x.eng)
 		r.limits.bucket = 5
-		require.NoError(t, r.Write(t.Context(), []engine.Batch{written(table, x.series[:30], 1)}))
+		require.NoError(t, r.Write(t.Context(), []engine.Batch{newSeriesBatch(table, x.series[:30], 1)}))
 		r.limits.bucket = 1000
 		x.before = func(op faultengine.Op) faultengine.Action {
 			if op.Kind == faultengine.Scan && x.scans == 2 {
 				x.scans++
-				require.NoError(t, x.within(r).Write(t.Context(), []engine.Batch{written(table, x.series[30:], 1)}))
+				require.NoError(
+					t, x.within(r).Write(t.Context(), []engine.Batch{newSeriesBatch(table, x.series[30:], 1)}),
+				)
 			}
 			return faultengine.Pass()
 		}
@@ -273,7 +275,7 @@ func TestLevelsWhileWriting(t *testing.T) {
 
 		// Write pages by a call that returns an error although it succeeds.
 		x = newLevelsRig(table)
-		r = writing(x.eng)
+		r = rowsOf(x.eng)
 		require.Zero(t, x.read(t, r))
 		x.before = func(op faultengine.Op) faultengine.Action {
 			if op.Kind == faultengine.Write {
@@ -281,7 +283,7 @@ func TestLevelsWhileWriting(t *testing.T) {
 			}
 			return faultengine.Pass()
 		}
-		require.Error(t, r.Write(t.Context(), []engine.Batch{written(table, x.series, 1)}))
+		require.Error(t, r.Write(t.Context(), []engine.Batch{newSeriesBatch(table, x.series, 1)}))
 		require.Equal(t, 60, x.read(t, r))
 	}
 }
@@ -308,8 +310,8 @@ func TestLevelsOfAbandonedWrites(t *testing.T) {
 	for _, table := range rowTables {
 		x := newLevelsRig(table)
 		e := &leavingEngine{Engine: x.inner, leaves: true}
-		r := writing(e)
-		require.ErrorIs(t, r.Write(t.Context(), []engine.Batch{written(table, x.series, 1)}), context.Canceled)
+		r := rowsOf(e)
+		require.ErrorIs(t, r.Write(t.Context(), []engine.Batch{newSeriesBatch(table, x.series, 1)}), context.Canceled)
 		require.Zero(t, x.read(t, r))
 		require.NoError(t, e.lands())
 		require.Equal(t, 60, x.read(t, r), "%s", table)
@@ -319,7 +321,7 @@ func TestLevelsOfAbandonedWrites(t *testing.T) {
 // TestTooManyUnsureLevels requires that levels aren't cached after very many failed writes.
 func TestTooManyUnsureLevels(t *testing.T) {
 	x := newLevelsRig(engine.Raw)
-	r := writing(x.eng)
+	r := rowsOf(x.eng)
 	require.Zero(t, x.read(t, r))
 	require.Zero(t, x.read(t, r))
 	require.Equal(t, 1, x.scans)
@@ -343,9 +345,9 @@ func TestTooManyUnsureLevels(t *testing.T) {
 // TestRangeFromTheLastSegmentOn requires that a range that starts in the last segment with pages, and has no end,
 // continues after it.
 func TestRangeFromTheLastSegmentOn(t *testing.T) {
-	r := writing(memory.New())
+	r := rowsOf(memory.New())
 	series := seriesOf("up", 60)
-	require.NoError(t, r.Write(t.Context(), []engine.Batch{written(engine.R5m, series, 1)}))
+	require.NoError(t, r.Write(t.Context(), []engine.Batch{newSeriesBatch(engine.R5m, series, 1)}))
 	require.NoError(t, r.Write(t.Context(), []engine.Batch{
 		{Table: engine.R5m, Partition: partitionOf("up"), Mutations: []engine.Mutation{{
 			Clustering: engine.Key{engine.Int(format.KindChunk + 1), engine.Text(series[0].id), engine.Int(7)},

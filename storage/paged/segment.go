@@ -23,7 +23,7 @@ type segment struct {
 	from, to    engine.Key // bounds of the requested rows
 	first, last string     // bounds of their ids
 	levels      []level
-	name        string // see nameOf
+	name        string // see cacheKey
 }
 
 // level contains the pages of a segment's buckets whose ids share this number of bits.
@@ -37,7 +37,8 @@ type level struct {
 // scanSegment yields the rows of a segment with pages of these levels.
 func (s *scan) scanSegment(prefix engine.Key, levels []int) error {
 	g := segment{
-		prefix: prefix, from: narrower(s.rows.From, prefix), to: narrower(s.rows.To, prefix), first: noID, last: lastID,
+		prefix: prefix, from: narrowerBound(s.rows.From, prefix), to: narrowerBound(s.rows.To, prefix),
+		first: noID, last: lastID,
 	}
 	if len(g.from) > s.series {
 		g.first = g.from[s.series].Text
@@ -60,15 +61,15 @@ func (s *scan) scanSegment(prefix engine.Key, levels []int) error {
 			}
 			to = min(to, l.upTo)
 		}
-		if err := s.unit(&g, from, to); err != nil {
+		if err := s.yieldUnit(&g, from, to); err != nil {
 			return err
 		}
 		if to == g.last {
 			return nil
 		}
-		if from = after(to); s.wanted != nil {
+		if from = nextBucketFirst(to); s.wanted != nil {
 			var ok bool
-			if from, ok = s.wanted.from(from); !ok {
+			if from, ok = s.wanted.nextID(from); !ok {
 				return nil
 			}
 		}
@@ -82,36 +83,36 @@ func (s *scan) narrowToWanted(g *segment) {
 		return
 	}
 	if first := s.wanted.IDs[0]; g.first < first {
-		g.first, g.from = first, with(g.prefix, engine.Text(first))
+		g.first, g.from = first, joinKey(g.prefix, engine.Text(first))
 	}
 	if last := s.wanted.IDs[len(s.wanted.IDs)-1]; g.last > last {
-		g.last, g.to = last, with(g.prefix, engine.Text(last))
+		g.last, g.to = last, joinKey(g.prefix, engine.Text(last))
 	}
 }
 
-// narrower returns the narrower of a bound of a scan and the prefix of a segment. The bound must not exclude the whole
-// segment.
-func narrower(bound, prefix engine.Key) engine.Key {
+// narrowerBound returns the narrower of a bound of a scan and the prefix of a segment. The bound must not exclude the
+// whole segment.
+func narrowerBound(bound, prefix engine.Key) engine.Key {
 	if engine.Compare(bound, prefix) == 0 && len(bound) > len(prefix) {
 		return bound
 	}
 	return prefix
 }
 
-// with returns a key of prefix followed by more.
-func with(prefix engine.Key, more ...engine.Value) engine.Key {
+// joinKey returns a key of prefix followed by more.
+func joinKey(prefix engine.Key, more ...engine.Value) engine.Key {
 	return append(append(make(engine.Key, 0, len(prefix)+len(more)), prefix...), more...)
 }
 
 // openBytes is the approximate overhead of an open page.
 const openBytes = 1 << 10
 
-// gather reads the pages of a level, bucket by bucket from that of id from, until they exceed limits.gatherBytes.
-func (s *scan) gather(g *segment, l *level, from string) error {
+// gatherPages reads the pages of a level, bucket by bucket from that of id from, until they exceed limits.gatherBytes.
+func (s *scan) gatherPages(g *segment, l *level, from string) error {
 	pages := engine.Range{
 		Table: s.pages, Partition: s.rows.Partition, Damaged: s.pagesDamaged(),
-		From: with(g.prefix, engine.Int(int64(l.bits)), engine.Text(firstOf(from, l.bits))),
-		To:   with(g.prefix, engine.Int(int64(l.bits)), engine.Text(lastOf(g.last, l.bits))),
+		From: joinKey(g.prefix, engine.Int(int64(l.bits)), engine.Text(bucketFirst(from, l.bits))),
+		To:   joinKey(g.prefix, engine.Int(int64(l.bits)), engine.Text(bucketLast(g.last, l.bits))),
 	}
 	s.narrowToStarts(g, &pages)
 	most := s.r.limits.gatherBytes
@@ -119,7 +120,7 @@ func (s *scan) gather(g *segment, l *level, from string) error {
 		most = min(most, (s.rows.Limit-s.n)*s.r.limits.entryBytes)
 	}
 	// Cache pages that are read for a few series: they are likely to be read soon for other series.
-	few := firstOf(from, l.bits) == firstOf(g.last, l.bits) && g.prefix[0].Int == format.KindChunk
+	few := bucketFirst(from, l.bits) == bucketFirst(g.last, l.bits) && g.prefix[0].Int == format.KindChunk
 	metric := metricOf(s.rows.Partition)
 	var found []*heldPage
 	bytes, upTo := 0, g.last
@@ -129,23 +130,23 @@ func (s *scan) gather(g *segment, l *level, from string) error {
 		}
 		first := row.Clustering[s.first].Text
 		if n := len(found); n > 0 && bytes > most && found[n-1].first != first {
-			upTo = lastOf(found[n-1].first, l.bits)
+			upTo = bucketLast(found[n-1].first, l.bits)
 			break
 		}
 		var open *openPage
 		if g.prefix[0].Int == format.KindChunk {
-			open = s.known(metric, row.Clustering[pageVersion].Text)
+			open = s.cachedPage(metric, row.Clustering[pageVersion].Text)
 		}
-		at, skip := s.locate(row, open)
+		at, skip := s.locateWanted(row, open)
 		if skip {
 			continue
 		}
-		held := s.hold(row, open)
+		held := s.newHeldPage(row, open)
 		held.located = at
 		found = append(found, held)
 		bytes += len(row.Value)
 	}
-	l.upTo, l.held = upTo, slices.DeleteFunc(l.held, func(p *heldPage) bool { return p.last() < from })
+	l.upTo, l.held = upTo, slices.DeleteFunc(l.held, func(p *heldPage) bool { return p.lastID() < from })
 	for _, p := range found {
 		ok, err := s.open(p)
 		if err != nil {
@@ -156,8 +157,8 @@ func (s *scan) gather(g *segment, l *level, from string) error {
 		}
 		l.held = append(l.held, p)
 		if few && p.value != nil {
-			of := s.located().nameOf(metric, p.version, p.some)
-			s.r.opened.add(of.clone(), p.openPage, of.size(p.page.Memory()+openBytes))
+			of := s.located().cacheKey(metric, p.version, p.some)
+			s.r.opened.add(of.clone(), p.openPage, of.size(p.page.MemoryBytes()+openBytes))
 		}
 	}
 	return nil
@@ -171,31 +172,31 @@ func (s *scan) located() *Located {
 	return s.wanted.Located
 }
 
-// known returns a page of chunks from the caches of opened and written pages, or nil.
-func (s *scan) known(metric, version string) *openPage {
+// cachedPage returns a page of chunks from the caches of opened and written pages, or nil.
+func (s *scan) cachedPage(metric, version string) *openPage {
 	if l := s.located(); l != nil {
-		if open := s.r.opened.get(l.nameOf(metric, version, true)); open != nil {
+		if open := s.r.opened.get(l.cacheKey(metric, version, true)); open != nil {
 			return open
 		}
 	}
-	return s.r.known(labelsKey{metric, version})
+	return s.r.cachedPage(labelsKey{metric, version})
 }
 
-// locate returns the positions of the wanted series in the labels page of a data page that isn't open, or nil if they
-// are unknown. skip is set if none of the wanted series is in the labels page.
-func (s *scan) locate(row engine.Row, open *openPage) (at *located, skip bool) {
+// locateWanted returns the positions of the wanted series in the labels page of a data page that isn't open, or nil if
+// they are unknown. skip is set if none of the wanted series is in the labels page.
+func (s *scan) locateWanted(row engine.Row, open *openPage) (at *located, skip bool) {
 	if open != nil {
 		return nil, false
 	}
-	found, ok := s.located().of(row.Value)
+	found, ok := s.located().find(row.Value)
 	if !ok {
 		return nil, false
 	}
 	return &found, len(found.positions) == 0
 }
 
-// known returns a page of chunks from the caches of opened and written pages, or nil.
-func (r *Rows) known(page labelsKey) *openPage {
+// cachedPage returns a page of chunks from the caches of opened and written pages, or nil.
+func (r *Rows) cachedPage(page labelsKey) *openPage {
 	if open := r.opened.get(page); open != nil {
 		return open
 	}
@@ -215,14 +216,14 @@ func (s *scan) narrowToStarts(g *segment, pages *engine.Range) {
 	}
 }
 
-// unit yields the rows of a segment with ids from first to last, inclusive. Their pages must be held.
-func (s *scan) unit(g *segment, first, last string) error {
+// yieldUnit yields the rows of a segment with ids from first to last, inclusive. Their pages must be held.
+func (s *scan) yieldUnit(g *segment, first, last string) error {
 	from, to := g.from, g.to
 	if first != g.first {
-		from = with(g.prefix, engine.Text(first))
+		from = joinKey(g.prefix, engine.Text(first))
 	}
 	if last != g.last {
-		to = with(g.prefix, engine.Text(last))
+		to = joinKey(g.prefix, engine.Text(last))
 	}
 	if s.spans != nil {
 		return s.spansOf(g, from, to, first, last)
@@ -240,7 +241,7 @@ func (s *scan) unit(g *segment, first, last string) error {
 	case len(m.entries) == 0 && none:
 		return nil
 	case len(m.entries) == 0:
-		return s.plain(from, to)
+		return s.yieldPlain(from, to)
 	}
 	s.entries = m.entries
 	if !slices.IsSortedFunc(m.entries, entry.compare) {

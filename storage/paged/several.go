@@ -184,7 +184,7 @@ func (s *several) rows(group []int) bool {
 			return false
 		}
 		w := wanted{Wanted: s.list[group[row.At]], tables: t}
-		if n[row.At]++; w.row(row.Clustering) {
+		if n[row.At]++; w.isWantedRow(row.Clustering) {
 			found[row.At] = append(found[row.At], engine.Row{Clustering: row.Clustering.Clone(), Value: append([]byte(nil), row.Value...)})
 		}
 	}

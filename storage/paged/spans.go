@@ -50,7 +50,7 @@ func (s *scan) visitSpans(p *heldPage, first, last string) error {
 	return nil
 }
 
-// spansOf is unit for spans: it visits the entries of the held pages, and then the rows.
+// spansOf is yieldUnit for spans: it visits the entries of the held pages, and then the rows.
 func (s *scan) spansOf(g *segment, from, to engine.Key, first, last string) error {
 	for i := range g.levels {
 		for _, p := range g.levels[i].held {
@@ -59,5 +59,5 @@ func (s *scan) spansOf(g *segment, from, to engine.Key, first, last string) erro
 			}
 		}
 	}
-	return s.plain(from, to)
+	return s.yieldPlain(from, to)
 }

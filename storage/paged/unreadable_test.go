@@ -126,7 +126,7 @@ func TestUnreadablePages(t *testing.T) {
 				return row.key[0].Int == format.KindLabels || gone[nameOfRow(table, row)]
 			})
 			requireRows(t, want, rows, "without a page")
-			requireLeft(t, left, Unreadable{First: p.first, Last: p.last(), From: p.start, To: p.start}, nameOf(p))
+			requireLeft(t, left, Unreadable{First: p.first, Last: p.lastID(), From: p.start, To: p.start}, nameOf(p))
 
 			blocks := &gappy{
 				eng, tablesOf(table).pages,

@@ -97,18 +97,18 @@ func (w *wanted) find(id string) (i int, mine bool) {
 	return w.at, mine
 }
 
-// row reports whether a row is wanted.
-func (w *wanted) row(key engine.Key) bool {
+// isWantedRow reports whether a row is wanted.
+func (w *wanted) isWantedRow(key engine.Key) bool {
 	_, mine := w.find(key[w.series].Text)
-	return mine && w.starts(key[w.start].Int)
+	return mine && w.isWantedStart(key[w.start].Int)
 }
 
-// engineRow reports whether a row of the engine is needed: a wanted row, or a long chunk that may have wanted parts. If
-// there may be long chunks, all rows of a series up to the last wanted one are needed: a scan that restarted between
-// them could miss a long chunk that has replaced some of them concurrently.
-func (w *wanted) engineRow(key engine.Key) bool {
+// isWantedEngineRow reports whether a row of the engine is needed: a wanted row, or a long chunk that may have wanted
+// parts. If there may be long chunks, all rows of a series up to the last wanted one are needed: a scan that restarted
+// between them could miss a long chunk that has replaced some of them concurrently.
+func (w *wanted) isWantedEngineRow(key engine.Key) bool {
 	if !*w.long || w.isRaw() {
-		return w.row(key)
+		return w.isWantedRow(key)
 	}
 	if _, mine := w.find(key[w.series].Text); !mine {
 		return false
@@ -119,8 +119,8 @@ func (w *wanted) engineRow(key engine.Key) bool {
 	return key[w.start].Int <= w.Last
 }
 
-// starts reports whether chunks with this start are wanted.
-func (w *wanted) starts(start int64) bool { return w.First <= start && start <= w.Last }
+// isWantedStart reports whether chunks with this start are wanted.
+func (w *wanted) isWantedStart(start int64) bool { return w.First <= start && start <= w.Last }
 
 // afterRow returns the first possible key of a wanted row after an unwanted one, or nil if there is none.
 func (w *wanted) afterRow(key engine.Key) engine.Key {
@@ -144,35 +144,35 @@ func (w *wanted) afterRow(key engine.Key) engine.Key {
 	return format.RollupKey(w.IDs[i], w.First)
 }
 
-// page reports whether a page of chunks may have wanted ones.
-func (w *wanted) page(key engine.Key) bool {
+// mayHaveWanted reports whether a page of chunks may have wanted ones.
+func (w *wanted) mayHaveWanted(key engine.Key) bool {
 	first := key[w.first].Text
-	id, ok := w.from(first)
-	return ok && id <= lastOf(first, int(key[w.bits].Int)) && w.starts(key[w.pageStart].Int)
+	id, ok := w.nextID(first)
+	return ok && id <= bucketLast(first, int(key[w.bits].Int)) && w.isWantedStart(key[w.pageStart].Int)
 }
 
 // afterPage is afterRow for pages of one level.
 func (w *wanted) afterPage(key engine.Key) engine.Key {
 	bits, first := int(key[w.bits].Int), key[w.first].Text
-	id, ok := w.from(first)
-	if !w.isRaw() && ok && id <= lastOf(first, bits) && key[w.pageStart].Int > w.Last {
-		if lastOf(first, bits) == lastID {
+	id, ok := w.nextID(first)
+	if !w.isRaw() && ok && id <= bucketLast(first, bits) && key[w.pageStart].Int > w.Last {
+		if bucketLast(first, bits) == lastID {
 			return nil
 		}
-		id, ok = w.from(after(lastOf(first, bits)))
+		id, ok = w.nextID(nextBucketFirst(bucketLast(first, bits)))
 	}
 	if !ok {
 		return nil
 	}
-	next := with(key[:w.first], engine.Text(firstOf(id, bits)))
+	next := joinKey(key[:w.first], engine.Text(bucketFirst(id, bits)))
 	if !w.isRaw() {
 		next = append(next, engine.Int(w.First))
 	}
 	return next
 }
 
-// from returns the first wanted id that is at least id; ok is false if there is none.
-func (w *wanted) from(id string) (next string, ok bool) {
+// nextID returns the first wanted id that is at least id; ok is false if there is none.
+func (w *wanted) nextID(id string) (next string, ok bool) {
 	i, _ := slices.BinarySearch(w.IDs, id)
 	if i == len(w.IDs) {
 		return "", false
@@ -193,11 +193,12 @@ func (s *scan) engineRows(part engine.Range, entries []entry) iter.Seq2[engine.R
 	rows := s.r.eng.Scan(s.ctx, read)
 	if w := s.wanted; w != nil {
 		rows = s.passingOver(read, passing{
-			wanted: w.engineRow, after: w.afterRow, most: w.PassOver, again: func(at, next engine.Key) engine.Range {
+			wanted: w.isWantedEngineRow, after: w.afterRow, most: w.PassOver,
+			again: func(at, next engine.Key) engine.Range {
 				if s.rows.Damaged != nil && !s.long {
-					s.reached(at)
+					s.setPosition(at)
 				}
-				rest := s.part(next, part.To)
+				rest := s.nextPart(next, part.To)
 				s.widen(&rest)
 				return rest
 			},
@@ -216,7 +217,7 @@ func (s *scan) enginePages(pages engine.Range) iter.Seq2[engine.Row, error] {
 		return s.r.eng.Scan(s.ctx, pages)
 	}
 	return s.passingOver(pages, passing{
-		wanted: w.page, after: w.afterPage, most: passPages, again: func(_, next engine.Key) engine.Range {
+		wanted: w.mayHaveWanted, after: w.afterPage, most: passPages, again: func(_, next engine.Key) engine.Range {
 			pages.From = next
 			return pages
 		},

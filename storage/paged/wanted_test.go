@@ -23,7 +23,7 @@ func TestChunksReadFewRanges(t *testing.T) {
 		eng, scans := countingScans(memory.New())
 		series := seriesOf("up", 2000)
 		for _, slots := range [][]int{{0, 1, 2}, {3, 4}} {
-			require.NoError(t, writing(eng).Write(t.Context(), []engine.Batch{written(table, series, slots...)}))
+			require.NoError(t, rowsOf(eng).Write(t.Context(), []engine.Batch{newSeriesBatch(table, series, slots...)}))
 		}
 		w := Wanted{Table: table, Partition: partitionOf("up"), First: startOf(3), Last: startOf(3), PassOver: 20}
 		for i := 0; i < len(series); i += 2 {
@@ -55,7 +55,7 @@ func TestChunksWithoutPages(t *testing.T) {
 		eng, scans := countingScans(memory.New(), table)
 		series := seriesOf("up", 300)
 		none := New(eng, Options{Least: math.MaxInt})
-		require.NoError(t, none.Write(t.Context(), []engine.Batch{written(table, series, 0, 1)}))
+		require.NoError(t, none.Write(t.Context(), []engine.Batch{newSeriesBatch(table, series, 0, 1)}))
 		w := Wanted{
 			Table: table, Partition: partitionOf("up"), First: startOf(1), Last: startOf(1),
 			IDs: []string{series[3].id, series[4].id, series[299].id},
@@ -110,11 +110,11 @@ func TestGapsBeforeRowsThatAreNotWanted(t *testing.T) {
 	series := seriesOf("up", 400)
 	p := partitionOf("up")
 	// Starts 1 and 3 are rows, 0 and 2 pages.
-	require.NoError(t, writing(mem).Write(t.Context(), []engine.Batch{written(engine.Raw, series, 0)}))
-	require.NoError(t, writing(mem).Write(t.Context(), []engine.Batch{written(engine.Raw, series[10:300], 2)}))
+	require.NoError(t, rowsOf(mem).Write(t.Context(), []engine.Batch{newSeriesBatch(engine.Raw, series, 0)}))
+	require.NoError(t, rowsOf(mem).Write(t.Context(), []engine.Batch{newSeriesBatch(engine.Raw, series[10:300], 2)}))
 	none := New(mem, Options{Least: math.MaxInt})
 	require.NoError(t, none.Write(t.Context(), []engine.Batch{
-		written(engine.Raw, series, 1), written(engine.Raw, series, 3),
+		newSeriesBatch(engine.Raw, series, 1), newSeriesBatch(engine.Raw, series, 3),
 	}))
 	n := len(series)
 	eng := gappyEngine{mem, map[string]bool{series[n-1].id: true, series[2].id: true}}
@@ -151,7 +151,7 @@ func TestChunksOfSomeColumns(t *testing.T) {
 	series := seriesOf("up", 300)
 	for _, table := range rowTables {
 		eng := memory.New()
-		require.NoError(t, writing(eng).Write(t.Context(), []engine.Batch{written(table, series, 0)}))
+		require.NoError(t, rowsOf(eng).Write(t.Context(), []engine.Batch{newSeriesBatch(table, series, 0)}))
 		r := New(eng, Options{})
 		read := func(want rollup.Columns) (values [][]byte, size int) {
 			w := Wanted{Table: table, Partition: partitionOf("up"), First: startOf(0), Last: startOf(0), Columns: want}

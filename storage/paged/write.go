@@ -29,7 +29,7 @@ func (r *Rows) Write(ctx context.Context, batches []engine.Batch) error {
 	}
 	r.chooseBits(found, memory)
 	var out []engine.Batch
-	wrote := justWritten{ids: map[labelsKey]ids{}}
+	wrote := writtenCache{ids: map[labelsKey]ids{}}
 	for i := range batches {
 		if len(found) == 0 || found[0].batch != &batches[i] {
 			out = append(out, batches[i])
@@ -37,10 +37,10 @@ func (r *Rows) Write(ctx context.Context, batches []engine.Batch) error {
 		}
 		p := packer{
 			newSeries: found[0], limits: r.limits, fewest: min(r.o.Least, r.limits.fewest), wrote: &wrote,
-			salt: r.salt(),
+			salt: r.newSalt(),
 		}
 		p.pack()
-		out = append(out, p.written()...)
+		out = append(out, p.batches()...)
 		found = found[1:]
 	}
 	failed := true
@@ -50,7 +50,7 @@ func (r *Rows) Write(ctx context.Context, batches []engine.Batch) error {
 	}
 	failed = false
 	for of, ids := range wrote.ids {
-		r.keepIDs(of, ids)
+		r.cacheIDs(of, ids)
 	}
 	for _, w := range wrote.pages {
 		r.written.add(w.of.clone(), w.open, w.of.size(w.bytes))
@@ -58,10 +58,10 @@ func (r *Rows) Write(ctx context.Context, batches []engine.Batch) error {
 	return nil
 }
 
-// salt returns random bytes that make the keys of data pages unique. After a page is removed in a shared engine, its
+// newSalt returns random bytes that make the keys of data pages unique. After a page is removed in a shared engine, its
 // key stays deleted for a while, and the same entries may be written again, for example by an import. It returns nil if
 // one process owns the engine.
-func (r *Rows) salt() []byte {
+func (r *Rows) newSalt() []byte {
 	if !r.o.Shared {
 		return nil
 	}
@@ -100,15 +100,15 @@ func (r *Rows) beginWrite(batches []engine.Batch) (end func()) {
 type newSeries struct {
 	batch  *engine.Batch
 	tables *tables
-	series []oneNew
+	series []newSeriesRows
 	places []int // memory of their chunks, in the order of series
 	bits   int   // of their buckets
 	many   bool  // the filters of their labels pages contain labels
 	memory *packing
 }
 
-// oneNew is a new series with the indices of its mutations in the batch.
-type oneNew struct {
+// newSeriesRows is a new series with the indices of its mutations in the batch.
+type newSeriesRows struct {
 	id     string
 	labels int
 	chunks []int // in the order of their starts
@@ -116,20 +116,20 @@ type oneNew struct {
 
 // packing is memory that Writes reuse.
 type packing struct {
-	series []oneNew // of all batches
-	places []int    // of their chunks
-	ids    []string // of the series of a partition
-	sorted []oneNew // of a labels page
-	values [][]byte // of a page
+	series []newSeriesRows // of all batches
+	places []int           // of their chunks
+	ids    []string        // of the series of a partition
+	sorted []newSeriesRows // of a labels page
+	values [][]byte        // of a page
 }
 
 var packings = sync.Pool{New: func() any { return new(packing) }}
 
-// take returns memory for n series of a batch, and for the indices of n chunks.
-func (m *packing) take(n int) ([]oneNew, []int) {
+// alloc returns memory for n series of a batch, and for the indices of n chunks.
+func (m *packing) alloc(n int) ([]newSeriesRows, []int) {
 	if cap(m.series)-len(m.series) < n { // Slices already taken keep the previous memory.
 		n := max(n, 2*cap(m.series))
-		m.series, m.places = make([]oneNew, 0, n), make([]int, 0, n)
+		m.series, m.places = make([]newSeriesRows, 0, n), make([]int, 0, n)
 	}
 	from, to := len(m.series), len(m.series)+n
 	m.series, m.places = m.series[:to], m.places[:to]
@@ -152,11 +152,11 @@ func (r *Rows) findNew(batches []engine.Batch, memory *packing) (found []newSeri
 	for i := range batches {
 		b := &batches[i]
 		t := tablesOf(b.Table)
-		if t == nil || !packable(b) {
+		if t == nil || !isPackable(b) {
 			continue
 		}
 		n := newSeries{batch: b, tables: t, memory: memory}
-		n.find(r.limits.entryBytes, &x)
+		n.collect(r.limits.entryBytes, &x)
 		if len(n.series) < r.o.Least {
 			continue
 		}
@@ -167,7 +167,8 @@ func (r *Rows) findNew(batches []engine.Batch, memory *packing) (found []newSeri
 				)
 			})
 		}
-		if byID := func(a, b oneNew) int { return strings.Compare(a.id, b.id) }; !slices.IsSortedFunc(n.series, byID) {
+		byID := func(a, b newSeriesRows) int { return strings.Compare(a.id, b.id) }
+		if !slices.IsSortedFunc(n.series, byID) {
 			slices.SortFunc(n.series, byID)
 		}
 		found = append(found, n)
@@ -175,9 +176,9 @@ func (r *Rows) findNew(batches []engine.Batch, memory *packing) (found []newSeri
 	return found
 }
 
-// packable reports whether rows of a batch may be packed: all mutations must be Puts with valid keys. The engine
+// isPackable reports whether rows of a batch may be packed: all mutations must be Puts with valid keys. The engine
 // rejects other keys.
-func packable(b *engine.Batch) bool {
+func isPackable(b *engine.Batch) bool {
 	for i := range b.Mutations {
 		m := &b.Mutations[i]
 		if m.Op != engine.Put || engine.CheckKey(b.Table.Clustering, m.Clustering, false) != nil {
@@ -190,9 +191,9 @@ func packable(b *engine.Batch) bool {
 // metricOf returns the metric of a partition.
 func metricOf(partition engine.Key) string { return format.MetricOf(partition) }
 
-// find adds the series whose labels rows are in the batch, each with its chunks up to the next labels row. The store
+// collect adds the series whose labels rows are in the batch, each with its chunks up to the next labels row. The store
 // writes rows in this order.
-func (n *newSeries) find(most int, x *identifier) {
+func (n *newSeries) collect(most int, x *identifier) {
 	t := n.tables
 	seen := map[string]bool{} // ids out of order
 	for j := range n.batch.Mutations {
@@ -202,17 +203,17 @@ func (n *newSeries) find(most int, x *identifier) {
 		}
 		switch m.Clustering[0].Int {
 		case format.KindLabels:
-			n.findLabels(m, j, x, seen)
+			n.collectLabels(m, j, x, seen)
 		case format.KindChunk:
 			if last := len(n.series) - 1; last >= 0 && n.series[last].id == m.Clustering[t.series].Text {
-				n.findChunk(&n.series[last], m, j)
+				n.collectChunk(&n.series[last], m, j)
 			}
 		}
 	}
 }
 
-// findLabels adds the series of a mutation that writes its labels.
-func (n *newSeries) findLabels(m *engine.Mutation, j int, x *identifier, seen map[string]bool) {
+// collectLabels adds the series of a mutation that writes its labels.
+func (n *newSeries) collectLabels(m *engine.Mutation, j int, x *identifier, seen map[string]bool) {
 	t := n.tables
 	id := m.Clustering[t.series].Text
 	if m.Clustering[t.start].Int != 0 {
@@ -225,10 +226,10 @@ func (n *newSeries) findLabels(m *engine.Mutation, j int, x *identifier, seen ma
 		return
 	}
 	if n.series == nil {
-		n.series, n.places = n.memory.take(max(len(n.batch.Mutations)/2, 1))
+		n.series, n.places = n.memory.alloc(max(len(n.batch.Mutations)/2, 1))
 	}
 	if len(n.series) == 0 || n.series[len(n.series)-1].id < id && len(seen) == 0 {
-		n.series = append(n.series, oneNew{id: id, labels: j})
+		n.series = append(n.series, newSeriesRows{id: id, labels: j})
 		return
 	}
 	if len(seen) == 0 {
@@ -238,15 +239,15 @@ func (n *newSeries) findLabels(m *engine.Mutation, j int, x *identifier, seen ma
 	}
 	if !seen[id] {
 		seen[id] = true
-		n.series = append(n.series, oneNew{id: id, labels: j})
+		n.series = append(n.series, newSeriesRows{id: id, labels: j})
 	}
 }
 
-// findChunk adds the chunk that a mutation writes to a new series, if it can be packed.
-func (n *newSeries) findChunk(s *oneNew, m *engine.Mutation, j int) {
+// collectChunk adds the chunk that a mutation writes to a new series, if it can be packed.
+func (n *newSeries) collectChunk(s *newSeriesRows, m *engine.Mutation, j int) {
 	t := n.tables
 	start := m.Clustering[t.start].Int
-	if m.Timestamp > latest(start) || !t.isChunk(m) {
+	if m.Timestamp > maxTimestamp(start) || !t.isChunk(m) {
 		return
 	}
 	for _, other := range s.chunks {

@@ -17,11 +17,11 @@ import (
 	"github.com/cassia-db/cassia/storage/page"
 )
 
-// writing returns Rows that pack rows as the store does.
-func writing(eng engine.Engine) *Rows { return New(eng, Options{}) }
+// rowsOf returns Rows that pack rows as the store does.
+func rowsOf(eng engine.Engine) *Rows { return New(eng, Options{}) }
 
-// cut splits a batch as the store does.
-func cut(b engine.Batch) (batches []engine.Batch) {
+// splitBatch splits a batch as the store does.
+func splitBatch(b engine.Batch) (batches []engine.Batch) {
 	from, bytes := 0, 0
 	for i, m := range b.Mutations {
 		if bytes+len(m.Value) > engine.MaxBatch*3/4 {
@@ -40,9 +40,9 @@ func TestManyNewSeries(t *testing.T) {
 	series := seriesOf("up", 10_000)
 	for _, table := range rowTables {
 		eng := memory.New()
-		batches := cut(written(table, series, 1, 2))
+		batches := splitBatch(newSeriesBatch(table, series, 1, 2))
 		require.Greater(t, len(batches), 2)
-		require.NoError(t, writing(eng).Write(t.Context(), batches))
+		require.NoError(t, rowsOf(eng).Write(t.Context(), batches))
 		count := map[int64]int{}
 		for _, p := range pagesIn(t, eng, table, partitionOf("up")) {
 			count[p.kind]++
@@ -79,14 +79,14 @@ func TestBitsFor(t *testing.T) {
 		0: {"\x00\x00", "\xff\xff"}, 3: {"\xa0\x00", "\xbf\xff"}, 12: {"\xab\xc0", "\xab\xcf"},
 		16: {"\xab\xcd", "\xab\xcd"},
 	} {
-		require.Equal(t, want[0]+noID[2:], firstOf(id, bits))
-		require.Equal(t, want[1]+lastID[2:], lastOf(id, bits))
+		require.Equal(t, want[0]+noID[2:], bucketFirst(id, bits))
+		require.Equal(t, want[1]+lastID[2:], bucketLast(id, bits))
 	}
-	require.Equal(t, "\xac\x00"+noID[2:], after(lastOf(id, 8)))
+	require.Equal(t, "\xac\x00"+noID[2:], nextBucketFirst(bucketLast(id, 8)))
 }
 
-// packedIn returns the numbers of rows of a partition that are in pages and that aren't.
-func packedIn(t *testing.T, eng engine.Engine, table *engine.Table, metric string) (packed, rows int) {
+// countPacked returns the numbers of rows of a partition that are in pages and that aren't.
+func countPacked(t *testing.T, eng engine.Engine, table *engine.Table, metric string) (packed, rows int) {
 	for _, p := range pagesIn(t, eng, table, partitionOf(metric)) {
 		parsed, err := page.Parse(p.value)
 		require.NoError(t, err)
@@ -99,6 +99,7 @@ func packedIn(t *testing.T, eng engine.Engine, table *engine.Table, metric strin
 func TestLeftAsRows(t *testing.T) {
 	series := seriesOf("up", 20)
 	slot := 3
+	tooGreat := maxTimestamp(startOf(slot)) + 1
 	for about, c := range map[string]struct {
 		change       func(b *engine.Batch)
 		packed, rows int
@@ -113,7 +114,7 @@ func TestLeftAsRows(t *testing.T) {
 		"a chunk naming deletes": {func(b *engine.Batch) { b.Mutations[5] = series[2].exempt(slot) }, 39, 1},
 		"a cleaned chunk":        {func(b *engine.Batch) { b.Mutations[5] = series[2].rawChunk(slot, 0, 2) }, 39, 1},
 		"another version":        {func(b *engine.Batch) { b.Mutations[5].Clustering[3] = engine.Text(lastID) }, 39, 1},
-		"a timestamp too great":  {func(b *engine.Batch) { b.Mutations[5].Timestamp = latest(startOf(slot)) + 1 }, 39, 1},
+		"a timestamp too great":  {func(b *engine.Batch) { b.Mutations[5].Timestamp = tooGreat }, 39, 1},
 		"two chunks of a start":  {func(b *engine.Batch) { b.Mutations = append(b.Mutations, series[2].rawChunk(slot, 1, 0)) }, 40, 1},
 		"labels twice":           {func(b *engine.Batch) { b.Mutations = append(b.Mutations, series[2].labelsRow(engine.Raw)) }, 40, 1},
 		"exemplars":              {func(b *engine.Batch) { b.Mutations = append(b.Mutations, series[2].exemplars(slot)) }, 40, 1},
@@ -133,11 +134,11 @@ func TestLeftAsRows(t *testing.T) {
 		"labels that can't be read": {func(b *engine.Batch) { b.Mutations[4].Value = []byte("?") }, 38, 2},
 	} {
 		t.Run(about, func(t *testing.T) {
-			b := written(engine.Raw, series, slot)
+			b := newSeriesBatch(engine.Raw, series, slot)
 			c.change(&b)
 			eng, plain := memory.New(), memory.New()
-			require.NoError(t, writing(eng).Write(t.Context(), []engine.Batch{b}))
-			packed, rows := packedIn(t, eng, engine.Raw, "up")
+			require.NoError(t, rowsOf(eng).Write(t.Context(), []engine.Batch{b}))
+			packed, rows := countPacked(t, eng, engine.Raw, "up")
 			require.Equal(t, []int{c.packed, c.rows}, []int{packed, rows})
 			require.NoError(t, plain.Write(t.Context(), []engine.Batch{b}))
 			all := engine.Range{Table: engine.Raw, Partition: partitionOf("up")}
@@ -149,13 +150,13 @@ func TestLeftAsRows(t *testing.T) {
 // TestFewOfABucket requires that all rows of a bucket with fewer than four new series stay rows.
 func TestFewOfABucket(t *testing.T) {
 	all := seriesOf("up", 1500)
-	bucket := slices.IndexFunc(all, func(s testSeries) bool { return firstOf(s.id, 3) != firstOf(noID, 3) })
+	bucket := slices.IndexFunc(all, func(s testSeries) bool { return bucketFirst(s.id, 3) != bucketFirst(noID, 3) })
 	for few, rows := range map[int]int{3: 6, 4: 0} {
 		series := all[:bucket+few]
 		eng := memory.New()
-		require.NoError(t, writing(eng).Write(t.Context(), []engine.Batch{written(engine.Raw, series, 1)}))
+		require.NoError(t, rowsOf(eng).Write(t.Context(), []engine.Batch{newSeriesBatch(engine.Raw, series, 1)}))
 		require.Equal(t, 3, pagesIn(t, eng, engine.Raw, partitionOf("up"))[0].bits)
-		packed, left := packedIn(t, eng, engine.Raw, "up")
+		packed, left := countPacked(t, eng, engine.Raw, "up")
 		require.Equal(t, []int{2*len(series) - rows, rows}, []int{packed, left})
 	}
 }
@@ -168,17 +169,17 @@ func setRaw(b *engine.Batch, i int, value []byte) {
 
 // TestUnreadableRollupsStayRows requires that a rollup row with an unreadable version, which has no rank, stays a row.
 func TestUnreadableRollupsStayRows(t *testing.T) {
-	b := written(engine.R5m, seriesOf("up", 20), 1)
+	b := newSeriesBatch(engine.R5m, seriesOf("up", 20), 1)
 	b.Mutations[3].Value = []byte("no rollups")
 	eng := memory.New()
-	require.NoError(t, writing(eng).Write(t.Context(), []engine.Batch{b}))
-	packed, rows := packedIn(t, eng, engine.R5m, "up")
+	require.NoError(t, rowsOf(eng).Write(t.Context(), []engine.Batch{b}))
+	packed, rows := countPacked(t, eng, engine.R5m, "up")
 	require.Equal(t, []int{39, 1}, []int{packed, rows})
 }
 
 // TestPagesExpire requires that pages have the expiry of their rows and the max of their timestamps.
 func TestPagesExpire(t *testing.T) {
-	b := written(engine.Raw, seriesOf("up", 20), 1, 2)
+	b := newSeriesBatch(engine.Raw, seriesOf("up", 20), 1, 2)
 	b.Expires = 77
 	b.Mutations[4].Timestamp += 5 // of a chunk in slot 1
 	b.Mutations[6].Timestamp += 9 // of labels
@@ -192,7 +193,7 @@ func TestPagesExpire(t *testing.T) {
 		}
 		return faultengine.Pass()
 	})
-	require.NoError(t, writing(eng).Write(t.Context(), []engine.Batch{b}))
+	require.NoError(t, rowsOf(eng).Write(t.Context(), []engine.Batch{b}))
 	labels := b.Mutations[0].Timestamp + 9
 	require.Len(t, pages, 4, "the labels page, its filter, two data pages")
 	want := []int64{labels, labels, (startOf(1)+slotMS)*1000 + 5, (startOf(2) + slotMS) * 1000}
@@ -218,7 +219,7 @@ func TestWriteInPart(t *testing.T) {
 		for slot := range 1 + rng.IntN(9) {
 			slots = append(slots, slot)
 		}
-		err := writing(eng).Write(t.Context(), cut(written(engine.Raw, series, slots...)))
+		err := rowsOf(eng).Write(t.Context(), splitBatch(newSeriesBatch(engine.Raw, series, slots...)))
 		if err != nil {
 			require.ErrorIs(t, err, faultengine.ErrFault)
 		}
@@ -229,7 +230,7 @@ func TestWriteInPart(t *testing.T) {
 // TestLargeBundle requires that chunks of a bucket that don't fit into one batch stay rows.
 func TestLargeBundle(t *testing.T) {
 	series := seriesOf("up", 200)
-	b := written(engine.Raw, series)
+	b := newSeriesBatch(engine.Raw, series)
 	rng := rand.New(rand.NewPCG(1, 2))
 	for slot := range 4 {
 		for i := range series {
@@ -263,7 +264,7 @@ func TestLargeBundle(t *testing.T) {
 		}
 		return faultengine.Pass()
 	})
-	require.NoError(t, writing(checked).Write(t.Context(), batches))
+	require.NoError(t, rowsOf(checked).Write(t.Context(), batches))
 	require.NoError(t, plain.Write(t.Context(), batches))
 	all := engine.Range{Table: engine.Raw, Partition: partitionOf("up")}
 	requireRows(t, mustRead(t, plain.Scan, all), mustRead(t, New(eng, Options{}).Scan, all), "a large bundle")
@@ -272,15 +273,15 @@ func TestLargeBundle(t *testing.T) {
 // TestPassedOn requires that batches with fewer series than Options.Least, invalid batches and other tables are passed
 // on unchanged.
 func TestPassedOn(t *testing.T) {
-	b := written(engine.Raw, seriesOf("up", 20), 1)
+	b := newSeriesBatch(engine.Raw, seriesOf("up", 20), 1)
 	eng := memory.New()
 	require.NoError(t, New(eng, Options{Least: 21}).Write(t.Context(), []engine.Batch{b}))
-	packed, rows := packedIn(t, eng, engine.Raw, "up")
+	packed, rows := countPacked(t, eng, engine.Raw, "up")
 	require.Equal(t, []int{0, 40}, []int{packed, rows})
 
-	large := written(engine.Raw, seriesOf("up", 20), 1)
+	large := newSeriesBatch(engine.Raw, seriesOf("up", 20), 1)
 	large.Mutations[1].Value = make([]byte, engine.MaxValue+1)
-	require.ErrorIs(t, writing(eng).Write(t.Context(), []engine.Batch{b, large}), engine.ErrTooLarge)
+	require.ErrorIs(t, rowsOf(eng).Write(t.Context(), []engine.Batch{b, large}), engine.ErrTooLarge)
 	require.Empty(t, pagesIn(t, eng, engine.Raw, partitionOf("up")), "nothing was written")
 
 	_, _, err := New(eng, Options{}).Outdone(t.Context(), engine.Catalog, partitionOf("up"), nil)
@@ -289,11 +290,11 @@ func TestPassedOn(t *testing.T) {
 
 // TestWriteKeepsBatches requires that Write doesn't modify the caller's batches, which may be written again.
 func TestWriteKeepsBatches(t *testing.T) {
-	b := written(engine.Raw, seriesOf("up", 30), 1, 2)
+	b := newSeriesBatch(engine.Raw, seriesOf("up", 30), 1, 2)
 	before := fmt.Sprint(b)
 	eng := memory.New()
 	lost := errors.New("lost")
-	r := writing(faultengine.Wrap(eng, func(op faultengine.Op) faultengine.Action {
+	r := rowsOf(faultengine.Wrap(eng, func(op faultengine.Op) faultengine.Action {
 		if op.Kind == faultengine.Write && op.N == 1 {
 			return faultengine.Fail(lost)
 		}
@@ -303,7 +304,7 @@ func TestWriteKeepsBatches(t *testing.T) {
 	require.Empty(t, r.ids.entries, "ids of pages that may not be there")
 	require.NoError(t, r.Write(t.Context(), []engine.Batch{b}))
 	require.Equal(t, before, fmt.Sprint(b))
-	packed, rows := packedIn(t, eng, engine.Raw, "up")
+	packed, rows := countPacked(t, eng, engine.Raw, "up")
 	require.Equal(t, []int{90, 0}, []int{packed, rows})
 }
 
@@ -321,8 +322,8 @@ func TestIDsAreCached(t *testing.T) {
 	chunks := engine.Range{
 		Table: engine.Raw, Partition: partitionOf("up"), From: engine.Key{engine.Int(format.KindChunk)},
 	}
-	r := writing(eng)
-	require.NoError(t, r.Write(t.Context(), cut(written(engine.Raw, seriesOf("up", 3000), 1))))
+	r := rowsOf(eng)
+	require.NoError(t, r.Write(t.Context(), splitBatch(newSeriesBatch(engine.Raw, seriesOf("up", 3000), 1))))
 	require.Len(t, mustRead(t, r.Scan, chunks), 3000)
 	require.Zero(t, labelsPages)
 
@@ -356,7 +357,7 @@ func TestPagesAreAMetrics(t *testing.T) {
 			ls := b.Labels()
 			two[i] = testSeries{format.SeriesIDOf(ls).String(), "two", ls}
 		}
-		batches := []engine.Batch{written(table, one, 1), written(table, two, 1)}
+		batches := []engine.Batch{newSeriesBatch(table, one, 1), newSeriesBatch(table, two, 1)}
 		for i, m := range batches[0].Mutations { // Both have the same chunks.
 			if m.Clustering[0].Int == format.KindChunk {
 				key := slices.Clone(m.Clustering)

@@ -1,9 +1,9 @@
 // Package panics prevents a panic in one task from ending the process.
 //
-//	errgroup.Go(panics.AsError("sealing", f)) ─► a panic is an error of the group
-//	WaitGroup.Go(panics.Contained("sending alerts", f)) ─► the goroutine ends, the process continues
+//	errgroup.Go(panics.WrapError("sealing", f)) ─► a panic is an error of the group
+//	WaitGroup.Go(panics.WrapContained("sending alerts", f)) ─► the goroutine ends, the process continues
 //	go panics.Repeat(ctx, "following", f) ─► the loop restarts a minute later
-//	panics.Do("sealing", f) ─► a panic in the caller's own goroutine is an error
+//	panics.Call("sealing", f) ─► a panic in the caller's own goroutine is an error
 //
 // Each panic is logged with its stack and counted by the name of the task, after a Recovery was started, which only
 // servers do. In tests, in commands and in programs that embed the packages, panics aren't recovered, so that no bug is
@@ -67,9 +67,9 @@ func (r *Recovery) Start() (stop func()) {
 // Recover calls New and Start.
 func Recover(log *slog.Logger, r prometheus.Registerer) (stop func()) { return New(log, r).Start() }
 
-// Do calls f and returns its error. A panic is logged, counted under work, a short constant, and returned as an error
+// Call calls f and returns its error. A panic is logged, counted under work, a short constant, and returned as an error
 // that wraps ErrPanicked.
-func Do(work string, f func() error) (err error) {
+func Call(work string, f func() error) (err error) {
 	to := current.Load()
 	if to == nil {
 		return f()
@@ -85,22 +85,22 @@ func Do(work string, f func() error) (err error) {
 	return f()
 }
 
-// AsError returns f with panics converted to errors, for use with an errgroup.
-func AsError(work string, f func() error) func() error {
-	return func() error { return Do(work, f) }
+// WrapError returns f with panics converted to errors, for use with an errgroup.
+func WrapError(work string, f func() error) func() error {
+	return func() error { return Call(work, f) }
 }
 
-// Contained returns f with panics recovered, for a goroutine whose errors nothing receives.
-func Contained(work string, f func()) func() {
+// WrapContained returns f with panics recovered, for a goroutine whose errors nothing receives.
+func WrapContained(work string, f func()) func() {
 	return func() {
-		_ = Do(work, func() error { f(); return nil }) // Do logs it.
+		_ = Call(work, func() error { f(); return nil }) // Call logs it.
 	}
 }
 
 // Repeat calls f, a loop that ends with ctx. After a panic it calls f again a minute later, until f returns or ctx
 // ends.
 func Repeat(ctx context.Context, work string, f func()) {
-	for Do(work, func() error { f(); return nil }) != nil {
+	for Call(work, func() error { f(); return nil }) != nil {
 		to := current.Load()
 		if to == nil {
 			return
@@ -135,5 +135,5 @@ func (r *Registry) MustRegister(list ...prometheus.Collector) {
 type containedCollector struct{ prometheus.Collector }
 
 func (c containedCollector) Collect(to chan<- prometheus.Metric) {
-	Contained("collecting metrics", func() { c.Collector.Collect(to) })()
+	WrapContained("collecting metrics", func() { c.Collector.Collect(to) })()
 }

@@ -16,8 +16,8 @@ import (
 
 // TestPanicsStay checks that a panic isn't recovered without Recover, so that tests detect it.
 func TestPanicsStay(t *testing.T) {
-	require.Panics(t, func() { _ = Do("work", func() error { panic("bug") }) })
-	require.Panics(t, Contained("work", func() { panic("bug") }))
+	require.Panics(t, func() { _ = Call("work", func() error { panic("bug") }) })
+	require.Panics(t, WrapContained("work", func() { panic("bug") }))
 	require.Panics(t, func() { Repeat(t.Context(), "work", func() { panic("bug") }) })
 }
 
@@ -30,18 +30,18 @@ func TestRecover(t *testing.T) {
 	defer recovery.Start()()
 
 	own := errors.New("its own")
-	require.NoError(t, Do("work", func() error { return nil }))
-	require.Equal(t, own, AsError("work", func() error { return own })())
+	require.NoError(t, Call("work", func() error { return nil }))
+	require.Equal(t, own, WrapError("work", func() error { return own })())
 	require.Empty(t, said.String())
 
-	err := AsError("work", func() error { panic("bug") })()
+	err := WrapError("work", func() error { panic("bug") })()
 	require.ErrorIs(t, err, ErrPanicked)
 	require.ErrorContains(t, err, "work: bug")
 	require.Contains(t, said.String(), "work=work panic=bug")
 	require.Contains(t, said.String(), "TestRecover")
 
 	var running sync.WaitGroup
-	running.Go(Contained("other", func() { panic(own) }))
+	running.Go(WrapContained("other", func() { panic(own) }))
 	running.Wait()
 
 	times := 0

@@ -135,7 +135,7 @@ func backup(
 		ctx: ctx, files: files, lineage: lineage, from: checkpoint, to: filepath.Join(folder, name+partialSuffix),
 		stats: &stats,
 	}
-	if before = inOrder(folder, before); len(before) > 0 {
+	if before = sortBackups(folder, before); len(before) > 0 {
 		c.before = filepath.Join(folder, before[len(before)-1])
 	}
 	c.number = nextNumber(folder, before)
@@ -162,7 +162,7 @@ func removeSurplus(files vfs.FS, folder, made, store string, keep Keep, now time
 		return err
 	}
 	own, _ := readableOfStore(folder, all, store)
-	surplus, future := superseded(folder, own, keep, now)
+	surplus, future := surplusBackups(folder, own, keep, now)
 	stats.Future = future
 	for _, old := range surplus {
 		if old == made {
@@ -190,7 +190,7 @@ func oneStore(folder string, names []string) error {
 	if len(newest) < 2 {
 		return nil
 	}
-	return &SeveralStoresError{At: folder, Newest: slices.Sorted(maps.Values(newest))}
+	return &MultipleStoresError{At: folder, Newest: slices.Sorted(maps.Values(newest))}
 }
 
 // partialBackup matches the names of backups that commands and schedules make.
@@ -212,7 +212,7 @@ func backups(folder string) (complete, partial []string, err error) {
 			}
 		} else if hasList(folder, e) {
 			complete = append(complete, name)
-			taken[name] = takenAt(folder, name)
+			taken[name] = backupTime(folder, name)
 		}
 	}
 	slices.SortFunc(complete, func(a, b string) int {
@@ -234,9 +234,9 @@ func hasList(folder string, e fs.DirEntry) bool {
 	return !errors.Is(err, syscall.ENOTDIR) // For example, the directory may be readable only by another user.
 }
 
-// inOrder sorts backups of one store, which are ordered by time, by the order in which they were made. If the list of
-// one can't be read, that order is unknown, and names is returned unchanged.
-func inOrder(folder string, names []string) []string {
+// sortBackups sorts backups of one store, which are ordered by time, by the order in which they were made. If the list
+// of one can't be read, that order is unknown, and names is returned unchanged.
+func sortBackups(folder string, names []string) []string {
 	number := map[string]int64{}
 	for _, name := range names {
 		list, err := readList(filepath.Join(folder, name))
@@ -260,8 +260,8 @@ func nextNumber(folder string, before []string) (next int64) {
 	return next + 1
 }
 
-// takenAt returns the time of a backup, from its list or else from its name.
-func takenAt(folder, name string) time.Time {
+// backupTime returns the time of a backup, from its list or else from its name.
+func backupTime(folder, name string) time.Time {
 	if list, err := readList(filepath.Join(folder, name)); err == nil {
 		return list.Taken
 	}
@@ -307,7 +307,7 @@ func restore(
 		if err := oneStore(folder, names); err != nil {
 			return stats, err
 		}
-		names = inOrder(folder, names)
+		names = sortBackups(folder, names)
 		if name = newestWhole(folder, names); name == "" {
 			return stats, fmt.Errorf("%w in %s that is undamaged; --backup=%s is the newest damaged one",
 				ErrNoBackup, folder, names[len(names)-1])
@@ -332,11 +332,11 @@ func restore(
 	if err != nil {
 		return stats, err
 	}
-	engine.MeterOf(ctx).Expect(work)
+	engine.MeterOf(ctx).AddExpected(work)
 	stats = BackupStats{Name: name, Taken: list.Taken}
 	c := copier{ctx: ctx, files: files, from: from, to: to.folder(), stats: &stats}
 	for _, f := range list.Files {
-		got, err := c.copy(f.Name)
+		got, err := c.copyFile(f.Name)
 		if err == nil && (got.Size != f.Size || got.SHA256 != f.SHA256) {
 			err = fmt.Errorf("%w: %s differs from the file that was backed up", ErrBackup, filepath.Join(from, f.Name))
 		}
@@ -353,12 +353,12 @@ func restore(
 		}
 		return stats, errors.Join(err, to.Undo())
 	}
-	return stats, to.Finish(ChangeOf(name, change))
+	return stats, to.Finish(BindChange(name, change))
 }
 
-// ChangeOf returns a function for Restored.Finish that calls change with the name of the backup, or nil if change is
+// BindChange returns a function for Restored.Finish that calls change with the name of the backup, or nil if change is
 // nil.
-func ChangeOf(backup string, change func(dir, backup string) error) func(dir string) error {
+func BindChange(backup string, change func(dir, backup string) error) func(dir string) error {
 	if change == nil {
 		return nil
 	}
@@ -372,9 +372,9 @@ func orOlder(err error, folder string, list *backedUp, name string) error {
 		return err
 	}
 	own, _ := readableOfStore(folder, names, list.Store)
-	own = inOrder(folder, own)
+	own = sortBackups(folder, own)
 	for _, older := range slices.Backward(own[:max(0, slices.Index(own, name))]) {
-		if isWhole(folder, older) {
+		if isUndamaged(folder, older) {
 			return fmt.Errorf("%w; the previous backup is --backup=%s", err, older)
 		}
 	}

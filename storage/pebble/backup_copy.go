@@ -44,7 +44,7 @@ func (c *copier) run(now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("pebble: checkpoint: %w", err)
 	}
-	if err := c.expect(entries, known); err != nil {
+	if err := c.addExpected(entries, known); err != nil {
 		return err
 	}
 	list := backedUp{
@@ -68,12 +68,12 @@ func (c *copier) run(now time.Time) error {
 		if ok {
 			c.stats.Files++
 			c.stats.Bytes += f.Size
-		} else if f, err = c.copy(e.Name()); err != nil {
+		} else if f, err = c.copyFile(e.Name()); err != nil {
 			return err
 		}
 		list.Files = append(list.Files, f)
 	}
-	if err := c.verify(&list); err != nil {
+	if err := c.verifyCopies(&list); err != nil {
 		return err
 	}
 	text, err := json.MarshalIndent(list, "", "  ")
@@ -86,9 +86,9 @@ func (c *copier) run(now time.Time) error {
 	return syncDir(c.files, c.to)
 }
 
-// expect adds the bytes to be read to the context's meter. Each file is read once, to copy it or to compare it with the
-// copy in an earlier backup. A copied sorted file is read again to verify it.
-func (c *copier) expect(entries []fs.DirEntry, known map[string]backedUpFile) error {
+// addExpected adds the bytes to be read to the context's meter. Each file is read once, to copy it or to compare it
+// with the copy in an earlier backup. A copied sorted file is read again to verify it.
+func (c *copier) addExpected(entries []fs.DirEntry, known map[string]backedUpFile) error {
 	var work int64
 	for _, e := range entries {
 		info, err := e.Info()
@@ -104,7 +104,7 @@ func (c *copier) expect(entries []fs.DirEntry, known map[string]backedUpFile) er
 			work += info.Size() / verifyShare
 		}
 	}
-	engine.MeterOf(c.ctx).Expect(work)
+	engine.MeterOf(c.ctx).AddExpected(work)
 	return nil
 }
 
@@ -112,8 +112,8 @@ func (c *copier) expect(entries []fs.DirEntry, known map[string]backedUpFile) er
 // copied.
 const verifyShare = 4
 
-// copy copies a file. The copy is durable when it returns.
-func (c *copier) copy(name string) (f backedUpFile, err error) {
+// copyFile copies a file. The copy is durable when it returns.
+func (c *copier) copyFile(name string) (f backedUpFile, err error) {
 	in, err := os.Open(filepath.Join(c.from, name))
 	if err != nil {
 		c.unreadable = true

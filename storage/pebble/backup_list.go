@@ -37,7 +37,7 @@ func orOlderThanUnreadable(err error, folder, name string) error {
 		return err
 	}
 	names = names[:max(0, slices.Index(names, name))]
-	names = slices.DeleteFunc(names, func(name string) bool { return !isWhole(folder, name) })
+	names = slices.DeleteFunc(names, func(name string) bool { return !isUndamaged(folder, name) })
 	if len(names) == 0 {
 		return fmt.Errorf("%w; there is no older backup", err)
 	}
@@ -123,7 +123,7 @@ func CheckCopy(checkpoint, folder string) error {
 		return err
 	}
 	own, _ := readableOfStore(folder, names, l.Store)
-	if own = inOrder(folder, own); len(own) == 0 {
+	if own = sortBackups(folder, own); len(own) == 0 {
 		return nil
 	}
 	newest := own[len(own)-1]

@@ -25,7 +25,7 @@ var ErrInBackup = errors.New("pebble: the folder is a backup, or is inside a bac
 // CheckBackupFolder returns an error if a folder, which may not exist, can't be used for backups: it is inside a
 // backup, or it is a store's directory.
 func CheckBackupFolder(folder string) error {
-	abs, err := resolve(folder)
+	abs, err := absoluteDir(folder)
 	if err != nil {
 		return err
 	}
@@ -37,7 +37,7 @@ func CheckBackupFolder(folder string) error {
 			break
 		}
 	}
-	if x := (existing{fs: vfs.Default, dir: abs}); x.list() == nil && x.isStore {
+	if x := (existing{fs: vfs.Default, dir: abs}); x.listFiles() == nil && x.isStore {
 		// This also applies to a store that has lost files.
 		return fmt.Errorf("pebble: backup folder: %s contains a store; choose another folder", folder)
 	}

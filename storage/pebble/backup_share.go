@@ -49,7 +49,7 @@ func (c *copier) shareUnchanged(f backedUpFile, source fs.FileInfo) (backedUpFil
 		return f, false
 	}
 	backup := filepath.Base(c.before)
-	return f, c.isShared(f, backup) && c.link(f.Name, f, backup)
+	return f, c.isShared(f, backup) && c.linkFile(f.Name, f, backup)
 }
 
 // shareContent links a file of any backup in the folder that has the same content as the file at the source.
@@ -84,7 +84,7 @@ func (c *copier) shareContent(source fs.FileInfo) (f backedUpFile, ok bool, err 
 		}
 		f = stored.backedUpFile
 		f.Name, f.Changed = source.Name(), source.ModTime().UnixNano()
-		return f, c.link(stored.Name, f, stored.backup), nil
+		return f, c.linkFile(stored.Name, f, stored.backup), nil
 	}
 	return f, false, nil
 }
@@ -93,8 +93,8 @@ func (c *copier) pathOf(name, backup string) string {
 	return filepath.Join(filepath.Dir(c.to), backup, name)
 }
 
-// link makes f a hard link to the file called name in a backup.
-func (c *copier) link(name string, f backedUpFile, backup string) bool {
+// linkFile makes f a hard link to the file called name in a backup.
+func (c *copier) linkFile(name string, f backedUpFile, backup string) bool {
 	err := c.files.Link(c.pathOf(name, backup), filepath.Join(c.to, f.Name))
 	if err != nil && !errors.Is(err, syscall.EMLINK) { // The number of links to a file is limited, to 65,000 on ext4.
 		c.noLinks = true

@@ -56,15 +56,15 @@ func (e *BackupVersionError) Error() string {
 // Is supports errors.Is.
 func (e *BackupVersionError) Is(target error) bool { return target == ErrBackup }
 
-// SeveralStoresError means that a destination has backups of multiple stores, so that the newest backup may be of
+// MultipleStoresError means that a destination has backups of multiple stores, so that the newest backup may be of
 // another store than intended.
-type SeveralStoresError struct {
+type MultipleStoresError struct {
 	At string
 	// Newest has the newest backup of each store.
 	Newest []string
 }
 
-func (e *SeveralStoresError) Error() string {
+func (e *MultipleStoresError) Error() string {
 	return fmt.Sprintf("pebble: %s has backups of %d stores; choose one with --backup. The newest of each store: %s",
 		e.At, len(e.Newest), strings.Join(e.Newest, ", "))
 }
@@ -77,7 +77,7 @@ func StoredBackups(folder string) (out []StoredBackup, err error) {
 	}
 	for _, name := range names {
 		list, err := readList(filepath.Join(folder, name))
-		b := StoredBackup{Name: name, Taken: takenAt(folder, name).UTC()}
+		b := StoredBackup{Name: name, Taken: backupTime(folder, name).UTC()}
 		if err != nil {
 			b.Unreadable = err.Error()
 		} else {
@@ -146,7 +146,7 @@ func (v *FolderVerifier) Verify(ctx context.Context, name string) (damaged []str
 		case err != nil:
 			return damaged, fmt.Errorf("pebble: verifying a backup: %w", err)
 		default:
-			sum, err := v.sum(ctx, path, f.SHA256, info)
+			sum, err := v.hashFile(ctx, path, f.SHA256, info)
 			if ctx.Err() != nil {
 				return damaged, ctx.Err()
 			}
@@ -160,8 +160,8 @@ func (v *FolderVerifier) Verify(ctx context.Context, name string) (damaged []str
 	return damaged, nil
 }
 
-// sum returns the hash of a file. want is its expected hash.
-func (v *FolderVerifier) sum(ctx context.Context, path, want string, info os.FileInfo) (string, error) {
+// hashFile returns the hash of a file. want is its expected hash.
+func (v *FolderVerifier) hashFile(ctx context.Context, path, want string, info os.FileInfo) (string, error) {
 	for _, s := range v.sums[want] {
 		if os.SameFile(s.info, info) {
 			engine.MeterOf(ctx).Add(info.Size())

@@ -116,7 +116,7 @@ func TestBackupsThatAreRefused(t *testing.T) {
 	_, err = Backup(t.Context(), strange, b.folder, "b", Keep{}, b.now)
 	require.ErrorIs(t, err, ErrBackup)
 	require.ErrorContains(t, err, "directory is not a file")
-	require.Empty(t, must(Backups(b.folder, b.store)), "none is left by half")
+	require.Empty(t, mustSucceed(Backups(b.folder, b.store)), "none is left by half")
 
 	_, err = b.backup(t.Context(), "c", 0)
 	require.NoError(t, err)
@@ -130,10 +130,10 @@ func TestBackupsThatAreRefused(t *testing.T) {
 	cancel()
 	_, err = b.backup(gone, "d", 0)
 	require.ErrorIs(t, err, context.Canceled)
-	require.Len(t, must(Backups(b.folder, b.store)), 1)
+	require.Len(t, mustSucceed(Backups(b.folder, b.store)), 1)
 }
 
-func must[T any](x T, err error) T {
+func mustSucceed[T any](x T, err error) T {
 	if err != nil {
 		panic(err)
 	}

@@ -40,8 +40,8 @@ func SHA256Of(ctx context.Context, path string) (sum string, n int64, err error)
 	return hex.EncodeToString(h.Sum(nil)), n, err
 }
 
-// verify verifies the copied files, and records in the list which are intact and which are damaged.
-func (c *copier) verify(list *backedUp) error {
+// verifyCopies verifies the copied files, and records in the list which are intact and which are damaged.
+func (c *copier) verifyCopies(list *backedUp) error {
 	for i := range list.Files {
 		f := &list.Files[i]
 		if f.Verified || !strings.HasSuffix(f.Name, ".sst") {
@@ -78,7 +78,7 @@ func VerifyFile(ctx context.Context, dir, name string) (damaged []string, err er
 // VerifyLogs compares the logs, the manifest and the options in a copy of an engine's directory with the ledger that
 // was recorded when they were written. It returns the damaged files.
 func VerifyLogs(dir string) (damaged []string) {
-	if x := (existing{fs: vfs.Default, dir: dir}); x.list() == nil && !x.isStore {
+	if x := (existing{fs: vfs.Default, dir: dir}); x.listFiles() == nil && !x.isStore {
 		return nil // There is nothing to verify.
 	}
 	_, problems := readLedger(vfs.Default, dir)
@@ -88,19 +88,19 @@ func VerifyLogs(dir string) (damaged []string) {
 	return damaged
 }
 
-// isWhole reports whether a backup had no damage when it was made, and all of its files exist with their sizes.
-func isWhole(folder, name string) bool {
+// isUndamaged reports whether a backup had no damage when it was made, and all of its files exist with their sizes.
+func isUndamaged(folder, name string) bool {
 	dir := filepath.Join(folder, name)
 	list, err := readList(dir)
 	return err == nil && len(list.Damaged) == 0 && len(incompleteFiles(dir, &list)) == 0
 }
 
-// superseded returns the backups that keep doesn't select, and a backup that is dated in the future, if any. names are
-// sorted, the oldest first.
-func superseded(folder string, names []string, keep Keep, now time.Time) (surplus []string, future string) {
+// surplusBackups returns the backups that keep doesn't select, and a backup that is dated in the future, if any. names
+// are sorted, the oldest first.
+func surplusBackups(folder string, names []string, keep Keep, now time.Time) (surplus []string, future string) {
 	var all []DatedBackup
 	for _, name := range names {
-		all = append(all, DatedBackup{Name: name, Taken: takenAt(folder, name), Damaged: !isWhole(folder, name)})
+		all = append(all, DatedBackup{Name: name, Taken: backupTime(folder, name), Damaged: !isUndamaged(folder, name)})
 	}
 	return keep.Surplus(all, now)
 }
@@ -127,7 +127,7 @@ func Backups(folder, store string) (out []DatedBackup, err error) {
 		if list, err := readList(filepath.Join(folder, name)); err == nil && list.Store != store {
 			continue
 		}
-		out = append(out, DatedBackup{Name: name, Taken: takenAt(folder, name), Damaged: !isWhole(folder, name)})
+		out = append(out, DatedBackup{Name: name, Taken: backupTime(folder, name), Damaged: !isUndamaged(folder, name)})
 	}
 	return out, err
 }

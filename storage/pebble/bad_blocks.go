@@ -56,8 +56,8 @@ const blockTrailerLen = 5
 // trailer.
 var checksumMismatch = regexp.MustCompile(`block (\d+)/(\d+): crc32c checksum mismatch`)
 
-// note records the bad block in an error of a file.
-func (b *badBlocks) note(path string, err error) {
+// record records the bad block in an error of a file.
+func (b *badBlocks) record(path string, err error) {
 	found := checksumMismatch.FindStringSubmatch(err.Error())
 	if found == nil {
 		return
@@ -78,8 +78,8 @@ func (b *badBlocks) note(path string, err error) {
 	b.any.Store(true)
 }
 
-// check returns an error if p is a known bad block and its checksum is still wrong.
-func (b *badBlocks) check(name string, p []byte, offset int64) error {
+// checkRead returns an error if p is a known bad block and its checksum is still wrong.
+func (b *badBlocks) checkRead(name string, p []byte, offset int64) error {
 	if !b.any.Load() {
 		return nil
 	}
@@ -134,7 +134,7 @@ type checkedFile struct {
 func (f *checkedFile) ReadAt(p []byte, offset int64) (int, error) {
 	n, err := f.File.ReadAt(p, offset)
 	if err == nil {
-		err = f.blocks.check(f.name, p, offset)
+		err = f.blocks.checkRead(f.name, p, offset)
 	}
 	return n, err
 }

@@ -19,7 +19,7 @@ func TestDamagedBlocksAreSearchedOnce(t *testing.T) {
 		info, err := mem.Stat("data/" + name)
 		require.NoError(t, err)
 		at := info.Size() / 3
-		flip(t, mem, "data/"+name, at)
+		flipByte(t, mem, "data/"+name, at)
 		e := openOn(t, mem)
 		for n := range int64(damagedPartitions) {
 			rows, err := scanUpTo(e, n)
@@ -32,7 +32,7 @@ func TestDamagedBlocksAreSearchedOnce(t *testing.T) {
 			require.EqualError(t, errAgain, err.Error(), name)
 			require.ErrorAs(t, errAgain, new(badBlockError), name)
 		}
-		flip(t, mem, "data/"+name, at)
+		flipByte(t, mem, "data/"+name, at)
 		for n := range int64(damagedPartitions) {
 			if rows, err := scanUpTo(e, n); err == nil { // Pebble caches blocks read at open.
 				require.Equal(t, damagedRows, rows, name)
@@ -62,15 +62,15 @@ func scanUpTo(e *Engine, n int64) (rows int, err error) {
 func TestBadBlocks(t *testing.T) {
 	b := newBadBlocks()
 	zeros := make([]byte, 20)
-	b.note("data/000007.sst", errors.New("no such file"))
+	b.record("data/000007.sst", errors.New("no such file"))
 	require.False(t, b.any.Load())
-	require.NoError(t, b.check("000007.sst", zeros, 100))
-	b.note("data/000007.sst", errors.New("pebble: file 000007: block 100/15: crc32c checksum mismatch 1 != 2"))
-	require.ErrorContains(t, b.check("000007.sst", zeros, 100),
+	require.NoError(t, b.checkRead("000007.sst", zeros, 100))
+	b.record("data/000007.sst", errors.New("pebble: file 000007: block 100/15: crc32c checksum mismatch 1 != 2"))
+	require.ErrorContains(t, b.checkRead("000007.sst", zeros, 100),
 		"pebble: file 000007: block 100/15: crc32c checksum mismatch")
-	require.NoError(t, b.check("000007.sst", zeros, 101))
-	require.NoError(t, b.check("000007.sst", zeros[1:], 100))
-	require.NoError(t, b.check("000008.sst", zeros, 100))
+	require.NoError(t, b.checkRead("000007.sst", zeros, 101))
+	require.NoError(t, b.checkRead("000007.sst", zeros[1:], 100))
+	require.NoError(t, b.checkRead("000008.sst", zeros, 100))
 }
 
 // TestManyReadsOfBadBlocksPause checks that reads of bad blocks pause if there are more than a query needs. Reads of
@@ -78,14 +78,14 @@ func TestBadBlocks(t *testing.T) {
 func TestManyReadsOfBadBlocksPause(t *testing.T) {
 	b, pauses := newBadBlocks(), 0
 	b.pause = func() { pauses++ }
-	b.note("data/000007.sst", errors.New("pebble: file 000007: block 100/15: crc32c checksum mismatch 1 != 2"))
+	b.record("data/000007.sst", errors.New("pebble: file 000007: block 100/15: crc32c checksum mismatch 1 != 2"))
 	bad, repaired := make([]byte, 20), make([]byte, 20)
 	binary.LittleEndian.PutUint32(repaired[16:], maskedSum(repaired[:16]))
 	read := func(n int) {
 		for range n {
-			require.Error(t, b.check("000007.sst", bad, 100))
-			require.NoError(t, b.check("000007.sst", bad, 101))
-			require.NoError(t, b.check("000007.sst", repaired, 100))
+			require.Error(t, b.checkRead("000007.sst", bad, 100))
+			require.NoError(t, b.checkRead("000007.sst", bad, 101))
+			require.NoError(t, b.checkRead("000007.sst", repaired, 100))
 		}
 	}
 	b.reads.SetLimit(0) // The limiter's bucket isn't refilled.

@@ -81,7 +81,7 @@ func fillPartition(b *testing.B, e *Engine, rows, size int) {
 			batch.Mutations, written = nil, 0
 		}
 	}
-	require.NoError(b, e.Compact(context.Background()))
+	require.NoError(b, e.CompactAll(context.Background()))
 }
 
 // BenchmarkScan reads 10,000 rows of 300 bytes from the block cache per operation.
@@ -177,7 +177,7 @@ func BenchmarkGiveBack(b *testing.B) {
 				slots := e.exciser.takeSlots()
 				require.Len(b, slots, 1)
 				if how == "excise" {
-					excised, err := e.exciser.round(ctx, slots)
+					excised, err := e.exciser.exciseSlots(ctx, slots)
 					require.NoError(b, err)
 					require.Len(b, excised, 1)
 				} else {
@@ -233,7 +233,7 @@ func BenchmarkWriteBesideCheckpoint(b *testing.B) {
 					case <-time.After(100 * time.Microsecond):
 					}
 					begun := time.Now()
-					_ = e.change(func() error { return nil })
+					_ = e.runChange(func() error { return nil })
 					longest = max(longest, time.Since(begun))
 				}
 			}()

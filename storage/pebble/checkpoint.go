@@ -31,7 +31,7 @@ func (e *Engine) Checkpoint(dir string) error {
 	if e.readOnly {
 		return fmt.Errorf("pebble: checkpoint: %w", engine.ErrReadOnly)
 	}
-	if err := e.use(); err != nil {
+	if err := e.acquire(); err != nil {
 		return err
 	}
 	return e.run(context.Background(), "checkpoint to "+dir, e.release, func() error {
@@ -59,8 +59,8 @@ func (e *Engine) checkpointOf(dir string) error {
 	e.changes.Lock()
 	release := sync.OnceFunc(e.changes.Unlock)
 	defer release() // Pebble may have returned early.
-	e.files.begin(&copiedTo{dir: dir, begun: release})
-	defer e.files.begin(nil)
+	e.files.setCheckpoint(&copiedTo{dir: dir, begun: release})
+	defer e.files.setCheckpoint(nil)
 	return e.db.Checkpoint(dir, pebbledb.WithFlushedWAL())
 }
 
@@ -115,7 +115,7 @@ func (e *Engine) beginManifest() error {
 		return nil
 	}
 	// Write a row, so that there is something to flush.
-	err := e.change(func() error { return e.db.Set([]byte(formatKey), []byte(formatVersion), pebbledb.Sync) })
+	err := e.runChange(func() error { return e.db.Set([]byte(formatKey), []byte(formatVersion), pebbledb.Sync) })
 	if err == nil {
 		err = e.db.Flush()
 	}
@@ -125,10 +125,11 @@ func (e *Engine) beginManifest() error {
 	return nil
 }
 
-// change runs an operation of Pebble that changes rows. A checkpoint contains the operation completely or not at all.
+// runChange runs an operation of Pebble that changes rows. A checkpoint contains the operation completely or not at
+// all.
 //
 // Invariant: every operation that changes rows is run by change. Flushes and compactions change no rows.
-func (e *Engine) change(op func() error) error {
+func (e *Engine) runChange(op func() error) error {
 	e.changes.RLock()
 	defer e.changes.RUnlock()
 	return op()
@@ -143,8 +144,8 @@ type copiedTo struct {
 	lengths map[string]int64
 }
 
-// begin sets the destination of the checkpoint under way; nil: none.
-func (f *vitalFS) begin(c *copiedTo) { f.copying.Store(c) }
+// setCheckpoint sets the destination of the checkpoint under way; nil: none.
+func (f *vitalFS) setCheckpoint(c *copiedTo) { f.copying.Store(c) }
 
 // isCopy reports whether a file belongs to the checkpoint under way.
 func (f *vitalFS) isCopy(name string) bool {

@@ -54,7 +54,7 @@ func TestCheckpointIsOneMoment(t *testing.T) {
 					if sealed = sealStaged(e, rows); sealed == nil && then == "flush" {
 						sealed = e.db.Flush()
 					} else if sealed == nil && then == "compact" {
-						sealed = e.Compact(ctx)
+						sealed = e.CompactAll(ctx)
 					}
 					return nil
 				})

@@ -35,29 +35,29 @@ func (f *CrashableFS) Before(do func(op, path string)) {
 	f.before.Store(&do)
 }
 
-func (f *CrashableFS) call(op, path string) {
+func (f *CrashableFS) callHook(op, path string) {
 	if do := f.before.Load(); do != nil {
 		(*do)(op, path)
 	}
 }
 
 func (f *CrashableFS) Stat(name string) (vfs.FileInfo, error) {
-	f.call("stat", name)
+	f.callHook("stat", name)
 	return f.MemFS.Stat(name)
 }
 
 func (f *CrashableFS) MkdirAll(path string, perm os.FileMode) error {
-	f.call("mkdir", path)
+	f.callHook("mkdir", path)
 	return f.MemFS.MkdirAll(path, perm)
 }
 
 func (f *CrashableFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	f.call("create", name)
+	f.callHook("create", name)
 	return f.MemFS.Create(name, category)
 }
 
 func (f *CrashableFS) Link(oldname, newname string) error {
-	f.call("link", newname)
+	f.callHook("link", newname)
 	return f.MemFS.Link(oldname, newname)
 }
 

@@ -242,7 +242,7 @@ func TestSnapshotIsNoStore(t *testing.T) {
 	_, err = Open(made, DefaultOptions())
 	require.ErrorIs(t, err, ErrIsBackup)
 	require.ErrorContains(t, err, "is a snapshot of the store in "+dir)
-	_, err = Mend(ctx, noSpares, made, false)
+	_, err = Repair(ctx, noSpares, made, false)
 	require.ErrorIs(t, err, ErrIsBackup)
 	require.ErrorIs(t, CheckStore(made), ErrIsBackup)
 	reader := openedReadOnly(t, DefaultOptions(), made)

@@ -33,8 +33,9 @@ type damaged struct {
 // at any time, but an error that no block explains must not make every scan read whole files.
 const verifyInterval = time.Minute
 
-// within returns the ranges with keys from start (included) to end (excluded), in order. Adjacent ranges are joined.
-func (d *damaged) within(start, end []byte) (found []badRange) {
+// rangesWithin returns the ranges with keys from start (included) to end (excluded), in order. Adjacent ranges are
+// joined.
+func (d *damaged) rangesWithin(start, end []byte) (found []badRange) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, b := range d.ranges {
@@ -81,18 +82,18 @@ func (d *damaged) isNew(table uint64) bool {
 // damagedWithin returns the damaged ranges of keys from start (included) to end (excluded). If it has none, it verifies
 // the files with these keys first.
 func (e *Engine) damagedWithin(ctx context.Context, start, end []byte) ([]badRange, error) {
-	if found := e.damaged.within(start, end); len(found) > 0 {
+	if found := e.damaged.rangesWithin(start, end); len(found) > 0 {
 		return found, nil
 	}
 	e.damaged.locate.Lock() // One at a time, because the result serves all callers.
 	defer e.damaged.locate.Unlock()
-	if found := e.damaged.within(start, end); len(found) > 0 {
+	if found := e.damaged.rangesWithin(start, end); len(found) > 0 {
 		return found, nil
 	}
 	if err := e.verify(ctx, e.damaged.isNew, nil, pebbledb.WithKeyRangeFilter(start, end)); err != nil {
 		return nil, err
 	}
-	return e.damaged.within(start, end), nil
+	return e.damaged.rangesWithin(start, end), nil
 }
 
 // verify reads the files for which wanted returns true (nil: all), and records their damage. If seen is set, it is
@@ -103,7 +104,7 @@ func (e *Engine) verify(
 ) error {
 	levels, err := e.db.SSTables(which...)
 	if err != nil {
-		return translate("list files", err)
+		return translateError("list files", err)
 	}
 	for _, level := range levels {
 		for i := range level {
@@ -120,7 +121,7 @@ func (e *Engine) verify(
 				continue // It was compacted in the meantime.
 			}
 			if err != nil {
-				return translate("verify "+t.name, err)
+				return translateError("verify "+t.name, err)
 			}
 			e.damaged.put(t.table, found)
 			if seen != nil {
@@ -149,7 +150,7 @@ func (e *Engine) VerifyFiles(ctx context.Context, report func(problem string)) (
 	if levels, err := e.db.SSTables(); err == nil {
 		for _, level := range levels {
 			for i := range level {
-				meter.Expect(int64(level[i].Size))
+				meter.AddExpected(int64(level[i].Size))
 			}
 		}
 	}

@@ -38,7 +38,7 @@ func layeredEngine(t testing.TB) *vfs.MemFS {
 			}
 		}
 		if layer == 0 {
-			require.NoError(t, e.Compact(ctx))
+			require.NoError(t, e.CompactAll(ctx))
 		} else {
 			require.NoError(t, e.db.Flush())
 		}
@@ -64,8 +64,8 @@ func tablesOf(t testing.TB, mem *vfs.MemFS) (names []string) {
 	return names
 }
 
-// flip inverts the bits of a byte.
-func flip(t testing.TB, mem *vfs.MemFS, path string, at int64) {
+// flipByte inverts the bits of a byte.
+func flipByte(t testing.TB, mem *vfs.MemFS, path string, at int64) {
 	f, err := mem.OpenReadWrite(path, vfs.WriteCategoryUnspecified)
 	require.NoError(t, err)
 	b := make([]byte, 1)
@@ -87,7 +87,7 @@ func turnByte(t testing.TB, whole *vfs.MemFS, rng *rand.Rand) (mem *vfs.MemFS, n
 	info, err := mem.Stat("data/" + name)
 	require.NoError(t, err)
 	at := rng.Int64N(info.Size())
-	flip(t, mem, "data/"+name, at)
+	flipByte(t, mem, "data/"+name, at)
 	return mem, name, fmt.Sprintf("byte %d of %s, which has %d", at, name, info.Size())
 }
 
@@ -138,7 +138,7 @@ func TestScanSkipsDamagedIndexes(t *testing.T) {
 	for _, name := range tablesOf(t, whole) {
 		mem := copyOf(t, whole)
 		for _, h := range indexesOf(t, mem, "data/"+name) {
-			flip(t, mem, "data/"+name, int64(h.Offset+h.Length/2))
+			flipByte(t, mem, "data/"+name, int64(h.Offset+h.Length/2))
 		}
 		e := openOn(t, mem)
 		for n := range int64(damagedPartitions) {
@@ -195,7 +195,7 @@ func TestDamagedRanges(t *testing.T) {
 		return b
 	}
 	spans := func(start, end string) (found []string) {
-		for _, b := range d.within([]byte(start), []byte(end)) {
+		for _, b := range d.rangesWithin([]byte(start), []byte(end)) {
 			found = append(found, string(b.start)+"-"+string(b.end))
 		}
 		return found

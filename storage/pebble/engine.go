@@ -71,9 +71,9 @@ type Engine struct {
 	stuck     chan struct{} // closed when a file can't be written while the engine is being closed
 
 	mu sync.Mutex
-	// abandoned has a channel per write whose caller returned before the write ended, in the order of these returns. A
-	// channel is closed when its write ends.
-	abandoned []<-chan struct{}
+	// detachedWrites has a channel per write whose caller returned before the write ended, in the order of these
+	// returns. A channel is closed when its write ends.
+	detachedWrites []<-chan struct{}
 
 	uses   int           // the number of calls under way
 	idle   chan struct{} // closed when closing and no call is under way
@@ -84,7 +84,7 @@ type Engine struct {
 	reclaimer *reclaimer
 	exciser   *exciser
 	gate      gate         // for slots of the staging log, see gate
-	changes   sync.RWMutex // see change
+	changes   sync.RWMutex // see runChange
 	copying   sync.Mutex   // locked while a checkpoint is made
 	ledger    *ledger
 	versions  versions
@@ -126,7 +126,7 @@ func OpenContext(ctx context.Context, dir string, opts Options) (*Engine, error)
 		return nil, err
 	}
 	if opts.FS == nil {
-		resolved, err := resolve(dir) // Locks within a process are by name, so a directory must not have two names.
+		resolved, err := absoluteDir(dir) // Locks within a process are by name, so a directory must not have two names.
 		if err != nil {
 			return nil, err
 		}
@@ -162,8 +162,8 @@ func OpenContext(ctx context.Context, dir string, opts Options) (*Engine, error)
 	}
 }
 
-// resolve returns the absolute path of a directory, without symbolic links if it exists.
-func resolve(dir string) (string, error) {
+// absoluteDir returns the absolute path of a directory, without symbolic links if it exists.
+func absoluteDir(dir string) (string, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return "", fmt.Errorf("pebble: resolving the path %s: %w", dir, err)
@@ -209,18 +209,18 @@ func (e *Engine) open(ctx context.Context, opts Options) (err error) {
 	if err := e.openLedger(x, watched); err != nil {
 		return err
 	}
-	files := &vitalFS{FS: watched, fail: e.fail, failedOrdinary: e.stickIfClosing, ledger: e.ledger}
+	files := &vitalFS{FS: watched, fail: e.failWith, failedOrdinary: e.stopWaitingOnClose, ledger: e.ledger}
 	p := opts.pebbleOptions(e.failingFlushes(e.events.listener(opts.Logger), &files.flushed), e.lock)
 	p.FS = checkedFS{files, &e.events.blocks}
 	e.readers.cache, e.readers.memTables = pebbledb.NewCache(opts.CacheBytes), e.memTableBytes
 	p.Cache = e.readers.cache
-	p.Logger = &logger{log: opts.Logger, fail: e.fail}
+	p.Logger = &logger{log: opts.Logger, fail: e.failWith}
 	if e.db, err = pebbledb.Open(e.dir, p); err != nil {
-		return unopened(e.dir, err)
+		return openError(e.dir, err)
 	}
 	e.files, e.ingestBytes = files, opts.IngestBytes
 	e.writerOptions = ingestWriterOptions(p, e.db.TableFormat())
-	files.arm()
+	files.enable()
 	e.ledger.run(func(err error) {
 		e.log.Warn("can't record which writes are synced, so damage to the log could go undetected",
 			"dir", e.dir, "err", firstLine{err})
@@ -237,7 +237,7 @@ func (e *Engine) open(ctx context.Context, opts Options) (err error) {
 	}
 	notYet := func(err error) { e.log.Warn("the disk space of deleted rows isn't released yet", "err", err) }
 	e.reclaimer = startReclaimer(e.db, opts.DropDelay, notYet)
-	e.exciser = startExciser(e.db, e.change, &e.gate, opts.StageDelay, e.reclaimer.deleted, notYet)
+	e.exciser = startExciser(e.db, e.runChange, &e.gate, opts.StageDelay, e.reclaimer.recordDeleted, notYet)
 	e.isOpen.Store(true)
 	return nil
 }
@@ -247,7 +247,7 @@ func (e *Engine) open(ctx context.Context, opts Options) (err error) {
 // created.
 func (e *Engine) lockToWrite(opts *Options) (*existing, error) {
 	if _, err := e.fs.Stat(e.fs.PathJoin(e.dir, lockName)); errors.Is(err, fs.ErrNotExist) {
-		x, err := examine(e.fs, e.dir, opts)
+		x, err := readExisting(e.fs, e.dir, opts)
 		if err != nil {
 			return nil, err
 		}
@@ -262,19 +262,19 @@ func (e *Engine) lockToWrite(opts *Options) (*existing, error) {
 	if e.lock, err = lockDirectory(e.dir, e.fs); err != nil {
 		return nil, err
 	}
-	x, err := examine(e.fs, e.dir, opts)
+	x, err := readExisting(e.fs, e.dir, opts)
 	if err == nil && x.isNew() && opts.MustExist {
 		err = fmt.Errorf("%w: %s", ErrNoData, e.dir)
 	}
 	return x, err
 }
 
-// unopened adds to an error of Open how to repair the directory, if files are damaged or missing.
-func unopened(dir string, err error) error {
+// openError adds to an error of Open how to repair the directory, if files are damaged or missing.
+func openError(dir string, err error) error {
 	// Pebble has no distinct error for a table whose size differs from the manifest.
 	isOtherSize := strings.Contains(err.Error(), "object size mismatch")
 	if pebbledb.IsCorruptionError(err) || errors.Is(err, fs.ErrNotExist) || isOtherSize {
-		return fmt.Errorf("pebble: open %s: %w: %w; %s", dir, engine.ErrCorrupt, firstLine{err}, remedy(dir))
+		return fmt.Errorf("pebble: open %s: %w: %w; %s", dir, engine.ErrCorrupt, firstLine{err}, repairHint(dir))
 	}
 	return fmt.Errorf("pebble: open %s: %w", dir, err)
 }
@@ -312,8 +312,10 @@ func (e *Engine) checkFormat() error {
 		return fmt.Errorf("pebble: read the format of %s: %w", e.dir, err)
 	}
 	if found == nil {
-		return e.commit(context.Background(), "record the format version", func() {}, func() error {
-			return e.change(func() error { return e.db.Set([]byte(formatKey), []byte(formatVersion), pebbledb.Sync) })
+		return e.runCommit(context.Background(), "record the format version", func() {}, func() error {
+			return e.runChange(
+				func() error { return e.db.Set([]byte(formatKey), []byte(formatVersion), pebbledb.Sync) },
+			)
 		})
 	}
 	if string(found) != formatVersion {
@@ -330,11 +332,11 @@ func (e *Engine) DescribeStore(ctx context.Context, description []byte) error {
 	if err := e.begin(ctx); err != nil {
 		return err
 	}
-	return e.run(ctx, "describe", e.release, func() error { return e.ledger.describe(description) })
+	return e.run(ctx, "describe", e.release, func() error { return e.ledger.setDescription(description) })
 }
 
-// use registers a call, so that Close waits for it. Every use that returns nil must be followed by a release.
-func (e *Engine) use() error {
+// acquire registers a call, so that Close waits for it. Every use that returns nil must be followed by a release.
+func (e *Engine) acquire() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed.Load() {
@@ -353,8 +355,9 @@ func (e *Engine) release() {
 	}
 }
 
-// fail records that nothing can be written from now on. It keeps only the first reason; later ones are consequences.
-func (e *Engine) fail(err error) {
+// failWith records that nothing can be written from now on. It keeps only the first reason; later ones are
+// consequences.
+func (e *Engine) failWith(err error) {
 	e.failOnce.Do(func() {
 		e.failure = err
 		close(e.failed)
@@ -469,8 +472,8 @@ func (e *Engine) closeDB() (isClosed bool, err error) {
 	}
 }
 
-// translate converts Pebble's errors to the engine's errors.
-func translate(op string, err error) error {
+// translateError converts Pebble's errors to the engine's errors.
+func translateError(op string, err error) error {
 	switch {
 	case err == nil:
 		return nil

@@ -135,7 +135,7 @@ func dropAndDelete(t testing.TB, e *Engine) {
 }
 
 // TestSpaceComesBack drops a window and deletes a slot's streams, and waits until the space is freed without calling
-// Compact.
+// CompactAll.
 func TestSpaceComesBack(t *testing.T) {
 	for name, compactFirst := range map[string]bool{"below": true, "above": false} {
 		t.Run(name, func(t *testing.T) {
@@ -145,7 +145,7 @@ func TestSpaceComesBack(t *testing.T) {
 			fill(t, e)
 			require.Greater(t, e.DiskUsage(), uint64(7*mega), "less of the log counts while it is exchanged")
 			if compactFirst {
-				require.NoError(t, e.Compact(ctx))
+				require.NoError(t, e.CompactAll(ctx))
 				require.Greater(t, liveBytes(e), int64(7*mega), "what was flushed when it began")
 			}
 			dropAndDelete(t, e)
@@ -166,7 +166,7 @@ func TestSpaceComesBackLater(t *testing.T) {
 	disk := NewCrashableFS()
 	e := openOn(t, disk, func(o *Options) { o.DropDelay = time.Hour })
 	fill(t, e)
-	require.NoError(t, e.Compact(ctx))
+	require.NoError(t, e.CompactAll(ctx))
 	dropAndDelete(t, e)
 	require.NoError(t, e.Close())
 	e = openOn(t, disk, func(o *Options) { o.DropDelay = 20 * time.Millisecond })
@@ -178,8 +178,8 @@ func TestSpaceComesBackLater(t *testing.T) {
 func TestReclaimerIsBounded(t *testing.T) {
 	r := &reclaimer{prefixes: map[string]struct{}{}, wake: make(chan struct{}, 1)}
 	for n := range int64(10 * maxReclaims) {
-		r.deleted(appendPartition(nil, engine.Stage, engine.Key{engine.Int(n)}))
-		r.deleted(appendPartition(nil, engine.Raw, engine.Key{engine.Int(n % 3)}))
+		r.recordDeleted(appendPartition(nil, engine.Stage, engine.Key{engine.Int(n)}))
+		r.recordDeleted(appendPartition(nil, engine.Raw, engine.Key{engine.Int(n % 3)}))
 		require.LessOrEqual(t, len(r.prefixes), maxReclaims+1)
 	}
 	ranges := r.takeDeleted()
@@ -202,7 +202,7 @@ func TestCheckpoint(t *testing.T) {
 	require.Error(t, e.Checkpoint(copyDir), "it exists")
 	require.NoError(t, e.Close())
 	require.ErrorIs(t, e.Checkpoint(copyDir+"2"), engine.ErrClosed)
-	require.ErrorIs(t, e.Compact(ctx), engine.ErrClosed)
+	require.ErrorIs(t, e.CompactAll(ctx), engine.ErrClosed)
 	require.Zero(t, e.DiskUsage())
 }
 
@@ -211,7 +211,7 @@ func TestMetrics(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	require.NoError(t, registry.Register(e))
 	require.NoError(t, e.Write(ctx, stageBatch(1, strings.Repeat("v", 1000))))
-	require.NoError(t, e.Compact(ctx))
+	require.NoError(t, e.CompactAll(ctx))
 	require.Equal(t, 1, stageRows(t, e))
 	families, err := registry.Gather()
 	require.NoError(t, err)
@@ -248,7 +248,7 @@ func TestMetrics(t *testing.T) {
 func TestUsage(t *testing.T) {
 	e := openOn(t, NewCrashableFS())
 	fill(t, e)
-	require.NoError(t, e.Compact(ctx))
+	require.NoError(t, e.CompactAll(ctx))
 	raw, err := e.Usage(ctx, engine.Raw, nil)
 	require.NoError(t, err)
 	stage, err := e.Usage(ctx, engine.Stage, nil)
@@ -275,7 +275,7 @@ func TestUsage(t *testing.T) {
 			Value: []byte("value"),
 		}},
 	}}))
-	require.NoError(t, e.Compact(ctx))
+	require.NoError(t, e.CompactAll(ctx))
 	few, err := e.Usage(ctx, engine.R1h, nil)
 	require.NoError(t, err)
 	require.Positive(t, few)

@@ -33,7 +33,7 @@ const (
 // Pebble's snapshots would lose rows, so the engine uses none.
 type exciser struct {
 	db     *pebbledb.DB
-	change func(op func() error) error // Engine.change
+	change func(op func() error) error // Engine.runChange
 	after  time.Duration
 	gate   *gate
 	log    func(error)
@@ -59,7 +59,7 @@ func startExciser(
 	}
 	go func() {
 		defer close(x.done)
-		x.loop(ctx)
+		x.runLoop(ctx)
 	}()
 	return x
 }
@@ -70,9 +70,9 @@ func (x *exciser) stop() {
 	<-x.done
 }
 
-// deleted records that rows of the staging log whose keys start with prefix were deleted. It returns false if there is
-// no room.
-func (x *exciser) deleted(prefix []byte) bool {
+// recordDeleted records that rows of the staging log whose keys start with prefix were deleted. It returns false if
+// there is no room.
+func (x *exciser) recordDeleted(prefix []byte) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if _, ok := x.slots[string(prefix)]; !ok {
@@ -88,7 +88,7 @@ func (x *exciser) deleted(prefix []byte) bool {
 	return true
 }
 
-func (x *exciser) loop(ctx context.Context) {
+func (x *exciser) runLoop(ctx context.Context) {
 	for {
 		select {
 		case <-x.wake:
@@ -96,7 +96,7 @@ func (x *exciser) loop(ctx context.Context) {
 			return
 		}
 		for quiet := false; !quiet && !x.isDue(); {
-			if !sleep(ctx, x.after) {
+			if !sleepContext(ctx, x.after) {
 				return
 			}
 			select {
@@ -106,7 +106,7 @@ func (x *exciser) loop(ctx context.Context) {
 			}
 		}
 		slots := x.takeSlots()
-		excised, err := x.round(ctx, slots)
+		excised, err := x.exciseSlots(ctx, slots)
 		if err != nil && ctx.Err() == nil {
 			x.log(err)
 		}
@@ -142,9 +142,9 @@ func (x *exciser) takeSlots() []keyRange {
 	return ranges
 }
 
-// round excises the slots without rows, and returns the excised ranges. slots are sorted. Adjacent slots are excised
-// together.
-func (x *exciser) round(ctx context.Context, slots []keyRange) (excised []keyRange, err error) {
+// exciseSlots excises the slots without rows, and returns the excised ranges. slots are sorted. Adjacent slots are
+// excised together.
+func (x *exciser) exciseSlots(ctx context.Context, slots []keyRange) (excised []keyRange, err error) {
 	if len(slots) == 0 {
 		return nil, nil
 	}
@@ -173,7 +173,7 @@ func (x *exciser) round(ctx context.Context, slots []keyRange) (excised []keyRan
 		if ctx.Err() != nil {
 			return excised, ctx.Err()
 		}
-		done, err := x.excise(ctx, k)
+		done, err := x.exciseRange(ctx, k)
 		if err != nil {
 			return excised, fmt.Errorf("pebble: excise %x: %w", k.start, err)
 		}
@@ -184,10 +184,10 @@ func (x *exciser) round(ctx context.Context, slots []keyRange) (excised []keyRan
 	return excised, nil
 }
 
-// excise removes a range if it has no rows.
+// exciseRange removes a range if it has no rows.
 //
 // Invariant: no row is written to the range after it was found empty and before it is excised.
-func (x *exciser) excise(ctx context.Context, k keyRange) (done bool, err error) {
+func (x *exciser) exciseRange(ctx context.Context, k keyRange) (done bool, err error) {
 	if !x.gate.close(k) {
 		return false, nil // A row may be about to be written.
 	}
@@ -258,7 +258,7 @@ func (g *gate) tryEnter(prefixes []string) <-chan struct{} {
 	return nil
 }
 
-func (g *gate) leave(prefixes []string) {
+func (g *gate) leaveGate(prefixes []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, p := range prefixes {
@@ -269,7 +269,7 @@ func (g *gate) leave(prefixes []string) {
 }
 
 // enterSlots waits until rows may be written to slots of the staging log, whose keys start with prefixes. If it returns
-// nil, the slots aren't excised until gate.leave is called.
+// nil, the slots aren't excised until gate.leaveGate is called.
 func (e *Engine) enterSlots(ctx context.Context, prefixes []string) error {
 	for {
 		opened := e.gate.tryEnter(prefixes)

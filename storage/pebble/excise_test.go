@@ -69,7 +69,7 @@ func rowsOfSlot(t testing.TB, e *Engine, slot int64) (n int) {
 func TestSealedSlotsAreExcised(t *testing.T) {
 	for name, before := range map[string]func(*testing.T, *Engine){
 		"in memory": func(*testing.T, *Engine) {},
-		"compacted": func(t *testing.T, e *Engine) { require.NoError(t, e.Compact(ctx)) },
+		"compacted": func(t *testing.T, e *Engine) { require.NoError(t, e.CompactAll(ctx)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			disk := NewCrashableFS()
@@ -118,7 +118,7 @@ func TestReadersOutliveExcising(t *testing.T) {
 	for slot := range int64(3) {
 		fillSlot(t, e, slot)
 	}
-	require.NoError(t, e.Compact(ctx))
+	require.NoError(t, e.CompactAll(ctx))
 	seen := 0
 	for row, err := range e.Scan(ctx, engine.Range{Table: engine.Stage, Partition: slotPartition(0, 0)}) {
 		require.NoError(t, err)
@@ -157,7 +157,7 @@ func TestRowsComeWhileTheirSlotIsExcised(t *testing.T) {
 	var excised atomic.Int64
 	running.Go(func() {
 		for !stop.Load() {
-			done, err := e.exciser.excise(ctx, keyRange{prefix, afterPrefix(nil, prefix)})
+			done, err := e.exciser.exciseRange(ctx, keyRange{prefix, afterPrefix(nil, prefix)})
 			if err != nil {
 				panic(err)
 			}
@@ -208,7 +208,7 @@ func TestGate(t *testing.T) {
 
 	require.NoError(t, e.enterSlots(ctx, []string{string(prefix)}))
 	require.False(t, e.gate.close(slot))
-	e.gate.leave([]string{string(prefix)})
+	e.gate.leaveGate([]string{string(prefix)})
 	require.True(t, e.gate.close(slot))
 	e.gate.open()
 	require.Empty(t, e.gate.under)
@@ -226,10 +226,10 @@ func TestExciseInTheLog(t *testing.T) {
 	require.NoError(t, err)
 	fillSlot(t, e, 0)
 	fillSlot(t, e, 1)
-	require.NoError(t, e.Compact(ctx))
+	require.NoError(t, e.CompactAll(ctx))
 	sealSlot(t, e, 0) // in memory
 	prefix := appendPartition(nil, engine.Stage, engine.Key{engine.Int(0)})
-	done, err := e.exciser.excise(ctx, keyRange{prefix, afterPrefix(nil, prefix)})
+	done, err := e.exciser.exciseRange(ctx, keyRange{prefix, afterPrefix(nil, prefix)})
 	require.NoError(t, err)
 	require.True(t, done)
 	b := stageBatch(500, "late")

@@ -43,8 +43,8 @@ const lockName = "LOCK"
 // snapshotsFolder is the folder for checkpoints in an engine's directory.
 const snapshotsFolder = "snapshots"
 
-// examine reads the state of a directory, and returns an error if it must not be opened.
-func examine(files vfs.FS, dir string, opts *Options) (*existing, error) {
+// readExisting reads the state of a directory, and returns an error if it must not be opened.
+func readExisting(files vfs.FS, dir string, opts *Options) (*existing, error) {
 	x, err := examineNames(files, dir, opts)
 	if err != nil || x.isNew() {
 		return x, err
@@ -55,8 +55,8 @@ func examine(files vfs.FS, dir string, opts *Options) (*existing, error) {
 	return x, x.checkLogs()
 }
 
-// examineNames is like examine, but reads only file names and SYNCED, because another process may be writing the other
-// files.
+// examineNames is like readExisting, but reads only file names and SYNCED, because another process may be writing the
+// other files.
 func examineNames(files vfs.FS, dir string, opts *Options) (*existing, error) {
 	x, err := listUsable(files, dir, opts.ReadOnly)
 	switch {
@@ -73,7 +73,7 @@ func examineNames(files vfs.FS, dir string, opts *Options) (*existing, error) {
 // directory.
 func listUsable(files vfs.FS, dir string, readOnly bool) (*existing, error) {
 	x := &existing{fs: files, dir: dir}
-	err := x.list()
+	err := x.listFiles()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return x, nil
@@ -90,8 +90,8 @@ func listUsable(files vfs.FS, dir string, readOnly bool) (*existing, error) {
 // isNew reports whether there is no engine and one may be created.
 func (x *existing) isNew() bool { return x.isUnfinished || !x.isStore }
 
-// list reads the names of the directory's files.
-func (x *existing) list() error {
+// listFiles reads the names of the directory's files.
+func (x *existing) listFiles() error {
 	names, err := x.fs.List(x.dir)
 	if err != nil {
 		return fmt.Errorf("pebble: open %s: %w", x.dir, err)
@@ -135,7 +135,7 @@ func (x *existing) checkStore(opts *Options) error {
 	}
 	desc, err := pebbledb.Peek(x.dir, readOnlyFS{x.fs})
 	if err != nil {
-		return x.unpeeked(err)
+		return x.markerError(err)
 	}
 	if l == nil {
 		return problems[0]
@@ -202,15 +202,15 @@ func checkRepair(files vfs.FS, dir string) error {
 		return err
 	}
 	if _, err := pebbledb.Peek(x.dir, readOnlyFS{x.fs}); err != nil {
-		if err = x.unpeeked(err); errors.Is(err, errBadFormat) {
+		if err = x.markerError(err); errors.Is(err, errBadFormat) {
 			return err
 		}
 	}
 	return nil
 }
 
-// unpeeked explains why Pebble can't read its markers.
-func (x *existing) unpeeked(err error) error {
+// markerError explains why Pebble can't read its markers.
+func (x *existing) markerError(err error) error {
 	switch {
 	case isSystemError(err):
 		return fmt.Errorf("pebble: open %s: %w", x.dir, err)
@@ -230,13 +230,13 @@ func isSystemError(err error) bool {
 	return !errors.Is(err, fs.ErrNotExist) && (errors.As(err, &path) || errors.As(err, &link) || errors.As(err, &no))
 }
 
-// remedy returns the end of an error message about damaged or missing files of a directory.
-func remedy(dir string) string {
+// repairHint returns the end of an error message about damaged or missing files of a directory.
+func repairHint(dir string) string {
 	return fmt.Sprintf(
 		"repair it with cassia restore --damaged --storage.path=%s, or restore a backup (cassia restore)", dir,
 	)
 }
 
 func damagedFile(dir, name, what string) error {
-	return fmt.Errorf("pebble: %w: file %s of %s: %s; %s", engine.ErrCorrupt, name, dir, what, remedy(dir))
+	return fmt.Errorf("pebble: %w: file %s of %s: %s; %s", engine.ErrCorrupt, name, dir, what, repairHint(dir))
 }

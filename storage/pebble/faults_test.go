@@ -143,7 +143,7 @@ func testWritingFails(t *testing.T, match func(errorfs.Op) bool) {
 		"the store can't be written any more, and rejects writes until this process restarts; check the disk, then restart")
 	require.GreaterOrEqual(t, stageRows(t, e), int(kept), "reading goes on")
 	require.Zero(t, e.DiskUsage())
-	require.Error(t, e.Compact(ctx))
+	require.Error(t, e.CompactAll(ctx))
 	require.NoError(t, testutil.CollectAndCompare(e, strings.NewReader(`
 		# HELP cassia_pebble_failed Whether the store rejects all writes until the process restarts (1) or not (0).
 		# TYPE cassia_pebble_failed gauge
@@ -260,7 +260,7 @@ func TestFlushFails(t *testing.T) {
 	)
 	require.Equal(t, 10, stageRows(t, e))
 	broken.Store(false)
-	require.NoError(t, e.Compact(ctx))
+	require.NoError(t, e.CompactAll(ctx))
 	require.Equal(t, 10, stageRows(t, e))
 	require.NoError(t, e.Close())
 }
@@ -283,13 +283,13 @@ func TestReserve(t *testing.T) {
 	require.NoError(t, e.Write(ctx, remove))
 	require.NoError(t, e.Drop(ctx, engine.Raw, nil))
 	require.Equal(t, 1, stageRows(t, e))
-	require.NoError(t, e.Write(engine.MakingRoom(ctx), stageBatch(4, "v")), "it is needed to delete others")
+	require.NoError(t, e.Write(engine.WithMakingRoom(ctx), stageBatch(4, "v")), "it is needed to delete others")
 	require.NoError(t, e.Write(ctx, func() []engine.Batch {
 		remove[0].Mutations[0].Clustering = stageBatch(4, "")[0].Mutations[0].Clustering
 		return remove
 	}()))
 	mem.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 124, TotalBytes: 9000, UsedBytes: 8876})
-	require.ErrorIs(t, e.Write(engine.MakingRoom(ctx), stageBatch(4, "v")), engine.ErrUnavailable)
+	require.ErrorIs(t, e.Write(engine.WithMakingRoom(ctx), stageBatch(4, "v")), engine.ErrUnavailable)
 	mem.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 1001, TotalBytes: 9000, UsedBytes: 7999})
 	require.NoError(t, e.Write(ctx, stageBatch(3, "v")), "room was made")
 	require.NoError(t, e.Close())
@@ -348,7 +348,7 @@ func TestDamagedBlock(t *testing.T) {
 		b[0].Partition = partitionOf(n)
 		require.NoError(t, e.Write(ctx, b))
 	}
-	require.NoError(t, e.Compact(ctx))
+	require.NoError(t, e.CompactAll(ctx))
 	require.NoError(t, e.Close())
 	damage(t, mem)
 

@@ -23,12 +23,12 @@ var ErrIsBackup = errors.New("pebble: the directory contains a backup")
 // CheckForeign returns an ErrForeign or ErrIsBackup if Open would reject dir, a directory of this machine, because of
 // its content.
 func CheckForeign(dir string) error {
-	dir, err := resolve(dir)
+	dir, err := absoluteDir(dir)
 	if err != nil {
 		return err
 	}
 	x := existing{fs: vfs.Default, dir: dir}
-	if err := x.list(); err != nil {
+	if err := x.listFiles(); err != nil {
 		return err
 	}
 	return errors.Join(x.checkBackup(), x.checkForeign())
@@ -38,7 +38,7 @@ func CheckForeign(dir string) error {
 // ErrNoData without an engine, ErrForeign, ErrIsBackup or engine.ErrCorrupt. It changes nothing and takes no lock, so
 // another process may be using the directory.
 func CheckStore(dir string) error {
-	dir, err := resolve(dir)
+	dir, err := absoluteDir(dir)
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (x *existing) checkBackup() error {
 func (x *existing) checkSnapshot() error {
 	folder := filepath.Dir(x.dir)
 	of := existing{fs: x.fs, dir: filepath.Dir(folder)}
-	if filepath.Base(folder) != snapshotsFolder || of.list() != nil || !of.isStore {
+	if filepath.Base(folder) != snapshotsFolder || of.listFiles() != nil || !of.isStore {
 		return nil
 	}
 	return fmt.Errorf("%w: %s is a snapshot of the store in %s; copy it to another directory, and use the copy",

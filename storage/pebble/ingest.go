@@ -62,9 +62,9 @@ func isIngested(t *engine.Table) bool {
 	return false
 }
 
-// ingested splits batches into those to be written as sorted files, and the others. Sorted files are only used for many
-// rows, because each file has a fixed cost.
-func (e *Engine) ingested(batches []engine.Batch) (files, others []engine.Batch) {
+// splitIngested splits batches into those to be written as sorted files, and the others. Sorted files are only used for
+// many rows, because each file has a fixed cost.
+func (e *Engine) splitIngested(batches []engine.Batch) (files, others []engine.Batch) {
 	bytes := 0
 	for i := range batches {
 		b := &batches[i]
@@ -94,9 +94,9 @@ func (e *Engine) ingested(batches []engine.Batch) (files, others []engine.Batch)
 // rowOverhead is the approximate size of a sealed row's key.
 const rowOverhead = 64
 
-// ingest writes batches, which have only Puts, as sorted files. When it returns nil, they are durable and became
+// ingestBatches writes batches, which have only Puts, as sorted files. When it returns nil, they are durable and became
 // visible atomically.
-func (e *Engine) ingest(batches []engine.Batch) (err error) {
+func (e *Engine) ingestBatches(batches []engine.Batch) (err error) {
 	buffers := ingestPool.Get().(*ingestBuffers)
 	x := &ingester{e: e, ingestBuffers: *buffers}
 	defer func() {
@@ -114,14 +114,14 @@ func (e *Engine) ingest(batches []engine.Batch) (err error) {
 		}
 	}()
 	for from := 0; from < len(x.rows); {
-		to := x.cut(from)
-		if err := x.file(x.rows[from:to]); err != nil {
+		to := x.endOfFile(from)
+		if err := x.writeFile(x.rows[from:to]); err != nil {
 			return fmt.Errorf("pebble: writing a sorted file: %w", err)
 		}
 		from = to
 	}
 	// The caller's context isn't passed, because an ingestion canceled halfway can't be undone.
-	return e.change(func() error { return e.db.Ingest(context.Background(), x.paths) })
+	return e.runChange(func() error { return e.db.Ingest(context.Background(), x.paths) })
 }
 
 func (x *ingester) add(b *engine.Batch) {
@@ -150,21 +150,21 @@ func (x *ingester) sort() {
 	for _, r := range x.rows {
 		if n := len(kept); n == 0 || !bytes.Equal(x.key(&kept[n-1]), x.key(&r)) {
 			kept = append(kept, r)
-		} else if !r.table.Converging || wins(r.mutation, kept[n-1].mutation) {
+		} else if !r.table.Converging || isWinner(r.mutation, kept[n-1].mutation) {
 			kept[n-1] = r
 		}
 	}
 	x.rows = kept
 }
 
-// wins reports whether a wins over b in a converging table.
-func wins(a, b *engine.Mutation) bool {
+// isWinner reports whether a wins over b in a converging table.
+func isWinner(a, b *engine.Mutation) bool {
 	return cmp.Or(cmp.Compare(a.Timestamp, b.Timestamp), bytes.Compare(a.Value, b.Value)) > 0
 }
 
-// cut returns the end of the file that starts at a row: the file ends with the rows of a table, before a large run, or
-// after one.
-func (x *ingester) cut(from int) int {
+// endOfFile returns the end of the file that starts at a row: the file ends with the rows of a table, before a large
+// run, or after one.
+func (x *ingester) endOfFile(from int) int {
 	to := x.endOfRun(from)
 	if x.bytes(from, to) >= largeRun {
 		return to
@@ -195,8 +195,8 @@ func (x *ingester) bytes(from, to int) (n int) {
 	return n
 }
 
-// file writes and syncs a sorted file. Its name has a form that Pebble removes when it opens the directory.
-func (x *ingester) file(rows []ingestRow) error {
+// writeFile writes and syncs a sorted file. Its name has a form that Pebble removes when it opens the directory.
+func (x *ingester) writeFile(rows []ingestRow) error {
 	path := x.e.files.PathJoin(x.e.dir, fmt.Sprintf("%s%06d.dbtmp", ingestPrefix, x.e.ingests.Add(1)))
 	f, err := x.e.files.Create(path, vfs.WriteCategoryUnspecified)
 	if err != nil {

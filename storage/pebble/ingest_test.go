@@ -81,7 +81,7 @@ func TestSealedRowsAreFiles(t *testing.T) {
 	e = openOn(t, left)
 	require.Equal(t, 1000, requireSealed(t, e, engine.Raw, 4), "the power was cut")
 	require.Equal(t, 1000, requireSealed(t, e, engine.R5m, 5))
-	require.NoError(t, e.Compact(ctx))
+	require.NoError(t, e.CompactAll(ctx))
 	require.Equal(t, 1000, requireSealed(t, e, engine.Raw, 4))
 	require.Equal(t, 1000, requireSealed(t, e, engine.R5m, 5))
 	require.NoError(t, e.Close())

@@ -23,8 +23,8 @@ type DatedBackup struct {
 	Damaged bool
 }
 
-// All reports whether all backups are kept.
-func (k Keep) All() bool { return k == Keep{} }
+// KeepsAll reports whether all backups are kept.
+func (k Keep) KeepsAll() bool { return k == Keep{} }
 
 // Validate returns an error for a negative number.
 func (k Keep) Validate() error {
@@ -41,7 +41,7 @@ const futureAfter = 24 * time.Hour
 // removed when they are older than all backups that are kept. The newest undamaged backup is always kept. If a backup
 // is dated in the future, its name is returned and nothing is removed, because the newest backups can't be determined.
 func (k Keep) Surplus(backups []DatedBackup, now time.Time) (names []string, future string) {
-	if k.All() || len(backups) == 0 {
+	if k.KeepsAll() || len(backups) == 0 {
 		return nil, ""
 	}
 	if last := backups[len(backups)-1]; last.Taken.Sub(now) > futureAfter {

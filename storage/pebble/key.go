@@ -140,9 +140,9 @@ func (d *keyDecoder) decode(fields []engine.Field, b []byte) (engine.Key, error)
 func (d *keyDecoder) cutValue(kind engine.Kind, b []byte) (v engine.Value, rest []byte, err error) {
 	switch kind {
 	case engine.KindInt:
-		v.Int, rest, err = takeInt(b)
+		v.Int, rest, err = cutInt(b)
 	case engine.KindText:
-		v.Text, rest, err = d.takeText(b)
+		v.Text, rest, err = d.cutText(b)
 	case engine.KindID:
 		if len(b) < engine.IDLen {
 			return v, nil, errBadKey
@@ -152,7 +152,7 @@ func (d *keyDecoder) cutValue(kind engine.Kind, b []byte) (v engine.Value, rest 
 	return v, rest, err
 }
 
-func takeInt(b []byte) (v int64, rest []byte, err error) {
+func cutInt(b []byte) (v int64, rest []byte, err error) {
 	if len(b) == 0 {
 		return 0, nil, errBadKey
 	}
@@ -186,7 +186,7 @@ func takeInt(b []byte) (v int64, rest []byte, err error) {
 	return v, b[n:], nil
 }
 
-func (d *keyDecoder) takeText(b []byte) (s string, rest []byte, err error) {
+func (d *keyDecoder) cutText(b []byte) (s string, rest []byte, err error) {
 	end := bytes.IndexByte(b, textEnd)
 	if end < 0 {
 		return "", nil, errBadKey

@@ -103,7 +103,7 @@ func TestIntOrder(t *testing.T) {
 	for _, v := range values {
 		b := appendInt(nil, v)
 		require.Negative(t, bytes.Compare(before, b), "%d", v)
-		got, rest, err := takeInt(append(slices.Clone(b), 7))
+		got, rest, err := cutInt(append(slices.Clone(b), 7))
 		require.NoError(t, err)
 		require.Equal(t, []byte{7}, rest)
 		require.Equal(t, v, got)

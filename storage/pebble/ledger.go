@@ -130,7 +130,7 @@ func (l *ledger) verify() (problems []ledgerProblem) {
 	}
 	l.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		err := l.compare(name, now[name])
+		err := l.compareFile(name, now[name])
 		if err == nil {
 			continue
 		}
@@ -144,8 +144,8 @@ func (l *ledger) verify() (problems []ledgerProblem) {
 	return problems
 }
 
-// compare returns an error if a file differs from its synced bytes.
-func (l *ledger) compare(name string, w written) error {
+// compareFile returns an error if a file differs from its synced bytes.
+func (l *ledger) compareFile(name string, w written) error {
 	if w.synced == 0 {
 		return nil
 	}
@@ -204,7 +204,7 @@ func (l *ledger) run(failed func(error)) {
 				return
 			case <-t.C:
 			}
-			err := panics.Do("writing the ledger", l.note)
+			err := panics.Call("writing the ledger", l.writeIfChanged)
 			if err != nil && !fails {
 				failed(err)
 			}
@@ -213,18 +213,18 @@ func (l *ledger) run(failed func(error)) {
 	})
 }
 
-// close stops the goroutine of run. If inOrder is set, it writes a last note with all synced bytes.
+// close stops the goroutine of run. If sortBackups is set, it writes a last note with all synced bytes.
 func (l *ledger) close(inOrder bool) error {
 	close(l.stop)
 	l.stopped.Wait()
 	if !inOrder {
 		return nil
 	}
-	return l.note()
+	return l.writeIfChanged()
 }
 
-// note writes the note if it has changed.
-func (l *ledger) note() error {
+// writeIfChanged writes the note if it has changed.
+func (l *ledger) writeIfChanged() error {
 	l.noting.Lock()
 	defer l.noting.Unlock()
 	l.mu.Lock()
@@ -286,8 +286,8 @@ func (l *ledger) dropOldManifests() {
 	})
 }
 
-// describe sets the description of the store, and returns when it is durable.
-func (l *ledger) describe(text []byte) error {
+// setDescription sets the description of the store, and returns when it is durable.
+func (l *ledger) setDescription(text []byte) error {
 	l.noting.Lock()
 	defer l.noting.Unlock()
 	l.mu.Lock()
@@ -379,7 +379,7 @@ func (l *ledger) lengths() map[string]int64 {
 
 // created, writing, wrote, syncing, synced and renamed track Pebble's operations on files.
 
-func (l *ledger) created(path string) {
+func (l *ledger) recordCreated(path string) {
 	if name, ok := l.name(path); ok {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -388,9 +388,9 @@ func (l *ledger) created(path string) {
 	}
 }
 
-// writing is called before a write, and returns the argument for wrote. The file system may modify p: MemFS does, with
-// the build tag invariants.
-func (l *ledger) writing(path string, p []byte) (then written) {
+// beforeWrite is called before a write, and returns the argument for wrote. The file system may modify p: MemFS does,
+// with the build tag invariants.
+func (l *ledger) beforeWrite(path string, p []byte) (then written) {
 	if name, ok := l.name(path); ok {
 		l.mu.Lock()
 		w := l.files[name]
@@ -403,7 +403,7 @@ func (l *ledger) writing(path string, p []byte) (then written) {
 	return then
 }
 
-func (l *ledger) wrote(path string, then written, whole bool) {
+func (l *ledger) recordWritten(path string, then written, whole bool) {
 	if name, ok := l.name(path); ok {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -413,8 +413,8 @@ func (l *ledger) wrote(path string, then written, whole bool) {
 	}
 }
 
-// synced records that the bytes written before a sync are durable. at is the result of syncing.
-func (l *ledger) synced(path string, at written) {
+// recordSynced records that the bytes written before a sync are durable. at is the result of beforeSync.
+func (l *ledger) recordSynced(path string, at written) {
 	if name, ok := l.name(path); ok {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -424,8 +424,8 @@ func (l *ledger) synced(path string, at written) {
 	}
 }
 
-// syncing is called before a sync.
-func (l *ledger) syncing(path string) (at written) {
+// beforeSync is called before a sync.
+func (l *ledger) beforeSync(path string) (at written) {
 	if name, ok := l.name(path); ok {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -436,7 +436,7 @@ func (l *ledger) syncing(path string) (at written) {
 	return written{}
 }
 
-func (l *ledger) renamed(from, to string) {
+func (l *ledger) recordRenamed(from, to string) {
 	_, wasNoted := l.name(from)
 	name, ok := l.name(to)
 	if !wasNoted || !ok {
@@ -451,9 +451,9 @@ func (l *ledger) renamed(from, to string) {
 	}
 }
 
-// going is called before a file is removed or truncated. When it returns without an error, the note doesn't list the
-// file.
-func (l *ledger) going(path string) error {
+// beforeRemove is called before a file is removed or truncated. When it returns without an error, the note doesn't list
+// the file.
+func (l *ledger) beforeRemove(path string) error {
 	name, ok := l.name(path)
 	if !ok {
 		return nil
@@ -468,7 +468,7 @@ func (l *ledger) going(path string) error {
 		return nil
 	}
 	err := l.write()
-	if err == nil || l.withdraw() == nil {
+	if err == nil || l.withdrawNote() == nil {
 		return nil
 	}
 	l.mu.Lock()
@@ -477,9 +477,9 @@ func (l *ledger) going(path string) error {
 	return err
 }
 
-// withdraw renames a note that can't be replaced because the disk is full. A withdrawn note may list missing files, so
-// files can be removed to free space. The next note that is written replaces it.
-func (l *ledger) withdraw() error {
+// withdrawNote renames a note that can't be replaced because the disk is full. A withdrawn note may list missing files,
+// so files can be removed to free space. The next note that is written replaces it.
+func (l *ledger) withdrawNote() error {
 	path := l.fs.PathJoin(l.dir, ledgerName)
 	if err := l.fs.Rename(path, path+withdrawnSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -82,7 +82,7 @@ func TestNoPowerCutIsTakenForDamage(t *testing.T) {
 	require.Greater(t, len(cuts), cutAtMost/4)
 	for _, c := range cuts {
 		opts := smallOptions()
-		_, err := examine(c.disk, "data", &opts)
+		_, err := readExisting(c.disk, "data", &opts)
 		require.NoError(t, err, "before %s", c.op)
 	}
 	for range 25 {
@@ -117,7 +117,7 @@ func TestNoteOfNewName(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, f.Sync())
 		require.NoError(t, f.Close())
-		require.NoError(t, l.note())
+		require.NoError(t, l.writeIfChanged())
 	}
 	for _, d := range left {
 		_, problems := readLedger(d, "data")
@@ -176,7 +176,7 @@ func TestNoteOnFullDisk(t *testing.T) {
 	})
 	e := openOn(t, osFS)
 	require.NoError(t, e.Write(ctx, stageBatch(0, "v")))
-	require.NoError(t, e.ledger.note())
+	require.NoError(t, e.ledger.writeIfChanged())
 	logs := func() (names []string) {
 		all, err := mem.List("data")
 		require.NoError(t, err)

@@ -28,7 +28,7 @@ func (l *logger) Infof(format string, args ...any) { l.log.Debug(fmt.Sprintf(for
 
 // Errorf logs errors of Pebble, at most one line per reason and lineEvery.
 func (l *logger) Errorf(format string, args ...any) {
-	l.lines.log(format, func(dropped int) {
+	l.lines.logRarely(format, func(dropped int) {
 		l.log.Error(fmt.Sprintf(format, args...), "repeated", dropped)
 	})
 }
@@ -52,15 +52,15 @@ type rareLine struct {
 	dropped int
 }
 
-// log calls write with the number of lines dropped since the last call, unless it did so for this reason within
+// logRarely calls write with the number of lines dropped since the last call, unless it did so for this reason within
 // lineEvery.
-func (r *rareLines) log(reason string, write func(dropped int)) {
-	if dropped, ok := r.admit(reason, time.Now()); ok {
+func (r *rareLines) logRarely(reason string, write func(dropped int)) {
+	if dropped, ok := r.mayLog(reason, time.Now()); ok {
 		write(dropped)
 	}
 }
 
-func (r *rareLines) admit(reason string, now time.Time) (dropped int, ok bool) {
+func (r *rareLines) mayLog(reason string, now time.Time) (dropped int, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	line := r.reasons[reason]
@@ -154,7 +154,7 @@ func (e *events) listener(log *slog.Logger) *pebbledb.EventListener {
 	return &pebbledb.EventListener{
 		BackgroundError: func(err error) {
 			e.backgroundErrors.Inc()
-			e.lines.log("background "+reasonOf(err), func(dropped int) {
+			e.lines.logRarely("background "+reasonOf(err), func(dropped int) {
 				log.Error("a flush, a compaction or the collection of file statistics failed and will be retried",
 					"err", firstLine{err}, "repeated", dropped)
 			})
@@ -163,19 +163,19 @@ func (e *events) listener(log *slog.Logger) *pebbledb.EventListener {
 		// block returns an error.
 		DataCorruption: func(info pebbledb.DataCorruptionInfo) {
 			e.corruptions.Inc()
-			e.blocks.note(info.Path, info.Details)
-			e.lines.log("damage "+info.Path, func(dropped int) {
+			e.blocks.record(info.Path, info.Details)
+			e.lines.logRarely("damage "+info.Path, func(dropped int) {
 				log.Error("a block of a Pebble file is damaged",
 					"path", info.Path, "err", firstLine{info.Details}, "repeated", dropped)
 			})
 		},
 		WriteStallBegin: func(info pebbledb.WriteStallBeginInfo) {
 			e.stalls.Inc()
-			e.lines.log("stall "+info.Reason, func(dropped int) {
+			e.lines.logRarely("stall "+info.Reason, func(dropped int) {
 				log.Warn("writes are stalled by flushes or compactions", "reason", info.Reason, "repeated", dropped)
 			})
 		},
-		WriteStallEnd: func() { e.lines.log("stalls", func(int) { log.Info("writes are no longer stalled") }) },
+		WriteStallEnd: func() { e.lines.logRarely("stalls", func(int) { log.Info("writes are no longer stalled") }) },
 		LowDiskSpace: func(info pebbledb.LowDiskSpaceInfo) {
 			log.Warn("the disk is almost full", "available_bytes", info.AvailBytes, "total_bytes", info.TotalBytes)
 		},

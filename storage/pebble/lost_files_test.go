@@ -105,7 +105,7 @@ func manyKinds(t testing.TB, isClosed bool) (now storeFiles, earlier []storeFile
 	t.Helper()
 	disk := vfs.NewMem()
 	keep := func(e *Engine) {
-		require.NoError(t, e.ledger.note())
+		require.NoError(t, e.ledger.writeIfChanged())
 		earlier = slices.Insert(earlier, 0, filesOf(t, disk, "data"))
 	}
 	write := func(e *Engine, n int) {
@@ -117,7 +117,7 @@ func manyKinds(t testing.TB, isClosed bool) (now storeFiles, earlier []storeFile
 	e := openOn(t, disk, func(o *Options) { o.MemTableBytes = 2 << 20 })
 	write(e, 20)
 	require.NoError(t, e.Write(ctx, sealedRows(300, 1)))
-	require.NoError(t, e.Compact(ctx))
+	require.NoError(t, e.CompactAll(ctx))
 	keep(e)
 	require.NoError(t, e.Close())
 
@@ -131,7 +131,7 @@ func manyKinds(t testing.TB, isClosed bool) (now storeFiles, earlier []storeFile
 	keep(e)
 	write(e, 20)
 	require.NoError(t, e.Write(ctx, sealedRows(100, 3)))
-	require.NoError(t, e.ledger.note())
+	require.NoError(t, e.ledger.writeIfChanged())
 	levels, err := e.db.SSTables()
 	require.NoError(t, err)
 	require.Greater(

@@ -65,7 +65,7 @@ func rowBytes(ctx context.Context, db *pebbledb.DB, from, to []byte, most uint64
 
 // metrics returns Pebble's own metrics, or nil if the engine is closed or has failed.
 func (e *Engine) metrics() *pebbledb.Metrics {
-	if e.failedErr() != nil || e.use() != nil {
+	if e.failedErr() != nil || e.acquire() != nil {
 		return nil
 	}
 	found := make(chan *pebbledb.Metrics, 1)
@@ -79,9 +79,9 @@ func (e *Engine) metrics() *pebbledb.Metrics {
 	return <-found
 }
 
-// Compact flushes the memtables and merges all files into the lowest level, so that deleted rows take no space. If ctx
-// ends, it returns and the compactions under way continue in the background.
-func (e *Engine) Compact(ctx context.Context) error {
+// CompactAll flushes the memtables and merges all files into the lowest level, so that deleted rows take no space. If
+// ctx ends, it returns and the compactions under way continue in the background.
+func (e *Engine) CompactAll(ctx context.Context) error {
 	if e.readOnly {
 		return fmt.Errorf("pebble: compact: %w", engine.ErrReadOnly)
 	}
@@ -89,6 +89,6 @@ func (e *Engine) Compact(ctx context.Context) error {
 		return err
 	}
 	return e.run(ctx, "compact", e.release, func() error {
-		return e.db.Compact(uncancelled(ctx), []byte{0x00}, []byte{0xff}, true)
+		return e.db.Compact(withoutCancel(ctx), []byte{0x00}, []byte{0xff}, true)
 	})
 }

@@ -20,7 +20,7 @@ type manifestState struct {
 	shared map[uint64]uint64
 	// minLog is the number of the first log with rows that aren't in tables.
 	minLog uint64
-	// isWhole is set if the manifest ends with a complete edit.
+	// isUndamaged is set if the manifest ends with a complete edit.
 	isWhole bool
 }
 
@@ -235,8 +235,8 @@ func (f *liveFile) bounds() (smallest, largest []byte) {
 	return smallest, largest
 }
 
-// uses reports whether a table has keys in a range. Virtual tables don't use all keys of their files.
-func (f *liveFile) uses(b badRange) bool {
+// hasKeysIn reports whether a table has keys in a range. Virtual tables don't use all keys of their files.
+func (f *liveFile) hasKeysIn(b badRange) bool {
 	return slices.ContainsFunc(f.tables, func(t tableEntry) bool {
 		return t.largest == "" ||
 			string(b.start) <= userKey(t.largest) && (b.end == nil || string(b.end) > userKey(t.smallest))

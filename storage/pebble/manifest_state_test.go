@@ -16,7 +16,7 @@ func TestManifestState(t *testing.T) {
 	for slot := range int64(3) {
 		fillSlot(t, b.e, slot)
 	}
-	require.NoError(t, b.e.Compact(ctx))
+	require.NoError(t, b.e.CompactAll(ctx))
 	sealSlot(t, b.e, 1)
 	require.Eventually(t, func() bool { return slotBytes(t, b.e, 1) == 0 }, waitAtMost, pollEvery)
 	b.write()

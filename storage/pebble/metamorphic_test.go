@@ -42,7 +42,7 @@ func powerSubject(opts Options) enginetest.Subject {
 			return openOn(t, left)
 		},
 		Compact: func(t testing.TB, e engine.Engine) {
-			require.NoError(t, e.(*Engine).Compact(context.Background()))
+			require.NoError(t, e.(*Engine).CompactAll(context.Background()))
 		},
 	}
 }
@@ -57,7 +57,7 @@ func TestMetamorphic(t *testing.T) {
 		enginetest.Replay(t, powerSubject(opts), *historyFile)
 		return
 	}
-	first := soak.First(t)
+	first := soak.FirstSeed(t)
 	for i := range soak.Histories(t, 12) {
 		seed := first + uint64(i)
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {

@@ -35,7 +35,7 @@ func (e *Engine) partitions(ctx context.Context, t *engine.Table, prefix engine.
 	}
 	lower := appendPartition(nil, t, prefix)
 	l := partitionLister{e: e, ctx: ctx, t: t, yield: yield, damaged: damaged}
-	return l.list(lower, afterPrefix(nil, lower))
+	return l.listRange(lower, afterPrefix(nil, lower))
 }
 
 // partitionLister lists the partitions of a table.
@@ -51,13 +51,13 @@ type partitionLister struct {
 	gap  *engine.Damage // to be reported when the next partition is known
 }
 
-// list yields the partitions with keys from lower (included) to upper (excluded), and reports gaps between them; see
-// scanner.skipping.
-func (l *partitionLister) list(lower, upper []byte) error {
+// listRange yields the partitions with keys from lower (included) to upper (excluded), and reports gaps between them;
+// see scanner.yieldReadable.
+func (l *partitionLister) listRange(lower, upper []byte) error {
 	end := upper
 	var ahead badRange // the range that starts at end, if end isn't upper
 	for {
-		wanted, err := l.walk(lower, end)
+		wanted, err := l.yieldRange(lower, end)
 		corrupt := errors.Is(err, engine.ErrCorrupt) && l.damaged != nil
 		switch {
 		case !wanted || err != nil && !corrupt:
@@ -87,7 +87,7 @@ func (l *partitionLister) list(lower, upper []byte) error {
 			l.reportGap(nil)
 			return nil
 		}
-		l.miss(ahead.cause())
+		l.recordMissing(ahead.cause())
 		if ahead.end == nil || bytes.Compare(ahead.end, upper) >= 0 {
 			l.reportGap(nil)
 			return nil
@@ -96,9 +96,9 @@ func (l *partitionLister) list(lower, upper []byte) error {
 	}
 }
 
-// walk yields the partitions with keys from lower (included) to upper (excluded). It returns false if yield returned
-// false.
-func (l *partitionLister) walk(lower, upper []byte) (wanted bool, err error) {
+// yieldRange yields the partitions with keys from lower (included) to upper (excluded). It returns false if yield
+// returned false.
+func (l *partitionLister) yieldRange(lower, upper []byte) (wanted bool, err error) {
 	it, err := l.e.db.NewIterWithContext(l.ctx, &pebbledb.IterOptions{LowerBound: lower, UpperBound: upper})
 	if err != nil {
 		return true, l.wrap(err)
@@ -153,8 +153,8 @@ func (l *partitionLister) afterLast() []byte {
 	return afterPrefix(nil, l.last)
 }
 
-// miss records that partitions may be missing after the last yielded one.
-func (l *partitionLister) miss(err error) {
+// recordMissing records that partitions may be missing after the last yielded one.
+func (l *partitionLister) recordMissing(err error) {
 	if l.gap != nil {
 		return
 	}
@@ -175,5 +175,5 @@ func (l *partitionLister) reportGap(before engine.Key) {
 }
 
 func (l *partitionLister) wrap(err error) error {
-	return translate("list partitions of "+l.t.Name, err)
+	return translateError("list partitions of "+l.t.Name, err)
 }

@@ -80,7 +80,7 @@ func TestPartitionsOfDeletedRows(t *testing.T) {
 			found = append(found, key[0].Int)
 		}
 		require.Equal(t, []int64{0, 3, 6, 9}, found)
-		require.NoError(t, e.Compact(ctx))
+		require.NoError(t, e.CompactAll(ctx))
 	}
 	require.NoError(t, e.Close())
 }

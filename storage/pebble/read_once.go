@@ -28,17 +28,17 @@ type readers struct {
 
 // ReadOnce implements engine.Caching.
 func (e *Engine) ReadOnce() (done func()) {
-	if e.readOnly || e.use() != nil { // No reads follow in these cases.
+	if e.readOnly || e.acquire() != nil { // No reads follow in these cases.
 		return func() {}
 	}
-	e.readers.begin()
+	e.readers.beginRead()
 	return sync.OnceFunc(func() {
-		e.readers.end()
+		e.readers.endRead()
 		e.release()
 	})
 }
 
-func (r *readers) begin() {
+func (r *readers) beginRead() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.n++; r.n == 1 {
@@ -47,7 +47,7 @@ func (r *readers) begin() {
 	}
 }
 
-func (r *readers) end() {
+func (r *readers) endRead() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.n--; r.n == 0 {

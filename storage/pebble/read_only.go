@@ -69,7 +69,7 @@ func (e *Engine) openReadOnly(opts Options) (err error) {
 	if e.lock, err = lockDirectory(e.dir, files); err != nil {
 		return err
 	}
-	x, err := examine(files, e.dir, &opts)
+	x, err := readExisting(files, e.dir, &opts)
 	if err != nil {
 		return err
 	}
@@ -79,9 +79,9 @@ func (e *Engine) openReadOnly(opts Options) (err error) {
 	e.ledger = x.ledger
 	p := opts.pebbleOptions(e.events.listener(opts.Logger), e.lock)
 	p.FS, p.ReadOnly, p.ErrorIfNotExists = checkedFS{files, &e.events.blocks}, true, true
-	p.Logger = &logger{log: opts.Logger, fail: e.fail}
+	p.Logger = &logger{log: opts.Logger, fail: e.failWith}
 	if e.db, err = pebbledb.Open(e.dir, p); err != nil {
-		return unopened(e.dir, err)
+		return openError(e.dir, err)
 	}
 	return e.checkFormat()
 }

@@ -251,7 +251,7 @@ func TestLookRefusesWrites(t *testing.T) {
 		}
 	}
 	require.Equal(t, rows, stageRows(t, e))
-	require.ErrorIs(t, e.Compact(ctx), engine.ErrReadOnly)
+	require.ErrorIs(t, e.CompactAll(ctx), engine.ErrReadOnly)
 	copied := filepath.Join(t.TempDir(), "copy")
 	require.ErrorIs(t, e.Checkpoint(copied), engine.ErrReadOnly)
 	require.NoDirExists(t, copied)

@@ -60,12 +60,12 @@ func startReclaimer(db *pebbledb.DB, delay time.Duration, log func(error)) *recl
 	}
 	var loops sync.WaitGroup
 	loops.Go(func() {
-		if sleep(ctx, r.delay) {
-			r.compact(ctx, r.beforeFirst())
+		if sleepContext(ctx, r.delay) {
+			r.compactRanges(ctx, r.beforeFirst())
 		}
-		r.loop(ctx, r.wake, r.delay, r.takeDeleted)
+		r.runLoop(ctx, r.wake, r.delay, r.takeDeleted)
 	})
-	loops.Go(func() { r.loop(ctx, r.wakeCleared, min(r.delay, clearDelay), r.takeCleared) })
+	loops.Go(func() { r.runLoop(ctx, r.wakeCleared, min(r.delay, clearDelay), r.takeCleared) })
 	go func() {
 		defer close(r.done)
 		loops.Wait()
@@ -82,8 +82,8 @@ func (r *reclaimer) stop(failed <-chan struct{}) {
 	}
 }
 
-// deleted records that rows whose keys start with prefix were deleted.
-func (r *reclaimer) deleted(prefix []byte) {
+// recordDeleted records that rows whose keys start with prefix were deleted.
+func (r *reclaimer) recordDeleted(prefix []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.prefixes) >= maxReclaims {
@@ -96,18 +96,18 @@ func (r *reclaimer) deleted(prefix []byte) {
 	if _, whole := r.prefixes[string(prefix[:1])]; !whole {
 		r.prefixes[string(prefix)] = struct{}{}
 	}
-	awake(r.wake)
+	wakeUp(r.wake)
 }
 
-func awake(c chan<- struct{}) {
+func wakeUp(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
 	}
 }
 
-// cleared records ranges of keys, each in one table, whose rows were removed.
-func (r *reclaimer) cleared(ranges []keyRange) {
+// recordCleared records ranges of keys, each in one table, whose rows were removed.
+func (r *reclaimer) recordCleared(ranges []keyRange) {
 	if len(ranges) == 0 {
 		return
 	}
@@ -119,7 +119,7 @@ func (r *reclaimer) cleared(ranges []keyRange) {
 		}
 		r.ranges = append(r.ranges, k)
 	}
-	awake(r.wakeCleared)
+	wakeUp(r.wakeCleared)
 }
 
 // joinPairs joins pairs of neighbors in the same table, which halves the number of ranges.
@@ -176,37 +176,37 @@ func (r *reclaimer) takeCleared() []keyRange {
 	return joinRanges(cleared, r.isNear)
 }
 
-// loop compacts ranges some time after each wake. Half of the delay is before the flush of the deletes, the other half
-// after it, so that Pebble can drop whole files.
-func (r *reclaimer) loop(ctx context.Context, wake <-chan struct{}, delay time.Duration, ranges func() []keyRange) {
+// runLoop compacts ranges some time after each wake. Half of the delay is before the flush of the deletes, the other
+// half after it, so that Pebble can drop whole files.
+func (r *reclaimer) runLoop(ctx context.Context, wake <-chan struct{}, delay time.Duration, ranges func() []keyRange) {
 	for {
 		select {
 		case <-wake:
 		case <-ctx.Done():
 			return
 		}
-		if !sleep(ctx, delay) {
+		if !sleepContext(ctx, delay) {
 			return
 		}
-		r.compact(ctx, ranges())
+		r.compactRanges(ctx, ranges())
 	}
 }
 
-func (r *reclaimer) compact(ctx context.Context, ranges []keyRange) {
+func (r *reclaimer) compactRanges(ctx context.Context, ranges []keyRange) {
 	for _, k := range ranges {
 		if ctx.Err() != nil {
 			return
 		}
-		if err := r.db.Compact(uncancelled(ctx), k.start, k.end, false); err != nil {
+		if err := r.db.Compact(withoutCancel(ctx), k.start, k.end, false); err != nil {
 			r.log(fmt.Errorf("pebble: release the space of %x: %w", k.start, err))
 		}
 	}
 }
 
-// uncancelled returns the context for Pebble's DB.Compact. Pebble v2.1.7 panics if a context ends after a compaction
+// withoutCancel returns the context for Pebble's DB.Compact. Pebble v2.1.7 panics if a context ends after a compaction
 // was picked for it and before the compaction runs: DB.manualCompact removes it from the list in which
 // DB.runPickedCompaction looks it up.
-func uncancelled(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
+func withoutCancel(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
 
 // beforeFirst returns the range before the first row of each table: old slots and windows, all deleted.
 func (r *reclaimer) beforeFirst() []keyRange {
@@ -230,7 +230,7 @@ func (r *reclaimer) beforeFirst() []keyRange {
 	return ranges
 }
 
-func sleep(ctx context.Context, d time.Duration) bool {
+func sleepContext(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

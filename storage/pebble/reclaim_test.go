@@ -45,7 +45,7 @@ func TestStopWhileACompactionWaits(t *testing.T) {
 	require.NoError(t, db.Flush())
 
 	r := startReclaimer(db, time.Millisecond, func(err error) { t.Error(err) })
-	r.deleted([]byte("a"))
+	r.recordDeleted([]byte("a"))
 	require.Eventually(t, scheduler.picked, waitAtMost, pollEvery)
 	r.cancel()
 	select {
@@ -74,7 +74,7 @@ func TestClearedSpaceComesBack(t *testing.T) {
 				}}}}))
 		}
 		require.NoError(t, e.db.Flush())
-		require.NoError(t, e.Compact(ctx))
+		require.NoError(t, e.CompactAll(ctx))
 	}
 	filesOf := func(p engine.Key, levels ...int) (names []pebbledb.TableNum) {
 		start := appendPartition(nil, engine.R5m, p)
@@ -135,8 +135,10 @@ func TestReclaimerJoinsClearedRanges(t *testing.T) {
 	}
 	require.NoError(t, e.db.Flush())
 	r := &reclaimer{db: e.db, prefixes: map[string]struct{}{}, wake: make(chan struct{}, 1)}
-	r.cleared([]keyRange{{at(20), at(21)}, {at(3), at(4)}, {at(10), at(12)}, {at(11), at(13)}, {at(24), at(25)}})
-	r.cleared([]keyRange{{appendPartition(nil, engine.R1h, engine.Key{engine.Int(1)}), []byte{engine.R1h.ID + 1}}})
+	r.recordCleared([]keyRange{{at(20), at(21)}, {at(3), at(4)}, {at(10), at(12)}, {at(11), at(13)}, {at(24), at(25)}})
+	r.recordCleared(
+		[]keyRange{{appendPartition(nil, engine.R1h, engine.Key{engine.Int(1)}), []byte{engine.R1h.ID + 1}}},
+	)
 	require.Equal(t, []keyRange{
 		{at(3), at(13)}, {at(20), at(25)},
 		{appendPartition(nil, engine.R1h, engine.Key{engine.Int(1)}), []byte{engine.R1h.ID + 1}},
@@ -155,7 +157,7 @@ func TestReclaimerBoundsClearedRanges(t *testing.T) {
 		start := appendPartition(nil, tables[n%2], engine.Key{engine.Int(n)})
 		k := keyRange{start, afterPrefix(nil, start)}
 		all = append(all, k)
-		r.cleared([]keyRange{k})
+		r.recordCleared([]keyRange{k})
 		require.LessOrEqual(t, len(r.ranges), maxReclaims)
 	}
 	cleared := r.ranges

@@ -70,7 +70,7 @@ func beginRestore(changes vfs.FS, dir string, files []string) (r *Restored, err 
 	case !info.IsDir():
 		return r, fmt.Errorf("%s is not a directory", dir)
 	}
-	if _, _, err := r.contents(files); err != nil {
+	if _, _, err := r.readContents(files); err != nil {
 		return r, err // Check before changing anything.
 	}
 	if r.lock, err = LockFile(filepath.Join(dir, lockName)); errors.Is(err, ErrLockHeld) {
@@ -83,12 +83,12 @@ func beginRestore(changes vfs.FS, dir string, files []string) (r *Restored, err 
 			err = errors.Join(err, r.lock.Close())
 		}
 	}()
-	entries, begun, err := r.contents(files)
+	entries, begun, err := r.readContents(files)
 	if err != nil {
 		return r, err
 	}
 	if begun {
-		return r, r.clear(entries)
+		return r, r.removeFiles(entries)
 	}
 	if err := r.fs.MkdirAll(r.folder(), 0o755); err != nil {
 		return r, err
@@ -96,9 +96,9 @@ func beginRestore(changes vfs.FS, dir string, files []string) (r *Restored, err 
 	return r, syncDir(r.fs, dir)
 }
 
-// contents returns the directory's entries, and whether an interrupted restore of these or other files left them. It
-// returns an error for any other entries.
-func (r *Restored) contents(files []string) (entries []fs.DirEntry, begun bool, err error) {
+// readContents returns the directory's entries, and whether an interrupted restore of these or other files left them.
+// It returns an error for any other entries.
+func (r *Restored) readContents(files []string) (entries []fs.DirEntry, begun bool, err error) {
 	begun = checkRestored(r.dir) != nil
 	if entries, err = os.ReadDir(r.dir); err != nil {
 		return nil, begun, err
@@ -118,8 +118,8 @@ func (r *Restored) contents(files []string) (entries []fs.DirEntry, begun bool, 
 	return entries, begun, nil
 }
 
-// clear removes the files of an interrupted restore, except the folder.
-func (r *Restored) clear(entries []fs.DirEntry) error {
+// removeFiles removes the files of an interrupted restore, except the folder.
+func (r *Restored) removeFiles(entries []fs.DirEntry) error {
 	for _, e := range entries {
 		if !e.IsDir() && e.Name() != lockName {
 			if err := r.fs.Remove(filepath.Join(r.dir, e.Name())); err != nil {
@@ -191,10 +191,10 @@ func (r *Restored) Finish(change func(dir string) error) error {
 			return errors.Join(err, r.Undo())
 		}
 	}
-	return errors.Join(r.finish(), r.lock.Close())
+	return errors.Join(r.finishMoves(), r.lock.Close())
 }
 
-func (r *Restored) finish() error {
+func (r *Restored) finishMoves() error {
 	if err := syncDir(r.fs, r.folder()); err != nil {
 		return err
 	}

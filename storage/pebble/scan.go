@@ -33,11 +33,11 @@ func (e *Engine) scan(ctx context.Context, r *engine.Range, yield func(engine.Ro
 	}
 	s := scanner{e: e, ctx: ctx, r: r, yield: yield, d: keyDecoder{key: make(engine.Key, 0, len(r.Table.Clustering))}}
 	var lower, upper []byte
-	s.partition, lower, upper = bounds(r)
+	s.partition, lower, upper = rangeBounds(r)
 	if r.Damaged != nil {
-		return s.skipping(lower, upper)
+		return s.yieldReadable(lower, upper)
 	}
-	_, err = s.rows(lower, upper)
+	_, err = s.yieldRows(lower, upper)
 	return err
 }
 
@@ -53,8 +53,8 @@ type scanner struct {
 	skip      skip
 }
 
-// rows yields the rows from lower (included) to upper (excluded). It returns false if yield returned false.
-func (s *scanner) rows(lower, upper []byte) (wanted bool, err error) {
+// yieldRows yields the rows from lower (included) to upper (excluded). It returns false if yield returned false.
+func (s *scanner) yieldRows(lower, upper []byte) (wanted bool, err error) {
 	it, err := s.e.db.NewIterWithContext(s.ctx, &pebbledb.IterOptions{LowerBound: lower, UpperBound: upper})
 	if err != nil {
 		return true, s.wrap(err)
@@ -79,7 +79,7 @@ func (s *scanner) rows(lower, upper []byte) (wanted bool, err error) {
 		}
 		row, err := decodeRow(&s.d, s.r, it, s.partition)
 		if s.r.Damaged != nil {
-			s.reached(it.Key(), row, err)
+			s.setPosition(it.Key(), row, err)
 		}
 		if err != nil {
 			return true, err
@@ -92,10 +92,10 @@ func (s *scanner) rows(lower, upper []byte) (wanted bool, err error) {
 	return true, s.wrap(it.Error())
 }
 
-func (s *scanner) wrap(err error) error { return translate("scan "+s.r.Table.Name, err) }
+func (s *scanner) wrap(err error) error { return translateError("scan "+s.r.Table.Name, err) }
 
-// bounds returns the length of the partition's prefix in keys, the first key of r, and the first key after r.
-func bounds(r *engine.Range) (partition int, lower, upper []byte) {
+// rangeBounds returns the length of the partition's prefix in keys, the first key of r, and the first key after r.
+func rangeBounds(r *engine.Range) (partition int, lower, upper []byte) {
 	buf := appendPartition(make([]byte, 0, 256), r.Table, r.Partition)
 	partition = len(buf)
 	lower = appendKey(buf, r.Table.Clustering, r.From)
@@ -113,7 +113,7 @@ func decodeRow(d *keyDecoder, r *engine.Range, it *pebbledb.Iterator, partition 
 		return row, nil
 	}
 	if row.Value, err = it.ValueAndErr(); err != nil {
-		return engine.Row{}, translate("scan "+r.Table.Name, err)
+		return engine.Row{}, translateError("scan "+r.Table.Name, err)
 	}
 	if !r.Table.Converging {
 		return row, nil

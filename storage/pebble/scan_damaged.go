@@ -16,16 +16,16 @@ type skip struct {
 	gap   *engine.Damage // to be reported when the next row is known
 }
 
-// skipping yields the readable rows from lower (included) to upper (excluded), and reports gaps. An iterator fails as
-// soon as one of its files fails, so the rows before damaged keys are read by an iterator that ends there:
+// yieldReadable yields the readable rows from lower (included) to upper (excluded), and reports gaps. An iterator fails
+// as soon as one of its files fails, so the rows before damaged keys are read by an iterator that ends there:
 //
 //	lower ──── rows ────► error     which keys?     ┌ damaged ┐
 //	              └─────────── rows ───────────────►│ a gap   │──── rows ────► upper
-func (s *scanner) skipping(lower, upper []byte) error {
+func (s *scanner) yieldReadable(lower, upper []byte) error {
 	end := upper
 	var ahead badRange // the range that starts at end, if end isn't upper
 	for {
-		wanted, err := s.rows(lower, end)
+		wanted, err := s.yieldRows(lower, end)
 		corrupt := errors.Is(err, engine.ErrCorrupt)
 		next := lower
 		if s.skip.shown != nil && bytes.Compare(s.skip.shown, lower) >= 0 {
@@ -35,7 +35,7 @@ func (s *scanner) skipping(lower, upper []byte) error {
 		case err != nil && !corrupt || !wanted:
 			return err
 		case s.skip.bad != nil:
-			s.miss(err)
+			s.recordMissing(err)
 			lower, s.skip.bad = append(s.skip.bad, 0), nil
 			continue
 		case corrupt && bytes.Compare(next, end) < 0:
@@ -56,7 +56,7 @@ func (s *scanner) skipping(lower, upper []byte) error {
 			s.reportGap(nil)
 			return nil
 		}
-		s.miss(ahead.cause())
+		s.recordMissing(ahead.cause())
 		if ahead.end == nil || bytes.Compare(ahead.end, upper) >= 0 {
 			s.reportGap(nil)
 			return nil
@@ -65,8 +65,8 @@ func (s *scanner) skipping(lower, upper []byte) error {
 	}
 }
 
-// reached records the last row that the scan has reached, even if it is unreadable.
-func (s *scanner) reached(key []byte, row engine.Row, err error) {
+// setPosition records the last row that the scan has reached, even if it is unreadable.
+func (s *scanner) setPosition(key []byte, row engine.Row, err error) {
 	if errors.Is(err, engine.ErrCorrupt) {
 		s.skip.bad = slices.Clone(key)
 	} else if err == nil {
@@ -75,8 +75,8 @@ func (s *scanner) reached(key []byte, row engine.Row, err error) {
 	}
 }
 
-// miss records that rows are missing after the last yielded one.
-func (s *scanner) miss(err error) {
+// recordMissing records that rows are missing after the last yielded one.
+func (s *scanner) recordMissing(err error) {
 	if s.skip.gap != nil {
 		return
 	}

@@ -35,16 +35,16 @@ func (e *Engine) Space(ctx context.Context) (map[string]uint64, error) {
 		}
 		tables[t.Name] = n
 	}
-	files, err := measure(e.fs, e.dir)
+	files, err := measureDir(e.fs, e.dir)
 	if err != nil {
 		return nil, err
 	}
-	return share(tables, files), nil
+	return shareDiskUsage(tables, files), nil
 }
 
-// share adds the disk usage of files other than tables. If the tables add up to more bytes than the sorted files have,
-// because files were deleted since or the estimate was too high, the tables are scaled down.
-func share(tables map[string]uint64, files fileBytes) map[string]uint64 {
+// shareDiskUsage adds the disk usage of files other than tables. If the tables add up to more bytes than the sorted
+// files have, because files were deleted since or the estimate was too high, the tables are scaled down.
+func shareDiskUsage(tables map[string]uint64, files fileBytes) map[string]uint64 {
 	rows := uint64(0)
 	for _, n := range tables {
 		rows += n
@@ -63,15 +63,15 @@ func share(tables map[string]uint64, files fileBytes) map[string]uint64 {
 
 // Bytes returns the disk usage of a directory, as du counts it.
 func Bytes(dir string) (uint64, error) {
-	files, err := measure(vfs.Default, dir)
+	files, err := measureDir(vfs.Default, dir)
 	return files.sorted + files.log + files.other, err
 }
 
 // fileBytes is the disk usage of files by kind.
 type fileBytes struct{ sorted, log, other uint64 }
 
-// measure returns the disk usage of the files in a directory. Files that are removed concurrently don't count.
-func measure(files vfs.FS, dir string) (sum fileBytes, err error) {
+// measureDir returns the disk usage of the files in a directory. Files that are removed concurrently don't count.
+func measureDir(files vfs.FS, dir string) (sum fileBytes, err error) {
 	info, err := files.Stat(dir)
 	if err != nil {
 		return sum, err
@@ -80,7 +80,7 @@ func measure(files vfs.FS, dir string) (sum fileBytes, err error) {
 	if err != nil {
 		return sum, err
 	}
-	sum.other = allocated(info)
+	sum.other = allocatedBytes(info)
 	for _, name := range names {
 		path := files.PathJoin(dir, name)
 		info, err := files.Stat(path)
@@ -89,24 +89,25 @@ func measure(files vfs.FS, dir string) (sum fileBytes, err error) {
 		case err != nil:
 			return sum, err
 		case info.IsDir():
-			below, err := measure(files, path)
+			below, err := measureDir(files, path)
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return sum, err
 			}
 			sum.other += below.sorted + below.log + below.other
 		case isLog(name):
-			sum.log += allocated(info)
+			sum.log += allocatedBytes(info)
 		case strings.HasSuffix(name, ".sst"):
-			sum.sorted += allocated(info)
+			sum.sorted += allocatedBytes(info)
 		default:
-			sum.other += allocated(info)
+			sum.other += allocatedBytes(info)
 		}
 	}
 	return sum, nil
 }
 
-// allocated returns the disk usage of a file: less than its size if it has holes, more if space was allocated ahead.
-func allocated(info os.FileInfo) uint64 {
+// allocatedBytes returns the disk usage of a file: less than its size if it has holes, more if space was allocated
+// ahead.
+func allocatedBytes(info os.FileInfo) uint64 {
 	if n, ok := blocksOf(info); ok {
 		return n
 	}

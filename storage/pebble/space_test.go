@@ -32,7 +32,7 @@ func TestSpaceAddsUp(t *testing.T) {
 	fill(t, e)
 	require.Eventually(t, addsUp, waitAtMost, pollEvery)
 	require.Positive(t, space[SpaceLog])
-	require.NoError(t, e.Compact(ctx))
+	require.NoError(t, e.CompactAll(ctx))
 	require.Eventually(t, addsUp, waitAtMost, pollEvery)
 	for _, of := range []string{"raw", "stage", SpaceOther} {
 		require.Positive(t, space[of], of)
@@ -45,9 +45,9 @@ func TestSpaceAddsUp(t *testing.T) {
 
 // TestSpaceOfFilesThatWent checks that the tables are scaled down if they add up to more bytes than the files have.
 func TestSpaceOfFilesThatWent(t *testing.T) {
-	space := share(map[string]uint64{"raw": 300, "r5m": 100}, fileBytes{sorted: 40, log: 5, other: 2})
+	space := shareDiskUsage(map[string]uint64{"raw": 300, "r5m": 100}, fileBytes{sorted: 40, log: 5, other: 2})
 	require.Equal(t, map[string]uint64{"raw": 30, "r5m": 10, SpaceLog: 5, SpaceOther: 2, SpaceFree: 0}, space)
-	space = share(map[string]uint64{"raw": 30}, fileBytes{sorted: 40})
+	space = shareDiskUsage(map[string]uint64{"raw": 30}, fileBytes{sorted: 40})
 	require.Equal(t, map[string]uint64{"raw": 30, SpaceLog: 0, SpaceOther: 0, SpaceFree: 10}, space)
 }
 
@@ -62,12 +62,12 @@ func TestSpaceOfDirectoriesBelow(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, f.Close())
 	}
-	before, err := measure(mem, "data")
+	before, err := measureDir(mem, "data")
 	require.NoError(t, err)
 	write("data/000001.sst")
 	write("data/snapshots/a/000001.sst")
 	write("data/snapshots/a/000002.log")
-	after, err := measure(mem, "data")
+	after, err := measureDir(mem, "data")
 	require.NoError(t, err)
 	require.Zero(t, after.log)
 	require.EqualValues(t, 10_000, after.sorted)

@@ -62,16 +62,16 @@ func (t *tableFile) verify(ctx context.Context, path string) ([]badRange, error)
 	}
 	r, err := sstable.NewReader(ctx, readable, t.opts) // NewReader closes the file if it fails.
 	if err != nil {
-		return t.orFail(ctx, err, t.whole(err))
+		return t.orFail(ctx, err, t.wholeRange(err))
 	}
 	defer r.Close()
 	l, err := r.Layout()
 	if err != nil {
-		return t.orFail(ctx, err, t.around(ctx, r, err))
+		return t.orFail(ctx, err, t.unreachableRange(ctx, r, err))
 	}
 	for _, h := range otherBlocks(l) {
 		if err := readBlock(ctx, r, h); err != nil {
-			return t.orFail(ctx, err, t.whole(err))
+			return t.orFail(ctx, err, t.wholeRange(err))
 		}
 	}
 	return t.dataBlocks(ctx, r, l)
@@ -88,10 +88,10 @@ func (t *tableFile) orFail(ctx context.Context, err error, found []badRange) ([]
 	return found, nil
 }
 
-func (t *tableFile) whole(err error) []badRange { return []badRange{t.bad(nil, nil, err)} }
+func (t *tableFile) wholeRange(err error) []badRange { return []badRange{t.badRangeOf(nil, nil, err)} }
 
-// bad returns the range from start to end, limited to the file's bounds.
-func (t *tableFile) bad(start, end []byte, err error) badRange {
+// badRangeOf returns the range from start to end, limited to the file's bounds.
+func (t *tableFile) badRangeOf(start, end []byte, err error) badRange {
 	if start == nil || bytes.Compare(start, t.smallest) < 0 {
 		start = t.smallest
 	}
@@ -138,7 +138,7 @@ func (t *tableFile) dataBlocks(
 	for _, h := range l.Index {
 		index, err := r.BlockReader().Read(ctx, block.NoReadEnv, nil, h, blockkind.Metadata, noMetadata)
 		if err != nil {
-			return t.orFail(ctx, err, t.around(ctx, r, err))
+			return t.orFail(ctx, err, t.unreachableRange(ctx, r, err))
 		}
 		var it colblk.IndexIter
 		if err := it.Init(t.opts.Comparer, index.BlockData(), sstable.NoTransforms); err != nil {
@@ -160,9 +160,9 @@ func (t *tableFile) dataBlocks(
 			case err == nil:
 				before = separator
 			case damaged:
-				found[len(found)-1] = t.bad(found[len(found)-1].start, end, found[len(found)-1].err)
+				found[len(found)-1] = t.badRangeOf(found[len(found)-1].start, end, found[len(found)-1].err)
 			default:
-				found = append(found, t.bad(t.afterLast(ctx, r, before), end, err))
+				found = append(found, t.badRangeOf(t.afterLast(ctx, r, before), end, err))
 			}
 			damaged = err != nil
 		}
@@ -201,11 +201,11 @@ func (t *tableFile) iter(ctx context.Context, r *sstable.Reader) (sstable.Iterat
 	})
 }
 
-// around returns as damaged the range between the rows that an iterator can reach from both ends.
-func (t *tableFile) around(ctx context.Context, r *sstable.Reader, cause error) []badRange {
+// unreachableRange returns as damaged the range between the rows that an iterator can reach from both ends.
+func (t *tableFile) unreachableRange(ctx context.Context, r *sstable.Reader, cause error) []badRange {
 	it, err := t.iter(ctx, r)
 	if err != nil {
-		return t.whole(cause)
+		return t.wholeRange(cause)
 	}
 	defer it.Close()
 	var start, end []byte
@@ -216,7 +216,7 @@ func (t *tableFile) around(ctx context.Context, r *sstable.Reader, cause error) 
 		end = append(end[:0], kv.K.UserKey...)
 	}
 	if end != nil && bytes.Compare(start, end) >= 0 {
-		return t.whole(cause)
+		return t.wholeRange(cause)
 	}
-	return []badRange{t.bad(start, end, cause)}
+	return []badRange{t.badRangeOf(start, end, cause)}
 }

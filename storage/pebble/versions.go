@@ -35,8 +35,8 @@ func (e *Engine) Version(t *engine.Table, partition engine.Key) (version uint64,
 	return version, version == over
 }
 
-// touched returns the counters of the partitions to which batches write.
-func (v *versions) touched(batches []engine.Batch) (list []*writeCount) {
+// countersOf returns the counters of the partitions to which batches write.
+func (v *versions) countersOf(batches []engine.Batch) (list []*writeCount) {
 	for i := range batches {
 		if b := &batches[i]; b.Table.Remembered && len(b.Mutations) > 0 {
 			list = append(list, v.counterOf(appendPartition(nil, b.Table, b.Partition)))
@@ -45,8 +45,8 @@ func (v *versions) touched(batches []engine.Batch) (list []*writeCount) {
 	return list
 }
 
-// all returns all counters if the table has Remembered set.
-func (v *versions) all(t *engine.Table) (list []*writeCount) {
+// allCounters returns all counters if the table has Remembered set.
+func (v *versions) allCounters(t *engine.Table) (list []*writeCount) {
 	if t.Remembered {
 		for i := range v {
 			list = append(list, &v[i])
@@ -55,8 +55,8 @@ func (v *versions) all(t *engine.Table) (list []*writeCount) {
 	return list
 }
 
-// counting runs a write and counts it, even if it fails.
-func counting(touched []*writeCount, write func() error) error {
+// countWrite runs a write and counts it, even if it fails.
+func countWrite(touched []*writeCount, write func() error) error {
 	for _, c := range touched {
 		c.begun.Add(1)
 	}

@@ -20,7 +20,7 @@ const retryAfter = time.Second
 //
 // The log, the manifest and the directory are vital: after an error their content is unknown (a sync after a failed one
 // may even succeed without having written anything). Pebble then panics, on any goroutine and with any locks held, so
-// that the process may end without a log line. So Pebble never receives the error: the operation calls fail, which
+// that the process may end without a log line. So Pebble never receives the error: the operation calls failWith, which
 // rejects all further writes, and never returns. fail releases writers that wait for the operation, reads continue, and
 // the next start replays the log.
 //
@@ -39,7 +39,7 @@ type vitalFS struct {
 	copying atomic.Pointer[copiedTo]
 }
 
-func (f *vitalFS) arm() { f.armed.Store(true) }
+func (f *vitalFS) enable() { f.armed.Store(true) }
 
 // isVital reports whether a file is a log or a manifest, without which nothing can be written.
 func isVital(name string) bool {
@@ -47,9 +47,9 @@ func isVital(name string) bool {
 	return strings.HasSuffix(base, ".log") || strings.Contains(base, "MANIFEST")
 }
 
-// check handles the result of an operation on a file. An error of a vital file calls fail, and check never returns.
-// Other errors are returned after retryAfter. Before arm, checkOpening handles them.
-func (f *vitalFS) check(op, name string, isVital bool, err error) error {
+// checkResult handles the result of an operation on a file. An error of a vital file calls failWith, and check never
+// returns. Other errors are returned after retryAfter. Before arm, checkOpening handles them.
+func (f *vitalFS) checkResult(op, name string, isVital bool, err error) error {
 	if err == nil || !f.armed.Load() {
 		return f.checkOpening(op, name, err)
 	}
@@ -80,7 +80,7 @@ func (f *vitalFS) Unwrap() vfs.FS { return f.FS }
 func (f *vitalFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	file, err := f.FS.Open(name, opts...)
 	if err != nil && isTable(name) && !errors.Is(err, fs.ErrNotExist) {
-		return nil, f.check("open", name, false, err)
+		return nil, f.checkResult("open", name, false, err)
 	}
 	return file, err
 }
@@ -89,18 +89,18 @@ func (f *vitalFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File,
 	if f.isCopy(name) {
 		return f.createCopy(name, category)
 	}
-	if err := f.ledger.going(name); err != nil { // An existing file with this name is truncated.
-		return nil, f.check("create", name, isVital(name), err)
+	if err := f.ledger.beforeRemove(name); err != nil { // An existing file with this name is truncated.
+		return nil, f.checkResult("create", name, isVital(name), err)
 	}
 	manifest := f.ledger.namedManifest(name)
 	if manifest != "" { // After this it is the current one.
-		if err := f.ledger.note(); err != nil {
-			return nil, f.check("create", name, true, err)
+		if err := f.ledger.writeIfChanged(); err != nil {
+			return nil, f.checkResult("create", name, true, err)
 		}
 	}
 	file, err := f.FS.Create(name, category)
 	if err == nil {
-		f.ledger.created(name)
+		f.ledger.recordCreated(name)
 	}
 	if err == nil && manifest != "" {
 		f.ledger.setManifest(manifest)
@@ -109,18 +109,18 @@ func (f *vitalFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File,
 }
 
 func (f *vitalFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	if err := f.ledger.going(oldname); err != nil {
-		return nil, f.check("reuse", newname, true, err)
+	if err := f.ledger.beforeRemove(oldname); err != nil {
+		return nil, f.checkResult("reuse", newname, true, err)
 	}
 	file, err := f.FS.ReuseForWrite(oldname, newname, category)
 	if err == nil {
-		f.ledger.created(newname)
+		f.ledger.recordCreated(newname)
 	}
 	return f.wrap("reuse", newname, file, err)
 }
 
 func (f *vitalFS) Remove(name string) error {
-	if err := f.ledger.going(name); err != nil {
+	if err := f.ledger.beforeRemove(name); err != nil {
 		return err
 	}
 	return f.FS.Remove(name)
@@ -129,7 +129,7 @@ func (f *vitalFS) Remove(name string) error {
 func (f *vitalFS) Rename(oldname, newname string) error {
 	err := f.FS.Rename(oldname, newname)
 	if err == nil {
-		f.ledger.renamed(oldname, newname)
+		f.ledger.recordRenamed(oldname, newname)
 	}
 	return f.checkOpening("rename", newname, err)
 }
@@ -143,14 +143,14 @@ func (f *vitalFS) OpenDir(name string) (vfs.File, error) {
 	file, err := f.FS.OpenDir(name)
 	own := f.FS.PathJoin(name) == f.ledger.dir
 	if err != nil {
-		return nil, f.check("open", name, own, err)
+		return nil, f.checkResult("open", name, own, err)
 	}
 	return &vitalFile{File: file, fs: f, name: name, vital: own}, nil
 }
 
 func (f *vitalFS) wrap(op, name string, file vfs.File, err error) (vfs.File, error) {
 	if err != nil {
-		return nil, f.check(op, name, isVital(name), err)
+		return nil, f.checkResult(op, name, isVital(name), err)
 	}
 	return &vitalFile{File: file, fs: f, name: name, vital: isVital(name)}, nil
 }
@@ -163,45 +163,47 @@ type vitalFile struct {
 	vital bool
 }
 
-func (f *vitalFile) check(op string, err error) error { return f.fs.check(op, f.name, f.vital, err) }
+func (f *vitalFile) checkResult(op string, err error) error {
+	return f.fs.checkResult(op, f.name, f.vital, err)
+}
 
 func (f *vitalFile) Write(p []byte) (int, error) {
-	then := f.fs.ledger.writing(f.name, p)
+	then := f.fs.ledger.beforeWrite(f.name, p)
 	n, err := f.File.Write(p)
-	f.fs.ledger.wrote(f.name, then, n == len(p))
-	return n, f.check("write", err)
+	f.fs.ledger.recordWritten(f.name, then, n == len(p))
+	return n, f.checkResult("write", err)
 }
 
 func (f *vitalFile) WriteAt(p []byte, offset int64) (int, error) {
 	n, err := f.File.WriteAt(p, offset)
-	return n, f.check("write", err)
+	return n, f.checkResult("write", err)
 }
 
 func (f *vitalFile) Sync() error     { return f.sync(f.File.Sync) }
 func (f *vitalFile) SyncData() error { return f.sync(f.File.SyncData) }
-func (f *vitalFile) Close() error    { return f.check("close", f.File.Close()) }
+func (f *vitalFile) Close() error    { return f.checkResult("close", f.File.Close()) }
 
 func (f *vitalFile) sync(sync func() error) error {
-	at := f.fs.ledger.syncing(f.name)
+	at := f.fs.ledger.beforeSync(f.name)
 	err := sync()
 	if err == nil {
-		f.fs.ledger.synced(f.name, at)
+		f.fs.ledger.recordSynced(f.name, at)
 	}
-	return f.check("sync", err)
+	return f.checkResult("sync", err)
 }
 
 func (f *vitalFile) SyncTo(length int64) (bool, error) {
-	at := f.fs.ledger.syncing(f.name)
+	at := f.fs.ledger.beforeSync(f.name)
 	full, err := f.File.SyncTo(length)
 	if err == nil && full {
-		f.fs.ledger.synced(f.name, at)
+		f.fs.ledger.recordSynced(f.name, at)
 	}
-	return full, f.check("sync", err)
+	return full, f.checkResult("sync", err)
 }
 
-// stickIfClosing is called when a write fails that Pebble may retry. Calls that wait for the retries may never end, so
-// Close doesn't wait for them.
-func (e *Engine) stickIfClosing(err error) {
+// stopWaitingOnClose is called when a write fails that Pebble may retry. Calls that wait for the retries may never end,
+// so Close doesn't wait for them.
+func (e *Engine) stopWaitingOnClose(err error) {
 	if e.closed.Load() {
 		e.stickOnce.Do(func() {
 			e.sticking = err

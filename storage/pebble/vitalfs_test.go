@@ -23,7 +23,7 @@ func TestReusedLogIsNotedAnew(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, f.Sync())
 		require.NoError(t, f.Close())
-		require.NoError(t, l.note())
+		require.NoError(t, l.writeIfChanged())
 		require.Empty(t, l.verify())
 	}
 	write(files.Create("data/000002.log", of))

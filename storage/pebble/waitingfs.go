@@ -53,8 +53,8 @@ func MayEnd(err error) bool {
 	return false
 }
 
-// try runs an operation until it succeeds, fails permanently, the engine is open, or Open is canceled.
-func (w *waiting) try(op func() error) error {
+// retryOperation runs an operation until it succeeds, fails permanently, the engine is open, or Open is canceled.
+func (w *waiting) retryOperation(op func() error) error {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		err := op()
 		if w.over.Load() {
@@ -78,10 +78,10 @@ func (w *waiting) try(op func() error) error {
 	}
 }
 
-// file runs an operation that returns a file.
-func (f waitingFS) file(open func() (vfs.File, error)) (vfs.File, error) {
+// openFile runs an operation that returns a file.
+func (f waitingFS) openFile(open func() (vfs.File, error)) (vfs.File, error) {
 	var file vfs.File
-	err := f.w.try(func() (err error) {
+	err := f.w.retryOperation(func() (err error) {
 		file, err = open()
 		return err
 	})
@@ -95,31 +95,31 @@ func (f waitingFS) Unwrap() vfs.FS { return f.FS }
 
 // Create implements vfs.FS, as do the methods below.
 func (f waitingFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	return f.file(func() (vfs.File, error) { return f.FS.Create(name, category) })
+	return f.openFile(func() (vfs.File, error) { return f.FS.Create(name, category) })
 }
 
 func (f waitingFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
-	return f.file(func() (vfs.File, error) { return f.FS.Open(name, opts...) })
+	return f.openFile(func() (vfs.File, error) { return f.FS.Open(name, opts...) })
 }
 
 func (f waitingFS) OpenDir(name string) (vfs.File, error) {
-	return f.file(func() (vfs.File, error) { return f.FS.OpenDir(name) })
+	return f.openFile(func() (vfs.File, error) { return f.FS.OpenDir(name) })
 }
 
 func (f waitingFS) Remove(name string) error {
-	return f.w.try(func() error { return f.FS.Remove(name) })
+	return f.w.retryOperation(func() error { return f.FS.Remove(name) })
 }
 
 func (f waitingFS) Rename(oldname, newname string) error {
-	return f.w.try(func() error { return f.FS.Rename(oldname, newname) })
+	return f.w.retryOperation(func() error { return f.FS.Rename(oldname, newname) })
 }
 
 func (f waitingFS) MkdirAll(dir string, perm os.FileMode) error {
-	return f.w.try(func() error { return f.FS.MkdirAll(dir, perm) })
+	return f.w.retryOperation(func() error { return f.FS.MkdirAll(dir, perm) })
 }
 
 func (f waitingFS) Lock(name string) (lock io.Closer, err error) {
-	err = f.w.try(func() (err error) {
+	err = f.w.retryOperation(func() (err error) {
 		lock, err = f.FS.Lock(name)
 		return err
 	})
@@ -127,7 +127,7 @@ func (f waitingFS) Lock(name string) (lock io.Closer, err error) {
 }
 
 func (f waitingFS) List(dir string) (names []string, err error) {
-	err = f.w.try(func() (err error) {
+	err = f.w.retryOperation(func() (err error) {
 		names, err = f.FS.List(dir)
 		return err
 	})
@@ -135,7 +135,7 @@ func (f waitingFS) List(dir string) (names []string, err error) {
 }
 
 func (f waitingFS) Stat(name string) (info vfs.FileInfo, err error) {
-	err = f.w.try(func() (err error) {
+	err = f.w.retryOperation(func() (err error) {
 		info, err = f.FS.Stat(name)
 		return err
 	})
@@ -150,7 +150,7 @@ type waitingFile struct {
 
 // Write implements io.Writer. After a partial write it retries the rest.
 func (f *waitingFile) Write(p []byte) (written int, err error) {
-	err = f.w.try(func() error {
+	err = f.w.retryOperation(func() error {
 		n, err := f.File.Write(p[written:])
 		written += n
 		return err
@@ -162,7 +162,7 @@ func (f *waitingFile) Write(p []byte) (written int, err error) {
 func (e *Engine) reportWaiting(report func(error)) func(error) {
 	return func(err error) {
 		if err != nil {
-			e.events.lines.log("waiting "+reasonOf(err), func(dropped int) {
+			e.events.lines.logRarely("waiting "+reasonOf(err), func(dropped int) {
 				e.log.Error(
 					"can't open the store yet; retrying until the cause is fixed: free disk space, or correct the "+
 						"limit or the permissions",
@@ -184,7 +184,7 @@ func (e *Engine) failingFlushes(l *pebbledb.EventListener, flushed *atomic.Bool)
 	l.BackgroundError = func(err error) {
 		if flush := last.Load(); !e.isOpen.Load() && flush != nil &&
 			err == *flush { //nolint:errorlint // It is the same error.
-			e.fail(err)
+			e.failWith(err)
 			select {}
 		}
 		report(err)

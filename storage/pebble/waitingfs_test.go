@@ -165,7 +165,7 @@ func TestCloseThatCannotFlush(t *testing.T) {
 		full.Store(true)
 		compacting, cancel := context.WithCancel(ctx)
 		ended := make(chan error, 1)
-		go func() { ended <- e.Compact(compacting) }()
+		go func() { ended <- e.CompactAll(compacting) }()
 		require.Eventually(t, func() bool { return failed.Load() > 0 }, waitAtMost, pollEvery)
 		cancel()
 		require.ErrorIs(t, <-ended, context.Canceled)
@@ -180,16 +180,16 @@ func TestRareLines(t *testing.T) {
 	var r rareLines
 	now := time.Now()
 	for i := range 1000 {
-		_, ok := r.admit("a", now.Add(time.Duration(i)*time.Millisecond))
+		_, ok := r.mayLog("a", now.Add(time.Duration(i)*time.Millisecond))
 		require.Equal(t, i == 0, ok)
 	}
-	_, ok := r.admit("b", now)
+	_, ok := r.mayLog("b", now)
 	require.True(t, ok)
-	dropped, ok := r.admit("a", now.Add(lineEvery))
+	dropped, ok := r.mayLog("a", now.Add(lineEvery))
 	require.True(t, ok)
 	require.Equal(t, 999, dropped)
 	for i := range 10 * maxReasons {
-		r.admit(strings.Repeat("x", i%2000+1), now)
+		r.mayLog(strings.Repeat("x", i%2000+1), now)
 	}
 	require.LessOrEqual(t, len(r.reasons), maxReasons)
 	require.Equal(t, reasonOf(&os.PathError{Op: "write", Path: "1.sst", Err: syscall.ENOSPC}), reasonOf(&os.PathError{

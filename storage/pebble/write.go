@@ -35,8 +35,8 @@ func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
 		e.release()
 		return err
 	}
-	files, others := e.ingested(batches)
-	commits, deleted, cleared := e.encode(others)
+	files, others := e.splitIngested(batches)
+	commits, deleted, cleared := e.encodeBatches(others)
 	if len(commits) == 0 && len(files) == 0 {
 		e.release()
 		return nil
@@ -47,41 +47,41 @@ func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
 		return err
 	}
 	done := func() {
-		e.gate.leave(slots)
+		e.gate.leaveGate(slots)
 		e.release()
 	}
-	touched := e.versions.touched(batches)
-	return e.commit(ctx, "write", done, func() error {
-		err := counting(touched, func() error {
-			if err := e.apply(commits); err != nil || len(files) == 0 {
+	touched := e.versions.countersOf(batches)
+	return e.runCommit(ctx, "write", done, func() error {
+		err := countWrite(touched, func() error {
+			if err := e.applyCommits(commits); err != nil || len(files) == 0 {
 				return err
 			}
-			return e.ingest(files)
+			return e.ingestBatches(files)
 		})
 		if err != nil {
 			return err
 		}
 		for _, prefix := range deleted {
-			if prefix[0] != engine.Stage.ID || !e.exciser.deleted(prefix) {
-				e.reclaimer.deleted(prefix)
+			if prefix[0] != engine.Stage.ID || !e.exciser.recordDeleted(prefix) {
+				e.reclaimer.recordDeleted(prefix)
 			}
 		}
-		e.reclaimer.cleared(cleared)
+		e.reclaimer.recordCleared(cleared)
 		return nil
 	})
 }
 
 func (e *Engine) TakesClear() bool { return true }
 
-// apply applies Pebble batches in order, and syncs them.
-func (e *Engine) apply(commits []*pebbledb.Batch) error {
+// applyCommits applies Pebble batches in order, and syncs them.
+func (e *Engine) applyCommits(commits []*pebbledb.Batch) error {
 	for i, b := range commits {
 		// The log is sequential: syncing its end syncs everything before it.
 		sync := pebbledb.NoSync
 		if i == len(commits)-1 {
 			sync = pebbledb.Sync
 		}
-		if err := e.change(func() error { return e.db.Apply(b, sync) }); err != nil {
+		if err := e.runChange(func() error { return e.db.Apply(b, sync) }); err != nil {
 			return err
 		}
 		if err := b.Close(); err != nil {
@@ -91,12 +91,12 @@ func (e *Engine) apply(commits []*pebbledb.Batch) error {
 	return nil
 }
 
-// begin starts a call of an exported method: it returns the error of ctx, or registers the call as use does.
+// begin starts a call of an exported method: it returns the error of ctx, or registers the call as acquire does.
 func (e *Engine) begin(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return e.use()
+	return e.acquire()
 }
 
 // roomShare is the divisor of the reserve that gives the space that isn't available even to writes that make room. If
@@ -104,7 +104,7 @@ func (e *Engine) begin(ctx context.Context) error {
 const roomShare = 8
 
 // checkReserve rejects writes that would fill the disk. Deletes are always accepted. Writes that make room (see
-// engine.MakingRoom) may use most of the reserve.
+// engine.WithMakingRoom) may use most of the reserve.
 func (e *Engine) checkReserve(ctx context.Context, batches []engine.Batch) error {
 	if e.reserve == 0 || !anyPut(batches) {
 		return nil
@@ -142,10 +142,10 @@ func anyPut(batches []engine.Batch) bool {
 	return false
 }
 
-// encode converts batches to the min number of Pebble batches that maxCommit allows. For each batch with deletes it
-// also returns a prefix of the deleted keys: the table and the first field, by which space is freed. cleared are the
+// encodeBatches converts batches to the min number of Pebble batches that maxCommit allows. For each batch with deletes
+// it also returns a prefix of the deleted keys: the table and the first field, by which space is freed. cleared are the
 // cleared ranges.
-func (e *Engine) encode(batches []engine.Batch) (commits []*pebbledb.Batch, deleted [][]byte, cleared []keyRange) {
+func (e *Engine) encodeBatches(batches []engine.Batch) (commits []*pebbledb.Batch, deleted [][]byte, cleared []keyRange) {
 	var w batchWriter
 	for i := range batches {
 		if len(batches[i].Mutations) == 0 {
@@ -175,7 +175,7 @@ func (w *batchWriter) add(b *engine.Batch) (deletes bool) {
 	t := b.Table
 	for i := range b.Mutations {
 		if m := &b.Mutations[i]; m.Op == engine.Clear {
-			_, start, end := bounds(&engine.Range{Table: t, Partition: b.Partition, From: m.Clustering, To: m.To})
+			_, start, end := rangeBounds(&engine.Range{Table: t, Partition: b.Partition, From: m.Clustering, To: m.To})
 			_ = w.batch.DeleteRange(start, end, nil)
 			w.cleared = append(w.cleared, keyRange{start, end})
 		}
@@ -212,8 +212,8 @@ func (w *batchWriter) add(b *engine.Batch) (deletes bool) {
 	return deletes
 }
 
-// commit runs work, which writes to Pebble: see run.
-func (e *Engine) commit(ctx context.Context, op string, done func(), work func() error) error {
+// runCommit runs work, which writes to Pebble: see run.
+func (e *Engine) runCommit(ctx context.Context, op string, done func(), work func() error) error {
 	err := e.failedErr()
 	if e.readOnly {
 		err = fmt.Errorf("pebble: %s: %w", op, engine.ErrReadOnly)
@@ -244,7 +244,7 @@ func (e *Engine) commit(ctx context.Context, op string, done func(), work func()
 	select {
 	case <-ended:
 	default:
-		e.abandon(ended)
+		e.detachWrite(ended)
 	}
 	return err
 }
@@ -254,7 +254,7 @@ func (e *Engine) commit(ctx context.Context, op string, done func(), work func()
 func (e *Engine) run(ctx context.Context, op string, done func(), work func() error) error {
 	result := make(chan error, 1)
 	go func() {
-		err := e.guard(op, work)
+		err := e.recoverPanics(op, work)
 		done()
 		result <- err
 	}()
@@ -268,11 +268,11 @@ func (e *Engine) run(ctx context.Context, op string, done func(), work func() er
 	}
 }
 
-// abandon records a commit under way whose caller has returned.
-func (e *Engine) abandon(ended <-chan struct{}) {
+// detachWrite records a commit under way whose caller has returned.
+func (e *Engine) detachWrite(ended <-chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.abandoned = append(e.abandoned, ended)
+	e.detachedWrites = append(e.detachedWrites, ended)
 }
 
 // awaitAbandoned waits until all commits whose callers have returned have ended.
@@ -282,11 +282,11 @@ func (e *Engine) abandon(ended <-chan struct{}) {
 func (e *Engine) awaitAbandoned(ctx context.Context) error {
 	for {
 		e.mu.Lock()
-		if len(e.abandoned) == 0 {
+		if len(e.detachedWrites) == 0 {
 			e.mu.Unlock()
 			return nil
 		}
-		first := e.abandoned[0]
+		first := e.detachedWrites[0]
 		e.mu.Unlock()
 		select {
 		case <-first:
@@ -296,27 +296,29 @@ func (e *Engine) awaitAbandoned(ctx context.Context) error {
 			return ctx.Err()
 		}
 		e.mu.Lock()
-		e.abandoned = slices.DeleteFunc(e.abandoned, func(ended <-chan struct{}) bool { return ended == first })
+		e.detachedWrites = slices.DeleteFunc(
+			e.detachedWrites, func(ended <-chan struct{}) bool { return ended == first },
+		)
 		e.mu.Unlock()
 	}
 }
 
-// guard converts Pebble's panics to errors. After any failure within a commit, nothing can be written, because the
-// content of the log is unknown.
-func (e *Engine) guard(op string, work func() error) (err error) {
+// recoverPanics converts Pebble's panics to errors. After any failure within a commit, nothing can be written, because
+// the content of the log is unknown.
+func (e *Engine) recoverPanics(op string, work func() error) (err error) {
 	defer func() {
 		switch p := recover().(type) {
 		case nil:
 			return
 		case error:
-			e.fail(fmt.Errorf("%w\n%s", p, debug.Stack()))
+			e.failWith(fmt.Errorf("%w\n%s", p, debug.Stack()))
 		default:
-			e.fail(fmt.Errorf("%v\n%s", p, debug.Stack()))
+			e.failWith(fmt.Errorf("%v\n%s", p, debug.Stack()))
 		}
 		err = e.failedErr()
 	}()
 	if err := work(); err != nil {
-		return translate(op, err)
+		return translateError(op, err)
 	}
 	return nil
 }
@@ -333,12 +335,12 @@ func (e *Engine) Drop(ctx context.Context, t *engine.Table, prefix engine.Key) e
 	}
 	start := appendPartition(nil, t, prefix)
 	end := afterPrefix(nil, start)
-	return e.commit(ctx, "drop", e.release, func() error {
+	return e.runCommit(ctx, "drop", e.release, func() error {
 		drop := func() error { return e.db.DeleteRange(start, end, pebbledb.Sync) }
-		if err := counting(e.versions.all(t), func() error { return e.change(drop) }); err != nil {
+		if err := countWrite(e.versions.allCounters(t), func() error { return e.runChange(drop) }); err != nil {
 			return err
 		}
-		e.reclaimer.deleted(start)
+		e.reclaimer.recordDeleted(start)
 		return nil
 	})
 }
@@ -375,7 +377,7 @@ func (e *Engine) CompareAndSet(
 	found, err := e.get(key)
 	if err != nil {
 		done()
-		return false, nil, translate("read "+t.Name, err)
+		return false, nil, translateError("read "+t.Name, err)
 	}
 	if (found == nil) != (old == nil) || !bytes.Equal(found, old) {
 		done()
@@ -383,9 +385,9 @@ func (e *Engine) CompareAndSet(
 	}
 	value = append([]byte{}, value...)
 	// The next call may start when the row is written, not when this caller returns, because it must see the row.
-	err = e.commit(ctx, "compare and set", done, func() error {
+	err = e.runCommit(ctx, "compare and set", done, func() error {
 		set := func() error { return e.db.Set(key, value, pebbledb.Sync) }
-		return counting(e.versions.all(t), func() error { return e.change(set) })
+		return countWrite(e.versions.allCounters(t), func() error { return e.runChange(set) })
 	})
 	return err == nil, nil, err
 }

@@ -97,7 +97,7 @@ func (s *SelectedSeries) Buckets(into *rollup.Buckets, buf *BucketBuffers) error
 			sel.r.tellOnce(errAggregated)
 		}
 	}
-	return sel.r.budget.Use.Samples(buf.samples.Len() + buf.rolled.Len())
+	return sel.r.budget.Use.AddSamples(buf.samples.Len() + buf.rolled.Len())
 }
 
 func (sel *selection) isRaw(c sealedChunk) bool {
@@ -200,11 +200,11 @@ func (sel *selection) decodeBuckets(
 		}
 		_, fromSamples := slices.BinarySearch(w.left, slot)
 		if slices.Contains(sampled, slot) {
-			fromSamples = hidden.Where(uncleared).TouchesBucket(end, sel.width)
+			fromSamples = hidden.Filter(uncleared).TouchesBucket(end, sel.width)
 		}
 		if !fromSamples || end <= src.hiddenRaw || sel.r.gaps.Hold(src.class, rollup.Raw, end) {
 			// No samples are visible, so the bucket is returned even if it includes deleted samples.
-			if ds := hidden.Where(uncleared); ds.TouchesBucket(end, sel.width) && hasDeleted(c, end, ds) {
+			if ds := hidden.Filter(uncleared); ds.TouchesBucket(end, sel.width) && hasDeleted(c, end, ds) {
 				sel.r.tellOnce(errHasDeleted)
 			}
 			return true
@@ -213,7 +213,7 @@ func (sel *selection) decodeBuckets(
 		// rollup. The exception is a bucket touched by a delete that the rollup was computed without: it is computed
 		// from the remaining samples, which include no deleted ones.
 		return end-sel.width < src.hiddenRaw && !sel.isCut(end) &&
-			!hidden.Where(uncleared).TouchesBucket(end, sel.width)
+			!hidden.Filter(uncleared).TouchesBucket(end, sel.width)
 	}
 	for _, end := range ends {
 		if !rolled(end) {
@@ -247,7 +247,7 @@ func (sel *selection) keepAsked(w *sealedWindow, index int, into *rollup.Buckets
 	from := sort.Search(len(ends), func(i int) bool { return ends[i] > p.SlotStart(w.slots[0]) })
 	to := sort.Search(len(ends), func(i int) bool { return ends[i] > p.SlotEnd(w.slots[len(w.slots)-1]) })
 	if to-from < len(ends) {
-		into.Keep(index, index+from, index+max(from, to))
+		into.KeepRange(index, index+from, index+max(from, to))
 	}
 }
 

@@ -27,7 +27,7 @@ func (q *Querier) ShownRawWindows(ctx context.Context, tenant string, last int64
 	}
 	shown := (&request{hidden: all.Hidden}).earliest(rollup.Raw)
 	return q.KnownWindows(
-		ctx, tenant, q.env.Period.WindowAt(rollup.Raw, max(shown, -format.MaxTime)+1), last, q.env.Damage.Note,
+		ctx, tenant, q.env.Period.WindowAt(rollup.Raw, max(shown, -format.MaxTime)+1), last, q.env.Damage.Record,
 	)
 }
 
@@ -68,7 +68,7 @@ func (r *countedRequest) CorruptLabels(window int64, metric, series string, err 
 	bad := &damage.CorruptRowError{
 		Table: engine.Raw, Window: window, Tenant: r.tenant, Metric: metric, Series: strings.Clone(series), Err: err,
 	}
-	r.env.Damage.NoteOnce(engine.Raw, bad)
+	r.env.Damage.RecordOnce(engine.Raw, bad)
 	if r.lost++; r.lost <= maxTold {
 		r.tell(bad)
 	}

@@ -222,7 +222,7 @@ func (f *exemplarFinder) kept(list []format.Exemplar) (kept []format.Exemplar) {
 		for n < len(list) && list[n].T <= end {
 			n++
 		}
-		kept = append(kept, format.KeepExemplars(list[:n])...)
+		kept = append(kept, format.SelectExemplars(list[:n])...)
 		list = list[n:]
 	}
 	return kept

@@ -194,7 +194,7 @@ func (sel *selection) decode(s *SelectedSeries, c sealedChunk, hidden format.Tom
 		return
 	}
 	if len(hidden) > 0 {
-		hidden = raw.Exempt.Applying(hidden).Where(func(d *format.Tombstone) bool {
+		hidden = raw.Exempt.SelectApplying(hidden).Filter(func(d *format.Tombstone) bool {
 			return d.Touches(info.MinT-1, info.MaxT)
 		})
 	}
@@ -204,7 +204,7 @@ func (sel *selection) decode(s *SelectedSeries, c sealedChunk, hidden format.Tom
 		if err = chunk.Decode(raw.Data, &all); err == nil {
 			all.Normalize()
 			all.Clip(minT, sel.r.maxT)
-			hidden.Hide(&all)
+			hidden.RemoveDeleted(&all)
 			into.AppendAll(&all)
 		}
 	case err == nil:

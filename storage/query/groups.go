@@ -204,7 +204,7 @@ func (g *groups) ask(at int) (load *groupLoad, i int, mine bool) {
 				continue
 			}
 			if next, isNew := g.begin(ahead); isNew {
-				go panics.Contained("reading", func() { g.run(next, ahead) })()
+				go panics.WrapContained("reading", func() { g.run(next, ahead) })()
 			}
 		}
 	}
@@ -290,7 +290,7 @@ func (sel *selection) fetchTasks(tasks []task, places []int, got [][]sealedChunk
 	g, ctx := errgroup.WithContext(sel.ctx)
 	var next atomic.Int64
 	for range min(ReadWorkers, len(places)) { // One goroutine per task is slower, because stacks have to grow.
-		g.Go(panics.AsError("reading", func() (err error) {
+		g.Go(panics.WrapError("reading", func() (err error) {
 			for i := next.Add(1) - 1; i < int64(len(places)) && err == nil; i = next.Add(1) - 1 {
 				got[places[i]], err = sel.fetch(ctx, &tasks[places[i]])
 			}

@@ -97,7 +97,7 @@ func (t *textSet) ofCatalogs(ctx context.Context, windows []sealedWindow, search
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(ReadWorkers)
 	for _, w := range windows {
-		g.Go(panics.AsError("listing labels", func() error {
+		g.Go(panics.WrapError("listing labels", func() error {
 			if search.catalog == format.CatalogMetric { // Selectors use the same cache entry.
 				metrics, err := t.r.allMetrics(ctx, w)
 				for _, m := range metrics {

@@ -51,7 +51,7 @@ func (r seriesFinder) windowMetrics(ctx context.Context, windows []sealedWindow)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(ReadWorkers)
 	for i, w := range windows {
-		g.Go(panics.AsError("reading", func() (err error) {
+		g.Go(panics.WrapError("reading", func() (err error) {
 			names[i], err = r.metrics(ctx, w)
 			return err
 		}))
@@ -113,7 +113,7 @@ func (r seriesFinder) eachMatch(
 	g, ctx := errgroup.WithContext(outer)
 	var next atomic.Int64
 	for range min(ReadWorkers, len(rest)) { // One goroutine per metric is slower: stacks have to grow.
-		g.Go(panics.AsError("reading", func() (err error) {
+		g.Go(panics.WrapError("reading", func() (err error) {
 			for i := next.Add(1) - 1; i < int64(len(rest)) && err == nil && ctx.Err() == nil; i = next.Add(1) - 1 {
 				err = r.match(ctx, &q, list, rest[i], visit)
 			}
@@ -146,7 +146,7 @@ func (r seriesFinder) matchHeld(
 		some := list[from:min(len(list), from+heldAtOnce)]
 		indexes := held[:len(some)]
 		if q.prepared.IsLookup() && matched <= matchedAlone && ctx.Err() == nil {
-			r.env.Cache.HeldOf(indexes, func(i int) (cache.EntryKey, uint64) {
+			r.env.Cache.GetAllCached(indexes, func(i int) (cache.EntryKey, uint64) {
 				return r.seriesKey(&some[i]), some[i].window.version
 			})
 		} else {
@@ -159,7 +159,7 @@ func (r seriesFinder) matchHeld(
 			}
 			m := v.(*metricSeries)
 			r.tellBad(m, false)
-			positions := r.visible(some[i].window, m, m.set.Answer(ctx, &q.prepared))
+			positions := r.visible(some[i].window, m, m.set.MatchPrepared(ctx, &q.prepared))
 			if matched += len(positions); len(positions) == 0 {
 				continue
 			}
@@ -197,7 +197,7 @@ func (r seriesFinder) match(
 	if err != nil {
 		return err
 	}
-	positions := r.visible(wm.window, m, m.set.Answer(ctx, &q.prepared))
+	positions := r.visible(wm.window, m, m.set.MatchPrepared(ctx, &q.prepared))
 	if len(positions) == 0 {
 		return nil
 	}

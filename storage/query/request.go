@@ -136,7 +136,7 @@ func (r *request) loadTombstones(ctx context.Context) error {
 		r.tell(unread)
 	}
 	x := index.NewMatching(ctx)
-	r.deletes = all.Where(func(d *format.Tombstone) bool {
+	r.deletes = all.Filter(func(d *format.Tombstone) bool {
 		return d.Touches(r.minT-1-format.DayMS, r.maxT+format.DayMS) && !disjoint(&x, d.Matchers, r.matchers)
 	})
 	return ctx.Err()
@@ -153,14 +153,14 @@ func (r *request) oneMetric() (name string, ok bool) {
 
 // tellStaged reports warnings for unreadable stage rows that may contain samples of the request.
 func (r *request) tellStaged() {
-	for _, err := range r.env.Damage.Staged(r.minT, r.maxT) {
+	for _, err := range r.env.Damage.StagedErrors(r.minT, r.maxT) {
 		r.tell(err)
 	}
 }
 
 // tellKeptGaps reports warnings for gaps in cached results that may affect the request.
 func (r *request) tellKeptGaps() {
-	for _, e := range r.env.Damage.Kept() {
+	for _, e := range r.env.Damage.MissingRows() {
 		name, one := r.oneMetric()
 		if e.Tenant != "" && e.Tenant != r.tenant || one && e.Metric != "" && e.Metric != name {
 			continue
@@ -174,7 +174,7 @@ func (r *request) tellKeptGaps() {
 // shorten limits a request for labels to the longest range that the tenant may query, and reports a warning if it does.
 // The range ends at until or at the end of the request, whichever is earlier. Later times stay in the request.
 func (r *request) shorten(until int64) {
-	longest := r.budget.Use.Longest()
+	longest := r.budget.Use.MaxRange()
 	until = min(until, r.maxT)
 	if longest == 0 || until-r.minT <= longest.Milliseconds() {
 		return
@@ -222,7 +222,7 @@ func (r *rowReader) tell(err error) {
 
 // corrupt counts and logs a corrupt row, and reports it as a warning.
 func (r *rowReader) corrupt(err *damage.CorruptRowError) {
-	r.env.Damage.Corrupt(err.Table, err)
+	r.env.Damage.RecordCorruptRow(err.Table, err)
 	r.tell(err)
 }
 
@@ -265,7 +265,7 @@ func (r *rowReader) leaveOut(of labels.Labels, samples *chunk.Samples) {
 	var first error
 	n := len(samples.H)
 	samples.H = slices.DeleteFunc(samples.H, func(h chunk.Histogram) bool {
-		err := h.Computable()
+		err := h.CheckComputable()
 		if err != nil && first == nil {
 			first = fmt.Errorf("at %s: %w", time.UnixMilli(h.T).UTC().Format(time.RFC3339), err)
 		}
@@ -358,7 +358,7 @@ const maxTold = 50
 
 // missed counts and logs unreadable rows of a scan, and reports them as a warning.
 func (r *rowReader) missed(rows *engine.Range, d engine.Damage) {
-	r.tellGap(r.env.Damage.NoteRows(rows, d))
+	r.tellGap(r.env.Damage.RecordRows(rows, d))
 }
 
 // tellOnce reports a warning to the query's caller, unless the same warning was reported before.
@@ -374,7 +374,7 @@ func (r *rowReader) tellOnce(err error) {
 
 // tellGap reports a warning once for each gap, for at most maxTold gaps.
 func (r *rowReader) tellGap(e *damage.DamagedRowsError) {
-	what := e.What()
+	what := e.Description()
 	r.warnMu.Lock()
 	told := r.told[what] || len(r.told) > maxTold
 	if !told {
@@ -383,7 +383,7 @@ func (r *rowReader) tellGap(e *damage.DamagedRowsError) {
 	more := len(r.told) > maxTold
 	r.warnMu.Unlock()
 	if more {
-		e = e.Anything()
+		e = e.AnyRows()
 	}
 	if !told {
 		r.tell(e)

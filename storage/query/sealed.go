@@ -47,7 +47,7 @@ func (r windowFinder) windows(ctx context.Context, res rollup.Resolution) ([]sea
 	}
 	list, err := r.KnownWindows(
 		ctx, r.tenant, p.WindowAt(res, minT), p.WindowAt(res, r.maxT), func(e *damage.DamagedRowsError) {
-			r.env.Damage.Note(e)
+			r.env.Damage.Record(e)
 			r.tellGap(e)
 		},
 	)
@@ -64,7 +64,7 @@ func (r windowFinder) windows(ctx context.Context, res rollup.Resolution) ([]sea
 				continue
 			}
 		}
-		g.Go(panics.AsError("reading", func() (err error) {
+		g.Go(panics.WrapError("reading", func() (err error) {
 			found[i], err = r.marks(ctx, window, p.SlotOf(minT), p.SlotOf(r.maxT))
 			return err
 		}))
@@ -191,7 +191,7 @@ func (r *rowReader) allMetrics(ctx context.Context, w sealedWindow) (metricNames
 func (r *rowReader) shardsOfAll(ctx context.Context, window int64, names metricNames) error {
 	rows := engine.Range{Table: engine.Shards, Partition: format.ShardsPartition(window, r.tenant)}
 	rows.Damaged = func(d engine.Damage) {
-		r.env.Damage.NoteRows(&rows, d)
+		r.env.Damage.RecordRows(&rows, d)
 		for i := range names {
 			if name := names[i].name; (d.After == nil || d.After[0].Text < name) &&
 				(d.Before == nil || name < d.Before[0].Text) {
@@ -325,7 +325,7 @@ func (q *Querier) heldMarks(tenant string, window int64) (*windowMarks, bool) {
 	if !ok {
 		return nil, false
 	}
-	v, ok := q.env.Cache.Held(cache.EntryKey{Kind: cache.KindMarks, Window: window, Tenant: tenant}, version)
+	v, ok := q.env.Cache.GetCached(cache.EntryKey{Kind: cache.KindMarks, Window: window, Tenant: tenant}, version)
 	if !ok {
 		return nil, false
 	}

@@ -407,7 +407,7 @@ func (s *SelectedSeries) Warm() (sum byte) {
 	}
 	for _, p := range s.sel.parts[s.from:s.to] {
 		if p.source == inHead {
-			sum |= s.sel.open[p.at].unsealed.Warm()
+			sum |= s.sel.open[p.at].unsealed.Prefetch()
 		}
 	}
 	return sum
@@ -451,5 +451,5 @@ func (s *SelectedSeries) Samples(into *chunk.Samples) error {
 	into.Clip(sel.r.minT, sel.r.maxT)
 	hideSampleStarts(into, sel.r.startsFrom)
 	sel.r.leaveOut(s.Labels, into)
-	return sel.r.budget.Use.Samples(into.Len())
+	return sel.r.budget.Use.AddSamples(into.Len())
 }

@@ -94,7 +94,7 @@ func (r *rowReader) series(ctx context.Context, w *sealedWindow, metric string, 
 func (r *rowReader) tellBad(m *metricSeries, loaded bool) {
 	for _, bad := range m.bad {
 		if loaded {
-			r.env.Damage.Corrupt(bad.Table, bad)
+			r.env.Damage.RecordCorruptRow(bad.Table, bad)
 		}
 		r.tell(bad)
 	}
@@ -105,7 +105,7 @@ func (r *rowReader) loadSeries(ctx context.Context, window int64, metric string,
 	if err != nil {
 		return nil, err
 	}
-	for at := range format.Places(l.classes, l.shards) {
+	for at := range format.ClassShards(l.classes, l.shards) {
 		if err := r.Scan(ctx, l.rows(at), l.add); err != nil {
 			return nil, err
 		}
@@ -135,7 +135,7 @@ type seriesLoad struct {
 // newSeriesLoad returns a load of the series of a metric. shards is 0 if the number of shards is unknown.
 func (r *rowReader) newSeriesLoad(ctx context.Context, window int64, metric string, shards int64) (*seriesLoad, error) {
 	if shards == 0 {
-		value, err := r.env.Shards(ctx, window, r.tenant, metric, r.env.Damage.Note)
+		value, err := r.env.Shards(ctx, window, r.tenant, metric, r.env.Damage.Record)
 		if err != nil {
 			return nil, err
 		}

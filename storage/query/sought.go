@@ -127,7 +127,7 @@ func (r seriesFinder) matchingSeries(ctx context.Context, wm windowMetric, q *ma
 
 // heldSeries returns all series of a window's metric if their index is in the cache, or nil.
 func (r *rowReader) heldSeries(wm *windowMetric) *metricSeries {
-	v, ok := r.env.Cache.Held(r.seriesKey(wm), wm.window.version)
+	v, ok := r.env.Cache.GetCached(r.seriesKey(wm), wm.window.version)
 	if !ok {
 		return nil
 	}
@@ -165,13 +165,13 @@ func (r *rowReader) loadSought(ctx context.Context, wm *windowMetric, q *sought)
 		return nil, err
 	}
 	wm.shards = l.shards
-	places := slices.Collect(format.Places(l.classes, l.shards))
+	places := slices.Collect(format.ClassShards(l.classes, l.shards))
 	found, selector := make([]*paged.Candidates, len(places)), q.selector(ctx)
 	err = eachPlace(ctx, places, func(ctx context.Context, i int, at format.ClassShard) (err error) {
 		rows := l.rows(at)
-		found[i], err = r.env.Rows.Candidates(ctx, paged.Sought{
+		found[i], err = r.env.Rows.Candidates(ctx, paged.LabelsQuery{
 			Table: rows.Table, Partition: rows.Partition, Selector: selector,
-			BadFilter: func(err error) { r.env.Damage.NoteOnce(rows.Table, err) },
+			BadFilter: func(err error) { r.env.Damage.RecordOnce(rows.Table, err) },
 		})
 		if err == nil && found[i] == nil {
 			err = errIndexBetter
@@ -253,7 +253,7 @@ func eachPlace(
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(placeWorkers)
 	for i, at := range places {
-		g.Go(panics.AsError("reading", func() error {
+		g.Go(panics.WrapError("reading", func() error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}

@@ -36,7 +36,7 @@ func (q *Querier) Spans(ctx context.Context, tenant string, minT, maxT int64, ro
 		}
 	}
 	windows, err := q.env.Windows(
-		ctx, tenant, format.FirstWindow(rollup.Raw), format.LastWindow(rollup.Raw), q.env.Damage.Note,
+		ctx, tenant, format.FirstWindow(rollup.Raw), format.LastWindow(rollup.Raw), q.env.Damage.Record,
 	)
 	if err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func (q *Querier) Spans(ctx context.Context, tenant string, minT, maxT int64, ro
 // appendOlder appends the spans in which at least one class has only rollups.
 func (q *Querier) appendOlder(ctx context.Context, spans []Span, tenant string) ([]Span, error) {
 	for _, res := range rollup.Resolutions {
-		windows, err := q.env.Windows(ctx, tenant, format.FirstWindow(res), format.LastWindow(res), q.env.Damage.Note)
+		windows, err := q.env.Windows(ctx, tenant, format.FirstWindow(res), format.LastWindow(res), q.env.Damage.Record)
 		if err != nil {
 			return nil, err
 		}
@@ -101,7 +101,7 @@ const MaxTime = format.MaxTime
 
 // SlotWidth returns the width of the slot that contains a timestamp.
 func (q *Querier) SlotWidth(t int64) time.Duration {
-	return time.Duration(q.env.Period.At(t).SlotMS) * time.Millisecond
+	return time.Duration(q.env.Period.PeriodAt(t).SlotMS) * time.Millisecond
 }
 
 // Recent returns the start of the slot before the current one, in milliseconds. Most samples after it aren't sealed
@@ -115,7 +115,9 @@ func (q *Querier) Recent() int64 {
 func (q *Querier) Oldest(ctx context.Context, tenant string) (int64, error) {
 	oldest := int64(math.MaxInt64)
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
-		windows, err := q.KnownWindows(ctx, tenant, format.FirstWindow(res), format.LastWindow(res), q.env.Damage.Note)
+		windows, err := q.KnownWindows(
+			ctx, tenant, format.FirstWindow(res), format.LastWindow(res), q.env.Damage.Record,
+		)
 		if err != nil {
 			return 0, err
 		}
@@ -201,7 +203,7 @@ func (q *Querier) NewestUnsealed(ctx context.Context, tenant, metric string) (ti
 	newest := int64(math.MinInt64)
 	name := []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, metric)}
 	for series := range q.env.Head.Select(ctx, tenant, name, -format.MaxTime, format.MaxTime, true) {
-		newest = max(newest, q.env.Head.NewestUntil(series, format.MaxTime, 0))
+		newest = max(newest, q.env.Head.MaxTimeUntil(series, format.MaxTime, 0))
 	}
 	if newest == math.MinInt64 {
 		return time.Time{}, ctx.Err()

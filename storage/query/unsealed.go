@@ -113,7 +113,7 @@ func (r *request) openDays(
 	if len(r.hidden) == 1 {
 		return anyDay, nil
 	}
-	for _, first := range slices.Collect(unsealed.First(r.minT, r.maxT)) {
+	for _, first := range slices.Collect(unsealed.MinTimes(r.minT, r.maxT)) {
 		list, err := r.days.At(ctx, first)
 		if err != nil {
 			return nil, err
@@ -149,7 +149,7 @@ func (r *request) showStanding(list []openSeries) {
 				continue
 			}
 			h := &r.hidden[d.class]
-			for range list[i].unsealed.First(max(r.minT, d.after+1), min(r.maxT, h.Missing, d.end)) {
+			for range list[i].unsealed.MinTimes(max(r.minT, d.after+1), min(r.maxT, h.Missing, d.end)) {
 				r.tellOnce(ErrLateUnsealed)
 				break
 			}
@@ -157,7 +157,7 @@ func (r *request) showStanding(list []openSeries) {
 			if from > to {
 				continue
 			}
-			for first := range list[i].unsealed.First(from, to) {
+			for first := range list[i].unsealed.MinTimes(from, to) {
 				show(h, first)
 			}
 		}

@@ -128,7 +128,7 @@ func (r windowFinder) findUncleaned(
 			if unfit[slot] {
 				continue
 			}
-			ds := r.deletes.Where(func(d *format.Tombstone) bool {
+			ds := r.deletes.Filter(func(d *format.Tombstone) bool {
 				return d.TouchesSlot(r.env.Period, slot) && !w.cleared[d.CommitKey(slot)]
 			})
 			if len(ds) == 0 {
@@ -198,7 +198,7 @@ func (r windowFinder) cutSlots(q Query, open []openSeries) map[int64]bool {
 		}
 	}
 	for i := range open {
-		for first := range open[i].unsealed.First(r.minT, r.maxT) {
+		for first := range open[i].unsealed.MinTimes(r.minT, r.maxT) {
 			slots[r.env.Period.SlotOf(first)] = true
 		}
 	}

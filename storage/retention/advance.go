@@ -60,7 +60,7 @@ func (x *Advancing) Tenant(ctx context.Context, tenant string) (*Boundaries, err
 // Raw samples are hidden only after their rollups were computed, because queries then read the rollups. roll computes
 // the rollups, and returns the time until which no rollups are missing.
 func (k *Keeper) aim(tenant string, next *boundaryRow, roll func(h *Boundary, target int64) int64) {
-	seen := k.env.Clock.SeenMS()
+	seen := k.env.Clock.ObservedUptimeMS()
 	now, _ := k.env.Clock.Times()
 	for class := range k.Classes() {
 		for res := rollup.Raw; res <= rollup.OneHour; res++ {
@@ -90,7 +90,7 @@ func (k *Keeper) keptMS(tenant string, class int64, res rollup.Resolution) int64
 // dropDue advances DroppedMS over the windows that may be dropped. A raw window is never dropped before its rollups are
 // complete. If they can't be computed, newer windows are also kept.
 func (x *Advancing) dropDue(ctx context.Context, tenant string, next *boundaryRow) error {
-	seen := x.k.env.Clock.SeenMS()
+	seen := x.k.env.Clock.ObservedUptimeMS()
 	var failed error
 	for i := range next.List {
 		h := &next.List[i]
@@ -136,7 +136,7 @@ func (k *Keeper) complete(ctx context.Context, tenant string) (*Boundaries, erro
 				}
 				h := next.at(class, res)
 				h.KeptMS = k.keptMS(tenant, class, res)
-				h.aim(k.target(now, res, h.KeptMS), k.env.Clock.SeenMS(), nil)
+				h.aim(k.target(now, res, h.KeptMS), k.env.Clock.ObservedUptimeMS(), nil)
 			}
 		}
 		return next, nil

@@ -72,7 +72,7 @@ func (b *Boundaries) Dropped(class int64, res rollup.Resolution) int64 {
 // Boundaries returns the boundaries of a tenant. It reads them from the store if the cached copy is old and other
 // processes may have changed them.
 func (k *Keeper) Boundaries(ctx context.Context, tenant string) (*Boundaries, error) {
-	known := k.boundaries.At(tenant)
+	known := k.boundaries.Value(tenant)
 	if known != nil && (!k.env.Expires || !known.listed.IsZero()) &&
 		(!k.env.Shared || membership.Elapsed(known.read, k.env.Now()) < boundariesFresh) {
 		return known, nil
@@ -100,7 +100,7 @@ func (k *Keeper) Recall(ctx context.Context) error {
 // or were read with other boundaries.
 func (k *Keeper) readBoundaries(ctx context.Context, tenant string) (*Boundaries, error) {
 	item := engine.Key{engine.Text(tenant)}
-	known, b := k.boundaries.At(tenant), &Boundaries{read: k.env.Now()}
+	known, b := k.boundaries.Value(tenant), &Boundaries{read: k.env.Now()}
 	for row, err := range k.env.Engine.Scan(ctx, engine.Range{
 		Table: engine.Store, Partition: boundariesPartition, From: item, To: item,
 	}) {

@@ -117,7 +117,7 @@ func (k *Keeper) newChange(tenant string, h *Boundary, wasMS, from, to int64) Ch
 
 // goes returns the time at which rows will be dropped that were hidden at this observed uptime.
 func (k *Keeper) goes(seenMS int64) time.Time {
-	return k.env.Now().UTC().Add(Grace - time.Duration(k.env.Clock.SeenMS()-seenMS)*time.Millisecond)
+	return k.env.Now().UTC().Add(Grace - time.Duration(k.env.Clock.ObservedUptimeMS()-seenMS)*time.Millisecond)
 }
 
 // changes returns the differences between the boundaries for which counts returns true. Changes that hide nothing are
@@ -139,7 +139,7 @@ func (k *Keeper) changes(
 		if c.Shown = h.HiddenMS < was.HiddenMS; !c.Shown {
 			since, ok := h.hiddenSince(h.HiddenMS)
 			if !ok {
-				since = k.env.Clock.SeenMS()
+				since = k.env.Clock.ObservedUptimeMS()
 			}
 			c.Goes = k.goes(since)
 			if n, err := k.samplesIn(ctx, tenant, h, was.HiddenMS); err == nil {

@@ -133,7 +133,7 @@ func (k *Keeper) wantedExpiry(t *Boundaries, at expiryAt) int64 {
 	res := format.ResolutionOf(at.window)
 	keptMS := k.Keep(at.tenant, at.class).Of(res).Milliseconds()
 	if h := t.get(at.class, res); h != nil {
-		keptMS = h.living(keptMS, k.env.Clock.SeenKept())
+		keptMS = h.living(keptMS, k.env.Clock.StoredUptimeMS())
 	}
 	if keptMS == 0 {
 		return 0
@@ -307,7 +307,7 @@ func (k *Keeper) LastExpiry(ctx context.Context, tenant string, window int64) (t
 func (k *Keeper) Standing(tenant string, window int64) (classes []int64) {
 	var b *Boundaries
 	if k.env.Expires {
-		b = k.boundaries.At(tenant)
+		b = k.boundaries.Value(tenant)
 	}
 	for class := range k.Classes() {
 		if !k.hasExpired(b, tenant, class, window) {
@@ -320,7 +320,7 @@ func (k *Keeper) Standing(tenant string, window int64) (classes []int64) {
 // IsGone reports whether rows of a class may be missing in the window that contains a slot. It uses only cached
 // boundaries and expiries: see Boundaries and Placement.
 func (k *Keeper) IsGone(res rollup.Resolution, slot int64, tenant string, class int64) bool {
-	window, b := k.env.Period.WindowOfSlot(res, slot), k.boundaries.At(tenant)
+	window, b := k.env.Period.WindowOfSlot(res, slot), k.boundaries.Value(tenant)
 	if k.env.Expires {
 		return k.hasExpired(b, tenant, class, window)
 	}

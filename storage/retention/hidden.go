@@ -110,7 +110,7 @@ func (k *Keeper) HidesSoon(ctx context.Context, tenant string, slot int64) (bool
 // returns the engine's time instead.
 func (k *Keeper) shownBy() (now, later time.Time) {
 	now, later = k.env.Clock.Bounds()
-	if _, doubted := k.env.Clock.Off(); doubted && k.env.Expires {
+	if _, doubted := k.env.Clock.Difference(); doubted && k.env.Expires {
 		now = k.env.Clock.EngineTime()
 	}
 	return now, later
@@ -175,7 +175,7 @@ type Oldest struct {
 // Oldest sets o to the times of a tenant, according to cached boundaries, and reuses its memory. now must be the
 // earlier of the clock's times.
 func (k *Keeper) Oldest(o *Oldest, tenant string, now time.Time) {
-	b := k.boundaries.At(tenant)
+	b := k.boundaries.Value(tenant)
 	o.k, o.tenant, o.recent, o.days, o.by = k, tenant, Never, k.Days(tenant), o.by[:0]
 	for class := range k.Classes() {
 		// If raw rows may be missing, only rollups exist, and single samples can't be added to rollups.
@@ -205,7 +205,7 @@ func (o *Oldest) Passes(ctx context.Context, s *head.Series, t int64) (old bool,
 // sample's class were dropped. Because rows are hidden for a week before they are dropped, some clock must have been
 // fast. now must be the earlier of the clock's times.
 func (o *Oldest) DroppedAhead(class, t int64, now time.Time) (to int64, ok bool) {
-	to = droppedAhead(now, o.k.boundaries.At(o.tenant), class)
+	to = droppedAhead(now, o.k.boundaries.Value(o.tenant), class)
 	return to, t <= to && t > PastAt(now, o.k.Keep(o.tenant, class).Raw)
 }
 

@@ -166,7 +166,7 @@ func (l *ClassList) Of(s *head.Series) int64 {
 	if len(l.classes) == 0 {
 		return DefaultClass
 	}
-	class, ok := s.ClassBy(l.tag)
+	class, ok := s.ClassForTag(l.tag)
 	if !ok {
 		class = l.Find(s.Labels())
 		s.SetClass(l.tag, class)

@@ -252,7 +252,7 @@ func (k *Keeper) aimLonger(tenant string, h *Boundary) {
 	if !shorter(h.KeptMS, keptMS) {
 		return
 	}
-	seen := k.env.Clock.SeenMS()
+	seen := k.env.Clock.ObservedUptimeMS()
 	now, _ := k.env.Clock.Times()
 	h.keep(keptMS, seen)
 	h.aim(min(k.target(now, h.Resolution, h.KeptMS), h.HiddenMS), seen, nil)

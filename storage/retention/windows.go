@@ -49,7 +49,7 @@ func (k *Keeper) lifetime(b *Boundaries, tenant string, class, window int64) (hi
 	}
 	since, ok := h.hiddenSince(end)
 	if !ok {
-		since = k.env.Clock.SeenMS()
+		since = k.env.Clock.ObservedUptimeMS()
 	}
 	return hidden, k.goes(since)
 }
@@ -78,7 +78,7 @@ func (k *Keeper) dueUntil(b *Boundaries, tenant string, class int64) int64 {
 	outlived := k.target(now, rollup.Raw, (kept + Grace).Milliseconds())
 	if h := b.Of(class, rollup.Raw); h != nil {
 		for i, step := range h.Steps {
-			if k.env.Clock.SeenMS()-step.SeenMS < (Grace + dueSlack).Milliseconds() {
+			if k.env.Clock.ObservedUptimeMS()-step.SeenMS < (Grace + dueSlack).Milliseconds() {
 				outlived = min(outlived, h.stepped(i))
 				break
 			}

@@ -32,7 +32,7 @@ func (s *sized) zstd(b *testing.B) float64 {
 // BenchmarkBytes measures no time. It reports the bytes per bucket with 24 buckets per chunk, and the ratio of their
 // size to that of raw chunks, both plain and in zstd blocks of many chunks.
 func BenchmarkBytes(b *testing.B) {
-	for _, sh := range usual() {
+	for _, sh := range usualShapes() {
 		b.Run(sh.name, func(b *testing.B) {
 			var raw, five, hour sized
 			for seed := range uint64(200) {
@@ -70,7 +70,7 @@ func (s *sized) add(b []byte, n int) {
 }
 
 func BenchmarkBuild(b *testing.B) {
-	for _, sh := range usual()[:2] {
+	for _, sh := range usualShapes()[:2] {
 		b.Run(sh.name, func(b *testing.B) {
 			s := sh.floats(480, 1)
 			var into Buckets
@@ -86,7 +86,7 @@ func BenchmarkBuild(b *testing.B) {
 
 func BenchmarkCoarsen(b *testing.B) {
 	var fine, into Buckets
-	AppendEvery(&fine, usual()[0].floats(5760, 1), fiveMinutes)
+	AppendEvery(&fine, usualShapes()[0].floats(5760, 1), fiveMinutes)
 	for b.Loop() {
 		into.Reset()
 		Coarsen(&into, &fine, oneHour)
@@ -95,7 +95,7 @@ func BenchmarkCoarsen(b *testing.B) {
 }
 
 func BenchmarkEncode(b *testing.B) {
-	for _, sh := range usual() {
+	for _, sh := range usualShapes() {
 		b.Run(sh.name, func(b *testing.B) {
 			var buckets Buckets
 			AppendEvery(&buckets, sh.floats(480, 1), fiveMinutes)
@@ -113,7 +113,7 @@ func BenchmarkDecode(b *testing.B) {
 		"rate": rateColumns, "rate with start timestamps": rateColumns | ColumnStarts, "max": ColumnCount | ColumnMax,
 		"avg": ColumnCount | ColumnSum, "all": AllColumns,
 	} {
-		for _, sh := range usual() {
+		for _, sh := range usualShapes() {
 			b.Run(name+"/"+sh.name, func(b *testing.B) {
 				var buckets Buckets
 				samples := sh.floats(480, 1)

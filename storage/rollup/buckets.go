@@ -227,19 +227,23 @@ func (b *Buckets) TimesOf(i int) (first, last int64) {
 func (b *Buckets) Slice(from, to int) Buckets {
 	n := len(b.End)
 	return Buckets{
-		Start: view(b.Start, n, from, to), End: view(b.End, n, from, to), Flags: view(b.Flags, n, from, to),
-		Count:  view(b.Count, n, from, to),
-		FirstT: view(b.FirstT, n, from, to), LastT: view(b.LastT, n, from, to),
-		FirstST: view(b.FirstST, n, from, to), LastST: view(b.LastST, n, from, to),
-		StartCorrection: view(b.StartCorrection, n, from, to), StartResets: view(b.StartResets, n, from, to),
-		First: view(b.First, n, from, to), Last: view(b.Last, n, from, to),
-		Min: view(b.Min, n, from, to), Max: view(b.Max, n, from, to),
-		Sum: view(b.Sum, n, from, to), SumLow: view(b.SumLow, n, from, to), Moment: view(b.Moment, n, from, to),
-		Comoment: view(b.Comoment, n, from, to), TimeSum: view(b.TimeSum, n, from, to),
-		TimeSquares: view(b.TimeSquares, n, from, to),
-		Correction:  view(b.Correction, n, from, to),
-		Resets:      view(b.Resets, n, from, to), Changes: view(b.Changes, n, from, to),
-		Histograms: view(b.Histograms, n, from, to), Sketches: view(b.Sketches, n, from, to),
+		Start: viewRange(b.Start, n, from, to), End: viewRange(b.End, n, from, to), Flags: viewRange(
+			b.Flags, n, from, to,
+		),
+		Count:  viewRange(b.Count, n, from, to),
+		FirstT: viewRange(b.FirstT, n, from, to), LastT: viewRange(b.LastT, n, from, to),
+		FirstST: viewRange(b.FirstST, n, from, to), LastST: viewRange(b.LastST, n, from, to),
+		StartCorrection: viewRange(b.StartCorrection, n, from, to), StartResets: viewRange(b.StartResets, n, from, to),
+		First: viewRange(b.First, n, from, to), Last: viewRange(b.Last, n, from, to),
+		Min: viewRange(b.Min, n, from, to), Max: viewRange(b.Max, n, from, to),
+		Sum: viewRange(b.Sum, n, from, to), SumLow: viewRange(b.SumLow, n, from, to), Moment: viewRange(
+			b.Moment, n, from, to,
+		),
+		Comoment: viewRange(b.Comoment, n, from, to), TimeSum: viewRange(b.TimeSum, n, from, to),
+		TimeSquares: viewRange(b.TimeSquares, n, from, to),
+		Correction:  viewRange(b.Correction, n, from, to),
+		Resets:      viewRange(b.Resets, n, from, to), Changes: viewRange(b.Changes, n, from, to),
+		Histograms: viewRange(b.Histograms, n, from, to), Sketches: viewRange(b.Sketches, n, from, to),
 	}
 }
 
@@ -261,36 +265,38 @@ func sameBits(a, b []float64) bool {
 	return slices.EqualFunc(a, b, func(x, y float64) bool { return math.Float64bits(x) == math.Float64bits(y) })
 }
 
-// Keep removes the buckets from index at on, except [from, to), where from >= at.
-func (b *Buckets) Keep(at, from, to int) {
+// KeepRange removes the buckets from index at on, except [from, to), where from >= at.
+func (b *Buckets) KeepRange(at, from, to int) {
 	n := len(b.End)
-	b.Start, b.End, b.Flags = keep(b.Start, n, at, from, to), keep(b.End, n, at, from, to),
-		keep(b.Flags, n, at, from, to)
-	b.Count, b.Resets, b.Changes = keep(b.Count, n, at, from, to), keep(b.Resets, n, at, from, to),
-		keep(b.Changes, n, at, from, to)
-	b.FirstT, b.LastT = keep(b.FirstT, n, at, from, to), keep(b.LastT, n, at, from, to)
-	b.FirstST, b.LastST = keep(b.FirstST, n, at, from, to), keep(b.LastST, n, at, from, to)
-	b.StartCorrection, b.StartResets = keep(b.StartCorrection, n, at, from, to), keep(b.StartResets, n, at, from, to)
-	b.First, b.Last = keep(b.First, n, at, from, to), keep(b.Last, n, at, from, to)
-	b.Min, b.Max = keep(b.Min, n, at, from, to), keep(b.Max, n, at, from, to)
-	b.Sum, b.SumLow = keep(b.Sum, n, at, from, to), keep(b.SumLow, n, at, from, to)
-	b.Moment, b.Sketches = keep(b.Moment, n, at, from, to), keep(b.Sketches, n, at, from, to)
-	b.Comoment = keep(b.Comoment, n, at, from, to)
-	b.TimeSum, b.TimeSquares = keep(b.TimeSum, n, at, from, to), keep(b.TimeSquares, n, at, from, to)
-	b.Correction, b.Histograms = keep(b.Correction, n, at, from, to), keep(b.Histograms, n, at, from, to)
+	b.Start, b.End, b.Flags = keepRange(b.Start, n, at, from, to), keepRange(b.End, n, at, from, to),
+		keepRange(b.Flags, n, at, from, to)
+	b.Count, b.Resets, b.Changes = keepRange(b.Count, n, at, from, to), keepRange(b.Resets, n, at, from, to),
+		keepRange(b.Changes, n, at, from, to)
+	b.FirstT, b.LastT = keepRange(b.FirstT, n, at, from, to), keepRange(b.LastT, n, at, from, to)
+	b.FirstST, b.LastST = keepRange(b.FirstST, n, at, from, to), keepRange(b.LastST, n, at, from, to)
+	b.StartCorrection, b.StartResets = keepRange(b.StartCorrection, n, at, from, to), keepRange(
+		b.StartResets, n, at, from, to,
+	)
+	b.First, b.Last = keepRange(b.First, n, at, from, to), keepRange(b.Last, n, at, from, to)
+	b.Min, b.Max = keepRange(b.Min, n, at, from, to), keepRange(b.Max, n, at, from, to)
+	b.Sum, b.SumLow = keepRange(b.Sum, n, at, from, to), keepRange(b.SumLow, n, at, from, to)
+	b.Moment, b.Sketches = keepRange(b.Moment, n, at, from, to), keepRange(b.Sketches, n, at, from, to)
+	b.Comoment = keepRange(b.Comoment, n, at, from, to)
+	b.TimeSum, b.TimeSquares = keepRange(b.TimeSum, n, at, from, to), keepRange(b.TimeSquares, n, at, from, to)
+	b.Correction, b.Histograms = keepRange(b.Correction, n, at, from, to), keepRange(b.Histograms, n, at, from, to)
 }
 
-// keep is Buckets.Keep for a column of n buckets. It returns a missing column unchanged.
-func keep[T any](column []T, n, at, from, to int) []T {
+// keepRange is Buckets.KeepRange for a column of n buckets. It returns a missing column unchanged.
+func keepRange[T any](column []T, n, at, from, to int) []T {
 	if len(column) != n {
 		return column
 	}
 	return append(column[:at], column[from:to]...)
 }
 
-// view returns column[from:to] of a column of n buckets, with its capacity limited so that an append copies it; nil if
-// the column is missing.
-func view[T any](column []T, n, from, to int) []T {
+// viewRange returns column[from:to] of a column of n buckets, with its capacity limited so that an append copies it;
+// nil if the column is missing.
+func viewRange[T any](column []T, n, from, to int) []T {
 	if column == nil || len(column) != n {
 		return nil
 	}

@@ -18,14 +18,14 @@ func AppendEvery(into *Buckets, s *chunk.Samples, width int64) {
 // an edge belongs to the bucket that ends there.
 func AppendCells(into *Buckets, s *chunk.Samples, edges []int64, width int64) {
 	b := builder{into: into}
-	b.cells(s, edges, width)
+	b.appendCells(s, edges, width)
 }
 
-func (b *builder) cells(s *chunk.Samples, edges []int64, width int64) {
+func (b *builder) appendCells(s *chunk.Samples, edges []int64, width int64) {
 	floats, histograms := 0, 0
 	for floats < len(s.T) || histograms < len(s.H) {
-		start, end := around(nextTime(s, floats, histograms), width)
-		start, end, edges = cut(start, end, nextTime(s, floats, histograms), edges)
+		start, end := bucketAround(nextTime(s, floats, histograms), width)
+		start, end, edges = narrowToEdges(start, end, nextTime(s, floats, histograms), edges)
 		floatsEnd, histogramsEnd := floats, histograms
 		for floatsEnd < len(s.T) && s.T[floatsEnd] <= end {
 			floatsEnd++
@@ -33,7 +33,7 @@ func (b *builder) cells(s *chunk.Samples, edges []int64, width int64) {
 		for histogramsEnd < len(s.H) && s.H[histogramsEnd].T <= end {
 			histogramsEnd++
 		}
-		b.cell(start, end, s, floats, floatsEnd, s.H[histograms:histogramsEnd])
+		b.appendCell(start, end, s, floats, floatsEnd, s.H[histograms:histogramsEnd])
 		floats, histograms = floatsEnd, histogramsEnd
 	}
 }
@@ -50,8 +50,9 @@ func nextTime(s *chunk.Samples, float, hist int) int64 {
 	}
 }
 
-// around returns the edges of the bucket of width milliseconds that contains t. At the limits of int64 it is narrower.
-func around(t, width int64) (start, end int64) {
+// bucketAround returns the edges of the bucket of width milliseconds that contains t. At the limits of int64 it is
+// narrower.
+func bucketAround(t, width int64) (start, end int64) {
 	past := t % width
 	if past < 0 {
 		past += width
@@ -69,8 +70,8 @@ func around(t, width int64) (start, end int64) {
 	return start, end
 }
 
-// cut narrows a bucket around t to the nearest edges. rest starts with the last edge before t.
-func cut(start, end, t int64, edges []int64) (from, to int64, rest []int64) {
+// narrowToEdges narrows a bucket around t to the nearest edges. rest starts with the last edge before t.
+func narrowToEdges(start, end, t int64, edges []int64) (from, to int64, rest []int64) {
 	if len(edges) == 0 {
 		return start, end, edges
 	}
@@ -92,8 +93,8 @@ type builder struct {
 	isCounter bool
 }
 
-// cell appends the bucket of floats [from, to) and histograms hs, which aren't both empty.
-func (b *builder) cell(start, end int64, s *chunk.Samples, from, to int, hs []chunk.Histogram) {
+// appendCell appends the bucket of floats [from, to) and histograms hs, which aren't both empty.
+func (b *builder) appendCell(start, end int64, s *chunk.Samples, from, to int, hs []chunk.Histogram) {
 	b.alive = b.alive[:0]
 	for _, h := range hs {
 		if !isStale(h) {
@@ -105,10 +106,10 @@ func (b *builder) cell(start, end int64, s *chunk.Samples, from, to int, hs []ch
 		return
 	}
 	i := b.into.add(start, end)
-	f := b.floats(i, s, from, to)
+	f := b.fillFloats(i, s, from, to)
 	stale := f.endsStale
 	if len(b.alive) > 0 {
-		b.histograms(i, b.alive)
+		b.fillHistograms(i, b.alive)
 	}
 	if len(hs) > 0 && (from == to || hs[len(hs)-1].T > s.T[to-1]) {
 		stale = isStale(hs[len(hs)-1])

@@ -82,7 +82,7 @@ func TestFlags(t *testing.T) {
 	}
 	hist := func(at int64, schema int32, threshold float64, hint histogram.CounterResetHint) func(*chunk.Samples) {
 		return func(s *chunk.Samples) {
-			c, err := chunk.Canonical(chunk.Histogram{
+			c, err := chunk.CanonicalHistogram(chunk.Histogram{
 				T: at, Int: histogramOf([]int64{at, at}, schema, threshold, hint),
 			})
 			require.NoError(t, err)

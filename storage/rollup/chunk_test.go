@@ -10,8 +10,8 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// text formats bucket i with all bits of its values, for comparisons.
-func text(b *Buckets, i int) string {
+// bucketText formats bucket i with all bits of its values, for comparisons.
+func bucketText(b *Buckets, i int) string {
 	at := func(column []float64) string {
 		if column == nil {
 			return "–"
@@ -58,7 +58,7 @@ func requireSame(t testing.TB, want, got *Buckets, name string) {
 	t.Helper()
 	require.Equal(t, want.End, got.End, name)
 	for i := range want.End {
-		require.Equal(t, text(want, i), text(got, i), name)
+		require.Equal(t, bucketText(want, i), bucketText(got, i), name)
 	}
 	for _, n := range []int{
 		len(got.Start), len(got.Flags), len(got.Count), len(got.FirstT), len(got.LastT), len(got.First), len(got.Last),
@@ -103,7 +103,7 @@ func TestChunksComeBackBitForBit(t *testing.T) {
 }
 
 func TestManyBuckets(t *testing.T) {
-	for _, sh := range append(usual(), unusual()...) {
+	for _, sh := range append(usualShapes(), unusualShapes()...) {
 		var b, got Buckets
 		AppendEvery(&b, sh.floats(MaxBuckets*2, 1), 2*intervalMS)
 		for from := 0; from < len(b.End); from += MaxBuckets {
@@ -115,8 +115,8 @@ func TestManyBuckets(t *testing.T) {
 	}
 }
 
-// only returns b with only the columns in want.
-func only(b Buckets, want Columns) *Buckets {
+// onlyColumns returns b with only the columns in want.
+func onlyColumns(b Buckets, want Columns) *Buckets {
 	for _, c := range []struct {
 		column Columns
 		drop   func()
@@ -148,7 +148,7 @@ func TestOnlyWhatIsWantedIsRead(t *testing.T) {
 	}
 	eachChunk(t, 30, func(name string, b *Buckets, _ int64, encoded []byte) {
 		for _, want := range wants {
-			expected := only(*b, want)
+			expected := onlyColumns(*b, want)
 			var got Buckets
 			require.NoError(t, Decode(encoded, want, &got), name)
 			if want&ColumnStarts != 0 && got.FirstST == nil && expected.FirstST != nil {
@@ -194,7 +194,7 @@ func TestOnlyWhatIsWantedIsRead(t *testing.T) {
 				got.Correction == nil, got.Resets == nil, got.Changes == nil,
 			}, "%s %b", name, want)
 			for i := range b.End {
-				require.Equal(t, text(expected, i), text(&got, i), "%s %b", name, want)
+				require.Equal(t, bucketText(expected, i), bucketText(&got, i), "%s %b", name, want)
 			}
 		}
 	})
@@ -202,7 +202,7 @@ func TestOnlyWhatIsWantedIsRead(t *testing.T) {
 
 func TestChunksAreAppended(t *testing.T) {
 	var plain, starts, both Buckets
-	AppendEvery(&plain, usual()[0].floats(100, 1), fiveMinutes)
+	AppendEvery(&plain, usualShapes()[0].floats(100, 1), fiveMinutes)
 	s := &chunk.Samples{}
 	for i := range int64(100) {
 		s.AppendFloat(startMS+oneHour+i*intervalMS, startMS-3, float64(i))
@@ -216,7 +216,7 @@ func TestChunksAreAppended(t *testing.T) {
 }
 
 func TestReadingAllocatesNothing(t *testing.T) {
-	for _, sh := range usual() {
+	for _, sh := range usualShapes() {
 		var b, into Buckets
 		AppendEvery(&b, sh.floats(480, 1), fiveMinutes)
 		encoded := AppendChunk(nil, &b, fiveMinutes, 1)
@@ -232,10 +232,10 @@ func TestReadingAllocatesNothing(t *testing.T) {
 
 func TestAppendChunkRefusesWhatNoChunkHolds(t *testing.T) {
 	var b Buckets
-	AppendEvery(&b, usual()[0].floats(100, 1), fiveMinutes)
+	AppendEvery(&b, usualShapes()[0].floats(100, 1), fiveMinutes)
 	require.Panics(t, func() { AppendChunk(nil, &Buckets{}, fiveMinutes, 1) })
 	require.Panics(t, func() { AppendChunk(nil, &b, oneHour, 1) })
 	var cut Buckets
-	AppendCells(&cut, usual()[0].floats(100, 1), []int64{startMS + 100_000}, fiveMinutes)
+	AppendCells(&cut, usualShapes()[0].floats(100, 1), []int64{startMS + 100_000}, fiveMinutes)
 	require.Panics(t, func() { AppendChunk(nil, &cut, fiveMinutes, 1) })
 }

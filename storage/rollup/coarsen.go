@@ -6,7 +6,7 @@ package rollup
 // values computed from them may differ by float rounding.
 func Coarsen(into, fine *Buckets, width int64) {
 	for from := 0; from < len(fine.End); {
-		start, end := around(fine.End[from], width)
+		start, end := bucketAround(fine.End[from], width)
 		to := from + 1
 		for to < len(fine.End) && fine.End[to] <= end {
 			to++
@@ -55,9 +55,9 @@ func coarsenFloats(into *Buckets, i int, fine *Buckets, from, to int) (starts st
 			first = at
 			r.min, r.max = fine.Min[at], fine.Max[at]
 		} else {
-			r.step(fine.Last[last], fine.First[at])
-			starts.joint(fine, last, at, fine.First[at] < fine.Last[last])
-			r.extend(fine.Min[at], fine.Max[at])
+			r.countStep(fine.Last[last], fine.First[at])
+			starts.countJoint(fine, last, at, fine.First[at] < fine.Last[last])
+			r.extendRange(fine.Min[at], fine.Max[at])
 		}
 		r.sum.addSum(fine.Sum[at], fine.SumLow[at])
 		if fine.Resets[at] > 0 {
@@ -77,14 +77,14 @@ func coarsenFloats(into *Buckets, i int, fine *Buckets, from, to int) (starts st
 	default:
 		r.moment = unknownMoment
 	}
-	r.line = r.line.finish(
+	r.line = r.line.stored(
 		times{int64(count), fine.LastT[last] - fine.FirstT[first]}, r.min, r.max, isFinite(r.sum.total()),
 	)
 	r.wide = r.sum.low != 0 && fine.isWide(from, to, r.min, r.max)
 	into.Count[i] = count
 	into.FirstT[i], into.LastT[i] = fine.FirstT[first], fine.LastT[last]
 	into.First[i], into.Last[i] = fine.First[first], fine.Last[last]
-	r.put(into, i)
+	r.writeTo(into, i)
 	return starts
 }
 
@@ -123,7 +123,7 @@ func coarsenHistograms(into *Buckets, i int, fine *Buckets, from, to int, floats
 			first = at
 		} else {
 			isReset := fine.IsReset(last, at)
-			isStartReset = starts.joint(fine, last, at, isReset)
+			isStartReset = starts.countJoint(fine, last, at, isReset)
 			if floats { // Without floats, the run of histograms counts them.
 				resets, changes = resets+asCount(isReset), changes+asCount(fine.IsChange(last, at))
 			}

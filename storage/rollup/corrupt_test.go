@@ -104,7 +104,7 @@ func TestMutatedChunks(t *testing.T) {
 			for range 1 + r.IntN(3) {
 				bad[r.IntN(len(bad))] = byte(r.Uint32())
 			}
-			accepted += acceptable(t, resealed(bad), name)
+			accepted += countAccepted(t, resealed(bad), name)
 		}
 		runtime.ReadMemStats(&after)
 		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(300*MaxBuckets*1024), name)
@@ -112,8 +112,8 @@ func TestMutatedChunks(t *testing.T) {
 	}
 }
 
-// acceptable decodes b with different columns, and returns the number of times it was accepted.
-func acceptable(t testing.TB, b []byte, name string) (accepted int) {
+// countAccepted decodes b with different columns, and returns the number of times it was accepted.
+func countAccepted(t testing.TB, b []byte, name string) (accepted int) {
 	for _, want := range []Columns{AllColumns, rateColumns, ColumnSum} {
 		var got Buckets
 		if err := Decode(b, want, &got); err != nil {
@@ -141,8 +141,8 @@ func FuzzDecode(f *testing.F) {
 		f.Add(AppendChunk(nil, b, b.End[0]-b.Start[0], 1))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		acceptable(t, b, "as it is")
-		acceptable(t, resealed(b), "resealed")
+		countAccepted(t, b, "as it is")
+		countAccepted(t, resealed(b), "resealed")
 	})
 }
 

@@ -73,10 +73,10 @@ func (o *outline) isPossible() bool {
 		(o.beginsUp && o.first < 1 || !o.beginsUp && o.first > 0) && (o.endsUp && o.last > 0 || !o.endsUp && o.last < 1)
 }
 
-// draw sets c to a course of even rises and falls with levels of about equal length. It returns false if it finds none
-// for the outline.
-func (c *course) draw(o *outline) bool {
-	if !o.isPossible() || !c.turn(o) {
+// drawOutline sets c to a course of even rises and falls with levels of about equal length. It returns false if it
+// finds none for the outline.
+func (c *course) drawOutline(o *outline) bool {
+	if !o.isPossible() || !c.setTurns(o) {
 		return false
 	}
 	n := o.rises + o.falls
@@ -97,9 +97,9 @@ func (c *course) draw(o *outline) bool {
 		rise := c.turns[i] - c.turns[i-1]
 		run := 0
 		if rise > 0 {
-			run = rises.next(rise)
+			run = rises.nextRun(rise)
 		} else {
-			run = falls.next(-rise)
+			run = falls.nextRun(-rise)
 		}
 		for j := 1; j <= run; j++ {
 			c.up[at+j-1] = rise > 0
@@ -108,7 +108,7 @@ func (c *course) draw(o *outline) bool {
 		at += run
 		c.level[at] = c.turns[i]
 	}
-	return c.hold(o) && c.isStrict()
+	return c.assignSamples(o) && c.isStrict()
 }
 
 // shares distributes steps among runs in proportion to their height, at least one per run.
@@ -121,8 +121,8 @@ type shares struct {
 	passed, given int
 }
 
-// next returns the number of steps of the next run.
-func (s *shares) next(height float64) int {
+// nextRun returns the number of steps of the next run.
+func (s *shares) nextRun(height float64) int {
 	s.passed++
 	until := 0
 	switch {
@@ -144,9 +144,9 @@ func (s *shares) next(height float64) int {
 	return n + 1
 }
 
-// turn sets the levels at which the course turns, including the first and the last. It reports whether rises and falls
-// alternate and the course reaches 0 and 1.
-func (c *course) turn(o *outline) bool {
+// setTurns sets the levels at which the course turns, including the first and the last. It reports whether rises and
+// falls alternate and the course reaches 0 and 1.
+func (c *course) setTurns(o *outline) bool {
 	n := o.runs + o.risingRuns()
 	c.turns = slices.Grow(c.turns[:0], n+1)[:n+1]
 	c.turns[0], c.turns[n] = o.first, o.last
@@ -238,9 +238,9 @@ func (o *outline) heights() (high, low float64) {
 	return high, low
 }
 
-// hold assigns about equally many samples to each level, and sets which levels are known. It returns false if no level
-// is 1 or no level is 0.
-func (c *course) hold(o *outline) bool {
+// assignSamples assigns about equally many samples to each level, and sets which levels are known. It returns false if
+// no level is 1 or no level is 0.
+func (c *course) assignSamples(o *outline) bool {
 	c.knots = append(c.knots[:0], 0, o.first, o.last, 1)
 	slices.Sort(c.knots)
 	c.knots = slices.Compact(c.knots)
@@ -251,12 +251,12 @@ func (c *course) hold(o *outline) bool {
 		before = until
 		c.known[j] = -1
 	}
-	c.known[0], c.known[n-1] = c.knot(o.first), c.knot(o.last)
+	c.known[0], c.known[n-1] = c.knotOf(o.first), c.knotOf(o.last)
 	c.top, c.bottom = c.find(1), c.find(0)
 	if c.top < 0 || c.bottom < 0 {
 		return false
 	}
-	one, zero := c.knot(1), c.knot(0)
+	one, zero := c.knotOf(1), c.knotOf(0)
 	c.known[c.top], c.known[c.bottom] = one, zero
 	for j, v := range c.level {
 		if o.steep && v == 1 {
@@ -277,8 +277,8 @@ func (c *course) find(level float64) int {
 	return slices.Index(c.level, level)
 }
 
-// knot returns the index of a level in knots.
-func (c *course) knot(level float64) int8 { return int8(slices.Index(c.knots, level)) }
+// knotOf returns the index of a level in knots.
+func (c *course) knotOf(level float64) int8 { return int8(slices.Index(c.knots, level)) }
 
 // isStrict reports whether each level is above or below the previous one as up requires.
 func (c *course) isStrict() bool {
@@ -293,9 +293,9 @@ func (c *course) isStrict() bool {
 // isBeforeFall reports whether level j is followed by a fall.
 func (c *course) isBeforeFall(j int) bool { return j < len(c.up) && !c.up[j] }
 
-// bend turns even rises and falls into arcs until the samples add up to sum, which avoids unnecessarily steep steps. It
-// returns the curvature, from -1 to 1.
-func (c *course) bend(sum float64) float64 {
+// bendToSum turns even rises and falls into arcs until the samples add up to sum, which avoids unnecessarily steep
+// steps. It returns the curvature, from -1 to 1.
+func (c *course) bendToSum(sum float64) float64 {
 	missing, full := sum-c.point().sum, 0.0 // full: the sum that the strongest monotonic arcs add
 	c.eachWithin(func(j int, height, along float64) { full += float64(c.held[j]) * height * along * (1 - along) })
 	if full == 0 {
@@ -324,8 +324,8 @@ func (c *course) eachWithin(do func(j int, height, along float64)) {
 	}
 }
 
-// pin determines the level before a fall by correction if it is the only unknown one of these, and makes it known.
-func (c *course) pin(correction float64) {
+// pinLevel determines the level before a fall by correction if it is the only unknown one of these, and makes it known.
+func (c *course) pinLevel(correction float64) {
 	at, rest := -1, correction
 	for j := range c.level {
 		switch {
@@ -361,10 +361,10 @@ func (c *course) pin(correction float64) {
 // placeTries is the max number of distributions of samples that find considers.
 const placeTries = 4096
 
-// place redistributes samples among levels: unknown levels get one each plus a share of loose, and known levels the
-// rest, such that the sum of all samples is close to goal, or equal to it if no level is unknown. It reports whether
-// goal is within reach.
-func (c *course) place(samples, loose int, goal float64) bool {
+// placeSamples redistributes samples among levels: unknown levels get one each plus a share of loose, and known levels
+// the rest, such that the sum of all samples is close to goal, or equal to it if no level is unknown. It reports
+// whether goal is within reach.
+func (c *course) placeSamples(samples, loose int, goal float64) bool {
 	extra := samples - len(c.held) - loose
 	unknown := 0
 	for _, k := range c.known {
@@ -382,8 +382,8 @@ func (c *course) place(samples, loose int, goal float64) bool {
 			seen++
 		}
 	}
-	lowest, ok := c.extreme(&c.work.left, point{sum: -1})
-	highest, _ := c.extreme(&c.work.right, point{sum: 1})
+	lowest, ok := c.extremeCourse(&c.work.left, point{sum: -1})
+	highest, _ := c.extremeCourse(&c.work.right, point{sum: 1})
 	if !ok {
 		return false
 	}
@@ -398,7 +398,7 @@ func (c *course) place(samples, loose int, goal float64) bool {
 		missing = (least + most) / 2
 	}
 	d := distribution{extra: extra, missing: missing, least: least, most: most, enough: 0.001*float64(unknown) + 1e-9}
-	a, b := c.between()
+	a, b := c.knownBetween()
 	if !d.find(c.level, a, b) {
 		return false
 	}
@@ -413,8 +413,8 @@ func (c *course) place(samples, loose int, goal float64) bool {
 	return true
 }
 
-// between returns the indices of two known levels other than 0 and 1, or -1 for each one missing.
-func (c *course) between() (a, b int) {
+// knownBetween returns the indices of two known levels other than 0 and 1, or -1 for each one missing.
+func (c *course) knownBetween() (a, b int) {
 	a, b = -1, -1
 	for j, k := range c.known {
 		switch {

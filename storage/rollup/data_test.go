@@ -33,8 +33,8 @@ func decimals(v float64, digits int) float64 {
 	return math.Round(v*p) / p
 }
 
-// usual returns the shapes of typical series.
-func usual() []shape {
+// usualShapes returns the shapes of typical series.
+func usualShapes() []shape {
 	return []shape{
 		{"counter", func(r *rand.Rand, _ int, v float64) float64 { return v + float64(r.IntN(200)) }},
 		{"gauge of 2 decimals", func(r *rand.Rand, _ int, v float64) float64 { return decimals(v+r.NormFloat64(), 2) }},
@@ -52,8 +52,8 @@ func usual() []shape {
 	}
 }
 
-// unusual returns shapes that exercise all paths of the code.
-func unusual() []shape {
+// unusualShapes returns shapes that exercise all paths of the code.
+func unusualShapes() []shape {
 	special := []float64{0, math.Copysign(0, -1), 1, -1, math.Inf(1), math.Inf(-1), staleNaN, math.NaN(),
 		math.MaxFloat64, -math.MaxFloat64, math.SmallestNonzeroFloat64, math.MaxInt64, math.MinInt64,
 		1 << 53, 1<<53 + 2, 0.1, 1e15, 1e300, math.Float64frombits(0xfff8dead0000beef)}
@@ -190,7 +190,7 @@ func histograms(t testing.TB, n int, seed uint64, float, odd bool) *chunk.Sample
 		if float {
 			sample.Float, sample.Int = sample.Int.ToFloat(nil), nil
 		}
-		canonical, err := chunk.Canonical(sample)
+		canonical, err := chunk.CanonicalHistogram(sample)
 		require.NoError(t, err)
 		s.AppendHistogram(canonical)
 	}
@@ -263,7 +263,7 @@ type named struct {
 func series(t testing.TB, n int) []named {
 	var all []named
 	for seed := range uint64(2) {
-		for _, sh := range append(usual(), unusual()...) {
+		for _, sh := range append(usualShapes(), unusualShapes()...) {
 			all = append(all, named{sh.name, sh.floats(n, seed)}, named{sh.name + ", ragged", sh.ragged(n, seed)})
 		}
 		for _, float := range []bool{false, true} {
@@ -271,7 +271,7 @@ func series(t testing.TB, n int) []named {
 				named{"odd histograms", histograms(t, n, seed, float, true)})
 		}
 		for _, kind := range soak.StartKinds {
-			for _, sh := range []shape{usual()[0], usual()[1], unusual()[0], unusual()[1], unusual()[5], unusual()[9]} {
+			for _, sh := range []shape{usualShapes()[0], usualShapes()[1], unusualShapes()[0], unusualShapes()[1], unusualShapes()[5], unusualShapes()[9]} {
 				all = append(all, named{sh.name + " with starts, " + kind, withStarts(sh.floats(n, seed), kind, seed)})
 			}
 			all = append(all,

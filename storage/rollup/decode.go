@@ -28,7 +28,7 @@ func Decode(b []byte, want Columns, into *Buckets) error {
 		return nil
 	}
 	before := *into
-	if err := decode(&e, want, into); err != nil {
+	if err := decodeColumns(&e, want, into); err != nil {
 		*into = before
 		return err
 	}
@@ -61,51 +61,52 @@ type decoder struct {
 	l            lanes
 }
 
-func decode(e *envelope, want Columns, into *Buckets) error {
+func decodeColumns(e *envelope, want Columns, into *Buckets) error {
 	d := decoder{e: e, into: into, at: len(into.End), n: e.Count, full: e.Count, floats: e.Count}
-	if err := d.ends(); err != nil {
+	if err := d.decodeEnds(); err != nil {
 		return err
 	}
-	if err := d.flags(); err != nil {
+	if err := d.decodeFlags(); err != nil {
 		return err
 	}
 	if want&ColumnCount != 0 {
-		if err := d.counts(tail(&into.Count, d.n)); err != nil {
+		if err := d.decodeCounts(extendTail(&into.Count, d.n)); err != nil {
 			return err
 		}
 	}
-	if err := d.times(want); err != nil {
+	if err := d.decodeTimes(want); err != nil {
 		return err
 	}
-	if err := d.values(want); err != nil {
+	if err := d.decodeValues(want); err != nil {
 		return err
 	}
 	if want&ColumnResets != 0 {
-		if err := d.numbers(columnResets, tail(&into.Resets, d.n), "resets"); err != nil {
+		if err := d.decodeNumbers(columnResets, extendTail(&into.Resets, d.n), "resets"); err != nil {
 			return err
 		}
 	}
 	if want&ColumnChanges != 0 {
-		if err := d.numbers(columnChanges, tail(&into.Changes, d.n), "changes"); err != nil {
+		if err := d.decodeNumbers(columnChanges, extendTail(&into.Changes, d.n), "changes"); err != nil {
 			return err
 		}
 	}
-	if err := d.histograms(want); err != nil || want&ColumnSketches == 0 {
+	if err := d.decodeHistograms(want); err != nil || want&ColumnSketches == 0 {
 		return err
 	}
-	return d.sketches()
+	return d.decodeSketches()
 }
 
-// tail extends column by n entries and returns them.
-func tail[E any](column *[]E, n int) []E {
+// extendTail extends column by n entries and returns them.
+func extendTail[E any](column *[]E, n int) []E {
 	x := slices.Grow(*column, n)
 	x = x[:len(x)+n]
 	*column = x
 	return x[len(x)-n:]
 }
 
-// expand moves the first k entries of x to the positions of the buckets that have part which, and sets the others to 0.
-func expand[E any](x []E, parts []part, k int, which part) {
+// expandColumn moves the first k entries of x to the positions of the buckets that have part which, and sets the others
+// to 0.
+func expandColumn[E any](x []E, parts []part, k int, which part) {
 	var zero E
 	for i := len(parts) - 1; i >= 0; i-- {
 		if parts[i]&which != 0 {
@@ -117,15 +118,15 @@ func expand[E any](x []E, parts []part, k int, which part) {
 	}
 }
 
-func (d *decoder) expand(x []int64, k int, which part) {
+func (d *decoder) expandIntegers(x []int64, k int, which part) {
 	if d.parts != nil {
-		expand(x, d.parts, k, which)
+		expandColumn(x, d.parts, k, which)
 	}
 }
 
-// ends appends the starts and ends of the buckets.
-func (d *decoder) ends() error {
-	start, end := tail(&d.into.Start, d.n), tail(&d.into.End, d.n)
+// decodeEnds appends the starts and ends of the buckets.
+func (d *decoder) decodeEnds() error {
+	start, end := extendTail(&d.into.Start, d.n), extendTail(&d.into.End, d.n)
 	width, first := d.e.Width, d.e.MinEnd
 	if d.e.span == d.n {
 		for i := range end {
@@ -152,9 +153,9 @@ func (d *decoder) ends() error {
 	return nil
 }
 
-// flags appends the flags and sets parts.
-func (d *decoder) flags() error {
-	flags := tail(&d.into.Flags, d.n)
+// decodeFlags appends the flags and sets parts.
+func (d *decoder) decodeFlags() error {
+	flags := extendTail(&d.into.Flags, d.n)
 	if !d.e.has(columnFlags) {
 		clear(flags)
 		return nil
@@ -166,7 +167,7 @@ func (d *decoder) flags() error {
 	d.parts = make([]part, d.n)
 	d.full, d.floats = 0, 0
 	for i, f := range x {
-		if f < 0 || f >= flagsEnd || !valid(Flags(f)) {
+		if f < 0 || f >= flagsEnd || !isValid(Flags(f)) {
 			return fmt.Errorf("%w: invalid flags %#x", ErrCorrupt, f)
 		}
 		flags[i] = Flags(f &^ storedEmpty)
@@ -183,8 +184,8 @@ func (d *decoder) flags() error {
 	return nil
 }
 
-// valid reports whether a bucket can have these stored flags.
-func valid(f Flags) bool {
+// isValid reports whether a bucket can have these stored flags.
+func isValid(f Flags) bool {
 	switch {
 	case f&storedEmpty != 0, f&HasHistograms == 0:
 		return f&(ofHistograms|HasFloatsToo) == 0
@@ -195,9 +196,9 @@ func valid(f Flags) bool {
 	}
 }
 
-// counts fills count with the numbers of samples.
-func (d *decoder) counts(count []uint32) error {
-	if err := d.numbers(columnCount, count, "counts"); err != nil {
+// decodeCounts fills count with the numbers of samples.
+func (d *decoder) decodeCounts(count []uint32) error {
+	if err := d.decodeNumbers(columnCount, count, "counts"); err != nil {
 		return err
 	}
 	for i, c := range count {
@@ -211,8 +212,8 @@ func (d *decoder) counts(count []uint32) error {
 // takesPart reports whether bucket i has part which.
 func (d *decoder) takesPart(i int, which part) bool { return d.parts == nil || d.parts[i]&which != 0 }
 
-// numbers fills x with an integer column of the buckets with samples.
-func (d *decoder) numbers(id int, x []uint32, what string) error {
+// decodeNumbers fills x with an integer column of the buckets with samples.
+func (d *decoder) decodeNumbers(id int, x []uint32, what string) error {
 	if !d.e.has(id) {
 		clear(x)
 		return nil
@@ -241,35 +242,35 @@ func (d *decoder) numbers(id int, x []uint32, what string) error {
 		x[i] = uint32(v)
 	}
 	if d.parts != nil {
-		expand(x, d.parts, d.full, full)
+		expandColumn(x, d.parts, d.full, full)
 	}
 	return nil
 }
 
-// times appends timestamps and start timestamps.
-func (d *decoder) times(want Columns) error {
+// decodeTimes appends timestamps and start timestamps.
+func (d *decoder) decodeTimes(want Columns) error {
 	if want&ColumnFirst != 0 {
-		t := tail(&d.into.FirstT, d.n)
-		if err := d.firstTimes(t[:d.full]); err != nil {
+		t := extendTail(&d.into.FirstT, d.n)
+		if err := d.decodeFirstTimes(t[:d.full]); err != nil {
 			return err
 		}
-		d.expand(t, d.full, full)
+		d.expandIntegers(t, d.full, full)
 	}
 	if want&ColumnLast != 0 {
-		t := tail(&d.into.LastT, d.n)
-		if err := d.lastTimes(t[:d.full]); err != nil {
+		t := extendTail(&d.into.LastT, d.n)
+		if err := d.decodeLastTimes(t[:d.full]); err != nil {
 			return err
 		}
-		d.expand(t, d.full, full)
+		d.expandIntegers(t, d.full, full)
 	}
 	if want&ColumnStarts != 0 {
-		return d.starts()
+		return d.decodeStarts()
 	}
 	return nil
 }
 
-// firstTimes fills t with the first timestamps of the buckets with samples.
-func (d *decoder) firstTimes(t []int64) error {
+// decodeFirstTimes fills t with the first timestamps of the buckets with samples.
+func (d *decoder) decodeFirstTimes(t []int64) error {
 	start := d.into.Start[d.at:]
 	if v, ok := chunk.ConstantInts(d.e.column(columnFirstT)); ok && d.parts == nil && v >= 1 && v <= d.e.Width {
 		for i, s := range start {
@@ -277,7 +278,7 @@ func (d *decoder) firstTimes(t []int64) error {
 		}
 		return nil
 	}
-	if err := d.within(columnFirstT, t, 1, "first timestamps"); err != nil {
+	if err := d.decodeOffsets(columnFirstT, t, 1, "first timestamps"); err != nil {
 		return err
 	}
 	k := 0
@@ -290,8 +291,8 @@ func (d *decoder) firstTimes(t []int64) error {
 	return nil
 }
 
-// lastTimes fills t with the last timestamps of the buckets with samples.
-func (d *decoder) lastTimes(t []int64) error {
+// decodeLastTimes fills t with the last timestamps of the buckets with samples.
+func (d *decoder) decodeLastTimes(t []int64) error {
 	ends := d.into.End[d.at:]
 	if !d.e.has(columnLastT) && d.parts == nil {
 		copy(t, ends)
@@ -303,7 +304,7 @@ func (d *decoder) lastTimes(t []int64) error {
 		}
 		return nil
 	}
-	if err := d.within(columnLastT, t, 0, "last timestamps"); err != nil {
+	if err := d.decodeOffsets(columnLastT, t, 0, "last timestamps"); err != nil {
 		return err
 	}
 	k := 0
@@ -316,8 +317,8 @@ func (d *decoder) lastTimes(t []int64) error {
 	return nil
 }
 
-// within fills x with a column of offsets, which must be in a range of one bucket width starting with least.
-func (d *decoder) within(id int, x []int64, least int64, what string) error {
+// decodeOffsets fills x with a column of offsets, which must be in a range of one bucket width starting with least.
+func (d *decoder) decodeOffsets(id int, x []int64, least int64, what string) error {
 	if err := decodeInts(d.e.column(id), x, what); err != nil {
 		return err
 	}

@@ -9,13 +9,13 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// histograms writes the columns of histograms.
-func (e *encoder) histograms(b *Buckets) {
+// encodeHistograms writes the columns of histograms.
+func (e *encoder) encodeHistograms(b *Buckets) {
 	if b.Histograms == nil {
 		return
 	}
 	var ends, corrections, sums, seconds chunk.Samples
-	layouts, counts := e.take(len(b.End))[:0], e.take(len(b.End))[:0]
+	layouts, counts := e.zeros(len(b.End))[:0], e.zeros(len(b.End))[:0]
 	for i, h := range b.Histograms {
 		if h == nil {
 			continue
@@ -40,15 +40,15 @@ func (e *encoder) histograms(b *Buckets) {
 			counts = append(counts, int64(h.Count))
 		}
 	}
-	e.samples(columnHistograms, &ends)
-	e.samples(columnCorrections, &corrections)
-	e.samples(columnHistogramSums, &sums)
-	e.samples(columnSeconds, &seconds)
+	e.encodeSamples(columnHistograms, &ends)
+	e.encodeSamples(columnCorrections, &corrections)
+	e.encodeSamples(columnHistogramSums, &sums)
+	e.encodeSamples(columnSeconds, &seconds)
 	e.ints(columnLayouts, layouts)
 	e.ints(columnHistogramCounts, counts)
 }
 
-func (e *encoder) samples(id int, s *chunk.Samples) {
+func (e *encoder) encodeSamples(id int, s *chunk.Samples) {
 	from := len(e.body)
 	if s.Len() > 0 {
 		e.body = chunk.AppendChunk(e.body, s)
@@ -56,8 +56,8 @@ func (e *encoder) samples(id int, s *chunk.Samples) {
 	e.put(id, from)
 }
 
-// histograms appends the histograms selected by want, with their other fields.
-func (d *decoder) histograms(want Columns) error {
+// decodeHistograms appends the histograms selected by want, with their other fields.
+func (d *decoder) decodeHistograms(want Columns) error {
 	into := d.into
 	any := d.e.has(columnHistograms)
 	if !any && into.Histograms == nil {
@@ -67,15 +67,15 @@ func (d *decoder) histograms(want Columns) error {
 		}
 		return nil
 	}
-	clear(tail(&into.Histograms, d.at-len(into.Histograms))) // entries of earlier buckets
-	all := tail(&into.Histograms, d.n)
+	clear(extendTail(&into.Histograms, d.at-len(into.Histograms))) // entries of earlier buckets
+	all := extendTail(&into.Histograms, d.n)
 	clear(all)
 	for i, flags := range into.Flags[d.at:] {
 		if flags&HasHistograms != 0 {
 			all[i] = &Histograms{}
 		}
 	}
-	if err := d.layouts(all, want); err != nil || !any {
+	if err := d.decodeLayouts(all, want); err != nil || !any {
 		return err
 	}
 	if want&(ColumnFirst|ColumnLast|ColumnSum) != 0 {
@@ -114,8 +114,8 @@ func (d *decoder) histograms(want Columns) error {
 	return nil
 }
 
-// layouts sets the flags, Coarser and Count of each bucket's histograms.
-func (d *decoder) layouts(all []*Histograms, want Columns) error {
+// decodeLayouts sets the flags, Coarser and Count of each bucket's histograms.
+func (d *decoder) decodeLayouts(all []*Histograms, want Columns) error {
 	x := make([]int64, 2*len(all))
 	counts, layouts := x[:len(all)], x[len(all):]
 	n, both := 0, 0

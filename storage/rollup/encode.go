@@ -21,8 +21,8 @@ type encoder struct {
 // encoders pools encoders with their memory.
 var encoders = sync.Pool{New: func() any { return new(encoder) }}
 
-// take returns n zeros, valid until the chunk is written.
-func (e *encoder) take(n int) []int64 {
+// zeros returns n zeros, valid until the chunk is written.
+func (e *encoder) zeros(n int) []int64 {
 	if e.taken+n > len(e.integers) { // Slices already taken keep the previous memory.
 		e.integers, e.taken = make([]int64, max(2*len(e.integers), n, 1024)), 0
 	}
@@ -121,7 +121,7 @@ func allZero(x []int64) bool {
 func (e *encoder) encode(b *Buckets, width int64) {
 	n := len(b.End)
 	parts := partsOf(b)
-	ends, flags, firstT, lastT := e.take(n), e.take(n), e.take(n), e.take(n)
+	ends, flags, firstT, lastT := e.zeros(n), e.zeros(n), e.zeros(n), e.zeros(n)
 	for i, end := range b.End {
 		ends[i] = (end - b.End[0]) / width
 		flags[i] = int64(b.Flags[i])
@@ -138,27 +138,27 @@ func (e *encoder) encode(b *Buckets, width int64) {
 	e.ints(columnFirstT, gather(firstT, parts, full))
 	e.ints(columnLastT, gather(lastT, parts, full))
 	if b.FirstST != nil {
-		e.starts(b, parts)
+		e.encodeStarts(b, parts)
 	}
-	l := e.lanes(b, parts)
+	l := e.lanesOf(b, parts)
 	hasFloats := len(l.first) > 0
 	if hasFloats {
 		e.floats(b, parts, &l)
 	}
 	e.ints(columnResets, e.widen(gather(b.Resets, parts, full)))
 	e.ints(columnChanges, e.widen(gather(b.Changes, parts, full)))
-	e.histograms(b)
+	e.encodeHistograms(b)
 	if hasFloats {
-		e.moments(b, parts, &l)
+		e.encodeMoments(b, parts, &l)
 	}
-	e.sketches(b)
+	e.encodeSketches(b)
 	e.startResets(b, parts)
 	if hasFloats {
 		e.writeLines(b, parts, &l)
 	}
 }
 
-func (e *encoder) widen(x []uint32) []int64 { return widen(e.take(len(x)), x) }
+func (e *encoder) widen(x []uint32) []int64 { return widen(e.zeros(len(x)), x) }
 
 // widen converts x into wide, which must have the same length, and returns wide.
 func widen(wide []int64, x []uint32) []int64 {
@@ -171,12 +171,12 @@ func widen(wide []int64, x []uint32) []int64 {
 // floats writes the columns of floats except moments and lines. There must be at least one bucket with floats.
 func (e *encoder) floats(b *Buckets, parts []part, l *lanes) {
 	from := len(e.body)
-	e.body = l.appendFirst(e.body, e.take(len(l.first)-1))
+	e.body = l.appendFirst(e.body, e.zeros(len(l.first)-1))
 	e.put(columnFirst, from)
 	n := len(l.first)
-	e.ints(columnLast, l.fromFirst(e.take(n)))
-	e.ints(columnMin, l.below(e.take(n)))
-	e.ints(columnMax, l.above(e.take(n)))
-	e.sums(b, parts, l)
-	e.corrections(b, parts, l)
+	e.ints(columnLast, l.lastIntegers(e.zeros(n)))
+	e.ints(columnMin, l.minIntegers(e.zeros(n)))
+	e.ints(columnMax, l.maxIntegers(e.zeros(n)))
+	e.encodeSums(b, parts, l)
+	e.encodeCorrections(b, parts, l)
 }

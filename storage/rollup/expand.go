@@ -102,7 +102,7 @@ func (x *Expander) Expand(into *chunk.Samples, b *Buckets, i int) {
 		case b.Flags[i]&Aggregated != 0:
 			x.valuesOfAggregates()
 		default:
-			x.values()
+			x.setValues()
 		}
 	}
 	switch {

@@ -38,7 +38,7 @@ func Extend(into, stored, added *Buckets, width int64) (extended, left int) {
 			pair.copy(stored, i, i+1, AllColumns)
 			pair.copy(added, j, j+1, AllColumns)
 		}
-		start, end := around(stored.End[i], width)
+		start, end := bucketAround(stored.End[i], width)
 		coarsenOne(&one, &pair, 0, 2, start, end)
 		if width == OneHour.Width() { // The sketch of a narrower bucket also covers other buckets.
 			coarsenSketches(&one, 0, &pair, 0, 2)

@@ -78,18 +78,19 @@ func CutChunk(b []byte, f *chunk.Fields) bool {
 		id := bits.TrailingZeros32(rest)
 		cutColumn(id, e.column(id), f)
 	}
-	related(x, true)
+	relateNumbers(x, true)
 	return true
 }
 
-// related replaces numbers by their difference to a prediction from other numbers, or restores them if cut is false.
+// relateNumbers replaces numbers by their difference to a prediction from other numbers, or restores them if cut is
+// false.
 //
 //   - The first integer of column last time is stored plus the first integer of column first time. The sum is nearly equal
 //     for all series with one interval, wherever in the bucket their samples are. This applies if both runs have a first
 //     integer.
 //   - The first integer and the base of the column of changes are stored minus the first integer and the base of the
 //     column of counts, zigzag-encoded. This applies if both runs are of the same kind.
-func related(x []uint64, cut bool) {
+func relateNumbers(x []uint64, cut bool) {
 	first, last := numbersOf(columnFirstT, x), numbersOf(columnLastT, x)
 	if chunk.RunHasFirst(first[chunk.RunHead]) && chunk.RunHasFirst(last[chunk.RunHead]) {
 		if cut {
@@ -144,7 +145,7 @@ func cutColumn(id int, b []byte, f *chunk.Fields) {
 
 // columnsOf are the stored columns from which each of Columns is decoded, in the order of its bits. Some values are
 // stored as differences to values of other columns (see the columns), and some numbers as differences to numbers of
-// other columns (see related).
+// other columns (see relateNumbers).
 var columnsOf = [...]uint32{
 	1 << columnCount,
 	1<<columnFirstT | 1<<columnFirst | 1<<columnLast,
@@ -204,7 +205,7 @@ const columnNoRun = 254
 func AppendCut(dst []byte, f *chunk.Fields) []byte {
 	from := len(dst)
 	x := f.Numbers
-	related(x, false)
+	relateNumbers(x, false)
 	dst = append(dst, chunkFormat)
 	dst = binary.AppendUvarint(dst, x[FieldWidth])
 	dst = binary.AppendUvarint(dst, x[FieldBuckets])

@@ -85,7 +85,7 @@ func TestFieldsOf(t *testing.T) {
 			require.Equal(t, VersionOf(encoded), VersionOf(part))
 			require.Equal(t, expected.End, got.End)
 			for i := range b.End {
-				require.Equal(t, text(&expected, i), text(&got, i), "%s %b", name, want)
+				require.Equal(t, bucketText(&expected, i), bucketText(&got, i), "%s %b", name, want)
 			}
 		}
 	})

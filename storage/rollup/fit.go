@@ -13,8 +13,8 @@ type expanded struct {
 	correction                   float64
 }
 
-// slack returns the max rounding error of sums.
-func (e *expanded) slack() float64 {
+// maxSumError returns the max rounding error of sums.
+func (e *expanded) maxSumError() float64 {
 	return 1e-14 * max(math.Abs(e.least), math.Abs(e.greatest)) * float64(e.n)
 }
 
@@ -30,16 +30,16 @@ type fit struct {
 	mild    bool // reject courses that need strong bending
 }
 
-// values sets x.v to values with the properties of the bucket. If it finds none, odd sets values with some of them.
-func (x *fit) values() {
+// setValues sets x.v to values with the properties of the bucket. If it finds none, odd sets values with some of them.
+func (x *fit) setValues() {
 	e := &x.e
-	if x.v = slices.Grow(x.v[:0], e.n)[:e.n]; !x.fits() {
-		x.odd()
+	if x.v = slices.Grow(x.v[:0], e.n)[:e.n]; !x.setFitting() {
+		x.setOdd()
 	}
 }
 
-// fits sets x.v and returns true, or returns false if it finds no values with all properties.
-func (x *fit) fits() bool {
+// setFitting sets x.v and returns true, or returns false if it finds no values with all properties.
+func (x *fit) setFitting() bool {
 	e := &x.e
 	switch {
 	case e.n <= 2:
@@ -57,7 +57,7 @@ func (x *fit) fits() bool {
 		e.rises+e.falls >= e.n:
 		return false // rises+falls >= n only if columns are damaged.
 	}
-	return x.line() || x.twoLevels() || x.search()
+	return x.setLine() || x.twoLevels() || x.setCourse()
 }
 
 // valuesOfUnknownSteps sets x.v for floats among histograms: the numbers of changes and falls are unknown.
@@ -67,12 +67,12 @@ func (x *fit) valuesOfUnknownSteps() {
 		for falls := range min(changes, 12) + 1 {
 			e.rises, e.falls = changes-falls, falls
 			e.correction = float64(falls) * e.greatest // as if all falls were from the max value
-			if x.v = slices.Grow(x.v[:0], e.n)[:e.n]; x.fits() {
+			if x.v = slices.Grow(x.v[:0], e.n)[:e.n]; x.setFitting() {
 				return
 			}
 		}
 	}
-	x.odd()
+	x.setOdd()
 }
 
 // valuesOfAggregates sets x.v for aggregates, whose count, sum, min and max are exact, and nothing else.
@@ -87,7 +87,7 @@ func (x *fit) valuesOfAggregates() {
 		e.falls = int(min(math.Ceil(e.correction/e.greatest-1e-9), float64(e.n-1)))
 	}
 	e.rises = e.n - 1 - e.falls
-	if e.n > 2 && (e.falls > 0 || e.first == e.least && e.last == e.greatest) && x.fits() {
+	if e.n > 2 && (e.falls > 0 || e.first == e.least && e.last == e.greatest) && x.setFitting() {
 		return
 	}
 	others := float64(e.n - 2)
@@ -119,12 +119,12 @@ func areFinite(list ...float64) bool {
 	return true
 }
 
-// line sets values that rise or fall by equal steps, and reports whether they have the properties.
-func (x *fit) line() bool {
+// setLine sets values that rise or fall by equal steps, and reports whether they have the properties.
+func (x *fit) setLine() bool {
 	e := &x.e
 	height, steps := e.last-e.first, float64(e.n-1)
 	if max(e.rises, e.falls) < e.n-1 || e.least != min(e.first, e.last) || e.greatest != max(e.first, e.last) ||
-		math.Abs(float64(e.n)*(e.first+height/2)-e.sum) > e.slack() {
+		math.Abs(float64(e.n)*(e.first+height/2)-e.sum) > e.maxSumError() {
 		return false
 	}
 	for k := range x.v {
@@ -141,8 +141,8 @@ func (x *fit) twoLevels() bool {
 	span := e.greatest - e.least
 	share := (e.sum - float64(e.n)*e.least + e.low) / span
 	high := [2]bool{e.first == e.greatest, e.last == e.greatest}
-	if math.Abs(share-math.Round(share)) > 1e-9+e.slack()/span ||
-		math.Abs(e.correction-float64(e.falls)*e.greatest) > e.slack() ||
+	if math.Abs(share-math.Round(share)) > 1e-9+e.maxSumError()/span ||
+		math.Abs(e.correction-float64(e.falls)*e.greatest) > e.maxSumError() ||
 		!high[0] && e.first != e.least || !high[1] && e.last != e.least {
 		return false
 	}
@@ -179,9 +179,9 @@ func (x *fit) twoLevels() bool {
 	return true
 }
 
-// search sets values along a course with the same rises, falls and sum, and, if it finds one, the same correction. It
-// returns false if it finds no course.
-func (x *fit) search() bool {
+// setCourse sets values along a course with the same rises, falls and sum, and, if it finds one, the same correction.
+// It returns false if it finds no course.
+func (x *fit) setCourse() bool {
 	e, o := &x.e, &x.outline
 	span := e.greatest - e.least
 	*o = outline{
@@ -190,7 +190,7 @@ func (x *fit) search() bool {
 	}
 	x.target = target{
 		point: point{correction: o.total, sum: (e.sum - float64(e.n)*e.least + e.low) / span},
-		slack: 1e-15*float64(e.n) + 0.1*e.slack()/span,
+		slack: 1e-15*float64(e.n) + 0.1*e.maxSumError()/span,
 	}
 	o.mean = x.target.sum / float64(e.n)
 	if e.falls > 0 {
@@ -203,7 +203,7 @@ func (x *fit) search() bool {
 	return e.falls > 0 && x.searchAll()
 }
 
-// evenly is a value of loose: samples stay evenly distributed over levels, and course.place isn't called.
+// evenly is a value of loose: samples stay evenly distributed over levels, and course.placeSamples isn't called.
 const evenly = -1
 
 // searchAll tries courses, the most likely ones first, until one fits.
@@ -256,7 +256,7 @@ func (x *fit) searchRuns(loose int, lengths bool) bool {
 		if x.mild = false; found {
 			return true
 		}
-		if x.try(loose) ||
+		if x.setFromCourse(loose) ||
 			lengths && x.searchFirst(loose, &o.firstRises, o.rises-o.risingRuns()+1, o.risingRuns()) ||
 			lengths && x.searchFirst(loose, &o.firstFalls, o.falls-o.runs+1, o.runs) {
 			return true
@@ -272,7 +272,7 @@ func (x *fit) searchFirst(loose int, first *int, most, runs int) bool {
 	}
 	likely := x.firstSteps(first == &x.outline.firstRises)
 	for _, n := range [...]int{likely, likely + 1, likely - 1, likely + 2, 1, most} {
-		if *first = n; n > 0 && n <= most && x.try(loose) {
+		if *first = n; n > 0 && n <= most && x.setFromCourse(loose) {
 			return true
 		}
 	}
@@ -283,7 +283,7 @@ func (x *fit) searchFirst(loose int, first *int, most, runs int) bool {
 // firstSteps returns the length of the first run of rises or falls with which the mean is approximately right.
 func (x *fit) firstSteps(up bool) int {
 	o, c := &x.outline, &x.course
-	if !c.turn(o) {
+	if !c.setTurns(o) {
 		return 0
 	}
 	i, steps := 1, o.falls
@@ -333,31 +333,31 @@ func (x *fit) likelyRuns() []int {
 	return list
 }
 
-// try sets the values of the outline's course if it fits.
-func (x *fit) try(loose int) bool {
+// setFromCourse sets the values of the outline's course if it fits.
+func (x *fit) setFromCourse(loose int) bool {
 	if x.tries--; x.tries < 0 {
 		return false
 	}
 	c := &x.course
-	if !c.draw(&x.outline) {
+	if !c.drawOutline(&x.outline) {
 		return false
 	}
 	if loose != evenly {
 		if !x.target.anyCorrection {
-			c.pin(x.target.correction)
+			c.pinLevel(x.target.correction)
 		}
-		if !c.place(x.e.n, loose, x.target.sum) {
+		if !c.placeSamples(x.e.n, loose, x.target.sum) {
 			return false
 		}
 	}
-	if by := c.bend(x.target.sum); x.mild && math.Abs(by) > 0.5 {
+	if by := c.bendToSum(x.target.sum); x.mild && math.Abs(by) > 0.5 {
 		return false
 	}
-	return c.solve(x.target) && x.follow()
+	return c.solveTarget(x.target) && x.setFromLevels()
 }
 
-// follow converts the levels of the course to values, sets x.v to them, and reports whether they fit.
-func (x *fit) follow() bool {
+// setFromLevels converts the levels of the course to values, sets x.v to them, and reports whether they fit.
+func (x *fit) setFromLevels() bool {
 	e, c := &x.e, &x.course
 	for j, v := range c.level {
 		c.level[j] = min(max(e.least+v*(e.greatest-e.least), e.least), e.greatest)
@@ -365,12 +365,14 @@ func (x *fit) follow() bool {
 	c.level[c.top], c.level[c.bottom] = e.greatest, e.least
 	c.level[0], c.level[len(c.level)-1] = e.first, e.last
 	if !x.target.anyCorrection {
-		c.settle(e, x.missingCorrection(), func(j int) bool { return c.isBeforeFall(j) }, false)
+		c.addRoundingError(e, x.missingCorrection(), func(j int) bool { return c.isBeforeFall(j) }, false)
 	}
-	c.settle(e, x.missingSum(), func(j int) bool { return !c.isBeforeFall(j) && c.held[j] == 1 }, true)
-	c.settle(e, x.missingSum(), func(j int) bool { return !c.isBeforeFall(j) || x.target.anyCorrection }, true)
-	if !c.isStrict() || !(math.Abs(x.missingSum()) <= e.slack()) ||
-		!x.target.anyCorrection && !(math.Abs(x.missingCorrection()) <= e.slack()) {
+	c.addRoundingError(e, x.missingSum(), func(j int) bool { return !c.isBeforeFall(j) && c.held[j] == 1 }, true)
+	c.addRoundingError(
+		e, x.missingSum(), func(j int) bool { return !c.isBeforeFall(j) || x.target.anyCorrection }, true,
+	)
+	if !c.isStrict() || !(math.Abs(x.missingSum()) <= e.maxSumError()) ||
+		!x.target.anyCorrection && !(math.Abs(x.missingCorrection()) <= e.maxSumError()) {
 		return false
 	}
 	at := 0
@@ -405,9 +407,9 @@ func (x *fit) missingSum() float64 {
 	return -s.total()
 }
 
-// settle adds off, the rounding error of a sum, to the first changeable level that keeps its order relative to its
-// neighbors. If perSample is set, off is shared among the level's samples.
-func (c *course) settle(e *expanded, off float64, mayChange func(j int) bool, perSample bool) {
+// addRoundingError adds off, the rounding error of a sum, to the first changeable level that keeps its order relative
+// to its neighbors. If perSample is set, off is shared among the level's samples.
+func (c *course) addRoundingError(e *expanded, off float64, mayChange func(j int) bool, perSample bool) {
 	if off == 0 {
 		return
 	}
@@ -428,10 +430,10 @@ func (c *course) settle(e *expanded, off float64, mayChange func(j int) bool, pe
 	}
 }
 
-// odd sets values for a bucket that has a value that isn't finite, or a sum that a float64 can't hold. The first value
-// is repeated as often as possible. The other values that must occur, and the last value, follow in the order with the
-// fewest excess changes and falls.
-func (x *fit) odd() {
+// setOdd sets values for a bucket that has a value that isn't finite, or a sum that a float64 can't hold. The first
+// value is repeated as often as possible. The other values that must occur, and the last value, follow in the order
+// with the fewest excess changes and falls.
+func (x *fit) setOdd() {
 	e := &x.e
 	var others [3]float64
 	n := 0
@@ -463,12 +465,12 @@ func (x *fit) odd() {
 			before, at, k := e.first, [3]float64{}, 0
 			for _, i := range by {
 				if i < of {
-					r.step(before, others[i])
+					r.countStep(before, others[i])
 					before, at[k] = others[i], others[i]
 					k++
 				}
 			}
-			r.step(before, e.last)
+			r.countStep(before, e.last)
 			if tooMany := max(int(r.changes)-e.rises-e.falls, 0) + max(int(r.resets)-e.falls, 0); tooMany < best {
 				best, order, used = tooMany, at, of
 			}

@@ -12,20 +12,20 @@ import (
 type run struct {
 	min, max        float64
 	sum, correction sum
-	moment          float64 // set after all values, like line
+	moment          float64 // set after all values, like setLine
 	line            lineSums
 	resets, changes uint32
 	large, wide     bool
 }
 
-// start starts a run with its first value.
-func (r *run) start(v float64) {
+// begin starts a run with its first value.
+func (r *run) begin(v float64) {
 	*r = run{min: v, max: v, large: isLarge(v)}
 	r.sum.add(v)
 }
 
-// step counts the transition from one value to the next, as Prometheus' rate, resets and changes do.
-func (r *run) step(before, v float64) {
+// countStep counts the transition from one value to the next, as Prometheus' rate, resets and changes do.
+func (r *run) countStep(before, v float64) {
 	if v < before {
 		r.resets++
 		r.correction.add(before)
@@ -35,9 +35,9 @@ func (r *run) step(before, v float64) {
 	}
 }
 
-// extend widens the range of values as min_over_time and max_over_time do: NaN is replaced by the next value, and the
-// first of equal values is kept.
-func (r *run) extend(least, greatest float64) {
+// extendRange widens the range of values as min_over_time and max_over_time do: NaN is replaced by the next value, and
+// the first of equal values is kept.
+func (r *run) extendRange(least, greatest float64) {
 	if least < r.min || r.min != r.min {
 		r.min = least
 	}
@@ -47,8 +47,8 @@ func (r *run) extend(least, greatest float64) {
 	r.large = r.large || isLarge(least) || isLarge(greatest)
 }
 
-// put writes the run to bucket i.
-func (r *run) put(b *Buckets, i int) {
+// writeTo writes the run to bucket i.
+func (r *run) writeTo(b *Buckets, i int) {
 	b.Min[i], b.Max[i] = r.min, r.max
 	b.Sum[i], b.SumLow[i] = r.sum.parts(r.min, r.max, r.wide)
 	if r.sum.isVague(b.Count[i], r.min, r.max) {
@@ -71,8 +71,8 @@ type floatsOf struct {
 	endsStale bool
 }
 
-// floats fills bucket i with floats [from, to).
-func (b *builder) floats(i int, s *chunk.Samples, from, to int) floatsOf {
+// fillFloats fills bucket i with floats [from, to).
+func (b *builder) fillFloats(i int, s *chunk.Samples, from, to int) floatsOf {
 	var r run
 	count, first, last := 0, 0, 0
 	before := 0.0
@@ -84,7 +84,7 @@ func (b *builder) floats(i int, s *chunk.Samples, from, to int) floatsOf {
 		count++
 		if count == 1 {
 			first, before = last, v
-			r.start(v)
+			r.begin(v)
 			continue
 		}
 		r.sum.add(v)
@@ -97,8 +97,8 @@ func (b *builder) floats(i int, s *chunk.Samples, from, to int) floatsOf {
 			}
 			r.large = r.large || isLarge(v)
 		default:
-			r.step(before, v)
-			r.extend(v, v)
+			r.countStep(before, v)
+			r.extendRange(v, v)
 		}
 		before = v
 	}
@@ -119,7 +119,7 @@ func (b *builder) floats(i int, s *chunk.Samples, from, to int) floatsOf {
 	into.Count[i] = uint32(min(count, math.MaxUint32))
 	into.FirstT[i], into.LastT[i] = s.T[first], s.T[last]
 	into.First[i], into.Last[i] = s.V[first], s.V[last]
-	r.put(into, i)
+	r.writeTo(into, i)
 	if len(s.ST) > 0 {
 		into.setStarts(i, startsOfFloats(s, first, last))
 	}

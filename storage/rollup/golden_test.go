@@ -26,7 +26,7 @@ func goldenBuckets(t testing.TB) map[string]*Buckets {
 		AppendEvery(&b, s, fiveMinutes)
 		golden[name] = b.slice(0, min(24, len(b.End)))
 	}
-	for _, sh := range append(usual(), unusual()...) {
+	for _, sh := range append(usualShapes(), unusualShapes()...) {
 		build("floats "+sh.name, sh.floats(300, 7))
 		build("ragged "+sh.name, sh.ragged(120, 7))
 	}
@@ -45,14 +45,14 @@ func goldenBuckets(t testing.TB) map[string]*Buckets {
 		deltas.AppendFloat(startMS+i*intervalMS, startMS+(i-1)*intervalMS, float64(i%7))
 	}
 	build("starts", deltas)
-	build("starts of restarts", withStarts(unusual()[0].floats(300, 7), "restarts", 7))
-	build("overlapping starts", withStarts(usual()[0].floats(300, 7), "overlapping", 7))
+	build("starts of restarts", withStarts(unusualShapes()[0].floats(300, 7), "restarts", 7))
+	build("overlapping starts", withStarts(usualShapes()[0].floats(300, 7), "overlapping", 7))
 	build("any starts of histograms", withStarts(histograms(t, 120, 7, true, true), "any", 7))
 	var sketched Buckets
-	AppendStored(&sketched, usual()[7].floats(480, 7), "m", fiveMinutes)
+	AppendStored(&sketched, usualShapes()[7].floats(480, 7), "m", fiveMinutes)
 	golden["sketches"] = &sketched
 	var hours Buckets
-	AppendEvery(&hours, usual()[7].floats(2000, 7), oneHour)
+	AppendEvery(&hours, usualShapes()[7].floats(2000, 7), oneHour)
 	golden["low sums"] = &hours
 	return golden
 }
@@ -129,7 +129,7 @@ func TestGolden(t *testing.T) {
 func goldenText(b *Buckets, encoded []byte) string {
 	var out strings.Builder
 	for i := range b.End {
-		fmt.Fprintln(&out, text(b, i))
+		fmt.Fprintln(&out, bucketText(b, i))
 	}
 	for rest := encoded; len(rest) > 0; rest = rest[min(32, len(rest)):] {
 		fmt.Fprintf(&out, "chunk %x\n", rest[:min(32, len(rest))])

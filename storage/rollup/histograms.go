@@ -10,10 +10,10 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// histograms fills bucket i, which has no floats, with histograms that aren't stale markers.
-func (b *builder) histograms(i int, alive []chunk.Histogram) {
+// fillHistograms fills bucket i, which has no floats, with histograms that aren't stale markers.
+func (b *builder) fillHistograms(i int, alive []chunk.Histogram) {
 	into := b.into
-	if slices.ContainsFunc(alive, func(h chunk.Histogram) bool { return h.Computable() != nil }) {
+	if slices.ContainsFunc(alive, func(h chunk.Histogram) bool { return h.CheckComputable() != nil }) {
 		into.Flags[i] |= NotSimple
 		return
 	}
@@ -21,7 +21,7 @@ func (b *builder) histograms(i int, alive []chunk.Histogram) {
 	var starts startRun
 	for k, h := range alive {
 		f := asFloat(h)
-		isStartReset := k > 0 && starts.step(alive[k-1].ST, alive[k-1].T, h.ST, h.T) && !f.DetectReset(all.h.Last)
+		isStartReset := k > 0 && starts.countStep(alive[k-1].ST, alive[k-1].T, h.ST, h.T) && !f.DetectReset(all.h.Last)
 		if isStartReset {
 			starts.resets++
 		}
@@ -85,22 +85,22 @@ func (r *histogramRun) add(next *Histograms, isStartReset bool) {
 		case r.h.Count == 1:
 			r.h.FirstReset, r.h.FirstStartReset, r.second = isReset, !isReset, next.First
 		case isReset:
-			r.correct(&r.h.Correction, before, ReconciledCorrection)
+			r.addCorrection(&r.h.Correction, before, ReconciledCorrection)
 		default:
-			r.correct(&r.h.StartCorrection, before, ReconciledStartCorrection)
+			r.addCorrection(&r.h.StartCorrection, before, ReconciledStartCorrection)
 		}
-		r.see(next.First, 0)
+		r.recordLayout(next.First, 0)
 		switch {
 		case next.FirstReset:
-			r.correct(&r.h.Correction, next.First, ReconciledCorrection)
+			r.addCorrection(&r.h.Correction, next.First, ReconciledCorrection)
 		case next.FirstStartReset:
-			r.correct(&r.h.StartCorrection, next.First, ReconciledStartCorrection)
+			r.addCorrection(&r.h.StartCorrection, next.First, ReconciledStartCorrection)
 		}
 	}
-	r.correct(&r.h.Correction, next.Correction, ReconciledCorrection)
-	r.correct(&r.h.StartCorrection, next.StartCorrection, ReconciledStartCorrection)
+	r.addCorrection(&r.h.Correction, next.Correction, ReconciledCorrection)
+	r.addCorrection(&r.h.StartCorrection, next.StartCorrection, ReconciledStartCorrection)
 	if next.Count > 1 {
-		r.see(next.Last, next.Coarser)
+		r.recordLayout(next.Last, next.Coarser)
 		if next.MixedKinds {
 			r.exponential, r.custom = true, true
 		}
@@ -109,8 +109,8 @@ func (r *histogramRun) add(next *Histograms, isStartReset bool) {
 	r.h.Count += next.Count
 }
 
-// see records the layout of a histogram after the first.
-func (r *histogramRun) see(h *histogram.FloatHistogram, coarser uint8) {
+// recordLayout records the layout of a histogram after the first.
+func (r *histogramRun) recordLayout(h *histogram.FloatHistogram, coarser uint8) {
 	if h.UsesCustomBuckets() {
 		r.custom = true
 		return
@@ -119,8 +119,8 @@ func (r *histogramRun) see(h *histogram.FloatHistogram, coarser uint8) {
 	r.least = min(r.least, h.Schema-int32(coarser))
 }
 
-// correct adds by to a correction, whose element of the set Reconciled is reconciled.
-func (r *histogramRun) correct(correction **histogram.FloatHistogram, by *histogram.FloatHistogram,
+// addCorrection adds by to a correction, whose element of the set Reconciled is reconciled.
+func (r *histogramRun) addCorrection(correction **histogram.FloatHistogram, by *histogram.FloatHistogram,
 	reconciled Reconciled) {
 	switch {
 	case by == nil:

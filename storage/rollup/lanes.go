@@ -30,15 +30,15 @@ type lanes struct {
 	sum                   []int64 // of sums; nil where they aren't stored as integers
 }
 
-// lanes converts values to integers.
-func (e *encoder) lanes(b *Buckets, parts []part) lanes {
+// lanesOf converts values to integers.
+func (e *encoder) lanesOf(b *Buckets, parts []part) lanes {
 	columns := [4][]float64{
 		gather(b.First, parts, ofFloats), gather(b.Last, parts, ofFloats),
 		gather(b.Min, parts, ofFloats), gather(b.Max, parts, ofFloats),
 	}
 	l := lanes{form: chooseForm(columns[:])}
 	for k, into := range []*[]int64{&l.first, &l.last, &l.min, &l.max} {
-		m := e.take(len(columns[k]))
+		m := e.zeros(len(columns[k]))
 		for i, v := range columns[k] {
 			m[i] = l.integer(v)
 		}
@@ -93,22 +93,22 @@ func (l *lanes) appendFirst(dst []byte, follows []int64) []byte {
 	return dst
 }
 
-// fromFirst, below and above fill x with the columns last, min and max, and return it.
-func (l *lanes) fromFirst(x []int64) []int64 {
+// lastIntegers, below and above fill x with the columns last, min and max, and return it.
+func (l *lanes) lastIntegers(x []int64) []int64 {
 	for i, v := range l.first {
 		x[i] = l.last[i] - v
 	}
 	return x
 }
 
-func (l *lanes) below(x []int64) []int64 {
+func (l *lanes) minIntegers(x []int64) []int64 {
 	for i, v := range l.first {
 		x[i] = min(v, l.last[i]) - l.min[i]
 	}
 	return x
 }
 
-func (l *lanes) above(x []int64) []int64 {
+func (l *lanes) maxIntegers(x []int64) []int64 {
 	for i, v := range l.first {
 		x[i] = l.max[i] - max(v, l.last[i])
 	}

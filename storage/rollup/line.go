@@ -45,13 +45,13 @@ func (b *Buckets) setLine(i int, l lineSums) {
 // times contains the number of samples, and the milliseconds from the first to the last.
 type times struct{ n, span int64 }
 
-// fits reports whether the line of samples at these times can be stored.
-func (s times) fits() bool {
+// isStorable reports whether the line of samples at these times can be stored.
+func (s times) isStorable() bool {
 	return s.n > 0 && s.n <= maxLineSamples && s.span >= 0 && s.span <= maxLineSpan
 }
 
-// regular returns the sums for evenly spaced times with this interval.
-func (s times) regular(interval int64) (timeSum, squares int64) {
+// regularSums returns the sums for evenly spaced times with this interval.
+func (s times) regularSums(interval int64) (timeSum, squares int64) {
 	return interval * (s.n * (s.n - 1) / 2), interval * interval * ((s.n - 1) * s.n * (2*s.n - 1) / 6)
 }
 
@@ -60,7 +60,7 @@ func (s times) isRegular(timeSum, squares int64) bool {
 	if s.n < 2 {
 		return true
 	}
-	a, b := s.regular(s.span / (s.n - 1))
+	a, b := s.regularSums(s.span / (s.n - 1))
 	return s.span%(s.n-1) == 0 && timeSum == a && squares == b
 }
 
@@ -102,9 +102,9 @@ func comomentInteger(c float64, e int) int64 {
 
 func comomentOf(m int64, e int) float64 { return math.Ldexp(float64(m), e-comomentBits) }
 
-// finish returns the line of samples with these values as it is stored.
-func (l lineSums) finish(s times, least, greatest float64, isFinite bool) lineSums {
-	if l.squares < 0 || !s.fits() || least < greatest && !isFinite {
+// stored returns the line of samples with these values as it is stored.
+func (l lineSums) stored(s times, least, greatest float64, isFinite bool) lineSums {
+	if l.squares < 0 || !s.isStorable() || least < greatest && !isFinite {
 		return unknownLine
 	}
 	if !(least < greatest) {
@@ -176,7 +176,7 @@ func comomentOfSamples(t []int64, v []float64, n int, values sum, timeSum int64)
 
 // lineOf returns the line of floats [from, to). The first must not be a stale marker.
 func (b *builder) lineOf(s *chunk.Samples, from, to int, span times, r *run) lineSums {
-	if !span.fits() || b.isCounter && r.min < r.max {
+	if !span.isStorable() || b.isCounter && r.min < r.max {
 		return unknownLine
 	}
 	t, v := s.T[from:to], s.V[from:to]
@@ -186,7 +186,7 @@ func (b *builder) lineOf(s *chunk.Samples, from, to int, span times, r *run) lin
 	if r.min < r.max && finite {
 		l.comoment = comomentOfSamples(t, v, int(span.n), r.sum, l.timeSum)
 	}
-	l = l.finish(span, r.min, r.max, finite)
+	l = l.stored(span, r.min, r.max, finite)
 	if b.isCounter {
 		return l.forCounter(span, r.min, r.max)
 	}
@@ -203,7 +203,7 @@ func (r *run) addLine(n, first int64, fine *Buckets, at int) {
 	}
 	m, later := int64(fine.FloatCount(at)), fine.FirstT[at]-first
 	both := times{n: n + m, span: fine.LastT[at] - first}
-	if r.line.squares < 0 || l.squares < 0 || !both.fits() {
+	if r.line.squares < 0 || l.squares < 0 || !both.isStorable() {
 		r.line = unknownLine
 		return
 	}

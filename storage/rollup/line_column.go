@@ -46,7 +46,7 @@ const comomentUnknown = 1 << (comomentBits + 1)
 func (x *lineRuns) interval() (interval int64) {
 	votes := 0
 	for i := range x.n {
-		s := x.at(i)
+		s := x.timesOf(i)
 		if s.n < 2 || s.span%(s.n-1) != 0 {
 			continue
 		}
@@ -71,9 +71,9 @@ type lineRuns struct {
 	exponents []int64 // of comoments; 0 where there is no comoment
 }
 
-func (x *lineRuns) at(i int) times { return times{x.n[i], x.span[i]} }
+func (x *lineRuns) timesOf(i int) times { return times{x.n[i], x.span[i]} }
 
-func (x *lineRuns) skips(i int) bool { return x.hasBoth != nil && x.hasBoth[i] }
+func (x *lineRuns) isSkipped(i int) bool { return x.hasBoth != nil && x.hasBoth[i] }
 
 // setBoth sets hasBoth from the flags of buckets.
 func (x *lineRuns) setBoth(flags []Flags, parts []part) {
@@ -95,7 +95,7 @@ func (e *encoder) writeLines(b *Buckets, parts []part, l *lanes) {
 	var x lineRuns
 	x.n = e.widen(gather(b.Count, parts, ofFloats))
 	firstT, lastT := gather(b.FirstT, parts, ofFloats), gather(b.LastT, parts, ofFloats)
-	x.span = e.take(len(x.n))
+	x.span = e.zeros(len(x.n))
 	for i, last := range lastT {
 		x.span[i] = last - firstT[i]
 	}
@@ -104,12 +104,12 @@ func (e *encoder) writeLines(b *Buckets, parts []part, l *lanes) {
 	comoment, least, greatest := gather(b.Comoment, parts, ofFloats), gather(b.Min, parts, ofFloats),
 		gather(b.Max, parts, ofFloats)
 
-	x.exponents = e.take(len(x.n))
-	m, implied := e.take(len(x.n)), true
+	x.exponents = e.zeros(len(x.n))
+	m, implied := e.zeros(len(x.n)), true
 	for i := range x.n {
-		s := x.at(i)
+		s := x.timesOf(i)
 		switch {
-		case x.skips(i):
+		case x.isSkipped(i):
 		case x.squares[i] >= 0 && least[i] < greatest[i]:
 			exponent, _ := comomentExponent(least[i], greatest[i], s.n, timeMoment(s.n, x.timeSum[i], x.squares[i]))
 			x.exponents[i], m[i] = int64(exponent), comomentInteger(comoment[i], exponent)
@@ -120,28 +120,28 @@ func (e *encoder) writeLines(b *Buckets, parts []part, l *lanes) {
 	}
 	if !implied {
 		from := len(e.body)
-		e.comoments(m, &x, l)
+		e.encodeComoments(m, &x, l)
 		e.put(columnComoment, from)
 	}
-	e.times(m, &x)
+	e.encodeTimes(m, &x)
 }
 
-// comoments appends the shortest encoding of the column of comoments.
-func (e *encoder) comoments(m []int64, x *lineRuns, l *lanes) {
+// encodeComoments appends the shortest encoding of the column of comoments.
+func (e *encoder) encodeComoments(m []int64, x *lineRuns, l *lanes) {
 	from := len(e.body)
 	e.body = appendInts(append(e.body, comomentPlain), m)
 	if l.form == formBits {
 		return
 	}
 	for kind := byte(comomentLoose); kind <= comomentSteady; kind++ {
-		k, over := e.take(len(m)), e.take(len(m))
+		k, over := e.zeros(len(m)), e.zeros(len(m))
 		for i := range m {
-			if x.skips(i) || m[i] == comomentUnknown {
+			if x.isSkipped(i) || m[i] == comomentUnknown {
 				over[i] = m[i]
 				continue
 			}
-			k[i] = x.nearest(i, m[i], l) - l.rise(kind, i, x.n[i])
-			over[i] = m[i] - x.comoment(i, l.rise(kind, i, x.n[i])+k[i], l)
+			k[i] = x.nearestFactor(i, m[i], l) - l.predictedRise(kind, i, x.n[i])
+			over[i] = m[i] - x.comomentOf(i, l.predictedRise(kind, i, x.n[i])+k[i], l)
 		}
 		middle := len(e.body)
 		e.body = appendInts(append(e.body, kind), k)
@@ -156,17 +156,17 @@ func (e *encoder) comoments(m []int64, x *lineRuns, l *lanes) {
 	}
 }
 
-// rise returns the prediction of a kind for bucket i, which has n values.
-func (l *lanes) rise(kind byte, i int, n int64) int64 {
+// predictedRise returns the prediction of a kind for bucket i, which has n values.
+func (l *lanes) predictedRise(kind byte, i int, n int64) int64 {
 	if kind == comomentLoose {
 		return (n - 1) * (l.last[i] - l.first[i])
 	}
 	return n * (n + 1) * (l.last[i] - l.first[i]) / 6
 }
 
-// unit returns the number of units of bucket i's comoment per unit of its prediction.
-func (x *lineRuns) unit(i int, l *lanes) float64 {
-	s := x.at(i)
+// unitsPerPrediction returns the number of units of bucket i's comoment per unit of its prediction.
+func (x *lineRuns) unitsPerPrediction(i int, l *lanes) float64 {
+	s := x.timesOf(i)
 	if s.n < 2 {
 		return 0
 	}
@@ -174,38 +174,38 @@ func (x *lineRuns) unit(i int, l *lanes) float64 {
 	return math.Ldexp(step, comomentBits-int(x.exponents[i]))
 }
 
-// nearest returns the k whose comoment is nearest to m, or 0 if k is too large.
-func (x *lineRuns) nearest(i int, m int64, l *lanes) int64 {
-	k := math.RoundToEven(float64(m) / x.unit(i, l))
+// nearestFactor returns the k whose comoment is nearest to m, or 0 if k is too large.
+func (x *lineRuns) nearestFactor(i int, m int64, l *lanes) int64 {
+	k := math.RoundToEven(float64(m) / x.unitsPerPrediction(i, l))
 	if !(math.Abs(k) < 1<<53) {
 		return 0
 	}
 	return int64(k)
 }
 
-// comoment returns the integer of the comoment of bucket i for k, or 0 if it is too large.
-func (x *lineRuns) comoment(i int, k int64, l *lanes) int64 {
-	m := math.RoundToEven(float64(k) * x.unit(i, l))
+// comomentOf returns the integer of the comoment of bucket i for k, or 0 if it is too large.
+func (x *lineRuns) comomentOf(i int, k int64, l *lanes) int64 {
+	m := math.RoundToEven(float64(k) * x.unitsPerPrediction(i, l))
 	if !(math.Abs(m) <= comomentUnknown) {
 		return 0
 	}
 	return int64(m)
 }
 
-// times writes the column of times. m are the integers of comoments.
-func (e *encoder) times(m []int64, x *lineRuns) {
+// encodeTimes writes the column of times. m are the integers of comoments.
+func (e *encoder) encodeTimes(m []int64, x *lineRuns) {
 	interval := x.interval()
-	sums, shares, rests, unknown := e.take(len(m)), e.take(len(m)), e.take(len(m)), e.take(len(m))
+	sums, shares, rests, unknown := e.zeros(len(m)), e.zeros(len(m)), e.zeros(len(m)), e.zeros(len(m))
 	for i := range x.n {
-		s := x.at(i)
+		s := x.timesOf(i)
 		switch {
-		case x.skips(i), m[i] == comomentUnknown:
+		case x.isSkipped(i), m[i] == comomentUnknown:
 			continue
 		case x.squares[i] < 0:
 			unknown[i] = 1
 			continue
 		}
-		timeSum, squares := s.regular(interval)
+		timeSum, squares := s.regularSums(interval)
 		sums[i] = x.timeSum[i] - timeSum
 		rests[i] = x.squares[i] - squares - sums[i]*sums[i]
 		if share := 2 * interval * sums[i]; share != 0 {
@@ -238,10 +238,10 @@ func (e *encoder) times(m []int64, x *lineRuns) {
 	e.put(columnTimes, from)
 }
 
-// lines appends the lines. count has the counts of the buckets of floats.
-func (d *decoder) lines(count []int64) error {
-	comoment, timeSum, squares := tail(&d.into.Comoment, d.n), tail(&d.into.TimeSum, d.n),
-		tail(&d.into.TimeSquares, d.n)
+// decodeLines appends the lines. count has the counts of the buckets of floats.
+func (d *decoder) decodeLines(count []int64) error {
+	comoment, timeSum, squares := extendTail(&d.into.Comoment, d.n), extendTail(&d.into.TimeSum, d.n),
+		extendTail(&d.into.TimeSquares, d.n)
 	n := d.floats
 	if n == 0 {
 		clear(comoment)
@@ -259,7 +259,7 @@ func (d *decoder) lines(count []int64) error {
 		defer wide.Put(p)
 		space = *p
 	}
-	span, err := d.spans(space[:d.n], space[d.n:][:d.n])
+	span, err := d.decodeSpans(space[:d.n], space[d.n:][:d.n])
 	if err != nil {
 		return err
 	}
@@ -269,24 +269,24 @@ func (d *decoder) lines(count []int64) error {
 	if err := d.lineTimes(&x, space[n:][:2*n], space[3*n:][:n]); err != nil {
 		return err
 	}
-	if err := d.comoments(&x, comoment[:n], space[3*n:][:n], space[4*n:]); err != nil {
+	if err := d.decodeComoments(&x, comoment[:n], space[3*n:][:n], space[4*n:]); err != nil {
 		return err
 	}
-	d.place(comoment)
+	d.placeValues(comoment)
 	if d.parts != nil {
-		expand(timeSum, d.parts, n, ofFloats)
-		expand(squares, d.parts, n, ofFloats)
+		expandColumn(timeSum, d.parts, n, ofFloats)
+		expandColumn(squares, d.parts, n, ofFloats)
 	}
 	return nil
 }
 
-// spans returns the milliseconds from the first to the last sample of the buckets of floats. first and last are scratch
-// memory for one timestamp per bucket.
-func (d *decoder) spans(first, last []int64) ([]int64, error) {
-	if err := d.firstTimes(first[:d.full]); err != nil {
+// decodeSpans returns the milliseconds from the first to the last sample of the buckets of floats. first and last are
+// scratch memory for one timestamp per bucket.
+func (d *decoder) decodeSpans(first, last []int64) ([]int64, error) {
+	if err := d.decodeFirstTimes(first[:d.full]); err != nil {
 		return nil, err
 	}
-	if err := d.lastTimes(last[:d.full]); err != nil {
+	if err := d.decodeLastTimes(last[:d.full]); err != nil {
 		return nil, err
 	}
 	n := 0
@@ -299,7 +299,7 @@ func (d *decoder) spans(first, last []int64) ([]int64, error) {
 	if d.floats == d.full {
 		return first[:n], nil
 	}
-	expand(first, d.parts, d.full, full)
+	expandColumn(first, d.parts, d.full, full)
 	return gather(first, d.parts, ofFloats), nil
 }
 
@@ -333,7 +333,7 @@ func (d *decoder) lineTimes(x *lineRuns, runs, unknown []int64) error {
 	}
 	interval := x.interval()
 	for i := range x.n {
-		timeSum, squares := x.at(i).regular(interval)
+		timeSum, squares := x.timesOf(i).regularSums(interval)
 		sums := x.timeSum[i]
 		x.timeSum[i] += timeSum
 		x.squares[i] = squares + sums*sums + shares[i]*(2*interval*sums) + rests[i]
@@ -341,8 +341,9 @@ func (d *decoder) lineTimes(x *lineRuns, runs, unknown []int64) error {
 	return nil
 }
 
-// comoments fills c, and sets the sums of times of unknown lines. space is scratch memory for 2 integers per bucket.
-func (d *decoder) comoments(x *lineRuns, c []float64, unknown, space []int64) error {
+// decodeComoments fills c, and sets the sums of times of unknown lines. space is scratch memory for 2 integers per
+// bucket.
+func (d *decoder) decodeComoments(x *lineRuns, c []float64, unknown, space []int64) error {
 	n := len(c)
 	m, over := space[:n], space[n:][:n]
 	b := d.e.column(columnComoment)
@@ -366,7 +367,7 @@ func (d *decoder) comoments(x *lineRuns, c []float64, unknown, space []int64) er
 	for i := range c {
 		c[i] = 0
 		least, greatest := d.l.float(d.l.min[i]), d.l.float(d.l.max[i])
-		isKnown := !x.skips(i) && unknown[i] == 0
+		isKnown := !x.isSkipped(i) && unknown[i] == 0
 		if least < greatest {
 			isKnown = isKnown && len(b) > 0 &&
 				(kind == comomentPlain && m[i] != comomentUnknown || kind > comomentPlain && over[i] != comomentUnknown)
@@ -375,7 +376,7 @@ func (d *decoder) comoments(x *lineRuns, c []float64, unknown, space []int64) er
 			x.timeSum[i], x.squares[i] = 0, unknownSquares
 			continue
 		}
-		if err := x.valid(i); err != nil {
+		if err := x.validate(i); err != nil {
 			return err
 		}
 		if !(least < greatest) {
@@ -387,7 +388,7 @@ func (d *decoder) comoments(x *lineRuns, c []float64, unknown, space []int64) er
 		}
 		x.exponents[i] = int64(exponent)
 		if kind > comomentPlain {
-			m[i] = over[i] + x.comoment(i, d.l.rise(kind, i, x.n[i])+m[i], &d.l)
+			m[i] = over[i] + x.comomentOf(i, d.l.predictedRise(kind, i, x.n[i])+m[i], &d.l)
 		}
 		if m[i] < -comomentUnknown || m[i] > comomentUnknown {
 			return fmt.Errorf("%w: an invalid comoment", ErrCorrupt)
@@ -397,10 +398,10 @@ func (d *decoder) comoments(x *lineRuns, c []float64, unknown, space []int64) er
 	return nil
 }
 
-// valid returns ErrCorrupt if no times can have the sums of bucket i.
-func (x *lineRuns) valid(i int) error {
-	s, timeSum, squares := x.at(i), x.timeSum[i], x.squares[i]
-	if !s.fits() || timeSum < 0 || timeSum > s.n*s.span || squares < 0 || squares > s.n*s.span*s.span ||
+// validate returns ErrCorrupt if no times can have the sums of bucket i.
+func (x *lineRuns) validate(i int) error {
+	s, timeSum, squares := x.timesOf(i), x.timeSum[i], x.squares[i]
+	if !s.isStorable() || timeSum < 0 || timeSum > s.n*s.span || squares < 0 || squares > s.n*s.span*s.span ||
 		timeMoment(s.n, timeSum, squares) < 0 {
 		return fmt.Errorf("%w: invalid sums of times", ErrCorrupt)
 	}

@@ -33,34 +33,34 @@ func jittered(s *chunk.Samples, n int) *chunk.Samples {
 }
 
 func TestLinesThatTakeNoRoom(t *testing.T) {
-	b, comoment, times := lineColumns(t, usual()[2].floats(480, 1), "constant")
+	b, comoment, times := lineColumns(t, usualShapes()[2].floats(480, 1), "constant")
 	require.Empty(t, comoment)
 	require.Empty(t, times)
 	require.Positive(t, b.TimeSquares[3])
 
-	b, comoment, times = lineColumns(t, usual()[1].floats(480, 1), "gauge")
+	b, comoment, times = lineColumns(t, usualShapes()[1].floats(480, 1), "gauge")
 	require.NotEmpty(t, comoment)
 	require.Empty(t, times, "regular times")
 	require.Positive(t, b.TimeSquares[3])
 
-	for _, s := range []*chunk.Samples{usual()[0].floats(480, 1), jittered(usual()[0].floats(480, 1), 30)} {
+	for _, s := range []*chunk.Samples{usualShapes()[0].floats(480, 1), jittered(usualShapes()[0].floats(480, 1), 30)} {
 		b, comoment, times = lineColumns(t, s, "x_total")
 		require.Empty(t, comoment, "a counter")
 		require.Empty(t, times)
 		require.EqualValues(t, unknownSquares, b.TimeSquares[3])
 	}
 	// A counter that doesn't rise has a line if its times use no space.
-	b, comoment, _ = lineColumns(t, usual()[2].floats(480, 1), "x_total")
+	b, comoment, _ = lineColumns(t, usualShapes()[2].floats(480, 1), "x_total")
 	require.Empty(t, comoment)
 	require.Positive(t, b.TimeSquares[3])
-	b, _, times = lineColumns(t, jittered(usual()[2].floats(480, 1), 20), "x_total")
+	b, _, times = lineColumns(t, jittered(usualShapes()[2].floats(480, 1), 20), "x_total")
 	require.EqualValues(t, unknownSquares, b.TimeSquares[3])
 	require.LessOrEqual(t, len(times), 8)
 }
 
 // TestTimesOfOneLateSample requires that a bucket with one late sample is stored in few bytes.
 func TestTimesOfOneLateSample(t *testing.T) {
-	b, _, times := lineColumns(t, jittered(usual()[1].floats(480, 1), 20), "gauge")
+	b, _, times := lineColumns(t, jittered(usualShapes()[1].floats(480, 1), 20), "gauge")
 	require.NotEmpty(t, times)
 	require.LessOrEqual(t, len(times), 1+2*4, "two runs of a constant")
 	sum, _ := timesSums(20, intervalMS)
@@ -78,7 +78,7 @@ func timesSums(n, interval int64) (sum, squares int64) {
 func TestRegularTimes(t *testing.T) {
 	for n := range int64(50) {
 		sum, squares := timesSums(n, 17)
-		a, b := times{n: n}.regular(17)
+		a, b := times{n: n}.regularSums(17)
 		require.Equal(t, []int64{sum, squares}, []int64{a, b})
 		require.True(t, times{n: n, span: max(0, n-1) * 17}.isRegular(sum, squares))
 	}

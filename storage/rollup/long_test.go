@@ -30,7 +30,7 @@ type chunked struct {
 func cutUp(b *Buckets, width int64, r *rand.Rand) chunked {
 	c := chunked{width: width}
 	slot := width * (1 + r.Int64N(12))
-	start, _ := around(b.Start[0], slot)
+	start, _ := bucketAround(b.Start[0], slot)
 	versions := []uint64{1, r.Uint64(), math.MaxUint64}[r.IntN(3)]
 	for from := 0; from < b.Len() && b.End[b.Len()-1] > start && len(c.parts) < 200; start += slot {
 		to := from + endsUpTo(b.End[from:], start+slot)
@@ -145,7 +145,7 @@ func TestSplitReturnsTheErrorOfYield(t *testing.T) {
 
 func TestAppendLongRefusesWhatNoLongChunkHolds(t *testing.T) {
 	var b Buckets
-	AppendEvery(&b, usual()[0].floats(100, 1), fiveMinutes)
+	AppendEvery(&b, usualShapes()[0].floats(100, 1), fiveMinutes)
 	require.Panics(t, func() { AppendLong(nil, nil, &b, fiveMinutes) })
 	require.Panics(t, func() { AppendLong(nil, make([]Part, MaxParts+1), &Buckets{}, fiveMinutes) })
 	require.Panics(t, func() { AppendLong(nil, []Part{{Start: b.End[0]}}, &b, fiveMinutes) })
@@ -169,8 +169,8 @@ func TestLongChunksAreNoChunks(t *testing.T) {
 	}
 }
 
-// headOf returns the header of a long chunk of n parts with these runs and a valid checksum.
-func headOf(n uint64, runs ...byte) []byte {
+// longHeader returns the header of a long chunk of n parts with these runs and a valid checksum.
+func longHeader(n uint64, runs ...byte) []byte {
 	b := append(binary.AppendUvarint([]byte{longFormat}, n), runs...)
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
@@ -178,18 +178,18 @@ func headOf(n uint64, runs ...byte) []byte {
 func TestParseRefuses(t *testing.T) {
 	ascending, constant := []byte{1, 2, 2}, []byte{0, 2} // runs of integers: 1, 2, 3…; 1, 1, 1…
 	good := append(bytes.Clone(ascending), constant...)
-	require.NoError(t, new(Long).Parse(headOf(2, good...)))
+	require.NoError(t, new(Long).Parse(longHeader(2, good...)))
 	for name, b := range map[string][]byte{
 		"nothing":             {},
 		"format alone":        {longFormat},
-		"no parts":            headOf(0, good...),
-		"too many parts":      headOf(MaxParts+1, good...),
-		"more than any":       headOf(math.MaxUint64, good...),
-		"no starts":           headOf(2),
-		"no versions":         headOf(2, ascending...),
-		"starts all equal":    headOf(2, append(bytes.Clone(constant), constant...)...),
-		"starts that go back": headOf(2, 1, 2, 1, 0, 2),
-		"checksum":            append(headOf(2, good...)[:7], 0, 0, 0, 0),
+		"no parts":            longHeader(0, good...),
+		"too many parts":      longHeader(MaxParts+1, good...),
+		"more than any":       longHeader(math.MaxUint64, good...),
+		"no starts":           longHeader(2),
+		"no versions":         longHeader(2, ascending...),
+		"starts all equal":    longHeader(2, append(bytes.Clone(constant), constant...)...),
+		"starts that go back": longHeader(2, 1, 2, 1, 0, 2),
+		"checksum":            append(longHeader(2, good...)[:7], 0, 0, 0, 0),
 	} {
 		s := Long{Parts: []Part{{Start: 1}}, Chunk: []byte{1}}
 		require.ErrorIs(t, s.Parse(b), ErrCorrupt, name)
@@ -285,8 +285,8 @@ func goldenLong(t testing.TB) map[string]chunked {
 	golden := map[string]chunked{}
 	r := rand.New(rand.NewPCG(3, 5))
 	for name, s := range map[string]*chunk.Samples{
-		"ragged counter": usual()[0].ragged(300, 7),
-		"stale":          unusual()[1].ragged(200, 6),
+		"ragged counter": usualShapes()[0].ragged(300, 7),
+		"stale":          unusualShapes()[1].ragged(200, 6),
 		"histograms":     histograms(t, 100, 7, false, true),
 	} {
 		var b Buckets
@@ -303,7 +303,7 @@ func goldenLong(t testing.TB) map[string]chunked {
 		}
 	}
 	var b Buckets
-	AppendEvery(&b, usual()[0].floats(480*2, r.Uint64()), oneHour)
+	AppendEvery(&b, usualShapes()[0].floats(480*2, r.Uint64()), oneHour)
 	equal := chunked{width: oneHour}
 	for i := range 4 {
 		part := b.Slice(i, i+1)
@@ -370,7 +370,7 @@ func longText(c chunked, encoded []byte) string {
 // BenchmarkLong encodes and decodes a month of 1h buckets of a counter, as one long chunk and as one chunk per day.
 func BenchmarkLong(b *testing.B) {
 	var all Buckets
-	AppendEvery(&all, usual()[0].floats(720*240, 1), oneHour)
+	AppendEvery(&all, usualShapes()[0].floats(720*240, 1), oneHour)
 	c := chunked{width: oneHour}
 	for day := range all.Len() / 24 {
 		part := all.Slice(day*24, day*24+24)

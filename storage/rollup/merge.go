@@ -112,22 +112,24 @@ func (b *Buckets) Delete(index int, gone func(end int64) bool) {
 	if kept == n {
 		return
 	}
-	b.Start, b.End, b.Flags = filter(b.Start, keep), filter(b.End, keep), filter(b.Flags, keep)
-	b.Count, b.Resets, b.Changes = filter(b.Count, keep), filter(b.Resets, keep), filter(b.Changes, keep)
-	b.FirstT, b.LastT = filter(b.FirstT, keep), filter(b.LastT, keep)
-	b.FirstST, b.LastST = filter(b.FirstST, keep), filter(b.LastST, keep)
-	b.StartCorrection, b.StartResets = filter(b.StartCorrection, keep), filter(b.StartResets, keep)
-	b.First, b.Last, b.Min, b.Max = filter(b.First, keep), filter(b.Last, keep), filter(b.Min, keep),
-		filter(b.Max, keep)
-	b.Sum, b.SumLow, b.Moment = filter(b.Sum, keep), filter(b.SumLow, keep), filter(b.Moment, keep)
-	b.Comoment, b.TimeSum, b.TimeSquares = filter(b.Comoment, keep), filter(b.TimeSum, keep),
-		filter(b.TimeSquares, keep)
-	b.Correction = filter(b.Correction, keep)
-	b.Histograms, b.Sketches = filter(b.Histograms, keep), filter(b.Sketches, keep)
+	b.Start, b.End, b.Flags = filterColumn(b.Start, keep), filterColumn(b.End, keep), filterColumn(b.Flags, keep)
+	b.Count, b.Resets, b.Changes = filterColumn(b.Count, keep), filterColumn(b.Resets, keep), filterColumn(
+		b.Changes, keep,
+	)
+	b.FirstT, b.LastT = filterColumn(b.FirstT, keep), filterColumn(b.LastT, keep)
+	b.FirstST, b.LastST = filterColumn(b.FirstST, keep), filterColumn(b.LastST, keep)
+	b.StartCorrection, b.StartResets = filterColumn(b.StartCorrection, keep), filterColumn(b.StartResets, keep)
+	b.First, b.Last, b.Min, b.Max = filterColumn(b.First, keep), filterColumn(b.Last, keep), filterColumn(b.Min, keep),
+		filterColumn(b.Max, keep)
+	b.Sum, b.SumLow, b.Moment = filterColumn(b.Sum, keep), filterColumn(b.SumLow, keep), filterColumn(b.Moment, keep)
+	b.Comoment, b.TimeSum, b.TimeSquares = filterColumn(b.Comoment, keep), filterColumn(b.TimeSum, keep),
+		filterColumn(b.TimeSquares, keep)
+	b.Correction = filterColumn(b.Correction, keep)
+	b.Histograms, b.Sketches = filterColumn(b.Histograms, keep), filterColumn(b.Sketches, keep)
 }
 
-// filter keeps the entries of a column where keep is set. It returns a missing column unchanged.
-func filter[T any](column []T, keep []bool) []T {
+// filterColumn keeps the entries of a column where keep is set. It returns a missing column unchanged.
+func filterColumn[T any](column []T, keep []bool) []T {
 	if len(column) != len(keep) {
 		return column
 	}

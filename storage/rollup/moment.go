@@ -98,8 +98,8 @@ func IsCounterName(metric string) bool {
 // queried.
 func AppendStored(into *Buckets, s *chunk.Samples, metric string, width int64) {
 	from := into.Len()
-	b := builder{into: into, isCounter: IsCounterName(metric) && !falls(s.V)}
-	b.cells(s, nil, width)
+	b := builder{into: into, isCounter: IsCounterName(metric) && !hasFall(s.V)}
+	b.appendCells(s, nil, width)
 	if !b.isCounter {
 		into.appendSketches(from, s, OneHour.Width())
 	}
@@ -109,7 +109,7 @@ func AppendStored(into *Buckets, s *chunk.Samples, metric string, width int64) {
 func CoarsenStored(into, fine *Buckets, metric string, width int64) {
 	from := into.Len()
 	Coarsen(into, fine, width)
-	if !IsCounterName(metric) || into.falls(from) {
+	if !IsCounterName(metric) || into.hasFall(from) {
 		return
 	}
 	for i := from; i < into.Len(); i++ {
@@ -118,8 +118,8 @@ func CoarsenStored(into, fine *Buckets, metric string, width int64) {
 	}
 }
 
-// falls reports whether a value of the buckets from index from on is less than the previous value.
-func (b *Buckets) falls(from int) bool {
+// hasFall reports whether a value of the buckets from index from on is less than the previous value.
+func (b *Buckets) hasFall(from int) bool {
 	before := math.Inf(-1)
 	for i := from; i < b.Len(); i++ {
 		if b.Count[i] == 0 || b.Flags[i]&HasHistograms != 0 {
@@ -133,8 +133,8 @@ func (b *Buckets) falls(from int) bool {
 	return false
 }
 
-// falls reports whether a value is less than the previous value.
-func falls(v []float64) bool {
+// hasFall reports whether a value is less than the previous value.
+func hasFall(v []float64) bool {
 	before := math.Inf(-1)
 	for _, x := range v {
 		if x < before {
@@ -213,11 +213,11 @@ func (l *lanes) predictMomentByLanes(n, atMost, k int64) int64 {
 	return predictedMoment(float64(atMost-n*k) / float64(n) / p / p)
 }
 
-// moments writes the column of moments.
-func (e *encoder) moments(b *Buckets, parts []part, l *lanes) {
+// encodeMoments writes the column of moments.
+func (e *encoder) encodeMoments(b *Buckets, parts []part, l *lanes) {
 	moment, count := gather(b.Moment, parts, ofFloats), e.widen(gather(b.Count, parts, ofFloats))
 	least, greatest := gather(b.Min, parts, ofFloats), gather(b.Max, parts, ofFloats)
-	m := e.take(len(moment))
+	m := e.zeros(len(moment))
 	implied := true
 	for i, v := range moment {
 		m[i] = momentInteger(v)
@@ -227,7 +227,7 @@ func (e *encoder) moments(b *Buckets, parts []part, l *lanes) {
 		return
 	}
 	from := len(e.body)
-	over := e.take(len(m))
+	over := e.zeros(len(m))
 	for i, n := range count {
 		over[i] = m[i] - predictMomentBySpread(n, least[i], greatest[i])
 	}
@@ -248,7 +248,7 @@ func (e *encoder) momentsByLanes(m []int64, moment []float64, count []int64, l *
 	if l.form == formBits || l.sum == nil {
 		return false
 	}
-	k, over := e.take(len(m)), e.take(len(m))
+	k, over := e.zeros(len(m)), e.zeros(len(m))
 	p := chunk.Power(l.form)
 	for i, n := range count {
 		atMost, ok := momentAtMost(n, l.sum[i], l.min[i], l.max[i])
@@ -273,9 +273,9 @@ func (d *decoder) momentsNeedSums() bool {
 	return len(b) > 0 && b[0] == momentByLanes
 }
 
-// moments appends the moments. space is scratch memory for one integer per bucket of floats.
-func (d *decoder) moments(count, space []int64) error {
-	column := tail(&d.into.Moment, d.n)
+// decodeMoments appends the moments. space is scratch memory for one integer per bucket of floats.
+func (d *decoder) decodeMoments(count, space []int64) error {
+	column := extendTail(&d.into.Moment, d.n)
 	v, space := column[:d.floats], space[:d.floats]
 	b := d.e.column(columnMoment)
 	switch {
@@ -283,7 +283,7 @@ func (d *decoder) moments(count, space []int64) error {
 		for i := range v {
 			v[i] = impliedMoment(d.l.float(d.l.min[i]), d.l.float(d.l.max[i]))
 		}
-		d.place(column)
+		d.placeValues(column)
 		return nil
 	case len(v) == 0:
 		return fmt.Errorf("%w: moments without buckets", ErrCorrupt)
@@ -313,7 +313,7 @@ func (d *decoder) moments(count, space []int64) error {
 			return fmt.Errorf("%w: an invalid moment", ErrCorrupt)
 		}
 	}
-	d.place(column)
+	d.placeValues(column)
 	return nil
 }
 

@@ -21,13 +21,13 @@ func momentColumn(t *testing.T, s *chunk.Samples, metric string) (*Buckets, []by
 // TestMomentsThatTakeNoRoom requires that constants and counters have no column, and that series of two values have a
 // very short one.
 func TestMomentsThatTakeNoRoom(t *testing.T) {
-	b, column := momentColumn(t, usual()[2].floats(480, 1), "constant")
+	b, column := momentColumn(t, usualShapes()[2].floats(480, 1), "constant")
 	require.Empty(t, column)
 	require.Zero(t, b.Moment[3])
 	for _, i := range []int{0, 3, 4, 6} {
 		for _, metric := range []string{"x_total", "x_sum", "x_count", "x_bucket"} {
-			b, column = momentColumn(t, usual()[i].floats(480, 1), metric)
-			require.Empty(t, column, usual()[i].name)
+			b, column = momentColumn(t, usualShapes()[i].floats(480, 1), metric)
+			require.Empty(t, column, usualShapes()[i].name)
 			require.Contains(t, b.Moment, float64(unknownMoment))
 		}
 	}
@@ -42,7 +42,7 @@ func TestMomentsThatTakeNoRoom(t *testing.T) {
 
 // TestMomentsOfFallingCounters requires that moments are kept for metrics with the name of a counter whose values fall.
 func TestMomentsOfFallingCounters(t *testing.T) {
-	b, column := momentColumn(t, usual()[1].floats(480, 1), "jobs_count")
+	b, column := momentColumn(t, usualShapes()[1].floats(480, 1), "jobs_count")
 	require.NotEmpty(t, column)
 	require.NotContains(t, b.Moment, float64(unknownMoment))
 	var hours, want Buckets

@@ -21,7 +21,7 @@ func (b *Buckets) addUp(first int, whole *Buckets, i int) {
 			continue
 		}
 		if before >= 0 {
-			between.step(b.Last[before], b.First[k])
+			between.countStep(b.Last[before], b.First[k])
 		}
 		before = k
 		all.sum.addSum(b.Sum[k], b.SumLow[k])
@@ -150,7 +150,7 @@ func (b *Buckets) addUpStarts(first int, whole *Buckets, i int) {
 			continue
 		}
 		if before >= 0 {
-			between.joint(b, before, k, b.IsReset(before, k))
+			between.countJoint(b, before, k, b.IsReset(before, k))
 		}
 		joined = joined || b.Flags[k]&StartsOverlap != 0
 		before = k

@@ -14,9 +14,9 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// within returns the samples of a bucket as Prometheus' evaluator passes them to a range function: without stale
+// samplesWithin returns the samples of a bucket as Prometheus' evaluator passes them to a range function: without stale
 // markers.
-func within(s *chunk.Samples, start, end int64) promengine.Series {
+func samplesWithin(s *chunk.Samples, start, end int64) promengine.Series {
 	var series promengine.Series
 	for i, t := range s.T {
 		if start < t && t <= end && !value.IsStaleNaN(s.V[i]) {
@@ -31,8 +31,8 @@ func within(s *chunk.Samples, start, end int64) promengine.Series {
 	return series
 }
 
-// call evaluates one of Prometheus' functions over the range of a bucket.
-func call(t testing.TB, name string, series promengine.Series, start, end int64) promengine.Vector {
+// callFunction evaluates one of Prometheus' functions over the range of a bucket.
+func callFunction(t testing.TB, name string, series promengine.Series, start, end int64) promengine.Vector {
 	selector := &parser.MatrixSelector{
 		VectorSelector: &parser.VectorSelector{Name: "x"}, Range: time.Duration(end-start) * time.Millisecond,
 	}
@@ -66,7 +66,7 @@ func startsWithin(s *chunk.Samples, start, end int64) *promengine.StartTimestamp
 func requireStartAnswers(t testing.TB, b *Buckets, i int, s *chunk.Samples, greatest float64, name string) {
 	t.Helper()
 	start, end := b.Start[i], b.End[i]
-	series := within(s, start, end)
+	series := samplesWithin(s, start, end)
 	helper := promengine.EvalNodeHelper{Ts: end, StartTimestamps: startsWithin(s, start, end)}
 	selector := parser.Expressions{&parser.MatrixSelector{
 		VectorSelector: &parser.VectorSelector{Name: "x"}, Range: time.Duration(end-start) * time.Millisecond,
@@ -102,7 +102,7 @@ func requireStartAnswers(t testing.TB, b *Buckets, i int, s *chunk.Samples, grea
 		}
 		requireNear(t, out[0].F, grew*((sampled+toEnd)/sampled), greatest, name)
 	case b.Count[i] > 1:
-		requireNear(t, out[0].F, grew*increase(b, i, grew, b.First[i]), greatest, name)
+		requireNear(t, out[0].F, grew*increaseFactor(b, i, grew, b.First[i]), greatest, name)
 	}
 }
 
@@ -120,9 +120,9 @@ func requireNear(t testing.TB, want, got, greatest float64, name string) {
 	}
 }
 
-// increase returns the factor by which Prometheus' increase extrapolates the growth of a bucket with at least two
+// increaseFactor returns the factor by which Prometheus' increase extrapolates the growth of a bucket with at least two
 // samples to the whole bucket.
-func increase(b *Buckets, i int, grew, first float64) (factor float64) {
+func increaseFactor(b *Buckets, i int, grew, first float64) (factor float64) {
 	sampled := float64(b.LastT[i]-b.FirstT[i]) / 1000
 	between := sampled / float64(b.Count[i]-1)
 	toStart, toEnd := float64(b.FirstT[i]-b.Start[i])/1000, float64(b.End[i]-b.LastT[i])/1000
@@ -142,7 +142,7 @@ func increase(b *Buckets, i int, grew, first float64) (factor float64) {
 func requireAnswers(t testing.TB, b *Buckets, i int, s *chunk.Samples, name string) {
 	t.Helper()
 	start, end := b.Start[i], b.End[i]
-	series := within(s, start, end)
+	series := samplesWithin(s, start, end)
 	simple := b.Flags[i]&NotSimple == 0
 	if simple {
 		require.Equal(t, len(series.Histograms) > 0, b.Flags[i]&HasHistograms != 0, name)
@@ -154,7 +154,7 @@ func requireAnswers(t testing.TB, b *Buckets, i int, s *chunk.Samples, name stri
 		return
 	}
 	one := func(function string) float64 {
-		out := call(t, function, series, start, end)
+		out := callFunction(t, function, series, start, end)
 		require.Len(t, out, 1, function)
 		return out[0].F
 	}
@@ -226,7 +226,7 @@ func requireAnswers(t testing.TB, b *Buckets, i int, s *chunk.Samples, name stri
 	}
 	if b.Count[i] > 1 {
 		grew := b.Last[i] - b.First[i] + b.Correction[i]
-		requireNear(t, one("increase"), grew*increase(b, i, grew, b.First[i]), greatest, name)
+		requireNear(t, one("increase"), grew*increaseFactor(b, i, grew, b.First[i]), greatest, name)
 	}
 }
 
@@ -237,9 +237,11 @@ func requireHistogramAnswers(t testing.TB, b *Buckets, i int, series promengine.
 	for function, got := range map[string]*histogram.FloatHistogram{
 		"first_over_time": h.First, "last_over_time": h.Last,
 	} {
-		require.True(t, call(t, function, series, b.Start[i], b.End[i])[0].H.Equals(got), "%s: %s", name, function)
+		require.True(
+			t, callFunction(t, function, series, b.Start[i], b.End[i])[0].H.Equals(got), "%s: %s", name, function,
+		)
 	}
-	sum := call(t, "sum_over_time", series, b.Start[i], b.End[i])
+	sum := callFunction(t, "sum_over_time", series, b.Start[i], b.End[i])
 	require.Equal(t, len(sum) > 0, h.Sum != nil, name)
 	if h.Sum != nil {
 		require.Equal(t, sum[0].H.Schema, h.Sum.Schema, name)
@@ -286,7 +288,7 @@ func requireAlike(t testing.TB, built, coarse *Buckets, name string) {
 	}
 	require.Equal(t, built.End, coarse.End, name)
 	for i := range built.End {
-		require.Equal(t, text(exact(built), i), text(exact(coarse), i), name)
+		require.Equal(t, bucketText(exact(built), i), bucketText(exact(coarse), i), name)
 		if built.Flags[i]&(NotSimple|Large) != 0 {
 			continue
 		}

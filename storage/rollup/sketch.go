@@ -191,7 +191,7 @@ func (b *Buckets) setSketch(i int, s *Sketch) {
 func (b *Buckets) appendSketches(from int, s *chunk.Samples, width int64) {
 	at := 0
 	for i := from; i < b.Len(); {
-		_, end := around(b.End[i], width)
+		_, end := bucketAround(b.End[i], width)
 		last, least, greatest := -1, math.Inf(1), math.Inf(-1)
 		for ; i < b.Len() && b.End[i] <= end; i++ {
 			if b.Count[i] > 0 && b.Flags[i].HasFloats() {
@@ -292,7 +292,7 @@ func (b *Buckets) floatsIn(from, to int) (n uint64) {
 	return n
 }
 
-// sketches writes column sketches. For each bucket with a sketch, it contains:
+// encodeSketches writes column sketches. For each bucket with a sketch, it contains:
 //
 //	+---------+----------+---------+- - - - - - - - - - - - - - - -+
 //	| buckets | bins     | first   | of each bin: count − 1, and   |
@@ -302,7 +302,7 @@ func (b *Buckets) floatsIn(from, to int) (n uint64) {
 //
 // "Buckets since" is the number of buckets between the previous bucket with a sketch and this one. "First key" is
 // relative to the first key of the previous one.
-func (e *encoder) sketches(b *Buckets) {
+func (e *encoder) encodeSketches(b *Buckets) {
 	from, before, key := len(e.body), -1, int32(0)
 	for i, s := range b.Sketches {
 		if s == nil {
@@ -325,15 +325,15 @@ func (e *encoder) sketches(b *Buckets) {
 // maxSketchKey is the key of the largest float.
 const maxSketchKey = maxExponent * sketchBins
 
-// sketches appends the column of sketches. It remains nil if there are no sketches.
-func (d *decoder) sketches() error {
+// decodeSketches appends the column of sketches. It remains nil if there are no sketches.
+func (d *decoder) decodeSketches() error {
 	into := d.into
 	column := d.e.column(columnSketches)
 	if len(column) == 0 && into.Sketches == nil {
 		return nil
 	}
-	clear(tail(&into.Sketches, d.at-len(into.Sketches))) // entries of earlier buckets
-	all := tail(&into.Sketches, d.n)
+	clear(extendTail(&into.Sketches, d.at-len(into.Sketches))) // entries of earlier buckets
+	all := extendTail(&into.Sketches, d.n)
 	clear(all)
 	r := reader{b: column}
 	at, key := -1, int64(0)

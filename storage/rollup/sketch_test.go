@@ -59,7 +59,7 @@ func storedHours(t *testing.T, s *chunk.Samples) *Buckets {
 // TestQuantilesOfSketches requires that quantiles over hours are within 1 % of the quantiles of the samples.
 func TestQuantilesOfSketches(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 5))
-	shapes := append(usual(), unusual()[7], unusual()[9],
+	shapes := append(usualShapes(), unusualShapes()[7], unusualShapes()[9],
 		shape{"log-normal", func(r *rand.Rand, _ int, _ float64) float64 { return math.Exp(2 * r.NormFloat64()) }},
 		shape{"around 0", func(r *rand.Rand, _ int, _ float64) float64 { return r.NormFloat64() }})
 	questions := 0
@@ -102,7 +102,7 @@ func TestQuantilesOfSketches(t *testing.T) {
 // have none.
 func TestHoursWithoutSketches(t *testing.T) {
 	var fine, hours Buckets
-	s := usual()[1].floats(480, 1)
+	s := usualShapes()[1].floats(480, 1)
 	AppendStored(&fine, s, "m", fiveMinutes)
 	require.Len(t, fine.Sketches, fine.Len())
 	fine.Delete(0, func(end int64) bool { return end == fine.End[3] })
@@ -112,10 +112,10 @@ func TestHoursWithoutSketches(t *testing.T) {
 
 	for metric, i := range map[string]int{"x_total": 0, "constant": 2} {
 		var b Buckets
-		AppendStored(&b, usual()[i].floats(480, 1), metric, fiveMinutes)
+		AppendStored(&b, usualShapes()[i].floats(480, 1), metric, fiveMinutes)
 		require.Nil(t, b.Sketches, metric)
 	}
-	for _, sh := range unusual()[5:7] { // NaN
+	for _, sh := range unusualShapes()[5:7] { // NaN
 		var b Buckets
 		AppendStored(&b, sh.floats(480, 1), "m", fiveMinutes)
 		require.Nil(t, b.Sketches, sh.name)
@@ -124,7 +124,7 @@ func TestHoursWithoutSketches(t *testing.T) {
 
 func TestSketchesAreCutAndSplit(t *testing.T) {
 	var fine Buckets
-	AppendStored(&fine, usual()[7].floats(20*48, 1), "m", fiveMinutes)
+	AppendStored(&fine, usualShapes()[7].floats(20*48, 1), "m", fiveMinutes)
 	encoded := AppendChunk(nil, &fine, fiveMinutes, 1)
 	f := chunk.Fields{Numbers: make([]uint64, FieldNumbers), Texts: make([][]byte, FieldTexts)}
 	require.True(t, CutChunk(encoded, &f))

@@ -33,7 +33,7 @@ type target struct {
 // polygon of solve.
 const strictly = 1 - 4e-15
 
-// solve changes the unknown levels so that they add up to the target, and reports whether that is possible.
+// solveTarget changes the unknown levels so that they add up to the target, and reports whether that is possible.
 //
 // The courses with the rises and falls of c are a convex set. The points that they add up to therefore form a polygon;
 // extreme finds its corner in any direction. solve follows the straight line from the point of the even course, called
@@ -46,7 +46,7 @@ const strictly = 1 - 4e-15
 //	even─── target ─╳ edge
 //	   ╲           ╱
 //	    ·──────left
-func (c *course) solve(t target) bool {
+func (c *course) solveTarget(t target) bool {
 	even := c.point()
 	if t.anyCorrection || math.Abs(t.correction-even.correction) <= 4*t.slack {
 		t.correction = even.correction
@@ -63,7 +63,7 @@ func (c *course) solve(t target) bool {
 		if t.anyCorrection {
 			direction.correction = 0
 		}
-		corner, ok := c.extreme(&c.work.next, direction)
+		corner, ok := c.extremeCourse(&c.work.next, direction)
 		if !ok {
 			return false
 		}
@@ -79,38 +79,38 @@ func (c *course) solve(t target) bool {
 			if along < length-t.slack {
 				return false
 			}
-			c.blend(c.work.next, nil, min(length/along, strictly), 0)
+			c.blendLevels(c.work.next, nil, min(length/along, strictly), 0)
 			return true
 		case toLeft:
 			c.work.left, c.work.next = c.work.next, c.work.left
 		case toRight:
 			c.work.right, c.work.next = c.work.next, c.work.right
 		case atEdge:
-			return c.reach(&p)
+			return c.setAtTarget(&p)
 		case nowhere:
 			return false
 		}
 		if p.isOpen() && p.isWellInside() {
-			return c.reach(&p)
+			return c.setAtTarget(&p)
 		}
 		direction = p.direction()
 	}
-	return p.isOpen() && c.reach(&p)
+	return p.isOpen() && c.setAtTarget(&p)
 }
 
-// reach sets the levels to those at the target. It returns false if the target is beyond the edge.
-func (c *course) reach(p *portal) bool {
-	share, along := p.across()
+// setAtTarget sets the levels to those at the target. It returns false if the target is beyond the edge.
+func (c *course) setAtTarget(p *portal) bool {
+	share, along := p.intersection()
 	if !(p.length <= along+p.slack) {
 		return false
 	}
-	c.blend(c.work.left, c.work.right, min(p.length/along, strictly), share)
+	c.blendLevels(c.work.left, c.work.right, min(p.length/along, strictly), share)
 	return true
 }
 
-// blend moves the unknown levels toward the knots of a by the fraction by, or, if b isn't nil, toward the interpolation
-// of the knots of a and b with weight share for b.
-func (c *course) blend(a, b []uint8, by, share float64) {
+// blendLevels moves the unknown levels toward the knots of a by the fraction by, or, if b isn't nil, toward the
+// interpolation of the knots of a and b with weight share for b.
+func (c *course) blendLevels(a, b []uint8, by, share float64) {
 	for j, v := range c.level {
 		if c.known[j] >= 0 {
 			continue
@@ -123,7 +123,7 @@ func (c *course) blend(a, b []uint8, by, share float64) {
 	}
 }
 
-// portal contains the corners to the left and to the right of the way (see solve), relative to the even course.
+// portal contains the corners to the left and to the right of the way (see solveTarget), relative to the even course.
 type portal struct {
 	way               point // of length 1
 	length, slack     float64
@@ -181,9 +181,9 @@ func (p *portal) direction() point {
 	return point{-edge.sum, edge.correction}
 }
 
-// across returns the intersection of the way and the edge: its share of the edge from left to right, and its distance
-// along the way.
-func (p *portal) across() (share, along float64) {
+// intersection returns the intersection of the way and the edge: its share of the edge from left to right, and its
+// distance along the way.
+func (p *portal) intersection() (share, along float64) {
 	l, r := p.way.cross(p.left), p.way.cross(p.right)
 	share = l / (l - r)
 	return share, p.way.dot(p.left)*(1-share) + p.way.dot(p.right)*share
@@ -191,7 +191,7 @@ func (p *portal) across() (share, along float64) {
 
 // isWellInside reports whether the target is so far inside the edge that searching for a farther edge isn't worthwhile.
 func (p *portal) isWellInside() bool {
-	_, along := p.across()
+	_, along := p.intersection()
 	return p.length <= along*0.8
 }
 
@@ -206,10 +206,10 @@ func (c *course) point() (p point) {
 	return p
 }
 
-// extreme finds the course with the rises and falls of c whose levels are knots and whose point is farthest in a
+// extremeCourse finds the course with the rises and falls of c whose levels are knots and whose point is farthest in a
 // direction. It sets knots to the indices of its levels. ok is false if there is no such course; consecutive levels may
 // be equal. It processes the levels in order and keeps the best course that ends at each knot.
-func (c *course) extreme(knots *[]uint8, direction point) (corner point, ok bool) {
+func (c *course) extremeCourse(knots *[]uint8, direction point) (corner point, ok bool) {
 	n, count := len(c.level), len(c.knots)
 	c.work.back = slices.Grow(c.work.back[:0], n*maxKnots)[:n*maxKnots]
 	*knots = slices.Grow((*knots)[:0], n)[:n]

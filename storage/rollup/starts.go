@@ -63,8 +63,9 @@ type startRun struct {
 	resets      uint32
 }
 
-// step counts the transition from one sample to the next, and returns true if it is a reset by the start timestamp.
-func (r *startRun) step(startBefore, before, start, t int64) bool {
+// countStep counts the transition from one sample to the next, and returns true if it is a reset by the start
+// timestamp.
+func (r *startRun) countStep(startBefore, before, start, t int64) bool {
 	if start == startBefore {
 		return false
 	}
@@ -72,13 +73,13 @@ func (r *startRun) step(startBefore, before, start, t int64) bool {
 	return IsStartReset(startBefore, before, start, t)
 }
 
-// joint counts the transition from one bucket to the next, and returns true if it is a reset that only start timestamps
-// show.
-func (r *startRun) joint(b *Buckets, before, i int, isReset bool) bool {
+// countJoint counts the transition from one bucket to the next, and returns true if it is a reset that only start
+// timestamps show.
+func (r *startRun) countJoint(b *Buckets, before, i int, isReset bool) bool {
 	if b.FirstST == nil || !b.sameKind(before, i) {
 		return false
 	}
-	if !r.step(b.LastST[before], b.LastT[before], b.FirstST[i], b.FirstT[i]) || isReset {
+	if !r.countStep(b.LastST[before], b.LastT[before], b.FirstST[i], b.FirstT[i]) || isReset {
 		return false
 	}
 	r.resets++
@@ -110,7 +111,7 @@ func startsOfFloats(s *chunk.Samples, first, last int) startRun {
 		if isStaleFloat(s.V[i]) {
 			continue
 		}
-		if r.step(s.ST[before], s.T[before], s.ST[i], s.T[i]) && !(s.V[i] < s.V[before]) {
+		if r.countStep(s.ST[before], s.T[before], s.ST[i], s.T[i]) && !(s.V[i] < s.V[before]) {
 			r.resets++
 			r.correction.add(s.V[before])
 		}
@@ -163,8 +164,8 @@ const (
 	startsOwn = 1
 )
 
-// starts writes the columns of start timestamps.
-func (e *encoder) starts(b *Buckets, parts []part) {
+// encodeStarts writes the columns of start timestamps.
+func (e *encoder) encodeStarts(b *Buckets, parts []part) {
 	first, last := gather(b.FirstST, parts, full), gather(b.LastST, parts, full)
 	if allZero(first) && allZero(last) {
 		return
@@ -174,19 +175,19 @@ func (e *encoder) starts(b *Buckets, parts []part) {
 		base[i] = b.Start[0]
 	}
 	if !allZero(first) {
-		e.relative(columnFirstST, first, base, gather(b.FirstT, parts, full))
+		e.encodeRelative(columnFirstST, first, base, gather(b.FirstT, parts, full))
 	}
-	if !allZero(e.minus(last, first)) {
-		e.relative(columnLastST, last, first, gather(b.LastT, parts, full))
+	if !allZero(e.subtract(last, first)) {
+		e.encodeRelative(columnLastST, last, first, gather(b.LastT, parts, full))
 	}
 }
 
-// relative writes x relative to far or to own, whichever is shorter.
-func (e *encoder) relative(id int, x, far, own []int64) {
+// encodeRelative writes x relative to far or to own, whichever is shorter.
+func (e *encoder) encodeRelative(id int, x, far, own []int64) {
 	from := len(e.body)
-	e.body = appendInts(append(e.body, startsFar), e.minus(x, far))
+	e.body = appendInts(append(e.body, startsFar), e.subtract(x, far))
 	middle := len(e.body)
-	e.body = appendInts(append(e.body, startsOwn), e.minus(x, own))
+	e.body = appendInts(append(e.body, startsOwn), e.subtract(x, own))
 	if middle-from <= len(e.body)-middle {
 		e.body = e.body[:middle]
 	} else {
@@ -195,23 +196,23 @@ func (e *encoder) relative(id int, x, far, own []int64) {
 	e.put(id, from)
 }
 
-func (e *encoder) minus(x, y []int64) []int64 {
-	z := e.take(len(x))
+func (e *encoder) subtract(x, y []int64) []int64 {
+	z := e.zeros(len(x))
 	for i, v := range x {
 		z[i] = v - y[i]
 	}
 	return z
 }
 
-// starts appends the columns of start timestamps.
-func (d *decoder) starts() error {
+// decodeStarts appends the columns of start timestamps.
+func (d *decoder) decodeStarts() error {
 	into := d.into
 	if !d.e.has(columnFirstST) && !d.e.has(columnLastST) && !d.e.has(columnStartResets) {
 		if into.FirstST != nil {
-			clear(tail(&into.FirstST, d.n))
-			clear(tail(&into.LastST, d.n))
-			clear(tail(&into.StartCorrection, d.n))
-			clear(tail(&into.StartResets, d.n))
+			clear(extendTail(&into.FirstST, d.n))
+			clear(extendTail(&into.LastST, d.n))
+			clear(extendTail(&into.StartCorrection, d.n))
+			clear(extendTail(&into.StartResets, d.n))
 		}
 		if d.e.has(columnStartCorrection) {
 			return fmt.Errorf("%w: corrections by start timestamp without resets", ErrCorrupt)
@@ -223,19 +224,19 @@ func (d *decoder) starts() error {
 		into.StartCorrection, into.StartResets = into.spare.correction, into.spare.resets
 	}
 	for _, column := range []*[]int64{&into.FirstST, &into.LastST} {
-		clear(tail(column, d.at-len(*column))) // entries of earlier buckets
+		clear(extendTail(column, d.at-len(*column))) // entries of earlier buckets
 	}
-	clear(tail(&into.StartCorrection, d.at-len(into.StartCorrection)))
-	clear(tail(&into.StartResets, d.at-len(into.StartResets)))
-	first, last := tail(&into.FirstST, d.n), tail(&into.LastST, d.n)
+	clear(extendTail(&into.StartCorrection, d.at-len(into.StartCorrection)))
+	clear(extendTail(&into.StartResets, d.at-len(into.StartResets)))
+	first, last := extendTail(&into.FirstST, d.n), extendTail(&into.LastST, d.n)
 	if b := d.e.column(columnFirstST); len(b) > 0 && b[0] == startsFar && d.parts == nil && !d.e.has(columnLastST) &&
 		!d.e.has(columnStartResets) {
 		if v, ok := chunk.ConstantInts(b[1:]); ok { // This is the case unless a series restarts.
 			for i := range first {
 				first[i], last[i] = into.Start[d.at]+v, into.Start[d.at]+v
 			}
-			clear(tail(&into.StartResets, d.n))
-			return d.startCorrections(tail(&into.StartCorrection, d.n), nil)
+			clear(extendTail(&into.StartResets, d.n))
+			return d.startCorrections(extendTail(&into.StartCorrection, d.n), nil)
 		}
 	}
 	far := make([]int64, d.full)
@@ -243,20 +244,20 @@ func (d *decoder) starts() error {
 		far[i] = into.Start[d.at]
 	}
 	clear(first)
-	if err := d.relative(columnFirstST, first[:d.full], far); err != nil {
+	if err := d.decodeRelative(columnFirstST, first[:d.full], far); err != nil {
 		return err
 	}
 	copy(last, first)
-	if err := d.relative(columnLastST, last[:d.full], first); err != nil {
+	if err := d.decodeRelative(columnLastST, last[:d.full], first); err != nil {
 		return err
 	}
-	d.expand(first, d.full, full)
-	d.expand(last, d.full, full)
-	resets := tail(&into.StartResets, d.n)
+	d.expandIntegers(first, d.full, full)
+	d.expandIntegers(last, d.full, full)
+	resets := extendTail(&into.StartResets, d.n)
 	if err := d.startResets(resets); err != nil {
 		return err
 	}
-	return d.startCorrections(tail(&into.StartCorrection, d.n), resets)
+	return d.startCorrections(extendTail(&into.StartCorrection, d.n), resets)
 }
 
 // Column startResets starts with a byte:
@@ -300,7 +301,7 @@ func (d *decoder) startResets(x []uint32) error {
 		x[i] = uint32(n)
 	}
 	if d.parts != nil {
-		expand(x, d.parts, d.full, full)
+		expandColumn(x, d.parts, d.full, full)
 	}
 	return nil
 }
@@ -335,7 +336,7 @@ func (e *encoder) startResets(b *Buckets, parts []part) {
 	if allZero(resets) {
 		return
 	}
-	left := e.take(len(resets))
+	left := e.zeros(len(resets))
 	byValue := gather(b.Resets, parts, full)
 	for k, n := range gather(b.Count, parts, full) {
 		left[k] = int64(n) - 1 - int64(byValue[k]) - resets[k]
@@ -357,13 +358,13 @@ func (e *encoder) startResets(b *Buckets, parts []part) {
 			corrections.AppendHistogram(chunk.Histogram{T: int64(i), Float: h.StartCorrection})
 		}
 	}
-	e.samples(columnStartCorrections, &corrections)
+	e.encodeSamples(columnStartCorrections, &corrections)
 }
 
 // startCorrection writes the column of start corrections.
 func (e *encoder) startCorrection(b *Buckets) {
 	at, predicted := b.correctedByStart()
-	v, integers := make([]float64, len(at)), e.take(len(at))
+	v, integers := make([]float64, len(at)), e.zeros(len(at))
 	for k, i := range at {
 		v[k] = b.StartCorrection[i]
 		integers[k] = chunk.OrderedBits(v[k]) - predicted[k]
@@ -399,7 +400,7 @@ func (d *decoder) startCorrections(column []float64, resets []uint32) error {
 	known := splitting.Get().(*Buckets)
 	defer splitting.Put(known)
 	known.Reset()
-	if err := decode(d.e, ColumnLast|ColumnSum|ColumnCorrection, known); err != nil {
+	if err := decodeColumns(d.e, ColumnLast|ColumnSum|ColumnCorrection, known); err != nil {
 		return err
 	}
 	known.StartResets = resets
@@ -432,8 +433,8 @@ func (d *decoder) startCorrections(column []float64, resets []uint32) error {
 	return nil
 }
 
-// relative fills x from a column of start timestamps. If the column is absent, x is unchanged.
-func (d *decoder) relative(id int, x, far []int64) error {
+// decodeRelative fills x from a column of start timestamps. If the column is absent, x is unchanged.
+func (d *decoder) decodeRelative(id int, x, far []int64) error {
 	b := d.e.column(id)
 	if len(b) == 0 {
 		return nil
@@ -461,7 +462,7 @@ func (d *decoder) relative(id int, x, far []int64) error {
 // ownTimes fills t with the samples' timestamps to which a column of start timestamps may be relative.
 func (d *decoder) ownTimes(id int, t []int64) error {
 	if id == columnFirstST {
-		return d.firstTimes(t)
+		return d.decodeFirstTimes(t)
 	}
-	return d.lastTimes(t)
+	return d.decodeLastTimes(t)
 }

@@ -78,7 +78,7 @@ func floatInteger(v float64) int64 {
 // integersOf returns the integers of v in the form of the lanes, and the number of floats between them and v. It
 // returns nil if a value has no integer.
 func (e *encoder) integersOf(v []float64, l *lanes) (m, above []int64) {
-	m, above = e.take(len(v)), e.take(len(v))
+	m, above = e.zeros(len(v)), e.zeros(len(v))
 	ok := false
 	for i, x := range v {
 		switch l.form {
@@ -102,9 +102,9 @@ type guess struct {
 	p    []int64
 }
 
-// predicted writes a column of v, which must not be empty, by the best of the guesses, and reports whether it contains
-// integers. m and above are the integers of v, or nil if it has none.
-func (e *encoder) predicted(id int, v []float64, m, above []int64, guesses ...guess) (integers bool) {
+// encodePredicted writes a column of v, which must not be empty, by the best of the guesses, and reports whether it
+// contains integers. m and above are the integers of v, or nil if it has none.
+func (e *encoder) encodePredicted(id int, v []float64, m, above []int64, guesses ...guess) (integers bool) {
 	from := len(e.body)
 	var best guess
 	if m != nil {
@@ -114,7 +114,7 @@ func (e *encoder) predicted(id int, v []float64, m, above []int64, guesses ...gu
 				best, least = g, c
 			}
 		}
-		residues := e.minus(m, best.p)
+		residues := e.subtract(m, best.p)
 		if id == columnSum && best.kind == byEnds && allZero(residues) && allZero(above) {
 			return true
 		}
@@ -135,24 +135,24 @@ func (e *encoder) predicted(id int, v []float64, m, above []int64, guesses ...gu
 	return integers
 }
 
-// sums writes the columns of sums.
-func (e *encoder) sums(b *Buckets, parts []part, l *lanes) {
+// encodeSums writes the columns of sums.
+func (e *encoder) encodeSums(b *Buckets, parts []part, l *lanes) {
 	high, count := gather(b.Sum, parts, ofFloats), e.widen(gather(b.Count, parts, ofFloats))
 	m, above := e.integersOf(high, l)
 	guesses := [...]guess{{kind: byEnds}, {kind: byExtreme}, {kind: byBoth}}
 	for i := range guesses {
-		guesses[i].p = e.take(len(high))
+		guesses[i].p = e.zeros(len(high))
 		l.predictSums(guesses[i].kind, guesses[i].p, count)
 	}
-	if e.predicted(columnSum, high, m, above, guesses[:]...) {
+	if e.encodePredicted(columnSum, high, m, above, guesses[:]...) {
 		// Otherwise a reader has no integers to predict corrections from.
 		l.sum = m
 	}
-	e.lows(gather(b.SumLow, parts, ofFloats), gather(b.Min, parts, ofFloats), gather(b.Max, parts, ofFloats))
+	e.encodeLowSums(gather(b.SumLow, parts, ofFloats), gather(b.Min, parts, ofFloats), gather(b.Max, parts, ofFloats))
 }
 
-// corrections writes the column of corrections of the buckets of floats with resets.
-func (e *encoder) corrections(b *Buckets, parts []part, l *lanes) {
+// encodeCorrections writes the column of corrections of the buckets of floats with resets.
+func (e *encoder) encodeCorrections(b *Buckets, parts []part, l *lanes) {
 	var v []float64
 	var at, resets, count []int64
 	k := int64(0)
@@ -169,14 +169,14 @@ func (e *encoder) corrections(b *Buckets, parts []part, l *lanes) {
 	if len(v) == 0 {
 		return
 	}
-	guesses := []guess{{kind: byMax, p: e.take(len(v))}}
+	guesses := []guess{{kind: byMax, p: e.zeros(len(v))}}
 	l.predictCorrections(byMax, guesses[0].p, at, resets, count)
 	if l.sum != nil {
-		guesses = append(guesses, guess{kind: bySum, p: e.take(len(v))})
+		guesses = append(guesses, guess{kind: bySum, p: e.zeros(len(v))})
 		l.predictCorrections(bySum, guesses[1].p, at, resets, count)
 	}
 	m, above := e.integersOf(v, l)
-	e.predicted(columnCorrection, v, m, above, guesses...)
+	e.encodePredicted(columnCorrection, v, m, above, guesses...)
 }
 
 // lowUnits is the first byte of column sumLow if units follow. The first byte:
@@ -185,9 +185,9 @@ func (e *encoder) corrections(b *Buckets, parts []part, l *lanes) {
 //	1  values follow
 const lowUnits = 0
 
-// lows writes the column of low sums.
-func (e *encoder) lows(low, least, greatest []float64) {
-	units := e.take(len(low))
+// encodeLowSums writes the column of low sums.
+func (e *encoder) encodeLowSums(low, least, greatest []float64) {
+	units := e.zeros(len(low))
 	none, exact := true, true
 	for i, v := range low {
 		none = none && math.Float64bits(v) == 0
@@ -208,8 +208,8 @@ func (e *encoder) lows(low, least, greatest []float64) {
 	e.put(columnSumLow, from)
 }
 
-// residues adds the differences in b to the predicted integers m. If v isn't nil, it fills v with their values.
-func (d *decoder) residues(b []byte, m []int64, v []float64, what string) error {
+// decodeResidues adds the differences in b to the predicted integers m. If v isn't nil, it fills v with their values.
+func (d *decoder) decodeResidues(b []byte, m []int64, v []float64, what string) error {
 	var small [smallChunk]int64
 	residues := small[:]
 	if len(m) > smallChunk {

@@ -6,14 +6,14 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// values appends the columns of floats.
-func (d *decoder) values(want Columns) error {
+// decodeValues appends the columns of floats.
+func (d *decoder) decodeValues(want Columns) error {
 	derived := want & (ColumnMin | ColumnMax | ColumnSum | ColumnMoment | ColumnLine)
 	if d.e.has(columnCorrection) {
 		derived |= want & ColumnCorrection
 	}
 	if want&ColumnCorrection != 0 && derived&ColumnCorrection == 0 {
-		clear(tail(&d.into.Correction, d.n))
+		clear(extendTail(&d.into.Correction, d.n))
 	}
 	if derived|want&(ColumnFirst|ColumnLast) == 0 {
 		return nil
@@ -27,41 +27,41 @@ func (d *decoder) values(want Columns) error {
 	}
 	local := *d // a copy, so that space can remain on the stack
 	local.l.first, local.l.last = space[:d.floats], space[d.floats:][:d.floats]
-	if err := local.firstAndLast(want); err != nil || derived == 0 {
+	if err := local.decodeFirstAndLast(want); err != nil || derived == 0 {
 		return err
 	}
-	return local.derived(derived)
+	return local.decodeDerived(derived)
 }
 
-// firstAndLast appends the first and last values.
-func (d *decoder) firstAndLast(want Columns) error {
+// decodeFirstAndLast appends the first and last values.
+func (d *decoder) decodeFirstAndLast(want Columns) error {
 	if d.floats > 0 {
 		if err := d.l.decodeEnds(d.e.column(columnFirst), d.e.column(columnLast)); err != nil {
 			return err
 		}
 	}
 	if want&ColumnFirst != 0 {
-		v := tail(&d.into.First, d.n)
+		v := extendTail(&d.into.First, d.n)
 		d.l.floats(v[:d.floats], d.l.first)
-		d.place(v)
+		d.placeValues(v)
 	}
 	if want&ColumnLast != 0 {
-		v := tail(&d.into.Last, d.n)
+		v := extendTail(&d.into.Last, d.n)
 		d.l.floats(v[:d.floats], d.l.last)
-		d.place(v)
+		d.placeValues(v)
 	}
 	return nil
 }
 
-// place moves the first values of v to the positions of the buckets of floats.
-func (d *decoder) place(v []float64) {
+// placeValues moves the first values of v to the positions of the buckets of floats.
+func (d *decoder) placeValues(v []float64) {
 	if d.parts != nil {
-		expand(v, d.parts, d.floats, ofFloats)
+		expandColumn(v, d.parts, d.floats, ofFloats)
 	}
 }
 
-// derived appends the columns that are derived from the first and last values.
-func (d *decoder) derived(want Columns) error {
+// decodeDerived appends the columns that are derived from the first and last values.
+func (d *decoder) decodeDerived(want Columns) error {
 	var small [5 * smallChunk]int64
 	space := small[:]
 	n := d.floats
@@ -79,32 +79,32 @@ func (d *decoder) derived(want Columns) error {
 // extremesAndSums appends the columns of derived. space is scratch memory.
 func (d *decoder) extremesAndSums(want Columns, space []int64) error {
 	n := d.floats
-	if err := d.extremes(); err != nil {
+	if err := d.decodeExtremes(); err != nil {
 		return err
 	}
 	if want&ColumnMin != 0 {
-		v := tail(&d.into.Min, d.n)
+		v := extendTail(&d.into.Min, d.n)
 		d.l.floats(v[:n], d.l.min)
-		d.place(v)
+		d.placeValues(v)
 	}
 	if want&ColumnMax != 0 {
-		v := tail(&d.into.Max, d.n)
+		v := extendTail(&d.into.Max, d.n)
 		d.l.floats(v[:n], d.l.max)
-		d.place(v)
+		d.placeValues(v)
 	}
 	correction := d.e.column(columnCorrection)
 	switch {
 	case want&(ColumnSum|ColumnMoment|ColumnLine) != 0 || want&ColumnCorrection != 0 && correction[0] == bySum:
-		return d.sums(want, correction, space)
+		return d.decodeSums(want, correction, space)
 	case want&ColumnCorrection != 0:
-		return d.corrections(correction, nil, space)
+		return d.decodeCorrections(correction, nil, space)
 	default:
 		return nil
 	}
 }
 
-// extremes fills the min and max integers.
-func (d *decoder) extremes() error {
+// decodeExtremes fills the min and max integers.
+func (d *decoder) decodeExtremes() error {
 	l := &d.l
 	if err := decodeInts(d.e.column(columnMin), l.min, "min values"); err != nil {
 		return err
@@ -120,8 +120,8 @@ func (d *decoder) extremes() error {
 	return nil
 }
 
-// sums appends the sums, moments and lines, and the corrections if they are requested.
-func (d *decoder) sums(want Columns, correction []byte, space []int64) error {
+// decodeSums appends the sums, moments and lines, and the corrections if they are requested.
+func (d *decoder) decodeSums(want Columns, correction []byte, space []int64) error {
 	n := d.floats
 	count, space := space[:n], space[n:]
 	if err := d.floatCounts(count); err != nil {
@@ -130,34 +130,34 @@ func (d *decoder) sums(want Columns, correction []byte, space []int64) error {
 	switch {
 	case want&ColumnSum == 0 &&
 		(want&ColumnCorrection != 0 && correction[0] == bySum || want&ColumnMoment != 0 && d.momentsNeedSums()):
-		if err := d.high(nil, count); err != nil {
+		if err := d.decodeHighSums(nil, count); err != nil {
 			return err
 		}
 	case want&ColumnSum != 0:
-		high, low := tail(&d.into.Sum, d.n), tail(&d.into.SumLow, d.n)
-		if err := d.high(high[:n], count); err != nil {
+		high, low := extendTail(&d.into.Sum, d.n), extendTail(&d.into.SumLow, d.n)
+		if err := d.decodeHighSums(high[:n], count); err != nil {
 			return err
 		}
-		d.place(high)
-		if err := d.lows(low[:n], space); err != nil {
+		d.placeValues(high)
+		if err := d.decodeLowSums(low[:n], space); err != nil {
 			return err
 		}
-		d.place(low)
+		d.placeValues(low)
 	}
 	if want&ColumnMoment != 0 {
-		if err := d.moments(count, space); err != nil {
+		if err := d.decodeMoments(count, space); err != nil {
 			return err
 		}
 	}
 	if want&ColumnLine != 0 {
-		if err := d.lines(count); err != nil {
+		if err := d.decodeLines(count); err != nil {
 			return err
 		}
 	}
 	if want&ColumnCorrection == 0 {
 		return nil
 	}
-	return d.corrections(correction, count, space)
+	return d.decodeCorrections(correction, count, space)
 }
 
 // floatCounts fills count with the numbers of samples of buckets of floats.
@@ -168,7 +168,7 @@ func (d *decoder) floatCounts(count []int64) error {
 		}
 	} else {
 		all := make([]uint32, d.n)
-		if err := d.counts(all); err != nil {
+		if err := d.decodeCounts(all); err != nil {
 			return err
 		}
 		widen(count, gather(all, d.parts, ofFloats))
@@ -181,8 +181,8 @@ func (d *decoder) floatCounts(count []int64) error {
 	return nil
 }
 
-// high computes the integers of sums, and fills v with the sums unless it is nil.
-func (d *decoder) high(v []float64, count []int64) error {
+// decodeHighSums computes the integers of sums, and fills v with the sums unless it is nil.
+func (d *decoder) decodeHighSums(v []float64, count []int64) error {
 	b := d.e.column(columnSum)
 	switch {
 	case d.floats == 0:
@@ -197,7 +197,7 @@ func (d *decoder) high(v []float64, count []int64) error {
 		return fmt.Errorf("%w: sums of unknown kind %d", ErrCorrupt, b[0])
 	case b[0] != byValues:
 		d.l.predictSums(b[0], d.l.sum, count)
-		return d.residues(b[1:], d.l.sum, v, "sums")
+		return d.decodeResidues(b[1:], d.l.sum, v, "sums")
 	case v == nil:
 		return fmt.Errorf("%w: integer sums are missing", ErrCorrupt)
 	default:
@@ -205,8 +205,8 @@ func (d *decoder) high(v []float64, count []int64) error {
 	}
 }
 
-// lows fills v with the low sums of buckets of floats. temp is scratch memory of at least the same length.
-func (d *decoder) lows(v []float64, temp []int64) error {
+// decodeLowSums fills v with the low sums of buckets of floats. temp is scratch memory of at least the same length.
+func (d *decoder) decodeLowSums(v []float64, temp []int64) error {
 	b := d.e.column(columnSumLow)
 	if len(b) == 0 {
 		clear(v)
@@ -228,8 +228,8 @@ func (d *decoder) lows(v []float64, temp []int64) error {
 	return nil
 }
 
-// corrections appends the corrections. count may be nil if they aren't predicted from sums.
-func (d *decoder) corrections(b []byte, count, temp []int64) error {
+// decodeCorrections appends the corrections. count may be nil if they aren't predicted from sums.
+func (d *decoder) decodeCorrections(b []byte, count, temp []int64) error {
 	var small [4 * smallChunk]int64
 	space := small[:]
 	if d.n > smallChunk {
@@ -258,7 +258,7 @@ func (d *decoder) corrections(b []byte, count, temp []int64) error {
 		}
 		k++
 	}
-	column := tail(&d.into.Correction, d.n)
+	column := extendTail(&d.into.Correction, d.n)
 	clear(column)
 	if len(at) == 0 {
 		return fmt.Errorf("%w: corrections without resets", ErrCorrupt)
@@ -287,7 +287,7 @@ func (d *decoder) correctionValues(b []byte, v []float64, temp, at, n, count []i
 			}
 		}
 		d.l.predictCorrections(b[0], temp, at, n, count)
-		return d.residues(b[1:], temp, v, "corrections")
+		return d.decodeResidues(b[1:], temp, v, "corrections")
 	default:
 		return fmt.Errorf("%w: corrections of unknown kind %d", ErrCorrupt, b[0])
 	}

@@ -2,7 +2,7 @@
 // `make test` runs each test briefly; `make soak` (cmd/tools/soak) runs them repeatedly, each round with another seed.
 // It contains no production code.
 //
-//	CASSIA_SEED=N    the seed of every test that calls Seed or First, to repeat a failed test
+//	CASSIA_SEED=N    the seed of every test that calls Seed or FirstSeed, to repeat a failed test
 //	CASSIA_SOAK=N    multiplies the work of tests that call Times, Histories or Amount
 //
 // A test must draw all of its random values from its seed. Otherwise the command that Seed logs when the test fails

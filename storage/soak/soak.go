@@ -21,7 +21,7 @@ const (
 // command that repeats it with this seed.
 func Seed(t testing.TB) uint64 {
 	t.Helper()
-	seed, given := number(t, SeedVariable)
+	seed, given := readNumber(t, SeedVariable)
 	if !given {
 		seed = rand.Uint64()
 	}
@@ -33,11 +33,11 @@ func Seed(t testing.TB) uint64 {
 	return seed
 }
 
-// First returns the first seed of a test that uses consecutive seeds: the value of CASSIA_SEED, or 0, so that every run
-// of `make test` uses the same seeds.
-func First(t testing.TB) uint64 {
+// FirstSeed returns the first seed of a test that uses consecutive seeds: the value of CASSIA_SEED, or 0, so that every
+// run of `make test` uses the same seeds.
+func FirstSeed(t testing.TB) uint64 {
 	t.Helper()
-	seed, _ := number(t, SeedVariable)
+	seed, _ := readNumber(t, SeedVariable)
 	return seed
 }
 
@@ -58,7 +58,7 @@ func Command(pkg, test string, seed uint64, times int) string {
 // Times returns the number of repetitions for a test that repeats usual times in `make test`.
 func Times(t testing.TB, usual int) int {
 	t.Helper()
-	if times, ok := number(t, TimesVariable); ok && times > 0 {
+	if times, ok := readNumber(t, TimesVariable); ok && times > 0 {
 		return usual * int(times)
 	}
 	return usual
@@ -88,7 +88,7 @@ func Fewer(n int) int {
 	return n
 }
 
-func number(t testing.TB, variable string) (n uint64, ok bool) {
+func readNumber(t testing.TB, variable string) (n uint64, ok bool) {
 	t.Helper()
 	text := os.Getenv(variable)
 	if text == "" {
@@ -124,7 +124,7 @@ func packagePath() string {
 // Amount returns usual in `make test`, and soaked times CASSIA_SOAK if CASSIA_SOAK is set.
 func Amount(t testing.TB, usual, soaked int) int {
 	t.Helper()
-	if times, ok := number(t, TimesVariable); ok && times > 0 {
+	if times, ok := readNumber(t, TimesVariable); ok && times > 0 {
 		return soaked * int(times)
 	}
 	return usual

@@ -1,10 +1,10 @@
 // Package starts records which tenants have sent deltas. A delta is stored as a sample whose start timestamp is the
 // start of its interval, so rates of these tenants are computed with start timestamps, and rates of other tenants
-// without. The OTLP adapter calls Record before it stores samples, and queries call From. If a tenant's row were lost,
-// its rates would be wrong.
+// without. The OTLP adapter calls Record before it stores samples, and queries call DeltasAfter. If a tenant's row were
+// lost, its rates would be wrong.
 //
 //	OTLP delta ─► Record ─► store: deltas/tenant, before the samples
-//	query      ◄─ From   ◄─ memory ◄─ Refresh: every half minute if multiple processes share the store
+//	query      ◄─ DeltasAfter ◄─ memory ◄─ Refresh: every half minute if multiple processes share the store
 package starts
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// Never is returned by From for a tenant that has sent no deltas.
+// Never is returned by DeltasAfter for a tenant that has sent no deltas.
 const Never = int64(math.MaxInt64)
 
 // recordTries is the max number of attempts to write a row that other processes write concurrently.
@@ -57,7 +57,7 @@ type DeltaTenant struct {
 	Since time.Time
 }
 
-// DeltaTenants are the tenants that have sent deltas. Rows are never deleted, and From never increases.
+// DeltaTenants are the tenants that have sent deltas. Rows are never deleted, and DeltasAfter never increases.
 type DeltaTenants struct {
 	o Options
 
@@ -68,9 +68,9 @@ type DeltaTenants struct {
 // New returns DeltaTenants. Call Open to read the rows.
 func New(o Options) *DeltaTenants { return &DeltaTenants{o: o, all: map[string]DeltaTenant{}} }
 
-// From returns the time in milliseconds after which a tenant's samples are evaluated with their start timestamps, or
-// Never.
-func (d *DeltaTenants) From(tenant string) int64 {
+// DeltasAfter returns the time in milliseconds after which a tenant's samples are evaluated with their start
+// timestamps, or Never.
+func (d *DeltaTenants) DeltasAfter(tenant string) int64 {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	if t, ok := d.all[tenant]; ok {
@@ -92,29 +92,29 @@ func (d *DeltaTenants) Tenants() []DeltaTenant {
 }
 
 // Open reads the rows when the store is opened.
-func (d *DeltaTenants) Open(ctx context.Context) error { return d.read(ctx, func(DeltaTenant) {}) }
+func (d *DeltaTenants) Open(ctx context.Context) error { return d.readRows(ctx, func(DeltaTenant) {}) }
 
 // Refresh reads rows that other processes may have written.
-func (d *DeltaTenants) Refresh(ctx context.Context) error { return d.read(ctx, d.log) }
+func (d *DeltaTenants) Refresh(ctx context.Context) error { return d.readRows(ctx, d.logTenant) }
 
-// read reads the rows, and calls changed for each row that is new or changed since the last read.
-func (d *DeltaTenants) read(ctx context.Context, changed func(DeltaTenant)) error {
+// readRows reads the rows, and calls changed for each row that is new or changed since the last read.
+func (d *DeltaTenants) readRows(ctx context.Context, changed func(DeltaTenant)) error {
 	for stored, err := range d.o.Engine.Scan(ctx, engine.Range{Table: engine.Store, Partition: partition}) {
 		if err != nil {
 			return fmt.Errorf("storage: reading which tenants have sent deltas: %w", err)
 		}
-		if t := d.parse(strings.Clone(stored.Clustering[0].Text), stored.Value); d.learn(t) {
+		if t := d.parseRow(strings.Clone(stored.Clustering[0].Text), stored.Value); d.mergeRow(t) {
 			changed(t)
 		}
 	}
 	return nil
 }
 
-// parse parses a row. If the row can't be read, all samples of the tenant are assumed to be deltas.
-func (d *DeltaTenants) parse(tenant string, value []byte) DeltaTenant {
+// parseRow parses a row. If the row can't be read, all samples of the tenant are assumed to be deltas.
+func (d *DeltaTenants) parseRow(tenant string, value []byte) DeltaTenant {
 	var r row
 	if err := json.Unmarshal(value, &r); err != nil {
-		if d.From(tenant) != -format.MaxTime { // Report it once.
+		if d.DeltasAfter(tenant) != -format.MaxTime { // Report it once.
 			d.o.Corrupt(engine.Store, fmt.Errorf("%w: the deltas of tenant %q: %w", engine.ErrCorrupt, tenant, err))
 		}
 		return DeltaTenant{Name: tenant, From: -format.MaxTime}
@@ -122,8 +122,8 @@ func (d *DeltaTenants) parse(tenant string, value []byte) DeltaTenant {
 	return DeltaTenant{Name: tenant, From: r.FromMS, Since: time.UnixMilli(r.SinceMS)}
 }
 
-// learn merges a row into the known ones, and reports whether it changed anything.
-func (d *DeltaTenants) learn(t DeltaTenant) bool {
+// mergeRow merges a row into the known ones, and reports whether it changed anything.
+func (d *DeltaTenants) mergeRow(t DeltaTenant) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if have, ok := d.all[t.Name]; ok && have.From <= t.From {
@@ -133,7 +133,7 @@ func (d *DeltaTenants) learn(t DeltaTenant) bool {
 	return true
 }
 
-func (d *DeltaTenants) log(t DeltaTenant) {
+func (d *DeltaTenants) logTenant(t DeltaTenant) {
 	d.o.Logger.Info(
 		"the tenant sends deltas: its rate(), irate(), increase() and resets() are computed with start timestamps "+
 			"from a time on",
@@ -145,7 +145,7 @@ func (d *DeltaTenants) log(t DeltaTenant) {
 // durable. Start timestamps are then used from the start of the window of raw rows that contains oldest.
 func (d *DeltaTenants) Record(ctx context.Context, tenant string, oldest int64) error {
 	from := d.o.Period.WindowStart(d.o.Period.RawWindowAt(oldest))
-	if d.From(tenant) <= from {
+	if d.DeltasAfter(tenant) <= from {
 		return nil
 	}
 	item, since := engine.Key{engine.Text(tenant)}, d.o.Now().UnixMilli()
@@ -160,13 +160,13 @@ func (d *DeltaTenants) Record(ctx context.Context, tenant string, oldest int64) 
 			return fmt.Errorf("storage: recording that tenant %q has sent deltas: %w", tenant, err)
 		}
 		if ok {
-			if t := (DeltaTenant{tenant, from, time.UnixMilli(since)}); d.learn(t) {
-				d.log(t)
+			if t := (DeltaTenant{tenant, from, time.UnixMilli(since)}); d.mergeRow(t) {
+				d.logTenant(t)
 			}
 			return nil
 		}
-		t := d.parse(tenant, found)
-		if d.learn(t); t.From <= from {
+		t := d.parseRow(tenant, found)
+		if d.mergeRow(t); t.From <= from {
 			return nil
 		}
 		before = slices.Clone(found)

@@ -52,10 +52,10 @@ func stored(t *testing.T, eng engine.Engine) map[string]string {
 func TestRecord(t *testing.T) {
 	ctx, eng := t.Context(), memory.New()
 	k, log, _ := keeperOf(t, eng)
-	require.Equal(t, Never, k.From("shop"))
+	require.Equal(t, Never, k.DeltasAfter("shop"))
 	require.NoError(t, k.Record(ctx, "shop", noon.UnixMilli()))
-	require.Equal(t, noon.Truncate(day).UnixMilli(), k.From("shop"))
-	require.Equal(t, Never, k.From("other"))
+	require.Equal(t, noon.Truncate(day).UnixMilli(), k.DeltasAfter("shop"))
+	require.Equal(t, Never, k.DeltasAfter("other"))
 	require.Equal(t, map[string]string{"shop": `{"from_ms":1778025600000,"since_ms":1778068800000}`}, stored(t, eng))
 
 	other, otherLog, _ := keeperOf(t, eng)
@@ -63,7 +63,7 @@ func TestRecord(t *testing.T) {
 	require.Empty(t, otherLog.String())
 	require.NoError(t, other.Record(ctx, "shop", noon.Add(day).UnixMilli()), "it is recorded already")
 	require.NoError(t, other.Record(ctx, "shop", noon.Truncate(day).UnixMilli()), "the end of the day before")
-	require.Equal(t, noon.Truncate(day).Add(-day).UnixMilli(), other.From("shop"))
+	require.Equal(t, noon.Truncate(day).Add(-day).UnixMilli(), other.DeltasAfter("shop"))
 	require.NoError(t, k.Record(ctx, "shop", noon.UnixMilli()))
 	require.NoError(t, k.Refresh(ctx))
 	require.NoError(t, k.Refresh(ctx))
@@ -90,7 +90,7 @@ func TestRecordOfSeveralProcesses(t *testing.T) {
 				at := noon.Add(-time.Duration(4*back+i) * day).UnixMilli()
 				for k.Record(context.Background(), "shop", at) != nil {
 				}
-				if k.From("shop") > at {
+				if k.DeltasAfter("shop") > at {
 					t.Errorf("not recorded as of %d", at)
 				}
 			}
@@ -98,7 +98,7 @@ func TestRecordOfSeveralProcesses(t *testing.T) {
 	}
 	all.Wait()
 	k, _, _ := keeperOf(t, inner)
-	require.Equal(t, noon.Truncate(day).Add(-19*day).UnixMilli(), k.From("shop"))
+	require.Equal(t, noon.Truncate(day).Add(-19*day).UnixMilli(), k.DeltasAfter("shop"))
 }
 
 // TestUnreadableRow checks that a tenant whose row can't be read counts as having sent deltas at any time.
@@ -108,7 +108,7 @@ func TestUnreadableRow(t *testing.T) {
 	require.True(t, ok)
 	require.NoError(t, err)
 	k, _, corrupt := keeperOf(t, eng)
-	require.EqualValues(t, -format.MaxTime, k.From("shop"))
+	require.EqualValues(t, -format.MaxTime, k.DeltasAfter("shop"))
 	require.NoError(t, k.Record(ctx, "shop", noon.UnixMilli()))
 	require.NoError(t, k.Refresh(ctx))
 	require.Equal(t, 1, *corrupt)

@@ -47,24 +47,24 @@ func CheckAtEnd(t testing.TB, s *storage.Store) {
 	})
 }
 
-// Forever keeps samples of any age.
-func Forever(o *storage.Options) { o.Retention = 0 }
+// KeepForever keeps samples of any age.
+func KeepForever(o *storage.Options) { o.Retention = 0 }
 
 // Clock sets the store's clock.
 func Clock(now func() time.Time) func(*storage.Options) {
 	return func(o *storage.Options) { o.Now = now }
 }
 
-// At sets the store's clock to a constant time.
-func At(now time.Time) func(*storage.Options) {
+// FixedClock sets the store's clock to a constant time.
+func FixedClock(now time.Time) func(*storage.Options) {
 	return Clock(func() time.Time { return now })
 }
 
 // RejectAhead makes the store immediately reject samples that are too far ahead of its only clock.
 func RejectAhead(o *storage.Options) { o.AheadPatience = 0 }
 
-// Shared makes the store one of multiple stores on an engine. name and target describe its process.
-func Shared(name, target string) func(*storage.Options) {
+// SharedTarget makes the store one of multiple stores on an engine. name and target describe its process.
+func SharedTarget(name, target string) func(*storage.Options) {
 	return func(o *storage.Options) { o.Shared, o.Self = true, membership.Process{Name: name, Target: target} }
 }
 

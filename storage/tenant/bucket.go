@@ -11,8 +11,8 @@ type bucket struct {
 	level float64
 }
 
-// fill adds the tokens that have accumulated since the last call, up to burst. rate is in tokens per second.
-func (b *bucket) fill(now time.Time, rate, burst float64) {
+// refill adds the tokens that have accumulated since the last call, up to burst. rate is in tokens per second.
+func (b *bucket) refill(now time.Time, rate, burst float64) {
 	switch {
 	case b.at.IsZero():
 		b.level = burst
@@ -22,9 +22,9 @@ func (b *bucket) fill(now time.Time, rate, burst float64) {
 	b.at, b.level = now, min(b.level, burst)
 }
 
-// take removes n tokens, at most burst. If the bucket has fewer, take removes none and returns how long to wait.
-func (b *bucket) take(now time.Time, rate, burst, n float64) (wait time.Duration, ok bool) {
-	b.fill(now, rate, burst)
+// charge removes n tokens, at most burst. If the bucket has fewer, take removes none and returns how long to wait.
+func (b *bucket) charge(now time.Time, rate, burst, n float64) (wait time.Duration, ok bool) {
+	b.refill(now, rate, burst)
 	if b.level < n {
 		seconds := (n - b.level) / rate
 		return time.Duration(min(seconds*float64(time.Second), math.MaxInt64/2)), false
@@ -33,5 +33,5 @@ func (b *bucket) take(now time.Time, rate, burst, n float64) (wait time.Duration
 	return 0, true
 }
 
-// give returns tokens to the bucket.
-func (b *bucket) give(n float64) { b.level += n }
+// refund returns tokens to the bucket.
+func (b *bucket) refund(n float64) { b.level += n }

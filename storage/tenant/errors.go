@@ -28,22 +28,22 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("limit %s of tenant %q: %s", e.Limit, e.Tenant, e.Detail)
 }
 
-// Of returns the error for a request with n samples. e has rejected a part of them. If n exceeds the burst, the
+// ForRequest returns the error for a request with n samples. e has rejected a part of them. If n exceeds the burst, the
 // returned error has status 413, because a retry would fail again. Otherwise its RetryAfter is long enough for all n
 // samples.
-func (e *LimitError) Of(n int) *LimitError {
+func (e *LimitError) ForRequest(n int) *LimitError {
 	switch {
 	case e.burst == 0 || e.Status != http.StatusTooManyRequests:
 		return e
 	case int64(n) > e.burst:
-		return overBurst(e.Tenant, n, e.burst)
+		return newBurstError(e.Tenant, n, e.burst)
 	}
 	all := *e
 	all.RetryAfter = e.RetryAfter + time.Duration(float64(int64(n)-e.samples)/float64(e.rate)*float64(time.Second))
 	return &all
 }
 
-func overBurst(tenant string, n int, burst int64) *LimitError {
+func newBurstError(tenant string, n int, burst int64) *LimitError {
 	return &LimitError{
 		Tenant: tenant, Limit: KeySamplesBurst, Status: http.StatusRequestEntityTooLarge,
 		Detail: fmt.Sprintf(

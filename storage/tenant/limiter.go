@@ -19,7 +19,7 @@ type Limiter struct {
 	now     func() time.Time
 	table   atomic.Pointer[Table]
 	refused *refusals
-	// forgetSeries is the function that was passed to ForgetWith, nil before.
+	// forgetSeries is the function that was passed to SetClearAliases, nil before.
 	forgetSeries atomic.Pointer[func(of func(tenant string) bool)]
 
 	mu       sync.RWMutex
@@ -46,58 +46,62 @@ func NewLimiter(now func() time.Time, reg prometheus.Registerer) *Limiter {
 func (l *Limiter) Set(t *Table) {
 	before := l.table.Swap(t)
 	if forget := l.forgetSeries.Load(); forget != nil && before != nil {
-		(*forget)(func(name string) bool { return before.Of(name).ofLabelValues() != t.Of(name).ofLabelValues() })
+		(*forget)(func(name string) bool {
+			return before.LimitsOf(name).labelValueLimits() != t.LimitsOf(name).labelValueLimits()
+		})
 	}
 }
 
-// ForgetWith sets the function that makes the store drop its cached mapping of labels to series for some tenants. Set
-// calls the function if label limits change, because the same labels may then be mapped to another series. The
+// SetClearAliases sets the function that makes the store drop its cached mapping of labels to series for some tenants.
+// Set calls the function if label limits change, because the same labels may then be mapped to another series. The
 // function's argument selects the tenants.
-func (l *Limiter) ForgetWith(forget func(of func(tenant string) bool)) { l.forgetSeries.Store(&forget) }
+func (l *Limiter) SetClearAliases(forget func(of func(tenant string) bool)) {
+	l.forgetSeries.Store(&forget)
+}
 
-// Of returns the limits of a tenant.
-func (l *Limiter) Of(name string) Limits {
+// LimitsOf returns the limits of a tenant.
+func (l *Limiter) LimitsOf(name string) Limits {
 	if l == nil {
 		return Limits{}
 	}
-	return l.table.Load().Of(name)
+	return l.table.Load().LimitsOf(name)
 }
 
-// TakeSamples counts n samples towards the rate of samples. It must be called before the samples are made durable. It
+// ChargeSamples counts n samples towards the rate of samples. It must be called before the samples are made durable. It
 // returns a *LimitError with status 429 or 413, or nil.
-func (l *Limiter) TakeSamples(name string, n int) error {
-	limits := l.Of(name)
+func (l *Limiter) ChargeSamples(name string, n int) error {
+	limits := l.LimitsOf(name)
 	if limits.SamplesPerSecond == 0 || n == 0 {
 		return nil
 	}
 	rate, burst := limits.SamplesPerSecond, limits.burst()
 	if int64(n) > burst {
-		l.Refused(name, KeySamplesBurst, n)
-		return overBurst(name, n, burst)
+		l.CountRejected(name, KeySamplesBurst, n)
+		return newBurstError(name, n, burst)
 	}
 	a := l.account(name)
 	a.mu.Lock()
 	now := l.now()
-	wait, ok := a.samples.take(now, float64(rate), float64(burst), float64(n))
+	wait, ok := a.samples.charge(now, float64(rate), float64(burst), float64(n))
 	if !ok {
-		a.over = now.Add(min(wait, longestRefusal))
+		a.over = now.Add(min(wait, maxRejection))
 	}
 	a.mu.Unlock()
 	if ok {
 		return nil
 	}
-	l.Refused(name, KeySamplesPerSecond, n)
-	return overRate(name, n, wait, rate, burst)
+	l.CountRejected(name, KeySamplesPerSecond, n)
+	return newRateError(name, n, wait, rate, burst)
 }
 
-// longestRefusal is the max time after a rejected request for which CheckRate rejects requests.
-const longestRefusal = time.Second
+// maxRejection is the max time after a rejected request for which CheckRate rejects requests.
+const maxRejection = time.Second
 
 // CheckRate rejects a request before its body is read, until a request as large as the last rejected one would be
 // accepted. A sender that doesn't wait then costs very little, and small requests can't starve a large one. CheckRate
 // returns a *LimitError with status 429, or nil.
 func (l *Limiter) CheckRate(name string) error {
-	limits := l.Of(name)
+	limits := l.LimitsOf(name)
 	if limits.SamplesPerSecond == 0 {
 		return nil
 	}
@@ -105,14 +109,14 @@ func (l *Limiter) CheckRate(name string) error {
 	a.mu.Lock()
 	wait := a.over.Sub(now)
 	a.mu.Unlock()
-	if wait <= 0 || wait > longestRefusal { // A longer wait means that the clock was set back.
+	if wait <= 0 || wait > maxRejection { // A longer wait means that the clock was set back.
 		return nil
 	}
-	l.Refused(name, KeySamplesPerSecond, 1)
-	return overRate(name, 0, wait, limits.SamplesPerSecond, limits.burst())
+	l.CountRejected(name, KeySamplesPerSecond, 1)
+	return newRateError(name, 0, wait, limits.SamplesPerSecond, limits.burst())
 }
 
-func overRate(name string, n int, wait time.Duration, rate, burst int64) *LimitError {
+func newRateError(name string, n int, wait time.Duration, rate, burst int64) *LimitError {
 	return &LimitError{
 		Tenant: name, Limit: KeySamplesPerSecond, Status: http.StatusTooManyRequests, RetryAfter: wait,
 		samples: int64(n), burst: burst, rate: rate,
@@ -124,25 +128,25 @@ func overRate(name string, n int, wait time.Duration, rate, burst int64) *LimitE
 	}
 }
 
-// GiveSamples returns the tokens of samples that TakeSamples has counted and that were not stored. Otherwise they would
-// count twice when they are sent again.
-func (l *Limiter) GiveSamples(name string, n int) {
-	if l.Of(name).SamplesPerSecond == 0 || n == 0 {
+// RefundSamples returns the tokens of samples that ChargeSamples has counted and that were not stored. Otherwise they
+// would count twice when they are sent again.
+func (l *Limiter) RefundSamples(name string, n int) {
+	if l.LimitsOf(name).SamplesPerSecond == 0 || n == 0 {
 		return
 	}
 	a := l.account(name)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.samples.give(float64(n))
+	a.samples.refund(float64(n))
 }
 
-// TakeSeries counts a series before it is added to the head. active is the number of the tenant's series in the head.
+// ChargeSeries counts a series before it is added to the head. active is the number of the tenant's series in the head.
 // counted is true if the series is new and counts towards NewSeriesPerHour. While the head is being rebuilt, it isn't
-// known which series are new. TakeSeries returns a *LimitError with status 400, or nil.
-func (l *Limiter) TakeSeries(name string, active int, counted bool) error {
-	limits := l.Of(name)
+// known which series are new. ChargeSeries returns a *LimitError with status 400, or nil.
+func (l *Limiter) ChargeSeries(name string, active int, counted bool) error {
+	limits := l.LimitsOf(name)
 	if most := limits.ActiveSeries; most > 0 && int64(active) >= most {
-		l.Refused(name, KeyActiveSeries, 1)
+		l.CountRejected(name, KeyActiveSeries, 1)
 		return &LimitError{
 			Tenant: name, Limit: KeyActiveSeries, Status: http.StatusBadRequest,
 			Detail: fmt.Sprintf(
@@ -158,12 +162,12 @@ func (l *Limiter) TakeSeries(name string, active int, counted bool) error {
 	}
 	a := l.account(name)
 	a.mu.Lock()
-	wait, ok := a.newSeries.take(l.now(), float64(most)/time.Hour.Seconds(), float64(most), 1)
+	wait, ok := a.newSeries.charge(l.now(), float64(most)/time.Hour.Seconds(), float64(most), 1)
 	a.mu.Unlock()
 	if ok {
 		return nil
 	}
-	l.Refused(name, KeyNewSeriesPerHour, 1)
+	l.CountRejected(name, KeyNewSeriesPerHour, 1)
 	return &LimitError{
 		Tenant: name, Limit: KeyNewSeriesPerHour, Status: http.StatusBadRequest,
 		Detail: fmt.Sprintf("more than %d new series per hour; look for labels with changing values (churn), or ask "+
@@ -172,21 +176,21 @@ func (l *Limiter) TakeSeries(name string, active int, counted bool) error {
 	}
 }
 
-// TakeExemplar counts an exemplar. It returns a *LimitError with status 400, or nil. The status isn't 429, because the
-// sender would then also retry the samples of the request.
-func (l *Limiter) TakeExemplar(name string) error {
-	rate := l.Of(name).ExemplarsPerSecond
+// ChargeExemplar counts an exemplar. It returns a *LimitError with status 400, or nil. The status isn't 429, because
+// the sender would then also retry the samples of the request.
+func (l *Limiter) ChargeExemplar(name string) error {
+	rate := l.LimitsOf(name).ExemplarsPerSecond
 	if rate == 0 {
 		return nil
 	}
 	a := l.account(name)
 	a.mu.Lock()
-	_, ok := a.exemplars.take(l.now(), float64(rate), float64(rate*burstSeconds), 1)
+	_, ok := a.exemplars.charge(l.now(), float64(rate), float64(rate*burstSeconds), 1)
 	a.mu.Unlock()
 	if ok {
 		return nil
 	}
-	l.Refused(name, KeyExemplarsPerSecond, 1)
+	l.CountRejected(name, KeyExemplarsPerSecond, 1)
 	return &LimitError{
 		Tenant: name, Limit: KeyExemplarsPerSecond, Status: http.StatusBadRequest,
 		Detail: fmt.Sprintf(
@@ -198,11 +202,11 @@ func (l *Limiter) TakeExemplar(name string) error {
 // CheckRequest returns a *LimitError with status 413 if a tenant's request body of size bytes is too large, otherwise
 // nil.
 func (l *Limiter) CheckRequest(name string, size int64) error {
-	most := l.Of(name).RequestBytes
+	most := l.LimitsOf(name).RequestBytes
 	if most == 0 || size <= most {
 		return nil
 	}
-	l.Refused(name, KeyRequestBytes, 1)
+	l.CountRejected(name, KeyRequestBytes, 1)
 	return &LimitError{
 		Tenant: name, Limit: KeyRequestBytes, Status: http.StatusRequestEntityTooLarge,
 		Detail: fmt.Sprintf(
@@ -211,15 +215,15 @@ func (l *Limiter) CheckRequest(name string, size int64) error {
 	}
 }
 
-// Refused counts samples, series, requests, exemplars or queries that were rejected by a limit of a tenant.
-func (l *Limiter) Refused(name, limit string, n int) {
+// CountRejected counts samples, series, requests, exemplars or queries that were rejected by a limit of a tenant.
+func (l *Limiter) CountRejected(name, limit string, n int) {
 	if l != nil {
 		l.refused.count(name, limit, n)
 	}
 }
 
-// Truncated counts a label value of a tenant that was truncated.
-func (l *Limiter) Truncated(name string) {
+// CountTruncated counts a label value of a tenant that was truncated.
+func (l *Limiter) CountTruncated(name string) {
 	if l != nil {
 		l.refused.truncated.WithLabelValues(l.refused.label(name)).Inc()
 	}
@@ -239,19 +243,19 @@ func (l *Limiter) account(name string) *account {
 		return a
 	}
 	if len(l.accounts) >= maxAccounts {
-		l.forget()
+		l.evictAccounts()
 	}
 	a = &account{}
 	l.accounts[name] = a
 	return a
 }
 
-// forget removes the accounts whose buckets are full again. If no bucket is full, it removes any account: its tenant
-// may then use its burst once more, but the number of accounts stays bounded.
-func (l *Limiter) forget() {
+// evictAccounts removes the accounts whose buckets are full again. If no bucket is full, it removes any account: its
+// tenant may then use its burst once more, but the number of accounts stays bounded.
+func (l *Limiter) evictAccounts() {
 	now, gone := l.now(), false
 	for name, a := range l.accounts {
-		if limits := l.Of(name); a.full(now, &limits) {
+		if limits := l.LimitsOf(name); a.isFull(now, &limits) {
 			delete(l.accounts, name)
 			gone = true
 		}
@@ -265,26 +269,26 @@ func (l *Limiter) forget() {
 	}
 }
 
-func (a *account) full(now time.Time, l *Limits) bool {
+func (a *account) isFull(now time.Time, l *Limits) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	samples, series, exemplars := float64(l.burst()), float64(l.NewSeriesPerHour),
 		float64(l.ExemplarsPerSecond*burstSeconds)
-	a.samples.fill(now, float64(l.SamplesPerSecond), samples)
-	a.newSeries.fill(now, series/time.Hour.Seconds(), series)
-	a.exemplars.fill(now, float64(l.ExemplarsPerSecond), exemplars)
+	a.samples.refill(now, float64(l.SamplesPerSecond), samples)
+	a.newSeries.refill(now, series/time.Hour.Seconds(), series)
+	a.exemplars.refill(now, float64(l.ExemplarsPerSecond), exemplars)
 	return a.samples.level >= samples && a.newSeries.level >= series && a.exemplars.level >= exemplars
 }
 
-// Left returns the amount of each rate that the tenant can use immediately, by the name of the limit. It contains the
-// limits that are set.
-func (l *Limiter) Left(name string) map[string]float64 {
-	limits, out := l.Of(name), map[string]float64{}
+// Remaining returns the amount of each rate that the tenant can use immediately, by the name of the limit. It contains
+// the limits that are set.
+func (l *Limiter) Remaining(name string) map[string]float64 {
+	limits, out := l.LimitsOf(name), map[string]float64{}
 	if limits.SamplesPerSecond+limits.NewSeriesPerHour+limits.ExemplarsPerSecond == 0 {
 		return out
 	}
 	a := l.account(name)
-	a.full(l.now(), &limits)
+	a.isFull(l.now(), &limits)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for k, b := range map[string]struct {

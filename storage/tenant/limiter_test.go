@@ -20,7 +20,7 @@ func newClock() *clock { return &clock{time.Date(2026, 5, 1, 12, 0, 0, 0, time.U
 
 func (c *clock) Now() time.Time { return c.now }
 
-func limited(t *testing.T, c *clock, text string) *Limiter {
+func newTestLimiter(t *testing.T, c *clock, text string) *Limiter {
 	t.Helper()
 	table, err := ParseLimits([]byte(text))
 	require.NoError(t, err)
@@ -45,45 +45,45 @@ func refusedWith(t *testing.T, err error, limit string) int {
 
 func TestSamplesPerSecond(t *testing.T) {
 	c := newClock()
-	l := limited(
+	l := newTestLimiter(
 		t, c, "defaults: {samples_per_second: 100, samples_burst: 500}\ntenants: {free: {samples_per_second: 0}}",
 	)
-	require.NoError(t, l.TakeSamples("a", 500), "the burst is there from the start")
-	err := l.TakeSamples("a", 150)
+	require.NoError(t, l.ChargeSamples("a", 500), "the burst is there from the start")
+	err := l.ChargeSamples("a", 150)
 	require.Equal(t, http.StatusTooManyRequests, refusedWith(t, err, KeySamplesPerSecond))
 	require.Equal(t, 1500*time.Millisecond, err.(*LimitError).RetryAfter)
-	require.NoError(t, l.TakeSamples("b", 500), "another tenant has its own")
-	require.NoError(t, l.TakeSamples("free", 1e9))
+	require.NoError(t, l.ChargeSamples("b", 500), "another tenant has its own")
+	require.NoError(t, l.ChargeSamples("free", 1e9))
 
 	c.now = c.now.Add(1500 * time.Millisecond)
-	require.NoError(t, l.TakeSamples("a", 150), "what was refused took nothing")
-	require.Error(t, l.TakeSamples("a", 1))
-	l.GiveSamples("a", 100)
-	require.NoError(t, l.TakeSamples("a", 100), "what wasn't stored was given back")
+	require.NoError(t, l.ChargeSamples("a", 150), "what was refused took nothing")
+	require.Error(t, l.ChargeSamples("a", 1))
+	l.RefundSamples("a", 100)
+	require.NoError(t, l.ChargeSamples("a", 100), "what wasn't stored was given back")
 	c.now = c.now.Add(-time.Hour)
-	require.Error(t, l.TakeSamples("a", 1), "a clock that goes back brings nothing")
+	require.Error(t, l.ChargeSamples("a", 1), "a clock that goes back brings nothing")
 	c.now = c.now.Add(1000 * time.Hour)
-	require.NoError(t, l.TakeSamples("a", 500), "never more than the burst")
-	require.Error(t, l.TakeSamples("a", 1))
-	require.Equal(t, http.StatusRequestEntityTooLarge, refusedWith(t, l.TakeSamples("a", 501), KeySamplesBurst),
+	require.NoError(t, l.ChargeSamples("a", 500), "never more than the burst")
+	require.Error(t, l.ChargeSamples("a", 1))
+	require.Equal(t, http.StatusRequestEntityTooLarge, refusedWith(t, l.ChargeSamples("a", 501), KeySamplesBurst),
 		"what can never be taken must not be tried again")
 }
 
 func TestSendersThatDoNotWait(t *testing.T) {
 	c := newClock()
-	l := limited(t, c, "defaults: {samples_per_second: 100, samples_burst: 500}")
+	l := newTestLimiter(t, c, "defaults: {samples_per_second: 100, samples_burst: 500}")
 	require.NoError(t, l.CheckRate("a"))
-	require.NoError(t, l.TakeSamples("a", 450))
+	require.NoError(t, l.ChargeSamples("a", 450))
 	require.NoError(t, l.CheckRate("a"))
-	require.Error(t, l.TakeSamples("a", 100))
+	require.Error(t, l.ChargeSamples("a", 100))
 	require.Equal(t, http.StatusTooManyRequests, refusedWith(t, l.CheckRate("a"), KeySamplesPerSecond))
 	require.NoError(t, l.CheckRate("b"))
 	c.now = c.now.Add(499 * time.Millisecond)
 	require.Error(t, l.CheckRate("a"), "small requests leave room for the one that was refused")
 	c.now = c.now.Add(time.Millisecond)
 	require.NoError(t, l.CheckRate("a"))
-	require.NoError(t, l.TakeSamples("a", 100))
-	require.Error(t, l.TakeSamples("a", 100))
+	require.NoError(t, l.ChargeSamples("a", 100))
+	require.Error(t, l.ChargeSamples("a", 100))
 	c.now = c.now.Add(-time.Hour)
 	require.NoError(t, l.CheckRate("a"), "a clock that goes back locks nobody out")
 	l.Set(NewTable(Limits{}, nil))
@@ -91,110 +91,114 @@ func TestSendersThatDoNotWait(t *testing.T) {
 }
 
 func TestRequestOfSeveralBatches(t *testing.T) {
-	l := limited(t, newClock(), "defaults: {samples_per_second: 100, samples_burst: 500}")
-	require.NoError(t, l.TakeSamples("a", 400))
-	err := l.TakeSamples("a", 200).(*LimitError)
-	require.Equal(t, http.StatusRequestEntityTooLarge, err.Of(600).Status, "the whole of it can never be taken at once")
-	require.Equal(t, 4*time.Second, err.Of(500).RetryAfter, "from when on all of it is taken")
+	l := newTestLimiter(t, newClock(), "defaults: {samples_per_second: 100, samples_burst: 500}")
+	require.NoError(t, l.ChargeSamples("a", 400))
+	err := l.ChargeSamples("a", 200).(*LimitError)
+	require.Equal(
+		t, http.StatusRequestEntityTooLarge, err.ForRequest(600).Status, "the whole of it can never be taken at once",
+	)
+	require.Equal(t, 4*time.Second, err.ForRequest(500).RetryAfter, "from when on all of it is taken")
 	require.Equal(t, time.Second, err.RetryAfter)
 }
 
 func TestNewLimitsKeepWhatWasUsed(t *testing.T) {
-	l := limited(t, newClock(), "defaults: {samples_per_second: 100, samples_burst: 500}")
-	require.NoError(t, l.TakeSamples("a", 300))
-	require.Equal(t, map[string]float64{KeySamplesPerSecond: 200}, l.Left("a"))
+	l := newTestLimiter(t, newClock(), "defaults: {samples_per_second: 100, samples_burst: 500}")
+	require.NoError(t, l.ChargeSamples("a", 300))
+	require.Equal(t, map[string]float64{KeySamplesPerSecond: 200}, l.Remaining("a"))
 	l.Set(NewTable(Limits{SamplesPerSecond: 100, SamplesBurst: 150}, nil))
-	require.Equal(t, map[string]float64{KeySamplesPerSecond: 150}, l.Left("a"))
+	require.Equal(t, map[string]float64{KeySamplesPerSecond: 150}, l.Remaining("a"))
 	l.Set(NewTable(Limits{}, nil))
-	require.NoError(t, l.TakeSamples("a", 1e9))
-	require.Empty(t, l.Left("a"))
+	require.NoError(t, l.ChargeSamples("a", 1e9))
+	require.Empty(t, l.Remaining("a"))
 }
 
 func TestSeriesLimits(t *testing.T) {
 	c := newClock()
-	l := limited(t, c, "defaults: {active_series: 10, new_series_per_hour: 6}")
-	require.Equal(t, http.StatusBadRequest, refusedWith(t, l.TakeSeries("a", 10, true), KeyActiveSeries))
+	l := newTestLimiter(t, c, "defaults: {active_series: 10, new_series_per_hour: 6}")
+	require.Equal(t, http.StatusBadRequest, refusedWith(t, l.ChargeSeries("a", 10, true), KeyActiveSeries))
 	for range 6 {
-		require.NoError(t, l.TakeSeries("a", 0, true))
+		require.NoError(t, l.ChargeSeries("a", 0, true))
 	}
-	require.Equal(t, http.StatusBadRequest, refusedWith(t, l.TakeSeries("a", 6, true), KeyNewSeriesPerHour))
-	require.NoError(t, l.TakeSeries("a", 6, false), "after a restart nobody knows which series are new")
+	require.Equal(t, http.StatusBadRequest, refusedWith(t, l.ChargeSeries("a", 6, true), KeyNewSeriesPerHour))
+	require.NoError(t, l.ChargeSeries("a", 6, false), "after a restart nobody knows which series are new")
 	c.now = c.now.Add(10 * time.Minute)
-	require.NoError(t, l.TakeSeries("a", 6, true))
-	require.Error(t, l.TakeSeries("a", 6, true))
+	require.NoError(t, l.ChargeSeries("a", 6, true))
+	require.Error(t, l.ChargeSeries("a", 6, true))
 }
 
 func TestExemplarsAndRequests(t *testing.T) {
-	l := limited(t, newClock(), "defaults: {exemplars_per_second: 2, request_bytes: 1KiB}")
+	l := newTestLimiter(t, newClock(), "defaults: {exemplars_per_second: 2, request_bytes: 1KiB}")
 	for range 20 {
-		require.NoError(t, l.TakeExemplar("a"))
+		require.NoError(t, l.ChargeExemplar("a"))
 	}
-	require.Equal(t, http.StatusBadRequest, refusedWith(t, l.TakeExemplar("a"), KeyExemplarsPerSecond))
+	require.Equal(t, http.StatusBadRequest, refusedWith(t, l.ChargeExemplar("a"), KeyExemplarsPerSecond))
 	require.NoError(t, l.CheckRequest("a", 1024))
 	require.Equal(t, http.StatusRequestEntityTooLarge, refusedWith(t, l.CheckRequest("a", 1025), KeyRequestBytes))
 }
 
 func TestNoLimiterLimitsNothing(t *testing.T) {
 	var l *Limiter
-	require.NoError(t, l.TakeSamples("a", 1e9))
-	require.NoError(t, l.TakeSeries("a", 1e9, true))
-	require.NoError(t, l.TakeExemplar("a"))
+	require.NoError(t, l.ChargeSamples("a", 1e9))
+	require.NoError(t, l.ChargeSeries("a", 1e9, true))
+	require.NoError(t, l.ChargeExemplar("a"))
 	require.NoError(t, l.CheckRequest("a", 1<<40))
-	l.GiveSamples("a", 1)
+	l.RefundSamples("a", 1)
 	use := l.Use(l.Begin(t.Context()), "a")
-	require.NoError(t, use.Series(1e9))
-	require.NoError(t, use.Samples(1e9))
-	require.NoError(t, use.Bytes(1e9))
-	require.NoError(t, use.Range(1e6*time.Hour))
-	require.Zero(t, use.Longest())
-	use.Restore(use.Saved())
+	require.NoError(t, use.AddSeries(1e9))
+	require.NoError(t, use.AddSamples(1e9))
+	require.NoError(t, use.AddBytes(1e9))
+	require.NoError(t, use.CheckRange(1e6*time.Hour))
+	require.Zero(t, use.MaxRange())
+	use.Restore(use.Snapshot())
 }
 
 func TestAQueryCountsAsOne(t *testing.T) {
-	l := limited(t, newClock(), "defaults: {query_series: 10, query_samples: 100, query_bytes: 1000, query_range: 1h}")
+	l := newTestLimiter(
+		t, newClock(), "defaults: {query_series: 10, query_samples: 100, query_bytes: 1000, query_range: 1h}",
+	)
 	ctx := l.Begin(t.Context())
-	require.NoError(t, l.Use(ctx, "a").Series(6))
-	require.NoError(t, l.Use(ctx, "b").Series(6), "each tenant's limits are its own")
-	require.Equal(t, http.StatusUnprocessableEntity, refusedWith(t, l.Use(ctx, "a").Series(5), KeyQuerySeries))
-	require.NoError(t, l.Use(l.Begin(t.Context()), "a").Series(6), "another query")
-	require.NoError(t, l.Use(t.Context(), "a").Series(6))
+	require.NoError(t, l.Use(ctx, "a").AddSeries(6))
+	require.NoError(t, l.Use(ctx, "b").AddSeries(6), "each tenant's limits are its own")
+	require.Equal(t, http.StatusUnprocessableEntity, refusedWith(t, l.Use(ctx, "a").AddSeries(5), KeyQuerySeries))
+	require.NoError(t, l.Use(l.Begin(t.Context()), "a").AddSeries(6), "another query")
+	require.NoError(t, l.Use(t.Context(), "a").AddSeries(6))
 
 	u := l.Use(ctx, "b")
-	saved := u.Saved()
-	require.NoError(t, u.Samples(100))
-	require.Equal(t, http.StatusUnprocessableEntity, refusedWith(t, u.Samples(1), KeyQuerySamples))
+	saved := u.Snapshot()
+	require.NoError(t, u.AddSamples(100))
+	require.Equal(t, http.StatusUnprocessableEntity, refusedWith(t, u.AddSamples(1), KeyQuerySamples))
 	u.Restore(saved)
-	require.NoError(t, u.Samples(100))
-	require.NoError(t, u.Bytes(1000))
-	require.Equal(t, http.StatusUnprocessableEntity, refusedWith(t, u.Bytes(1), KeyQueryBytes))
-	require.NoError(t, u.Range(time.Hour))
-	require.Equal(t, http.StatusUnprocessableEntity, refusedWith(t, u.Range(time.Hour+1), KeyQueryRange))
+	require.NoError(t, u.AddSamples(100))
+	require.NoError(t, u.AddBytes(1000))
+	require.Equal(t, http.StatusUnprocessableEntity, refusedWith(t, u.AddBytes(1), KeyQueryBytes))
+	require.NoError(t, u.CheckRange(time.Hour))
+	require.Equal(t, http.StatusUnprocessableEntity, refusedWith(t, u.CheckRange(time.Hour+1), KeyQueryRange))
 }
 
 func TestAccountsAreBounded(t *testing.T) {
 	c := newClock()
-	l := limited(t, c, "defaults: {samples_per_second: 1, samples_burst: 10}")
+	l := newTestLimiter(t, c, "defaults: {samples_per_second: 1, samples_burst: 10}")
 	for i := range maxAccounts {
-		require.NoError(t, l.TakeSamples(strconv.Itoa(i), 10))
+		require.NoError(t, l.ChargeSamples(strconv.Itoa(i), 10))
 	}
-	require.NoError(t, l.TakeSamples("one more", 10))
+	require.NoError(t, l.ChargeSamples("one more", 10))
 	require.LessOrEqual(t, len(l.accounts), maxAccounts)
 	c.now = c.now.Add(time.Minute)
-	require.NoError(t, l.TakeSamples("another", 10))
+	require.NoError(t, l.ChargeSamples("another", 10))
 	require.Len(t, l.accounts, 1, "those whose buckets are full again are forgotten")
 }
 
 func TestRefusalsNameSomeTenants(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	l := NewLimiter(time.Now, reg)
-	for i := range maxCounted + 50 {
-		l.Refused(fmt.Sprintf("tenant-%d", i), KeyQueries, 2)
+	for i := range maxCountedTenants + 50 {
+		l.CountRejected(fmt.Sprintf("tenant-%d", i), KeyQueries, 2)
 	}
 	n, err := testutil.GatherAndCount(reg, "cassia_tenant_limit_refused_total")
 	require.NoError(t, err)
-	require.Equal(t, maxCounted+1, n)
+	require.Equal(t, maxCountedTenants+1, n)
 	require.Equal(t, 100.0, testutil.ToFloat64(l.refused.counts.WithLabelValues(otherTenants, KeyQueries)))
-	require.Error(t, Check(otherTenants), "no tenant has that name")
+	require.Error(t, CheckName(otherTenants), "no tenant has that name")
 }
 
 func TestParseLimits(t *testing.T) {
@@ -216,11 +220,11 @@ tenants:
 		SamplesPerSecond: 100_000, RequestBytes: 16 << 20, QueryBytes: 1000, QueryRange: 31 * 24 * time.Hour,
 		Labels: 40,
 	}
-	require.Equal(t, usual, table.Of("team-b"))
-	require.Equal(t, usual, table.Of("anybody"))
+	require.Equal(t, usual, table.LimitsOf("team-b"))
+	require.Equal(t, usual, table.LimitsOf("anybody"))
 	own := usual
 	own.SamplesPerSecond, own.QueryRange = 200_000, 0
-	require.Equal(t, own, table.Of("team-a"), "the rest is as in defaults")
+	require.Equal(t, own, table.LimitsOf("team-a"), "the rest is as in defaults")
 	require.Equal(t, map[string]any{
 		KeySamplesPerSecond: 1e5, KeyRequestBytes: 0x1p24, KeyQueryBytes: 1e3, KeyQueryRange: 31 * 86400.,
 		KeyLabels: 40.,
@@ -228,7 +232,7 @@ tenants:
 	for _, empty := range []string{"", "# nothing\n", "defaults:\ntenants:\n", "tenants: {a: {}}"} {
 		table, err := ParseLimits([]byte(empty))
 		require.NoError(t, err, empty)
-		require.Equal(t, Limits{}, table.Of("a"))
+		require.Equal(t, Limits{}, table.LimitsOf("a"))
 	}
 }
 
@@ -237,7 +241,7 @@ func TestEveryKeyIsItsOwn(t *testing.T) {
 		table, err := ParseLimits([]byte("defaults: {" + k.name + ": " +
 			map[unit]string{unitNumber: "7", unitBytes: "7", unitDuration: "7s", unitWord: "truncate"}[k.unit] + "}"))
 		require.NoError(t, err, k.name)
-		limits := table.Of("")
+		limits := table.LimitsOf("")
 		require.Len(t, limits.ByKey(), 1)
 		if k.unit == unitWord {
 			require.Equal(t, "truncate", limits.ByKey()[k.name])
@@ -255,14 +259,14 @@ func TestLongLabelValues(t *testing.T) {
 		[]byte("defaults: {long_label_values: truncate}\ntenants: {a: {long_label_values: reject}, b: {labels: 3}}"),
 	)
 	require.NoError(t, err)
-	require.Equal(t, TruncateLongLabelValues, table.Of("b").LongLabelValues)
-	require.Equal(t, RejectLongLabelValues, table.Of("a").LongLabelValues)
-	require.Equal(t, map[string]any{KeyLongLabelValues: "reject"}, table.Of("a").ByKey())
+	require.Equal(t, TruncateLongLabelValues, table.LimitsOf("b").LongLabelValues)
+	require.Equal(t, RejectLongLabelValues, table.LimitsOf("a").LongLabelValues)
+	require.Equal(t, map[string]any{KeyLongLabelValues: "reject"}, table.LimitsOf("a").ByKey())
 	table, err = ParseLimits([]byte(
 		"defaults: {label_value_bytes: 22}\ntenants: {a: {label_value_bytes: 23, long_label_values: truncate}, b: {long_label_values: reject}}",
 	))
 	require.NoError(t, err, "only truncating needs room for a hash")
-	require.EqualValues(t, 23, table.Of("a").LabelValueBytes)
+	require.EqualValues(t, 23, table.LimitsOf("a").LabelValueBytes)
 	require.False(t, table.IsEmpty())
 	for text, empty := range map[string]bool{
 		"": true, "# nothing": true, "tenants: {}": true, "defaults:": true, "tenants: {a: {}}": true,
@@ -322,7 +326,7 @@ func FuzzParseLimits(f *testing.F) {
 			require.ErrorIs(t, err, ErrBadLimits)
 			return
 		}
-		limits := table.Of("a")
+		limits := table.LimitsOf("a")
 		for _, v := range limits.ByKey() {
 			require.Positive(t, v)
 		}

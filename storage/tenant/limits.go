@@ -54,11 +54,11 @@ const (
 // burstSeconds is the default burst of samples and of exemplars, in seconds at the limit's rate.
 const burstSeconds = 10
 
-// leastBurst is the min default burst of samples. Prometheus sends up to 2,000 samples per request.
-const leastBurst = 2000
+// minBurst is the min default burst of samples. Prometheus sends up to 2,000 samples per request.
+const minBurst = 2000
 
-// ofLabelValues returns the limits that determine the series of a sample with a long label value.
-func (l Limits) ofLabelValues() [2]int64 {
+// labelValueLimits returns the limits that determine the series of a sample with a long label value.
+func (l Limits) labelValueLimits() [2]int64 {
 	return [2]int64{l.LabelValueBytes, int64(l.LongLabelValues)}
 }
 
@@ -67,7 +67,7 @@ func (l *Limits) burst() int64 {
 	if l.SamplesBurst > 0 {
 		return l.SamplesBurst
 	}
-	return max(leastBurst, l.SamplesPerSecond*burstSeconds)
+	return max(minBurst, l.SamplesPerSecond*burstSeconds)
 }
 
 // Table has the limits of all tenants. It is immutable.
@@ -81,8 +81,8 @@ func NewTable(defaults Limits, tenants map[string]Limits) *Table {
 	return &Table{defaults: defaults, tenants: tenants}
 }
 
-// Of returns the limits of a tenant.
-func (t *Table) Of(name string) Limits {
+// LimitsOf returns the limits of a tenant.
+func (t *Table) LimitsOf(name string) Limits {
 	if own, ok := t.tenants[name]; ok {
 		return own
 	}
@@ -127,7 +127,7 @@ const (
 	// MinTruncatedBytes is the min limit for label values that are truncated, in bytes: the length of a value's hash.
 	MinTruncatedBytes = 23
 	// greatest is the max value of all other limits. Ten times this value doesn't overflow 64 bits.
-	greatest = 1 << 50
+	maxLimit = 1 << 50
 )
 
 // The names of limits in files, errors and metrics.

@@ -60,7 +60,7 @@ func ParseLimits(text []byte) (*Table, error) {
 	if err == nil && tenants != nil {
 		t.tenants = map[string]Limits{}
 		err = eachKey(tenants, func(name string, at, value *yaml.Node) error {
-			if err := Check(name); err != nil {
+			if err := CheckName(name); err != nil {
 				return fmt.Errorf("line %d: %w", at.Line, err)
 			}
 			own, err := parseSet(value, t.defaults)
@@ -113,7 +113,7 @@ func parseSet(n *yaml.Node, over Limits) (Limits, error) {
 			*keys[i].at(&over) = v
 			return nil
 		}
-		return fmt.Errorf("line %d: unknown key %q%s", at.Line, name, hint(name))
+		return fmt.Errorf("line %d: unknown key %q%s", at.Line, name, fileHint(name))
 	})
 	if most := over.LabelValueBytes; err == nil && over.LongLabelValues == TruncateLongLabelValues && most > 0 &&
 		most < MinTruncatedBytes {
@@ -125,8 +125,8 @@ func parseSet(n *yaml.Node, over Limits) (Limits, error) {
 	return over, err
 }
 
-// hint returns a hint for the error message if a key belongs in a different file, otherwise "".
-func hint(name string) string {
+// fileHint returns a hint for the error message if a key belongs in a different file, otherwise "".
+func fileHint(name string) string {
 	if strings.Contains(name, "retention") {
 		return ": retention is configured in --retention.file"
 	}
@@ -157,12 +157,12 @@ func (k *key) parse(n *yaml.Node) (v int64, err error) {
 			b, err = units.ParseBase2Bytes(n.Value)
 			v = int64(b)
 		}
-		if err != nil || v < 0 || v > greatest {
+		if err != nil || v < 0 || v > maxLimit {
 			return 0, fmt.Errorf("%q must be a number of bytes such as 16MiB, or 0 for no limit", n.Value)
 		}
 		return v, nil
 	default:
-		most := int64(greatest)
+		most := int64(maxLimit)
 		if k.most > 0 {
 			most = k.most
 		}

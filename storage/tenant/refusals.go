@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// maxCounted is the max number of tenants with metrics of their own: the first tenants that reach a limit.
-	maxCounted = 200
+	// maxCountedTenants is the max number of tenants with metrics of their own: the first tenants that reach a limit.
+	maxCountedTenants = 200
 	// otherTenants is the label for all other tenants. No tenant can have this name.
 	otherTenants = "other tenants"
 )
@@ -50,7 +50,7 @@ func (r *refusals) label(name string) string {
 	defer r.mu.Unlock()
 	switch {
 	case r.named[name]:
-	case len(r.named) < maxCounted:
+	case len(r.named) < maxCountedTenants:
 		r.named[name] = true
 	default:
 		return otherTenants

@@ -1,6 +1,7 @@
 // Package tenant identifies the tenant of a request and enforces its limits. The HTTP server adds the tenant to the
-// context with Into. Packages adapter, promql and storage read the tenant with From or All, and call a Limiter. A
-// tenant in a context must have passed Check, because names are stored in keys and compared as bytes.
+// context with NewContext. Packages adapter, promql and storage read the tenant with FromContext or NamesFromContext,
+// and call a Limiter. A tenant in a context must have passed CheckName, because names are stored in keys and compared
+// as bytes.
 package tenant
 
 import (
@@ -24,22 +25,22 @@ var ErrInvalid = errors.New("invalid name")
 
 type contextKey struct{}
 
-// Into returns a context with the tenant.
-func Into(ctx context.Context, name string) context.Context {
+// NewContext returns a context with the tenant.
+func NewContext(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, contextKey{}, name)
 }
 
-// From returns the tenant of ctx, or Default.
-func From(ctx context.Context) string {
+// FromContext returns the tenant of ctx, or Default.
+func FromContext(ctx context.Context) string {
 	if name, ok := ctx.Value(contextKey{}).(string); ok {
 		return name
 	}
 	return Default
 }
 
-// Check returns an error if name is not a valid tenant name. A valid name consists of letters, digits and !-_.*'(), has
-// up to MaxLen bytes, and isn't "." or "..".
-func Check(name string) error {
+// CheckName returns an error if name is not a valid tenant name. A valid name consists of letters, digits and !-_.*'(),
+// has up to MaxLen bytes, and isn't "." or "..".
+func CheckName(name string) error {
 	if name == "" || len(name) > MaxLen {
 		return fmt.Errorf("%w: has %d bytes; must have 1 to %d", ErrInvalid, len(name), MaxLen)
 	}
@@ -60,6 +61,8 @@ func Check(name string) error {
 // listSeparator separates the names of tenants in a read request for multiple tenants.
 const listSeparator = "|"
 
-// All returns the tenants of ctx. A read request may specify multiple tenants as a|b, if it is permitted to. Otherwise
-// All returns one tenant.
-func All(ctx context.Context) []string { return strings.Split(From(ctx), listSeparator) }
+// NamesFromContext returns the tenants of ctx. A read request may specify multiple tenants as a|b, if it is permitted
+// to. Otherwise NamesFromContext returns one tenant.
+func NamesFromContext(ctx context.Context) []string {
+	return strings.Split(FromContext(ctx), listSeparator)
+}

@@ -42,67 +42,67 @@ func (l *Limiter) Use(ctx context.Context, name string) *Use {
 	}
 	u, ok := ctx.Value(usesKey{}).(*uses)
 	if !ok {
-		return &Use{limiter: l, tenant: name, limits: l.Of(name)}
+		return &Use{limiter: l, tenant: name, limits: l.LimitsOf(name)}
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	one := u.all[name]
 	if one == nil {
-		one = &Use{limiter: l, tenant: name, limits: l.Of(name)}
+		one = &Use{limiter: l, tenant: name, limits: l.LimitsOf(name)}
 		u.all[name] = one
 	}
 	return one
 }
 
-// Series adds n series that the query has found.
-func (u *Use) Series(n int) error {
+// AddSeries adds n series that the query has found.
+func (u *Use) AddSeries(n int) error {
 	if u == nil || u.limits.QuerySeries == 0 || u.series.Add(int64(n)) <= u.limits.QuerySeries {
 		return nil
 	}
-	return u.refuse(KeyQuerySeries, "it selects more than %d series; select fewer series", u.limits.QuerySeries)
+	return u.rejectQuery(KeyQuerySeries, "it selects more than %d series; select fewer series", u.limits.QuerySeries)
 }
 
-// Samples adds n samples or buckets that the query has read.
-func (u *Use) Samples(n int) error {
+// AddSamples adds n samples or buckets that the query has read.
+func (u *Use) AddSamples(n int) error {
 	if u == nil || u.limits.QuerySamples == 0 || u.samples.Add(int64(n)) <= u.limits.QuerySamples {
 		return nil
 	}
-	return u.refuse(KeyQuerySamples, "it reads more than %d samples; query a shorter range or fewer series",
+	return u.rejectQuery(KeyQuerySamples, "it reads more than %d samples; query a shorter range or fewer series",
 		u.limits.QuerySamples)
 }
 
-// Bytes adds n bytes of labels and encoded samples that the query has read.
-func (u *Use) Bytes(n int) error {
+// AddBytes adds n bytes of labels and encoded samples that the query has read.
+func (u *Use) AddBytes(n int) error {
 	if u == nil || u.limits.QueryBytes == 0 || u.bytes.Add(int64(n)) <= u.limits.QueryBytes {
 		return nil
 	}
-	return u.refuse(KeyQueryBytes,
+	return u.rejectQuery(KeyQueryBytes,
 		"its labels and encoded samples exceed %d bytes; query a shorter range or fewer series", u.limits.QueryBytes)
 }
 
-// Range checks the length of the time range that a query reads.
-func (u *Use) Range(d time.Duration) error {
+// CheckRange checks the length of the time range that a query reads.
+func (u *Use) CheckRange(d time.Duration) error {
 	if u == nil || u.limits.QueryRange == 0 || d <= u.limits.QueryRange {
 		return nil
 	}
-	return u.refuse(KeyQueryRange,
+	return u.rejectQuery(KeyQueryRange,
 		"it reads a time range of %s (from its first to its last step, plus its longest range selector); the maximum "+
 			"is %s. Query a shorter range",
 		d, u.limits.QueryRange)
 }
 
-// Longest returns the max time range of the tenant's queries, or 0 if there is no limit.
-func (u *Use) Longest() time.Duration {
+// MaxRange returns the max time range of the tenant's queries, or 0 if there is no limit.
+func (u *Use) MaxRange() time.Duration {
 	if u == nil {
 		return 0
 	}
 	return u.limits.QueryRange
 }
 
-// refuse returns a *LimitError, and counts the query as rejected at the first call.
-func (u *Use) refuse(limit, format string, args ...any) error {
+// rejectQuery returns a *LimitError, and counts the query as rejected at the first call.
+func (u *Use) rejectQuery(limit, format string, args ...any) error {
 	if u.counted.CompareAndSwap(false, true) {
-		u.limiter.Refused(u.tenant, limit, 1)
+		u.limiter.CountRejected(u.tenant, limit, 1)
 	}
 	return &LimitError{Tenant: u.tenant, Limit: limit, Status: http.StatusUnprocessableEntity,
 		Detail: "the query is too large: " + fmt.Sprintf(format, args...) + ", or ask the operator to raise the limit"}
@@ -111,8 +111,8 @@ func (u *Use) refuse(limit, format string, args ...any) error {
 // Used is a saved state of a Use.
 type Used struct{ series, samples int64 }
 
-// Saved returns the state of u, for Restore before a retry.
-func (u *Use) Saved() Used {
+// Snapshot returns the state of u, for Restore before a retry.
+func (u *Use) Snapshot() Used {
 	if u == nil {
 		return Used{}
 	}

@@ -101,7 +101,7 @@ func (b breaking) Batches(ctx context.Context, after string) iter.Seq2[importer.
 func TestDownsampledBlocksAreStored(t *testing.T) {
 	now := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 	for _, offset := range []int64{0, 23_000} {
-		s := storagetest.Open(t, memory.New(), storagetest.At(now), func(o *storage.Options) {
+		s := storagetest.Open(t, memory.New(), storagetest.FixedClock(now), func(o *storage.Options) {
 			o.Partitions, o.Retention, o.Retention5m, o.Retention1h = 2, 10*day, 60*day, 0
 		})
 		storagetest.CheckAtEnd(t, s)
@@ -249,7 +249,7 @@ func changeTimes(t testing.TB, dir string, minTime, maxTime int64) {
 // skipped.
 func TestDuplicateWindows(t *testing.T) {
 	now := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
-	s := storagetest.Open(t, memory.New(), storagetest.At(now), func(o *storage.Options) {
+	s := storagetest.Open(t, memory.New(), storagetest.FixedClock(now), func(o *storage.Options) {
 		o.Partitions, o.Retention, o.Retention5m, o.Retention1h = 2, 10*day, 60*day, 0
 	})
 	storagetest.CheckAtEnd(t, s)

@@ -194,7 +194,7 @@ func TestChangedRetention(t *testing.T) {
 	req := httptest.NewRequest(http.MethodPost, Path, iotest.ErrReader(errors.New("the body was read")))
 	req.Header.Set(retentionHeader, "another")
 	w := httptest.NewRecorder()
-	r.server.Import(w, req.WithContext(tenant.Into(t.Context(), "a")))
+	r.server.Import(w, req.WithContext(tenant.NewContext(t.Context(), "a")))
 	require.Equal(t, http.StatusPreconditionFailed, w.Code, w.Body)
 }
 
@@ -402,7 +402,7 @@ func TestLongSeriesAreCut(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	for _, s := range randomHistory(1, 1, 4) {
 		s.Samples.Normalize()
-		s.Samples.Canonical(func(err error) { require.NoError(f, err) })
+		s.Samples.Canonicalize(func(err error) { require.NoError(f, err) })
 		one, _, err := appendSeries(nil, s.Labels, s.Samples)
 		require.NoError(f, err)
 		f.Add(one)

@@ -69,7 +69,7 @@ var (
 
 // Import returns the Terms for GET. For POST it stores the body's series and responds when they are durable.
 func (s *Server) Import(w http.ResponseWriter, r *http.Request) {
-	name := tenant.From(r.Context())
+	name := tenant.FromContext(r.Context())
 	if r.Method == http.MethodGet {
 		identity, err := s.into.Identity(r.Context(), name)
 		if err != nil {
@@ -98,7 +98,7 @@ func (s *Server) Import(w http.ResponseWriter, r *http.Request) {
 
 // Compare returns the differences between the series of a POST body and the stored samples.
 func (s *Server) Compare(w http.ResponseWriter, r *http.Request) {
-	name := tenant.From(r.Context())
+	name := tenant.FromContext(r.Context())
 	s.post(w, r, func(ctx context.Context, b *body) (any, error) {
 		select { // A comparison needs as much memory as a large query.
 		case s.comparing <- struct{}{}:
@@ -217,7 +217,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 		w.Header().Set("Retry-After", strconv.Itoa(int(s.opts.Retry/time.Second)))
 	case http.StatusInternalServerError:
-		s.opts.Logger.Error("import over HTTP failed", "tenant", tenant.From(r.Context()), "err", err)
+		s.opts.Logger.Error("import over HTTP failed", "tenant", tenant.FromContext(r.Context()), "err", err)
 	}
 	http.Error(w, storage.Plain(err.Error()), code)
 }

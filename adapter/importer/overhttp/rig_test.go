@@ -34,7 +34,9 @@ var now = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 func clock() time.Time { return now }
 
 func openStore(t *testing.T, change func(*storage.Options)) *storage.Store {
-	s := storagetest.Open(t, memory.New(), storagetest.At(now), func(o *storage.Options) { o.Partitions = 2 }, change)
+	s := storagetest.Open(
+		t, memory.New(), storagetest.FixedClock(now), func(o *storage.Options) { o.Partitions = 2 }, change,
+	)
 	storagetest.CheckAtEnd(t, s)
 	return s
 }
@@ -98,7 +100,7 @@ func newRig(t *testing.T, change func(*Options), store func(*storage.Options)) *
 	mux.HandleFunc(Path+"/compare", r.server.Compare)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if r.allows(w, q) {
-			mux.ServeHTTP(w, q.WithContext(tenant.Into(q.Context(), q.Header.Get(tenant.Header))))
+			mux.ServeHTTP(w, q.WithContext(tenant.NewContext(q.Context(), q.Header.Get(tenant.Header))))
 		}
 	}))
 	t.Cleanup(s.Close)
@@ -258,7 +260,7 @@ func TestComparesOverHTTP(t *testing.T) {
 
 var errUnreachable = errors.New("away")
 
-func tenantA(ctx context.Context) context.Context { return tenant.Into(ctx, "a") }
+func tenantA(ctx context.Context) context.Context { return tenant.NewContext(ctx, "a") }
 
 // discardingWriter is a response that is dropped.
 type discardingWriter struct{ header http.Header }

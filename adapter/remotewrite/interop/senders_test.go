@@ -44,7 +44,9 @@ type receiver struct {
 func newReceiver(
 	t *testing.T, rule func(faultengine.Op) faultengine.Action, change ...func(*storage.Options),
 ) *receiver {
-	store := storagetest.Open(t, faultengine.Wrap(storagetest.Pebble(t), rule), append(change, storagetest.At(now))...)
+	store := storagetest.Open(
+		t, faultengine.Wrap(storagetest.Pebble(t), rule), append(change, storagetest.FixedClock(now))...,
+	)
 	h, err := remotewrite.Handler(store, remotewrite.DefaultOptions())
 	require.NoError(t, err)
 	srv := httptest.NewServer(h)
@@ -80,7 +82,7 @@ func floatLine(ls labels.Labels, t int64, v float64) string {
 }
 
 func histogramLine(t *testing.T, ls labels.Labels, h chunk.Histogram) string {
-	c, err := chunk.Canonical(h)
+	c, err := chunk.CanonicalHistogram(h)
 	require.NoError(t, err)
 	return fmt.Sprintf("%s %x", ls, chunk.AppendHistogramBytes(nil, c))
 }

@@ -219,7 +219,7 @@ func (u *User) setTenants(f *fileUser) error {
 			u.hasAllTenants = true
 			continue
 		}
-		if err := tenant.Check(name); err != nil {
+		if err := tenant.CheckName(name); err != nil {
 			return fmt.Errorf("tenants: %w", err)
 		}
 		u.tenants[name] = true
@@ -229,7 +229,7 @@ func (u *User) setTenants(f *fileUser) error {
 	}
 	switch {
 	case f.DefaultTenant != "":
-		if err := tenant.Check(f.DefaultTenant); err != nil {
+		if err := tenant.CheckName(f.DefaultTenant); err != nil {
 			return fmt.Errorf("default_tenant: %w", err)
 		}
 		if !u.CanUse(f.DefaultTenant) {

@@ -78,7 +78,7 @@ func TestMendFromBucket(t *testing.T) {
 		spares, err := p.SpareBackups(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, os.Remove(filepath.Join(damaged, pebble.StoreFile)))
-		mended, err := pebble.Mend(t.Context(), spares, damaged, false)
+		mended, err := pebble.Repair(t.Context(), spares, damaged, false)
 		require.NoError(t, err)
 		require.Empty(t, mended.Left)
 		require.Len(t, mended.Mended, 2, mended.Mended)

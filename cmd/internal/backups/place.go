@@ -85,7 +85,7 @@ func (l *Location) Backup(ctx context.Context, checkpoint, name string, begun ti
 	since := time.Now()
 	o.Now = func() time.Time { return begun.Add(time.Since(since)) }
 	stats, err := objects.Backup(ctx, bucket, checkpoint, name, o)
-	if err == nil && !l.Keep.All() {
+	if err == nil && !l.Keep.KeepsAll() {
 		if err := bucket.AbortAbandoned(ctx, begun.Add(-o.Grace)); err != nil {
 			return stats, &pebble.RetentionError{Err: err}
 		}

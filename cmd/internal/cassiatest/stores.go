@@ -41,7 +41,7 @@ func SealedDirectory(t *testing.T, now time.Time) string {
 	po.BlockBytes = 4 << 10 // Use small blocks, because Pebble tries to flip each bit of a damaged block.
 	eng, err := pebble.Open(dir, po)
 	require.NoError(t, err)
-	s := storagetest.Start(t, eng, storagetest.At(now))
+	s := storagetest.Start(t, eng, storagetest.FixedClock(now))
 	rng := rand.New(rand.NewPCG(1, 1))
 	b := s.NewBatch("default")
 	for m := range 8 {
@@ -51,7 +51,7 @@ func SealedDirectory(t *testing.T, now time.Time) string {
 	}
 	require.NoError(t, b.Commit(t.Context()))
 	require.NoError(t, s.SealAll(t.Context()))
-	require.NoError(t, eng.Compact(t.Context()))
+	require.NoError(t, eng.CompactAll(t.Context()))
 	require.NoError(t, s.Close())
 	require.NoError(t, eng.Close())
 	return dir

@@ -13,7 +13,7 @@ func TestLimitsFile(t *testing.T) {
 	require.NoError(t, err)
 	table, err := c.LoadLimits()
 	require.NoError(t, err)
-	require.Zero(t, table.Of("a"))
+	require.Zero(t, table.LimitsOf("a"))
 	require.False(t, c.Lifecycle || c.Federation)
 
 	name := filepath.Join(t.TempDir(), "limits.yaml")
@@ -25,7 +25,7 @@ func TestLimitsFile(t *testing.T) {
 	require.NoError(t, os.WriteFile(name, []byte("tenants: {a: {queries: 3}}"), 0o600))
 	table, err = c.LoadLimits()
 	require.NoError(t, err)
-	require.EqualValues(t, 3, table.Of("a").Queries)
+	require.EqualValues(t, 3, table.LimitsOf("a").Queries)
 	require.NoError(t, os.WriteFile(name, []byte("tenants: {a: {queries: 3, querys: 4}}"), 0o600))
 	_, err = c.LoadLimits()
 	require.ErrorContains(t, err, `line 1: unknown key "querys"`)

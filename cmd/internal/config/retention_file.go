@@ -72,7 +72,7 @@ func (r *Retention) parseFile(text []byte) error {
 		return yamlError(err)
 	}
 	for _, name := range sortedKeys(file.Tenants) {
-		if err := tenant.Check(name); err != nil {
+		if err := tenant.CheckName(name); err != nil {
 			return fmt.Errorf("tenant %q: %w", name, err)
 		}
 		keep, err := file.Tenants[name].parse(*r)

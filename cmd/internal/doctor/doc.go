@@ -5,6 +5,6 @@
 //
 //	cassandra.ReadFacts ─► CheckCluster ──┐
 //	                       CheckClocks  ──┤
-//	inspect.Examine ─────► CheckStore   ──┼──► SortFindings ──► Write, WriteJSON
+//	inspect.ExamineStore ─────► CheckStore   ──┼──► SortFindings ──► Write, WriteJSON
 //	file system ─────────► CheckDirectory ┘
 package doctor

@@ -34,7 +34,7 @@ import (
 const dayMS = int64(24 * time.Hour / time.Millisecond)
 
 func newStore(t *testing.T) *storage.Store {
-	return storagetest.Open(t, storagetest.Pebble(t), storagetest.Forever)
+	return storagetest.Open(t, storagetest.Pebble(t), storagetest.KeepForever)
 }
 
 // heldSamples contains the samples of a store by series, as text that preserves every bit.

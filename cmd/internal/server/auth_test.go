@@ -143,7 +143,7 @@ func TestTenantOfAUser(t *testing.T) {
 		if who == nil || r.Header.Get("Authorization") != "" {
 			panic("the handler must know who it is, and no password")
 		}
-		_, _ = io.WriteString(w, tenant.From(r.Context())+" for "+who.Name())
+		_, _ = io.WriteString(w, tenant.FromContext(r.Context())+" for "+who.Name())
 	})
 	h := NewHandler(o)
 	for _, c := range []struct {

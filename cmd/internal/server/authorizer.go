@@ -97,7 +97,7 @@ func (a *authorizer) authorizeRequest(route Route, r *http.Request) (*http.Reque
 	if err != nil {
 		return nil, err
 	}
-	ctx = context.WithValue(tenant.Into(ctx, name), admittedKey{}, authorization{name, named, user})
+	ctx = context.WithValue(tenant.NewContext(ctx, name), admittedKey{}, authorization{name, named, user})
 	return r.WithContext(ctx), nil
 }
 
@@ -235,7 +235,7 @@ const maxTenants = 64
 // removes duplicates.
 func (a *authorizer) checkTenant(role Role, name string) (string, error) {
 	if !a.allowsFederation || role != Read && role != Open || !strings.Contains(name, "|") {
-		return name, tenant.Check(name)
+		return name, tenant.CheckName(name)
 	}
 	list := strings.Split(name, "|")
 	if len(list) > maxTenants {
@@ -243,7 +243,7 @@ func (a *authorizer) checkTenant(role Role, name string) (string, error) {
 			tenant.ErrInvalid, len(list), maxTenants)
 	}
 	for _, one := range list {
-		if err := tenant.Check(one); err != nil {
+		if err := tenant.CheckName(one); err != nil {
 			return "", err
 		}
 	}
@@ -272,9 +272,9 @@ type authorization struct {
 func TenantFor(ctx context.Context, asked string) (string, error) {
 	a, _ := ctx.Value(admittedKey{}).(authorization)
 	if asked == "" || asked == a.tenant {
-		return tenant.From(ctx), nil
+		return tenant.FromContext(ctx), nil
 	}
-	if err := tenant.Check(asked); err != nil {
+	if err := tenant.CheckName(asked); err != nil {
 		return "", fmt.Errorf("%w: %w", ErrTenant, err)
 	}
 	if a.namesTenant {

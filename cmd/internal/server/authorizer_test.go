@@ -17,7 +17,7 @@ import (
 
 // answerPath is a handler that returns the tenant and the path of its request.
 var answerPath = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-	_, _ = io.WriteString(w, tenant.From(r.Context())+" "+r.Method+" "+r.URL.EscapedPath()+" "+r.URL.RawQuery)
+	_, _ = io.WriteString(w, tenant.FromContext(r.Context())+" "+r.Method+" "+r.URL.EscapedPath()+" "+r.URL.RawQuery)
 })
 
 func TestTenantInThePath(t *testing.T) {

@@ -23,7 +23,7 @@ import (
 
 // answerTenant is a handler that returns the tenant of its request.
 var answerTenant = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-	_, _ = io.WriteString(w, tenant.From(r.Context()))
+	_, _ = io.WriteString(w, tenant.FromContext(r.Context()))
 })
 
 func testOptions() Options {

@@ -176,7 +176,7 @@ func TestCertificateOfAUser(t *testing.T) {
 	o.Auth = guard
 	o.API = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who := UserOf(r.Context())
-		_, _ = io.WriteString(w, who.Name()+" of "+tenant.From(r.Context()))
+		_, _ = io.WriteString(w, who.Name()+" of "+tenant.FromContext(r.Context()))
 	})
 	address := secureServer(t, servers, clients, "VerifyClientCertIfGiven", NewHandler(o))
 	url := "https://" + address + "/api/v1/query"

@@ -69,10 +69,10 @@ func parseNumber(r *http.Request, name string, usual, most int) (int, error) {
 
 // onlyTenant returns the tenant of a request that must name exactly one.
 func onlyTenant(r *http.Request) (string, error) {
-	if names := tenant.All(r.Context()); len(names) != 1 {
+	if names := tenant.NamesFromContext(r.Context()); len(names) != 1 {
 		return "", badRequest("the request must name exactly one tenant")
 	}
-	return tenant.From(r.Context()), nil
+	return tenant.FromContext(r.Context()), nil
 }
 
 func (a *api) series(r *http.Request) (any, error) {

@@ -34,7 +34,7 @@ var rules = []rule{
 	},
 	{
 		"a doubted clock has to run evenly", "storage/membership/clock.go",
-		"func (d *doubt) rest() time.Duration { return max(minDoubt,", "func (d *doubt) rest() time.Duration { return min(time.Minute,",
+		"func (d *doubt) trustDelay() time.Duration { return max(minDoubt,", "func (d *doubt) trustDelay() time.Duration { return min(time.Minute,",
 		histories + "|TestClock.*",
 	},
 	{
@@ -55,7 +55,7 @@ var rules = []rule{
 	},
 	{
 		"spans of pages leave rows as they are", "storage/paged/spans.go",
-		"	return s.plain(from, to)\n", "	return nil\n", "TestSpans.*",
+		"	return s.yieldPlain(from, to)\n", "	return nil\n", "TestSpans.*",
 	},
 	{
 		"all chunks of a series count for its spans", "storage/query/chunk_spans.go",
@@ -71,7 +71,7 @@ var rules = []rule{
 	},
 	{
 		"late samples are listed", "storage/commit.go",
-		"		old = append(old, g.At())\n", "		_ = old\n", "TestStagedListAtEachStep|TestSharedProtocol|TestFollow.*|TestLate.*",
+		"		old = append(old, g.SlotPartition())\n", "		_ = old\n", "TestStagedListAtEachStep|TestSharedProtocol|TestFollow.*|TestLate.*",
 	},
 	{
 		"units of staged slots are listed", "storage/staged_list.go",
@@ -168,7 +168,7 @@ var rules = []rule{
 	},
 	{
 		"one process at a time changes rollups without samples", "storage/membership/turn.go",
-		"	if t.m.Alone() {", "	if true {", "TestImportsOfTwoProcessesIntoOneSlot",
+		"	if t.m.IsAlone() {", "	if true {", "TestImportsOfTwoProcessesIntoOneSlot",
 	},
 	{
 		"a seal that waited for its turn looks at the deletes once more", "storage/seal_pass.go",
@@ -249,7 +249,7 @@ var rules = []rule{
 	},
 	{
 		"a delete stays that is about samples which can't be read", "storage/clean.go",
-		"all.Where(func(d *format.Tombstone) bool { return unread[d.ID] == nil })", "all", "TestDeletesBesideAnUnreadableChunk",
+		"all.Filter(func(d *format.Tombstone) bool { return unread[d.ID] == nil })", "all", "TestDeletesBesideAnUnreadableChunk",
 	},
 	{
 		"a compaction leaves series alone of which a chunk can't be read", "storage/paged/compact.go",
@@ -261,7 +261,7 @@ var rules = []rule{
 	},
 	{
 		"an expiry is the longest that the boundary keeps", "storage/retention/expiry.go",
-		"		keptMS = h.living(keptMS, k.env.Clock.SeenKept())\n", "		_ = h\n", "TestMistypedAtTheTurnOfAWindow|TestRetentionLoweredForADay",
+		"		keptMS = h.living(keptMS, k.env.Clock.StoredUptimeMS())\n", "		_ = h\n", "TestMistypedAtTheTurnOfAWindow|TestRetentionLoweredForADay",
 	},
 	{
 		"a boundary keeps the retention before a lowered one for a week", "storage/retention/boundary.go",
@@ -405,11 +405,11 @@ var rules = []rule{
 		"	if err := l.checkFormat(opts); err != nil {\n", "	if err := l.checkFormat(opts); err != nil && opts == nil {\n", "TestRefusalsChangeNothing",
 	},
 	{
-		"a directory that a start refuses for its format or content isn't repaired", "storage/pebble/mend.go",
+		"a directory that a start refuses for its format or content isn't repaired", "storage/pebble/repair.go",
 		"	if err := checkRepair(vfs.Default, dir); err != nil {\n", "	if _, err := listUsable(vfs.Default, dir, true); err != nil {\n", "TestRefusedRepairsChangeNothing",
 	},
 	{
-		"a repair reads each log as a start does", "storage/pebble/mend_log.go",
+		"a repair reads each log as a start does", "storage/pebble/repair_log.go",
 		"	for _, name := range unreadableLogs(logs) {\n", "	for _, name := range unreadableLogs(logs)[:0] {\n", "TestMendLogBeyondSynced",
 	},
 	{
@@ -426,7 +426,7 @@ var rules = []rule{
 	},
 	{
 		"a backup's files are listed again after its manifest was stored", "storage/pebble/objects/backup.go",
-		"		if b.allThere(m.Files) {\n			b.count(m)", "		if true {\n			b.count(m)", "TestSuspendedInTheManifest|TestConcurrentBackups",
+		"		if b.allThere(m.Files) {\n			b.countFiles(m)", "		if true {\n			b.countFiles(m)", "TestSuspendedInTheManifest|TestConcurrentBackups",
 	},
 	{
 		"a backup's files are listed right before its manifest is stored", "storage/pebble/objects/backup.go",

@@ -169,8 +169,8 @@ func (c *Cluster) run(args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// do runs a command of the script for node n.
-func (c *Cluster) do(command string, n int) error {
+// runCommand runs a command of the script for node n.
+func (c *Cluster) runCommand(command string, n int) error {
 	_, err := c.run(command, strconv.Itoa(n))
 	return err
 }
@@ -182,16 +182,16 @@ func (c *Cluster) Hosts() []string { return append([]string(nil), c.hosts...) }
 func (c *Cluster) Dir() string { return c.dir }
 
 // Kill kills node n immediately, like kill -9, and returns when its ports are free.
-func (c *Cluster) Kill(n int) error { return c.do("kill", n) }
+func (c *Cluster) Kill(n int) error { return c.runCommand("kill", n) }
 
 // Revive restarts node n and waits until it accepts CQL and the other running nodes see it as up.
-func (c *Cluster) Revive(n int) error { return c.do("revive", n) }
+func (c *Cluster) Revive(n int) error { return c.runCommand("revive", n) }
 
 // Pause suspends node n's process. It stops responding, and its connections stay open.
-func (c *Cluster) Pause(n int) error { return c.do("pause", n) }
+func (c *Cluster) Pause(n int) error { return c.runCommand("pause", n) }
 
 // Continue resumes node n after Pause.
-func (c *Cluster) Continue(n int) error { return c.do("continue", n) }
+func (c *Cluster) Continue(n int) error { return c.runCommand("continue", n) }
 
 // Stop stops all nodes properly. Their data is kept, and Revive restarts them.
 func (c *Cluster) Stop() error {

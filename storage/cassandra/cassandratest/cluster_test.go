@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// answers reports whether a node responds to the smallest request of the CQL protocol: OPTIONS, with SUPPORTED.
-func answers(address string) bool {
+// isAnswering reports whether a node responds to the smallest request of the CQL protocol: OPTIONS, with SUPPORTED.
+func isAnswering(address string) bool {
 	const options, supported = 0x05, 0x06
 	connection, err := net.DialTimeout("tcp", address, 5*time.Second)
 	if err != nil {
@@ -34,7 +34,7 @@ func answers(address string) bool {
 // requireAnswers waits until a node responds. On a busy machine a node may hang for seconds.
 func requireAnswers(t *testing.T, address string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return answers(address) }, answersWithin, 50*time.Millisecond, address)
+	require.Eventually(t, func() bool { return isAnswering(address) }, answersWithin, 50*time.Millisecond, address)
 }
 
 // answersWithin is the max time that requireAnswers waits.
@@ -67,7 +67,7 @@ func TestClusterEndsWithItsOwner(t *testing.T) {
 		_, err := os.Stat(c.Dir())
 		return os.IsNotExist(err)
 	}, answersWithin, 50*time.Millisecond)
-	require.False(t, answers(c.Hosts()[0]))
+	require.False(t, isAnswering(c.Hosts()[0]))
 }
 
 func TestStartSaysWhatIsMissing(t *testing.T) {

@@ -19,7 +19,7 @@ func connect(hosts []string) (*gocql.Session, error) {
 	config := gocql.NewCluster(hosts...)
 	config.ProtoVersion, config.NumConns = 4, 1
 	config.Timeout, config.ConnectTimeout = queryTimeout, queryTimeout
-	config.Logger = nowhere{} // errors are returned
+	config.Logger = discardLogger{} // errors are returned
 	// The driver sends the password only to nodes that require one.
 	config.Authenticator = gocql.PasswordAuthenticator{Username: Username, Password: Password}
 	session, err := config.CreateSession()
@@ -53,12 +53,12 @@ func (c *Cluster) awaitLogin() error {
 	}
 }
 
-// nowhere is a gocql.StdLogger that discards everything.
-type nowhere struct{}
+// discardLogger is a gocql.StdLogger that discards everything.
+type discardLogger struct{}
 
-func (nowhere) Print(...any)          {}
-func (nowhere) Printf(string, ...any) {}
-func (nowhere) Println(...any)        {}
+func (discardLogger) Print(...any)          {}
+func (discardLogger) Printf(string, ...any) {}
+func (discardLogger) Println(...any)        {}
 
 // Rows returns the rows of a CQL query on the Cassandra that tests share, as maps by column name.
 func Rows(t testing.TB, hosts []string, statement string) []map[string]any {

@@ -43,7 +43,7 @@ var columnsOf = map[string][]string{
 // Open connects to the cluster and checks the tables of the keyspace Options.Keyspace. It returns ErrNotKairosDB if
 // they are missing.
 func Open(ctx context.Context, opts cassandra.Options) (*Keyspace, error) {
-	session, err := cassandra.Foreign(ctx, opts)
+	session, err := cassandra.OpenForeign(ctx, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +148,7 @@ func (k *Keyspace) Metrics(ctx context.Context) ([]string, error) {
 				continue // not a name that a query can select
 			}
 			if all = append(all, string(name)); len(all) >= 2*maxMetrics {
-				all = sorted(all)
+				all = sortNames(all)
 			}
 			if len(all) >= 2*maxMetrics {
 				return fmt.Errorf("kairosdb: more than %d metrics", maxMetrics)
@@ -174,10 +174,10 @@ func (k *Keyspace) Metrics(ctx context.Context) ([]string, error) {
 			return nil, err
 		}
 	}
-	return sorted(all), nil
+	return sortNames(all), nil
 }
 
-func sorted(names []string) []string {
+func sortNames(names []string) []string {
 	slices.SortFunc(names, strings.Compare)
 	return slices.Compact(names)
 }

@@ -68,9 +68,9 @@ func testOptions(hosts []string, keyspace string) cassandra.Options {
 	return o
 }
 
-// everything reads all rows and points of a metric in a range. It returns them as text, and the number of damaged
+// allPoints reads all rows and points of a metric in a range. It returns them as text, and the number of damaged
 // entries.
-func everything(t *testing.T, k *Keyspace, metric string, minMS, maxMS int64) (all []string, damaged int) {
+func allPoints(t *testing.T, k *Keyspace, metric string, minMS, maxMS int64) (all []string, damaged int) {
 	t.Helper()
 	for rows, err := range k.Rows(context.Background(), metric, minMS, maxMS) {
 		if errors.Is(err, ErrCorrupt) {
@@ -151,7 +151,7 @@ func TestReader(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"m", "named", "only old"}, metrics)
 
-	all, damaged := everything(t, k, "m", math.MinInt64, math.MaxInt64)
+	all, damaged := allPoints(t, k, "m", math.MinInt64, math.MaxInt64)
 	require.Equal(t, []string{
 		"kairos_legacy map[host:a] -2500 7",
 		"kairos_legacy map[host:a] -1 8",
@@ -165,16 +165,16 @@ func TestReader(t *testing.T) {
 		"kairos_long map[host:a] 1796256000000 1",
 	}, all)
 	require.Equal(t, 2, damaged, "a key, and a value")
-	all, damaged = everything(t, k, "m", rowTime+1000, rowTime+1999)
+	all, damaged = allPoints(t, k, "m", rowTime+1000, rowTime+1999)
 	require.Equal(
 		t, []string{"kairos_long map[host:a] 1794441601000 1", "kairos_double map[host:a] 1794441601000 0.5"}, all,
 	)
 	require.Equal(t, 1, damaged, "the key; the value lies elsewhere")
-	all, _ = everything(t, k, "m", -3, -1)
+	all, _ = allPoints(t, k, "m", -3, -1)
 	require.Equal(t, []string{"kairos_legacy map[host:a] -1 8"}, all)
-	all, _ = everything(t, k, "only old", rowTime, rowTime)
+	all, _ = allPoints(t, k, "only old", rowTime, rowTime)
 	require.Equal(t, []string{"kairos_legacy map[host:a] 1794441600000 3"}, all)
-	all, _ = everything(t, k, "named", math.MinInt64, math.MaxInt64)
+	all, _ = allPoints(t, k, "named", math.MinInt64, math.MaxInt64)
 	require.Empty(t, all)
 
 	testSeconds(t, hosts, f.keyspace)
@@ -192,6 +192,6 @@ func testSeconds(t *testing.T, hosts []string, keyspace string) {
 	require.NoError(t, err)
 	defer k.Close()
 	require.EqualValues(t, DefaultWidthMS, k.WidthMS(), "rows lie closer than 57 years")
-	all, _ := everything(t, k, "only old", rowTime, rowTime+500)
+	all, _ := allPoints(t, k, "only old", rowTime, rowTime+500)
 	require.Equal(t, []string{"kairos_legacy map[host:a] 1794441600000 3"}, all)
 }

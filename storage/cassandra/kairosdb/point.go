@@ -107,7 +107,7 @@ func valueOf(typ string, column, value []byte) (v float64, exact bool, err error
 		if used != len(value) || used == 0 {
 			return 0, false, fmt.Errorf("%w: %s %x: it must be one integer", ErrCorrupt, typ, value)
 		}
-		v, exact = float(n)
+		v, exact = exactFloat(n)
 		return v, exact, nil
 	case column[3]&1 == 0:
 		if len(value) > 8 {
@@ -117,7 +117,7 @@ func valueOf(typ string, column, value []byte) (v float64, exact bool, err error
 		for _, b := range value {
 			n = n<<8 | int64(b)
 		}
-		v, exact = float(n)
+		v, exact = exactFloat(n)
 		return v, exact, nil
 	case len(value) == 5 && value[0] == 1:
 		return float64(math.Float32frombits(binary.BigEndian.Uint32(value[1:]))), true, nil
@@ -128,8 +128,8 @@ func valueOf(typ string, column, value []byte) (v float64, exact bool, err error
 		ErrCorrupt, typ, value)
 }
 
-// float converts an integer, and reports whether the result is exact.
-func float(n int64) (float64, bool) {
+// exactFloat converts an integer, and reports whether the result is exact.
+func exactFloat(n int64) (float64, bool) {
 	v := float64(n)
 	// The largest integers are converted to 2^63, which is too large to be converted back.
 	return v, v < 1<<63 && int64(v) == n

@@ -159,13 +159,13 @@ func (k *Keyspace) currentRows(ctx context.Context, metric string, atMS int64) (
 			}
 		}
 		if len(all) > maxRows {
-			return nil, errors.Join(tooMany(), rows.Close())
+			return nil, errors.Join(newTooManyError(), rows.Close())
 		}
 	}
 	return all, rows.Close()
 }
 
-func tooMany() error {
+func newTooManyError() error {
 	return fmt.Errorf("the metric has more than %d rows, which are too many to sort", maxRows)
 }
 
@@ -207,7 +207,7 @@ func (k *Keyspace) legacyRows(ctx context.Context, metric string, atMS int64, al
 			continue
 		}
 		if all = append(all, r); len(all)+len(damaged) > maxRows {
-			return nil, nil, errors.Join(tooMany(), rows.Close())
+			return nil, nil, errors.Join(newTooManyError(), rows.Close())
 		}
 	}
 	return all, damaged, rows.Close()

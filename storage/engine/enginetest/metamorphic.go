@@ -87,7 +87,7 @@ func runHistory(t *testing.T, s Subject, history []step) int {
 	r := &run{Subject: s, model: memory.New(), subject: s.Open(t), rng: rand.New(rand.NewPCG(7, 7))}
 	defer func() { require.NoError(t, r.subject.Close()) }()
 	for i, step := range history {
-		model, subject := r.do(t, step)
+		model, subject := r.runStep(t, step)
 		if model != subject {
 			t.Errorf("step %d: %.300s\nmodel   %.2000s\nsubject %.2000s", i+1, step, model, subject)
 			return i + 1
@@ -105,8 +105,8 @@ type run struct {
 	pending []engine.Batch
 }
 
-// do executes a step on both engines and returns their results as text.
-func (r *run) do(t *testing.T, s step) (model, subject string) {
+// runStep executes a step on both engines and returns their results as text.
+func (r *run) runStep(t *testing.T, s step) (model, subject string) {
 	switch s.verb {
 	case verbPut, verbDelete, verbDeleteRange, verbClear:
 		r.collect(s)

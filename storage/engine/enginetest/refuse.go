@@ -25,8 +25,8 @@ func testLargestAllowed(t *testing.T, e engine.Engine) {
 		"a long text")
 }
 
-// refused returns batches that every engine must reject, by name, each with its error.
-func refused() map[string]struct {
+// refusedBatches returns batches that every engine must reject, by name, each with its error.
+func refusedBatches() map[string]struct {
 	batch engine.Batch
 	err   error
 } {
@@ -80,14 +80,14 @@ func plainBatch(table *engine.Table, mutations ...engine.Mutation) engine.Batch 
 }
 
 func testRefused(t *testing.T, e engine.Engine) {
-	for name, r := range refused() {
+	for name, r := range refusedBatches() {
 		require.ErrorIs(t, e.Write(context.Background(), []engine.Batch{r.batch}), r.err, name)
 	}
 }
 
 // testRefusedLeavesNothing writes valid batches before and after an invalid one. None of them may be applied.
 func testRefusedLeavesNothing(t *testing.T, e engine.Engine) {
-	for name, r := range refused() {
+	for name, r := range refusedBatches() {
 		err := e.Write(context.Background(), []engine.Batch{plainBatch(engine.Shards), r.batch,
 			plainBatch(engine.Windows)})
 		require.ErrorIs(t, err, r.err, name)

@@ -116,7 +116,7 @@ func TestForgottenDeletes(t *testing.T) {
 	before := engine.Mutation{Timestamp: 5, Value: []byte("late")}
 	write(t, e, engine.Mutation{Op: engine.Delete, Timestamp: 10}, before)
 	require.Empty(t, rowOf(t, e))
-	e.Forget()
+	e.ForgetDeletes()
 	write(t, e, before)
 	require.Equal(t, "late", rowOf(t, e))
 }

@@ -180,9 +180,9 @@ func findPartition(partitions []*partition, key engine.Key) (int, bool) {
 	return sort.Find(len(partitions), func(i int) int { return engine.Compare(key, partitions[i].key) })
 }
 
-// Forget removes all records of deletes, as Cassandra does after some time. Later writes are then applied even if an
-// earlier delete has a higher timestamp.
-func (e *Engine) Forget() {
+// ForgetDeletes removes all records of deletes, as Cassandra does after some time. Later writes are then applied even
+// if an earlier delete has a higher timestamp.
+func (e *Engine) ForgetDeletes() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, partitions := range e.tables {
@@ -194,11 +194,11 @@ func (e *Engine) Forget() {
 }
 
 func (e *Engine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
-	return each(ctx, func() ([]engine.Row, error) { return e.read(&r) })
+	return yieldEach(ctx, func() ([]engine.Row, error) { return e.read(&r) })
 }
 
-// each yields the elements that list returns, until ctx ends.
-func each[T any](ctx context.Context, list func() ([]T, error)) iter.Seq2[T, error] {
+// yieldEach yields the elements that list returns, until ctx ends.
+func yieldEach[T any](ctx context.Context, list func() ([]T, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		all, err := list()
 		for i := 0; err == nil && i < len(all); i++ {
@@ -250,7 +250,7 @@ func (e *Engine) read(r *engine.Range) ([]engine.Row, error) {
 
 func (e *Engine) Partitions(ctx context.Context, t *engine.Table, prefix engine.Key,
 	_ func(engine.Damage)) iter.Seq2[engine.Key, error] {
-	return each(ctx, func() ([]engine.Key, error) { return e.occupied(t, prefix) })
+	return yieldEach(ctx, func() ([]engine.Key, error) { return e.occupied(t, prefix) })
 }
 
 // occupied returns the keys of the partitions that have rows and whose keys start with prefix. It doesn't copy keys,

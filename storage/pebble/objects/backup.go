@@ -99,13 +99,13 @@ func Backup(ctx context.Context, bucket Bucket, checkpoint, name string, o Optio
 	if err := b.readNewest(ctx, &m, lineage); err != nil {
 		return b.stats, err
 	}
-	if err := b.complete(ctx, &m); err != nil {
+	if err := b.completeBackup(ctx, &m); err != nil {
 		return b.stats, err
 	}
 	if len(m.Damaged) > 0 {
 		return b.stats, nil // Older backups may still be needed.
 	}
-	if err := b.retain(ctx); err != nil {
+	if err := b.removeOld(ctx); err != nil {
 		return b.stats, &pebble.RetentionError{Err: err}
 	}
 	return b.stats, nil
@@ -115,7 +115,7 @@ func Backup(ctx context.Context, bucket Bucket, checkpoint, name string, o Optio
 // adds damaged manifests to the statistics.
 func (b *backup) readNewest(ctx context.Context, m *manifest, lineage pebble.Lineage) error {
 	b.known = map[string]file{}
-	all, err := list(ctx, b.bucket, b.folder("backups"))
+	all, err := listBackups(ctx, b.bucket, b.folder("backups"))
 	if err != nil {
 		return err
 	}
@@ -199,11 +199,11 @@ func (b *backup) listFiles(ctx context.Context) error {
 	return nil
 }
 
-// complete makes sure that all files are in the bucket, and stores the manifest last. The backup is valid once its
-// manifest has been read back and, after that, all of its files were found in the bucket and in no list of garbage. So
-// it doesn't matter how long storing the manifest takes, for example on a machine that was suspended: files that were
-// removed in the meantime are uploaded again.
-func (b *backup) complete(ctx context.Context, m *manifest) error {
+// completeBackup makes sure that all files are in the bucket, and stores the manifest last. The backup is valid once
+// its manifest has been read back and, after that, all of its files were found in the bucket and in no list of garbage.
+// So it doesn't matter how long storing the manifest takes, for example on a machine that was suspended: files that
+// were removed in the meantime are uploaded again.
+func (b *backup) completeBackup(ctx context.Context, m *manifest) error {
 	if err := b.readCheckpoint(m); err != nil {
 		return err
 	}
@@ -222,7 +222,7 @@ func (b *backup) complete(ctx context.Context, m *manifest) error {
 			return err
 		}
 		if b.allThere(m.Files) {
-			b.count(m)
+			b.countFiles(m)
 			return nil
 		}
 	}
@@ -246,7 +246,7 @@ func (b *backup) storeManifest(ctx context.Context, m *manifest, deadline time.T
 			ErrNotStored, object, why, m.Name)
 		return errors.Join(err, b.bucket.Delete(ctx, object)) // An incomplete manifest must not count as a backup.
 	}
-	all, err := list(ctx, b.bucket, b.folder("backups"))
+	all, err := listBackups(ctx, b.bucket, b.folder("backups"))
 	if err != nil {
 		return fmt.Errorf("reading back the manifest: %w", err)
 	}
@@ -291,18 +291,18 @@ func (b *backup) copyAll(ctx context.Context, m *manifest) (listed time.Time, er
 	for i := range m.Files {
 		if info, err := os.Lstat(filepath.Join(b.dir, m.Files[i].Name)); err == nil {
 			// copy returns the error of a file that isn't accessible.
-			engine.MeterOf(ctx).Expect(b.work(info))
+			engine.MeterOf(ctx).AddExpected(b.workOf(info))
 		}
 	}
 	for range maxListings {
 		g, copying := errgroup.WithContext(ctx)
 		g.SetLimit(max(1, b.Workers))
 		for i := range m.Files {
-			g.Go(panics.AsError("backing up", func() (err error) {
-				if b.isThere(m.Files[i]) {
+			g.Go(panics.WrapError("backing up", func() (err error) {
+				if b.hasObject(m.Files[i]) {
 					return copying.Err()
 				}
-				m.Files[i], b.damaged[i], err = b.copy(copying, m.Files[i].Name)
+				m.Files[i], b.damaged[i], err = b.copyFile(copying, m.Files[i].Name)
 				return err
 			}))
 		}
@@ -322,8 +322,8 @@ func (b *backup) copyAll(ctx context.Context, m *manifest) (listed time.Time, er
 		maxListings)
 }
 
-// isThere reports whether a file's object exists and may be used.
-func (b *backup) isThere(f file) bool {
+// hasObject reports whether a file's object exists and may be used.
+func (b *backup) hasObject(f file) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	o, ok := b.have[f.Object]
@@ -332,15 +332,15 @@ func (b *backup) isThere(f file) bool {
 
 func (b *backup) allThere(files []file) bool {
 	for _, f := range files {
-		if !b.isThere(f) {
+		if !b.hasObject(f) {
 			return false
 		}
 	}
 	return true
 }
 
-// count adds the manifest's files to the statistics.
-func (b *backup) count(m *manifest) {
+// countFiles adds the manifest's files to the statistics.
+func (b *backup) countFiles(m *manifest) {
 	for _, f := range m.Files {
 		b.stats.Files++
 		b.stats.Bytes += f.Size

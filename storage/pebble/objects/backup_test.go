@@ -125,7 +125,7 @@ func TestDamagedObjects(t *testing.T) {
 			checkpoint(t, "s", map[string]string{"b": strings.Repeat("newer", 30000), "c": "c"}), name[1], o)
 		require.NoError(t, err)
 		require.Len(t, b.of("files"), before+2)
-		m, err := list(t.Context(), b, "backups/")
+		m, err := listBackups(t.Context(), b, "backups/")
 		require.NoError(t, err)
 		damaged, err := readManifest(t.Context(), b, m[1], key)
 		require.NoError(t, err)

@@ -90,7 +90,7 @@ func (p *process) Put(ctx context.Context, name string, from io.Reader, size int
 			}
 			p.late[p.name] = true
 		}
-		return errors.Join(p.memory.Put(ctx, name, from, size), p.whole())
+		return errors.Join(p.memory.Put(ctx, name, from, size), p.checkManifests())
 	})
 }
 
@@ -143,7 +143,7 @@ func TestConcurrentBackups(t *testing.T) {
 				removed += stats.Removed
 				r.turn.Unlock()
 				r.turn.Lock()
-				assert.NoError(t, p.whole())
+				assert.NoError(t, p.checkManifests())
 				r.turn.Unlock()
 				assert.NotErrorIs(t, err, errNotWhole)
 			}
@@ -156,9 +156,10 @@ func TestConcurrentBackups(t *testing.T) {
 	require.Less(t, len(r.of("files")), 60, "what isn't used is removed")
 }
 
-// whole returns an error unless every manifest has all of its files. It is called while no request is under way.
-func (r *race) whole() error {
-	all, err := list(context.Background(), r.memory, "backups/")
+// checkManifests returns an error unless every manifest has all of its files. It is called while no request is under
+// way.
+func (r *race) checkManifests() error {
+	all, err := listBackups(context.Background(), r.memory, "backups/")
 	if err != nil {
 		return err
 	}

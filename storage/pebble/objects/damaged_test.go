@@ -160,7 +160,7 @@ func TestBackupsWithMissingFiles(t *testing.T) {
 		_, err := Backup(t.Context(), b, checkpoint(t, "s", map[string]string{"f": content}), name[i], o)
 		require.NoError(t, err)
 	}
-	all, err := list(t.Context(), b, "backups/")
+	all, err := listBackups(t.Context(), b, "backups/")
 	require.NoError(t, err)
 	m, err := readManifest(t.Context(), b, all[1], nil)
 	require.NoError(t, err)

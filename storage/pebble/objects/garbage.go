@@ -58,10 +58,10 @@ func readGarbage(ctx context.Context, b Bucket, s set, k *Key) (out []garbage, e
 	return slices.DeleteFunc(out, func(g garbage) bool { return missing[g.object] }), nil
 }
 
-// retain removes the backups of the set that Keep doesn't select, and files to which no backup has referred for at
+// removeOld removes the backups of the set that Keep doesn't select, and files to which no backup has referred for at
 // least Grace.
-func (b *backup) retain(ctx context.Context) error {
-	if b.Keep.All() {
+func (b *backup) removeOld(ctx context.Context) error {
+	if b.Keep.KeepsAll() {
 		return nil
 	}
 	all, err := b.survey(ctx)
@@ -171,7 +171,7 @@ func (b *backup) verifyDeleted(ctx context.Context, object string) error {
 // readManifests lists the backups of the set and reads manifests that weren't read before. It leaves out backups that
 // another process deletes concurrently.
 func (b *backup) readManifests(ctx context.Context) (all []listed, err error) {
-	if all, err = list(ctx, b.bucket, b.folder("backups")); err != nil {
+	if all, err = listBackups(ctx, b.bucket, b.folder("backups")); err != nil {
 		return nil, err
 	}
 	missing := map[string]bool{}
@@ -193,7 +193,7 @@ func (b *backup) readManifests(ctx context.Context) (all []listed, err error) {
 	if len(missing) == 0 {
 		return all, nil
 	}
-	again, err := list(ctx, b.bucket, b.folder("backups"))
+	again, err := listBackups(ctx, b.bucket, b.folder("backups"))
 	if err != nil {
 		return nil, err
 	}
@@ -223,7 +223,7 @@ func (b *backup) sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	used, err := b.used(ctx)
+	used, err := b.usedFiles(ctx)
 	if err != nil {
 		return err
 	}
@@ -263,7 +263,7 @@ func (b *backup) sweep(ctx context.Context) error {
 			}
 		}
 	}
-	return b.note(ctx, unused)
+	return b.recordGarbage(ctx, unused)
 }
 
 // verifyUploaders returns an error if a backup that uploaded one of the old unused files still has a manifest. The
@@ -289,10 +289,10 @@ func (b *backup) verifyUploaders(ctx context.Context, unused map[string]bool) er
 	return nil
 }
 
-// note stores a list of garbage with the unused files that are at least as old as Grace. Younger files may belong to a
-// backup in progress. A longer backup may also need a listed file: it reads the list before it stores its manifest, and
-// uploads the file again.
-func (b *backup) note(ctx context.Context, unused map[string]bool) error {
+// recordGarbage stores a list of garbage with the unused files that are at least as old as Grace. Younger files may
+// belong to a backup in progress. A longer backup may also need a listed file: it reads the list before it stores its
+// manifest, and uploads the file again.
+func (b *backup) recordGarbage(ctx context.Context, unused map[string]bool) error {
 	g := garbage{Noted: b.Now().UTC()}
 	for name, old := range unused {
 		if old {
@@ -303,11 +303,13 @@ func (b *backup) note(ctx context.Context, unused map[string]bool) error {
 		return nil
 	}
 	slices.Sort(g.Files)
-	return putRecord(ctx, b.bucket, b.folder("garbage")+g.Noted.Format(nameLayout)+"-"+random()+garbageSuffix, g, b.Key)
+	return putRecord(
+		ctx, b.bucket, b.folder("garbage")+g.Noted.Format(nameLayout)+"-"+randomName()+garbageSuffix, g, b.Key,
+	)
 }
 
-// used returns the files to which manifests of the set refer. An error means that nothing may be removed.
-func (b *backup) used(ctx context.Context) (map[string]bool, error) {
+// usedFiles returns the files to which manifests of the set refer. An error means that nothing may be removed.
+func (b *backup) usedFiles(ctx context.Context) (map[string]bool, error) {
 	all, err := b.survey(ctx)
 	if err != nil {
 		return nil, err

@@ -231,11 +231,11 @@ func (c *chain) verify() {
 
 // contents reads a backup as Restore does, without a disk.
 func (c *chain) contents(b Bucket, name string) (map[string]string, error) {
-	all, err := list(c.t.Context(), b, "backups/")
+	all, err := listBackups(c.t.Context(), b, "backups/")
 	if err != nil {
 		return nil, err
 	}
-	l, err := choose(all, name, nil)
+	l, err := chooseBackup(all, name, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -245,7 +245,7 @@ func (c *chain) contents(b Bucket, name string) (map[string]string, error) {
 	}
 	out := map[string]string{}
 	for _, f := range m.Files {
-		err := download(c.t.Context(), b, l.folder("files"), f, func(from io.Reader) error {
+		err := downloadFile(c.t.Context(), b, l.folder("files"), f, func(from io.Reader) error {
 			text, err := io.ReadAll(from)
 			out[f.Name] = string(text)
 			return err

@@ -86,8 +86,8 @@ type listed struct {
 	modified time.Time
 }
 
-// list returns the backups below a prefix, the oldest first.
-func list(ctx context.Context, b Bucket, prefix string) (out []listed, err error) {
+// listBackups returns the backups below a prefix, the oldest first.
+func listBackups(ctx context.Context, b Bucket, prefix string) (out []listed, err error) {
 	objects, err := b.List(ctx, prefix)
 	if err != nil {
 		return nil, err
@@ -186,8 +186,8 @@ func isName(name string) bool {
 	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\\\x00")
 }
 
-// random returns 16 random hexadecimal digits.
-func random() string {
+// randomName returns 16 random hexadecimal digits.
+func randomName() string {
 	var b [8]byte
 	rand.Read(b[:]) // rand.Read never fails.
 	return hex.EncodeToString(b[:])
@@ -198,7 +198,7 @@ func isGone(err error) bool { return errors.Is(err, ErrNotFound) }
 
 // Backups returns the backups of a store under a key, the oldest first.
 func Backups(ctx context.Context, b Bucket, store string, k *Key) (out []pebble.DatedBackup, err error) {
-	all, err := list(ctx, b, setOf(store, k).folder("backups"))
+	all, err := listBackups(ctx, b, setOf(store, k).folder("backups"))
 	for _, l := range all {
 		out = append(out, l.DatedBackup)
 	}

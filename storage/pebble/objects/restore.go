@@ -22,11 +22,11 @@ import (
 // manifest. An interrupted restore leaves a directory that can't be opened, and to which a backup can be restored
 // again.
 func Restore(ctx context.Context, bucket Bucket, name, dir string, o Options) (stats pebble.BackupStats, err error) {
-	all, err := list(ctx, bucket, "backups/")
+	all, err := listBackups(ctx, bucket, "backups/")
 	if err != nil {
 		return stats, err
 	}
-	l, err := choose(all, name, o.Key)
+	l, err := chooseBackup(all, name, o.Key)
 	if err != nil {
 		return stats, err
 	}
@@ -45,16 +45,16 @@ func Restore(ctx context.Context, bucket Bucket, name, dir string, o Options) (s
 	}
 	stats = pebble.BackupStats{Name: m.Name, Taken: m.Taken}
 	for _, f := range m.Files {
-		engine.MeterOf(ctx).Expect(f.Size)
+		engine.MeterOf(ctx).AddExpected(f.Size)
 	}
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(max(1, o.Workers))
 	for _, f := range m.Files {
 		stats.Files++
 		stats.Bytes += f.Size
-		g.Go(panics.AsError("restoring", func() error {
+		g.Go(panics.WrapError("restoring", func() error {
 			write := func(from io.Reader) error { return to.Write(f.Name, from) }
-			return download(gctx, bucket, l.folder("files"), f, write, o.Key)
+			return downloadFile(gctx, bucket, l.folder("files"), f, write, o.Key)
 		}))
 	}
 	if err := g.Wait(); err != nil {
@@ -65,11 +65,11 @@ func Restore(ctx context.Context, bucket Bucket, name, dir string, o Options) (s
 		return stats, err
 	}
 	stats.Copied, stats.CopiedBytes = stats.Files, stats.Bytes
-	return stats, to.Finish(pebble.ChangeOf(m.Name, o.Change))
+	return stats, to.Finish(pebble.BindChange(m.Name, o.Change))
 }
 
-// choose returns the backup to restore.
-func choose(all []listed, name string, k *Key) (l listed, err error) {
+// chooseBackup returns the backup to restore.
+func chooseBackup(all []listed, name string, k *Key) (l listed, err error) {
 	if name != "" {
 		i := slices.IndexFunc(all, func(l listed) bool { return l.Name == name })
 		if i < 0 {
@@ -85,7 +85,7 @@ func choose(all []listed, name string, k *Key) (l listed, err error) {
 		newest[l.store] = l.Name
 	}
 	if len(newest) > 1 {
-		return l, &pebble.SeveralStoresError{At: "the bucket", Newest: slices.Sorted(maps.Values(newest))}
+		return l, &pebble.MultipleStoresError{At: "the bucket", Newest: slices.Sorted(maps.Values(newest))}
 	}
 	l, ok := newestWhole(all)
 	if !ok {
@@ -129,8 +129,8 @@ func orOlder(err error, all []listed, l listed) error {
 	return fmt.Errorf("%w; there is no older backup", err)
 }
 
-// download passes the content of a backup's file to write, and compares it with the manifest.
-func download(ctx context.Context, b Bucket, folder string, f file, write func(io.Reader) error, k *Key) error {
+// downloadFile passes the content of a backup's file to write, and compares it with the manifest.
+func downloadFile(ctx context.Context, b Bucket, folder string, f file, write func(io.Reader) error, k *Key) error {
 	in, err := b.Get(ctx, folder+f.Object)
 	if isGone(err) {
 		return fmt.Errorf("%w: %s, which contains %s, is missing", pebble.ErrBackup, folder+f.Object, f.Name)

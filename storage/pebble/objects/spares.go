@@ -10,11 +10,11 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// Spares returns the backups in a bucket, of all stores, that the key can decrypt, the newest first, for pebble.Mend.
+// Spares returns the backups in a bucket, of all stores, that the key can decrypt, the newest first, for pebble.Repair.
 // Backups with a damaged manifest are left out. If all backups have other keys, the error is ErrKey.
 func Spares(ctx context.Context, bucket Bucket, k *Key) iter.Seq2[pebble.Spare, error] {
 	return func(yield func(pebble.Spare, error) bool) {
-		all, err := list(ctx, bucket, "backups/")
+		all, err := listBackups(ctx, bucket, "backups/")
 		if err != nil {
 			yield(pebble.Spare{}, err)
 			return
@@ -33,20 +33,20 @@ func Spares(ctx context.Context, bucket Bucket, k *Key) iter.Seq2[pebble.Spare, 
 				yield(pebble.Spare{}, err)
 				return
 			}
-			if !yield(spare(bucket, l, &m, k), nil) {
+			if !yield(spareOf(bucket, l, &m, k), nil) {
 				return
 			}
 		}
 	}
 }
 
-func spare(bucket Bucket, l listed, m *manifest, k *Key) pebble.Spare {
+func spareOf(bucket Bucket, l listed, m *manifest, k *Key) pebble.Spare {
 	folder := l.folder("files")
 	s := pebble.Spare{Name: m.Name, Files: make(map[string]pebble.SpareFile, len(m.Files))}
 	for _, f := range m.Files {
 		s.Files[f.Name] = pebble.SpareFile{
 			ID: folder + f.Object, Size: f.Size, Copy: func(ctx context.Context, write func(io.Reader) error) error {
-				return download(ctx, bucket, folder, f, write, k)
+				return downloadFile(ctx, bucket, folder, f, write, k)
 			},
 		}
 	}

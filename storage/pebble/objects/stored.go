@@ -14,7 +14,7 @@ import (
 // StoredBackups returns the backups in a bucket, of all stores, the oldest first. Of backups with another key, only the
 // names are known.
 func StoredBackups(ctx context.Context, bucket Bucket, k *Key) (out []pebble.StoredBackup, err error) {
-	all, err := list(ctx, bucket, "backups/")
+	all, err := listBackups(ctx, bucket, "backups/")
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ type BucketVerifier struct {
 // Verify returns the files of a backup that are missing or differ from those that were backed up. An error means that
 // the manifest can't be read, the bucket failed, or the context ended.
 func (v *BucketVerifier) Verify(ctx context.Context, name string) (damaged []string, err error) {
-	l, err := named(ctx, v.Bucket, name)
+	l, err := backupNamed(ctx, v.Bucket, name)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func (v *BucketVerifier) Verify(ctx context.Context, name string) (damaged []str
 				_, err := io.Copy(io.Discard, from)
 				return err
 			}
-			err := download(ctx, v.Bucket, l.folder("files"), f, discard, v.Key)
+			err := downloadFile(ctx, v.Bucket, l.folder("files"), f, discard, v.Key)
 			if err != nil && !errors.Is(err, pebble.ErrBackup) {
 				return damaged, err
 			}
@@ -126,7 +126,7 @@ func (v *BucketVerifier) Verify(ctx context.Context, name string) (damaged []str
 func DeleteBackups(ctx context.Context, bucket Bucket, names []string) error {
 	var found []listed
 	for _, name := range names {
-		l, err := named(ctx, bucket, name)
+		l, err := backupNamed(ctx, bucket, name)
 		if err != nil {
 			return err
 		}
@@ -140,9 +140,9 @@ func DeleteBackups(ctx context.Context, bucket Bucket, names []string) error {
 	return nil
 }
 
-// named returns the backup with a name.
-func named(ctx context.Context, bucket Bucket, name string) (l listed, err error) {
-	all, err := list(ctx, bucket, "backups/")
+// backupNamed returns the backup with a name.
+func backupNamed(ctx context.Context, bucket Bucket, name string) (l listed, err error) {
+	all, err := listBackups(ctx, bucket, "backups/")
 	if err != nil {
 		return l, err
 	}

@@ -14,10 +14,10 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// copy makes sure that a file of the checkpoint is in the bucket. A sorted file that is in the newest backup with the
-// same name, size and time isn't read, because sorted files never change under the same name, and a checkpoint links
-// them, so their time doesn't change either. All other files are read.
-func (b *backup) copy(ctx context.Context, name string) (f file, damaged []string, err error) {
+// copyFile makes sure that a file of the checkpoint is in the bucket. A sorted file that is in the newest backup with
+// the same name, size and time isn't read, because sorted files never change under the same name, and a checkpoint
+// links them, so their time doesn't change either. All other files are read.
+func (b *backup) copyFile(ctx context.Context, name string) (f file, damaged []string, err error) {
 	path := filepath.Join(b.dir, name)
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -27,7 +27,7 @@ func (b *backup) copy(ctx context.Context, name string) (f file, damaged []strin
 		return f, nil, fmt.Errorf("%w: %s is not a file", pebble.ErrBackup, path)
 	}
 	if f = b.known[name]; isSorted(name) && f.Verified && f.Size == info.Size() &&
-		f.Changed == info.ModTime().UnixNano() && b.isThere(f) {
+		f.Changed == info.ModTime().UnixNano() && b.hasObject(f) {
 		return f, nil, nil
 	}
 	f = file{Name: name, Changed: info.ModTime().UnixNano()}
@@ -46,16 +46,16 @@ func (b *backup) copy(ctx context.Context, name string) (f file, damaged []strin
 	}
 	f.Object = b.withSum(f)
 	if f.Object == "" {
-		err = b.upload(ctx, path, &f)
+		err = b.uploadFile(ctx, path, &f)
 	} else {
 		engine.MeterOf(ctx).Add(f.Size) // The upload was expected, but isn't needed.
 	}
 	return f, damaged, err
 }
 
-// work returns the number of bytes that copy reads to hash a file, to verify it if it is a sorted file, and to upload
+// workOf returns the number of bytes that copy reads to hash a file, to verify it if it is a sorted file, and to upload
 // it.
-func (b *backup) work(info os.FileInfo) int64 {
+func (b *backup) workOf(info os.FileInfo) int64 {
 	switch f := b.known[info.Name()]; {
 	case !isSorted(info.Name()):
 		return 2 * info.Size()
@@ -78,8 +78,8 @@ func (b *backup) withSum(f file) string {
 	return name
 }
 
-// upload stores a file in an object with a new name.
-func (b *backup) upload(ctx context.Context, path string, f *file) error {
+// uploadFile stores a file in an object with a new name.
+func (b *backup) uploadFile(ctx context.Context, path string, f *file) error {
 	in, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("objects: checkpoint: %w", err)
@@ -90,7 +90,7 @@ func (b *backup) upload(ctx context.Context, path string, f *file) error {
 	if err != nil {
 		return err
 	}
-	object := b.Key.hash(f.SHA256) + "-" + b.stats.Name + "-" + random()
+	object := b.Key.hash(f.SHA256) + "-" + b.stats.Name + "-" + randomName()
 	if err := b.bucket.Put(ctx, b.folder("files")+object, from, b.Key.size(f.Size)); err != nil {
 		return fmt.Errorf("uploading %s: %w", f.Name, err)
 	}

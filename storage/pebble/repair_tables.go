@@ -19,25 +19,25 @@ import (
 
 // damagedTable is a table's file that differs from the manifest's entry.
 type damagedTable struct {
-	toMend
+	toRepair
 	path string
 	live *liveFile
 	// onDisk is the file's size; -1: the file doesn't exist.
 	onDisk int64
 }
 
-// tables repairs the files of tables.
-func (m *mender) tables() error {
+// repairTables repairs the files of tables.
+func (m *repairer) repairTables() error {
 	live, err := m.liveFiles()
 	if err != nil {
 		return err
 	}
 	meter := engine.MeterOf(m.ctx)
 	for _, f := range live {
-		meter.Expect(int64(f.size))
+		meter.AddExpected(int64(f.size))
 	}
 	var damaged []*damagedTable
-	var all []*toMend
+	var all []*toRepair
 	for _, number := range slices.Sorted(maps.Keys(live)) {
 		d, err := m.verifyTable(number, live[number])
 		if err != nil {
@@ -47,11 +47,11 @@ func (m *mender) tables() error {
 		if d == nil {
 			continue
 		}
-		if err := m.shorten(d); err != nil {
+		if err := m.shortenTable(d); err != nil {
 			return err
 		}
 		if !d.mended {
-			damaged, all = append(damaged, d), append(all, &d.toMend)
+			damaged, all = append(damaged, d), append(all, &d.toRepair)
 		}
 	}
 	if err := m.replaceAll(all); err != nil {
@@ -61,20 +61,20 @@ func (m *mender) tables() error {
 		if d.mended {
 			continue
 		}
-		if err := m.standIn(d); err != nil {
+		if err := m.extendTable(d); err != nil {
 			return err
 		}
 		for _, words := range d.words {
-			m.left("%s", words)
+			m.recordLeft("%s", words)
 		}
 	}
 	return nil
 }
 
 // liveFiles returns the files of tables in the manifest and the logs.
-func (m *mender) liveFiles() (map[uint64]*liveFile, error) {
+func (m *repairer) liveFiles() (map[uint64]*liveFile, error) {
 	files := m.state.liveFiles()
-	logs, err := m.logs()
+	logs, err := m.readLogs()
 	for _, l := range logs {
 		addIngested(files, &l)
 	}
@@ -83,7 +83,7 @@ func (m *mender) liveFiles() (map[uint64]*liveFile, error) {
 
 // verifyTable compares a table's file with the manifest, and every block with its checksum. It returns nil if it is
 // intact.
-func (m *mender) verifyTable(number uint64, live *liveFile) (*damagedTable, error) {
+func (m *repairer) verifyTable(number uint64, live *liveFile) (*damagedTable, error) {
 	name := fmt.Sprintf("%06d.sst", number)
 	t := tableFile{fs: vfs.Default, name: name, opts: tableReaderOptions()}
 	t.smallest, t.largest = live.bounds()
@@ -91,12 +91,14 @@ func (m *mender) verifyTable(number uint64, live *liveFile) (*damagedTable, erro
 	info, err := os.Stat(d.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		d.words = []string{t.bad(nil, nil, errors.New("missing")).String()}
+		d.words = []string{t.badRangeOf(nil, nil, errors.New("missing")).String()}
 	case err != nil:
 		return nil, fmt.Errorf("pebble: repair: %w", err)
 	case live.size != 0 && info.Size() != int64(live.size):
 		d.onDisk = info.Size()
-		d.words = []string{t.bad(nil, nil, fmt.Errorf("%d bytes instead of %d", info.Size(), live.size)).String()}
+		d.words = []string{
+			t.badRangeOf(nil, nil, fmt.Errorf("%d bytes instead of %d", info.Size(), live.size)).String(),
+		}
 	default:
 		d.onDisk = info.Size()
 		found, err := t.verify(m.ctx, d.path)
@@ -104,7 +106,7 @@ func (m *mender) verifyTable(number uint64, live *liveFile) (*damagedTable, erro
 			return nil, fmt.Errorf("pebble: verifying %s: %w", name, err)
 		}
 		for _, b := range found {
-			if live.uses(b) {
+			if live.hasKeysIn(b) {
 				d.words = append(d.words, b.String())
 			}
 		}
@@ -119,7 +121,7 @@ func (m *mender) verifyTable(number uint64, live *liveFile) (*damagedTable, erro
 		if live.size != 0 && f.Size != int64(live.size) {
 			return false, nil
 		}
-		described, err := m.describedBy(s)
+		described, err := m.liveFilesOf(s)
 		return described[number] != nil && described[number].isSame(live), err
 	}
 	d.fits = func(copied string) (bool, error) {
@@ -129,9 +131,9 @@ func (m *mender) verifyTable(number uint64, live *liveFile) (*damagedTable, erro
 	return d, nil
 }
 
-// describedBy returns the files of tables in a backup's manifest and logs. It returns none if the manifest can't be
+// liveFilesOf returns the files of tables in a backup's manifest and logs. It returns none if the manifest can't be
 // read.
-func (m *mender) describedBy(s *Spare) (map[uint64]*liveFile, error) {
+func (m *repairer) liveFilesOf(s *Spare) (map[uint64]*liveFile, error) {
 	if files, ok := m.described[s.Name]; ok {
 		return files, nil
 	}
@@ -165,29 +167,29 @@ func (m *mender) describedBy(s *Spare) (map[uint64]*liveFile, error) {
 	return files, nil
 }
 
-// shorten repairs a file that has grown, if its first bytes are the complete table.
-func (m *mender) shorten(d *damagedTable) (err error) {
+// shortenTable repairs a file that has grown, if its first bytes are the complete table.
+func (m *repairer) shortenTable(d *damagedTable) (err error) {
 	if live := int64(d.live.size); live == 0 || d.onDisk <= live {
 		return nil
 	}
-	d.mended, err = m.replaceBy(&d.toMend, func(to string) error {
+	d.mended, err = m.replaceWith(&d.toRepair, func(to string) error {
 		return copyBeginning(d.path, to, int64(d.live.size))
 	})
 	if d.mended {
-		m.mended("truncated file %s from %d bytes to the %d bytes of the table", d.file, d.onDisk, d.live.size)
+		m.recordRepaired("truncated file %s from %d bytes to the %d bytes of the table", d.file, d.onDisk, d.live.size)
 	}
 	return err
 }
 
-// standIn extends a file that is too short or missing to the size in the manifest. Pebble opens a directory only if all
-// files have their sizes. Reading the file then returns an error, which describes the missing rows.
-func (m *mender) standIn(d *damagedTable) error {
+// extendTable extends a file that is too short or missing to the size in the manifest. Pebble opens a directory only if
+// all files have their sizes. Reading the file then returns an error, which describes the missing rows.
+func (m *repairer) extendTable(d *damagedTable) error {
 	if d.live.size == 0 || d.onDisk == int64(d.live.size) {
 		return nil
 	}
-	whole := d.toMend
+	whole := d.toRepair
 	whole.fits = func(string) (bool, error) { return true, nil }
-	_, err := m.replaceBy(&whole, func(to string) error { return copyBeginning(d.path, to, int64(d.live.size)) })
+	_, err := m.replaceWith(&whole, func(to string) error { return copyBeginning(d.path, to, int64(d.live.size)) })
 	for i := range d.words {
 		d.words[i] += "; the directory can be opened without these rows"
 	}

@@ -99,9 +99,9 @@ func readLog(path string) (l logContent, err error) {
 	return l, nil
 }
 
-// logs returns, by name, the content of the logs with rows that aren't in tables. A link to a missing file counts as a
-// damaged log.
-func (m *mender) logs() (map[string]logContent, error) {
+// readLogs returns, by name, the content of the logs with rows that aren't in tables. A link to a missing file counts
+// as a damaged log.
+func (m *repairer) readLogs() (map[string]logContent, error) {
 	entries, err := os.ReadDir(m.dir)
 	if err != nil {
 		return nil, fmt.Errorf("pebble: repair: %w", err)
@@ -137,22 +137,22 @@ func unreadableLogs(logs map[string]logContent) (names []string) {
 	return names
 }
 
-// unreadable repairs the logs that Pebble can't replay although they have the bytes recorded in SYNCED. If a process
-// was killed, SYNCED can be up to a second older than the log, and no backup is known to have these bytes. It returns
-// false if a log can't be repaired.
-func (m *mender) unreadable(reported []*toMend) (ok bool, err error) {
-	logs, err := m.logs()
+// repairUnreadableLogs repairs the logs that Pebble can't replay although they have the bytes recorded in SYNCED. If a
+// process was killed, SYNCED can be up to a second older than the log, and no backup is known to have these bytes. It
+// returns false if a log can't be repaired.
+func (m *repairer) repairUnreadableLogs(reported []*toRepair) (ok bool, err error) {
+	logs, err := m.readLogs()
 	if err != nil {
 		return false, err
 	}
 	ok = true
 	for _, name := range unreadableLogs(logs) {
-		if slices.ContainsFunc(reported, func(d *toMend) bool { return d.file == name && !d.mended }) {
+		if slices.ContainsFunc(reported, func(d *toRepair) bool { return d.file == name && !d.mended }) {
 			continue
 		}
 		if !m.giveUp {
 			l := logs[name]
-			m.left(
+			m.recordLeft(
 				"log %s is unreadable after its first %d of %d bytes (%v); --give-up-log continues without the "+
 					"lost data",
 				name, l.whole, l.size, l.err,
@@ -161,7 +161,7 @@ func (m *mender) unreadable(reported []*toMend) (ok bool, err error) {
 			continue
 		}
 		m.renew = true
-		if err := m.cut(name); err != nil {
+		if err := m.truncateLog(name); err != nil {
 			return false, err
 		}
 	}

@@ -29,11 +29,11 @@ func TestNoNodeIsUp(t *testing.T) {
 		defer e.close()
 		try := func() (took time.Duration) {
 			begun := time.Now()
-			err := e.request(t.Context(), opWrite, isTransient, func(context.Context) (int, error) {
+			err := e.sendRequest(t.Context(), opWrite, isTransient, func(context.Context) (int, error) {
 				return 1, gocql.ErrNoConnections
 			})
 			require.Error(t, err)
-			require.ErrorIs(t, e.translate(t.Context(), "write", err), engine.ErrUnavailable)
+			require.ErrorIs(t, e.translateError(t.Context(), "write", err), engine.ErrUnavailable)
 			return time.Since(begun)
 		}
 		n.set(a, true)
@@ -41,12 +41,12 @@ func TestNoNodeIsUp(t *testing.T) {
 		n.set(a, false)
 		require.Greater(t, try(), e.opts.Timeout-2*lastPause, "one is up")
 		n.set(b, false)
-		require.Less(t, try(), darkTime+2*lastPause, "it may be for a moment")
+		require.Less(t, try(), noNodeTimeout+2*lastPause, "it may be for a moment")
 		require.Zero(t, try())
 		n.set(a, true)
 		require.Greater(t, try(), e.opts.Timeout-2*lastPause, "one is back")
 		n.set(a, false)
-		time.Sleep(2 * darkTime)
+		time.Sleep(2 * noNodeTimeout)
 		require.Zero(t, try())
 	})
 }

@@ -10,13 +10,13 @@ import (
 // depends on its bytes, so merging saves nothing.
 const mergeBytes = 128 << 10
 
-// merge joins small batches of one partition, so that they take one request. A request costs as much as a dozen rows; a
-// catalog's names, for example, are written one by one to one partition per label. The order of mutations in a
+// mergeBatches joins small batches of one partition, so that they take one request. A request costs as much as a dozen
+// rows; a catalog's names, for example, are written one by one to one partition per label. The order of mutations in a
 // partition is kept, and the batches aren't modified.
 //
 // Batches of different partitions aren't merged: a node applies the partitions of a request sequentially, and waits for
 // a sync of its commit log for each if commitlog_sync is group or batch.
-func merge(batches []engine.Batch) []engine.Batch {
+func mergeBatches(batches []engine.Batch) []engine.Batch {
 	type open struct{ at, bytes int }
 	var merged []engine.Batch
 	last := map[string]open{} // the batches that can still grow, by partition

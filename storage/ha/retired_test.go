@@ -35,7 +35,7 @@ func TestClustersAreForgotten(t *testing.T) {
 		name := fmt.Sprint("gone-", i)
 		require.NoError(t, p.send(0, name, "a", p.now, 1))
 	}
-	require.NoError(t, p.trackers[0].Check("default", "never", "a"))
+	require.NoError(t, p.trackers[0].CheckReplica("default", "never", "a"))
 	metrics := func() (lines int, known float64) {
 		families, err := registries[0].Gather()
 		require.NoError(t, err)
@@ -49,23 +49,23 @@ func TestClustersAreForgotten(t *testing.T) {
 		}
 		return lines, known
 	}
-	p.pass(10 * time.Second)
+	p.advance(10 * time.Second)
 	lines, known := metrics()
 	require.Less(t, lines, maxSilences+20)
 	require.Equal(t, float64(clusters), known)
 
-	p.now = p.now.Add(retireCluster + time.Hour)
-	p.pass(2 * time.Minute)
+	p.now = p.now.Add(retireClusterAfter + time.Hour)
+	p.advance(2 * time.Minute)
 	reads.Store(0)
-	p.pass(time.Minute)
+	p.advance(time.Minute)
 	lines, known = metrics()
 	require.Less(t, lines, 20)
 	require.Zero(t, known)
-	require.Empty(t, p.trackers[0].all())
+	require.Empty(t, p.trackers[0].listClusters())
 	require.Empty(t, p.trackers[0].Status("default"))
 	require.Zero(t, reads.Load())
 	p.start(0)
-	require.Empty(t, p.trackers[0].all(), "nor does a process that begins")
+	require.Empty(t, p.trackers[0].listClusters(), "nor does a process that begins")
 }
 
 // TestForgottenClusterGoesOn retires a cluster. Then a replica that wasn't elected sends again. It is elected, and
@@ -77,15 +77,15 @@ func TestForgottenClusterGoesOn(t *testing.T) {
 	for i := range 10 {
 		require.NoError(t, p.send(i%2, "c", "a", p.now, float64(i)))
 		require.NoError(t, p.send(i%2, "c", "b", p.now.Add(3*time.Second), 100+float64(i)))
-		p.pass(10 * time.Second)
+		p.advance(10 * time.Second)
 	}
 	p.now = p.now.Add(10 * time.Minute)
-	p.pass(time.Minute) // b is elected, and its last held samples are stored.
+	p.advance(time.Minute) // b is elected, and its last held samples are stored.
 	stored := p.values()
-	p.now = p.now.Add(retireCluster)
-	p.pass(15 * time.Minute)
+	p.now = p.now.Add(retireClusterAfter)
+	p.advance(15 * time.Minute)
 	for _, tracker := range p.trackers {
-		require.Empty(t, tracker.all())
+		require.Empty(t, tracker.listClusters())
 	}
 	require.NoError(t, p.send(0, "c", "b", begun.Add(33*time.Second), 103)) // Samples of a cover it.
 	require.Equal(t, stored, p.values())
@@ -94,7 +94,7 @@ func TestForgottenClusterGoesOn(t *testing.T) {
 		v := 200 + float64(i)
 		require.NoError(t, p.send(i%2, "c", "a", p.now, v))
 		want = append(want, v)
-		p.pass(10 * time.Second)
+		p.advance(10 * time.Second)
 	}
 	require.Equal(t, want, p.values())
 	for _, tracker := range p.trackers {
@@ -110,22 +110,22 @@ func TestHeldWhileForgotten(t *testing.T) {
 	t.Parallel()
 	p := newRig(t, faultengine.Wrap(memory.New(), passAll), 2, nil)
 	require.NoError(t, p.send(0, "c", "a", p.now, 1))
-	p.pass(time.Minute)
-	p.now = p.now.Add(retireCluster + time.Hour)
+	p.advance(time.Minute)
+	p.now = p.now.Add(retireClusterAfter + time.Hour)
 	for i, tracker := range p.trackers {
-		require.NoError(t, p.members[i].Beat(t.Context()))
+		require.NoError(t, p.members[i].SendHeartbeat(t.Context()))
 		require.NoError(t, tracker.readElections(t.Context())) // The cached election is fresh and not retired.
 	}
 	at := p.now
-	require.NoError(t, p.trackers[1].Check("default", "c", "b"))
-	c := p.trackers[0].known(ClusterName{"default", "c"})
+	require.NoError(t, p.trackers[1].CheckReplica("default", "c", "b"))
+	c := p.trackers[0].findCluster(ClusterName{"default", "c"})
 	ch, _ := c.current()
-	require.NoError(t, c.retire(t.Context(), ch))
+	require.NoError(t, c.retireIfSilent(t.Context(), ch))
 	ch, _ = c.current()
 	require.True(t, ch.Retired)
 	require.NoError(t, p.send(1, "c", "b", at, 2))
 	require.Equal(t, 1, p.heldRows("c"))
-	p.pass(10 * time.Minute)
+	p.advance(10 * time.Minute)
 	require.Equal(t, []float64{1, 2}, p.values())
 	require.Zero(t, p.heldRows("c"))
 }
@@ -142,12 +142,12 @@ func TestNewClustersAreNotForgotten(t *testing.T) {
 	defer ended.Store(true)
 	removing.Go(func() {
 		for !ended.Load() {
-			r.forgetRetired()
+			r.removeRetired()
 		}
 	})
 	at := ClusterName{"default", "new"}
 	for i := range 50_000 {
-		require.NoError(t, r.Check(at.Tenant, at.Cluster, "a"))
+		require.NoError(t, r.CheckReplica(at.Tenant, at.Cluster, "a"))
 		r.mu.Lock()
 		_, ok := r.clusters[at]
 		delete(r.clusters, at)

@@ -17,18 +17,18 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// mendable is a directory with tables in multiple levels, parts of tables, and a log, and earlier copies of it.
-type mendable struct {
+// repairable is a directory with tables in multiple levels, parts of tables, and a log, and earlier copies of it.
+type repairable struct {
 	dir, folder string
 	// older is the directory at the time of the backup, before at the time when another process used it.
 	older, before string
 	rows          map[string]int
 }
 
-func newMendable(t *testing.T) *mendable {
+func newMendable(t *testing.T) *repairable {
 	b := newBackedUp(t)
 	b.write()
-	m := &mendable{
+	m := &repairable{
 		dir: b.dir, folder: b.folder, older: filepath.Join(t.TempDir(), "older"),
 		before: filepath.Join(t.TempDir(), "before"),
 	}
@@ -50,7 +50,7 @@ func newMendable(t *testing.T) *mendable {
 			}
 		}
 	}
-	require.NoError(t, b.e.Compact(ctx))
+	require.NoError(t, b.e.CompactAll(ctx))
 	sealSlot(t, b.e, 1)
 	require.Eventually(t, func() bool { return slotBytes(t, b.e, 1) == 0 }, waitAtMost, pollEvery)
 	b.write()
@@ -121,8 +121,8 @@ func olderCopy(t *testing.T, dir, name, older string) {
 }
 
 // rewrite returns a damage that changes the content of a file.
-func rewrite(change func([]byte) []byte) func(t *testing.T, m *mendable, dir, name string) {
-	return func(t *testing.T, _ *mendable, dir, name string) {
+func rewrite(change func([]byte) []byte) func(t *testing.T, m *repairable, dir, name string) {
+	return func(t *testing.T, _ *repairable, dir, name string) {
 		b, err := os.ReadFile(filepath.Join(dir, name))
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), change(b), 0o600))
@@ -135,16 +135,16 @@ func rewrite(change func([]byte) []byte) func(t *testing.T, m *mendable, dir, na
 func TestMendEveryKindOfFile(t *testing.T) {
 	t.Parallel()
 	m := newMendable(t)
-	ways := map[string]func(t *testing.T, m *mendable, dir, name string){
-		"deleted": func(t *testing.T, _ *mendable, dir, name string) {
+	ways := map[string]func(t *testing.T, m *repairable, dir, name string){
+		"deleted": func(t *testing.T, _ *repairable, dir, name string) {
 			require.NoError(t, os.Remove(filepath.Join(dir, name)))
 		},
 		"emptied":          rewrite(func(b []byte) []byte { return nil }),
 		"cut by half":      rewrite(func(b []byte) []byte { return b[:len(b)/2] }),
 		"zeroed":           rewrite(func(b []byte) []byte { return make([]byte, len(b)) }),
 		"longer":           rewrite(func(b []byte) []byte { return append(b, bytes.Repeat([]byte("x"), 5000)...) }),
-		"older":            func(t *testing.T, m *mendable, dir, name string) { olderCopy(t, dir, name, m.older) },
-		"of a run before":  func(t *testing.T, m *mendable, dir, name string) { olderCopy(t, dir, name, m.before) },
+		"older":            func(t *testing.T, m *repairable, dir, name string) { olderCopy(t, dir, name, m.older) },
+		"of a run before":  func(t *testing.T, m *repairable, dir, name string) { olderCopy(t, dir, name, m.before) },
 		"one byte changed": rewrite(func(b []byte) []byte { return changed(b) }),
 	}
 	entries, err := os.ReadDir(m.dir)
@@ -186,13 +186,13 @@ func changed(b []byte) []byte {
 	return b
 }
 
-func (m *mendable) requireMended(t *testing.T, dir, name, way string, hasBackup bool) {
+func (m *repairable) requireMended(t *testing.T, dir, name, way string, hasBackup bool) {
 	before := namesIn(t, dir)
 	spares := Spares(m.folder)
 	if !hasBackup {
 		spares = noSpares
 	}
-	stats, err := Mend(t.Context(), spares, dir, false)
+	stats, err := Repair(t.Context(), spares, dir, false)
 	require.NoError(t, err)
 	require.Subset(
 		t, append(namesIn(t, dir), namesIn(t, filepath.Join(dir, AsideFolder))...), before, "files are missing",
@@ -209,7 +209,7 @@ func (m *mendable) requireMended(t *testing.T, dir, name, way string, hasBackup 
 		return // The remedy is to restore a complete backup.
 	case kind == "log" && len(stats.Left) > 0:
 		require.Contains(t, stats.Left[0], "--give-up-log")
-		stats, err = Mend(t.Context(), spares, dir, true)
+		stats, err = Repair(t.Context(), spares, dir, true)
 		require.NoError(t, err)
 		missing = true
 	}

@@ -15,11 +15,11 @@ import (
 	"github.com/prometheus/prometheus/tsdb/fileutil"
 )
 
-// mendSuffix is the suffix of a file that will replace a damaged one.
-const mendSuffix = ".mend"
+// repairSuffix is the suffix of a file that will replace a damaged one.
+const repairSuffix = ".mend"
 
-// MendStats are the results of a repair.
-type MendStats struct {
+// RepairStats are the results of a repair.
+type RepairStats struct {
 	// Files and Bytes count the verified table files.
 	Files int
 	Bytes int64
@@ -32,7 +32,7 @@ type MendStats struct {
 	Aside string
 }
 
-// Mend repairs the damaged files of an engine's directory that no process uses:
+// Repair repairs the damaged files of an engine's directory that no process uses:
 //
 //	markers          written again: SYNCED has the manifest's name, and OPTIONS the format
 //	manifest, logs   replaced by a backup's copy that has all bytes recorded in SYNCED
@@ -46,7 +46,9 @@ type MendStats struct {
 // A log is damaged if bytes recorded in SYNCED are missing, or if Pebble can't read it.
 //
 // spares yields the backups, the newest first. They are read only while a file is still damaged.
-func Mend(ctx context.Context, spares iter.Seq2[Spare, error], dir string, giveUp bool) (stats MendStats, err error) {
+func Repair(
+	ctx context.Context, spares iter.Seq2[Spare, error], dir string, giveUp bool,
+) (stats RepairStats, err error) {
 	if err := checkRepair(vfs.Default, dir); err != nil {
 		return stats, err
 	}
@@ -55,7 +57,7 @@ func Mend(ctx context.Context, spares iter.Seq2[Spare, error], dir string, giveU
 		return stats, err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	m := &mender{ctx: ctx, dir: dir, spares: spares, giveUp: giveUp, stats: &stats,
+	m := &repairer{ctx: ctx, dir: dir, spares: spares, giveUp: giveUp, stats: &stats,
 		described: map[string]map[uint64]*liveFile{}}
 	return stats, m.run()
 }
@@ -64,13 +66,13 @@ func isTableFile(name string) bool {
 	return strings.HasSuffix(name, ".sst") && !strings.HasPrefix(name, ingestPrefix)
 }
 
-// mender repairs one directory.
-type mender struct {
+// repairer repairs one directory.
+type repairer struct {
 	ctx    context.Context
 	dir    string
 	spares iter.Seq2[Spare, error]
 	giveUp bool
-	stats  *MendStats
+	stats  *RepairStats
 
 	// ledger is the content of SYNCED, or nil if SYNCED is damaged or missing for the reason problem.
 	ledger  *ledger
@@ -86,8 +88,8 @@ type mender struct {
 	described map[string]map[uint64]*liveFile // live files in the manifests of backups, by the backups' names
 }
 
-// toMend is a damaged file that must be replaced.
-type toMend struct {
+// toRepair is a damaged file that must be replaced.
+type toRepair struct {
 	file string
 	// words describe the damage.
 	words []string
@@ -100,7 +102,7 @@ type toMend struct {
 	mended bool
 }
 
-func (m *mender) run() error {
+func (m *repairer) run() error {
 	m.ledger, _ = readNote(vfs.Default, m.dir)
 	switch _, err := os.Stat(filepath.Join(m.dir, ledgerName)); {
 	case m.ledger != nil:
@@ -116,7 +118,7 @@ func (m *mender) run() error {
 	if err != nil {
 		return err
 	}
-	if err := m.tables(); err != nil {
+	if err := m.repairTables(); err != nil {
 		return err
 	}
 	if err := m.formatMarker(); err != nil || !ok || !m.renew {
@@ -128,16 +130,16 @@ func (m *mender) run() error {
 	return m.setAsideIfThere(ledgerName + withdrawnSuffix)
 }
 
-func (m *mender) mended(format string, args ...any) {
+func (m *repairer) recordRepaired(format string, args ...any) {
 	m.stats.Mended = append(m.stats.Mended, fmt.Sprintf(format, args...))
 }
 
-func (m *mender) left(format string, args ...any) {
+func (m *repairer) recordLeft(format string, args ...any) {
 	m.stats.Left = append(m.stats.Left, fmt.Sprintf(format, args...))
 }
 
 // replaceAll replaces damaged files with files of backups, where a backup has them.
-func (m *mender) replaceAll(all []*toMend) error {
+func (m *repairer) replaceAll(all []*toRepair) error {
 	left := len(all)
 	if left == 0 {
 		return nil
@@ -162,7 +164,7 @@ func (m *mender) replaceAll(all []*toMend) error {
 				d.tried = map[string]bool{}
 			}
 			d.tried[f.ID] = true
-			if d.mended, err = m.replace(d, spare.Name, f); err != nil {
+			if d.mended, err = m.replaceFromBackup(d, spare.Name, f); err != nil {
 				return err
 			}
 			if d.mended {
@@ -176,9 +178,9 @@ func (m *mender) replaceAll(all []*toMend) error {
 	return m.ctx.Err()
 }
 
-// replace replaces a damaged file by a backup's file, if that is intact and fits.
-func (m *mender) replace(d *toMend, backup string, f SpareFile) (ok bool, err error) {
-	ok, err = m.replaceBy(d, func(to string) error {
+// replaceFromBackup replaces a damaged file by a backup's file, if that is intact and fits.
+func (m *repairer) replaceFromBackup(d *toRepair, backup string, f SpareFile) (ok bool, err error) {
+	ok, err = m.replaceWith(d, func(to string) error {
 		return f.Copy(m.ctx, func(from io.Reader) error { return writeSynced(vfs.Default, to, from) })
 	})
 	if ok {
@@ -187,15 +189,15 @@ func (m *mender) replace(d *toMend, backup string, f SpareFile) (ok bool, err er
 			// If a process was killed, SYNCED can be up to a second older than the log.
 			text = "; if the process was killed, samples of its last second may be missing"
 		}
-		m.mended("restored file %s from backup %s%s", d.file, backup, text)
+		m.recordRepaired("restored file %s from backup %s%s", d.file, backup, text)
 	}
 	return ok, err
 }
 
-// replaceBy calls write to create a file, and replaces a damaged file with it if it fits.
-func (m *mender) replaceBy(d *toMend, write func(to string) error) (ok bool, err error) {
+// replaceWith calls write to create a file, and replaces a damaged file with it if it fits.
+func (m *repairer) replaceWith(d *toRepair, write func(to string) error) (ok bool, err error) {
 	to := filepath.Join(m.dir, d.file)
-	written := to + mendSuffix
+	written := to + repairSuffix
 	remove := func() error {
 		if err := os.Remove(written); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("pebble: repair: %w", err)
@@ -229,11 +231,11 @@ func (m *mender) replaceBy(d *toMend, write func(to string) error) (ok bool, err
 	return true, nil
 }
 
-// AsideFolder is the folder in an engine's directory to which Mend moves the files that it replaces.
+// AsideFolder is the folder in an engine's directory to which Repair moves the files that it replaces.
 const AsideFolder = "damaged"
 
 // setAside moves a file, if it exists, to the folder of damaged files.
-func (m *mender) setAside(name string) error {
+func (m *repairer) setAside(name string) error {
 	to, err := m.freeNameAside(name)
 	if err != nil {
 		return err
@@ -249,7 +251,7 @@ func (m *mender) setAside(name string) error {
 }
 
 // setAsideIfThere is setAside, but doesn't create the folder if the file doesn't exist.
-func (m *mender) setAsideIfThere(name string) error {
+func (m *repairer) setAsideIfThere(name string) error {
 	if _, err := os.Lstat(filepath.Join(m.dir, name)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -258,7 +260,7 @@ func (m *mender) setAsideIfThere(name string) error {
 
 // linkAside links a file, if it exists, into the folder of damaged files. The file itself remains until another one
 // replaces it.
-func (m *mender) linkAside(name string) error {
+func (m *repairer) linkAside(name string) error {
 	if _, err := os.Lstat(filepath.Join(m.dir, name)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -273,7 +275,7 @@ func (m *mender) linkAside(name string) error {
 }
 
 // copyAside copies a file, if it exists, to the folder of damaged files.
-func (m *mender) copyAside(name string) error {
+func (m *repairer) copyAside(name string) error {
 	from, err := os.Open(filepath.Join(m.dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -290,7 +292,7 @@ func (m *mender) copyAside(name string) error {
 }
 
 // freeNameAside returns an unused path in the folder of damaged files.
-func (m *mender) freeNameAside(name string) (path string, err error) {
+func (m *repairer) freeNameAside(name string) (path string, err error) {
 	folder := filepath.Join(m.dir, AsideFolder)
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return "", fmt.Errorf("pebble: repair: %w", err)

@@ -10,11 +10,12 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// leave starts work, cancels the caller's context while it is under way, and returns a function that ends the work.
-func leave(t *testing.T, e *Engine, start func(context.Context, string, func(), func() error) error) (end func()) {
+// startAndLeave starts work, cancels the caller's context while it is under way, and returns a function that ends the
+// work.
+func startAndLeave(t *testing.T, e *Engine, start func(context.Context, string, func(), func() error) error) (end func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	release := make(chan struct{})
-	require.NoError(t, e.use())
+	require.NoError(t, e.acquire())
 	require.ErrorIs(t, start(ctx, "test", e.release, func() error {
 		cancel()
 		<-release
@@ -35,10 +36,10 @@ func TestWritesWaitForThoseThatWereLeft(t *testing.T) {
 			}},
 		}})
 	}
-	end := leave(t, e, e.run)
+	end := startAndLeave(t, e, e.run)
 	require.NoError(t, write())
 	end()
-	end = leave(t, e, e.commit)
+	end = startAndLeave(t, e, e.runCommit)
 	wrote := make(chan error, 1)
 	go func() { wrote <- write() }()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -48,6 +49,6 @@ func TestWritesWaitForThoseThatWereLeft(t *testing.T) {
 	end()
 	require.NoError(t, <-wrote)
 	require.NoError(t, e.awaitAbandoned(t.Context()))
-	require.Empty(t, e.abandoned)
+	require.Empty(t, e.detachedWrites)
 	require.NoError(t, e.Close())
 }

@@ -29,8 +29,8 @@ type lookUp struct {
 	located *Located
 }
 
-// free charges nothing for rows.
-func free(int) error { return nil }
+// chargeNothing charges nothing for rows.
+func chargeNothing(int) error { return nil }
 
 // label returns the condition that a label has one of these values.
 func label(name string, values ...string) page.LabelCondition {
@@ -59,17 +59,17 @@ func (h *history) conditions(metric string) (all []page.LabelCondition) {
 	return all
 }
 
-// sought compares the labels rows found by filters with those of the plain engine, and keeps the result.
-func (h *history) sought() {
+// queryLabels compares the labels rows found by filters with those of the plain engine, and keeps the result.
+func (h *history) queryLabels() {
 	table, metric := pick(h.rng, rowTables), h.metric()
 	s := page.NewSelector(h.conditions(metric))
-	c, err := h.rows.Candidates(h.t.Context(), Sought{
+	c, err := h.rows.Candidates(h.t.Context(), LabelsQuery{
 		Table: table, Partition: partitionOf(metric), Selector: s,
 		BadFilter: func(err error) { require.NoError(h.t, err) },
 	})
 	require.NoError(h.t, err)
 	require.NotNil(h.t, c, "filters aren't used, though all pages have some")
-	got, err := c.Rows(h.t.Context(), free, func(d engine.Damage) { require.Fail(h.t, "damage", "%v", d.Err) })
+	got, err := c.Rows(h.t.Context(), chargeNothing, func(d engine.Damage) { require.Fail(h.t, "damage", "%v", d.Err) })
 	require.NoError(h.t, err)
 	var want []LabelsRow
 	kind := engine.Key{engine.Int(format.KindLabels)}
@@ -123,9 +123,9 @@ func stripFilters(t testing.TB, eng engine.Engine, table *engine.Table, partitio
 	}
 }
 
-// filtering returns Rows whose labels pages are small and have filters with labels.
-func filtering(eng engine.Engine) *Rows {
-	r := writing(eng)
+// rowsWithFilters returns Rows whose labels pages are small and have filters with labels.
+func rowsWithFilters(eng engine.Engine) *Rows {
+	r := rowsOf(eng)
 	r.limits.bucket, r.limits.fewest, r.limits.filtered = 16, 1, 1
 	return r
 }
@@ -135,7 +135,7 @@ func find(
 	t testing.TB, r *Rows, table *engine.Table, metric string, conditions ...page.LabelCondition,
 ) (c *Candidates, ids []string) {
 	t.Helper()
-	c, err := r.Candidates(t.Context(), Sought{
+	c, err := r.Candidates(t.Context(), LabelsQuery{
 		Table: table, Partition: partitionOf(metric), Selector: page.NewSelector(conditions),
 		BadFilter: func(err error) { require.NoError(t, err) },
 	})
@@ -143,7 +143,7 @@ func find(
 	if c == nil {
 		return nil, nil
 	}
-	rows, err := c.Rows(t.Context(), free, nil)
+	rows, err := c.Rows(t.Context(), chargeNothing, nil)
 	require.NoError(t, err)
 	for _, row := range rows {
 		ids = append(ids, row.ID)
@@ -159,8 +159,8 @@ func TestFiltersPassFewPages(t *testing.T) {
 				eng := open(t)
 				defer func() { require.NoError(t, eng.Close()) }()
 				series := seriesOf("up", 3000)
-				r := filtering(eng)
-				require.NoError(t, r.Write(t.Context(), cut(written(table, series, 1))))
+				r := rowsWithFilters(eng)
+				require.NoError(t, r.Write(t.Context(), splitBatch(newSeriesBatch(table, series, 1))))
 				opened := 0
 				for i := range 50 {
 					c, ids := find(t, r, table, "up", label("instance", series[i*60].labels.Get("instance")))
@@ -183,8 +183,8 @@ func TestFiltersPassFewPages(t *testing.T) {
 func TestLocatedOpensFewPages(t *testing.T) {
 	counting, scans := countingScans(memory.New())
 	series := seriesOf("up", 3000)
-	require.NoError(t, filtering(counting).Write(t.Context(), cut(written(engine.Raw, series, 1))))
-	r := filtering(counting)
+	require.NoError(t, rowsWithFilters(counting).Write(t.Context(), splitBatch(newSeriesBatch(engine.Raw, series, 1))))
+	r := rowsWithFilters(counting)
 	c, ids := find(t, r, engine.Raw, "up",
 		label("instance", series[7].labels.Get("instance"), series[1900].labels.Get("instance")))
 	require.Len(t, ids, 2)
@@ -192,7 +192,7 @@ func TestLocatedOpensFewPages(t *testing.T) {
 		Table: engine.Raw, Partition: partitionOf("up"), IDs: ids, First: startOf(1), Last: startOf(1), PassOver: 20,
 	}
 	read := func(w Wanted) (rows []testRow, n int) {
-		r := filtering(counting)
+		r := rowsWithFilters(counting)
 		before := *scans
 		rows, err := readAll(
 			func(ctx context.Context, _ engine.Range) iter.Seq2[engine.Row, error] { return r.Chunks(ctx, w) },
@@ -247,9 +247,9 @@ func TestPagesThatLostTheirFilters(t *testing.T) {
 	for _, table := range rowTables {
 		eng := memory.New()
 		series := seriesOf("up", 300)
-		require.NoError(t, filtering(eng).Write(t.Context(), cut(written(table, series, 1))))
+		require.NoError(t, rowsWithFilters(eng).Write(t.Context(), splitBatch(newSeriesBatch(table, series, 1))))
 		stripFilters(t, eng, table, partitionOf("up"))
-		c, _ := find(t, filtering(eng), table, "up", label("instance", series[1].labels.Get("instance")))
+		c, _ := find(t, rowsWithFilters(eng), table, "up", label("instance", series[1].labels.Get("instance")))
 		require.Nil(t, c)
 	}
 }
@@ -272,9 +272,9 @@ func openFilters(t testing.TB, eng engine.Engine, table *engine.Table) (n int) {
 // opened.
 func TestFewSeriesHaveOpenFilters(t *testing.T) {
 	eng := memory.New()
-	r := writing(eng)
+	r := rowsOf(eng)
 	series := seriesOf("up", 900)
-	require.NoError(t, r.Write(t.Context(), cut(written(engine.Raw, series, 1))))
+	require.NoError(t, r.Write(t.Context(), splitBatch(newSeriesBatch(engine.Raw, series, 1))))
 	c, ids := find(t, r, engine.Raw, "up", label("instance", series[1].labels.Get("instance")))
 	require.Equal(t, []string{series[1].id}, ids)
 	require.Equal(t, c.AllPages, c.Pages())
@@ -286,7 +286,7 @@ func TestDamagedFilters(t *testing.T) {
 	for _, table := range rowTables {
 		eng := memory.New()
 		series := seriesOf("up", 600)
-		require.NoError(t, filtering(eng).Write(t.Context(), cut(written(table, series, 1))))
+		require.NoError(t, rowsWithFilters(eng).Write(t.Context(), splitBatch(newSeriesBatch(table, series, 1))))
 		pages, kind := tablesOf(table).pages, engine.Key{engine.Int(format.KindFilter)}
 		rng := rand.New(rand.NewPCG(1, 2))
 		for _, row := range mustRead(t, eng.Scan, engine.Range{
@@ -301,7 +301,7 @@ func TestDamagedFilters(t *testing.T) {
 			}))
 		}
 		named := 0
-		c, err := filtering(eng).Candidates(t.Context(), Sought{
+		c, err := rowsWithFilters(eng).Candidates(t.Context(), LabelsQuery{
 			Table: table, Partition: partitionOf("up"),
 			Selector: page.NewSelector([]page.LabelCondition{label("instance", series[5].labels.Get("instance"))}),
 			BadFilter: func(err error) {
@@ -313,12 +313,12 @@ func TestDamagedFilters(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, c.AllPages, named)
 		require.Equal(t, c.AllPages, c.Pages())
-		rows, err := c.Rows(t.Context(), free, nil)
+		rows, err := c.Rows(t.Context(), chargeNothing, nil)
 		require.NoError(t, err)
 		require.Len(t, rows, 1)
 		require.Equal(t, series[5].id, rows[0].ID)
 		problems := 0
-		require.NoError(t, filtering(eng).CheckFilters(t.Context(), table, partitionOf("up"), func(err error) {
+		require.NoError(t, rowsWithFilters(eng).CheckFilters(t.Context(), table, partitionOf("up"), func(err error) {
 			require.ErrorContains(t, err, "its filter")
 			problems++
 		}))
@@ -329,7 +329,9 @@ func TestDamagedFilters(t *testing.T) {
 // TestCheckFindsFiltersThatAreNotThere removes a filter, and a labels page.
 func TestCheckFindsFiltersThatAreNotThere(t *testing.T) {
 	eng := memory.New()
-	require.NoError(t, filtering(eng).Write(t.Context(), cut(written(engine.Raw, seriesOf("up", 600), 1))))
+	require.NoError(
+		t, rowsWithFilters(eng).Write(t.Context(), splitBatch(newSeriesBatch(engine.Raw, seriesOf("up", 600), 1))),
+	)
 	pages := pagesIn(t, eng, engine.Raw, partitionOf("up"))
 	remove := func(kind int64, p *heldPage) {
 		require.NoError(t, eng.Write(t.Context(), []engine.Batch{
@@ -344,7 +346,7 @@ func TestCheckFindsFiltersThatAreNotThere(t *testing.T) {
 	remove(format.KindFilter, pages[0])
 	remove(format.KindLabels, pages[3])
 	var problems []string
-	require.NoError(t, filtering(eng).CheckFilters(t.Context(), engine.Raw, partitionOf("up"), func(err error) {
+	require.NoError(t, rowsWithFilters(eng).CheckFilters(t.Context(), engine.Raw, partitionOf("up"), func(err error) {
 		problems = append(problems, err.Error())
 	}))
 	require.Len(t, problems, 2)
@@ -358,10 +360,10 @@ func TestFlippedBytesUnderFilters(t *testing.T) {
 	disk := pebble.NewCrashableFS()
 	eng := openPebbleOn(t, disk)
 	series := seriesOf("up", 2000)
-	require.NoError(t, filtering(eng).Write(t.Context(), cut(written(engine.Raw, series, 1))))
-	require.NoError(t, eng.(*pebble.Engine).Compact(t.Context()))
+	require.NoError(t, rowsWithFilters(eng).Write(t.Context(), splitBatch(newSeriesBatch(engine.Raw, series, 1))))
+	require.NoError(t, eng.(*pebble.Engine).CompactAll(t.Context()))
 	job := label("job", "node", "nodenode")
-	_, want := find(t, filtering(eng), engine.Raw, "up", job)
+	_, want := find(t, rowsWithFilters(eng), engine.Raw, "up", job)
 	require.Len(t, want, 1000)
 	require.NoError(t, eng.Close())
 	rng := rand.New(rand.NewPCG(1, 9))
@@ -371,7 +373,7 @@ func TestFlippedBytesUnderFilters(t *testing.T) {
 		flipByte(t, fs, rng)
 		eng := openPebbleOn(t, fs)
 		named := 0
-		c, err := filtering(eng).Candidates(t.Context(), Sought{
+		c, err := rowsWithFilters(eng).Candidates(t.Context(), LabelsQuery{
 			Table: engine.Raw, Partition: partitionOf("up"), Selector: page.NewSelector([]page.LabelCondition{job}),
 			BadFilter: func(err error) {
 				require.ErrorIs(t, err, engine.ErrCorrupt)
@@ -383,7 +385,7 @@ func TestFlippedBytesUnderFilters(t *testing.T) {
 			require.Positive(t, named)
 			badFilters++
 		} else {
-			rows, err := c.Rows(t.Context(), free, func(d engine.Damage) {
+			rows, err := c.Rows(t.Context(), chargeNothing, func(d engine.Damage) {
 				require.ErrorIs(t, d.Err, engine.ErrCorrupt)
 				named++
 			})
@@ -412,17 +414,17 @@ func TestFiltersOfWritesInPart(t *testing.T) {
 	partial := 0
 	for range 20 {
 		inner := memory.New()
-		r := filtering(faultengine.Wrap(inner, func(op faultengine.Op) faultengine.Action {
+		r := rowsWithFilters(faultengine.Wrap(inner, func(op faultengine.Op) faultengine.Action {
 			if op.Kind == faultengine.Write && rng.IntN(2) == 0 {
 				return faultengine.Fail(nil)
 			}
 			return faultengine.Pass()
 		}))
 		r.limits.batchBytes = 20_000
-		if r.Write(t.Context(), cut(written(engine.Raw, series, 1, 2))) != nil {
+		if r.Write(t.Context(), splitBatch(newSeriesBatch(engine.Raw, series, 1, 2))) != nil {
 			partial++
 		}
-		after := filtering(inner)
+		after := rowsWithFilters(inner)
 		require.NoError(t, after.CheckFilters(t.Context(), engine.Raw, partitionOf("up"), func(err error) {
 			require.NoError(t, err)
 		}))
@@ -446,8 +448,10 @@ func TestFiltersOfWritesInPart(t *testing.T) {
 func TestRowsAreCharged(t *testing.T) {
 	eng := memory.New()
 	series := seriesOf("up", 300)
-	require.NoError(t, filtering(eng).Write(t.Context(), []engine.Batch{written(engine.Raw, series[:200], 1)}))
-	require.NoError(t, eng.Write(t.Context(), []engine.Batch{written(engine.Raw, series[200:], 1)}))
+	require.NoError(
+		t, rowsWithFilters(eng).Write(t.Context(), []engine.Batch{newSeriesBatch(engine.Raw, series[:200], 1)}),
+	)
+	require.NoError(t, eng.Write(t.Context(), []engine.Batch{newSeriesBatch(engine.Raw, series[200:], 1)}))
 	size := 0
 	for i, s := range series {
 		if s.labels.Get("job") == "node" {
@@ -456,9 +460,9 @@ func TestRowsAreCharged(t *testing.T) {
 	}
 	tooMuch := errors.New("too much")
 	for limit, want := range map[int]error{size: nil, size - 1: tooMuch, 100: tooMuch} {
-		c, _ := find(t, filtering(eng), engine.Raw, "up", label("job", "node"))
+		c, _ := find(t, rowsWithFilters(eng), engine.Raw, "up", label("job", "node"))
 		require.NotNil(t, c)
-		c, err := filtering(eng).Candidates(t.Context(), c.Sought)
+		c, err := rowsWithFilters(eng).Candidates(t.Context(), c.LabelsQuery)
 		require.NoError(t, err)
 		sum := 0
 		_, err = c.Rows(t.Context(), func(n int) error {
@@ -474,11 +478,11 @@ func TestRowsAreCharged(t *testing.T) {
 // TestSeriesOfRowsAndPages requires that series with labels in rows, in pages, and in both are found once.
 func TestSeriesOfRowsAndPages(t *testing.T) {
 	eng := memory.New()
-	r := filtering(eng)
+	r := rowsWithFilters(eng)
 	series := seriesOf("up", 300)
-	require.NoError(t, r.Write(t.Context(), []engine.Batch{written(engine.Raw, series[:200], 1)}))
-	require.NoError(t, r.Write(t.Context(), []engine.Batch{written(engine.Raw, series[50:100], 2)}))
-	require.NoError(t, eng.Write(t.Context(), []engine.Batch{written(engine.Raw, series[150:], 3)}))
+	require.NoError(t, r.Write(t.Context(), []engine.Batch{newSeriesBatch(engine.Raw, series[:200], 1)}))
+	require.NoError(t, r.Write(t.Context(), []engine.Batch{newSeriesBatch(engine.Raw, series[50:100], 2)}))
+	require.NoError(t, eng.Write(t.Context(), []engine.Batch{newSeriesBatch(engine.Raw, series[150:], 3)}))
 	var want []string
 	for _, s := range series {
 		if s.labels.Get("job") == "node" {

@@ -51,7 +51,7 @@ func TestMergeKeepsMutations(t *testing.T) {
 		return found
 	}
 	before := by(batches)
-	merged := merge(batches)
+	merged := mergeBatches(batches)
 	require.Equal(t, before, by(merged))
 	require.Equal(t, before, by(batches), "the caller's batches stay")
 	count := map[string]int{}

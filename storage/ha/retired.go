@@ -11,41 +11,41 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// retireCluster is how long a cluster must be silent before its election is retired.
-const retireCluster = 48 * time.Hour
+// retireClusterAfter is how long a cluster must be silent before its election is retired.
+const retireClusterAfter = 48 * time.Hour
 
 // retiredRow is the prefix of the row of each retired election.
 var retiredRow = []byte(`{"retired":true`)
 
 func isRetired(row []byte) bool { return bytes.HasPrefix(row, retiredRow) }
 
-// revived returns the election with Retired cleared.
-func (c *election) revived(now time.Time) election {
+// withoutRetired returns the election with Retired cleared.
+func (c *election) withoutRetired(now time.Time) election {
 	next := *c
 	next.Retired, next.HeardMS = false, now.UnixMilli()
 	return next
 }
 
-// revive clears Retired in the election's row, so that all processes manage the cluster again. It must be called before
-// samples are held or stored.
-func (c *cluster) revive(ctx context.Context) error {
-	_, _, err := c.update(ctx, func(now *election) *election {
+// clearRetired clears Retired in the election's row, so that all processes manage the cluster again. It must be called
+// before samples are held or stored.
+func (c *cluster) clearRetired(ctx context.Context) error {
+	_, _, err := c.updateElection(ctx, func(now *election) *election {
 		if now == nil || !now.Retired {
 			return nil
 		}
-		next := now.revived(c.r.now())
+		next := now.withoutRetired(c.r.now())
 		return &next
 	})
 	return err
 }
 
-// retire sets Retired in the election's row if the cluster has been silent for retireCluster and has no held rows. All
-// processes then remove the cluster from memory.
-func (c *cluster) retire(ctx context.Context, ch *election) error {
+// retireIfSilent sets Retired in the election's row if the cluster has been silent for retireClusterAfter and has no
+// held rows. All processes then remove the cluster from memory.
+func (c *cluster) retireIfSilent(ctx context.Context, ch *election) error {
 	c.mu.Lock()
 	idle := len(c.held) == 0 && membership.Elapsed(c.beatAt, c.r.now()) > c.r.opts.Failover
 	c.mu.Unlock()
-	if !idle || ch.Taking != "" || c.heardSince(c.r.believed().Add(-retireCluster)) {
+	if !idle || ch.Taking != "" || c.hasRequestSince(c.r.earliestTime().Add(-retireClusterAfter)) {
 		return nil
 	}
 	for era := ch.Low; era <= ch.heldEpoch(); era++ {
@@ -59,7 +59,7 @@ func (c *cluster) retire(ctx context.Context, ch *election) error {
 			return nil // A sweep will adopt the row.
 		}
 	}
-	_, done, err := c.update(ctx, func(now *election) *election {
+	_, done, err := c.updateElection(ctx, func(now *election) *election {
 		if now == nil || now.Version != ch.Version {
 			return nil
 		}
@@ -74,19 +74,19 @@ func (c *cluster) retire(ctx context.Context, ch *election) error {
 	return err
 }
 
-// forgetRetired removes clusters from memory: retired ones, and silent ones without an election.
-func (r *Tracker) forgetRetired() {
-	since := r.now().Add(-forgetCluster)
+// removeRetired removes clusters from memory: retired ones, and silent ones without an election.
+func (r *Tracker) removeRetired() {
+	since := r.now().Add(-forgetClusterAfter)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for at, c := range r.clusters {
-		if c.forgettable(since) {
+		if c.isRemovable(since) {
 			delete(r.clusters, at)
 		}
 	}
 }
 
-func (c *cluster) forgettable(since time.Time) bool {
+func (c *cluster) isRemovable(since time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.election == nil && c.row != nil || c.election != nil && !c.election.Retired || len(c.held) > 0 || c.bytes > 0 {

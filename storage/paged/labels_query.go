@@ -13,8 +13,8 @@ import (
 	"github.com/cassia-db/cassia/storage/page"
 )
 
-// Sought identifies the labels rows of a partition whose series match a selector.
-type Sought struct {
+// LabelsQuery identifies the labels rows of a partition whose series match a selector.
+type LabelsQuery struct {
 	Table     *engine.Table // raw, r5m or r1h
 	Partition engine.Key
 	Selector  *page.Selector
@@ -25,7 +25,7 @@ type Sought struct {
 
 // Candidates are the labels pages of a partition that may have wanted series, according to their filters.
 type Candidates struct {
-	Sought
+	LabelsQuery
 	// AllPages and AllSeries count the labels pages of the partition and their entries, without the entries of pages
 	// with unreadable filters.
 	AllPages, AllSeries int
@@ -47,31 +47,31 @@ func (c *Candidates) Pages() int { return len(c.pages) }
 
 // Candidates reads the filters of a partition. It returns nil if all labels rows must be read by Scan, because filters
 // are unreadable, or because there are pages without filters.
-func (r *Rows) Candidates(ctx context.Context, sought Sought) (*Candidates, error) {
-	t := tablesOf(sought.Table)
+func (r *Rows) Candidates(ctx context.Context, query LabelsQuery) (*Candidates, error) {
+	t := tablesOf(query.Table)
 	if t == nil {
 		return nil, nil
 	}
-	c := &Candidates{Sought: sought, r: r, t: t}
+	c := &Candidates{LabelsQuery: query, r: r, t: t}
 	filters := engine.Key{engine.Int(format.KindFilter)}
 	found := false
 	for row, err := range r.eng.Scan(ctx, engine.Range{
-		Table: t.pages, Partition: sought.Partition, From: filters, To: filters,
+		Table: t.pages, Partition: query.Partition, From: filters, To: filters,
 	}) {
 		switch {
 		case errors.Is(err, engine.ErrCorrupt):
-			sought.BadFilter(filtersDamaged(t, sought.Partition, err))
+			query.BadFilter(filtersDamaged(t, query.Partition, err))
 			return nil, nil
 		case err != nil:
 			return nil, err
 		}
-		c.filter(row)
+		c.addFilterRow(row)
 		found = true
 	}
 	if found {
 		return c, nil
 	}
-	if there, err := r.haveKey(ctx, t, sought.Partition, engine.Key{engine.Int(format.KindLabels)}); err != nil ||
+	if there, err := r.haveKey(ctx, t, query.Partition, engine.Key{engine.Int(format.KindLabels)}); err != nil ||
 		there {
 		if errors.Is(err, engine.ErrCorrupt) {
 			err = nil // Scan reports it.
@@ -84,19 +84,19 @@ func (r *Rows) Candidates(ctx context.Context, sought Sought) (*Candidates, erro
 // filtersDamaged returns an engine.ErrCorrupt that names the filters of a partition.
 func filtersDamaged(t *tables, partition engine.Key, err error) error {
 	return fmt.Errorf("paged: filters in table %s, partition %s: %w",
-		t.pages, describe(t.pages.Partition, partition), err)
+		t.pages, describeKey(t.pages.Partition, partition), err)
 }
 
-// filter adds the labels page of a filter row to the candidates, unless the filter excludes all its series.
-func (c *Candidates) filter(row engine.Row) {
+// addFilterRow adds the labels page of a filter row to the candidates, unless the filter excludes all its series.
+func (c *Candidates) addFilterRow(row engine.Row) {
 	k := row.Clustering
 	c.AllPages++
 	f, err := page.ParseFilter(row.Value)
 	if err != nil {
-		p := c.t.hold(row, nil)
+		p := c.t.newHeldPage(row, nil)
 		c.BadFilter(damaged(c.t, c.Partition, p, err))
 	} else if c.AllSeries += f.Entries; !c.Selector.MayMatch(&f) {
-		c.found.saw(k[pageVersion].Text)
+		c.found.endPage(k[pageVersion].Text)
 		return
 	}
 	c.pages = append(c.pages, candidate{
@@ -169,7 +169,7 @@ func (f *finder) readPages() error {
 		if err != nil {
 			return err
 		}
-		if err := f.page(row); err != nil {
+		if err := f.addPage(row); err != nil {
 			return err
 		}
 	}
@@ -211,21 +211,21 @@ func (f *finder) afterPage(engine.Key) engine.Key {
 	return f.keyOf(&f.c.pages[f.next])
 }
 
-// page adds the matching entries of a labels page.
-func (f *finder) page(row engine.Row) error {
+// addPage adds the matching entries of a labels page.
+func (f *finder) addPage(row engine.Row) error {
 	before := len(f.found)
-	p, err := parse(row.Value)
+	p, err := parsePage(row.Value)
 	if err == nil && p.Head().Kind != page.Labels {
 		err = fmt.Errorf("%w: a page of kind %d, expected kind %d", engine.ErrCorrupt, p.Head().Kind, page.Labels)
 	}
 	if err == nil {
-		err = f.match(row.Clustering, p)
+		err = f.addMatches(row.Clustering, p)
 	}
 	if err != nil {
 		f.c.found.entries = f.c.found.entries[:0]
-		return f.unreadable(f.hold(row, nil), err)
+		return f.unreadable(f.newHeldPage(row, nil), err)
 	}
-	f.c.found.saw(strings.Clone(row.Clustering[pageVersion].Text))
+	f.c.found.endPage(strings.Clone(row.Clustering[pageVersion].Text))
 	return f.chargeFrom(before)
 }
 
@@ -238,7 +238,7 @@ func (f *finder) chargeFrom(first int) error {
 	return f.charge(n)
 }
 
-func (f *finder) match(key engine.Key, p *page.Page) (err error) {
+func (f *finder) addMatches(key engine.Key, p *page.Page) (err error) {
 	f.entries = f.c.Selector.AppendEntries(f.entries[:0], p)
 	for _, i := range f.entries {
 		if f.value, err = p.AppendValue(f.value[:0], int(i)); err != nil {
@@ -248,7 +248,7 @@ func (f *finder) match(key engine.Key, p *page.Page) (err error) {
 		if err != nil {
 			return fmt.Errorf("%w: entry %d: %w", engine.ErrCorrupt, i, err)
 		}
-		if first := key[f.first].Text; firstOf(string(id[:]), int(key[f.bits].Int)) != first {
+		if first := key[f.first].Text; bucketFirst(string(id[:]), int(key[f.bits].Int)) != first {
 			return fmt.Errorf("%w: series %x isn't in its bucket", engine.ErrCorrupt, id)
 		}
 		found := LabelsRow{string(id[:]), bytes.Clone(f.value)}

@@ -39,14 +39,14 @@ func (c *Cluster) local() []Node {
 	return slices.DeleteFunc(slices.Clone(c.Nodes), func(n Node) bool { return n.DataCenter != c.LocalDC })
 }
 
-// scout reads the state of the cluster from the first host that responds.
-func (o *Options) scout(ctx context.Context) (*Cluster, error) {
+// readCluster reads the state of the cluster from the first host that responds.
+func (o *Options) readCluster(ctx context.Context) (*Cluster, error) {
 	var errs []error
 	for _, host := range o.Hosts {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		session, err := o.direct(host)
+		session, err := o.openDirect(host)
 		if err == nil {
 			var c *Cluster
 			c, err = o.describeCluster(ctx, session, host)
@@ -66,8 +66,8 @@ func (o *Options) scout(ctx context.Context) (*Cluster, error) {
 	)
 }
 
-// direct opens a session with a single node.
-func (o *Options) direct(host string) (*gocql.Session, error) {
+// openDirect opens a session with a single node.
+func (o *Options) openDirect(host string) (*gocql.Session, error) {
 	watch := &connectWatch{}
 	c, err := o.clusterConfig(watch, host)
 	if err != nil {
@@ -80,7 +80,7 @@ func (o *Options) direct(host string) (*gocql.Session, error) {
 	c.Events.DisableSchemaEvents = true
 	session, err := gocql.NewSession(*c)
 	if err != nil {
-		return nil, watch.explain(o, fmt.Errorf("%s: %w", host, err))
+		return nil, watch.explainError(o, fmt.Errorf("%s: %w", host, err))
 	}
 	return session, nil
 }
@@ -100,7 +100,7 @@ func (o *Options) describeCluster(ctx context.Context, session *gocql.Session, h
 	).
 		WithContext(ctx).Scan(&c.Name, &id, &local.DataCenter, &local.Rack, &local.Release, &schema, &address, &port)
 	if isInvalid(err) {
-		return nil, refuse("Cassandra is older than 4.0, the oldest supported release: %w", err)
+		return nil, newRefusal("Cassandra is older than 4.0, the oldest supported release: %w", err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read system.local: %w", err)
@@ -131,7 +131,7 @@ func (o *Options) describeCluster(ctx context.Context, session *gocql.Session, h
 		c.LocalDC = local.DataCenter
 	}
 	if len(c.local()) == 0 {
-		return nil, refuse("no node is in data center %q; the cluster has %s",
+		return nil, newRefusal("no node is in data center %q; the cluster has %s",
 			c.LocalDC, strings.Join(c.dataCenters(), ", "))
 	}
 	return &c, nil
@@ -155,10 +155,10 @@ func (c *Cluster) nodesIn() map[string]int {
 	return count
 }
 
-// contacts returns the hosts to which a session connects first, and again after all nodes were down. These are the
+// contactHosts returns the hosts to which a session connects first, and again after all nodes were down. These are the
 // configured hosts, whose names may resolve to other addresses by then. If LocalDC was set and none of them is in it,
 // the discovered addresses of its nodes are added.
-func (o *Options) contacts(c *Cluster) []string {
+func (o *Options) contactHosts(c *Cluster) []string {
 	hosts := slices.Clone(o.Hosts)
 	if o.LocalDC == "" {
 		return hosts
@@ -186,8 +186,8 @@ func (w *connectWatch) ObserveConnect(c gocql.ObservedConnect) {
 	w.err = c.Err
 }
 
-// explain returns the error for a session that couldn't be opened, with the remedy.
-func (w *connectWatch) explain(o *Options, err error) error {
+// explainError returns the error for a session that couldn't be opened, with the remedy.
+func (w *connectWatch) explainError(o *Options, err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var request gocql.RequestError
@@ -198,14 +198,14 @@ func (w *connectWatch) explain(o *Options, err error) error {
 		return err
 	case errors.As(w.err, &request) && request.Code() == gocql.ErrCodeCredentials,
 		errors.As(w.err, &request) && request.Code() == gocql.ErrCodeUnauthorized:
-		return loginRefusal{refuse("login failed for user %q; check the username and the password: %w",
+		return loginRefusal{newRefusal("login failed for user %q; check the username and the password: %w",
 			o.Username, w.err)}
 	case strings.HasPrefix(w.err.Error(), "authentication required"):
-		return loginRefusal{refuse("Cassandra requires a username and a password, but none are set")}
+		return loginRefusal{newRefusal("Cassandra requires a username and a password, but none are set")}
 	case errors.As(w.err, &certificate):
-		return refuse("TLS: the node's certificate isn't trusted; check the CA file and the server name: %w", w.err)
+		return newRefusal("TLS: the node's certificate isn't trusted; check the CA file and the server name: %w", w.err)
 	case errors.As(w.err, &record):
-		return refuse("TLS: the node doesn't use TLS on this port; disable TLS, or use the TLS port: %w", w.err)
+		return newRefusal("TLS: the node doesn't use TLS on this port; disable TLS, or use the TLS port: %w", w.err)
 	default:
 		return err
 	}

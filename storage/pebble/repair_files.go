@@ -35,9 +35,9 @@ func numberOf(name string) uint64 {
 }
 
 // wholeAs returns the repair of a damaged file of the ledger: another file that has the synced bytes replaces it.
-func (m *mender) wholeAs(name string, w *written, problem error) *toMend {
+func (m *repairer) wholeAs(name string, w *written, problem error) *toRepair {
 	words, _, _ := strings.Cut(problem.Error(), lostWrites) // The rest is the remedy, which is being applied.
-	return &toMend{
+	return &toRepair{
 		file: name, words: []string{words},
 		may: func(_ *Spare, f SpareFile) (bool, error) { return f.Size >= w.synced, nil },
 		fits: func(copied string) (bool, error) {
@@ -52,7 +52,7 @@ func (m *mender) wholeAs(name string, w *written, problem error) *toMend {
 //
 // The current manifest is the newest one named in SYNCED or by the marker, because either can be older than the
 // directory.
-func (m *mender) findManifest() (bool, error) {
+func (m *repairer) findManifest() (bool, error) {
 	marked, err := atomicfs.ReadMarker(vfs.Default, m.dir, markerOfManifest)
 	if err != nil {
 		return false, fmt.Errorf("pebble: repair: %w", err)
@@ -70,18 +70,18 @@ func (m *mender) findManifest() (bool, error) {
 	if m.manifest == "" {
 		// The newest manifest may not be the current one. An older one may miss deletes even if all of its tables
 		// exist.
-		m.left("neither %s nor a file marker.%s.* names the current manifest", ledgerName, markerOfManifest)
+		m.recordLeft("neither %s nor a file marker.%s.* names the current manifest", ledgerName, markerOfManifest)
 		m.stats.IsLost = true
 		return false, nil
 	}
 	if noted != nil {
-		if err := m.ledger.compare(m.manifest, *noted); err != nil {
+		if err := m.ledger.compareFile(m.manifest, *noted); err != nil {
 			d := m.wholeAs(m.manifest, noted, err)
-			if err := m.replaceAll([]*toMend{d}); err != nil {
+			if err := m.replaceAll([]*toRepair{d}); err != nil {
 				return false, err
 			}
 			if !d.mended {
-				m.left("%s", d.words[0])
+				m.recordLeft("%s", d.words[0])
 				return false, nil
 			}
 			m.renew = true
@@ -93,7 +93,7 @@ func (m *mender) findManifest() (bool, error) {
 		err = errors.Join(err, f.Close())
 	}
 	if err != nil {
-		m.left("file %s is unreadable (%v)", m.manifest, err)
+		m.recordLeft("file %s is unreadable (%v)", m.manifest, err)
 		return false, nil
 	}
 	if m.ledger != nil {
@@ -108,7 +108,7 @@ func (m *mender) findManifest() (bool, error) {
 // isCurrent reports whether the manifest can be used as the current one: SYNCED has recorded it, or it has all tables
 // of the directory. With giveUp it is used even if it lacks tables. These are then moved aside, because the next start
 // would delete them.
-func (m *mender) isCurrent(vouchedFor bool) (bool, error) {
+func (m *repairer) isCurrent(vouchedFor bool) (bool, error) {
 	if vouchedFor {
 		return true, nil
 	}
@@ -133,7 +133,9 @@ func (m *mender) isCurrent(vouchedFor bool) (bool, error) {
 		doubt = fmt.Sprintf("%s isn't the file that %s lists", other, m.manifest)
 	}
 	if doubt != "" && !m.giveUp {
-		m.left("%s, and %s; --give-up-log continues without knowing whether the manifest is complete", m.problem, doubt)
+		m.recordLeft(
+			"%s, and %s; --give-up-log continues without knowing whether the manifest is complete", m.problem, doubt,
+		)
 		return false, nil
 	}
 	for _, name := range unnamed {
@@ -146,7 +148,7 @@ func (m *mender) isCurrent(vouchedFor bool) (bool, error) {
 }
 
 // unnamedTables returns the names of the tables in the directory that aren't in live.
-func (m *mender) unnamedTables(live map[uint64]*liveFile) (names []string, err error) {
+func (m *repairer) unnamedTables(live map[uint64]*liveFile) (names []string, err error) {
 	entries, err := os.ReadDir(m.dir)
 	if err != nil {
 		return nil, fmt.Errorf("pebble: repair: %w", err)
@@ -161,7 +163,7 @@ func (m *mender) unnamedTables(live map[uint64]*liveFile) (names []string, err e
 }
 
 // otherTable returns the name of a live table that is missing or has a wrong size, or "".
-func (m *mender) otherTable(live map[uint64]*liveFile) string {
+func (m *repairer) otherTable(live map[uint64]*liveFile) string {
 	for number, f := range live {
 		name := fmt.Sprintf("%06d.sst", number)
 		info, err := os.Stat(filepath.Join(m.dir, name))
@@ -173,7 +175,7 @@ func (m *mender) otherTable(live map[uint64]*liveFile) string {
 }
 
 // setMarker sets the value of a marker, unless it already has it.
-func (m *mender) setMarker(name, old, value string) error {
+func (m *repairer) setMarker(name, old, value string) error {
 	if old == value {
 		return nil
 	}
@@ -199,7 +201,7 @@ func (m *mender) setMarker(name, old, value string) error {
 	if old != "" {
 		was = "named " + old
 	}
-	m.mended("file marker.%s.* %s and now names %s", name, was, value)
+	m.recordRepaired("file marker.%s.* %s and now names %s", name, was, value)
 	return nil
 }
 
@@ -207,7 +209,7 @@ var formatOption = regexp.MustCompile(`(?m)^\s*format_major_version=(\d+)$`)
 
 // formatMarker rewrites the marker of Pebble's format if it is missing or older than the format in OPTIONS. Every start
 // that writes OPTIONS upgrades the database to that format.
-func (m *mender) formatMarker() error {
+func (m *repairer) formatMarker() error {
 	marked, err := atomicfs.ReadMarker(vfs.Default, m.dir, markerOfFormat)
 	if err != nil {
 		return fmt.Errorf("pebble: repair: %w", err)
@@ -229,7 +231,7 @@ func (m *mender) formatMarker() error {
 	found := formatOption.FindSubmatch(text)
 	if found == nil {
 		if marked == "" {
-			m.left("the format of %[2]s is unknown: file marker.%[1]s.* is missing, and OPTIONS doesn't name it",
+			m.recordLeft("the format of %[2]s is unknown: file marker.%[1]s.* is missing, and OPTIONS doesn't name it",
 				markerOfFormat, m.dir)
 			m.stats.IsLost = true
 		}
@@ -245,7 +247,7 @@ func (m *mender) formatMarker() error {
 
 // logsAndOptions repairs the logs and OPTIONS. It returns false if a file can't be repaired, so that SYNCED must not be
 // written again.
-func (m *mender) logsAndOptions() (ok bool, err error) {
+func (m *repairer) logsAndOptions() (ok bool, err error) {
 	damaged, err := m.damagedOfLedger()
 	if err != nil {
 		return false, err
@@ -259,15 +261,15 @@ func (m *mender) logsAndOptions() (ok bool, err error) {
 		switch {
 		case d.mended:
 		case !m.giveUp:
-			m.left("%s; --give-up-log continues without the lost data", d.words[0])
+			m.recordLeft("%s; --give-up-log continues without the lost data", d.words[0])
 			ok = false
 		default:
-			if err := m.cut(d.file); err != nil {
+			if err := m.truncateLog(d.file); err != nil {
 				return false, err
 			}
 		}
 	}
-	readable, err := m.unreadable(damaged)
+	readable, err := m.repairUnreadableLogs(damaged)
 	if err != nil {
 		return false, err
 	}
@@ -282,11 +284,13 @@ func (m *mender) logsAndOptions() (ok bool, err error) {
 		return false, err
 	}
 	if doubt != "" && !m.giveUp {
-		m.left("%s, and %s; --give-up-log continues without knowing whether the log is complete", m.problem, doubt)
+		m.recordLeft(
+			"%s, and %s; --give-up-log continues without knowing whether the log is complete", m.problem, doubt,
+		)
 		return false, nil
 	}
 	if doubt == "" {
-		m.mended("rewrote file %s: the manifest, its tables and the logs are complete", ledgerName)
+		m.recordRepaired("rewrote file %s: the manifest, its tables and the logs are complete", ledgerName)
 	} else {
 		m.stats.Lost = append(m.stats.Lost, "possibly some data in the log: "+doubt)
 	}
@@ -296,13 +300,13 @@ func (m *mender) logsAndOptions() (ok bool, err error) {
 
 // damagedOfLedger returns the logs that differ from their entries in SYNCED and have rows that aren't in tables.
 // Damaged OPTIONS are moved away. Logs and manifests that are no longer used are ignored.
-func (m *mender) damagedOfLedger() (damaged []*toMend, err error) {
+func (m *repairer) damagedOfLedger() (damaged []*toRepair, err error) {
 	if m.ledger == nil {
 		return nil, nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.ledger.files)) {
 		w := m.ledger.files[name]
-		problem := m.ledger.compare(name, *w)
+		problem := m.ledger.compareFile(name, *w)
 		if strings.HasPrefix(name, optionsPrefix) && problem == nil {
 			problem = m.isLonger(name, w) // OPTIONS never grow.
 		}
@@ -318,14 +322,14 @@ func (m *mender) damagedOfLedger() (damaged []*toMend, err error) {
 			if err := m.setAside(name); err != nil {
 				return nil, err
 			}
-			m.mended("file %s was damaged or missing, but isn't needed", name)
+			m.recordRepaired("file %s was damaged or missing, but isn't needed", name)
 		}
 	}
 	return damaged, nil
 }
 
 // isLonger returns an error if a file is longer than its entry in SYNCED.
-func (m *mender) isLonger(name string, w *written) error {
+func (m *repairer) isLonger(name string, w *written) error {
 	info, err := os.Stat(filepath.Join(m.dir, name))
 	if err == nil && info.Size() > w.synced {
 		err = fmt.Errorf("%w: %s has %d bytes, not %d", engine.ErrCorrupt, name, info.Size(), w.synced)
@@ -334,8 +338,8 @@ func (m *mender) isLonger(name string, w *written) error {
 }
 
 // doubtfulLog describes a log that may have lost records at its end, or returns "" if there is none.
-func (m *mender) doubtfulLog() (string, error) {
-	logs, err := m.logs()
+func (m *repairer) doubtfulLog() (string, error) {
+	logs, err := m.readLogs()
 	if err != nil {
 		return "", err
 	}
@@ -352,7 +356,7 @@ func (m *mender) doubtfulLog() (string, error) {
 
 // tablesOfCutLogs moves tables aside that aren't in the manifest or the logs, if a log was truncated: lost records may
 // have added these tables, and the next start would delete them.
-func (m *mender) tablesOfCutLogs() error {
+func (m *repairer) tablesOfCutLogs() error {
 	if !m.isCut {
 		return nil
 	}
@@ -367,8 +371,8 @@ func (m *mender) tablesOfCutLogs() error {
 	return err
 }
 
-// cut truncates a log to the part before the damage, which Pebble can read.
-func (m *mender) cut(name string) error {
+// truncateLog truncates a log to the part before the damage, which Pebble can read.
+func (m *repairer) truncateLog(name string) error {
 	m.isCut = true
 	path := filepath.Join(m.dir, name)
 	l, err := readLog(path)
@@ -379,8 +383,8 @@ func (m *mender) cut(name string) error {
 	if err != nil {
 		return err
 	}
-	d := &toMend{file: name, fits: func(string) (bool, error) { return true, nil }}
-	if _, err := m.replaceBy(d, func(to string) error { return copyBeginning(path, to, l.whole) }); err != nil {
+	d := &toRepair{file: name, fits: func(string) (bool, error) { return true, nil }}
+	if _, err := m.replaceWith(d, func(to string) error { return copyBeginning(path, to, l.whole) }); err != nil {
 		return err
 	}
 	m.stats.Lost = append(m.stats.Lost, fmt.Sprintf("the data of log %s after its first %d of %d bytes",

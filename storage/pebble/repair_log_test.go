@@ -20,7 +20,7 @@ func killedWithLog(t *testing.T) (dir, log string, rows int) {
 	for seq := range int64(rows - 1) {
 		require.NoError(t, b.e.Write(ctx, stageBatch(100+seq, strings.Repeat("v", 1500))))
 	}
-	require.NoError(t, b.e.ledger.note())
+	require.NoError(t, b.e.ledger.writeIfChanged())
 	dir = filepath.Join(t.TempDir(), "killed")
 	require.NoError(t, os.CopyFS(dir, os.DirFS(b.dir)))
 	logs, err := filepath.Glob(filepath.Join(dir, "*.log"))
@@ -42,7 +42,7 @@ func noteLog(t *testing.T, dir, log string, upTo int64) {
 }
 
 // TestDamageOfTheLastSecond changes each of the last synced records of a killed store, after the bytes recorded in
-// SYNCED: the directory isn't opened, and Mend names the lost data. Only damage of the very last record looks like a
+// SYNCED: the directory isn't opened, and Repair names the lost data. Only damage of the very last record looks like a
 // write that a crash interrupted, and so does a log without its end.
 func TestDamageOfTheLastSecond(t *testing.T) {
 	dir, log, _ := killedWithLog(t)
@@ -122,7 +122,7 @@ func TestMendLogBeyondSynced(t *testing.T) {
 			_, err := Open(dir, DefaultOptions())
 			require.ErrorContains(t, err, "cassia restore --damaged")
 
-			stats, err := Mend(ctx, noSpares, dir, false)
+			stats, err := Repair(ctx, noSpares, dir, false)
 			require.NoError(t, err)
 			require.Len(t, stats.Left, 1)
 			require.Contains(t, stats.Left[0], name)
@@ -130,7 +130,7 @@ func TestMendLogBeyondSynced(t *testing.T) {
 			require.Empty(t, append(stats.Mended, stats.Lost...))
 			require.NoDirExists(t, filepath.Join(dir, AsideFolder), "nothing is changed unasked")
 
-			stats, err = Mend(ctx, noSpares, dir, true)
+			stats, err = Repair(ctx, noSpares, dir, true)
 			require.NoError(t, err)
 			require.Empty(t, stats.Left)
 			require.NotEmpty(t, stats.Lost)
@@ -142,7 +142,7 @@ func TestMendLogBeyondSynced(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, damaged, aside)
 			}
-			again, err := Mend(ctx, noSpares, dir, true)
+			again, err := Repair(ctx, noSpares, dir, true)
 			require.NoError(t, err)
 			require.Empty(t, append(append(again.Left, again.Lost...), again.Mended...))
 
@@ -161,7 +161,7 @@ func TestMendTornLog(t *testing.T) {
 	dir, log, _ := killedWithLog(t)
 	noteLog(t, dir, log, 40_000)
 	require.NoError(t, os.Truncate(log, 100_000))
-	stats, err := Mend(ctx, noSpares, dir, false)
+	stats, err := Repair(ctx, noSpares, dir, false)
 	require.NoError(t, err)
 	require.Empty(t, append(append(stats.Left, stats.Lost...), stats.Mended...))
 	e, err := Open(dir, DefaultOptions())
@@ -176,15 +176,15 @@ func TestMendLeavesFileInPlace(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "000001.log")
 	require.NoError(t, os.WriteFile(path, []byte("damaged"), 0o600))
-	m := &mender{dir: dir, stats: &MendStats{}}
+	m := &repairer{dir: dir, stats: &RepairStats{}}
 	require.NoError(t, m.linkAside("000001.log"))
 	for _, at := range []string{path, filepath.Join(dir, AsideFolder, "000001.log")} {
 		text, err := os.ReadFile(at)
 		require.NoError(t, err)
 		require.Equal(t, "damaged", string(text))
 	}
-	replaced := &toMend{file: "000001.log", fits: func(string) (bool, error) { return true, nil }}
-	ok, err := m.replaceBy(replaced, func(to string) error { return os.WriteFile(to, []byte("new"), 0o600) })
+	replaced := &toRepair{file: "000001.log", fits: func(string) (bool, error) { return true, nil }}
+	ok, err := m.replaceWith(replaced, func(to string) error { return os.WriteFile(to, []byte("new"), 0o600) })
 	require.NoError(t, err)
 	require.True(t, ok)
 	for at, want := range map[string]string{

@@ -12,24 +12,24 @@ import (
 )
 
 const (
-	// BeatInterval is the interval between heartbeats.
-	BeatInterval = 2 * time.Second
+	// HeartbeatInterval is the interval between heartbeats.
+	HeartbeatInterval = 2 * time.Second
 	// periodBeats is the number of heartbeats between reads of the settings. Each process reads a new period before the
 	// period starts, because a process without a durable heartbeat for maxSilence acknowledges no writes: see
 	// format.Periods.
 	periodBeats = 15
-	// ProcessLife is the TTL of a process' row after its last heartbeat. It is longer than the TTL of its stream
+	// ProcessTTL is the TTL of a process' row after its last heartbeat. It is longer than the TTL of its stream
 	// positions.
-	ProcessLife = 2 * TailLife
+	ProcessTTL = 2 * TailTTL
 	// maxSilence is the max age of the last durable heartbeat at which a process may acknowledge writes.
-	maxSilence = TailLife / 4
-	// maxClockOff is the max difference between this machine's clock and the engine's. The protocol requires that the
-	// clocks of any two processes differ by less than a day (design/several-processes.md).
-	maxClockOff = 6 * time.Hour
+	maxSilence = TailTTL / 4
+	// maxClockDifference is the max difference between this machine's clock and the engine's. The protocol requires
+	// that the clocks of any two processes differ by less than a day (design/several-processes.md).
+	maxClockDifference = 6 * time.Hour
 )
 
-// beats sends heartbeats in a shared store: it writes this process' row of table processes.
-type beats struct {
+// heartbeats sends heartbeats in a shared store: it writes this process' row of table processes.
+type heartbeats struct {
 	o     *Options
 	clock *CheckedClock
 	// filling is the turn for changing rollups. If its lease couldn't be released at the end of a turn, a heartbeat
@@ -43,19 +43,19 @@ type beats struct {
 }
 
 // run sends heartbeats until ctx ends.
-func (b *beats) run(ctx context.Context) {
-	every(ctx, BeatInterval, b.beat, func(err error) {
+func (b *heartbeats) run(ctx context.Context) {
+	runEvery(ctx, HeartbeatInterval, b.send, func(err error) {
 		b.o.Logger.Warn("can't send a heartbeat; the next one may succeed", "err", err)
 	})
 }
 
-// beat writes the process' row, unless the store is read-only, and compares the clock with the engine's. Once per
+// send writes the process' row, unless the store is read-only, and compares the clock with the engine's. Once per
 // periodBeats heartbeats it also exchanges advertised state and reads the settings.
-func (b *beats) beat(ctx context.Context) error {
+func (b *heartbeats) send(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, CommitTimeout)
 	defer cancel()
 	now := b.o.Now()
-	_, doubted := b.clock.Off()
+	_, doubted := b.clock.Difference()
 	b.mu.Lock()
 	b.n++
 	self := b.o.Self
@@ -67,12 +67,12 @@ func (b *beats) beat(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := b.write(ctx, processList, self.Beat, now, value); err != nil {
+		if err := b.writeRow(ctx, processList, self.Beat, now, value); err != nil {
 			return fmt.Errorf("membership: writing this process' row: %w", err)
 		}
 	}
 	if self.Beat == 1 || self.Leaving || self.Beat%periodBeats == 0 || b.o.Still {
-		if err := b.state(ctx, &self, now); err != nil {
+		if err := b.exchangeState(ctx, &self, now); err != nil {
 			return err
 		}
 	}
@@ -89,14 +89,14 @@ func (b *beats) beat(ctx context.Context) error {
 	b.mu.Lock()
 	b.last = now
 	b.mu.Unlock()
-	return errors.Join(b.clock.KeepSeen(ctx), b.filling.giveLeft(ctx))
+	return errors.Join(b.clock.StoreUptime(ctx), b.filling.releaseLeftover(ctx))
 }
 
-// write writes a row of this process. If this machine's clock was never compared with the engine's and is slow, the row
-// may already have expired by the engine's clock. write then compares the clocks and writes the row once more.
-func (b *beats) write(ctx context.Context, list, beat int64, now time.Time, value []byte) error {
+// writeRow writes a row of this process. If this machine's clock was never compared with the engine's and is slow, the
+// row may already have expired by the engine's clock. write then compares the clocks and writes the row once more.
+func (b *heartbeats) writeRow(ctx context.Context, list, beat int64, now time.Time, value []byte) error {
 	row := engine.Batch{
-		Table: engine.Processes, Partition: listPartition(list), Expires: b.clock.EngineTime().Add(ProcessLife).Unix(),
+		Table: engine.Processes, Partition: listPartition(list), Expires: b.clock.EngineTime().Add(ProcessTTL).Unix(),
 		Mutations: []engine.Mutation{{
 			Clustering: engine.Key{engine.Text(b.o.Writer)}, Timestamp: beat, Value: value,
 		}},
@@ -106,46 +106,47 @@ func (b *beats) write(ctx context.Context, list, beat int64, now time.Time, valu
 		if err := b.clock.compare(ctx); err != nil {
 			return err
 		}
-		row.Expires = b.clock.EngineTime().Add(ProcessLife).Unix()
+		row.Expires = b.clock.EngineTime().Add(ProcessTTL).Unix()
 		err = b.o.Engine.Write(ctx, []engine.Batch{row})
 	}
 	return err
 }
 
-// state advertises this process' state, unless the store is read-only, and reads the state of the other processes.
-func (b *beats) state(ctx context.Context, self *Process, now time.Time) error {
+// exchangeState advertises this process' state, unless the store is read-only, and reads the state of the other
+// processes.
+func (b *heartbeats) exchangeState(ctx context.Context, self *Process, now time.Time) error {
 	if !b.o.ReadOnly {
-		if err := b.tellStatement(ctx, self, now); err != nil {
+		if err := b.writeStatement(ctx, self, now); err != nil {
 			return err
 		}
 	}
 	return b.o.Learn(ctx)
 }
 
-func (b *beats) tellStatement(ctx context.Context, self *Process, now time.Time) error {
+func (b *heartbeats) writeStatement(ctx context.Context, self *Process, now time.Time) error {
 	value, err := b.o.State(self.Leaving)
 	if err != nil {
 		return err
 	}
-	if err := b.write(ctx, statementList, self.Beat, now, value); err != nil {
+	if err := b.writeRow(ctx, statementList, self.Beat, now, value); err != nil {
 		return fmt.Errorf("membership: advertising the retention of this process: %w", err)
 	}
 	return nil
 }
 
-// end advertises that this process is stopping. It gives up after BeatInterval. If it fails, the advertised state
-// expires with its row.
-func (b *beats) end() {
+// advertiseStop advertises that this process is stopping. It gives up after HeartbeatInterval. If it fails, the
+// advertised state expires with its row.
+func (b *heartbeats) advertiseStop() {
 	if b.o.ReadOnly {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), BeatInterval)
+	ctx, cancel := context.WithTimeout(context.Background(), HeartbeatInterval)
 	defer cancel()
 	b.mu.Lock()
 	b.n++
 	self := Process{Beat: b.n, Leaving: true}
 	b.mu.Unlock()
-	if err := b.tellStatement(ctx, &self, b.o.Now()); err != nil {
+	if err := b.writeStatement(ctx, &self, b.o.Now()); err != nil {
 		b.o.Logger.Info(
 			"can't announce that this process stops; for two hours, other processes still apply its retention",
 			"err", err,
@@ -153,27 +154,27 @@ func (b *beats) end() {
 	}
 }
 
-// leave announces that this process accepts no more work.
-func (b *beats) leave(ctx context.Context) error {
+// announceLeave announces that this process accepts no more work.
+func (b *heartbeats) announceLeave(ctx context.Context) error {
 	b.mu.Lock()
 	b.leaving = true
 	b.mu.Unlock()
-	return b.beat(ctx)
+	return b.send(ctx)
 }
 
-// unheard returns the time since the last durable heartbeat of this process.
-func (b *beats) unheard() time.Duration {
+// age returns the time since the last durable heartbeat of this process.
+func (b *heartbeats) age() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return Elapsed(b.last, b.o.Now())
 }
 
 // mayAcknowledge implements Member.MayAcknowledge for a shared store.
-func (b *beats) mayAcknowledge(started time.Time) error {
+func (b *heartbeats) mayAcknowledge(started time.Time) error {
 	if err := b.clock.MayRemove(); err != nil {
 		return err
 	}
-	unheard, took := b.unheard(), Elapsed(started, b.o.Now())
+	unheard, took := b.age(), Elapsed(started, b.o.Now())
 	switch {
 	case unheard > maxSilence:
 		return fmt.Errorf("%w: this process sent no heartbeat for %v",
