@@ -187,7 +187,7 @@ func (l *Loop) rollUp(ctx context.Context, began time.Time) {
 		}
 		// The raw rows of a window past its retention are deleted after the grace period, so its rollups are urgent.
 		lag := l.lag
-		if u.EndMS <= l.store.Retention().Past("", retention.DefaultClass, rollup.Raw) {
+		if u.EndMS <= l.store.Retention().PastRetention("", retention.DefaultClass, rollup.Raw) {
 			lag = func() time.Duration { return hurryFull }
 		}
 		l.worker.work(ctx, fmt.Sprintf("creating the rollups of window %d", u.Window), lag, func(pause func()) {

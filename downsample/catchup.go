@@ -294,11 +294,11 @@ func (x *run) advance(slots int) error {
 		if slots == 0 {
 			break
 		}
-		if err := x.store.Unlist(x.ctx, i); err != nil {
+		if err := x.store.UnlistSlots(x.ctx, i); err != nil {
 			return fmt.Errorf("unlisting sealed slots of partition %d: %w", i, err)
 		}
 	}
-	x.store.LetGo()
+	x.store.ReleaseSeries()
 	return nil
 }
 

@@ -5,11 +5,11 @@
 //
 //	every Interval, the longest-waiting work first:
 //
-//	  Store.Staged ──► Store.SealTogether ──► rest ──► … ──► Store.Unlist, LetGo, Expire ──► Store.RollUp, Compact ──► rest ──► …
+//	  Store.Staged ──► Store.SealTogether ──► rest ──► … ──► Store.UnlistSlots, ReleaseSeries, Expire ──► Store.RollUp, Compact ──► rest ──► …
 //	                        │ error                                                               │ error
 //	                        └──► each slot separately ──► next round                              └──► minutes later
 //
-// Slots of one day are sealed in one pass (Store.Together). If the head holds too many bytes of settled slots, as
+// Slots of one day are sealed in one pass (Store.PlanPasses). If the head holds too many bytes of settled slots, as
 // during a backfill, the slots that are no longer written to are sealed before the next round (Loop.Relieve).
 //
 // A slot is settled once it ended at least Settle ago. Samples that arrive later are late: their slot is sealed again,
@@ -18,7 +18,7 @@
 // compacted, and the series of past windows of raw rows are counted.
 //
 // If multiple processes share an engine, leases divide the partitions among those that downsample. Each process works
-// on its own partitions, and releases from its head the samples that other processes have sealed (Store.Forget). Two
+// on its own partitions, and releases from its head the samples that other processes have sealed (Store.ReleaseSealed). Two
 // owners at once are harmless: work is done twice.
 //
 // After each piece of work the loop rests for a time proportional to the work's duration, so that it doesn't slow down

@@ -14,7 +14,7 @@ import (
 // headSettled returns the head's bytes in settled slots.
 func (r *rig) headSettled() (bytes int64) {
 	for p := range r.store.Partitions() {
-		bytes += r.store.HeadSettled(p, r.loop.opts.Settle.Milliseconds(), 0)
+		bytes += r.store.SettledHeadBytes(p, r.loop.opts.Settle.Milliseconds(), 0)
 	}
 	return bytes
 }
@@ -101,6 +101,6 @@ func TestRelieveLetsGo(t *testing.T) {
 	r.advance(reliefRest)
 	require.True(t, r.loop.Relieve(t.Context()))
 	require.Zero(t, r.headSettled())
-	require.Zero(t, r.store.LetGo())
+	require.Zero(t, r.store.ReleaseSeries())
 	r.check()
 }

@@ -42,7 +42,7 @@ func (l *Loop) Round(ctx context.Context) {
 	l.progress.recordTask("checking the clock", doubt, began) // the store logs it
 	whole := l.seal(ctx, began, l.list(ctx))
 	if doubt != nil { // nothing is deleted or unlisted
-		l.store.LetGo()
+		l.store.ReleaseSeries()
 	} else {
 		l.tidy(ctx)
 	}
@@ -90,9 +90,9 @@ func (l *Loop) Relieve(ctx context.Context) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before := l.failures.Load()
-	all := slices.DeleteFunc(l.list(ctx), func(w storage.Staged) bool { return !l.store.Rests(w.Work, rest) })
+	all := slices.DeleteFunc(l.list(ctx), func(w storage.Staged) bool { return !l.store.IsIdle(w.Work, rest) })
 	l.seal(ctx, l.opts.Now(), all)
-	l.store.LetGo() // most series in the head are short-lived
+	l.store.ReleaseSeries() // most series in the head are short-lived
 	return l.failures.Load() == before
 }
 
@@ -104,7 +104,7 @@ func (l *Loop) headAbove(most int64, rest time.Duration) bool {
 	bytes := int64(0)
 	for p := range l.store.Partitions() {
 		if l.owns(p) {
-			bytes += l.store.HeadSettled(p, l.opts.Settle.Milliseconds(), rest)
+			bytes += l.store.SettledHeadBytes(p, l.opts.Settle.Milliseconds(), rest)
 		}
 	}
 	return bytes > most
@@ -114,7 +114,7 @@ func (l *Loop) headAbove(most int64, rest time.Duration) bool {
 // the samples that other processes have sealed in other partitions.
 func (l *Loop) list(ctx context.Context) (all []storage.Staged) {
 	settle := l.opts.Settle
-	if l.store.HeadOverfull() {
+	if l.store.IsHeadOverfull() {
 		settle = -early
 		l.opts.Logger.Warn(
 			"unsealed samples exceed --storage.head-bytes, so new ones are rejected; slots are therefore sealed "+
@@ -128,7 +128,7 @@ func (l *Loop) list(ctx context.Context) (all []storage.Staged) {
 		}
 		if !l.owns(p) {
 			l.progress.forget(p)
-			if err := l.store.Forget(ctx, p); err != nil {
+			if err := l.store.ReleaseSealed(ctx, p); err != nil {
 				l.failed(ctx, "releasing slots sealed by other processes", err, "partition", p)
 			}
 			continue
@@ -180,7 +180,7 @@ func (l *Loop) seal(ctx context.Context, began time.Time, all []storage.Staged) 
 	for i := range all {
 		works[i] = all[i].Work
 	}
-	for _, at := range l.store.Together(works, l.opts.Workers) {
+	for _, at := range l.store.PlanPasses(works, l.opts.Workers) {
 		if over() {
 			short.Store(true)
 			break
@@ -275,12 +275,12 @@ func (l *Loop) tidy(ctx context.Context) {
 		if !l.owns(p) {
 			continue
 		}
-		if err := panics.Call("unlisting sealed slots", func() error { return l.store.Unlist(ctx, p) }); err != nil {
+		if err := panics.Call("unlisting sealed slots", func() error { return l.store.UnlistSlots(ctx, p) }); err != nil {
 			l.progress.recordFailure(p, err)
 			l.failed(ctx, "unlisting sealed slots", err, "partition", p)
 		}
 	}
-	l.store.LetGo()
+	l.store.ReleaseSeries()
 	if l.owns(0) {
 		l.worker.work(ctx, "deleting windows past their retention", l.lag, func(func()) { l.expire(ctx) })
 	}
@@ -313,7 +313,7 @@ func (l *Loop) sweep(ctx context.Context) {
 			continue
 		}
 		l.worker.work(ctx, fmt.Sprintf("sweeping partition %d", p), l.lag, func(func()) {
-			n, err := l.store.Sweep(ctx, p)
+			n, err := l.store.SealUnlisted(ctx, p)
 			if err != nil {
 				l.progress.recordFailure(p, err)
 				l.failed(ctx, "sweeping", err, "partition", p)

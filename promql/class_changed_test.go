@@ -25,14 +25,14 @@ type changedClass struct {
 	t    *testing.T
 	eng  engine.Engine
 	now  time.Time
-	all  retention.Keep
+	all  retention.Durations
 	days []changedDay
 }
 
 // changedDay is a day with samples, and the retention of its class.
 type changedDay struct {
 	noon time.Time
-	keep retention.Keep
+	keep retention.Durations
 }
 
 // daySamples is the number of samples written each day, one every five minutes up to noon.
@@ -41,7 +41,7 @@ const daySamples = 24
 var classMetric = labels.FromStrings(labels.MetricName, "c", "job", "ci")
 
 // open opens the store with classes. The series belongs to class in, or to no class if in is empty.
-func (c *changedClass) open(classes map[string]retention.Keep, in string) {
+func (c *changedClass) open(classes map[string]retention.Durations, in string) {
 	if c.Store != nil {
 		require.NoError(c.t, c.Close())
 	}
@@ -59,7 +59,7 @@ func (c *changedClass) open(classes map[string]retention.Keep, in string) {
 				if name == in {
 					job = "ci"
 				}
-				o.Classes = append(o.Classes, retention.Class{Name: name, Keep: keep,
+				o.Classes = append(o.Classes, retention.Class{Name: name, Durations: keep,
 					Match: [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, "job", job)}}})
 			}
 		},
@@ -67,7 +67,7 @@ func (c *changedClass) open(classes map[string]retention.Keep, in string) {
 }
 
 // day writes a day's samples, whose class has the given retention, and seals them an hour after noon.
-func (c *changedClass) day(keep retention.Keep) {
+func (c *changedClass) day(keep retention.Durations) {
 	c.now = c.now.Add(testDay)
 	noon := c.now.Add(-time.Hour)
 	b := c.NewBatch("default")
@@ -146,7 +146,7 @@ func (c *changedClass) check() {
 	for i, d := range c.days {
 		some := false
 		for res := rollup.Raw; res <= rollup.OneHour; res++ {
-			kept := d.keep.Of(res)
+			kept := d.keep.Duration(res)
 			age := c.now.Sub(d.noon)
 			want := 0
 			switch {
@@ -171,17 +171,17 @@ func (c *changedClass) check() {
 // two months, each resolution must return the samples that the class of each day keeps, and auto must not choose a
 // resolution without samples.
 func TestClassChangedOnAWednesday(t *testing.T) {
-	long := retention.Keep{Raw: 30 * testDay, FiveMinutes: 365 * testDay, OneHour: 5 * 365 * testDay}
-	short := retention.Keep{Raw: 3 * testDay, FiveMinutes: 3 * testDay, OneHour: 90 * testDay}
-	both := map[string]retention.Keep{"long": long, "short": short}
+	long := retention.Durations{Raw: 30 * testDay, FiveMinutes: 365 * testDay, OneHour: 5 * 365 * testDay}
+	short := retention.Durations{Raw: 3 * testDay, FiveMinutes: 3 * testDay, OneHour: 90 * testDay}
+	both := map[string]retention.Durations{"long": long, "short": short}
 	for name, c := range map[string]struct {
-		all           retention.Keep
-		before, after map[string]retention.Keep
+		all           retention.Durations
+		before, after map[string]retention.Durations
 		was, is       string
 	}{
 		"shortened": {long, both, both, "long", "short"},
 		"raised":    {long, both, both, "short", "long"},
-		"new":       {long, nil, map[string]retention.Keep{"short": short}, "", "short"},
+		"new":       {long, nil, map[string]retention.Durations{"short": short}, "", "short"},
 	} {
 		for _, expiring := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, expiring=%v", name, expiring), func(t *testing.T) {
@@ -194,7 +194,7 @@ func TestClassChangedOnAWednesday(t *testing.T) {
 				if expiring { // The next day's list of classes is already fixed.
 					change--
 				}
-				keep := map[string]retention.Keep{"": c.all, "long": long, "short": short}
+				keep := map[string]retention.Durations{"": c.all, "long": long, "short": short}
 				s.open(c.before, c.was)
 				t.Cleanup(func() { require.NoError(t, s.Close()) })
 				for day := range 80 {

@@ -19,7 +19,7 @@ import (
 const testDay = 24 * time.Hour
 
 // keptJobs maps jobs in classes of their own to the retention of the class. Job web is in no class.
-var keptJobs = map[string]retention.Keep{
+var keptJobs = map[string]retention.Durations{
 	"web":   {Raw: 2 * testDay, FiveMinutes: 3 * testDay},
 	"ci":    {Raw: testDay, FiveMinutes: 2 * testDay, OneHour: 3 * testDay},
 	"audit": {},
@@ -37,7 +37,7 @@ func mixedStore(t *testing.T) (*storage.Store, time.Time) {
 		o.AddClasses = true
 		for _, job := range []string{"ci", "audit", "brief"} {
 			o.Classes = append(o.Classes, retention.Class{
-				Name: job, Keep: keptJobs[job],
+				Name: job, Durations: keptJobs[job],
 				Match: [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, "job", job)}},
 			})
 		}

@@ -20,7 +20,7 @@ import (
 // or unavailable if the query was ended, internal if the store couldn't answer it.
 type apiError struct{ err, as error }
 
-func (e apiError) Error() string   { return storage.Plain(e.err.Error()) }
+func (e apiError) Error() string   { return storage.PlainText(e.err.Error()) }
 func (e apiError) Unwrap() []error { return []error{e.err, e.as} }
 
 // asPrometheus converts an error of the store to one that Prometheus' API reports with the right response code and a

@@ -82,18 +82,18 @@ func (f *fragment) resolve(ctx context.Context, store *storage.Store, of string,
 		Func: f.function, Range: f.width, From: f.edges.first, To: f.edges.last(), Step: f.edges.step,
 		Mode: how.mode, NoSnap: how.noSnap, Coarsest: how.coarsest, Slot: store.SlotWidth(f.edges.first).Milliseconds(),
 		Oldest: math.MinInt64,
-		Recent: store.Recent(),
+		Recent: store.RecentStart(),
 	}
 	// Segments read whole buckets, so the range includes the hour in which it ends: a hole in any of these buckets
 	// counts. Holes start and end at full hours.
-	horizons, err := store.HorizonsOf(ctx, query.Query{Tenant: of, MinT: r.From - r.Range,
+	horizons, err := store.BoundariesOf(ctx, query.Query{Tenant: of, MinT: r.From - r.Range,
 		MaxT: bucketfn.CeilTo(r.To, rollup.OneHour.Width()), Matchers: f.matchers})
 	if err != nil {
 		return nil, resolution.Shortfall{}, err
 	}
 	setBoundaries(&r, horizons)
 	if r.From-r.Range < r.Boundary[rollup.Raw] {
-		oldest, err := store.Oldest(ctx, of)
+		oldest, err := store.OldestSlot(ctx, of)
 		if err != nil {
 			return nil, resolution.Shortfall{}, err
 		}
@@ -115,7 +115,7 @@ func (f *fragment) resolve(ctx context.Context, store *storage.Store, of string,
 }
 
 // setBoundaries sets the retention boundary of each class of series.
-func setBoundaries(r *resolution.Request, horizons []retention.Hidden) {
+func setBoundaries(r *resolution.Request, horizons []retention.HiddenTimes) {
 	r.Boundary = [3]int64{math.MinInt64, math.MinInt64, math.MinInt64}
 	for _, h := range horizons {
 		var kept [3]int64
@@ -133,7 +133,7 @@ func setBoundaries(r *resolution.Request, horizons []retention.Hidden) {
 }
 
 // latestBoundary returns the newest retention boundary of any class at a resolution.
-func latestBoundary(horizons []retention.Hidden, res rollup.Resolution) int64 {
+func latestBoundary(horizons []retention.HiddenTimes, res rollup.Resolution) int64 {
 	t := int64(-format.MaxTime)
 	for _, h := range horizons {
 		t = max(t, h.At[res])

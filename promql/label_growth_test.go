@@ -92,7 +92,7 @@ func TestLabelsThatGrowAreRefused(t *testing.T) {
 	} {
 		var got answer
 		n := allocated(func() { got, _ = r.answerOf(c.asked) })
-		require.Contains(t, got.err, storage.Plain(meter.ErrQueryTooLarge.Error())+": "+c.about, "%.200s", c.asked)
+		require.Contains(t, got.err, storage.PlainText(meter.ErrQueryTooLarge.Error())+": "+c.about, "%.200s", c.asked)
 		require.Less(t, n, int64(4*limit), "%.200s", c.asked)
 	}
 }
@@ -126,7 +126,7 @@ func TestLabelsAreMadeAsByTheEvaluator(t *testing.T) {
 			require.True(t, ok, query)
 			require.Empty(t, d, query)
 			got, _ := r.answerOf(a.of(query))
-			require.NotContains(t, got.err, storage.Plain(meter.ErrQueryTooLarge.Error()), query)
+			require.NotContains(t, got.err, storage.PlainText(meter.ErrQueryTooLarge.Error()), query)
 		}
 	}
 }

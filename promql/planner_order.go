@@ -71,7 +71,7 @@ func (p *plan) orderOf(found *foundFragment) *labelOrder {
 	if len(found.segments) == 1 && len(tenant.NamesFromContext(p.ctx)) == 1 { // The tenant label may change the order.
 		s := found.segments[0]
 		if o.finder = p.queryable.store.RanksOf(s.tenant, s.found); o.finder != nil {
-			o.ranks = o.finder.Held()
+			o.ranks = o.finder.Cached()
 		}
 	}
 	return o

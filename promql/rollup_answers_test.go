@@ -22,7 +22,7 @@ import (
 )
 
 // rawGoneText is part of the errors that users get if raw samples have expired.
-var rawGoneText = storage.Plain(resolution.ErrRawExpired.Error())
+var rawGoneText = storage.PlainText(resolution.ErrRawExpired.Error())
 
 // rollupDuel holds two stores with the same samples. The subject has rollups and a planner. The reference keeps raw
 // samples indefinitely, and its queries are answered by Prometheus' evaluator alone.
@@ -166,7 +166,7 @@ func (d *rollupDuel) judge(a asked, mode string, want, got answer, stats []Fragm
 	if single && (len(stats) == 0 || stats[0].Refused == "") {
 		return d.judgeFragment(a, mode, fragments[0], want, got, info)
 	}
-	rawGone := d.store.Retention().Past("", retention.DefaultClass, rollup.Raw) >= rolledFrom
+	rawGone := d.store.Retention().PastRetention("", retention.DefaultClass, rollup.Raw) >= rolledFrom
 	// If the answer is an error, it has no infos about samples that the evaluator's own reads are missing.
 	if inexact(stats) || info > 0 || strings.Contains(got.err, rawGoneText) || rawGone && got.err != "" {
 		d.outcomes["composite of the inexact"]++
@@ -236,7 +236,7 @@ func (d *rollupDuel) judgeFragment(a asked, mode string, c candidate, want, got 
 	case short.Hidden: // See TestQueriesReadNoCoarserBucketsThanTheyAllow.
 		d.outcomes["hidden"]++
 		return ""
-	case exact && info == 0 && d.store.Retention().Past("", retention.DefaultClass, rollup.Raw) < rolledFrom:
+	case exact && info == 0 && d.store.Retention().PastRetention("", retention.DefaultClass, rollup.Raw) < rolledFrom:
 		d.outcomes["exact"]++
 		if !c.keepsName() { // Sums and averages have unknown hints.
 			want = want.withoutHints(got)

@@ -145,7 +145,7 @@ func (r *reader) selectAll(ctx context.Context, q query.Query, asked int64,
 	for i, s := range raw {
 		series[i] = sourceSeries{labels: s.Labels, raw: s, usesStarts: starts}
 	}
-	horizons, err := r.store.HorizonsOf(ctx, q)
+	horizons, err := r.store.BoundariesOf(ctx, q)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -294,7 +294,7 @@ func (r *reader) findLabels(ctx context.Context, q query.Query, found *labelSeri
 			return err
 		}
 	}
-	horizons, err := r.store.HorizonsOf(ctx, q)
+	horizons, err := r.store.BoundariesOf(ctx, q)
 	if err != nil {
 		return err
 	}
@@ -414,7 +414,7 @@ func (l *labelSeries) addOlder(list []*query.SelectedSeries, q query.Query) erro
 }
 
 // earliestRawTime returns the earliest time since which some class has raw samples, or minT if minT is later.
-func earliestRawTime(minT int64, horizons []retention.Hidden) int64 {
+func earliestRawTime(minT int64, horizons []retention.HiddenTimes) int64 {
 	earliest := int64(math.MaxInt64)
 	for _, h := range horizons {
 		earliest = min(earliest, h.At[rollup.Raw]+1)

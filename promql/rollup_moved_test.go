@@ -406,7 +406,7 @@ func (m *movedFragment) differs(got answer) string {
 		}
 		switch from, _ := m.fragment.window(m.stepAt(at.t)); {
 		case !strange[at.series]:
-		case leftOut && m.segmentAt(m.stepAt(at.t)).Approximate, !ok && leftOut, !ok && !inAsked && from >= m.d.store.Retention().Past("", retention.DefaultClass, rollup.Raw), ok && inAsked && m.same(x, v, at.t):
+		case leftOut && m.segmentAt(m.stepAt(at.t)).Approximate, !ok && leftOut, !ok && !inAsked && from >= m.d.store.Retention().PastRetention("", retention.DefaultClass, rollup.Raw), ok && inAsked && m.same(x, v, at.t):
 			m.d.outcomes["values from samples"]++
 			continue
 		}

@@ -112,7 +112,7 @@ func (r *reader) selectNamed(ctx context.Context, q query.Query,
 			q.Matchers[i] = labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, metric)
 		}
 	}
-	horizons, err := r.store.HorizonsOf(ctx, q)
+	horizons, err := r.store.BoundariesOf(ctx, q)
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ type Batch struct {
 	tenant *head.Tenant
 	last   *Series // the series that the last successful Lookup found
 	missed head.AliasHash
-	oldest retention.Oldest
+	oldest retention.OldestTimes
 	newest int64 // later samples are rejected
 	// confirmed is true if newest was confirmed for this batch; see CheckedClock.ConfirmAhead.
 	confirmed  bool
@@ -52,7 +52,7 @@ func (s *Store) NewBatch(tenant string) *Batch {
 	earlier, now := s.clock.Bounds()
 	b.tenant, b.bounds = s.head.TenantOrNone(tenant), s.opts.labelBounds(tenant)
 	b.newest, b.confirmed = now.Add(MaxAhead).UnixMilli(), false
-	s.retention.Oldest(&b.oldest, tenant, earlier)
+	s.retention.SetOldestTimes(&b.oldest, tenant, earlier)
 	return b
 }
 
@@ -69,12 +69,12 @@ func (b *Batch) Lookup(alias []byte) (*Series, bool) {
 	return s, true
 }
 
-// KeyOf returns the store's key for an alias: 128 bits of a hash with a secret seed. The key is valid until the store
+// AliasKey returns the store's key for an alias: 128 bits of a hash with a secret seed. The key is valid until the store
 // is closed, and differs between alias spaces.
-func (b *Batch) KeyOf(alias []byte) [2]uint64 { return b.s.head.HashAlias(alias, b.space) }
+func (b *Batch) AliasKey(alias []byte) [2]uint64 { return b.s.head.HashAlias(alias, b.space) }
 
-// Missed returns the key of the alias in the last failed Lookup, as KeyOf does, without hashing the alias again.
-func (b *Batch) Missed() [2]uint64 { return b.missed }
+// MissedAlias returns the key of the alias in the last failed Lookup, as AliasKey does, without hashing the alias again.
+func (b *Batch) MissedAlias() [2]uint64 { return b.missed }
 
 // UseAliases selects the alias space of Lookup and Define. In space 0, an alias stands for unmodified labels. A caller
 // that changes labels before Define must use a separate space for each kind of change, because the changed labels are
@@ -85,13 +85,13 @@ func (b *Batch) UseAliases(space uint64) { b.space = space }
 // *LabelError for labels that can't name a series, ErrTooManySeries if the head is full, and a *tenant.LimitError if
 // the tenant is at its limit of series or of new series. Define copies ls if it retains it.
 func (b *Batch) Define(alias []byte, ls labels.Labels) (*Series, error) {
-	ls = b.s.truncated(b.tenant.Name(), ls, b.bounds)
+	ls = b.s.truncateLabels(b.tenant.Name(), ls, b.bounds)
 	if err := checkLabels(ls, b.bounds); err != nil {
-		b.countRefused(err)
+		b.countRejected(err)
 		return nil, err
 	}
 	ls = ls.WithoutEmpty().Copy()
-	mayEnter := b.s.mayEnter
+	mayEnter := b.s.checkSeriesLimits
 	if b.free {
 		mayEnter = nil
 	}
@@ -145,20 +145,20 @@ func (b *Batch) Histogram(ref *Series, t, st int64, h *histogram.Histogram, fh *
 }
 
 func (b *Batch) checkTime(ref *Series, t int64) error {
-	if old, class, err := b.oldest.Passes(b.s.background, ref, t); err != nil {
+	if old, class, err := b.oldest.IsTooOld(b.s.background, ref, t); err != nil {
 		return err
 	} else if old {
-		return b.checkOld(class, t)
+		return b.checkTooOld(class, t)
 	}
 	if t > b.newest {
-		return b.checkAhead(t)
+		return b.checkTooFarAhead(t)
 	}
 	return nil
 }
 
-// checkOld returns the error for a sample that is too old to be stored in its class: ErrTooOld if the sample is past
+// checkTooOld returns the error for a sample that is too old to be stored in its class: ErrTooOld if the sample is past
 // the retention, otherwise ErrDroppedAhead, because raw rows of its time were deleted while a clock was fast.
-func (b *Batch) checkOld(class, t int64) error {
+func (b *Batch) checkTooOld(class, t int64) error {
 	now, _ := b.s.clock.Bounds()
 	tenant := b.tenant.Name()
 	to, ok := b.oldest.DroppedAhead(class, t, now)
@@ -177,10 +177,10 @@ func (b *Batch) checkOld(class, t int64) error {
 	return fmt.Errorf("%w, up to %s", ErrDroppedAhead, until)
 }
 
-// checkAhead returns the error for a sample with a timestamp after newest, or nil if a second clock shows that the
+// checkTooFarAhead returns the error for a sample with a timestamp after newest, or nil if a second clock shows that the
 // sample is acceptable. It returns ErrTooFarAhead only if this process's clock can't be slow, so a slow clock never
 // causes a permanent rejection.
-func (b *Batch) checkAhead(t int64) error {
+func (b *Batch) checkTooFarAhead(t int64) error {
 	if b.confirmed || !b.s.clock.MayBeSlow(t-b.newest) {
 		return ErrTooFarAhead
 	}

@@ -33,6 +33,6 @@ func TestBatchesUseSpacesOfAliases(t *testing.T) {
 	require.Same(t, second, found(1, "x"))
 	require.Nil(t, found(2, "x"))
 	require.Same(t, first, found(0, "x"), "a batch that is used again has no space")
-	s.ForgetAliases(func(name string) bool { return name == "t" })
+	s.ClearAliases(func(name string) bool { return name == "t" })
 	require.Nil(t, found(1, "x"))
 }

@@ -28,30 +28,30 @@ func (s *Store) Check(ctx context.Context, report func(problem string)) (check.T
 		Classes: s.retention.Classes, ClassesIn: days.classesIn,
 		NameRows: func(rows *engine.Range, d engine.Damage) string { return s.damage.GapOf(rows, d).Description() },
 		Tenants: func(ctx context.Context, missed check.Missed) ([]string, error) {
-			return s.tenantsAround(ctx, missing(missed))
+			return s.tenantsSkipping(ctx, missing(missed))
 		},
 		Windows: func(ctx context.Context, tenant string, missed check.Missed) ([]int64, error) {
-			return s.windowsAround(ctx, tenant, -allWindows, allWindows, missing(missed))
+			return s.windowsSkipping(ctx, tenant, -allWindows, allWindows, missing(missed))
 		},
 		Unlisted: s.unlistedRows, Deletes: s.deletesOf, Metrics: s.metricsIn,
 		Shards: func(ctx context.Context, window int64, tenant, metric string, missed check.Missed) (int64, error) {
-			return s.shardsAround(ctx, window, tenant, metric, missing(missed))
+			return s.shardsSkipping(ctx, window, tenant, metric, missing(missed))
 		},
 		ShardsRow: func(ctx context.Context, window int64, tenant, metric string, missed check.Missed) ([]byte, error) {
-			if err := s.retention.LearnWindow(ctx, tenant, window); err != nil {
+			if err := s.retention.LoadExpiries(ctx, tenant, window); err != nil {
 				return nil, err
 			}
 			return s.shardsValue(ctx, window, tenant, metric, missing(missed))
 		},
 		Places: func(tenant string, window, shards int64) iter.Seq[format.ClassShard] {
-			return s.standingPlaces(tenantWindow{tenant, window}, shards)
+			return s.unexpiredShards(tenantWindow{tenant, window}, shards)
 		},
 		IsGone: func(ctx context.Context, res rollup.Resolution, slot int64, tenant string, class int64) bool {
-			err := s.retention.LearnWindow(ctx, tenant, s.period.WindowOfSlot(res, slot))
-			return err != nil || s.retention.IsGone(res, slot, tenant, class)
+			err := s.retention.LoadExpiries(ctx, tenant, s.period.WindowOfSlot(res, slot))
+			return err != nil || s.retention.MayBeMissing(res, slot, tenant, class)
 		},
 		Unrolled: func(ctx context.Context, tenant string, window int64) (slots []int64, err error) {
-			missing, err := s.unrolled(ctx, tenant, window)
+			missing, err := s.listUnrolled(ctx, tenant, window)
 			for _, m := range missing {
 				slots = append(slots, m.Slot)
 			}
@@ -60,7 +60,7 @@ func (s *Store) Check(ctx context.Context, report func(problem string)) (check.T
 		Rollups: func(
 			ctx context.Context, res rollup.Resolution, window int64, series *Series, shards, from, to int64,
 		) (list []check.StoredRollup, unread bool, err error) {
-			found, unread, err := s.rollups(ctx, res, window, series, shards, from, to)
+			found, unread, err := s.readRollups(ctx, res, window, series, shards, from, to)
 			for _, r := range found {
 				list = append(list, check.StoredRollup{Version: r.version, Data: r.data})
 			}
@@ -68,14 +68,14 @@ func (s *Store) Check(ctx context.Context, report func(problem string)) (check.T
 		},
 		EncodeRollup: appendOrEmpty,
 		Waiting: func(ctx context.Context, partition int) (slots []int64, err error) {
-			work, err := s.Waiting(ctx, partition)
+			work, err := s.WaitingWork(ctx, partition)
 			for _, w := range work {
 				slots = append(slots, w.Slot)
 			}
 			return slots, err
 		},
-		IsEmpty: s.empty, CheckExemplar: checkExemplar,
-		CheckLabels: func(ls labels.Labels) error { return checkLabels(ls, s.opts.anyLabels()) },
+		IsEmpty: s.isEmptyPartition, CheckExemplar: checkExemplar,
+		CheckLabels: func(ls labels.Labels) error { return checkLabels(ls, s.opts.maxLabelBounds()) },
 		Days:        days,
 	}, report)
 }
@@ -98,11 +98,11 @@ func (c *checkedDays) classesIn(ctx context.Context, tenant string, window int64
 	period := c.s.period
 	start, end := period.WindowSpan(window)
 	first := period.RawWindowAt(start + 1)
-	days := c.s.retention.Days(tenant)
+	days := c.s.retention.NewDayLists(tenant)
 	var lists []*retention.ClassList
 	var of []int // index into lists, by raw window
 	for w := first; w <= period.RawWindowAt(end); w++ {
-		l, err := days.At(ctx, period.WindowEnd(w))
+		l, err := days.ListAt(ctx, period.WindowEnd(w))
 		if err != nil {
 			return check.WindowClasses{}, err
 		}
@@ -117,7 +117,7 @@ func (c *checkedDays) classesIn(ctx context.Context, tenant string, window int64
 		Of: func(ls labels.Labels) string {
 			by := make([]byte, len(lists))
 			for i, l := range lists {
-				by[i] = byte(l.Find(ls))
+				by[i] = byte(l.ClassOfLabels(ls))
 			}
 			return string(by)
 		},
@@ -136,12 +136,12 @@ func (c *checkedDays) HourRollup(
 ) (chunk []byte, unread bool, err error) {
 	first := c.s.period.SlotOf(startMS + 1)
 	x := newRoller(newRowWriter(ctx, c.s, Work{Slot: first}), series.Tenant(), first)
-	r := rollupTask{collected: &collected{series: series, class: class}}
-	chunks, unread, err := c.s.rollups(ctx, rollup.FiveMinutes, window, series, shards, startMS, startMS+format.DayMS-1)
+	r := rollupTask{collectedSeries: &collectedSeries{series: series, class: class}}
+	chunks, unread, err := c.s.readRollups(ctx, rollup.FiveMinutes, window, series, shards, startMS, startMS+format.DayMS-1)
 	if err != nil {
 		return nil, false, err
 	}
-	err = x.settle(x.hourRollup(), &r, x.make1h(&r, chunks, unread, &rollMemory{}))
+	err = x.keepUnreadable(x.hourRollup(), &r, x.make1h(&r, chunks, unread, &rollMemory{}))
 	return r.chunk, r.unread, err
 }
 
@@ -199,7 +199,7 @@ func (c *checkedDays) marks(ctx context.Context, tenant string, window int64) (m
 	if found, ok := c.marked[at]; ok {
 		return found, nil
 	}
-	found, err := c.s.marksIn(ctx, tenant, window)
+	found, err := c.s.commitRecordsIn(ctx, tenant, window)
 	if err != nil {
 		return nil, err
 	}

@@ -64,7 +64,7 @@ func checkUnnamedStageRows(t *testing.T, series labels.Labels, pages, shared boo
 	committed := make(chan error, 1)
 	go func() { committed <- ts.tryWrite("ann", series, sample{at + 15_000, 2}) }()
 	<-held
-	work, err := ts.Waiting(t.Context(), 0)
+	work, err := ts.WaitingWork(t.Context(), 0)
 	require.NoError(t, err)
 	close(goOn)
 	require.Error(t, <-committed)
@@ -73,17 +73,17 @@ func checkUnnamedStageRows(t *testing.T, series labels.Labels, pages, shared boo
 	require.Error(t, err)
 	failing = nil
 
-	empty, err := ts.empty(t.Context(), engine.Stage, format.StagePartition(slot, 0))
+	empty, err := ts.isEmptyPartition(t.Context(), engine.Stage, format.StagePartition(slot, 0))
 	require.NoError(t, err)
 	require.False(t, empty)
-	work, err = ts.Waiting(t.Context(), 0)
+	work, err = ts.WaitingWork(t.Context(), 0)
 	require.NoError(t, err)
 	require.NotEmpty(t, slotsOnly(work, slot), "it is listed, or the engine lists it")
 	require.Empty(t, ts.problems())
 
 	ts.write("ann", series, sample{at + 15_000, 2}) // The sender repeats the request.
 	require.NoError(t, ts.SealAll(t.Context()))
-	empty, err = ts.empty(t.Context(), engine.Stage, format.StagePartition(slot, 0))
+	empty, err = ts.isEmptyPartition(t.Context(), engine.Stage, format.StagePartition(slot, 0))
 	require.NoError(t, err)
 	require.True(t, empty)
 	require.Empty(t, ts.problems())

@@ -13,7 +13,7 @@ import (
 )
 
 // chunkList holds the raw chunks of some series in some slots; nil means that they weren't listed.
-type chunkList map[chunkAt]listedChunks
+type chunkList map[chunkKey]listedChunks
 
 // listedChunks holds the versions of the chunks of a series in a slot. unread is true if there may be more chunks that
 // are unreadable.
@@ -22,14 +22,14 @@ type listedChunks struct {
 	unread   bool
 }
 
-type chunkAt struct {
+type chunkKey struct {
 	start  int64
 	series format.SeriesID
 }
 
-// has reports whether a series may have chunks in the slot with the given start.
-func (l chunkList) has(start int64, id format.SeriesID) bool {
-	found := l[chunkAt{start, id}]
+// contains reports whether a series may have chunks in the slot with the given start.
+func (l chunkList) contains(start int64, id format.SeriesID) bool {
+	found := l[chunkKey{start, id}]
 	return l == nil || len(found.versions) > 0 || found.unread
 }
 
@@ -42,7 +42,7 @@ type metricChunks struct {
 	first, last    int64
 }
 
-func (c *metricChunks) at() tenantWindow { return tenantWindow{c.tenant, c.window} }
+func (c *metricChunks) tenantWindow() tenantWindow { return tenantWindow{c.tenant, c.window} }
 
 // seriesChunks identifies the chunks of some series of a metric.
 type seriesChunks struct {
@@ -54,13 +54,13 @@ type seriesChunks struct {
 func (s *Store) listChunks(ctx context.Context, list []seriesChunks, found chunkList) error {
 	var all []paged.Wanted
 	for _, of := range list {
-		for at, ids := range s.byPlace(of.at(), of.series, of.shards) {
+		for at, ids := range s.groupByShard(of.tenantWindow(), of.series, of.shards) {
 			w := s.wantedChunks(engine.Raw, of.metricChunks, at, ids)
 			w.KeysOnly = true
-			w.Left = s.unread(w.Table, w.Partition, func(u paged.Unreadable) {
+			w.Left = s.unreadReporter(w.Table, w.Partition, func(u paged.Unreadable) {
 				for _, id := range ids {
 					if u.Has(id, of.first, of.last) { // All entries of a page have the same start.
-						key := chunkAt{u.From, format.SeriesIDFrom(id)}
+						key := chunkKey{u.From, format.SeriesIDFrom(id)}
 						found[key] = listedChunks{found[key].versions, true}
 					}
 				}
@@ -74,7 +74,7 @@ func (s *Store) listChunks(ctx context.Context, list []seriesChunks, found chunk
 				"storage: listing the chunks of metric %q: %w", format.MetricOf(all[row.At].Partition), err,
 			)
 		}
-		key := chunkAt{row.Clustering[1].Int, format.SeriesIDFrom(row.Clustering[2].Text)}
+		key := chunkKey{row.Clustering[1].Int, format.SeriesIDFrom(row.Clustering[2].Text)}
 		found[key] = listedChunks{append(found[key].versions, strings.Clone(row.Clustering[3].Text)), found[key].unread}
 	}
 	return nil
@@ -85,20 +85,20 @@ func (s *Store) wantedChunks(t *engine.Table, of metricChunks, at format.ClassSh
 	return paged.Wanted{
 		Table: t, Partition: format.SeriesPartition(of.window, of.tenant, of.metric, at), IDs: ids, First: of.first,
 		Last:     of.last,
-		PassOver: s.distance().passOver,
+		PassOver: s.workSizes().passOver,
 	}
 }
 
-// fineChunks reads the 5m chunks that list identifies into found, sorted per series like the result of rollups. It adds
+// read5mChunks reads the 5m chunks that list identifies into found, sorted per series like the result of rollups. It adds
 // series with unreadable chunks to unread.
-func (s *Store) fineChunks(
+func (s *Store) read5mChunks(
 	ctx context.Context, list []seriesChunks, found map[format.SeriesID][]rollupChunk, unread map[format.SeriesID]bool,
 ) error {
 	var all []paged.Wanted
 	for _, of := range list {
-		for at, ids := range s.byPlace(of.at(), of.series, of.shards) {
+		for at, ids := range s.groupByShard(of.tenantWindow(), of.series, of.shards) {
 			w := s.wantedChunks(engine.R5m, of.metricChunks, at, ids)
-			w.Left = s.unread(w.Table, w.Partition, func(u paged.Unreadable) {
+			w.Left = s.unreadReporter(w.Table, w.Partition, func(u paged.Unreadable) {
 				for _, id := range ids {
 					if u.Has(id, of.first, of.last) {
 						unread[format.SeriesIDFrom(id)] = true
@@ -113,22 +113,22 @@ func (s *Store) fineChunks(
 			return fmt.Errorf("storage: reading rollups of metric %q: %w", format.MetricOf(all[row.At].Partition), err)
 		}
 		id := format.SeriesIDFrom(row.Clustering[1].Text)
-		found[id] = append(found[id], rollupChunkOf(row.Row))
+		found[id] = append(found[id], parseRollupRow(row.Row))
 	}
 	for _, of := range list {
 		for _, x := range of.series {
-			found[x.ID()] = bestOfEach(found[x.ID()])
+			found[x.ID()] = newestByStart(found[x.ID()])
 		}
 	}
 	return nil
 }
 
-// byPlace maps each class and shard in which the series may have rows in a window to the ids of these series, sorted.
-func (s *Store) byPlace(in tenantWindow, series []*Series, shards int64) map[format.ClassShard][]string {
-	places, classes := map[format.ClassShard][]string{}, s.retention.Standing(in.tenant, in.window)
+// groupByShard maps each class and shard in which the series may have rows in a window to the ids of these series, sorted.
+func (s *Store) groupByShard(in tenantWindow, series []*Series, shards int64) map[format.ClassShard][]string {
+	places, classes := map[format.ClassShard][]string{}, s.retention.UnexpiredClasses(in.tenant, in.window)
 	for _, x := range series {
 		id := x.IDText()
-		for at := range placesIn(classes, x.ID(), shards) {
+		for at := range classShardsIn(classes, x.ID(), shards) {
 			ids := places[at]
 			if ids == nil {
 				ids = make([]string, 0, len(series)/int(shards)+1)
@@ -143,10 +143,10 @@ func (s *Store) byPlace(in tenantWindow, series []*Series, shards int64) map[for
 	return places
 }
 
-// standingPlaces yields the classes and shards of a window, except classes that are past their retention.
-func (s *Store) standingPlaces(in tenantWindow, shards int64) iter.Seq[format.ClassShard] {
+// unexpiredShards yields the classes and shards of a window, except classes that are past their retention.
+func (s *Store) unexpiredShards(in tenantWindow, shards int64) iter.Seq[format.ClassShard] {
 	return func(yield func(format.ClassShard) bool) {
-		for _, class := range s.retention.Standing(in.tenant, in.window) {
+		for _, class := range s.retention.UnexpiredClasses(in.tenant, in.window) {
 			for shard := range shards {
 				if !yield(format.ClassShardOf(class, shard)) {
 					return
@@ -156,13 +156,13 @@ func (s *Store) standingPlaces(in tenantWindow, shards int64) iter.Seq[format.Cl
 	}
 }
 
-// placesOf yields the classes and shards in which a series may have rows that aren't past their retention.
-func (s *Store) placesOf(in tenantWindow, id format.SeriesID, shards int64) iter.Seq[format.ClassShard] {
-	return placesIn(s.retention.Standing(in.tenant, in.window), id, shards)
+// unexpiredShardsOf yields the classes and shards in which a series may have rows that aren't past their retention.
+func (s *Store) unexpiredShardsOf(in tenantWindow, id format.SeriesID, shards int64) iter.Seq[format.ClassShard] {
+	return classShardsIn(s.retention.UnexpiredClasses(in.tenant, in.window), id, shards)
 }
 
-// placesIn yields the classes and shards in which a series may have rows, given the possible classes.
-func placesIn(classes []int64, id format.SeriesID, shards int64) iter.Seq[format.ClassShard] {
+// classShardsIn yields the classes and shards in which a series may have rows, given the possible classes.
+func classShardsIn(classes []int64, id format.SeriesID, shards int64) iter.Seq[format.ClassShard] {
 	return func(yield func(format.ClassShard) bool) {
 		for _, class := range classes {
 			for shard := range format.ShardsOf(id, shards) {

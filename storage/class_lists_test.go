@@ -72,7 +72,7 @@ func TestClassOfASeriesChanges(t *testing.T) {
 	classes(classOfJob("ci", "ci", keepLonger))
 	step(2)
 	require.EqualValues(t, 4, ts.retention.Classes())
-	require.Equal(t, []retention.ListFrom{{FromMS: never, ID: ts.retention.InForce(0)}}, listsOf(t, ts.eng))
+	require.Equal(t, []retention.ListFrom{{FromMS: never, ID: ts.retention.ListInForce(0)}}, listsOf(t, ts.eng))
 
 	// The samples of each class must expire at the time of that class.
 	of := map[int64]int{}
@@ -218,7 +218,7 @@ func TestImportBeforeItsClassesAreInForce(t *testing.T) {
 	s := x.open()
 	s.write("default", jobLabels("ci"), sample{x.now.UnixMilli(), 1})
 	require.NoError(t, s.SealAll(t.Context()))
-	s = x.open(classOfJob("ci", "ci", retention.Keep{Raw: 90 * day, FiveMinutes: 90 * day, OneHour: 90 * day}))
+	s = x.open(classOfJob("ci", "ci", retention.Durations{Raw: 90 * day, FiveMinutes: 90 * day, OneHour: 90 * day}))
 	imports := func(job string, age time.Duration) (ImportStats, error) {
 		samples := &chunk.Samples{}
 		samples.AppendFloat(x.now.Add(-age).UnixMilli(), 0, 1)
@@ -245,12 +245,12 @@ func TestClassesOfTwoFiles(t *testing.T) {
 	x := newSharedClasses(t)
 	a, b := classOfJob("a", "ci", keepLonger), classOfJob("b", "ci", keepShort)
 	first := x.open(a)
-	id := first.retention.InForce(x.now.UnixMilli())
+	id := first.retention.ListInForce(x.now.UnixMilli())
 	require.NotEmpty(t, id, "a store without rows goes by the first file at once")
 	first.write("a", jobLabels("ci"), sample{x.now.UnixMilli(), 1})
 	require.NoError(t, first.SealAll(t.Context()))
 	second := x.open(b)
-	require.Equal(t, id, second.retention.InForce(x.now.UnixMilli()))
+	require.Equal(t, id, second.retention.ListInForce(x.now.UnixMilli()))
 	x.open(a)
 	x.open(b)
 	require.Len(t, listsOf(t, second.eng), 2, "one list per day")
@@ -291,7 +291,7 @@ func TestImportRefusedFixesNoClasses(t *testing.T) {
 			at := ts.now.Add(-30 * day)
 			require.Equal(t, 3, ts.importJob("ci", every(at, time.Minute, 3)...).Expired)
 			ts.opts.Classes = []retention.Class{
-				classOfJob("ci", "ci", retention.Keep{Raw: 90 * day, FiveMinutes: 90 * day, OneHour: 90 * day}),
+				classOfJob("ci", "ci", retention.Durations{Raw: 90 * day, FiveMinutes: 90 * day, OneHour: 90 * day}),
 			}
 			ts.reopen()
 			require.Zero(t, ts.importJob("ci", every(at, time.Minute, 3)...).Expired)

@@ -22,7 +22,7 @@ type deletedInClasses struct {
 }
 
 // openDeletedInClasses opens a store with a class per retention in keep. The series is in the first class.
-func openDeletedInClasses(t *testing.T, keep ...retention.Keep) *deletedInClasses {
+func openDeletedInClasses(t *testing.T, keep ...retention.Durations) *deletedInClasses {
 	ts := openTestStore(t, func(o *Options) {
 		o.Retention, o.Retention5m, o.Retention1h = 2*day, 60*day, 90*day
 		o.AddClasses, o.seams.still = true, true
@@ -54,7 +54,7 @@ func (ts *deletedInClasses) inClass(class int) {
 		if i+1 == class {
 			job = "ci"
 		}
-		ts.opts.Classes[i].Match = classOfJob("", job, retention.Keep{}).Match
+		ts.opts.Classes[i].Match = classOfJob("", job, retention.Durations{}).Match
 	}
 	ts.reopen()
 }
@@ -70,7 +70,7 @@ func (ts *deletedInClasses) deleteHours(from, to int) {
 // also has 5m buckets of other days in its next class, which has a longer retention.
 func TestDeleteAfterTheClassChangedWithinAWeek(t *testing.T) {
 	t.Parallel()
-	ts := openDeletedInClasses(t, retention.Keep{Raw: 2 * day, FiveMinutes: 12 * day, OneHour: 20 * day})
+	ts := openDeletedInClasses(t, retention.Durations{Raw: 2 * day, FiveMinutes: 12 * day, OneHour: 20 * day})
 	ts.midnight = ts.midnight.Add(-day) // The next day must be in the same week.
 	require.Equal(
 		t, ts.period.WindowAt(rollup.FiveMinutes, ts.midnight.UnixMilli()+1),
@@ -122,7 +122,7 @@ func TestRawRowsExpireDuringAnImport(t *testing.T) {
 		samples.AppendFloat(at, 0, v)
 	}
 	_, err = r.Import(t.Context(), "t", []ImportedSeries{{waysLabels(1), samples}})
-	require.ErrorIs(t, err, errRawGone)
+	require.ErrorIs(t, err, errRawExpired)
 	r.model.put(1, times, v, r.classOf(1), r.now().UnixMilli(), false, false)
 	r.beat()
 	r.line(words)

@@ -102,7 +102,7 @@ func newClassesRun(first string) (*classesRun, error) {
 		return nil, err
 	}
 	r.base = r.base.Add(classesLead)
-	var all []retention.Keep
+	var all []retention.Durations
 	for text := range strings.SplitSeq(keeps, "/") {
 		var k [resolutions]time.Duration
 		for i, d := range strings.Split(text, ",") {
@@ -110,7 +110,7 @@ func newClassesRun(first string) (*classesRun, error) {
 				return nil, err
 			}
 		}
-		all = append(all, retention.Keep{Raw: k[0], FiveMinutes: k[1], OneHour: k[2]})
+		all = append(all, retention.Durations{Raw: k[0], FiveMinutes: k[1], OneHour: k[2]})
 	}
 	r.model = newClassesModel(all)
 	o := &r.opts
@@ -129,7 +129,7 @@ func newClassesRun(first string) (*classesRun, error) {
 // listOf returns the classes with the matchers of the series that are in them. in contains the class of each series.
 func (r *classesRun) listOf(in [classesSeries]int) (list []retention.Class) {
 	for i, k := range r.model.keep[1:] {
-		c := retention.Class{Name: fmt.Sprint("class", i+1), Keep: k}
+		c := retention.Class{Name: fmt.Sprint("class", i+1), Durations: k}
 		for s, class := range in {
 			if class == i+1 {
 				c.Match = append(
@@ -289,7 +289,7 @@ func (r *classesRun) classOn(series int, t int64) int64 {
 	if fixed {
 		r.days[window] = list.ID()
 	}
-	return list.Find(waysLabels(int64(series)))
+	return list.ClassOfLabels(waysLabels(int64(series)))
 }
 
 func (r *classesRun) classOf(series int) func(t int64) int64 {
@@ -451,7 +451,7 @@ func (r *classesRun) look() {
 		q.Resolution = res
 		r.judge("", r.model.judgeBuckets(now, res, r.buckets(q), true))
 	}
-	horizons, err := r.HorizonsOf(context.Background(), all)
+	horizons, err := r.BoundariesOf(context.Background(), all)
 	if err != nil {
 		r.fail("asking for horizons: %v", err)
 	}

@@ -53,11 +53,11 @@ const slotMS = 2 * format.HourMS
 
 // classesModel contains the samples that must be found, may be found, and must not be found.
 type classesModel struct {
-	keep  []retention.Keep
+	keep  []retention.Durations
 	facts [classesSeries]map[int64][]*classesFact // by time
 }
 
-func newClassesModel(keep []retention.Keep) *classesModel {
+func newClassesModel(keep []retention.Durations) *classesModel {
 	m := &classesModel{keep: keep}
 	for s := range m.facts {
 		m.facts[s] = map[int64][]*classesFact{}
@@ -69,7 +69,7 @@ func newClassesModel(keep []retention.Keep) *classesModel {
 func (m *classesModel) kept(classes uint, res rollup.Resolution, now int64) int64 {
 	at := int64(-format.MaxTime)
 	for class, k := range m.keep {
-		if d := k.Of(res); classes&(1<<class) != 0 && d != 0 {
+		if d := k.Duration(res); classes&(1<<class) != 0 && d != 0 {
 			at = max(at, now-d.Milliseconds())
 		}
 	}

@@ -21,9 +21,9 @@ import (
 const day = 24 * time.Hour
 
 // classOfJob returns a class that contains the series of a job.
-func classOfJob(name, job string, keep retention.Keep) retention.Class {
+func classOfJob(name, job string, keep retention.Durations) retention.Class {
 	return retention.Class{
-		Name: name, Match: [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, "job", job)}}, Keep: keep,
+		Name: name, Match: [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, "job", job)}}, Durations: keep,
 	}
 }
 
@@ -32,15 +32,15 @@ func jobLabels(job string) labels.Labels {
 }
 
 var (
-	keepLong   = retention.Keep{Raw: 30 * day, FiveMinutes: 60 * day, OneHour: 300 * day}
-	keepShort  = retention.Keep{Raw: 2 * day, FiveMinutes: 4 * day, OneHour: 50 * day}
-	keepLonger = retention.Keep{Raw: 90 * day, FiveMinutes: 200 * day, OneHour: 0}
+	keepLong   = retention.Durations{Raw: 30 * day, FiveMinutes: 60 * day, OneHour: 300 * day}
+	keepShort  = retention.Durations{Raw: 2 * day, FiveMinutes: 4 * day, OneHour: 50 * day}
+	keepLonger = retention.Durations{Raw: 90 * day, FiveMinutes: 200 * day, OneHour: 0}
 )
 
 func withTestClasses(o *Options) {
 	o.Retention, o.Retention5m, o.Retention1h = keepLong.Raw, keepLong.FiveMinutes, keepLong.OneHour
 	o.Classes = []retention.Class{classOfJob("ci", "ci", keepShort), classOfJob("audit", "audit", keepLonger)}
-	o.TenantRetention = map[string]retention.Keep{"brief": {Raw: 3 * day, FiveMinutes: 5 * day, OneHour: 10 * day}}
+	o.TenantRetention = map[string]retention.Durations{"brief": {Raw: 3 * day, FiveMinutes: 5 * day, OneHour: 10 * day}}
 	o.AddClasses = true
 }
 
@@ -280,11 +280,11 @@ func TestSettingsOfAStoreWithClasses(t *testing.T) {
 	ts.reopen()
 	require.EqualValues(t, 2, ts.retention.Classes())
 	require.Equal(
-		t, ts.opts.Retention, ts.retention.Keep("a", 1).Raw, "what isn't configured stays at least as long as the rest",
+		t, ts.opts.Retention, ts.retention.RetentionOf("a", 1).Raw, "what isn't configured stays at least as long as the rest",
 	)
 	ts.opts.Retention = day
 	ts.reopen()
-	require.Equal(t, keepShort.Raw, ts.retention.Keep("a", 1).Raw, "and as long as it said last")
+	require.Equal(t, keepShort.Raw, ts.retention.RetentionOf("a", 1).Raw, "and as long as it said last")
 }
 
 func TestBadClassesAreRefused(t *testing.T) {
@@ -294,10 +294,10 @@ func TestBadClassesAreRefused(t *testing.T) {
 		many[i] = classOfJob(strings.Repeat("a", i+1), "x", keepShort)
 	}
 	for name, list := range map[string][]retention.Class{
-		"is used twice": {ok, ok}, "a class has no name": {{Match: ok.Match, Keep: keepShort}},
-		"matches nothing":             {{Name: "x", Keep: keepShort}},
+		"is used twice": {ok, ok}, "a class has no name": {{Match: ok.Match, Durations: keepShort}},
+		"matches nothing":             {{Name: "x", Durations: keepShort}},
 		"8 classes; the maximum is 7": many, "5m rollups must be kept at least as long as raw samples (": {
-			classOfJob("a", "a", retention.Keep{Raw: 2 * day, FiveMinutes: day, OneHour: 0}),
+			classOfJob("a", "a", retention.Durations{Raw: 2 * day, FiveMinutes: day, OneHour: 0}),
 		},
 	} {
 		o := DefaultOptions()
@@ -306,7 +306,7 @@ func TestBadClassesAreRefused(t *testing.T) {
 		require.ErrorIs(t, o.validate(), retention.ErrBadClasses)
 	}
 	o := DefaultOptions()
-	o.TenantRetention = map[string]retention.Keep{"a": {Raw: time.Minute, FiveMinutes: 0, OneHour: 0}}
+	o.TenantRetention = map[string]retention.Durations{"a": {Raw: time.Minute, FiveMinutes: 0, OneHour: 0}}
 	require.ErrorContains(t, o.validate(), `tenant "a"`)
 }
 
@@ -318,7 +318,7 @@ func TestHorizonsOf(t *testing.T) {
 	require.NoError(t, ts.SealAll(t.Context()))
 	ts.now = ts.now.Add(3 * day)
 	of := func(tenant, job string, back time.Duration) (classes []uint64) {
-		found, err := ts.HorizonsOf(t.Context(), query.Query{
+		found, err := ts.BoundariesOf(t.Context(), query.Query{
 			Tenant: tenant, MinT: ts.now.Add(-back).UnixMilli(), MaxT: ts.now.UnixMilli(),
 			Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, "job", job)},
 		})
@@ -349,7 +349,7 @@ func TestTellRetention(t *testing.T) {
 	require.Empty(t, tell(), "there is nothing to compare with")
 	require.Empty(t, tell())
 	ts.opts.TenantRetention, ts.opts.Classes = nil, ts.opts.Classes[:1]
-	ts.opts.Classes[0] = classOfJob("ci", "ci", retention.Keep{Raw: 3 * day, FiveMinutes: 4 * day, OneHour: 50 * day})
+	ts.opts.Classes[0] = classOfJob("ci", "ci", retention.Durations{Raw: 3 * day, FiveMinutes: 4 * day, OneHour: 50 * day})
 	ts.reopen()
 	told := tell()
 	for _, want := range []string{

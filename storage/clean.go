@@ -58,7 +58,7 @@ func (s *Store) eachDeletedWindow(
 		first, last = min(first, d.Start), max(last, d.End)
 	}
 	// A slot's window is that of its beginning.
-	windows, err := s.everyWindow(ctx, tenant, p.WindowOfSlot(res, p.SlotOf(first)), p.WindowAt(res, last))
+	windows, err := s.readableWindows(ctx, tenant, p.WindowOfSlot(res, p.SlotOf(first)), p.WindowAt(res, last))
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (s *Store) eachDeletedWindow(
 // A chunk is rewritten in its place, and one that is empty stays: rollups count the chunks that they are made of. One that can't be read stays, too, with
 // the deletes that are about it, which goes as an error when all else is done.
 func (s *Store) CleanTombstones(ctx context.Context, tenant string) (err error) {
-	defer func() { err = explained("storage: deleted samples still take disk space", err) }()
+	defer func() { err = explainError("storage: deleted samples still take disk space", err) }()
 	ctx = engine.WithMakingRoom(ctx)
 	if err := cmp.Or(s.Ready(), s.clock.MayRemove()); err != nil {
 		return err
@@ -138,7 +138,7 @@ func (s *Store) clearPages(ctx context.Context, tenant string, all format.Tombst
 		err := s.eachDeletedWindow(ctx, tenant, res, all, func(window int64, ds format.Tombstones) error {
 			return s.eachDeletedSeries(ctx, tenant, window, ds,
 				func(part engine.Key, _ format.ClassShard, series map[string]deletedSeries) error {
-					return s.removeOutdone(ctx, res, part, series)
+					return s.removeSuperseded(ctx, res, part, series)
 				})
 		})
 		if err != nil {
@@ -163,7 +163,7 @@ func (s *Store) cleanWindow(
 			return err
 		}
 		c.unread = unread
-		left := s.unread(engine.Raw, part, func(u paged.Unreadable) {
+		left := s.unreadReporter(engine.Raw, part, func(u paged.Unreadable) {
 			for id, x := range series {
 				if u.Has(id, u.From, u.To) {
 					unread.add(x.deletes.InSlot(s.period, s.period.SlotOf(u.From+1)), u.Err)
@@ -220,7 +220,7 @@ func (s *Store) eachDeletedOf(
 		return err
 	}
 	builder := labels.NewScratchBuilder(16)
-	for at := range s.standingPlaces(tenantWindow{tenant, window}, shards) {
+	for at := range s.unexpiredShards(tenantWindow{tenant, window}, shards) {
 		part, series := format.SeriesPartition(window, tenant, metric, at), map[string]deletedSeries{}
 		for row, err := range s.rows.Scan(ctx, engine.Range{
 			Table: format.TableOf(format.ResolutionOf(window)), Partition: part,
@@ -273,7 +273,7 @@ func (s *Store) newCleaner(
 		s: s, tenant: tenant, window: window,
 		batch: engine.Batch{Table: format.TableOf(format.ResolutionOf(window)), Partition: part},
 	}
-	return c, s.retention.Bound(ctx, &c.batch, tenant, class, window)
+	return c, s.retention.SetExpiry(ctx, &c.batch, tenant, class, window)
 }
 
 // row rewrites a row of raw, of samples or exemplars, without its deleted samples. A row that can't be read stays, and so do the deletes that it isn't
@@ -285,7 +285,7 @@ func (c *cleaner) row(row engine.Row, slot int64, ds format.Tombstones) error {
 	raw, left, err := restOf(row, ds)
 	ds = raw.Exempt.SelectApplying(ds)
 	if err != nil {
-		c.corrupt(row.Clustering[2].Text, row.Clustering[1].Int, ds, err)
+		c.reportCorrupt(row.Clustering[2].Text, row.Clustering[1].Int, ds, err)
 	}
 	if err != nil || len(ds) == 0 {
 		return nil
@@ -366,7 +366,7 @@ func (s *Store) stagedIn(ctx context.Context, ds format.Tombstones) (found []Wor
 		return nil, nil
 	}
 	for partition := range s.period.Partitions() {
-		work, err := s.Waiting(ctx, partition)
+		work, err := s.WaitingWork(ctx, partition)
 		if err != nil {
 			return nil, err
 		}
@@ -374,7 +374,7 @@ func (s *Store) stagedIn(ctx context.Context, ds format.Tombstones) (found []Wor
 			if len(ds.InSlot(s.period, w.Slot)) == 0 {
 				continue
 			}
-			if empty, err := s.empty(ctx, engine.Stage, format.StagePartition(w.Slot, partition)); err != nil {
+			if empty, err := s.isEmptyPartition(ctx, engine.Stage, format.StagePartition(w.Slot, partition)); err != nil {
 				return nil, err
 			} else if !empty {
 				found = append(found, w)
@@ -386,7 +386,7 @@ func (s *Store) stagedIn(ctx context.Context, ds format.Tombstones) (found []Wor
 
 // markStaged marks staged slots of a window that deletes touch as sealed before. A seal of one that failed
 // may have left chunks, which name no delete and are cleaned now as others are: the next seal, which would write them
-// once more in their place, has to find them. Invariant: see slotSealer.subtract.
+// once more in their place, has to find them. Invariant: see slotSealer.subtractSealed.
 func (s *Store) markStaged(
 	ctx context.Context, tenant string, window int64, staged []Work, ds format.Tombstones,
 ) error {

@@ -9,7 +9,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// trimBefore takes what deletes are about out of the rollups of slots of one day, and marks these as cleared of it, before rollups
+// trimDeleted takes what deletes are about out of the rollups of slots of one day, and marks these as cleared of it, before rollups
 // without samples come there, which are of a resolution and coarser: rollups can't name deletes that they are exempt from. The caller has the turn of
 // filling, and has read the deletes after begun.
 func (s *Store) trimBefore(
@@ -35,7 +35,7 @@ func (s *Store) trimBefore(
 	}
 	window := fine
 	if finest == rollup.OneHour {
-		stand, err := s.retention.SharedStand(ctx, tenant, fine)
+		stand, err := s.retention.HasSharedRows(ctx, tenant, fine)
 		if err != nil {
 			return err
 		}
@@ -45,7 +45,7 @@ func (s *Store) trimBefore(
 	}
 	for range trimTries {
 		t := newTrim(ctx, s, tenant, window, ds)
-		marks, err := s.marksIn(ctx, tenant, window)
+		marks, err := s.commitRecordsIn(ctx, tenant, window)
 		if err != nil {
 			return err
 		}

@@ -15,7 +15,7 @@ import (
 // A class of which only rollups are left is deleted from them, though others' samples of the same slots stand: at once, when the
 // delete is worked off, when it is cleaned, and when nothing of it is left.
 func TestDeleteOfAClassWhoseSamplesAreGone(t *testing.T) {
-	for name, keep := range map[string]retention.Keep{"5m": {Raw: 2 * day, FiveMinutes: 40 * day, OneHour: 50 * day}, "1h": {Raw: 2 * day, FiveMinutes: 4 * day, OneHour: 50 * day}} {
+	for name, keep := range map[string]retention.Durations{"5m": {Raw: 2 * day, FiveMinutes: 40 * day, OneHour: 50 * day}, "1h": {Raw: 2 * day, FiveMinutes: 4 * day, OneHour: 50 * day}} {
 		t.Run(name, func(t *testing.T) {
 			ts := openTestStore(t, func(o *Options) {
 				o.Retention, o.AddClasses, o.seams.still = 90*day, true, true

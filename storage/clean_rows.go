@@ -44,7 +44,7 @@ func (s *Store) workedOffDeletes(ctx context.Context, tenant string, all format.
 	if err != nil {
 		return nil, err
 	}
-	held, err := s.withHeld(ctx, tenant, all)
+	held, err := s.heldDeletes(ctx, tenant, all)
 	if err != nil {
 		return nil, err
 	}

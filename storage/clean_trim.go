@@ -95,7 +95,7 @@ func (s *Store) trimOnce(
 ) error {
 	t := newTrim(ctx, s, tenant, window, ds)
 	t.unread = unread
-	marks, err := s.marksIn(ctx, tenant, window)
+	marks, err := s.commitRecordsIn(ctx, tenant, window)
 	if err != nil {
 		return err
 	}
@@ -185,13 +185,13 @@ func (t *trim) metrics() (names []string, hourly []int64, err error) {
 // metric trims the rows of a metric: buckets of an hour are made of those of 5 minutes, so these are trimmed first.
 func (t *trim) metric(metric string, hourly []int64) error {
 	ds := t.deletes.InForce()
-	var list []collected
+	var list []collectedSeries
 	known, of := map[string]bool{}, head.MetricOf(t.tenant, metric)
 	add := func(_ engine.Key, _ format.ClassShard, series map[string]deletedSeries) error {
 		for id, x := range series {
 			if !known[id] {
 				known[id] = true
-				list = append(list, collected{series: of.Series(format.SeriesIDFrom(id), x.labels)})
+				list = append(list, collectedSeries{series: of.Series(format.SeriesIDFrom(id), x.labels)})
 			}
 		}
 		return nil
@@ -229,7 +229,7 @@ func (t *trim) hasFiner(slot int64) (bool, error) {
 		window := t.s.period.WindowOfSlot(res, slot)
 		listed, known := t.listed[window]
 		if !known {
-			found, err := t.s.everyWindow(t.ctx, t.tenant, window, window)
+			found, err := t.s.readableWindows(t.ctx, t.tenant, window, window)
 			if err != nil {
 				return false, err
 			}
@@ -254,7 +254,7 @@ func (t *trim) stands(res rollup.Resolution, window, slot int64) (bool, error) {
 	marks, known := t.marked[window]
 	if !known {
 		marks = map[int64]bool{}
-		found, err := t.s.marksIn(t.ctx, t.tenant, window)
+		found, err := t.s.commitRecordsIn(t.ctx, t.tenant, window)
 		if err != nil {
 			return false, err
 		}
@@ -279,7 +279,7 @@ func (t *trim) stands(res rollup.Resolution, window, slot int64) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		for at := range t.s.standingPlaces(tenantWindow{t.tenant, window}, shards) {
+		for at := range t.s.unexpiredShards(tenantWindow{t.tenant, window}, shards) {
 			unread := false
 			for _, err := range t.s.rows.ScanReadable(t.ctx, engine.Range{
 				Table: engine.Raw, Partition: format.SeriesPartition(window, t.tenant, metric, at), From: key, To: key,
@@ -305,7 +305,7 @@ func (t *trim) partition(part engine.Key, at format.ClassShard, series map[strin
 		return err
 	}
 	c.unread = t.unread
-	left := t.s.unread(c.batch.Table, part, func(u paged.Unreadable) { t.left(u, series) })
+	left := t.s.unreadReporter(c.batch.Table, part, func(u paged.Unreadable) { t.left(u, series) })
 	for row, err := range t.s.rows.ScanReadable(t.ctx, engine.Range{
 		Table: c.batch.Table, Partition: part, From: engine.Key{engine.Int(format.KindChunk)},
 		To: engine.Key{engine.Int(format.KindChunk)},
@@ -358,7 +358,7 @@ func (t *trim) unmarked() error {
 	if !t.s.opts.Shared {
 		return nil
 	}
-	marks, err := t.s.marksIn(t.ctx, t.tenant, t.window)
+	marks, err := t.s.commitRecordsIn(t.ctx, t.tenant, t.window)
 	if err != nil {
 		return err
 	}
@@ -371,7 +371,7 @@ func (t *trim) unmarked() error {
 }
 
 // hours rebuilds the 1h chunks of series of a metric, in the days of the slots.
-func (t *trim) hours(metric string, list []collected) error {
+func (t *trim) hours(metric string, list []collectedSeries) error {
 	days := map[int64]map[int64]format.Tombstones{} // their deletes, by slot
 	for m := range t.missing {
 		day := t.s.period.DayOf(m.Slot)
@@ -393,12 +393,12 @@ func (t *trim) hours(metric string, list []collected) error {
 }
 
 // hoursOf rebuilds the 1h chunks of some series of a day, of which due are the deletes.
-func (t *trim) hoursOf(metric string, due map[int64]format.Tombstones, part []collected) error {
+func (t *trim) hoursOf(metric string, due map[int64]format.Tombstones, part []collectedSeries) error {
 	var slot int64
 	for slot = range due { // All are of the same day.
 		break
 	}
-	marks, err := t.s.marksIn(t.ctx, t.tenant, t.s.period.WindowOfSlot(rollup.OneHour, slot))
+	marks, err := t.s.commitRecordsIn(t.ctx, t.tenant, t.s.period.WindowOfSlot(rollup.OneHour, slot))
 	if err != nil {
 		return err
 	}
@@ -410,12 +410,12 @@ func (t *trim) hoursOf(metric string, due map[int64]format.Tombstones, part []co
 	if err != nil {
 		return err
 	}
-	if err := x.destine(metric, part); err != nil {
+	if err := x.setShards(metric, part); err != nil {
 		return err
 	}
 	for i := range part {
-		part[i].class = classes.Of(part[i].series)
-		if len(x.hourRollup().dueOf(part[i].series)) > 0 {
+		part[i].class = classes.ClassOf(part[i].series)
+		if len(x.hourRollup().dueDeletes(part[i].series)) > 0 {
 			x.series = append(x.series, &part[i])
 		}
 	}
@@ -424,7 +424,7 @@ func (t *trim) hoursOf(metric string, due map[int64]format.Tombstones, part []co
 	for slot, ds := range due {
 		x.due[slot] = ds.Filter(func(d *format.Tombstone) bool { return !marks[d.CommitKey(slot)] })
 	}
-	return x.run()
+	return x.writeAll()
 }
 
 // mark marks the slots as trimmed, at all coarser resolutions first.
@@ -463,7 +463,7 @@ func (t *trim) buckets(c *cleaner, row engine.Row, ds format.Tombstones) {
 		err = rollup.Decode(row.Value, rollup.AllColumns, &b)
 	}
 	if err != nil {
-		c.corrupt(row.Clustering[1].Text, row.Clustering[2].Int, ds, err)
+		c.reportCorrupt(row.Clustering[1].Text, row.Clustering[2].Int, ds, err)
 		return
 	}
 	due := func(end int64) format.Tombstones {

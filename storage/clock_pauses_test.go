@@ -292,8 +292,8 @@ func (p *pausesRun) round() {
 				p.fail("sealing: %v", err)
 			}
 		}
-		_, swept := p.m.Sweep(ctx, partition)
-		for _, err := range []error{p.m.Unlist(ctx, partition), swept} {
+		_, swept := p.m.SealUnlisted(ctx, partition)
+		for _, err := range []error{p.m.UnlistSlots(ctx, partition), swept} {
 			if err != nil && !errors.Is(err, membership.ErrClock) {
 				p.fail("round: %v", err)
 			}

@@ -30,7 +30,7 @@ func (m *clockMachine) runFor(d time.Duration) {
 func (m *clockMachine) countedAnywhere() int {
 	m.r.t.Helper()
 	q := query.Query{Tenant: "t", MinT: -format.MaxTime, MaxT: format.MaxTime, Matchers: ofMetric()}
-	horizons, err := m.HorizonsOf(m.r.t.Context(), q)
+	horizons, err := m.BoundariesOf(m.r.t.Context(), q)
 	require.NoError(m.r.t, err)
 	n := m.visible()
 	for _, older := range query.OlderQueries(q, horizons, rollup.ColumnCount) {
@@ -63,7 +63,7 @@ func TestShortRunsSeeNoMoreThanTheyRan(t *testing.T) {
 		m = r.start(time.Duration(i)*29*day/10, keep)
 		r.pass(8 * time.Second)
 		_, err := m.Expire(t.Context())
-		_ = m.Unlist(t.Context(), 0)
+		_ = m.UnlistSlots(t.Context(), 0)
 		require.Equal(t, i > 1, err != nil, "start %d: %v", i, err)
 		require.Less(t, m.clock.ObservedUptimeMS(), time.Hour.Milliseconds())
 		m.stop()

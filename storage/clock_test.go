@@ -114,7 +114,7 @@ func (m *clockMachine) visible() (n int) {
 }
 
 func (m *clockMachine) waiting() []Work {
-	work, err := m.Waiting(m.r.t.Context(), 0)
+	work, err := m.WaitingWork(m.r.t.Context(), 0)
 	require.NoError(m.r.t, err)
 	return work
 }
@@ -125,8 +125,8 @@ func (m *clockMachine) removals() map[string]error {
 	ctx := m.r.t.Context()
 	errs := map[string]error{}
 	_, errs["expire"] = m.Expire(ctx)
-	errs["unlist"] = m.Unlist(ctx, 0)
-	_, errs["sweep"] = m.Sweep(ctx, 0)
+	errs["unlist"] = m.UnlistSlots(ctx, 0)
+	_, errs["sweep"] = m.SealUnlisted(ctx, 0)
 	errs["delete"] = m.Delete(
 		ctx, "t", -format.MaxTime, format.MaxTime, labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "none"),
 	)
@@ -425,7 +425,7 @@ func TestClockOfAStoreThatLostIt(t *testing.T) {
 		require.NoError(t, m.write(r.now(), 1))
 		require.NoError(t, m.SealAll(t.Context()))
 	}
-	require.NoError(t, m.Unlist(t.Context(), 0))
+	require.NoError(t, m.UnlistSlots(t.Context(), 0))
 	m.stop()
 	r.eng = r.eng.(rowlessEngine).Engine
 	m = r.start(0)
@@ -460,7 +460,7 @@ func TestTimeSeenByProcesses(t *testing.T) {
 	require.LessOrEqual(t, r.start(0).clock.ObservedUptimeMS(), last+60_000, "nobody was there")
 }
 
-// TestWaitingSkipsALeap checks that Waiting doesn't read all slots that a leap of the clock has skipped.
+// TestWaitingSkipsALeap checks that WaitingWork doesn't read all slots that a leap of the clock has skipped.
 func TestWaitingSkipsALeap(t *testing.T) {
 	r := alone(t)
 	m := r.start(0)
@@ -469,7 +469,7 @@ func TestWaitingSkipsALeap(t *testing.T) {
 	m.set(73 * 365 * 24 * time.Hour)
 	now := m.opts.Now()
 	require.NoError(t, m.write(now, 2))
-	work, err := m.Waiting(t.Context(), 0)
+	work, err := m.WaitingWork(t.Context(), 0)
 	require.NoError(t, err)
 	require.Less(t, len(work), 200)
 	var ends []time.Time

@@ -131,7 +131,7 @@ func (c *committer) run() {
 		begin := time.Now()
 		c.env.lock.Lock()
 		err := c.commit(group)
-		if errors.Is(err, errGrewOld) {
+		if errors.Is(err, errSlotClosed) {
 			err = c.commit(group)
 		}
 		c.env.lock.Unlock()
@@ -163,7 +163,7 @@ func (c *committer) nextGroup() (group []*Batch) {
 		}
 		c.wake.Wait()
 	}
-	c.gather()
+	c.waitForRequests()
 	samples, bytes, n := 0, int64(0), 0
 	for n < len(c.queue) && (n == 0 || samples+len(c.queue[n].entries)+len(c.queue[n].exemplars) <= groupSamples &&
 		bytes+c.queue[n].bytes <= groupBytes) {
@@ -191,19 +191,19 @@ func (c *committer) commit(group []*Batch) error {
 	}
 	c.rows = c.head.Batches(c.rows[:0])
 	if c.env.shared {
-		c.rows = c.streamPositions(c.rows)
+		c.rows = c.appendStreamPositions(c.rows)
 	}
 	var listing []listedItem
 	if c.env.listed != nil {
-		c.rows, listing = c.env.listed.add(c.rows, c.head.Streams())
+		c.rows, listing = c.env.listed.addRows(c.rows, c.head.Streams())
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), membership.CommitTimeout)
 	defer cancel()
 	started := c.env.now()
 	err := c.env.write(ctx, c.rows)
 	if err == nil && c.env.listed != nil {
-		c.env.listed.remember(listing)
-		err = c.listOld(ctx)
+		c.env.listed.recordListed(listing)
+		err = c.listOldSlots(ctx)
 	}
 	if err == nil {
 		err = c.env.mayAcknowledge(started)
@@ -218,28 +218,28 @@ func (c *committer) commit(group []*Batch) error {
 	return nil
 }
 
-// errGrewOld means that a slot became old while its samples were being written. Their blobs depend on earlier blobs,
+// errSlotClosed means that a slot became old while its samples were being written. Their blobs depend on earlier blobs,
 // which isn't allowed in old slots. The caller must write the samples again.
-var errGrewOld = fmt.Errorf("%w: the slot was closed for sealing during the write; retry", engine.ErrUnavailable)
+var errSlotClosed = fmt.Errorf("%w: the slot was closed for sealing during the write; retry", engine.ErrUnavailable)
 
-// listOld ensures that the old slots of the commit are listed. It must be called after the blobs are durable, so that
+// listOldSlots ensures that the old slots of the commit are listed. It must be called after the blobs are durable, so that
 // it also detects a slot that became old during the write.
-func (c *committer) listOld(ctx context.Context) error {
+func (c *committer) listOldSlots(ctx context.Context) error {
 	var old []head.SlotPartition
 	for _, g := range c.head.Streams() {
 		if !c.env.isOld(g.SlotPartition().Slot) {
 			continue
 		}
 		if g.DependsOnEarlier() {
-			return errGrewOld
+			return errSlotClosed
 		}
 		old = append(old, g.SlotPartition())
 	}
-	return c.env.listed.ensure(ctx, old)
+	return c.env.listed.ensureListed(ctx, old)
 }
 
-// streamPositions appends the rows that advertise the stream positions of this commit to other processes.
-func (c *committer) streamPositions(rows []engine.Batch) []engine.Batch {
+// appendStreamPositions appends the rows that advertise the stream positions of this commit to other processes.
+func (c *committer) appendStreamPositions(rows []engine.Batch) []engine.Batch {
 	const piece = 2000
 	expires := c.env.engineTime().Add(membership.TailTTL).Unix()
 	for gens := range slices.Chunk(c.head.Streams(), piece) {

@@ -2,8 +2,8 @@ package storage
 
 import "time"
 
-// maxPatience is the maximum time that a commit waits for more requests.
-const maxPatience = 20 * time.Millisecond
+// maxGatherWait is the maximum time that a commit waits for more requests.
+const maxGatherWait = 20 * time.Millisecond
 
 // gathering makes a commit wait for the senders of the previous commit. It is used on a shared engine, where each
 // commit writes a row per partition regardless of its size. Without it, two groups of senders alternate: the requests
@@ -23,12 +23,12 @@ type gathering struct {
 
 // record records the number of requests in a commit, the number queued when it ended, and its duration.
 func (g *gathering) record(requests, waiting int, took time.Duration) {
-	g.expected, g.patience = requests+waiting, min(took, maxPatience)
+	g.expected, g.patience = requests+waiting, min(took, maxGatherWait)
 }
 
-// gather waits until the queue has the expected number of requests, or enough bytes for one commit. The caller must
+// waitForRequests waits until the queue has the expected number of requests, or enough bytes for one commit. The caller must
 // hold mu.
-func (c *committer) gather() {
+func (c *committer) waitForRequests() {
 	over := false
 	enough := func() bool {
 		return over || c.closed || len(c.queue) >= c.gathering.expected || c.queued >= groupBytes/2

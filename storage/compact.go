@@ -89,7 +89,7 @@ func (s *Store) compactableOf(ctx context.Context, tenant string, res rollup.Res
 	}
 	s.known.Retain(tenant, format.FirstWindow(res), last, windows)
 	for _, w := range windows {
-		marks, err := s.MarksVersion(ctx, tenant, w)
+		marks, err := s.CommitRecordsVersion(ctx, tenant, w)
 		if err != nil {
 			return false, err
 		}
@@ -190,7 +190,7 @@ func (s *Store) compactPartition(ctx context.Context, res rollup.Resolution, par
 	}
 	return s.rows.Compact(ctx, paged.Compaction{
 		Resolution: res, Partition: partition, Reading: reading, Between: between,
-		Left:      s.unread(format.TableOf(res), partition, anyUnread),
+		Left:      s.unreadReporter(format.TableOf(res), partition, ignoreUnreadable),
 		Timestamp: func(start int64, version uint64) int64 { return s.timestampOf(res, start, version) },
 	})
 }
@@ -272,7 +272,7 @@ func (s *Store) noteCompacted(ctx context.Context, c *ended.OverWindow) error {
 	}
 	ok, _, err := s.eng.CompareAndSet(ctx, engine.Store, compactedPartition, engine.Key{engine.Text(c.Tenant)}, before.row, after)
 	if err == nil && !ok {
-		err = errOthersAdd
+		err = errSettingsContended
 	}
 	if err != nil {
 		delete(s.compacting.of, c.Tenant) // Unknown after a failed write.

@@ -178,7 +178,7 @@ func TestCompactedDeletesLeaveNothing(t *testing.T) {
 // TestCompactedDeletesOfRolledUp deletes where only rollups are left, and these are compacted: whole buckets go.
 func TestCompactedDeletesOfRolledUp(t *testing.T) {
 	t.Parallel()
-	for _, keep := range []retention.Keep{{Raw: 10 * day}, {Raw: 10 * day, FiveMinutes: 30 * day}} {
+	for _, keep := range []retention.Durations{{Raw: 10 * day}, {Raw: 10 * day, FiveMinutes: 30 * day}} {
 		m := newCompactModel(t, 12, func(o *Options) { o.Retention, o.Retention5m, o.Retention1h = 0, 0, 0 })
 		m.compacts("first")
 		require.NotZero(t, m.longChunks("default")[rollup.FiveMinutes])

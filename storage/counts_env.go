@@ -16,10 +16,10 @@ func (s *Store) Counts() *counts.Statistics {
 		Period: s.period, Head: s.head, Cache: s.cache, Memory: &s.known, Now: s.opts.Now, Shared: s.opts.Shared,
 		Expiring: s.retention.Expires(), Kept: retention.Grace,
 		QueryBytes: s.opts.QueryBytes, CountingBytes: int64(s.opts.seams.countingBytes),
-		Tenants: s.Tenants, Windows: s.ShownRawWindows, Version: s.MarksVersion, Classes: s.countedClasses,
+		Tenants: s.Tenants, Windows: s.ShownRawWindows, Version: s.CommitRecordsVersion, Classes: s.countedClasses,
 		Metrics: s.metricsIn,
 		IsRolled: func(ctx context.Context, tenant string, window int64) (bool, error) {
-			missing, err := s.unrolledOf(ctx, tenant, window, nil)
+			missing, err := s.listUnrolledExcept(ctx, tenant, window, nil)
 			return len(missing) == 0, err
 		},
 		Scan: func(ctx context.Context, rows engine.Range, row func(engine.Row) error) error {
@@ -28,15 +28,15 @@ func (s *Store) Counts() *counts.Statistics {
 		ScanCounts: func(ctx context.Context, rows engine.Range, row func(engine.Row) error) error {
 			return query.EachRow(rows.Table, s.eng.Scan(ctx, rows), row)
 		},
-		MayCount: s.mayCount, Lock: func() func() { s.sealMu[0].Lock(); return s.sealMu[0].Unlock },
+		MayCount: s.checkMayCount, Lock: func() func() { s.sealMu[0].Lock(); return s.sealMu[0].Unlock },
 		Replace: s.replaceCounts, Note: s.damage.RecordOnce,
 		NewReader: s.NewCountingReader,
 	})
 }
 
-// mayCount returns an error if this process must not write counts now. Writing counts also deletes the counts of other
+// checkMayCount returns an error if this process must not write counts now. Writing counts also deletes the counts of other
 // states of the window, which requires a trusted clock.
-func (s *Store) mayCount() error {
+func (s *Store) checkMayCount() error {
 	if err := s.Ready(); err != nil {
 		return err
 	}

@@ -95,7 +95,7 @@ func newDamagedStore(t *testing.T, killed bool) *damagedStore {
 			trace := labels.FromStrings("trace_id", fmt.Sprintf("%016x", rng.Uint64()))
 			require.NoError(t, b.Exemplar(ref, exemplar.Exemplar{Labels: trace, Value: rng.Float64(), Ts: list[0].t}))
 			require.NoError(t, b.Commit(t.Context()))
-			ts.NoteMetadata(
+			ts.QueueMetadata(
 				tenant, []byte(ls.Get(labels.MetricName)), "gauge", nil, []byte(strings.Repeat("what it tells ", 20)),
 			)
 		}

@@ -15,14 +15,14 @@ import (
 )
 
 // A blob depends on earlier blobs that define its series. When a process seals and deletes blobs of another writer, it
-// first writes their definitions to table defined, as blobs with the same numbers and without samples. Unlist deletes
+// first writes their definitions to table defined, as blobs with the same numbers and without samples. UnlistSlots deletes
 // these rows when the slot has no stage rows and can't get new ones (design/several-processes.md).
 
-// keepDefinitions writes the definitions contained in rows, which are about to be deleted, to table defined, because
+// saveDefinitions writes the definitions contained in rows, which are about to be deleted, to table defined, because
 // later blobs of other writers may depend on them. It writes nothing for old slots, whose blobs don't depend on earlier
 // ones. A slot counts as old only if it was old at time now, when sealing started: until a slot becomes old, blobs that
 // depend on earlier ones may arrive.
-func (s *Store) keepDefinitions(
+func (s *Store) saveDefinitions(
 	ctx context.Context, w Work, now time.Time, gens []*head.Generation, rows []format.StageRow,
 ) error {
 	if !s.opts.Shared || now.UnixMilli()-s.period.SlotEnd(w.Slot) > format.YoungMS {
@@ -44,9 +44,9 @@ func (s *Store) keepDefinitions(
 	if len(batches) == 0 {
 		return nil
 	}
-	// The slot must be listed, so that Unlist finds and deletes the definitions. It may be unlisted, because a follower
+	// The slot must be listed, so that UnlistSlots finds and deletes the definitions. It may be unlisted, because a follower
 	// may have read a blob whose writer failed before listing the slot.
-	if err := s.listed.ensure(ctx, []head.SlotPartition{w.at()}); err != nil {
+	if err := s.listed.ensureListed(ctx, []head.SlotPartition{w.slotPartition()}); err != nil {
 		return err
 	}
 	if err := s.eng.Write(ctx, batches); err != nil {
@@ -57,9 +57,9 @@ func (s *Store) keepDefinitions(
 	return nil
 }
 
-// learn reads the definitions in the earlier blobs of the decoder's epoch. It reads the staging log first and then
+// readDefinitions reads the definitions in the earlier blobs of the decoder's epoch. It reads the staging log first and then
 // table defined, so that it finds the definitions of blobs that are sealed concurrently.
-func (s *Store) learn(ctx context.Context, d *head.Decoder, before format.StageRow) error {
+func (s *Store) readDefinitions(ctx context.Context, d *head.Decoder, before format.StageRow) error {
 	at := d.SlotPartition()
 	for _, table := range []*engine.Table{engine.Stage, engine.Defined} {
 		if table == engine.Defined && !s.opts.Shared {
@@ -85,13 +85,13 @@ func (s *Store) learn(ctx context.Context, d *head.Decoder, before format.StageR
 	return nil
 }
 
-// forgetDefinitions deletes the definitions of a slot without stage rows. The caller must ensure that no acknowledged
+// deleteDefinitions deletes the definitions of a slot without stage rows. The caller must ensure that no acknowledged
 // blob can depend on them.
-func (s *Store) forgetDefinitions(ctx context.Context, slot int64, partition int) error {
+func (s *Store) deleteDefinitions(ctx context.Context, slot int64, partition int) error {
 	if !s.opts.Shared {
 		return nil
 	}
-	rows, err := s.listRows(ctx, engine.Defined, Work{Slot: slot, Partition: partition})
+	rows, err := s.listStageRows(ctx, engine.Defined, Work{Slot: slot, Partition: partition})
 	if err != nil {
 		return err
 	}
@@ -100,8 +100,8 @@ func (s *Store) forgetDefinitions(ctx context.Context, slot int64, partition int
 	return s.deleteRows(ctx, engine.Defined, format.StagePartition(slot, partition), rows)
 }
 
-// listRows lists the rows of a slot in table stage or defined.
-func (s *Store) listRows(ctx context.Context, t *engine.Table, w Work) (rows []format.StageRow, err error) {
+// listStageRows lists the rows of a slot in table stage or defined.
+func (s *Store) listStageRows(ctx context.Context, t *engine.Table, w Work) (rows []format.StageRow, err error) {
 	for row, err := range s.eng.Scan(
 		ctx, engine.Range{Table: t, Partition: format.StagePartition(w.Slot, w.Partition), KeysOnly: true},
 	) {

@@ -86,11 +86,11 @@ func (s *Store) Delete(ctx context.Context, tenant string, start, end int64, mat
 	}
 	d, err := s.newDeletion(ctx, tenant, start, end, matchers)
 	if err != nil || d == nil {
-		return explained(notDeleted, err)
+		return explainError(notDeleted, err)
 	}
 	have, err := s.deletesToName(ctx, tenant)
 	if err != nil {
-		return explained(notDeleted, err)
+		return explainError(notDeleted, err)
 	}
 	if len(have) >= maxDeletions {
 		return ErrTooManyDeletes
@@ -101,7 +101,7 @@ func (s *Store) Delete(ctx context.Context, tenant string, start, end int64, mat
 	s.opts.Logger.Info("deleted series", "tenant", tenant, "matchers", fmt.Sprint(d.Matchers),
 		"from", format.FormatTime(d.Start), "to", format.FormatTime(d.End))
 	s.metrics.deletes.Inc()
-	err = explained(
+	err = explainError(
 		"storage: the delete was applied, but 1-hour buckets at the ends of its range may still include deleted samples",
 		s.trimEnds(ctx, tenant, d),
 	)
@@ -169,7 +169,7 @@ func (s *Store) newestStored(ctx context.Context, tenant string, newest int64) (
 	if last, ok := s.head.LastSlot(); ok {
 		newest = max(newest, s.period.SlotEnd(last))
 	}
-	windows, err := s.everyWindow(ctx, tenant, s.period.WindowAt(rollup.Raw, newest), format.LastWindow(rollup.Raw))
+	windows, err := s.readableWindows(ctx, tenant, s.period.WindowAt(rollup.Raw, newest), format.LastWindow(rollup.Raw))
 	if err != nil {
 		return 0, err
 	}
@@ -186,7 +186,7 @@ func (s *Store) newestStored(ctx context.Context, tenant string, newest int64) (
 
 // newestRolled returns the end of the last slot with marks of rollups, or newest, milliseconds, where that is later.
 func (s *Store) newestRolled(ctx context.Context, tenant string, res rollup.Resolution, newest int64) (int64, error) {
-	windows, err := s.everyWindow(ctx, tenant, s.period.WindowAt(res, newest), format.LastWindow(res))
+	windows, err := s.readableWindows(ctx, tenant, s.period.WindowAt(res, newest), format.LastWindow(res))
 	if err != nil {
 		return 0, err
 	}

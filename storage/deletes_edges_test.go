@@ -59,7 +59,7 @@ func (c deletesThatCut) run(t *testing.T, left int, hasDeleted bool) {
 	ts := open(t, func(o *Options) {
 		o.Retention, o.Retention5m, o.AddClasses, o.seams.still = 2*day, 400*day, true, true
 		if c.classes {
-			o.Classes = []retention.Class{classOfJob("audit", "audit", retention.Keep{Raw: 400 * day, FiveMinutes: 400 * day, OneHour: 0})}
+			o.Classes = []retention.Class{classOfJob("audit", "audit", retention.Durations{Raw: 400 * day, FiveMinutes: 400 * day, OneHour: 0})}
 		}
 	})
 	at := ts.now.Add(-12 * time.Hour).Truncate(2 * time.Hour)

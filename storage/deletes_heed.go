@@ -83,11 +83,11 @@ func (s *Store) replaceByStaged(ctx context.Context, w Work) error {
 	closed := &sealedWork{Work: w}
 	s.closeGenerations([]*sealedWork{closed})
 	old := closed.own
-	staged, err := s.listRows(ctx, engine.Stage, w)
+	staged, err := s.listStageRows(ctx, engine.Stage, w)
 	if err != nil {
 		return err
 	}
-	back, err := s.workedOffAmong(ctx, w, staged)
+	back, err := s.findSealedRows(ctx, w, staged)
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (s *Store) replaceByStaged(ctx context.Context, w Work) error {
 	}
 	var again *head.Generation
 	if len(left) > 0 {
-		if again, err = s.load(ctx, w, func(r format.StageRow) bool { return left[r] }); err != nil {
+		if again, err = s.loadSlot(ctx, w, func(r format.StageRow) bool { return left[r] }); err != nil {
 			return err
 		}
 	}
@@ -116,13 +116,13 @@ func (s *Store) replaceByStaged(ctx context.Context, w Work) error {
 	if again != nil {
 		s.head.AdoptGeneration(again)
 	}
-	s.release(w, old)
+	s.releaseGenerations(w, old)
 	return nil
 }
 
 // stillStaged returns those of the rows that are in the stage.
 func (s *Store) stillStaged(ctx context.Context, w Work, rows map[format.StageRow]bool) (map[format.StageRow]bool, error) {
-	staged, err := s.listRows(ctx, engine.Stage, w)
+	staged, err := s.listStageRows(ctx, engine.Stage, w)
 	still := map[format.StageRow]bool{}
 	for _, r := range staged {
 		if rows[r] {

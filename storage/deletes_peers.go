@@ -20,7 +20,7 @@ type deletePeers interface {
 	named(ctx context.Context, tenant string) (format.Tombstones, error)
 	found(tenant string, all format.Tombstones)
 
-	// mayComeInForce returns why a delete that was announced after begun mustn't come in force, and inTime why one that did is
+	// mayComeInForce returns why a delete that was announced after begun mustn't come in force, and checkDeletesFresh why one that did is
 	// not known to have. mayCancel reports whether it can be taken back if it may have come in force.
 	mayComeInForce(ctx context.Context, tenant string, begun time.Time) error
 	inTime(begun time.Time) error
@@ -135,7 +135,7 @@ func (p deletesAmongOthers) mayComeInForce(ctx context.Context, tenant string, b
 	return p.inTime(begun)
 }
 
-// inTime returns an error where a delete wasn't written within the time that others wait for one that is announced.
+// checkDeletesFresh returns an error where a delete wasn't written within the time that others wait for one that is announced.
 func (p deletesAmongOthers) inTime(begun time.Time) error {
 	if took := membership.Elapsed(begun, p.s.opts.Now()); took > membership.CommitTimeout {
 		return fmt.Errorf("%w: the delete took too long, %v; try again", engine.ErrUnavailable, took.Round(time.Second))

@@ -87,7 +87,7 @@ func TestDeleteOfRollupsBesideSamplesOfOthers(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) {
 		o.Retention, o.AddClasses, o.seams.still = 90*day, true, true
-		o.Classes = []retention.Class{classOfJob("ci", "ci", retention.Keep{Raw: 2 * day, FiveMinutes: 60 * day, OneHour: 0})}
+		o.Classes = []retention.Class{classOfJob("ci", "ci", retention.Durations{Raw: 2 * day, FiveMinutes: 60 * day, OneHour: 0})}
 	})
 	at := ts.now.Add(-30 * day).Truncate(day)
 	require.Equal(t, 30, ts.importJob("ci", every(at.Add(10*time.Hour), time.Minute, 30)...).RollupsOnly)
@@ -114,7 +114,7 @@ func TestDeleteOfHoursBesideBucketsOfOthers(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) {
 		o.Retention, o.Retention5m, o.AddClasses, o.seams.still = 2*day, 90*day, true, true
-		o.Classes = []retention.Class{classOfJob("ci", "ci", retention.Keep{Raw: 2 * day, FiveMinutes: 4 * day, OneHour: 0})}
+		o.Classes = []retention.Class{classOfJob("ci", "ci", retention.Durations{Raw: 2 * day, FiveMinutes: 4 * day, OneHour: 0})}
 	})
 	at := ts.now.Add(-8 * time.Hour).Truncate(2 * time.Hour)
 	for _, job := range []string{"ci", "api"} {

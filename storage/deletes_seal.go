@@ -49,7 +49,7 @@ func (p *sealPass) gather(w *sealedWork, deletes map[string]format.Tombstones) e
 	if p.s.concern(deletes, w.Slot, w.own) {
 		known = nil
 	}
-	extra, rows, left, err := p.s.gather(p.ctx, w.Work, known, w.upTo)
+	extra, rows, left, err := p.s.listStagedRows(p.ctx, w.Work, known, w.upTo)
 	if err != nil {
 		return err
 	}

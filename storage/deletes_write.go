@@ -27,17 +27,17 @@ func (s *Store) carryOut(ctx context.Context, tenant string, d *format.Tombstone
 	s.deletes.taking.Lock()
 	defer s.deletes.taking.Unlock()
 	if d.Held, err = s.heldRows().Cuts(ctx, tenant); err != nil {
-		return explained(notDeleted, err)
+		return explainError(notDeleted, err)
 	}
 	if len(format.AppendTombstone(nil, d)) > format.MaxTombstoneBytes+format.MaxHeldCutBytes {
 		return fmt.Errorf("%w: samples are held for too many HA replicas of this tenant; try again later", ErrBadDelete)
 	}
 	// After that: what isn't held any more is stored.
 	if err := s.catchUp(ctx); err != nil {
-		return explained(notDeleted, err)
+		return explainError(notDeleted, err)
 	}
 	if err := s.sealOf(ctx, tenant, d); err != nil {
-		return explained(notDeleted, fmt.Errorf("storage: sealing the samples to delete: %w", err))
+		return explainError(notDeleted, fmt.Errorf("storage: sealing the samples to delete: %w", err))
 	}
 	if err := s.clock.MayRemove(); err != nil { // Sealing may have taken long.
 		return fmt.Errorf("storage: nothing was deleted: %w", err)
@@ -63,7 +63,7 @@ func (s *Store) writeDelete(ctx context.Context, tenant string, d *format.Tombst
 		Clustering: engine.Key{engine.Text(tenant)}, Timestamp: 1, Value: []byte{1},
 	}}}})
 	if err != nil {
-		return explained("storage: writing the delete", err)
+		return explainError("storage: writing the delete", err)
 	}
 	announced := *d
 	announced.Announced = true
@@ -72,7 +72,7 @@ func (s *Store) writeDelete(ctx context.Context, tenant string, d *format.Tombst
 		err = s.peers.mayComeInForce(ctx, tenant, begun)
 	}
 	if err != nil {
-		return s.cancelDelete(tenant, d, explained("storage: announcing the delete", err))
+		return s.cancelDelete(tenant, d, explainError("storage: announcing the delete", err))
 	}
 	if err = s.putDelete(ctx, tenant, d); err == nil {
 		err = s.peers.inTime(begun)
@@ -87,9 +87,9 @@ func (s *Store) writeDelete(ctx context.Context, tenant string, d *format.Tombst
 		s.opts.Logger.Error("a delete may or may not be applied later; it never affects samples written after the request. Retry it", "tenant", tenant,
 			"matchers", fmt.Sprint(d.Matchers), "from", format.FormatTime(d.Start),
 			"to", format.FormatTime(d.End), "err", err)
-		return explained("storage: writing the delete", err)
+		return explainError("storage: writing the delete", err)
 	}
-	return s.cancelDelete(tenant, d, explained("storage: writing the delete", err))
+	return s.cancelDelete(tenant, d, explainError("storage: writing the delete", err))
 }
 
 // mayCome reports whether a delete that was announced when it was read may have come in force since, or still may. read
@@ -158,7 +158,7 @@ func (s *Store) cancelDelete(tenant string, d *format.Tombstone, because error) 
 
 // removeDelete removes a delete.
 func (s *Store) removeDelete(ctx context.Context, tenant string, d *format.Tombstone) error {
-	if err := s.eraseDelete(ctx, tenant, d.ID); err != nil {
+	if err := s.deleteTombstone(ctx, tenant, d.ID); err != nil {
 		return err
 	}
 	m := &s.deletes

@@ -12,7 +12,7 @@ import (
 // accepted time.
 func (s *Store) RecordDeltas(ctx context.Context, tenant string, oldest int64) error {
 	earlier, now := s.clock.Bounds()
-	oldest = min(max(oldest, retention.PastAt(earlier, s.retention.Longest(tenant).Raw)), now.UnixMilli())
+	oldest = min(max(oldest, retention.PastUntil(earlier, s.retention.LongestRetention(tenant).Raw)), now.UnixMilli())
 	return s.starts.Record(ctx, tenant, oldest)
 }
 

@@ -49,10 +49,10 @@ func setSettings(ctx context.Context, eng engine.Engine, old []byte, s settings)
 	return ok, found, err
 }
 
-// Admit returns an option for an engine: a function that the engine calls with the stored description before it writes
+// CheckDescription returns an option for an engine: a function that the engine calls with the stored description before it writes
 // anything. The function returns an error wrapping ErrOlderFormat, ErrNewerFormat or ErrOtherSettings if Open would
 // also return this error.
-func Admit(opts Options) func([]byte) error {
+func CheckDescription(opts Options) func([]byte) error {
 	return func(text []byte) error {
 		var d description
 		if err := json.Unmarshal(text, &d); err != nil {

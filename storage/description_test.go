@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// TestDescriptionOfAStore creates a store, and reopens its files with Admit and different options. Admit must reject
+// TestDescriptionOfAStore creates a store, and reopens its files with CheckDescription and different options. Admit must reject
 // another format or other settings because of the description in the files, before any row is read.
 func TestDescriptionOfAStore(t *testing.T) {
 	t.Parallel()
@@ -28,7 +28,7 @@ func TestDescriptionOfAStore(t *testing.T) {
 	}
 	open := func(opts Options) error {
 		o := pebble.DefaultOptions()
-		o.Admit = Admit(opts)
+		o.Admit = CheckDescription(opts)
 		eng, err := pebble.Open(dir, o)
 		if err != nil {
 			return err
@@ -63,7 +63,7 @@ func TestDescriptionOfAStore(t *testing.T) {
 		require.NoError(t, eng.Close())
 		require.ErrorIs(t, open(opts), want)
 	}
-	require.ErrorContains(t, Admit(opts)([]byte("{")), "the description of the store is corrupt")
+	require.ErrorContains(t, CheckDescription(opts)([]byte("{")), "the description of the store is corrupt")
 }
 
 // unsetEngine is an engine whose CompareAndSet can be made to fail.
@@ -92,7 +92,7 @@ func TestPeriodThatIsNotAdded(t *testing.T) {
 		opts.Now = func() time.Time { return time.Now().Add(later) }
 		open := func(opts Options, f func(*Store)) error {
 			o := pebble.DefaultOptions()
-			o.Admit = Admit(opts)
+			o.Admit = CheckDescription(opts)
 			eng, err := pebble.Open(dir, o)
 			if err != nil {
 				return err

@@ -27,28 +27,28 @@ import (
 //	unlistStaged  staged      their slots were found empty after the rows were closed
 //	deleteRows    defined     no staged blob depends on them
 //	deleteHeld    held        stored, or not needed by any replica
-//	eraseDelete   deletes     cleaned, or never acknowledged
-//	removeOutdone pages       entries superseded by rows or other entries, which readers see instead
+//	deleteTombstone   deletes     cleaned, or never acknowledged
+//	removeSuperseded pages       entries superseded by rows or other entries, which readers see instead
 //	compact       r5m, r1h    parts of a long chunk that is written in the same batch
 //	replaceCounts catalog     series counts for earlier states of a window, when those of its current state are written
 //
 // In addition, some engines expire rows at the time that is fixed for their window: see package retention.
 
-// perTenant lists the tables whose keys begin with window and tenant.
-var perTenant = [...]*engine.Table{engine.Shards, engine.Metadata, engine.Sealed}
+// tenantTables lists the tables whose keys begin with window and tenant.
+var tenantTables = [...]*engine.Table{engine.Shards, engine.Metadata, engine.Sealed}
 
 // dropWindow drops the rows of a window, and unlists the window once they are deleted.
 func (s *Store) dropWindow(ctx context.Context, window int64, tenants []string) (gone bool, err error) {
 	res := format.ResolutionOf(window)
 	for _, t := range append(
-		[]*engine.Table{format.TableOf(res), format.PagesOf(res), engine.Catalog}, perTenant[:]...,
+		[]*engine.Table{format.TableOf(res), format.PagesOf(res), engine.Catalog}, tenantTables[:]...,
 	) {
-		if err := s.drop(ctx, t, engine.Key{engine.Int(window)}); err != nil {
+		if err := s.dropPrefix(ctx, t, engine.Key{engine.Int(window)}); err != nil {
 			return false, err
 		}
 	}
 	for _, tenant := range tenants {
-		done, err := s.unlist(ctx, tenant, window)
+		done, err := s.unlistWindow(ctx, tenant, window)
 		if err != nil {
 			return gone, err
 		}
@@ -67,21 +67,21 @@ func (s *Store) dropTenant(ctx context.Context, window int64, tenant string) (go
 			return false, err
 		}
 	}
-	if err := s.drop(
+	if err := s.dropPrefix(
 		ctx, engine.Catalog, engine.Key{engine.Int(window), engine.Int(int64(res)), engine.Text(tenant)},
 	); err != nil {
 		return false, err
 	}
-	for _, t := range perTenant {
-		if err := s.drop(ctx, t, engine.Key{engine.Int(window), engine.Text(tenant)}); err != nil {
+	for _, t := range tenantTables {
+		if err := s.dropPrefix(ctx, t, engine.Key{engine.Int(window), engine.Text(tenant)}); err != nil {
 			return false, err
 		}
 	}
-	return s.unlist(ctx, tenant, window)
+	return s.unlistWindow(ctx, tenant, window)
 }
 
 // dropPart drops one range. gone is true if the range existed and was deleted, or expires in the engine.
-func (s *Store) dropPart(ctx context.Context, d dropped, tenants []string) (gone bool, err error) {
+func (s *Store) dropPart(ctx context.Context, d dropRange, tenants []string) (gone bool, err error) {
 	if d.class == wholeWindow && !s.retention.Expires() { // An import may restore the window.
 		defer s.forgetWindow(d.window)
 	}
@@ -102,20 +102,20 @@ func (s *Store) dropPart(ctx context.Context, d dropped, tenants []string) (gone
 // forgetWindow removes a window from this process's caches, so that names, shards and, during imports, labels are
 // written again.
 func (s *Store) forgetWindow(window int64) {
-	s.catalog.forget(window)
+	s.catalog.removeWindow(window)
 	s.shards.DeleteFunc(func(of shardedMetric) bool { return of.window == window })
 	s.imports.dropped.Store(true)
 }
 
 // dropRows drops the rows and pages of series at a resolution.
 func (s *Store) dropRows(ctx context.Context, res rollup.Resolution, prefix engine.Key) error {
-	if err := s.drop(ctx, format.TableOf(res), prefix); err != nil {
+	if err := s.dropPrefix(ctx, format.TableOf(res), prefix); err != nil {
 		return err
 	}
-	return s.drop(ctx, format.PagesOf(res), prefix)
+	return s.dropPrefix(ctx, format.PagesOf(res), prefix)
 }
 
-func (s *Store) drop(ctx context.Context, t *engine.Table, prefix engine.Key) error {
+func (s *Store) dropPrefix(ctx context.Context, t *engine.Table, prefix engine.Key) error {
 	if err := s.eng.Drop(ctx, t, prefix); err != nil {
 		return fmt.Errorf("storage: deleting window %d of %s: %w", prefix[0].Int, t, err)
 	}
@@ -126,7 +126,7 @@ func (s *Store) drop(ctx context.Context, t *engine.Table, prefix engine.Key) er
 func (s *Store) deleteStaged(ctx context.Context, works []*sealedWork) error {
 	var staged []engine.Batch
 	for _, w := range works {
-		staged = append(staged, rowsDeleted(engine.Stage, format.StagePartition(w.Slot, w.Partition), w.rows))
+		staged = append(staged, deletionBatch(engine.Stage, format.StagePartition(w.Slot, w.Partition), w.rows))
 	}
 	return s.writeInPieces(ctx, staged...)
 }
@@ -204,11 +204,11 @@ func (s *Store) writeInPieces(ctx context.Context, batches ...engine.Batch) erro
 
 // deleteRows deletes rows of table stage or defined.
 func (s *Store) deleteRows(ctx context.Context, t *engine.Table, partition engine.Key, rows []format.StageRow) error {
-	return s.writeInPieces(ctx, rowsDeleted(t, partition, rows))
+	return s.writeInPieces(ctx, deletionBatch(t, partition, rows))
 }
 
-// rowsDeleted returns a batch that deletes rows of table stage or defined, as ranges of consecutive numbers.
-func rowsDeleted(t *engine.Table, partition engine.Key, rows []format.StageRow) engine.Batch {
+// deletionBatch returns a batch that deletes rows of table stage or defined, as ranges of consecutive numbers.
+func deletionBatch(t *engine.Table, partition engine.Key, rows []format.StageRow) engine.Batch {
 	slices.SortFunc(rows, func(a, b format.StageRow) int {
 		return cmp.Or(strings.Compare(a.Writer, b.Writer), cmp.Compare(a.Seq, b.Seq))
 	})
@@ -262,9 +262,9 @@ func (s *Store) deleteHeld(ctx context.Context, at ha.ClusterName, rows []ha.Hel
 	return nil
 }
 
-// eraseDelete deletes the row of a tombstone. The deletion has the timestamp of the row's last write, so the tombstone
+// deleteTombstone deletes the row of a tombstone. The deletion has the timestamp of the row's last write, so the tombstone
 // never reappears.
-func (s *Store) eraseDelete(ctx context.Context, tenant, id string) error {
+func (s *Store) deleteTombstone(ctx context.Context, tenant, id string) error {
 	err := s.eng.Write(ctx, []engine.Batch{
 		{Table: engine.Deletes, Partition: deletePartition(tenant), Mutations: []engine.Mutation{{
 			Op: engine.Delete, Clustering: engine.Key{engine.Text(id)}, Timestamp: format.TombstoneTimestamp,
@@ -276,9 +276,9 @@ func (s *Store) eraseDelete(ctx context.Context, tenant, id string) error {
 	return nil
 }
 
-// removeOutdone removes superseded entries of some series from the pages of a partition. Entries that supersede other
+// removeSuperseded removes superseded entries of some series from the pages of a partition. Entries that supersede other
 // entries are first rewritten as rows.
-func (s *Store) removeOutdone(
+func (s *Store) removeSuperseded(
 	ctx context.Context, res rollup.Resolution, partition engine.Key, series map[string]deletedSeries,
 ) error {
 	// Superseded parts of long chunks aren't in pages. This compaction removes them.

@@ -51,7 +51,7 @@
 // match. If the range is short and many series match, series without samples in the range are skipped by the spans of
 // their chunks (design/queries.md). The label order of a large answer is cached.
 //
-// package query: select.go, windows.go, match.go, series.go, sought.go, chunk_spans.go, ranks.go, groups.go, fetch.go,
+// package query: select.go, windows.go, match.go, series.go, filter_query.go, chunk_spans.go, ranks.go, groups.go, fetch.go,
 // buckets.go; head/read.go
 //
 // # How series are deleted
@@ -82,7 +82,7 @@
 //	leases    ◄► liveness: which process seals which partition; concurrent seals are harmless
 //	filling   ◄► liveness: which process changes rollups without samples; one at a time
 //	Seal      ─► defined: definitions in sealed blobs of other processes, for blobs that depend on them
-//	Forget    ◄─ staging log: samples sealed by other processes are released from the head
+//	ReleaseSealed ◄─ staging log: samples sealed by other processes are released from the head
 //
 // design/several-processes.md explains why samples are neither lost nor missed. Package membership contains the
 // processes, leases and liveness, and decides whether a clock is trusted.

@@ -9,7 +9,7 @@ import (
 )
 
 // addExemplars adds the rows of a series' exemplars, except those already sealed. The caller adds the series' labels.
-func (x *slotSealer) addExemplars(c *collected, sealedBefore bool) error {
+func (x *slotSealer) addExemplars(c *collectedSeries, sealedBefore bool) error {
 	var list []format.Exemplar
 	for st := range c.chunks.All() {
 		list = append(list, st.Exemplars()...)
@@ -34,7 +34,7 @@ func (x *slotSealer) addExemplars(c *collected, sealedBefore bool) error {
 			n++
 		}
 		value := format.AppendRawChunk(nil, format.RawChunk{Exempt: named, Data: format.AppendExemplars(nil, list[:n])})
-		x.put(
+		x.addRow(
 			c, rollup.Raw, at.window, at.end*1000,
 			format.ExemplarsKey(c.series.IDText(), at.start, format.RowVersion(value)), value,
 		)

@@ -22,11 +22,11 @@ import (
 //	window, class                 no tenant keeps the class; names and commit records stay as long as any row does
 //	window, class, tenant         this tenant doesn't keep the class, other tenants do
 
-// drops maps the ranges to drop to the tenants that have rows in the range's window.
-type drops map[dropped][]string
+// dropList maps the ranges to drop to the tenants that have rows in the range's window.
+type dropList map[dropRange][]string
 
-// dropped identifies a range of a window: one class or the whole window, of one tenant or of all tenants (tenant "").
-type dropped struct {
+// dropRange identifies a range of a window: one class or the whole window, of one tenant or of all tenants (tenant "").
+type dropRange struct {
 	window int64
 	class  int64 // or wholeWindow
 	tenant string
@@ -80,7 +80,7 @@ func (s *Store) Expire(ctx context.Context) (parts int, err error) {
 	if err := s.clock.MayRemove(); err != nil {
 		return 0, err
 	}
-	tenants, err := s.tenantsAround(ctx, nil)
+	tenants, err := s.tenantsSkipping(ctx, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -95,7 +95,7 @@ func (s *Store) Expire(ctx context.Context) (parts int, err error) {
 			failed = errors.Join(failed, err)
 		}
 	}
-	expired, err := s.expired(ctx, tenants, of)
+	expired, err := s.listExpired(ctx, tenants, of)
 	if err != nil {
 		return 0, errors.Join(failed, err)
 	}
@@ -116,10 +116,10 @@ func (s *Store) Expire(ctx context.Context) (parts int, err error) {
 		}
 	}
 	// The first list may be outdated: a seal may since have added rows of a tenant that keeps the window longer.
-	if expired, err = s.expired(ctx, tenants, of); err != nil {
+	if expired, err = s.listExpired(ctx, tenants, of); err != nil {
 		return 0, errors.Join(failed, err)
 	}
-	for _, d := range slices.SortedFunc(maps.Keys(expired), dropped.compare) {
+	for _, d := range slices.SortedFunc(maps.Keys(expired), dropRange.compare) {
 		gone, err := s.dropPart(ctx, d, expired[d])
 		if err != nil {
 			return parts, errors.Join(failed, err)
@@ -133,13 +133,13 @@ func (s *Store) Expire(ctx context.Context) (parts int, err error) {
 	return parts, failed
 }
 
-func (d dropped) compare(o dropped) int {
+func (d dropRange) compare(o dropRange) int {
 	return cmp.Or(cmp.Compare(d.window, o.window), cmp.Compare(d.class, o.class), cmp.Compare(d.tenant, o.tenant))
 }
 
-// expired returns the listed windows to drop, according to the retention boundaries of their tenants.
-func (s *Store) expired(ctx context.Context, tenants []string, of map[string]*retention.Boundaries) (drops, error) {
-	d := drops{}
+// listExpired returns the listed windows to drop, according to the retention boundaries of their tenants.
+func (s *Store) listExpired(ctx context.Context, tenants []string, of map[string]*retention.Boundaries) (dropList, error) {
+	d := dropList{}
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
 		newest := int64(never)
 		for _, tenant := range tenants {
@@ -152,35 +152,35 @@ func (s *Store) expired(ctx context.Context, tenants []string, of map[string]*re
 		}
 		kept := map[int64][]string{} // window to tenants
 		for _, tenant := range tenants {
-			windows, err := s.everyWindow(ctx, tenant, format.FirstWindow(res), s.period.WindowAt(res, newest))
+			windows, err := s.readableWindows(ctx, tenant, format.FirstWindow(res), s.period.WindowAt(res, newest))
 			if err != nil {
 				return nil, err
 			}
 			for _, window := range windows {
 				if s.retention.AllDropped(of[tenant], window) {
-					d.add(dropped{window, wholeWindow, ""}, tenant)
+					d.addRange(dropRange{window, wholeWindow, ""}, tenant)
 				} else {
 					kept[window] = append(kept[window], tenant)
 				}
 			}
 		}
 		for window, by := range kept {
-			all := dropped{window, wholeWindow, ""}
+			all := dropRange{window, wholeWindow, ""}
 			for _, tenant := range d[all] {
-				d.add(dropped{window, wholeWindow, tenant}, tenant)
+				d.addRange(dropRange{window, wholeWindow, tenant}, tenant)
 			}
 			delete(d, all)
-			s.expiredClasses(window, by, of, d)
+			s.addExpiredClasses(window, by, of, d)
 		}
 	}
 	return d, nil
 }
 
-func (d drops) add(part dropped, tenant string) { d[part] = append(d[part], tenant) }
+func (d dropList) addRange(part dropRange, tenant string) { d[part] = append(d[part], tenant) }
 
-// expiredClasses adds the classes to drop from a window that some tenants keep, except classes that were dropped
+// addExpiredClasses adds the classes to drop from a window that some tenants keep, except classes that were dropped
 // before. A class that no tenant keeps is dropped for all tenants at once.
-func (s *Store) expiredClasses(window int64, tenants []string, of map[string]*retention.Boundaries, d drops) {
+func (s *Store) addExpiredClasses(window int64, tenants []string, of map[string]*retention.Boundaries, d dropList) {
 	res, end := format.ResolutionOf(window), s.period.WindowEnd(window)
 	for class := range s.retention.Classes() {
 		var from, due []string
@@ -196,10 +196,10 @@ func (s *Store) expiredClasses(window int64, tenants []string, of map[string]*re
 		switch {
 		case len(due) == 0:
 		case len(from) == len(tenants):
-			d[dropped{window, class, ""}] = from
+			d[dropRange{window, class, ""}] = from
 		default:
 			for _, tenant := range due {
-				d.add(dropped{window, class, tenant}, tenant)
+				d.addRange(dropRange{window, class, tenant}, tenant)
 			}
 		}
 	}

@@ -49,7 +49,7 @@ func TestClassesAreDroppedOnce(t *testing.T) {
 	ts := openCountingStore(
 		t, &drops, func(op faultengine.Op) bool { return op.Kind == faultengine.Drop }, func(o *Options) {
 			o.Partitions, o.Retention, o.Classes, o.AddClasses = 1, 0, []retention.Class{
-				classOfJob("ci", "ci", retention.Keep{Raw: 2 * day}),
+				classOfJob("ci", "ci", retention.Durations{Raw: 2 * day}),
 			}, true
 		},
 	)

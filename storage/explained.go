@@ -16,9 +16,9 @@ type explainedError struct {
 	error
 }
 
-// explained adds a prefix, such as "storage: nothing was deleted", and the remedy to the engine's error that err wraps.
+// explainError adds a prefix, such as "storage: nothing was deleted", and the remedy to the engine's error that err wraps.
 // It returns err itself if err doesn't wrap engine.ErrUnavailable.
-func explained(failed string, err error) error {
+func explainError(failed string, err error) error {
 	if !errors.Is(err, engine.ErrUnavailable) {
 		return err
 	}

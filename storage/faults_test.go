@@ -48,7 +48,7 @@ func (ts *testStore) tryWrite(tenant string, ls labels.Labels, samples ...sample
 // requireEmptyHead removes series without samples from the head, and requires the head to be empty.
 func (ts *testStore) requireEmptyHead() {
 	ts.t.Helper()
-	ts.LetGo()
+	ts.ReleaseSeries()
 	require.Zero(ts.t, ts.head.SeriesCount(), "series")
 	require.Zero(ts.t, ts.head.Bytes(), "bytes")
 	for p := range ts.period.Partitions() {
@@ -115,7 +115,7 @@ func TestSealThatDoesNotLearnItsEnd(t *testing.T) {
 	ts.write("ann", upLabels, sample{at, 1})
 	require.ErrorIs(t, ts.SealAll(t.Context()), engine.ErrUnavailable)
 	ts.now = ts.now.Add(100 * time.Hour)
-	require.NoError(t, ts.Unlist(t.Context(), 0), "the mark goes past the slot")
+	require.NoError(t, ts.UnlistSlots(t.Context(), 0), "the mark goes past the slot")
 	require.NoError(t, ts.SealAll(t.Context()))
 	ts.requireEmptyHead()
 	require.Equal(t, map[string][]sample{upLabels.String(): {{at, 1}}}, ts.all("ann"))

@@ -23,10 +23,10 @@ const (
 	followInterval = time.Second
 	// followWorkers is the number of streams that are read concurrently.
 	followWorkers = 16
-	// gapLife is the time after which missing numbers of a stream are no longer read. A commit that takes longer than
+	// gapTTL is the time after which missing numbers of a stream are no longer read. A commit that takes longer than
 	// membership.CommitTimeout isn't acknowledged, so rows that are missing for longer were sealed or never
 	// acknowledged.
-	gapLife = 2 * membership.CommitTimeout
+	gapTTL = 2 * membership.CommitTimeout
 	// gapInterval is the time between reads of gaps while no query waits. A follower that starts late has many gaps:
 	// the sealed rows of processes that have stopped.
 	gapInterval = 10 * time.Second
@@ -50,7 +50,7 @@ type follower struct {
 	// writers are the processes that the last pass listed.
 	writers []string
 	// begun is the start of the last complete pass, or of the rebuild; it is protected by mu. forgot holds, for each
-	// partition, the start of the last completed forgetDue, or of the process.
+	// partition, the start of the last completed releaseSealed, or of the process.
 	begun  time.Time
 	forgot []time.Time
 }
@@ -79,11 +79,11 @@ type followedSlot struct {
 }
 
 // followedStream is the follower's state of a stream: the numbers that were read, and the numbers that were sealed when
-// workedOff was read.
+// sealedRuns was read.
 type followedStream struct {
 	head.Stream
 	progress     streamProgress
-	workedOff    workedOff
+	workedOff    sealedRuns
 	hasWorkedOff bool
 	looked       time.Time // when gaps were last read
 }
@@ -176,21 +176,21 @@ func (f *follower) run(ctx context.Context) {
 		f.mu.Unlock()
 		err := ctx.Err()
 		if err == nil {
-			err = panics.Call("following", func() error { return f.pass(ctx, t != nil) })
+			err = panics.Call("following", func() error { return f.makePass(ctx, t != nil) })
 		}
 		if t != nil {
 			t.err = err
 			close(t.done)
 		}
 		if ctx.Err() != nil {
-			f.refuseCallers()
+			f.rejectCallers()
 			return
 		}
 	}
 }
 
-// refuseCallers makes waiting and later catchUp calls return engine.ErrClosed.
-func (f *follower) refuseCallers() {
+// rejectCallers makes waiting and later catchUp calls return engine.ErrClosed.
+func (f *follower) rejectCallers() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	closed := &pendingPass{done: make(chan struct{}), err: engine.ErrClosed}
@@ -202,12 +202,12 @@ func (f *follower) refuseCallers() {
 	f.next = closed
 }
 
-// pass reads new stage rows. awaited is true if a query waits for all acknowledged samples; otherwise gaps are read
+// makePass reads new stage rows. awaited is true if a query waits for all acknowledged samples; otherwise gaps are read
 // only every gapInterval.
-func (f *follower) pass(ctx context.Context, awaited bool) error {
+func (f *follower) makePass(ctx context.Context, awaited bool) error {
 	begun := f.s.opts.Now()
 	for p := range f.s.period.Partitions() {
-		if err := f.forgetDue(ctx, p, f.s.reread); err != nil {
+		if err := f.releaseSealed(ctx, p, f.s.reread); err != nil {
 			return err
 		}
 	}
@@ -223,7 +223,7 @@ func (f *follower) pass(ctx context.Context, awaited bool) error {
 	if err != nil {
 		return err
 	}
-	if err := f.follow(ctx, positions, awaited, begun); err != nil {
+	if err := f.readNewRows(ctx, positions, awaited, begun); err != nil {
 		return err
 	}
 	// The pass is incomplete if it took so long that stream positions may have expired before they were read.
@@ -251,30 +251,30 @@ func (f *follower) timeSincePass() time.Duration {
 	return membership.Elapsed(f.begun, f.s.opts.Now())
 }
 
-// isForgetDue reports whether forgetDue must release samples of a partition. The head may contain samples that other
+// isReleaseDue reports whether releaseSealed must release samples of a partition. The head may contain samples that other
 // processes have sealed and deleted. Once these are cleaned and their tombstone is removed, queries would return them.
-func (f *follower) isForgetDue(partition int) bool {
+func (f *follower) isReleaseDue(partition int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.s.opts.Shared && membership.Elapsed(f.forgot[partition], f.s.opts.Now()) > deleteRests/2
 }
 
-// forgetDue releases the samples of a partition that other processes have sealed, once per day. It must run before a
-// query reads the head and before a seal closes its generations, because the call of Forget may be late, or this
-// process may have been paused. If only some rows of a generation are sealed, forgetDue reads the generation again,
+// releaseSealed releases the samples of a partition that other processes have sealed, once per day. It must run before a
+// query reads the head and before a seal closes its generations, because the call of ReleaseSealed may be late, or this
+// process may have been paused. If only some rows of a generation are sealed, releaseSealed reads the generation again,
 // because the other rows may be newer. reread is Store.reread, or replaceByStaged if the caller holds the partition's
 // seal lock. Without the lock, a concurrent seal wouldn't release the new generation.
-func (f *follower) forgetDue(
+func (f *follower) releaseSealed(
 	ctx context.Context, partition int, reread func(context.Context, Work) error,
 ) error {
-	if !f.isForgetDue(partition) {
+	if !f.isReleaseDue(partition) {
 		return nil
 	}
 	begun := f.s.opts.Now()
 	for _, slot := range f.s.head.Slots(partition) {
 		w := Work{Partition: partition, Slot: slot}
 		staged, err := f.s.listStaged(ctx, w)
-		if err == nil && f.s.head.HasSealedRow(w.at(), staged) {
+		if err == nil && f.s.head.HasSealedRow(w.slotPartition(), staged) {
 			err = reread(ctx, w)
 		}
 		if err != nil {
@@ -310,7 +310,7 @@ func (f *follower) slot(slot int64, partition int) *followedSlot {
 	if c == nil {
 		c = &followedSlot{
 			streams: map[string]*followedStream{},
-			decoder: head.NewDecoder(f.s.head, head.SlotPartition{Slot: slot, Partition: partition}, f.s.learn),
+			decoder: head.NewDecoder(f.s.head, head.SlotPartition{Slot: slot, Partition: partition}, f.s.readDefinitions),
 		}
 		if p.slots == nil {
 			p.slots = map[int64]*followedSlot{}
@@ -336,7 +336,7 @@ func (f *follower) readSlot(ctx context.Context, w Work) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, st := range c.streams {
-		st.hasWorkedOff = false // workedOff is read again for the next row.
+		st.hasWorkedOff = false // sealedRuns is read again for the next row.
 	}
 	missed := false
 	for row, err := range f.s.eng.Scan(ctx, f.s.stageRange(w, func() { missed = true })) {
@@ -352,12 +352,12 @@ func (f *follower) readSlot(ctx context.Context, w Work) error {
 			st.MarkDamaged()
 			missed = false
 		}
-		if err := f.add(ctx, c, st, r, row.Value, begun, f.mode == followsNobody); err != nil {
+		if err := f.addRow(ctx, c, st, r, row.Value, begun, f.mode == followsNobody); err != nil {
 			return err
 		}
 		st.PruneEpochs()
 	}
-	f.s.noteOrphans(c.orphans, w.Slot, w.Partition)
+	f.s.countOrphans(c.orphans, w.Slot, w.Partition)
 	c.orphans = 0
 	c.decoder.Release()
 	if f.mode == followsNobody {
@@ -375,17 +375,17 @@ func (f *follower) releaseSlot(w Work) {
 	delete(p.slots, w.Slot)
 }
 
-// add adds a row to the head unless the head already contains the row. A blob that depends on an undefined series
+// addRow adds a row to the head unless the head already contains the row. A blob that depends on an undefined series
 // remains a gap, because the blob that defines the series may still be written. alone is true if no other process
 // commits. In this case the blob was never acknowledged, and its samples are skipped.
-func (f *follower) add(
+func (f *follower) addRow(
 	ctx context.Context, c *followedSlot, st *followedStream, r format.StageRow, value []byte, now time.Time,
 	alone bool,
 ) error {
 	if !st.progress.isUnread(r.Seq) {
 		return nil
 	}
-	if back, err := f.cameBack(ctx, c, st, r); err != nil {
+	if back, err := f.hasReappeared(ctx, c, st, r); err != nil {
 		return err
 	} else if back {
 		st.progress.markRead(r.Seq, now)
@@ -394,7 +394,7 @@ func (f *follower) add(
 	d := c.decoder
 	err := d.Decode(ctx, &st.Stream, r, value, func() bool { return !alone })
 	if errors.Is(err, head.ErrUndefined) {
-		st.progress.skip(r.Seq+1, now)
+		st.progress.addGap(r.Seq+1, now)
 		return nil
 	}
 	if err == nil {
@@ -420,9 +420,9 @@ func (f *follower) add(
 	return nil
 }
 
-// forget releases the definitions of streams in slots without samples in the head, because these slots are sealed. It
+// releaseDefinitions releases the definitions of streams in slots without samples in the head, because these slots are sealed. It
 // keeps the streams' progress until their positions have expired. Otherwise the rows would be read again in each pass.
-func (f *follower) forget(partition int) {
+func (f *follower) releaseDefinitions(partition int) {
 	if f.mode == followsNobody {
 		return
 	}
@@ -454,7 +454,7 @@ func (p *streamProgress) isUnread(seq int64) bool {
 // markRead records that a number was read.
 func (p *streamProgress) markRead(seq int64, now time.Time) {
 	if seq >= p.next {
-		p.skip(seq, now)
+		p.addGap(seq, now)
 		p.next = seq + 1
 		return
 	}
@@ -474,8 +474,8 @@ func (p *streamProgress) markRead(seq int64, now time.Time) {
 	}
 }
 
-// skip adds a gap from next to to-1.
-func (p *streamProgress) skip(to int64, now time.Time) {
+// addGap adds a gap from next to to-1.
+func (p *streamProgress) addGap(to int64, now time.Time) {
 	if to > p.next {
 		p.gaps = append(p.gaps, gap{p.next, to - 1, now})
 		p.next = to

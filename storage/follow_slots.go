@@ -18,8 +18,8 @@ import (
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
-// readTogether is the number of known rows that one scan may read again for each scan that it saves.
-const readTogether = 32
+// maxGroupedSpans is the number of known rows that one scan may read again for each scan that it saves.
+const maxGroupedSpans = 32
 
 // streamPosition is the last number of a writer's stream in a slot partition.
 type streamPosition struct {
@@ -60,8 +60,8 @@ func (f *follower) readPositions(ctx context.Context) (map[head.SlotPartition][]
 	return positions, g.Wait()
 }
 
-// follow reads the new stage rows of all slot partitions.
-func (f *follower) follow(
+// readNewRows reads the new stage rows of all slot partitions.
+func (f *follower) readNewRows(
 	ctx context.Context, positions map[head.SlotPartition][]streamPosition, awaited bool, begun time.Time,
 ) error {
 	g, ctx := errgroup.WithContext(ctx)
@@ -71,7 +71,7 @@ func (f *follower) follow(
 			c := f.slot(at.Slot, at.Partition)
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			return f.readOn(ctx, c, list, awaited, begun)
+			return f.readStreams(ctx, c, list, awaited, begun)
 		}))
 	}
 	return g.Wait()
@@ -83,9 +83,9 @@ type seqSpan struct {
 	from, to int64
 }
 
-// readOn reads the new rows of a slot partition's streams, including rows beyond the stream positions. It also reads
+// readStreams reads the new rows of a slot partition's streams, including rows beyond the stream positions. It also reads
 // the gaps if a query waits or if gapInterval has passed.
-func (f *follower) readOn(
+func (f *follower) readStreams(
 	ctx context.Context, c *followedSlot, positions []streamPosition, awaited bool, begun time.Time,
 ) error {
 	slices.SortFunc(positions, func(a, b streamPosition) int { return strings.Compare(a.writer, b.writer) })
@@ -113,12 +113,12 @@ func (f *follower) readOn(
 	for _, t := range positions {
 		st := c.stream(t.writer)
 		if t.seq >= st.progress.next {
-			st.progress.skip(t.seq+1, begun)
+			st.progress.addGap(t.seq+1, begun)
 		}
 		// Gaps are removed only after they were read, so that after a long pause each gap is still read once.
 		if st.looked.Equal(begun) {
 			st.progress.gaps = slices.DeleteFunc(
-				st.progress.gaps, func(g gap) bool { return begun.Sub(g.since) > gapLife },
+				st.progress.gaps, func(g gap) bool { return begun.Sub(g.since) > gapTTL },
 			)
 		}
 		st.PruneEpochs()
@@ -133,7 +133,7 @@ func (f *follower) groupSpans(c *followedSlot, spans []seqSpan) [][]seqSpan {
 	if len(spans) == 0 {
 		return nil
 	}
-	if f.s.head.CountRows(c.decoder.SlotPartition()) <= readTogether*(len(spans)-1) {
+	if f.s.head.CountRows(c.decoder.SlotPartition()) <= maxGroupedSpans*(len(spans)-1) {
 		return [][]seqSpan{spans}
 	}
 	each := make([][]seqSpan, len(spans))
@@ -166,7 +166,7 @@ func (f *follower) readSpans(ctx context.Context, c *followedSlot, spans []seqSp
 		if i < 0 || spans[i].writer != writer || seq > spans[i].to {
 			continue
 		}
-		if err := f.add(
+		if err := f.addRow(
 			ctx, c, c.stream(spans[i].writer), format.StageRowOf(row), row.Value, begun, false,
 		); err != nil {
 			return err

@@ -74,7 +74,7 @@ func TestFollowingManyThatEnded(t *testing.T) {
 	)
 	reads.Store(0)
 	for range 2 * gapInterval / time.Second {
-		require.NoError(t, s.follower.pass(t.Context(), false))
+		require.NoError(t, s.follower.makePass(t.Context(), false))
 		now = now.Add(time.Second)
 	}
 	require.LessOrEqual(
@@ -118,11 +118,11 @@ func TestGapsAreLookedForWhereSomebodyWaits(t *testing.T) {
 		require.Equal(t, late, b.Commit(t.Context()) != nil)
 		late = false
 	}
-	require.NoError(t, s.follower.pass(t.Context(), false))
+	require.NoError(t, s.follower.makePass(t.Context(), false))
 	require.Equal(t, 2, s.head.CountRows(at))
 	require.NoError(t, eng.ApplyWithheld(t.Context()))
 	now = now.Add(time.Second)
-	require.NoError(t, s.follower.pass(t.Context(), false))
+	require.NoError(t, s.follower.makePass(t.Context(), false))
 	require.Equal(t, 2, s.head.CountRows(at))
 
 	found, err := s.Select(t.Context(), query.Query{Tenant: "default", MaxT: now.UnixMilli()})

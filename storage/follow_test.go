@@ -23,18 +23,18 @@ func TestPlace(t *testing.T) {
 			func(p *streamProgress) { p.markRead(0, at(1)); p.markRead(2, at(2)); p.markRead(5, at(3)) }, 6,
 			[]gap{{1, 1, at(2)}, {3, 4, at(3)}}},
 		"a tail without rows": {
-			func(p *streamProgress) { p.skip(3, at(1)) }, 3, []gap{{0, 2, at(1)}}},
+			func(p *streamProgress) { p.addGap(3, at(1)) }, 3, []gap{{0, 2, at(1)}}},
 		"a tail that is known": {
-			func(p *streamProgress) { p.markRead(4, at(1)); p.skip(3, at(2)); p.skip(5, at(2)) }, 5,
+			func(p *streamProgress) { p.markRead(4, at(1)); p.addGap(3, at(2)); p.addGap(5, at(2)) }, 5,
 			[]gap{{0, 3, at(1)}}},
 		"fills a gap": {
-			func(p *streamProgress) { p.skip(1, at(1)); p.markRead(0, at(2)) }, 1, nil},
+			func(p *streamProgress) { p.addGap(1, at(1)); p.markRead(0, at(2)) }, 1, nil},
 		"fills a gap's beginning": {
-			func(p *streamProgress) { p.skip(3, at(1)); p.markRead(0, at(2)) }, 3, []gap{{1, 2, at(1)}}},
+			func(p *streamProgress) { p.addGap(3, at(1)); p.markRead(0, at(2)) }, 3, []gap{{1, 2, at(1)}}},
 		"fills a gap's end": {
-			func(p *streamProgress) { p.skip(3, at(1)); p.markRead(2, at(2)) }, 3, []gap{{0, 1, at(1)}}},
+			func(p *streamProgress) { p.addGap(3, at(1)); p.markRead(2, at(2)) }, 3, []gap{{0, 1, at(1)}}},
 		"cuts a gap in two": {
-			func(p *streamProgress) { p.skip(5, at(1)); p.markRead(2, at(2)) }, 5, []gap{{0, 1, at(1)}, {3, 4, at(1)}}},
+			func(p *streamProgress) { p.addGap(5, at(1)); p.markRead(2, at(2)) }, 5, []gap{{0, 1, at(1)}, {3, 4, at(1)}}},
 		"fills the second of two gaps": {
 			func(p *streamProgress) { p.markRead(1, at(1)); p.markRead(3, at(2)); p.markRead(2, at(3)) }, 4,
 			[]gap{{0, 0, at(1)}}},
@@ -63,7 +63,7 @@ func TestStreamProgressFindsUnreadNumbers(t *testing.T) {
 		took := map[int64]bool{}
 		for range rng.IntN(40) {
 			if seq := rng.Int64N(n); rng.IntN(5) == 0 {
-				p.skip(seq, time.Time{})
+				p.addGap(seq, time.Time{})
 			} else if p.isUnread(seq) {
 				p.markRead(seq, time.Time{})
 				took[seq] = true

@@ -9,9 +9,9 @@ import (
 	"github.com/cassia-db/cassia/storage/head"
 )
 
-// Forget releases the samples of a partition that other processes have sealed from the head. The process that seals the
+// ReleaseSealed releases the samples of a partition that other processes have sealed from the head. The process that seals the
 // partition doesn't need to call it, because Seal also releases samples.
-func (s *Store) Forget(ctx context.Context, partition int) error {
+func (s *Store) ReleaseSealed(ctx context.Context, partition int) error {
 	_, now := s.clock.Times()
 	for _, slot := range s.head.Slots(partition) {
 		w := Work{Partition: partition, Slot: slot}
@@ -22,7 +22,7 @@ func (s *Store) Forget(ctx context.Context, partition int) error {
 		if err != nil {
 			return err
 		}
-		if !s.head.HasSealedGeneration(w.at(), staged) {
+		if !s.head.HasSealedGeneration(w.slotPartition(), staged) {
 			continue
 		}
 		closed := &sealedWork{Work: w}
@@ -32,15 +32,15 @@ func (s *Store) Forget(ctx context.Context, partition int) error {
 		if staged, err = s.listStaged(ctx, w); err != nil {
 			return err
 		}
-		s.release(w, slices.DeleteFunc(closed.own, func(g *head.Generation) bool { return !g.IsSealed(staged) }))
+		s.releaseGenerations(w, slices.DeleteFunc(closed.own, func(g *head.Generation) bool { return !g.IsSealed(staged) }))
 	}
-	s.follower.forget(partition)
+	s.follower.releaseDefinitions(partition)
 	return nil
 }
 
 // listStaged returns a slot's staged rows as a set.
 func (s *Store) listStaged(ctx context.Context, w Work) (map[format.StageRow]bool, error) {
-	rows, err := s.listRows(ctx, engine.Stage, w)
+	rows, err := s.listStageRows(ctx, engine.Stage, w)
 	staged := make(map[format.StageRow]bool, len(rows))
 	for _, r := range rows {
 		staged[r] = true

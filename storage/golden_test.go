@@ -48,7 +48,7 @@ var goldenRows = map[string]goldenRow{
 		func(value []byte) (string, error) {
 			var k retention.Advertised
 			err := json.Unmarshal(value, &k)
-			return k.Words(), err
+			return k.Text(), err
 		},
 		func(value []byte) ([]byte, error) {
 			var k retention.Advertised

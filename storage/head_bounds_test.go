@@ -175,7 +175,7 @@ func TestForgottenTenantComesBack(t *testing.T) {
 	s, err := first.Define([]byte("alias"), upLabels)
 	require.NoError(t, err)
 	require.NoError(t, first.Float(s, at, 0, 1))
-	ts.LetGo()
+	ts.ReleaseSeries()
 	require.Empty(t, ts.head.Tenants())
 	again, err := second.Define([]byte("alias"), upLabels)
 	require.NoError(t, err)

@@ -2,17 +2,17 @@ package storage
 
 import "time"
 
-// HeadSettled returns the size of the head's samples in a partition's slots that ended at least settleMS milliseconds
+// SettledHeadBytes returns the size of the head's samples in a partition's slots that ended at least settleMS milliseconds
 // ago and weren't written to for rest. A backfill fills many such slots, one after the other, before the next round of
 // sealing.
-func (s *Store) HeadSettled(partition int, settleMS int64, rest time.Duration) (bytes int64) {
+func (s *Store) SettledHeadBytes(partition int, settleMS int64, rest time.Duration) (bytes int64) {
 	now := s.opts.Now()
 	return s.head.RestingBytes(partition, func(slot int64, touched time.Time) bool {
-		return s.Settled(slot, settleMS) && now.Sub(touched) >= rest
+		return s.IsSettled(slot, settleMS) && now.Sub(touched) >= rest
 	})
 }
 
-// Rests reports whether no samples were added to a slot and partition in the head for rest.
-func (s *Store) Rests(w Work, rest time.Duration) bool {
-	return s.opts.Now().Sub(s.head.LastTouched(w.at())) >= rest
+// IsIdle reports whether no samples were added to a slot and partition in the head for rest.
+func (s *Store) IsIdle(w Work, rest time.Duration) bool {
+	return s.opts.Now().Sub(s.head.LastTouched(w.slotPartition())) >= rest
 }

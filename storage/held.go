@@ -10,8 +10,8 @@ import (
 // heldRows reads the held rows of replicas.
 func (s *Store) heldRows() ha.Rows { return ha.Rows{Engine: s.eng, Corrupt: s.damage.RecordCorruptRow} }
 
-// withHeld returns the ids of the deletes in ds that apply to rows that are still held.
-func (s *Store) withHeld(ctx context.Context, tenant string, ds format.Tombstones) (map[string]bool, error) {
+// heldDeletes returns the ids of the deletes in ds that apply to rows that are still held.
+func (s *Store) heldDeletes(ctx context.Context, tenant string, ds format.Tombstones) (map[string]bool, error) {
 	ids := map[string]bool{}
 	if ds = ds.Filter(func(d *format.Tombstone) bool { return len(d.Held) > 0 }); len(ds) == 0 {
 		return ids, nil

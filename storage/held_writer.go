@@ -85,9 +85,9 @@ func (w *heldWriter) catchUp(ctx context.Context) error {
 	return err
 }
 
-// hiding returns the deletes that apply to a held row. It returns errDeleting if one of them may take effect at any
+// deletesOf returns the deletes that apply to a held row. It returns errDeleting if one of them may take effect at any
 // moment; the caller must retry.
-func (w *heldWriter) hiding(row *ha.HeldSamples) (format.Tombstones, error) {
+func (w *heldWriter) deletesOf(row *ha.HeldSamples) (format.Tombstones, error) {
 	hiding := w.deletes.Filter(func(d *format.Tombstone) bool { return d.CoversHeld(row.Cluster, row.Writer, row.Seq) })
 	for _, d := range hiding {
 		if w.s.deletes.mayCome(d, w.begun) {
@@ -106,7 +106,7 @@ func (w *heldWriter) Add(_ context.Context, row ha.HeldSamples) (added ha.Added,
 		// with a faster clock.
 		w.batch.newest = math.MaxInt64
 	}
-	hiding, err := w.hiding(&row)
+	hiding, err := w.deletesOf(&row)
 	if err != nil {
 		return added, err
 	}
@@ -175,16 +175,16 @@ func (k *heldSink) dispositionOf(ref uint32, s *Series, at int64) ha.Disposition
 		return ha.DropSample
 	}
 	// If the class of the series can't be read, the sample is kept, and the seal reports the error.
-	if old, _, err := k.w.batch.oldest.Passes(k.w.batch.s.background, s, at); err == nil && old {
+	if old, _, err := k.w.batch.oldest.IsTooOld(k.w.batch.s.background, s, at); err == nil && old {
 		return ha.DropSample
 	}
 	return k.row.Of(at)
 }
 
-// stores reports whether a sample is to be stored, and if so counts it.
-func (k *heldSink) stores(ref uint32, s *Series, at int64) bool {
+// countIfStored reports whether a sample is to be stored, and if so counts it.
+func (k *heldSink) countIfStored(ref uint32, s *Series, at int64) bool {
 	disposition := k.dispositionOf(ref, s, at)
-	stored := disposition == ha.StoreSample || disposition == ha.HoldSample && k.w.whole && at > k.w.end(s, k.row)
+	stored := disposition == ha.StoreSample || disposition == ha.HoldSample && k.w.whole && at > k.w.seriesEnd(s, k.row)
 	if stored {
 		k.taken++
 	}
@@ -193,7 +193,7 @@ func (k *heldSink) stores(ref uint32, s *Series, at int64) bool {
 
 func (k *heldSink) Float(ref uint32, at, st int64, v uint64) error {
 	s, err := k.seriesOf(ref)
-	if err == nil && k.stores(ref, s, at) {
+	if err == nil && k.countIfStored(ref, s, at) {
 		err = k.w.batch.Float(s, at, st, math.Float64frombits(v))
 	}
 	return err
@@ -201,7 +201,7 @@ func (k *heldSink) Float(ref uint32, at, st int64, v uint64) error {
 
 func (k *heldSink) Histogram(ref uint32, at int64, encoded []byte) error {
 	s, err := k.seriesOf(ref)
-	if err == nil && k.stores(ref, s, at) {
+	if err == nil && k.countIfStored(ref, s, at) {
 		k.w.batch.encodedHistogram(s, at, encoded)
 	}
 	return err
@@ -217,8 +217,8 @@ func (k *heldSink) Exemplar(ref uint32, at int64, encoded []byte) error {
 	return err
 }
 
-// end returns the newest timestamp up to row.FromMS that a series had when the head was first read.
-func (w *heldWriter) end(s *Series, row *ha.HeldSamples) int64 {
+// seriesEnd returns the newest timestamp up to row.FromMS that a series had when the head was first read.
+func (w *heldWriter) seriesEnd(s *Series, row *ha.HeldSamples) int64 {
 	if end, ok := w.ends[s]; ok {
 		return end
 	}

@@ -91,8 +91,8 @@ func (a *ImportStats) Add(b ImportStats) {
 	a.Refusals = append(a.Refusals, b.Refusals[:min(len(b.Refusals), maxRefusals-len(a.Refusals))]...)
 }
 
-// Refuse counts samples that can't be stored.
-func (a *ImportStats) Refuse(ls labels.Labels, samples int, err error) {
+// AddRefusal counts samples that can't be stored.
+func (a *ImportStats) AddRefusal(ls labels.Labels, samples int, err error) {
 	if samples == 0 {
 		return
 	}
@@ -117,12 +117,12 @@ const (
 	// importHeadBytes bounds the cached series of imports, unless an eighth of Options.HeadBytes is smaller. Above the
 	// bound, the next import starts with an empty cache, and writes names and labels again.
 	importHeadBytes = 256 << 20
-	// importRest is the time after which the cached series are released if no other import runs.
-	importRest = 10 * time.Minute
+	// importCacheTTL is the time after which the cached series are released if no other import runs.
+	importCacheTTL = 10 * time.Minute
 )
 
-// full reports whether the cached series exceed their bound.
-func (i *imports) full(o *Options) bool {
+// isFull reports whether the cached series exceed their bound.
+func (i *imports) isFull(o *Options) bool {
 	most := int64(importHeadBytes)
 	if o.HeadBytes > 0 {
 		most = min(most, o.HeadBytes/8)
@@ -130,13 +130,13 @@ func (i *imports) full(o *Options) bool {
 	return i.head.Bytes() > most
 }
 
-// release releases the cached series if the last import ended more than importRest ago.
+// release releases the cached series if the last import ended more than importCacheTTL ago.
 func (i *imports) release(now time.Time) {
 	if !i.mu.TryLock() {
 		return
 	}
 	defer i.mu.Unlock()
-	if now.Sub(i.last) > importRest {
+	if now.Sub(i.last) > importCacheTTL {
 		i.head = nil
 	}
 }
@@ -153,7 +153,7 @@ func (i *imports) release(now time.Time) {
 func (s *Store) Import(ctx context.Context, tenant string, list []ImportedSeries) (stats ImportStats, err error) {
 	return s.importDays(ctx, tenant, func(m *importing) error {
 		for i := range list {
-			if err := m.add(&list[i]); err != nil {
+			if err := m.addSeries(&list[i]); err != nil {
 				return err
 			}
 		}
@@ -189,7 +189,7 @@ func (s *Store) importDays(
 	defer s.imports.mu.Unlock()
 	s.member.Imports.SetWait(state, "")
 	defer func() { s.imports.last = s.opts.Now() }()
-	if dropped := s.imports.dropped.Swap(false); dropped || s.imports.head == nil || s.imports.full(&s.opts) {
+	if dropped := s.imports.dropped.Swap(false); dropped || s.imports.head == nil || s.imports.isFull(&s.opts) {
 		s.imports.head = head.New(s.head.Partitions(), s.period)
 	}
 	m := &importing{
@@ -240,22 +240,22 @@ func (m *importing) day(t int64, source rollup.Resolution) *importDay {
 // checkedLabels returns the labels under which a series is stored, or false if the series is rejected.
 func (m *importing) checkedLabels(ls labels.Labels, samples int) (labels.Labels, bool) {
 	most := m.s.opts.labelBounds(m.tenant.Name())
-	name := m.s.truncated(m.tenant.Name(), ls, most)
+	name := m.s.truncateLabels(m.tenant.Name(), ls, most)
 	if err := checkLabels(name, most); err != nil {
-		m.stats.Refuse(ls, samples, err)
+		m.stats.AddRefusal(ls, samples, err)
 		return ls, false
 	}
 	return name.WithoutEmpty().Copy(), true
 }
 
-// add divides the samples of a series into days.
-func (m *importing) add(in *ImportedSeries) error {
+// addSeries divides the samples of a series into days.
+func (m *importing) addSeries(in *ImportedSeries) error {
 	samples := in.Samples
 	name, ok := m.checkedLabels(in.Labels, samples.Len())
 	if !ok {
 		return nil
 	}
-	samples.Canonicalize(func(err error) { m.stats.Refuse(in.Labels, 1, &InvalidHistogramError{Err: err}) })
+	samples.Canonicalize(func(err error) { m.stats.AddRefusal(in.Labels, 1, &InvalidHistogramError{Err: err}) })
 	samples.Normalize()
 	if samples.Len() == 0 {
 		return nil
@@ -276,7 +276,7 @@ func (m *importing) add(in *ImportedSeries) error {
 	for rest := *samples; rest.Len() > 0; {
 		t, _ := format.TimeBounds(&rest)
 		d := m.day(t, rollup.Raw)
-		part := &importedDay{collected: collected{series: series}}
+		part := &importedDay{collectedSeries: collectedSeries{series: series}}
 		part.samples, rest = cutSamples(rest, d.start+format.DayMS)
 		if same := d.of[series]; same != nil { // The import contains the series more than once.
 			same.samples.AppendAll(&part.samples)

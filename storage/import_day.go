@@ -43,11 +43,11 @@ type importDay struct {
 	finest rollup.Resolution
 }
 
-// importPiece is the max number of series of a metric that are sealed together.
-const importPiece = 4096
+// maxPieceSeries is the max number of series of a metric that are sealed together.
+const maxPieceSeries = 4096
 
-// importBytes is the approximate size of one write of an import.
-const importBytes = 2 << 20
+// importWriteBytes is the approximate size of one write of an import.
+const importWriteBytes = 2 << 20
 
 // run seals the day. It holds the seal locks, so that no other code in this process seals the same partitions.
 func (d *importDay) run(ctx context.Context) (err error) {
@@ -55,14 +55,14 @@ func (d *importDay) run(ctx context.Context) (err error) {
 		return err
 	}
 	d.ctx = ctx
-	defer d.lock()()
+	defer d.lockSeals()()
 	// All samples are stored after this point. Therefore all tombstones read here are older than the samples, as is
 	// required of tombstones that chunks name, and no older tombstone is missing.
 	d.begun = d.s.opts.Now()
 	if d.deletes, err = d.s.deletesToName(ctx, d.tenant.Name()); err != nil {
 		return err
 	}
-	byFinest, err := d.byAge()
+	byFinest, err := d.groupByFinest()
 	if err != nil {
 		return err
 	}
@@ -71,17 +71,17 @@ func (d *importDay) run(ctx context.Context) (err error) {
 			continue
 		}
 		d.finest = rollup.Resolution(finest)
-		if err := d.bringInTurn(list); err != nil {
+		if err := d.writeWithDeletes(list); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// bringInTurn stores series with the same finest resolution, and applies deletes to their rollups. If it stores rollups
+// writeWithDeletes stores series with the same finest resolution, and applies deletes to their rollups. If it stores rollups
 // only, it first waits until no other process changes rollups without samples.
-func (d *importDay) bringInTurn(list []*importedDay) error {
-	if d.fillsUp() {
+func (d *importDay) writeWithDeletes(list []*importedDay) error {
+	if d.onlyExtendsRollups() {
 		d.s.member.Imports.SetWait(d.state, membership.WaitsForRollups)
 		end, err := d.s.member.Filling.Begin(d.ctx)
 		d.s.member.Imports.SetWait(d.state, "")
@@ -90,21 +90,21 @@ func (d *importDay) bringInTurn(list []*importedDay) error {
 		}
 		defer end()
 	}
-	if err := d.bring(list); err != nil {
+	if err := d.writeSeries(list); err != nil {
 		return err
 	}
 	return d.applyDeletes(list)
 }
 
-// errRawGone means that raw rows of a seal or an import expired before rollups were computed from them, or before
+// errRawExpired means that raw rows of a seal or an import expired before rollups were computed from them, or before
 // deletes were applied to the rollups. If the seal or import is repeated, it adds its samples to rollups only.
-var errRawGone = fmt.Errorf("%w: raw rows expired before rollups were created from them; retry", engine.ErrUnavailable)
+var errRawExpired = fmt.Errorf("%w: raw rows expired before rollups were created from them; retry", engine.ErrUnavailable)
 
 // applyDeletes applies the deletes that match imported series to the rollups of the raw window. This must happen while
 // the raw rows exist, because only raw rows name the older deletes that don't apply to them. If a delete were applied
 // after the raw rows have expired, it would remove the imported samples from the rollups.
 func (d *importDay) applyDeletes(list []*importedDay) error {
-	if d.fillsUp() || len(d.matching(list)) == 0 {
+	if d.onlyExtendsRollups() || len(d.matchingDeletes(list)) == 0 {
 		return nil
 	}
 	slot := d.s.period.SlotOf(d.start + 1)
@@ -113,15 +113,17 @@ func (d *importDay) applyDeletes(list []*importedDay) error {
 		return err
 	}
 	if slices.ContainsFunc(
-		list, func(c *importedDay) bool { return d.s.retention.IsGone(rollup.Raw, slot, d.tenant.Name(), c.class) },
+		list, func(c *importedDay) bool {
+			return d.s.retention.MayBeMissing(rollup.Raw, slot, d.tenant.Name(), c.class)
+		},
 	) {
-		return errRawGone
+		return errRawExpired
 	}
 	return nil
 }
 
-// matching returns the deletes that match any of the series.
-func (d *importDay) matching(list []*importedDay) format.Tombstones {
+// matchingDeletes returns the deletes that match any of the series.
+func (d *importDay) matchingDeletes(list []*importedDay) format.Tombstones {
 	return d.deletes.Filter(func(x *format.Tombstone) bool {
 		return slices.ContainsFunc(list, func(c *importedDay) bool {
 			return format.MatchesAll(c.series.Labels(), x.Matchers)
@@ -129,22 +131,22 @@ func (d *importDay) matching(list []*importedDay) format.Tombstones {
 	})
 }
 
-// bring writes the rows and commit records of series with the same finest resolution.
-func (d *importDay) bring(list []*importedDay) error {
+// writeSeries writes the rows and commit records of series with the same finest resolution.
+func (d *importDay) writeSeries(list []*importedDay) error {
 	cells := d.slotPartitions(list)
-	if d.fillsUp() {
-		if err := d.trimBefore(list, cells); err != nil {
+	if d.onlyExtendsRollups() {
+		if err := d.trimDeleted(list, cells); err != nil {
 			return err
 		}
 	}
 	if err := d.listWindows(); err != nil {
 		return err
 	}
-	begun, done := newMarks(cells), newMarks(cells)
+	begun, done := newCommitKeys(cells), newCommitKeys(cells)
 	if err := d.s.writeCommitRecords(d.ctx, d.tenant.Name(), d.finest, format.CommitImport, begun); err != nil {
 		return err
 	}
-	if err := d.seal(list); err != nil {
+	if err := d.writeRows(list); err != nil {
 		return err
 	}
 	for res := rollup.OneHour; res > d.finest; res-- {
@@ -157,18 +159,18 @@ func (d *importDay) bring(list []*importedDay) error {
 	return d.s.writeCommitRecords(d.ctx, d.tenant.Name(), d.finest, format.CommitImport, done)
 }
 
-// trimBefore applies the deletes that match the series, before the samples are imported. If they were applied later,
+// trimDeleted applies the deletes that match the series, before the samples are imported. If they were applied later,
 // they would also remove the imported samples.
-func (d *importDay) trimBefore(list []*importedDay, cells map[head.SlotPartition]bool) error {
+func (d *importDay) trimDeleted(list []*importedDay, cells map[head.SlotPartition]bool) error {
 	slots := map[int64]bool{}
 	for at := range cells {
 		slots[at.Slot] = true
 	}
-	return d.s.trimBefore(d.ctx, d.tenant.Name(), d.finest, slots, d.matching(list), d.begun)
+	return d.s.trimBefore(d.ctx, d.tenant.Name(), d.finest, slots, d.matchingDeletes(list), d.begun)
 }
 
-// fillsUp reports whether samples are only added to existing rollups, because their raw window has expired.
-func (d *importDay) fillsUp() bool { return d.finest > rollup.Raw }
+// onlyExtendsRollups reports whether samples are only added to existing rollups, because their raw window has expired.
+func (d *importDay) onlyExtendsRollups() bool { return d.finest > rollup.Raw }
 
 func (d *importDay) listWindows() error {
 	for res := d.finest; res <= rollup.OneHour; res++ {
@@ -192,9 +194,9 @@ func (d *importDay) slotPartitions(list []*importedDay) map[head.SlotPartition]b
 	return cells
 }
 
-// lock acquires the seal locks of all partitions of the day's series. It does so in ascending order, like all code that
+// lockSeals acquires the seal locks of all partitions of the day's series. It does so in ascending order, like all code that
 // holds several seal locks, so that there are no deadlocks. unlock releases the locks.
-func (d *importDay) lock() (unlock func()) {
+func (d *importDay) lockSeals() (unlock func()) {
 	slot := d.s.period.SlotOf(d.start + 1)
 	var partitions []int
 	for _, c := range d.list {
@@ -214,9 +216,9 @@ func (d *importDay) lock() (unlock func()) {
 	}
 }
 
-// byAge groups series by the finest resolution whose window can still be written. It omits and counts series that are
+// groupByFinest groups series by the finest resolution whose window can still be written. It omits and counts series that are
 // too old for any resolution, or too coarse.
-func (d *importDay) byAge() (byFinest [resolutions][]*importedDay, err error) {
+func (d *importDay) groupByFinest() (byFinest [resolutions][]*importedDay, err error) {
 	slot, tenant := d.s.period.SlotOf(d.start+1), d.tenant.Name()
 	list, err := d.s.retention.ImportClasses(d.ctx, tenant, slot, func(yield func(*Series) bool) {
 		for _, c := range d.list {
@@ -232,7 +234,7 @@ func (d *importDay) byAge() (byFinest [resolutions][]*importedDay, err error) {
 	for _, c := range d.list {
 		var placement retention.Placement
 		if list != nil { // Otherwise no rows of the day are written.
-			c.class = list.Of(c.series)
+			c.class = list.ClassOf(c.series)
 			var known bool
 			if placement, known = placements[c.class]; !known {
 				if placement, err = d.s.retention.ImportPlacement(d.ctx, tenant, c.class, slot); err != nil {
@@ -257,9 +259,9 @@ func (d *importDay) byAge() (byFinest [resolutions][]*importedDay, err error) {
 	return byFinest, nil
 }
 
-// seal writes the rows of series with the same finest resolution, without commit records.
-func (d *importDay) seal(list []*importedDay) error {
-	pieces, err := d.spread(d.roller(d.ctx), list)
+// writeRows writes the rows of series with the same finest resolution, without commit records.
+func (d *importDay) writeRows(list []*importedDay) error {
+	pieces, err := d.divideByShard(d.roller(d.ctx), list)
 	if err != nil {
 		return err
 	}
@@ -273,9 +275,9 @@ func (d *importDay) seal(list []*importedDay) error {
 			for {
 				at := next.Add(1) - 1
 				if at >= int64(len(pieces)) {
-					return w.roll()
+					return w.writeRollups()
 				}
-				if err := w.seal(pieces[at]); err != nil {
+				if err := w.writeChunks(pieces[at]); err != nil {
 					return err
 				}
 			}
@@ -283,7 +285,7 @@ func (d *importDay) seal(list []*importedDay) error {
 	}
 	err = g.Wait()
 	for _, w := range workers {
-		w.count()
+		w.addStats()
 		d.stats.Add(w.stats)
 	}
 	return err
@@ -299,9 +301,9 @@ func (d *importDay) roller(ctx context.Context) *roller {
 	return x
 }
 
-// spread divides series into pieces of one metric each, ordered by class and shard. It also ensures that each metric
+// divideByShard divides series into pieces of one metric each, ordered by class and shard. It also ensures that each metric
 // has enough shards for its series from this import and earlier ones.
-func (d *importDay) spread(into *roller, list []*importedDay) (pieces [][]*importedDay, err error) {
+func (d *importDay) divideByShard(into *roller, list []*importedDay) (pieces [][]*importedDay, err error) {
 	slices.SortFunc(list, func(a, b *importedDay) int { return strings.Compare(a.series.Metric(), b.series.Metric()) })
 	period := d.s.period.OfSlot(into.day.slot)
 	perDay := format.DayMS / period.SlotMS
@@ -314,7 +316,7 @@ func (d *importDay) spread(into *roller, list []*importedDay) (pieces [][]*impor
 		n := max(to-from, d.tenant.SeriesOfMetric(metric))/period.Partitions + 1
 		bytes = bytes * int64(n) / int64(to-from) / perDay
 		for res := d.finest; res <= rollup.OneHour; res++ {
-			if err := into.recallShards(res, metric); err != nil {
+			if err := into.cacheShards(res, metric); err != nil {
 				return nil, err
 			}
 			shards, err := into.shardsFor(into.day.slot, res, metric, n, bytes)
@@ -327,10 +329,10 @@ func (d *importDay) spread(into *roller, list []*importedDay) (pieces [][]*impor
 		}
 		slices.SortFunc(list[from:to], func(a, b *importedDay) int {
 			return cmp.Or(
-				cmp.Compare(a.at(d.finest), b.at(d.finest)), strings.Compare(a.series.IDText(), b.series.IDText()),
+				cmp.Compare(a.location(d.finest), b.location(d.finest)), strings.Compare(a.series.IDText(), b.series.IDText()),
 			)
 		})
-		for piece := range slices.Chunk(list[from:to], importPiece) {
+		for piece := range slices.Chunk(list[from:to], maxPieceSeries) {
 			pieces = append(pieces, piece)
 		}
 		from = to
@@ -338,8 +340,8 @@ func (d *importDay) spread(into *roller, list []*importedDay) (pieces [][]*impor
 	return pieces, nil
 }
 
-// newMarks returns the key of a new commit record for each slot partition.
-func newMarks[T any](cells map[head.SlotPartition]T) []format.CommitKey {
+// newCommitKeys returns the key of a new commit record for each slot partition.
+func newCommitKeys[T any](cells map[head.SlotPartition]T) []format.CommitKey {
 	marks := make([]format.CommitKey, 0, len(cells))
 	for at := range cells {
 		marks = append(marks, format.CommitKey{Slot: at.Slot, Partition: at.Partition, ID: newID()})

@@ -9,7 +9,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// leaveOutShared removes data that the stored buckets on the other side of an edge may already contain. A sample
+// removeShared removes data that the stored buckets on the other side of an edge may already contain. A sample
 // exactly at an edge belongs to the bucket that ends there. In aggregates of another system, it belongs to the bucket
 // that begins there:
 //
@@ -18,11 +18,11 @@ import (
 //
 // A sample at an edge is therefore left out if aggregates that begin there are stored. Aggregates are left out if a
 // sample at the edge where they begin is stored, because the sample can't be subtracted from their min and max.
-func (w *importWorker) leaveOutShared(c *importedDay) error {
+func (w *importWorker) removeShared(c *importedDay) error {
 	if w.source == rollup.Raw {
 		return w.roller.leaveOutAggregated(c.series, &c.samples)
 	}
-	stored, err := w.roller.storedBetween(c.series, w.start-1, w.start-1+format.DayMS)
+	stored, err := w.roller.readStoredBuckets(c.series, w.start-1, w.start-1+format.DayMS)
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (x *roller) leaveOutAggregated(series *Series, samples *chunk.Samples) erro
 	if len(edges.T) == 0 {
 		return nil
 	}
-	stored, err := x.storedBetween(series, edges.T[0]+1, edges.T[len(edges.T)-1]+1)
+	stored, err := x.readStoredBuckets(series, edges.T[0]+1, edges.T[len(edges.T)-1]+1)
 	if err != nil {
 		return err
 	}
@@ -84,9 +84,9 @@ func edgeSamples(s *chunk.Samples, width int64) (edges chunk.Samples) {
 	return edges
 }
 
-// storedBetween reads a series' stored buckets of the finest resolution, in the slots from one timestamp to another, up
+// readStoredBuckets reads a series' stored buckets of the finest resolution, in the slots from one timestamp to another, up
 // to a day later. Unreadable chunks are omitted, because the roller reports them.
-func (x *roller) storedBetween(series *Series, from, to int64) (*rollup.Buckets, error) {
+func (x *roller) readStoredBuckets(series *Series, from, to int64) (*rollup.Buckets, error) {
 	first := x.s.destinationsOf(x.s.period.SlotOf(from))[x.finest]
 	last := x.s.destinationsOf(x.s.period.SlotOf(to))[x.finest]
 	all := &rollup.Buckets{}
@@ -95,7 +95,7 @@ func (x *roller) storedBetween(series *Series, from, to int64) (*rollup.Buckets,
 		if err != nil {
 			return nil, err
 		}
-		found, _, err := x.s.rollups(x.ctx, x.finest, at.window, series, shards, first.start, last.start)
+		found, _, err := x.s.readRollups(x.ctx, x.finest, at.window, series, shards, first.start, last.start)
 		if err != nil {
 			return nil, err
 		}

@@ -121,7 +121,7 @@ func TestImportOfHistoryThatOnlyHoursCover(t *testing.T) {
 		m = r.start(0, keeping(365*day, 365*day, 400*day))
 		_, err = m.Expire(t.Context())
 		require.NoError(t, err)
-		shown, err := m.retention.Shown(t.Context(), "t", r.now().Add(-310*day).UnixMilli(), r.now().UnixMilli(), false)
+		shown, err := m.retention.VisibleRows(t.Context(), "t", r.now().Add(-310*day).UnixMilli(), r.now().UnixMilli(), false)
 		require.NoError(t, err)
 		for res := rollup.Raw; res < rollup.OneHour; res++ {
 			require.Greater(t, shown.Hidden[0].At[res], r.now().Add(-303*day).UnixMilli(),
@@ -181,7 +181,7 @@ func TestDeletesOfHistoryThatOnlyHoursCover(t *testing.T) {
 		m := r.start(0, hoursOnly, func(o *Options) {
 			o.AddClasses = true
 			o.Classes = []retention.Class{
-				classOfJob("ci", "ci", retention.Keep{Raw: 10 * day, FiveMinutes: 390 * day, OneHour: 400 * day}),
+				classOfJob("ci", "ci", retention.Durations{Raw: 10 * day, FiveMinutes: 390 * day, OneHour: 400 * day}),
 			}
 		})
 		r.pass(2 * day) // The classes are in force afterwards.
@@ -295,7 +295,7 @@ func TestHoursAfterADeleteThatOutlivesOthers5mRollups(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) {
 		o.Retention, o.Retention5m, o.AddClasses, o.seams.still = 2*day, 40*day, true, true
 		o.Classes = []retention.Class{
-			classOfJob("ci", "ci", retention.Keep{Raw: 2 * day, FiveMinutes: 100 * day, OneHour: 0}),
+			classOfJob("ci", "ci", retention.Durations{Raw: 2 * day, FiveMinutes: 100 * day, OneHour: 0}),
 		}
 	})
 	at := ts.now.Add(-80 * day).Truncate(day)

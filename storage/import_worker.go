@@ -22,8 +22,8 @@ func newImportWorker(ctx context.Context, d *importDay) *importWorker {
 	return &importWorker{importDay: d, roller: d.roller(ctx), slots: map[int64]*slotSealer{}}
 }
 
-// slot returns the sealer of a slot.
-func (w *importWorker) slot(slot int64) *slotSealer {
+// sealerOf returns the sealer of a slot.
+func (w *importWorker) sealerOf(slot int64) *slotSealer {
 	y := w.slots[slot]
 	if y == nil {
 		deletes := map[string]format.Tombstones{w.tenant.Name(): w.deletes.InSlot(w.s.period, slot)}
@@ -35,53 +35,53 @@ func (w *importWorker) slot(slot int64) *slotSealer {
 	return y
 }
 
-// seal writes the chunks of some series of a metric. It computes the rollups when enough series have accumulated.
-func (w *importWorker) seal(piece []*importedDay) error {
-	there, err := w.list(piece)
+// writeChunks writes the chunks of some series of a metric. It computes the rollups when enough series have accumulated.
+func (w *importWorker) writeChunks(piece []*importedDay) error {
+	there, err := w.listChunks(piece)
 	if err != nil {
 		return err
 	}
 	for _, c := range piece {
 		w.brought += c.len()
-		if w.fillsUp() {
-			if err := w.leaveOutShared(c); err != nil {
+		if w.onlyExtendsRollups() {
+			if err := w.removeShared(c); err != nil {
 				return err
 			}
 		}
 		err := c.eachSlot(w.s.period, func(slot int64, part *importedSlot) error {
-			y := w.slot(slot)
+			y := w.sealerOf(slot)
 			switch {
 			case w.source > rollup.Raw:
 				y.tasks = append(y.tasks, rollupTask{
-					collected: &c.collected, chunk: appendRollup(&part.buckets, w.source, 1),
+					collectedSeries: &c.collectedSeries, chunk: appendRollup(&part.buckets, w.source, 1),
 				})
-			case w.fillsUp():
-				y.onlyRollUp(&c.collected, &part.samples)
+			case w.onlyExtendsRollups():
+				y.addRollupTask(&c.collectedSeries, &part.samples)
 			default:
-				return y.addSeries(&c.collected, &part.samples, there.has(y.into[rollup.Raw].start, c.series.ID()))
+				return y.addSeries(&c.collectedSeries, &part.samples, there.contains(y.into[rollup.Raw].start, c.series.ID()))
 			}
 			return nil
 		})
 		if err != nil {
 			return err
 		}
-		w.roller.series = append(w.roller.series, &c.collected)
-		if w.roller.bytes >= importBytes {
+		w.roller.series = append(w.roller.series, &c.collectedSeries)
+		if w.roller.bytes >= importWriteBytes {
 			w.bytes += w.roller.bytes
 			if err := w.roller.write(); err != nil {
 				return err
 			}
 		}
 	}
-	if w.bytes+w.roller.bytes >= importBytes || len(w.roller.series) >= importPiece {
-		return w.roll()
+	if w.bytes+w.roller.bytes >= importWriteBytes || len(w.roller.series) >= maxPieceSeries {
+		return w.writeRollups()
 	}
 	return nil
 }
 
-// count adds the results of the sealers to stats.
-func (w *importWorker) count() {
-	if w.fillsUp() {
+// addStats adds the results of the sealers to stats.
+func (w *importWorker) addStats() {
+	if w.onlyExtendsRollups() {
 		w.stats.RollupsOnly += w.brought
 		leftOut := int(w.roller.leftOut.Load())
 		w.stats.LeftOut += leftOut
@@ -102,15 +102,15 @@ func (w *importWorker) count() {
 	w.s.metrics.sealedChunks.Add(float64(w.stats.Chunks))
 }
 
-// roll writes the remaining chunks, and the rollups.
-func (w *importWorker) roll() error {
+// writeRollups writes the remaining chunks, and the rollups.
+func (w *importWorker) writeRollups() error {
 	w.bytes = 0
-	return w.roller.run()
+	return w.roller.writeAll()
 }
 
-// list lists the day's chunks of some series of a metric.
-func (w *importWorker) list(piece []*importedDay) (chunkList, error) {
-	if w.fillsUp() {
+// listChunks lists the day's chunks of some series of a metric.
+func (w *importWorker) listChunks(piece []*importedDay) (chunkList, error) {
+	if w.onlyExtendsRollups() {
 		return nil, nil
 	}
 	metric, window := piece[0].series.Metric(), w.roller.day.into[rollup.Raw].window

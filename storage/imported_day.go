@@ -10,7 +10,7 @@ import (
 
 // importedDay is a series with its samples or buckets of one day.
 type importedDay struct {
-	collected
+	collectedSeries
 	samples chunk.Samples
 	buckets rollup.Buckets
 }
@@ -82,7 +82,7 @@ func (m *importing) addBuckets(in *ImportedBuckets) error {
 		return nil
 	}
 	if err := b.CheckAggregates(width); err != nil {
-		m.stats.Refuse(in.Labels, b.Samples(), err)
+		m.stats.AddRefusal(in.Labels, b.Samples(), err)
 		return nil
 	}
 	_, now := m.s.clock.Bounds()
@@ -102,7 +102,7 @@ func (m *importing) addBuckets(in *ImportedBuckets) error {
 		d := m.day(run.End[0], in.Resolution)
 		same := d.of[series]
 		if same == nil {
-			same = &importedDay{collected: collected{series: series}, buckets: run}
+			same = &importedDay{collectedSeries: collectedSeries{series: series}, buckets: run}
 			d.of[series], d.list = same, append(d.list, same)
 			return nil
 		}

@@ -21,14 +21,14 @@ func (p *sealPass) assertSealed() {
 			deletes: p.deletesIn(w.Slot),
 		}
 	}
-	for tenant, metrics := range p.staged() {
-		byFinest, _, err := p.groupByAge(tenant, metrics)
+	for tenant, metrics := range p.stagedByTenant() {
+		byFinest, _, err := p.groupByFinest(tenant, metrics)
 		if err != nil {
 			return
 		}
 		for _, m := range byFinest[rollup.Raw] {
 			for _, c := range p.seriesOf(m.chunks) {
-				if !sealers[c.work].assertSealed(&c.collected) {
+				if !sealers[c.work].assertSealed(&c.collectedSeries) {
 					return
 				}
 			}
@@ -38,7 +38,7 @@ func (p *sealPass) assertSealed() {
 
 // assertSealed panics unless the sealed samples of a series contain all samples in c. It returns false if rows can't be
 // read.
-func (x *slotSealer) assertSealed(c *collected) bool {
+func (x *slotSealer) assertSealed(c *collectedSeries) bool {
 	var samples, sealed chunk.Samples
 	for st := range c.chunks.All() {
 		if err := st.Read(&samples); err != nil {

@@ -35,13 +35,13 @@ func (o *Options) labelBounds(name string) labelBounds {
 // MaxLabelValue returns the maximum size of a tenant's label values, in bytes.
 func (s *Store) MaxLabelValue(tenant string) int { return s.opts.labelBounds(tenant).value }
 
-// anyLabels returns bounds that all stored series meet, including those written under earlier limits.
-func (o *Options) anyLabels() labelBounds {
+// maxLabelBounds returns bounds that all stored series meet, including those written under earlier limits.
+func (o *Options) maxLabelBounds() labelBounds {
 	return labelBounds{labels: max(o.MaxLabels, tenant.MaxLabels), name: engine.MaxKeyText, value: engine.MaxKeyText}
 }
 
-// countRefused counts a series that was rejected because of the tenant's own limits.
-func (b *Batch) countRefused(err error) {
+// countRejected counts a series that was rejected because of the tenant's own limits.
+func (b *Batch) countRejected(err error) {
 	var bad *LabelError
 	if !errors.As(err, &bad) {
 		return
@@ -58,9 +58,9 @@ func (b *Batch) countRefused(err error) {
 	}
 }
 
-// mayEnter returns an error if the head must not accept another series of a tenant. The caller must hold the tenant's
+// checkSeriesLimits returns an error if the head must not accept another series of a tenant. The caller must hold the tenant's
 // lock.
-func (s *Store) mayEnter(t *head.Tenant) error {
+func (s *Store) checkSeriesLimits(t *head.Tenant) error {
 	if s.head.RejectsSeries(t, s.opts.HeadBytes) {
 		return ErrTooManySeries
 	}
@@ -73,9 +73,9 @@ func (s *Store) QueryBytes() int64 { return s.opts.QueryBytes }
 // HeadBytes returns the approximate memory of unsealed data, in bytes.
 func (s *Store) HeadBytes() int64 { return s.head.Bytes() }
 
-// HeadOverfull reports whether samples of known series are rejected, at least from the tenants with the most unsealed
+// IsHeadOverfull reports whether samples of known series are rejected, at least from the tenants with the most unsealed
 // data. Sealing slots ends this state.
-func (s *Store) HeadOverfull() bool { return s.head.IsOverfull(s.opts.HeadBytes) }
+func (s *Store) IsHeadOverfull() bool { return s.head.IsOverfull(s.opts.HeadBytes) }
 
 // Limiter returns the limiter of the tenants, or nil if there are no limits.
 func (s *Store) Limiter() *tenant.Limiter { return s.opts.Limiter }
@@ -85,4 +85,4 @@ func (s *Store) ActiveSeries(tenant string) int { return s.head.ActiveSeries(ten
 
 // ClearAliases invalidates the aliases of the tenants for which of returns true. Their next batches define the series
 // again.
-func (s *Store) ForgetAliases(of func(tenant string) bool) { s.head.ClearAliases(of) }
+func (s *Store) ClearAliases(of func(tenant string) bool) { s.head.ClearAliases(of) }

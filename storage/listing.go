@@ -49,8 +49,8 @@ func (l *windowList) lock(tenant string) (unlock func()) {
 	return mu.Unlock
 }
 
-// listingOf reads the row of a window in table windows. If there is no row, it returns the zero Listing.
-func (s *Store) listingOf(ctx context.Context, at tenantWindow) (l format.Listing, err error) {
+// readListing reads the row of a window in table windows. If there is no row, it returns the zero Listing.
+func (s *Store) readListing(ctx context.Context, at tenantWindow) (l format.Listing, err error) {
 	key := engine.Key{engine.Int(at.window)}
 	for row, err := range s.eng.Scan(
 		ctx, engine.Range{Table: engine.Windows, Partition: engine.Key{engine.Text(at.tenant)}, From: key, To: key},
@@ -74,7 +74,7 @@ func listingRow(at tenantWindow, l format.Listing) engine.Batch {
 }
 
 // listWindow ensures that a tenant and its window are listed. It must be called before writing rows that readers must
-// find. After writing commit records, stayListed must be called.
+// find. After writing commit records, relistWindow must be called.
 func (s *Store) listWindow(ctx context.Context, tenant string, window int64) error {
 	at := tenantWindow{tenant, window}
 	if _, ok := s.windows.Get(at); ok {
@@ -87,7 +87,7 @@ func (s *Store) listWindow(ctx context.Context, tenant string, window int64) err
 // ensureListed lists a window unless it is listed, and caches that it stays listed until a time. The caller must hold
 // the tenant's lock.
 func (s *Store) ensureListed(ctx context.Context, at tenantWindow, until int64) error {
-	l, err := s.listingOf(ctx, at)
+	l, err := s.readListing(ctx, at)
 	if err != nil {
 		return err
 	}
@@ -104,10 +104,10 @@ func (s *Store) ensureListed(ctx context.Context, at tenantWindow, until int64) 
 	return nil
 }
 
-// stayListed ensures that a window is listed after commit records were written, because another process may have
+// relistWindow ensures that a window is listed after commit records were written, because another process may have
 // unlisted it in the meantime. The window then stays listed until the commit records expire together with the rest of
 // their batch.
-func (s *Store) stayListed(ctx context.Context, tenant string, window int64, marks engine.Batch) error {
+func (s *Store) relistWindow(ctx context.Context, tenant string, window int64, marks engine.Batch) error {
 	at, now := tenantWindow{tenant, window}, s.opts.Now().Unix()
 	if until, ok := s.windows.Get(at); ok && until > now {
 		return nil
@@ -120,15 +120,15 @@ func (s *Store) stayListed(ctx context.Context, tenant string, window int64, mar
 	return s.ensureListed(ctx, at, until)
 }
 
-// unlist unlists a window if it has no rows. Engines that expire rows don't delete them when a window is dropped. On
+// unlistWindow unlists a window if it has no rows. Engines that expire rows don't delete them when a window is dropped. On
 // such an engine the window stays listed until its rows expire, so that deletes, cleaning and checks find them.
-func (s *Store) unlist(ctx context.Context, tenant string, window int64) (done bool, err error) {
+func (s *Store) unlistWindow(ctx context.Context, tenant string, window int64) (done bool, err error) {
 	at := tenantWindow{tenant, window}
 	if rows, err := s.hasRows(ctx, tenant, window); err != nil || rows {
 		return false, err
 	}
 	defer s.windows.lock(tenant)()
-	l, err := s.listingOf(ctx, at)
+	l, err := s.readListing(ctx, at)
 	if err != nil {
 		return false, err
 	}
@@ -151,28 +151,28 @@ func (s *Store) unlist(ctx context.Context, tenant string, window int64) (done b
 
 // hasRows reports whether a window of a tenant has commit records or metric names.
 func (s *Store) hasRows(ctx context.Context, tenant string, window int64) (bool, error) {
-	marks, err := s.empty(ctx, engine.Sealed, format.SealedPartition(window, tenant))
+	marks, err := s.isEmptyPartition(ctx, engine.Sealed, format.SealedPartition(window, tenant))
 	if err != nil || !marks {
 		return !marks, err
 	}
-	names, err := s.empty(ctx, engine.Catalog, format.CatalogPartition(window, tenant, format.CatalogMetric, ""))
+	names, err := s.isEmptyPartition(ctx, engine.Catalog, format.CatalogPartition(window, tenant, format.CatalogMetric, ""))
 	return !names, err
 }
 
 // windowsOf lists the windows between first and last in which a tenant may have rows, in order. Unreadable rows are
 // reported and skipped.
 func (s *Store) windowsOf(ctx context.Context, tenant string, first, last int64) (windows []int64, err error) {
-	return s.windowsAround(ctx, tenant, first, last, s.damage.Record)
+	return s.windowsSkipping(ctx, tenant, first, last, s.damage.Record)
 }
 
-// everyWindow is windowsOf for code that removes rows: it returns an error for unreadable rows.
-func (s *Store) everyWindow(ctx context.Context, tenant string, first, last int64) (windows []int64, err error) {
-	return s.windowsAround(ctx, tenant, first, last, nil)
+// readableWindows is windowsOf for code that removes rows: it returns an error for unreadable rows.
+func (s *Store) readableWindows(ctx context.Context, tenant string, first, last int64) (windows []int64, err error) {
+	return s.windowsSkipping(ctx, tenant, first, last, nil)
 }
 
-// windowsAround lists the windows between first and last. It calls missed for unreadable rows, or returns an error if
+// windowsSkipping lists the windows between first and last. It calls missed for unreadable rows, or returns an error if
 // missed is nil.
-func (s *Store) windowsAround(
+func (s *Store) windowsSkipping(
 	ctx context.Context, tenant string, first, last int64, missed func(*damage.DamagedRowsError),
 ) (windows []int64, err error) {
 	rows := engine.Range{

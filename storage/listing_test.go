@@ -217,7 +217,7 @@ func TestListingRaces(t *testing.T) {
 		}
 		put := func() { importInto(t, writer, ls, x) }
 		unlist := func() {
-			_, err := remover.unlist(t.Context(), "default", window)
+			_, err := remover.unlistWindow(t.Context(), "default", window)
 			require.NoError(t, err)
 		}
 		var reached bool
@@ -257,7 +257,7 @@ func TestUnlistedWindowsTakeNoTime(t *testing.T) {
 		// The window is listed again, to check that the earlier removal doesn't win.
 		require.NoError(t, ts.listWindow(t.Context(), "default", window))
 		require.True(t, is(window))
-		done, err := ts.unlist(t.Context(), "default", window)
+		done, err := ts.unlistWindow(t.Context(), "default", window)
 		require.NoError(t, err)
 		require.True(t, done)
 		require.False(t, is(window))

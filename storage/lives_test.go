@@ -40,11 +40,11 @@ func (e *livesEngine) Write(ctx context.Context, batches []engine.Batch) error {
 }
 
 func (e *livesEngine) batch(b engine.Batch) {
-	var want retention.Keep
+	var want retention.Durations
 	switch b.Table {
 	case engine.Raw, engine.R5m, engine.R1h:
 		e.series += len(b.Mutations)
-		want = [...]retention.Keep{keepLong, keepShort, keepLonger}[b.Partition[1].Int]
+		want = [...]retention.Durations{keepLong, keepShort, keepLonger}[b.Partition[1].Int]
 		if b.Partition[1].Int == retention.DefaultClass && b.Partition[2].Text == "brief" {
 			want = e.of.opts.TenantRetention["brief"]
 		}
@@ -56,7 +56,7 @@ func (e *livesEngine) batch(b engine.Batch) {
 	}
 	window := b.Partition[0].Int
 	res := format.ResolutionOf(window)
-	kept := want.Of(res)
+	kept := want.Duration(res)
 	if kept == 0 {
 		require.Equal(e.t, rollup.OneHour, res)
 		require.Zero(e.t, b.Expires)

@@ -15,10 +15,10 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// load reads the staged rows of a slot that satisfy want into a generation that isn't part of the head. It returns nil
+// loadSlot reads the staged rows of a slot that satisfy want into a generation that isn't part of the head. It returns nil
 // if there are none. A corrupt blob is reported, counted and kept. Blobs that depend on a corrupt or missing blob are
 // also kept, while the missing blob may still appear.
-func (s *Store) load(ctx context.Context, w Work, want func(format.StageRow) bool) (*head.Generation, error) {
+func (s *Store) loadSlot(ctx context.Context, w Work, want func(format.StageRow) bool) (*head.Generation, error) {
 	l := newLoader(s, w)
 	for row, err := range s.eng.Scan(ctx, s.stageRange(w, func() { l.missed = true })) {
 		if err != nil {
@@ -41,7 +41,7 @@ func (s *Store) load(ctx context.Context, w Work, want func(format.StageRow) boo
 		}
 		l.gen.AddRow(r)
 	}
-	s.noteOrphans(l.lost, w.Slot, w.Partition)
+	s.countOrphans(l.lost, w.Slot, w.Partition)
 	l.gen.FinishLoading()
 	if l.gen.IsEmpty() {
 		return nil, nil
@@ -62,8 +62,8 @@ type loader struct {
 
 func newLoader(s *Store, w Work) *loader {
 	return &loader{
-		s: s, Decoder: head.NewDecoder(s.head, w.at(), s.learn),
-		gen: head.NewGeneration(w.at(), s.period.SlotStart(w.Slot)),
+		s: s, Decoder: head.NewDecoder(s.head, w.slotPartition(), s.readDefinitions),
+		gen: head.NewGeneration(w.slotPartition(), s.period.SlotStart(w.Slot)),
 	}
 }
 
@@ -96,16 +96,16 @@ func (l *loader) addBlob(ctx context.Context, r format.StageRow, b []byte) error
 	return nil
 }
 
-// unexplained records when stage rows of other processes that depend on missing rows were first read. The rows of a
+// missingDependencies records when stage rows of other processes that depend on missing rows were first read. The rows of a
 // commit become visible in any order. Such a row must therefore not be processed until its commit certainly wasn't
 // acknowledged.
-type unexplained struct {
+type missingDependencies struct {
 	mu    sync.Mutex
 	since map[damage.StagedAt]time.Time
 }
 
 // mayWait reports whether missing rows that a row depends on may still appear.
-func (u *unexplained) mayWait(s *Store, at damage.StagedAt) bool {
+func (u *missingDependencies) mayWait(s *Store, at damage.StagedAt) bool {
 	if !s.opts.Shared || at.Row.Writer == s.writer { // Sealing waits for the commits of its own process.
 		return false
 	}
@@ -114,7 +114,7 @@ func (u *unexplained) mayWait(s *Store, at damage.StagedAt) bool {
 	defer u.mu.Unlock()
 	since, ok := u.since[at]
 	if ok {
-		return now.Sub(since) <= gapLife
+		return now.Sub(since) <= gapTTL
 	}
 	maps.DeleteFunc(
 		u.since, func(_ damage.StagedAt, since time.Time) bool { return now.Sub(since).Abs() > membership.TailTTL },
@@ -141,9 +141,9 @@ func (s *Store) stageRange(w Work, missed func()) engine.Range {
 	return rows
 }
 
-// noteOrphans counts and logs samples of undefined series. The blob that defines the series was never durable, so the
+// countOrphans counts and logs samples of undefined series. The blob that defines the series was never durable, so the
 // samples were never acknowledged, or both are already sealed.
-func (s *Store) noteOrphans(samples int, slot int64, partition int) {
+func (s *Store) countOrphans(samples int, slot int64, partition int) {
 	if samples > 0 {
 		s.metrics.orphans.Add(float64(samples))
 		s.opts.Logger.Warn(

@@ -71,11 +71,11 @@ func truncateValues(ls labels.Labels, most labelBounds, note func(label string))
 	return b.Labels()
 }
 
-// truncated returns the labels of a series with values truncated to the tenant's limits, and counts the truncated
+// truncateLabels returns the labels of a series with values truncated to the tenant's limits, and counts the truncated
 // values.
-func (s *Store) truncated(name string, ls labels.Labels, most labelBounds) labels.Labels {
+func (s *Store) truncateLabels(name string, ls labels.Labels, most labelBounds) labels.Labels {
 	return truncateValues(
-		ls, most, func(label string) { s.noteTruncated(name, label, ls.Get(labels.MetricName), most.value) },
+		ls, most, func(label string) { s.countTruncated(name, label, ls.Get(labels.MetricName), most.value) },
 	)
 }
 
@@ -89,7 +89,7 @@ func (s *Store) TruncateAttribute(name, attribute, value string) string {
 	limit := s.opts.labelBounds(name).value
 	v := TruncateValue(value, limit)
 	if v != value {
-		s.noteTruncated(name, attribute, "", limit)
+		s.countTruncated(name, attribute, "", limit)
 	}
 	return v
 }
@@ -116,17 +116,17 @@ func (t *truncations) isNew(name, label string) bool {
 	return true
 }
 
-// noteTruncated counts a truncated value, and logs each label once. metric is "" for an attribute.
-func (s *Store) noteTruncated(name, label, metric string, limit int) {
+// countTruncated counts a truncated value, and logs each label once. metric is "" for an attribute.
+func (s *Store) countTruncated(name, label, metric string, limit int) {
 	s.opts.Limiter.CountTruncated(name)
 	if s.truncations.isNew(name, label) {
 		s.opts.Logger.Warn(
 			"a label value is too long and was truncated; to keep longer values, raise label_value_bytes in "+
 				"--limits.file. Later values of this label are truncated without a log line", "tenant", name,
-			"label", shortName(label), "metric", shortName(metric), "bytes", limit,
+			"label", truncateName(label), "metric", truncateName(metric), "bytes", limit,
 		)
 	}
 }
 
-// shortName truncates a name for the log.
-func shortName(s string) string { return s[:min(len(s), 128)] }
+// truncateName truncates a name for the log.
+func truncateName(s string) string { return s[:min(len(s), 128)] }

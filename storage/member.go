@@ -14,15 +14,15 @@ import (
 // ErrNoQueries means that the store was opened without Follow, so it can't answer queries.
 var ErrNoQueries = errors.New("storage: this process doesn't answer queries; send them to another process")
 
-// join creates this process's membership. Other processes can't see it yet.
-func (s *Store) join(have *settings) {
+// newMember creates this process's membership. Other processes can't see it yet.
+func (s *Store) newMember(have *settings) {
 	o := &s.opts
 	s.member = membership.New(membership.Options{
 		Engine: s.eng, Writer: s.writer, Self: o.Self, Shared: o.Shared, ReadOnly: o.ReadOnly,
 		Now: o.Now, Elapsed: o.Elapsed, Today: o.Today, AheadPatience: o.AheadPatience, Created: s.created,
-		LastKnown: s.lastKnown,
+		LastKnown: s.lastKnownTime,
 		State:     func(leaving bool) ([]byte, error) { return s.retention.Advertise(leaving) },
-		Learn:     func(ctx context.Context) error { return s.retention.LearnAdvertised(ctx) },
+		Learn:     func(ctx context.Context) error { return s.retention.LoadAdvertised(ctx) },
 		Refresh:   s.refreshPeriods, Corrupt: s.damage.RecordCorruptRow, Logger: o.Logger,
 		Still: o.seams.still, Believing: o.seams.trustsClocks,
 	})
@@ -41,8 +41,8 @@ func (s *Store) Member() *membership.Member { return s.member }
 // catchUp makes all samples visible that other processes have acknowledged.
 func (s *Store) catchUp(ctx context.Context) error { return s.follower.catchUp(ctx) }
 
-// lastKnown returns the latest time, in milliseconds, at which the store was certainly in use according to its rows.
-func (s *Store) lastKnown(ctx context.Context) (int64, error) {
+// lastKnownTime returns the latest time, in milliseconds, at which the store was certainly in use according to its rows.
+func (s *Store) lastKnownTime(ctx context.Context) (int64, error) {
 	last, now := s.created.UnixMilli(), s.opts.Now().UnixMilli()
 	tenants, err := s.Tenants(ctx)
 	if err != nil {

@@ -38,12 +38,12 @@ type metadataKeeper struct {
 
 	mu    sync.Mutex
 	seen  map[uint64]struct{}
-	queue []noted
+	queue []queuedMetadata
 	wake  chan struct{}
 	done  chan struct{}
 }
 
-type noted struct {
+type queuedMetadata struct {
 	hash           uint64
 	window         int64
 	tenant, metric string
@@ -57,10 +57,10 @@ func newMetadataKeeper(s *Store) *metadataKeeper {
 	}
 }
 
-// NoteMetadata queues the metadata of a metric and returns immediately. The row is written later, unless this process
+// QueueMetadata queues the metadata of a metric and returns immediately. The row is written later, unless this process
 // has already written it in this window. The caller keeps ownership of the bytes. Metadata with an invalid metric name
 // is ignored, because names from OTLP haven't been checked yet.
-func (s *Store) NoteMetadata(tenant string, metric []byte, typ string, unit, help []byte) {
+func (s *Store) QueueMetadata(tenant string, metric []byte, typ string, unit, help []byte) {
 	if len(metric) == 0 || len(metric) > s.opts.MaxLabelValue || !utf8.Valid(metric) {
 		return
 	}
@@ -87,7 +87,7 @@ func (s *Store) NoteMetadata(tenant string, metric []byte, typ string, unit, hel
 		clear(k.seen)
 	}
 	k.seen[hash] = struct{}{}
-	k.queue = append(k.queue, noted{
+	k.queue = append(k.queue, queuedMetadata{
 		hash: hash, window: window, tenant: tenant, metric: string(metric),
 		Metadata: format.Metadata{
 			Type: typ, Unit: strings.ToValidUTF8(string(unit), "\uFFFD"),
@@ -138,7 +138,7 @@ func (k *metadataKeeper) write() {
 	}
 }
 
-func (k *metadataKeeper) writeGroup(batch []noted) error {
+func (k *metadataKeeper) writeGroup(batch []queuedMetadata) error {
 	ctx, cancel := context.WithTimeout(context.Background(), membership.CommitTimeout)
 	defer cancel()
 	rows := make([]engine.Batch, 0, len(batch))
@@ -147,7 +147,7 @@ func (k *metadataKeeper) writeGroup(batch []noted) error {
 			return err
 		}
 		row := metadataRow(k.s.period, n)
-		err := k.s.retention.Bound(ctx, &row, n.tenant, retention.Shared, n.window)
+		err := k.s.retention.SetExpiry(ctx, &row, n.tenant, retention.Shared, n.window)
 		if errors.Is(err, retention.ErrWindowOver) {
 			continue
 		}
@@ -160,7 +160,7 @@ func (k *metadataKeeper) writeGroup(batch []noted) error {
 }
 
 // metadataRow returns the row of queued metadata.
-func metadataRow(p *format.Periods, n noted) engine.Batch {
+func metadataRow(p *format.Periods, n queuedMetadata) engine.Batch {
 	value := format.AppendMetadata(nil, n.Metadata)
 	sum := sha256.Sum256(value)
 	return engine.Batch{

@@ -13,7 +13,7 @@ import (
 func TestMetadata(t *testing.T) {
 	ts := openTestStore(t, nil)
 	say := func(tenant, metric, typ, help string) {
-		ts.NoteMetadata(tenant, []byte(metric), typ, nil, []byte(help))
+		ts.QueueMetadata(tenant, []byte(metric), typ, nil, []byte(help))
 	}
 	get := func(tenant, metric string, limit int) map[string][]format.Metadata {
 		found, err := ts.Metadata(t.Context(), tenant, metric, limit)

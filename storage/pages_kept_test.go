@@ -88,7 +88,7 @@ func TestTenantsExpireWithPages(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) {
 		usualPages(o)
 		o.Retention, o.Retention5m, o.Retention1h = 10*day, 20*day, 40*day
-		o.TenantRetention = map[string]retention.Keep{"brief": {Raw: day, FiveMinutes: 2 * day, OneHour: 3 * day}}
+		o.TenantRetention = map[string]retention.Durations{"brief": {Raw: day, FiveMinutes: 2 * day, OneHour: 3 * day}}
 	})
 	begin := ts.now
 	var partitions []pagedPartition

@@ -72,7 +72,7 @@ func (r *pagesRun) answer(ctx context.Context, resolutions ...rollup.Resolution)
 // tell records in a until when rows of each group may be missing, in any class that the group was in. It never lowers
 // this time.
 func (r *pagesRun) tell(a *pagesAnswer) {
-	shown, err := r.retention.Shown(context.Background(), "t", -format.MaxTime, format.MaxTime, false)
+	shown, err := r.retention.VisibleRows(context.Background(), "t", -format.MaxTime, format.MaxTime, false)
 	if err != nil {
 		r.fail("asking for horizons: %v", err)
 		return

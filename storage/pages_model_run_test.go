@@ -111,7 +111,7 @@ func (r *pagesRun) start() {
 		r.fail("opening: %v", err)
 		return
 	}
-	list, err := r.retention.List(context.Background(), r.retention.InForce(r.opts.Now().UnixMilli()))
+	list, err := r.retention.List(context.Background(), r.retention.ListInForce(r.opts.Now().UnixMilli()))
 	if err != nil {
 		r.fail("reading the classes: %v", err)
 		return
@@ -120,7 +120,7 @@ func (r *pagesRun) start() {
 		if r.classesOf[group] == nil {
 			r.classesOf[group] = map[int64]bool{}
 		}
-		r.classesOf[group][list.Find(series[0])] = true
+		r.classesOf[group][list.ClassOfLabels(series[0])] = true
 	}
 }
 
@@ -208,7 +208,7 @@ func (r *pagesRun) configure(words []string) {
 		r.opts.Classes = append(r.opts.Classes, retention.Class{
 			Name:  []string{"x", "y"}[i],
 			Match: [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchRegexp, "group", "["+groups+"]")}},
-			Keep: []retention.Keep{
+			Durations: []retention.Durations{
 				{Raw: 12 * day, FiveMinutes: 30 * day, OneHour: 0}, {Raw: 60 * day, FiveMinutes: 0, OneHour: 0},
 			}[i],
 		})
@@ -373,7 +373,7 @@ func (r *pagesRun) bounds() {
 	now := r.opts.Now()
 	for res := range rollup.Resolution(resolutions) {
 		for class := range r.retention.Classes() {
-			if kept := r.retention.Keep("t", class).Of(res); kept != 0 {
+			if kept := r.retention.RetentionOf("t", class).Duration(res); kept != 0 {
 				r.model.hides(res, now.Add(-kept).UnixMilli())
 			}
 		}

@@ -36,7 +36,7 @@ type pagedPartition struct {
 func (ts *testStore) pagedPartitions(tenant string) (list []pagedPartition) {
 	ts.t.Helper()
 	ctx := context.Background()
-	windows, err := ts.everyWindow(ctx, tenant, math.MinInt64, math.MaxInt64)
+	windows, err := ts.readableWindows(ctx, tenant, math.MinInt64, math.MaxInt64)
 	require.NoError(ts.t, err)
 	for _, w := range windows {
 		names, err := ts.metricsIn(ctx, tenant, w)

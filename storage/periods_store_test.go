@@ -68,7 +68,7 @@ func TestPeriodsOfAStore(t *testing.T) {
 		}
 		check(fmt.Sprint("day ", day, " once more"))
 		for p := range ts.Partitions() {
-			require.NoError(t, ts.Unlist(t.Context(), p))
+			require.NoError(t, ts.UnlistSlots(t.Context(), p))
 		}
 	}
 	require.NoError(t, ts.SealAll(t.Context()))

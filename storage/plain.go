@@ -9,17 +9,17 @@ var packageNames = regexp.MustCompile(
 	`(^|: |; |\()(?:(?:adapter|bench|blocks|bounds|chunk|downsample|engine|exporter|fetch|format|ha|importer|inspect|jsonapi|lines|membership|objects|otlp|overhttp|page|paged|panics|pebble|promql|relabeling|remotewrite|rollup|ruler|selfmonitoring|storage|victoria): )+`,
 )
 
-// Plain returns the text of an error without package names, for users. It is called where texts leave the process: at
+// PlainText returns the text of an error without package names, for users. It is called where texts leave the process: at
 // the end of a command, in HTTP responses, and in the log.
-func Plain(text string) string { return packageNames.ReplaceAllString(text, "$1") }
+func PlainText(text string) string { return packageNames.ReplaceAllString(text, "$1") }
 
-// PlainError returns an error that wraps err and has the text Plain(err.Error()). If the text is the same, it returns
+// PlainError returns an error that wraps err and has the text PlainText(err.Error()). If the text is the same, it returns
 // err itself.
 func PlainError(err error) error {
 	if err == nil {
 		return nil
 	}
-	if text := err.Error(); Plain(text) != text {
+	if text := err.Error(); PlainText(text) != text {
 		return plainError{err}
 	}
 	return err
@@ -27,5 +27,5 @@ func PlainError(err error) error {
 
 type plainError struct{ error }
 
-func (e plainError) Error() string { return Plain(e.error.Error()) }
+func (e plainError) Error() string { return PlainText(e.error.Error()) }
 func (e plainError) Unwrap() error { return e.error }

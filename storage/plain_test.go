@@ -21,7 +21,7 @@ func TestPlainTextHasNoPackages(t *testing.T) {
 		`no series {job="storage: x"}, the storage: full`:              `no series {job="storage: x"}, the storage: full`,
 		"": "",
 	} {
-		require.Equal(t, want, storage.Plain(text), text)
+		require.Equal(t, want, storage.PlainText(text), text)
 	}
 	err := fmt.Errorf("data: %w", engine.ErrUnavailable)
 	require.EqualError(t, storage.PlainError(err), "data: unavailable")

@@ -76,7 +76,7 @@ func (m *protocolDeletes) mayGo(s protocolSeries, t int64, begun int) bool {
 	return false
 }
 
-// isGone reports whether a query must not return a sample. went is the value of gone at the start of the query.
+// mayBeMissing reports whether a query must not return a sample. went is the value of gone at the start of the query.
 func (m *protocolDeletes) isGone(went map[protocolFact]int, f protocolFact) bool {
 	at, ok := went[f]
 	return ok && m.sentAt[f] <= at && !m.doubtful[f]

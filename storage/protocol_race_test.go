@@ -77,7 +77,7 @@ func (r *concurrentRun) do(d time.Duration) {
 	repeat(r.read, 0)
 	repeat(r.round, time.Millisecond)
 	repeat(r.sealAll, 20*time.Millisecond)
-	repeat(func(*rand.Rand) { r.store.LetGo() }, time.Millisecond)
+	repeat(func(*rand.Rand) { r.store.ReleaseSeries() }, time.Millisecond)
 	repeat(func(rng *rand.Rand) { r.now.Add(rng.Int64N(10 * 60_000)) }, 5*time.Millisecond)
 	time.Sleep(d)
 	r.stop.Store(true)
@@ -162,11 +162,11 @@ func (r *concurrentRun) read(rng *rand.Rand) {
 func (r *concurrentRun) round(*rand.Rand) {
 	ctx := context.Background()
 	for p := range r.store.period.Partitions() {
-		work, err := r.store.Waiting(ctx, p)
+		work, err := r.store.WaitingWork(ctx, p)
 		assert.NoError(r.t, err)
-		work = slices.DeleteFunc(work, func(w Work) bool { return !r.store.Settled(w.Slot, 0) })
+		work = slices.DeleteFunc(work, func(w Work) bool { return !r.store.IsSettled(w.Slot, 0) })
 		r.store.sealPasses(work, func(works []Work) { _, _ = r.store.SealTogether(ctx, works) })
-		_ = r.store.Unlist(ctx, p)
+		_ = r.store.UnlistSlots(ctx, p)
 	}
 }
 
@@ -176,7 +176,7 @@ func (r *concurrentRun) sealAll(*rand.Rand) { _ = r.store.SealAll(context.Backgr
 func (r *concurrentRun) end() {
 	require.EventuallyWithT(r.t, func(c *assert.CollectT) {
 		assert.NoError(c, r.store.SealAll(context.Background()))
-		r.store.LetGo()
+		r.store.ReleaseSeries()
 		assert.Zero(c, r.store.head.SeriesCount())
 		assert.Zero(c, r.store.head.Bytes())
 	}, 3*time.Minute, time.Millisecond)
@@ -189,7 +189,7 @@ func (r *concurrentRun) end() {
 
 // sealPasses calls seal for each pass of work.
 func (s *Store) sealPasses(work []Work, seal func([]Work)) {
-	for _, at := range s.Together(work, 1) {
+	for _, at := range s.PlanPasses(work, 1) {
 		pass := make([]Work, len(at))
 		for i, n := range at {
 			pass[i] = work[n]

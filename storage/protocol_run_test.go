@@ -339,10 +339,10 @@ func (r *protocolRun) operation(line string) error {
 		r.tolerate("sealing all", r.store.SealAll(ctx))
 	case "unlist":
 		p, err := strconv.Atoi(arg(1))
-		r.tolerate("moving marks", r.store.Unlist(ctx, p%protocolPartitions))
+		r.tolerate("moving marks", r.store.UnlistSlots(ctx, p%protocolPartitions))
 		return err
 	case "letgo":
-		r.store.LetGo()
+		r.store.ReleaseSeries()
 	case "expire":
 		_, err := r.store.Expire(ctx)
 		r.tolerate("deleting windows", err)
@@ -354,7 +354,7 @@ func (r *protocolRun) operation(line string) error {
 		d, err := time.ParseDuration(arg(1))
 		r.pass(d)
 		for p := range protocolPartitions {
-			r.tolerate("moving marks", r.store.Unlist(ctx, p))
+			r.tolerate("moving marks", r.store.UnlistSlots(ctx, p))
 		}
 		return err
 	case "crash":

@@ -231,7 +231,7 @@ func readable(text string) string {
 
 // stage prints the slots that wait to be sealed.
 func (s *script) stage(ctx context.Context, out *bytes.Buffer) {
-	work, err := s.store.Waiting(ctx, 0)
+	work, err := s.store.WaitingWork(ctx, 0)
 	require.NoError(s.t, err)
 	for _, w := range work {
 		blobs := 0
@@ -293,7 +293,7 @@ func (s *script) damage(ctx context.Context, out *bytes.Buffer, what string) {
 		}
 	}
 	if what == "blob" {
-		work, err := s.store.Waiting(ctx, 0)
+		work, err := s.store.WaitingWork(ctx, 0)
 		require.NoError(s.t, err)
 		for _, w := range work {
 			for r, err := range s.eng.Scan(

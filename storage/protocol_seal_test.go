@@ -23,9 +23,9 @@ func (r *protocolRun) round(ctx context.Context) {
 		r.tolerate("sealing", err)
 	})
 	for p := range r.store.period.Partitions() {
-		r.tolerate("unlisting", r.store.Unlist(ctx, p))
+		r.tolerate("unlisting", r.store.UnlistSlots(ctx, p))
 	}
-	r.store.LetGo()
+	r.store.ReleaseSeries()
 	_, err := r.store.Expire(ctx)
 	r.tolerate("deleting windows", err)
 }
@@ -40,7 +40,7 @@ func (r *protocolRun) sealOne(partition, nth string) error {
 		return err
 	}
 	ctx := context.Background()
-	work, err := r.store.Waiting(ctx, p%protocolPartitions)
+	work, err := r.store.WaitingWork(ctx, p%protocolPartitions)
 	if err != nil {
 		r.tolerate("listing work", err)
 		return nil

@@ -232,7 +232,7 @@ func TestGreatestRecordsFit(t *testing.T) {
 	require.NoError(t, ts.SealAll(t.Context()))
 }
 
-// TestLetGoWaitsForTheHead calls LetGo while the head is being rebuilt, when series don't have their samples yet.
+// TestLetGoWaitsForTheHead calls ReleaseSeries while the head is being rebuilt, when series don't have their samples yet.
 func TestLetGoWaitsForTheHead(t *testing.T) {
 	wait := make(chan struct{})
 	holding := false
@@ -252,7 +252,7 @@ func TestLetGoWaitsForTheHead(t *testing.T) {
 	b := ts.NewBatch("ann")
 	s, err := b.Define(nil, upLabels)
 	require.NoError(t, err)
-	assert.Zero(t, ts.LetGo(), "nothing is let go of before the head is complete")
+	assert.Zero(t, ts.ReleaseSeries(), "nothing is let go of before the head is complete")
 	close(wait)
 	require.NoError(t, ts.WaitReady(t.Context()))
 	require.NoError(t, b.Float(s, at+1, 0, 2))
@@ -262,5 +262,5 @@ func TestLetGoWaitsForTheHead(t *testing.T) {
 
 // hasNothing reports whether a seal would find nothing to do.
 func (s *Store) hasNothing(ctx context.Context, w Work) (bool, error) {
-	return s.empty(ctx, stageTable, w.stagePartition())
+	return s.isEmptyPartition(ctx, stageTable, w.stagePartition())
 }

@@ -57,7 +57,7 @@ func TestSharedConcurrent(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, runs[1].store.Close()) }) // The other store is closed by its own cleanup.
 	doTogether(runs, concurrentFor(t))
 	for range 3 { // Rows that depend on failed writes are kept for some time.
-		first.now.Add((gapLife + time.Second).Milliseconds())
+		first.now.Add((gapTTL + time.Second).Milliseconds())
 		for _, r := range runs {
 			require.NoError(t, r.store.SealAll(context.Background()))
 			r.forget(nil)
@@ -99,7 +99,7 @@ func doTogether(runs []*concurrentRun, d time.Duration) {
 
 func (r *concurrentRun) forget(*rand.Rand) {
 	for p := range r.store.period.Partitions() {
-		assert.NoError(r.t, r.store.Forget(context.Background(), p))
+		assert.NoError(r.t, r.store.ReleaseSealed(context.Background(), p))
 	}
-	r.store.LetGo()
+	r.store.ReleaseSeries()
 }

@@ -318,7 +318,7 @@ func (r *protocolRun) waitsFor(kind, verb string) bool {
 		return sealing
 	case "query":
 		// Once a day a query releases sealed samples, for which it waits until no commit and no seal is running.
-		if (s.follower.isForgetDue(0) || s.follower.isForgetDue(1)) && (sealing || held(&s.commitMu)) {
+		if (s.follower.isReleaseDue(0) || s.follower.isReleaseDue(1)) && (sealing || held(&s.commitMu)) {
 			return true
 		}
 		return r.model.begun() > 0 && (kind != "query" || sealing) // The query may have to seal because of a delete.
@@ -401,9 +401,9 @@ func (s *sharedRun) do(r *protocolRun, op string) error {
 		}
 	case "forget":
 		for p := range protocolPartitions {
-			r.tolerate("forgetting", r.store.Forget(ctx, p))
+			r.tolerate("forgetting", r.store.ReleaseSealed(ctx, p))
 		}
-		r.store.LetGo()
+		r.store.ReleaseSeries()
 	case "clean":
 		for _, other := range s.procs { // Every running process does this once per round.
 			if other.store == nil {
@@ -429,7 +429,7 @@ func (s *sharedRun) do(r *protocolRun, op string) error {
 
 func (s *sharedRun) forget(r *protocolRun) (err error) {
 	for p := range protocolPartitions {
-		err = errors.Join(err, r.store.Forget(context.Background(), p))
+		err = errors.Join(err, r.store.ReleaseSealed(context.Background(), p))
 	}
 	return err
 }

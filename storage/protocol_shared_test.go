@@ -44,14 +44,14 @@ func (s *sharedRun) quiet() {
 	}
 	s.pass(4*24*time.Hour + time.Hour)
 	for range 3 {
-		s.pass(gapLife + time.Second)
+		s.pass(gapTTL + time.Second)
 		for _, r := range s.procs {
 			r.round(ctx)
 			r.tolerate("forgetting", s.do(r, "forget"))
 		}
 	}
 	for p := range protocolPartitions { // Only this finds rows of a write that failed before its slot was listed.
-		_, err := s.procs[0].store.Sweep(ctx, p)
+		_, err := s.procs[0].store.SealUnlisted(ctx, p)
 		s.procs[0].tolerate("sweeping", err)
 	}
 	for _, r := range s.procs {

@@ -184,7 +184,7 @@ func (r *protocolRun) rest(ctx context.Context) {
 			r.leftover(ctx, engine.Range{Table: engine.Stage, Partition: format.StagePartition(slot, p)})
 			r.nothing(ctx, engine.Range{Table: engine.Defined, Partition: format.StagePartition(slot, p)})
 		}
-		work, err := s.Waiting(ctx, p)
+		work, err := s.WaitingWork(ctx, p)
 		if err != nil {
 			r.fail("%v", err)
 		}
@@ -203,7 +203,7 @@ func (r *protocolRun) rest(ctx context.Context) {
 // emptyHead fails the history if the head isn't empty once everything is sealed.
 func (r *protocolRun) emptyHead() {
 	h := r.store.head
-	r.store.LetGo()
+	r.store.ReleaseSeries()
 	if n, bytes := h.SeriesCount(), h.Bytes(); n != 0 || bytes != 0 {
 		r.fail("all is sealed, and the head says that it holds %d series and %d bytes", n, bytes)
 	}

@@ -8,10 +8,10 @@ func (s *Store) openQuerier() {
 		Period: s.period, Head: s.head, Rows: s.rows, Engine: s.eng, Versions: s.versions, Cache: s.cache,
 		Memory: &s.known, Damage: s.damage, Retention: s.retention,
 		Limiter: s.opts.Limiter, QueryBytes: s.opts.QueryBytes, Now: s.opts.Now, MaxAhead: MaxAhead,
-		SeekRows: s.distance().seekRows, GroupRows: s.distance().groupRows, SpannedSeries: s.opts.seams.spannedSeries,
+		SeekRows: s.workSizes().seekRows, GroupRows: s.workSizes().groupRows, SpannedSeries: s.opts.seams.spannedSeries,
 		Ready: s.Ready, CatchUp: s.catchUp, Deletes: s.loadTombstones, UnreadDelete: s.unreadDelete,
-		Windows: s.windowsAround, Shards: s.shardsValue,
-		Unrolled:   s.unrolledOf,
+		Windows: s.windowsSkipping, Shards: s.shardsValue,
+		Unrolled:   s.listUnrolledExcept,
 		StartsFrom: s.starts.DeltasAfter,
 	})
 }

@@ -21,7 +21,7 @@ const (
 
 // rebuild loads the staging log into the head. Concurrent commits write to separate generations.
 func (s *Store) rebuild(ctx context.Context) error {
-	if err := s.retention.Recall(ctx); err != nil && ctx.Err() == nil { // Later reads try again.
+	if err := s.retention.LoadBoundaries(ctx); err != nil && ctx.Err() == nil { // Later reads try again.
 		s.opts.Logger.Warn("can't read the deletes and retentions of all tenants yet", "err", err)
 	}
 	if s.follower.mode == followsNothing {
@@ -53,14 +53,14 @@ func (s *Store) rebuildAll(ctx context.Context) error {
 	if s.caching != nil {
 		defer s.caching.ReadOnce()()
 	}
-	if err := s.untilAvailable(ctx, s.peers.load); err != nil {
+	if err := s.retryUntilAvailable(ctx, s.peers.load); err != nil {
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(s.opts.seams.workers(s.distance().rebuildWorkers))
+	g.SetLimit(s.opts.seams.workers(s.workSizes().rebuildWorkers))
 	for p := range s.period.Partitions() {
 		g.Go(panics.WrapError("rebuilding the head", func() error {
-			return s.rebuildPartition(ctx, p, s.untilAvailable)
+			return s.rebuildPartition(ctx, p, s.retryUntilAvailable)
 		}))
 	}
 	return g.Wait()
@@ -77,8 +77,8 @@ func (s *Store) rebuildPartition(
 ) error {
 	var work []Work
 	err := try(ctx, func(ctx context.Context) (err error) {
-		if work, err = s.Waiting(ctx, partition); err == nil {
-			work, err = occupied(ctx, s, engine.Stage, work, Work.stagePartition)
+		if work, err = s.WaitingWork(ctx, partition); err == nil {
+			work, err = listOccupied(ctx, s, engine.Stage, work, Work.stagePartition)
 		}
 		return err
 	})
@@ -88,9 +88,9 @@ func (s *Store) rebuildPartition(
 	return err
 }
 
-// untilAvailable calls read, a part of the rebuild. If the engine is unavailable and this process is configured to
+// retryUntilAvailable calls read, a part of the rebuild. If the engine is unavailable and this process is configured to
 // wait, it retries until the engine is available.
-func (s *Store) untilAvailable(ctx context.Context, read func(context.Context) error) error {
+func (s *Store) retryUntilAvailable(ctx context.Context, read func(context.Context) error) error {
 	waits := (s.opts.Shared || s.opts.RetryRebuild) && !s.opts.seams.still
 	for wait := retryRebuild; ; wait = min(2*wait, maxRetryRebuild) {
 		err := read(ctx)

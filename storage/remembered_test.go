@@ -159,7 +159,7 @@ func TestOnlyQueriesRemember(t *testing.T) {
 		stats, err := ts.Check(t.Context(), func(string) {})
 		require.NoError(t, err)
 		require.NotZero(t, stats.Problems, "Check reads %s", table)
-		_, err = ts.everyWindow(t.Context(), "ann", -allWindows, allWindows)
+		_, err = ts.readableWindows(t.Context(), "ann", -allWindows, allWindows)
 		require.Equal(t, table == engine.Windows, err != nil, "%s: %v", table, err)
 	}
 	eng.table.Store(nil)

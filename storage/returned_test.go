@@ -120,7 +120,7 @@ func TestStageRowsThatComeBackStayDeleted(t *testing.T) {
 	for i := range p.processes {
 		require.NoError(t, p.processes[i].store.SealAll(ctx))
 		for partition := range s.period.Partitions() {
-			require.NoError(t, p.processes[i].store.Unlist(ctx, partition))
+			require.NoError(t, p.processes[i].store.UnlistSlots(ctx, partition))
 		}
 	}
 	list, err := p.processes[0].store.Deletes(ctx, "default")
@@ -129,7 +129,7 @@ func TestStageRowsThatComeBackStayDeleted(t *testing.T) {
 	p.comeBack(rows)
 	p.crash(0)
 	for partition := range s.period.Partitions() {
-		_, err := p.processes[0].store.Sweep(ctx, partition)
+		_, err := p.processes[0].store.SealUnlisted(ctx, partition)
 		require.NoError(t, err)
 	}
 	require.NoError(t, p.processes[0].store.SealAll(ctx))

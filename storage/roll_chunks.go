@@ -63,19 +63,19 @@ type rollupChunk struct {
 	data    []byte
 }
 
-// rollups reads the rollup chunks of a series in a window whose start is between from and to, in order. If the number
+// readRollups reads the rollup chunks of a series in a window whose start is between from and to, in order. If the number
 // of a metric's shards has grown, two chunks may have the same start; the chunk with the higher version wins. unread is
 // true if there may be more chunks that are unreadable.
-func (s *Store) rollups(
+func (s *Store) readRollups(
 	ctx context.Context, res rollup.Resolution, window int64, series *Series, shards, from, to int64,
 ) (found []rollupChunk, unread bool, err error) {
 	id := series.IDText()
-	for at := range s.placesOf(tenantWindow{series.Tenant(), window}, series.ID(), shards) {
+	for at := range s.unexpiredShardsOf(tenantWindow{series.Tenant(), window}, series.ID(), shards) {
 		rows := engine.Range{
 			Table: format.TableOf(res), Partition: format.SeriesPartition(window, series.Tenant(), series.Metric(), at),
 			From: format.RollupKey(id, from), To: format.RollupKey(id, to),
 		}
-		left := s.unread(
+		left := s.unreadReporter(
 			rows.Table, rows.Partition, func(u paged.Unreadable) { unread = unread || u.Has(id, from, to) },
 		)
 		for row, err := range s.rows.ScanReadable(ctx, rows, left) {
@@ -84,20 +84,20 @@ func (s *Store) rollups(
 					format.TableOf(res).Name, series.Metric(), series.Tenant(),
 					time.UnixMilli(from).UTC().Format(time.RFC3339), err)
 			}
-			found = append(found, rollupChunkOf(row))
+			found = append(found, parseRollupRow(row))
 		}
 	}
-	return bestOfEach(found), unread, nil
+	return newestByStart(found), unread, nil
 }
 
-func rollupChunkOf(row engine.Row) rollupChunk {
+func parseRollupRow(row engine.Row) rollupChunk {
 	return rollupChunk{
 		start: row.Clustering[2].Int, version: rollup.VersionOf(row.Value), data: slices.Clone(row.Value),
 	}
 }
 
-// bestOfEach sorts chunks by start, and keeps the chunk with the highest version for each start.
-func bestOfEach(list []rollupChunk) []rollupChunk {
+// newestByStart sorts chunks by start, and keeps the chunk with the highest version for each start.
+func newestByStart(list []rollupChunk) []rollupChunk {
 	slices.SortStableFunc(list, func(a, b rollupChunk) int {
 		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.version, a.version))
 	})

@@ -41,12 +41,12 @@ func (x *hiddenRoller) RollHidden(
 	case err != nil:
 		return from, err
 	case len(ds) == 0:
-		s.rolled.Delete(rolledOf{tenant, class})
+		s.rolled.Delete(tenantClass{tenant, class})
 		if target <= hidden {
 			return target, nil
 		}
 	default:
-		if err := x.rollAgain(ctx, tenant, class, missing, from, ds); err != nil {
+		if err := x.rollMissing(ctx, tenant, class, missing, from, ds); err != nil {
 			return from, err
 		}
 	}
@@ -55,23 +55,23 @@ func (x *hiddenRoller) RollHidden(
 	return min(to, target), err
 }
 
-// rollAgain creates missing rollups of hidden windows up to a time. It skips windows to which nothing was written since
+// rollMissing creates missing rollups of hidden windows up to a time. It skips windows to which nothing was written since
 // it last found their rollups complete.
-func (x *hiddenRoller) rollAgain(
+func (x *hiddenRoller) rollMissing(
 	ctx context.Context, tenant string, class, missing, to int64, ds format.Tombstones,
 ) error {
 	s := x.s
-	windows, err := s.everyWindow(
+	windows, err := s.readableWindows(
 		ctx, tenant, s.period.WindowAt(rollup.Raw, missing+1), s.period.WindowAt(rollup.Raw, to),
 	)
 	if err != nil {
 		return err
 	}
-	before, now := s.rolled.Value(rolledOf{tenant, class}), make(map[int64]uint64, len(windows))
+	before, now := s.rolled.Value(tenantClass{tenant, class}), make(map[int64]uint64, len(windows))
 	for _, w := range windows {
-		stamp, ok := s.stampOfCommitRecords(tenant, w, ds)
+		stamp, ok := s.commitRecordsStamp(tenant, w, ds)
 		if known, is := before[w]; !ok || !is || known != stamp {
-			if err := x.rollFirst(ctx, w, tenant); err != nil {
+			if err := x.rollOnce(ctx, w, tenant); err != nil {
 				return err
 			}
 		}
@@ -79,7 +79,7 @@ func (x *hiddenRoller) rollAgain(
 			now[w] = stamp
 		}
 	}
-	s.rolled.Set(rolledOf{tenant, class}, now)
+	s.rolled.Set(tenantClass{tenant, class}, now)
 	return nil
 }
 
@@ -87,20 +87,20 @@ func (x *hiddenRoller) rollAgain(
 // complete.
 func (x *hiddenRoller) RollUntil(ctx context.Context, tenant string, from, to int64) (int64, error) {
 	s := x.s
-	windows, err := s.everyWindow(ctx, tenant, s.period.WindowAt(rollup.Raw, from+1), s.period.WindowAt(rollup.Raw, to))
+	windows, err := s.readableWindows(ctx, tenant, s.period.WindowAt(rollup.Raw, from+1), s.period.WindowAt(rollup.Raw, to))
 	if err != nil {
 		return from, err
 	}
 	for _, w := range windows {
-		if err := x.rollFirst(ctx, w, tenant); err != nil {
+		if err := x.rollOnce(ctx, w, tenant); err != nil {
 			return max(from, s.period.WindowStart(w)), err
 		}
 	}
 	return to, nil
 }
 
-// rollFirst creates the missing rollups of a raw window, unless this Expire has already done so.
-func (x *hiddenRoller) rollFirst(ctx context.Context, window int64, tenant string) error {
+// rollOnce creates the missing rollups of a raw window, unless this Expire has already done so.
+func (x *hiddenRoller) rollOnce(ctx context.Context, window int64, tenant string) error {
 	at := tenantWindow{tenant, window}
 	if x.rolled[at] {
 		return nil
@@ -115,19 +115,19 @@ func (x *hiddenRoller) rollFirst(ctx context.Context, window int64, tenant strin
 	return nil
 }
 
-// rolledMemory caches the hidden windows with complete rollups, for tenants with uncleaned deletes. Each has a stamp of
+// rolledWindows caches the hidden windows with complete rollups, for tenants with uncleaned deletes. Each has a stamp of
 // its commit records and the deletes. If the stamp is the same in the next Expire, a minute later, the commit records
 // aren't read again.
-type rolledMemory = bounds.Map[rolledOf, map[int64]uint64]
+type rolledWindows = bounds.Map[tenantClass, map[int64]uint64]
 
-type rolledOf struct {
+type tenantClass struct {
 	tenant string
 	class  int64
 }
 
-// stampOfCommitRecords returns a number that changes when commit records of a raw window or of its rollups are written,
+// commitRecordsStamp returns a number that changes when commit records of a raw window or of its rollups are written,
 // or when the deletes change. ok is false if it can't be computed.
-func (s *Store) stampOfCommitRecords(tenant string, window int64, ds format.Tombstones) (stamp uint64, ok bool) {
+func (s *Store) commitRecordsStamp(tenant string, window int64, ds format.Tombstones) (stamp uint64, ok bool) {
 	if s.versions == nil {
 		return 0, false
 	}

@@ -23,7 +23,7 @@ import (
 // run. The version of a chunk counts its sources: for a 5m chunk the number of raw chunks, for a 1h chunk the sum of
 // the versions of its 5m chunks. The highest version wins.
 type rollupTask struct {
-	*collected
+	*collectedSeries
 	// own are the versions of the chunks that this seal has written. exempt are the deletes that these chunks name.
 	own    []string
 	exempt format.TombstoneIDs
@@ -50,9 +50,9 @@ const (
 // sourceOf selects the source according to the listed chunks. hiding are the deletes of the series that the rollup must
 // apply.
 func (x *roller) sourceOf(in *rolledSlot, r *rollupTask, hiding format.Tombstones) rollupSource {
-	listed := x.listedOf(in, r)
+	listed := x.listedChunksOf(in, r)
 	found := listed.versions
-	if x.fillsUp() || len(found) == 0 && r.chunk == nil {
+	if x.onlyExtendsRollups() || len(found) == 0 && r.chunk == nil {
 		return fromRollup
 	}
 	for _, own := range r.own {
@@ -66,28 +66,28 @@ func (x *roller) sourceOf(in *rolledSlot, r *rollupTask, hiding format.Tombstone
 	return fromChunks
 }
 
-// listedOf returns a series' sealed chunks in the slot.
-func (x *roller) listedOf(in *rolledSlot, r *rollupTask) listedChunks {
+// listedChunksOf returns a series' sealed chunks in the slot.
+func (x *roller) listedChunksOf(in *rolledSlot, r *rollupTask) listedChunks {
 	if r.listed != nil {
 		return *r.listed
 	}
-	return x.listed[chunkAt{in.into[rollup.Raw].start, r.series.ID()}]
+	return x.listed[chunkKey{in.into[rollup.Raw].start, r.series.ID()}]
 }
 
 // make5mOf sets the 5m chunks of some tasks of a slot.
 func (x *roller) make5mOf(in *rolledSlot, tasks []rollupTask, raw metricShards) error {
-	sealed, err := x.sealedOf(in, tasks, raw)
+	sealed, err := x.readSealedChunks(in, tasks, raw)
 	if err != nil {
 		return err
 	}
-	return x.sideBySide(len(tasks), func(_ context.Context, i int, m *rollMemory) error {
+	return x.forEachConcurrently(len(tasks), func(_ context.Context, i int, m *rollMemory) error {
 		r := &tasks[i]
-		return x.settle(in.fineRollup(), r, x.make5m(in, r, raw.count(r.series.Metric()), sealed, &m.fine))
+		return x.keepUnreadable(in.fineRollup(), r, x.make5m(in, r, raw.count(r.series.Metric()), sealed, &m.fine))
 	})
 }
 
-// sealedOf reads the slot's sealed chunks for the tasks whose rollups are computed from them.
-func (x *roller) sealedOf(in *rolledSlot, tasks []rollupTask, raw metricShards) (sealedChunks, error) {
+// readSealedChunks reads the slot's sealed chunks for the tasks whose rollups are computed from them.
+func (x *roller) readSealedChunks(in *rolledSlot, tasks []rollupTask, raw metricShards) (sealedChunks, error) {
 	var need []rollupTask
 	for i := range tasks {
 		if r := &tasks[i]; x.sourceOf(in, r, in.hiding.OfSeries(r.series.Labels())) == fromChunks {
@@ -96,10 +96,10 @@ func (x *roller) sealedOf(in *rolledSlot, tasks []rollupTask, raw metricShards) 
 	}
 	var mu sync.Mutex
 	all := sealedChunks{}
-	pieces := slices.Collect(slices.Chunk(need, sealedTogether))
-	return all, x.sideBySide(len(pieces), func(ctx context.Context, i int, _ *rollMemory) error {
+	pieces := slices.Collect(slices.Chunk(need, maxReadSeries))
+	return all, x.forEachConcurrently(len(pieces), func(ctx context.Context, i int, _ *rollMemory) error {
 		found := sealedChunks{}
-		if err := in.readChunks(ctx, byMetric(pieces[i]), raw, found); err != nil {
+		if err := in.readChunks(ctx, groupByMetric(pieces[i]), raw, found); err != nil {
 			return err
 		}
 		mu.Lock()
@@ -109,21 +109,21 @@ func (x *roller) sealedOf(in *rolledSlot, tasks []rollupTask, raw metricShards) 
 	})
 }
 
-// make5m sets a series' 5m chunk from all of the slot's sealed chunks. sealed contains the chunks that sealedOf has
+// make5m sets a series' 5m chunk from all of the slot's sealed chunks. sealed contains the chunks that readSealedChunks has
 // read.
 func (x *roller) make5m(
 	in *rolledSlot, r *rollupTask, shards int64, sealed sealedChunks, b *rollup.Buckets,
 ) (err error) {
 	to, hiding := in.fineRollup(), in.hiding.OfSeries(r.series.Labels())
 	from := x.sourceOf(in, r, hiding)
-	if from == fromRollup && !x.fillsUp() && len(r.own) > 0 {
+	if from == fromRollup && !x.onlyExtendsRollups() && len(r.own) > 0 {
 		// Otherwise the stored rollup would be changed without its turn: only one process at a time may change rollups
 		// without samples, after it has applied the deletes.
-		return errRawGone
+		return errRawExpired
 	}
 	if from == fromRollup {
-		nothing := !x.fillsUp() && r.chunk == nil
-		if err := x.fill(to, r, b); err != nil || r.chunk == nil || !nothing {
+		nothing := !x.onlyExtendsRollups() && r.chunk == nil
+		if err := x.extend5m(to, r, b); err != nil || r.chunk == nil || !nothing {
 			return err
 		}
 		// A seal may have added the series' first chunks after the listing found none. The stored rollup then contains
@@ -131,7 +131,7 @@ func (x *roller) make5m(
 		if shards, err = x.s.readShards(x.ctx, in.into[rollup.Raw].window, x.tenant, r.series.Metric()); err != nil {
 			return err
 		}
-		if came, err := x.listAgain(in, r, shards, &sealed); err != nil || !came {
+		if came, err := x.relistChunks(in, r, shards, &sealed); err != nil || !came {
 			return err
 		}
 		r.chunk, r.version = nil, 0
@@ -141,15 +141,15 @@ func (x *roller) make5m(
 	version := uint64(len(r.own)) * r.exempt.Weight(hiding)
 	var samples chunk.Samples
 	if from == fromChunks {
-		at := chunkAt{in.into[rollup.Raw].start, r.series.ID()}
+		at := chunkKey{in.into[rollup.Raw].start, r.series.ID()}
 		var corrupt, err error
-		if version, corrupt, err = weighedSamples(sealed[at].values, hiding, &samples); err != nil {
+		if version, corrupt, err = versionedSamples(sealed[at].values, hiding, &samples); err != nil {
 			return err
 		}
 		if corrupt != nil {
-			x.s.damage.RecordOnce(engine.Raw, r.corruptChunk(engine.Raw, in.into[rollup.Raw].window, at.start, corrupt))
+			x.s.damage.RecordOnce(engine.Raw, r.corruptChunkError(engine.Raw, in.into[rollup.Raw].window, at.start, corrupt))
 		}
-		r.unread = corrupt != nil || sealed[at].unread || x.listedOf(in, r).unread
+		r.unread = corrupt != nil || sealed[at].unread || x.listedChunksOf(in, r).unread
 	}
 	r.version = version
 	if from == fromTask {
@@ -160,24 +160,24 @@ func (x *roller) make5m(
 	if samples.Len() > 0 {
 		rollup.AppendStored(b, &samples, r.series.Metric(), rollup.FiveMinutes.Width())
 	}
-	if err := x.keepUnread(in, r, shards, b); err != nil {
+	if err := x.keepUnread5m(in, r, shards, b); err != nil {
 		return err
 	}
 	r.chunk = appendRollup(b, rollup.FiveMinutes, r.version)
-	if r.chunk == nil && r.version > uint64(len(x.listedOf(in, r).versions)) {
+	if r.chunk == nil && r.version > uint64(len(x.listedChunksOf(in, r).versions)) {
 		r.chunk = rollup.AppendEmpty(nil, r.version) // All samples were deleted.
 	}
 	return nil
 }
 
-// listAgain lists a series' chunks in a slot again, after the first listing found none. It reports whether there are
+// relistChunks lists a series' chunks in a slot again, after the first listing found none. It reports whether there are
 // chunks now, and stores them in sealed.
-func (x *roller) listAgain(in *rolledSlot, r *rollupTask, shards int64, sealed *sealedChunks) (came bool, err error) {
+func (x *roller) relistChunks(in *rolledSlot, r *rollupTask, shards int64, sealed *sealedChunks) (came bool, err error) {
 	found := sealedChunks{}
-	if err := in.readChunksOf(x.ctx, []*Series{r.series}, shards, found); err != nil {
+	if err := in.readMetricChunks(x.ctx, []*Series{r.series}, shards, found); err != nil {
 		return false, err
 	}
-	chunks := found[chunkAt{in.into[rollup.Raw].start, r.series.ID()}]
+	chunks := found[chunkKey{in.into[rollup.Raw].start, r.series.ID()}]
 	r.listed = &listedChunks{unread: chunks.unread}
 	for _, value := range chunks.values {
 		r.listed.versions = append(r.listed.versions, format.RowVersion(value))
@@ -186,17 +186,17 @@ func (x *roller) listAgain(in *rolledSlot, r *rollupTask, shards int64, sealed *
 	return len(chunks.values) > 0, nil
 }
 
-// fill removes deleted buckets from the stored chunk of a series, and adds missing buckets as rollup.Extend does. The
+// extend5m removes deleted buckets from the stored chunk of a series, and adds missing buckets as rollup.Extend does. The
 // stored chunk can't be recomputed, because some of its source rows are missing by now.
-func (x *roller) fill(to rollupOf, r *rollupTask, b *rollup.Buckets) error {
-	due := to.dueOf(r.series)
+func (x *roller) extend5m(to rollupOf, r *rollupTask, b *rollup.Buckets) error {
+	due := to.dueDeletes(r.series)
 	if r.chunk == nil && len(due) == 0 {
 		return nil
 	}
-	kept, version, err := x.stored(to, r)
+	kept, version, err := x.readStored(to, r)
 	// If the stored rollup is unreadable, the new samples replace it, because they aren't stored elsewhere. Importing
 	// the history again restores the rest of the rollup.
-	if x.fillsUp() && r.chunk != nil && errors.Is(err, errUnread) {
+	if x.onlyExtendsRollups() && r.chunk != nil && errors.Is(err, errUnread) {
 		kept, err = &rollup.Buckets{}, nil
 	}
 	if err != nil || version == 0 {
@@ -224,12 +224,12 @@ func (x *roller) fill(to rollupOf, r *rollupTask, b *rollup.Buckets) error {
 	return nil
 }
 
-// settle keeps the stored rollup of a task unchanged if err is errUnread. It returns any other error.
-func (x *roller) settle(to rollupOf, r *rollupTask, err error) error {
+// keepUnreadable keeps the stored rollup of a task unchanged if err is errUnread. It returns any other error.
+func (x *roller) keepUnreadable(to rollupOf, r *rollupTask, err error) error {
 	if errors.Is(err, errUnread) {
 		x.unreadMu.Lock()
 		defer x.unreadMu.Unlock()
-		for _, ds := range to.dueOf(r.series) {
+		for _, ds := range to.dueDeletes(r.series) {
 			x.unread.add(ds, err)
 		}
 		r.chunk = nil
@@ -243,17 +243,17 @@ func (x *roller) make1hOf(ctx context.Context, rolls []rollupTask, fine metricSh
 	clear(m.chunks)
 	clear(m.unread)
 	var all []seriesChunks
-	for metric, series := range byMetric(rolls) {
-		all = append(all, x.fineOf(fine.count(metric), series))
+	for metric, series := range groupByMetric(rolls) {
+		all = append(all, x.fineChunksOf(fine.count(metric), series))
 	}
-	if err := x.s.fineChunks(ctx, all, m.chunks, m.unread); err != nil {
+	if err := x.s.read5mChunks(ctx, all, m.chunks, m.unread); err != nil {
 		return err
 	}
 	for i := range rolls {
 		r := &rolls[i]
 		id := r.series.ID()
 		nothing := len(m.chunks[id]) == 0 && !m.unread[id]
-		if err := x.settle(x.hourRollup(), r, x.make1h(r, m.chunks[id], m.unread[id], m)); err != nil {
+		if err := x.keepUnreadable(x.hourRollup(), r, x.make1h(r, m.chunks[id], m.unread[id], m)); err != nil {
 			return err
 		}
 		if !nothing || r.chunk == nil {
@@ -264,13 +264,13 @@ func (x *roller) make1hOf(ctx context.Context, rolls []rollupTask, fine metricSh
 		if err != nil {
 			return err
 		}
-		if err := x.s.fineChunks(
-			ctx, []seriesChunks{x.fineOf(shards, []*Series{r.series})}, m.chunks, m.unread,
+		if err := x.s.read5mChunks(
+			ctx, []seriesChunks{x.fineChunksOf(shards, []*Series{r.series})}, m.chunks, m.unread,
 		); err != nil {
 			return err
 		}
 		if len(m.chunks[id]) > 0 || m.unread[id] {
-			if err := x.settle(x.hourRollup(), r, x.make1h(r, m.chunks[id], m.unread[id], m)); err != nil {
+			if err := x.keepUnreadable(x.hourRollup(), r, x.make1h(r, m.chunks[id], m.unread[id], m)); err != nil {
 				return err
 			}
 		}
@@ -278,15 +278,15 @@ func (x *roller) make1hOf(ctx context.Context, rolls []rollupTask, fine metricSh
 	return nil
 }
 
-// fineOf identifies the day's 5m chunks of some series of one metric, which has the given number of shards.
-func (x *roller) fineOf(shards int64, series []*Series) seriesChunks {
+// fineChunksOf identifies the day's 5m chunks of some series of one metric, which has the given number of shards.
+func (x *roller) fineChunksOf(shards int64, series []*Series) seriesChunks {
 	day := x.day.into[rollup.OneHour]
 	return seriesChunks{metricChunks{
 		x.day.into[rollup.FiveMinutes].window, x.tenant, series[0].Metric(), shards, day.start, day.end - 1,
 	}, series}
 }
 
-func byMetric(rolls []rollupTask) map[string][]*Series {
+func groupByMetric(rolls []rollupTask) map[string][]*Series {
 	metrics := map[string][]*Series{}
 	for i := range rolls {
 		s := rolls[i].series
@@ -295,9 +295,9 @@ func byMetric(rolls []rollupTask) map[string][]*Series {
 	return metrics
 }
 
-// errFineGone means that 5m rollups with late samples expired before 1h rollups were computed from them. If the seal or
+// err5mExpired means that 5m rollups with late samples expired before 1h rollups were computed from them. If the seal or
 // import is repeated, it adds the samples to 1h rollups only.
-var errFineGone = fmt.Errorf("%w: 5m rollups expired before 1h rollups were created from them; retry",
+var err5mExpired = fmt.Errorf("%w: 5m rollups expired before 1h rollups were created from them; retry",
 	engine.ErrUnavailable)
 
 // make1h sets a series' 1h chunk from all its 5m chunks of the day. It modifies all. unread is true if there may be
@@ -312,7 +312,7 @@ func (x *roller) make1h(r *rollupTask, all []rollupChunk, unread bool, m *rollMe
 		if err := rollup.Decode(c.data, rollup.AllColumns, b); err != nil {
 			r.unread = true
 			x.s.damage.RecordOnce(
-				engine.R5m, r.corruptChunk(engine.R5m, x.day.into[rollup.FiveMinutes].window, c.start, err),
+				engine.R5m, r.corruptChunkError(engine.R5m, x.day.into[rollup.FiveMinutes].window, c.start, err),
 			)
 			continue
 		}
@@ -324,17 +324,17 @@ func (x *roller) make1h(r *rollupTask, all []rollupChunk, unread bool, m *rollMe
 		r.chunk = rollup.AppendEmpty(nil, r.version)
 	}
 	if len(chunks) == 0 && !r.unread {
-		if x.finest == rollup.FiveMinutes && x.isGone(rollup.FiveMinutes, r.class) {
-			return errFineGone
+		if x.finest == rollup.FiveMinutes && x.mayBeMissing(rollup.FiveMinutes, r.class) {
+			return err5mExpired
 		}
-		return x.fill(x.hourRollup(), r, b)
+		return x.extend5m(x.hourRollup(), r, b)
 	}
-	return x.keepHours(r, chunks, hours)
+	return x.keepUnread1h(r, chunks, hours)
 }
 
-// fill1h sets a series' 1h chunk to the stored chunk, extended by the hours that are missing there and that the day's
+// extend1h sets a series' 1h chunk to the stored chunk, extended by the hours that are missing there and that the day's
 // 5m chunks cover.
-func (x *roller) fill1h(r *rollupTask, fine [][]byte, m *rollMemory) error {
+func (x *roller) extend1h(r *rollupTask, fine [][]byte, m *rollMemory) error {
 	b, hours := &m.fine, &m.hours
 	b.Reset()
 	hours.Reset()
@@ -346,18 +346,18 @@ func (x *roller) fill1h(r *rollupTask, fine [][]byte, m *rollMemory) error {
 	rollup.CoarsenStored(hours, b, r.series.Metric(), rollup.OneHour.Width())
 	r.version = 1
 	r.chunk = appendRollup(hours, rollup.OneHour, r.version)
-	return x.fill(x.hourRollup(), r, b)
+	return x.extend5m(x.hourRollup(), r, b)
 }
 
-// stored reads the current rollup chunk of a series and its version. The version is 0 if there is no chunk. If the
+// readStored reads the current rollup chunk of a series and its version. The version is 0 if there is no chunk. If the
 // chunk is unreadable, stored reports the damage and returns errUnread with a version other than 0.
-func (x *roller) stored(to rollupOf, r *rollupTask) (b *rollup.Buckets, version uint64, err error) {
+func (x *roller) readStored(to rollupOf, r *rollupTask) (b *rollup.Buckets, version uint64, err error) {
 	at, tenant := to.at, r.series.Tenant()
 	shards, err := x.s.readShards(x.ctx, at.window, tenant, r.series.Metric())
 	if err != nil {
 		return nil, 0, err
 	}
-	found, unread, err := x.s.rollups(x.ctx, to.res, at.window, r.series, shards, at.start, at.start)
+	found, unread, err := x.s.readRollups(x.ctx, to.res, at.window, r.series, shards, at.start, at.start)
 	switch {
 	case err != nil:
 		return nil, 0, err
@@ -369,7 +369,7 @@ func (x *roller) stored(to rollupOf, r *rollupTask) (b *rollup.Buckets, version 
 	version = max(found[0].version, 1)
 	b = &rollup.Buckets{}
 	if err := rollup.Decode(found[0].data, rollup.AllColumns, b); err != nil {
-		x.s.damage.RecordOnce(format.TableOf(to.res), r.corruptChunk(format.TableOf(to.res), at.window, at.start, err))
+		x.s.damage.RecordOnce(format.TableOf(to.res), r.corruptChunkError(format.TableOf(to.res), at.window, at.start, err))
 		unread = true
 	}
 	if unread {

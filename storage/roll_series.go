@@ -53,7 +53,7 @@ func (x *windowRoller) listMetrics() ([]string, error) {
 
 // listSeries lists the series of a metric whose rollups must be computed, ordered by id. It includes series that only
 // have rollups left if a delete may apply to them.
-func (x *windowRoller) listSeries(metric string) (list []collected, err error) {
+func (x *windowRoller) listSeries(metric string) (list []collectedSeries, err error) {
 	known := map[format.SeriesID]bool{}
 	for _, w := range x.windows() {
 		found, err := x.s.seriesIn(x.ctx, x.tenant, w, metric)
@@ -64,11 +64,11 @@ func (x *windowRoller) listSeries(metric string) (list []collected, err error) {
 			due := func(in *rolledSlot) bool { return len(in.due.OfSeries(s.Labels())) > 0 }
 			if !known[s.ID()] && (w == x.window || x.anySlot(due)) {
 				known[s.ID()] = true
-				list = append(list, collected{series: s, class: x.classes.Of(s)})
+				list = append(list, collectedSeries{series: s, class: x.classes.ClassOf(s)})
 			}
 		}
 	}
-	slices.SortFunc(list, func(a, b collected) int { return a.series.CompareID(b.series) })
+	slices.SortFunc(list, func(a, b collectedSeries) int { return a.series.CompareID(b.series) })
 	return list, nil
 }
 
@@ -111,7 +111,7 @@ func (s *Store) seriesIn(ctx context.Context, tenant string, window int64, metri
 	table, field := format.TableOf(format.ResolutionOf(window)), format.SeriesField(format.ResolutionOf(window))
 	of := head.MetricOf(tenant, metric)
 	builder := labels.NewScratchBuilder(16)
-	for at := range s.standingPlaces(tenantWindow{tenant, window}, shards) {
+	for at := range s.unexpiredShards(tenantWindow{tenant, window}, shards) {
 		for row, err := range s.rows.Scan(ctx, engine.Range{
 			Table: table, Partition: format.SeriesPartition(window, tenant, metric, at),
 			From: engine.Key{engine.Int(format.KindLabels)}, To: engine.Key{engine.Int(format.KindLabels)},

@@ -19,9 +19,9 @@ import (
 // rollSeries is the number of series that are rolled up together.
 const rollSeries = 1000
 
-// marksIn reads the commit records of a tenant's window of any resolution. It returns none if they are past their
+// commitRecordsIn reads the commit records of a tenant's window of any resolution. It returns none if they are past their
 // retention.
-func (s *Store) marksIn(ctx context.Context, tenant string, window int64) (map[format.CommitKey]bool, error) {
+func (s *Store) commitRecordsIn(ctx context.Context, tenant string, window int64) (map[format.CommitKey]bool, error) {
 	return s.commitRecordsBetween(ctx, tenant, window, nil, nil)
 }
 
@@ -30,7 +30,7 @@ func (s *Store) commitRecordsBetween(
 	ctx context.Context, tenant string, window int64, from, to engine.Key,
 ) (map[format.CommitKey]bool, error) {
 	found := map[format.CommitKey]bool{}
-	if stand, err := s.retention.SharedStand(ctx, tenant, window); err != nil || !stand {
+	if stand, err := s.retention.HasSharedRows(ctx, tenant, window); err != nil || !stand {
 		return found, err
 	}
 	for row, err := range s.eng.Scan(ctx, engine.Range{
@@ -46,22 +46,22 @@ func (s *Store) commitRecordsBetween(
 	return found, nil
 }
 
-// unrolled lists the commit records of a raw window that are missing in the rollup windows, in order: the rollups don't
+// listUnrolled lists the commit records of a raw window that are missing in the rollup windows, in order: the rollups don't
 // include these seals. Each delete that touches slots of the window also has a commit record per slot, under its id.
 // Rollups have this record once they were recomputed for the delete.
-func (s *Store) unrolled(ctx context.Context, tenant string, window int64) ([]format.CommitKey, error) {
+func (s *Store) listUnrolled(ctx context.Context, tenant string, window int64) ([]format.CommitKey, error) {
 	deleted, err := s.deletesOf(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
-	return s.unrolledOf(ctx, tenant, window, deleted)
+	return s.listUnrolledExcept(ctx, tenant, window, deleted)
 }
 
-// unrolledOf is unrolled with a given list of the tenant's deletes.
-func (s *Store) unrolledOf(
+// listUnrolledExcept is unrolled with a given list of the tenant's deletes.
+func (s *Store) listUnrolledExcept(
 	ctx context.Context, tenant string, window int64, deleted format.Tombstones,
 ) ([]format.CommitKey, error) {
-	raw, err := s.marksIn(ctx, tenant, window)
+	raw, err := s.commitRecordsIn(ctx, tenant, window)
 	if err != nil || len(raw) == 0 {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (s *Store) unrolledOf(
 		for _, res := range rollup.Resolutions {
 			w := s.period.WindowOfSlot(res, m.Slot)
 			if byWindow[w] == nil {
-				stand, err := s.retention.SharedStand(ctx, tenant, w)
+				stand, err := s.retention.HasSharedRows(ctx, tenant, w)
 				if err != nil {
 					return nil, err
 				}
@@ -124,7 +124,7 @@ type windowRoller struct {
 // rollWindow creates the missing rollups of a raw window. It returns the number of series processed, each counted once
 // per slot. It can be repeated and can run concurrently with seals. between is called between units of work.
 func (s *Store) rollWindow(ctx context.Context, tenant string, window int64, between func()) (series int, err error) {
-	missing, err := s.unrolled(ctx, tenant, window)
+	missing, err := s.listUnrolled(ctx, tenant, window)
 	if err != nil || len(missing) == 0 {
 		return 0, err
 	}
@@ -138,7 +138,7 @@ func (s *Store) rollWindow(ctx context.Context, tenant string, window int64, bet
 	if x.classes, _, err = s.retention.ClassesOn(ctx, tenant, window); err != nil {
 		return 0, err
 	}
-	x.noteMissing(missing)
+	x.recordMissing(missing)
 	if err := x.listWindows(); err != nil {
 		return 0, err
 	}
@@ -161,8 +161,8 @@ func (s *Store) rollWindow(ctx context.Context, tenant string, window int64, bet
 	return series, nil
 }
 
-// noteMissing records the slots with missing rollups, and the deletes that caused this.
-func (x *windowRoller) noteMissing(missing []format.CommitKey) {
+// recordMissing records the slots with missing rollups, and the deletes that caused this.
+func (x *windowRoller) recordMissing(missing []format.CommitKey) {
 	whole := map[int64]bool{} // slots whose rollups are missing for other reasons
 	for _, m := range missing {
 		in := x.slots[m.Slot]
@@ -234,9 +234,9 @@ func (x *windowRoller) rollMetric(metric string) (series int, err error) {
 }
 
 // rollDay computes the rollups of some series of a metric in slots of one day.
-func (x *windowRoller) rollDay(metric string, slots []*rolledSlot, part []collected) error {
+func (x *windowRoller) rollDay(metric string, slots []*rolledSlot, part []collectedSeries) error {
 	r := newRoller(x.rowWriter, x.tenant, slots[0].slot)
-	if err := r.destine(metric, part); err != nil {
+	if err := r.setShards(metric, part); err != nil {
 		return err
 	}
 	r.due = map[int64]format.Tombstones{}
@@ -247,14 +247,14 @@ func (x *windowRoller) rollDay(metric string, slots []*rolledSlot, part []collec
 		c, some := &part[i], false
 		for _, in := range slots {
 			if !in.forDue || len(in.due.OfSeries(c.series.Labels())) > 0 {
-				in.tasks, some = append(in.tasks, rollupTask{collected: c}), true
+				in.tasks, some = append(in.tasks, rollupTask{collectedSeries: c}), true
 			}
 		}
 		if some {
 			r.series = append(r.series, c)
 		}
 	}
-	return r.run()
+	return r.writeAll()
 }
 
 // Unrolled is a tenant's raw window with missing rollups.
@@ -296,7 +296,7 @@ func (s *Store) unrolledWindows(
 		return false, err
 	}
 	for _, w := range windows {
-		missing, err := s.unrolled(ctx, tenant, w)
+		missing, err := s.listUnrolled(ctx, tenant, w)
 		if err != nil {
 			return false, err
 		}

@@ -17,8 +17,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// piece1h is the number of series whose 5m chunks of a day are read together.
-const piece1h = 512
+// maxPiece1hSeries is the number of series whose 5m chunks of a day are read together.
+const maxPiece1hSeries = 512
 
 // roller creates the rollups of a tenant's series in slots of one day, from their sealed chunks:
 //
@@ -30,7 +30,7 @@ type roller struct {
 	tenant string
 	slots  map[int64]*rolledSlot
 	// series are the series whose 1h chunks are computed.
-	series []*collected
+	series []*collectedSeries
 	day    *sealedSlot // a slot of the day
 
 	// finest is the finest resolution that is written. If it isn't Raw, the raw window has expired, and missing buckets
@@ -96,8 +96,8 @@ func (x *rolledSlot) fineRollup() rollupOf {
 	return to
 }
 
-// dueOf returns the deletes in due that apply to a series, by slot.
-func (to rollupOf) dueOf(s *Series) map[int64]format.Tombstones {
+// dueDeletes returns the deletes in due that apply to a series, by slot.
+func (to rollupOf) dueDeletes(s *Series) map[int64]format.Tombstones {
 	var due map[int64]format.Tombstones
 	for slot, ds := range to.due {
 		if ds = ds.OfSeries(s.Labels()); len(ds) > 0 {
@@ -120,20 +120,20 @@ func (x *roller) hourRollup() rollupOf {
 	return rollupOf{rollup.OneHour, x.day.into[rollup.OneHour], x.due}
 }
 
-// isGone reports whether rows of a class may be missing in the window that contains the day.
-func (x *roller) isGone(res rollup.Resolution, class int64) bool {
-	return x.s.retention.IsGone(res, x.day.slot, x.tenant, class)
+// mayBeMissing reports whether rows of a class may be missing in the window that contains the day.
+func (x *roller) mayBeMissing(res rollup.Resolution, class int64) bool {
+	return x.s.retention.MayBeMissing(res, x.day.slot, x.tenant, class)
 }
 
-// run writes the rows that were added, computes the rollups of all tasks and series, and resets them.
+// writeAll writes the rows that were added, computes the rollups of all tasks and series, and resets them.
 //
 // The chunks of the series are listed after the added chunks are durable. So if two processes seal a slot concurrently,
 // the later one sees all chunks. In a process that is alone, the seal holds the locks of the partitions, so no other
 // writer adds chunks of these series. There they are listed before the write, which finds chunks only in slots that
 // were sealed before.
-func (x *roller) run() error {
+func (x *roller) writeAll() error {
 	defer func() { clear(x.encoded) }()
-	ahead := x.s.versions != nil && x.hasOwn()
+	ahead := x.s.versions != nil && x.hasOwnChunks()
 	if ahead {
 		if err := x.listDependencies(); err != nil {
 			return err
@@ -150,7 +150,7 @@ func (x *roller) run() error {
 		x.series = x.series[:0]
 	}()
 	if x.finest == rollup.OneHour {
-		return x.fillAll1h()
+		return x.extendAll1h()
 	}
 	if err := x.makeAll5m(ahead); err != nil {
 		return err
@@ -161,8 +161,8 @@ func (x *roller) run() error {
 	return x.makeAll1h()
 }
 
-// fillsUp reports whether samples are only added to existing rollups, because the raw window has expired.
-func (x *roller) fillsUp() bool { return x.finest > rollup.Raw }
+// onlyExtendsRollups reports whether samples are only added to existing rollups, because the raw window has expired.
+func (x *roller) onlyExtendsRollups() bool { return x.finest > rollup.Raw }
 
 // makeAll5m computes the 5m chunks of all slots, and adds them to the next write. ahead is true if chunks were listed
 // before the tasks' own chunks were written.
@@ -177,14 +177,14 @@ func (x *roller) makeAll5m(ahead bool) error {
 		return err
 	}
 	if ahead {
-		x.listOwn()
+		x.listOwnChunks()
 	} else if hiding, err = x.listBetweenDeletes(hiding); err != nil {
 		return err
 	}
 	for _, slot := range slices.Sorted(maps.Keys(x.slots)) {
 		in := x.slots[slot]
 		in.hiding = hiding.InSlot(x.s.period, slot)
-		for tasks := range slices.Chunk(in.tasks, sealedHeld) {
+		for tasks := range slices.Chunk(in.tasks, maxHeldSeries) {
 			if err := x.make5mOf(in, tasks, x.raw); err != nil {
 				return err
 			}
@@ -210,8 +210,8 @@ func (x *roller) listBetweenDeletes(hiding format.Tombstones) (format.Tombstones
 	}
 }
 
-// hasOwn reports whether any task has chunks that this seal writes.
-func (x *roller) hasOwn() bool {
+// hasOwnChunks reports whether any task has chunks that this seal writes.
+func (x *roller) hasOwnChunks() bool {
 	for _, in := range x.slots {
 		if slices.ContainsFunc(in.tasks, func(r rollupTask) bool { return len(r.own) > 0 }) {
 			return true
@@ -236,7 +236,7 @@ func (x *roller) listDependencies() (err error) {
 	if x.raw, err = x.s.shardsIn(x.ctx, x.day.into[rollup.Raw].window, x.tenant); err != nil {
 		return err
 	}
-	if x.fillsUp() {
+	if x.onlyExtendsRollups() {
 		x.listed = nil
 		return nil
 	}
@@ -262,15 +262,15 @@ func (x *roller) listDependencies() (err error) {
 	return x.s.listChunks(x.ctx, all, x.listed)
 }
 
-// listOwn adds the tasks' own chunks to the list. The list was read before these chunks were written.
-func (x *roller) listOwn() {
+// listOwnChunks adds the tasks' own chunks to the list. The list was read before these chunks were written.
+func (x *roller) listOwnChunks() {
 	if x.listed == nil {
 		return
 	}
 	for _, in := range x.slots {
 		for i := range in.tasks {
 			r := &in.tasks[i]
-			at := chunkAt{in.into[rollup.Raw].start, r.series.ID()}
+			at := chunkKey{in.into[rollup.Raw].start, r.series.ID()}
 			have := x.listed[at]
 			for _, own := range r.own {
 				if !slices.Contains(have.versions, own) { // An interrupted seal has already written it.
@@ -312,21 +312,21 @@ func (x *roller) put5m() error {
 	for _, p := range all {
 		gone, ok := isGone[p.r.class]
 		if !ok {
-			gone = x.isGone(rollup.Raw, p.r.class)
+			gone = x.mayBeMissing(rollup.Raw, p.r.class)
 			isGone[p.r.class] = gone
 		}
 		if gone && p.r.fromRaw {
-			return errRawGone // See make5m.
+			return errRawExpired // See make5m.
 		}
 		if err := x.putRollup(p.in.fineRollup(), p.r); err != nil {
 			return err
 		}
 	}
-	x.forgetTasks()
+	x.resetTasks()
 	return nil
 }
 
-func (x *roller) forgetTasks() {
+func (x *roller) resetTasks() {
 	for _, in := range x.slots {
 		clear(in.tasks)
 		in.tasks = in.tasks[:0]
@@ -338,12 +338,12 @@ func (x *roller) putRollup(to rollupOf, r *rollupTask) error {
 	if r.chunk == nil {
 		return nil
 	}
-	x.addLabels(r.collected, to.res, to.at.window)
-	x.put(
-		r.collected, to.res, to.at.window, rollupTimestamp(to.at.end, r.version),
+	x.addLabels(r.collectedSeries, to.res, to.at.window)
+	x.addRow(
+		r.collectedSeries, to.res, to.at.window, rollupTimestamp(to.at.end, r.version),
 		format.RollupKey(r.series.IDText(), to.at.start), r.chunk,
 	)
-	if x.bytes >= x.s.distance().piece.rollups {
+	if x.bytes >= x.s.workSizes().piece.rollups {
 		return x.write()
 	}
 	return nil
@@ -360,20 +360,20 @@ func (x *roller) makeAll1h() error {
 	})
 }
 
-// fillAll1h adds the hours in the tasks' 5m chunks to the stored 1h chunks of the day, and writes these. It doesn't
+// extendAll1h adds the hours in the tasks' 5m chunks to the stored 1h chunks of the day, and writes these. It doesn't
 // store the 5m chunks.
-func (x *roller) fillAll1h() error {
+func (x *roller) extendAll1h() error {
 	fine := make(map[format.SeriesID][][]byte, len(x.series))
 	for _, slot := range slices.Sorted(maps.Keys(x.slots)) {
 		for _, r := range x.slots[slot].tasks {
 			fine[r.series.ID()] = append(fine[r.series.ID()], r.chunk)
 		}
 	}
-	x.forgetTasks()
+	x.resetTasks()
 	return x.writeAll1h(func(_ context.Context, rolls []rollupTask, m *rollMemory) error {
 		for i := range rolls {
-			if err := x.settle(
-				x.hourRollup(), &rolls[i], x.fill1h(&rolls[i], fine[rolls[i].series.ID()], m),
+			if err := x.keepUnreadable(
+				x.hourRollup(), &rolls[i], x.extend1h(&rolls[i], fine[rolls[i].series.ID()], m),
 			); err != nil {
 				return err
 			}
@@ -385,14 +385,14 @@ func (x *roller) fillAll1h() error {
 // writeAll1h writes the 1h chunks of the series. fill computes them.
 func (x *roller) writeAll1h(fill func(ctx context.Context, rolls []rollupTask, m *rollMemory) error) error {
 	for _, c := range x.series {
-		x.hours = append(x.hours, rollupTask{collected: c})
+		x.hours = append(x.hours, rollupTask{collectedSeries: c})
 	}
 	defer func() {
 		clear(x.hours)
 		x.hours = x.hours[:0]
 	}()
-	pieces := slices.Collect(slices.Chunk(x.hours, piece1h))
-	err := x.sideBySide(
+	pieces := slices.Collect(slices.Chunk(x.hours, maxPiece1hSeries))
+	err := x.forEachConcurrently(
 		len(pieces), func(ctx context.Context, i int, m *rollMemory) error { return fill(ctx, pieces[i], m) },
 	)
 	if err != nil {
@@ -414,9 +414,9 @@ type rollMemory struct {
 	fine, hours rollup.Buckets
 }
 
-// sideBySide calls f for each i below n, with reusable memory. If the engine is remote, the calls are concurrent.
-func (x *roller) sideBySide(n int, f func(ctx context.Context, i int, m *rollMemory) error) error {
-	workers := x.s.opts.seams.workers(x.s.distance().rollWorkers)
+// forEachConcurrently calls f for each i below n, with reusable memory. If the engine is remote, the calls are concurrent.
+func (x *roller) forEachConcurrently(n int, f func(ctx context.Context, i int, m *rollMemory) error) error {
+	workers := x.s.opts.seams.workers(x.s.workSizes().rollWorkers)
 	g, ctx := errgroup.WithContext(x.ctx)
 	for w := range workers {
 		g.Go(panics.WrapError("creating rollups", func() error {
@@ -435,8 +435,8 @@ func (x *roller) sideBySide(n int, f func(ctx context.Context, i int, m *rollMem
 	return g.Wait()
 }
 
-// destine sets the shards in which the rollups of a metric's series are stored.
-func (x *roller) destine(metric string, list []collected) error {
+// setShards sets the shards in which the rollups of a metric's series are stored.
+func (x *roller) setShards(metric string, list []collectedSeries) error {
 	perPartition := len(list)/x.s.period.OfSlot(x.day.slot).Partitions + 1
 	for _, res := range rollup.Resolutions {
 		n, err := x.shardsFor(x.day.slot, res, metric, perPartition, int64(perPartition)*format.RollupBytes)
@@ -470,8 +470,8 @@ func (x *roller) shardsFor(slot int64, res rollup.Resolution, metric string, ser
 	return n, nil
 }
 
-// recallShards caches the number of shards that a metric had before this process started.
-func (x *roller) recallShards(res rollup.Resolution, metric string) error {
+// cacheShards caches the number of shards that a metric had before this process started.
+func (x *roller) cacheShards(res rollup.Resolution, metric string) error {
 	of := shardedMetric{x.day.into[res].window, x.tenant, metric}
 	if _, ok := x.s.shards.Get(of); ok {
 		return nil

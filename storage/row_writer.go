@@ -32,7 +32,7 @@ type rowWriter struct {
 	namesFirst bool
 	// remade is true if the rows are rollups that are recomputed because of deletes. They are written as rows rather
 	// than pages, even if their series' labels are written again, because cleaning would turn the pages into rows; see
-	// removeOutdone.
+	// removeSuperseded.
 	remade bool
 	// before is called before each write. If it returns an error, nothing is written. nil: there is no such check.
 	before func() error
@@ -40,7 +40,7 @@ type rowWriter struct {
 	failed error
 	// expiry caches the last result of expiryOf, because most rows have the same window and class as the previous row.
 	expiry struct {
-		of      rowsOf
+		of      classRows
 		expires int64
 		ok      bool
 	}
@@ -60,8 +60,8 @@ type rowWriter struct {
 	places  map[head.Written]*head.Written // locations of labels rows, shared by series
 }
 
-// rowsOf identifies the rows of a class in a tenant's window.
-type rowsOf struct {
+// classRows identifies the rows of a class in a tenant's window.
+type classRows struct {
 	tenant        string
 	class, window int64
 }
@@ -80,11 +80,11 @@ func newRowWriter(ctx context.Context, s *Store, w Work) *rowWriter {
 // expiryOf returns the expiry of a series' rows in a window. ok is false if the window has expired, which can happen
 // for rollups if raw rows outlast them because the retention was raised. Such rollups are skipped. An expired raw
 // window makes the next write fail.
-func (x *rowWriter) expiryOf(c *collected, res rollup.Resolution, window int64) (expires int64, ok bool) {
+func (x *rowWriter) expiryOf(c *collectedSeries, res rollup.Resolution, window int64) (expires int64, ok bool) {
 	if !x.s.retention.Expires() {
 		return 0, true
 	}
-	of := rowsOf{c.series.Tenant(), c.class, window}
+	of := classRows{c.series.Tenant(), c.class, window}
 	if last := &x.expiry; last.ok && last.of == of {
 		return last.expires, true
 	}
@@ -97,16 +97,16 @@ func (x *rowWriter) expiryOf(c *collected, res rollup.Resolution, window int64) 
 }
 
 // addLabels adds the labels row and the names of a series, unless this process has already written them.
-func (x *rowWriter) addLabels(c *collected, res rollup.Resolution, window int64) {
+func (x *rowWriter) addLabels(c *collectedSeries, res rollup.Resolution, window int64) {
 	s := c.series
-	where := head.WrittenRow{Window: window, At: c.at(res), Some: true}
+	where := head.WrittenRow{Window: window, At: c.location(res), Some: true}
 	if s.WrittenAt(res) == where {
 		return
 	}
 	if n := len(x.written); n > 0 && x.written[n-1] == (seriesLabels{s, res, where}) {
 		return
 	}
-	if !x.put(c, res, window, x.s.period.WindowEnd(window)*1000-1, format.LabelsKey(res, s.IDText()), x.labelsRow(s)) {
+	if !x.addRow(c, res, window, x.s.period.WindowEnd(window)*1000-1, format.LabelsKey(res, s.IDText()), x.labelsRow(s)) {
 		return
 	}
 	x.addNames(s, window)
@@ -132,15 +132,15 @@ func (x *rowWriter) labelsRow(s *Series) []byte {
 	return row
 }
 
-// put adds a row of a series to the next write. It returns false if the window has expired.
-func (x *rowWriter) put(
-	c *collected, res rollup.Resolution, window, timestamp int64, key engine.Key, value []byte,
+// addRow adds a row of a series to the next write. It returns false if the window has expired.
+func (x *rowWriter) addRow(
+	c *collectedSeries, res rollup.Resolution, window, timestamp int64, key engine.Key, value []byte,
 ) bool {
 	expires, ok := x.expiryOf(c, res, window)
 	if !ok {
 		return false
 	}
-	s, at := c.series, c.at(res)
+	s, at := c.series, c.location(res)
 	n := len(x.rows)
 	if n == 0 || !x.rows[n-1].isOf(format.TableOf(res), window, s, at) ||
 		x.rows[n-1].bytes+len(value) > engine.MaxBatch*3/4 {
@@ -150,20 +150,20 @@ func (x *rowWriter) put(
 		}, from: len(x.puts)})
 	}
 	b := &x.rows[len(x.rows)-1]
-	x.puts = append(x.puts, engine.Mutation{Clustering: x.keep(key), Timestamp: timestamp, Value: value})
+	x.puts = append(x.puts, engine.Mutation{Clustering: x.copyKey(key), Timestamp: timestamp, Value: value})
 	b.bytes += len(value) + 128
 	x.bytes += len(value) + 64
 	return true
 }
 
-// minKeys is the initial capacity of keys, in fields.
-const minKeys = 1 << 10
+// minKeyValues is the initial capacity of keys, in fields.
+const minKeyValues = 1 << 10
 
-// keep copies a key into keys. If keys is full, it allocates a slice of twice the capacity, and earlier rows keep the
+// copyKey copies a key into keys. If keys is full, it allocates a slice of twice the capacity, and earlier rows keep the
 // previous one. After some writes, one slice holds the keys of a whole write.
-func (x *rowWriter) keep(key engine.Key) engine.Key {
+func (x *rowWriter) copyKey(key engine.Key) engine.Key {
 	if cap(x.keys)-len(x.keys) < len(key) {
-		x.keys = make([]engine.Value, 0, max(minKeys, 2*cap(x.keys)))
+		x.keys = make([]engine.Value, 0, max(minKeyValues, 2*cap(x.keys)))
 	}
 	from := len(x.keys)
 	x.keys = append(x.keys, key...)
@@ -192,16 +192,16 @@ type lastNames struct {
 	labels []labels.Label // the last value of each name
 }
 
-// begin resets the labels when the tenant or window changes.
-func (n *lastNames) begin(tenant string, window int64) {
+// resetFor resets the labels when the tenant or window changes.
+func (n *lastNames) resetFor(tenant string, window int64) {
 	if n.tenant != tenant || n.window != window {
 		n.tenant, n.window, n.labels = tenant, window, n.labels[:0]
 	}
 }
 
-// replace stores l in place of the previous label with the same name. same is true if the label is unchanged. named is
+// replaceLabel stores l in place of the previous label with the same name. same is true if the label is unchanged. named is
 // true if there was a label with this name.
-func (n *lastNames) replace(l labels.Label) (same, named bool) {
+func (n *lastNames) replaceLabel(l labels.Label) (same, named bool) {
 	for i := range n.labels {
 		if n.labels[i].Name == l.Name {
 			same = n.labels[i].Value == l.Value
@@ -217,15 +217,15 @@ func (n *lastNames) replace(l labels.Label) (same, named bool) {
 func (x *rowWriter) addNames(s *Series, window int64) {
 	tenant := s.Tenant()
 	row := engine.Batch{Table: engine.Catalog}
-	if err := x.s.retention.Bound(x.ctx, &row, tenant, retention.Shared, window); err != nil {
+	if err := x.s.retention.SetExpiry(x.ctx, &row, tenant, retention.Shared, window); err != nil {
 		if !errors.Is(err, retention.ErrWindowOver) {
 			x.failed = cmp.Or(x.failed, err)
 		}
 		return
 	}
-	x.last.begin(tenant, window)
+	x.last.resetFor(tenant, window)
 	add := func(kind int64, label, value string) {
-		name := x.s.catalog.name(window, tenant, kind, label, value)
+		name := x.s.catalog.hashOf(window, tenant, kind, label, value)
 		if x.named[name] || x.s.catalog.isWritten(name) {
 			return
 		}
@@ -238,7 +238,7 @@ func (x *rowWriter) addNames(s *Series, window int64) {
 		x.bytes += len(label) + len(value) + 128
 	}
 	s.Labels().Range(func(l labels.Label) {
-		same, named := x.last.replace(l)
+		same, named := x.last.replaceLabel(l)
 		if same {
 			return
 		}
@@ -261,10 +261,10 @@ func (x *rowWriter) addName(name catalogName, row engine.Batch) {
 	x.catalog = append(x.catalog, row)
 }
 
-// inTime returns an error if a seal has taken so long that its list of deletes may be incomplete. Tombstones created
+// checkDeletesFresh returns an error if a seal has taken so long that its list of deletes may be incomplete. Tombstones created
 // since it started are kept for at least deleteRests. Later, a tombstone may be missing, and samples that it deleted
 // must not be written.
-func (x *rowWriter) inTime() error {
+func (x *rowWriter) checkDeletesFresh() error {
 	if took := membership.Elapsed(x.begun, x.s.opts.Now()); took > deleteRests/2 {
 		return fmt.Errorf(
 			"%w: sealing slot %d, partition %d started %v ago; it restarts", engine.ErrUnavailable, x.work.Slot,
@@ -276,7 +276,7 @@ func (x *rowWriter) inTime() error {
 
 // write writes the rows that were added.
 func (x *rowWriter) write() error {
-	if err := cmp.Or(x.failed, x.inTime()); err != nil {
+	if err := cmp.Or(x.failed, x.checkDeletesFresh()); err != nil {
 		return err
 	}
 	if len(x.rows) == 0 && len(x.catalog) == 0 {
@@ -311,7 +311,7 @@ func (x *rowWriter) write() error {
 		)
 	}
 	for _, w := range x.written {
-		x.noteLabels(w)
+		x.recordLabels(w)
 	}
 	x.s.catalog.add(x.named)
 	clear(x.named)
@@ -323,8 +323,8 @@ func (x *rowWriter) write() error {
 	return nil
 }
 
-// noteLabels records where a series' labels row was written.
-func (x *rowWriter) noteLabels(w seriesLabels) {
+// recordLabels records where a series' labels row was written.
+func (x *rowWriter) recordLabels(w seriesLabels) {
 	at := w.series.Written()
 	at[w.res] = w.where
 	shared := x.places[at]
@@ -353,8 +353,8 @@ const maxCatalogMemory = 1 << 20
 // catalogName is the hash of a catalog row.
 type catalogName [2]uint64
 
-// name returns the hash of a catalog row.
-func (m *catalogMemory) name(window int64, tenant string, kind int64, label, value string) catalogName {
+// hashOf returns the hash of a catalog row.
+func (m *catalogMemory) hashOf(window int64, tenant string, kind int64, label, value string) catalogName {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.seen == nil {
@@ -378,8 +378,8 @@ func (m *catalogMemory) isWritten(name catalogName) bool {
 	return ok
 }
 
-// forget removes the names of a window.
-func (m *catalogMemory) forget(window int64) {
+// removeWindow removes the names of a window.
+func (m *catalogMemory) removeWindow(window int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	maps.DeleteFunc(m.seen, func(name catalogName, _ struct{}) bool { return name[1]>>2 == uint64(window)<<2>>2 })

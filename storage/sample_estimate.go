@@ -9,26 +9,26 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// maxCounted is the approximate number of chunks that aboutSamples reads.
+// maxCounted is the approximate number of chunks that estimateSamples reads.
 const maxCounted = 10_000
 
-// aboutSamples estimates the number of raw samples of a class in some windows. It counts the samples in the first
+// estimateSamples estimates the number of raw samples of a class in some windows. It counts the samples in the first
 // chunks of the newest window, and extrapolates by the numbers of metrics and of sealed slots. It returns -1 if no
 // estimate is possible.
-func (s *Store) aboutSamples(ctx context.Context, tenant string, class int64, windows []int64) (int64, error) {
+func (s *Store) estimateSamples(ctx context.Context, tenant string, class int64, windows []int64) (int64, error) {
 	newest := windows[len(windows)-1]
-	samples, err := s.samplesIn(ctx, tenant, class, newest)
+	samples, err := s.estimateSamplesIn(ctx, tenant, class, newest)
 	if err != nil || samples == 0 {
 		return -1, err
 	}
-	of, err := s.slotsSealed(ctx, tenant, newest)
+	of, err := s.countSealedSlots(ctx, tenant, newest)
 	if err != nil || of == 0 {
 		return -1, err
 	}
 	total := int64(0)
 	const asked = 400 // windows whose slots are counted
 	for _, w := range windows[max(0, len(windows)-asked):] {
-		n, err := s.slotsSealed(ctx, tenant, w)
+		n, err := s.countSealedSlots(ctx, tenant, w)
 		if err != nil {
 			return 0, err
 		}
@@ -38,9 +38,9 @@ func (s *Store) aboutSamples(ctx context.Context, tenant string, class int64, wi
 	return int64(float64(samples) / float64(of) * float64(total)), nil
 }
 
-// slotsSealed counts the sealed slots of a window.
-func (s *Store) slotsSealed(ctx context.Context, tenant string, window int64) (int64, error) {
-	marks, err := s.marksIn(ctx, tenant, window)
+// countSealedSlots counts the sealed slots of a window.
+func (s *Store) countSealedSlots(ctx context.Context, tenant string, window int64) (int64, error) {
+	marks, err := s.commitRecordsIn(ctx, tenant, window)
 	slots := map[int64]bool{}
 	for m := range marks {
 		slots[m.Slot] = true
@@ -48,8 +48,8 @@ func (s *Store) slotsSealed(ctx context.Context, tenant string, window int64) (i
 	return int64(len(slots)), err
 }
 
-// samplesIn estimates the number of raw samples of a class in a window.
-func (s *Store) samplesIn(ctx context.Context, tenant string, class, window int64) (samples int64, err error) {
+// estimateSamplesIn estimates the number of raw samples of a class in a window.
+func (s *Store) estimateSamplesIn(ctx context.Context, tenant string, class, window int64) (samples int64, err error) {
 	metrics, err := s.metricsIn(ctx, tenant, window)
 	if err != nil {
 		return 0, err
@@ -67,7 +67,7 @@ func (s *Store) samplesIn(ctx context.Context, tenant string, class, window int6
 			for row, err := range s.rows.ScanReadable(ctx, engine.Range{
 				Table: engine.Raw, Partition: format.SeriesPartition(window, tenant, metric, at),
 				From: engine.Key{engine.Int(format.KindChunk)}, To: engine.Key{engine.Int(format.KindChunk)},
-			}, anyUnread) {
+			}, ignoreUnreadable) {
 				if err != nil {
 					return 0, fmt.Errorf("storage: counting samples of metric %q: %w", metric, err)
 				}

@@ -41,7 +41,7 @@ func (s *Store) Seal(ctx context.Context, w Work) (SealStats, error) {
 	return stats[0], err
 }
 
-// SealTogether seals the slots and partitions of one pass, as returned by Together. It writes the 1h rollups of a day
+// SealTogether seals the slots and partitions of one pass, as returned by PlanPasses. It writes the 1h rollups of a day
 // once, and shares writes. After an error all, some or no slots may be sealed. The caller can find the faulty slot by
 // sealing each slot by itself.
 func (s *Store) SealTogether(ctx context.Context, list []Work) ([]SealStats, error) {
@@ -50,15 +50,15 @@ func (s *Store) SealTogether(ctx context.Context, list []Work) ([]SealStats, err
 	for _, st := range stats {
 		series += st.Series
 	}
-	if series >= cmp.Or(s.opts.seams.releaseSeries, releaseSeries) {
-		s.LetGo()
+	if series >= cmp.Or(s.opts.seams.releaseSeries, minReleasedSeries) {
+		s.ReleaseSeries()
 	}
 	return stats, err
 }
 
-// releaseSeries is the number of series sealed by a pass above which the head immediately releases series without
+// minReleasedSeries is the number of series sealed by a pass above which the head immediately releases series without
 // unsealed samples. The next pass may take as long, and short-lived series are a large part of the head.
-const releaseSeries = 1 << 16
+const minReleasedSeries = 1 << 16
 
 func (s *Store) sealTogether(ctx context.Context, list []Work) ([]SealStats, error) {
 	stats := make([]SealStats, len(list))
@@ -71,7 +71,7 @@ func (s *Store) sealTogether(ctx context.Context, list []Work) ([]SealStats, err
 	defer s.lockSeals(list)()
 	p := &sealPass{s: s, ctx: ctx, begun: s.opts.Now()}
 	for _, w := range list {
-		if err := s.follower.forgetDue(ctx, w.Partition, s.replaceByStaged); err != nil {
+		if err := s.follower.releaseSealed(ctx, w.Partition, s.replaceByStaged); err != nil {
 			return stats, err
 		}
 		p.works = append(p.works, &sealedWork{Work: w})
@@ -108,10 +108,10 @@ func (s *Store) lockSeals(list []Work) (unlock func()) {
 // small enough that a pass takes seconds and little memory.
 const maxPassChunks = 1 << 19
 
-// Together divides work into passes, given as indexes into list. A pass contains slots of one day, and partitions of
+// PlanPasses divides work into passes, given as indexes into list. A pass contains slots of one day, and partitions of
 // one lane; the lanes can be sealed in parallel. Passes are ordered by their first work in list. Slots without samples
 // in the head are separate passes, because their size is unknown.
-func (s *Store) Together(list []Work, lanes int) (passes [][]int) {
+func (s *Store) PlanPasses(list []Work, lanes int) (passes [][]int) {
 	type group struct {
 		day, window int64
 		lane        int
@@ -119,7 +119,7 @@ func (s *Store) Together(list []Work, lanes int) (passes [][]int) {
 	}
 	at, chunks := map[group]int{}, make([]int, len(list))
 	for i, w := range list {
-		n, held := s.head.CountChunks(w.at())
+		n, held := s.head.CountChunks(w.slotPartition())
 		if !held {
 			n = maxPassChunks // The number is unknown.
 		}
@@ -165,14 +165,14 @@ func (s *Store) SealAll(ctx context.Context) error {
 	}
 	var all []Work
 	for p := range s.period.Partitions() {
-		staged, err := s.stagedOf(ctx, p, func(Work) bool { return true })
+		staged, err := s.stagedWork(ctx, p, func(Work) bool { return true })
 		if err != nil {
 			return err
 		}
 		all = append(all, staged...)
 	}
 	slices.SortStableFunc(all, func(a, b Work) int { return cmp.Compare(a.Slot, b.Slot) })
-	for _, pass := range s.Together(all, 1) {
+	for _, pass := range s.PlanPasses(all, 1) {
 		works := make([]Work, len(pass))
 		for i, at := range pass {
 			works[i] = all[at]
@@ -184,13 +184,13 @@ func (s *Store) SealAll(ctx context.Context) error {
 			)
 		}
 	}
-	s.LetGo()
+	s.ReleaseSeries()
 	return nil
 }
 
-// LetGo releases the series without unsealed samples from the head, and returns their number. It releases none while
+// ReleaseSeries releases the series without unsealed samples from the head, and returns their number. It releases none while
 // the head is being rebuilt, because the samples of some series aren't loaded yet.
-func (s *Store) LetGo() int {
+func (s *Store) ReleaseSeries() int {
 	if s.Ready() != nil {
 		return 0
 	}
@@ -222,7 +222,7 @@ func (s *Store) countLate(w Work, list []*head.Chunk, what string) {
 func (s *Store) closeGenerations(works []*sealedWork) {
 	some := false
 	for _, w := range works {
-		last, held := s.head.LastSeq(w.at())
+		last, held := s.head.LastSeq(w.slotPartition())
 		w.upTo, some = last, some || held
 	}
 	if !some { // There is nothing to close, so don't wait for the current commit.
@@ -231,22 +231,22 @@ func (s *Store) closeGenerations(works []*sealedWork) {
 	s.commitMu.Lock()
 	defer s.commitMu.Unlock()
 	for _, w := range works {
-		w.own, w.upTo = s.head.CloseGenerations(w.at())
+		w.own, w.upTo = s.head.CloseGenerations(w.slotPartition())
 	}
 }
 
-// gather lists the staged rows to seal. gens are the closed generations. If they don't contain all rows, extra is a
+// listStagedRows lists the staged rows to seal. gens are the closed generations. If they don't contain all rows, extra is a
 // generation with the remaining rows. left are the unreadable rows, which are kept. The generations may contain samples
 // of other rows, which are durable or were sealed before.
-func (s *Store) gather(ctx context.Context, w Work, gens []*head.Generation, upTo int64) (
+func (s *Store) listStagedRows(ctx context.Context, w Work, gens []*head.Generation, upTo int64) (
 	extra []*head.Generation, rows []format.StageRow, left map[format.StageRow]bool, err error,
 ) {
 	left = map[format.StageRow]bool{}
-	staged, err := s.listRows(ctx, engine.Stage, w)
+	staged, err := s.listStageRows(ctx, engine.Stage, w)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	back, err := s.workedOffAmong(ctx, w, staged)
+	back, err := s.findSealedRows(ctx, w, staged)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -265,7 +265,7 @@ func (s *Store) gather(ctx context.Context, w Work, gens []*head.Generation, upT
 	}
 	// The rows in left belong to writes that returned an error, or were unreadable during a rebuild. Each stream is
 	// read from its start, because blobs depend on earlier ones.
-	gen, err := s.load(
+	gen, err := s.loadSlot(
 		ctx, w, func(r format.StageRow) bool { return (r.Writer != s.writer || r.Seq <= upTo) && !back[r] },
 	)
 	if err == nil && gen != nil && !gen.IsPartial() {
@@ -285,10 +285,10 @@ func (s *Store) gather(ctx context.Context, w Work, gens []*head.Generation, upT
 	return extra, rows, left, err
 }
 
-// release removes sealed generations from the head.
-func (s *Store) release(w Work, gens []*head.Generation) {
-	s.head.ReleaseGenerations(w.at(), gens)
+// releaseGenerations removes sealed generations from the head.
+func (s *Store) releaseGenerations(w Work, gens []*head.Generation) {
+	s.head.ReleaseGenerations(w.slotPartition(), gens)
 	if s.opts.Shared {
-		s.follower.forget(w.Partition)
+		s.follower.releaseDefinitions(w.Partition)
 	}
 }

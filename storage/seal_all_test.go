@@ -40,7 +40,7 @@ func TestSealAllLooksOnceForEmptySlots(t *testing.T) {
 	ts.write("ann", up, sample{ts.now.Add(-5 * time.Hour).UnixMilli(), 1})
 	slots := 0
 	for p := range ts.Partitions() {
-		work, err := ts.Waiting(t.Context(), p)
+		work, err := ts.WaitingWork(t.Context(), p)
 		require.NoError(t, err)
 		slots += len(work)
 	}

@@ -71,7 +71,7 @@ func (p *sealPass) run() error {
 		}
 		// If a slot has no stage rows, its samples in the head are already sealed: by another process, or by a seal
 		// whose last write succeeded but returned an error.
-		p.s.release(w.Work, slices.DeleteFunc(w.own, func(g *head.Generation) bool { return g.HasAny(w.left) }))
+		p.s.releaseGenerations(w.Work, slices.DeleteFunc(w.own, func(g *head.Generation) bool { return g.HasAny(w.left) }))
 		all.Blobs += w.stats.Blobs
 		all.Samples += w.stats.Samples
 		all.Chunks += w.stats.Chunks
@@ -89,7 +89,7 @@ func (p *sealPass) seal() error {
 	for _, w := range p.works {
 		w.stats.Blobs, w.stats.Left = len(w.rows), len(w.left)
 	}
-	byTenant := p.staged()
+	byTenant := p.stagedByTenant()
 	for _, tenant := range slices.Sorted(maps.Keys(byTenant)) {
 		metrics := byTenant[tenant]
 		delete(byTenant, tenant)
@@ -108,7 +108,7 @@ func (p *sealPass) sealTenant(tenant string, metrics []stagedMetric) error {
 	if p.classes, err = p.s.retention.FixClasses(p.ctx, tenant, metrics[0].chunks[0].SlotPartition().Slot); err != nil {
 		return err
 	}
-	byFinest, gone, err := p.groupByAge(tenant, metrics)
+	byFinest, gone, err := p.groupByFinest(tenant, metrics)
 	if err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (p *sealPass) sealTenant(tenant string, metrics []stagedMetric) error {
 // deleteStaged records that the stage rows are sealed, and then deletes them.
 func (p *sealPass) deleteStaged() error {
 	for _, w := range p.works {
-		if err := p.s.keepDefinitions(p.ctx, w.Work, p.begun, append(w.gens, w.own...), w.rows); err != nil {
+		if err := p.s.saveDefinitions(p.ctx, w.Work, p.begun, append(w.gens, w.own...), w.rows); err != nil {
 			return err
 		}
 	}
@@ -144,7 +144,7 @@ func (p *sealPass) deleteStaged() error {
 		return err
 	}
 	for _, w := range p.works {
-		if err := p.s.noteWorkedOff(p.ctx, w.Work, w.rows); err != nil {
+		if err := p.s.recordSealedRows(p.ctx, w.Work, w.rows); err != nil {
 			return err
 		}
 	}
@@ -215,7 +215,7 @@ func newTenantPass(p *sealPass, tenant string, metrics []stagedMetric, finest ro
 }
 
 func (t *tenantPass) run() error {
-	if t.roller.fillsUp() {
+	if t.roller.onlyExtendsRollups() {
 		end, err := t.s.member.Filling.Begin(t.ctx)
 		if err != nil {
 			return err
@@ -224,11 +224,11 @@ func (t *tenantPass) run() error {
 		if err := t.sameDeletesNow(t.roller.tenant); err != nil { // Another process may have changed rollups.
 			return err
 		}
-		if err := t.trimBefore(); err != nil {
+		if err := t.trimDeleted(); err != nil {
 			return err
 		}
 	}
-	if err := t.sealedBefore(); err != nil {
+	if err := t.findSealedBefore(); err != nil {
 		return err
 	}
 	for res := t.roller.finest; res <= rollup.OneHour; res++ {
@@ -244,16 +244,16 @@ func (t *tenantPass) run() error {
 		return err
 	}
 	for w, samples := range before {
-		if t.late[w.at()] && w.stats.Samples > samples {
+		if t.late[w.slotPartition()] && w.stats.Samples > samples {
 			w.stats.Repaired++
 		}
 	}
 	return t.writeCommitRecords()
 }
 
-// trimBefore applies the deletes that match these series. If they were applied later, they would also delete the
+// trimDeleted applies the deletes that match these series. If they were applied later, they would also delete the
 // samples sealed now.
-func (t *tenantPass) trimBefore() error {
+func (t *tenantPass) trimDeleted() error {
 	slots := map[int64]bool{}
 	for slot := range t.slots {
 		slots[slot] = true
@@ -269,9 +269,9 @@ func (t *tenantPass) trimBefore() error {
 		}), t.begun)
 }
 
-// sealedBefore finds the slot partitions that already have commit records. Their samples are late, or are sealed a
+// findSealedBefore finds the slot partitions that already have commit records. Their samples are late, or are sealed a
 // second time.
-func (t *tenantPass) sealedBefore() error {
+func (t *tenantPass) findSealedBefore() error {
 	for slot, x := range t.slots {
 		at := engine.Key{engine.Int(slot)}
 		for row, err := range t.s.eng.Scan(t.ctx, engine.Range{
@@ -297,14 +297,14 @@ func (t *tenantPass) seal() error {
 		m := &t.metrics[i]
 		list := t.seriesOf(m.chunks)
 		m.chunks = nil
-		if err := t.spread(m.name, list); err != nil {
+		if err := t.spreadSeries(m.name, list); err != nil {
 			return err
 		}
 		if err := t.sealMetric(list); err != nil {
 			return err
 		}
 	}
-	return t.roller.run()
+	return t.roller.writeAll()
 }
 
 // sealMetric adds the rows of a metric's series.
@@ -312,8 +312,8 @@ func (t *tenantPass) sealMetric(list []stagedSeries) error {
 	var samples chunk.Samples
 	rolled := false
 	for i := range list {
-		if i%sealedTogether == 0 {
-			if err := t.readAhead(list[i:min(i+sealedTogether, len(list))]); err != nil {
+		if i%maxReadSeries == 0 {
+			if err := t.readAhead(list[i:min(i+maxReadSeries, len(list))]); err != nil {
 				return err
 			}
 		}
@@ -329,12 +329,12 @@ func (t *tenantPass) sealMetric(list []stagedSeries) error {
 		x := t.slots[c.work.Slot]
 		x.stats = &c.work.stats
 		before := len(x.tasks)
-		if t.roller.fillsUp() {
+		if t.roller.onlyExtendsRollups() {
 			if err := t.roller.leaveOutAggregated(c.series, &samples); err != nil {
 				return err
 			}
-			x.onlyRollUp(&c.collected, &samples)
-		} else if err := x.addSeries(&c.collected, &samples, t.resealed[c.work.at()]); err != nil {
+			x.addRollupTask(&c.collectedSeries, &samples)
+		} else if err := x.addSeries(&c.collectedSeries, &samples, t.resealed[c.work.slotPartition()]); err != nil {
 			return err
 		}
 		rolled = rolled || len(x.tasks) > before
@@ -343,11 +343,11 @@ func (t *tenantPass) sealMetric(list []stagedSeries) error {
 			continue
 		}
 		if rolled {
-			t.roller.series = append(t.roller.series, &c.collected)
+			t.roller.series = append(t.roller.series, &c.collectedSeries)
 		}
 		rolled = false
 		if t.isFull(metricEnds) {
-			if err := t.roller.run(); err != nil {
+			if err := t.roller.writeAll(); err != nil {
 				return err
 			}
 		}
@@ -357,12 +357,12 @@ func (t *tenantPass) sealMetric(list []stagedSeries) error {
 
 // readAhead reads the chunks of some series of a metric in slots that were sealed before.
 func (t *tenantPass) readAhead(list []stagedSeries) error {
-	if len(t.resealed) == 0 || t.roller.fillsUp() {
+	if len(t.resealed) == 0 || t.roller.onlyExtendsRollups() {
 		return nil
 	}
 	series := map[int64][]*Series{}
 	for i := range list {
-		if at := list[i].work.at(); t.resealed[at] {
+		if at := list[i].work.slotPartition(); t.resealed[at] {
 			series[at.Slot] = append(series[at.Slot], list[i].series)
 		}
 	}
@@ -377,7 +377,7 @@ func (t *tenantPass) readAhead(list []stagedSeries) error {
 // isFull reports whether the next write should start. A smaller write suffices at the end of a metric, so that the
 // following write starts with the next metric.
 func (t *tenantPass) isFull(metricEnds bool) bool {
-	piece := t.s.distance().piece
+	piece := t.s.workSizes().piece
 	if metricEnds {
 		piece.bytes, piece.series = piece.bytes*3/4, piece.series*3/4
 	}
@@ -387,7 +387,7 @@ func (t *tenantPass) isFull(metricEnds bool) bool {
 // writeCommitRecords writes the commit records of the slots, starting with the coarsest resolution. A reader that finds
 // the raw commit record therefore also finds the rollups.
 func (t *tenantPass) writeCommitRecords() error {
-	marks := newMarks(t.cells)
+	marks := newCommitKeys(t.cells)
 	for res := rollup.OneHour + 1; res > t.roller.finest; res-- {
 		if err := t.s.writeCommitRecords(t.ctx, t.roller.tenant, res-1, format.CommitSeal, marks); err != nil {
 			return err
@@ -405,7 +405,7 @@ func (s *Store) writeCommitRecords(
 	}
 	window := s.period.WindowOfSlot(res, marks[0].Slot)
 	all := engine.Batch{Table: engine.Sealed, Partition: format.SealedPartition(window, tenant)}
-	if err := s.retention.Bound(ctx, &all, tenant, retention.Shared, window); err != nil {
+	if err := s.retention.SetExpiry(ctx, &all, tenant, retention.Shared, window); err != nil {
 		// Nothing is written to an expired window. Rollup windows may expire before raw windows if the retention was
 		// raised, and maintenance isn't needed for rows that are about to expire.
 		if errors.Is(err, retention.ErrWindowOver) && (res > rollup.Raw || reason == format.CommitMaintenance) {
@@ -419,5 +419,5 @@ func (s *Store) writeCommitRecords(
 	if err := s.writeInPieces(ctx, all); err != nil {
 		return fmt.Errorf("storage: marking slots of tenant %q as sealed: %w", tenant, err)
 	}
-	return s.stayListed(ctx, tenant, window, all)
+	return s.relistWindow(ctx, tenant, window, all)
 }

@@ -97,7 +97,7 @@ func (e *readsBetween) Write(ctx context.Context, batches []engine.Batch) error 
 func (r *passRig) pass() bool {
 	var works []Work
 	for p := range r.Partitions() {
-		list, err := r.Waiting(r.t.Context(), p)
+		list, err := r.WaitingWork(r.t.Context(), p)
 		require.NoError(r.t, err)
 		works = append(works, list...)
 	}
@@ -155,7 +155,7 @@ func TestTogetherCutsUnknownOnly(t *testing.T) {
 			works = append(works, Work{Partition: p, Slot: r.period.SlotOf(r.now.Add(-ago).UnixMilli())})
 		}
 	}
-	require.ElementsMatch(t, want, r.Together(works, 1))
+	require.ElementsMatch(t, want, r.PlanPasses(works, 1))
 }
 
 // TestAPassLetsGo checks that a large pass releases the series that it has sealed, except series with newer samples,
@@ -175,7 +175,7 @@ func TestAPassLetsGo(t *testing.T) {
 		)
 		var list []Work
 		for p := range ts.period.Partitions() {
-			work, err := ts.Waiting(t.Context(), p)
+			work, err := ts.WaitingWork(t.Context(), p)
 			require.NoError(t, err)
 			for _, w := range work {
 				if w.Slot == ts.period.SlotOf(at.Add(-3*time.Hour).UnixMilli()) {

@@ -21,12 +21,12 @@ type stagedMetric struct {
 
 // stagedSeries holds the head chunks of a series in a slot that a pass seals.
 type stagedSeries struct {
-	collected
+	collectedSeries
 	work *sealedWork
 }
 
-// staged returns the head chunks to seal by tenant, sorted by metric.
-func (p *sealPass) staged() map[string][]stagedMetric {
+// stagedByTenant returns the head chunks to seal by tenant, sorted by metric.
+func (p *sealPass) stagedByTenant() map[string][]stagedMetric {
 	found := map[*head.TenantMetric]*stagedMetric{}
 	var of *head.TenantMetric
 	var m *stagedMetric
@@ -79,15 +79,15 @@ func mergeMetrics(metrics []stagedMetric) []stagedMetric {
 // workOf returns the work of a head chunk's slot and partition.
 func (p *sealPass) workOf(st *head.Chunk) *sealedWork {
 	at := st.SlotPartition()
-	return p.works[slices.IndexFunc(p.works, func(w *sealedWork) bool { return w.at() == at })]
+	return p.works[slices.IndexFunc(p.works, func(w *sealedWork) bool { return w.slotPartition() == at })]
 }
 
 // classOf returns the class of a head chunk's rows.
-func (p *sealPass) classOf(st *head.Chunk) int64 { return p.classes.Of(st.Series()) }
+func (p *sealPass) classOf(st *head.Chunk) int64 { return p.classes.ClassOf(st.Series()) }
 
-// groupByAge groups head chunks by the finest resolution whose window isn't past its retention. gone are the head
-// chunks that are past the retention of all resolutions. groupByAge reuses the memory of metrics.
-func (p *sealPass) groupByAge(tenant string, metrics []stagedMetric) (
+// groupByFinest groups head chunks by the finest resolution whose window isn't past its retention. gone are the head
+// chunks that are past the retention of all resolutions. groupByFinest reuses the memory of metrics.
+func (p *sealPass) groupByFinest(tenant string, metrics []stagedMetric) (
 	byFinest [resolutions][]stagedMetric, gone []stagedMetric, err error,
 ) {
 	placements := map[[2]int64]retention.Placement{} // by class and slot
@@ -145,12 +145,12 @@ func (p *sealPass) seriesOf(chunks []*head.Chunk) []stagedSeries {
 	list := make([]stagedSeries, 0, len(chunks))
 	var w *sealedWork
 	for _, st := range chunks {
-		if w == nil || w.at() != st.SlotPartition() {
+		if w == nil || w.slotPartition() != st.SlotPartition() {
 			w = p.workOf(st)
 		}
 		list = append(
 			list, stagedSeries{
-				collected{series: st.Series(), class: p.classOf(st), chunks: head.Chunks{}.WithChunk(st)}, w,
+				collectedSeries{series: st.Series(), class: p.classOf(st), chunks: head.Chunks{}.WithChunk(st)}, w,
 			},
 		)
 	}

@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// sealedTogether is the number of series in a slot whose sealed chunks are read together, including their values.
-	// sealedHeld is the number of series whose chunks are kept in memory.
-	sealedTogether = 256
-	sealedHeld     = 4 * sealedTogether
+	// maxReadSeries is the number of series in a slot whose sealed chunks are read together, including their values.
+	// maxHeldSeries is the number of series whose chunks are kept in memory.
+	maxReadSeries = 256
+	maxHeldSeries = 4 * maxReadSeries
 	// sealedPassOver bounds Wanted.PassOver for these reads. It is smaller than for keys, because values are larger.
 	sealedPassOver = 100
 )
 
 // sealedChunks maps series and slots to raw chunks. A series that was read and has no chunks in a slot also has an
 // entry.
-type sealedChunks map[chunkAt]storedChunks
+type sealedChunks map[chunkKey]storedChunks
 
 // storedChunks are the stored chunks of a series in a slot. unread is true if there may be more chunks that are
 // unreadable.
@@ -43,15 +43,15 @@ func (x *sealedSlot) readChunks(
 	for metric, series := range metrics {
 		chunks := metricChunks{into.window, series[0].Tenant(), metric, shards.count(metric), into.start, into.start}
 		for _, s := range series {
-			found[chunkAt{into.start, s.ID()}] = storedChunks{}
+			found[chunkKey{into.start, s.ID()}] = storedChunks{}
 		}
-		for at, ids := range x.s.byPlace(chunks.at(), series, chunks.shards) {
+		for at, ids := range x.s.groupByShard(chunks.tenantWindow(), series, chunks.shards) {
 			w := x.s.wantedChunks(engine.Raw, chunks, at, ids)
 			w.PassOver = min(w.PassOver, sealedPassOver)
-			w.Left = x.s.unread(w.Table, w.Partition, func(u paged.Unreadable) {
+			w.Left = x.s.unreadReporter(w.Table, w.Partition, func(u paged.Unreadable) {
 				for _, id := range ids {
 					if u.Has(id, into.start, into.start) {
-						key := chunkAt{into.start, format.SeriesIDFrom(id)}
+						key := chunkKey{into.start, format.SeriesIDFrom(id)}
 						found[key] = storedChunks{found[key].values, true}
 					}
 				}
@@ -66,14 +66,14 @@ func (x *sealedSlot) readChunks(
 				"storage: reading sealed chunks of metric %q, tenant %q: %w", format.MetricOf(p), p[2].Text, err,
 			)
 		}
-		key := chunkAt{into.start, format.SeriesIDFrom(row.Clustering[2].Text)}
+		key := chunkKey{into.start, format.SeriesIDFrom(row.Clustering[2].Text)}
 		found[key] = storedChunks{append(found[key].values, slices.Clone(row.Value)), found[key].unread}
 	}
 	return nil
 }
 
-// readChunksOf calls readChunks for some series of one metric.
-func (x *sealedSlot) readChunksOf(ctx context.Context, series []*Series, shards int64, found sealedChunks) error {
+// readMetricChunks calls readChunks for some series of one metric.
+func (x *sealedSlot) readMetricChunks(ctx context.Context, series []*Series, shards int64, found sealedChunks) error {
 	metric := series[0].Metric()
 	return x.readChunks(ctx, map[string][]*Series{metric: series}, metricShards{metric: shards}, found)
 }
@@ -96,8 +96,8 @@ func visibleSamples(
 	return corrupt, nil
 }
 
-// weighedSamples calls visibleSamples, and also returns the sum of the chunks' weights as a version.
-func weighedSamples(
+// versionedSamples calls visibleSamples, and also returns the sum of the chunks' weights as a version.
+func versionedSamples(
 	chunks [][]byte, hiding format.Tombstones, into *chunk.Samples,
 ) (version uint64, corrupt, err error) {
 	corrupt, err = visibleSamples(

@@ -23,7 +23,7 @@ func TestLateSamplesOfManySeries(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		t.Run(fmt.Sprint("shared ", shared), func(t *testing.T) {
 			t.Parallel()
-			const series = 3 * sealedTogether
+			const series = 3 * maxReadSeries
 			var scans atomic.Int64
 			eng := faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {
 				if op.Kind == faultengine.Scan && op.Table == engine.Raw {

@@ -44,16 +44,16 @@ func commitRecordRow(at destination, m format.CommitKey, reason format.CommitRea
 	}
 }
 
-// collected is a series with its head chunks in a slot.
-type collected struct {
+// collectedSeries is a series with its head chunks in a slot.
+type collectedSeries struct {
 	series *Series
 	class  int64 // of its rows
 	chunks head.Chunks
 	shards [resolutions]uint16
 }
 
-// at returns the location of the series' rows at a resolution.
-func (c *collected) at(res rollup.Resolution) format.ClassShard {
+// location returns the location of the series' rows at a resolution.
+func (c *collectedSeries) location(res rollup.Resolution) format.ClassShard {
 	return format.ClassShardOf(c.class, int64(c.shards[res]))
 }
 
@@ -73,7 +73,7 @@ func newSealedSlot(ctx context.Context, s *Store, slot int64) *sealedSlot {
 func (x *sealedSlot) eachExemplars(s *Series, shards int64, yield func(engine.Row) error) error {
 	at := x.into[rollup.Raw]
 	key := engine.Key{engine.Int(format.KindExemplars), engine.Int(at.start), engine.Text(s.IDText())}
-	for in := range x.s.placesOf(tenantWindow{s.Tenant(), at.window}, s.ID(), shards) {
+	for in := range x.s.unexpiredShardsOf(tenantWindow{s.Tenant(), at.window}, s.ID(), shards) {
 		for row, err := range x.s.rows.Scan(x.ctx, engine.Range{
 			Table: engine.Raw, Partition: format.SeriesPartition(at.window, s.Tenant(), s.Metric(), in), From: key,
 			To: key,
@@ -110,7 +110,7 @@ type slotSealer struct {
 
 // addSeries adds the rows of a series: its labels, once per window, and its chunks. It also adds a task for the
 // rollups, which are computed after these rows are written.
-func (x *slotSealer) addSeries(c *collected, samples *chunk.Samples, sealedBefore bool) error {
+func (x *slotSealer) addSeries(c *collectedSeries, samples *chunk.Samples, sealedBefore bool) error {
 	s, known := c.series, false
 	named := x.deletesOf(c.series).IDs()
 	at := x.into[rollup.Raw]
@@ -120,7 +120,7 @@ func (x *slotSealer) addSeries(c *collected, samples *chunk.Samples, sealedBefor
 	}
 	if sealedBefore {
 		var err error
-		if known, err = x.subtract(s, samples, &named); err != nil {
+		if known, err = x.subtractSealed(s, samples, &named); err != nil {
 			return err
 		}
 	}
@@ -130,13 +130,13 @@ func (x *slotSealer) addSeries(c *collected, samples *chunk.Samples, sealedBefor
 	if err := x.addExemplars(c, sealedBefore); err != nil {
 		return err
 	}
-	r := rollupTask{collected: c}
+	r := rollupTask{collectedSeries: c}
 	if !known {
 		r.exempt = named
 		for _, piece := range format.SplitSamples(samples) {
 			value := format.AppendRawChunk(nil, format.RawChunk{Exempt: r.exempt, Data: chunk.AppendChunk(nil, piece)})
 			version := format.RowVersion(value)
-			x.put(c, rollup.Raw, at.window, at.end*1000, format.ChunkKey(s.IDText(), at.start, version), value)
+			x.addRow(c, rollup.Raw, at.window, at.end*1000, format.ChunkKey(s.IDText(), at.start, version), value)
 			r.own = append(r.own, version)
 			x.stats.Chunks++
 			x.stats.Bytes += int64(len(value))
@@ -149,11 +149,11 @@ func (x *slotSealer) addSeries(c *collected, samples *chunk.Samples, sealedBefor
 	return nil
 }
 
-// onlyRollUp adds a task for a series whose raw rows are past their retention. Its samples are added to buckets that
+// addRollupTask adds a task for a series whose raw rows are past their retention. Its samples are added to buckets that
 // are missing in the stored rollups.
-func (x *slotSealer) onlyRollUp(c *collected, samples *chunk.Samples) {
+func (x *slotSealer) addRollupTask(c *collectedSeries, samples *chunk.Samples) {
 	if samples.Len() > 0 {
-		x.tasks = append(x.tasks, rollupTask{collected: c, chunk: x.buildRollup(c.series.Metric(), samples, 1)})
+		x.tasks = append(x.tasks, rollupTask{collectedSeries: c, chunk: x.buildRollup(c.series.Metric(), samples, 1)})
 	}
 }
 
@@ -164,12 +164,12 @@ func (x *slotSealer) buildRollup(metric string, samples *chunk.Samples, version 
 	return appendRollup(&x.buckets, rollup.FiveMinutes, version)
 }
 
-// subtract removes the samples that the slot's sealed chunks already contain, and reports whether none are left. It
+// subtractSealed removes the samples that the slot's sealed chunks already contain, and reports whether none are left. It
 // adds the deletes that those chunks name to named.
 //
 // Invariant: a new chunk never gets the key of a cleaned chunk. The cleaned chunk names more deletes than when its
 // version was computed, and the new chunk names all of them.
-func (x *slotSealer) subtract(s *Series, samples *chunk.Samples, named *format.TombstoneIDs) (known bool, err error) {
+func (x *slotSealer) subtractSealed(s *Series, samples *chunk.Samples, named *format.TombstoneIDs) (known bool, err error) {
 	var have chunk.Samples
 	if err = x.readSealed(s, &have, named); err != nil || have.Len() == 0 {
 		return false, err
@@ -186,11 +186,11 @@ func (x *slotSealer) readSealed(s *Series, into *chunk.Samples, named *format.To
 	if err := x.readShardsOf(s); err != nil {
 		return err
 	}
-	at := chunkAt{x.into[rollup.Raw].start, s.ID()}
+	at := chunkKey{x.into[rollup.Raw].start, s.ID()}
 	found := x.ahead
 	if _, known := found[at]; !known {
 		found = sealedChunks{}
-		if err := x.readChunksOf(x.ctx, []*Series{s}, x.shards, found); err != nil {
+		if err := x.readMetricChunks(x.ctx, []*Series{s}, x.shards, found); err != nil {
 			return err
 		}
 	}
@@ -210,7 +210,7 @@ func (x *slotSealer) readAhead(series []*Series) error {
 		return err
 	}
 	x.ahead = sealedChunks{}
-	return x.readChunksOf(x.ctx, series, x.shards, x.ahead)
+	return x.readMetricChunks(x.ctx, series, x.shards, x.ahead)
 }
 
 // readShardsOf sets x.shards to the number of shards of the series' metric.

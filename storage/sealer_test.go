@@ -85,16 +85,16 @@ func TestSweep(t *testing.T) {
 	ts.now = ts.now.Add(9 * 24 * time.Hour)
 	ts.reopen()
 	for p := range ts.Partitions() {
-		require.NoError(t, ts.Unlist(t.Context(), p))
+		require.NoError(t, ts.UnlistSlots(t.Context(), p))
 	}
 	want := ts.all("default")
 	require.NoError(t, ts.Store.eng.Write(t.Context(), back))
 	found := 0
 	for p := range ts.Partitions() {
-		n, err := ts.Sweep(t.Context(), p)
+		n, err := ts.SealUnlisted(t.Context(), p)
 		require.NoError(t, err)
 		found += n
-		empty, err := ts.empty(t.Context(), engine.Stage, format.StagePartition(slot, p))
+		empty, err := ts.isEmptyPartition(t.Context(), engine.Stage, format.StagePartition(slot, p))
 		require.NoError(t, err)
 		require.True(t, empty)
 	}

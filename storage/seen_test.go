@@ -32,22 +32,22 @@ func TestMetricsSeen(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, want.Equal(newest), "%s: %s", name, newest)
 	}
-	days := func(from, to int) query.Seen {
-		return query.Seen{First: first.Add(time.Duration(from) * day), Last: first.Add(time.Duration(to+1) * day)}
+	days := func(from, to int) query.SeenRange {
+		return query.SeenRange{First: first.Add(time.Duration(from) * day), Last: first.Add(time.Duration(to+1) * day)}
 	}
 	for range 2 { // The second time from the cache.
 		seen, err := ts.MetricsSeen(
 			t.Context(), "ann", []string{"all", "old", "once", "back", "new", "unsealed", "nothing"},
 		)
 		require.NoError(t, err)
-		require.Equal(t, map[string]query.Seen{
+		require.Equal(t, map[string]query.SeenRange{
 			"all": days(0, 3), "old": days(0, 0), "once": days(1, 1), "back": days(1, 3), "new": days(3, 3),
 		}, seen)
 	}
 	ts.now = first.Add(21*day + 12*time.Hour)
 	seen, err := ts.MetricsSeen(t.Context(), "ann", []string{"all", "old", "back"})
 	require.NoError(t, err)
-	require.Equal(t, map[string]query.Seen{"all": days(1, 3), "back": days(1, 3)}, seen, "of what is shown")
+	require.Equal(t, map[string]query.SeenRange{"all": days(1, 3), "back": days(1, 3)}, seen, "of what is shown")
 	seen, err = ts.MetricsSeen(t.Context(), "bob", []string{"all"})
 	require.NoError(t, err)
 	require.Empty(t, seen)

@@ -67,7 +67,7 @@ func openSettings(ctx context.Context, eng engine.Engine, opts Options) (s setti
 		if err != nil || opts.ReadOnly {
 			return have, false, err
 		}
-		if have, err = withClasses(ctx, eng, opts, have); err == nil {
+		if have, err = addClasses(ctx, eng, opts, have); err == nil {
 			err = describeStore(ctx, eng, have)
 		}
 		return have, false, err
@@ -93,7 +93,7 @@ func openSettings(ctx context.Context, eng engine.Engine, opts Options) (s setti
 		err = opts.checkPeriods(have.Periods)
 	}
 	if err == nil {
-		have, err = withClasses(ctx, eng, opts, have)
+		have, err = addClasses(ctx, eng, opts, have)
 	}
 	if err == nil {
 		err = describeStore(ctx, eng, have)
@@ -180,13 +180,13 @@ func IDOf(ctx context.Context, eng engine.Engine) (string, error) {
 	return have.identity(), err
 }
 
-// originalCopy is the copy id of a store that wasn't restored: see CopyOf.
+// originalCopy is the copy id of a store that wasn't restored: see CopyIDOf.
 const originalCopy = "original"
 
-// CopyOf returns the id of the store in an engine as IDOf does, an id that distinguishes a restored copy from its
+// CopyIDOf returns the id of the store in an engine as IDOf does, an id that distinguishes a restored copy from its
 // original, and the name of the backup that the copy was restored from ("" for the original). All are "" if there is no
 // store.
-func CopyOf(ctx context.Context, eng engine.Engine) (store, copy, restoredFrom string, err error) {
+func CopyIDOf(ctx context.Context, eng engine.Engine) (store, copy, restoredFrom string, err error) {
 	have, _, err := readSettings(ctx, eng)
 	if errors.Is(err, ErrNoStore) {
 		return "", "", "", nil
@@ -219,7 +219,7 @@ func MarkRestored(ctx context.Context, eng engine.Engine, backup string, now tim
 	}
 	ok, _, err := setSettings(ctx, eng, before, have)
 	if err == nil && !ok {
-		err = errOthersAdd
+		err = errSettingsContended
 	}
 	if err != nil {
 		return fmt.Errorf("storage: recording that the store was restored: %w", err)
@@ -286,14 +286,14 @@ func parseSettings(b []byte) (have settings, err error) {
 	return have, nil
 }
 
-// withClasses adds the configured classes to the stored settings.
-func withClasses(ctx context.Context, eng engine.Engine, opts Options, have settings) (settings, error) {
+// addClasses adds the configured classes to the stored settings.
+func addClasses(ctx context.Context, eng engine.Engine, opts Options, have settings) (settings, error) {
 	for try := 0; opts.AddClasses; try++ {
 		have, before, err := readSettings(ctx, eng)
 		if err != nil {
 			return have, err
 		}
-		from := retention.Begins(opts.Shared, opts.Now())
+		from := retention.ListStart(opts.Shared, opts.Now())
 		if tenants, _, err := TenantsOf(ctx, eng, 1); err != nil {
 			return have, err
 		} else if len(tenants) == 0 { // The store has no rows.
@@ -310,8 +310,8 @@ func withClasses(ctx context.Context, eng engine.Engine, opts Options, have sett
 		switch {
 		case ok:
 			return next, nil
-		case err != nil && !errors.Is(err, engine.ErrUnavailable) || try+1 >= addTries:
-			return have, fmt.Errorf("storage: adding retention classes: %w", cmp.Or(err, errOthersAdd))
+		case err != nil && !errors.Is(err, engine.ErrUnavailable) || try+1 >= changeTries:
+			return have, fmt.Errorf("storage: adding retention classes: %w", cmp.Or(err, errSettingsContended))
 		}
 	}
 	return have, nil
@@ -329,17 +329,17 @@ func changeSettings(ctx context.Context, eng engine.Engine, change func(*setting
 		if ok {
 			return nil
 		}
-		if err != nil || try == addTries {
-			return fmt.Errorf("storage: changing the settings of the store: %w", cmp.Or(err, errOthersAdd))
+		if err != nil || try == changeTries {
+			return fmt.Errorf("storage: changing the settings of the store: %w", cmp.Or(err, errSettingsContended))
 		}
 	}
 }
 
-// addTries is the number of attempts to change the settings while other processes change them or the engine is
+// changeTries is the number of attempts to change the settings while other processes change them or the engine is
 // unavailable.
-const addTries = 5
+const changeTries = 5
 
-var errOthersAdd = errors.New("other processes keep changing the settings; try again later")
+var errSettingsContended = errors.New("other processes keep changing the settings; try again later")
 
 // refreshPeriods reads the periods, classes and delta tenants that other processes have added.
 func (s *Store) refreshPeriods(ctx context.Context) error {
@@ -347,7 +347,7 @@ func (s *Store) refreshPeriods(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.retention.Learn(have.ClassHistory)
+	s.retention.SetHistory(have.ClassHistory)
 	if before := s.period.All(); len(have.Periods) > len(before) {
 		s.period.Set(have.Periods)
 		for _, p := range have.Periods[len(before):] {

@@ -27,7 +27,7 @@ func (m metricShards) count(metric string) int64 { return max(1, m[metric]) }
 // shardsIn reads the numbers of shards of all metrics of a tenant in a window. Corrupt rows are reported.
 func (s *Store) shardsIn(ctx context.Context, window int64, tenant string) (metricShards, error) {
 	found := metricShards{}
-	if err := s.retention.LearnWindow(ctx, tenant, window); err != nil {
+	if err := s.retention.LoadExpiries(ctx, tenant, window); err != nil {
 		return nil, err
 	}
 	for row, err := range s.eng.Scan(
@@ -49,8 +49,8 @@ func (s *Store) shardsIn(ctx context.Context, window int64, tenant string) (metr
 	return found, nil
 }
 
-// spread ensures that a metric has enough shards for its series, and sorts the series by class, shard and id.
-func (t *tenantPass) spread(metric string, list []stagedSeries) error {
+// spreadSeries ensures that a metric has enough shards for its series, and sorts the series by class, shard and id.
+func (t *tenantPass) spreadSeries(metric string, list []stagedSeries) error {
 	series, bytes := map[int64]int{}, map[int64]int64{} // by slot
 	for i := range list {
 		slot := list[i].work.Slot
@@ -73,21 +73,21 @@ func (t *tenantPass) spread(metric string, list []stagedSeries) error {
 			list[i].shards[res] = uint16(format.ShardOf(list[i].series.ID(), shards))
 		}
 	}
-	slices.SortStableFunc(list, func(a, b stagedSeries) int { return cmp.Compare(a.at(rollup.Raw), b.at(rollup.Raw)) })
+	slices.SortStableFunc(list, func(a, b stagedSeries) int { return cmp.Compare(a.location(rollup.Raw), b.location(rollup.Raw)) })
 	return nil
 }
 
 // readShards reads the number of shards of a metric in a window, for writers. A corrupt row is reported and counts as
 // 1.
 func (s *Store) readShards(ctx context.Context, window int64, tenant, metric string) (int64, error) {
-	return s.shardsAround(ctx, window, tenant, metric, nil)
+	return s.shardsSkipping(ctx, window, tenant, metric, nil)
 }
 
-// shardsAround is readShards with a missed function: see shardsValue.
-func (s *Store) shardsAround(
+// shardsSkipping is readShards with a missed function: see shardsValue.
+func (s *Store) shardsSkipping(
 	ctx context.Context, window int64, tenant, metric string, missed func(*damage.DamagedRowsError),
 ) (int64, error) {
-	if err := s.retention.LearnWindow(ctx, tenant, window); err != nil {
+	if err := s.retention.LoadExpiries(ctx, tenant, window); err != nil {
 		return 0, err
 	}
 	value, err := s.shardsValue(ctx, window, tenant, metric, missed)

@@ -27,23 +27,23 @@ type Staged struct {
 }
 
 // Staged lists the slots of a partition that ended at least settleMS ago and have unsealed samples, ordered by SinceMS.
-// It reads at most one row per slot that Waiting returns.
+// It reads at most one row per slot that WaitingWork returns.
 func (s *Store) Staged(ctx context.Context, partition int, settleMS int64) ([]Staged, error) {
-	work, err := s.stagedOf(ctx, partition, func(w Work) bool { return s.Settled(w.Slot, settleMS) })
+	work, err := s.stagedWork(ctx, partition, func(w Work) bool { return s.IsSettled(w.Slot, settleMS) })
 	if err != nil {
 		return nil, err
 	}
 	found := make([]Staged, len(work))
 	for i, w := range work {
-		found[i] = s.staged(w, settleMS)
+		found[i] = s.newStaged(w, settleMS)
 	}
 	slices.SortStableFunc(found, func(a, b Staged) int { return cmp.Compare(a.SinceMS, b.SinceMS) })
 	return found, nil
 }
 
-// stagedOf lists the slots of a partition that have unsealed samples and for which may returns true, oldest first.
-func (s *Store) stagedOf(ctx context.Context, partition int, may func(Work) bool) ([]Work, error) {
-	work, err := s.Waiting(ctx, partition)
+// stagedWork lists the slots of a partition that have unsealed samples and for which may returns true, oldest first.
+func (s *Store) stagedWork(ctx context.Context, partition int, may func(Work) bool) ([]Work, error) {
+	work, err := s.WaitingWork(ctx, partition)
 	if err != nil {
 		return nil, err
 	}
@@ -51,17 +51,17 @@ func (s *Store) stagedOf(ctx context.Context, partition int, may func(Work) bool
 	for _, w := range work {
 		switch {
 		case !may(w):
-		case s.head.HasSlotPartition(w.at()):
+		case s.head.HasSlotPartition(w.slotPartition()):
 			found = append(found, w)
 		default:
 			unsure = append(unsure, w)
 		}
 	}
-	if unsure, err = occupied(ctx, s, engine.Stage, unsure, Work.stagePartition); err != nil {
+	if unsure, err = listOccupied(ctx, s, engine.Stage, unsure, Work.stagePartition); err != nil {
 		return nil, err
 	}
 	for _, w := range unsure {
-		empty, err := s.empty(ctx, engine.Stage, w.stagePartition())
+		empty, err := s.isEmptyPartition(ctx, engine.Stage, w.stagePartition())
 		if err != nil {
 			return nil, err
 		}
@@ -70,11 +70,11 @@ func (s *Store) stagedOf(ctx context.Context, partition int, may func(Work) bool
 		}
 	}
 	slices.SortFunc(found, func(a, b Work) int { return cmp.Compare(a.Slot, b.Slot) })
-	s.follower.forget(partition) // A seal of an empty slot would do the same.
+	s.follower.releaseDefinitions(partition) // A seal of an empty slot would do the same.
 	return found, nil
 }
 
-func (s *Store) staged(w Work, settleMS int64) Staged {
+func (s *Store) newStaged(w Work, settleMS int64) Staged {
 	out := Staged{
 		Work: w, StartMS: s.period.SlotStart(w.Slot), EndMS: s.period.SlotEnd(w.Slot),
 		Expired: s.retention.IsOutlived(w.Slot),

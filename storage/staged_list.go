@@ -39,8 +39,8 @@ type stagedList struct {
 	known map[listedItem]bool
 }
 
-// maxKnown is the size of known above which old slots are removed from it.
-const maxKnown = 4096
+// maxListedItems is the size of known above which old slots are removed from it.
+const maxListedItems = 4096
 
 // listedItem is a slot of a partition, or a unit of slots.
 type listedItem struct {
@@ -61,35 +61,35 @@ func newStagedList(s *Store) *stagedList {
 		return nil
 	}
 	return &stagedList{
-		eng: s.eng, now: s.opts.Now, isOld: s.isOld, workers: s.opts.seams.workers(s.distance().listWorkers),
+		eng: s.eng, now: s.opts.Now, isOld: s.isOld, workers: s.opts.seams.workers(s.workSizes().listWorkers),
 		known: map[listedItem]bool{},
 	}
 }
 
-// list returns the key of the engine partition that contains the rows of an item.
-func (i listedItem) list() engine.Key {
+// partitionKey returns the key of the engine partition that contains the rows of an item.
+func (i listedItem) partitionKey() engine.Key {
 	if i.isUnit {
 		return format.StagedUnits(i.partition)
 	}
 	return format.StagedPartition(i.partition, format.UnitOf(i.number))
 }
 
-// unit returns the unit of a slot.
-func (i listedItem) unit() listedItem {
+// unitOf returns the unit of a slot.
+func (i listedItem) unitOf() listedItem {
 	return listedItem{partition: i.partition, isUnit: true, number: format.UnitOf(i.number)}
 }
 
 // newRow returns a batch with a new row that lists an item.
 func (l *stagedList) newRow(i listedItem) engine.Batch {
-	return engine.Batch{Table: engine.Staged, Partition: i.list(), Mutations: []engine.Mutation{{
+	return engine.Batch{Table: engine.Staged, Partition: i.partitionKey(), Mutations: []engine.Mutation{{
 		Clustering: format.StagedKey(i.number, newID(), format.StagedListed), Timestamp: format.StageTimestamp,
 		Value: binary.AppendVarint(nil, l.now().UnixMilli()),
 	}}}
 }
 
-// add appends rows for the young slots of a commit, and for their units, unless this process has already listed them.
+// addRows appends rows for the young slots of a commit, and for their units, unless this process has already listed them.
 // It returns the added items. Old slots are listed after their blobs are durable: see ensure.
-func (l *stagedList) add(rows []engine.Batch, streams []*head.Generation) (with []engine.Batch, added []listedItem) {
+func (l *stagedList) addRows(rows []engine.Batch, streams []*head.Generation) (with []engine.Batch, added []listedItem) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, g := range streams {
@@ -99,7 +99,7 @@ func (l *stagedList) add(rows []engine.Batch, streams []*head.Generation) (with 
 			continue
 		}
 		added = append(added, slot)
-		if unit := slot.unit(); !l.known[unit] && !slices.Contains(added, unit) {
+		if unit := slot.unitOf(); !l.known[unit] && !slices.Contains(added, unit) {
 			added = append(added, unit)
 		}
 	}
@@ -109,15 +109,15 @@ func (l *stagedList) add(rows []engine.Batch, streams []*head.Generation) (with 
 	return rows, added
 }
 
-// remember records that the rows of items are durable. It must not be called if the outcome of the write is unknown,
+// recordListed records that the rows of items are durable. It must not be called if the outcome of the write is unknown,
 // because the rows may then never appear.
-func (l *stagedList) remember(added []listedItem) {
+func (l *stagedList) recordListed(added []listedItem) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, i := range added {
 		l.known[i] = true
 	}
-	if len(l.known) <= maxKnown {
+	if len(l.known) <= maxListedItems {
 		return
 	}
 	for i := range l.known {
@@ -125,21 +125,21 @@ func (l *stagedList) remember(added []listedItem) {
 			delete(l.known, i)
 		}
 	}
-	if len(l.known) > maxKnown {
+	if len(l.known) > maxListedItems {
 		clear(l.known) // The items will be listed again.
 	}
 }
 
-// ensure returns once each slot and its unit are listed by a row that isn't closing. The slots' blobs must be durable.
+// ensureListed returns once each slot and its unit are listed by a row that isn't closing. The slots' blobs must be durable.
 // ensure doesn't use known, because a sealer may have unlisted the slot.
-func (l *stagedList) ensure(ctx context.Context, slots []head.SlotPartition) error {
+func (l *stagedList) ensureListed(ctx context.Context, slots []head.SlotPartition) error {
 	if len(slots) == 0 {
 		return nil
 	}
 	items, units := make([]listedItem, 0, len(slots)), map[listedItem]bool{}
 	for _, at := range slots {
 		items = append(items, listedItem{partition: at.Partition, number: at.Slot})
-		units[items[len(items)-1].unit()] = true
+		units[items[len(items)-1].unitOf()] = true
 	}
 	if err := l.listMissing(ctx, items); err != nil {
 		return err
@@ -170,8 +170,8 @@ func (l *stagedList) listMissing(ctx context.Context, items []listedItem) error 
 	for _, list := range lists {
 		g.Go(panics.WrapError("reading the list of staged slots", func() error {
 			slices.SortFunc(list, func(a, b listedItem) int { return cmp.Compare(a.number, b.number) })
-			found, err := l.read(scanning, engine.Range{
-				Partition: list[0].list(), From: engine.Key{engine.Int(list[0].number)},
+			found, err := l.readRows(scanning, engine.Range{
+				Partition: list[0].partitionKey(), From: engine.Key{engine.Int(list[0].number)},
 				To: engine.Key{engine.Int(list[len(list)-1].number)},
 			})
 			mu.Lock()
@@ -190,8 +190,8 @@ func (l *stagedList) listMissing(ctx context.Context, items []listedItem) error 
 	return l.eng.Write(ctx, rows)
 }
 
-// read reads the rows in a range of a list, by slot or unit number.
-func (l *stagedList) read(ctx context.Context, r engine.Range) (map[int64][]listedRow, error) {
+// readRows reads the rows in a range of a list, by slot or unit number.
+func (l *stagedList) readRows(ctx context.Context, r engine.Range) (map[int64][]listedRow, error) {
 	r.Table = engine.Staged
 	found := map[int64][]listedRow{}
 	for row, err := range l.eng.Scan(ctx, r) {
@@ -217,7 +217,7 @@ func (l *stagedList) read(ctx context.Context, r engine.Range) (map[int64][]list
 
 // readUnits reads the listed units of a partition.
 func (l *stagedList) readUnits(ctx context.Context, partition int) (map[int64][]listedRow, error) {
-	return l.read(ctx, engine.Range{Partition: format.StagedUnits(partition)})
+	return l.readRows(ctx, engine.Range{Partition: format.StagedUnits(partition)})
 }
 
 // readSlots reads the listed slots of a partition.
@@ -232,7 +232,7 @@ func (l *stagedList) readSlots(ctx context.Context, partition int) (map[int64][]
 	g.SetLimit(l.workers)
 	for unit := range units {
 		g.Go(panics.WrapError("listing staged slots", func() error {
-			found, err := l.read(ctx, engine.Range{Partition: format.StagedPartition(partition, unit)})
+			found, err := l.readRows(ctx, engine.Range{Partition: format.StagedPartition(partition, unit)})
 			mu.Lock()
 			defer mu.Unlock()
 			maps.Copy(all, found)

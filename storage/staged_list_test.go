@@ -123,7 +123,7 @@ func TestStagedListAtEachStep(t *testing.T) {
 								require.NoError(t, sealer.SealAll(t.Context()))
 								want++
 							}
-							unlist := func() { _ = sealer.Unlist(t.Context(), 0) }
+							unlist := func() { _ = sealer.UnlistSlots(t.Context(), 0) }
 							write := func() {
 								if writer.write(at) == nil {
 									want++
@@ -145,7 +145,7 @@ func TestStagedListAtEachStep(t *testing.T) {
 							require.Positive(t, r.listed())
 							require.NoError(t, sealer.SealAll(t.Context()))
 							for range 2 {
-								require.NoError(t, sealer.Unlist(t.Context(), 0))
+								require.NoError(t, sealer.UnlistSlots(t.Context(), 0))
 							}
 							require.Zero(t, r.listed())
 						})
@@ -166,14 +166,14 @@ func TestYoungSlotsAreListedOnce(t *testing.T) {
 		require.NoError(t, p.write(r.now))
 		require.Equal(t, 2, r.listed(), "the slot and its unit")
 		require.NoError(t, p.SealAll(t.Context()))
-		require.NoError(t, p.Unlist(t.Context(), 0))
+		require.NoError(t, p.UnlistSlots(t.Context(), 0))
 	}
 	r.now = r.now.Add(51 * time.Hour)
 	p = r.start()
-	require.NoError(t, p.Unlist(t.Context(), 0))
+	require.NoError(t, p.UnlistSlots(t.Context(), 0))
 	require.Equal(t, 1, r.listed(), "the unit")
 	r.now = r.now.Add(6 * 24 * time.Hour)
 	p = r.start()
-	require.NoError(t, p.Unlist(t.Context(), 0))
+	require.NoError(t, p.UnlistSlots(t.Context(), 0))
 	require.Zero(t, r.listed())
 }

@@ -106,7 +106,7 @@ type Options struct {
 	// than the retention of the next finer resolution.
 	Retention5m, Retention1h time.Duration
 	// TenantRetention overrides the retention per tenant. Classes take precedence.
-	TenantRetention map[string]retention.Keep
+	TenantRetention map[string]retention.Durations
 	// Classes are the retention classes for series of all tenants. A series is in the first class that matches it, or
 	// in the default class. There are at most retention.MaxClasses.
 	Classes []retention.Class
@@ -171,7 +171,7 @@ type seams struct {
 	writer string
 	// blobBytes is the size at which a blob is full; 0 means format.BlobFull.
 	blobBytes int
-	// releaseSeries replaces the constant with the same name; 0 means the constant.
+	// minReleasedSeries replaces the constant with the same name; 0 means the constant.
 	releaseSeries int
 	// pageSeries is the minimum number of new series in a partition that are written as pages; 0 means the default of
 	// package paged.
@@ -222,7 +222,7 @@ func (o *Options) validate() error {
 	case o.Now == nil || o.Logger == nil:
 		return errors.New("storage: Options without a clock or a logger; start from DefaultOptions")
 	}
-	kept := o.kept()
+	kept := o.configuredRetention()
 	return kept.Check(o.Slot)
 }
 
@@ -244,10 +244,10 @@ func (o *Options) newPartitions() int {
 	}
 }
 
-// kept returns the retention configured for this process.
-func (o *Options) kept() retention.Configured {
+// configuredRetention returns the retention configured for this process.
+func (o *Options) configuredRetention() retention.Configured {
 	return retention.Configured{
-		All:     retention.Keep{Raw: o.Retention, FiveMinutes: o.Retention5m, OneHour: o.Retention1h},
+		All:     retention.Durations{Raw: o.Retention, FiveMinutes: o.Retention5m, OneHour: o.Retention1h},
 		Tenants: o.TenantRetention, Classes: o.Classes,
 	}
 }
@@ -298,7 +298,7 @@ type Store struct {
 	metadata *metadataKeeper
 	windows  windowList
 	gone     dropMemory
-	rolled   rolledMemory
+	rolled   rolledWindows
 	// toldDropped is true if ErrDroppedAhead has been logged.
 	toldDropped atomic.Bool
 	deletes     deletes
@@ -311,7 +311,7 @@ type Store struct {
 	// damage records unreadable rows.
 	damage *damage.Log
 	// unexplained records the staged rows that sealing skips until their missing rows appear or certainly never will.
-	unexplained unexplained
+	unexplained missingDependencies
 	cache       *cache.Cache
 	metrics     *metrics
 	compacting  compacting
@@ -375,7 +375,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	registry := prometheus.NewRegistry() // Used by the reads below, and registered only if Open succeeds.
 	s.metrics = newMetrics(s, registry)
 	s.damage = damage.NewLog(s.period, s.metrics.corrupt, opts.Logger)
-	s.join(&have)
+	s.newMember(&have)
 	s.openQuerier()
 	if err := s.member.Open(ctx); err != nil {
 		return nil, err

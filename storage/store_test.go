@@ -266,7 +266,7 @@ func TestClockSetBack(t *testing.T) {
 	ls := labels.FromStrings(labels.MetricName, "up")
 	ts.now = ts.now.Add(10 * 24 * time.Hour)
 	require.NoError(t, ts.SealAll(t.Context()))
-	require.NoError(t, ts.Unlist(t.Context(), 0))
+	require.NoError(t, ts.UnlistSlots(t.Context(), 0))
 	ts.now = ts.now.Add(-5 * 24 * time.Hour)
 	ts.write("default", ls, sample{ts.now.UnixMilli(), 1})
 	ts.reopen()

@@ -16,12 +16,12 @@ const allWindows = int64(math.MaxInt64)
 
 // Tenants lists the tenants that have or had sealed rows or metadata.
 func (s *Store) Tenants(ctx context.Context) (names []string, err error) {
-	return s.tenantsAround(ctx, s.damage.Record)
+	return s.tenantsSkipping(ctx, s.damage.Record)
 }
 
-// tenantsAround is Tenants with a function that is called for unreadable rows. If missed is nil, as in code that
+// tenantsSkipping is Tenants with a function that is called for unreadable rows. If missed is nil, as in code that
 // removes rows, unreadable rows are an error.
-func (s *Store) tenantsAround(ctx context.Context, missed func(*damage.DamagedRowsError)) (names []string, err error) {
+func (s *Store) tenantsSkipping(ctx context.Context, missed func(*damage.DamagedRowsError)) (names []string, err error) {
 	rows := engine.Range{Table: engine.Tenants, Partition: engine.Key{engine.Int(0)}, KeysOnly: true}
 	if missed != nil {
 		rows.Damaged = func(d engine.Damage) { missed(s.damage.GapOf(&rows, d)) }

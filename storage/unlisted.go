@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// lookBack is the minimum age of the oldest windows that are searched for unlisted rows. lookBackForever is this
+	// minSearchAge is the minimum age of the oldest windows that are searched for unlisted rows. minSearchAgeForever is this
 	// age if rows never expire.
-	lookBack        = 400 * 24 * time.Hour
-	lookBackForever = 5 * 365 * 24 * time.Hour
-	// leftWorkers is the number of windows that are read concurrently.
-	leftWorkers = 16
+	minSearchAge        = 400 * 24 * time.Hour
+	minSearchAgeForever = 5 * 365 * 24 * time.Hour
+	// unlistedWorkers is the number of windows that are read concurrently.
+	unlistedWorkers = 16
 )
 
 // unlistedRows returns the windows of a tenant that have rows although they aren't listed, in order. It omits dropped
@@ -30,20 +30,20 @@ func (s *Store) unlistedRows(ctx context.Context, tenant string) ([]int64, error
 	if !s.retention.Expires() {
 		return nil, nil
 	}
-	have, err := s.everyWindow(ctx, tenant, -allWindows, allWindows)
+	have, err := s.readableWindows(ctx, tenant, -allWindows, allWindows)
 	if err != nil {
 		return nil, err
 	}
 	outer := ctx
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(leftWorkers)
+	g.SetLimit(unlistedWorkers)
 	var mu sync.Mutex
 	var found []int64
 	earlier, later := s.clock.Bounds()
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
-		back := lookBackForever
-		if kept := s.retention.Longest(tenant).Of(res); kept != 0 {
-			back = max(lookBack, kept+retention.Grace)
+		back := minSearchAgeForever
+		if kept := s.retention.LongestRetention(tenant).Duration(res); kept != 0 {
+			back = max(minSearchAge, kept+retention.Grace)
 		}
 		newest := s.period.WindowAt(res, later.Add(MaxAhead).UnixMilli())
 		for w := s.period.WindowAt(res, earlier.Add(-back).UnixMilli()); w <= newest; w++ {

@@ -19,9 +19,9 @@ import (
 // readable rows.
 var errUnread = errors.New("storage: an unreadable rollup is kept unchanged")
 
-// unread returns a function that a scan of a partition calls for unreadable chunks. It reports and counts each once,
+// unreadReporter returns a function that a scan of a partition calls for unreadable chunks. It reports and counts each once,
 // and calls f.
-func (s *Store) unread(t *engine.Table, partition engine.Key, f func(paged.Unreadable)) func(paged.Unreadable) {
+func (s *Store) unreadReporter(t *engine.Table, partition engine.Key, f func(paged.Unreadable)) func(paged.Unreadable) {
 	return func(u paged.Unreadable) {
 		rows := engine.Range{
 			Table: t, Partition: partition, From: engine.Key{engine.Int(format.KindChunk)},
@@ -37,8 +37,8 @@ func (s *Store) unread(t *engine.Table, partition engine.Key, f func(paged.Unrea
 	}
 }
 
-// anyUnread ignores unreadable chunks. It is used for scans whose result may omit them.
-func anyUnread(paged.Unreadable) {}
+// ignoreUnreadable ignores unreadable chunks. It is used for scans whose result may omit them.
+func ignoreUnreadable(paged.Unreadable) {}
 
 // unreadDeletes maps the ids of deletes that apply to unreadable chunks to the error of one such chunk. These deletes
 // are kept, because a later release may be able to read the chunks.
@@ -63,8 +63,8 @@ func (u unreadDeletes) err() error {
 	return nil
 }
 
-// corrupt reports an unreadable chunk, and records the deletes that apply to it.
-func (c *cleaner) corrupt(series string, start int64, ds format.Tombstones, err error) {
+// reportCorrupt reports an unreadable chunk, and records the deletes that apply to it.
+func (c *cleaner) reportCorrupt(series string, start int64, ds format.Tombstones, err error) {
 	err = &damage.CorruptRowError{
 		Table: c.batch.Table, Window: c.window, Tenant: c.tenant, Metric: c.batch.Partition[3].Text,
 		Series: strings.Clone(series), Start: start, Err: err,
@@ -73,8 +73,8 @@ func (c *cleaner) corrupt(series string, start int64, ds format.Tombstones, err 
 	c.unread.add(ds, err)
 }
 
-// corruptChunk returns the error for an unreadable chunk of the task's series.
-func (r *rollupTask) corruptChunk(t *engine.Table, window, start int64, err error) *damage.CorruptRowError {
+// corruptChunkError returns the error for an unreadable chunk of the task's series.
+func (r *rollupTask) corruptChunkError(t *engine.Table, window, start int64, err error) *damage.CorruptRowError {
 	return &damage.CorruptRowError{
 		Table: t, Window: window, Tenant: r.series.Tenant(), Metric: r.series.Metric(), Series: r.series.ID().String(),
 		Start: start, Err: err,

@@ -80,8 +80,8 @@ func checkLabels(ls labels.Labels, most labelBounds) error {
 	return err
 }
 
-// Of returns a copy of the error with another series.
-func (e *LabelError) Of(ls labels.Labels) *LabelError {
+// WithSeries returns a copy of the error with another series.
+func (e *LabelError) WithSeries(ls labels.Labels) *LabelError {
 	return &LabelError{Reason: e.Reason, Detail: e.Detail, Series: shorten(ls)}
 }
 

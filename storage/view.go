@@ -41,7 +41,7 @@ func OpenView(ctx context.Context, eng engine.Engine, opts Options) (View, error
 	s.listed = newStagedList(s)
 	s.metrics = newMetrics(s, nil)
 	s.damage = damage.NewLog(s.period, s.metrics.corrupt, opts.Logger)
-	s.join(&have)
+	s.newMember(&have)
 	s.openQuerier()
 	return View{s}, nil
 }
@@ -84,9 +84,9 @@ func (v View) Deletes(ctx context.Context, tenant string) (format.Tombstones, er
 // Retention returns the Keeper, which manages the store's classes, retentions and retention boundaries.
 func (v View) Retention() *retention.Keeper { return v.s.retention }
 
-// Waiting lists the slots of a partition that may have unsealed samples: see Store.Waiting.
-func (v View) Waiting(ctx context.Context, partition int) ([]Work, error) {
-	return v.s.Waiting(ctx, partition)
+// WaitingWork lists the slots of a partition that may have unsealed samples: see Store.WaitingWork.
+func (v View) WaitingWork(ctx context.Context, partition int) ([]Work, error) {
+	return v.s.WaitingWork(ctx, partition)
 }
 
 // Processes returns the processes that sent a heartbeat within membership.ProcessTTL.

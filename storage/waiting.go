@@ -22,14 +22,14 @@ type Work struct {
 	Since time.Time
 }
 
-func (w Work) at() head.SlotPartition {
+func (w Work) slotPartition() head.SlotPartition {
 	return head.SlotPartition{Slot: w.Slot, Partition: w.Partition}
 }
 
-// Waiting lists the slots of a partition that may have unsealed samples, oldest first. These are the slots in the head,
+// WaitingWork lists the slots of a partition that may have unsealed samples, oldest first. These are the slots in the head,
 // and the slots with staged rows according to the engine or, in a shared store, to table staged. In a shared store most
 // young slots in the list are empty.
-func (s *Store) Waiting(ctx context.Context, partition int) ([]Work, error) {
+func (s *Store) WaitingWork(ctx context.Context, partition int) ([]Work, error) {
 	bySlot := map[int64]time.Time{}
 	if s.opts.Shared {
 		rows, err := s.listed.readSlots(ctx, partition)
@@ -68,9 +68,9 @@ func (s *Store) Waiting(ctx context.Context, partition int) ([]Work, error) {
 	return work, nil
 }
 
-// Settled reports whether a slot ended more than settleMS milliseconds ago, according to this machine's clock and to
+// IsSettled reports whether a slot ended more than settleMS milliseconds ago, according to this machine's clock and to
 // the expected time: see CheckedClock.IsSettling.
-func (s *Store) Settled(slot, settleMS int64) bool {
+func (s *Store) IsSettled(slot, settleMS int64) bool {
 	end := s.period.SlotEnd(slot)
 	return end+settleMS < s.opts.Now().UnixMilli() && !s.clock.IsSettling(end, settleMS)
 }
@@ -90,9 +90,9 @@ func (s *Store) mayUnlist(slot int64) bool {
 	return s.opts.Now().UnixMilli()-s.period.SlotEnd(slot) > format.YoungMS
 }
 
-// Unlist removes a partition's slots from the list of staged slots if they are older than format.YoungMS and have no
+// UnlistSlots removes a partition's slots from the list of staged slots if they are older than format.YoungMS and have no
 // stage rows. It then removes units without slots. It does nothing in a store that isn't shared.
-func (s *Store) Unlist(ctx context.Context, partition int) error {
+func (s *Store) UnlistSlots(ctx context.Context, partition int) error {
 	if err := s.clock.MayRemove(); err != nil || !s.opts.Shared {
 		return err
 	}
@@ -102,19 +102,19 @@ func (s *Store) Unlist(ctx context.Context, partition int) error {
 	}
 	for unit := range units {
 		list := format.StagedPartition(partition, unit)
-		rows, err := s.listed.read(ctx, engine.Range{Partition: list})
+		rows, err := s.listed.readRows(ctx, engine.Range{Partition: list})
 		if err != nil {
 			return err
 		}
 		maps.DeleteFunc(rows, func(slot int64, _ []listedRow) bool { return !s.mayUnlist(slot) })
 		empties := func(ctx context.Context, slots []int64) ([]int64, error) {
-			return s.emptyOf(
+			return s.listEmpty(
 				ctx, engine.Stage, slots, func(slot int64) engine.Key { return format.StagePartition(slot, partition) },
 			)
 		}
 		if err := s.unlistEmpty(ctx, list, rows, empties, func(slots []int64) error {
 			for _, slot := range slots { // New blobs of these slots don't depend on earlier ones.
-				if err := s.forgetDefinitions(ctx, slot, partition); err != nil {
+				if err := s.deleteDefinitions(ctx, slot, partition); err != nil {
 					return err
 				}
 			}
@@ -125,7 +125,7 @@ func (s *Store) Unlist(ctx context.Context, partition int) error {
 	}
 	maps.DeleteFunc(units, func(unit int64, _ []listedRow) bool { return !s.mayUnlist(format.LastOfUnit(unit)) })
 	empties := func(ctx context.Context, units []int64) ([]int64, error) {
-		return s.emptyOf(
+		return s.listEmpty(
 			ctx, engine.Staged, units, func(unit int64) engine.Key { return format.StagedPartition(partition, unit) },
 		)
 	}
@@ -152,18 +152,18 @@ func (s *Store) unlistEmpty(
 	})
 }
 
-// emptyOf returns the numbers in a sorted list whose engine partitions are empty.
-func (s *Store) emptyOf(
+// listEmpty returns the numbers in a sorted list whose engine partitions are empty.
+func (s *Store) listEmpty(
 	ctx context.Context, t *engine.Table, list []int64, partitionOf func(int64) engine.Key,
 ) (none []int64, err error) {
-	some, err := occupied(ctx, s, t, list, partitionOf)
+	some, err := listOccupied(ctx, s, t, list, partitionOf)
 	if err != nil {
 		return nil, err
 	}
 	for _, n := range list {
 		empty := true
 		if _, may := slices.BinarySearch(some, n); may {
-			if empty, err = s.empty(ctx, t, partitionOf(n)); err != nil {
+			if empty, err = s.isEmptyPartition(ctx, t, partitionOf(n)); err != nil {
 				return nil, err
 			}
 		}
@@ -174,16 +174,16 @@ func (s *Store) emptyOf(
 	return none, nil
 }
 
-// sweepMS is the maximum age of slots that Sweep checks.
-const sweepMS = 60 * format.DayMS
+// maxUnlistedAgeMS is the maximum age of slots that SealUnlisted checks.
+const maxUnlistedAgeMS = 60 * format.DayMS
 
-// Sweep seals staged rows of slots that aren't listed, and returns the number of slots that it sealed. On a cluster
+// SealUnlisted seals staged rows of slots that aren't listed, and returns the number of slots that it sealed. On a cluster
 // such rows exist if a replica missed their deletion for longer than the cluster keeps deletions, or if a write failed.
-func (s *Store) Sweep(ctx context.Context, partition int) (found int, err error) {
+func (s *Store) SealUnlisted(ctx context.Context, partition int) (found int, err error) {
 	if err := s.clock.MayRemove(); err != nil {
 		return 0, err
 	}
-	work, err := s.Waiting(ctx, partition)
+	work, err := s.WaitingWork(ctx, partition)
 	if err != nil {
 		return 0, err
 	}
@@ -192,12 +192,12 @@ func (s *Store) Sweep(ctx context.Context, partition int) (found int, err error)
 		listed[w.Slot] = true
 	}
 	var slots []int64
-	for slot := s.period.SlotOf(s.opts.Now().UnixMilli() - sweepMS); s.mayUnlist(slot); slot++ {
+	for slot := s.period.SlotOf(s.opts.Now().UnixMilli() - maxUnlistedAgeMS); s.mayUnlist(slot); slot++ {
 		if partition < s.period.OfSlot(slot).Partitions && !listed[slot] {
 			slots = append(slots, slot)
 		}
 	}
-	empties, err := s.emptyOf(
+	empties, err := s.listEmpty(
 		ctx, engine.Stage, slots, func(slot int64) engine.Key { return format.StagePartition(slot, partition) },
 	)
 	if err != nil {
@@ -217,7 +217,7 @@ func (s *Store) Sweep(ctx context.Context, partition int) (found int, err error)
 	return found, nil
 }
 
-func (s *Store) empty(ctx context.Context, t *engine.Table, partition engine.Key) (bool, error) {
+func (s *Store) isEmptyPartition(ctx context.Context, t *engine.Table, partition engine.Key) (bool, error) {
 	for _, err := range s.eng.Scan(ctx, engine.Range{Table: t, Partition: partition, KeysOnly: true, Limit: 1}) {
 		if err != nil {
 			return false, fmt.Errorf("storage: looking for rows of table %s: %w", t, err)
@@ -227,9 +227,9 @@ func (s *Store) empty(ctx context.Context, t *engine.Table, partition engine.Key
 	return true, nil
 }
 
-// occupied returns the items of a list whose engine partitions may have rows. It returns all items if the engine can't
+// listOccupied returns the items of a list whose engine partitions may have rows. It returns all items if the engine can't
 // probe multiple partitions at once.
-func occupied[T any](
+func listOccupied[T any](
 	ctx context.Context, s *Store, t *engine.Table, list []T, partitionOf func(T) engine.Key,
 ) ([]T, error) {
 	if s.prober == nil || len(list) < 2 {

@@ -28,19 +28,19 @@ func (s *Store) stagedSlots(ctx context.Context, partition int) ([]int64, error)
 		}
 	}
 	for _, d := range gaps {
-		for _, slot := range s.slotsIn(d) {
+		for _, slot := range s.slotsInGap(d) {
 			found[slot] = true
 		}
 	}
 	return slices.Sorted(maps.Keys(found)), nil
 }
 
-// slotsIn returns the slots whose rows may be in a gap of the list. A later scan of these slots reports the damage.
-// Slots older than sweepMS or more than a day in the future are returned only if they are at the ends of the gap. The
+// slotsInGap returns the slots whose rows may be in a gap of the list. A later scan of these slots reports the damage.
+// Slots older than maxUnlistedAgeMS or more than a day in the future are returned only if they are at the ends of the gap. The
 // remaining time of the gap is reported here, once per day.
-func (s *Store) slotsIn(d engine.Damage) (list []int64) {
+func (s *Store) slotsInGap(d engine.Damage) (list []int64) {
 	earlier, later := s.clock.Times()
-	since := format.FloorDiv(earlier.UnixMilli()-sweepMS, format.DayMS) * format.DayMS
+	since := format.FloorDiv(earlier.UnixMilli()-maxUnlistedAgeMS, format.DayMS) * format.DayMS
 	until := (format.FloorDiv(later.UnixMilli(), format.DayMS) + 2) * format.DayMS
 	from, to := s.period.SlotOf(since), s.period.SlotOf(until)
 	first, last := int64(-format.MaxTime), int64(format.MaxTime) // between the slots at the gap's ends

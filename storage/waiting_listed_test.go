@@ -16,7 +16,7 @@ func TestDamageAtTheEndOfAListIsCountedOnce(t *testing.T) {
 	r := &clockRig{t: t, eng: memory.New()}
 	m := r.start(0)
 	for range 60 {
-		list := m.slotsIn(engine.Damage{
+		list := m.slotsInGap(engine.Damage{
 			After: engine.Key{engine.Int(m.period.SlotOf(r.now().UnixMilli())), engine.Int(0)}, Err: engine.ErrCorrupt,
 		})
 		require.Contains(t, list, m.period.SlotOf(r.now().Add(day).UnixMilli()))
@@ -40,7 +40,7 @@ func TestGapsInAListAreListedOrNamed(t *testing.T) {
 				return engine.Key{engine.Int(m.period.SlotOf(r.now().Add(ago).UnixMilli())), engine.Int(0)}
 			}
 			after, before := key(c.after), key(c.before)
-			list := m.slotsIn(engine.Damage{After: after, Before: before, Err: engine.ErrCorrupt})
+			list := m.slotsInGap(engine.Damage{After: after, Before: before, Err: engine.ErrCorrupt})
 			require.Subset(t, list, []int64{after[0].Int, before[0].Int})
 			require.Equal(t, 1, m.Damaged(), "the slots in between that aren't listed")
 		})

@@ -48,7 +48,7 @@ func (r *waysRun) noted() {
 // told returns the time until which answers about t don't use a resolution, according to the process' retention
 // boundaries.
 func (p *waysProcess) told(res rollup.Resolution, t int64) int64 {
-	shown, err := p.retention.Shown(context.Background(), "t", t, t, false)
+	shown, err := p.retention.VisibleRows(context.Background(), "t", t, t, false)
 	if err != nil {
 		p.r.fail("asking for horizons: %v", err)
 		return format.MaxTime

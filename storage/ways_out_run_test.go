@@ -276,7 +276,7 @@ func (p *waysProcess) removed(what string, err error, faulty bool) bool {
 // bound returns the time until which a process may hide rows, by its clock and retentions.
 func (p *waysProcess) bound(res rollup.Resolution) int64 {
 	h := &p.r.model.horizons[res]
-	kept := p.opts.kept().All.Of(res)
+	kept := p.opts.configuredRetention().All.Duration(res)
 	if kept == 0 {
 		return h.least()
 	}
@@ -295,7 +295,7 @@ func (p *waysProcess) expire(faulty bool) {
 	if ok := p.removed("expiring", err, faulty); ok || !errors.Is(err, membership.ErrClock) {
 		for res := range p.r.model.horizons {
 			hidden := int64(never)
-			if kept := p.opts.kept().All.Of(rollup.Resolution(res)); kept != 0 {
+			if kept := p.opts.configuredRetention().All.Duration(rollup.Resolution(res)); kept != 0 {
 				hidden = p.opts.Now().Add(-kept).UnixMilli()
 			}
 			p.r.model.horizons[res].expired(p.r.passed.get().Milliseconds(), hidden, ok)
@@ -339,18 +339,18 @@ func (p *waysProcess) round(faulty bool) {
 				p.r.fail("sealing: %v", err)
 			}
 		})
-		if err := p.Unlist(ctx, partition); err != nil && !faulty && !errors.Is(err, membership.ErrClock) {
+		if err := p.UnlistSlots(ctx, partition); err != nil && !faulty && !errors.Is(err, membership.ErrClock) {
 			p.r.fail("moving marks: %v", err)
 		}
 		if p.r.slow {
 			continue
 		}
-		if _, err := p.Sweep(ctx, partition); err != nil && !faulty && !errors.Is(err, membership.ErrClock) {
+		if _, err := p.SealUnlisted(ctx, partition); err != nil && !faulty && !errors.Is(err, membership.ErrClock) {
 			p.r.fail("sweeping: %v", err)
 		}
 	}
 	p.rollUp(faulty)
-	p.LetGo()
+	p.ReleaseSeries()
 	p.expire(faulty)
 	if err := p.clock.StoreUptime(ctx); err != nil && !faulty {
 		p.r.fail("noting the time: %v", err)

@@ -137,7 +137,7 @@ func TestCountsGoWithTheirWindow(t *testing.T) {
 	t.Parallel()
 	for _, tenants := range []int{1, 2} {
 		ts := openTestStore(t, func(o *Options) {
-			o.Retention, o.TenantRetention = 3*day, map[string]retention.Keep{"long": {Raw: 90 * day, FiveMinutes: 90 * day, OneHour: 90 * day}}
+			o.Retention, o.TenantRetention = 3*day, map[string]retention.Durations{"long": {Raw: 90 * day, FiveMinutes: 90 * day, OneHour: 90 * day}}
 		})
 		for d := range 3 {
 			ts.writeSeries("ann", 10*d, 100+20*d, time.Hour)
@@ -166,7 +166,7 @@ func TestCutShortImportsAreNotCounted(t *testing.T) {
 		f.now = f.now.Add(2 * day)
 		list := f.uncounted()
 		for _, u := range list {
-			missing, err := f.unrolledOf(t.Context(), "t", u.Window, nil)
+			missing, err := f.listUnrolledExcept(t.Context(), "t", u.Window, nil)
 			require.NoError(t, err)
 			require.Empty(t, missing)
 		}
@@ -282,10 +282,10 @@ func TestCountsWhereRowsVanish(t *testing.T) {
 	require.Equal(t, 7, ts.countWindows())
 	require.Zero(t, ts.countWindows())
 	ts.requireCounts("ann", rand.New(rand.NewPCG(1, 1)))
-	require.Equal(t, first.EndMS/1000+int64((7*day-time.Hour)/time.Second), ts.Counts().Vanish(first.Window).Unix())
+	require.Equal(t, first.EndMS/1000+int64((7*day-time.Hour)/time.Second), ts.Counts().CountsExpiry(first.Window).Unix())
 	ts.now = ts.now.Add(2 * day)
-	require.Nil(t, ts.Counts().Stored(t.Context(), first.Tenant, first.Window, first.Version))
-	require.NotNil(t, ts.Counts().Stored(t.Context(), list[6].Tenant, list[6].Window, list[6].Version))
+	require.Nil(t, ts.Counts().StoredCounts(t.Context(), first.Tenant, first.Window, first.Version))
+	require.NotNil(t, ts.Counts().StoredCounts(t.Context(), list[6].Tenant, list[6].Window, list[6].Version))
 	ts.requireCounts("ann", rand.New(rand.NewPCG(1, 2)))
 }
 

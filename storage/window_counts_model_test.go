@@ -119,9 +119,9 @@ func (m *countsModel) compare() {
 	windows, err := m.windowsOf(m.t.Context(), "ann", format.FirstWindow(0), format.LastWindow(0))
 	require.NoError(m.t, err)
 	for _, w := range windows {
-		state, err := m.Counts().State(m.t.Context(), "ann", w)
+		state, err := m.Counts().WindowState(m.t.Context(), "ann", w)
 		require.NoError(m.t, err)
-		if m.Counts().Stored(m.t.Context(), "ann", w, state) != nil {
+		if m.Counts().StoredCounts(m.t.Context(), "ann", w, state) != nil {
 			m.stored++
 		}
 	}

@@ -130,14 +130,14 @@ func naiveCounts(all labelsByID, q counts.SeriesQuery) (want counts.SeriesCounts
 
 // isWhole reports whether all that was begun in a window is done: seals, imports, rollups.
 func (s *Store) isWhole(ctx context.Context, tenant string, window int64) (bool, error) {
-	missing, err := s.unrolledOf(ctx, tenant, window, nil)
+	missing, err := s.listUnrolledExcept(ctx, tenant, window, nil)
 	if err != nil || len(missing) > 0 {
 		return false, err
 	}
 	start, end := s.period.WindowSpan(window)
 	for slot := s.period.SlotOf(start + 1); slot <= s.period.SlotOf(end); slot++ {
 		for p := range s.period.OfSlot(slot).Partitions {
-			if empty, err := s.empty(ctx, engine.Stage, format.StagePartition(slot, p)); err != nil || !empty {
+			if empty, err := s.isEmptyPartition(ctx, engine.Stage, format.StagePartition(slot, p)); err != nil || !empty {
 				return false, err
 			}
 		}

@@ -19,7 +19,7 @@ func TestExpiriesFixedByOthersAreRead(t *testing.T) {
 	r := newExpiryRig(t, true)
 	classes := func(o *Options) {
 		o.Classes, o.AddClasses = []retention.Class{
-			classOfJob("short", "short", retention.Keep{Raw: day, FiveMinutes: day, OneHour: day}),
+			classOfJob("short", "short", retention.Durations{Raw: day, FiveMinutes: day, OneHour: day}),
 		}, true
 	}
 	one, other := r.start(0, keeping(90*day, 0, 0), classes), r.start(0, keeping(90*day, 0, 0), classes)
@@ -27,13 +27,13 @@ func TestExpiriesFixedByOthersAreRead(t *testing.T) {
 	window := one.period.WindowAt(rollup.Raw, r.now().UnixMilli())
 	_, err := one.retention.Expiry(t.Context(), "t", retention.DefaultClass, window)
 	require.NoError(t, err)
-	require.NoError(t, one.retention.LearnWindow(t.Context(), "t", window))
+	require.NoError(t, one.retention.LoadExpiries(t.Context(), "t", window))
 	expires, err := other.retention.Expiry(t.Context(), "t", 1, window)
 	require.NoError(t, err)
 	r.passes(time.Unix(expires, 0).Sub(r.now())-retention.Margin+time.Hour, one, other)
 	for i, m := range []*clockMachine{one, other} {
-		require.NoError(t, m.retention.LearnWindow(t.Context(), "t", window))
-		require.Equal(t, []int64{retention.DefaultClass}, m.retention.Standing("t", window), "process %d", i)
+		require.NoError(t, m.retention.LoadExpiries(t.Context(), "t", window))
+		require.Equal(t, []int64{retention.DefaultClass}, m.retention.UnexpiredClasses("t", window), "process %d", i)
 	}
 }
 
@@ -97,7 +97,7 @@ func TestRaisedThenImportedBesideCoarserRollups(t *testing.T) {
 		require.Equal(t, []int{5, 5}, []int{stats.HoursOnly, stats.RawGone}, "%+v", stats)
 		_, err := m.Expire(t.Context())
 		require.NoError(t, err)
-		shown, err := m.retention.Shown(t.Context(), "t", at.UnixMilli(), at.Add(time.Hour).UnixMilli(), false)
+		shown, err := m.retention.VisibleRows(t.Context(), "t", at.UnixMilli(), at.Add(time.Hour).UnixMilli(), false)
 		require.NoError(t, err)
 		for _, res := range []rollup.Resolution{rollup.Raw, rollup.FiveMinutes} {
 			require.Greater(t, shown.Hidden[0].At[res], at.Add(time.Hour).UnixMilli(), "%s", res)

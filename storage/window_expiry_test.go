@@ -66,11 +66,11 @@ func TestRaisedThenImported(t *testing.T) {
 			require.Equal(t, 30*day+retention.Grace, m.keptFor(rollup.Raw, begin.Add(40*day)))
 			require.Zero(t, m.samplesBetween(begin, raised.Add(-day)), "a hole")
 		}
-		shown, err := m.retention.Shown(t.Context(), "t", begin.Add(-100*day).UnixMilli(), r.now().UnixMilli(), false)
+		shown, err := m.retention.VisibleRows(t.Context(), "t", begin.Add(-100*day).UnixMilli(), r.now().UnixMilli(), false)
 		require.NoError(t, err)
 		hole := begin.UnixMilli()
 		require.Greater(t, shown.Hidden[0].At[rollup.Raw], hole, "a query over the hole is told of it")
-		beside, err := m.retention.Shown(
+		beside, err := m.retention.VisibleRows(
 			t.Context(), "t", begin.Add(-100*day).UnixMilli(), begin.Add(-11*day+time.Hour).UnixMilli(), false,
 		)
 		require.NoError(t, err)
@@ -277,7 +277,7 @@ func TestExpiryOfANewClass(t *testing.T) {
 	shared, err := ts.retention.Expiry(t.Context(), "t", retention.Shared, window)
 	require.NoError(t, err)
 	ts.opts.Classes, ts.opts.AddClasses = []retention.Class{
-		classOfJob("audit", "audit", retention.Keep{Raw: 90 * day, FiveMinutes: 90 * day, OneHour: 90 * day}),
+		classOfJob("audit", "audit", retention.Durations{Raw: 90 * day, FiveMinutes: 90 * day, OneHour: 90 * day}),
 	}, true
 	ts.reopen()
 	expires, err := ts.retention.Expiry(t.Context(), "t", 1, window)

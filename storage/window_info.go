@@ -60,7 +60,7 @@ func (s *Store) windowInfosOf(ctx context.Context, tenant string) (list []Window
 	for _, w := range windows {
 		k := s.windowInfo(b, tenant, w)
 		if k.Resolution == rollup.Raw {
-			missing, err := s.unrolled(ctx, tenant, w)
+			missing, err := s.listUnrolled(ctx, tenant, w)
 			if err != nil {
 				return nil, err
 			}

@@ -32,7 +32,7 @@ func TestKeptTellsWhatExpires(t *testing.T) {
 		due := map[int64]bool{}
 		for _, k := range kept {
 			if !k.Goes.IsZero() {
-				require.Equal(t, k.End.Add(ts.retention.Keep("", retention.DefaultClass).Of(k.Resolution)), k.Hidden)
+				require.Equal(t, k.End.Add(ts.retention.RetentionOf("", retention.DefaultClass).Duration(k.Resolution)), k.Hidden)
 			}
 			require.Positive(t, k.End.Sub(k.Start))
 			require.Zero(t, k.Unrolled)
@@ -74,7 +74,7 @@ func TestTheLongestRetentionOfSeveralProcessesHolds(t *testing.T) {
 			r.eng = &expiringClocked{clockedEngine{memory.NewExpiring(r.now), r.now}}
 			keep := func(raw, brief time.Duration) func(*Options) {
 				return func(o *Options) {
-					o.Retention, o.TenantRetention = raw, map[string]retention.Keep{"brief": {Raw: brief}}
+					o.Retention, o.TenantRetention = raw, map[string]retention.Durations{"brief": {Raw: brief}}
 				}
 			}
 			short, long := r.start(0, keep(10*day, 3*day)), r.start(0, keep(90*day, 60*day))
@@ -93,17 +93,17 @@ func TestTheLongestRetentionOfSeveralProcessesHolds(t *testing.T) {
 				}
 			}
 			require.NoError(t, short.member.SendHeartbeat(t.Context()), "it hears of the other one")
-			require.Equal(t, 60*day, short.retention.Keep("brief", retention.DefaultClass).Raw)
+			require.Equal(t, 60*day, short.retention.RetentionOf("brief", retention.DefaultClass).Raw)
 			o := DefaultOptions()
 			o.Now = r.now
 			view, err := OpenView(t.Context(), r.eng, o)
 			require.NoError(t, err)
-			err = view.Retention().LearnAdvertised(t.Context())
+			err = view.Retention().LoadAdvertised(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, []string{
 				"raw 2160h0m0s, 5m forever, 1h forever, tenants otherwise: 1",
 				"raw 240h0m0s, 5m forever, 1h forever, tenants otherwise: 1",
-			}, view.Retention().Differing())
+			}, view.Retention().DifferingTexts())
 			at := r.now()
 			require.NoError(t, short.write(at, 1))
 			require.NoError(t, short.write(at.Add(-30*day), 1), "old for one, not for the other")

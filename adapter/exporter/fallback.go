@@ -27,7 +27,7 @@ type fallback struct {
 // chunks of neighboring series together.
 func (r *run) sources(ctx context.Context, q query.Query) ([]*source, error) {
 	f := finding{at: map[string]*source{}}
-	spans, err := r.store.BesideGaps(ctx, q.Tenant, query.Span{MinT: q.MinT, MaxT: q.MaxT})
+	spans, err := r.store.SplitAtHoles(ctx, q.Tenant, query.Span{MinT: q.MinT, MaxT: q.MaxT})
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func (r *run) sources(ctx context.Context, q query.Query) ([]*source, error) {
 
 // findFallbacks finds the buckets for the times of a query whose samples have expired.
 func (r *run) findFallbacks(ctx context.Context, q query.Query, f *finding) error {
-	horizons, err := r.store.HorizonsOf(ctx, q)
+	horizons, err := r.store.BoundariesOf(ctx, q)
 	if err != nil {
 		return err
 	}

@@ -78,7 +78,7 @@ func TestOpenMetrics(t *testing.T) {
 		"requests_total": {Type: "counter", Help: "How many \\ there \"were\"\nin all."}, "started": {Type: "counter"},
 		"strange": {Type: "gauge", Unit: "s", Help: "é"}, "old": {Type: "histogram", Help: "No TYPE for it."},
 	} {
-		s.NoteMetadata("default", []byte(metric), m.Type, []byte(m.Unit), []byte(m.Help))
+		s.QueueMetadata("default", []byte(metric), m.Type, []byte(m.Unit), []byte(m.Help))
 	}
 	require.Eventually(t, func() bool { // metadata is written asynchronously
 		found, err := s.Metadata(t.Context(), "default", "", 0)

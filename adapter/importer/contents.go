@@ -93,7 +93,7 @@ func (c *Contents) addBuckets(s *storage.ImportedBuckets, o *ReadOptions) {
 	for i, end := range s.Buckets.End {
 		n := int64(s.Buckets.Count[i])
 		c.Downsampled += n
-		if finest, stored := keep.Imports(end, o.Now); stored && finest < s.Resolution {
+		if finest, stored := keep.FinestImported(end, o.Now); stored && finest < s.Resolution {
 			c.TooCoarse += n
 		}
 	}

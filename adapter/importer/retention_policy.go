@@ -14,16 +14,16 @@ import (
 // RetentionPolicy is the retention of a tenant's series at a destination.
 type RetentionPolicy struct {
 	// Default is the retention of series without a class.
-	Default retention.Keep
+	Default retention.Durations
 	// Classes are in the order of the retention file. The first class that matches a series applies.
 	Classes []retention.Class
 }
 
 // KeepOf returns the retention of a series and the name of its class, "" if it has none.
-func (r *RetentionPolicy) KeepOf(ls labels.Labels) (retention.Keep, string) {
+func (r *RetentionPolicy) KeepOf(ls labels.Labels) (retention.Durations, string) {
 	for i := range r.Classes {
 		if c := &r.Classes[i]; c.Matches(ls) {
-			return c.Keep, c.Name
+			return c.Durations, c.Name
 		}
 	}
 	return r.Default, ""
@@ -33,7 +33,7 @@ func (r *RetentionPolicy) KeepOf(ls labels.Labels) (retention.Keep, string) {
 type PastSamples struct {
 	// Class is the name of the class, "" for series without a class.
 	Class string
-	retention.Keep
+	retention.Durations
 	// Samples counts these samples. RollupsOnly counts samples that an import stores only as rollups; it includes
 	// HoursOnly, which counts samples stored only as 1h rollups. Expired counts samples that an import doesn't store.
 	Samples, RollupsOnly, HoursOnly, Expired int
@@ -43,14 +43,14 @@ type PastSamples struct {
 func (r *RetentionPolicy) CountPast(list []storage.ImportedSeries, now time.Time) (all []PastSamples) {
 	for i := range list {
 		keep, class := r.KeepOf(list[i].Labels)
-		p := PastSamples{Class: class, Keep: keep}
+		p := PastSamples{Class: class, Durations: keep}
 		oldest := retentionBoundary(now, keep.Raw)
 		eachTime(list[i].Samples, func(t int64) {
 			if t >= oldest {
 				return
 			}
 			p.Samples++
-			switch finest, stored := keep.Imports(t, now); {
+			switch finest, stored := keep.FinestImported(t, now); {
 			case !stored:
 				p.Expired++
 			case finest == rollup.OneHour:

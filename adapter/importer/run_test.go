@@ -289,7 +289,7 @@ func TestVerifyComparesEachClassUpToItsRetention(t *testing.T) {
 	s := openStore(t, func(o *storage.Options) {
 		o.Retention, o.Retention5m, o.Retention1h, o.AddClasses = 24*time.Hour, 0, 0, true
 		o.Classes = []retention.Class{{
-			Name: "long", Keep: retention.Keep{Raw: 90 * 24 * time.Hour},
+			Name: "long", Durations: retention.Durations{Raw: 90 * 24 * time.Hour},
 			Match: [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, "i", "2")}},
 		}}
 	})

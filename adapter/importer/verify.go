@@ -199,7 +199,7 @@ type verifiedBounds struct {
 	last  int64
 }
 
-func (v *verifier) boundsOf(h retention.Hidden) verifiedBounds {
+func (v *verifier) boundsOf(h retention.HiddenTimes) verifiedBounds {
 	up := func(t, width int64) int64 { return t - t%width + width }
 	b := verifiedBounds{last: v.now().Add(storage.MaxAhead).UnixMilli()}
 	b.after[rollup.OneHour] = up(h.At[rollup.OneHour], rollup.OneHour.Width())
@@ -231,7 +231,7 @@ func (v *verifier) verifyMetric(name string, want map[uint64]*storage.ImportedSe
 		Tenant: v.tenant, MinT: minT, MaxT: maxT,
 		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, name)},
 	}
-	horizons, err := v.store.HorizonsBySeries(v.ctx, v.tenant, minT, maxT)
+	horizons, err := v.store.BoundariesBySeries(v.ctx, v.tenant, minT, maxT)
 	if err != nil {
 		return err
 	}

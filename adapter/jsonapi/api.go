@@ -207,7 +207,7 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error, body error
 	if code == http.StatusInternalServerError {
 		a.opts.Logger.Error("JSON API request failed", "path", r.URL.Path, "err", err)
 	}
-	body.Error = storage.Plain(err.Error())
+	body.Error = storage.PlainText(err.Error())
 	a.setRetryAfter(w, code, err)
 	a.answer(w, code, body)
 }

@@ -256,7 +256,7 @@ func (p *pointWriter) rejectPoint(index int, reason string, err error) {
 	if len(p.errors) >= maxErrors {
 		return
 	}
-	e := pointError{Index: index, Reason: reason, Message: storage.Plain(err.Error())}
+	e := pointError{Index: index, Reason: reason, Message: storage.PlainText(err.Error())}
 	var wrong *problem
 	if errors.As(err, &wrong) {
 		e.Field, e.Message = wrong.field, wrong.text

@@ -244,7 +244,7 @@ func (h *handler) fail(w http.ResponseWriter, e encoding, code int, text string,
 	case http.StatusTooManyRequests:
 		w.Header().Set("Retry-After", formatSeconds(adapter.RetryAfter(cause, h.opts.RetryFull)))
 	}
-	body, err := e.encodeFailure(code, storage.Plain(text))
+	body, err := e.encodeFailure(code, storage.PlainText(text))
 	if err != nil {
 		h.opts.Logger.Error("OTLP: can't encode a response", "err", err)
 	}

@@ -31,7 +31,7 @@ func (b *batch) Lookup(alias []byte) (*storage.Series, bool) {
 	if s, ok := b.Batch.Lookup(alias); ok {
 		return s, true
 	}
-	if rule, ok := b.cache.get(b.Missed()); ok {
+	if rule, ok := b.cache.get(b.MissedAlias()); ok {
 		b.rule = rule
 		return droppedSeries, true
 	}
@@ -50,7 +50,7 @@ func (b *batch) Define(alias []byte, ls labels.Labels) (*storage.Series, error) 
 	changed, rule, err := b.rules.applyRules(ls, b.builder)
 	if rejected := (*storage.LabelError)(nil); errors.As(err, &rejected) {
 		b.counts.rejected[rule].Add(1)
-		return nil, rejected.Of(ls)
+		return nil, rejected.WithSeries(ls)
 	}
 	if rule == noRule {
 		series, err := b.Batch.Define(alias, changed)
@@ -60,7 +60,7 @@ func (b *batch) Define(alias []byte, ls labels.Labels) (*storage.Series, error) 
 		return series, err
 	}
 	if alias != nil {
-		b.cache.add(b.KeyOf(alias), rule)
+		b.cache.add(b.AliasKey(alias), rule)
 	}
 	b.rule = rule
 	return droppedSeries, nil

@@ -35,7 +35,7 @@ type rig struct {
 func newRig(t testing.TB, rules string) *rig {
 	r := &rig{t: t, eng: storagetest.Pebble(t), live: NewLive(prometheus.NewRegistry()), now: time.Now().UnixMilli()}
 	r.store = storagetest.Open(t, r.eng)
-	r.live.OnChange(r.store.ForgetAliases)
+	r.live.OnChange(r.store.ClearAliases)
 	r.set(rules)
 	return r
 }

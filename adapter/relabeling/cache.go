@@ -21,7 +21,7 @@ type droppedShard struct {
 	_            [16]byte
 }
 
-// droppedKey identifies an alias in the store, see storage.Batch.KeyOf.
+// droppedKey identifies an alias in the store, see storage.Batch.AliasKey.
 type droppedKey [2]uint64
 
 func newDroppedCache(most int) *droppedCache {

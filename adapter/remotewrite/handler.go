@@ -172,7 +172,7 @@ func (h *handler) answer(w http.ResponseWriter, v version, code int, text string
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(code)
-	_, _ = io.WriteString(w, storage.Plain(text)+"\n") // the sender may have disconnected
+	_, _ = io.WriteString(w, storage.PlainText(text)+"\n") // the sender may have disconnected
 }
 
 // statusOf returns the status of a request that was rejected as a whole. Senders drop the samples of a request on 4xx

@@ -51,7 +51,7 @@ func newRig(t *testing.T) *rig {
 	})
 	o := DefaultOptions()
 	o.Instance, o.Gatherer, o.Logger = "host:9201", r.registry, slog.New(slog.NewTextHandler(&r.log, nil))
-	o.Metadata = r.store.NoteMetadata
+	o.Metadata = r.store.QueueMetadata
 	r.Monitor = New(r.store, o)
 	return r
 }

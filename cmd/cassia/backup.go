@@ -155,7 +155,7 @@ func (c *backupCommand) snapshotAlone(ctx context.Context, name string) (err err
 func openExisting(dir string) (*pebble.Engine, error) {
 	o := pebbleOptions()
 	o.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
-	o.MustExist, o.Admit = true, storage.Admit(storage.Options{AnySettings: true})
+	o.MustExist, o.Admit = true, storage.CheckDescription(storage.Options{AnySettings: true})
 	eng, err := pebble.Open(dir, o)
 	return eng, withDirectory(dir, err)
 }

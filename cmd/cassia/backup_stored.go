@@ -229,7 +229,7 @@ func (c *storedCommand) delete(ctx context.Context) error {
 // withOperation prefixes an error with the operation that failed. The operation's text ends with the location of the
 // backups; if the error begins with the location too, the location is printed only once.
 func withOperation(operation string, at *backups.Location, err error) error {
-	text := storage.Plain(oneLine(err))
+	text := storage.PlainText(oneLine(err))
 	if rest, ok := strings.CutPrefix(text, at.String()); ok &&
 		(strings.HasPrefix(rest, ": ") || strings.HasPrefix(rest, " at ")) {
 		return errors.New(operation + rest)

@@ -29,7 +29,7 @@ func checkAll(ctx context.Context, o offlineStore, asJSON bool) error {
 	err := o.withStore(ctx, func(s *storage.Store) error { return result.check(ctx, s, asJSON) })
 	if asJSON {
 		if err != nil {
-			result.Error = storage.Plain(oneLine(err))
+			result.Error = storage.PlainText(oneLine(err))
 		}
 		if ctx.Err() != nil {
 			result.Error = errInterrupted.Error()
@@ -80,7 +80,7 @@ type checkResult struct {
 func (r *checkResult) check(ctx context.Context, s *storage.Store, asJSON bool) error {
 	mctx, bar := withMeterBar(ctx, "checking")
 	stats, err := s.Check(mctx, func(problem string) {
-		problem = storage.Plain(problem)
+		problem = storage.PlainText(problem)
 		r.Problems = append(r.Problems, problem)
 		if !asJSON {
 			bar.printLine(problem)

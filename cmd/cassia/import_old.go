@@ -41,7 +41,7 @@ func (o *oldSamples) admitPlan(plan importer.Plan) error {
 		plan.MinMS >= now.Add(-keep.Raw).UnixMilli() {
 		return nil // With classes, the retention depends on the series of each batch.
 	}
-	return o.checkPast(now, &importer.PastSamples{Keep: keep}, func(note string) { fmt.Fprintln(stdout, note) })
+	return o.checkPast(now, &importer.PastSamples{Durations: keep}, func(note string) { fmt.Fprintln(stdout, note) })
 }
 
 // checkBatch returns an error if a batch has old samples, unless the user has accepted rollups only. In that case it

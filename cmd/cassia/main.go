@@ -90,7 +90,7 @@ func runCassia(args []string, stderr io.Writer) (status int, restore func()) {
 
 // printError prints an error in one line.
 func printError(stderr io.Writer, err error) {
-	fmt.Fprintf(stderr, "cassia: %s\n", storage.Plain(strings.ReplaceAll(err.Error(), "\n", "; ")))
+	fmt.Fprintf(stderr, "cassia: %s\n", storage.PlainText(strings.ReplaceAll(err.Error(), "\n", "; ")))
 }
 
 // exitWith exits the process after kingpin has printed help or the version.

@@ -58,7 +58,7 @@ func (o offlineStore) withStore(ctx context.Context, use func(*storage.Store) er
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	so := o.storageOptions(log)
 	eng, err := openEngine(ctx, o.Engine, openOptions{log: log, isReadOnly: o.isReadOnly, mustExist: !o.createsMissing,
-		admit: storage.Admit(so)})
+		admit: storage.CheckDescription(so)})
 	if errors.Is(err, pebble.ErrNoData) {
 		return wrong(storage.ErrNoStore)
 	}

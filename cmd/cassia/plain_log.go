@@ -7,7 +7,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 )
 
-// plainLog is a log handler that formats errors for users, see storage.Plain.
+// plainLog is a log handler that formats errors for users, see storage.PlainText.
 type plainLog struct{ slog.Handler }
 
 func (p plainLog) Handle(ctx context.Context, r slog.Record) error {
@@ -27,10 +27,10 @@ func (p plainLog) WithGroup(name string) slog.Handler { return plainLog{p.Handle
 
 func plainAttr(a slog.Attr) slog.Attr {
 	if err, ok := a.Value.Any().(error); ok {
-		return slog.String(a.Key, storage.Plain(err.Error()))
+		return slog.String(a.Key, storage.PlainText(err.Error()))
 	}
 	if a.Key == "err" && a.Value.Kind() == slog.KindString {
-		return slog.String(a.Key, storage.Plain(a.Value.String()))
+		return slog.String(a.Key, storage.PlainText(a.Value.String()))
 	}
 	return a
 }

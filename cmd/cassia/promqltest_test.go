@@ -239,11 +239,11 @@ func (s *suiteStore) sealAll(ctx context.Context) error {
 func (s *suiteStore) deleteAll(ctx context.Context) error {
 	for _, store := range s.stores {
 		for p := range s.partitions {
-			if err := store.Forget(ctx, p); err != nil {
+			if err := store.ReleaseSealed(ctx, p); err != nil {
 				return err
 			}
 		}
-		store.LetGo()
+		store.ReleaseSeries()
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ func (p *process) noteMetadata(tenant string, metric []byte, kind string, unit, 
 		}
 		metric = []byte(family)
 	}
-	p.store.NoteMetadata(tenant, metric, kind, unit, help)
+	p.store.QueueMetadata(tenant, metric, kind, unit, help)
 }
 
 // relabelings implements ui.Relabeling.

@@ -19,7 +19,7 @@ func (p *process) startSelfMonitoring(ctx context.Context, addresses []string) (
 	o := selfmonitoring.DefaultOptions()
 	o.Instance = instanceName(addresses[0])
 	o.Gatherer = p.registry
-	o.Metadata = p.store.NoteMetadata
+	o.Metadata = p.store.QueueMetadata
 	o.Logger = p.log.With("component", "selfmonitoring")
 	o.Registerer = p.registry
 	monitor := selfmonitoring.New(p.store, o)

@@ -168,8 +168,8 @@ func (p *process) runComponents(ctx, signals context.Context, listening func([]s
 	if err := p.openStore(ctx); err != nil {
 		return p.notOpened(ctx, signals, err)
 	}
-	p.relabeling.OnChange(p.store.ForgetAliases)
-	p.limiter.SetClearAliases(p.store.ForgetAliases)
+	p.relabeling.OnChange(p.store.ClearAliases)
+	p.limiter.SetClearAliases(p.store.ClearAliases)
 	defer func() { err = errors.Join(err, p.closeStore()) }()
 
 	loopDone, err := p.startLoop(ctx)
@@ -208,7 +208,7 @@ const blocksShare = 3
 func (p *process) openStore(ctx context.Context) error {
 	so := p.storageOptions(p.c.CacheBytes - p.c.CacheBytes/blocksShare)
 	o := openOptions{
-		cacheBytes: p.c.CacheBytes / blocksShare, log: p.log, admit: storage.Admit(so),
+		cacheBytes: p.c.CacheBytes / blocksShare, log: p.log, admit: storage.CheckDescription(so),
 		onFatal: func(err error) { p.fail(fmt.Errorf("can't write data any more: %w", err)) },
 		waiting: p.opening.waitFor,
 	}

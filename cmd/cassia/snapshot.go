@@ -87,7 +87,7 @@ func (p *process) sweepSnapshots(ctx context.Context) {
 // makeCheckpoint makes a checkpoint of the engine and records the store's identity in it. The directory must not exist
 // yet.
 func makeCheckpoint(ctx context.Context, e *pebble.Engine, dir string) error {
-	store, copy, restoredFrom, err := storage.CopyOf(ctx, e)
+	store, copy, restoredFrom, err := storage.CopyIDOf(ctx, e)
 	if err != nil {
 		return err
 	}

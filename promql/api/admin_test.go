@@ -84,7 +84,7 @@ func TestDeletesThatFail(t *testing.T) {
 			require.Equal(t, code, w.Code, "%s: %s", path, w.Body)
 			kind, message := failure(t, w)
 			require.Equal(t, errorType(code), kind)
-			require.Equal(t, storage.Plain(err.Error()), message)
+			require.Equal(t, storage.PlainText(err.Error()), message)
 		}
 	}
 }

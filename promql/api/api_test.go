@@ -261,7 +261,7 @@ func TestNothingIsReadBeforeTheStoreIsReady(t *testing.T) {
 		require.Equal(t, http.StatusServiceUnavailable, w.Code, path)
 		kind, message := failure(t, w)
 		require.Equal(t, "unavailable", kind)
-		require.Equal(t, storage.Plain(storage.ErrNotReady.Error()), message)
+		require.Equal(t, storage.PlainText(storage.ErrNotReady.Error()), message)
 	}
 	require.Equal(t, http.StatusServiceUnavailable,
 		r.do(httptest.NewRequest(http.MethodPost, Prefix+"/read", nil)).Code)
@@ -357,7 +357,7 @@ func TestAQueryThatNeedsTooMuchFails(t *testing.T) {
 	require.Equal(t, http.StatusUnprocessableEntity, w.Code, "%s", w.Body)
 	kind, message := failure(t, w)
 	require.Equal(t, "execution", kind)
-	require.Contains(t, message, storage.Plain(meter.ErrQueryTooLarge.Error()))
+	require.Contains(t, message, storage.PlainText(meter.ErrQueryTooLarge.Error()))
 }
 
 func TestStatusOfErrors(t *testing.T) {

@@ -62,7 +62,7 @@ func TestDamageIsNoFaultOfTheQuery(t *testing.T) {
 			ended[table.Name] = true
 			_, message := failure(t, w)
 			require.Equal(t, http.StatusInternalServerError, w.Code, "%s, %s: %s", table, path, message)
-			require.Contains(t, message, storage.Plain(engine.ErrCorrupt.Error()))
+			require.Contains(t, message, storage.PlainText(engine.ErrCorrupt.Error()))
 		}
 		broken.Store(false)
 		require.NoError(t, store.Close())

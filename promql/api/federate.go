@@ -65,12 +65,12 @@ func (f *federation) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := f.Ready(); err != nil {
-		http.Error(w, storage.Plain(err.Error()), http.StatusServiceUnavailable)
+		http.Error(w, storage.PlainText(err.Error()), http.StatusServiceUnavailable)
 		return
 	}
 	ctx, leave, err := f.Enter(r.Context())
 	if err != nil {
-		http.Error(w, storage.Plain(err.Error()), refusedStatus(w, err))
+		http.Error(w, storage.PlainText(err.Error()), refusedStatus(w, err))
 		return
 	}
 	defer leave()
@@ -81,7 +81,7 @@ func (f *federation) serve(w http.ResponseWriter, r *http.Request) {
 		if !known {
 			code = http.StatusInternalServerError
 		}
-		http.Error(w, storage.Plain(err.Error()), code)
+		http.Error(w, storage.PlainText(err.Error()), code)
 		return
 	}
 	format := expfmt.NegotiateAccept(r.Header, expfmt.NewFormat(expfmt.TypeProtoDelim),

@@ -40,7 +40,7 @@ type noteWriter struct {
 }
 
 func (w *noteWriter) add(err error) {
-	note := storage.Plain(strings.Join(strings.Fields(err.Error()), " ")) // A header has one line.
+	note := storage.PlainText(strings.Join(strings.Fields(err.Error()), " ")) // A header has one line.
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.notes) < maxNotes && !slices.Contains(w.notes, note) {

@@ -28,7 +28,7 @@ func TestNotesOfDamage(t *testing.T) {
 	require.NoError(t, b.Float(s, at, 0, 1))
 	require.NoError(t, b.Exemplar(s, exemplar.Exemplar{Labels: labels.FromStrings("trace_id", "a"), Ts: at}))
 	require.NoError(t, b.Commit(t.Context()))
-	store.NoteMetadata("default", []byte("damaged"), "gauge", nil, []byte("what it tells"))
+	store.QueueMetadata("default", []byte("damaged"), "gauge", nil, []byte("what it tells"))
 	require.NoError(t, store.SealAll(t.Context()))
 	require.NoError(t, store.Close())
 

@@ -87,7 +87,7 @@ func decodeRead(compressed []byte) (*prompb.ReadRequest, int, string) {
 				maxReadMatchers)
 		}
 		if err := checkRegexps(q.Matchers); err != nil {
-			return nil, http.StatusUnprocessableEntity, storage.Plain(err.Error())
+			return nil, http.StatusUnprocessableEntity, storage.PlainText(err.Error())
 		}
 		if _, err := remote.FromLabelMatchers(q.Matchers); err != nil {
 			// Without this check, Prometheus' handler would report an internal error.

@@ -23,7 +23,7 @@ func (a *api) respond(w http.ResponseWriter, r *http.Request, data any) {
 
 // fail writes an error. kind is one of Prometheus' types of errors.
 func (a *api) fail(w http.ResponseWriter, r *http.Request, code int, kind, message string) {
-	a.write(w, r, code, answer{Status: "error", ErrorType: kind, Error: storage.Plain(message)})
+	a.write(w, r, code, answer{Status: "error", ErrorType: kind, Error: storage.PlainText(message)})
 }
 
 func (a *api) write(w http.ResponseWriter, r *http.Request, code int, v answer) {

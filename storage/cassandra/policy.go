@@ -40,7 +40,7 @@ const (
 
 const (
 	// hourGrace is for rows that can reappear without harm: a staged blob that is recorded as sealed is deleted again
-	// and not read (see storage/worked_off.go). It is short because reads have to skip tombstones.
+	// and not read (see storage/sealed_runs.go). It is short because reads have to skip tombstones.
 	hourGrace = 3600
 	// dayGrace is for rows that only expire, at the same time on every replica, so that they can't reappear. It must be
 	// longer than the time for which hints are kept: 3 hours by default, longer in some clusters.

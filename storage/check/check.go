@@ -54,17 +54,17 @@ func Run(ctx context.Context, env Env, report func(problem string)) (Totals, err
 		c.stats.Problems++
 		report(fmt.Sprintf(text, args...))
 	}
-	if err := c.goOn(c.stage()); err != nil {
+	if err := c.reportDamage(c.checkStage()); err != nil {
 		return c.stats, err
 	}
-	tenants, err := env.Tenants(ctx, c.missed)
+	tenants, err := env.Tenants(ctx, c.reportMissed)
 	if err != nil {
 		return c.stats, err
 	}
 	windows := map[string][]windowWork{}
 	work := c.filesWork()
 	for _, tenant := range tenants {
-		found, err := env.Windows(ctx, tenant, c.missed)
+		found, err := env.Windows(ctx, tenant, c.reportMissed)
 		if err == nil {
 			windows[tenant], err = c.plan(tenant, found)
 		}
@@ -79,21 +79,21 @@ func Run(ctx context.Context, env Env, report func(problem string)) (Totals, err
 	for _, tenant := range tenants {
 		c.stats.Tenants++
 		for _, w := range windows[tenant] {
-			check := c.window
+			check := c.checkWindow
 			if format.ResolutionOf(w.window) != rollup.Raw {
-				check = c.rollupWindow
+				check = c.checkRollupWindow
 			}
-			done := c.within(w.work)
-			if err := c.goOn(check(tenant, w.window, done)); err != nil {
+			done := c.progressWithin(w.work)
+			if err := c.reportDamage(check(tenant, w.window, done)); err != nil {
 				return c.stats, err
 			}
 			done(1, 1)
 		}
-		if err := c.unlisted(tenant); err != nil {
+		if err := c.checkUnlisted(tenant); err != nil {
 			return c.stats, err
 		}
 	}
-	return c.stats, c.files()
+	return c.stats, c.checkFiles()
 }
 
 type checker struct {
@@ -131,8 +131,8 @@ func (c *checker) deletesOf(tenant string) (format.Tombstones, error) {
 	return ds, err
 }
 
-// window checks a raw window. It calls done with the number of checked metrics and the number of all metrics.
-func (c *checker) window(tenant string, window int64, done func(done, all int)) error {
+// checkWindow checks a raw window. It calls done with the number of checked metrics and the number of all metrics.
+func (c *checker) checkWindow(tenant string, window int64, done func(done, all int)) error {
 	marks := 0
 	for row, err := range c.scan(engine.Range{Table: engine.Sealed,
 		Partition: format.SealedPartition(window, tenant), KeysOnly: true}) {
@@ -149,24 +149,24 @@ func (c *checker) window(tenant string, window int64, done func(done, all int)) 
 		return nil
 	}
 	c.stats.Windows++
-	names, err := c.names(window, tenant, format.CatalogLabel, "")
+	names, err := c.readNames(window, tenant, format.CatalogLabel, "")
 	if err != nil {
 		return err
 	}
 	values := map[string]map[string]bool{}
 	for name := range names {
-		if values[name], err = c.names(window, tenant, format.CatalogValue, name); err != nil {
+		if values[name], err = c.readNames(window, tenant, format.CatalogValue, name); err != nil {
 			return err
 		}
 	}
-	metrics, err := c.names(window, tenant, format.CatalogMetric, "")
+	metrics, err := c.readNames(window, tenant, format.CatalogMetric, "")
 	if err != nil {
 		return err
 	}
 	gaps, checked := c.gaps, 0
 	for metric := range metrics {
 		c.stats.Metrics++
-		if err := c.metric(tenant, window, metric, values); err != nil {
+		if err := c.checkMetric(tenant, window, metric, values); err != nil {
 			return err
 		}
 		checked++
@@ -175,10 +175,10 @@ func (c *checker) window(tenant string, window int64, done func(done, all int)) 
 	if c.gaps > gaps {
 		return nil // Some of the counted series are unreadable.
 	}
-	return c.counts(tenant, window)
+	return c.checkCounts(tenant, window)
 }
 
-func (c *checker) names(window int64, tenant string, kind int64, label string) (map[string]bool, error) {
+func (c *checker) readNames(window int64, tenant string, kind int64, label string) (map[string]bool, error) {
 	out := map[string]bool{}
 	for row, err := range c.scan(engine.Range{Table: engine.Catalog,
 		Partition: format.CatalogPartition(window, tenant, kind, label), KeysOnly: true}) {
@@ -190,10 +190,10 @@ func (c *checker) names(window int64, tenant string, kind int64, label string) (
 	return out, nil
 }
 
-// metric checks the rows of a metric in a raw window, shard by shard.
-func (c *checker) metric(tenant string, window int64, metric string, values map[string]map[string]bool) error {
+// checkMetric checks the rows of a metric in a raw window, shard by shard.
+func (c *checker) checkMetric(tenant string, window int64, metric string, values map[string]map[string]bool) error {
 	shards := int64(1)
-	value, err := c.env.ShardsRow(c.ctx, window, tenant, metric, c.missed)
+	value, err := c.env.ShardsRow(c.ctx, window, tenant, metric, c.reportMissed)
 	if err != nil {
 		return err
 	}
@@ -204,19 +204,19 @@ func (c *checker) metric(tenant string, window int64, metric string, values map[
 	}
 	sealed, gaps := map[slotSeries]*slotChunks{}, c.gaps
 	for at := range c.env.Places(tenant, window, shards) {
-		if err := c.shard(tenant, window, metric, at, values, sealed); err != nil {
+		if err := c.checkShard(tenant, window, metric, at, values, sealed); err != nil {
 			return err
 		}
 	}
 	if c.gaps > gaps {
 		return nil // Some sources of the rollups are unreadable.
 	}
-	return c.goOn(c.rollupsOf(tenant, window, metric, sealed))
+	return c.reportDamage(c.checkRollups(tenant, window, metric, sealed))
 }
 
-// shard checks the raw rows of a metric in one class and shard. Labels rows are before chunks, so the labels of a
+// checkShard checks the raw rows of a metric in one class and shard. Labels rows are before chunks, so the labels of a
 // series are known when its chunks are read.
-func (c *checker) shard(tenant string, window int64, metric string, in format.ClassShard,
+func (c *checker) checkShard(tenant string, window int64, metric string, in format.ClassShard,
 	values map[string]map[string]bool, sealed map[slotSeries]*slotChunks) error {
 	known, deleted := map[string]int64{}, map[string]format.Tombstones{} // known maps series to classes
 	all, err := c.deletesOf(tenant)
@@ -268,26 +268,26 @@ func (c *checker) shard(tenant string, window int64, metric string, in format.Cl
 			} else if ok && class != in.Class() {
 				at("the series is in class %d on that day", class)
 			}
-			c.chunk(window, row, at)
+			c.checkChunk(window, row, at)
 			c.addSealed(sealed, row, in.Class(), deleted[k[2].Text])
 		case format.KindExemplars:
 			if _, ok := known[k[2].Text]; !ok && c.gaps == gaps {
 				at("the exemplars belong to a series without labels")
 			}
-			c.exemplars(window, row, at)
+			c.checkExemplars(window, row, at)
 		default:
 			at("unknown row kind %d", k[0].Int)
 		}
 	}
-	return c.filters(engine.Raw, format.SeriesPartition(window, tenant, metric, in))
+	return c.checkFilters(engine.Raw, format.SeriesPartition(window, tenant, metric, in))
 }
 
-// filters checks the filters of labels pages, if there are any.
-func (c *checker) filters(t *engine.Table, partition engine.Key) error {
+// checkFilters checks the filters of labels pages, if there are any.
+func (c *checker) checkFilters(t *engine.Table, partition engine.Key) error {
 	return c.env.Rows.CheckFilters(c.ctx, t, partition, func(err error) { c.report("%v", err) })
 }
 
-func (c *checker) chunk(window int64, row engine.Row, at func(string, ...any)) {
+func (c *checker) checkChunk(window int64, row engine.Row, at func(string, ...any)) {
 	var samples chunk.Samples
 	raw, err := format.DecodeRawChunk(row.Value, nil, &samples)
 	if format.RowVersion(row.Value) != row.Clustering[3].Text && !raw.Cleaned {
@@ -322,15 +322,15 @@ type verifier interface {
 
 // scan reads rows, and reports unreadable rows.
 func (c *checker) scan(rows engine.Range) iter.Seq2[engine.Row, error] {
-	rows.Damaged = func(d engine.Damage) { c.missed(c.env.NameRows(&rows, d), d.Err) }
+	rows.Damaged = func(d engine.Damage) { c.reportMissed(c.env.NameRows(&rows, d), d.Err) }
 	return c.env.Rows.Scan(c.ctx, rows)
 }
 
 // maxNamed is the max number of gaps that are recognized when they are found again.
 const maxNamed = 10_000
 
-// missed reports rows that can't be read, once.
-func (c *checker) missed(rows string, err error) {
+// reportMissed reports rows that can't be read, once.
+func (c *checker) reportMissed(rows string, err error) {
 	c.unreadable(fmt.Sprintf("%s: %v", rows, err))
 }
 
@@ -365,9 +365,9 @@ func (c *checker) windowName(window int64) string {
 	return fmt.Sprintf("window %d (%s to %s)", window, format.FormatTime(start), format.FormatTime(end))
 }
 
-// goOn reports damage that interrupted a part of the check, and returns nil so that the check continues with the next
+// reportDamage reports damage that interrupted a part of the check, and returns nil so that the check continues with the next
 // part. It returns other errors.
-func (c *checker) goOn(err error) error {
+func (c *checker) reportDamage(err error) error {
 	if !errors.Is(err, engine.ErrCorrupt) {
 		return err
 	}
@@ -375,8 +375,8 @@ func (c *checker) goOn(err error) error {
 	return nil
 }
 
-// files verifies the engine's files. It may find damage in rows that no other row refers to.
-func (c *checker) files() (err error) {
+// checkFiles verifies the engine's files. It may find damage in rows that no other row refers to.
+func (c *checker) checkFiles() (err error) {
 	v, ok := engine.As[verifier](c.env.Engine)
 	if !ok {
 		return nil

@@ -12,9 +12,9 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// counts checks the stored counts of a window's series. All of them must be readable, and those for the window's
+// checkCounts checks the stored counts of a window's series. All of them must be readable, and those for the window's
 // current state must be correct.
-func (c *checker) counts(tenant string, window int64) error {
+func (c *checker) checkCounts(tenant string, window int64) error {
 	values, gaps := map[string][]byte{}, c.gaps
 	for row, err := range c.scan(engine.Range{Table: engine.Catalog,
 		Partition: format.CountsPartition(window, tenant)}) {
@@ -29,7 +29,7 @@ func (c *checker) counts(tenant string, window int64) error {
 		}
 		values[key] = bytes.Clone(row.Value)
 	}
-	if c.gaps != gaps || len(values) == 0 || !c.env.Counts.MayHave(window) {
+	if c.gaps != gaps || len(values) == 0 || !c.env.Counts.MayHaveCounts(window) {
 		return nil
 	}
 	u, err := c.env.Counts.CountedWindow(c.ctx, tenant, window)
@@ -40,7 +40,7 @@ func (c *checker) counts(tenant string, window int64) error {
 	if head := format.CountsKey(u.Version, 0)[0].Text; values[head] == nil {
 		return nil
 	}
-	if missing, err := c.unrolled(tenant, window); err != nil || len(missing) > 0 {
+	if missing, err := c.unrolledSlots(tenant, window); err != nil || len(missing) > 0 {
 		return err
 	}
 	want, err := c.env.Counts.Recount(c.ctx, u)

@@ -7,8 +7,8 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// exemplars checks a row of exemplars.
-func (c *checker) exemplars(window int64, row engine.Row, at func(string, ...any)) {
+// checkExemplars checks a row of exemplars.
+func (c *checker) checkExemplars(window int64, row engine.Row, at func(string, ...any)) {
 	list, raw, err := format.DecodeRawExemplars(row.Value, nil)
 	if format.RowVersion(row.Value) != row.Clustering[3].Text && !raw.Cleaned {
 		at("the version doesn't match the hash of the exemplars")

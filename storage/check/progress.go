@@ -13,13 +13,13 @@ import (
 const (
 	// fileShare is the number of bytes of files that take as much time as one byte of rows.
 	fileShare = 8
-	// unmeasured is the work for a day of 1h rollups, if the engine can't measure the size of rows. For finer rows it
-	// is multiplied by finerRows.
-	unmeasured = 1 << 20
+	// defaultDayWork is the work for a day of 1h rollups, if the engine can't measure the size of rows. For finer rows it
+	// is multiplied by relativeRows.
+	defaultDayWork = 1 << 20
 )
 
-// finerRows is the approximate work for rows of a resolution, relative to 1h rollups.
-var finerRows = map[rollup.Resolution]int64{rollup.Raw: 8, rollup.FiveMinutes: 3, rollup.OneHour: 1}
+// relativeRows is the approximate work for rows of a resolution, relative to 1h rollups.
+var relativeRows = map[rollup.Resolution]int64{rollup.Raw: 8, rollup.FiveMinutes: 3, rollup.OneHour: 1}
 
 // windowWork is a window with the work needed to check it.
 type windowWork struct{ window, work int64 }
@@ -67,7 +67,7 @@ func (c *checker) rowsOf(tenant string, window int64) (int64, error) {
 	u, ok := engine.As[engine.Measured](c.env.Engine)
 	if !ok {
 		startMS, endMS := c.env.Period.WindowSpan(window)
-		return max(1, finerRows[res]*unmeasured*(endMS-startMS)/format.DayMS), nil
+		return max(1, relativeRows[res]*defaultDayWork*(endMS-startMS)/format.DayMS), nil
 	}
 	total := int64(1)
 	for class := range c.env.Classes() {
@@ -84,8 +84,8 @@ func (c *checker) rowsOf(tenant string, window int64) (int64, error) {
 	return total, nil
 }
 
-// within returns a function that reports progress within the work of a window, given the number of parts that are done.
-func (c *checker) within(work int64) func(done, all int) {
+// progressWithin returns a function that reports progress within the work of a window, given the number of parts that are done.
+func (c *checker) progressWithin(work int64) func(done, all int) {
 	added := int64(0)
 	return func(done, all int) {
 		now := work * int64(done) / int64(cmp.Or(all, 1))

@@ -39,21 +39,21 @@ type slotChunks struct {
 	unread  bool // a chunk is unreadable, so rollups may contain more samples
 }
 
-// unsettled returns the slots of a raw window whose rollups may differ from its sealed samples.
-func (c *checker) unsettled(tenant string, window int64) (map[int64]bool, error) {
+// unsettledSlots returns the slots of a raw window whose rollups may differ from its sealed samples.
+func (c *checker) unsettledSlots(tenant string, window int64) (map[int64]bool, error) {
 	slots := map[int64]bool{}
 	for slot := range c.staged {
 		slots[slot] = true
 	}
-	missing, err := c.unrolled(tenant, window)
+	missing, err := c.unrolledSlots(tenant, window)
 	for _, slot := range missing {
 		slots[slot] = true
 	}
 	return slots, err
 }
 
-// unrolled returns the slots of a raw window with seals that its rollups don't include, and caches them.
-func (c *checker) unrolled(tenant string, window int64) ([]int64, error) {
+// unrolledSlots returns the slots of a raw window with seals that its rollups don't include, and caches them.
+func (c *checker) unrolledSlots(tenant string, window int64) ([]int64, error) {
 	at := windowOf{tenant, window}
 	if missing, ok := c.missing[at]; ok {
 		return missing, nil
@@ -65,20 +65,20 @@ func (c *checker) unrolled(tenant string, window int64) ([]int64, error) {
 	return missing, err
 }
 
-// rollupsOf compares the 5m chunks of a metric with the raw chunks in sealed.
-func (c *checker) rollupsOf(tenant string, window int64, metric string, sealed map[slotSeries]*slotChunks) error {
-	unsettled, err := c.unsettled(tenant, window)
+// checkRollups compares the 5m chunks of a metric with the raw chunks in sealed.
+func (c *checker) checkRollups(tenant string, window int64, metric string, sealed map[slotSeries]*slotChunks) error {
+	unsettled, err := c.unsettledSlots(tenant, window)
 	if err != nil {
 		return err
 	}
 	for _, at := range slices.SortedFunc(maps.Keys(sealed), slotSeries.compare) { // Neighbors are in the same page.
 		have := sealed[at]
-		if unsettled[at.slot] || have.unread || c.isGone(rollup.FiveMinutes, at.slot, tenant, have.class) {
+		if unsettled[at.slot] || have.unread || c.mayBeMissing(rollup.FiveMinutes, at.slot, tenant, have.class) {
 			continue
 		}
 		series := head.MetricOf(tenant, metric).Series(at.id, labels.EmptyLabels())
 		w := c.env.Period.WindowOfSlot(rollup.FiveMinutes, at.slot)
-		shards, err := c.env.Shards(c.ctx, w, tenant, metric, c.missed)
+		shards, err := c.env.Shards(c.ctx, w, tenant, metric, c.reportMissed)
 		if err != nil {
 			return err
 		}
@@ -97,7 +97,7 @@ func (c *checker) rollupsOf(tenant string, window int64, metric string, sealed m
 		}
 		want := c.env.EncodeRollup(&b, rollup.FiveMinutes, have.version)
 		switch {
-		case len(stored) > 0 && c.isGone(rollup.Raw, at.slot, tenant, have.class):
+		case len(stored) > 0 && c.mayBeMissing(rollup.Raw, at.slot, tenant, have.class):
 			// The rollup may have been computed from more raw chunks than remain.
 		case len(stored) == 0:
 			err = c.reportUnlessStaged(at.slot, at.slot,
@@ -137,8 +137,8 @@ func (c *checker) reportUnlessStaged(first, last int64, problem string, args ...
 	return nil
 }
 
-// rollupWindow checks the rows of a rollup window.
-func (c *checker) rollupWindow(tenant string, window int64, done func(done, all int)) error {
+// checkRollupWindow checks the rows of a rollup window.
+func (c *checker) checkRollupWindow(tenant string, window int64, done func(done, all int)) error {
 	c.stats.Windows++
 	names, err := c.env.Metrics(c.ctx, tenant, window)
 	if err != nil {
@@ -147,13 +147,13 @@ func (c *checker) rollupWindow(tenant string, window int64, done func(done, all 
 	for i, metric := range names {
 		done(i, len(names))
 		c.stats.Metrics++
-		shards, err := c.env.Shards(c.ctx, window, tenant, metric, c.missed)
+		shards, err := c.env.Shards(c.ctx, window, tenant, metric, c.reportMissed)
 		if err != nil {
 			return err
 		}
 		known := map[format.SeriesID]string{}
 		for at := range c.env.Places(tenant, window, shards) {
-			if err := c.rollupShard(tenant, window, metric, at, known); err != nil {
+			if err := c.checkRollupShard(tenant, window, metric, at, known); err != nil {
 				return err
 			}
 		}
@@ -161,7 +161,7 @@ func (c *checker) rollupWindow(tenant string, window int64, done func(done, all 
 	return nil
 }
 
-func (c *checker) rollupShard(tenant string, window int64, metric string, in format.ClassShard,
+func (c *checker) checkRollupShard(tenant string, window int64, metric string, in format.ClassShard,
 	known map[format.SeriesID]string) error {
 	t := format.TableOf(format.ResolutionOf(window))
 	classes, err := c.env.ClassesIn(c.ctx, tenant, window)
@@ -211,7 +211,7 @@ func (c *checker) rollupShard(tenant string, window int64, metric string, in for
 				b.Start[0] < start) {
 				at("its buckets are in the wrong row")
 			} else if t == engine.R1h {
-				if err := c.goOn(c.day(tenant, metric, id, start, in.Class())); err != nil {
+				if err := c.reportDamage(c.checkDay(tenant, metric, id, start, in.Class())); err != nil {
 					return err
 				}
 			}
@@ -219,19 +219,19 @@ func (c *checker) rollupShard(tenant string, window int64, metric string, in for
 			at("unknown row kind %d", k[0].Int)
 		}
 	}
-	return c.filters(t, format.SeriesPartition(window, tenant, metric, in))
+	return c.checkFilters(t, format.SeriesPartition(window, tenant, metric, in))
 }
 
-// day compares a 1h chunk with the result of rolling up the day's 5m chunks.
-func (c *checker) day(tenant, metric string, id format.SeriesID, start, class int64) error {
+// checkDay compares a 1h chunk with the result of rolling up the day's 5m chunks.
+func (c *checker) checkDay(tenant, metric string, id format.SeriesID, start, class int64) error {
 	p := c.env.Period
 	first, last := p.SlotOf(start+1), p.SlotOf(start+format.DayMS)
 	for slot := first; slot <= last; slot++ {
-		if c.staged[slot] || c.isGone(rollup.FiveMinutes, slot, tenant, class) {
+		if c.staged[slot] || c.mayBeMissing(rollup.FiveMinutes, slot, tenant, class) {
 			return nil
 		}
 	}
-	if missing, err := c.unrolled(tenant, p.RawWindowOfSlot(first)); err != nil || len(missing) > 0 {
+	if missing, err := c.unrolledSlots(tenant, p.RawWindowOfSlot(first)); err != nil || len(missing) > 0 {
 		return err
 	}
 	if cut, err := c.env.Days.CutShort(c.ctx, tenant, first, last); err != nil || cut {
@@ -239,7 +239,7 @@ func (c *checker) day(tenant, metric string, id format.SeriesID, start, class in
 	}
 	series := head.MetricOf(tenant, metric).Series(id, labels.EmptyLabels())
 	w := p.WindowOfSlot(rollup.FiveMinutes, first)
-	shards, err := c.env.Shards(c.ctx, w, tenant, metric, c.missed)
+	shards, err := c.env.Shards(c.ctx, w, tenant, metric, c.reportMissed)
 	if err != nil {
 		return err
 	}
@@ -247,7 +247,7 @@ func (c *checker) day(tenant, metric string, id format.SeriesID, start, class in
 	if err != nil || unread {
 		return err // Unreadable chunks are reported with their window.
 	}
-	stored, err := c.env.Shards(c.ctx, p.WindowOfSlot(rollup.OneHour, first), tenant, metric, c.missed)
+	stored, err := c.env.Shards(c.ctx, p.WindowOfSlot(rollup.OneHour, first), tenant, metric, c.reportMissed)
 	if err != nil {
 		return err
 	}
@@ -282,7 +282,7 @@ func (c *checker) addSealed(sealed map[slotSeries]*slotChunks, row engine.Row, c
 	sealed[at].class = class
 }
 
-// isGone reports whether rows of a class may have expired or been deleted in the window that contains a slot.
-func (c *checker) isGone(res rollup.Resolution, slot int64, tenant string, class int64) bool {
+// mayBeMissing reports whether rows of a class may have expired or been deleted in the window that contains a slot.
+func (c *checker) mayBeMissing(res rollup.Resolution, slot int64, tenant string, class int64) bool {
 	return c.env.IsGone(c.ctx, res, slot, tenant, class)
 }

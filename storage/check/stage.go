@@ -15,16 +15,16 @@ import (
 	"github.com/cassia-db/cassia/storage/head"
 )
 
-// stage checks the blobs of all slots. It also checks that readers read each slot that has blobs. A damaged block may
+// checkStage checks the blobs of all slots. It also checks that readers read each slot that has blobs. A damaged block may
 // affect the list of slots and many slots. It is reported once.
-func (c *checker) stage() error {
+func (c *checker) checkStage() error {
 	var gaps stagedGaps
 	defer func() { gaps.report(c) }()
-	looked, err := c.looked()
+	looked, err := c.slotsRead()
 	if err != nil {
 		return err
 	}
-	listed, err := c.listed(&gaps)
+	listed, err := c.slotsListed(&gaps)
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (c *checker) stage() error {
 	}
 	for _, at := range slices.SortedFunc(maps.Keys(all), inOrder) {
 		before := c.stats.Blobs
-		if err := c.blobs(at, &gaps); err != nil {
+		if err := c.checkBlobs(at, &gaps); err != nil {
 			return err
 		}
 		if n := c.stats.Blobs - before; n > 0 && !looked[at] && c.isOverlooked(at) {
@@ -46,8 +46,8 @@ func (c *checker) stage() error {
 	return nil
 }
 
-// looked returns the slot partitions in which readers read blobs.
-func (c *checker) looked() (map[head.SlotPartition]bool, error) {
+// slotsRead returns the slot partitions in which readers read blobs.
+func (c *checker) slotsRead() (map[head.SlotPartition]bool, error) {
 	looked := map[head.SlotPartition]bool{}
 	for p := range c.env.Period.Partitions() {
 		slots, err := c.env.Waiting(c.ctx, p)
@@ -61,8 +61,8 @@ func (c *checker) looked() (map[head.SlotPartition]bool, error) {
 	return looked, nil
 }
 
-// listed returns the slot partitions that have blobs according to the engine.
-func (c *checker) listed(gaps *stagedGaps) (map[head.SlotPartition]bool, error) {
+// slotsListed returns the slot partitions that have blobs according to the engine.
+func (c *checker) slotsListed(gaps *stagedGaps) (map[head.SlotPartition]bool, error) {
 	listed := map[head.SlotPartition]bool{}
 	damaged := func(d engine.Damage) { gaps.add(d.Err, nil) }
 	for key, err := range c.env.Engine.Partitions(c.ctx, engine.Stage, nil, damaged) {
@@ -80,8 +80,8 @@ func (c *checker) isOverlooked(at head.SlotPartition) bool {
 	return !c.env.Shared || at.Partition >= c.env.Period.Partitions()
 }
 
-// blobs checks the blobs of a slot partition.
-func (c *checker) blobs(at head.SlotPartition, gaps *stagedGaps) error {
+// checkBlobs checks the blobs of a slot partition.
+func (c *checker) checkBlobs(at head.SlotPartition, gaps *stagedGaps) error {
 	rows := engine.Range{Table: engine.Stage, Partition: format.StagePartition(at.Slot, at.Partition)}
 	rows.Damaged = func(d engine.Damage) { gaps.add(d.Err, &at) }
 	for row, err := range c.env.Rows.Scan(c.ctx, rows) {
@@ -116,13 +116,13 @@ func (k *checkSink) Define(_ uint32, _ string, ls labels.Labels) error {
 	return k.c.env.CheckLabels(ls)
 }
 
-func (k *checkSink) Float(_ uint32, t, _ int64, _ uint64) error { return k.time(t) }
+func (k *checkSink) Float(_ uint32, t, _ int64, _ uint64) error { return k.checkTime(t) }
 
 func (k *checkSink) Histogram(_ uint32, t int64, encoded []byte) error {
 	if _, err := chunk.ParseHistogram(encoded); err != nil {
 		return err
 	}
-	return k.time(t)
+	return k.checkTime(t)
 }
 
 func (k *checkSink) Exemplar(_ uint32, t int64, encoded []byte) error {
@@ -133,10 +133,10 @@ func (k *checkSink) Exemplar(_ uint32, t int64, encoded []byte) error {
 	if err := k.c.env.CheckExemplar(e.Labels); err != nil {
 		return err
 	}
-	return k.time(t)
+	return k.checkTime(t)
 }
 
-func (k *checkSink) time(t int64) error {
+func (k *checkSink) checkTime(t int64) error {
 	if k.c.env.Period.SlotOf(t) != k.slot {
 		return fmt.Errorf(
 			"%w: a sample at %s doesn't belong to the slot", format.ErrMalformedBlob, format.FormatTime(t),
@@ -169,14 +169,14 @@ func (g *stagedGaps) add(err error, at *head.SlotPartition) {
 func (g *stagedGaps) report(c *checker) {
 	for _, gap := range g.list {
 		if len(gap.slots) == 0 {
-			c.missed("table "+engine.Stage.Name, gap.err)
+			c.reportMissed("table "+engine.Stage.Name, gap.err)
 			continue
 		}
 		first, last := int64(math.MaxInt64), int64(math.MinInt64)
 		for at := range gap.slots {
 			first, last = min(first, at.Slot), max(last, at.Slot)
 		}
-		c.missed(fmt.Sprintf("table %s, from %s to %s, up to %d slots of partitions", engine.Stage.Name,
+		c.reportMissed(fmt.Sprintf("table %s, from %s to %s, up to %d slots of partitions", engine.Stage.Name,
 			format.FormatTime(c.env.Period.SlotStart(first)), format.FormatTime(c.env.Period.SlotEnd(last)),
 			len(gap.slots)), gap.err)
 	}

@@ -58,10 +58,10 @@ func (s *Statistics) cardinality(ctx context.Context, q SeriesQuery) (Cardinalit
 	if out.Series = c.series; out.MinT > out.MaxT {
 		out.MinT, out.MaxT = 0, 0
 	}
-	values, bytes, pairs := greatest{limit: limit}, greatest{limit: limit}, greatest{limit: limit}
+	values, bytes, pairs := largestCounts{limit: limit}, largestCounts{limit: limit}, largestCounts{limit: limit}
 	for name, found := range c.labels.found {
 		for _, v := range found.greatest.heap {
-			if pairs.wants(v.Count) {
+			if pairs.isCandidate(v.Count) {
 				pairs.add(name+"="+v.Name, v.Count)
 			}
 		}
@@ -82,7 +82,7 @@ const maxCountBytes = 32 << 20
 type headCount struct {
 	series     int64
 	allMetrics int
-	metrics    greatest
+	metrics    largestCounts
 	labels     *valueCounter
 	// bytes maps labels to their sizes in all series, as in Cardinality. stats counts chunks. If nil, they aren't
 	// counted.
@@ -127,20 +127,20 @@ func (c *headCount) add(ls labels.Labels, first bool) {
 // bytesOf returns the bytes of a text without copying them. They must not be modified.
 func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
 
-// greatest keeps the largest of the counts that are added, up to a limit. The smallest kept count is at the top of the
+// largestCounts keeps the largest of the counts that are added, up to a limit. The smallest kept count is at the top of the
 // heap.
-type greatest struct {
+type largestCounts struct {
 	limit int
 	heap  countHeap
 }
 
-// wants reports whether a count may be one of the largest.
-func (g *greatest) wants(n uint64) bool {
+// isCandidate reports whether a count may be one of the largest.
+func (g *largestCounts) isCandidate(n uint64) bool {
 	return g.limit > 0 && (len(g.heap) < g.limit || n >= g.heap[0].Count)
 }
 
-func (g *greatest) add(name string, n uint64) {
-	if !g.wants(n) {
+func (g *largestCounts) add(name string, n uint64) {
+	if !g.isCandidate(n) {
 		return
 	}
 	c := Count{Name: name, Count: n}
@@ -152,7 +152,7 @@ func (g *greatest) add(name string, n uint64) {
 	}
 }
 
-func (g *greatest) sorted() []Count {
+func (g *largestCounts) sorted() []Count {
 	slices.SortFunc(g.heap, format.CompareCounts)
 	return g.heap
 }

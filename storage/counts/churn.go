@@ -42,7 +42,7 @@ func (s *Statistics) Churn(ctx context.Context, tenant string, windows int) (lis
 	found = found[max(0, len(found)-windows-1):] // One more window is needed to compare the oldest one.
 	c := churn{s: s, WindowReader: r, tenant: tenant, all: make([]comparedWindow, len(found))}
 	for i, w := range found {
-		if err := c.look(ctx, i, w); err != nil {
+		if err := c.readWindow(ctx, i, w); err != nil {
 			return nil, false, err
 		}
 	}
@@ -56,7 +56,7 @@ func (s *Statistics) Churn(ctx context.Context, tenant string, windows int) (lis
 			break
 		}
 		w := &c.all[first-1]
-		if w.set, err = c.setOf(ctx, w); err != nil {
+		if w.set, err = c.readSet(ctx, w); err != nil {
 			return nil, false, err
 		}
 		read += len(w.set.ids)
@@ -87,8 +87,8 @@ type comparedWindow struct {
 	set *windowSet // nil if not needed
 }
 
-// look reads the state of a window and its stored counts.
-func (c *churn) look(ctx context.Context, i int, found WindowVersion) error {
+// readWindow reads the state of a window and its stored counts.
+func (c *churn) readWindow(ctx context.Context, i int, found WindowVersion) error {
 	classes, others, err := c.s.env.Classes(ctx, c.tenant, found.Window)
 	if err != nil {
 		return err
@@ -97,7 +97,7 @@ func (c *churn) look(ctx context.Context, i int, found WindowVersion) error {
 	*w = comparedWindow{WindowVersion: found, classes: classes, state: stateOf(found.Version, others)}
 	if i > 0 && c.s.env.Period.RawWindowEnd(c.all[i-1].Window) == c.s.env.Period.WindowEnd(found.Window-1) {
 		w.follows = true
-		if c.s.MayHave(c.all[i-1].Window) {
+		if c.s.MayHaveCounts(c.all[i-1].Window) {
 			before = c.all[i-1].state
 		}
 	}
@@ -150,7 +150,7 @@ const idBytes = 24
 
 func (w *windowSet) Bytes() int64 { return int64(len(w.ids)) * idBytes }
 
-func (c *churn) setOf(ctx context.Context, w *comparedWindow) (*windowSet, error) {
+func (c *churn) readSet(ctx context.Context, w *comparedWindow) (*windowSet, error) {
 	v, err := c.s.env.Cache.Get(ctx, cache.EntryKey{Kind: cache.KindIDs, Window: w.Window, Tenant: c.tenant}, w.state,
 		func(ctx context.Context) (cache.EntryValue, error) {
 			metrics, err := c.Metrics(ctx, w.WindowVersion)
@@ -158,7 +158,7 @@ func (c *churn) setOf(ctx context.Context, w *comparedWindow) (*windowSet, error
 				return nil, err
 			}
 			set := &windowSet{ids: map[format.SeriesID]struct{}{}}
-			size, walk := meter.NewLoad(ctx, c.s.env.QueryBytes), walkOf(c, c.tenant, w.Window, w.classes)
+			size, walk := meter.NewLoad(ctx, c.s.env.QueryBytes), newLenientWalk(c, c.tenant, w.Window, w.classes)
 			for _, m := range metrics {
 				before := len(set.ids)
 				err := walk.all(ctx, m, true, func(row engine.Row) error {

@@ -46,9 +46,9 @@ type SeriesCounts struct {
 // damage.WithWarnings.
 func (s *Statistics) CountSeries(ctx context.Context, q SeriesQuery) (SeriesCounts, error) {
 	if q.Unsealed {
-		return s.countOpen(ctx, q)
+		return s.countHead(ctx, q)
 	}
-	told := &toldOnce{warn: damage.Warnings(ctx)}
+	told := &uniqueWarnings{warn: damage.Warnings(ctx)}
 	r, err := s.env.NewReader(ctx, q.Tenant, told.add)
 	if err != nil {
 		return SeriesCounts{}, err
@@ -62,8 +62,8 @@ func (s *Statistics) CountSeries(ctx context.Context, q SeriesQuery) (SeriesCoun
 		return SeriesCounts{}, err
 	}
 	state := stateOf(w.Version, others)
-	if c := s.Stored(ctx, q.Tenant, q.Window, state); c != nil {
-		if answer, ok := answerFrom(c, q); ok {
+	if c := s.StoredCounts(ctx, q.Tenant, q.Window, state); c != nil {
+		if answer, ok := answerFromCounts(c, q); ok {
 			return answer, nil
 		}
 	}
@@ -85,13 +85,13 @@ func (s *Statistics) CountSeries(ctx context.Context, q SeriesQuery) (SeriesCoun
 	return counted.SeriesCounts, nil
 }
 
-// toldOnce reports each warning once, and keeps all of them.
-type toldOnce struct {
+// uniqueWarnings reports each warning once, and keeps all of them.
+type uniqueWarnings struct {
 	warn func(error) // nil if warnings are only kept
 	list []error
 }
 
-func (t *toldOnce) add(err error) {
+func (t *uniqueWarnings) add(err error) {
 	if slices.ContainsFunc(t.list, func(known error) bool { return known.Error() == err.Error() }) {
 		return
 	}
@@ -101,8 +101,8 @@ func (t *toldOnce) add(err error) {
 	}
 }
 
-// countOpen counts unsealed series.
-func (s *Statistics) countOpen(ctx context.Context, q SeriesQuery) (SeriesCounts, error) {
+// countHead counts unsealed series.
+func (s *Statistics) countHead(ctx context.Context, q SeriesQuery) (SeriesCounts, error) {
 	v, err := s.countUnsealed(ctx, q, q.Metric+"\x00"+q.Label, func(ctx context.Context) (cache.EntryValue, error) {
 		var c headCount
 		err := c.count(ctx, s, q)
@@ -125,7 +125,7 @@ func (c *headCount) seriesCounts(q SeriesQuery) (out cachedSeriesCounts) {
 	out.SeriesCounts = SeriesCounts{
 		Series: c.series, AllMetrics: c.allMetrics, AllLabels: len(c.labels.found), Metrics: c.metrics.sorted(),
 	}
-	names := greatest{limit: q.Limit}
+	names := largestCounts{limit: q.Limit}
 	for name, found := range c.labels.found {
 		names.add(name, found.values)
 	}
@@ -174,7 +174,7 @@ func (s *Statistics) countSealed(
 	if err != nil {
 		return SeriesCounts{}, err
 	}
-	c, builder, walk := s.newSeriesCounter(q), labels.NewScratchBuilder(16), walkOf(r, q.Tenant, w.Window, classes)
+	c, builder, walk := s.newSeriesCounter(q), labels.NewScratchBuilder(16), newLenientWalk(r, q.Tenant, w.Window, classes)
 	for _, m := range metrics {
 		if q.Metric != "" && m.Name != q.Metric {
 			continue
@@ -194,8 +194,8 @@ func (s *Statistics) countSealed(
 	return c.counts(), nil
 }
 
-// walkOf returns a walk over a window. The walk skips unreadable rows and reports them as warnings.
-func walkOf(r WindowReader, tenant string, window int64, classes []int64) *seriesWalk {
+// newLenientWalk returns a walk over a window. The walk skips unreadable rows and reports them as warnings.
+func newLenientWalk(r WindowReader, tenant string, window int64, classes []int64) *seriesWalk {
 	return &seriesWalk{tenant: tenant, window: window, classes: classes, scan: r.Scan, between: func() {}}
 }
 
@@ -245,7 +245,7 @@ const valueBytes = 200
 
 func (c *seriesCounter) counts() SeriesCounts {
 	out := SeriesCounts{Series: c.series, AllMetrics: len(c.metrics), AllLabels: len(c.values)}
-	metrics, names, values := greatest{limit: c.q.Limit}, greatest{limit: c.q.Limit}, greatest{limit: c.q.Limit}
+	metrics, names, values := largestCounts{limit: c.q.Limit}, largestCounts{limit: c.q.Limit}, largestCounts{limit: c.q.Limit}
 	for name, n := range c.metrics {
 		metrics.add(name, n)
 	}

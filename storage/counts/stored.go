@@ -16,9 +16,9 @@ import (
 // errNoCounts means that a window has no readable counts for its current state.
 var errNoCounts = errors.New("storage: the series of the window have not been counted")
 
-// Stored returns the stored counts of a window's series for a state. It returns nil if the series must be counted.
-func (s *Statistics) Stored(ctx context.Context, tenant string, window int64, state uint64) *format.Counts {
-	if !s.MayHave(window) {
+// StoredCounts returns the stored counts of a window's series for a state. It returns nil if the series must be counted.
+func (s *Statistics) StoredCounts(ctx context.Context, tenant string, window int64, state uint64) *format.Counts {
+	if !s.MayHaveCounts(window) {
 		return nil
 	}
 	v, err := s.env.Cache.Get(ctx, cache.EntryKey{Kind: cache.KindStored, Window: window, Tenant: tenant}, state,
@@ -83,15 +83,15 @@ func (s *Statistics) readCounts(
 		c, bad = format.ParseCounts(head, body)
 	}
 	if bad != nil {
-		s.badCounts(tenant, window, bad)
+		s.reportBadCounts(tenant, window, bad)
 		return nil, errNoCounts
 	}
 	return c, nil
 }
 
-// badCounts reports unreadable counts once, and causes the series to be counted again.
-func (s *Statistics) badCounts(tenant string, window int64, bad error) {
-	s.env.Memory.SetNote(tenant, window, countsLost)
+// reportBadCounts reports unreadable counts once, and causes the series to be counted again.
+func (s *Statistics) reportBadCounts(tenant string, window int64, bad error) {
+	s.env.Memory.SetNote(tenant, window, countsUnreadable)
 	if !errors.Is(bad, format.ErrCountsMismatch) {
 		s.env.Note(engine.Catalog, fmt.Errorf(
 			"storage: reading the series counts of window %d of tenant %q failed, so they are counted again: %w",
@@ -103,7 +103,7 @@ func (s *Statistics) badCounts(tenant string, window int64, bad error) {
 // scanCounts scans rows of counts. Unreadable rows are skipped and reported, and the series will be counted again.
 func (s *Statistics) scanCounts(ctx context.Context, rows engine.Range, row func(engine.Row) error) error {
 	rows.Table = engine.Catalog
-	rows.Damaged = func(d engine.Damage) { s.badCounts(rows.Partition[2].Text, rows.Partition[0].Int, d.Err) }
+	rows.Damaged = func(d engine.Damage) { s.reportBadCounts(rows.Partition[2].Text, rows.Partition[0].Int, d.Err) }
 	return s.env.ScanCounts(ctx, rows, row)
 }
 
@@ -119,7 +119,7 @@ type storedSeries struct {
 func (s *Statistics) storedSeries(
 	ctx context.Context, tenant string, window int64, state, before uint64,
 ) (found storedSeries) {
-	if !s.MayHave(window) {
+	if !s.MayHaveCounts(window) {
 		return found
 	}
 	head, change := format.CountsKey(state, 0), format.CountsChangeKey(state, before)
@@ -140,7 +140,7 @@ func (s *Statistics) storedSeries(
 			}
 		}
 		if err != nil {
-			s.badCounts(tenant, window, err)
+			s.reportBadCounts(tenant, window, err)
 		}
 		return nil
 	})
@@ -150,8 +150,8 @@ func (s *Statistics) storedSeries(
 	return found
 }
 
-// answerFrom answers a query from stored counts. ok is false if they don't contain all counts that the query needs.
-func answerFrom(c *format.Counts, q SeriesQuery) (answer SeriesCounts, ok bool) {
+// answerFromCounts answers a query from stored counts. ok is false if they don't contain all counts that the query needs.
+func answerFromCounts(c *format.Counts, q SeriesQuery) (answer SeriesCounts, ok bool) {
 	if q.Metric != "" {
 		return answer, false
 	}
@@ -161,23 +161,23 @@ func answerFrom(c *format.Counts, q SeriesQuery) (answer SeriesCounts, ok bool) 
 		names[i] = c.Labels[i].NamedCount
 	}
 	var fits [3]bool
-	answer.Metrics, fits[0] = firstOf(c.Metrics, c.AllMetrics, q.Limit)
-	answer.Labels, fits[1] = firstOf(names, c.AllLabels, q.Limit)
+	answer.Metrics, fits[0] = firstEntries(c.Metrics, c.AllMetrics, q.Limit)
+	answer.Labels, fits[1] = firstEntries(names, c.AllLabels, q.Limit)
 	at := slices.IndexFunc(c.Labels, func(l format.LabelCounts) bool { return l.Name == q.Label })
 	switch {
 	case q.Label == labels.MetricName:
 		answer.Values, fits[2] = answer.Metrics, fits[0]
 	case at >= 0:
-		answer.Values, fits[2] = firstOf(c.Labels[at].Values, c.Labels[at].Count, q.Limit)
+		answer.Values, fits[2] = firstEntries(c.Labels[at].Values, c.Labels[at].Count, q.Limit)
 	default:
 		fits[2] = len(c.Labels) == int(c.AllLabels)
 	}
 	return answer, fits == [3]bool{true, true, true}
 }
 
-// firstOf returns the first limit entries of a list. The list contains the largest counts; of is the number of all
+// firstEntries returns the first limit entries of a list. The list contains the largest counts; of is the number of all
 // counts. ok is false if the list has too few entries.
-func firstOf(list []Count, of uint64, limit int) (first []Count, ok bool) {
+func firstEntries(list []Count, of uint64, limit int) (first []Count, ok bool) {
 	limit = max(0, limit)
 	if len(list) < limit && uint64(len(list)) < of {
 		return nil, false

@@ -39,7 +39,7 @@ type valueShare struct {
 	ends  uint64
 }
 
-func (s *valueShare) has(hash uint64) bool { return hash&(1<<s.bits-1) == s.ends }
+func (s *valueShare) contains(hash uint64) bool { return hash&(1<<s.bits-1) == s.ends }
 
 // countedLabel is a label whose values are counted in this pass.
 type countedLabel struct {
@@ -51,7 +51,7 @@ type countedLabel struct {
 // foundLabel holds the results for a label.
 type foundLabel struct {
 	values   uint64
-	greatest greatest
+	greatest largestCounts
 }
 
 // counterBytes is the approximate memory that a valueCounter needs for a value, in addition to its text.
@@ -71,7 +71,7 @@ func (c *valueCounter) add(row []byte) error { return format.EachLabel(row, c.va
 func (c *valueCounter) value(name, value []byte) {
 	l := c.counting[string(name)]
 	if l == nil {
-		if c.again || c.isPutOff(name) {
+		if c.again || c.isPostponed(name) {
 			return
 		}
 		if len(c.counting)+len(c.putOff) >= maxCountedLabels {
@@ -85,18 +85,18 @@ func (c *valueCounter) value(name, value []byte) {
 		l.values[string(value)] = n + 1
 		return
 	}
-	if l.bits > 0 && !l.has(maphash.Bytes(c.seed, value)) {
+	if l.bits > 0 && !l.contains(maphash.Bytes(c.seed, value)) {
 		return
 	}
 	l.values[string(value)] = 1
 	size := len(value) + counterBytes
 	l.used, c.used = l.used+size, c.used+size
 	for c.used > c.limit && len(l.values) > 0 {
-		c.relieve()
+		c.postponeLargest()
 	}
 }
 
-func (c *valueCounter) isPutOff(name []byte) bool {
+func (c *valueCounter) isPostponed(name []byte) bool {
 	for i := range c.putOff {
 		if c.putOff[i].label == string(name) {
 			return true
@@ -108,9 +108,9 @@ func (c *valueCounter) isPutOff(name []byte) bool {
 // maxShareBits bounds the number of shares of a label's values: it is at most 2^maxShareBits.
 const maxShareBits = 32
 
-// relieve frees memory by postponing the label whose values take the most memory. If this label takes most of the
+// postponeLargest frees memory by postponing the label whose values take the most memory. If this label takes most of the
 // limit, it postpones only half of its values.
-func (c *valueCounter) relieve() {
+func (c *valueCounter) postponeLargest() {
 	var most *countedLabel
 	for _, l := range c.counting {
 		if most == nil || l.used > most.used || l.used == most.used && l.label < most.label {
@@ -131,7 +131,7 @@ func (c *valueCounter) relieve() {
 	kept := make(map[string]uint64, len(most.values)/2)
 	most.bits, most.used = most.bits+1, 0
 	for value, n := range most.values {
-		if most.has(maphash.String(c.seed, value)) {
+		if most.contains(maphash.String(c.seed, value)) {
 			kept[value] = n
 			most.used += len(value) + counterBytes
 		}
@@ -145,7 +145,7 @@ func (c *valueCounter) endPass() (more bool) {
 	for name, l := range c.counting {
 		f := c.found[name]
 		if f == nil {
-			f = &foundLabel{greatest: greatest{limit: c.keep}}
+			f = &foundLabel{greatest: largestCounts{limit: c.keep}}
 			c.found[name] = f
 		}
 		f.values += uint64(len(l.values))

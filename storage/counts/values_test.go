@@ -93,7 +93,7 @@ func TestBoundCounts(t *testing.T) {
 	}
 	all.AllMetrics, all.AllLabels = uint64(len(all.Metrics)), uint64(len(all.Labels))
 	metrics, names := slices.Clone(all.Metrics), slices.Clone(all.Labels)
-	boundCounts(all)
+	limitCounts(all)
 	rows, err := format.EncodeCounts(all)
 	require.NoError(t, err)
 	require.Greater(t, len(rows), 3)
@@ -105,15 +105,15 @@ func TestBoundCounts(t *testing.T) {
 		require.Equal(t, names[i].Values[:len(l.Values)], l.Values)
 	}
 	q := SeriesQuery{Label: all.Labels[3].Name, Limit: len(all.Labels[3].Values)}
-	_, ok := answerFrom(all, q)
+	_, ok := answerFromCounts(all, q)
 	require.True(t, ok)
 	q.Limit++
-	_, ok = answerFrom(all, q)
+	_, ok = answerFromCounts(all, q)
 	require.False(t, ok, "there are more values")
-	_, ok = answerFrom(all, SeriesQuery{Label: names[len(names)-1].Name, Limit: 1})
+	_, ok = answerFromCounts(all, SeriesQuery{Label: names[len(names)-1].Name, Limit: 1})
 	require.False(t, ok, "the label was left out")
-	_, ok = answerFrom(all, SeriesQuery{Limit: len(all.Metrics) + 1})
+	_, ok = answerFromCounts(all, SeriesQuery{Limit: len(all.Metrics) + 1})
 	require.False(t, ok)
-	_, ok = answerFrom(all, SeriesQuery{Limit: 1, Metric: "m"})
+	_, ok = answerFromCounts(all, SeriesQuery{Limit: 1, Metric: "m"})
 	require.False(t, ok)
 }

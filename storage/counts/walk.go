@@ -40,8 +40,8 @@ func stateOf(version, others uint64) uint64 {
 // stretchShards determines the size of a stretch: the ids of about this many shards of a metric are in memory together.
 const stretchShards = 32
 
-// stretches returns the number of parts in which the ids of a metric are visited. It is a power of two up to 256.
-func stretches(shards int64) int { return int(max(1, shards/stretchShards)) }
+// countStretches returns the number of parts in which the ids of a metric are visited. It is a power of two up to 256.
+func countStretches(shards int64) int { return int(max(1, shards/stretchShards)) }
 
 // each calls row once for each of the metric's series in one of n stretches of ids, with the series' labels row. It
 // returns the ids of these series in order. The row is valid only during the call.
@@ -120,8 +120,8 @@ func mergeIDs(ids, more []format.SeriesID) []format.SeriesID {
 	return ids
 }
 
-// inBoth returns the number of ids that are in both sorted lists.
-func inBoth(a, b []format.SeriesID) (n int) {
+// countCommon returns the number of ids that are in both sorted lists.
+func countCommon(a, b []format.SeriesID) (n int) {
 	for len(a) > 0 && len(b) > 0 {
 		switch c := bytes.Compare(a[0][:], b[0][:]); {
 		case c == 0:
@@ -152,7 +152,7 @@ func (m metricList) shardsOf(name string) int64 {
 
 // all calls row once for each of a metric's series, with the series' labels row. The row is valid only during the call.
 func (w *seriesWalk) all(ctx context.Context, m MetricShards, keysOnly bool, row func(engine.Row) error) error {
-	n := stretches(m.Shards)
+	n := countStretches(m.Shards)
 	for stretch := range n {
 		if _, err := w.each(ctx, m, stretch, n, keysOnly, row); err != nil {
 			return err

@@ -40,8 +40,8 @@ const (
 // none.
 type countedState struct{ state, before uint64 }
 
-// statesOf returns the states of a counted window and of the previous one.
-func statesOf(u *ended.OverWindow) countedState {
+// newCountedState returns the states of a counted window and of the previous one.
+func newCountedState(u *ended.OverWindow) countedState {
 	if u.Before == nil {
 		return countedState{state: u.Version}
 	}
@@ -53,13 +53,13 @@ func statesOf(u *ended.OverWindow) countedState {
 func (s *Statistics) Uncounted(ctx context.Context, between func()) iter.Seq2[ended.OverWindow, error] {
 	return ended.AllWindows(
 		ctx, s.env.Tenants, func(tenant string, yield func(ended.OverWindow) bool) (wanted bool, err error) {
-			return s.uncountedOf(ctx, tenant, between, yield)
+			return s.uncountedIn(ctx, tenant, between, yield)
 		},
 	)
 }
 
-// uncountedOf is Uncounted for one tenant.
-func (s *Statistics) uncountedOf(
+// uncountedIn is Uncounted for one tenant.
+func (s *Statistics) uncountedIn(
 	ctx context.Context, tenant string, between func(), yield func(ended.OverWindow) bool,
 ) (wanted bool, err error) {
 	last := s.env.Period.WindowAt(rollup.Raw, s.env.Now().Add(-ended.EndedAfter).UnixMilli()) - 1
@@ -95,20 +95,20 @@ func (s *Statistics) uncountedOf(
 // window. The state remains 0 if the window can't be counted yet, because its rollups are incomplete. A writer such as
 // an import may then have written only its first commit record, and its further rows won't change the state.
 func (s *Statistics) needsCounts(ctx context.Context, u *ended.OverWindow) (bool, error) {
-	if !s.MayHave(u.Window) {
+	if !s.MayHaveCounts(u.Window) {
 		return false, nil
 	}
-	state, err := s.State(ctx, u.Tenant, u.Window)
+	state, err := s.WindowState(ctx, u.Tenant, u.Window)
 	if err != nil || state == 0 {
 		return false, err
 	}
 	u.Version = state
-	switch s.known(u) {
-	case countsThere:
+	switch s.cachedState(u) {
+	case countsStored:
 		return false, nil
-	case countsWait:
+	case countsMissing:
 		return true, nil
-	case countsWaitAgain:
+	case countsOutdated:
 		u.Again = true
 		return true, nil
 	}
@@ -121,20 +121,20 @@ func (s *Statistics) needsCounts(ctx context.Context, u *ended.OverWindow) (bool
 		return false, err
 	}
 	switch u.Again = found.others; {
-	case found.lost: // The cached value stays countsLost until counts are written again.
+	case found.lost: // The cached value stays countsUnreadable until counts are written again.
 	case found.counts && found.change:
-		s.setKnown(u, countsThere)
+		s.setCachedState(u, countsStored)
 	case s.env.Shared: // Nothing is cached, because another process may count the window.
 	case u.Again:
-		s.setKnown(u, countsWaitAgain)
+		s.setCachedState(u, countsOutdated)
 	default:
-		s.setKnown(u, countsWait)
+		s.setCachedState(u, countsMissing)
 	}
 	return !found.counts || !found.change, nil
 }
 
-// State returns the state of a window of a tenant: see stateOf.
-func (s *Statistics) State(ctx context.Context, tenant string, window int64) (uint64, error) {
+// WindowState returns the state of a window of a tenant: see stateOf.
+func (s *Statistics) WindowState(ctx context.Context, tenant string, window int64) (uint64, error) {
 	version, err := s.env.Version(ctx, tenant, window)
 	if err != nil || version == 0 {
 		return 0, err
@@ -143,14 +143,14 @@ func (s *Statistics) State(ctx context.Context, tenant string, window int64) (ui
 	return stateOf(version, others), err
 }
 
-// MayHave reports whether a window may have stored counts now. If the engine expires rows, counts exist only for
+// MayHaveCounts reports whether a window may have stored counts now. If the engine expires rows, counts exist only for
 // Env.Kept after the end of the window. During this time labels don't expire under any retention.
-func (s *Statistics) MayHave(window int64) bool {
-	return !s.env.Expiring || s.env.Now().Before(s.Vanish(window))
+func (s *Statistics) MayHaveCounts(window int64) bool {
+	return !s.env.Expiring || s.env.Now().Before(s.CountsExpiry(window))
 }
 
-// Vanish returns the time at which the stored counts of a window expire, if the engine expires rows.
-func (s *Statistics) Vanish(window int64) time.Time {
+// CountsExpiry returns the time at which the stored counts of a window expire, if the engine expires rows.
+func (s *Statistics) CountsExpiry(window int64) time.Time {
 	return time.UnixMilli(s.env.Period.WindowEnd(window)).Add(s.env.Kept - expiringCountsLag)
 }
 
@@ -180,7 +180,7 @@ func (s *Statistics) findCounts(ctx context.Context, u *ended.OverWindow) (f fou
 		}
 		return nil
 	})
-	if s.known(u) == countsLost {
+	if s.cachedState(u) == countsUnreadable {
 		f.counts, f.change, f.others, f.lost = false, u.Before == nil, true, true
 	}
 	return f, err
@@ -201,7 +201,7 @@ func (s *Statistics) CountWindow(ctx context.Context, u ended.OverWindow, betwee
 		return 0, err
 	}
 	if found.counts && found.change { // Another process has counted the window.
-		s.setKnown(&u, countsThere)
+		s.setCachedState(&u, countsStored)
 		return 0, nil
 	}
 	c, err := s.newWindowCount(ctx, &u, between)
@@ -217,7 +217,7 @@ func (s *Statistics) CountWindow(ctx context.Context, u ended.OverWindow, betwee
 	case err != nil:
 		return 0, fmt.Errorf("storage: counting the series of window %d of tenant %q: %w", u.Window, u.Tenant, err)
 	}
-	s.setKnown(&u, countsThere)
+	s.setCachedState(&u, countsStored)
 	return int64(c.counts.Series), nil
 }
 
@@ -238,24 +238,24 @@ func (s *Statistics) newWindowCount(
 	ctx context.Context, u *ended.OverWindow, between func(),
 ) (c *windowCount, err error) {
 	c = &windowCount{s: s, limit: cmp.Or(int(s.env.CountingBytes), countingBytes)}
-	if c.walk, c.metrics, err = s.strictWalk(ctx, u.Tenant, u.Window, u.Version, between); err != nil ||
+	if c.walk, c.metrics, err = s.newStrictWalk(ctx, u.Tenant, u.Window, u.Version, between); err != nil ||
 		u.Before == nil {
 		return c, err
 	}
-	c.before, c.metricsThen, err = s.strictWalk(ctx, u.Tenant, u.Before.Window, u.Before.State, between)
+	c.before, c.metricsThen, err = s.newStrictWalk(ctx, u.Tenant, u.Before.Window, u.Before.State, between)
 	return c, err
 }
 
-// strictWalk returns a walk over a window, and the window's metrics. It returns ErrStateChanged if the window is in
+// newStrictWalk returns a walk over a window, and the window's metrics. It returns ErrStateChanged if the window is in
 // another state. The walk returns an error for unreadable rows.
-func (s *Statistics) strictWalk(
+func (s *Statistics) newStrictWalk(
 	ctx context.Context, tenant string, window int64, state uint64, between func(),
 ) (*seriesWalk, metricList, error) {
 	classes, _, err := s.env.Classes(ctx, tenant, window)
 	if err != nil {
 		return nil, nil, err
 	}
-	if now, err := s.State(ctx, tenant, window); err != nil || now != state {
+	if now, err := s.WindowState(ctx, tenant, window); err != nil || now != state {
 		return nil, nil, cmp.Or(err, ErrStateChanged)
 	}
 	names, err := s.env.Metrics(ctx, tenant, window)
@@ -294,7 +294,7 @@ func (c *windowCount) count(ctx context.Context, whole, compare bool) error {
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		n, err := c.metric(ctx, name, values, compare)
+		n, err := c.countMetric(ctx, name, values, compare)
 		if err != nil {
 			return err
 		}
@@ -308,7 +308,7 @@ func (c *windowCount) count(ctx context.Context, whole, compare bool) error {
 	}
 	for values.endPass() {
 		for _, m := range c.metrics {
-			if _, err := c.metric(ctx, m.Name, values, false); err != nil {
+			if _, err := c.countMetric(ctx, m.Name, values, false); err != nil {
 				return err
 			}
 		}
@@ -318,12 +318,12 @@ func (c *windowCount) count(ctx context.Context, whole, compare bool) error {
 	return nil
 }
 
-// metric counts the series of a metric, and also their labels if values isn't nil.
-func (c *windowCount) metric(
+// countMetric counts the series of a metric, and also their labels if values isn't nil.
+func (c *windowCount) countMetric(
 	ctx context.Context, name string, values *valueCounter, compare bool,
 ) (series int, err error) {
 	m, then := MetricShards{name, c.metrics.shardsOf(name)}, MetricShards{name, c.metricsThen.shardsOf(name)}
-	n := stretches(max(m.Shards, then.Shards))
+	n := countStretches(max(m.Shards, then.Shards))
 	for stretch := range n {
 		ids, err := c.walk.each(ctx, m, stretch, n, values == nil, func(row engine.Row) error {
 			if values == nil {
@@ -342,7 +342,7 @@ func (c *windowCount) metric(
 		if err != nil {
 			return 0, err
 		}
-		both := inBoth(ids, before)
+		both := countCommon(ids, before)
 		c.change.Added += uint64(len(ids) - both)
 		c.change.Gone += uint64(len(before) - both)
 	}
@@ -362,11 +362,11 @@ func (c *windowCount) finish(values *valueCounter) {
 	slices.SortFunc(n.Labels, func(a, b format.LabelCounts) int {
 		return format.CompareCounts(a.NamedCount, b.NamedCount)
 	})
-	boundCounts(n)
+	limitCounts(n)
 }
 
-// boundCounts removes the smallest counts, so that the remaining counts fit in their rows.
-func boundCounts(n *format.Counts) {
+// limitCounts removes the smallest counts, so that the remaining counts fit in their rows.
+func limitCounts(n *format.Counts) {
 	n.Metrics = firstFitting(n.Metrics, maxMetricsBytes, func(c *Count) int { return len(c.Name) })
 	n.Labels = firstFitting(n.Labels, maxLabelsBytes, func(l *format.LabelCounts) int { return len(l.Name) })
 	for limit := maxCountedValues; ; limit /= 2 {
@@ -424,34 +424,34 @@ func (c *windowCount) store(ctx context.Context, u *ended.OverWindow, found foun
 	}
 	// The lock prevents drops between the read of the states and the write.
 	defer c.s.env.Lock()()
-	if now, err := c.s.State(ctx, u.Tenant, u.Window); err != nil || now != u.Version {
+	if now, err := c.s.WindowState(ctx, u.Tenant, u.Window); err != nil || now != u.Version {
 		return cmp.Or(err, ErrStateChanged)
 	}
 	if u.Before != nil {
-		if now, err := c.s.State(ctx, u.Tenant, u.Before.Window); err != nil || now != u.Before.State {
+		if now, err := c.s.WindowState(ctx, u.Tenant, u.Before.Window); err != nil || now != u.Before.State {
 			return cmp.Or(err, ErrStateChanged)
 		}
 	}
 	expires := int64(0)
 	if c.s.env.Expiring {
-		expires = c.s.Vanish(u.Window).Unix()
+		expires = c.s.CountsExpiry(u.Window).Unix()
 	}
 	return c.s.env.Replace(ctx, u, found.keys, rows, expires)
 }
 
 // CountedWindow returns a tenant's window with its current state, and the previous window.
 func (s *Statistics) CountedWindow(ctx context.Context, tenant string, window int64) (*ended.OverWindow, error) {
-	state, err := s.State(ctx, tenant, window)
+	state, err := s.WindowState(ctx, tenant, window)
 	u := &ended.OverWindow{Tenant: tenant, Window: window, Version: state}
 	u.StartMS, u.EndMS = s.env.Period.WindowSpan(window)
 	if err != nil {
 		return u, err
 	}
 	before := s.env.Period.RawWindowAt(u.StartMS)
-	if before == window || !s.MayHave(before) {
+	if before == window || !s.MayHaveCounts(before) {
 		return u, nil
 	}
-	state, err = s.State(ctx, tenant, before)
+	state, err = s.WindowState(ctx, tenant, before)
 	if state != 0 {
 		u.Before = &ended.EarlierWindow{Window: before, State: state}
 	}

@@ -10,24 +10,24 @@ const (
 	deleteOnlyReadRows                    // sealPass.deleteStaged: the rows of gather
 	deleteStagedLast                      // sealPass.run: seal before deleteStaged
 	subtractOnlyVisible                   // slotSealer.readSealed: visibleSamples with the deletes of the series
-	listAfterWriting                      // roller.run: ahead is false on a shared engine
+	listAfterWriting                      // roller.writeAll: ahead is false on a shared engine
 	closeBeforeListing                    // Forget: listStaged after closeGenerations
 	readHeadFirst                         // package query, Select: the head, the commit records, the rows
 	headExcludesRollups                   // package query, windowFinder: no buckets for slots of the head
-	fillRaisesVersion                     // roller.fill: version+1
+	fillRaisesVersion                     // roller.extend5m: version+1
 	writeEmptyRollups                     // roller.make5m: rollup.AppendEmpty
 	keepEmptyChunks                       // cleaner.row: a row without samples is written
 	coarsestMarksFirst                    // trim.mark: from OneHour down
 	trimOnlyInForce                       // trim.slot: an announced delete gets a mark only
-	noteBeforeDeleting                    // sealPass.deleteStaged: noteWorkedOff first
+	noteBeforeDeleting                    // sealPass.deleteStaged: recordSealedRows first
 	removeDeletesLast                     // CleanTombstones: dropDeletes is last
-	ownMarkPerImport                      // importDay.bring: newMarks
-	coarseMarksLast                       // importDay.bring: the coarser commit records after seal
+	ownMarkPerImport                      // importDay.writeSeries: newCommitKeys
+	coarseMarksLast                       // importDay.writeSeries: the coarser commit records after seal
 	noteBeforeRemoving                    // dropDeletes: removing before removeDelete
 	applyAfterSealing                     // loadTombstones: apply after sealOf
 	followAfterReading                    // loadTombstones: catchUp after deletesOf
 	followBeforeSealing                   // sealTogether: forgetDue
-	rereadAfterSleep                      // follower.forgetDue: HasSealedRow and reread
+	rereadAfterSleep                      // follower.releaseSealed: HasSealedRow and reread
 )
 
 // readerRules contains the rules above that random histories need: without one of them, a random history fails (see
@@ -42,7 +42,7 @@ const (
 //     and the next seal and rollWindow write the missing records.
 //   - Cleaning recomputes rollups before it rewrites chunks (CleanTombstones). A cleaned chunk has the same samples and
 //     the same weight in versions as before, and the delete isn't removed before both are done. The order matters only
-//     for unreadable chunks, which the model doesn't have (roller.keepUnread).
+//     for unreadable chunks, which the model doesn't have (roller.keepUnread5m).
 var readerRules = []withoutRule{
 	{followBeforeDelete, "a delete reads the writes of other processes before it seals"},      // 18
 	{deleteOnlyReadRows, "a seal deletes only the staged rows that it read"},                  // 7

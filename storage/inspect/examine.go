@@ -39,7 +39,7 @@ type ExamineOptions struct {
 	// Retention is the retention of raw samples, Retention5m and Retention1h the retention of rollups; 0: forever.
 	Retention, Retention5m, Retention1h time.Duration
 	// TenantRetention and Classes are as in storage.Options.
-	TenantRetention map[string]retention.Keep
+	TenantRetention map[string]retention.Durations
 	Classes         []retention.Class
 	// Listen is called between two reads of the processes' rows, and must wait for at least two heartbeats. If it is
 	// nil, the rows are read once, and no process is known to be alive.
@@ -269,7 +269,7 @@ func (x *examiner) examineWaiting(ctx context.Context) error {
 	g.SetLimit(examineWorkers)
 	for p := range x.Period().Partitions() {
 		g.Go(panics.WrapError("examining the store", func() error {
-			work, err := x.Waiting(ctx, p)
+			work, err := x.WaitingWork(ctx, p)
 			if err != nil {
 				return err
 			}
@@ -454,9 +454,9 @@ func (x *examiner) examineProcesses(
 
 // examineRetentions reads the advertised retentions of processes, on which hidden and expired windows depend.
 func (x *examiner) examineRetentions(ctx context.Context) error {
-	if err := x.View.Retention().LearnAdvertised(ctx); err != nil {
+	if err := x.View.Retention().LoadAdvertised(ctx); err != nil {
 		return err
 	}
-	x.c.Keeps = x.View.Retention().Differing()
+	x.c.Keeps = x.View.Retention().DifferingTexts()
 	return nil
 }

@@ -54,7 +54,7 @@ func (o *overview) printLine(line string, args ...any) { o.out(fmt.Sprintf(line,
 func (o *overview) describeStaged() error {
 	staged := map[int64]int{}
 	for p := range o.Period().Partitions() {
-		work, err := o.Waiting(o.ctx, p)
+		work, err := o.WaitingWork(o.ctx, p)
 		if err != nil {
 			return err
 		}

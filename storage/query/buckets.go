@@ -34,8 +34,8 @@ var errAggregated = errors.New(
 		"which are estimates; only counts, sums, minima and maxima of these are exact",
 )
 
-// columnsOfAggregates are the columns that are exact in aggregates.
-const columnsOfAggregates = rollup.ColumnCount | rollup.ColumnSum | rollup.ColumnMin | rollup.ColumnMax
+// aggregateColumns are the columns that are exact in aggregates.
+const aggregateColumns = rollup.ColumnCount | rollup.ColumnSum | rollup.ColumnMin | rollup.ColumnMax
 
 // Buckets sets into to the series' buckets within the query's range, ordered by time. Whole buckets come from rollups.
 // Buckets of slots whose rollups are incomplete are computed from samples. Buckets that extend beyond the range may be
@@ -61,7 +61,7 @@ func (s *SelectedSeries) Buckets(into *rollup.Buckets, buf *BucketBuffers) error
 	for i, c := range chunks {
 		if sel.isRaw(c) {
 			sel.decodeDeleted(s, c, hidden, &buf.samples)
-		} else if !sel.isOutdone(c, chunks[i+1:]) {
+		} else if !sel.isSuperseded(c, chunks[i+1:]) {
 			sel.decodeBuckets(s, c, hidden, sampled, &buf.rolled)
 		}
 	}
@@ -85,16 +85,16 @@ func (s *SelectedSeries) Buckets(into *rollup.Buckets, buf *BucketBuffers) error
 	}
 	hideBucketStarts(&buf.rolled, sel.r.startsFrom)
 	rollup.Merge(into, &buf.rolled, &buf.cells, sel.columns)
-	estimated := sel.columns&^columnsOfAggregates != 0
+	estimated := sel.columns&^aggregateColumns != 0
 	for i, flags := range into.Flags {
 		if flags&(rollup.HasDeleted|rollup.Aggregated) == 0 || into.End[i] < sel.r.minT || into.Start[i] >= sel.r.maxT {
 			continue
 		}
 		if flags&rollup.HasDeleted != 0 {
-			sel.r.tellOnce(errHasDeleted)
+			sel.r.reportWarningOnce(errHasDeleted)
 		}
 		if flags&rollup.Aggregated != 0 && estimated {
-			sel.r.tellOnce(errAggregated)
+			sel.r.reportWarningOnce(errAggregated)
 		}
 	}
 	return sel.r.budget.Use.AddSamples(buf.samples.Len() + buf.rolled.Len())
@@ -122,11 +122,11 @@ func (sel *selection) sampledSlots(chunks []sealedChunk) (slots []int64) {
 func (sel *selection) decodeDeleted(s *SelectedSeries, c sealedChunk, hidden format.Tombstones, into *chunk.Samples) {
 	ds, ok := sel.uncleaned[sel.r.env.Period.SlotOf(c.start+1)]
 	if !ok {
-		sel.decode(s, c, hidden, into)
+		sel.decodeChunk(s, c, hidden, into)
 		return
 	}
 	var all chunk.Samples
-	sel.decode(s, c, hidden, &all)
+	sel.decodeChunk(s, c, hidden, &all)
 	ds = ds.OfSeries(s.Labels)
 	format.RemoveSamples(&all, func(t int64) bool {
 		return !ds.TouchesBucket(-format.FloorDiv(-t, sel.width)*sel.width, sel.width)
@@ -148,9 +148,9 @@ func (sel *selection) compareChunks(a, b sealedChunk) int {
 	return cmp.Compare(rollup.VersionOf(a.data), rollup.VersionOf(b.data))
 }
 
-// isOutdone reports whether another shard has a chunk with the same span and a higher version. next must contain the
+// isSuperseded reports whether another shard has a chunk with the same span and a higher version. next must contain the
 // chunks after c.
-func (sel *selection) isOutdone(c sealedChunk, next []sealedChunk) bool {
+func (sel *selection) isSuperseded(c sealedChunk, next []sealedChunk) bool {
 	for _, o := range next {
 		if o.start != c.start {
 			break
@@ -171,18 +171,18 @@ func (sel *selection) decodeBuckets(
 	src := &sel.sources[c.source]
 	before := into.Len()
 	if err := rollup.DecodeStored(c.data, sel.columns, into); err != nil {
-		sel.r.corrupt(&damage.CorruptRowError{
+		sel.r.reportCorrupt(&damage.CorruptRowError{
 			Table: format.TableOf(format.ResolutionOf(src.window.window)), Window: src.window.window,
 			Tenant: sel.r.tenant, Metric: src.metric, Series: s.id.String(), Start: c.start, Err: err,
 		})
 		return
 	}
 	if rollup.IsLong(c.data) {
-		sel.keepAsked(src.window, before, into)
+		sel.keepRequested(src.window, before, into)
 	}
 	ends := into.End[before:]
 	if len(ends) == 0 || len(hidden) == 0 && len(sampled) == 0 && ends[0] > src.hidden &&
-		sel.allRolled(src.window, ends[0], ends[len(ends)-1]) {
+		sel.areAllRolled(src.window, ends[0], ends[len(ends)-1]) {
 		return
 	}
 	// The chunk of a day may contain buckets of slots whose seal is in progress or was interrupted. These slots are
@@ -202,17 +202,17 @@ func (sel *selection) decodeBuckets(
 		if slices.Contains(sampled, slot) {
 			fromSamples = hidden.Filter(uncleared).TouchesBucket(end, sel.width)
 		}
-		if !fromSamples || end <= src.hiddenRaw || sel.r.gaps.Hold(src.class, rollup.Raw, end) {
+		if !fromSamples || end <= src.hiddenRaw || sel.r.gaps.Contains(src.class, rollup.Raw, end) {
 			// No samples are visible, so the bucket is returned even if it includes deleted samples.
 			if ds := hidden.Filter(uncleared); ds.TouchesBucket(end, sel.width) && hasDeleted(c, end, ds) {
-				sel.r.tellOnce(errHasDeleted)
+				sel.r.reportWarningOnce(errHasDeleted)
 			}
 			return true
 		}
 		// If the query requests the whole bucket and some of its samples are hidden, the bucket is returned from the
 		// rollup. The exception is a bucket touched by a delete that the rollup was computed without: it is computed
 		// from the remaining samples, which include no deleted ones.
-		return end-sel.width < src.hiddenRaw && !sel.isCut(end) &&
+		return end-sel.width < src.hiddenRaw && !sel.containsEdge(end) &&
 			!hidden.Filter(uncleared).TouchesBucket(end, sel.width)
 	}
 	for _, end := range ends {
@@ -234,15 +234,15 @@ func hasDeleted(c sealedChunk, end int64, ds format.Tombstones) bool {
 	return format.TrimBuckets(&b, func(int64) format.Tombstones { return ds })
 }
 
-// isCut reports whether an edge is inside the bucket with this end.
-func (sel *selection) isCut(end int64) bool {
+// containsEdge reports whether an edge is inside the bucket with this end.
+func (sel *selection) containsEdge(end int64) bool {
 	i, _ := slices.BinarySearch(sel.edges, end-sel.width+1)
 	return i < len(sel.edges) && sel.edges[i] < end
 }
 
-// keepAsked removes the buckets from index onwards that are outside the requested slots of the window. It is needed for
+// keepRequested removes the buckets from index onwards that are outside the requested slots of the window. It is needed for
 // long chunks, which cover more slots.
-func (sel *selection) keepAsked(w *sealedWindow, index int, into *rollup.Buckets) {
+func (sel *selection) keepRequested(w *sealedWindow, index int, into *rollup.Buckets) {
 	p, ends := sel.r.env.Period, into.End[index:]
 	from := sort.Search(len(ends), func(i int) bool { return ends[i] > p.SlotStart(w.slots[0]) })
 	to := sort.Search(len(ends), func(i int) bool { return ends[i] > p.SlotEnd(w.slots[len(w.slots)-1]) })
@@ -251,8 +251,8 @@ func (sel *selection) keepAsked(w *sealedWindow, index int, into *rollup.Buckets
 	}
 }
 
-// allRolled reports whether all slots between the buckets with these ends, both included, are answered from rollups.
-func (sel *selection) allRolled(w *sealedWindow, firstEnd, lastEnd int64) bool {
+// areAllRolled reports whether all slots between the buckets with these ends, both included, are answered from rollups.
+func (sel *selection) areAllRolled(w *sealedWindow, firstEnd, lastEnd int64) bool {
 	first, last := sel.r.env.Period.SlotOf(firstEnd), sel.r.env.Period.SlotOf(lastEnd)
 	from, ok := slices.BinarySearch(w.slots, first)
 	to := from + int(last-first)
@@ -266,11 +266,11 @@ func (sel *selection) allRolled(w *sealedWindow, firstEnd, lastEnd int64) bool {
 // fetchRollups reads the rollup chunks of a task. The rows of a series are adjacent. If less than half of them are
 // needed, a new scan starts after each series, unless passing over all rows of a series in a window is faster than
 // starting a scan.
-func (f *fetcher) fetchRollups(ctx context.Context, wants []want) error {
+func (f *fetcher) fetchRollups(ctx context.Context, wants []wantedSeries) error {
 	of := f.sel.sources[wants[0].source].window
 	from, to := f.sel.startsOf(of)
 	w := f.wanted(wants, from, to)
-	w.Long = !slices.ContainsFunc(wants, func(w want) bool { return !w.alone })
+	w.Long = !slices.ContainsFunc(wants, func(w wantedSeries) bool { return !w.alone })
 	if width := windowMSOf(of.window); (to-from)*2 <= width && int64(w.PassOver) < width/f.sel.chunkMSOf(of) {
 		w.PassOver = 0
 	}
@@ -282,7 +282,7 @@ func (f *fetcher) fetchRollups(ctx context.Context, wants []want) error {
 		if interval, long := format.LongStart(start); long {
 			start = interval
 		}
-		return f.take(wants[0], start, row)
+		return f.appendChunk(wants[0], start, row)
 	})
 	return err
 }

@@ -22,7 +22,7 @@ type chunkMemory struct {
 	capacity int64 // bytes
 
 	mu         sync.Mutex
-	young, old map[chunksKey]*keptChunks
+	young, old map[chunksKey]*cachedChunks
 	bytes      int64 // size of young
 	dropped    int64 // size of old
 }
@@ -31,14 +31,14 @@ const (
 	// chunkMemoryBytes is the capacity of a store's chunkMemory. It is enough for the chunks of about a thousand series
 	// in a few slots.
 	chunkMemoryBytes = 8 << 20
-	// keptSeries is the maximum number of series of a scan whose result is cached. With more series, starting the scan
+	// maxCachedSeries is the maximum number of series of a scan whose result is cached. With more series, starting the scan
 	// is a smaller share of the cost.
-	keptSeries = 64
-	// keptEntryBytes is the maximum size of an entry.
-	keptEntryBytes = 64 << 10
-	// keptOverhead is the approximate size of an entry without its chunks and ids. chunkOverhead is the size of a chunk
+	maxCachedSeries = 64
+	// maxEntryBytes is the maximum size of an entry.
+	maxEntryBytes = 64 << 10
+	// entryOverhead is the approximate size of an entry without its chunks and ids. chunkOverhead is the size of a chunk
 	// without its value.
-	keptOverhead, chunkOverhead = 400, 32
+	entryOverhead, chunkOverhead = 400, 32
 )
 
 // chunksKey identifies a scan by its slot and its first series.
@@ -49,25 +49,25 @@ type chunksKey struct {
 	first          format.SeriesID
 }
 
-// keptChunks are the chunks of some series in a slot. They are immutable.
-type keptChunks struct {
+// cachedChunks are the chunks of some series in a slot. They are immutable.
+type cachedChunks struct {
 	version uint64
 	ids     []format.SeriesID // of all series of the scan, in order, with or without chunks
-	chunks  []keptChunk       // in the order of their keys
+	chunks  []cachedChunk     // in the order of their keys
 	bytes   int64
 }
 
-type keptChunk struct {
+type cachedChunk struct {
 	series int // index in ids
 	value  []byte
 }
 
 func newChunkMemory(capacity int64) *chunkMemory {
-	return &chunkMemory{capacity: capacity, young: map[chunksKey]*keptChunks{}}
+	return &chunkMemory{capacity: capacity, young: map[chunksKey]*cachedChunks{}}
 }
 
 // get returns the chunks cached under key for this version, or nil.
-func (m *chunkMemory) get(key chunksKey, version uint64) *keptChunks {
+func (m *chunkMemory) get(key chunksKey, version uint64) *cachedChunks {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e := m.young[key]
@@ -86,13 +86,13 @@ func (m *chunkMemory) get(key chunksKey, version uint64) *keptChunks {
 }
 
 // put stores e under key, replacing an existing entry.
-func (m *chunkMemory) put(key chunksKey, e *keptChunks) {
+func (m *chunkMemory) put(key chunksKey, e *cachedChunks) {
 	key.tenant, key.metric = strings.Clone(key.tenant), strings.Clone(key.metric)
-	e.bytes = keptOverhead + int64(len(key.tenant)+len(key.metric)+len(e.ids)*engine.IDLen)
+	e.bytes = entryOverhead + int64(len(key.tenant)+len(key.metric)+len(e.ids)*engine.IDLen)
 	for _, c := range e.chunks {
 		e.bytes += int64(len(c.value)) + chunkOverhead
 	}
-	if e.bytes > min(keptEntryBytes, m.capacity/2) {
+	if e.bytes > min(maxEntryBytes, m.capacity/2) {
 		return
 	}
 	m.mu.Lock()
@@ -105,14 +105,14 @@ func (m *chunkMemory) put(key chunksKey, e *keptChunks) {
 }
 
 // add adds e to the young generation. The caller must hold the lock.
-func (m *chunkMemory) add(key chunksKey, e *keptChunks) {
+func (m *chunkMemory) add(key chunksKey, e *cachedChunks) {
 	if before := m.young[key]; before != nil {
 		m.bytes -= before.bytes
 	}
 	m.young[key] = e
 	if m.bytes += e.bytes; m.bytes > m.capacity/2 {
 		m.old, m.dropped = m.young, m.bytes
-		m.young, m.bytes = map[chunksKey]*keptChunks{}, 0
+		m.young, m.bytes = map[chunksKey]*cachedChunks{}, 0
 	}
 }
 
@@ -131,29 +131,29 @@ func (f *fetcher) versionOf(src *source) (version uint64, ok bool) {
 	return rows + pages, ok // Both versions only grow, so their sum is unique.
 }
 
-// scanOrRecall returns cached chunks if there are any. Otherwise it scans, and caches the result if the scan is for few
+// readChunks returns cached chunks if there are any. Otherwise it scans, and caches the result if the scan is for few
 // series. The caller must have read the versions of the task's partitions before.
-func (f *fetcher) scanOrRecall(ctx context.Context, start int64, wants []want) error {
-	if !f.keeps || len(wants) > keptSeries {
+func (f *fetcher) readChunks(ctx context.Context, start int64, wants []wantedSeries) error {
+	if !f.keeps || len(wants) > maxCachedSeries {
 		_, err := f.scan(ctx, start, wants)
 		return err
 	}
-	key, memory := f.sel.keyOf(start, wants), f.sel.r.chunkMemory
+	key, memory := f.sel.chunksKeyOf(start, wants), f.sel.r.chunkMemory
 	if e := memory.get(key, f.version); e != nil {
-		if size, ok := f.recall(e, start, wants); ok {
+		if size, ok := f.appendCached(e, start, wants); ok {
 			return f.sel.r.budget.Charge(size)
 		}
 	}
 	from := len(f.chunks)
 	whole, err := f.scan(ctx, start, wants)
 	if err == nil && whole {
-		memory.put(key, f.kept(f.chunks[from:], wants))
+		memory.put(key, f.newCachedChunks(f.chunks[from:], wants))
 	}
 	return err
 }
 
-// keyOf returns the cache key of a scan in a slot for the given series. The series must belong to one source.
-func (sel *selection) keyOf(start int64, wants []want) chunksKey {
+// chunksKeyOf returns the cache key of a scan in a slot for the given series. The series must belong to one source.
+func (sel *selection) chunksKeyOf(start int64, wants []wantedSeries) chunksKey {
 	src := &sel.sources[wants[0].source]
 	return chunksKey{
 		window: src.window.window, start: start, tenant: sel.r.tenant, metric: src.metric, place: src.place,
@@ -161,18 +161,18 @@ func (sel *selection) keyOf(start int64, wants []want) chunksKey {
 	}
 }
 
-// recallTasks sets got to the chunks of the tasks whose chunks are all cached, and returns the indexes of the other
-// tasks. wants is the number of series in all tasks. recallTasks runs in the caller's goroutine, because passing the
+// readCachedTasks sets got to the chunks of the tasks whose chunks are all cached, and returns the indexes of the other
+// tasks. wants is the number of series in all tasks. readCachedTasks runs in the caller's goroutine, because passing the
 // work to other goroutines would take longer. It recalls nothing in queries for buckets, which read multiple tables.
-func (sel *selection) recallTasks(tasks []task, wants int, got [][]sealedChunk) (rest []int) {
+func (sel *selection) readCachedTasks(tasks []task, wants int, got [][]sealedChunk) (rest []int) {
 	f := fetcher{sel: sel}
 	for i := range tasks {
-		if sel.width == 0 && len(tasks) > 1 && len(tasks[i].wants) <= keptSeries {
+		if sel.width == 0 && len(tasks) > 1 && len(tasks[i].wants) <= maxCachedSeries {
 			if f.chunks == nil {
 				f.chunks = make([]sealedChunk, 0, wants)
 			}
 			from := len(f.chunks)
-			if f.recallTask(tasks[i].wants) {
+			if f.appendCachedTask(tasks[i].wants) {
 				got[i] = f.chunks[from:len(f.chunks):len(f.chunks)]
 				continue
 			}
@@ -183,9 +183,9 @@ func (sel *selection) recallTasks(tasks []task, wants int, got [][]sealedChunk) 
 	return rest
 }
 
-// recallTask appends the chunks of a task if all of them are cached. If they exceed the budget it returns false, so
-// that the later read returns the error. The task must have at most keptSeries series.
-func (f *fetcher) recallTask(wants []want) bool {
+// appendCachedTask appends the chunks of a task if all of them are cached. If they exceed the budget it returns false, so
+// that the later read returns the error. The task must have at most maxCachedSeries series.
+func (f *fetcher) appendCachedTask(wants []wantedSeries) bool {
 	src := &f.sel.sources[wants[0].source]
 	version, ok := f.versionOf(src)
 	if !ok {
@@ -197,11 +197,11 @@ func (f *fetcher) recallTask(wants []want) bool {
 			continue
 		}
 		start := f.sel.r.env.Period.SlotStart(slot)
-		e := f.sel.r.chunkMemory.get(f.sel.keyOf(start, wants), version)
+		e := f.sel.r.chunkMemory.get(f.sel.chunksKeyOf(start, wants), version)
 		if e == nil {
 			return false
 		}
-		n, ok := f.recall(e, start, wants)
+		n, ok := f.appendCached(e, start, wants)
 		if !ok {
 			return false
 		}
@@ -210,9 +210,9 @@ func (f *fetcher) recallTask(wants []want) bool {
 	return f.sel.r.budget.Charge(size) == nil
 }
 
-// recall appends the chunks of the given series from a cached entry, and returns their size in bytes. ok is false if
+// appendCached appends the chunks of the given series from a cached entry, and returns their size in bytes. ok is false if
 // the entry doesn't cover all these series.
-func (f *fetcher) recall(e *keptChunks, start int64, wants []want) (size int, ok bool) {
+func (f *fetcher) appendCached(e *cachedChunks, start int64, wants []wantedSeries) (size int, ok bool) {
 	from, id, next := len(f.chunks), 0, 0
 	for i := range wants {
 		w := &wants[i]
@@ -235,11 +235,11 @@ func (f *fetcher) recall(e *keptChunks, start int64, wants []want) (size int, ok
 	return size, true
 }
 
-// kept returns an entry with copies of the chunks that a scan found for the given series. They are copied because their
+// newCachedChunks returns an entry with copies of the chunks that a scan found for the given series. They are copied because their
 // memory is shared with other chunks.
-func (f *fetcher) kept(found []sealedChunk, wants []want) *keptChunks {
-	e := &keptChunks{
-		version: f.version, ids: make([]format.SeriesID, len(wants)), chunks: make([]keptChunk, 0, len(found)),
+func (f *fetcher) newCachedChunks(found []sealedChunk, wants []wantedSeries) *cachedChunks {
+	e := &cachedChunks{
+		version: f.version, ids: make([]format.SeriesID, len(wants)), chunks: make([]cachedChunk, 0, len(found)),
 	}
 	size := 0
 	for i := range found {
@@ -251,7 +251,7 @@ func (f *fetcher) kept(found []sealedChunk, wants []want) *keptChunks {
 		for ; len(found) > 0 && found[0].series == wants[i].series; found = found[1:] {
 			from := len(values)
 			values = append(values, found[0].data...)
-			e.chunks = append(e.chunks, keptChunk{i, values[from:len(values):len(values)]})
+			e.chunks = append(e.chunks, cachedChunk{i, values[from:len(values):len(values)]})
 		}
 	}
 	return e

@@ -16,26 +16,26 @@ func TestChunkMemoryIsBounded(t *testing.T) {
 	const capacity, value = 100_000, 1000
 	m := newChunkMemory(capacity)
 	key := func(i int) chunksKey { return chunksKey{start: int64(i), tenant: "ann", metric: "m"} }
-	entry := func(version uint64, bytes int) *keptChunks {
-		return &keptChunks{
-			version: version, ids: make([]format.SeriesID, 1), chunks: []keptChunk{{0, make([]byte, bytes)}},
+	entry := func(version uint64, bytes int) *cachedChunks {
+		return &cachedChunks{
+			version: version, ids: make([]format.SeriesID, 1), chunks: []cachedChunk{{0, make([]byte, bytes)}},
 		}
 	}
 	for i := range 1000 {
 		m.put(key(i), entry(1, value))
 		require.NotNil(t, m.get(key(i), 1))
 		require.NotNil(t, m.get(key(0), 1), "what is used stays")
-		require.LessOrEqual(t, m.size(), int64(capacity+2*(value+keptOverhead+100)))
+		require.LessOrEqual(t, m.size(), int64(capacity+2*(value+entryOverhead+100)))
 	}
 	require.Nil(t, m.get(key(1), 1))
 	require.Nil(t, m.get(key(999), 2), "another version")
 	m.put(key(999), entry(2, value))
 	require.NotNil(t, m.get(key(999), 2))
 	require.Nil(t, m.get(key(999), 1))
-	m.put(key(1), entry(1, keptEntryBytes))
+	m.put(key(1), entry(1, maxEntryBytes))
 	require.Nil(t, m.get(key(1), 1), "too large")
 	total := int64(0)
-	for _, entries := range []map[chunksKey]*keptChunks{m.young, m.old} {
+	for _, entries := range []map[chunksKey]*cachedChunks{m.young, m.old} {
 		for _, e := range entries {
 			total += e.bytes
 		}
@@ -43,20 +43,20 @@ func TestChunkMemoryIsBounded(t *testing.T) {
 	require.Equal(t, total, m.size())
 }
 
-// TestChunksOfManySeriesAreNotKept checks that the result of a scan is cached for keptSeries series, but not for one
+// TestChunksOfManySeriesAreNotKept checks that the result of a scan is cached for maxCachedSeries series, but not for one
 // more.
 func TestChunksOfManySeriesAreNotKept(t *testing.T) {
 	sel := &selection{r: &request{
 		rowReader: &rowReader{Querier: New(Env{SeekRows: 20, Rows: paged.New(memory.New(), paged.Options{})})},
 	}, sources: []source{{window: &sealedWindow{}, metric: "m", places: 1}}}
-	wants := make([]want, keptSeries+1)
+	wants := make([]wantedSeries, maxCachedSeries+1)
 	for i := range wants {
-		wants[i] = want{at: uint32(i), of: &SelectedSeries{sel: sel, id: format.SeriesID{byte(i)}}}
+		wants[i] = wantedSeries{at: uint32(i), of: &SelectedSeries{sel: sel, id: format.SeriesID{byte(i)}}}
 	}
 	f := fetcher{sel: sel, keeps: true}
-	require.NoError(t, f.scanOrRecall(t.Context(), 0, wants))
+	require.NoError(t, f.readChunks(t.Context(), 0, wants))
 	require.Zero(t, sel.r.chunkMemory.size())
-	require.NoError(t, f.scanOrRecall(t.Context(), 0, wants[:keptSeries]))
+	require.NoError(t, f.readChunks(t.Context(), 0, wants[:maxCachedSeries]))
 	require.Positive(t, sel.r.chunkMemory.size(), "that they have no chunks is kept")
 }
 

@@ -54,16 +54,16 @@ type slotSpans struct {
 
 func (s *slotSpans) Bytes() int64 { return int64(spanBytes * cap(s.list)) }
 
-// spanned holds the positions of series in an index. If among isn't nil, it contains for each series its approximate
+// spanPositions holds the positions of series in an index. If among isn't nil, it contains for each series its approximate
 // position among the series with chunks in the slots of the query.
-type spanned struct{ positions, among []uint32 }
+type spanPositions struct{ positions, among []uint32 }
 
-// withSamples removes the positions of series without samples in the request's range. It does so only if many series
+// filterBySpans removes the positions of series without samples in the request's range. It does so only if many series
 // match and the range is short.
-func (r seriesFinder) withSamples(
+func (r seriesFinder) filterBySpans(
 	ctx context.Context, w *windowMetric, m *metricSeries, positions []uint32,
-) (spanned, error) {
-	all := spanned{positions: positions}
+) (spanPositions, error) {
+	all := spanPositions{positions: positions}
 	slots := w.window.slots
 	if len(positions) < cmp.Or(r.env.SpannedSeries, spannedSeries) || len(slots) > spannedSlots || m.at != nil {
 		return all, nil
@@ -77,11 +77,11 @@ func (r seriesFinder) withSamples(
 		start := r.env.Period.SlotStart(slot)
 		cursors[i] = spanCursor{list: spans.list, minT: sinceStart(r.minT, start), maxT: sinceStart(r.maxT, start)}
 	}
-	kept := spanned{positions: []uint32{}, among: []uint32{}}
+	kept := spanPositions{positions: []uint32{}, among: []uint32{}}
 	for _, p := range positions {
 		meets, among := false, 0
 		for i := range cursors {
-			meets = cursors[i].meets(p) || meets
+			meets = cursors[i].overlapsAt(p) || meets
 			among += cursors[i].next
 		}
 		if meets {
@@ -111,9 +111,9 @@ type spanCursor struct {
 	minT, maxT uint32
 }
 
-// meets reports whether the series at a position has a span that overlaps the range. Positions must increase from call
+// overlapsAt reports whether the series at a position has a span that overlaps the range. Positions must increase from call
 // to call.
-func (c *spanCursor) meets(position uint32) (meets bool) {
+func (c *spanCursor) overlapsAt(position uint32) (meets bool) {
 	for c.next < len(c.list) && c.list[c.next].at < position {
 		c.next++
 	}
@@ -135,8 +135,8 @@ func (r seriesFinder) slotSpans(ctx context.Context, w *windowMetric, m *metricS
 	return v.(*slotSpans), nil
 }
 
-// errMostLast means that most series of a metric have samples all the time.
-var errMostLast = errors.New("storage: most series last")
+// errSpansUnhelpful means that most series of a metric have samples all the time.
+var errSpansUnhelpful = errors.New("storage: most series last")
 
 // loadSpans reads the spans of a metric in a slot.
 func (r seriesFinder) loadSpans(
@@ -150,7 +150,7 @@ func (r seriesFinder) loadSpans(
 		l.place = place
 		err := r.env.Rows.Spans(ctx, format.SeriesPartition(w.window.window, r.tenant, w.metric, place), l.start, l.add)
 		switch {
-		case errors.Is(err, errMostLast), errors.Is(err, engine.ErrCorrupt): // Reading the chunks reports it.
+		case errors.Is(err, errSpansUnhelpful), errors.Is(err, engine.ErrCorrupt): // Reading the chunks reports it.
 			return &slotSpans{unused: true}, nil
 		case err != nil:
 			return nil, err
@@ -172,7 +172,7 @@ type spansLoad struct {
 
 // add adds the span of a chunk that was read from l.place.
 func (l *spansLoad) add(s paged.ChunkSpan) error {
-	at, ok := l.find(s.ID)
+	at, ok := l.positionOf(s.ID)
 	if !ok {
 		return nil // Its labels are unreadable, or were written after the index was built.
 	}
@@ -182,15 +182,15 @@ func (l *spansLoad) add(s paged.ChunkSpan) error {
 	}
 	if int64(span.last-span.first) >= l.width/2 {
 		if l.lasting++; l.lasting > len(l.m.ids)/2 {
-			return errMostLast
+			return errSpansUnhelpful
 		}
 	}
 	l.list = append(l.list, span)
 	return l.budget.Charge(spanBytes)
 }
 
-// find returns the position in the index of the series in l.place with this id.
-func (l *spansLoad) find(id string) (at uint32, ok bool) {
+// positionOf returns the position in the index of the series in l.place with this id.
+func (l *spansLoad) positionOf(id string) (at uint32, ok bool) {
 	ids := l.m.ids
 	i := sort.Search(len(ids), func(i int) bool { return bytes.Compare(ids[i][:], []byte(id)) >= 0 })
 	for ; i < len(ids) && string(ids[i][:]) == id; i++ {

@@ -21,11 +21,11 @@ func (q *Querier) NewCountingReader(ctx context.Context, tenant string, warn fun
 
 // ShownRawWindows lists a tenant's raw windows up to last that aren't hidden by retention.
 func (q *Querier) ShownRawWindows(ctx context.Context, tenant string, last int64) ([]int64, error) {
-	all, err := q.env.Retention.Shown(ctx, tenant, -format.MaxTime, format.MaxTime, false)
+	all, err := q.env.Retention.VisibleRows(ctx, tenant, -format.MaxTime, format.MaxTime, false)
 	if err != nil {
 		return nil, err
 	}
-	shown := (&request{hidden: all.Hidden}).earliest(rollup.Raw)
+	shown := (&request{hidden: all.Hidden}).minHidden(rollup.Raw)
 	return q.KnownWindows(
 		ctx, tenant, q.env.Period.WindowAt(rollup.Raw, max(shown, -format.MaxTime)+1), last, q.env.Damage.Record,
 	)
@@ -51,7 +51,7 @@ func (r *countedRequest) Window(ctx context.Context, window int64) (w counts.Win
 	if r.env.Period.WindowEnd(window) <= r.minT {
 		return w, nil
 	}
-	found, err := windowFinder{r.request}.marks(ctx, window, 0, 0)
+	found, err := windowFinder{r.request}.readCommitRecords(ctx, window, 0, 0)
 	return counts.WindowVersion{Window: window, Version: found.version}, err
 }
 
@@ -69,7 +69,7 @@ func (r *countedRequest) CorruptLabels(window int64, metric, series string, err 
 		Table: engine.Raw, Window: window, Tenant: r.tenant, Metric: metric, Series: strings.Clone(series), Err: err,
 	}
 	r.env.Damage.RecordOnce(engine.Raw, bad)
-	if r.lost++; r.lost <= maxTold {
-		r.tell(bad)
+	if r.lost++; r.lost <= maxReportedGaps {
+		r.reportWarning(bad)
 	}
 }

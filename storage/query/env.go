@@ -12,7 +12,7 @@
 // The order of these steps matters (invariant I4 of package storage). Samples that are sealed during a query are found
 // twice and returned once. If rows were read before the head, such samples could be missed.
 //
-// select.go, windows.go, match.go, series.go, sought.go, chunk_spans.go, fetch.go, buckets.go
+// select.go, windows.go, match.go, series.go, filter_query.go, chunk_spans.go, fetch.go, buckets.go
 package query
 
 import (

@@ -63,7 +63,7 @@ type foundExemplars struct {
 // find adds the exemplars of series that match the request's matchers. It reads the head before the sealed windows, so
 // that exemplars that are sealed concurrently are found twice, never missed.
 func (f *exemplarFinder) find(ctx context.Context) error {
-	if err := f.open(ctx); err != nil {
+	if err := f.addUnsealed(ctx); err != nil {
 		return err
 	}
 	windows, err := windowFinder{f.r}.windows(ctx, rollup.Raw)
@@ -85,7 +85,7 @@ func (f *exemplarFinder) find(ctx context.Context) error {
 			byPlace[place] = append(byPlace[place], p)
 		}
 		for place, positions := range byPlace {
-			if err := f.sealed(ctx, f.r.sourceOf(list[at], place), m, positions); err != nil {
+			if err := f.addSealed(ctx, f.r.sourceOf(list[at], place), m, positions); err != nil {
 				return err
 			}
 		}
@@ -93,9 +93,9 @@ func (f *exemplarFinder) find(ctx context.Context) error {
 	})
 }
 
-// add adds the exemplars of a series, except those hidden by the retention of its class: those with a timestamp up to
+// addSeries adds the exemplars of a series, except those hidden by the retention of its class: those with a timestamp up to
 // hidden.
-func (f *exemplarFinder) add(id format.SeriesID, ls labels.Labels, hidden int64, list []format.Exemplar) {
+func (f *exemplarFinder) addSeries(id format.SeriesID, ls labels.Labels, hidden int64, list []format.Exemplar) {
 	list = slices.DeleteFunc(list, func(e format.Exemplar) bool { return e.T <= hidden })
 	if len(list) == 0 {
 		return
@@ -110,8 +110,8 @@ func (f *exemplarFinder) add(id format.SeriesID, ls labels.Labels, hidden int64,
 	found.list = append(found.list, list...)
 }
 
-// open adds the unsealed exemplars.
-func (f *exemplarFinder) open(ctx context.Context) error {
+// addUnsealed adds the unsealed exemplars.
+func (f *exemplarFinder) addUnsealed(ctx context.Context) error {
 	p := f.r.env.Period
 	after, to := p.SlotStart(p.SlotOf(f.r.minT)), p.SlotEnd(p.SlotOf(f.r.maxT))
 	for s, list := range f.r.env.Head.Exemplars(ctx, f.r.tenant, f.r.matchers, after, to) {
@@ -124,21 +124,21 @@ func (f *exemplarFinder) open(ctx context.Context) error {
 		}
 		shown := list[:0]
 		for _, e := range list {
-			of, err := f.r.days.At(ctx, e.T)
+			of, err := f.r.days.ListAt(ctx, e.T)
 			if err != nil {
 				return err
 			}
-			if e.T > f.r.hiddenIn(of.Of(s), rollup.Raw) {
+			if e.T > f.r.hiddenUntil(of.ClassOf(s), rollup.Raw) {
 				shown = append(shown, e)
 			}
 		}
-		f.add(s.ID(), s.Labels(), -format.MaxTime, shown)
+		f.addSeries(s.ID(), s.Labels(), -format.MaxTime, shown)
 	}
 	return ctx.Err()
 }
 
-// sealed adds the exemplars of the series in one place. The positions must be in the order of the series' ids.
-func (f *exemplarFinder) sealed(ctx context.Context, src source, m *metricSeries, positions []uint32) error {
+// addSealed adds the exemplars of the series in one place. The positions must be in the order of the series' ids.
+func (f *exemplarFinder) addSealed(ctx context.Context, src source, m *metricSeries, positions []uint32) error {
 	p, slots := f.r.env.Period, src.window.slots
 	scan := func(from, to engine.Key) error {
 		next := 0
@@ -159,13 +159,13 @@ func (f *exemplarFinder) sealed(ctx context.Context, src source, m *metricSeries
 			at := positions[next]
 			list, _, err := format.DecodeRawExemplars(slices.Clone(row.Value), f.r.deletes.OfSeries(m.labels[at]))
 			if err != nil {
-				f.r.corrupt(&damage.CorruptRowError{
+				f.r.reportCorrupt(&damage.CorruptRowError{
 					Table: engine.Raw, Window: src.window.window, Tenant: f.r.tenant, Metric: src.metric,
 					Series: m.ids[at].String(), Start: row.Clustering[1].Int, Err: err,
 				})
 				return nil
 			}
-			f.add(m.ids[at], m.labels[at], src.hidden, list)
+			f.addSeries(m.ids[at], m.labels[at], src.hidden, list)
 			return nil
 		})
 	}
@@ -191,13 +191,13 @@ func (f *exemplarFinder) results() ([]exemplar.QueryResult, error) {
 	builder := labels.NewScratchBuilder(4)
 	for id, found := range f.found {
 		r := exemplar.QueryResult{SeriesLabels: found.labels}
-		for _, e := range f.kept(found.list) {
+		for _, e := range f.limitPerSlot(found.list) {
 			if e.T < f.r.minT || e.T > f.r.maxT {
 				continue
 			}
 			x, err := format.ParseExemplar(e.T, e.Data, &builder)
 			if err != nil {
-				f.r.corrupt(&damage.CorruptRowError{
+				f.r.reportCorrupt(&damage.CorruptRowError{
 					Table: engine.Raw, Tenant: f.r.tenant, Metric: found.labels.Get(labels.MetricName),
 					Series: id.String(), Err: err,
 				})
@@ -213,8 +213,8 @@ func (f *exemplarFinder) results() ([]exemplar.QueryResult, error) {
 	return out, nil
 }
 
-// kept sorts the exemplars of a series, and limits their number per slot.
-func (f *exemplarFinder) kept(list []format.Exemplar) (kept []format.Exemplar) {
+// limitPerSlot sorts the exemplars of a series, and limits their number per slot.
+func (f *exemplarFinder) limitPerSlot(list []format.Exemplar) (kept []format.Exemplar) {
 	slices.SortFunc(list, format.Exemplar.Compare)
 	for len(list) > 0 {
 		end := f.r.env.Period.SlotEnd(f.r.env.Period.SlotOf(list[0].T))

@@ -14,7 +14,7 @@ import (
 
 // task is the unit of work of one goroutine: series of one source that are close enough to each other to be read with
 // one scan per slot.
-type task struct{ wants []want }
+type task struct{ wants []wantedSeries }
 
 // largeGap is the maximum number of series between two wanted series of a task, if the group is large. Most of these
 // series are in pages, where a search skips them quickly. In a sorted group the gaps vary around sortedGroups. If
@@ -24,7 +24,7 @@ const largeGap = 256
 // tasks splits the wanted series of each source into tasks. It splits where the gap between two series is so large that
 // starting another scan is faster than passing over the gap. large reports whether the group is large. The series of a
 // metric in a window are assumed to be spread evenly over its places.
-func (sel *selection) tasks(wants []want, large bool) []task {
+func (sel *selection) tasks(wants []wantedSeries, large bool) []task {
 	tasks := make([]task, 0, min(len(wants), 1+len(sel.sources)))
 	seekRows := uint32(sel.r.env.SeekRows)
 	if large {
@@ -60,7 +60,7 @@ func (sel *selection) fetch(ctx context.Context, t *task) ([]sealedChunk, error)
 		f.chunks = make([]sealedChunk, 0, n)
 	}
 	src := &sel.sources[t.wants[0].source]
-	if len(t.wants) <= keptSeries {
+	if len(t.wants) <= maxCachedSeries {
 		f.version, f.keeps = f.versionOf(src)
 	}
 	hidden := src.hidden
@@ -70,20 +70,20 @@ func (sel *selection) fetch(ctx context.Context, t *task) ([]sealedChunk, error)
 		}
 		wants := t.wants
 		if ds, ok := sel.uncleaned[slot]; ok {
-			wants = deletedAmong(wants, ds)
+			wants = withDeletes(wants, ds)
 		}
 		if len(wants) == 0 {
 			continue
 		}
-		if err := f.scanOrRecall(ctx, sel.r.env.Period.SlotStart(slot), wants); err != nil {
+		if err := f.readChunks(ctx, sel.r.env.Period.SlotStart(slot), wants); err != nil {
 			return nil, err
 		}
 	}
 	return f.chunks, nil
 }
 
-// deletedAmong returns the series to which any of the deletes applies.
-func deletedAmong(wants []want, ds format.Tombstones) (some []want) {
+// withDeletes returns the series to which any of the deletes applies.
+func withDeletes(wants []wantedSeries, ds format.Tombstones) (some []wantedSeries) {
 	for _, w := range wants {
 		if slices.ContainsFunc(w.deletes, func(d *format.Tombstone) bool { return slices.Contains(ds, d) }) {
 			some = append(some, w)
@@ -121,7 +121,7 @@ type fetcher struct {
 
 // wanted returns a request for the chunks of the given series with a start between first and last. The series must
 // belong to one source and be ordered by id.
-func (f *fetcher) wanted(wants []want, first, last int64) paged.Wanted {
+func (f *fetcher) wanted(wants []wantedSeries, first, last int64) paged.Wanted {
 	src := &f.sel.sources[wants[0].source]
 	f.ids, f.text = slices.Grow(f.ids[:0], len(wants)), slices.Grow(f.text[:0], len(wants)*engine.IDLen)
 	for i := range wants {
@@ -144,42 +144,42 @@ func (f *fetcher) wanted(wants []want, first, last int64) paged.Wanted {
 
 // scan reads the chunks of the given series in the slot that starts at start. The series must belong to one source and
 // be ordered by id. whole is false if some chunks are unreadable.
-func (f *fetcher) scan(ctx context.Context, start int64, wants []want) (whole bool, err error) {
+func (f *fetcher) scan(ctx context.Context, start int64, wants []wantedSeries) (whole bool, err error) {
 	return f.sel.r.chunks(ctx, f.wanted(wants, start, start), func(row engine.Row) error {
 		id := row.Clustering[2].Text
 		for string(wants[0].of.id[:]) < id {
 			wants = wants[1:]
 		}
-		return f.take(wants[0], start, row)
+		return f.appendChunk(wants[0], start, row)
 	})
 }
 
-// take appends a chunk of a series.
-func (f *fetcher) take(of want, start int64, row engine.Row) error {
+// appendChunk appends a chunk of a series.
+func (f *fetcher) appendChunk(of wantedSeries, start int64, row engine.Row) error {
 	if len(f.chunks) == cap(f.chunks) { // append would grow a long list by only a quarter each time.
 		f.chunks = slices.Grow(f.chunks, len(f.chunks)+1)
 	}
 	f.chunks = append(f.chunks, sealedChunk{
-		data: f.copy(row.Value), start: start, source: of.source, series: of.series,
+		data: f.copyBytes(row.Value), start: start, source: of.source, series: of.series,
 	})
 	return f.sel.r.budget.Charge(len(row.Value))
 }
 
-// roomBytes is the size of the blocks in which memory for chunks is allocated. The first block is only as large as the
+// blockBytes is the size of the blocks in which memory for chunks is allocated. The first block is only as large as the
 // first chunk: series of an answer that are far apart have separate fetchers, each with few chunks.
-const roomBytes = 64 << 10
+const blockBytes = 64 << 10
 
-func (f *fetcher) copy(b []byte) []byte {
+func (f *fetcher) copyBytes(b []byte) []byte {
 	if len(b) > cap(f.room)-len(f.room) {
-		f.room = make([]byte, 0, max(len(b), min(roomBytes, 4*cap(f.room))))
+		f.room = make([]byte, 0, max(len(b), min(blockBytes, 4*cap(f.room))))
 	}
 	from := len(f.room)
 	f.room = append(f.room, b...)
 	return f.room[from:len(f.room):len(f.room)]
 }
 
-// decode appends the samples of a chunk that aren't hidden. A corrupt chunk is reported and skipped.
-func (sel *selection) decode(s *SelectedSeries, c sealedChunk, hidden format.Tombstones, into *chunk.Samples) {
+// decodeChunk appends the samples of a chunk that aren't hidden. A corrupt chunk is reported and skipped.
+func (sel *selection) decodeChunk(s *SelectedSeries, c sealedChunk, hidden format.Tombstones, into *chunk.Samples) {
 	src := &sel.sources[c.source]
 	minT := max(sel.r.minT, src.hidden+1)
 	raw, err := format.ParseRawChunk(c.data)
@@ -211,7 +211,7 @@ func (sel *selection) decode(s *SelectedSeries, c sealedChunk, hidden format.Tom
 		err = chunk.Decode(raw.Data, into)
 	}
 	if err != nil {
-		sel.r.corrupt(&damage.CorruptRowError{
+		sel.r.reportCorrupt(&damage.CorruptRowError{
 			Table: engine.Raw, Window: src.window.window, Tenant: sel.r.tenant, Metric: src.metric,
 			Series: s.id.String(), Start: c.start, Err: err,
 		})

@@ -15,13 +15,13 @@ func TestLargeGroupsAreReadTogether(t *testing.T) {
 		sources: []source{{places: 1}, {places: 4}},
 	}
 	random := rand.New(rand.NewPCG(1, 0))
-	var wants []want
+	var wants []wantedSeries
 	for at := uint32(0); len(wants) < 4096; at += 1 + random.Uint32N(2*sortedGroups) {
-		wants = append(wants, want{at: at})
+		wants = append(wants, wantedSeries{at: at})
 	}
 	require.Len(t, sel.tasks(wants, true), 1)
 	require.Greater(t, len(sel.tasks(wants, false)), len(wants)/4)
-	far := append(wants[:2:2], want{at: wants[1].at + largeGap + 1}, want{source: 1})
+	far := append(wants[:2:2], wantedSeries{at: wants[1].at + largeGap + 1}, wantedSeries{source: 1})
 	require.Len(t, sel.tasks(far, true), 3, "it is cut at a gap, and at another source")
 
 	for i := range wants {

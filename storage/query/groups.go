@@ -16,9 +16,9 @@ import (
 const (
 	// GroupSeries is the minimum number of neighboring series of an answer that are read together.
 	GroupSeries = 256
-	// mostGroupSeries is the maximum number of series that are read together from a remote engine, if they have few
+	// maxGroupSeries is the maximum number of series that are read together from a remote engine, if they have few
 	// chunks.
-	mostGroupSeries = 4096
+	maxGroupSeries = 4096
 	// sortedGroups is the number of groups of a large sorted answer. Pages are ordered by id, so each group reads
 	// nearly all pages: each page is read this number of times, and two or three groups are in memory. A group has at
 	// most sortedRows chunks. Groups after the first have as many series as fit in sortedBytes. This number is
@@ -28,9 +28,9 @@ const (
 	sealedChunkBytes = 40
 	// groupsAhead is the number of groups that are read ahead. widenedAhead is this number for groups of sortedBytes.
 	groupsAhead, widenedAhead = 2, 1
-	// groupsHeld is the maximum number of groups whose chunks are in memory. Multiple readers may iterate over an
+	// maxHeldGroups is the maximum number of groups whose chunks are in memory. Multiple readers may iterate over an
 	// answer concurrently, each at its own position. With too many readers, some groups are read more than once.
-	groupsHeld = 16
+	maxHeldGroups = 16
 )
 
 // groups reads the sealed chunks of a selection.
@@ -78,21 +78,21 @@ func (g *groups) init(sel *selection, sorted bool) {
 	}
 	g.series = GroupSeries
 	if rows := sel.r.env.GroupRows; rows > 0 {
-		g.series = max(GroupSeries, min(rows/sel.mostChunks(), mostGroupSeries)&^63)
+		g.series = max(GroupSeries, min(rows/sel.maxChunksPerSeries(), maxGroupSeries)&^63)
 	}
 	if sorted {
-		g.series = max(g.series, min(len(sel.series)/sortedGroups, sortedRows/sel.mostChunks())&^63)
+		g.series = max(g.series, min(len(sel.series)/sortedGroups, sortedRows/sel.maxChunksPerSeries())&^63)
 	}
 	g.first, g.ahead = g.series, groupsAhead
 	g.read = make([]uint64, (len(sel.series)+63)/64)
-	g.cut()
+	g.createGroups()
 	if !sorted || g.series == GroupSeries {
 		g.widening.Do(func() {})
 	}
 }
 
-// cut creates the groups. Only the first group may have been loaded before.
-func (g *groups) cut() {
+// createGroups creates the groups. Only the first group may have been loaded before.
+func (g *groups) createGroups() {
 	n := 1 + g.groupOf(len(g.sel.series)-1)
 	g.all = append(g.all[:min(1, len(g.all))], make([]group, n-min(1, len(g.all)))...)
 	for i := range g.all {
@@ -100,13 +100,13 @@ func (g *groups) cut() {
 	}
 }
 
-// widen reads the first group of a large sorted answer, and sets the size of the other groups according to the size of
+// resizeGroups reads the first group of a large sorted answer, and sets the size of the other groups according to the size of
 // its chunks.
-func (g *groups) widen() {
+func (g *groups) resizeGroups() {
 	g.mu.Lock()
-	load, _ := g.begin(0)
+	load, _ := g.startLoad(0)
 	g.mu.Unlock()
-	g.run(load, 0)
+	g.runLoad(load, 0)
 	bytes := 0
 	for _, c := range load.chunks {
 		bytes += sealedChunkBytes + len(c.data)
@@ -118,11 +118,11 @@ func (g *groups) widen() {
 	defer g.mu.Unlock()
 	g.series = max(g.series, min(len(g.sel.series), sortedBytes*g.size(0)/bytes)&^63)
 	g.ahead = widenedAhead
-	g.cut()
+	g.createGroups()
 }
 
-// mostChunks returns the approximate number of sealed chunks of a series that always has samples, and at least 1.
-func (sel *selection) mostChunks() int {
+// maxChunksPerSeries returns the approximate number of sealed chunks of a series that always has samples, and at least 1.
+func (sel *selection) maxChunksPerSeries() int {
 	n, counted := 0, map[*sealedWindow]bool{}
 	for i := range sel.sources {
 		if w := sel.sources[i].window; !counted[w] {
@@ -141,25 +141,25 @@ func (g *groups) groupOf(at int) int {
 	return 1 + (at-g.first)/g.series
 }
 
-// start returns the index of the first series of a group. size returns the number of its series.
-func (g *groups) start(i int) int {
+// firstIndex returns the index of the first series of a group. size returns the number of its series.
+func (g *groups) firstIndex(i int) int {
 	if i == 0 {
 		return 0
 	}
 	return g.first + (i-1)*g.series
 }
 
-func (g *groups) size(i int) int { return min(g.start(i+1), len(g.sel.series)) - g.start(i) }
+func (g *groups) size(i int) int { return min(g.firstIndex(i+1), len(g.sel.series)) - g.firstIndex(i) }
 
 // chunks returns the sealed chunks of a series. Within a shard they are ordered by time.
 func (g *groups) chunks(s *SelectedSeries) ([]sealedChunk, error) {
 	if len(g.all) == 0 {
 		return nil, nil
 	}
-	g.widening.Do(g.widen)
-	load, i, mine := g.ask(int(s.at))
+	g.widening.Do(g.resizeGroups)
+	load, i, mine := g.loadFor(int(s.at))
 	if mine {
-		g.run(load, i)
+		g.runLoad(load, i)
 	}
 	select {
 	case <-load.done: // This is the usual case, and costs less than waiting for both channels.
@@ -173,7 +173,7 @@ func (g *groups) chunks(s *SelectedSeries) ([]sealedChunk, error) {
 	if load.err != nil {
 		return nil, load.err
 	}
-	local := int(s.at) - g.start(i)
+	local := int(s.at) - g.firstIndex(i)
 	from := uint32(0)
 	if local > 0 {
 		from = load.ends[local-1]
@@ -181,44 +181,44 @@ func (g *groups) chunks(s *SelectedSeries) ([]sealedChunk, error) {
 	return load.chunks[from:load.ends[local]], nil
 }
 
-// ask returns the group of the series at an index, and its load. If mine is true, the caller must run the load. The
+// loadFor returns the group of the series at an index, and its load. If mine is true, the caller must run the load. The
 // first read of a group also starts the loads of the groups after it. A group is released once all its series were
 // read.
-func (g *groups) ask(at int) (load *groupLoad, i int, mine bool) {
+func (g *groups) loadFor(at int) (load *groupLoad, i int, mine bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	i = g.groupOf(at)
 	gr := &g.all[i]
 	first := gr.left == g.size(i)
-	load, mine = g.begin(i)
+	load, mine = g.startLoad(i)
 	if bit := uint64(1) << (at % 64); g.read[at/64]&bit == 0 {
 		g.read[at/64] |= bit
 		gr.left--
 	}
 	if gr.left == 0 {
-		g.release(i)
+		g.releaseGroup(i)
 	}
 	if first {
 		for ahead := i + 1; ahead <= i+g.ahead && ahead < len(g.all); ahead++ {
 			if g.all[ahead].left != g.size(ahead) {
 				continue
 			}
-			if next, isNew := g.begin(ahead); isNew {
-				go panics.WrapContained("reading", func() { g.run(next, ahead) })()
+			if next, isNew := g.startLoad(ahead); isNew {
+				go panics.WrapContained("reading", func() { g.runLoad(next, ahead) })()
 			}
 		}
 	}
 	return load, i, mine
 }
 
-// begin returns the load of a group. If isNew is true, the caller must run the load. The caller of begin or release
+// startLoad returns the load of a group. If isNew is true, the caller must run the load. The caller of begin or release
 // must hold the lock.
-func (g *groups) begin(i int) (load *groupLoad, isNew bool) {
+func (g *groups) startLoad(i int) (load *groupLoad, isNew bool) {
 	if load := g.all[i].load; load != nil {
 		return load, false
 	}
-	if len(g.held) >= groupsHeld {
-		g.release(g.held[0])
+	if len(g.held) >= maxHeldGroups {
+		g.releaseGroup(g.held[0])
 	}
 	load = &groupLoad{done: make(chan struct{})}
 	g.all[i].load = load
@@ -226,32 +226,32 @@ func (g *groups) begin(i int) (load *groupLoad, isNew bool) {
 	return load, true
 }
 
-// run runs the load of a group.
-func (g *groups) run(load *groupLoad, i int) {
+// runLoad runs the load of a group.
+func (g *groups) runLoad(load *groupLoad, i int) {
 	defer close(load.done)
 	load.err = cache.ErrLoadPanicked
-	from := g.start(i)
-	load.read(g.sel, g.sel.series[from:from+g.size(i)])
+	from := g.firstIndex(i)
+	load.readChunks(g.sel, g.sel.series[from:from+g.size(i)])
 }
 
-func (g *groups) release(i int) {
+func (g *groups) releaseGroup(i int) {
 	g.all[i] = group{left: g.size(i)}
-	clear(g.read[g.start(i)/64 : (g.start(i)+g.size(i)+63)/64])
+	clear(g.read[g.firstIndex(i)/64 : (g.firstIndex(i)+g.size(i)+63)/64])
 	if at := slices.Index(g.held, i); at >= 0 {
 		g.held = slices.Delete(g.held, at, at+1)
 	}
 }
 
-// read reads the chunks of the series.
-func (l *groupLoad) read(sel *selection, series []*SelectedSeries) {
+// readChunks reads the chunks of the series.
+func (l *groupLoad) readChunks(sel *selection, series []*SelectedSeries) {
 	n := 0
 	for _, s := range series {
 		n += int(s.to - s.from)
 	}
-	memory := wantMemory.Get().(*[]want)
+	memory := wantMemory.Get().(*[]wantedSeries)
 	wants := slices.Grow((*memory)[:0], n)
 	defer func() {
-		if clear(wants); cap(wants) <= keptWants {
+		if clear(wants); cap(wants) <= maxReusedWants {
 			*memory = wants
 			wantMemory.Put(memory)
 		}
@@ -264,7 +264,7 @@ func (l *groupLoad) read(sel *selection, series []*SelectedSeries) {
 		parts := sel.parts[s.from:s.to]
 		for _, p := range parts {
 			if p.source != inHead {
-				wants = append(wants, want{
+				wants = append(wants, wantedSeries{
 					source: p.source, at: p.at, series: uint32(i), alone: sel.isAlone(parts, p.source), of: s,
 					deletes: deletes,
 				})
@@ -275,13 +275,13 @@ func (l *groupLoad) read(sel *selection, series []*SelectedSeries) {
 	tasks := sel.tasks(wants, len(series) > GroupSeries)
 	got := make([][]sealedChunk, len(tasks))
 	var err error
-	if rest := sel.recallTasks(tasks, len(wants), got); len(rest) == 1 {
+	if rest := sel.readCachedTasks(tasks, len(wants), got); len(rest) == 1 {
 		got[rest[0]], err = sel.fetch(sel.ctx, &tasks[rest[0]])
 	} else if len(rest) > 1 {
 		err = sel.fetchTasks(tasks, rest, got)
 	}
 	if l.err = err; err == nil {
-		l.order(len(series), got)
+		l.sortChunks(len(series), got)
 	}
 }
 
@@ -315,8 +315,8 @@ func (sel *selection) isAlone(parts []part, source uint32) bool {
 	return n == 1
 }
 
-// order sorts the chunks by series.
-func (l *groupLoad) order(series int, got [][]sealedChunk) {
+// sortChunks sorts the chunks by series.
+func (l *groupLoad) sortChunks(series int, got [][]sealedChunk) {
 	next := make([]uint32, series+1)
 	total := 0
 	for _, chunks := range got {

@@ -45,5 +45,5 @@ func TestGroupsAreReleased(t *testing.T) {
 	}
 	wg.Wait()
 	require.NoError(t, errors.Join(errs...))
-	require.LessOrEqual(t, len(g.held), groupsHeld)
+	require.LessOrEqual(t, len(g.held), maxHeldGroups)
 }

@@ -21,7 +21,7 @@ import (
 // all series. If a sealed window overlaps the range, the series of the whole window are included. With a Limit, the
 // search stops once enough names are found, so the names may be any of the matching ones.
 func (q *Querier) LabelNames(ctx context.Context, query Query) ([]string, error) {
-	return q.texts(ctx, query, textSearch{
+	return q.searchTexts(ctx, query, textSearch{
 		kind: cache.KindNames, catalog: format.CatalogLabel,
 		ofOpen: func(t *textSet, ls labels.Labels) {
 			ls.Range(func(l labels.Label) { t.addOne(l.Name) })
@@ -48,7 +48,7 @@ func (q *Querier) LabelValues(ctx context.Context, name string, query Query) ([]
 	if name == labels.MetricName {
 		search.catalog, search.label = format.CatalogMetric, ""
 	}
-	return q.texts(ctx, query, search)
+	return q.searchTexts(ctx, query, search)
 }
 
 // textSearch contains the differences between a search for label names and a search for label values.
@@ -61,7 +61,7 @@ type textSearch struct {
 	ofSealed func(ctx context.Context, m *metricSeries, positions []uint32) []string
 }
 
-func (q *Querier) texts(ctx context.Context, query Query, search textSearch) ([]string, error) {
+func (q *Querier) searchTexts(ctx context.Context, query Query, search textSearch) ([]string, error) {
 	query.LabelsOnly = true
 	r, err := q.openRequest(ctx, query)
 	if r == nil {
@@ -82,9 +82,9 @@ func (q *Querier) texts(ctx context.Context, query Query, search textSearch) ([]
 		return nil, err
 	}
 	if len(query.Matchers) == 0 {
-		err = t.ofCatalogs(ctx, windows, search)
+		err = t.addCatalogs(ctx, windows, search)
 	} else {
-		err = t.ofMatching(ctx, windows, search)
+		err = t.addMatching(ctx, windows, search)
 	}
 	if err != nil && !errors.Is(err, errFull) {
 		return nil, err
@@ -92,8 +92,8 @@ func (q *Querier) texts(ctx context.Context, query Query, search textSearch) ([]
 	return t.sorted()
 }
 
-// ofCatalogs adds the texts in the catalogs of the windows.
-func (t *textSet) ofCatalogs(ctx context.Context, windows []sealedWindow, search textSearch) error {
+// addCatalogs adds the texts in the catalogs of the windows.
+func (t *textSet) addCatalogs(ctx context.Context, windows []sealedWindow, search textSearch) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(ReadWorkers)
 	for _, w := range windows {
@@ -107,7 +107,7 @@ func (t *textSet) ofCatalogs(ctx context.Context, windows []sealedWindow, search
 				}
 				return err
 			}
-			list, err := search.list(ctx, t.r.rowReader, w)
+			list, err := search.readCatalog(ctx, t.r.rowReader, w)
 			if err == nil {
 				err = t.add(list...)
 			}
@@ -134,8 +134,8 @@ const textsBytes = 80
 // textBytes is the size of a string header.
 const textBytes = 16
 
-// list returns the texts in the catalog of a window.
-func (search *textSearch) list(ctx context.Context, r *rowReader, w sealedWindow) (textList, error) {
+// readCatalog returns the texts in the catalog of a window.
+func (search *textSearch) readCatalog(ctx context.Context, r *rowReader, w sealedWindow) (textList, error) {
 	key := cache.EntryKey{Kind: search.kind, Window: w.window, Tenant: r.tenant, Text: search.label}
 	v, err := r.env.Cache.Get(ctx, key, w.version, func(ctx context.Context) (cache.EntryValue, error) {
 		list, size := textList{}, r.newBudget(ctx)
@@ -154,23 +154,23 @@ func (search *textSearch) list(ctx context.Context, r *rowReader, w sealedWindow
 	return v.(textList), nil
 }
 
-// ofMatching adds the texts of the sealed series that match.
-func (t *textSet) ofMatching(ctx context.Context, windows []sealedWindow, search textSearch) error {
+// addMatching adds the texts of the sealed series that match.
+func (t *textSet) addMatching(ctx context.Context, windows []sealedWindow, search textSearch) error {
 	find := seriesFinder{t.r}
 	list, err := find.windowMetrics(ctx, windows)
 	if err != nil {
 		return err
 	}
 	if search.catalog == format.CatalogMetric {
-		return t.ofMetrics(ctx, find, list)
+		return t.addMetrics(ctx, find, list)
 	}
 	return find.eachMatch(ctx, list, func(_ int, m *metricSeries, positions []uint32) error {
 		return t.add(search.ofSealed(ctx, m, positions)...)
 	})
 }
 
-// ofMetrics adds the names of metrics with matching series, in order.
-func (t *textSet) ofMetrics(ctx context.Context, find seriesFinder, list []windowMetric) error {
+// addMetrics adds the names of metrics with matching series, in order.
+func (t *textSet) addMetrics(ctx context.Context, find seriesFinder, list []windowMetric) error {
 	matches := make([]bool, len(list))
 	err := find.eachMatch(ctx, list, func(at int, _ *metricSeries, _ []uint32) error {
 		matches[at] = true

@@ -106,7 +106,7 @@ func (r seriesFinder) eachMatch(
 		}
 		return outer.Err()
 	}
-	rest, err := r.matchHeld(outer, &q, list, visit)
+	rest, err := r.matchCached(outer, &q, list, visit)
 	if err != nil {
 		return err
 	}
@@ -127,25 +127,25 @@ func (r seriesFinder) eachMatch(
 }
 
 const (
-	// heldAtOnce is the number of indexes that are looked up in the cache together.
-	heldAtOnce = 64
-	// matchedAlone is the maximum number of series that the caller's goroutine matches. If there are more, multiple
+	// cachedTogether is the number of indexes that are looked up in the cache together.
+	cachedTogether = 64
+	// maxMatchedAlone is the maximum number of series that the caller's goroutine matches. If there are more, multiple
 	// goroutines share the work.
-	matchedAlone = 10_000
+	maxMatchedAlone = 10_000
 )
 
-// matchHeld is eachMatch for metrics whose indexes are cached, if few series are likely to match. For these, matching
+// matchCached is eachMatch for metrics whose indexes are cached, if few series are likely to match. For these, matching
 // in the caller's goroutine costs less than starting goroutines. It returns the indexes of the other metrics.
-func (r seriesFinder) matchHeld(
+func (r seriesFinder) matchCached(
 	ctx context.Context, q *matchingQuery, list []windowMetric,
 	visit func(at int, m *metricSeries, positions []uint32) error,
 ) (rest []int, err error) {
-	var held [heldAtOnce]cache.EntryValue
+	var held [cachedTogether]cache.EntryValue
 	matched := 0
-	for from := 0; from < len(list); from += heldAtOnce {
-		some := list[from:min(len(list), from+heldAtOnce)]
+	for from := 0; from < len(list); from += cachedTogether {
+		some := list[from:min(len(list), from+cachedTogether)]
 		indexes := held[:len(some)]
-		if q.prepared.IsLookup() && matched <= matchedAlone && ctx.Err() == nil {
+		if q.prepared.IsLookup() && matched <= maxMatchedAlone && ctx.Err() == nil {
 			r.env.Cache.GetAllCached(indexes, func(i int) (cache.EntryKey, uint64) {
 				return r.seriesKey(&some[i]), some[i].window.version
 			})
@@ -158,8 +158,8 @@ func (r seriesFinder) matchHeld(
 				continue
 			}
 			m := v.(*metricSeries)
-			r.tellBad(m, false)
-			positions := r.visible(some[i].window, m, m.set.MatchPrepared(ctx, &q.prepared))
+			r.reportCorruptRows(m, false)
+			positions := r.visiblePositions(some[i].window, m, m.set.MatchPrepared(ctx, &q.prepared))
 			if matched += len(positions); len(positions) == 0 {
 				continue
 			}
@@ -177,13 +177,13 @@ type matchingQuery struct {
 
 	matchers []*labels.Matcher
 	once     sync.Once
-	inPages  *sought
+	inPages  *filterQuery
 }
 
-// sought returns the matchers in a form that filters of pages can answer, or nil. It isn't called if the index of the
+// filterQuery returns the matchers in a form that filters of pages can answer, or nil. It isn't called if the index of the
 // metric is cached.
-func (q *matchingQuery) sought() *sought {
-	q.once.Do(func() { q.inPages = newSought(q.matchers) })
+func (q *matchingQuery) filterQuery() *filterQuery {
+	q.once.Do(func() { q.inPages = newFilterQuery(q.matchers) })
 	return q.inPages
 }
 
@@ -197,7 +197,7 @@ func (r seriesFinder) match(
 	if err != nil {
 		return err
 	}
-	positions := r.visible(wm.window, m, m.set.MatchPrepared(ctx, &q.prepared))
+	positions := r.visiblePositions(wm.window, m, m.set.MatchPrepared(ctx, &q.prepared))
 	if len(positions) == 0 {
 		return nil
 	}
@@ -221,7 +221,7 @@ func (r seriesFinder) metrics(ctx context.Context, w sealedWindow) (metricNames,
 	}
 	var found metricNames
 	x := index.NewMatching(ctx)
-	for _, metric := range narrow(all, byName) {
+	for _, metric := range narrowNames(all, byName) {
 		if x.MatchesName(byName, metric.name) {
 			found = append(found, metric)
 		}
@@ -229,8 +229,8 @@ func (r seriesFinder) metrics(ctx context.Context, w sealedWindow) (metricNames,
 	return found, ctx.Err()
 }
 
-// narrow reduces the names with the first matcher that is an alternation or has a prefix.
-func narrow(all metricNames, byName []*labels.Matcher) metricNames {
+// narrowNames reduces the names with the first matcher that is an alternation or has a prefix.
+func narrowNames(all metricNames, byName []*labels.Matcher) metricNames {
 	for _, m := range byName {
 		if m.Type != labels.MatchRegexp {
 			continue
@@ -283,8 +283,8 @@ type matchedMemory struct {
 // matching series of a metric that uses this memory.
 const sharedSeries, sharedAtMost = 256, 32
 
-// of returns memory for n matching series.
-func (a *matchedMemory) of(n int) ([]format.SeriesID, []labels.Labels) {
+// allocate returns memory for n matching series.
+func (a *matchedMemory) allocate(n int) ([]format.SeriesID, []labels.Labels) {
 	if n > sharedAtMost {
 		return make([]format.SeriesID, n), make([]labels.Labels, n)
 	}
@@ -302,10 +302,10 @@ func (a *matchedMemory) of(n int) ([]format.SeriesID, []labels.Labels) {
 	return ids, list
 }
 
-// take returns the matching series. If some series don't match, it copies the matching ones, so that the whole index
+// matchingOf returns the matching series. If some series don't match, it copies the matching ones, so that the whole index
 // can be freed.
-func (r seriesFinder) take(
-	ctx context.Context, w windowMetric, m *metricSeries, match spanned, memory *matchedMemory,
+func (r seriesFinder) matchingOf(
+	ctx context.Context, w windowMetric, m *metricSeries, match spanPositions, memory *matchedMemory,
 ) (matching, error) {
 	positions := match.positions
 	if err := meter.Grow(ctx, int64(len(positions))*sealedBytes); err != nil {
@@ -313,7 +313,7 @@ func (r seriesFinder) take(
 	}
 	f := matching{window: w, ids: m.ids, labels: m.labels, places: m.places, positions: positions, located: m.located}
 	if len(positions) < len(m.ids) {
-		f.ids, f.labels = memory.of(len(positions))
+		f.ids, f.labels = memory.allocate(len(positions))
 		if m.places != nil {
 			f.places = make([]format.ClassShard, len(positions))
 		}

@@ -35,7 +35,7 @@ func (q *Querier) Metadata(
 			}
 			m, err := format.ParseMetadata(row.Value)
 			if err != nil {
-				r.corrupt(&damage.CorruptRowError{
+				r.reportCorrupt(&damage.CorruptRowError{
 					Table: engine.Metadata, Window: window, Tenant: tenant, Metric: strings.Clone(name), Err: err,
 				})
 				return nil

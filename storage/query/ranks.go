@@ -55,8 +55,8 @@ func (q *Querier) RanksOf(tenant string, series []*SelectedSeries) *Ranks {
 	}
 }
 
-// Held returns the ranks if they are cached, or nil. The caller must not modify them.
-func (r *Ranks) Held() []uint32 {
+// Cached returns the ranks if they are cached, or nil. The caller must not modify them.
+func (r *Ranks) Cached() []uint32 {
 	v, ok := r.env.Cache.GetCached(r.key, r.version())
 	if !ok {
 		return nil

@@ -51,7 +51,7 @@ type request struct {
 	// hidden are the retention boundaries of the tenant's classes. classes are the requested classes. gaps are ranges
 	// of time in which 1h rollups may be missing. In a query for buckets, gaps also cover missing raw rows, because
 	// each slot is answered from samples or from rollups.
-	hidden  []retention.Hidden
+	hidden  []retention.HiddenTimes
 	gaps    retention.Gaps
 	classes uint64
 	// days returns the classes of unsealed series by day.
@@ -74,7 +74,7 @@ func (q *Querier) newReader(ctx context.Context, tenant string, warn func(error)
 }
 
 func (q *Querier) newRequest(ctx context.Context, query Query) (*request, error) {
-	shown, err := q.env.Retention.Shown(
+	shown, err := q.env.Retention.VisibleRows(
 		ctx, query.Tenant, query.MinT, query.MaxT, query.Resolution != rollup.Raw || query.overGaps,
 	)
 	if err != nil {
@@ -93,14 +93,14 @@ func (q *Querier) newRequest(ctx context.Context, query Query) (*request, error)
 	if r.classes == 0 {
 		r.classes = math.MaxUint64
 	}
-	r.minT = max(query.MinT, r.earliest(query.Resolution)+1, -format.MaxTime)
+	r.minT = max(query.MinT, r.minHidden(query.Resolution)+1, -format.MaxTime)
 	if query.Resolution == rollup.OneHour {
 		for _, e := range r.gaps.Errors(r.classes, r.minT, r.maxT) {
-			r.tell(e)
+			r.reportWarning(e)
 		}
 	}
 	if query.LabelsOnly {
-		r.shorten(shown.Later.Add(r.env.MaxAhead).UnixMilli())
+		r.limitRange(shown.Later.Add(r.env.MaxAhead).UnixMilli())
 	}
 	return r, nil
 }
@@ -118,7 +118,7 @@ func (q *Querier) openRequest(ctx context.Context, query Query) (*request, error
 	if r.minT > r.maxT {
 		return nil, ctx.Err()
 	}
-	r.tellStaged()
+	r.warnUnreadableStaged()
 	if err := r.loadTombstones(ctx); err != nil {
 		return nil, err
 	}
@@ -133,11 +133,11 @@ func (r *request) loadTombstones(ctx context.Context) error {
 		return err
 	}
 	if unread := r.env.UnreadDelete(r.tenant); unread != nil {
-		r.tell(unread)
+		r.reportWarning(unread)
 	}
 	x := index.NewMatching(ctx)
 	r.deletes = all.Filter(func(d *format.Tombstone) bool {
-		return d.Touches(r.minT-1-format.DayMS, r.maxT+format.DayMS) && !disjoint(&x, d.Matchers, r.matchers)
+		return d.Touches(r.minT-1-format.DayMS, r.maxT+format.DayMS) && !areDisjoint(&x, d.Matchers, r.matchers)
 	})
 	return ctx.Err()
 }
@@ -151,47 +151,47 @@ func (r *request) oneMetric() (name string, ok bool) {
 	return name, ok
 }
 
-// tellStaged reports warnings for unreadable stage rows that may contain samples of the request.
-func (r *request) tellStaged() {
+// warnUnreadableStaged reports warnings for unreadable stage rows that may contain samples of the request.
+func (r *request) warnUnreadableStaged() {
 	for _, err := range r.env.Damage.StagedErrors(r.minT, r.maxT) {
-		r.tell(err)
+		r.reportWarning(err)
 	}
 }
 
-// tellKeptGaps reports warnings for gaps in cached results that may affect the request.
-func (r *request) tellKeptGaps() {
+// warnCachedGaps reports warnings for gaps in cached results that may affect the request.
+func (r *request) warnCachedGaps() {
 	for _, e := range r.env.Damage.MissingRows() {
 		name, one := r.oneMetric()
 		if e.Tenant != "" && e.Tenant != r.tenant || one && e.Metric != "" && e.Metric != name {
 			continue
 		}
 		if e.From.IsZero() || e.From.UnixMilli() < r.maxT && e.To.UnixMilli() >= r.minT {
-			r.tellGap(e)
+			r.reportGap(e)
 		}
 	}
 }
 
-// shorten limits a request for labels to the longest range that the tenant may query, and reports a warning if it does.
+// limitRange limits a request for labels to the longest range that the tenant may query, and reports a warning if it does.
 // The range ends at until or at the end of the request, whichever is earlier. Later times stay in the request.
-func (r *request) shorten(until int64) {
+func (r *request) limitRange(until int64) {
 	longest := r.budget.Use.MaxRange()
 	until = min(until, r.maxT)
 	if longest == 0 || until-r.minT <= longest.Milliseconds() {
 		return
 	}
 	r.minT = until - longest.Milliseconds()
-	r.tell(fmt.Errorf("limit %s of tenant %q: only series since %s are listed",
+	r.reportWarning(fmt.Errorf("limit %s of tenant %q: only series since %s are listed",
 		tenant.KeyQueryRange, r.tenant, time.UnixMilli(r.minT).UTC().Format(time.RFC3339)))
 }
 
-// disjoint reports whether no series can match both sets of matchers. It only considers matchers for equality, so it
+// areDisjoint reports whether no series can match both sets of matchers. It only considers matchers for equality, so it
 // may return false although no series matches.
-func disjoint(x *index.Matching, a, b []*labels.Matcher) bool {
-	return contradict(x, a, b) || contradict(x, b, a)
+func areDisjoint(x *index.Matching, a, b []*labels.Matcher) bool {
+	return isContradicted(x, a, b) || isContradicted(x, b, a)
 }
 
-// contradict reports whether a matcher in demand requires a value that a matcher in others rejects.
-func contradict(x *index.Matching, demand, others []*labels.Matcher) bool {
+// isContradicted reports whether a matcher in demand requires a value that a matcher in others rejects.
+func isContradicted(x *index.Matching, demand, others []*labels.Matcher) bool {
 	for _, m := range demand {
 		if m.Type != labels.MatchEqual {
 			continue
@@ -210,8 +210,8 @@ func (r *rowReader) newBudget(ctx context.Context) *meter.ReadBudget {
 	return meter.NewLoad(ctx, r.env.QueryBytes)
 }
 
-// tell reports a warning to the query's caller.
-func (r *rowReader) tell(err error) {
+// reportWarning reports a warning to the query's caller.
+func (r *rowReader) reportWarning(err error) {
 	if r.warn == nil {
 		return
 	}
@@ -220,17 +220,17 @@ func (r *rowReader) tell(err error) {
 	r.warn(err)
 }
 
-// corrupt counts and logs a corrupt row, and reports it as a warning.
-func (r *rowReader) corrupt(err *damage.CorruptRowError) {
+// reportCorrupt counts and logs a corrupt row, and reports it as a warning.
+func (r *rowReader) reportCorrupt(err *damage.CorruptRowError) {
 	r.env.Damage.RecordCorruptRow(err.Table, err)
-	r.tell(err)
+	r.reportWarning(err)
 }
 
 // Scan calls row for each row of a range. The callback must copy rows that it retains. Unreadable rows are skipped and
 // reported as warnings.
 func (r *rowReader) Scan(ctx context.Context, rows engine.Range, row func(engine.Row) error) error {
 	if rows.Damaged == nil {
-		rows.Damaged = func(d engine.Damage) { r.missed(&rows, d) }
+		rows.Damaged = func(d engine.Damage) { r.reportMissed(&rows, d) }
 	}
 	return EachRow(rows.Table, r.env.Rows.Scan(ctx, rows), row)
 }
@@ -254,14 +254,14 @@ func (r *rowReader) chunks(ctx context.Context, w paged.Wanted, row func(engine.
 	whole = true
 	w.Damaged = func(d engine.Damage) {
 		whole = false
-		r.missed(&rows, d)
+		r.reportMissed(&rows, d)
 	}
 	err = EachRow(w.Table, r.env.Rows.Chunks(ctx, w), row)
 	return whole, err
 }
 
-// leaveOut removes histograms that queries can't compute with, and reports a warning for them.
-func (r *rowReader) leaveOut(of labels.Labels, samples *chunk.Samples) {
+// removeInvalidHistograms removes histograms that queries can't compute with, and reports a warning for them.
+func (r *rowReader) removeInvalidHistograms(of labels.Labels, samples *chunk.Samples) {
 	var first error
 	n := len(samples.H)
 	samples.H = slices.DeleteFunc(samples.H, func(h chunk.Histogram) bool {
@@ -272,49 +272,49 @@ func (r *rowReader) leaveOut(of labels.Labels, samples *chunk.Samples) {
 		return err != nil
 	})
 	if first != nil {
-		r.tell(fmt.Errorf("storage: skipped %d native histograms of %s that queries can't evaluate; the first one: %w",
+		r.reportWarning(fmt.Errorf("storage: skipped %d native histograms of %s that queries can't evaluate; the first one: %w",
 			n-len(samples.H), of, first))
 	}
 }
 
-// hiddenIn returns the newest timestamp, in milliseconds, that is hidden in a class at a resolution.
-func (r *request) hiddenIn(class int64, res rollup.Resolution) int64 {
+// hiddenUntil returns the newest timestamp, in milliseconds, that is hidden in a class at a resolution.
+func (r *request) hiddenUntil(class int64, res rollup.Resolution) int64 {
 	if class < int64(len(r.hidden)) {
 		return r.hidden[class].At[res]
 	}
-	return r.env.Retention.Past(r.tenant, class, res) // The class was added during the query.
+	return r.env.Retention.PastRetention(r.tenant, class, res) // The class was added during the query.
 }
 
-// earliest returns the newest timestamp that is hidden in all classes.
-func (r *request) earliest(res rollup.Resolution) int64 {
-	return slices.MinFunc(r.hidden, func(a, b retention.Hidden) int { return cmp.Compare(a.At[res], b.At[res]) }).
+// minHidden returns the newest timestamp that is hidden in all classes.
+func (r *request) minHidden(res rollup.Resolution) int64 {
+	return slices.MinFunc(r.hidden, func(a, b retention.HiddenTimes) int { return cmp.Compare(a.At[res], b.At[res]) }).
 		At[res]
 }
 
-// latest returns the newest timestamp that is hidden in any class.
-func (r *request) latest(res rollup.Resolution) int64 {
-	return slices.MaxFunc(r.hidden, func(a, b retention.Hidden) int { return cmp.Compare(a.At[res], b.At[res]) }).
+// maxHidden returns the newest timestamp that is hidden in any class.
+func (r *request) maxHidden(res rollup.Resolution) int64 {
+	return slices.MaxFunc(r.hidden, func(a, b retention.HiddenTimes) int { return cmp.Compare(a.At[res], b.At[res]) }).
 		At[res]
 }
 
-// shows reports whether any row of a class in a window is visible.
-func (r *request) shows(class int64, window int64) bool {
+// isClassVisible reports whether any row of a class in a window is visible.
+func (r *request) isClassVisible(class int64, window int64) bool {
 	res, end := format.ResolutionOf(window), r.env.Period.WindowEnd(window)
-	return r.classes&(1<<class) != 0 && end > r.hiddenIn(class, res) && !r.gaps.Hold(class, res, end)
+	return r.classes&(1<<class) != 0 && end > r.hiddenUntil(class, res) && !r.gaps.Contains(class, res, end)
 }
 
-// lacksRaw reports whether raw samples of any class may be missing in a slot.
-func (r *request) lacksRaw(slot int64) bool {
-	if r.env.Period.SlotStart(slot) < r.latest(rollup.Raw) {
+// mayMissRaw reports whether raw samples of any class may be missing in a slot.
+func (r *request) mayMissRaw(slot int64) bool {
+	if r.env.Period.SlotStart(slot) < r.maxHidden(rollup.Raw) {
 		return true
 	}
-	return r.gaps.HoldAny(r.env.Period.SlotEnd(slot))
+	return r.gaps.ContainsAny(r.env.Period.SlotEnd(slot))
 }
 
-// visible returns the positions of series in classes with visible rows in the window.
-func (r *request) visible(w *sealedWindow, m *metricSeries, positions []uint32) []uint32 {
+// visiblePositions returns the positions of series in classes with visible rows in the window.
+func (r *request) visiblePositions(w *sealedWindow, m *metricSeries, positions []uint32) []uint32 {
 	if m.places == nil {
-		if !r.shows(retention.DefaultClass, w.window) {
+		if !r.isClassVisible(retention.DefaultClass, w.window) {
 			return nil
 		}
 		return positions
@@ -322,7 +322,7 @@ func (r *request) visible(w *sealedWindow, m *metricSeries, positions []uint32) 
 	var kept []uint32
 	for i, p := range positions {
 		switch {
-		case !r.shows(m.places[p].Class(), w.window):
+		case !r.isClassVisible(m.places[p].Class(), w.window):
 			if kept == nil {
 				kept = append(make([]uint32, 0, len(positions)), positions[:i]...)
 			}
@@ -341,7 +341,7 @@ func (r *request) sourceOf(w windowMetric, at format.ClassShard) source {
 	class := at.Class()
 	return source{
 		window: w.window, metric: w.metric, place: at, class: class,
-		hidden: r.hiddenIn(class, format.ResolutionOf(w.window.window)), hiddenRaw: r.hiddenIn(class, rollup.Raw),
+		hidden: r.hiddenUntil(class, format.ResolutionOf(w.window.window)), hiddenRaw: r.hiddenUntil(class, rollup.Raw),
 	}
 }
 
@@ -350,42 +350,42 @@ func (r *request) sourceOf(w windowMetric, at format.ClassShard) source {
 // only.
 func (r *request) hasSamples(sums map[int64]uint64, slot int64) bool {
 	_, ok := sums[slot]
-	return ok || !r.lacksRaw(slot)
+	return ok || !r.mayMissRaw(slot)
 }
 
-// maxTold is the maximum number of gaps that are reported to a query individually.
-const maxTold = 50
+// maxReportedGaps is the maximum number of gaps that are reported to a query individually.
+const maxReportedGaps = 50
 
-// missed counts and logs unreadable rows of a scan, and reports them as a warning.
-func (r *rowReader) missed(rows *engine.Range, d engine.Damage) {
-	r.tellGap(r.env.Damage.RecordRows(rows, d))
+// reportMissed counts and logs unreadable rows of a scan, and reports them as a warning.
+func (r *rowReader) reportMissed(rows *engine.Range, d engine.Damage) {
+	r.reportGap(r.env.Damage.RecordRows(rows, d))
 }
 
-// tellOnce reports a warning to the query's caller, unless the same warning was reported before.
-func (r *rowReader) tellOnce(err error) {
+// reportWarningOnce reports a warning to the query's caller, unless the same warning was reported before.
+func (r *rowReader) reportWarningOnce(err error) {
 	r.warnMu.Lock()
 	told := r.told[err.Error()]
 	r.told[err.Error()] = true
 	r.warnMu.Unlock()
 	if !told {
-		r.tell(err)
+		r.reportWarning(err)
 	}
 }
 
-// tellGap reports a warning once for each gap, for at most maxTold gaps.
-func (r *rowReader) tellGap(e *damage.DamagedRowsError) {
+// reportGap reports a warning once for each gap, for at most maxReportedGaps gaps.
+func (r *rowReader) reportGap(e *damage.DamagedRowsError) {
 	what := e.Description()
 	r.warnMu.Lock()
-	told := r.told[what] || len(r.told) > maxTold
+	told := r.told[what] || len(r.told) > maxReportedGaps
 	if !told {
 		r.told[what] = true
 	}
-	more := len(r.told) > maxTold
+	more := len(r.told) > maxReportedGaps
 	r.warnMu.Unlock()
 	if more {
 		e = e.AnyRows()
 	}
 	if !told {
-		r.tell(e)
+		r.reportWarning(e)
 	}
 }

@@ -39,16 +39,16 @@ type sealedWindow struct {
 // windows finds the windows of a resolution in the request's range that have commit records, ordered by time. It misses
 // windows that are sealed later, so the caller must read the head first.
 func (r windowFinder) windows(ctx context.Context, res rollup.Resolution) ([]sealedWindow, error) {
-	r.tellKeptGaps()
+	r.warnCachedGaps()
 	p := r.env.Period
-	minT := max(r.minT, r.earliest(res)+1)
+	minT := max(r.minT, r.minHidden(res)+1)
 	if minT > r.maxT {
 		return nil, nil
 	}
 	list, err := r.KnownWindows(
 		ctx, r.tenant, p.WindowAt(res, minT), p.WindowAt(res, r.maxT), func(e *damage.DamagedRowsError) {
 			r.env.Damage.Record(e)
-			r.tellGap(e)
+			r.reportGap(e)
 		},
 	)
 	if err != nil {
@@ -59,13 +59,13 @@ func (r windowFinder) windows(ctx context.Context, res rollup.Resolution) ([]sea
 	g.SetLimit(ReadWorkers)
 	for i, window := range list {
 		if len(r.deletes) == 0 {
-			if m, ok := r.heldMarks(r.tenant, window); ok {
-				found[i] = m.within(window, p.SlotOf(minT), p.SlotOf(r.maxT))
+			if m, ok := r.cachedCommits(r.tenant, window); ok {
+				found[i] = m.slotsBetween(window, p.SlotOf(minT), p.SlotOf(r.maxT))
 				continue
 			}
 		}
 		g.Go(panics.WrapError("reading", func() (err error) {
-			found[i], err = r.marks(ctx, window, p.SlotOf(minT), p.SlotOf(r.maxT))
+			found[i], err = r.readCommitRecords(ctx, window, p.SlotOf(minT), p.SlotOf(r.maxT))
 			return err
 		}))
 	}
@@ -75,17 +75,17 @@ func (r windowFinder) windows(ctx context.Context, res rollup.Resolution) ([]sea
 	return slices.DeleteFunc(found, func(w sealedWindow) bool { return w.version == 0 }), nil
 }
 
-// marks reads the commit records of a window. The version of the result is 0 if there are none.
-func (r windowFinder) marks(ctx context.Context, window, minSlot, maxSlot int64) (sealedWindow, error) {
+// readCommitRecords reads the commit records of a window. The version of the result is 0 if there are none.
+func (r windowFinder) readCommitRecords(ctx context.Context, window, minSlot, maxSlot int64) (sealedWindow, error) {
 	if len(r.deletes) == 0 { // With deletes, the individual records are needed.
-		if m, ok, err := r.recalledMarks(ctx, r.tenant, window); ok || err != nil {
+		if m, ok, err := r.readCachedCommits(ctx, r.tenant, window); ok || err != nil {
 			if err != nil {
 				return sealedWindow{}, err
 			}
-			return m.within(window, minSlot, maxSlot), nil
+			return m.slotsBetween(window, minSlot, maxSlot), nil
 		}
 	}
-	m, cleared := marksReader{}, map[format.CommitKey]bool(nil)
+	m, cleared := commitRecordsReader{}, map[format.CommitKey]bool(nil)
 	err := r.Scan(
 		ctx, engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(window, r.tenant), KeysOnly: true},
 		func(row engine.Row) error {
@@ -99,19 +99,19 @@ func (r windowFinder) marks(ctx context.Context, window, minSlot, maxSlot int64)
 			return nil
 		},
 	)
-	w := m.marks().within(window, minSlot, maxSlot)
+	w := m.summarize().slotsBetween(window, minSlot, maxSlot)
 	w.cleared = cleared
 	return w, err
 }
 
-// marksReader computes windowMarks from the rows of commit records.
-type marksReader struct {
-	windowMarks
+// commitRecordsReader computes windowCommits from the rows of commit records.
+type commitRecordsReader struct {
+	windowCommits
 	all, ofSlot xxhash.Digest
 	buf         []byte
 }
 
-func (m *marksReader) add(row engine.Row) {
+func (m *commitRecordsReader) add(row engine.Row) {
 	slot := row.Clustering[0].Int
 	m.buf = binary.LittleEndian.AppendUint64(m.buf[:0], uint64(slot))
 	m.buf = binary.LittleEndian.AppendUint64(m.buf, uint64(row.Clustering[1].Int))
@@ -130,12 +130,12 @@ func (m *marksReader) add(row engine.Row) {
 	m.sums[n-1] = m.ofSlot.Sum64()
 }
 
-// marks returns the windowMarks of the rows that were added.
-func (m *marksReader) marks() *windowMarks {
+// summarize returns the windowCommits of the rows that were added.
+func (m *commitRecordsReader) summarize() *windowCommits {
 	if len(m.slots) > 0 {
 		m.version = max(1, m.all.Sum64())
 	}
-	return &windowMarks{version: m.version, slots: m.slots, sums: m.sums}
+	return &windowCommits{version: m.version, slots: m.slots, sums: m.sums}
 }
 
 // sealedMetric is a metric of a window.
@@ -213,7 +213,7 @@ func (r *rowReader) shardsOfAll(ctx context.Context, window int64, names metricN
 func (r *rowReader) shards(window int64, metric string, value []byte) int64 {
 	n, err := format.ParseShards(value)
 	if err != nil {
-		r.corrupt(&damage.CorruptRowError{
+		r.reportCorrupt(&damage.CorruptRowError{
 			Table: engine.Shards, Window: window, Tenant: r.tenant, Metric: strings.Clone(metric), Err: err,
 		})
 	}
@@ -243,8 +243,8 @@ func (l listedWindows) between(first, last int64) []int64 {
 	return slices.Clone(l[from:max(from, to)])
 }
 
-// windowMarks is a summary of the commit records of a window. It is immutable.
-type windowMarks struct {
+// windowCommits is a summary of the commit records of a window. It is immutable.
+type windowCommits struct {
 	// version is a hash of all commit records, or 0 if there are none.
 	version uint64
 	// slots are the slots with commit records, in order. sums are the hashes of each slot's records.
@@ -252,10 +252,10 @@ type windowMarks struct {
 	sums  []uint64
 }
 
-func (m *windowMarks) Bytes() int64 { return int64(16*len(m.slots) + 64) }
+func (m *windowCommits) Bytes() int64 { return int64(16*len(m.slots) + 64) }
 
-// within returns a window with the slots between minSlot and maxSlot. The caller may modify the slots.
-func (m *windowMarks) within(window, minSlot, maxSlot int64) sealedWindow {
+// slotsBetween returns a window with the slots between minSlot and maxSlot. The caller may modify the slots.
+func (m *windowCommits) slotsBetween(window, minSlot, maxSlot int64) sealedWindow {
 	from := sort.Search(len(m.slots), func(i int) bool { return m.slots[i] >= minSlot })
 	to := max(from, sort.Search(len(m.slots), func(i int) bool { return m.slots[i] > maxSlot }))
 	return sealedWindow{
@@ -271,9 +271,9 @@ func (e *Env) version(t *engine.Table, partition engine.Key) (version uint64, ok
 	return e.Versions.Version(t, partition)
 }
 
-// remember caches the result of reading a partition until the partition is written to. ok is false if the result can't
+// readThroughCache caches the result of reading a partition until the partition is written to. ok is false if the result can't
 // be cached, because the engine can't detect writes or because load called missed for damaged rows.
-func remember[T cache.EntryValue](
+func readThroughCache[T cache.EntryValue](
 	ctx context.Context, e *Env, t *engine.Table, partition engine.Key, key cache.EntryKey,
 	load func(ctx context.Context, missed func()) (T, error),
 ) (value T, ok bool, err error) {
@@ -303,24 +303,24 @@ func remember[T cache.EntryValue](
 func (q *Querier) KnownWindows(
 	ctx context.Context, tenant string, first, last int64, missed func(*damage.DamagedRowsError),
 ) ([]int64, error) {
-	if list, ok, err := q.recalledWindows(ctx, tenant); ok || err != nil {
+	if list, ok, err := q.readCachedWindows(ctx, tenant); ok || err != nil {
 		return list.between(first, last), err
 	}
 	return q.env.Windows(ctx, tenant, first, last, missed)
 }
 
-// recalledWindows returns the windows of a tenant from the cache, or reads and caches them. It returns false if the
+// readCachedWindows returns the windows of a tenant from the cache, or reads and caches them. It returns false if the
 // windows can't be cached.
-func (q *Querier) recalledWindows(ctx context.Context, tenant string) (listedWindows, bool, error) {
+func (q *Querier) readCachedWindows(ctx context.Context, tenant string) (listedWindows, bool, error) {
 	key := cache.EntryKey{Kind: cache.KindWindows, Tenant: tenant}
-	return remember(ctx, &q.env, engine.Windows, engine.Key{engine.Text(tenant)}, key,
+	return readThroughCache(ctx, &q.env, engine.Windows, engine.Key{engine.Text(tenant)}, key,
 		func(ctx context.Context, missed func()) (listedWindows, error) {
 			return q.env.Windows(ctx, tenant, math.MinInt64, math.MaxInt64, func(*damage.DamagedRowsError) { missed() })
 		})
 }
 
-// heldMarks returns the windowMarks of a window if they are cached.
-func (q *Querier) heldMarks(tenant string, window int64) (*windowMarks, bool) {
+// cachedCommits returns the windowCommits of a window if they are cached.
+func (q *Querier) cachedCommits(tenant string, window int64) (*windowCommits, bool) {
 	version, ok := q.env.version(engine.Sealed, format.SealedPartition(window, tenant))
 	if !ok {
 		return nil, false
@@ -329,27 +329,27 @@ func (q *Querier) heldMarks(tenant string, window int64) (*windowMarks, bool) {
 	if !ok {
 		return nil, false
 	}
-	return v.(*windowMarks), true
+	return v.(*windowCommits), true
 }
 
-// recalledMarks returns the windowMarks of a window from the cache, or reads and caches them. It returns false if the
-// windowMarks can't be cached.
-func (q *Querier) recalledMarks(ctx context.Context, tenant string, window int64) (*windowMarks, bool, error) {
+// readCachedCommits returns the windowCommits of a window from the cache, or reads and caches them. It returns false if the
+// windowCommits can't be cached.
+func (q *Querier) readCachedCommits(ctx context.Context, tenant string, window int64) (*windowCommits, bool, error) {
 	key := cache.EntryKey{Kind: cache.KindMarks, Window: window, Tenant: tenant}
-	return remember(ctx, &q.env, engine.Sealed, format.SealedPartition(window, tenant), key,
-		func(ctx context.Context, missed func()) (*windowMarks, error) {
-			return q.scanMarks(ctx, tenant, window, func(engine.Damage) { missed() })
+	return readThroughCache(ctx, &q.env, engine.Sealed, format.SealedPartition(window, tenant), key,
+		func(ctx context.Context, missed func()) (*windowCommits, error) {
+			return q.scanCommitRecords(ctx, tenant, window, func(engine.Damage) { missed() })
 		})
 }
 
-// MarksVersion returns a hash of a window's commit records, or 0 if there are none. It is cached in ended.Memory until
+// CommitRecordsVersion returns a hash of a window's commit records, or 0 if there are none. It is cached in ended.Memory until
 // the records are written to.
-func (q *Querier) MarksVersion(ctx context.Context, tenant string, window int64) (uint64, error) {
+func (q *Querier) CommitRecordsVersion(ctx context.Context, tenant string, window int64) (uint64, error) {
 	engineVersion, ok := q.env.version(engine.Sealed, format.SealedPartition(window, tenant))
 	if version, known := q.env.Memory.Version(tenant, window, engineVersion); ok && known {
 		return version, nil
 	}
-	m, err := q.scanMarks(ctx, tenant, window, nil)
+	m, err := q.scanCommitRecords(ctx, tenant, window, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -359,11 +359,11 @@ func (q *Querier) MarksVersion(ctx context.Context, tenant string, window int64)
 	return m.version, nil
 }
 
-// scanMarks reads the commit records of a window. damaged has the same meaning as in engine.Range.
-func (q *Querier) scanMarks(
+// scanCommitRecords reads the commit records of a window. damaged has the same meaning as in engine.Range.
+func (q *Querier) scanCommitRecords(
 	ctx context.Context, tenant string, window int64, damaged func(engine.Damage),
-) (*windowMarks, error) {
-	var m marksReader
+) (*windowCommits, error) {
+	var m commitRecordsReader
 	for row, err := range q.env.Engine.Scan(ctx, engine.Range{
 		Table: engine.Sealed, Partition: format.SealedPartition(window, tenant), KeysOnly: true, Damaged: damaged,
 	}) {
@@ -373,5 +373,5 @@ func (q *Querier) scanMarks(
 		}
 		m.add(row)
 	}
-	return m.marks(), nil
+	return m.summarize(), nil
 }

@@ -31,7 +31,7 @@ type Query struct {
 	// Edges are times, ascending, in milliseconds. No returned bucket begins before an edge and ends after it. A slot
 	// with an edge inside a bucket is answered from samples while samples are kept.
 	Edges []int64
-	// Classes limits the answer to rows of these classes, with bits as in retention.Hidden. 0 selects all classes.
+	// Classes limits the answer to rows of these classes, with bits as in retention.HiddenTimes. 0 selects all classes.
 	Classes uint64
 	// LabelsOnly is true if the caller won't read samples. Series are then found as long as any of their rows are kept.
 	// With a Limit, the answer contains any of the matching series.
@@ -80,7 +80,7 @@ type selection struct {
 	// uncleaned maps slots to the deletes that their rollups were computed without. It is set in queries for buckets.
 	uncleaned map[int64]format.Tombstones
 	sources   []source
-	open      []openSeries
+	open      []unsealedSeries
 	parts     []part
 	series    []*SelectedSeries
 	groups    groups
@@ -129,11 +129,11 @@ func (q *Querier) Select(ctx context.Context, query Query) ([]*SelectedSeries, e
 		limit = query.Limit
 	}
 	if query.part != inSealed {
-		if sel.open, err = r.open(ctx, limit); err != nil {
+		if sel.open, err = r.findUnsealed(ctx, limit); err != nil {
 			return nil, err
 		}
 		if query.Resolution != rollup.Raw {
-			r.showStanding(sel.open)
+			r.showUnexpired(sel.open)
 		}
 	}
 	var found []matching
@@ -145,7 +145,7 @@ func (q *Querier) Select(ctx context.Context, query Query) ([]*SelectedSeries, e
 	if !query.Sorted {
 		limit = query.Limit
 	}
-	sel.merge(found, limit)
+	sel.mergeSeries(found, limit)
 	if query.Sorted {
 		if err := sel.sortByLabels(query.Tenant); err != nil {
 			return nil, err
@@ -170,7 +170,7 @@ func (q *Querier) SelectUnsealed(ctx context.Context, query Query) ([]*SelectedS
 // findSealed finds the sealed series that match.
 func (sel *selection) findSealed(ctx context.Context, q Query) ([]matching, error) {
 	r := sel.r
-	windows, err := windowFinder{r}.windowsAt(ctx, q, sel.open)
+	windows, err := windowFinder{r}.findWindows(ctx, q, sel.open)
 	if err != nil {
 		return nil, err
 	}
@@ -182,13 +182,13 @@ func (sel *selection) findSealed(ctx context.Context, q Query) ([]matching, erro
 	}
 	found, memory := make([]matching, len(list)), matchedMemory{}
 	err = find.eachMatch(ctx, list, func(at int, m *metricSeries, positions []uint32) (err error) {
-		match := spanned{positions: positions}
+		match := spanPositions{positions: positions}
 		if q.Resolution == rollup.Raw && !q.LabelsOnly {
-			if match, err = find.withSamples(ctx, &list[at], m, positions); err != nil {
+			if match, err = find.filterBySpans(ctx, &list[at], m, positions); err != nil {
 				return err
 			}
 		}
-		found[at], err = find.take(ctx, list[at], m, match, &memory)
+		found[at], err = find.matchingOf(ctx, list[at], m, match, &memory)
 		return err
 	})
 	if err != nil {
@@ -199,12 +199,12 @@ func (sel *selection) findSealed(ctx context.Context, q Query) ([]matching, erro
 	return slices.DeleteFunc(found, func(m matching) bool { return len(m.ids) == 0 }), nil
 }
 
-// merge creates one series per id from the windows and the head. limit is the maximum number of series; 0 means no
+// mergeSeries creates one series per id from the windows and the head. limit is the maximum number of series; 0 means no
 // limit. found must be sorted by metric, and each id must belong to one metric.
-func (sel *selection) merge(found []matching, limit int) {
+func (sel *selection) mergeSeries(found []matching, limit int) {
 	heads := sel.sortedHeads()
 	m := merger{sel: sel, limit: limit}
-	m.expect(found, len(heads))
+	m.allocate(found, len(heads))
 	for len(found) > 0 || len(heads) > 0 {
 		metric := ""
 		switch {
@@ -222,15 +222,15 @@ func (sel *selection) merge(found []matching, limit int) {
 		for k < len(heads) && sel.open[heads[k]].series.Metric() == metric {
 			k++
 		}
-		if m.metric(found[:n], heads[:k]); m.full() {
+		if m.mergeMetric(found[:n], heads[:k]); m.isFull() {
 			return
 		}
 		found, heads = found[n:], heads[k:]
 	}
 }
 
-// headPlace is an index into a selection's open series, with a sort key: the metric and the first bytes of the id.
-type headPlace struct {
+// headPosition is an index into a selection's open series, with a sort key: the metric and the first bytes of the id.
+type headPosition struct {
 	id     uint64
 	metric uint32 // the index of the metric's first series
 	at     uint32
@@ -240,16 +240,16 @@ type headPlace struct {
 // adjacent.
 func (sel *selection) sortedHeads() []uint32 {
 	open := sel.open
-	places := make([]headPlace, len(open))
+	places := make([]headPosition, len(open))
 	first := uint32(0)
 	for i := range places {
 		if open[i].series.Metric() != open[first].series.Metric() {
 			first = uint32(i)
 		}
 		id := open[i].series.ID()
-		places[i] = headPlace{id: binary.BigEndian.Uint64(id[:]), metric: first, at: uint32(i)}
+		places[i] = headPosition{id: binary.BigEndian.Uint64(id[:]), metric: first, at: uint32(i)}
 	}
-	slices.SortFunc(places, func(a, b headPlace) int {
+	slices.SortFunc(places, func(a, b headPosition) int {
 		if a.metric != b.metric {
 			if c := strings.Compare(open[a.at].series.Metric(), open[b.at].series.Metric()); c != 0 {
 				return c
@@ -283,9 +283,9 @@ type run struct {
 	next   int
 }
 
-// expect allocates memory for the series of the windows and the head. It assumes that all windows of a metric contain
+// allocate allocates memory for the series of the windows and the head. It assumes that all windows of a metric contain
 // mostly the same series.
-func (m *merger) expect(found []matching, heads int) {
+func (m *merger) allocate(found []matching, heads int) {
 	parts, series, most := heads, 0, heads
 	for i := range found {
 		n := len(found[i].ids)
@@ -304,10 +304,10 @@ func (m *merger) expect(found []matching, heads int) {
 // slabSeries is the maximum number of series whose memory is allocated together.
 const slabSeries = 1024
 
-func (m *merger) full() bool { return m.limit > 0 && len(m.sel.series) >= m.limit }
+func (m *merger) isFull() bool { return m.limit > 0 && len(m.sel.series) >= m.limit }
 
-// metric merges the series of one metric. The series of each window and of the head must be ordered by id.
-func (m *merger) metric(found []matching, heads []uint32) {
+// mergeMetric merges the series of one metric. The series of each window and of the head must be ordered by id.
+func (m *merger) mergeMetric(found []matching, heads []uint32) {
 	sel := m.sel
 	m.runs = m.runs[:0]
 	for i := range found {
@@ -323,12 +323,12 @@ func (m *merger) metric(found []matching, heads []uint32) {
 			sel.sources = append(sel.sources, src)
 		}
 	}
-	for !m.full() {
-		id, ok := m.least(heads)
+	for !m.isFull() {
+		id, ok := m.minID(heads)
 		if !ok {
 			return
 		}
-		heads = m.add(id, heads)
+		heads = m.addSeries(id, heads)
 	}
 }
 
@@ -345,8 +345,8 @@ func usedPlaces(places []format.ClassShard) []format.ClassShard {
 	return slices.Compact(used)
 }
 
-// least returns the smallest id that isn't merged yet. ok is false if all are merged.
-func (m *merger) least(heads []uint32) (least format.SeriesID, ok bool) {
+// minID returns the smallest id that isn't merged yet. ok is false if all are merged.
+func (m *merger) minID(heads []uint32) (least format.SeriesID, ok bool) {
 	if len(heads) > 0 {
 		least, ok = m.sel.open[heads[0]].series.ID(), true
 	}
@@ -359,8 +359,8 @@ func (m *merger) least(heads []uint32) (least format.SeriesID, ok bool) {
 	return least, ok
 }
 
-// add creates a series from all parts with this id, and returns the remaining heads.
-func (m *merger) add(id format.SeriesID, heads []uint32) []uint32 {
+// addSeries creates a series from all parts with this id, and returns the remaining heads.
+func (m *merger) addSeries(id format.SeriesID, heads []uint32) []uint32 {
 	sel := m.sel
 	if len(m.slab) == 0 {
 		m.slab = make([]SelectedSeries, min(slabSeries, max(1, len(sel.series))))
@@ -437,7 +437,7 @@ func (s *SelectedSeries) Samples(into *chunk.Samples) error {
 	}
 	hidden := sel.r.deletes.OfSeries(s.Labels)
 	for _, c := range chunks {
-		sel.decode(s, c, hidden, into)
+		sel.decodeChunk(s, c, hidden, into)
 	}
 	for _, p := range sel.parts[s.from:s.to] {
 		if p.source != inHead {
@@ -450,6 +450,6 @@ func (s *SelectedSeries) Samples(into *chunk.Samples) error {
 	into.Normalize()
 	into.Clip(sel.r.minT, sel.r.maxT)
 	hideSampleStarts(into, sel.r.startsFrom)
-	sel.r.leaveOut(s.Labels, into)
+	sel.r.removeInvalidHistograms(s.Labels, into)
 	return sel.r.budget.Use.AddSamples(into.Len())
 }

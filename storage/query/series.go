@@ -86,17 +86,17 @@ func (r *rowReader) series(ctx context.Context, w *sealedWindow, metric string, 
 		return nil, err
 	}
 	m := v.(*metricSeries)
-	r.tellBad(m, loaded)
+	r.reportCorruptRows(m, loaded)
 	return m, nil
 }
 
-// tellBad reports warnings for corrupt rows. It also counts the rows if they were just loaded.
-func (r *rowReader) tellBad(m *metricSeries, loaded bool) {
+// reportCorruptRows reports warnings for corrupt rows. It also counts the rows if they were just loaded.
+func (r *rowReader) reportCorruptRows(m *metricSeries, loaded bool) {
 	for _, bad := range m.bad {
 		if loaded {
 			r.env.Damage.RecordCorruptRow(bad.Table, bad)
 		}
-		r.tell(bad)
+		r.reportWarning(bad)
 	}
 }
 

@@ -62,7 +62,7 @@ func (q *Querier) appendOlder(ctx context.Context, spans []Span, tenant string) 
 			return nil, err
 		}
 		for _, w := range windows {
-			shown, err := q.env.Retention.Shown(
+			shown, err := q.env.Retention.VisibleRows(
 				ctx, tenant, q.env.Period.WindowStart(w)+1, q.env.Period.WindowEnd(w), false,
 			)
 			if err != nil {
@@ -104,15 +104,15 @@ func (q *Querier) SlotWidth(t int64) time.Duration {
 	return time.Duration(q.env.Period.PeriodAt(t).SlotMS) * time.Millisecond
 }
 
-// Recent returns the start of the slot before the current one, in milliseconds. Most samples after it aren't sealed
+// RecentStart returns the start of the slot before the current one, in milliseconds. Most samples after it aren't sealed
 // yet.
-func (q *Querier) Recent() int64 {
+func (q *Querier) RecentStart() int64 {
 	return q.env.Period.SlotStart(q.env.Period.SlotOf(q.env.Now().UnixMilli()) - 1)
 }
 
-// Oldest returns the start of a tenant's first slot with visible sealed rows at any resolution, in milliseconds. It
+// OldestSlot returns the start of a tenant's first slot with visible sealed rows at any resolution, in milliseconds. It
 // returns math.MaxInt64 if there is no such slot.
-func (q *Querier) Oldest(ctx context.Context, tenant string) (int64, error) {
+func (q *Querier) OldestSlot(ctx context.Context, tenant string) (int64, error) {
 	oldest := int64(math.MaxInt64)
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
 		windows, err := q.KnownWindows(
@@ -137,7 +137,7 @@ func (q *Querier) Oldest(ctx context.Context, tenant string) (int64, error) {
 
 // firstSlot returns the first sealed slot of a window.
 func (q *Querier) firstSlot(ctx context.Context, tenant string, window int64) (slot int64, ok bool, err error) {
-	m, ok, err := q.recalledMarks(ctx, tenant, window)
+	m, ok, err := q.readCachedCommits(ctx, tenant, window)
 	if err != nil || ok && len(m.slots) == 0 {
 		return 0, false, err
 	}
@@ -155,9 +155,9 @@ func (q *Querier) firstSlot(ctx context.Context, tenant string, window int64) (s
 	return 0, false, nil
 }
 
-// Seen is the time from the start of the first raw window that contains series of a metric to the end of the last one.
+// SeenRange is the time from the start of the first raw window that contains series of a metric to the end of the last one.
 // Windows in between may contain none.
-type Seen struct{ First, Last time.Time }
+type SeenRange struct{ First, Last time.Time }
 
 // maxSeenNames is the maximum number of names that one call of MetricsSeen reads.
 const maxSeenNames = 500_000
@@ -165,7 +165,7 @@ const maxSeenNames = 500_000
 // MetricsSeen returns the times at which metrics of a tenant were seen in visible raw windows. It reads the metric
 // names window by window, from both ends, until all metrics are found or maxSeenNames names are read. Metrics that
 // weren't found or have no sealed rows are omitted.
-func (q *Querier) MetricsSeen(ctx context.Context, tenant string, metrics []string) (map[string]Seen, error) {
+func (q *Querier) MetricsSeen(ctx context.Context, tenant string, metrics []string) (map[string]SeenRange, error) {
 	r, err := q.newRequest(ctx, Query{
 		Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Warn: damage.Warnings(ctx), overGaps: true,
 	})
@@ -176,18 +176,18 @@ func (q *Querier) MetricsSeen(ctx context.Context, tenant string, metrics []stri
 	if err != nil {
 		return nil, err
 	}
-	first, err := r.firstWith(ctx, len(windows), func(i int) sealedWindow { return windows[i] }, metrics)
+	first, err := r.firstWindows(ctx, len(windows), func(i int) sealedWindow { return windows[i] }, metrics)
 	if err != nil {
 		return nil, err
 	}
-	last, err := r.firstWith(ctx, len(windows), func(i int) sealedWindow { return windows[len(windows)-1-i] }, metrics)
+	last, err := r.firstWindows(ctx, len(windows), func(i int) sealedWindow { return windows[len(windows)-1-i] }, metrics)
 	if err != nil {
 		return nil, err
 	}
-	seen := map[string]Seen{}
+	seen := map[string]SeenRange{}
 	for name, from := range first {
 		if to, ok := last[name]; ok {
-			seen[name] = Seen{
+			seen[name] = SeenRange{
 				time.UnixMilli(q.env.Period.WindowStart(from)).UTC(), time.UnixMilli(q.env.Period.WindowEnd(to)).UTC(),
 			}
 		}
@@ -211,8 +211,8 @@ func (q *Querier) NewestUnsealed(ctx context.Context, tenant, metric string) (ti
 	return time.UnixMilli(newest).UTC(), ctx.Err()
 }
 
-// firstWith returns the first of n windows that contains each metric.
-func (r *rowReader) firstWith(
+// firstWindows returns the first of n windows that contains each metric.
+func (r *rowReader) firstWindows(
 	ctx context.Context, n int, window func(i int) sealedWindow, metrics []string,
 ) (map[string]int64, error) {
 	found, names := map[string]int64{}, 0

@@ -14,19 +14,19 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// openSeries is a series with unsealed samples. Its snapshot is created when the query starts; samples that are added
+// unsealedSeries is a series with unsealed samples. Its snapshot is created when the query starts; samples that are added
 // later may also be visible.
-type openSeries struct {
+type unsealedSeries struct {
 	series *head.Series
-	// unsealed is a snapshot of the samples. days are the days from which the query may read samples, see openDays; nil
+	// unsealed is a snapshot of the samples. days are the days from which the query may read samples, see unsealedDays; nil
 	// means all days.
 	unsealed head.Snapshot
-	days     []openDay
+	days     []unsealedDay
 }
 
-// openDay is the part (after, end] of a raw window in which a series has unsealed samples. class is the class in which
+// unsealedDay is the part (after, end] of a raw window in which a series has unsealed samples. class is the class in which
 // they will be stored.
-type openDay struct {
+type unsealedDay struct {
 	after, end int64
 	class      int64
 }
@@ -40,13 +40,13 @@ var ErrLateUnsealed = errors.New(
 
 // unsealedSamples appends the unsealed samples of a series between minT and maxT that aren't hidden, in any order. It
 // may also append samples outside of this range.
-func (r *request) unsealedSamples(o *openSeries, minT, maxT int64, into *chunk.Samples) error {
+func (r *request) unsealedSamples(o *unsealedSeries, minT, maxT int64, into *chunk.Samples) error {
 	if o.days == nil {
 		return o.unsealed.Read(minT, maxT, into)
 	}
 	for _, d := range o.days {
-		for from, to := range r.gaps.Outside(
-			d.class, max(minT, d.after+1, r.hiddenIn(d.class, rollup.Raw)+1), min(maxT, d.end),
+		for from, to := range r.gaps.RangesOutside(
+			d.class, max(minT, d.after+1, r.hiddenUntil(d.class, rollup.Raw)+1), min(maxT, d.end),
 		) {
 			var all chunk.Samples
 			if err := o.unsealed.Read(from, to, &all); err != nil {
@@ -60,42 +60,42 @@ func (r *request) unsealedSamples(o *openSeries, minT, maxT int64, into *chunk.S
 	return nil
 }
 
-// openCharge is the number of bytes that an unsealed series is charged to the query's budget.
-const openCharge = 64
+// unsealedCharge is the number of bytes that an unsealed series is charged to the query's budget.
+const unsealedCharge = 64
 
-// openBytes is the memory metered for an unsealed series that a query finds: its snapshot, counted three times because
+// unsealedBytes is the memory metered for an unsealed series that a query finds: its snapshot, counted three times because
 // the list grows, and its part of the answer.
-const openBytes = 192
+const unsealedBytes = 192
 
-// openMetered is the number of unsealed series that are metered together.
-const openMetered = 256
+// unsealedMetered is the number of unsealed series that are metered together.
+const unsealedMetered = 256
 
-// open finds the unsealed series, at most limit unless limit is 0. Their samples remain readable if they are sealed
+// findUnsealed finds the unsealed series, at most limit unless limit is 0. Their samples remain readable if they are sealed
 // during the query.
-func (r *request) open(ctx context.Context, limit int) (list []openSeries, err error) {
-	byClass := r.minT <= r.latest(rollup.Raw) || len(r.gaps) > 0 || r.classes != math.MaxUint64
+func (r *request) findUnsealed(ctx context.Context, limit int) (list []unsealedSeries, err error) {
+	byClass := r.minT <= r.maxHidden(rollup.Raw) || len(r.gaps) > 0 || r.classes != math.MaxUint64
 	for series, unsealed := range r.env.Head.Select(ctx, r.tenant, r.matchers, r.minT, r.maxT, limit > 0) {
-		var days []openDay
+		var days []unsealedDay
 		if byClass {
-			if days, err = r.openDays(ctx, series, &unsealed); err != nil {
+			if days, err = r.unsealedDays(ctx, series, &unsealed); err != nil {
 				return nil, err
 			}
 			if len(days) == 0 {
 				continue
 			}
 		}
-		if err := r.budget.Charge(openCharge); err != nil {
+		if err := r.budget.Charge(unsealedCharge); err != nil {
 			return nil, err
 		}
-		if len(list)%openMetered == 0 {
-			if err := meter.Grow(ctx, openMetered*openBytes); err != nil {
+		if len(list)%unsealedMetered == 0 {
+			if err := meter.Grow(ctx, unsealedMetered*unsealedBytes); err != nil {
 				return nil, err
 			}
 		}
 		if len(list) == cap(list) { // append would grow a long list by only a quarter each time.
 			list = slices.Grow(list, len(list)+1)
 		}
-		list = append(list, openSeries{series, unsealed, days})
+		list = append(list, unsealedSeries{series, unsealed, days})
 		if len(list) == limit {
 			break
 		}
@@ -104,22 +104,22 @@ func (r *request) open(ctx context.Context, limit int) (list []openSeries, err e
 }
 
 // anyDay stands for all days. It is used if all series are in the default class.
-var anyDay = []openDay{{-format.MaxTime - 1, format.MaxTime, retention.DefaultClass}}
+var anyDay = []unsealedDay{{-format.MaxTime - 1, format.MaxTime, retention.DefaultClass}}
 
-// openDays returns the days in which a series has unsealed samples and is in a requested class.
-func (r *request) openDays(
+// unsealedDays returns the days in which a series has unsealed samples and is in a requested class.
+func (r *request) unsealedDays(
 	ctx context.Context, series *head.Series, unsealed *head.Snapshot,
-) (days []openDay, err error) {
+) (days []unsealedDay, err error) {
 	if len(r.hidden) == 1 {
 		return anyDay, nil
 	}
 	for _, first := range slices.Collect(unsealed.MinTimes(r.minT, r.maxT)) {
-		list, err := r.days.At(ctx, first)
+		list, err := r.days.ListAt(ctx, first)
 		if err != nil {
 			return nil, err
 		}
 		window := r.env.Period.RawWindowAt(first)
-		d := openDay{r.env.Period.WindowStart(window), r.env.Period.WindowEnd(window), list.Of(series)}
+		d := unsealedDay{r.env.Period.WindowStart(window), r.env.Period.WindowEnd(window), list.ClassOf(series)}
 		if r.classes&(1<<d.class) != 0 && !slices.Contains(days, d) {
 			days = append(days, d)
 		}
@@ -127,12 +127,12 @@ func (r *request) openDays(
 	return days, nil
 }
 
-// showStanding lowers the retention boundaries of raw samples, so that the query reads raw samples of slots whose
+// showUnexpired lowers the retention boundaries of raw samples, so that the query reads raw samples of slots whose
 // rollups may be incomplete: rollups don't include unsealed samples, and may have been computed without a delete. Each
 // boundary becomes the start of the oldest such slot, but not before the time from which all raw rows are kept. Other
 // slots are still answered from rollups.
-func (r *request) showStanding(list []openSeries) {
-	show := func(h *retention.Hidden, first int64) {
+func (r *request) showUnexpired(list []unsealedSeries) {
+	show := func(h *retention.HiddenTimes, first int64) {
 		h.At[rollup.Raw] = min(h.At[rollup.Raw], max(h.Missing, r.env.Period.SlotStart(r.env.Period.SlotOf(first))))
 	}
 	for i := range r.hidden {
@@ -150,7 +150,7 @@ func (r *request) showStanding(list []openSeries) {
 			}
 			h := &r.hidden[d.class]
 			for range list[i].unsealed.MinTimes(max(r.minT, d.after+1), min(r.maxT, h.Missing, d.end)) {
-				r.tellOnce(ErrLateUnsealed)
+				r.reportWarningOnce(ErrLateUnsealed)
 				break
 			}
 			from, to := max(r.minT, h.Missing+1, d.after+1), min(r.maxT, h.At[rollup.Raw], d.end)
@@ -164,10 +164,10 @@ func (r *request) showStanding(list []openSeries) {
 	}
 }
 
-// openClasses returns the bits of the classes of unsealed series, limited to the bits in wanted.
-func (r *request) openClasses(ctx context.Context, wanted uint64) (bits uint64, err error) {
+// unsealedClasses returns the bits of the classes of unsealed series, limited to the bits in wanted.
+func (r *request) unsealedClasses(ctx context.Context, wanted uint64) (bits uint64, err error) {
 	for series, unsealed := range r.env.Head.Select(ctx, r.tenant, r.matchers, r.minT, r.maxT, true) {
-		days, err := r.openDays(ctx, series, &unsealed)
+		days, err := r.unsealedDays(ctx, series, &unsealed)
 		if err != nil {
 			return 0, err
 		}

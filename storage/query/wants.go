@@ -8,8 +8,8 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// want is a series to read from a source.
-type want struct {
+// wantedSeries is a series to read from a source.
+type wantedSeries struct {
 	source uint32
 	at     uint32 // its index among the metric's series in the window
 	series uint32 // its index in the group
@@ -21,11 +21,11 @@ type want struct {
 }
 
 // wantMemory is a pool of slices of want.
-var wantMemory = sync.Pool{New: func() any { return new([]want) }}
+var wantMemory = sync.Pool{New: func() any { return new([]wantedSeries) }}
 
-// keptWants is the maximum capacity of slices that are reused. Larger slices occur only in reads of many chunks, which
+// maxReusedWants is the maximum capacity of slices that are reused. Larger slices occur only in reads of many chunks, which
 // take longer than an allocation.
-const keptWants = 4096
+const maxReusedWants = 4096
 
 // fewSources is the maximum number of sources for which sortWants collects the series source by source. If there are
 // more sources, it sorts by comparison.
@@ -33,8 +33,8 @@ const fewSources = 16
 
 // sortWants sorts wants by source and index. Within a source they are usually in order already, because both the answer
 // and its windows list the series of a metric in the order of their ids.
-func sortWants(wants []want) {
-	byPlace := func(a, b want) int { return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.at, b.at)) }
+func sortWants(wants []wantedSeries) {
+	byPlace := func(a, b wantedSeries) int { return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.at, b.at)) }
 	var sources, last []uint32 // last is the last index of each source
 	inOrder := true
 	for i := range wants {
@@ -53,7 +53,7 @@ func sortWants(wants []want) {
 	if inOrder {
 		return
 	}
-	memory := wantMemory.Get().(*[]want)
+	memory := wantMemory.Get().(*[]wantedSeries)
 	sorted := (*memory)[:0]
 	for _, source := range sources {
 		for i := range wants {
@@ -63,7 +63,7 @@ func sortWants(wants []want) {
 		}
 	}
 	copy(wants, sorted)
-	if clear(sorted); cap(sorted) <= keptWants {
+	if clear(sorted); cap(sorted) <= maxReusedWants {
 		*memory = sorted
 		wantMemory.Put(memory)
 	}

@@ -16,16 +16,16 @@ import (
 func TestWantsAreSorted(t *testing.T) {
 	r := rand.New(rand.NewPCG(soak.Seed(t), 1))
 	for range 2000 {
-		wants := make([]want, r.IntN(40))
+		wants := make([]wantedSeries, r.IntN(40))
 		sources, ordered := 1+r.IntN(2*fewSources), r.IntN(3) > 0
 		for i := range wants {
-			wants[i] = want{source: uint32(r.IntN(sources)), at: uint32(i), series: uint32(i)}
+			wants[i] = wantedSeries{source: uint32(r.IntN(sources)), at: uint32(i), series: uint32(i)}
 			if !ordered {
 				wants[i].at = r.Uint32N(50)
 			}
 		}
 		sorted := slices.Clone(wants)
-		slices.SortStableFunc(sorted, func(a, b want) int {
+		slices.SortStableFunc(sorted, func(a, b wantedSeries) int {
 			return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.at, b.at))
 		})
 		sortWants(wants)

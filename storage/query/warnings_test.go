@@ -15,12 +15,12 @@ func TestWarningsAreBounded(t *testing.T) {
 	var told []error
 	r := rowReader{told: map[string]bool{}, warn: func(err error) { told = append(told, err) }}
 	for range 2 {
-		for i := range 2 * maxTold {
-			r.tellGap(&damage.DamagedRowsError{
+		for i := range 2 * maxReportedGaps {
+			r.reportGap(&damage.DamagedRowsError{
 				Table: engine.Catalog, Tenant: "bob", Metric: fmt.Sprint(i), Err: engine.ErrCorrupt,
 			})
 		}
 	}
-	require.Len(t, told, maxTold+1)
-	require.NotContains(t, told[maxTold].Error(), "metric", "anything may be missing")
+	require.Len(t, told, maxReportedGaps+1)
+	require.NotContains(t, told[maxReportedGaps].Error(), "metric", "anything may be missing")
 }

@@ -21,8 +21,8 @@ type foundWindows struct {
 	uncleaned map[int64]format.Tombstones
 }
 
-// windowsAt finds the windows that may contain samples or buckets for a query.
-func (r windowFinder) windowsAt(ctx context.Context, q Query, open []openSeries) (found foundWindows, err error) {
+// findWindows finds the windows that may contain samples or buckets for a query.
+func (r windowFinder) findWindows(ctx context.Context, q Query, open []unsealedSeries) (found foundWindows, err error) {
 	switch {
 	case q.Resolution != rollup.Raw:
 		return r.bucketWindows(ctx, q, open)
@@ -44,7 +44,7 @@ func withSlots(windows []sealedWindow) []sealedWindow {
 func (r windowFinder) windowsOfNames(ctx context.Context) ([]sealedWindow, error) {
 	var all []sealedWindow
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
-		if res > rollup.Raw && r.minT > r.latest(res-1) {
+		if res > rollup.Raw && r.minT > r.maxHidden(res-1) {
 			break
 		}
 		found, err := r.windows(ctx, res)
@@ -52,7 +52,7 @@ func (r windowFinder) windowsOfNames(ctx context.Context) ([]sealedWindow, error
 			return nil, err
 		}
 		if res > rollup.Raw { // These windows are needed only for times before the finer windows.
-			last := r.env.Period.WindowAt(res, r.latest(res-1))
+			last := r.env.Period.WindowAt(res, r.maxHidden(res-1))
 			found = slices.DeleteFunc(found, func(w sealedWindow) bool { return w.window > last })
 		}
 		all = append(all, found...)
@@ -63,7 +63,7 @@ func (r windowFinder) windowsOfNames(ctx context.Context) ([]sealedWindow, error
 // bucketWindows finds the windows for a query for buckets. A slot is answered from rollups if they include all its
 // sealed samples, the head contains no samples of it, and no edge is inside one of its buckets. Otherwise it is
 // answered from samples.
-func (r windowFinder) bucketWindows(ctx context.Context, q Query, open []openSeries) (found foundWindows, err error) {
+func (r windowFinder) bucketWindows(ctx context.Context, q Query, open []unsealedSeries) (found foundWindows, err error) {
 	// The raw commit records are read before the rollups' commit records, which a seal writes first. So the rollups'
 	// records include every seal whose raw record was read.
 	raw, err := r.windows(ctx, rollup.Raw)
@@ -84,7 +84,7 @@ func (r windowFinder) bucketWindows(ctx context.Context, q Query, open []openSer
 	if err != nil {
 		return found, err
 	}
-	for slot := range r.cutSlots(q, open) {
+	for slot := range r.edgeSlots(q, open) {
 		if r.hasSamples(sums, slot) || !isRolled(rolled, slot) {
 			unfit[slot] = true
 		}
@@ -95,7 +95,7 @@ func (r windowFinder) bucketWindows(ctx context.Context, q Query, open []openSer
 		w := &rolled[i]
 		w.slots = slices.DeleteFunc(w.slots, func(slot int64) bool {
 			if unfit[slot] {
-				if !r.lacksRaw(slot) {
+				if !r.mayMissRaw(slot) {
 					return true
 				}
 				w.left = append(w.left, slot) // Raw samples of some class may have expired.
@@ -189,8 +189,8 @@ func (r windowFinder) unfitSlots(
 	return unfit, nil
 }
 
-// cutSlots returns the slots with an edge inside one of their buckets, and the slots with samples in the head.
-func (r windowFinder) cutSlots(q Query, open []openSeries) map[int64]bool {
+// edgeSlots returns the slots with an edge inside one of their buckets, and the slots with samples in the head.
+func (r windowFinder) edgeSlots(q Query, open []unsealedSeries) map[int64]bool {
 	slots := map[int64]bool{}
 	for _, e := range q.Edges {
 		if e%q.Resolution.Width() != 0 && e >= r.minT-1 && e <= r.maxT {

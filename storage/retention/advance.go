@@ -37,9 +37,9 @@ func (x *Advancing) Tenant(ctx context.Context, tenant string) (*Boundaries, err
 	}
 	var failed error
 	var was, next *boundaryRow
-	after, err := x.k.change(ctx, tenant, func(before *Boundaries) (*boundaryRow, error) {
+	after, err := x.k.updateBoundaries(ctx, tenant, func(before *Boundaries) (*boundaryRow, error) {
 		was, next, failed = &before.boundaryRow, before.clone(), nil
-		x.k.aim(tenant, next, func(h *Boundary, target int64) int64 {
+		x.k.applyRetention(tenant, next, func(h *Boundary, target int64) int64 {
 			to, err := x.roller.RollHidden(ctx, tenant, h.Class, h.HiddenMS, h.LackingMS, target)
 			failed = errors.Join(failed, err)
 			return to
@@ -56,35 +56,35 @@ func (x *Advancing) Tenant(ctx context.Context, tenant string) (*Boundaries, err
 	return after, errors.Join(err, x.k.fixAhead(ctx, tenant))
 }
 
-// aim hides the windows that are entirely past the retention of a class, and shows hidden windows that no longer are.
+// applyRetention hides the windows that are entirely past the retention of a class, and shows hidden windows that no longer are.
 // Raw samples are hidden only after their rollups were computed, because queries then read the rollups. roll computes
 // the rollups, and returns the time until which no rollups are missing.
-func (k *Keeper) aim(tenant string, next *boundaryRow, roll func(h *Boundary, target int64) int64) {
+func (k *Keeper) applyRetention(tenant string, next *boundaryRow, roll func(h *Boundary, target int64) int64) {
 	seen := k.env.Clock.ObservedUptimeMS()
 	now, _ := k.env.Clock.Times()
 	for class := range k.Classes() {
 		for res := rollup.Raw; res <= rollup.OneHour; res++ {
-			keptMS, known := k.keptMS(tenant, class, res), next.Of(class, res) != nil
-			target, h := k.target(now, res, keptMS), next.at(class, res)
+			keptMS, known := k.keptMS(tenant, class, res), next.Boundary(class, res) != nil
+			target, h := k.target(now, res, keptMS), next.ensureBoundary(class, res)
 			if !known {
 				h.KeptMS = keptMS
 			}
 			if res == rollup.Raw {
 				target = roll(h, target)
 			}
-			var was *keptBefore
-			if shorter(keptMS, h.KeptMS) {
-				was = &keptBefore{KeptMS: h.KeptMS, HiddenMS: h.HiddenMS}
+			var was *loweredFrom
+			if isShorter(keptMS, h.KeptMS) {
+				was = &loweredFrom{KeptMS: h.KeptMS, HiddenMS: h.HiddenMS}
 			}
-			h.aim(target, seen, was)
-			h.keep(keptMS, seen)
+			h.setTarget(target, seen, was)
+			h.setRetention(keptMS, seen)
 		}
 	}
 }
 
 // keptMS returns the retention of a class at a resolution, in milliseconds; 0 means forever.
 func (k *Keeper) keptMS(tenant string, class int64, res rollup.Resolution) int64 {
-	return k.Keep(tenant, class).Of(res).Milliseconds()
+	return k.RetentionOf(tenant, class).Duration(res).Milliseconds()
 }
 
 // dropDue advances DroppedMS over the windows that may be dropped. A raw window is never dropped before its rollups are
@@ -94,7 +94,7 @@ func (x *Advancing) dropDue(ctx context.Context, tenant string, next *boundaryRo
 	var failed error
 	for i := range next.List {
 		h := &next.List[i]
-		to := h.due(seen)
+		to := h.dueUntil(seen)
 		if to == h.DroppedMS {
 			continue
 		}
@@ -105,7 +105,7 @@ func (x *Advancing) dropDue(ctx context.Context, tenant string, next *boundaryRo
 			}
 		}
 		if to > h.DroppedMS {
-			h.drop(to, x.k.env.Expires)
+			h.recordDropped(to, x.k.env.Expires)
 		}
 	}
 	return failed
@@ -121,22 +121,22 @@ func (k *Keeper) AllDropped(b *Boundaries, window int64) bool {
 	return true
 }
 
-// complete returns the boundaries of a tenant. It first creates the missing boundaries of all classes, so that they
+// completeBoundaries returns the boundaries of a tenant. It first creates the missing boundaries of all classes, so that they
 // record the current retention even before Expire runs for the first time.
-func (k *Keeper) complete(ctx context.Context, tenant string) (*Boundaries, error) {
-	return k.change(ctx, tenant, func(before *Boundaries) (next *boundaryRow, err error) {
+func (k *Keeper) completeBoundaries(ctx context.Context, tenant string) (*Boundaries, error) {
+	return k.updateBoundaries(ctx, tenant, func(before *Boundaries) (next *boundaryRow, err error) {
 		now, _ := k.env.Clock.Times()
 		for class := range k.Classes() {
 			for res := rollup.Raw; res <= rollup.OneHour; res++ {
-				if before.Of(class, res) != nil { // The usual case: imports call this for each series.
+				if before.Boundary(class, res) != nil { // The usual case: imports call this for each series.
 					continue
 				}
 				if next == nil {
 					next = before.clone()
 				}
-				h := next.at(class, res)
+				h := next.ensureBoundary(class, res)
 				h.KeptMS = k.keptMS(tenant, class, res)
-				h.aim(k.target(now, res, h.KeptMS), k.env.Clock.ObservedUptimeMS(), nil)
+				h.setTarget(k.target(now, res, h.KeptMS), k.env.Clock.ObservedUptimeMS(), nil)
 			}
 		}
 		return next, nil

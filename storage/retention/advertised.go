@@ -23,30 +23,30 @@ type Advertised struct {
 
 // advertised returns the configured retention in the form that other processes read.
 func (c *Configured) advertised() Advertised {
-	a := Advertised{All: stored(c.All), Tenants: map[string]KeptMS{}, Classes: map[string]KeptMS{}}
+	a := Advertised{All: toKeptMS(c.All), Tenants: map[string]KeptMS{}, Classes: map[string]KeptMS{}}
 	for name, keep := range c.Tenants {
-		a.Tenants[name] = stored(keep)
+		a.Tenants[name] = toKeptMS(keep)
 	}
 	for i := range c.Classes {
-		a.Classes[c.Classes[i].Name] = stored(c.Classes[i].Keep)
+		a.Classes[c.Classes[i].Name] = toKeptMS(c.Classes[i].Durations)
 	}
 	return a
 }
 
-// of returns the retention of a tenant's rows in the class with this name. "" is the default class.
-func (a *Advertised) of(tenant, class string) Keep {
+// durationsOf returns the retention of a tenant's rows in the class with this name. "" is the default class.
+func (a *Advertised) durationsOf(tenant, class string) Durations {
 	if own, ok := a.Classes[class]; ok && class != "" {
-		return own.keep()
+		return own.durations()
 	}
 	if own, ok := a.Tenants[tenant]; ok {
-		return own.keep()
+		return own.durations()
 	}
-	return a.All.keep()
+	return a.All.durations()
 }
 
-// Words returns the process's retention as text.
-func (a *Advertised) Words() string {
-	text := a.All.keep().words()
+// Text returns the process's retention as text.
+func (a *Advertised) Text() string {
+	text := a.All.durations().text()
 	if n := len(a.Tenants); n > 0 {
 		text += fmt.Sprintf(", tenants otherwise: %d", n)
 	}
@@ -63,8 +63,8 @@ func (k *Keeper) Advertise(leaving bool) ([]byte, error) {
 	return json.Marshal(mine)
 }
 
-// LearnAdvertised reads the retention of the other processes. Afterwards the longest of all applies.
-func (k *Keeper) LearnAdvertised(ctx context.Context) error {
+// LoadAdvertised reads the retention of the other processes. Afterwards the longest of all applies.
+func (k *Keeper) LoadAdvertised(ctx context.Context) error {
 	list := (*k.advertised.Load())[:1:1]
 	err := k.env.Advertised(ctx, func(writer string, value []byte) {
 		var a Advertised
@@ -84,12 +84,12 @@ func (k *Keeper) LearnAdvertised(ctx context.Context) error {
 	return nil
 }
 
-// Differing returns the retention of each other process as text, if processes differ.
-func (k *Keeper) Differing() (words []string) {
+// DifferingTexts returns the retention of each other process as text, if processes differ.
+func (k *Keeper) DifferingTexts() (words []string) {
 	others := (*k.advertised.Load())[1:]
 	for i := range others {
 		if len(others) > 1 {
-			words = append(words, others[i].Words())
+			words = append(words, others[i].Text())
 		}
 	}
 	slices.Sort(words)

@@ -50,7 +50,7 @@ func (b *Boundaries) get(class int64, res rollup.Resolution) *Boundary {
 	if b == nil {
 		return nil
 	}
-	return b.Of(class, res)
+	return b.Boundary(class, res)
 }
 
 // Missing returns the time until which rows of a class may be missing at a resolution, or Never.
@@ -80,9 +80,9 @@ func (k *Keeper) Boundaries(ctx context.Context, tenant string) (*Boundaries, er
 	return k.readBoundaries(ctx, tenant)
 }
 
-// Recall reads the boundaries of all tenants that have a row. It must be called when the store is opened, because the
+// LoadBoundaries reads the boundaries of all tenants that have a row. It must be called when the store is opened, because the
 // cached boundaries decide which samples are accepted.
-func (k *Keeper) Recall(ctx context.Context) error {
+func (k *Keeper) LoadBoundaries(ctx context.Context) error {
 	for row, err := range k.env.Engine.Scan(ctx, engine.Range{Table: engine.Store, Partition: boundariesPartition}) {
 		if err != nil {
 			return fmt.Errorf("storage: reading the retention boundaries: %w", err)
@@ -126,10 +126,10 @@ func (k *Keeper) readBoundaries(ctx context.Context, tenant string) (*Boundaries
 // errBoundariesChanged means that another process has changed a tenant's boundaries.
 var errBoundariesChanged = errors.New("storage: another process changed the retention boundaries concurrently")
 
-// change stores the boundaries that next returns for a tenant's current boundaries. If next returns nil, nothing is
+// updateBoundaries stores the boundaries that next returns for a tenant's current boundaries. If next returns nil, nothing is
 // stored. If another process changes the boundaries concurrently, next is called again. Unreadable boundaries aren't
 // changed.
-func (k *Keeper) change(
+func (k *Keeper) updateBoundaries(
 	ctx context.Context, tenant string, next func(before *Boundaries) (*boundaryRow, error),
 ) (*Boundaries, error) {
 	for try := 1; ; try++ {
@@ -145,7 +145,7 @@ func (k *Keeper) change(
 		if err != nil || bytes.Equal(value, before.value) {
 			return before, err
 		}
-		after, err := k.replace(ctx, tenant, before, row, value)
+		after, err := k.replaceBoundaries(ctx, tenant, before, row, value)
 		if err == nil {
 			return after, nil
 		}
@@ -155,8 +155,8 @@ func (k *Keeper) change(
 	}
 }
 
-// replace stores new boundaries of a tenant and returns them. It fails if the stored boundaries no longer equal before.
-func (k *Keeper) replace(
+// replaceBoundaries stores new boundaries of a tenant and returns them. It fails if the stored boundaries no longer equal before.
+func (k *Keeper) replaceBoundaries(
 	ctx context.Context, tenant string, before *Boundaries, next *boundaryRow, value []byte,
 ) (*Boundaries, error) {
 	if err := k.env.Clock.MayRemove(); err != nil {

@@ -51,7 +51,7 @@ type hidingStep struct {
 	ToMS   int64 `json:"to_ms"`
 	SeenMS int64 `json:"seen_ms"`
 	// Was is the previous retention if the windows were hidden because the retention was lowered. Otherwise it is nil.
-	Was *keptBefore `json:"lowered,omitempty"`
+	Was *loweredFrom `json:"lowered,omitempty"`
 }
 
 // hole is a range of windows whose rows may be missing. FromMS and ToMS are ends of windows.
@@ -60,8 +60,8 @@ type hole struct {
 	ToMS   int64 `json:"to_ms"`
 }
 
-// keptBefore holds a retention before it was lowered, and HiddenMS at that time.
-type keptBefore struct {
+// loweredFrom holds a retention before it was lowered, and HiddenMS at that time.
+type loweredFrom struct {
 	KeptMS   int64 `json:"kept_ms"`
 	HiddenMS int64 `json:"hidden_ms"`
 }
@@ -74,16 +74,16 @@ const (
 	maxHoles = 32
 )
 
-// aim sets HiddenMS to target, which may show windows again. was is set if the retention was lowered.
-func (h *Boundary) aim(target, seenMS int64, was *keptBefore) {
+// setTarget sets HiddenMS to target, which may show windows again. was is set if the retention was lowered.
+func (h *Boundary) setTarget(target, seenMS int64, was *loweredFrom) {
 	if i := slices.IndexFunc(h.Steps, func(s hidingStep) bool { return s.ToMS > target }); i >= 0 {
-		if target > h.stepped(i) { // The remaining windows of this step stay hidden since then.
+		if target > h.hiddenBySteps(i) { // The remaining windows of this step stay hidden since then.
 			h.Steps[i].ToMS = target
 			i++
 		}
 		h.Steps = h.Steps[:i]
 	}
-	if target > h.stepped(len(h.Steps)) {
+	if target > h.hiddenBySteps(len(h.Steps)) {
 		h.Steps = append(h.Steps, hidingStep{ToMS: target, SeenMS: seenMS, Was: was})
 		if len(h.Steps) > maxSteps { // The first two steps are merged, and due with the second.
 			h.Steps = h.Steps[1:]
@@ -106,16 +106,16 @@ func (h *Boundary) hiddenSince(end int64) (seenMS int64, ok bool) {
 	return h.Steps[i].SeenMS, true
 }
 
-// stepped returns the time until which windows are hidden by the first n steps.
-func (h *Boundary) stepped(n int) int64 {
+// hiddenBySteps returns the time until which windows are hidden by the first n steps.
+func (h *Boundary) hiddenBySteps(n int) int64 {
 	if n == 0 {
 		return h.DroppedMS
 	}
 	return h.Steps[n-1].ToMS
 }
 
-// due returns the time until which rows may be dropped, because they have been hidden for a week of observed uptime.
-func (h *Boundary) due(seenMS int64) int64 {
+// dueUntil returns the time until which rows may be dropped, because they have been hidden for a week of observed uptime.
+func (h *Boundary) dueUntil(seenMS int64) int64 {
 	to := h.DroppedMS
 	for _, s := range h.Steps {
 		if seenMS-s.SeenMS >= Grace.Milliseconds() {
@@ -125,18 +125,18 @@ func (h *Boundary) due(seenMS int64) int64 {
 	return to
 }
 
-// drop records that rows up to a time are dropped. If the engine expires rows, it doesn't record them as missing,
+// recordDropped records that rows up to a time are dropped. If the engine expires rows, it doesn't record them as missing,
 // because expiries alone decide which rows are missing.
-func (h *Boundary) drop(to int64, expiring bool) {
+func (h *Boundary) recordDropped(to int64, expiring bool) {
 	h.DroppedMS = max(h.DroppedMS, to)
 	if !expiring {
-		h.lack(h.DroppedMS)
+		h.recordMissing(h.DroppedMS)
 	}
 	h.Steps = slices.DeleteFunc(h.Steps, func(s hidingStep) bool { return s.ToMS <= to })
 }
 
-// lack records that rows up to a time may be missing.
-func (h *Boundary) lack(to int64) {
+// recordMissing records that rows up to a time may be missing.
+func (h *Boundary) recordMissing(to int64) {
 	h.LackingMS = max(h.LackingMS, to)
 	for len(h.Holes) > 0 && h.Holes[0].FromMS <= h.LackingMS {
 		h.LackingMS = max(h.LackingMS, h.Holes[0].ToMS)
@@ -145,15 +145,15 @@ func (h *Boundary) lack(to int64) {
 	h.HiddenMS = max(h.HiddenMS, h.LackingMS)
 }
 
-// lacks reports whether rows of the window with this end may be missing.
-func (h *Boundary) lacks(end int64) bool {
+// mayMiss reports whether rows of the window with this end may be missing.
+func (h *Boundary) mayMiss(end int64) bool {
 	return end <= h.LackingMS ||
 		slices.ContainsFunc(h.Holes, func(o hole) bool { return end > o.FromMS && end <= o.ToMS })
 }
 
-// restore records that a window whose rows may be missing will get rows again. It returns false if the boundary would
+// restoreWindow records that a window whose rows may be missing will get rows again. It returns false if the boundary would
 // have too many holes.
-func (h *Boundary) restore(start, end int64) bool {
+func (h *Boundary) restoreWindow(start, end int64) bool {
 	holes := h.Holes
 	if end <= h.LackingMS {
 		holes = append([]hole{{start, h.LackingMS}}, holes...)
@@ -175,16 +175,16 @@ func (h *Boundary) restore(start, end int64) bool {
 	}
 	h.Holes, h.LackingMS = next, min(h.LackingMS, start)
 	h.DroppedMS = min(h.DroppedMS, h.LackingMS)
-	h.HiddenMS = max(h.LackingMS, h.stepped(len(h.Steps)))
+	h.HiddenMS = max(h.LackingMS, h.hiddenBySteps(len(h.Steps)))
 	return true
 }
 
-// keep sets the retention that the boundary follows.
-func (h *Boundary) keep(keptMS, seenMS int64) {
+// setRetention sets the retention that the boundary follows.
+func (h *Boundary) setRetention(keptMS, seenMS int64) {
 	if h.KeptMS == keptMS {
 		return
 	}
-	if before := h.living(h.KeptMS, seenMS); shorter(keptMS, before) {
+	if before := h.longestRetention(h.KeptMS, seenMS); isShorter(keptMS, before) {
 		h.BeforeMS, h.SinceMS = before, max(seenMS, 1)
 	} else {
 		h.BeforeMS, h.SinceMS = 0, 0
@@ -192,13 +192,13 @@ func (h *Boundary) keep(keptMS, seenMS int64) {
 	h.KeptMS = keptMS
 }
 
-// living returns the longest of three retentions: keptMS, the boundary's retention, which may be lowered later, and,
+// longestRetention returns the longest of three retentions: keptMS, the boundary's retention, which may be lowered later, and,
 // for a week of observed uptime after it was lowered, the previous retention.
-func (h *Boundary) living(keptMS, seenMS int64) int64 {
-	if shorter(keptMS, h.KeptMS) {
+func (h *Boundary) longestRetention(keptMS, seenMS int64) int64 {
+	if isShorter(keptMS, h.KeptMS) {
 		keptMS = h.KeptMS
 	}
-	if h.SinceMS > 0 && shorter(keptMS, h.BeforeMS) && seenMS-h.SinceMS < Grace.Milliseconds() {
+	if h.SinceMS > 0 && isShorter(keptMS, h.BeforeMS) && seenMS-h.SinceMS < Grace.Milliseconds() {
 		keptMS = h.BeforeMS
 	}
 	return keptMS
@@ -209,23 +209,23 @@ type boundaryRow struct {
 	List []Boundary `json:"horizons"`
 }
 
-func (r *boundaryRow) find(class int64, res rollup.Resolution) (int, bool) {
+func (r *boundaryRow) indexOf(class int64, res rollup.Resolution) (int, bool) {
 	return slices.BinarySearchFunc(r.List, Boundary{Class: class, Resolution: res}, func(a, b Boundary) int {
 		return cmp.Or(cmp.Compare(a.Class, b.Class), cmp.Compare(a.Resolution, b.Resolution))
 	})
 }
 
-// Of returns the boundary of a class at a resolution, or nil if it isn't stored.
-func (r *boundaryRow) Of(class int64, res rollup.Resolution) *Boundary {
-	if i, ok := r.find(class, res); ok {
+// Boundary returns the boundary of a class at a resolution, or nil if it isn't stored.
+func (r *boundaryRow) Boundary(class int64, res rollup.Resolution) *Boundary {
+	if i, ok := r.indexOf(class, res); ok {
 		return &r.List[i]
 	}
 	return nil
 }
 
-// at returns the boundary of a class at a resolution for modification, and adds it if it is missing.
-func (r *boundaryRow) at(class int64, res rollup.Resolution) *Boundary {
-	i, ok := r.find(class, res)
+// ensureBoundary returns the boundary of a class at a resolution for modification, and adds it if it is missing.
+func (r *boundaryRow) ensureBoundary(class int64, res rollup.Resolution) *Boundary {
+	i, ok := r.indexOf(class, res)
 	if !ok {
 		r.List = slices.Insert(r.List, i, Boundary{
 			Class: class, Resolution: res, HiddenMS: Never, LackingMS: Never, DroppedMS: Never,
@@ -251,7 +251,7 @@ func parseBoundaries(value []byte) (r boundaryRow, err error) {
 	}
 	for i := range r.List {
 		h := &r.List[i]
-		if at, ok := r.find(h.Class, h.Resolution); !ok || at != i || h.DroppedMS > h.HiddenMS ||
+		if at, ok := r.indexOf(h.Class, h.Resolution); !ok || at != i || h.DroppedMS > h.HiddenMS ||
 			h.LackingMS > h.HiddenMS ||
 			h.Resolution > rollup.OneHour || h.Class < 0 || h.Class > maxKnownClasses {
 			return r, fmt.Errorf("storage: a row of retention boundaries is corrupt: entry %d is inconsistent", i)

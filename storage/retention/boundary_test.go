@@ -15,27 +15,27 @@ import (
 func TestBoundarySteps(t *testing.T) {
 	const week = int64(7 * format.DayMS)
 	h := Boundary{HiddenMS: Never, LackingMS: Never, DroppedMS: Never}
-	h.aim(10*format.DayMS, 0, nil)
-	h.aim(11*format.DayMS, format.DayMS, nil)
+	h.setTarget(10*format.DayMS, 0, nil)
+	h.setTarget(11*format.DayMS, format.DayMS, nil)
 	require.Equal(t, int64(11*format.DayMS), h.HiddenMS)
-	require.Equal(t, int64(Never), h.due(week-1))
-	require.Equal(t, int64(10*format.DayMS), h.due(week))
+	require.Equal(t, int64(Never), h.dueUntil(week-1))
+	require.Equal(t, int64(10*format.DayMS), h.dueUntil(week))
 	// The boundary moves back into the first step, and forward again. The week restarts for the windows that were shown
 	// in between.
-	h.aim(5*format.DayMS, 2*format.DayMS, nil)
+	h.setTarget(5*format.DayMS, 2*format.DayMS, nil)
 	require.Equal(t, int64(5*format.DayMS), h.HiddenMS)
-	h.aim(11*format.DayMS, 3*format.DayMS, nil)
-	require.Equal(t, int64(5*format.DayMS), h.due(week), "what stayed hidden")
-	require.Equal(t, int64(11*format.DayMS), h.due(week+3*format.DayMS))
+	h.setTarget(11*format.DayMS, 3*format.DayMS, nil)
+	require.Equal(t, int64(5*format.DayMS), h.dueUntil(week), "what stayed hidden")
+	require.Equal(t, int64(11*format.DayMS), h.dueUntil(week+3*format.DayMS))
 	// Dropped windows are never shown again.
-	h.drop(5*format.DayMS, false)
-	h.aim(Never, 4*format.DayMS, nil)
+	h.recordDropped(5*format.DayMS, false)
+	h.setTarget(Never, 4*format.DayMS, nil)
 	require.Equal(t, int64(5*format.DayMS), h.HiddenMS)
 	require.Empty(t, h.Steps)
 	// The number of steps is bounded. Windows of merged steps are dropped later, never before they were hidden for a
 	// week.
 	for i := int64(6); i < 6+2*maxSteps; i++ {
-		h.aim(i*format.DayMS, i, nil)
+		h.setTarget(i*format.DayMS, i, nil)
 	}
 	require.Len(t, h.Steps, maxSteps)
 	require.Greater(t, h.Steps[0].ToMS, int64(6*format.DayMS))
@@ -45,21 +45,21 @@ func TestBoundarySteps(t *testing.T) {
 func TestKeptBefore(t *testing.T) {
 	const day = int64(format.DayMS)
 	h := Boundary{KeptMS: 60 * day}
-	h.keep(30*day, 50*day)
-	h.keep(10*day, 53*day)
-	require.Equal(t, 60*day, h.living(day, 59*day), "within a week of the last step")
-	require.Equal(t, 10*day, h.living(day, 60*day))
-	require.Equal(t, 90*day, h.living(90*day, 54*day), "another process keeps more")
-	h.keep(45*day, 54*day)
-	require.Equal(t, 60*day, h.living(45*day, 55*day), "taken back in part")
-	h.keep(0, 55*day)
-	require.Zero(t, h.living(day, 100*day))
-	h.keep(day, 200*day)
-	require.Zero(t, h.living(day, 206*day), "forever, for a week")
-	require.Equal(t, day, h.living(day, 207*day))
-	h.keep(365*day, 300*day)
+	h.setRetention(30*day, 50*day)
+	h.setRetention(10*day, 53*day)
+	require.Equal(t, 60*day, h.longestRetention(day, 59*day), "within a week of the last step")
+	require.Equal(t, 10*day, h.longestRetention(day, 60*day))
+	require.Equal(t, 90*day, h.longestRetention(90*day, 54*day), "another process keeps more")
+	h.setRetention(45*day, 54*day)
+	require.Equal(t, 60*day, h.longestRetention(45*day, 55*day), "taken back in part")
+	h.setRetention(0, 55*day)
+	require.Zero(t, h.longestRetention(day, 100*day))
+	h.setRetention(day, 200*day)
+	require.Zero(t, h.longestRetention(day, 206*day), "forever, for a week")
+	require.Equal(t, day, h.longestRetention(day, 207*day))
+	h.setRetention(365*day, 300*day)
 	require.Zero(t, h.SinceMS)
-	require.Equal(t, 365*day, h.living(day, 300*day))
+	require.Equal(t, 365*day, h.longestRetention(day, 300*day))
 }
 
 // TestRestoredWindows restores windows that were dropped. The rows between and after them stay missing until the
@@ -67,28 +67,28 @@ func TestKeptBefore(t *testing.T) {
 func TestRestoredWindows(t *testing.T) {
 	const day = int64(format.DayMS)
 	h := Boundary{HiddenMS: Never, LackingMS: Never, DroppedMS: Never}
-	h.aim(100*day, 0, nil)
-	h.drop(100*day, false)
-	require.True(t, h.restore(10*day, 11*day))
+	h.setTarget(100*day, 0, nil)
+	h.recordDropped(100*day, false)
+	require.True(t, h.restoreWindow(10*day, 11*day))
 	require.Equal(t, []int64{10 * day, 10 * day, 10 * day}, []int64{h.HiddenMS, h.LackingMS, h.DroppedMS})
 	require.Equal(t, []hole{{11 * day, 100 * day}}, h.Holes)
-	require.True(t, h.restore(11*day, 12*day))
-	require.True(t, h.restore(20*day, 21*day))
-	require.True(t, h.restore(99*day, 100*day))
-	require.True(t, h.restore(5*day, 6*day))
+	require.True(t, h.restoreWindow(11*day, 12*day))
+	require.True(t, h.restoreWindow(20*day, 21*day))
+	require.True(t, h.restoreWindow(99*day, 100*day))
+	require.True(t, h.restoreWindow(5*day, 6*day))
 	require.Equal(t, []hole{{6 * day, 10 * day}, {12 * day, 20 * day}, {21 * day, 99 * day}}, h.Holes)
 	for end, lacks := range map[int64]bool{
 		5: true, 6: false, 7: true, 10: true, 11: false, 12: false, 13: true, 20: true, 21: false, 99: true, 100: false,
 		101: false,
 	} {
-		require.Equal(t, lacks, h.lacks(end*day), end)
+		require.Equal(t, lacks, h.mayMiss(end*day), end)
 	}
-	h.drop(15*day, false)
+	h.recordDropped(15*day, false)
 	require.Equal(t, 20*day, h.LackingMS)
 	require.Equal(t, []hole{{21 * day, 99 * day}}, h.Holes)
 	many := Boundary{HiddenMS: 1000 * day, LackingMS: 1000 * day, DroppedMS: 1000 * day}
 	restored := 0
-	for i := int64(999); i > 0 && many.restore(i*day, i*day+day/2); i-- {
+	for i := int64(999); i > 0 && many.restoreWindow(i*day, i*day+day/2); i-- {
 		restored++
 	}
 	require.Equal(t, maxHoles, restored, "the number of holes is bounded")
@@ -106,7 +106,7 @@ func TestBoundaryRows(t *testing.T) {
 			BeforeMS: 86400000, SinceMS: 31532400000,
 			Holes: []hole{{1777075200000, 1777161600000}},
 			Steps: []hidingStep{
-				{1777507200000, 31532400000, &keptBefore{0, 1776988800000}}, {1777593600000, 31618800000, nil},
+				{1777507200000, 31532400000, &loweredFrom{0, 1776988800000}}, {1777593600000, 31618800000, nil},
 			},
 		},
 		{Resolution: rollup.FiveMinutes, HiddenMS: Never, LackingMS: Never, DroppedMS: Never},

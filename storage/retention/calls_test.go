@@ -43,7 +43,7 @@ func TestCallsOfASelection(t *testing.T) {
 		methods = append(methods, m.Name)
 	}
 	// These files don't answer selections.
-	others := []string{"counting.go", "exemplars.go", "horizons.go", "seen.go", "span.go"}
+	others := []string{"counting.go", "exemplars.go", "boundaries.go", "seen.go", "span.go"}
 	var calls []string
 	for path, f := range filesOf(t, "../query/*.go") {
 		if slices.Contains(others, filepath.Base(path)) {
@@ -69,8 +69,8 @@ func TestCallsOfASelection(t *testing.T) {
 	require.LessOrEqual(t, len(calls), 4, "a query takes what it sees from Shown: %v", calls)
 }
 
-// TestFilesThatKnowExpiries limits the files of the store that read or set expiries. All other files must call Bound,
-// Standing or Placement.
+// TestFilesThatKnowExpiries limits the files of the store that read or set expiries. All other files must call SetExpiry,
+// UnexpiredClasses or Placement.
 func TestFilesThatKnowExpiries(t *testing.T) {
 	names := []string{"Expiry", "Expires", "Expiring", "ExpiresRows", "Margin", "LastExpiry"}
 	known := map[string]bool{}

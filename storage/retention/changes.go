@@ -29,9 +29,9 @@ type Change struct {
 
 // Changes returns the ranges that the configured retention will hide or show again. It only reads.
 func (k *Keeper) Changes(ctx context.Context) ([]Change, error) {
-	return k.ofTenants(ctx, func(tenant string, b *Boundaries) []Change {
+	return k.changesOfTenants(ctx, func(tenant string, b *Boundaries) []Change {
 		next := b.clone()
-		k.aim(tenant, next, func(_ *Boundary, target int64) int64 { return target })
+		k.applyRetention(tenant, next, func(_ *Boundary, target int64) int64 { return target })
 		return k.changes(ctx, tenant, &b.boundaryRow, next, func(was *Boundary, is *Boundary) bool {
 			return was == nil || isChanged(was, is)
 		})
@@ -41,13 +41,13 @@ func (k *Keeper) Changes(ctx context.Context) ([]Change, error) {
 // HiddenByLowering returns the ranges that are hidden because a retention was lowered, and aren't dropped yet. It
 // doesn't count samples. It omits ranges without windows.
 func (k *Keeper) HiddenByLowering(ctx context.Context) ([]Change, error) {
-	return k.ofTenants(ctx, func(tenant string, b *Boundaries) (list []Change) {
+	return k.changesOfTenants(ctx, func(tenant string, b *Boundaries) (list []Change) {
 		for i := range b.List {
 			h := &b.List[i]
 			for _, step := range h.Steps {
 				if step.Was != nil && step.ToMS > h.LackingMS {
 					c := k.newChange(tenant, h, step.Was.KeptMS, step.Was.HiddenMS, step.ToMS)
-					c.Goes = k.goes(step.SeenMS)
+					c.Goes = k.dropTime(step.SeenMS)
 					list = append(list, c)
 				}
 			}
@@ -56,9 +56,9 @@ func (k *Keeper) HiddenByLowering(ctx context.Context) ([]Change, error) {
 	})
 }
 
-// ofTenants lists the changes that find returns for each tenant. The range of each change starts at its first listed
+// changesOfTenants lists the changes that find returns for each tenant. The range of each change starts at its first listed
 // window. Changes without windows are omitted.
-func (k *Keeper) ofTenants(
+func (k *Keeper) changesOfTenants(
 	ctx context.Context, find func(tenant string, b *Boundaries) []Change,
 ) (list []Change, err error) {
 	err = k.eachTenant(ctx, func(tenant string, b *Boundaries) error {
@@ -75,7 +75,7 @@ func (k *Keeper) ofTenants(
 				return err
 			}
 			if len(windows) > 0 {
-				c.From = Instant(k.env.Period.WindowStart(windows[0]))
+				c.From = TimeOf(k.env.Period.WindowStart(windows[0]))
 				list = append(list, c)
 			}
 		}
@@ -111,12 +111,12 @@ func (k *Keeper) newChange(tenant string, h *Boundary, wasMS, from, to int64) Ch
 	return Change{
 		Tenant: tenant, Class: k.nameOf(h.Class), Resolution: h.Resolution, Samples: -1,
 		Was: time.Duration(wasMS) * time.Millisecond, Is: time.Duration(h.KeptMS) * time.Millisecond,
-		From: Instant(from), To: Instant(to), Gone: Instant(h.LackingMS),
+		From: TimeOf(from), To: TimeOf(to), Gone: TimeOf(h.LackingMS),
 	}
 }
 
-// goes returns the time at which rows will be dropped that were hidden at this observed uptime.
-func (k *Keeper) goes(seenMS int64) time.Time {
+// dropTime returns the time at which rows will be dropped that were hidden at this observed uptime.
+func (k *Keeper) dropTime(seenMS int64) time.Time {
 	return k.env.Now().UTC().Add(Grace - time.Duration(k.env.Clock.ObservedUptimeMS()-seenMS)*time.Millisecond)
 }
 
@@ -127,7 +127,7 @@ func (k *Keeper) changes(
 ) (list []Change) {
 	for i := range next.List {
 		h := &next.List[i]
-		was := before.Of(h.Class, h.Resolution)
+		was := before.Boundary(h.Class, h.Resolution)
 		if !counts(was, h) {
 			continue
 		}
@@ -141,8 +141,8 @@ func (k *Keeper) changes(
 			if !ok {
 				since = k.env.Clock.ObservedUptimeMS()
 			}
-			c.Goes = k.goes(since)
-			if n, err := k.samplesIn(ctx, tenant, h, was.HiddenMS); err == nil {
+			c.Goes = k.dropTime(since)
+			if n, err := k.estimateHidden(ctx, tenant, h, was.HiddenMS); err == nil {
 				c.Samples = n
 			}
 			if c.Samples == 0 {
@@ -154,9 +154,9 @@ func (k *Keeper) changes(
 	return list
 }
 
-// samplesIn estimates the number of raw samples that a boundary hides after a time. It returns -1 if no estimate is
+// estimateHidden estimates the number of raw samples that a boundary hides after a time. It returns -1 if no estimate is
 // possible, for example for rollups.
-func (k *Keeper) samplesIn(ctx context.Context, tenant string, h *Boundary, after int64) (int64, error) {
+func (k *Keeper) estimateHidden(ctx context.Context, tenant string, h *Boundary, after int64) (int64, error) {
 	windows, err := k.env.Windows(
 		ctx, tenant, k.env.Period.WindowAt(h.Resolution, after+1), k.env.Period.WindowAt(h.Resolution, h.HiddenMS),
 	)
@@ -177,7 +177,7 @@ const maxLoggedChanges = 50
 // retention doesn't apply.
 func (x *Advancing) logChanged(ctx context.Context, tenant string, before, next *boundaryRow) {
 	for i := range next.List {
-		if was := before.Of(next.List[i].Class, next.List[i].Resolution); was != nil {
+		if was := before.Boundary(next.List[i].Class, next.List[i].Resolution); was != nil {
 			x.logRaised(tenant, was, &next.List[i])
 		}
 	}
@@ -189,9 +189,9 @@ func (x *Advancing) logChanged(ctx context.Context, tenant string, before, next 
 	) {
 		about := []any{"tenant", c.Tenant, "class", c.Class, "resolution", c.Resolution}
 		if c.Was != c.Is { // Otherwise logRaised logs the previous retention.
-			about = append(about, "was", inWords(c.Was))
+			about = append(about, "was", durationText(c.Was))
 		}
-		about = append(about, "is", inWords(c.Is))
+		about = append(about, "is", durationText(c.Is))
 		if c.Shown {
 			x.log(slog.LevelInfo, "a longer retention shows hidden samples again",
 				append(about, "after", c.From, "until", c.To)...)
@@ -211,13 +211,13 @@ func (x *Advancing) logChanged(ctx context.Context, tenant string, before, next 
 // advance by days and weeks doesn't count, even if the retention was raised: samples that have passed the new retention
 // since the last run are hidden as usual.
 func isChanged(was, is *Boundary) bool {
-	return is.HiddenMS < was.HiddenMS || shorter(is.KeptMS, was.KeptMS)
+	return is.HiddenMS < was.HiddenMS || isShorter(is.KeptMS, was.KeptMS)
 }
 
 // logRaised logs when a longer retention applies in full, if the engine expires rows.
 func (x *Advancing) logRaised(tenant string, was, h *Boundary) {
 	k := x.k
-	if !k.env.Expires || !shorter(was.KeptMS, h.KeptMS) {
+	if !k.env.Expires || !isShorter(was.KeptMS, h.KeptMS) {
 		return
 	}
 	window := k.env.Period.WindowAt(h.Resolution, k.env.Now().UnixMilli())
@@ -229,8 +229,8 @@ func (x *Advancing) logRaised(tenant string, was, h *Boundary) {
 		"a longer retention applies to windows without rows: later ones, and older ones that an import creates; "+
 			"others expire as fixed with their first row",
 		"tenant", tenant, "class", k.nameOf(h.Class), "resolution", h.Resolution, "was",
-		inWords(time.Duration(was.KeptMS)*time.Millisecond), "is", inWords(time.Duration(h.KeptMS)*time.Millisecond),
-		"in full from", Instant(k.env.Period.WindowStart(window)))
+		durationText(time.Duration(was.KeptMS)*time.Millisecond), "is", durationText(time.Duration(h.KeptMS)*time.Millisecond),
+		"in full from", TimeOf(k.env.Period.WindowStart(window)))
 }
 
 // log logs a change, for the first maxLoggedChanges changes.
@@ -292,13 +292,13 @@ func (k *Keeper) laterRetention(
 			return later, err
 		}
 		own, _, err := k.fixedExpiry(ctx, at)
-		fixed := earlier(own.Expires, shared.Expires)
+		fixed := earlierExpiry(own.Expires, shared.Expires)
 		if wanted := k.wantedExpiry(b, at); err != nil || !ok || fixed == 0 || wanted != 0 && wanted <= fixed {
 			return later, err
 		}
 		if later.From.IsZero() {
 			later.Expire = time.Unix(fixed, 0).UTC()
 		}
-		later.From = Instant(k.env.Period.WindowEnd(window))
+		later.From = TimeOf(k.env.Period.WindowEnd(window))
 	}
 }

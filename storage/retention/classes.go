@@ -16,7 +16,7 @@ type Class struct {
 	Name string
 	// Match selects the series of the class: a series must match all matchers of at least one list.
 	Match [][]*labels.Matcher
-	Keep
+	Durations
 }
 
 // Matches reports whether a series matches the class. If multiple classes match a series, the first one applies.

@@ -5,24 +5,24 @@
 // or drop rows itself: the caller does, see Roller and Boundaries.Dropped. A caller may assume that the methods are
 // safe for concurrent use, that all processes of a store follow the longest of their retentions, and that a week of
 // observed uptime passes between hiding rows and dropping them. If a caller wrote rows without Expiry, or removed rows
-// without Dropped and Standing, the store would lose rows early or return expired ones.
+// without Dropped and UnexpiredClasses, the store would lose rows early or return expired ones.
 //
 //	flags of this process ─┐
-//	flags of the others ───┴─► longest: Keep ─┬─► Advance: boundaries ─► hidden, missing, dropped ─► Shown: rows for queries
+//	flags of the others ───┴─► longest ───────┬─► Advance: boundaries ─► hidden, missing, dropped ─► VisibleRows
 //	                                          └─► Expiry of a window, fixed before its first row ─┬─► rows of the window
-//	labels ─► list of classes of the day ─► class of a series                                     └─► Standing, holes
+//	labels ─► list of classes of the day ─► class of a series                                     └─► unexpired classes, holes
 //
-// classes.go, lists.go; keep.go, advertised.go; boundary.go, boundaries.go, advance.go, changes.go; expiry.go,
+// classes.go, lists.go; durations.go, advertised.go; boundary.go, boundaries.go, advance.go, changes.go; expiry.go,
 // expiry_memory.go, holes.go; hidden.go, placement.go
 //
 // # The calls of a store
 //
 //   - To write: FixClasses and Placement for sealed samples, ImportClasses and ImportPlacement for imported ones,
 //     Expiry for each batch of rows.
-//   - To read: Shown for a query, and Days for the classes of unsealed series.
-//   - To compute from rows, or remove rows: LearnWindow, then Standing; ClassesOn.
+//   - To read: VisibleRows for a query, and NewDayLists for the classes of unsealed series.
+//   - To compute from rows, or remove rows: LoadExpiries, then UnexpiredClasses; ClassesOn.
 //   - To expire: Advance, then Boundaries.Dropped and AllDropped.
-//   - To accept samples: Oldest.
+//   - To accept samples: SetOldestTimes.
 //
 // design/retention.md has the rules and the reasons.
 package retention

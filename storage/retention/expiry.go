@@ -103,8 +103,8 @@ func parseExpiry(tenant string, row engine.Row) (at expiryAt, value expiryRow, e
 	return expiryAt{tenant, class, int64(window ^ 1<<63)}, value, nil
 }
 
-// earlier returns the earlier of two expiries; 0 means never.
-func earlier(a, b int64) int64 {
+// earlierExpiry returns the earlier of two expiries; 0 means never.
+func earlierExpiry(a, b int64) int64 {
 	if a == 0 || b != 0 && b < a {
 		return b
 	}
@@ -131,9 +131,9 @@ func (k *Keeper) wantedExpiry(t *Boundaries, at expiryAt) int64 {
 		return last
 	}
 	res := format.ResolutionOf(at.window)
-	keptMS := k.Keep(at.tenant, at.class).Of(res).Milliseconds()
+	keptMS := k.RetentionOf(at.tenant, at.class).Duration(res).Milliseconds()
 	if h := t.get(at.class, res); h != nil {
-		keptMS = h.living(keptMS, k.env.Clock.StoredUptimeMS())
+		keptMS = h.longestRetention(keptMS, k.env.Clock.StoredUptimeMS())
 	}
 	if keptMS == 0 {
 		return 0
@@ -154,8 +154,8 @@ func (k *Keeper) fixedExpiry(ctx context.Context, at expiryAt) (row expiryRow, o
 	return row, ok, nil
 }
 
-// LearnWindow reads the expiries of a window, even if the window is hidden, so that Standing is exact.
-func (k *Keeper) LearnWindow(ctx context.Context, tenant string, window int64) error {
+// LoadExpiries reads the expiries of a window, even if the window is hidden, so that UnexpiredClasses is exact.
+func (k *Keeper) LoadExpiries(ctx context.Context, tenant string, window int64) error {
 	in := windowOf{tenant, window}
 	if !k.env.Expires || k.expiries.isFresh(in, k.Classes(), k.env.Now()) {
 		return nil
@@ -179,7 +179,7 @@ func (k *Keeper) readExpiriesOf(ctx context.Context, in windowOf) error {
 		}
 		found[at] = value
 	}
-	k.expiries.learn(in, found, now)
+	k.expiries.setWindow(in, found, now)
 	return nil
 }
 
@@ -227,7 +227,7 @@ func (k *Keeper) newExpiry(ctx context.Context, at expiryAt) (row expiryRow, err
 	if !k.env.Expires {
 		return row, nil
 	}
-	t, err := k.complete(ctx, at.tenant)
+	t, err := k.completeBoundaries(ctx, at.tenant)
 	if err != nil {
 		return row, err
 	}
@@ -251,14 +251,14 @@ func (k *Keeper) Expiry(ctx context.Context, tenant string, class, window int64)
 		return 0, err
 	}
 	own, err := k.fixExpiry(ctx, expiryAt{tenant, class, window})
-	expires := earlier(own.Expires, shared.Expires)
+	expires := earlierExpiry(own.Expires, shared.Expires)
 	if err == nil && k.isPast(expires) {
 		err = fmt.Errorf("%w: window %d of tenant %q", ErrWindowOver, window, tenant)
 	}
 	return expires, err
 }
 
-// fixSlot fixes the expiries of a class in the windows of all resolutions that contain a slot, so that IsGone doesn't
+// fixSlot fixes the expiries of a class in the windows of all resolutions that contain a slot, so that MayBeMissing doesn't
 // have to read rows. Raw expiries are fixed even if only rollups are written, to record that there are no raw rows.
 func (k *Keeper) fixSlot(ctx context.Context, tenant string, class, slot int64) error {
 	if !k.env.Expires {
@@ -274,14 +274,14 @@ func (k *Keeper) fixSlot(ctx context.Context, tenant string, class, slot int64) 
 	return nil
 }
 
-// Bound sets the expiry of a batch of rows of a class in a window. It returns the errors of Expiry.
-func (k *Keeper) Bound(ctx context.Context, b *engine.Batch, tenant string, class, window int64) (err error) {
+// SetExpiry sets the expiry of a batch of rows of a class in a window. It returns the errors of Expiry.
+func (k *Keeper) SetExpiry(ctx context.Context, b *engine.Batch, tenant string, class, window int64) (err error) {
 	b.Expires, err = k.Expiry(ctx, tenant, class, window)
 	return err
 }
 
-// SharedStand reports whether the rows that classes share in a window haven't expired.
-func (k *Keeper) SharedStand(ctx context.Context, tenant string, window int64) (bool, error) {
+// HasSharedRows reports whether the rows that classes share in a window haven't expired.
+func (k *Keeper) HasSharedRows(ctx context.Context, tenant string, window int64) (bool, error) {
 	if !k.env.Expires {
 		return true, nil
 	}
@@ -302,9 +302,9 @@ func (k *Keeper) LastExpiry(ctx context.Context, tenant string, window int64) (t
 	return time.Unix(k.wantedExpiry(b, at), 0), err
 }
 
-// Standing returns the classes whose rows in a window haven't expired. Callers must neither compute from rows of other
-// classes nor remove them. They must call LearnWindow before.
-func (k *Keeper) Standing(tenant string, window int64) (classes []int64) {
+// UnexpiredClasses returns the classes whose rows in a window haven't expired. Callers must neither compute from rows of other
+// classes nor remove them. They must call LoadExpiries before.
+func (k *Keeper) UnexpiredClasses(tenant string, window int64) (classes []int64) {
 	var b *Boundaries
 	if k.env.Expires {
 		b = k.boundaries.Value(tenant)
@@ -317,15 +317,15 @@ func (k *Keeper) Standing(tenant string, window int64) (classes []int64) {
 	return classes
 }
 
-// IsGone reports whether rows of a class may be missing in the window that contains a slot. It uses only cached
+// MayBeMissing reports whether rows of a class may be missing in the window that contains a slot. It uses only cached
 // boundaries and expiries: see Boundaries and Placement.
-func (k *Keeper) IsGone(res rollup.Resolution, slot int64, tenant string, class int64) bool {
+func (k *Keeper) MayBeMissing(res rollup.Resolution, slot int64, tenant string, class int64) bool {
 	window, b := k.env.Period.WindowOfSlot(res, slot), k.boundaries.Value(tenant)
 	if k.env.Expires {
 		return k.hasExpired(b, tenant, class, window)
 	}
 	h := b.get(class, res)
-	return h != nil && h.lacks(k.env.Period.WindowEnd(window))
+	return h != nil && h.mayMiss(k.env.Period.WindowEnd(window))
 }
 
 // hasExpired reports whether the rows of a class in a window count as expired, according to cached expiries.
@@ -339,7 +339,7 @@ func (k *Keeper) knownExpiry(t *Boundaries, tenant string, class, window int64) 
 	if !k.env.Expires {
 		return 0
 	}
-	shared, own, known := k.expiries.both(expiryAt{tenant, class, window}) // Known and 0: there are no rows yet.
+	shared, own, known := k.expiries.getBoth(expiryAt{tenant, class, window}) // Known and 0: there are no rows yet.
 	last := own.Expires
 	if !known && t != nil {
 		i, _ := slices.BinarySearchFunc(t.fixed, window, func(f fixedExpiry, w int64) int {
@@ -352,14 +352,14 @@ func (k *Keeper) knownExpiry(t *Boundaries, tenant string, class, window int64) 
 	if !known {
 		last = k.wantedExpiry(t, expiryAt{tenant, class, window})
 	}
-	return earlier(last, shared.Expires)
+	return earlierExpiry(last, shared.Expires)
 }
 
 // firstListed returns the first window of a class whose fixed expiry may matter: either the boundary shows the window,
 // or the window wouldn't count as expired if its expiry were fixed now. All earlier windows count as expired, see
 // hasExpired.
 func (k *Keeper) firstListed(t *Boundaries, tenant string, class int64, res rollup.Resolution) int64 {
-	h := t.Of(class, res)
+	h := t.Boundary(class, res)
 	if h == nil || h.HiddenMS == Never {
 		return format.FirstWindow(res)
 	}
@@ -416,9 +416,9 @@ func (k *Keeper) listExpiries(ctx context.Context, tenant string, t, known *Boun
 			of.window < first[of.class] {
 			continue
 		}
-		expires = earlier(expires, found[expiryAt{tenant, Shared, of.window}])
+		expires = earlierExpiry(expires, found[expiryAt{tenant, Shared, of.window}])
 		t.fixed = append(t.fixed, fixedExpiry{of, expires})
-		t.firstExpiry = earlier(t.firstExpiry, expires)
+		t.firstExpiry = earlierExpiry(t.firstExpiry, expires)
 	}
 	slices.SortFunc(t.fixed, func(a, b fixedExpiry) int { return cmp.Compare(a.window, b.window) })
 	t.firstRaw = from[rollup.Raw]

@@ -24,9 +24,9 @@ func (m *expiryMemory) get(at expiryAt) (row expiryRow, ok bool) {
 	return row, ok
 }
 
-// both returns the cached expiries of a class and of the shared rows in a window. known is true if the class's expiry
+// getBoth returns the cached expiries of a class and of the shared rows in a window. known is true if the class's expiry
 // is cached, or didn't exist when the expiries of the window were read.
-func (m *expiryMemory) both(at expiryAt) (shared, own expiryRow, known bool) {
+func (m *expiryMemory) getBoth(at expiryAt) (shared, own expiryRow, known bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if own, known = m.of[at]; !known {
@@ -54,20 +54,20 @@ func (m *expiryMemory) isFresh(in windowOf, classes int64, now time.Time) bool {
 func (m *expiryMemory) set(at expiryAt, row expiryRow) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.bound()
+	m.evictExcess()
 	m.of[at] = row
 }
 
-// learn caches all expiries of a window. They were read at time now.
-func (m *expiryMemory) learn(in windowOf, found map[expiryAt]expiryRow, now time.Time) {
+// setWindow caches all expiries of a window. They were read at time now.
+func (m *expiryMemory) setWindow(in windowOf, found map[expiryAt]expiryRow, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.bound()
+	m.evictExcess()
 	maps.Copy(m.of, found)
 	m.learned[in] = now
 }
 
-func (m *expiryMemory) bound() {
+func (m *expiryMemory) evictExcess() {
 	if m.of == nil || len(m.of) >= maxExpiries || len(m.learned) >= maxExpiries {
 		m.of, m.learned = map[expiryAt]expiryRow{}, map[windowOf]time.Time{}
 	}

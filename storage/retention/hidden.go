@@ -9,9 +9,9 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Hidden holds the times until which rows of a tenant's class are hidden or missing for a query. A hole is included if
+// HiddenTimes holds the times until which rows of a tenant's class are hidden or missing for a query. A hole is included if
 // it overlaps the query's range. A query for a part of the range may therefore read at least the same rows.
-type Hidden struct {
+type HiddenTimes struct {
 	// Class is the bit of the class in a query's classes.
 	Class uint64
 	// At holds the newest hidden timestamp for each resolution, in milliseconds, or Never if all are shown.
@@ -20,10 +20,10 @@ type Hidden struct {
 	Missing int64
 }
 
-// Shown describes the rows of a tenant that a query may read.
-type Shown struct {
+// VisibleRows describes the rows of a tenant that a query may read.
+type VisibleRows struct {
 	// Hidden is indexed by class. Gaps are ranges of time in which rows may be missing although older rows are shown.
-	Hidden []Hidden
+	Hidden []HiddenTimes
 	Gaps   Gaps
 	// Days holds the lists of classes of the tenant's days, for unsealed series.
 	Days DayLists
@@ -32,17 +32,17 @@ type Shown struct {
 	Later time.Time
 }
 
-// Shown returns the rows that a query between minT and maxT may read. overGaps is true if the query handles Gaps slot
+// VisibleRows returns the rows that a query between minT and maxT may read. overGaps is true if the query handles Gaps slot
 // by slot; then holes of raw rows hide no other rows. Otherwise a hole also hides all older rows of its resolution.
 // Holes of 1h rollups never hide other rows, because there is no coarser resolution to read instead. The answer reports
 // them.
-func (k *Keeper) Shown(ctx context.Context, tenant string, minT, maxT int64, overGaps bool) (s Shown, err error) {
+func (k *Keeper) VisibleRows(ctx context.Context, tenant string, minT, maxT int64, overGaps bool) (s VisibleRows, err error) {
 	b, err := k.Boundaries(ctx, tenant)
 	if err != nil {
 		return s, err
 	}
 	now, later := k.shownBy()
-	s = Shown{Hidden: make([]Hidden, k.Classes()), Later: later, Days: k.Days(tenant)}
+	s = VisibleRows{Hidden: make([]HiddenTimes, k.Classes()), Later: later, Days: k.NewDayLists(tenant)}
 	for class := range s.Hidden {
 		h, holes := &s.Hidden[class], [3]int64{}
 		h.Class = 1 << class
@@ -79,15 +79,15 @@ func (k *Keeper) expiredRaw(b *Boundaries, class int, hidden int64) int64 {
 	return min(hidden, k.env.Period.WindowStart(b.firstRaw[class]))
 }
 
-// soon is the time for which a delete is applied to rollups in advance: it is applied immediately if its raw samples
+// hidesSoonMargin is the time for which a delete is applied to rollups in advance: it is applied immediately if its raw samples
 // will be hidden within this time, because the rollups must include the delete by then.
-const soon = 24 * time.Hour
+const hidesSoonMargin = 24 * time.Hour
 
 // HidesSoon reports whether raw samples of a tenant in a slot are hidden in any class, or will be hidden soon.
 func (k *Keeper) HidesSoon(ctx context.Context, tenant string, slot int64) (bool, error) {
 	start, end := k.env.Period.SlotStart(slot), k.env.Period.SlotEnd(slot)
-	shown, err := k.Shown(ctx, tenant, start, end, true)
-	if err != nil || shown.Gaps.HoldAny(end) {
+	shown, err := k.VisibleRows(ctx, tenant, start, end, true)
+	if err != nil || shown.Gaps.ContainsAny(end) {
 		return err == nil, err
 	}
 	b, err := k.Boundaries(ctx, tenant)
@@ -97,8 +97,8 @@ func (k *Keeper) HidesSoon(ctx context.Context, tenant string, slot int64) (bool
 	now, _ := k.shownBy()
 	for class, h := range shown.Hidden {
 		expires := k.knownExpiry(b, tenant, int64(class), k.env.Period.WindowOfSlot(rollup.Raw, slot))
-		if h.At[rollup.Raw] > start || PastAt(now.Add(soon), k.Keep(tenant, int64(class)).Raw) > start ||
-			expires != 0 && k.pastUntil()+int64(soon.Seconds()) >= expires {
+		if h.At[rollup.Raw] > start || PastUntil(now.Add(hidesSoonMargin), k.RetentionOf(tenant, int64(class)).Raw) > start ||
+			expires != 0 && k.pastUntil()+int64(hidesSoonMargin.Seconds()) >= expires {
 			return true, nil
 		}
 	}
@@ -121,7 +121,7 @@ func (k *Keeper) shownBy() (now, later time.Time) {
 // boundary. If this clock is slower than the clock with which HiddenMS was stored, less is hidden: samples that a batch
 // accepts must be visible, and all rows after LackingMS exist.
 func (k *Keeper) shownAfter(now time.Time, b *Boundaries, tenant string, class int64, res rollup.Resolution) int64 {
-	at := PastAt(now, k.Keep(tenant, class).Of(res))
+	at := PastUntil(now, k.RetentionOf(tenant, class).Duration(res))
 	h := b.get(class, res)
 	if h == nil {
 		return at
@@ -141,29 +141,31 @@ func (k *Keeper) target(now time.Time, res rollup.Resolution, keptMS int64) int6
 	if keptMS == 0 {
 		return Never
 	}
-	return k.env.Period.WindowStart(k.env.Period.WindowAt(res, PastAt(now, time.Duration(keptMS)*time.Millisecond)+1))
+	return k.env.Period.WindowStart(k.env.Period.WindowAt(res, PastUntil(now, time.Duration(keptMS)*time.Millisecond)+1))
 }
 
-// Past returns the newest timestamp, in milliseconds, that is past the retention of a class at a resolution. It is the
+// PastRetention returns the newest timestamp, in milliseconds, that is past the retention of a class at a resolution. It is the
 // target of the class's boundary.
-func (k *Keeper) Past(tenant string, class int64, res rollup.Resolution) int64 {
+func (k *Keeper) PastRetention(tenant string, class int64, res rollup.Resolution) int64 {
 	now, _ := k.env.Clock.Times()
-	return PastAt(now, k.Keep(tenant, class).Of(res))
+	return PastUntil(now, k.RetentionOf(tenant, class).Duration(res))
 }
 
 // isOutlived reports whether the window that contains a slot at a resolution is past its retention and the grace
 // period. Missing rows of such a window don't have to be computed. Existing rows are removed only according to
 // boundaries.
-func (k *Keeper) isOutlived(res rollup.Resolution, slot int64, keep Keep) bool {
+func (k *Keeper) isOutlived(res rollup.Resolution, slot int64, keep Durations) bool {
 	now, _ := k.env.Clock.Times()
-	return keep.outlived(k.env.Period, k.env.Period.WindowOfSlot(res, slot), now)
+	return keep.isWindowPast(k.env.Period, k.env.Period.WindowOfSlot(res, slot), now)
 }
 
 // IsOutlived reports whether the raw window that contains a slot is past the retention of every tenant.
-func (k *Keeper) IsOutlived(slot int64) bool { return k.isOutlived(rollup.Raw, slot, k.longestOfAll()) }
+func (k *Keeper) IsOutlived(slot int64) bool {
+	return k.isOutlived(rollup.Raw, slot, k.longestOfTenants())
+}
 
-// Oldest holds the times until which a tenant's samples are too old, for each class in which they may be stored.
-type Oldest struct {
+// OldestTimes holds the times until which a tenant's samples are too old, for each class in which they may be stored.
+type OldestTimes struct {
 	k      *Keeper
 	tenant string
 	by     []int64 // by class: samples at or before it are too old
@@ -172,14 +174,14 @@ type Oldest struct {
 	gaps   Gaps
 }
 
-// Oldest sets o to the times of a tenant, according to cached boundaries, and reuses its memory. now must be the
+// OldestTimes sets o to the times of a tenant, according to cached boundaries, and reuses its memory. now must be the
 // earlier of the clock's times.
-func (k *Keeper) Oldest(o *Oldest, tenant string, now time.Time) {
+func (k *Keeper) SetOldestTimes(o *OldestTimes, tenant string, now time.Time) {
 	b := k.boundaries.Value(tenant)
-	o.k, o.tenant, o.recent, o.days, o.by = k, tenant, Never, k.Days(tenant), o.by[:0]
+	o.k, o.tenant, o.recent, o.days, o.by = k, tenant, Never, k.NewDayLists(tenant), o.by[:0]
 	for class := range k.Classes() {
 		// If raw rows may be missing, only rollups exist, and single samples can't be added to rollups.
-		o.by = append(o.by, max(PastAt(now, k.Keep(tenant, class).Raw), b.Missing(class, rollup.Raw)))
+		o.by = append(o.by, max(PastUntil(now, k.RetentionOf(tenant, class).Raw), b.Missing(class, rollup.Raw)))
 		o.recent = max(o.recent, o.by[class])
 	}
 	o.gaps = k.appendGaps(o.gaps[:0], b, rollup.Raw)
@@ -188,31 +190,31 @@ func (k *Keeper) Oldest(o *Oldest, tenant string, now time.Time) {
 	}
 }
 
-// Passes reports whether a sample is too old to be stored in its class.
-func (o *Oldest) Passes(ctx context.Context, s *head.Series, t int64) (old bool, class int64, err error) {
+// IsTooOld reports whether a sample is too old to be stored in its class.
+func (o *OldestTimes) IsTooOld(ctx context.Context, s *head.Series, t int64) (old bool, class int64, err error) {
 	if t > o.recent {
 		return false, 0, nil
 	}
-	list, err := o.days.At(ctx, t)
+	list, err := o.days.ListAt(ctx, t)
 	if err != nil {
 		return false, 0, err
 	}
-	class = min(list.Of(s), int64(len(o.by)-1))
-	return t <= o.by[class] || o.gaps.Hold(class, rollup.Raw, t), class, nil
+	class = min(list.ClassOf(s), int64(len(o.by)-1))
+	return t <= o.by[class] || o.gaps.Contains(class, rollup.Raw, t), class, nil
 }
 
 // DroppedAhead explains why a sample within the retention is too old. It returns the time until which raw rows of the
 // sample's class were dropped. Because rows are hidden for a week before they are dropped, some clock must have been
 // fast. now must be the earlier of the clock's times.
-func (o *Oldest) DroppedAhead(class, t int64, now time.Time) (to int64, ok bool) {
+func (o *OldestTimes) DroppedAhead(class, t int64, now time.Time) (to int64, ok bool) {
 	to = droppedAhead(now, o.k.boundaries.Value(o.tenant), class)
-	return to, t <= to && t > PastAt(now, o.k.Keep(o.tenant, class).Raw)
+	return to, t <= to && t > PastUntil(now, o.k.RetentionOf(o.tenant, class).Raw)
 }
 
 // droppedAhead returns the time until which raw rows of a class were dropped, if only a fast clock can have caused the
 // drop. Otherwise it returns Never.
 func droppedAhead(now time.Time, b *Boundaries, class int64) int64 {
-	if to := b.Dropped(class, rollup.Raw); to > PastAt(now, Grace) {
+	if to := b.Dropped(class, rollup.Raw); to > PastUntil(now, Grace) {
 		return to
 	}
 	return Never

@@ -18,8 +18,8 @@ import (
 // there are no coarser rollups, so the answer omits the windows of the hole, with a warning. Other queries aren't
 // affected.
 
-// holes calls each for each hole (from, to] of a class at a resolution, in order.
-func (k *Keeper) holes(b *Boundaries, class int64, res rollup.Resolution, each func(from, to int64)) {
+// eachHole calls each for each hole (from, to] of a class at a resolution, in order.
+func (k *Keeper) eachHole(b *Boundaries, class int64, res rollup.Resolution, each func(from, to int64)) {
 	if !k.env.Expires {
 		if h := b.get(class, res); h != nil {
 			for _, o := range h.Holes {
@@ -55,7 +55,7 @@ func (k *Keeper) holes(b *Boundaries, class int64, res rollup.Resolution, each f
 // holeEnd returns the end of the newest hole that overlaps the range from minT to maxT, or Never.
 func (k *Keeper) holeEnd(b *Boundaries, class int64, res rollup.Resolution, minT, maxT int64) int64 {
 	end := int64(Never)
-	k.holes(b, class, res, func(from, to int64) {
+	k.eachHole(b, class, res, func(from, to int64) {
 		if minT <= to && maxT > from {
 			end = max(end, to)
 		}
@@ -71,7 +71,7 @@ func (k *Keeper) HoleEdges(ctx context.Context, tenant string) (edges []int64, e
 	}
 	for class := range k.Classes() {
 		for res := rollup.Raw; res <= rollup.OneHour; res++ {
-			k.holes(b, class, res, func(from, to int64) { edges = append(edges, from, to) })
+			k.eachHole(b, class, res, func(from, to int64) { edges = append(edges, from, to) })
 		}
 	}
 	slices.Sort(edges)
@@ -97,27 +97,27 @@ func (e *HoleError) Error() string {
 	return fmt.Sprintf(
 		"storage: the data from %s to %s have expired: they were written before the retention was raised, and older "+
 			"data were imported later",
-		Instant(e.From).UTC().Format(time.DateOnly), Instant(e.To).UTC().Format(time.DateOnly),
+		TimeOf(e.From).UTC().Format(time.DateOnly), TimeOf(e.To).UTC().Format(time.DateOnly),
 	)
 }
 
 // appendGaps appends the holes of a tenant's classes at a resolution.
 func (k *Keeper) appendGaps(gaps Gaps, b *Boundaries, res rollup.Resolution) Gaps {
 	for class := range k.Classes() {
-		k.holes(b, class, res, func(from, to int64) { gaps = append(gaps, classGap{res, class, from, to}) })
+		k.eachHole(b, class, res, func(from, to int64) { gaps = append(gaps, classGap{res, class, from, to}) })
 	}
 	return gaps
 }
 
-// Hold reports whether a time is in one of the gaps of a class at a resolution.
-func (l Gaps) Hold(class int64, res rollup.Resolution, t int64) bool {
+// Contains reports whether a time is in one of the gaps of a class at a resolution.
+func (l Gaps) Contains(class int64, res rollup.Resolution, t int64) bool {
 	return slices.ContainsFunc(l, func(g classGap) bool {
 		return g.class == class && g.res == res && t > g.from && t <= g.to
 	})
 }
 
-// HoldAny reports whether a time is in a gap of raw rows of any class.
-func (l Gaps) HoldAny(t int64) bool {
+// ContainsAny reports whether a time is in a gap of raw rows of any class.
+func (l Gaps) ContainsAny(t int64) bool {
 	return slices.ContainsFunc(l, func(g classGap) bool { return g.res == rollup.Raw && t > g.from && t <= g.to })
 }
 
@@ -132,8 +132,8 @@ func (l Gaps) Errors(classes uint64, minT, maxT int64) (list []*HoleError) {
 	return list
 }
 
-// Outside yields the ranges between minT and maxT that are outside all gaps of raw rows of a class.
-func (l Gaps) Outside(class, minT, maxT int64) iter.Seq2[int64, int64] {
+// RangesOutside yields the ranges between minT and maxT that are outside all gaps of raw rows of a class.
+func (l Gaps) RangesOutside(class, minT, maxT int64) iter.Seq2[int64, int64] {
 	return func(yield func(minT, maxT int64) bool) {
 		from := minT
 		for _, g := range slices.SortedFunc(

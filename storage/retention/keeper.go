@@ -16,9 +16,9 @@ import (
 // Configured is the retention configuration of a process.
 type Configured struct {
 	// All is the retention of series that match no class, for tenants without a retention in Tenants.
-	All Keep
+	All Durations
 	// Tenants holds the retention of single tenants, for their series that match no class.
-	Tenants map[string]Keep
+	Tenants map[string]Durations
 	// Classes apply to series of all tenants. The first class that matches a series applies to it.
 	Classes []Class
 }
@@ -52,7 +52,7 @@ type Env struct {
 	Shared, Expires bool
 	Now             func() time.Time
 	Logger          *slog.Logger
-	// Refresh reads the settings again, and calls Keeper.Learn.
+	// Refresh reads the settings again, and calls Keeper.SetHistory.
 	Refresh func(context.Context) error
 	// Advertised calls f with the value that each other process advertises.
 	Advertised func(ctx context.Context, f func(writer string, value []byte)) error
@@ -99,8 +99,8 @@ func New(env Env, history ClassHistory) *Keeper {
 	return k
 }
 
-// Learn replaces the history of classes after another process has changed it.
-func (k *Keeper) Learn(history ClassHistory) {
+// SetHistory replaces the history of classes after another process has changed it.
+func (k *Keeper) SetHistory(history ClassHistory) {
 	k.history.Store(&history)
 	k.logLists()
 }
@@ -131,55 +131,55 @@ func (k *Keeper) nameOf(class int64) string {
 	return ""
 }
 
-// Keep returns the retention of a tenant's rows in a class: the longest that any process is configured with. For a
+// Durations returns the retention of a tenant's rows in a class: the longest that any process is configured with. For a
 // class that is no longer configured, this process uses the longer of two retentions: the last one configured for the
 // class, and the default class's.
-func (k *Keeper) Keep(tenant string, class int64) Keep {
+func (k *Keeper) RetentionOf(tenant string, class int64) Durations {
 	all, name := *k.advertised.Load(), k.nameOf(class)
-	keep := all[0].of(tenant, name)
+	keep := all[0].durationsOf(tenant, name)
 	if _, configured := all[0].Classes[name]; name != "" && !configured {
-		keep = keep.longest(k.history.Load().Classes[class-1].keep())
+		keep = keep.longerOf(k.history.Load().Classes[class-1].durations())
 	}
 	for i := range all[1:] {
-		keep = keep.longest(all[1+i].of(tenant, name))
+		keep = keep.longerOf(all[1+i].durationsOf(tenant, name))
 	}
 	return keep
 }
 
-// Longest returns the longest retention among a tenant's classes. It applies to rows that classes share.
-func (k *Keeper) Longest(tenant string) Keep {
-	keep := k.Keep(tenant, DefaultClass)
+// LongestRetention returns the longest retention among a tenant's classes. It applies to rows that classes share.
+func (k *Keeper) LongestRetention(tenant string) Durations {
+	keep := k.RetentionOf(tenant, DefaultClass)
 	for class := int64(1); class < k.Classes(); class++ {
-		keep = keep.longest(k.Keep(tenant, class))
+		keep = keep.longerOf(k.RetentionOf(tenant, class))
 	}
 	return keep
 }
 
-// longestOfAll returns the longest retention among all classes of all tenants.
-func (k *Keeper) longestOfAll() Keep {
-	keep := k.Longest("")
+// longestOfTenants returns the longest retention among all classes of all tenants.
+func (k *Keeper) longestOfTenants() Durations {
+	keep := k.LongestRetention("")
 	for _, a := range *k.advertised.Load() {
 		for name := range a.Tenants {
-			keep = keep.longest(k.Longest(name))
+			keep = keep.longerOf(k.LongestRetention(name))
 		}
 	}
 	return keep
 }
 
-// InForce returns the id of the list of classes that is in force at a time, in milliseconds.
-func (k *Keeper) InForce(t int64) string { return k.history.Load().inForce(t) }
+// ListInForce returns the id of the list of classes that is in force at a time, in milliseconds.
+func (k *Keeper) ListInForce(t int64) string { return k.history.Load().inForce(t) }
 
 // ClassesFrom returns the time at which the last configured retention classes take effect, or zero if they already
 // have.
 func (k *Keeper) ClassesFrom() time.Time {
 	if from := k.history.Load().newest().FromMS; from > k.env.Now().UnixMilli() {
-		return Instant(from)
+		return TimeOf(from)
 	}
 	return time.Time{}
 }
 
-// Instant converts milliseconds to a time. It returns the zero time for Never.
-func Instant(ms int64) time.Time {
+// TimeOf converts milliseconds to a time. It returns the zero time for Never.
+func TimeOf(ms int64) time.Time {
 	if ms <= Never {
 		return time.Time{}
 	}

@@ -79,7 +79,7 @@ func TestBoundariesForgottenAsTheyChange(t *testing.T) {
 	b, err := k.Advance(rollsAll{}).Tenant(t.Context(), "t")
 	require.NoError(t, err)
 	require.Contains(t, log.String(), "a shorter retention hides samples")
-	require.Equal(t, (2 * day).Milliseconds(), b.Of(DefaultClass, rollup.Raw).KeptMS)
+	require.Equal(t, (2 * day).Milliseconds(), b.Boundary(DefaultClass, rollup.Raw).KeptMS)
 }
 
 // losing is an engine that loses the response to the next insert of an expiry.

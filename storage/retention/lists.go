@@ -87,7 +87,7 @@ func (h *ClassHistory) newest() (l ListFrom) {
 }
 
 // Add adds the configured classes with their retention, and stores their list. The list is in force after from, in
-// milliseconds, as returned by Begins.
+// milliseconds, as returned by ListStart.
 func (h *ClassHistory) Add(ctx context.Context, eng engine.Engine, configured []Class, from, now int64) error {
 	if err := h.addClasses(configured); err != nil {
 		return err
@@ -109,7 +109,7 @@ func (h *ClassHistory) addClasses(configured []Class) error {
 			at = int64(len(h.Classes))
 			h.Classes = append(h.Classes, KnownClass{Name: c.Name})
 		}
-		h.Classes[at].KeptMS = stored(c.Keep)
+		h.Classes[at].KeptMS = toKeptMS(c.Durations)
 	}
 	if len(h.Classes) > maxKnownClasses {
 		return fmt.Errorf("%w: the store would have %d class names; the maximum is %d. Reuse earlier names",
@@ -131,9 +131,9 @@ func (h *ClassHistory) addList(l ListFrom, now int64) {
 	h.Lists = append(all, l)
 }
 
-// Begins returns the time, in milliseconds, at which a list that is added now takes effect. In a store with one process
+// ListStart returns the time, in milliseconds, at which a list that is added now takes effect. In a store with one process
 // it takes effect immediately, because days that already have a list keep it.
-func Begins(shared bool, now time.Time) int64 {
+func ListStart(shared bool, now time.Time) int64 {
 	if !shared {
 		return Never
 	}
@@ -161,21 +161,21 @@ var noClasses = &ClassList{}
 // ID returns the hash of the list.
 func (l *ClassList) ID() string { return l.id }
 
-// Of returns the class of a series: the first class that matches it.
-func (l *ClassList) Of(s *head.Series) int64 {
+// ClassOf returns the class of a series: the first class that matches it.
+func (l *ClassList) ClassOf(s *head.Series) int64 {
 	if len(l.classes) == 0 {
 		return DefaultClass
 	}
 	class, ok := s.ClassForTag(l.tag)
 	if !ok {
-		class = l.Find(s.Labels())
+		class = l.ClassOfLabels(s.Labels())
 		s.SetClass(l.tag, class)
 	}
 	return class
 }
 
-// Find returns the class of a series with these labels.
-func (l *ClassList) Find(ls labels.Labels) int64 {
+// ClassOfLabels returns the class of a series with these labels.
+func (l *ClassList) ClassOfLabels(ls labels.Labels) int64 {
 	for i := range l.classes {
 		if matchesAny(l.classes[i].match, ls) {
 			return l.classes[i].Class
@@ -338,7 +338,7 @@ func (k *Keeper) logLists() {
 		!replaced && (was == nil && last.FromMS <= k.env.Now().UnixMilli()) {
 		return
 	}
-	switch from := Instant(last.FromMS).Format(time.RFC3339); {
+	switch from := TimeOf(last.FromMS).Format(time.RFC3339); {
 	case replaced:
 		k.env.Logger.Warn(
 			"another process was started later with other retention classes, which replace the ones of this process. "+
@@ -353,7 +353,7 @@ func (k *Keeper) logLists() {
 // listFor returns the id of the list that a raw window gets if its first row is written now. A future window gets the
 // list that is in force when its day begins.
 func (k *Keeper) listFor(window int64) string {
-	return k.InForce(max(k.env.Period.WindowStart(window), k.env.Clock.EngineTime().UnixMilli()))
+	return k.ListInForce(max(k.env.Period.WindowStart(window), k.env.Clock.EngineTime().UnixMilli()))
 }
 
 // ClassesOn returns the list of classes of a raw window. If the window has no rows yet, fixed is false, and the list is
@@ -386,11 +386,11 @@ type DayLists struct {
 	of     map[int64]*ClassList // by raw window
 }
 
-// Days returns the lists of classes for the days of a tenant. They are read by At.
-func (k *Keeper) Days(tenant string) DayLists { return DayLists{k: k, tenant: tenant} }
+// NewDayLists returns the lists of classes for the days of a tenant. They are read by ListAt.
+func (k *Keeper) NewDayLists(tenant string) DayLists { return DayLists{k: k, tenant: tenant} }
 
-// At returns the list for the day of a timestamp.
-func (d *DayLists) At(ctx context.Context, t int64) (*ClassList, error) {
+// ListAt returns the list for the day of a timestamp.
+func (d *DayLists) ListAt(ctx context.Context, t int64) (*ClassList, error) {
 	if d.k.Classes() == 1 {
 		return noClasses, nil
 	}
@@ -428,16 +428,16 @@ func (k *Keeper) ImportClasses(
 		own = nil
 	}
 	for s := range series {
-		finest, takes := k.takesNew(b, tenant, list.Of(s), slot)
+		finest, takes := k.acceptsNew(b, tenant, list.ClassOf(s), slot)
 		takesAny = takesAny || takes
 		if own == nil {
 			continue
 		}
-		if ownFinest, ok := k.takesNew(b, tenant, own.Of(s), slot); ok && (!takes || ownFinest < finest) {
+		if ownFinest, ok := k.acceptsNew(b, tenant, own.ClassOf(s), slot); ok && (!takes || ownFinest < finest) {
 			return nil, fmt.Errorf(
 				"%w: the samples are past the retention that is in force; the retention classes of this process, "+
 					"which keep them, are in force from %s on: repeat the import then",
-				engine.ErrUnavailable, Instant(last.FromMS).Format(time.RFC3339),
+				engine.ErrUnavailable, TimeOf(last.FromMS).Format(time.RFC3339),
 			)
 		}
 	}
@@ -447,11 +447,11 @@ func (k *Keeper) ImportClasses(
 	return k.FixClasses(ctx, tenant, slot)
 }
 
-// takesNew returns the finest resolution at which the first rows of a class would be stored in the windows that contain
+// acceptsNew returns the finest resolution at which the first rows of a class would be stored in the windows that contain
 // a slot. ok is false if none would be stored.
-func (k *Keeper) takesNew(b *Boundaries, tenant string, class, slot int64) (finest rollup.Resolution, ok bool) {
+func (k *Keeper) acceptsNew(b *Boundaries, tenant string, class, slot int64) (finest rollup.Resolution, ok bool) {
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
-		past := k.isOutlived(res, slot, k.Keep(tenant, class)) // An import restores dropped windows.
+		past := k.isOutlived(res, slot, k.RetentionOf(tenant, class)) // An import restores dropped windows.
 		if k.env.Expires && (res < rollup.OneHour || !past) {
 			past = k.isPast(k.wantedExpiry(b, expiryAt{tenant, class, k.env.Period.WindowOfSlot(res, slot)}))
 		}

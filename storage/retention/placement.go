@@ -28,11 +28,11 @@ func (k *Keeper) Placement(ctx context.Context, tenant string, class, slot int64
 	switch err := k.fixSlot(ctx, tenant, class, slot); {
 	case err != nil:
 		return Placement{}, err
-	case !k.IsGone(rollup.Raw, slot, tenant, class):
+	case !k.MayBeMissing(rollup.Raw, slot, tenant, class):
 		return Placement{Stored: true}, nil
 	}
 	for _, res := range rollup.Resolutions {
-		if !k.IsGone(res, slot, tenant, class) {
+		if !k.MayBeMissing(res, slot, tenant, class) {
 			return Placement{Stored: true, Finest: res}, nil
 		}
 	}
@@ -44,18 +44,18 @@ func (k *Keeper) ImportPlacement(ctx context.Context, tenant string, class, slot
 	if err := k.fixSlot(ctx, tenant, class, slot); err != nil {
 		return Placement{}, err
 	}
-	keep := k.Keep(tenant, class)
+	keep := k.RetentionOf(tenant, class)
 	if err := k.restoreRollups(ctx, tenant, class, slot, keep); err != nil {
 		return Placement{}, err
 	}
 	past := func(res rollup.Resolution) bool {
-		return k.IsGone(res, slot, tenant, class) || !k.env.Expires && k.isOutlived(res, slot, keep)
+		return k.MayBeMissing(res, slot, tenant, class) || !k.env.Expires && k.isOutlived(res, slot, keep)
 	}
 	// On an engine that expires rows, rollups may have expired under an earlier retention. Raw samples without rollups
 	// would then be lost with their window, and queries wouldn't find 1h rollups alone where raw rows exist. So the
 	// samples aren't stored, and no boundary is changed.
 	if past(rollup.FiveMinutes) &&
-		(past(rollup.Raw) && !k.takesHours(tenant, class, slot, keep) || k.env.Expires && !past(rollup.Raw)) {
+		(past(rollup.Raw) && !k.accepts1h(tenant, class, slot, keep) || k.env.Expires && !past(rollup.Raw)) {
 		return Placement{}, nil
 	}
 	withoutRaw, err := k.importsWithoutRaw(ctx, tenant, class, slot, keep)
@@ -74,41 +74,41 @@ func (k *Keeper) ImportPlacement(ctx context.Context, tenant string, class, slot
 		return Placement{}, err
 	case without5m:
 		// The window may have expired in the meantime.
-		placed.Finest, placed.Stored = rollup.OneHour, k.takesHours(tenant, class, slot, keep)
+		placed.Finest, placed.Stored = rollup.OneHour, k.accepts1h(tenant, class, slot, keep)
 	}
 	return placed, nil
 }
 
-// takesHours reports whether the 1h window that contains a slot accepts rows. It does if it isn't past its retention
+// accepts1h reports whether the 1h window that contains a slot accepts rows. It does if it isn't past its retention
 // and its rows aren't missing.
-func (k *Keeper) takesHours(tenant string, class, slot int64, keep Keep) bool {
-	return !k.IsGone(rollup.OneHour, slot, tenant, class) && !k.isOutlived(rollup.OneHour, slot, keep)
+func (k *Keeper) accepts1h(tenant string, class, slot int64, keep Durations) bool {
+	return !k.MayBeMissing(rollup.OneHour, slot, tenant, class) && !k.isOutlived(rollup.OneHour, slot, keep)
 }
 
 // importsWithout5m reports whether an import writes only 1h rollups for a slot, because 5m rollups are missing or
 // hidden by their retention.
 func (k *Keeper) importsWithout5m(
-	ctx context.Context, tenant string, class, slot int64, keep Keep,
+	ctx context.Context, tenant string, class, slot int64, keep Durations,
 ) (without bool, err error) {
 	if k.env.Expires || !k.isOutlived(rollup.FiveMinutes, slot, keep) {
 		return true, nil
 	}
-	_, err = k.change(ctx, tenant, func(before *Boundaries) (next *boundaryRow, err error) {
-		without, next, err = k.lackHidden(ctx, tenant, before, class, slot, rollup.FiveMinutes)
+	_, err = k.updateBoundaries(ctx, tenant, func(before *Boundaries) (next *boundaryRow, err error) {
+		without, next, err = k.recordHiddenMissing(ctx, tenant, before, class, slot, rollup.FiveMinutes)
 		return next, err
 	})
 	return without && err == nil, err
 }
 
-// lackHidden returns boundaries that record rows of a slot's window as missing: the retention hides the window, and no
+// recordHiddenMissing returns boundaries that record rows of a slot's window as missing: the retention hides the window, and no
 // import writes rows to it. If the tenant has older rows or unsealed older samples, boundaries can't express this, and
 // without is false.
-func (k *Keeper) lackHidden(
+func (k *Keeper) recordHiddenMissing(
 	ctx context.Context, tenant string, before *Boundaries, class, slot int64, res rollup.Resolution,
 ) (without bool, next *boundaryRow, err error) {
 	window := k.env.Period.WindowOfSlot(res, slot)
 	end := k.env.Period.WindowEnd(window)
-	if h := before.Of(class, res); h != nil && h.lacks(end) {
+	if h := before.Boundary(class, res); h != nil && h.mayMiss(end) {
 		return true, nil, nil
 	}
 	shown := before.Missing(class, res) + 1
@@ -117,7 +117,7 @@ func (k *Keeper) lackHidden(
 		return false, nil, err
 	}
 	next = before.clone()
-	next.at(class, res).lack(end)
+	next.ensureBoundary(class, res).recordMissing(end)
 	return true, next, nil
 }
 
@@ -130,7 +130,7 @@ func (k *Keeper) lackHidden(
 //     aren't expected if the retention is raised. If the tenant has older raw rows or unsealed older samples, raw rows
 //     are written, and dropped together with the older rows.
 func (k *Keeper) importsWithoutRaw(
-	ctx context.Context, tenant string, class, slot int64, keep Keep,
+	ctx context.Context, tenant string, class, slot int64, keep Durations,
 ) (without bool, err error) {
 	window := k.env.Period.WindowOfSlot(rollup.Raw, slot)
 	if k.env.Expires {
@@ -140,34 +140,34 @@ func (k *Keeper) importsWithoutRaw(
 		}
 		return false, err
 	}
-	if _, err := k.complete(ctx, tenant); err != nil {
+	if _, err := k.completeBoundaries(ctx, tenant); err != nil {
 		return false, err
 	}
 	start, end := k.env.Period.WindowStart(window), k.env.Period.WindowEnd(window)
-	_, err = k.change(ctx, tenant, func(before *Boundaries) (*boundaryRow, error) {
+	_, err = k.updateBoundaries(ctx, tenant, func(before *Boundaries) (*boundaryRow, error) {
 		hidden := k.isOutlived(rollup.Raw, slot, keep)
-		h := before.Of(class, rollup.Raw)
-		missing := h != nil && h.lacks(end)
+		h := before.Boundary(class, rollup.Raw)
+		missing := h != nil && h.mayMiss(end)
 		without = missing && hidden
 		switch {
 		case missing == hidden:
 			return nil, nil
 		case hidden:
 			var next *boundaryRow
-			without, next, err = k.lackHidden(ctx, tenant, before, class, slot, rollup.Raw)
+			without, next, err = k.recordHiddenMissing(ctx, tenant, before, class, slot, rollup.Raw)
 			return next, err
 		}
 		without = true
-		if k.lacksRollups(before, class, slot) { // The rollups would be dropped, and computed again.
+		if k.mayMissRollups(before, class, slot) { // The rollups would be dropped, and computed again.
 			return nil, nil
 		}
 		if rolled, err := k.wasRolledUp(ctx, tenant, window); err != nil || rolled {
 			return nil, err
 		}
 		next := before.clone()
-		h = next.Of(class, rollup.Raw)
-		k.aimLonger(tenant, h)
-		if !h.restore(start, end) {
+		h = next.Boundary(class, rollup.Raw)
+		k.applyRaised(tenant, h)
+		if !h.restoreWindow(start, end) {
 			return nil, nil
 		}
 		without = false
@@ -176,10 +176,10 @@ func (k *Keeper) importsWithoutRaw(
 	return without && err == nil, err
 }
 
-// lacksRollups reports whether rollups may be missing in the windows that contain a slot.
-func (k *Keeper) lacksRollups(b *Boundaries, class, slot int64) bool {
+// mayMissRollups reports whether rollups may be missing in the windows that contain a slot.
+func (k *Keeper) mayMissRollups(b *Boundaries, class, slot int64) bool {
 	for _, res := range rollup.Resolutions {
-		if h := b.Of(class, res); h != nil && h.lacks(k.env.Period.WindowEnd(k.env.Period.WindowOfSlot(res, slot))) {
+		if h := b.Boundary(class, res); h != nil && h.mayMiss(k.env.Period.WindowEnd(k.env.Period.WindowOfSlot(res, slot))) {
 			return true
 		}
 	}
@@ -189,26 +189,26 @@ func (k *Keeper) lacksRollups(b *Boundaries, class, slot int64) bool {
 // restoreRollups makes the rollup windows that contain a slot accept rows again, before an import, if the engine
 // doesn't expire rows. It restores windows that were dropped, that the retention shows again, and that have no rows. It
 // doesn't restore windows for which coarser rollups exist, because queries read the coarser rollups.
-func (k *Keeper) restoreRollups(ctx context.Context, tenant string, class, slot int64, keep Keep) error {
+func (k *Keeper) restoreRollups(ctx context.Context, tenant string, class, slot int64, keep Durations) error {
 	if k.env.Expires || k.isOutlived(rollup.OneHour, slot, keep) {
 		return nil
 	}
-	_, err := k.change(ctx, tenant, func(before *Boundaries) (*boundaryRow, error) {
-		if !k.lacksRollups(before, class, slot) {
+	_, err := k.updateBoundaries(ctx, tenant, func(before *Boundaries) (*boundaryRow, error) {
+		if !k.mayMissRollups(before, class, slot) {
 			return nil, nil
 		}
 		next := before.clone()
 		for _, res := range rollup.Resolutions {
 			window := k.env.Period.WindowOfSlot(res, slot)
 			start, end := k.env.Period.WindowStart(window), k.env.Period.WindowEnd(window)
-			h := next.Of(class, res)
-			if h == nil || !h.lacks(end) || k.isOutlived(res, slot, keep) {
+			h := next.Boundary(class, res)
+			if h == nil || !h.mayMiss(end) || k.isOutlived(res, slot, keep) {
 				continue
 			}
-			if rolled, err := k.hasMarks(ctx, tenant, res, start, end); err != nil || rolled {
+			if rolled, err := k.hasCommitRecords(ctx, tenant, res, start, end); err != nil || rolled {
 				return nil, err
 			}
-			if k.aimLonger(tenant, h); !h.restore(start, end) {
+			if k.applyRaised(tenant, h); !h.restoreWindow(start, end) {
 				return nil, nil
 			}
 		}
@@ -223,11 +223,11 @@ func (k *Keeper) wasRolledUp(ctx context.Context, tenant string, window int64) (
 	if k.env.Holds(k.env.Period.SlotOf(start+1), k.env.Period.SlotOf(end)) {
 		return true, nil
 	}
-	return k.hasMarks(ctx, tenant, rollup.FiveMinutes, start, end)
+	return k.hasCommitRecords(ctx, tenant, rollup.FiveMinutes, start, end)
 }
 
-// hasMarks reports whether slots in a range of time have commit records at this or a coarser resolution.
-func (k *Keeper) hasMarks(ctx context.Context, tenant string, res rollup.Resolution, start, end int64) (bool, error) {
+// hasCommitRecords reports whether slots in a range of time have commit records at this or a coarser resolution.
+func (k *Keeper) hasCommitRecords(ctx context.Context, tenant string, res rollup.Resolution, start, end int64) (bool, error) {
 	from, to := k.env.Period.SlotOf(start+1), k.env.Period.SlotOf(end)
 	for ; res <= rollup.OneHour; res++ {
 		for window := k.env.Period.WindowOfSlot(res, from); window <= k.env.Period.WindowOfSlot(res, to); window++ {
@@ -246,14 +246,14 @@ func (k *Keeper) hasMarks(ctx context.Context, tenant string, res rollup.Resolut
 	return false, nil
 }
 
-// aimLonger applies a raised retention to a boundary without waiting for Expire.
-func (k *Keeper) aimLonger(tenant string, h *Boundary) {
+// applyRaised applies a raised retention to a boundary without waiting for Expire.
+func (k *Keeper) applyRaised(tenant string, h *Boundary) {
 	keptMS := k.keptMS(tenant, h.Class, h.Resolution)
-	if !shorter(h.KeptMS, keptMS) {
+	if !isShorter(h.KeptMS, keptMS) {
 		return
 	}
 	seen := k.env.Clock.ObservedUptimeMS()
 	now, _ := k.env.Clock.Times()
-	h.keep(keptMS, seen)
-	h.aim(min(k.target(now, h.Resolution, h.KeptMS), h.HiddenMS), seen, nil)
+	h.setRetention(keptMS, seen)
+	h.setTarget(min(k.target(now, h.Resolution, h.KeptMS), h.HiddenMS), seen, nil)
 }

@@ -22,9 +22,9 @@ var (
 )
 
 func (c *Configured) summary() summary {
-	told := summary{"all": c.All.words()}
+	told := summary{"all": c.All.text()}
 	for name, keep := range c.Tenants {
-		told[fmt.Sprintf("tenant %q", name)] = keep.words()
+		told[fmt.Sprintf("tenant %q", name)] = keep.text()
 	}
 	for i := range c.Classes {
 		x := &c.Classes[i]
@@ -36,7 +36,7 @@ func (c *Configured) summary() summary {
 			}
 			lists = append(lists, "{"+strings.Join(words, ",")+"}")
 		}
-		told[fmt.Sprintf("class %q", x.Name)] = x.words() + " for " + strings.Join(lists, " or ")
+		told[fmt.Sprintf("class %q", x.Name)] = x.text() + " for " + strings.Join(lists, " or ")
 	}
 	return told
 }

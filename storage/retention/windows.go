@@ -32,7 +32,7 @@ func (k *Keeper) Lifetime(b *Boundaries, tenant string, window int64) (hidden, g
 // lifetime is Lifetime for the rows of one class.
 func (k *Keeper) lifetime(b *Boundaries, tenant string, class, window int64) (hidden, goes time.Time) {
 	res, end := format.ResolutionOf(window), k.env.Period.WindowEnd(window)
-	now, kept, h := k.env.Now().UTC(), k.Keep(tenant, class).Of(res), b.Of(class, res)
+	now, kept, h := k.env.Now().UTC(), k.RetentionOf(tenant, class).Duration(res), b.Boundary(class, res)
 	if kept > 0 {
 		hidden = time.UnixMilli(end).UTC().Add(kept)
 	}
@@ -51,7 +51,7 @@ func (k *Keeper) lifetime(b *Boundaries, tenant string, class, window int64) (hi
 	if !ok {
 		since = k.env.Clock.ObservedUptimeMS()
 	}
-	return hidden, k.goes(since)
+	return hidden, k.dropTime(since)
 }
 
 // DueWindow returns a tenant's newest raw window that should have been removed by now: it was dropped, or it has been
@@ -70,16 +70,16 @@ func (k *Keeper) DueWindow(ctx context.Context, tenant string) (window int64, ok
 
 // dueUntil returns the time until which raw rows of a class should have been removed.
 func (k *Keeper) dueUntil(b *Boundaries, tenant string, class int64) int64 {
-	due, kept := b.Dropped(class, rollup.Raw), k.Keep(tenant, class).Raw
+	due, kept := b.Dropped(class, rollup.Raw), k.RetentionOf(tenant, class).Raw
 	if kept == 0 {
 		return due
 	}
 	now, _ := k.env.Clock.Times()
 	outlived := k.target(now, rollup.Raw, (kept + Grace).Milliseconds())
-	if h := b.Of(class, rollup.Raw); h != nil {
+	if h := b.Boundary(class, rollup.Raw); h != nil {
 		for i, step := range h.Steps {
 			if k.env.Clock.ObservedUptimeMS()-step.SeenMS < (Grace + dueSlack).Milliseconds() {
-				outlived = min(outlived, h.stepped(i))
+				outlived = min(outlived, h.hiddenBySteps(i))
 				break
 			}
 		}
@@ -98,5 +98,5 @@ func (k *Keeper) DroppedAhead(ctx context.Context, tenant string) (time.Time, er
 	for class := range k.Classes() {
 		to = max(to, droppedAhead(k.env.Now(), b, class))
 	}
-	return Instant(to), nil
+	return TimeOf(to), nil
 }

@@ -174,14 +174,14 @@ func TestSmallWays(t *testing.T) {
 // client selected samples by the previous retention.
 func TestChangedRetention(t *testing.T) {
 	t.Parallel()
-	kept := importer.RetentionPolicy{Default: retention.Keep{Raw: 24 * time.Hour}}
+	kept := importer.RetentionPolicy{Default: retention.Durations{Raw: 24 * time.Hour}}
 	r := newRig(t, func(o *Options) { o.Retention = func(string) importer.RetentionPolicy { return kept } }, nil)
 	_, err := r.Import(t.Context(), "a", randomHistory(1, 1, 4))
 	require.NoError(t, err)
 	for _, other := range []importer.RetentionPolicy{
-		{Default: retention.Keep{Raw: 12 * time.Hour}},
-		{Default: retention.Keep{Raw: 24 * time.Hour, FiveMinutes: 48 * time.Hour}},
-		{Default: kept.Default, Classes: []retention.Class{{Name: "short", Keep: retention.Keep{Raw: time.Hour}}}},
+		{Default: retention.Durations{Raw: 12 * time.Hour}},
+		{Default: retention.Durations{Raw: 24 * time.Hour, FiveMinutes: 48 * time.Hour}},
+		{Default: kept.Default, Classes: []retention.Class{{Name: "short", Durations: retention.Durations{Raw: time.Hour}}}},
 	} {
 		kept = other
 		_, err = r.Import(t.Context(), "a", randomHistory(2, 1, 4))
@@ -446,9 +446,9 @@ func FuzzDecode(f *testing.F) {
 func TestComparesARangeOverHTTP(t *testing.T) {
 	t.Parallel()
 	kept := importer.RetentionPolicy{
-		Default: retention.Keep{Raw: 24 * time.Hour, FiveMinutes: 48 * time.Hour},
+		Default: retention.Durations{Raw: 24 * time.Hour, FiveMinutes: 48 * time.Hour},
 		Classes: []retention.Class{{
-			Name: "ci", Keep: retention.Keep{Raw: time.Hour},
+			Name: "ci", Durations: retention.Durations{Raw: time.Hour},
 			Match: [][]*labels.Matcher{{
 				labels.MustNewMatcher(labels.MatchRegexp, "job", "ci|test"),
 				labels.MustNewMatcher(labels.MatchNotEqual, "env", "prod"),

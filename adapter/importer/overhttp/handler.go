@@ -219,7 +219,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case http.StatusInternalServerError:
 		s.opts.Logger.Error("import over HTTP failed", "tenant", tenant.FromContext(r.Context()), "err", err)
 	}
-	http.Error(w, storage.Plain(err.Error()), code)
+	http.Error(w, storage.PlainText(err.Error()), code)
 }
 
 func statusOf(err error) int {

@@ -89,7 +89,7 @@ func newRig(t *testing.T, change func(*Options), store func(*storage.Options)) *
 	o := DefaultOptions()
 	o.Ready = r.store.Ready
 	o.Retention = func(string) importer.RetentionPolicy {
-		return importer.RetentionPolicy{Default: retention.Keep{Raw: 24 * time.Hour}}
+		return importer.RetentionPolicy{Default: retention.Durations{Raw: 24 * time.Hour}}
 	}
 	if change != nil {
 		change(&o)

@@ -84,7 +84,7 @@ func (t *Terms) retentionText() string {
 func (t *Terms) RetentionPolicy() (k importer.RetentionPolicy, err error) {
 	k.Default = keepOf(t.RetentionMS, t.Retention5mMS)
 	for _, c := range t.Classes {
-		class := retention.Class{Name: c.Name, Keep: keepOf(c.RetentionMS, c.Retention5mMS)}
+		class := retention.Class{Name: c.Name, Durations: keepOf(c.RetentionMS, c.Retention5mMS)}
 		for _, texts := range c.Match {
 			ms := make([]*labels.Matcher, len(texts))
 			for i, m := range texts {
@@ -110,8 +110,8 @@ func (m matchedText) matcher() (*labels.Matcher, error) {
 	return nil, fmt.Errorf("unknown matcher type %q", m.Type)
 }
 
-func keepOf(rawMS, fiveMinutesMS int64) retention.Keep {
-	return retention.Keep{
+func keepOf(rawMS, fiveMinutesMS int64) retention.Durations {
+	return retention.Durations{
 		Raw: time.Duration(rawMS) * time.Millisecond, FiveMinutes: time.Duration(fiveMinutesMS) * time.Millisecond,
 	}
 }

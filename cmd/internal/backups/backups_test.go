@@ -76,7 +76,7 @@ func (x *testStore) write() {
 func (x *testStore) id(ctx context.Context) (string, error) { return storage.IDOf(ctx, x.eng) }
 
 func (x *testStore) snapshot(ctx context.Context, dir string) error {
-	store, copy, restoredFrom, err := storage.CopyOf(ctx, x.eng)
+	store, copy, restoredFrom, err := storage.CopyIDOf(ctx, x.eng)
 	if err != nil {
 		return err
 	}

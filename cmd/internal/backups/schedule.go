@@ -337,4 +337,6 @@ func (s *Schedule) backup(ctx context.Context, name string, begun time.Time) (st
 }
 
 // oneLine formats an error for display in one line.
-func oneLine(err error) string { return storage.Plain(strings.Join(strings.Fields(err.Error()), " ")) }
+func oneLine(err error) string {
+	return storage.PlainText(strings.Join(strings.Fields(err.Error()), " "))
+}

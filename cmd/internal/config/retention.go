@@ -16,7 +16,7 @@ import (
 type Retention struct {
 	Raw, FiveMinutes, OneHour time.Duration
 	// Tenants and Classes are the retentions set by the retention file.
-	Tenants map[string]retention.Keep
+	Tenants map[string]retention.Durations
 	Classes []retention.Class
 	// FromFile is set if a retention file was read.
 	FromFile bool
@@ -24,17 +24,17 @@ type Retention struct {
 
 // String describes the retention for messages.
 func (r Retention) String() string {
-	words := describeKeep(retention.Keep{Raw: r.Raw, FiveMinutes: r.FiveMinutes, OneHour: r.OneHour})
+	words := describeKeep(retention.Durations{Raw: r.Raw, FiveMinutes: r.FiveMinutes, OneHour: r.OneHour})
 	for _, name := range sortedKeys(r.Tenants) {
 		words += fmt.Sprintf("; tenant %q: %s", name, describeKeep(r.Tenants[name]))
 	}
 	for _, c := range r.Classes {
-		words += fmt.Sprintf("; class %q: %s", c.Name, describeKeep(c.Keep))
+		words += fmt.Sprintf("; class %q: %s", c.Name, describeKeep(c.Durations))
 	}
 	return words
 }
 
-func describeKeep(k retention.Keep) string {
+func describeKeep(k retention.Durations) string {
 	if k.Raw == 0 {
 		return "forever"
 	}
@@ -55,7 +55,7 @@ func (r Retention) SetOptions(o *storage.Options) {
 
 // KeptOf returns the retention of a tenant's series.
 func (r Retention) KeptOf(tenant string) importer.RetentionPolicy {
-	k := importer.RetentionPolicy{Default: retention.Keep{Raw: r.Raw, FiveMinutes: r.FiveMinutes, OneHour: r.OneHour},
+	k := importer.RetentionPolicy{Default: retention.Durations{Raw: r.Raw, FiveMinutes: r.FiveMinutes, OneHour: r.OneHour},
 		Classes: r.Classes}
 	if own, ok := r.Tenants[tenant]; ok {
 		k.Default = own

@@ -80,7 +80,7 @@ func (r *Retention) parseFile(text []byte) error {
 			return fmt.Errorf("tenant %q: %w", name, err)
 		}
 		if r.Tenants == nil {
-			r.Tenants = map[string]retention.Keep{}
+			r.Tenants = map[string]retention.Durations{}
 		}
 		r.Tenants[name] = keep
 	}
@@ -122,7 +122,7 @@ func sortedKeys[T any](m map[string]T) []string {
 
 // parse parses the durations. raw is required. If the duration of rollups is missing, they have the usual retention, or
 // the retention of the data from which they are computed if that is longer.
-func (r retentionFields) parse(usual Retention) (keep retention.Keep, err error) {
+func (r retentionFields) parse(usual Retention) (keep retention.Durations, err error) {
 	if r.Raw == "" {
 		return keep, errors.New("raw is missing; set the retention of raw samples, such as 7d")
 	}
@@ -198,7 +198,7 @@ func (t *classText) parse(usual Retention) (retention.Class, error) {
 		c.Match = append(c.Match, ms)
 	}
 	var err error
-	if c.Keep, err = t.retentionFields.parse(usual); err != nil {
+	if c.Durations, err = t.retentionFields.parse(usual); err != nil {
 		return c, fmt.Errorf("class %q: %w", t.Name, err)
 	}
 	return c, nil

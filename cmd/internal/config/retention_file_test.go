@@ -34,16 +34,16 @@ classes:
     match: ['{__name__=~"debug_.+"}', 'up{env!~"prod|staging"}']
     raw: 1d
 `)))
-	require.Equal(t, map[string]retention.Keep{
+	require.Equal(t, map[string]retention.Durations{
 		"team-a": {Raw: 7 * testDay, FiveMinutes: 90 * testDay, OneHour: 2 * year},
 		"team-b": {Raw: 2 * year, FiveMinutes: 2 * year, OneHour: 5 * year},
 		"team-c": {},
 	}, r.Tenants)
 	require.Len(t, r.Classes, 2)
 	require.Equal(
-		t, retention.Keep{Raw: 3 * testDay, FiveMinutes: 30 * testDay, OneHour: 90 * testDay}, r.Classes[0].Keep,
+		t, retention.Durations{Raw: 3 * testDay, FiveMinutes: 30 * testDay, OneHour: 90 * testDay}, r.Classes[0].Durations,
 	)
-	require.Equal(t, retention.Keep{Raw: testDay, FiveMinutes: year, OneHour: 5 * year}, r.Classes[1].Keep,
+	require.Equal(t, retention.Durations{Raw: testDay, FiveMinutes: year, OneHour: 5 * year}, r.Classes[1].Durations,
 		"what isn't said is as for all")
 	require.Len(t, r.Classes[1].Match, 2)
 	require.Len(t, r.Classes[1].Match[1], 2)

@@ -146,5 +146,5 @@ func writeText(w http.ResponseWriter, code int, message string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(code)
-	_, _ = w.Write([]byte(storage.Plain(message) + "\n"))
+	_, _ = w.Write([]byte(storage.PlainText(message) + "\n"))
 }

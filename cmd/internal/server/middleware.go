@@ -50,7 +50,7 @@ func rejectAPI(w http.ResponseWriter, code int, kind, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(map[string]string{"status": "error", "errorType": kind,
-		"error": storage.Plain(message)})
+		"error": storage.PlainText(message)})
 }
 
 // recoverPanics prevents a panic in one request from terminating the process. If a part of the response has been sent,

@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 )
 
-// spokenPackages contains packages whose names are also words that users read. storage.Plain doesn't remove these names
+// spokenPackages contains packages whose names are also words that users read. storage.PlainText doesn't remove these names
 // from errors.
 var spokenPackages = map[string]bool{"auth": true, "cassandra": true, "kairosdb": true, "server": true, "tenant": true}
 
@@ -23,7 +23,7 @@ var forDevelopers = []string{
 	"storage/engine/faultengine",
 }
 
-// TestErrorsAreShownWithoutPackages checks that storage.Plain removes the package name from the start of every error.
+// TestErrorsAreShownWithoutPackages checks that storage.PlainText removes the package name from the start of every error.
 func TestErrorsAreShownWithoutPackages(t *testing.T) {
 	found := 0
 	for _, f := range goFiles(t) {
@@ -37,7 +37,7 @@ func TestErrorsAreShownWithoutPackages(t *testing.T) {
 				return true
 			}
 			found++
-			require.NotEqual(t, text, storage.Plain(text),
+			require.NotEqual(t, text, storage.PlainText(text),
 				"%s: users would see the package's name: add %s to packageNames in storage/plain.go", f.path, name)
 			return true
 		})

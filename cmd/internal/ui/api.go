@@ -71,7 +71,7 @@ func respond(answer answer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var warnings []string
 		data, err := answer(r.WithContext(damage.WithWarnings(r.Context(), func(err error) {
-			if text := storage.Plain(err.Error()); len(warnings) < maxWarnings && !slices.Contains(warnings, text) {
+			if text := storage.PlainText(err.Error()); len(warnings) < maxWarnings && !slices.Contains(warnings, text) {
 				warnings = append(warnings, text)
 			}
 		})))
@@ -98,7 +98,7 @@ func respond(answer answer) http.Handler {
 		}
 		w.WriteHeader(code)
 		_ = json.NewEncoder(w).Encode(map[string]string{"status": "error", "errorType": kind,
-			"error": storage.Plain(err.Error())})
+			"error": storage.PlainText(err.Error())})
 	})
 }
 
@@ -149,7 +149,7 @@ func (a *api) serveSession(r *http.Request) (any, error) {
 		Resolutions: []string{"raw", "5m", "1h"},
 	}
 	if err := a.Ready(); err != nil {
-		s.NotReady = storage.Plain(err.Error())
+		s.NotReady = storage.PlainText(err.Error())
 	}
 	if u := server.UserOf(r.Context()); u != nil {
 		s.User, s.Metrics, s.Admin, s.DefaultTenant = u.Name(), u.CanReadMetrics(), u.IsAdmin(), u.Tenant()

@@ -55,9 +55,9 @@ func (f *fakeStore) NewestUnsealed(_ context.Context, _, metric string) (time.Ti
 	return f.newest[metric], f.err
 }
 
-func (f *fakeStore) MetricsSeen(_ context.Context, tenant string, metrics []string) (map[string]query.Seen, error) {
+func (f *fakeStore) MetricsSeen(_ context.Context, tenant string, metrics []string) (map[string]query.SeenRange, error) {
 	f.asked = append(f.asked, fmt.Sprint(tenant, metrics))
-	return map[string]query.Seen{"up": {First: time.Unix(0, 0).UTC(), Last: time.Unix(86400, 0).UTC()}}, f.err
+	return map[string]query.SeenRange{"up": {First: time.Unix(0, 0).UTC(), Last: time.Unix(86400, 0).UTC()}}, f.err
 }
 
 func (f *fakeStore) Churn(_ context.Context, tenant string, windows int) ([]counts.WindowSeries, bool, error) {
@@ -76,8 +76,8 @@ func (f *fakeStore) Space(context.Context) (map[string]int64, error) {
 	return map[string]int64{"raw": 5}, f.err
 }
 
-func (f *fakeStore) RetentionOf(string) (usual, longest retention.Keep) {
-	return retention.Keep{Raw: time.Hour}, retention.Keep{Raw: 2 * time.Hour}
+func (f *fakeStore) RetentionOf(string) (usual, longest retention.Durations) {
+	return retention.Durations{Raw: time.Hour}, retention.Durations{Raw: 2 * time.Hour}
 }
 
 func (f *fakeStore) ActiveSeries(tenant string) int { return map[string]int{"team-b": 3}[tenant] }

@@ -50,11 +50,11 @@ type Store interface {
 	CountSeries(context.Context, counts.SeriesQuery) (counts.SeriesCounts, error)
 	LabelValues(ctx context.Context, name string, q query.Query) ([]string, error)
 	NewestUnsealed(ctx context.Context, tenant, metric string) (time.Time, error)
-	MetricsSeen(ctx context.Context, tenant string, metrics []string) (map[string]query.Seen, error)
+	MetricsSeen(ctx context.Context, tenant string, metrics []string) (map[string]query.SeenRange, error)
 	Churn(ctx context.Context, tenant string, windows int) (list []counts.WindowSeries, cut bool, err error)
 	Survey(ctx context.Context, tenant string) (list []inspect.SurveyedWindow, cut bool, err error)
 	Space(context.Context) (map[string]int64, error)
-	RetentionOf(tenant string) (usual, longest retention.Keep)
+	RetentionOf(tenant string) (usual, longest retention.Durations)
 	ActiveSeries(tenant string) int
 }
 

@@ -26,7 +26,7 @@ type keptSeconds struct {
 	R1h float64 `json:"1h"`
 }
 
-func retentionsOf(k retention.Keep) keptSeconds {
+func retentionsOf(k retention.Durations) keptSeconds {
 	return keptSeconds{k.Raw.Seconds(), k.FiveMinutes.Seconds(), k.OneHour.Seconds()}
 }
 

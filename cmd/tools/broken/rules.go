@@ -100,7 +100,7 @@ var rules = []rule{
 	},
 	{
 		"buckets include unsealed samples of hidden slots", "storage/query/select.go",
-		"			r.showStanding(sel.open)\n", "", "TestUnsealedSamplesPassTheRetention",
+		"			r.showUnexpired(sel.open)\n", "", "TestUnsealedSamplesPassTheRetention",
 	},
 	{
 		"a new store records its observed uptime at once", "storage/membership/clock_row.go",
@@ -172,11 +172,11 @@ var rules = []rule{
 	},
 	{
 		"a seal that waited for its turn looks at the deletes once more", "storage/seal_pass.go",
-		"if err := t.sameDeletesNow(t.roller.tenant); err != nil { // Another process", "if err := error(nil); err != nil { // Other processes", "TestDeletedWhileASealWaitsForItsTurn",
+		"if err := t.sameDeletesNow(t.roller.tenant); err != nil { // Another process", "if err := error(nil); err != nil { // Another process", "TestDeletedWhileASealWaitsForItsTurn",
 	},
 	{
 		"late samples that were written only fill up, too", "storage/retention/placement.go",
-		"	case !k.IsGone(rollup.Raw, slot, tenant, class):\n", "	case slot == slot || class < 0:\n", histories + "|TestSealedTooLate",
+		"	case !k.MayBeMissing(rollup.Raw, slot, tenant, class):\n", "	case slot == slot || class < 0:\n", histories + "|TestSealedTooLate",
 	},
 	{
 		"a window is listed when its mark is written", "storage/listing.go",
@@ -192,7 +192,7 @@ var rules = []rule{
 	},
 	{
 		"what deletes are about is taken out before rollups come without samples", "storage/import_day.go",
-		"		if err := d.trimBefore(list, cells); err != nil {\n			return err\n		}\n", "", histories,
+		"		if err := d.trimDeleted(list, cells); err != nil {\n			return err\n		}\n", "", histories,
 	},
 	{
 		"what deletes are about is taken out before a seal comes without samples", "storage/seal_pass.go",
@@ -208,15 +208,15 @@ var rules = []rule{
 	},
 	{
 		"what is sealed into a hidden window is shown beside a delete", "storage/roll_hidden.go",
-		"		if err := x.rollAgain(ctx, tenant, class, missing, from, ds); err", "		if err := error(nil); err", "TestHiddenWindowsAreRolledUpOnce",
+		"		if err := x.rollMissing(ctx, tenant, class, missing, from, ds); err", "		if err := error(nil); err", "TestHiddenWindowsAreRolledUpOnce",
 	},
 	{
 		"an import applies deletes while its raw rows exist", "storage/import_day.go",
-		"	if d.fillsUp() || len(d.matching(list)) == 0 {", "	if true {", "TestProtocolRegressions|TestRawRowsExpireDuringAnImport",
+		"	if d.onlyExtendsRollups() || len(d.matchingDeletes(list)) == 0 {", "	if true {", "TestProtocolRegressions|TestRawRowsExpireDuringAnImport",
 	},
 	{
 		"an import whose raw rows expired before deletes were applied fails", "storage/import_day.go",
-		"		return errRawGone\n", "		return nil\n", "TestRawRowsExpireDuringAnImport",
+		"		return errRawExpired\n", "		return nil\n", "TestRawRowsExpireDuringAnImport",
 	},
 	{
 		"an import moves no horizon over older samples that wait", "storage/retention/placement.go",
@@ -224,7 +224,7 @@ var rules = []rule{
 	},
 	{
 		"the marks of a pass are written after all of its rows", "storage/seal_pass.go",
-		"	if err := t.seal(); err != nil {\n		return err\n	}\n	for w, samples := range before {\n		if t.late[w.at()] && w.stats.Samples > samples {\n			w.stats.Repaired++\n		}\n	}\n	return t.writeCommitRecords()",
+		"	if err := t.seal(); err != nil {\n		return err\n	}\n	for w, samples := range before {\n		if t.late[w.slotPartition()] && w.stats.Samples > samples {\n			w.stats.Repaired++\n		}\n	}\n	return t.writeCommitRecords()",
 		"	if err := t.writeCommitRecords(); err != nil {\n		return err\n	}\n	return t.seal()", "TestPassBreaksOffAnywhere|TestConcurrent|TestSharedConcurrent",
 	},
 	{
@@ -237,15 +237,15 @@ var rules = []rule{
 	},
 	{
 		"rollups keep what was made of samples that can't be read", "storage/roll_make.go",
-		"r.unread = corrupt != nil || sealed[at].unread || x.listedOf(in, r).unread", "r.unread = sealed[at].unread || x.listedOf(in, r).unread", "TestLateSamplesBesideAnUnreadableChunk",
+		"r.unread = corrupt != nil || sealed[at].unread || x.listedChunksOf(in, r).unread", "r.unread = sealed[at].unread || x.listedChunksOf(in, r).unread", "TestLateSamplesBesideAnUnreadableChunk",
 	},
 	{
 		"rollups made anew for a delete heed chunks that came meanwhile", "storage/roll_make.go",
 		"err != nil || r.chunk == nil || !nothing {", "err == nil || !nothing {", "TestSealBesideRollupsOfADelete",
 	},
 	{
-		"buckets of an hour keep what was made of finer ones that can't be read", "storage/roll_vanished.go",
-		"if !r.unread && !x.isGone(rollup.FiveMinutes, r.class) {", "if !x.isGone(rollup.FiveMinutes, r.class) {", "TestLateSamplesBesideAnUnreadableChunk",
+		"buckets of an hour keep what was made of finer ones that can't be read", "storage/roll_missing.go",
+		"if !r.unread && !x.mayBeMissing(rollup.FiveMinutes, r.class) {", "if !x.mayBeMissing(rollup.FiveMinutes, r.class) {", "TestLateSamplesBesideAnUnreadableChunk",
 	},
 	{
 		"a delete stays that is about samples which can't be read", "storage/clean.go",
@@ -261,7 +261,7 @@ var rules = []rule{
 	},
 	{
 		"an expiry is the longest that the boundary keeps", "storage/retention/expiry.go",
-		"		keptMS = h.living(keptMS, k.env.Clock.StoredUptimeMS())\n", "		_ = h\n", "TestMistypedAtTheTurnOfAWindow|TestRetentionLoweredForADay",
+		"		keptMS = h.longestRetention(keptMS, k.env.Clock.StoredUptimeMS())\n", "		_ = h\n", "TestMistypedAtTheTurnOfAWindow|TestRetentionLoweredForADay",
 	},
 	{
 		"a boundary keeps the retention before a lowered one for a week", "storage/retention/boundary.go",
@@ -269,7 +269,7 @@ var rules = []rule{
 	},
 	{
 		"boundaries are there before the first expiry is fixed", "storage/retention/expiry.go",
-		"t, err := k.complete(ctx, at.tenant)", "t, err := k.Boundaries(ctx, at.tenant)", "TestRetentionLoweredForADay",
+		"t, err := k.completeBoundaries(ctx, at.tenant)", "t, err := k.Boundaries(ctx, at.tenant)", "TestRetentionLoweredForADay",
 	},
 	{
 		"an expiry isn't shorter than its floor", "storage/retention/expiry.go",
@@ -277,7 +277,7 @@ var rules = []rule{
 	},
 	{
 		"rows of a class expire at the latest with those that classes share", "storage/retention/expiry.go",
-		"expires := earlier(own.Expires, shared.Expires)", "expires := own.Expires + 0*shared.Expires", "TestExpiryOfANewClass",
+		"expires := earlierExpiry(own.Expires, shared.Expires)", "expires := own.Expires + 0*shared.Expires", "TestExpiryOfANewClass",
 	},
 	{
 		"a window takes no rows in the last day before its expiry", "storage/retention/expiry.go",
@@ -291,11 +291,11 @@ var rules = []rule{
 	},
 	{
 		"late samples are accepted by the class of their day", "storage/retention/hidden.go",
-		"o.days.At(ctx, t)", "o.days.At(ctx, o.k.env.Now().UnixMilli())", "TestLateSamplesGoByTheirDay",
+		"o.days.ListAt(ctx, t)", "o.days.ListAt(ctx, o.k.env.Now().UnixMilli())", "TestLateSamplesGoByTheirDay",
 	},
 	{
 		"unsealed samples are shown by the class of their day", "storage/query/unsealed.go",
-		"r.days.At(ctx, first)", "r.days.At(ctx, max(first, format.MaxTime/2))", "TestLateSamplesGoByTheirDay",
+		"r.days.ListAt(ctx, first)", "r.days.ListAt(ctx, max(first, format.MaxTime/2))", "TestLateSamplesGoByTheirDay",
 	},
 	{
 		"a list of classes is in force when all processes have read it", "storage/retention/lists.go",
@@ -313,11 +313,11 @@ var rules = []rule{
 	},
 	{
 		"rows of a class expire before those that classes share", "storage/retention/expiry.go",
-		"	return earlier(last, shared.Expires)\n", "	return cmp.Or(shared.Expires, last)\n", "TestProtocolRegressions",
+		"	return earlierExpiry(last, shared.Expires)\n", "	return cmp.Or(shared.Expires, last)\n", "TestProtocolRegressions",
 	},
 	{
 		"a delete of samples that are about to be hidden is applied to rollups at once", "storage/retention/hidden.go",
-		"now.Add(soon)", "now.Add(-soon)", "TestDeleteBeforeRawIsHidden",
+		"now.Add(hidesSoonMargin)", "now.Add(-hidesSoonMargin)", "TestDeleteBeforeRawIsHidden",
 	},
 	{
 		"unsealed samples that the retention hides are shown in buckets", "storage/retention/hidden.go",
@@ -381,7 +381,7 @@ var rules = []rule{
 	},
 	{
 		"an import notes that 5m rollups are missing", "storage/retention/placement.go",
-		"	next.at(class, res).lack(end)\n", "	next.at(class, res)\n", "TestImportOfHistoryThatOnlyHoursCover",
+		"	next.ensureBoundary(class, res).recordMissing(end)\n", "	next.ensureBoundary(class, res)\n", "TestImportOfHistoryThatOnlyHoursCover",
 	},
 	{
 		"whoever trims looks at the marks again before it writes", "storage/clean_trim.go",

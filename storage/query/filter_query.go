@@ -31,8 +31,8 @@ import (
 // would open half of the pages. It is built only if it is small enough to stay in the cache beside other entries.
 
 const (
-	// fewestPages is the minimum number of labels pages of a metric in a window for which filters are used.
-	fewestPages = 8
+	// minFilterPages is the minimum number of labels pages of a metric in a window for which filters are used.
+	minFilterPages = 8
 	// indexPages is the approximate number of pages that can be opened in the time needed to index one page.
 	indexPages = 8
 	// filtersOfPage is the number of filters that can be read in the time needed to open one page, rounded down.
@@ -43,24 +43,24 @@ const (
 	indexShare = 4
 )
 
-// errIndexBetter means that building the index of all series costs less.
-var errIndexBetter = errors.New("storage: the index of all series costs less")
+// errIndexCheaper means that building the index of all series costs less.
+var errIndexCheaper = errors.New("storage: the index of all series costs less")
 
-// sought holds the conditions on the labels of a metric's series.
-type sought struct {
-	conditions []soughtCondition
+// filterQuery holds the conditions on the labels of a metric's series.
+type filterQuery struct {
+	conditions []filterCondition
 	text       string // text of the matchers, for the cache key
 }
 
-// soughtCondition is a matcher with the values that it accepts. The values are nil if they aren't known.
-type soughtCondition struct {
+// filterCondition is a matcher with the values that it accepts. The values are nil if they aren't known.
+type filterCondition struct {
 	*labels.Matcher
 
 	values []string
 }
 
 // selector returns the selector of a load. After the context has ended, it stops selecting series.
-func (q *sought) selector(ctx context.Context) *page.Selector {
+func (q *filterQuery) selector(ctx context.Context) *page.Selector {
 	x := index.NewMatching(ctx)
 	conditions := make([]page.LabelCondition, len(q.conditions))
 	for i, c := range q.conditions {
@@ -71,16 +71,16 @@ func (q *sought) selector(ctx context.Context) *page.Selector {
 	return page.NewSelector(conditions)
 }
 
-// newSought returns the conditions if filters can look them up, or nil.
-func newSought(matchers []*labels.Matcher) *sought {
-	s := &sought{}
+// newFilterQuery returns the conditions if filters can look them up, or nil.
+func newFilterQuery(matchers []*labels.Matcher) *filterQuery {
+	s := &filterQuery{}
 	names := false
 	var text []byte
 	for _, m := range matchers {
 		if m.Name == labels.MetricName {
 			continue
 		}
-		c := soughtCondition{Matcher: m}
+		c := filterCondition{Matcher: m}
 		switch m.Type {
 		case labels.MatchEqual:
 			if m.Value != "" {
@@ -113,26 +113,26 @@ func (*openedPages) Bytes() int64 { return 8 }
 // matchingSeries returns series of a window's metric, including all that match.
 func (r seriesFinder) matchingSeries(ctx context.Context, wm windowMetric, q *matchingQuery) (*metricSeries, error) {
 	c := r
-	if m := c.heldSeries(&wm); m != nil {
+	if m := c.cachedSeries(&wm); m != nil {
 		return m, nil
 	}
-	if q.sought() != nil {
-		m, err := c.soughtSeries(ctx, &wm, q.sought())
-		if !errors.Is(err, errIndexBetter) {
+	if q.filterQuery() != nil {
+		m, err := c.filteredSeries(ctx, &wm, q.filterQuery())
+		if !errors.Is(err, errIndexCheaper) {
 			return m, err
 		}
 	}
 	return c.series(ctx, wm.window, wm.metric, wm.shards)
 }
 
-// heldSeries returns all series of a window's metric if their index is in the cache, or nil.
-func (r *rowReader) heldSeries(wm *windowMetric) *metricSeries {
+// cachedSeries returns all series of a window's metric if their index is in the cache, or nil.
+func (r *rowReader) cachedSeries(wm *windowMetric) *metricSeries {
 	v, ok := r.env.Cache.GetCached(r.seriesKey(wm), wm.window.version)
 	if !ok {
 		return nil
 	}
 	m := v.(*metricSeries)
-	r.tellBad(m, false)
+	r.reportCorruptRows(m, false)
 	return m
 }
 
@@ -141,25 +141,25 @@ func (r *rowReader) seriesKey(wm *windowMetric) cache.EntryKey {
 	return cache.EntryKey{Kind: cache.KindSeries, Window: wm.window.window, Tenant: r.tenant, Text: wm.metric}
 }
 
-// soughtSeries returns the matching series, or errIndexBetter. In both cases it may set the number of shards in wm.
-func (r *rowReader) soughtSeries(ctx context.Context, wm *windowMetric, q *sought) (*metricSeries, error) {
+// filteredSeries returns the matching series, or errIndexCheaper. In both cases it may set the number of shards in wm.
+func (r *rowReader) filteredSeries(ctx context.Context, wm *windowMetric, q *filterQuery) (*metricSeries, error) {
 	w := wm.window
 	loaded := false
 	key := cache.EntryKey{Kind: cache.KindSought, Window: w.window, Tenant: r.tenant, Text: wm.metric + "\x00" + q.text}
 	v, err := r.env.Cache.Get(ctx, key, w.version, func(ctx context.Context) (cache.EntryValue, error) {
 		loaded = true
-		return r.loadSought(ctx, wm, q)
+		return r.loadFiltered(ctx, wm, q)
 	})
 	if err != nil {
 		return nil, err
 	}
 	m := v.(*metricSeries)
-	r.tellBad(m, loaded)
+	r.reportCorruptRows(m, loaded)
 	return m, nil
 }
 
-// loadSought reads the series that match.
-func (r *rowReader) loadSought(ctx context.Context, wm *windowMetric, q *sought) (cache.EntryValue, error) {
+// loadFiltered reads the series that match.
+func (r *rowReader) loadFiltered(ctx context.Context, wm *windowMetric, q *filterQuery) (cache.EntryValue, error) {
 	l, err := r.newSeriesLoad(ctx, wm.window.window, wm.metric, wm.shards)
 	if err != nil {
 		return nil, err
@@ -174,21 +174,21 @@ func (r *rowReader) loadSought(ctx context.Context, wm *windowMetric, q *sought)
 			BadFilter: func(err error) { r.env.Damage.RecordOnce(rows.Table, err) },
 		})
 		if err == nil && found[i] == nil {
-			err = errIndexBetter
+			err = errIndexCheaper
 		}
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	all, err := r.payFilters(ctx, wm, found)
+	all, err := r.chargeFilters(ctx, wm, found)
 	if err != nil {
 		return nil, err
 	}
 	match, held := make([][]paged.LabelsRow, len(places)), r.newBudget(ctx)
 	err = eachPlace(ctx, places, func(ctx context.Context, i int, at format.ClassShard) (err error) {
 		rows := l.rows(at)
-		match[i], err = found[i].Rows(ctx, held.Charge, func(d engine.Damage) { r.missed(&rows, d) })
+		match[i], err = found[i].Rows(ctx, held.Charge, func(d engine.Damage) { r.reportMissed(&rows, d) })
 		return err
 	})
 	if err != nil {
@@ -208,22 +208,22 @@ func (r *rowReader) loadSought(ctx context.Context, wm *windowMetric, q *sought)
 		l.m.located[at] = found[i].Located()
 	}
 	l.finish()
-	l.m.spread(all)
+	l.m.estimatePositions(all)
 	return &l.m, nil
 }
 
-// payFilters adds the cost of a look-up by filters, and returns the approximate number of series of the metric. It
-// returns errIndexBetter if an index of all series is small enough to stay in the cache, and if look-ups have cost as
+// chargeFilters adds the cost of a look-up by filters, and returns the approximate number of series of the metric. It
+// returns errIndexCheaper if an index of all series is small enough to stay in the cache, and if look-ups have cost as
 // much as building it, or this one would cost nearly as much.
-func (r *rowReader) payFilters(
+func (r *rowReader) chargeFilters(
 	ctx context.Context, wm *windowMetric, found []*paged.Candidates,
 ) (series int64, err error) {
 	pages, all := 0, 0
 	for _, c := range found {
 		pages, all, series = pages+c.Pages(), all+c.AllPages, series+int64(c.AllSeries)
 	}
-	if all < fewestPages {
-		return 0, errIndexBetter
+	if all < minFilterPages {
+		return 0, errIndexCheaper
 	}
 	v, err := r.env.Cache.Get(
 		ctx, cache.EntryKey{Kind: cache.KindOpened, Window: wm.window.window, Tenant: r.tenant, Text: wm.metric},
@@ -235,7 +235,7 @@ func (r *rowReader) payFilters(
 	before := v.(*openedPages).Add(int64(pages+all/filtersOfPage)) - int64(pages)
 	if fits := series*indexedBytes <= r.env.Cache.Capacity()/indexShare; fits &&
 		(before > int64(indexPages*all) || 2*pages > all) {
-		return 0, errIndexBetter
+		return 0, errIndexCheaper
 	}
 	return series, nil
 }
@@ -263,9 +263,9 @@ func eachPlace(
 	return g.Wait()
 }
 
-// spread estimates the positions of the series among all series of the metric from their ids, which are hashes. all is
+// estimatePositions estimates the positions of the series among all series of the metric from their ids, which are hashes. all is
 // the number of all series.
-func (m *metricSeries) spread(all int64) {
+func (m *metricSeries) estimatePositions(all int64) {
 	m.at, m.all = make([]uint32, len(m.ids)), int(all)
 	next := uint32(0)
 	for i, id := range m.ids {

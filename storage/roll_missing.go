@@ -8,13 +8,13 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// keepUnread adds the stored 5m buckets to made if some of the chunks that made is computed from are unreadable. It
+// keepUnread5m adds the stored 5m buckets to made if some of the chunks that made is computed from are unreadable. It
 // sets a version higher than the stored one.
-func (x *roller) keepUnread(in *rolledSlot, r *rollupTask, shards int64, made *rollup.Buckets) error {
+func (x *roller) keepUnread5m(in *rolledSlot, r *rollupTask, shards int64, made *rollup.Buckets) error {
 	if !r.unread {
 		return nil
 	}
-	kept, version, err := x.stored(in.fineRollup(), r)
+	kept, version, err := x.readStored(in.fineRollup(), r)
 	if err != nil || version == 0 {
 		return err
 	}
@@ -22,7 +22,7 @@ func (x *roller) keepUnread(in *rolledSlot, r *rollupTask, shards int64, made *r
 	width := rollup.FiveMinutes.Width()
 	due := in.due.OfSeries(r.series.Labels())
 	format.TrimBuckets(kept, func(int64) format.Tombstones { return due })
-	there, err := in.before(r, shards, due)
+	there, err := in.bucketsBefore(r, shards, due)
 	if err != nil {
 		return err
 	}
@@ -40,17 +40,17 @@ func (x *roller) keepUnread(in *rolledSlot, r *rollupTask, shards int64, made *r
 	return nil
 }
 
-// before returns the 5m buckets of a series' readable samples, without applying the deletes in due, and without the
+// bucketsBefore returns the 5m buckets of a series' readable samples, without applying the deletes in due, and without the
 // chunks that this seal has written. If such a bucket counts at least as many samples as the stored bucket, all samples
 // of the stored bucket are readable.
-func (x *rolledSlot) before(r *rollupTask, shards int64, due format.Tombstones) (*rollup.Buckets, error) {
+func (x *rolledSlot) bucketsBefore(r *rollupTask, shards int64, due format.Tombstones) (*rollup.Buckets, error) {
 	known := x.hiding.OfSeries(r.series.Labels()).Filter(func(d *format.Tombstone) bool { return !due.Has(d.ID) })
 	found := sealedChunks{}
-	if err := x.readChunksOf(x.ctx, []*Series{r.series}, shards, found); err != nil {
+	if err := x.readMetricChunks(x.ctx, []*Series{r.series}, shards, found); err != nil {
 		return nil, err
 	}
 	chunks := slices.DeleteFunc(
-		found[chunkAt{x.into[rollup.Raw].start, r.series.ID()}].values, func(value []byte) bool {
+		found[chunkKey{x.into[rollup.Raw].start, r.series.ID()}].values, func(value []byte) bool {
 			return slices.Contains(r.own, format.RowVersion(value))
 		},
 	)
@@ -64,12 +64,12 @@ func (x *rolledSlot) before(r *rollupTask, shards int64, due format.Tombstones) 
 	return &there, nil
 }
 
-// keepHours adds the stored 1h buckets of slots without 5m buckets to made, if 5m rows may be missing or unreadable.
-func (x *roller) keepHours(r *rollupTask, fine []rollupChunk, made *rollup.Buckets) error {
-	if !r.unread && !x.isGone(rollup.FiveMinutes, r.class) {
+// keepUnread1h adds the stored 1h buckets of slots without 5m buckets to made, if 5m rows may be missing or unreadable.
+func (x *roller) keepUnread1h(r *rollupTask, fine []rollupChunk, made *rollup.Buckets) error {
+	if !r.unread && !x.mayBeMissing(rollup.FiveMinutes, r.class) {
 		return nil
 	}
-	kept, version, err := x.stored(x.hourRollup(), r)
+	kept, version, err := x.readStored(x.hourRollup(), r)
 	if err != nil || version == 0 {
 		return err
 	}
@@ -79,7 +79,7 @@ func (x *roller) keepHours(r *rollupTask, fine []rollupChunk, made *rollup.Bucke
 		there[p.SlotOf(c.start+1)] = true
 	}
 	kept.Delete(0, func(end int64) bool { return there[p.SlotOf(end)] })
-	x.trimDue(x.hourRollup().dueOf(r.series), kept)
+	x.trimDue(x.hourRollup().dueDeletes(r.series), kept)
 	var all rollup.Buckets
 	rollup.Merge(&all, kept, made, rollup.AllColumns)
 	r.version = max(r.version, version+1)

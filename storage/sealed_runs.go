@@ -23,22 +23,22 @@ import (
 // deleted again, without being read or sealed.
 
 const (
-	// workedOffLife is the TTL of these records. It is longer than the maximum age of slots that Sweep checks.
-	workedOffLife = 120 * 24 * time.Hour
-	// backAfter is the minimum time between the deletion of a row and its reappearance. It is half of the time for
+	// sealedRunsTTL is the TTL of these records. It is longer than the maximum age of slots that SealUnlisted checks.
+	sealedRunsTTL = 120 * 24 * time.Hour
+	// minReappearTime is the minimum time between the deletion of a row and its reappearance. It is half of the time for
 	// which engines keep deletions.
-	backAfter = 30 * time.Minute
+	minReappearTime = 30 * time.Minute
 )
 
-// workedOff holds the sealed numbers of a writer in a slot and partition, as ordered runs.
-type workedOff []format.SeqRun
+// sealedRuns holds the sealed numbers of a writer in a slot and partition, as ordered runs.
+type sealedRuns []format.SeqRun
 
-func (w workedOff) contains(seq int64) bool {
+func (w sealedRuns) contains(seq int64) bool {
 	return slices.ContainsFunc(w, func(r format.SeqRun) bool { return seq >= r.First && seq <= r.Last })
 }
 
-// noteWorkedOff records that stage rows are sealed.
-func (s *Store) noteWorkedOff(ctx context.Context, w Work, rows []format.StageRow) error {
+// recordSealedRows records that stage rows are sealed.
+func (s *Store) recordSealedRows(ctx context.Context, w Work, rows []format.StageRow) error {
 	if !s.opts.Shared {
 		return nil
 	}
@@ -48,7 +48,7 @@ func (s *Store) noteWorkedOff(ctx context.Context, w Work, rows []format.StageRo
 	})
 	batch := engine.Batch{
 		Table: engine.Defined, Partition: format.StagePartition(w.Slot, w.Partition),
-		Expires: s.clock.EngineTime().Add(workedOffLife).Unix(),
+		Expires: s.clock.EngineTime().Add(sealedRunsTTL).Unix(),
 	}
 	for i := 0; i < len(rows); {
 		j := i + 1
@@ -66,8 +66,8 @@ func (s *Store) noteWorkedOff(ctx context.Context, w Work, rows []format.StageRo
 	return s.writeInPieces(ctx, batch)
 }
 
-// workedOffOf reads the sealed numbers of a writer in a slot and partition.
-func (s *Store) workedOffOf(ctx context.Context, w Work, writer string) (runs workedOff, err error) {
+// readSealedRuns reads the sealed numbers of a writer in a slot and partition.
+func (s *Store) readSealedRuns(ctx context.Context, w Work, writer string) (runs sealedRuns, err error) {
 	for row, err := range s.eng.Scan(ctx, engine.Range{
 		Table: engine.Defined, Partition: format.StagePartition(w.Slot, w.Partition),
 		From: engine.Key{engine.Text(writer), engine.Int(math.MinInt64)},
@@ -89,20 +89,20 @@ func (s *Store) workedOffOf(ctx context.Context, w Work, writer string) (runs wo
 	return runs, nil
 }
 
-// workedOffAmong returns the stage rows that are recorded as sealed. They have reappeared, or are about to be deleted.
-func (s *Store) workedOffAmong(
+// findSealedRows returns the stage rows that are recorded as sealed. They have reappeared, or are about to be deleted.
+func (s *Store) findSealedRows(
 	ctx context.Context, w Work, staged []format.StageRow,
 ) (map[format.StageRow]bool, error) {
 	found := map[format.StageRow]bool{}
 	if !s.opts.Shared {
 		return found, nil
 	}
-	byWriter := map[string]workedOff{}
+	byWriter := map[string]sealedRuns{}
 	for _, r := range staged {
 		runs, known := byWriter[r.Writer]
 		if !known {
 			var err error
-			if runs, err = s.workedOffOf(ctx, w, r.Writer); err != nil {
+			if runs, err = s.readSealedRuns(ctx, w, r.Writer); err != nil {
 				return nil, err
 			}
 			byWriter[r.Writer] = runs
@@ -114,8 +114,8 @@ func (s *Store) workedOffAmong(
 	return found, nil
 }
 
-// cameBack reports whether a row that the follower reads was sealed and has reappeared.
-func (f *follower) cameBack(ctx context.Context, c *followedSlot, st *followedStream, r format.StageRow) (bool, error) {
+// hasReappeared reports whether a row that the follower reads was sealed and has reappeared.
+func (f *follower) hasReappeared(ctx context.Context, c *followedSlot, st *followedStream, r format.StageRow) (bool, error) {
 	if !f.s.opts.Shared {
 		return false, nil
 	}
@@ -123,11 +123,11 @@ func (f *follower) cameBack(ctx context.Context, c *followedSlot, st *followedSt
 	// the two clocks is used, so that a process with a slow clock doesn't treat rows sealed by others as new.
 	if _, later := f.s.clock.Times(); later.UnixMilli()-f.s.period.SlotStart(
 		c.decoder.SlotPartition().Slot,
-	) < backAfter.Milliseconds() {
+	) < minReappearTime.Milliseconds() {
 		return false, nil
 	}
 	if !st.hasWorkedOff {
-		runs, err := f.s.workedOffOf(
+		runs, err := f.s.readSealedRuns(
 			ctx, Work{Slot: c.decoder.SlotPartition().Slot, Partition: c.decoder.SlotPartition().Partition}, r.Writer,
 		)
 		if err != nil {

@@ -12,7 +12,7 @@ import (
 
 // OlderQueries returns queries for the times of q whose samples are hidden. They request buckets with the given
 // columns, for one class each.
-func OlderQueries(q Query, horizons []retention.Hidden, columns rollup.Columns) (list []Query) {
+func OlderQueries(q Query, horizons []retention.HiddenTimes, columns rollup.Columns) (list []Query) {
 	for _, h := range horizons {
 		for _, res := range []rollup.Resolution{rollup.OneHour, rollup.FiveMinutes} {
 			older := q
@@ -26,17 +26,17 @@ func OlderQueries(q Query, horizons []retention.Hidden, columns rollup.Columns) 
 	return list
 }
 
-// HorizonsOf returns the retention boundaries of the classes with series that match the query in its range. It returns
+// BoundariesOf returns the retention boundaries of the classes with series that match the query in its range. It returns
 // at least one boundary. If every class keeps the whole range, or if there is only one class, it returns all classes
 // without reading rows.
-func (q *Querier) HorizonsOf(ctx context.Context, query Query) ([]retention.Hidden, error) {
-	shown, err := q.env.Retention.Shown(ctx, query.Tenant, query.MinT, query.MaxT, false)
+func (q *Querier) BoundariesOf(ctx context.Context, query Query) ([]retention.HiddenTimes, error) {
+	shown, err := q.env.Retention.VisibleRows(ctx, query.Tenant, query.MinT, query.MaxT, false)
 	if err != nil {
 		return nil, err
 	}
 	all := shown.Hidden
 	if len(all) == 1 ||
-		!slices.ContainsFunc(all, func(h retention.Hidden) bool { return query.MinT <= h.At[rollup.Raw] }) {
+		!slices.ContainsFunc(all, func(h retention.HiddenTimes) bool { return query.MinT <= h.At[rollup.Raw] }) {
 		return all, nil
 	}
 	query.LabelsOnly, query.Limit, query.Sorted, query.Resolution = true, 0, false, rollup.Raw
@@ -47,25 +47,25 @@ func (q *Querier) HorizonsOf(ctx context.Context, query Query) ([]retention.Hidd
 	if found == 0 {
 		return all[:1], nil
 	}
-	return slices.DeleteFunc(all, func(h retention.Hidden) bool { return h.Class&found == 0 }), nil
+	return slices.DeleteFunc(all, func(h retention.HiddenTimes) bool { return h.Class&found == 0 }), nil
 }
 
-// HorizonsBySeries returns a function that returns the retention boundary of a series' class at t, in milliseconds. The
+// BoundariesBySeries returns a function that returns the retention boundary of a series' class at t, in milliseconds. The
 // boundaries are valid for queries between minT and maxT.
-func (q *Querier) HorizonsBySeries(
+func (q *Querier) BoundariesBySeries(
 	ctx context.Context, tenant string, minT, maxT int64,
-) (func(ls labels.Labels, t int64) (retention.Hidden, error), error) {
-	shown, err := q.env.Retention.Shown(ctx, tenant, minT, maxT, false)
+) (func(ls labels.Labels, t int64) (retention.HiddenTimes, error), error) {
+	shown, err := q.env.Retention.VisibleRows(ctx, tenant, minT, maxT, false)
 	if err != nil {
 		return nil, err
 	}
 	all := shown.Hidden
-	days := q.env.Retention.Days(tenant)
-	return func(ls labels.Labels, t int64) (retention.Hidden, error) {
-		list, err := days.At(ctx, t)
+	days := q.env.Retention.NewDayLists(tenant)
+	return func(ls labels.Labels, t int64) (retention.HiddenTimes, error) {
+		list, err := days.ListAt(ctx, t)
 		class := retention.DefaultClass
 		if err == nil {
-			class = int(list.Find(ls))
+			class = int(list.ClassOfLabels(ls))
 		}
 		if class >= len(all) { // Another process has added the class concurrently.
 			class = retention.DefaultClass
@@ -76,7 +76,7 @@ func (q *Querier) HorizonsBySeries(
 
 // classesOf returns the bits of the classes with series that match the query. It searches unsealed series first, and
 // sealed series only if some class is then still missing.
-func (q *Querier) classesOf(ctx context.Context, query Query, all []retention.Hidden) (found uint64, err error) {
+func (q *Querier) classesOf(ctx context.Context, query Query, all []retention.HiddenTimes) (found uint64, err error) {
 	if err := q.env.Ready(); err != nil {
 		return 0, err
 	}
@@ -89,7 +89,7 @@ func (q *Querier) classesOf(ctx context.Context, query Query, all []retention.Hi
 		wanted |= h.Class
 	}
 	if r.minT <= r.maxT {
-		if found, err = r.openClasses(ctx, wanted&r.classes); err != nil || found == wanted {
+		if found, err = r.unsealedClasses(ctx, wanted&r.classes); err != nil || found == wanted {
 			return found, err
 		}
 	}
@@ -103,9 +103,9 @@ func (q *Querier) classesOf(ctx context.Context, query Query, all []retention.Hi
 	return found, err
 }
 
-// BesideGaps splits a span at the edges of holes. It is for callers that read all samples, because a query whose range
+// SplitAtHoles splits a span at the edges of holes. It is for callers that read all samples, because a query whose range
 // crosses a hole returns no samples from before the end of the hole (design/retention.md).
-func (q *Querier) BesideGaps(ctx context.Context, tenant string, sp Span) (spans []Span, err error) {
+func (q *Querier) SplitAtHoles(ctx context.Context, tenant string, sp Span) (spans []Span, err error) {
 	edges, err := q.env.Retention.HoleEdges(ctx, tenant)
 	if err != nil {
 		return nil, err

@@ -2,9 +2,9 @@ package storage
 
 import "github.com/cassia-db/cassia/storage/query"
 
-// distance holds sizes of work and numbers of workers, which depend on whether the engine is local or remote. In a
+// workSizes holds sizes of work and numbers of workers, which depend on whether the engine is local or remote. In a
 // remote engine, as every shared engine is, round trips take most of the time.
-type distance struct {
+type workSizes struct {
 	// rebuildWorkers is the number of partitions that are read concurrently while the head is rebuilt. listWorkers is
 	// the number of lists of staged slots that are read concurrently. rollWorkers is the number of series that are
 	// rolled up concurrently.
@@ -28,19 +28,19 @@ type distance struct {
 type sealPiece struct{ bytes, series, rollups int }
 
 var (
-	near = distance{
+	localSizes = workSizes{
 		rebuildWorkers: 2, listWorkers: 1, rollWorkers: 1, passOver: 32, seekRows: 20,
 		piece: sealPiece{4 << 20, 1 << 14, 8 << 20},
 	}
-	far = distance{
+	remoteSizes = workSizes{
 		rebuildWorkers: 16, listWorkers: 16, rollWorkers: query.ReadWorkers, passOver: 1000, seekRows: 500,
 		groupRows: 1 << 16, piece: sealPiece{2 << 20, 1 << 12, 2 << 20},
 	}
 )
 
-func (s *Store) distance() *distance {
+func (s *Store) workSizes() *workSizes {
 	if s.opts.Shared {
-		return &far
+		return &remoteSizes
 	}
-	return &near
+	return &localSizes
 }
