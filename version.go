@@ -1,4 +1,5 @@
-// Package cassia holds the version of this source, from the file VERSION. Program, release, packages and chart all take it from there.
+// Package cassia holds the version of this source, from the file VERSION. Program, release, packages and chart all take
+// it from there.
 package cassia
 
 import (

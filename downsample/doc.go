@@ -18,8 +18,8 @@
 // compacted, and the series of past windows of raw rows are counted.
 //
 // If multiple processes share an engine, leases divide the partitions among those that downsample. Each process works
-// on its own partitions, and releases from its head the samples that other processes have sealed (Store.ReleaseSealed). Two
-// owners at once are harmless: work is done twice.
+// on its own partitions, and releases from its head the samples that other processes have sealed (Store.ReleaseSealed).
+// Two owners at once are harmless: work is done twice.
 //
 // After each piece of work the loop rests for a time proportional to the work's duration, so that it doesn't slow down
 // writes and queries; it rests less when it lags (see rest). Store.SealAll and Plan.Run don't rest.

@@ -69,11 +69,12 @@ func (b *Batch) Lookup(alias []byte) (*Series, bool) {
 	return s, true
 }
 
-// AliasKey returns the store's key for an alias: 128 bits of a hash with a secret seed. The key is valid until the store
-// is closed, and differs between alias spaces.
+// AliasKey returns the store's key for an alias: 128 bits of a hash with a secret seed. The key is valid until the
+// store is closed, and differs between alias spaces.
 func (b *Batch) AliasKey(alias []byte) [2]uint64 { return b.s.head.HashAlias(alias, b.space) }
 
-// MissedAlias returns the key of the alias in the last failed Lookup, as AliasKey does, without hashing the alias again.
+// MissedAlias returns the key of the alias in the last failed Lookup, as AliasKey does, without hashing the alias
+// again.
 func (b *Batch) MissedAlias() [2]uint64 { return b.missed }
 
 // UseAliases selects the alias space of Lookup and Define. In space 0, an alias stands for unmodified labels. A caller
@@ -177,8 +178,8 @@ func (b *Batch) checkTooOld(class, t int64) error {
 	return fmt.Errorf("%w, up to %s", ErrDroppedAhead, until)
 }
 
-// checkTooFarAhead returns the error for a sample with a timestamp after newest, or nil if a second clock shows that the
-// sample is acceptable. It returns ErrTooFarAhead only if this process's clock can't be slow, so a slow clock never
+// checkTooFarAhead returns the error for a sample with a timestamp after newest, or nil if a second clock shows that
+// the sample is acceptable. It returns ErrTooFarAhead only if this process's clock can't be slow, so a slow clock never
 // causes a permanent rejection.
 func (b *Batch) checkTooFarAhead(t int64) error {
 	if b.confirmed || !b.s.clock.MayBeSlow(t-b.newest) {

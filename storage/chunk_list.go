@@ -89,8 +89,8 @@ func (s *Store) wantedChunks(t *engine.Table, of metricChunks, at format.ClassSh
 	}
 }
 
-// read5mChunks reads the 5m chunks that list identifies into found, sorted per series like the result of rollups. It adds
-// series with unreadable chunks to unread.
+// read5mChunks reads the 5m chunks that list identifies into found, sorted per series like the result of rollups. It
+// adds series with unreadable chunks to unread.
 func (s *Store) read5mChunks(
 	ctx context.Context, list []seriesChunks, found map[format.SeriesID][]rollupChunk, unread map[format.SeriesID]bool,
 ) error {
@@ -123,7 +123,8 @@ func (s *Store) read5mChunks(
 	return nil
 }
 
-// groupByShard maps each class and shard in which the series may have rows in a window to the ids of these series, sorted.
+// groupByShard maps each class and shard in which the series may have rows in a window to the ids of these series,
+// sorted.
 func (s *Store) groupByShard(in tenantWindow, series []*Series, shards int64) map[format.ClassShard][]string {
 	places, classes := map[format.ClassShard][]string{}, s.retention.UnexpiredClasses(in.tenant, in.window)
 	for _, x := range series {

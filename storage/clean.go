@@ -24,7 +24,8 @@ import (
 // it deletes is gone: a seal that was begun before it may still be on its way, and bring what it has in memory.
 const deleteRests = 48 * time.Hour
 
-// WorkOffDeletes makes the rollups anew that a tenant's deletes touch, as far as there are samples, and those that their ends cut.
+// WorkOffDeletes makes the rollups anew that a tenant's deletes touch, as far as there are samples, and those that
+// their ends cut.
 func (s *Store) WorkOffDeletes(ctx context.Context, tenant string) error {
 	ctx = engine.WithMakingRoom(ctx)
 	if err := s.member.MayWrite(); err != nil {
@@ -79,8 +80,8 @@ func (s *Store) eachDeletedWindow(
 //	for each window:  rollups made anew ─► chunks rewritten ─┐
 //	older windows:    buckets taken out ─────────────────────┴─► the deletes' rows
 //
-// A chunk is rewritten in its place, and one that is empty stays: rollups count the chunks that they are made of. One that can't be read stays, too, with
-// the deletes that are about it, which goes as an error when all else is done.
+// A chunk is rewritten in its place, and one that is empty stays: rollups count the chunks that they are made of. One
+// that can't be read stays, too, with the deletes that are about it, which goes as an error when all else is done.
 func (s *Store) CleanTombstones(ctx context.Context, tenant string) (err error) {
 	defer func() { err = explainError("storage: deleted samples still take disk space", err) }()
 	ctx = engine.WithMakingRoom(ctx)
@@ -276,8 +277,8 @@ func (s *Store) newCleaner(
 	return c, s.retention.SetExpiry(ctx, &c.batch, tenant, class, window)
 }
 
-// row rewrites a row of raw, of samples or exemplars, without its deleted samples. A row that can't be read stays, and so do the deletes that it isn't
-// exempt from.
+// row rewrites a row of raw, of samples or exemplars, without its deleted samples. A row that can't be read stays, and
+// so do the deletes that it isn't exempt from.
 func (c *cleaner) row(row engine.Row, slot int64, ds format.Tombstones) error {
 	if len(ds) == 0 {
 		return nil

@@ -9,9 +9,9 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// trimDeleted takes what deletes are about out of the rollups of slots of one day, and marks these as cleared of it, before rollups
-// without samples come there, which are of a resolution and coarser: rollups can't name deletes that they are exempt from. The caller has the turn of
-// filling, and has read the deletes after begun.
+// trimDeleted takes what deletes are about out of the rollups of slots of one day, and marks these as cleared of it,
+// before rollups without samples come there, which are of a resolution and coarser: rollups can't name deletes that
+// they are exempt from. The caller has the turn of filling, and has read the deletes after begun.
 func (s *Store) trimBefore(
 	ctx context.Context, tenant string, finest rollup.Resolution, slots map[int64]bool, ds format.Tombstones, begun time.Time,
 ) error {

@@ -12,8 +12,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// A class of which only rollups are left is deleted from them, though others' samples of the same slots stand: at once, when the
-// delete is worked off, when it is cleaned, and when nothing of it is left.
+// A class of which only rollups are left is deleted from them, though others' samples of the same slots stand: at once,
+// when the delete is worked off, when it is cleaned, and when nothing of it is left.
 func TestDeleteOfAClassWhoseSamplesAreGone(t *testing.T) {
 	for name, keep := range map[string]retention.Durations{"5m": {Raw: 2 * day, FiveMinutes: 40 * day, OneHour: 50 * day}, "1h": {Raw: 2 * day, FiveMinutes: 4 * day, OneHour: 50 * day}} {
 		t.Run(name, func(t *testing.T) {
@@ -58,8 +58,8 @@ func TestDeleteOfAClassWhoseSamplesAreGone(t *testing.T) {
 	}
 }
 
-// Over an engine whose rows expire by themselves samples may be gone though their window is still listed: a delete is about the
-// buckets that are left then, too.
+// Over an engine whose rows expire by themselves samples may be gone though their window is still listed: a delete is
+// about the buckets that are left then, too.
 func TestDeleteOfSamplesThatExpired(t *testing.T) {
 	t.Parallel()
 	for _, also := range []bool{false, true} { // Whether others' samples of the same slots stand.

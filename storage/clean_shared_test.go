@@ -51,8 +51,9 @@ func (e *scannedEngine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engi
 	return e.Engine.Scan(ctx, r)
 }
 
-// TestImportWhileAnotherProcessCleans imports history of which only rollups are made into the range of a delete, while another process takes
-// out of the same rows the samples of the delete: between its look at the marks and its reading of the rows. The imported samples stay.
+// TestImportWhileAnotherProcessCleans imports history of which only rollups are made into the range of a delete, while
+// another process takes out of the same rows the samples of the delete: between its look at the marks and its reading
+// of the rows. The imported samples stay.
 func TestImportWhileAnotherProcessCleans(t *testing.T) {
 	eng := &scannedEngine{Engine: memory.New()}
 	r := &clockRig{t: t, shared: true}

@@ -71,8 +71,8 @@ func TestTrimWhileAStagedSlotIsMarked(t *testing.T) {
 	require.Equal(t, 3, m.bucketsBetween(rollup.OneHour, at, at.Add(4*time.Hour)))
 }
 
-// TestRemovedDeleteTrimsNothing removes a delete while WorkOffDeletes, which has read it before, waits. Then samples are
-// imported that are only stored as rollups. WorkOffDeletes leaves them.
+// TestRemovedDeleteTrimsNothing removes a delete while WorkOffDeletes, which has read it before, waits. Then samples
+// are imported that are only stored as rollups. WorkOffDeletes leaves them.
 func TestRemovedDeleteTrimsNothing(t *testing.T) {
 	r := newExpiryRig(t, false)
 	at := r.now().Truncate(2 * time.Hour).Add(-20 * 24 * time.Hour)

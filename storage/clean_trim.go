@@ -29,11 +29,13 @@ type trim struct {
 	listed  map[int64]bool
 	marked  map[int64]map[int64]bool
 	deletes format.Tombstones
-	// unread takes those that are about chunks which can't be read: slots get no marks of these. nil: they get marks all the same.
+	// unread takes those that are about chunks which can't be read: slots get no marks of these. nil: they get marks
+	// all the same.
 	unread unreadDeletes
 }
 
-// errTrimmed means that another process has trimmed the same slots meanwhile, and may have brought rollups since, which the deletes aren't about.
+// errTrimmed means that another process has trimmed the same slots meanwhile, and may have brought rollups since, which
+// the deletes aren't about.
 var errTrimmed = fmt.Errorf("%w: another process has already removed the deleted samples; try again",
 	engine.ErrUnavailable)
 
@@ -64,8 +66,8 @@ func (s *Store) trimWindow(
 	return err
 }
 
-// trimEnds applies a delete to the buckets that its ends cut, where queries find no samples of them, or soon won't. The delete itself hides the buckets
-// between, but of the hours that it cuts only buckets of 5 minutes show the rest.
+// trimEnds applies a delete to the buckets that its ends cut, where queries find no samples of them, or soon won't. The
+// delete itself hides the buckets between, but of the hours that it cuts only buckets of 5 minutes show the rest.
 func (s *Store) trimEnds(ctx context.Context, tenant string, d *format.Tombstone) error {
 	for _, slot := range slices.Compact([]int64{s.period.SlotOf(d.Start), s.period.SlotOf(d.End)}) {
 		soon, err := s.retention.HidesSoon(ctx, tenant, slot)
@@ -120,7 +122,8 @@ func newTrim(ctx context.Context, s *Store, tenant string, window int64, ds form
 	}
 }
 
-// slot adds the deletes of which a slot has no marks. Those that are only announced get marks, and nothing is taken out for them.
+// slot adds the deletes of which a slot has no marks. Those that are only announced get marks, and nothing is taken out
+// for them.
 func (t *trim) slot(marks map[format.CommitKey]bool, slot int64) {
 	start := t.s.destinationsOf(slot)[t.res].start
 	for _, d := range t.deletes.InSlot(t.s.period, slot) {
@@ -161,8 +164,8 @@ func (t *trim) run() error {
 	return t.mark()
 }
 
-// metrics lists the metrics of the window. Where some series may have only buckets of an hour, though others have those of 5 minutes, it also returns
-// the windows of the former, and lists their metrics, too.
+// metrics lists the metrics of the window. Where some series may have only buckets of an hour, though others have those
+// of 5 minutes, it also returns the windows of the former, and lists their metrics, too.
 func (t *trim) metrics() (names []string, hourly []int64, err error) {
 	if t.res == rollup.FiveMinutes && !t.s.retention.DropsTogether() {
 		for m := range t.missing {
@@ -221,9 +224,9 @@ func (t *trim) wait(start int64, d *format.Tombstone) {
 }
 
 // hasFiner reports whether there may be samples of a slot, or finer rollups than these: its window is listed (a seal
-// lists it before it marks anything, and the marks were read before), and the slot has marks there, or rows of a seal that is about to
-// mark it. Nothing may be left of a window that is listed where rows vanish by themselves, and nothing of a slot where
-// the samples of the window are of other classes.
+// lists it before it marks anything, and the marks were read before), and the slot has marks there, or rows of a seal
+// that is about to mark it. Nothing may be left of a window that is listed where rows vanish by themselves, and nothing
+// of a slot where the samples of the window are of other classes.
 func (t *trim) hasFiner(slot int64) (bool, error) {
 	for res := rollup.Raw; res < t.res; res++ {
 		window := t.s.period.WindowOfSlot(res, slot)
@@ -341,8 +344,9 @@ func (t *trim) left(u paged.Unreadable, series map[string]deletedSeries) {
 	}
 }
 
-// flush writes trimmed rows. Another process that brings rollups marks the slots as trimmed before. So rows that were read before the slots have
-// such marks hold nothing that it brought, and its rows have a higher version than those written here, however late these come.
+// flush writes trimmed rows. Another process that brings rollups marks the slots as trimmed before. So rows that were
+// read before the slots have such marks hold nothing that it brought, and its rows have a higher version than those
+// written here, however late these come.
 func (t *trim) flush(c *cleaner) error {
 	if len(c.batch.Mutations) == 0 {
 		return nil

@@ -222,8 +222,8 @@ func (c *committer) commit(group []*Batch) error {
 // which isn't allowed in old slots. The caller must write the samples again.
 var errSlotClosed = fmt.Errorf("%w: the slot was closed for sealing during the write; retry", engine.ErrUnavailable)
 
-// listOldSlots ensures that the old slots of the commit are listed. It must be called after the blobs are durable, so that
-// it also detects a slot that became old during the write.
+// listOldSlots ensures that the old slots of the commit are listed. It must be called after the blobs are durable, so
+// that it also detects a slot that became old during the write.
 func (c *committer) listOldSlots(ctx context.Context) error {
 	var old []head.SlotPartition
 	for _, g := range c.head.Streams() {

@@ -26,8 +26,8 @@ func (g *gathering) record(requests, waiting int, took time.Duration) {
 	g.expected, g.patience = requests+waiting, min(took, maxGatherWait)
 }
 
-// waitForRequests waits until the queue has the expected number of requests, or enough bytes for one commit. The caller must
-// hold mu.
+// waitForRequests waits until the queue has the expected number of requests, or enough bytes for one commit. The caller
+// must hold mu.
 func (c *committer) waitForRequests() {
 	over := false
 	enough := func() bool {

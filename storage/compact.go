@@ -49,7 +49,8 @@ type compactedRow struct {
 
 var compactedPartition = engine.Key{engine.Text("compacted")}
 
-// Compacts reports whether rollups are compacted: where this process is the only one that writes rows, and they don't vanish by themselves.
+// Compacts reports whether rollups are compacted: where this process is the only one that writes rows, and they don't
+// vanish by themselves.
 func (s *Store) Compacts() bool { return !s.opts.ReadOnly && s.mayCompact() }
 
 func (s *Store) mayCompact() bool {
@@ -57,7 +58,8 @@ func (s *Store) mayCompact() bool {
 	return !s.sharesRows() && ok && clearing.TakesClear()
 }
 
-// Compactable yields the windows of rollups that are over, and weren't compacted since they were written to, as Uncounted does.
+// Compactable yields the windows of rollups that are over, and weren't compacted since they were written to, as
+// Uncounted does.
 func (s *Store) Compactable(ctx context.Context, between func()) iter.Seq2[ended.OverWindow, error] {
 	if !s.mayCompact() {
 		return func(func(ended.OverWindow, error) bool) {}
@@ -105,8 +107,8 @@ func (s *Store) compactableOf(ctx context.Context, tenant string, res rollup.Res
 	return true, nil
 }
 
-// Compact makes long chunks of the chunks of a window: see paged.Rows.Compact. It may end anywhere, and begin anew, and be run beside seals. between
-// is called between pieces of the work.
+// Compact makes long chunks of the chunks of a window: see paged.Rows.Compact. It may end anywhere, and begin anew, and
+// be run beside seals. between is called between pieces of the work.
 func (s *Store) Compact(ctx context.Context, c ended.OverWindow, between func()) (stats paged.Compacted, err error) {
 	if err := s.Ready(); err != nil {
 		return stats, err

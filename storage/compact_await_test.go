@@ -14,7 +14,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestCleaningAwaitsScans cleans while a compaction waits for a scan that began before its window was listed: the scan still finds all chunks.
+// TestCleaningAwaitsScans cleans while a compaction waits for a scan that began before its window was listed: the scan
+// still finds all chunks.
 func TestCleaningAwaitsScans(t *testing.T) {
 	t.Parallel()
 	m := newCompactModel(t, 12, rowsOnly)
@@ -53,7 +54,8 @@ func TestCleaningAwaitsScans(t *testing.T) {
 	require.Fail(t, "no partition with chunks of three series")
 }
 
-// compactUntilListed compacts, and gives up once a window of which a scan is under way is listed as one with long chunks.
+// compactUntilListed compacts, and gives up once a window of which a scan is under way is listed as one with long
+// chunks.
 func (m *deleteModel) compactUntilListed(window int64) {
 	ctx, cancel := context.WithCancel(m.t.Context())
 	defer cancel()
@@ -73,7 +75,8 @@ func (m *deleteModel) compactUntilListed(window int64) {
 	require.ErrorIs(m.t, <-ended, context.Canceled)
 }
 
-// wantedEverySecond are the last chunks of every second series of a partition of 5m rollups: a scan for them begins anew for each series.
+// wantedEverySecond are the last chunks of every second series of a partition of 5m rollups: a scan for them begins
+// anew for each series.
 func wantedEverySecond(t *testing.T, m *deleteModel, partition engine.Key) paged.Wanted {
 	w := paged.Wanted{Table: engine.R5m, Partition: partition}
 	chunks := engine.Key{engine.Int(format.KindChunk)}

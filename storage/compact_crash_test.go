@@ -16,7 +16,8 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// crashingEngine calls a function at one step: each scan is a step, and each write before it begins and when it has ended.
+// crashingEngine calls a function at one step: each scan is a step, and each write before it begins and when it has
+// ended.
 type crashingEngine struct {
 	engine.Engine
 	steps atomic.Int64
@@ -55,8 +56,8 @@ func (e *crashingEngine) Version(t *engine.Table, partition engine.Key) (uint64,
 // TakesClear implements engine.Clearing, where the engine does.
 func (e *crashingEngine) TakesClear() bool { return takesClear(e.Engine) }
 
-// TestCompactionSurvivesPowerCuts cuts the power at random steps of compactions, one after the other: after each the answers are the same as
-// before, and in the end the chunks are compacted. Between, samples come late.
+// TestCompactionSurvivesPowerCuts cuts the power at random steps of compactions, one after the other: after each the
+// answers are the same as before, and in the end the chunks are compacted. Between, samples come late.
 func TestCompactionSurvivesPowerCuts(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(soak.Seed(t), 8))

@@ -66,8 +66,8 @@ func (ts *testStore) warned(res rollup.Resolution) (map[string]string, []string)
 	return a, told
 }
 
-// TestDamagedLongChunks damages a long chunk at some bytes: a query names it, other series answer, and so does check; a compaction after late
-// samples loses nothing. Once it is mended all is as before.
+// TestDamagedLongChunks damages a long chunk at some bytes: a query names it, other series answer, and so does check; a
+// compaction after late samples loses nothing. Once it is mended all is as before.
 func TestDamagedLongChunks(t *testing.T) {
 	t.Parallel()
 	for _, res := range []rollup.Resolution{rollup.FiveMinutes, rollup.OneHour} {
@@ -118,8 +118,9 @@ func TestDamagedLongChunks(t *testing.T) {
 	}
 }
 
-// TestLateSamplesBesideADamagedLongChunk seals samples that came late into a day whose long chunk can't be read. All are sealed, rollups lose nothing else, and
-// Check, reads and deletes go on. Once it is mended all is as it was, and what came late beside it.
+// TestLateSamplesBesideADamagedLongChunk seals samples that came late into a day whose long chunk can't be read. All
+// are sealed, rollups lose nothing else, and Check, reads and deletes go on. Once it is mended all is as it was, and
+// what came late beside it.
 func TestLateSamplesBesideADamagedLongChunk(t *testing.T) {
 	t.Parallel()
 	for _, res := range []rollup.Resolution{rollup.FiveMinutes, rollup.OneHour} {
@@ -183,7 +184,8 @@ func (m *deleteModel) again() {
 	m.Store = openReady(m.t, m.testStore.eng, m.testStore.opts)
 }
 
-// TestCompactedNoteIsDamaged removes or damages the note of which windows are compacted: they are looked through again, and stay as they are.
+// TestCompactedNoteIsDamaged removes or damages the note of which windows are compacted: they are looked through again,
+// and stay as they are.
 func TestCompactedNoteIsDamaged(t *testing.T) {
 	t.Parallel()
 	m := newCompactModel(t, 6, nil)

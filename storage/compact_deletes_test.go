@@ -25,7 +25,8 @@ import (
 // overAgo is so long ago that all windows of rollups of that time are over.
 const overAgo = 70 * day
 
-// deletedRows names the rows of the engine, by the table, that have deleted values: of sealed samples and of rollups, in long chunks, too.
+// deletedRows names the rows of the engine, by the table, that have deleted values: of sealed samples and of rollups,
+// in long chunks, too.
 func (ts *testStore) deletedRows(tenant string) (names []string) {
 	ts.t.Helper()
 	for _, p := range ts.pagedPartitions(tenant) {
@@ -72,7 +73,8 @@ func (ts *testStore) longChunks(tenant string) (n [resolutions]int) {
 	return n
 }
 
-// compactable fills a model with samples of several days of windows that are over, some of group 1 with the value of deleted ones.
+// compactable fills a model with samples of several days of windows that are over, some of group 1 with the value of
+// deleted ones.
 func newCompactModel(t *testing.T, series int, change func(*Options)) *deleteModel {
 	m := newPagedModel(t, series, func(o *Options) {
 		o.Retention = 0
@@ -254,7 +256,8 @@ func (e *steppingEngine) Version(t *engine.Table, partition engine.Key) (uint64,
 // TakesClear implements engine.Clearing, where the engine does.
 func (e *steppingEngine) TakesClear() bool { return takesClear(e.Engine) }
 
-// TestCleaningBesideCompact compacts at some step of cleaning: nothing that was deleted is left, and the answers are right.
+// TestCleaningBesideCompact compacts at some step of cleaning: nothing that was deleted is left, and the answers are
+// right.
 func TestCleaningBesideCompact(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(soak.Seed(t), 6))

@@ -206,8 +206,8 @@ func (r *pagesRun) compactAmid(work []string) {
 	r.expire() // For the model.
 }
 
-// TestCompactedPagesAnswerAsOthers carries out histories twice, with compactions and without: the last answers are the same. What a clock that
-// jumps has samples refused depends on queries, so none does.
+// TestCompactedPagesAnswerAsOthers carries out histories twice, with compactions and without: the last answers are the
+// same. What a clock that jumps has samples refused depends on queries, so none does.
 func TestCompactedPagesAnswerAsOthers(t *testing.T) {
 	t.Parallel()
 	without := func(h history, words ...string) history {

@@ -10,8 +10,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// withFaultyCompactions adds compactions to a history, most of them with faults, crashes, or writes and queries beside, and time that passes
-// before.
+// withFaultyCompactions adds compactions to a history, most of them with faults, crashes, or writes and queries beside,
+// and time that passes before.
 func withFaultyCompactions(h history, seed uint64) (out history) {
 	rng := rand.New(rand.NewPCG(seed, 23))
 	quiet := true // no line before is about the next one

@@ -34,8 +34,8 @@ func (s *Store) Counts() *counts.Statistics {
 	})
 }
 
-// checkMayCount returns an error if this process must not write counts now. Writing counts also deletes the counts of other
-// states of the window, which requires a trusted clock.
+// checkMayCount returns an error if this process must not write counts now. Writing counts also deletes the counts of
+// other states of the window, which requires a trusted clock.
 func (s *Store) checkMayCount() error {
 	if err := s.Ready(); err != nil {
 		return err

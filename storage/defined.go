@@ -15,8 +15,8 @@ import (
 )
 
 // A blob depends on earlier blobs that define its series. When a process seals and deletes blobs of another writer, it
-// first writes their definitions to table defined, as blobs with the same numbers and without samples. UnlistSlots deletes
-// these rows when the slot has no stage rows and can't get new ones (design/several-processes.md).
+// first writes their definitions to table defined, as blobs with the same numbers and without samples. UnlistSlots
+// deletes these rows when the slot has no stage rows and can't get new ones (design/several-processes.md).
 
 // saveDefinitions writes the definitions contained in rows, which are about to be deleted, to table defined, because
 // later blobs of other writers may depend on them. It writes nothing for old slots, whose blobs don't depend on earlier
@@ -44,8 +44,8 @@ func (s *Store) saveDefinitions(
 	if len(batches) == 0 {
 		return nil
 	}
-	// The slot must be listed, so that UnlistSlots finds and deletes the definitions. It may be unlisted, because a follower
-	// may have read a blob whose writer failed before listing the slot.
+	// The slot must be listed, so that UnlistSlots finds and deletes the definitions. It may be unlisted, because a
+	// follower may have read a blob whose writer failed before listing the slot.
 	if err := s.listed.ensureListed(ctx, []head.SlotPartition{w.slotPartition()}); err != nil {
 		return err
 	}
@@ -57,8 +57,8 @@ func (s *Store) saveDefinitions(
 	return nil
 }
 
-// readDefinitions reads the definitions in the earlier blobs of the decoder's epoch. It reads the staging log first and then
-// table defined, so that it finds the definitions of blobs that are sealed concurrently.
+// readDefinitions reads the definitions in the earlier blobs of the decoder's epoch. It reads the staging log first and
+// then table defined, so that it finds the definitions of blobs that are sealed concurrently.
 func (s *Store) readDefinitions(ctx context.Context, d *head.Decoder, before format.StageRow) error {
 	at := d.SlotPartition()
 	for _, table := range []*engine.Table{engine.Stage, engine.Defined} {

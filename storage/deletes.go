@@ -51,7 +51,8 @@ type tenantDelete struct {
 // maxDeletions bounds the deletes of a tenant that aren't cleaned.
 const maxDeletions = 1000
 
-// maxDeleteSteps bounds bounds.Steps of a delete's regular expressions, which are matched with the series of later reads and seals.
+// maxDeleteSteps bounds bounds.Steps of a delete's regular expressions, which are matched with the series of later
+// reads and seals.
 const maxDeleteSteps = 2000
 
 var (
@@ -71,11 +72,11 @@ func deletePartition(tenant string) engine.Key { return engine.Key{engine.Text(t
 // Delete deletes all that is stored of the series that match, from start to end, both included, milliseconds. When it
 // returns nil that is durable, and no query that begins afterwards shows any of it, in this process or in another.
 // Samples written afterwards are new, whatever their times; those being written meanwhile may be deleted or not. After
-// an error the delete may take effect, at any time, or not; never on samples acknowledged from then on. Once it has begun
-// to be written, it goes on though ctx ends.
+// an error the delete may take effect, at any time, or not; never on samples acknowledged from then on. Once it has
+// begun to be written, it goes on though ctx ends.
 //
-// It seals what the stage holds of these series first, and notes the held samples of replicas. Buckets that it touches are made anew in the background, and
-// are answered from samples until then. The space is freed by CleanTombstones.
+// It seals what the stage holds of these series first, and notes the held samples of replicas. Buckets that it touches
+// are made anew in the background, and are answered from samples until then. The space is freed by CleanTombstones.
 func (s *Store) Delete(ctx context.Context, tenant string, start, end int64, matchers ...*labels.Matcher) error {
 	ctx = engine.WithMakingRoom(ctx)
 	if err := s.clock.MayRemove(); err != nil {
@@ -159,13 +160,15 @@ func (s *Store) newDeletion(
 	return d, nil
 }
 
-// newestStored returns up to when a tenant may have samples that were acknowledged, milliseconds: at least newest, which is MaxAhead
-// after the clock and a day more, as clocks differ by less; later where the clock was far ahead once, or is behind and believed.
+// newestStored returns up to when a tenant may have samples that were acknowledged, milliseconds: at least newest,
+// which is MaxAhead after the clock and a day more, as clocks differ by less; later where the clock was far ahead once,
+// or is behind and believed.
 func (s *Store) newestStored(ctx context.Context, tenant string, newest int64) (int64, error) {
 	if err := s.catchUp(ctx); err != nil {
 		return 0, err
 	}
-	// Before windows are listed: samples that are sealed meanwhile, and released from the head, are of a window that is listed.
+	// Before windows are listed: samples that are sealed meanwhile, and released from the head, are of a window that is
+	// listed.
 	if last, ok := s.head.LastSlot(); ok {
 		newest = max(newest, s.period.SlotEnd(last))
 	}

@@ -43,8 +43,8 @@ func TestTwoProcessesMeetADelete(t *testing.T) {
 	require.Equal(t, 1, meets.visible())
 }
 
-// TestProcessThatMeetsNoDelete has a process that neither seals, forgets nor is queried until a delete of samples in its
-// head was cleaned and removed: it only follows, or is paused. Then it seals other samples of the slot.
+// TestProcessThatMeetsNoDelete has a process that neither seals, forgets nor is queried until a delete of samples in
+// its head was cleaned and removed: it only follows, or is paused. Then it seals other samples of the slot.
 func TestProcessThatMeetsNoDelete(t *testing.T) {
 	t.Parallel()
 	for _, follows := range []bool{true, false} {

@@ -12,8 +12,9 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestDeleteThatCutsBuckets deletes ranges that end within an hour, and within 5 minutes, at each state of the raw samples. The buckets of both resolutions
-// count the same samples, from the moment the delete returns until after it was cleaned. The samples are 100 seconds apart, the last of each hour at its end.
+// TestDeleteThatCutsBuckets deletes ranges that end within an hour, and within 5 minutes, at each state of the raw
+// samples. The buckets of both resolutions count the same samples, from the moment the delete returns until after it
+// was cleaned. The samples are 100 seconds apart, the last of each hour at its end.
 func TestDeleteThatCutsBuckets(t *testing.T) {
 	t.Parallel()
 	type left struct{ raw, rollups int } // how many of 72 samples are left where samples are kept, and where only buckets are
@@ -44,8 +45,8 @@ func TestDeleteThatCutsBuckets(t *testing.T) {
 	}
 }
 
-// deletesThatCut is one case of TestDeleteThatCutsBuckets: what it deletes, how long after the samples, whether other classes' samples are kept, and whether rows
-// expire by themselves.
+// deletesThatCut is one case of TestDeleteThatCutsBuckets: what it deletes, how long after the samples, whether other
+// classes' samples are kept, and whether rows expire by themselves.
 type deletesThatCut struct {
 	from, to, passed  time.Duration
 	classes, expiring bool
@@ -74,8 +75,8 @@ func (c deletesThatCut) run(t *testing.T, left int, hasDeleted bool) {
 	ts.requireBuckets(want, hasDeleted)
 }
 
-// requireBuckets requires these counts of samples in the buckets of both resolutions, now, when the deletes are worked off and cleaned, and after a restart. Where
-// they count deleted samples, too, that is said.
+// requireBuckets requires these counts of samples in the buckets of both resolutions, now, when the deletes are worked
+// off and cleaned, and after a restart. Where they count deleted samples, too, that is said.
 func (ts *testStore) requireBuckets(want map[string]int, hasDeleted bool) {
 	ts.t.Helper()
 	for _, when := range []string{"deleted", "worked off", "cleaned", "started again"} {
@@ -96,8 +97,8 @@ func (ts *testStore) requireBuckets(want map[string]int, hasDeleted bool) {
 	}
 }
 
-// TestDeleteOfAllSamplesOfAnHour deletes an hour but for its last second, where only buckets of an hour are left: no sample is as late. Of the hour before it
-// deletes nothing, though its end is in the range.
+// TestDeleteOfAllSamplesOfAnHour deletes an hour but for its last second, where only buckets of an hour are left: no
+// sample is as late. Of the hour before it deletes nothing, though its end is in the range.
 func TestDeleteOfAllSamplesOfAnHour(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.Retention, o.Retention5m, o.seams.still = 2*day, 2*day, true })
@@ -115,9 +116,10 @@ func TestDeleteOfAllSamplesOfAnHour(t *testing.T) {
 	}
 }
 
-// TestDeleteBeforeRawIsHidden deletes a part of buckets while raw samples are shown. Then the process stops before the delete was worked off, and starts when these
-// samples are hidden, or have expired. A delete within a day before they are hidden is exact all the same, and so is any while they stand. Once they have
-// expired, an answer that has deleted samples comes with a warning, and no other does.
+// TestDeleteBeforeRawIsHidden deletes a part of buckets while raw samples are shown. Then the process stops before the
+// delete was worked off, and starts when these samples are hidden, or have expired. A delete within a day before they
+// are hidden is exact all the same, and so is any while they stand. Once they have expired, an answer that has deleted
+// samples comes with a warning, and no other does.
 func TestDeleteBeforeRawIsHidden(t *testing.T) {
 	t.Parallel()
 	const part, nothing = 20*time.Minute - time.Millisecond, 99 * time.Second

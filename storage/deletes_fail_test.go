@@ -27,7 +27,8 @@ type still struct{ engine.Engine }
 func (still) Close() error { return nil }
 
 // TestDeleteOfUnknownOutcomeHidesNothingLater has deletes of which nobody learns whether they were written, and that
-// can't be taken back either. They may take effect at any time, on samples that there were; never on those acknowledged later.
+// can't be taken back either. They may take effect at any time, on samples that there were; never on those acknowledged
+// later.
 func TestDeleteOfUnknownOutcomeHidesNothingLater(t *testing.T) {
 	for name, fate := range map[string]func(error) faultengine.Action{
 		"written": faultengine.Lose, "written later": faultengine.Withhold, "not written": faultengine.Fail,
@@ -112,8 +113,9 @@ func TestDeleteIsCarriedOutThoughWhoAskedLeaves(t *testing.T) {
 	require.Empty(t, ts.all("ann"))
 }
 
-// TestDeleteIsUndoneLate has a delete of which neither the last write nor the removal returns an answer, and the removal is applied
-// while rollups are recomputed. Samples that are written after the delete has failed stay in rollups.
+// TestDeleteIsUndoneLate has a delete of which neither the last write nor the removal returns an answer, and the
+// removal is applied while rollups are recomputed. Samples that are written after the delete has failed stay in
+// rollups.
 func TestDeleteIsUndoneLate(t *testing.T) {
 	var bad, late bool
 	var eng *faultengine.Engine
@@ -157,9 +159,9 @@ func TestDeleteIsUndoneLate(t *testing.T) {
 	}
 }
 
-// TestFailedDeleteIsRemoved has a delete whose row is in force although it failed, because neither its last write returned
-// an answer nor its removal succeeded. It is removed before deletes are cleaned and before raw rows are hidden. So it doesn't
-// apply after a restart, when rollups of later samples can't be recomputed.
+// TestFailedDeleteIsRemoved has a delete whose row is in force although it failed, because neither its last write
+// returned an answer nor its removal succeeded. It is removed before deletes are cleaned and before raw rows are
+// hidden. So it doesn't apply after a restart, when rollups of later samples can't be recomputed.
 func TestFailedDeleteIsRemoved(t *testing.T) {
 	t.Parallel()
 	for name, until := range map[string]func(*testStore){

@@ -11,8 +11,8 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// loadTombstones returns the deletes that a query must apply, when the head has all that other processes had acknowledged and
-// nothing that these deletes are about.
+// loadTombstones returns the deletes that a query must apply, when the head has all that other processes had
+// acknowledged and nothing that these deletes are about.
 //
 // Another process has sealed what it deletes. This one may still have it in its head, in one generation with what
 // came later: so it seals, too, and reads for that the rows left in the stage. One that may not seal only reads those.
@@ -53,7 +53,8 @@ func (s *Store) newTo(found format.Tombstones) format.Tombstones {
 	return found.Filter(func(d *format.Tombstone) bool { return !s.deletes.applied[d.ID] })
 }
 
-// rereadOf has the head hold no more than the stage rows of the slot partitions in which it has samples that a delete is about.
+// rereadOf has the head hold no more than the stage rows of the slot partitions in which it has samples that a delete
+// is about.
 func (s *Store) rereadOf(ctx context.Context, tenant string, d *format.Tombstone) error {
 	if err := s.Ready(); err != nil {
 		return err
@@ -77,8 +78,9 @@ func (s *Store) reread(ctx context.Context, w Work) error {
 	return s.replaceByStaged(ctx, w)
 }
 
-// replaceByStaged replaces a slot partition's generations by the rows of them left in the stage. Samples that others have sealed meanwhile are
-// met in rows; until the head lets go of the old ones queries meet samples twice. The caller must hold the partition's seal lock.
+// replaceByStaged replaces a slot partition's generations by the rows of them left in the stage. Samples that others
+// have sealed meanwhile are met in rows; until the head lets go of the old ones queries meet samples twice. The caller
+// must hold the partition's seal lock.
 func (s *Store) replaceByStaged(ctx context.Context, w Work) error {
 	closed := &sealedWork{Work: w}
 	s.closeGenerations([]*sealedWork{closed})

@@ -11,26 +11,28 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// deletePeers is what other processes that use the engine mean for deletes: deletesAlone where there are none, deletesAmongOthers
-// where there may be some.
+// deletePeers is what other processes that use the engine mean for deletes: deletesAlone where there are none,
+// deletesAmongOthers where there may be some.
 type deletePeers interface {
-	// load reads all deletes before anything asks for them, where that holds for as long as the store is open. named returns those of
-	// a tenant, and found takes note of those that were read.
+	// load reads all deletes before anything asks for them, where that holds for as long as the store is open. named
+	// returns those of a tenant, and found takes note of those that were read.
 	load(ctx context.Context) error
 	named(ctx context.Context, tenant string) (format.Tombstones, error)
 	found(tenant string, all format.Tombstones)
 
-	// mayComeInForce returns why a delete that was announced after begun mustn't come in force, and checkDeletesFresh why one that did is
-	// not known to have. mayCancel reports whether it can be taken back if it may have come in force.
+	// mayComeInForce returns why a delete that was announced after begun mustn't come in force, and checkDeletesFresh
+	// why one that did is not known to have. mayCancel reports whether it can be taken back if it may have come in
+	// force.
 	mayComeInForce(ctx context.Context, tenant string, begun time.Time) error
 	inTime(begun time.Time) error
 	mayCancel() bool
 	// settle removes the deletes of a tenant that failed and whose removal failed.
 	settle(ctx context.Context, tenant string) error
 
-	// toMark returns the staged slots that must be marked for cleaned deletes. resting returns those of deletes that may be removed, unless
-	// anything of the slots that are returned too is about them. is, of abandoned, reports whether nobody brings a delete in force any more,
-	// until release is called. removing is called before deletes are removed; rows are all that stand.
+	// toMark returns the staged slots that must be marked for cleaned deletes. resting returns those of deletes that
+	// may be removed, unless anything of the slots that are returned too is about them. is, of abandoned, reports
+	// whether nobody brings a delete in force any more, until release is called. removing is called before deletes are
+	// removed; rows are all that stand.
 	toMark(ctx context.Context, all format.Tombstones) (staged []Work, err error)
 	resting(ctx context.Context, all format.Tombstones) (some format.Tombstones, staged []Work, err error)
 	abandoned() (is func(*format.Tombstone) bool, release func())
@@ -44,7 +46,8 @@ func (s *Store) newDeletePeers() deletePeers {
 	return deletesAlone{s}
 }
 
-// deletesAlone are those of a store's only process: what it remembers is all that there is, and who asks for a delete is here.
+// deletesAlone are those of a store's only process: what it remembers is all that there is, and who asks for a delete
+// is here.
 type deletesAlone struct{ s *Store }
 
 func (p deletesAlone) load(ctx context.Context) error {
@@ -70,8 +73,8 @@ func (deletesAlone) mayComeInForce(context.Context, string, time.Time) error { r
 func (deletesAlone) inTime(time.Time) error                                  { return nil }
 func (deletesAlone) mayCancel() bool                                         { return true }
 
-// settle runs before windows are hidden and before deletes are cleaned. Otherwise the row of such a delete could be in force
-// after a restart, when no samples are left to recompute rollups from.
+// settle runs before windows are hidden and before deletes are cleaned. Otherwise the row of such a delete could be in
+// force after a restart, when no samples are left to recompute rollups from.
 func (p deletesAlone) settle(ctx context.Context, tenant string) error {
 	m := &p.s.deletes
 	m.mu.Lock()
@@ -108,8 +111,8 @@ func (deletesAlone) removing(context.Context, string, format.Tombstones, format.
 	return nil
 }
 
-// deletesAmongOthers are those of a process of several. Deletes are read each time, and one stays until no other process can
-// have what it deletes.
+// deletesAmongOthers are those of a process of several. Deletes are read each time, and one stays until no other
+// process can have what it deletes.
 type deletesAmongOthers struct{ s *Store }
 
 func (deletesAmongOthers) load(context.Context) error { return nil }
@@ -122,8 +125,8 @@ func (p deletesAmongOthers) found(tenant string, all format.Tombstones) {
 	p.s.rememberDeletes(tenant, all)
 }
 
-// mayComeInForce returns an error where another process, which may not have seen the delete, stores held samples of a replica.
-// Whoever begins that later finds it announced, and waits.
+// mayComeInForce returns an error where another process, which may not have seen the delete, stores held samples of a
+// replica. Whoever begins that later finds it announced, and waits.
 func (p deletesAmongOthers) mayComeInForce(ctx context.Context, tenant string, begun time.Time) error {
 	takers, err := p.s.heldRows().Takers(ctx, tenant)
 	if err != nil {
@@ -135,7 +138,8 @@ func (p deletesAmongOthers) mayComeInForce(ctx context.Context, tenant string, b
 	return p.inTime(begun)
 }
 
-// checkDeletesFresh returns an error where a delete wasn't written within the time that others wait for one that is announced.
+// checkDeletesFresh returns an error where a delete wasn't written within the time that others wait for one that is
+// announced.
 func (p deletesAmongOthers) inTime(begun time.Time) error {
 	if took := membership.Elapsed(begun, p.s.opts.Now()); took > membership.CommitTimeout {
 		return fmt.Errorf("%w: the delete took too long, %v; try again", engine.ErrUnavailable, took.Round(time.Second))
@@ -143,7 +147,8 @@ func (p deletesAmongOthers) inTime(begun time.Time) error {
 	return nil
 }
 
-// mayCancel: others may have seen it, and made rollups of the samples that are left: they would miss those that come back.
+// mayCancel: others may have seen it, and made rollups of the samples that are left: they would miss those that come
+// back.
 func (deletesAmongOthers) mayCancel() bool { return false }
 
 // settle does nothing: deletes that failed stay announced or in force.

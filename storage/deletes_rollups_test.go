@@ -28,9 +28,9 @@ func (ts *testStore) importJob(job string, list ...sample) ImportStats {
 	return stats
 }
 
-// TestRollupsOnlyAfterADelete has history that gets only rollups come into the range of a delete that isn't cleaned: imported, or
-// sealed when its raw window was gone. It is new, and stays when the delete is cleaned, while what the delete is about
-// doesn't come back.
+// TestRollupsOnlyAfterADelete has history that gets only rollups come into the range of a delete that isn't cleaned:
+// imported, or sealed when its raw window was gone. It is new, and stays when the delete is cleaned, while what the
+// delete is about doesn't come back.
 func TestRollupsOnlyAfterADelete(t *testing.T) {
 	t.Parallel()
 	for _, written := range []bool{false, true} {
@@ -81,8 +81,8 @@ func TestRollupsOnlyAfterADelete(t *testing.T) {
 	}
 }
 
-// TestDeleteOfRollupsBesideSamplesOfOthers deletes samples imported as rollups only into a slot without samples, of a window in
-// which other series have samples.
+// TestDeleteOfRollupsBesideSamplesOfOthers deletes samples imported as rollups only into a slot without samples, of a
+// window in which other series have samples.
 func TestDeleteOfRollupsBesideSamplesOfOthers(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) {
@@ -108,8 +108,8 @@ func TestDeleteOfRollupsBesideSamplesOfOthers(t *testing.T) {
 	check("started anew", left)
 }
 
-// TestDeleteOfHoursBesideBucketsOfOthers deletes a class of which only buckets of an hour are left, where another's buckets of 5
-// minutes stand and nobody's samples do.
+// TestDeleteOfHoursBesideBucketsOfOthers deletes a class of which only buckets of an hour are left, where another's
+// buckets of 5 minutes stand and nobody's samples do.
 func TestDeleteOfHoursBesideBucketsOfOthers(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) {
@@ -135,8 +135,9 @@ func TestDeleteOfHoursBesideBucketsOfOthers(t *testing.T) {
 	require.Equal(t, map[string]int{"api": 120, "ci": 60}, ts.bucketsOf("default", rollup.OneHour))
 }
 
-// TestBucketsBesideADeleteOfOthers has samples of a series vanish by themselves in a slot with a delete that isn't cleaned: it is
-// about another series, and marks don't tell that rows are missing. Buckets that no delete is about are read from rollups.
+// TestBucketsBesideADeleteOfOthers has samples of a series vanish by themselves in a slot with a delete that isn't
+// cleaned: it is about another series, and marks don't tell that rows are missing. Buckets that no delete is about are
+// read from rollups.
 func TestBucketsBesideADeleteOfOthers(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.seams.still = true; rowsOnly(o) })
@@ -152,13 +153,15 @@ func TestBucketsBesideADeleteOfOthers(t *testing.T) {
 	for _, res := range rollup.Resolutions {
 		require.Equal(t, map[string]int{"api": 31, "batch": 120, "ci": 120}, ts.bucketsOf("default", res), res)
 	}
-	// Those of the series that is deleted in part are left as they are, where the delete cuts them: nothing distinguishes them.
+	// Those of the series that is deleted in part are left as they are, where the delete cuts them: nothing
+	// distinguishes them.
 	ts.vanish(slot, "api")
 	require.Equal(t, map[string]int{"api": 35, "batch": 120, "ci": 120}, ts.bucketsOf("default", rollup.FiveMinutes))
 }
 
-// TestBucketsBesideADeleteAndASealCutShort has rollups with a mark that raw rows don't have: of a seal that is under way, or whose mark of
-// raw rows has vanished. Rollups know all that was sealed, so buckets that no delete is about are still read from them.
+// TestBucketsBesideADeleteAndASealCutShort has rollups with a mark that raw rows don't have: of a seal that is under
+// way, or whose mark of raw rows has vanished. Rollups know all that was sealed, so buckets that no delete is about are
+// still read from them.
 func TestBucketsBesideADeleteAndASealCutShort(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.seams.still = true; rowsOnly(o) })
@@ -195,8 +198,8 @@ func (ts *testStore) vanish(slot int64, job string) {
 	require.NoError(ts.t, ts.eng.Write(ts.t.Context(), []engine.Batch{batch}))
 }
 
-// TestLateSamplesBesideADamagedRollup brings samples of history that is rollups only into a slot whose rollup of the series can't be read:
-// it is named, and what comes is there. Before, the slot's samples could never be sealed.
+// TestLateSamplesBesideADamagedRollup brings samples of history that is rollups only into a slot whose rollup of the
+// series can't be read: it is named, and what comes is there. Before, the slot's samples could never be sealed.
 func TestLateSamplesBesideADamagedRollup(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.Retention, o.seams.still = 2*day, true; rowsOnly(o) })
@@ -228,8 +231,8 @@ func (ts *testStore) corruptRollup(slot int64, job string) {
 	require.NoError(ts.t, ts.eng.Write(ts.t.Context(), []engine.Batch{batch}))
 }
 
-// TestDeleteInADayOfVanishedBuckets raises a retention of buckets of 5 minutes within a day: all of the day's expire as fixed with the first. It deletes an hour
-// of a later slot. The hours of the first slot stay.
+// TestDeleteInADayOfVanishedBuckets raises a retention of buckets of 5 minutes within a day: all of the day's expire as
+// fixed with the first. It deletes an hour of a later slot. The hours of the first slot stay.
 func TestDeleteInADayOfVanishedBuckets(t *testing.T) {
 	t.Parallel()
 	ts := openExpiring(t, func(o *Options) { o.Retention, o.Retention5m, o.seams.still = day, 2*day, true })

@@ -57,8 +57,8 @@ func (p *sealPass) gather(w *sealedWork, deletes map[string]format.Tombstones) e
 	return nil
 }
 
-// sameDeletesNow returns an error if series of a tenant were deleted since the pass gathered its samples. Such a delete may have been
-// applied to the rollups already: samples that are added to these afterwards would come back.
+// sameDeletesNow returns an error if series of a tenant were deleted since the pass gathered its samples. Such a delete
+// may have been applied to the rollups already: samples that are added to these afterwards would come back.
 func (p *sealPass) sameDeletesNow(tenant string) error {
 	now, err := p.s.deletesToName(p.ctx, tenant)
 	if err != nil {

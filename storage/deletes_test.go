@@ -186,7 +186,8 @@ func TestWrittenAgainBitForBit(t *testing.T) {
 	}
 }
 
-// TestDeleteOfWhatIsOnlyRolledUp deletes where samples are past their retention: buckets go of which all samples are deleted.
+// TestDeleteOfWhatIsOnlyRolledUp deletes where samples are past their retention: buckets go of which all samples are
+// deleted.
 func TestDeleteOfWhatIsOnlyRolledUp(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour

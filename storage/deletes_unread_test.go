@@ -11,7 +11,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestUnreadDeleteWarns has a delete whose row can't be decoded. It has no effect, and each query of the tenant says so.
+// TestUnreadDeleteWarns has a delete whose row can't be decoded. It has no effect, and each query of the tenant says
+// so.
 func TestUnreadDeleteWarns(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		t.Run(fmt.Sprint("shared=", shared), func(t *testing.T) { unreadDeleteWarns(t, newExpiryRig(t, shared)) })

@@ -21,8 +21,8 @@ var errTaking = fmt.Errorf("%w: held samples of a replica are being stored; try 
 // notDeleted begins the errors of deletes before their first write.
 const notDeleted = "storage: nothing was deleted"
 
-// carryOut seals what a delete is about, and writes its row. Held samples of replicas are stored before, and sealed here,
-// or whoever stores them finds the delete.
+// carryOut seals what a delete is about, and writes its row. Held samples of replicas are stored before, and sealed
+// here, or whoever stores them finds the delete.
 func (s *Store) carryOut(ctx context.Context, tenant string, d *format.Tombstone) (err error) {
 	s.deletes.taking.Lock()
 	defer s.deletes.taking.Unlock()
@@ -134,9 +134,9 @@ func (s *Store) putDelete(ctx context.Context, tenant string, d *format.Tombston
 	return nil
 }
 
-// cancelDelete removes a delete that no reader has seen in force. If that fails, a single process continues to treat the
-// delete as announced, and removes it later: see settle. Its row may be in force until then. A process that read that row
-// would compute rollups without the samples, and these would supersede later ones.
+// cancelDelete removes a delete that no reader has seen in force. If that fails, a single process continues to treat
+// the delete as announced, and removes it later: see settle. Its row may be in force until then. A process that read
+// that row would compute rollups without the samples, and these would supersede later ones.
 func (s *Store) cancelDelete(tenant string, d *format.Tombstone, because error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), membership.CommitTimeout)
 	defer cancel()

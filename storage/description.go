@@ -49,9 +49,9 @@ func setSettings(ctx context.Context, eng engine.Engine, old []byte, s settings)
 	return ok, found, err
 }
 
-// CheckDescription returns an option for an engine: a function that the engine calls with the stored description before it writes
-// anything. The function returns an error wrapping ErrOlderFormat, ErrNewerFormat or ErrOtherSettings if Open would
-// also return this error.
+// CheckDescription returns an option for an engine: a function that the engine calls with the stored description before
+// it writes anything. The function returns an error wrapping ErrOlderFormat, ErrNewerFormat or ErrOtherSettings if Open
+// would also return this error.
 func CheckDescription(opts Options) func([]byte) error {
 	return func(text []byte) error {
 		var d description

@@ -13,8 +13,8 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// TestDescriptionOfAStore creates a store, and reopens its files with CheckDescription and different options. Admit must reject
-// another format or other settings because of the description in the files, before any row is read.
+// TestDescriptionOfAStore creates a store, and reopens its files with CheckDescription and different options. Admit
+// must reject another format or other settings because of the description in the files, before any row is read.
 func TestDescriptionOfAStore(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

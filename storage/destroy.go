@@ -262,8 +262,8 @@ func (s *Store) deleteHeld(ctx context.Context, at ha.ClusterName, rows []ha.Hel
 	return nil
 }
 
-// deleteTombstone deletes the row of a tombstone. The deletion has the timestamp of the row's last write, so the tombstone
-// never reappears.
+// deleteTombstone deletes the row of a tombstone. The deletion has the timestamp of the row's last write, so the
+// tombstone never reappears.
 func (s *Store) deleteTombstone(ctx context.Context, tenant, id string) error {
 	err := s.eng.Write(ctx, []engine.Batch{
 		{Table: engine.Deletes, Partition: deletePartition(tenant), Mutations: []engine.Mutation{{
@@ -276,8 +276,8 @@ func (s *Store) deleteTombstone(ctx context.Context, tenant, id string) error {
 	return nil
 }
 
-// removeSuperseded removes superseded entries of some series from the pages of a partition. Entries that supersede other
-// entries are first rewritten as rows.
+// removeSuperseded removes superseded entries of some series from the pages of a partition. Entries that supersede
+// other entries are first rewritten as rows.
 func (s *Store) removeSuperseded(
 	ctx context.Context, res rollup.Resolution, partition engine.Key, series map[string]deletedSeries,
 ) error {

@@ -51,8 +51,8 @@
 // match. If the range is short and many series match, series without samples in the range are skipped by the spans of
 // their chunks (design/queries.md). The label order of a large answer is cached.
 //
-// package query: select.go, windows.go, match.go, series.go, filter_query.go, chunk_spans.go, ranks.go, groups.go, fetch.go,
-// buckets.go; head/read.go
+// package query: select.go, windows.go, match.go, series.go, filter_query.go, chunk_spans.go, ranks.go, groups.go,
+// fetch.go, buckets.go; head/read.go
 //
 // # How series are deleted
 //

@@ -16,8 +16,8 @@ type explainedError struct {
 	error
 }
 
-// explainError adds a prefix, such as "storage: nothing was deleted", and the remedy to the engine's error that err wraps.
-// It returns err itself if err doesn't wrap engine.ErrUnavailable.
+// explainError adds a prefix, such as "storage: nothing was deleted", and the remedy to the engine's error that err
+// wraps. It returns err itself if err doesn't wrap engine.ErrUnavailable.
 func explainError(failed string, err error) error {
 	if !errors.Is(err, engine.ErrUnavailable) {
 		return err

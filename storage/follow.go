@@ -251,19 +251,20 @@ func (f *follower) timeSincePass() time.Duration {
 	return membership.Elapsed(f.begun, f.s.opts.Now())
 }
 
-// isReleaseDue reports whether releaseSealed must release samples of a partition. The head may contain samples that other
-// processes have sealed and deleted. Once these are cleaned and their tombstone is removed, queries would return them.
+// isReleaseDue reports whether releaseSealed must release samples of a partition. The head may contain samples that
+// other processes have sealed and deleted. Once these are cleaned and their tombstone is removed, queries would return
+// them.
 func (f *follower) isReleaseDue(partition int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.s.opts.Shared && membership.Elapsed(f.forgot[partition], f.s.opts.Now()) > deleteRests/2
 }
 
-// releaseSealed releases the samples of a partition that other processes have sealed, once per day. It must run before a
-// query reads the head and before a seal closes its generations, because the call of ReleaseSealed may be late, or this
-// process may have been paused. If only some rows of a generation are sealed, releaseSealed reads the generation again,
-// because the other rows may be newer. reread is Store.reread, or replaceByStaged if the caller holds the partition's
-// seal lock. Without the lock, a concurrent seal wouldn't release the new generation.
+// releaseSealed releases the samples of a partition that other processes have sealed, once per day. It must run before
+// a query reads the head and before a seal closes its generations, because the call of ReleaseSealed may be late, or
+// this process may have been paused. If only some rows of a generation are sealed, releaseSealed reads the generation
+// again, because the other rows may be newer. reread is Store.reread, or replaceByStaged if the caller holds the
+// partition's seal lock. Without the lock, a concurrent seal wouldn't release the new generation.
 func (f *follower) releaseSealed(
 	ctx context.Context, partition int, reread func(context.Context, Work) error,
 ) error {
@@ -420,8 +421,9 @@ func (f *follower) addRow(
 	return nil
 }
 
-// releaseDefinitions releases the definitions of streams in slots without samples in the head, because these slots are sealed. It
-// keeps the streams' progress until their positions have expired. Otherwise the rows would be read again in each pass.
+// releaseDefinitions releases the definitions of streams in slots without samples in the head, because these slots are
+// sealed. It keeps the streams' progress until their positions have expired. Otherwise the rows would be read again in
+// each pass.
 func (f *follower) releaseDefinitions(partition int) {
 	if f.mode == followsNobody {
 		return

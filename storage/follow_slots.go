@@ -83,8 +83,8 @@ type seqSpan struct {
 	from, to int64
 }
 
-// readStreams reads the new rows of a slot partition's streams, including rows beyond the stream positions. It also reads
-// the gaps if a query waits or if gapInterval has passed.
+// readStreams reads the new rows of a slot partition's streams, including rows beyond the stream positions. It also
+// reads the gaps if a query waits or if gapInterval has passed.
 func (f *follower) readStreams(
 	ctx context.Context, c *followedSlot, positions []streamPosition, awaited bool, begun time.Time,
 ) error {

@@ -2,9 +2,9 @@ package storage
 
 import "time"
 
-// SettledHeadBytes returns the size of the head's samples in a partition's slots that ended at least settleMS milliseconds
-// ago and weren't written to for rest. A backfill fills many such slots, one after the other, before the next round of
-// sealing.
+// SettledHeadBytes returns the size of the head's samples in a partition's slots that ended at least settleMS
+// milliseconds ago and weren't written to for rest. A backfill fills many such slots, one after the other, before the
+// next round of sealing.
 func (s *Store) SettledHeadBytes(partition int, settleMS int64, rest time.Duration) (bytes int64) {
 	now := s.opts.Now()
 	return s.head.RestingBytes(partition, func(slot int64, touched time.Time) bool {

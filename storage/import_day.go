@@ -78,8 +78,8 @@ func (d *importDay) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// writeWithDeletes stores series with the same finest resolution, and applies deletes to their rollups. If it stores rollups
-// only, it first waits until no other process changes rollups without samples.
+// writeWithDeletes stores series with the same finest resolution, and applies deletes to their rollups. If it stores
+// rollups only, it first waits until no other process changes rollups without samples.
 func (d *importDay) writeWithDeletes(list []*importedDay) error {
 	if d.onlyExtendsRollups() {
 		d.s.member.Imports.SetWait(d.state, membership.WaitsForRollups)
@@ -194,8 +194,8 @@ func (d *importDay) slotPartitions(list []*importedDay) map[head.SlotPartition]b
 	return cells
 }
 
-// lockSeals acquires the seal locks of all partitions of the day's series. It does so in ascending order, like all code that
-// holds several seal locks, so that there are no deadlocks. unlock releases the locks.
+// lockSeals acquires the seal locks of all partitions of the day's series. It does so in ascending order, like all code
+// that holds several seal locks, so that there are no deadlocks. unlock releases the locks.
 func (d *importDay) lockSeals() (unlock func()) {
 	slot := d.s.period.SlotOf(d.start + 1)
 	var partitions []int
@@ -216,8 +216,8 @@ func (d *importDay) lockSeals() (unlock func()) {
 	}
 }
 
-// groupByFinest groups series by the finest resolution whose window can still be written. It omits and counts series that are
-// too old for any resolution, or too coarse.
+// groupByFinest groups series by the finest resolution whose window can still be written. It omits and counts series
+// that are too old for any resolution, or too coarse.
 func (d *importDay) groupByFinest() (byFinest [resolutions][]*importedDay, err error) {
 	slot, tenant := d.s.period.SlotOf(d.start+1), d.tenant.Name()
 	list, err := d.s.retention.ImportClasses(d.ctx, tenant, slot, func(yield func(*Series) bool) {
@@ -301,8 +301,8 @@ func (d *importDay) roller(ctx context.Context) *roller {
 	return x
 }
 
-// divideByShard divides series into pieces of one metric each, ordered by class and shard. It also ensures that each metric
-// has enough shards for its series from this import and earlier ones.
+// divideByShard divides series into pieces of one metric each, ordered by class and shard. It also ensures that each
+// metric has enough shards for its series from this import and earlier ones.
 func (d *importDay) divideByShard(into *roller, list []*importedDay) (pieces [][]*importedDay, err error) {
 	slices.SortFunc(list, func(a, b *importedDay) int { return strings.Compare(a.series.Metric(), b.series.Metric()) })
 	period := d.s.period.OfSlot(into.day.slot)

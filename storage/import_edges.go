@@ -84,8 +84,8 @@ func edgeSamples(s *chunk.Samples, width int64) (edges chunk.Samples) {
 	return edges
 }
 
-// readStoredBuckets reads a series' stored buckets of the finest resolution, in the slots from one timestamp to another, up
-// to a day later. Unreadable chunks are omitted, because the roller reports them.
+// readStoredBuckets reads a series' stored buckets of the finest resolution, in the slots from one timestamp to
+// another, up to a day later. Unreadable chunks are omitted, because the roller reports them.
 func (x *roller) readStoredBuckets(series *Series, from, to int64) (*rollup.Buckets, error) {
 	first := x.s.destinationsOf(x.s.period.SlotOf(from))[x.finest]
 	last := x.s.destinationsOf(x.s.period.SlotOf(to))[x.finest]

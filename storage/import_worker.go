@@ -35,7 +35,8 @@ func (w *importWorker) sealerOf(slot int64) *slotSealer {
 	return y
 }
 
-// writeChunks writes the chunks of some series of a metric. It computes the rollups when enough series have accumulated.
+// writeChunks writes the chunks of some series of a metric. It computes the rollups when enough series have
+// accumulated.
 func (w *importWorker) writeChunks(piece []*importedDay) error {
 	there, err := w.listChunks(piece)
 	if err != nil {

@@ -58,8 +58,8 @@ func (b *Batch) countRejected(err error) {
 	}
 }
 
-// checkSeriesLimits returns an error if the head must not accept another series of a tenant. The caller must hold the tenant's
-// lock.
+// checkSeriesLimits returns an error if the head must not accept another series of a tenant. The caller must hold the
+// tenant's lock.
 func (s *Store) checkSeriesLimits(t *head.Tenant) error {
 	if s.head.RejectsSeries(t, s.opts.HeadBytes) {
 		return ErrTooManySeries

@@ -120,8 +120,8 @@ func (s *Store) relistWindow(ctx context.Context, tenant string, window int64, m
 	return s.ensureListed(ctx, at, until)
 }
 
-// unlistWindow unlists a window if it has no rows. Engines that expire rows don't delete them when a window is dropped. On
-// such an engine the window stays listed until its rows expire, so that deletes, cleaning and checks find them.
+// unlistWindow unlists a window if it has no rows. Engines that expire rows don't delete them when a window is dropped.
+// On such an engine the window stays listed until its rows expire, so that deletes, cleaning and checks find them.
 func (s *Store) unlistWindow(ctx context.Context, tenant string, window int64) (done bool, err error) {
 	at := tenantWindow{tenant, window}
 	if rows, err := s.hasRows(ctx, tenant, window); err != nil || rows {

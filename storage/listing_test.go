@@ -89,8 +89,8 @@ func TestOneStartWithAShortRetentionHidesNothingForEver(t *testing.T) {
 	require.Equal(t, want, ts.all("default")[jobLabels("new").String()], "written and sealed")
 }
 
-// TestWindowsThatLostTheirListing opens a store without the rows that list windows. Check must report the windows, and an
-// import or a seal must list them again.
+// TestWindowsThatLostTheirListing opens a store without the rows that list windows. Check must report the windows, and
+// an import or a seal must list them again.
 func TestWindowsThatLostTheirListing(t *testing.T) {
 	old := sample{time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC).UnixMilli(), 1}
 	open := func(t *testing.T) *testStore {

@@ -15,9 +15,9 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// loadSlot reads the staged rows of a slot that satisfy want into a generation that isn't part of the head. It returns nil
-// if there are none. A corrupt blob is reported, counted and kept. Blobs that depend on a corrupt or missing blob are
-// also kept, while the missing blob may still appear.
+// loadSlot reads the staged rows of a slot that satisfy want into a generation that isn't part of the head. It returns
+// nil if there are none. A corrupt blob is reported, counted and kept. Blobs that depend on a corrupt or missing blob
+// are also kept, while the missing blob may still appear.
 func (s *Store) loadSlot(ctx context.Context, w Work, want func(format.StageRow) bool) (*head.Generation, error) {
 	l := newLoader(s, w)
 	for row, err := range s.eng.Scan(ctx, s.stageRange(w, func() { l.missed = true })) {
@@ -96,8 +96,8 @@ func (l *loader) addBlob(ctx context.Context, r format.StageRow, b []byte) error
 	return nil
 }
 
-// missingDependencies records when stage rows of other processes that depend on missing rows were first read. The rows of a
-// commit become visible in any order. Such a row must therefore not be processed until its commit certainly wasn't
+// missingDependencies records when stage rows of other processes that depend on missing rows were first read. The rows
+// of a commit become visible in any order. Such a row must therefore not be processed until its commit certainly wasn't
 // acknowledged.
 type missingDependencies struct {
 	mu    sync.Mutex

@@ -41,7 +41,8 @@ func (s *Store) Member() *membership.Member { return s.member }
 // catchUp makes all samples visible that other processes have acknowledged.
 func (s *Store) catchUp(ctx context.Context) error { return s.follower.catchUp(ctx) }
 
-// lastKnownTime returns the latest time, in milliseconds, at which the store was certainly in use according to its rows.
+// lastKnownTime returns the latest time, in milliseconds, at which the store was certainly in use according to its
+// rows.
 func (s *Store) lastKnownTime(ctx context.Context) (int64, error) {
 	last, now := s.created.UnixMilli(), s.opts.Now().UnixMilli()
 	tenants, err := s.Tenants(ctx)

@@ -232,7 +232,8 @@ func TestGreatestRecordsFit(t *testing.T) {
 	require.NoError(t, ts.SealAll(t.Context()))
 }
 
-// TestLetGoWaitsForTheHead calls ReleaseSeries while the head is being rebuilt, when series don't have their samples yet.
+// TestLetGoWaitsForTheHead calls ReleaseSeries while the head is being rebuilt, when series don't have their samples
+// yet.
 func TestLetGoWaitsForTheHead(t *testing.T) {
 	wait := make(chan struct{})
 	holding := false

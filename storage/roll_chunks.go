@@ -63,9 +63,9 @@ type rollupChunk struct {
 	data    []byte
 }
 
-// readRollups reads the rollup chunks of a series in a window whose start is between from and to, in order. If the number
-// of a metric's shards has grown, two chunks may have the same start; the chunk with the higher version wins. unread is
-// true if there may be more chunks that are unreadable.
+// readRollups reads the rollup chunks of a series in a window whose start is between from and to, in order. If the
+// number of a metric's shards has grown, two chunks may have the same start; the chunk with the higher version wins.
+// unread is true if there may be more chunks that are unreadable.
 func (s *Store) readRollups(
 	ctx context.Context, res rollup.Resolution, window int64, series *Series, shards, from, to int64,
 ) (found []rollupChunk, unread bool, err error) {

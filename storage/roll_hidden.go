@@ -55,8 +55,8 @@ func (x *hiddenRoller) RollHidden(
 	return min(to, target), err
 }
 
-// rollMissing creates missing rollups of hidden windows up to a time. It skips windows to which nothing was written since
-// it last found their rollups complete.
+// rollMissing creates missing rollups of hidden windows up to a time. It skips windows to which nothing was written
+// since it last found their rollups complete.
 func (x *hiddenRoller) rollMissing(
 	ctx context.Context, tenant string, class, missing, to int64, ds format.Tombstones,
 ) error {
@@ -115,9 +115,9 @@ func (x *hiddenRoller) rollOnce(ctx context.Context, window int64, tenant string
 	return nil
 }
 
-// rolledWindows caches the hidden windows with complete rollups, for tenants with uncleaned deletes. Each has a stamp of
-// its commit records and the deletes. If the stamp is the same in the next Expire, a minute later, the commit records
-// aren't read again.
+// rolledWindows caches the hidden windows with complete rollups, for tenants with uncleaned deletes. Each has a stamp
+// of its commit records and the deletes. If the stamp is the same in the next Expire, a minute later, the commit
+// records aren't read again.
 type rolledWindows = bounds.Map[tenantClass, map[int64]uint64]
 
 type tenantClass struct {

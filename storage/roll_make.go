@@ -109,8 +109,8 @@ func (x *roller) readSealedChunks(in *rolledSlot, tasks []rollupTask, raw metric
 	})
 }
 
-// make5m sets a series' 5m chunk from all of the slot's sealed chunks. sealed contains the chunks that readSealedChunks has
-// read.
+// make5m sets a series' 5m chunk from all of the slot's sealed chunks. sealed contains the chunks that readSealedChunks
+// has read.
 func (x *roller) make5m(
 	in *rolledSlot, r *rollupTask, shards int64, sealed sealedChunks, b *rollup.Buckets,
 ) (err error) {
@@ -186,8 +186,8 @@ func (x *roller) relistChunks(in *rolledSlot, r *rollupTask, shards int64, seale
 	return len(chunks.values) > 0, nil
 }
 
-// extend5m removes deleted buckets from the stored chunk of a series, and adds missing buckets as rollup.Extend does. The
-// stored chunk can't be recomputed, because some of its source rows are missing by now.
+// extend5m removes deleted buckets from the stored chunk of a series, and adds missing buckets as rollup.Extend does.
+// The stored chunk can't be recomputed, because some of its source rows are missing by now.
 func (x *roller) extend5m(to rollupOf, r *rollupTask, b *rollup.Buckets) error {
 	due := to.dueDeletes(r.series)
 	if r.chunk == nil && len(due) == 0 {
@@ -295,8 +295,8 @@ func groupByMetric(rolls []rollupTask) map[string][]*Series {
 	return metrics
 }
 
-// err5mExpired means that 5m rollups with late samples expired before 1h rollups were computed from them. If the seal or
-// import is repeated, it adds the samples to 1h rollups only.
+// err5mExpired means that 5m rollups with late samples expired before 1h rollups were computed from them. If the seal
+// or import is repeated, it adds the samples to 1h rollups only.
 var err5mExpired = fmt.Errorf("%w: 5m rollups expired before 1h rollups were created from them; retry",
 	engine.ErrUnavailable)
 

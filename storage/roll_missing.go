@@ -40,9 +40,9 @@ func (x *roller) keepUnread5m(in *rolledSlot, r *rollupTask, shards int64, made 
 	return nil
 }
 
-// bucketsBefore returns the 5m buckets of a series' readable samples, without applying the deletes in due, and without the
-// chunks that this seal has written. If such a bucket counts at least as many samples as the stored bucket, all samples
-// of the stored bucket are readable.
+// bucketsBefore returns the 5m buckets of a series' readable samples, without applying the deletes in due, and without
+// the chunks that this seal has written. If such a bucket counts at least as many samples as the stored bucket, all
+// samples of the stored bucket are readable.
 func (x *rolledSlot) bucketsBefore(r *rollupTask, shards int64, due format.Tombstones) (*rollup.Buckets, error) {
 	known := x.hiding.OfSeries(r.series.Labels()).Filter(func(d *format.Tombstone) bool { return !due.Has(d.ID) })
 	found := sealedChunks{}

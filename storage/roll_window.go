@@ -19,8 +19,8 @@ import (
 // rollSeries is the number of series that are rolled up together.
 const rollSeries = 1000
 
-// commitRecordsIn reads the commit records of a tenant's window of any resolution. It returns none if they are past their
-// retention.
+// commitRecordsIn reads the commit records of a tenant's window of any resolution. It returns none if they are past
+// their retention.
 func (s *Store) commitRecordsIn(ctx context.Context, tenant string, window int64) (map[format.CommitKey]bool, error) {
 	return s.commitRecordsBetween(ctx, tenant, window, nil, nil)
 }
@@ -46,9 +46,9 @@ func (s *Store) commitRecordsBetween(
 	return found, nil
 }
 
-// listUnrolled lists the commit records of a raw window that are missing in the rollup windows, in order: the rollups don't
-// include these seals. Each delete that touches slots of the window also has a commit record per slot, under its id.
-// Rollups have this record once they were recomputed for the delete.
+// listUnrolled lists the commit records of a raw window that are missing in the rollup windows, in order: the rollups
+// don't include these seals. Each delete that touches slots of the window also has a commit record per slot, under its
+// id. Rollups have this record once they were recomputed for the delete.
 func (s *Store) listUnrolled(ctx context.Context, tenant string, window int64) ([]format.CommitKey, error) {
 	deleted, err := s.deletesOf(ctx, tenant)
 	if err != nil {

@@ -414,7 +414,8 @@ type rollMemory struct {
 	fine, hours rollup.Buckets
 }
 
-// forEachConcurrently calls f for each i below n, with reusable memory. If the engine is remote, the calls are concurrent.
+// forEachConcurrently calls f for each i below n, with reusable memory. If the engine is remote, the calls are
+// concurrent.
 func (x *roller) forEachConcurrently(n int, f func(ctx context.Context, i int, m *rollMemory) error) error {
 	workers := x.s.opts.seams.workers(x.s.workSizes().rollWorkers)
 	g, ctx := errgroup.WithContext(x.ctx)

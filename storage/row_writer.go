@@ -159,8 +159,8 @@ func (x *rowWriter) addRow(
 // minKeyValues is the initial capacity of keys, in fields.
 const minKeyValues = 1 << 10
 
-// copyKey copies a key into keys. If keys is full, it allocates a slice of twice the capacity, and earlier rows keep the
-// previous one. After some writes, one slice holds the keys of a whole write.
+// copyKey copies a key into keys. If keys is full, it allocates a slice of twice the capacity, and earlier rows keep
+// the previous one. After some writes, one slice holds the keys of a whole write.
 func (x *rowWriter) copyKey(key engine.Key) engine.Key {
 	if cap(x.keys)-len(x.keys) < len(key) {
 		x.keys = make([]engine.Value, 0, max(minKeyValues, 2*cap(x.keys)))
@@ -199,8 +199,8 @@ func (n *lastNames) resetFor(tenant string, window int64) {
 	}
 }
 
-// replaceLabel stores l in place of the previous label with the same name. same is true if the label is unchanged. named is
-// true if there was a label with this name.
+// replaceLabel stores l in place of the previous label with the same name. same is true if the label is unchanged.
+// named is true if there was a label with this name.
 func (n *lastNames) replaceLabel(l labels.Label) (same, named bool) {
 	for i := range n.labels {
 		if n.labels[i].Name == l.Name {
@@ -261,9 +261,9 @@ func (x *rowWriter) addName(name catalogName, row engine.Batch) {
 	x.catalog = append(x.catalog, row)
 }
 
-// checkDeletesFresh returns an error if a seal has taken so long that its list of deletes may be incomplete. Tombstones created
-// since it started are kept for at least deleteRests. Later, a tombstone may be missing, and samples that it deleted
-// must not be written.
+// checkDeletesFresh returns an error if a seal has taken so long that its list of deletes may be incomplete. Tombstones
+// created since it started are kept for at least deleteRests. Later, a tombstone may be missing, and samples that it
+// deleted must not be written.
 func (x *rowWriter) checkDeletesFresh() error {
 	if took := membership.Elapsed(x.begun, x.s.opts.Now()); took > deleteRests/2 {
 		return fmt.Errorf(

@@ -188,8 +188,8 @@ func (s *Store) SealAll(ctx context.Context) error {
 	return nil
 }
 
-// ReleaseSeries releases the series without unsealed samples from the head, and returns their number. It releases none while
-// the head is being rebuilt, because the samples of some series aren't loaded yet.
+// ReleaseSeries releases the series without unsealed samples from the head, and returns their number. It releases none
+// while the head is being rebuilt, because the samples of some series aren't loaded yet.
 func (s *Store) ReleaseSeries() int {
 	if s.Ready() != nil {
 		return 0
@@ -235,9 +235,9 @@ func (s *Store) closeGenerations(works []*sealedWork) {
 	}
 }
 
-// listStagedRows lists the staged rows to seal. gens are the closed generations. If they don't contain all rows, extra is a
-// generation with the remaining rows. left are the unreadable rows, which are kept. The generations may contain samples
-// of other rows, which are durable or were sealed before.
+// listStagedRows lists the staged rows to seal. gens are the closed generations. If they don't contain all rows, extra
+// is a generation with the remaining rows. left are the unreadable rows, which are kept. The generations may contain
+// samples of other rows, which are durable or were sealed before.
 func (s *Store) listStagedRows(ctx context.Context, w Work, gens []*head.Generation, upTo int64) (
 	extra []*head.Generation, rows []format.StageRow, left map[format.StageRow]bool, err error,
 ) {

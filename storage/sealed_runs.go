@@ -25,8 +25,8 @@ import (
 const (
 	// sealedRunsTTL is the TTL of these records. It is longer than the maximum age of slots that SealUnlisted checks.
 	sealedRunsTTL = 120 * 24 * time.Hour
-	// minReappearTime is the minimum time between the deletion of a row and its reappearance. It is half of the time for
-	// which engines keep deletions.
+	// minReappearTime is the minimum time between the deletion of a row and its reappearance. It is half of the time
+	// for which engines keep deletions.
 	minReappearTime = 30 * time.Minute
 )
 

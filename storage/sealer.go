@@ -164,8 +164,8 @@ func (x *slotSealer) buildRollup(metric string, samples *chunk.Samples, version 
 	return appendRollup(&x.buckets, rollup.FiveMinutes, version)
 }
 
-// subtractSealed removes the samples that the slot's sealed chunks already contain, and reports whether none are left. It
-// adds the deletes that those chunks name to named.
+// subtractSealed removes the samples that the slot's sealed chunks already contain, and reports whether none are left.
+// It adds the deletes that those chunks name to named.
 //
 // Invariant: a new chunk never gets the key of a cleaned chunk. The cleaned chunk names more deletes than when its
 // version was computed, and the new chunk names all of them.

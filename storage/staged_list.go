@@ -87,8 +87,8 @@ func (l *stagedList) newRow(i listedItem) engine.Batch {
 	}}}
 }
 
-// addRows appends rows for the young slots of a commit, and for their units, unless this process has already listed them.
-// It returns the added items. Old slots are listed after their blobs are durable: see ensure.
+// addRows appends rows for the young slots of a commit, and for their units, unless this process has already listed
+// them. It returns the added items. Old slots are listed after their blobs are durable: see ensure.
 func (l *stagedList) addRows(rows []engine.Batch, streams []*head.Generation) (with []engine.Batch, added []listedItem) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -109,8 +109,8 @@ func (l *stagedList) addRows(rows []engine.Batch, streams []*head.Generation) (w
 	return rows, added
 }
 
-// recordListed records that the rows of items are durable. It must not be called if the outcome of the write is unknown,
-// because the rows may then never appear.
+// recordListed records that the rows of items are durable. It must not be called if the outcome of the write is
+// unknown, because the rows may then never appear.
 func (l *stagedList) recordListed(added []listedItem) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,8 +130,8 @@ func (l *stagedList) recordListed(added []listedItem) {
 	}
 }
 
-// ensureListed returns once each slot and its unit are listed by a row that isn't closing. The slots' blobs must be durable.
-// ensure doesn't use known, because a sealer may have unlisted the slot.
+// ensureListed returns once each slot and its unit are listed by a row that isn't closing. The slots' blobs must be
+// durable. ensure doesn't use known, because a sealer may have unlisted the slot.
 func (l *stagedList) ensureListed(ctx context.Context, slots []head.SlotPartition) error {
 	if len(slots) == 0 {
 		return nil

@@ -19,8 +19,8 @@ import (
 // readable rows.
 var errUnread = errors.New("storage: an unreadable rollup is kept unchanged")
 
-// unreadReporter returns a function that a scan of a partition calls for unreadable chunks. It reports and counts each once,
-// and calls f.
+// unreadReporter returns a function that a scan of a partition calls for unreadable chunks. It reports and counts each
+// once, and calls f.
 func (s *Store) unreadReporter(t *engine.Table, partition engine.Key, f func(paged.Unreadable)) func(paged.Unreadable) {
 	return func(u paged.Unreadable) {
 		rows := engine.Range{

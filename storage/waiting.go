@@ -26,9 +26,9 @@ func (w Work) slotPartition() head.SlotPartition {
 	return head.SlotPartition{Slot: w.Slot, Partition: w.Partition}
 }
 
-// WaitingWork lists the slots of a partition that may have unsealed samples, oldest first. These are the slots in the head,
-// and the slots with staged rows according to the engine or, in a shared store, to table staged. In a shared store most
-// young slots in the list are empty.
+// WaitingWork lists the slots of a partition that may have unsealed samples, oldest first. These are the slots in the
+// head, and the slots with staged rows according to the engine or, in a shared store, to table staged. In a shared
+// store most young slots in the list are empty.
 func (s *Store) WaitingWork(ctx context.Context, partition int) ([]Work, error) {
 	bySlot := map[int64]time.Time{}
 	if s.opts.Shared {
@@ -90,8 +90,8 @@ func (s *Store) mayUnlist(slot int64) bool {
 	return s.opts.Now().UnixMilli()-s.period.SlotEnd(slot) > format.YoungMS
 }
 
-// UnlistSlots removes a partition's slots from the list of staged slots if they are older than format.YoungMS and have no
-// stage rows. It then removes units without slots. It does nothing in a store that isn't shared.
+// UnlistSlots removes a partition's slots from the list of staged slots if they are older than format.YoungMS and have
+// no stage rows. It then removes units without slots. It does nothing in a store that isn't shared.
 func (s *Store) UnlistSlots(ctx context.Context, partition int) error {
 	if err := s.clock.MayRemove(); err != nil || !s.opts.Shared {
 		return err
@@ -177,8 +177,9 @@ func (s *Store) listEmpty(
 // maxUnlistedAgeMS is the maximum age of slots that SealUnlisted checks.
 const maxUnlistedAgeMS = 60 * format.DayMS
 
-// SealUnlisted seals staged rows of slots that aren't listed, and returns the number of slots that it sealed. On a cluster
-// such rows exist if a replica missed their deletion for longer than the cluster keeps deletions, or if a write failed.
+// SealUnlisted seals staged rows of slots that aren't listed, and returns the number of slots that it sealed. On a
+// cluster such rows exist if a replica missed their deletion for longer than the cluster keeps deletions, or if a write
+// failed.
 func (s *Store) SealUnlisted(ctx context.Context, partition int) (found int, err error) {
 	if err := s.clock.MayRemove(); err != nil {
 		return 0, err
@@ -227,8 +228,8 @@ func (s *Store) isEmptyPartition(ctx context.Context, t *engine.Table, partition
 	return true, nil
 }
 
-// listOccupied returns the items of a list whose engine partitions may have rows. It returns all items if the engine can't
-// probe multiple partitions at once.
+// listOccupied returns the items of a list whose engine partitions may have rows. It returns all items if the engine
+// can't probe multiple partitions at once.
 func listOccupied[T any](
 	ctx context.Context, s *Store, t *engine.Table, list []T, partitionOf func(T) engine.Key,
 ) ([]T, error) {

@@ -15,8 +15,9 @@ import (
 // countedSeries are how many series the window of BenchmarkCountSeriesCold has.
 const countedSeries = 200_000
 
-// BenchmarkCountSeriesCold asks for counts in a store that was just opened, of which the windows were counted or not; and counts them. peak-MB are those of the
-// heap that the window's counting takes at most, as far as it is seen between pieces.
+// BenchmarkCountSeriesCold asks for counts in a store that was just opened, of which the windows were counted or not;
+// and counts them. peak-MB are those of the heap that the window's counting takes at most, as far as it is seen between
+// pieces.
 func BenchmarkCountSeriesCold(b *testing.B) {
 	ts := openUncheckedStore(b)
 	fillCold(b, ts, countedSeries)

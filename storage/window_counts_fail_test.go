@@ -38,7 +38,8 @@ func (ts *testStore) uncounted() []ended.OverWindow {
 	return list
 }
 
-// TestCountsAreStoredWholeOrNot fails each write and each scan of counting, and ends it between any two pieces: what stands then is right.
+// TestCountsAreStoredWholeOrNot fails each write and each scan of counting, and ends it between any two pieces: what
+// stands then is right.
 func TestCountsAreStoredWholeOrNot(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"fail", "lose", "scan", "cancel"} {
@@ -157,7 +158,8 @@ func TestCountsGoWithTheirWindow(t *testing.T) {
 	}
 }
 
-// TestCutShortImportsAreNotCounted leaves windows to a later time in which an import failed: it may go on writing under the mark that it has.
+// TestCutShortImportsAreNotCounted leaves windows to a later time in which an import failed: it may go on writing under
+// the mark that it has.
 func TestCutShortImportsAreNotCounted(t *testing.T) {
 	t.Parallel()
 	waiting := 0
@@ -189,7 +191,8 @@ func TestCutShortImportsAreNotCounted(t *testing.T) {
 	require.Positive(t, waiting)
 }
 
-// TestDamagedCountsAreNamedAndCountedAnew changes each row of counts: labels answer, the damage is named once, and Check finds it. Counting anew mends it.
+// TestDamagedCountsAreNamedAndCountedAnew changes each row of counts: labels answer, the damage is named once, and
+// Check finds it. Counting anew mends it.
 func TestDamagedCountsAreNamedAndCountedAnew(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.Retention = 0 })

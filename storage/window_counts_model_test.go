@@ -127,8 +127,9 @@ func (m *countsModel) compare() {
 	}
 }
 
-// TestCountsOfRandomHistories compares counts with those of labels after random histories: late series, several shards, changes of classes, deletes, dropped
-// windows and classes, restarts, and limits that make counting go through the series several times.
+// TestCountsOfRandomHistories compares counts with those of labels after random histories: late series, several shards,
+// changes of classes, deletes, dropped windows and classes, restarts, and limits that make counting go through the
+// series several times.
 func TestCountsOfRandomHistories(t *testing.T) {
 	t.Parallel()
 	compared, stored := 0, 0

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// withFaultyCounts adds counting of series to a history, most of it with faults, crashes, or writes beside, and time that passes before.
+// withFaultyCounts adds counting of series to a history, most of it with faults, crashes, or writes beside, and time
+// that passes before.
 func withFaultyCounts(h history, seed uint64) (out history) {
 	rng := rand.New(rand.NewPCG(seed, 29))
 	for i, line := range h {
@@ -63,7 +64,8 @@ func TestCountedProtocol(t *testing.T) {
 	}
 }
 
-// count counts the windows that are over. Unless anything goes wrong or happens beside, all counts are those of the labels, then and before.
+// count counts the windows that are over. Unless anything goes wrong or happens beside, all counts are those of the
+// labels, then and before.
 func (r *protocolRun) count(ctx context.Context) {
 	alone := len(r.faults) == 0 && len(r.hooks) == 0
 	if alone {

@@ -145,7 +145,8 @@ func (s *Store) isWhole(ctx context.Context, tenant string, window int64) (bool,
 	return true, nil
 }
 
-// wrongCounts compares answers about a tenant's windows with counting labels one by one. It returns how many windows were compared, and a difference.
+// wrongCounts compares answers about a tenant's windows with counting labels one by one. It returns how many windows
+// were compared, and a difference.
 func (s *Store) wrongCounts(ctx context.Context, tenant string, rng *rand.Rand) (windows int, problem string, err error) {
 	churn, cut, err := s.Counts().Churn(ctx, tenant, 1+rng.IntN(100))
 	if err != nil || cut {

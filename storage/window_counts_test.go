@@ -39,7 +39,8 @@ func (ts *testStore) writeSeries(tenant string, from, to int, ago time.Duration)
 	require.NoError(ts.t, b.Commit(ts.t.Context()))
 }
 
-// TestStoredCountsNeedNoLabels reads no labels for windows that were counted, and counts again those that were written to.
+// TestStoredCountsNeedNoLabels reads no labels for windows that were counted, and counts again those that were written
+// to.
 func TestStoredCountsNeedNoLabels(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"pebble", "memory"} {

@@ -87,8 +87,8 @@ func (g *Gatherer) Full() bool { return g.bytes >= g.enough }
 // Small reports whether a number of floats takes less than half a batch.
 func (g *Gatherer) Small(samples int) bool { return samples*SampleBytes < g.enough/2 }
 
-// Tail selects the floats of one series, from index From on, that Take leaves in the Gatherer for the next batch, because
-// the source may have more of them.
+// Tail selects the floats of one series, from index From on, that Take leaves in the Gatherer for the next batch,
+// because the source may have more of them.
 type Tail struct {
 	Of   *chunk.Samples // nil: no tail
 	From int

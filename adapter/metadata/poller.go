@@ -15,7 +15,8 @@ import (
 // Options configure a Poller. Fields without a default must be set.
 type Options struct {
 	Sources []Source
-	// Note is called with the metadata of each metric, usually storage.Store's QueueMetadata. The callee owns the bytes.
+	// Note is called with the metadata of each metric, usually storage.Store's QueueMetadata. The callee owns the
+	// bytes.
 	Note func(tenant string, metric []byte, kind string, unit, help []byte)
 
 	// Every is the time from a response to the next request. Default 2 min.

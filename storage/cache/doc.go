@@ -9,5 +9,6 @@
 // evicts the least recently used entries.
 //
 // Package storage creates one cache per store; packages query and counts call it. A caller must read the version before
-// it loads the value. With a version read later, an outdated value would be returned until the next write to the window.
+// it loads the value. With a version read later, an outdated value would be returned until the next write to the
+// window.
 package cache

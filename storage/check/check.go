@@ -365,8 +365,8 @@ func (c *checker) windowName(window int64) string {
 	return fmt.Sprintf("window %d (%s to %s)", window, format.FormatTime(start), format.FormatTime(end))
 }
 
-// reportDamage reports damage that interrupted a part of the check, and returns nil so that the check continues with the next
-// part. It returns other errors.
+// reportDamage reports damage that interrupted a part of the check, and returns nil so that the check continues with
+// the next part. It returns other errors.
 func (c *checker) reportDamage(err error) error {
 	if !errors.Is(err, engine.ErrCorrupt) {
 		return err

@@ -13,8 +13,8 @@ import (
 const (
 	// fileShare is the number of bytes of files that take as much time as one byte of rows.
 	fileShare = 8
-	// defaultDayWork is the work for a day of 1h rollups, if the engine can't measure the size of rows. For finer rows it
-	// is multiplied by relativeRows.
+	// defaultDayWork is the work for a day of 1h rollups, if the engine can't measure the size of rows. For finer rows
+	// it is multiplied by relativeRows.
 	defaultDayWork = 1 << 20
 )
 
@@ -84,7 +84,8 @@ func (c *checker) rowsOf(tenant string, window int64) (int64, error) {
 	return total, nil
 }
 
-// progressWithin returns a function that reports progress within the work of a window, given the number of parts that are done.
+// progressWithin returns a function that reports progress within the work of a window, given the number of parts that
+// are done.
 func (c *checker) progressWithin(work int64) func(done, all int) {
 	added := int64(0)
 	return func(done, all int) {

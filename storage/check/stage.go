@@ -15,8 +15,8 @@ import (
 	"github.com/cassia-db/cassia/storage/head"
 )
 
-// checkStage checks the blobs of all slots. It also checks that readers read each slot that has blobs. A damaged block may
-// affect the list of slots and many slots. It is reported once.
+// checkStage checks the blobs of all slots. It also checks that readers read each slot that has blobs. A damaged block
+// may affect the list of slots and many slots. It is reported once.
 func (c *checker) checkStage() error {
 	var gaps stagedGaps
 	defer func() { gaps.report(c) }()

@@ -127,8 +127,8 @@ func (c *headCount) add(ls labels.Labels, first bool) {
 // bytesOf returns the bytes of a text without copying them. They must not be modified.
 func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
 
-// largestCounts keeps the largest of the counts that are added, up to a limit. The smallest kept count is at the top of the
-// heap.
+// largestCounts keeps the largest of the counts that are added, up to a limit. The smallest kept count is at the top of
+// the heap.
 type largestCounts struct {
 	limit int
 	heap  countHeap

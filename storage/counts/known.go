@@ -27,7 +27,8 @@ func (c countedState) cacheValue(as uint64) uint64 {
 	return xxhash.Sum64(b[:])&^countsBits | as
 }
 
-// cachedState returns the cached value about the counts of a window, or 0 if the cache has no value for the window's states.
+// cachedState returns the cached value about the counts of a window, or 0 if the cache has no value for the window's
+// states.
 func (s *Statistics) cachedState(u *ended.OverWindow) uint64 {
 	k := s.env.Memory.Note(u.Tenant, u.Window)
 	if as := k & countsBits; as == countsUnreadable || k == newCountedState(u).cacheValue(as) {

@@ -8,7 +8,8 @@ import (
 	"github.com/cassia-db/cassia/storage/ended"
 )
 
-// TestWhatIsKnownIsOfTheStates checks that cached values are valid only for the window's states, except countsUnreadable.
+// TestWhatIsKnownIsOfTheStates checks that cached values are valid only for the window's states, except
+// countsUnreadable.
 func TestWhatIsKnownIsOfTheStates(t *testing.T) {
 	s := New(Env{Memory: &ended.Memory{}})
 	u := &ended.OverWindow{Tenant: "a", Window: 7, Version: 3, Before: &ended.EarlierWindow{Window: 6, State: 2}}

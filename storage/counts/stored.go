@@ -16,7 +16,8 @@ import (
 // errNoCounts means that a window has no readable counts for its current state.
 var errNoCounts = errors.New("storage: the series of the window have not been counted")
 
-// StoredCounts returns the stored counts of a window's series for a state. It returns nil if the series must be counted.
+// StoredCounts returns the stored counts of a window's series for a state. It returns nil if the series must be
+// counted.
 func (s *Statistics) StoredCounts(ctx context.Context, tenant string, window int64, state uint64) *format.Counts {
 	if !s.MayHaveCounts(window) {
 		return nil
@@ -150,7 +151,8 @@ func (s *Statistics) storedSeries(
 	return found
 }
 
-// answerFromCounts answers a query from stored counts. ok is false if they don't contain all counts that the query needs.
+// answerFromCounts answers a query from stored counts. ok is false if they don't contain all counts that the query
+// needs.
 func answerFromCounts(c *format.Counts, q SeriesQuery) (answer SeriesCounts, ok bool) {
 	if q.Metric != "" {
 		return answer, false

@@ -108,8 +108,8 @@ func (c *valueCounter) isPostponed(name []byte) bool {
 // maxShareBits bounds the number of shares of a label's values: it is at most 2^maxShareBits.
 const maxShareBits = 32
 
-// postponeLargest frees memory by postponing the label whose values take the most memory. If this label takes most of the
-// limit, it postpones only half of its values.
+// postponeLargest frees memory by postponing the label whose values take the most memory. If this label takes most of
+// the limit, it postpones only half of its values.
 func (c *valueCounter) postponeLargest() {
 	var most *countedLabel
 	for _, l := range c.counting {

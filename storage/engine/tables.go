@@ -1,7 +1,7 @@
 package engine
 
-// The tables of the store. The window is the first field of the partition key in tables whose rows expire. Retention can
-// then drop a window with one range, and on Pebble a day's writes are in neighboring blocks.
+// The tables of the store. The window is the first field of the partition key in tables whose rows expire. Retention
+// can then drop a window with one range, and on Pebble a day's writes are in neighboring blocks.
 //
 //	table     partition key                                 clustering key
 //	stage     slot, partition                               writer, seq            samples that aren't sealed

@@ -202,7 +202,8 @@ func (c *cluster) updateElection(
 			ctx, engine.Chosen, choicePartition(c.at), choiceKey(c.at), row, value,
 		)
 		if err != nil {
-			// The row may have been written although CompareAndSet failed. The election is unknown until it is read again.
+			// The row may have been written although CompareAndSet failed. The election is unknown until it is read
+			// again.
 			c.mu.Lock()
 			c.known = time.Time{}
 			c.mu.Unlock()

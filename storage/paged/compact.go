@@ -22,7 +22,8 @@ type Compaction struct {
 	Partition  engine.Key
 	// Timestamp returns the timestamp of the row of a chunk with a start and a version, microseconds.
 	Timestamp func(start int64, version uint64) int64
-	// Reading is called before the rows of a piece are read, and what it returns afterwards. Between is called between pieces of the work, without locks.
+	// Reading is called before the rows of a piece are read, and what it returns afterwards. Between is called between
+	// pieces of the work, without locks.
 	Reading func() (done func())
 	Between func()
 	// Left, if set, takes chunks that can't be read. Their series stay as they are.
@@ -33,7 +34,8 @@ type Compaction struct {
 type Compacted struct {
 	Series int // that were written again
 	Chunks int // that became parts of long chunks
-	// Left are series that stay as they are though they have several chunks: a chunk can't be read, or they are too large.
+	// Left are series that stay as they are though they have several chunks: a chunk can't be read, or they are too
+	// large.
 	Left int
 }
 
@@ -42,9 +44,10 @@ func (c *Compacted) Add(o Compacted) {
 	c.Series, c.Chunks, c.Left = c.Series+o.Series, c.Chunks+o.Chunks, c.Left+o.Left
 }
 
-// Compact makes one long chunk of the chunks that a series has in an interval, for all series of a partition of rollups, and removes what
-// these were in rows and pages. Each piece of series is replaced by one atomic write, so it may end anywhere and begin anew. Where a series already
-// has a long chunk and more besides, as of samples that came late, both become one. BeginLong was called for the window.
+// Compact makes one long chunk of the chunks that a series has in an interval, for all series of a partition of
+// rollups, and removes what these were in rows and pages. Each piece of series is replaced by one atomic write, so it
+// may end anywhere and begin anew. Where a series already has a long chunk and more besides, as of samples that came
+// late, both become one. BeginLong was called for the window.
 //
 // A long chunk is read back before it is written: where it doesn't give its chunks back, the series stays as it is.
 func (r *Rows) Compact(ctx context.Context, c Compaction) (done Compacted, err error) {
@@ -84,7 +87,8 @@ type compactor struct {
 	seen  int    // rows that were read
 	last  string // of the series that were written again, if the next one follows it; "": none
 	rows  map[string][]rollup.Part
-	// stale are series with rows that their long chunks outdo, or the other way round; broken are chunks that can't be read.
+	// stale are series with rows that their long chunks outdo, or the other way round; broken are chunks that can't be
+	// read.
 	stale  map[string]bool
 	broken []Unreadable
 
@@ -197,8 +201,8 @@ func (x *compactor) finish() {
 	x.add()
 }
 
-// joinAll adds the rows of the series to puts, one for intervals with several chunks; joined is how many chunks these have. ok is false if it can't be
-// written like that.
+// joinAll adds the rows of the series to puts, one for intervals with several chunks; joined is how many chunks these
+// have. ok is false if it can't be written like that.
 func (x *compactor) joinAll() (joined int, ok bool) {
 	for from, to := 0, 0; from < len(x.chunks); from = to {
 		interval := x.chunks[from].interval(x.Resolution)
@@ -252,8 +256,8 @@ func (x *compactor) fits() bool {
 	return size <= engine.MaxBatch/2
 }
 
-// add adds puts to the batch, and removes all rows of the series before. Ranges of series that follow each other are one, unless one that is broken
-// lies between: no row of it may have been yielded.
+// add adds puts to the batch, and removes all rows of the series before. Ranges of series that follow each other are
+// one, unless one that is broken lies between: no row of it may have been yielded.
 func (x *compactor) add() {
 	key := engine.Key{engine.Int(format.KindChunk), engine.Text(x.id)}
 	between := func(u Unreadable) bool { return x.last < u.Last && u.First < x.id }
@@ -419,8 +423,8 @@ func (x *compactor) listPages() (list []engine.Key, err error) {
 	return list, nil
 }
 
-// removeEntries removes from pages what rows of the piece stand for now. Where another compaction has rewritten pages since they were listed, it lists
-// them anew.
+// removeEntries removes from pages what rows of the piece stand for now. Where another compaction has rewritten pages
+// since they were listed, it lists them anew.
 func (x *compactor) removeEntries() error {
 	if len(x.rows) == 0 {
 		return nil
@@ -443,8 +447,8 @@ func (x *compactor) removeEntries() error {
 	return nil
 }
 
-// removals returns what removes entries of series, whose ids are in order, from the pages that may have some, and has pages be those that there will be. gone
-// is true if one isn't there any more.
+// removals returns what removes entries of series, whose ids are in order, from the pages that may have some, and has
+// pages be those that there will be. gone is true if one isn't there any more.
 func (x *compactor) removals(ids []string) (batches []engine.Batch, gone bool, err error) {
 	left := make([]engine.Key, 0, len(x.pages))
 	for _, key := range x.pages {
@@ -473,8 +477,8 @@ func (x *compactor) removals(ids []string) (batches []engine.Batch, gone bool, e
 	return batches, gone, nil
 }
 
-// withoutEntries returns what removes from a page those of its entries that rows stand for; nothing if it has none, or can't be read. there is false if
-// there is no such page.
+// withoutEntries returns what removes from a page those of its entries that rows stand for; nothing if it has none, or
+// can't be read. there is false if there is no such page.
 func (x *compactor) withoutEntries(key engine.Key) (b engine.Batch, there bool, err error) {
 	for row, err := range x.r.eng.Scan(x.ctx, engine.Range{Table: x.tables.pages, Partition: x.Partition, From: key, To: key}) {
 		if err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestCompactStopsBetweenOthers compacts where nothing, or little, is to be done: writers needn't wait until the whole partition was read.
+// TestCompactStopsBetweenOthers compacts where nothing, or little, is to be done: writers needn't wait until the whole
+// partition was read.
 func TestCompactStopsBetweenOthers(t *testing.T) {
 	t.Parallel()
 	for name, slots := range map[string]int{"one chunk a series": 1, "compacted before": 6} {
@@ -44,7 +45,8 @@ func TestCompactStopsBetweenOthers(t *testing.T) {
 	}
 }
 
-// TestCompactLeavesChunksThatReachFurther compacts chunks with a bucket that lies behind the start of the next chunk: they stay as they are.
+// TestCompactLeavesChunksThatReachFurther compacts chunks with a bucket that lies behind the start of the next chunk:
+// they stay as they are.
 func TestCompactLeavesChunksThatReachFurther(t *testing.T) {
 	t.Parallel()
 	for _, next := range []string{"buckets", "none"} {

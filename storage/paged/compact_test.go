@@ -39,7 +39,8 @@ func takeApart(t testing.TB, rows []testRow, first, last int64) (all []testRow) 
 	return all
 }
 
-// requireAllJoined holds that a partition has no two rows of a series in an interval, and no entry in pages that a row stands for.
+// requireAllJoined holds that a partition has no two rows of a series in an interval, and no entry in pages that a row
+// stands for.
 func requireAllJoined(t testing.TB, eng engine.Engine, table *engine.Table, partition engine.Key) {
 	t.Helper()
 	chunks := engine.Key{engine.Int(format.KindChunk)}

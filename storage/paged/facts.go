@@ -5,13 +5,14 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// factMemory remembers facts about segments of raw chunks, for queries that read some of their series: which pages a bucket has, and whether
-// there are rows besides pages. Pages that are open then need no scan of the engine, and neither do rows where there are none.
+// factMemory remembers facts about segments of raw chunks, for queries that read some of their series: which pages a
+// bucket has, and whether there are rows besides pages. Pages that are open then need no scan of the engine, and
+// neither do rows where there are none.
 //
-// A fact holds as long as the engine's versions of the partition's rows and pages are the same as before it was read: no write was applied
-// since, and nothing was dropped, see engine.Versioned. The versions are looked at anew for each fact. So a reader that has read pages, and
-// goes by the fact that there are no rows, has that from after its pages: rows that take the place of entries are written before these are
-// removed.
+// A fact holds as long as the engine's versions of the partition's rows and pages are the same as before it was read:
+// no write was applied since, and nothing was dropped, see engine.Versioned. The versions are looked at anew for each
+// fact. So a reader that has read pages, and goes by the fact that there are no rows, has that from after its pages:
+// rows that take the place of entries are written before these are removed.
 type factMemory struct {
 	versions engine.Versioned // nil: nothing is remembered
 	of       *lru[factKey, *fact]
@@ -127,7 +128,8 @@ func (s *scan) nameOf(g *segment) string {
 	return g.name
 }
 
-// noRows reports whether a segment has no rows besides its pages, which were read before. It looks for some where that isn't known.
+// noRows reports whether a segment has no rows besides its pages, which were read before. It looks for some where that
+// isn't known.
 func (s *scan) noRows(g *segment) (bool, error) {
 	memory := s.r.facts
 	if !s.remembers(g) {

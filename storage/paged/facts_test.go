@@ -25,8 +25,8 @@ func chunksOf(r *Rows, w Wanted) ([]testRow, error) {
 	return readAll(func(ctx context.Context, _ engine.Range) seq { return r.Chunks(ctx, w) }, engine.Range{})
 }
 
-// TestFactsSpareScans reads chunks out of pages again without any scan of the engine, also those of the neighbours in a bucket, until
-// something is written or dropped.
+// TestFactsSpareScans reads chunks out of pages again without any scan of the engine, also those of the neighbours in a
+// bucket, until something is written or dropped.
 func TestFactsSpareScans(t *testing.T) {
 	eng, scans := countingScans(memory.New())
 	series := seriesOf("up", 300)
@@ -150,8 +150,8 @@ func (c *cleaned) recall(r *Rows, i, j int) error {
 	return nil
 }
 
-// Whoever goes by facts misses no row, and finds none that is worse than before it began, wherever cleaning comes between two looks at the
-// engine.
+// Whoever goes by facts misses no row, and finds none that is worse than before it began, wherever cleaning comes
+// between two looks at the engine.
 func TestCleaningBetweenFacts(t *testing.T) {
 	for seed := range uint64(150) {
 		rng := rand.New(rand.NewPCG(seed, 3))

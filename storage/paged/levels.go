@@ -10,8 +10,9 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// levelMemory remembers of which levels segments have pages, most often none, for whoever reads these again: to look for them takes a scan
-// of the engine each. It relies on all pages being written through one Rows. Pages that were removed are still looked for.
+// levelMemory remembers of which levels segments have pages, most often none, for whoever reads these again: to look
+// for them takes a scan of the engine each. It relies on all pages being written through one Rows. Pages that were
+// removed are still looked for.
 //
 //	reader: written? ─► scans ─► remembers, if nothing was written since
 //	writer: pages are durable ─► counted as written, and their segments forgotten ─► Write returns
@@ -134,9 +135,9 @@ func (s *scan) levelsOf(segment engine.Key) ([]int, error) {
 	return found, nil
 }
 
-// sharedLevelsOf is levelsOf where other processes write pages, too. A reader that has read the version of a window sees the pages that were written
-// before, and doesn't need later ones: their samples aren't sealed for it. So the levels found hold for that version. A scan is a request:
-// one lists all pages of the segment, which are few.
+// sharedLevelsOf is levelsOf where other processes write pages, too. A reader that has read the version of a window
+// sees the pages that were written before, and doesn't need later ones: their samples aren't sealed for it. So the
+// levels found hold for that version. A scan is a request: one lists all pages of the segment, which are few.
 func (s *scan) sharedLevelsOf(segment engine.Key, name string) (found []int, err error) {
 	remember := s.wanted != nil && s.wanted.Version != 0
 	if remember {

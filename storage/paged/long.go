@@ -14,13 +14,15 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Long chunks are rows of r5m and r1h that stand for the chunks of a series in an interval, a day or a window. Compact makes them. Their keys lie before those
-// of the series' chunks, so one iterator of the engine yields both, as they were at one time:
+// Long chunks are rows of r5m and r1h that stand for the chunks of a series in an interval, a day or a window. Compact
+// makes them. Their keys lie before those of the series' chunks, so one iterator of the engine yields both, as they
+// were at one time:
 //
 //	engine: │ long a │ a of day 3 │ a of day 30 │ long b │ c of day 1 │
 //	rows:   │ a of day 1 │ day 2 │ day 3, of the higher version │ … │ b of day 1 │ …
 //
-// Where the caller takes long chunks (Wanted.Long), and neither a row nor a page has anything of the interval that counts, it gets them as they are.
+// Where the caller takes long chunks (Wanted.Long), and neither a row nor a page has anything of the interval that
+// counts, it gets them as they are.
 
 // widen changes a range of the engine's rows so that long chunks among them can be read: their values are needed.
 func (s *scan) widen(rows *engine.Range) {
@@ -41,7 +43,8 @@ func (s *scan) fromLong(from engine.Key) engine.Key {
 	return from
 }
 
-// longRows yields the rows of a part of the range out of those of the engine, long chunks taken apart. Series with entries in pages get no long chunks.
+// longRows yields the rows of a part of the range out of those of the engine, long chunks taken apart. Series with
+// entries in pages get no long chunks.
 func (s *scan) longRows(part engine.Range, rows iter.Seq2[engine.Row, error], entries []entry) iter.Seq2[engine.Row, error] {
 	return func(yield func(engine.Row, error) bool) {
 		x := longReader{scan: s, from: part.From, to: part.To, entries: entries, yield: yield}

@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// longWindows are the windows of rollups that may have long chunks. Whoever reads another window looks for none: a scan for some series begins
-// at the first of their chunks that is wanted, behind the long ones. So before the first long chunk is written to a window, scans that began
-// without looking for any end:
+// longWindows are the windows of rollups that may have long chunks. Whoever reads another window looks for none: a scan
+// for some series begins at the first of their chunks that is wanted, behind the long ones. So before the first long
+// chunk is written to a window, scans that began without looking for any end:
 //
 //	scan:    is the window listed? ── no: counted ─► reads ─► counted no more
 //	compact: the window is listed ─► waits until none is counted ─► writes long chunks
@@ -24,7 +24,8 @@ func newLongWindows() *longWindows {
 	return &longWindows{listed: map[int64]bool{}, plain: map[int64]int{}, ended: make(chan struct{})}
 }
 
-// begin notes that a scan of a window begins, and reports whether it must look for long chunks; if not, end must be called.
+// begin notes that a scan of a window begins, and reports whether it must look for long chunks; if not, end must be
+// called.
 func (w *longWindows) begin(window int64) (long bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -87,6 +88,6 @@ func (r *Rows) ListLong(windows []int64) { r.long.list(windows) }
 // HasLong reports whether a window may have long chunks.
 func (r *Rows) HasLong(window int64) bool { return r.long.has(window) }
 
-// BeginLong makes sure that all scans of a window look for long chunks, before the first ones are written there. It waits for scans that
-// began before.
+// BeginLong makes sure that all scans of a window look for long chunks, before the first ones are written there. It
+// waits for scans that began before.
 func (r *Rows) BeginLong(ctx context.Context, window int64) error { return r.long.await(ctx, window) }

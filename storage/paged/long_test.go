@@ -92,7 +92,8 @@ func TestLongChunksBefore1970(t *testing.T) {
 	}
 }
 
-// TestCompactBesideWriters compacts while rows of the same series are written, and read: the highest versions are there at last.
+// TestCompactBesideWriters compacts while rows of the same series are written, and read: the highest versions are there
+// at last.
 func TestCompactBesideWriters(t *testing.T) {
 	t.Parallel()
 	for name, open := range engines {

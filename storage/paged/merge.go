@@ -21,8 +21,8 @@ type merge struct {
 
 	entries []entry // those that weren't looked at, in the order of ids and starts
 
-	// next are the logical rows that the entries before make: all of one series and start, in order. They are valid as long as
-	// buf isn't used anew.
+	// next are the logical rows that the entries before make: all of one series and start, in order. They are valid as
+	// long as buf isn't used anew.
 	next   []logical
 	memory []logical // of next
 	buf    []byte
@@ -63,7 +63,8 @@ func (m *merge) add(p *heldPage, first, last string) {
 	}
 }
 
-// addWanted goes through the ids of the page and those that are wanted side by side: each is looked for among the others.
+// addWanted goes through the ids of the page and those that are wanted side by side: each is looked for among the
+// others.
 func (m *merge) addWanted(p *heldPage, first, last string) {
 	ids := m.wanted.IDs
 	times := m.wanted.timesOf(p.openPage)
@@ -172,8 +173,8 @@ func (m *merge) row() engine.Row {
 	return row
 }
 
-// outdoes reports whether an entry has a higher rank than the row with its key. Only rollups have: raw chunks in pages name
-// no deletes.
+// outdoes reports whether an entry has a higher rank than the row with its key. Only rollups have: raw chunks in pages
+// name no deletes.
 func (m *merge) outdoes(l *logical, row engine.Row) bool {
 	return m.ranked() && l.rank > rollup.VersionOf(row.Value)
 }

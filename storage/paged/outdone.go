@@ -17,15 +17,16 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Outdone returns what removes from the pages of a partition of raw, r5m or r1h those entries of some series, by id, that others
-// outdo: raw chunks of which a row with the same key names deletes, rollups of which a row or another entry has a higher version.
-// Readers don't see them any more. pages has one batch for each page that changes: it writes the page without these entries, unless
-// none are left, and deletes the page that was there. Labels pages stay, and so do pages that can't be read, which readers name.
-// rows are copies, as rows, of rollups in pages that outdo others: a reader that has read the page of the better one before it was
-// written, and that of the worse one after it was removed, finds the row. Their mutations have no timestamp.
+// Outdone returns what removes from the pages of a partition of raw, r5m or r1h those entries of some series, by id,
+// that others outdo: raw chunks of which a row with the same key names deletes, rollups of which a row or another entry
+// has a higher version. Readers don't see them any more. pages has one batch for each page that changes: it writes the
+// page without these entries, unless none are left, and deletes the page that was there. Labels pages stay, and so do
+// pages that can't be read, which readers name. rows are copies, as rows, of rollups in pages that outdo others: a
+// reader that has read the page of the better one before it was written, and that of the worse one after it was
+// removed, finds the row. Their mutations have no timestamp.
 //
-// The caller sets the timestamps of rows, writes these, and then pages; nobody else removes entries of the partition meanwhile. It sets when
-// they expire: as rows of the partition do. Rows that outdo entries have been written before.
+// The caller sets the timestamps of rows, writes these, and then pages; nobody else removes entries of the partition
+// meanwhile. It sets when they expire: as rows of the partition do. Rows that outdo entries have been written before.
 func (r *Rows) Outdone(ctx context.Context, table *engine.Table, partition engine.Key, series map[string]bool) (rows, pages []engine.Batch, err error) {
 	t := tablesOf(table)
 	if t == nil {
@@ -97,7 +98,8 @@ type outdone struct {
 	copied map[rowKey]bool
 }
 
-// buckets returns with what the keys of data pages begin that may have entries of the series: up to the bucket's first id.
+// buckets returns with what the keys of data pages begin that may have entries of the series: up to the bucket's first
+// id.
 func (c *outdone) buckets() (found []engine.Key, err error) {
 	chunks := engine.Key{engine.Int(format.KindChunk)}
 	for row, err := range c.r.eng.Scan(c.ctx, engine.Range{Table: c.pages, Partition: c.partition, From: chunks, To: chunks, KeysOnly: true}) {
@@ -167,7 +169,8 @@ type rowKey struct {
 // ranks are those of a key's row, 0 if there is none, and of the entry of the bucket with the lowest.
 type ranks struct{ row, least uint64 }
 
-// list adds the entries of the series to found. It reports whether it added any, and all entries of the page can be read.
+// list adds the entries of the series to found. It reports whether it added any, and all entries of the page can be
+// read.
 func (c *outdone) list(p *heldPage, found map[rowKey]ranks) bool {
 	listed := map[rowKey]uint64{}
 	var value []byte
@@ -249,8 +252,8 @@ func (c *outdone) rowKeyOf(row engine.Row) rowKey {
 	return k
 }
 
-// copyBest copies the rollups of pages that outdo others and rows, and sets their ranks as those of rows. Pages that can't be read are left out:
-// what these have outdoes nothing.
+// copyBest copies the rollups of pages that outdo others and rows, and sets their ranks as those of rows. Pages that
+// can't be read are left out: what these have outdoes nothing.
 func (c *outdone) copyBest(found map[rowKey]ranks) error {
 	r := c.around(found)
 	r.Damaged = func(engine.Damage) {}
@@ -298,8 +301,8 @@ func (c *outdone) without(p *heldPage, found map[rowKey]ranks) {
 	}
 }
 
-// removal returns the batch that writes a page without the entries that go, if any are left, and deletes it; it is empty if none goes, or the page
-// can't be read, or no key follows its own.
+// removal returns the batch that writes a page without the entries that go, if any are left, and deletes it; it is
+// empty if none goes, or the page can't be read, or no key follows its own.
 func removal(t *tables, partition engine.Key, p *heldPage, salt []byte, goes func(p *heldPage, i int, value []byte) bool) (b engine.Batch) {
 	var values [][]byte
 	var at []byte

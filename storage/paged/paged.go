@@ -223,8 +223,8 @@ func saltedVersionOf(value, salt []byte) string {
 }
 
 // nextVersionOf returns the version of a page that replaces a page with another version, or "" if there is none. Unless
-// salt is nil, it is the old version plus up to 2^96, so that the new key follows the old one. A scan that fetches pages
-// in parts, and passes the new key before the new page is written, has then already read the old page.
+// salt is nil, it is the old version plus up to 2^96, so that the new key follows the old one. A scan that fetches
+// pages in parts, and passes the new key before the new page is written, has then already read the old page.
 func nextVersionOf(version string, value, salt []byte) string {
 	if salt == nil {
 		return versionOf(value)

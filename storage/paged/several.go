@@ -10,10 +10,11 @@ import (
 )
 
 const (
-	// fewRaw and fewRollups are of how many series of a partition the chunks may be wanted to be read with those of other partitions: what stands beside them
-	// is read, too, of rollups the whole window.
+	// fewRaw and fewRollups are of how many series of a partition the chunks may be wanted to be read with those of
+	// other partitions: what stands beside them is read, too, of rollups the whole window.
 	fewRaw, fewRollups = 32, 6
-	// severalPartitions is how many partitions are read together: their pages are looked for before the rows of the first are read.
+	// severalPartitions is how many partitions are read together: their pages are looked for before the rows of the
+	// first are read.
 	severalPartitions = 128
 )
 
@@ -23,9 +24,10 @@ type ChunksOf struct {
 	At int
 }
 
-// Several yields the rows of several Wanted, of each those that Chunks yields, in the order of their keys, and the Wanted in any order. It asks for few series of
-// many partitions together where the engine is a SeveralScanner: which of them have pages first, and then the rows of those that don't. An error comes with the
-// place of the Wanted, or one of them, that was read.
+// Several yields the rows of several Wanted, of each those that Chunks yields, in the order of their keys, and the
+// Wanted in any order. It asks for few series of many partitions together where the engine is a SeveralScanner: which
+// of them have pages first, and then the rows of those that don't. An error comes with the place of the Wanted, or one
+// of them, that was read.
 func (r *Rows) Several(ctx context.Context, list []Wanted) iter.Seq2[ChunksOf, error] {
 	return func(yield func(ChunksOf, error) bool) {
 		s := several{r: r, ctx: ctx, list: list, yield: yield}
@@ -51,7 +53,8 @@ type several struct {
 	yield  func(ChunksOf, error) bool
 }
 
-// groups returns which Wanted are read together: those of a table, a range and partitions that differ in their metric. The others are single.
+// groups returns which Wanted are read together: those of a table, a range and partitions that differ in their metric.
+// The others are single.
 func (s *several) groups() (groups [][]int) {
 	open := map[string]int{} // the groups that take more
 	for i := range s.list {
@@ -71,7 +74,8 @@ func (s *several) groups() (groups [][]int) {
 	return groups
 }
 
-// isFew reports whether chunks may be read together with those of other partitions: what only a scan of one partition heeds isn't asked for.
+// isFew reports whether chunks may be read together with those of other partitions: what only a scan of one partition
+// heeds isn't asked for.
 func (w *Wanted) isFew() bool {
 	most := fewRollups
 	if w.Table == engine.Raw {
@@ -109,7 +113,8 @@ func (s *several) alone(i int) bool {
 	return true
 }
 
-// together reads a group, and leaves those that have pages, or many rows, to be read by themselves. It returns false when no more is to be yielded.
+// together reads a group, and leaves those that have pages, or many rows, to be read by themselves. It returns false
+// when no more is to be yielded.
 func (s *several) together(group []int) bool {
 	w := &s.list[group[0]]
 	if t := tablesOf(w.Table); !t.isRaw() {
@@ -171,7 +176,8 @@ func (s *several) withoutPages(group []int) (plain []int, err error) {
 	return plain, nil
 }
 
-// rows yields the rows of those of a group that have no pages, all of each, once all were read. Those that may have more are single.
+// rows yields the rows of those of a group that have no pages, all of each, once all were read. Those that may have
+// more are single.
 func (s *several) rows(group []int) bool {
 	first := &s.list[group[0]]
 	t := tablesOf(first.Table)

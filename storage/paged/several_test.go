@@ -32,8 +32,8 @@ func (e gathering) ScanSeveral(ctx context.Context, r engine.Range, partitions [
 	return faultengine.ScanSeveral(ctx, e.Engine, r, partitions)
 }
 
-// TestSeveral reads some series of many metrics, of which some have pages, some rows, some more than are read together and some nothing: of each what
-// Chunks reads of it alone.
+// TestSeveral reads some series of many metrics, of which some have pages, some rows, some more than are read together
+// and some nothing: of each what Chunks reads of it alone.
 func TestSeveral(t *testing.T) {
 	for _, table := range rowTables {
 		t.Run(table.Name, func(t *testing.T) {
@@ -99,7 +99,8 @@ func rowText(row engine.Row, keysOnly bool) string {
 	return fmt.Sprintf("%v %x", row.Clustering, row.Value)
 }
 
-// TestSeveralLooksForPagesFirst: rows take the place of entries before the pages of these go, so that who looks for pages first, and misses one, finds the rows.
+// TestSeveralLooksForPagesFirst: rows take the place of entries before the pages of these go, so that who looks for
+// pages first, and misses one, finds the rows.
 func TestSeveralLooksForPagesFirst(t *testing.T) {
 	ctx := context.Background()
 	var asked []*engine.Table

@@ -29,9 +29,9 @@ import (
 //
 // Open compares the start of each file with the note. Bytes synced after the last note, less than a second before a
 // power failure, are verified only by Pebble and findSyncedDamage. A manifest is recorded before Pebble's marker refers
-// to it. So a manifest that isn't recorded is never the current one, and tables that the current one doesn't contain are
-// obsolete. The note also has the versions of all formats in the directory. A release that doesn't support one of them
-// rejects the directory before it changes a file.
+// to it. So a manifest that isn't recorded is never the current one, and tables that the current one doesn't contain
+// are obsolete. The note also has the versions of all formats in the directory. A release that doesn't support one of
+// them rejects the directory before it changes a file.
 const ledgerName = "SYNCED"
 
 // withdrawnSuffix is the suffix of a note that couldn't be replaced before files were removed. It may list files that

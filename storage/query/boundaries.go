@@ -26,9 +26,9 @@ func OlderQueries(q Query, horizons []retention.HiddenTimes, columns rollup.Colu
 	return list
 }
 
-// BoundariesOf returns the retention boundaries of the classes with series that match the query in its range. It returns
-// at least one boundary. If every class keeps the whole range, or if there is only one class, it returns all classes
-// without reading rows.
+// BoundariesOf returns the retention boundaries of the classes with series that match the query in its range. It
+// returns at least one boundary. If every class keeps the whole range, or if there is only one class, it returns all
+// classes without reading rows.
 func (q *Querier) BoundariesOf(ctx context.Context, query Query) ([]retention.HiddenTimes, error) {
 	shown, err := q.env.Retention.VisibleRows(ctx, query.Tenant, query.MinT, query.MaxT, false)
 	if err != nil {
@@ -50,8 +50,8 @@ func (q *Querier) BoundariesOf(ctx context.Context, query Query) ([]retention.Hi
 	return slices.DeleteFunc(all, func(h retention.HiddenTimes) bool { return h.Class&found == 0 }), nil
 }
 
-// BoundariesBySeries returns a function that returns the retention boundary of a series' class at t, in milliseconds. The
-// boundaries are valid for queries between minT and maxT.
+// BoundariesBySeries returns a function that returns the retention boundary of a series' class at t, in milliseconds.
+// The boundaries are valid for queries between minT and maxT.
 func (q *Querier) BoundariesBySeries(
 	ctx context.Context, tenant string, minT, maxT int64,
 ) (func(ls labels.Labels, t int64) (retention.HiddenTimes, error), error) {
@@ -103,8 +103,8 @@ func (q *Querier) classesOf(ctx context.Context, query Query, all []retention.Hi
 	return found, err
 }
 
-// SplitAtHoles splits a span at the edges of holes. It is for callers that read all samples, because a query whose range
-// crosses a hole returns no samples from before the end of the hole (design/retention.md).
+// SplitAtHoles splits a span at the edges of holes. It is for callers that read all samples, because a query whose
+// range crosses a hole returns no samples from before the end of the hole (design/retention.md).
 func (q *Querier) SplitAtHoles(ctx context.Context, tenant string, sp Span) (spans []Span, err error) {
 	edges, err := q.env.Retention.HoleEdges(ctx, tenant)
 	if err != nil {

@@ -240,8 +240,8 @@ func (sel *selection) containsEdge(end int64) bool {
 	return i < len(sel.edges) && sel.edges[i] < end
 }
 
-// keepRequested removes the buckets from index onwards that are outside the requested slots of the window. It is needed for
-// long chunks, which cover more slots.
+// keepRequested removes the buckets from index onwards that are outside the requested slots of the window. It is needed
+// for long chunks, which cover more slots.
 func (sel *selection) keepRequested(w *sealedWindow, index int, into *rollup.Buckets) {
 	p, ends := sel.r.env.Period, into.End[index:]
 	from := sort.Search(len(ends), func(i int) bool { return ends[i] > p.SlotStart(w.slots[0]) })

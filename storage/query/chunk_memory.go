@@ -31,13 +31,13 @@ const (
 	// chunkMemoryBytes is the capacity of a store's chunkMemory. It is enough for the chunks of about a thousand series
 	// in a few slots.
 	chunkMemoryBytes = 8 << 20
-	// maxCachedSeries is the maximum number of series of a scan whose result is cached. With more series, starting the scan
-	// is a smaller share of the cost.
+	// maxCachedSeries is the maximum number of series of a scan whose result is cached. With more series, starting the
+	// scan is a smaller share of the cost.
 	maxCachedSeries = 64
 	// maxEntryBytes is the maximum size of an entry.
 	maxEntryBytes = 64 << 10
-	// entryOverhead is the approximate size of an entry without its chunks and ids. chunkOverhead is the size of a chunk
-	// without its value.
+	// entryOverhead is the approximate size of an entry without its chunks and ids. chunkOverhead is the size of a
+	// chunk without its value.
 	entryOverhead, chunkOverhead = 400, 32
 )
 
@@ -162,8 +162,9 @@ func (sel *selection) chunksKeyOf(start int64, wants []wantedSeries) chunksKey {
 }
 
 // readCachedTasks sets got to the chunks of the tasks whose chunks are all cached, and returns the indexes of the other
-// tasks. wants is the number of series in all tasks. readCachedTasks runs in the caller's goroutine, because passing the
-// work to other goroutines would take longer. It recalls nothing in queries for buckets, which read multiple tables.
+// tasks. wants is the number of series in all tasks. readCachedTasks runs in the caller's goroutine, because passing
+// the work to other goroutines would take longer. It recalls nothing in queries for buckets, which read multiple
+// tables.
 func (sel *selection) readCachedTasks(tasks []task, wants int, got [][]sealedChunk) (rest []int) {
 	f := fetcher{sel: sel}
 	for i := range tasks {
@@ -183,8 +184,8 @@ func (sel *selection) readCachedTasks(tasks []task, wants int, got [][]sealedChu
 	return rest
 }
 
-// appendCachedTask appends the chunks of a task if all of them are cached. If they exceed the budget it returns false, so
-// that the later read returns the error. The task must have at most maxCachedSeries series.
+// appendCachedTask appends the chunks of a task if all of them are cached. If they exceed the budget it returns false,
+// so that the later read returns the error. The task must have at most maxCachedSeries series.
 func (f *fetcher) appendCachedTask(wants []wantedSeries) bool {
 	src := &f.sel.sources[wants[0].source]
 	version, ok := f.versionOf(src)
@@ -210,8 +211,8 @@ func (f *fetcher) appendCachedTask(wants []wantedSeries) bool {
 	return f.sel.r.budget.Charge(size) == nil
 }
 
-// appendCached appends the chunks of the given series from a cached entry, and returns their size in bytes. ok is false if
-// the entry doesn't cover all these series.
+// appendCached appends the chunks of the given series from a cached entry, and returns their size in bytes. ok is false
+// if the entry doesn't cover all these series.
 func (f *fetcher) appendCached(e *cachedChunks, start int64, wants []wantedSeries) (size int, ok bool) {
 	from, id, next := len(f.chunks), 0, 0
 	for i := range wants {
@@ -235,8 +236,8 @@ func (f *fetcher) appendCached(e *cachedChunks, start int64, wants []wantedSerie
 	return size, true
 }
 
-// newCachedChunks returns an entry with copies of the chunks that a scan found for the given series. They are copied because their
-// memory is shared with other chunks.
+// newCachedChunks returns an entry with copies of the chunks that a scan found for the given series. They are copied
+// because their memory is shared with other chunks.
 func (f *fetcher) newCachedChunks(found []sealedChunk, wants []wantedSeries) *cachedChunks {
 	e := &cachedChunks{
 		version: f.version, ids: make([]format.SeriesID, len(wants)), chunks: make([]cachedChunk, 0, len(found)),

@@ -43,8 +43,8 @@ func TestChunkMemoryIsBounded(t *testing.T) {
 	require.Equal(t, total, m.size())
 }
 
-// TestChunksOfManySeriesAreNotKept checks that the result of a scan is cached for maxCachedSeries series, but not for one
-// more.
+// TestChunksOfManySeriesAreNotKept checks that the result of a scan is cached for maxCachedSeries series, but not for
+// one more.
 func TestChunksOfManySeriesAreNotKept(t *testing.T) {
 	sel := &selection{r: &request{
 		rowReader: &rowReader{Querier: New(Env{SeekRows: 20, Rows: paged.New(memory.New(), paged.Options{})})},

@@ -54,8 +54,8 @@ type slotSpans struct {
 
 func (s *slotSpans) Bytes() int64 { return int64(spanBytes * cap(s.list)) }
 
-// spanPositions holds the positions of series in an index. If among isn't nil, it contains for each series its approximate
-// position among the series with chunks in the slots of the query.
+// spanPositions holds the positions of series in an index. If among isn't nil, it contains for each series its
+// approximate position among the series with chunks in the slots of the query.
 type spanPositions struct{ positions, among []uint32 }
 
 // filterBySpans removes the positions of series without samples in the request's range. It does so only if many series
@@ -111,8 +111,8 @@ type spanCursor struct {
 	minT, maxT uint32
 }
 
-// overlapsAt reports whether the series at a position has a span that overlaps the range. Positions must increase from call
-// to call.
+// overlapsAt reports whether the series at a position has a span that overlaps the range. Positions must increase from
+// call to call.
 func (c *spanCursor) overlapsAt(position uint32) (meets bool) {
 	for c.next < len(c.list) && c.list[c.next].at < position {
 		c.next++

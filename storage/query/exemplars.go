@@ -93,8 +93,8 @@ func (f *exemplarFinder) find(ctx context.Context) error {
 	})
 }
 
-// addSeries adds the exemplars of a series, except those hidden by the retention of its class: those with a timestamp up to
-// hidden.
+// addSeries adds the exemplars of a series, except those hidden by the retention of its class: those with a timestamp
+// up to hidden.
 func (f *exemplarFinder) addSeries(id format.SeriesID, ls labels.Labels, hidden int64, list []format.Exemplar) {
 	list = slices.DeleteFunc(list, func(e format.Exemplar) bool { return e.T <= hidden })
 	if len(list) == 0 {

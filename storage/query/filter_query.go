@@ -263,8 +263,8 @@ func eachPlace(
 	return g.Wait()
 }
 
-// estimatePositions estimates the positions of the series among all series of the metric from their ids, which are hashes. all is
-// the number of all series.
+// estimatePositions estimates the positions of the series among all series of the metric from their ids, which are
+// hashes. all is the number of all series.
 func (m *metricSeries) estimatePositions(all int64) {
 	m.at, m.all = make([]uint32, len(m.ids)), int(all)
 	next := uint32(0)

@@ -100,8 +100,8 @@ func (g *groups) createGroups() {
 	}
 }
 
-// resizeGroups reads the first group of a large sorted answer, and sets the size of the other groups according to the size of
-// its chunks.
+// resizeGroups reads the first group of a large sorted answer, and sets the size of the other groups according to the
+// size of its chunks.
 func (g *groups) resizeGroups() {
 	g.mu.Lock()
 	load, _ := g.startLoad(0)
@@ -121,7 +121,8 @@ func (g *groups) resizeGroups() {
 	g.createGroups()
 }
 
-// maxChunksPerSeries returns the approximate number of sealed chunks of a series that always has samples, and at least 1.
+// maxChunksPerSeries returns the approximate number of sealed chunks of a series that always has samples, and at least
+// 1.
 func (sel *selection) maxChunksPerSeries() int {
 	n, counted := 0, map[*sealedWindow]bool{}
 	for i := range sel.sources {

@@ -180,8 +180,8 @@ type matchingQuery struct {
 	inPages  *filterQuery
 }
 
-// filterQuery returns the matchers in a form that filters of pages can answer, or nil. It isn't called if the index of the
-// metric is cached.
+// filterQuery returns the matchers in a form that filters of pages can answer, or nil. It isn't called if the index of
+// the metric is cached.
 func (q *matchingQuery) filterQuery() *filterQuery {
 	q.once.Do(func() { q.inPages = newFilterQuery(q.matchers) })
 	return q.inPages
@@ -302,8 +302,8 @@ func (a *matchedMemory) allocate(n int) ([]format.SeriesID, []labels.Labels) {
 	return ids, list
 }
 
-// matchingOf returns the matching series. If some series don't match, it copies the matching ones, so that the whole index
-// can be freed.
+// matchingOf returns the matching series. If some series don't match, it copies the matching ones, so that the whole
+// index can be freed.
 func (r seriesFinder) matchingOf(
 	ctx context.Context, w windowMetric, m *metricSeries, match spanPositions, memory *matchedMemory,
 ) (matching, error) {

@@ -171,8 +171,8 @@ func (r *request) warnCachedGaps() {
 	}
 }
 
-// limitRange limits a request for labels to the longest range that the tenant may query, and reports a warning if it does.
-// The range ends at until or at the end of the request, whichever is earlier. Later times stay in the request.
+// limitRange limits a request for labels to the longest range that the tenant may query, and reports a warning if it
+// does. The range ends at until or at the end of the request, whichever is earlier. Later times stay in the request.
 func (r *request) limitRange(until int64) {
 	longest := r.budget.Use.MaxRange()
 	until = min(until, r.maxT)

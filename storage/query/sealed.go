@@ -271,8 +271,8 @@ func (e *Env) version(t *engine.Table, partition engine.Key) (version uint64, ok
 	return e.Versions.Version(t, partition)
 }
 
-// readThroughCache caches the result of reading a partition until the partition is written to. ok is false if the result can't
-// be cached, because the engine can't detect writes or because load called missed for damaged rows.
+// readThroughCache caches the result of reading a partition until the partition is written to. ok is false if the
+// result can't be cached, because the engine can't detect writes or because load called missed for damaged rows.
 func readThroughCache[T cache.EntryValue](
 	ctx context.Context, e *Env, t *engine.Table, partition engine.Key, key cache.EntryKey,
 	load func(ctx context.Context, missed func()) (T, error),
@@ -332,8 +332,8 @@ func (q *Querier) cachedCommits(tenant string, window int64) (*windowCommits, bo
 	return v.(*windowCommits), true
 }
 
-// readCachedCommits returns the windowCommits of a window from the cache, or reads and caches them. It returns false if the
-// windowCommits can't be cached.
+// readCachedCommits returns the windowCommits of a window from the cache, or reads and caches them. It returns false if
+// the windowCommits can't be cached.
 func (q *Querier) readCachedCommits(ctx context.Context, tenant string, window int64) (*windowCommits, bool, error) {
 	key := cache.EntryKey{Kind: cache.KindMarks, Window: window, Tenant: tenant}
 	return readThroughCache(ctx, &q.env, engine.Sealed, format.SealedPartition(window, tenant), key,
@@ -342,8 +342,8 @@ func (q *Querier) readCachedCommits(ctx context.Context, tenant string, window i
 		})
 }
 
-// CommitRecordsVersion returns a hash of a window's commit records, or 0 if there are none. It is cached in ended.Memory until
-// the records are written to.
+// CommitRecordsVersion returns a hash of a window's commit records, or 0 if there are none. It is cached in
+// ended.Memory until the records are written to.
 func (q *Querier) CommitRecordsVersion(ctx context.Context, tenant string, window int64) (uint64, error) {
 	engineVersion, ok := q.env.version(engine.Sealed, format.SealedPartition(window, tenant))
 	if version, known := q.env.Memory.Version(tenant, window, engineVersion); ok && known {

@@ -199,8 +199,8 @@ func (sel *selection) findSealed(ctx context.Context, q Query) ([]matching, erro
 	return slices.DeleteFunc(found, func(m matching) bool { return len(m.ids) == 0 }), nil
 }
 
-// mergeSeries creates one series per id from the windows and the head. limit is the maximum number of series; 0 means no
-// limit. found must be sorted by metric, and each id must belong to one metric.
+// mergeSeries creates one series per id from the windows and the head. limit is the maximum number of series; 0 means
+// no limit. found must be sorted by metric, and each id must belong to one metric.
 func (sel *selection) mergeSeries(found []matching, limit int) {
 	heads := sel.sortedHeads()
 	m := merger{sel: sel, limit: limit}

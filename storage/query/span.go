@@ -104,8 +104,8 @@ func (q *Querier) SlotWidth(t int64) time.Duration {
 	return time.Duration(q.env.Period.PeriodAt(t).SlotMS) * time.Millisecond
 }
 
-// RecentStart returns the start of the slot before the current one, in milliseconds. Most samples after it aren't sealed
-// yet.
+// RecentStart returns the start of the slot before the current one, in milliseconds. Most samples after it aren't
+// sealed yet.
 func (q *Querier) RecentStart() int64 {
 	return q.env.Period.SlotStart(q.env.Period.SlotOf(q.env.Now().UnixMilli()) - 1)
 }
@@ -155,8 +155,8 @@ func (q *Querier) firstSlot(ctx context.Context, tenant string, window int64) (s
 	return 0, false, nil
 }
 
-// SeenRange is the time from the start of the first raw window that contains series of a metric to the end of the last one.
-// Windows in between may contain none.
+// SeenRange is the time from the start of the first raw window that contains series of a metric to the end of the last
+// one. Windows in between may contain none.
 type SeenRange struct{ First, Last time.Time }
 
 // maxSeenNames is the maximum number of names that one call of MetricsSeen reads.

@@ -14,18 +14,18 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// unsealedSeries is a series with unsealed samples. Its snapshot is created when the query starts; samples that are added
-// later may also be visible.
+// unsealedSeries is a series with unsealed samples. Its snapshot is created when the query starts; samples that are
+// added later may also be visible.
 type unsealedSeries struct {
 	series *head.Series
-	// unsealed is a snapshot of the samples. days are the days from which the query may read samples, see unsealedDays; nil
-	// means all days.
+	// unsealed is a snapshot of the samples. days are the days from which the query may read samples, see unsealedDays;
+	// nil means all days.
 	unsealed head.Snapshot
 	days     []unsealedDay
 }
 
-// unsealedDay is the part (after, end] of a raw window in which a series has unsealed samples. class is the class in which
-// they will be stored.
+// unsealedDay is the part (after, end] of a raw window in which a series has unsealed samples. class is the class in
+// which they will be stored.
 type unsealedDay struct {
 	after, end int64
 	class      int64
@@ -63,15 +63,15 @@ func (r *request) unsealedSamples(o *unsealedSeries, minT, maxT int64, into *chu
 // unsealedCharge is the number of bytes that an unsealed series is charged to the query's budget.
 const unsealedCharge = 64
 
-// unsealedBytes is the memory metered for an unsealed series that a query finds: its snapshot, counted three times because
-// the list grows, and its part of the answer.
+// unsealedBytes is the memory metered for an unsealed series that a query finds: its snapshot, counted three times
+// because the list grows, and its part of the answer.
 const unsealedBytes = 192
 
 // unsealedMetered is the number of unsealed series that are metered together.
 const unsealedMetered = 256
 
-// findUnsealed finds the unsealed series, at most limit unless limit is 0. Their samples remain readable if they are sealed
-// during the query.
+// findUnsealed finds the unsealed series, at most limit unless limit is 0. Their samples remain readable if they are
+// sealed during the query.
 func (r *request) findUnsealed(ctx context.Context, limit int) (list []unsealedSeries, err error) {
 	byClass := r.minT <= r.maxHidden(rollup.Raw) || len(r.gaps) > 0 || r.classes != math.MaxUint64
 	for series, unsealed := range r.env.Head.Select(ctx, r.tenant, r.matchers, r.minT, r.maxT, limit > 0) {

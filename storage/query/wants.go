@@ -23,8 +23,8 @@ type wantedSeries struct {
 // wantMemory is a pool of slices of want.
 var wantMemory = sync.Pool{New: func() any { return new([]wantedSeries) }}
 
-// maxReusedWants is the maximum capacity of slices that are reused. Larger slices occur only in reads of many chunks, which
-// take longer than an allocation.
+// maxReusedWants is the maximum capacity of slices that are reused. Larger slices occur only in reads of many chunks,
+// which take longer than an allocation.
 const maxReusedWants = 4096
 
 // fewSources is the maximum number of sources for which sortWants collects the series source by source. If there are

@@ -56,9 +56,9 @@ func (x *Advancing) Tenant(ctx context.Context, tenant string) (*Boundaries, err
 	return after, errors.Join(err, x.k.fixAhead(ctx, tenant))
 }
 
-// applyRetention hides the windows that are entirely past the retention of a class, and shows hidden windows that no longer are.
-// Raw samples are hidden only after their rollups were computed, because queries then read the rollups. roll computes
-// the rollups, and returns the time until which no rollups are missing.
+// applyRetention hides the windows that are entirely past the retention of a class, and shows hidden windows that no
+// longer are. Raw samples are hidden only after their rollups were computed, because queries then read the rollups.
+// roll computes the rollups, and returns the time until which no rollups are missing.
 func (k *Keeper) applyRetention(tenant string, next *boundaryRow, roll func(h *Boundary, target int64) int64) {
 	seen := k.env.Clock.ObservedUptimeMS()
 	now, _ := k.env.Clock.Times()
@@ -121,8 +121,8 @@ func (k *Keeper) AllDropped(b *Boundaries, window int64) bool {
 	return true
 }
 
-// completeBoundaries returns the boundaries of a tenant. It first creates the missing boundaries of all classes, so that they
-// record the current retention even before Expire runs for the first time.
+// completeBoundaries returns the boundaries of a tenant. It first creates the missing boundaries of all classes, so
+// that they record the current retention even before Expire runs for the first time.
 func (k *Keeper) completeBoundaries(ctx context.Context, tenant string) (*Boundaries, error) {
 	return k.updateBoundaries(ctx, tenant, func(before *Boundaries) (next *boundaryRow, err error) {
 		now, _ := k.env.Clock.Times()

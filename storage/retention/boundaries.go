@@ -80,8 +80,8 @@ func (k *Keeper) Boundaries(ctx context.Context, tenant string) (*Boundaries, er
 	return k.readBoundaries(ctx, tenant)
 }
 
-// LoadBoundaries reads the boundaries of all tenants that have a row. It must be called when the store is opened, because the
-// cached boundaries decide which samples are accepted.
+// LoadBoundaries reads the boundaries of all tenants that have a row. It must be called when the store is opened,
+// because the cached boundaries decide which samples are accepted.
 func (k *Keeper) LoadBoundaries(ctx context.Context) error {
 	for row, err := range k.env.Engine.Scan(ctx, engine.Range{Table: engine.Store, Partition: boundariesPartition}) {
 		if err != nil {
@@ -126,9 +126,9 @@ func (k *Keeper) readBoundaries(ctx context.Context, tenant string) (*Boundaries
 // errBoundariesChanged means that another process has changed a tenant's boundaries.
 var errBoundariesChanged = errors.New("storage: another process changed the retention boundaries concurrently")
 
-// updateBoundaries stores the boundaries that next returns for a tenant's current boundaries. If next returns nil, nothing is
-// stored. If another process changes the boundaries concurrently, next is called again. Unreadable boundaries aren't
-// changed.
+// updateBoundaries stores the boundaries that next returns for a tenant's current boundaries. If next returns nil,
+// nothing is stored. If another process changes the boundaries concurrently, next is called again. Unreadable
+// boundaries aren't changed.
 func (k *Keeper) updateBoundaries(
 	ctx context.Context, tenant string, next func(before *Boundaries) (*boundaryRow, error),
 ) (*Boundaries, error) {
@@ -155,7 +155,8 @@ func (k *Keeper) updateBoundaries(
 	}
 }
 
-// replaceBoundaries stores new boundaries of a tenant and returns them. It fails if the stored boundaries no longer equal before.
+// replaceBoundaries stores new boundaries of a tenant and returns them. It fails if the stored boundaries no longer
+// equal before.
 func (k *Keeper) replaceBoundaries(
 	ctx context.Context, tenant string, before *Boundaries, next *boundaryRow, value []byte,
 ) (*Boundaries, error) {

@@ -114,7 +114,8 @@ func (h *Boundary) hiddenBySteps(n int) int64 {
 	return h.Steps[n-1].ToMS
 }
 
-// dueUntil returns the time until which rows may be dropped, because they have been hidden for a week of observed uptime.
+// dueUntil returns the time until which rows may be dropped, because they have been hidden for a week of observed
+// uptime.
 func (h *Boundary) dueUntil(seenMS int64) int64 {
 	to := h.DroppedMS
 	for _, s := range h.Steps {
@@ -125,8 +126,8 @@ func (h *Boundary) dueUntil(seenMS int64) int64 {
 	return to
 }
 
-// recordDropped records that rows up to a time are dropped. If the engine expires rows, it doesn't record them as missing,
-// because expiries alone decide which rows are missing.
+// recordDropped records that rows up to a time are dropped. If the engine expires rows, it doesn't record them as
+// missing, because expiries alone decide which rows are missing.
 func (h *Boundary) recordDropped(to int64, expiring bool) {
 	h.DroppedMS = max(h.DroppedMS, to)
 	if !expiring {
@@ -151,8 +152,8 @@ func (h *Boundary) mayMiss(end int64) bool {
 		slices.ContainsFunc(h.Holes, func(o hole) bool { return end > o.FromMS && end <= o.ToMS })
 }
 
-// restoreWindow records that a window whose rows may be missing will get rows again. It returns false if the boundary would
-// have too many holes.
+// restoreWindow records that a window whose rows may be missing will get rows again. It returns false if the boundary
+// would have too many holes.
 func (h *Boundary) restoreWindow(start, end int64) bool {
 	holes := h.Holes
 	if end <= h.LackingMS {
@@ -192,8 +193,8 @@ func (h *Boundary) setRetention(keptMS, seenMS int64) {
 	h.KeptMS = keptMS
 }
 
-// longestRetention returns the longest of three retentions: keptMS, the boundary's retention, which may be lowered later, and,
-// for a week of observed uptime after it was lowered, the previous retention.
+// longestRetention returns the longest of three retentions: keptMS, the boundary's retention, which may be lowered
+// later, and, for a week of observed uptime after it was lowered, the previous retention.
 func (h *Boundary) longestRetention(keptMS, seenMS int64) int64 {
 	if isShorter(keptMS, h.KeptMS) {
 		keptMS = h.KeptMS

@@ -69,8 +69,8 @@ func TestCallsOfASelection(t *testing.T) {
 	require.LessOrEqual(t, len(calls), 4, "a query takes what it sees from Shown: %v", calls)
 }
 
-// TestFilesThatKnowExpiries limits the files of the store that read or set expiries. All other files must call SetExpiry,
-// UnexpiredClasses or Placement.
+// TestFilesThatKnowExpiries limits the files of the store that read or set expiries. All other files must call
+// SetExpiry, UnexpiredClasses or Placement.
 func TestFilesThatKnowExpiries(t *testing.T) {
 	names := []string{"Expiry", "Expires", "Expiring", "ExpiresRows", "Margin", "LastExpiry"}
 	known := map[string]bool{}

@@ -56,8 +56,8 @@ func (k *Keeper) HiddenByLowering(ctx context.Context) ([]Change, error) {
 	})
 }
 
-// changesOfTenants lists the changes that find returns for each tenant. The range of each change starts at its first listed
-// window. Changes without windows are omitted.
+// changesOfTenants lists the changes that find returns for each tenant. The range of each change starts at its first
+// listed window. Changes without windows are omitted.
 func (k *Keeper) changesOfTenants(
 	ctx context.Context, find func(tenant string, b *Boundaries) []Change,
 ) (list []Change, err error) {
@@ -154,8 +154,8 @@ func (k *Keeper) changes(
 	return list
 }
 
-// estimateHidden estimates the number of raw samples that a boundary hides after a time. It returns -1 if no estimate is
-// possible, for example for rollups.
+// estimateHidden estimates the number of raw samples that a boundary hides after a time. It returns -1 if no estimate
+// is possible, for example for rollups.
 func (k *Keeper) estimateHidden(ctx context.Context, tenant string, h *Boundary, after int64) (int64, error) {
 	windows, err := k.env.Windows(
 		ctx, tenant, k.env.Period.WindowAt(h.Resolution, after+1), k.env.Period.WindowAt(h.Resolution, h.HiddenMS),

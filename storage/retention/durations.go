@@ -93,8 +93,8 @@ var periodsOfNewStore = format.NewPeriods(format.Period{
 	SlotMS: format.HourMS, RawWindowMS: format.DayMS, Partitions: 1,
 })
 
-// FinestImported returns the finest resolution at which Import stores a sample with timestamp t, in milliseconds, of a series
-// with this retention. stored is false if the sample isn't stored. Rows that a store has already removed aren't
+// FinestImported returns the finest resolution at which Import stores a sample with timestamp t, in milliseconds, of a
+// series with this retention. stored is false if the sample isn't stored. Rows that a store has already removed aren't
 // considered.
 func (k Durations) FinestImported(t int64, now time.Time) (finest rollup.Resolution, stored bool) {
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {

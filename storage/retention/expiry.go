@@ -258,8 +258,9 @@ func (k *Keeper) Expiry(ctx context.Context, tenant string, class, window int64)
 	return expires, err
 }
 
-// fixSlot fixes the expiries of a class in the windows of all resolutions that contain a slot, so that MayBeMissing doesn't
-// have to read rows. Raw expiries are fixed even if only rollups are written, to record that there are no raw rows.
+// fixSlot fixes the expiries of a class in the windows of all resolutions that contain a slot, so that MayBeMissing
+// doesn't have to read rows. Raw expiries are fixed even if only rollups are written, to record that there are no raw
+// rows.
 func (k *Keeper) fixSlot(ctx context.Context, tenant string, class, slot int64) error {
 	if !k.env.Expires {
 		_, err := k.Boundaries(ctx, tenant)
@@ -302,8 +303,8 @@ func (k *Keeper) LastExpiry(ctx context.Context, tenant string, window int64) (t
 	return time.Unix(k.wantedExpiry(b, at), 0), err
 }
 
-// UnexpiredClasses returns the classes whose rows in a window haven't expired. Callers must neither compute from rows of other
-// classes nor remove them. They must call LoadExpiries before.
+// UnexpiredClasses returns the classes whose rows in a window haven't expired. Callers must neither compute from rows
+// of other classes nor remove them. They must call LoadExpiries before.
 func (k *Keeper) UnexpiredClasses(tenant string, window int64) (classes []int64) {
 	var b *Boundaries
 	if k.env.Expires {

@@ -24,8 +24,8 @@ func (m *expiryMemory) get(at expiryAt) (row expiryRow, ok bool) {
 	return row, ok
 }
 
-// getBoth returns the cached expiries of a class and of the shared rows in a window. known is true if the class's expiry
-// is cached, or didn't exist when the expiries of the window were read.
+// getBoth returns the cached expiries of a class and of the shared rows in a window. known is true if the class's
+// expiry is cached, or didn't exist when the expiries of the window were read.
 func (m *expiryMemory) getBoth(at expiryAt) (shared, own expiryRow, known bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// HiddenTimes holds the times until which rows of a tenant's class are hidden or missing for a query. A hole is included if
-// it overlaps the query's range. A query for a part of the range may therefore read at least the same rows.
+// HiddenTimes holds the times until which rows of a tenant's class are hidden or missing for a query. A hole is
+// included if it overlaps the query's range. A query for a part of the range may therefore read at least the same rows.
 type HiddenTimes struct {
 	// Class is the bit of the class in a query's classes.
 	Class uint64
@@ -32,10 +32,10 @@ type VisibleRows struct {
 	Later time.Time
 }
 
-// VisibleRows returns the rows that a query between minT and maxT may read. overGaps is true if the query handles Gaps slot
-// by slot; then holes of raw rows hide no other rows. Otherwise a hole also hides all older rows of its resolution.
-// Holes of 1h rollups never hide other rows, because there is no coarser resolution to read instead. The answer reports
-// them.
+// VisibleRows returns the rows that a query between minT and maxT may read. overGaps is true if the query handles Gaps
+// slot by slot; then holes of raw rows hide no other rows. Otherwise a hole also hides all older rows of its
+// resolution. Holes of 1h rollups never hide other rows, because there is no coarser resolution to read instead. The
+// answer reports them.
 func (k *Keeper) VisibleRows(ctx context.Context, tenant string, minT, maxT int64, overGaps bool) (s VisibleRows, err error) {
 	b, err := k.Boundaries(ctx, tenant)
 	if err != nil {
@@ -79,8 +79,8 @@ func (k *Keeper) expiredRaw(b *Boundaries, class int, hidden int64) int64 {
 	return min(hidden, k.env.Period.WindowStart(b.firstRaw[class]))
 }
 
-// hidesSoonMargin is the time for which a delete is applied to rollups in advance: it is applied immediately if its raw samples
-// will be hidden within this time, because the rollups must include the delete by then.
+// hidesSoonMargin is the time for which a delete is applied to rollups in advance: it is applied immediately if its raw
+// samples will be hidden within this time, because the rollups must include the delete by then.
 const hidesSoonMargin = 24 * time.Hour
 
 // HidesSoon reports whether raw samples of a tenant in a slot are hidden in any class, or will be hidden soon.
@@ -144,8 +144,8 @@ func (k *Keeper) target(now time.Time, res rollup.Resolution, keptMS int64) int6
 	return k.env.Period.WindowStart(k.env.Period.WindowAt(res, PastUntil(now, time.Duration(keptMS)*time.Millisecond)+1))
 }
 
-// PastRetention returns the newest timestamp, in milliseconds, that is past the retention of a class at a resolution. It is the
-// target of the class's boundary.
+// PastRetention returns the newest timestamp, in milliseconds, that is past the retention of a class at a resolution.
+// It is the target of the class's boundary.
 func (k *Keeper) PastRetention(tenant string, class int64, res rollup.Resolution) int64 {
 	now, _ := k.env.Clock.Times()
 	return PastUntil(now, k.RetentionOf(tenant, class).Duration(res))

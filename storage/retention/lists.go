@@ -131,8 +131,8 @@ func (h *ClassHistory) addList(l ListFrom, now int64) {
 	h.Lists = append(all, l)
 }
 
-// ListStart returns the time, in milliseconds, at which a list that is added now takes effect. In a store with one process
-// it takes effect immediately, because days that already have a list keep it.
+// ListStart returns the time, in milliseconds, at which a list that is added now takes effect. In a store with one
+// process it takes effect immediately, because days that already have a list keep it.
 func ListStart(shared bool, now time.Time) int64 {
 	if !shared {
 		return Never
@@ -447,8 +447,8 @@ func (k *Keeper) ImportClasses(
 	return k.FixClasses(ctx, tenant, slot)
 }
 
-// acceptsNew returns the finest resolution at which the first rows of a class would be stored in the windows that contain
-// a slot. ok is false if none would be stored.
+// acceptsNew returns the finest resolution at which the first rows of a class would be stored in the windows that
+// contain a slot. ok is false if none would be stored.
 func (k *Keeper) acceptsNew(b *Boundaries, tenant string, class, slot int64) (finest rollup.Resolution, ok bool) {
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
 		past := k.isOutlived(res, slot, k.RetentionOf(tenant, class)) // An import restores dropped windows.

@@ -100,9 +100,9 @@ func (k *Keeper) importsWithout5m(
 	return without && err == nil, err
 }
 
-// recordHiddenMissing returns boundaries that record rows of a slot's window as missing: the retention hides the window, and no
-// import writes rows to it. If the tenant has older rows or unsealed older samples, boundaries can't express this, and
-// without is false.
+// recordHiddenMissing returns boundaries that record rows of a slot's window as missing: the retention hides the
+// window, and no import writes rows to it. If the tenant has older rows or unsealed older samples, boundaries can't
+// express this, and without is false.
 func (k *Keeper) recordHiddenMissing(
 	ctx context.Context, tenant string, before *Boundaries, class, slot int64, res rollup.Resolution,
 ) (without bool, next *boundaryRow, err error) {

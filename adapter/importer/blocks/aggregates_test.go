@@ -315,8 +315,8 @@ func TestDamagedAggregates(t *testing.T) {
 	require.Len(t, downsampled(t, &stale, 300_000, 1000), 1)
 }
 
-// TestUndeclaredAggregates reads blocks of aggregates whose meta.json describes samples, or windows of another width. No
-// chunk may be skipped without a report.
+// TestUndeclaredAggregates reads blocks of aggregates whose meta.json describes samples, or windows of another width.
+// No chunk may be skipped without a report.
 func TestUndeclaredAggregates(t *testing.T) {
 	counter := series{labels: labels.FromStrings(labels.MetricName, "requests_total"), samples: thanosCourse("counter")}
 	for name, change := range map[string]func(dir string){

@@ -58,8 +58,8 @@ func (f *found) until() int64 {
 	return end
 }
 
-// daysRead returns the range of times (first, last] that an import reads: all days that the block's time range overlaps.
-// Windows must start in [first, last).
+// daysRead returns the range of times (first, last] that an import reads: all days that the block's time range
+// overlaps. Windows must start in [first, last).
 func (f *found) daysRead() (first, last int64) {
 	return dayOf(f.meta.MinTime), dayOf(f.until()-1) + dayMS
 }

@@ -5,8 +5,8 @@
 //	            ◄────── 200, once they are durable ─────
 //
 // A Client is an importer.Destination. It sends series in bodies within the limits of the server's Terms. It repeats a
-// request while the server is unreachable or busy, for at most Client.Patience. The server responds when all samples are
-// durable. Sending a series again stores it once. Comparisons use the same bodies, and the server compares.
+// request while the server is unreachable or busy, for at most Client.Patience. The server responds when all samples
+// are durable. Sending a series again stores it once. Comparisons use the same bodies, and the server compares.
 //
 //	GET  /api/v1/cassia/import           returns the server's Terms as JSON
 //	POST /api/v1/cassia/import           stores the series of a body; returns stored as JSON

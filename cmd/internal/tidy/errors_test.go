@@ -13,8 +13,8 @@ import (
 	"github.com/cassia-db/cassia/storage"
 )
 
-// spokenPackages contains packages whose names are also words that users read. storage.PlainText doesn't remove these names
-// from errors.
+// spokenPackages contains packages whose names are also words that users read. storage.PlainText doesn't remove these
+// names from errors.
 var spokenPackages = map[string]bool{"auth": true, "cassandra": true, "kairosdb": true, "server": true, "tenant": true}
 
 // forDevelopers contains prefixes of folders with programs and helpers that only developers use.
@@ -23,7 +23,8 @@ var forDevelopers = []string{
 	"storage/engine/faultengine",
 }
 
-// TestErrorsAreShownWithoutPackages checks that storage.PlainText removes the package name from the start of every error.
+// TestErrorsAreShownWithoutPackages checks that storage.PlainText removes the package name from the start of every
+// error.
 func TestErrorsAreShownWithoutPackages(t *testing.T) {
 	found := 0
 	for _, f := range goFiles(t) {
