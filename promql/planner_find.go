@@ -44,10 +44,10 @@ type surroundings struct {
 	from int64
 	// fixed is true if the expression must not be replaced.
 	fixed bool
-	// skewed is true if the evaluator reads a selector with an @ modifier at other times than the modifier's. This
-	// happens inside a subquery that starts at the same time as the expression around it.
+	// fixed is true if the expression must not be replaced by a fragment.
 	skewed bool
-	// named is true if the enclosing expression may read metric names that this expression removes at the end.
+	// named is true if an enclosing expression may read the metric names of the result. An expression that drops metric
+	// names drops them only at the end of the evaluation.
 	named bool
 	// ordered is true if the answer depends on the order of the expression's series. They are then sorted by their
 	// stored labels, as Prometheus' storage returns them.

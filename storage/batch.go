@@ -17,7 +17,7 @@ import (
 	"github.com/cassia-db/cassia/storage/retention"
 )
 
-// Series is a series in the head. It may only be used with the batch that returned it.
+// Series is a series in the head. A *Series may only be used with the batch that returned it.
 type Series = head.Series
 
 // Batch collects the samples of one request. A batch is used once, by one goroutine: NewBatch, then Lookup or Define
@@ -29,16 +29,17 @@ type Batch struct {
 	missed head.AliasHash
 	oldest retention.OldestTimes
 	newest int64 // later samples are rejected
-	// confirmed is true if newest was confirmed for this batch; see CheckedClock.ConfirmAhead.
+	// confirmed is true if a second clock has confirmed newest for this batch; see CheckedClock.ConfirmAhead.
 	confirmed  bool
 	entries    []head.Sample
 	exemplars  []head.EncodedExemplar
 	bytes      int64
 	histograms int
 	bounds     labelBounds
-	// free exempts the batch from limits. It is set for held samples, which were acknowledged when they arrived.
+	// free exempts the batch from limits. It is set for held samples, because they were already acknowledged when they
+	// arrived.
 	free bool
-	// space is the alias space: equal aliases in different spaces name different series. See UseAliases.
+	// space is the alias space, see UseAliases. The same alias in two spaces identifies two different series.
 	space uint64
 	done  chan error
 }
@@ -56,8 +57,8 @@ func (s *Store) NewBatch(tenant string) *Batch {
 	return b
 }
 
-// Lookup finds a series by its alias: the bytes by which the sender names the series. The store doesn't interpret these
-// bytes. Lookup allocates nothing and doesn't retain alias.
+// Lookup finds a series by its alias, which is how the sender identifies the series. The store treats an alias as
+// opaque bytes. Lookup allocates nothing and doesn't retain alias.
 func (b *Batch) Lookup(alias []byte) (*Series, bool) {
 	hash := b.s.head.HashAlias(alias, b.space)
 	s := b.tenant.Lookup(hash, b.last)
@@ -69,17 +70,17 @@ func (b *Batch) Lookup(alias []byte) (*Series, bool) {
 	return s, true
 }
 
-// AliasKey returns the store's key for an alias: 128 bits of a hash with a secret seed. The key is valid until the
-// store is closed, and differs between alias spaces.
+// AliasKey returns the store's key for an alias: a 128-bit hash with a secret seed. The key is valid until the is
+// store closed. An alias has a different key in each alias space.
 func (b *Batch) AliasKey(alias []byte) [2]uint64 { return b.s.head.HashAlias(alias, b.space) }
 
-// MissedAlias returns the key of the alias in the last failed Lookup, as AliasKey does, without hashing the alias
-// again.
+// MissedAlias returns the key of the alias in the last failed Lookup. It is the result of AliasKey, without hashing the
+// alias again.
 func (b *Batch) MissedAlias() [2]uint64 { return b.missed }
 
-// UseAliases selects the alias space of Lookup and Define. In space 0, an alias stands for unmodified labels. A caller
-// that changes labels before Define must use a separate space for each kind of change, because the changed labels are
-// another series. UseAliases must be called before the first Lookup.
+// UseAliases selects the alias space of Lookup and Define. In space 0, an alias stands for the labels as they were
+// sent. A caller that changes labels before Define must use a separate space for each kind of change, because the
+// changed labels identify another series. UseAliases must be called before the first Lookup.
 func (b *Batch) UseAliases(space uint64) { b.space = space }
 
 // Define finds or creates the series with these labels, and maps alias to it unless alias is nil. It returns a
@@ -113,9 +114,9 @@ func (b *Batch) Define(alias []byte, ls labels.Labels) (*Series, error) {
 	return s, nil
 }
 
-// Float adds a sample with timestamp t and start timestamp st (0: unknown), both in milliseconds. It returns ErrTooOld
-// or ErrTooFarAhead if the sample is rejected permanently. After any other error the sender should retry:
-// ErrMaybeAhead, ErrDroppedAhead, or an error because the clock of the cluster couldn't be read.
+// Float adds a sample with timestamp t and start timestamp st, both in milliseconds. st is 0 if it is unknown. Float
+// returns ErrTooOld or ErrTooFarAhead if the sample is permanently rejected. After any other error the sender should
+// retry: ErrMaybeAhead, ErrDroppedAhead, or a failure to read the clock of the cluster.
 func (b *Batch) Float(ref *Series, t, st int64, v float64) error {
 	if err := b.checkTime(ref, t); err != nil {
 		return err
@@ -158,7 +159,8 @@ func (b *Batch) checkTime(ref *Series, t int64) error {
 }
 
 // checkTooOld returns the error for a sample that is too old to be stored in its class: ErrTooOld if the sample is past
-// the retention, otherwise ErrDroppedAhead, because raw rows of its time were deleted while a clock was fast.
+// the retention. Otherwise it returns ErrDroppedAhead, because raw rows of the sample's time were deleted while a clock
+// was fast.
 func (b *Batch) checkTooOld(class, t int64) error {
 	now, _ := b.s.clock.Bounds()
 	tenant := b.tenant.Name()

@@ -7,8 +7,8 @@ import (
 	"github.com/cassia-db/cassia/storage/head"
 )
 
-// Extent returns the number of samples in the batch and their time range. Extent.Newest is the newest timestamp up to
-// limit.
+// Extent returns the number of samples in the batch and their time range. Extent.Newest is the newest timestamp that
+// isn't after limit.
 func (b *Batch) Extent(limit int64) ha.Extent {
 	x := ha.Extent{
 		Samples: len(b.entries), Exemplars: len(b.exemplars), MinT: math.MaxInt64, MaxT: math.MinInt64,
@@ -70,14 +70,14 @@ func (b *Batch) Split(of func(t int64) ha.Disposition, held *ha.HeldBuilder) (dr
 	return dropped
 }
 
-// encodedHistogram adds a histogram sample and copies its encoded form.
+// encodedHistogram adds a histogram sample that is already encoded. It copies encoded.
 func (b *Batch) encodedHistogram(s *Series, t int64, encoded []byte) {
 	b.entries = append(b.entries, head.Sample{Series: s, T: t, Hist: append([]byte(nil), encoded...)})
 	b.bytes += queuedBytes + int64(len(encoded))
 	b.histograms++
 }
 
-// encodedExemplar adds an exemplar and copies its encoded form.
+// encodedExemplar adds an exemplar that is already encoded. It copies encoded.
 func (b *Batch) encodedExemplar(s *Series, t int64, encoded []byte) {
 	b.exemplars = append(b.exemplars, head.EncodedExemplar{Series: s, T: t, Data: append([]byte(nil), encoded...)})
 	b.bytes += queuedBytes + int64(len(encoded))

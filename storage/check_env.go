@@ -80,7 +80,7 @@ func (s *Store) Check(ctx context.Context, report func(problem string)) (check.T
 	}, report)
 }
 
-// checkedDays recomputes the rollups of days, so that a check can compare them with the stored rollups.
+// checkedDays recomputes the rollups of days for a check, which compares them with the stored rollups.
 type checkedDays struct {
 	s *Store
 	// marked caches the commit records of a few rollup windows. classes caches the lists of classes of a few windows.
@@ -145,9 +145,9 @@ func (c *checkedDays) HourRollup(
 	return r.chunk, r.unread, err
 }
 
-// CutShort reports whether a day's slots have commit records at 5m that are missing at 1h, because an import of rollups
-// failed after writing the 5m records. The import wasn't acknowledged. Repeating it, or any other write to the day,
-// recomputes the 1h chunks.
+// CutShort reports whether a day's slots have commit records at 5m that are missing at 1h. This happens if an import of
+// rollups failed after it wrote the 5m records. Such an import wasn't acknowledged. Repeating the import, or any other
+// write to the day, recomputes the 1h chunks.
 func (c *checkedDays) CutShort(ctx context.Context, tenant string, first, last int64) (bool, error) {
 	fine, err := c.marks(ctx, tenant, c.s.period.WindowOfSlot(rollup.FiveMinutes, first))
 	if err != nil {
@@ -165,7 +165,7 @@ func (c *checkedDays) CutShort(ctx context.Context, tenant string, first, last i
 	return false, nil
 }
 
-// TrimmedInPart reports whether a metric still has buckets to be removed because of deletes, in slots of a day whose
+// TrimmedInPart reports whether some deletes haven't been applied yet to a metric's rollups, in slots of a day whose
 // samples are missing. Cleaning removes the buckets from the 5m chunks, recomputes the 1h chunks, and then writes the
 // slots' commit records. So during or after an interrupted pass, the 5m and 1h rollups of a day may differ.
 func (c *checkedDays) TrimmedInPart(ctx context.Context, tenant, metric string, first, last int64) (bool, error) {
@@ -192,8 +192,8 @@ func (c *checkedDays) TrimmedInPart(ctx context.Context, tenant, metric string, 
 	return len(t.missing) > 0, nil
 }
 
-// marks returns the commit records of a window. It caches them for a few windows, because consecutive days are mostly
-// in the same window.
+// marks returns the commit records of a window. It caches the records of a few windows, because consecutive days are
+// mostly in the same window.
 func (c *checkedDays) marks(ctx context.Context, tenant string, window int64) (map[format.CommitKey]bool, error) {
 	at := tenantWindow{tenant, window}
 	if found, ok := c.marked[at]; ok {

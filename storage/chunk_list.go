@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/paged"
 )
 
-// chunkList holds the raw chunks of some series in some slots; nil means that they weren't listed.
+// chunkList maps series and slots to their raw chunks. A nil chunkList means that no chunks were listed.
 type chunkList map[chunkKey]listedChunks
 
 // listedChunks holds the versions of the chunks of a series in a slot. unread is true if there may be more chunks that
@@ -27,14 +27,15 @@ type chunkKey struct {
 	series format.SeriesID
 }
 
-// contains reports whether a series may have chunks in the slot with the given start.
+// contains reports whether a series may have chunks in the slot with the given start. It returns true if no chunks were
+// listed.
 func (l chunkList) contains(start int64, id format.SeriesID) bool {
 	found := l[chunkKey{start, id}]
 	return l == nil || len(found.versions) > 0 || found.unread
 }
 
-// metricChunks identifies the chunks of a metric in a window whose start is between first and last. shards is the
-// metric's number of shards.
+// metricChunks identifies the chunks of a metric in a window that start between first and last. shards is the metric's
+// number of shards.
 type metricChunks struct {
 	window         int64
 	tenant, metric string
@@ -144,7 +145,7 @@ func (s *Store) groupByShard(in tenantWindow, series []*Series, shards int64) ma
 	return places
 }
 
-// unexpiredShards yields the classes and shards of a window, except classes that are past their retention.
+// unexpiredShards yields the classes and shards of a window. It omits classes that are past their retention.
 func (s *Store) unexpiredShards(in tenantWindow, shards int64) iter.Seq[format.ClassShard] {
 	return func(yield func(format.ClassShard) bool) {
 		for _, class := range s.retention.UnexpiredClasses(in.tenant, in.window) {

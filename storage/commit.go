@@ -53,11 +53,12 @@ type commitEnv struct {
 	shared bool
 	// gathers makes a commit wait for senders that are likely to send soon.
 	gathers bool
-	// headBytes and queueBytes are limits; see Options. blobBytes is the size at which a blob is full.
+	// headBytes and queueBytes are Options.HeadBytes and Options.QueueBytes. blobBytes is the size at which a blob is
+	// full.
 	headBytes, queueBytes int64
 	blobBytes             int
 	now                   func() time.Time
-	// engineTime returns the time of the clock that the engine uses to expire rows.
+	// engineTime returns the time of the clock by which the engine expires rows.
 	engineTime func() time.Time
 	metrics    *metrics
 	// lock is held during a commit and while generations are closed.
@@ -65,11 +66,11 @@ type commitEnv struct {
 	// write makes rows durable.
 	write func(context.Context, []engine.Batch) error
 	// mayWrite returns an error if this process must not write now. mayAcknowledge returns an error if a commit that
-	// started at the given time must not be acknowledged although it is durable.
+	// started at begun must not be acknowledged, even though it is durable.
 	mayWrite       func() error
 	mayAcknowledge func(begun time.Time) error
-	// isOld reports whether a slot is old: its blobs must not depend on earlier blobs. listed is the list of staged
-	// slots, or nil if the engine can list staged slots itself.
+	// isOld reports whether a slot is old, so that its blobs must not depend on earlier blobs. listed is the list of
+	// staged slots. It is nil if the engine itself can list staged slots.
 	isOld  func(slot int64) bool
 	listed *stagedList
 }
@@ -93,8 +94,8 @@ func newCommitter(env commitEnv) *committer {
 	return c
 }
 
-// enqueue queues a batch. It returns an error if the queue or the head is full. The sender can retry successfully,
-// because sealing frees memory of the head without going through the queue.
+// enqueue queues a batch. It returns an error if the queue or the head is full. The sender can retry later: sealing,
+// which doesn't use the queue, frees memory of the head.
 func (c *committer) enqueue(b *Batch) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -219,7 +220,7 @@ func (c *committer) commit(group []*Batch) error {
 }
 
 // errSlotClosed means that a slot became old while its samples were being written. Their blobs depend on earlier blobs,
-// which isn't allowed in old slots. The caller must write the samples again.
+// which isn't allowed in old slots. The sender must send the samples again.
 var errSlotClosed = fmt.Errorf("%w: the slot was closed for sealing during the write; retry", engine.ErrUnavailable)
 
 // listOldSlots ensures that the old slots of the commit are listed. It must be called after the blobs are durable, so

@@ -15,8 +15,8 @@ const maxGatherWait = 20 * time.Millisecond
 // The wait is at most the duration of the last commit, which is how long a request waits that arrives just after a
 // commit has started. With one active sender there is no wait. A sender that has stopped causes at most one wait.
 type gathering struct {
-	// expected is the sum of the requests in the last commit and those queued when it ended. patience is the longest
-	// time that the next commit waits for this number of requests.
+	// expected is the number of requests in the last commit plus the number queued when it ended. patience is the
+	// longest time that the next commit waits for expected requests.
 	expected int
 	patience time.Duration
 }

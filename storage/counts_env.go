@@ -46,8 +46,8 @@ func (s *Store) checkMayCount() error {
 	return s.clock.MayRemove()
 }
 
-// countedClasses returns the classes whose series are counted in a window. It excludes classes whose rows may be
-// missing, because they are or will soon be dropped. others has a bit for each excluded class.
+// countedClasses returns the classes whose series are counted in a window. It excludes classes that are dropped or
+// about to be dropped, because some of their rows may be missing. others has a bit for each excluded class.
 func (s *Store) countedClasses(
 	ctx context.Context, tenant string, window int64,
 ) (counted []int64, others uint64, err error) {

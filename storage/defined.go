@@ -18,10 +18,10 @@ import (
 // first writes their definitions to table defined, as blobs with the same numbers and without samples. UnlistSlots
 // deletes these rows when the slot has no stage rows and can't get new ones (design/several-processes.md).
 
-// saveDefinitions writes the definitions contained in rows, which are about to be deleted, to table defined, because
+// saveDefinitions writes the definitions contained in rows to table defined, because rows are about to be deleted, and
 // later blobs of other writers may depend on them. It writes nothing for old slots, whose blobs don't depend on earlier
-// ones. A slot counts as old only if it was old at time now, when sealing started: until a slot becomes old, blobs that
-// depend on earlier ones may arrive.
+// ones. A slot counts as old only if it was already old at now, the start of the seal: blobs that depend on earlier
+// ones may arrive until a slot becomes old.
 func (s *Store) saveDefinitions(
 	ctx context.Context, w Work, now time.Time, gens []*head.Generation, rows []format.StageRow,
 ) error {
@@ -44,8 +44,8 @@ func (s *Store) saveDefinitions(
 	if len(batches) == 0 {
 		return nil
 	}
-	// The slot must be listed, so that UnlistSlots finds and deletes the definitions. It may be unlisted, because a
-	// follower may have read a blob whose writer failed before listing the slot.
+	// The slot must be listed, so that UnlistSlots finds and deletes the definitions. The slot may be unlisted: a
+	// follower may have read a blob whose writer failed before it listed the slot.
 	if err := s.listed.ensureListed(ctx, []head.SlotPartition{w.slotPartition()}); err != nil {
 		return err
 	}
@@ -57,8 +57,8 @@ func (s *Store) saveDefinitions(
 	return nil
 }
 
-// readDefinitions reads the definitions in the earlier blobs of the decoder's epoch. It reads the staging log first and
-// then table defined, so that it finds the definitions of blobs that are sealed concurrently.
+// readDefinitions reads the definitions of the decoder's epoch in blobs before the given row. It reads the staging log
+// first and then table defined, so that it also finds the definitions of blobs that are sealed concurrently.
 func (s *Store) readDefinitions(ctx context.Context, d *head.Decoder, before format.StageRow) error {
 	at := d.SlotPartition()
 	for _, table := range []*engine.Table{engine.Stage, engine.Defined} {
@@ -95,7 +95,7 @@ func (s *Store) deleteDefinitions(ctx context.Context, slot int64, partition int
 	if err != nil {
 		return err
 	}
-	// The rows that record processed stage rows are kept.
+	// Rows with a negative number record processed stage rows. They are kept.
 	rows = slices.DeleteFunc(rows, func(r format.StageRow) bool { return r.Seq < 0 })
 	return s.deleteRows(ctx, engine.Defined, format.StagePartition(slot, partition), rows)
 }

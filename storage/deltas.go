@@ -7,9 +7,9 @@ import (
 	"github.com/cassia-db/cassia/storage/starts"
 )
 
-// RecordDeltas durably records that a tenant sends deltas whose oldest time is oldest, in milliseconds. Senders call it
-// before they add the samples. Times outside the range in which samples are accepted are replaced by the nearest
-// accepted time.
+// RecordDeltas durably records that a tenant sends deltas and that oldest, in milliseconds, is the time of the oldest
+// delta. Senders call it before they add the samples. If oldest is outside the range in which samples are accepted, it
+// is moved to the nearest time in this range.
 func (s *Store) RecordDeltas(ctx context.Context, tenant string, oldest int64) error {
 	earlier, now := s.clock.Bounds()
 	oldest = min(max(oldest, retention.PastUntil(earlier, s.retention.LongestRetention(tenant).Raw)), now.UnixMilli())

@@ -9,14 +9,14 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// description contains the settings that can make Open return an error. An engine of local files keeps a copy that can
-// be read before the engine is opened: {"version":1,"periods":[{…}]}.
+// description contains the settings that can make Open return an error. An engine of local files stores them in a file
+// that can be read before the engine is opened: {"version":1,"periods":[{…}]}.
 type description struct {
 	Version int             `json:"version"`
 	Periods []format.Period `json:"periods,omitempty"`
 }
 
-// describeStore passes a copy of the settings to the engine, if it accepts one.
+// describeStore passes the description of the settings to the engine, if the engine accepts one.
 func describeStore(ctx context.Context, eng engine.Engine, s settings) error {
 	described, ok := engine.As[engine.Described](eng)
 	if !ok {
@@ -29,11 +29,11 @@ func describeStore(ctx context.Context, eng engine.Engine, s settings) error {
 	return described.DescribeStore(ctx, text)
 }
 
-// setSettings replaces the stored settings, JSON, if they still equal old. It first passes the format version to the
-// engine, so that a release without support for the format never opens files that may contain such rows. It passes the
-// periods only after they are stored: if the description had a period that isn't stored, every start would fail after
-// the beginning of the period. If the settings aren't replaced, the description has no periods until the store is
-// opened again.
+// setSettings replaces the stored settings, as JSON, if they are still equal to old. It first passes the format version
+// to the engine, so that a release without support for the format never opens files that may contain such rows. It
+// passes the periods to the engine only after they are stored, because a period in the description that isn't stored
+// would make every start fail after the beginning of the period. If the settings aren't replaced, the description has
+// no periods until the store is opened again.
 func setSettings(ctx context.Context, eng engine.Engine, old []byte, s settings) (ok bool, found []byte, err error) {
 	value, err := json.Marshal(s)
 	if err != nil {
@@ -51,7 +51,7 @@ func setSettings(ctx context.Context, eng engine.Engine, old []byte, s settings)
 
 // CheckDescription returns an option for an engine: a function that the engine calls with the stored description before
 // it writes anything. The function returns an error wrapping ErrOlderFormat, ErrNewerFormat or ErrOtherSettings if Open
-// would also return this error.
+// would also fail with this error.
 func CheckDescription(opts Options) func([]byte) error {
 	return func(text []byte) error {
 		var d description

@@ -80,7 +80,7 @@ func (s *Store) dropTenant(ctx context.Context, window int64, tenant string) (go
 	return s.unlistWindow(ctx, tenant, window)
 }
 
-// dropPart drops one range. gone is true if the range existed and was deleted, or expires in the engine.
+// dropPart drops one range. gone is true if the range contained rows and they are deleted, or expire in the engine.
 func (s *Store) dropPart(ctx context.Context, d dropRange, tenants []string) (gone bool, err error) {
 	if d.class == wholeWindow && !s.retention.Expires() { // An import may restore the window.
 		defer s.forgetWindow(d.window)
@@ -99,8 +99,8 @@ func (s *Store) dropPart(ctx context.Context, d dropRange, tenants []string) (go
 	return err == nil, err
 }
 
-// forgetWindow removes a window from this process's caches, so that names, shards and, during imports, labels are
-// written again.
+// forgetWindow removes a window from this process's caches, so that later writes to the window write names and shards
+// again, and imports also write labels.
 func (s *Store) forgetWindow(window int64) {
 	s.catalog.removeWindow(window)
 	s.shards.DeleteFunc(func(of shardedMetric) bool { return of.window == window })
@@ -131,12 +131,12 @@ func (s *Store) deleteStaged(ctx context.Context, works []*sealedWork) error {
 	return s.writeInPieces(ctx, staged...)
 }
 
-// unlistStaged deletes the rows in found, which list staged slots or units. It deletes only rows of empty slots or
-// units; empty returns their numbers.
+// unlistStaged deletes the rows in found, which list staged slots or units. It deletes only the rows of empty slots or
+// units, whose numbers the function empty returns.
 //
 //	rows found ─► closing, durable ─► empty ─► exactly the rows found are deleted
 //
-// A writer that stages samples in between finds the slot closing, and lists the slot by another row
+// A writer that concurrently stages samples finds the slot closing, and lists the slot by another row
 // (design/several-processes.md).
 func (s *Store) unlistStaged(
 	ctx context.Context, list engine.Key, found map[int64][]listedRow,
@@ -173,7 +173,7 @@ func (s *Store) unlistStaged(
 	})
 }
 
-// writeInPieces writes batches of small mutations that don't have to be applied together.
+// writeInPieces writes batches of small mutations that needn't be applied atomically.
 func (s *Store) writeInPieces(ctx context.Context, batches ...engine.Batch) error {
 	const piece = 2000
 	var now []engine.Batch
@@ -226,7 +226,7 @@ func deletionBatch(t *engine.Table, partition engine.Key, rows []format.StageRow
 	return batch
 }
 
-// deleteHeld deletes held rows. It deletes consecutive numbers of a replica as one range.
+// deleteHeld deletes held rows. Rows of a replica with consecutive numbers are deleted as one range.
 func (s *Store) deleteHeld(ctx context.Context, at ha.ClusterName, rows []ha.HeldID) error {
 	byEra := map[int64][]ha.HeldID{}
 	for _, h := range rows {
@@ -263,7 +263,7 @@ func (s *Store) deleteHeld(ctx context.Context, at ha.ClusterName, rows []ha.Hel
 }
 
 // deleteTombstone deletes the row of a tombstone. The deletion has the timestamp of the row's last write, so the
-// tombstone never reappears.
+// tombstone can't reappear.
 func (s *Store) deleteTombstone(ctx context.Context, tenant, id string) error {
 	err := s.eng.Write(ctx, []engine.Batch{
 		{Table: engine.Deletes, Partition: deletePartition(tenant), Mutations: []engine.Mutation{{
@@ -281,9 +281,9 @@ func (s *Store) deleteTombstone(ctx context.Context, tenant, id string) error {
 func (s *Store) removeSuperseded(
 	ctx context.Context, res rollup.Resolution, partition engine.Key, series map[string]deletedSeries,
 ) error {
-	// Superseded parts of long chunks aren't in pages. This compaction removes them.
+	// Pages don't contain parts of long chunks. This compaction removes superseded parts.
 	if res != rollup.Raw && s.rows.HasLong(partition[0].Int) {
-		// Compaction must wait until earlier scans have ended.
+		// Scans that started earlier must end before the compaction.
 		if err := s.beginLong(ctx, partition[0].Int); err != nil {
 			return err
 		}
@@ -313,7 +313,8 @@ func (s *Store) removeSuperseded(
 	return nil
 }
 
-// replaceCounts writes the series counts of a window and deletes the counts of other states, in one batch.
+// replaceCounts writes the series counts of a window's current state and deletes the counts of its other states, in one
+// batch.
 func (s *Store) replaceCounts(
 	ctx context.Context, u *ended.OverWindow, others []string, rows []engine.Mutation, expires int64,
 ) error {

@@ -8,7 +8,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// addExemplars adds the rows of a series' exemplars, except those already sealed. The caller adds the series' labels.
+// addExemplars adds the rows of a series' exemplars, except exemplars that are already sealed. The caller adds the
+// series' labels.
 func (x *slotSealer) addExemplars(c *collectedSeries, sealedBefore bool) error {
 	var list []format.Exemplar
 	for st := range c.chunks.All() {

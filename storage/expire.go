@@ -22,7 +22,7 @@ import (
 //	window, class                 no tenant keeps the class; names and commit records stay as long as any row does
 //	window, class, tenant         this tenant doesn't keep the class, other tenants do
 
-// dropList maps the ranges to drop to the tenants that have rows in the range's window.
+// dropList maps each range to drop to the tenants that have rows in the range's window.
 type dropList map[dropRange][]string
 
 // dropRange identifies a range of a window: one class or the whole window, of one tenant or of all tenants (tenant "").
@@ -34,8 +34,9 @@ type dropRange struct {
 
 const wholeWindow = -1
 
-// dropMemory caches the times until which this process has dropped rows of classes from windows that remain, so that
-// each class is dropped once. It has one entry per tenant, class and resolution, regardless of the number of windows.
+// dropMemory caches, per tenant, class and resolution, the time until which this process has dropped rows of the class
+// from windows that other tenants or classes keep. So each class of a window is dropped once. The number of entries
+// doesn't depend on the number of windows.
 type dropMemory struct {
 	mu sync.Mutex
 	to map[boundaryKey]int64
@@ -48,7 +49,7 @@ type boundaryKey struct {
 	res    rollup.Resolution
 }
 
-// isDropped reports whether the rows of a class were dropped from the windows until end.
+// isDropped reports whether the rows of a class were dropped from the window that ends at end.
 func (m *dropMemory) isDropped(at boundaryKey, end int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -73,8 +74,8 @@ func (m *dropMemory) set(of map[string]*retention.Boundaries, classes int64) {
 }
 
 // Expire advances the retention boundaries of all tenants according to their retention, and drops windows that have
-// been hidden for a week. It returns the number of dropped windows and of dropped parts of windows that other tenants
-// or classes keep. No seal runs during the drops.
+// been hidden for a week. It returns the number of dropped windows, plus the number of dropped parts of windows that
+// other tenants or classes keep. No seal runs during the drops.
 func (s *Store) Expire(ctx context.Context) (parts int, err error) {
 	ctx = engine.WithMakingRoom(ctx)
 	if err := s.clock.MayRemove(); err != nil {
@@ -137,7 +138,7 @@ func (d dropRange) compare(o dropRange) int {
 	return cmp.Or(cmp.Compare(d.window, o.window), cmp.Compare(d.class, o.class), cmp.Compare(d.tenant, o.tenant))
 }
 
-// listExpired returns the listed windows to drop, according to the retention boundaries of their tenants.
+// listExpired returns the ranges to drop in listed windows, according to the tenants' retention boundaries.
 func (s *Store) listExpired(ctx context.Context, tenants []string, of map[string]*retention.Boundaries) (dropList, error) {
 	d := dropList{}
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {

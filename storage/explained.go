@@ -8,9 +8,9 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// explainedError is an engine's error with a text for operators: the request that failed, the cause and the remedy. The
-// wrapped error also names the affected rows. Its text isn't shown, because sealing writes the rows of all tenants of a
-// slot partition together, so the rows may belong to other tenants.
+// explainedError adds an explanation for operators to an error of the engine: the request that failed, the cause and
+// the remedy. Its message doesn't include the message of the wrapped error, which names the affected rows. They may
+// belong to other tenants, because sealing writes the rows of all tenants of a slot partition together.
 type explainedError struct {
 	failed string
 	error
@@ -37,7 +37,7 @@ func (e explainedError) Error() string {
 
 func (e explainedError) Unwrap() error { return e.error }
 
-// engineError returns the innermost error that wraps engine.ErrUnavailable and has a text of its own.
+// engineError returns the innermost error in err's chain that wraps engine.ErrUnavailable and has a message of its own.
 func engineError(err error) error {
 	for {
 		var inner []error

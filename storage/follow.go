@@ -18,17 +18,17 @@ import (
 )
 
 const (
-	// followInterval is the time between passes while there are no queries. Regular passes keep the number of rows low
+	// followInterval is the time between passes while there are no queries. Regular passes reduce the number of rows
 	// that the next query has to read.
 	followInterval = time.Second
 	// followWorkers is the number of streams that are read concurrently.
 	followWorkers = 16
 	// gapTTL is the time after which missing numbers of a stream are no longer read. A commit that takes longer than
-	// membership.CommitTimeout isn't acknowledged, so rows that are missing for longer were sealed or never
-	// acknowledged.
+	// membership.CommitTimeout isn't acknowledged. So rows that have been missing for gapLife were either sealed or
+	// never acknowledged.
 	gapTTL = 2 * membership.CommitTimeout
-	// gapInterval is the time between reads of gaps while no query waits. A follower that starts late has many gaps:
-	// the sealed rows of processes that have stopped.
+	// gapInterval is the time between reads of gaps while no query waits. A follower that has just started has many
+	// gaps, which are the sealed rows of processes that have stopped.
 	gapInterval = 10 * time.Second
 )
 
@@ -36,8 +36,8 @@ const (
 //
 //	processes ─► writers ─► stream positions: slot, partition, last seq ─► newer stage rows ─► head
 //
-// The rows of a commit become visible in any order, and its stream positions possibly before all of them. The follower
-// therefore reads skipped numbers again, as long as their commit may still be acknowledged.
+// The rows of a commit become visible in any order, and its stream positions may become visible before some of the
+// rows. The follower therefore reads missing numbers again for as long as their commit may still be acknowledged.
 type follower struct {
 	s    *Store
 	mode followMode
@@ -47,10 +47,10 @@ type follower struct {
 	wake chan struct{}
 
 	parts []followedPartition
-	// writers are the processes that the last pass listed.
+	// writers are the processes that the last pass found.
 	writers []string
-	// begun is the start of the last complete pass, or of the rebuild; it is protected by mu. forgot holds, for each
-	// partition, the start of the last completed releaseSealed, or of the process.
+	// begun is the start of the last complete pass, or of the rebuild. It is protected by mu. forgot holds, for each
+	// partition, the start of the last successful releaseSealed, or of the process.
 	begun  time.Time
 	forgot []time.Time
 }
@@ -78,8 +78,8 @@ type followedSlot struct {
 	touched time.Time // when a stream was last found to have new rows
 }
 
-// followedStream is the follower's state of a stream: the numbers that were read, and the numbers that were sealed when
-// sealedRuns was read.
+// followedStream is the follower's state of a stream: which numbers were read, and which were recorded as sealed when
+// sealedRuns was last read.
 type followedStream struct {
 	head.Stream
 	progress     streamProgress
@@ -88,7 +88,7 @@ type followedStream struct {
 	looked       time.Time // when gaps were last read
 }
 
-// streamProgress records which numbers of a stream were read: all numbers below next, except gaps.
+// streamProgress records which numbers of a stream were read: all numbers below next, except those in gaps.
 type streamProgress struct {
 	next int64
 	gaps []gap
@@ -121,7 +121,8 @@ func newFollower(s *Store) *follower {
 }
 
 // catchUp returns once the head contains all samples that other processes had acknowledged when it was called. Calls
-// during a pass share the next pass. It returns ErrNoQueries if this process doesn't follow other processes.
+// that arrive during a pass share the next pass. catchUp returns ErrNoQueries if this process doesn't follow other
+// processes.
 func (f *follower) catchUp(ctx context.Context) error {
 	switch f.mode {
 	case followsNobody:
@@ -251,9 +252,8 @@ func (f *follower) timeSincePass() time.Duration {
 	return membership.Elapsed(f.begun, f.s.opts.Now())
 }
 
-// isReleaseDue reports whether releaseSealed must release samples of a partition. The head may contain samples that
-// other processes have sealed and deleted. Once these are cleaned and their tombstone is removed, queries would return
-// them.
+// isReleaseDue reports whether releaseSealed must release samples of a partition. The head may contain deleted samples
+// that other processes have sealed. Once these are cleaned and their tombstone is removed, queries would return them.
 func (f *follower) isReleaseDue(partition int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -264,7 +264,7 @@ func (f *follower) isReleaseDue(partition int) bool {
 // a query reads the head and before a seal closes its generations, because the call of ReleaseSealed may be late, or
 // this process may have been paused. If only some rows of a generation are sealed, releaseSealed reads the generation
 // again, because the other rows may be newer. reread is Store.reread, or replaceByStaged if the caller holds the
-// partition's seal lock. Without the lock, a concurrent seal wouldn't release the new generation.
+// partition's seal lock. Without that lock, a concurrent seal wouldn't release the new generation.
 func (f *follower) releaseSealed(
 	ctx context.Context, partition int, reread func(context.Context, Work) error,
 ) error {
@@ -367,8 +367,8 @@ func (f *follower) readSlot(ctx context.Context, w Work) error {
 	return nil
 }
 
-// releaseSlot releases the follower's state of the streams in a slot, which takes more memory than their samples in the
-// head.
+// releaseSlot releases the follower's state of the streams in a slot. This state takes more memory than the slot's
+// samples in the head.
 func (f *follower) releaseSlot(w Work) {
 	p := &f.parts[w.Partition]
 	p.mu.Lock()
@@ -376,9 +376,9 @@ func (f *follower) releaseSlot(w Work) {
 	delete(p.slots, w.Slot)
 }
 
-// addRow adds a row to the head unless the head already contains the row. A blob that depends on an undefined series
-// remains a gap, because the blob that defines the series may still be written. alone is true if no other process
-// commits. In this case the blob was never acknowledged, and its samples are skipped.
+// addRow adds a row to the head unless the head already contains the row. A row whose blob depends on an undefined
+// series remains a gap, because the blob that defines the series may still appear. If alone is true, no other process
+// commits. In this case such a blob was never acknowledged, and its samples are skipped.
 func (f *follower) addRow(
 	ctx context.Context, c *followedSlot, st *followedStream, r format.StageRow, value []byte, now time.Time,
 	alone bool,

@@ -18,7 +18,8 @@ import (
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
-// maxGroupedSpans is the number of known rows that one scan may read again for each scan that it saves.
+// maxGroupedSpans is the number of rows that a scan may read although they are already known, for each other scan that
+// this saves.
 const maxGroupedSpans = 32
 
 // streamPosition is the last number of a writer's stream in a slot partition.
@@ -115,7 +116,7 @@ func (f *follower) readStreams(
 		if t.seq >= st.progress.next {
 			st.progress.addGap(t.seq+1, begun)
 		}
-		// Gaps are removed only after they were read, so that after a long pause each gap is still read once.
+		// A gap is removed only after it was read, so that each gap is read at least once even after a long pause.
 		if st.looked.Equal(begun) {
 			st.progress.gaps = slices.DeleteFunc(
 				st.progress.gaps, func(g gap) bool { return begun.Sub(g.since) > gapTTL },
@@ -126,9 +127,9 @@ func (f *follower) readStreams(
 	return nil
 }
 
-// groupSpans groups the spans that one scan reads. The rows of killed processes are mostly sealed, but their stream
-// positions remain for an hour. If few rows of the slot partition are staged, one scan over all spans finds that the
-// rows are missing.
+// groupSpans groups the spans so that each group is read with one scan. The rows of killed processes are mostly sealed,
+// but their stream positions remain for an hour. If few rows of the slot partition are staged, one scan over all spans
+// suffices to find that these rows are missing.
 func (f *follower) groupSpans(c *followedSlot, spans []seqSpan) [][]seqSpan {
 	if len(spans) == 0 {
 		return nil

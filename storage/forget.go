@@ -9,7 +9,7 @@ import (
 	"github.com/cassia-db/cassia/storage/head"
 )
 
-// ReleaseSealed releases the samples of a partition that other processes have sealed from the head. The process that
+// ReleaseSealed releases from the head the samples of a partition that other processes have sealed. The process that
 // seals the partition doesn't need to call it, because Seal also releases samples.
 func (s *Store) ReleaseSealed(ctx context.Context, partition int) error {
 	_, now := s.clock.Times()

@@ -2,8 +2,8 @@ package storage
 
 import "time"
 
-// SettledHeadBytes returns the size of the head's samples in a partition's slots that ended at least settleMS
-// milliseconds ago and weren't written to for rest. A backfill fills many such slots, one after the other, before the
+// SettledHeadBytes returns the size of the samples in the head in a partition's slots that ended at least settleMS
+// milliseconds ago and haven't been written to for rest. A backfill fills many such slots in succession, before the
 // next round of sealing.
 func (s *Store) SettledHeadBytes(partition int, settleMS int64, rest time.Duration) (bytes int64) {
 	now := s.opts.Now()
@@ -12,7 +12,7 @@ func (s *Store) SettledHeadBytes(partition int, settleMS int64, rest time.Durati
 	})
 }
 
-// IsIdle reports whether no samples were added to a slot and partition in the head for rest.
+// IsIdle reports whether the head has received no samples for a slot and partition for at least rest.
 func (s *Store) IsIdle(w Work, rest time.Duration) bool {
 	return s.opts.Now().Sub(s.head.LastTouched(w.slotPartition())) >= rest
 }

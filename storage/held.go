@@ -10,7 +10,7 @@ import (
 // heldRows reads the held rows of replicas.
 func (s *Store) heldRows() ha.Rows { return ha.Rows{Engine: s.eng, Corrupt: s.damage.RecordCorruptRow} }
 
-// heldDeletes returns the ids of the deletes in ds that apply to rows that are still held.
+// heldDeletes returns the ids of the deletes in ds that apply to rows of held samples that are still stored.
 func (s *Store) heldDeletes(ctx context.Context, tenant string, ds format.Tombstones) (map[string]bool, error) {
 	ids := map[string]bool{}
 	if ds = ds.Filter(func(d *format.Tombstone) bool { return len(d.Held) > 0 }); len(ds) == 0 {

@@ -42,12 +42,13 @@ const takeoverBytes = 4 << 20
 type heldWriter struct {
 	s      *Store
 	tenant string
-	// deletes are the tenant's deletes. They were read at begun, before any held row was read.
+	// deletes are the tenant's deletes. They were read at the time begun, before any held row was read.
 	deletes format.Tombstones
 	begun   time.Time
 	// whole is true if the head contains all staged samples.
 	whole bool
-	// ends caches the results of end: the head must be read before any held sample of the series is stored.
+	// ends caches the results of the method end. The head must be read for a series before any held sample of the
+	// series is stored.
 	ends  map[*Series]int64
 	batch *Batch // nil if nothing was added
 }
@@ -85,8 +86,8 @@ func (w *heldWriter) catchUp(ctx context.Context) error {
 	return err
 }
 
-// deletesOf returns the deletes that apply to a held row. It returns errDeleting if one of them may take effect at any
-// moment; the caller must retry.
+// deletesOf returns the deletes that apply to a held row. It returns errDeleting if one of these deletes may take
+// effect at any moment. In this case the caller must retry later.
 func (w *heldWriter) deletesOf(row *ha.HeldSamples) (format.Tombstones, error) {
 	hiding := w.deletes.Filter(func(d *format.Tombstone) bool { return d.CoversHeld(row.Cluster, row.Writer, row.Seq) })
 	for _, d := range hiding {
@@ -97,13 +98,13 @@ func (w *heldWriter) deletesOf(row *ha.HeldSamples) (format.Tombstones, error) {
 	return hiding.InForce(), nil
 }
 
-// Add adds the samples of a held row that are to be stored to the batch.
+// Add adds those samples of a held row to the batch that are to be stored.
 func (w *heldWriter) Add(_ context.Context, row ha.HeldSamples) (added ha.Added, err error) {
 	if w.batch == nil {
 		w.batch = w.s.NewBatch(w.tenant)
 		w.batch.free = true
-		// No sample is rejected as too far ahead. The samples were accepted when they were held, possibly by a process
-		// with a faster clock.
+		// Disable the check for samples too far ahead. These samples were accepted when they were held, possibly by a
+		// process with a faster clock.
 		w.batch.newest = math.MaxInt64
 	}
 	hiding, err := w.deletesOf(&row)
@@ -140,13 +141,14 @@ func (w *heldWriter) Commit(ctx context.Context) (samples int, err error) {
 	return n, b.Commit(ctx)
 }
 
-// heldSink adds the samples of a held row that are to be stored to the batch, while the row's blob is decoded.
+// heldSink receives the samples of a held row while its blob is decoded, and adds the samples that are to be stored to
+// the batch.
 type heldSink struct {
 	w      *heldWriter
 	row    *ha.HeldSamples
 	hiding format.Tombstones // the deletes that apply to the row
-	// series are the blob's series, indexed by their number minus 1; nil stands for a series that can't be stored.
-	// hidden are the deletes that apply to each series.
+	// series are the blob's series. The series with number n in the blob is series[n-1]; it is nil if the series can't
+	// be stored. hidden holds, by the same index, the deletes that apply to each series.
 	series []*Series
 	hidden []format.Tombstones
 	taken  int
@@ -181,7 +183,7 @@ func (k *heldSink) dispositionOf(ref uint32, s *Series, at int64) ha.Disposition
 	return k.row.Of(at)
 }
 
-// countIfStored reports whether a sample is to be stored, and if so counts it.
+// countIfStored reports whether a sample is to be stored. It counts the samples for which it returns true.
 func (k *heldSink) countIfStored(ref uint32, s *Series, at int64) bool {
 	disposition := k.dispositionOf(ref, s, at)
 	stored := disposition == ha.StoreSample || disposition == ha.HoldSample && k.w.whole && at > k.w.seriesEnd(s, k.row)
@@ -217,7 +219,8 @@ func (k *heldSink) Exemplar(ref uint32, at int64, encoded []byte) error {
 	return err
 }
 
-// seriesEnd returns the newest timestamp up to row.FromMS that a series had when the head was first read.
+// seriesEnd returns the newest timestamp of a series in the head that isn't after row.FromMS, as it was when the head
+// was first read.
 func (w *heldWriter) seriesEnd(s *Series, row *ha.HeldSamples) int64 {
 	if end, ok := w.ends[s]; ok {
 		return end

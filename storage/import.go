@@ -34,8 +34,8 @@ type ImportedBuckets struct {
 	Buckets *rollup.Buckets
 }
 
-// ImportStats counts the samples of an import. For buckets it counts the samples that they aggregate. Duplicate samples
-// within a source count once.
+// ImportStats counts the samples of an import. An imported bucket counts as the number of samples that it aggregates.
+// Duplicate samples within a source count once.
 type ImportStats struct {
 	// Series is the number of series with samples or buckets. Samples is the number of written samples. Chunks and
 	// Bytes are the number and size of the chunks that contain them.
@@ -43,18 +43,17 @@ type ImportStats struct {
 	Bytes                   int64
 	// Known counts samples that were already stored.
 	Known int
-	// RollupsOnly counts samples that are too old for raw rows and are only in rollups. HoursOnly counts the samples
-	// among them that are also too old for 5m rollups, and were added to 1h rollups.
+	// RollupsOnly counts samples that are too old for raw rows and were added to rollups only. HoursOnly counts the
+	// samples among them that are also too old for 5m rollups, and were added to 1h rollups only.
 	RollupsOnly, HoursOnly int
 	// LeftOut counts the samples among RollupsOnly that weren't added to rollups, because the rollups may already
-	// include them: the finest stored rollups have a bucket of the same time without raw samples, and its samples and
-	// the imported ones overlap in time.
+	// include them. This is the case if the finest stored rollups have a bucket without raw samples at the same time,
+	// and the time ranges of the bucket's samples and of the imported samples overlap.
 	LeftOut int
 	// RawGone counts the samples among RollupsOnly that are within the raw retention. They were added to rollups only,
-	// because their day has rollups without raw samples, or expired rows.
+	// because their day has rollups without raw samples, or rows that have expired.
 	RawGone int
-	// TooCoarse counts the samples of buckets that are wider than the finest rows stored for their time. These samples
-	// weren't stored.
+	// TooCoarse counts the samples in buckets that weren't stored, because finer rows are stored for the same time.
 	TooCoarse int
 	// Expired counts samples that are too old for any resolution, Ahead counts samples too far in the future, and
 	// Refused counts invalid samples and samples of series with invalid labels. These samples weren't stored.
@@ -108,16 +107,16 @@ type imports struct {
 	mu   sync.Mutex
 	head *head.Head
 	last time.Time // when the last import ended
-	// dropped is set when a window is dropped. The head is then outdated: it may record that labels of the window are
-	// written.
+	// dropped is set when a window is dropped. The head is then outdated, because it may record that labels of this
+	// window are already written.
 	dropped atomic.Bool
 }
 
 const (
-	// importHeadBytes bounds the cached series of imports, unless an eighth of Options.HeadBytes is smaller. Above the
-	// bound, the next import starts with an empty cache, and writes names and labels again.
+	// importHeadBytes bounds the cached series of imports, or an eighth of Options.HeadBytes if that is smaller. If the
+	// bound is exceeded, the next import starts with an empty cache, and writes names and labels again.
 	importHeadBytes = 256 << 20
-	// importCacheTTL is the time after which the cached series are released if no other import runs.
+	// importCacheTTL is the time after the last import at which the cached series are released.
 	importCacheTTL = 10 * time.Minute
 )
 
@@ -146,10 +145,10 @@ func (i *imports) release(now time.Time) {
 //	series ─► days ─► commit records ─► metrics, in parallel ─► catalog, labels, chunks ─► 5m ─► 1h ─► commit records
 //
 // All rows are durable when Import returns. After an error or a crash the import may be repeated, with the same or
-// overlapping series: samples that are already sealed are skipped. Staged samples of the same slots are sealed later,
-// as late samples. For samples too old for raw rows, Import only adds to rollups. All such samples of a bucket must be
-// passed in one call, because samples passed later may be left out, see ImportStats.LeftOut. Limits of tenants don't
-// apply.
+// overlapping series, because samples that are already sealed are skipped. Staged samples of the same slots are sealed
+// later, as late samples. Samples that are too old for raw rows are added to rollups only. All samples of a bucket that
+// are too old for raw rows must be passed in one call, because samples passed later may be left out, see
+// ImportStats.LeftOut. Limits of tenants don't apply.
 func (s *Store) Import(ctx context.Context, tenant string, list []ImportedSeries) (stats ImportStats, err error) {
 	return s.importDays(ctx, tenant, func(m *importing) error {
 		for i := range list {
@@ -161,9 +160,9 @@ func (s *Store) Import(ctx context.Context, tenant string, list []ImportedSeries
 	})
 }
 
-// ImportBuckets imports aggregates of another system, as Import imports samples. It adds them to the rollups of their
-// width and to coarser rollups, if no finer rows are kept of their time; see ImportStats.TooCoarse. Stored buckets
-// aren't changed. If a series has buckets of both widths, the 5m buckets are stored first.
+// ImportBuckets imports aggregates of another system, like Import. It adds the buckets to the rollups of their width
+// and to coarser rollups, unless finer rows are stored for their time; see ImportStats.TooCoarse. Stored buckets aren't
+// changed. If a series has buckets of both widths, the 5m buckets are stored first.
 func (s *Store) ImportBuckets(ctx context.Context, tenant string, list []ImportedBuckets) (ImportStats, error) {
 	return s.importDays(ctx, tenant, func(m *importing) error {
 		for i := range list {
@@ -175,7 +174,7 @@ func (s *Store) ImportBuckets(ctx context.Context, tenant string, list []Importe
 	})
 }
 
-// importDays imports the series that add passes to importing.
+// importDays calls add, which divides series into days, and then imports each day.
 func (s *Store) importDays(
 	ctx context.Context, tenant string, add func(*importing) error,
 ) (stats ImportStats, err error) {
@@ -226,7 +225,7 @@ func (k dayKey) compare(other dayKey) int {
 	return cmp.Or(cmp.Compare(k.start, other.start), cmp.Compare(k.source, other.source))
 }
 
-// day returns the day that contains a timestamp.
+// day returns the importDay for a timestamp and a source, and creates it if it doesn't exist.
 func (m *importing) day(t int64, source rollup.Resolution) *importDay {
 	k := dayKey{m.s.period.DayOf(m.s.period.SlotOf(t)), source}
 	d := m.days[k]
@@ -237,7 +236,7 @@ func (m *importing) day(t int64, source rollup.Resolution) *importDay {
 	return d
 }
 
-// checkedLabels returns the labels under which a series is stored, or false if the series is rejected.
+// checkedLabels returns the labels under which a series is stored. It returns false if the series is rejected.
 func (m *importing) checkedLabels(ls labels.Labels, samples int) (labels.Labels, bool) {
 	most := m.s.opts.labelBounds(m.tenant.Name())
 	name := m.s.truncateLabels(m.tenant.Name(), ls, most)
@@ -293,7 +292,7 @@ func (m *importing) addSeries(in *ImportedSeries) error {
 	return nil
 }
 
-// cutSamples divides normalized samples at a timestamp; until includes the sample at this timestamp. Both parts share
+// cutSamples divides normalized samples into those until a timestamp, inclusive, and those after it. Both parts share
 // the memory of samples.
 func cutSamples(samples chunk.Samples, at int64) (until, after chunk.Samples) {
 	n, _ := slices.BinarySearch(samples.T, at+1)

@@ -21,13 +21,13 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// importDay imports the data of one day. A day consists of whole slots, and is part of one window of each resolution.
+// importDay imports the data of one day. A day consists of whole slots and is part of one window per resolution.
 //
 //	series by finest resolution ─► commit records ─► metrics ─► pieces of series ─┬─► worker ─┐
 //	                                                                              └─► worker ─┴─► commit records
 //
-// Commit records of the finest rows are written before these rows. If an import is interrupted, its slots are therefore
-// known to have incomplete rollups: queries read samples, deletes find the slots, and the rollups are computed later.
+// Commit records of the finest rows are written before these rows. So if an import is interrupted, the rollups of its
+// slots are known to be incomplete: queries read samples, deletes find the slots, and the rollups are computed later.
 // Commit records of coarser rows are written at the end.
 type importDay struct {
 	*importing
@@ -36,7 +36,7 @@ type importDay struct {
 	of   map[*Series]*importedDay // the entries of list, by series
 
 	ctx context.Context
-	// deletes are the tombstones that were read after begun, before any sample is stored.
+	// deletes are the tombstones that were read after begun and before any sample was stored.
 	deletes format.Tombstones
 	begun   time.Time
 	// finest is the resolution of the finest rows written for the series being sealed.
@@ -49,15 +49,16 @@ const maxPieceSeries = 4096
 // importWriteBytes is the approximate size of one write of an import.
 const importWriteBytes = 2 << 20
 
-// run seals the day. It holds the seal locks, so that no other code in this process seals the same partitions.
+// run seals the day. It holds the seal locks of the partitions, so that no other goroutine of this process seals them
+// concurrently.
 func (d *importDay) run(ctx context.Context) (err error) {
 	if err := d.s.clock.MayRemove(); err != nil {
 		return err
 	}
 	d.ctx = ctx
 	defer d.lockSeals()()
-	// All samples are stored after this point. Therefore all tombstones read here are older than the samples, as is
-	// required of tombstones that chunks name, and no older tombstone is missing.
+	// All samples are stored after this point. So every tombstone read here is older than the samples, and chunks with
+	// the samples may name it. Conversely, every older tombstone is read here.
 	d.begun = d.s.opts.Now()
 	if d.deletes, err = d.s.deletesToName(ctx, d.tenant.Name()); err != nil {
 		return err
@@ -96,13 +97,13 @@ func (d *importDay) writeWithDeletes(list []*importedDay) error {
 	return d.applyDeletes(list)
 }
 
-// errRawExpired means that raw rows of a seal or an import expired before rollups were computed from them, or before
-// deletes were applied to the rollups. If the seal or import is repeated, it adds its samples to rollups only.
+// errRawExpired means that raw rows expired before rollups were computed from them, or before deletes were applied to
+// the rollups. If the seal or import is repeated, it adds its samples to rollups only.
 var errRawExpired = fmt.Errorf("%w: raw rows expired before rollups were created from them; retry", engine.ErrUnavailable)
 
-// applyDeletes applies the deletes that match imported series to the rollups of the raw window. This must happen while
-// the raw rows exist, because only raw rows name the older deletes that don't apply to them. If a delete were applied
-// after the raw rows have expired, it would remove the imported samples from the rollups.
+// applyDeletes applies the deletes that match imported series to the rollups of the raw window. It must run while the
+// raw rows exist, because only raw rows record which older deletes don't apply to them. If a delete were applied after
+// the raw rows have expired, it would remove the imported samples from the rollups.
 func (d *importDay) applyDeletes(list []*importedDay) error {
 	if d.onlyExtendsRollups() || len(d.matchingDeletes(list)) == 0 {
 		return nil
@@ -159,8 +160,8 @@ func (d *importDay) writeSeries(list []*importedDay) error {
 	return d.s.writeCommitRecords(d.ctx, d.tenant.Name(), d.finest, format.CommitImport, done)
 }
 
-// trimDeleted applies the deletes that match the series, before the samples are imported. If they were applied later,
-// they would also remove the imported samples.
+// trimDeleted applies the deletes that match the series before the samples are imported. If the deletes were applied
+// later, they would also remove the imported samples.
 func (d *importDay) trimDeleted(list []*importedDay, cells map[head.SlotPartition]bool) error {
 	slots := map[int64]bool{}
 	for at := range cells {
@@ -194,8 +195,8 @@ func (d *importDay) slotPartitions(list []*importedDay) map[head.SlotPartition]b
 	return cells
 }
 
-// lockSeals acquires the seal locks of all partitions of the day's series. It does so in ascending order, like all code
-// that holds several seal locks, so that there are no deadlocks. unlock releases the locks.
+// lockSeals acquires the seal locks of all partitions of the day's series, in ascending order to prevent deadlocks with
+// other code that holds several seal locks. unlock releases the locks.
 func (d *importDay) lockSeals() (unlock func()) {
 	slot := d.s.period.SlotOf(d.start + 1)
 	var partitions []int
@@ -216,8 +217,8 @@ func (d *importDay) lockSeals() (unlock func()) {
 	}
 }
 
-// groupByFinest groups series by the finest resolution whose window can still be written. It omits and counts series
-// that are too old for any resolution, or too coarse.
+// groupByFinest groups series by the finest resolution whose window can still be written. It omits series
+// that are too old or too coarse for all resolutions, and counts their samples.
 func (d *importDay) groupByFinest() (byFinest [resolutions][]*importedDay, err error) {
 	slot, tenant := d.s.period.SlotOf(d.start+1), d.tenant.Name()
 	list, err := d.s.retention.ImportClasses(d.ctx, tenant, slot, func(yield func(*Series) bool) {
@@ -291,7 +292,8 @@ func (d *importDay) writeRows(list []*importedDay) error {
 	return err
 }
 
-// roller returns a roller that computes the day's rollups. The slot and partition that its errors name are arbitrary.
+// roller returns a roller that computes the day's rollups. Its error messages name an arbitrary slot and partition of
+// the day.
 func (d *importDay) roller(ctx context.Context) *roller {
 	slot := d.s.period.SlotOf(d.start + 1)
 	w := newRowWriter(ctx, d.s, Work{Slot: slot})
@@ -302,7 +304,7 @@ func (d *importDay) roller(ctx context.Context) *roller {
 }
 
 // divideByShard divides series into pieces of one metric each, ordered by class and shard. It also ensures that each
-// metric has enough shards for its series from this import and earlier ones.
+// metric has enough shards for its imported and existing series.
 func (d *importDay) divideByShard(into *roller, list []*importedDay) (pieces [][]*importedDay, err error) {
 	slices.SortFunc(list, func(a, b *importedDay) int { return strings.Compare(a.series.Metric(), b.series.Metric()) })
 	period := d.s.period.OfSlot(into.day.slot)

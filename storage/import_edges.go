@@ -9,15 +9,15 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// removeShared removes data that the stored buckets on the other side of an edge may already contain. A sample
+// removeShared removes data that stored buckets on the other side of a bucket edge may already contain. A sample
 // exactly at an edge belongs to the bucket that ends there. In aggregates of another system, it belongs to the bucket
 // that begins there:
 //
 //	samples:     ...........x]   the bucket until the edge contains x
-//	aggregates:             [x........)   so does the bucket that begins at the edge
+//	aggregates:             [x........)   the bucket that begins at the edge also contains x
 //
-// A sample at an edge is therefore left out if aggregates that begin there are stored. Aggregates are left out if a
-// sample at the edge where they begin is stored, because the sample can't be subtracted from their min and max.
+// A sample at an edge is therefore left out if stored aggregates begin there. Aggregates are left out if a sample is
+// stored at the edge where they begin, because the sample can't be subtracted from their min and max.
 func (w *importWorker) removeShared(c *importedDay) error {
 	if w.source == rollup.Raw {
 		return w.roller.leaveOutAggregated(c.series, &c.samples)
@@ -36,13 +36,13 @@ func (w *importWorker) removeShared(c *importedDay) error {
 	return nil
 }
 
-// leaveOut counts samples that were left out.
+// leaveOut counts n samples as left out.
 func (x *roller) leaveOut(n int) {
 	x.leftOut.Add(int64(n))
 	x.s.metrics.leftOut.Add(float64(n))
 }
 
-// leaveOutAggregated removes samples, imported or late, at edges at which stored aggregates begin.
+// leaveOutAggregated removes samples at edges where stored aggregates begin. The samples are imported or late.
 func (x *roller) leaveOutAggregated(series *Series, samples *chunk.Samples) error {
 	edges := edgeSamples(samples, x.finest.Width())
 	if len(edges.T) == 0 {

@@ -7,14 +7,14 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// importWorker seals pieces of a day, with one sealer per slot. The sealers share a rowWriter.
+// importWorker seals pieces of a day. It has one sealer per slot; the sealers share a rowWriter.
 type importWorker struct {
 	*importDay
 	roller *roller
 	slots  map[int64]*slotSealer
 	stats  ImportStats
-	// brought is the number of samples in all pieces. bytes is the size of the series whose rollups aren't computed
-	// yet.
+	// brought is the number of samples in all pieces so far. bytes is the size of the series whose rollups haven't been
+	// computed yet.
 	brought, bytes int
 }
 
@@ -80,7 +80,7 @@ func (w *importWorker) writeChunks(piece []*importedDay) error {
 	return nil
 }
 
-// addStats adds the results of the sealers to stats.
+// addStats adds the counts of the sealers to stats.
 func (w *importWorker) addStats() {
 	if w.onlyExtendsRollups() {
 		w.stats.RollupsOnly += w.brought
@@ -103,7 +103,7 @@ func (w *importWorker) addStats() {
 	w.s.metrics.sealedChunks.Add(float64(w.stats.Chunks))
 }
 
-// writeRollups writes the remaining chunks, and the rollups.
+// writeRollups writes the remaining chunks, computes the rollups and writes them.
 func (w *importWorker) writeRollups() error {
 	w.bytes = 0
 	return w.roller.writeAll()

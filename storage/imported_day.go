@@ -40,7 +40,8 @@ func (c *importedDay) eachSlot(period *format.Periods, f func(slot int64, part *
 	})
 }
 
-// eachRun calls f with each run of consecutive buckets whose ends have the same key.
+// eachRun calls f with each run of consecutive buckets that have the same key. The function key returns a bucket's key
+// from its end.
 func eachRun(b *rollup.Buckets, key func(end int64) int64, f func(key int64, run rollup.Buckets) error) error {
 	for from := 0; from < b.Len(); {
 		k, to := key(b.End[from]), from+1
@@ -55,7 +56,7 @@ func eachRun(b *rollup.Buckets, key func(end int64) int64, f func(key int64, run
 	return nil
 }
 
-// encodedBytes estimates the encoded size of the samples or buckets. It is rather too high than too low.
+// encodedBytes estimates the encoded size of the samples or buckets. The estimate is usually too high.
 func (c *importedDay) encodedBytes() int64 {
 	n := 2*len(c.samples.T) + 16*c.buckets.Len()
 	for _, h := range c.samples.H {

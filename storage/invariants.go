@@ -8,7 +8,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// assertSealed panics unless the sealed rows contain all samples of the staged rows that are about to be deleted. It
+// assertSealed panics if the sealed rows don't contain all samples of the staged rows that are about to be deleted. It
 // skips the check if rows can't be read.
 func (p *sealPass) assertSealed() {
 	if !invariants {
@@ -36,8 +36,8 @@ func (p *sealPass) assertSealed() {
 	}
 }
 
-// assertSealed panics unless the sealed samples of a series contain all samples in c. It returns false if rows can't be
-// read.
+// assertSealed panics if the sealed samples of a series don't contain all samples in c. It returns false if rows can't
+// be read.
 func (x *slotSealer) assertSealed(c *collectedSeries) bool {
 	var samples, sealed chunk.Samples
 	for st := range c.chunks.All() {
@@ -49,8 +49,8 @@ func (x *slotSealer) assertSealed(c *collectedSeries) bool {
 		return false
 	}
 	sealed.Normalize()
-	// Normalize chooses one of several samples with the same timestamp. Adding the staged samples must not change the
-	// choice.
+	// Normalize keeps one of several samples with the same timestamp. Adding the staged samples must not change which
+	// one it keeps.
 	var both chunk.Samples
 	both.AppendAll(&sealed)
 	both.AppendAll(&samples)

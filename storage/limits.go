@@ -15,7 +15,7 @@ type labelBounds struct {
 	truncates bool
 }
 
-// labelBounds returns the limits of a tenant. Limits that the tenant doesn't override are those in o.
+// labelBounds returns a tenant's limits. Limits that the tenant doesn't override are taken from o.
 func (o *Options) labelBounds(name string) labelBounds {
 	limits := o.Limiter.LimitsOf(name)
 	b := labelBounds{
@@ -73,8 +73,8 @@ func (s *Store) QueryBytes() int64 { return s.opts.QueryBytes }
 // HeadBytes returns the approximate memory of unsealed data, in bytes.
 func (s *Store) HeadBytes() int64 { return s.head.Bytes() }
 
-// IsHeadOverfull reports whether samples of known series are rejected, at least from the tenants with the most unsealed
-// data. Sealing slots ends this state.
+// IsHeadOverfull reports whether the head rejects samples of known series, at least from the tenants with the most
+// unsealed data. It accepts them again after slots are sealed.
 func (s *Store) IsHeadOverfull() bool { return s.head.IsOverfull(s.opts.HeadBytes) }
 
 // Limiter returns the limiter of the tenants, or nil if there are no limits.

@@ -23,8 +23,8 @@ import (
 //	listed ── rows ── commit records ── still listed?           none? ── closing ── none? ── unlisted
 //
 // A closing window counts as listed. Invariant: a window with commit records is listed. If the unlister's second read
-// misses a commit record, the record was written after the window was closing. After writing the record, its writer
-// reads the row, finds the window closing or unlisted, and lists it in the next generation.
+// misses a commit record, the record was written after the window was marked as closing. After writing the record, its
+// writer reads the row, finds the window closing or unlisted, and lists it in the next generation.
 
 // tenantWindow identifies a window of a tenant.
 type tenantWindow struct {
@@ -32,17 +32,17 @@ type tenantWindow struct {
 	window int64
 }
 
-// windowList caches the windows that this process has listed, each with the time until which the window certainly stays
-// listed, in seconds since 1970: the expiry of a commit record that was durable when the window was found listed. The
-// time is 0 if no such record is known, so that the window may be unlisted at any time.
+// windowList caches the windows that this process has listed. It maps each window to the time, in seconds since 1970,
+// until which the window certainly stays listed. This is the expiry of a commit record that was durable when the window
+// was found listed. The time is 0 if no such record is known, so the window may be unlisted at any time.
 type windowList struct {
 	bounds.Map[tenantWindow, int64]
-	// changing are locks, selected by a hash of the tenant. A lock is held while a row of the tenant is read and then
-	// written.
+	// changing are locks, selected by a hash of the tenant. The tenant's lock must be held to read and rewrite one of
+	// its rows.
 	changing [64]sync.Mutex
 }
 
-// lock prevents other goroutines from changing rows of a tenant until unlock is called.
+// lock locks the rows of a tenant in table windows. No other goroutine changes them until unlock is called.
 func (l *windowList) lock(tenant string) (unlock func()) {
 	mu := &l.changing[xxhash.Sum64String(tenant)%uint64(len(l.changing))]
 	mu.Lock()
@@ -74,7 +74,7 @@ func listingRow(at tenantWindow, l format.Listing) engine.Batch {
 }
 
 // listWindow ensures that a tenant and its window are listed. It must be called before writing rows that readers must
-// find. After writing commit records, relistWindow must be called.
+// find. Callers that write commit records must call relistWindow afterwards.
 func (s *Store) listWindow(ctx context.Context, tenant string, window int64) error {
 	at := tenantWindow{tenant, window}
 	if _, ok := s.windows.Get(at); ok {
@@ -84,8 +84,8 @@ func (s *Store) listWindow(ctx context.Context, tenant string, window int64) err
 	return s.ensureListed(ctx, at, 0)
 }
 
-// ensureListed lists a window unless it is listed, and caches that it stays listed until a time. The caller must hold
-// the tenant's lock.
+// ensureListed lists a window unless it is already listed. It caches that the window stays listed until the given time.
+// The caller must hold the tenant's lock.
 func (s *Store) ensureListed(ctx context.Context, at tenantWindow, until int64) error {
 	l, err := s.readListing(ctx, at)
 	if err != nil {
@@ -104,9 +104,9 @@ func (s *Store) ensureListed(ctx context.Context, at tenantWindow, until int64) 
 	return nil
 }
 
-// relistWindow ensures that a window is listed after commit records were written, because another process may have
-// unlisted it in the meantime. The window then stays listed until the commit records expire together with the rest of
-// their batch.
+// relistWindow ensures that a window is still listed after commit records were written, because another process may
+// have unlisted it concurrently. The window then stays listed until the commit records expire; all records of a batch
+// have the same expiry.
 func (s *Store) relistWindow(ctx context.Context, tenant string, window int64, marks engine.Batch) error {
 	at, now := tenantWindow{tenant, window}, s.opts.Now().Unix()
 	if until, ok := s.windows.Get(at); ok && until > now {
@@ -120,8 +120,9 @@ func (s *Store) relistWindow(ctx context.Context, tenant string, window int64, m
 	return s.ensureListed(ctx, at, until)
 }
 
-// unlistWindow unlists a window if it has no rows. Engines that expire rows don't delete them when a window is dropped.
-// On such an engine the window stays listed until its rows expire, so that deletes, cleaning and checks find them.
+// unlistWindow unlists a window if it has no rows. On engines that expire rows, dropping a window doesn't delete its
+// rows. On such an engine the window stays listed until its rows expire, so that deletes, cleaning and checks find
+// them.
 func (s *Store) unlistWindow(ctx context.Context, tenant string, window int64) (done bool, err error) {
 	at := tenantWindow{tenant, window}
 	if rows, err := s.hasRows(ctx, tenant, window); err != nil || rows {
@@ -165,7 +166,8 @@ func (s *Store) windowsOf(ctx context.Context, tenant string, first, last int64)
 	return s.windowsSkipping(ctx, tenant, first, last, s.damage.Record)
 }
 
-// readableWindows is windowsOf for code that removes rows: it returns an error for unreadable rows.
+// readableWindows is like windowsOf, but it returns an error if rows are unreadable. Code that removes rows must use
+// it.
 func (s *Store) readableWindows(ctx context.Context, tenant string, first, last int64) (windows []int64, err error) {
 	return s.windowsSkipping(ctx, tenant, first, last, nil)
 }
@@ -185,7 +187,7 @@ func (s *Store) windowsSkipping(
 	return s.scanWindows(ctx, rows)
 }
 
-// scanWindows returns the windows that the rows in a range list.
+// scanWindows returns the windows that are listed by the rows in a range.
 func (s *Store) scanWindows(ctx context.Context, rows engine.Range) (windows []int64, err error) {
 	for row, err := range s.eng.Scan(ctx, rows) {
 		if err != nil {

@@ -15,9 +15,9 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// loadSlot reads the staged rows of a slot that satisfy want into a generation that isn't part of the head. It returns
-// nil if there are none. A corrupt blob is reported, counted and kept. Blobs that depend on a corrupt or missing blob
-// are also kept, while the missing blob may still appear.
+// loadSlot reads the staged rows of a slot for which want returns true into a generation that isn't part of the head.
+// It returns nil if there are no such rows. A corrupt blob is reported, counted and kept. Blobs that depend on a
+// corrupt blob are also kept, as are blobs that depend on a missing blob which may still appear.
 func (s *Store) loadSlot(ctx context.Context, w Work, want func(format.StageRow) bool) (*head.Generation, error) {
 	l := newLoader(s, w)
 	for row, err := range s.eng.Scan(ctx, s.stageRange(w, func() { l.missed = true })) {
@@ -49,7 +49,7 @@ func (s *Store) loadSlot(ctx context.Context, w Work, want func(format.StageRow)
 	return l.gen, nil
 }
 
-// loader reads the streams of a slot and partition, writer by writer in the order of their blobs.
+// loader reads the streams of a slot and partition, one writer after the other. It reads a writer's blobs in order.
 type loader struct {
 	s *Store
 	*head.Decoder
@@ -96,9 +96,9 @@ func (l *loader) addBlob(ctx context.Context, r format.StageRow, b []byte) error
 	return nil
 }
 
-// missingDependencies records when stage rows of other processes that depend on missing rows were first read. The rows
-// of a commit become visible in any order. Such a row must therefore not be processed until its commit certainly wasn't
-// acknowledged.
+// missingDependencies holds the stage rows of other processes that depend on missing rows, each with the time at which
+// it was first read. Because the rows of a commit become visible in any order, such a row must not be processed until
+// its commit certainly wasn't acknowledged.
 type missingDependencies struct {
 	mu    sync.Mutex
 	since map[damage.StagedAt]time.Time
@@ -126,8 +126,8 @@ func (u *missingDependencies) mayWait(s *Store, at damage.StagedAt) bool {
 	return true
 }
 
-// stageRange returns the range of all stage rows of a slot. missed is called before the row that follows unreadable
-// rows.
+// stageRange returns the range of all stage rows of a slot. Scans call missed for unreadable rows, before they return
+// the next readable row.
 func (s *Store) stageRange(w Work, missed func()) engine.Range {
 	rows := engine.Range{Table: engine.Stage, Partition: format.StagePartition(w.Slot, w.Partition)}
 	rows.Damaged = func(d engine.Damage) {
@@ -141,8 +141,8 @@ func (s *Store) stageRange(w Work, missed func()) engine.Range {
 	return rows
 }
 
-// countOrphans counts and logs samples of undefined series. The blob that defines the series was never durable, so the
-// samples were never acknowledged, or both are already sealed.
+// countOrphans counts and logs samples of undefined series. Either the blob that defines the series was never durable,
+// so that the samples were never acknowledged, or both blobs are already sealed.
 func (s *Store) countOrphans(samples int, slot int64, partition int) {
 	if samples > 0 {
 		s.metrics.orphans.Add(float64(samples))

@@ -12,8 +12,8 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// If the tenant's limits allow it, a label value that is too long is truncated to this form. The hash is the first 64
-// bits of the SHA-256 of the whole value:
+// A label value that is too long is truncated to the following form, if the tenant's limits allow it. The hash is the
+// first 64 bits of the SHA-256 of the whole value:
 //
 //	+--------------------+-------------------------+
 //	| start of the value | (hash:89abcdef01234567) |
@@ -27,9 +27,9 @@ const (
 // maxNamedTruncations is the maximum number of labels whose truncation is logged.
 const maxNamedTruncations = 1000
 
-// TruncateValue returns a label value of at most limit bytes: v if it is short enough, otherwise the start of v and a
-// hash of all of v. The hash keeps different values different. A value that isn't valid UTF-8 is returned unchanged, as
-// is any value if limit is too small for a hash.
+// TruncateValue returns a label value of at most limit bytes: v itself if it is short enough, otherwise the start of v
+// followed by a hash of the whole value. The hash keeps different values distinct. TruncateValue returns v unchanged if
+// v isn't valid UTF-8 or if limit is too small for a hash.
 func TruncateValue(v string, limit int) string {
 	if len(v) <= limit || limit < hashText || !utf8.ValidString(v) {
 		return v
@@ -71,17 +71,17 @@ func truncateValues(ls labels.Labels, most labelBounds, note func(label string))
 	return b.Labels()
 }
 
-// truncateLabels returns the labels of a series with values truncated to the tenant's limits, and counts the truncated
-// values.
+// truncateLabels truncates a series' label values to the tenant's limits, and counts the truncated values. It returns
+// the resulting labels.
 func (s *Store) truncateLabels(name string, ls labels.Labels, most labelBounds) labels.Labels {
 	return truncateValues(
 		ls, most, func(label string) { s.countTruncated(name, label, ls.Get(labels.MetricName), most.value) },
 	)
 }
 
-// TruncateAttribute truncates the value of an attribute to the tenant's limit of label values, and counts the
-// truncation. Attributes describe a whole process, so rejecting one would reject all its samples. They are therefore
-// truncated unless the tenant's limits reject long values.
+// TruncateAttribute truncates the value of an attribute to the tenant's limit for label values, and counts the
+// truncation. An attribute describes a whole process, so rejecting it would reject all samples of the process.
+// Attributes are therefore truncated unless the tenant's limits reject long values.
 func (s *Store) TruncateAttribute(name, attribute, value string) string {
 	if s.opts.Limiter.LimitsOf(name).LongLabelValues == tenant.RejectLongLabelValues {
 		return value
@@ -100,7 +100,7 @@ type truncations struct {
 	named map[[2]string]bool
 }
 
-// isNew reports whether a truncation must be logged, because it is the first of its label.
+// isNew reports whether a truncation must be logged. Only the first truncation of each label is logged.
 func (t *truncations) isNew(name, label string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -38,7 +38,7 @@ func (s *Store) newMember(have *settings) {
 // Member returns this process's membership.
 func (s *Store) Member() *membership.Member { return s.member }
 
-// catchUp makes all samples visible that other processes have acknowledged.
+// catchUp waits until all samples that other processes have acknowledged are visible.
 func (s *Store) catchUp(ctx context.Context) error { return s.follower.catchUp(ctx) }
 
 // lastKnownTime returns the latest time, in milliseconds, at which the store was certainly in use according to its

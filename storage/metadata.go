@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// maxMetadataText bounds the size of a unit and of a help text, in bytes. Longer texts are truncated.
+	// maxMetadataText bounds the size of a unit and of a help text, in bytes. Longer strings are truncated.
 	maxMetadataText = 4 << 10
 	// maxMetadataSeen bounds the number of written entries that the keeper caches. When the cache is full, it is
 	// cleared.
@@ -31,7 +31,7 @@ const (
 	metadataDelay = time.Second
 )
 
-// metadataKeeper writes the metadata of metrics that senders send, once per window.
+// metadataKeeper writes the metadata of metrics, as sent by clients, once per window.
 type metadataKeeper struct {
 	s    *Store
 	seed maphash.Seed

@@ -226,7 +226,7 @@ func (m *pagesModel) sealed() {
 	m.each(func(_ string, _ int64, f *pagesFact) { f.sealed = f.sealed || f.acked })
 }
 
-// dropped records that a window of a metric has no rows and no pages any more.
+// dropped records that a metric has no more rows or pages at a resolution in the window selected by inWindow.
 func (m *pagesModel) dropped(res rollup.Resolution, inWindow func(series string, t int64) bool) {
 	m.each(func(series string, t int64, f *pagesFact) {
 		f.gone[res] = f.gone[res] || f.sealed && inWindow(series, t)

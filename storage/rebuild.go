@@ -66,12 +66,12 @@ func (s *Store) rebuildAll(ctx context.Context) error {
 	return g.Wait()
 }
 
-// readOnce calls read once. As the argument try of rebuildPartition it disables retries.
+// readOnce calls read once. It is passed as the try argument of rebuildPartition to disable retries.
 func readOnce(ctx context.Context, read func(context.Context) error) error { return read(ctx) }
 
 // rebuildPartition reads every slot of a partition that may have unsealed samples, from all writers. The head already
-// contains the samples that this process has accepted since it started. try is called per slot, so that a retry only
-// reads slots that aren't in the head yet.
+// contains the samples that this process has accepted since it started. rebuildPartition calls try for each slot, so
+// that a retry only reads slots that aren't in the head yet.
 func (s *Store) rebuildPartition(
 	ctx context.Context, partition int, try func(context.Context, func(context.Context) error) error,
 ) error {
@@ -88,8 +88,8 @@ func (s *Store) rebuildPartition(
 	return err
 }
 
-// retryUntilAvailable calls read, a part of the rebuild. If the engine is unavailable and this process is configured to
-// wait, it retries until the engine is available.
+// retryUntilAvailable calls read, which performs a part of the rebuild. If the engine is unavailable and this process
+// is configured to wait, it retries until the engine is available.
 func (s *Store) retryUntilAvailable(ctx context.Context, read func(context.Context) error) error {
 	waits := (s.opts.Shared || s.opts.RetryRebuild) && !s.opts.seams.still
 	for wait := retryRebuild; ; wait = min(2*wait, maxRetryRebuild) {
@@ -110,5 +110,5 @@ func (s *Store) retryUntilAvailable(ctx context.Context, read func(context.Conte
 	}
 }
 
-// errNotRebuilt is returned by a seal that was started before the head is complete.
+// errNotRebuilt is returned by a seal that starts before the head is complete.
 var errNotRebuilt = errors.New("storage: sealing waits until the head is rebuilt")

@@ -13,9 +13,9 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// rollupTimestamp returns the timestamp of a rollup chunk. The chunk with the highest version has the highest
-// timestamp, so it wins. Chunks of the same time have similar timestamps, so an engine that groups rows by timestamp
-// keeps them together.
+// rollupTimestamp returns the timestamp of a rollup chunk. Of several chunks with the same key, the chunk with the
+// highest version has the highest timestamp, so it wins. Chunks of the same time have similar timestamps, so an engine
+// that groups rows by timestamp keeps them together.
 func rollupTimestamp(endMS int64, version uint64) int64 {
 	return endMS*1000 + int64(min(version, 1<<30))
 }
@@ -63,9 +63,9 @@ type rollupChunk struct {
 	data    []byte
 }
 
-// readRollups reads the rollup chunks of a series in a window whose start is between from and to, in order. If the
-// number of a metric's shards has grown, two chunks may have the same start; the chunk with the higher version wins.
-// unread is true if there may be more chunks that are unreadable.
+// readRollups reads the rollup chunks of a series in a window that start between from and to, in order. If the of
+// number the metric's shards has grown, two chunks may have the same start. In this case the chunk with the higher
+// version wins. unread is true if there may be more chunks that are unreadable.
 func (s *Store) readRollups(
 	ctx context.Context, res rollup.Resolution, window int64, series *Series, shards, from, to int64,
 ) (found []rollupChunk, unread bool, err error) {

@@ -14,18 +14,18 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// hiddenRoller creates the rollups of raw windows during one Expire, before the windows are hidden or deleted. rolled
-// contains the windows whose rollups are complete.
+// hiddenRoller creates the rollups of raw windows during one call of Expire, before the windows are hidden or deleted.
+// rolled contains the windows whose rollups are complete.
 type hiddenRoller struct {
 	s      *Store
 	rolled map[tenantWindow]bool
 }
 
-// RollHidden creates the rollups of the raw windows that are about to be hidden, and of the next window, which is
-// hidden bit by bit as time passes. It returns the time until which windows may be hidden. The rollups must be complete
-// first, because queries don't read hidden samples on engines that expire rows. While a delete isn't cleaned,
-// RollHidden also checks windows that are already hidden: if samples have arrived there, queries return them only once
-// the delete was applied to the rollups.
+// RollHidden creates the rollups of the raw windows that are about to be hidden, and of the window after them, which is
+// hidden gradually as time passes. It returns the time until which windows may be hidden. The rollups must be complete
+// first, because on engines that expire rows queries don't read hidden samples. While a delete isn't cleaned,
+// RollHidden also checks windows that are already hidden: if samples arrived there after the delete, queries return
+// them only once the delete was applied to the rollups.
 func (x *hiddenRoller) RollHidden(
 	ctx context.Context, tenant string, class, hidden, missing, target int64,
 ) (int64, error) {
@@ -83,8 +83,8 @@ func (x *hiddenRoller) rollMissing(
 	return nil
 }
 
-// RollUntil creates the rollups of the raw windows between two window ends. It returns the time until which rollups are
-// complete.
+// RollUntil creates the rollups of the raw windows that end after from and until to. It returns the time until which
+// rollups are complete.
 func (x *hiddenRoller) RollUntil(ctx context.Context, tenant string, from, to int64) (int64, error) {
 	s := x.s
 	windows, err := s.readableWindows(ctx, tenant, s.period.WindowAt(rollup.Raw, from+1), s.period.WindowAt(rollup.Raw, to))
@@ -99,7 +99,7 @@ func (x *hiddenRoller) RollUntil(ctx context.Context, tenant string, from, to in
 	return to, nil
 }
 
-// rollOnce creates the missing rollups of a raw window, unless this Expire has already done so.
+// rollOnce creates the missing rollups of a raw window, unless this call of Expire has already done so.
 func (x *hiddenRoller) rollOnce(ctx context.Context, window int64, tenant string) error {
 	at := tenantWindow{tenant, window}
 	if x.rolled[at] {
@@ -115,9 +115,9 @@ func (x *hiddenRoller) rollOnce(ctx context.Context, window int64, tenant string
 	return nil
 }
 
-// rolledWindows caches the hidden windows with complete rollups, for tenants with uncleaned deletes. Each has a stamp
-// of its commit records and the deletes. If the stamp is the same in the next Expire, a minute later, the commit
-// records aren't read again.
+// rolledWindows caches the hidden windows with complete rollups, for tenants with uncleaned deletes. It maps each
+// window to a stamp of its commit records and the deletes. If the stamp is unchanged in the next Expire, a minute
+// later, the commit records aren't read again.
 type rolledWindows = bounds.Map[tenantClass, map[int64]uint64]
 
 type tenantClass struct {

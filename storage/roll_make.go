@@ -19,9 +19,9 @@ import (
 //	chunks of the slot ──► the slot's 5m chunk ──► with the day's other 5m chunks: the day's 1h chunk
 //
 // Each step computes whole buckets, from rows that are listed or read back after the previous step was durable. So if
-// two processes seal concurrently, the later one sees all rows. A process that is alone lists the chunks earlier, see
-// run. The version of a chunk counts its sources: for a 5m chunk the number of raw chunks, for a 1h chunk the sum of
-// the versions of its 5m chunks. The highest version wins.
+// two processes seal concurrently, the later one sees all rows. With a single process, the chunks are listed earlier,
+// see run. The version of a 5m chunk is the number of raw chunks from which it was computed, and the version of a 1h
+// chunk is the sum of the versions of its 5m chunks. The highest version wins.
 type rollupTask struct {
 	*collectedSeries
 	// own are the versions of the chunks that this seal has written. exempt are the deletes that these chunks name.
@@ -31,10 +31,10 @@ type rollupTask struct {
 	// samples in own. It is final if the slot has no other chunks.
 	chunk   []byte
 	version uint64
-	// fromRaw is true if chunk was computed from samples. unread is true if some of the chunks with these samples are
-	// unreadable.
+	// fromRaw is true if chunk was computed from samples. unread is true if some of the raw chunks are unreadable.
 	fromRaw, unread bool
-	// listed are the series' chunks in the slot if they were listed again; nil means that the roller's list is valid.
+	// listed are the series' chunks in the slot if they were listed a second time. It is nil if the roller's list is
+	// valid.
 	listed *listedChunks
 }
 
@@ -47,8 +47,8 @@ const (
 	fromChunks                     // the slot's sealed chunks
 )
 
-// sourceOf selects the source according to the listed chunks. hiding are the deletes of the series that the rollup must
-// apply.
+// sourceOf selects the source of a series' 5m chunk from the listed chunks. hiding are the deletes of the series that
+// the rollup must apply.
 func (x *roller) sourceOf(in *rolledSlot, r *rollupTask, hiding format.Tombstones) rollupSource {
 	listed := x.listedChunksOf(in, r)
 	found := listed.versions
@@ -74,7 +74,7 @@ func (x *roller) listedChunksOf(in *rolledSlot, r *rollupTask) listedChunks {
 	return x.listed[chunkKey{in.into[rollup.Raw].start, r.series.ID()}]
 }
 
-// make5mOf sets the 5m chunks of some tasks of a slot.
+// make5mOf computes and sets the 5m chunks of some tasks of a slot.
 func (x *roller) make5mOf(in *rolledSlot, tasks []rollupTask, raw metricShards) error {
 	sealed, err := x.readSealedChunks(in, tasks, raw)
 	if err != nil {
@@ -109,16 +109,16 @@ func (x *roller) readSealedChunks(in *rolledSlot, tasks []rollupTask, raw metric
 	})
 }
 
-// make5m sets a series' 5m chunk from all of the slot's sealed chunks. sealed contains the chunks that readSealedChunks
-// has read.
+// make5m computes a series' 5m chunk from all of the slot's sealed chunks. sealed contains the chunks that
+// readSealedChunks has read.
 func (x *roller) make5m(
 	in *rolledSlot, r *rollupTask, shards int64, sealed sealedChunks, b *rollup.Buckets,
 ) (err error) {
 	to, hiding := in.fineRollup(), in.hiding.OfSeries(r.series.Labels())
 	from := x.sourceOf(in, r, hiding)
 	if from == fromRollup && !x.onlyExtendsRollups() && len(r.own) > 0 {
-		// Otherwise the stored rollup would be changed without its turn: only one process at a time may change rollups
-		// without samples, after it has applied the deletes.
+		// Return an error, because the stored rollup must not be changed here. Only one process at a time may change
+		// rollups without samples, after it has applied the deletes.
 		return errRawExpired
 	}
 	if from == fromRollup {
@@ -126,8 +126,8 @@ func (x *roller) make5m(
 		if err := x.extend5m(to, r, b); err != nil || r.chunk == nil || !nothing {
 			return err
 		}
-		// A seal may have added the series' first chunks after the listing found none. The stored rollup then contains
-		// samples that no delete applies to. The chunks may be in a shard that was added since.
+		// The listing found no chunks, but another seal may have added the series' first chunks since. In this case the
+		// stored rollup contains samples to which no delete applies. The chunks may be in a shard that was added since.
 		if shards, err = x.s.readShards(x.ctx, in.into[rollup.Raw].window, x.tenant, r.series.Metric()); err != nil {
 			return err
 		}
@@ -170,8 +170,8 @@ func (x *roller) make5m(
 	return nil
 }
 
-// relistChunks lists a series' chunks in a slot again, after the first listing found none. It reports whether there are
-// chunks now, and stores them in sealed.
+// relistChunks lists a series' chunks in a slot a second time, if the first listing found none. It reports whether
+// there are chunks now, and stores them in sealed.
 func (x *roller) relistChunks(in *rolledSlot, r *rollupTask, shards int64, sealed *sealedChunks) (came bool, err error) {
 	found := sealedChunks{}
 	if err := in.readMetricChunks(x.ctx, []*Series{r.series}, shards, found); err != nil {
@@ -186,8 +186,8 @@ func (x *roller) relistChunks(in *rolledSlot, r *rollupTask, shards int64, seale
 	return len(chunks.values) > 0, nil
 }
 
-// extend5m removes deleted buckets from the stored chunk of a series, and adds missing buckets as rollup.Extend does.
-// The stored chunk can't be recomputed, because some of its source rows are missing by now.
+// extend5m removes deleted buckets from a series' stored chunk, and adds the buckets of b that are missing there, like
+// rollup.Extend. The stored chunk can't be recomputed, because some of its source rows no longer exist.
 func (x *roller) extend5m(to rollupOf, r *rollupTask, b *rollup.Buckets) error {
 	due := to.dueDeletes(r.series)
 	if r.chunk == nil && len(due) == 0 {
@@ -224,7 +224,8 @@ func (x *roller) extend5m(to rollupOf, r *rollupTask, b *rollup.Buckets) error {
 	return nil
 }
 
-// keepUnreadable keeps the stored rollup of a task unchanged if err is errUnread. It returns any other error.
+// keepUnreadable handles the error of a task. If it is errUnread, the stored rollup is kept unchanged and settle
+// returns nil. Otherwise settle returns err.
 func (x *roller) keepUnreadable(to rollupOf, r *rollupTask, err error) error {
 	if errors.Is(err, errUnread) {
 		x.unreadMu.Lock()
@@ -238,7 +239,7 @@ func (x *roller) keepUnreadable(to rollupOf, r *rollupTask, err error) error {
 	return err
 }
 
-// make1hOf sets the 1h chunks of some series, from all their 5m chunks of the day.
+// make1hOf computes and sets the 1h chunks of some series, from all their 5m chunks of the day.
 func (x *roller) make1hOf(ctx context.Context, rolls []rollupTask, fine metricShards, m *rollMemory) error {
 	clear(m.chunks)
 	clear(m.unread)
@@ -259,7 +260,7 @@ func (x *roller) make1hOf(ctx context.Context, rolls []rollupTask, fine metricSh
 		if !nothing || r.chunk == nil {
 			continue
 		}
-		// As in make5m, a seal may have added 5m chunks after the first read.
+		// As in make5m, another seal may have added 5m chunks after the first read.
 		shards, err := x.s.readShards(ctx, x.day.into[rollup.FiveMinutes].window, x.tenant, r.series.Metric())
 		if err != nil {
 			return err
@@ -300,8 +301,8 @@ func groupByMetric(rolls []rollupTask) map[string][]*Series {
 var err5mExpired = fmt.Errorf("%w: 5m rollups expired before 1h rollups were created from them; retry",
 	engine.ErrUnavailable)
 
-// make1h sets a series' 1h chunk from all its 5m chunks of the day. It modifies all. unread is true if there may be
-// more chunks that are unreadable.
+// make1h computes and sets a series' 1h chunk from all its 5m chunks of the day. It modifies all. unread is true if
+// there may be more chunks that are unreadable.
 func (x *roller) make1h(r *rollupTask, all []rollupChunk, unread bool, m *rollMemory) error {
 	b, hours := &m.fine, &m.hours
 	b.Reset()
@@ -332,8 +333,8 @@ func (x *roller) make1h(r *rollupTask, all []rollupChunk, unread bool, m *rollMe
 	return x.keepUnread1h(r, chunks, hours)
 }
 
-// extend1h sets a series' 1h chunk to the stored chunk, extended by the hours that are missing there and that the day's
-// 5m chunks cover.
+// extend1h sets a series' 1h chunk to the stored chunk plus the hours that are missing there and are covered by the
+// day's 5m chunks in fine.
 func (x *roller) extend1h(r *rollupTask, fine [][]byte, m *rollMemory) error {
 	b, hours := &m.fine, &m.hours
 	b.Reset()

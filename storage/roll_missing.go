@@ -8,7 +8,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// keepUnread5m adds the stored 5m buckets to made if some of the chunks that made is computed from are unreadable. It
+// keepUnread5m adds the stored 5m buckets to made if some of the chunks from which made was computed are unreadable. It
 // sets a version higher than the stored one.
 func (x *roller) keepUnread5m(in *rolledSlot, r *rollupTask, shards int64, made *rollup.Buckets) error {
 	if !r.unread {

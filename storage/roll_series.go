@@ -29,9 +29,9 @@ func (s *Store) metricsIn(ctx context.Context, tenant string, window int64) (nam
 	return names, nil
 }
 
-// listMetrics lists the metrics whose rollups must be computed. If rollups are missing for other reasons than deletes,
-// these are all metrics of the window. Otherwise they are the metrics that a delete may apply to, including metrics
-// that only have rollups left.
+// listMetrics lists the metrics whose rollups must be computed. If deletes are the only reason, these are the metrics
+// that a delete may apply to, including metrics of which only rollups remain. Otherwise they are all metrics of the
+// window.
 func (x *windowRoller) listMetrics() ([]string, error) {
 	var all []string
 	for _, w := range x.windows() {
@@ -51,8 +51,8 @@ func (x *windowRoller) listMetrics() ([]string, error) {
 	return slices.Compact(all), nil
 }
 
-// listSeries lists the series of a metric whose rollups must be computed, ordered by id. It includes series that only
-// have rollups left if a delete may apply to them.
+// listSeries lists the series of a metric whose rollups must be computed, ordered by id. It includes series of which
+// only rollups remain, if a delete may apply to them.
 func (x *windowRoller) listSeries(metric string) (list []collectedSeries, err error) {
 	known := map[format.SeriesID]bool{}
 	for _, w := range x.windows() {
@@ -101,8 +101,8 @@ func (x *windowRoller) windows() []int64 {
 	return windows
 }
 
-// seriesIn reads the series of a metric in a window. A series with rows in multiple classes or shards is returned once
-// for each.
+// seriesIn reads the series of a metric in a window. A series with rows in multiple classes or shards is returned
+// multiple times.
 func (s *Store) seriesIn(ctx context.Context, tenant string, window int64, metric string) (list []*Series, err error) {
 	shards, err := s.readShards(ctx, window, tenant, metric)
 	if err != nil {

@@ -19,13 +19,13 @@ import (
 // rollSeries is the number of series that are rolled up together.
 const rollSeries = 1000
 
-// commitRecordsIn reads the commit records of a tenant's window of any resolution. It returns none if they are past
-// their retention.
+// commitRecordsIn reads the commit records of a tenant's window of any resolution. It returns none if the records are
+// past their retention.
 func (s *Store) commitRecordsIn(ctx context.Context, tenant string, window int64) (map[format.CommitKey]bool, error) {
 	return s.commitRecordsBetween(ctx, tenant, window, nil, nil)
 }
 
-// commitRecordsBetween reads the commit records with keys between from and to, as in engine.Range.
+// commitRecordsBetween reads the commit records with keys between from and to, which are used as in engine.Range.
 func (s *Store) commitRecordsBetween(
 	ctx context.Context, tenant string, window int64, from, to engine.Key,
 ) (map[format.CommitKey]bool, error) {
@@ -46,9 +46,10 @@ func (s *Store) commitRecordsBetween(
 	return found, nil
 }
 
-// listUnrolled lists the commit records of a raw window that are missing in the rollup windows, in order: the rollups
-// don't include these seals. Each delete that touches slots of the window also has a commit record per slot, under its
-// id. Rollups have this record once they were recomputed for the delete.
+// listUnrolled lists the commit records of a raw window that are missing in the rollup windows, in order. A missing
+// record means that the rollups don't include the seal or delete of the record. Each delete that touches slots of the
+// window has a commit record per slot, under the delete's id. The rollup windows get this record once the rollups were
+// recomputed for the delete.
 func (s *Store) listUnrolled(ctx context.Context, tenant string, window int64) ([]format.CommitKey, error) {
 	deleted, err := s.deletesOf(ctx, tenant)
 	if err != nil {
@@ -57,7 +58,7 @@ func (s *Store) listUnrolled(ctx context.Context, tenant string, window int64) (
 	return s.listUnrolledExcept(ctx, tenant, window, deleted)
 }
 
-// listUnrolledExcept is unrolled with a given list of the tenant's deletes.
+// listUnrolledExcept is like unrolled, for a given list of the tenant's deletes.
 func (s *Store) listUnrolledExcept(
 	ctx context.Context, tenant string, window int64, deleted format.Tombstones,
 ) ([]format.CommitKey, error) {
@@ -70,7 +71,8 @@ func (s *Store) listUnrolledExcept(
 			raw[d.CommitKey(m.Slot)] = true
 		}
 	}
-	// A rollup window has commit records of up to 30 days. Only the records of the raw window's slots are read.
+	// A rollup window contains the commit records of up to 30 days. Only the records of the raw window's slots are
+	// read.
 	first, last := int64(math.MaxInt64), int64(math.MinInt64)
 	for m := range raw {
 		first, last = min(first, m.Slot), max(last, m.Slot)
@@ -106,8 +108,8 @@ func (s *Store) listUnrolledExcept(
 	return missing, nil
 }
 
-// windowRoller creates the missing rollups of a raw window: of samples sealed by an interrupted import, or of slots
-// that a delete touches.
+// windowRoller creates the missing rollups of a raw window. Rollups are missing if an import was interrupted after it
+// sealed samples, or if a delete touches slots of the window.
 type windowRoller struct {
 	*rowWriter
 	tenant string
@@ -121,8 +123,8 @@ type windowRoller struct {
 	between func()
 }
 
-// rollWindow creates the missing rollups of a raw window. It returns the number of series processed, each counted once
-// per slot. It can be repeated and can run concurrently with seals. between is called between units of work.
+// rollWindow creates the missing rollups of a raw window. It returns the number of processed series; a series counts
+// once per slot. It can be repeated and can run concurrently with seals. between is called between units of work.
 func (s *Store) rollWindow(ctx context.Context, tenant string, window int64, between func()) (series int, err error) {
 	missing, err := s.listUnrolled(ctx, tenant, window)
 	if err != nil || len(missing) == 0 {
@@ -161,7 +163,7 @@ func (s *Store) rollWindow(ctx context.Context, tenant string, window int64, bet
 	return series, nil
 }
 
-// recordMissing records the slots with missing rollups, and the deletes that caused this.
+// recordMissing records the slots with missing rollups, and the deletes because of which rollups are missing.
 func (x *windowRoller) recordMissing(missing []format.CommitKey) {
 	whole := map[int64]bool{} // slots whose rollups are missing for other reasons
 	for _, m := range missing {
@@ -193,8 +195,8 @@ func (x *windowRoller) listWindows() error {
 	return nil
 }
 
-// writeCommitRecord writes a commit record to the rollup windows, which then include it. A delete's record is also
-// written to the raw window.
+// writeCommitRecord writes a commit record to the rollup windows, which records that they include the seal or delete.
+// The record of a delete is also written to the raw window.
 func (x *windowRoller) writeCommitRecord(m format.CommitKey) error {
 	list := rollup.Resolutions[:]
 	if x.deleted.Has(m.ID) {
@@ -210,7 +212,7 @@ func (x *windowRoller) writeCommitRecord(m format.CommitKey) error {
 	return nil
 }
 
-// rollMetric computes the rollups of one metric in the slots and their days.
+// rollMetric computes the rollups of one metric in all slots with missing rollups, and for their days.
 func (x *windowRoller) rollMetric(metric string) (series int, err error) {
 	list, err := x.listSeries(metric)
 	if err != nil {
@@ -315,7 +317,7 @@ func (s *Store) unrolledWindows(
 	return true, nil
 }
 
-// RollUp creates the missing rollups of a window. It returns the number of series processed, each counted once per
+// RollUp creates the missing rollups of a window. It returns the number of processed series; a series counts once per
 // slot. between is called between units of work, so that the caller can pause.
 func (s *Store) RollUp(ctx context.Context, u Unrolled, between func()) (series int, err error) {
 	if err := s.Ready(); err != nil {

@@ -33,18 +33,20 @@ type roller struct {
 	series []*collectedSeries
 	day    *sealedSlot // a slot of the day
 
-	// finest is the finest resolution that is written. If it isn't Raw, the raw window has expired, and missing buckets
-	// are added to existing rollups.
+	// finest is the finest resolution that is written. If it isn't Raw, the raw window has expired, and samples are
+	// only added to existing rollups, as buckets that are missing there.
 	finest rollup.Resolution
 	// leftOut is the number of samples that couldn't be added to existing rollups: see rollup.Extend.
 	leftOut atomic.Int64
-	// due holds, by slot, the deletes that the day's stored 1h chunks don't reflect. Samples that arrive in a slot
-	// after a delete was applied there aren't deleted. unread collects the deletes that apply to unreadable chunks.
+	// due holds, by slot, the deletes that haven't been applied to the day's stored 1h chunks. Samples that arrive in a
+	// slot after a delete was applied there aren't deleted. unread collects the deletes that apply to unreadable
+	// chunks.
 	due    map[int64]format.Tombstones
 	unread unreadDeletes
 	// unreadMu protects unread.
 	unreadMu sync.Mutex
-	// listed are the chunks that the 5m rollups depend on. raw holds the numbers of shards with which they were listed.
+	// listed contains the chunks that the 5m rollups depend on. raw contains the numbers of shards at the time of the
+	// listing.
 	listed chunkList
 	raw    metricShards
 	hours  []rollupTask // reused
@@ -64,15 +66,15 @@ func (x *roller) slotOf(slot int64) *rolledSlot {
 	return in
 }
 
-// rolledSlot is a slot whose rollups are computed.
+// rolledSlot is the state of a slot whose rollups are computed.
 type rolledSlot struct {
 	*sealedSlot
 	tasks []rollupTask
-	// due are the deletes that the slot's stored rollups don't reflect. forDue is true if these deletes are the only
-	// reason to recompute the rollups.
+	// due are the deletes that haven't been applied to the slot's stored rollups. forDue is true if these deletes are
+	// the only reason to recompute the rollups.
 	due    format.Tombstones
 	forDue bool
-	// hiding are the deletes that the rollups must apply. They are read after the chunks are durable.
+	// hiding are the deletes that the rollups must apply. They are read after the chunks have become durable.
 	hiding format.Tombstones
 }
 
@@ -80,8 +82,8 @@ func newRolledSlot(ctx context.Context, s *Store, slot int64) *rolledSlot {
 	return &rolledSlot{sealedSlot: newSealedSlot(ctx, s, slot)}
 }
 
-// rollupOf is the location of a series' rollup chunk. due holds, by slot, the deletes that the stored chunk doesn't
-// reflect.
+// rollupOf is the location of a series' rollup chunk. due holds, by slot, the deletes that haven't been applied to the
+// stored chunk.
 type rollupOf struct {
 	res rollup.Resolution
 	at  destination
@@ -125,12 +127,13 @@ func (x *roller) mayBeMissing(res rollup.Resolution, class int64) bool {
 	return x.s.retention.MayBeMissing(res, x.day.slot, x.tenant, class)
 }
 
-// writeAll writes the rows that were added, computes the rollups of all tasks and series, and resets them.
+// writeAll writes the rows that were added, computes the rollups of all tasks and series, and then removes the tasks
+// and series.
 //
-// The chunks of the series are listed after the added chunks are durable. So if two processes seal a slot concurrently,
-// the later one sees all chunks. In a process that is alone, the seal holds the locks of the partitions, so no other
-// writer adds chunks of these series. There they are listed before the write, which finds chunks only in slots that
-// were sealed before.
+// In a shared store, the chunks of the series are listed after the added chunks are durable. So if two processes seal a
+// slot concurrently, the later one sees all chunks. In a store with one process, the seal holds the locks of the
+// partitions, so no other writer adds chunks of these series. The chunks are therefore listed before the write, so that
+// the listing finds chunks only in slots that were sealed before.
 func (x *roller) writeAll() error {
 	defer func() { clear(x.encoded) }()
 	ahead := x.s.versions != nil && x.hasOwnChunks()
@@ -161,16 +164,16 @@ func (x *roller) writeAll() error {
 	return x.makeAll1h()
 }
 
-// onlyExtendsRollups reports whether samples are only added to existing rollups, because the raw window has expired.
+// onlyExtendsRollups reports whether samples are only added to existing rollups, because their raw window has expired.
 func (x *roller) onlyExtendsRollups() bool { return x.finest > rollup.Raw }
 
-// makeAll5m computes the 5m chunks of all slots, and adds them to the next write. ahead is true if chunks were listed
-// before the tasks' own chunks were written.
+// makeAll5m computes the 5m chunks of all slots, and adds them to the next write. ahead is true if the chunks were
+// listed before the tasks' own chunks were written.
 func (x *roller) makeAll5m(ahead bool) error {
 	if !x.hasTasks() {
 		return nil
 	}
-	// Deletes are read after the chunks are durable. A delete that is created later sees the chunks when it recomputes
+	// Read the deletes after the chunks are durable. A delete that is created later finds the chunks when it recomputes
 	// the rollups.
 	hiding, err := x.s.deletesOf(x.ctx, x.tenant)
 	if err != nil {
@@ -193,10 +196,10 @@ func (x *roller) makeAll5m(ahead bool) error {
 	return x.put5m()
 }
 
-// listBetweenDeletes lists the chunks after the deletes were read, and returns the deletes. In a process that is alone,
-// a delete may be removed at any time. There the chunks and deletes are read again until the deletes are the same
-// before and after the chunks. Otherwise the list could contain chunks that were written after the removal of a delete,
-// and so don't name it, or miss chunks that were sealed before a delete.
+// listBetweenDeletes lists the chunks after the deletes in hiding were read, and returns the deletes that match the
+// list. In a store with one process, a delete may be removed at any time. The chunks and deletes are then read again
+// until the deletes are the same before and after listing the chunks. Otherwise the list could contain chunks that
+// don't name a delete because they were written after its removal, or miss chunks that were sealed before a delete.
 func (x *roller) listBetweenDeletes(hiding format.Tombstones) (format.Tombstones, error) {
 	for {
 		if err := x.listDependencies(); err != nil || x.s.opts.Shared {
@@ -229,9 +232,8 @@ func (x *roller) hasTasks() bool {
 	return false
 }
 
-// listDependencies lists the chunks that the rollups depend on, unless samples are only added to rollups. It doesn't
-// have to list shards that are added concurrently, because their writer sees all earlier writes when it computes the
-// rollups.
+// listDependencies lists the chunks that the rollups depend on, unless samples are only added to rollups. It needn't
+// list shards that another writer adds concurrently: that writer sees all earlier writes when it computes the rollups.
 func (x *roller) listDependencies() (err error) {
 	if x.raw, err = x.s.shardsIn(x.ctx, x.day.into[rollup.Raw].window, x.tenant); err != nil {
 		return err
@@ -262,7 +264,7 @@ func (x *roller) listDependencies() (err error) {
 	return x.s.listChunks(x.ctx, all, x.listed)
 }
 
-// listOwnChunks adds the tasks' own chunks to the list. The list was read before these chunks were written.
+// listOwnChunks adds the tasks' own chunks to listed, which was read before these chunks were written.
 func (x *roller) listOwnChunks() {
 	if x.listed == nil {
 		return
@@ -284,8 +286,8 @@ func (x *roller) listOwnChunks() {
 	}
 }
 
-// put5m adds the 5m chunks to the next write in the order of series, like stored rows, so that the labels of each
-// series are written once.
+// put5m adds the 5m chunks to the next write in the order of series, which is also the order of stored rows, so that
+// the labels of each series are written once.
 func (x *roller) put5m() error {
 	type slotTask struct {
 		in *rolledSlot
@@ -333,7 +335,7 @@ func (x *roller) resetTasks() {
 	}
 }
 
-// putRollup adds a chunk to the next write. When that is full, it is written.
+// putRollup adds a chunk to the next write. If the write is then full, it is executed.
 func (x *roller) putRollup(to rollupOf, r *rollupTask) error {
 	if r.chunk == nil {
 		return nil
@@ -360,8 +362,8 @@ func (x *roller) makeAll1h() error {
 	})
 }
 
-// extendAll1h adds the hours in the tasks' 5m chunks to the stored 1h chunks of the day, and writes these. It doesn't
-// store the 5m chunks.
+// extendAll1h adds the hours covered by the tasks' 5m chunks to the stored 1h chunks of the day, and writes the 1h
+// chunks. It doesn't store the 5m chunks.
 func (x *roller) extendAll1h() error {
 	fine := make(map[format.SeriesID][][]byte, len(x.series))
 	for _, slot := range slices.Sorted(maps.Keys(x.slots)) {
@@ -382,7 +384,7 @@ func (x *roller) extendAll1h() error {
 	})
 }
 
-// writeAll1h writes the 1h chunks of the series. fill computes them.
+// writeAll1h writes the 1h chunks of the series, as computed by fill.
 func (x *roller) writeAll1h(fill func(ctx context.Context, rolls []rollupTask, m *rollMemory) error) error {
 	for _, c := range x.series {
 		x.hours = append(x.hours, rollupTask{collectedSeries: c})
@@ -414,8 +416,8 @@ type rollMemory struct {
 	fine, hours rollup.Buckets
 }
 
-// forEachConcurrently calls f for each i below n, with reusable memory. If the engine is remote, the calls are
-// concurrent.
+// forEachConcurrently calls f for each i from 0 to n-1, and passes reusable memory. If the engine is remote, the calls
+// are concurrent.
 func (x *roller) forEachConcurrently(n int, f func(ctx context.Context, i int, m *rollMemory) error) error {
 	workers := x.s.opts.seams.workers(x.s.workSizes().rollWorkers)
 	g, ctx := errgroup.WithContext(x.ctx)
@@ -436,7 +438,7 @@ func (x *roller) forEachConcurrently(n int, f func(ctx context.Context, i int, m
 	return g.Wait()
 }
 
-// setShards sets the shards in which the rollups of a metric's series are stored.
+// setShards selects the shards in which the rollups of a metric's series are stored.
 func (x *roller) setShards(metric string, list []collectedSeries) error {
 	perPartition := len(list)/x.s.period.OfSlot(x.day.slot).Partitions + 1
 	for _, res := range rollup.Resolutions {
@@ -451,7 +453,8 @@ func (x *roller) setShards(metric string, list []collectedSeries) error {
 	return nil
 }
 
-// shardsFor returns the number of shards of a metric in a window, after increasing it if the series need more.
+// shardsFor returns the number of shards of a metric in a window. If the series need more shards, it first increases
+// the number.
 func (x *roller) shardsFor(slot int64, res rollup.Resolution, metric string, series int, bytes int64) (int64, error) {
 	of := shardedMetric{x.day.into[res].window, x.tenant, metric}
 	known := max(1, x.s.shards.Value(of))

@@ -31,10 +31,10 @@ type rowWriter struct {
 	// may then search its rows by their names.
 	namesFirst bool
 	// remade is true if the rows are rollups that are recomputed because of deletes. They are written as rows rather
-	// than pages, even if their series' labels are written again, because cleaning would turn the pages into rows; see
-	// removeSuperseded.
+	// than pages, even if their series' labels are written again, because cleaning would rewrite entries of pages as
+	// rows; see removeSuperseded.
 	remade bool
-	// before is called before each write. If it returns an error, nothing is written. nil: there is no such check.
+	// before is called before each write, unless it is nil. If it returns an error, nothing is written.
 	before func() error
 	// failed is the error of a row that couldn't be added; the next write returns it.
 	failed error
@@ -48,7 +48,7 @@ type rowWriter struct {
 	// encoded caches the values of labels rows, which are the same at all resolutions.
 	encoded map[*Series][]byte
 
-	// These fields hold the next write.
+	// These fields hold the rows of the next write.
 	rows    []rowBatch
 	puts    []engine.Mutation // of all rows, batch by batch
 	keys    []engine.Value    // memory for keys of puts
@@ -77,9 +77,9 @@ func newRowWriter(ctx context.Context, s *Store, w Work) *rowWriter {
 	return &rowWriter{s: s, ctx: ctx, work: w, begun: s.opts.Now()}
 }
 
-// expiryOf returns the expiry of a series' rows in a window. ok is false if the window has expired, which can happen
-// for rollups if raw rows outlast them because the retention was raised. Such rollups are skipped. An expired raw
-// window makes the next write fail.
+// expiryOf returns the expiry of a series' rows in a window. ok is false if the window has expired. If raw rows outlast
+// rollups, because the retention was raised, the rollup window may be expired; its rollups are then skipped. If the raw
+// window has expired, the next write fails.
 func (x *rowWriter) expiryOf(c *collectedSeries, res rollup.Resolution, window int64) (expires int64, ok bool) {
 	if !x.s.retention.Expires() {
 		return 0, true
@@ -159,8 +159,8 @@ func (x *rowWriter) addRow(
 // minKeyValues is the initial capacity of keys, in fields.
 const minKeyValues = 1 << 10
 
-// copyKey copies a key into keys. If keys is full, it allocates a slice of twice the capacity, and earlier rows keep
-// the previous one. After some writes, one slice holds the keys of a whole write.
+// copyKey copies a key into keys and returns the copy. If keys is full, it allocates a slice of twice the capacity;
+// the keys of earlier rows remain in the previous slice. After some writes, one slice holds all keys of a write.
 func (x *rowWriter) copyKey(key engine.Key) engine.Key {
 	if cap(x.keys)-len(x.keys) < len(key) {
 		x.keys = make([]engine.Value, 0, max(minKeyValues, 2*cap(x.keys)))
@@ -170,7 +170,7 @@ func (x *rowWriter) copyKey(key engine.Key) engine.Key {
 	return x.keys[from:len(x.keys):len(x.keys)]
 }
 
-// rowBatch is a batch of rows of a metric. Its mutations are set when it is written.
+// rowBatch is a batch of rows of a metric. Its mutations are set just before it is written.
 type rowBatch struct {
 	engine.Batch
 	from   int     // index of its first mutation in puts
@@ -213,7 +213,8 @@ func (n *lastNames) replaceLabel(l labels.Label) (same, named bool) {
 	return false, false
 }
 
-// addNames adds the catalog rows of a series' names that this process hasn't written in this window yet.
+// addNames adds the catalog rows of a series' metric and labels, except rows that this process has already written in
+// this window.
 func (x *rowWriter) addNames(s *Series, window int64) {
 	tenant := s.Tenant()
 	row := engine.Batch{Table: engine.Catalog}
@@ -339,8 +340,8 @@ func (x *rowWriter) recordLabels(w seriesLabels) {
 	w.series.SetWritten(shared)
 }
 
-// catalogMemory caches which catalog rows this process has written, so that a name is written once per window instead
-// of once per seal. When it is full, it is cleared.
+// catalogMemory caches which catalog rows this process has written, so that a row is written once per window instead of
+// once per seal. When the cache is full, it is cleared.
 type catalogMemory struct {
 	mu   sync.Mutex
 	seed maphash.Seed
@@ -350,7 +351,7 @@ type catalogMemory struct {
 // maxCatalogMemory bounds the number of rows in catalogMemory.
 const maxCatalogMemory = 1 << 20
 
-// catalogName is the hash of a catalog row.
+// catalogName is the hash of a catalog row: of its window, tenant, kind, label and value.
 type catalogName [2]uint64
 
 // hashOf returns the hash of a catalog row.
@@ -385,8 +386,8 @@ func (m *catalogMemory) removeWindow(window int64) {
 	maps.DeleteFunc(m.seen, func(name catalogName, _ struct{}) bool { return name[1]>>2 == uint64(window)<<2>>2 })
 }
 
-// add records that rows are written. The rows must be durable, because a seal of another partition doesn't write them
-// again.
+// add records that the rows with these names are written. They must be durable, because seals of other partitions won't
+// write them again.
 func (m *catalogMemory) add(names map[catalogName]bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

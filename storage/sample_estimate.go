@@ -13,8 +13,8 @@ import (
 const maxCounted = 10_000
 
 // estimateSamples estimates the number of raw samples of a class in some windows. It counts the samples in the first
-// chunks of the newest window, and extrapolates by the numbers of metrics and of sealed slots. It returns -1 if no
-// estimate is possible.
+// chunks of the newest window, and extrapolates by the number of metrics and the number of sealed slots. It returns -1
+// if no estimate is possible.
 func (s *Store) estimateSamples(ctx context.Context, tenant string, class int64, windows []int64) (int64, error) {
 	newest := windows[len(windows)-1]
 	samples, err := s.estimateSamplesIn(ctx, tenant, class, newest)

@@ -19,14 +19,14 @@ type SealStats struct {
 	Done bool
 	// Blobs is the number of stage rows that were sealed. Left is the number of unreadable stage rows, which were kept.
 	Blobs, Left int
-	// Series and Samples count the written series and samples. Chunks is the number of chunks that contain the samples;
-	// Bytes is the size of these chunks.
+	// Series and Samples are the numbers of series and samples that were written. Chunks is the number of chunks that
+	// contain the samples; Bytes is the size of these chunks.
 	Series, Samples, Chunks int
 	// Exemplars is the number of exemplars that were written.
 	Exemplars int
 	Bytes     int64
-	// Repaired is the number of tenants whose samples arrived after the slot had been sealed, so that its rollups were
-	// recomputed.
+	// Repaired is the number of tenants whose rollups were recomputed because samples arrived after the slot had been
+	// sealed.
 	Repaired int
 }
 
@@ -34,16 +34,16 @@ type SealStats struct {
 //
 //	close the generation ─► list the stage rows ─► chunks, labels, catalog ─► commit record ─► delete the rows read
 //
-// Every step can be repeated. After an error, the next Seal starts again. Two seals of one slot write the same rows,
-// even if they run in two processes.
+// Every step can be repeated: after an error, the next Seal starts again. Two seals of a slot write the same rows, even
+// in two processes.
 func (s *Store) Seal(ctx context.Context, w Work) (SealStats, error) {
 	stats, err := s.SealTogether(ctx, []Work{w})
 	return stats[0], err
 }
 
 // SealTogether seals the slots and partitions of one pass, as returned by PlanPasses. It writes the 1h rollups of a day
-// once, and shares writes. After an error all, some or no slots may be sealed. The caller can find the faulty slot by
-// sealing each slot by itself.
+// once, and combines the rows of several slots into larger writes. After an error all, some or no slots may be sealed.
+// To find the faulty slot, the caller can seal each slot by itself.
 func (s *Store) SealTogether(ctx context.Context, list []Work) ([]SealStats, error) {
 	stats, err := s.sealTogether(ctx, list)
 	series := 0
@@ -56,8 +56,8 @@ func (s *Store) SealTogether(ctx context.Context, list []Work) ([]SealStats, err
 	return stats, err
 }
 
-// minReleasedSeries is the number of series sealed by a pass above which the head immediately releases series without
-// unsealed samples. The next pass may take as long, and short-lived series are a large part of the head.
+// minReleasedSeries is the number of sealed series above which a pass immediately releases from the head all series
+// without unsealed samples. The next pass may take equally long, and short-lived series are a large part of the head.
 const minReleasedSeries = 1 << 16
 
 func (s *Store) sealTogether(ctx context.Context, list []Work) ([]SealStats, error) {
@@ -103,14 +103,14 @@ func (s *Store) lockSeals(list []Work) (unlock func()) {
 	}
 }
 
-// maxPassChunks is the approximate number of chunks that one pass seals, where each series has one chunk per slot. It
-// is large enough that the fixed cost of a pass doesn't matter and that few passes write to the same metrics. It is
+// maxPassChunks is the approximate number of chunks that one pass seals. Each series has one chunk per slot. The number
+// is large enough to make the fixed cost of a pass negligible and to let few passes write to the same metrics, and
 // small enough that a pass takes seconds and little memory.
 const maxPassChunks = 1 << 19
 
-// PlanPasses divides work into passes, given as indexes into list. A pass contains slots of one day, and partitions of
-// one lane; the lanes can be sealed in parallel. Passes are ordered by their first work in list. Slots without samples
-// in the head are separate passes, because their size is unknown.
+// PlanPasses divides work into passes, given as indexes into list. A pass contains slots of one day and partitions of
+// one lane; different lanes can be sealed in parallel. Passes are ordered by their first work in list. Each slot
+// without samples in the head is a pass of its own, because its size is unknown.
 func (s *Store) PlanPasses(list []Work, lanes int) (passes [][]int) {
 	type group struct {
 		day, window int64
@@ -139,8 +139,8 @@ func (s *Store) PlanPasses(list []Work, lanes int) (passes [][]int) {
 		for _, w := range pass {
 			all += chunks[w]
 		}
-		// All passes should have about the same size: a small pass of few partitions would write its rows among the
-		// rows of all other passes.
+		// Make all passes about the same size. A small pass of few partitions would scatter its rows among the rows of
+		// all other passes.
 		even := all / max(1, (all+maxPassChunks/2)/maxPassChunks)
 		from, sum := 0, 0
 		for i, w := range pass {
@@ -218,7 +218,7 @@ func (s *Store) countLate(w Work, list []*head.Chunk, what string) {
 }
 
 // closeGenerations closes the open generations of the slots to be sealed. It sets own to all closed generations, and
-// upTo to the last assigned seq. This process's rows with a higher seq belong to later generations.
+// upTo to the last assigned sequence number. This process's rows with higher numbers belong to later generations.
 func (s *Store) closeGenerations(works []*sealedWork) {
 	some := false
 	for _, w := range works {
@@ -264,7 +264,7 @@ func (s *Store) listStagedRows(ctx context.Context, w Work, gens []*head.Generat
 		return nil, rows, nil, nil
 	}
 	// The rows in left belong to writes that returned an error, or were unreadable during a rebuild. Each stream is
-	// read from its start, because blobs depend on earlier ones.
+	// read from its start, because its blobs depend on earlier blobs.
 	gen, err := s.loadSlot(
 		ctx, w, func(r format.StageRow) bool { return (r.Writer != s.writer || r.Seq <= upTo) && !back[r] },
 	)
@@ -278,7 +278,7 @@ func (s *Store) listStagedRows(ctx context.Context, w Work, gens []*head.Generat
 		extra = []*head.Generation{gen}
 	}
 	if err == nil && len(left) > 0 {
-		// Rows that are missing by now were sealed by another process. They are removed from left, so that the head
+		// Rows that have disappeared since were sealed by another process. They are removed from left, so that the head
 		// releases their generations, which may contain deleted samples.
 		left, err = s.stillStaged(ctx, w, left)
 	}

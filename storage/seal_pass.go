@@ -26,7 +26,7 @@ type sealPass struct {
 	ctx   context.Context
 	begun time.Time
 	works []*sealedWork
-	// deletes are the tombstones by tenant. They are read after all samples to be sealed.
+	// deletes are the tombstones by tenant. They are read after all samples that the pass seals have been read.
 	deletes map[string]format.Tombstones
 	// classes is the list of classes for the tenant and day being sealed.
 	classes *retention.ClassList
@@ -35,18 +35,18 @@ type sealPass struct {
 // sealedWork is the state of a slot and partition that a pass seals.
 type sealedWork struct {
 	Work
-	// own are the closed generations of the head. upTo is the highest seq that they may contain.
+	// own are the closed generations of the head. upTo is the highest sequence number that they may contain.
 	own  []*head.Generation
 	upTo int64
-	// rows are the staged rows, which are deleted after sealing. gens contain their samples. left are the unreadable
-	// rows.
+	// rows are the staged rows, which are deleted after sealing. gens contain their samples. left contains the
+	// unreadable rows.
 	gens  []*head.Generation
 	rows  []format.StageRow
 	left  map[format.StageRow]bool
 	stats SealStats
 }
 
-// hasSamples reports whether there is anything to seal.
+// hasSamples reports whether the slot has anything to seal.
 func (w *sealedWork) hasSamples() bool {
 	return len(w.rows) > 0 || slices.ContainsFunc(w.gens, (*head.Generation).IsPartial)
 }
@@ -138,8 +138,8 @@ func (p *sealPass) deleteStaged() error {
 			return err
 		}
 	}
-	// A process that may no longer write must not delete the stage rows: the rows it has just written may expire too
-	// early.
+	// If this process may no longer write, it must not delete the stage rows, because the rows that it has just written
+	// may expire too early.
 	if err := p.s.member.MayWrite(); err != nil {
 		return err
 	}
@@ -175,13 +175,14 @@ func (p *sealPass) setDone(works []*sealedWork, err error) {
 type tenantPass struct {
 	*sealPass
 	metrics []stagedMetric
-	// cells are the slot partitions of the metrics' head chunks. partitions counts them per slot.
+	// cells maps the slot partitions of the metrics' head chunks to their work. partitions counts the partitions per
+	// slot.
 	cells      map[head.SlotPartition]*sealedWork
 	partitions map[int64]int
 	slots      map[int64]*slotSealer
 	roller     *roller
-	// resealed are the slot partitions that already have commit records. late are the slot partitions that have a
-	// commit record of a seal, so that the samples sealed now are late.
+	// resealed contains the slot partitions that already have commit records. late contains those among them that have
+	// a commit record of a seal, so that the samples sealed now are late.
 	resealed, late map[head.SlotPartition]bool
 }
 
@@ -251,8 +252,8 @@ func (t *tenantPass) run() error {
 	return t.writeCommitRecords()
 }
 
-// trimDeleted applies the deletes that match these series. If they were applied later, they would also delete the
-// samples sealed now.
+// trimDeleted applies the deletes that match these series before their samples are sealed. If the deletes were applied
+// later, they would also delete the samples sealed now.
 func (t *tenantPass) trimDeleted() error {
 	slots := map[int64]bool{}
 	for slot := range t.slots {
@@ -269,8 +270,8 @@ func (t *tenantPass) trimDeleted() error {
 		}), t.begun)
 }
 
-// findSealedBefore finds the slot partitions that already have commit records. Their samples are late, or are sealed a
-// second time.
+// findSealedBefore finds the slot partitions that already have commit records. Their samples are late, or are being
+// sealed a second time.
 func (t *tenantPass) findSealedBefore() error {
 	for slot, x := range t.slots {
 		at := engine.Key{engine.Int(slot)}
@@ -374,8 +375,8 @@ func (t *tenantPass) readAhead(list []stagedSeries) error {
 	return nil
 }
 
-// isFull reports whether the next write should start. A smaller write suffices at the end of a metric, so that the
-// following write starts with the next metric.
+// isFull reports whether the next write should be executed. At the end of a metric a smaller write is executed, so that
+// the following write starts with the next metric.
 func (t *tenantPass) isFull(metricEnds bool) bool {
 	piece := t.s.workSizes().piece
 	if metricEnds {
@@ -384,8 +385,8 @@ func (t *tenantPass) isFull(metricEnds bool) bool {
 	return t.roller.bytes >= piece.bytes || len(t.roller.series) >= piece.series
 }
 
-// writeCommitRecords writes the commit records of the slots, starting with the coarsest resolution. A reader that finds
-// the raw commit record therefore also finds the rollups.
+// writeCommitRecords writes the commit records of the slots, starting with the coarsest resolution. So if a reader
+// finds the raw commit record, the rollups are also complete.
 func (t *tenantPass) writeCommitRecords() error {
 	marks := newCommitKeys(t.cells)
 	for res := rollup.OneHour + 1; res > t.roller.finest; res-- {
@@ -407,7 +408,7 @@ func (s *Store) writeCommitRecords(
 	all := engine.Batch{Table: engine.Sealed, Partition: format.SealedPartition(window, tenant)}
 	if err := s.retention.SetExpiry(ctx, &all, tenant, retention.Shared, window); err != nil {
 		// Nothing is written to an expired window. Rollup windows may expire before raw windows if the retention was
-		// raised, and maintenance isn't needed for rows that are about to expire.
+		// raised. Records of maintenance aren't needed for rows that are about to expire.
 		if errors.Is(err, retention.ErrWindowOver) && (res > rollup.Raw || reason == format.CommitMaintenance) {
 			return nil
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// A pass may contain half a million head chunks, so it stores only one pointer per head chunk, grouped by metric. More
-// state exists only for the metric that is being sealed.
+// A pass may contain half a million head chunks. It therefore stores only one pointer per head chunk, grouped by
+// metric. All other state exists only for the metric that is being sealed.
 
 // stagedMetric holds the head chunks of one metric of a tenant that a pass seals.
 type stagedMetric struct {
@@ -61,8 +61,8 @@ func (p *sealPass) stagedByTenant() map[string][]stagedMetric {
 	return byTenant
 }
 
-// mergeMetrics sorts metrics by name and merges metrics with the same name. Duplicates occur if the head has evicted a
-// metric and created it again.
+// mergeMetrics sorts metrics by name and merges metrics with the same name. The same name occurs twice if the head has
+// evicted a metric and created it again.
 func mergeMetrics(metrics []stagedMetric) []stagedMetric {
 	slices.SortFunc(metrics, func(a, b stagedMetric) int { return strings.Compare(a.name, b.name) })
 	merged := metrics[:1]
@@ -76,7 +76,7 @@ func mergeMetrics(metrics []stagedMetric) []stagedMetric {
 	return merged
 }
 
-// workOf returns the work of a head chunk's slot and partition.
+// workOf returns the work for the slot and partition of a head chunk.
 func (p *sealPass) workOf(st *head.Chunk) *sealedWork {
 	at := st.SlotPartition()
 	return p.works[slices.IndexFunc(p.works, func(w *sealedWork) bool { return w.slotPartition() == at })]
@@ -85,8 +85,8 @@ func (p *sealPass) workOf(st *head.Chunk) *sealedWork {
 // classOf returns the class of a head chunk's rows.
 func (p *sealPass) classOf(st *head.Chunk) int64 { return p.classes.ClassOf(st.Series()) }
 
-// groupByFinest groups head chunks by the finest resolution whose window isn't past its retention. gone are the head
-// chunks that are past the retention of all resolutions. groupByFinest reuses the memory of metrics.
+// groupByFinest groups head chunks by the finest resolution whose window isn't past its retention. gone contains the
+// head chunks that are past the retention of all resolutions. groupByFinest reuses the memory of metrics.
 func (p *sealPass) groupByFinest(tenant string, metrics []stagedMetric) (
 	byFinest [resolutions][]stagedMetric, gone []stagedMetric, err error,
 ) {

@@ -14,16 +14,17 @@ import (
 )
 
 const (
-	// maxReadSeries is the number of series in a slot whose sealed chunks are read together, including their values.
+	// maxReadSeries is the number of series in a slot whose sealed chunks, including their values, are read together.
 	// maxHeldSeries is the number of series whose chunks are kept in memory.
 	maxReadSeries = 256
 	maxHeldSeries = 4 * maxReadSeries
-	// sealedPassOver bounds Wanted.PassOver for these reads. It is smaller than for keys, because values are larger.
+	// sealedPassOver bounds Wanted.PassOver for these reads. It is smaller than for reads of keys only, because values
+	// are larger.
 	sealedPassOver = 100
 )
 
-// sealedChunks maps series and slots to raw chunks. A series that was read and has no chunks in a slot also has an
-// entry.
+// sealedChunks maps series and slots to raw chunks. It also contains an entry without chunks if a series was read and
+// has no chunks in a slot.
 type sealedChunks map[chunkKey]storedChunks
 
 // storedChunks are the stored chunks of a series in a slot. unread is true if there may be more chunks that are
@@ -33,7 +34,7 @@ type storedChunks struct {
 	unread bool
 }
 
-// readChunks adds the slot's chunks of some series, given by metric, to found. It needs only a few scans for many
+// readChunks adds the slot's chunks of some series, given by metric, to found. It needs only a few scans even for many
 // series.
 func (x *sealedSlot) readChunks(
 	ctx context.Context, metrics map[string][]*Series, shards metricShards, found sealedChunks,
@@ -78,7 +79,7 @@ func (x *sealedSlot) readMetricChunks(ctx context.Context, series []*Series, sha
 	return x.readChunks(ctx, map[string][]*Series{metric: series}, metricShards{metric: shards}, found)
 }
 
-// visibleSamples appends the samples in chunks that aren't deleted to into. It calls exempt for each chunk with the
+// visibleSamples appends the samples in chunks to into, except deleted samples. It calls exempt for each chunk with the
 // deletes that don't apply to the chunk. Unreadable chunks are skipped; corrupt is the error of the last one.
 func visibleSamples(
 	chunks [][]byte, hiding format.Tombstones, into *chunk.Samples, exempt func(format.TombstoneIDs),

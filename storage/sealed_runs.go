@@ -14,23 +14,23 @@ import (
 )
 
 // A seal deletes the staged rows that it has read. On a shared engine these rows reappear if a replica missed the
-// deletion for longer than the engine keeps deletion markers. If their samples were deleted since then, the samples
-// must not reappear. A seal therefore first records which rows it has processed, in table defined:
+// deletion for longer than the engine keeps deletion markers. If their samples were deleted by a request in the
+// meantime, the samples must not reappear. A seal therefore first records in table defined which rows it has processed:
 //
 //	sealed rows ─► commit records ─► processed ─► stage rows deleted
 //
-// A number always names the same content, and all of this content is sealed. A row that is recorded as processed is
-// deleted again, without being read or sealed.
+// A sequence number of a stream always identifies the same content, so all content of a processed row is sealed. If the
+// row reappears, it is deleted again without being read or sealed.
 
 const (
 	// sealedRunsTTL is the TTL of these records. It is longer than the maximum age of slots that SealUnlisted checks.
 	sealedRunsTTL = 120 * 24 * time.Hour
 	// minReappearTime is the minimum time between the deletion of a row and its reappearance. It is half of the time
-	// for which engines keep deletions.
+	// for which engines keep deletion markers.
 	minReappearTime = 30 * time.Minute
 )
 
-// sealedRuns holds the sealed numbers of a writer in a slot and partition, as ordered runs.
+// sealedRuns holds the sealed sequence numbers of a writer in a slot and partition, as ordered runs.
 type sealedRuns []format.SeqRun
 
 func (w sealedRuns) contains(seq int64) bool {
@@ -66,7 +66,7 @@ func (s *Store) recordSealedRows(ctx context.Context, w Work, rows []format.Stag
 	return s.writeInPieces(ctx, batch)
 }
 
-// readSealedRuns reads the sealed numbers of a writer in a slot and partition.
+// readSealedRuns reads the sealed sequence numbers of a writer in a slot and partition.
 func (s *Store) readSealedRuns(ctx context.Context, w Work, writer string) (runs sealedRuns, err error) {
 	for row, err := range s.eng.Scan(ctx, engine.Range{
 		Table: engine.Defined, Partition: format.StagePartition(w.Slot, w.Partition),
@@ -89,7 +89,8 @@ func (s *Store) readSealedRuns(ctx context.Context, w Work, writer string) (runs
 	return runs, nil
 }
 
-// findSealedRows returns the stage rows that are recorded as sealed. They have reappeared, or are about to be deleted.
+// findSealedRows returns the stage rows that are recorded as sealed. These rows have reappeared, or another seal is
+// about to delete them.
 func (s *Store) findSealedRows(
 	ctx context.Context, w Work, staged []format.StageRow,
 ) (map[format.StageRow]bool, error) {
@@ -114,13 +115,14 @@ func (s *Store) findSealedRows(
 	return found, nil
 }
 
-// hasReappeared reports whether a row that the follower reads was sealed and has reappeared.
+// hasReappeared reports whether a row that the follower has read was already sealed, so that it has reappeared.
 func (f *follower) hasReappeared(ctx context.Context, c *followedSlot, st *followedStream, r format.StageRow) (bool, error) {
 	if !f.s.opts.Shared {
 		return false, nil
 	}
-	// The records aren't needed in the first minutes of a slot, because no row can have reappeared yet. The later of
-	// the two clocks is used, so that a process with a slow clock doesn't treat rows sealed by others as new.
+	// During the first minutes of a slot the records needn't be read, because no row can have reappeared yet. The later
+	// of the two clocks is used, so that a process with a slow clock doesn't treat rows sealed by other processes as
+	// new.
 	if _, later := f.s.clock.Times(); later.UnixMilli()-f.s.period.SlotStart(
 		c.decoder.SlotPartition().Slot,
 	) < minReappearTime.Milliseconds() {

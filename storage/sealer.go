@@ -94,21 +94,21 @@ type slotSealer struct {
 	*rowWriter
 	*rolledSlot
 	stats *SealStats
-	// deletes are the tombstones, by tenant, that touch the slot. Chunks written now name them, so these deletes don't
-	// apply to the chunks.
+	// deletes are the tombstones, by tenant, that touch the slot. Chunks that are written now name these deletes, which
+	// therefore don't apply to the chunks.
 	deletes map[string]format.Tombstones
 	buckets rollup.Buckets // reused
-	// ahead are sealed chunks that were read for many series at once. Chunks of other series are read one series at a
-	// time.
+	// ahead contains sealed chunks that were read for many series at once. Chunks of other series are read one series
+	// at a time.
 	ahead sealedChunks
 
-	// shards is the number of shards of metric shardsMetric of tenant shardsTenant.
+	// shards is the number of shards of the metric shardsMetric of the tenant shardsTenant.
 	shardsMetric string
 	shardsTenant *head.Tenant
 	shards       int64
 }
 
-// addSeries adds the rows of a series: its labels, once per window, and its chunks. It also adds a task for the
+// addSeries adds the rows of a series: its chunks and, once per window, its labels. It also adds a task for the
 // rollups, which are computed after these rows are written.
 func (x *slotSealer) addSeries(c *collectedSeries, samples *chunk.Samples, sealedBefore bool) error {
 	s, known := c.series, false
@@ -124,8 +124,8 @@ func (x *slotSealer) addSeries(c *collectedSeries, samples *chunk.Samples, seale
 			return err
 		}
 	}
-	// The labels, the exemplars and the task are needed even if all samples are sealed: an interrupted seal may have
-	// written only the chunks.
+	// The labels, the exemplars and the task are needed even if all samples are already sealed, because an interrupted
+	// seal may have written only the chunks.
 	x.addLabels(c, rollup.Raw, at.window)
 	if err := x.addExemplars(c, sealedBefore); err != nil {
 		return err
@@ -149,7 +149,7 @@ func (x *slotSealer) addSeries(c *collectedSeries, samples *chunk.Samples, seale
 	return nil
 }
 
-// addRollupTask adds a task for a series whose raw rows are past their retention. Its samples are added to buckets that
+// addRollupTask adds a task for a series whose raw rows are past their retention. Its samples only form buckets that
 // are missing in the stored rollups.
 func (x *slotSealer) addRollupTask(c *collectedSeries, samples *chunk.Samples) {
 	if samples.Len() > 0 {
@@ -164,10 +164,10 @@ func (x *slotSealer) buildRollup(metric string, samples *chunk.Samples, version 
 	return appendRollup(&x.buckets, rollup.FiveMinutes, version)
 }
 
-// subtractSealed removes the samples that the slot's sealed chunks already contain, and reports whether none are left.
-// It adds the deletes that those chunks name to named.
+// subtractSealed removes the samples that the slot's sealed chunks already contain. known is true if no samples remain.
+// It adds the deletes that the sealed chunks name to named.
 //
-// Invariant: a new chunk never gets the key of a cleaned chunk. The cleaned chunk names more deletes than when its
+// Invariant: a new chunk never gets the key of a cleaned chunk. A cleaned chunk names more deletes than it did when its
 // version was computed, and the new chunk names all of them.
 func (x *slotSealer) subtractSealed(s *Series, samples *chunk.Samples, named *format.TombstoneIDs) (known bool, err error) {
 	var have chunk.Samples
@@ -179,9 +179,9 @@ func (x *slotSealer) subtractSealed(s *Series, samples *chunk.Samples, named *fo
 	return samples.Len() == 0, nil
 }
 
-// readSealed appends the samples in a series' sealed chunks in the slot, except deleted ones, to into. It adds the
+// readSealed appends the samples in a series' sealed chunks in the slot, except deleted samples, to into. It adds the
 // deletes that the chunks name to named. Unreadable chunks are skipped: the roller reports them, and the new chunk is
-// written in addition.
+// written in addition to them.
 func (x *slotSealer) readSealed(s *Series, into *chunk.Samples, named *format.TombstoneIDs) error {
 	if err := x.readShardsOf(s); err != nil {
 		return err
@@ -200,7 +200,7 @@ func (x *slotSealer) readSealed(s *Series, into *chunk.Samples, named *format.To
 	return err
 }
 
-// readAhead reads the sealed chunks of a metric's series for the following calls of subtract.
+// readAhead reads the sealed chunks of a metric's series for the subsequent calls of subtract.
 func (x *slotSealer) readAhead(series []*Series) error {
 	x.ahead = nil
 	if len(series) == 0 {

@@ -41,11 +41,11 @@ type settings struct {
 	Version   int   `json:"version"` // formatVersion
 	CreatedMS int64 `json:"created_ms"`
 	// ID is a random hexadecimal string, created with the store. RestoredMS is the time of the last restore from a
-	// backup; 0: never.
+	// backup, or 0 if the store was never restored.
 	ID         string `json:"id"`
 	RestoredMS int64  `json:"restored_ms,omitempty"`
 	// Copy is a random string, created when a directory is restored from a backup. RestoredFrom is the name of that
-	// backup. Both are "" in the original, and unchanged when a directory is repaired.
+	// backup. Both are "" if the directory was never restored. Repairing a directory doesn't change them.
 	Copy         string          `json:"copy,omitempty"`
 	RestoredFrom string          `json:"restored_from,omitempty"`
 	Periods      []format.Period `json:"periods"`
@@ -59,8 +59,8 @@ var (
 	settingsItem      = engine.Key{engine.Text("settings")}
 )
 
-// openSettings reads the store's settings, or creates them if the store is new. If multiple processes create them, the
-// first write wins. created reports whether this call created them.
+// openSettings reads the store's settings. If the store is new, it creates them; if several processes do so, the first
+// write wins. created is true if this call created the settings.
 func openSettings(ctx context.Context, eng engine.Engine, opts Options) (s settings, created bool, err error) {
 	if opts.Slot == 0 || opts.ReadOnly {
 		have, _, err := readSettings(ctx, eng)
@@ -113,7 +113,7 @@ func (o *Options) checkPeriods(periods []format.Period) error {
 	if o.Slot == 0 || o.ReadOnly || o.AnySettings {
 		return nil
 	}
-	// If another period is scheduled, the settings may match either this period or the current one.
+	// If another period is scheduled, the settings may match either the scheduled or the current period.
 	now := o.Now().UnixMilli()
 	asked, current := o.firstPeriod(), format.NewPeriods(periods...).PeriodAt(now)
 	for _, p := range periods {
@@ -134,14 +134,14 @@ func (o *Options) checkPeriods(periods []format.Period) error {
 }
 
 const (
-	// createTries is the number of attempts to read or write the settings at start. The first attempt may fail on a
-	// cluster that has also just started.
+	// createTries is the number of attempts to read or write the settings at startup. The first attempts may fail if
+	// the cluster has also just started.
 	createTries = 3
 	createPause = 500 * time.Millisecond
 )
 
-// createSettings writes the settings if there are none. Otherwise it returns the existing ones. An attempt that
-// returned an error may have written the settings; the next attempt detects this.
+// createSettings writes the settings if there are none. Otherwise it returns the existing settings. If an attempt to
+// write returns an error, the settings may still have been written; the next attempt detects this.
 func createSettings(ctx context.Context, eng engine.Engine, want settings) (ok bool, found []byte, err error) {
 	value, err := json.Marshal(want)
 	if err != nil {
@@ -160,7 +160,7 @@ func createSettings(ctx context.Context, eng engine.Engine, want settings) (ok b
 	}
 }
 
-// identity returns a string that identifies the store and changes when it is restored.
+// identity returns a string that identifies the store's contents and changes when the store is restored.
 func (s *settings) identity() string {
 	id := s.ID
 	if s.RestoredMS != 0 {
@@ -183,9 +183,9 @@ func IDOf(ctx context.Context, eng engine.Engine) (string, error) {
 // originalCopy is the copy id of a store that wasn't restored: see CopyIDOf.
 const originalCopy = "original"
 
-// CopyIDOf returns the id of the store in an engine as IDOf does, an id that distinguishes a restored copy from its
-// original, and the name of the backup that the copy was restored from ("" for the original). All are "" if there is no
-// store.
+// CopyIDOf returns three strings: the id of the store in an engine, like IDOf; an id that distinguishes a restored copy
+// from its original; and the name of the backup from which the copy was restored, or "" for the original. All are "" if
+// there is no store.
 func CopyIDOf(ctx context.Context, eng engine.Engine) (store, copy, restoredFrom string, err error) {
 	have, _, err := readSettings(ctx, eng)
 	if errors.Is(err, ErrNoStore) {
@@ -203,8 +203,8 @@ func (s *Store) Identity() string { return s.identity }
 func (s *Store) Created() (at time.Time, now bool) { return s.created, s.isNew }
 
 // MarkRestored changes the identity of the store in an engine, if there is one. Programs that restore an earlier state
-// must call it. backup is the name of the backup from which the directory was restored, or "" if the directory was
-// repaired.
+// of the store must call it. backup is the name of the backup from which the directory was restored, or "" if the
+// directory was repaired.
 func MarkRestored(ctx context.Context, eng engine.Engine, backup string, now time.Time) error {
 	have, before, err := readSettings(ctx, eng)
 	if errors.Is(err, ErrNoStore) {
@@ -227,7 +227,7 @@ func MarkRestored(ctx context.Context, eng engine.Engine, backup string, now tim
 	return nil
 }
 
-// readSettings reads the settings of an existing store. It returns them parsed and as stored bytes.
+// readSettings reads the settings of an existing store. It returns the parsed settings and the stored bytes.
 func readSettings(ctx context.Context, eng engine.Engine) (settings, []byte, error) {
 	for row, err := range eng.Scan(ctx, engine.Range{Table: engine.Store, Partition: settingsPartition}) {
 		if err != nil {
@@ -239,7 +239,7 @@ func readSettings(ctx context.Context, eng engine.Engine) (settings, []byte, err
 	return settings{}, nil, ErrNoStore
 }
 
-// checkVersion returns an error if this package doesn't support a row format.
+// checkVersion returns an error if this package doesn't support the row format with the version found.
 func checkVersion(found int) error {
 	switch {
 	case found < formatVersion:
@@ -335,8 +335,8 @@ func changeSettings(ctx context.Context, eng engine.Engine, change func(*setting
 	}
 }
 
-// changeTries is the number of attempts to change the settings while other processes change them or the engine is
-// unavailable.
+// changeTries is the number of attempts to change the settings if other processes change them concurrently or the
+// engine is unavailable.
 const changeTries = 5
 
 var errSettingsContended = errors.New("other processes keep changing the settings; try again later")
@@ -360,9 +360,9 @@ func (s *Store) refreshPeriods(ctx context.Context) error {
 // Periods returns the store's periods, ordered by their start.
 func (s *Store) Periods() []format.Period { return slices.Clone(s.period.All()) }
 
-// SetPeriod schedules a period with the slot width, window width and number of partitions in want. Fields that are 0
-// keep their current value. The period begins at the first end of a window that is not before from and more than a day
-// in the future. SetPeriod returns the added period, or an error that wraps ErrBadPeriod if no such period is possible.
+// SetPeriod schedules a period with the slot width, window width and number of partitions in want. A field that is 0
+// keeps its current value. The period starts at the first window end that is at or after from and more than a day in
+// the future. SetPeriod returns the added period, or an error that wraps ErrBadPeriod if no such period is possible.
 func (s *Store) SetPeriod(ctx context.Context, want format.Period, from time.Time) (format.Period, error) {
 	if err := s.clock.MayRemove(); err != nil {
 		return format.Period{}, err

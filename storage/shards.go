@@ -19,7 +19,7 @@ type shardedMetric struct {
 	tenant, metric string
 }
 
-// metricShards maps metrics of a tenant's window to their number of shards. Metrics with one shard are omitted.
+// metricShards maps metrics of a tenant's window to their number of shards. It omits metrics with one shard.
 type metricShards map[string]int64
 
 func (m metricShards) count(metric string) int64 { return max(1, m[metric]) }
@@ -77,13 +77,12 @@ func (t *tenantPass) spreadSeries(metric string, list []stagedSeries) error {
 	return nil
 }
 
-// readShards reads the number of shards of a metric in a window, for writers. A corrupt row is reported and counts as
-// 1.
+// readShards reads the number of shards of a metric in a window, for writers. A corrupt row is reported and read as 1.
 func (s *Store) readShards(ctx context.Context, window int64, tenant, metric string) (int64, error) {
 	return s.shardsSkipping(ctx, window, tenant, metric, nil)
 }
 
-// shardsSkipping is readShards with a missed function: see shardsValue.
+// shardsSkipping is like readShards, with a function missed for unreadable rows, see shardsValue.
 func (s *Store) shardsSkipping(
 	ctx context.Context, window int64, tenant, metric string, missed func(*damage.DamagedRowsError),
 ) (int64, error) {
@@ -105,9 +104,9 @@ func (s *Store) shardsSkipping(
 }
 
 // shardsValue reads the row with a metric's number of shards, and returns nil if there is none. If the row is
-// unreadable and missed is set, shardsValue calls missed and returns the maximum number, with which readers miss
-// nothing. Writers must pass nil to get an error instead: if they used a wrong number, their rows would be in the wrong
-// shard once the row is readable again.
+// unreadable and missed is set, shardsValue calls missed and returns the maximum number of shards, so that readers miss
+// nothing. Writers must pass nil to get an error instead: with a wrong number they would write to the wrong shards,
+// whose rows readers wouldn't find once the row is readable again.
 func (s *Store) shardsValue(
 	ctx context.Context, window int64, tenant, metric string, missed func(*damage.DamagedRowsError),
 ) ([]byte, error) {

@@ -13,13 +13,14 @@ import (
 // samples accepted before the end of the retention are sealed as raw rows until the grace period ends.
 const Grace = retention.Grace
 
-// Staged is a slot of a partition that ended long enough ago to be sealed and has unsealed samples.
+// Staged is a slot of a partition that has unsealed samples and ended long enough ago to be sealed.
 type Staged struct {
 	Work
 	// StartMS and EndMS are the start and end of the slot, in milliseconds.
 	StartMS, EndMS int64
-	// SinceMS is the time since which the samples could have been sealed, in milliseconds: when the slot had ended long
-	// enough ago, or when the samples arrived if that was later and is known.
+	// SinceMS is the time, in milliseconds, since which the samples could have been sealed. This is settleMS
+	// milliseconds after the end of the slot, see Store.Staged, or the arrival of the samples if they are known to have
+	// arrived later.
 	SinceMS int64
 	// Expired is true if the slot's raw window is past the retention and the grace period. Sealing then only adds
 	// missing buckets to rollups.
@@ -41,7 +42,8 @@ func (s *Store) Staged(ctx context.Context, partition int, settleMS int64) ([]St
 	return found, nil
 }
 
-// stagedWork lists the slots of a partition that have unsealed samples and for which may returns true, oldest first.
+// stagedWork lists the slots of a partition that have unsealed samples and for which the function may returns true,
+// oldest first.
 func (s *Store) stagedWork(ctx context.Context, partition int, may func(Work) bool) ([]Work, error) {
 	work, err := s.WaitingWork(ctx, partition)
 	if err != nil {

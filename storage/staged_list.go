@@ -20,14 +20,15 @@ import (
 )
 
 // stagedList is the list of slots that may have blobs in the staging log of a shared store. It consists of rows for
-// slots, grouped by units of slots, and rows for these units.
+// slots, which are grouped into units, and rows for these units.
 //
 //	writer: blobs, and rows of young slots that it hasn't listed ─► clock ─┬─► young: acknowledged
 //	                                                                       └─► old: reads the rows; none, or closing: writes one ─► acknowledged
 //	sealer: of old slots: closing ─► lists the stage rows ─► empty: deletes exactly the rows that it found
 //
-// Each row is named by a generation that is never used again, so no write is conditional. TestStagingModel checks the
-// protocol, and that it fails without any one of its rules; design/several-processes.md has the reasons.
+// Each row contains a generation in its key that is never reused, so that no write is conditional. TestStagingModel
+// checks that the protocol is correct, and that it becomes incorrect if any of its rules is removed.
+// design/several-processes.md explains the rules.
 type stagedList struct {
 	eng     engine.Engine
 	now     func() time.Time
@@ -35,11 +36,11 @@ type stagedList struct {
 	workers int
 
 	mu sync.Mutex
-	// known caches the young slots and units that this process has listed.
+	// known caches the young slots and their units that this process has listed.
 	known map[listedItem]bool
 }
 
-// maxListedItems is the size of known above which old slots are removed from it.
+// maxListedItems is the size of known above which slots that have become old are removed from it.
 const maxListedItems = 4096
 
 // listedItem is a slot of a partition, or a unit of slots.
@@ -109,8 +110,8 @@ func (l *stagedList) addRows(rows []engine.Batch, streams []*head.Generation) (w
 	return rows, added
 }
 
-// recordListed records that the rows of items are durable. It must not be called if the outcome of the write is
-// unknown, because the rows may then never appear.
+// recordListed records that the rows that list items are durable. It must not be called if the outcome of the write is
+// unknown, because the rows may never become visible.
 func (l *stagedList) recordListed(added []listedItem) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -131,7 +132,7 @@ func (l *stagedList) recordListed(added []listedItem) {
 }
 
 // ensureListed returns once each slot and its unit are listed by a row that isn't closing. The slots' blobs must be
-// durable. ensure doesn't use known, because a sealer may have unlisted the slot.
+// durable. ensure doesn't use known, because a sealer may have unlisted a slot that is cached there.
 func (l *stagedList) ensureListed(ctx context.Context, slots []head.SlotPartition) error {
 	if len(slots) == 0 {
 		return nil
@@ -144,7 +145,7 @@ func (l *stagedList) ensureListed(ctx context.Context, slots []head.SlotPartitio
 	if err := l.listMissing(ctx, items); err != nil {
 		return err
 	}
-	// Units are read after slots are listed: a sealer may have found the unit empty and unlisted it before.
+	// Units are read after the slots are listed, because a sealer may have found a unit empty and unlisted it before.
 	return l.listMissing(ctx, slices.Collect(maps.Keys(units)))
 }
 
@@ -242,7 +243,7 @@ func (l *stagedList) readSlots(ctx context.Context, partition int) (map[int64][]
 	return all, g.Wait()
 }
 
-// arrivalOf returns the arrival of a slot's first blob, according to the rows that list the slot.
+// arrivalOf returns the time at which the slot's first blob arrived, according to the rows that list the slot.
 func arrivalOf(rows []listedRow) time.Time {
 	return slices.MinFunc(rows, func(a, b listedRow) int { return a.since.Compare(b.since) }).since
 }

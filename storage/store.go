@@ -29,17 +29,17 @@ import (
 )
 
 var (
-	// ErrNotReady means that the head isn't rebuilt yet. Queries must be retried later; writes are accepted.
+	// ErrNotReady means that the head isn't rebuilt yet. Queries must be retried later. Writes are already accepted.
 	ErrNotReady = errors.New("storage: the head is still being rebuilt from the staging log")
 	// ErrOverloaded means that too many bytes are waiting to be written. Nothing was accepted; the sender should retry
 	// later.
 	ErrOverloaded = errors.New("storage: too many writes are waiting")
-	// ErrHeadFull means that unsealed samples exceed the limit above which samples of known series are also rejected.
+	// ErrHeadFull means that unsealed samples exceed the limit above which even samples of known series are rejected.
 	// Nothing was accepted; the sender should retry later, because sealing frees memory.
 	ErrHeadFull = fmt.Errorf("%w: unsealed samples exceed --storage.head-bytes; retry later", ErrOverloaded)
 	// ErrHeadShare means that unsealed samples take too much memory and that this tenant exceeds its fair share.
-	// Samples of known series are still accepted from other tenants. Nothing was accepted; the sender should retry
-	// later, because sealing frees memory.
+	// Samples of known series are still accepted from other tenants. Nothing was accepted from this tenant; the sender
+	// should retry later, because sealing frees memory.
 	ErrHeadShare = errors.New(
 		"storage: the head is over --storage.head-bytes and this tenant is over its fair share; retry later",
 	)
@@ -48,14 +48,14 @@ var (
 	ErrTooManySeries = errors.New("storage: the head has reached its memory limit; new series are rejected")
 	// ErrTooOld means that a sample is older than the retention.
 	ErrTooOld = errors.New("storage: the sample is older than the retention")
-	// ErrTooFarAhead means that a sample is more than MaxAhead ahead of this machine's clock, and that this clock isn't
-	// slow.
+	// ErrTooFarAhead means that a sample is more than MaxAhead ahead of this machine's clock, and that this clock is
+	// certainly not slow.
 	ErrTooFarAhead = errors.New("storage: the sample is more than 10 minutes ahead of this machine's clock")
 	// ErrDroppedAhead means that a sample is within the retention, but the raw rows of its time were deleted because a
 	// clock was fast, and can't be written again. Nothing was stored; the sender should retry.
 	ErrDroppedAhead = errors.New("storage: raw samples of this time were deleted because a clock was fast")
-	// ErrMaybeAhead means that a sample is more than MaxAhead ahead of this machine's clock, which may be slow: no
-	// second clock has confirmed it yet. Nothing was accepted; the sender should retry later.
+	// ErrMaybeAhead means that a sample is more than MaxAhead ahead of this machine's clock, and that this clock may be
+	// slow, because no second clock has confirmed it yet. Nothing was accepted; the sender should retry later.
 	ErrMaybeAhead = errors.New(
 		"storage: the sample is more than 10 minutes ahead of this machine's clock, which may be slow",
 	)
@@ -66,12 +66,12 @@ const MaxAhead = 10 * time.Minute
 
 // LabelError describes labels that can't name a series.
 type LabelError struct {
-	// Reason is a short constant for counters: duplicate_label, empty_label_name, missing_metric_name,
-	// invalid_utf8, too_many_labels, label_name_too_long, label_value_too_long, series_too_long.
+	// Reason is the value of the reason label of counters: duplicate_label, empty_label_name, missing_metric_name,
+	// invalid_utf8, too_many_labels, label_name_too_long, label_value_too_long or series_too_long.
 	Reason string
 	// Detail names the label, and the limit if one was exceeded.
 	Detail string
-	// Series is the series as text, truncated.
+	// Series is the series as a string, truncated.
 	Series string
 }
 
@@ -85,18 +85,18 @@ type InvalidHistogramError struct{ Err error }
 func (e *InvalidHistogramError) Error() string { return "invalid native histogram: " + e.Err.Error() }
 func (e *InvalidHistogramError) Unwrap() error { return e.Err }
 
-// Options configures a Store.
+// Options configures a Store. DefaultOptions returns the defaults.
 type Options struct {
 	// Slot is the width of a slot, the unit of staging and sealing: a multiple of 1h that divides 24h. Default 2h. If
 	// Slot is 0, an existing store is opened with the width it was created with, and Partitions is ignored.
 	Slot time.Duration
-	// Partitions is the number of partitions among which sealing is divided. Default 0: the number of the existing
-	// store. A new store gets 16 if it is Shared, because each partition is sealed by one process and bounds the size
-	// of an engine partition of the staging log. Otherwise it gets 4, because each partition adds a row to every
-	// commit.
+	// Partitions is the number of partitions into which sealing is divided. Default 0: an existing store keeps its
+	// number. A new store gets 16 partitions if it is Shared, because each partition is sealed by one process and
+	// bounds the size of an engine partition of the staging log. Otherwise it gets 4, because each partition adds a row
+	// to every commit.
 	Partitions int
-	// ReadOnly opens a store for reading with its own settings. Nothing is written, other processes don't see this one,
-	// and operations that write return engine.ErrReadOnly. Default false.
+	// ReadOnly opens an existing store for reading, with the settings it was created with. Nothing is written, other
+	// processes don't see this process, and operations that write return engine.ErrReadOnly. Default false.
 	ReadOnly bool
 	// AnySettings accepts an existing store with any settings. Slot and Partitions then apply to a new store only.
 	AnySettings bool
@@ -110,18 +110,18 @@ type Options struct {
 	// Classes are the retention classes for series of all tenants. A series is in the first class that matches it, or
 	// in the default class. There are at most retention.MaxClasses.
 	Classes []retention.Class
-	// AddClasses replaces the classes of the store with Classes. If the store isn't Shared, they take effect
+	// AddClasses replaces the classes of the store with Classes. If the store isn't Shared, the new classes take effect
 	// immediately, for days without rows. Otherwise they take effect with the first day that begins at least 25 hours
-	// later. Each class name is assigned a number permanently. If AddClasses is false, the store's classes apply.
+	// later. Each class name is permanently assigned a number. If AddClasses is false, the store keeps its classes.
 	AddClasses bool
-	// HeadBytes bounds the memory of unsealed data. Above it, new series are rejected. A quarter above it, samples of
-	// known series are also rejected. For tenants that hold less than their fair share, both limits are higher by half
-	// of HeadBytes. Default 4 GiB.
+	// HeadBytes bounds the memory of unsealed data. Above this limit, new series are rejected. If the limit is exceeded
+	// by a quarter, samples of known series are also rejected. For tenants that hold less than their fair share, both
+	// limits are higher by half of HeadBytes. Default 4 GiB.
 	HeadBytes int64
 	// QueueBytes bounds the batches that wait to become durable. Default 64 MiB.
 	QueueBytes int64
 	// CacheBytes bounds the cache of series indexes of sealed windows. The cache of page ids takes another eighth of
-	// it. Default 256 MiB.
+	// CacheBytes. Default 256 MiB.
 	CacheBytes int64
 	// QueryBytes bounds the encoded bytes that one query may read. Default 1 GiB.
 	QueryBytes int64
@@ -130,27 +130,28 @@ type Options struct {
 	MaxLabels, MaxLabelName, MaxLabelValue int
 	// Shared is true if other processes may use the engine at the same time. Default false.
 	Shared bool
-	// RetryRebuild makes the rebuild of the head retry while the engine is unavailable, as it always does in a Shared
-	// store. Otherwise the rebuild ends with the first error. Default false.
+	// RetryRebuild makes the rebuild of the head retry while the engine is unavailable. A Shared store always retries.
+	// Otherwise the rebuild ends with the first error. Default false.
 	RetryRebuild bool
 	// Follow makes a shared store add the samples staged by other processes to its head, for queries. Default true.
 	Follow bool
-	// Self describes this process to operators of other processes.
+	// Self describes this process to the operators of other processes.
 	Self membership.Process
 	// Limiter enforces the tenants' limits; nil means no limits.
 	Limiter *tenant.Limiter
 	// Now returns the current time.
 	Now func() time.Time
-	// Elapsed returns the time since some fixed moment, regardless of changes to the clock. It should include the time
-	// while the machine sleeps. If it is nil, elapsed time is derived from Now, using its monotonic part if there is
-	// one.
+	// Elapsed returns the time since some fixed moment, independent of changes to the clock. It should include the time
+	// during which the machine sleeps. If Elapsed is nil, elapsed time is derived from Now, using its monotonic clock
+	// reading if there is one.
 	Elapsed func() time.Duration
-	// Today is the date according to an operator, or zero. A clock that shows this date is trusted (see
+	// Today is the current date as given by an operator, or zero. A clock that shows this date is trusted (see
 	// design/clocks.md).
 	Today time.Time
-	// AheadPatience applies if this machine's clock is the only one. For this long, samples too far ahead of the clock
-	// are rejected with ErrMaybeAhead, because NTP may still correct the clock. Then they are rejected with
-	// ErrTooFarAhead. If it is 0, they are rejected with ErrTooFarAhead immediately. Default 15 minutes.
+	// AheadPatience applies if this machine's clock is the only clock. During this time, samples too far ahead of the
+	// clock are rejected with ErrMaybeAhead, because NTP may still correct the clock. After this time they are rejected
+	// with ErrTooFarAhead. If AheadPatience is 0, they are rejected with ErrTooFarAhead immediately. Default 15
+	// minutes.
 	AheadPatience time.Duration
 	// seams replaces behavior in tests.
 	seams seams
@@ -160,7 +161,7 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
-// seams replaces behavior in tests that otherwise depends on time and chance.
+// seams replaces behavior that depends on time and chance, in tests.
 type seams struct {
 	// trustsClocks makes every clock trusted, for tests that set the clock arbitrarily.
 	trustsClocks bool
@@ -269,8 +270,8 @@ type Store struct {
 	eng    engine.Engine
 	// rows reads and writes the rows of series, both plain rows and entries of pages.
 	rows *paged.Rows
-	// versions returns the versions of the engine's partitions, which invalidate cached reads; nil if the engine has
-	// none.
+	// versions returns the versions of the engine's partitions, by which cached reads are invalidated. It is nil if the
+	// engine has no versions.
 	versions engine.Versioned
 	caching  engine.Caching // nil if the engine has no cache
 	prober   engine.Prober  // nil if partitions must be probed one by one
@@ -292,8 +293,8 @@ type Store struct {
 	sealMu    []sync.Mutex // by partition; held while a partition is sealed
 	imports   imports
 	catalog   catalogMemory
-	// shards caches the number of shards that this process has written per metric. If an entry was evicted, the number
-	// is written again when it is needed.
+	// shards caches the number of shards that this process has written for each metric. If an entry was evicted, the
+	// number is written again when it is next needed.
 	shards   bounds.Map[shardedMetric, int64]
 	metadata *metadataKeeper
 	windows  windowList
@@ -319,7 +320,8 @@ type Store struct {
 
 	rebuilt    chan struct{} // closed when the rebuild of the head has ended, successfully or not
 	rebuildErr error
-	// rebuildWaits is the error after which the rebuild waits for a retry; nil if it isn't waiting.
+	// rebuildWaits is the error because of which the rebuild waits before a retry. It is nil if the rebuild isn't
+	// waiting.
 	rebuildWaits atomic.Pointer[error]
 	cancel       context.CancelFunc
 	background   context.Context // canceled by Close
@@ -334,13 +336,13 @@ func (s *Store) openRows(have *settings) {
 	s.rows.ListLong(have.Long)
 }
 
-// The cache of page ids gets 1/idsShare of Options.CacheBytes, in addition to these, and at least minIDsBytes. An id
-// takes 17 bytes per series. A sorted answer reads all pages of a metric once per group. If their ids don't fit in the
-// cache, they are computed again for each group.
+// The cache of page ids gets 1/idsShare of Options.CacheBytes, in addition to CacheBytes, and at least minIDsBytes. An
+// id takes 17 bytes per series. A query whose result is sorted reads all pages of a metric once per group of series. If
+// the ids of these pages don't fit in the cache, they are computed again for each group.
 const idsShare, minIDsBytes = 8, 4 << 20
 
-// sharesRows reports whether rows may change without a write by this process, because other processes write them or the
-// engine expires them.
+// sharesRows reports whether rows may change without a write by this process. This is the case if other processes write
+// them or the engine expires them.
 func (s *Store) sharesRows() bool { return s.opts.Shared || expiresRows(s.eng) }
 
 // Open reads or creates the store's settings, and starts to rebuild the head in the background. Writes are accepted
@@ -400,8 +402,8 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	return s, nil
 }
 
-// Ready returns nil once queries can be answered. Before that it returns ErrNotReady, or the error if the rebuild
-// failed.
+// Ready returns nil once the store can answer queries. Until then it returns ErrNotReady, or the error if the rebuild
+// has failed.
 func (s *Store) Ready() error {
 	select {
 	case <-s.rebuilt:
@@ -440,10 +442,10 @@ func (s *Store) HeadStats() head.Stats { return s.head.Stats() }
 // Damaged returns the number of unreadable rows found so far, each counted once.
 func (s *Store) Damaged() int { return s.damage.Count() }
 
-// Partitions returns the number of partitions among which sealing is divided.
+// Partitions returns the number of partitions into which sealing is divided.
 func (s *Store) Partitions() int { return s.period.Partitions() }
 
-// newID returns 16 random bytes as a unique name.
+// newID returns a unique name of 16 random bytes.
 func newID() string {
 	id := make([]byte, engine.IDLen)
 	_, _ = rand.Read(id) // Read never returns an error; it ends the process instead.

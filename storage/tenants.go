@@ -11,7 +11,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// allWindows is the bound of windowsOf that, with -allWindows, selects all windows.
+// allWindows is a bound of windowsOf: the range from -allWindows to allWindows contains all windows.
 const allWindows = int64(math.MaxInt64)
 
 // Tenants lists the tenants that have or had sealed rows or metadata.
@@ -19,8 +19,8 @@ func (s *Store) Tenants(ctx context.Context) (names []string, err error) {
 	return s.tenantsSkipping(ctx, s.damage.Record)
 }
 
-// tenantsSkipping is Tenants with a function that is called for unreadable rows. If missed is nil, as in code that
-// removes rows, unreadable rows are an error.
+// tenantsSkipping is like Tenants, with a function that is called for unreadable rows. If missed is nil, as in code
+// that removes rows, unreadable rows are an error.
 func (s *Store) tenantsSkipping(ctx context.Context, missed func(*damage.DamagedRowsError)) (names []string, err error) {
 	rows := engine.Range{Table: engine.Tenants, Partition: engine.Key{engine.Int(0)}, KeysOnly: true}
 	if missed != nil {
@@ -35,7 +35,8 @@ func (s *Store) tenantsSkipping(ctx context.Context, missed func(*damage.Damaged
 	return names, nil
 }
 
-// TenantsOf lists at most most tenants of the store in an engine. more is true if there are more.
+// TenantsOf lists tenants of the store in an engine, at most the number given by most. more is true if there are
+// others.
 func TenantsOf(ctx context.Context, eng engine.Engine, most int) (names []string, more bool, err error) {
 	for row, err := range eng.Scan(
 		ctx, engine.Range{Table: engine.Tenants, Partition: engine.Key{engine.Int(0)}, KeysOnly: true},
@@ -51,7 +52,7 @@ func TenantsOf(ctx context.Context, eng engine.Engine, most int) (names []string
 	return names, false, nil
 }
 
-// KnownTenants lists the tenants that have rows or have samples in this process's head, sorted.
+// KnownTenants returns the tenants that have rows, or samples in this process's head, sorted.
 func (s *Store) KnownTenants(ctx context.Context) ([]string, error) {
 	names, err := s.Tenants(ctx)
 	if err != nil {

@@ -23,9 +23,9 @@ const (
 )
 
 // unlistedRows returns the windows of a tenant that have rows although they aren't listed, in order. It omits dropped
-// windows: a failed write may still be applied to a window that was dropped and unlisted, but queries never return such
-// rows, and they expire. On engines that don't expire rows it returns none, because dropping a window deletes such
-// rows.
+// windows: a failed write may still be applied to a window that was dropped and unlisted, but queries never return its
+// rows, and they expire. On engines that don't expire rows it returns no windows, because dropping a window deletes all
+// of its rows.
 func (s *Store) unlistedRows(ctx context.Context, tenant string) ([]int64, error) {
 	if !s.retention.Expires() {
 		return nil, nil

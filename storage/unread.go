@@ -12,15 +12,15 @@ import (
 	"github.com/cassia-db/cassia/storage/paged"
 )
 
-// Unreadable chunks that the engine returns unchanged are kept, and work on other chunks continues: see
+// Chunks that the engine returns but that can't be decoded are kept, and work on other chunks continues: see
 // design/damage.md.
 
 // errUnread means that a stored rollup is kept unchanged, because it is unreadable and can't be fully recomputed from
 // readable rows.
 var errUnread = errors.New("storage: an unreadable rollup is kept unchanged")
 
-// unreadReporter returns a function that a scan of a partition calls for unreadable chunks. It reports and counts each
-// once, and calls f.
+// unreadReporter returns a function for scans of a partition, which call it for unreadable chunks. The function reports
+// each chunk, counts it once, and calls f.
 func (s *Store) unreadReporter(t *engine.Table, partition engine.Key, f func(paged.Unreadable)) func(paged.Unreadable) {
 	return func(u paged.Unreadable) {
 		rows := engine.Range{
@@ -37,14 +37,14 @@ func (s *Store) unreadReporter(t *engine.Table, partition engine.Key, f func(pag
 	}
 }
 
-// ignoreUnreadable ignores unreadable chunks. It is used for scans whose result may omit them.
+// ignoreUnreadable ignores unreadable chunks. It is used for scans whose results may omit these chunks.
 func ignoreUnreadable(paged.Unreadable) {}
 
-// unreadDeletes maps the ids of deletes that apply to unreadable chunks to the error of one such chunk. These deletes
-// are kept, because a later release may be able to read the chunks.
+// unreadDeletes maps the ids of deletes that apply to unreadable chunks to the error of one of these chunks. These
+// deletes are kept, because a later release may be able to read the chunks.
 type unreadDeletes map[string]error
 
-// add records deletes with an error. It does nothing if u is nil.
+// add records err for each of the deletes. It does nothing if u is nil.
 func (u unreadDeletes) add(ds format.Tombstones, err error) {
 	for _, d := range ds {
 		if u != nil && u[d.ID] == nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// maxSeriesText bounds the text of all labels of a series, in bytes, because it is stored in one record of a blob.
+// maxSeriesText bounds the size of all labels of a series, in bytes, because they are stored in one record of a blob.
 const maxSeriesText = 64 << 10
 
 // These constants are the values of LabelError.Reason.
@@ -80,12 +80,12 @@ func checkLabels(ls labels.Labels, most labelBounds) error {
 	return err
 }
 
-// WithSeries returns a copy of the error with another series.
+// WithSeries returns a copy of the error for another series.
 func (e *LabelError) WithSeries(ls labels.Labels) *LabelError {
 	return &LabelError{Reason: e.Reason, Detail: e.Detail, Series: shorten(ls)}
 }
 
-// shorten returns the text of a series as valid UTF-8, truncated to a limit.
+// shorten returns a series as a string of valid UTF-8, truncated to limit bytes.
 func shorten(ls labels.Labels) string {
 	const limit = 256
 	text := fmt.Sprintf("%+q", ls.String())
@@ -97,7 +97,7 @@ func shorten(ls labels.Labels) string {
 
 // InvalidExemplarError describes an exemplar that can't be stored.
 type InvalidExemplarError struct {
-	// Reason is a short constant for counters: labels_too_long, invalid_utf8, duplicate_label.
+	// Reason is the value of the reason label of counters: labels_too_long, invalid_utf8 or duplicate_label.
 	Reason string
 }
 

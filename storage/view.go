@@ -14,16 +14,16 @@ import (
 	"github.com/cassia-db/cassia/storage/retention"
 )
 
-// View reads the state of a store except samples: settings, tenants, windows, processes and unsealed slots. It is
+// View reads the state of a store except its samples: settings, tenants, windows, processes and unsealed slots. It is
 // read-only. Package inspect is built on it.
 type View struct{ s *Store }
 
 // View returns the view of an open store.
 func (s *Store) View() View { return View{s} }
 
-// OpenView returns the view of a store without opening the store: nothing is written, other processes don't see this
-// one, and no head is built. Only the retentions, the classes and the clock in opts are used. Like Open, it returns
-// ErrNoStore, ErrOlderFormat and ErrNewerFormat.
+// OpenView returns a view of a store without opening the store: nothing is written, other processes don't see this
+// process, and no head is built. Of opts, only the retentions, the classes and the clock are used. Like Open, it
+// returns ErrNoStore, ErrOlderFormat and ErrNewerFormat.
 func OpenView(ctx context.Context, eng engine.Engine, opts Options) (View, error) {
 	eng = engine.ReadOnly(eng)
 	have, _, err := readSettings(ctx, eng)
@@ -99,9 +99,9 @@ func (v View) Leases(ctx context.Context) ([]membership.Lease, error) {
 	return v.s.member.Leases(ctx, v.s.period.Partitions())
 }
 
-// Clock returns the time at which the observed uptime was last written, or zero if it never was. It uses this time for
-// later checks of the clock. doubted is true if the clock was untrusted then or is untrusted now. On a cluster, Clock
-// returns zero values.
+// Clock returns the clock time at which the observed uptime was last written, or zero if it was never written. Later
+// checks of the clock are based on this time. doubted is true if the clock was untrusted then or is untrusted now. On a
+// cluster, Clock returns zero values.
 func (v View) Clock(ctx context.Context) (seen time.Time, doubted bool, err error) {
 	last, doubted, err := v.s.clock.ReadUptime(ctx)
 	if _, ok := engine.As[engine.Clock](v.s.eng); ok || err != nil || last.IsZero() {

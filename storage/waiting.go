@@ -17,8 +17,8 @@ import (
 type Work struct {
 	Partition int
 	Slot      int64
-	// Since is the arrival of the first staged sample, if it is known and was more than a day after the end of the
-	// slot.
+	// Since is the time at which the first staged sample arrived. It is zero unless this time is known and was more
+	// than a day after the end of the slot.
 	Since time.Time
 }
 
@@ -48,8 +48,8 @@ func (s *Store) WaitingWork(ctx context.Context, partition int) ([]Work, error) 
 			bySlot[slot] = time.Time{}
 		}
 	}
-	// The head may contain samples of other slots: an interrupted seal may have deleted the stage rows, and the slot
-	// may then have been unlisted.
+	// The head may contain samples of slots that aren't listed: an interrupted seal may have deleted the stage rows,
+	// after which the slot may have been unlisted.
 	for _, slot := range s.head.Slots(partition) {
 		since := s.head.WrittenSince(head.SlotPartition{Slot: slot, Partition: partition})
 		if since.Before(bySlot[slot]) {
@@ -68,8 +68,8 @@ func (s *Store) WaitingWork(ctx context.Context, partition int) ([]Work, error) 
 	return work, nil
 }
 
-// IsSettled reports whether a slot ended more than settleMS milliseconds ago, according to this machine's clock and to
-// the expected time: see CheckedClock.IsSettling.
+// IsSettled reports whether a slot ended more than settleMS milliseconds ago, according to both this machine's clock
+// and the expected time: see CheckedClock.IsSettling.
 func (s *Store) IsSettled(slot, settleMS int64) bool {
 	end := s.period.SlotEnd(slot)
 	return end+settleMS < s.opts.Now().UnixMilli() && !s.clock.IsSettling(end, settleMS)
@@ -78,9 +78,9 @@ func (s *Store) IsSettled(slot, settleMS int64) bool {
 // SlotEnd returns the end of a slot, in milliseconds.
 func (s *Store) SlotEnd(slot int64) int64 { return s.period.SlotEnd(slot) }
 
-// isOld reports whether a slot is old. Blobs of an old slot must not depend on earlier blobs, and a writer must check
-// that the slot is listed after the blobs are durable. No slot is old in a store with one process: only this process
-// seals earlier blobs, and a seal ends the generation.
+// isOld reports whether a slot is old. Blobs of an old slot must not depend on earlier blobs, and after they are
+// durable their writer must check that the slot is listed. In a store with one process no slot is old: only this
+// process seals earlier blobs, and a seal ends the generation.
 func (s *Store) isOld(slot int64) bool {
 	return s.opts.Shared && s.opts.Now().UnixMilli()-s.period.SlotEnd(slot) > format.DayMS
 }
@@ -132,8 +132,8 @@ func (s *Store) UnlistSlots(ctx context.Context, partition int) error {
 	return s.unlistEmpty(ctx, format.StagedUnits(partition), units, empties, func([]int64) error { return nil })
 }
 
-// unlistEmpty closes and unlists the slots or units that are empty. It calls before with those that are still empty
-// after closing, before it unlists them.
+// unlistEmpty marks the empty slots or units in rows as closing. It then calls before with the numbers of those that
+// are still empty, and unlists them.
 func (s *Store) unlistEmpty(
 	ctx context.Context, list engine.Key, rows map[int64][]listedRow,
 	empties func(context.Context, []int64) ([]int64, error), before func([]int64) error,
@@ -152,7 +152,7 @@ func (s *Store) unlistEmpty(
 	})
 }
 
-// listEmpty returns the numbers in a sorted list whose engine partitions are empty.
+// listEmpty returns the numbers in list, which must be sorted, whose engine partitions are empty.
 func (s *Store) listEmpty(
 	ctx context.Context, t *engine.Table, list []int64, partitionOf func(int64) engine.Key,
 ) (none []int64, err error) {
@@ -177,9 +177,9 @@ func (s *Store) listEmpty(
 // maxUnlistedAgeMS is the maximum age of slots that SealUnlisted checks.
 const maxUnlistedAgeMS = 60 * format.DayMS
 
-// SealUnlisted seals staged rows of slots that aren't listed, and returns the number of slots that it sealed. On a
-// cluster such rows exist if a replica missed their deletion for longer than the cluster keeps deletions, or if a write
-// failed.
+// SealUnlisted seals staged rows of slots that aren't listed, and returns the number of slots that it sealed. On a,
+// cluster unlisted rows exist if a replica missed their deletion for longer than the cluster keeps deletion markers, or
+// if a write failed.
 func (s *Store) SealUnlisted(ctx context.Context, partition int) (found int, err error) {
 	if err := s.clock.MayRemove(); err != nil {
 		return 0, err
@@ -228,7 +228,7 @@ func (s *Store) isEmptyPartition(ctx context.Context, t *engine.Table, partition
 	return true, nil
 }
 
-// listOccupied returns the items of a list whose engine partitions may have rows. It returns all items if the engine
+// listOccupied returns the items in list whose engine partitions may have rows. It returns all items if the engine
 // can't probe multiple partitions at once.
 func listOccupied[T any](
 	ctx context.Context, s *Store, t *engine.Table, list []T, partitionOf func(T) engine.Key,

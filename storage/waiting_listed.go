@@ -14,8 +14,8 @@ import (
 
 // stagedSlots returns the slots of a partition that have stage rows, in order, in a store with one process.
 //
-// Invariant: the result contains all slots that have rows, because the engine lists them. It doesn't depend on the
-// clock, neither now nor when the rows were written.
+// Invariant: the result contains all slots that have rows, because the engine lists them. It depends neither on the
+// current clock nor on the clock at the time the rows were written.
 func (s *Store) stagedSlots(ctx context.Context, partition int) ([]int64, error) {
 	found := map[int64]bool{}
 	var gaps []engine.Damage
@@ -36,8 +36,8 @@ func (s *Store) stagedSlots(ctx context.Context, partition int) ([]int64, error)
 }
 
 // slotsInGap returns the slots whose rows may be in a gap of the list. A later scan of these slots reports the damage.
-// Slots older than maxUnlistedAgeMS or more than a day in the future are returned only if they are at the ends of the
-// gap. The remaining time of the gap is reported here, once per day.
+// Slots older than maxUnlistedAgeMS or more than a day in the future are returned only if they are at one of the ends
+// of the gap. The rest of the gap is reported here, once per day.
 func (s *Store) slotsInGap(d engine.Damage) (list []int64) {
 	earlier, later := s.clock.Times()
 	since := format.FloorDiv(earlier.UnixMilli()-maxUnlistedAgeMS, format.DayMS) * format.DayMS

@@ -19,8 +19,9 @@ type WindowInfo struct {
 	// Start and End are the start and end of the window.
 	Start, End time.Time
 	// Hidden is the time at which the window's last samples are past the longest retention of the tenant and its
-	// classes, as configured in Options. Goes is the time at which the rows are deleted: a week of observed uptime
-	// later. Both are zero if the window is kept forever. Engines that expire rows may delete them earlier.
+	// classes, as configured in Options. Goes is the time at which the rows are deleted, which is a week of observed
+	// uptime after Hidden. Both are zero if the window is kept forever. Engines that expire rows may delete them
+	// earlier.
 	Hidden, Goes time.Time
 	// Unrolled is the number of seals of a raw window that its rollups don't include. The window isn't dropped before
 	// its rollups are complete.

@@ -2,8 +2,8 @@ package storage
 
 import "github.com/cassia-db/cassia/storage/query"
 
-// workSizes holds sizes of work and numbers of workers, which depend on whether the engine is local or remote. In a
-// remote engine, as every shared engine is, round trips take most of the time.
+// workSizes holds batch sizes and numbers of workers that depend on whether the engine is local or remote. With a
+// remote engine, which includes all shared engines, most of the time is spent on round trips.
 type workSizes struct {
 	// rebuildWorkers is the number of partitions that are read concurrently while the head is rebuilt. listWorkers is
 	// the number of lists of staged slots that are read concurrently. rollWorkers is the number of series that are
@@ -15,9 +15,9 @@ type workSizes struct {
 	// seekRows is the number of rows that an engine reads in the time needed to start a scan. On Cassandra the first
 	// page of a scan has hundreds of rows, whether they are needed or not.
 	seekRows int
-	// groupRows is the approximate number of an answer's chunks that are read together. The chunks of groupSeries
-	// series are read together in any case. Larger groups are faster when all series of a metric are read: ids are
-	// hashes, so the chunks of each group are scattered over all rows.
+	// groupRows is the approximate number of a query's chunks that are read together. The chunks of groupSeries series
+	// are read together in any case. Larger groups are faster when all series of a metric are read: ids are hashes, so
+	// the chunks of each group are scattered over all rows.
 	groupRows int
 	piece     sealPiece
 }

@@ -155,7 +155,7 @@ type stagedGap struct {
 	slots map[head.SlotPartition]bool
 }
 
-// add records damage that was found in a slot and partition; nil: in the list of slots.
+// add records damage found in the slot and partition at. If at is nil, the damage is in the list of slots itself.
 func (g *stagedGaps) add(err error, at *head.SlotPartition) {
 	i := slices.IndexFunc(g.list, func(have *stagedGap) bool { return have.err.Error() == err.Error() })
 	if i < 0 {

@@ -359,8 +359,8 @@ func (t *trim) tasksOf(series int) (tasks []rollupTask) {
 	return tasks
 }
 
-// dueOfHours returns the deletes that the 1h rollups don't reflect. Some hours may reflect them, and others may have
-// been added later.
+// dueOfHours returns, for each slot, the deletes that have no commit record at 1h, so that they aren't applied to the
+// stored 1h rollups yet.
 func (t *trim) dueOfHours() (due [slotCount]deletions) {
 	t.a.step("read marks of hours")
 	for slot, ds := range t.waiting {

@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// A held row has samples of a replica that isn't the elected one:
+// A held row contains samples of a replica that isn't the elected one:
 //
 //	+---------+--------------+--------+---------------+---------------------+---------+---------------------------+
 //	| version | CRC-32C of   | min t  | max t − min t | 0, or               | samples | a self-contained blob,    |
@@ -20,13 +20,13 @@ import (
 //	|         | 4 bytes LE   |        |               | uvarint             |         |                           |
 //	+---------+--------------+--------+---------------+---------------------+---------+---------------------------+
 //
-// The reach is the time up to which the samples, when they were received, proved that their replica was alive. It is
-// stored as 0 if they proved nothing.
+// The reach is the latest time at which the replica is known to have been alive, judging by when its samples were
+// received. It is stored as 0 if it is unknown.
 const (
 	heldVersion = 1
 	heldHeader  = 5
-	// HeldFull is the size in bytes from which no more samples are added to the blob of a held row. Together with the
-	// largest record, and with snappy's expansion by up to a sixth, the row stays below engine.MaxValue.
+	// HeldFull is the maximum size in bytes of the blob of a held row before another sample is added. With the largest
+	// possible sample, and snappy's expansion by up to a sixth, the row is still smaller than engine.MaxValue.
 	HeldFull = 256 << 10
 )
 
@@ -35,7 +35,8 @@ var ErrMalformedHeld = errors.New("format: malformed row of held samples")
 
 // HeldValue is the value of a held row.
 type HeldValue struct {
-	// MinT and MaxT are the min and max timestamps of the samples in milliseconds.
+	// Reach is the latest time, in milliseconds, at which the replica is known to have been alive. It is math.MinInt64
+	// if this is unknown.
 	MinT, MaxT int64
 	// Reach is the time, in milliseconds, up to which the samples proved that their replica was alive; math.MinInt64:
 	// they proved nothing.

@@ -10,8 +10,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// OlderQueries returns queries for the times of q whose samples are hidden. They request buckets with the given
-// columns, for one class each.
+// OlderQueries returns queries for those times of q at which samples are hidden. Each query requests buckets with the
+// given columns, for one class.
 func OlderQueries(q Query, horizons []retention.HiddenTimes, columns rollup.Columns) (list []Query) {
 	for _, h := range horizons {
 		for _, res := range []rollup.Resolution{rollup.OneHour, rollup.FiveMinutes} {
@@ -26,7 +26,7 @@ func OlderQueries(q Query, horizons []retention.HiddenTimes, columns rollup.Colu
 	return list
 }
 
-// BoundariesOf returns the retention boundaries of the classes with series that match the query in its range. It
+// BoundariesOf returns the retention boundaries of the classes that contain series matching the query in its range. It
 // returns at least one boundary. If every class keeps the whole range, or if there is only one class, it returns all
 // classes without reading rows.
 func (q *Querier) BoundariesOf(ctx context.Context, query Query) ([]retention.HiddenTimes, error) {
@@ -50,8 +50,8 @@ func (q *Querier) BoundariesOf(ctx context.Context, query Query) ([]retention.Hi
 	return slices.DeleteFunc(all, func(h retention.HiddenTimes) bool { return h.Class&found == 0 }), nil
 }
 
-// BoundariesBySeries returns a function that returns the retention boundary of a series' class at t, in milliseconds.
-// The boundaries are valid for queries between minT and maxT.
+// BoundariesBySeries returns a function that maps a series and a time t, in milliseconds, to the retention boundary of
+// the series' class at that time. The boundaries are valid for queries between minT and maxT.
 func (q *Querier) BoundariesBySeries(
 	ctx context.Context, tenant string, minT, maxT int64,
 ) (func(ls labels.Labels, t int64) (retention.HiddenTimes, error), error) {
@@ -74,8 +74,8 @@ func (q *Querier) BoundariesBySeries(
 	}, nil
 }
 
-// classesOf returns the bits of the classes with series that match the query. It searches unsealed series first, and
-// sealed series only if some class is then still missing.
+// classesOf returns the bits of the classes that contain series matching the query. It searches unsealed series first,
+// and sealed series only if no unsealed series was found for some class.
 func (q *Querier) classesOf(ctx context.Context, query Query, all []retention.HiddenTimes) (found uint64, err error) {
 	if err := q.env.Ready(); err != nil {
 		return 0, err
@@ -103,7 +103,7 @@ func (q *Querier) classesOf(ctx context.Context, query Query, all []retention.Hi
 	return found, err
 }
 
-// SplitAtHoles splits a span at the edges of holes. It is for callers that read all samples, because a query whose
+// SplitAtHoles splits a span at the edges of holes. Callers that read all samples need it, because a query whose
 // range crosses a hole returns no samples from before the end of the hole (design/retention.md).
 func (q *Querier) SplitAtHoles(ctx context.Context, tenant string, sp Span) (spans []Span, err error) {
 	edges, err := q.env.Retention.HoleEdges(ctx, tenant)

@@ -21,8 +21,8 @@ type BucketBuffers struct {
 	cells   rollup.Buckets
 }
 
-// errHasDeleted warns that the result includes deleted samples: their buckets also contain other samples and couldn't
-// be recomputed.
+// errHasDeleted warns that the result includes deleted samples. They are in buckets that also contain other samples and
+// couldn't be recomputed.
 var errHasDeleted = errors.New(
 	"storage: the result includes deleted samples: their raw samples had expired before they were deleted, or before " +
 		"the delete was applied to rollups, and their buckets also contain other samples",
@@ -37,9 +37,9 @@ var errAggregated = errors.New(
 // aggregateColumns are the columns that are exact in aggregates.
 const aggregateColumns = rollup.ColumnCount | rollup.ColumnSum | rollup.ColumnMin | rollup.ColumnMax
 
-// Buckets sets into to the series' buckets within the query's range, ordered by time. Whole buckets come from rollups.
-// Buckets of slots whose rollups are incomplete are computed from samples. Buckets that extend beyond the range may be
-// included. Buckets must only be called if the query has a Resolution.
+// Buckets sets into to the series' buckets within the query's range, ordered by time. Buckets of slots with complete
+// rollups are read from rollups; buckets of other slots are computed from samples. The result may include buckets that
+// extend beyond the range. Buckets must only be called if the query has a Resolution.
 func (s *SelectedSeries) Buckets(into *rollup.Buckets, buf *BucketBuffers) error {
 	sel := s.sel
 	if err := sel.ctx.Err(); err != nil {
@@ -104,7 +104,8 @@ func (sel *selection) isRaw(c sealedChunk) bool {
 	return format.ResolutionOf(sel.sources[c.source].window.window) == rollup.Raw
 }
 
-// sampledSlots lists the slots for which the series has raw chunks and whose rollups were computed without some delete.
+// sampledSlots lists the slots for which the series has raw chunks and whose rollups were computed before some delete
+// was applied.
 func (sel *selection) sampledSlots(chunks []sealedChunk) (slots []int64) {
 	if len(sel.uncleaned) == 0 {
 		return nil
@@ -117,8 +118,8 @@ func (sel *selection) sampledSlots(chunks []sealedChunk) (slots []int64) {
 	return slots
 }
 
-// decodeDeleted appends the samples of a raw chunk that aren't hidden. If the slot is mainly answered from rollups, it
-// appends only samples in buckets that a delete touches.
+// decodeDeleted appends the samples of a raw chunk that aren't hidden. If the buckets of the slot are mainly read from
+// rollups, it appends only samples in buckets that a delete touches.
 func (sel *selection) decodeDeleted(s *SelectedSeries, c sealedChunk, hidden format.Tombstones, into *chunk.Samples) {
 	ds, ok := sel.uncleaned[sel.r.env.Period.SlotOf(c.start+1)]
 	if !ok {
@@ -148,8 +149,8 @@ func (sel *selection) compareChunks(a, b sealedChunk) int {
 	return cmp.Compare(rollup.VersionOf(a.data), rollup.VersionOf(b.data))
 }
 
-// isSuperseded reports whether another shard has a chunk with the same span and a higher version. next must contain the
-// chunks after c.
+// isSuperseded reports whether a chunk with the same span in another shard supersedes c, because it has a higher
+// version. next must contain the chunks after c.
 func (sel *selection) isSuperseded(c sealedChunk, next []sealedChunk) bool {
 	for _, o := range next {
 		if o.start != c.start {
@@ -162,9 +163,9 @@ func (sel *selection) isSuperseded(c sealedChunk, next []sealedChunk) bool {
 	return false
 }
 
-// decodeBuckets appends the buckets of a chunk. It omits buckets of slots that are answered from samples. In sampled
-// slots it also omits buckets touched by a delete that the rollups were computed without, because these buckets are
-// computed from samples. A corrupt chunk is reported and skipped.
+// decodeBuckets appends the buckets of a chunk. It omits buckets of slots whose buckets are computed from samples. In
+// the slots in sampled, it also omits each bucket touched by a delete that wasn't applied to the rollups, because these
+// buckets are computed from samples. A corrupt chunk is reported and skipped.
 func (sel *selection) decodeBuckets(
 	s *SelectedSeries, c sealedChunk, hidden format.Tombstones, sampled []int64, into *rollup.Buckets,
 ) {
@@ -185,8 +186,8 @@ func (sel *selection) decodeBuckets(
 		sel.areAllRolled(src.window, ends[0], ends[len(ends)-1]) {
 		return
 	}
-	// The chunk of a day may contain buckets of slots whose seal is in progress or was interrupted. These slots are
-	// answered from samples.
+	// The chunk of a day may contain buckets of slots whose seal is in progress or was interrupted. The buckets of
+	// these slots are computed from samples.
 	period, w := sel.r.env.Period, src.window
 	rolled := func(end int64) bool {
 		slot := period.SlotOf(end)
@@ -203,15 +204,16 @@ func (sel *selection) decodeBuckets(
 			fromSamples = hidden.Filter(uncleared).TouchesBucket(end, sel.width)
 		}
 		if !fromSamples || end <= src.hiddenRaw || sel.r.gaps.Contains(src.class, rollup.Raw, end) {
-			// No samples are visible, so the bucket is returned even if it includes deleted samples.
+			// The bucket has no visible samples from which it could be computed. It is therefore returned even if it
+			// includes deleted samples.
 			if ds := hidden.Filter(uncleared); ds.TouchesBucket(end, sel.width) && hasDeleted(c, end, ds) {
 				sel.r.reportWarningOnce(errHasDeleted)
 			}
 			return true
 		}
-		// If the query requests the whole bucket and some of its samples are hidden, the bucket is returned from the
-		// rollup. The exception is a bucket touched by a delete that the rollup was computed without: it is computed
-		// from the remaining samples, which include no deleted ones.
+		// If the query's range includes the whole bucket and some of its samples are hidden, the bucket is read from
+		// the rollup. If a delete that wasn't applied to the rollup touches the bucket, it is computed from the
+		// remaining samples instead, which include no deleted samples.
 		return end-sel.width < src.hiddenRaw && !sel.containsEdge(end) &&
 			!hidden.Filter(uncleared).TouchesBucket(end, sel.width)
 	}
@@ -223,8 +225,8 @@ func (sel *selection) decodeBuckets(
 	}
 }
 
-// hasDeleted reports whether the chunk's bucket that ends at end may include deleted samples, because one of the
-// deletes touches the time between its first and last sample. The chunk was computed without these deletes.
+// hasDeleted reports whether the chunk's bucket that ends at end may include samples deleted by ds, which weren't
+// applied to the chunk: one of the deletes touches the time between the bucket's first and last sample.
 func hasDeleted(c sealedChunk, end int64, ds format.Tombstones) bool {
 	var b rollup.Buckets
 	if rollup.DecodeStored(c.data, rollup.AllColumns, &b) != nil {
@@ -234,7 +236,7 @@ func hasDeleted(c sealedChunk, end int64, ds format.Tombstones) bool {
 	return format.TrimBuckets(&b, func(int64) format.Tombstones { return ds })
 }
 
-// containsEdge reports whether an edge is inside the bucket with this end.
+// containsEdge reports whether an edge is inside the bucket that ends at end.
 func (sel *selection) containsEdge(end int64) bool {
 	i, _ := slices.BinarySearch(sel.edges, end-sel.width+1)
 	return i < len(sel.edges) && sel.edges[i] < end
@@ -251,7 +253,7 @@ func (sel *selection) keepRequested(w *sealedWindow, index int, into *rollup.Buc
 	}
 }
 
-// areAllRolled reports whether all slots between the buckets with these ends, both included, are answered from rollups.
+// areAllRolled reports whether the buckets of all slots from firstEnd to lastEnd, both included, are read from rollups.
 func (sel *selection) areAllRolled(w *sealedWindow, firstEnd, lastEnd int64) bool {
 	first, last := sel.r.env.Period.SlotOf(firstEnd), sel.r.env.Period.SlotOf(lastEnd)
 	from, ok := slices.BinarySearch(w.slots, first)
@@ -264,7 +266,7 @@ func (sel *selection) areAllRolled(w *sealedWindow, firstEnd, lastEnd int64) boo
 }
 
 // fetchRollups reads the rollup chunks of a task. The rows of a series are adjacent. If less than half of them are
-// needed, a new scan starts after each series, unless passing over all rows of a series in a window is faster than
+// needed, it starts a new scan for each series, unless reading past all rows of a series in a window is faster than
 // starting a scan.
 func (f *fetcher) fetchRollups(ctx context.Context, wants []wantedSeries) error {
 	of := f.sel.sources[wants[0].source].window

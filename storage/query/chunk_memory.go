@@ -11,10 +11,10 @@ import (
 )
 
 // chunkMemory caches raw chunks read by scans for few series. A dashboard panel reads the same series at each refresh,
-// and a scan for a few series costs several times as much as decoding their chunks. An entry holds the result of one
-// scan, even if it was empty. The entry is valid while the engine's versions of both partitions that were read are
-// unchanged: see engine.Versioned and design/queries.md. Any write to one of these partitions, and any drop of rows of
-// their tables, invalidates the entry.
+// and scanning for a few series costs several times as much as decoding their chunks. An entry holds the result of one
+// scan, even if the result was empty. The entry is valid as long as the engine's versions of both partitions that were
+// read are unchanged: see engine.Versioned and design/queries.md. Any write to one of these partitions, and any drop of
+// rows of their tables, invalidates the entry.
 //
 // The cache has two generations. An entry that is used moves to the young generation. When the young generation exceeds
 // half of the capacity, the old generation is released and the young one becomes the old one.
@@ -66,7 +66,7 @@ func newChunkMemory(capacity int64) *chunkMemory {
 	return &chunkMemory{capacity: capacity, young: map[chunksKey]*cachedChunks{}}
 }
 
-// get returns the chunks cached under key for this version, or nil.
+// get returns the chunks cached under key for the given version. It returns nil if there are none.
 func (m *chunkMemory) get(key chunksKey, version uint64) *cachedChunks {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -132,7 +132,7 @@ func (f *fetcher) versionOf(src *source) (version uint64, ok bool) {
 }
 
 // readChunks returns cached chunks if there are any. Otherwise it scans, and caches the result if the scan is for few
-// series. The caller must have read the versions of the task's partitions before.
+// series. Before the call, the caller must read the versions of the task's partitions.
 func (f *fetcher) readChunks(ctx context.Context, start int64, wants []wantedSeries) error {
 	if !f.keeps || len(wants) > maxCachedSeries {
 		_, err := f.scan(ctx, start, wants)
@@ -184,7 +184,7 @@ func (sel *selection) readCachedTasks(tasks []task, wants int, got [][]sealedChu
 	return rest
 }
 
-// appendCachedTask appends the chunks of a task if all of them are cached. If they exceed the budget it returns false,
+// appendCachedTask appends the chunks of a task if all of them are cached. It returns false if they exceed the budget,
 // so that the later read returns the error. The task must have at most maxCachedSeries series.
 func (f *fetcher) appendCachedTask(wants []wantedSeries) bool {
 	src := &f.sel.sources[wants[0].source]

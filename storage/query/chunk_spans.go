@@ -17,9 +17,9 @@ import (
 )
 
 // If series are short-lived, most matching series have no samples in a query's range: `count({job="pods"})` may match
-// half a million series of a day, of which only 20,000 are active. Pages contain the first and last time of each chunk,
-// which can be read without decoding the chunk. The spans of a metric's chunks in a slot are read once and cached with
-// the index, so that the query doesn't process inactive series.
+// half a million series of a day, of which only 20,000 are active in the range. Pages contain the first and last time
+// of each chunk, which can be read without decoding the chunk. The spans of a metric's chunks in a slot are read once
+// and cached with the index, so that the query doesn't process inactive series.
 //
 //	index ─► positions that match ─► spans of the slots in the range ─► positions that may have samples ─► series, chunks
 //
@@ -47,15 +47,15 @@ type seriesSpan struct {
 // slotSpans holds the spans of a metric's chunks in a slot, ordered by position. It is immutable.
 type slotSpans struct {
 	list []seriesSpan
-	// unused is true if list is empty because spans don't help: most series have samples all the time, or a page is
-	// unreadable.
+	// unused is true if list is empty because spans don't help: either most series have samples all the time, or a page
+	// is unreadable.
 	unused bool
 }
 
 func (s *slotSpans) Bytes() int64 { return int64(spanBytes * cap(s.list)) }
 
-// spanPositions holds the positions of series in an index. If among isn't nil, it contains for each series its
-// approximate position among the series with chunks in the slots of the query.
+// spanPositions holds the positions of series in an index. If among isn't nil, it holds for each of these series its
+// approximate position among the series that have chunks in the slots of the query.
 type spanPositions struct{ positions, among []uint32 }
 
 // filterBySpans removes the positions of series without samples in the request's range. It does so only if many series
@@ -95,8 +95,8 @@ func (r seriesFinder) filterBySpans(
 	return kept, nil
 }
 
-// sinceStart returns the time from start, the start of a slot, to t in milliseconds. If a span can't hold it, it
-// returns the nearest value that a span can hold.
+// sinceStart returns the time in milliseconds from start, the start of a slot, to t. The result is limited to the range
+// of values that a span can hold.
 func sinceStart(t, start int64) uint32 {
 	if t <= start {
 		return 0
@@ -135,7 +135,7 @@ func (r seriesFinder) slotSpans(ctx context.Context, w *windowMetric, m *metricS
 	return v.(*slotSpans), nil
 }
 
-// errSpansUnhelpful means that most series of a metric have samples all the time.
+// errSpansUnhelpful means that spans aren't used, because most series of the metric have samples all the time.
 var errSpansUnhelpful = errors.New("storage: most series last")
 
 // loadSpans reads the spans of a metric in a slot.

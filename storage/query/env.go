@@ -41,7 +41,7 @@ type Env struct {
 	// Versions returns the engine's versions of partitions. It is nil if the engine has no versions.
 	Versions engine.Versioned
 	Cache    *cache.Cache
-	// Memory caches facts about ended windows.
+	// Memory caches information about ended windows.
 	Memory *ended.Memory
 	Damage *damage.Log
 	// Retention manages the classes, and determines which of their rows are hidden.
@@ -53,8 +53,8 @@ type Env struct {
 	Now        func() time.Time
 	// MaxAhead is the maximum time by which an accepted sample may be in the future.
 	MaxAhead time.Duration
-	// SeekRows is the number of rows that the engine passes over in the time needed to start a scan. GroupRows is the
-	// approximate number of an answer's chunks that are read together from a remote engine; 0 for a local engine.
+	// SeekRows is the number of rows that the engine can read past in the time needed to start a scan. GroupRows is the
+	// approximate number of a query's chunks that are read together from a remote engine. It is 0 for a local engine.
 	SeekRows, GroupRows int
 	// SpannedSeries is the minimum number of matching series of a metric in a window for which spans are used. If it is
 	// 0, spannedSeries applies.
@@ -62,7 +62,7 @@ type Env struct {
 
 	// Ready returns nil once queries can be answered.
 	Ready func() error
-	// CatchUp makes all samples visible that other processes have acknowledged.
+	// CatchUp waits until all samples that other processes have acknowledged are visible.
 	CatchUp func(context.Context) error
 	// Deletes returns the deletes that a query of a tenant must apply. Before it returns, it loads the samples that
 	// other processes have acknowledged into the head, and removes samples from the head that these deletes cover.
@@ -76,7 +76,7 @@ type Env struct {
 		ctx context.Context, tenant string, first, last int64, missed func(*damage.DamagedRowsError),
 	) ([]int64, error)
 	// Shards reads the row with a metric's number of shards. It returns nil if there is no such row. If the row is
-	// unreadable, it calls missed and returns the maximum number.
+	// unreadable, it calls missed and returns the maximum number of shards.
 	Shards func(
 		ctx context.Context, window int64, tenant, metric string, missed func(*damage.DamagedRowsError),
 	) ([]byte, error)

@@ -16,11 +16,11 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Exemplars returns the exemplars between start and end, both included, in milliseconds, of the series that match all
-// matchers of at least one of the sets. Series are ordered by their labels, and their exemplars by time. For each
-// series and slot it returns the newest 1,024 exemplars. Exemplars older than the retention of raw samples are hidden.
-// Exemplars returns ErrNotReady before queries can be answered, and meter.ErrQueryTooLarge if it would read more than
-// Options.QueryBytes. Unreadable rows are skipped: see damage.WithWarnings.
+// Exemplars returns the exemplars from start to end, both included, in milliseconds, of the series that match all
+// matchers of at least one set in matchers. Series are ordered by their labels, and their exemplars by time. For each
+// series and slot it returns at most the newest 1,024 exemplars. Exemplars older than the retention of raw samples are
+// hidden. Exemplars returns ErrNotReady before queries can be answered, and meter.ErrQueryTooLarge if it would read
+// more than Options.QueryBytes. Unreadable rows are skipped: see damage.WithWarnings.
 func (q *Querier) Exemplars(
 	ctx context.Context, tenant string, start, end int64, matchers ...[]*labels.Matcher,
 ) ([]exemplar.QueryResult, error) {
@@ -61,7 +61,7 @@ type foundExemplars struct {
 }
 
 // find adds the exemplars of series that match the request's matchers. It reads the head before the sealed windows, so
-// that exemplars that are sealed concurrently are found twice, never missed.
+// that exemplars that are being sealed may be found twice but are never missed.
 func (f *exemplarFinder) find(ctx context.Context) error {
 	if err := f.addUnsealed(ctx); err != nil {
 		return err
@@ -93,8 +93,8 @@ func (f *exemplarFinder) find(ctx context.Context) error {
 	})
 }
 
-// addSeries adds the exemplars of a series, except those hidden by the retention of its class: those with a timestamp
-// up to hidden.
+// addSeries adds the exemplars of a series, except those that the retention of its class hides because their timestamps
+// are at or before hidden.
 func (f *exemplarFinder) addSeries(id format.SeriesID, ls labels.Labels, hidden int64, list []format.Exemplar) {
 	list = slices.DeleteFunc(list, func(e format.Exemplar) bool { return e.T <= hidden })
 	if len(list) == 0 {

@@ -12,18 +12,18 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// task is the unit of work of one goroutine: series of one source that are close enough to each other to be read with
-// one scan per slot.
+// task is the unit of work of one goroutine. It contains series of one source that are close enough to each other to be
+// read with one scan per slot.
 type task struct{ wants []wantedSeries }
 
-// largeGap is the maximum number of series between two wanted series of a task, if the group is large. Most of these
-// series are in pages, where a search skips them quickly. In a sorted group the gaps vary around sortedGroups. If
-// SeekRows were the maximum, a quarter of the series would start separate tasks.
+// largeGap is the maximum number of unwanted series between two wanted series of a task, if the group is large. Most
+// unwanted series are in pages, where a search skips them quickly. In a sorted group the gaps vary around sortedGroups.
+// If the maximum gap were SeekRows, a quarter of the series would start separate tasks.
 const largeGap = 256
 
-// tasks splits the wanted series of each source into tasks. It splits where the gap between two series is so large that
-// starting another scan is faster than passing over the gap. large reports whether the group is large. The series of a
-// metric in a window are assumed to be spread evenly over its places.
+// tasks splits the wanted series of each source into tasks. It starts a new task where the gap between two series is so
+// large that starting another scan is faster than reading past the gap. large reports whether the group is large. tasks
+// assumes that the series of a metric in a window are spread evenly over its places.
 func (sel *selection) tasks(wants []wantedSeries, large bool) []task {
 	tasks := make([]task, 0, min(len(wants), 1+len(sel.sources)))
 	seekRows := uint32(sel.r.env.SeekRows)
@@ -92,7 +92,7 @@ func withDeletes(wants []wantedSeries, ds format.Tombstones) (some []wantedSerie
 	return some
 }
 
-// allUncleaned reports whether the rollups of every slot were computed without some delete.
+// allUncleaned reports whether the rollups of every slot were computed before some delete was applied.
 func (sel *selection) allUncleaned(slots []int64) bool {
 	return !slices.ContainsFunc(slots, func(slot int64) bool { return sel.uncleaned[slot] == nil })
 }
@@ -112,15 +112,15 @@ type fetcher struct {
 	room   []byte   // memory for the next chunks
 	ids    []string // of the wanted series; reused together with text
 	text   []byte
-	// keeps is true if chunks of few series may be cached, for this version of their partitions.
+	// keeps is true if the chunks of a scan for few series may be cached. version is the version of their partitions.
 	keeps   bool
 	version uint64
 	// partition is reused memory for the key of a partition.
 	partition engine.Key
 }
 
-// wanted returns a request for the chunks of the given series with a start between first and last. The series must
-// belong to one source and be ordered by id.
+// wanted returns a request for the chunks of the given series that start between first and last. The series must belong
+// to one source and be ordered by id.
 func (f *fetcher) wanted(wants []wantedSeries, first, last int64) paged.Wanted {
 	src := &f.sel.sources[wants[0].source]
 	f.ids, f.text = slices.Grow(f.ids[:0], len(wants)), slices.Grow(f.text[:0], len(wants)*engine.IDLen)
@@ -136,8 +136,8 @@ func (f *fetcher) wanted(wants []wantedSeries, first, last int64) paged.Wanted {
 		NoVersions: true, Remember: true, Version: src.window.version, PassOver: f.sel.r.env.SeekRows,
 		Columns: f.sel.columns, Located: src.located,
 		Partition: format.SeriesPartition(src.window.window, f.sel.r.tenant, src.metric, src.place),
-		// The range is limited to the query's only if the chunks aren't cached, because another query may need other
-		// times, and only if no buckets are requested, because buckets need samples around the range.
+		// Bound the range by the query's range, unless the chunks may be cached or buckets are requested. Cached chunks
+		// may be used by queries for other times, and buckets need samples around the range.
 		Bounded: !f.keeps && f.sel.width == 0, MinT: f.sel.r.minT, MaxT: f.sel.r.maxT,
 	}
 }
@@ -166,7 +166,7 @@ func (f *fetcher) appendChunk(of wantedSeries, start int64, row engine.Row) erro
 }
 
 // blockBytes is the size of the blocks in which memory for chunks is allocated. The first block is only as large as the
-// first chunk: series of an answer that are far apart have separate fetchers, each with few chunks.
+// first chunk, because series that are far apart have separate fetchers with few chunks each.
 const blockBytes = 64 << 10
 
 func (f *fetcher) copyBytes(b []byte) []byte {

@@ -20,15 +20,16 @@ import (
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
-// An index of all series of a metric in a window can answer any matchers, but building it takes long if there are many
-// series. Matchers with known values are answered by the filters of labels pages instead, as long as this costs less:
+// An index of all series of a metric in a window can look up any matchers, but building it takes long if there are many
+// series. Matchers with known values are looked up in the filters of labels pages instead, as long as this costs less:
 //
 //	index in the cache ─────────────────────► look up
 //	few pages, or no filters ───────────────► build the index ─► look up
 //	else ─► filters ─► pages that may match ─► an index of the series that match, cached for these matchers
 //
-// The index of all series is built once look-ups by filters have cost about as much as building it, or if a look-up
-// would open half of the pages. It is built only if it is small enough to stay in the cache beside other entries.
+// The index of all series is built once the total cost of look-ups by filters reaches about the cost of building it, or
+// if a look-up would open half of the pages. It is built only if it is small enough to stay in the cache with other
+// entries.
 
 const (
 	// minFilterPages is the minimum number of labels pages of a metric in a window for which filters are used.
@@ -39,11 +40,11 @@ const (
 	filtersOfPage = 16
 	// indexedBytes is the approximate size of a series in an index.
 	indexedBytes = 200
-	// indexShare limits an index to 1/indexShare of the cache, if filters could replace it.
+	// indexShare limits an index to 1/indexShare of the cache, if filters can be used instead.
 	indexShare = 4
 )
 
-// errIndexCheaper means that building the index of all series costs less.
+// errIndexCheaper means that building the index of all series costs less than using filters.
 var errIndexCheaper = errors.New("storage: the index of all series costs less")
 
 // filterQuery holds the conditions on the labels of a metric's series.
@@ -52,14 +53,14 @@ type filterQuery struct {
 	text       string // text of the matchers, for the cache key
 }
 
-// filterCondition is a matcher with the values that it accepts. The values are nil if they aren't known.
+// filterCondition is a matcher with the values that it accepts. The values are nil if they are unknown.
 type filterCondition struct {
 	*labels.Matcher
 
 	values []string
 }
 
-// selector returns the selector of a load. After the context has ended, it stops selecting series.
+// selector returns the selector of a load. Once the context is done, it selects no more series.
 func (q *filterQuery) selector(ctx context.Context) *page.Selector {
 	x := index.NewMatching(ctx)
 	conditions := make([]page.LabelCondition, len(q.conditions))
@@ -71,7 +72,7 @@ func (q *filterQuery) selector(ctx context.Context) *page.Selector {
 	return page.NewSelector(conditions)
 }
 
-// newFilterQuery returns the conditions if filters can look them up, or nil.
+// newFilterQuery returns the conditions for the matchers. It returns nil if filters can't look them up.
 func newFilterQuery(matchers []*labels.Matcher) *filterQuery {
 	s := &filterQuery{}
 	names := false
@@ -110,7 +111,7 @@ type openedPages struct{ atomic.Int64 }
 
 func (*openedPages) Bytes() int64 { return 8 }
 
-// matchingSeries returns series of a window's metric, including all that match.
+// matchingSeries returns series of a window's metric. The result contains all matching series and possibly others.
 func (r seriesFinder) matchingSeries(ctx context.Context, wm windowMetric, q *matchingQuery) (*metricSeries, error) {
 	c := r
 	if m := c.cachedSeries(&wm); m != nil {
@@ -125,7 +126,7 @@ func (r seriesFinder) matchingSeries(ctx context.Context, wm windowMetric, q *ma
 	return c.series(ctx, wm.window, wm.metric, wm.shards)
 }
 
-// cachedSeries returns all series of a window's metric if their index is in the cache, or nil.
+// cachedSeries returns all series of a window's metric if their index is cached. Otherwise it returns nil.
 func (r *rowReader) cachedSeries(wm *windowMetric) *metricSeries {
 	v, ok := r.env.Cache.GetCached(r.seriesKey(wm), wm.window.version)
 	if !ok {
@@ -213,8 +214,8 @@ func (r *rowReader) loadFiltered(ctx context.Context, wm *windowMetric, q *filte
 }
 
 // chargeFilters adds the cost of a look-up by filters, and returns the approximate number of series of the metric. It
-// returns errIndexCheaper if an index of all series is small enough to stay in the cache, and if look-ups have cost as
-// much as building it, or this one would cost nearly as much.
+// returns errIndexCheaper if an index of all series is small enough to stay in the cache and cheaper than filters:
+// either look-ups have already cost as much as building it, or this look-up would cost nearly as much.
 func (r *rowReader) chargeFilters(
 	ctx context.Context, wm *windowMetric, found []*paged.Candidates,
 ) (series int64, err error) {

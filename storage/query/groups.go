@@ -14,37 +14,40 @@ import (
 )
 
 const (
-	// GroupSeries is the minimum number of neighboring series of an answer that are read together.
+	// GroupSeries is the minimum number of neighboring series of a result that are read together.
 	GroupSeries = 256
 	// maxGroupSeries is the maximum number of series that are read together from a remote engine, if they have few
 	// chunks.
 	maxGroupSeries = 4096
-	// sortedGroups is the number of groups of a large sorted answer. Pages are ordered by id, so each group reads
-	// nearly all pages: each page is read this number of times, and two or three groups are in memory. A group has at
-	// most sortedRows chunks. Groups after the first have as many series as fit in sortedBytes. This number is
-	// estimated from the chunks of the first group, because chunks of short-lived series are small.
+	// sortedGroups is the number of groups of a large sorted result. Pages are ordered by id, so each group reads
+	// nearly all pages. Each page is therefore read sortedGroups times, and two or three groups are in memory at a
+	// time. A group has at most sortedRows chunks. All groups except the first have as many series as fit in
+	// sortedBytes, estimated from the size of the chunks of the first group, because chunks of short-lived series are
+	// small.
 	sortedGroups, sortedRows, sortedBytes = 16, 16384, 16 << 20
 	// sealedChunkBytes is the size of a sealedChunk without its data.
 	sealedChunkBytes = 40
-	// groupsAhead is the number of groups that are read ahead. widenedAhead is this number for groups of sortedBytes.
+	// groupsAhead is the number of groups that are read ahead. widenedAhead is the number of groups of sortedBytes that
+	// are read ahead.
 	groupsAhead, widenedAhead = 2, 1
-	// maxHeldGroups is the maximum number of groups whose chunks are in memory. Multiple readers may iterate over an
-	// answer concurrently, each at its own position. With too many readers, some groups are read more than once.
+	// maxHeldGroups is the maximum number of groups whose chunks are in memory. Multiple readers may iterate over a
+	// result concurrently, each at its own position. With too many readers, some groups are read more than once.
 	maxHeldGroups = 16
 )
 
-// groups reads the sealed chunks of a selection.
+// groups reads the sealed chunks of a selection, one group of series at a time.
 type groups struct {
 	sel *selection
 	// first is the number of series in the first group. series is the number of series in each other group, except the
 	// last. Both are multiples of 64.
 	series, first int
-	// ahead is the number of groups that are also loaded when the group before them is first read.
+	// ahead is the number of following groups that are also loaded when a group is first read.
 	ahead    int
 	widening sync.Once
 	mu       sync.Mutex
 	all      []group
-	// read has a bit for each series of the answer, set if the series was read since its group was loaded.
+	// read has a bit for each series of the result. The bit is set once the series has been read since its group was
+	// loaded.
 	read []uint64
 	// held are the groups whose chunks are in memory, in the order in which their loads started.
 	held []int
@@ -55,7 +58,7 @@ type group struct {
 	left int        // number of series that weren't read yet
 }
 
-// groupLoad is a finished or running load of a group's chunks.
+// groupLoad is a load of a group's chunks, which is running or finished.
 type groupLoad struct {
 	done   chan struct{}
 	err    error
@@ -91,7 +94,7 @@ func (g *groups) init(sel *selection, sorted bool) {
 	}
 }
 
-// createGroups creates the groups. Only the first group may have been loaded before.
+// createGroups divides the series into groups. Only the first group may have been loaded before.
 func (g *groups) createGroups() {
 	n := 1 + g.groupOf(len(g.sel.series)-1)
 	g.all = append(g.all[:min(1, len(g.all))], make([]group, n-min(1, len(g.all)))...)
@@ -100,7 +103,7 @@ func (g *groups) createGroups() {
 	}
 }
 
-// resizeGroups reads the first group of a large sorted answer, and sets the size of the other groups according to the
+// resizeGroups reads the first group of a large sorted result, and determines the size of the other groups from the
 // size of its chunks.
 func (g *groups) resizeGroups() {
 	g.mu.Lock()
@@ -183,7 +186,7 @@ func (g *groups) chunks(s *SelectedSeries) ([]sealedChunk, error) {
 }
 
 // loadFor returns the group of the series at an index, and its load. If mine is true, the caller must run the load. The
-// first read of a group also starts the loads of the groups after it. A group is released once all its series were
+// first read of a group also starts the loads of the next groups. A group is released once all its series have been
 // read.
 func (g *groups) loadFor(at int) (load *groupLoad, i int, mine bool) {
 	g.mu.Lock()
@@ -212,8 +215,7 @@ func (g *groups) loadFor(at int) (load *groupLoad, i int, mine bool) {
 	return load, i, mine
 }
 
-// startLoad returns the load of a group. If isNew is true, the caller must run the load. The caller of begin or release
-// must hold the lock.
+// startLoad returns the load of a group. If isNew is true, the caller must run the load. The caller must hold the lock.
 func (g *groups) startLoad(i int) (load *groupLoad, isNew bool) {
 	if load := g.all[i].load; load != nil {
 		return load, false
@@ -301,8 +303,8 @@ func (sel *selection) fetchTasks(tasks []task, places []int, got [][]sealedChunk
 	return g.Wait()
 }
 
-// isAlone reports whether a series has only one part in the window of source, and the window is a rollup window. If it
-// has multiple parts, their chunks must be compared.
+// isAlone reports whether source is in a rollup window and a series has only one part in this window. If it has
+// multiple parts, their chunks must be compared.
 func (sel *selection) isAlone(parts []part, source uint32) bool {
 	window, n := sel.sources[source].window.window, 0
 	if format.ResolutionOf(window) == rollup.Raw {

@@ -18,8 +18,8 @@ import (
 )
 
 // LabelNames lists the label names of the series that match the query, sorted. Without matchers it lists the names of
-// all series. If a sealed window overlaps the range, the series of the whole window are included. With a Limit, the
-// search stops once enough names are found, so the names may be any of the matching ones.
+// all series. If a sealed window overlaps the range, it includes all series of the window. With a Limit, the search
+// stops once it has found enough names, which may be any of the matching names.
 func (q *Querier) LabelNames(ctx context.Context, query Query) ([]string, error) {
 	return q.searchTexts(ctx, query, textSearch{
 		kind: cache.KindNames, catalog: format.CatalogLabel,
@@ -92,7 +92,7 @@ func (q *Querier) searchTexts(ctx context.Context, query Query, search textSearc
 	return t.sorted()
 }
 
-// addCatalogs adds the texts in the catalogs of the windows.
+// addCatalogs adds the names or values in the catalogs of the windows.
 func (t *textSet) addCatalogs(ctx context.Context, windows []sealedWindow, search textSearch) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(ReadWorkers)
@@ -127,14 +127,14 @@ func (l textList) Bytes() (n int64) {
 	return n
 }
 
-// textsBytes is the memory metered for a label name or value, in addition to its text. It includes the entry in the set
-// and in the list.
+// textsBytes is the memory metered for a label name or value, in addition to its bytes. It covers the entries in the
+// set and in the list.
 const textsBytes = 80
 
 // textBytes is the size of a string header.
 const textBytes = 16
 
-// readCatalog returns the texts in the catalog of a window.
+// readCatalog returns the names or values in the catalog of a window.
 func (search *textSearch) readCatalog(ctx context.Context, r *rowReader, w sealedWindow) (textList, error) {
 	key := cache.EntryKey{Kind: search.kind, Window: w.window, Tenant: r.tenant, Text: search.label}
 	v, err := r.env.Cache.Get(ctx, key, w.version, func(ctx context.Context) (cache.EntryValue, error) {
@@ -154,7 +154,7 @@ func (search *textSearch) readCatalog(ctx context.Context, r *rowReader, w seale
 	return v.(textList), nil
 }
 
-// addMatching adds the texts of the sealed series that match.
+// addMatching adds the names or values of the sealed series that match.
 func (t *textSet) addMatching(ctx context.Context, windows []sealedWindow, search textSearch) error {
 	find := seriesFinder{t.r}
 	list, err := find.windowMetrics(ctx, windows)
@@ -189,15 +189,15 @@ func (t *textSet) addMetrics(ctx context.Context, find seriesFinder, list []wind
 	return nil
 }
 
-// seenBytes is the approximate memory for a text in a textSet, in addition to its characters.
+// seenBytes is the approximate memory for a string in a textSet, in addition to its bytes.
 const seenBytes = 64
 
-// textSet collects texts. Multiple goroutines may add to it.
+// textSet is a set of label names or values. It may be used by multiple goroutines.
 type textSet struct {
 	r     *request
 	ctx   context.Context
 	limit int // 0: no limit
-	// offered is the number of texts passed to the set, including duplicates.
+	// offered is the number of strings passed to the set, including duplicates.
 	offered int
 
 	mu   sync.Mutex
@@ -208,10 +208,10 @@ type textSet struct {
 	unmetered int64
 }
 
-// errFull means that the set has reached its limit, or that a text exceeded the query's budget.
+// errFull means that the set has reached its limit, or that a string exceeded the query's budget.
 var errFull = errors.New("storage: the list is full")
 
-// add adds texts. It returns errFull once the set accepts no more texts.
+// add adds strings. It returns errFull if the set accepts no more strings.
 func (t *textSet) add(texts ...string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -223,29 +223,30 @@ func (t *textSet) add(texts ...string) error {
 	return nil
 }
 
-// limitedTexts and limitedOffered bound a search with a limit. Once it has found as many texts as the limit, it stops
-// after limitedTexts texts, or after limitedOffered texts including duplicates. If it ends earlier, it returns the
-// first texts in order, as Prometheus does. Otherwise it returns any texts.
+// limitedTexts and limitedOffered bound a search with a limit. Once the search has found as many strings as the limit,
+// it stops after limitedTexts different strings, or after limitedOffered strings including duplicates. A search that
+// ends before these bounds returns the first strings in order, as Prometheus does. Otherwise it returns any of the
+// matching strings.
 const (
 	limitedTexts   = 1024
 	limitedOffered = 1 << 20
 )
 
-// isFull reports whether the set accepts no more texts. The caller must hold the lock, unless no other goroutine uses
+// isFull reports whether the set accepts no more strings. The caller must hold the lock, unless no other goroutine uses
 // the set.
 func (t *textSet) isFull() bool {
 	return t.err != nil ||
 		t.limit > 0 && len(t.list) >= t.limit && (len(t.list) >= limitedTexts || t.offered >= limitedOffered)
 }
 
-// addOne adds a text. The caller must hold the lock, unless no other goroutine uses the set.
+// addOne adds a string. The caller must hold the lock, unless no other goroutine uses the set.
 func (t *textSet) addOne(s string) {
 	if t.addLast(s) {
 		t.seen[s] = struct{}{}
 	}
 }
 
-// addLast adds a text like addOne, for a text that won't be added again. It reports whether the text was added.
+// addLast is like addOne, for a string that won't be added again. It reports whether the string was added.
 func (t *textSet) addLast(s string) bool {
 	t.offered++
 	if _, ok := t.seen[s]; ok || t.isFull() {
@@ -258,7 +259,7 @@ func (t *textSet) addLast(s string) bool {
 	return true
 }
 
-// charge meters a text before it is stored. The meter is updated once per meter.AtOnce bytes.
+// charge meters a string before it is stored. It updates the meter only once per meter.AtOnce bytes.
 func (t *textSet) charge(s string) error {
 	if t.unmetered += int64(len(s)) + textsBytes; t.unmetered >= meter.AtOnce {
 		if err := meter.Grow(t.ctx, t.unmetered); err != nil {
@@ -269,7 +270,7 @@ func (t *textSet) charge(s string) error {
 	return t.r.budget.Charge(len(s) + seenBytes)
 }
 
-// sorted returns the texts in order, up to the limit.
+// sorted returns the strings in order, up to the limit.
 func (t *textSet) sorted() ([]string, error) {
 	if t.err != nil {
 		return nil, t.err

@@ -31,8 +31,8 @@ const windowMetricBytes = 160
 // seriesFinder finds the series of windows that match a request.
 type seriesFinder struct{ *request }
 
-// sealedBytes is the memory metered for a sealed series: its id, the header of its labels and its part of the answer.
-// The text of the labels is metered in addition.
+// sealedBytes is the memory metered for a sealed series: its id, the header of its labels and its part of the result.
+// The bytes of the labels are metered in addition.
 const sealedBytes = 160
 
 // windowMetrics lists the metrics of the windows whose name matches the matchers of __name__, ordered by metric and
@@ -95,7 +95,8 @@ func mergeByMetric(lists [][]windowMetric) []windowMetric {
 }
 
 // eachMatch calls visit for each metric with matching series, from multiple goroutines. at is the metric's index in
-// list. m contains all matching series and maybe others; positions are the indices of the matching series in m.
+// list. m contains all matching series of the metric and possibly others; positions are the indexes of the matching
+// series in m.
 func (r seriesFinder) eachMatch(
 	outer context.Context, list []windowMetric, visit func(at int, m *metricSeries, positions []uint32) error,
 ) error {
@@ -134,8 +135,9 @@ const (
 	maxMatchedAlone = 10_000
 )
 
-// matchCached is eachMatch for metrics whose indexes are cached, if few series are likely to match. For these, matching
-// in the caller's goroutine costs less than starting goroutines. It returns the indexes of the other metrics.
+// matchCached is like eachMatch, but handles only metrics whose indexes are cached and of which few series are likely
+// to match. Matching these in the caller's goroutine costs less than starting goroutines. It returns the indexes of the
+// other metrics.
 func (r seriesFinder) matchCached(
 	ctx context.Context, q *matchingQuery, list []windowMetric,
 	visit func(at int, m *metricSeries, positions []uint32) error,
@@ -180,8 +182,8 @@ type matchingQuery struct {
 	inPages  *filterQuery
 }
 
-// filterQuery returns the matchers in a form that filters of pages can answer, or nil. It isn't called if the index of
-// the metric is cached.
+// filterQuery returns the matchers in a form that filters of pages can look up. It returns nil if this isn't possible.
+// It isn't called if the index of the metric is cached.
 func (q *matchingQuery) filterQuery() *filterQuery {
 	q.once.Do(func() { q.inPages = newFilterQuery(q.matchers) })
 	return q.inPages
@@ -229,7 +231,7 @@ func (r seriesFinder) metrics(ctx context.Context, w sealedWindow) (metricNames,
 	return found, ctx.Err()
 }
 
-// narrowNames reduces the names with the first matcher that is an alternation or has a prefix.
+// narrowNames removes names that the first matcher with an alternation or a prefix rejects.
 func narrowNames(all metricNames, byName []*labels.Matcher) metricNames {
 	for _, m := range byName {
 		if m.Type != labels.MatchRegexp {
@@ -272,15 +274,16 @@ type matching struct {
 	located map[format.ClassShard]*paged.Located
 }
 
-// matchedMemory is memory for matching series. Metrics share it, because few series of most metrics match.
+// matchedMemory allocates memory for matching series in blocks that metrics share, because only few series of most
+// metrics match.
 type matchedMemory struct {
 	mu     sync.Mutex
 	ids    []format.SeriesID
 	labels []labels.Labels
 }
 
-// sharedSeries is the number of series for which memory is allocated together. sharedAtMost is the maximum number of
-// matching series of a metric that uses this memory.
+// sharedSeries is the number of series in a block. Metrics with more than sharedAtMost matching series don't use shared
+// blocks.
 const sharedSeries, sharedAtMost = 256, 32
 
 // allocate returns memory for n matching series.
@@ -302,8 +305,8 @@ func (a *matchedMemory) allocate(n int) ([]format.SeriesID, []labels.Labels) {
 	return ids, list
 }
 
-// matchingOf returns the matching series. If some series don't match, it copies the matching ones, so that the whole
-// index can be freed.
+// matchingOf returns the matching series. If some series of m don't match, it copies the matching series, so that the
+// whole index can be freed.
 func (r seriesFinder) matchingOf(
 	ctx context.Context, w windowMetric, m *metricSeries, match spanPositions, memory *matchedMemory,
 ) (matching, error) {

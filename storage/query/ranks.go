@@ -11,14 +11,14 @@ import (
 	"github.com/cassia-db/cassia/storage/labelorder"
 )
 
-// Series are read in the order of their ids, but many answers are ordered by labels. Sorting a million series by their
+// Series are read in the order of their ids, but many results are ordered by labels. Sorting a million series by their
 // labels takes as long as reading them, and a repeated query finds the same series again. Therefore the order of a
-// large answer is cached:
+// large result is cached:
 //
 //	ids of the series ─► hash ─┬─► in the cache: ranks
 //	                           └─► sort by labels ─► ranks, cached
 //
-// An id determines the labels, so a list of ids determines the order.
+// Each id identifies a set of labels, so a list of ids determines the order.
 
 // rankedSeries is the minimum number of series for which ranks are cached.
 const rankedSeries = 4096
@@ -26,19 +26,20 @@ const rankedSeries = 4096
 // rankSeed seeds the hashes of ids. It is random, so that clients can't construct lists of ids with the same hash.
 var rankSeed = maphash.MakeSeed()
 
-// Ranks computes or reads the ranks of an answer's series. The rank of a series is its index in the order of labels.
+// Ranks computes the ranks of a result's series, or reads them from the cache. The rank of a series is its index in the
+// order of labels.
 type Ranks struct {
 	env    *Env
 	series []*SelectedSeries
 	key    cache.EntryKey
 }
 
-// labelRanks are the ranks of series, in the order of the series. A list is immutable.
+// labelRanks holds the ranks of series, in the order of the series. It is immutable.
 type labelRanks []uint32
 
 func (r labelRanks) Bytes() int64 { return int64(4 * len(r)) }
 
-// RanksOf returns the Ranks of the series of a tenant's answer. It returns nil for short answers, because sorting them
+// RanksOf returns the Ranks of the series in a tenant's result. It returns nil for short results, because sorting them
 // costs less.
 func (q *Querier) RanksOf(tenant string, series []*SelectedSeries) *Ranks {
 	if len(series) < rankedSeries {
@@ -55,7 +56,7 @@ func (q *Querier) RanksOf(tenant string, series []*SelectedSeries) *Ranks {
 	}
 }
 
-// Cached returns the ranks if they are cached, or nil. The caller must not modify them.
+// Cached returns the ranks if they are cached. Otherwise it returns nil. The caller must not modify them.
 func (r *Ranks) Cached() []uint32 {
 	v, ok := r.env.Cache.GetCached(r.key, r.version())
 	if !ok {
@@ -79,11 +80,10 @@ func (r *Ranks) Get(ctx context.Context) ([]uint32, error) {
 	return v.(labelRanks), nil
 }
 
-// version returns the length of the list. It distinguishes lists of different lengths whose hashes happen to be the
-// same.
+// version returns the length of the list. It distinguishes lists of different lengths that have the same hash.
 func (r *Ranks) version() uint64 { return uint64(len(r.series)) }
 
-// sortByLabels sorts the series of the answer by their labels.
+// sortByLabels sorts the selection's series by their labels.
 func (sel *selection) sortByLabels(tenant string) error {
 	r := sel.r.RanksOf(tenant, sel.series)
 	if r == nil {

@@ -48,9 +48,9 @@ type request struct {
 	*rowReader
 
 	matchers []*labels.Matcher
-	// hidden are the retention boundaries of the tenant's classes. classes are the requested classes. gaps are ranges
-	// of time in which 1h rollups may be missing. In a query for buckets, gaps also cover missing raw rows, because
-	// each slot is answered from samples or from rollups.
+	// hidden holds the retention boundaries of the tenant's classes. classes are the requested classes. gaps are ranges
+	// of time in which 1h rollups may be missing. In a query for buckets, gaps also cover missing raw rows, because the
+	// source of buckets, samples or rollups, is selected per slot.
 	hidden  []retention.HiddenTimes
 	gaps    retention.Gaps
 	classes uint64
@@ -86,7 +86,7 @@ func (q *Querier) newRequest(ctx context.Context, query Query) (*request, error)
 	r := &request{
 		rowReader: q.newReader(ctx, query.Tenant, query.Warn),
 		matchers:  query.Matchers, hidden: shown.Hidden, gaps: shown.Gaps, classes: query.Classes, days: shown.Days,
-		// The current time isn't a limit: the clock may have been set back since a sample was acknowledged.
+		// The current time isn't a limit, because the clock may have been set back since a sample was acknowledged.
 		maxT: min(query.MaxT, format.MaxTime),
 	}
 	r.startsFrom = q.startsFrom(ctx, query.Tenant)
@@ -105,8 +105,8 @@ func (q *Querier) newRequest(ctx context.Context, query Query) (*request, error)
 	return r, nil
 }
 
-// openRequest returns a request with its deletes, or an error if queries can't be answered yet. The request is nil if
-// the range is empty or if an error occurred.
+// openRequest returns a request with its deletes, or an error if the store can't answer queries yet. The request is nil
+// if the range is empty or if an error occurred.
 func (q *Querier) openRequest(ctx context.Context, query Query) (*request, error) {
 	if err := q.env.Ready(); err != nil {
 		return nil, err
@@ -142,8 +142,8 @@ func (r *request) loadTombstones(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// oneMetric returns the metric name that the matchers require, if there is one. The name is "" if the matchers
-// contradict each other or require an empty name, which no series has.
+// oneMetric returns the metric name that the matchers require, if there is one. The name is "" if no series can match:
+// the matchers contradict each other or require an empty name.
 func (r *request) oneMetric() (name string, ok bool) {
 	if name, ok = format.EqualName(r.matchers); ok && !format.MatchesName(r.matchers, name) {
 		name = ""
@@ -172,7 +172,8 @@ func (r *request) warnCachedGaps() {
 }
 
 // limitRange limits a request for labels to the longest range that the tenant may query, and reports a warning if it
-// does. The range ends at until or at the end of the request, whichever is earlier. Later times stay in the request.
+// does. The limited range ends at until or at the end of the request, whichever is earlier. Times after until stay in
+// the request.
 func (r *request) limitRange(until int64) {
 	longest := r.budget.Use.MaxRange()
 	until = min(until, r.maxT)
@@ -184,8 +185,8 @@ func (r *request) limitRange(until int64) {
 		tenant.KeyQueryRange, r.tenant, time.UnixMilli(r.minT).UTC().Format(time.RFC3339)))
 }
 
-// areDisjoint reports whether no series can match both sets of matchers. It only considers matchers for equality, so it
-// may return false although no series matches.
+// areDisjoint reports whether no series can match both sets of matchers. It only considers equality matchers, so it may
+// return false even if no series matches both.
 func areDisjoint(x *index.Matching, a, b []*labels.Matcher) bool {
 	return isContradicted(x, a, b) || isContradicted(x, b, a)
 }
@@ -205,12 +206,13 @@ func isContradicted(x *index.Matching, demand, others []*labels.Matcher) bool {
 	return false
 }
 
-// newBudget returns a budget for a load that other queries may also wait for. ctx is the context of the loading query.
+// newBudget returns the budget of a load whose result other queries may also wait for. ctx is the context of the query
+// that runs the load.
 func (r *rowReader) newBudget(ctx context.Context) *meter.ReadBudget {
 	return meter.NewLoad(ctx, r.env.QueryBytes)
 }
 
-// reportWarning reports a warning to the query's caller.
+// reportWarning passes a warning to the query's caller.
 func (r *rowReader) reportWarning(err error) {
 	if r.warn == nil {
 		return
@@ -226,7 +228,7 @@ func (r *rowReader) reportCorrupt(err *damage.CorruptRowError) {
 	r.reportWarning(err)
 }
 
-// Scan calls row for each row of a range. The callback must copy rows that it retains. Unreadable rows are skipped and
+// Scan calls row for each row of a range. The callback must copy a row to retain it. Unreadable rows are skipped and
 // reported as warnings.
 func (r *rowReader) Scan(ctx context.Context, rows engine.Range, row func(engine.Row) error) error {
 	if rows.Damaged == nil {
@@ -248,7 +250,7 @@ func EachRow(t *engine.Table, rows iter.Seq2[engine.Row, error], row func(engine
 	return nil
 }
 
-// chunks calls row for each of the wanted rows of chunks, as Scan does. whole is false if unreadable rows were skipped.
+// chunks calls row for each of the wanted rows of chunks, like Scan. whole is false if unreadable rows were skipped.
 func (r *rowReader) chunks(ctx context.Context, w paged.Wanted, row func(engine.Row) error) (whole bool, err error) {
 	rows := w.Range()
 	whole = true
@@ -260,7 +262,7 @@ func (r *rowReader) chunks(ctx context.Context, w paged.Wanted, row func(engine.
 	return whole, err
 }
 
-// removeInvalidHistograms removes histograms that queries can't compute with, and reports a warning for them.
+// removeInvalidHistograms removes histograms that queries can't process, and reports a warning if there are any.
 func (r *rowReader) removeInvalidHistograms(of labels.Labels, samples *chunk.Samples) {
 	var first error
 	n := len(samples.H)
@@ -311,7 +313,7 @@ func (r *request) mayMissRaw(slot int64) bool {
 	return r.gaps.ContainsAny(r.env.Period.SlotEnd(slot))
 }
 
-// visiblePositions returns the positions of series in classes with visible rows in the window.
+// visiblePositions returns the positions of those series whose classes have visible rows in the window.
 func (r *request) visiblePositions(w *sealedWindow, m *metricSeries, positions []uint32) []uint32 {
 	if m.places == nil {
 		if !r.isClassVisible(retention.DefaultClass, w.window) {
@@ -336,7 +338,7 @@ func (r *request) visiblePositions(w *sealedWindow, m *metricSeries, positions [
 	return positions
 }
 
-// sourceOf returns the source of a metric in one of its places in a window.
+// sourceOf returns the source for a metric in one of its places in a window.
 func (r *request) sourceOf(w windowMetric, at format.ClassShard) source {
 	class := at.Class()
 	return source{
@@ -345,9 +347,9 @@ func (r *request) sourceOf(w windowMetric, at format.ClassShard) source {
 	}
 }
 
-// hasSamples reports whether a slot can be answered from samples as well as from rollups: it has raw commit records, or
-// no raw samples of its time are hidden or missing. An interrupted seal may have written the commit records of rollups
-// only.
+// hasSamples reports whether the buckets of a slot can be computed from samples instead of being read from rollups:
+// either the slot has raw commit records, or no raw samples of its time are hidden or missing. Without this check a
+// slot would lose its data if an interrupted seal has written only the commit records of rollups.
 func (r *request) hasSamples(sums map[int64]uint64, slot int64) bool {
 	_, ok := sums[slot]
 	return ok || !r.mayMissRaw(slot)
@@ -361,7 +363,7 @@ func (r *rowReader) reportMissed(rows *engine.Range, d engine.Damage) {
 	r.reportGap(r.env.Damage.RecordRows(rows, d))
 }
 
-// reportWarningOnce reports a warning to the query's caller, unless the same warning was reported before.
+// reportWarningOnce passes a warning to the query's caller, unless it has already passed the same warning.
 func (r *rowReader) reportWarningOnce(err error) {
 	r.warnMu.Lock()
 	told := r.told[err.Error()]
@@ -372,7 +374,7 @@ func (r *rowReader) reportWarningOnce(err error) {
 	}
 }
 
-// reportGap reports a warning once for each gap, for at most maxReportedGaps gaps.
+// reportGap reports a warning for each gap once. It does so for at most maxReportedGaps gaps.
 func (r *rowReader) reportGap(e *damage.DamagedRowsError) {
 	what := e.Description()
 	r.warnMu.Lock()

@@ -26,18 +26,18 @@ type sealedWindow struct {
 	window int64
 	// version is a hash of the window's commit records. It changes whenever the window's rows change.
 	version uint64
-	// slots are the sealed slots in the request's range, in order. The window may have other slots.
+	// slots are the sealed slots in the request's range, in order. The window may contain other sealed slots.
 	slots []int64
 	// sums are hashes of the slots' commit records.
 	sums []uint64
-	// left are the slots of a rollup window that are answered from samples as far as samples are kept.
+	// left are the slots of a rollup window whose buckets are computed from samples, as long as the samples are kept.
 	left []int64
-	// cleared are the commit records of the request's deletes that were applied to the slots' rows.
+	// cleared contains the commit records of those of the request's deletes that were applied to the slots' rows.
 	cleared map[format.CommitKey]bool
 }
 
-// windows finds the windows of a resolution in the request's range that have commit records, ordered by time. It misses
-// windows that are sealed later, so the caller must read the head first.
+// windows finds the windows of a resolution in the request's range that have commit records, ordered by time. It
+// doesn't find windows that are sealed after the call, so the caller must read the head first.
 func (r windowFinder) windows(ctx context.Context, res rollup.Resolution) ([]sealedWindow, error) {
 	r.warnCachedGaps()
 	p := r.env.Period
@@ -144,7 +144,7 @@ type sealedMetric struct {
 	shards int64
 }
 
-// metricBytes is the size of a sealedMetric without its text.
+// metricBytes is the size of a sealedMetric without its name.
 const metricBytes = 24
 
 // metricNames are the metrics of a window, sorted by name.
@@ -187,7 +187,7 @@ func (r *rowReader) allMetrics(ctx context.Context, w sealedWindow) (metricNames
 	return v.(metricNames), nil
 }
 
-// shardsOfAll sets the number of shards of all metrics with more than one shard.
+// shardsOfAll sets the number of shards of each metric that has more than one shard.
 func (r *rowReader) shardsOfAll(ctx context.Context, window int64, names metricNames) error {
 	rows := engine.Range{Table: engine.Shards, Partition: format.ShardsPartition(window, r.tenant)}
 	rows.Damaged = func(d engine.Damage) {
@@ -209,7 +209,7 @@ func (r *rowReader) shardsOfAll(ctx context.Context, window int64, names metricN
 	})
 }
 
-// shards parses a number of shards. An unreadable number is reported and counts as 1.
+// shards parses a number of shards. An unreadable number is reported and read as 1.
 func (r *rowReader) shards(window int64, metric string, value []byte) int64 {
 	n, err := format.ParseShards(value)
 	if err != nil {
@@ -220,15 +220,15 @@ func (r *rowReader) shards(window int64, metric string, value []byte) int64 {
 	return n
 }
 
-// Every query first reads the list of windows and their commit records. These are cached if the engine can detect
-// writes to them (see engine.Versioned and design/queries.md). A query of one series over a day then reads only its
-// chunks.
+// Every query first reads the list of windows and their commit records. Both are cached if the engine can detect writes
+// to them (see engine.Versioned and design/queries.md). A query of one series over a day then reads only the chunks of
+// the series.
 //
 //	query ─► windows of the tenant ─► commit records of each ─► series (by their version) ─► chunks
 //	         └────────── by the engine's versions ──────────┘
 
-// errDamagedList means that rows of a list are damaged and missing in the result. The list isn't cached, so that each
-// query reads it and reports the warning.
+// errDamagedList means that damaged rows are missing from a list. The list isn't cached, so that each query reads it
+// and reports the warning.
 var errDamagedList = errors.New("storage: damaged rows aren't cached")
 
 // listedWindows are the listed windows of a tenant, in order. A list is immutable.
@@ -263,7 +263,7 @@ func (m *windowCommits) slotsBetween(window, minSlot, maxSlot int64) sealedWindo
 	}
 }
 
-// version returns the engine's version of a partition. ok is false if it is unknown.
+// version returns the engine's version of a partition. ok is false if the version is unknown.
 func (e *Env) version(t *engine.Table, partition engine.Key) (version uint64, ok bool) {
 	if e.Versions == nil {
 		return 0, false
@@ -272,7 +272,7 @@ func (e *Env) version(t *engine.Table, partition engine.Key) (version uint64, ok
 }
 
 // readThroughCache caches the result of reading a partition until the partition is written to. ok is false if the
-// result can't be cached, because the engine can't detect writes or because load called missed for damaged rows.
+// result can't be cached, either because the engine can't detect writes or because load called missed for damaged rows.
 func readThroughCache[T cache.EntryValue](
 	ctx context.Context, e *Env, t *engine.Table, partition engine.Key, key cache.EntryKey,
 	load func(ctx context.Context, missed func()) (T, error),
@@ -309,8 +309,8 @@ func (q *Querier) KnownWindows(
 	return q.env.Windows(ctx, tenant, first, last, missed)
 }
 
-// readCachedWindows returns the windows of a tenant from the cache, or reads and caches them. It returns false if the
-// windows can't be cached.
+// readCachedWindows returns the windows of a tenant. It reads and caches them if they aren't cached. It returns false
+// if the windows can't be cached.
 func (q *Querier) readCachedWindows(ctx context.Context, tenant string) (listedWindows, bool, error) {
 	key := cache.EntryKey{Kind: cache.KindWindows, Tenant: tenant}
 	return readThroughCache(ctx, &q.env, engine.Windows, engine.Key{engine.Text(tenant)}, key,
@@ -332,8 +332,8 @@ func (q *Querier) cachedCommits(tenant string, window int64) (*windowCommits, bo
 	return v.(*windowCommits), true
 }
 
-// readCachedCommits returns the windowCommits of a window from the cache, or reads and caches them. It returns false if
-// the windowCommits can't be cached.
+// readCachedCommits returns the windowCommits of a window. It reads and caches them if they aren't cached. It returns
+// false if the windowCommits can't be cached.
 func (q *Querier) readCachedCommits(ctx context.Context, tenant string, window int64) (*windowCommits, bool, error) {
 	key := cache.EntryKey{Kind: cache.KindMarks, Window: window, Tenant: tenant}
 	return readThroughCache(ctx, &q.env, engine.Sealed, format.SealedPartition(window, tenant), key,

@@ -23,18 +23,18 @@ type Query struct {
 	// MinT and MaxT are the first and last timestamp of the range, in milliseconds.
 	MinT, MaxT int64
 	Matchers   []*labels.Matcher
-	// Resolution selects buckets instead of samples. The caller must read them with SelectedSeries.Buckets. The answer
-	// contains the series that may have buckets or samples.
+	// Resolution selects buckets instead of samples. The caller must read the buckets with SelectedSeries.Buckets. The
+	// result contains the series that may have buckets or samples.
 	Resolution rollup.Resolution
 	// Columns are the columns of buckets that the caller reads.
 	Columns rollup.Columns
-	// Edges are times, ascending, in milliseconds. No returned bucket begins before an edge and ends after it. A slot
-	// with an edge inside a bucket is answered from samples while samples are kept.
+	// Edges are times in ascending order, in milliseconds. No returned bucket begins before an edge and ends after it.
+	// If an edge is inside a bucket, the buckets of the slot are computed from samples as long as samples are kept.
 	Edges []int64
-	// Classes limits the answer to rows of these classes, with bits as in retention.HiddenTimes. 0 selects all classes.
+	// Classes limits the result to rows of these classes, with bits as in retention.HiddenTimes. 0 selects all classes.
 	Classes uint64
-	// LabelsOnly is true if the caller won't read samples. Series are then found as long as any of their rows are kept.
-	// With a Limit, the answer contains any of the matching series.
+	// LabelsOnly is true if the caller won't read samples. A series is then found if any of its rows are kept. With a
+	// Limit, the result contains any of the matching series.
 	LabelsOnly bool
 	// part selects whether unsealed or sealed samples are searched, or both.
 	part selectPart
@@ -58,8 +58,8 @@ const (
 	inSealed
 )
 
-// SelectedSeries is one series of the answer to a Query. Its methods may be called from any goroutine. They return the
-// context's error after the query's context has ended.
+// SelectedSeries is one series of the result of a Query. Its methods may be called from any goroutine. They return the
+// error of the query's context once the context is done.
 type SelectedSeries struct {
 	Labels labels.Labels
 
@@ -69,7 +69,7 @@ type SelectedSeries struct {
 	from, to uint32 // its parts
 }
 
-// selection is the answer to a Query. Its chunks are read in groups of neighboring series, when the caller reads the
+// selection is the result of a Query. Its chunks are read in groups of neighboring series, when the caller reads the
 // series, so that only a few groups are in memory.
 //
 //	series  [ a b c d e f g … ]      parts of c: ─► source (window, metric, place)
@@ -77,7 +77,7 @@ type SelectedSeries struct {
 type selection struct {
 	r   *request
 	ctx context.Context
-	// uncleaned maps slots to the deletes that their rollups were computed without. It is set in queries for buckets.
+	// uncleaned maps slots to the deletes that weren't applied to their rollups. It is set in queries for buckets.
 	uncleaned map[int64]format.Tombstones
 	sources   []source
 	open      []unsealedSeries
@@ -121,8 +121,8 @@ func (q *Querier) Select(ctx context.Context, query Query) ([]*SelectedSeries, e
 	if r == nil {
 		return nil, err
 	}
-	// Invariant I4: the head is read first, then the commit records, then the rows. Samples that are sealed
-	// concurrently are found twice.
+	// Invariant I4: the head is read first, then the commit records, then the rows. Samples that are being sealed are
+	// found twice.
 	sel := &selection{r: r, ctx: ctx, columns: query.Columns, edges: query.Edges, width: query.Resolution.Width()}
 	limit := 0
 	if query.LabelsOnly {
@@ -161,7 +161,7 @@ func (q *Querier) Select(ctx context.Context, query Query) ([]*SelectedSeries, e
 	return sel.series, nil
 }
 
-// SelectUnsealed is Select for series with unsealed samples only.
+// SelectUnsealed is like Select, but finds only series with unsealed samples.
 func (q *Querier) SelectUnsealed(ctx context.Context, query Query) ([]*SelectedSeries, error) {
 	query.part = inUnsealed
 	return q.Select(ctx, query)
@@ -194,8 +194,7 @@ func (sel *selection) findSealed(ctx context.Context, q Query) ([]matching, erro
 	if err != nil {
 		return nil, err
 	}
-	// Windows without matches are removed. They have no metric, and would separate the windows of a metric from each
-	// other.
+	// Remove windows without matches. They have no metric, and would separate the windows of a metric from each other.
 	return slices.DeleteFunc(found, func(m matching) bool { return len(m.ids) == 0 }), nil
 }
 
@@ -229,7 +228,8 @@ func (sel *selection) mergeSeries(found []matching, limit int) {
 	}
 }
 
-// headPosition is an index into a selection's open series, with a sort key: the metric and the first bytes of the id.
+// headPosition is an index into a selection's open series, with the sort key of the series: its metric and the first
+// bytes of its id.
 type headPosition struct {
 	id     uint64
 	metric uint32 // the index of the metric's first series
@@ -283,8 +283,8 @@ type run struct {
 	next   int
 }
 
-// allocate allocates memory for the series of the windows and the head. It assumes that all windows of a metric contain
-// mostly the same series.
+// allocate allocates memory for the series of the windows and the head. It assumes that most series of a metric are in
+// all windows of the metric.
 func (m *merger) allocate(found []matching, heads int) {
 	parts, series, most := heads, 0, heads
 	for i := range found {
@@ -332,7 +332,7 @@ func (m *merger) mergeMetric(found []matching, heads []uint32) {
 	}
 }
 
-// onePlace is the list of places of most metrics: place 0 only.
+// onePlace is the list of places of most metrics. It contains only place 0.
 var onePlace = []format.ClassShard{0}
 
 // usedPlaces returns the distinct places of series, ascending.
@@ -345,7 +345,7 @@ func usedPlaces(places []format.ClassShard) []format.ClassShard {
 	return slices.Compact(used)
 }
 
-// minID returns the smallest id that isn't merged yet. ok is false if all are merged.
+// minID returns the smallest id that hasn't been merged yet. ok is false if all ids have been merged.
 func (m *merger) minID(heads []uint32) (least format.SeriesID, ok bool) {
 	if len(heads) > 0 {
 		least, ok = m.sel.open[heads[0]].series.ID(), true
@@ -398,9 +398,9 @@ func (s *SelectedSeries) Windows() (list []int64) {
 	return list
 }
 
-// Warm loads the memory needed to read the series' labels and samples into the processor's cache. The result depends on
-// this memory, so that the compiler doesn't remove the loads. A caller that warms several series before it reads them
-// waits only once, because the processor loads their memory concurrently.
+// Warm loads the memory that contains the series' labels and samples into the processor's cache. It returns a value
+// computed from this memory, so that the compiler doesn't remove the loads. If a caller warms several series before it
+// reads them, the processor loads their memory concurrently, so the caller waits only once.
 func (s *SelectedSeries) Warm() (sum byte) {
 	for text := labelorder.Encoding(s.Labels); text != ""; text = text[min(cacheLine, len(text)):] {
 		sum |= text[0]

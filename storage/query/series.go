@@ -26,20 +26,20 @@ type metricSeries struct {
 	labels []labels.Labels
 	ids    []format.SeriesID
 	places []format.ClassShard // nil: all series are in place 0
-	// serial is the number of the index. The indexes of a process are numbered from 1.
+	// serial is the number of the index. The indexes created by a process are numbered from 1.
 	serial uint64
-	// bad are the corrupt rows that were skipped, at most maxBadRows.
+	// bad contains the corrupt rows that were skipped, up to maxBadRows.
 	bad []*damage.CorruptRowError
-	// at is nil unless this is only a part of the metric's series. Then at contains the approximate position of each
-	// series among all series, ascending, and all is the approximate number of all series.
+	// at is nil unless m contains only some of the metric's series. In this case at holds the approximate position of
+	// each series among all series, in ascending order, and all is the approximate number of all series.
 	at  []uint32
 	all int
-	// located contains the positions of the series in pages, by place, if at isn't nil.
+	// located holds the positions of the series in pages, by place. It is set if at isn't nil.
 	located map[format.ClassShard]*paged.Located
 }
 
 const (
-	// maxBadRows is the maximum number of corrupt rows per metric for which a query gets warnings.
+	// maxBadRows is the maximum number of corrupt rows per metric that a query reports as warnings.
 	maxBadRows = 10
 	// seriesBytes is the size of a series in memory without its labels.
 	seriesBytes = 64

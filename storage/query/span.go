@@ -28,7 +28,7 @@ func (q *Querier) Spans(ctx context.Context, tenant string, minT, maxT int64, ro
 	if err := q.env.CatchUp(ctx); err != nil {
 		return nil, err
 	}
-	// Invariant I4: the head is read first, then the windows. Samples that are sealed concurrently are found twice.
+	// Invariant I4: the head is read first, then the windows. Samples that are being sealed are found twice.
 	var spans []Span
 	for partition := range q.env.Period.Partitions() {
 		for _, slot := range q.env.Head.Slots(partition) {
@@ -104,8 +104,8 @@ func (q *Querier) SlotWidth(t int64) time.Duration {
 	return time.Duration(q.env.Period.PeriodAt(t).SlotMS) * time.Millisecond
 }
 
-// RecentStart returns the start of the slot before the current one, in milliseconds. Most samples after it aren't
-// sealed yet.
+// RecentStart returns the start of the slot before the current slot, in milliseconds. Most samples after this time
+// aren't sealed yet.
 func (q *Querier) RecentStart() int64 {
 	return q.env.Period.SlotStart(q.env.Period.SlotOf(q.env.Now().UnixMilli()) - 1)
 }
@@ -156,15 +156,15 @@ func (q *Querier) firstSlot(ctx context.Context, tenant string, window int64) (s
 }
 
 // SeenRange is the time from the start of the first raw window that contains series of a metric to the end of the last
-// one. Windows in between may contain none.
+// one. Windows between them may contain no series of the metric.
 type SeenRange struct{ First, Last time.Time }
 
 // maxSeenNames is the maximum number of names that one call of MetricsSeen reads.
 const maxSeenNames = 500_000
 
 // MetricsSeen returns the times at which metrics of a tenant were seen in visible raw windows. It reads the metric
-// names window by window, from both ends, until all metrics are found or maxSeenNames names are read. Metrics that
-// weren't found or have no sealed rows are omitted.
+// names window by window, from both ends, until it has found all metrics or read maxSeenNames names. It omits metrics
+// that it didn't find or that have no sealed rows.
 func (q *Querier) MetricsSeen(ctx context.Context, tenant string, metrics []string) (map[string]SeenRange, error) {
 	r, err := q.newRequest(ctx, Query{
 		Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Warn: damage.Warnings(ctx), overGaps: true,

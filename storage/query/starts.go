@@ -25,7 +25,7 @@ func (q *Querier) startsFrom(ctx context.Context, tenant string) int64 {
 	return q.env.StartsFrom(tenant)
 }
 
-// hideSampleStarts removes the start timestamps of samples that aren't newer than a time, in milliseconds.
+// hideSampleStarts removes the start timestamps of samples at or before until, in milliseconds.
 func hideSampleStarts(s *chunk.Samples, until int64) {
 	n := 0
 	if len(s.ST) > 0 {
@@ -42,8 +42,8 @@ func hideSampleStarts(s *chunk.Samples, until int64) {
 	}
 }
 
-// hideBucketStarts removes the start timestamps of buckets that end at or before a time, in milliseconds, and the
-// values derived from these start timestamps.
+// hideBucketStarts removes the start timestamps of buckets that end at or before until, in milliseconds, and the values
+// derived from these start timestamps.
 func hideBucketStarts(b *rollup.Buckets, until int64) {
 	n := sort.Search(len(b.End), func(i int) bool { return b.End[i] > until })
 	switch {

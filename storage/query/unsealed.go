@@ -25,14 +25,14 @@ type unsealedSeries struct {
 }
 
 // unsealedDay is the part (after, end] of a raw window in which a series has unsealed samples. class is the class in
-// which they will be stored.
+// which these samples will be stored.
 type unsealedDay struct {
 	after, end int64
 	class      int64
 }
 
-// ErrLateUnsealed warns that unsealed samples are missing in the result. They arrived too late for raw rows, and are
-// included in buckets once they are sealed.
+// ErrLateUnsealed warns that unsealed samples are missing from the result. They arrived too late for raw rows, and will
+// be included in buckets once they are sealed.
 var ErrLateUnsealed = errors.New(
 	"storage: acknowledged samples are missing from the result until they are sealed: the raw data of their time " +
 		"have expired; repeat the query in a minute",
@@ -64,14 +64,14 @@ func (r *request) unsealedSamples(o *unsealedSeries, minT, maxT int64, into *chu
 const unsealedCharge = 64
 
 // unsealedBytes is the memory metered for an unsealed series that a query finds: its snapshot, counted three times
-// because the list grows, and its part of the answer.
+// because the list grows, and its part of the result.
 const unsealedBytes = 192
 
 // unsealedMetered is the number of unsealed series that are metered together.
 const unsealedMetered = 256
 
-// findUnsealed finds the unsealed series, at most limit unless limit is 0. Their samples remain readable if they are
-// sealed during the query.
+// findUnsealed finds the unsealed series, at most limit series unless limit is 0. Their samples remain readable if they
+// are sealed during the query.
 func (r *request) findUnsealed(ctx context.Context, limit int) (list []unsealedSeries, err error) {
 	byClass := r.minT <= r.maxHidden(rollup.Raw) || len(r.gaps) > 0 || r.classes != math.MaxUint64
 	for series, unsealed := range r.env.Head.Select(ctx, r.tenant, r.matchers, r.minT, r.maxT, limit > 0) {
@@ -128,9 +128,9 @@ func (r *request) unsealedDays(
 }
 
 // showUnexpired lowers the retention boundaries of raw samples, so that the query reads raw samples of slots whose
-// rollups may be incomplete: rollups don't include unsealed samples, and may have been computed without a delete. Each
-// boundary becomes the start of the oldest such slot, but not before the time from which all raw rows are kept. Other
-// slots are still answered from rollups.
+// rollups may be incomplete: rollups don't include unsealed samples, and a delete may not have been applied to them.
+// Each boundary is lowered to the start of the oldest such slot, but not below the time from which all raw rows are
+// kept. The buckets of other slots are still read from rollups.
 func (r *request) showUnexpired(list []unsealedSeries) {
 	show := func(h *retention.HiddenTimes, first int64) {
 		h.At[rollup.Raw] = min(h.At[rollup.Raw], max(h.Missing, r.env.Period.SlotStart(r.env.Period.SlotOf(first))))

@@ -16,7 +16,7 @@ type wantedSeries struct {
 	// alone is true if no other source contains chunks of the series in the window.
 	alone bool
 	of    *SelectedSeries
-	// deletes are the deletes that apply to the series although the rollups of some slot were computed without them.
+	// deletes are the deletes that apply to the series but weren't applied to the rollups of some slot.
 	deletes format.Tombstones
 }
 
@@ -31,7 +31,7 @@ const maxReusedWants = 4096
 // more sources, it sorts by comparison.
 const fewSources = 16
 
-// sortWants sorts wants by source and index. Within a source they are usually in order already, because both the answer
+// sortWants sorts wants by source and index. Within a source they are usually already in order, because both the result
 // and its windows list the series of a metric in the order of their ids.
 func sortWants(wants []wantedSeries) {
 	byPlace := func(a, b wantedSeries) int { return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.at, b.at)) }

@@ -17,7 +17,7 @@ type windowFinder struct{ *request }
 // foundWindows holds windows, each with the slots to read.
 type foundWindows struct {
 	list []sealedWindow
-	// uncleaned maps slots to the deletes that their rollups were computed without. It is set in queries for buckets.
+	// uncleaned maps slots to the deletes that weren't applied to their rollups. It is set in queries for buckets.
 	uncleaned map[int64]format.Tombstones
 }
 
@@ -60,12 +60,12 @@ func (r windowFinder) windowsOfNames(ctx context.Context) ([]sealedWindow, error
 	return all, nil
 }
 
-// bucketWindows finds the windows for a query for buckets. A slot is answered from rollups if they include all its
-// sealed samples, the head contains no samples of it, and no edge is inside one of its buckets. Otherwise it is
-// answered from samples.
+// bucketWindows finds the windows for a query for buckets. The buckets of a slot are read from rollups if the rollups
+// include all sealed samples of the slot, the head contains no samples of the slot, and no edge is inside one of its
+// buckets. Otherwise they are computed from samples.
 func (r windowFinder) bucketWindows(ctx context.Context, q Query, open []unsealedSeries) (found foundWindows, err error) {
-	// The raw commit records are read before the rollups' commit records, which a seal writes first. So the rollups'
-	// records include every seal whose raw record was read.
+	// The raw commit records are read before the rollups' commit records. A seal writes the rollups' records first, so
+	// they include every seal whose raw record was read.
 	raw, err := r.windows(ctx, rollup.Raw)
 	if err != nil {
 		return found, err
@@ -117,9 +117,9 @@ func (r windowFinder) bucketWindows(ctx context.Context, q Query, open []unseale
 	return found, nil
 }
 
-// findUncleaned finds the slots whose rollups include all sealed samples but were computed without some delete. Buckets
-// that the delete touches are computed from samples. All other buckets are read from rollups: raw rows with a shorter
-// TTL may have expired before the commit records, so a commit record doesn't prove that samples of every series exist.
+// findUncleaned finds the slots whose rollups include all sealed samples but to which some delete wasn't applied.
+// Buckets that the delete touches are computed from samples. All other buckets are read from rollups, because a commit
+// record doesn't prove that samples of every series exist: raw rows with a shorter TTL may have expired before it.
 func (r windowFinder) findUncleaned(
 	rolled []sealedWindow, unfit map[int64]bool,
 ) (uncleaned map[int64]format.Tombstones) {
@@ -166,14 +166,14 @@ func (r windowFinder) unfitSlots(
 		return unfit, nil
 	}
 	// Rollups may have commit records that are missing in the raw window, because a seal is in progress or was
-	// interrupted. Their slots aren't unfit.
+	// interrupted. The rollups of these slots may still be used.
 	byWindow := map[int64]bool{}
 	for slot := range unfit {
 		byWindow[r.env.Period.RawWindowOfSlot(slot)] = true
 	}
 	missing := map[int64]bool{}
 	for window := range byWindow {
-		// Deletes are omitted, because findUncleaned handles rollups that were computed without them for each bucket.
+		// Deletes are omitted, because findUncleaned handles rollups to which a delete wasn't applied for each bucket.
 		marks, err := r.env.Unrolled(ctx, r.tenant, window, nil)
 		if errors.Is(err, engine.ErrCorrupt) {
 			return unfit, nil // The records are unknown, so the slots are read from samples. A warning was reported.

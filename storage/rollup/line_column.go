@@ -62,7 +62,7 @@ func (x *lineRuns) interval() (interval int64) {
 	return interval
 }
 
-// lineRuns are the lines of buckets of floats as integers.
+// lineRuns holds the lines of float buckets, encoded as integers, with one run per field.
 type lineRuns struct {
 	n, span   []int64 // fields of times
 	hasBoth   []bool  // native histograms are among the samples; nil if in no bucket

@@ -317,8 +317,9 @@ func (d *decoder) decodeMoments(count, space []int64) error {
 	return nil
 }
 
-// momentsByLanes converts the first run, which is in m, to the integers of moments, and adds a second run if there is
-// one. It returns the bytes after that. v is scratch memory.
+// momentsByLanes converts the first run of a column of moments, which the caller has decoded into m, to the moments as
+// integers. If b isn't empty, it contains a second run, which is added to the first. momentsByLanes returns the bytes
+// of b after the second run. v is scratch memory.
 func (d *decoder) momentsByLanes(count, m []int64, v []float64, b []byte) (rest []byte, err error) {
 	for i, n := range count {
 		atMost, ok := momentAtMost(n, d.l.sum[i], d.l.min[i], d.l.max[i])

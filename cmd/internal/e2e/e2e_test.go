@@ -86,10 +86,10 @@ func readConfig(cassia string) string {
 	return fmt.Sprintf("remote_read: [{url: \"http://%s/api/v1/read\", read_recent: true}]\n", cassia)
 }
 
-// comparedQueries contains queries on every kind of metric. Their results must be identical in every digit. The
-// shortest range contains two scrapes.
+// comparedQueries contains queries on every kind of metric. Cassia and Prometheus must return exactly the same results.
+// The shortest range contains two scrapes.
 var comparedQueries = []string{
-	// Selectors. In the time while the exporter is down, its series must end, rather than continue for five minutes.
+	// Selectors. While the exporter is down, its series must end immediately, without the five-minute lookback.
 	`up`,
 	`node_load1`,
 	`{job="node",__name__=~"node_memory_.*_bytes"}`,

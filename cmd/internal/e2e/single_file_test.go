@@ -54,7 +54,7 @@ var endings = map[string][4]ending{
 	snapshotKind:                   {works, works, works, works},
 }
 
-// kind returns the key in endings for a file.
+// kind returns the kind of the file at path, which is its key in the endings map.
 func (d *damageable) kind(t *testing.T, path string) string {
 	name := filepath.Base(path)
 	prefix, _, _ := strings.Cut(name, "-")

@@ -71,13 +71,13 @@ func (m *manifest) incomplete(folder string, sizes map[string]int64, k *Key) (te
 	return texts
 }
 
-// BucketVerifier downloads the files of backups and compares them with the manifests. An object that multiple backups
-// share is downloaded once. An engine.WorkMeter of the context counts the bytes of all files.
+// BucketVerifier downloads the files of backups and compares them with the manifests. An object shared by several
+// backups is downloaded once. If the context contains an engine.WorkMeter, it counts the bytes of all files.
 type BucketVerifier struct {
 	Bucket Bucket
 	Key    *Key
 
-	// found has the results by the name of the object; "" if the object is intact.
+	// found maps the name of each verified object to a description of its damage, or to "" if the object is intact.
 	found map[string]string
 }
 
