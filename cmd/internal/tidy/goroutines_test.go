@@ -18,8 +18,8 @@ var unrecoveredGoroutines = map[string]string{
 	"cmd/cassia/serve.go run":            "the process itself, which a panic ends",
 	"promql/pressure.go startCollection": "it calls the garbage collector",
 
-	"cmd/internal/server/server.go Serve": "it waits for net/http, whose goroutines recover each request",
-	"cmd/internal/server/server.go drain": "it waits for net/http to stop",
+	"cmd/internal/server/server.go Serve":            "it waits for net/http, whose goroutines recover each request",
+	"cmd/internal/server/server.go drainConnections": "it waits for net/http to stop",
 
 	"storage/pebble/engine.go OpenContext":     "a start that panics ends the process",
 	"storage/pebble/engine.go Close":           "the process is about to end",

@@ -204,7 +204,7 @@ func receiverName(d *ast.FuncDecl) string {
 }
 
 // kindAt contains the functions that write error responses, with the index of the argument that is the error type.
-var kindAt = map[string]int{"fail": 3, "refuse": 2}
+var kindAt = map[string]int{"fail": 3, "rejectAPI": 2}
 
 // calledName returns the name of the called function or method.
 func calledName(call *ast.CallExpr) string {
