@@ -56,8 +56,13 @@ func readOf(ctx context.Context) *read {
 // is called.
 func (g *gate) startRead(ctx context.Context) (_ context.Context, r *read) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	r = &read{gate: g, cancel: cancel, shares: g.sharesOf(ctx), unlimited: unlimitedShares(tenant.NamesFromContext(ctx)),
-		began: time.Now()}
+	r = &read{
+		gate:      g,
+		cancel:    cancel,
+		shares:    g.sharesOf(ctx),
+		unlimited: unlimitedShares(tenant.NamesFromContext(ctx)),
+		began:     time.Now(),
+	}
 	ctx = context.WithValue(ctx, readKey{}, r)
 	if g.largeBytes > 0 {
 		ctx = meter.WithMeter(ctx, r)

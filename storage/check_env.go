@@ -137,7 +137,9 @@ func (c *checkedDays) HourRollup(
 	first := c.s.period.SlotOf(startMS + 1)
 	x := newRoller(newRowWriter(ctx, c.s, Work{Slot: first}), series.Tenant(), first)
 	r := rollupTask{collectedSeries: &collectedSeries{series: series, class: class}}
-	chunks, unread, err := c.s.readRollups(ctx, rollup.FiveMinutes, window, series, shards, startMS, startMS+format.DayMS-1)
+	chunks, unread, err := c.s.readRollups(
+		ctx, rollup.FiveMinutes, window, series, shards, startMS, startMS+format.DayMS-1,
+	)
 	if err != nil {
 		return nil, false, err
 	}

@@ -139,7 +139,9 @@ func (d dropRange) compare(o dropRange) int {
 }
 
 // listExpired returns the ranges to drop in listed windows, according to the tenants' retention boundaries.
-func (s *Store) listExpired(ctx context.Context, tenants []string, of map[string]*retention.Boundaries) (dropList, error) {
+func (s *Store) listExpired(
+	ctx context.Context, tenants []string, of map[string]*retention.Boundaries,
+) (dropList, error) {
 	d := dropList{}
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
 		newest := int64(never)

@@ -311,7 +311,9 @@ func (f *follower) slot(slot int64, partition int) *followedSlot {
 	if c == nil {
 		c = &followedSlot{
 			streams: map[string]*followedStream{},
-			decoder: head.NewDecoder(f.s.head, head.SlotPartition{Slot: slot, Partition: partition}, f.s.readDefinitions),
+			decoder: head.NewDecoder(
+				f.s.head, head.SlotPartition{Slot: slot, Partition: partition}, f.s.readDefinitions,
+			),
 		}
 		if p.slots == nil {
 			p.slots = map[int64]*followedSlot{}

@@ -32,7 +32,9 @@ func (s *Store) ReleaseSealed(ctx context.Context, partition int) error {
 		if staged, err = s.listStaged(ctx, w); err != nil {
 			return err
 		}
-		s.releaseGenerations(w, slices.DeleteFunc(closed.own, func(g *head.Generation) bool { return !g.IsSealed(staged) }))
+		s.releaseGenerations(
+			w, slices.DeleteFunc(closed.own, func(g *head.Generation) bool { return !g.IsSealed(staged) }),
+		)
 	}
 	s.follower.releaseDefinitions(partition)
 	return nil

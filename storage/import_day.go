@@ -99,7 +99,9 @@ func (d *importDay) writeWithDeletes(list []*importedDay) error {
 
 // errRawExpired means that raw rows expired before rollups were computed from them, or before deletes were applied to
 // the rollups. If the seal or import is repeated, it adds its samples to rollups only.
-var errRawExpired = fmt.Errorf("%w: raw rows expired before rollups were created from them; retry", engine.ErrUnavailable)
+var errRawExpired = fmt.Errorf(
+	"%w: raw rows expired before rollups were created from them; retry", engine.ErrUnavailable,
+)
 
 // applyDeletes applies the deletes that match imported series to the rollups of the raw window. It must run while the
 // raw rows exist, because only raw rows record which older deletes don't apply to them. If a delete were applied after
@@ -331,7 +333,8 @@ func (d *importDay) divideByShard(into *roller, list []*importedDay) (pieces [][
 		}
 		slices.SortFunc(list[from:to], func(a, b *importedDay) int {
 			return cmp.Or(
-				cmp.Compare(a.location(d.finest), b.location(d.finest)), strings.Compare(a.series.IDText(), b.series.IDText()),
+				cmp.Compare(a.location(d.finest), b.location(d.finest)),
+				strings.Compare(a.series.IDText(), b.series.IDText()),
 			)
 		})
 		for piece := range slices.Chunk(list[from:to], maxPieceSeries) {

@@ -121,7 +121,9 @@ func TestImportOfHistoryThatOnlyHoursCover(t *testing.T) {
 		m = r.start(0, keeping(365*day, 365*day, 400*day))
 		_, err = m.Expire(t.Context())
 		require.NoError(t, err)
-		shown, err := m.retention.VisibleRows(t.Context(), "t", r.now().Add(-310*day).UnixMilli(), r.now().UnixMilli(), false)
+		shown, err := m.retention.VisibleRows(
+			t.Context(), "t", r.now().Add(-310*day).UnixMilli(), r.now().UnixMilli(), false,
+		)
 		require.NoError(t, err)
 		for res := rollup.Raw; res < rollup.OneHour; res++ {
 			require.Greater(t, shown.Hidden[0].At[res], r.now().Add(-303*day).UnixMilli(),

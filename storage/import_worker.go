@@ -59,7 +59,9 @@ func (w *importWorker) writeChunks(piece []*importedDay) error {
 			case w.onlyExtendsRollups():
 				y.addRollupTask(&c.collectedSeries, &part.samples)
 			default:
-				return y.addSeries(&c.collectedSeries, &part.samples, there.contains(y.into[rollup.Raw].start, c.series.ID()))
+				return y.addSeries(
+					&c.collectedSeries, &part.samples, there.contains(y.into[rollup.Raw].start, c.series.ID()),
+				)
 			}
 			return nil
 		})

@@ -156,7 +156,9 @@ func (s *Store) hasRows(ctx context.Context, tenant string, window int64) (bool,
 	if err != nil || !marks {
 		return !marks, err
 	}
-	names, err := s.isEmptyPartition(ctx, engine.Catalog, format.CatalogPartition(window, tenant, format.CatalogMetric, ""))
+	names, err := s.isEmptyPartition(
+		ctx, engine.Catalog, format.CatalogPartition(window, tenant, format.CatalogMetric, ""),
+	)
 	return !names, err
 }
 

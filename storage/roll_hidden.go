@@ -87,7 +87,9 @@ func (x *hiddenRoller) rollMissing(
 // rollups are complete.
 func (x *hiddenRoller) RollUntil(ctx context.Context, tenant string, from, to int64) (int64, error) {
 	s := x.s
-	windows, err := s.readableWindows(ctx, tenant, s.period.WindowAt(rollup.Raw, from+1), s.period.WindowAt(rollup.Raw, to))
+	windows, err := s.readableWindows(
+		ctx, tenant, s.period.WindowAt(rollup.Raw, from+1), s.period.WindowAt(rollup.Raw, to),
+	)
 	if err != nil {
 		return from, err
 	}

@@ -147,7 +147,9 @@ func (x *roller) make5m(
 			return err
 		}
 		if corrupt != nil {
-			x.s.damage.RecordOnce(engine.Raw, r.corruptChunkError(engine.Raw, in.into[rollup.Raw].window, at.start, corrupt))
+			x.s.damage.RecordOnce(
+				engine.Raw, r.corruptChunkError(engine.Raw, in.into[rollup.Raw].window, at.start, corrupt),
+			)
 		}
 		r.unread = corrupt != nil || sealed[at].unread || x.listedChunksOf(in, r).unread
 	}
@@ -172,7 +174,9 @@ func (x *roller) make5m(
 
 // relistChunks lists a series' chunks in a slot a second time, if the first listing found none. It reports whether
 // there are chunks now, and stores them in sealed.
-func (x *roller) relistChunks(in *rolledSlot, r *rollupTask, shards int64, sealed *sealedChunks) (came bool, err error) {
+func (x *roller) relistChunks(
+	in *rolledSlot, r *rollupTask, shards int64, sealed *sealedChunks,
+) (came bool, err error) {
 	found := sealedChunks{}
 	if err := in.readMetricChunks(x.ctx, []*Series{r.series}, shards, found); err != nil {
 		return false, err
@@ -370,7 +374,9 @@ func (x *roller) readStored(to rollupOf, r *rollupTask) (b *rollup.Buckets, vers
 	version = max(found[0].version, 1)
 	b = &rollup.Buckets{}
 	if err := rollup.Decode(found[0].data, rollup.AllColumns, b); err != nil {
-		x.s.damage.RecordOnce(format.TableOf(to.res), r.corruptChunkError(format.TableOf(to.res), at.window, at.start, err))
+		x.s.damage.RecordOnce(
+			format.TableOf(to.res), r.corruptChunkError(format.TableOf(to.res), at.window, at.start, err),
+		)
 		unread = true
 	}
 	if unread {

@@ -106,7 +106,9 @@ func (x *rowWriter) addLabels(c *collectedSeries, res rollup.Resolution, window 
 	if n := len(x.written); n > 0 && x.written[n-1] == (seriesLabels{s, res, where}) {
 		return
 	}
-	if !x.addRow(c, res, window, x.s.period.WindowEnd(window)*1000-1, format.LabelsKey(res, s.IDText()), x.labelsRow(s)) {
+	if !x.addRow(
+		c, res, window, x.s.period.WindowEnd(window)*1000-1, format.LabelsKey(res, s.IDText()), x.labelsRow(s),
+	) {
 		return
 	}
 	x.addNames(s, window)

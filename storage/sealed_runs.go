@@ -116,7 +116,9 @@ func (s *Store) findSealedRows(
 }
 
 // hasReappeared reports whether a row that the follower has read was already sealed, so that it has reappeared.
-func (f *follower) hasReappeared(ctx context.Context, c *followedSlot, st *followedStream, r format.StageRow) (bool, error) {
+func (f *follower) hasReappeared(
+	ctx context.Context, c *followedSlot, st *followedStream, r format.StageRow,
+) (bool, error) {
 	if !f.s.opts.Shared {
 		return false, nil
 	}

@@ -169,7 +169,9 @@ func (x *slotSealer) buildRollup(metric string, samples *chunk.Samples, version 
 //
 // Invariant: a new chunk never gets the key of a cleaned chunk. A cleaned chunk names more deletes than it did when its
 // version was computed, and the new chunk names all of them.
-func (x *slotSealer) subtractSealed(s *Series, samples *chunk.Samples, named *format.TombstoneIDs) (known bool, err error) {
+func (x *slotSealer) subtractSealed(
+	s *Series, samples *chunk.Samples, named *format.TombstoneIDs,
+) (known bool, err error) {
 	var have chunk.Samples
 	if err = x.readSealed(s, &have, named); err != nil || have.Len() == 0 {
 		return false, err

@@ -73,7 +73,9 @@ func (t *tenantPass) spreadSeries(metric string, list []stagedSeries) error {
 			list[i].shards[res] = uint16(format.ShardOf(list[i].series.ID(), shards))
 		}
 	}
-	slices.SortStableFunc(list, func(a, b stagedSeries) int { return cmp.Compare(a.location(rollup.Raw), b.location(rollup.Raw)) })
+	slices.SortStableFunc(
+		list, func(a, b stagedSeries) int { return cmp.Compare(a.location(rollup.Raw), b.location(rollup.Raw)) },
+	)
 	return nil
 }
 

@@ -90,7 +90,9 @@ func (l *stagedList) newRow(i listedItem) engine.Batch {
 
 // addRows appends rows for the young slots of a commit, and for their units, unless this process has already listed
 // them. It returns the added items. Old slots are listed after their blobs are durable: see ensure.
-func (l *stagedList) addRows(rows []engine.Batch, streams []*head.Generation) (with []engine.Batch, added []listedItem) {
+func (l *stagedList) addRows(
+	rows []engine.Batch, streams []*head.Generation,
+) (with []engine.Batch, added []listedItem) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, g := range streams {

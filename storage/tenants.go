@@ -21,7 +21,9 @@ func (s *Store) Tenants(ctx context.Context) (names []string, err error) {
 
 // tenantsSkipping is like Tenants, with a function that is called for unreadable rows. If missed is nil, as in code
 // that removes rows, unreadable rows are an error.
-func (s *Store) tenantsSkipping(ctx context.Context, missed func(*damage.DamagedRowsError)) (names []string, err error) {
+func (s *Store) tenantsSkipping(
+	ctx context.Context, missed func(*damage.DamagedRowsError),
+) (names []string, err error) {
 	rows := engine.Range{Table: engine.Tenants, Partition: engine.Key{engine.Int(0)}, KeysOnly: true}
 	if missed != nil {
 		rows.Damaged = func(d engine.Damage) { missed(s.damage.GapOf(&rows, d)) }

@@ -46,7 +46,9 @@ func TestCountsOnCassandra(t *testing.T) {
 	require.Len(t, b.countKeys("ann", list[1].Window), 3)
 	for _, ts := range []*testStore{a, b} {
 		require.Equal(t, 2, ts.requireCounts("ann", rand.New(rand.NewPCG(100, 1))))
-		require.EqualValues(t, 130, ts.Counts().StoredCounts(t.Context(), "ann", list[1].Window, list[1].Version).Series)
+		require.EqualValues(
+			t, 130, ts.Counts().StoredCounts(t.Context(), "ann", list[1].Window, list[1].Version).Series,
+		)
 	}
 
 	b.writeSeries("ann", 500, 505, 78*time.Hour)

@@ -47,7 +47,8 @@ func TestCountsAreStoredWholeOrNot(t *testing.T) {
 			t.Parallel()
 			var left countdown
 			ts, _ := openFaultyStore(t, func(op faultengine.Op) faultengine.Action {
-				if op.Kind == map[bool]faultengine.Kind{true: faultengine.Scan, false: faultengine.Write}[kind == "scan"] && left.hit() {
+				if op.Kind == map[bool]faultengine.Kind{true: faultengine.Scan, false: faultengine.Write}[kind == "scan"] &&
+					left.hit() {
 					if kind == "lose" {
 						return faultengine.Lose(nil)
 					}
@@ -138,7 +139,9 @@ func TestCountsGoWithTheirWindow(t *testing.T) {
 	t.Parallel()
 	for _, tenants := range []int{1, 2} {
 		ts := openTestStore(t, func(o *Options) {
-			o.Retention, o.TenantRetention = 3*day, map[string]retention.Durations{"long": {Raw: 90 * day, FiveMinutes: 90 * day, OneHour: 90 * day}}
+			o.Retention, o.TenantRetention = 3*day, map[string]retention.Durations{
+				"long": {Raw: 90 * day, FiveMinutes: 90 * day, OneHour: 90 * day},
+			}
 		})
 		for d := range 3 {
 			ts.writeSeries("ann", 10*d, 100+20*d, time.Hour)
@@ -209,9 +212,23 @@ func TestDamagedCountsAreNamedAndCountedAnew(t *testing.T) {
 			value = append(value, row.Value...)
 		}
 		value[rng.IntN(len(value))] ^= 1 << rng.IntN(8)
-		require.NoError(t, ts.eng.Write(t.Context(), []engine.Batch{{Table: engine.Catalog, Partition: format.CountsPartition(window, "ann"), Mutations: []engine.Mutation{{
-			Clustering: engine.Key{engine.Text(key)}, Timestamp: ts.period.WindowEnd(window)*1000 - 1, Value: value,
-		}}}}))
+		require.NoError(
+			t,
+			ts.eng.Write(
+				t.Context(),
+				[]engine.Batch{
+					{
+						Table:     engine.Catalog,
+						Partition: format.CountsPartition(window, "ann"),
+						Mutations: []engine.Mutation{{
+							Clustering: engine.Key{
+								engine.Text(key),
+							}, Timestamp: ts.period.WindowEnd(window)*1000 - 1, Value: value,
+						}},
+					},
+				},
+			),
+		)
 		var problems []string
 		_, err := ts.Check(t.Context(), func(problem string) { problems = append(problems, problem) })
 		require.NoError(t, err)
@@ -246,9 +263,21 @@ func TestWrongCountsAreFound(t *testing.T) {
 	require.NoError(t, err)
 	require.NotNil(t, u.Before)
 	write := func(key engine.Key, value []byte) {
-		require.NoError(t, ts.eng.Write(t.Context(), []engine.Batch{{Table: engine.Catalog, Partition: format.CountsPartition(window, "ann"), Mutations: []engine.Mutation{{
-			Clustering: key, Timestamp: ts.period.WindowEnd(window)*1000 - 1, Value: value,
-		}}}}))
+		require.NoError(
+			t,
+			ts.eng.Write(
+				t.Context(),
+				[]engine.Batch{
+					{
+						Table:     engine.Catalog,
+						Partition: format.CountsPartition(window, "ann"),
+						Mutations: []engine.Mutation{{
+							Clustering: key, Timestamp: ts.period.WindowEnd(window)*1000 - 1, Value: value,
+						}},
+					},
+				},
+			),
+		)
 	}
 	problems := 0
 	found := func() int {
@@ -258,7 +287,10 @@ func TestWrongCountsAreFound(t *testing.T) {
 		return problems
 	}
 	require.Zero(t, found())
-	write(format.CountsChangeKey(u.Version, u.Before.State), format.AppendCountsChange(nil, format.CountsChange{Added: 1}))
+	write(
+		format.CountsChangeKey(u.Version, u.Before.State),
+		format.AppendCountsChange(nil, format.CountsChange{Added: 1}),
+	)
 	require.Equal(t, 1, found())
 	rows, err := format.EncodeCounts(&format.Counts{CountsHead: format.CountsHead{Series: 5}})
 	require.NoError(t, err)
@@ -285,7 +317,9 @@ func TestCountsWhereRowsVanish(t *testing.T) {
 	require.Equal(t, 7, ts.countWindows())
 	require.Zero(t, ts.countWindows())
 	ts.requireCounts("ann", rand.New(rand.NewPCG(1, 1)))
-	require.Equal(t, first.EndMS/1000+int64((7*day-time.Hour)/time.Second), ts.Counts().CountsExpiry(first.Window).Unix())
+	require.Equal(
+		t, first.EndMS/1000+int64((7*day-time.Hour)/time.Second), ts.Counts().CountsExpiry(first.Window).Unix(),
+	)
 	ts.now = ts.now.Add(2 * day)
 	require.Nil(t, ts.Counts().StoredCounts(t.Context(), first.Tenant, first.Window, first.Version))
 	require.NotNil(t, ts.Counts().StoredCounts(t.Context(), list[6].Tenant, list[6].Window, list[6].Version))

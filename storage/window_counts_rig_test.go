@@ -137,7 +137,8 @@ func (s *Store) isWhole(ctx context.Context, tenant string, window int64) (bool,
 	start, end := s.period.WindowSpan(window)
 	for slot := s.period.SlotOf(start + 1); slot <= s.period.SlotOf(end); slot++ {
 		for p := range s.period.OfSlot(slot).Partitions {
-			if empty, err := s.isEmptyPartition(ctx, engine.Stage, format.StagePartition(slot, p)); err != nil || !empty {
+			if empty, err := s.isEmptyPartition(ctx, engine.Stage, format.StagePartition(slot, p)); err != nil ||
+				!empty {
 				return false, err
 			}
 		}
@@ -147,7 +148,9 @@ func (s *Store) isWhole(ctx context.Context, tenant string, window int64) (bool,
 
 // wrongCounts compares answers about a tenant's windows with counting labels one by one. It returns how many windows
 // were compared, and a difference.
-func (s *Store) wrongCounts(ctx context.Context, tenant string, rng *rand.Rand) (windows int, problem string, err error) {
+func (s *Store) wrongCounts(
+	ctx context.Context, tenant string, rng *rand.Rand,
+) (windows int, problem string, err error) {
 	churn, cut, err := s.Counts().Churn(ctx, tenant, 1+rng.IntN(100))
 	if err != nil || cut {
 		return 0, fmt.Sprint("cut: ", cut), err
@@ -174,7 +177,15 @@ func (s *Store) wrongCounts(ctx context.Context, tenant string, rng *rand.Rand) 
 				both++
 			}
 		}
-		want := counts.WindowSeries{Window: w.Window, Start: w.Start, End: w.End, Series: len(all), Metrics: len(metrics), Added: -1, Gone: -1}
+		want := counts.WindowSeries{
+			Window:  w.Window,
+			Start:   w.Start,
+			End:     w.End,
+			Series:  len(all),
+			Metrics: len(metrics),
+			Added:   -1,
+			Gone:    -1,
+		}
 		switch follows := i > 0 && churn[i-1].End.Equal(w.Start); {
 		case follows && before != nil:
 			want.Added, want.Gone = len(all)-both, len(before)-both
@@ -192,7 +203,9 @@ func (s *Store) wrongCounts(ctx context.Context, tenant string, rng *rand.Rand) 
 	return windows, "", nil
 }
 
-func (s *Store) wrongCountsIn(ctx context.Context, tenant string, window int64, all labelsByID, rng *rand.Rand) (problem string, err error) {
+func (s *Store) wrongCountsIn(
+	ctx context.Context, tenant string, window int64, all labelsByID, rng *rand.Rand,
+) (problem string, err error) {
 	for range 3 {
 		q := counts.SeriesQuery{Tenant: tenant, Window: window, Limit: []int{1, 2, 3, 50, 100, 101, 1000}[rng.IntN(7)]}
 		q.Label = []string{"", "i", "job", "__name__", "none", "mod", "host"}[rng.IntN(7)]
@@ -204,7 +217,15 @@ func (s *Store) wrongCountsIn(ctx context.Context, tenant string, window int64, 
 			return "", err
 		}
 		if want := naiveCounts(all, q); !reflect.DeepEqual(want, got) {
-			return fmt.Sprintf("window %d, metric %q, label %q, limit %d: got %+v, want %+v", window, q.Metric, q.Label, q.Limit, got, want), nil
+			return fmt.Sprintf(
+				"window %d, metric %q, label %q, limit %d: got %+v, want %+v",
+				window,
+				q.Metric,
+				q.Label,
+				q.Limit,
+				got,
+				want,
+			), nil
 		}
 	}
 	return "", nil

@@ -66,7 +66,9 @@ func TestRaisedThenImported(t *testing.T) {
 			require.Equal(t, 30*day+retention.Grace, m.keptFor(rollup.Raw, begin.Add(40*day)))
 			require.Zero(t, m.samplesBetween(begin, raised.Add(-day)), "a hole")
 		}
-		shown, err := m.retention.VisibleRows(t.Context(), "t", begin.Add(-100*day).UnixMilli(), r.now().UnixMilli(), false)
+		shown, err := m.retention.VisibleRows(
+			t.Context(), "t", begin.Add(-100*day).UnixMilli(), r.now().UnixMilli(), false,
+		)
 		require.NoError(t, err)
 		hole := begin.UnixMilli()
 		require.Greater(t, shown.Hidden[0].At[rollup.Raw], hole, "a query over the hole is told of it")

@@ -32,7 +32,9 @@ func TestKeptTellsWhatExpires(t *testing.T) {
 		due := map[int64]bool{}
 		for _, k := range kept {
 			if !k.Goes.IsZero() {
-				require.Equal(t, k.End.Add(ts.retention.RetentionOf("", retention.DefaultClass).Duration(k.Resolution)), k.Hidden)
+				require.Equal(
+					t, k.End.Add(ts.retention.RetentionOf("", retention.DefaultClass).Duration(k.Resolution)), k.Hidden,
+				)
 			}
 			require.Positive(t, k.End.Sub(k.Start))
 			require.Zero(t, k.Unrolled)

@@ -174,7 +174,8 @@ func (s *Statistics) countSealed(
 	if err != nil {
 		return SeriesCounts{}, err
 	}
-	c, builder, walk := s.newSeriesCounter(q), labels.NewScratchBuilder(16), newLenientWalk(r, q.Tenant, w.Window, classes)
+	c, builder := s.newSeriesCounter(q), labels.NewScratchBuilder(16)
+	walk := newLenientWalk(r, q.Tenant, w.Window, classes)
 	for _, m := range metrics {
 		if q.Metric != "" && m.Name != q.Metric {
 			continue
@@ -245,7 +246,8 @@ const valueBytes = 200
 
 func (c *seriesCounter) counts() SeriesCounts {
 	out := SeriesCounts{Series: c.series, AllMetrics: len(c.metrics), AllLabels: len(c.values)}
-	metrics, names, values := largestCounts{limit: c.q.Limit}, largestCounts{limit: c.q.Limit}, largestCounts{limit: c.q.Limit}
+	empty := largestCounts{limit: c.q.Limit}
+	metrics, names, values := empty, empty, empty
 	for name, n := range c.metrics {
 		metrics.add(name, n)
 	}

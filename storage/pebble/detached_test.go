@@ -12,7 +12,9 @@ import (
 
 // startAndLeave starts work, cancels the caller's context while it is under way, and returns a function that ends the
 // work.
-func startAndLeave(t *testing.T, e *Engine, start func(context.Context, string, func(), func() error) error) (end func()) {
+func startAndLeave(
+	t *testing.T, e *Engine, start func(context.Context, string, func(), func() error) error,
+) (end func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	release := make(chan struct{})
 	require.NoError(t, e.acquire())

@@ -145,7 +145,9 @@ func anyPut(batches []engine.Batch) bool {
 // encodeBatches converts batches to the min number of Pebble batches that maxCommit allows. For each batch with deletes
 // it also returns a prefix of the deleted keys: the table and the first field, by which space is freed. cleared are the
 // cleared ranges.
-func (e *Engine) encodeBatches(batches []engine.Batch) (commits []*pebbledb.Batch, deleted [][]byte, cleared []keyRange) {
+func (e *Engine) encodeBatches(
+	batches []engine.Batch,
+) (commits []*pebbledb.Batch, deleted [][]byte, cleared []keyRange) {
 	var w batchWriter
 	for i := range batches {
 		if len(batches[i].Mutations) == 0 {

@@ -274,8 +274,10 @@ func (r *rowReader) removeInvalidHistograms(of labels.Labels, samples *chunk.Sam
 		return err != nil
 	})
 	if first != nil {
-		r.reportWarning(fmt.Errorf("storage: skipped %d native histograms of %s that queries can't evaluate; the first one: %w",
-			n-len(samples.H), of, first))
+		r.reportWarning(
+			fmt.Errorf("storage: skipped %d native histograms of %s that queries can't evaluate; the first one: %w",
+				n-len(samples.H), of, first),
+		)
 	}
 }
 

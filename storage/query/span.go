@@ -180,7 +180,9 @@ func (q *Querier) MetricsSeen(ctx context.Context, tenant string, metrics []stri
 	if err != nil {
 		return nil, err
 	}
-	last, err := r.firstWindows(ctx, len(windows), func(i int) sealedWindow { return windows[len(windows)-1-i] }, metrics)
+	last, err := r.firstWindows(
+		ctx, len(windows), func(i int) sealedWindow { return windows[len(windows)-1-i] }, metrics,
+	)
 	if err != nil {
 		return nil, err
 	}

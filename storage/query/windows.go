@@ -63,7 +63,9 @@ func (r windowFinder) windowsOfNames(ctx context.Context) ([]sealedWindow, error
 // bucketWindows finds the windows for a query for buckets. The buckets of a slot are read from rollups if the rollups
 // include all sealed samples of the slot, the head contains no samples of the slot, and no edge is inside one of its
 // buckets. Otherwise they are computed from samples.
-func (r windowFinder) bucketWindows(ctx context.Context, q Query, open []unsealedSeries) (found foundWindows, err error) {
+func (r windowFinder) bucketWindows(
+	ctx context.Context, q Query, open []unsealedSeries,
+) (found foundWindows, err error) {
 	// The raw commit records are read before the rollups' commit records. A seal writes the rollups' records first, so
 	// they include every seal whose raw record was read.
 	raw, err := r.windows(ctx, rollup.Raw)

@@ -228,8 +228,9 @@ func (x *Advancing) logRaised(tenant string, was, h *Boundary) {
 	x.log(slog.LevelInfo,
 		"a longer retention applies to windows without rows: later ones, and older ones that an import creates; "+
 			"others expire as fixed with their first row",
-		"tenant", tenant, "class", k.nameOf(h.Class), "resolution", h.Resolution, "was",
-		durationText(time.Duration(was.KeptMS)*time.Millisecond), "is", durationText(time.Duration(h.KeptMS)*time.Millisecond),
+		"tenant", tenant, "class", k.nameOf(h.Class), "resolution", h.Resolution,
+		"was", durationText(time.Duration(was.KeptMS)*time.Millisecond),
+		"is", durationText(time.Duration(h.KeptMS)*time.Millisecond),
 		"in full from", TimeOf(k.env.Period.WindowStart(window)))
 }
 

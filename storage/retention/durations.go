@@ -57,12 +57,18 @@ func longerDuration(a, b time.Duration) time.Duration {
 
 // longerOf returns the longer of both retentions for each resolution.
 func (k Durations) longerOf(other Durations) Durations {
-	return Durations{longerDuration(k.Raw, other.Raw), longerDuration(k.FiveMinutes, other.FiveMinutes), longerDuration(k.OneHour, other.OneHour)}
+	return Durations{
+		longerDuration(k.Raw, other.Raw),
+		longerDuration(k.FiveMinutes, other.FiveMinutes),
+		longerDuration(k.OneHour, other.OneHour),
+	}
 }
 
 // text returns the retention at all resolutions as text.
 func (k Durations) text() string {
-	return fmt.Sprintf("raw %s, 5m %s, 1h %s", durationText(k.Raw), durationText(k.FiveMinutes), durationText(k.OneHour))
+	return fmt.Sprintf(
+		"raw %s, 5m %s, 1h %s", durationText(k.Raw), durationText(k.FiveMinutes), durationText(k.OneHour),
+	)
 }
 
 // durationText returns a retention as text.

@@ -36,7 +36,9 @@ type VisibleRows struct {
 // slot by slot; then holes of raw rows hide no other rows. Otherwise a hole also hides all older rows of its
 // resolution. Holes of 1h rollups never hide other rows, because there is no coarser resolution to read instead. The
 // answer reports them.
-func (k *Keeper) VisibleRows(ctx context.Context, tenant string, minT, maxT int64, overGaps bool) (s VisibleRows, err error) {
+func (k *Keeper) VisibleRows(
+	ctx context.Context, tenant string, minT, maxT int64, overGaps bool,
+) (s VisibleRows, err error) {
 	b, err := k.Boundaries(ctx, tenant)
 	if err != nil {
 		return s, err
@@ -97,7 +99,8 @@ func (k *Keeper) HidesSoon(ctx context.Context, tenant string, slot int64) (bool
 	now, _ := k.shownBy()
 	for class, h := range shown.Hidden {
 		expires := k.knownExpiry(b, tenant, int64(class), k.env.Period.WindowOfSlot(rollup.Raw, slot))
-		if h.At[rollup.Raw] > start || PastUntil(now.Add(hidesSoonMargin), k.RetentionOf(tenant, int64(class)).Raw) > start ||
+		if h.At[rollup.Raw] > start ||
+			PastUntil(now.Add(hidesSoonMargin), k.RetentionOf(tenant, int64(class)).Raw) > start ||
 			expires != 0 && k.pastUntil()+int64(hidesSoonMargin.Seconds()) >= expires {
 			return true, nil
 		}
@@ -141,7 +144,9 @@ func (k *Keeper) target(now time.Time, res rollup.Resolution, keptMS int64) int6
 	if keptMS == 0 {
 		return Never
 	}
-	return k.env.Period.WindowStart(k.env.Period.WindowAt(res, PastUntil(now, time.Duration(keptMS)*time.Millisecond)+1))
+	return k.env.Period.WindowStart(
+		k.env.Period.WindowAt(res, PastUntil(now, time.Duration(keptMS)*time.Millisecond)+1),
+	)
 }
 
 // PastRetention returns the newest timestamp, in milliseconds, that is past the retention of a class at a resolution.

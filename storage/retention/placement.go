@@ -179,7 +179,8 @@ func (k *Keeper) importsWithoutRaw(
 // mayMissRollups reports whether rollups may be missing in the windows that contain a slot.
 func (k *Keeper) mayMissRollups(b *Boundaries, class, slot int64) bool {
 	for _, res := range rollup.Resolutions {
-		if h := b.Boundary(class, res); h != nil && h.mayMiss(k.env.Period.WindowEnd(k.env.Period.WindowOfSlot(res, slot))) {
+		if h := b.Boundary(class, res); h != nil &&
+			h.mayMiss(k.env.Period.WindowEnd(k.env.Period.WindowOfSlot(res, slot))) {
 			return true
 		}
 	}
@@ -227,7 +228,9 @@ func (k *Keeper) wasRolledUp(ctx context.Context, tenant string, window int64) (
 }
 
 // hasCommitRecords reports whether slots in a range of time have commit records at this or a coarser resolution.
-func (k *Keeper) hasCommitRecords(ctx context.Context, tenant string, res rollup.Resolution, start, end int64) (bool, error) {
+func (k *Keeper) hasCommitRecords(
+	ctx context.Context, tenant string, res rollup.Resolution, start, end int64,
+) (bool, error) {
 	from, to := k.env.Period.SlotOf(start+1), k.env.Period.SlotOf(end)
 	for ; res <= rollup.OneHour; res++ {
 		for window := k.env.Period.WindowOfSlot(res, from); window <= k.env.Period.WindowOfSlot(res, to); window++ {

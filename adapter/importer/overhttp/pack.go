@@ -40,7 +40,9 @@ type packer struct {
 
 // add packs a series and takes ownership of its samples.
 func (p *packer) add(s storage.ImportedSeries) error {
-	s.Samples.Canonicalize(func(err error) { p.stats.AddRefusal(s.Labels, 1, &storage.InvalidHistogramError{Err: err}) })
+	s.Samples.Canonicalize(
+		func(err error) { p.stats.AddRefusal(s.Labels, 1, &storage.InvalidHistogramError{Err: err}) },
+	)
 	s.Samples.Normalize()
 	if s.Samples.Len() == 0 {
 		return nil

@@ -55,8 +55,10 @@ func (r Retention) SetOptions(o *storage.Options) {
 
 // KeptOf returns the retention of a tenant's series.
 func (r Retention) KeptOf(tenant string) importer.RetentionPolicy {
-	k := importer.RetentionPolicy{Default: retention.Durations{Raw: r.Raw, FiveMinutes: r.FiveMinutes, OneHour: r.OneHour},
-		Classes: r.Classes}
+	k := importer.RetentionPolicy{
+		Default: retention.Durations{Raw: r.Raw, FiveMinutes: r.FiveMinutes, OneHour: r.OneHour},
+		Classes: r.Classes,
+	}
 	if own, ok := r.Tenants[tenant]; ok {
 		k.Default = own
 	}

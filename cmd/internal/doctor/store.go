@@ -236,8 +236,10 @@ func checkDamagedRows(c *inspect.Condition, o StoreOptions) []Finding {
 			"samples: DELETE FROM %s.stage WHERE slot = %d AND partition = %d AND writer = 0x%s AND seq = %d;",
 			o.Keyspace, o.Keyspace, d.Slot, d.Partition, d.Writer, d.Seq)
 	}
-	return []Finding{{Error, fmt.Sprintf("%s can't be read: %s", plural(c.DamagedRows, "staged blob"), joinNames(names)),
-		"their samples are missing from query results, which have a warning; the rows are kept but never sealed", do}}
+	return []Finding{
+		{Error, fmt.Sprintf("%s can't be read: %s", plural(c.DamagedRows, "staged blob"), joinNames(names)),
+			"their samples are missing from query results, which have a warning; the rows are kept but never sealed", do},
+	}
 }
 
 // checkDamagedFiles reports damaged files of a directory.

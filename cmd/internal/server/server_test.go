@@ -90,7 +90,9 @@ func TestBasicAuth(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte("basic_auth_users:\n  ada: "+string(hash)+"\n"), 0o600))
 	web, err := webconfig.Open(file, false)
 	require.NoError(t, err)
-	s, err := Listen([]string{"127.0.0.1:0", "127.0.0.1:0"}, web, "", NewHandler(testOptions()), noMetrics(), quietLogger)
+	s, err := Listen(
+		[]string{"127.0.0.1:0", "127.0.0.1:0"}, web, "", NewHandler(testOptions()), noMetrics(), quietLogger,
+	)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error, 1)
