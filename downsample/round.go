@@ -275,7 +275,8 @@ func (l *Loop) tidy(ctx context.Context) {
 		if !l.owns(p) {
 			continue
 		}
-		if err := panics.Call("unlisting sealed slots", func() error { return l.store.UnlistSlots(ctx, p) }); err != nil {
+		err := panics.Call("unlisting sealed slots", func() error { return l.store.UnlistSlots(ctx, p) })
+		if err != nil {
 			l.progress.recordFailure(p, err)
 			l.failed(ctx, "unlisting sealed slots", err, "partition", p)
 		}

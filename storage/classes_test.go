@@ -280,7 +280,8 @@ func TestSettingsOfAStoreWithClasses(t *testing.T) {
 	ts.reopen()
 	require.EqualValues(t, 2, ts.retention.Classes())
 	require.Equal(
-		t, ts.opts.Retention, ts.retention.RetentionOf("a", 1).Raw, "what isn't configured stays at least as long as the rest",
+		t, ts.opts.Retention, ts.retention.RetentionOf("a", 1).Raw,
+		"what isn't configured stays at least as long as the rest",
 	)
 	ts.opts.Retention = day
 	ts.reopen()
@@ -349,7 +350,8 @@ func TestTellRetention(t *testing.T) {
 	require.Empty(t, tell(), "there is nothing to compare with")
 	require.Empty(t, tell())
 	ts.opts.TenantRetention, ts.opts.Classes = nil, ts.opts.Classes[:1]
-	ts.opts.Classes[0] = classOfJob("ci", "ci", retention.Durations{Raw: 3 * day, FiveMinutes: 4 * day, OneHour: 50 * day})
+	ts.opts.Classes[0] = classOfJob("ci", "ci",
+		retention.Durations{Raw: 3 * day, FiveMinutes: 4 * day, OneHour: 50 * day})
 	ts.reopen()
 	told := tell()
 	for _, want := range []string{

@@ -23,8 +23,9 @@ func expiresRows(eng engine.Engine) bool {
 func (s *Store) retentionEnv() retention.Env {
 	o := &s.opts
 	return retention.Env{
-		Engine: s.eng, Period: s.period, Clock: s.clock, Configured: o.configuredRetention(), AddsClasses: o.AddClasses && !o.ReadOnly,
-		Shared: o.Shared, Expires: expiresRows(s.eng),
+		Engine: s.eng, Period: s.period, Clock: s.clock, Configured: o.configuredRetention(),
+		AddsClasses: o.AddClasses && !o.ReadOnly,
+		Shared:      o.Shared, Expires: expiresRows(s.eng),
 		Now: o.Now, Logger: o.Logger, Refresh: s.refreshPeriods, Advertised: s.member.EachStatement,
 		Corrupt: s.damage.RecordCorruptRow, Tenants: s.Tenants, Windows: s.windowsOf,
 		Stands: func(ctx context.Context, tenant string, first, last int64) (bool, error) {

@@ -197,7 +197,8 @@ func ExamineStore(ctx context.Context, eng engine.Engine, o ExamineOptions) (*Co
 	if o.Files {
 		files = x.examineFiles
 	}
-	for _, look := range []func(context.Context) error{x.examineRetentions, x.examineClock, x.examineWaiting, x.verifySlots,
+	for _, look := range []func(context.Context) error{
+		x.examineRetentions, x.examineClock, x.examineWaiting, x.verifySlots,
 		x.examineExpired, x.examineHidden, files} {
 		if err := x.c.continueAfter(look(ctx)); err != nil {
 			return nil, err

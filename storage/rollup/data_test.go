@@ -271,7 +271,8 @@ func series(t testing.TB, n int) []named {
 				named{"odd histograms", histograms(t, n, seed, float, true)})
 		}
 		for _, kind := range soak.StartKinds {
-			for _, sh := range []shape{usualShapes()[0], usualShapes()[1], unusualShapes()[0], unusualShapes()[1], unusualShapes()[5], unusualShapes()[9]} {
+			usual, unusual := usualShapes(), unusualShapes()
+			for _, sh := range []shape{usual[0], usual[1], unusual[0], unusual[1], unusual[5], unusual[9]} {
 				all = append(all, named{sh.name + " with starts, " + kind, withStarts(sh.floats(n, seed), kind, seed)})
 			}
 			all = append(all,

@@ -181,7 +181,10 @@ func TestChangedRetention(t *testing.T) {
 	for _, other := range []importer.RetentionPolicy{
 		{Default: retention.Durations{Raw: 12 * time.Hour}},
 		{Default: retention.Durations{Raw: 24 * time.Hour, FiveMinutes: 48 * time.Hour}},
-		{Default: kept.Default, Classes: []retention.Class{{Name: "short", Durations: retention.Durations{Raw: time.Hour}}}},
+		{
+			Default: kept.Default,
+			Classes: []retention.Class{{Name: "short", Durations: retention.Durations{Raw: time.Hour}}},
+		},
 	} {
 		kept = other
 		_, err = r.Import(t.Context(), "a", randomHistory(2, 1, 4))

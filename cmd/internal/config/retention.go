@@ -114,7 +114,8 @@ func (t *retentionText) parse() (r Retention, err error) {
 		"raw samples", r.Raw); err != nil {
 		return r, err
 	}
-	if r.OneHour, err = parseRollups("retention.1h", t.oneHour, oneHourRetention, "5m rollups", r.FiveMinutes); err != nil ||
+	r.OneHour, err = parseRollups("retention.1h", t.oneHour, oneHourRetention, "5m rollups", r.FiveMinutes)
+	if err != nil ||
 		t.file == "" {
 		return r, err
 	}

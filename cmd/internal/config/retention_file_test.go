@@ -41,7 +41,9 @@ classes:
 	}, r.Tenants)
 	require.Len(t, r.Classes, 2)
 	require.Equal(
-		t, retention.Durations{Raw: 3 * testDay, FiveMinutes: 30 * testDay, OneHour: 90 * testDay}, r.Classes[0].Durations,
+		t,
+		retention.Durations{Raw: 3 * testDay, FiveMinutes: 30 * testDay, OneHour: 90 * testDay},
+		r.Classes[0].Durations,
 	)
 	require.Equal(t, retention.Durations{Raw: testDay, FiveMinutes: year, OneHour: 5 * year}, r.Classes[1].Durations,
 		"what isn't said is as for all")

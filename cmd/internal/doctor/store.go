@@ -117,7 +117,8 @@ func checkProcesses(c *inspect.Condition) (found []Finding) {
 		if p.Alive {
 			alive, versions = append(alive, name), append(versions, p.Version)
 			does[p.Target] = true
-		} else if p.Quiet < maxQuiet && !p.Leaving { // A process that is stopped in an orderly way is marked as leaving.
+		} else if p.Quiet < maxQuiet && !p.Leaving {
+			// A process that is stopped in an orderly way is marked as leaving.
 			quiet = append(quiet, fmt.Sprintf("%s since %s", name, formatApprox(p.Quiet)))
 		}
 	}
@@ -238,7 +239,8 @@ func checkDamagedRows(c *inspect.Condition, o StoreOptions) []Finding {
 	}
 	return []Finding{
 		{Error, fmt.Sprintf("%s can't be read: %s", plural(c.DamagedRows, "staged blob"), joinNames(names)),
-			"their samples are missing from query results, which have a warning; the rows are kept but never sealed", do},
+			"their samples are missing from query results, which have a warning; the rows are kept but never sealed",
+			do},
 	}
 }
 

@@ -55,7 +55,9 @@ func (f *fakeStore) NewestUnsealed(_ context.Context, _, metric string) (time.Ti
 	return f.newest[metric], f.err
 }
 
-func (f *fakeStore) MetricsSeen(_ context.Context, tenant string, metrics []string) (map[string]query.SeenRange, error) {
+func (f *fakeStore) MetricsSeen(
+	_ context.Context, tenant string, metrics []string,
+) (map[string]query.SeenRange, error) {
 	f.asked = append(f.asked, fmt.Sprint(tenant, metrics))
 	return map[string]query.SeenRange{"up": {First: time.Unix(0, 0).UTC(), Last: time.Unix(86400, 0).UTC()}}, f.err
 }

@@ -34,7 +34,8 @@ var rules = []rule{
 	},
 	{
 		"a doubted clock has to run evenly", "storage/membership/clock.go",
-		"func (d *doubt) trustDelay() time.Duration { return max(minDoubt,", "func (d *doubt) trustDelay() time.Duration { return min(time.Minute,",
+		"func (d *doubt) trustDelay() time.Duration { return max(minDoubt,",
+		"func (d *doubt) trustDelay() time.Duration { return min(time.Minute,",
 		histories + "|TestClock.*",
 	},
 	{
@@ -237,7 +238,8 @@ var rules = []rule{
 	},
 	{
 		"rollups keep what was made of samples that can't be read", "storage/roll_make.go",
-		"r.unread = corrupt != nil || sealed[at].unread || x.listedChunksOf(in, r).unread", "r.unread = sealed[at].unread || x.listedChunksOf(in, r).unread", "TestLateSamplesBesideAnUnreadableChunk",
+		"r.unread = corrupt != nil || sealed[at].unread || x.listedChunksOf(in, r).unread",
+		"r.unread = sealed[at].unread || x.listedChunksOf(in, r).unread", "TestLateSamplesBesideAnUnreadableChunk",
 	},
 	{
 		"rollups made anew for a delete heed chunks that came meanwhile", "storage/roll_make.go",
@@ -245,11 +247,13 @@ var rules = []rule{
 	},
 	{
 		"buckets of an hour keep what was made of finer ones that can't be read", "storage/roll_missing.go",
-		"if !r.unread && !x.mayBeMissing(rollup.FiveMinutes, r.class) {", "if !x.mayBeMissing(rollup.FiveMinutes, r.class) {", "TestLateSamplesBesideAnUnreadableChunk",
+		"if !r.unread && !x.mayBeMissing(rollup.FiveMinutes, r.class) {",
+		"if !x.mayBeMissing(rollup.FiveMinutes, r.class) {", "TestLateSamplesBesideAnUnreadableChunk",
 	},
 	{
 		"a delete stays that is about samples which can't be read", "storage/clean.go",
-		"all.Filter(func(d *format.Tombstone) bool { return unread[d.ID] == nil })", "all", "TestDeletesBesideAnUnreadableChunk",
+		"all.Filter(func(d *format.Tombstone) bool { return unread[d.ID] == nil })",
+		"all", "TestDeletesBesideAnUnreadableChunk",
 	},
 	{
 		"a compaction leaves series alone of which a chunk can't be read", "storage/paged/compact.go",
@@ -269,7 +273,8 @@ var rules = []rule{
 	},
 	{
 		"boundaries are there before the first expiry is fixed", "storage/retention/expiry.go",
-		"t, err := k.completeBoundaries(ctx, at.tenant)", "t, err := k.Boundaries(ctx, at.tenant)", "TestRetentionLoweredForADay",
+		"t, err := k.completeBoundaries(ctx, at.tenant)",
+		"t, err := k.Boundaries(ctx, at.tenant)", "TestRetentionLoweredForADay",
 	},
 	{
 		"an expiry isn't shorter than its floor", "storage/retention/expiry.go",
@@ -277,7 +282,8 @@ var rules = []rule{
 	},
 	{
 		"rows of a class expire at the latest with those that classes share", "storage/retention/expiry.go",
-		"expires := earlierExpiry(own.Expires, shared.Expires)", "expires := own.Expires + 0*shared.Expires", "TestExpiryOfANewClass",
+		"expires := earlierExpiry(own.Expires, shared.Expires)",
+		"expires := own.Expires + 0*shared.Expires", "TestExpiryOfANewClass",
 	},
 	{
 		"a window takes no rows in the last day before its expiry", "storage/retention/expiry.go",
@@ -313,7 +319,8 @@ var rules = []rule{
 	},
 	{
 		"rows of a class expire before those that classes share", "storage/retention/expiry.go",
-		"	return earlierExpiry(last, shared.Expires)\n", "	return cmp.Or(shared.Expires, last)\n", "TestProtocolRegressions",
+		"	return earlierExpiry(last, shared.Expires)\n",
+		"	return cmp.Or(shared.Expires, last)\n", "TestProtocolRegressions",
 	},
 	{
 		"a delete of samples that are about to be hidden is applied to rollups at once", "storage/retention/hidden.go",

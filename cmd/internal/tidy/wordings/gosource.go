@@ -98,7 +98,8 @@ func (g *goFile) recordCall(c *ast.CallExpr) {
 	if first, ok := c.Args[0].(*ast.BasicLit); ok && first.Kind == token.STRING {
 		named, _ := strconv.Unquote(first.Value)
 		flags := slices.Contains([]string{"Flag", "Command", "Arg"}, name) || isCommand(g.rel) && strings.Contains(strings.ToLower(name), "flag")
-		if flags && name != "flagError" || metricName.MatchString(named) && strings.Contains(path.Base(g.rel), "metrics") {
+		if flags && name != "flagError" ||
+			metricName.MatchString(named) && strings.Contains(path.Base(g.rel), "metrics") {
 			g.kinds[c.Args[1]] = Help
 		}
 	}
