@@ -109,9 +109,9 @@ func TestRowsOfPages(t *testing.T) {
 			lines[2],
 		)
 	}
-	compacter, ok := r.eng.(interface{ Compact(context.Context) error })
+	compacter, ok := r.eng.(interface{ CompactAll(context.Context) error })
 	require.True(t, ok)
-	require.NoError(t, compacter.Compact(t.Context()))
+	require.NoError(t, compacter.CompactAll(t.Context()))
 	list, _, err := ListWindows(t.Context(), r.View(), "ann")
 	require.NoError(t, err)
 	require.Len(t, list, 3)

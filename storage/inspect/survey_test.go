@@ -98,9 +98,9 @@ func TestSurveyFitsTheTables(t *testing.T) {
 		r.now = r.now.Add(24 * time.Hour)
 		require.NoError(t, r.SealAll(t.Context()))
 	}
-	e, ok := r.eng.(interface{ Compact(context.Context) error })
+	e, ok := r.eng.(interface{ CompactAll(context.Context) error })
 	require.True(t, ok)
-	require.NoError(t, e.Compact(t.Context()))
+	require.NoError(t, e.CompactAll(t.Context()))
 	space, err := SpaceByKind(t.Context(), r.eng)
 	require.NoError(t, err)
 	all := int64(0)

@@ -65,8 +65,8 @@ func TestCallsOfASelection(t *testing.T) {
 			return true
 		})
 	}
-	require.Contains(t, calls, "Shown")
-	require.LessOrEqual(t, len(calls), 4, "a query takes what it sees from Shown: %v", calls)
+	require.Contains(t, calls, "VisibleRows")
+	require.LessOrEqual(t, len(calls), 4, "a query takes what it sees from VisibleRows: %v", calls)
 }
 
 // TestFilesThatKnowExpiries limits the files of the store that read or set expiries. All other files must call
