@@ -36,7 +36,7 @@
 // overflow. After raw samples have expired, sums, averages and increases then have no value if such
 // values, or infinities, have both signs, and averages if the sum overflows. Deviations and lines
 // have none unless all values are equal. The info reports this. All other functions are exact. If each
-// bucket with such values has only one value, made samples answer, and the info has no bound.
+// bucket with these values has only one value, made samples answer, and the info has no bound.
 //
 //	function                       from buckets  where raw samples have expired
 //	(an instant selector)          exact         exact on bucket edges, otherwise interpolated

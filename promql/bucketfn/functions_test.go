@@ -60,7 +60,8 @@ func docTable() string {
 		"If a window has finite values above 2^932 (3.7e280) in absolute value, a sum with them may",
 		"overflow. After raw samples have expired, sums, averages and increases then have no value if such",
 		"values, or infinities, have both signs, and averages if the sum overflows. Deviations and lines",
-		"have none unless all values are equal. The info reports this. All other functions are exact.",
+		"have none unless all values are equal. The info reports this. All other functions are exact. If each",
+		"bucket with these values has only one value, made samples answer, and the info has no bound.",
 		"",
 	} {
 		b.WriteString(strings.TrimRight("// "+line, " ") + "\n")
