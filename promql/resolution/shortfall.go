@@ -118,20 +118,23 @@ func (s *Shortfall) hasErrorBound() bool {
 	return s.Moved || s.Widened || s.Cut || s.Extended || s.SnappedBy > 0
 }
 
-// boundText describes the error bound. It returns "" if the bound is unknown or values are missing.
+// boundText describes the error bound. It returns "" if the bound is unknown or values are missing. It
+// doesn't say which values exist: if a window is as short as a gap between samples, it may have a value with raw samples
+// but not with reconstructed ones, or the reverse.
 func (s *Shortfall) boundText() string {
+	const presence = "; next to gaps between samples, values may be missing or additional"
 	switch o := s.ErrorBound; {
 	case s.Extended && s.Approximated: // ErrorBound excludes the errors of other functions of reconstructed samples.
 		return ""
 	case !s.hasErrorBound() || !o.Bounded || o.Unknown || s.LeftOut || s.Hidden:
 		return ""
 	case o.By == 0 && o.SumBy == 0:
-		return "; no value differs by that"
+		return "; no value differs by that" + presence
 	case o.By == o.SumBy:
-		return "; values computed from rollups differ by at most " + formatRoundedUp(o.By)
+		return "; values computed from rollups differ by at most " + formatRoundedUp(o.By) + presence
 	default:
 		return "; values computed from rollups differ by at most " + formatRoundedUp(o.By) +
-			" per series, the sum of all series by at most " + formatRoundedUp(o.SumBy)
+			" per series, the sum of all series by at most " + formatRoundedUp(o.SumBy) + presence
 	}
 }
 
