@@ -14,8 +14,8 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// ErrNotAppended is returned for values that an appender doesn't support.
-var ErrNotAppended = errors.New("adapter: not supported by this appender")
+// errNotAppended is returned for values that an appender doesn't support.
+var errNotAppended = errors.New("adapter: not supported by this appender")
 
 // Appendable lets components of Prometheus write to the store. An appender writes for the tenant in its context.
 type Appendable struct {
@@ -98,7 +98,7 @@ func (a *appender) SetOptions(*promstorage.AppendOptions) {}
 func (a *appender) UpdateMetadata(
 	promstorage.SeriesRef, labels.Labels, metadata.Metadata,
 ) (promstorage.SeriesRef, error) {
-	return 0, fmt.Errorf("%w: metadata", ErrNotAppended)
+	return 0, fmt.Errorf("%w: metadata", errNotAppended)
 }
 
 // AppendSTZeroSample implements promstorage.Appender. It is unsupported: start timestamps are stored as a column, not
@@ -106,7 +106,7 @@ func (a *appender) UpdateMetadata(
 func (a *appender) AppendSTZeroSample(
 	promstorage.SeriesRef, labels.Labels, int64, int64,
 ) (promstorage.SeriesRef, error) {
-	return 0, fmt.Errorf("%w: a sample in place of a start timestamp", ErrNotAppended)
+	return 0, fmt.Errorf("%w: a sample in place of a start timestamp", errNotAppended)
 }
 
 // AppendHistogramSTZeroSample implements promstorage.Appender. It is unsupported, for the same reason as
@@ -114,7 +114,7 @@ func (a *appender) AppendSTZeroSample(
 func (a *appender) AppendHistogramSTZeroSample(
 	promstorage.SeriesRef, labels.Labels, int64, int64, *histogram.Histogram, *histogram.FloatHistogram,
 ) (promstorage.SeriesRef, error) {
-	return 0, fmt.Errorf("%w: a sample in place of a start timestamp", ErrNotAppended)
+	return 0, fmt.Errorf("%w: a sample in place of a start timestamp", errNotAppended)
 }
 
 // Commit implements promstorage.AppenderTransaction.

@@ -56,7 +56,7 @@ func TestAppendable(t *testing.T) {
 		},
 	} {
 		_, err = rejected()
-		require.ErrorIs(t, err, ErrNotAppended)
+		require.ErrorIs(t, err, errNotAppended)
 	}
 	require.NoError(t, app.Commit())
 	n, samples := countStored(t, store, "team-a", "m")

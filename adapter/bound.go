@@ -25,14 +25,14 @@ func BodyLimit(l *tenant.Limiter, name string, most int64) (bound int64, explain
 	}
 }
 
-// MaxLabelText is the maximum length in bytes of a label name or value that importers accept. The store's limits are
+// maxLabelText is the maximum length in bytes of a label name or value that importers accept. The store's limits are
 // lower, but are checked only after labels have been built, and Prometheus' labels package panics above 16 MiB.
-const MaxLabelText = 1 << 20
+const maxLabelText = 1 << 20
 
 // CheckLabelText returns an error if the name or the value is too long for a label.
 func CheckLabelText(name, value string) error {
-	if n := max(len(name), len(value)); n > MaxLabelText {
-		return fmt.Errorf("a label has %d bytes; the maximum is %d", n, MaxLabelText)
+	if n := max(len(name), len(value)); n > maxLabelText {
+		return fmt.Errorf("a label has %d bytes; the maximum is %d", n, maxLabelText)
 	}
 	return nil
 }

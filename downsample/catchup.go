@@ -131,8 +131,8 @@ type Done struct {
 // maxFailures is the number of consecutive failures after which a run stops, because the cause can't be a single slot.
 const maxFailures = 5
 
-// ErrGaveUp means that maxFailures consecutive steps failed and the remaining steps weren't tried.
-var ErrGaveUp = errors.New("downsample: gave up after repeated failures")
+// errGaveUp means that maxFailures consecutive steps failed and the remaining steps weren't tried.
+var errGaveUp = errors.New("downsample: gave up after repeated failures")
 
 // Run executes the plan without resting, and calls tell after each step. It continues after failed steps and returns
 // the first error, or the context's.
@@ -283,7 +283,7 @@ func (x *run) step(what string, steps int, f func() error) error {
 	x.done.Failed += steps
 	x.first = cmp.Or(x.first, err)
 	if x.inRow++; x.inRow == maxFailures || errors.Is(err, engine.ErrClosed) {
-		return fmt.Errorf("%w: %w", ErrGaveUp, x.first)
+		return fmt.Errorf("%w: %w", errGaveUp, x.first)
 	}
 	return nil
 }

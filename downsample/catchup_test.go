@@ -140,7 +140,7 @@ func TestCatchUpLeavesOutWhatFails(t *testing.T) {
 	p = r.plan(-100*24*hour, 0)
 	r.fail(func(op faultengine.Op) bool { return op.Kind == faultengine.Write })
 	done, err = p.Run(t.Context(), r.store, func(Done) {})
-	require.ErrorIs(t, err, ErrGaveUp)
+	require.ErrorIs(t, err, errGaveUp)
 	require.ErrorIs(t, err, faultengine.ErrFault)
 	require.Equal(t, maxFailures, done.Failed)
 	r.mend()

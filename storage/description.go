@@ -50,7 +50,7 @@ func setSettings(ctx context.Context, eng engine.Engine, old []byte, s settings)
 }
 
 // CheckDescription returns an option for an engine: a function that the engine calls with the stored description before
-// it writes anything. The function returns an error wrapping ErrOlderFormat, ErrNewerFormat or ErrOtherSettings if Open
+// it writes anything. The function returns an error wrapping errOlderFormat, errNewerFormat or ErrOtherSettings if Open
 // would also fail with this error.
 func CheckDescription(opts Options) func([]byte) error {
 	return func(text []byte) error {

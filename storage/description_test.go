@@ -53,7 +53,7 @@ func TestDescriptionOfAStore(t *testing.T) {
 	_, again := described()
 	require.Equal(t, string(text), string(again), "it is that of the store, whatever was asked for")
 
-	for version, want := range map[int]error{formatVersion + 1: ErrNewerFormat, 0: ErrOlderFormat} {
+	for version, want := range map[int]error{formatVersion + 1: errNewerFormat, 0: errOlderFormat} {
 		d.Version = version
 		other, err := json.Marshal(d)
 		require.NoError(t, err)

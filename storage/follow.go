@@ -121,14 +121,14 @@ func newFollower(s *Store) *follower {
 }
 
 // catchUp returns once the head contains all samples that other processes had acknowledged when it was called. Calls
-// that arrive during a pass share the next pass. catchUp returns ErrNoQueries if this process doesn't follow other
+// that arrive during a pass share the next pass. catchUp returns errNoQueries if this process doesn't follow other
 // processes.
 func (f *follower) catchUp(ctx context.Context) error {
 	switch f.mode {
 	case followsNobody:
 		return nil
 	case followsNothing:
-		return ErrNoQueries
+		return errNoQueries
 	case followsOthers:
 	}
 	f.mu.Lock()

@@ -79,7 +79,7 @@ func (w *heldWriter) catchUp(ctx context.Context) error {
 		return nil
 	}
 	err := w.s.catchUp(ctx)
-	if errors.Is(err, ErrNoQueries) {
+	if errors.Is(err, errNoQueries) {
 		return nil
 	}
 	w.whole = err == nil

@@ -51,7 +51,7 @@ func (b *Batch) countRejected(err error) {
 	switch {
 	case bad.Reason == ReasonTooManyLabels && limits.Labels > 0:
 		limiter.CountRejected(name, tenant.KeyLabels, 1)
-	case bad.Reason == ReasonLabelNameTooLong && limits.LabelNameBytes > 0:
+	case bad.Reason == reasonLabelNameTooLong && limits.LabelNameBytes > 0:
 		limiter.CountRejected(name, tenant.KeyLabelNameBytes, 1)
 	case bad.Reason == ReasonLabelValueTooLong && limits.LabelValueBytes > 0:
 		limiter.CountRejected(name, tenant.KeyLabelValueBytes, 1)

@@ -27,10 +27,10 @@ const (
 // maxNamedTruncations is the maximum number of labels whose truncation is logged.
 const maxNamedTruncations = 1000
 
-// TruncateValue returns a label value of at most limit bytes: v itself if it is short enough, otherwise the start of v
-// followed by a hash of the whole value. The hash keeps different values distinct. TruncateValue returns v unchanged if
+// truncateValue returns a label value of at most limit bytes: v itself if it is short enough, otherwise the start of v
+// followed by a hash of the whole value. The hash keeps different values distinct. truncateValue returns v unchanged if
 // v isn't valid UTF-8 or if limit is too small for a hash.
-func TruncateValue(v string, limit int) string {
+func truncateValue(v string, limit int) string {
 	if len(v) <= limit || limit < hashText || !utf8.ValidString(v) {
 		return v
 	}
@@ -61,7 +61,7 @@ func truncateValues(ls labels.Labels, most labelBounds, note func(label string))
 		if l.Name == labels.MetricName {
 			return
 		}
-		if v := TruncateValue(l.Value, most.value); v != l.Value {
+		if v := truncateValue(l.Value, most.value); v != l.Value {
 			b.Set(l.Name, v)
 			if note != nil {
 				note(l.Name)
@@ -87,7 +87,7 @@ func (s *Store) TruncateAttribute(name, attribute, value string) string {
 		return value
 	}
 	limit := s.opts.labelBounds(name).value
-	v := TruncateValue(value, limit)
+	v := truncateValue(value, limit)
 	if v != value {
 		s.countTruncated(name, attribute, "", limit)
 	}

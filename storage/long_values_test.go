@@ -15,21 +15,21 @@ import (
 func TestTruncateValue(t *testing.T) {
 	const limit = 100
 	long := strings.Repeat("a", limit)
-	require.Equal(t, long, TruncateValue(long, limit))
-	require.Equal(t, strings.Repeat("a", limit-23)+"(hash:d89d25f6b6989ae4)", TruncateValue(long+"b", limit))
-	require.NotEqual(t, TruncateValue(long+"b", limit), TruncateValue(long+"c", limit), "only their ends differ")
+	require.Equal(t, long, truncateValue(long, limit))
+	require.Equal(t, strings.Repeat("a", limit-23)+"(hash:d89d25f6b6989ae4)", truncateValue(long+"b", limit))
+	require.NotEqual(t, truncateValue(long+"b", limit), truncateValue(long+"c", limit), "only their ends differ")
 	for n := range 8 { // The limit is in the middle of a rune.
-		v := TruncateValue(strings.Repeat("x", n)+strings.Repeat("€", limit), limit)
+		v := truncateValue(strings.Repeat("x", n)+strings.Repeat("€", limit), limit)
 		require.True(t, utf8.ValidString(v), v)
 		require.LessOrEqual(t, len(v), limit)
 		require.Greater(t, len(v), limit-4)
 	}
-	require.Equal(t, long+"\xff", TruncateValue(long+"\xff", limit), "it isn't UTF-8, and rejected for that")
+	require.Equal(t, long+"\xff", truncateValue(long+"\xff", limit), "it isn't UTF-8, and rejected for that")
 	require.Equal(t, tenant.MinTruncatedBytes, hashText)
 	for _, small := range []int{hashText, hashText + 1, 2*hashText - 1} {
-		require.Equal(t, strings.Repeat("a", small-hashText)+"(hash:2816597888e4a0d3)", TruncateValue(long, small))
+		require.Equal(t, strings.Repeat("a", small-hashText)+"(hash:2816597888e4a0d3)", truncateValue(long, small))
 	}
-	require.Equal(t, long, TruncateValue(long, hashText-1), "there is no room for a hash")
+	require.Equal(t, long, truncateValue(long, hashText-1), "there is no room for a hash")
 }
 
 func TestTruncateValues(t *testing.T) {
@@ -40,7 +40,7 @@ func TestTruncateValues(t *testing.T) {
 	got := truncateValues(ls, most, func(label string) { noted = append(noted, label) })
 	require.Equal(t, []string{"a", "c"}, noted)
 	require.Equal(t, long, got.Get(labels.MetricName), "names of metrics stay")
-	require.Equal(t, TruncateValue(long, 50), got.Get("a"))
+	require.Equal(t, truncateValue(long, 50), got.Get("a"))
 	require.Equal(t, "short", got.Get("b"))
 	most.truncates = false
 	require.Equal(t, ls, truncateValues(ls, most, nil))

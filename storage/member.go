@@ -11,8 +11,8 @@ import (
 	"github.com/cassia-db/cassia/storage/starts"
 )
 
-// ErrNoQueries means that the store was opened without Follow, so it can't answer queries.
-var ErrNoQueries = errors.New("storage: this process doesn't answer queries; send them to another process")
+// errNoQueries means that the store was opened without Follow, so it can't answer queries.
+var errNoQueries = errors.New("storage: this process doesn't answer queries; send them to another process")
 
 // newMember creates this process's membership. Other processes can't see it yet.
 func (s *Store) newMember(have *settings) {

@@ -29,10 +29,10 @@ var (
 	ErrOtherSettings = errors.New("storage: the store was created with other settings")
 	// ErrNoStore means that the engine holds no store yet.
 	ErrNoStore = errors.New("storage: there is no store yet")
-	// ErrNewerFormat means that a newer Cassia wrote the store.
-	ErrNewerFormat = errors.New("storage: the store was written in a newer format")
-	// ErrOlderFormat means that a build from before the first release wrote the store.
-	ErrOlderFormat = errors.New("storage: the store was written by a build from before the first release")
+	// errNewerFormat means that a newer Cassia wrote the store.
+	errNewerFormat = errors.New("storage: the store was written in a newer format")
+	// errOlderFormat means that a build from before the first release wrote the store.
+	errOlderFormat = errors.New("storage: the store was written by a build from before the first release")
 )
 
 // settings is the content of the store row, as JSON:
@@ -246,11 +246,11 @@ func checkVersion(found int) error {
 		return fmt.Errorf(
 			"%w; to keep its data, export them with the build that wrote it (cassia export), and import them into a "+
 				"new store (cassia import openmetrics)",
-			ErrOlderFormat,
+			errOlderFormat,
 		)
 	case found > formatVersion:
 		return fmt.Errorf(
-			"%w: format %d; this release supports format %d. Use the newer release", ErrNewerFormat, found,
+			"%w: format %d; this release supports format %d. Use the newer release", errNewerFormat, found,
 			formatVersion,
 		)
 	}

@@ -18,7 +18,7 @@ const (
 	ReasonMissingMetricName = "missing_metric_name"
 	ReasonInvalidUTF8       = "invalid_utf8"
 	ReasonTooManyLabels     = "too_many_labels"
-	ReasonLabelNameTooLong  = "label_name_too_long"
+	reasonLabelNameTooLong  = "label_name_too_long"
 	ReasonLabelValueTooLong = "label_value_too_long"
 	ReasonSeriesTooLong     = "series_too_long"
 )
@@ -50,7 +50,7 @@ func checkLabels(ls labels.Labels, most labelBounds) error {
 			bad(ReasonInvalidUTF8, "the value of label %.64q isn't valid UTF-8", l.Name)
 		case len(l.Name) > most.name:
 			bad(
-				ReasonLabelNameTooLong,
+				reasonLabelNameTooLong,
 				"label name %.64q has %d bytes; the maximum is %d (label_name_bytes in --limits.file)", l.Name,
 				len(l.Name), most.name,
 			)

@@ -23,7 +23,7 @@ func (s *Store) View() View { return View{s} }
 
 // OpenView returns a view of a store without opening the store: nothing is written, other processes don't see this
 // process, and no head is built. Of opts, only the retentions, the classes and the clock are used. Like Open, it
-// returns ErrNoStore, ErrOlderFormat and ErrNewerFormat.
+// returns ErrNoStore, errOlderFormat and errNewerFormat.
 func OpenView(ctx context.Context, eng engine.Engine, opts Options) (View, error) {
 	eng = engine.ReadOnly(eng)
 	have, _, err := readSettings(ctx, eng)

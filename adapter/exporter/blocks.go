@@ -26,9 +26,9 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// BlockWidths are the widths of Prometheus' blocks up to a day, in milliseconds: the width of blocks cut from the head,
+// blockWidths are the widths of Prometheus' blocks up to a day, in milliseconds: the width of blocks cut from the head,
 // and the widths of compacted blocks.
-var BlockWidths = []int64{2 * dayMS / 24, 6 * dayMS / 24, 18 * dayMS / 24}
+var blockWidths = []int64{2 * dayMS / 24, 6 * dayMS / 24, 18 * dayMS / 24}
 
 // Blocks writes samples as blocks of Prometheus' TSDB to a folder. A block never crosses a multiple of BlockWidth. Its
 // time range extends only from its first to its last sample, so that a Prometheus that loads the block doesn't treat

@@ -66,7 +66,7 @@ func TestBlocks(t *testing.T) {
 	s := newStore(t)
 	samples := mixed(t, s)
 	want := stored(t, s, "default", math.MinInt64, math.MaxInt64)
-	for _, width := range append(BlockWidths, dayMS) {
+	for _, width := range append(blockWidths, dayMS) {
 		dir := filepath.Join(t.TempDir(), "new", "folder")
 		o := everything()
 		o.BlockWidth, o.StartTimestamps = width, true

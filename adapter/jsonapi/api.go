@@ -24,8 +24,8 @@ import (
 )
 
 var (
-	// ErrOptions means that options are invalid.
-	ErrOptions = errors.New("jsonapi: invalid options")
+	// errOptions means that options are invalid.
+	errOptions = errors.New("jsonapi: invalid options")
 	// ErrForbidden means that the user isn't authorized for the tenant: 403.
 	ErrForbidden = errors.New("jsonapi: forbidden")
 	// ErrUnprocessable means that a query exceeds a limit: 422.
@@ -103,15 +103,15 @@ func DefaultOptions() Options {
 func (o *Options) Validate() error {
 	switch {
 	case o.Tenant == nil || o.Logger == nil || o.Now == nil:
-		return fmt.Errorf("%w: tenant, logger and clock are required", ErrOptions)
+		return fmt.Errorf("%w: tenant, logger and clock are required", errOptions)
 	case o.MaxBody < 1 || o.MaxInFlight < 2*o.MaxBody || o.MaxAnswer < 1:
 		return fmt.Errorf(
 			"%w: the maximum body size must be at least 1 byte, and the maximum bytes in flight at least twice the "+
 				"body size",
-			ErrOptions,
+			errOptions,
 		)
 	case o.RetryBusy < time.Second || o.RetryFull < time.Second:
-		return fmt.Errorf("%w: Retry-After must be at least one second", ErrOptions)
+		return fmt.Errorf("%w: Retry-After must be at least one second", errOptions)
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ import (
 )
 
 // Handler returns a handler for POST requests with OTLP metrics. The tenant is taken from the request's context. It
-// returns an error that wraps ErrOptions if the options are invalid.
+// returns an error that wraps errOptions if the options are invalid.
 func Handler(store *storage.Store, opts Options) (http.Handler, error) {
 	h, err := newHandler(
 		func(tenant string) adapter.Batch { return opts.Rules.WrapBatch(tenant, store.NewBatch(tenant)) }, opts,

@@ -437,7 +437,7 @@ func TestOptions(t *testing.T) {
 		require.NoError(t, o.Validate())
 		change(&o)
 		_, err := Handler(nil, o)
-		require.ErrorIs(t, err, ErrOptions, name)
+		require.ErrorIs(t, err, errOptions, name)
 	}
 }
 

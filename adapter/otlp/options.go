@@ -15,8 +15,8 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// ErrOptions means that options are invalid.
-var ErrOptions = errors.New("otlp: invalid options")
+// errOptions means that options are invalid.
+var errOptions = errors.New("otlp: invalid options")
 
 // Translation configures how OpenTelemetry's names and attributes are translated, in the terms of the otlp section of
 // Prometheus' configuration. The zero value is Prometheus' default.
@@ -58,14 +58,14 @@ func (o *Options) LimitInFlight(inFlight int64) {
 func (t *Translation) Validate() error {
 	switch {
 	case t.Strategy != "" && !slices.Contains(Strategies(), t.Strategy):
-		return fmt.Errorf("%w: the translation strategy %q must be one of %q", ErrOptions, t.Strategy, Strategies())
+		return fmt.Errorf("%w: the translation strategy %q must be one of %q", errOptions, t.Strategy, Strategies())
 	case t.PromoteAllResourceAttributes && len(t.PromoteResourceAttributes) > 0:
-		return fmt.Errorf("%w: promote either all resource attributes or a list of them, not both", ErrOptions)
+		return fmt.Errorf("%w: promote either all resource attributes or a list of them, not both", errOptions)
 	case !t.PromoteAllResourceAttributes && len(t.IgnoreResourceAttributes) > 0:
 		return fmt.Errorf("%w: resource attributes can be ignored only if all resource attributes are promoted",
-			ErrOptions)
+			errOptions)
 	case slices.Contains(t.PromoteResourceAttributes, ""), slices.Contains(t.IgnoreResourceAttributes, ""):
-		return fmt.Errorf("%w: a resource attribute has no name", ErrOptions)
+		return fmt.Errorf("%w: a resource attribute has no name", errOptions)
 	}
 	return nil
 }
@@ -132,16 +132,16 @@ func DefaultOptions() Options {
 func (o *Options) Validate() error {
 	switch {
 	case o.MaxBody < 1 || o.MaxDecoded < 1 || o.MaxMemory < 1:
-		return fmt.Errorf("%w: the maximum body size must be at least 1 byte", ErrOptions)
+		return fmt.Errorf("%w: the maximum body size must be at least 1 byte", errOptions)
 	case o.MaxInFlight < o.MaxBody+o.MaxDecoded+o.MaxMemory:
 		return fmt.Errorf("%w: the largest request, %d bytes compressed, %d decoded and %d in memory, exceeds %d bytes",
-			ErrOptions, o.MaxBody, o.MaxDecoded, o.MaxMemory, o.MaxInFlight)
+			errOptions, o.MaxBody, o.MaxDecoded, o.MaxMemory, o.MaxInFlight)
 	case o.LookbackDelta < time.Second:
-		return fmt.Errorf("%w: the lookback delta must be at least 1 s", ErrOptions)
+		return fmt.Errorf("%w: the lookback delta must be at least 1 s", errOptions)
 	case o.RetryBusy < time.Second || o.RetryFull < time.Second:
-		return fmt.Errorf("%w: Retry-After must be at least one second", ErrOptions)
+		return fmt.Errorf("%w: Retry-After must be at least one second", errOptions)
 	case o.Logger == nil:
-		return fmt.Errorf("%w: a logger is required", ErrOptions)
+		return fmt.Errorf("%w: a logger is required", errOptions)
 	}
 	return o.Translation.Validate()
 }

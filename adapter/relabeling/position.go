@@ -105,7 +105,7 @@ func locateError(text []byte, err error) string {
 	for _, owner := range slices.Sorted(maps.Keys(at)) {
 		all = append(all, at[owner]...)
 	}
-	for _, p := range all[:min(len(all), MaxRules)] {
+	for _, p := range all[:min(len(all), maxRules)] {
 		if line := failingLine(p.node, words); line > 0 {
 			p.line = line
 			return p.String() + ": " + words

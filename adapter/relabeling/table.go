@@ -19,14 +19,14 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// ErrBadRules means that a file of rules is invalid. The errors that wrap it give the reason.
-var ErrBadRules = errors.New("relabeling: invalid rules")
+// errBadRules means that a file of rules is invalid. The errors that wrap it give the reason.
+var errBadRules = errors.New("relabeling: invalid rules")
 
-// MaxFile bounds the size of a file of rules in bytes. MaxRules bounds the number of its rules, because each rule has
+// MaxFile bounds the size of a file of rules in bytes. maxRules bounds the number of its rules, because each rule has
 // metrics of its own.
 const (
 	MaxFile  = 4 << 20
-	MaxRules = 1000
+	maxRules = 1000
 )
 
 // defaultOwner is the owner of the default rules, which apply to tenants without rules of their own. No tenant has this
@@ -60,14 +60,14 @@ type rulesFile struct {
 //	    write_relabel_configs: []
 //
 // A file with only the list of rules is also accepted. Parse is as strict as Prometheus and promtool: unknown and
-// duplicate keys are errors with a line number. All errors wrap ErrBadRules.
+// duplicate keys are errors with a line number. All errors wrap errBadRules.
 func Parse(text []byte) (*Table, error) {
 	if len(text) > MaxFile {
-		return nil, fmt.Errorf("%w: the file has %d bytes; the maximum is %d", ErrBadRules, len(text), MaxFile)
+		return nil, fmt.Errorf("%w: the file has %d bytes; the maximum is %d", errBadRules, len(text), MaxFile)
 	}
 	f, err := decode(text)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s", ErrBadRules, locateError(text, err))
+		return nil, fmt.Errorf("%w: %s", errBadRules, locateError(text, err))
 	}
 	t := &Table{tenants: map[string]*Rules{}}
 	at := positionsOf(text)
@@ -77,7 +77,7 @@ func Parse(text []byte) (*Table, error) {
 	n := len(f.Rules)
 	for name, s := range f.Tenants {
 		if err := tenant.CheckName(name); err != nil {
-			return nil, fmt.Errorf("%w: tenants: %w", ErrBadRules, err)
+			return nil, fmt.Errorf("%w: tenants: %w", errBadRules, err)
 		}
 		if s == nil {
 			s = &section{}
@@ -87,8 +87,8 @@ func Parse(text []byte) (*Table, error) {
 		}
 		n += len(s.Rules)
 	}
-	if n > MaxRules {
-		return nil, fmt.Errorf("%w: the file has %d rules; the maximum is %d", ErrBadRules, n, MaxRules)
+	if n > maxRules {
+		return nil, fmt.Errorf("%w: the file has %d rules; the maximum is %d", errBadRules, n, maxRules)
 	}
 	return t, nil
 }
@@ -99,8 +99,8 @@ func validateFile(text []byte) error {
 	var regexps []string
 	err := bounds.EachScalar(text, MaxFile, func(keys []string, value string) error {
 		if len(keys) > 0 && keys[len(keys)-1] == "regex" {
-			if regexps = append(regexps, value); len(regexps) > MaxRules {
-				return fmt.Errorf("there are more than %d rules", MaxRules)
+			if regexps = append(regexps, value); len(regexps) > maxRules {
+				return fmt.Errorf("there are more than %d rules", maxRules)
 			}
 		}
 		return nil
@@ -225,14 +225,14 @@ func newRules(owner string, configs []*relabel.Config, at []position) (*Rules, e
 			p = at[i]
 		}
 		if c == nil {
-			return nil, fmt.Errorf("%w: %s: is empty", ErrBadRules, p)
+			return nil, fmt.Errorf("%w: %s: is empty", errBadRules, p)
 		}
 		if err := c.Validate(model.UTF8Validation); err != nil {
-			return nil, fmt.Errorf("%w: %s: %w", ErrBadRules, p, err)
+			return nil, fmt.Errorf("%w: %s: %w", errBadRules, p, err)
 		}
 		text, err := yaml.Marshal(c)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %s: %w", ErrBadRules, p, err)
+			return nil, fmt.Errorf("%w: %s: %w", errBadRules, p, err)
 		}
 		r.texts = append(r.texts, oneLine(c))
 		_, _ = hash.Write(text)

@@ -62,7 +62,7 @@ func TestRulesArePrometheus(t *testing.T) {
 			_, err := Parse([]byte(text))
 			require.Equal(t, c.ok, err == nil, "%s: %v, Prometheus: %v", text, err, theirs)
 			if err != nil {
-				require.ErrorIs(t, err, ErrBadRules)
+				require.ErrorIs(t, err, errBadRules)
 				require.NotContains(t, err.Error(), "relabel.plain")
 			}
 		}
@@ -110,7 +110,7 @@ tenants:
 		"- {source_labels: [a]}":                                                                                  "rule 1: relabel configuration for replace action requires 'target_label'",
 		"tenants: {a: {rules: []}}":                                                                               "unknown key rules",
 		strings.Repeat("#", MaxFile+1):                                                                            "bytes; the maximum is 4194304",
-		strings.Repeat("- {action: labeldrop}\n", MaxRules+1):                                                     "rules; the maximum is 1000",
+		strings.Repeat("- {action: labeldrop}\n", maxRules+1):                                                     "rules; the maximum is 1000",
 		"- &a {regex: '" + strings.Repeat("x", 1000) + "', action: labeldrop}\n" + strings.Repeat("- *a\n", 100_000): "without aliases the text would have more than 4194304 bytes",
 		"- &a {regex: 'x{100}', action: labeldrop}\n" + strings.Repeat("- *a\n", 100_000):                            "more than 1000 rules",
 		"- &a {regex: 'x{1000}', action: labeldrop}\n" + strings.Repeat("- *a\n", 10):                                "regular expressions too large",
@@ -118,7 +118,7 @@ tenants:
 		"tenants:\n  a:\n    write_relabel_configs: [{source_labels: [a]}]":                                          "tenant a, rule 1",
 	} {
 		_, err := Parse([]byte(text))
-		require.ErrorIs(t, err, ErrBadRules)
+		require.ErrorIs(t, err, errBadRules)
 		require.ErrorContains(t, err, want, fmt.Sprintf("%.60s", text))
 		require.NotContains(t, err.Error(), "\n")
 	}

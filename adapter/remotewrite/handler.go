@@ -24,7 +24,7 @@ const (
 )
 
 // Handler returns a handler for POST requests of remote write 1.0 and 2.0. The tenant is taken from the request's
-// context. It returns an error that wraps ErrOptions if the options are invalid.
+// context. It returns an error that wraps errOptions if the options are invalid.
 func Handler(store *storage.Store, opts Options) (http.Handler, error) {
 	return newHandler(opts.HA.batchConstructor(store, opts.Rules), opts)
 }

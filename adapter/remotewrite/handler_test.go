@@ -484,7 +484,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		require.NoError(t, opts.Validate())
 		change(&opts)
 		_, err := newHandler(newRecorder().newBatch, opts)
-		require.ErrorIs(t, err, ErrOptions, what)
+		require.ErrorIs(t, err, errOptions, what)
 	}
 }
 

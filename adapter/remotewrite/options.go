@@ -13,8 +13,8 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// ErrOptions means that options are invalid.
-var ErrOptions = errors.New("remotewrite: invalid options")
+// errOptions means that options are invalid.
+var errOptions = errors.New("remotewrite: invalid options")
 
 // maxMaxDecoded is the max value of MaxDecoded, because offsets in a body are kept in 32 bits.
 const maxMaxDecoded = 1 << 30
@@ -75,14 +75,14 @@ func (o *Options) LimitInFlight(inFlight int64) {
 func (o *Options) Validate() error {
 	switch {
 	case o.MaxCompressed < 1 || o.MaxDecoded < 1 || o.MaxDecoded > maxMaxDecoded:
-		return fmt.Errorf("%w: a body must be between 1 and %d bytes", ErrOptions, maxMaxDecoded)
+		return fmt.Errorf("%w: a body must be between 1 and %d bytes", errOptions, maxMaxDecoded)
 	case o.MaxInFlight < o.MaxCompressed+o.MaxDecoded:
 		return fmt.Errorf("%w: the largest request, %d bytes compressed and %d decoded, exceeds %d bytes",
-			ErrOptions, o.MaxCompressed, o.MaxDecoded, o.MaxInFlight)
+			errOptions, o.MaxCompressed, o.MaxDecoded, o.MaxInFlight)
 	case o.RetryBusy < time.Second || o.RetryFull < time.Second:
-		return fmt.Errorf("%w: Retry-After must be at least one second", ErrOptions)
+		return fmt.Errorf("%w: Retry-After must be at least one second", errOptions)
 	case o.Logger == nil || o.Now == nil:
-		return fmt.Errorf("%w: logger and clock are required", ErrOptions)
+		return fmt.Errorf("%w: logger and clock are required", errOptions)
 	}
 	return nil
 }

@@ -16,8 +16,8 @@ import (
 // Tenant is the tenant of the samples. It is an ordinary tenant, to which limits and retention apply by its name.
 const Tenant = "cassia"
 
-// Job is the value of the label job of all series.
-const Job = "cassia"
+// job is the value of the label job of all series.
+const job = "cassia"
 
 // Options configure a Monitor. Fields without a default must be set.
 type Options struct {

@@ -68,7 +68,7 @@ func (r *rig) stored() map[string]string {
 	require.NoError(r.t, err)
 	out := map[string]string{}
 	for _, one := range found {
-		require.Equal(r.t, Job, one.Labels.Get("job"))
+		require.Equal(r.t, job, one.Labels.Get("job"))
 		require.Equal(r.t, "host:9201", one.Labels.Get("instance"))
 		var samples chunk.Samples
 		require.NoError(r.t, one.Samples(&samples))

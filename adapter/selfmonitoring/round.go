@@ -153,7 +153,7 @@ func (r *round) describe(p textparse.Parser, help []byte) {
 func (r *round) add(ls labels.Labels, v float64) error {
 	b := labels.NewBuilder(ls)
 	for _, target := range []labels.Label{
-		{Name: model.JobLabel, Value: Job}, {Name: model.InstanceLabel, Value: r.m.o.Instance},
+		{Name: model.JobLabel, Value: job}, {Name: model.InstanceLabel, Value: r.m.o.Instance},
 	} {
 		if own := ls.Get(target.Name); own != "" {
 			b.Set(model.ExportedLabelPrefix+target.Name, own)

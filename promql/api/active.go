@@ -24,8 +24,8 @@ type Queries interface {
 	CancelQuery(id string, tenants []string) bool
 }
 
-// RequestIDHeader is the header in which proxies send the id of a request.
-const RequestIDHeader = "X-Request-ID"
+// requestIDHeader is the header in which proxies send the id of a request.
+const requestIDHeader = "X-Request-ID"
 
 // withOrigin adds the origin of the request to its queries.
 func withOrigin(name string, h http.HandlerFunc) http.HandlerFunc {
@@ -34,7 +34,7 @@ func withOrigin(name string, h http.HandlerFunc) http.HandlerFunc {
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
 		origin := promql.Origin{Address: r.RemoteAddr, UserAgent: r.UserAgent(),
-			RequestID: r.Header.Get(RequestIDHeader)}
+			RequestID: r.Header.Get(requestIDHeader)}
 		h(w, r.WithContext(origin.Into(r.Context())))
 	}
 }

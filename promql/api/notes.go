@@ -10,8 +10,8 @@ import (
 	"github.com/cassia-db/cassia/storage/damage"
 )
 
-// NoteHeader is the header that lists the missing parts of an answer whose format can't contain warnings.
-const NoteHeader = "X-Cassia-Note"
+// noteHeader is the header that lists the missing parts of an answer whose format can't contain warnings.
+const noteHeader = "X-Cassia-Note"
 
 // maxNotes bounds the notes of an answer.
 const maxNotes = 10
@@ -19,7 +19,7 @@ const maxNotes = 10
 // notedRoutes are the routes whose answers can't contain warnings in Prometheus' format.
 var notedRoutes = map[string]bool{"/query_exemplars": true, "/metadata": true}
 
-// withNotes returns a handler that lists the parts of the data that couldn't be read in NoteHeader.
+// withNotes returns a handler that lists the parts of the data that couldn't be read in noteHeader.
 func (a *api) withNotes(name string, h http.HandlerFunc) http.HandlerFunc {
 	if !notedRoutes[name] {
 		return h
@@ -66,7 +66,7 @@ func (w *noteWriter) setHeaders() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, note := range w.notes {
-		w.Header().Add(NoteHeader, note)
+		w.Header().Add(noteHeader, note)
 	}
 }
 

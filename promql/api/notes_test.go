@@ -57,7 +57,7 @@ func TestNotesOfDamage(t *testing.T) {
 	for path, want := range map[string]string{"/metadata": `{}`, "/query_exemplars?query=damaged": `[]`} {
 		w := r.get(Prefix + path)
 		require.JSONEq(t, want, data(t, w), path)
-		require.Contains(t, w.Header().Get(NoteHeader), "damaged", path)
+		require.Contains(t, w.Header().Get(noteHeader), "damaged", path)
 	}
-	require.Empty(t, r.get(Prefix+"/query_exemplars?query=m").Header().Get(NoteHeader))
+	require.Empty(t, r.get(Prefix+"/query_exemplars?query=m").Header().Get(noteHeader))
 }

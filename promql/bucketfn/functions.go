@@ -31,7 +31,7 @@ type Function struct {
 	// WithoutRaw is how the function is answered if raw samples have expired and window edges are inside buckets.
 	WithoutRaw WithoutRaw
 	// Why is the reason for an approximation or a refusal. It is shown in the tables of this package and of the manual.
-	// If WithoutRaw is WithoutRawCut, it describes the difference from other functions.
+	// If WithoutRaw is withoutRawCut, it describes the difference from other functions.
 	Why string
 	// Bound is the max error of the function where Why applies and windows align with buckets. It is shown in the
 	// tables, and TestExpiredAnswersAreWithinTheirInfos of package promql checks it. It is empty if Why doesn't mean an
@@ -43,9 +43,9 @@ type Function struct {
 type WithoutRaw uint8
 
 const (
-	// WithoutRawCut: the result is exact if the edges of windows are edges of buckets. Otherwise the buckets at the
+	// withoutRawCut: the result is exact if the edges of windows are edges of buckets. Otherwise the buckets at the
 	// edges are cut, and the query gets an info.
-	WithoutRawCut WithoutRaw = iota
+	withoutRawCut WithoutRaw = iota
 	// WithoutRawApproximated: Prometheus' function is applied to samples that are made from buckets, and the query gets
 	// an info.
 	WithoutRawApproximated
@@ -55,7 +55,7 @@ const (
 
 func (w WithoutRaw) String() string {
 	switch w {
-	case WithoutRawCut:
+	case withoutRawCut:
 		return "exact on bucket edges, otherwise interpolated"
 	case WithoutRawApproximated:
 		return "approximate"

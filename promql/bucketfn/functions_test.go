@@ -120,7 +120,7 @@ func manualTable() string {
 	for _, f := range functions {
 		var how string
 		switch f.WithoutRaw {
-		case WithoutRawCut:
+		case withoutRawCut:
 			how = "exact (to 1e-12) if windows align with buckets; otherwise the first and last bucket of a window are interpolated, with an info annotation"
 			if f.Why != "" {
 				how += ". Exception: " + f.text()
@@ -211,7 +211,7 @@ func TestFunctionsAreComplete(t *testing.T) {
 		if f.Name != "" {
 			require.Contains(t, parser.Functions, f.Name)
 		}
-		require.Equal(t, f.evaluate != nil, f.WithoutRaw == WithoutRawCut,
+		require.Equal(t, f.evaluate != nil, f.WithoutRaw == withoutRawCut,
 			"%s: buckets answer it, or they don't", f.Name)
 		if f.evaluate == nil {
 			require.NotEmpty(t, f.Why, "%s: say why", f.Name)
@@ -231,7 +231,7 @@ func TestEveryFunctionHasABound(t *testing.T) {
 			require.Empty(t, f.Bound, f.Name)
 		default:
 			require.Equal(t, f.Why != "", f.Bound != "", "%s: say by how much it is off", f.Name)
-			require.True(t, f.Bound != "" || f.WithoutRaw == WithoutRawCut, f.Name)
+			require.True(t, f.Bound != "" || f.WithoutRaw == withoutRawCut, f.Name)
 		}
 	}
 }

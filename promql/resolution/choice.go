@@ -15,36 +15,36 @@ import (
 type Mode uint8
 
 const (
-	// ModeAuto returns exact results where this is cheap. Where it would read many samples, and windows fit buckets
+	// modeAuto returns exact results where this is cheap. Where it would read many samples, and windows fit buckets
 	// except for a hundredth of their length, it reads these buckets instead and adds an info to the query's
 	// annotations.
-	ModeAuto Mode = iota
-	// ModeExact returns the results of raw samples while these are kept.
-	ModeExact
+	modeAuto Mode = iota
+	// modeExact returns the results of raw samples while these are kept.
+	modeExact
 	// ModeRaw reads only raw samples, even for times whose raw samples have expired.
 	ModeRaw
-	// ModeFiveMinutes and ModeOneHour read buckets of that width for all functions that can be computed from buckets.
+	// modeFiveMinutes and ModeOneHour read buckets of that width for all functions that can be computed from buckets.
 	// They never read wider buckets.
-	ModeFiveMinutes
+	modeFiveMinutes
 	ModeOneHour
 )
 
 var modeNames = [...]string{
-	ModeAuto: "auto", ModeExact: "exact", ModeRaw: "raw", ModeFiveMinutes: "5m", ModeOneHour: "1h",
+	modeAuto: "auto", modeExact: "exact", ModeRaw: "raw", modeFiveMinutes: "5m", ModeOneHour: "1h",
 }
 
-// ErrUnknownMode is returned by ParseMode for an unknown name.
-var ErrUnknownMode = errors.New("promql: unknown resolution")
+// errUnknownMode is returned by ParseMode for an unknown name.
+var errUnknownMode = errors.New("promql: unknown resolution")
 
-// ParseMode returns the mode with a name; "" is ModeAuto. It returns ErrUnknownMode for an unknown name.
+// ParseMode returns the mode with a name; "" is modeAuto. It returns errUnknownMode for an unknown name.
 func ParseMode(name string) (Mode, error) {
 	if name == "" {
-		return ModeAuto, nil
+		return modeAuto, nil
 	}
 	if i := slices.Index(modeNames[:], name); i >= 0 {
 		return Mode(i), nil
 	}
-	return ModeAuto, fmt.Errorf("%w %q; must be raw, 5m, 1h, exact or auto", ErrUnknownMode, name)
+	return modeAuto, fmt.Errorf("%w %q; must be raw, 5m, 1h, exact or auto", errUnknownMode, name)
 }
 
 // String returns the name that ParseMode accepts.
@@ -52,8 +52,8 @@ func (m Mode) String() string { return modeNames[m] }
 
 // Allows reports whether a query may read a resolution. coarsest is the max width of buckets; 0 (Raw) means no limit.
 func (m Mode) Allows(res, coarsest rollup.Resolution) bool {
-	if m == ModeRaw || m == ModeFiveMinutes {
-		return res == rollup.Raw || m == ModeFiveMinutes && res == rollup.FiveMinutes
+	if m == ModeRaw || m == modeFiveMinutes {
+		return res == rollup.Raw || m == modeFiveMinutes && res == rollup.FiveMinutes
 	}
 	return coarsest == rollup.Raw || res <= coarsest
 }
@@ -67,7 +67,7 @@ type Request struct {
 	// From, To and Step give the right edges of the windows after offset and @: From, From+Step, … up to To.
 	From, To, Step int64
 	Mode           Mode
-	// NoSnap prevents ModeAuto from moving windows. It is set for instant queries, and therefore for rules.
+	// NoSnap prevents modeAuto from moving windows. It is set for instant queries, and therefore for rules.
 	NoSnap bool
 	// Coarsest is the max width of buckets, like Thanos' max_source_resolution. 0 (Raw) means no limit.
 	Coarsest rollup.Resolution
@@ -80,7 +80,7 @@ type Request struct {
 	// Oldest is the time of the first sample ever written, before which no samples are missing. math.MinInt64 if
 	// unknown.
 	Oldest int64
-	// Recent is a time after which samples are cheap to read, because most of them are unsealed. ModeAuto doesn't move
+	// Recent is a time after which samples are cheap to read, because most of them are unsealed. modeAuto doesn't move
 	// right edges after Recent, because moving them would hide series younger than a bucket. 0 means that there is no
 	// such time.
 	Recent int64
@@ -110,13 +110,13 @@ const (
 	// FitSnapped windows were moved to bucket edges. If a window ends after Request.Recent, only its left edge was
 	// moved.
 	FitSnapped
-	// FitWidened windows were moved and are longer than the requested windows.
-	FitWidened
+	// fitWidened windows were moved and are longer than the requested windows.
+	fitWidened
 )
 
 // String returns the name in the query statistics.
 func (f Fit) String() string {
-	return [...]string{FitAligned: "exact", FitRagged: "exact", FitSnapped: "snapped", FitWidened: "widened"}[f]
+	return [...]string{FitAligned: "exact", FitRagged: "exact", FitSnapped: "snapped", fitWidened: "widened"}[f]
 }
 
 // Segment describes the evaluation of the steps in [FromStep, ToStep).
@@ -317,7 +317,7 @@ func (c *choice) chooseSegment(from, to int) (Segment, error) {
 }
 
 // maySnap reports whether windows may be moved slightly although their raw samples exist.
-func (c *choice) maySnap() bool { return c.Mode == ModeAuto && !c.NoSnap && c.fn.Snaps }
+func (c *choice) maySnap() bool { return c.Mode == modeAuto && !c.NoSnap && c.fn.Snaps }
 
 // keptResolutions returns the bucket resolutions that cover all windows from a step on, the coarsest first. If the
 // query's mode names one of them, it returns only this resolution, and true.
@@ -327,7 +327,7 @@ func (c *choice) keptResolutions(step int) (kept []rollup.Resolution, asked bool
 		if c.firstCovered[res] > step {
 			continue
 		}
-		if c.Mode == ModeFiveMinutes && res == rollup.FiveMinutes || c.Mode == ModeOneHour && res == rollup.OneHour {
+		if c.Mode == modeFiveMinutes && res == rollup.FiveMinutes || c.Mode == ModeOneHour && res == rollup.OneHour {
 			return []rollup.Resolution{res}, true
 		}
 		kept = append(kept, res)
@@ -356,7 +356,7 @@ func (c *choice) chooseWithRaw(from, to int) Segment {
 	return best
 }
 
-// snapShare limits the drift of ModeAuto: both edges of a window together move by at most Range/snapShare.
+// snapShare limits the drift of modeAuto: both edges of a window together move by at most Range/snapShare.
 const snapShare = 100
 
 // fitsBuckets reports whether the window edges that the function uses are bucket edges.
@@ -393,7 +393,7 @@ func (c *choice) nearestSegment(res rollup.Resolution, from, to int) Segment {
 	}
 	s.Windows.Snap = width
 	if s.Windows.Span > c.Range {
-		s.Fit = FitWidened
+		s.Fit = fitWidened
 		if c.fn.Grows {
 			s.Windows.Scale = float64(c.Range) / float64(s.Windows.Span)
 		}

@@ -69,7 +69,7 @@ func TestChoose(t *testing.T) {
 		{name: "an instant query: ragged ends from raw", fn: "increase", window: 30 * day, days: 1, offset: 1234567, want: "0-1 1h ragged 720h0m0s"},
 		{name: "a short instant query", fn: "increase", window: 5 * minute, days: 1, offset: 1234567, want: "0-1 raw exact 5m0s"},
 		{name: "days at half past five", fn: "sum_over_time", window: day, days: 90, offset: 18*hour + 30*minute, step: day, want: "0-90 5m exact 24h0m0s"},
-		{name: "days at an odd time", fn: "sum_over_time", window: day, days: 90, offset: 18*hour + 31*minute, step: day, mode: ModeExact, want: "0-90 1h ragged 24h0m0s"},
+		{name: "days at an odd time", fn: "sum_over_time", window: day, days: 90, offset: 18*hour + 31*minute, step: day, mode: modeExact, want: "0-90 1h ragged 24h0m0s"},
 		{name: "few edges, in auto, too", fn: "sum_over_time", window: 2 * day, days: 6, offset: 1, step: 2 * day, want: "0-3 1h ragged 48h0m0s"},
 		{name: "many edges: windows fit almost", fn: "sum_over_time", window: day, days: 90, offset: 31 * minute, step: day, want: "0-90 5m snapped 24h0m0s", info: "edges of 24h windows are moved by up to 2m (0.14 % of the range)"},
 		{
@@ -83,12 +83,12 @@ func TestChoose(t *testing.T) {
 		{name: "a resolution that is asked for has its own edges", recent: 4 * hour, mode: ModeOneHour, fn: "increase", window: 30 * day, days: 1, offset: 17*minute + 1, step: 30 * minute, want: "0-48 1h snapped 720h0m0s"},
 		{name: "an instant query stays where it is", fn: "sum_over_time", window: day, days: 90, offset: 31 * minute, step: day, still: true, want: "0-90 1h ragged 24h0m0s"},
 		{name: "so does what hangs on single samples", fn: "delta", window: day, days: 90, offset: 31 * minute, step: day, want: "0-90 1h ragged 24h0m0s"},
-		{name: "hours at an odd time, exact", fn: "rate", window: hour, days: 90, offset: 1, step: hour, mode: ModeExact, want: "0-2160 raw exact 1h0m0s"},
+		{name: "hours at an odd time, exact", fn: "rate", window: hour, days: 90, offset: 1, step: hour, mode: modeExact, want: "0-2160 raw exact 1h0m0s"},
 		{name: "no rollups at all", fn: "rate", window: hour, days: 90, step: hour, horizon: [3]int64{math.MinInt64, math.MaxInt64, math.MaxInt64}, want: "0-2160 raw exact 1h0m0s"},
 
 		// Queries as Grafana sends them.
 		{name: "$__rate_interval", fn: "rate", window: hour + 15*second, days: 90, step: hour, want: "0-2160 1h snapped 1h0m0s", info: "moved by up to 15s (0.41 % of the range) to bucket edges of 1h"},
-		{name: "$__rate_interval, exact", fn: "rate", window: hour + 15*second, days: 90, step: hour, mode: ModeExact, want: "0-2160 raw exact 1h0m15s"},
+		{name: "$__rate_interval, exact", fn: "rate", window: hour + 15*second, days: 90, step: hour, mode: modeExact, want: "0-2160 raw exact 1h0m15s"},
 		{name: "from an unaligned start", fn: "rate", window: hour + minute, days: 90, offset: 17*minute + 23*second, step: hour, want: "0-2160 raw exact 1h1m0s"},
 		{name: "a day is read exactly", fn: "rate", window: 5*minute + 15*second, days: 1, offset: -5 * minute, step: 5 * minute, want: "0-288 raw exact 5m15s"},
 		{name: "10m steps over a week", fn: "rate", window: 10*minute + 15*second, days: 7, step: 10 * minute, want: "0-1008 raw exact 10m15s"},
@@ -101,12 +101,12 @@ func TestChoose(t *testing.T) {
 		{name: "a selector is never moved", window: 5 * minute, days: 90, offset: 1, step: hour, want: "0-2160 raw exact 5m0s"},
 		{name: "nor with a long lookback", window: day, days: 90, offset: 1, step: hour, want: "0-2160 raw exact 24h0m0s"},
 		{name: "the newest sample needs no left edge", fn: "last_over_time", window: hour + 15*second, days: 90, step: hour, want: "0-2160 1h exact 1h0m15s"},
-		{name: "nor does its edge cut a bucket", fn: "last_over_time", window: 7 * hour, days: 90, offset: 31 * minute, step: 6 * hour, mode: ModeExact, want: "0-360 1h ragged 7h0m0s"},
-		{name: "as it does for others", fn: "sum_over_time", window: 7 * hour, days: 90, offset: 31 * minute, step: 6 * hour, mode: ModeExact, want: "0-360 raw exact 7h0m0s"},
+		{name: "nor does its edge cut a bucket", fn: "last_over_time", window: 7 * hour, days: 90, offset: 31 * minute, step: 6 * hour, mode: modeExact, want: "0-360 1h ragged 7h0m0s"},
+		{name: "as it does for others", fn: "sum_over_time", window: 7 * hour, days: 90, offset: 31 * minute, step: 6 * hour, mode: modeExact, want: "0-360 raw exact 7h0m0s"},
 
 		// Modes.
 		{name: "raw", fn: "rate", window: hour, days: 90, step: hour, mode: ModeRaw, want: "0-2160 raw exact 1h0m0s"},
-		{name: "5m asked for", fn: "rate", window: hour, days: 90, step: hour, mode: ModeFiveMinutes, want: "0-2160 5m exact 1h0m0s"},
+		{name: "5m asked for", fn: "rate", window: hour, days: 90, step: hour, mode: modeFiveMinutes, want: "0-2160 5m exact 1h0m0s"},
 		{name: "1h asked for, of shorter windows", fn: "increase", window: 5 * minute, days: 1, step: 5 * minute, mode: ModeOneHour, want: "0-288 1h widened 1h0m0s", wantScale: 1.0 / 12},
 		{name: "1h asked for, of what buckets don't know", fn: "quantile_over_time", window: hour, days: 90, step: hour, mode: ModeOneHour, want: "0-2160 raw exact 1h0m0s"},
 		{name: "at most 5m", fn: "rate", window: hour, days: 90, step: hour, coarsest: rollup.FiveMinutes, want: "0-2160 5m exact 1h0m0s"},
@@ -141,7 +141,7 @@ func TestChoose(t *testing.T) {
 			want: "0-698 1h snapped 1h0m0s; 698-720 raw exact 1h0m15s", info: "edges of 1h0m15s windows are moved by up to 15s (0.41 % of the range) to the edges of buckets of up to 1h",
 		},
 		{
-			name: "not fitting: what is finest", fn: "rate", window: 90 * minute, days: 30, offset: 2 * minute, step: hour, mode: ModeExact,
+			name: "not fitting: what is finest", fn: "rate", window: 90 * minute, days: 30, offset: 2 * minute, step: hour, mode: modeExact,
 			horizon: keptFor(day, 0, 0), want: "0-698 5m ragged 1h30m0s approximate; 698-720 raw exact 1h30m0s", info: "within buckets of up to 5m",
 		},
 		{
@@ -351,18 +351,18 @@ func requireSegment(t *testing.T, q Request, s Segment, context string) {
 			require.True(t, b%width == 0 || b == right && s.Fit == FitSnapped && right > q.Recent, context)
 			require.True(t, fn.Newest || a%width == 0, context)
 		}
-		if s.Fit == FitRagged || s.Fit != FitAligned && q.Mode == ModeExact {
+		if s.Fit == FitRagged || s.Fit != FitAligned && q.Mode == modeExact {
 			require.Equal(t, s.Fit == FitRagged && !s.Approximate, rawThere(k),
 				"%s: exact mode never moves windows where raw samples are", context)
 		}
 		if s.Approximate {
 			require.False(t, rawThere(k), "%s: samples are made only where they are gone", context)
 		}
-		if s.Fit == FitSnapped && q.Mode == ModeAuto && rawThere(k) {
+		if s.Fit == FitSnapped && q.Mode == modeAuto && rawThere(k) {
 			require.LessOrEqual(t, (right-b)+max(a-left, left-a), q.Range/100, context)
 			require.True(t, fn.Snaps && !q.NoSnap, "%s: it never moves where raw samples are", context)
 		}
-		if s.Fit == FitAligned && q.Mode <= ModeExact && s.Resolution == rollup.FiveMinutes &&
+		if s.Fit == FitAligned && q.Mode <= modeExact && s.Resolution == rollup.FiveMinutes &&
 			q.Coarsest != rollup.FiveMinutes && !s.Approximate {
 			fitsHour := right%hour == 0 && (fn.Newest || left%hour == 0)
 			hourThere := max(bucketfn.FloorTo(right, hour)-bucketfn.CeilTo(q.Range, hour)+1,
@@ -408,7 +408,7 @@ func TestSegmentsAnswerTheirWindows(t *testing.T) {
 				context)
 		}
 	}
-	for _, e := range []Fit{FitAligned, FitRagged, FitSnapped, FitWidened} {
+	for _, e := range []Fit{FitAligned, FitRagged, FitSnapped, fitWidened} {
 		require.Greater(t, compared[e], 200, "edges %d", e)
 	}
 }

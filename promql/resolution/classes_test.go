@@ -24,7 +24,7 @@ func TestClassesKeepNothingAlike(t *testing.T) {
 		{fn: "rate", other: keptFor(9*day+hour, 9*day+hour, 20*day), want: "0-720 1h exact 1h0m0s"},
 		{fn: "rate", other: keptFor(5*day, 6*day, 9*day+hour), want: "0-720 1h exact 1h0m0s"},
 		{fn: "rate", mode: ModeOneHour, want: "0-720 1h exact 1h0m0s"},
-		{fn: "rate", mode: ModeFiveMinutes, want: "0-505 raw exact 1h0m0s; 505-720 5m exact 1h0m0s"},
+		{fn: "rate", mode: modeFiveMinutes, want: "0-505 raw exact 1h0m0s; 505-720 5m exact 1h0m0s"},
 		{fn: "rate", coarsest: rollup.FiveMinutes, other: keptFor(2*day, 20*day, 40*day), want: "0-720 5m exact 1h0m0s"},
 		{fn: "rate", mode: ModeRaw, want: "0-720 raw exact 1h0m0s"},
 		{fn: "quantile_over_time", want: "0-673 1h exact 1h0m0s approximate; 673-720 raw exact 1h0m0s"},

@@ -8,7 +8,7 @@ import (
 const (
 	// rawChunkSamples is the assumed number of samples in a raw chunk: two hours at an interval of 15 s.
 	rawChunkSamples = 480
-	// maxExactChunks is the max number of raw chunks per series that ModeAuto reads for an exact result if buckets give
+	// maxExactChunks is the max number of raw chunks per series that modeAuto reads for an exact result if buckets give
 	// a nearly exact one: two days of chunks.
 	maxExactChunks = 24
 )

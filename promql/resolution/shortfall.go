@@ -240,7 +240,7 @@ func (c *choice) shortfall(segments []Segment) Shortfall {
 		}
 		all.Merge(Shortfall{
 			From: c.rightEdge(first), To: c.rightEdge(last), Raw: c.Boundary[rollup.Raw], Widest: s.Resolution,
-			Moved: s.Fit == FitSnapped, Widened: s.Fit == FitWidened,
+			Moved: s.Fit == FitSnapped, Widened: s.Fit == fitWidened,
 			Cut:          s.Approximate && s.Fit == FitRagged,
 			Approximated: s.Approximate && s.Fit == FitAligned && !s.Sketched, Sketched: s.Sketched,
 		}.withMove(c.moveOf(s)))
@@ -263,9 +263,9 @@ func (c *choice) moveOf(s Segment) (by, of int64) {
 	return c.maxDrift(s), c.Range
 }
 
-// snappedShortfall returns the shortfall of windows that ModeAuto moved although their raw samples exist.
+// snappedShortfall returns the shortfall of windows that modeAuto moved although their raw samples exist.
 func (c *choice) snappedShortfall(s Segment) Shortfall {
-	if s.Fit != FitSnapped || s.ToStep <= c.firstCovered[rollup.Raw] || c.Mode != ModeAuto {
+	if s.Fit != FitSnapped || s.ToStep <= c.firstCovered[rollup.Raw] || c.Mode != modeAuto {
 		return Shortfall{}
 	}
 	return Shortfall{SnappedBy: c.maxDrift(s), SnappedOf: c.Range, Snapped: s.Resolution}

@@ -30,9 +30,9 @@ const (
 	maxAlertTexts = 64 << 20
 )
 
-// ErrAlertTooLarge means that the labels or annotations of a rule's alerts would exceed the bounds. The rule then
+// errAlertTooLarge means that the labels or annotations of a rule's alerts would exceed the bounds. The rule then
 // creates no alerts.
-var ErrAlertTooLarge = errors.New("ruler: alert too large")
+var errAlertTooLarge = errors.New("ruler: alert too large")
 
 // errNoEvaluation means that an alerting rule was evaluated without a turn, so its alerts can't be checked against the
 // bounds.
@@ -55,7 +55,7 @@ type alertCheck struct {
 	work  workCounter
 }
 
-// checkAlerts returns an error that wraps ErrAlertTooLarge if the samples of a rule's expression would become alerts
+// checkAlerts returns an error that wraps errAlertTooLarge if the samples of a rule's expression would become alerts
 // that exceed the bounds. Templates whose results are certainly short are expanded only by Prometheus. All others are
 // expanded here first, in a bounded way.
 func (r *Ruler) checkAlerts(ctx context.Context, rule *rules.AlertingRule, found promengine.Vector,
@@ -81,7 +81,7 @@ func (r *Ruler) checkAlerts(ctx context.Context, rule *rules.AlertingRule, found
 		case c.exact:
 			return fmt.Errorf(
 				"%w: the alerts of rule %q have %d bytes; the maximum is %d. Change its expression to return fewer series",
-				ErrAlertTooLarge, rule.Name(), total, maxAlertTexts,
+				errAlertTooLarge, rule.Name(), total, maxAlertTexts,
 			)
 		}
 		c.exact = true // The sum consisted of estimates.
@@ -145,7 +145,7 @@ func (c *alertCheck) addSizes(kind string, texts labels.Labels,
 }
 
 func (c *alertCheck) tooLargeError(what, name string, n, most int) error {
-	return fmt.Errorf("%w: %s %q of rule %q: it has %d bytes; the maximum is %d", ErrAlertTooLarge, what, name,
+	return fmt.Errorf("%w: %s %q of rule %q: it has %d bytes; the maximum is %d", errAlertTooLarge, what, name,
 		c.rule.Name(), n, most)
 }
 
@@ -154,7 +154,7 @@ func (c *alertCheck) tooLargeError(what, name string, n, most int) error {
 func (c *alertCheck) expandedLength(text string, most int, s *promengine.Sample) (int, error) {
 	if !strings.Contains(text, "{{") {
 		if len(text) > most {
-			return 0, fmt.Errorf("%w: the text has more than %d bytes", ErrAlertTooLarge, most)
+			return 0, fmt.Errorf("%w: the text has more than %d bytes", errAlertTooLarge, most)
 		}
 		return len(text), nil
 	}

@@ -169,7 +169,7 @@ func newNumber(n int) *syntax.NumberNode {
 // refuseTemplate stops the expansion with an error.
 func (e *expansion) refuseTemplate(format string, args ...any) error {
 	if e.refused == nil {
-		e.refused = fmt.Errorf("%w: %s", ErrAlertTooLarge, fmt.Sprintf(format, args...))
+		e.refused = fmt.Errorf("%w: %s", errAlertTooLarge, fmt.Sprintf(format, args...))
 	}
 	return e.refused
 }

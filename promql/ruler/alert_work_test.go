@@ -64,7 +64,7 @@ func TestSharedValuesAreBounded(t *testing.T) {
 			tmpl := template.NewTemplateExpander(t.Context(), bounded, "main", shared(13), model.Time(0), nil, nil, nil)
 			tmpl.Funcs(x.functions())
 			within(t, func() { _, err = tmpl.Expand() })
-			require.ErrorIs(t, err, ErrAlertTooLarge)
+			require.ErrorIs(t, err, errAlertTooLarge)
 			require.EqualError(t, x.refused,
 				"ruler: alert too large: a value in the template has more than 16777216 bytes")
 		})
@@ -123,7 +123,7 @@ func TestWorkOfTemplatesIsBounded(t *testing.T) {
 			}
 			within(t, func() { p.evaluate() })
 			for _, g := range p.groups {
-				require.ErrorIs(t, g.Rules()[1].LastError(), ErrAlertTooLarge)
+				require.ErrorIs(t, g.Rules()[1].LastError(), errAlertTooLarge)
 				require.Regexp(t,
 					"units of work|a value in the template has more than|a function in the template may create",
 					g.Rules()[1].LastError().Error())
@@ -143,7 +143,7 @@ func TestWorkIsBoundedTogether(t *testing.T) {
 	p := r.process()
 	within(t, func() { p.evaluate() })
 	for _, g := range p.groups {
-		require.ErrorIs(t, g.Rules()[1].LastError(), ErrAlertTooLarge)
+		require.ErrorIs(t, g.Rules()[1].LastError(), errAlertTooLarge)
 		require.ErrorContains(t, g.Rules()[1].LastError(),
 			"the templates of the rule's alerts need more than 134217728 units of work")
 	}

@@ -112,7 +112,7 @@ func TestAlertsAreBounded(t *testing.T) {
 						continue
 					}
 					require.Equal(t, rules.HealthBad, rule.Health())
-					require.ErrorIs(t, rule.LastError(), ErrAlertTooLarge)
+					require.ErrorIs(t, rule.LastError(), errAlertTooLarge)
 					require.ErrorContains(t, rule.LastError(), c.told)
 					require.NotContains(t, rule.LastError().Error(), "\n")
 				}
@@ -137,7 +137,7 @@ func TestAlertsAreBoundedTogether(t *testing.T) {
 	p := r.process()
 	p.evaluate()
 	for _, g := range p.groups {
-		require.ErrorIs(t, g.Rules()[1].LastError(), ErrAlertTooLarge)
+		require.ErrorIs(t, g.Rules()[1].LastError(), errAlertTooLarge)
 		require.ErrorContains(t, g.Rules()[1].LastError(), `the alerts of rule "Odd" have`)
 		require.Equal(t, rules.HealthGood, g.Rules()[3].Health())
 	}

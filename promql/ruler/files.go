@@ -27,8 +27,8 @@ const (
 	maxTemplateBytes = maxAnnotations
 )
 
-// ErrRuleFile means that a rule file can't be used.
-var ErrRuleFile = errors.New("ruler: rule file")
+// errRuleFile means that a rule file can't be used.
+var errRuleFile = errors.New("ruler: rule file")
 
 // Source names the rule files of a tenant.
 type Source struct {
@@ -48,10 +48,10 @@ func ParseSource(text string) (Source, error) {
 		s = Source{Tenant: name, Glob: glob}
 	}
 	if s.Glob == "" {
-		return Source{}, fmt.Errorf("%w: the pattern is empty", ErrRuleFile)
+		return Source{}, fmt.Errorf("%w: the pattern is empty", errRuleFile)
 	}
 	if _, err := filepath.Match(s.Glob, ""); err != nil {
-		return Source{}, fmt.Errorf("%w: %q isn't a valid file pattern", ErrRuleFile, s.Glob)
+		return Source{}, fmt.Errorf("%w: %q isn't a valid file pattern", errRuleFile, s.Glob)
 	}
 	return s, nil
 }
@@ -66,7 +66,7 @@ func loadFiles(sources []Source, p parser.Parser, log *slog.Logger) (map[string]
 	for _, s := range sources {
 		paths, err := filepath.Glob(s.Glob)
 		if err != nil {
-			return nil, fmt.Errorf("%w %s: %w", ErrRuleFile, s.Glob, err)
+			return nil, fmt.Errorf("%w %s: %w", errRuleFile, s.Glob, err)
 		}
 		if len(paths) == 0 {
 			log.Warn("no rule file matches this pattern", "rule.files", s.Glob, "tenant", s.Tenant)
@@ -76,10 +76,10 @@ func loadFiles(sources []Source, p parser.Parser, log *slog.Logger) (map[string]
 		}
 		for _, path := range paths {
 			if files++; files > maxFiles {
-				return nil, fmt.Errorf("%w: more than %d files", ErrRuleFile, maxFiles)
+				return nil, fmt.Errorf("%w: more than %d files", errRuleFile, maxFiles)
 			}
 			if !utf8.ValidString(path) { // It becomes a label value of metrics, which would panic.
-				wrong = append(wrong, fmt.Errorf("%w %q: its name isn't valid UTF-8", ErrRuleFile, path))
+				wrong = append(wrong, fmt.Errorf("%w %q: its name isn't valid UTF-8", errRuleFile, path))
 				continue
 			}
 			groups, err := parseFile(path, p)
@@ -99,14 +99,14 @@ func loadFiles(sources []Source, p parser.Parser, log *slog.Logger) (map[string]
 func parseFile(path string, p parser.Parser) (*rulefmt.RuleGroups, error) {
 	text, err := bounds.ReadFile(path, maxFileBytes)
 	if err != nil {
-		return nil, fmt.Errorf("%w %s: %w", ErrRuleFile, path, err)
+		return nil, fmt.Errorf("%w %s: %w", errRuleFile, path, err)
 	}
 	if err := checkRules(text); err != nil {
-		return nil, fmt.Errorf("%w %s: %w", ErrRuleFile, path, err)
+		return nil, fmt.Errorf("%w %s: %w", errRuleFile, path, err)
 	}
 	groups, errs := rulefmt.Parse(text, false, model.UTF8Validation, p, slog.New(slog.DiscardHandler))
 	for i := range errs {
-		errs[i] = fmt.Errorf("%w %s: %w", ErrRuleFile, path, errs[i])
+		errs[i] = fmt.Errorf("%w %s: %w", errRuleFile, path, errs[i])
 	}
 	return groups, errors.Join(errs...)
 }
@@ -145,7 +145,7 @@ type loader struct {
 func (l loader) Load(path string, _ bool, _ model.ValidationScheme) (*rulefmt.RuleGroups, []error) {
 	groups, ok := l.files()[path]
 	if !ok {
-		return nil, []error{fmt.Errorf("%w %s: the file is missing", ErrRuleFile, path)}
+		return nil, []error{fmt.Errorf("%w %s: the file is missing", errRuleFile, path)}
 	}
 	return groups, nil
 }

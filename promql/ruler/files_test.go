@@ -56,7 +56,7 @@ func TestWrongFiles(t *testing.T) {
 			path := filepath.Join(r.dir, "rules.yml")
 			require.NoError(t, os.WriteFile(path, []byte(c.text), 0o600))
 			_, err := New(r.store, r.options())
-			require.ErrorIs(t, err, ErrRuleFile)
+			require.ErrorIs(t, err, errRuleFile)
 			require.ErrorContains(t, err, c.told)
 
 			r.file("groups: [{name: good, rules: [{record: a, expr: up}]}]")
@@ -79,7 +79,7 @@ func TestFileNameIsUTF8(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(r.dir, "a\xff.yml"),
 		[]byte("groups: [{name: g, rules: [{record: a, expr: up}]}]"), 0o600))
 	_, err := New(r.store, r.options())
-	require.ErrorIs(t, err, ErrRuleFile)
+	require.ErrorIs(t, err, errRuleFile)
 	require.ErrorContains(t, err, "isn't valid UTF-8")
 }
 

@@ -52,7 +52,7 @@ type metrics struct {
 	changes  *prometheus.CounterVec
 }
 
-// New returns a Ruler. It reads and checks the files. An error in the files wraps ErrRuleFile.
+// New returns a Ruler. It reads and checks the files. An error in the files wraps errRuleFile.
 func New(store *storage.Store, o Options) (*Ruler, error) {
 	files, err := loadFiles(o.Sources, o.Parser, o.Logger)
 	if err != nil {
@@ -213,7 +213,7 @@ func (r *Ruler) setElsewhere(elsewhere bool) {
 	r.elsewhere = elsewhere
 }
 
-// Reload reads the files again. After an error, which wraps ErrRuleFile, the rules are unchanged.
+// Reload reads the files again. After an error, which wraps errRuleFile, the rules are unchanged.
 func (r *Ruler) Reload() error {
 	files, err := loadFiles(r.o.Sources, r.o.Parser, r.o.Logger)
 	if err != nil {

@@ -45,7 +45,7 @@ func TestCheckRegexps(t *testing.T) {
 			continue
 		}
 		err := CheckRegexps(texts...)
-		require.ErrorIs(t, err, ErrRegexps, "%.100v", texts)
+		require.ErrorIs(t, err, errRegexps, "%.100v", texts)
 		require.ErrorContains(t, err, "bytes of memory")
 	}
 }
@@ -70,7 +70,7 @@ func TestSteps(t *testing.T) {
 		strings.Repeat(".*", 60_000), strings.Repeat("a?", 200_000), names(30_000, `.*pod-%d.*`),
 	} {
 		err := CheckRegexps("x", text)
-		require.ErrorIs(t, err, ErrRegexps)
+		require.ErrorIs(t, err, errRegexps)
 		require.ErrorContains(t, err, "steps for each character")
 	}
 }
@@ -98,7 +98,7 @@ func TestCheckYAML(t *testing.T) {
 	for _, text := range []string{
 		"", "a: b", "[]", bomb(3), "{a: &a {x: 1}, b: {<<: *a, y: 2}}", strings.Repeat("- [a, b]\n", 10_000),
 	} {
-		require.NoError(t, CheckYAML([]byte(text), 1<<16), "%.100s", text)
+		require.NoError(t, checkYAML([]byte(text), 1<<16), "%.100s", text)
 	}
 	for text, told := range map[string]string{
 		bomb(5):                  "without aliases the text would have more than 65536 bytes",
@@ -107,13 +107,13 @@ func TestCheckYAML(t *testing.T) {
 		"a: &a {b: &b [*a, *b]}": "contains itself",
 		"- &a " + strings.Repeat("x", 1000) + strings.Repeat("\n- *a", 70): "without aliases",
 	} {
-		err := CheckYAML([]byte(text), 1<<16)
-		require.ErrorIs(t, err, ErrAliases, "%.100s", text)
+		err := checkYAML([]byte(text), 1<<16)
+		require.ErrorIs(t, err, errAliases, "%.100s", text)
 		require.ErrorContains(t, err, told)
 	}
-	err := CheckYAML([]byte("a: ["), 10)
+	err := checkYAML([]byte("a: ["), 10)
 	require.Error(t, err)
-	require.NotErrorIs(t, err, ErrAliases)
+	require.NotErrorIs(t, err, errAliases)
 }
 
 func TestEachScalar(t *testing.T) {

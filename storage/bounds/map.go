@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// MapEntries is the max number of entries of a Map.
-const MapEntries = 1 << 16
+// mapEntries is the max number of entries of a Map.
+const mapEntries = 1 << 16
 
 // Map caches facts that can be read again. When it is full, it removes all entries. It may be used concurrently. The
 // zero value is empty.
@@ -36,7 +36,7 @@ func (m *Map[K, V]) Set(key K, value V) { m.Change(key, func(V) V { return value
 func (m *Map[K, V]) Change(key K, change func(before V) V) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.of == nil || len(m.of) >= MapEntries {
+	if m.of == nil || len(m.of) >= mapEntries {
 		m.of = map[K]V{}
 	}
 	m.of[key] = change(m.of[key])

@@ -11,11 +11,11 @@ func TestMap(t *testing.T) {
 	var m Map[int, int]
 	require.Zero(t, m.Value(1))
 	m.Delete(1)
-	for i := range MapEntries {
+	for i := range mapEntries {
 		m.Set(i, i)
 	}
 	m.DeleteFunc(func(key int) bool { return key == 1 })
-	require.Equal(t, MapEntries-1, m.Len())
+	require.Equal(t, mapEntries-1, m.Len())
 	m.Change(2, func(before int) int { return before + 5 })
 	require.Equal(t, 7, m.Value(2))
 	m.Set(1, 1)

@@ -26,11 +26,11 @@ const (
 	runeBytes        = 4
 )
 
-// ErrRegexps means that regular expressions would take much more memory than their texts, or that matching would take
+// errRegexps means that regular expressions would take much more memory than their texts, or that matching would take
 // too long.
-var ErrRegexps = errors.New("bounds: regular expressions too large")
+var errRegexps = errors.New("bounds: regular expressions too large")
 
-// CheckRegexps returns an error that wraps ErrRegexps if the compiled regular expressions of a text would take much
+// CheckRegexps returns an error that wraps errRegexps if the compiled regular expressions of a text would take much
 // more memory in total than their length, or if one has too many Steps. It ignores invalid regular expressions, which
 // the compiler rejects.
 func CheckRegexps(texts ...string) error {
@@ -41,7 +41,7 @@ func CheckRegexps(texts ...string) error {
 				return fmt.Errorf(
 					"%w: a match would take %d steps for each character of a value; the maximum is %d. Use fewer "+
 						"wildcards and repetitions (.*, +, ?)",
-					ErrRegexps, n, maxSteps,
+					errRegexps, n, maxSteps,
 				)
 			}
 		}
@@ -52,7 +52,7 @@ func CheckRegexps(texts ...string) error {
 		return fmt.Errorf(
 			"%w: compiled, they would need %d bytes of memory; the maximum is %d. Use fewer repetitions ({…}) and "+
 				"Unicode classes (\\p)",
-			ErrRegexps, took, may,
+			errRegexps, took, may,
 		)
 	}
 	return nil

@@ -9,12 +9,12 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// ErrAliases means that a YAML text becomes much larger when its aliases are expanded.
-var ErrAliases = errors.New("bounds: YAML aliases expand to too much text")
+// errAliases means that a YAML text becomes much larger when its aliases are expanded.
+var errAliases = errors.New("bounds: YAML aliases expand to too much text")
 
-// CheckYAML returns an error that wraps ErrAliases if the YAML text with expanded aliases would have more than most
+// checkYAML returns an error that wraps errAliases if the YAML text with expanded aliases would have more than most
 // bytes. It returns syntax errors of the parser unchanged.
-func CheckYAML(text []byte, most int) error {
+func checkYAML(text []byte, most int) error {
 	_, err := parseYAML(text, most)
 	return err
 }
@@ -22,7 +22,7 @@ func CheckYAML(text []byte, most int) error {
 // DecodeYAML calls CheckYAML and decodes the only document of a YAML text. It rejects unknown fields. An empty text
 // leaves into unchanged.
 func DecodeYAML(text []byte, most int, into any) error {
-	if err := CheckYAML(text, most); errors.Is(err, ErrAliases) {
+	if err := checkYAML(text, most); errors.Is(err, errAliases) {
 		return err
 	}
 	d := yaml.NewDecoder(bytes.NewReader(text))
@@ -68,7 +68,7 @@ func parseYAML(text []byte, most int) (all []*yaml.Node, err error) {
 			return nil, err
 		}
 		if total += n; size.aliases && total > most {
-			return nil, fmt.Errorf("%w: without aliases the text would have more than %d bytes", ErrAliases, most)
+			return nil, fmt.Errorf("%w: without aliases the text would have more than %d bytes", errAliases, most)
 		}
 		all = append(all, &doc)
 	}
@@ -86,7 +86,7 @@ func (w *writtenSize) measure(n *yaml.Node) (size int, err error) {
 	if n.Anchor != "" {
 		if known, ok := w.known[n]; ok {
 			if known < 0 {
-				return 0, fmt.Errorf("%w: line %d: %q contains itself", ErrAliases, n.Line, n.Anchor)
+				return 0, fmt.Errorf("%w: line %d: %q contains itself", errAliases, n.Line, n.Anchor)
 			}
 			return known, nil
 		}

@@ -52,9 +52,9 @@ func columnType(k engine.Kind) string {
 	}
 }
 
-// Schema returns the statements that create the keyspace and its tables, without semicolons. If Options.Replication is
+// schema returns the statements that create the keyspace and its tables, without semicolons. If Options.Replication is
 // empty, every data center gets 3 replicas, because the number of nodes isn't read from the cluster.
-func Schema(o Options) ([]string, error) {
+func schema(o Options) ([]string, error) {
 	if err := o.validateSchema(); err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func Schema(o Options) ([]string, error) {
 
 // WriteSchema writes the statements of Schema for operators and for cqlsh.
 func WriteSchema(w io.Writer, o Options) error {
-	statements, err := Schema(o)
+	statements, err := schema(o)
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ type Fields struct {
 // The bytes after the first byte of the column are a text.
 const (
 	RunHead = iota
-	RunFactor
+	runFactor
 	RunFirst
 	RunBase
 
@@ -53,7 +53,7 @@ func cutRunHead(b []byte, numbers []uint64) (rest []byte, ok bool) {
 	plain := kind &^ intsFactor
 	switch {
 	case plain > intsDod,
-		kind&intsFactor != 0 && !take(RunFactor),
+		kind&intsFactor != 0 && !take(runFactor),
 		plain != intsPlain && !take(RunFirst),
 		plain != intsConstant && !take(RunBase):
 		return nil, false
@@ -104,7 +104,7 @@ func AppendRun(dst []byte, numbers []uint64, column []byte) []byte {
 	plain := kind &^ intsFactor
 	dst = append(dst, kind)
 	if kind&intsFactor != 0 {
-		dst = binary.AppendUvarint(dst, numbers[RunFactor])
+		dst = binary.AppendUvarint(dst, numbers[runFactor])
 	}
 	if plain != intsPlain {
 		dst = binary.AppendUvarint(dst, numbers[RunFirst])
@@ -127,28 +127,28 @@ const (
 	// FieldRange is the last timestamp minus the first. If the timestamps are regular, the range computed from the run
 	// is subtracted, modulo 2^64.
 	FieldRange
-	// FieldForm is the byte of the values' form.
-	FieldForm
+	// fieldForm is the byte of the values' form.
+	fieldForm
 	// FieldTimes is the first number of the run of timestamps: the numbers of CutRun, and the number of its patches.
 	FieldTimes
-	// FieldValues is the first number of the run of values, like FieldTimes.
-	FieldValues = FieldTimes + RunNumbers + 1
+	// fieldValues is the first number of the run of values, like FieldTimes.
+	fieldValues = FieldTimes + RunNumbers + 1
 
 	// FieldNumbers is the number of numbers.
-	FieldNumbers = FieldValues + RunNumbers + 1
+	FieldNumbers = fieldValues + RunNumbers + 1
 )
 
 // The texts of a chunk. Pages store them by index, so that any change here requires a new version of pages.
 const (
-	// TextTimes is the first text of the run of timestamps: the low bits of its column, the gaps between patches, and
+	// textTimes is the first text of the run of timestamps: the low bits of its column, the gaps between patches, and
 	// the patches.
-	TextTimes = iota
-	// TextValues is the first text of the run of values, like TextTimes.
-	TextValues = iota + 2
-	// TextExceptions are the exceptions among the values: their number, gaps and bits.
-	TextExceptions = iota + 4
-	// TextTail is the rest after the run of values.
-	TextTail
+	textTimes = iota
+	// textValues is the first text of the run of values, like textTimes.
+	textValues = iota + 2
+	// textExceptions are the exceptions among the values: their number, gaps and bits.
+	textExceptions = iota + 4
+	// textTail is the rest after the run of values.
+	textTail
 
 	// FieldTexts is the number of texts.
 	FieldTexts
@@ -158,13 +158,13 @@ const (
 // size.
 func TextSizedBy(k int) (head, count int, ok bool) {
 	run := FieldTimes
-	if k >= TextValues {
-		run = FieldValues
+	if k >= textValues {
+		run = fieldValues
 	}
 	switch {
-	case k >= TextExceptions:
+	case k >= textExceptions:
 		return 0, 0, false
-	case k == TextTimes || k == TextValues:
+	case k == textTimes || k == textValues:
 		return run + RunHead, FieldFloats, true
 	default:
 		return run + RunHead, run + RunNumbers, true
@@ -175,9 +175,9 @@ func TextSizedBy(k int) (head, count int, ok bool) {
 func TextSize(k int, head, count uint64) int {
 	n := int(min(count, MaxColumn))
 	switch k {
-	case TextTimes, TextValues:
+	case textTimes, textValues:
 		return RunSize(head, n)
-	case TextTimes + 2, TextValues + 2:
+	case textTimes + 2, textValues + 2:
 		return n * int(head>>12&15)
 	default:
 		return n
@@ -194,24 +194,24 @@ func CutChunk(b []byte, f *Fields) bool {
 	}
 	x, n, ok := f.Numbers, info.Floats, false
 	x[FieldFloats], x[FieldMinT] = uint64(n), uint64(info.MinT)+1<<63
-	times := x[FieldTimes:FieldValues]
-	if body, ok = cutPatchedRun(body, n, times, f.Texts[TextTimes:]); !ok || len(body) == 0 {
+	times := x[FieldTimes:fieldValues]
+	if body, ok = cutPatchedRun(body, n, times, f.Texts[textTimes:]); !ok || len(body) == 0 {
 		return false
 	}
 	x[FieldRange] = uint64(info.MaxT) - uint64(info.MinT) - regularRange(times[RunHead], times[RunBase], n)
-	x[FieldForm] = uint64(body[0])
+	x[fieldForm] = uint64(body[0])
 	body = body[1:]
-	if x[FieldForm]&formExceptions != 0 {
+	if x[fieldForm]&formExceptions != 0 {
 		exceptions, rest, err := cutExceptions(body, n)
 		if err != nil {
 			return false
 		}
-		f.Texts[TextExceptions], body = exceptions, rest
+		f.Texts[textExceptions], body = exceptions, rest
 	}
-	if body, ok = cutPatchedRun(body, n, x[FieldValues:], f.Texts[TextValues:]); !ok {
+	if body, ok = cutPatchedRun(body, n, x[fieldValues:], f.Texts[textValues:]); !ok {
 		return false
 	}
-	f.Texts[TextTail] = body
+	f.Texts[textTail] = body
 	return true
 }
 
@@ -275,16 +275,16 @@ func CutTimes(at func(k int) uint64) (minT, maxT int64) {
 func AppendCut(dst []byte, f *Fields) []byte {
 	from := len(dst)
 	x := f.Numbers
-	times := x[FieldTimes:FieldValues]
+	times := x[FieldTimes:fieldValues]
 	dst = append(dst, chunkVersion, containsFloats)
 	dst = binary.AppendUvarint(dst, x[FieldFloats])
 	dst = append(dst, 0) // histograms
 	dst = binary.AppendVarint(dst, int64(x[FieldMinT]-1<<63))
 	dst = binary.AppendUvarint(dst, x[FieldRange]+regularRange(times[RunHead], times[RunBase], int(x[FieldFloats])))
-	dst = appendPatchedRun(dst, times, f.Texts[TextTimes:])
-	dst = append(dst, byte(x[FieldForm]))
-	dst = append(dst, f.Texts[TextExceptions]...)
-	dst = appendPatchedRun(dst, x[FieldValues:], f.Texts[TextValues:])
-	dst = append(dst, f.Texts[TextTail]...)
+	dst = appendPatchedRun(dst, times, f.Texts[textTimes:])
+	dst = append(dst, byte(x[fieldForm]))
+	dst = append(dst, f.Texts[textExceptions]...)
+	dst = appendPatchedRun(dst, x[fieldValues:], f.Texts[textValues:])
+	dst = append(dst, f.Texts[textTail]...)
 	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[from:], castagnoli))
 }

@@ -39,22 +39,22 @@ func AppendClearance(dst []byte, c Clearance) []byte {
 	return appendChecksum(dst, from)
 }
 
-// ParseClearance is the inverse of AppendClearance. It returns ErrMalformedTombstone for invalid bytes.
+// ParseClearance is the inverse of AppendClearance. It returns errMalformedTombstone for invalid bytes.
 func ParseClearance(b []byte) (c Clearance, err error) {
 	if b, err = openChecksum(b); err != nil {
 		return c, err
 	}
 	if b[0] != clearanceVersion {
-		return c, fmt.Errorf("%w: unknown version", ErrMalformedTombstone)
+		return c, fmt.Errorf("%w: unknown version", errMalformedTombstone)
 	}
 	before, n := binary.Varint(b[1:])
 	if n <= 0 {
-		return c, fmt.Errorf("%w: truncated", ErrMalformedTombstone)
+		return c, fmt.Errorf("%w: truncated", errMalformedTombstone)
 	}
 	b = b[1+n:]
 	count, n := binary.Uvarint(b)
 	if n <= 0 || count > uint64(len(b)) || len(b)-n != int(count)*engine.IDLen {
-		return c, fmt.Errorf("%w: truncated", ErrMalformedTombstone)
+		return c, fmt.Errorf("%w: truncated", errMalformedTombstone)
 	}
 	return Clearance{Before: before, Standing: TombstoneIDs(bytes.Clone(b[n:]))}, nil
 }

@@ -31,14 +31,14 @@ const (
 const (
 	// countsPart is the max number of bytes of a body in one row.
 	countsPart = 60 << 10
-	// MaxCountsBody is the max size of a body in bytes. Its rows fit in one batch.
-	MaxCountsBody = 900 << 10
+	// maxCountsBody is the max size of a body in bytes. Its rows fit in one batch.
+	maxCountsBody = 900 << 10
 	// MaxCountsParts is the max number of rows of a body.
-	MaxCountsParts = MaxCountsBody / countsPart
+	MaxCountsParts = maxCountsBody / countsPart
 )
 
-// ErrMalformedCounts is returned for counts of series that can't be read.
-var ErrMalformedCounts = errors.New("format: malformed series counts")
+// errMalformedCounts is returned for counts of series that can't be read.
+var errMalformedCounts = errors.New("format: malformed series counts")
 
 // NamedCount is a name with a count.
 type NamedCount struct {
@@ -126,7 +126,7 @@ func AppendCountsChange(dst []byte, c CountsChange) []byte {
 	return appendChecksum(dst, from)
 }
 
-// ParseCountsChange is the inverse of AppendCountsChange. It returns ErrMalformedCounts for invalid values.
+// ParseCountsChange is the inverse of AppendCountsChange. It returns errMalformedCounts for invalid values.
 func ParseCountsChange(b []byte) (c CountsChange, err error) {
 	r, err := openCounts(b, countsChangeVersion)
 	if err == nil {
@@ -149,12 +149,12 @@ func ParseCountsChange(b []byte) (c CountsChange, err error) {
 //	| 1 byte:2| body          | 4, LE  |
 //	+---------+---------------+--------+
 //
-// It returns engine.ErrTooLarge if the body is larger than MaxCountsBody.
+// It returns engine.ErrTooLarge if the body is larger than maxCountsBody.
 func EncodeCounts(c *Counts) (rows [][]byte, err error) {
 	body := appendCountsBody(nil, c)
-	if len(body) > MaxCountsBody {
+	if len(body) > maxCountsBody {
 		return nil, fmt.Errorf("%w: the series counts have %d bytes; the maximum is %d", engine.ErrTooLarge,
-			len(body), MaxCountsBody)
+			len(body), maxCountsBody)
 	}
 	head := []byte{countsHeadVersion}
 	for _, n := range []uint64{c.Series, c.AllMetrics, c.AllLabels,
@@ -214,7 +214,7 @@ func appendCount(dst []byte, before string, c NamedCount) []byte {
 	return binary.AppendUvarint(dst, c.Count)
 }
 
-// ParseCountsHead parses the head written by EncodeCounts. It returns ErrMalformedCounts for invalid values.
+// ParseCountsHead parses the head written by EncodeCounts. It returns errMalformedCounts for invalid values.
 func ParseCountsHead(b []byte) (h CountsHead, err error) {
 	r, err := openCounts(b, countsHeadVersion)
 	if err != nil {
@@ -222,14 +222,14 @@ func ParseCountsHead(b []byte) (h CountsHead, err error) {
 	}
 	h.Series, h.AllMetrics, h.AllLabels = r.number(), r.number(), r.number()
 	parts, size := r.number(), r.number()
-	if len(r.b) != crc32.Size || size > MaxCountsBody || parts != (size+countsPart-1)/countsPart {
-		return h, fmt.Errorf("%w: the header is invalid", ErrMalformedCounts)
+	if len(r.b) != crc32.Size || size > maxCountsBody || parts != (size+countsPart-1)/countsPart {
+		return h, fmt.Errorf("%w: the header is invalid", errMalformedCounts)
 	}
 	h.parts, h.size, h.sum = int(parts), int(size), binary.LittleEndian.Uint32(r.b)
 	return h, nil
 }
 
-// AppendCountsPart appends the part of a body in a row. It returns ErrMalformedCounts if the row isn't a part.
+// AppendCountsPart appends the part of a body in a row. It returns errMalformedCounts if the row isn't a part.
 func AppendCountsPart(body, row []byte) ([]byte, error) {
 	r, err := openCounts(row, countsPartVersion)
 	return append(body, r.b...), err
@@ -239,7 +239,7 @@ func AppendCountsPart(body, row []byte) ([]byte, error) {
 // concurrently.
 var ErrCountsMismatch = errors.New("format: the series counts were written by two processes at once")
 
-// ParseCounts parses the body written by EncodeCounts from its joined parts. It returns ErrMalformedCounts for an
+// ParseCounts parses the body written by EncodeCounts from its joined parts. It returns errMalformedCounts for an
 // invalid body, and ErrCountsMismatch if the head and the body don't belong together.
 func ParseCounts(h CountsHead, body []byte) (*Counts, error) {
 	if len(body) != h.size || bodySum(body) != h.sum {
@@ -265,7 +265,7 @@ func ParseCounts(h CountsHead, body []byte) (*Counts, error) {
 		return nil, err
 	}
 	if uint64(len(c.Metrics)) > h.AllMetrics || uint64(len(c.Labels)) > h.AllLabels {
-		return nil, fmt.Errorf("%w: more counts than series", ErrMalformedCounts)
+		return nil, fmt.Errorf("%w: more counts than series", errMalformedCounts)
 	}
 	slices.SortFunc(c.Labels, func(a, b LabelCounts) int { return CompareCounts(a.NamedCount, b.NamedCount) })
 	return c, nil
@@ -281,10 +281,10 @@ type countsReader struct {
 func openCounts(b []byte, version byte) (countsReader, error) {
 	n := len(b) - crc32.Size
 	if n < 1 || b[0] != version {
-		return countsReader{}, fmt.Errorf("%w: unknown version", ErrMalformedCounts)
+		return countsReader{}, fmt.Errorf("%w: unknown version", errMalformedCounts)
 	}
 	if crc32.Checksum(b[:n], castagnoli) != binary.LittleEndian.Uint32(b[n:]) {
-		return countsReader{}, fmt.Errorf("%w: wrong checksum", ErrMalformedCounts)
+		return countsReader{}, fmt.Errorf("%w: wrong checksum", errMalformedCounts)
 	}
 	return countsReader{b: b[1:n]}, nil
 }
@@ -348,10 +348,10 @@ func (r *countsReader) list() []NamedCount {
 	return list
 }
 
-// end returns ErrMalformedCounts unless all bytes have been read.
+// end returns errMalformedCounts unless all bytes have been read.
 func (r *countsReader) end() error {
 	if r.bad || len(r.b) > 0 {
-		return ErrMalformedCounts
+		return errMalformedCounts
 	}
 	return nil
 }

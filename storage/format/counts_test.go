@@ -78,12 +78,12 @@ func TestCountsRoundTrip(t *testing.T) {
 			at, bit := rng.IntN(len(row)), byte(1)<<rng.IntN(8)
 			row[at] ^= bit
 			_, err = parseRows(rows)
-			require.ErrorIs(t, err, ErrMalformedCounts)
+			require.ErrorIs(t, err, errMalformedCounts)
 			row[at] ^= bit
 			_, err = Describe(engine.Catalog, CountsPartition(1, "t"), engine.Row{
 				Clustering: CountsKey(7, i), Value: row[:len(row)-1],
 			})
-			require.ErrorIs(t, err, ErrMalformedCounts)
+			require.ErrorIs(t, err, errMalformedCounts)
 		}
 		if n == 0 {
 			continue
@@ -93,7 +93,7 @@ func TestCountsRoundTrip(t *testing.T) {
 		_, err = parseRows(append(rows[:1:1], others[1:]...))
 		require.ErrorIs(t, err, ErrCountsMismatch)
 	}
-	_, err := EncodeCounts(&Counts{Metrics: []NamedCount{{strings.Repeat("x", MaxCountsBody), 1}}})
+	_, err := EncodeCounts(&Counts{Metrics: []NamedCount{{strings.Repeat("x", maxCountsBody), 1}}})
 	require.ErrorIs(t, err, engine.ErrTooLarge)
 }
 
@@ -120,7 +120,7 @@ func TestCountsKeys(t *testing.T) {
 	for i := range b {
 		b[i] ^= 4
 		_, err := ParseCountsChange(b)
-		require.ErrorIs(t, err, ErrMalformedCounts)
+		require.ErrorIs(t, err, errMalformedCounts)
 		b[i] ^= 4
 	}
 }
@@ -134,7 +134,7 @@ func FuzzCountsBody(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		c, err := ParseCounts(headOf(body), body)
 		if err != nil {
-			require.ErrorIs(t, err, ErrMalformedCounts)
+			require.ErrorIs(t, err, errMalformedCounts)
 			return
 		}
 		again := appendCountsBody(nil, c)

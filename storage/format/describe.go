@@ -47,7 +47,7 @@ func Describe(t *engine.Table, partition engine.Key, row engine.Row) (string, er
 	case engine.Deletes:
 		return describeDelete(row.Clustering[0].Text, row.Value)
 	case engine.Defined:
-		if IsSealedRun(row) {
+		if isSealedRun(row) {
 			run, err := ParseSealedRun(row)
 			return fmt.Sprintf("seq %d to %d sealed", run.First, run.Last), err
 		}

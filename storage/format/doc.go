@@ -20,7 +20,7 @@
 // Describe returns the content of any row as text.
 //
 // Append functions append to a slice and can't fail. Parse functions accept any bytes without a panic, and return an
-// error such as ErrMalformedTombstone or chunk.ErrCorrupt for invalid ones. An encoding that starts with a version is
+// error such as errMalformedTombstone or chunk.ErrCorrupt for invalid ones. An encoding that starts with a version is
 // changed only by adding a new version, and rows of all versions stay readable. A change to a key or to SeriesIDOf
 // would make stored rows unreachable; the golden files detect it.
 package format

@@ -126,16 +126,16 @@ func StagePartition(slot int64, partition int) engine.Key {
 	return engine.Key{engine.Int(slot), engine.Int(int64(partition))}
 }
 
-// StagedUnit is the number of slots in a partition of table staged. On Cassandra, deleted rows slow down reads for
+// stagedUnit is the number of slots in a partition of table staged. On Cassandra, deleted rows slow down reads for
 // hours. A backfill of years deletes the rows of tens of thousands of slots, and with units each read scans only the
 // rows of one unit.
-const StagedUnit = 64
+const stagedUnit = 64
 
 // UnitOf returns the unit of a slot.
-func UnitOf(slot int64) int64 { return FloorDiv(slot, StagedUnit) }
+func UnitOf(slot int64) int64 { return FloorDiv(slot, stagedUnit) }
 
 // LastOfUnit returns the last slot of a unit.
-func LastOfUnit(unit int64) int64 { return unit*StagedUnit + StagedUnit - 1 }
+func LastOfUnit(unit int64) int64 { return unit*stagedUnit + stagedUnit - 1 }
 
 // The states of a row of table staged, the last field of its key.
 const (

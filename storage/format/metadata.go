@@ -13,8 +13,8 @@ type Metadata struct {
 
 const metadataVersion = 1
 
-// ErrMalformedMetadata is returned for invalid metadata.
-var ErrMalformedMetadata = errors.New("format: malformed metadata")
+// errMalformedMetadata is returned for invalid metadata.
+var errMalformedMetadata = errors.New("format: malformed metadata")
 
 // AppendMetadata appends the value of a row of metadata:
 //
@@ -33,13 +33,13 @@ func AppendMetadata(dst []byte, m Metadata) []byte {
 // ParseMetadata is the inverse of AppendMetadata.
 func ParseMetadata(b []byte) (m Metadata, err error) {
 	if len(b) == 0 || b[0] != metadataVersion {
-		return m, fmt.Errorf("%w: unknown version", ErrMalformedMetadata)
+		return m, fmt.Errorf("%w: unknown version", errMalformedMetadata)
 	}
 	b = b[1:]
 	for _, field := range []*string{&m.Type, &m.Unit, &m.Help} {
 		var text []byte
 		if text, b, err = CutString(b); err != nil {
-			return m, fmt.Errorf("%w: truncated", ErrMalformedMetadata)
+			return m, fmt.Errorf("%w: truncated", errMalformedMetadata)
 		}
 		*field = string(text)
 	}

@@ -15,8 +15,8 @@ func SealedRunKey(writer string, first int64) engine.Key {
 	return engine.Key{engine.Text(writer), engine.Int(-1 - first)}
 }
 
-// IsSealedRun reports whether a row of table defined has the key of a run.
-func IsSealedRun(row engine.Row) bool { return row.Clustering[1].Int < 0 }
+// isSealedRun reports whether a row of table defined has the key of a run.
+func isSealedRun(row engine.Row) bool { return row.Clustering[1].Int < 0 }
 
 // AppendSealedRun returns a run's value; its first number is in the key:
 //

@@ -45,8 +45,8 @@ const (
 	MaxHeldCutBytes   = 256 << 10
 )
 
-// ErrMalformedTombstone is returned for an invalid row of table delete.
-var ErrMalformedTombstone = errors.New("format: malformed delete")
+// errMalformedTombstone is returned for an invalid row of table delete.
+var errMalformedTombstone = errors.New("format: malformed delete")
 
 // AppendTombstone appends the value of a delete's row:
 //
@@ -77,11 +77,11 @@ func AppendTombstone(dst []byte, d *Tombstone) []byte {
 // openChecksum verifies the checksum and returns the bytes before it, at least one.
 func openChecksum(b []byte) ([]byte, error) {
 	if len(b) < 5 {
-		return nil, fmt.Errorf("%w: only %d bytes", ErrMalformedTombstone, len(b))
+		return nil, fmt.Errorf("%w: only %d bytes", errMalformedTombstone, len(b))
 	}
 	b, sum := b[:len(b)-4], b[len(b)-4:]
 	if crc32.Checksum(b, castagnoli) != binary.LittleEndian.Uint32(sum) {
-		return nil, fmt.Errorf("%w: the checksum doesn't match", ErrMalformedTombstone)
+		return nil, fmt.Errorf("%w: the checksum doesn't match", errMalformedTombstone)
 	}
 	return b, nil
 }
@@ -94,7 +94,7 @@ func IsAnnounced(b []byte) bool {
 // matchTypes are the types of matchers by their numbers in rows. They must never be reordered.
 var matchTypes = []labels.MatchType{labels.MatchEqual, labels.MatchNotEqual, labels.MatchRegexp, labels.MatchNotRegexp}
 
-// ParseTombstone is the inverse of AppendTombstone. id is the row's clustering key. It returns ErrMalformedTombstone
+// ParseTombstone is the inverse of AppendTombstone. id is the row's clustering key. It returns errMalformedTombstone
 // for invalid bytes.
 func ParseTombstone(id string, b []byte) (*Tombstone, error) {
 	b, err := openChecksum(b)
@@ -102,38 +102,38 @@ func ParseTombstone(id string, b []byte) (*Tombstone, error) {
 		return nil, err
 	}
 	if len(b) < 2 || b[0] != tombstoneVersion {
-		return nil, fmt.Errorf("%w: unknown version", ErrMalformedTombstone)
+		return nil, fmt.Errorf("%w: unknown version", errMalformedTombstone)
 	}
 	d := &Tombstone{ID: id, Announced: IsAnnounced(b)}
 	b = b[2:]
 	for _, t := range []*int64{&d.When, &d.Start, &d.End} {
 		v, n := binary.Varint(b)
 		if n <= 0 {
-			return nil, fmt.Errorf("%w: truncated", ErrMalformedTombstone)
+			return nil, fmt.Errorf("%w: truncated", errMalformedTombstone)
 		}
 		*t, b = v, b[n:]
 	}
 	count, n := binary.Uvarint(b)
 	if n <= 0 || count > uint64(len(b)) {
-		return nil, fmt.Errorf("%w: truncated", ErrMalformedTombstone)
+		return nil, fmt.Errorf("%w: truncated", errMalformedTombstone)
 	}
 	b = b[n:]
 	for range count {
 		if len(b) == 0 || int(b[0]) >= len(matchTypes) {
-			return nil, fmt.Errorf("%w: unknown matcher type", ErrMalformedTombstone)
+			return nil, fmt.Errorf("%w: unknown matcher type", errMalformedTombstone)
 		}
 		kind := matchTypes[b[0]]
 		name, rest, err := CutString(b[1:])
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrMalformedTombstone, err)
+			return nil, fmt.Errorf("%w: %w", errMalformedTombstone, err)
 		}
 		value, rest, err := CutString(rest)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrMalformedTombstone, err)
+			return nil, fmt.Errorf("%w: %w", errMalformedTombstone, err)
 		}
 		m, err := labels.NewMatcher(kind, string(name), string(value))
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrMalformedTombstone, err)
+			return nil, fmt.Errorf("%w: %w", errMalformedTombstone, err)
 		}
 		d.Matchers, b = append(d.Matchers, m), rest
 	}
@@ -141,7 +141,7 @@ func ParseTombstone(id string, b []byte) (*Tombstone, error) {
 		return nil, err
 	}
 	if len(b) > 0 || count == 0 {
-		return nil, fmt.Errorf("%w: %d matchers, followed by %d extra bytes", ErrMalformedTombstone, count, len(b))
+		return nil, fmt.Errorf("%w: %d matchers, followed by %d extra bytes", errMalformedTombstone, count, len(b))
 	}
 	return d, nil
 }
@@ -183,20 +183,20 @@ func appendCuts(dst []byte, cuts []HeldCut) []byte {
 func parseCuts(b []byte) (cuts []HeldCut, rest []byte, err error) {
 	count, n := binary.Uvarint(b)
 	if n <= 0 || count > uint64(len(b)) {
-		return nil, nil, fmt.Errorf("%w: truncated", ErrMalformedTombstone)
+		return nil, nil, fmt.Errorf("%w: truncated", errMalformedTombstone)
 	}
 	b = b[n:]
 	for range count {
 		cluster, rest, err := CutString(b)
 		if err != nil {
-			return nil, nil, fmt.Errorf("%w: %w", ErrMalformedTombstone, err)
+			return nil, nil, fmt.Errorf("%w: %w", errMalformedTombstone, err)
 		}
 		if len(rest) < engine.IDLen {
-			return nil, nil, fmt.Errorf("%w: truncated", ErrMalformedTombstone)
+			return nil, nil, fmt.Errorf("%w: truncated", errMalformedTombstone)
 		}
 		seq, n := binary.Uvarint(rest[engine.IDLen:])
 		if n <= 0 || seq > MaxTime {
-			return nil, nil, fmt.Errorf("%w: the number of a row of held samples is missing", ErrMalformedTombstone)
+			return nil, nil, fmt.Errorf("%w: the number of a row of held samples is missing", errMalformedTombstone)
 		}
 		cuts = append(cuts, HeldCut{string(cluster), string(rest[:engine.IDLen]), int64(seq)})
 		b = rest[engine.IDLen+n:]

@@ -41,10 +41,10 @@ func (e *NameError) Error() string { return e.Reason + ": " + e.Detail }
 
 // Reasons of NameErrors.
 const (
-	ReasonInvalidUTF8         = "invalid_utf8"
-	ReasonReplicaLabelTooLong = "ha_label_too_long"
+	reasonInvalidUTF8         = "invalid_utf8"
+	reasonReplicaLabelTooLong = "ha_label_too_long"
 	ReasonTooManyClusters     = "too_many_ha_clusters"
-	ReasonTooManyReplicas     = "too_many_ha_replicas"
+	reasonTooManyReplicas     = "too_many_ha_replicas"
 )
 
 const (
@@ -292,11 +292,11 @@ func (r *Tracker) addLocked(at ClusterName) *cluster {
 // Otherwise it records the request.
 func (r *Tracker) CheckReplica(tenant, clusterLabel, replica string) error {
 	if !utf8.ValidString(clusterLabel) || !utf8.ValidString(replica) {
-		return &NameError{Reason: ReasonInvalidUTF8, Detail: "the name of its cluster or replica isn't valid UTF-8"}
+		return &NameError{Reason: reasonInvalidUTF8, Detail: "the name of its cluster or replica isn't valid UTF-8"}
 	}
 	if len(clusterLabel) > maxReplicaLabel || len(replica) > maxReplicaLabel {
 		return &NameError{
-			Reason: ReasonReplicaLabelTooLong,
+			Reason: reasonReplicaLabelTooLong,
 			Detail: fmt.Sprintf("the name of a cluster or replica has more than %d bytes", maxReplicaLabel),
 		}
 	}
@@ -309,7 +309,7 @@ func (r *Tracker) CheckReplica(tenant, clusterLabel, replica string) error {
 	}
 	if !r.record(at, replica) {
 		return &NameError{
-			Reason: ReasonTooManyReplicas,
+			Reason: reasonTooManyReplicas,
 			Detail: fmt.Sprintf("the cluster has the maximum of %d replicas", maxReplicas),
 		}
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/cassia-db/cassia/storage/page"
 )
 
-// ErrNotShown means that the arguments of Rows are invalid.
-var ErrNotShown = errors.New("inspect: invalid arguments")
+// errNotShown means that the arguments of Rows are invalid.
+var errNotShown = errors.New("inspect: invalid arguments")
 
 // Overview describes the stored data: settings, tenants, their windows, and unsealed slots.
 func Overview(ctx context.Context, v storage.View, out func(line string)) error {
@@ -149,7 +149,7 @@ func rangeOf(table string, fields map[string]string) (rows engine.Range, err err
 		for i, t := range engine.Tables {
 			names[i] = t.Name
 		}
-		return rows, fmt.Errorf("%w: unknown table %q; the tables are %s", ErrNotShown, table,
+		return rows, fmt.Errorf("%w: unknown table %q; the tables are %s", errNotShown, table,
 			strings.Join(names, ", "))
 	}
 	t := engine.Tables[i]
@@ -158,7 +158,7 @@ func rangeOf(table string, fields map[string]string) (rows engine.Range, err err
 		return rows, err
 	}
 	if len(partition) < len(t.Partition) {
-		return rows, fmt.Errorf("%w: rows of %s need the partition key %s; %s=… is missing", ErrNotShown, t,
+		return rows, fmt.Errorf("%w: rows of %s need the partition key %s; %s=… is missing", errNotShown, t,
 			fieldNames(t.Partition), t.Partition[len(partition)].Name)
 	}
 	from, err := parseKey(t, t.Clustering, fields)
@@ -168,7 +168,7 @@ func rangeOf(table string, fields map[string]string) (rows engine.Range, err err
 	for name := range fields {
 		known := func(f engine.Field) bool { return f.Name == name }
 		if !slices.ContainsFunc(t.Partition, known) && !slices.ContainsFunc(t.Clustering, known) {
-			return rows, fmt.Errorf("%w: %s has no field %q; its fields are %s and %s", ErrNotShown, t, name,
+			return rows, fmt.Errorf("%w: %s has no field %q; its fields are %s and %s", errNotShown, t, name,
 				fieldNames(t.Partition), fieldNames(t.Clustering))
 		}
 	}
@@ -188,13 +188,13 @@ func parseKey(t *engine.Table, fields []engine.Field, given map[string]string) (
 		case engine.KindInt:
 			n, err := strconv.ParseInt(text, 10, 64)
 			if err != nil {
-				return nil, fmt.Errorf("%w: %s=%q of %s is not an integer", ErrNotShown, f.Name, text, t)
+				return nil, fmt.Errorf("%w: %s=%q of %s is not an integer", errNotShown, f.Name, text, t)
 			}
 			v = engine.Int(n)
 		case engine.KindID:
 			raw, err := hex.DecodeString(text)
 			if err != nil || len(raw) != engine.IDLen {
-				return nil, fmt.Errorf("%w: %s=%q of %s isn't %d bytes in hexadecimal", ErrNotShown,
+				return nil, fmt.Errorf("%w: %s=%q of %s isn't %d bytes in hexadecimal", errNotShown,
 					f.Name, text, t, engine.IDLen)
 			}
 			v = engine.Text(string(raw))

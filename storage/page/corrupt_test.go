@@ -18,13 +18,13 @@ func TestEveryFlippedByteIsCorrupt(t *testing.T) {
 			for _, flip := range []byte{1, 0x80, 0xff} {
 				page[i] ^= flip
 				_, err := Parse(page)
-				require.ErrorIs(t, err, ErrCorrupt, "byte %d", i)
+				require.ErrorIs(t, err, errCorrupt, "byte %d", i)
 				page[i] ^= flip
 			}
 		}
 		for n := range page {
 			_, err := Parse(page[:n])
-			require.ErrorIs(t, err, ErrCorrupt, "%d bytes", n)
+			require.ErrorIs(t, err, errCorrupt, "%d bytes", n)
 		}
 	}
 }
@@ -38,11 +38,11 @@ func resealed(b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(body, crc32.Checksum(body, castagnoli))
 }
 
-// requireHarmless parses b and reads all values. Each must be returned, or be an ErrCorrupt.
+// requireHarmless parses b and reads all values. Each must be returned, or be an errCorrupt.
 func requireHarmless(t testing.TB, b []byte) {
 	p, err := Parse(b)
 	if err != nil {
-		require.ErrorIs(t, err, ErrCorrupt)
+		require.ErrorIs(t, err, errCorrupt)
 		return
 	}
 	require.LessOrEqual(t, p.Len(), MaxEntries)
@@ -57,7 +57,7 @@ func requireHarmless(t testing.TB, b []byte) {
 	var value []byte
 	for i := range p.Len() {
 		if value, err = p.AppendValue(value[:0], i); err != nil {
-			require.ErrorIs(t, err, ErrCorrupt)
+			require.ErrorIs(t, err, errCorrupt)
 			require.Empty(t, value)
 			continue
 		}

@@ -2,7 +2,7 @@ package page
 
 import "fmt"
 
-// Describe describes the content of a page. It returns ErrCorrupt if the page or one of its entries can't be read.
+// Describe describes the content of a page. It returns errCorrupt if the page or one of its entries can't be read.
 func Describe(b []byte) (string, error) {
 	p, err := Parse(b)
 	if err != nil {
@@ -23,7 +23,7 @@ func Describe(b []byte) (string, error) {
 	return fmt.Sprintf("%s, %d bytes as rows", words, bytes), nil
 }
 
-// DescribeFilter describes a filter of a page of labels. It returns ErrCorrupt if it can't be read.
+// DescribeFilter describes a filter of a page of labels. It returns errCorrupt if it can't be read.
 func DescribeFilter(b []byte) (string, error) {
 	f, err := ParseFilter(b)
 	if err != nil {

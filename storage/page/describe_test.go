@@ -21,6 +21,6 @@ func TestDescribe(t *testing.T) {
 		require.Regexp(t, "^[0-9]+ bytes, "+want+"$", words)
 		b[len(b)/2]++
 		_, err = Describe(b)
-		require.ErrorIs(t, err, ErrCorrupt)
+		require.ErrorIs(t, err, errCorrupt)
 	}
 }

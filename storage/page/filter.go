@@ -174,19 +174,19 @@ type Filter struct {
 	bits   []byte
 }
 
-// ParseFilter parses a filter written by AppendFilter. It returns ErrCorrupt for invalid bytes.
+// ParseFilter parses a filter written by AppendFilter. It returns errCorrupt for invalid bytes.
 func ParseFilter(b []byte) (Filter, error) {
 	if len(b) < filterHead+checksumSize {
-		return Filter{}, fmt.Errorf("%w: %d bytes are not a filter", ErrCorrupt, len(b))
+		return Filter{}, fmt.Errorf("%w: %d bytes are not a filter", errCorrupt, len(b))
 	}
 	body, sum := b[:len(b)-checksumSize], b[len(b)-checksumSize:]
 	switch {
 	case crc32.Checksum(body, castagnoli) != binary.LittleEndian.Uint32(sum):
-		return Filter{}, fmt.Errorf("%w: the checksum of the filter doesn't match", ErrCorrupt)
+		return Filter{}, fmt.Errorf("%w: the checksum of the filter doesn't match", errCorrupt)
 	case body[0] != filterVersion:
-		return Filter{}, fmt.Errorf("%w: unknown version %d of a filter", ErrCorrupt, body[0])
+		return Filter{}, fmt.Errorf("%w: unknown version %d of a filter", errCorrupt, body[0])
 	case body[2] == 0 || body[2] > maxProbes:
-		return Filter{}, fmt.Errorf("%w: the filter has an invalid number of probes, %d", ErrCorrupt, body[2])
+		return Filter{}, fmt.Errorf("%w: the filter has an invalid number of probes, %d", errCorrupt, body[2])
 	}
 	return Filter{Entries: int(body[1]) + 1, probes: uint32(body[2]), bits: body[filterHead:]}, nil
 }
@@ -205,11 +205,11 @@ func (f *Filter) has(hash uint64) bool {
 	return true
 }
 
-// Check returns nil if the filter has all terms of the page of labels. Otherwise it returns ErrCorrupt, because queries
+// Check returns nil if the filter has all terms of the page of labels. Otherwise it returns errCorrupt, because queries
 // would miss series.
 func (f *Filter) Check(p *Page) error {
 	if p.head.Kind != Labels || p.n != f.Entries {
-		return fmt.Errorf("%w: the filter is for %d series, but the page has %s of %d", ErrCorrupt,
+		return fmt.Errorf("%w: the filter is for %d series, but the page has %s of %d", errCorrupt,
 			f.Entries, p.head.Kind, p.n)
 	}
 	var value []byte
@@ -224,9 +224,9 @@ func (f *Filter) Check(p *Page) error {
 		t.release()
 		switch {
 		case missing:
-			return fmt.Errorf("%w: the filter doesn't match the labels of entry %d", ErrCorrupt, i)
+			return fmt.Errorf("%w: the filter doesn't match the labels of entry %d", errCorrupt, i)
 		case !readable && len(f.bits) > 0:
-			return fmt.Errorf("%w: the filter must match everything, because entry %d is unreadable", ErrCorrupt, i)
+			return fmt.Errorf("%w: the filter must match everything, because entry %d is unreadable", errCorrupt, i)
 		}
 	}
 	return nil

@@ -111,9 +111,9 @@ func TestOpenFilters(t *testing.T) {
 func TestWrongFilters(t *testing.T) {
 	p := requirePage(t, numberedRows(50))
 	require.NoError(t, requireFilter(t, AppendFilter(nil, numberedRows(50))).Check(p))
-	require.ErrorIs(t, requireFilter(t, AppendFilter(nil, numberedRows(49))).Check(p), ErrCorrupt)
+	require.ErrorIs(t, requireFilter(t, AppendFilter(nil, numberedRows(49))).Check(p), errCorrupt)
 	others := numberedRows(60)[10:]
-	require.ErrorIs(t, requireFilter(t, AppendFilter(nil, others)).Check(p), ErrCorrupt)
+	require.ErrorIs(t, requireFilter(t, AppendFilter(nil, others)).Check(p), errCorrupt)
 	require.NoError(t, requireFilter(
 		t, AppendFilter(nil, append(numberedRows(49), nil)),
 	).Check(requirePage(t, append(numberedRows(48), nil, nil))))
@@ -127,13 +127,13 @@ func TestEveryFlippedByteOfAFilterIsCorrupt(t *testing.T) {
 		for _, flip := range []byte{1, 0x80, 0xff} {
 			b[i] ^= flip
 			_, err := ParseFilter(b)
-			require.ErrorIs(t, err, ErrCorrupt, "byte %d", i)
+			require.ErrorIs(t, err, errCorrupt, "byte %d", i)
 			b[i] ^= flip
 		}
 	}
 	for n := range b {
 		_, err := ParseFilter(b[:n])
-		require.ErrorIs(t, err, ErrCorrupt, "%d bytes", n)
+		require.ErrorIs(t, err, errCorrupt, "%d bytes", n)
 	}
 }
 
@@ -147,7 +147,7 @@ func FuzzParseFilter(f *testing.F) {
 		for _, b := range [][]byte{b, resealed(append([]byte(nil), b...))} {
 			filter, err := ParseFilter(b)
 			if err != nil {
-				require.ErrorIs(t, err, ErrCorrupt)
+				require.ErrorIs(t, err, errCorrupt)
 				continue
 			}
 			require.True(t, 1 <= filter.Entries && filter.Entries <= MaxEntries)

@@ -150,7 +150,7 @@ func (r *scanner) readNumbers(n int) (c numbers, err error) {
 	for i := range c.small {
 		ref := references.at(i)
 		if ref >= uint64(d) {
-			return c, fmt.Errorf("%w: a reference to number %d, but there are only %d numbers", ErrCorrupt, ref, d)
+			return c, fmt.Errorf("%w: a reference to number %d, but there are only %d numbers", errCorrupt, ref, d)
 		}
 		c.small[i] = byte(ref)
 	}
@@ -160,14 +160,14 @@ func (r *scanner) readNumbers(n int) (c numbers, err error) {
 // readBits reads a column without a dictionary.
 func (r *scanner) readBits(form byte, n int) (c numbers, err error) {
 	if form > numbersMaxBits {
-		return c, fmt.Errorf("%w: numbers of unknown form %d", ErrCorrupt, form)
+		return c, fmt.Errorf("%w: numbers of unknown form %d", errCorrupt, form)
 	}
 	c.least = r.readUvarint()
 	width := int(form)
 	planes := r.readBytes(planesSize(n, width))
 	switch {
 	case r.short:
-		return c, fmt.Errorf("%w: %d numbers of %d bits are truncated", ErrCorrupt, n, form)
+		return c, fmt.Errorf("%w: %d numbers of %d bits are truncated", errCorrupt, n, form)
 	case width == 0:
 	case width < 8:
 		c.small = r.makeBytes(n)

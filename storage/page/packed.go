@@ -111,7 +111,7 @@ func (r *scanner) readPacked(n int) (*packed, error) {
 	a := int(r.readByte()) + 1
 	alphabet := r.readBytes(a)
 	if alphabet == nil || a < 2 || a > maxAlphabet {
-		return nil, fmt.Errorf("%w: the alphabet of packed texts has an invalid size, %d", ErrCorrupt, a)
+		return nil, fmt.Errorf("%w: the alphabet of packed texts has an invalid size, %d", errCorrupt, a)
 	}
 	c := &packed{width: bits.Len(uint(a - 1))}
 	c.alphabet = make([]byte, 1<<c.width)

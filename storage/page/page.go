@@ -7,8 +7,8 @@ import (
 	"hash/crc32"
 )
 
-// ErrCorrupt means that bytes are not a page written by this package.
-var ErrCorrupt = errors.New("page: corrupt")
+// errCorrupt means that bytes are not a page written by this package.
+var errCorrupt = errors.New("page: corrupt")
 
 // MaxEntries is the max number of entries of a page.
 const MaxEntries = 256

@@ -36,21 +36,21 @@ type textsAt struct {
 	place int
 }
 
-// Parse parses a page. It keeps b, which must not be modified afterwards. It returns ErrCorrupt for invalid bytes.
+// Parse parses a page. It keeps b, which must not be modified afterwards. It returns errCorrupt for invalid bytes.
 func Parse(b []byte) (*Page, error) {
 	if len(b) < 4+checksumSize {
-		return nil, fmt.Errorf("%w: %d bytes are not a page", ErrCorrupt, len(b))
+		return nil, fmt.Errorf("%w: %d bytes are not a page", errCorrupt, len(b))
 	}
 	body, sum := b[:len(b)-checksumSize], b[len(b)-checksumSize:]
 	if crc32.Checksum(body, castagnoli) != binary.LittleEndian.Uint32(sum) {
-		return nil, fmt.Errorf("%w: the checksum doesn't match", ErrCorrupt)
+		return nil, fmt.Errorf("%w: the checksum doesn't match", errCorrupt)
 	}
 	if body[0] != pageVersion {
-		return nil, fmt.Errorf("%w: unknown version %d", ErrCorrupt, body[0])
+		return nil, fmt.Errorf("%w: unknown version %d", errCorrupt, body[0])
 	}
 	p := &Page{head: Head{Kind: Kind(body[1])}, n: int(body[2]) + 1, bytes: len(b)}
 	if p.head.Kind >= kindsEnd {
-		return nil, fmt.Errorf("%w: unknown kind %d", ErrCorrupt, p.head.Kind)
+		return nil, fmt.Errorf("%w: unknown kind %d", errCorrupt, p.head.Kind)
 	}
 	r := &scanner{b: body[3:]}
 	if p.head.Kind != Labels {
@@ -64,7 +64,7 @@ func Parse(b []byte) (*Page, error) {
 		return nil, err
 	}
 	if r.short || len(r.b) > 0 {
-		return nil, fmt.Errorf("%w: the page is truncated, or has %d extra bytes", ErrCorrupt, len(r.b))
+		return nil, fmt.Errorf("%w: the page is truncated, or has %d extra bytes", errCorrupt, len(r.b))
 	}
 	p.memory = r.memory
 	return p, nil
@@ -84,7 +84,7 @@ func LabelsOf(b []byte) (labels []byte, ok bool) {
 func (p *Page) parseColumns(r *scanner, l *cutting) error {
 	there := r.readBytes(presentColumns(l))
 	if there == nil {
-		return fmt.Errorf("%w: its columns are truncated", ErrCorrupt)
+		return fmt.Errorf("%w: its columns are truncated", errCorrupt)
 	}
 	has := func(k int) bool { return there[k/8]>>(k%8)&1 != 0 }
 	for k := range 1 + l.numbers {
@@ -174,7 +174,7 @@ func PartOf(want rollup.Columns) *Part {
 }
 
 // AppendValue appends the value of entry i, 0 ≤ i < Len, byte for byte as it was passed to Append. If the entry can't
-// be read, it returns ErrCorrupt and dst unchanged.
+// be read, it returns errCorrupt and dst unchanged.
 func (p *Page) AppendValue(dst []byte, i int) ([]byte, error) { return p.AppendPart(dst, i, nil) }
 
 // AppendPart is like AppendValue for callers that need only some fields: the other fields may be missing in the value.
@@ -206,7 +206,7 @@ func (p *Page) AppendPart(dst []byte, i int, part *Part) ([]byte, error) {
 	case 1:
 		return append(dst, d.texts[0]...), nil
 	default:
-		return dst, fmt.Errorf("%w: entry %d has the unknown encoding %d", ErrCorrupt, i, d.numbers[0])
+		return dst, fmt.Errorf("%w: entry %d has the unknown encoding %d", errCorrupt, i, d.numbers[0])
 	}
 }
 

@@ -47,7 +47,7 @@ func (r *scanner) readPositions(n int) (at []byte, err error) {
 		at = r.readBytes(n)
 		for i := 1; i < len(at); i++ {
 			if at[i] <= at[i-1] {
-				return nil, fmt.Errorf("%w: positions are not in order: %d follows %d", ErrCorrupt, at[i], at[i-1])
+				return nil, fmt.Errorf("%w: positions are not in order: %d follows %d", errCorrupt, at[i], at[i-1])
 			}
 		}
 	case positionsBitmap:
@@ -59,10 +59,10 @@ func (r *scanner) readPositions(n int) (at []byte, err error) {
 			}
 		}
 	default:
-		return nil, fmt.Errorf("%w: positions of unknown form %d", ErrCorrupt, form)
+		return nil, fmt.Errorf("%w: positions of unknown form %d", errCorrupt, form)
 	}
 	if len(at) != n {
-		return nil, fmt.Errorf("%w: %d positions for %d entries", ErrCorrupt, len(at), n)
+		return nil, fmt.Errorf("%w: %d positions for %d entries", errCorrupt, len(at), n)
 	}
 	return at, nil
 }

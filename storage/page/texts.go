@@ -108,7 +108,7 @@ func (r *scanner) readTexts(n int, size func(i int) int) (c texts, err error) {
 	c = texts{form: form &^ textsPacked, n: n}
 	isPacked := form&textsPacked != 0
 	if isPacked && (c.form == textsEqual || c.form == textsPlanes || c.form == textsDictionary) {
-		return c, fmt.Errorf("%w: texts of form %d can't be packed", ErrCorrupt, c.form)
+		return c, fmt.Errorf("%w: texts of form %d can't be packed", errCorrupt, c.form)
 	}
 	switch c.form {
 	case textsEqual:
@@ -119,14 +119,14 @@ func (r *scanner) readTexts(n int, size func(i int) int) (c texts, err error) {
 		err = r.readTextDictionary(&c)
 	case textsSized:
 		if size == nil {
-			return c, fmt.Errorf("%w: the sizes of texts are missing", ErrCorrupt)
+			return c, fmt.Errorf("%w: the sizes of texts are missing", errCorrupt)
 		}
 		err = r.readSized(&c, isPacked, size)
 	default:
-		return c, fmt.Errorf("%w: texts of unknown form %d", ErrCorrupt, c.form)
+		return c, fmt.Errorf("%w: texts of unknown form %d", errCorrupt, c.form)
 	}
 	if err == nil && r.short {
-		err = fmt.Errorf("%w: texts of form %d are truncated", ErrCorrupt, c.form)
+		err = fmt.Errorf("%w: texts of form %d are truncated", errCorrupt, c.form)
 	}
 	return c, err
 }
@@ -186,7 +186,7 @@ func (r *scanner) readRagged(c *texts, isPacked bool, length func(i int) uint64)
 	for i := range c.ends {
 		n := length(i)
 		if n > most || end+n > most {
-			return fmt.Errorf("%w: text %d of %d bytes is truncated", ErrCorrupt, i, n)
+			return fmt.Errorf("%w: text %d of %d bytes is truncated", errCorrupt, i, n)
 		}
 		end += n
 		c.ends[i] = uint32(end)
@@ -204,7 +204,7 @@ func (c *texts) checkShared() error {
 		shared := c.shared.at(i)
 		if shared > before {
 			return fmt.Errorf("%w: text %d shares %d bytes with the previous text; the maximum is %d",
-				ErrCorrupt, i, shared, before)
+				errCorrupt, i, shared, before)
 		}
 		from, to := c.extent(i)
 		before = shared + uint64(to-from)
@@ -215,7 +215,7 @@ func (c *texts) checkShared() error {
 func (r *scanner) readTextDictionary(c *texts) error {
 	d := int(r.readByte()) + 1
 	if len(r.b) > 0 && r.b[0] == textsDictionary {
-		return fmt.Errorf("%w: a dictionary is itself encoded with a dictionary", ErrCorrupt)
+		return fmt.Errorf("%w: a dictionary is itself encoded with a dictionary", errCorrupt)
 	}
 	dictionary, err := r.readTexts(d, nil)
 	if err != nil {
@@ -226,7 +226,7 @@ func (r *scanner) readTextDictionary(c *texts) error {
 	}
 	for i := range c.n {
 		if ref := c.references.at(i); ref >= uint64(d) {
-			return fmt.Errorf("%w: a reference to text %d, but there are only %d texts", ErrCorrupt, ref, d)
+			return fmt.Errorf("%w: a reference to text %d, but there are only %d texts", errCorrupt, ref, d)
 		}
 	}
 	c.dictionary = &dictionary

@@ -39,8 +39,8 @@ var (
 	ErrBackup = errors.New("pebble: damaged backup")
 	// ErrNoBackup means that there is no complete backup.
 	ErrNoBackup = errors.New("pebble: no complete backup")
-	// ErrBackupBusy means that another backup to the folder is in progress.
-	ErrBackupBusy = errors.New("pebble: another backup to this destination is in progress")
+	// errBackupBusy means that another backup to the folder is in progress.
+	errBackupBusy = errors.New("pebble: another backup to this destination is in progress")
 )
 
 // backedUp is the content of a backup's list.

@@ -314,7 +314,7 @@ func (m moments) openable(t *testing.T, dir string, i int) bool {
 	}
 	require.NoError(t, err)
 	if err := checkRestored(dir); err != nil {
-		require.ErrorIs(t, err, ErrUnfinishedRestore)
+		require.ErrorIs(t, err, errUnfinishedRestore)
 		return false
 	}
 	require.Equal(t, m.contents[i], contentOf(t, dir))

@@ -84,7 +84,7 @@ func removeTree(files vfs.FS, dir string) error {
 func lockFolder(folder string) (*FileLock, error) {
 	lock, err := LockFile(filepath.Join(folder, "lock"))
 	if errors.Is(err, ErrLockHeld) {
-		return nil, fmt.Errorf("%w: %s (%w)", ErrBackupBusy, folder, err)
+		return nil, fmt.Errorf("%w: %s (%w)", errBackupBusy, folder, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("pebble: backup folder: %w", err)

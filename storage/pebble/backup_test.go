@@ -101,12 +101,12 @@ func TestBackupsThatAreRefused(t *testing.T) {
 	lock, err := LockFile(filepath.Join(b.folder, "lock"))
 	require.NoError(t, err)
 	_, err = b.backup(t.Context(), "a", 0)
-	require.ErrorIs(t, err, ErrBackupBusy)
+	require.ErrorIs(t, err, errBackupBusy)
 	require.ErrorContains(t, err, fmt.Sprintf("%s (locked by this process, %d)", b.folder, os.Getpid()))
 	require.NoError(t, lock.Remove())
 	require.NoError(t, os.Mkdir(filepath.Join(b.folder, "lock"), 0o755))
 	_, err = b.backup(t.Context(), "a", 0)
-	require.NotErrorIs(t, err, ErrBackupBusy)
+	require.NotErrorIs(t, err, errBackupBusy)
 	require.ErrorContains(t, err, "lock: is a directory", "the cause, whatever it is")
 	require.NoError(t, os.Remove(filepath.Join(b.folder, "lock")))
 
@@ -317,7 +317,7 @@ func TestUnfinishedRestore(t *testing.T) {
 			require.NoError(t, os.WriteFile(filepath.Join(into, f.Name), text, 0o644))
 		}
 		_, err = Open(dir, DefaultOptions())
-		require.ErrorIs(t, err, ErrUnfinishedRestore)
+		require.ErrorIs(t, err, errUnfinishedRestore)
 		_, err = Restore(t.Context(), b.folder, "", dir)
 		require.NoError(t, err)
 		require.Equal(t, 1, rowsIn(t, dir))

@@ -147,17 +147,17 @@ func TestRefusalsChangeNothing(t *testing.T) {
 		"a newer format":          {withHeader(func(h *ledgerHeader) { h.Format = "2" }), errBadFormat, "Use the release of Cassia that wrote it"},
 		"a store of a newer form": {withHeader(func(h *ledgerHeader) { h.Store = []byte(`{"format":99}`) }), errNotAdmitted, ""},
 		"a newer Pebble":          {withFile("marker.format-version.000099.999"), errBadFormat, "use the release of Cassia that wrote it"},
-		"a restore":               {withFile(restoring + "/x"), ErrUnfinishedRestore, "restore again"},
-		"a Prometheus":            {withFile("wal/00000000"), ErrForeign, "wal, which belongs to Prometheus"},
+		"a restore":               {withFile(restoring + "/x"), errUnfinishedRestore, "restore again"},
+		"a Prometheus":            {withFile("wal/00000000"), errForeign, "wal, which belongs to Prometheus"},
 		"a Prometheus alone": {func(t *testing.T, dir string) {
 			removeAll(t, dir)
 			withFile("01JD0000000000000000000000/meta.json")(t, dir)
-		}, ErrForeign, "01JD0000000000000000000000"},
-		"a backup": {withFile(backupList), ErrIsBackup, "cassia restore --from="},
+		}, errForeign, "01JD0000000000000000000000"},
+		"a backup": {withFile(backupList), errIsBackup, "cassia restore --from="},
 		"backups": {func(t *testing.T, dir string) {
 			removeAll(t, dir)
 			withFile("20261122T103000Z-1f/"+backupList)(t, dir)
-		}, ErrIsBackup, "is a backup folder (created by cassia backup); restore a backup: cassia restore --from="},
+		}, errIsBackup, "is a backup folder (created by cassia backup); restore a backup: cassia restore --from="},
 		"snapshots alone": {func(t *testing.T, dir string) {
 			removeAll(t, dir)
 			withFile("snapshots/x/000001.log")(t, dir)
@@ -167,7 +167,7 @@ func TestRefusalsChangeNothing(t *testing.T) {
 			db, err := pebbledb.Open(dir, &pebbledb.Options{Logger: &logger{log: DefaultOptions().Logger}})
 			require.NoError(t, err)
 			require.NoError(t, db.Close())
-		}, ErrForeign, "belongs to another program; choose the directory of a store, or an empty one for a new store"},
+		}, errForeign, "belongs to another program; choose the directory of a store, or an empty one for a new store"},
 		"a missing table": {func(t *testing.T, dir string) {
 			tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
 			require.NoError(t, err)
@@ -240,11 +240,11 @@ func TestSnapshotIsNoStore(t *testing.T) {
 	require.NoError(t, e.Close())
 	before := snapshotOf(t, made)
 	_, err = Open(made, DefaultOptions())
-	require.ErrorIs(t, err, ErrIsBackup)
+	require.ErrorIs(t, err, errIsBackup)
 	require.ErrorContains(t, err, "is a snapshot of the store in "+dir)
 	_, err = Repair(ctx, noSpares, made, false)
-	require.ErrorIs(t, err, ErrIsBackup)
-	require.ErrorIs(t, CheckStore(made), ErrIsBackup)
+	require.ErrorIs(t, err, errIsBackup)
+	require.ErrorIs(t, CheckStore(made), errIsBackup)
 	reader := openedReadOnly(t, DefaultOptions(), made)
 	require.Equal(t, 1, stageRows(t, reader))
 	require.NoError(t, reader.Close())
@@ -269,7 +269,7 @@ func TestUnfinishedBackupIsNoStore(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(dir, lockName))) // A backup has no lock file.
 	before := snapshotOf(t, dir)
 	_, err := Open(dir, DefaultOptions())
-	require.ErrorIs(t, err, ErrIsBackup)
+	require.ErrorIs(t, err, errIsBackup)
 	require.Equal(t, before, snapshotOf(t, dir))
 }
 

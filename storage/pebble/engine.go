@@ -111,7 +111,7 @@ var (
 )
 
 // Open opens the engine in dir, or creates it. It returns engine.ErrLocked if another Engine, in any process, has it
-// open, ErrForeign or ErrIsBackup if the files belong to another program or a backup, and engine.ErrCorrupt if files of
+// open, errForeign or errIsBackup if the files belong to another program or a backup, and engine.ErrCorrupt if files of
 // an engine are missing. A directory that it rejects is unchanged. Any number of engines may have it open for reading
 // only.
 func Open(dir string, opts Options) (*Engine, error) {

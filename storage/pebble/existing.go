@@ -80,7 +80,7 @@ func listUsable(files vfs.FS, dir string, readOnly bool) (*existing, error) {
 	case err != nil:
 		return nil, err
 	case x.has(restoring):
-		return nil, fmt.Errorf("%w: %s", ErrUnfinishedRestore, dir)
+		return nil, fmt.Errorf("%w: %s", errUnfinishedRestore, dir)
 	case readOnly:
 		return x, nil
 	}

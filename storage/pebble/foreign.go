@@ -14,13 +14,13 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// ErrForeign means that a directory has data of another program.
-var ErrForeign = errors.New("pebble: the directory contains other data")
+// errForeign means that a directory has data of another program.
+var errForeign = errors.New("pebble: the directory contains other data")
 
-// ErrIsBackup means that a directory has backups or is a snapshot, which a start would change.
-var ErrIsBackup = errors.New("pebble: the directory contains a backup")
+// errIsBackup means that a directory has backups or is a snapshot, which a start would change.
+var errIsBackup = errors.New("pebble: the directory contains a backup")
 
-// CheckForeign returns an ErrForeign or ErrIsBackup if Open would reject dir, a directory of this machine, because of
+// CheckForeign returns an errForeign or errIsBackup if Open would reject dir, a directory of this machine, because of
 // its content.
 func CheckForeign(dir string) error {
 	dir, err := absoluteDir(dir)
@@ -35,7 +35,7 @@ func CheckForeign(dir string) error {
 }
 
 // CheckStore returns an error unless dir, a directory of this machine, has an engine with a complete set of files:
-// ErrNoData without an engine, ErrForeign, ErrIsBackup or engine.ErrCorrupt. It changes nothing and takes no lock, so
+// ErrNoData without an engine, errForeign, errIsBackup or engine.ErrCorrupt. It changes nothing and takes no lock, so
 // another process may be using the directory.
 func CheckStore(dir string) error {
 	dir, err := absoluteDir(dir)
@@ -72,12 +72,12 @@ func (x *existing) checkForeign() error {
 		case program != "" && x.isStore:
 			return fmt.Errorf(
 				"%w: %s has both a store and %s, which belongs to %s; move one of them to its own directory",
-				ErrForeign, x.dir, name, program,
+				errForeign, x.dir, name, program,
 			)
 		case !x.isStore && !mayBeOurs(name):
 			return fmt.Errorf(
 				"%w: %s contains no store, but %s; choose the directory of a store, or an empty one for a new store",
-				ErrForeign, x.dir, name,
+				errForeign, x.dir, name,
 			)
 		}
 	}
@@ -104,7 +104,7 @@ func (x *existing) checkOptions() error {
 			return fmt.Errorf(
 				"%w: the database in %s belongs to another program; choose the directory of a store, or an empty one "+
 					"for a new store",
-				ErrForeign, x.dir,
+				errForeign, x.dir,
 			)
 		}
 	}
@@ -120,7 +120,7 @@ func (x *existing) checkBackup() error {
 		return fmt.Errorf(
 			"%w: %s is a backup (created by cassia backup); restore it: cassia restore --from=%s --backup=%s "+
 				"--storage.path=NEW-DIRECTORY",
-			ErrIsBackup, filepath.Join(folder, name), folder, name,
+			errIsBackup, filepath.Join(folder, name), folder, name,
 		)
 	}
 	folder, base := filepath.Dir(x.dir), filepath.Base(x.dir)
@@ -129,7 +129,7 @@ func (x *existing) checkBackup() error {
 	}
 	if before, ok := strings.CutSuffix(base, partialSuffix); ok && partialBackup.MatchString(before) {
 		return fmt.Errorf("%w: %s is an unfinished backup, which the next cassia backup to %s removes",
-			ErrIsBackup, x.dir, folder)
+			errIsBackup, x.dir, folder)
 	}
 	if x.isStore {
 		return x.checkSnapshot()
@@ -139,7 +139,7 @@ func (x *existing) checkBackup() error {
 			return fmt.Errorf(
 				"%w: %s is a backup folder (created by cassia backup); restore a backup: cassia restore --from=%s "+
 					"--storage.path=NEW-DIRECTORY",
-				ErrIsBackup, x.dir, x.dir,
+				errIsBackup, x.dir, x.dir,
 			)
 		}
 	}
@@ -155,7 +155,7 @@ func (x *existing) checkSnapshot() error {
 		return nil
 	}
 	return fmt.Errorf("%w: %s is a snapshot of the store in %s; copy it to another directory, and use the copy",
-		ErrIsBackup, x.dir, of.dir)
+		errIsBackup, x.dir, of.dir)
 }
 
 // mayBeOurs reports whether a file may have been left by an interrupted creation of an engine, or created by a new file

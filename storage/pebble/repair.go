@@ -231,8 +231,8 @@ func (m *repairer) replaceWith(d *toRepair, write func(to string) error) (ok boo
 	return true, nil
 }
 
-// AsideFolder is the folder in an engine's directory to which Repair moves the files that it replaces.
-const AsideFolder = "damaged"
+// asideFolder is the folder in an engine's directory to which Repair moves the files that it replaces.
+const asideFolder = "damaged"
 
 // setAside moves a file, if it exists, to the folder of damaged files.
 func (m *repairer) setAside(name string) error {
@@ -293,7 +293,7 @@ func (m *repairer) copyAside(name string) error {
 
 // freeNameAside returns an unused path in the folder of damaged files.
 func (m *repairer) freeNameAside(name string) (path string, err error) {
-	folder := filepath.Join(m.dir, AsideFolder)
+	folder := filepath.Join(m.dir, asideFolder)
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return "", fmt.Errorf("pebble: repair: %w", err)
 	}

@@ -195,7 +195,7 @@ func (m *repairable) requireMended(t *testing.T, dir, name, way string, hasBacku
 	stats, err := Repair(t.Context(), spares, dir, false)
 	require.NoError(t, err)
 	require.Subset(
-		t, append(namesIn(t, dir), namesIn(t, filepath.Join(dir, AsideFolder))...), before, "files are missing",
+		t, append(namesIn(t, dir), namesIn(t, filepath.Join(dir, asideFolder))...), before, "files are missing",
 	)
 	require.Empty(t, stats.Lost)
 	_, inBackup := os.Stat(filepath.Join(m.folder, "a", name))

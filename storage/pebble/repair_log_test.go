@@ -128,17 +128,17 @@ func TestMendLogBeyondSynced(t *testing.T) {
 			require.Contains(t, stats.Left[0], name)
 			require.Contains(t, stats.Left[0], "--give-up-log")
 			require.Empty(t, append(stats.Mended, stats.Lost...))
-			require.NoDirExists(t, filepath.Join(dir, AsideFolder), "nothing is changed unasked")
+			require.NoDirExists(t, filepath.Join(dir, asideFolder), "nothing is changed unasked")
 
 			stats, err = Repair(ctx, noSpares, dir, true)
 			require.NoError(t, err)
 			require.Empty(t, stats.Left)
 			require.NotEmpty(t, stats.Lost)
 			require.Contains(t, stats.Lost[0], name)
-			_, err = os.Lstat(filepath.Join(dir, AsideFolder, name))
+			_, err = os.Lstat(filepath.Join(dir, asideFolder, name))
 			require.NoError(t, err)
 			if damagedErr == nil {
-				aside, err := os.ReadFile(filepath.Join(dir, AsideFolder, name))
+				aside, err := os.ReadFile(filepath.Join(dir, asideFolder, name))
 				require.NoError(t, err)
 				require.Equal(t, damaged, aside)
 			}
@@ -178,7 +178,7 @@ func TestMendLeavesFileInPlace(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte("damaged"), 0o600))
 	m := &repairer{dir: dir, stats: &RepairStats{}}
 	require.NoError(t, m.linkAside("000001.log"))
-	for _, at := range []string{path, filepath.Join(dir, AsideFolder, "000001.log")} {
+	for _, at := range []string{path, filepath.Join(dir, asideFolder, "000001.log")} {
 		text, err := os.ReadFile(at)
 		require.NoError(t, err)
 		require.Equal(t, "damaged", string(text))
@@ -188,8 +188,8 @@ func TestMendLeavesFileInPlace(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, ok)
 	for at, want := range map[string]string{
-		path: "new", filepath.Join(dir, AsideFolder, "000001.log"): "damaged",
-		filepath.Join(dir, AsideFolder, "000001.log.1"): "damaged",
+		path: "new", filepath.Join(dir, asideFolder, "000001.log"): "damaged",
+		filepath.Join(dir, asideFolder, "000001.log.1"): "damaged",
 	} {
 		text, err := os.ReadFile(at)
 		require.NoError(t, err)

@@ -26,15 +26,15 @@ func TestRefusedRepairsChangeNothing(t *testing.T) {
 		"a newer SYNCED": {withHeader(func(h *ledgerHeader) { h.Version++ }), errBadFormat},
 		"a newer format": {withHeader(func(h *ledgerHeader) { h.Format = "2" }), errBadFormat},
 		"a newer Pebble": {withFile("marker.format-version.000099.999"), errBadFormat},
-		"a Prometheus":   {withFile("wal/00000000"), ErrForeign},
-		"a restore":      {withFile(restoring + "/x"), ErrUnfinishedRestore},
-		"a backup":       {withFile(backupList), ErrIsBackup},
+		"a Prometheus":   {withFile("wal/00000000"), errForeign},
+		"a restore":      {withFile(restoring + "/x"), errUnfinishedRestore},
+		"a backup":       {withFile(backupList), errIsBackup},
 		"another's Pebble": {func(t *testing.T, dir string) {
 			require.NoError(t, errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o755)))
 			db, err := pebbledb.Open(dir, &pebbledb.Options{Logger: &logger{log: DefaultOptions().Logger}})
 			require.NoError(t, err)
 			require.NoError(t, errors.Join(db.Close(), os.Remove(filepath.Join(dir, lockName))))
-		}, ErrForeign},
+		}, errForeign},
 		"logs": {func(t *testing.T, dir string) {
 			require.NoError(t, errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o755)))
 			withFile("syslog.log")(t, dir)
@@ -46,7 +46,7 @@ func TestRefusedRepairsChangeNothing(t *testing.T) {
 			c.prepare(t, dir)
 			options, err := filepath.Glob(filepath.Join(dir, "OPTIONS-*"))
 			require.NoError(t, err)
-			if c.is != ErrForeign && len(options) > 0 {
+			if c.is != errForeign && len(options) > 0 {
 				require.NoError(t, os.Remove(options[0]))
 			}
 			before := snapshotOf(t, dir)
@@ -99,7 +99,7 @@ func TestMendWithWithdrawnNote(t *testing.T) {
 	require.Empty(t, stats.Left)
 	require.FileExists(t, filepath.Join(dir, ledgerName))
 	require.NoFileExists(t, filepath.Join(dir, ledgerName+withdrawnSuffix))
-	require.FileExists(t, filepath.Join(dir, AsideFolder, ledgerName+withdrawnSuffix))
+	require.FileExists(t, filepath.Join(dir, asideFolder, ledgerName+withdrawnSuffix))
 	e, err := Open(dir, DefaultOptions())
 	require.NoError(t, err)
 	require.Equal(t, rows, stageRows(t, e))

@@ -260,7 +260,7 @@ func TestMendTakesNoOtherFile(t *testing.T) {
 	stats, err = Repair(t.Context(), Spares(b.folder), b.dir+"-none", false)
 	require.ErrorIs(t, err, ErrNoData, "%v", stats)
 	_, err = Repair(t.Context(), Spares(b.folder), filepath.Join(b.folder, "b"), false)
-	require.ErrorIs(t, err, ErrIsBackup)
+	require.ErrorIs(t, err, errIsBackup)
 	require.NoFileExists(t, filepath.Join(b.folder, "b", "LOCK"))
 }
 
@@ -354,7 +354,7 @@ func TestMendKeepsUnnamedTables(t *testing.T) {
 	b.e, err = Open(b.dir, DefaultOptions())
 	require.NoError(t, err)
 	require.Equal(t, 1, stageRows(t, b.e))
-	require.FileExists(t, filepath.Join(b.dir, AsideFolder, "000999.sst"))
+	require.FileExists(t, filepath.Join(b.dir, asideFolder, "000999.sst"))
 }
 
 // TestMendKeepsTableOfLostLog checks that a table named only in the lost part of a log is moved aside before the next
@@ -373,5 +373,5 @@ func TestMendKeepsTableOfLostLog(t *testing.T) {
 	e, err := Open(dir, DefaultOptions())
 	require.NoError(t, err)
 	require.NoError(t, e.Close())
-	require.FileExists(t, filepath.Join(dir, AsideFolder, filepath.Base(table)))
+	require.FileExists(t, filepath.Join(dir, asideFolder, filepath.Base(table)))
 }

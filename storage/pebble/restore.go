@@ -18,15 +18,15 @@ import (
 // this folder can't be opened, because files may be missing.
 const restoring = "RESTORING"
 
-// ErrUnfinishedRestore means that a restore to the directory is in progress or was interrupted.
-var ErrUnfinishedRestore = errors.New(
+// errUnfinishedRestore means that a restore to the directory is in progress or was interrupted.
+var errUnfinishedRestore = errors.New(
 	"pebble: a restore to this directory was started but not completed; restore again, or remove the directory",
 )
 
 // checkRestored returns an error for a directory with an unfinished restore.
 func checkRestored(dir string) error {
 	if _, err := os.Lstat(filepath.Join(dir, restoring)); err == nil {
-		return fmt.Errorf("%w: %s", ErrUnfinishedRestore, dir)
+		return fmt.Errorf("%w: %s", errUnfinishedRestore, dir)
 	}
 	return nil
 }

@@ -96,8 +96,8 @@ func clipSpans(spans []Span, minT, maxT int64) []Span {
 	return out
 }
 
-// MaxTime is the maximum absolute value of a timestamp, in milliseconds.
-const MaxTime = format.MaxTime
+// maxTime is the maximum absolute value of a timestamp, in milliseconds.
+const maxTime = format.MaxTime
 
 // SlotWidth returns the width of the slot that contains a timestamp.
 func (q *Querier) SlotWidth(t int64) time.Duration {

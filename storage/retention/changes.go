@@ -75,7 +75,7 @@ func (k *Keeper) changesOfTenants(
 				return err
 			}
 			if len(windows) > 0 {
-				c.From = TimeOf(k.env.Period.WindowStart(windows[0]))
+				c.From = timeOf(k.env.Period.WindowStart(windows[0]))
 				list = append(list, c)
 			}
 		}
@@ -111,7 +111,7 @@ func (k *Keeper) newChange(tenant string, h *Boundary, wasMS, from, to int64) Ch
 	return Change{
 		Tenant: tenant, Class: k.nameOf(h.Class), Resolution: h.Resolution, Samples: -1,
 		Was: time.Duration(wasMS) * time.Millisecond, Is: time.Duration(h.KeptMS) * time.Millisecond,
-		From: TimeOf(from), To: TimeOf(to), Gone: TimeOf(h.LackingMS),
+		From: timeOf(from), To: timeOf(to), Gone: timeOf(h.LackingMS),
 	}
 }
 
@@ -231,7 +231,7 @@ func (x *Advancing) logRaised(tenant string, was, h *Boundary) {
 		"tenant", tenant, "class", k.nameOf(h.Class), "resolution", h.Resolution,
 		"was", durationText(time.Duration(was.KeptMS)*time.Millisecond),
 		"is", durationText(time.Duration(h.KeptMS)*time.Millisecond),
-		"in full from", TimeOf(k.env.Period.WindowStart(window)))
+		"in full from", timeOf(k.env.Period.WindowStart(window)))
 }
 
 // log logs a change, for the first maxLoggedChanges changes.
@@ -300,6 +300,6 @@ func (k *Keeper) laterRetention(
 		if later.From.IsZero() {
 			later.Expire = time.Unix(fixed, 0).UTC()
 		}
-		later.From = TimeOf(k.env.Period.WindowEnd(window))
+		later.From = timeOf(k.env.Period.WindowEnd(window))
 	}
 }

@@ -97,7 +97,7 @@ func (e *HoleError) Error() string {
 	return fmt.Sprintf(
 		"storage: the data from %s to %s have expired: they were written before the retention was raised, and older "+
 			"data were imported later",
-		TimeOf(e.From).UTC().Format(time.DateOnly), TimeOf(e.To).UTC().Format(time.DateOnly),
+		timeOf(e.From).UTC().Format(time.DateOnly), timeOf(e.To).UTC().Format(time.DateOnly),
 	)
 }
 

@@ -173,13 +173,13 @@ func (k *Keeper) ListInForce(t int64) string { return k.history.Load().inForce(t
 // have.
 func (k *Keeper) ClassesFrom() time.Time {
 	if from := k.history.Load().newest().FromMS; from > k.env.Now().UnixMilli() {
-		return TimeOf(from)
+		return timeOf(from)
 	}
 	return time.Time{}
 }
 
-// TimeOf converts milliseconds to a time. It returns the zero time for Never.
-func TimeOf(ms int64) time.Time {
+// timeOf converts milliseconds to a time. It returns the zero time for Never.
+func timeOf(ms int64) time.Time {
 	if ms <= Never {
 		return time.Time{}
 	}

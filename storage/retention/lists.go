@@ -338,7 +338,7 @@ func (k *Keeper) logLists() {
 		!replaced && (was == nil && last.FromMS <= k.env.Now().UnixMilli()) {
 		return
 	}
-	switch from := TimeOf(last.FromMS).Format(time.RFC3339); {
+	switch from := timeOf(last.FromMS).Format(time.RFC3339); {
 	case replaced:
 		k.env.Logger.Warn(
 			"another process was started later with other retention classes, which replace the ones of this process. "+
@@ -437,7 +437,7 @@ func (k *Keeper) ImportClasses(
 			return nil, fmt.Errorf(
 				"%w: the samples are past the retention that is in force; the retention classes of this process, "+
 					"which keep them, are in force from %s on: repeat the import then",
-				engine.ErrUnavailable, TimeOf(last.FromMS).Format(time.RFC3339),
+				engine.ErrUnavailable, timeOf(last.FromMS).Format(time.RFC3339),
 			)
 		}
 	}

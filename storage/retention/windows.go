@@ -98,5 +98,5 @@ func (k *Keeper) DroppedAhead(ctx context.Context, tenant string) (time.Time, er
 	for class := range k.Classes() {
 		to = max(to, droppedAhead(k.env.Now(), b, class))
 	}
-	return TimeOf(to), nil
+	return timeOf(to), nil
 }

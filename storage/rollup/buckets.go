@@ -124,12 +124,12 @@ type Reconciled uint8
 const (
 	// ReconciledSum means that the custom bounds of the bucket's histograms differ.
 	ReconciledSum Reconciled = 1 << iota
-	// ReconciledCorrection means that the custom bounds of the histograms added up in Correction differ.
-	ReconciledCorrection
+	// reconciledCorrection means that the custom bounds of the histograms added up in Correction differ.
+	reconciledCorrection
 	// ReconciledStartCorrection means that the custom bounds of the histograms added up in StartCorrection differ.
 	ReconciledStartCorrection
 
-	allReconciled = ReconciledSum | ReconciledCorrection | ReconciledStartCorrection
+	allReconciled = ReconciledSum | reconciledCorrection | ReconciledStartCorrection
 )
 
 // Flags of a bucket.
@@ -145,10 +145,10 @@ const (
 	// HasHistograms means that the bucket's samples include native histograms.
 	HasHistograms
 	_ // as stored: the bucket has no samples
-	// HasFloatsToo means that the bucket's samples include histograms and floats. First, Last, Min, Max and Sum cover
+	// hasFloatsToo means that the bucket's samples include histograms and floats. First, Last, Min, Max and Sum cover
 	// the floats; all other columns cover all samples. A transition between floats and histograms is both a change and
 	// a reset, and there is no Correction.
-	HasFloatsToo
+	hasFloatsToo
 	// FirstIsHistogram and LastIsHistogram mean that the first, or last, sample is a histogram.
 	FirstIsHistogram
 	LastIsHistogram
@@ -177,7 +177,7 @@ const (
 const ofHistograms = HasHistograms | FirstIsHistogram | LastIsHistogram
 
 // HasFloats returns true if a bucket with samples contains floats.
-func (f Flags) HasFloats() bool { return f&(HasHistograms|HasFloatsToo) != HasHistograms }
+func (f Flags) HasFloats() bool { return f&(HasHistograms|hasFloatsToo) != HasHistograms }
 
 // Columns is a set of columns of Buckets. Start, End and Flags are always present.
 type Columns uint16

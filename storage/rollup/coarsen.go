@@ -146,7 +146,7 @@ func coarsenHistograms(into *Buckets, i int, fine *Buckets, from, to int, floats
 		into.setHistograms(i, all.finish())
 		return
 	}
-	into.Flags[i] |= HasHistograms | HasFloatsToo | fine.Flags[first]&FirstIsHistogram |
+	into.Flags[i] |= HasHistograms | hasFloatsToo | fine.Flags[first]&FirstIsHistogram |
 		fine.Flags[last]&LastIsHistogram
 	into.setHistograms(i, all.amongFloats())
 }

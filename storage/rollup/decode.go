@@ -188,8 +188,8 @@ func (d *decoder) decodeFlags() error {
 func isValid(f Flags) bool {
 	switch {
 	case f&storedEmpty != 0, f&HasHistograms == 0:
-		return f&(ofHistograms|HasFloatsToo) == 0
-	case f&HasFloatsToo == 0:
+		return f&(ofHistograms|hasFloatsToo) == 0
+	case f&hasFloatsToo == 0:
 		return f&ofHistograms == ofHistograms
 	default:
 		return true

@@ -36,7 +36,7 @@ func (e *encoder) encodeHistograms(b *Buckets) {
 		layouts = append(layouts, int64(asCount(h.FirstReset)|asCount(h.MixedKinds)<<1|asCount(h.SumDropped)<<2|
 			asCount(h.HasGauges)<<3|asCount(h.FirstStartReset)<<4|uint32(h.Coarser)<<5|
 			uint32(h.Reconciled)<<13))
-		if b.Flags[i]&HasFloatsToo != 0 {
+		if b.Flags[i]&hasFloatsToo != 0 {
 			counts = append(counts, int64(h.Count))
 		}
 	}
@@ -124,7 +124,7 @@ func (d *decoder) decodeLayouts(all []*Histograms, want Columns) error {
 			continue
 		}
 		n++
-		if d.into.Flags[d.at+i]&HasFloatsToo != 0 {
+		if d.into.Flags[d.at+i]&hasFloatsToo != 0 {
 			both++
 		}
 	}
@@ -151,7 +151,7 @@ func (d *decoder) decodeLayouts(all []*Histograms, want Columns) error {
 		h.HasGauges, h.FirstStartReset, h.Coarser = layout&8 != 0, layout&16 != 0, uint8(layout>>5)
 		h.Reconciled = Reconciled(layout >> 13)
 		h.Count = samples[i]
-		if want&ColumnCount != 0 && d.into.Flags[d.at+i]&HasFloatsToo != 0 {
+		if want&ColumnCount != 0 && d.into.Flags[d.at+i]&hasFloatsToo != 0 {
 			if counts[0] <= 0 || counts[0] >= int64(samples[i]) {
 				return fmt.Errorf("%w: %d histograms among %d samples", ErrCorrupt, counts[0], samples[i])
 			}
@@ -180,7 +180,7 @@ func (d *decoder) endHistograms(all []*Histograms, want Columns) error {
 		if h.First == nil {
 			return fmt.Errorf("%w: bucket %d has no histogram", ErrCorrupt, i)
 		}
-		if h.Last == h.First && want&ColumnSum != 0 && !h.SumDropped && d.into.Flags[d.at+i]&HasFloatsToo == 0 {
+		if h.Last == h.First && want&ColumnSum != 0 && !h.SumDropped && d.into.Flags[d.at+i]&hasFloatsToo == 0 {
 			h.Sum = h.First
 		}
 		if want&ColumnFirst == 0 {

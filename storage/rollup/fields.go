@@ -10,24 +10,24 @@ import (
 
 // The indices of the numbers of a chunk of buckets. Pages store them, so a change here requires a new version of pages.
 const (
-	// FieldWidth, FieldBuckets, FieldMissing and FieldVersion are the numbers of the envelope.
-	FieldWidth = iota
-	FieldBuckets
-	FieldMissing
-	FieldVersion
-	// FieldFirstEnd is the first end plus 2^63.
-	FieldFirstEnd
-	// FieldFirst is the varint of the column of first values, unmodified.
-	FieldFirst
-	// FieldColumns is the index of the first number of column 0. Each column has ColumnNumbers numbers: the numbers of
+	// fieldWidth, fieldBuckets, fieldMissing and fieldVersion are the numbers of the envelope.
+	fieldWidth = iota
+	fieldBuckets
+	fieldMissing
+	fieldVersion
+	// fieldFirstEnd is the first end plus 2^63.
+	fieldFirstEnd
+	// fieldFirst is the varint of the column of first values, unmodified.
+	fieldFirst
+	// fieldColumns is the index of the first number of column 0. Each column has columnNumbers numbers: the numbers of
 	// its run, and the byte before the run if the column has one. The head of the run is columnWhole for a column
 	// without a run, and 0 for an absent column.
-	FieldColumns
+	fieldColumns
 
-	// ColumnNumbers is the number of numbers per column.
-	ColumnNumbers = chunk.RunNumbers + 1
+	// columnNumbers is the number of numbers per column.
+	columnNumbers = chunk.RunNumbers + 1
 	// FieldNumbers is the number of numbers per chunk.
-	FieldNumbers = FieldColumns + columnsEnd*ColumnNumbers
+	FieldNumbers = fieldColumns + columnsEnd*columnNumbers
 	// FieldTexts is the number of texts per chunk. Text k belongs to column k: its bytes after the head of its run or,
 	// without a run, all its bytes.
 	FieldTexts = columnsEnd
@@ -50,7 +50,7 @@ const uncut = 1<<columnHistograms | 1<<columnCorrections | 1<<columnHistogramSum
 
 // TextSizedBy returns the indices of the numbers that TextSize needs for text k.
 func TextSizedBy(k int) (head, count int, ok bool) {
-	return FieldColumns + k*ColumnNumbers + chunk.RunHead, FieldBuckets, true
+	return fieldColumns + k*columnNumbers + chunk.RunHead, fieldBuckets, true
 }
 
 // TextSize returns the size of text k in bytes without patches, in a chunk with this number of buckets whose run of
@@ -72,8 +72,8 @@ func CutChunk(b []byte, f *chunk.Fields) bool {
 		return false
 	}
 	x := f.Numbers
-	x[FieldWidth], x[FieldBuckets], x[FieldMissing] = uint64(e.Width), uint64(e.Count), uint64(e.span-e.Count)
-	x[FieldVersion], x[FieldFirstEnd] = e.Version, uint64(e.MinEnd/e.Width)+1<<63
+	x[fieldWidth], x[fieldBuckets], x[fieldMissing] = uint64(e.Width), uint64(e.Count), uint64(e.span-e.Count)
+	x[fieldVersion], x[fieldFirstEnd] = e.Version, uint64(e.MinEnd/e.Width)+1<<63
 	for rest := e.there; rest != 0; rest &= rest - 1 {
 		id := bits.TrailingZeros32(rest)
 		cutColumn(id, e.column(id), f)
@@ -113,7 +113,7 @@ func relateNumbers(x []uint64, cut bool) {
 }
 
 // numbersOf returns the numbers of a column: the numbers of its run, and the byte before it.
-func numbersOf(id int, x []uint64) []uint64 { return x[FieldColumns+id*ColumnNumbers:][:ColumnNumbers] }
+func numbersOf(id int, x []uint64) []uint64 { return x[fieldColumns+id*columnNumbers:][:columnNumbers] }
 
 // cutColumn cuts a column that is stored.
 func cutColumn(id int, b []byte, f *chunk.Fields) {
@@ -127,7 +127,7 @@ func cutColumn(id int, b []byte, f *chunk.Fields) {
 	if id == columnFirst {
 		first, w := binary.Uvarint(b)
 		if ok = w > 0; ok {
-			f.Numbers[FieldFirst], b = first, b[w:]
+			f.Numbers[fieldFirst], b = first, b[w:]
 		}
 	}
 	if id == columnFirst && ok && len(b) == 0 {
@@ -182,7 +182,7 @@ func FieldsOf(want Columns) (numbers [FieldNumbers]bool, texts [FieldTexts]bool)
 			columns |= of
 		}
 	}
-	for k := range FieldColumns {
+	for k := range fieldColumns {
 		numbers[k] = true
 	}
 	for id := range columnsEnd {
@@ -190,8 +190,8 @@ func FieldsOf(want Columns) (numbers [FieldNumbers]bool, texts [FieldTexts]bool)
 			continue
 		}
 		texts[id] = true
-		for k := range ColumnNumbers {
-			numbers[FieldColumns+id*ColumnNumbers+k] = true
+		for k := range columnNumbers {
+			numbers[fieldColumns+id*columnNumbers+k] = true
 		}
 	}
 	return numbers, texts
@@ -207,11 +207,11 @@ func AppendCut(dst []byte, f *chunk.Fields) []byte {
 	x := f.Numbers
 	relateNumbers(x, false)
 	dst = append(dst, chunkFormat)
-	dst = binary.AppendUvarint(dst, x[FieldWidth])
-	dst = binary.AppendUvarint(dst, x[FieldBuckets])
-	dst = binary.AppendUvarint(dst, x[FieldMissing])
-	dst = binary.AppendVarint(dst, int64(x[FieldFirstEnd]-1<<63))
-	dst = binary.AppendUvarint(dst, x[FieldVersion])
+	dst = binary.AppendUvarint(dst, x[fieldWidth])
+	dst = binary.AppendUvarint(dst, x[fieldBuckets])
+	dst = binary.AppendUvarint(dst, x[fieldMissing])
+	dst = binary.AppendVarint(dst, int64(x[fieldFirstEnd]-1<<63))
+	dst = binary.AppendUvarint(dst, x[fieldVersion])
 	var there uint64
 	for id := range columnsEnd {
 		if numbersOf(id, x)[chunk.RunHead] != 0 {
@@ -253,7 +253,7 @@ func appendColumn(dst []byte, id int, f *chunk.Fields) []byte {
 		dst = append(dst, byte(x[chunk.RunNumbers]))
 	}
 	if id == columnFirst {
-		dst = binary.AppendUvarint(dst, f.Numbers[FieldFirst])
+		dst = binary.AppendUvarint(dst, f.Numbers[fieldFirst])
 		if x[chunk.RunHead] == columnNoRun {
 			return dst
 		}

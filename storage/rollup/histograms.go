@@ -85,19 +85,19 @@ func (r *histogramRun) add(next *Histograms, isStartReset bool) {
 		case r.h.Count == 1:
 			r.h.FirstReset, r.h.FirstStartReset, r.second = isReset, !isReset, next.First
 		case isReset:
-			r.addCorrection(&r.h.Correction, before, ReconciledCorrection)
+			r.addCorrection(&r.h.Correction, before, reconciledCorrection)
 		default:
 			r.addCorrection(&r.h.StartCorrection, before, ReconciledStartCorrection)
 		}
 		r.recordLayout(next.First, 0)
 		switch {
 		case next.FirstReset:
-			r.addCorrection(&r.h.Correction, next.First, ReconciledCorrection)
+			r.addCorrection(&r.h.Correction, next.First, reconciledCorrection)
 		case next.FirstStartReset:
 			r.addCorrection(&r.h.StartCorrection, next.First, ReconciledStartCorrection)
 		}
 	}
-	r.addCorrection(&r.h.Correction, next.Correction, ReconciledCorrection)
+	r.addCorrection(&r.h.Correction, next.Correction, reconciledCorrection)
 	r.addCorrection(&r.h.StartCorrection, next.StartCorrection, ReconciledStartCorrection)
 	if next.Count > 1 {
 		r.recordLayout(next.Last, next.Coarser)

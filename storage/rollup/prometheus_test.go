@@ -170,7 +170,7 @@ func requireAnswers(t testing.TB, b *Buckets, i int, s *chunk.Samples, name stri
 	require.Equal(t, one("resets"), float64(b.Resets[i]), name)
 	require.Equal(t, one("changes"), float64(b.Changes[i]), name)
 	if len(series.Histograms) > 0 && len(series.Floats) > 0 {
-		require.NotZero(t, b.Flags[i]&HasFloatsToo, name)
+		require.NotZero(t, b.Flags[i]&hasFloatsToo, name)
 		require.Equal(t, series.Histograms[0].H.String(), b.Histograms[i].First.String(), name)
 		require.Equal(t, series.Histograms[len(series.Histograms)-1].H.String(), b.Histograms[i].Last.String(), name)
 		require.Equal(t, math.Float64bits(one("min_over_time")), math.Float64bits(b.Min[i]), name)

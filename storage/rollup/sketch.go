@@ -14,7 +14,7 @@ import (
 )
 
 // Sketch counts values in bins. The relative difference between a value and the value of its bin is at most
-// SketchAccuracy, and quantiles have the same accuracy. It is a DDSketch (Masson, Rim and Lee, "DDSketch: a fast and
+// sketchAccuracy, and quantiles have the same accuracy. It is a DDSketch (Masson, Rim and Lee, "DDSketch: a fast and
 // fully-mergeable quantile sketch with relative-error guarantees", VLDB 2019). Sketches of parts are merged by adding
 // up their bins. A sketch is immutable.
 //
@@ -34,9 +34,9 @@ type SketchBin struct {
 }
 
 const (
-	// SketchAccuracy is the max difference between a value and its bin's value, relative to the value. It is a constant
+	// sketchAccuracy is the max difference between a value and its bin's value, relative to the value. It is a constant
 	// of the format.
-	SketchAccuracy = 0.01
+	sketchAccuracy = 0.01
 	// sketchBins is the number of bins per power of two.
 	sketchBins = 35
 	// maxSketchBins is the max number of bins of a sketch. Values that need more have no sketch.

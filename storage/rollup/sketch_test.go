@@ -20,7 +20,7 @@ func TestSketchBinsAreNarrow(t *testing.T) {
 			require.Zero(t, near, "%v", v)
 			return
 		}
-		require.LessOrEqual(t, math.Abs(near-v), SketchAccuracy*math.Abs(v), "%v", v)
+		require.LessOrEqual(t, math.Abs(near-v), sketchAccuracy*math.Abs(v), "%v", v)
 		require.LessOrEqual(t, key, sketchKey(math.Nextafter(v, math.Inf(1))), "%v", v)
 		require.LessOrEqual(t, max(key, -key), int32(maxSketchKey))
 	}
@@ -89,7 +89,7 @@ func TestQuantilesOfSketches(t *testing.T) {
 				want := raw[k]*(1-weight) + raw[next]*weight
 				got := made.V[k]*(1-weight) + made.V[next]*weight
 				require.LessOrEqual(t, math.Abs(got-want),
-					1.0000001*SketchAccuracy*(math.Abs(raw[k])*(1-weight)+math.Abs(raw[next])*weight), sh.name)
+					1.0000001*sketchAccuracy*(math.Abs(raw[k])*(1-weight)+math.Abs(raw[next])*weight), sh.name)
 				questions++
 			}
 			require.Equal(t, []float64{raw[0], raw[len(raw)-1]}, []float64{made.V[0], made.V[len(made.V)-1]}, sh.name)

@@ -45,7 +45,7 @@ func (e *LimitError) ForRequest(n int) *LimitError {
 
 func newBurstError(tenant string, n int, burst int64) *LimitError {
 	return &LimitError{
-		Tenant: tenant, Limit: KeySamplesBurst, Status: http.StatusRequestEntityTooLarge,
+		Tenant: tenant, Limit: keySamplesBurst, Status: http.StatusRequestEntityTooLarge,
 		Detail: fmt.Sprintf(
 			"the request has %d samples, more than the burst limit of %d; send smaller requests, or ask the operator "+
 				"to raise the limit",

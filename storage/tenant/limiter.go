@@ -76,7 +76,7 @@ func (l *Limiter) ChargeSamples(name string, n int) error {
 	}
 	rate, burst := limits.SamplesPerSecond, limits.burst()
 	if int64(n) > burst {
-		l.CountRejected(name, KeySamplesBurst, n)
+		l.CountRejected(name, keySamplesBurst, n)
 		return newBurstError(name, n, burst)
 	}
 	a := l.account(name)
@@ -90,7 +90,7 @@ func (l *Limiter) ChargeSamples(name string, n int) error {
 	if ok {
 		return nil
 	}
-	l.CountRejected(name, KeySamplesPerSecond, n)
+	l.CountRejected(name, keySamplesPerSecond, n)
 	return newRateError(name, n, wait, rate, burst)
 }
 
@@ -112,13 +112,13 @@ func (l *Limiter) CheckRate(name string) error {
 	if wait <= 0 || wait > maxRejection { // A longer wait means that the clock was set back.
 		return nil
 	}
-	l.CountRejected(name, KeySamplesPerSecond, 1)
+	l.CountRejected(name, keySamplesPerSecond, 1)
 	return newRateError(name, 0, wait, limits.SamplesPerSecond, limits.burst())
 }
 
 func newRateError(name string, n int, wait time.Duration, rate, burst int64) *LimitError {
 	return &LimitError{
-		Tenant: name, Limit: KeySamplesPerSecond, Status: http.StatusTooManyRequests, RetryAfter: wait,
+		Tenant: name, Limit: keySamplesPerSecond, Status: http.StatusTooManyRequests, RetryAfter: wait,
 		samples: int64(n), burst: burst, rate: rate,
 		Detail: fmt.Sprintf(
 			"more than %d samples per second, with bursts of %d; send fewer samples, or ask the operator to raise "+
@@ -167,9 +167,9 @@ func (l *Limiter) ChargeSeries(name string, active int, counted bool) error {
 	if ok {
 		return nil
 	}
-	l.CountRejected(name, KeyNewSeriesPerHour, 1)
+	l.CountRejected(name, keyNewSeriesPerHour, 1)
 	return &LimitError{
-		Tenant: name, Limit: KeyNewSeriesPerHour, Status: http.StatusBadRequest,
+		Tenant: name, Limit: keyNewSeriesPerHour, Status: http.StatusBadRequest,
 		Detail: fmt.Sprintf("more than %d new series per hour; look for labels with changing values (churn), or ask "+
 			"the operator to raise the limit. The next series is accepted in %s",
 			most, wait.Round(time.Second/10)),
@@ -190,9 +190,9 @@ func (l *Limiter) ChargeExemplar(name string) error {
 	if ok {
 		return nil
 	}
-	l.CountRejected(name, KeyExemplarsPerSecond, 1)
+	l.CountRejected(name, keyExemplarsPerSecond, 1)
 	return &LimitError{
-		Tenant: name, Limit: KeyExemplarsPerSecond, Status: http.StatusBadRequest,
+		Tenant: name, Limit: keyExemplarsPerSecond, Status: http.StatusBadRequest,
 		Detail: fmt.Sprintf(
 			"more than %d exemplars per second; send fewer exemplars, or ask the operator to raise the limit", rate,
 		),
@@ -206,9 +206,9 @@ func (l *Limiter) CheckRequest(name string, size int64) error {
 	if most == 0 || size <= most {
 		return nil
 	}
-	l.CountRejected(name, KeyRequestBytes, 1)
+	l.CountRejected(name, keyRequestBytes, 1)
 	return &LimitError{
-		Tenant: name, Limit: KeyRequestBytes, Status: http.StatusRequestEntityTooLarge,
+		Tenant: name, Limit: keyRequestBytes, Status: http.StatusRequestEntityTooLarge,
 		Detail: fmt.Sprintf(
 			"the request has more than %d bytes; send smaller requests, or ask the operator to raise the limit", most,
 		),
@@ -295,9 +295,9 @@ func (l *Limiter) Remaining(name string) map[string]float64 {
 		rate  int64
 		level float64
 	}{
-		KeySamplesPerSecond:   {limits.SamplesPerSecond, a.samples.level},
-		KeyNewSeriesPerHour:   {limits.NewSeriesPerHour, a.newSeries.level},
-		KeyExemplarsPerSecond: {limits.ExemplarsPerSecond, a.exemplars.level},
+		keySamplesPerSecond:   {limits.SamplesPerSecond, a.samples.level},
+		keyNewSeriesPerHour:   {limits.NewSeriesPerHour, a.newSeries.level},
+		keyExemplarsPerSecond: {limits.ExemplarsPerSecond, a.exemplars.level},
 	} {
 		if b.rate > 0 {
 			out[k] = b.level

@@ -50,7 +50,7 @@ func TestSamplesPerSecond(t *testing.T) {
 	)
 	require.NoError(t, l.ChargeSamples("a", 500), "the burst is there from the start")
 	err := l.ChargeSamples("a", 150)
-	require.Equal(t, http.StatusTooManyRequests, refusedWith(t, err, KeySamplesPerSecond))
+	require.Equal(t, http.StatusTooManyRequests, refusedWith(t, err, keySamplesPerSecond))
 	require.Equal(t, 1500*time.Millisecond, err.(*LimitError).RetryAfter)
 	require.NoError(t, l.ChargeSamples("b", 500), "another tenant has its own")
 	require.NoError(t, l.ChargeSamples("free", 1e9))
@@ -65,7 +65,7 @@ func TestSamplesPerSecond(t *testing.T) {
 	c.now = c.now.Add(1000 * time.Hour)
 	require.NoError(t, l.ChargeSamples("a", 500), "never more than the burst")
 	require.Error(t, l.ChargeSamples("a", 1))
-	require.Equal(t, http.StatusRequestEntityTooLarge, refusedWith(t, l.ChargeSamples("a", 501), KeySamplesBurst),
+	require.Equal(t, http.StatusRequestEntityTooLarge, refusedWith(t, l.ChargeSamples("a", 501), keySamplesBurst),
 		"what can never be taken must not be tried again")
 }
 
@@ -76,7 +76,7 @@ func TestSendersThatDoNotWait(t *testing.T) {
 	require.NoError(t, l.ChargeSamples("a", 450))
 	require.NoError(t, l.CheckRate("a"))
 	require.Error(t, l.ChargeSamples("a", 100))
-	require.Equal(t, http.StatusTooManyRequests, refusedWith(t, l.CheckRate("a"), KeySamplesPerSecond))
+	require.Equal(t, http.StatusTooManyRequests, refusedWith(t, l.CheckRate("a"), keySamplesPerSecond))
 	require.NoError(t, l.CheckRate("b"))
 	c.now = c.now.Add(499 * time.Millisecond)
 	require.Error(t, l.CheckRate("a"), "small requests leave room for the one that was refused")
@@ -104,9 +104,9 @@ func TestRequestOfSeveralBatches(t *testing.T) {
 func TestNewLimitsKeepWhatWasUsed(t *testing.T) {
 	l := newTestLimiter(t, newClock(), "defaults: {samples_per_second: 100, samples_burst: 500}")
 	require.NoError(t, l.ChargeSamples("a", 300))
-	require.Equal(t, map[string]float64{KeySamplesPerSecond: 200}, l.Remaining("a"))
+	require.Equal(t, map[string]float64{keySamplesPerSecond: 200}, l.Remaining("a"))
 	l.Set(NewTable(Limits{SamplesPerSecond: 100, SamplesBurst: 150}, nil))
-	require.Equal(t, map[string]float64{KeySamplesPerSecond: 150}, l.Remaining("a"))
+	require.Equal(t, map[string]float64{keySamplesPerSecond: 150}, l.Remaining("a"))
 	l.Set(NewTable(Limits{}, nil))
 	require.NoError(t, l.ChargeSamples("a", 1e9))
 	require.Empty(t, l.Remaining("a"))
@@ -119,7 +119,7 @@ func TestSeriesLimits(t *testing.T) {
 	for range 6 {
 		require.NoError(t, l.ChargeSeries("a", 0, true))
 	}
-	require.Equal(t, http.StatusBadRequest, refusedWith(t, l.ChargeSeries("a", 6, true), KeyNewSeriesPerHour))
+	require.Equal(t, http.StatusBadRequest, refusedWith(t, l.ChargeSeries("a", 6, true), keyNewSeriesPerHour))
 	require.NoError(t, l.ChargeSeries("a", 6, false), "after a restart nobody knows which series are new")
 	c.now = c.now.Add(10 * time.Minute)
 	require.NoError(t, l.ChargeSeries("a", 6, true))
@@ -131,9 +131,9 @@ func TestExemplarsAndRequests(t *testing.T) {
 	for range 20 {
 		require.NoError(t, l.ChargeExemplar("a"))
 	}
-	require.Equal(t, http.StatusBadRequest, refusedWith(t, l.ChargeExemplar("a"), KeyExemplarsPerSecond))
+	require.Equal(t, http.StatusBadRequest, refusedWith(t, l.ChargeExemplar("a"), keyExemplarsPerSecond))
 	require.NoError(t, l.CheckRequest("a", 1024))
-	require.Equal(t, http.StatusRequestEntityTooLarge, refusedWith(t, l.CheckRequest("a", 1025), KeyRequestBytes))
+	require.Equal(t, http.StatusRequestEntityTooLarge, refusedWith(t, l.CheckRequest("a", 1025), keyRequestBytes))
 }
 
 func TestNoLimiterLimitsNothing(t *testing.T) {
@@ -170,7 +170,7 @@ func TestAQueryCountsAsOne(t *testing.T) {
 	u.Restore(saved)
 	require.NoError(t, u.AddSamples(100))
 	require.NoError(t, u.AddBytes(1000))
-	require.Equal(t, http.StatusUnprocessableEntity, refusedWith(t, u.AddBytes(1), KeyQueryBytes))
+	require.Equal(t, http.StatusUnprocessableEntity, refusedWith(t, u.AddBytes(1), keyQueryBytes))
 	require.NoError(t, u.CheckRange(time.Hour))
 	require.Equal(t, http.StatusUnprocessableEntity, refusedWith(t, u.CheckRange(time.Hour+1), KeyQueryRange))
 }
@@ -226,7 +226,7 @@ tenants:
 	own.SamplesPerSecond, own.QueryRange = 200_000, 0
 	require.Equal(t, own, table.LimitsOf("team-a"), "the rest is as in defaults")
 	require.Equal(t, map[string]any{
-		KeySamplesPerSecond: 1e5, KeyRequestBytes: 0x1p24, KeyQueryBytes: 1e3, KeyQueryRange: 31 * 86400.,
+		keySamplesPerSecond: 1e5, keyRequestBytes: 0x1p24, keyQueryBytes: 1e3, KeyQueryRange: 31 * 86400.,
 		KeyLabels: 40.,
 	}, usual.ByKey())
 	for _, empty := range []string{"", "# nothing\n", "defaults:\ntenants:\n", "tenants: {a: {}}"} {
@@ -261,7 +261,7 @@ func TestLongLabelValues(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, TruncateLongLabelValues, table.LimitsOf("b").LongLabelValues)
 	require.Equal(t, RejectLongLabelValues, table.LimitsOf("a").LongLabelValues)
-	require.Equal(t, map[string]any{KeyLongLabelValues: "reject"}, table.LimitsOf("a").ByKey())
+	require.Equal(t, map[string]any{keyLongLabelValues: "reject"}, table.LimitsOf("a").ByKey())
 	table, err = ParseLimits([]byte(
 		"defaults: {label_value_bytes: 22}\ntenants: {a: {label_value_bytes: 23, long_label_values: truncate}, b: {long_label_values: reject}}",
 	))
@@ -310,11 +310,11 @@ func TestBadLimits(t *testing.T) {
 		"tenants:\n  " + strings.Repeat("x", 151) + ": {}":                                "invalid name",
 	} {
 		_, err := ParseLimits([]byte(text))
-		require.ErrorIs(t, err, ErrBadLimits, text)
+		require.ErrorIs(t, err, errBadLimits, text)
 		require.ErrorContains(t, err, want, text)
 	}
 	_, err := ParseLimits(make([]byte, MaxLimitsFile+1))
-	require.ErrorIs(t, err, ErrBadLimits)
+	require.ErrorIs(t, err, errBadLimits)
 }
 
 func FuzzParseLimits(f *testing.F) {
@@ -323,7 +323,7 @@ func FuzzParseLimits(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		table, err := ParseLimits(text)
 		if err != nil {
-			require.ErrorIs(t, err, ErrBadLimits)
+			require.ErrorIs(t, err, errBadLimits)
 			return
 		}
 		limits := table.LimitsOf("a")

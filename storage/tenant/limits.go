@@ -43,8 +43,8 @@ var longLabelValues = []string{"reject", "truncate"}
 
 // Values of LongLabelValues.
 const (
-	// LongLabelValuesDefault truncates resource attributes of OTLP, and rejects other series.
-	LongLabelValuesDefault LongLabelValues = iota
+	// longLabelValuesDefault truncates resource attributes of OTLP, and rejects other series.
+	longLabelValuesDefault LongLabelValues = iota
 	// RejectLongLabelValues rejects the series.
 	RejectLongLabelValues
 	// TruncateLongLabelValues shortens the value, and adds a hash of the whole value.
@@ -121,9 +121,9 @@ const (
 const (
 	// MaxLabels is the max number of labels that a limit can allow.
 	MaxLabels = 1024
-	// MaxLabelBytes is the max length of a label's name or value that a limit can allow, in bytes. Labels are part of
+	// maxLabelBytes is the max length of a label's name or value that a limit can allow, in bytes. Labels are part of
 	// the keys of rows, which have a max size.
-	MaxLabelBytes = 16 << 10
+	maxLabelBytes = 16 << 10
 	// MinTruncatedBytes is the min limit for label values that are truncated, in bytes: the length of a value's hash.
 	MinTruncatedBytes = 23
 	// greatest is the max value of all other limits. Ten times this value doesn't overflow 64 bits.
@@ -132,40 +132,40 @@ const (
 
 // The names of limits in files, errors and metrics.
 const (
-	KeySamplesPerSecond   = "samples_per_second"
-	KeySamplesBurst       = "samples_burst"
+	keySamplesPerSecond   = "samples_per_second"
+	keySamplesBurst       = "samples_burst"
 	KeyActiveSeries       = "active_series"
-	KeyNewSeriesPerHour   = "new_series_per_hour"
-	KeyExemplarsPerSecond = "exemplars_per_second"
+	keyNewSeriesPerHour   = "new_series_per_hour"
+	keyExemplarsPerSecond = "exemplars_per_second"
 	KeyLabels             = "labels"
 	KeyLabelNameBytes     = "label_name_bytes"
 	KeyLabelValueBytes    = "label_value_bytes"
-	KeyLongLabelValues    = "long_label_values"
-	KeyRequestBytes       = "request_bytes"
+	keyLongLabelValues    = "long_label_values"
+	keyRequestBytes       = "request_bytes"
 	KeyQueryRange         = "query_range"
 	KeyQuerySeries        = "query_series"
 	KeyQuerySamples       = "query_samples"
-	KeyQueryBytes         = "query_bytes"
+	keyQueryBytes         = "query_bytes"
 	KeyQueries            = "queries"
 	KeyQueriesWaiting     = "queries_waiting"
 )
 
 // keys are all limits in the order in which they are listed.
 var keys = []key{
-	{KeySamplesPerSecond, unitNumber, 0, func(l *Limits) *int64 { return &l.SamplesPerSecond }},
-	{KeySamplesBurst, unitNumber, 0, func(l *Limits) *int64 { return &l.SamplesBurst }},
+	{keySamplesPerSecond, unitNumber, 0, func(l *Limits) *int64 { return &l.SamplesPerSecond }},
+	{keySamplesBurst, unitNumber, 0, func(l *Limits) *int64 { return &l.SamplesBurst }},
 	{KeyActiveSeries, unitNumber, 0, func(l *Limits) *int64 { return &l.ActiveSeries }},
-	{KeyNewSeriesPerHour, unitNumber, 0, func(l *Limits) *int64 { return &l.NewSeriesPerHour }},
-	{KeyExemplarsPerSecond, unitNumber, 0, func(l *Limits) *int64 { return &l.ExemplarsPerSecond }},
+	{keyNewSeriesPerHour, unitNumber, 0, func(l *Limits) *int64 { return &l.NewSeriesPerHour }},
+	{keyExemplarsPerSecond, unitNumber, 0, func(l *Limits) *int64 { return &l.ExemplarsPerSecond }},
 	{KeyLabels, unitNumber, MaxLabels, func(l *Limits) *int64 { return &l.Labels }},
-	{KeyLabelNameBytes, unitNumber, MaxLabelBytes, func(l *Limits) *int64 { return &l.LabelNameBytes }},
-	{KeyLabelValueBytes, unitNumber, MaxLabelBytes, func(l *Limits) *int64 { return &l.LabelValueBytes }},
-	{KeyLongLabelValues, unitWord, 0, func(l *Limits) *int64 { return (*int64)(&l.LongLabelValues) }},
-	{KeyRequestBytes, unitBytes, 0, func(l *Limits) *int64 { return &l.RequestBytes }},
+	{KeyLabelNameBytes, unitNumber, maxLabelBytes, func(l *Limits) *int64 { return &l.LabelNameBytes }},
+	{KeyLabelValueBytes, unitNumber, maxLabelBytes, func(l *Limits) *int64 { return &l.LabelValueBytes }},
+	{keyLongLabelValues, unitWord, 0, func(l *Limits) *int64 { return (*int64)(&l.LongLabelValues) }},
+	{keyRequestBytes, unitBytes, 0, func(l *Limits) *int64 { return &l.RequestBytes }},
 	{KeyQueryRange, unitDuration, 0, func(l *Limits) *int64 { return (*int64)(&l.QueryRange) }},
 	{KeyQuerySeries, unitNumber, 0, func(l *Limits) *int64 { return &l.QuerySeries }},
 	{KeyQuerySamples, unitNumber, 0, func(l *Limits) *int64 { return &l.QuerySamples }},
-	{KeyQueryBytes, unitBytes, 0, func(l *Limits) *int64 { return &l.QueryBytes }},
+	{keyQueryBytes, unitBytes, 0, func(l *Limits) *int64 { return &l.QueryBytes }},
 	{KeyQueries, unitNumber, 0, func(l *Limits) *int64 { return &l.Queries }},
 	{KeyQueriesWaiting, unitNumber, 0, func(l *Limits) *int64 { return &l.QueriesWaiting }},
 }

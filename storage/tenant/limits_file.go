@@ -16,8 +16,8 @@ import (
 	"github.com/cassia-db/cassia/storage/bounds"
 )
 
-// ErrBadLimits means that a limits file is invalid. The error that wraps it has the reason.
-var ErrBadLimits = errors.New("invalid limits")
+// errBadLimits means that a limits file is invalid. The error that wraps it has the reason.
+var errBadLimits = errors.New("invalid limits")
 
 // MaxLimitsFile is the max size of a limits file in bytes.
 const MaxLimitsFile = 4 << 20
@@ -32,14 +32,14 @@ const MaxLimitsFile = 4 << 20
 //	  team-a: {samples_per_second: 200000}
 //
 // A tenant without a value for a limit gets the value in defaults. 0 means no limit. Unknown and duplicate keys are
-// errors that contain the line. All errors wrap ErrBadLimits.
+// errors that contain the line. All errors wrap errBadLimits.
 func ParseLimits(text []byte) (*Table, error) {
 	var doc yaml.Node
 	if len(text) > MaxLimitsFile {
-		return nil, fmt.Errorf("%w: the file has %d bytes; the maximum is %d", ErrBadLimits, len(text), MaxLimitsFile)
+		return nil, fmt.Errorf("%w: the file has %d bytes; the maximum is %d", errBadLimits, len(text), MaxLimitsFile)
 	}
 	if err := bounds.DecodeYAML(text, MaxLimitsFile, &doc); err != nil {
-		return nil, fmt.Errorf("%w: %s", ErrBadLimits, strings.TrimPrefix(err.Error(), "yaml: "))
+		return nil, fmt.Errorf("%w: %s", errBadLimits, strings.TrimPrefix(err.Error(), "yaml: "))
 	}
 	t := NewTable(Limits{}, nil)
 	if doc.Kind == 0 {
@@ -69,7 +69,7 @@ func ParseLimits(text []byte) (*Table, error) {
 		})
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrBadLimits, err)
+		return nil, fmt.Errorf("%w: %w", errBadLimits, err)
 	}
 	return t, nil
 }
@@ -119,7 +119,7 @@ func parseSet(n *yaml.Node, over Limits) (Limits, error) {
 		most < MinTruncatedBytes {
 		err = fmt.Errorf(
 			"line %d: %s: must be at least %d with %s: truncate, because a truncated value contains a hash", n.Line,
-			KeyLabelValueBytes, MinTruncatedBytes, KeyLongLabelValues,
+			KeyLabelValueBytes, MinTruncatedBytes, keyLongLabelValues,
 		)
 	}
 	return over, err

@@ -76,7 +76,7 @@ func (u *Use) AddBytes(n int) error {
 	if u == nil || u.limits.QueryBytes == 0 || u.bytes.Add(int64(n)) <= u.limits.QueryBytes {
 		return nil
 	}
-	return u.rejectQuery(KeyQueryBytes,
+	return u.rejectQuery(keyQueryBytes,
 		"its labels and encoded samples exceed %d bytes; query a shorter range or fewer series", u.limits.QueryBytes)
 }
 

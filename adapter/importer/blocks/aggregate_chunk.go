@@ -32,8 +32,8 @@ const (
 	aggregates
 )
 
-// ErrAggregates means that a chunk of aggregates is damaged.
-var ErrAggregates = errors.New("blocks: damaged chunk of aggregates")
+// errAggregates means that a chunk of aggregates is damaged.
+var errAggregates = errors.New("blocks: damaged chunk of aggregates")
 
 // pool decodes the chunks of Thanos' aggregates and of Prometheus.
 type pool struct{ chunkenc.Pool }
@@ -94,16 +94,16 @@ func (c *aggregateChunk) points() (all [aggregates][]stamped, err error) {
 	for i := range all {
 		length, n := binary.Uvarint(rest)
 		if n <= 0 {
-			return all, fmt.Errorf("%w: aggregate %d is missing", ErrAggregates, i)
+			return all, fmt.Errorf("%w: aggregate %d is missing", errAggregates, i)
 		}
 		if rest = rest[n:]; length == 0 {
 			continue
 		}
 		if length >= uint64(len(rest)) { // The length excludes the encoding.
-			return all, fmt.Errorf("%w: aggregate %d is truncated", ErrAggregates, i)
+			return all, fmt.Errorf("%w: aggregate %d is truncated", errAggregates, i)
 		}
 		if all[i], err = pointsOf(chunkenc.Encoding(rest[0]), rest[1:1+length]); err != nil {
-			return all, fmt.Errorf("%w: aggregate %d: %w", ErrAggregates, i, err)
+			return all, fmt.Errorf("%w: aggregate %d: %w", errAggregates, i, err)
 		}
 		rest = rest[1+length:]
 	}

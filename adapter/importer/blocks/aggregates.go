@@ -43,26 +43,26 @@ func windowsOf(c *aggregateChunk, width int64) (*chunkWindows, error) {
 	} {
 		if len(all[i]) != len(counts) {
 			return nil, fmt.Errorf("%w: %d windows have a %s, and %d a count",
-				ErrAggregates, len(all[i]), name, len(counts))
+				errAggregates, len(all[i]), name, len(counts))
 		}
 	}
 	for i, p := range counts {
 		for _, of := range [...]int{aggregateSum, aggregateMin, aggregateMax} {
 			if all[of][i].t != p.t {
-				return nil, fmt.Errorf("%w: windows of different times", ErrAggregates)
+				return nil, fmt.Errorf("%w: windows of different times", errAggregates)
 			}
 		}
 		if !(p.v >= 1 && p.v <= float64(width)) || p.v != math.Trunc(p.v) {
-			return nil, fmt.Errorf("%w: a window of %v samples at %d ms; it may have 1 to %d", ErrAggregates, p.v, p.t,
+			return nil, fmt.Errorf("%w: a window of %v samples at %d ms; it may have 1 to %d", errAggregates, p.v, p.t,
 				width)
 		}
 		if i > 0 && p.t <= counts[i-1].t {
-			return nil, fmt.Errorf("%w: windows out of order: %d ms after %d ms", ErrAggregates, p.t, counts[i-1].t)
+			return nil, fmt.Errorf("%w: windows out of order: %d ms after %d ms", errAggregates, p.t, counts[i-1].t)
 		}
 		start := p.t - (p.t%width+width)%width
 		if i > 0 && start < w.list[i-1].end {
 			return nil, fmt.Errorf(
-				"%w: two windows in the %d ms from %d ms on; meta.json may declare another resolution", ErrAggregates,
+				"%w: two windows in the %d ms from %d ms on; meta.json may declare another resolution", errAggregates,
 				width, start,
 			)
 		}
@@ -72,7 +72,7 @@ func windowsOf(c *aggregateChunk, width int64) (*chunkWindows, error) {
 		}
 		if !rollup.IsPossible(x.n, x.sum, x.least, x.most) {
 			return nil, fmt.Errorf("%w: the sum %v, min %v and max %v of the %d samples at %d ms contradict each other",
-				ErrAggregates, x.sum, x.least, x.most, x.n, p.t)
+				errAggregates, x.sum, x.least, x.most, x.n, p.t)
 		}
 		w.list = append(w.list, x)
 	}

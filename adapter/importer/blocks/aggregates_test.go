@@ -342,7 +342,7 @@ func TestUndeclaredAggregates(t *testing.T) {
 			}).Batches(t.Context(), "") {
 				got = err
 			}
-			require.ErrorIs(t, got, ErrUndeclared)
+			require.ErrorIs(t, got, errUndeclared)
 			require.ErrorContains(t, got, block)
 		})
 	}
@@ -373,7 +373,7 @@ func TestFalselyDeclaredSamples(t *testing.T) {
 	for _, err := range source.Batches(t.Context(), "") {
 		got = err
 	}
-	require.ErrorIs(t, got, ErrDeclared)
+	require.ErrorIs(t, got, errDeclared)
 	require.ErrorContains(t, got, block)
 	path := filepath.Join(block, "meta.json")
 	text, err := os.ReadFile(path)
@@ -385,7 +385,7 @@ func TestFalselyDeclaredSamples(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(path, text, 0o644))
 	_, err = find([]string{dir})
-	require.ErrorIs(t, err, ErrDamaged)
+	require.ErrorIs(t, err, errDamaged)
 	require.ErrorContains(t, err, "minTime is after maxTime")
 }
 
@@ -407,7 +407,7 @@ func TestImpossibleWindows(t *testing.T) {
 			data = append(append(binary.AppendUvarint(data, uint64(len(c.Bytes()))), byte(c.Encoding())), c.Bytes()...)
 		}
 		_, err := windowsOf(&aggregateChunk{data: append(data, 0)}, 300_000)
-		require.ErrorIs(t, err, ErrAggregates)
+		require.ErrorIs(t, err, errAggregates)
 		require.ErrorContains(t, err, want)
 	}
 }
@@ -425,7 +425,7 @@ func TestContradictoryAggregates(t *testing.T) {
 			data = append(append(binary.AppendUvarint(data, uint64(len(c.Bytes()))), byte(c.Encoding())), c.Bytes()...)
 		}
 		_, err := windowsOf(&aggregateChunk{data: append(data, 0)}, 300_000)
-		require.ErrorIs(t, err, ErrAggregates, name)
+		require.ErrorIs(t, err, errAggregates, name)
 		require.ErrorContains(t, err, "contradict each other", name)
 	}
 }

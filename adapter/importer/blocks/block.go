@@ -41,7 +41,7 @@ func (b *block) sources() []string {
 }
 
 func (b *block) damaged(err error) error {
-	return fmt.Errorf("%w %s: %w; move it away to import the other blocks", ErrDamaged, b.dir, err)
+	return fmt.Errorf("%w %s: %w; move it away to import the other blocks", errDamaged, b.dir, err)
 }
 
 // open opens the block if it is closed.

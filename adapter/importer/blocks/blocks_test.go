@@ -288,7 +288,7 @@ func TestThanos(t *testing.T) {
 	down := write(t, dir, a)
 	thanos(t, down, nil, 60_000)
 	_, err := New(Options{Dirs: []string{dir}, Selection: importer.Everything()}).Plan(t.Context())
-	require.ErrorIs(t, err, ErrDownsampled)
+	require.ErrorIs(t, err, errDownsampled)
 	require.ErrorContains(t, err, down)
 }
 
@@ -297,7 +297,7 @@ func TestThanos(t *testing.T) {
 func TestDamage(t *testing.T) {
 	dir := t.TempDir()
 	_, err := New(Options{Dirs: []string{dir}}).Plan(t.Context())
-	require.ErrorIs(t, err, ErrNoBlocks)
+	require.ErrorIs(t, err, errNoBlocks)
 	a := floats("a", start, 3000)
 	one := write(t, dir, a)
 	path := filepath.Join(one, "chunks", "000001")
@@ -316,7 +316,7 @@ func TestDamage(t *testing.T) {
 
 	require.NoError(t, os.Truncate(filepath.Join(one, "index"), 100))
 	_, err = New(Options{Dirs: []string{dir}, Selection: importer.Everything()}).Plan(t.Context())
-	require.ErrorIs(t, err, ErrDamaged)
+	require.ErrorIs(t, err, errDamaged)
 	require.ErrorContains(t, err, one)
 }
 

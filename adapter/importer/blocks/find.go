@@ -19,23 +19,23 @@ import (
 )
 
 var (
-	// ErrNoBlocks means that a folder contains no blocks.
-	ErrNoBlocks = errors.New("blocks: no TSDB block found; a block is a folder with meta.json, index and chunks")
-	// ErrDownsampled means that a block has aggregates of an unsupported resolution.
-	ErrDownsampled = errors.New("blocks: unsupported resolution of a downsampled block; only 5m and 1h are supported")
-	// ErrUndeclared means that a block has aggregates, but meta.json describes a block of samples.
-	ErrUndeclared = errors.New(
+	// errNoBlocks means that a folder contains no blocks.
+	errNoBlocks = errors.New("blocks: no TSDB block found; a block is a folder with meta.json, index and chunks")
+	// errDownsampled means that a block has aggregates of an unsupported resolution.
+	errDownsampled = errors.New("blocks: unsupported resolution of a downsampled block; only 5m and 1h are supported")
+	// errUndeclared means that a block has aggregates, but meta.json describes a block of samples.
+	errUndeclared = errors.New(
 		"blocks: meta.json doesn't declare a downsampled block, but the chunks are aggregates; set thanos.downsample.resolution in it to 300000 (5m) or 3600000 (1h), or move the block away to import the other blocks",
 	)
-	// ErrDeclared means that a block has samples, but meta.json describes a block of aggregates.
-	ErrDeclared = errors.New(
+	// errDeclared means that a block has samples, but meta.json describes a block of aggregates.
+	errDeclared = errors.New(
 		"blocks: meta.json declares a downsampled block, but the chunks are raw samples; remove thanos.downsample " +
 			"from it, or move the block away to import the other blocks",
 	)
 	// errOutside means that a chunk has samples outside of the block's time range, on days on which it isn't read.
 	errOutside = errors.New("samples are outside of the time range in meta.json; correct minTime and maxTime")
-	// ErrDamaged means that a block can't be read.
-	ErrDamaged = errors.New("blocks: damaged block")
+	// errDamaged means that a block can't be read.
+	errDamaged = errors.New("blocks: damaged block")
 )
 
 // found is a block as described by its meta.json.
@@ -117,7 +117,7 @@ func findIn(dir string) ([]found, error) {
 		f, err := readMeta(filepath.Join(dir, e.Name()))
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("%w %s: meta.json is missing; move it away to import the other blocks",
-				ErrDamaged, filepath.Join(dir, e.Name()))
+				errDamaged, filepath.Join(dir, e.Name()))
 		}
 		if err != nil {
 			return nil, err
@@ -125,7 +125,7 @@ func findIn(dir string) ([]found, error) {
 		list = append(list, f)
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("%w: %s", ErrNoBlocks, dir)
+		return nil, fmt.Errorf("%w: %s", errNoBlocks, dir)
 	}
 	return list, nil
 }
@@ -138,11 +138,11 @@ func readMeta(dir string) (found, error) {
 	var m metaFile
 	if err := json.Unmarshal(text, &m); err != nil {
 		return found{}, fmt.Errorf("%w %s: meta.json: %w; move it away to import the other blocks",
-			ErrDamaged, dir, err)
+			errDamaged, dir, err)
 	}
 	if m.MinTime > m.MaxTime {
 		return found{}, fmt.Errorf(
-			"%w %s: minTime is after maxTime in meta.json; move it away to import the other blocks", ErrDamaged, dir,
+			"%w %s: minTime is after maxTime in meta.json; move it away to import the other blocks", errDamaged, dir,
 		)
 	}
 	resolution := slices.IndexFunc(
@@ -151,7 +151,7 @@ func readMeta(dir string) (found, error) {
 		},
 	)
 	if resolution < 0 {
-		return found{}, fmt.Errorf("%w: %s has %d ms", ErrDownsampled, dir, m.Thanos.Downsample.Resolution)
+		return found{}, fmt.Errorf("%w: %s has %d ms", errDownsampled, dir, m.Thanos.Downsample.Resolution)
 	}
 	external := map[string]string{}
 	for name, value := range m.Thanos.Labels {

@@ -135,7 +135,7 @@ func (m *merge) read(minT, maxT int64, first bool) (*chunk.Samples, []importer.S
 				continue
 			}
 			err := c.readChunk(meta, minT, maxT, deleted, samples)
-			if errors.Is(err, ErrUndeclared) {
+			if errors.Is(err, errUndeclared) {
 				return nil, nil, fmt.Errorf("%w: %s", err, c.b.dir)
 			}
 			if err != nil && (first || meta.MinTime >= minT) {
@@ -155,7 +155,7 @@ func (c *cursor) readChunk(
 		return err
 	}
 	if _, ok := ch.(*aggregateChunk); ok {
-		return ErrUndeclared
+		return errUndeclared
 	}
 	if iterable != nil {
 		c.it = iterable.Iterator(c.it)
@@ -181,7 +181,7 @@ func (m *merge) readWindows(from, to, width int64, first bool) (all [][]window, 
 				continue
 			}
 			windows, err := c.readWindows(meta, width, isCounter)
-			if errors.Is(err, ErrDeclared) {
+			if errors.Is(err, errDeclared) {
 				return nil, nil, fmt.Errorf("%w: %s", err, c.b.dir)
 			}
 			if err != nil {
@@ -211,7 +211,7 @@ func (c *cursor) readWindows(meta chunks.Meta, width int64, isCounter bool) ([]w
 	case ch != nil && ch.NumSamples() == 0:
 		return nil, nil
 	default:
-		return nil, ErrDeclared
+		return nil, errDeclared
 	}
 	w, err := windowsOf(of, width)
 	if err != nil {

@@ -116,7 +116,7 @@ func (s *Source) find() error {
 		s.minT, s.maxT = min(s.minT, max(f.meta.MinTime, sel.MinMS)), max(s.maxT, min(last, sel.MaxMS))
 	}
 	if len(s.blocks) == 0 {
-		return fmt.Errorf("%w in the selected time range", ErrNoBlocks)
+		return fmt.Errorf("%w in the selected time range", errNoBlocks)
 	}
 	return nil
 }

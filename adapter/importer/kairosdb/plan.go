@@ -16,11 +16,11 @@ import (
 	"github.com/cassia-db/cassia/adapter/importer"
 )
 
-// ErrCollision means that the mapping merges multiple series into one.
-var ErrCollision = errors.New("kairosdb: the mapping merges multiple series into one")
+// errCollision means that the mapping merges multiple series into one.
+var errCollision = errors.New("kairosdb: the mapping merges multiple series into one")
 
-// ErrMapping means that the mapping gives a series no valid labels.
-var ErrMapping = errors.New("kairosdb: the mapping is invalid for this data")
+// errMapping means that the mapping gives a series no valid labels.
+var errMapping = errors.New("kairosdb: the mapping is invalid for this data")
 
 // maxListed bounds the items listed by an error.
 const maxListed = 20
@@ -70,7 +70,7 @@ type Metric struct {
 type Tag struct{ From, To string }
 
 // Plan implements importer.Source. It reads all indexes and no points. If the mapping doesn't fit, the error is an
-// ErrCollision or an ErrMapping, and Mappings can still be called.
+// errCollision or an errMapping, and Mappings can still be called.
 func (s *Source) Plan(ctx context.Context) (importer.Plan, error) {
 	s.plan = nil
 	if err := s.ensurePlan(ctx); s.plan == nil {
@@ -137,7 +137,7 @@ func (m *mappingErrors) err() error {
 	for _, list := range []struct {
 		is    error
 		texts []string
-	}{{ErrMapping, m.others}, {ErrCollision, m.collisions}} {
+	}{{errMapping, m.others}, {errCollision, m.collisions}} {
 		if len(list.texts) > 0 {
 			errs = append(errs, fmt.Errorf("%w: %s", list.is, strings.Join(list.texts, "; ")))
 		}

@@ -32,8 +32,8 @@ const (
 	DefaultReaders = 4
 )
 
-// ErrPosition means that the position of a checkpoint isn't valid for this source.
-var ErrPosition = errors.New("kairosdb: the checkpoint has an invalid position")
+// errPosition means that the position of a checkpoint isn't valid for this source.
+var errPosition = errors.New("kairosdb: the checkpoint has an invalid position")
 
 // Options configure a Source.
 type Options struct {
@@ -100,7 +100,7 @@ func parsePosition(text string) (*position, error) {
 	p := &position{}
 	if err := json.Unmarshal([]byte(text), p); err != nil || p.EndMS%sliceMS != 0 || p.Step < 0 ||
 		p.Step >= len(stepsMS) {
-		return nil, fmt.Errorf("%w: %q", ErrPosition, text)
+		return nil, fmt.Errorf("%w: %q", errPosition, text)
 	}
 	// Slices that ended less than lateMS before they were read may have received points since. All of them are read
 	// again.

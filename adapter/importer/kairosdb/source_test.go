@@ -312,7 +312,7 @@ func TestCollisionsAreRefused(t *testing.T) {
 	require.NoError(t, err)
 	s := New(o)
 	_, err = s.Plan(context.Background())
-	require.ErrorIs(t, err, ErrCollision)
+	require.ErrorIs(t, err, errCollision)
 	require.EqualError(t, err,
 		`kairosdb: the mapping merges multiple series into one: cpu.usage{host="a", id="1"} and cpu.usage{host="a", id="2"} would both become {__name__="cpu_usage", host="a"}`)
 	require.Equal(t, []Metric{
@@ -321,7 +321,7 @@ func TestCollisionsAreRefused(t *testing.T) {
 		{"cpu_usage", "other", 1, []Tag{{"host", "host"}}},
 	}, s.Mappings())
 	for b, err := range New(o).Batches(context.Background(), "") {
-		require.ErrorIs(t, err, ErrCollision)
+		require.ErrorIs(t, err, errCollision)
 		require.Empty(t, b)
 	}
 
@@ -336,8 +336,8 @@ func TestCollisionsAreRefused(t *testing.T) {
 	k.put("m", "long", map[string]string{"__name__": "x"}, Point{TimeMS: 1})
 	o.Select.Matchers = nil
 	_, err = New(o).Plan(context.Background())
-	require.ErrorIs(t, err, ErrMapping)
-	require.ErrorIs(t, err, ErrCollision)
+	require.ErrorIs(t, err, errMapping)
+	require.ErrorIs(t, err, errCollision)
 	require.ErrorContains(t, err, `m{__name__="x"}: tag "__name__" would become label "__name__"`)
 }
 
@@ -363,7 +363,7 @@ func TestErrorsEndTheImport(t *testing.T) {
 	}
 	for _, text := range []string{"x", `{"slice_end_ms":5}`, `{"step":9}`} {
 		for _, err := range s.Batches(context.Background(), text) {
-			require.ErrorIs(t, err, ErrPosition)
+			require.ErrorIs(t, err, errPosition)
 		}
 	}
 	for range New(newOptions(k)).Batches(context.Background(), "") {

@@ -148,7 +148,7 @@ func TestLongLineEnds(t *testing.T) {
 		last = err
 	}
 	require.ErrorContains(t, last, "lines: line 1: the line is longer than 64 MiB")
-	require.Less(t, in.read, MaxLine+1<<20)
+	require.Less(t, in.read, maxLine+1<<20)
 }
 
 // manyLines returns a text with more samples than fit in a batch: some days of some series, day by day.

@@ -7,12 +7,12 @@ import (
 	"io"
 )
 
-// MaxLine bounds a line in bytes.
-const MaxLine = 64 << 20
+// maxLine bounds a line in bytes.
+const maxLine = 64 << 20
 
-// errLongLine means that a line is longer than MaxLine.
+// errLongLine means that a line is longer than maxLine.
 var errLongLine = fmt.Errorf(
-	"the line is longer than %d MiB; max_rows_per_line=10000 makes VictoriaMetrics write shorter lines", MaxLine>>20,
+	"the line is longer than %d MiB; max_rows_per_line=10000 makes VictoriaMetrics write shorter lines", maxLine>>20,
 )
 
 // reader reads lines and tracks its position.
@@ -33,7 +33,7 @@ func (r *reader) next() (line []byte, cut bool, err error) {
 	if errors.Is(err, bufio.ErrBufferFull) {
 		r.long = r.long[:0]
 		for errors.Is(err, bufio.ErrBufferFull) {
-			if len(r.long)+len(line) > MaxLine {
+			if len(r.long)+len(line) > maxLine {
 				return nil, false, errLongLine
 			}
 			r.long = append(r.long, line...)

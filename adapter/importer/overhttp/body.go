@@ -27,10 +27,10 @@ const (
 )
 
 var (
-	// ErrMalformed means that a body was damaged in transit or isn't in the format of this package.
-	ErrMalformed = errors.New("overhttp: malformed body")
-	// ErrVersion means that a body has an unsupported version.
-	ErrVersion = errors.New("overhttp: unknown version of a body")
+	// errMalformed means that a body was damaged in transit or isn't in the format of this package.
+	errMalformed = errors.New("overhttp: malformed body")
+	// errVersion means that a body has an unsupported version.
+	errVersion = errors.New("overhttp: unknown version of a body")
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -114,22 +114,22 @@ func encodeRollups(res rollup.Resolution, series [][]byte) []byte {
 }
 
 // decodeBody decodes the series of an uncompressed body. Before it allocates memory, it calls take with the weight of
-// that memory, and returns take's error unchanged. All other errors wrap ErrMalformed or ErrVersion.
+// that memory, and returns take's error unchanged. All other errors wrap errMalformed or errVersion.
 func decodeBody(
 	plain []byte, take func(weight int64) error,
 ) (list []storage.ImportedSeries, buckets []storage.ImportedBuckets, err error) {
 	if len(plain) < headerSize+1 {
-		return nil, nil, fmt.Errorf("%w: the body has only %d bytes", ErrMalformed, len(plain))
+		return nil, nil, fmt.Errorf("%w: the body has only %d bytes", errMalformed, len(plain))
 	}
 	if plain[0] != bodyVersion {
-		return nil, nil, fmt.Errorf("%w: version %d; only version %d is supported", ErrVersion, plain[0], bodyVersion)
+		return nil, nil, fmt.Errorf("%w: version %d; only version %d is supported", errVersion, plain[0], bodyVersion)
 	}
 	if crc32.Checksum(plain[headerSize:], castagnoli) != binary.LittleEndian.Uint32(plain[1:]) {
-		return nil, nil, fmt.Errorf("%w: its checksum doesn't match", ErrMalformed)
+		return nil, nil, fmt.Errorf("%w: its checksum doesn't match", errMalformed)
 	}
 	res := rollup.Resolution(plain[headerSize])
 	if res > rollup.OneHour {
-		return nil, nil, fmt.Errorf("%w: unknown resolution %d", ErrMalformed, res)
+		return nil, nil, fmt.Errorf("%w: unknown resolution %d", errMalformed, res)
 	}
 	d := &bodyReader{rest: plain[headerSize+1:], take: take, builder: labels.NewScratchBuilder(16)}
 	for len(d.rest) > 0 {
@@ -163,7 +163,7 @@ func (b *bodyReader) labels() (ls labels.Labels, err error) {
 		return ls, err
 	}
 	if n > uint64(len(b.rest))/2 { // A label takes at least two bytes.
-		return ls, fmt.Errorf("%w: a series has %d labels, more than the body can hold", ErrMalformed, n)
+		return ls, fmt.Errorf("%w: a series has %d labels, more than the body can hold", errMalformed, n)
 	}
 	if err := b.take(seriesWeight + int64(n)*labelWeight); err != nil {
 		return ls, err
@@ -182,7 +182,7 @@ func (b *bodyReader) labels() (ls labels.Labels, err error) {
 			return ls, err
 		}
 		if err := adapter.CheckLabelText(string(name), string(value)); err != nil {
-			return ls, fmt.Errorf("%w: %w", ErrMalformed, err)
+			return ls, fmt.Errorf("%w: %w", errMalformed, err)
 		}
 		b.builder.Add(string(name), string(value))
 	}
@@ -207,14 +207,14 @@ func (b *bodyReader) buckets(res rollup.Resolution) (s storage.ImportedBuckets, 
 		err = errors.New("aggregates contain no histograms and no sketches")
 	}
 	if err != nil {
-		return s, fmt.Errorf("%w: %w", ErrMalformed, err)
+		return s, fmt.Errorf("%w: %w", errMalformed, err)
 	}
 	if err := b.take(int64(info.Count) * importer.BucketBytes); err != nil {
 		return s, err
 	}
 	s.Resolution, s.Buckets = res, &rollup.Buckets{}
 	if err := rollup.Decode(data, rollup.AllColumns, s.Buckets); err != nil {
-		return s, fmt.Errorf("%w: %w", ErrMalformed, err)
+		return s, fmt.Errorf("%w: %w", errMalformed, err)
 	}
 	return s, nil
 }
@@ -229,14 +229,14 @@ func (b *bodyReader) series() (s storage.ImportedSeries, err error) {
 	}
 	weight, err := weightOf(data)
 	if err != nil {
-		return s, fmt.Errorf("%w: %w", ErrMalformed, err)
+		return s, fmt.Errorf("%w: %w", errMalformed, err)
 	}
 	if err := b.take(weight); err != nil {
 		return s, err
 	}
 	s.Samples = &chunk.Samples{}
 	if err := chunk.Decode(data, s.Samples); err != nil {
-		return s, fmt.Errorf("%w: %w", ErrMalformed, err)
+		return s, fmt.Errorf("%w: %w", errMalformed, err)
 	}
 	return s, nil
 }
@@ -244,7 +244,7 @@ func (b *bodyReader) series() (s storage.ImportedSeries, err error) {
 func (b *bodyReader) uvarint(what string) (uint64, error) {
 	x, n := binary.Uvarint(b.rest)
 	if n <= 0 {
-		return 0, fmt.Errorf("%w: truncated within a %s", ErrMalformed, what)
+		return 0, fmt.Errorf("%w: truncated within a %s", errMalformed, what)
 	}
 	b.rest = b.rest[n:]
 	return x, nil
@@ -257,7 +257,7 @@ func (b *bodyReader) text(what string) ([]byte, error) {
 		return nil, err
 	}
 	if n > uint64(len(b.rest)) {
-		return nil, fmt.Errorf("%w: truncated within a %s", ErrMalformed, what)
+		return nil, fmt.Errorf("%w: truncated within a %s", errMalformed, what)
 	}
 	text := b.rest[:n]
 	b.rest = b.rest[n:]

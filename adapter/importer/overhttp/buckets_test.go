@@ -105,7 +105,7 @@ func TestBodiesOfBucketsThatAreRefused(t *testing.T) {
 		plain, err := snappy.Decode(nil, body)
 		require.NoError(t, err)
 		_, _, err = decodeBody(plain, take)
-		require.ErrorIs(t, err, ErrMalformed, name)
+		require.ErrorIs(t, err, errMalformed, name)
 	}
 	r := newRig(t, func(*Options) {}, nil)
 	_, err := r.Terms(t.Context(), "a")

@@ -41,10 +41,10 @@ const requestTimeout = 30 * time.Minute
 const maxAnswer = 16 << 20
 
 var (
-	// ErrUnsupported means that the server doesn't accept imports from this version.
-	ErrUnsupported = errors.New("overhttp: the server doesn't accept imports")
-	// ErrUnavailable means that the server was unreachable or busy for longer than Patience.
-	ErrUnavailable = errors.New("overhttp: gave up waiting for the server")
+	// errUnsupported means that the server doesn't accept imports from this version.
+	errUnsupported = errors.New("overhttp: the server doesn't accept imports")
+	// errUnavailable means that the server was unreachable or busy for longer than Patience.
+	errUnavailable = errors.New("overhttp: gave up waiting for the server")
 )
 
 // Terms requests the server's terms at its first call and returns the cached terms afterwards.
@@ -59,13 +59,13 @@ func (c *Client) Terms(ctx context.Context, name string) (Terms, error) {
 	var status *fetch.StatusError
 	if errors.As(err, &status) && (status.Code == http.StatusNotFound || status.Code == http.StatusMethodNotAllowed) {
 		return t, fmt.Errorf("%w; check that it is Cassia of this version or later, with --target=all or write: %w",
-			ErrUnsupported, err)
+			errUnsupported, err)
 	}
 	if err != nil {
 		return t, err
 	}
 	if t.Version != bodyVersion || t.MaxBytes <= 0 || t.MaxWeight <= 0 || t.Store == "" {
-		return t, fmt.Errorf("%w: it accepts bodies of version %d, not %d", ErrUnsupported, t.Version, bodyVersion)
+		return t, fmt.Errorf("%w: it accepts bodies of version %d, not %d", errUnsupported, t.Version, bodyVersion)
 	}
 	c.terms = &t
 	return t, nil
@@ -206,7 +206,7 @@ func (c *Client) retryWhileBusy(ctx context.Context, request func(context.Contex
 		}
 		wait := min(busy.Wait(try), maxWait)
 		if c.Now().Add(wait).Sub(began) > c.Patience {
-			return fmt.Errorf("%w after %s: %w", ErrUnavailable, c.Patience, err)
+			return fmt.Errorf("%w after %s: %w", errUnavailable, c.Patience, err)
 		}
 		if c.Waiting != nil {
 			c.Waiting(err)
@@ -244,7 +244,7 @@ func (c *Client) sendRequest(
 		return fetch.MarkRetryable(err)
 	}
 	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("%w: %s returned %s", ErrUnsupported, u.Redacted(), importer.Shorten(string(text)))
+		return fmt.Errorf("%w: %s returned %s", errUnsupported, u.Redacted(), importer.Shorten(string(text)))
 	}
 	return nil
 }

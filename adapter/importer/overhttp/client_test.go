@@ -84,7 +84,7 @@ func TestServersThatAreBusyOrAway(t *testing.T) {
 	r.on = func(http.ResponseWriter, *http.Request) bool { panic(http.ErrAbortHandler) }
 	r.waits = nil
 	_, err = r.Import(t.Context(), "a", randomHistory(1, 2, 2))
-	require.ErrorIs(t, err, ErrUnavailable)
+	require.ErrorIs(t, err, errUnavailable)
 	var sum time.Duration
 	for _, w := range r.waits {
 		sum += w
@@ -98,7 +98,7 @@ func TestServersThatAreBusyOrAway(t *testing.T) {
 	reachable := r.To.HTTP
 	r.To.HTTP = &http.Client{Transport: unreachable{}}
 	_, err = r.Terms(t.Context(), "a")
-	require.ErrorIs(t, err, ErrUnavailable)
+	require.ErrorIs(t, err, errUnavailable)
 	require.ErrorIs(t, err, errUnreachable)
 	require.NotEmpty(t, r.waits)
 	r.To.HTTP = reachable
@@ -139,7 +139,7 @@ func TestOtherServers(t *testing.T) {
 			return false
 		}
 		_, err := r.Import(t.Context(), "a", randomHistory(1, 1, 1))
-		require.ErrorIs(t, err, ErrUnsupported, text)
+		require.ErrorIs(t, err, errUnsupported, text)
 	}
 }
 
@@ -422,7 +422,7 @@ func FuzzDecode(f *testing.F) {
 			return nil
 		})
 		if err != nil {
-			require.True(t, errors.Is(err, ErrMalformed) || errors.Is(err, adapter.ErrTooLarge), err)
+			require.True(t, errors.Is(err, errMalformed) || errors.Is(err, adapter.ErrTooLarge), err)
 			return
 		}
 		for _, s := range list {

@@ -107,7 +107,7 @@ func (s *Server) Compare(w http.ResponseWriter, r *http.Request) {
 			return nil, fmt.Errorf("%w: another comparison is in progress", adapter.ErrBusy)
 		}
 		if len(b.buckets) > 0 {
-			return nil, fmt.Errorf("%w: buckets can't be compared", ErrMalformed)
+			return nil, fmt.Errorf("%w: buckets can't be compared", errMalformed)
 		}
 		var c compareResponse
 		within, err := spanOf(r.URL.Query())
@@ -171,7 +171,7 @@ func (b *body) read(r *http.Request, o *Options) error {
 	size, err := snappy.DecodedLen(compressed)
 	// Snappy's densest element takes 3 bytes and copies 64.
 	if err != nil || size > len(compressed)/3*64+64 {
-		return fmt.Errorf("%w: not a valid snappy block", ErrMalformed)
+		return fmt.Errorf("%w: not a valid snappy block", errMalformed)
 	}
 	if int64(size) > o.maxBytes() {
 		return fmt.Errorf("%w: decompressed, the body has %d bytes; the maximum is %d",
@@ -182,7 +182,7 @@ func (b *body) read(r *http.Request, o *Options) error {
 	}
 	plain, err := snappy.Decode(nil, compressed)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrMalformed, err)
+		return fmt.Errorf("%w: %w", errMalformed, err)
 	}
 	b.share.Release() // The compressed bytes are garbage now. Memory for the rest is claimed again.
 	left := o.MaxWeight
@@ -226,9 +226,9 @@ func statusOf(err error) int {
 	switch {
 	case errors.Is(err, errMethod):
 		return http.StatusMethodNotAllowed
-	case errors.Is(err, errMedia), errors.Is(err, ErrVersion):
+	case errors.Is(err, errMedia), errors.Is(err, errVersion):
 		return http.StatusUnsupportedMediaType
-	case errors.Is(err, ErrMalformed):
+	case errors.Is(err, errMalformed):
 		return http.StatusBadRequest
 	case errors.Is(err, errRetentionChanged):
 		return http.StatusPreconditionFailed

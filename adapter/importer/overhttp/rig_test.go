@@ -254,7 +254,7 @@ func TestComparesOverHTTP(t *testing.T) {
 
 	r.server.comparing <- struct{}{} // Another comparison is in progress.
 	_, err = r.Compare(t.Context(), "a", randomHistory(1, 1, 1), importer.AllTimes(), func(importer.Difference) {})
-	require.ErrorIs(t, err, ErrUnavailable)
+	require.ErrorIs(t, err, errUnavailable)
 	require.ErrorContains(t, err, "another comparison is in progress")
 }
 

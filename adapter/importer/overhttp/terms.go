@@ -89,7 +89,7 @@ func (t *Terms) RetentionPolicy() (k importer.RetentionPolicy, err error) {
 			ms := make([]*labels.Matcher, len(texts))
 			for i, m := range texts {
 				if ms[i], err = m.matcher(); err != nil {
-					return k, fmt.Errorf("%w: its retention class %q: %w", ErrUnsupported, c.Name, err)
+					return k, fmt.Errorf("%w: its retention class %q: %w", errUnsupported, c.Name, err)
 				}
 			}
 			class.Match = append(class.Match, ms)
@@ -228,7 +228,7 @@ func spanOf(q url.Values) (query.Span, error) {
 		if text := q.Get(p.name); text != "" {
 			t, err := strconv.ParseInt(text, 10, 64)
 			if err != nil {
-				return s, fmt.Errorf("%w: the parameter %s must be a time in milliseconds", ErrMalformed, p.name)
+				return s, fmt.Errorf("%w: the parameter %s must be a time in milliseconds", errMalformed, p.name)
 			}
 			*p.into = t
 		}

@@ -32,8 +32,8 @@ var claimableName = regexp.MustCompile(`^\d{8}T\d{6}Z-[0-9a-z]+$`)
 // maxTurn is the max time that a process waits for other processes that use a folder of snapshots.
 const maxTurn = 10 * time.Minute
 
-// ErrNoClaim means that a process requested a snapshot without a claim in this server's folder of snapshots.
-var ErrNoClaim = errors.New(
+// errNoClaim means that a process requested a snapshot without a claim in this server's folder of snapshots.
+var errNoClaim = errors.New(
 	"the server found no request for this snapshot in its --storage.path; the command probably has a different " +
 		"--storage.path",
 )
@@ -147,10 +147,10 @@ func (c *Claim) Remove() error {
 func MakeClaimed(ctx context.Context, folder, name string, make func(dir string) error) error {
 	dir := filepath.Join(folder, name)
 	if !claimableName.MatchString(name) {
-		return fmt.Errorf("invalid snapshot name %q: %w", name, ErrNoClaim)
+		return fmt.Errorf("invalid snapshot name %q: %w", name, errNoClaim)
 	}
 	if _, err := os.Stat(dir + claimSuffix); err != nil {
-		return fmt.Errorf("%w (%w)", ErrNoClaim, err)
+		return fmt.Errorf("%w (%w)", errNoClaim, err)
 	}
 	err := make(dir)
 	done, turnErr := WaitTurn(context.WithoutCancel(ctx), folder)

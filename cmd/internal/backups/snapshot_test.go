@@ -81,8 +81,8 @@ func TestMakeClaimed(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "snapshots")
 	makeDir := func(dir string) error { return os.Mkdir(dir, 0o755) }
 	none := func(string) error { panic("no snapshot is made") }
-	require.ErrorIs(t, MakeClaimed(t.Context(), folder, name, none), ErrNoClaim)
-	require.ErrorIs(t, MakeClaimed(t.Context(), folder, "../x", none), ErrNoClaim)
+	require.ErrorIs(t, MakeClaimed(t.Context(), folder, name, none), errNoClaim)
+	require.ErrorIs(t, MakeClaimed(t.Context(), folder, "../x", none), errNoClaim)
 
 	c, err := ClaimSnapshot(t.Context(), folder, name)
 	require.NoError(t, err)

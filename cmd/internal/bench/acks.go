@@ -11,8 +11,8 @@ import (
 	"sync"
 )
 
-// ErrAckLog means that an ack log can't be read.
-var ErrAckLog = errors.New("bench: invalid ack log")
+// errAckLog means that an ack log can't be read.
+var errAckLog = errors.New("bench: invalid ack log")
 
 // Acks records which samples were acknowledged, with one bit per sample. It is safe for concurrent use.
 type Acks struct {
@@ -129,15 +129,15 @@ func (a *Acks) ackedRanges(i int) [][2]int {
 	return out
 }
 
-// ReadAcks reads an ack log written by Write. It returns ErrAckLog if the log is invalid.
+// ReadAcks reads an ack log written by Write. It returns errAckLog if the log is invalid.
 func ReadAcks(from io.Reader) (*Acks, error) {
 	in := json.NewDecoder(bufio.NewReader(from))
 	var w Workload
 	if err := in.Decode(&w); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrAckLog, err)
+		return nil, fmt.Errorf("%w: %w", errAckLog, err)
 	}
 	if err := w.Validate(); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrAckLog, err)
+		return nil, fmt.Errorf("%w: %w", errAckLog, err)
 	}
 	a := NewAcks(w)
 	for {
@@ -145,14 +145,14 @@ func ReadAcks(from io.Reader) (*Acks, error) {
 		if err := in.Decode(&line); err == io.EOF {
 			return a, nil
 		} else if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrAckLog, err)
+			return nil, fmt.Errorf("%w: %w", errAckLog, err)
 		}
 		if line.From < 0 || line.From > line.To || line.To >= w.Series {
-			return nil, fmt.Errorf("%w: the workload has no series %d to %d", ErrAckLog, line.From, line.To)
+			return nil, fmt.Errorf("%w: the workload has no series %d to %d", errAckLog, line.From, line.To)
 		}
 		for _, r := range line.Steps {
 			if r[0] < 0 || r[0] > r[1] || r[1] >= w.Steps {
-				return nil, fmt.Errorf("%w: the workload has no steps %d to %d", ErrAckLog, r[0], r[1])
+				return nil, fmt.Errorf("%w: the workload has no steps %d to %d", errAckLog, r[0], r[1])
 			}
 			for i := line.From; i <= line.To; i++ {
 				for k := r[0]; k <= r[1]; k++ {

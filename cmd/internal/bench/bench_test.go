@@ -98,7 +98,7 @@ func TestARefusalEndsTheRun(t *testing.T) {
 	w := smallWorkload()
 	acks := NewAcks(w)
 	report, err := Run(t.Context(), newGenerator(t, w), acks, Options{URL: server.URL + "/api/v1/write", Senders: 1})
-	require.ErrorIs(t, err, ErrRefused)
+	require.ErrorIs(t, err, errRefused)
 	require.ErrorContains(t, err, "as the test wants")
 	require.Equal(t, int64(3*2000), report.Samples)
 }
@@ -166,7 +166,7 @@ func TestAckLogReadsBack(t *testing.T) {
 	for _, bad := range []string{"", "{}", `{"series":1,"steps":1,"interval_ms":1}{"from_series":0,"to_series":1}`,
 		`{"series":1,"steps":1,"interval_ms":1}{"to_series":0,"steps":[[0,1]]}`} {
 		_, err := ReadAcks(bytes.NewBufferString(bad))
-		require.ErrorIs(t, err, ErrAckLog, bad)
+		require.ErrorIs(t, err, errAckLog, bad)
 	}
 }
 
@@ -209,7 +209,7 @@ func TestHistogramsAreValidAndCountersGrow(t *testing.T) {
 		}
 	}
 	resets := 0
-	for i := w.Histograms + w.Odd; i < SeriesPerTarget; i += 7 {
+	for i := w.Histograms + w.Odd; i < seriesPerTarget; i += 7 {
 		if kind := g.shape(i).kind; kind != kindCounter && kind != kindSeconds && kind != kindIdle {
 			continue
 		}
@@ -220,7 +220,7 @@ func TestHistogramsAreValidAndCountersGrow(t *testing.T) {
 		}
 	}
 	require.Positive(t, resets)
-	require.Less(t, resets, 3*SeriesPerTarget/7)
+	require.Less(t, resets, 3*seriesPerTarget/7)
 }
 
 func TestSpeedAndRateHoldTheRunBack(t *testing.T) {

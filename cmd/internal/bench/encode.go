@@ -80,7 +80,7 @@ func (e *encoderV1) headers() map[string]string {
 }
 
 func (e *encoderV1) labels(r sampleRef) []byte {
-	generation := e.g.generation(r.series/SeriesPerTarget, r.step)
+	generation := e.g.generation(r.series/seriesPerTarget, r.step)
 	if have, ok := e.known[r.series]; ok && have.generation == generation {
 		return have.labels
 	}
@@ -161,7 +161,7 @@ func (e *encoderV2) id(text string) uint32 {
 }
 
 func (e *encoderV2) strings(r sampleRef) []uint32 {
-	generation := e.g.generation(r.series/SeriesPerTarget, r.step)
+	generation := e.g.generation(r.series/seriesPerTarget, r.step)
 	if have, ok := e.known[r.series]; ok && have.generation == generation {
 		return have.strings
 	}

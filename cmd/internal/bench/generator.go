@@ -13,7 +13,7 @@ type Generator struct {
 	shapes []shape
 }
 
-// NewGenerator returns a generator, or ErrWorkload for an invalid workload.
+// NewGenerator returns a generator, or errWorkload for an invalid workload.
 func NewGenerator(w Workload) (*Generator, error) {
 	if err := w.Validate(); err != nil {
 		return nil, err
@@ -21,11 +21,11 @@ func NewGenerator(w Workload) (*Generator, error) {
 	return &Generator{Workload: w, shapes: targetShapes(w)}, nil
 }
 
-func (g *Generator) shape(i int) shape { return g.shapes[i%SeriesPerTarget] }
+func (g *Generator) shape(i int) shape { return g.shapes[i%seriesPerTarget] }
 
 // Labels returns the labels of series i at step k. They change when the series' target is replaced.
 func (g *Generator) Labels(i, k int) labels.Labels {
-	target := i / SeriesPerTarget
+	target := i / seriesPerTarget
 	return g.labelsOf(g.shape(i), target, g.generation(target, k))
 }
 

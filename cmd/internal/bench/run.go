@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// ErrRefused means that the server rejected a request permanently.
-var ErrRefused = errors.New("bench: the server rejected a request")
+// errRefused means that the server rejected a request permanently.
+var errRefused = errors.New("bench: the server rejected a request")
 
 // Options configure the delivery of a workload.
 type Options struct {
@@ -201,7 +201,7 @@ func (r *run) deliverRequest(ctx context.Context, body []byte, headers map[strin
 			return time.Since(began), nil
 		}
 		r.errors.Add(1)
-		if errors.Is(err, ErrRefused) || ctx.Err() != nil {
+		if errors.Is(err, errRefused) || ctx.Err() != nil {
 			return 0, err
 		}
 		if time.Now().After(giveUp) {
@@ -217,7 +217,7 @@ func (r *run) deliverRequest(ctx context.Context, body []byte, headers map[strin
 func (r *run) tryRequest(ctx context.Context, body []byte, headers map[string]string) (time.Duration, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.URL, bytes.NewReader(body))
 	if err != nil {
-		return 0, fmt.Errorf("%w: %w", ErrRefused, err)
+		return 0, fmt.Errorf("%w: %w", errRefused, err)
 	}
 	for name, value := range headers {
 		request.Header.Set(name, value)
@@ -240,6 +240,6 @@ func (r *run) tryRequest(ctx context.Context, body []byte, headers map[string]st
 		return time.Duration(seconds) * time.Second,
 			fmt.Errorf("%s: %s", response.Status, strings.TrimSpace(string(text)))
 	default:
-		return 0, fmt.Errorf("%w: %s: %s", ErrRefused, response.Status, strings.TrimSpace(string(text)))
+		return 0, fmt.Errorf("%w: %s: %s", errRefused, response.Status, strings.TrimSpace(string(text)))
 	}
 }

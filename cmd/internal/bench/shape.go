@@ -10,8 +10,8 @@ import (
 	writev2 "github.com/prometheus/prometheus/prompb/io/prometheus/write/v2"
 )
 
-// SeriesPerTarget is the number of series of a target: about as many as a node exporter and an application expose.
-const SeriesPerTarget = 1000
+// seriesPerTarget is the number of series of a target: about as many as a node exporter and an application expose.
+const seriesPerTarget = 1000
 
 // kind determines how a series' values are generated.
 type kind uint8
@@ -139,7 +139,7 @@ func targetFamilies() []family {
 // targetShapes returns the series of one target. The first w.Histograms series are native histograms, and the next
 // w.Odd series have odd values.
 func targetShapes(w Workload) []shape {
-	out := make([]shape, 0, SeriesPerTarget)
+	out := make([]shape, 0, seriesPerTarget)
 	for i := range w.Histograms {
 		k := kindHistogram + kind(i%3)
 		out = append(out, shape{"rpc_native_seconds",
@@ -151,7 +151,7 @@ func targetShapes(w Workload) []shape {
 	for _, f := range targetFamilies() {
 		out = f.appendShapes(out)
 	}
-	for i := 0; len(out) < SeriesPerTarget; i++ {
+	for i := 0; len(out) < seriesPerTarget; i++ {
 		// These stand for kernel counters, few of which change.
 		k := kindIdle
 		if i%8 == 0 {
@@ -159,7 +159,7 @@ func targetShapes(w Workload) []shape {
 		}
 		out = append(out, shape{fmt.Sprintf("node_vmstat_field%d", i), nil, k, counter})
 	}
-	return out[:SeriesPerTarget]
+	return out[:seriesPerTarget]
 }
 
 // appendShapes appends a shape for each combination of f's label values.

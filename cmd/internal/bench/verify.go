@@ -92,8 +92,8 @@ type verifier struct {
 
 // verifyTarget compares the series of one target. Each read covers a limited number of steps.
 func (v *verifier) verifyTarget(ctx context.Context, target int) error {
-	first := target * SeriesPerTarget
-	count := min(SeriesPerTarget, v.g.Series-first)
+	first := target * seriesPerTarget
+	count := min(seriesPerTarget, v.g.Series-first)
 	width := max(1, maxReadSamples/count)
 	for from := 0; from < v.steps; {
 		// Labels change between generations, so a read ends at the end of a generation.
@@ -118,7 +118,7 @@ func (v *verifier) read(ctx context.Context, first, count, from, to int) error {
 		byLabels[v.g.Labels(i, from).String()] = i
 	}
 	answer, err := v.from.read(ctx, v.g.Time(first, from), v.g.Time(first, to-1),
-		instanceLabel(first/SeriesPerTarget, v.g.generation(first/SeriesPerTarget, from)))
+		instanceLabel(first/seriesPerTarget, v.g.generation(first/seriesPerTarget, from)))
 	if err != nil {
 		return err
 	}

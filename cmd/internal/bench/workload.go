@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// ErrWorkload means that the settings of a workload are invalid.
-var ErrWorkload = errors.New("bench: invalid workload")
+// errWorkload means that the settings of a workload are invalid.
+var errWorkload = errors.New("bench: invalid workload")
 
 // Workload describes generated samples. Each sample can be computed from it.
 type Workload struct {
-	// Series is the number of series at any time. They belong to targets of up to SeriesPerTarget series.
+	// Series is the number of series at any time. They belong to targets of up to seriesPerTarget series.
 	Series int `json:"series"`
 	// Steps is the number of samples per series.
 	Steps int `json:"steps"`
@@ -36,29 +36,29 @@ type Workload struct {
 
 // Max values of a workload.
 const (
-	MaxSeries      = 20_000_000
-	MaxSteps       = 100_000_000
-	MaxExtraLabels = 30
+	maxSeries      = 20_000_000
+	maxSteps       = 100_000_000
+	maxExtraLabels = 30
 )
 
-// Validate returns an error that wraps ErrWorkload if w is invalid.
+// Validate returns an error that wraps errWorkload if w is invalid.
 func (w Workload) Validate() error {
 	for _, c := range []struct {
 		ok  bool
 		say string
 	}{
-		{w.Series > 0 && w.Series <= MaxSeries, fmt.Sprintf("series must be 1 to %d", MaxSeries)},
-		{w.Steps > 0 && w.Steps <= MaxSteps, fmt.Sprintf("samples per series must be 1 to %d", MaxSteps)},
+		{w.Series > 0 && w.Series <= maxSeries, fmt.Sprintf("series must be 1 to %d", maxSeries)},
+		{w.Steps > 0 && w.Steps <= maxSteps, fmt.Sprintf("samples per series must be 1 to %d", maxSteps)},
 		{w.IntervalMs > 0, "the interval must be at least 1ms"},
 		{w.ChurnPerHour >= 0 && w.ChurnPerHour <= 60, "churn must be 0 to 60 per hour"},
-		{w.Histograms >= 0 && w.Odd >= 0 && w.Histograms+w.Odd <= SeriesPerTarget,
-			fmt.Sprintf("at most %d series per target can be native histograms or special values", SeriesPerTarget)},
+		{w.Histograms >= 0 && w.Odd >= 0 && w.Histograms+w.Odd <= seriesPerTarget,
+			fmt.Sprintf("at most %d series per target can be native histograms or special values", seriesPerTarget)},
 		{w.LatePercent >= 0 && w.LatePercent <= 100, "late must be 0 to 100 percent"},
 		{w.LateSteps >= 0 && (w.LatePercent == 0 || w.LateSteps > 0), "late samples need --late-steps"},
-		{w.ExtraLabels >= 0 && w.ExtraLabels <= MaxExtraLabels, fmt.Sprintf("at most %d extra labels", MaxExtraLabels)},
+		{w.ExtraLabels >= 0 && w.ExtraLabels <= maxExtraLabels, fmt.Sprintf("at most %d extra labels", maxExtraLabels)},
 	} {
 		if !c.ok {
-			return fmt.Errorf("%w: %s", ErrWorkload, c.say)
+			return fmt.Errorf("%w: %s", errWorkload, c.say)
 		}
 	}
 	return nil
@@ -74,7 +74,7 @@ func (w Workload) End() int64 { return w.StartMs + int64(w.Steps)*w.IntervalMs -
 func (w Workload) Interval() time.Duration { return time.Duration(w.IntervalMs) * time.Millisecond }
 
 // targets returns the number of targets at a time.
-func (w Workload) targets() int { return (w.Series + SeriesPerTarget - 1) / SeriesPerTarget }
+func (w Workload) targets() int { return (w.Series + seriesPerTarget - 1) / seriesPerTarget }
 
 // lifetime returns the number of steps after which a target is replaced; 0: never.
 func (w Workload) lifetime() int {
@@ -101,13 +101,13 @@ func (w Workload) offset(target int) int64 {
 
 // Time returns the timestamp of sample k of series i in milliseconds.
 func (w Workload) Time(i, k int) int64 {
-	return w.StartMs + int64(k)*w.IntervalMs + w.offset(i/SeriesPerTarget)
+	return w.StartMs + int64(k)*w.IntervalMs + w.offset(i/seriesPerTarget)
 }
 
 // Step is the inverse of Time: it returns the step of series i at time t. It returns false if the series has no sample
 // at t.
 func (w Workload) Step(i int, t int64) (int, bool) {
-	t -= w.StartMs + w.offset(i/SeriesPerTarget)
+	t -= w.StartMs + w.offset(i/seriesPerTarget)
 	if t < 0 || t%w.IntervalMs != 0 || t/w.IntervalMs >= int64(w.Steps) {
 		return 0, false
 	}

@@ -105,7 +105,7 @@ type setByUser struct{ isHeadSet, isCacheSet, isQuerySet, isUnreadSet, isSamples
 // The default memory limit of the process is a share of it, and the defaults of its parts are shares of that limit.
 func RegisterFlags(cmd *kingpin.CmdClause, memory int64) *Config {
 	c := &Config{Engine: RegisterEngine(cmd), cmd: cmd}
-	parts := PartsOf(defaultLimit(memory))
+	parts := partsOf(defaultLimit(memory))
 	webFlags(cmd, c)
 	storageFlags(cmd, c, defaultLimit(memory), parts)
 	queryFlags(cmd, c, parts)

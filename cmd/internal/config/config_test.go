@@ -207,7 +207,7 @@ func TestMemory(t *testing.T) {
 
 func TestPartsFitTheMemory(t *testing.T) {
 	for _, memory := range []int64{minMemory, 300<<20 + 1, 1 << 30, 24<<30 + 12345, 1 << 40} {
-		p := PartsOf(memory)
+		p := partsOf(memory)
 		require.Greater(t, p.Head, int64(minHead))
 		require.Greater(t, p.Cache, int64(minCache))
 		require.Greater(t, p.Query, int64(minQuery))

@@ -95,9 +95,9 @@ type Parts struct {
 	Samples int64
 }
 
-// PartsOf returns the default parts of a memory limit. More than half of the memory remains for queries, buffers and
+// partsOf returns the default parts of a memory limit. More than half of the memory remains for queries, buffers and
 // garbage.
-func PartsOf(memory int64) Parts {
+func partsOf(memory int64) Parts {
 	return Parts{
 		Head:    partOf(memory, 4, minHead),
 		Cache:   min(partOf(memory, 5, minCache), maxCache),
@@ -130,7 +130,7 @@ func (c *Config) RequestBytes() int64 { return c.Memory / 16 }
 
 // setParts computes the parts of the memory limit that aren't set by flags.
 func (c *Config) setParts() {
-	parts := PartsOf(c.Memory)
+	parts := partsOf(c.Memory)
 	for _, p := range []struct {
 		set  bool
 		into *int64

@@ -20,24 +20,24 @@ import (
 	"github.com/minio/minio-go/v7/pkg/s3utils"
 )
 
-// Scheme is the scheme of a bucket's URL.
-const Scheme = "s3://"
+// scheme is the scheme of a bucket's URL.
+const scheme = "s3://"
 
 // IsURL reports whether a location is the URL of a bucket rather than a folder.
-func IsURL(place string) bool { return strings.HasPrefix(place, Scheme) }
+func IsURL(place string) bool { return strings.HasPrefix(place, scheme) }
 
 // Name returns the name of a bucket for display: its URL without parameters.
 func Name(text string) string {
 	l, err := parse(text)
 	if err != nil {
-		return Scheme + "…"
+		return scheme + "…"
 	}
 	return l.String()
 }
 
 // String returns the URL without parameters.
 func (l bucketURL) String() string {
-	return strings.TrimSuffix(Scheme+l.bucket+"/"+l.prefix, "/")
+	return strings.TrimSuffix(scheme+l.bucket+"/"+l.prefix, "/")
 }
 
 // bucketURL holds the parts of a URL.
@@ -61,7 +61,7 @@ func parse(text string) (l bucketURL, err error) {
 		return bucketURL{}, fmt.Errorf("the URL "+format, args...)
 	}
 	u, err := url.Parse(text)
-	if err != nil || u.Scheme+"://" != Scheme || u.Host == "" || u.Fragment != "" {
+	if err != nil || u.Scheme+"://" != scheme || u.Host == "" || u.Fragment != "" {
 		return wrong("must be like s3://BUCKET/PREFIX?endpoint=https://HOST:PORT&region=REGION")
 	}
 	if u.User != nil {

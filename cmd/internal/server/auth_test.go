@@ -182,7 +182,7 @@ func TestTenantThatABodyNames(t *testing.T) {
 		err                       error
 	}{
 		{"undecided", "b", "b", "b", nil},
-		{"undecided", "b", "a", "", ErrTenant},
+		{"undecided", "b", "a", "", errTenant},
 		{"admin", "", "x", "x", nil},
 		{"admin", "", "", "default", nil},
 		{"writer", "", "b", "", ErrForbidden},

@@ -34,8 +34,8 @@ type authorizer struct {
 
 // Errors of authorization. They are wrapped by errors with the details.
 var (
-	// ErrTenant means that a request names an invalid tenant. The response has status 400.
-	ErrTenant = errors.New("invalid tenant")
+	// errTenant means that a request names an invalid tenant. The response has status 400.
+	errTenant = errors.New("invalid tenant")
 	// ErrForbidden means that the client may not send this request. The response has status 403.
 	ErrForbidden = errors.New("forbidden")
 )
@@ -160,7 +160,7 @@ func rejectRequest(w http.ResponseWriter, r *http.Request, err error) {
 		rejectAPI(w, http.StatusServiceUnavailable, "unavailable", plainText(err))
 	case errors.Is(err, ErrForbidden):
 		rejectAPI(w, http.StatusForbidden, "forbidden", plainText(err))
-	case errors.Is(err, ErrTenant):
+	case errors.Is(err, errTenant):
 		rejectAPI(w, http.StatusBadRequest, "bad_data", plainText(err))
 	default: // The request's context has ended.
 		rejectAPI(w, http.StatusServiceUnavailable, "canceled", err.Error())
@@ -180,10 +180,10 @@ func (a *authorizer) tenantOf(role Role, user *auth.User, r *http.Request) (name
 	prefix, prefixed := prefixOf(r.Context())
 	switch {
 	case len(names) > 1:
-		return "", false, fmt.Errorf("%w: header %s is set %d times", ErrTenant, tenant.Header, len(names))
+		return "", false, fmt.Errorf("%w: header %s is set %d times", errTenant, tenant.Header, len(names))
 	case len(names) == 1:
 		if name, err = a.checkTenant(role, names[0]); err != nil {
-			return "", false, fmt.Errorf("%w: header %s: %w", ErrTenant, tenant.Header, err)
+			return "", false, fmt.Errorf("%w: header %s: %w", errTenant, tenant.Header, err)
 		}
 	case !prefixed:
 		name, err = usualTenant(user)
@@ -192,10 +192,10 @@ func (a *authorizer) tenantOf(role Role, user *auth.User, r *http.Request) (name
 	if prefixed {
 		fromPath, err := a.checkTenant(role, prefix)
 		if err != nil {
-			return "", false, fmt.Errorf("%w: path /t/%s/: %w", ErrTenant, url.PathEscape(prefix), err)
+			return "", false, fmt.Errorf("%w: path /t/%s/: %w", errTenant, url.PathEscape(prefix), err)
 		}
 		if len(names) == 1 && fromPath != name {
-			return "", false, fmt.Errorf("%w: the path names %s, but the header %s names %s", ErrTenant,
+			return "", false, fmt.Errorf("%w: the path names %s, but the header %s names %s", errTenant,
 				fromPath, tenant.Header, name)
 		}
 		name = fromPath
@@ -209,7 +209,7 @@ func usualTenant(user *auth.User) (string, error) {
 		return tenant.Default, nil
 	}
 	if user.Tenant() == "" {
-		return "", fmt.Errorf("%w: user %q has no default tenant; name the tenant in the header %s", ErrTenant,
+		return "", fmt.Errorf("%w: user %q has no default tenant; name the tenant in the header %s", errTenant,
 			user.Name(), tenant.Header)
 	}
 	return user.Tenant(), nil
@@ -268,17 +268,17 @@ type authorization struct {
 
 // TenantFor returns the tenant of a request whose body or parameters may also name a tenant. asked is that tenant, or
 // "". If the path or the header names a tenant, asked must be empty or equal to it. ctx must be the context of an
-// authorized request. The errors wrap ErrTenant or ErrForbidden.
+// authorized request. The errors wrap errTenant or ErrForbidden.
 func TenantFor(ctx context.Context, asked string) (string, error) {
 	a, _ := ctx.Value(admittedKey{}).(authorization)
 	if asked == "" || asked == a.tenant {
 		return tenant.FromContext(ctx), nil
 	}
 	if err := tenant.CheckName(asked); err != nil {
-		return "", fmt.Errorf("%w: %w", ErrTenant, err)
+		return "", fmt.Errorf("%w: %w", errTenant, err)
 	}
 	if a.namesTenant {
-		return "", fmt.Errorf("%w: the path or the header %s names %s, but the request itself names %s", ErrTenant,
+		return "", fmt.Errorf("%w: the path or the header %s names %s, but the request itself names %s", errTenant,
 			tenant.Header, a.tenant, asked)
 	}
 	if err := checkTenants(a.user, asked); err != nil {

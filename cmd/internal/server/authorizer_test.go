@@ -94,10 +94,10 @@ func TestTenantThatARequestItselfNames(t *testing.T) {
 		{"/api/v1/write", "a", "", "a", nil},
 		{"/api/v1/write", "a", "a", "a", nil},
 		{"/t/a/api/v1/write", "", "a", "a", nil},
-		{"/api/v1/write", "a", "b", "", ErrTenant},
-		{"/t/a/api/v1/write", "", "b", "", ErrTenant},
-		{"/api/v1/write", "", "a/b", "", ErrTenant},
-		{"/api/v1/write", "", "a|b", "", ErrTenant},
+		{"/api/v1/write", "a", "b", "", errTenant},
+		{"/t/a/api/v1/write", "", "b", "", errTenant},
+		{"/api/v1/write", "", "a/b", "", errTenant},
+		{"/api/v1/write", "", "a|b", "", errTenant},
 	} {
 		o := testOptions()
 		var name string

@@ -68,7 +68,7 @@ func magnitudesOf(p Points) (l magnitudes) {
 // was made. It returns the number of compared values.
 func RequireExact(t testing.TB, funcs []*bucketfn.Evaluator, s *chunk.Samples, b *rollup.Buckets, w bucketfn.Windows,
 	context string) int {
-	p := PointsOf(s)
+	p := pointsOf(s)
 	compared := 0
 	var out bucketfn.Result
 	for _, f := range funcs {

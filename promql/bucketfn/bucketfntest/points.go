@@ -23,9 +23,9 @@ type Points struct {
 	Starts promengine.StartTimestamps
 }
 
-// PointsOf returns the points of samples. It clears all counter reset hints except for gauges, so that Prometheus'
+// pointsOf returns the points of samples. It clears all counter reset hints except for gauges, so that Prometheus'
 // functions detect resets by comparing buckets, as they do for samples from Prometheus' storage.
-func PointsOf(s *chunk.Samples) Points {
+func pointsOf(s *chunk.Samples) Points {
 	var p Points
 	for i, t := range s.T {
 		if v := s.V[i]; !value.IsStaleNaN(v) {

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// ErrUnavailable means that Cassandra can't be started on this machine. The error that wraps it names the missing part.
-var ErrUnavailable = errors.New("cassandratest: can't start Cassandra")
+// errUnavailable means that Cassandra can't be started on this machine. The error that wraps it names the missing part.
+var errUnavailable = errors.New("cassandratest: can't start Cassandra")
 
 // ErrCommand means that docker/cassandra/local failed. The error that wraps it has the output.
 var ErrCommand = errors.New("cassandratest: docker/cassandra/local")
@@ -49,15 +49,15 @@ type Cluster struct {
 	env    []string
 }
 
-// SharedDirVariable is the environment variable with the folder of the node that tests share, if
+// sharedDirVariable is the environment variable with the folder of the node that tests share, if
 // docker/cassandra/with-node started it.
-const SharedDirVariable = "CASSANDRA_SHARED_DIR"
+const sharedDirVariable = "CASSANDRA_SHARED_DIR"
 
 // Shared returns the node that tests share, for operations on its machine. If tests share a cluster on another machine,
 // it starts a node for this test.
 func Shared(t testing.TB) *Cluster {
 	t.Helper()
-	dir := os.Getenv(SharedDirVariable)
+	dir := os.Getenv(sharedDirVariable)
 	if dir == "" {
 		return StartCluster(t, 1, Options{})
 	}
@@ -79,7 +79,7 @@ func StartCluster(t testing.TB, nodes int, o Options) *Cluster {
 		t.Skip("skipped in short mode: starts Cassandra")
 	}
 	c, err := Start(t.TempDir(), nodes, o)
-	if errors.Is(err, ErrUnavailable) {
+	if errors.Is(err, errUnavailable) {
 		t.Skipf("SKIPPED, NO CASSANDRA: %v", err)
 	}
 	if err != nil {
@@ -98,7 +98,7 @@ func StartCluster(t testing.TB, nodes int, o Options) *Cluster {
 
 // Start starts nodes with their data below dir, and waits until all of them are connected to each other and accept CQL.
 // The caller must call Wipe at the end. If this process is killed before that, the nodes stop and their data is
-// removed. The working directory must be in the repository. Start returns ErrUnavailable or ErrCommand.
+// removed. The working directory must be in the repository. Start returns errUnavailable or ErrCommand.
 func Start(dir string, nodes int, o Options) (*Cluster, error) {
 	return start(dir, nodes, o, os.Getpid())
 }
@@ -123,7 +123,7 @@ func start(dir string, nodes int, o Options, owner int) (*Cluster, error) {
 		c.env = append(c.env, "CASSANDRA_JAVA_FLAGS=-XX:TieredStopAtLevel=1 -da")
 	}
 	if _, err := c.run("check"); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return nil, fmt.Errorf("%w: %w", errUnavailable, err)
 	}
 	hosts, err := c.run("start", strconv.Itoa(nodes))
 	if err != nil {

@@ -51,7 +51,7 @@ func TestClusterEndsWithItsOwner(t *testing.T) {
 
 	c, err := start(t.TempDir(), 1, Options{Password: true, CommitLog: "batch"}, owner.Process.Pid)
 	if err != nil {
-		require.ErrorIs(t, err, ErrUnavailable)
+		require.ErrorIs(t, err, errUnavailable)
 		t.Skip(err)
 	}
 	t.Cleanup(func() { require.NoError(t, c.Wipe()) })
@@ -73,26 +73,26 @@ func TestClusterEndsWithItsOwner(t *testing.T) {
 func TestStartSaysWhatIsMissing(t *testing.T) {
 	t.Setenv("JAVA_HOME", t.TempDir())
 	_, err := Start(t.TempDir(), 1, Options{})
-	require.ErrorIs(t, err, ErrUnavailable)
+	require.ErrorIs(t, err, errUnavailable)
 	require.ErrorContains(t, err, "install Java 17")
 }
 
 func TestHosts(t *testing.T) {
-	t.Setenv(HostsVariable, " 10.0.0.1:9042, 10.0.0.2:9042,")
+	t.Setenv(hostsVariable, " 10.0.0.1:9042, 10.0.0.2:9042,")
 	require.Equal(t, []string{"10.0.0.1:9042", "10.0.0.2:9042"}, Hosts(t))
 }
 
 func TestKeyspace(t *testing.T) {
-	require.Regexp(t, `^[a-z][a-z0-9_]{1,47}$`, Keyspace(t), "what CQL takes without quotes")
-	require.NotEqual(t, Keyspace(t), Keyspace(t))
+	require.Regexp(t, `^[a-z][a-z0-9_]{1,47}$`, keyspace(t), "what CQL takes without quotes")
+	require.NotEqual(t, keyspace(t), keyspace(t))
 }
 
 func TestHostsSkips(t *testing.T) {
-	t.Setenv(HostsVariable, "")
+	t.Setenv(hostsVariable, "")
 	probe := skipProbe{TB: t}
 	require.Empty(t, Hosts(&probe))
 	require.Contains(t, probe.said, "make test")
-	require.Contains(t, probe.said, HostsVariable)
+	require.Contains(t, probe.said, hostsVariable)
 }
 
 // skipProbe records the reason of a skip and continues, so that no test of a full run counts as skipped.

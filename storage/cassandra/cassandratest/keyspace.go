@@ -10,7 +10,7 @@ import (
 // and the test doesn't fail.
 func OwnKeyspace(t testing.TB, hosts []string) string {
 	t.Helper()
-	name := Keyspace(t)
+	name := keyspace(t)
 	t.Cleanup(func() {
 		if err := DropKeyspace(hosts, name); err != nil {
 			t.Log(err)
@@ -19,14 +19,14 @@ func OwnKeyspace(t testing.TB, hosts []string) string {
 	return name
 }
 
-// KeepVariable is an environment variable. If it is set, keyspaces aren't dropped on the node of
+// keepVariable is an environment variable. If it is set, keyspaces aren't dropped on the node of
 // docker/cassandra/with-node, which is removed with its data after a run of the tests. Dropping keyspaces would be its
 // most expensive work, because for each dropped table Cassandra flushes all tables of the node.
-const KeepVariable = "CASSANDRA_KEEP"
+const keepVariable = "CASSANDRA_KEEP"
 
-// DropKeyspace drops a keyspace of tests, if it exists, unless KeepVariable is set.
+// DropKeyspace drops a keyspace of tests, if it exists, unless keepVariable is set.
 func DropKeyspace(hosts []string, name string) error {
-	if os.Getenv(KeepVariable) != "" && os.Getenv(SharedDirVariable) != "" {
+	if os.Getenv(keepVariable) != "" && os.Getenv(sharedDirVariable) != "" {
 		return nil
 	}
 	return query(hosts, "DROP KEYSPACE IF EXISTS "+name)

@@ -12,8 +12,8 @@ import (
 	"github.com/cassia-db/cassia/storage/cassandra"
 )
 
-// ErrNotKairosDB means that a keyspace has no data of KairosDB.
-var ErrNotKairosDB = fmt.Errorf("kairosdb: not a KairosDB keyspace")
+// errNotKairosDB means that a keyspace has no data of KairosDB.
+var errNotKairosDB = fmt.Errorf("kairosdb: not a KairosDB keyspace")
 
 // metricNames is the row of string_index that lists metrics.
 const metricNames = "metric_names"
@@ -40,7 +40,7 @@ var columnsOf = map[string][]string{
 	"spec":               {"spec_type", "name", "value"},
 }
 
-// Open connects to the cluster and checks the tables of the keyspace Options.Keyspace. It returns ErrNotKairosDB if
+// Open connects to the cluster and checks the tables of the keyspace Options.Keyspace. It returns errNotKairosDB if
 // they are missing.
 func Open(ctx context.Context, opts cassandra.Options) (*Keyspace, error) {
 	session, err := cassandra.OpenForeign(ctx, opts)
@@ -72,7 +72,7 @@ func (k *Keyspace) readTables(ctx context.Context, keyspace string) error {
 		}
 		for _, c := range columns {
 			if t.Columns[c] == nil {
-				return fmt.Errorf("%w: table %s.%s has no column %s", ErrNotKairosDB, keyspace, table, c)
+				return fmt.Errorf("%w: table %s.%s has no column %s", errNotKairosDB, keyspace, table, c)
 			}
 		}
 		has[table] = true
@@ -81,10 +81,10 @@ func (k *Keyspace) readTables(ctx context.Context, keyspace string) error {
 	k.current, k.strings = has["row_key_time_index"] && has["row_keys"], has["string_index"]
 	switch {
 	case !has["data_points"]:
-		return fmt.Errorf("%w: %s has no table data_points", ErrNotKairosDB, keyspace)
+		return fmt.Errorf("%w: %s has no table data_points", errNotKairosDB, keyspace)
 	case !k.legacy && !k.current:
 		return fmt.Errorf("%w: %s has neither row_key_index nor row_key_time_index and row_keys",
-			ErrNotKairosDB, keyspace)
+			errNotKairosDB, keyspace)
 	}
 	spec := map[string]string{}
 	if has["spec"] {

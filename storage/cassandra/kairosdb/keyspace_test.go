@@ -101,7 +101,7 @@ func TestReader(t *testing.T) {
 	f.add("CREATE KEYSPACE %s WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}", f.keyspace)
 	cassandratest.Run(t, hosts, f.cql...)
 	_, err := Open(context.Background(), testOptions(hosts, f.keyspace))
-	require.ErrorIs(t, err, ErrNotKairosDB)
+	require.ErrorIs(t, err, errNotKairosDB)
 	_, err = Open(context.Background(), testOptions(hosts, f.keyspace+"_"))
 	require.ErrorIs(t, err, cassandra.ErrSettings)
 	require.ErrorContains(t, err, "keyspace "+f.keyspace+"_ doesn't exist")
@@ -114,31 +114,31 @@ func TestReader(t *testing.T) {
 	half := binary.BigEndian.AppendUint64(nil, math.Float64bits(0.5))
 	f.add("INSERT INTO %s.string_index (key, column1, value) VALUES (0x%x, 'named', 0x00)", f.keyspace, metricNames)
 	a, u := map[string]string{"host": "a"}, map[string]string{"url": "http://x"}
-	f.row(Row{Metric: "m", TimeMS: rowTime, Type: TypeLong, Tags: a}, false, map[uint32][]byte{
-		0: one, 2 * 1000: one, 2 * 2000: {0xff}, 2 * (DefaultWidthMS - 1): one,
+	f.row(Row{Metric: "m", TimeMS: rowTime, Type: typeLong, Tags: a}, false, map[uint32][]byte{
+		0: one, 2 * 1000: one, 2 * 2000: {0xff}, 2 * (defaultWidthMS - 1): one,
 	})
-	f.row(Row{Metric: "m", TimeMS: rowTime, Type: TypeDouble, Tags: a}, false,
+	f.row(Row{Metric: "m", TimeMS: rowTime, Type: typeDouble, Tags: a}, false,
 		map[uint32][]byte{2 * 500: half, 2 * 1000: half})
 	f.row(Row{Metric: "m", TimeMS: rowTime, Type: "kairos_string", Tags: a}, false,
 		map[uint32][]byte{2 * 7: []byte("text")})
-	f.row(Row{Metric: "m", TimeMS: rowTime, Type: TypeLong, Tags: u}, false, map[uint32][]byte{2: one})
-	f.row(Row{Metric: "m", TimeMS: rowTime, Type: TypeLong, Tags: u}, true, map[uint32][]byte{4: one}) // as before 1.3
-	f.row(Row{Metric: "m", TimeMS: rowTime + DefaultWidthMS, Type: TypeLong, Tags: a}, false, map[uint32][]byte{0: one})
+	f.row(Row{Metric: "m", TimeMS: rowTime, Type: typeLong, Tags: u}, false, map[uint32][]byte{2: one})
+	f.row(Row{Metric: "m", TimeMS: rowTime, Type: typeLong, Tags: u}, true, map[uint32][]byte{4: one}) // as before 1.3
+	f.row(Row{Metric: "m", TimeMS: rowTime + defaultWidthMS, Type: typeLong, Tags: a}, false, map[uint32][]byte{0: one})
 	// If the rows of a series were deleted, mtime remains.
 	f.add("INSERT INTO %s.row_key_time_index (metric, table_name, row_time) VALUES ('m', 'data_points', 0)", f.keyspace)
 	f.add("INSERT INTO %s.row_keys (metric, table_name, row_time, mtime) VALUES ('m', 'data_points', 0, now())",
 		f.keyspace)
 	// Add rows of the old index, before and after 1970, one of which is also in the new index, and damaged entries.
 	old := func(at int64) []byte {
-		return appendKey(nil, &Row{Metric: "m", TimeMS: at, Type: TypeLegacy, Tags: a}, false)
+		return appendKey(nil, &Row{Metric: "m", TimeMS: at, Type: typeLegacy, Tags: a}, false)
 	}
 	f.legacyRow("m", old(-4000), map[uint32][]byte{2 * 1500: {7}})
 	f.legacyRow("m", old(-1), map[uint32][]byte{0: {8}})
 	f.legacyRow("m", old(0), map[uint32][]byte{1: {1, 0x3f, 0, 0, 0}, 2: {}})
 	f.legacyRow("m", old(rowTime), map[uint32][]byte{6: {9}})
-	f.legacyRow("m", appendKey(nil, &Row{Metric: "m", TimeMS: rowTime, Type: TypeLong, Tags: a}, false), nil)
+	f.legacyRow("m", appendKey(nil, &Row{Metric: "m", TimeMS: rowTime, Type: typeLong, Tags: a}, false), nil)
 	f.legacyRow("m", append(appendKeyHead(nil, "m", rowTime), "cut"...), nil)
-	f.legacyRow("only old", appendKey(nil, &Row{Metric: "only old", TimeMS: rowTime, Type: TypeLegacy, Tags: a}, false),
+	f.legacyRow("only old", appendKey(nil, &Row{Metric: "only old", TimeMS: rowTime, Type: typeLegacy, Tags: a}, false),
 		map[uint32][]byte{0: {3}})
 	cassandratest.Run(t, hosts, f.cql...)
 
@@ -146,7 +146,7 @@ func TestReader(t *testing.T) {
 	require.NoError(t, err)
 	defer k.Close()
 	require.Equal(t, "rows of 504 h, columns in unit LEGACY, indices row_keys and row_key_index", k.Describe())
-	require.EqualValues(t, DefaultWidthMS, k.WidthMS())
+	require.EqualValues(t, defaultWidthMS, k.WidthMS())
 	metrics, err := k.Metrics(context.Background())
 	require.NoError(t, err)
 	require.Equal(t, []string{"m", "named", "only old"}, metrics)
@@ -186,12 +186,12 @@ func testSeconds(t *testing.T, hosts []string, keyspace string) {
 	f.add("INSERT INTO %s.spec (spec_type, name, value) VALUES ('cluster_config', 'row_time_unit', 'SECONDS')",
 		keyspace)
 	f.add("INSERT INTO %s.spec (spec_type, name, value) VALUES ('cluster_config', 'row_width', '%d')",
-		keyspace, DefaultWidthMS)
+		keyspace, defaultWidthMS)
 	cassandratest.Run(t, hosts, f.cql...)
 	k, err := Open(context.Background(), testOptions(hosts, keyspace))
 	require.NoError(t, err)
 	defer k.Close()
-	require.EqualValues(t, DefaultWidthMS, k.WidthMS(), "rows lie closer than 57 years")
+	require.EqualValues(t, defaultWidthMS, k.WidthMS(), "rows lie closer than 57 years")
 	all, _ := allPoints(t, k, "only old", rowTime, rowTime+500)
 	require.Equal(t, []string{"kairos_legacy map[host:a] 1794441600000 3"}, all)
 }

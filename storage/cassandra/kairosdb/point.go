@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// DefaultWidthMS is the default width of rows: three weeks, in milliseconds.
-const DefaultWidthMS = 21 * 24 * 60 * 60 * 1000
+// defaultWidthMS is the default width of rows: three weeks, in milliseconds.
+const defaultWidthMS = 21 * 24 * 60 * 60 * 1000
 
 // unit is the unit of columns, see doc.go.
 type unit string
@@ -27,7 +27,7 @@ type layout struct {
 
 // parseLayout parses row_time_unit and row_width of the table spec. Both may be missing.
 func parseLayout(spec map[string]string) (layout, error) {
-	l := layout{unit: unitLegacy, widthMS: DefaultWidthMS}
+	l := layout{unit: unitLegacy, widthMS: defaultWidthMS}
 	if text, ok := spec["row_time_unit"]; ok {
 		l.unit = unit(text)
 	}
@@ -97,12 +97,12 @@ func (l layout) timeOf(rowMS int64, column []byte) (int64, error) {
 // returns ErrCorrupt if the value is invalid. typ must be a type of numbers, and the column must have four bytes.
 func valueOf(typ string, column, value []byte) (v float64, exact bool, err error) {
 	switch {
-	case typ == TypeDouble:
+	case typ == typeDouble:
 		if len(value) != 8 {
 			return 0, false, fmt.Errorf("%w: %s %x: it must have 8 bytes", ErrCorrupt, typ, value)
 		}
 		return math.Float64frombits(binary.BigEndian.Uint64(value)), true, nil
-	case typ == TypeLong:
+	case typ == typeLong:
 		n, used := binary.Varint(value)
 		if used != len(value) || used == 0 {
 			return 0, false, fmt.Errorf("%w: %s %x: it must be one integer", ErrCorrupt, typ, value)

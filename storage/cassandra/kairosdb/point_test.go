@@ -13,9 +13,9 @@ func TestLayouts(t *testing.T) {
 		spec map[string]string
 		want layout
 	}{
-		"nothing":      {nil, layout{unitLegacy, DefaultWidthMS}},
+		"nothing":      {nil, layout{unitLegacy, defaultWidthMS}},
 		"milliseconds": {map[string]string{"row_time_unit": "MILLISECONDS", "row_width": "86400000"}, layout{unitMilliseconds, 86_400_000}},
-		"legacy":       {map[string]string{"row_time_unit": "LEGACY", "row_width": "1814400000"}, layout{unitLegacy, DefaultWidthMS}},
+		"legacy":       {map[string]string{"row_time_unit": "LEGACY", "row_width": "1814400000"}, layout{unitLegacy, defaultWidthMS}},
 		"seconds":      {map[string]string{"row_time_unit": "SECONDS", "row_width": "86400"}, layout{unitSeconds, 86_400_000}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestTimesOfColumns(t *testing.T) {
 		{unitMilliseconds, append(column(7), 0), -1},
 	} {
 		for _, row := range []int64{0, rowTime, -12345} {
-			got, err := layout{c.unit, DefaultWidthMS}.timeOf(row, c.column)
+			got, err := layout{c.unit, defaultWidthMS}.timeOf(row, c.column)
 			if c.want < 0 {
 				require.ErrorIs(t, err, ErrCorrupt)
 				continue
@@ -67,7 +67,7 @@ func TestTimesOfColumns(t *testing.T) {
 // If columns are in seconds, the last second of the range is an exception.
 func TestColumnsOfARange(t *testing.T) {
 	for _, u := range []unit{unitLegacy, unitMilliseconds, unitSeconds} {
-		l := layout{u, DefaultWidthMS}
+		l := layout{u, defaultWidthMS}
 		for _, c := range []struct{ row, from, to int64 }{
 			{0, 0, 0}, {rowTime, rowTime + 1, rowTime + 1999}, {rowTime, rowTime - 5, rowTime + 2000},
 			{rowTime, rowTime + 3000, rowTime + 2000}, {rowTime, rowTime - 10, rowTime - 1}, {-7000, -6999, -2},
@@ -100,23 +100,23 @@ func TestValues(t *testing.T) {
 		want  float64
 		lossy bool
 	}{
-		"double":               {TypeDouble, integer, hexKey(t, "0xc093480000000000"), -1234, false},
-		"double, least":        {TypeDouble, integer, hexKey(t, "0x0000000000000001"), 5e-324, false},
-		"double, -0":           {TypeDouble, integer, bits(math.Copysign(0, -1)), math.Copysign(0, -1), false},
-		"double, infinite":     {TypeDouble, integer, bits(math.Inf(-1)), math.Inf(-1), false},
-		"double, NaN":          {TypeDouble, integer, hexKey(t, "0x7ff8000000000000"), math.Float64frombits(0x7ff8000000000000), false},
-		"long, 0":              {TypeLong, integer, hexKey(t, "0x00"), 0, false},
-		"long, -1":             {TypeLong, integer, hexKey(t, "0x01"), -1, false},
-		"long, 300":            {TypeLong, integer, hexKey(t, "0xd804"), 300, false},
-		"long, greatest":       {TypeLong, integer, hexKey(t, "0xfeffffffffffffffff01"), 1 << 63, true},
-		"long, least":          {TypeLong, integer, hexKey(t, "0xffffffffffffffffff01"), -1 << 63, false},
-		"long, 2^53+1":         {TypeLong, integer, binary.AppendVarint(nil, 1<<53+1), 1 << 53, true},
-		"legacy integer, 0":    {TypeLegacy, integer, nil, 0, false},
-		"legacy integer, 258":  {TypeLegacy, integer, hexKey(t, "0x0102"), 258, false},
-		"legacy integer, -2":   {TypeLegacy, integer, hexKey(t, "0xfffffffffffffffe"), -2, false},
-		"legacy float":         {TypeLegacy, floating, hexKey(t, "0x013dcccccd"), float64(float32(0.1)), false},
-		"legacy double":        {TypeLegacy, floating, append([]byte{2}, bits(0.1)...), 0.1, false},
-		"legacy double, other": {TypeLegacy, floating, append([]byte{0}, bits(-0.5)...), -0.5, false},
+		"double":               {typeDouble, integer, hexKey(t, "0xc093480000000000"), -1234, false},
+		"double, least":        {typeDouble, integer, hexKey(t, "0x0000000000000001"), 5e-324, false},
+		"double, -0":           {typeDouble, integer, bits(math.Copysign(0, -1)), math.Copysign(0, -1), false},
+		"double, infinite":     {typeDouble, integer, bits(math.Inf(-1)), math.Inf(-1), false},
+		"double, NaN":          {typeDouble, integer, hexKey(t, "0x7ff8000000000000"), math.Float64frombits(0x7ff8000000000000), false},
+		"long, 0":              {typeLong, integer, hexKey(t, "0x00"), 0, false},
+		"long, -1":             {typeLong, integer, hexKey(t, "0x01"), -1, false},
+		"long, 300":            {typeLong, integer, hexKey(t, "0xd804"), 300, false},
+		"long, greatest":       {typeLong, integer, hexKey(t, "0xfeffffffffffffffff01"), 1 << 63, true},
+		"long, least":          {typeLong, integer, hexKey(t, "0xffffffffffffffffff01"), -1 << 63, false},
+		"long, 2^53+1":         {typeLong, integer, binary.AppendVarint(nil, 1<<53+1), 1 << 53, true},
+		"legacy integer, 0":    {typeLegacy, integer, nil, 0, false},
+		"legacy integer, 258":  {typeLegacy, integer, hexKey(t, "0x0102"), 258, false},
+		"legacy integer, -2":   {typeLegacy, integer, hexKey(t, "0xfffffffffffffffe"), -2, false},
+		"legacy float":         {typeLegacy, floating, hexKey(t, "0x013dcccccd"), float64(float32(0.1)), false},
+		"legacy double":        {typeLegacy, floating, append([]byte{2}, bits(0.1)...), 0.1, false},
+		"legacy double, other": {typeLegacy, floating, append([]byte{0}, bits(-0.5)...), -0.5, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v, exact, err := valueOf(c.typ, column(c.flag), c.value)
@@ -130,17 +130,17 @@ func TestValues(t *testing.T) {
 		flag  uint32
 		value []byte
 	}{
-		"short double":        {TypeDouble, integer, make([]byte, 7)},
-		"long double":         {TypeDouble, integer, make([]byte, 9)},
-		"no long":             {TypeLong, integer, nil},
-		"long without end":    {TypeLong, integer, hexKey(t, "0xffff")},
-		"long with more":      {TypeLong, integer, hexKey(t, "0x0200")},
-		"long beyond 64 bits": {TypeLong, integer, hexKey(t, "0xffffffffffffffffff02")},
-		"wide legacy integer": {TypeLegacy, integer, make([]byte, 9)},
-		"no legacy float":     {TypeLegacy, floating, nil},
-		"short legacy float":  {TypeLegacy, floating, hexKey(t, "0x013dcccc")},
-		"float of 9 bytes":    {TypeLegacy, floating, append([]byte{1}, make([]byte, 8)...)},
-		"double of 5 bytes":   {TypeLegacy, floating, append([]byte{2}, make([]byte, 4)...)},
+		"short double":        {typeDouble, integer, make([]byte, 7)},
+		"long double":         {typeDouble, integer, make([]byte, 9)},
+		"no long":             {typeLong, integer, nil},
+		"long without end":    {typeLong, integer, hexKey(t, "0xffff")},
+		"long with more":      {typeLong, integer, hexKey(t, "0x0200")},
+		"long beyond 64 bits": {typeLong, integer, hexKey(t, "0xffffffffffffffffff02")},
+		"wide legacy integer": {typeLegacy, integer, make([]byte, 9)},
+		"no legacy float":     {typeLegacy, floating, nil},
+		"short legacy float":  {typeLegacy, floating, hexKey(t, "0x013dcccc")},
+		"float of 9 bytes":    {typeLegacy, floating, append([]byte{1}, make([]byte, 8)...)},
+		"double of 5 bytes":   {typeLegacy, floating, append([]byte{2}, make([]byte, 4)...)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := valueOf(c.typ, column(c.flag), c.value)
@@ -156,21 +156,21 @@ func FuzzPoint(f *testing.F) {
 	f.Add(column(3), hexKey(f, "0x013dcccccd"))
 	f.Add([]byte{}, []byte{})
 	f.Fuzz(func(t *testing.T, column, value []byte) {
-		for _, typ := range []string{TypeLong, TypeDouble, TypeLegacy, "kairos_string"} {
+		for _, typ := range []string{typeLong, typeDouble, typeLegacy, "kairos_string"} {
 			for _, u := range []unit{unitLegacy, unitMilliseconds, unitSeconds} {
 				r := Row{TimeMS: rowTime, Type: typ}
-				p, err := layout{u, DefaultWidthMS}.point(&r, column, value)
+				p, err := layout{u, defaultWidthMS}.point(&r, column, value)
 				if err != nil {
 					require.ErrorIs(t, err, ErrCorrupt)
 					continue
 				}
 				require.GreaterOrEqual(t, p.TimeMS, r.TimeMS)
 				switch {
-				case typ == TypeLong && !p.IsRounded:
+				case typ == typeLong && !p.IsRounded:
 					again, used := binary.Varint(value)
 					require.Equal(t, len(value), used)
 					require.Equal(t, again, int64(p.Value))
-				case typ == TypeDouble:
+				case typ == typeDouble:
 					require.Equal(t, value, binary.BigEndian.AppendUint64(nil, math.Float64bits(p.Value)))
 				}
 			}

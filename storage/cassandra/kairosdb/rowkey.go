@@ -18,9 +18,9 @@ var ErrCorrupt = errors.New("kairosdb: corrupt")
 
 // Names of types of points.
 const (
-	TypeLong   = "kairos_long"
-	TypeDouble = "kairos_double"
-	TypeLegacy = "kairos_legacy"
+	typeLong   = "kairos_long"
+	typeDouble = "kairos_double"
+	typeLegacy = "kairos_legacy"
 )
 
 // Row identifies a row of data_points.
@@ -37,7 +37,7 @@ type Row struct {
 
 // IsNumber reports whether the row's points are numbers.
 func (r *Row) IsNumber() bool {
-	return r.Type == TypeLong || r.Type == TypeDouble || r.Type == TypeLegacy
+	return r.Type == typeLong || r.Type == typeDouble || r.Type == typeLegacy
 }
 
 // String describes the row for operators.
@@ -62,7 +62,7 @@ const (
 // appendKey appends the key of a row, see doc.go. If plain is set, tags aren't escaped, as in releases before 1.3.
 func appendKey(to []byte, r *Row, plain bool) []byte {
 	to = appendKeyHead(to, r.Metric, r.TimeMS)
-	if r.Type != TypeLegacy {
+	if r.Type != typeLegacy {
 		to = append(to, 0, byte(len(r.Type)))
 		to = append(to, r.Type...)
 	}
@@ -114,7 +114,7 @@ func parseKey(key []byte) (Row, error) {
 	if end < 1 || len(key) < end+9 {
 		return wrong("metric and time are missing")
 	}
-	r := Row{Metric: string(key[:end]), TimeMS: int64(binary.BigEndian.Uint64(key[end+1:])), Type: TypeLegacy, Key: key}
+	r := Row{Metric: string(key[:end]), TimeMS: int64(binary.BigEndian.Uint64(key[end+1:])), Type: typeLegacy, Key: key}
 	rest := key[end+9:]
 	if len(rest) > 0 && rest[0] == 0 {
 		if len(rest) < 2 || rest[1] > 127 || len(rest) < 2+int(rest[1]) {

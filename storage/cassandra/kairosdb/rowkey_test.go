@@ -37,19 +37,19 @@ func TestKeys(t *testing.T) {
 		key []byte
 	}{
 		"long": {
-			Row{Metric: "cpu.usage", TimeMS: rowTime, Type: TypeLong, Tags: map[string]string{"host": "a", "dc": "x"}},
+			Row{Metric: "cpu.usage", TimeMS: rowTime, Type: typeLong, Tags: map[string]string{"host": "a", "dc": "x"}},
 			hexKey(t, "cpu.usage", "0x00", rowTimeHex, "0x000b", "kairos_long", "dc=x:host=a:"),
 		},
 		"escapes": {
-			Row{Metric: "m", TimeMS: rowTime, Type: TypeDouble, Tags: map[string]string{"a:b=c": "d:e=f"}},
+			Row{Metric: "m", TimeMS: rowTime, Type: typeDouble, Tags: map[string]string{"a:b=c": "d:e=f"}},
 			hexKey(t, "m", "0x00", rowTimeHex, "0x000d", "kairos_double", "a::b:=c=d=:e==f:"),
 		},
 		"legacy": {
-			Row{Metric: "m", TimeMS: rowTime, Type: TypeLegacy, Tags: map[string]string{"host": "a"}},
+			Row{Metric: "m", TimeMS: rowTime, Type: typeLegacy, Tags: map[string]string{"host": "a"}},
 			hexKey(t, "m", "0x00", rowTimeHex, "host=a:"),
 		},
 		"before 1970": {
-			Row{Metric: "m", TimeMS: -2, Type: TypeLong, Tags: map[string]string{"host": "ü"}},
+			Row{Metric: "m", TimeMS: -2, Type: typeLong, Tags: map[string]string{"host": "ü"}},
 			hexKey(t, "m", "0x00fffffffffffffffe", "0x000b", "kairos_long", "host=ü:"),
 		},
 		"a type of a plug-in's": {
@@ -99,7 +99,7 @@ func TestCorruptKeys(t *testing.T) {
 // escapes belongs to another series.
 func TestPlainKeys(t *testing.T) {
 	with := func(value string) Row {
-		return Row{Metric: "m", TimeMS: rowTime, Type: TypeLong, Tags: map[string]string{"url": value}}
+		return Row{Metric: "m", TimeMS: rowTime, Type: typeLong, Tags: map[string]string{"url": value}}
 	}
 	for value, ok := range map[string]bool{
 		"http://x": true,

@@ -49,8 +49,8 @@ const manifestTimeout = 15 * time.Minute
 // number of times that a manifest is stored.
 const maxListings = 3
 
-// ErrNotStored means that the bucket acknowledged an object but doesn't return it.
-var ErrNotStored = errors.New("objects: the bucket acknowledged an object but doesn't return it")
+// errNotStored means that the bucket acknowledged an object but doesn't return it.
+var errNotStored = errors.New("objects: the bucket acknowledged an object but doesn't return it")
 
 // backup is a backup in progress.
 type backup struct {
@@ -243,7 +243,7 @@ func (b *backup) storeManifest(ctx context.Context, m *manifest, deadline time.T
 	object := b.manifest(m.Name, len(m.Damaged) > 0)
 	lost := func(why string) error {
 		err := fmt.Errorf("%w: %s (%s): backup %s doesn't exist; check the storage, then back up again",
-			ErrNotStored, object, why, m.Name)
+			errNotStored, object, why, m.Name)
 		return errors.Join(err, b.bucket.Delete(ctx, object)) // An incomplete manifest must not count as a backup.
 	}
 	all, err := listBackups(ctx, b.bucket, b.folder("backups"))

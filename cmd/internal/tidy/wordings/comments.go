@@ -56,7 +56,7 @@ func goComments(rel, content string) []Text {
 		for _, c := range group.List {
 			lines = append(lines, commentLines(c.Text)...)
 		}
-		if text := strings.Join(lines, "\n"); CountWords(text) > 0 {
+		if text := strings.Join(lines, "\n"); countWords(text) > 0 {
 			texts = append(texts, Text{Kind: Comments, File: rel, Line: fset.Position(group.Pos()).Line, Text: text})
 		}
 	}

@@ -153,7 +153,7 @@ func (g *goFile) add(e ast.Expr, text string) {
 			return
 		}
 	}
-	if cqlStart.MatchString(text) || CountWords(text) == 0 {
+	if cqlStart.MatchString(text) || countWords(text) == 0 {
 		return
 	}
 	g.texts = append(g.texts, Text{kind, g.rel, g.line(e.Pos()), text})
@@ -168,5 +168,5 @@ func isProse(text string) bool {
 			letters++
 		}
 	}
-	return len(strings.Fields(text)) >= 3 && CountWords(text) >= 3 && letters*10 >= len([]rune(text))*8
+	return len(strings.Fields(text)) >= 3 && countWords(text) >= 3 && letters*10 >= len([]rune(text))*8
 }

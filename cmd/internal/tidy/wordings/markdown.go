@@ -25,7 +25,7 @@ func markdownTexts(kind TextKind, rel, content string) []Text {
 	var paragraph []string
 	start := 0
 	flush := func() {
-		if text := stripMarkup(strings.Join(paragraph, "\n")); CountWords(text) > 0 {
+		if text := stripMarkup(strings.Join(paragraph, "\n")); countWords(text) > 0 {
 			texts = append(texts, Text{kind, rel, start, text})
 		}
 		paragraph = nil
@@ -83,7 +83,7 @@ func hashComments(rel, content string) []Text {
 	var run []string
 	start := 0
 	flush := func() {
-		if text := stripMarkup(strings.Join(run, "\n")); CountWords(text) > 2 {
+		if text := stripMarkup(strings.Join(run, "\n")); countWords(text) > 2 {
 			texts = append(texts, Text{Examples, rel, start, text})
 		}
 		run = nil

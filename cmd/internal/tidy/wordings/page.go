@@ -258,7 +258,7 @@ func (s *scanner) isInline() bool { return s.startsWith("<br") }
 // add adds a text. whole is set if the text is displayed unchanged; then even a single word is added.
 func (s *scanner) add(line int, text string, mute, whole bool) {
 	prose := isProse(text)
-	if mute || !whole && !prose && !isLabel(text) || strings.TrimSpace(text) == "" || CountWords(text) == 0 {
+	if mute || !whole && !prose && !isLabel(text) || strings.TrimSpace(text) == "" || countWords(text) == 0 {
 		return
 	}
 	for strings.HasPrefix(text, "\n") || strings.HasPrefix(text, " ") {

@@ -54,8 +54,8 @@ var (
 	spacesPattern = regexp.MustCompile(`\s+`)
 )
 
-// CountWords returns the number of words in a text.
-func CountWords(text string) int { return len(wordPattern.FindAllStringIndex(text, -1)) }
+// countWords returns the number of words in a text.
+func countWords(text string) int { return len(wordPattern.FindAllStringIndex(text, -1)) }
 
 // FindHits returns the stilted wordings in texts, in the order of the texts. Overlapping wordings count once.
 func FindHits(texts []Text) []Hit {
@@ -131,7 +131,7 @@ func CountTotals(texts []Text, hits []Hit) map[TextKind]Total {
 	totals := map[TextKind]Total{}
 	for _, t := range texts {
 		sum := totals[t.Kind]
-		sum.Words += CountWords(t.Text)
+		sum.Words += countWords(t.Text)
 		totals[t.Kind] = sum
 	}
 	for _, h := range hits {
