@@ -119,8 +119,8 @@ func (s *Shortfall) hasErrorBound() bool {
 }
 
 // boundText describes the error bound. It returns "" if the bound is unknown or values are missing. It
-// doesn't say which values exist: if a window is as short as a gap between samples, it may have a value with raw samples
-// but not with reconstructed ones, or the reverse.
+// doesn't say which values exist: if a window is as short as a gap between samples, it may have a value with raw
+// samples but not with reconstructed ones, or the reverse.
 func (s *Shortfall) boundText() string {
 	const presence = "; next to gaps between samples, values may be missing or additional"
 	switch o := s.ErrorBound; {

@@ -47,7 +47,7 @@ func measureDisk(ctx context.Context, dir, cassia string) (d disk, err error) {
 	}
 	d.tables = map[string]uint64{}
 	err = withEngine(copied, func(e *pebble.Engine) error {
-		if err := e.Compact(ctx); err != nil {
+		if err := e.CompactAll(ctx); err != nil {
 			return err
 		}
 		for _, t := range engine.Tables {

@@ -79,7 +79,7 @@ func fillCassia(ctx context.Context, dir string, d dataset) (c costs, err error)
 			return c, err
 		}
 		for p := range store.Partitions() {
-			if err := store.Unlist(ctx, p); err != nil {
+			if err := store.UnlistSlots(ctx, p); err != nil {
 				return c, err
 			}
 		}

@@ -143,7 +143,7 @@ func inCassia(t *testing.T, dir string) map[string]samples {
 	t.Helper()
 	found := map[string]samples{}
 	require.NoError(t, withEngine(dir, func(e *pebble.Engine) error {
-		store := storagetest.Start(t, e, storagetest.Forever)
+		store := storagetest.Start(t, e, storagetest.KeepForever)
 		defer func() { require.NoError(t, store.Close()) }()
 		stats, err := store.Check(t.Context(), func(problem string) { t.Error(problem) })
 		require.NoError(t, err)
