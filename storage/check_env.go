@@ -8,8 +8,6 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage/check"
-	"github.com/cassia-db/cassia/storage/damage"
-	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
@@ -17,31 +15,28 @@ import (
 
 // Check verifies the stored rows: see check.Run.
 func (s *Store) Check(ctx context.Context, report func(problem string)) (check.Totals, error) {
-	missing := func(missed check.Missed) func(*damage.DamagedRowsError) {
-		return func(e *damage.DamagedRowsError) { missed(e.Description(), e.Err) }
-	}
 	days := &checkedDays{
 		s: s, marked: map[tenantWindow]map[format.CommitKey]bool{}, classes: map[tenantWindow]check.WindowClasses{},
 	}
 	return check.Run(ctx, check.Env{
 		Engine: s.eng, Rows: s.rows, Period: s.period, Counts: s.Counts(), Shared: s.opts.Shared,
 		Classes: s.retention.Classes, ClassesIn: days.classesIn,
-		NameRows: func(rows *engine.Range, d engine.Damage) string { return s.damage.GapOf(rows, d).Description() },
+		GapOf: s.damage.GapOf,
 		Tenants: func(ctx context.Context, missed check.Missed) ([]string, error) {
-			return s.tenantsSkipping(ctx, missing(missed))
+			return s.tenantsSkipping(ctx, missed)
 		},
 		Windows: func(ctx context.Context, tenant string, missed check.Missed) ([]int64, error) {
-			return s.windowsSkipping(ctx, tenant, -allWindows, allWindows, missing(missed))
+			return s.windowsSkipping(ctx, tenant, -allWindows, allWindows, missed)
 		},
 		Unlisted: s.unlistedRows, Deletes: s.deletesOf, Metrics: s.metricsIn,
 		Shards: func(ctx context.Context, window int64, tenant, metric string, missed check.Missed) (int64, error) {
-			return s.shardsSkipping(ctx, window, tenant, metric, missing(missed))
+			return s.shardsSkipping(ctx, window, tenant, metric, missed)
 		},
 		ShardsRow: func(ctx context.Context, window int64, tenant, metric string, missed check.Missed) ([]byte, error) {
 			if err := s.retention.LoadExpiries(ctx, tenant, window); err != nil {
 				return nil, err
 			}
-			return s.shardsValue(ctx, window, tenant, metric, missing(missed))
+			return s.shardsValue(ctx, window, tenant, metric, missed)
 		},
 		Places: func(tenant string, window, shards int64) iter.Seq[format.ClassShard] {
 			return s.unexpiredShards(tenantWindow{tenant, window}, shards)

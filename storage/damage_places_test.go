@@ -319,7 +319,7 @@ func (d *damagedStore) outcome(t *testing.T, fs *pebble.CrashableFS, about strin
 		require.Regexp(t, namesPlace, problem, about)
 	}
 	unreadable := 0
-	_, _, err = eng.VerifyFiles(t.Context(), func(string) { unreadable++ })
+	_, _, err = eng.VerifyFiles(t.Context(), func(error) { unreadable++ })
 	require.NoError(t, err, about)
 	require.Positive(t, unreadable, about)
 	return what

@@ -24,7 +24,7 @@ func addCheck(app *kingpin.Application) subcommand {
 // checkAll checks every row and, if the store is in a directory, every file. It prints the problems and a summary line,
 // or both as JSON. The JSON is printed even if the store can't be opened.
 func checkAll(ctx context.Context, o offlineStore, asJSON bool) error {
-	o.isReadOnly = true
+	o.isReadOnly, o.logsNothing = true, true
 	result := checkResult{Store: o.Location(), Problems: []string{}}
 	err := o.withStore(ctx, func(s *storage.Store) error { return result.check(ctx, s, asJSON) })
 	if asJSON {

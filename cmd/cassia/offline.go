@@ -28,6 +28,9 @@ type offlineStore struct {
 	queryBytes int64
 	// isReadOnly opens the store only for reading. No file and no row is changed.
 	isReadOnly bool
+	// logsNothing is set if the command reports all damage itself. Messages in the log would repeat it, or tell the user
+	// to run the command that is running.
+	logsNothing bool
 	// createsMissing is set if the directory or the keyspace, and a store with default settings in it, are created if
 	// they don't exist.
 	createsMissing bool
@@ -56,6 +59,9 @@ func (o offlineStore) withStore(ctx context.Context, use func(*storage.Store) er
 		return wrong(err)
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+	if o.logsNothing {
+		log = slog.New(slog.DiscardHandler)
+	}
 	so := o.storageOptions(log)
 	eng, err := openEngine(ctx, o.Engine, openOptions{log: log, isReadOnly: o.isReadOnly, mustExist: !o.createsMissing,
 		admit: storage.CheckDescription(so)})

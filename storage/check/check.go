@@ -45,26 +45,27 @@ type Totals struct {
 //   - Windows with rows are listed.
 //
 // Run reports each problem with its row, and unreadable rows with their tenant, metric and time. It also verifies the
-// engine's files. It reads all rows. It returns an error if the check couldn't continue. An engine.WorkMeter in the
-// context measures its progress.
+// engine's files. A damaged block of a file is one problem, whose text lists the rows in it. Run reads all rows. It
+// returns an error if the check couldn't continue. An engine.WorkMeter in the context measures its progress.
 func Run(ctx context.Context, env Env, report func(problem string)) (Totals, error) {
 	c := &checker{env: env, ctx: ctx, staged: map[int64]bool{}, missing: map[windowOf][]int64{},
-		deletes: map[string]format.Tombstones{}, named: map[string]bool{}}
+		deletes: map[string]format.Tombstones{}, unreadable: unreadable{named: map[string]bool{}}}
 	c.report = func(text string, args ...any) {
 		c.stats.Problems++
 		report(fmt.Sprintf(text, args...))
 	}
+	defer func() { c.unreadable.reportBlocks(c) }()
 	if err := c.reportDamage(c.checkStage()); err != nil {
 		return c.stats, err
 	}
-	tenants, err := env.Tenants(ctx, c.reportMissed)
+	tenants, err := env.Tenants(ctx, c.addMissed)
 	if err != nil {
 		return c.stats, err
 	}
 	windows := map[string][]windowWork{}
 	work := c.filesWork()
 	for _, tenant := range tenants {
-		found, err := env.Windows(ctx, tenant, c.reportMissed)
+		found, err := env.Windows(ctx, tenant, c.addMissed)
 		if err == nil {
 			windows[tenant], err = c.plan(tenant, found)
 		}
@@ -107,9 +108,7 @@ type checker struct {
 	missing map[windowOf][]int64
 	// deletes caches the deletes of tenants.
 	deletes map[string]format.Tombstones
-	// gaps is the number of gaps that were found. named has the descriptions of reported gaps, up to maxNamed.
-	gaps  int
-	named map[string]bool
+	unreadable
 }
 
 // windowOf identifies a window of a tenant.
@@ -193,7 +192,7 @@ func (c *checker) readNames(window int64, tenant string, kind int64, label strin
 // checkMetric checks the rows of a metric in a raw window, shard by shard.
 func (c *checker) checkMetric(tenant string, window int64, metric string, values map[string]map[string]bool) error {
 	shards := int64(1)
-	value, err := c.env.ShardsRow(c.ctx, window, tenant, metric, c.reportMissed)
+	value, err := c.env.ShardsRow(c.ctx, window, tenant, metric, c.addMissed)
 	if err != nil {
 		return err
 	}
@@ -284,7 +283,13 @@ func (c *checker) checkShard(tenant string, window int64, metric string, in form
 
 // checkFilters checks the filters of labels pages, if there are any.
 func (c *checker) checkFilters(t *engine.Table, partition engine.Key) error {
-	return c.env.Rows.CheckFilters(c.ctx, t, partition, func(err error) { c.report("%v", err) })
+	return c.env.Rows.CheckFilters(c.ctx, t, partition, func(err error) {
+		if errors.As(err, new(*engine.DamagedBlockError)) {
+			c.addMissed(c.env.GapOf(&engine.Range{Table: t, Partition: partition}, engine.Damage{Err: err}))
+			return
+		}
+		c.report("%v", err)
+	})
 }
 
 func (c *checker) checkChunk(window int64, row engine.Row, at func(string, ...any)) {
@@ -317,32 +322,13 @@ func (c *checker) checkChunk(window int64, row engine.Row, at func(string, ...an
 // verifier is implemented by engines whose files this process can verify. VerifyFiles reports each damaged part of a
 // file.
 type verifier interface {
-	VerifyFiles(ctx context.Context, report func(problem string)) (files int, bytes int64, err error)
+	VerifyFiles(ctx context.Context, report func(problem error)) (files int, bytes int64, err error)
 }
 
 // scan reads rows, and reports unreadable rows.
 func (c *checker) scan(rows engine.Range) iter.Seq2[engine.Row, error] {
-	rows.Damaged = func(d engine.Damage) { c.reportMissed(c.env.NameRows(&rows, d), d.Err) }
+	rows.Damaged = func(d engine.Damage) { c.addMissed(c.env.GapOf(&rows, d)) }
 	return c.env.Rows.Scan(c.ctx, rows)
-}
-
-// maxNamed is the max number of gaps that are recognized when they are found again.
-const maxNamed = 10_000
-
-// reportMissed reports rows that can't be read, once.
-func (c *checker) reportMissed(rows string, err error) {
-	c.unreadable(fmt.Sprintf("%s: %v", rows, err))
-}
-
-func (c *checker) unreadable(gap string) {
-	c.gaps++
-	if c.named[gap] {
-		return
-	}
-	if len(c.named) < maxNamed {
-		c.named[gap] = true
-	}
-	c.report("unreadable: %s", gap)
 }
 
 // startOf describes the start of a row. Labels have none.
@@ -365,16 +351,6 @@ func (c *checker) windowName(window int64) string {
 	return fmt.Sprintf("window %d (%s to %s)", window, format.FormatTime(start), format.FormatTime(end))
 }
 
-// reportDamage reports damage that interrupted a part of the check, and returns nil so that the check continues with
-// the next part. It returns other errors.
-func (c *checker) reportDamage(err error) error {
-	if !errors.Is(err, engine.ErrCorrupt) {
-		return err
-	}
-	c.unreadable(err.Error())
-	return nil
-}
-
 // checkFiles verifies the engine's files. It may find damage in rows that no other row refers to.
 func (c *checker) checkFiles() (err error) {
 	v, ok := engine.As[verifier](c.env.Engine)
@@ -387,9 +363,9 @@ func (c *checker) checkFiles() (err error) {
 		outer.Add(max(0, now-added))
 		added = max(added, now)
 	}))
-	c.stats.Files, c.stats.FileBytes, err = v.VerifyFiles(ctx, func(problem string) {
+	c.stats.Files, c.stats.FileBytes, err = v.VerifyFiles(ctx, func(problem error) {
 		c.stats.DamagedParts++
-		c.report("%s", problem)
+		c.addPart(problem)
 	})
 	return err
 }

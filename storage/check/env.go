@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage/counts"
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
@@ -14,8 +15,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Missed is called for unreadable rows, with a description of the rows.
-type Missed func(rows string, err error)
+// Missed is called for unreadable rows.
+type Missed func(*damage.DamagedRowsError)
 
 // Env connects a check to the store.
 type Env struct {
@@ -30,8 +31,8 @@ type Env struct {
 	Classes func() int64
 	// ClassesIn returns the lists of classes for the days of a window.
 	ClassesIn func(ctx context.Context, tenant string, window int64) (WindowClasses, error)
-	// NameRows describes the unreadable rows of a scan.
-	NameRows func(*engine.Range, engine.Damage) string
+	// GapOf describes the unreadable rows of a scan.
+	GapOf func(*engine.Range, engine.Damage) *damage.DamagedRowsError
 	// Tenants returns all tenants. Windows returns the windows in which a tenant may have rows. Unlisted returns the
 	// windows that have rows although they aren't listed.
 	Tenants  func(context.Context, Missed) ([]string, error)

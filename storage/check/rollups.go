@@ -78,7 +78,7 @@ func (c *checker) checkRollups(tenant string, window int64, metric string, seale
 		}
 		series := head.MetricOf(tenant, metric).Series(at.id, labels.EmptyLabels())
 		w := c.env.Period.WindowOfSlot(rollup.FiveMinutes, at.slot)
-		shards, err := c.env.Shards(c.ctx, w, tenant, metric, c.reportMissed)
+		shards, err := c.env.Shards(c.ctx, w, tenant, metric, c.addMissed)
 		if err != nil {
 			return err
 		}
@@ -147,7 +147,7 @@ func (c *checker) checkRollupWindow(tenant string, window int64, done func(done,
 	for i, metric := range names {
 		done(i, len(names))
 		c.stats.Metrics++
-		shards, err := c.env.Shards(c.ctx, window, tenant, metric, c.reportMissed)
+		shards, err := c.env.Shards(c.ctx, window, tenant, metric, c.addMissed)
 		if err != nil {
 			return err
 		}
@@ -239,7 +239,7 @@ func (c *checker) checkDay(tenant, metric string, id format.SeriesID, start, cla
 	}
 	series := head.MetricOf(tenant, metric).Series(id, labels.EmptyLabels())
 	w := p.WindowOfSlot(rollup.FiveMinutes, first)
-	shards, err := c.env.Shards(c.ctx, w, tenant, metric, c.reportMissed)
+	shards, err := c.env.Shards(c.ctx, w, tenant, metric, c.addMissed)
 	if err != nil {
 		return err
 	}
@@ -247,7 +247,7 @@ func (c *checker) checkDay(tenant, metric string, id format.SeriesID, start, cla
 	if err != nil || unread {
 		return err // Unreadable chunks are reported with their window.
 	}
-	stored, err := c.env.Shards(c.ctx, p.WindowOfSlot(rollup.OneHour, first), tenant, metric, c.reportMissed)
+	stored, err := c.env.Shards(c.ctx, p.WindowOfSlot(rollup.OneHour, first), tenant, metric, c.addMissed)
 	if err != nil {
 		return err
 	}

@@ -4,27 +4,24 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
 )
 
-// checkStage checks the blobs of all slots. It also checks that readers read each slot that has blobs. A damaged block
-// may affect the list of slots and many slots. It is reported once.
+// checkStage checks the blobs of all slots. It also checks that readers read each slot that has blobs.
 func (c *checker) checkStage() error {
-	var gaps stagedGaps
-	defer func() { gaps.report(c) }()
 	looked, err := c.slotsRead()
 	if err != nil {
 		return err
 	}
-	listed, err := c.slotsListed(&gaps)
+	listed, err := c.slotsListed()
 	if err != nil {
 		return err
 	}
@@ -35,7 +32,7 @@ func (c *checker) checkStage() error {
 	}
 	for _, at := range slices.SortedFunc(maps.Keys(all), inOrder) {
 		before := c.stats.Blobs
-		if err := c.checkBlobs(at, &gaps); err != nil {
+		if err := c.checkBlobs(at); err != nil {
 			return err
 		}
 		if n := c.stats.Blobs - before; n > 0 && !looked[at] && c.isOverlooked(at) {
@@ -62,9 +59,9 @@ func (c *checker) slotsRead() (map[head.SlotPartition]bool, error) {
 }
 
 // slotsListed returns the slot partitions that have blobs according to the engine.
-func (c *checker) slotsListed(gaps *stagedGaps) (map[head.SlotPartition]bool, error) {
+func (c *checker) slotsListed() (map[head.SlotPartition]bool, error) {
 	listed := map[head.SlotPartition]bool{}
-	damaged := func(d engine.Damage) { gaps.add(d.Err, nil) }
+	damaged := func(d engine.Damage) { c.addMissed(&damage.DamagedRowsError{Table: engine.Stage, Err: d.Err}) }
 	for key, err := range c.env.Engine.Partitions(c.ctx, engine.Stage, nil, damaged) {
 		if err != nil {
 			return nil, err
@@ -81,10 +78,9 @@ func (c *checker) isOverlooked(at head.SlotPartition) bool {
 }
 
 // checkBlobs checks the blobs of a slot partition.
-func (c *checker) checkBlobs(at head.SlotPartition, gaps *stagedGaps) error {
+func (c *checker) checkBlobs(at head.SlotPartition) error {
 	rows := engine.Range{Table: engine.Stage, Partition: format.StagePartition(at.Slot, at.Partition)}
-	rows.Damaged = func(d engine.Damage) { gaps.add(d.Err, &at) }
-	for row, err := range c.env.Rows.Scan(c.ctx, rows) {
+	for row, err := range c.scan(rows) {
 		if err != nil {
 			return err
 		}
@@ -143,41 +139,4 @@ func (k *checkSink) checkTime(t int64) error {
 		)
 	}
 	return nil
-}
-
-// stagedGaps are unreadable rows of the staging log by the damage that makes them unreadable.
-type stagedGaps struct {
-	list []*stagedGap
-}
-
-type stagedGap struct {
-	err   error
-	slots map[head.SlotPartition]bool
-}
-
-// add records damage found in the slot and partition at. If at is nil, the damage is in the list of slots itself.
-func (g *stagedGaps) add(err error, at *head.SlotPartition) {
-	i := slices.IndexFunc(g.list, func(have *stagedGap) bool { return have.err.Error() == err.Error() })
-	if i < 0 {
-		i, g.list = len(g.list), append(g.list, &stagedGap{err: err, slots: map[head.SlotPartition]bool{}})
-	}
-	if at != nil {
-		g.list[i].slots[*at] = true
-	}
-}
-
-func (g *stagedGaps) report(c *checker) {
-	for _, gap := range g.list {
-		if len(gap.slots) == 0 {
-			c.reportMissed("table "+engine.Stage.Name, gap.err)
-			continue
-		}
-		first, last := int64(math.MaxInt64), int64(math.MinInt64)
-		for at := range gap.slots {
-			first, last = min(first, at.Slot), max(last, at.Slot)
-		}
-		c.reportMissed(fmt.Sprintf("table %s, from %s to %s, up to %d slots of partitions", engine.Stage.Name,
-			format.FormatTime(c.env.Period.SlotStart(first)), format.FormatTime(c.env.Period.SlotEnd(last)),
-			len(gap.slots)), gap.err)
-	}
 }

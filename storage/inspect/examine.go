@@ -210,9 +210,9 @@ func ExamineStore(ctx context.Context, eng engine.Engine, o ExamineOptions) (*Co
 // examineFiles verifies the engine's files, if they belong to this process.
 func (x *examiner) examineFiles(ctx context.Context) (err error) {
 	if v, ok := engine.As[interface {
-		VerifyFiles(ctx context.Context, report func(problem string)) (files int, bytes int64, err error)
+		VerifyFiles(ctx context.Context, report func(problem error)) (files int, bytes int64, err error)
 	}](x.Engine()); ok {
-		x.c.Files, x.c.FileBytes, err = v.VerifyFiles(ctx, x.c.addUnreadable)
+		x.c.Files, x.c.FileBytes, err = v.VerifyFiles(ctx, func(problem error) { x.c.addUnreadable(problem.Error()) })
 	}
 	return err
 }

@@ -7,14 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/pebble/badblocks"
 )
 
 // maxBadRanges is the max number of damaged ranges that are kept. Beyond it, files are verified again.
@@ -140,8 +141,8 @@ func (e *Engine) isLive(table uint64) bool {
 }
 
 // VerifyFiles reads all sorted files and compares every block with its checksum. report is called for each damaged part
-// of a file, whose rows can't be read.
-func (e *Engine) VerifyFiles(ctx context.Context, report func(problem string)) (files int, bytes int64, err error) {
+// of a file, whose rows can't be read, with an engine.DamagedBlockError, and for each other file that is damaged.
+func (e *Engine) VerifyFiles(ctx context.Context, report func(problem error)) (files int, bytes int64, err error) {
 	if err := e.begin(ctx); err != nil {
 		return 0, 0, err
 	}
@@ -154,52 +155,74 @@ func (e *Engine) VerifyFiles(ctx context.Context, report func(problem string)) (
 			}
 		}
 	}
+	var damaged []badRange
 	err = e.verify(ctx, nil, func(size uint64, found []badRange) {
 		meter.Add(int64(size))
 		files++
 		bytes += int64(size)
-		for _, b := range found {
-			report(b.String())
-		}
+		damaged = append(damaged, found...)
 	})
+	for _, part := range partsOf(damaged) {
+		report(part)
+	}
 	for _, problem := range e.ledger.verify() {
-		report(problem.Error())
+		report(problem)
 	}
 	return files, bytes, err
 }
 
-// DamagedFiles describes the damaged files that scans have found since the engine was opened, in the form of
+// DamagedFiles describes the damaged parts of files that reads have found since the engine was opened, in the form of
 // VerifyFiles.
 func (e *Engine) DamagedFiles() (problems []string) {
 	e.damaged.mu.Lock()
 	defer e.damaged.mu.Unlock()
-	for _, b := range e.damaged.ranges {
-		problems = append(problems, b.String())
+	for _, part := range partsOf(e.damaged.ranges) {
+		problems = append(problems, part.Error())
 	}
 	return problems
 }
 
-// unnumbered matches the parts of Pebble's errors that name a file. A verified file has the number 0 there.
-var unnumbered = regexp.MustCompile(`^(?:pebble/table: invalid table|pebble: file) 000000: `)
-
 // cause returns the error for rows in the range. It is the same for every scan that finds the damage.
-func (b badRange) cause() error {
-	return fmt.Errorf("pebble: %w: file %s: %w", engine.ErrCorrupt, b.file, damageError{b.err})
+func (b badRange) cause() error { return fmt.Errorf("pebble: %w", b.block()) }
+
+func (b badRange) block() *engine.DamagedBlockError { return badblocks.LocateIn(b.file, b.err) }
+
+func (b badRange) String() string { return (&damagedPart{b.block(), []badRange{b}}).Error() }
+
+// damagedPart is a damaged part of a file. There are multiple ranges if multiple tables use the file.
+type damagedPart struct {
+	*engine.DamagedBlockError
+	ranges []badRange
 }
 
-// damageError is an error of a verified file, without the file.
-type damageError struct{ error }
-
-func (e damageError) Error() string {
-	return unnumbered.ReplaceAllString(firstLine{e.error}.Error(), "")
+// partsOf returns the damaged parts of the files with these ranges.
+func partsOf(ranges []badRange) (parts []*damagedPart) {
+	for _, r := range ranges {
+		block := r.block()
+		i := slices.IndexFunc(parts, func(p *damagedPart) bool { return p.File == block.File && p.Offset == block.Offset })
+		if i < 0 {
+			i, parts = len(parts), append(parts, &damagedPart{DamagedBlockError: block})
+		}
+		parts[i].ranges = append(parts[i].ranges, r)
+	}
+	return parts
 }
 
-func (e damageError) Unwrap() error { return e.error }
+// maxRangesShown is the max number of ranges in the text of a damagedPart.
+const maxRangesShown = 3
 
-func (b badRange) String() string {
-	return fmt.Sprintf("file %s is damaged: rows from %s to %s are unreadable: %v",
-		b.file, keyInWords(b.start), keyInWords(b.end), damageError{b.err})
+func (p *damagedPart) Error() string {
+	var rows []string
+	for _, r := range p.ranges[:min(len(p.ranges), maxRangesShown)] {
+		rows = append(rows, fmt.Sprintf("from %s to %s", keyInWords(r.start), keyInWords(r.end)))
+	}
+	if more := len(p.ranges) - len(rows); more > 0 {
+		rows = append(rows, fmt.Sprintf("%d more ranges", more))
+	}
+	return fmt.Sprintf("file %s is damaged: rows %s are unreadable: %v", p.File, strings.Join(rows, ", and "), p.Err)
 }
+
+func (p *damagedPart) Unwrap() error { return p.DamagedBlockError }
 
 // keyInWords describes the fields of a key, or of a prefix of a key.
 func keyInWords(key []byte) string {

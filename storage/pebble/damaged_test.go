@@ -109,7 +109,7 @@ func TestScanSkipsDamage(t *testing.T) {
 			partial++
 		}
 		var problems []string
-		_, _, err := e.VerifyFiles(ctx, func(problem string) { problems = append(problems, problem) })
+		_, _, err := e.VerifyFiles(ctx, func(problem error) { problems = append(problems, problem.Error()) })
 		require.NoError(t, err)
 		require.Len(t, problems, 1, about)
 		require.Contains(t, problems[0], name, about)
@@ -145,7 +145,7 @@ func TestScanSkipsDamagedIndexes(t *testing.T) {
 			missing += scanAround(t, e, n, name)
 		}
 		var problems []string
-		_, _, err := e.VerifyFiles(ctx, func(problem string) { problems = append(problems, problem) })
+		_, _, err := e.VerifyFiles(ctx, func(problem error) { problems = append(problems, problem.Error()) })
 		require.NoError(t, err)
 		require.Len(t, problems, 1, name)
 		require.Contains(t, problems[0], name)

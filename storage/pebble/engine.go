@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/pebble/badblocks"
 )
 
 // formatVersion is the version of everything that this package writes: key encodings, value prefixes, the merger. It is
@@ -211,7 +212,7 @@ func (e *Engine) open(ctx context.Context, opts Options) (err error) {
 	}
 	files := &vitalFS{FS: watched, fail: e.failWith, failedOrdinary: e.stopWaitingOnClose, ledger: e.ledger}
 	p := opts.pebbleOptions(e.failingFlushes(e.events.listener(opts.Logger), &files.flushed), e.lock)
-	p.FS = checkedFS{files, &e.events.blocks}
+	p.FS = e.events.blocks.FS(files)
 	e.readers.cache, e.readers.memTables = pebbledb.NewCache(opts.CacheBytes), e.memTableBytes
 	p.Cache = e.readers.cache
 	p.Logger = &logger{log: opts.Logger, fail: e.failWith}
@@ -483,8 +484,8 @@ func translateError(op string, err error) error {
 		return engine.ErrClosed
 	case pebbledb.IsCorruptionError(err):
 		return fmt.Errorf(
-			"pebble: %s: %w: %w (cassia check lists all damage, cassia restore --damaged repairs it from a backup)", op,
-			engine.ErrCorrupt, firstLine{err},
+			"pebble: %s: %w (cassia check lists all damage, cassia restore --damaged repairs it from a backup)", op,
+			badblocks.Locate(err),
 		)
 	default:
 		return fmt.Errorf("pebble: %s: %w: %w", op, engine.ErrUnavailable, err)

@@ -137,7 +137,7 @@ func TestReadersOutliveExcising(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, rowsOfSlot(t, e, 0))
 		require.Equal(t, 80, rowsOfSlot(t, e, 1)+rowsOfSlot(t, e, 2))
-		files, _, err := e.VerifyFiles(ctx, func(problem string) { t.Error(problem) })
+		files, _, err := e.VerifyFiles(ctx, func(problem error) { t.Error(problem) })
 		require.NoError(t, err)
 		require.NotZero(t, files)
 		require.NoError(t, e.Close())

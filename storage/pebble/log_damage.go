@@ -4,13 +4,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"io/fs"
-	"math/bits"
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2/record"
+
+	"github.com/cassia-db/cassia/storage/pebble/badblocks"
 )
 
 // errSyncedRecord means that a log has a damaged record that was synced, so that it wasn't torn by a crash.
@@ -38,15 +38,10 @@ func logChunk(p []byte, number uint64) (size int, synced int64) {
 		return 0, 0
 	}
 	size = logChunkHeader + int(binary.LittleEndian.Uint16(p[4:]))
-	if size > len(p) || maskedSum(p[6:size]) != binary.LittleEndian.Uint32(p) {
+	if size > len(p) || badblocks.MaskedCRC(p[6:size]) != binary.LittleEndian.Uint32(p) {
 		return 0, 0
 	}
 	return size, int64(binary.LittleEndian.Uint64(p[11:]))
-}
-
-// maskedSum returns the CRC-32C of p, masked as in LevelDB's format.
-func maskedSum(p []byte) uint32 {
-	return bits.RotateLeft32(crc32.Checksum(p, castagnoli), -15) + 0xa282ead8
 }
 
 // findSyncedDamage looks for proof that a log isn't torn but damaged: a later chunk that was written after the first

@@ -12,6 +12,8 @@ import (
 	pebbledb "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cassia-db/cassia/storage/pebble/badblocks"
 )
 
 // logger writes Pebble's log to slog.
@@ -121,7 +123,7 @@ type events struct {
 	corruptions      prometheus.Counter
 	slowDisk         prometheus.Counter
 	stalls           prometheus.Counter
-	blocks           badBlocks
+	blocks           *badblocks.List
 	lines            rareLines
 }
 
@@ -130,7 +132,7 @@ func newEvents() *events {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: "cassia_pebble_" + name, Help: help})
 	}
 	return &events{
-		blocks: newBadBlocks(),
+		blocks: badblocks.New(),
 		backgroundErrors: counter(
 			"background_errors_total",
 			"Failed flushes, compactions and collections of file statistics of Pebble; they are retried.",
@@ -163,7 +165,7 @@ func (e *events) listener(log *slog.Logger) *pebbledb.EventListener {
 		// block returns an error.
 		DataCorruption: func(info pebbledb.DataCorruptionInfo) {
 			e.corruptions.Inc()
-			e.blocks.record(info.Path, info.Details)
+			e.blocks.Record(info.Path, info.Details)
 			e.lines.logRarely("damage "+info.Path, func(dropped int) {
 				log.Error("a block of a Pebble file is damaged",
 					"path", info.Path, "err", firstLine{info.Details}, "repeated", dropped)

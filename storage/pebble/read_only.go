@@ -77,8 +77,9 @@ func (e *Engine) openReadOnly(opts Options) (err error) {
 		return fmt.Errorf("%w: %s", ErrNoData, e.dir)
 	}
 	e.ledger = x.ledger
+	e.events.blocks.DisablePauses()
 	p := opts.pebbleOptions(e.events.listener(opts.Logger), e.lock)
-	p.FS, p.ReadOnly, p.ErrorIfNotExists = checkedFS{files, &e.events.blocks}, true, true
+	p.FS, p.ReadOnly, p.ErrorIfNotExists = e.events.blocks.FS(files), true, true
 	p.Logger = &logger{log: opts.Logger, fail: e.failWith}
 	if e.db, err = pebbledb.Open(e.dir, p); err != nil {
 		return openError(e.dir, err)

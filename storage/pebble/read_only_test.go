@@ -214,7 +214,7 @@ func TestLookChangesNothing(t *testing.T) {
 		a, b := openedReadOnly(t, DefaultOptions(), dir), openedReadOnly(t, smallOptions(), dir)
 		for _, e := range []*Engine{a, b} {
 			require.Equal(t, rows, stageRows(t, e))
-			files, _, err := e.VerifyFiles(ctx, func(problem string) { t.Error(problem) })
+			files, _, err := e.VerifyFiles(ctx, func(problem error) { t.Error(problem) })
 			require.NoError(t, err)
 			require.Positive(t, files)
 			require.Positive(t, e.DiskUsage())
@@ -422,7 +422,7 @@ func TestLookAtReadOnlyMount(t *testing.T) {
 	opts.FS = refusingFS{vfs.Default, t}
 	e := openedReadOnly(t, opts, dir)
 	require.Equal(t, rows, stageRows(t, e))
-	_, _, err := e.VerifyFiles(ctx, func(problem string) { t.Error(problem) })
+	_, _, err := e.VerifyFiles(ctx, func(problem error) { t.Error(problem) })
 	require.NoError(t, err)
 	require.NoError(t, e.Close())
 }

@@ -230,8 +230,8 @@ func (m *repairable) requireMended(t *testing.T, dir, name, way string, hasBacku
 	if kindOfName(name) == "sst" {
 		require.Contains(t, strings.Join(stats.Left, "\n"), name)
 		problems := 0
-		_, _, err = e.VerifyFiles(ctx, func(problem string) {
-			require.Contains(t, problem, name)
+		_, _, err = e.VerifyFiles(ctx, func(problem error) {
+			require.ErrorContains(t, problem, name)
 			problems++
 		})
 		require.NoError(t, err)

@@ -54,7 +54,7 @@ var importLaws = []importLaw{
 		"storage/format", "storage/head", "storage/index", "storage/labelorder", "storage/meter", "storage/page",
 		"storage/paged", "storage/panics", "storage/retention", "storage/rollup", "storage/tenant",
 	}},
-	{folder: "storage/check", may: []string{"storage/chunk", "storage/counts", "storage/ended", "storage/engine", "storage/format", "storage/head", "storage/paged", "storage/rollup"}},
+	{folder: "storage/check", may: []string{"storage/chunk", "storage/counts", "storage/damage", "storage/ended", "storage/engine", "storage/format", "storage/head", "storage/paged", "storage/rollup"}},
 	{folder: "storage/cache", may: []string{"storage/meter"}},
 	{folder: "storage/tenant", may: []string{"storage/bounds"}},
 	{folder: "storage/index", may: []string{"storage/chunk", "storage/meter", "storage/tenant"}},
