@@ -127,7 +127,7 @@ func TestDamagedDirectory(t *testing.T) {
 }
 
 // TestDamagedLog truncates a log to zero bytes. All commands that open the directory fail with one line that names the
-// remedy.
+// remedy. Without a backup of the log, restore doesn't recommend commands that would fail.
 func TestDamagedLog(t *testing.T) {
 	t.Parallel()
 	dir := cassiatest.StoreWith(t, 8)
@@ -147,4 +147,11 @@ func TestDamagedLog(t *testing.T) {
 	found, text, err := examineFiles(t, time.Now(), "--storage.path="+dir)
 	require.Error(t, err)
 	require.Positive(t, doctor.CountLevel(found, doctor.Error), text)
+
+	var stderr bytes.Buffer
+	restore := []string{"restore", "--damaged", "--from=" + t.TempDir(), "--storage.path=" + dir}
+	require.Equal(t, 1, run(restore, &stderr))
+	require.Contains(t, stderr.String(), "the directory can't be opened without them")
+	require.Contains(t, stderr.String(), "--give-up-log")
+	require.NotContains(t, stderr.String(), "cassia check")
 }

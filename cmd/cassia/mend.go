@@ -111,6 +111,11 @@ func stillDamaged(from *backups.Location, dir string, stats *pebble.RepairStats)
 			dir, countNoun(len(stats.Left), "part"),
 		)
 	}
+	if stats.CantOpen {
+		return fmt.Errorf("%s: no backup in %s has these files, and the directory can't be opened without them; restore "+
+			"a whole backup (cassia restore), or continue without the lost data if a line above names --give-up-log",
+			dir, from)
+	}
 	return fmt.Errorf("%s: no backup in %s has these files. cassia check lists the missing data; recover it with "+
 		"cassia export from an intact backup and cassia import. If the directory can't be opened, restore a whole "+
 		"backup (cassia restore)",

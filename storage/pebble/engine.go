@@ -8,7 +8,9 @@ import (
 	"io/fs"
 	"log/slog"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -270,10 +272,17 @@ func (e *Engine) lockToWrite(opts *Options) (*existing, error) {
 	return x, err
 }
 
+// replayedLog matches the number of the log in the details of Pebble's error for a log that it can't replay.
+var replayedLog = regexp.MustCompile(`replaying wal (\d+), offset`)
+
 // openError adds to an error of Open how to repair the directory, if files are damaged or missing.
 func openError(dir string, err error) error {
 	// Pebble has no distinct error for a table whose size differs from the manifest.
 	isOtherSize := strings.Contains(err.Error(), "object size mismatch")
+	if found := replayedLog.FindStringSubmatch(fmt.Sprintf("%+v", err)); pebbledb.IsCorruptionError(err) && found != nil {
+		number, _ := strconv.ParseUint(found[1], 10, 64)
+		return damagedFile(dir, fmt.Sprintf("%06d.log", number), fmt.Sprintf("%v%s", firstLine{err}, lostWrites))
+	}
 	if pebbledb.IsCorruptionError(err) || errors.Is(err, fs.ErrNotExist) || isOtherSize {
 		return fmt.Errorf("pebble: open %s: %w: %w; %s", dir, engine.ErrCorrupt, firstLine{err}, repairHint(dir))
 	}

@@ -47,7 +47,7 @@ func logChunk(p []byte, number uint64) (size int, synced int64) {
 // findSyncedDamage looks for proof that a log isn't torn but damaged: a later chunk that was written after the first
 // invalid one had been synced. from is the end of the last complete record. It returns the position of the invalid
 // chunk, or -1. Pebble looks for this proof in later blocks only, so that it takes a damaged record in the last 32 KiB
-// for a torn one. No chunk proves that the last synced records were complete.
+// for a torn one, and doesn't return the position of others. No chunk proves that the last synced records were complete.
 func findSyncedDamage(f io.ReaderAt, number uint64, from int64) (at int64, err error) {
 	at = -1
 	block := make([]byte, logBlock)
@@ -76,8 +76,8 @@ func findSyncedDamage(f io.ReaderAt, number uint64, from int64) (at int64, err e
 	}
 }
 
-// checkLogs returns an error if the newest log has a damaged record that Pebble would take for one torn by a crash. It
-// would silently drop it and all later ones.
+// checkLogs returns an error if the newest log has a damaged record. Pebble would take some of these for records torn by
+// a crash, and silently drop them and all later ones. Its errors for the others don't contain the name of the file.
 func (x *existing) checkLogs() error {
 	logs := slices.DeleteFunc(slices.Clone(x.names), func(name string) bool { return !isLog(name) })
 	if len(logs) == 0 {
@@ -93,20 +93,25 @@ func (x *existing) checkLogs() error {
 	}
 	defer f.Close()
 	var l logContent
-	if l.read(f, numberOf(name)); errors.Is(l.err, errSyncedRecord) {
-		return damagedFile(x.dir, name, l.err.Error()+lostWrites)
+	l.read(f, numberOf(name))
+	switch {
+	case errors.Is(l.err, io.EOF), errors.Is(l.err, record.ErrUnexpectedEOF):
+		return nil
+	case isSystemError(l.err):
+		return fmt.Errorf("pebble: read %s: %w", name, l.err)
 	}
-	return nil
+	return damagedFile(x.dir, name, l.err.Error()+lostWrites)
 }
 
-// read reads the records of a log, and verifies that the last one is torn if it is incomplete.
+// read reads the records of a log. If one is incomplete or damaged, it looks for proof that the record isn't torn.
 func (l *logContent) read(f interface {
 	io.Reader
 	io.ReaderAt
 }, number uint64,
 ) {
 	l.readRecords(f, number)
-	if !errors.Is(l.err, record.ErrUnexpectedEOF) {
+	if !errors.Is(l.err, record.ErrUnexpectedEOF) && !errors.Is(l.err, record.ErrInvalidChunk) &&
+		!errors.Is(l.err, record.ErrZeroedChunk) {
 		return
 	}
 	at, err := findSyncedDamage(f, number, l.whole)

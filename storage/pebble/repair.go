@@ -26,6 +26,9 @@ type RepairStats struct {
 	// Mended describes the repaired files, Lost the files whose loss was accepted, and Left the files that are still
 	// damaged.
 	Mended, Lost, Left []string
+	// CantOpen is set if the directory can't be opened with the damage that is left. Otherwise it can, and queries report
+	// the missing rows.
+	CantOpen bool
 	// IsLost is set if no file of a backup can repair the directory; only restoring a complete backup can.
 	IsLost bool
 	// Aside is the folder with the damaged files, "" if there are none.
@@ -134,8 +137,10 @@ func (m *repairer) recordRepaired(format string, args ...any) {
 	m.stats.Mended = append(m.stats.Mended, fmt.Sprintf(format, args...))
 }
 
+// recordLeft records damage because of which the directory can't be opened.
 func (m *repairer) recordLeft(format string, args ...any) {
 	m.stats.Left = append(m.stats.Left, fmt.Sprintf(format, args...))
+	m.stats.CantOpen = true
 }
 
 // replaceAll replaces damaged files with files of backups, where a backup has them.

@@ -64,9 +64,7 @@ func (m *repairer) repairTables() error {
 		if err := m.extendTable(d); err != nil {
 			return err
 		}
-		for _, words := range d.words {
-			m.recordLeft("%s", words)
-		}
+		m.stats.Left = append(m.stats.Left, d.words...)
 	}
 	return nil
 }
