@@ -17,4 +17,22 @@
 // timestamps, and the correction for counter resets between them. The rate over consecutive buckets is therefore
 // computed like the rate over their samples. Except for counters, a bucket also contains the second central moment of
 // its values (moment.go) and their comoment with time (line.go).
+//
+// # Adding a column
+//
+// A new aggregate is a column of Buckets. Unless noted otherwise, a test fails and names what is missing:
+//
+//   - The column of Buckets: the field, its bit in Columns, and Slice, Equal and KeepRange in buckets.go; add and Reset
+//     in build.go; copy and Delete in merge.go; liveBuckets in promql/bucketfn.
+//   - Its values: floats.go and histograms.go compute it from samples, and coarsen.go from finer buckets. No test fails
+//     if aggregate.go doesn't set it for imported aggregates, or if pieces.go doesn't make the pieces of a cut bucket add
+//     up to it.
+//   - The stored column: its number in chunk.go, encode.go in the order of the numbers, decode.go, and columnsOf,
+//     prefixed and uncut in fields.go. A bucket of it in goldenBuckets, and a line in storage/FORMAT.md, which no test
+//     compares.
+//   - Stored rows. Chunks that were written without the column are decoded to the value for an absent one, and check
+//     reports them, because it compares bytes. The number of fields of a page changes, so old pages become unreadable
+//     unless package page gets a new version.
+//   - Reading it: CutColumns here, and a function in promql/bucketfn or a suffix in promql/rollup_names.go. The tests'
+//     bucketText and onlyColumns, and pruneColumns in bucketfntest.
 package rollup

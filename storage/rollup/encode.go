@@ -1,6 +1,8 @@
 package rollup
 
 import (
+	"fmt"
+	"math/bits"
 	"slices"
 	"sync"
 
@@ -82,6 +84,10 @@ func gather[E any](x []E, parts []part, which part) []E {
 // put records the bytes that were appended to the body after from as a column, if there are any.
 func (e *encoder) put(id, from int) {
 	if size := len(e.body) - from; size > 0 {
+		if e.there>>id != 0 { // The chunk would be unreadable.
+			panic(fmt.Sprintf("rollup: column %d is written after column %d: encode writes columns in the order of "+
+				"their numbers", id, bits.Len32(e.there)-1))
+		}
 		e.there |= 1 << id
 		e.size[id] = size
 	}
