@@ -16,56 +16,16 @@ import (
 var rewriteDoc = flag.Bool("rewrite", false, "write the table of functions into doc.go")
 
 const (
-	docTableBegin = "// # Functions over rollups\n"
+	docTableBegin = "//\tfunction "
 	docTableEnd   = "package bucketfn\n"
 
 	manualTableBegin = "<!-- functions -->"
 	manualTableEnd   = "<!-- end of functions -->"
 )
 
-// docTable renders functions, and the names of all other functions of the parser, as a part of the package comment.
+// docTable renders functions, and the names of all other functions of the parser, as the end of the package comment.
 func docTable() string {
 	var b strings.Builder
-	b.WriteString(docTableBegin)
-	for _, line := range []string{
-		"",
-		"A function that is exact from buckets has the same answer as from raw samples (to 1e-12) if the",
-		"edges of its windows are edges of buckets, or if raw samples exist for the parts of windows outside",
-		"whole buckets. If raw samples have expired, the buckets at the edges are cut, as are the samples",
-		"made from them. The query then has one info, and the answer is off by at most the content of these",
-		"buckets: values between their min and max, their number, their increase. All other buckets are",
-		"exact.",
-		"",
-		"The samples made from a bucket have the same number, first and last time, first, last, min and max",
-		"value, sum, changes and resets as the original samples, and for counters the same increase (see",
-		"rollup.Expander). They are evenly spaced, except around restarts. With start timestamps they have the",
-		"same first and last start timestamp, and the same number of resets that only these show. If a window contains",
-		"a whole bucket, the bucket answers it, even if the edges of other windows cut the bucket. The same",
-		"info names the functions that are computed from made samples instead of buckets: the functions below",
-		"that buckets don't answer, and the functions that the evaluator computes (some uses of absent,",
-		"timestamp, limitk, anchored, smoothed and delayed name removal, and remote read). Over whole",
-		"buckets, made samples give exact answers for all functions that are exact from buckets except",
-		"deviations and lines, and, if samples came at regular times, for timestamp and absent. Anchored and",
-		"smoothed ranges are exact except where made samples have other resets, corrections or changes than",
-		"their bucket; the info bounds these errors. Functions that count or sort values, such as",
-		"count_values, read the values of made samples: at the end of a bucket, its last value.",
-		"",
-		"Native histograms of different layouts are reconciled in the same way as in Prometheus",
-		"(FloatHistogram.Add and Sub). Its warnings about them are in Result.Notes.",
-		"",
-		"Sums and averages of values that cancel out are exact as long as the values are less than about 2^60",
-		"times their sum. Otherwise even Prometheus' sums depend on the order of addition. Samples then answer;",
-		"after raw samples have expired, these are made samples, and the info has no bound.",
-		"",
-		"If a window has finite values above 2^932 (3.7e280) in absolute value, a sum with them may",
-		"overflow. After raw samples have expired, sums, averages and increases then have no value if such",
-		"values, or infinities, have both signs, and averages if the sum overflows. Deviations and lines",
-		"have none unless all values are equal. The info reports this. All other functions are exact. If each",
-		"bucket with these values has only one value, made samples answer, and the info has no bound.",
-		"",
-	} {
-		b.WriteString(strings.TrimRight("// "+line, " ") + "\n")
-	}
 	row := func(name, from, without, why string) {
 		switch {
 		case why == "":
@@ -182,11 +142,7 @@ func TestFunctionsInDoc(t *testing.T) {
 	content, err := os.ReadFile("doc.go")
 	require.NoError(t, err)
 	before, rest, ok := strings.Cut(string(content), docTableBegin)
-	if !ok {
-		before, _, ok = strings.Cut(string(content), docTableEnd)
-		require.True(t, ok)
-		before += "//\n"
-	}
+	require.True(t, ok, "doc.go has no line that starts with %q", docTableBegin)
 	want := before + docTable() + docTableEnd
 	if *rewriteDoc {
 		require.NoError(t, os.WriteFile("doc.go", []byte(want), 0o644))
