@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/adapter/importer/overhttp"
+	"github.com/cassia-db/cassia/cmd/internal/server"
 )
 
 // TestBodiesOfAllEndpointsAreBoundedTogether checks that the bodies of writes share one memory limit across all
@@ -27,16 +28,23 @@ func TestBodiesOfAllEndpointsAreBoundedTogether(t *testing.T) {
 	}
 	share := p.bodies.NewShare(t.Context())
 	require.NoError(t, share.Claim(p.c.BodyBytes()-1), "all of it but a byte")
-	for _, in := range [][3]string{
-		{"/api/v1/write", "application/x-protobuf", "snappy"},
-		{"/api/v1/otlp/v1/metrics", "application/json", ""},
-		{"/api/write", "application/json", ""},
-		{"/api/write/single", "application/json", ""},
-		{overhttp.Path, "application/vnd.cassia.series", "snappy"},
-	} {
-		code, text := post(in[0], in[1], in[2], "[]")
-		require.Equal(t, http.StatusServiceUnavailable, code, "%s: %s", in[0], text)
-		require.Contains(t, text, "in flight", in[0])
+	encodings := map[string]struct{ contentType, encoding string }{
+		"/api/v1/write":           {"application/x-protobuf", "snappy"},
+		"/api/v1/otlp/v1/metrics": {"application/json", ""},
+		"/api/write":              {"application/json", ""},
+		"/api/write/single":       {"application/json", ""},
+		overhttp.Path:             {"application/vnd.cassia.series", "snappy"},
+	}
+	for _, route := range p.front.options.RouteTable() {
+		if route.Role == server.Write {
+			require.Contains(t, encodings, route.Path,
+				"add the route to this test, and set Bodies in the options of its handler to process.bodies")
+		}
+	}
+	for path, of := range encodings {
+		code, text := post(path, of.contentType, of.encoding, "[]")
+		require.Equal(t, http.StatusServiceUnavailable, code, "%s: %s", path, text)
+		require.Contains(t, text, "in flight", path)
 	}
 	code, text := post("/api/v1/query", "application/x-www-form-urlencoded", "", "query=1")
 	require.Equal(t, http.StatusOK, code, text)
