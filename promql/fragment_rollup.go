@@ -42,8 +42,8 @@ type rollupReader struct {
 	decoded     int64
 	// asked is the number of stored samples that were read because buckets weren't enough.
 	asked int64
-	// leftOut is set if steps have no value because samples are missing, approximated if steps have a value from
-	// samples reconstructed from buckets.
+	// leftOut is set if some steps have no value because samples are missing. approximated is set if some steps have
+	// values of samples that were reconstructed from buckets.
 	leftOut, approximated bool
 	// bounds are the error bounds of values whose windows were moved or whose buckets were cut.
 	bounds bucketfn.Bounds

@@ -60,8 +60,8 @@ func startedSeries(begin time.Time) []storage.ImportedSeries {
 	return all
 }
 
-// TestStartTimestampsFromRollups checks that rates with start timestamps are computed from rollups in the same way as
-// without, while raw samples are kept and after they have expired.
+// TestStartTimestampsFromRollups checks that rates are computed from rollups even if series have start timestamps, while
+// raw samples are kept and after they have expired.
 func TestStartTimestampsFromRollups(t *testing.T) {
 	a := newAgedStores(t, startedSeries)
 	o := DefaultOptions()

@@ -178,8 +178,8 @@ func (m *classesModel) judgeRaw(now int64, raw [classesSeries]map[int64]float64)
 	return ""
 }
 
-// open returns the ends of slots with unsealed samples that are past the raw retention of a class. Until they are
-// sealed, such a slot is answered from samples, and its samples in another class may be missing.
+// open returns the ends of slots that are past the raw retention of a class but still have unsealed samples. Until such
+// a slot is sealed, queries read its samples instead of rollups, and its samples in other classes may be missing.
 func (m *classesModel) open(now int64) map[int64]bool {
 	slots := map[int64]bool{}
 	for _, times := range m.facts {

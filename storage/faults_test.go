@@ -103,7 +103,7 @@ func TestFailedCommitsLeaveNothing(t *testing.T) {
 	require.Equal(t, map[string][]sample{upLabels.String(): {{at, 1}}}, ts.all("ann"))
 }
 
-// TestSealThatDoesNotLearnItsEnd applies a seal's last write, but returns an error for it.
+// TestSealThatDoesNotLearnItsEnd checks that a seal can be repeated if its last write is applied but returns an error.
 func TestSealThatDoesNotLearnItsEnd(t *testing.T) {
 	ts, _ := openFaultyStore(t, func(op faultengine.Op) faultengine.Action {
 		if op.Kind == faultengine.Write && op.Table == engine.Stage && op.Batch.Mutations[0].Op == engine.DeleteRange {

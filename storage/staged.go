@@ -42,9 +42,8 @@ func (s *Store) Staged(ctx context.Context, partition int, settleMS int64) ([]St
 	return found, nil
 }
 
-// stagedWork lists the slots of a partition that have unsealed samples and for which the function may returns true,
-// oldest first.
-func (s *Store) stagedWork(ctx context.Context, partition int, may func(Work) bool) ([]Work, error) {
+// stagedWork lists the slots of a partition that have unsealed samples and that the filter accepts, oldest first.
+func (s *Store) stagedWork(ctx context.Context, partition int, accepts func(Work) bool) ([]Work, error) {
 	work, err := s.WaitingWork(ctx, partition)
 	if err != nil {
 		return nil, err
@@ -52,7 +51,7 @@ func (s *Store) stagedWork(ctx context.Context, partition int, may func(Work) bo
 	var found, unsure []Work
 	for _, w := range work {
 		switch {
-		case !may(w):
+		case !accepts(w):
 		case s.head.HasSlotPartition(w.slotPartition()):
 			found = append(found, w)
 		default:

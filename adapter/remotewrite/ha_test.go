@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// newHAServer returns a server with HA enabled.
+// newHAServer returns a server with HA enabled. change modifies the default options; it may be nil.
 func newHAServer(t *testing.T, change func(*ha.Options)) *server {
 	s := newServer(t, nil, nil)
 	o := ha.DefaultOptions()

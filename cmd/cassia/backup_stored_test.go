@@ -75,7 +75,7 @@ func TestBackupsAreListedVerifiedAndDeleted(t *testing.T) {
 			require.Equal(t, listed[0].Store, listed[1].Store)
 			require.NotEqual(t, listed[0].Store, listed[2].Store)
 
-			// The restore fails because it doesn't name the store. The error must not report this as damage.
+			// The restore fails because the folder has backups of two stores. The error must not report damage.
 			var stderr bytes.Buffer
 			require.Equal(t, 1,
 				run([]string{"restore", "--from=" + to, "--storage.path=" + filepath.Join(t.TempDir(), "x")}, &stderr))

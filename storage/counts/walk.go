@@ -27,8 +27,9 @@ type seriesWalk struct {
 	between func()
 }
 
-// stateOf returns the state of a window for counting its series: a hash of the version of its commit records and of the
-// classes that aren't counted. It is 0 if there are no commit records.
+// stateOf returns a fingerprint of a window, which changes when the number of its series may change. It combines the
+// version of the window's commit records with others, a hash of the classes that aren't counted. It is 0 if there are no
+// commit records.
 func stateOf(version, others uint64) uint64 {
 	if version == 0 || others == 0 {
 		return version

@@ -54,7 +54,8 @@ func (s *Set) Len() int { return len(s.series) }
 // Labels returns the labels of the series at a position.
 func (s *Set) Labels(position uint32) labels.Labels { return s.series[position] }
 
-// Bytes returns the approximate memory of the set. It grows when the first matcher uses a label.
+// Bytes returns the approximate memory of the set. It grows the first time a matcher uses a label, because the column of
+// the label is built then.
 func (s *Set) Bytes() int64 { return s.labelBytes + s.columnBytes.Load() }
 
 // LabelNames returns the sorted names of the labels of the series at positions.

@@ -36,8 +36,8 @@ var cuttings = [kindsEnd]cutting{
 	},
 }
 
-// maxLabels is the max number of labels of a value that can be cut. Such a value is cut into a text of all names, each
-// preceded by its length, and a text per value. Unused texts are nil.
+// maxLabels is the max number of labels of an encoded label set that cutLabels splits: into one field with all names,
+// each preceded by its length, and one field per label value. The remaining fields are nil.
 const maxLabels = 64
 
 func cutLabels(b []byte, f *chunk.Fields) bool {

@@ -26,7 +26,7 @@ type Selector struct {
 	terms [][]uint64
 }
 
-// NewSelector returns the selector for conditions.
+// NewSelector returns a selector of the series that meet all conditions.
 func NewSelector(conditions []LabelCondition) *Selector {
 	s := &Selector{conditions: conditions}
 	var term []byte

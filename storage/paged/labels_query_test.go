@@ -90,7 +90,7 @@ func (h *history) queryLabels() {
 	}
 }
 
-// locatedChunks compares the chunks of series that were found before with those of the plain engine.
+// locatedChunks checks that both engines return the same chunks for the series in lookUps.
 func (h *history) locatedChunks() {
 	if len(h.lookUps) == 0 {
 		return

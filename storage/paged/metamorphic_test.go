@@ -457,7 +457,7 @@ func (h *history) requireChunks(w Wanted) {
 	}
 }
 
-// sameVersions sets the versions of rows that were read without one to those of the expected rows.
+// sameVersions copies the version of the corresponding row of want to each row of got that has none.
 func sameVersions(want, got []testRow) {
 	for i, row := range got {
 		if last := len(row.key) - 1; row.key[last].Text == "" {

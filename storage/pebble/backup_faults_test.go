@@ -179,7 +179,8 @@ func (m moments) folder(t *testing.T) string {
 	return folder
 }
 
-// verify requires that the complete backups in a folder include the two newest and are intact, and returns them.
+// verify requires that a folder has at least two complete backups, and that each has the content of its moment. It
+// returns their names.
 func (m moments) verify(t *testing.T, folder string) []string {
 	names, _, err := backups(folder)
 	require.NoError(t, err)

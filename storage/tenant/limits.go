@@ -170,7 +170,8 @@ var keys = []key{
 	{KeyQueriesWaiting, unitNumber, 0, func(l *Limits) *int64 { return &l.QueriesWaiting }},
 }
 
-// ByKey returns the limits that are set, by their names in the file. The values are numbers, bytes, seconds, or words.
+// ByKey returns the limits that are set, by their names in the file. The values are counts,
+// sizes in bytes, durations in seconds, or strings.
 func (l Limits) ByKey() map[string]any {
 	out := map[string]any{}
 	for _, k := range keys {

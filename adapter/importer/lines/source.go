@@ -51,10 +51,10 @@ type parser interface {
 	parseDeferred() error
 	// checkEnd returns an error if the input is incomplete.
 	checkEnd() error
-	// resumePosition returns the position at which the next run starts once all lines are read. end is the end of the
-	// input, without context.
+	// resumePosition is called after all lines have been read. It returns the position at which the next run continues.
+	// end is the end of the input; its context isn't set.
 	resumePosition(end linePosition) linePosition
-	// context returns the state of the parser; resume restores it.
+	// context returns the state of the parser; setContext restores it.
 	context() string
 	setContext(context string)
 	// lastRun returns the samples of the latest consecutive lines with the same series, and the position of the first
