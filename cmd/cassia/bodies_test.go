@@ -37,8 +37,9 @@ func TestBodiesOfAllEndpointsAreBoundedTogether(t *testing.T) {
 	}
 	for _, route := range p.front.options.RouteTable() {
 		if route.Role == server.Write {
-			require.Contains(t, encodings, route.Path,
-				"add the route to this test, and set Bodies in the options of its handler to process.bodies")
+			_, ok := encodings[route.Path]
+			require.True(t, ok, "%s: add the route to this test, and set Bodies in the options of its handler to "+
+				"process.bodies", route.Path)
 		}
 	}
 	for path, of := range encodings {
