@@ -179,7 +179,9 @@ func TestOnlyWhatIsWantedIsRead(t *testing.T) {
 				}
 			}
 			for _, of := range columnNames() {
-				require.Equal(t, columnOf(expected, of).IsNil(), columnOf(&got, of).IsNil(), "%s %b: is %s nil", name, want, of)
+				require.Equal(
+					t, columnOf(expected, of).IsNil(), columnOf(&got, of).IsNil(), "%s %b: is %s nil", name, want, of,
+				)
 			}
 			for i := range b.End {
 				require.Equal(t, bucketText(expected, i), bucketText(&got, i), "%s %b", name, want)
