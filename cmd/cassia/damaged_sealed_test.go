@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
+	"github.com/cassia-db/cassia/cmd/internal/doctor"
 )
 
 // atIndex is the distance from the end of a sorted file to a byte of its index. The properties, the list of other blocks
@@ -58,4 +61,35 @@ func TestDamagedBlockIsOneProblem(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, whole, 0o600))
 	}
 	require.GreaterOrEqual(t, metrics, 4, "the index and the footer of a file affect all metrics")
+}
+
+// TestServerReportsDamage changes one bit in the index of each file with sealed rows. Once a seal of late samples has
+// failed because of one of them, the findings of the server have it as an error.
+func TestServerReportsDamage(t *testing.T) {
+	now := time.Now().Truncate(time.Hour)
+	dir := cassiatest.SealedDirectory(t, now)
+	files, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+	require.NoError(t, err)
+	for _, path := range files {
+		content, err := os.ReadFile(path)
+		require.NoError(t, err)
+		if len(content) >= 32<<10 {
+			content[len(content)-atIndex] ^= 4
+			require.NoError(t, os.WriteFile(path, content, 0o600))
+		}
+	}
+	r := startServe(t, "--storage.path="+dir)
+	r.Write(t, "metric_0", now.Add(-36*time.Hour).Add(time.Second), 1)
+	code, text := r.Post(t, "/-/seal", nil)
+	require.Equal(t, http.StatusInternalServerError, code, text)
+	require.Contains(t, text, "stored data is damaged: file ")
+
+	found := findingsOf(t, r.URL, "")
+	at := slices.IndexFunc(found, func(f doctor.Finding) bool {
+		return f.Level == doctor.Error && strings.Contains(f.What, "damaged part")
+	})
+	require.NotEqual(t, -1, at, found)
+	require.Regexp(t, `file \d+\.sst is damaged: `, found[at].What)
+	require.Contains(t, found[at].Do, "cassia restore --damaged")
+	require.Contains(t, found[at].Do, "cassia check")
 }

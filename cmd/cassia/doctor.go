@@ -208,10 +208,14 @@ func (e *examination) examineStore(ctx context.Context, eng engine.Engine,
 	} else if space != nil {
 		e.add(doctor.SpaceFinding(space))
 	}
-	e.add(doctor.CheckStore(c, doctor.StoreOptions{
-		Shared: e.Kind == config.EngineCassandra, Keyspace: e.Cassandra.Keyspace, Flags: e.Location(), Now: e.now(),
-	})...)
+	e.add(doctor.CheckStore(c, e.storeOptions())...)
 	return c
+}
+
+func (e *examination) storeOptions() doctor.StoreOptions {
+	return doctor.StoreOptions{
+		Shared: e.Kind == config.EngineCassandra, Keyspace: e.Cassandra.Keyspace, Flags: e.Location(), Now: e.now(),
+	}
 }
 
 func (e *examination) examineDirectory(ctx context.Context) {

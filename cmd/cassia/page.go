@@ -35,6 +35,8 @@ func (p *process) pageRoutes(evaluator *promql.Engine) []server.Route {
 // examine returns the findings that cassia doctor would report about the store of this server.
 func (p *process) examine(ctx context.Context) []doctor.Finding {
 	x := &examination{Engine: p.c.Engine, retention: p.c.Retention, now: time.Now}
+	work := p.loop.Status(ctx)
+	x.add(doctor.CheckWork(&work, x.storeOptions())...)
 	if p.isShared() {
 		x.examineCluster(ctx)
 		return x.found

@@ -45,7 +45,7 @@ type ExamineOptions struct {
 	// nil, the rows are read once, and no process is known to be alive.
 	Listen func(ctx context.Context) error
 	// Files makes ExamineStore verify all of the engine's files, if they belong to this process, which reads all of
-	// them. Otherwise only damage is reported that queries have found since the engine was opened.
+	// them. Otherwise only damage is reported that reads have found since the engine was opened.
 	Files bool
 	// Now is the clock.
 	Now func() time.Time

@@ -111,7 +111,7 @@ func (e *Engine) verify(
 		for i := range level {
 			info := &level[i]
 			t := tableFile{
-				fs: e.fs, name: fmt.Sprintf("%06d.sst", uint64(info.BackingSSTNum)), table: uint64(info.FileNum),
+				fs: e.fs, name: fileName(info), table: uint64(info.FileNum),
 				opts: e.tableOptions, smallest: info.Smallest.UserKey, largest: info.Largest.UserKey,
 			}
 			if wanted != nil && !wanted(t.table) {
@@ -171,15 +171,42 @@ func (e *Engine) VerifyFiles(ctx context.Context, report func(problem error)) (f
 	return files, bytes, err
 }
 
-// DamagedFiles describes the damaged parts of files that reads have found since the engine was opened, in the form of
-// VerifyFiles.
+// DamagedFiles describes the damaged parts of files that reads and compactions have found since the engine was opened.
+// If a file was verified because of a scan that skips damage, they have the form of VerifyFiles. Files that were deleted
+// since are omitted.
 func (e *Engine) DamagedFiles() (problems []string) {
+	if e.acquire() != nil {
+		return nil
+	}
+	defer e.release()
+	levels, err := e.db.SSTables()
+	if err != nil {
+		return nil
+	}
+	tables, files := map[uint64]bool{}, map[string]bool{} // in use
+	for _, level := range levels {
+		for i := range level {
+			tables[uint64(level[i].FileNum)], files[fileName(&level[i])] = true, true
+		}
+	}
 	e.damaged.mu.Lock()
-	defer e.damaged.mu.Unlock()
-	for _, part := range partsOf(e.damaged.ranges) {
+	ranges := slices.Clone(e.damaged.ranges)
+	e.damaged.mu.Unlock()
+	for _, part := range partsOf(slices.DeleteFunc(ranges, func(b badRange) bool { return !tables[b.table] })) {
 		problems = append(problems, part.Error())
+		delete(files, part.File) // All damage of the file is known.
+	}
+	for _, block := range e.events.blocks.Blocks() {
+		if files[block.File] {
+			problems = append(problems, fmt.Sprintf("file %s is damaged: %v", block.File, block.Err))
+		}
 	}
 	return problems
+}
+
+// fileName returns the name of the file that contains a table.
+func fileName(table *pebbledb.SSTableInfo) string {
+	return fmt.Sprintf("%06d.sst", uint64(table.BackingSSTNum))
 }
 
 // cause returns the error for rows in the range. It is the same for every scan that finds the damage.

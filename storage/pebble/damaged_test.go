@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	pebbledb "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/sstable"
 	"github.com/cockroachdb/pebble/v2/sstable/block"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -152,6 +153,31 @@ func TestScanSkipsDamagedIndexes(t *testing.T) {
 		require.NoError(t, e.Close())
 	}
 	require.Positive(t, missing)
+}
+
+// TestDamagedFilesOfAllReads checks that damage is known that was found by a scan that doesn't skip it, such as that of
+// a seal, until the file is deleted.
+func TestDamagedFilesOfAllReads(t *testing.T) {
+	whole := layeredEngine(t)
+	for _, name := range tablesOf(t, whole) {
+		mem := copyOf(t, whole)
+		h := indexesOf(t, mem, "data/"+name)[0]
+		flipByte(t, mem, "data/"+name, int64(h.Offset+h.Length/2))
+		e := openOn(t, mem)
+		failed := 0
+		for n := range int64(damagedPartitions) {
+			if _, err := scanUpTo(e, n); err != nil {
+				failed++
+			}
+		}
+		require.True(t, failed > 0 || len(e.DamagedFiles()) > 0, "Open may have read the block of %s", name)
+		problems := e.DamagedFiles()
+		require.Len(t, problems, 1, name)
+		require.Regexp(t, "^file "+name+` is damaged: block \d+/\d+: crc32c checksum mismatch`, problems[0])
+		require.NoError(t, e.db.Excise(ctx, pebbledb.KeyRange{Start: []byte{0}, End: []byte{0xff}}))
+		require.Empty(t, e.DamagedFiles(), name)
+		require.NoError(t, e.Close())
+	}
 }
 
 // indexesOf returns the positions of the index blocks of a sorted file.

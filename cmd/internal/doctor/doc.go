@@ -3,8 +3,9 @@
 // packages collect the facts; only ReadDirectory and FreeSpace read from the system. The checks can therefore be tested
 // without a cluster.
 //
-//	cassandra.ReadFacts ─► CheckCluster ──┐
-//	                       CheckClocks  ──┤
-//	inspect.ExamineStore ─────► CheckStore   ──┼──► SortFindings ──► Write, WriteJSON
-//	file system ─────────► CheckDirectory ┘
+//	cassandra.ReadFacts ──► CheckCluster ──┐
+//	                        CheckClocks  ──┤
+//	inspect.ExamineStore ─► CheckStore   ──┼──► SortFindings ──► Write, WriteJSON
+//	downsample.Loop ──────► CheckWork    ──┤
+//	file system ──────────► CheckDirectory ┘
 package doctor

@@ -255,9 +255,7 @@ func checkDamagedFiles(c *inspect.Condition, o StoreOptions) []Finding {
 	return []Finding{{Error, fmt.Sprintf("%s: %s", plural(c.Unreadable, "damaged part"), joinNames(c.Problems)),
 		"data on disk doesn't match its checksum: query results are missing these samples and have a warning; a " +
 			"failing disk may cause more damage",
-		"cassia check " + o.Flags +
-			"   # lists the affected metrics and times\ncassia restore --damaged --from=BACKUPS " + o.Flags +
-			"   # repairs from a backup; stop the server first\ncheck the disk itself: smartctl -a, dmesg"}}
+		repairCommands(o)}}
 }
 
 // checkHidden reports windows that are hidden because the retention was reduced. They aren't deleted yet, so a longer
