@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/soak"
 )
 
 // plainFactor computes Slope.Factor as extrapolatedRate does, without shortcuts.
@@ -43,7 +45,7 @@ func plainFactor(s Slope, spacing Spacing, first, rise float64) float64 {
 // the previous one and others, for counters that may or may not have been close to 0 in the window, and for values at
 // the limits of floats.
 func TestFactorsOfSlopes(t *testing.T) {
-	for seed := range uint64(40) {
+	for seed := range soak.Seeds(t, 40) {
 		r := rand.New(rand.NewPCG(seed, 46))
 		s := Slope{Counter: r.IntN(4) > 0, Scale: 1}
 		if r.IntN(2) > 0 {

@@ -12,6 +12,7 @@ import (
 	"github.com/cassia-db/cassia/promql/bucketfn"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/rollup"
+	"github.com/cassia-db/cassia/storage/soak"
 )
 
 // TestSumsOfValuesThatCancelOut checks that sums of small values among large ones that cancel out, within a bucket or
@@ -20,7 +21,7 @@ func TestSumsOfValuesThatCancelOut(t *testing.T) {
 	const step, hour = 15_000, 3600_000
 	exact := map[string]int{}
 	for _, large := range []float64{0, 1e3, 1e6, 1e15, 1e17, 1e18, 1e25, 1e100} {
-		for seed := range uint64(20) {
+		for seed := range soak.Seeds(t, 20) {
 			r := rand.New(rand.NewPCG(seed, 2))
 			var s chunk.Samples
 			total := new(big.Float).SetPrec(2000)

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/soak"
 )
 
 // drawAggregates returns n random buckets of aggregates.
@@ -41,7 +42,7 @@ func drawAggregates(r *rand.Rand, n int, width int64) *Buckets {
 
 // TestAggregatesAreStored requires that encoded and decoded buckets of aggregates are equal, bit for bit.
 func TestAggregatesAreStored(t *testing.T) {
-	r := rand.New(rand.NewPCG(8, 9))
+	r := rand.New(rand.NewPCG(soak.FirstSeed(t), 9))
 	for range 500 {
 		b := drawAggregates(r, 1+r.IntN(40), FiveMinutes.Width())
 		require.NoError(t, b.CheckAggregates(FiveMinutes.Width()))
@@ -54,7 +55,7 @@ func TestAggregatesAreStored(t *testing.T) {
 // TestAggregatesKeepTheirFlag requires that wider buckets and pieces of buckets keep the flag, and that their count,
 // sum, min and max stay exact.
 func TestAggregatesKeepTheirFlag(t *testing.T) {
-	r := rand.New(rand.NewPCG(10, 9))
+	r := rand.New(rand.NewPCG(soak.FirstSeed(t), 10))
 	for range 300 {
 		b := drawAggregates(r, 1+r.IntN(40), FiveMinutes.Width())
 		var hours Buckets
@@ -174,7 +175,7 @@ func aggregatesOf(s *chunk.Samples, width int64, known bool) *Buckets {
 // TestExpandAggregates requires that the samples of aggregates have the exact count, sum, min and max, and those of a
 // counter without resets also the first and the last value.
 func TestExpandAggregates(t *testing.T) {
-	r := rand.New(rand.NewPCG(12, 9))
+	r := rand.New(rand.NewPCG(soak.FirstSeed(t), 12))
 	for name, next := range map[string]func(v float64) float64{
 		"gauge":    func(float64) float64 { return r.NormFloat64() * 10 },
 		"walk":     func(v float64) float64 { return v + r.NormFloat64() },

@@ -262,7 +262,7 @@ type named struct {
 // series returns series of all kinds with about n samples each.
 func series(t testing.TB, n int) []named {
 	var all []named
-	for seed := range uint64(2) {
+	for seed := range soak.Seeds(t, 2) {
 		for _, sh := range append(usualShapes(), unusualShapes()...) {
 			all = append(all, named{sh.name, sh.floats(n, seed)}, named{sh.name + ", ragged", sh.ragged(n, seed)})
 		}

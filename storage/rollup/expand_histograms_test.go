@@ -11,12 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/soak"
 )
 
 // TestExpandHistograms requires that native histograms keep first, last, count, sum and increase.
 func TestExpandHistograms(t *testing.T) {
 	var x Expander
-	for seed := range uint64(600) {
+	for seed := range soak.Seeds(t, 600) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		n, count, kind := 1+r.IntN(30), int64(0), r.IntN(3)
 		var in, s chunk.Samples
@@ -72,7 +73,7 @@ func TestExpandHistograms(t *testing.T) {
 func TestExpandHistogramsKeepsChanges(t *testing.T) {
 	var x Expander
 	differ, counters := 0, 0
-	for seed := range uint64(3000) {
+	for seed := range soak.Seeds(t, 3000) {
 		r := rand.New(rand.NewPCG(seed, 4))
 		n, gauge, resets, layouts := 3+r.IntN(40), r.IntN(2) == 0, r.IntN(4), r.IntN(2) == 0
 		in := layoutsOf(r, n, gauge, resets, layouts)

@@ -7,13 +7,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/soak"
 )
 
 // TestExpandedStartsLeaveNoGaps expands hours of a counter that is restarted about every 12 minutes, with start
 // timestamps and without a gap between samples. The samples fill the bucket.
 func TestExpandedStartsLeaveNoGaps(t *testing.T) {
 	const step, width = 15_000, 3_600_000
-	r := rand.New(rand.NewPCG(1, 1))
+	r := rand.New(rand.NewPCG(soak.FirstSeed(t), 1))
 	widest, densest := int64(0), 0
 	for range 100 {
 		var s chunk.Samples

@@ -147,7 +147,7 @@ func TestExpandMakesTheSameBucket(t *testing.T) {
 	var x Expander
 	for i := range drawnKinds {
 		d, rightCorrections, of := &drawnKinds[i], 0, 1000
-		for seed := range uint64(of) {
+		for seed := range soak.Seeds(t, of) {
 			r := rand.New(rand.NewPCG(seed, 9))
 			n := 1 + r.IntN(12)
 			if r.IntN(2) == 0 {
@@ -179,7 +179,7 @@ func TestExpandMakesTheSameBucket(t *testing.T) {
 // TestExpandTwoValues requires that samples of two values are expanded into the same number of each.
 func TestExpandTwoValues(t *testing.T) {
 	var x Expander
-	for seed := range uint64(1000) {
+	for seed := range soak.Seeds(t, 1000) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		low, high := r.NormFloat64()*100, 0.0
 		if high = low + 1 + r.Float64(); seed%3 == 0 {
@@ -216,7 +216,7 @@ func TestPiecesAddUpToTheirBucket(t *testing.T) {
 		return []float64{v, v, v + 1, 3, math.NaN(), math.Inf(1), math.Inf(-1)}[r.IntN(7)]
 	}}, {"not a number now and then", false, func(r *rand.Rand, v float64, _ int) float64 { return []float64{v, 3, 4, math.NaN()}[r.IntN(4)] }}}, drawnKinds...)
 	for i := range kinds {
-		for seed := range uint64(150) {
+		for seed := range soak.Seeds(t, 150) {
 			r := rand.New(rand.NewPCG(seed, 6))
 			whole := bucketOf(t, kinds[i].samples(r, 2+r.IntN(100)))
 			var edges []int64
@@ -298,7 +298,7 @@ func TestExpandStaleMarkers(t *testing.T) {
 // TestCutBuckets requires that a cut bucket has the pieces of its expanded samples. Other buckets stay unchanged.
 func TestCutBuckets(t *testing.T) {
 	var x Expander
-	for seed := range uint64(400) {
+	for seed := range soak.Seeds(t, 400) {
 		r := rand.New(rand.NewPCG(seed, 4))
 		var b, want, got Buckets
 		var made chunk.Samples
@@ -337,7 +337,7 @@ func TestCutBuckets(t *testing.T) {
 // TestExpandedCountersRiseEvenly requires that an evenly rising counter is expanded evenly, also with one reset.
 func TestExpandedCountersRiseEvenly(t *testing.T) {
 	var x Expander
-	for seed := range uint64(400) {
+	for seed := range soak.Seeds(t, 400) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		n, rate := 60+r.IntN(180), 1+r.Float64()*100
 		var in, s chunk.Samples
@@ -363,7 +363,7 @@ func TestExpandedCountersRiseEvenly(t *testing.T) {
 // TestExpandContradictions requires that columns that contradict each other are expanded to Count samples.
 func TestExpandContradictions(t *testing.T) {
 	var x Expander
-	for seed := range uint64(3000) {
+	for seed := range soak.Seeds(t, 3000) {
 		r := rand.New(rand.NewPCG(seed, 8))
 		b := bucketOf(t, drawnKinds[r.IntN(len(drawnKinds))].samples(r, 2+r.IntN(30)))
 		value := func() float64 {
@@ -402,7 +402,7 @@ func TestExpandKeepsStarts(t *testing.T) {
 	for _, kind := range soak.StartKinds {
 		for _, d := range kinds {
 			resets, corrections, overlaps, of := 0, 0, 0, 200
-			for seed := range uint64(of) {
+			for seed := range soak.Seeds(t, of) {
 				r := rand.New(rand.NewPCG(seed, 19))
 				b := bucketOf(t, withStarts(d.samples(r, 1+r.IntN(60)), kind, seed))
 				var s chunk.Samples

@@ -9,10 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/soak"
 )
 
 func TestSketchBinsAreNarrow(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 4))
+	r := rand.New(rand.NewPCG(soak.FirstSeed(t), 4))
 	check := func(v float64) {
 		key := sketchKey(v)
 		near := SketchBin{Key: key}.Value()
@@ -58,12 +59,12 @@ func storedHours(t *testing.T, s *chunk.Samples) *Buckets {
 
 // TestQuantilesOfSketches requires that quantiles over hours are within 1 % of the quantiles of the samples.
 func TestQuantilesOfSketches(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 5))
+	r := rand.New(rand.NewPCG(soak.FirstSeed(t), 5))
 	shapes := append(usualShapes(), unusualShapes()[7], unusualShapes()[9],
 		shape{"log-normal", func(r *rand.Rand, _ int, _ float64) float64 { return math.Exp(2 * r.NormFloat64()) }},
 		shape{"around 0", func(r *rand.Rand, _ int, _ float64) float64 { return r.NormFloat64() }})
 	questions := 0
-	for seed := range uint64(100) {
+	for seed := range soak.Seeds(t, 100) {
 		for _, sh := range shapes {
 			s := sh.floats(12*240, seed)
 			hours := storedHours(t, s)

@@ -8,13 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/soak"
 )
 
 // TestCorrectionsOfSumsThatAreValues requires that corrections aren't predicted from sums that are stored as values,
 // which are shorter for some gauges.
 func TestCorrectionsOfSumsThatAreValues(t *testing.T) {
 	asValues := 0
-	for seed := range uint64(100) {
+	for seed := range soak.Seeds(t, 100) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		var s chunk.Samples
 		for at := int64(0); at < 24*oneHour; at += 45_000 {

@@ -2,6 +2,7 @@ package soak
 
 import (
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -39,6 +40,19 @@ func FirstSeed(t testing.TB) uint64 {
 	t.Helper()
 	seed, _ := readNumber(t, SeedVariable)
 	return seed
+}
+
+// Seeds returns n consecutive seeds, starting with FirstSeed.
+func Seeds(t testing.TB, n int) iter.Seq[uint64] {
+	t.Helper()
+	first := FirstSeed(t)
+	return func(yield func(uint64) bool) {
+		for i := range uint64(n) {
+			if !yield(first + i) {
+				return
+			}
+		}
+	}
 }
 
 // Command returns the command that repeats a test with a seed. pkg is the package's folder in the repository; times is

@@ -1,6 +1,7 @@
 package soak
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,6 +12,13 @@ func TestSeedIsGivenOrDrawn(t *testing.T) {
 	require.NotEqual(t, Seed(t), Seed(t))
 	t.Setenv(SeedVariable, "17")
 	require.Equal(t, uint64(17), Seed(t))
+}
+
+func TestSeedsAreConsecutive(t *testing.T) {
+	t.Setenv(SeedVariable, "")
+	require.Equal(t, []uint64{0, 1, 2}, slices.Collect(Seeds(t, 3)))
+	t.Setenv(SeedVariable, "17")
+	require.Equal(t, []uint64{17, 18}, slices.Collect(Seeds(t, 2)))
 }
 
 func TestTimes(t *testing.T) {
