@@ -158,6 +158,7 @@ func (r *histogramRun) finish() *Histograms {
 	h := &r.h
 	if h.MixedKinds = r.exponential && r.custom; h.MixedKinds {
 		h.Correction, h.StartCorrection = nil, nil
+		h.Reconciled &^= reconciledCorrection | ReconciledStartCorrection
 	} else if r.exponential {
 		h.Coarser = uint8(h.Last.Schema - r.least)
 	} else if (h.FirstReset || h.FirstStartReset) &&

@@ -277,6 +277,26 @@ func TestAnswersArePrometheus(t *testing.T) {
 	require.Greater(t, simple, buckets/3)
 }
 
+// TestCorrectionsOfMixedKindsAreNotReconciled coarsens a bucket with both kinds of histograms, which has no correction.
+func TestCorrectionsOfMixedKindsAreNotReconciled(t *testing.T) {
+	var s chunk.Samples
+	for i, h := range []*histogram.Histogram{
+		histogramOf([]int64{9, 1}, histogram.CustomBucketsSchema, 0, 0),
+		histogramOf([]int64{8, 1}, histogram.CustomBucketsSchema, 0, 0),
+		histogramOf([]int64{7, 1}, 3, 0.001, 0),
+		histogramOf([]int64{6, 1, 0}, histogram.CustomBucketsSchema, 0, 0),
+		histogramOf([]int64{5, 1, 0}, histogram.CustomBucketsSchema, 0, 0),
+	} {
+		s.AppendHistogram(chunk.Histogram{T: []int64{1000, 2000, 3000, 61_000, 62_000}[i], Float: h.ToFloat(nil)})
+	}
+	var fine, coarse, built Buckets
+	AppendEvery(&fine, &s, 60_000)
+	Coarsen(&coarse, &fine, fiveMinutes)
+	AppendEvery(&built, &s, fiveMinutes)
+	require.Equal(t, ReconciledSum, built.Histograms[0].Reconciled)
+	requireAlike(t, &built, &coarse, "")
+}
+
 // requireAlike requires that buckets coarsened from buckets equal those built from samples, up to the rounding of sums.
 func requireAlike(t testing.TB, built, coarse *Buckets, name string) {
 	t.Helper()
