@@ -247,12 +247,14 @@ func TestPiecesAddUpToTheirBucket(t *testing.T) {
 	}
 }
 
-// TestExpandOddValues requires that NaN and infinite values remain the first, last, min and max.
+// TestExpandOddValues requires that NaN and infinite values remain the first, last, min and max, and that there are at
+// most as many resets.
 func TestExpandOddValues(t *testing.T) {
 	inf, nan := math.Inf(1), math.NaN()
 	var x Expander
 	for _, values := range [][]float64{
 		{nan, nan, nan}, {1, nan, 3, 4}, {nan, 1, 2, nan}, {nan, 1, 2, 3, nan}, {inf, 1, 2}, {1, 2, -inf, 5, 6}, {inf, -inf, 1, 2}, {1, inf, -inf, 2},
+		{15, inf, nan, 3, nan}, {nan, inf, nan, 3, 15}, {15, inf, nan, 3, 15},
 		{math.MaxFloat64, -math.MaxFloat64, math.MaxFloat64, 0}, {math.Copysign(0, -1), 0, math.Copysign(0, -1)},
 	} {
 		var in, s chunk.Samples
@@ -263,6 +265,7 @@ func TestExpandOddValues(t *testing.T) {
 		x.Expand(&s, b, 0)
 		got := bucketOf(t, &s)
 		require.Equal(t, b.Count, got.Count)
+		require.LessOrEqual(t, got.Resets[0], b.Resets[0], "%v became %v", values, s.V)
 		for what, pair := range map[string][2]float64{
 			"first": {b.First[0], got.First[0]}, "last": {b.Last[0], got.Last[0]}, "least": {b.Min[0], got.Min[0]}, "greatest": {b.Max[0], got.Max[0]},
 		} {
@@ -424,7 +427,7 @@ func TestExpandKeepsStarts(t *testing.T) {
 				corrections += int(asCount(math.Abs(b.StartCorrection[0]-got.StartCorrection[0]) <= slack))
 			}
 			require.Greater(t, resets, of*97/100, "%s, %s", d.name, kind)
-			require.Greater(t, overlaps, of*85/100, "%s, %s", d.name, kind)
+			require.Greater(t, overlaps, of*75/100, "%s, %s", d.name, kind)
 			if !slices.Contains([]string{"restarts", "partly deltas", "any"}, kind) { // Corrections of pieces are estimates.
 				require.Greater(t, corrections, of*97/100, "%s, %s", d.name, kind)
 			}

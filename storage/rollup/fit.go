@@ -448,10 +448,11 @@ func (x *fit) setOdd() {
 		isNaN(e.last) && e.greatest != e.first)
 	add(e.least, e.least < min(e.first, e.last) || isNaN(e.first) && e.least != e.last && e.least != e.greatest ||
 		isNaN(e.last) && e.least != e.first && e.least != e.greatest)
-	add(math.NaN(), isNaN(e.sum) && !isNaN(e.first) && !isNaN(e.last))
+	add(math.NaN(), isNaN(e.sum))
 	needed := n
-	if n > 0 && isNaN(others[n-1]) && math.IsInf(e.greatest, 1) && math.IsInf(e.least, -1) {
-		needed-- // The sum is NaN without it.
+	if n > 0 && isNaN(others[n-1]) &&
+		(math.IsInf(e.greatest, 1) && math.IsInf(e.least, -1) || isNaN(e.first) || isNaN(e.last)) {
+		needed-- // The sum is NaN without it. With it, a fall becomes two changes.
 	}
 	for k := range x.v {
 		x.v[k] = e.first
