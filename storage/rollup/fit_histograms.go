@@ -2,6 +2,7 @@ package rollup
 
 import (
 	"math"
+	"slices"
 
 	"github.com/prometheus/prometheus/model/histogram"
 )
@@ -52,6 +53,10 @@ func fitHistograms(h *Histograms, resets, changes int) []*histogram.FloatHistogr
 	}
 	if h.FirstReset {
 		f.lost = h.First.Count
+		if fine := f.afterFirst(h, first); fine != nil {
+			f, last, correction = fine, fine.vector(h.Last), fine.vector(h.Correction)
+			first = make([]float64, len(last)) // The sum of fine doesn't include it.
+		}
 	}
 	if h.Correction != nil {
 		f.lost += h.Correction.Count
@@ -66,6 +71,49 @@ func fitHistograms(h *Histograms, resets, changes int) []*histogram.FloatHistogr
 		peaks = 0
 	}
 	return f.counter(first, last, correction, peaks, h.FirstReset)
+}
+
+// isFiner reports whether a histogram has a finer layout than f. A change to a finer layout is a reset.
+func (f *histogramFit) isFiner(h *histogram.FloatHistogram) bool {
+	return h.Schema > f.layout.Schema || h.ZeroThreshold < f.layout.ZeroThreshold
+}
+
+// afterFirst returns a fit whose layout and sum are those of the histograms after the first one, or nil if their layout
+// isn't finer. A change to a coarser layout isn't a reset, so the peaks and the last histogram have their layout. Within
+// each bucket of the common layout, the sum is distributed as in the peaks and the last histogram.
+func (f *histogramFit) afterFirst(h *Histograms, first []float64) *histogramFit {
+	fine := *f
+	fine.layout = nil
+	if !fine.setLayout(h.Last, h.Correction) || !f.isFiner(fine.layout) {
+		return nil
+	}
+	if f.sum == nil {
+		return &fine
+	}
+	shape := fine.vector(h.Last)
+	if correction := fine.vector(h.Correction); correction != nil {
+		shape = mix(shape, 1, correction)
+	}
+	size := len(shape)
+	bucketOf, one, total, rest := make([]int, size), make([]float64, size), make([]float64, len(first)),
+		mix(f.sum, -1, first)
+	for c := vectorCount; c < size; c++ {
+		one[c] = 1
+		bucketOf[c] = slices.Index(f.vector(fine.histogram(one)), 1)
+		one[c] = 0
+		if bucketOf[c] < vectorCount {
+			return nil
+		}
+		total[bucketOf[c]] += shape[c]
+	}
+	fine.sum = make([]float64, size)
+	fine.sum[vectorSum] = rest[vectorSum]
+	for c := vectorCount; c < size; c++ {
+		if in := bucketOf[c]; shape[c] > 0 {
+			fine.sum[c] = rest[in] * shape[c] / total[in]
+		}
+	}
+	return &fine
 }
 
 // counter returns the histograms of a counter. Peaks are the number of values that add up to the correction.
@@ -149,7 +197,7 @@ func (f *histogramFit) build(runs []growingRun, firstReset bool) []*histogram.Fl
 		before += 1 + int(asCount(r.startsLow))
 	}
 	longest := f.n - from - before
-	if f.last.Schema > f.layout.Schema || f.last.ZeroThreshold < f.layout.ZeroThreshold {
+	if f.isFiner(f.last) {
 		longest = min(longest, shortest) // Samples before it are coarser, so the last one is a reset.
 	}
 	best, bestOff := 0, math.Inf(1)
