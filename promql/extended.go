@@ -277,7 +277,7 @@ func (e *extendedErrors) add(list []bucketError, warn func(error)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	off := &e.short.ErrorBound
-	off.Bounded, off.Unknown = true, off.Unknown || unknown
 	off.By, off.SumBy = max(off.By, most), off.SumBy+most
+	off.Bounded, off.Unknown = true, off.Unknown || unknown || math.IsInf(off.SumBy, 0)
 	warn(&resolution.MissingError{Shortfall: e.short})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/prometheus/model/value"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/promql/resolution"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/soak"
@@ -232,4 +233,22 @@ func (a *agedStores) compareExtended(t *testing.T, e *Engine, aged *storage.Stor
 		}
 	}
 	return what
+}
+
+// TestErrorsOfExtendedRangesOverflow checks that a sum of errors that overflows, within a series or over all series, is
+// no bound.
+func TestErrorsOfExtendedRangesOverflow(t *testing.T) {
+	for _, series := range [][][]bucketError{
+		{{{end: 1, by: math.MaxFloat64}, {end: 2, by: math.MaxFloat64}}},
+		{{{end: 1, by: math.MaxFloat64}}, {{end: 1, by: math.MaxFloat64}}},
+	} {
+		e := &extendedErrors{extendedRange: extendedRange{width: 10}}
+		var last error
+		for _, list := range series {
+			e.add(list, func(err error) { last = err })
+		}
+		var missing *resolution.MissingError
+		require.ErrorAs(t, last, &missing)
+		require.True(t, missing.Shortfall.ErrorBound.Unknown)
+	}
 }

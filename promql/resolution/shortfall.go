@@ -142,7 +142,7 @@ func (s *Shortfall) boundText() string {
 func formatRoundedUp(v float64) string {
 	text := strconv.FormatFloat(v, 'g', 3, 64)
 	if rounded, err := strconv.ParseFloat(text, 64); err == nil && rounded < v {
-		return strconv.FormatFloat(v*1.0051, 'g', 3, 64)
+		return strconv.FormatFloat(min(v*1.0051, math.MaxFloat64), 'g', 3, 64)
 	}
 	return text
 }

@@ -1,6 +1,7 @@
 package resolution
 
 import (
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -25,4 +26,12 @@ func TestShortfallsMerge(t *testing.T) {
 		"from 2026-02-28T00:00:00Z to 2026-03-02T00:00:00Z edges of 6h windows are moved by up to 1m (0.28 % of the "+
 		"range) to the edges of buckets of up to 1h; functions that rollups don't support are computed from samples "+
 		"reconstructed from buckets of up to 1h")
+}
+
+func TestBoundsAreRoundedUp(t *testing.T) {
+	for v, want := range map[float64]string{
+		0: "0", 1: "1", 1.234: "1.24", 1.236: "1.24", 1.7912e308: "1.8e+308", math.MaxFloat64: "1.8e+308",
+	} {
+		require.Equal(t, want, formatRoundedUp(v))
+	}
 }
