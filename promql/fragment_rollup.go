@@ -303,7 +303,9 @@ func (r *rollupReader) canReconstruct(step int) bool {
 		if b.Min[i] == b.Max[i] && b.Sum[i] == b.Sum[i] { // Reconstructed samples have the same values, in any order.
 			flags &^= rollup.Large
 		}
-		if flags&complexFlags != 0 {
+		isLarge := complexFlags&rollup.Large != 0 && flags&rollup.HasHistograms != 0 && b.Count[i] > 1 &&
+			b.Histograms[i].Layouts&rollup.LargeCounts != 0
+		if flags&complexFlags != 0 || isLarge {
 			return false
 		}
 	}

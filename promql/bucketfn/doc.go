@@ -26,7 +26,9 @@
 // count_values, read the values of made samples: at the end of a bucket, its last value.
 //
 // Native histograms of different layouts are reconciled in the same way as in Prometheus
-// (FloatHistogram.Add and Sub). Its warnings about them are in Result.Notes.
+// (FloatHistogram.Add and Sub). Its warnings about them are in Result.Notes. Some of its sums depend on
+// the order of addition (see rollup.Layouts). Samples then answer; after raw samples have expired, these
+// are made samples, and the info has no bound.
 //
 // Sums and averages of values that cancel out are exact as long as the values are less than about 2^60
 // times their sum. Otherwise even Prometheus' sums depend on the order of addition. Samples then answer;

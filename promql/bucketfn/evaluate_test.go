@@ -33,7 +33,7 @@ func TestOverBucketsIsOverSamples(t *testing.T) {
 	seed := soak.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 1))
 	compared, funcs := 0, bucketfntest.Evaluators() // each is reused for many series
-	for i := range 200 {
+	for i := range 240 {
 		kind := i % len(bucketfntest.SeriesKinds)
 		s := bucketfntest.GenerateSeries(r, bucketfntest.SeriesKinds[kind], 120+r.IntN(200))
 		w := generateWindows(r)

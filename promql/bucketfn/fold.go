@@ -192,7 +192,8 @@ func (e *Evaluator) evaluateSums(b *rollup.Buckets, w Windows, out *Result,
 }
 
 // sumOfHistograms adds up the sums of the buckets [lo, hi) of histograms as Prometheus' sum_over_time does. sum is nil
-// if the histograms can't be added. known is false if the sum of a bucket is unknown.
+// if the histograms can't be added. known is false if the sum of a bucket is unknown, or the result depends on the order
+// of addition.
 func sumOfHistograms(b *rollup.Buckets, lo, hi int, out *Result) (sum *histogram.FloatHistogram, known bool) {
 	list := b.Histograms[lo:hi]
 	if slices.ContainsFunc(list, func(h *rollup.Histograms) bool { return h.SumDropped }) {
@@ -201,6 +202,9 @@ func sumOfHistograms(b *rollup.Buckets, lo, hi int, out *Result) (sum *histogram
 	if slices.ContainsFunc(list, func(h *rollup.Histograms) bool { return h.Sum == nil }) {
 		out.addNote(NoteMixedKinds)
 		return nil, true
+	}
+	if rollup.HasOrderedSum(list) {
+		return nil, false
 	}
 	sum = list[0].Sum.Copy()
 	var low *histogram.FloatHistogram

@@ -52,7 +52,11 @@ func (e *Evaluator) evaluateSlope(b *rollup.Buckets, w Windows, out *Result, s S
 			Sampled: b.LastT[hi-1] - b.FirstT[lo], Count: count,
 			SinceStart: sinceStart}
 		if kind == kindHistograms {
-			if h := e.riseOfHistograms(b, lo, hi, spacing, s.Counter, out); h != nil {
+			h, isOrdered := e.riseOfHistograms(b, lo, hi, spacing, s.Counter, out)
+			switch {
+			case isOrdered:
+				out.needsSamples(step)
+			case h != nil:
 				out.addHistogram(step, h.Mul(s.Factor(spacing, b.Histograms[lo].First.Count, h.Count)))
 			}
 			return
@@ -138,38 +142,40 @@ func sameLayout(a, b *histogram.FloatHistogram) bool {
 }
 
 // riseOfHistograms returns the increase over the buckets [lo, hi) of histograms. If the histograms start inside the
-// window, it is the increase from zero. It returns nil if the histograms can't be added.
+// window, it is the increase from zero. It returns nil if the histograms can't be added. isOrdered is set if the
+// increase depends on the order in which corrections are added, so that it can be computed only from samples.
 func (e *Evaluator) riseOfHistograms(b *rollup.Buckets, lo, hi int, spacing Spacing, counter bool,
-	out *Result) *histogram.FloatHistogram {
+	out *Result) (rise *histogram.FloatHistogram, isOrdered bool) {
 	first := b.Histograms[lo].First
 	switch {
 	case spacing.SinceStart == 0:
 		return e.riseBetween(b, lo, hi, counter, out)
 	case spacing.Count == 1:
-		return first.Copy()
+		return first.Copy(), false
 	}
-	return addOrSubtract(e.riseBetween(b, lo, hi, counter, out), first, 1, out)
+	rise, isOrdered = e.riseBetween(b, lo, hi, counter, out)
+	return addOrSubtract(rise, first, 1, out), isOrdered
 }
 
 // riseBetween returns the increase from the first to the last histogram of the buckets [lo, hi), computed in the same
-// way as in histogramRate of Prometheus. It returns nil if the histograms can't be subtracted.
-func (e *Evaluator) riseBetween(b *rollup.Buckets, lo, hi int, counter bool, out *Result) *histogram.FloatHistogram {
-	j := &e.joints
+// way as in histogramRate of Prometheus. It returns the same values as riseOfHistograms.
+func (e *Evaluator) riseBetween(b *rollup.Buckets, lo, hi int, counter bool,
+	out *Result) (rise *histogram.FloatHistogram, isOrdered bool) {
 	first, last := b.Histograms[lo].First, b.Histograms[hi-1].Last
 	if !counter {
 		if first.UsesCustomBuckets() != last.UsesCustomBuckets() {
 			out.addNote(NoteMixedKinds)
-			return nil
+			return nil, false
 		}
 		if first.CounterResetHint != histogram.GaugeType || last.CounterResetHint != histogram.GaugeType {
 			out.addNote(NoteNotGauge)
 		}
-		return finishRise(addOrSubtract(copyToSchema(last, min(first.Schema, last.Schema)), first, -1, out))
+		return finishRise(addOrSubtract(copyToSchema(last, min(first.Schema, last.Schema)), first, -1, out)), false
 	}
 	// If a reset follows the first sample, the layout of that sample is ignored.
-	leftOut := e.starts.startsWithReset(b.Histograms[lo]) || b.Histograms[lo].Count == 1 && j.reset[lo+1]
+	leftOut := e.starts.startsWithReset(b.Histograms[lo]) || b.Histograms[lo].Count == 1 && e.joints.reset[lo+1]
 	least, alike := last.Schema, true
-	if j.odd[hi] > j.odd[lo] || leftOut {
+	if e.joints.odd[hi] > e.joints.odd[lo] || leftOut {
 		least, alike = minSchema(b, lo, hi, leftOut)
 	}
 	if !alike {
@@ -178,7 +184,10 @@ func (e *Evaluator) riseBetween(b *rollup.Buckets, lo, hi int, counter bool, out
 			out.addNote(NoteNotCounter)
 		}
 		out.addNote(NoteMixedKinds)
-		return nil
+		return nil, false
+	}
+	if rollup.HasOrderedCorrections(b.Histograms[lo:hi], e.starts.b != nil) {
+		return nil, true
 	}
 	if slices.ContainsFunc(b.Histograms[lo:hi], func(h *rollup.Histograms) bool { return h.HasGauges }) {
 		out.addNote(NoteNotCounter)
@@ -186,18 +195,25 @@ func (e *Evaluator) riseBetween(b *rollup.Buckets, lo, hi int, counter bool, out
 	if e.starts.hasOverlap(lo, hi) {
 		out.Overlaps++
 	}
-	rise := copyToSchema(last, least)
+	rise = copyToSchema(last, least)
 	if leftOut {
 		second := b.Histograms[min(lo+1, hi-1)].First
 		if b.Histograms[lo].Count > 1 {
 			second = cmp.Or(b.Histograms[lo].Second, b.Histograms[lo].Last)
 		}
-		rise = addOrSubtract(rise, &histogram.FloatHistogram{Schema: least, CustomValues: second.CustomValues}, -1, out)
-	} else {
-		rise = addOrSubtract(rise, first, -1, out)
+		first = &histogram.FloatHistogram{Schema: least, CustomValues: second.CustomValues}
 	}
+	rise = addOrSubtract(rise, first, -1, out)
+	return finishRise(e.addCorrections(rise, b, lo, hi, leftOut, out)), false
+}
+
+// addCorrections adds the corrections for resets in the buckets [lo, hi) to a rise. leftOut is set if a reset follows
+// the first sample.
+func (e *Evaluator) addCorrections(rise *histogram.FloatHistogram, b *rollup.Buckets, lo, hi int, leftOut bool,
+	out *Result) *histogram.FloatHistogram {
+	j := &e.joints
 	if j.corrected[hi] == j.corrected[lo] {
-		return finishRise(rise)
+		return rise
 	}
 	for i := lo; i < hi; i++ {
 		h := b.Histograms[i]
@@ -218,7 +234,7 @@ func (e *Evaluator) riseBetween(b *rollup.Buckets, lo, hi int, counter bool, out
 			out.addNote(NoteBoundsReconciledAdd)
 		}
 	}
-	return finishRise(rise)
+	return rise
 }
 
 // copyToSchema returns a copy of a histogram in the given schema, which must not be finer than its own.

@@ -114,6 +114,8 @@ type Histograms struct {
 	MixedKinds bool
 	// Reconciled are the sums whose custom bounds were reconciled.
 	Reconciled Reconciled
+	// Layouts determine whether sums depend on the order of addition.
+	Layouts Layouts
 }
 
 // Reconciled is a set of sums of histograms with different custom bounds. Prometheus adds an info where it computes

@@ -86,7 +86,8 @@ const (
 	// columnSeconds is a chunk of package chunk with Histograms.Second of bucket i at time i.
 	columnSeconds
 	// columnLayouts has, for buckets with histograms, the sum of 1 if FirstReset, 2 if MixedKinds, 4 if SumDropped, 8
-	// if HasGauges, 16 if FirstStartReset, 32 times Histograms.Coarser, and 8192 times Reconciled. Absent: 0.
+	// if HasGauges, 16 if FirstStartReset, 32 times Histograms.Coarser, 8192 times Reconciled, and 65536 times Layouts.
+	// Absent: 0.
 	columnLayouts
 	// columnHistogramCounts has the numbers of histograms of buckets with floats and histograms.
 	columnHistogramCounts

@@ -41,9 +41,9 @@ func bucketText(b *Buckets, i int) string {
 	}
 	if b.Histograms != nil && b.Histograms[i] != nil {
 		h := b.Histograms[i]
-		out += fmt.Sprintf(" histograms %d %v %v %v %v %v %d %v %v %v %v %d",
+		out += fmt.Sprintf(" histograms %d %v %v %v %v %v %d %v %v %v %v %d %d",
 			h.Count, h.First, h.Last, h.Correction, h.Second, h.Sum, h.Coarser, h.FirstReset, h.MixedKinds,
-			h.SumDropped, h.HasGauges, h.Reconciled)
+			h.SumDropped, h.HasGauges, h.Reconciled, h.Layouts)
 		if h.FirstStartReset || h.StartCorrection != nil {
 			out += fmt.Sprintf(" by start %v %v", h.FirstStartReset, h.StartCorrection)
 		}

@@ -35,7 +35,7 @@ func (e *encoder) encodeHistograms(b *Buckets) {
 		}
 		layouts = append(layouts, int64(asCount(h.FirstReset)|asCount(h.MixedKinds)<<1|asCount(h.SumDropped)<<2|
 			asCount(h.HasGauges)<<3|asCount(h.FirstStartReset)<<4|uint32(h.Coarser)<<5|
-			uint32(h.Reconciled)<<13))
+			uint32(h.Reconciled)<<13|uint32(h.Layouts)<<16))
 		if b.Flags[i]&hasFloatsToo != 0 {
 			counts = append(counts, int64(h.Count))
 		}
@@ -144,12 +144,12 @@ func (d *decoder) decodeLayouts(all []*Histograms, want Columns) error {
 		}
 		layout := layouts[0]
 		layouts = layouts[1:]
-		if layout < 0 || layout > int64(allReconciled)<<13|math.MaxUint8<<5|31 {
+		if layout < 0 || layout > allLayouts<<16|int64(allReconciled)<<13|math.MaxUint8<<5|31 {
 			return fmt.Errorf("%w: invalid layout %#x of histograms", ErrCorrupt, layout)
 		}
 		h.FirstReset, h.MixedKinds, h.SumDropped = layout&1 != 0, layout&2 != 0, layout&4 != 0
 		h.HasGauges, h.FirstStartReset, h.Coarser = layout&8 != 0, layout&16 != 0, uint8(layout>>5)
-		h.Reconciled = Reconciled(layout >> 13)
+		h.Reconciled, h.Layouts = Reconciled(layout>>13)&allReconciled, Layouts(layout>>16)
 		h.Count = samples[i]
 		if want&ColumnCount != 0 && d.into.Flags[d.at+i]&hasFloatsToo != 0 {
 			if counts[0] <= 0 || counts[0] >= int64(samples[i]) {

@@ -25,7 +25,7 @@ func (b *builder) fillHistograms(i int, alive []chunk.Histogram) {
 		if isStartReset {
 			starts.resets++
 		}
-		all.add(&Histograms{Count: 1, First: f, Last: f, Sum: f}, isStartReset)
+		all.add(&Histograms{Count: 1, First: f, Last: f, Sum: f, Layouts: ownLayouts(f)}, isStartReset)
 	}
 	first, last := &alive[0], &alive[len(alive)-1]
 	into.Count[i] = all.h.Count
@@ -63,6 +63,7 @@ type histogramRun struct {
 // reset.
 func (r *histogramRun) add(next *Histograms, isStartReset bool) {
 	r.addSum(next.Sum)
+	r.addLayouts(next)
 	r.h.SumDropped = r.h.SumDropped || next.SumDropped
 	r.h.Reconciled |= next.Reconciled
 	r.h.HasGauges = r.h.HasGauges || next.HasGauges || next.First.CounterResetHint == histogram.GaugeType
@@ -85,20 +86,20 @@ func (r *histogramRun) add(next *Histograms, isStartReset bool) {
 		case r.h.Count == 1:
 			r.h.FirstReset, r.h.FirstStartReset, r.second = isReset, !isReset, next.First
 		case isReset:
-			r.addCorrection(&r.h.Correction, before, reconciledCorrection)
+			r.addCorrection(before)
 		default:
-			r.addCorrection(&r.h.StartCorrection, before, ReconciledStartCorrection)
+			r.addStartCorrection(before)
 		}
 		r.recordLayout(next.First, 0)
 		switch {
 		case next.FirstReset:
-			r.addCorrection(&r.h.Correction, next.First, reconciledCorrection)
+			r.addCorrection(next.First)
 		case next.FirstStartReset:
-			r.addCorrection(&r.h.StartCorrection, next.First, ReconciledStartCorrection)
+			r.addStartCorrection(next.First)
 		}
 	}
-	r.addCorrection(&r.h.Correction, next.Correction, reconciledCorrection)
-	r.addCorrection(&r.h.StartCorrection, next.StartCorrection, ReconciledStartCorrection)
+	r.addCorrection(next.Correction)
+	r.addStartCorrection(next.StartCorrection)
 	if next.Count > 1 {
 		r.recordLayout(next.Last, next.Coarser)
 		if next.MixedKinds {
@@ -119,8 +120,18 @@ func (r *histogramRun) recordLayout(h *histogram.FloatHistogram, coarser uint8) 
 	r.least = min(r.least, h.Schema-int32(coarser))
 }
 
-// addCorrection adds by to a correction, whose element of the set Reconciled is reconciled.
-func (r *histogramRun) addCorrection(correction **histogram.FloatHistogram, by *histogram.FloatHistogram,
+// addCorrection adds by, which may be nil, to the correction.
+func (r *histogramRun) addCorrection(by *histogram.FloatHistogram) {
+	r.addTo(&r.h.Correction, by, correctionsAdded, reconciledCorrection)
+}
+
+// addStartCorrection adds by, which may be nil, to the correction for resets that only start timestamps show.
+func (r *histogramRun) addStartCorrection(by *histogram.FloatHistogram) {
+	r.addTo(&r.h.StartCorrection, by, startCorrectionsAdded, ReconciledStartCorrection)
+}
+
+// addTo adds by to a correction. added and reconciled are the elements of the sets for this correction.
+func (r *histogramRun) addTo(correction **histogram.FloatHistogram, by *histogram.FloatHistogram, added Layouts,
 	reconciled Reconciled) {
 	switch {
 	case by == nil:
@@ -128,6 +139,7 @@ func (r *histogramRun) addCorrection(correction **histogram.FloatHistogram, by *
 	case *correction == nil:
 		*correction = by.Copy()
 	default:
+		r.h.Layouts |= added
 		_, _, differ, err := (*correction).Add(by)
 		if err != nil {
 			r.exponential, r.custom = true, true
@@ -148,6 +160,9 @@ func (r *histogramRun) addSum(by *histogram.FloatHistogram) {
 	case r.sum == nil:
 		r.sum = by.Copy()
 	default:
+		if movesObservations(r.sum, by) {
+			r.h.Layouts |= hasMoved
+		}
 		low, _, _, err := r.sum.KahanAdd(by, r.low)
 		r.low, r.unsummable = low, err != nil
 	}
@@ -156,6 +171,7 @@ func (r *histogramRun) addSum(by *histogram.FloatHistogram) {
 // finish returns the result. The run must not be used afterwards.
 func (r *histogramRun) finish() *Histograms {
 	h := &r.h
+	r.finishLayouts()
 	if h.MixedKinds = r.exponential && r.custom; h.MixedKinds {
 		h.Correction, h.StartCorrection = nil, nil
 		h.Reconciled &^= reconciledCorrection | ReconciledStartCorrection

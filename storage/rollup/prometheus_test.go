@@ -354,7 +354,7 @@ func requireAlike(t testing.TB, built, coarse *Buckets, name string) {
 			return Histograms{
 				Count: h.Count, Coarser: h.Coarser, FirstReset: h.FirstReset, FirstStartReset: h.FirstStartReset,
 				MixedKinds: h.MixedKinds, HasGauges: h.HasGauges, Second: h.Second,
-				Reconciled: h.Reconciled,
+				Reconciled: h.Reconciled, Layouts: h.Layouts,
 			}
 		}
 		require.Equal(t, rest(built.Histograms[i]), rest(coarse.Histograms[i]), name)

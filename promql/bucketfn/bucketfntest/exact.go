@@ -26,6 +26,9 @@ func mustAnswer(name string, b *rollup.Buckets, window Points, a, to int64) bool
 	case large.positive && large.negative, name != "sum_over_time" && large.overflows:
 		return false
 	}
+	if columns&(rollup.ColumnSum|rollup.ColumnCorrection) != 0 && mayDependOnOrder(window) {
+		return false
+	}
 	for i := range b.End {
 		if b.End[i] > a && b.End[i] <= to && b.Flags[i]&rollup.NotSimple != 0 {
 			return false
@@ -229,7 +232,7 @@ func pruneColumns(b *rollup.Buckets, want rollup.Columns) *rollup.Buckets {
 		kept := &rollup.Histograms{
 			Count: h.Count, Coarser: h.Coarser, FirstReset: h.FirstReset, FirstStartReset: h.FirstStartReset,
 			MixedKinds: h.MixedKinds, HasGauges: h.HasGauges, SumDropped: h.SumDropped, Second: h.Second,
-			Reconciled: h.Reconciled,
+			Reconciled: h.Reconciled, Layouts: h.Layouts,
 		}
 		if want&rollup.ColumnSum != 0 {
 			kept.Sum = h.Sum

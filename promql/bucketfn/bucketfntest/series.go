@@ -15,14 +15,14 @@ import (
 )
 
 // SeriesKinds are the kinds of series that GenerateSeries can generate.
-var SeriesKinds = []string{
+var SeriesKinds = append([]string{
 	"counter", "counter with resets", "gauge", "special values", "great integers", "overflowing", "constant",
 	"large positive", "large negative", "largest", "large and special",
 	"histograms", "histograms with resets", "histograms of several sorts", "float histograms", "integer histograms",
 	"custom buckets", "gauge histograms", "hinted histograms", "floats and histograms",
 	"histograms of changing layouts", "custom buckets of changing bounds",
 	"gauge histograms of changing layouts",
-}
+}, observedKinds...)
 
 // GenerateSeries generates normalized samples of one kind, about every 15 s around time 0, with gaps, irregular
 // intervals, stale markers and start timestamps.
@@ -76,6 +76,8 @@ type SeriesGenerator struct {
 	sum    float64
 	sort   int
 	hist   bool
+	// observed are the observations of a kind in observedKinds.
+	observed []float64
 }
 
 // Next generates the next value into V and H.
@@ -139,6 +141,10 @@ func (s *SeriesGenerator) Next() {
 			s.H = nil
 		}
 	default:
+		if slices.Contains(observedKinds, s.Kind) {
+			s.nextObserved()
+			return
+		}
 		s.nextHistogram()
 	}
 }
