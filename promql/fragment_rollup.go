@@ -53,7 +53,7 @@ func newRollupReader(ctx context.Context, store *storage.Store, l *segment, b *b
 	r := &rollupReader{segment: l, ctx: ctx, store: store, warn: warn, raw: newRawReader(l.fragment, b)}
 	r.raw.ctx = ctx
 	if r.evaluator = bucketfn.New(l.function); r.evaluator != nil {
-		r.evaluator.UsesStarts = l.usesStarts
+		r.evaluator.UsesStarts, r.evaluator.OnlyCounts = l.usesStarts, l.onlyStats
 	}
 	r.UsesStarts = l.usesStarts
 	if l.function == "predict_linear" {

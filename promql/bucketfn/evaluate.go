@@ -8,6 +8,9 @@ type Evaluator struct {
 	// UsesStarts is set if rate, increase and resets use start timestamps, as Prometheus' functions do with the feature
 	// use-start-timestamps. These functions then also need rollup.ColumnStarts.
 	UsesStarts bool
+	// OnlyCounts is set if Prometheus' function sees only the counts and sums of native histograms, as in the argument
+	// of histogram_count. Resets of gauges are then detected by their counts alone, which buckets don't store.
+	OnlyCounts bool
 
 	fn     *Function
 	live   rollup.Buckets // the buckets with samples, unless all have some
@@ -74,6 +77,9 @@ func (e *Evaluator) Evaluate(b *rollup.Buckets, w Windows, out *Result) {
 	b = e.liveBuckets(b)
 	e.kinds.setBuckets(b, e.fn.complexFlags())
 	e.fn.evaluate(e, b, w, out)
+	if e.OnlyCounts { // Prometheus doesn't see bounds.
+		out.Notes &^= notesOfBounds
+	}
 }
 
 // orderedColumns are the columns whose sums depend on the order of addition if values are large.

@@ -178,7 +178,7 @@ func (e *Evaluator) evaluateSums(b *rollup.Buckets, w Windows, out *Result,
 				out.needsSamples(step)
 			}
 		case kindHistograms:
-			sum, known := sumOfHistograms(b, lo, hi, out)
+			sum, known := e.sumOfHistograms(b, lo, hi, out)
 			switch {
 			case !known:
 				out.needsSamples(step)
@@ -194,7 +194,8 @@ func (e *Evaluator) evaluateSums(b *rollup.Buckets, w Windows, out *Result,
 // sumOfHistograms adds up the sums of the buckets [lo, hi) of histograms as Prometheus' sum_over_time does. sum is nil
 // if the histograms can't be added. known is false if the sum of a bucket is unknown, or the result depends on the order
 // of addition.
-func sumOfHistograms(b *rollup.Buckets, lo, hi int, out *Result) (sum *histogram.FloatHistogram, known bool) {
+func (e *Evaluator) sumOfHistograms(b *rollup.Buckets, lo, hi int,
+	out *Result) (sum *histogram.FloatHistogram, known bool) {
 	list := b.Histograms[lo:hi]
 	if slices.ContainsFunc(list, func(h *rollup.Histograms) bool { return h.SumDropped }) {
 		return nil, false
@@ -203,7 +204,7 @@ func sumOfHistograms(b *rollup.Buckets, lo, hi int, out *Result) (sum *histogram
 		out.addNote(NoteMixedKinds)
 		return nil, true
 	}
-	if rollup.HasOrderedSum(list) {
+	if e.hasOrderedSum(list) {
 		return nil, false
 	}
 	sum = list[0].Sum.Copy()

@@ -52,9 +52,9 @@ func (e *Evaluator) evaluateSlope(b *rollup.Buckets, w Windows, out *Result, s S
 			Sampled: b.LastT[hi-1] - b.FirstT[lo], Count: count,
 			SinceStart: sinceStart}
 		if kind == kindHistograms {
-			h, isOrdered := e.riseOfHistograms(b, lo, hi, spacing, s.Counter, out)
+			h, needsSamples := e.riseOfHistograms(b, lo, hi, spacing, s.Counter, out)
 			switch {
-			case isOrdered:
+			case needsSamples:
 				out.needsSamples(step)
 			case h != nil:
 				out.addHistogram(step, h.Mul(s.Factor(spacing, b.Histograms[lo].First.Count, h.Count)))
@@ -142,10 +142,11 @@ func sameLayout(a, b *histogram.FloatHistogram) bool {
 }
 
 // riseOfHistograms returns the increase over the buckets [lo, hi) of histograms. If the histograms start inside the
-// window, it is the increase from zero. It returns nil if the histograms can't be added. isOrdered is set if the
-// increase depends on the order in which corrections are added, so that it can be computed only from samples.
+// window, it is the increase from zero. It returns nil if the histograms can't be added. needsSamples is set if the
+// increase can be computed only from samples, because it depends on the order in which corrections are added or on the
+// counts of gauges.
 func (e *Evaluator) riseOfHistograms(b *rollup.Buckets, lo, hi int, spacing Spacing, counter bool,
-	out *Result) (rise *histogram.FloatHistogram, isOrdered bool) {
+	out *Result) (rise *histogram.FloatHistogram, needsSamples bool) {
 	first := b.Histograms[lo].First
 	switch {
 	case spacing.SinceStart == 0:
@@ -153,14 +154,14 @@ func (e *Evaluator) riseOfHistograms(b *rollup.Buckets, lo, hi int, spacing Spac
 	case spacing.Count == 1:
 		return first.Copy(), false
 	}
-	rise, isOrdered = e.riseBetween(b, lo, hi, counter, out)
-	return addOrSubtract(rise, first, 1, out), isOrdered
+	rise, needsSamples = e.riseBetween(b, lo, hi, counter, out)
+	return addOrSubtract(rise, first, 1, out), needsSamples
 }
 
 // riseBetween returns the increase from the first to the last histogram of the buckets [lo, hi), computed in the same
 // way as in histogramRate of Prometheus. It returns the same values as riseOfHistograms.
 func (e *Evaluator) riseBetween(b *rollup.Buckets, lo, hi int, counter bool,
-	out *Result) (rise *histogram.FloatHistogram, isOrdered bool) {
+	out *Result) (rise *histogram.FloatHistogram, needsSamples bool) {
 	first, last := b.Histograms[lo].First, b.Histograms[hi-1].Last
 	if !counter {
 		if first.UsesCustomBuckets() != last.UsesCustomBuckets() {
@@ -186,10 +187,11 @@ func (e *Evaluator) riseBetween(b *rollup.Buckets, lo, hi int, counter bool,
 		out.addNote(NoteMixedKinds)
 		return nil, false
 	}
-	if rollup.HasOrderedCorrections(b.Histograms[lo:hi], e.starts.b != nil) {
+	hasGauges := slices.ContainsFunc(b.Histograms[lo:hi], func(h *rollup.Histograms) bool { return h.HasGauges })
+	if e.OnlyCounts && hasGauges || e.hasOrderedCorrections(b.Histograms[lo:hi]) {
 		return nil, true
 	}
-	if slices.ContainsFunc(b.Histograms[lo:hi], func(h *rollup.Histograms) bool { return h.HasGauges }) {
+	if hasGauges {
 		out.addNote(NoteNotCounter)
 	}
 	if e.starts.hasOverlap(lo, hi) {

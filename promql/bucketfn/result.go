@@ -40,6 +40,8 @@ const (
 	NoteBoundsReconciledAdd
 	NoteBoundsReconciledSub
 	NoteBoundsReconciledSum
+
+	notesOfBounds = NoteBoundsReconciledAdd | NoteBoundsReconciledSub | NoteBoundsReconciledSum
 )
 
 func (r *Result) addNote(n Note) { r.Notes |= n }
