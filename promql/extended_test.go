@@ -21,7 +21,8 @@ import (
 
 // extendedKinds are the kinds of series of TestExtendedRangesAreWithinTheirInfos.
 var extendedKinds = []string{"counter", "resets", "falling", "walk", "noise", "two values", "steps", "nan", "infinite",
-	"infinite counter", "stale", "sparse", "started", "deltas", "few", "large", "cancelling"}
+	"infinite counter", "stale", "sparse", "started", "deltas", "few", "large", "cancelling", "huge", "huge resets",
+	"huge nan"}
 
 // extendedValue returns the value of sample i of a kind.
 func extendedValue(r *rand.Rand, kind string, i int, v float64) float64 {
@@ -48,6 +49,21 @@ func extendedValue(r *rand.Rand, kind string, i int, v float64) float64 {
 			return 1e20 * float64(1-2*r.IntN(2))
 		}
 		return r.Float64()
+	case "huge":
+		return math.Round(r.NormFloat64()*8) * 1e20
+	case "huge resets":
+		if r.IntN(30) == 0 {
+			return float64(r.IntN(3))
+		}
+		if r.IntN(100) == 0 {
+			return v + 1e20
+		}
+		return v + r.Float64()*10
+	case "huge nan":
+		if r.IntN(20) == 0 {
+			return math.NaN()
+		}
+		return 1e20 * r.Float64()
 	case "large":
 		if r.IntN(200) == 0 {
 			return 1e300
@@ -185,12 +201,18 @@ func TestExtendedRangesOverTheLimitsOfRetention(t *testing.T) {
 				modifier)
 			from := limit.Truncate(unit).Add(time.Duration(r.IntN(4)) * unit)
 			to := from.Add(time.Duration(r.IntN(6)) * unit)
-			outcomes[a.compareExtended(t, e, cut, query, from, to, unit)]++
+			outcome := a.compareExtended(t, e, cut, query, from, to, unit)
+			outcomes[outcome]++
+			if limit == limits[1] {
+				outcomes[outcome+" from 1h buckets"]++
+			}
 		}
 	}
 	t.Log(outcomes)
-	require.Greater(t, outcomes["exact"], 100)
-	require.Positive(t, outcomes["bounded"])
+	for _, outcome := range []string{"exact", "exact from 1h buckets"} {
+		require.Greater(t, outcomes[outcome], 50, outcome)
+		require.Positive(t, outcomes[strings.Replace(outcome, "exact", "bounded", 1)], outcome)
+	}
 }
 
 // compareExtended compares the values of an anchored, smoothed or other range with the values of raw samples. Without
