@@ -15,6 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/rollup"
+	"github.com/cassia-db/cassia/storage/rollup/layouts"
 )
 
 // rollupReader computes a segment's values from buckets. Where buckets aren't enough, a rawReader computes values from
@@ -304,7 +305,7 @@ func (r *rollupReader) canReconstruct(step int) bool {
 			flags &^= rollup.Large
 		}
 		isLarge := complexFlags&rollup.Large != 0 && flags&rollup.HasHistograms != 0 && b.Count[i] > 1 &&
-			b.Histograms[i].Layouts&rollup.LargeCounts != 0
+			b.Histograms[i].Layouts&layouts.Large != 0
 		if flags&complexFlags != 0 || isLarge {
 			return false
 		}

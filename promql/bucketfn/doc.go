@@ -27,7 +27,7 @@
 //
 // Native histograms of different layouts are reconciled in the same way as in Prometheus
 // (FloatHistogram.Add and Sub). Its warnings about them are in Result.Notes. Some of its sums depend on
-// the order of addition (see rollup.Layouts). Samples then answer; after raw samples have expired, these
+// the order of addition (see package layouts). Samples then answer; after raw samples have expired, these
 // are made samples, and the info has no bound.
 //
 // Sums and averages of values that cancel out are exact as long as the values are less than about 2^60

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/prometheus/prometheus/model/histogram"
+
+	"github.com/cassia-db/cassia/storage/rollup/layouts"
 )
 
 // Buckets are buckets of one series in columns, ordered by time. A bucket contains the aggregates of the samples in
@@ -115,7 +117,7 @@ type Histograms struct {
 	// Reconciled are the sums whose custom bounds were reconciled.
 	Reconciled Reconciled
 	// Layouts determine whether sums depend on the order of addition.
-	Layouts Layouts
+	Layouts layouts.Set
 }
 
 // Reconciled is a set of sums of histograms with different custom bounds. Prometheus adds an info where it computes

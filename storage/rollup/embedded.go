@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/prometheus/model/histogram"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/rollup/layouts"
 )
 
 // encodeHistograms writes the columns of histograms.
@@ -15,7 +16,7 @@ func (e *encoder) encodeHistograms(b *Buckets) {
 		return
 	}
 	var ends, corrections, sums, seconds chunk.Samples
-	layouts, counts := e.zeros(len(b.End))[:0], e.zeros(len(b.End))[:0]
+	words, counts := e.zeros(len(b.End))[:0], e.zeros(len(b.End))[:0]
 	for i, h := range b.Histograms {
 		if h == nil {
 			continue
@@ -33,7 +34,7 @@ func (e *encoder) encodeHistograms(b *Buckets) {
 		if h.Sum != nil && h.Count > 1 {
 			sums.AppendHistogram(chunk.Histogram{T: int64(i), Float: h.Sum})
 		}
-		layouts = append(layouts, int64(asCount(h.FirstReset)|asCount(h.MixedKinds)<<1|asCount(h.SumDropped)<<2|
+		words = append(words, int64(asCount(h.FirstReset)|asCount(h.MixedKinds)<<1|asCount(h.SumDropped)<<2|
 			asCount(h.HasGauges)<<3|asCount(h.FirstStartReset)<<4|uint32(h.Coarser)<<5|
 			uint32(h.Reconciled)<<13|uint32(h.Layouts)<<16))
 		if b.Flags[i]&hasFloatsToo != 0 {
@@ -44,7 +45,7 @@ func (e *encoder) encodeHistograms(b *Buckets) {
 	e.encodeSamples(columnCorrections, &corrections)
 	e.encodeSamples(columnHistogramSums, &sums)
 	e.encodeSamples(columnSeconds, &seconds)
-	e.ints(columnLayouts, layouts)
+	e.ints(columnLayouts, words)
 	e.ints(columnHistogramCounts, counts)
 }
 
@@ -117,7 +118,7 @@ func (d *decoder) decodeHistograms(want Columns) error {
 // decodeLayouts sets the flags, Coarser and Count of each bucket's histograms.
 func (d *decoder) decodeLayouts(all []*Histograms, want Columns) error {
 	x := make([]int64, 2*len(all))
-	counts, layouts := x[:len(all)], x[len(all):]
+	counts, words := x[:len(all)], x[len(all):]
 	n, both := 0, 0
 	for i, h := range all {
 		if h == nil {
@@ -128,7 +129,7 @@ func (d *decoder) decodeLayouts(all []*Histograms, want Columns) error {
 			both++
 		}
 	}
-	if err := decodeInts(d.e.column(columnLayouts), layouts[:n], "layouts of histograms"); err != nil {
+	if err := decodeInts(d.e.column(columnLayouts), words[:n], "layouts of histograms"); err != nil {
 		return err
 	}
 	if err := decodeInts(d.e.column(columnHistogramCounts), counts[:both], "numbers of histograms"); err != nil {
@@ -142,14 +143,14 @@ func (d *decoder) decodeLayouts(all []*Histograms, want Columns) error {
 		if h == nil {
 			continue
 		}
-		layout := layouts[0]
-		layouts = layouts[1:]
-		if layout < 0 || layout > allLayouts<<16|int64(allReconciled)<<13|math.MaxUint8<<5|31 {
+		layout := words[0]
+		words = words[1:]
+		if layout < 0 || layout > int64(layouts.All)<<16|int64(allReconciled)<<13|math.MaxUint8<<5|31 {
 			return fmt.Errorf("%w: invalid layout %#x of histograms", ErrCorrupt, layout)
 		}
 		h.FirstReset, h.MixedKinds, h.SumDropped = layout&1 != 0, layout&2 != 0, layout&4 != 0
 		h.HasGauges, h.FirstStartReset, h.Coarser = layout&8 != 0, layout&16 != 0, uint8(layout>>5)
-		h.Reconciled, h.Layouts = Reconciled(layout>>13)&allReconciled, Layouts(layout>>16)
+		h.Reconciled, h.Layouts = Reconciled(layout>>13)&allReconciled, layouts.Set(layout>>16)
 		h.Count = samples[i]
 		if want&ColumnCount != 0 && d.into.Flags[d.at+i]&hasFloatsToo != 0 {
 			if counts[0] <= 0 || counts[0] >= int64(samples[i]) {

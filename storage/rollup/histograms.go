@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/prometheus/model/value"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/rollup/layouts"
 )
 
 // fillHistograms fills bucket i, which has no floats, with histograms that aren't stale markers.
@@ -25,7 +26,7 @@ func (b *builder) fillHistograms(i int, alive []chunk.Histogram) {
 		if isStartReset {
 			starts.resets++
 		}
-		all.add(&Histograms{Count: 1, First: f, Last: f, Sum: f, Layouts: ownLayouts(f)}, isStartReset)
+		all.add(&Histograms{Count: 1, First: f, Last: f, Sum: f, Layouts: layouts.Of(f, largestSummable)}, isStartReset)
 	}
 	first, last := &alive[0], &alive[len(alive)-1]
 	into.Count[i] = all.h.Count
@@ -122,16 +123,16 @@ func (r *histogramRun) recordLayout(h *histogram.FloatHistogram, coarser uint8) 
 
 // addCorrection adds by, which may be nil, to the correction.
 func (r *histogramRun) addCorrection(by *histogram.FloatHistogram) {
-	r.addTo(&r.h.Correction, by, correctionsAdded, reconciledCorrection)
+	r.addTo(&r.h.Correction, by, layouts.CorrectionsAdded, reconciledCorrection)
 }
 
 // addStartCorrection adds by, which may be nil, to the correction for resets that only start timestamps show.
 func (r *histogramRun) addStartCorrection(by *histogram.FloatHistogram) {
-	r.addTo(&r.h.StartCorrection, by, startCorrectionsAdded, ReconciledStartCorrection)
+	r.addTo(&r.h.StartCorrection, by, layouts.StartCorrectionsAdded, ReconciledStartCorrection)
 }
 
 // addTo adds by to a correction. added and reconciled are the elements of the sets for this correction.
-func (r *histogramRun) addTo(correction **histogram.FloatHistogram, by *histogram.FloatHistogram, added Layouts,
+func (r *histogramRun) addTo(correction **histogram.FloatHistogram, by *histogram.FloatHistogram, added layouts.Set,
 	reconciled Reconciled) {
 	switch {
 	case by == nil:
@@ -160,11 +161,28 @@ func (r *histogramRun) addSum(by *histogram.FloatHistogram) {
 	case r.sum == nil:
 		r.sum = by.Copy()
 	default:
-		if movesObservations(r.sum, by) {
-			r.h.Layouts |= hasMoved
+		if layouts.MoveObservations(r.sum, by) {
+			r.h.Layouts |= layouts.HasMoved
 		}
 		low, _, _, err := r.sum.KahanAdd(by, r.low)
 		r.low, r.unsummable = low, err != nil
+	}
+}
+
+// addLayouts adds the properties of the next histograms.
+func (r *histogramRun) addLayouts(next *Histograms) {
+	r.h.Layouts |= next.Layouts
+	if r.h.Count > 0 {
+		r.h.Layouts |= layouts.Differences(r.h.Last, next.First)
+	}
+}
+
+// finishLayouts completes the properties after the last histogram.
+func (r *histogramRun) finishLayouts() {
+	switch s := r.h.Layouts; {
+	case s&layouts.ThresholdsDiffer == 0:
+	case r.unsummable, s&layouts.SchemasDiffer != 0 && layouts.HasBelow(r.sum, r.sum.ZeroThreshold):
+		r.h.Layouts |= layouts.HasMoved
 	}
 }
 

@@ -1,0 +1,153 @@
+// Package layouts describes native histograms whose sum depends on the order of addition. It is used by package rollup,
+// which stores the properties of each bucket's histograms, and by package promql/bucketfn, which adds up the sums of
+// buckets only if Prometheus, which adds all histograms one by one, would have the same result.
+//
+// Prometheus adds two histograms with different zero thresholds by moving the observations below the larger threshold
+// into the zero bucket, and two histograms with different schemas by merging buckets of the finer one. Each of these
+// alone gives the same sum in any order, but both together may count observations twice. If a histogram has
+// observations in a bucket inside its own zero bucket, these observations are moved, kept or dropped, depending on the
+// histogram that it is added to. Custom bounds are reconciled in any order.
+package layouts
+
+import (
+	"math"
+	"slices"
+
+	"github.com/prometheus/prometheus/model/histogram"
+)
+
+// Set is a set of properties of native histograms.
+type Set uint8
+
+// The elements of a set. Values are stored and must never be reused.
+const (
+	// SchemasDiffer means that the schemas of the histograms differ, and ThresholdsDiffer that their zero thresholds
+	// do.
+	SchemasDiffer Set = 1 << iota
+	ThresholdsDiffer
+	// HasMoved means that zero thresholds differ, and that adding the histograms moves observations into the zero bucket
+	// or, if schemas differ, may move some in another order of addition.
+	HasMoved
+	// ZeroOverlaps means that a histogram has observations in a bucket inside its zero bucket.
+	ZeroOverlaps
+	// Large means that a finite value of a histogram is so large that a sum with it may overflow.
+	Large
+	// CorrectionsAdded means that the correction of a bucket is the sum of multiple histograms, and
+	// StartCorrectionsAdded that the correction for resets that only start timestamps show is.
+	CorrectionsAdded
+	StartCorrectionsAdded
+
+	// All has all elements.
+	All Set = 1<<iota - 1
+)
+
+// Of returns the properties of one histogram. Values above largest, in absolute value, are large.
+func Of(h *histogram.FloatHistogram, largest float64) (s Set) {
+	isLarge := func(v float64) bool { return math.Abs(v) > largest && !math.IsInf(v, 0) }
+	if isLarge(h.Sum) || isLarge(h.Count) || isLarge(h.ZeroCount) || slices.ContainsFunc(h.PositiveBuckets, isLarge) ||
+		slices.ContainsFunc(h.NegativeBuckets, isLarge) {
+		s |= Large
+	}
+	if hasZeroOverlap(h) {
+		s |= ZeroOverlaps
+	}
+	return s
+}
+
+// hasZeroOverlap reports whether h has observations in a bucket inside its zero bucket.
+func hasZeroOverlap(h *histogram.FloatHistogram) bool {
+	if h.UsesCustomBuckets() || h.ZeroThreshold <= 0 {
+		return false
+	}
+	for it := h.PositiveBucketIterator(); it.Next(); {
+		if b := it.At(); b.Upper > h.ZeroThreshold {
+			break
+		} else if b.Count != 0 {
+			return true
+		}
+	}
+	for it := h.NegativeBucketIterator(); it.Next(); {
+		if b := it.At(); -b.Lower > h.ZeroThreshold {
+			break
+		} else if b.Count != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// HasBelow reports whether h has observations in a bucket that begins below threshold, except the zero bucket.
+func HasBelow(h *histogram.FloatHistogram, threshold float64) bool {
+	for it := h.PositiveBucketIterator(); it.Next(); {
+		if b := it.At(); b.Lower >= threshold {
+			break
+		} else if b.Count != 0 {
+			return true
+		}
+	}
+	for it := h.NegativeBucketIterator(); it.Next(); {
+		if b := it.At(); -b.Upper >= threshold {
+			break
+		} else if b.Count != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// MoveObservations reports whether adding a and b, which have the same kind of bounds, moves observations into the zero
+// bucket.
+func MoveObservations(a, b *histogram.FloatHistogram) bool {
+	if a.ZeroThreshold > b.ZeroThreshold {
+		a, b = b, a
+	}
+	return a.ZeroThreshold < b.ZeroThreshold && HasBelow(a, b.ZeroThreshold)
+}
+
+// Differences returns the properties in which two histograms differ.
+func Differences(a, b *histogram.FloatHistogram) (s Set) {
+	if a.UsesCustomBuckets() || b.UsesCustomBuckets() {
+		return 0
+	}
+	if a.Schema != b.Schema {
+		s |= SchemasDiffer
+	}
+	if a.ZeroThreshold != b.ZeroThreshold {
+		s |= ThresholdsDiffer
+	}
+	return s
+}
+
+// Range describes the layouts of multiple buckets.
+type Range struct {
+	Set
+	// last is the last histogram with exponential buckets, least the min schema, and threshold the max zero threshold.
+	last      *histogram.FloatHistogram
+	least     int32
+	threshold float64
+}
+
+// Add adds a histogram of a bucket with these properties. The schema of the histogram counts as the given one.
+func (r *Range) Add(s Set, h *histogram.FloatHistogram, schema int32) {
+	r.Set |= s
+	switch {
+	case h.UsesCustomBuckets():
+		return
+	case r.last == nil:
+		r.least = schema
+	default:
+		r.Set |= Differences(r.last, h)
+	}
+	r.last, r.least, r.threshold = h, min(r.least, schema), max(r.threshold, h.ZeroThreshold)
+}
+
+// Differ reports whether the layouts differ.
+func (r *Range) Differ() bool { return r.Set&(SchemasDiffer|ThresholdsDiffer) != 0 }
+
+// MayMove reports whether the order of addition may determine which observations are moved into the zero bucket.
+func (r *Range) MayMove() bool { return r.Set&SchemasDiffer != 0 && r.Set&ThresholdsDiffer != 0 }
+
+// Moves reports whether observations of h, which may be nil, may be moved into the zero bucket.
+func (r *Range) Moves(h *histogram.FloatHistogram) bool {
+	return h != nil && !h.UsesCustomBuckets() && HasBelow(h.CopyToSchema(min(r.least, h.Schema)), r.threshold)
+}
