@@ -13,20 +13,20 @@ import (
 // histograms, because Prometheus adds them one by one. The numbers and the sums of observations don't, unless they may
 // overflow.
 func (e *Evaluator) hasOrderedSum(list []*rollup.Histograms) bool {
-	var all layouts.Range
+	var all layouts.Joined
 	for _, h := range list {
 		all.Add(h.Layouts, h.Sum, h.Sum.Schema)
 	}
 	switch {
-	case all.Set&layouts.Large != 0:
+	case all.Traits&layouts.Large != 0:
 		return true
 	case e.OnlyCounts:
 		return false
-	case all.Differ() && all.Set&layouts.ZeroOverlaps != 0:
+	case all.Differ() && all.Traits&layouts.ZeroOverlaps != 0:
 		return true
 	case !all.MayMove():
 		return false
-	case all.Set&layouts.HasMoved != 0:
+	case all.Traits&layouts.HasMoved != 0:
 		return true
 	}
 	return slices.ContainsFunc(list, func(h *rollup.Histograms) bool { return all.Moves(h.Sum) })
@@ -38,7 +38,7 @@ func (e *Evaluator) hasOrderedCorrections(list []*rollup.Histograms) bool {
 	if !slices.ContainsFunc(list, e.hasAddedCorrections) {
 		return false
 	}
-	var all layouts.Range
+	var all layouts.Joined
 	for _, h := range list {
 		all.Add(h.Layouts, h.First, h.First.Schema)
 		all.Add(h.Layouts, h.Last, h.Last.Schema-int32(h.Coarser))

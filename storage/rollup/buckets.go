@@ -117,7 +117,7 @@ type Histograms struct {
 	// Reconciled are the sums whose custom bounds were reconciled.
 	Reconciled Reconciled
 	// Layouts determine whether sums depend on the order of addition.
-	Layouts layouts.Set
+	Layouts layouts.Traits
 }
 
 // Reconciled is a set of sums of histograms with different custom bounds. Prometheus adds an info where it computes

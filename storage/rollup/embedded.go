@@ -150,7 +150,7 @@ func (d *decoder) decodeLayouts(all []*Histograms, want Columns) error {
 		}
 		h.FirstReset, h.MixedKinds, h.SumDropped = layout&1 != 0, layout&2 != 0, layout&4 != 0
 		h.HasGauges, h.FirstStartReset, h.Coarser = layout&8 != 0, layout&16 != 0, uint8(layout>>5)
-		h.Reconciled, h.Layouts = Reconciled(layout>>13)&allReconciled, layouts.Set(layout>>16)
+		h.Reconciled, h.Layouts = Reconciled(layout>>13)&allReconciled, layouts.Traits(layout>>16)
 		h.Count = samples[i]
 		if want&ColumnCount != 0 && d.into.Flags[d.at+i]&hasFloatsToo != 0 {
 			if counts[0] <= 0 || counts[0] >= int64(samples[i]) {

@@ -64,7 +64,7 @@ type histogramRun struct {
 // reset.
 func (r *histogramRun) add(next *Histograms, isStartReset bool) {
 	r.addSum(next.Sum)
-	r.addLayouts(next)
+	r.h.Layouts |= next.Layouts
 	r.h.SumDropped = r.h.SumDropped || next.SumDropped
 	r.h.Reconciled |= next.Reconciled
 	r.h.HasGauges = r.h.HasGauges || next.HasGauges || next.First.CounterResetHint == histogram.GaugeType
@@ -77,6 +77,7 @@ func (r *histogramRun) add(next *Histograms, isStartReset bool) {
 	} else {
 		before := r.h.Last
 		r.changes += asCount(!next.First.Equals(before))
+		r.h.Layouts |= layouts.Differences(before, next.First)
 		if !histogram.CustomBucketBoundsMatch(next.First.CustomValues, before.CustomValues) {
 			r.h.Reconciled |= ReconciledSum
 		}
@@ -132,7 +133,7 @@ func (r *histogramRun) addStartCorrection(by *histogram.FloatHistogram) {
 }
 
 // addTo adds by to a correction. added and reconciled are the elements of the sets for this correction.
-func (r *histogramRun) addTo(correction **histogram.FloatHistogram, by *histogram.FloatHistogram, added layouts.Set,
+func (r *histogramRun) addTo(correction **histogram.FloatHistogram, by *histogram.FloatHistogram, added layouts.Traits,
 	reconciled Reconciled) {
 	switch {
 	case by == nil:
@@ -169,27 +170,13 @@ func (r *histogramRun) addSum(by *histogram.FloatHistogram) {
 	}
 }
 
-// addLayouts adds the properties of the next histograms.
-func (r *histogramRun) addLayouts(next *Histograms) {
-	r.h.Layouts |= next.Layouts
-	if r.h.Count > 0 {
-		r.h.Layouts |= layouts.Differences(r.h.Last, next.First)
-	}
-}
-
-// finishLayouts completes the properties after the last histogram.
-func (r *histogramRun) finishLayouts() {
-	switch s := r.h.Layouts; {
-	case s&layouts.ThresholdsDiffer == 0:
-	case r.unsummable, s&layouts.SchemasDiffer != 0 && layouts.HasBelow(r.sum, r.sum.ZeroThreshold):
-		r.h.Layouts |= layouts.HasMoved
-	}
-}
-
 // finish returns the result. The run must not be used afterwards.
 func (r *histogramRun) finish() *Histograms {
 	h := &r.h
-	r.finishLayouts()
+	if r.unsummable {
+		r.sum = nil
+	}
+	h.Layouts = h.Layouts.WithSum(r.sum)
 	if h.MixedKinds = r.exponential && r.custom; h.MixedKinds {
 		h.Correction, h.StartCorrection = nil, nil
 		h.Reconciled &^= reconciledCorrection | ReconciledStartCorrection
@@ -199,7 +186,7 @@ func (r *histogramRun) finish() *Histograms {
 		!histogram.CustomBucketBoundsMatch(r.second.CustomValues, h.Last.CustomValues) {
 		h.Second = &histogram.FloatHistogram{Schema: r.second.Schema, CustomValues: r.second.CustomValues}
 	}
-	if r.unsummable {
+	if r.sum == nil {
 		return h
 	}
 	if r.low != nil {

@@ -16,14 +16,14 @@ import (
 	"github.com/prometheus/prometheus/model/histogram"
 )
 
-// Set is a set of properties of native histograms.
-type Set uint8
+// Traits is a set of properties of native histograms.
+type Traits uint8
 
 // The elements of a set. Values are stored and must never be reused.
 const (
 	// SchemasDiffer means that the schemas of the histograms differ, and ThresholdsDiffer that their zero thresholds
 	// do.
-	SchemasDiffer Set = 1 << iota
+	SchemasDiffer Traits = 1 << iota
 	ThresholdsDiffer
 	// HasMoved means that zero thresholds differ, and that adding the histograms moves observations into the zero bucket
 	// or, if schemas differ, may move some in another order of addition.
@@ -38,20 +38,20 @@ const (
 	StartCorrectionsAdded
 
 	// All has all elements.
-	All Set = 1<<iota - 1
+	All Traits = 1<<iota - 1
 )
 
 // Of returns the properties of one histogram. Values above largest, in absolute value, are large.
-func Of(h *histogram.FloatHistogram, largest float64) (s Set) {
+func Of(h *histogram.FloatHistogram, largest float64) (t Traits) {
 	isLarge := func(v float64) bool { return math.Abs(v) > largest && !math.IsInf(v, 0) }
 	if isLarge(h.Sum) || isLarge(h.Count) || isLarge(h.ZeroCount) || slices.ContainsFunc(h.PositiveBuckets, isLarge) ||
 		slices.ContainsFunc(h.NegativeBuckets, isLarge) {
-		s |= Large
+		t |= Large
 	}
 	if hasZeroOverlap(h) {
-		s |= ZeroOverlaps
+		t |= ZeroOverlaps
 	}
-	return s
+	return t
 }
 
 // hasZeroOverlap reports whether h has observations in a bucket inside its zero bucket.
@@ -76,8 +76,8 @@ func hasZeroOverlap(h *histogram.FloatHistogram) bool {
 	return false
 }
 
-// HasBelow reports whether h has observations in a bucket that begins below threshold, except the zero bucket.
-func HasBelow(h *histogram.FloatHistogram, threshold float64) bool {
+// hasBelow reports whether h has observations in a bucket that begins below threshold, except the zero bucket.
+func hasBelow(h *histogram.FloatHistogram, threshold float64) bool {
 	for it := h.PositiveBucketIterator(); it.Next(); {
 		if b := it.At(); b.Lower >= threshold {
 			break
@@ -101,26 +101,34 @@ func MoveObservations(a, b *histogram.FloatHistogram) bool {
 	if a.ZeroThreshold > b.ZeroThreshold {
 		a, b = b, a
 	}
-	return a.ZeroThreshold < b.ZeroThreshold && HasBelow(a, b.ZeroThreshold)
+	return a.ZeroThreshold < b.ZeroThreshold && hasBelow(a, b.ZeroThreshold)
 }
 
 // Differences returns the properties in which two histograms differ.
-func Differences(a, b *histogram.FloatHistogram) (s Set) {
+func Differences(a, b *histogram.FloatHistogram) (t Traits) {
 	if a.UsesCustomBuckets() || b.UsesCustomBuckets() {
 		return 0
 	}
 	if a.Schema != b.Schema {
-		s |= SchemasDiffer
+		t |= SchemasDiffer
 	}
 	if a.ZeroThreshold != b.ZeroThreshold {
-		s |= ThresholdsDiffer
+		t |= ThresholdsDiffer
 	}
-	return s
+	return t
 }
 
-// Range describes the layouts of multiple buckets.
-type Range struct {
-	Set
+// WithSum completes the properties of a bucket, given the sum of its histograms, which is nil if it is unknown.
+func (t Traits) WithSum(sum *histogram.FloatHistogram) Traits {
+	if t&ThresholdsDiffer != 0 && (sum == nil || t&SchemasDiffer != 0 && hasBelow(sum, sum.ZeroThreshold)) {
+		t |= HasMoved
+	}
+	return t
+}
+
+// Joined describes the layouts of multiple buckets.
+type Joined struct {
+	Traits
 	// last is the last histogram with exponential buckets, least the min schema, and threshold the max zero threshold.
 	last      *histogram.FloatHistogram
 	least     int32
@@ -128,26 +136,26 @@ type Range struct {
 }
 
 // Add adds a histogram of a bucket with these properties. The schema of the histogram counts as the given one.
-func (r *Range) Add(s Set, h *histogram.FloatHistogram, schema int32) {
-	r.Set |= s
+func (j *Joined) Add(t Traits, h *histogram.FloatHistogram, schema int32) {
+	j.Traits |= t
 	switch {
 	case h.UsesCustomBuckets():
 		return
-	case r.last == nil:
-		r.least = schema
+	case j.last == nil:
+		j.least = schema
 	default:
-		r.Set |= Differences(r.last, h)
+		j.Traits |= Differences(j.last, h)
 	}
-	r.last, r.least, r.threshold = h, min(r.least, schema), max(r.threshold, h.ZeroThreshold)
+	j.last, j.least, j.threshold = h, min(j.least, schema), max(j.threshold, h.ZeroThreshold)
 }
 
 // Differ reports whether the layouts differ.
-func (r *Range) Differ() bool { return r.Set&(SchemasDiffer|ThresholdsDiffer) != 0 }
+func (j *Joined) Differ() bool { return j.Traits&(SchemasDiffer|ThresholdsDiffer) != 0 }
 
 // MayMove reports whether the order of addition may determine which observations are moved into the zero bucket.
-func (r *Range) MayMove() bool { return r.Set&SchemasDiffer != 0 && r.Set&ThresholdsDiffer != 0 }
+func (j *Joined) MayMove() bool { return j.Traits&SchemasDiffer != 0 && j.Traits&ThresholdsDiffer != 0 }
 
 // Moves reports whether observations of h, which may be nil, may be moved into the zero bucket.
-func (r *Range) Moves(h *histogram.FloatHistogram) bool {
-	return h != nil && !h.UsesCustomBuckets() && HasBelow(h.CopyToSchema(min(r.least, h.Schema)), r.threshold)
+func (j *Joined) Moves(h *histogram.FloatHistogram) bool {
+	return h != nil && !h.UsesCustomBuckets() && hasBelow(h.CopyToSchema(min(j.least, h.Schema)), j.threshold)
 }
