@@ -162,9 +162,7 @@ func (r *histogramRun) addSum(by *histogram.FloatHistogram) {
 	case r.sum == nil:
 		r.sum = by.Copy()
 	default:
-		if layouts.MoveObservations(r.sum, by) {
-			r.h.Layouts |= layouts.HasMoved
-		}
+		r.h.Layouts |= layouts.MovedBetween(r.sum, by)
 		low, _, _, err := r.sum.KahanAdd(by, r.low)
 		r.low, r.unsummable = low, err != nil
 	}
@@ -173,10 +171,7 @@ func (r *histogramRun) addSum(by *histogram.FloatHistogram) {
 // finish returns the result. The run must not be used afterwards.
 func (r *histogramRun) finish() *Histograms {
 	h := &r.h
-	if r.unsummable {
-		r.sum = nil
-	}
-	h.Layouts = h.Layouts.WithSum(r.sum)
+	h.Layouts = h.Layouts.WithSum(r.sum, !r.unsummable)
 	if h.MixedKinds = r.exponential && r.custom; h.MixedKinds {
 		h.Correction, h.StartCorrection = nil, nil
 		h.Reconciled &^= reconciledCorrection | ReconciledStartCorrection
@@ -186,7 +181,7 @@ func (r *histogramRun) finish() *Histograms {
 		!histogram.CustomBucketBoundsMatch(r.second.CustomValues, h.Last.CustomValues) {
 		h.Second = &histogram.FloatHistogram{Schema: r.second.Schema, CustomValues: r.second.CustomValues}
 	}
-	if r.sum == nil {
+	if r.unsummable {
 		return h
 	}
 	if r.low != nil {

@@ -95,13 +95,16 @@ func hasBelow(h *histogram.FloatHistogram, threshold float64) bool {
 	return false
 }
 
-// MoveObservations reports whether adding a and b, which have the same kind of bounds, moves observations into the zero
-// bucket.
-func MoveObservations(a, b *histogram.FloatHistogram) bool {
+// MovedBetween returns HasMoved if adding a and b, which have the same kind of bounds, moves observations into the zero
+// bucket, and otherwise 0.
+func MovedBetween(a, b *histogram.FloatHistogram) Traits {
 	if a.ZeroThreshold > b.ZeroThreshold {
 		a, b = b, a
 	}
-	return a.ZeroThreshold < b.ZeroThreshold && hasBelow(a, b.ZeroThreshold)
+	if a.ZeroThreshold < b.ZeroThreshold && hasBelow(a, b.ZeroThreshold) {
+		return HasMoved
+	}
+	return 0
 }
 
 // Differences returns the properties in which two histograms differ.
@@ -118,9 +121,9 @@ func Differences(a, b *histogram.FloatHistogram) (t Traits) {
 	return t
 }
 
-// WithSum completes the properties of a bucket, given the sum of its histograms, which is nil if it is unknown.
-func (t Traits) WithSum(sum *histogram.FloatHistogram) Traits {
-	if t&ThresholdsDiffer != 0 && (sum == nil || t&SchemasDiffer != 0 && hasBelow(sum, sum.ZeroThreshold)) {
+// WithSum completes the properties of a bucket, given the sum of its histograms. known is false if the sum is unknown.
+func (t Traits) WithSum(sum *histogram.FloatHistogram, known bool) Traits {
+	if t&ThresholdsDiffer != 0 && (!known || t&SchemasDiffer != 0 && hasBelow(sum, sum.ZeroThreshold)) {
 		t |= HasMoved
 	}
 	return t

@@ -21,10 +21,10 @@ func TestTraits(t *testing.T) {
 	large := withThreshold(0)
 	large.NegativeBuckets[0] = 1e300
 	require.Equal(t, Large, Of(large, 1e280))
-	require.False(t, MoveObservations(withThreshold(0.1), withThreshold(0.5)))
-	require.True(t, MoveObservations(withThreshold(0.1), withThreshold(0.75)))
-	require.True(t, MoveObservations(withThreshold(2), withThreshold(0.1)))
-	require.False(t, MoveObservations(withThreshold(2), withThreshold(2)))
+	require.Zero(t, MovedBetween(withThreshold(0.1), withThreshold(0.5)))
+	require.Equal(t, HasMoved, MovedBetween(withThreshold(0.1), withThreshold(0.75)))
+	require.Equal(t, HasMoved, MovedBetween(withThreshold(2), withThreshold(0.1)))
+	require.Zero(t, MovedBetween(withThreshold(2), withThreshold(2)))
 
 	coarse := withThreshold(0.3)
 	coarse.Schema = -1
