@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestBatchesUseSpacesOfAliases maps the same alias to a different series in each space of aliases. A batch that is
-// reused must start without a space.
+// TestBatchesUseSpacesOfAliases checks that the same alias can map to a different series in each space of aliases, and
+// that a reused batch starts without a space.
 func TestBatchesUseSpacesOfAliases(t *testing.T) {
 	s := openTestStore(t, nil)
 	define := func(space uint64, alias, name string) *Series {

@@ -16,9 +16,9 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestCheckHeedsUnnamedStageRows fails a commit after its blob in an old slot was written, but before the slot was
-// listed. It then fails the seal of that blob, which had listed the slot during the commit. Check must not compare the
-// slot's rollups until its stage rows are sealed.
+// TestCheckHeedsUnnamedStageRows lists the waiting work while a commit writes a blob to an old slot. The commit then
+// fails, although its blob is stored, and doesn't list the slot. A seal of the listed work also fails. Check must not
+// compare the slot's rollups until the stage rows of the slot are sealed.
 func TestCheckHeedsUnnamedStageRows(t *testing.T) {
 	late := labels.FromStrings(labels.MetricName, "up", "host", "late")
 	for _, series := range []labels.Labels{upLabels, late} {
@@ -89,7 +89,7 @@ func checkUnnamedStageRows(t *testing.T, series labels.Labels, pages, shared boo
 	require.Empty(t, ts.problems())
 }
 
-// slotsOnly returns the elements of all that belong to a slot.
+// slotsOnly returns the work of one slot.
 func slotsOnly(all []Work, slot int64) (of []Work) {
 	for _, w := range all {
 		if w.Slot == slot {
@@ -100,7 +100,7 @@ func slotsOnly(all []Work, slot int64) (of []Work) {
 }
 
 // TestCheckNamesRollupsThatDiffer changes the 5m rollup of a slot without stage rows, and repairs it. Check must report
-// it only while it is wrong.
+// the rollup only while it is wrong.
 func TestCheckNamesRollupsThatDiffer(t *testing.T) {
 	ts := openTestStore(t, rowsOnly)
 	at := ts.now.Add(-73 * time.Hour).UnixMilli()

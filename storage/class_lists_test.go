@@ -65,7 +65,7 @@ func TestClassOfASeriesChanges(t *testing.T) {
 	classes(classOfJob("new", "ci", keepLonger))
 	step(3)
 	classes()
-	seal(days[2], 3) // The day has a list.
+	seal(days[2], 3) // The day keeps its list of classes.
 	ts.now = ts.now.Add(18 * time.Hour)
 	step(0)
 	ts.now = ts.now.Add(18 * time.Hour)

@@ -32,7 +32,7 @@ type classesRun struct {
 	faults   waysFaults
 	model    *classesModel
 	in       [classesSeries]int // the classes of the series, as configured
-	days     map[int64]string   // the lists of classes of windows of raw rows
+	days     map[int64]string   // the ids of class lists, by window of raw rows
 	value    float64
 	problem  string
 }
@@ -174,7 +174,7 @@ func (r *classesRun) start() {
 	r.beat()
 }
 
-// stop stops the process, and cut ends it with a power cut.
+// stop stops the process cleanly. cut stops it by a power cut.
 func (r *classesRun) stop() { r.end(false, 0) }
 
 func (r *classesRun) end(cut bool, percent int) {
@@ -410,7 +410,8 @@ func (r *classesRun) delete(words []string) {
 	r.model.delete(series, start, end, r.tolerate("deleting", err))
 }
 
-// quiet removes the faults and cleans all deletes, so that the final answers can be checked exactly.
+// quiet advances the time, cleans all deletes, and restarts the store, all without faults. The answers can then be
+// checked exactly.
 func (r *classesRun) quiet() {
 	r.pass(3 * day)
 	r.step([]string{"clean"})

@@ -34,8 +34,8 @@ func TestClassesModel(t *testing.T) {
 // value and wins.
 type classesFact struct {
 	v float64
-	// acked is true if the sample was acknowledged, deleted if an acknowledged delete covers it, and mayBe if a delete
-	// that covers it and wasn't acknowledged may still be applied.
+	// acked is true if the sample was acknowledged. deleted is true if an acknowledged delete covers it. mayBe is true
+	// if any delete covers it, including failed deletes that may still be applied.
 	acked, deleted, mayBe bool
 	// sealed is true if the sample is certainly sealed. Queries don't return unsealed samples past the raw retention.
 	sealed bool

@@ -128,7 +128,7 @@ func TestClassesExpireEachAtItsTime(t *testing.T) {
 	}
 	for _, step := range steps {
 		ts.passes(begin.Add(time.Duration(step.days) * day))
-		for range 2 { // Dropped windows were hidden before, and nothing else is dropped.
+		for range 2 { // Expire in between must not change any answer.
 			for _, tenant := range []string{"usual", "brief"} {
 				require.ElementsMatch(
 					t, step.raw[tenant], ts.jobs(tenant), "raw of %s after %d days", tenant, step.days,
@@ -210,8 +210,8 @@ func TestLateSamplesAreTakenByTheClassesRetention(t *testing.T) {
 	require.Empty(t, ts.all("brief"))
 }
 
-// TestSealedTooLate seals samples after the raw windows of some classes have expired. Each class must store what its
-// retention allows.
+// TestSealedTooLate seals samples after the raw windows of some classes have expired. The samples of each class must be
+// stored at the resolutions that its retention still covers.
 func TestSealedTooLate(t *testing.T) {
 	ts := openTestStore(t, withTestClasses)
 	at := ts.now.UnixMilli() - 1000

@@ -20,8 +20,8 @@ import (
 )
 
 // TestStagedUnderTwoPauses writes samples before and after a pause of six days, and kills the process within a minute
-// each time. Four days later it starts the process or a copy of its store. Queries must return all acknowledged
-// samples, before and after they are sealed.
+// each time. After pauses of 4 and 20 days it opens a copy of the store. Queries must return all acknowledged samples,
+// before and after they are sealed.
 func TestStagedUnderTwoPauses(t *testing.T) {
 	mem := memory.New()
 	r := &clockRig{t: t, eng: mem}
@@ -118,8 +118,8 @@ func TestPauses(t *testing.T) {
 // pausesRun is the state of a history.
 type pausesRun struct {
 	rng *rand.Rand
-	// right is true if the clock is always right. It then differs only from the observed uptime, and samples have a
-	// retention.
+	// right is true if the clock is always right. The time by the clock then differs only from the observed uptime, and
+	// samples have a retention.
 	right   bool
 	r       *clockRig
 	m       *clockMachine

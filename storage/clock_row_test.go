@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// The key of the observed uptime, the only row in its list of table processes.
+// The keys of the row of the observed uptime, which is the only row of its partition in table processes.
 var (
 	clockPartition = engine.Key{engine.Int(1)}
 	clockKey       = engine.Key{engine.Text(strings.Repeat("\x00", engine.IDLen))}
@@ -37,8 +37,8 @@ func TestMalformedClockRowIsToldAtOpening(t *testing.T) {
 	require.Equal(t, 1, n)
 }
 
-// TestClockRowIsStable checks the bytes of the row, which must not change between releases. An invalid row must be
-// rewritten.
+// TestClockRowIsStable checks the bytes of the row of the observed uptime, which must not change between releases. An
+// invalid row must be rewritten.
 func TestClockRowIsStable(t *testing.T) {
 	r := alone(t)
 	m := r.start(0)

@@ -33,7 +33,7 @@ func (e *clockedEngine) Clock(context.Context) (time.Time, error) { return e.now
 type clockRig struct {
 	t      *testing.T
 	eng    engine.Engine
-	passed atomic.Int64 // the true time
+	passed atomic.Int64 // the true time since clockStart
 	shared bool
 }
 

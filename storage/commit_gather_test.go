@@ -74,9 +74,9 @@ func TestCommitsGather(t *testing.T) {
 			var all sync.WaitGroup
 			for i := range senders {
 				all.Go(func() {
-					time.Sleep(time.Duration(i) * 2 * time.Millisecond) // They start one after the other.
+					time.Sleep(time.Duration(i) * 2 * time.Millisecond) // The senders start one after the other.
 					took := rig.send(string(rune('a'+i)), requests, 3*time.Millisecond)
-					for _, took := range took[5 : requests-5] { // While all of them send.
+					for _, took := range took[5 : requests-5] { // while all senders send
 						assert.LessOrEqual(t, took, usual)
 					}
 				})

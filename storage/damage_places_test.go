@@ -33,7 +33,7 @@ type damagedStore struct {
 	killed bool
 	look   bool                           // true if the store is opened ReadOnly
 	want   map[string]map[string][]sample // samples by tenant and series
-	shown  map[string][]string            // results of others, by tenant
+	shown  map[string][]string            // results of the method others, by tenant
 }
 
 const damagedDir = "db"
@@ -111,7 +111,7 @@ func newDamagedStore(t *testing.T, killed bool) *damagedStore {
 	counted, err := s.countWindows(t.Context())
 	require.NoError(t, err)
 	require.Positive(t, counted)
-	if !killed { // A start writes the log's contents to a file.
+	if !killed { // When Pebble is opened, it moves the contents of its log to a sorted table.
 		require.NoError(t, s.Close())
 		require.NoError(t, eng.Close())
 		eng, s, err = d.open(d.fs)
@@ -334,8 +334,8 @@ func requireHelp(t *testing.T, err error, about string) {
 	require.NotContains(t, err.Error(), "\n", about)
 }
 
-// requireNamed requires a warning for every missing sample. The warning must name its time, and its metric if it names
-// any metric.
+// requireNamed requires a warning for every missing sample. The warning must name the time of the sample. If it names a
+// metric, it must be the metric of the sample.
 func requireNamed(t *testing.T, want, got map[string][]sample, told []string, about string) {
 	warnings := make([]namedGap, len(told))
 	for i, text := range told {

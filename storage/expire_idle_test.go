@@ -41,8 +41,8 @@ func (ts *testStore) askedToExpire(n *atomic.Int64) (asked int64) {
 	return n.Load()
 }
 
-// TestClassesAreDroppedOnce drops the rows of a class from windows that another class keeps. The store must cache this
-// per tenant, so that it is done once regardless of the number of windows.
+// TestClassesAreDroppedOnce drops the rows of a class from windows that another class keeps. The store must record the
+// drop per tenant, so that it isn't repeated, regardless of the number of windows.
 func TestClassesAreDroppedOnce(t *testing.T) {
 	t.Parallel()
 	var drops atomic.Int64
@@ -99,7 +99,7 @@ func TestHiddenWindowsAreRolledUpOnce(t *testing.T) {
 		ts.Delete(t.Context(), "ann", start.Add(-2*day).UnixMilli(), start.Add(9*day+12*time.Hour).UnixMilli(), first),
 	)
 	require.Greater(t, ts.askedToExpire(&reads), int64(60))
-	ts.askedToExpire(&reads) // Of the commit records written just now.
+	ts.askedToExpire(&reads) // It reads the windows of the commit records written just now.
 	require.Less(t, ts.askedToExpire(&reads), int64(10))
 
 	// The rollups of a late seal in a hidden window must be computed.

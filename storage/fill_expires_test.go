@@ -62,7 +62,7 @@ func TestFineRollupsExpireDuringAnImport(t *testing.T) {
 // changes the rollups, and a repeated seal must add to them. Both samples must be in the rollups.
 func TestRawRowsExpireDuringASeal(t *testing.T) {
 	for _, v := range []float64{1, 9} { // With equal versions the larger rollup would win.
-		for scans := range 3 { // of raw rows after the write
+		for scans := range 3 { // scans of raw rows after the write, before the rows expire
 			t.Run(fmt.Sprint(v, "/", scans), func(t *testing.T) { rawRowsExpireDuringASeal(t, v, scans) })
 		}
 	}

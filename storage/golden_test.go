@@ -16,8 +16,8 @@ import (
 	"github.com/cassia-db/cassia/storage/retention"
 )
 
-// goldenRow describes the value of a row that a release has written. words describes it in words. again encodes it
-// again, if its version is the current version.
+// goldenRow describes the value of a row that a release has written. words returns a description of the value. again
+// decodes and encodes the value. It is nil if the current release writes another version.
 type goldenRow struct {
 	words func(value []byte) (string, error)
 	again func(value []byte) ([]byte, error)
@@ -74,7 +74,7 @@ var goldenRows = map[string]goldenRow{
 	}},
 }
 
-// countsGolden returns a goldenRow for a row of counts. again encodes the value again.
+// countsGolden returns a goldenRow for a row of counts with the given key and function again.
 func countsGolden(key engine.Key, again func(value []byte) ([]byte, error)) goldenRow {
 	return goldenRow{func(value []byte) (string, error) {
 		return format.Describe(
@@ -96,7 +96,8 @@ var goldenCounts = format.Counts{
 	},
 }
 
-// countsRow returns a function that encodes a row of the golden counts, and checks that the value contains all of them.
+// countsRow returns a function that checks that row n of the golden counts, with the given value, decodes to
+// goldenCounts, and encodes the row again.
 func countsRow(n int) func([]byte) ([]byte, error) {
 	return func(value []byte) ([]byte, error) {
 		rows, err := format.EncodeCounts(&goldenCounts)

@@ -47,8 +47,8 @@ func (ts *testStore) setHorizons(tenant string, value []byte) {
 	require.True(ts.t, ok)
 }
 
-// TestDamagedHorizons damages the row of retention boundaries. It must be reported, the flags must determine which
-// samples are hidden, and nothing may be dropped.
+// TestDamagedHorizons damages the row of retention boundaries. The damage must be reported, the flags must determine
+// which samples are hidden, and nothing may be dropped.
 func TestDamagedHorizons(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.Retention, o.Retention5m, o.Retention1h = 2*day, 2*day, 2*day })
@@ -98,9 +98,9 @@ func TestLateSamplesDontOverwriteHistory(t *testing.T) {
 	}
 }
 
-// TestHiddenWhenRollupsKnow lowers a retention when the rollups of some slots don't yet include a delete. These rollups
-// must be computed before the samples are hidden, and queries must return them. On an engine that expires rows, queries
-// must not read hidden samples.
+// TestHiddenWhenRollupsKnow lowers a retention when the rollups of some slots don't yet include a delete. The rollups
+// must be computed before their samples are hidden, and queries must return the rollups. On an engine that expires
+// rows, queries must not read hidden samples.
 func TestHiddenWhenRollupsKnow(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(testing.TB, func(*Options)) *testStore{
@@ -124,8 +124,8 @@ func TestHiddenWhenRollupsKnow(t *testing.T) {
 	}
 }
 
-// TestLoweringIsTold lowers a retention. Before, the caller can get the samples that would be hidden. Afterwards these
-// samples must be reported until they are dropped.
+// TestLoweringIsTold lowers a retention. Before it takes effect, Changes must report how many samples it will hide.
+// Afterwards HiddenByLowering must report when the hidden samples are dropped, until the retention is raised again.
 func TestLoweringIsTold(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.Retention = 0 })

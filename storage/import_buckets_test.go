@@ -90,7 +90,7 @@ func requireAggregated(t testing.TB, s *Store, list []ImportedSeries, res rollup
 			require.Equal(t, want.First[i], b.First[i])
 			require.Equal(t, want.Last[i], b.Last[i])
 			require.Equal(t, rollup.Aggregated, b.Flags[i]&rollup.Aggregated)
-			if b.Moment[i] >= 0 { // It follows from buckets of one value each.
+			if b.Moment[i] >= 0 { // The moment is known because all merged buckets have a single value each.
 				require.InDelta(t, want.Moment[i], b.Moment[i], 1e-9*(1+want.Moment[i]))
 			}
 			require.True(t, b.Sketches == nil || b.Sketches[i] == nil)
@@ -245,7 +245,7 @@ func TestAggregatesFromAStoredSample(t *testing.T) {
 }
 
 // TestLateSampleAtAnEdgeOfAggregates seals a written sample at the edge at which imported aggregates begin, when only
-// rollups of its time are kept. It is stored once. An earlier sample is added.
+// rollups of its time are kept. The sample must be stored once, and an earlier sample must be added.
 func TestLateSampleAtAnEdgeOfAggregates(t *testing.T) {
 	for _, res := range rollup.Resolutions {
 		ts := openTestStore(t, func(o *Options) { hoursOnly(o); o.seams.still = true })

@@ -134,7 +134,7 @@ func TestImportOfHistoryThatOnlyHoursCover(t *testing.T) {
 	})
 }
 
-// newOwnRig returns a rig in addition to the one that the test has.
+// newOwnRig returns an additional rig, on an engine in memory that doesn't expire rows.
 func newOwnRig(t *testing.T) *expiryRig {
 	r := &expiryRig{clockRig: &clockRig{t: t}, memory: memory.New()}
 	r.eng = r.memory

@@ -12,7 +12,8 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// TestImportsUnderWayAreListed has an import wait for a seal, and another one for it.
+// TestImportsUnderWayAreListed makes an import wait for a seal, and a second import wait for the first one. The list of
+// imports must contain both, with the reason why each waits.
 func TestImportsUnderWayAreListed(t *testing.T) {
 	ts := openTestStore(t, nil)
 	require.Empty(t, ts.member.Imports.List())

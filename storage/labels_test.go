@@ -14,7 +14,8 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// texts calls of with the labels of each matching series, and returns the added texts.
+// texts calls the function of for the labels of each matching series. It returns the texts that the calls have added,
+// sorted and without duplicates.
 func (m *readModel) texts(q query.Query, of func(ls labels.Labels, add func(string))) []string {
 	seen := map[string]bool{}
 	for _, ls := range m.labels {

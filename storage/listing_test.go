@@ -70,8 +70,8 @@ func every(begin time.Time, step time.Duration, n int) (list []sample) {
 	return list
 }
 
-// TestOneStartWithAShortRetentionHidesNothingForEver lowers the retention for one start, and raises it again. Existing
-// rows and later ones must be found.
+// TestOneStartWithAShortRetentionHidesNothingForEver lowers the retention for one start, and raises it again. Samples
+// that were stored before, and samples that are written later, must be found.
 func TestOneStartWithAShortRetentionHidesNothingForEver(t *testing.T) {
 	ts := openExpiring(t, func(o *Options) { o.Retention = 365 * day })
 	ls := jobLabels("old")
@@ -146,7 +146,7 @@ func copyUnlisted(t *testing.T, from engine.Engine, to *memory.Engine) {
 	}
 }
 
-// hookEngine calls a function before one of its calls.
+// hookEngine calls do before call number at of the engine.
 type hookEngine struct {
 	engine.Engine
 	mu    sync.Mutex
@@ -179,7 +179,7 @@ func (e *hookEngine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.
 	return e.Engine.Scan(ctx, r)
 }
 
-// before runs f, and calls do before the nth call of the engine in it. It returns false if there were fewer calls.
+// before runs f, and calls do before the nth call of the engine that f makes. It returns false if f makes fewer calls.
 func (e *hookEngine) before(n int, do, f func()) bool {
 	e.mu.Lock()
 	e.calls, e.at, e.do = 0, n, do

@@ -22,7 +22,8 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// cutEngines opens the engines on which operations are canceled at a step, by name.
+// cutEngines contains functions that open the engines on which operations are canceled at a step, by name of the
+// engine.
 var cutEngines = map[string]func(t *testing.T) engine.Engine{
 	"memory": func(*testing.T) engine.Engine { return memory.New() },
 	"pebble": func(t *testing.T) engine.Engine {
@@ -55,7 +56,7 @@ func newCutModel(t *testing.T, inner engine.Engine) *cutModel {
 	return m
 }
 
-// of writes a sample of the series in groups at each of times, which are ages.
+// of writes samples of each series of the given groups. times contains the ages of the samples.
 func (m *cutModel) of(groups string, value float64, times ...time.Duration) {
 	var list []sample
 	for _, ago := range times {
@@ -78,7 +79,7 @@ func (m *cutModel) levels() int {
 }
 
 // ending calls do with a context that is canceled at a step of the engine, or shortly after it. It returns the error of
-// do, which must be the error of the context.
+// do, which must be nil or context.Canceled.
 func (m *cutModel) ending(step int, do func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(m.t.Context())
 	defer cancel()
@@ -203,7 +204,8 @@ func TestCancelledWorkOnPages(t *testing.T) {
 	}
 }
 
-// repeated calls do with contexts that are canceled, until it succeeds, and finally with a context that isn't canceled.
+// repeated calls do up to two times with a context that is canceled at some step. If both calls fail, it calls do with
+// a context that isn't canceled, and requires success.
 func (m *cutModel) repeated(do func(context.Context) error) {
 	for range 2 {
 		if m.ending(1+m.r.IntN(150), do) == nil {

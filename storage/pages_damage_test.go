@@ -22,7 +22,7 @@ import (
 // delete isn't cleaned.
 type damagedPages struct {
 	*deleteModel
-	damagedStore // for its answers
+	damagedStore // for its method answers
 }
 
 func newDamagedPages(t *testing.T) *damagedPages {
@@ -45,7 +45,7 @@ func newDamagedPages(t *testing.T) *damagedPages {
 	return d
 }
 
-// page returns the oldest page of a kind of metric up that contains the deleted series.
+// page returns the oldest page of metric up that has the given kind and contains the deleted series.
 func (d *damagedPages) page(res rollup.Resolution, kind int64) storedPage {
 	pages := d.pagesIn(d.pagedPartitions("default"))
 	at := slices.IndexFunc(pages, func(p storedPage) bool {

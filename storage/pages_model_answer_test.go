@@ -69,8 +69,8 @@ func (r *pagesRun) answer(ctx context.Context, resolutions ...rollup.Resolution)
 	return a
 }
 
-// tell records in a until when rows of each group may be missing, in any class that the group was in. It never lowers
-// this time.
+// tell raises a.told to the times up to which rows may be hidden. The time of a group is the latest one of all classes
+// that the group was in.
 func (r *pagesRun) tell(a *pagesAnswer) {
 	shown, err := r.retention.VisibleRows(context.Background(), "t", -format.MaxTime, format.MaxTime, false)
 	if err != nil {

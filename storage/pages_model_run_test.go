@@ -268,7 +268,8 @@ func (r *pagesRun) write(s *sentSamples) (facts []*pagesFact, sealed bool) {
 	return facts, false
 }
 
-// imports imports samples. It returns their facts if all samples were accepted.
+// imports imports samples. If all of them were accepted, it returns their facts and true, because imported samples are
+// stored as sealed rows.
 func (r *pagesRun) imports(s *sentSamples) ([]*pagesFact, bool) {
 	var list []ImportedSeries
 	for _, ls := range s.series {
@@ -368,7 +369,7 @@ func (r *pagesRun) isEmpty(res rollup.Resolution, window int64, metric string) b
 	return true
 }
 
-// bounds records until when rows may now be hidden.
+// bounds records the times up to which rows may be hidden now.
 func (r *pagesRun) bounds() {
 	now := r.opts.Now()
 	for res := range rollup.Resolution(resolutions) {

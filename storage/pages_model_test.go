@@ -226,7 +226,8 @@ func (m *pagesModel) sealed() {
 	m.each(func(_ string, _ int64, f *pagesFact) { f.sealed = f.sealed || f.acked })
 }
 
-// dropped records that a metric has no more rows or pages at a resolution in the window selected by inWindow.
+// dropped marks sealed facts as gone at a resolution. inWindow selects the facts whose metric has no rows and no pages
+// any more in their window.
 func (m *pagesModel) dropped(res rollup.Resolution, inWindow func(series string, t int64) bool) {
 	m.each(func(series string, t int64, f *pagesFact) {
 		f.gone[res] = f.gone[res] || f.sealed && inWindow(series, t)

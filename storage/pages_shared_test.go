@@ -58,7 +58,7 @@ func (r *pagesRig) seal(s *Store, metric string) {
 	require.NoError(r.t, s.SealAll(r.t.Context()))
 }
 
-// pages counts the pages of a metric in all raw windows around now.
+// pages counts the pages of a metric in the raw window of the slot that seal writes to.
 func (r *pagesRig) pages(s *Store, metric string) (n int) {
 	r.t.Helper()
 	at := s.period.SlotOf(r.now.UnixMilli()) - 2

@@ -224,7 +224,7 @@ func newPagedModel(t *testing.T, series int, change func(*Options)) *deleteModel
 	return m
 }
 
-// some writes a sample of the series in groups at each of times, which are ages.
+// some writes samples of each series of the given groups. times contains the ages of the samples.
 func (m *deleteModel) some(groups string, value float64, times ...time.Duration) {
 	for _, ls := range m.labels {
 		if !strings.Contains(groups, ls.Get("group")) {

@@ -57,7 +57,7 @@ func TestPeriodsOfAStore(t *testing.T) {
 		for range 8 {
 			ts.now = ts.now.Add(3 * time.Hour)
 			write(ts.now)
-			write(ts.now.Add(-25 * time.Hour)) // late, some across the change
+			write(ts.now.Add(-25 * time.Hour)) // late; some are in the previous period
 		}
 		check(fmt.Sprint("day ", day))
 		switch day % 3 {

@@ -16,7 +16,7 @@ import (
 // copy makes a checkpoint of the open engine in a numbered directory. It calls before(n) before its nth file operation.
 // before(0) is called when Pebble may not have listed its tables yet.
 func (d *pebbleDisk) copy(before func(n int)) (dir string, err error) {
-	d.copies++ // A power cut may restore removed files.
+	d.copies++ // Each copy has its own directory, because a power cut may restore removed files.
 	dir = fmt.Sprint("copies/", d.copies)
 	n := 0
 	d.fs.Before(func(op, path string) {

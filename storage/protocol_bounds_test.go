@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// blockedStage is an engine that counts blobs and blocks their writes until it is released.
+// blockedStage is a rule for an engine. It counts the writes of blobs, and can block them until letPass is called.
 type blockedStage struct {
 	mu     sync.Mutex
 	wait   chan struct{}

@@ -76,13 +76,14 @@ func (m *protocolDeletes) mayGo(s protocolSeries, t int64, begun int) bool {
 	return false
 }
 
-// mayBeMissing reports whether a query must not return a sample. went is the value of gone at the start of the query.
+// isGone reports whether a query must not return a sample. went is the value of gone at the start of the query.
 func (m *protocolDeletes) isGone(went map[protocolFact]int, f protocolFact) bool {
 	at, ok := went[f]
 	return ok && m.sentAt[f] <= at && !m.doubtful[f]
 }
 
-// landed records that a request has returned. failed is true if it failed, so that its samples may appear at any time.
+// landed records that a request with sample f has returned. failed is true if the request failed, so that the sample
+// may appear at any time.
 func (m *protocolModel) landed(f protocolFact, failed bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -170,7 +171,7 @@ func (r *protocolRun) delete(ctx context.Context, words []string) error {
 	return nil
 }
 
-// remove returns a random delete, or its background work.
+// remove returns a random delete, a cleaning of tombstones, or a recomputation of rollups.
 func (m *historyMaker) remove() string {
 	switch m.rng.IntN(5) {
 	case 0:

@@ -108,9 +108,9 @@ func TestDeliveriesGiveTheSameBytes(t *testing.T) {
 	})
 }
 
-// requireSameBytes delivers a data set in every way to stores that share their data, each request to one of them, and
-// reads it through each store. All answers must be equal. Each way uses a tenant of its own, because ways may reuse the
-// stores. Only the last request of a delivery may have fewer samples than the given number.
+// requireSameBytes delivers a data set in every way to stores that share their data, and reads it through each store.
+// Each request is sent to one of the stores. All answers must be equal. Each way uses a tenant of its own, because ways
+// may reuse the stores. least is the min number of samples per request, except in the last request of a delivery.
 func requireSameBytes(t *testing.T, set []protocolSendSample, least int, open func(*testing.T) []*testStore) {
 	model := newProtocolModel()
 	for _, x := range set {

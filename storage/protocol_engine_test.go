@@ -111,8 +111,8 @@ type stepEngine struct {
 	puts   map[byte]int
 	faults []protocolFault
 	hooks  map[protocolCall]func()
-	unsure map[string]bool // rows of stage and pending with an unknown outcome for their writers
-	fresh  []string        // rows of stage and pending that were put since requests began
+	unsure map[string]bool // stage rows whose writers don't know whether they were written
+	fresh  []string        // stage rows that were put since begun was called
 	// shared writes each batch of a write separately, and reads every few rows of a scan with a separate call.
 	shared bool
 	// opening is true until a shared store has read the retentions of the other processes, which are the last rows that
@@ -197,7 +197,7 @@ func (e *stepEngine) kill() {
 	e.mu.Unlock()
 }
 
-// busy reports whether a call of the engine is running that runs a hook.
+// busy reports whether a call of the engine is running a hook.
 func (e *stepEngine) busy() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -244,12 +244,14 @@ func (e *stepEngine) rule(op faultengine.Op) faultengine.Action {
 // calls of Open.
 type openingKey struct{}
 
-// isOpening reports whether Open itself makes a call. The context of its background work can be canceled.
+// isOpening reports whether a call is made by Open itself and not by the background work that it starts, whose context
+// can be canceled.
 func isOpening(ctx context.Context) bool {
 	return ctx.Value(openingKey{}) != nil && ctx.Done() == nil
 }
 
-// enter is called at the start of every call of the engine.
+// enter is called at the start of every call of the engine. It counts the call, and runs the hook of the call. It
+// returns errDead if the process has stopped. last is true if the process stops after this call.
 func (e *stepEngine) enter(write bool) (last bool, err error) {
 	e.mu.Lock()
 	var hook func()
@@ -388,7 +390,7 @@ func rowText(t *engine.Table, k engine.Key) string {
 
 func (e *stepEngine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
 	return func(yield func(engine.Row, error) bool) {
-		if r.Table == engine.Store || !e.shared && isOpening(ctx) { // As in CompareAndSet.
+		if r.Table == engine.Store || !e.shared && isOpening(ctx) { // Not counted, like CompareAndSet.
 			if e.isDead() {
 				yield(engine.Row{}, errDead)
 				return
@@ -459,7 +461,7 @@ func (e *stepEngine) Drop(ctx context.Context, t *engine.Table, prefix engine.Ke
 func (e *stepEngine) CompareAndSet(
 	ctx context.Context, t *engine.Table, partition, clustering engine.Key, old, value []byte,
 ) (bool, []byte, error) {
-	if e.isDead() { // A store calls CompareAndSet only when it is opened.
+	if e.isDead() { // The call isn't counted: it runs no hook and gets no fault.
 		return false, nil, errDead
 	}
 	return e.inner.CompareAndSet(ctx, t, partition, clustering, old, value)

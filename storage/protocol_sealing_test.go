@@ -32,8 +32,8 @@ func (ts *testStore) metricNamesOf(tenant string) []string {
 	return names
 }
 
-// TestSealIsDoneAgainWhole applies only a part of the first write of late data. A second seal that finds the chunks
-// must still write the catalog, and labels of another batch.
+// TestSealIsDoneAgainWhole fails the writes to one table during a seal of late samples. A repeated seal finds the
+// chunks. It must still write the catalog, and labels that are in another batch.
 func TestSealIsDoneAgainWhole(t *testing.T) {
 	for _, table := range []*engine.Table{engine.Catalog, engine.RawPages, engine.Sealed} {
 		for _, fate := range []faultengine.Action{
@@ -85,8 +85,8 @@ func TestNamesAreWrittenAfterASealThatReadInVain(t *testing.T) {
 	require.Equal(t, []string{"late_0", "late_1", "late_2", "up"}, ts.metricNamesOf("ann"))
 }
 
-// TestNamesDoNotWaitForAnotherPartition seals a partition, and then fails the write of another one whose series have
-// the same names.
+// TestNamesDoNotWaitForAnotherPartition fails the seal of a partition after another partition was sealed whose series
+// have the same names. The names must be in the catalog.
 func TestNamesDoNotWaitForAnotherPartition(t *testing.T) {
 	const (
 		idle = iota
@@ -135,7 +135,7 @@ func TestNamesDoNotWaitForAnotherPartition(t *testing.T) {
 	require.Equal(t, []string{"up"}, ts.metricNamesOf("ann"))
 }
 
-// TestTenantsAreListed fails one of the writes that list a tenant.
+// TestTenantsAreListed fails one of the writes that list a tenant. A repeated seal must list the tenant.
 func TestTenantsAreListed(t *testing.T) {
 	for n := 1; n <= 3; n++ {
 		failing := 0

@@ -50,7 +50,7 @@ func (s *sharedRun) quiet() {
 			r.tolerate("forgetting", s.do(r, "forget"))
 		}
 	}
-	for p := range protocolPartitions { // Only this finds rows of a write that failed before its slot was listed.
+	for p := range protocolPartitions { // Nothing else finds rows of a write that failed before its slot was listed.
 		_, err := s.procs[0].store.SealUnlisted(ctx, p)
 		s.procs[0].tolerate("sweeping", err)
 	}

@@ -68,7 +68,8 @@ func openOn(t *testing.T, eng engine.Engine, o Options) *testStore {
 	return &testStore{Store: s, t: t, opts: o, eng: eng}
 }
 
-// fill writes two days of samples, seals one of the days, and deletes some of its samples.
+// fill writes and seals two days of samples, and deletes some of them. Then it writes more samples, which stay
+// unsealed.
 func (ts *testStore) fill() {
 	ts.t.Helper()
 	ctx, now := ts.t.Context(), ts.opts.Now()
@@ -112,9 +113,9 @@ func (ts *testStore) refusesWrites() {
 	require.ErrorIs(ts.t, MarkRestored(ctx, engine.ReadOnly(ts.eng), "", ts.opts.Now()), engine.ErrReadOnly)
 }
 
-// TestLookAtStore opens a store of one process ReadOnly: after an earlier release, with other flags, and with a clock
-// that is 60 days fast, whose date an operator has confirmed or not. Reads must return the same as after an ordinary
-// start, and no row may be written, however long the store is open.
+// TestLookAtStore opens the store of a stopped process ReadOnly: with the same or other flags, and with a clock that is
+// 60 days slow or fast. In one case an operator has confirmed the date of the fast clock. Reads must return the same as
+// after an ordinary start, and no row may be written, however long the store is open.
 func TestLookAtStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, change := range map[string]func(o *Options){

@@ -84,7 +84,8 @@ func TestRebuildOfOneProcessIsTriedAgain(t *testing.T) {
 	require.Equal(t, bytes, ts.head.Bytes())
 }
 
-// onceReader counts the active calls of ReadOnce, and the scans of the staging log while there is none.
+// onceReader counts the active calls of ReadOnce, the scans of the staging log (reads), and the scans of the staging
+// log while no call of ReadOnce is active (others).
 type onceReader struct {
 	engine.Engine
 	under, others atomic.Int64

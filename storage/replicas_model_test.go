@@ -43,7 +43,7 @@ func (d *modelDelete) near(at time.Time, gap time.Duration) bool {
 	return !at.Before(d.start.Add(-gap)) && !at.After(d.end.Add(gap))
 }
 
-// scrape adds a scrape to the replica's queue if it is running. Its queue is empty after a restart.
+// scrape adds a scrape to the queue of the replica if the replica is running.
 func (r *modelReplica) scrape(now time.Time) {
 	if r.alive {
 		real := now.Add(r.offset)

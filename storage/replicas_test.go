@@ -26,7 +26,7 @@ type pairs struct {
 	now       time.Time
 	change    func(*ha.Options)
 	processes []*pairProcess
-	step      time.Duration // time between two looks at the elections
+	step      time.Duration // time between two passes over the elections
 }
 
 type pairProcess struct {
@@ -76,7 +76,7 @@ func (p *pairs) crash(i int) {
 	p.processes[i] = p.start()
 }
 
-// pass advances the time. Every process looks at its elections as often as in production.
+// pass advances the time. Every process runs a pass over its elections as often as in production.
 func (p *pairs) pass(d time.Duration) {
 	step := p.step
 	for ; d > 0; d -= step {

@@ -140,8 +140,8 @@ func TestPassBreaksOffAnywhere(t *testing.T) {
 	}
 }
 
-// TestTogetherCutsUnknownOnly gives Together some slots that have no samples in the head. Each of them must get its own
-// pass, and the other slots one pass.
+// TestTogetherCutsUnknownOnly plans the passes of slots, of which some have no samples in the head. Each slot without
+// samples must get its own pass, and the other slots must share one pass.
 func TestTogetherCutsUnknownOnly(t *testing.T) {
 	r := newPassRig(t, -1, faultengine.Fail(nil))
 	unknown := r.period.SlotOf(r.now.Add(-11 * time.Hour).UnixMilli())

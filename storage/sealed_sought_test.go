@@ -65,7 +65,7 @@ func (ts *testStore) found(q query.Query) (lines []string, warnings []error) {
 	return lines, warnings
 }
 
-// byFilters counts the look-ups by filters in the cache.
+// byFilters returns the number of look-ups by filters whose results are in the cache.
 func (ts *testStore) byFilters() int { return len(ts.cache.EntriesOf(cache.KindSought)) }
 
 // TestSoughtIsFound compares the results of random selectors with filters and without. They must be equal, also from
