@@ -80,8 +80,8 @@ func TestDeleteStaysWhileHeldSamplesNeedIt(t *testing.T) {
 	require.Empty(t, list)
 }
 
-// TestDeleteAndTakingWait requests a delete while another process stores held samples, and starts storing held samples
-// during a delete.
+// TestDeleteAndTakingWait requests a delete while another process stores held samples. The delete must be rejected and
+// have no effect, and a later delete must succeed.
 func TestDeleteAndTakingWait(t *testing.T) {
 	t.Parallel()
 	var during func()

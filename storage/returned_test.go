@@ -183,7 +183,7 @@ func TestDeleteThatComesBackHidesNothing(t *testing.T) {
 }
 
 // TestSealThatWasPausedAcrossADelete pauses a process during a seal for so long that another process can clean a delete
-// of the same series.
+// of the same series. The seal must fail, and no deleted sample may reappear.
 func TestSealThatWasPausedAcrossADelete(t *testing.T) {
 	t.Parallel()
 	paused, goOn := make(chan struct{}), make(chan struct{})

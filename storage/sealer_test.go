@@ -56,7 +56,7 @@ func TestSealedOnce(t *testing.T) {
 }
 
 // TestSweep makes sealed stage rows reappear in slots that aren't listed any more, as if a replica had missed their
-// deletion.
+// deletion. SealUnlisted must remove them, and answers must not change.
 func TestSweep(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) { o.Partitions, o.Shared, o.seams.still = 2, true, true })
 	for i := range 8 {

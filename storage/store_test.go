@@ -84,8 +84,8 @@ func (ts *testStore) check() check.Totals {
 	return stats
 }
 
-// reopen closes the store, which was open until now, and opens it again on the same files. Before, it runs Check, but
-// not under the race detector, where Pebble records a stack for every iterator. There only close runs Check.
+// reopen runs Check, closes the open store, and opens it again on the same files. Under the race detector it doesn't
+// run Check, because Pebble then records a stack for every iterator. Only close runs Check there.
 func (ts *testStore) reopen() {
 	require.NoError(ts.t, ts.clock.StoreUptime(ts.t.Context()))
 	if !ts.damaged && !soak.UnderRace {

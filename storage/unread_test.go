@@ -22,7 +22,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// unreadForms lists where an unreadable chunk is stored whose bytes the engine returns as they were written.
+// unreadForms lists the places in which a test damages a chunk. The engine doesn't detect the damage.
 var unreadForms = []string{"row", "value of an entry", "entry"}
 
 // unreadModel is a store with an unreadable chunk of a series: the raw or 5m chunk of the slot of deletedAgo, or the 1h
@@ -152,7 +152,8 @@ func tableOfPages(res rollup.Resolution) int {
 	return 3
 }
 
-// cutUnknown replaces the cut of entry at, the only uncut entry of a page, by a cut with an unknown number.
+// cutUnknown changes the number of entry at of an encoded page from 1, which means that its value is stored whole, to
+// an unknown number. b is the page with n entries. All other values must be cut.
 func cutUnknown(t testing.TB, b []byte, at, n int) []byte {
 	numbers, texts := chunk.FieldNumbers, chunk.FieldTexts
 	if page.Kind(b[1]) == page.Rollups {
@@ -197,8 +198,8 @@ func (m *unreadModel) rawAre(when string) {
 	}
 }
 
-// bucketsAre requires rollups to include all samples, even those in unreadable chunks. It ignores the series for which
-// but returns true.
+// bucketsAre requires rollups to include all samples, even those in unreadable chunks. It skips a series at a
+// resolution if but returns true.
 func (m *unreadModel) bucketsAre(when string, but func(res rollup.Resolution, series string) bool) {
 	m.t.Helper()
 	for _, res := range rollup.Resolutions {
@@ -279,8 +280,8 @@ func eachUnread(t *testing.T, f func(t *testing.T, res rollup.Resolution, form s
 }
 
 // TestLateSamplesBesideAnUnreadableChunk seals late samples, of the same series and of others, into the slot of an
-// unreadable chunk, and into another slot of its day. All of them must be sealed, and rollups must lose nothing. The
-// chunk must be kept, and be reported by reads, by Check, and once by seals.
+// unreadable chunk, and into another slot of its day. All late samples must be sealed, and rollups must lose nothing.
+// The chunk must be kept, and be reported by reads, by Check, and once by seals.
 func TestLateSamplesBesideAnUnreadableChunk(t *testing.T) {
 	eachUnread(t, func(t *testing.T, res rollup.Resolution, form string) {
 		m := newUnread(t, res, form, "0")

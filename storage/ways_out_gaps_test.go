@@ -11,7 +11,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// raise records in the model that rows have a longer retention than before, if they have.
+// raise updates the longest retention of the processes. If it has increased and rows expire, raise records the change
+// in the model.
 func (r *waysRun) raise() {
 	longest := int64(0)
 	for _, p := range r.procs {
@@ -56,8 +57,8 @@ func (p *waysProcess) told(res rollup.Resolution, t int64) int64 {
 	return shown.Hidden[0].At[res]
 }
 
-// besideGaps returns the spans between the edges of holes, where rows may or may not have expired. With these spans, a
-// query isn't answered from samples before the last hole.
+// besideGaps splits the whole time into spans at the edges of holes, in which rows may or may not have expired. A query
+// across a hole would return no samples from before the end of the hole.
 func (p *waysProcess) besideGaps() (spans []query.Span) {
 	edges := []int64{-format.MaxTime, format.MaxTime}
 	holes, err := p.retention.HoleEdges(context.Background(), "t")

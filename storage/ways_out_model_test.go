@@ -18,8 +18,8 @@ const waysSeries = 3
 // and wins.
 type waysFact struct {
 	v float64
-	// acked is true if the sample was acknowledged, deleted if a delete of it was acknowledged, and mayBe if a delete
-	// of it that wasn't acknowledged may be applied.
+	// acked is true if the sample was acknowledged. deleted is true if an acknowledged delete covers it. mayBe is true
+	// if any delete covers it, including failed deletes that may still be applied.
 	acked, deleted, mayBe bool
 	// rawless is true if the sample was stored only in rollups, without raw rows.
 	rawless bool
@@ -37,7 +37,8 @@ type waysHorizon struct {
 	steps                 []waysStep
 }
 
-// least returns the time before which rows of a resolution may be hidden although its retention was raised.
+// least returns the time before which rows of a resolution may be hidden or missing, even after its retention was
+// raised.
 func (h *waysHorizon) least() int64 { return max(h.hidden, h.gone, h.lacking) }
 
 // lack records that windows until the end of t's day may have no rows of this resolution.
@@ -120,8 +121,8 @@ func (m *waysModel) put(series int64, times []int64, v float64, fact waysFact) {
 	}
 }
 
-// rolledUp records samples that were stored only in rollups of the resolution finest and coarser ones. Buckets that
-// were empty must count them.
+// rolledUp records samples that were stored only in rollups, from resolution finest to the coarsest. Buckets that were
+// empty must count them.
 func (m *waysModel) rolledUp(series int64, times []int64, finest rollup.Resolution) {
 	for _, res := range rollup.Resolutions {
 		if res < finest {

@@ -146,7 +146,7 @@ func (m *clockMachine) keptFor(res rollup.Resolution, at time.Time) time.Duratio
 	return time.Unix(expires, 0).Sub(time.UnixMilli(m.period.WindowEnd(window)))
 }
 
-// classRows counts the rows of a table.
+// rowsOf returns the number of rows of a table.
 func (r *expiryRig) rowsOf(table *engine.Table) (n int) {
 	for _, b := range r.memory.All() {
 		if b.Table == table {

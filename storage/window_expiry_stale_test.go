@@ -37,8 +37,8 @@ func TestExpiriesFixedByOthersAreRead(t *testing.T) {
 	}
 }
 
-// TestRaisedThenImportedWithRollups has a retention of 30 days for all resolutions, raises it, and imports older
-// history into days whose rows were all dropped. Raw samples and rollups must be kept for the raised retention.
+// TestRaisedThenImportedWithRollups starts with a retention of 30 days for all resolutions, raises it, and imports
+// older history into days whose rows were all dropped. Raw samples and rollups must be kept for the raised retention.
 func TestRaisedThenImportedWithRollups(t *testing.T) {
 	eachExpiryRig(t, func(t *testing.T, r *expiryRig, expiring bool) {
 		begin := r.now()
@@ -78,9 +78,9 @@ func TestRaisedThenImportedWithRollups(t *testing.T) {
 	})
 }
 
-// TestRaisedThenImportedBesideCoarserRollups has a longer retention for 1h rollups than for other rows, raises the
-// shorter retentions, and imports into days that only have 1h rollups left. The 1h rollups include all samples, so 5m
-// buckets of the imported samples must not replace them in answers.
+// TestRaisedThenImportedBesideCoarserRollups starts with a longer retention for 1h rollups than for other rows, raises
+// the shorter retentions, and imports into days that only have 1h rollups left. The 1h rollups include all samples, so
+// 5m buckets of the imported samples must not replace them in answers.
 func TestRaisedThenImportedBesideCoarserRollups(t *testing.T) {
 	eachExpiryRig(t, func(t *testing.T, r *expiryRig, _ bool) {
 		begin := r.now()
@@ -106,8 +106,9 @@ func TestRaisedThenImportedBesideCoarserRollups(t *testing.T) {
 	})
 }
 
-// TestRestoredAfterAFastClock drops all rows of a window by a clock that was fast by weeks, corrects the clock, and
-// imports the window again in the same process, which has written the window's names before.
+// TestRestoredAfterAFastClock drops all rows of a window by a clock that was fast by weeks, and corrects the clock.
+// Then it imports the window again in the same process, which has written the names of the window before. The names and
+// samples must be found.
 func TestRestoredAfterAFastClock(t *testing.T) {
 	r := newExpiryRig(t, false)
 	m := r.start(0, keeping(30*day, 30*day, 30*day))

@@ -84,7 +84,7 @@ type headCount struct {
 	allMetrics int
 	metrics    largestCounts
 	labels     *valueCounter
-	// bytes maps labels to their sizes in all series, as in Cardinality. stats counts chunks. If nil, they aren't
+	// bytes maps labels to their sizes in all series, as in Cardinality. stats counts chunks. Each is nil if it isn't
 	// counted.
 	bytes map[string]uint64
 	stats *head.Stats

@@ -37,9 +37,9 @@ var errAggregated = errors.New(
 // aggregateColumns are the columns that are exact in aggregates.
 const aggregateColumns = rollup.ColumnCount | rollup.ColumnSum | rollup.ColumnMin | rollup.ColumnMax
 
-// Buckets sets into to the series' buckets within the query's range, ordered by time. Buckets of slots with complete
-// rollups are read from rollups; buckets of other slots are computed from samples. The result may include buckets that
-// extend beyond the range. Buckets must only be called if the query has a Resolution.
+// Buckets replaces the contents of into with the series' buckets within the query's range, ordered by time. Buckets of
+// slots with complete rollups are read from rollups; buckets of other slots are computed from samples. The result may
+// include buckets that extend beyond the range. Buckets must only be called if the query has a Resolution.
 func (s *SelectedSeries) Buckets(into *rollup.Buckets, buf *BucketBuffers) error {
 	sel := s.sel
 	if err := sel.ctx.Err(); err != nil {
@@ -265,9 +265,9 @@ func (sel *selection) areAllRolled(w *sealedWindow, firstEnd, lastEnd int64) boo
 	return left == len(w.left) || w.left[left] > last
 }
 
-// fetchRollups reads the rollup chunks of a task. The rows of a series are adjacent. If less than half of them are
-// needed, it starts a new scan for each series, unless reading past all rows of a series in a window is faster than
-// starting a scan.
+// fetchRollups reads the rollup chunks of a task. The rows of a series in a window are adjacent. If the query needs
+// less than half of the rows of a series, fetchRollups starts a new scan for each series, unless reading past all rows
+// of a series in the window is faster than starting a scan.
 func (f *fetcher) fetchRollups(ctx context.Context, wants []wantedSeries) error {
 	of := f.sel.sources[wants[0].source].window
 	from, to := f.sel.startsOf(of)

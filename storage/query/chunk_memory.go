@@ -163,8 +163,8 @@ func (sel *selection) chunksKeyOf(start int64, wants []wantedSeries) chunksKey {
 
 // readCachedTasks sets got to the chunks of the tasks whose chunks are all cached, and returns the indexes of the other
 // tasks. wants is the number of series in all tasks. readCachedTasks runs in the caller's goroutine, because passing
-// the work to other goroutines would take longer. It recalls nothing in queries for buckets, which read multiple
-// tables.
+// the work to other goroutines would take longer. In a query for buckets, which reads multiple tables, it returns all
+// tasks.
 func (sel *selection) readCachedTasks(tasks []task, wants int, got [][]sealedChunk) (rest []int) {
 	f := fetcher{sel: sel}
 	for i := range tasks {

@@ -10,7 +10,8 @@ import (
 	"github.com/cassia-db/cassia/storage/paged"
 )
 
-// TestChunkMemoryIsBounded caches more chunks than the capacity allows.
+// TestChunkMemoryIsBounded caches more chunks than the capacity allows. The size must stay near the capacity, and an
+// entry that is used repeatedly must stay cached.
 func TestChunkMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	const capacity, value = 100_000, 1000

@@ -60,7 +60,8 @@ type filterCondition struct {
 	values []string
 }
 
-// selector returns the selector of a load. Once the context is done, it selects no more series.
+// selector returns a selector of the series that meet all conditions. Once the context is done, it selects no more
+// series.
 func (q *filterQuery) selector(ctx context.Context) *page.Selector {
 	x := index.NewMatching(ctx)
 	conditions := make([]page.LabelCondition, len(q.conditions))

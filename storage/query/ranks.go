@@ -80,7 +80,8 @@ func (r *Ranks) Get(ctx context.Context) ([]uint32, error) {
 	return v.(labelRanks), nil
 }
 
-// version returns the length of the list. It distinguishes lists of different lengths that have the same hash.
+// version returns the number of series, which is the version of the cache entry. It distinguishes lists of different
+// lengths that have the same hash.
 func (r *Ranks) version() uint64 { return uint64(len(r.series)) }
 
 // sortByLabels sorts the selection's series by their labels.

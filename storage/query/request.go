@@ -376,7 +376,8 @@ func (r *rowReader) reportWarningOnce(err error) {
 	}
 }
 
-// reportGap reports a warning for each gap once. It does so for at most maxReportedGaps gaps.
+// reportGap reports a warning for each gap once, for at most maxReportedGaps gaps. One additional warning reports that
+// any other rows may be missing.
 func (r *rowReader) reportGap(e *damage.DamagedRowsError) {
 	what := e.Description()
 	r.warnMu.Lock()

@@ -20,7 +20,7 @@ type wantedSeries struct {
 	deletes format.Tombstones
 }
 
-// wantMemory is a pool of slices of want.
+// wantMemory is a pool of slices of wantedSeries.
 var wantMemory = sync.Pool{New: func() any { return new([]wantedSeries) }}
 
 // maxReusedWants is the maximum capacity of slices that are reused. Larger slices occur only in reads of many chunks,

@@ -10,7 +10,8 @@ import (
 )
 
 // Boundary holds the times until which rows of a tenant's class are hidden, missing and dropped at a resolution. It is
-// stored, so it is the same in all processes and after restarts. Flags only set the target that Expire moves it to.
+// stored, so it is the same in all processes and after restarts. Flags only set the target to which Expire moves the
+// boundary.
 //
 //	DroppedMS ≤ LackingMS   HiddenMS                  now - retention
 //	   |.........|..............|.........................|..........> time
@@ -74,10 +75,11 @@ const (
 	maxHoles = 32
 )
 
-// setTarget sets HiddenMS to target, which may show windows again. was is set if the retention was lowered.
+// setTarget sets HiddenMS to target, which may show windows again. seenMS is the observed uptime. was is set if the
+// retention was lowered.
 func (h *Boundary) setTarget(target, seenMS int64, was *loweredFrom) {
 	if i := slices.IndexFunc(h.Steps, func(s hidingStep) bool { return s.ToMS > target }); i >= 0 {
-		if target > h.hiddenBySteps(i) { // The remaining windows of this step stay hidden since then.
+		if target > h.hiddenBySteps(i) { // The remaining windows of this step keep its time.
 			h.Steps[i].ToMS = target
 			i++
 		}
@@ -193,8 +195,8 @@ func (h *Boundary) setRetention(keptMS, seenMS int64) {
 	h.KeptMS = keptMS
 }
 
-// longestRetention returns the longest of three retentions: keptMS, the boundary's retention, which may be lowered
-// later, and, for a week of observed uptime after it was lowered, the previous retention.
+// longestRetention returns the longest of three retentions: keptMS; the retention that the boundary still follows; and,
+// for a week of observed uptime after the boundary's retention was lowered, the retention before that.
 func (h *Boundary) longestRetention(keptMS, seenMS int64) int64 {
 	if isShorter(keptMS, h.KeptMS) {
 		keptMS = h.KeptMS

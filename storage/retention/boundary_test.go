@@ -41,7 +41,7 @@ func TestBoundarySteps(t *testing.T) {
 	require.Greater(t, h.Steps[0].ToMS, int64(6*format.DayMS))
 }
 
-// TestKeptBefore lowers a retention briefly and permanently, and raises it.
+// TestKeptBefore checks longestRetention after a retention was lowered once or in steps, and after it was raised.
 func TestKeptBefore(t *testing.T) {
 	const day = int64(format.DayMS)
 	h := Boundary{KeptMS: 60 * day}

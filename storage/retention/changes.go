@@ -120,8 +120,8 @@ func (k *Keeper) dropTime(seenMS int64) time.Time {
 	return k.env.Now().UTC().Add(Grace - time.Duration(k.env.Clock.ObservedUptimeMS()-seenMS)*time.Millisecond)
 }
 
-// changes returns the differences between the boundaries for which counts returns true. Changes that hide nothing are
-// omitted.
+// changes returns the differences between boundaries before and next. It only considers boundaries for which the
+// function counts returns true, and omits changes that hide nothing.
 func (k *Keeper) changes(
 	ctx context.Context, tenant string, before, next *boundaryRow, counts func(was, is *Boundary) bool,
 ) (list []Change) {

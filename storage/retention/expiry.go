@@ -118,8 +118,8 @@ func (k *Keeper) isPast(expires int64) bool { return expires != 0 && k.pastUntil
 func (k *Keeper) pastUntil() int64 { return k.env.Clock.EngineTime().Add(Margin).Unix() }
 
 // wantedExpiry returns the expiry of a class in a window if it were fixed now. It is computed from the longest of three
-// retentions: the longest that any process advertises, the retention of the boundary, and, in the week after the latter
-// was lowered, the boundary's previous retention.
+// retentions: the longest that any process advertises; the retention of the boundary; and, in the week after the
+// boundary's retention was lowered, its previous retention.
 func (k *Keeper) wantedExpiry(t *Boundaries, at expiryAt) int64 {
 	if at.class == Shared {
 		last := k.wantedExpiry(t, expiryAt{at.tenant, DefaultClass, at.window})

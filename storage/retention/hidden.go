@@ -10,7 +10,7 @@ import (
 )
 
 // HiddenTimes holds the times until which rows of a tenant's class are hidden or missing for a query. A hole is
-// included if it overlaps the query's range. A query for a part of the range may therefore read at least the same rows.
+// included if it overlaps the query's range. A query for a part of the range may therefore read the same rows or more.
 type HiddenTimes struct {
 	// Class is the bit of the class in a query's classes.
 	Class uint64
@@ -34,8 +34,8 @@ type VisibleRows struct {
 
 // VisibleRows returns the rows that a query between minT and maxT may read. overGaps is true if the query handles Gaps
 // slot by slot; then holes of raw rows hide no other rows. Otherwise a hole also hides all older rows of its
-// resolution. Holes of 1h rollups never hide other rows, because there is no coarser resolution to read instead. The
-// answer reports them.
+// resolution. Holes of 1h rollups never hide other rows, because there is no coarser resolution to read instead.
+// Answers report these holes.
 func (k *Keeper) VisibleRows(
 	ctx context.Context, tenant string, minT, maxT int64, overGaps bool,
 ) (s VisibleRows, err error) {
@@ -179,8 +179,8 @@ type OldestTimes struct {
 	gaps   Gaps
 }
 
-// OldestTimes sets o to the times of a tenant, according to cached boundaries, and reuses its memory. now must be the
-// earlier of the clock's times.
+// SetOldestTimes sets o to the times of a tenant, according to cached boundaries, and reuses the memory of o. now must
+// be the earlier of the clock's times.
 func (k *Keeper) SetOldestTimes(o *OldestTimes, tenant string, now time.Time) {
 	b := k.boundaries.Value(tenant)
 	o.k, o.tenant, o.recent, o.days, o.by = k, tenant, Never, k.NewDayLists(tenant), o.by[:0]

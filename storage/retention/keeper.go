@@ -131,8 +131,8 @@ func (k *Keeper) nameOf(class int64) string {
 	return ""
 }
 
-// Durations returns the retention of a tenant's rows in a class: the longest that any process is configured with. For a
-// class that is no longer configured, this process uses the longer of two retentions: the last one configured for the
+// RetentionOf returns the retention of a tenant's rows in a class: the longest that any process is configured with. For
+// a class that is no longer configured, this process uses the longer of two retentions: the last one configured for the
 // class, and the default class's.
 func (k *Keeper) RetentionOf(tenant string, class int64) Durations {
 	all, name := *k.advertised.Load(), k.nameOf(class)

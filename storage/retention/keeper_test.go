@@ -64,7 +64,7 @@ type writerFunc func(line []byte) (int, error)
 func (f writerFunc) Write(line []byte) (int, error) { return f(line) }
 
 // TestBoundariesForgottenAsTheyChange lowers a retention while another caller in the same process fails to change the
-// boundaries and therefore clears the cached copy.
+// boundaries and therefore clears the cached copy. Tenant must still return the changed boundaries.
 func TestBoundariesForgottenAsTheyChange(t *testing.T) {
 	r := newKeeperRig(t)
 	_, err := r.keeping(30*day).Advance(rollsAll{}).Tenant(t.Context(), "t")
