@@ -86,8 +86,8 @@ func TestChunksAreKept(t *testing.T) {
 	require.Empty(t, ts.all("ann"), "dropped")
 }
 
-// TestChunksOfSomeSeriesAreKept reads some of the series whose chunks are cached, then other series, and then a larger
-// number of series.
+// TestChunksOfSomeSeriesAreKept reads single series, and then different sets of series that overlap with them. All
+// answers must be right, and the chunks of single series must stay cached.
 func TestChunksOfSomeSeriesAreKept(t *testing.T) {
 	t.Parallel()
 	counter := countScans(memory.New())
@@ -97,7 +97,7 @@ func TestChunksOfSomeSeriesAreKept(t *testing.T) {
 	ts.open()
 	t.Cleanup(ts.close)
 	at := ts.now.UnixMilli() - 5*format.HourMS
-	const n = 128 // Twice the number that are cached per scan.
+	const n = 128 // twice the max number of series of a scan whose result is cached
 	for i := range n {
 		ts.write("ann", labels.FromStrings(labels.MetricName, "m", "n", fmt.Sprintf("%03d", i)), sample{at, float64(i)})
 	}

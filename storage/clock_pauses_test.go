@@ -61,7 +61,7 @@ func (m *clockMachine) problems() (problems []string) {
 }
 
 // TestStagedSamplesOfAFastClusterAreRead writes a sample while all clocks of a cluster are months fast, and then
-// corrects the clocks.
+// corrects the clocks. The sample must still be waiting to be sealed.
 func TestStagedSamplesOfAFastClusterAreRead(t *testing.T) {
 	ahead := 100 * day
 	r := &clockRig{t: t, shared: true}

@@ -130,7 +130,9 @@ func TestExemplarsAreChecked(t *testing.T) {
 	require.NoError(t, b.Commit(t.Context()))
 }
 
-// TestExemplarsAreBounded sends more exemplars than are kept per slot, in any order, with seals in between.
+// TestExemplarsAreBounded sends more exemplars than are kept per slot, in any order, with seals in between. The newest
+// ones must be kept, and a selection of the others that is spread evenly over the time. A query must not exceed its
+// limit of bytes.
 func TestExemplarsAreBounded(t *testing.T) {
 	ts := openTestStore(t, nil)
 	ls := labels.FromStrings(labels.MetricName, "m")
@@ -217,7 +219,8 @@ func TestExemplarsExpire(t *testing.T) {
 	require.Zero(t, count())
 }
 
-// TestExemplarsOfManySeries reads the exemplars of a few of many series in multiple shards, and of all series.
+// TestExemplarsOfManySeries checks that the exemplars of single series and of all series are found, before and after
+// they are sealed.
 func TestExemplarsOfManySeries(t *testing.T) {
 	ts := openTestStore(t, nil)
 	at := ts.now.Add(-30 * time.Hour).UnixMilli()

@@ -122,6 +122,7 @@ func TestSealThatDoesNotLearnItsEnd(t *testing.T) {
 }
 
 // TestClockThatGoesBack restarts a store after the clock was set back, so that the stored samples are in the future.
+// The samples must be found when their time comes, and can be sealed before.
 func TestClockThatGoesBack(t *testing.T) {
 	ts := openTestStore(t, nil)
 	at := ts.now.Add(MaxAhead).UnixMilli()

@@ -173,8 +173,8 @@ func TestLoweringIsTold(t *testing.T) {
 	require.Empty(t, hidden)
 }
 
-// TestLoweringThatHidesNothingIsNotTold lowers the retention of rollups below the age of all rollups. Nothing may be
-// reported.
+// TestLoweringThatHidesNothingIsNotTold lowers the retentions of raw samples and of rollups. Only raw samples are old
+// enough to be hidden, so that only one line about raw samples may be logged.
 func TestLoweringThatHidesNothingIsNotTold(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer

@@ -98,8 +98,9 @@ func requireAggregated(t testing.TB, s *Store, list []ImportedSeries, res rollup
 	}
 }
 
-// TestImportOfAggregates imports buckets of both resolutions at times for which the store keeps only 1h rollups, 5m
-// rollups, or raw samples.
+// TestImportOfAggregates imports buckets of both resolutions. Where the store keeps only 1h rollups, the 1h rollups
+// must be computed from the buckets, and samples of the same time must be skipped. Where it keeps finer rows than the
+// buckets, the buckets must be skipped as too coarse. Deleted buckets can be imported again.
 func TestImportOfAggregates(t *testing.T) {
 	eachExpiryRig(t, func(t *testing.T, r *expiryRig, _ bool) {
 		m := r.start(0, hoursOnly)
@@ -326,7 +327,8 @@ func TestAggregatesThatAreRefused(t *testing.T) {
 	require.Zero(t, bucketCount(t, ts.Store, rollup.OneHour))
 }
 
-// TestImportOfAggregatesOnCassandra imports buckets into a real Cassandra, twice.
+// TestImportOfAggregatesOnCassandra imports buckets into a real Cassandra, twice. The second import must not change any
+// rollup.
 func TestImportOfAggregatesOnCassandra(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs Cassandra: leave -short out")

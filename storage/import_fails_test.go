@@ -143,7 +143,7 @@ func TestImportThatFailsAnywhere(t *testing.T) {
 }
 
 // TestDeleteOfAnImportAheadThatFailed deletes samples of an import that failed before it computed rollups. The clock is
-// trusted and slow, so that the samples are ahead of it.
+// trusted and slow, so that the samples are ahead of it. No sample may be found when the clock is right again.
 func TestDeleteOfAnImportAheadThatFailed(t *testing.T) {
 	for at, failed := 1, true; failed; at++ {
 		require.Less(t, at, 100)

@@ -13,7 +13,7 @@ import (
 )
 
 // TestImportOfHistoryThatOnlyHoursCoverOnCassandra imports samples past the retention of 5m rollups into a real
-// Cassandra, twice, and again after a delete.
+// Cassandra, twice, and again after a delete. The 1h rollups must equal those of a store that retains everything.
 func TestImportOfHistoryThatOnlyHoursCoverOnCassandra(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs Cassandra: leave -short out")

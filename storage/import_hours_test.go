@@ -176,8 +176,9 @@ func TestImportOfHoursThatFailsAnywhere(t *testing.T) {
 	}
 }
 
-// TestDeletesOfHistoryThatOnlyHoursCover deletes imported hours, imports them again together with other hours, and
-// deletes them again.
+// TestDeletesOfHistoryThatOnlyHoursCover deletes imported hours, imports other hours of the same series, and deletes
+// some of them. Only deleted hours may be missing, before and after the deletes are cleaned. One of the series also has
+// 5m rollups.
 func TestDeletesOfHistoryThatOnlyHoursCover(t *testing.T) {
 	eachExpiryRig(t, func(t *testing.T, r *expiryRig, _ bool) {
 		m := r.start(0, hoursOnly, func(o *Options) {
@@ -242,8 +243,8 @@ func TestDeletesOfHistoryThatOnlyHoursCover(t *testing.T) {
 	})
 }
 
-// TestDeletesOfHoursWithoutClasses deletes imported hours in a store without other data, and imports some of them again
-// in multiple calls.
+// TestDeletesOfHoursWithoutClasses deletes imported hours in a store without other data, and imports hours in multiple
+// calls after the delete. All later hours must be kept when the delete is cleaned.
 func TestDeletesOfHoursWithoutClasses(t *testing.T) {
 	eachExpiryRig(t, func(t *testing.T, r *expiryRig, _ bool) {
 		m := r.start(0, hoursOnly)

@@ -20,7 +20,8 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// TestImport imports a week of series across slots and days, and imports it again in different pieces.
+// TestImport imports a week of series across slots and days, and imports it again in different pieces. The first import
+// must store all samples without using the head, and the second one must store nothing.
 func TestImport(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) { o.Partitions = 4 })
 	base := ts.now.AddDate(0, 0, -7).UnixMilli()
@@ -269,7 +270,8 @@ func TestImportIsAsWrites(t *testing.T) {
 }
 
 // TestImportWithFaults repeats imports on an engine whose operations fail, some of them after they were applied. Each
-// import cuts the history into different pieces.
+// import cuts the history into different pieces. After an import without faults, the answers must equal the answers of
+// a store to which the history was written.
 func TestImportWithFaults(t *testing.T) {
 	t.Parallel()
 	seed := soak.Seed(t)
@@ -447,7 +449,7 @@ func TestImportOfOldHistoryInParts(t *testing.T) {
 }
 
 // TestSamplesOfAnImportedSlotArentLate seals a slot for the first time after an import wrote to it, and seals it again.
-// Only the samples of the second seal are late.
+// Only the samples of the second seal may be counted as late.
 func TestSamplesOfAnImportedSlotArentLate(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) { o.Partitions = 1 })
 	at := ts.now.Add(-48 * time.Hour)

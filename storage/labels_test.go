@@ -99,9 +99,9 @@ func TestNamesAndValuesOfARange(t *testing.T) {
 	}
 }
 
-// TestSeriesOfRangesThatMeetMidnight queries ranges that start or end at midnight. A day includes the midnight at its
-// end: a range that starts there may have a sample of that day, and a range that ends there has no sample of the next
-// day.
+// TestSeriesOfRangesThatMeetMidnight queries the series of ranges that start or end at midnight. A day includes the
+// midnight at its end. Therefore a range that starts at midnight must include the series of the day before, once they
+// are sealed. A range that ends at midnight must not include the series of the next day.
 func TestSeriesOfRangesThatMeetMidnight(t *testing.T) {
 	ts := openTestStore(t, nil)
 	midnight := ts.now.Truncate(24 * time.Hour).UnixMilli()

@@ -18,7 +18,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestRetentionDropsPages drops the pages of a class, of a tenant, and of all tenants.
+// TestRetentionDropsPages checks which pages are left after the retention of each class, and after the retention of a
+// tenant. The rows of a class must be dropped together with its pages.
 func TestRetentionDropsPages(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { withTestClasses(o); usualPages(o) })
@@ -82,7 +83,8 @@ func TestRetentionDropsPages(t *testing.T) {
 	}
 }
 
-// TestTenantsExpireWithPages drops the rows of one tenant with a short retention, and later the whole windows.
+// TestTenantsExpireWithPages checks that the pages of a tenant with a shorter retention are dropped first, and that no
+// pages are left in windows that are dropped as a whole.
 func TestTenantsExpireWithPages(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) {
@@ -120,8 +122,8 @@ func TestTenantsExpireWithPages(t *testing.T) {
 	require.Empty(t, ts.pagedPartitions("usual"))
 }
 
-// TestRowsAndPagesInOneStore writes a store first with rows only, then with pages, and then with rows only again,
-// including late samples and deletes.
+// TestRowsAndPagesInOneStore writes a store with rows only and with pages in turn, including late samples and deletes.
+// The answers must equal the model, and no deleted sample may be left in a page.
 func TestRowsAndPagesInOneStore(t *testing.T) {
 	t.Parallel()
 	for _, seams := range [][]int{{math.MaxInt, 0}, {0, math.MaxInt}, {math.MaxInt, 0, math.MaxInt, 1}} {
@@ -230,6 +232,7 @@ func (m *deleteModel) imported(times ...time.Duration) (list []ImportedSeries) {
 }
 
 // TestImportBesidePages imports a history into days with pages, imports a part of it again, and deletes a part of it.
+// The answers must equal the model, and rollups must equal the rollups of the samples.
 func TestImportBesidePages(t *testing.T) {
 	t.Parallel()
 	m := newPagedModel(t, 20, nil)
@@ -257,7 +260,8 @@ func TestImportBesidePages(t *testing.T) {
 	m.requireNoneDeleted("default", "clean")
 }
 
-// TestDeleteOfPagesOfRollupsAlone deletes buckets in pages whose samples are past their retention.
+// TestDeleteOfPagesOfRollupsAlone deletes samples that are only stored as rollups in pages. The buckets of the deleted
+// series must be removed from the pages, and the other buckets must be kept.
 func TestDeleteOfPagesOfRollupsAlone(t *testing.T) {
 	t.Parallel()
 	m := newPagedModel(t, 20, func(o *Options) { o.Retention, o.Retention5m, o.Retention1h = 2*day, 30*day, 0 })

@@ -244,7 +244,8 @@ func (m *deleteModel) deleteGroup() { m.delete(10*time.Hour, 8*time.Hour, equal(
 const deletedAgo = 9 * time.Hour
 
 // TestCleanedDeleteLeavesNothingInPages deletes samples in pages of all resolutions, in a store that has just written
-// them or was restarted.
+// them or was restarted, before or after late samples. Once the delete is cleaned, no page may contain a deleted
+// sample, and the answers must equal the model.
 func TestCleanedDeleteLeavesNothingInPages(t *testing.T) {
 	t.Parallel()
 	for name, steps := range map[string]func(m *deleteModel){
@@ -330,7 +331,7 @@ func (e *stopsAtPages) Write(ctx context.Context, batches []engine.Batch) error 
 }
 
 // TestCleaningOfPagesIsCutShort stops a process that cleans deletes, after it has rewritten rows and before it rewrites
-// their pages, or between two pages.
+// their pages, or between two pages. The answers must stay right, and the next process must finish the cleaning.
 func TestCleaningOfPagesIsCutShort(t *testing.T) {
 	t.Parallel()
 	for writes := range 4 {

@@ -17,7 +17,8 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// TestPeriodsOfAStore writes, seals, restarts, queries and expires while the period changes twice.
+// TestPeriodsOfAStore writes, seals, restarts, queries and expires while the period changes twice. All samples must be
+// found, and all windows must be dropped after their retention.
 func TestPeriodsOfAStore(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.Retention, o.Partitions, o.AnySettings = 20*24*time.Hour, 4, true })
@@ -80,8 +81,8 @@ func TestPeriodsOfAStore(t *testing.T) {
 	require.Equal(t, len(windows), ts.passes(begin.Add(45*24*time.Hour)))
 }
 
-// TestSealsOfOneSeriesInTwoPeriods seals slots of two periods concurrently. A series has a different partition in each
-// period, so no lock serializes its seals. Run it with -race.
+// TestSealsOfOneSeriesInTwoPeriods seals slots of two periods concurrently, and checks that all samples are found. A
+// series has a different partition in each period, so no lock serializes its seals. Run it with -race.
 func TestSealsOfOneSeriesInTwoPeriods(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.Partitions, o.AnySettings = 1, true })

@@ -47,7 +47,8 @@ func (b *blockedStage) letPass() {
 	b.wait = nil
 }
 
-// TestWhatWaitsGoesInOneCommit blocks a commit, and counts the commits of the requests that arrive while it is blocked.
+// TestWhatWaitsGoesInOneCommit sends requests while a commit is blocked. They must not be acknowledged or visible until
+// the engine responds, and then share one commit.
 func TestWhatWaitsGoesInOneCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stage := &blockedStage{}
@@ -91,7 +92,8 @@ func TestCommitsGiveUp(t *testing.T) {
 	})
 }
 
-// TestQueueIsBounded fills the queue while the engine is blocked.
+// TestQueueIsBounded fills the queue while the engine is blocked. Further requests must be rejected with ErrOverloaded,
+// and all queued requests must be acknowledged when the engine responds.
 func TestQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stage := &blockedStage{}

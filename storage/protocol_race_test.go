@@ -28,7 +28,8 @@ func concurrentFor(t *testing.T) time.Duration {
 	return time.Duration(soak.Times(t, int(2*time.Second)))
 }
 
-// TestConcurrent runs writers, sealers and readers of one store concurrently. Run it with -race.
+// TestConcurrent runs writers, sealers and readers of one store concurrently, and compares the answers with the model.
+// Run it with -race.
 func TestConcurrent(t *testing.T) {
 	newConcurrentRun(t, faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {
 		if op.Kind == faultengine.Write && op.N%97 == 0 {

@@ -173,7 +173,8 @@ func wideHistogram(rng *rand.Rand, n int) *histogram.FloatHistogram {
 	return h
 }
 
-// TestGreatHistogramsAreSealed writes histograms that are so large that only a few fit into a row.
+// TestGreatHistogramsAreSealed writes histograms that are so large that only a few fit into a row. All of them must be
+// sealed and found.
 func TestGreatHistogramsAreSealed(t *testing.T) {
 	ts := openTestStore(t, nil)
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -203,7 +204,8 @@ func TestGreatHistogramsAreSealed(t *testing.T) {
 	require.Equal(t, n, count())
 }
 
-// TestGreatestRecordsFit writes the largest labels and the largest histogram at the end of a blob that is nearly full.
+// TestGreatestRecordsFit writes the largest labels and large histograms at the end of blobs that are filled to
+// different sizes. The blobs must be accepted, read after a restart, and sealed.
 func TestGreatestRecordsFit(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) { o.Partitions = 1 })
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -233,7 +235,7 @@ func TestGreatestRecordsFit(t *testing.T) {
 }
 
 // TestLetGoWaitsForTheHead calls ReleaseSeries while the head is being rebuilt, when series don't have their samples
-// yet.
+// yet. It must release no series.
 func TestLetGoWaitsForTheHead(t *testing.T) {
 	wait := make(chan struct{})
 	holding := false

@@ -31,8 +31,8 @@ func (e scattered) Write(ctx context.Context, batches []engine.Batch) (first err
 	return first
 }
 
-// TestSharedConcurrent runs writers, sealers and readers of two processes on one engine concurrently. Run it with
-// -race.
+// TestSharedConcurrent runs writers, sealers and readers of two processes on one engine concurrently, and compares the
+// answers with the model. Run it with -race.
 func TestSharedConcurrent(t *testing.T) {
 	eng := memory.New()
 	first := newConcurrentRun(t, scattered{eng})

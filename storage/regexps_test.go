@@ -15,7 +15,8 @@ import (
 )
 
 // TestReadsEndAmongSlowMatches cancels reads whose matches of a regular expression are slow: matching all values would
-// take hours. With -short, as in runs with the race detector, a match takes a fifth of the time.
+// take hours. The reads must end with the error of their context. With -short, as in runs with the race detector, a
+// match takes a fifth of the time.
 func TestReadsEndAmongSlowMatches(t *testing.T) {
 	stars := 2000
 	if testing.Short() {

@@ -12,7 +12,8 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// TestHeldSamplesHeedDeletes deletes series with held samples of another replica. Then that replica is elected.
+// TestHeldSamplesHeedDeletes deletes series with held samples of a replica that is elected afterwards. The deleted held
+// samples must not be stored. Samples that the replica sends after the delete must be stored.
 func TestHeldSamplesHeedDeletes(t *testing.T) {
 	t.Parallel()
 	p := newPairs(t, faultengine.Wrap(memory.New(), passAll), 2, nil)

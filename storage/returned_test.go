@@ -78,7 +78,8 @@ func (p *several) requireValues(when, name string, want ...float64) {
 }
 
 // TestStageRowsThatComeBackStayDeleted makes staged rows reappear, as if a replica had missed their deletion, before
-// and after their samples are deleted and cleaned.
+// and after their samples are deleted and cleaned. Deleted samples must not reappear, and the rows must be removed
+// again.
 func TestStageRowsThatComeBackStayDeleted(t *testing.T) {
 	t.Parallel()
 	p := newSeveral(t, passAll)
@@ -138,7 +139,8 @@ func TestStageRowsThatComeBackStayDeleted(t *testing.T) {
 }
 
 // TestDeleteThatComesBackHidesNothing makes the row of a cleaned delete reappear, as if a replica had missed its
-// removal.
+// removal. The delete must not apply to samples that were written after it was cleaned, and the row must be removed
+// again.
 func TestDeleteThatComesBackHidesNothing(t *testing.T) {
 	t.Parallel()
 	p := newSeveral(t, passAll)

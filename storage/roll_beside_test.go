@@ -17,7 +17,7 @@ import (
 
 // TestSealBesideRollupsOfADelete seals the first samples of a series in a slot or in a day, while the slot's rollups
 // are recomputed because of a delete. The seal runs after the recomputation has listed the chunks and before it reads
-// the stored rollup.
+// the stored rollup. The rollups must include the samples of the seal.
 func TestSealBesideRollupsOfADelete(t *testing.T) {
 	for table, earlier := range map[string]time.Duration{engine.R5m.Name: 0, engine.R1h.Name: -24 * time.Hour} {
 		t.Run(table, func(t *testing.T) {

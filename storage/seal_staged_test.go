@@ -8,8 +8,8 @@ import (
 	"github.com/cassia-db/cassia/storage/head"
 )
 
-// TestMergeMetrics merges a metric that is listed twice. This happens if the head released the metric and created it
-// again while a batch still referenced one of its series.
+// TestMergeMetrics merges a metric that is listed twice, which must keep all chunks of both. A metric is listed twice
+// if the head released it and created it again while a batch still referenced one of its series.
 func TestMergeMetrics(t *testing.T) {
 	var chunks []*head.Chunk
 	for range 5 {

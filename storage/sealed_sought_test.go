@@ -166,7 +166,7 @@ func (ts *testStore) withoutFilters(q query.Query) []string {
 	return lines
 }
 
-// TestLabelsOfSought lists the names and values of labels of series that are found by filters.
+// TestLabelsOfSought checks the names and values of labels of series that are found by filters.
 func TestLabelsOfSought(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, usualPages)

@@ -13,7 +13,9 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// TestOpenTriesAgain opens a store on an engine that doesn't respond at first, although it may have applied the write.
+// TestOpenTriesAgain opens a store on an engine that fails to create the settings, or creates them but returns an
+// error. Open must retry if the engine is unavailable, for a limited number of times, and must return other errors
+// immediately.
 func TestOpenTriesAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault faultengine.Action
@@ -48,7 +50,8 @@ func TestOpenTriesAgain(t *testing.T) {
 	}
 }
 
-// TestPartitionsOfANewStore opens stores with Options.Partitions 0 that were created with few or with many partitions.
+// TestPartitionsOfANewStore checks the default number of partitions of a new store. Later starts with
+// Options.Partitions 0 must use the number of the store, and starts with another number must be rejected.
 func TestPartitionsOfANewStore(t *testing.T) {
 	open := func(eng engine.Engine, set func(*Options)) (*Store, error) {
 		o := DefaultOptions()

@@ -110,7 +110,8 @@ func (r stagingRules) explore() (states int, broken []string) {
 	return len(seen), nil
 }
 
-// TestStagingModel explores the protocol with all rules, and without each of them.
+// TestStagingModel explores the protocol with all rules, which must not violate the invariant, and without each single
+// rule, which must violate it.
 func TestStagingModel(t *testing.T) {
 	slots := func(change func(*stagingRules)) stagingRules {
 		r := stagingRules{levels: 1, commits: [2]int{2, 1}, birth: 1, end: 3}

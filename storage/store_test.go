@@ -260,7 +260,8 @@ func TestFarPast(t *testing.T) {
 	)
 }
 
-// TestClockSetBack writes samples after everything was sealed and the clock was set back by days.
+// TestClockSetBack writes samples after everything was sealed and the clock was set back by days. The samples must be
+// found after a restart, and can be sealed.
 func TestClockSetBack(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) { o.Partitions = 1 })
 	ls := labels.FromStrings(labels.MetricName, "up")

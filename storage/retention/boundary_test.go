@@ -10,8 +10,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestBoundarySteps hides windows and shows them again. The windows of each step may be dropped a week after the step
-// hid them.
+// TestBoundarySteps hides windows and shows them again. The windows of each step may be dropped only a week after the
+// step hid them.
 func TestBoundarySteps(t *testing.T) {
 	const week = int64(7 * format.DayMS)
 	h := Boundary{HiddenMS: Never, LackingMS: Never, DroppedMS: Never}
@@ -62,7 +62,7 @@ func TestKeptBefore(t *testing.T) {
 	require.Equal(t, 365*day, h.longestRetention(day, 300*day))
 }
 
-// TestRestoredWindows restores windows that were dropped. The rows between and after them stay missing until the
+// TestRestoredWindows restores windows that were dropped. The rows between and after them must stay missing until the
 // boundary passes them.
 func TestRestoredWindows(t *testing.T) {
 	const day = int64(format.DayMS)

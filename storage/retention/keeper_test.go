@@ -100,8 +100,8 @@ func (e *losing) CompareAndSet(
 	return ok, found, err
 }
 
-// TestExpiryInDoubt loses the response to an insert. The row is then read back, and stays unchanged when the retention
-// is raised.
+// TestExpiryInDoubt loses the response to an insert of an expiry. The row must be read back, and stay unchanged when
+// the retention is raised.
 func TestExpiryInDoubt(t *testing.T) {
 	t.Parallel()
 	r := newKeeperRig(t)
