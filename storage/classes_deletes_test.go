@@ -67,7 +67,8 @@ func (ts *deletedInClasses) deleteHours(from, to int) {
 }
 
 // TestDeleteAfterTheClassChangedWithinAWeek deletes hours of a class that has 5m buckets. In the same week the series
-// also has 5m buckets of other days in its next class, which has a longer retention.
+// also has 5m buckets of other days in its next class, which has a longer retention. The deleted samples must never be
+// counted again, and the other samples must be counted during the retention of their class.
 func TestDeleteAfterTheClassChangedWithinAWeek(t *testing.T) {
 	t.Parallel()
 	ts := openDeletedInClasses(t, retention.Durations{Raw: 2 * day, FiveMinutes: 12 * day, OneHour: 20 * day})

@@ -13,7 +13,7 @@ import (
 )
 
 // TestDeliveriesGiveTheSameBytesOnCassandra sends each request to one of two stores, which have separate engines on the
-// same keyspace.
+// same keyspace. Both stores must return the same bytes for every way of delivery.
 func TestDeliveriesGiveTheSameBytesOnCassandra(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs Cassandra and a minute: leave -short out")

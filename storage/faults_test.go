@@ -58,7 +58,8 @@ func (ts *testStore) requireEmptyHead() {
 
 var upLabels = labels.FromStrings(labels.MetricName, "up", "host", "a")
 
-// TestRestartKeepsTenantsApart restarts with unsealed samples of two tenants that have the same series.
+// TestRestartKeepsTenantsApart restarts with unsealed samples of two tenants that have the same series. Each tenant
+// must still have its own samples.
 func TestRestartKeepsTenantsApart(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) { o.Partitions = 1 })
 	at := ts.now.UnixMilli()

@@ -184,7 +184,7 @@ func TestLoweredByMistake(t *testing.T) {
 
 // TestRowsOfAWindowExpireTogether writes into the same windows with processes that have different retentions. Rows are
 // written late, imported, or rewritten because of deletes, before and after the retention is raised, and by a process
-// that was paused.
+// that was paused. All rows of a class in a window must expire at the same time.
 func TestRowsOfAWindowExpireTogether(t *testing.T) {
 	r := newExpiryRig(t, true)
 	one, other := r.start(0, keeping(10*day, 20*day, 90*day)), r.start(0, keeping(10*day, 20*day, 90*day))

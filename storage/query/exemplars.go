@@ -137,7 +137,8 @@ func (f *exemplarFinder) addUnsealed(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// addSealed adds the exemplars of the series in one place. The positions must be in the order of the series' ids.
+// addSealed adds the exemplars of the series in one place (a class and a shard). The positions must be in the order of
+// the series' ids.
 func (f *exemplarFinder) addSealed(ctx context.Context, src source, m *metricSeries, positions []uint32) error {
 	p, slots := f.r.env.Period, src.window.slots
 	scan := func(from, to engine.Key) error {

@@ -245,7 +245,7 @@ func (r *rowReader) chargeFilters(
 // placeWorkers is the number of places of a metric that are read concurrently.
 const placeWorkers = 4
 
-// eachPlace calls do concurrently for each place, with its index.
+// eachPlace calls do concurrently for each place (a class and a shard), with its index.
 func eachPlace(
 	ctx context.Context, places []format.ClassShard, do func(ctx context.Context, i int, at format.ClassShard) error,
 ) error {

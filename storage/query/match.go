@@ -266,7 +266,7 @@ type matching struct {
 	window windowMetric
 	ids    []format.SeriesID
 	labels []labels.Labels
-	places []format.ClassShard // nil: all series are in place 0
+	places []format.ClassShard // class and shard of each series; nil: all are in place 0
 	// positions are the approximate positions of the series among all series of the metric in the window, or in the
 	// slots that are read.
 	positions []uint32

@@ -95,7 +95,7 @@ type source struct {
 	window *sealedWindow
 	metric string
 	place  format.ClassShard
-	// places is the number of places of the metric in the window.
+	// places is the number of places of the metric in the window. A place is a pair of a class and a shard.
 	places uint32
 	// class is the class of the place. hidden is the newest timestamp that is hidden in the class at the source's
 	// resolution. hiddenRaw is the newest timestamp that is hidden at raw resolution.

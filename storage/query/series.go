@@ -25,7 +25,7 @@ type metricSeries struct {
 	set    *index.Set
 	labels []labels.Labels
 	ids    []format.SeriesID
-	places []format.ClassShard // nil: all series are in place 0
+	places []format.ClassShard // class and shard of each series; nil: all are in place 0
 	// serial is the number of the index. The indexes created by a process are numbered from 1.
 	serial uint64
 	// bad contains the corrupt rows that were skipped, up to maxBadRows.

@@ -340,7 +340,8 @@ func (k *Keeper) knownExpiry(t *Boundaries, tenant string, class, window int64) 
 	if !k.env.Expires {
 		return 0
 	}
-	shared, own, known := k.expiries.getBoth(expiryAt{tenant, class, window}) // Known and 0: there are no rows yet.
+	// If the own expiry is known and 0, the rows never expire, or there are none yet.
+	shared, own, known := k.expiries.getBoth(expiryAt{tenant, class, window})
 	last := own.Expires
 	if !known && t != nil {
 		i, _ := slices.BinarySearchFunc(t.fixed, window, func(f fixedExpiry, w int64) int {

@@ -18,7 +18,7 @@ import (
 // there are no coarser rollups, so the answer omits the windows of the hole, with a warning. Other queries aren't
 // affected.
 
-// eachHole calls each for each hole (from, to] of a class at a resolution, in order.
+// eachHole calls the function each with each hole (from, to] of a class at a resolution, in order.
 func (k *Keeper) eachHole(b *Boundaries, class int64, res rollup.Resolution, each func(from, to int64)) {
 	if !k.env.Expires {
 		if h := b.get(class, res); h != nil {
