@@ -61,7 +61,7 @@ type aggregator struct {
 	series int // number of series in the fragment
 	budget *budget
 	groups groupTable
-	// members are the series from which topk, bottomk and quantile choose. They must be kept until the end.
+	// members are the series from which topk, bottomk and quantile choose. Their values must be kept until eachResult.
 	members []*fragmentSeries
 	memory  arena
 	// room is preallocated memory for the next groups.
@@ -86,8 +86,8 @@ type group struct {
 	key    uint64 // hash of the group's labels
 	// first is the position of the group's first series in aggregator.order.
 	first uint32
-	// value has one entry per step: none if the step has no sample. With a single step, value is only[:], which saves
-	// an allocation.
+	// value has one entry per step: missingValue if the step has no sample. With a single step, value is only[:], which
+	// saves an allocation.
 	value []float64
 	only  [1]float64
 	*groupMore
@@ -190,7 +190,7 @@ func (a *aggregator) labelsOf(metric labels.Labels) labels.Labels {
 // groupTable finds groups by their keys. It is a hash table with linear probing that takes a few bytes per group.
 type groupTable struct {
 	list  []*group
-	slots []uint32 // indices in list plus 1, by key; 0 marks a free place. The length is a power of two.
+	slots []uint32 // indices in list plus 1, by key; 0 marks a free slot. The length is a power of two.
 }
 
 func (t *groupTable) len() int { return len(t.list) }

@@ -117,7 +117,8 @@ func (a *aggregator) rankedSeries() []*fragmentSeries {
 	return out
 }
 
-// rankedAtOnlyStep is ranked for a single step. It returns the series of each group from best to worst.
+// rankedAtOnlyStep is rankedSeries for a query with a single step. It returns the series of each group from best to
+// worst.
 func (a *aggregator) rankedAtOnlyStep() []*fragmentSeries {
 	var out []*fragmentSeries
 	for _, g := range a.groups.list {

@@ -79,7 +79,8 @@ func (r *answerReaders) dropSlowest() {
 	}
 }
 
-// dropUnread aborts answers that clients don't read if queries wait for their memory.
+// dropUnread aborts the answer of the slowest client if unread answers have reached the bound at which large reads
+// wait.
 func (g *gate) dropUnread() {
 	if g.isFull() {
 		g.readers.dropSlowest()

@@ -18,7 +18,7 @@ import (
 
 const testDay = 24 * time.Hour
 
-// keptJobs maps jobs in classes of their own to the retention of the class. Job web is in no class.
+// keptJobs maps each job to its retention. Each job has a class of its own, except web, which is in no class.
 var keptJobs = map[string]retention.Durations{
 	"web":   {Raw: 2 * testDay, FiveMinutes: 3 * testDay},
 	"ci":    {Raw: testDay, FiveMinutes: 2 * testDay, OneHour: 3 * testDay},
@@ -70,7 +70,7 @@ func TestNoSilentGapsWithMixedClasses(t *testing.T) {
 		text  string
 		want  float64
 		step  time.Duration
-		alone bool // the evaluator also answers it alone
+		alone bool // also run without the planner
 	}{
 		{"count_over_time(requests_total[2h])", 120, time.Hour, false},
 		{"increase(requests_total[2h])", 120, time.Hour, true},
@@ -155,7 +155,8 @@ func TestResolutionsOfClassesThatAreNotAsked(t *testing.T) {
 	}
 }
 
-// TestChoiceByClasses chooses resolutions for times for which one class has expired and another has only 1h buckets.
+// TestChoiceByClasses checks which resolutions are chosen for times at which one class has expired and another has only
+// 1h buckets.
 func TestChoiceByClasses(t *testing.T) {
 	const hours, days = int64(time.Hour / time.Millisecond), int64(testDay / time.Millisecond)
 	kept := func(raw, five, hour int64) [3]int64 { return [3]int64{raw * days, five * days, hour * days} }

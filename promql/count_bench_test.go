@@ -13,7 +13,8 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// benchChurn writes series of 20 samples, one series after the other. At any time, one of 25 series has samples.
+// benchChurn writes n series of 20 samples each, which start one after the other. At any time, about one in 25 of them
+// is active.
 func benchChurn(b *testing.B, n int, sealed bool) (*storage.Store, int64) {
 	const life, every = 20, int64(15_000)
 	end := someDay + 10*hour + 30*minute

@@ -99,7 +99,7 @@ func TestGateBoundsWhatRunsAndWaits(t *testing.T) {
 		require.ErrorIs(t, err, ErrTooManyQueries)
 		g.Delete(i)
 
-		g.Delete(one) // There is one place. All queries use it, except those that are canceled.
+		g.Delete(one) // The waiting queries use the only place one after the other, except those that are canceled.
 		synctest.Wait()
 		cancel()
 		for range 2 * waitingPerRunning {

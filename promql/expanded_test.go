@@ -21,7 +21,7 @@ import (
 type agedStores struct {
 	whole, aged *storage.Store
 	now         time.Time
-	// open opens another store and imports the same samples. They are then older by the given time.
+	// open returns another store with the same samples, and then advances its clock by older.
 	open func(older time.Duration, change func(*storage.Options)) *storage.Store
 }
 

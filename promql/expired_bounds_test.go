@@ -27,7 +27,7 @@ type stated struct {
 	raw, from, to  int64 // of the missing samples, milliseconds
 	width          int64 // of the widest bucket
 	cut, made      bool
-	moved, snapped int64 // by how much edges were moved: without raw samples, and with them
+	moved, snapped int64 // how far edges were moved: where raw samples have expired, and where they exist
 }
 
 var (

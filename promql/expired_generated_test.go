@@ -174,7 +174,7 @@ func (c *boundedContest) moving(q boundedQuery) boundedQuery {
 	return c.written(q)
 }
 
-// written sets the query's text.
+// written returns the query with its text.
 func (c *boundedContest) written(q boundedQuery) boundedQuery {
 	selector, width := q.metric, fmt.Sprintf("[%ds]", q.width/1000)
 	offset := ""
@@ -427,8 +427,8 @@ func (c *boundedContest) judgeStep(q boundedQuery, info stated,
 // bound is the max error of a value.
 type bound struct {
 	off     float64
-	largest float64 // the largest value that entered it
-	unsure  bool    // its presence isn't determined
+	largest float64 // the largest value that enters the computation
+	unsure  bool    // the value may be missing
 	n       float64
 }
 
@@ -452,7 +452,7 @@ func (c *boundedContest) bounds(q boundedQuery, info stated, from, to int64) map
 			b.off = s.offBy(fn, v, q.width, to+q.offset)
 			b.unsure = s.wobbly && v.inner.n < 3
 		}
-		if v.window.n == 0 && !s.wobbly && (q.reach() == 0 || q.fn == "selector smoothed") { // It isn't in the answer.
+		if v.window.n == 0 && !s.wobbly && (q.reach() == 0 || q.fn == "selector smoothed") { // Not in the answer.
 			b = bound{}
 		}
 		if strings.HasPrefix(q.fn, "absent") {
@@ -471,7 +471,7 @@ func (c *boundedContest) bounds(q boundedQuery, info stated, from, to int64) map
 	return all
 }
 
-// and returns the bound of the value of two series that are aggregated.
+// and returns the bound of the aggregate of two values with the bounds b and other.
 func (b bound) and(other bound, over string) bound {
 	b.largest, b.unsure, b.n = b.largest+other.largest, b.unsure || other.unsure, b.n+other.n
 	switch {

@@ -211,9 +211,9 @@ func (f *fairQueue) takePlace(queues []*tenantQueue, demand int64) {
 	}
 }
 
-// displaceWaiter rejects the last waiter of the longest queue to make room for a waiter of another tenant. So a tenant
-// with many queries doesn't keep others from waiting. It returns false if no queue would be longer than the other
-// tenant's queue with the new waiter.
+// displaceWaiter rejects the last waiter of the longest queue to make room for a new waiter in queue of. So a tenant
+// with many queries doesn't keep other tenants from waiting. It returns false if no queue is longer than queue of would
+// be with the new waiter.
 func (f *fairQueue) displaceWaiter(of *tenantQueue) bool {
 	longest := of
 	for _, q := range f.order {

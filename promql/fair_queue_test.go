@@ -154,7 +154,7 @@ func TestFairQueueWaitsForBytes(t *testing.T) {
 			}
 		}
 		<-run("many", 60)
-		<-run("many", 60) // Its amount wasn't given when it started.
+		<-run("many", 60) // The queue didn't know the bytes of this query when the query started.
 		next := run("many", 1)
 		waits(next)
 		<-run("one", 10) // 130 bytes are also above the higher bound.

@@ -14,7 +14,7 @@ import (
 )
 
 // A request of multiple tenants reads the series of all of them, with a label for the tenant of each series, as in
-// Mimir. A series that already has such a label keeps it under another name.
+// Mimir. If a series already has a label named tenantLabel, that label is renamed to originalLabel.
 const (
 	tenantLabel   = "__tenant_id__"
 	originalLabel = "original_" + tenantLabel

@@ -14,7 +14,8 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// steps are n times at equal intervals, in milliseconds. With an @ modifier, all times are the same and step is 0.
+// steps are n timestamps at equal intervals, in milliseconds. With an @ modifier, all timestamps are the same and step
+// is 0.
 type steps struct {
 	first, step int64
 	n           int

@@ -57,7 +57,7 @@ func (r *rawReader) liveSamples() ([]int64, []float64) {
 	return r.times, r.values
 }
 
-// liveSamplesWithResets is live, and also records the counter resets. If there are no stale markers, as in most
+// liveSamplesWithResets is liveSamples, and also records the counter resets. If there are no stale markers, as in most
 // counters, it needs only one pass.
 func (r *rawReader) liveSamplesWithResets() ([]int64, []float64) {
 	t, v := r.it.samples.T[r.it.floats:], r.it.samples.V[r.it.floats:]
@@ -108,7 +108,7 @@ func (r *rawReader) computeSlopesWithStarts(out *values) (overlapping int) {
 	return r.computeSlopesFrom(t, v, st, s, out)
 }
 
-// liveSamplesWithStarts is live, and also returns the start timestamps of the samples.
+// liveSamplesWithStarts is liveSamples, and also returns the start timestamps of the samples.
 func (r *rawReader) liveSamplesWithStarts() (t []int64, v []float64, st []int64) {
 	st = r.it.samples.ST[r.it.floats:]
 	all := r.it.samples.V[r.it.floats:]

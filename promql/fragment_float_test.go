@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestResetsAreThoseOfLiveSamples counts the resets of rising and falling values, with stale markers, NaN and
-// infinities among them.
+// TestResetsAreThoseOfLiveSamples checks that liveSamplesWithResets returns the same samples as liveSamples, and the
+// resets between these samples. Among the values are stale markers, NaN and infinities.
 func TestResetsAreThoseOfLiveSamples(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	odd := []float64{math.NaN(), math.Float64frombits(value.StaleNaN), math.Inf(1), math.Inf(-1), 0,

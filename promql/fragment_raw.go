@@ -313,7 +313,7 @@ func (r *rawReader) computeLatest(out *values) error {
 	return nil
 }
 
-// computeLatestMixed is latest for series that contain histograms. It uses the evaluator's own iterator.
+// computeLatestMixed is computeLatest for series that contain histograms. It uses the evaluator's own iterator.
 func (r *rawReader) computeLatestMixed(out *values) error {
 	r.memoized.Reset(r.histograms())
 	for i := r.from; i < r.to; i++ {

@@ -25,8 +25,8 @@ type rollupReader struct {
 	ctx     context.Context
 	store   *storage.Store
 	warn    func(error)
-	// evaluator evaluates the function on buckets. If over is nil, raw evaluates the function on samples reconstructed
-	// from the buckets.
+	// evaluator evaluates the function on buckets. If evaluator is nil, raw evaluates the function on samples
+	// reconstructed from the buckets.
 	evaluator *bucketfn.Evaluator
 	raw       *rawReader
 

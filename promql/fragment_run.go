@@ -167,7 +167,8 @@ func (r *fragmentRun) notes() annotations.Annotations {
 // are pooled, so their memory isn't counted for the read.
 const maxUnmeteredBuffer = maxPooledSamples * meteredValue
 
-// bufferedBytes returns the memory of the samples that readers have decoded, in bytes, or 0 if it is small.
+// bufferedBytes returns the memory of the buffers of decoded samples of all readers, in bytes. Buffers of up to
+// maxUnmeteredBuffer count as 0.
 func bufferedBytes(readers []fragmentReader) (bytes int64) {
 	for _, reader := range readers {
 		switch reader := reader.(type) {

@@ -187,8 +187,7 @@ func (s *segment) requestedWindows() bucketfn.Windows {
 	return bucketfn.Windows{First: s.edges.first, Step: s.edges.step, Steps: s.Windows.Steps, Span: s.fragment.width}
 }
 
-// withStarts returns the columns to read: the columns that a function needs and, if the segment uses start timestamps,
-// those columns.
+// withStarts returns columns and, if the segment uses start timestamps, also the columns of start timestamps.
 func (s *segment) withStarts(columns rollup.Columns) rollup.Columns {
 	if s.usesStarts {
 		columns |= rollup.ColumnStarts

@@ -18,7 +18,7 @@ func isMissingValue(v float64) bool { return math.Float64bits(v) == value.StaleN
 
 // values are the values of one series at the steps of a fragment: each is a float, a histogram or missing.
 type values struct {
-	// v has one entry per step: none if the step has a histogram or no value.
+	// v has one entry per step: missingValue if the step has a histogram or no value.
 	v []float64
 	// h has one entry per step, or is empty if hists is 0.
 	h []*histogram.FloatHistogram

@@ -28,7 +28,7 @@ type iterator struct {
 }
 
 // iteratorFor returns an iterator over the samples that read appends, starting at mint. Earlier samples are used only
-// to detect counter resets. It reuses the buffers of it if it is an iterator of this package.
+// to detect counter resets. If it is an *iterator, its buffers are reused.
 func iteratorFor(it chunkenc.Iterator, mint int64, read func(*chunk.Samples) error) chunkenc.Iterator {
 	i, ok := it.(*iterator)
 	if !ok {
@@ -69,8 +69,8 @@ func (i *iterator) Next() chunkenc.ValueType {
 	return i.typ
 }
 
-// milliseconds is an int64 with a name of its own, by which go vet distinguishes a chunkenc.Iterator's Seek from an
-// io.Seeker's.
+// milliseconds is another name for int64. With int64, go vet would report a chunkenc.Iterator's Seek as a wrong
+// implementation of io.Seeker.
 type milliseconds = int64
 
 // Seek implements chunkenc.Iterator.

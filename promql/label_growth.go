@@ -131,7 +131,7 @@ type growth struct {
 	// args are the original arguments of calls: the evaluator replaces subqueries by their results.
 	args map[*parser.Call]parser.Expressions
 
-	begun bool // the evaluation
+	begun bool // the evaluation has started
 	made  float64
 	err   error
 }
@@ -364,7 +364,7 @@ func (g *growth) sizesOfInfo(e *parser.Call) labelSizes {
 	return s
 }
 
-// sizesOfAbsent returns the labels that absent makes from a selector's matchers.
+// sizesOfAbsent returns the sizes of the labels that absent makes from a selector's matchers.
 func sizesOfAbsent(arg parser.Expr) labelSizes {
 	s := labelSizes{series: 1}
 	switch e := arg.(type) {

@@ -56,7 +56,7 @@ type labelSource struct {
 	// room is the memory that the evaluator needs for each series in addition to its labels, in bytes.
 	room    float64
 	sizes   labelSizes
-	checked float64 // sizes.bytes and room at the last check
+	checked float64 // memory of all series at the last check, in bytes
 	seen    map[uint64]labels.Labels
 
 	// counts is the count_values aggregation that the source computes. nil: the source only counts series.

@@ -86,7 +86,7 @@ func (c *collector) aggregatedSeries() []*fragmentSeries {
 	return series
 }
 
-// firstRoom is the max length of lists that grow only as append grows them.
+// firstRoom is the length from which makeRoom estimates the final length of a list. Shorter lists grow as with append.
 const firstRoom = 64
 
 // readProgress describes the progress of a fragment: next of n series have been read. Each series adds at most one

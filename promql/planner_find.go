@@ -44,7 +44,8 @@ type surroundings struct {
 	from int64
 	// fixed is true if the expression must not be replaced.
 	fixed bool
-	// fixed is true if the expression must not be replaced by a fragment.
+	// skewed is true if the evaluator reads a selector with an @ modifier at other times than the modifier's. This
+	// happens inside a subquery whose first step is the first evaluation time of the expression around it.
 	skewed bool
 	// named is true if an enclosing expression may read the metric names of the result. An expression that drops metric
 	// names drops them only at the end of the evaluation.
@@ -142,7 +143,7 @@ func (f *finder) addAggregation(at *parser.Expr, e *parser.AggregateExpr, in sur
 // visitCall visits the arguments of a function. Some functions depend on the form of their arguments.
 func (f *finder) visitCall(e *parser.Call, in surroundings) {
 	switch e.Func.Name {
-	case "info": // depends on the times of its selectors and the matchers of the second
+	case "info": // depends on the times of its selectors, and on the matchers of its second argument
 		if in.plain || hasNoOffsets(e.Args[0]) {
 			in.plain = true
 			f.visit(&e.Args[0], in)
@@ -320,7 +321,7 @@ func (f *finder) callFragment(e *parser.Call, in surroundings) (*fragment, bool)
 	return p, matrix != nil
 }
 
-// setSteps sets the fragment's steps.
+// setSteps sets the fields of the fragment that depend on its selector and on the evaluation times.
 func (f *fragment) setSteps(e *parser.VectorSelector, in surroundings) {
 	offset := e.OriginalOffset.Milliseconds()
 	f.matchers, f.eval, f.edges, f.onlyStats = e.LabelMatchers, in.grid, in.grid, e.SkipHistogramBuckets

@@ -85,8 +85,8 @@ func (o *labelOrder) isLess(a, b uint32) bool {
 	return labels.Compare(o.series[a].labels, o.series[b].labels) < 0
 }
 
-// rankedShare: if at least one in rankedShare of all series is to be sorted, the order of all of them is computed, so
-// that later queries read it from the cache.
+// rankedShare bounds the sorting of some of the found series. If more than 1/rankedShare of them must be sorted, the
+// order of all of them is computed and cached for later queries.
 const rankedShare = 4
 
 // hasRanks reports whether the ranks of the series are loaded. If they aren't, it computes them if n, the number of

@@ -148,8 +148,9 @@ func TestLargeAnswersComeInTheOrderOfLabels(t *testing.T) {
 	}
 }
 
-// TestLargeAnswersOfOneAmongTenantsComeInTheOrderOfLabels checks the order of series that already have a tenant label,
-// which the label of their tenant changes.
+// TestLargeAnswersOfOneAmongTenantsComeInTheOrderOfLabels checks the order of series that already have a label
+// __tenant_id__. A query of multiple tenants renames this label and adds the label of the tenant, which changes the
+// order.
 func TestLargeAnswersOfOneAmongTenantsComeInTheOrderOfLabels(t *testing.T) {
 	t.Parallel()
 	store := readyStore(t)

@@ -55,7 +55,7 @@ func TestPlannerPassesPrometheusSuite(t *testing.T) {
 type suiteEngine struct {
 	*Engine
 	rivals   *rivals
-	computed int // fragments
+	computed int // number of fragments that the planner computed
 }
 
 func (e *suiteEngine) NewInstantQuery(ctx context.Context, q promstorage.Queryable, opts promengine.QueryOpts,

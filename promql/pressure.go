@@ -183,21 +183,21 @@ func memoryInUse() int64 {
 // time to fill.
 const maxSmallTime = time.Second
 
-// garbageShare: if only one large read runs, it is ended before a garbage collection only if it holds at least one part
-// in garbageShare of the bytes that large reads may hold. If it holds less, most of the memory is garbage of earlier
-// reads.
+// garbageShare limits which large read may be ended before a garbage collection if no other large read runs: only a
+// read that holds at least 1/garbageShare of the bytes that large reads may hold. If it holds less, most of the memory
+// is garbage of earlier reads.
 const garbageShare = 4
 
-// shedRead ends one read, and reports whether it did: the newest read of the tenant with the most reads. It chooses
-// among the large reads if any run, because reads that wait for their turn hold little, then among the waiting reads,
-// then among the small reads.
+// shedRead ends one read: the newest read of the tenant with the most reads. It reports whether it ended a read. If
+// large reads run, it chooses among them. Otherwise it chooses among the reads that wait for their turn as large reads,
+// which hold less memory. If there are none, it chooses among the small reads.
 //
-// While a read that it canceled hasn't ended, it ends no other, unless the call is urgent. Before garbage was
-// collected, it doesn't end the only large read, unless the call is urgent and the read is large enough (see
-// garbageShare). A small read is ended only if no large read runs, garbage was collected, and either no answers of
-// large reads are held or the read has run for maxSmallTime.
+// Unless the call is urgent, it ends no read while a read that it canceled still runs. Before garbage was collected, it
+// doesn't end the only large read, unless the call is urgent and the read is large enough (see garbageShare). Waiting
+// and small reads are ended only if no large read runs, garbage was collected, and no canceled read still runs. A small
+// read is ended only if, in addition, no answers of large reads are held or the read has run for maxSmallTime.
 func (g *gate) shedRead(collected, urgent bool) bool {
-	answers := g.large.heldBytes() // Bytes of answers: of reads that have ended, if no large read runs.
+	answers := g.large.heldBytes() // If no large read runs, these are answers of reads that have ended.
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var large, small, waiting []int

@@ -144,7 +144,7 @@ func (r *read) becomeLarge(ctx context.Context, total int64) error {
 	parks := r.place != 0
 	g.mu.Unlock()
 	if !parks {
-		return nil // A read without a place is the process' own.
+		return nil // A read without a place was started by the process itself.
 	}
 	g.queries.park()
 	total = max(total, g.averageLargeSize())

@@ -28,7 +28,7 @@ func (r *Reading) Err() error {
 	return nil
 }
 
-// noteError records the error in the reading of ctx, if there is one.
+// noteError records err in the Reading of ctx, if there is one, and returns err.
 func noteError(ctx context.Context, err error) error {
 	if r := readingOf(ctx); r != nil && err != nil {
 		r.err.Store(&err)
@@ -37,7 +37,7 @@ func noteError(ctx context.Context, err error) error {
 }
 
 // HasMadeSamples reports whether some samples were made from buckets. WasRefused reports whether the request was
-// refused for that reason.
+// refused because it would have needed such samples.
 func (r *Reading) HasMadeSamples() bool { return r.made.Load() }
 func (r *Reading) WasRefused() bool     { return r.refused.Load() }
 

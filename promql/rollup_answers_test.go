@@ -114,9 +114,9 @@ func (d *rollupDuel) difference(a asked, mode string) (why string, ok bool) {
 	return why, true
 }
 
-// statsOnly matches functions for which Prometheus reads histograms without their buckets. The iterator that it uses
-// for them loses the previous histogram whenever it is moved. It then misses resets that only the buckets show, so a
-// rate inside such a function may have another count than the rate on its own.
+// statsOnly matches functions for which Prometheus reads histograms without their buckets. The iterator for such
+// histograms loses the previous histogram whenever the iterator is moved, and then misses resets that only the buckets
+// show. So a rate inside such a function may have another count than the rate on its own.
 var statsOnly = regexp.MustCompile(`histogram_(count|sum|avg)\(`)
 
 // agreesWithBuckets reports whether the answer equals the answer that the evaluator computes from whole histograms.

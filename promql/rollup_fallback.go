@@ -357,7 +357,7 @@ func (l *labelSeries) isNew(ls labels.Labels) bool {
 	return !l.at[string(l.key)]
 }
 
-// appendNew adds a series if it is new.
+// appendNew adds a series for which isNew has just returned true.
 func (l *labelSeries) appendNew(one sourceSeries) {
 	if l.at != nil {
 		l.at[string(l.key)] = true

@@ -191,7 +191,8 @@ func (m *movedFragment) textOver(span, ahead int64) string {
 }
 
 // made calls the function on the samples in the window of step k. If all is set, all samples are made from buckets,
-// because buckets can't answer the function. Otherwise only buckets that the segment's edges cut are made into samples.
+// because buckets can't answer the function. Otherwise samples are made only from buckets that window edges of the
+// segment cut.
 func (m *movedFragment) made(k int, l *segment, all bool) (out answer) {
 	from, to := m.fragment.window(k)
 	for _, s := range m.d.truths {
@@ -259,7 +260,7 @@ func (s truth) bucketsIn(from, to int64, l *segment) (buckets rollup.Buckets) {
 	}
 	metric := s.labels.Get(labels.MetricName)
 	if kept := l.AppendCuts(nil, l.rawBoundary+2*hour, bucketfn.CeilTo(to, width)); len(kept) > 0 {
-		// Where samples are kept, buckets at window edges are split by them.
+		// Where raw samples are kept, the parts of buckets that are cut at window edges are computed from them.
 		samples.Clip(bucketfn.FloorTo(from, width)+1, bucketfn.CeilTo(to, width))
 		rollup.AppendCells(&buckets, &samples, kept, width)
 		buckets.AppendSketches(&samples)
@@ -270,7 +271,7 @@ func (s truth) bucketsIn(from, to int64, l *segment) (buckets rollup.Buckets) {
 			of.Clip(slot+1, slot+2*hour)
 			rollup.AppendStored(&buckets, &of, metric, rollup.FiveMinutes.Width())
 		}
-		if fine := buckets; l.Resolution == rollup.OneHour { // They are made in this order.
+		if fine := buckets; l.Resolution == rollup.OneHour { // 1h buckets are made from 5m buckets.
 			buckets = rollup.Buckets{}
 			rollup.CoarsenStored(&buckets, &fine, metric, width)
 		}
@@ -319,7 +320,8 @@ func (s truth) sharesOut(from, to int64, l *segment, function string) bool {
 	return false
 }
 
-// sameStarts reports whether start timestamps show as many resets in bucket i as in again, a bucket rebuilt from it.
+// sameStarts reports whether start timestamps show as many resets in bucket i of b as in the only bucket of again,
+// which was rebuilt from bucket i.
 func sameStarts(b *rollup.Buckets, i int, again *rollup.Buckets, same func(a, b float64) bool) bool {
 	if b.FirstST == nil || again.FirstST == nil {
 		return true
@@ -456,7 +458,7 @@ func (m *movedFragment) isMade(v valueAt, there bool, t int64) bool {
 		if at.series != v.metric.Hash() {
 			continue
 		}
-		if w.h != nil && v.h != nil { // It depends on samples before the window.
+		if w.h != nil && v.h != nil { // The hint depends on samples before the window.
 			w.h = w.h.Copy()
 			w.h.CounterResetHint = v.h.CounterResetHint
 		}

@@ -148,8 +148,8 @@ func (r *reader) selectNamed(ctx context.Context, q query.Query,
 	return series, nil
 }
 
-// mayMissValues reports whether a query for a rollup's name may find no values because it is evaluated between them:
-// they are as far apart as buckets are wide.
+// mayMissValues reports whether a query for a rollup's name may find no values because it is evaluated between the
+// values: the interval between values is the width of a bucket.
 func mayMissValues(q query.Query, hints *promstorage.SelectHints) bool {
 	width := q.Resolution.Width()
 	if hints == nil || hints.Func == "series" || hints.Range >= width || width <= (5*time.Minute).Milliseconds() &&

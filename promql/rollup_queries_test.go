@@ -203,7 +203,7 @@ func (a *rollupAsker) at(text string) asked {
 	q.step = time.Duration([]int64{5 * minute, 5 * minute, 15 * minute, hour, hour, hour, 2 * hour, 6 * hour, day,
 		61 * minute, hour + 15*second}[a.r.IntN(11)]) * time.Millisecond
 	steps := 1 + a.r.Int64N(24)
-	if q.step >= time.Hour { // it must not start late
+	if q.step >= time.Hour { // A query with wide steps must start early to have samples at most steps.
 		q.start = bucketfn.FloorTo(rolledFrom-2*hour+a.r.Int64N(day), align)
 	}
 	q.end = min(q.start+q.step.Milliseconds()*steps, rolledTo+2*hour)

@@ -26,10 +26,10 @@ func startedSeries(begin time.Time) []storage.ImportedSeries {
 	v, w, start, second := 0.0, 0.0, begin.UnixMilli(), begin.UnixMilli()
 	for i := range 10 * 24 * 60 {
 		at := begin.Add(time.Duration(i+1) * time.Minute).UnixMilli()
-		if v += float64(r.IntN(100)); i%700 == 699 { // It falls.
+		if v += float64(r.IntN(100)); i%700 == 699 { // The counter falls.
 			v, start = float64(r.IntN(5)), at-20_000
 		}
-		if w += 5; i%300 == 299 { // It has reached the same value again.
+		if w += 5; i%300 == 299 { // The start is later, but the value doesn't fall.
 			w, second = w+1, at-30_000
 		}
 		steady.AppendFloat(at, begin.UnixMilli(), float64(i))
