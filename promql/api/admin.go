@@ -39,7 +39,7 @@ func (t adminTSDB) Delete(ctx context.Context, start, end int64, matchers ...*la
 // adminRoutes adds the admin routes that Prometheus' handlers don't serve. If the admin API is disabled, these are all
 // admin routes. Otherwise they are the routes that need the tenant or aren't supported.
 func (a *api) adminRoutes(routes map[string]http.HandlerFunc) {
-	var snapshot http.HandlerFunc // Prometheus' own
+	var snapshot http.HandlerFunc // nil: Prometheus' own handler
 	if a.Snapshot == nil {
 		snapshot = a.unsupportedHandler(
 			"snapshots aren't supported on Cassandra; take snapshots of the Cassandra keyspace",

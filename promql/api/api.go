@@ -65,7 +65,7 @@ type Options struct {
 	// there are none.
 	Rules         func(ctx context.Context) promapi.RulesRetriever
 	Alertmanagers promapi.AlertmanagerRetriever
-	// MetadataFunc returns the metadata of metrics; nil: there is none.
+	// Metadata returns the metadata of metrics; nil: there is none.
 	Metadata MetadataFunc
 	// Cardinality counts series for status/tsdb.
 	Cardinality Cardinality
@@ -93,7 +93,7 @@ type Options struct {
 	CORSOrigin *regexp.Regexp
 	// AdminAPI enables the admin API, whose functions are the fields below.
 	AdminAPI bool
-	// DeleteFunc deletes samples. CleanTombstones frees the space of a tenant's deleted samples. nil: not supported.
+	// Delete deletes samples. CleanTombstones frees the space of a tenant's deleted samples. nil: not supported.
 	Delete          DeleteFunc
 	CleanTombstones func(ctx context.Context, tenant string) error
 	// Snapshot writes a copy of all data to dir, which exists and is empty. The API creates these directories in the
@@ -253,7 +253,7 @@ func statusOf[K any](_ K, err error) (code int, override bool) {
 		return http.StatusUnprocessableEntity, true
 	case errors.Is(err, storage.ErrBadDelete):
 		return http.StatusBadRequest, true
-	case errors.As(err, &stored): // Prometheus does so for queries, but not for lists of labels.
+	case errors.As(err, &stored): // Prometheus returns 500 for queries, but not for lists of labels.
 		return http.StatusInternalServerError, true
 	}
 	return 0, false

@@ -99,7 +99,7 @@ func (w *compressedWriter) Write(p []byte) (int, error) {
 func (w *compressedWriter) Flush() {
 	w.setHeaders()
 	if w.encoder != nil {
-		_ = w.encoder.Flush() // As in end.
+		_ = w.encoder.Flush() // Errors are ignored as in finish.
 	}
 	_ = http.NewResponseController(w.ResponseWriter).Flush()
 }

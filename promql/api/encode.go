@@ -101,7 +101,7 @@ func isPlain(s string) bool {
 // prefetchedSeries is the number of series whose labels are fetched at once.
 const cacheLine, prefetchedSeries = 64, 16
 
-// prefetchSink keeps fetch from being optimized away.
+// prefetchSink keeps the loads of prefetchLabels from being optimized away.
 var prefetchSink atomic.Bool
 
 // prefetchLabels reads labels, so that they are in the processor's cache when they are written. Reading the labels of

@@ -27,7 +27,7 @@ func withErrorTypes(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) { h(&typedErrors{ResponseWriter: w}, r) }
 }
 
-// typedErrors changes the type of an error. Prometheus' handlers write an error at once.
+// typedErrors changes the type of an error. Prometheus' handlers write an error with a single call of Write.
 type typedErrors struct {
 	http.ResponseWriter
 	kind string // of an error whose body isn't written yet

@@ -21,7 +21,8 @@ func (q failingQueryable) ChunkQuerier(int64, int64) (promstorage.ChunkQuerier, 
 	return nil, q.cause()
 }
 
-// TestErrorTypesFitTheStatus has the store fail in each route that reads.
+// TestErrorTypesFitTheStatus checks that, if the store fails, the error type fits the status, for each route that
+// reads.
 func TestErrorTypesFitTheStatus(t *testing.T) {
 	var cause error
 	r := newRig(t, func(o *Options) {

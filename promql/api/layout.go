@@ -27,8 +27,8 @@ func (a *api) formatQuery(w http.ResponseWriter, r *http.Request) {
 	a.respond(w, r, expr.Pretty(0))
 }
 
-// checkLayout returns an error if formatting an expression may copy more than maxLayoutBytes. The estimate is its
-// length times the square of its depth.
+// checkLayout returns an error if formatting an expression may copy more than maxLayoutBytes. The estimate is the
+// length of the expression times the square of its depth.
 func checkLayout(expr parser.Expr) error {
 	depth := 0
 	parser.Inspect(expr, func(_ parser.Node, above []parser.Node) error {

@@ -19,7 +19,7 @@ const maxNotes = 10
 // notedRoutes are the routes whose answers can't contain warnings in Prometheus' format.
 var notedRoutes = map[string]bool{"/query_exemplars": true, "/metadata": true}
 
-// withNotes returns a handler that lists the parts of the data that couldn't be read in noteHeader.
+// withNotes returns a handler that lists in noteHeader which parts of the data couldn't be read.
 func (a *api) withNotes(name string, h http.HandlerFunc) http.HandlerFunc {
 	if !notedRoutes[name] {
 		return h

@@ -161,7 +161,7 @@ func (s *samplesAnswer) compress(ctx context.Context) error {
 	return meter.Grow(ctx, 2*int64(len(elements))) // They are copied when they are joined.
 }
 
-// compressedElements returns the snappy elements of data.
+// compressedElements compresses piece, and returns its snappy elements without the length before them.
 func compressedElements(piece []byte) []byte {
 	block := snappy.Encode(nil, piece)
 	_, n := binary.Uvarint(block)

@@ -21,8 +21,7 @@ const ResolutionHeader = "X-Cassia-Resolution"
 var queryRoutes = map[string]bool{"/query": true, "/query_range": true}
 
 // withResolution returns a handler that parses the parameters resolution (raw, 5m, 1h, exact, auto) and
-// max_source_resolution (as in Thanos: a duration, or auto). It lists the resolutions that were read in
-// resolutionHeader.
+// max_source_resolution (as in Thanos: a duration, or auto). It lists in ResolutionHeader which resolutions were read.
 func (a *api) withResolution(name string, h http.HandlerFunc) http.HandlerFunc {
 	if !queryRoutes[name] {
 		return h
@@ -85,7 +84,7 @@ func durationMS(text string) (int64, error) {
 
 type resolutionReportKey struct{}
 
-// resolutionWriter sets resolutionHeader when the answer starts. The query has been executed by then.
+// resolutionWriter sets ResolutionHeader when the answer starts. The query has been executed by then.
 type resolutionWriter struct {
 	http.ResponseWriter
 	report *promql.Report

@@ -32,8 +32,8 @@ func (b *Bounds) Add(other *Bounds, from int) {
 	}
 }
 
-// addValue adds a value whose exact value may be anywhere between the two limits. A missing value is passed as 0, also
-// where the evaluated window has none and the requested window may have one.
+// addValue adds a value whose exact value may be anywhere between the two limits. A missing value counts as 0: value is
+// 0 if the evaluated window has no value, and the limits include 0 if the requested window may have none.
 func (b *Bounds) addValue(step int, value, least, greatest float64) {
 	d := max(greatest-value, value-least, 0)
 	if !(d <= math.MaxFloat64) {

@@ -178,7 +178,7 @@ func (c *cursor) moveTo(a, b int64) (lo, hi int) {
 }
 
 // kinds records the kinds of samples in the buckets of a series. If all buckets are simple and contain only floats,
-// which is the common case, it only sets plain.
+// which is the common case, it only sets onlyFloats.
 type kinds struct {
 	onlyFloats bool
 	// floats[i], histograms[i] and complex[i] are the numbers of the first i buckets that contain floats, that contain

@@ -27,8 +27,9 @@ func generateWindows(r *rand.Rand) bucketfn.Windows {
 	return w
 }
 
-// TestOverBucketsIsOverSamples evaluates every function over generated series: in buckets of multiple widths mixed with
-// narrower ones, and for consecutive windows, overlapping windows, and windows with gaps between them.
+// TestOverBucketsIsOverSamples checks that every function has the same values over buckets as over samples, for
+// generated series: in buckets of multiple widths mixed with narrower ones, and for consecutive windows, overlapping
+// windows, and windows with gaps between them.
 func TestOverBucketsIsOverSamples(t *testing.T) {
 	seed := soak.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 1))

@@ -74,7 +74,7 @@ func JoinMin(earlier, later float64) float64 {
 	return earlier
 }
 
-// JoinMax joins two values as max_over_time does, with the same rules as Min.
+// JoinMax joins two values as max_over_time does, with the same rules as JoinMin.
 func JoinMax(earlier, later float64) float64 {
 	if later > earlier || earlier != earlier {
 		return later

@@ -12,7 +12,8 @@ import (
 // infinite have both signs. Buckets don't contain the order, so these sums are left to samples. With values of one
 // sign, the sum of the buckets overflows if and only if the sum of the samples does.
 
-// largeValues records which buckets have large values. If there are none, which is the common case, it only sets plain.
+// largeValues records which buckets have large values. If there are none, which is the common case, it only sets
+// isEmpty.
 type largeValues struct {
 	isEmpty bool
 	// large, positive, negative and nan are prefix sums: element i counts buckets among the first i buckets. large

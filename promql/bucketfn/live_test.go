@@ -9,7 +9,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestLiveBucketsHaveAllColumns requires that the buckets without stale ones have every column.
+// TestLiveBucketsHaveAllColumns checks that liveBuckets copies every column.
 func TestLiveBucketsHaveAllColumns(t *testing.T) {
 	var b rollup.Buckets
 	fields := reflect.ValueOf(&b).Elem()

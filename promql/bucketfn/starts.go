@@ -92,7 +92,7 @@ func (s *starts) resets(i int) float64 {
 	return float64(s.b.StartResets[i])
 }
 
-// startsWithReset reports whether the second histogram of a bucket starts with a reset.
+// startsWithReset reports whether the second histogram of a bucket is a counter reset.
 func (s *starts) startsWithReset(h *rollup.Histograms) bool {
 	return h.FirstReset || s.b != nil && h.FirstStartReset
 }

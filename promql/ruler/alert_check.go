@@ -34,8 +34,8 @@ const (
 // creates no alerts.
 var errAlertTooLarge = errors.New("ruler: alert too large")
 
-// errNoEvaluation means that an alerting rule was evaluated without a turn, so its alerts can't be checked against the
-// bounds.
+// errNoEvaluation means that an alerting rule was evaluated without an evaluation in its context, so its alerts can't
+// be checked against the bounds.
 var errNoEvaluation = errors.New("ruler: an alerting rule must be evaluated with Evaluate")
 
 // alertCheck checks the alerts of a rule before Prometheus creates them.

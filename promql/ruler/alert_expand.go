@@ -96,7 +96,7 @@ func boundList(list *syntax.ListNode) {
 			cost += boundBranch(&n.BranchNode)
 		case *syntax.RangeNode:
 			cost += boundBranch(&n.BranchNode)
-			n.Pipe.Cmds = append(n.Pipe.Cmds, newCall(readFunction)) // A map is sorted.
+			n.Pipe.Cmds = append(n.Pipe.Cmds, newCall(readFunction)) // range sorts the keys of a map.
 		}
 	}
 	enter := &syntax.ActionNode{NodeType: syntax.NodeAction,
@@ -217,7 +217,8 @@ func (e *expansion) addLength(bytes int) error {
 	return nil
 }
 
-// showValue counts the text of a value as part of the result, and returns it.
+// showValue counts the text of a value as part of the result. It returns "", because only the length of the result is
+// needed.
 func (e *expansion) showValue(v any) (string, error) {
 	if _, err := e.readValue(v); err != nil {
 		return "", err
@@ -229,7 +230,7 @@ func (e *expansion) showValue(v any) (string, error) {
 	return "", e.addLength(n)
 }
 
-// makeText returns the result of f, which has at most atMost bytes. If atMost exceeds the bounds, it returns an error
+// makeText returns the result of f, which has at most atMost bytes. If atMost exceeds maxGuess, it returns an error
 // without calling f.
 func (e *expansion) makeText(atMost int, f func() string) (string, error) {
 	if atMost > maxGuess {

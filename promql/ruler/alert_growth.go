@@ -124,7 +124,8 @@ func pipeGrowth(p *syntax.PipeNode) growth {
 	return result
 }
 
-// commandGrowth returns the growth of a command. piped is the growth of its last argument.
+// commandGrowth returns the growth of a command. piped is the growth of the value that the pipeline passes to it as its
+// last argument.
 func commandGrowth(c *syntax.CommandNode, piped growth) growth {
 	sum := piped
 	for _, arg := range c.Args[1:] {

@@ -101,8 +101,8 @@ func subtractSize(v reflect.Value, left int, top bool) int {
 	return left
 }
 
-// countQuery returns find with the labels of its results counted. A template copies the labels, even if the result was
-// cached.
+// countQuery wraps find so that the labels in its results are counted as work. A template copies the labels, even if
+// the result was cached.
 func (e *expansion) countQuery(find template.QueryFunc) template.QueryFunc {
 	return func(ctx context.Context, q string, at time.Time) (promengine.Vector, error) {
 		found, err := find(ctx, q, at)

@@ -14,7 +14,7 @@ import (
 const panicName = "evaluating rules"
 
 // evaluation is one evaluation of a group. It records the rule that is being evaluated, because Prometheus' manager
-// passes on the turn's context but not the rule.
+// passes on the context of the evaluation but not the rule.
 type evaluation struct {
 	// from is the index of the first rule to evaluate, at the index of the current rule.
 	from, at int
@@ -40,8 +40,8 @@ func (e *evaluation) startRule(at int, rule rules.Rule) {
 	e.at, e.rule, e.checked, e.answers = at, rule, false, queryCache{}
 }
 
-// ruleTracker is called by Prometheus' manager when a rule starts, and records the rule in the turn. It makes the
-// manager evaluate the rules one after the other, in order.
+// ruleTracker is called by Prometheus' manager when a rule starts, and records the rule in the evaluation of the
+// context. It makes the manager evaluate the rules one after the other, in order.
 type ruleTracker struct{}
 
 // SplitGroupIntoBatches implements rules.RuleConcurrencyController.

@@ -60,7 +60,7 @@ func TestASlowGroupLeavesOut(t *testing.T) {
 	}
 	r.write(`load`, 9)
 	p.evaluate()
-	p.evaluate() // It tries.
+	p.evaluate() // The group tries to catch up.
 	before := evaluations
 	for range 4 {
 		p.evaluate()
@@ -68,7 +68,8 @@ func TestASlowGroupLeavesOut(t *testing.T) {
 	require.Equal(t, 4, evaluations-before)
 }
 
-// TestLongIntervals restarts a process at the time when a group with a long interval is due.
+// TestLongIntervals checks that a process that starts just after a group with a long interval was due catches up the
+// missed evaluation, at the next due time or at once.
 func TestLongIntervals(t *testing.T) {
 	for _, minutes := range []int{4, 6, 8, 11, 20, 60} {
 		for _, resumes := range []bool{false, true} {

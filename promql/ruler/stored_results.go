@@ -167,7 +167,7 @@ func resultMatchers(rule rules.Rule) [][]*labels.Matcher {
 
 // storedResults records the series of an evaluation.
 type storedResults struct {
-	// existing contains the hashes of the series that already have a sample at the time of the evaluation. left
+	// existing contains the hashes of the series that already have a sample at the time of the evaluation. leftovers
 	// contains the labels of these series, by rule, without series that end at that time. Both are read-only.
 	existing  map[uint64]struct{}
 	leftovers []leftoverSeries
