@@ -134,7 +134,7 @@ const maxFailures = 5
 // errGaveUp means that maxFailures consecutive steps failed and the remaining steps weren't tried.
 var errGaveUp = errors.New("downsample: gave up after repeated failures")
 
-// Run executes the plan without resting, and calls tell after each step. It continues after failed steps and returns
+// Run executes the plan without resting, and calls tell before each step. It continues after failed steps and returns
 // the first error, or the context's.
 func (p *Plan) Run(ctx context.Context, store *storage.Store, tell func(Done)) (Done, error) {
 	x := &run{ctx: ctx, store: store, tell: tell, done: Done{All: p.Steps()}}

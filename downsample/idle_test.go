@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 )
 
-// idle returns a store with windows of raw rows and no work to do.
+// idle returns a rig whose store has windows of raw rows and no work to do.
 func idle(t *testing.T, tenants, days int) *rig {
 	r := newRig(t, func(so *storage.Options, _ *Options) { so.Retention, so.Partitions, so.CacheBytes = 0, 1, 64<<10 })
 	for d := range days {

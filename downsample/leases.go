@@ -40,7 +40,7 @@ func newLeases(store *storage.Store, now func() time.Time) *leases {
 // balance acquires and releases leases according to the current division. It reports whether this process owns a
 // partition that it didn't own before.
 func (l *leases) balance(ctx context.Context) (more bool, err error) {
-	if l.store.Member().MayRemove() != nil { // the other processes see it and don't count this one
+	if l.store.Member().MayRemove() != nil { // untrusted clock: other processes don't count this one
 		return false, l.giveUp(ctx)
 	}
 	workers, err := l.workers(ctx)

@@ -12,9 +12,9 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 )
 
-// TestRoundsAskLittle counts how often rounds on a shared engine read the list of staged slots. For each partition, a
-// round may read only the list's units and the units with slots, to seal and to unlist, and no more after a backfill of
-// months. Late samples must be sealed in the next round.
+// TestRoundsAskLittle checks that rounds on a shared engine rarely read the list of staged slots. For each partition, a
+// round may read only which units the list has, and the units that contain slots: once to seal the slots and once to
+// unlist them. This also applies after a backfill of months. Late samples must be sealed in the next round.
 func TestRoundsAskLittle(t *testing.T) {
 	r := newRig(t, func(so *storage.Options, o *Options) { so.Shared, o.Shared, so.Retention = true, true, 0 })
 	var scans atomic.Int64

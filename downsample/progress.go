@@ -105,7 +105,7 @@ func (p *progress) set(at int, list []storage.Staged) {
 	x.left = left
 }
 
-// forget removes the state of a partition that this process no longer owns.
+// forget removes the state of a partition that this process no longer owns, except its last sealed slot.
 func (p *progress) forget(at int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -38,8 +38,8 @@ type Buckets struct {
 	Min, Max []float64
 	// Sum plus SumLow is the sum of the values by Neumaier's summation, which improves Kahan's ("Rundungsfehleranalyse
 	// einiger Verfahren zur Summation endlicher Summen", 1974). Sum is the nearest float. SumLow is 0 where Sum is
-	// infinite or NaN. Unless some values are much smaller than others, it is rounded to 2^-47 of the largest absolute
-	// value.
+	// infinite or NaN. Unless some values are much smaller than others, SumLow is rounded to 2^-47 of the largest
+	// absolute value.
 	Sum, SumLow []float64
 	// Moment is the sum of the squared deviations of the values from their mean, with a relative error of at most
 	// 1.1e-13; -1 where unknown, and 0 where Sum is infinite or NaN.

@@ -24,8 +24,8 @@ type course struct {
 	// top and bottom are the indices of a level of 1 and a level of 0.
 	top, bottom int
 
-	turns []float64 // for draw
-	work  search    // for solve
+	turns []float64 // for drawOutline
+	work  search    // for solveTarget
 }
 
 // maxKnots is the max number of knots.
@@ -324,7 +324,8 @@ func (c *course) eachWithin(do func(j int, height, along float64)) {
 	}
 }
 
-// pinLevel determines the level before a fall by correction if it is the only unknown one of these, and makes it known.
+// pinLevel computes a level before a fall from correction, the sum of all levels before falls, and makes it known. It
+// does nothing unless exactly one of these levels is unknown.
 func (c *course) pinLevel(correction float64) {
 	at, rest := -1, correction
 	for j := range c.level {
@@ -358,7 +359,7 @@ func (c *course) pinLevel(correction float64) {
 	c.known[at] = int8(i)
 }
 
-// placeTries is the max number of distributions of samples that find considers.
+// placeTries is the max number of distributions of samples that distribution.find considers.
 const placeTries = 4096
 
 // placeSamples redistributes samples among levels: unknown levels get one each plus a share of loose, and known levels

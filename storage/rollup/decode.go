@@ -104,8 +104,8 @@ func extendTail[E any](column *[]E, n int) []E {
 	return x[len(x)-n:]
 }
 
-// expandColumn moves the first k entries of x to the positions of the buckets that have part which, and sets the others
-// to 0.
+// expandColumn moves the first k entries of x to the positions of the buckets that have the given part, and sets the
+// other entries to 0.
 func expandColumn[E any](x []E, parts []part, k int, which part) {
 	var zero E
 	for i := len(parts) - 1; i >= 0; i-- {
@@ -209,7 +209,7 @@ func (d *decoder) decodeCounts(count []uint32) error {
 	return nil
 }
 
-// takesPart reports whether bucket i has part which.
+// takesPart reports whether bucket i has the given part.
 func (d *decoder) takesPart(i int, which part) bool { return d.parts == nil || d.parts[i]&which != 0 }
 
 // decodeNumbers fills x with an integer column of the buckets with samples.

@@ -40,7 +40,7 @@ func (e *encoder) release() {
 	encoders.Put(e)
 }
 
-// part is a set of columns that contain a bucket.
+// part is a set of columns that have an entry for a bucket.
 type part uint8
 
 const (
@@ -66,8 +66,8 @@ func partsOf(b *Buckets) []part {
 	return parts
 }
 
-// gather returns the entries of x whose bucket has part which. The result may share x's memory and must not be
-// modified.
+// gather returns the entries of x for the buckets that have the given part. The result may share x's memory and must
+// not be modified.
 func gather[E any](x []E, parts []part, which part) []E {
 	if parts == nil {
 		return x

@@ -95,8 +95,8 @@ func isResetBetween(before, h *histogram.FloatHistogram) bool {
 	return h != before && h.DetectReset(before)
 }
 
-// arrange sets start timestamps that change from first to last, such that exactly resets of them are resets that only
-// start timestamps show.
+// arrange sets start timestamps that change from first to last. resets is the number of resets that only start
+// timestamps must show.
 func (x *expandedStarts) arrange(first, last int64, resets int) {
 	n := len(x.t)
 	change := n - 1 // index of the first sample with the last start
@@ -141,8 +141,8 @@ func (x *expandedStarts) arrange(first, last int64, resets int) {
 // isDeltaAfter returns true if sample k has a start, which makes a sample that starts at sample k a delta.
 func (x *expandedStarts) isDeltaAfter(k int) bool { return x.start[k] != 0 && x.start[k] < x.t[k] }
 
-// spread chooses the samples before a change at which the start timestamp changes: as many as resets among those that
-// aren't resets by value and, if differ is set, all resets by value.
+// spread chooses the samples before index change at which the start timestamp changes. resets is the number of chosen
+// samples that aren't resets by value. If differ is set, all samples that are resets by value are also chosen.
 func (x *expandedStarts) spread(change, resets int, differ bool) {
 	free := 0
 	for k := 1; k < change; k++ {
@@ -195,8 +195,9 @@ func (x *expandedStarts) lastChange(last int64, resets int) int {
 	return natural // Moving a reset by value so far would leave a gap between samples.
 }
 
-// moveTimes moves the samples before a change to times up to its start, and the others to times after it, unless they
-// are there already or there are too few milliseconds. It spaces both evenly, so that there is no gap before the start.
+// moveTimes moves the samples before index change to times up to start, and the other samples to times after start. It
+// does nothing if the samples already have such times, or if there are too few milliseconds. Otherwise it spaces the
+// samples on both sides evenly, so that there is no gap before start.
 func (x *expandedStarts) moveTimes(change int, start int64) {
 	n := int64(len(x.t))
 	first, last, at := x.t[0], x.t[n-1], int64(change)

@@ -10,8 +10,8 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// TestExpandedStartsLeaveNoGaps expands hours of a counter that is restarted about every 12 minutes, with start
-// timestamps and without a gap between samples. The samples fill the bucket.
+// TestExpandedStartsLeaveNoGaps requires that the samples of expanded hours fill each hour without gaps. The counter
+// has start timestamps, no gaps between samples, and is restarted about every 12 minutes.
 func TestExpandedStartsLeaveNoGaps(t *testing.T) {
 	const step, width = 15_000, 3_600_000
 	r := rand.New(rand.NewPCG(soak.FirstSeed(t), 1))

@@ -116,7 +116,7 @@ func (f *histogramFit) afterFirst(h *Histograms, first []float64) *histogramFit 
 	return &fine
 }
 
-// counter returns the histograms of a counter. Peaks are the number of values that add up to the correction.
+// counter returns the histograms of a counter. peaks is the number of peaks that add up to the correction.
 func (f *histogramFit) counter(
 	first, last, correction []float64, peaks int, firstReset bool,
 ) []*histogram.FloatHistogram {
@@ -423,8 +423,8 @@ func (f *histogramFit) gauge(first, last []float64) []*histogram.FloatHistogram 
 	return best
 }
 
-// around returns n histograms with the given mean, each with up to half as much more or less, and with the given
-// numbers of changes and of falls among them.
+// around returns n histograms with the given mean. Each differs from the mean by at most half of it. Between the
+// histograms there are the given number of changes, of which falls are falls.
 func (f *histogramFit) around(mean []float64, n, changes, falls int) []*histogram.FloatHistogram {
 	heights, height, sum, widest := make([]float64, n), 0.0, 0.0, 0.0
 	step, fall := 0, 0

@@ -93,7 +93,7 @@ func (l *lanes) appendFirst(dst []byte, follows []int64) []byte {
 	return dst
 }
 
-// lastIntegers, below and above fill x with the columns last, min and max, and return it.
+// lastIntegers, minIntegers and maxIntegers fill x with the columns last, min and max, and return it.
 func (l *lanes) lastIntegers(x []int64) []int64 {
 	for i, v := range l.first {
 		x[i] = l.last[i] - v

@@ -118,7 +118,7 @@ func CoarsenStored(into, fine *Buckets, metric string, width int64) {
 	}
 }
 
-// hasFall reports whether a value of the buckets from index from on is less than the previous value.
+// hasFall reports whether a value in buckets[from:] is less than the previous value.
 func (b *Buckets) hasFall(from int) bool {
 	before := math.Inf(-1)
 	for i := from; i < b.Len(); i++ {

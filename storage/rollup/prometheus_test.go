@@ -41,7 +41,7 @@ func callFunction(t testing.TB, name string, series promengine.Series, start, en
 	return out
 }
 
-// startsWithin returns the start timestamps of the samples that within returns.
+// startsWithin returns the start timestamps of the samples that samplesWithin returns.
 func startsWithin(s *chunk.Samples, start, end int64) *promengine.StartTimestamps {
 	var starts promengine.StartTimestamps
 	for i, t := range s.T {

@@ -17,7 +17,7 @@ func (p point) cross(q point) float64 { return p.correction*q.sum - p.sum*q.corr
 
 func (p point) length() float64 { return math.Hypot(p.correction, p.sum) }
 
-// search is memory for solve. Each slice contains the indices in knots of the levels of a course.
+// search is memory for solveTarget. Each slice contains the indices in knots of the levels of a course.
 type search struct{ left, right, next, back []uint8 }
 
 // target is the point that the levels of a course should add up to.
@@ -30,16 +30,16 @@ type target struct {
 }
 
 // strictly is a factor, slightly less than 1, that keeps levels different that would be equal at the edge of the
-// polygon of solve.
+// polygon of solveTarget.
 const strictly = 1 - 4e-15
 
 // solveTarget changes the unknown levels so that they add up to the target, and reports whether that is possible.
 //
 // The courses with the rises and falls of c are a convex set. The points that they add up to therefore form a polygon;
-// extreme finds its corner in any direction. solve follows the straight line from the point of the even course, called
-// the way, to the target until it leaves the polygon between a corner to its left and one to its right (Minkowski
-// portal refinement, Snethen 2008). The solution is an interpolation between the levels of the even course, which all
-// differ, and those at the edge.
+// extremeCourse finds its corner in any direction. solveTarget follows the straight line from the point of the even
+// course, called the way, to the target until it leaves the polygon between a corner to its left and one to its right
+// (Minkowski portal refinement, Snethen 2008). The solution is an interpolation between the levels of the even course,
+// which all differ, and the levels at the edge.
 //
 //	    ·─────────right
 //	   ╱           ╲

@@ -85,7 +85,7 @@ func (b *Buckets) isWide(from, to int, least, greatest float64) bool {
 }
 
 // isVague reports whether the sum of count values between least and greatest may differ by more than 1e-12 from the
-// exact sum. The cause are values that cancel out, because the low parts of intermediate sums are rounded.
+// exact sum. This happens if values cancel out, because the low parts of intermediate sums are rounded.
 func (s *sum) isVague(count uint32, least, greatest float64) bool {
 	total := s.total()
 	largest := max(math.Abs(least), math.Abs(greatest))

@@ -76,7 +76,7 @@ func (d *decoder) decodeDerived(want Columns) error {
 	return local.extremesAndSums(want, space[3*n:])
 }
 
-// extremesAndSums appends the columns of derived. space is scratch memory.
+// extremesAndSums is decodeDerived with scratch memory in d.l and space.
 func (d *decoder) extremesAndSums(want Columns, space []int64) error {
 	n := d.floats
 	if err := d.decodeExtremes(); err != nil {
