@@ -194,7 +194,8 @@ func (l *Loop) seal(ctx context.Context, began time.Time, all []storage.Staged) 
 	return !short.Load() && ctx.Err() == nil
 }
 
-// stillOwned returns those of the slots all[i], for each i in at, whose partitions still belong to this process.
+// stillOwned returns the slots of all at the indices in at, without slots whose partition no longer belongs to this
+// process.
 func (l *Loop) stillOwned(all []storage.Staged, at []int) (pass []*storage.Staged) {
 	for _, i := range at {
 		if w := &all[i]; l.owns(w.Partition) {

@@ -45,8 +45,8 @@ type chunkEncoder struct {
 }
 
 // floatChunks is the number of float chunks that are allocated at once. chunkRoom is the number of bytes that are
-// allocated for their samples. minRoom is the minimum number of these bytes with which a new chunk starts. A chunk
-// that outgrows the bytes left is moved to memory of its own.
+// allocated for their samples. If fewer than minRoom of them are left, others are allocated before the next chunk
+// starts. A chunk that outgrows the bytes left is moved to memory of its own.
 const floatChunks, chunkRoom, minRoom = 64, 4 << 10, 64
 
 // newFloatChunk returns an empty float chunk that uses the first bytes of the room.

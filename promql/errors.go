@@ -57,7 +57,7 @@ func asUnavailable(err error) error {
 }
 
 // asQueryError is asPrometheus for errors that end a query. It also converts context errors that reads return, because
-// the evaluator converts only those that it detects itself.
+// the evaluator converts only context errors that it detects itself.
 func asQueryError(err error) error {
 	var canceled promengine.ErrQueryCanceled
 	var timeout promengine.ErrQueryTimeout

@@ -384,7 +384,8 @@ func valuesIn(rows promengine.Matrix, at int64) map[string]float64 {
 	return all
 }
 
-// judgeStep describes how the values at a step differ from those expected by more than the bounds, or returns "".
+// judgeStep describes a value at a step that differs from the expected value by more than its bound, or returns "" if
+// there is none. off is true if any value differs from the expected value.
 func (c *boundedContest) judgeStep(q boundedQuery, info stated,
 	at int64, want, got map[string]float64) (why string, off bool) {
 	if maps.Equal(want, got) {
@@ -428,7 +429,7 @@ func (c *boundedContest) judgeStep(q boundedQuery, info stated,
 type bound struct {
 	off     float64
 	largest float64 // the largest value that enters the computation
-	unsure  bool    // the value may be missing
+	unsure  bool    // whether there is a value isn't determined
 	n       float64
 }
 

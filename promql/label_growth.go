@@ -342,7 +342,7 @@ func (g *growth) sizesOfReplace(e *parser.Call) labelSizes {
 }
 
 // sizesOfInfo returns the sizes for info(v, selector), which adds labels of the info series to each series: all labels,
-// or those in the selector.
+// or the labels in the selector.
 func (g *growth) sizesOfInfo(e *parser.Call) labelSizes {
 	s := g.sizesOf(e.Args[0])
 	var named []string

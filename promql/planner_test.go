@@ -305,7 +305,7 @@ func TestPlannerAnswersAsTheEvaluatorDoes(t *testing.T) {
 	}
 }
 
-// contest runs generated queries on both engines, and reports those whose answers differ.
+// contest runs generated queries on both engines, and reports the queries whose answers differ.
 func (r *rivals) contest(a *asker, queries int) {
 	asked, failed := 0, 0
 	for asked < queries && failed < 10 {

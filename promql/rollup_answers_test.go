@@ -312,7 +312,7 @@ func (d *rollupDuel) smallest(a asked, mode, why string) (asked, string) {
 	return a, why
 }
 
-// contest runs queries that ask generates, in a mode, and reports those with incorrect answers.
+// contest runs queries that ask generates, in a mode, and reports the queries with incorrect answers.
 func (d *rollupDuel) contest(about string, ask func() asked, mode string, queries int) {
 	count, failed := 0, 0
 	for count < queries && failed < 6 {

@@ -34,8 +34,9 @@ func (a answer) differsBy(got answer, bound boundFunc) string {
 	return differentRows(a.rows, got.rows, bound)
 }
 
-// sureNotes returns notes without the one that depends on the order of histograms in a bucket: that gauges aren't
-// counters if a bucket contains histograms of both kinds.
+// sureNotes returns the notes that don't depend on the order of histograms in a bucket. If a bucket contains
+// exponential histograms and histograms with custom bounds, the note that a histogram isn't a counter depends on the
+// order.
 func sureNotes(notes []string) []string {
 	mixed := slices.ContainsFunc(notes, func(note string) bool {
 		return strings.Contains(note, "exponential and custom buckets")
@@ -45,8 +46,8 @@ func sureNotes(notes []string) []string {
 	})
 }
 
-// withoutHints returns the answer with those counter reset hints cleared that are unknown in got. After raw samples
-// have expired, hints are unknown, and conflicts between them aren't detected.
+// withoutHints returns a copy of the answer, in which the counter reset hints that are unknown in got are cleared.
+// After raw samples have expired, hints are unknown, and conflicts between them aren't detected.
 func (a answer) withoutHints(got answer) answer {
 	has := valuesOf(got.rows)
 	out := answer{err: a.err}

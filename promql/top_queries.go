@@ -162,7 +162,7 @@ func isSubset(of, tenants []string) bool {
 	return !slices.ContainsFunc(of, func(t string) bool { return !slices.Contains(tenants, t) })
 }
 
-// TopQueries returns the queries that ended in the current period of topPeriod or the one before and that read only
+// TopQueries returns the queries that ended in the current or the previous period (see topPeriod) and that read only
 // series of the given tenants, most expensive first. by is one of TopOrders.
 func (e *Engine) TopQueries(tenants []string, by string, limit int) TopQueries {
 	return e.top.list(tenants, by, limit, time.Now())

@@ -114,7 +114,7 @@ type Options struct {
 	Logger     *slog.Logger
 }
 
-// New returns the handler of all routes under Prefix except those that write, which the server handles.
+// New returns the handler of all routes under Prefix except the routes for writes, which the server handles.
 func New(o Options) http.Handler {
 	if o.Instrument == nil {
 		o.Instrument = func(_ string, h http.HandlerFunc) http.HandlerFunc { return h }

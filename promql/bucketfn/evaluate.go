@@ -100,7 +100,7 @@ func ComplexFlags(name string) rollup.Flags {
 }
 
 func (f *Function) complexFlags() rollup.Flags {
-	if f.columns&(rollup.ColumnResets|rollup.ColumnChanges) != 0 { // Nothing is known of those of aggregates.
+	if f.columns&(rollup.ColumnResets|rollup.ColumnChanges) != 0 { // The resets and changes of aggregates are unknown.
 		return rollup.NotSimple | rollup.Aggregated
 	}
 	return rollup.NotSimple

@@ -119,8 +119,8 @@ func TestSelectorLooksBackLessThanABucket(t *testing.T) {
 	require.Equal(t, []float64{2}, out.Value)
 }
 
-// TestSumsKeepTheirLowParts checks that adding up the sums of buckets causes no rounding errors in addition to those of
-// the single buckets.
+// TestSumsKeepTheirLowParts checks that adding up the sums of buckets causes no rounding errors in addition to the
+// errors of the single buckets.
 func TestSumsKeepTheirLowParts(t *testing.T) {
 	b := rollup.Buckets{
 		Start: []int64{0, 10, 20, 30}, End: []int64{10, 20, 30, 40}, Flags: make([]rollup.Flags, 4),

@@ -17,8 +17,8 @@ import (
 type largeValues struct {
 	isEmpty bool
 	// large, positive, negative and nan are prefix sums: element i counts buckets among the first i buckets. large
-	// counts those that contain large values, positive and negative those that contain large or infinite values of a
-	// sign, and nan those whose sum is NaN in any order.
+	// counts buckets that contain large values. positive and negative count buckets that contain large or infinite
+	// values of that sign. nan counts buckets whose sum is NaN in any order.
 	large, positive, negative, nan []int32
 }
 

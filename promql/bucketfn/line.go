@@ -9,7 +9,7 @@ import (
 // Prediction holds the time for which predict_linear predicts, relative to each step.
 type Prediction struct {
 	// First is the evaluation time of step 0, and Step the interval between steps, in milliseconds. They differ from
-	// those of the windows if offset or @ moves the windows.
+	// First and Step of the windows if offset or @ moves the windows.
 	First, Step int64
 	Seconds     float64
 }

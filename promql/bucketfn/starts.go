@@ -106,7 +106,8 @@ func (s *starts) corrections(h *rollup.Histograms) [2]*histogram.FloatHistogram 
 	return [2]*histogram.FloatHistogram{h.Correction, h.StartCorrection}
 }
 
-// areCorrectionsReconciled reports whether custom bounds were reconciled in one of these corrections.
+// areCorrectionsReconciled reports whether custom bounds were reconciled in one of the histograms that corrections
+// returns.
 func (s *starts) areCorrectionsReconciled(h *rollup.Histograms) bool {
 	reconciled := h.Reconciled
 	if s.b == nil {

@@ -39,10 +39,10 @@ const (
 
 // expansion expands a template in a bounded way. It changes the template to count the bodies that are executed, the
 // bytes that are shown, and the values that functions read. It replaces functions that create or search texts by
-// bounded ones.
+// bounded versions.
 type expansion struct {
 	ctx context.Context
-	// workCounter is shared by the expansions of a rule.
+	// work is shared by the expansions of a rule.
 	work *workCounter
 	// maxLength is the maximum length of the text. length is its current length.
 	maxLength, length int

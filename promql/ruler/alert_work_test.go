@@ -71,7 +71,7 @@ func TestSharedValuesAreBounded(t *testing.T) {
 	}
 }
 
-// argsOf returns a template that creates nested maps like those of shared.
+// argsOf returns a template that creates nested maps like the maps that shared returns.
 func argsOf(levels int) string {
 	return `{{ $a := args 1 2 3 }}` + strings.Repeat(`{{ $a = args $a $a $a $a $a $a $a $a }}`, levels)
 }

@@ -141,8 +141,8 @@ func (r *rig) write(series string, v float64) {
 	require.NoError(r.t, app.Commit())
 }
 
-// stored returns the values of a series as text, one character per interval from the time from on: "." if there is no
-// value, "x" for a stale marker.
+// stored returns the values of a series as text, one character per interval, starting at the time from: "." if there is
+// no value, "x" for a stale marker.
 func (r *rig) stored(matcher string, from time.Time, interval time.Duration) string {
 	ms, err := promql.NewParser(promql.DefaultOptions().Parser).ParseMetricSelector(matcher)
 	require.NoError(r.t, err)

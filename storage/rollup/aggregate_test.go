@@ -172,8 +172,8 @@ func aggregatesOf(s *chunk.Samples, width int64, known bool) *Buckets {
 	return &made
 }
 
-// TestExpandAggregates requires that the samples of aggregates have the exact count, sum, min and max, and those of a
-// counter without resets also the first and the last value.
+// TestExpandAggregates requires that the samples of aggregates have the exact count, sum, min and max. The samples of a
+// counter without resets must also have the first and the last value.
 func TestExpandAggregates(t *testing.T) {
 	r := rand.New(rand.NewPCG(soak.FirstSeed(t), 12))
 	for name, next := range map[string]func(v float64) float64{

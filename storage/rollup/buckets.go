@@ -29,7 +29,7 @@ type Buckets struct {
 	FirstST, LastST []int64
 	// StartCorrection is the amount that a rate with start timestamps adds to Correction, for resets that only start
 	// timestamps show: the sum of the values right before these resets. StartResets is the number of these resets,
-	// which Resets doesn't include. Both are nil if FirstST is.
+	// which Resets doesn't include. Both are nil if FirstST is nil.
 	StartCorrection []float64
 	StartResets     []uint32
 	// First and Last are the values of the first and the last float; 0 where there are no floats.

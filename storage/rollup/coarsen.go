@@ -88,7 +88,8 @@ func coarsenFloats(into *Buckets, i int, fine *Buckets, from, to int) (starts st
 	return starts
 }
 
-// addMoment adds the moment of bucket at of fine to that of the n values before it. r.sum is the sum of these values.
+// addMoment adds the moment of the bucket with index at in fine to the moment of the n values before it. r.sum is the
+// sum of these values.
 func (r *run) addMoment(n float64, fine *Buckets, at int) {
 	switch {
 	case n == 0:

@@ -115,7 +115,7 @@ func TestEqualComparesAllColumns(t *testing.T) {
 }
 
 // TestCutHasItsColumns requires that CutColumns includes the columns of all floats: the pieces of a bucket are built
-// from samples, so they have all of these.
+// from samples, so they have all of these columns.
 func TestCutHasItsColumns(t *testing.T) {
 	require.Equal(t, AllColumns&^ColumnSketches, CutColumns, "CutColumns needs every column except sketches")
 }

@@ -157,7 +157,8 @@ func (f *histogramFit) counter(
 	return best
 }
 
-// errorOf returns by how much the increase, resets and changes differ from those wanted. The increase counts most.
+// errorOf returns a measure of how much the increase, resets and changes of list differ from the bucket's. The increase
+// has the largest weight.
 func (f *histogramFit) errorOf(list []*histogram.FloatHistogram) float64 {
 	resets, changes, lost := countSteps(list)
 	off := math.Abs(float64(resets-f.resets))*float64(f.n) + math.Abs(float64(changes-f.changes))
@@ -373,7 +374,8 @@ func (f *histogramFit) samples(runs []growingRun) []*histogram.FloatHistogram {
 	return list
 }
 
-// scaled moves v towards low or high, such that a sum becomes the wanted one.
+// scaled returns v moved towards low or high, by the fraction that changes a sum from even to want. least and greatest
+// are the limits of the sum.
 func scaled(v, low, high, want, least, even, greatest float64) float64 {
 	switch {
 	case want < even:
@@ -423,8 +425,8 @@ func (f *histogramFit) gauge(first, last []float64) []*histogram.FloatHistogram 
 	return best
 }
 
-// around returns n histograms with the given mean. Each differs from the mean by at most half of it. Between the
-// histograms there are the given number of changes, of which falls are falls.
+// around returns n histograms with the given mean. Each differs from the mean by at most half of it. There are the
+// given numbers of changes between them, and of falls among these changes.
 func (f *histogramFit) around(mean []float64, n, changes, falls int) []*histogram.FloatHistogram {
 	heights, height, sum, widest := make([]float64, n), 0.0, 0.0, 0.0
 	step, fall := 0, 0

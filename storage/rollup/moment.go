@@ -8,16 +8,16 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// A moment is the second central moment of values, Σ(v − m)², where m is their mean. Divided by their number it is
-// their variance. The moments of two parts are merged by the formula of Chan, Golub and LeVeque ("Updating formulae and
-// a pairwise algorithm for computing sample variances", 1979). Its difference of means is computed from sums in high
-// and low parts.
+// A moment is the second central moment of values, Σ(v − m)², where m is their mean. Divided by the number of values,
+// it is their variance. The moments of two parts are merged by the formula of Chan, Golub and LeVeque ("Updating
+// formulae and a pairwise algorithm for computing sample variances", 1979). Its difference of means is computed from
+// sums in high and low parts.
 
 // unknownMoment is the value of a moment that isn't stored.
 const unknownMoment = -1
 
 // momentBits is the number of binary digits stored after the first: the relative error of a moment is at most 1.1e-13,
-// and that of a standard deviation half of it.
+// and the relative error of a standard deviation is half of that.
 const momentBits = 42
 
 // smallestMoment and largestMoment bound the moments that are stored. Larger moments may overflow when they are merged,

@@ -137,8 +137,8 @@ func (b *Buckets) shareValue(first int, column []float64, by []uint32, missing, 
 	}
 }
 
-// addUpStarts makes the resets that only start timestamps show, their corrections and the overlaps of the pieces add up
-// to those of bucket i of whole.
+// addUpStarts makes three properties of the pieces add up to bucket i of whole: the resets that only start timestamps
+// show, the corrections for these resets, and the overlaps.
 func (b *Buckets) addUpStarts(first int, whole *Buckets, i int) {
 	if whole.FirstST == nil || b.FirstST == nil {
 		return

@@ -277,7 +277,8 @@ func TestAnswersArePrometheus(t *testing.T) {
 	require.Greater(t, simple, buckets/3)
 }
 
-// TestCorrectionsOfMixedKindsAreNotReconciled coarsens a bucket with both kinds of histograms, which has no correction.
+// TestCorrectionsOfMixedKindsAreNotReconciled requires that a bucket with both kinds of histograms, which has no
+// correction, doesn't note that a correction was reconciled, coarsened or built from samples.
 func TestCorrectionsOfMixedKindsAreNotReconciled(t *testing.T) {
 	var s chunk.Samples
 	for i, h := range []*histogram.Histogram{
@@ -297,7 +298,8 @@ func TestCorrectionsOfMixedKindsAreNotReconciled(t *testing.T) {
 	requireAlike(t, &built, &coarse, "")
 }
 
-// requireAlike requires that buckets coarsened from buckets equal those built from samples, up to the rounding of sums.
+// requireAlike requires that buckets coarsened from buckets equal buckets built from samples, up to the rounding of
+// sums.
 func requireAlike(t testing.TB, built, coarse *Buckets, name string) {
 	t.Helper()
 	exact := func(b *Buckets) *Buckets {

@@ -98,7 +98,8 @@ func (c *course) solveTarget(t target) bool {
 	return p.isOpen() && c.setAtTarget(&p)
 }
 
-// setAtTarget sets the levels to those at the target. It returns false if the target is beyond the edge.
+// setAtTarget moves the unknown levels so that they add up to the target. It returns false if the target is beyond the
+// edge.
 func (c *course) setAtTarget(p *portal) bool {
 	share, along := p.intersection()
 	if !(p.length <= along+p.slack) {
