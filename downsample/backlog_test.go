@@ -65,8 +65,8 @@ func TestBacklogIsWorkedOff(t *testing.T) {
 	r.check()
 }
 
-// TestBacklogGoesOnPastErrors fails the oldest window. The other windows must be rolled up, and the oldest one retried
-// later.
+// TestBacklogGoesOnPastErrors makes the oldest window fail. The other windows must be rolled up, and the oldest one
+// retried later.
 func TestBacklogGoesOnPastErrors(t *testing.T) {
 	r := newRig(t, nil)
 	r.days(3)

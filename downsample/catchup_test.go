@@ -67,7 +67,8 @@ func TestCatchUp(t *testing.T) {
 	r.check()
 }
 
-// TestCatchUpInterrupted interrupts a plan at every step and then runs another plan.
+// TestCatchUpInterrupted checks that new plans complete the work of plans that were interrupted, each after one more
+// write than the plan before.
 func TestCatchUpInterrupted(t *testing.T) {
 	r := newRig(t, nil)
 	r.days(2)

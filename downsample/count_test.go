@@ -46,7 +46,7 @@ func TestLoopCountsSeriesOfWhatRests(t *testing.T) {
 	r.check()
 }
 
-// TestLoopCountsAgainAfterErrors fails one window. The other windows must be counted, and the failed one retried.
+// TestLoopCountsAgainAfterErrors makes one window fail. The other windows must be counted, and the failed one retried.
 func TestLoopCountsAgainAfterErrors(t *testing.T) {
 	r := newRig(t, forEver)
 	r.sealedDays(5)

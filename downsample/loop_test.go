@@ -13,7 +13,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 )
 
-// TestRound follows slots from ingestion through sealing to a seal of late samples.
+// TestRound checks that a round seals settled slots, waits for unsettled ones, and seals a slot again after late
+// samples.
 func TestRound(t *testing.T) {
 	r := newRig(t, nil)
 	r.write(testStart.Add(-3*hour), 1) // The slot ended at 10:00, two hours ago.
@@ -92,7 +93,7 @@ func TestLongestWaitingFirst(t *testing.T) {
 	require.Zero(t, r.loop.lag())
 }
 
-// TestStuckPartition fails the work of one partition in every round. The other partitions must be sealed, and the
+// TestStuckPartition makes the work of one partition fail in every round. The other partitions must be sealed, and the
 // failure reported.
 func TestStuckPartition(t *testing.T) {
 	r := newRig(t, nil)

@@ -72,7 +72,7 @@ func TestRunRelievesTheHead(t *testing.T) {
 	r.check()
 }
 
-// TestOneSlotFailsByItself fails one slot of a day. The other slots must be sealed.
+// TestOneSlotFailsByItself makes one slot of a day fail. The other slots must be sealed.
 func TestOneSlotFailsByItself(t *testing.T) {
 	r := newRig(t, nil)
 	for h := range 4 {

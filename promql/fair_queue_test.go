@@ -55,7 +55,8 @@ func TestOneQueryDoesNotWaitBehindAThousand(t *testing.T) {
 	})
 }
 
-// TestCancelledQueriesGetNoPlace cancels a waiting query at the moment at which a place becomes free.
+// TestCancelledQueriesGetNoPlace checks that a waiting query that is canceled at the moment at which a place becomes
+// free returns the error of its context and takes no place.
 func TestCancelledQueriesGetNoPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		queue := newFairQueue(1, 0, 100)

@@ -168,8 +168,8 @@ func TestQueryOverAHole(t *testing.T) {
 	require.NotErrorAs(t, errors.Join(warnings...), &hole)
 }
 
-// TestLoweredRetentionIsTakenBack starts a store once with a retention that is far too low. For a week after that, all
-// data can be restored.
+// TestLoweredRetentionIsTakenBack checks that, for a week after a start with a retention that is far too low, raising
+// the retention again restores all data.
 func TestLoweredRetentionIsTakenBack(t *testing.T) {
 	t.Parallel()
 	s := newKeptStore(t)
@@ -205,7 +205,8 @@ func TestLoweredRetentionIsTakenBack(t *testing.T) {
 	require.NotEmpty(t, infos)
 }
 
-// TestForcedResolutionPastItsEnd forces each resolution at times with only 1h buckets: 5m must return no answer.
+// TestForcedResolutionPastItsEnd checks the answers of each requested resolution at a time with only 1h buckets: 5m
+// must return no value, and all others the values of these buckets.
 func TestForcedResolutionPastItsEnd(t *testing.T) {
 	t.Parallel()
 	s := newKeptStore(t)

@@ -10,7 +10,8 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// TestFoldJoinsInOrder joins the leaves as text, so that missing, repeated and misplaced leaves are detected.
+// TestFoldJoinsInOrder checks that each window joins exactly its leaves, in order, with few joins. The leaves are text,
+// so that missing, repeated and misplaced leaves are detected.
 func TestFoldJoinsInOrder(t *testing.T) {
 	seed := soak.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 4))

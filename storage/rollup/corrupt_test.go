@@ -147,7 +147,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzRoundTrip converts the input to samples, 10 bytes each, then to buckets and chunks, and decodes them.
+// FuzzRoundTrip requires that buckets are unchanged after they are encoded and decoded, and that coarsening them equals
+// building wider buckets from the samples. The input is 10 bytes per sample.
 func FuzzRoundTrip(f *testing.F) {
 	f.Add([]byte("0123456789abcdefghijklmnopqrstuvwxyz0123456789"), uint16(300))
 	f.Fuzz(func(t *testing.T, b []byte, width uint16) {
