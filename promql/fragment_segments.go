@@ -114,7 +114,8 @@ func (f *fragment) resolve(ctx context.Context, store *storage.Store, of string,
 	return segments, short, nil
 }
 
-// setBoundaries sets the retention boundary of each class of series.
+// setBoundaries sets the newest retention boundary of all classes at each resolution and, if there are multiple
+// classes, the boundaries of each.
 func setBoundaries(r *resolution.Request, horizons []retention.HiddenTimes) {
 	r.Boundary = [3]int64{math.MinInt64, math.MinInt64, math.MinInt64}
 	for _, h := range horizons {
@@ -161,8 +162,7 @@ func (s *segment) open(ctx context.Context, store *storage.Store, warn func(erro
 	case s.Approximate:
 		from, to := s.span()
 		s.cuts = s.AppendCuts(nil, from-1, to+1)
-		// Where raw samples exist, the parts of windows at edges inside buckets are computed from them, so these
-		// buckets aren't needed.
+		// Where raw samples exist, buckets are split at window edges, and their parts are computed from samples.
 		kept := s.rawBoundary + store.SlotWidth(s.rawBoundary).Milliseconds()
 		return s.openAllColumns(ctx, store, warn, s.AppendCuts(nil, max(kept, from-1), to+1))
 	}
@@ -202,8 +202,8 @@ func (s *segment) span() (from, to int64) {
 	return from, to
 }
 
-// openAllColumns finds the segment's series with all columns from which samples can be made. It includes buckets that
-// contain window edges, except for the given edges.
+// openAllColumns finds the segment's series with all columns from which samples can be made. Buckets are split at the
+// given edges (see query.Query.Edges). Buckets that contain other window edges are returned whole.
 func (s *segment) openAllColumns(
 	ctx context.Context, store *storage.Store, warn func(error), edges []int64,
 ) ([]*query.SelectedSeries, error) {

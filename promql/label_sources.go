@@ -151,7 +151,8 @@ type growthVisitor struct {
 	makes  bool // some function makes labels
 }
 
-// evaluationTimes are the times at which an expression is evaluated, in milliseconds.
+// evaluationTimes describes the times at which an expression is evaluated, in milliseconds: the time from the first to
+// the last, and the interval between two.
 type evaluationTimes struct{ span, step int64 }
 
 // visit finds the selectors in the expression and inserts sources. It reports whether the expression may have different
@@ -244,7 +245,8 @@ func (v *growthVisitor) replaceCountValues(at *parser.Expr, e *parser.AggregateE
 	return false
 }
 
-// insertSource replaces the expression at a location in the query by a call of the function of source s with arg.
+// insertSource replaces the expression at a location in the query by a call of function with the argument arg, and
+// makes s the source of this call.
 func (v *growthVisitor) insertSource(at *parser.Expr, function string, arg parser.Expr, s *labelSource) {
 	call := &parser.Call{
 		Func: &parser.Function{Name: function, ArgTypes: []parser.ValueType{parser.ValueTypeVector},

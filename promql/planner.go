@@ -51,7 +51,7 @@ type plan struct {
 	results  map[*labels.Matcher]*fragmentResult // by placeholder
 	replaced []replacement
 	stats    []FragmentStats
-	answer   *wholeAnswer // nil: the query is more than one fragment
+	answer   *wholeAnswer // nil: the evaluator makes the query's answer
 	// operations are the operations whose results the evaluator reads.
 	operations map[*fragmentResult]bool
 	// loaded is the number of values that fragments read, minus the number that the evaluator counts for them.

@@ -47,8 +47,8 @@ type surroundings struct {
 	// skewed is true if the evaluator reads a selector with an @ modifier at other times than the modifier's. This
 	// happens inside a subquery whose first step is the first evaluation time of the expression around it.
 	skewed bool
-	// named is true if an enclosing expression may read the metric names of the result. An expression that drops metric
-	// names drops them only at the end of the evaluation.
+	// named is true if an enclosing expression may read the metric names of the result. With delayed name removal, the
+	// names must then be dropped only at the end of the evaluation.
 	named bool
 	// ordered is true if the answer depends on the order of the expression's series. They are then sorted by their
 	// stored labels, as Prometheus' storage returns them.

@@ -11,8 +11,8 @@ import (
 	"github.com/cassia-db/cassia/storage/labelorder"
 )
 
-// wholeAnswer is the answer to a query that consists of a single fragment. The evaluator would copy the answer step by
-// step. Instead, it reads no series, and complete puts the answer into its result at the end.
+// wholeAnswer is the answer to a query that consists of a single fragment or operation. The evaluator would copy the
+// answer step by step. Instead, it reads no series, and complete puts the answer into its result at the end.
 type wholeAnswer struct {
 	grid steps
 	// isInstant is true if the answer is a vector, else it is a matrix.

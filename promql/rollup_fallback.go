@@ -225,7 +225,7 @@ func appendFallback(series []sourceSeries, at map[string]int, list []*query.Sele
 
 type startsKey struct{}
 
-// usesStarts reports whether a function of the query of ctx uses start timestamps.
+// usesStarts reports whether the function uses start timestamps in the query of ctx.
 func usesStarts(ctx context.Context, function string) bool {
 	return ctx.Value(startsKey{}) != nil && functionsUsingStarts[function]
 }
@@ -282,8 +282,8 @@ func (r *reader) selectLabels(ctx context.Context, q query.Query) ([]sourceSerie
 	return sortAndLimit(q, found.series), nil
 }
 
-// findLabels finds the series. If there is a limit, it first adds series with unsealed samples, then series of newer
-// times, then series of buckets.
+// findLabels finds the series. If there is a limit and enough series have unsealed samples, it adds only these.
+// Otherwise it adds series of times with raw samples, then series with buckets.
 func (r *reader) findLabels(ctx context.Context, q query.Query, found *labelSeries) error {
 	all := q
 	all.Sorted, all.Limit = false, found.limit
