@@ -207,8 +207,8 @@ func (x *run) all(p *Plan) error {
 	return x.count(p)
 }
 
-// compact creates long chunks in all past windows. It lists the windows again, because sealing and rolling up may have
-// made more of them ready.
+// compact creates long chunks in all past windows that overlap the range of the plan. It lists the windows again,
+// because sealing and rolling up may have made more of them ready.
 func (x *run) compact(p *Plan) error {
 	list, err := p.Range.within(x.store.Compactable(x.ctx, func() {}))
 	if err != nil {
@@ -234,8 +234,9 @@ func (x *run) compact(p *Plan) error {
 	return nil
 }
 
-// count counts the series of all past windows. It runs after the plan's last write to them. If the clock of this
-// process is untrusted, it leaves the work to other processes, because outdated counts must not be deleted then.
+// count counts the series of all past windows that overlap the range of the plan. It runs after the plan's last write
+// to these windows. If the clock of this process is untrusted, it leaves the work to other processes, because outdated
+// counts must not be deleted then.
 func (x *run) count(p *Plan) error {
 	list, err := p.Range.within(x.store.Counts().Uncounted(x.ctx, func() {}))
 	if err != nil {
@@ -263,8 +264,8 @@ func (x *run) count(p *Plan) error {
 	return nil
 }
 
-// step calls f, and counts the given number of steps as tried. It returns an error only if the run must stop: ctx has
-// ended, the engine is closed, or maxFailures consecutive calls have failed.
+// step calls tell and then f, and counts the given number of steps as tried. It returns an error only if the run must
+// stop: ctx has ended, the engine is closed, or maxFailures consecutive calls have failed.
 func (x *run) step(what string, steps int, f func() error) error {
 	if err := x.ctx.Err(); err != nil {
 		return err

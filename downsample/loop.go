@@ -93,7 +93,7 @@ func (l *Loop) rest(ctx context.Context, due <-chan time.Time, more <-chan struc
 		case <-due:
 			return true
 		case <-look.C:
-			failed = failed || !l.Relieve(ctx) // the next round retries it
+			failed = failed || !l.Relieve(ctx) // after a failure, not before the next round
 		}
 	}
 }

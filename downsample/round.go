@@ -17,13 +17,13 @@ const (
 	// roundLimit bounds the time that a round seals. After that time, the slots are listed again, because partitions
 	// move between processes and the head must release samples that other processes have sealed.
 	roundLimit = 5 * time.Minute
-	// thoroughInterval is the time between listings of all windows.
+	// thoroughInterval is the time between listings of the windows whose series need counting.
 	thoroughInterval = 10 * time.Minute
 	// sweepInterval is the time between two sweeps.
 	sweepInterval = 24 * time.Hour
-	// reliefInterval is the interval at which the bytes of settled slots in the head are checked. If these slots hold
-	// more than the bound, the slots without writes for reliefRest are sealed. If they hold reliefMost times the bound,
-	// all settled slots are sealed.
+	// reliefInterval is the interval at which the bytes of settled slots in the head are checked. If the settled slots
+	// without writes for reliefRest hold more than the bound, these slots are sealed. If all settled slots hold more
+	// than reliefMost times the bound, all of them are sealed.
 	reliefInterval = time.Second
 	reliefRest     = 2 * time.Second
 	reliefMost     = 4
