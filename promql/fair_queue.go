@@ -304,8 +304,8 @@ func (f *fairQueue) leave(shares []share) {
 	f.deleteIdleQueues(queues)
 }
 
-// addHeld adds to the bytes that tenants hold. They also count after the query has released its place. Negative bytes
-// are released.
+// addHeld adds to the bytes that tenants hold. The bytes also count after the query has released its place, until the
+// caller adds the same number of negative bytes.
 func (f *fairQueue) addHeld(shares []share, bytes int64) {
 	if bytes == 0 {
 		return

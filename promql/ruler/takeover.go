@@ -84,7 +84,8 @@ func (m *manager) iterateGroupLocked(ctx context.Context, g *rules.Group, due ti
 }
 
 // progress reports whether a group must continue from stored results, because another process has evaluated it or this
-// one has paused. It also returns the newest time at which this process has evaluated the group.
+// one has paused, and removes the mark that markFresh has set. It also returns the newest time at which this process
+// has evaluated the group.
 func (m *manager) progress(g *rules.Group) (fresh bool, done time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
