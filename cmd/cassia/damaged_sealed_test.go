@@ -18,8 +18,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/doctor"
 )
 
-// atIndex is the distance from the end of a sorted file to a byte of its index. The properties, the list of other blocks
-// and the footer are between them.
+// atIndex is the distance from the end of a sorted file to a byte of its index. The properties, the list of other
+// blocks and the footer are between them.
 const atIndex = 720
 
 // TestDamagedBlockIsOneProblem changes one bit in the index, in a block of rows or in the footer of each file with

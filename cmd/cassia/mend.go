@@ -112,8 +112,9 @@ func stillDamaged(from *backups.Location, dir string, stats *pebble.RepairStats)
 		)
 	}
 	if stats.CantOpen {
-		return fmt.Errorf("%s: no backup in %s has these files, and the directory can't be opened without them; restore "+
-			"a whole backup (cassia restore), or continue without the lost data if a line above names --give-up-log",
+		return fmt.Errorf("%s: no backup in %s has these files, and the directory can't be opened without them; "+
+			"restore a whole backup (cassia restore), or continue without the lost data if a line above names "+
+			"--give-up-log",
 			dir, from)
 	}
 	return fmt.Errorf("%s: no backup in %s has these files. cassia check lists the missing data; recover it with "+

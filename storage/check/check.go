@@ -11,6 +11,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/damagedblock"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -284,7 +285,7 @@ func (c *checker) checkShard(tenant string, window int64, metric string, in form
 // checkFilters checks the filters of labels pages, if there are any.
 func (c *checker) checkFilters(t *engine.Table, partition engine.Key) error {
 	return c.env.Rows.CheckFilters(c.ctx, t, partition, func(err error) {
-		if errors.As(err, new(*engine.DamagedBlockError)) {
+		if errors.As(err, new(*damagedblock.BlockError)) {
 			c.addMissed(c.env.GapOf(&engine.Range{Table: t, Partition: partition}, engine.Damage{Err: err}))
 			return
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/damagedblock"
 )
 
 // maxNamed is the max number of gaps that are recognized when they are found again, of damaged blocks whose rows are
@@ -29,7 +30,7 @@ type unreadable struct {
 
 // damagedBlock is a damaged block of a file, with the unreadable rows in it.
 type damagedBlock struct {
-	*engine.DamagedBlockError
+	*damagedblock.BlockError
 	tables []*missingRows
 }
 
@@ -75,32 +76,32 @@ func (c *checker) reportOnce(gap string) {
 // blockOf returns the damaged block in an error, or nil if the error has none or too many
 // blocks are known. It adds the block if it is new.
 func (u *unreadable) blockOf(err error) *damagedBlock {
-	var found *engine.DamagedBlockError
+	var found *damagedblock.BlockError
 	if !errors.As(err, &found) {
 		return nil
 	}
-	i := slices.IndexFunc(u.blocks, func(b *damagedBlock) bool { return isSame(b.DamagedBlockError, found) })
+	i := slices.IndexFunc(u.blocks, func(b *damagedBlock) bool { return isSame(b.BlockError, found) })
 	if i < 0 && len(u.blocks) == maxNamed {
 		return nil
 	}
 	if i < 0 {
-		i, u.blocks = len(u.blocks), append(u.blocks, &damagedBlock{DamagedBlockError: found})
+		i, u.blocks = len(u.blocks), append(u.blocks, &damagedBlock{BlockError: found})
 	}
 	return u.blocks[i]
 }
 
-func isSame(a, b *engine.DamagedBlockError) bool {
+func isSame(a, b *damagedblock.BlockError) bool {
 	return a.File == b.File && a.Offset == b.Offset && (a.File != "" || a.Error() == b.Error())
 }
 
 // addPart reports a damaged part of a file, with the unreadable rows in it.
 func (c *checker) addPart(problem error) {
-	var part *engine.DamagedBlockError
+	var part *damagedblock.BlockError
 	if !errors.As(problem, &part) {
 		c.report("%v", problem)
 		return
 	}
-	i := slices.IndexFunc(c.blocks, func(b *damagedBlock) bool { return isSame(b.DamagedBlockError, part) })
+	i := slices.IndexFunc(c.blocks, func(b *damagedBlock) bool { return isSame(b.BlockError, part) })
 	if i < 0 {
 		c.report("%v", problem)
 		return
@@ -112,7 +113,7 @@ func (c *checker) addPart(problem error) {
 // reportBlocks reports the damaged blocks that aren't part of a reported file.
 func (u *unreadable) reportBlocks(c *checker) {
 	for _, b := range u.blocks {
-		c.report("unreadable: %v%s", b.DamagedBlockError, b.affected())
+		c.report("unreadable: %v%s", b.BlockError, b.affected())
 	}
 	u.blocks = nil
 }

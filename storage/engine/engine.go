@@ -17,7 +17,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"time"
 )
@@ -51,25 +50,6 @@ var (
 	// ErrUnavailable means that the engine can't serve the request now. The caller may retry it later.
 	ErrUnavailable = errors.New("engine: unavailable")
 )
-
-// DamagedBlockError is an ErrCorrupt of a read, with the damaged part of a file of this process. Every read of a row in
-// the damaged part returns it. Engines whose files are on servers don't.
-type DamagedBlockError struct {
-	// File is the name of the file; "": unknown. Offset is the position of the block in the file; -1: unknown, or the
-	// damage isn't in a block.
-	File   string
-	Offset int64
-	Err    error
-}
-
-func (e *DamagedBlockError) Error() string {
-	if e.File == "" {
-		return fmt.Sprintf("%v: %v", ErrCorrupt, e.Err)
-	}
-	return fmt.Sprintf("%v: file %s: %v", ErrCorrupt, e.File, e.Err)
-}
-
-func (e *DamagedBlockError) Unwrap() []error { return []error{ErrCorrupt, e.Err} }
 
 // Engine stores wide rows. Its methods may be called concurrently.
 type Engine interface {

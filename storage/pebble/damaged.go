@@ -15,6 +15,7 @@ import (
 	pebbledb "github.com/cockroachdb/pebble/v2"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/damagedblock"
 	"github.com/cassia-db/cassia/storage/pebble/badblocks"
 )
 
@@ -141,7 +142,7 @@ func (e *Engine) isLive(table uint64) bool {
 }
 
 // VerifyFiles reads all sorted files and compares every block with its checksum. report is called for each damaged part
-// of a file, whose rows can't be read, with an engine.DamagedBlockError, and for each other file that is damaged.
+// of a file, whose rows can't be read, with an damagedblock.BlockError, and for each other file that is damaged.
 func (e *Engine) VerifyFiles(ctx context.Context, report func(problem error)) (files int, bytes int64, err error) {
 	if err := e.begin(ctx); err != nil {
 		return 0, 0, err
@@ -212,13 +213,13 @@ func fileName(table *pebbledb.SSTableInfo) string {
 // cause returns the error for rows in the range. It is the same for every scan that finds the damage.
 func (b badRange) cause() error { return fmt.Errorf("pebble: %w", b.block()) }
 
-func (b badRange) block() *engine.DamagedBlockError { return badblocks.LocateIn(b.file, b.err) }
+func (b badRange) block() *damagedblock.BlockError { return badblocks.LocateIn(b.file, b.err) }
 
 func (b badRange) String() string { return (&damagedPart{b.block(), []badRange{b}}).Error() }
 
 // damagedPart is a damaged part of a file. There are multiple ranges if multiple tables use the file.
 type damagedPart struct {
-	*engine.DamagedBlockError
+	*damagedblock.BlockError
 	ranges []badRange
 }
 
@@ -228,7 +229,7 @@ func partsOf(ranges []badRange) (parts []*damagedPart) {
 		block := r.block()
 		i := slices.IndexFunc(parts, func(p *damagedPart) bool { return p.File == block.File && p.Offset == block.Offset })
 		if i < 0 {
-			i, parts = len(parts), append(parts, &damagedPart{DamagedBlockError: block})
+			i, parts = len(parts), append(parts, &damagedPart{BlockError: block})
 		}
 		parts[i].ranges = append(parts[i].ranges, r)
 	}
@@ -249,7 +250,7 @@ func (p *damagedPart) Error() string {
 	return fmt.Sprintf("file %s is damaged: rows %s are unreadable: %v", p.File, strings.Join(rows, ", and "), p.Err)
 }
 
-func (p *damagedPart) Unwrap() error { return p.DamagedBlockError }
+func (p *damagedPart) Unwrap() error { return p.BlockError }
 
 // keyInWords describes the fields of a key, or of a prefix of a key.
 func keyInWords(key []byte) string {

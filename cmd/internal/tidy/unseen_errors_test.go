@@ -26,7 +26,7 @@ var unseenErrors = map[string][]string{
 		"pebble.ErrLockHeld",
 		"adapter.RejectedError", "fetch.BusyError", "fetch.StatusError", "lines.lineError", "overhttp.serverError",
 		"pebble.firstLine", "promql.apiError", "storage.plainError", "main.oneLineError", "kairosdb.DamageError",
-		"pebble.damageError", "jsonapi.ErrBusy", "resolution.ErrRawExpired", "pebble.errReadOnlyFS",
+		"badblocks.errorInFile", "jsonapi.ErrBusy", "resolution.ErrRawExpired", "pebble.errReadOnlyFS",
 	},
 	"it says of a flag or a request, together with its name, what it must be": {
 		"config.errMatchesAll", "metadata.errSource", "s3.errSecret", "jsonapi.problem", "ui.badRequest",
@@ -57,7 +57,9 @@ var saidOf = map[string]string{
 	"retention.HoleError":              "have expired: they were written before the retention was raised",
 	"jsonapi.ErrForbidden":             "403 `forbidden`",
 	"jsonapi.ErrUnprocessable":         "422 `too much`",
-	"pebble.badBlockError":             "stored data is damaged", // the engine's prefix
+	"badblocks.KnownBlockError":        "stored data is damaged", // the engine's prefix
+	"damagedblock.BlockError":          "stored data is damaged",
+	"pebble.damagedPart":               "is damaged: rows from",
 	"lasting.Error":                    "certificate signed by unknown authority",
 	"main.errDamaged":                  "the samples read back differ from the acknowledged samples",
 	"main.errNoAnswer":                 "no response for",

@@ -19,7 +19,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"golang.org/x/time/rate"
 
-	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/damagedblock"
 )
 
 // List contains the blocks of sorted files in which Pebble has detected a wrong checksum. On a mismatch, Pebble searches
@@ -58,7 +58,7 @@ func New() *List {
 // knownBlock is a block with the error of the read that found its damage.
 type knownBlock struct {
 	blockAt
-	err *engine.DamagedBlockError
+	err *damagedblock.BlockError
 }
 
 // blockAt is the position of a block with its trailer in its file. Its offset is -1 for damage that isn't in a block.
@@ -98,7 +98,7 @@ func (l *List) Record(path string, err error) {
 
 // Blocks returns the errors of the damaged blocks, in the order of the files and of the blocks. It omits blocks that
 // were readable when they were read again.
-func (l *List) Blocks() (blocks []*engine.DamagedBlockError) {
+func (l *List) Blocks() (blocks []*damagedblock.BlockError) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, known := range l.known {
@@ -106,7 +106,7 @@ func (l *List) Blocks() (blocks []*engine.DamagedBlockError) {
 			blocks = append(blocks, b.err)
 		}
 	}
-	slices.SortFunc(blocks, func(a, b *engine.DamagedBlockError) int {
+	slices.SortFunc(blocks, func(a, b *damagedblock.BlockError) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Offset, b.Offset))
 	})
 	return blocks

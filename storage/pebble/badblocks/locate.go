@@ -8,11 +8,11 @@ import (
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
 
-	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/damagedblock"
 )
 
 // Locate returns the error of a read with the damaged file and block, as far as Pebble's error contains them.
-func Locate(err error) *engine.DamagedBlockError {
+func Locate(err error) *damagedblock.BlockError {
 	if info := pebbledb.ExtractDataCorruptionInfo(err); info != nil {
 		return LocateIn(filepath.Base(info.Path), err)
 	}
@@ -20,7 +20,7 @@ func Locate(err error) *engine.DamagedBlockError {
 }
 
 // LocateIn is Locate for an error of a read of a file.
-func LocateIn(file string, err error) *engine.DamagedBlockError {
+func LocateIn(file string, err error) *damagedblock.BlockError {
 	at := int64(-1)
 	if found := anyBlock.FindStringSubmatch(firstLine(err)); found != nil {
 		at, _ = strconv.ParseInt(found[1], 10, 64)
@@ -28,7 +28,7 @@ func LocateIn(file string, err error) *engine.DamagedBlockError {
 	if file != "" {
 		err = errorInFile{err}
 	}
-	return &engine.DamagedBlockError{File: file, Offset: at, Err: err}
+	return &damagedblock.BlockError{File: file, Offset: at, Err: err}
 }
 
 // anyBlock matches the offset of a block in Pebble's errors.

@@ -1,0 +1,27 @@
+// Package damagedblock has the error of reads of a damaged file. Engines with files in this process return it.
+package damagedblock
+
+import (
+	"fmt"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// BlockError is an engine.ErrCorrupt of a read, with the damaged part of a file of this process. Every read of a row in
+// the damaged part returns it. Engines whose files are on servers don't.
+type BlockError struct {
+	// File is the name of the file; "": unknown. Offset is the position of the block in the file; -1: unknown, or the
+	// damage isn't in a block.
+	File   string
+	Offset int64
+	Err    error
+}
+
+func (e *BlockError) Error() string {
+	if e.File == "" {
+		return fmt.Sprintf("%v: %v", engine.ErrCorrupt, e.Err)
+	}
+	return fmt.Sprintf("%v: file %s: %v", engine.ErrCorrupt, e.File, e.Err)
+}
+
+func (e *BlockError) Unwrap() []error { return []error{engine.ErrCorrupt, e.Err} }
