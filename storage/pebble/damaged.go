@@ -172,9 +172,9 @@ func (e *Engine) VerifyFiles(ctx context.Context, report func(problem error)) (f
 	return files, bytes, err
 }
 
-// DamagedFiles describes the damaged parts of files that reads and compactions have found since the engine was opened.
-// If a file was verified because of a scan that skips damage, they have the form of VerifyFiles. Files that were deleted
-// since are omitted.
+// DamagedFiles describes the damaged parts of files that reads and compactions have found since the engine was opened,
+// except those of deleted files. If a file was verified because of a scan that skips damage, its parts are described as
+// by VerifyFiles.
 func (e *Engine) DamagedFiles() (problems []string) {
 	if e.acquire() != nil {
 		return nil
@@ -227,7 +227,9 @@ type damagedPart struct {
 func partsOf(ranges []badRange) (parts []*damagedPart) {
 	for _, r := range ranges {
 		block := r.block()
-		i := slices.IndexFunc(parts, func(p *damagedPart) bool { return p.File == block.File && p.Offset == block.Offset })
+		i := slices.IndexFunc(parts, func(p *damagedPart) bool {
+			return p.File == block.File && p.Offset == block.Offset
+		})
 		if i < 0 {
 			i, parts = len(parts), append(parts, &damagedPart{BlockError: block})
 		}

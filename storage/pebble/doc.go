@@ -74,8 +74,8 @@
 //
 // # When files are damaged
 //
-// A damaged block is an error of the scan that reads it (damagedblock.BlockError), or a gap in a scan that continues after
-// damage (engine.Range.Damaged). In the second case the file is verified completely, and the keys that its damaged
+// A damaged block is an error of the scan that reads it (damagedblock.BlockError), or a gap in a scan that continues
+// after damage (engine.Range.Damaged). In the second case the file is verified completely, and the keys that its damaged
 // blocks may contain are left out. They are also left out of newer and older files, because the damaged block may have
 // a delete or a newer value. See tableFile and skipping. Reading a damaged block again costs no more than reading
 // another block, see package badblocks.

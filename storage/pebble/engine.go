@@ -279,7 +279,8 @@ var replayedLog = regexp.MustCompile(`replaying wal (\d+), offset`)
 func openError(dir string, err error) error {
 	// Pebble has no distinct error for a table whose size differs from the manifest.
 	isOtherSize := strings.Contains(err.Error(), "object size mismatch")
-	if found := replayedLog.FindStringSubmatch(fmt.Sprintf("%+v", err)); pebbledb.IsCorruptionError(err) && found != nil {
+	found := replayedLog.FindStringSubmatch(fmt.Sprintf("%+v", err))
+	if pebbledb.IsCorruptionError(err) && found != nil {
 		number, _ := strconv.ParseUint(found[1], 10, 64)
 		return damagedFile(dir, fmt.Sprintf("%06d.log", number), fmt.Sprintf("%v%s", firstLine{err}, lostWrites))
 	}

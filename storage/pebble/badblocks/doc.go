@@ -1,5 +1,5 @@
-// Package badblocks keeps a list of the damaged blocks that reads of sorted files have found, and handles later reads of
-// these blocks.
+// Package badblocks keeps a list of the damaged blocks that reads of sorted files have found, and handles later reads
+// of these blocks.
 //
 //	Pebble's event ──► List.Record
 //	                      │

@@ -22,10 +22,10 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/damagedblock"
 )
 
-// List contains the blocks of sorted files in which Pebble has detected a wrong checksum. On a mismatch, Pebble searches
-// for a flipped bit by computing a checksum per bit. That takes half a second of CPU for a block of 40 KB each time the
-// block is read, and a query for neighboring rows reads the block about a hundred times. So from the second read on,
-// the list compares the checksums of these blocks first, and returns the error to Pebble.
+// List contains the blocks of sorted files in which Pebble has detected a wrong checksum. On a mismatch, Pebble
+// searches for a flipped bit by computing a checksum per bit. That takes half a second of CPU for a block of 40 KB each
+// time the block is read, and a query for neighboring rows reads the block about a hundred times. So from the second
+// read on, the list compares the checksums of these blocks first, and returns the error to Pebble.
 //
 // Pebble also retries compactions and the collection of statistics without a pause while a file is damaged, about 800
 // times per second. So reads of bad blocks are slowed down if there are many, except in a directory that is opened for
