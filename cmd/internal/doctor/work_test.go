@@ -36,9 +36,9 @@ func TestWork(t *testing.T) {
 		}}, level: Error, what: "sealing fails in 1 partition (0): the disk is full", do: "a full or failing disk"},
 		{name: "damage", status: downsample.Status{Partitions: []downsample.PartitionStatus{
 			{FailedRounds: 1, LastError: damage}, {Partition: 1}, {Partition: 2, FailedRounds: 1, LastError: damage},
-		}}, level: Error, 
+		}}, level: Error,
 			what: "sealing fails in 2 partitions (0, 2): sealing: stored data is damaged: file 000005.sst",
-			do: "cassia restore --damaged --from=BACKUPS --storage.path=data"},
+			do:   "cassia restore --damaged --from=BACKUPS --storage.path=data"},
 		{name: "a damaged window", status: downsample.Status{Rollups: downsample.RollupStatus{
 			First: []downsample.WindowStatus{{Failures: 1, LastError: damage}, {Failures: 1, LastError: damage}},
 		}}, level: Error, what: "computing rollups fails, 1 time so far: ", do: "cassia check --storage.path=data"},
