@@ -88,20 +88,20 @@ func (r *histogramRun) add(next *Histograms, isStartReset bool) {
 		case r.h.Count == 1:
 			r.h.FirstReset, r.h.FirstStartReset, r.second = isReset, !isReset, next.First
 		case isReset:
-			r.addCorrection(before)
+			r.addTo(&r.h.Correction, before, layouts.CorrectionsAdded, reconciledCorrection)
 		default:
-			r.addStartCorrection(before)
+			r.addTo(&r.h.StartCorrection, before, layouts.StartCorrectionsAdded, ReconciledStartCorrection)
 		}
 		r.recordLayout(next.First, 0)
 		switch {
 		case next.FirstReset:
-			r.addCorrection(next.First)
+			r.addTo(&r.h.Correction, next.First, layouts.CorrectionsAdded, reconciledCorrection)
 		case next.FirstStartReset:
-			r.addStartCorrection(next.First)
+			r.addTo(&r.h.StartCorrection, next.First, layouts.StartCorrectionsAdded, ReconciledStartCorrection)
 		}
 	}
-	r.addCorrection(next.Correction)
-	r.addStartCorrection(next.StartCorrection)
+	r.addTo(&r.h.Correction, next.Correction, layouts.CorrectionsAdded, reconciledCorrection)
+	r.addTo(&r.h.StartCorrection, next.StartCorrection, layouts.StartCorrectionsAdded, ReconciledStartCorrection)
 	if next.Count > 1 {
 		r.recordLayout(next.Last, next.Coarser)
 		if next.MixedKinds {
@@ -122,17 +122,8 @@ func (r *histogramRun) recordLayout(h *histogram.FloatHistogram, coarser uint8) 
 	r.least = min(r.least, h.Schema-int32(coarser))
 }
 
-// addCorrection adds by, which may be nil, to the correction.
-func (r *histogramRun) addCorrection(by *histogram.FloatHistogram) {
-	r.addTo(&r.h.Correction, by, layouts.CorrectionsAdded, reconciledCorrection)
-}
-
-// addStartCorrection adds by, which may be nil, to the correction for resets that only start timestamps show.
-func (r *histogramRun) addStartCorrection(by *histogram.FloatHistogram) {
-	r.addTo(&r.h.StartCorrection, by, layouts.StartCorrectionsAdded, ReconciledStartCorrection)
-}
-
-// addTo adds by to a correction. added and reconciled are the elements of the sets for this correction.
+// addTo adds by, which may be nil, to a correction. added and reconciled are the elements of the sets for this
+// correction.
 func (r *histogramRun) addTo(correction **histogram.FloatHistogram, by *histogram.FloatHistogram, added layouts.Traits,
 	reconciled Reconciled) {
 	switch {
