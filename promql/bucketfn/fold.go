@@ -192,8 +192,8 @@ func (e *Evaluator) evaluateSums(b *rollup.Buckets, w Windows, out *Result,
 }
 
 // sumOfHistograms adds up the sums of the buckets [lo, hi) of histograms as Prometheus' sum_over_time does. sum is nil
-// if the histograms can't be added. known is false if the sum of a bucket is unknown, or the result depends on the order
-// of addition.
+// if the histograms can't be added. known is false if the sum of a bucket is unknown, or the result depends on the
+// order of addition.
 func (e *Evaluator) sumOfHistograms(b *rollup.Buckets, lo, hi int,
 	out *Result) (sum *histogram.FloatHistogram, known bool) {
 	list := b.Histograms[lo:hi]
