@@ -22,17 +22,19 @@ type hiddenRoller struct {
 }
 
 // RollHidden creates the rollups of the raw windows that are about to be hidden, and of the window after them, which is
-// hidden gradually as time passes. It returns the time until which windows may be hidden. The rollups must be complete
-// first, because on engines that expire rows queries don't read hidden samples. While a delete isn't cleaned,
-// RollHidden also checks windows that are already hidden: if samples arrived there after the delete, queries return
-// them only once the delete was applied to the rollups.
+// hidden gradually as time passes. It returns the time until which rollups are complete. The rollups must be complete
+// first, because queries don't read hidden samples. While a delete isn't cleaned, RollHidden also checks windows that
+// are already hidden: if samples arrived there after the delete, queries return them only once the delete was applied
+// to the rollups.
 func (x *hiddenRoller) RollHidden(
-	ctx context.Context, tenant string, class, hidden, missing, target int64,
+	ctx context.Context, tenant string, h *retention.Boundary, target int64,
 ) (int64, error) {
 	if target == retention.Never {
 		return target, nil
 	}
-	s, from := x.s, min(hidden, target)
+	s, class, missing := x.s, h.Class, h.LackingMS
+	from, hides := min(h.HiddenMS, target), max(target, missing)
+	next := s.period.WindowEnd(s.period.WindowAt(rollup.Raw, hides+1))
 	if err := s.peers.settle(ctx, tenant); err != nil {
 		return from, err
 	}
@@ -42,17 +44,15 @@ func (x *hiddenRoller) RollHidden(
 		return from, err
 	case len(ds) == 0:
 		s.rolled.Delete(tenantClass{tenant, class})
-		if target <= hidden {
-			return target, nil
+		if h.NextRolled && hides == h.HiddenMS {
+			return next, nil
 		}
 	default:
 		if err := x.rollMissing(ctx, tenant, class, missing, from, ds); err != nil {
 			return from, err
 		}
 	}
-	next := s.period.WindowEnd(s.period.WindowAt(rollup.Raw, target+1))
-	to, err := x.RollUntil(ctx, tenant, from, next)
-	return min(to, target), err
+	return x.RollUntil(ctx, tenant, from, next)
 }
 
 // rollMissing creates missing rollups of hidden windows up to a time. It skips windows to which nothing was written

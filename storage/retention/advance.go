@@ -10,9 +10,10 @@ import (
 
 // Roller computes the rollups of raw windows before the windows are hidden or dropped.
 type Roller interface {
-	// RollHidden computes the rollups of a class's raw windows that are to be hidden, up to target. hidden and missing
-	// are the current HiddenMS and LackingMS. It returns the time until which raw windows may be hidden.
-	RollHidden(ctx context.Context, tenant string, class, hidden, missing, target int64) (to int64, err error)
+	// RollHidden computes the rollups of the raw windows that are to be hidden: up to target, which is the end of a
+	// window, and the window after it. h is the current boundary of the class. It returns the time until which rollups
+	// are complete.
+	RollHidden(ctx context.Context, tenant string, h *Boundary, target int64) (to int64, err error)
 	// RollUntil computes the rollups of the raw windows between two window ends, and returns the time until which
 	// rollups are complete.
 	RollUntil(ctx context.Context, tenant string, from, to int64) (int64, error)
@@ -40,7 +41,7 @@ func (x *Advancing) Tenant(ctx context.Context, tenant string) (*Boundaries, err
 	after, err := x.k.updateBoundaries(ctx, tenant, func(before *Boundaries) (*boundaryRow, error) {
 		was, next, failed = &before.boundaryRow, before.clone(), nil
 		x.k.applyRetention(tenant, next, func(h *Boundary, target int64) int64 {
-			to, err := x.roller.RollHidden(ctx, tenant, h.Class, h.HiddenMS, h.LackingMS, target)
+			to, err := x.roller.RollHidden(ctx, tenant, h, target)
 			failed = errors.Join(failed, err)
 			return to
 		})
@@ -58,7 +59,8 @@ func (x *Advancing) Tenant(ctx context.Context, tenant string) (*Boundaries, err
 
 // applyRetention hides the windows that are entirely past the retention of a class, and shows hidden windows that no
 // longer are. Raw samples are hidden only after their rollups were computed, because queries then read the rollups.
-// roll computes the rollups, and returns the time until which no rollups are missing.
+// roll computes the rollups, and returns the time until which no rollups are missing. If this is after target, the
+// rollups of the next window also exist, and queries may hide its samples as they pass the retention.
 func (k *Keeper) applyRetention(tenant string, next *boundaryRow, roll func(h *Boundary, target int64) int64) {
 	seen := k.env.Clock.ObservedUptimeMS()
 	now, _ := k.env.Clock.Times()
@@ -69,14 +71,17 @@ func (k *Keeper) applyRetention(tenant string, next *boundaryRow, roll func(h *B
 			if !known {
 				h.KeptMS = keptMS
 			}
+			rolled := int64(Never)
 			if res == rollup.Raw {
-				target = roll(h, target)
+				rolled = roll(h, target)
+				target = min(target, rolled)
 			}
 			var was *loweredFrom
 			if isShorter(keptMS, h.KeptMS) {
 				was = &loweredFrom{KeptMS: h.KeptMS, HiddenMS: h.HiddenMS}
 			}
 			h.setTarget(target, seen, was)
+			h.NextRolled = rolled > h.HiddenMS
 			h.setRetention(keptMS, seen)
 		}
 	}

@@ -17,8 +17,8 @@ import (
 //	   |.........|..............|.........................|..........> time
 //	     no rows   rows exist:    hidden by the flags and   shown
 //	               a higher       the clock, up to the end
-//	               retention      of one more window
-//	               shows them
+//	               retention      of one more window; raw
+//	               shows them     rows only if NextRolled
 //
 // All three are ends of windows in milliseconds, or Never if they apply to no window. If the engine expires rows,
 // LackingMS stays Never, and DroppedMS is only the time until which the windows of steps were processed.
@@ -27,6 +27,9 @@ type Boundary struct {
 	Resolution rollup.Resolution `json:"resolution"`
 	// HiddenMS is lowered when the retention is raised, but never below LackingMS.
 	HiddenMS int64 `json:"hidden_ms"`
+	// NextRolled is true if the rollups of the first raw window after HiddenMS are complete. Only then may queries hide
+	// samples of this window as they pass the retention. It is false for rollups, and whenever HiddenMS changes.
+	NextRolled bool `json:"next_rolled,omitempty"`
 	// LackingMS is the time until which rows may be missing because they were dropped or never computed. It is lowered
 	// when an import restores a window.
 	LackingMS int64 `json:"lacking_ms"`
@@ -91,8 +94,14 @@ func (h *Boundary) setTarget(target, seenMS int64, was *loweredFrom) {
 			h.Steps = h.Steps[1:]
 		}
 	}
-	h.HiddenMS = max(target, h.LackingMS)
+	h.setHidden(max(target, h.LackingMS))
 	h.DroppedMS = min(h.DroppedMS, h.HiddenMS)
+}
+
+// setHidden sets HiddenMS. If it changes, another window is the next one, whose rollups may be missing.
+func (h *Boundary) setHidden(ms int64) {
+	h.NextRolled = h.NextRolled && ms == h.HiddenMS
+	h.HiddenMS = ms
 }
 
 // hiddenSince returns the observed uptime at which the window with this end was hidden. ok is false if the window isn't
@@ -145,7 +154,7 @@ func (h *Boundary) recordMissing(to int64) {
 		h.LackingMS = max(h.LackingMS, h.Holes[0].ToMS)
 		h.Holes = h.Holes[1:]
 	}
-	h.HiddenMS = max(h.HiddenMS, h.LackingMS)
+	h.setHidden(max(h.HiddenMS, h.LackingMS))
 }
 
 // mayMiss reports whether rows of the window with this end may be missing.
@@ -178,7 +187,7 @@ func (h *Boundary) restoreWindow(start, end int64) bool {
 	}
 	h.Holes, h.LackingMS = next, min(h.LackingMS, start)
 	h.DroppedMS = min(h.DroppedMS, h.LackingMS)
-	h.HiddenMS = max(h.LackingMS, h.hiddenBySteps(len(h.Steps)))
+	h.setHidden(max(h.LackingMS, h.hiddenBySteps(len(h.Steps))))
 	return true
 }
 

@@ -95,7 +95,7 @@ func TestRestoredWindows(t *testing.T) {
 }
 
 // boundariesGolden is the row that FORMAT.md shows.
-const boundariesGolden = `{"horizons":[{"class":0,"resolution":0,"hidden_ms":1777593600000,"lacking_ms":1776988800000,"dropped_ms":1776988800000,"holes":[{"from_ms":1777075200000,"to_ms":1777161600000}],"kept_ms":2592000000,"before_ms":86400000,"since_ms":31532400000,"steps":[{"to_ms":1777507200000,"seen_ms":31532400000,"lowered":{"kept_ms":0,"hidden_ms":1776988800000}},{"to_ms":1777593600000,"seen_ms":31618800000}]},{"class":0,"resolution":1,"hidden_ms":-9007199254740992,"lacking_ms":-9007199254740992,"dropped_ms":-9007199254740992,"kept_ms":0}]}`
+const boundariesGolden = `{"horizons":[{"class":0,"resolution":0,"hidden_ms":1777593600000,"next_rolled":true,"lacking_ms":1776988800000,"dropped_ms":1776988800000,"holes":[{"from_ms":1777075200000,"to_ms":1777161600000}],"kept_ms":2592000000,"before_ms":86400000,"since_ms":31532400000,"steps":[{"to_ms":1777507200000,"seen_ms":31532400000,"lowered":{"kept_ms":0,"hidden_ms":1776988800000}},{"to_ms":1777593600000,"seen_ms":31618800000}]},{"class":0,"resolution":1,"hidden_ms":-9007199254740992,"lacking_ms":-9007199254740992,"dropped_ms":-9007199254740992,"kept_ms":0}]}`
 
 func TestBoundaryRows(t *testing.T) {
 	r, err := parseBoundaries([]byte(boundariesGolden))
@@ -103,7 +103,7 @@ func TestBoundaryRows(t *testing.T) {
 	require.Equal(t, boundaryRow{List: []Boundary{
 		{
 			HiddenMS: 1777593600000, LackingMS: 1776988800000, DroppedMS: 1776988800000, KeptMS: 2592000000,
-			BeforeMS: 86400000, SinceMS: 31532400000,
+			BeforeMS: 86400000, SinceMS: 31532400000, NextRolled: true,
 			Holes: []hole{{1777075200000, 1777161600000}},
 			Steps: []hidingStep{
 				{1777507200000, 31532400000, &loweredFrom{0, 1776988800000}}, {1777593600000, 31618800000, nil},

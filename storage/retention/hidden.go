@@ -120,8 +120,8 @@ func (k *Keeper) shownBy() (now, later time.Time) {
 }
 
 // shownAfter returns the newest hidden timestamp of a class at a resolution, apart from holes. The retention and the
-// clock of this process hide at most one window beyond the stored HiddenMS. Hiding more requires a change of the stored
-// boundary. If this clock is slower than the clock with which HiddenMS was stored, less is hidden: samples that a batch
+// clock of this process hide at most one window beyond the stored HiddenMS, and no raw window whose rollups may be
+// missing. Hiding more requires a change of the stored boundary. If this clock is slower than the clock with which HiddenMS was stored, less is hidden: samples that a batch
 // accepts must be visible, and all rows after LackingMS exist.
 func (k *Keeper) shownAfter(now time.Time, b *Boundaries, tenant string, class int64, res rollup.Resolution) int64 {
 	at := PastUntil(now, k.RetentionOf(tenant, class).Duration(res))
@@ -129,8 +129,11 @@ func (k *Keeper) shownAfter(now time.Time, b *Boundaries, tenant string, class i
 	if h == nil {
 		return at
 	}
-	at = min(at, k.env.Period.WindowEnd(k.env.Period.WindowAt(res, max(h.HiddenMS, Never)+1)))
-	return max(at, k.hiddenAt(now, h), h.LackingMS)
+	to := max(h.HiddenMS, Never)
+	if h.NextRolled || res != rollup.Raw {
+		to = k.env.Period.WindowEnd(k.env.Period.WindowAt(res, to+1))
+	}
+	return max(min(at, to), k.hiddenAt(now, h), h.LackingMS)
 }
 
 // hiddenAt returns the time until which the boundary hides windows at time now, according to its retention and at most

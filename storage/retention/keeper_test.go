@@ -53,7 +53,7 @@ func (r *keeperRig) keeping(raw time.Duration) *Keeper {
 // rollsAll is a Roller that has nothing to compute.
 type rollsAll struct{}
 
-func (rollsAll) RollHidden(_ context.Context, _ string, _, _, _, target int64) (int64, error) {
+func (rollsAll) RollHidden(_ context.Context, _ string, _ *Boundary, target int64) (int64, error) {
 	return target, nil
 }
 func (rollsAll) RollUntil(_ context.Context, _ string, _, to int64) (int64, error) { return to, nil }

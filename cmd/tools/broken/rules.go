@@ -157,7 +157,15 @@ var rules = []rule{
 	},
 	{
 		"samples are hidden when their rollups are there", "storage/roll_hidden.go",
-		"	to, err := x.RollUntil(ctx, tenant, from, next)\n", "	to, err := next, error(nil)\n", "TestHiddenWhenRollupsKnow",
+		"	return x.RollUntil(ctx, tenant, from, next)\n", "	return next, nil\n", "TestHiddenWhenRollupsKnow|TestHiddenOnlyWithRollups",
+	},
+	{
+		"no raw samples are hidden before their rollups are there", "storage/retention/hidden.go",
+		"	if h.NextRolled || res != rollup.Raw {", "	if true {", "TestHiddenOnlyWithRollups",
+	},
+	{
+		"rollups that could not be made are made by the next pass", "storage/roll_hidden.go",
+		"		if h.NextRolled && hides == h.HiddenMS {", "		if hides == h.HiddenMS {", "TestHiddenOnlyWithRollups",
 	},
 	{
 		"samples go when their rollups are there", "storage/roll_hidden.go",
