@@ -23,8 +23,8 @@ const (
 )
 
 // comomentBits is the number of bits of a comoment below the power of two above its bound, see comomentExponent. The
-// error of a line's slope is less than 1e-13 of the largest value divided by the time from the first to the last
-// sample.
+// rounding changes a line's slope by less than 3e-14 of max − min of the values, divided by the standard deviation of
+// the times.
 const comomentBits = 45
 
 // maxComomentExponent bounds the exponents of stored comoments, to prevent overflows when they are merged.
@@ -84,10 +84,11 @@ func (b *Buckets) TimeMoment(i int) float64 {
 	return timeMoment(int64(b.Count[i]), b.TimeSum[i], b.TimeSquares[i])
 }
 
-// comomentExponent returns the exponent of the power of two above the max comoment, which is the largest absolute value
-// · √(n · Σ(t − t̄)²). ok is false if comoments of that size aren't stored.
+// comomentExponent returns the exponent of the power of two above the bound of comoments, (max − min) · √(n · Σ(t −
+// t̄)²). The bound depends on the spread of the values, not on their size, because values may change little compared to
+// their size. ok is false if comoments of that size aren't stored.
 func comomentExponent(least, greatest float64, n int64, timeMoment float64) (e int, ok bool) {
-	most := max(math.Abs(least), math.Abs(greatest)) * math.Sqrt(float64(n)*timeMoment)
+	most := (greatest - least) * math.Sqrt(float64(n)*timeMoment)
 	if !(most > 0 && most <= math.MaxFloat64) {
 		return 0, false
 	}

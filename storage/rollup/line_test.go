@@ -99,8 +99,8 @@ func TestSmallSlopesOfLargeValues(t *testing.T) {
 		for _, b := range []*Buckets{&fine, &coarse} {
 			for i := range b.End {
 				apart := math.Sqrt(b.TimeMoment(i) / float64(b.Count[i]))
-				require.InDelta(t, 1, b.Comoment[i]/b.TimeMoment(i), 1e-13*(math.Abs(offset)+2e7)/apart,
-					"offset %v", offset)
+				require.InDelta(t, 1, b.Comoment[i]/b.TimeMoment(i),
+					(1e-13*(b.Max[i]-b.Min[i])+1e-15*math.Abs(offset))/apart, "offset %v", offset)
 			}
 		}
 	}
