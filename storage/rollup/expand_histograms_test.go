@@ -143,6 +143,58 @@ func TestExpandHistogramsKeepsChanges(t *testing.T) {
 	require.Less(t, differ*10, counters, "%d of %d counters", differ, counters)
 }
 
+// TestExpandedHistogramsAreComputable requires that the counts of reconstructed native histograms, also of floats that
+// aren't integers, are neither NaN nor negative and match their buckets.
+func TestExpandedHistogramsAreComputable(t *testing.T) {
+	var x Expander
+	for seed := range soak.Seeds(t, 4000) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		n, gauge, layouts, infinite := 3+r.IntN(40), r.IntN(3) == 0, r.IntN(2) == 0, r.IntN(8) == 0
+		drawn := layoutsOf(r, n, gauge, []int{0, 1, 3, n}[r.IntN(4)], layouts)
+		by, unbucketed := []float64{1, 0.37, 1e-3, 1e17}[r.IntN(4)], 0.0
+		var in, s chunk.Samples
+		for _, h := range drawn.H {
+			f := h.Float.Copy().Mul(by)
+			if seed%5 == 0 && f.Schema >= 0 {
+				unbucketed += by * float64(r.IntN(2)) // observations of NaN
+				f.Count += unbucketed
+			}
+			if infinite && r.IntN(3) == 0 {
+				f.Sum = math.Inf(1)
+			}
+			in.AppendHistogram(chunk.Histogram{T: h.T, Float: f})
+		}
+		b := bucketOf(t, &in)
+		x.Expand(&s, b, 0)
+		for _, h := range s.H {
+			requireComputable(t, h.Float, seed)
+			require.False(t, math.IsNaN(h.Float.Sum), "seed %d: %v", seed, h.Float)
+			require.True(t, infinite || !math.IsInf(h.Float.Sum, 0), "seed %d: %v", seed, h.Float)
+		}
+		want, made := b.Histograms[0], bucketOf(t, &s).Histograms[0]
+		if gauge || b.Resets[0] == 0 {
+			require.InDelta(t, want.Sum.Count, made.Sum.Count, 1e-9*want.Sum.Count, "seed %d", seed)
+		}
+		if !gauge && !layouts {
+			require.InDelta(t, lost(want), lost(made), 1e-9*lost(want), "seed %d", seed)
+		}
+	}
+}
+
+// requireComputable requires that the counts of h are neither NaN nor negative and match its buckets.
+func requireComputable(t *testing.T, h *histogram.FloatHistogram, seed uint64) {
+	t.Helper()
+	all := h.ZeroCount
+	for _, n := range append(append([]float64{h.ZeroCount, h.Count}, h.PositiveBuckets...), h.NegativeBuckets...) {
+		require.GreaterOrEqual(t, n, 0.0, "seed %d: %v", seed, h)
+	}
+	for _, n := range append(append([]float64{}, h.PositiveBuckets...), h.NegativeBuckets...) {
+		all += n
+	}
+	require.GreaterOrEqual(t, h.Count, all*(1-1e-12), "seed %d: %v", seed, h)
+	require.NoError(t, h.Validate(), "seed %d", seed)
+}
+
 // layoutsOf returns n native histograms, at most half of which observe values.
 func layoutsOf(r *rand.Rand, n int, gauge bool, resets int, layouts bool) (in chunk.Samples) {
 	counts, schema, threshold, idle := make([]int64, 12), int32(3), 0.001, r.Float64()

@@ -107,7 +107,9 @@ func (f *histogramFit) afterFirst(h *Histograms, first []float64) *histogramFit 
 		total[bucketOf[c]] += shape[c]
 	}
 	fine.sum = make([]float64, size)
-	fine.sum[vectorSum] = rest[vectorSum]
+	if fine.sum[vectorSum] = rest[vectorSum]; math.IsNaN(rest[vectorSum]) { // ∞ - ∞
+		fine.sum[vectorSum] = f.sum[vectorSum]
+	}
 	for c := vectorCount; c < size; c++ {
 		if in := bucketOf[c]; shape[c] > 0 {
 			fine.sum[c] = rest[in] * shape[c] / total[in]
@@ -128,6 +130,9 @@ func (f *histogramFit) counter(
 	} else {
 		low, startsLow = first, true
 		share = mix(share, -1/float64(max(peaks, 1)), first)
+		for c := vectorCount; c < len(share); c++ {
+			share[c] = max(share[c], 0) // A rounding error can make it negative.
+		}
 	}
 	for range peaks {
 		high := mix(low, 1, share)
@@ -142,11 +147,13 @@ func (f *histogramFit) counter(
 	if best != nil && f.errorOf(best) == 0 {
 		return best
 	}
-	for i := range runs { // Fall to 0 at each reset.
-		runs[i].startsLow = runs[i].startsLow || i > 0
-	}
-	if list := f.build(runs, firstReset); list != nil && (best == nil || f.errorOf(list) < f.errorOf(best)) {
-		best = list
+	for _, each := range [...]bool{false, true} { // Fall to 0 at resets that peaks alone don't show, then at each reset.
+		for i := 1; i < len(runs); i++ {
+			runs[i].startsLow = each || !f.histogram(runs[i].high).DetectReset(f.histogram(runs[i-1].high))
+		}
+		if list := f.build(runs, firstReset); list != nil && (best == nil || f.errorOf(list) < f.errorOf(best)) {
+			best = list
+		}
 	}
 	if peaks > 1 && (best == nil || f.errorOf(best) >= float64(f.n)) { // One peak that has the whole correction.
 		list := f.counter(first, last, correction, 1, firstReset)
@@ -375,12 +382,13 @@ func (f *histogramFit) samples(runs []growingRun) []*histogram.FloatHistogram {
 }
 
 // scaled returns v moved towards low or high, by the fraction that changes a sum from even to want. least and greatest
-// are the limits of the sum.
+// are the limits of the sum. If low and high are equal, rounding can
+// still make want differ from even; v then stays between low and high.
 func scaled(v, low, high, want, least, even, greatest float64) float64 {
 	switch {
-	case want < even:
+	case want < even && even > least:
 		v = low + (v-low)*max(0, want-least)/(even-least)
-	case want > even:
+	case want > even && even < greatest:
 		v = high - (high-v)*max(0, greatest-want)/(greatest-even)
 	}
 	return max(min(v, max(low, high)), min(low, high))

@@ -1,6 +1,10 @@
 package rollup
 
-import "github.com/prometheus/prometheus/model/histogram"
+import (
+	"math"
+
+	"github.com/prometheus/prometheus/model/histogram"
+)
 
 // The leading components of a vector, which precede the buckets.
 const (
@@ -46,7 +50,7 @@ func (f *histogramFit) vector(h *histogram.FloatHistogram) []float64 {
 		for it := sum.PositiveBucketIterator(); it.Next(); {
 			v[vectorBuckets+int(it.At().Index)] = it.At().Count
 		}
-		v[vectorSum], v[vectorCount] = sum.Sum, sum.Count-add(v[vectorZero:])
+		v[vectorSum], v[vectorCount] = sum.Sum, withoutBucket(sum.Count, v)
 		return v
 	}
 	if len(sum.PositiveBuckets) != len(f.layout.PositiveBuckets) ||
@@ -54,12 +58,26 @@ func (f *histogramFit) vector(h *histogram.FloatHistogram) []float64 {
 		return nil
 	}
 	v := append(append([]float64{sum.Sum, 0, sum.ZeroCount}, sum.PositiveBuckets...), sum.NegativeBuckets...)
-	v[vectorCount] = sum.Count - add(v[vectorZero:])
+	v[vectorCount] = withoutBucket(sum.Count, v)
 	return v
 }
 
+// withoutBucket returns the number of observations that are in none of a vector's buckets, such as observations of NaN.
+// It ignores rounding errors, which would make the count of an empty histogram negative.
+func withoutBucket(count float64, v []float64) float64 {
+	if rest := count - add(v[vectorZero:]); math.Abs(rest) > 1e-13*count {
+		return rest
+	}
+	return 0
+}
+
+// histogram returns the histogram of a vector. If adding and subtracting infinite sums of observations made its sum NaN,
+// its sum becomes the infinite one of all histograms.
 func (f *histogramFit) histogram(v []float64) *histogram.FloatHistogram {
 	h := f.layout.Copy()
+	if math.IsNaN(v[vectorSum]) && f.sum != nil {
+		v[vectorSum] = f.sum[vectorSum]
+	}
 	h.Sum, h.Count, h.ZeroCount = v[vectorSum], v[vectorCount]+add(v[vectorZero:]), v[vectorZero]
 	copy(h.NegativeBuckets, v[vectorBuckets+copy(h.PositiveBuckets, v[vectorBuckets:]):])
 	return h
