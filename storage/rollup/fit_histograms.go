@@ -147,7 +147,8 @@ func (f *histogramFit) counter(
 	if best != nil && f.errorOf(best) == 0 {
 		return best
 	}
-	for _, each := range [...]bool{false, true} { // Fall to 0 at resets that peaks alone don't show, then at each reset.
+	// Fall to 0 at the resets that the peaks alone don't show, then at each reset.
+	for _, each := range [...]bool{false, true} {
 		for i := 1; i < len(runs); i++ {
 			runs[i].startsLow = each || !f.histogram(runs[i].high).DetectReset(f.histogram(runs[i-1].high))
 		}
