@@ -84,7 +84,9 @@ func (s *unrolledStore) countRaw(tenant string) map[string]int {
 // countAnswered counts the samples of a tenant's job as a query for samples does: raw samples, and the buckets of older
 // times.
 func (s *unrolledStore) countAnswered(tenant, job string) int {
-	q := query.Query{Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Matchers: []*labels.Matcher{equal("job", job)}}
+	q := query.Query{
+		Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Matchers: []*labels.Matcher{equal("job", job)},
+	}
 	boundaries, err := s.BoundariesOf(s.t.Context(), q)
 	require.NoError(s.t, err)
 	n := s.countRaw(tenant)[job]
@@ -161,8 +163,8 @@ func requireHiddenOnlyWithRollups(
 	check(all)
 }
 
-// TestHiddenOnlyWithRollupsOfTheTenant lowers the retention of a class, while the rollups of one of two tenants can't be
-// computed. The other tenant's samples of the class must be hidden, and no samples of the default class.
+// TestHiddenOnlyWithRollupsOfTheTenant lowers the retention of a class, while the rollups of one of two tenants can't
+// be computed. The other tenant's samples of the class must be hidden, and no samples of the default class.
 func TestHiddenOnlyWithRollupsOfTheTenant(t *testing.T) {
 	t.Parallel()
 	keep := retention.Durations{Raw: 30 * day, FiveMinutes: 365 * day, OneHour: 365 * day}

@@ -121,8 +121,9 @@ func (k *Keeper) shownBy() (now, later time.Time) {
 
 // shownAfter returns the newest hidden timestamp of a class at a resolution, apart from holes. The retention and the
 // clock of this process hide at most one window beyond the stored HiddenMS, and no raw window whose rollups may be
-// missing. Hiding more requires a change of the stored boundary. If this clock is slower than the clock with which HiddenMS was stored, less is hidden: samples that a batch
-// accepts must be visible, and all rows after LackingMS exist.
+// missing. Hiding more requires a change of the stored boundary. If this clock is slower than the clock with which
+// HiddenMS was stored, less is hidden: samples that a batch accepts must be visible, and all rows after LackingMS
+// exist.
 func (k *Keeper) shownAfter(now time.Time, b *Boundaries, tenant string, class int64, res rollup.Resolution) int64 {
 	at := PastUntil(now, k.RetentionOf(tenant, class).Duration(res))
 	h := b.get(class, res)
