@@ -79,19 +79,22 @@ func (f *histogramFit) isFiner(h *histogram.FloatHistogram) bool {
 }
 
 // afterFirst returns a fit whose layout and sum are those of the histograms after the first one, or nil if their layout
-// isn't finer. A change to a coarser layout isn't a reset, so the peaks and the last histogram have their layout. Within
-// each bucket of the common layout, the sum is distributed as in the peaks and the last histogram.
+// isn't finer or can't hold them. A change to a coarser layout isn't a reset, so the peaks and the last histogram have
+// their layout. Within each bucket of the common layout, the sum is distributed as in the peaks and the last histogram.
 func (f *histogramFit) afterFirst(h *Histograms, first []float64) *histogramFit {
 	fine := *f
 	fine.layout = nil
 	if !fine.setLayout(h.Last, h.Correction) || !f.isFiner(fine.layout) {
 		return nil
 	}
+	shape, correction := fine.vector(h.Last), fine.vector(h.Correction)
+	if shape == nil || (correction == nil) != (h.Correction == nil) {
+		return nil
+	}
 	if f.sum == nil {
 		return &fine
 	}
-	shape := fine.vector(h.Last)
-	if correction := fine.vector(h.Correction); correction != nil {
+	if correction != nil {
 		shape = mix(shape, 1, correction)
 	}
 	size := len(shape)
