@@ -244,12 +244,13 @@ const maxRangesShown = 3
 func (p *damagedPart) Error() string {
 	var rows []string
 	for _, r := range p.ranges[:min(len(p.ranges), maxRangesShown)] {
-		rows = append(rows, fmt.Sprintf("from %s to %s", keyInWords(r.start), keyInWords(r.end)))
+		rows = append(rows, fmt.Sprintf("%s to %s", keyInWords(r.start), keyInWords(r.end)))
 	}
+	list := strings.Join(rows, ", and from ")
 	if more := len(p.ranges) - len(rows); more > 0 {
-		rows = append(rows, fmt.Sprintf("%d more ranges", more))
+		list += fmt.Sprintf(", and %d more ranges", more)
 	}
-	return fmt.Sprintf("file %s is damaged: rows %s are unreadable: %v", p.File, strings.Join(rows, ", and "), p.Err)
+	return fmt.Sprintf("file %s is damaged: rows from %s are unreadable: %v", p.File, list, p.Err)
 }
 
 func (p *damagedPart) Unwrap() error { return p.BlockError }
