@@ -10,7 +10,7 @@ import (
 )
 
 // BodyLimit returns the maximum size of a tenant's request body in bytes: the smaller of most and the tenant's limit.
-// If the tenant's limit is the smaller one, explain turns an ErrTooLarge into an error that names this limit. It
+// If the tenant's limit is the smaller one, explain turns an ErrTooLarge into an error that names this limit. explain
 // returns other errors unchanged.
 func BodyLimit(l *tenant.Limiter, name string, most int64) (bound int64, explain func(error) error) {
 	own := l.LimitsOf(name).RequestBytes

@@ -11,7 +11,7 @@ import (
 const (
 	// senderPatience is how long a client may delay its request while other requests need the bytes that it holds.
 	senderPatience = time.Second
-	// roomPatience bounds the wait until aborted requests have released their bytes. The wait checks for them every
+	// roomPatience is how long Claim waits for aborted requests to release their bytes. It tries again every
 	// releaseInterval.
 	roomPatience    = time.Second
 	releaseInterval = 10 * time.Millisecond
@@ -34,9 +34,9 @@ func WithSender(ctx context.Context, s Sender) context.Context {
 	return context.WithValue(ctx, senderKey{}, s)
 }
 
-// Budget bounds the total bytes of concurrent requests: of one endpoint, or of all endpoints whose budgets are parts of
-// it. When a budget is exhausted, the requests with the slowest clients are aborted, so that clients that announce a
-// body and don't send it can't block others. It is safe for concurrent use.
+// Budget bounds the total bytes of concurrent requests: those of one endpoint, or those of all endpoints whose budgets
+// are parts of this budget. When a budget is exhausted, the requests with the slowest clients are aborted, so that
+// clients that announce a body and don't send it can't block others. It is safe for concurrent use.
 type Budget struct {
 	limit int64
 	whole *Budget // the budget that this one is part of; nil: none
@@ -82,7 +82,8 @@ type Share struct {
 	holder *holder // nil: no bytes are held, or there is no sender
 }
 
-// Claim claims n more bytes. If they aren't available it claims nothing and returns ErrBusy.
+// Claim claims n more bytes. If they aren't available, it aborts requests with slow clients and waits up to
+// roomPatience for their bytes. If that isn't enough, it claims nothing and returns ErrBusy.
 func (s *Share) Claim(n int64) error {
 	full := s.tryClaim(n)
 	for until := time.Now().Add(roomPatience); full != nil && full.makeRoom(n) && time.Now().Before(until); {

@@ -164,7 +164,7 @@ func (in *Intake) Commit() error {
 	}
 	if err := b.Commit(in.ctx); err != nil {
 		var limit *tenant.LimitError
-		if errors.As(err, &limit) { // Samples of earlier batches count as well.
+		if errors.As(err, &limit) { // The limit applies to the samples of all batches of the request.
 			return limit.ForRequest(in.durable + in.pending)
 		}
 		return err

@@ -92,7 +92,8 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
-// TestBlocksWithoutStarts exports encodings that older readers support.
+// TestBlocksWithoutStarts checks that an export in encodings that older readers support omits and counts start
+// timestamps, and changes nothing else.
 func TestBlocksWithoutStarts(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
@@ -112,7 +113,8 @@ func TestBlocksWithoutStarts(t *testing.T) {
 	same(t, want.sort(), inBlocks(t, dir))
 }
 
-// TestBlocksOfSelectors exports by overlapping selectors and by time.
+// TestBlocksOfSelectors checks that an export with two overlapping selectors and a time range contains each selected
+// series once.
 func TestBlocksOfSelectors(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)

@@ -101,7 +101,8 @@ type run struct {
 	made    maker
 	// total and done count pieces.
 	total, done int
-	// madeStale and madeHistograms count the stale markers and histograms of the last series that are from rollups.
+	// madeStale and madeHistograms count the stale markers and histograms that were computed from rollups for the last
+	// series.
 	madeStale, madeHistograms int
 }
 
@@ -218,8 +219,9 @@ func staleIn(values []float64) (n int) {
 	return n
 }
 
-// leaveMade corrects the count of samples from rollups for those of the last series that weren't written: all
-// histograms, and of the floats only stale markers.
+// leaveMade subtracts from Stats.Made the samples that were computed from rollups for the last series but weren't
+// written. A text format writes no histograms, and the only floats that it leaves out are stale markers. floats is the
+// number of floats that weren't written.
 func (r *run) leaveMade(floats int) {
 	r.stats.Made -= int64(r.madeHistograms + min(floats, r.madeStale))
 }

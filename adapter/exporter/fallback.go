@@ -135,7 +135,7 @@ func (m *maker) appendFallback(into *chunk.Samples, list []fallback) error {
 	return nil
 }
 
-// within returns the number of times in [from, to].
+// within returns the number of timestamps in [from, to].
 func within(times []int64, from, to int64) (n int64) {
 	for _, t := range times {
 		if t >= from && t <= to {

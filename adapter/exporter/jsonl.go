@@ -78,7 +78,7 @@ func (j *jsonLines) line(w *lines, ls labels.Labels, ts []int64, vs []float64) {
 	j.buf = b
 }
 
-// appendLabels writes labels as a JSON object, by name.
+// appendLabels appends labels as a JSON object, sorted by name.
 func appendLabels(b []byte, ls labels.Labels) []byte {
 	b = append(b, '{')
 	first := true
@@ -93,7 +93,7 @@ func appendLabels(b []byte, ls labels.Labels) []byte {
 	return append(b, '}')
 }
 
-// appendJSONText writes a string as JSON.
+// appendJSONText appends a string as JSON.
 func appendJSONText(b []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= 0x7f {
@@ -107,7 +107,7 @@ func appendJSONText(b []byte, s string) []byte {
 	return append(append(append(b, '"'), s...), '"')
 }
 
-// appendJSONFloat writes a number as VictoriaMetrics does: infinities are strings, and NaN is null.
+// appendJSONFloat appends a number as VictoriaMetrics writes it: infinities are strings, and NaN is null.
 func appendJSONFloat(b []byte, v float64) []byte {
 	switch {
 	case math.IsNaN(v):

@@ -34,7 +34,7 @@ func newStore(t testing.TB) *storage.Store {
 	return storagetest.Open(t, storagetest.Pebble(t), storagetest.FixedClock(testNow), storagetest.KeepForever)
 }
 
-// held maps series to samples as text that compares bit by bit.
+// held maps each series to its samples. Two samples have the same text only if they are equal bit by bit.
 type held map[string][]string
 
 func (h held) float(ls labels.Labels, t, st int64, v float64) {
@@ -62,7 +62,7 @@ func (h held) histogram(t testing.TB, ls labels.Labels, x chunk.Histogram) {
 	h[ls.String()] = append(h[ls.String()], text)
 }
 
-// same fails the test with the first difference, if there is one.
+// same fails the test at the first difference between want and got.
 func same(t testing.TB, want, got held) {
 	t.Helper()
 	for series, lines := range want {

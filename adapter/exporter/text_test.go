@@ -50,7 +50,7 @@ func usualNaN(v float64) (float64, bool) {
 	return v, true
 }
 
-// inOpenMetrics adds the samples that Prometheus' parser finds to out.
+// inOpenMetrics parses text with Prometheus' parser and adds the samples to out.
 func inOpenMetrics(t *testing.T, text []byte, out held) {
 	p := textparse.NewOpenMetricsParser(text, labels.NewSymbolTable())
 	for {
@@ -229,7 +229,7 @@ func TestSeconds(t *testing.T) {
 	require.Equal(t, "-0.001", string(appendSeconds(nil, -1)))
 }
 
-// failing accepts a number of bytes and then fails.
+// failing is a writer that accepts left bytes and then fails.
 type failing struct{ left int }
 
 func (f *failing) Write(b []byte) (int, error) {

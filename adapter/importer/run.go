@@ -42,8 +42,8 @@ type Progress struct {
 // Report is the result of a run.
 type Report struct {
 	// Resumed is true if the run continued an earlier one. Complete is true if an earlier run was complete and the
-	// source has no new data. Anew is true if earlier runs imported into another store, or into this store before it
-	// was restored from a backup; the run then started from the beginning. Changed is true if the part of the source
+	// source has no new data. OtherStore is true if earlier runs imported into another store, or into this store before
+	// it was restored from a backup; the run then started from the beginning. Changed is true if the part of the source
 	// that earlier runs read has changed; the run then read the source from its start.
 	Resumed, Complete, OtherStore, Changed bool
 	// Stats are the totals of this run, All the totals of all runs.
@@ -125,7 +125,7 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 	return r, at.write(o.Checkpoint)
 }
 
-// prefetch yields the batches of a source. While the caller handles a batch, it reads the next one.
+// prefetch yields the batches of a source. While the caller handles a batch, prefetch reads the next one.
 func prefetch(ctx context.Context, s Source, after string) func(yield func(Batch, error) bool) {
 	type item struct {
 		b   Batch

@@ -265,8 +265,8 @@ func (m *minuteSource) Batches(_ context.Context, after string) iter.Seq2[import
 	}
 }
 
-// TestVerifyFromTheEdgeOfABucket verifies a part of a source when only rollups are stored: the buckets at the edges
-// contain samples outside the part.
+// TestVerifyFromTheEdgeOfABucket verifies a part of a source when only rollups are stored. The buckets at the edges
+// also contain samples outside of the part, so they aren't compared and cause no difference.
 func TestVerifyFromTheEdgeOfABucket(t *testing.T) {
 	s := openStore(t, func(o *storage.Options) { o.Retention, o.Retention5m = 24*time.Hour, 0 })
 	first := now.AddDate(0, 0, -20).Truncate(24 * time.Hour)
@@ -283,8 +283,8 @@ func TestVerifyFromTheEdgeOfABucket(t *testing.T) {
 	}
 }
 
-// TestVerifyComparesEachClassUpToItsRetention compares raw samples for a class with a longer retention, and rollups for
-// series of the same metric without a class.
+// TestVerifyComparesEachClassUpToItsRetention checks that Verify compares raw samples for a class with a longer
+// retention, and rollups for series of the same metric without a class.
 func TestVerifyComparesEachClassUpToItsRetention(t *testing.T) {
 	s := openStore(t, func(o *storage.Options) {
 		o.Retention, o.Retention5m, o.Retention1h, o.AddClasses = 24*time.Hour, 0, 0, true
@@ -312,7 +312,8 @@ func TestVerifyComparesEachClassUpToItsRetention(t *testing.T) {
 	require.Equal(t, 1, stats.Differences)
 }
 
-// TestVerifyOfHours compares counts and sums of 1h rollups where only these are kept.
+// TestVerifyOfHours checks that counts and sums of 1h rollups are compared for times at which only these are kept, and
+// that a changed value is a difference.
 func TestVerifyOfHours(t *testing.T) {
 	s := openStore(t, func(o *storage.Options) {
 		o.Retention, o.Retention5m, o.Retention1h = 24*time.Hour, 24*time.Hour, 0

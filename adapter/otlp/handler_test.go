@@ -202,8 +202,8 @@ func encodeVarint(n int) (out []byte) {
 	return append(out, byte(n))
 }
 
-// Each of these metrics is named after a reason and has two data points that are rejected for it. Valid points of the
-// same requests are stored.
+// Each metric in this test is named after a reason and has two data points that are rejected for that reason. Valid
+// points of the same requests are stored.
 func TestRefusesPoints(t *testing.T) {
 	s := newServer(t, nil, nil, storagetest.RejectAhead)
 	now := time.Now()

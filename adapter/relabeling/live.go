@@ -15,7 +15,8 @@ import (
 type Live struct {
 	table atomic.Pointer[Table]
 	cache *droppedCache
-	// setting must be held while the table is replaced. forget deletes the store's aliases of the selected tenants.
+	// setting must be held while the table is replaced. deleteAliases deletes the store's aliases of the selected
+	// tenants.
 	setting       sync.Mutex
 	deleteAliases func(of func(tenant string) bool)
 

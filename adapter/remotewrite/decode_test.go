@@ -126,7 +126,8 @@ func TestDecodeV2(t *testing.T) {
 	require.Equal(t, r.samples, again.samples)
 }
 
-// TestNegativeZero encodes -0 by hand, because the generated encoder omits it like 0.
+// TestNegativeZero checks that -0 keeps its sign. The test encodes it by hand, because the generated encoder omits -0
+// like 0.
 func TestNegativeZero(t *testing.T) {
 	series := append(
 		appendLabel(nil, "__name__", "m"), appendBytesField(nil, 2, appendSample(nil, 1, math.Copysign(0, -1)))...,
@@ -234,7 +235,7 @@ func TestLabelReferencesInPieces(t *testing.T) {
 	}
 }
 
-// TestNumberInTwoFields splits a number across two packed fields.
+// TestNumberInTwoFields checks that a number that is split across two packed fields is malformed.
 func TestNumberInTwoFields(t *testing.T) {
 	body := appendBytesField(appendBytesField(nil, 4, nil), 4, []byte("__name__"))
 	first, second := appendBytesField(nil, 1, []byte{0, 0x81}), appendBytesField(nil, 1, []byte{0, 0, 0})

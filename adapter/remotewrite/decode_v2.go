@@ -224,7 +224,7 @@ func (d *decoder) encodeAliasV2(body, refs []byte) (alias []byte, bad, err error
 	alias = d.built[:0]
 	table := d.symbols
 	for i := 0; i < len(refs); {
-		// This loop inlines uvarint twice, because most references take one byte.
+		// This loop inlines readUvarint twice, because most references take one byte.
 		name, next := uint64(refs[i]), i+1
 		if name >= 0x80 {
 			if name, next = readLongUvarint(refs, i); next < 0 {

@@ -140,7 +140,7 @@ func (d *decoder) commit() error {
 	}
 	if err := b.Commit(d.ctx); err != nil {
 		var limit *tenant.LimitError
-		if errors.As(err, &limit) { // Samples of earlier batches count as well.
+		if errors.As(err, &limit) { // The limit applies to the samples of all batches of the request.
 			return limit.ForRequest(d.written.floats + d.written.histograms + d.pending.floats + d.pending.histograms)
 		}
 		return err

@@ -126,7 +126,7 @@ func TestExemplarsBeyondALimit(t *testing.T) {
 	require.Regexp(t, `exemplars_per_second \([0-9]+ exemplars\)`, w.Body.String())
 }
 
-// TestExemplarsOfRefusedSeries counts the exemplars of rejected series.
+// TestExemplarsOfRefusedSeries checks that the exemplars of rejected series are reported by reason and not stored.
 func TestExemplarsOfRefusedSeries(t *testing.T) {
 	r := newRecorder()
 	w := post(newTestHandler(t, r, nil), contentV2, marshalV2(t, &writev2.Request{

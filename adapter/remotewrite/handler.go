@@ -113,8 +113,8 @@ func (h *handler) decode(r *http.Request, v version, q *request) error {
 	return q.decoder.decodeV1(q.body.decoded)
 }
 
-// tooLarge returns the error that names the tenant's limit if err is an errTooLarge and own is set: the tenant's own
-// limit was exceeded. Otherwise it returns err.
+// tooLarge returns an error that names the tenant's limit if err is an errTooLarge and own is set, which means that the
+// exceeded limit is the tenant's. Otherwise it returns err.
 func (h *handler) tooLarge(err error, name string, own bool) error {
 	if !own || !errors.Is(err, errTooLarge) {
 		return err

@@ -134,7 +134,8 @@ func TestTooLarge(t *testing.T) {
 	require.NotEqual(t, 413, post(h, contentV1, make([]byte, 64)).Code, "decoded, exactly the limit")
 }
 
-// TestLyingLength sends snappy headers that announce more bytes than the block contains.
+// TestLyingLength checks that snappy headers that announce more bytes than the block contains are rejected before
+// memory is claimed or allocated.
 func TestLyingLength(t *testing.T) {
 	h := newTestHandler(t, newRecorder(), nil)
 	for _, c := range []struct {
@@ -382,7 +383,8 @@ func TestTenant(t *testing.T) {
 	require.Equal(t, "acme", got)
 }
 
-// TestInFlightBytes sends a request while the body of another one is incomplete.
+// TestInFlightBytes checks that a large request is rejected with 503 while the incomplete body of another request holds
+// the bytes, that a small request is accepted, and that all bytes are released afterwards.
 func TestInFlightBytes(t *testing.T) {
 	opts := DefaultOptions()
 	opts.MaxCompressed, opts.MaxDecoded, opts.MaxInFlight = 1<<20, 1<<20, 2<<20
@@ -488,7 +490,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
-// TestSymbolBound sends more symbols than allowed.
+// TestSymbolBound checks that a request with more than maxSymbols symbols is rejected.
 func TestSymbolBound(t *testing.T) {
 	body := make([]byte, 0, 2*maxSymbols+2)
 	for range maxSymbols + 1 {

@@ -60,8 +60,8 @@ func (d *decoder) rejectLargeHistogram() error {
 	return nil
 }
 
-// isKnownHint returns a counter reset hint, or UnknownCounterReset if hint isn't a defined value. The histogram
-// package's type of hints is one byte: converted to it, 257 would become CounterReset.
+// isKnownHint returns hint, or UnknownCounterReset if hint isn't a defined value. The histogram package's type of hints
+// is one byte: converted to it, 257 would become CounterReset.
 func isKnownHint(hint int32) int32 {
 	if hint < 0 || hint > int32(histogram.GaugeType) {
 		return int32(histogram.UnknownCounterReset)

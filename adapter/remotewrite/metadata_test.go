@@ -64,7 +64,7 @@ func TestMetadataV2(t *testing.T) {
 	require.Equal(t, 204, w.Code, "nobody listens")
 }
 
-// TestMetadataFamilies checks that the metadata of 2.0 series are stored by their families.
+// TestMetadataFamilies checks that the metadata of a 2.0 series is passed on under the name of its metric family.
 func TestMetadataFamilies(t *testing.T) {
 	const counter, gauge, histogram, summary = 1, 2, 3, 5
 	for _, c := range []struct {
@@ -111,7 +111,8 @@ func TestBadReferences(t *testing.T) {
 	}
 }
 
-// TestExemplarsOnly sends series that have exemplars only, as Prometheus' queue does.
+// TestExemplarsOnly checks that series with exemplars but without samples are accepted, because Prometheus' queue sends
+// such series.
 func TestExemplarsOnly(t *testing.T) {
 	r := newRecorder()
 	w := post(newTestHandler(t, r, nil), contentV2, marshalV2(t, &writev2.Request{
@@ -134,7 +135,8 @@ func TestExemplarsOnly(t *testing.T) {
 	require.Equal(t, append(want, want...), r.exemplars)
 }
 
-// TestHugeLabels sends series with more or longer labels than allowed.
+// TestHugeLabels checks that series with more or longer labels than allowed are rejected, and that such labels aren't
+// built in memory.
 func TestHugeLabels(t *testing.T) {
 	refs := make([]uint32, 0, 4*maxLabels)
 	var pairs []string

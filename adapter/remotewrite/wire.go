@@ -22,7 +22,8 @@ func readUvarint(b []byte, i int) (v uint64, next int) {
 	return readLongUvarint(b, i)
 }
 
-// readLongUvarint isn't inlined, so that uvarint is small enough to be.
+// readLongUvarint is readUvarint for varints of more than one byte. It isn't inlined, so that readUvarint is small
+// enough to be inlined.
 //
 //go:noinline
 func readLongUvarint(b []byte, i int) (v uint64, next int) {

@@ -19,9 +19,10 @@ import (
 // length is the number of bytes after the encoding. A missing aggregate has the length 0 and no encoding.
 const encodingAggregates chunkenc.Encoding = 0xff
 
-// The aggregates of a chunk. Each aggregate has one sample per window that isn't empty. The counter has two more: the
-// first sample of the chunk is at its start, and a copy of the chunk's last value at its end, with the timestamp of the
-// last window. In between, it has the value at the end of each window plus the values before all resets.
+// The aggregates of a chunk. Each aggregate has one sample per window that isn't empty. The counter has two more
+// samples. It starts with the first sample of the chunk, and ends with a copy of the chunk's last value that has the
+// timestamp of the last window. The samples in between are the values at the ends of the windows, each plus the values
+// before all earlier resets.
 const (
 	aggregateCount = iota
 	aggregateSum

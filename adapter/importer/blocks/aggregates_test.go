@@ -54,7 +54,7 @@ func xorOf(t testing.TB, list []stamped) *chunkenc.XORChunk {
 	return c
 }
 
-// aggregatesOf returns the chunk of aggregates of s, which holds all samples of its windows.
+// aggregatesOf returns the chunk of aggregates of s. s must hold all samples of its windows.
 func aggregatesOf(t testing.TB, s *chunk.Samples, width int64) chunks.Meta {
 	var all [aggregates][]stamped
 	counter, last := s.V[0], len(s.T)-1

@@ -16,8 +16,8 @@ import (
 
 // Client sends requests.
 type Client struct {
-	// HTTP sends the requests. An error of its transport isn't wrapped in a BusyError, and so isn't retried, if it has
-	// a method Lasting() bool that returns true.
+	// HTTP sends the requests. Errors of its transport are wrapped in a BusyError and so retried, except errors with a
+	// method Lasting() bool that returns true.
 	HTTP *http.Client
 	// URL is the URL of the server. Header is added to each request, for example for authentication.
 	URL    *url.URL

@@ -177,7 +177,7 @@ func (s *Source) seriesOf(ctx context.Context, m *metricPlan, end int64) ([]*job
 		}
 		rows = rows[n:]
 	}
-	if len(damage) > 0 { // listed first, as a series without tags or rows
+	if len(damage) > 0 { // Report damage first, as a series without tags or rows.
 		list = slices.Insert(list, 0, &job{metric: m, fromMS: from, endMS: to, damage: damage})
 	}
 	return list, nil

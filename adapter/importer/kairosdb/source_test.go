@@ -225,7 +225,7 @@ func TestEverythingComesOnce(t *testing.T) {
 	}
 }
 
-// TestSelections selects by time and matchers, and adds labels.
+// TestSelections checks that samples are selected by time and by matchers, and that labels are added.
 func TestSelections(t *testing.T) {
 	t.Parallel()
 	k, want := randomKeyspace(rand.New(rand.NewPCG(99, 1)))
@@ -367,7 +367,7 @@ func TestErrorsEndTheImport(t *testing.T) {
 		}
 	}
 	for range New(newOptions(k)).Batches(context.Background(), "") {
-		break // nothing must keep running, which TestMain checks
+		break // TestMain checks that no goroutine keeps running.
 	}
 }
 

@@ -44,7 +44,7 @@ type linePosition struct {
 // parser parses the lines of a format and passes the samples to a Gatherer.
 type parser interface {
 	// parseLine parses the next line, without its newline. from is the start of the line, without context. cut is set
-	// if the line is the end of the input and has no newline. line must not pass samples of an invalid line to the
+	// if the line is the end of the input and has no newline. parseLine must not pass samples of an invalid line to the
 	// Gatherer.
 	parseLine(text []byte, from linePosition, cut bool) error
 	// parseDeferred parses the deferred lines, up to the first invalid one. Its error is a lineError.

@@ -52,8 +52,9 @@ type rig struct {
 	// posts counts the requests with a body. waits are the client's waits.
 	posts int
 	waits []time.Duration
-	// mu synchronizes the server's accesses to these fields, and to variables that on shares with its test, with the
-	// accesses of the test: the client's transport locks it before and after each request.
+	// mu orders the accesses of the server and of the test to these fields, and to variables that on shares with its
+	// test. The server holds it for each access. The client's transport locks and unlocks it before and after each
+	// request, so the test needs no lock.
 	mu sync.Mutex
 }
 
@@ -155,7 +156,7 @@ func samplesOf(list []storage.ImportedSeries) (n int) {
 	return n
 }
 
-// requireThere compares series with the samples of a destination.
+// requireThere requires that a destination has all samples of the series.
 func requireThere(t *testing.T, into importer.Destination, list []storage.ImportedSeries) {
 	t.Helper()
 	n := samplesOf(list)
