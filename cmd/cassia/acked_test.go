@@ -136,7 +136,8 @@ func (o oddRequests) damageBody(body []byte) []byte {
 	return body
 }
 
-// wroteOf contains the samples of requests as decoded by the reference decoder: by sorted labels and time, the values.
+// wroteOf contains the samples of requests as decoded by the reference decoder. It maps sorted labels and timestamps to
+// values.
 type wroteOf map[string]map[int64][]uint64
 
 func (w wroteOf) add(ls []prompb.Label, t int64, v float64) {

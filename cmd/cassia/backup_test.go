@@ -98,7 +98,7 @@ func filesOf(t *testing.T, dir string) (out []string) {
 	return out
 }
 
-// TestBackupsOfOneSecond makes more than one backup per second of a store without a server.
+// TestBackupsOfOneSecond checks that backups of one second have different names. The store has no server.
 func TestBackupsOfOneSecond(t *testing.T) {
 	t.Parallel()
 	dir, folder := cassiatest.StoreWith(t, 8), t.TempDir()

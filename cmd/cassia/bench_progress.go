@@ -19,7 +19,8 @@ func (l lineOnTerminal) Write(line []byte) (int, error) {
 func (l lineOnTerminal) clearLine() { _, _ = io.WriteString(l.w, "\r\x1b[K") }
 
 // progressOn returns the writer for progress lines and the interval between them. On a terminal, each line replaces the
-// previous one. In other files, each line is appended, and the interval is longer.
+// previous one. In other files, each line is appended, and every is 0, which selects the default interval of package
+// bench. end clears the line on a terminal.
 func progressOn(f *os.File) (w io.Writer, every time.Duration, end func()) {
 	info, err := f.Stat()
 	if err != nil || info.Mode()&os.ModeCharDevice == 0 {

@@ -34,7 +34,7 @@ const (
 	// exitsWithError: the process prints the reason in one line and exits with status 1. If it is started again, it
 	// waits.
 	exitsWithError outcome = "ends"
-	// endsLater: as goesOn, but if the log or the manifest can't be written, as ends.
+	// endsLater: as goesOn, or as exitsWithError if the log or the manifest can't be written.
 	endsLater outcome = "goes on, or ends"
 )
 
@@ -67,7 +67,7 @@ var outcomes = map[string]map[string]outcome{
 	"shutdown":   {"no space": exitsWithError, "no inodes": exitsWithError, "no file handles": exitsWithError, "read-only mount": exitsWithError, "quota": exitsWithError, "I/O errors": exitsWithError, "permission": exitsWithError},
 }
 
-// TestServerThatCannotWrite tests a random part of the table in each run, and all of it in a soak test.
+// TestServerThatCannotWrite tests a random part of the table outcomes in each run, and the whole table in a soak test.
 func TestServerThatCannotWrite(t *testing.T) {
 	if os.Getenv(cannotArgs) != "" {
 		runThatCannotWrite()

@@ -19,12 +19,12 @@ import (
 )
 
 // atIndex is the distance from the end of a sorted file to a byte of its index. The properties, the list of other
-// blocks and the footer are between them.
+// blocks and the footer lie after that byte.
 const atIndex = 720
 
 // TestDamagedBlockIsOneProblem changes one bit in the index, in a block of rows or in the footer of each file with
-// sealed rows. check reports one problem, with the file and all rows that can't be read because of it. It doesn't
-// mention itself.
+// sealed rows. check reports one problem, with the file and all rows that can't be read because of the damage. Its
+// remedy is cassia restore --damaged, not cassia check.
 func TestDamagedBlockIsOneProblem(t *testing.T) {
 	dir := cassiatest.SealedDirectory(t, time.Now().Truncate(time.Hour))
 	files, err := filepath.Glob(filepath.Join(dir, "*.sst"))
@@ -63,8 +63,8 @@ func TestDamagedBlockIsOneProblem(t *testing.T) {
 	require.GreaterOrEqual(t, metrics, 4, "the index and the footer of a file affect all metrics")
 }
 
-// TestServerReportsDamage changes one bit in the index of each file with sealed rows. Once a seal of late samples has
-// failed because of one of them, the findings of the server have it as an error.
+// TestServerReportsDamage changes one bit in the index of each file with sealed rows. Once sealing late samples has
+// failed because of a damaged file, the server's findings report the damage as an error.
 func TestServerReportsDamage(t *testing.T) {
 	now := time.Now().Truncate(time.Hour)
 	dir := cassiatest.SealedDirectory(t, now)

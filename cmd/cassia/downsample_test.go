@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/downsample"
 )
 
-// TestDownsamplingStatus requests the state of sealing from a server. The first pass is either finished or scheduled.
+// TestDownsamplingStatus checks the state of sealing that a server returns after its first pass.
 func TestDownsamplingStatus(t *testing.T) {
 	r := startServe(t, "--storage.path="+t.TempDir())
 	r.Write(t, "late", time.Now().Add(-10*time.Hour), 1)

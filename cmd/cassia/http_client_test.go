@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestServerFlags logs in with each method to a server that returns the credentials that it received.
+// TestServerFlags checks the credentials and headers that a server receives with each method of logging in.
 func TestServerFlags(t *testing.T) {
 	var shown http.Header
 	web := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -14,7 +14,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// TestServesUnderAPath starts a server whose external URL has a path. Senders, browsers, probes and commands use it.
+// TestServesUnderAPath checks that a server whose external URL has a path serves senders, browsers, probes and commands
+// below that path, and nothing else except a redirect from the root.
 func TestServesUnderAPath(t *testing.T) {
 	t.Parallel()
 	r := startServe(t, "--storage.path="+t.TempDir(), "--web.external-url=https://example.org/tools/cassia/")
@@ -77,7 +78,7 @@ func TestRedirectsKeepTheTenant(t *testing.T) {
 	}
 }
 
-// TestProxyRemovesThePath starts a server behind a proxy that removes the path of its external URL.
+// TestProxyRemovesThePath checks that a server works behind a proxy that removes the path of the server's external URL.
 func TestProxyRemovesThePath(t *testing.T) {
 	t.Parallel()
 	r := startServe(t, "--storage.path="+t.TempDir(), "--web.external-url=https://example.org/tools/cassia/",
@@ -107,7 +108,8 @@ func startProxy(t *testing.T, to, prefix string) string {
 	return server.URL + prefix
 }
 
-// TestAllowedHosts sends reads over loopback with different Host headers, as a sidecar or a local TLS proxy does.
+// TestAllowedHosts checks which Host headers of reads over loopback are accepted. A sidecar or a local TLS proxy sends
+// such reads.
 func TestAllowedHosts(t *testing.T) {
 	t.Parallel()
 	r := startServe(t, "--storage.path="+t.TempDir(), "--web.allowed-host=cassia.monitoring.svc",

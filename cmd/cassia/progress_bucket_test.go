@@ -32,9 +32,10 @@ func (b throttledBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestRemainingTimeOfABackupToABucket throttles uploads to an S3 server, and writes of the files that are downloaded
-// from it. Each file is a small part of the total, because the progress is inexact by a few files: an upload is counted
-// as soon as the operating system has buffered it, and files are uploaded concurrently.
+// TestRemainingTimeOfABackupToABucket checks the displayed remaining times while uploads to an S3 server, and writes of
+// the files that are downloaded from it, are throttled. Each file is a small part of the total, because the progress is
+// inexact by a few files: an upload is counted as soon as the operating system has buffered it, and files are uploaded
+// concurrently.
 func TestRemainingTimeOfABackupToABucket(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts an S3 server: leave -short out")

@@ -168,8 +168,8 @@ func (t *throttledPebble) Scan(ctx context.Context, r engine.Range) iter.Seq2[en
 	return t.clock.advancePerRow(t.Engine.Scan(ctx, r))
 }
 
-// TestRemainingTimeOfACheckOfADirectory throttles reads of rows from Pebble, which estimates the number of bytes to
-// read.
+// TestRemainingTimeOfACheckOfADirectory checks the displayed remaining time of a check with throttled reads of rows
+// from Pebble, which estimates the number of bytes to read.
 func TestRemainingTimeOfACheckOfADirectory(t *testing.T) {
 	t.Parallel()
 	now, clock := time.Now(), &workClock{}
@@ -185,7 +185,8 @@ func TestRemainingTimeOfACheckOfADirectory(t *testing.T) {
 	shown.requireHonest(t, began, 0.1)
 }
 
-// TestRemainingTimeOfAnExport slows down an export by throttled reads of rows.
+// TestRemainingTimeOfAnExport checks the displayed remaining time of an export that is slowed down by throttled reads
+// of rows.
 func TestRemainingTimeOfAnExport(t *testing.T) {
 	t.Parallel()
 	now, clock := time.Now(), &workClock{}
@@ -202,7 +203,8 @@ func TestRemainingTimeOfAnExport(t *testing.T) {
 	shown.requireHonest(t, began, 0.1)
 }
 
-// TestRemainingTimeOfAnImport slows down an import by throttled writes of rows.
+// TestRemainingTimeOfAnImport checks the displayed remaining time of an import that is slowed down by throttled writes
+// of rows.
 func TestRemainingTimeOfAnImport(t *testing.T) {
 	t.Parallel()
 	now, clock := time.Now(), &workClock{}
@@ -245,7 +247,8 @@ func bytesIn(dir string) func() time.Time {
 	}
 }
 
-// TestRemainingTimeOfABackupAndARestore slows down a backup and a restore by throttled writes of files.
+// TestRemainingTimeOfABackupAndARestore checks the displayed remaining times of a backup and a restore that are slowed
+// down by throttled writes of files.
 func TestRemainingTimeOfABackupAndARestore(t *testing.T) {
 	t.Parallel()
 	now := time.Now().Truncate(time.Hour)

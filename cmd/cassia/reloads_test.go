@@ -63,7 +63,8 @@ func TestReloadsAreShown(t *testing.T) {
 	require.False(t, features.Data["api"]["lifecycle"])
 }
 
-// TestEmptyFilesAreLogged reloads files that have become empty, as after an interrupted copy.
+// TestEmptyFilesAreLogged checks that a warning is logged if a reloaded file has become empty, as after an interrupted
+// copy.
 func TestEmptyFilesAreLogged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

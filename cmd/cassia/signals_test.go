@@ -19,7 +19,8 @@ func run(args []string, stderr io.Writer) int {
 	return status
 }
 
-// TestSignalsEndCommands sends signals to commands that wait for an unresponsive server.
+// TestSignalsEndCommands checks that SIGINT and SIGTERM end commands that wait for an unresponsive server, with the
+// exit status that shells report for the signal.
 func TestSignalsEndCommands(t *testing.T) {
 	asked := make(chan struct{}, 10)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -70,8 +70,8 @@ func TestFullStandardOutput(t *testing.T) {
 	}
 }
 
-// TestOutputOfHelpThatCannotBeWritten prints help to an output that can't be written. It runs the binary because
-// kingpin exits the process.
+// TestOutputOfHelpThatCannotBeWritten checks that cassia exits with status 1 and a one-line error if it can't print
+// help or its version. It runs the test binary as a child, because kingpin exits the process.
 func TestOutputOfHelpThatCannotBeWritten(t *testing.T) {
 	binary := os.Getenv("CASSIA_TEST_STDOUT")
 	if binary == "" {

@@ -13,8 +13,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// TestBadTenantsDisturbNobody runs well-behaved tenants together with a tenant that is far over its limits and a tenant
-// that sends garbage.
+// TestBadTenantsDisturbNobody checks that no request of well-behaved tenants fails while one tenant is far over its
+// limits and another one sends garbage.
 func TestBadTenantsDisturbNobody(t *testing.T) {
 	if testing.Short() {
 		t.Skip("some seconds of load")
