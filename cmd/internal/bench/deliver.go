@@ -10,7 +10,8 @@ type shard struct {
 	first  int // the series of the shard are first, first+stride, …
 	stride int
 
-	// step and series identify the next sample. behind is set if the late samples of this step come next.
+	// step and series identify the next sample. isBehind is set if the on-time sample of that series and step has been
+	// delivered, so that its late sample comes next.
 	step, series int
 	isBehind     bool
 }
@@ -19,8 +20,8 @@ func newShard(w Workload, number, of int) *shard {
 	return &shard{w: w, first: number, stride: of, series: number}
 }
 
-// next appends samples to refs until it has most samples or, if bySteps is set, until the end of a step. It appends
-// nothing after the last sample.
+// next appends samples to refs until the length of refs is most or, if bySteps is set, until the end of a step. After
+// the last sample it appends nothing.
 func (s *shard) next(refs []sampleRef, most int, bySteps bool) []sampleRef {
 	last := s.w.Steps - 1
 	if s.w.LatePercent > 0 {

@@ -16,8 +16,8 @@ import (
 const assumedMemory = 4 << 30
 
 // AvailableMemory returns the memory that is available to all processes together: the machine's memory, or the limit of
-// the control group if that is lower. root is the root of the file system. Memory reads proc and sys/fs/cgroup below
-// it.
+// the control group if that is lower. root is the root of the file system, whose folders proc and sys/fs/cgroup are
+// read.
 func AvailableMemory(root fs.FS) int64 {
 	memory := int64(assumedMemory)
 	if total, ok := machineMemory(root); ok {
@@ -170,8 +170,8 @@ func (c *Config) memoryWarnings() (out []string) {
 		bytesText(c.HeadBytes), bytesText(c.CacheBytes), bytesText(c.Memory)))
 }
 
-// partOf returns a share of the memory. It rounds down to 32 MiB, or to 1 MiB if the memory is small, so that --help
-// shows a short number.
+// partOf returns memory divided by of, but at least least. It rounds down to a multiple of 32 MiB, or of 1 MiB if the
+// memory is small, so that --help shows a short number.
 func partOf(memory, of, least int64) int64 {
 	unit := int64(32 << 20)
 	if memory <= 2<<30 {

@@ -30,7 +30,7 @@ func patiently(do func() error) error {
 // busy reports whether an error means that the server responded with status 503.
 func busy(err error) bool { return err != nil && strings.Contains(err.Error(), ": 503 ") }
 
-// underLoad is held by a test that sends an unlimited load, so that only one runs at a time.
+// underLoad is held by a test that sends an unlimited load, so that only one such test runs at a time.
 var underLoad sync.Mutex
 
 // underLoadAlone waits for other tests that load a cluster. If they ran concurrently, each would take longer, and would

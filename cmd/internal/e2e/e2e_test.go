@@ -266,9 +266,9 @@ func (s *stack) flows(ctx context.Context, t *testing.T) {
 	s.awaitJobs(ctx, t, s.cassia, `up`)
 }
 
-// scrapedAfter waits until Prometheus has scraped every job once more after end. It appends all samples of a scrape
-// together, on a busy machine seconds after their time. Otherwise samples from before end could arrive during the
-// comparison.
+// scrapedAfter waits until Prometheus has scraped every job once more after end. Prometheus appends all samples of a
+// scrape together, on a busy machine seconds after their time. Otherwise samples from before end could arrive during
+// the comparison.
 func (s *stack) scrapedAfter(ctx context.Context, t *testing.T, end time.Time) {
 	s.awaitJobs(ctx, t, s.writer, fmt.Sprintf(`timestamp(up) > %d`, end.Unix()))
 }

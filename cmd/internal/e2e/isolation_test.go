@@ -170,7 +170,8 @@ func (w *isolation) same(before, after []apiAnswer, when string) {
 	}
 }
 
-// sees requires that a tenant finds its own data. Otherwise it would prove nothing that other tenants don't find it.
+// sees requires that a tenant finds its own data. Without this, the check that other tenants don't find the data would
+// prove nothing.
 func (w *isolation) sees(name string) {
 	w.t.Helper()
 	for _, line := range []string{

@@ -90,7 +90,8 @@ func (r *clockRig) rounds(p *promrig.Process) float64 {
 }
 
 // removesNothing requires that a process with a wrong clock neither deletes nor hides samples, and that sealing drops
-// none, even after it has completed more passes than before.
+// none. before is the number of passes that the process had completed earlier. removesNothing waits for a further pass
+// before it counts the samples.
 func (r *clockRig) removesNothing(p *promrig.Process, before float64) {
 	r.t.Helper()
 	r.waitDoubted(p, true)

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestConnections makes connections that fail in different ways.
+// TestConnections checks which connection errors are recognized as lasting, and which remedies they name.
 func TestConnections(t *testing.T) {
 	secure := httptest.NewTLSServer(http.NotFoundHandler())
 	t.Cleanup(secure.Close)

@@ -264,8 +264,10 @@ func TestHistogramsOfRollups(t *testing.T) {
 	}
 }
 
-// hoursOf returns the native histograms of each 1h rollup, by series. Of a counter's correction, it returns the sum with
-// the last histogram, because reconstructed samples before a reset have the hour's coarsest layout, as sums do.
+// hoursOf returns the native histograms of each 1h rollup, by series. For a counter, it returns the sum of the
+// correction and the last histogram instead of the correction. The correction alone may have another bucket layout
+// after an import, because reconstructed samples before a reset have the hour's coarsest layout; the sum has that
+// layout in both stores.
 func hoursOf(t *testing.T, s *storage.Store) map[string][]string {
 	list, err := s.Select(t.Context(), query.Query{
 		Tenant: "default", MinT: math.MinInt64, MaxT: math.MaxInt64, Resolution: rollup.OneHour,

@@ -145,7 +145,8 @@ func TestListings(t *testing.T) {
 	}
 }
 
-// TestRangeThatIsIgnored interrupts a download and then returns the whole object instead of the requested rest.
+// TestRangeThatIsIgnored checks that a download fails if it is interrupted and the server then returns the whole object
+// instead of the requested rest.
 func TestRangeThatIsIgnored(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -228,7 +228,8 @@ func (s *stoppingReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestTLS connects to a server whose certificate is trusted through ca-file.
+// TestTLS checks that ca-file makes a server's certificate trusted, and that requests without ca-file or with a wrong
+// file fail.
 func TestTLS(t *testing.T) {
 	needsServer(t)
 	cert, key := createCertificate(t)

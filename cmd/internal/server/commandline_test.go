@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCommandLineHasNoPasswords profiles a process whose flags contain URLs with passwords.
+// TestCommandLineHasNoPasswords checks that /debug/pprof/cmdline masks the passwords of URLs in flags.
 func TestCommandLineHasNoPasswords(t *testing.T) {
 	args := os.Args
 	t.Cleanup(func() { os.Args = args })

@@ -176,7 +176,7 @@ type evictionKey struct {
 	waited  time.Duration
 }
 
-// isBefore reports whether a connection with claim c is evicted before a connection with claim d.
+// isBefore reports whether a connection with key e is evicted before a connection with key d.
 func (e evictionKey) isBefore(d evictionKey) bool {
 	switch {
 	case e.merit != d.merit:
@@ -222,8 +222,8 @@ func (l *connections) releaseHandle() bool {
 	return true
 }
 
-// oldestSpare returns the spare connection to replace with a new one, and its idle time's start. It prefers connections
-// without a request in progress, and then the oldest.
+// oldestSpare returns the spare connection to replace with a new one, and the time at which it was opened or its last
+// request ended. It prefers connections without a request in progress, and among these the one with the earliest time.
 func (l *connections) oldestSpare() (oldest *connection, since time.Time) {
 	isIdle := false
 	for c := range l.spare {

@@ -91,7 +91,7 @@ func (b *pacedBody) Read(into []byte) (int, error) {
 	b.waited += b.exchange.endWait(n)
 	switch {
 	case errors.Is(err, io.EOF):
-		_ = b.conn.SetReadDeadline(time.Time{}) // See handler.
+		_ = b.conn.SetReadDeadline(time.Time{}) // See wrapHandler.
 	case errors.Is(err, os.ErrDeadlineExceeded) && b.exchange.isAborted():
 		err = b.lateError(errGivenUp)
 	case errors.Is(err, os.ErrDeadlineExceeded):

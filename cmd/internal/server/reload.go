@@ -105,7 +105,7 @@ func (l *Reloaders) isNew(err error) bool {
 	return !found
 }
 
-// update records the results of reloads, by file. Last reports success if the latest result of every file is nil.
+// update records the results of reloads, by file. LastReload reports success if the latest result of every file is nil.
 func (l *Reloaders) update(results map[string]error) {
 	l.lastMu.Lock()
 	defer l.lastMu.Unlock()

@@ -46,8 +46,8 @@ func newAPI(o Options) *api {
 // answer returns the result of an endpoint, which is sent as JSON.
 type answer func(*http.Request) (any, error)
 
-// acquireLock waits until it holds the lock place. It returns an error if the client disconnects. The caller must call
-// leave to release the lock.
+// acquireLock waits until it has acquired a lock, whose channel is place. It returns an error if the client
+// disconnects. The caller must call leave to release the lock.
 func acquireLock(ctx context.Context, place chan struct{}) (leave func(), err error) {
 	select {
 	case place <- struct{}{}:

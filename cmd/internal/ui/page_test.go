@@ -69,7 +69,8 @@ func TestWhatThePageNamesIsThere(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, get(t, testOptions(), "/assets/app-OTHER.js").StatusCode)
 }
 
-// TestPathsWithATenant requests paths that start with a tenant, as in links of alerts, and conventional names of files.
+// TestPathsWithATenant checks the redirects of paths that start with a tenant, as in links of alerts, and that files
+// with conventional names are served.
 func TestPathsWithATenant(t *testing.T) {
 	h := withAuth(t, testOptions())
 	for asked, want := range map[string]string{
