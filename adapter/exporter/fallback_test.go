@@ -153,8 +153,8 @@ func TestExportBesideAGap(t *testing.T) {
 		_, err := s.Expire(t.Context())
 		require.NoError(t, err)
 	}
-	// Retention was raised 30 days ago, within a window. That window counts as written before, so the test writes nothing
-	// to it.
+	// Retention was raised 30 days ago, within a window. Rows of that window count as written before the change, so the
+	// test writes none.
 	bring(s, 29)
 	bring(s, 28)
 

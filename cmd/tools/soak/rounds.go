@@ -143,8 +143,8 @@ func (s *soaking) run(ctx context.Context) (failed int, err error) {
 	return failed, nil
 }
 
-// draw returns the tests of a round in random order. It shuffles its argument, so that with some seed each test runs
-// even in a short soak test.
+// draw returns the tests of a round in random order. It shuffles its argument first, so that every test is drawn with
+// some seed, even in a soak test of a single round.
 func (s *soaking) draw(tests []soaked, seeds *rand.Rand) []soaked {
 	seeds.Shuffle(len(tests), func(i, j int) { tests[i], tests[j] = tests[j], tests[i] })
 	share := max(s.share, 1)

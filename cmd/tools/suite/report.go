@@ -131,7 +131,7 @@ func (r *report) endPackage(e *event) {
 		}
 	}
 	r.print(at, "--- the package")
-	for test := range r.output { // tests that were running when it ended
+	for test := range r.output { // tests that were running when the package ended
 		if test.pkg == e.Package && test.test != "" && !slices.Contains(r.failed, test) &&
 			!slices.Contains(r.skipped, test) {
 			r.print(test, "--- "+test.test+", which had not ended")

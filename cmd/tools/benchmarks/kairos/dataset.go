@@ -70,8 +70,8 @@ type part struct {
 	first, last int
 }
 
-// parts returns the requests of one sender in time order. Each contains at most most samples, of as many of the
-// sender's series as possible.
+// parts returns the requests of one sender in time order. most is the max number of samples of a request. Each request
+// contains as many of the sender's series as possible.
 func (d *dataset) parts(sender, senders, most int) []part {
 	var own []int
 	for i := sender; i < d.Series; i += senders {

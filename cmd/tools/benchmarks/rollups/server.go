@@ -105,7 +105,7 @@ func warm(dir string) error {
 		defer f.Close()
 		for {
 			if n, err := f.Read(buffer); n == 0 || err != nil {
-				return nil //nolint:nilerr // Its end, or it will be read from the disk.
+				return nil //nolint:nilerr // The file has ended, or it will be read from the disk later.
 			}
 		}
 	})
