@@ -34,8 +34,8 @@ type pruner struct {
 	// left counts the points that were kept. work is the unused part of maxWork.
 	left int
 	work int64
-	// outer is the size of the text that resource and scope add to each series. hasTooManyAttributes is set if one of
-	// these has too many attributes.
+	// outer is the size of the text that resource and scope add to each series. hasTooManyAttributes is set if the
+	// resource or the scope has too many attributes.
 	outer                int64
 	hasTooManyAttributes bool
 	metric               string

@@ -102,7 +102,7 @@ tenants:
   free: {}
 `
 
-// TestBatch sends series twice: first when they are unknown, then when they are known.
+// TestBatch checks that rules have the same effect on series when they are unknown and when they are known.
 func TestBatch(t *testing.T) {
 	r := newRig(t, strings.Replace(exampleRules, "regex: all, action: keep", `regex: "yes", action: drop`, 1))
 	series := []string{
@@ -189,7 +189,7 @@ func TestEverythingDropped(t *testing.T) {
 	require.EqualValues(t, 1, r.live.Status("t").Rules[0].Exemplars)
 }
 
-// TestReload changes rules while the results of the former rules are cached.
+// TestReload checks that new rules apply at once although the results of the former rules are cached.
 func TestReload(t *testing.T) {
 	r := newRig(t, ``)
 	send := func(want ...string) {

@@ -8,9 +8,9 @@
 //	                                        └ Define   an unknown series: the rules run
 //
 // The result of the rules depends only on the labels as sent. The store's alias of a series is made of these labels, so
-// it can refer to the series with the changed labels, and rules run once per series instead of once per sample. Each
-// list of rules has its own space of aliases (storage.Batch.UseAliases): without it, samples would be added to series
-// that former rules have made.
+// the alias can refer to the series with the changed labels, and rules run once per series instead of once per sample.
+// Each list of rules has its own space of aliases (storage.Batch.UseAliases). Otherwise, after a change of the rules,
+// samples would be added to series that former rules have made.
 //
 // A Trial computes the effect that rules would have on stored series.
 package relabeling

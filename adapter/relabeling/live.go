@@ -47,8 +47,8 @@ func NewLive(r prometheus.Registerer) *Live {
 	return l
 }
 
-// OnChange sets the function that is called after rules have changed. It must delete the store's aliases of the
-// selected tenants. These aliases were made under the former rules and are no longer used.
+// OnChange sets the function that is called after rules have changed. The function must delete the store's aliases of
+// the selected tenants, which were made under the former rules and are no longer used.
 func (l *Live) OnChange(forget func(of func(tenant string) bool)) {
 	l.setting.Lock()
 	defer l.setting.Unlock()

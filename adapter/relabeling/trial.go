@@ -93,7 +93,7 @@ type Trial struct {
 	AllMetrics int  `json:"all_metrics"`
 	Cut        bool `json:"cut"`
 	// Measured is true if sizes are shares of the measured size of the tenant's sealed data, rollups included.
-	// Otherwise they are estimates of the samples' size before the engine compresses them.
+	// Otherwise sizes are estimates for the samples before the engine compresses them.
 	Measured bool `json:"measured"`
 }
 

@@ -5,7 +5,7 @@
 //	POST /api/v1/write
 //	     │ negotiate     message type, 1.0 or 2.0; anything else: 415
 //	     │ budget        bytes of all concurrent requests; above it: 503
-//	     │ readBody      compressed bytes, into a pooled buffer; above the limit: 413
+//	     │ read          compressed bytes, into a pooled buffer; above the limit: 413
 //	     │ decompress    snappy's length header is checked before anything is allocated: 413 or 400
 //	     ▼
 //	 decoder             walks the protobuf bytes in place, twice per series: labels, then samples

@@ -18,8 +18,8 @@ import (
 // is removed, and a Tracker decides which replica's samples are stored.
 type HA struct {
 	Replicas *replicas.Tracker
-	// ClusterLabel and ReplicaLabel are the labels with the names of cluster and replica. A series without one of them
-	// is stored as usual.
+	// ClusterLabel and ReplicaLabel are the labels with the names of cluster and replica. A series that lacks either
+	// label is stored as usual.
 	ClusterLabel, ReplicaLabel string
 	// On reports whether deduplication is enabled for a tenant.
 	On func(tenant string) bool
@@ -65,7 +65,7 @@ type haBatch struct {
 	parts   map[haName]*haPart
 }
 
-// haName identifies a replica. The zero value stands for series without the two labels.
+// haName identifies a replica. The zero value stands for all series that lack either label.
 type haName struct{ cluster, replica string }
 
 // haPart holds the samples of one replica in a request.

@@ -10,8 +10,8 @@ import (
 	"github.com/cassia-db/cassia/adapter/importer"
 )
 
-// TestDaysGoOn resumes after a complete run and reads the samples that the server has received since: those in the last
-// piece, which is read again from its start, and those in later pieces.
+// TestDaysGoOn resumes after a complete run. It checks that the last piece is read again from its start, because the
+// server may have received samples of it since, and that later pieces are read.
 func TestDaysGoOn(t *testing.T) {
 	t.Parallel()
 	const day = 24 * 3600 * 1000

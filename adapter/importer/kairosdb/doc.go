@@ -8,8 +8,8 @@
 // # Series
 //
 // A series of KairosDB is a metric with tags; the type of its points isn't part of its identity. A mapping file renames
-// metrics and tags, and drops and adds labels. If a mapping merges multiple series into one, Plan lists them and
-// nothing is imported.
+// metrics and tags, and drops and adds labels. If a mapping merges multiple series into one, Plan returns an error that
+// lists these series, and nothing is imported.
 //
 // # Order
 //

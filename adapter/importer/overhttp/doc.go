@@ -9,8 +9,8 @@
 // are durable. Sending a series again stores it once. Comparisons use the same bodies, and the server compares.
 //
 //	GET  /api/v1/cassia/import           returns the server's Terms as JSON
-//	POST /api/v1/cassia/import           stores the series of a body; returns stored as JSON
-//	POST /api/v1/cassia/import/compare   compares them with stored samples; returns compared as JSON
+//	POST /api/v1/cassia/import           stores the series of a body; returns an importResponse as JSON
+//	POST /api/v1/cassia/import/compare   compares the series of a body with stored samples; returns a compareResponse
 //
 // # Body format
 //

@@ -50,7 +50,8 @@ func (p *packer) add(s storage.ImportedSeries) error {
 	return p.packSamples(s.Labels, s.Samples)
 }
 
-// packSamples packs normalized samples. It splits them in halves if they exceed the limits of a chunk or body.
+// packSamples packs the normalized samples of a series. It splits the samples in halves if they exceed the limits of a
+// chunk or body.
 func (p *packer) packSamples(ls labels.Labels, samples *chunk.Samples) error {
 	if samples.Len() <= chunk.MaxSamples {
 		one, weight, err := appendSeries(nil, ls, samples)
@@ -83,8 +84,8 @@ func (p *packer) put(one []byte, weight int64) error {
 	return nil
 }
 
-// addBuckets packs a series with buckets. It splits them in halves if they exceed the limits of a chunk or body. The
-// labels must have no empty values.
+// addBuckets packs a series with buckets. It splits the buckets in halves if they exceed the limits of a chunk or body.
+// The labels must have no empty values.
 func (p *packer) addBuckets(s storage.ImportedBuckets) error {
 	n := s.Buckets.Len()
 	if n <= maxBuckets {
