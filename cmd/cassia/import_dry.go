@@ -19,8 +19,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/memory"
 )
 
-// trialSamples is the number of samples at the start of the source that a dry run stores in memory. From them it
-// estimates the time and the space of the import.
+// trialSamples is the number of samples at the start of the source that a dry run stores in memory, to estimate the
+// time and the space of the import.
 const trialSamples = 2_000_000
 
 // runDry reads the source and prints its contents and the estimated time and space of an import.

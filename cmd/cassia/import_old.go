@@ -14,7 +14,7 @@ import (
 // stored only as rollups, which the user must have accepted.
 //
 //	plan of the source ──► admitPlan, before anything is stored
-//	each batch ──────────► admit, before the batch is stored: most plans don't contain the times of the samples
+//	each batch ──────────► checkBatch, before the batch is stored: most plans don't contain the times of the samples
 type oldSamples struct {
 	kept importer.RetentionPolicy
 	// isAccepted is set if the flag --retention.raw was set.

@@ -214,8 +214,8 @@ func (a *suiteAppender) Commit() error {
 }
 
 // sealAll seals all samples, so that none are read from a head. The stores take turns. The stores that don't seal
-// release the sealed samples from their heads, as their background loops do. A following store may have added samples
-// just before they were sealed, and releases them the next time.
+// release the sealed samples from their heads, as their background loops do. If a store reads samples from the staging
+// log just before they are sealed, it releases them only the next time.
 func (s *suiteStore) sealAll(ctx context.Context) error {
 	if err := s.stores[s.seals.Add(1)%int64(len(s.stores))].SealAll(ctx); err != nil {
 		return err

@@ -13,8 +13,9 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// TestBackupsOfACopy restores a copy of a store and backs up both to the same location. If one of them has made a
-// backup after the restored one, a backup of the other is rejected unless it takes over the location.
+// TestBackupsOfACopy restores a copy of a store and backs up both to the same location. Once the store or its copy has
+// made a backup newer than the restored backup, backups of the other one are rejected unless they take over the
+// location.
 func TestBackupsOfACopy(t *testing.T) {
 	needsServer(t)
 	server := s3test.Start(t)

@@ -9,7 +9,7 @@ import (
 
 // TestRealPrometheusOnCassandra runs two processes on one keyspace. Prometheus writes to one of them, and the responses
 // of the other are compared with Prometheus'. Either process seals. One protocol of remote write is enough, because
-// TestRealPrometheus shows that both result in the same batches.
+// TestRealPrometheus shows that both protocols result in the same batches.
 func TestRealPrometheusOnCassandra(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs real programs for two minutes: leave -short out")

@@ -71,8 +71,8 @@ remote_write:
 `, scrapeInterval, self, exporter, cassia, message, job)
 }
 
-// customBuckets returns the text of a further job. Prometheus converts its classic histograms to native histograms with
-// custom buckets. It doesn't send those with protocol 1.0.
+// customBuckets returns the text of a further job, whose classic histograms Prometheus converts to native histograms
+// with custom buckets. Prometheus doesn't send such native histograms with protocol 1.0.
 func customBuckets(self string) string {
 	return fmt.Sprintf(`
   - job_name: custom-buckets
@@ -214,7 +214,7 @@ func start(ctx context.Context, t *testing.T, p promrig.Program) *promrig.Proces
 	return process
 }
 
-// startAll starts programs concurrently, so that those that share their data may all try to create it.
+// startAll starts programs concurrently, so that programs that share their data may all try to create the data.
 func startAll(ctx context.Context, t *testing.T, programs ...promrig.Program) (processes []*promrig.Process) {
 	ready, cancel := context.WithTimeout(ctx, cassiatest.ReadyWithin)
 	defer cancel()

@@ -21,7 +21,8 @@ import (
 )
 
 // expired consists of two stores with the same samples of three tenants, one sample per minute. One store keeps all
-// samples. The other has only 5m rollups of the samples four days ago, and only 1h rollups of those eight days ago.
+// samples. The other store has only 5m rollups of the samples from four days ago, and only 1h rollups of the samples
+// from eight days ago.
 type expired struct {
 	wholeDir, agedDir string
 	whole, aged       running

@@ -180,7 +180,7 @@ func compareOTLP(t *testing.T, cassia running, prometheus string, before, end ti
 }
 
 // compareTypes compares Cassia's metadata of the metrics with the metadata of a real Prometheus. That Prometheus stores
-// the types and units that it receives with OTLP as labels, which makes them readable.
+// the types and units that it receives with OTLP as labels, so that a query returns them.
 func compareTypes(t *testing.T, cassia running, sent []*metricdata.ResourceMetrics) {
 	prometheus := startPrometheus(t.Context(), t, cassiatest.FreeAddress(t), "", "--web.enable-otlp-receiver",
 		"--enable-feature=type-and-unit-labels")

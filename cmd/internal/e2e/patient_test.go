@@ -120,7 +120,7 @@ func (p *patient) lastFailure() string {
 	return p.last
 }
 
-// waitLogged waits for a log line of a process that contains all of these words, and returns the line.
+// waitLogged waits until a process has logged a line that contains all of the given words, and returns the line.
 func waitLogged(t *testing.T, p *promrig.Process, words ...string) (line string) {
 	t.Helper()
 	require.Eventually(t, func() bool {

@@ -216,8 +216,8 @@ func TestSlowClockUntilNTP(t *testing.T) {
 	}
 }
 
-// TestSlowClockInACluster runs two processes on one keyspace, one of them with a clock that is 3 hours slow. It must
-// accept and return the same samples as the other process.
+// TestSlowClockInACluster runs two processes on one keyspace, one of them with a clock that is 3 hours slow. That
+// process must accept and return the same samples as the other one.
 func TestSlowClockInACluster(t *testing.T) {
 	t.Parallel()
 	engine := cassiatest.OnCassandra(t)
@@ -252,8 +252,8 @@ func TestSlowClockInACluster(t *testing.T) {
 	require.Equal(t, 3, r.metric(right, "right"))
 }
 
-// TestWrongClockInACluster runs two processes on one keyspace, one of them with a clock that is two months fast. It
-// must accept no samples and delete nothing, including late samples that the other process accepts.
+// TestWrongClockInACluster runs two processes on one keyspace, one of them with a clock that is two months fast. That
+// process must accept no samples and delete nothing, including late samples that the other process accepts.
 func TestWrongClockInACluster(t *testing.T) {
 	t.Parallel()
 	engine := cassiatest.OnCassandra(t)

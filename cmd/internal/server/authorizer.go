@@ -138,9 +138,9 @@ func hasRole(u *auth.User, role Role) bool {
 	return u.IsAdmin()
 }
 
-// askedByScript is a header that the web page sends with its requests. They are rejected without a challenge, because
-// the page has its own login form and a challenge would make the browser open a second one. Pages of other origins
-// can't send this header without a preflight request.
+// askedByScript is a header that the web page sends with its requests. If such a request is unauthenticated, it is
+// rejected without a challenge, because the page has its own login form and a challenge would make the browser open a
+// second one. Pages of other origins can't send this header without a preflight request.
 const askedByScript = "X-Requested-With"
 
 // rejectRequest sends the response for a request that isn't authorized.

@@ -17,7 +17,7 @@ import (
 )
 
 // TestAnswersWithoutFileHandles sends requests to a process that can't open more files. Idle connections use most of
-// its file handles, and whenever a handle is released, the rest of the process uses it.
+// its file handles, and whenever a handle is released, another part of the process takes it.
 func TestAnswersWithoutFileHandles(t *testing.T) {
 	const role = "CASSIA_TEST_NO_HANDLES"
 	if os.Getenv(role) != "" {

@@ -57,7 +57,7 @@ func (f *File) Reload() error {
 }
 
 // settings returns the last valid settings. If the files have changed, it reads them first. If another goroutine is
-// reading them, it doesn't wait.
+// reading the files, settings doesn't wait for it.
 func (f *File) settings() *settings {
 	if f.mu.TryLock() {
 		defer f.mu.Unlock()

@@ -10,10 +10,11 @@
 //	          └──────────────────────►  Cassia  ├──────▲ keyspace cassia
 //	                                 └──────────┘
 //
-// Both systems first receive a part of the data to warm up, because Java compiles frequently executed code. Then, one
-// after another and with the other one stopped, each receives the load and completes its own work on it (Cassia seals).
-// Its keyspace is flushed and compacted. The table compares the CPU time and the disk usage of these steps. Finally, a
-// query that both systems support is timed, and the results are compared.
+// Both systems first receive a part of the data to warm up, because Java compiles frequently executed code. Then the
+// systems are measured one after another, each while the other one is stopped: the system receives the load and
+// completes its own work on it (Cassia seals), and its keyspace is flushed and compacted. The table compares the CPU
+// time and the disk usage of these steps. Finally, a query that both systems support is timed, and the results are
+// compared.
 //
 // The benchmark requires Java 17 and Maven, see docker/cassandra/local and docker/kairosdb/local.
 package main
