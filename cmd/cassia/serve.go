@@ -163,7 +163,7 @@ func (p *process) runComponents(ctx, signals context.Context, listening func([]s
 	p.front = front
 	defer func() {
 		p.fail(nil)
-		_ = front.wait() // Its error has ended ctx and is returned from there.
+		_ = front.wait() // The error of a failed listener is returned as the cause of ctx.
 	}()
 	if err := p.openStore(ctx); err != nil {
 		return p.notOpened(ctx, signals, err)

@@ -40,7 +40,7 @@ const (
 //	open   [ limit ]  evicted first:  1. bodies and responses in progress, and clients without a response so far
 //	                                  2. idle, requests were answered
 //	                                  3. idle, has stored samples
-//	spare  [ spare ]  serves /-/healthy, /-/ready and /metrics; other requests wait for a slot in open and are then rejected
+//	spare  [ spare ]  serves /-/healthy, /-/ready, /metrics; other requests wait for a slot in open, then are rejected
 type connections struct {
 	net.Listener
 	limit, spareLimit int
