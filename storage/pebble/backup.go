@@ -234,8 +234,8 @@ func hasList(folder string, e fs.DirEntry) bool {
 	return !errors.Is(err, syscall.ENOTDIR) // For example, the directory may be readable only by another user.
 }
 
-// sortBackups sorts backups of one store, which are ordered by time, by the order in which they were made. If the list
-// of one can't be read, that order is unknown, and names is returned unchanged.
+// sortBackups returns the names of backups of one store in the order in which the backups were made. names are in the
+// order of their times. If the list of a backup can't be read, the result is names.
 func sortBackups(folder string, names []string) []string {
 	number := map[string]int64{}
 	for _, name := range names {

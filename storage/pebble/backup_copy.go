@@ -26,7 +26,7 @@ type copier struct {
 	lineage  Lineage
 	from, to string
 	before   string // the previous backup; "": none
-	number   int64  // of the new one
+	number   int64  // of the new backup
 	stats    *BackupStats
 
 	contents   contents

@@ -23,12 +23,12 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// changesFS counts the changes made through it. Depending on its kind, one change fails, or all changes starting with
-// one.
+// changesFS counts the changes made through it. Depending on its kind, only the change with index at fails, or also the
+// changes after it.
 type changesFS struct {
 	vfs.FS
 	kind changeFault
-	at   int // of the first change that fails
+	at   int // index of the first change that fails
 
 	mu   sync.Mutex
 	made int
@@ -121,7 +121,7 @@ func (f changedFile) Write(p []byte) (int, error) {
 }
 
 func (f changedFile) Sync() error {
-	return f.c.change(false) // Nothing here loses power, and disks are slow.
+	return f.c.change(false) // Syncing is slow, and not needed without power cuts.
 }
 
 // faultless returns a file system without faults.
@@ -194,8 +194,8 @@ func (m moments) verify(t *testing.T, folder string) []string {
 	return names
 }
 
-// drawnChanges returns the first change that a test makes fail, and the step to the next one. A soak test makes each
-// change fail.
+// drawnChanges returns the index of the first change that a test makes fail, and the distance to the next such change.
+// A soak test makes each change fail.
 func drawnChanges(t *testing.T) (first, step int) {
 	step = max(1, 4/soak.Times(t, 1))
 	return int(soak.Seed(t) % uint64(step)), step

@@ -93,7 +93,8 @@ func TestBackupsShareFiles(t *testing.T) {
 	require.Equal(t, 4, b.restored("d"))
 }
 
-// TestBackupsThatAreRefused makes a backup in a locked folder, and a backup of a checkpoint with a subdirectory.
+// TestBackupsThatAreRefused checks that a backup to a locked folder and a backup of a checkpoint with a subdirectory
+// return errors and leave no files, and that a restore to a dangling link returns an error.
 func TestBackupsThatAreRefused(t *testing.T) {
 	b := newBackedUp(t)
 	b.write()
@@ -245,7 +246,8 @@ func TestBackupsOfSeveralStores(t *testing.T) {
 	require.Equal(t, 2, a.restored("4"))
 }
 
-// TestRestoreIntoAnEmptyDirectory restores to a link to an empty directory, and to a directory that is in use.
+// TestRestoreIntoAnEmptyDirectory checks that a backup can be restored to a link to an empty directory, but not to a
+// directory that has rows.
 func TestRestoreIntoAnEmptyDirectory(t *testing.T) {
 	b := newBackedUp(t)
 	b.write()
@@ -324,7 +326,8 @@ func TestUnfinishedRestore(t *testing.T) {
 	}
 }
 
-// TestBackupOfARestoredStore checks that a backup doesn't share a file of the same name with other rows.
+// TestBackupOfARestoredStore checks that a backup doesn't share an earlier backup's file that has the same name but
+// other rows.
 func TestBackupOfARestoredStore(t *testing.T) {
 	b := newBackedUp(t)
 	b.write()

@@ -105,7 +105,8 @@ func surplusBackups(folder string, names []string, keep Keep, now time.Time) (su
 	return keep.Surplus(all, now)
 }
 
-// newestWhole returns the newest backup without known damage, or "". names are sorted, the oldest first.
+// newestWhole returns the newest backup whose list contains no damage or can't be read, or "". names are sorted, the
+// oldest first.
 func newestWhole(folder string, names []string) string {
 	for i := len(names) - 1; i >= 0; i-- {
 		list, err := readList(filepath.Join(folder, names[i]))

@@ -25,8 +25,8 @@ import (
 //	no change under way ─► log synced ─► list of tables ─► lengths of the logs ─► tables linked, manifest and logs copied
 //	└────────────────────────── changes wait ──────────────────────────┘
 //
-// The checkpoint first waits for changes under way. So changes wait as long as the longest of these, however long
-// copying takes.
+// The checkpoint first waits for changes under way, and new changes wait during that time. They don't wait for the
+// copying.
 func (e *Engine) Checkpoint(dir string) error {
 	if e.readOnly {
 		return fmt.Errorf("pebble: checkpoint: %w", engine.ErrReadOnly)
@@ -85,7 +85,7 @@ func (e *Engine) checkCopy(dir string) error {
 	case info.Size() == 0:
 		return fmt.Errorf("%w: %s is empty", errBadCopy, desc.ManifestFilename)
 	case errors.Is(err, errManifest):
-		return nil // It has unknown edits, which Pebble can read.
+		return nil // The manifest has edits that only Pebble can read.
 	case err != nil:
 		return fmt.Errorf("pebble: checkpoint: %s: %w", desc.ManifestFilename, err)
 	case !state.isWhole:
@@ -128,7 +128,7 @@ func (e *Engine) beginManifest() error {
 // runChange runs an operation of Pebble that changes rows. A checkpoint contains the operation completely or not at
 // all.
 //
-// Invariant: every operation that changes rows is run by change. Flushes and compactions change no rows.
+// Invariant: every operation that changes rows is run by runChange. Flushes and compactions change no rows.
 func (e *Engine) runChange(op func() error) error {
 	e.changes.RLock()
 	defer e.changes.RUnlock()

@@ -15,7 +15,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// sealStaged writes n sealed rows, which are ingested, and then deletes the staged rows 1 to n, as a seal does.
+// sealStaged writes sealed rows (see sealedRows), which are ingested, and then deletes the staged rows 1 to n, as a
+// seal does.
 func sealStaged(e *Engine, n int) error {
 	if err := e.Write(ctx, sealedRows(n, 2)); err != nil {
 		return err
@@ -33,7 +34,7 @@ func TestCheckpointIsOneMoment(t *testing.T) {
 	for _, at := range []struct {
 		name string
 		kind errorfs.OpKind
-		path string // what the path contains
+		path string // a part of the operation's path
 	}{
 		{"directory", errorfs.OpMkdirAll, "copy"},
 		{"options", errorfs.OpCreate, "copy/OPTIONS-"},

@@ -12,8 +12,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// smallOptions returns options with small limits, so that tests reach them early: memtables fill, files are split,
-// blocks are many, and sealed rows are written as files.
+// smallOptions returns options with small limits, so that tests reach them early: memtables fill, files are split and
+// have many blocks, and sealed rows are written as files.
 func smallOptions() Options {
 	o := DefaultOptions()
 	o.CacheBytes = 4 << 20

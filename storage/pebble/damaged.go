@@ -81,8 +81,8 @@ func (d *damaged) isNew(table uint64) bool {
 	return !ok || time.Since(at) > verifyInterval
 }
 
-// damagedWithin returns the damaged ranges of keys from start (included) to end (excluded). If it has none, it verifies
-// the files with these keys first.
+// damagedWithin returns the damaged ranges of keys from start (included) to end (excluded). If none are known, it first
+// verifies the files with these keys.
 func (e *Engine) damagedWithin(ctx context.Context, start, end []byte) ([]badRange, error) {
 	if found := e.damaged.rangesWithin(start, end); len(found) > 0 {
 		return found, nil
@@ -99,7 +99,7 @@ func (e *Engine) damagedWithin(ctx context.Context, start, end []byte) ([]badRan
 }
 
 // verify reads the files for which wanted returns true (nil: all), and records their damage. If seen is set, it is
-// called for each file.
+// called for each file with its size and its damaged ranges.
 func (e *Engine) verify(
 	ctx context.Context, wanted func(table uint64) bool, seen func(bytes uint64, found []badRange),
 	which ...pebbledb.SSTablesOption,
@@ -141,8 +141,9 @@ func (e *Engine) isLive(table uint64) bool {
 	})
 }
 
-// VerifyFiles reads all sorted files and compares every block with its checksum. report is called for each damaged part
-// of a file, whose rows can't be read, with an damagedblock.BlockError, and for each other file that is damaged.
+// VerifyFiles reads all sorted files and compares every block with its checksum. report is called with a
+// damagedblock.BlockError for each damaged part of a sorted file, whose rows can't be read, and with another error for
+// each other file that is damaged.
 func (e *Engine) VerifyFiles(ctx context.Context, report func(problem error)) (files int, bytes int64, err error) {
 	if err := e.begin(ctx); err != nil {
 		return 0, 0, err
@@ -223,7 +224,7 @@ type damagedPart struct {
 	ranges []badRange
 }
 
-// partsOf returns the damaged parts of the files with these ranges.
+// partsOf groups ranges by the damaged parts of files to which they belong.
 func partsOf(ranges []badRange) (parts []*damagedPart) {
 	for _, r := range ranges {
 		block := r.block()

@@ -92,8 +92,8 @@ func turnByte(t testing.TB, whole *vfs.MemFS, rng *rand.Rand) (mem *vfs.MemFS, n
 	return mem, name, fmt.Sprintf("byte %d of %s, which has %d", at, name, info.Size())
 }
 
-// TestScanSkipsDamage changes any byte of a sorted file. A scan that skips damage yields each row unchanged, or reports
-// a gap that contains it. Verify detects the damage.
+// TestScanSkipsDamage changes random bytes of sorted files, one at a time. A scan that skips damage yields each row
+// unchanged, or reports a gap that contains it. Verify detects the damage.
 func TestScanSkipsDamage(t *testing.T) {
 	whole := layeredEngine(t)
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -155,8 +155,8 @@ func TestScanSkipsDamagedIndexes(t *testing.T) {
 	require.Positive(t, missing)
 }
 
-// TestDamagedFilesOfAllReads checks that damage is known that was found by a scan that doesn't skip it, such as that of
-// a seal, until the file is deleted.
+// TestDamagedFilesOfAllReads checks that DamagedFiles also reports damage found by a scan that doesn't skip damage,
+// like the scan of a seal, until the damaged file is deleted.
 func TestDamagedFilesOfAllReads(t *testing.T) {
 	whole := layeredEngine(t)
 	for _, name := range tablesOf(t, whole) {

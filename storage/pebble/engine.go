@@ -346,7 +346,7 @@ func (e *Engine) DescribeStore(ctx context.Context, description []byte) error {
 	return e.run(ctx, "describe", e.release, func() error { return e.ledger.setDescription(description) })
 }
 
-// acquire registers a call, so that Close waits for it. Every use that returns nil must be followed by a release.
+// acquire registers a call, so that Close waits for it. If it returns nil, the caller must call release.
 func (e *Engine) acquire() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

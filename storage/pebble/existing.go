@@ -123,9 +123,9 @@ func (x *existing) checkSnapshots() error {
 	))
 }
 
-// checkStore returns an error unless a store's files are complete: SYNCED, in a format that this release reads,
-// Pebble's markers, and a manifest that matches SYNCED. If the marker of the manifest were missing, Pebble would create
-// a new database. If the directory had another database's files, Pebble would remove them as obsolete.
+// checkStore returns an error unless a store's files are complete. These are a SYNCED in a format that this release
+// reads, Pebble's markers, and a manifest that matches SYNCED. If the marker of the manifest were missing, Pebble would
+// create a new database. If the directory had another database's files, Pebble would remove them as obsolete.
 func (x *existing) checkStore(opts *Options) error {
 	l, problems := readNote(x.fs, x.dir)
 	if l == nil { // A SYNCED proves that the directory doesn't belong to another program.

@@ -93,8 +93,8 @@ func inChild(t *testing.T, run func()) {
 	os.Exit(0)
 }
 
-// TestWritingFails makes an operation on a vital file fail once. After that nothing is written, every write returns an
-// error, and reads still succeed.
+// TestWritingFails makes operations on a vital file fail until a write has returned an error. After that nothing is
+// written, every write returns an error, and reads still succeed.
 func TestWritingFails(t *testing.T) {
 	for name, match := range map[string]func(errorfs.Op) bool{
 		"log": func(op errorfs.Op) bool { return strings.HasSuffix(op.Path, ".log") && op.Kind != errorfs.OpCreate },
@@ -185,7 +185,7 @@ func TestWritingFailsForMany(t *testing.T) {
 	})
 }
 
-// TestOpenFails makes any one operation fail: Open returns its error.
+// TestOpenFails makes all writing operations after the first few fail. Open returns their error.
 func TestOpenFails(t *testing.T) {
 	t.Parallel()
 	for i := range soak.Fewer(40) {

@@ -1,8 +1,8 @@
 package pebble
 
-// HeapBytes returns the bytes of memtables and cached blocks in Go's heap. The options limit their sizes independently
-// of garbage collection, and they have no pointers to scan. With cgo it returns 0, because they are outside of Go's
-// heap.
+// HeapBytes returns the bytes of memtables and cached blocks in Go's heap. Options limits both independently of garbage
+// collection, and neither has pointers to scan. With cgo, HeapBytes returns 0, because memtables and blocks are then
+// outside of Go's heap.
 func (e *Engine) HeapBytes() int64 {
 	if !onHeap {
 		return 0

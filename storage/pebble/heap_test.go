@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestHeapBytesAreTheMemtables checks the size of the one memtable of a new engine, inside or outside of Go's heap.
+// TestHeapBytesAreTheMemtables checks that HeapBytes of a new engine, which has one memtable, is positive only if
+// memtables are in Go's heap, and that it is 0 after Close.
 func TestHeapBytesAreTheMemtables(t *testing.T) {
 	e, err := Open(t.TempDir(), DefaultOptions())
 	require.NoError(t, err)

@@ -162,8 +162,8 @@ func isWinner(a, b *engine.Mutation) bool {
 	return cmp.Or(cmp.Compare(a.Timestamp, b.Timestamp), bytes.Compare(a.Value, b.Value)) > 0
 }
 
-// endOfFile returns the end of the file that starts at a row: the file ends with the rows of a table, before a large
-// run, or after one.
+// endOfFile returns the end of the file that starts at a row. A large run is a file of its own. Any other file ends
+// before the next large run, or with the rows of its table.
 func (x *ingester) endOfFile(from int) int {
 	to := x.endOfRun(from)
 	if x.bytes(from, to) >= largeRun {

@@ -53,7 +53,8 @@ type ledger struct {
 	isHeld bool // the engine isn't complete, and no note is written; guarded by noting
 	// isWithdrawn is set if there is a withdrawn note.
 	isWithdrawn atomic.Bool
-	// minLog is the number of the first log that is still needed, so that a withdrawn note must list it; 0: unknown.
+	// minLog is the number of the first log that is still needed; 0: unknown. A log with this or a higher number must
+	// exist if the note lists it, even if the note is withdrawn.
 	minLog uint64
 
 	mu      sync.Mutex // never held during a disk operation, because writes of the log wait for it
@@ -112,7 +113,8 @@ func newLedger(files vfs.FS, dir string) *ledger {
 	}
 }
 
-// readLedger returns the ledger of a directory, and the damage of its files. It returns nil if the note is damaged.
+// readLedger returns the ledger of a directory, and the damage of its files. The ledger is nil if the note is missing
+// or damaged.
 func readLedger(files vfs.FS, dir string) (*ledger, []ledgerProblem) {
 	l, problems := readNote(files, dir)
 	if l == nil {
@@ -213,7 +215,7 @@ func (l *ledger) run(failed func(error)) {
 	})
 }
 
-// close stops the goroutine of run. If sortBackups is set, it writes a last note with all synced bytes.
+// close stops the goroutine of run. If inOrder is set, it then writes a last note with all synced bytes.
 func (l *ledger) close(inOrder bool) error {
 	close(l.stop)
 	l.stopped.Wait()
@@ -327,7 +329,7 @@ func (l *ledger) write() error {
 	l.changed, l.fresh = false, false
 	l.mu.Unlock()
 	var err error
-	if fresh { // A note must not survive a power failure in which a file's name in it is lost.
+	if fresh { // Otherwise a note could list a file whose name is lost in a power failure.
 		err = syncDirectory(l.fs, l.dir)
 	}
 	if err == nil {
@@ -377,7 +379,7 @@ func (l *ledger) lengths() map[string]int64 {
 	return lengths
 }
 
-// created, writing, wrote, syncing, synced and renamed track Pebble's operations on files.
+// The methods below are called before and after Pebble's operations on files, which they track.
 
 func (l *ledger) recordCreated(path string) {
 	if name, ok := l.name(path); ok {
@@ -388,8 +390,8 @@ func (l *ledger) recordCreated(path string) {
 	}
 }
 
-// beforeWrite is called before a write, and returns the argument for wrote. The file system may modify p: MemFS does,
-// with the build tag invariants.
+// beforeWrite is called before a write, and returns the argument for recordWritten. The file system may modify p: MemFS
+// does, with the build tag invariants.
 func (l *ledger) beforeWrite(path string, p []byte) (then written) {
 	if name, ok := l.name(path); ok {
 		l.mu.Lock()

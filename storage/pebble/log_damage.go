@@ -46,8 +46,9 @@ func logChunk(p []byte, number uint64) (size int, synced int64) {
 
 // findSyncedDamage looks for proof that a log isn't torn but damaged: a later chunk that was written after the first
 // invalid one had been synced. from is the end of the last complete record. It returns the position of the invalid
-// chunk, or -1. Pebble looks for this proof in later blocks only, so that it takes a damaged record in the last 32 KiB
-// for a torn one, and doesn't return the position of others. No chunk proves that the last synced records were complete.
+// chunk, or -1. Pebble looks for this proof only in later blocks. So it takes a damaged record in the last 32 KiB for a
+// torn one, and it doesn't return the position of other damaged records. No later chunk proves that the last synced
+// records were complete.
 func findSyncedDamage(f io.ReaderAt, number uint64, from int64) (at int64, err error) {
 	at = -1
 	block := make([]byte, logBlock)
@@ -76,8 +77,9 @@ func findSyncedDamage(f io.ReaderAt, number uint64, from int64) (at int64, err e
 	}
 }
 
-// checkLogs returns an error if the newest log has a damaged record. Pebble would take some of these for records torn by
-// a crash, and silently drop them and all later ones. Its errors for the others don't contain the name of the file.
+// checkLogs returns an error if the newest log has a damaged record. Pebble would take some damaged records for records
+// torn by a crash, and silently drop them and all later records. Its errors for other damaged records don't contain the
+// name of the file.
 func (x *existing) checkLogs() error {
 	logs := slices.DeleteFunc(slices.Clone(x.names), func(name string) bool { return !isLog(name) })
 	if len(logs) == 0 {
@@ -86,7 +88,7 @@ func (x *existing) checkLogs() error {
 	name := slices.MaxFunc(logs, func(a, b string) int { return int(numberOf(a)) - int(numberOf(b)) })
 	f, err := x.fs.Open(x.fs.PathJoin(x.dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return damagedFile(x.dir, name, "missing"+lostWrites) // It is a link.
+		return damagedFile(x.dir, name, "missing"+lostWrites) // The name is a dangling link.
 	}
 	if err != nil {
 		return fmt.Errorf("pebble: open %s: %w", name, err)

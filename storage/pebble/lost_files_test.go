@@ -37,7 +37,8 @@ const (
 	refused outcome = "is refused with one line that names the file and the remedy, and changes nothing"
 )
 
-// fileKind is a kind of files; pattern is nil for manifests that aren't the current one.
+// fileKind is a kind of file. pattern matches the names of its files; it is nil for manifests that aren't the current
+// one.
 type fileKind struct {
 	name     string
 	pattern  *regexp.Regexp
@@ -99,8 +100,9 @@ func (f storeFiles) disk(t testing.TB) *vfs.MemFS {
 	return disk
 }
 
-// manyKinds makes a store with rows in logs and multiple levels, and a snapshot. It returns the files of the open store
-// or, with isClosed, those after it was closed, its files at earlier moments, the latest first, and the number of rows.
+// manyKinds makes a store with rows in logs and multiple levels, and a snapshot. It returns the store's files (with
+// isClosed, after the store was closed; otherwise while it is open), its files at earlier moments, the latest first,
+// and the number of its rows.
 func manyKinds(t testing.TB, isClosed bool) (now storeFiles, earlier []storeFiles, rows int) {
 	t.Helper()
 	disk := vfs.NewMem()
@@ -182,9 +184,9 @@ func older(t testing.TB, now storeFiles, earlier []storeFiles, name string, kind
 	return changed
 }
 
-// TestEachFileOfAStore deletes, empties, shortens, or replaces by an older copy each file of a store, one at a time, of
-// a store that was closed and of one that was killed. The directory is never opened as a new store, and if it is
-// rejected, nothing changes.
+// TestEachFileOfAStore damages each file of a store, one at a time: it deletes, empties or shortens the file, or
+// replaces it by an older copy. The store was closed or killed before. The directory is never opened as a new store,
+// and if it is rejected, nothing changes.
 func TestEachFileOfAStore(t *testing.T) {
 	t.Parallel()
 	for _, isClosed := range []bool{true, false} {

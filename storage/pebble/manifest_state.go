@@ -20,7 +20,7 @@ type manifestState struct {
 	shared map[uint64]uint64
 	// minLog is the number of the first log with rows that aren't in tables.
 	minLog uint64
-	// isUndamaged is set if the manifest ends with a complete edit.
+	// isWhole is set if the manifest ends with a complete edit.
 	isWhole bool
 }
 

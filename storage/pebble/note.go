@@ -40,8 +40,8 @@ type ledgerText struct {
 	Files []noted `json:"files"`
 }
 
-// readNote returns the ledger of a directory without comparing the files with it. It returns nil if the note is missing
-// or damaged.
+// readNote returns the ledger of a directory without comparing the files with it. The ledger is nil if the note is
+// missing or damaged.
 func readNote(files vfs.FS, dir string) (*ledger, []ledgerProblem) {
 	l := newLedger(files, dir)
 	l.isHeld = false

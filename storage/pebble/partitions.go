@@ -160,7 +160,7 @@ func (l *partitionLister) recordMissing(err error) {
 	}
 	l.gap = &engine.Damage{Err: err}
 	if l.last != nil {
-		l.gap.After = l.d.key.Clone() // It has the key of the last partition.
+		l.gap.After = l.d.key.Clone() // l.d.key is the key of the last partition.
 	}
 }
 

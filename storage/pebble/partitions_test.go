@@ -9,8 +9,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// TestPartitionsSkipDamage changes any byte of a sorted file. Each partition with rows is listed or in a reported gap.
-// Without a callback for gaps, it is listed or an error is returned.
+// TestPartitionsSkipDamage changes random bytes of sorted files, one at a time. Each partition with rows is listed or
+// in a reported gap. Without a callback for gaps, each partition is listed or an error is returned.
 func TestPartitionsSkipDamage(t *testing.T) {
 	whole := layeredEngine(t)
 	rng := rand.New(rand.NewPCG(1, 3))

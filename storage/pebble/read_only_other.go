@@ -15,7 +15,7 @@ func readLock(name string) (io.Closer, error) {
 	f, err := os.Open(name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("lock held by another process: %v",
-			err) //nolint:errorlint // Of a file's error callers would say that there are no rights.
+			err) //nolint:errorlint // Callers would report a wrapped fs.PathError as missing permissions.
 	}
 	return f, err
 }

@@ -83,7 +83,7 @@ func (e *readElsewhere) CompareAndSet(
 }
 
 func (e *readElsewhere) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
-	return func(yield func(engine.Row, error) bool) { // It sees rows that were written before it is iterated.
+	return func(yield func(engine.Row, error) bool) { // A scan yields the rows written before its iteration starts.
 		e.look().Scan(ctx, r)(yield)
 	}
 }

@@ -96,8 +96,8 @@ type toRepair struct {
 	file string
 	// words describe the damage.
 	words []string
-	// may reports whether a backup's file may be the same file. fits reports whether a copy, whose content matches the
-	// backup's list, is that file.
+	// may reports, before a backup's file is copied, whether it may be an intact version of the damaged file. fits
+	// reports whether it is one, by its copy, which is known to match the backup's list.
 	may  func(s *Spare, f SpareFile) (bool, error)
 	fits func(path string) (bool, error)
 

@@ -36,7 +36,7 @@ func newMendable(t *testing.T) *repairable {
 	require.NoError(t, b.e.Close())
 	var err error
 	o := DefaultOptions()
-	o.BlockBytes, o.IngestBytes = 4<<10, 50_000 // Pebble tries every bit of a damaged block.
+	o.BlockBytes, o.IngestBytes = 4<<10, 50_000 // Blocks are small, because Pebble tries every bit of a damaged one.
 	b.e, err = Open(b.dir, o)
 	require.NoError(t, err)
 	require.NoError(t, b.e.Write(ctx, sealedRows(500, 1)))
@@ -101,7 +101,8 @@ func kindOfName(name string) string {
 	return kind
 }
 
-// olderCopy replaces a file with the files of its kind in an older copy of the directory.
+// olderCopy replaces a file with the file of the same name in an older copy of the directory or, if there is none, with
+// the files of the same kind.
 func olderCopy(t *testing.T, dir, name, older string) {
 	b, err := os.ReadFile(filepath.Join(older, name))
 	if err == nil {

@@ -42,8 +42,8 @@ func noteLog(t *testing.T, dir, log string, upTo int64) {
 }
 
 // TestDamageOfTheLastSecond changes each of the last synced records of a killed store, after the bytes recorded in
-// SYNCED: the directory isn't opened, and Repair names the lost data. Only damage of the very last record looks like a
-// write that a crash interrupted, and so does a log without its end.
+// SYNCED: the directory isn't opened, and Repair names the lost data. Only a log whose very last record is damaged, or
+// whose end is missing, looks like a log whose last write was interrupted by a crash.
 func TestDamageOfTheLastSecond(t *testing.T) {
 	dir, log, _ := killedWithLog(t)
 	noteLog(t, dir, log, 40_000)
@@ -63,7 +63,7 @@ func TestDamageOfTheLastSecond(t *testing.T) {
 		return err
 	}
 	require.NoError(t, opens(whole))
-	const size = 1600 // at most, of a record
+	const size = 1600 // max size of a record
 	for back := 2 * size; last-back > 45_000; back += 101 {
 		if back > 9*size {
 			back += 7000

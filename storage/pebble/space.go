@@ -19,7 +19,7 @@ const (
 	// SpaceFree is the part of sorted files without live rows: obsolete files that scans under way may still use, and
 	// truncated ranges of other files. It is freed when the scans end or the files are compacted.
 	SpaceFree = "free"
-	// SpaceOther is the list of files, settings, the ledger, and the directory itself.
+	// SpaceOther is everything else: the manifest, the options, the ledger, subdirectories, and the directory itself.
 	SpaceOther = "other"
 )
 

@@ -30,9 +30,9 @@ type badRange struct {
 //	| data block | … | data block | index | range deletes, properties, … | footer |
 //	+------------+---+------------+-------+------------------------------+--------+
 //
-// If a data block is damaged, the keys from the last one before it to the index's separator after it are unreadable. If
-// the index can't be read, the keys between the rows that an iterator can reach from both ends are unreadable. Any
-// other damage affects the whole file, because Pebble then reads none of it.
+// If a data block is damaged, the keys from the last key before the block to the index's separator after the block are
+// unreadable. If the index can't be read, the keys between the rows that an iterator can reach from both ends are
+// unreadable. Any other damage affects the whole file, because Pebble then reads none of it.
 type tableFile struct {
 	fs    FS
 	name  string

@@ -21,8 +21,8 @@ const retryAfter = time.Second
 // The log, the manifest and the directory are vital: after an error their content is unknown (a sync after a failed one
 // may even succeed without having written anything). Pebble then panics, on any goroutine and with any locks held, so
 // that the process may end without a log line. So Pebble never receives the error: the operation calls failWith, which
-// rejects all further writes, and never returns. fail releases writers that wait for the operation, reads continue, and
-// the next start replays the log.
+// rejects all further writes, and never returns. failWith releases writers that wait for the operation, reads continue,
+// and the next start replays the log.
 //
 // Until arm is called, errors are returned so that Open returns them, unless compactions may run: see checkOpening.
 type vitalFS struct {
@@ -47,7 +47,7 @@ func isVital(name string) bool {
 	return strings.HasSuffix(base, ".log") || strings.Contains(base, "MANIFEST")
 }
 
-// checkResult handles the result of an operation on a file. An error of a vital file calls failWith, and check never
+// checkResult handles the result of an operation on a file. After an error of a vital file, it calls failWith and never
 // returns. Other errors are returned after retryAfter. Before arm, checkOpening handles them.
 func (f *vitalFS) checkResult(op, name string, isVital bool, err error) error {
 	if err == nil || !f.armed.Load() {
@@ -93,7 +93,7 @@ func (f *vitalFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File,
 		return nil, f.checkResult("create", name, isVital(name), err)
 	}
 	manifest := f.ledger.namedManifest(name)
-	if manifest != "" { // After this it is the current one.
+	if manifest != "" { // After this, the manifest in the marker's name is the current one.
 		if err := f.ledger.writeIfChanged(); err != nil {
 			return nil, f.checkResult("create", name, true, err)
 		}

@@ -11,7 +11,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// TestBadBlocks checks that reads of other blocks aren't affected.
+// TestBadBlocks checks that a read of a recorded block returns the recorded error, and that reads of other blocks
+// don't.
 func TestBadBlocks(t *testing.T) {
 	b := New()
 	zeros := make([]byte, 20)

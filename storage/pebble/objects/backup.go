@@ -163,9 +163,9 @@ func (b *backup) addUnlisted(ctx context.Context, m *manifest, others []string) 
 	return nil
 }
 
-// listFiles lists the existing files to which the backup may refer. It reads the lists of garbage first: the files of a
-// list that was deleted before were deleted even earlier, and aren't found. Files that may be in an unreadable list
-// aren't used. These are the files that were at least as old as Grace when the list was stored.
+// listFiles lists the existing files to which the backup may refer. It reads the lists of garbage before it lists the
+// files: if a list was already deleted, its files were deleted before it, and aren't listed. Files that may be in an
+// unreadable list aren't used. These are the files that were at least as old as Grace when the list was stored.
 func (b *backup) listFiles(ctx context.Context) error {
 	lists, err := readGarbage(ctx, b.bucket, b.set, b.Key)
 	if err != nil {
@@ -285,12 +285,13 @@ func (b *backup) readCheckpoint(m *manifest) error {
 	return nil
 }
 
-// copyAll makes sure that all files of the checkpoint are in the bucket, and adds them to the manifest. It returns a
-// time after which none of them was garbage, by a clock that advances while the machine is suspended.
+// copyAll makes sure that all files of the checkpoint are in the bucket, and adds them to the manifest. listed is the
+// time right before the lists of garbage were read that contain none of these files, by a clock that advances while the
+// machine is suspended.
 func (b *backup) copyAll(ctx context.Context, m *manifest) (listed time.Time, err error) {
 	for i := range m.Files {
 		if info, err := os.Lstat(filepath.Join(b.dir, m.Files[i].Name)); err == nil {
-			// copy returns the error of a file that isn't accessible.
+			// copyFile returns the error of a file that isn't accessible.
 			engine.MeterOf(ctx).AddExpected(b.workOf(info))
 		}
 	}

@@ -93,7 +93,8 @@ func (b *backup) removeOld(ctx context.Context) error {
 	return b.sweep(ctx)
 }
 
-// missingFile returns the object of a file of a backup that is missing in the listing or has a wrong size, or "".
+// missingFile returns the name of an object of a backup's file that is missing in the listing or has a wrong size, or
+// "".
 func (b *backup) missingFile(l listed) string {
 	for _, f := range b.manifests[l.object].Files {
 		if size, ok := b.sizes[f.Object]; !ok || size != b.Key.size(f.Size) {
@@ -279,7 +280,7 @@ func (b *backup) verifyUploaders(ctx context.Context, unused map[string]bool) er
 		verified[backup] = true
 		for _, object := range []string{b.manifest(backup, false), b.manifest(backup, true)} {
 			if _, ok := b.manifests[object]; ok {
-				continue // It doesn't refer to the file, or was removed.
+				continue // This manifest was read: it doesn't refer to the file, or was removed.
 			}
 			if err := b.verifyDeleted(ctx, object); err != nil {
 				return err

@@ -27,7 +27,8 @@ type liar struct {
 	later, read bool
 	// newest is the newest object of its kind before the wrong responses started.
 	newest string
-	// there are the objects of the kind before the backup started. removed are those that were deleted earlier.
+	// there are the objects of the kind before the backup started. removed are the objects of the kind that were
+	// deleted earlier.
 	there, removed map[string][]byte
 	lies           int
 }
@@ -36,8 +37,8 @@ type liar struct {
 type lie struct {
 	list func(l *liar, found []Object) []Object
 	get  func(l *liar, name string, content []byte) ([]byte, error)
-	put  func(content []byte) (stored []byte) // nil: it is lost
-	del  bool                                 // it isn't deleted
+	put  func(content []byte) (stored []byte) // nil: nothing is stored
+	del  bool                                 // the object isn't deleted
 }
 
 func sorted(found []Object) []Object {
@@ -96,7 +97,8 @@ var liesAbout = map[string]lie{
 	"DELETE lost": {del: true},
 }
 
-// isLie reports whether the response about an object is wrong.
+// isLie reports whether the response about an object is wrong, and counts the wrong responses. asked is set if the lie
+// is about this kind of request.
 func (l *liar) isLie(name string, asked bool) bool {
 	is := asked && strings.HasPrefix(name, l.kind+"/") && l.own != "" && (l.read || !l.later)
 	if is {

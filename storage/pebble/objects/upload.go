@@ -53,8 +53,8 @@ func (b *backup) copyFile(ctx context.Context, name string) (f file, damaged []s
 	return f, damaged, err
 }
 
-// workOf returns the number of bytes that copy reads to hash a file, to verify it if it is a sorted file, and to upload
-// it.
+// workOf returns the number of bytes that copyFile reads to hash a file, to verify it if it is a sorted file, and to
+// upload it.
 func (b *backup) workOf(info os.FileInfo) int64 {
 	switch f := b.known[info.Name()]; {
 	case !isSorted(info.Name()):
