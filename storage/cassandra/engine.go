@@ -111,7 +111,7 @@ func (e *Engine) connect(c *Cluster) error {
 	return nil
 }
 
-// acquire registers a request, so that Close waits for it. Every call that returns nil must be followed by a release.
+// acquire registers a request, so that Close waits for it. If it returns nil, the caller must call release.
 func (e *Engine) acquire() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -109,8 +109,8 @@ func TestTimeToLive(t *testing.T) {
 	}, comesWithin, 100*time.Millisecond, "row 5 stays")
 }
 
-// TestTimeToLiveByTheClustersClock writes rows with the same expiry in two processes whose clocks differ by six hours.
-// Both rows get the same TTL.
+// TestTimeToLiveByTheClustersClock writes rows with the same expiry in three engines whose clocks differ by up to six
+// hours. All rows get the same TTL.
 func TestTimeToLiveByTheClustersClock(t *testing.T) {
 	base := testOptions(t)
 	t.Parallel()

@@ -192,7 +192,8 @@ func (p policy) comparedOptions(o *Options, t *engine.Table) []comparedOption {
 		comparedOption{"read_repair", "BLOCKING", "read_repair = 'BLOCKING'"})
 }
 
-// option returns an option of a live table in the form used by compared: Java class names without their packages.
+// option returns an option of a live table in the form used by comparedOptions: Java class names without their
+// packages.
 func (t *liveTable) option(name string) string {
 	if name == "compaction_window" {
 		if t.options["compaction_window_size"] == "" {

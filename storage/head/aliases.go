@@ -6,8 +6,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// HashAlias returns two independent hashes of a sender's name of a series. The second one can't be predicted outside of
-// this process.
+// HashAlias returns two independent hashes of key, a sender's name for a series. The second hash can't be predicted
+// outside of this process. Equal keys of different spaces are different aliases.
 func (h *Head) HashAlias(key []byte, space uint64) AliasHash {
 	return AliasHash{xxhash.Sum64(key), maphash.Bytes(h.seed, key) ^ space}
 }
@@ -24,7 +24,7 @@ const (
 	crowdedAliases = 1024
 )
 
-// AddAlias adds key as an alias of the series.
+// AddAlias adds key as an alias of the series in a space, see HashAlias.
 func (h *Head) AddAlias(key []byte, space uint64, s *Series) {
 	t, hash := s.tenant, h.HashAlias(key, space)
 	// The tenant's lock prevents the release of the series.

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAliasSpaces uses one alias for a series of each space. It checks that the number of a series' aliases is bounded
-// and the head's account correct.
+// TestAliasSpaces checks that one alias can belong to a different series in each space, that the number of a series'
+// aliases is bounded, and that the head's account is correct.
 func TestAliasSpaces(t *testing.T) {
 	h := New(1, nil)
 	define := func(space uint64, alias, name string) *Series {

@@ -53,7 +53,8 @@ type Chunk struct {
 	room uint8
 	size uint16
 	data *byte
-	// The tail's encoder: the previous sample. Each tail starts with the generation's start.
+	// The state of the tail's encoder: the time, interval, start time and value of the previous sample. An empty tail
+	// has zeros, so that its first interval is that from the generation's start.
 	t, delta int32
 	st       int64
 	v        uint64

@@ -10,7 +10,8 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// TestExemplarTail adds exemplars in any order. Those that a store keeps stay in memory, and few others.
+// TestExemplarTail adds exemplars in random orders. The exemplars that format.SelectExemplars selects from all of them
+// stay in memory, and few others.
 func TestExemplarTail(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var all []format.Exemplar

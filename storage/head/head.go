@@ -63,7 +63,7 @@ type Tenant struct {
 	metrics map[string]*metricMembers
 }
 
-// metricMembers holds the series of a metric. set is an index of a prefix of them.
+// metricMembers holds the series of a metric. set is an index of the first inSet of them.
 type metricMembers struct {
 	of     *TenantMetric
 	series []*Series
@@ -181,7 +181,7 @@ func (t *Tenant) metricOf(s *Series) *metricMembers {
 }
 
 // reinsertSeries returns a released series, which a batch still holds, to the head. If another series has replaced it,
-// reinsert returns the other series. life must not be held.
+// reinsertSeries returns the other series. life must not be held.
 func (h *Head) reinsertSeries(s *Series) *Series {
 	h.life.Lock()
 	defer h.life.Unlock()
@@ -201,7 +201,8 @@ func (h *Head) reinsertSeries(s *Series) *Series {
 	return s
 }
 
-// GC releases the series without head chunks, and the tenants without series. The commit lock must be held.
+// GC releases the series without head chunks, and the tenants without series. It returns the number of released series.
+// The commit lock must be held.
 func (h *Head) GC() int {
 	h.life.Lock()
 	defer h.life.Unlock()

@@ -20,7 +20,7 @@ import (
 // endingEngine calls end at a step of its scans. The start of a scan and each row are steps.
 type endingEngine struct {
 	engine.Engine
-	steps int // since the function was set
+	steps int // number of steps since end was set
 	at    int
 	end   func()
 }
@@ -45,7 +45,7 @@ func (e *endingEngine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engin
 	}
 }
 
-// cancelRig has two levels of pages, rows that supersede entries of both, and rows of other starts.
+// cancelRig has two levels of pages, rows that supersede entries of both levels, and rows with other starts.
 type cancelRig struct {
 	t      *testing.T
 	table  *engine.Table

@@ -67,8 +67,8 @@ func (c *cleaned) rowsOn(eng engine.Engine) *Rows {
 	return r
 }
 
-// clean rewrites the chunks of some series with a higher rank, and removes the entries. Rollups are written to pages if
-// their labels are written with them.
+// clean rewrites the chunks of some series with a higher rank, and removes the superseded entries. Rollups are written
+// to pages if their labels are written with them.
 func (c *cleaned) clean(eng engine.Engine, rng *rand.Rand, rank int) error {
 	b := engine.Batch{Table: c.table, Partition: partitionOf("up")}
 	ids := map[string]bool{}

@@ -51,8 +51,8 @@ func (s *scan) reportGap(before engine.Key) {
 	}
 }
 
-// partDamaged sets the function that reports damage of rows, which is a part of the range. If a gap extends to an end
-// of the part, the neighboring row is in the adjacent part.
+// partDamaged sets rows.Damaged, which reports damage of rows to the scan. rows is a part of the scan's range. If a gap
+// extends to an end of the part, the row next to the gap is in the adjacent part.
 func (s *scan) partDamaged(rows *engine.Range) {
 	if s.rows.Damaged == nil {
 		return

@@ -39,7 +39,7 @@ func label(name string, values ...string) page.LabelCondition {
 	}
 }
 
-// conditions returns random conditions on labels of seriesOf.
+// conditions returns random conditions on the labels of a metric's series.
 func (h *history) conditions(metric string) (all []page.LabelCondition) {
 	var instances []string
 	for range 1 + h.rng.IntN(1+h.rng.IntN(40)) {
@@ -326,7 +326,8 @@ func TestDamagedFilters(t *testing.T) {
 	}
 }
 
-// TestCheckFindsFiltersThatAreNotThere removes a filter, and a labels page.
+// TestCheckFindsFiltersThatAreNotThere checks that CheckFilters reports a labels page whose filter was removed, and a
+// filter whose labels page was removed.
 func TestCheckFindsFiltersThatAreNotThere(t *testing.T) {
 	eng := memory.New()
 	require.NoError(

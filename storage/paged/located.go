@@ -30,7 +30,7 @@ var namedLocated atomic.Uint64
 // located contains the positions of series in a labels page.
 type located struct {
 	ids       string // concatenated, sorted
-	positions []byte // of each
+	positions []byte // of each id
 }
 
 // Bytes returns the approximate memory in bytes.

@@ -39,7 +39,8 @@ func (c *lru[K, V]) get(key K) (value V) {
 // add adds a value of this many bytes, unless the key has a value.
 func (c *lru[K, V]) add(key K, value V, bytes int64) { c.addIf(nil, key, value, bytes) }
 
-// addIf is add on a condition; nil means true. Condition and addition are atomic with respect to remove.
+// addIf is like add, but adds nothing if holds returns false. holds may be nil. The call of holds and the addition are
+// atomic with respect to remove.
 func (c *lru[K, V]) addIf(holds func() bool, key K, value V, bytes int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -45,7 +45,7 @@ type history struct {
 	t     testing.TB
 	rng   *rand.Rand
 	eng   engine.Engine  // with pages
-	plain *memory.Engine // without
+	plain *memory.Engine // without pages
 	rows  *Rows
 	all   map[string][]testSeries // by metric
 
@@ -311,7 +311,8 @@ func (h *history) outdone(table *engine.Table, metric string, all bool) {
 	require.Empty(h.t, pages)
 }
 
-// compact builds the long chunks of a partition, and requires that no rows or entries are left that they replace.
+// compact builds the long chunks of a partition, and requires that all rows and entries replaced by long chunks are
+// removed.
 func (h *history) compact(table *engine.Table, metric string) {
 	require.NoError(h.t, h.rows.BeginLong(h.t.Context(), testWindow))
 	h.long = true
@@ -373,7 +374,7 @@ func requireNothingOutdone(t testing.TB, eng engine.Engine, table *engine.Table,
 	}
 }
 
-// scan compares a random range.
+// scan compares the rows of a random range in both engines.
 func (h *history) scan() {
 	table, metric := pick(h.rng, rowTables), h.metric()
 	r := engine.Range{Table: table, Partition: partitionOf(metric), KeysOnly: h.rng.IntN(4) == 0}

@@ -121,8 +121,8 @@ func (p *packer) packBundle(bucket string, series []newSeriesRows) {
 	p.add(bundle, p.limits.batchBytes-keyBytes(p.batch.Partition)-room)
 }
 
-// cutData returns the number of chunks in the next page of chunks with a start. places are the indices in series that
-// have such a chunk.
+// cutData returns the number of chunks in the next data page of a start. places are the indices of the series whose
+// chunks with this start aren't in a page yet.
 func (p *packer) cutData(series []newSeriesRows, places []int, start int64) (n int) {
 	for bytes := 0; n < len(places); n++ {
 		if bytes += len(p.valueOf(p.chunkMutation(&series[places[n]], start))); bytes > p.limits.dataBytes && n > 0 {
@@ -139,7 +139,8 @@ func (p *packer) chunkMutation(s *newSeriesRows, start int64) int {
 	})]
 }
 
-// byLabels returns series, sorted by id, in the order of their labels rows, and their positions in the order of ids.
+// byLabels returns series, which must be sorted by id, sorted by the values of their labels rows. byID has the new
+// positions of the series in the order of their ids.
 func (p *packer) byLabels(series []newSeriesRows) (sorted []newSeriesRows, byID []byte) {
 	from := make([]byte, len(series))
 	for i := range from {

@@ -103,7 +103,8 @@ func (s *testSeries) samples(slot, piece int) *chunk.Samples {
 	return &all
 }
 
-// rawChunk returns the mutation that writes a raw chunk that was cleaned of this number of deletes and names them.
+// rawChunk returns the mutation that writes a raw chunk. If deletes isn't 0, the chunk is marked as cleaned, and lists
+// the ids of this number of deletes.
 func (s *testSeries) rawChunk(slot, piece, deletes int) engine.Mutation {
 	value := chunk.AppendChunk(nil, s.samples(slot, piece))
 	m := engine.Mutation{
@@ -170,7 +171,7 @@ func stampCopies(rows []engine.Batch) {
 	}
 }
 
-// chunk returns the mutation that writes a chunk of any table with the lowest rank.
+// chunk returns the mutation that writes the chunk of a slot with the lowest rank, in any table.
 func (s *testSeries) chunk(t *engine.Table, slot int) engine.Mutation {
 	if t == engine.Raw {
 		return s.rawChunk(slot, 0, 0)

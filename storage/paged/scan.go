@@ -136,7 +136,7 @@ func (s *scan) run() error {
 	return nil
 }
 
-// scanOneSegment is run for a range within one segment.
+// scanOneSegment is like run, for a range within one segment.
 func (s *scan) scanOneSegment(segment engine.Key) error {
 	levels, err := s.levelsOf(segment)
 	switch {

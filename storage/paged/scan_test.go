@@ -212,7 +212,7 @@ func (x *levelsRig) read(t *testing.T, r *Rows) int {
 	return len(mustRead(t, r.Scan, x.chunks))
 }
 
-// within returns the Rows for use within an operation.
+// within returns a copy of r whose operations don't call before, so that before can use it.
 func (x *levelsRig) within(r *Rows) *Rows {
 	inner := *r
 	inner.eng = x.inner
@@ -289,7 +289,7 @@ func TestLevelsWhileWriting(t *testing.T) {
 }
 
 // leavingEngine is an engine whose Write, while leaves is set, returns before the rows are written, as Pebble's does
-// when the caller's context ends.
+// when the caller's context ends. lands then writes the rows.
 type leavingEngine struct {
 	engine.Engine
 	leaves bool

@@ -107,7 +107,8 @@ func joinKey(prefix engine.Key, more ...engine.Value) engine.Key {
 // openBytes is the approximate overhead of an open page.
 const openBytes = 1 << 10
 
-// gatherPages reads the pages of a level, bucket by bucket from that of id from, until they exceed limits.gatherBytes.
+// gatherPages reads the pages of a level, bucket by bucket, starting with the bucket of the id from, until the pages
+// exceed limits.gatherBytes.
 func (s *scan) gatherPages(g *segment, l *level, from string) error {
 	pages := engine.Range{
 		Table: s.pages, Partition: s.rows.Partition, Damaged: s.pagesDamaged(),

@@ -83,7 +83,7 @@ func TestOpenWaitsForRoom(t *testing.T) {
 	}
 }
 
-// TestOpenEndsWhileItWaits cancels the context of an Open that is waiting for space.
+// TestOpenEndsWhileItWaits checks that an Open that waits for space returns when its context is canceled.
 func TestOpenEndsWhileItWaits(t *testing.T) {
 	inChild(t, func() {
 		mem, _ := unflushed(t)
@@ -122,7 +122,7 @@ func TestOpenThatCannotFlush(t *testing.T) {
 	}
 }
 
-// tornFile writes half of the first write, and returns an error once.
+// tornFile writes half of the bytes of its first write and returns an error for it. Later writes succeed.
 type tornFile struct {
 	vfs.File
 	torn *bool
@@ -153,7 +153,7 @@ func TestWaitingWritesTheRest(t *testing.T) {
 	require.Equal(t, "0123456789", string(text))
 }
 
-// TestCloseThatCannotFlush closes an engine while a call waits for a flush that fails repeatedly.
+// TestCloseThatCannotFlush checks that Close returns although another call waits for a flush that fails repeatedly.
 func TestCloseThatCannotFlush(t *testing.T) {
 	inChild(t, func() {
 		var full atomic.Bool

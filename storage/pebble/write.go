@@ -20,9 +20,10 @@ const maxCommit = 8 << 20
 // Write implements engine.Engine. If ctx ends while the disk is busy, Write returns, and the batches may still be
 // applied. They are applied before the batches of later calls of Write, which wait for them.
 //
-// Deletes ignore their timestamps. Rows are only deleted in tables where a key has the same content forever, with the
-// timestamp with which they were written, and they never reappear. Here the order of calls is the order of writes, so a
-// delete applies exactly to the rows written before it, including rows of canceled writes.
+// Deletes ignore their timestamps. Rows are only deleted in tables in which a key has the same content forever. A
+// delete has the timestamp with which its rows were written, and deleted rows never reappear. In this engine, the order
+// of calls is the order of writes, so a delete applies exactly to the rows written before it, including rows of
+// canceled writes.
 func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
 	if err := e.begin(ctx); err != nil {
 		return err
@@ -99,7 +100,7 @@ func (e *Engine) begin(ctx context.Context) error {
 	return e.acquire()
 }
 
-// roomShare is the divisor of the reserve that gives the space that isn't available even to writes that make room. If
+// roomShare determines the free space that even writes that make room can't use: the reserve divided by roomShare. If
 // the log can't be written because the disk is full, nothing can be written until the process restarts.
 const roomShare = 8
 
@@ -198,7 +199,7 @@ func (w *batchWriter) add(b *engine.Batch) (deletes bool) {
 		case m.Op == engine.DeleteRange:
 			w.end = append(w.end[:0], w.key[:partition]...)
 			w.end = appendKey(w.end, t.Clustering, m.To)
-			// To is included. No key is a prefix of another one, so its successor by bytes ends the range.
+			// To is included. No key is a prefix of another one, so the byte string after To's key ends the range.
 			w.end = append(w.end, 0)
 			_ = w.batch.DeleteRange(w.key, w.end, nil)
 		case t.Converging:
