@@ -156,8 +156,8 @@ func (c *Cluster) nodesIn() map[string]int {
 }
 
 // contactHosts returns the hosts to which a session connects first, and again after all nodes were down. These are the
-// configured hosts, whose names may resolve to other addresses by then. If LocalDC was set and none of them is in it,
-// the discovered addresses of its nodes are added.
+// configured hosts, whose names may resolve to other addresses by then. If LocalDC is set, the discovered addresses of
+// the nodes in it are added, because the configured hosts may all be in other data centers.
 func (o *Options) contactHosts(c *Cluster) []string {
 	hosts := slices.Clone(o.Hosts)
 	if o.LocalDC == "" {

@@ -16,7 +16,7 @@
 // for an ID a blob, so that operators can read keys in cqlsh. The last column, data, is the value. Texts must be UTF-8.
 // A partition key that is a single text must not be empty, because Cassandra has no empty partition keys
 // (engine.ErrBadKey). An empty value is written as an empty blob, because writing null would be a delete. `cassia
-// schema` prints the CQL and Schema returns it; policies has the reasons for the options of each table.
+// schema` prints the CQL, see WriteSchema; policies has the reasons for the options of each table.
 //
 // # Writes
 //

@@ -62,7 +62,7 @@ type Options struct {
 	// ClusterTime is the clock by which TTLs are computed; nil: the clock of the nodes. Default nil.
 	ClusterTime func() time.Time
 
-	// noNodeTimeout replaces the constant in tests on slow machines.
+	// noNodeTimeout is the constant with the same name, or more in tests on slow machines.
 	noNodeTimeout time.Duration
 }
 

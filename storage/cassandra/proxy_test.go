@@ -23,7 +23,7 @@ type proxy struct {
 	mu      sync.Mutex
 	open    map[net.Conn]bool
 	refuses bool
-	silent  chan struct{} // closed: bytes flow
+	silent  chan struct{} // bytes are forwarded once it is closed
 	running sync.WaitGroup
 }
 
@@ -95,7 +95,7 @@ func (p *proxy) pump(from, to net.Conn) {
 	}
 }
 
-// cut breaks all connections and rejects new ones, until mend is called.
+// cut breaks all connections and rejects new ones, until restore is called.
 func (p *proxy) cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,7 +125,8 @@ func (p *proxy) unblock() {
 	close(p.silent)
 }
 
-// TestComesBack makes an engine's only node unreachable, by breaking its connections and by blocking it.
+// TestComesBack makes an engine's only node unreachable, by breaking its connections and by blocking it. Requests
+// return engine.ErrUnavailable meanwhile, and succeed again afterwards.
 func TestComesBack(t *testing.T) {
 	o := testOptions(t)
 	t.Parallel()

@@ -15,8 +15,8 @@ const everyDataCenter = "replication_factor"
 // maxCopies is the max number of replicas in a data center. A higher number is assumed to be a mistake.
 const maxCopies = 100
 
-// replication is the number of replicas per data center; the key everywhere applies to all. nil means that it isn't
-// determined yet.
+// replication is the number of replicas per data center; the key everyDataCenter applies to all. nil means that it
+// isn't determined yet.
 type replication map[string]int
 
 // dataCenterName matches names that can be put between quotes in CQL.

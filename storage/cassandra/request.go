@@ -33,8 +33,9 @@ const noNodeTimeout = reconnectInterval + time.Second
 
 var errNoAnswer = errors.New("request timed out")
 
-// sendRequest calls do, which sends a request to Cassandra once, until it succeeds, again returns false for its error,
-// or Options.Timeout has passed. It uses a slot of the engine. do returns the number of gocql's attempts.
+// sendRequest calls do, which sends a request to Cassandra once, until do succeeds or Options.Timeout has passed. After
+// an error it repeats the call only if the function again returns true for the error. It uses a slot of the engine. do
+// returns the number of gocql's attempts.
 func (e *Engine) sendRequest(
 	ctx context.Context, op operation, again func(error) bool, do func(context.Context) (int, error),
 ) (err error) {
@@ -96,8 +97,8 @@ func (e *Engine) querySecond(delay time.Duration) gocql.SpeculativeExecutionPoli
 }
 
 // retryOnOtherNode is the retry policy of idempotent requests: it sends them to another node immediately if the first
-// one is lost or can't serve them now. Errors that concern the whole cluster are left to request, which waits between
-// attempts.
+// one is lost or can't serve them now. Errors that concern the whole cluster are left to sendRequest, which waits
+// between attempts.
 type retryOnOtherNode struct{}
 
 var _ gocql.RetryPolicy = retryOnOtherNode{}

@@ -72,7 +72,7 @@ func schema(o Options) ([]string, error) {
 	return statements, nil
 }
 
-// WriteSchema writes the statements of Schema for operators and for cqlsh.
+// WriteSchema writes the statements that create the keyspace and its tables, for operators and for cqlsh.
 func WriteSchema(w io.Writer, o Options) error {
 	statements, err := schema(o)
 	if err != nil {

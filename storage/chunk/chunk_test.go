@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// requireSame fails unless a and b hold the same samples, bit for bit.
+// requireSame fails unless want and got hold the same samples, bit for bit.
 func requireSame(t testing.TB, want, got *Samples) {
 	t.Helper()
 	require.Equal(t, len(want.T), len(got.T), "number of floats")

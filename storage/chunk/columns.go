@@ -2,9 +2,9 @@ package chunk
 
 import "encoding/binary"
 
-// Encodings of a chunk's columns, for packages that store numbers of series in columns.
+// The encodings of a chunk's columns, exported for packages that store other columns of numbers.
 
-// MaxColumn is the max number of integers in a run, or of values.
+// MaxColumn is the max number of integers in a run, and of floats in a call of AppendValues.
 const MaxColumn = blockSamples
 
 // AppendInts appends the run of 1 to MaxColumn integers.

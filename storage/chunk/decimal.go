@@ -61,7 +61,8 @@ func exponentOf(v float64, guess int) int {
 	return noExponent
 }
 
-// chooseExponent returns the best e for every stride-th value, or noExponent if too few are decimals.
+// chooseExponent returns the best e for the values, judging by every stride-th one, or noExponent if too few of those
+// are decimals.
 func chooseExponent(values []float64, stride int) int {
 	var count [noExponent + 1]int // values by the exponent they need
 	n := (len(values) + stride - 1) / stride

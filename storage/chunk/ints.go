@@ -158,7 +158,7 @@ func divideByFactor(u []uint64) int64 {
 		}
 	}
 	factor := int64(g)
-	if factor <= 1 { // also where all are 0, or math.MinInt64
+	if factor <= 1 { // also if all numbers are 0, or math.MinInt64
 		for i, x := range u {
 			u[i] = zigzag(int64(x))
 		}

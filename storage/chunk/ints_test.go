@@ -19,7 +19,7 @@ func TestInts(t *testing.T) {
 		name string
 		x    []int64
 		kind byte
-		size int // at most, bytes
+		size int // max size in bytes
 	}{
 		{"one", []int64{5}, intsConstant, 2},
 		{"constant", repeat(500, func(int) int64 { return -3 }), intsConstant, 2},

@@ -150,7 +150,8 @@ func (s *Samples) normalizeHistograms() {
 	s.H = s.H[:n]
 }
 
-// removeMixed removes the float or the histogram if both have the same timestamp. Both must be sorted and unique.
+// removeMixed removes the float or the histogram at each timestamp that has both. The timestamps of each kind must be
+// sorted and unique.
 func (s *Samples) removeMixed() {
 	if s.T[len(s.T)-1] < s.H[0].T || s.H[len(s.H)-1].T < s.T[0] {
 		return

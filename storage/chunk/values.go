@@ -32,7 +32,8 @@ const (
 )
 
 const (
-	// exceptionShare limits exceptions: if another form is possible, at most one value in exceptionShare may be one.
+	// exceptionShare limits exceptions: if another form is possible, at most one in exceptionShare values may be an
+	// exception.
 	exceptionShare = 8
 	// exceptionCost is the cost of an exception in bytes.
 	exceptionCost = 9
@@ -239,7 +240,8 @@ func decodeForm(b []byte, v []float64, form byte) ([]byte, error) {
 	return b, nil
 }
 
-// decodeAbove increases v by units in the last place.
+// decodeAbove decodes a run of integers, and increases each value of v by the corresponding number of units in the last
+// place.
 func decodeAbove(b []byte, v []float64) ([]byte, error) {
 	var scratch [blockSamples]int64
 	above := scratch[:len(v)]

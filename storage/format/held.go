@@ -35,11 +35,10 @@ var ErrMalformedHeld = errors.New("format: malformed row of held samples")
 
 // HeldValue is the value of a held row.
 type HeldValue struct {
-	// Reach is the latest time, in milliseconds, at which the replica is known to have been alive. It is math.MinInt64
-	// if this is unknown.
+	// MinT and MaxT are the min and max timestamps of the samples in milliseconds.
 	MinT, MaxT int64
-	// Reach is the time, in milliseconds, up to which the samples proved that their replica was alive; math.MinInt64:
-	// they proved nothing.
+	// Reach is the latest time, in milliseconds, at which the replica is known to have been alive, judging by when its
+	// samples were received. It is math.MinInt64 if this is unknown.
 	Reach   int64
 	Samples int
 	// Blob is compressed, see Unpack.

@@ -24,7 +24,7 @@ func newTestPeriods(t *testing.T, more ...Period) *Periods {
 	return NewPeriods(list...)
 }
 
-// TestPeriodsCutTimeWithoutGaps checks the ends of slots and windows of many periods.
+// TestPeriodsCutTimeWithoutGaps checks that the slots and windows of many periods follow each other without gaps.
 func TestPeriodsCutTimeWithoutGaps(t *testing.T) {
 	p := newTestPeriods(t, Period{SlotMS: HourMS}, Period{SlotMS: 12 * HourMS, RawWindowMS: 3 * DayMS, Partitions: 8},
 		Period{SlotMS: 4 * HourMS, RawWindowMS: DayMS}, Period{Partitions: 32})

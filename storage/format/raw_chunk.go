@@ -13,7 +13,7 @@ import (
 )
 
 // TombstoneIDs are ids of deletes, 16 bytes each, sorted and concatenated. A raw chunk is exempt from the deletes whose
-// ids it contains: it was sealed later, or their samples have already been removed from it.
+// ids it contains: it was sealed after the delete, or the deleted samples have already been removed from it.
 type TombstoneIDs []byte
 
 // Count returns the number of ids.
@@ -78,14 +78,14 @@ type RawChunk struct {
 	Data []byte
 }
 
-// AppendRawChunk appends the row's value: Data alone if it names no deletes, or else
+// AppendRawChunk appends the row's value: Data alone if c has no ids of deletes, or else
 //
 //	+---------+--------+---------+---------------+--------+- - - - - - - -+
 //	| version | flags  | number  | deletes' ids, | CRC-32C| chunk, or     |
 //	| 1 byte:2| 1 byte | uvarint | 16 bytes each | 4, LE  | nothing       |
 //	+---------+--------+---------+---------------+--------+- - - - - - - -+
 //
-// Flag 1: it was cleaned. The checksum is over the bytes before it; the chunk has its own.
+// Flag 1: the row was cleaned. The checksum is over the bytes before it; the chunk has its own.
 func AppendRawChunk(dst []byte, c RawChunk) []byte {
 	if len(c.Exempt) == 0 {
 		return append(dst, c.Data...)

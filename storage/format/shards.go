@@ -32,9 +32,9 @@ func ShardOf(id SeriesID, shards int64) int64 {
 	return int64(binary.LittleEndian.Uint32(id[:])) % shards
 }
 
-// ShardsFor returns the number of shards that a metric needs in a window of a resolution if it has this number and size
-// in bytes of series in one slot and partition. It is a power of two, so that the shards of a growing metric are split
-// and not mixed.
+// ShardsFor returns the number of shards that a metric needs in a window of a resolution. series is the number of its
+// series in one slot and partition, and bytes the size of their raw chunks. It is a power of two, so that the shards of
+// a growing metric are split and not mixed.
 func (p Period) ShardsFor(res rollup.Resolution, series int, bytes int64) int64 {
 	chunks := p.RawWindowMS / p.SlotMS // chunks of a series in a window
 	switch res {

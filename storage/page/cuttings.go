@@ -12,7 +12,7 @@ import (
 type cutting struct {
 	numbers, texts int
 	// cut cuts a value into fields, which are zero before, and returns false if the value can't be cut. join appends
-	// the value of fields from cutValues; for other fields it appends arbitrary bytes.
+	// the value that was cut into these fields; for any other fields it appends arbitrary bytes.
 	cut  func(b []byte, f *chunk.Fields) bool
 	join func(dst []byte, f *chunk.Fields) []byte
 	// sizedBy returns the indices of the numbers head and count from which size computes the usual size of text k in

@@ -20,7 +20,7 @@ var rewrite = flag.Bool("rewrite", false, "write the golden files anew; only for
 const formatHint = "if package rollup or chunk has other fields now, such as those of a new column of buckets, pages " +
 	"need a new version: see cuttings.go"
 
-// goldenPages returns the values of the golden files.
+// goldenPages has a function per golden file, by its name, that returns the head and the values of the page.
 func goldenPages(t testing.TB) map[string]func() (Head, [][]byte) {
 	golden := map[string]func() (Head, [][]byte){}
 	for _, k := range kinds {

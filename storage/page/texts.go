@@ -240,6 +240,6 @@ func (r *scanner) readSized(c *texts, isPacked bool, size func(i int) int) error
 	}
 	return r.readRagged(c, isPacked, func(i int) uint64 {
 		u := differences.at(i)
-		return uint64(size(i)) + (u>>1 ^ -(u & 1)) // negative: larger than any length
+		return uint64(size(i)) + (u>>1 ^ -(u & 1)) // a negative result becomes larger than any length
 	})
 }
