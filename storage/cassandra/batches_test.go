@@ -62,7 +62,8 @@ func TestMergeKeepsMutations(t *testing.T) {
 	require.Equal(t, map[string]int{"catalog": 3, "stage": 3, "held": 2}, count)
 }
 
-// TestRowsOfOnePartitionTakeOneRequest writes names as one batch each, as a seal does, and reads them back.
+// TestRowsOfOnePartitionTakeOneRequest checks that names of one partition that are written as one batch each, as a seal
+// does, take one request to write and one to read.
 func TestRowsOfOnePartitionTakeOneRequest(t *testing.T) {
 	o := testOptions(t)
 	t.Parallel()

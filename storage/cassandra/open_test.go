@@ -114,8 +114,8 @@ func TestOpenRefuses(t *testing.T) {
 	require.Nil(t, copies, "a refusal made the keyspace")
 }
 
-// TestOpenAtOnce opens multiple engines concurrently, which create one schema, and then damages the schema in various
-// ways.
+// TestOpenAtOnce checks that engines that are opened concurrently create one schema and see each other's rows, and that
+// damaged schemas are rejected (testSpoiledSchema).
 func TestOpenAtOnce(t *testing.T) {
 	o := testOptions(t)
 	t.Parallel()

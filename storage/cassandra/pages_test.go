@@ -8,7 +8,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// TestNoPages reads a table that exists only in embedded engines, as `cassia check --table` may.
+// TestNoPages checks the error of reading a table that exists only in embedded engines, as `cassia check --table` may.
 func TestNoPages(t *testing.T) {
 	e := open(t, testOptions(t))
 	defer func() { require.NoError(t, e.Close()) }()

@@ -10,8 +10,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// TestReadFacts reads the facts of a keyspace before it exists, after it was created, and after its options were
-// changed.
+// TestReadFacts checks the facts of a keyspace that doesn't exist yet, of a new keyspace, and of a keyspace whose
+// tables differ from the options, and the error if no node responds.
 func TestReadFacts(t *testing.T) {
 	o := testOptions(t)
 	ownKeyspace(t, &o)

@@ -47,7 +47,8 @@ func TestRoundTripShapes(t *testing.T) {
 	}
 }
 
-// TestRoundTripMixtures combines times, values and starts of different shapes, which change within a series.
+// TestRoundTripMixtures checks the round trip of series that combine times, values and starts of different shapes,
+// which change within a series.
 func TestRoundTripMixtures(t *testing.T) {
 	all := shapes()
 	for seed := range uint64(300) {

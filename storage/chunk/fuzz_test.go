@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzDecode decodes the input, and the input with a correct checksum.
+// FuzzDecode decodes the input, and the input with a correct checksum. The result must be an ErrCorrupt or match the
+// chunk's header, and its memory must be bounded by the size of the input.
 func FuzzDecode(f *testing.F) {
 	for _, s := range goldenSamples(f) {
 		if s.Len() < 100 {

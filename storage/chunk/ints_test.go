@@ -54,7 +54,7 @@ func TestInts(t *testing.T) {
 	}
 }
 
-// TestColumns writes every width with and without patches.
+// TestColumns checks the round trip of columns of every width, with and without patches.
 func TestColumns(t *testing.T) {
 	for bits := range 65 {
 		for patchBits := bits; patchBits < 65; patchBits += 9 {

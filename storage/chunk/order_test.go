@@ -240,7 +240,7 @@ func TestCovers(t *testing.T) {
 	}
 }
 
-// TestSubtract removes random parts of samples and adds them again.
+// TestSubtract subtracts random parts of samples and adds them again. The result must be the original samples.
 func TestSubtract(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 300 {

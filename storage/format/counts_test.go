@@ -56,7 +56,8 @@ func parseRows(rows [][]byte) (*Counts, error) {
 	return ParseCounts(h, body)
 }
 
-// TestCountsRoundTrip parses encoded counts, and rejects rows with a flipped bit.
+// TestCountsRoundTrip checks that encoded counts are parsed to the same counts, and that rows with a flipped bit are
+// rejected.
 func TestCountsRoundTrip(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, n := range []int{0, 1, 5, 40, 200} {
@@ -151,7 +152,8 @@ func headOf(body []byte) CountsHead {
 	return CountsHead{AllMetrics: 1 << 40, AllLabels: 1 << 40, size: len(body), sum: bodySum(body)}
 }
 
-// FuzzCountsRow parses any bytes as rows of counts.
+// FuzzCountsRow parses any bytes as rows of counts. A valid CountsChange must be unchanged after it is encoded and
+// parsed again.
 func FuzzCountsRow(f *testing.F) {
 	rows, err := EncodeCounts(drawCounts(rand.New(rand.NewPCG(5, 6)), 9))
 	require.NoError(f, err)

@@ -10,7 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestDescribeRollups describes rows of rollups, and reports a damaged one.
+// TestDescribeRollups checks the descriptions of rows of rollups, and that a damaged row is an error.
 func TestDescribeRollups(t *testing.T) {
 	var samples chunk.Samples
 	for at := int64(1); at <= 3*HourMS; at += 60_000 {

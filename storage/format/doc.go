@@ -15,7 +15,7 @@
 //	shards    ShardsPartition    ShardsRow
 //	windows   the tenant         Listing
 //	metadata  window, tenant     Metadata
-//	defined   StagePartition     blob of definitions; SealedRun
+//	defined   StagePartition     blob of definitions; AppendSealedRun
 //
 // Describe returns the content of any row as text.
 //

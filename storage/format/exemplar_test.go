@@ -40,7 +40,7 @@ func TestExemplarRoundTrip(t *testing.T) {
 	)
 }
 
-// TestExemplarsGolden fixes the bytes of a row, which must never change.
+// TestExemplarsGolden checks the encoding of a row, which must never change.
 func TestExemplarsGolden(t *testing.T) {
 	list := []Exemplar{
 		{-5, AppendExemplar(nil, -1, labels.EmptyLabels())},

@@ -17,7 +17,7 @@ func heldExample() (value []byte, about HeldValue) {
 	return AppendHeld(nil, about, w.Finish()), about
 }
 
-// FuzzParseHeld parses arbitrary held rows, and the blobs in them.
+// FuzzParseHeld parses arbitrary held rows, and the blobs in them. Invalid ones must return errors and not panic.
 func FuzzParseHeld(f *testing.F) {
 	value, _ := heldExample()
 	f.Add(value)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzLabels parses arbitrary labels rows.
+// FuzzLabels parses arbitrary labels rows. Valid labels must be valid after they are encoded again.
 func FuzzLabels(f *testing.F) {
 	f.Add(AppendLabels(nil, labels.FromStrings(labels.MetricName, "up", "a", "b")))
 	f.Fuzz(func(t *testing.T, b []byte) {

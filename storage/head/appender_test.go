@@ -140,7 +140,8 @@ func TestStageBesideRevival(t *testing.T) {
 	}
 }
 
-// TestQueriesBesideCommits reads while samples are added and generations are closed and released.
+// TestQueriesBesideCommits checks, with -race, that samples can be read while others are added and generations are
+// closed and released.
 func TestQueriesBesideCommits(t *testing.T) {
 	h := newTestHead(t)
 	stop := make(chan struct{})

@@ -18,8 +18,8 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// TestStrandGivesBackWhatItTook appends samples of many shapes, sorted and unsorted, and reads all of them after each
-// one.
+// TestStrandGivesBackWhatItTook appends samples of many shapes, sorted and unsorted. After each sample, reading the
+// head chunk must return all samples appended so far.
 func TestStrandGivesBackWhatItTook(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	specials := []float64{
@@ -126,7 +126,7 @@ func TestLongestTail(t *testing.T) {
 }
 
 // TestFrozenStrandKeepsNoRoom checks that a frozen head chunk holds the data of its chunks and no spare capacity, and
-// that the sum of the sizes returned by append equals the size of the head chunk, so that the head's account is
+// that the sum of the sizes returned by appendFloat equals the size of the head chunk, so that the head's account is
 // balanced.
 func TestFrozenStrandKeepsNoRoom(t *testing.T) {
 	st := newChunk(&Generation{}, &Series{})

@@ -137,7 +137,8 @@ func TestEveryFlippedByteOfAFilterIsCorrupt(t *testing.T) {
 	}
 }
 
-// FuzzParseFilter passes bytes to ParseFilter, unchanged and with a valid checksum.
+// FuzzParseFilter parses any bytes as a filter, unchanged and with a valid checksum. If a valid filter excludes a page
+// with matching series, Check must reject it.
 func FuzzParseFilter(f *testing.F) {
 	f.Add(AppendFilter(nil, numberedRows(3)))
 	f.Add(AppendOpenFilter(nil, 7))

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// FuzzParse passes bytes to Parse, unchanged and with a valid checksum.
+// FuzzParse parses any bytes as a page, unchanged and with a valid checksum, see requireHarmless.
 func FuzzParse(f *testing.F) {
 	for _, k := range kinds {
 		f.Add(Append(nil, headOf(k), usualValues(k, 5, 1)))

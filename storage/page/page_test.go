@@ -136,7 +136,7 @@ func TestSmaller(t *testing.T) {
 	}
 }
 
-// TestConcurrentReaders reads a page on multiple goroutines, for the race detector.
+// TestConcurrentReaders checks, with -race, that multiple goroutines can read a page.
 func TestConcurrentReaders(t *testing.T) {
 	values := usualValues(Rollups, 100, 1)
 	p, err := Parse(Append(nil, headOf(Rollups), values))

@@ -193,7 +193,8 @@ func TestCleaningBetweenScans(t *testing.T) {
 	}
 }
 
-// TestCleaningWhileReading is TestCleaningBetweenScans with concurrent readers and cleaning.
+// TestCleaningWhileReading requires the same as TestCleaningBetweenScans while cleaning and multiple readers run
+// concurrently.
 func TestCleaningWhileReading(t *testing.T) {
 	for name, open := range engines {
 		for _, table := range rowTables {

@@ -134,8 +134,8 @@ func dropAndDelete(t testing.TB, e *Engine) {
 	}
 }
 
-// TestSpaceComesBack drops a window and deletes a slot's streams, and waits until the space is freed without calling
-// CompactAll.
+// TestSpaceComesBack drops a window and deletes a slot's streams, in memtables or in compacted files. Their space must
+// be freed without a call of CompactAll, and the other windows must be unchanged.
 func TestSpaceComesBack(t *testing.T) {
 	for name, compactFirst := range map[string]bool{"below": true, "above": false} {
 		t.Run(name, func(t *testing.T) {

@@ -148,7 +148,7 @@ func TestReadersOutliveExcising(t *testing.T) {
 // after a power cut.
 func TestRowsComeWhileTheirSlotIsExcised(t *testing.T) {
 	disk := NewCrashableFS()
-	// The engine's own exciser is delayed, because the test calls excise itself.
+	// The engine's own exciser is delayed, because the test calls exciseRange itself.
 	e := openOn(t, disk, func(o *Options) { o.StageDelay, o.DropDelay = time.Hour, time.Hour })
 	fillSlot(t, e, 1)
 	prefix := appendPartition(nil, engine.Stage, engine.Key{engine.Int(0)})

@@ -220,7 +220,7 @@ func child(role, test string) *exec.Cmd {
 	return cmd
 }
 
-// TestLockedByAnotherProcess opens a directory that a child process has open.
+// TestLockedByAnotherProcess checks that a child process that opens the same directory gets engine.ErrLocked.
 func TestLockedByAnotherProcess(t *testing.T) {
 	const role = "CASSIA_TEST_LOCK_DIR"
 	if dir := os.Getenv(role + "_PATH"); dir != "" {

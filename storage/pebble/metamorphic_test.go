@@ -47,8 +47,8 @@ func powerSubject(opts Options) enginetest.Subject {
 	}
 }
 
-// TestMetamorphic runs random histories with crashes on Pebble and on the suite's simple model, and compares the
-// results.
+// TestMetamorphic runs random histories with crashes on Pebble and on the suite's simple model, and requires that both
+// return the same results.
 func TestMetamorphic(t *testing.T) {
 	t.Parallel()
 	opts := smallOptions()

@@ -20,7 +20,8 @@ const (
 	pollEvery  = 2 * time.Millisecond
 )
 
-// TestPowerCutAfterEachCall cuts the power right after each kind of call has returned, and loses all unsynced bytes.
+// TestPowerCutAfterEachCall cuts the power right after each kind of call has returned, so that all unsynced bytes are
+// lost. The changes made by the call must be durable.
 func TestPowerCutAfterEachCall(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	disk := NewCrashableFS()

@@ -362,8 +362,8 @@ func TestLookAtSomethingElse(t *testing.T) {
 	}
 }
 
-// TestLookAtOlderFiles reads files of an earlier release of Pebble, which a start would upgrade, and doesn't upgrade
-// them.
+// TestLookAtOlderFiles checks that files of an earlier release of Pebble can be opened for reading only, and aren't
+// upgraded, as they are when a server starts.
 func TestLookAtOlderFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

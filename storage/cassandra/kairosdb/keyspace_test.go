@@ -93,7 +93,8 @@ func allPoints(t *testing.T, k *Keyspace, metric string, minMS, maxMS int64) (al
 	return all, damaged
 }
 
-// TestReader reads rows of all forms that a keyspace can have after years of use, and damaged rows.
+// TestReader checks that all points of a keyspace are read although it has rows of all forms that can exist after years
+// of use, and that damaged entries are reported.
 func TestReader(t *testing.T) {
 	t.Parallel()
 	hosts := cassandratest.Hosts(t)

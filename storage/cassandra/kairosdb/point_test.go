@@ -149,7 +149,8 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// FuzzPoint decodes any bytes as each type in each layout, and encodes integers again.
+// FuzzPoint decodes any bytes as each type in each layout. Numbers that are decoded exactly must be encoded to the same
+// bytes.
 func FuzzPoint(f *testing.F) {
 	f.Add(column(7), hexKey(f, "0xd804"))
 	f.Add(column(2), hexKey(f, "0xc093480000000000"))
