@@ -126,7 +126,7 @@ func (p *proxy) unblock() {
 }
 
 // TestComesBack makes an engine's only node unreachable, by breaking its connections and by blocking it. Requests
-// return engine.ErrUnavailable meanwhile, and succeed again afterwards.
+// return engine.ErrUnavailable in the meantime, and succeed again afterwards.
 func TestComesBack(t *testing.T) {
 	o := testOptions(t)
 	t.Parallel()

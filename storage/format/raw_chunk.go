@@ -85,7 +85,7 @@ type RawChunk struct {
 //	| 1 byte:2| 1 byte | uvarint | 16 bytes each | 4, LE  | nothing       |
 //	+---------+--------+---------+---------------+--------+- - - - - - - -+
 //
-// Flag 1: the row was cleaned. The checksum is over the bytes before it; the chunk has its own.
+// Flag 1: the row was cleaned. The checksum is over the bytes before it; the chunk has its own checksum.
 func AppendRawChunk(dst []byte, c RawChunk) []byte {
 	if len(c.Exempt) == 0 {
 		return append(dst, c.Data...)

@@ -9,7 +9,7 @@ import (
 // Chunks is the list of head chunks of a series; most series have at most one. Lists are immutable values. They share
 // memory, so that only one of multiple copies may be extended by WithChunk.
 type Chunks struct {
-	one  *Chunk    // nil: there are none; any of them if there are multiple
+	one  *Chunk    // the head chunk, or any of multiple ones; nil: there is none
 	many *[]*Chunk // all, sorted by slot; nil: there is at most one
 }
 

@@ -52,8 +52,8 @@ type Series struct {
 	labels labels.Labels
 	*TenantMetric
 	// written lists where a seal of this process last wrote the series' labels rows; nil: nowhere. Concurrent seals of
-	// slots in two periods may both set it if the series is in two partitions; then the rows of one of them are written
-	// again. Many series share the value it points to, which is immutable.
+	// slots in two periods may both set it if the series is in two partitions; then the labels rows of one of the seals
+	// are written again. Many series share the value it points to, which is immutable.
 	written atomic.Pointer[Written]
 }
 

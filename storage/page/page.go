@@ -62,7 +62,7 @@ const checksumSize = 4
 // Append appends the page of 1 to MaxEntries values. It panics if the number of values or the head violates the
 // documentation of Head, which is a bug of the caller. Values may be any bytes; values that aren't of the head's kind
 // take more space. The same arguments always give the same bytes. If the engine compresses multiple pages together,
-// pages are smallest if the entries of all have the same order, such as the order of their labels.
+// pages are smallest if the entries have the same order in all of them, such as the order of their labels.
 func Append(dst []byte, h Head, values [][]byte) []byte {
 	h.mustBeValid(len(values))
 	l := &cuttings[h.Kind]

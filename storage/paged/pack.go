@@ -18,7 +18,7 @@ type packer struct {
 	limits limits
 	fewest int
 
-	packed []bool // by mutation: it is in a page
+	packed []bool // by mutation: whether it is in a page
 	pages  []engine.Batch
 	room   int           // remaining bytes in the last of pages
 	wrote  *writtenCache // destination

@@ -116,8 +116,8 @@ func TestChangesWaitForTheListOfTables(t *testing.T) {
 }
 
 // TestCheckpointAfterAnInterruptedStart makes a checkpoint of an engine whose last start was interrupted after it wrote
-// its manifest and before it wrote its log. Pebble then continues that manifest, and its own checkpoint copies none of
-// it.
+// its manifest and before it wrote its log. Pebble then continues that manifest, and Pebble's own checkpoint would copy
+// none of it.
 func TestCheckpointAfterAnInterruptedStart(t *testing.T) {
 	var armed, marked atomic.Bool
 	var mem, killed *vfs.MemFS

@@ -55,8 +55,8 @@ func CheckStore(dir string) error {
 	}
 }
 
-// neighbors are files and folders at the top of other programs' data directories, which neither engines nor file
-// managers create.
+// neighbors maps the names of files and folders at the top of other programs' data directories to the programs. Neither
+// engines nor file managers create files with these names.
 var neighbors = map[string]string{
 	"wal": "Prometheus", "wbl": "Prometheus", "chunks_head": "Prometheus", "queries.active": "Prometheus",
 	"indexdb": "VictoriaMetrics", "flock.lock": "VictoriaMetrics", "metadataDir": "VictoriaMetrics",

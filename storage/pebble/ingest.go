@@ -236,7 +236,8 @@ func (x *ingester) remove() error {
 	return errors.Join(errs...)
 }
 
-// ingestWriterOptions returns the options of the sorted files: those of the last level.
+// ingestWriterOptions returns the options for writing sorted files, which are the same as in the last level of the
+// tree.
 func ingestWriterOptions(p *pebbledb.Options, format sstable.TableFormat) sstable.WriterOptions {
 	p.EnsureDefaults()
 	return p.MakeWriterOptions(len(p.Levels)-1, format)

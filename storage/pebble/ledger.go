@@ -22,7 +22,7 @@ import (
 // ledgerName is the file that records the synced length and the checksum of other files. Without it, lost bytes at the
 // end of a log or manifest go undetected: Pebble assumes that a power failure interrupted the last write. Pebble
 // doesn't verify OPTIONS files at all. The file, called the note, is written once a second if files have grown, before
-// one of them is removed, and when the engine is closed:
+// one of these files is removed, and when the engine is closed:
 //
 //	CRC-32C of the JSON, 8 hexadecimal digits, a space
 //	{"version":2,"format":"1","pebble":24,"manifest":"MANIFEST-000009","store":{…},"files":[{"name":"000005.log","bytes":161623,"crc32c":"1c291ca3"}, …]}
@@ -314,8 +314,8 @@ func (l *ledger) currentHeader() ledgerHeader {
 	return l.header
 }
 
-// write writes the note. The caller must hold noting. The note remains true while it is written, because meanwhile
-// files only grow and aren't removed.
+// write writes the note. The caller must hold noting. The note remains true while it is written, because during that
+// time files may grow but aren't removed.
 func (l *ledger) write() error {
 	list := ledgerText{Files: []noted{}}
 	l.mu.Lock()

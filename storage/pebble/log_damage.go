@@ -16,7 +16,7 @@ import (
 // errSyncedRecord means that a log has a damaged record that was synced, so that it wasn't torn by a crash.
 var errSyncedRecord = errors.New("a damaged record")
 
-// The chunks of a log, of which a record has one or more. No chunk crosses a block of 32 KiB:
+// A record of a log consists of one or more chunks. No chunk crosses a block of 32 KiB:
 //
 //	+-----------+--------------+------------+-----------------+-------------------+------+
 //	| CRC (4 B) | length (2 B) | type (1 B) | log number (4 B)| synced size (8 B) | data |

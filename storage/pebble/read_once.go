@@ -8,7 +8,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// readOnceBytes is the max growth of the cache while rows are read that won't be read again.
+// readOnceBytes is the max growth of the cache by calls that read rows only once, see ReadOnce.
 const readOnceBytes = 16 << 20
 
 var _ engine.Caching = (*Engine)(nil)

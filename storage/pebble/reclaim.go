@@ -131,7 +131,7 @@ func joinPairs(ranges []keyRange) []keyRange {
 	})
 }
 
-// joinRanges sorts ranges, and joins those that overlap and neighbors for which near returns true.
+// joinRanges sorts ranges, and joins ranges that overlap, and neighbors for which near returns true.
 func joinRanges(ranges []keyRange, near func(a, b keyRange) bool) []keyRange {
 	slices.SortFunc(ranges, func(a, b keyRange) int { return bytes.Compare(a.start, b.start) })
 	joined := ranges[:0]

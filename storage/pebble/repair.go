@@ -137,7 +137,7 @@ func (m *repairer) recordRepaired(format string, args ...any) {
 	m.stats.Mended = append(m.stats.Mended, fmt.Sprintf(format, args...))
 }
 
-// recordLeft records damage because of which the directory can't be opened.
+// recordLeft records damage that prevents the directory from being opened.
 func (m *repairer) recordLeft(format string, args ...any) {
 	m.stats.Left = append(m.stats.Left, fmt.Sprintf(format, args...))
 	m.stats.CantOpen = true

@@ -137,7 +137,7 @@ func (f tornFile) Write(p []byte) (int, error) {
 	return n, errors.Join(err, syscall.ENOSPC)
 }
 
-// TestWaitingWritesTheRest checks that a write of which the disk had space for one half is completed later.
+// TestWaitingWritesTheRest checks that a write is completed later if the disk had space for only half of it at first.
 func TestWaitingWritesTheRest(t *testing.T) {
 	mem := vfs.NewMem()
 	f, err := mem.Create("a", vfs.WriteCategoryUnspecified)

@@ -67,7 +67,7 @@ func (b *backup) workOf(info os.FileInfo) int64 {
 
 func isSorted(name string) bool { return strings.HasSuffix(name, ".sst") }
 
-// withSum returns the object with a file's content, or "" if there is none.
+// withSum returns the name of an object with a file's content, or "" if there is none.
 func (b *backup) withSum(f file) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
