@@ -105,9 +105,9 @@ func (m *repairer) findManifest() (bool, error) {
 	return true, m.setMarker(markerOfManifest, marked, m.manifest)
 }
 
-// isCurrent reports whether the manifest can be used as the current one: SYNCED has recorded it, or it names all tables
-// in the directory. With giveUp it is used even if it doesn't name all of them. The unnamed tables are then moved
-// aside, because the next start would delete them.
+// isCurrent reports whether the manifest can be used as the current one: SYNCED has recorded it (vouchedFor), or it
+// ends with a complete edit and lists exactly the tables in the directory. With giveUp it is used in any case. Tables
+// that it doesn't list are then moved aside, because the next start would delete them.
 func (m *repairer) isCurrent(vouchedFor bool) (bool, error) {
 	if vouchedFor {
 		return true, nil
