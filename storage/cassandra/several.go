@@ -64,8 +64,8 @@ func isInvalid(err error) bool {
 	return errors.As(err, &request) && request.Code() == gocql.ErrCodeInvalid
 }
 
-// scanEach scans partitions one after the other. at is the index of the first one. enough is true if yield returned
-// false.
+// scanEach scans partitions one after the other. at is the index of the first of them in the caller's list. enough is
+// true if yield returned false.
 func (e *Engine) scanEach(
 	ctx context.Context, r engine.Range, some []engine.Key, at int, yield func(engine.RowOf, error) bool,
 ) (enough bool, err error) {
@@ -83,8 +83,8 @@ func (e *Engine) scanEach(
 	return false, nil
 }
 
-// scanSome scans partitions with one request per page. at is the index of the first one. enough is true if yield
-// returned false, begun if yield was called.
+// scanSome scans partitions with one request per page. at is the index of the first of them in the caller's list.
+// enough is true if yield returned false, begun if yield was called.
 func (e *Engine) scanSome(
 	ctx context.Context, r engine.Range, some []engine.Key, at, field int, yield func(engine.RowOf, error) bool,
 ) (enough, begun bool, err error) {

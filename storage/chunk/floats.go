@@ -34,7 +34,7 @@ const (
 
 func blockCount(n int) int { return (n + blockSamples - 1) / blockSamples }
 
-// appendFloats appends the blocks of the floats of s, which must have some.
+// appendFloats appends the blocks of the floats of s. There must be at least one float.
 func appendFloats(dst []byte, s *Samples, minT int64) []byte {
 	n := len(s.T)
 	k := blockCount(n)

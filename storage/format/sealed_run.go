@@ -18,7 +18,7 @@ func SealedRunKey(writer string, first int64) engine.Key {
 // isSealedRun reports whether a row of table defined has the key of a run.
 func isSealedRun(row engine.Row) bool { return row.Clustering[1].Int < 0 }
 
-// AppendSealedRun returns a run's value; its first number is in the key:
+// AppendSealedRun returns the value of a run's row. The run's first number is in the row's key:
 //
 //	+---------+---------+
 //	| version | last    |

@@ -41,7 +41,7 @@ func (ds Tombstones) OfMetric(metric string) Tombstones {
 	return ds.Filter(func(d *Tombstone) bool { return MatchesName(d.Matchers, metric) })
 }
 
-// InForce returns the deletes without the announced ones.
+// InForce returns the deletes that are in force: all except the announced ones.
 func (ds Tombstones) InForce() Tombstones {
 	if !slices.ContainsFunc(ds, func(d *Tombstone) bool { return d.Announced }) {
 		return ds

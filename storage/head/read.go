@@ -128,8 +128,8 @@ func (h *Head) appendOverlapping(list []*Series, minT, maxT int64, into []Chunks
 	return into
 }
 
-// chunksIn returns the head chunks, or an empty list if they have no samples in [minT, maxT]. The partition's lock must
-// be held.
+// chunksIn returns all head chunks, or an empty list if none of them has samples in [minT, maxT]. The partition's lock
+// must be held.
 func (s *Series) chunksIn(minT, maxT int64) Chunks {
 	if chunks := s.chunks(); chunks.haveSamplesIn(minT, maxT) {
 		return chunks

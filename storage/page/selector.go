@@ -22,7 +22,7 @@ type LabelCondition struct {
 // concurrently.
 type Selector struct {
 	conditions []LabelCondition
-	// terms are lists of hashes of terms. A matching series has a term of each list. See AppendFilter.
+	// terms are lists of hashes of terms. A matching series has at least one term of each list. See AppendFilter.
 	terms [][]uint64
 }
 

@@ -25,7 +25,7 @@ func newLRU[K comparable, V any](capacity int64) *lru[K, V] {
 	return &lru[K, V]{capacity: capacity, entries: map[K]*list.Element{}, recent: list.New()}
 }
 
-// get returns the value of a key, or its zero value if there is none.
+// get returns the value of a key, or V's zero value if the key has none.
 func (c *lru[K, V]) get(key K) (value V) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

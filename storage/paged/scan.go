@@ -162,7 +162,8 @@ func keyBefore(key engine.Key) engine.Key {
 	return nil
 }
 
-// keyAfter returns a lower bound of all keys after those that begin with key, as keyBefore returns an upper bound.
+// keyAfter is the counterpart of keyBefore: it returns a lower bound of all keys after those that begin with key, or
+// nil if there are no such keys.
 func keyAfter(key engine.Key) engine.Key {
 	for n := len(key); n > 0; n-- {
 		if last := key[n-1].Int; last < math.MaxInt64 {

@@ -70,8 +70,8 @@ func (x *exciser) stop() {
 	<-x.done
 }
 
-// recordDeleted records that rows of the staging log whose keys start with prefix were deleted. It returns false if
-// there is no room.
+// recordDeleted records that rows of the staging log whose keys start with prefix were deleted. It returns false if the
+// exciser already has maxExcised slots.
 func (x *exciser) recordDeleted(prefix []byte) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -153,7 +153,7 @@ func (l *partitionLister) afterLast() []byte {
 	return afterPrefix(nil, l.last)
 }
 
-// recordMissing records that partitions may be missing after the last yielded one.
+// recordMissing records that partitions may be missing after the last yielded partition.
 func (l *partitionLister) recordMissing(err error) {
 	if l.gap != nil {
 		return

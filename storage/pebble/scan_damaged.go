@@ -75,7 +75,7 @@ func (s *scanner) setPosition(key []byte, row engine.Row, err error) {
 	}
 }
 
-// recordMissing records that rows are missing after the last yielded one.
+// recordMissing records that rows are missing after the last yielded row.
 func (s *scanner) recordMissing(err error) {
 	if s.skip.gap != nil {
 		return

@@ -76,7 +76,8 @@ func (f *vitalFS) checkOpening(op, name string, err error) error {
 
 func (f *vitalFS) Unwrap() vfs.FS { return f.FS }
 
-// Open implements vfs.FS. Pebble retries a compaction that can't open a file immediately, as it does a flush.
+// Open implements vfs.FS. If a compaction can't open a file, Pebble immediately retries the compaction, as it retries a
+// flush.
 func (f *vitalFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	file, err := f.FS.Open(name, opts...)
 	if err != nil && isTable(name) && !errors.Is(err, fs.ErrNotExist) {

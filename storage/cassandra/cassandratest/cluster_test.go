@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// isAnswering reports whether a node responds to the smallest request of the CQL protocol: OPTIONS, with SUPPORTED.
+// isAnswering reports whether a node responds with SUPPORTED to OPTIONS, the smallest request of the CQL protocol.
 func isAnswering(address string) bool {
 	const options, supported = 0x05, 0x06
 	connection, err := net.DialTimeout("tcp", address, 5*time.Second)
