@@ -23,7 +23,7 @@ func OpenForeign(ctx context.Context, opts Options) (*gocql.Session, error) {
 		return nil, newRefusal("keyspace %q: the name must have at most 48 letters, digits and _", opts.Keyspace)
 	}
 	checked := opts
-	checked.Keyspace = DefaultOptions().Keyspace // The names that Cassia supports are narrower.
+	checked.Keyspace = DefaultOptions().Keyspace // Validate rejects some names that other programs use.
 	if err := checked.Validate(); err != nil {
 		return nil, err
 	}

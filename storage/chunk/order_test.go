@@ -157,7 +157,7 @@ func TestStartTimestampsAreAbsentWhileZero(t *testing.T) {
 	require.Equal(t, []int64{0, 0, 7}, s.ST)
 	s.AppendFloat(4, 0, 1)
 	require.Equal(t, []int64{0, 0, 7, 0}, s.ST)
-	s.AppendFloat(3, 0, 2) // wins over the only one with a start
+	s.AppendFloat(3, 0, 2) // wins over the only float with a start timestamp
 	s.Normalize()
 	require.Empty(t, s.ST)
 	s.AppendFloat(5, 1, 1)

@@ -155,7 +155,7 @@ func (h *Head) lockTenant(t *Tenant) *Tenant {
 // insertSeries adds a series of a tenant to the indexes. The tenant's lock must be held.
 func (h *Head) insertSeries(t *Tenant, s *Series) {
 	m := t.metricOf(s)
-	if s.TenantMetric == nil { // other goroutines read the field of a revived series
+	if s.TenantMetric == nil { // not set again: other goroutines may read the field of a revived series
 		s.TenantMetric = m.of
 	}
 	m.series = append(m.series, s)

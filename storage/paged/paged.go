@@ -45,14 +45,14 @@ const levelMemoryBytes = 2 << 20
 
 // limits bound pages and the memory of readers. Tests reduce them.
 type limits struct {
-	entries     int // per page
+	entries     int // max number of entries per page
 	bucket      int // intended max number of series of a metric per bucket
-	labelsBytes int // values per labels page
-	dataBytes   int // values per data page
+	labelsBytes int // max size of the values in a labels page
+	dataBytes   int // max size of the values in a data page
 	entryBytes  int // max size of a value that is packed
-	batchBytes  int // per batch of pages
+	batchBytes  int // max size of a batch of pages
 	gatherBytes int // pages of a level that a reader holds, in addition to those of one bucket
-	fewest      int // min entries per page: fewer stay rows
+	fewest      int // min number of entries per page; fewer entries stay rows
 	// compactBytes is the approximate size of the rows that Compact replaces at once. Writers wait during that time.
 	compactBytes int
 	// filtered is the min number of new series in a write to a partition for which the filters of its labels pages

@@ -33,7 +33,7 @@ func StoredBackups(ctx context.Context, bucket Bucket, k *Key) (out []pebble.Sto
 			b.Store, b.Host, b.Tenants = m.Store, m.Host, m.Tenants
 			b.Damaged, b.Files, b.Taken = m.Damaged, len(m.Files), m.Taken
 			b.Bytes = m.bytes()
-			if sizes == nil { // Files are uploaded before the manifests that were listed.
+			if sizes == nil { // Listed after the manifests, whose files were uploaded before.
 				if sizes, err = fileSizes(ctx, bucket); err != nil {
 					return nil, err
 				}
