@@ -70,8 +70,8 @@ func (b *Batch) Lookup(alias []byte) (*Series, bool) {
 	return s, true
 }
 
-// AliasKey returns the store's key for an alias: a 128-bit hash with a secret seed. The key is valid until the is
-// store closed. An alias has a different key in each alias space.
+// AliasKey returns the store's key for an alias: a 128-bit hash with a secret seed. The key is valid until the store is
+// closed. An alias has a different key in each alias space.
 func (b *Batch) AliasKey(alias []byte) [2]uint64 { return b.s.head.HashAlias(alias, b.space) }
 
 // MissedAlias returns the key of the alias in the last failed Lookup. It is the result of AliasKey, without hashing the

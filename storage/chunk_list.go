@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/paged"
 )
 
-// chunkList maps series and slots to their raw chunks. A nil chunkList means that no chunks were listed.
+// chunkList maps series and slots to their raw chunks. It is nil if chunks weren't listed at all.
 type chunkList map[chunkKey]listedChunks
 
 // listedChunks holds the versions of the chunks of a series in a slot. unread is true if there may be more chunks that
@@ -27,8 +27,8 @@ type chunkKey struct {
 	series format.SeriesID
 }
 
-// contains reports whether a series may have chunks in the slot with the given start. It returns true if no chunks were
-// listed.
+// contains reports whether a series may have chunks in the slot with the given start. A nil list may contain any chunk,
+// so contains then returns true.
 func (l chunkList) contains(start int64, id format.SeriesID) bool {
 	found := l[chunkKey{start, id}]
 	return l == nil || len(found.versions) > 0 || found.unread
@@ -90,8 +90,8 @@ func (s *Store) wantedChunks(t *engine.Table, of metricChunks, at format.ClassSh
 	}
 }
 
-// read5mChunks reads the 5m chunks that list identifies into found, sorted per series like the result of rollups. It
-// adds series with unreadable chunks to unread.
+// read5mChunks reads the 5m chunks that list identifies into found, sorted per series like the result of readRollups.
+// It adds series with unreadable chunks to unread.
 func (s *Store) read5mChunks(
 	ctx context.Context, list []seriesChunks, found map[format.SeriesID][]rollupChunk, unread map[format.SeriesID]bool,
 ) error {

@@ -22,15 +22,15 @@ import (
 // This file contains all code that deletes rows; a test of the source enforces this. Each function deletes rows under
 // one condition:
 //
-//	dropPart      windows     past their retention boundaries, after being hidden for a week: see package retention
-//	deleteStaged  stage       sealed with a commit record, or never acknowledged
-//	unlistStaged  staged      their slots were found empty after the rows were closed
-//	deleteRows    defined     no staged blob depends on them
-//	deleteHeld    held        stored, or not needed by any replica
-//	deleteTombstone   deletes     cleaned, or never acknowledged
-//	removeSuperseded pages       entries superseded by rows or other entries, which readers see instead
-//	compact       r5m, r1h    parts of a long chunk that is written in the same batch
-//	replaceCounts catalog     series counts for earlier states of a window, when those of its current state are written
+//	dropPart          windows   past their retention boundaries, after being hidden for a week: see package retention
+//	deleteStaged      stage     sealed with a commit record, or never acknowledged
+//	unlistStaged      staged    their slots were found empty after the rows were marked as closing
+//	deleteRows        defined   no staged blob depends on them
+//	deleteHeld        held      stored, or not needed by any replica
+//	deleteTombstone   deletes   cleaned, or never acknowledged
+//	removeSuperseded  pages     entries superseded by rows or other entries, which readers see instead
+//	compact           r5m, r1h  parts of a long chunk that is written in the same batch
+//	replaceCounts     catalog   series counts for other states of a window, when its current counts are written
 //
 // In addition, some engines expire rows at the time that is fixed for their window: see package retention.
 
@@ -131,8 +131,8 @@ func (s *Store) deleteStaged(ctx context.Context, works []*sealedWork) error {
 	return s.writeInPieces(ctx, staged...)
 }
 
-// unlistStaged deletes the rows in found, which list staged slots or units. It deletes only the rows of empty slots or
-// units, whose numbers the function empty returns.
+// unlistStaged unlists the empty slots or units in found, which maps the number of each slot or unit to the rows that
+// list it. The function empty selects the numbers of the empty slots or units.
 //
 //	rows found ─► closing, durable ─► empty ─► exactly the rows found are deleted
 //

@@ -4,9 +4,9 @@
 // Command cassia opens a Store on an engine: package storage/pebble for local files, or storage/cassandra for a shared
 // cluster. Packages adapter and promql write to and query the Store, and package downsample runs the background work:
 // sealing, expiry, cleaning and compaction. A caller may assume that methods of Store are safe for concurrent use and
-// that an acknowledged sample is durable and visible. It must open a store only with the settings it was created with,
-// and only a store with Options.Shared from several processes. Section Invariants lists the rules that keep samples
-// from being lost, hidden or returned after their deletion.
+// that an acknowledged sample is durable and visible. It must open a store with the settings it was created with, and
+// must set Options.Shared if several processes open the same store. Section Invariants lists the rules that keep
+// samples from being lost, hidden or returned after their deletion.
 //
 // # How a sample is written
 //
@@ -159,9 +159,10 @@
 //   - A sample is rejected as too old or too far ahead only if this machine's clock and a second one agree
 //     (design/clocks.md).
 //   - I6: Every queue, cache and answer has a limit in bytes. Otherwise one client can exhaust the memory.
-//   - I8: A corrupt row is reported by its key, or by metric and time if rows can't be read, counted and skipped. Code
-//     that deletes data returns an error instead. Check finds all corrupt rows (design/damage.md). An unreadable chunk
-//     that the engine returns is kept, as are the rollups that only it could recompute (design/damage.md).
+//   - I8: A corrupt row is reported, counted and skipped. The report contains its key, or the metric and time of rows
+//     that can't be read at all. Code that deletes data returns an error instead. Check finds all corrupt rows
+//     (design/damage.md). An unreadable chunk that the engine returns is kept, as are the rollups that only it could
+//     recompute (design/damage.md).
 //
 // # Packages below
 //

@@ -24,7 +24,7 @@ const (
 	// followWorkers is the number of streams that are read concurrently.
 	followWorkers = 16
 	// gapTTL is the time after which missing numbers of a stream are no longer read. A commit that takes longer than
-	// membership.CommitTimeout isn't acknowledged. So rows that have been missing for gapLife were either sealed or
+	// membership.CommitTimeout isn't acknowledged. So rows that have been missing for gapTTL were either sealed or
 	// never acknowledged.
 	gapTTL = 2 * membership.CommitTimeout
 	// gapInterval is the time between reads of gaps while no query waits. A follower that has just started has many
@@ -79,7 +79,7 @@ type followedSlot struct {
 }
 
 // followedStream is the follower's state of a stream: which numbers were read, and which were recorded as sealed when
-// sealedRuns was last read.
+// readSealedRuns was last called.
 type followedStream struct {
 	head.Stream
 	progress     streamProgress
@@ -94,7 +94,7 @@ type streamProgress struct {
 	gaps []gap
 }
 
-// gap is a range of numbers that were missing when a later number was read.
+// gap is a range of numbers, including from and to, that were missing when a later number was read.
 type gap struct {
 	from, to int64
 	since    time.Time
@@ -339,7 +339,7 @@ func (f *follower) readSlot(ctx context.Context, w Work) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, st := range c.streams {
-		st.hasWorkedOff = false // sealedRuns is read again for the next row.
+		st.hasWorkedOff = false // The sealed runs are read again for the next row.
 	}
 	missed := false
 	for row, err := range f.s.eng.Scan(ctx, f.s.stageRange(w, func() { missed = true })) {

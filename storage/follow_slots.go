@@ -18,8 +18,8 @@ import (
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
-// maxGroupedSpans is the number of rows that a scan may read although they are already known, for each other scan that
-// this saves.
+// maxGroupedSpans is the max number of already known rows that one scan over multiple spans may read, per separate scan
+// that it saves.
 const maxGroupedSpans = 32
 
 // streamPosition is the last number of a writer's stream in a slot partition.

@@ -7,7 +7,7 @@ import (
 	"github.com/cassia-db/cassia/storage/ha"
 )
 
-// heldRows reads the held rows of replicas.
+// heldRows returns the reader of held rows.
 func (s *Store) heldRows() ha.Rows { return ha.Rows{Engine: s.eng, Corrupt: s.damage.RecordCorruptRow} }
 
 // heldDeletes returns the ids of the deletes in ds that apply to rows of held samples that are still stored.

@@ -98,7 +98,7 @@ func (w *heldWriter) deletesOf(row *ha.HeldSamples) (format.Tombstones, error) {
 	return hiding.InForce(), nil
 }
 
-// Add adds those samples of a held row to the batch that are to be stored.
+// Add adds a held row's samples to the batch, except samples that aren't to be stored.
 func (w *heldWriter) Add(_ context.Context, row ha.HeldSamples) (added ha.Added, err error) {
 	if w.batch == nil {
 		w.batch = w.s.NewBatch(w.tenant)

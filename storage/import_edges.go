@@ -84,8 +84,9 @@ func edgeSamples(s *chunk.Samples, width int64) (edges chunk.Samples) {
 	return edges
 }
 
-// readStoredBuckets reads a series' stored buckets of the finest resolution, in the slots from one timestamp to
-// another, up to a day later. Unreadable chunks are omitted, because the roller reports them.
+// readStoredBuckets reads a series' stored buckets of resolution x.finest, from the slot that contains from to the slot
+// that contains to. The two timestamps differ by at most a day. Unreadable chunks are omitted, because the roller
+// reports them.
 func (x *roller) readStoredBuckets(series *Series, from, to int64) (*rollup.Buckets, error) {
 	first := x.s.destinationsOf(x.s.period.SlotOf(from))[x.finest]
 	last := x.s.destinationsOf(x.s.period.SlotOf(to))[x.finest]

@@ -111,7 +111,7 @@ func (w *importWorker) writeRollups() error {
 	return w.roller.writeAll()
 }
 
-// listChunks lists the day's chunks of some series of a metric.
+// listChunks lists the day's chunks of some series of a metric. It returns nil if samples are only added to rollups.
 func (w *importWorker) listChunks(piece []*importedDay) (chunkList, error) {
 	if w.onlyExtendsRollups() {
 		return nil, nil

@@ -83,6 +83,6 @@ func (s *Store) Limiter() *tenant.Limiter { return s.opts.Limiter }
 // ActiveSeries returns the number of a tenant's series with unsealed samples.
 func (s *Store) ActiveSeries(tenant string) int { return s.head.ActiveSeries(tenant) }
 
-// ClearAliases invalidates the aliases of the tenants for which of returns true. Their next batches define the series
-// again.
+// ClearAliases invalidates the aliases of the tenants for which the function of returns true. Their next batches define
+// the series again.
 func (s *Store) ClearAliases(of func(tenant string) bool) { s.head.ClearAliases(of) }

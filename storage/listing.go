@@ -37,8 +37,8 @@ type tenantWindow struct {
 // was found listed. The time is 0 if no such record is known, so the window may be unlisted at any time.
 type windowList struct {
 	bounds.Map[tenantWindow, int64]
-	// changing are locks, selected by a hash of the tenant. The tenant's lock must be held to read and rewrite one of
-	// its rows.
+	// changing are locks, selected by a hash of the tenant. The tenant's lock must be held to read and rewrite a row of
+	// the tenant.
 	changing [64]sync.Mutex
 }
 

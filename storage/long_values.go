@@ -54,7 +54,7 @@ func truncateValues(ls labels.Labels, most labelBounds, note func(label string))
 		return ls
 	}
 	if _, twice := ls.HasDuplicateLabelNames(); twice {
-		return ls // They can't name a series anyway.
+		return ls // These labels can't name a series anyway.
 	}
 	b := labels.NewBuilder(ls)
 	ls.Range(func(l labels.Label) {

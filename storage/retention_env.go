@@ -7,7 +7,7 @@ import (
 	"github.com/cassia-db/cassia/storage/retention"
 )
 
-// never is the end of a range without an end.
+// never is the end of a range that contains no rows.
 const never = retention.Never
 
 // expirer is implemented by engines that can expire rows at the time given in each write.

@@ -63,9 +63,9 @@ type rollupChunk struct {
 	data    []byte
 }
 
-// readRollups reads the rollup chunks of a series in a window that start between from and to, in order. If the of
-// number the metric's shards has grown, two chunks may have the same start. In this case the chunk with the higher
-// version wins. unread is true if there may be more chunks that are unreadable.
+// readRollups reads the rollup chunks of a series in a window that start between from and to, in order. If the number
+// of the metric's shards has grown, two chunks may have the same start. In this case the chunk with the higher version
+// wins. unread is true if there may be more chunks that are unreadable.
 func (s *Store) readRollups(
 	ctx context.Context, res rollup.Resolution, window int64, series *Series, shards, from, to int64,
 ) (found []rollupChunk, unread bool, err error) {

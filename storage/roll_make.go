@@ -20,8 +20,8 @@ import (
 //
 // Each step computes whole buckets, from rows that are listed or read back after the previous step was durable. So if
 // two processes seal concurrently, the later one sees all rows. With a single process, the chunks are listed earlier,
-// see run. The version of a 5m chunk is the number of raw chunks from which it was computed, and the version of a 1h
-// chunk is the sum of the versions of its 5m chunks. The highest version wins.
+// see writeAll. The version of a 5m chunk is the number of raw chunks from which it was computed, and the version of a
+// 1h chunk is the sum of the versions of its 5m chunks. The highest version wins.
 type rollupTask struct {
 	*collectedSeries
 	// own are the versions of the chunks that this seal has written. exempt are the deletes that these chunks name.
@@ -42,8 +42,8 @@ type rollupTask struct {
 type rollupSource uint8
 
 const (
-	fromRollup rollupSource = iota // the stored rollup, whose samples are missing or never existed; see fill
-	fromTask                       // the samples written by this seal; the task has the 5m chunk of these
+	fromRollup rollupSource = iota // the stored rollup, whose samples are missing or never existed; see extend5m
+	fromTask                       // the samples written by this seal, whose 5m chunk is in the task
 	fromChunks                     // the slot's sealed chunks
 )
 
@@ -190,8 +190,10 @@ func (x *roller) relistChunks(
 	return len(chunks.values) > 0, nil
 }
 
-// extend5m removes deleted buckets from a series' stored chunk, and adds the buckets of b that are missing there, like
-// rollup.Extend. The stored chunk can't be recomputed, because some of its source rows no longer exist.
+// extend5m removes deleted buckets from a series' stored chunk, and adds the buckets of r.chunk that are missing there,
+// like rollup.Extend. It sets r.chunk to the result, or to nil if the stored chunk is unchanged. If there is no stored
+// chunk, it leaves r.chunk as it is. The stored chunk can't be recomputed, because some of its source rows no longer
+// exist. b is reused memory.
 func (x *roller) extend5m(to rollupOf, r *rollupTask, b *rollup.Buckets) error {
 	due := to.dueDeletes(r.series)
 	if r.chunk == nil && len(due) == 0 {
@@ -228,8 +230,8 @@ func (x *roller) extend5m(to rollupOf, r *rollupTask, b *rollup.Buckets) error {
 	return nil
 }
 
-// keepUnreadable handles the error of a task. If it is errUnread, the stored rollup is kept unchanged and settle
-// returns nil. Otherwise settle returns err.
+// keepUnreadable handles the error of a task. If err is errUnread, it removes the task's chunk, so that the stored
+// rollup is kept unchanged, and returns nil. Otherwise it returns err.
 func (x *roller) keepUnreadable(to rollupOf, r *rollupTask, err error) error {
 	if errors.Is(err, errUnread) {
 		x.unreadMu.Lock()
@@ -355,7 +357,7 @@ func (x *roller) extend1h(r *rollupTask, fine [][]byte, m *rollMemory) error {
 }
 
 // readStored reads the current rollup chunk of a series and its version. The version is 0 if there is no chunk. If the
-// chunk is unreadable, stored reports the damage and returns errUnread with a version other than 0.
+// chunk is unreadable, readStored reports the damage and returns errUnread with a version other than 0.
 func (x *roller) readStored(to rollupOf, r *rollupTask) (b *rollup.Buckets, version uint64, err error) {
 	at, tenant := to.at, r.series.Tenant()
 	shards, err := x.s.readShards(x.ctx, at.window, tenant, r.series.Metric())

@@ -58,7 +58,7 @@ func (s *Store) listUnrolled(ctx context.Context, tenant string, window int64) (
 	return s.listUnrolledExcept(ctx, tenant, window, deleted)
 }
 
-// listUnrolledExcept is like unrolled, for a given list of the tenant's deletes.
+// listUnrolledExcept is like listUnrolled, for a given list of the tenant's deletes.
 func (s *Store) listUnrolledExcept(
 	ctx context.Context, tenant string, window int64, deleted format.Tombstones,
 ) ([]format.CommitKey, error) {
@@ -163,7 +163,7 @@ func (s *Store) rollWindow(ctx context.Context, tenant string, window int64, bet
 	return series, nil
 }
 
-// recordMissing records the slots with missing rollups, and the deletes because of which rollups are missing.
+// recordMissing records the slots with missing rollups, and for each slot the deletes that its rollups don't include.
 func (x *windowRoller) recordMissing(missing []format.CommitKey) {
 	whole := map[int64]bool{} // slots whose rollups are missing for other reasons
 	for _, m := range missing {
@@ -265,7 +265,7 @@ type Unrolled struct {
 	Window int64
 	// StartMS and EndMS are the start and end of the window, in milliseconds.
 	StartMS, EndMS int64
-	// Seals is the number of seals that the rollups don't include.
+	// Seals is the number of seals, imports and deletes that the rollups don't include.
 	Seals int
 }
 

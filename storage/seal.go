@@ -109,8 +109,8 @@ func (s *Store) lockSeals(list []Work) (unlock func()) {
 const maxPassChunks = 1 << 19
 
 // PlanPasses divides work into passes, given as indexes into list. A pass contains slots of one day and partitions of
-// one lane; different lanes can be sealed in parallel. Passes are ordered by their first work in list. Each slot
-// without samples in the head is a pass of its own, because its size is unknown.
+// one lane: partitions that are equal modulo lanes. Different lanes can be sealed in parallel. Passes are ordered by
+// their first work in list. Each slot without samples in the head is a pass of its own, because its size is unknown.
 func (s *Store) PlanPasses(list []Work, lanes int) (passes [][]int) {
 	type group struct {
 		day, window int64

@@ -202,7 +202,7 @@ func (x *slotSealer) readSealed(s *Series, into *chunk.Samples, named *format.To
 	return err
 }
 
-// readAhead reads the sealed chunks of a metric's series for the subsequent calls of subtract.
+// readAhead reads the sealed chunks of a metric's series for the subsequent calls of subtractSealed.
 func (x *slotSealer) readAhead(series []*Series) error {
 	x.ahead = nil
 	if len(series) == 0 {

@@ -89,7 +89,7 @@ func (l *stagedList) newRow(i listedItem) engine.Batch {
 }
 
 // addRows appends rows for the young slots of a commit, and for their units, unless this process has already listed
-// them. It returns the added items. Old slots are listed after their blobs are durable: see ensure.
+// them. It returns the added items. Old slots are listed after their blobs are durable: see ensureListed.
 func (l *stagedList) addRows(
 	rows []engine.Batch, streams []*head.Generation,
 ) (with []engine.Batch, added []listedItem) {
@@ -134,7 +134,7 @@ func (l *stagedList) recordListed(added []listedItem) {
 }
 
 // ensureListed returns once each slot and its unit are listed by a row that isn't closing. The slots' blobs must be
-// durable. ensure doesn't use known, because a sealer may have unlisted a slot that is cached there.
+// durable. ensureListed doesn't use known, because a sealer may have unlisted a slot that is cached there.
 func (l *stagedList) ensureListed(ctx context.Context, slots []head.SlotPartition) error {
 	if len(slots) == 0 {
 		return nil

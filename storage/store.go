@@ -172,15 +172,16 @@ type seams struct {
 	writer string
 	// blobBytes is the size at which a blob is full; 0 means format.BlobFull.
 	blobBytes int
-	// minReleasedSeries replaces the constant with the same name; 0 means the constant.
+	// releaseSeries replaces the constant minReleasedSeries; 0 means the constant.
 	releaseSeries int
 	// pageSeries is the minimum number of new series in a partition that are written as pages; 0 means the default of
 	// package paged.
 	pageSeries int
-	// countingBytes bounds the bytes of label values that are counted at once; 0 means the constant with the same name.
+	// countingBytes bounds the bytes of label values that are counted at once; 0 means the constant with the same name
+	// in package counts.
 	countingBytes int
 	// spannedSeries is the number of matching series of a metric and window above which queries read the spans of their
-	// chunks; 0 means the constant with the same name.
+	// chunks; 0 means the constant with the same name in package query.
 	spannedSeries int
 }
 

@@ -132,8 +132,8 @@ func (s *Store) UnlistSlots(ctx context.Context, partition int) error {
 	return s.unlistEmpty(ctx, format.StagedUnits(partition), units, empties, func([]int64) error { return nil })
 }
 
-// unlistEmpty marks the empty slots or units in rows as closing. It then calls before with the numbers of those that
-// are still empty, and unlists them.
+// unlistEmpty marks the empty slots or units in rows as closing. It then calls before with the numbers of the slots or
+// units that are still empty, and unlists these.
 func (s *Store) unlistEmpty(
 	ctx context.Context, list engine.Key, rows map[int64][]listedRow,
 	empties func(context.Context, []int64) ([]int64, error), before func([]int64) error,
@@ -152,7 +152,7 @@ func (s *Store) unlistEmpty(
 	})
 }
 
-// listEmpty returns the numbers in list, which must be sorted, whose engine partitions are empty.
+// listEmpty returns the numbers in list whose engine partitions are empty. list must be sorted.
 func (s *Store) listEmpty(
 	ctx context.Context, t *engine.Table, list []int64, partitionOf func(int64) engine.Key,
 ) (none []int64, err error) {
@@ -177,9 +177,9 @@ func (s *Store) listEmpty(
 // maxUnlistedAgeMS is the maximum age of slots that SealUnlisted checks.
 const maxUnlistedAgeMS = 60 * format.DayMS
 
-// SealUnlisted seals staged rows of slots that aren't listed, and returns the number of slots that it sealed. On a,
-// cluster unlisted rows exist if a replica missed their deletion for longer than the cluster keeps deletion markers, or
-// if a write failed.
+// SealUnlisted seals staged rows of slots that aren't listed, and returns the number of slots that it sealed. On a
+// cluster, unlisted rows exist if a replica missed their deletion for longer than the cluster keeps deletion markers,
+// or if a write failed.
 func (s *Store) SealUnlisted(ctx context.Context, partition int) (found int, err error) {
 	if err := s.clock.MayRemove(); err != nil {
 		return 0, err

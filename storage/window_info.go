@@ -23,8 +23,8 @@ type WindowInfo struct {
 	// uptime after Hidden. Both are zero if the window is kept forever. Engines that expire rows may delete them
 	// earlier.
 	Hidden, Goes time.Time
-	// Unrolled is the number of seals of a raw window that its rollups don't include. The window isn't dropped before
-	// its rollups are complete.
+	// Unrolled is the number of seals, imports and deletes of a raw window that its rollups don't include. The window
+	// isn't dropped before its rollups are complete.
 	Unrolled int
 }
 

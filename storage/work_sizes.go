@@ -15,9 +15,9 @@ type workSizes struct {
 	// seekRows is the number of rows that an engine reads in the time needed to start a scan. On Cassandra the first
 	// page of a scan has hundreds of rows, whether they are needed or not.
 	seekRows int
-	// groupRows is the approximate number of a query's chunks that are read together. The chunks of groupSeries series
-	// are read together in any case. Larger groups are faster when all series of a metric are read: ids are hashes, so
-	// the chunks of each group are scattered over all rows.
+	// groupRows is the approximate number of a query's chunks that are read together. The chunks of query.GroupSeries
+	// series are read together in any case. Larger groups are faster when all series of a metric are read: ids are
+	// hashes, so the chunks of each group are scattered over all rows.
 	groupRows int
 	piece     sealPiece
 }
