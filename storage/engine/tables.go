@@ -52,8 +52,8 @@ var (
 	// The rows of a series are adjacent, because they are read over long time ranges.
 	R5m = &Table{ID: 6, Name: "r5m", Converging: true, Partition: rollupPartition, Clustering: rollupClustering}
 	R1h = &Table{ID: 7, Name: "r1h", Converging: true, Partition: rollupPartition, Clustering: rollupClustering}
-	// RawPages, R5mPages and R1hPages contain pages: labels and chunks of many series whose ids have the first bits of
-	// field first as a prefix.
+	// RawPages, R5mPages and R1hPages contain pages: the labels or chunks of many series. The first bits of these
+	// series' ids are equal. Field bits is the number of equal bits, and field first contains them.
 	RawPages = &Table{ID: 24, Name: "raw_pages", Remembered: true, Partition: rollupPartition,
 		Clustering: []Field{{"kind", KindInt}, {"start", KindInt}, {"bits", KindInt},
 			{"first", KindID}, {"version", KindID}}}

@@ -38,7 +38,7 @@ type cluster struct {
 	// acked and oldest describe the elected replica's samples that this process has acknowledged in the current epoch:
 	// acked is their reach, oldest their min timestamp, both in milliseconds.
 	acked, oldest int64
-	// Time of the last request to this process, by replica.
+	// heard contains the time of the last request to this process, by replica.
 	heard map[string]time.Time
 
 	// held contains the rows that this process owns. Rows that it wrote are in the order of their sequence numbers.

@@ -159,7 +159,7 @@ func (c *cluster) reserveRows(ch *election, replica string, b *HeldBuilder, size
 	return rows, true
 }
 
-// releaseBytes frees bytes that claim has reserved.
+// releaseBytes frees bytes that reserveRows has reserved.
 func (c *cluster) releaseBytes(size int64) {
 	c.mu.Lock()
 	c.bytes -= size

@@ -127,7 +127,8 @@ func (c *election) isCovered(replica string, t int64, watermark int64, margin ti
 	return replica != c.electedReplica() && c.Taking == "" && t <= max(watermark, c.WatermarkMS)-margin.Milliseconds()
 }
 
-// withHeartbeat returns the election with one more heartbeat, and with a watermark and an oldest sample as in flushed.
+// withHeartbeat returns the election with one more heartbeat, and with a watermark and an oldest sample as in
+// withWatermark.
 func (c *election) withHeartbeat(watermark, oldest int64, margin time.Duration, now time.Time) election {
 	next := c.withWatermark(watermark, oldest, margin)
 	next.Beat++

@@ -22,13 +22,14 @@ const (
 
 // runPass does the work that is due for a cluster:
 //
-//	flush    write the watermark, in each pass, so that it is exact long before another replica can be elected
-//	write    confirm the elected replica, if it has sent samples since the last heartbeat
-//	elect    elect another replica, if the elected one lags too far or wasn't confirmed for the failover timeout
-//	take     store the held samples of the replica that this process has elected
-//	resolve  delete held rows that are covered, and store held rows of the elected replica
-//	retire   retire the cluster, if all its replicas have been silent for retireClusterAfter
-//	sweep    adopt held rows of stopped processes
+//	adoptUnownedRows  adopt held rows of stopped processes
+//	writeElection     write the watermark, in each pass, so that it is exact long before another replica can be elected;
+//	                  confirm the elected replica, if it has sent samples since the last heartbeat
+//	markLeaving       stop confirming the elected replica, if it lags too far
+//	electIfSilent     elect another replica, if the elected one wasn't confirmed for the failover timeout
+//	runTakeover       store the held samples of the replica that this process has elected
+//	resolveHeldRows   delete held rows that are covered, and store held rows of the elected replica
+//	retireIfSilent    retire the cluster, if all its replicas have been silent for retireClusterAfter
 //
 // A process with an untrusted clock only writes the watermark and heartbeats.
 func (c *cluster) runPass(ctx context.Context) error {

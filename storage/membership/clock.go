@@ -51,7 +51,7 @@ type CheckedClock struct {
 	// durable: the operator's date or, if the row is missing, the store's contents.
 	expected time.Time
 	unkept   bool
-	// Nil while the clock is trusted.
+	// doubt is nil while the clock is trusted.
 	doubt *doubt
 	// set is the last step of the clock of a store's only process.
 	set clockSet

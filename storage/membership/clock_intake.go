@@ -50,10 +50,10 @@ func (c *CheckedClock) bounds(now time.Time) (earlier, later time.Time) {
 }
 
 // MayBeSlow reports whether this machine's clock may be slow by the given number of milliseconds. In a shared store it
-// may be slow by up to maxAnySlow, because a comparison with the cluster's clock shows the difference. A trusted clock
-// on a single machine is slow by at most maxSlow, with three exceptions: it shows a time before this program was
-// written, it was set back by at least the given number, or NTP hasn't had time to correct it since the store was
-// opened or the clock was last set.
+// returns true up to maxAnySlow, because ConfirmAhead then compares the clock with the cluster's. A trusted clock on a
+// single machine is slow by at most maxSlow, with three exceptions: it shows a time before this program was written, it
+// was set back by at least the given number, or NTP hasn't had time to correct it since the store was opened or the
+// clock was last set.
 func (c *CheckedClock) MayBeSlow(by int64) bool {
 	if !c.alone || by <= maxSlow || by > maxAnySlow {
 		return by <= maxAnySlow

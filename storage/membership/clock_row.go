@@ -19,7 +19,7 @@ type clockRow struct {
 	// SeenMS is the observed uptime, and ClockMS the expected time at that moment, in milliseconds.
 	SeenMS  int64 `json:"seen_ms"`
 	ClockMS int64 `json:"clock_ms"`
-	// Nil while the clock is trusted.
+	// Doubt is nil while the clock is trusted.
 	Doubt *doubtRow `json:"doubt,omitempty"`
 }
 

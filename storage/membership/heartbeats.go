@@ -93,7 +93,7 @@ func (b *heartbeats) send(ctx context.Context) error {
 }
 
 // writeRow writes a row of this process. If this machine's clock was never compared with the engine's and is slow, the
-// row may already have expired by the engine's clock. write then compares the clocks and writes the row once more.
+// row may already have expired by the engine's clock. writeRow then compares the clocks and writes the row once more.
 func (b *heartbeats) writeRow(ctx context.Context, list, beat int64, now time.Time, value []byte) error {
 	row := engine.Batch{
 		Table: engine.Processes, Partition: listPartition(list), Expires: b.clock.EngineTime().Add(ProcessTTL).Unix(),

@@ -42,7 +42,7 @@ func (l *ImportList) Begin(tenant string) (i *ImportStatus, end func()) {
 	}
 }
 
-// SetWait records what an import waits for; "": it works.
+// SetWait records the work that an import waits for. what is "" if the import doesn't wait.
 func (l *ImportList) SetWait(i *ImportStatus, what string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -22,11 +22,11 @@ type Process struct {
 	ClockMS   int64 `json:"clock_ms"`
 	// Leaving is true if the process accepts no more work because it is about to stop.
 	Leaving bool `json:"leaving,omitempty"`
-	// True if the process accepts no work because its clock is untrusted.
+	// Doubted is true if the process accepts no work because its clock is untrusted.
 	Doubted bool `json:"doubted,omitempty"`
 	// Writer is the process' name in the staging log, in hexadecimal.
 	Writer string `json:"-"`
-	// Number of heartbeats that the process has sent.
+	// Beat is the number of heartbeats that the process has sent.
 	Beat int64 `json:"beat"`
 }
 

@@ -11,7 +11,7 @@ import (
 const turnInterval = 50 * time.Millisecond
 
 // Turn is a mutex across processes, for read-modify-write changes. Goroutines of one process exclude each other with a
-// lock, and processes with a lease. As with other leases, a process that stops sending heartbeats loses it.
+// lock, and processes with a lease. As with other leases, a process that stops sending heartbeats loses the lease.
 type Turn struct {
 	m    *Member
 	name string

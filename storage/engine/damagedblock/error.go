@@ -1,4 +1,5 @@
-// Package damagedblock has the error of reads of a damaged file. Engines with files in this process return it.
+// Package damagedblock defines the error of a read that finds damage in a file of the engine. Only engines whose files
+// belong to this process return it.
 package damagedblock
 
 import (
@@ -7,8 +8,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// BlockError is an engine.ErrCorrupt of a read, with the damaged part of a file of this process. Every read of a row in
-// the damaged part returns it. Engines whose files are on servers don't.
+// BlockError identifies the damaged part of a file of this process. Every read of a row in the damaged part returns it.
+// It wraps engine.ErrCorrupt. Engines whose files are on servers don't return it.
 type BlockError struct {
 	// File is the name of the file; "": unknown. Offset is the position of the block in the file; -1: unknown, or the
 	// damage isn't in a block.

@@ -1,6 +1,6 @@
 // Package enginetest is the conformance suite of engines. Run tests each guarantee in the comments of engine.Engine.
 // Metamorphic runs long random histories, and compares every result with a plain model. The tests of Pebble and
-// Cassandra call both. Those of package memory and of the wrappers faultengine and paged call Run.
+// Cassandra call both. The tests of package memory and of the wrappers faultengine and paged call Run.
 //
 //	func TestConformance(t *testing.T) {
 //		enginetest.Run(t, open, enginetest.WithReopen(reopen),

@@ -36,7 +36,7 @@ type step struct {
 	from, to  engine.Key
 	timestamp int64
 	value     []byte
-	old       []byte // of a cas; nil if the row must not exist
+	old       []byte // the expected value of a cas, nil if the row must not exist
 	limit     int
 	keysOnly  bool
 }

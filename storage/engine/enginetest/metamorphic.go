@@ -33,8 +33,8 @@ type Subject struct {
 	NoClear bool
 }
 
-// Metamorphic runs one history, generated from seed, on a subject and on a plain model, and compares all results. It
-// keeps a history that fails in a file for Replay, and prints the file's name.
+// Metamorphic runs one history, generated from seed, on a subject and on a plain model, and compares all results. If
+// they differ, it writes the history to a file for Replay, and prints the file's name.
 func Metamorphic(t *testing.T, s Subject, seed uint64, steps int) {
 	var special []string
 	if s.Reopen != nil {
@@ -61,7 +61,7 @@ func Metamorphic(t *testing.T, s Subject, seed uint64, steps int) {
 	}
 }
 
-// Replay runs a history that Metamorphic has kept in a file.
+// Replay runs a history that Metamorphic has written to a file.
 func Replay(t *testing.T, s Subject, path string) {
 	file, err := os.Open(path)
 	require.NoError(t, err)

@@ -80,7 +80,7 @@ func testCompareAndSetAtOnce(t *testing.T, e engine.Engine) {
 	require.LessOrEqual(t, sum, workers*counts+int(unknown.Load()))
 }
 
-// countUp increments a counter times times. It adds the increments with an unknown outcome to unknown.
+// countUp increments a counter the given number of times. It adds the increments with an unknown outcome to unknown.
 func countUp(e engine.Engine, partition, key engine.Key, times int, unknown *atomic.Int64) error {
 	var old []byte
 	for done := 0; done < times; {
