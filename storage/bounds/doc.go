@@ -3,7 +3,7 @@
 // are expanded when it is decoded.
 //
 //	(abc…){1000}                     ─► CheckRegexps
-//	{a: &a [x, x], b: &b [*a, *a]}   ─► CheckYAML, EachScalar
+//	{a: &a [x, x], b: &b [*a, *a]}   ─► DecodeYAML, EachScalar
 //
 // All packages that compile regular expressions or decode YAML of users call these checks first. ReadFile reads
 // configuration files. Map is a cache of limited size.

@@ -19,7 +19,7 @@ func checkYAML(text []byte, most int) error {
 	return err
 }
 
-// DecodeYAML calls CheckYAML and decodes the only document of a YAML text. It rejects unknown fields. An empty text
+// DecodeYAML calls checkYAML and decodes the only document of a YAML text. It rejects unknown fields. An empty text
 // leaves into unchanged.
 func DecodeYAML(text []byte, most int, into any) error {
 	if err := checkYAML(text, most); errors.Is(err, errAliases) {
@@ -36,7 +36,7 @@ func DecodeYAML(text []byte, most int, into any) error {
 	return nil
 }
 
-// EachScalar is like CheckYAML, and also calls visit for each scalar value, with the keys of the mappings that contain
+// EachScalar is like checkYAML, and also calls visit for each scalar value, with the keys of the mappings that contain
 // it. An alias counts as its anchor's value. It stops at an error of visit and returns it.
 func EachScalar(text []byte, most int, visit func(keys []string, value string) error) error {
 	all, err := parseYAML(text, most)

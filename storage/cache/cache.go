@@ -16,23 +16,24 @@ import (
 // Kinds of entries, with the meaning of EntryKey.Text and of the version.
 const (
 	KindMetrics uint8 = iota // the names of a window's metrics
-	KindSeries               // the series of a window's metric, text
+	KindSeries               // the series of a metric in a window; text is the metric
 	KindNames                // the names of a window's labels
-	KindValues               // the values of a window's label, text
+	KindValues               // the values of a label in a window; text is the label
 	KindCounts               // the composition of a window's series; text selects it
 	KindIDs                  // the ids of a window's series
 	KindWindows              // the windows of a tenant; the version is the engine's
 	KindMarks                // the commit records of a window; the version is the engine's
-	// the series of a window's metric that some matchers match; text is the metric and the matchers
+	// the series of a metric in a window that some matchers match; text is the metric and the matchers
 	KindSought
 	KindStored // the stored counts of a window's series
-	// the times of samples of a metric's series, text, in a slot, which is Window; the version is the index's
+	// the times of samples of a metric's series in a slot; text is the metric, Window is the slot, and the version is
+	// the index's
 	KindSpans
 	// counts of a tenant's unsealed series; text selects them, and the version is made of their number and the time
 	KindUnsealed
 	// the order of the series of a result by their labels; text is a hash of their ids, the version their number
 	KindRanks
-	KindOpened // the cost of look-ups of the series of a window's metric, text
+	KindOpened // the cost of look-ups of the series of a metric in a window; text is the metric
 )
 
 // EntryKey identifies data read from a tenant's sealed window.
@@ -104,8 +105,8 @@ func (c *Cache) Capacity() int64 { return c.capacity }
 // calls for the same key wait for one load. Errors aren't cached.
 //
 // If a load needs much memory, it is canceled, its caller waits for its turn (see meter.Meter), and then loads again.
-// So a caller that waits for its turn never holds a value, and a caller that has its turn never waits for one that
-// hasn't.
+// So a caller that waits for its turn never holds a value, and a caller that has its turn never waits for a caller that
+// has none.
 func (c *Cache) Get(
 	ctx context.Context, key EntryKey, version uint64, load func(context.Context) (EntryValue, error),
 ) (EntryValue, error) {

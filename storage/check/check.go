@@ -37,7 +37,7 @@ type Totals struct {
 
 // Run verifies the stored rows:
 //
-//   - Readers read all staged blobs.
+//   - Readers look for staged blobs in each slot that has any.
 //   - Blobs and chunks match their checksums.
 //   - Keys of chunks match the chunks' time and the hash of their content.
 //   - Each series with chunks has labels, which match its id and are in the catalog.

@@ -12,8 +12,8 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// checkCounts checks the stored counts of a window's series. All of them must be readable, and those for the window's
-// current state must be correct.
+// checkCounts checks the stored counts of a window's series. All of them must be readable, and the counts for the
+// window's current state must be correct.
 func (c *checker) checkCounts(tenant string, window int64) error {
 	values, gaps := map[string][]byte{}, c.gaps
 	for row, err := range c.scan(engine.Range{Table: engine.Catalog,

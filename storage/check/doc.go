@@ -1,7 +1,7 @@
 // Package check verifies the stored rows of a store and compares them with each other. The command cassia check runs
 // it, and most tests of the storage packages at their end.
 //
-//	stage    ─► blobs: checksums, slots; readers read each slot that has blobs
+//	stage    ─► blobs: checksums, slots; readers look for blobs in each slot that has any
 //	windows  ─► raw:      labels match ids; the catalog has their names; chunks match the hash in their keys and their slot
 //	            r5m, r1h: equal the result of rolling up the finer rows, if all of these exist
 //	            counts:   equal the result of counting

@@ -96,7 +96,7 @@ type DayRollups interface {
 	// rollups failed after writing the 5m records. The import wasn't acknowledged. The next write to the day recomputes
 	// its 1h chunks.
 	CutShort(ctx context.Context, tenant string, first, last int64) (bool, error)
-	// TrimmedInPart reports whether a metric still has buckets to be removed because of deletes, in slots of a day
-	// whose samples have expired.
+	// TrimmedInPart reports whether some deletes haven't been applied yet to a metric's rollups, in slots of a day
+	// whose raw rows no longer exist.
 	TrimmedInPart(ctx context.Context, tenant, metric string, first, last int64) (bool, error)
 }

@@ -72,7 +72,7 @@ func (c *checker) slotsListed() (map[head.SlotPartition]bool, error) {
 }
 
 // isOverlooked reports whether blobs in a slot partition that no reader reads may be acknowledged. In a shared store,
-// blobs of unlisted slots belong to failed commits or are already sealed, and Sweep seals them.
+// blobs of unlisted slots belong to failed commits or are already sealed, and Store.SealUnlisted seals them.
 func (c *checker) isOverlooked(at head.SlotPartition) bool {
 	return !c.env.Shared || at.Partition >= c.env.Period.Partitions()
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/damagedblock"
 )
 
-// maxNamed is the max number of gaps that are recognized when they are found again, of damaged blocks whose rows are
-// collected, and of metrics and tenants that are counted per block and table.
+// maxNamed is the max number of gaps that are recognized when they are found again. It is also the max number of
+// damaged blocks whose rows are collected, and of metrics and of tenants that are counted per block and table.
 const maxNamed = 10_000
 
 // unreadable collects the unreadable rows. A damaged block may contain rows of many metrics, and the index of a file
@@ -73,8 +73,8 @@ func (c *checker) reportOnce(gap string) {
 	c.report("unreadable: %s", gap)
 }
 
-// blockOf returns the damaged block in an error, or nil if the error has none or too many
-// blocks are known. It adds the block if it is new.
+// blockOf returns the damaged block in an error. It adds the block if it is new. It returns nil if the error has no
+// block, or if the block is new and maxNamed blocks are known.
 func (u *unreadable) blockOf(err error) *damagedBlock {
 	var found *damagedblock.BlockError
 	if !errors.As(err, &found) {

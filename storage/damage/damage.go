@@ -139,8 +139,8 @@ func (l *Log) RecordRows(rows *engine.Range, d engine.Damage) *DamagedRowsError 
 	return e
 }
 
-// RecordOnce records a filter or counts of series that can't be read, and counts it once. Queries don't depend on them,
-// so no warning is kept.
+// RecordOnce records a row that can't be read, and counts it once. It keeps no warning for later queries, because they
+// either don't depend on the row, such as a filter or counts of series, or read it again and report it.
 func (l *Log) RecordOnce(t *engine.Table, err error) {
 	l.mu.Lock()
 	isNew := l.isNew(err.Error())
@@ -174,7 +174,8 @@ func (l *Log) RecordStaged(at StagedAt, err error) {
 	))
 }
 
-// RecordStagedRows is RecordStaged for the rows of a scan that starts at from.
+// RecordStagedRows is like RecordStaged, for a range of unreadable rows d of a scan. from is the first possible key in
+// the range.
 func (l *Log) RecordStagedRows(from StagedAt, rows *engine.Range, d engine.Damage) {
 	l.recordStaged(from, l.GapOf(rows, d))
 }

@@ -23,7 +23,7 @@ const (
 // runPass does the work that is due for a cluster:
 //
 //	adoptUnownedRows  adopt held rows of stopped processes
-//	writeElection     write the watermark, in each pass, so that it is exact long before another replica can be elected;
+//	writeElection     write the watermark, so that it is exact long before another replica can be elected, and
 //	                  confirm the elected replica, if it has sent samples since the last heartbeat
 //	markLeaving       stop confirming the elected replica, if it lags too far
 //	electIfSilent     elect another replica, if the elected one wasn't confirmed for the failover timeout

@@ -103,7 +103,7 @@ func (c *column) countLookup() int {
 	return c.lookups
 }
 
-// joinColumn returns a label's column for a reader that fills it. The reader must call leave when it stops.
+// joinColumn returns a label's column for a reader that fills it. The reader must call leaveColumn when it stops.
 func (s *Set) joinColumn(name string) *column {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,7 +143,7 @@ func (s *Set) tryAdvanceColumn(c *column) (isFilled, ok bool) {
 	return s.stepColumn(c), true
 }
 
-// stepColumn is like advance. The caller must hold the column's lock.
+// stepColumn is like advanceColumn. The caller must hold the column's lock.
 func (s *Set) stepColumn(c *column) bool {
 	if c.isFilled.Load() {
 		return true

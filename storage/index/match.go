@@ -273,7 +273,7 @@ func hasEnded(ctx context.Context) bool {
 }
 
 // apply removes the series that don't pass from left. If the context has ended, it removes all series. A series has at
-// most one value of the label: the series with the label are those with a named value and those with another value.
+// most one value of the label, so each series with the label has either a named value or another value.
 func (s *Set) apply(x *Matching, c *condition, left bitmap) {
 	col := s.column(x.ctx, c.m.Name)
 	if col == nil {

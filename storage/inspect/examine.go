@@ -174,7 +174,7 @@ func (d *DamagedRow) String() string {
 
 // ExamineStore examines a store in the engine without opening it: it writes nothing, doesn't register as a process, and
 // builds no head. It reads some rows of each slot that may be waiting, the blobs of ended slots up to verifiedBytes,
-// and the small tables. It returns ErrNoStore and ErrNewerFormat as storage.Open does.
+// and the small tables. Like storage.Open, it returns storage.ErrNoStore, and errors for other row formats.
 func ExamineStore(ctx context.Context, eng engine.Engine, o ExamineOptions) (*Condition, error) {
 	opts := storage.DefaultOptions()
 	opts.Retention, opts.Retention5m, opts.Retention1h = o.Retention, o.Retention5m, o.Retention1h
@@ -233,8 +233,8 @@ func (x *examiner) examineClock(ctx context.Context) (err error) {
 	return err
 }
 
-// examineHidden finds rows hidden by a lowered retention, rows deleted by a fast clock, and tenants whose start
-// timestamps aren't hidden.
+// examineHidden finds rows that are hidden because the retention was lowered, retentions and classes that take effect
+// later, tenants that have sent deltas, and rows that were deleted because a clock was fast.
 func (x *examiner) examineHidden(ctx context.Context) (err error) {
 	if x.c.Hidden, err = x.Retention().HiddenByLowering(ctx); err != nil {
 		return err

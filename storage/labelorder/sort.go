@@ -14,8 +14,8 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// Lists of up to few elements are sorted by comparing loaded texts, because computing keys would cost more. Lists of up
-// to some elements are sorted by comparing labels, because building texts would cost more.
+// Up to maxFew elements whose texts are loaded are sorted by comparing the texts, because computing keys would cost
+// more. Lists of up to maxSome elements are sorted by comparing labels, because building texts would cost more.
 const maxFew, maxSome = 24, 2000
 
 // maxLoaded is the max number of elements whose texts are held in memory at once. It bounds the memory that sorting
@@ -122,7 +122,7 @@ func appendText(to []byte, s string) []byte {
 	}
 }
 
-// sort sorts elements whose texts have the same first same bytes.
+// sort sorts elements whose texts are equal in their first bytes. same is the number of these bytes.
 func (s *sorter[T]) sort(elements []element, same int) {
 	if len(elements) <= maxLoaded {
 		s.texts, s.ends = s.texts[:0], append(s.ends[:0], 0)

@@ -84,7 +84,7 @@ const underRace = 3
 // Histories returns the number of histories for a test that runs usual ones in `make test`, each with another seed and
 // with sequential steps. Under the race detector the number is a fifth, at least 1 and at most underRace, because all
 // histories run the same goroutines. Tests with concurrent steps use Times instead, because each seed gives another
-// order of these.
+// order of the steps.
 func Histories(t testing.TB, usual int) int {
 	t.Helper()
 	if UnderRace {

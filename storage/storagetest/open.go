@@ -15,8 +15,8 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// Open returns a store on an engine, whose content the test verifies. It has the default options, changed by each
-// change in order (nil: no change), and is closed when the test ends.
+// Open returns a store on an engine. It has the default options, changed by each change in order (nil: no change), and
+// is closed when the test ends. CheckAtEnd also verifies its rows.
 func Open(t testing.TB, eng engine.Engine, change ...func(*storage.Options)) *storage.Store {
 	t.Helper()
 	s := Start(t, eng, change...)
@@ -24,7 +24,7 @@ func Open(t testing.TB, eng engine.Engine, change ...func(*storage.Options)) *st
 	return s
 }
 
-// Start is Open for tests that close the store themselves, to open it again.
+// Start is like Open, for tests that close the store themselves, to open it again.
 func Start(t testing.TB, eng engine.Engine, change ...func(*storage.Options)) *storage.Store {
 	t.Helper()
 	o := storage.DefaultOptions()

@@ -10,7 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 )
 
-// FloatSample is a sample of a series of floats; T is in milliseconds.
+// FloatSample is a float sample. T is in milliseconds.
 type FloatSample struct {
 	T int64
 	V float64

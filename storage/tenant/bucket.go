@@ -22,7 +22,7 @@ func (b *bucket) refill(now time.Time, rate, burst float64) {
 	b.at, b.level = now, min(b.level, burst)
 }
 
-// charge removes n tokens, at most burst. If the bucket has fewer, take removes none and returns how long to wait.
+// charge removes n tokens, at most burst. If the bucket has fewer, charge removes none and returns how long to wait.
 func (b *bucket) charge(now time.Time, rate, burst, n float64) (wait time.Duration, ok bool) {
 	b.refill(now, rate, burst)
 	if b.level < n {

@@ -126,7 +126,7 @@ const (
 	maxLabelBytes = 16 << 10
 	// MinTruncatedBytes is the min limit for label values that are truncated, in bytes: the length of a value's hash.
 	MinTruncatedBytes = 23
-	// greatest is the max value of all other limits. Ten times this value doesn't overflow 64 bits.
+	// maxLimit is the max value of all other limits. Ten times this value doesn't overflow 64 bits.
 	maxLimit = 1 << 50
 )
 
