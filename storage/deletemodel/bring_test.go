@@ -7,8 +7,8 @@ type bringer struct {
 	deletes deletions
 }
 
-// isMarked reports whether a slot has commit records of raw rows. If it has, chunks of the new samples may already be
-// stored.
+// isMarked reports whether a slot has commit records of raw rows. In a slot with commit records, chunks of the new
+// samples may already be stored.
 func (b *bringer) isMarked(slot int) bool {
 	b.a.step("read marks of the slot")
 	return b.w.phases[raw] < expired &&

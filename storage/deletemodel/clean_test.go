@@ -159,7 +159,8 @@ type trim struct {
 
 const trimTries = 5
 
-// trimWindow removes deleted buckets from the window of a resolution, in the slots for which of returns true.
+// trimWindow removes deleted buckets from the window of a resolution, in the slots for which the function of returns
+// true.
 func (p *process) trimWindow(a *actor, tenant int, res resolution, ds deletions, of func(slot int) bool) bool {
 	a.beginFilling()
 	defer a.endFilling()
@@ -226,8 +227,8 @@ func (p *process) mayCome(d deletion, begun int) bool {
 	return begun <= d.when+1
 }
 
-// trimEnds applies a delete to the slots at its two ends, whose buckets it may delete in part. It does so only if raw
-// rows aren't read any more, or won't be read soon.
+// trimEnds applies a delete to the slots at its two ends, whose buckets it may delete in part. It does so only if
+// queries don't read raw rows any more, or will stop reading them soon.
 func (p *process) trimEnds(a *actor, d deletion) bool {
 	if p.w.broken[trimEndsAtOnce] || p.w.phases[raw] < hiddenSoon {
 		return true

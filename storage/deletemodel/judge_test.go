@@ -122,7 +122,7 @@ func (j *judge) leaveOut(series int, left samples) {
 	}
 }
 
-// beginRolling records that an operation starts to compute missing rollups. They may not include samples of running
+// beginRolling records that an operation starts to compute missing rollups. The rollups may miss samples of running
 // imports.
 func (j *judge) beginRolling() {
 	for _, s := range j.sent {
@@ -192,7 +192,7 @@ func (j *judge) expect() []expectation {
 
 // allowed describes the correct answers to a query.
 type allowed struct {
-	// required contains the samples that the answer must contain, and shown the only samples that it may contain.
+	// required contains the samples that the answer must contain, and shown all samples that it may contain.
 	required, shown content
 }
 

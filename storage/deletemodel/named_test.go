@@ -86,7 +86,8 @@ func (s *script) expireRaw() {
 	s.setPhase(raw, expired)
 }
 
-// namedHistory is a scripted history. It succeeds with all rules, and fails without any one of the rules that it needs.
+// namedHistory is a scripted history. It succeeds with all rules, and fails if any one of the rules in without is
+// removed.
 type namedHistory struct {
 	name string
 	// alone is true if only one process uses the engine.

@@ -10,7 +10,8 @@ type stageKey struct{ slot, writer, seq int }
 // blob is the content of a staged row.
 type blob struct{ samples content }
 
-// rawKey is the key of a raw chunk. It contains a hash of the chunk's first value, before any cleaning.
+// rawKey is the key of a raw chunk. exempt and samples are the content of the chunk before any cleaning. In the
+// product, the key contains a hash of this content.
 type rawKey struct {
 	series, slot int
 	exempt       ids
@@ -129,8 +130,8 @@ func (p *process) start() {
 	p.readStage()
 }
 
-// readStage adds staged rows to the head that it doesn't contain. It skips rows that were processed and have
-// reappeared.
+// readStage adds the staged rows that the head doesn't contain yet to the head. It skips rows that were processed and
+// have reappeared.
 func (p *process) readStage() {
 	p.w.store.stage.each(func(key stageKey, b blob) {
 		if p.followed[key] || key.writer == p.writer {
@@ -182,8 +183,9 @@ func (p *process) isForgetDue() bool {
 	return p.w.shared && p.w.now-p.forgot > restTicks/2 && !p.w.broken[releaseAfterSleep]
 }
 
-// forgetDue releases sealed samples from the head if isForgetDue. It reads the rows of their generations that still
-// exist again. The caller must hold the lock of seals, because a running seal must release all generations of its rows.
+// forgetDue releases sealed samples from the head if isForgetDue returns true. If a generation also has rows that still
+// exist, it reads these rows again. The caller must hold the lock of seals, because a running seal must release all
+// generations of its rows.
 func (p *process) forgetDue(a *actor) {
 	w, begun := p.w, p.w.now
 	if !p.isForgetDue() {

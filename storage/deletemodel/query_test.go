@@ -116,8 +116,8 @@ func (q *reader) readMarks(res resolution) (found [slotCount][]markKey) {
 	return found
 }
 
-// findSlots decides for each slot whether it is answered from rollups. They are used if they include all sealed samples
-// and the head has no samples of the slot.
+// findSlots decides for each slot whether it is answered from rollups. Rollups are used if they include all sealed
+// samples and the head has no samples of the slot.
 func (q *reader) findSlots() {
 	q.step("read marks of raw rows")
 	q.rawMarks = q.readMarks(raw)

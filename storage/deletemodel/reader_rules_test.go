@@ -11,7 +11,7 @@ const (
 	deleteStagedLast                      // sealPass.run: seal before deleteStaged
 	subtractOnlyVisible                   // slotSealer.readSealed: visibleSamples with the deletes of the series
 	listAfterWriting                      // roller.writeAll: ahead is false on a shared engine
-	closeBeforeListing                    // Forget: listStaged after closeGenerations
+	closeBeforeListing                    // ReleaseSealed: listStaged after closeGenerations
 	readHeadFirst                         // package query, Select: the head, the commit records, the rows
 	headExcludesRollups                   // package query, windowFinder: no buckets for slots of the head
 	fillRaisesVersion                     // roller.extend5m: version+1
@@ -26,7 +26,7 @@ const (
 	noteBeforeRemoving                    // dropDeletes: removing before removeDelete
 	applyAfterSealing                     // loadTombstones: apply after sealOf
 	followAfterReading                    // loadTombstones: catchUp after deletesOf
-	followBeforeSealing                   // sealTogether: forgetDue
+	followBeforeSealing                   // sealTogether: releaseSealed
 	rereadAfterSleep                      // follower.releaseSealed: HasSealedRow and reread
 )
 

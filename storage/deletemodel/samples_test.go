@@ -23,7 +23,7 @@ const (
 
 func tenantOf(series int) int { return series / 2 }
 
-// samples is a set of the times of one series.
+// samples is the set of the times at which a series has samples.
 type samples uint8
 
 const allTimes samples = 1<<timeCount - 1

@@ -8,7 +8,7 @@ import (
 )
 
 // A tick is twelve hours. A delete rests for restTicks (see the package comment). A seal that takes longer than half of
-// that restarts.
+// this time restarts.
 const (
 	restTicks = 4
 	// doubtTicks is how long after its failure a write may still be applied.
@@ -93,13 +93,13 @@ type world struct {
 	ids    int
 	// deletesBegun is the number of requested deletes.
 	deletesBegun int
-	// outcome is the outcome of the next write that a scripted history forces.
+	// outcome is the outcome that a scripted history forces for the next write.
 	outcome int
 	failure string
 	trace   func(string)
 }
 
-// doubtfulWrite is a write with an unknown outcome. It may still be applied until the tick until.
+// doubtfulWrite is a write with an unknown outcome. It may still be applied up to the tick in field until.
 type doubtfulWrite struct {
 	by    *actor
 	name  string
