@@ -19,9 +19,9 @@ import (
 // deletes these rows when the slot has no stage rows and can't get new ones (design/several-processes.md).
 
 // saveDefinitions writes the definitions contained in rows to table defined, because rows are about to be deleted, and
-// later blobs of other writers may depend on them. It writes nothing for old slots, whose blobs don't depend on earlier
-// ones. A slot counts as old only if it was already old at now, the start of the seal: blobs that depend on earlier
-// ones may arrive until a slot becomes old.
+// later blobs of other writers may depend on them. It writes nothing if the slot was older than format.YoungMS at now,
+// the start of the seal, because no writer then stages a blob that depends on earlier blobs. In a younger slot, such a
+// blob may arrive while the seal runs.
 func (s *Store) saveDefinitions(
 	ctx context.Context, w Work, now time.Time, gens []*head.Generation, rows []format.StageRow,
 ) error {

@@ -30,10 +30,10 @@ func describeStore(ctx context.Context, eng engine.Engine, s settings) error {
 }
 
 // setSettings replaces the stored settings, as JSON, if they are still equal to old. It first passes the format version
-// to the engine, so that a release without support for the format never opens files that may contain such rows. It
-// passes the periods to the engine only after they are stored, because a period in the description that isn't stored
-// would make every start fail after the beginning of the period. If the settings aren't replaced, the description has
-// no periods until the store is opened again.
+// to the engine, so that a release without support for the format never opens files that may contain rows in this
+// format. It passes the periods to the engine only after they are stored, because a period in the description that
+// isn't stored would make every start fail after the beginning of the period. If the settings aren't replaced, the
+// description has no periods until the store is opened again.
 func setSettings(ctx context.Context, eng engine.Engine, old []byte, s settings) (ok bool, found []byte, err error) {
 	value, err := json.Marshal(s)
 	if err != nil {

@@ -102,7 +102,7 @@
 //   - Shard: a part of the rows of a large metric in a window. Class: series with a retention of their own; a series
 //     may be in it on some days only. Place: a class and a shard, which identify a partition of the engine's table.
 //   - Writer: a process, from its start to its end. Stream: the numbered blobs of one writer in a slot partition. Epoch
-//     of a stream: blobs that depend on no earlier ones; its first blob numbers its series.
+//     of a stream: consecutive blobs that don't depend on earlier epochs. Series are numbered per epoch.
 //   - Stream position: the last number of a stream, in table tails. Follower: reads the streams of other processes.
 //   - Generation: the head's samples of an epoch, or of other processes' blobs, with the stage rows they cover.
 //   - Head chunk: the samples of a series in a generation.

@@ -380,7 +380,7 @@ func (f *follower) releaseSlot(w Work) {
 
 // addRow adds a row to the head unless the head already contains the row. A row whose blob depends on an undefined
 // series remains a gap, because the blob that defines the series may still appear. If alone is true, no other process
-// commits. In this case such a blob was never acknowledged, and its samples are skipped.
+// commits. In this case a blob that depends on an undefined series was never acknowledged, and its samples are skipped.
 func (f *follower) addRow(
 	ctx context.Context, c *followedSlot, st *followedStream, r format.StageRow, value []byte, now time.Time,
 	alone bool,

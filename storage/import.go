@@ -292,8 +292,8 @@ func (m *importing) addSeries(in *ImportedSeries) error {
 	return nil
 }
 
-// cutSamples divides normalized samples into those until a timestamp, inclusive, and those after it. Both parts share
-// the memory of samples.
+// cutSamples divides normalized samples into the samples up to at, inclusive, and the samples after at. Both parts
+// share the memory of samples.
 func cutSamples(samples chunk.Samples, at int64) (until, after chunk.Samples) {
 	n, _ := slices.BinarySearch(samples.T, at+1)
 	h, _ := slices.BinarySearchFunc(samples.H, at+1, func(x chunk.Histogram, t int64) int {

@@ -136,8 +136,8 @@ func (c *election) withHeartbeat(watermark, oldest int64, margin time.Duration, 
 	return next
 }
 
-// withWatermark returns the election with a watermark of at least watermark. If oldest precedes the first term, that
-// term starts earlier.
+// withWatermark returns the election with a watermark of at least watermark. If the election has only one term, and
+// oldest is less than a margin after its start, the term starts earlier: a margin before oldest.
 func (c *election) withWatermark(watermark, oldest int64, margin time.Duration) election {
 	next := *c
 	next.WatermarkMS = max(c.WatermarkMS, watermark)

@@ -74,7 +74,7 @@ func (c *cluster) retireIfSilent(ctx context.Context, ch *election) error {
 	return err
 }
 
-// removeRetired removes clusters from memory: retired ones, and silent ones without an election.
+// removeRetired removes retired clusters, and silent clusters without an election, from memory.
 func (r *Tracker) removeRetired() {
 	since := r.now().Add(-forgetClusterAfter)
 	r.mu.Lock()

@@ -130,8 +130,8 @@ func TestHeldWhileForgotten(t *testing.T) {
 	require.Zero(t, p.heldRows("c"))
 }
 
-// TestNewClustersAreNotForgotten adds clusters while silent ones are removed: none is removed before its first replica
-// is recorded, so that its samples can be committed.
+// TestNewClustersAreNotForgotten adds clusters while silent clusters are removed. A new cluster must not be removed
+// before its first replica is recorded, because its samples could then not be committed.
 func TestNewClustersAreNotForgotten(t *testing.T) {
 	t.Parallel()
 	p := newRig(t, memory.New(), 1, func(o *Options) { o.Clusters = 1e6 })

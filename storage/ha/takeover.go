@@ -16,8 +16,8 @@ type HeldWriter interface {
 	// Prepare loads the tombstones and waits until the head contains all staged samples. No delete is applied in this
 	// process until the caller calls release. Prepare may then be called again.
 	Prepare(ctx context.Context) (release func(), err error)
-	// Add adds those samples of a held row that are to be stored and aren't deleted. If it returns an error, the caller
-	// keeps the row and retries.
+	// Add adds a held row's samples, except deleted samples and samples that aren't to be stored. If it returns an
+	// error, the caller keeps the row and retries.
 	Add(ctx context.Context, row HeldSamples) (Added, error)
 	// Commit makes the added samples durable and visible to queries, and returns their number.
 	Commit(ctx context.Context) (samples int, err error)

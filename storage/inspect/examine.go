@@ -295,7 +295,8 @@ func (x *examiner) examineWaiting(ctx context.Context) error {
 	return err
 }
 
-// hasStaged reports whether a slot of a partition has readable staged rows. Unreadable ones are found in the files.
+// hasStaged reports whether a slot of a partition has readable staged rows. It ignores unreadable rows, because the
+// examination of the engine's files finds them.
 func (x *examiner) hasStaged(ctx context.Context, w storage.Work) (bool, error) {
 	rows := engine.Range{Table: engine.Stage, Partition: format.StagePartition(w.Slot, w.Partition), KeysOnly: true}
 	rows.Damaged, rows.Limit = func(engine.Damage) {}, 1
