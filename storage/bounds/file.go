@@ -7,8 +7,9 @@ import (
 	"os"
 )
 
-// ReadFile reads a configuration file of at most most bytes, which must be a multiple of a MiB. Its errors don't
-// contain the name of the file. It rejects files that aren't regular, because opening a named pipe could block forever.
+// ReadFile reads a configuration file. most is the max size of the file in bytes, a multiple of a MiB. The errors don't
+// contain the name of the file. ReadFile rejects files that aren't regular, because opening a named pipe could block
+// forever.
 func ReadFile(name string, most int64) ([]byte, error) {
 	info, err := os.Stat(name)
 	if err == nil && !info.Mode().IsRegular() {

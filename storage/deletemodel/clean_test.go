@@ -126,8 +126,8 @@ func (p *process) dropDeletes(a *actor, tenant int, all deletions) bool {
 	return !w.broken[noteBeforeRemoving] || note()
 }
 
-// clear records that the deletes in gone are about to be removed, and which of the deletes in rows with the same age
-// are kept.
+// clear records that the deletes in gone are about to be removed. Because a clearance covers all deletes that were
+// requested early enough, it also records which other deletes in rows it must not cover.
 func (p *process) clear(a *actor, tenant int, gone, rows deletions) bool {
 	before := p.w.now - restTicks + 1
 	c := clearance{before: before}

@@ -8,8 +8,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// EndedAfter is the time after its end at which a window counts as ended. By then, most of its last slot has been
-// sealed.
+// EndedAfter is how long after its end a window counts as ended. By then, most of its last slot has been sealed.
 const EndedAfter = 3 * time.Hour
 
 // OverWindow is a window of a tenant that has ended and needs background work: its chunks may be compacted into long

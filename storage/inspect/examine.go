@@ -60,7 +60,7 @@ type Condition struct {
 	// Tenants is the number of tenants with rows.
 	Tenants   int
 	Processes []ProcessSeen
-	// Keeps are descriptions of the processes' retentions, if these differ: the longest applies.
+	// Keeps describes the retentions of the processes if they differ. The longest retention applies.
 	Keeps []string
 	// Leases are the leases by partition.
 	Leases []membership.Lease
@@ -126,7 +126,7 @@ type ProcessSeen struct {
 	// Quiet is the time between the last heartbeat, by the process's clock, and now, by this process's clock.
 	Quiet time.Duration
 	// Ahead is the min difference between the process's clock and this process's clock, if the process is alive. It is
-	// negative if its clock is slow.
+	// negative if the process's clock is slow.
 	Ahead time.Duration
 }
 

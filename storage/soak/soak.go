@@ -69,7 +69,7 @@ func Command(pkg, test string, seed uint64, times int) string {
 	return fmt.Sprintf("%s go test -count=1 -run '%s' ./%s", set, strings.Join(parts, "/"), pkg)
 }
 
-// Times returns the number of repetitions for a test that repeats usual times in `make test`.
+// Times returns the number of repetitions of a test: usual, or usual times CASSIA_SOAK if CASSIA_SOAK is set.
 func Times(t testing.TB, usual int) int {
 	t.Helper()
 	if times, ok := readNumber(t, TimesVariable); ok && times > 0 {
@@ -81,10 +81,9 @@ func Times(t testing.TB, usual int) int {
 // underRace is the max number of histories per test under the race detector.
 const underRace = 3
 
-// Histories returns the number of histories for a test that runs usual ones in `make test`, each with another seed and
-// with sequential steps. Under the race detector the number is a fifth, at least 1 and at most underRace, because all
-// histories run the same goroutines. Tests with concurrent steps use Times instead, because each seed gives another
-// order of the steps.
+// Histories is like Times, for tests that run histories of sequential steps, each with another seed. Under the race
+// detector usual is first reduced to a fifth, at least 1 and at most underRace, because all histories run the same
+// goroutines. Tests with concurrent steps use Times instead, because each seed gives another order of the steps.
 func Histories(t testing.TB, usual int) int {
 	t.Helper()
 	if UnderRace {

@@ -141,7 +141,8 @@ func testScanNothing(t *testing.T, e engine.Engine) {
 	}
 }
 
-// testScanAgain iterates over the same Scan twice, and stops before its end.
+// testScanAgain iterates over the same Scan multiple times, first without reaching its end. Each iteration must start
+// again, and must yield rows that were written before the iteration.
 func testScanAgain(t *testing.T, e engine.Engine) {
 	partition := plainKey(engine.Raw.Partition)
 	rows := edgeRows(engine.Raw, 20)
