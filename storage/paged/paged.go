@@ -51,7 +51,7 @@ type limits struct {
 	dataBytes   int // max size of the values in a data page
 	entryBytes  int // max size of a value that is packed
 	batchBytes  int // max size of a batch of pages
-	gatherBytes int // pages of a level that a reader holds, in addition to those of one bucket
+	gatherBytes int // size of the pages of a level that a reader holds, in addition to one bucket's pages
 	fewest      int // min number of entries per page; fewer entries stay rows
 	// compactBytes is the approximate size of the rows that Compact replaces at once. Writers wait during that time.
 	compactBytes int
