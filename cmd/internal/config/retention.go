@@ -123,8 +123,8 @@ func (t *retentionText) parse() (r Retention, err error) {
 	return r, r.loadRetentionFile(t.file)
 }
 
-// parseRollups parses the retention of rollups. It must be at least as long as the retention of the data from
-// which they are computed.
+// parseRollups parses the retention of rollups. It must be at least as long as kept, the retention of the data
+// that rollups are computed from.
 func parseRollups(flag, text string, usual time.Duration, of string, kept time.Duration) (d time.Duration, err error) {
 	if text == "" {
 		if kept == 0 {

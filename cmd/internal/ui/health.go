@@ -60,7 +60,8 @@ func (a *api) serveHealth(r *http.Request) (any, error) {
 	if out.Space, err = a.Store.Space(r.Context()); err != nil {
 		return nil, err
 	}
-	if out.Disk != nil && out.Space != nil { // Use the sum of the parts: files may have changed since Disk was measured.
+	if out.Disk != nil && out.Space != nil {
+		// Use the sum of the parts: files may have changed since Disk was measured.
 		out.Disk.Bytes = 0
 		for _, n := range out.Space {
 			out.Disk.Bytes += n
