@@ -351,7 +351,7 @@ func (s truth) madeIn(from, to int64, l *segment, all bool) (made chunk.Samples)
 	return made
 }
 
-// largest returns the largest absolute value that enters the fragment's values at a time.
+// largest returns the largest absolute value among the samples from which the fragment's value at time t is computed.
 func (m *movedFragment) largest(metric labels.Labels, t int64) float64 {
 	step := m.stepAt(t)
 	from, to := m.window(step)

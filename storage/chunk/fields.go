@@ -32,9 +32,10 @@ const (
 	RunNumbers
 )
 
-// CutRun splits the run at the start of b into RunNumbers numbers and the rest of b after the first byte of the column.
-// It doesn't decode the integers, so their number need not be known. It returns false if b doesn't start with a run.
-func CutRun(b []byte, numbers []uint64) (column []byte, ok bool) { return cutRunHead(b, numbers) }
+// CutRun decodes the header of the run of integers at the start of b into numbers, which must have length RunNumbers.
+// It returns the bytes of b after the first byte of the run's column. It doesn't decode the column, so the number of
+// integers need not be known. ok is false if b doesn't start with a run.
+func CutRun(b []byte, numbers []uint64) (rest []byte, ok bool) { return cutRunHead(b, numbers) }
 
 // cutRunHead splits off the bytes before the second byte of a column.
 func cutRunHead(b []byte, numbers []uint64) (rest []byte, ok bool) {
@@ -134,7 +135,7 @@ const (
 	// fieldValues is the first number of the run of values, like FieldTimes.
 	fieldValues = FieldTimes + RunNumbers + 1
 
-	// FieldNumbers is the number of numbers.
+	// FieldNumbers is the number of integers in Fields.Numbers of a chunk.
 	FieldNumbers = fieldValues + RunNumbers + 1
 )
 

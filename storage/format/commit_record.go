@@ -46,6 +46,5 @@ func CommitKeyOf(clustering engine.Key) CommitKey {
 	return CommitKey{clustering[0].Int, int(clustering[1].Int), strings.Clone(clustering[2].Text)}
 }
 
-// CommitKey returns the key of the commit record that the rollups of a slot get when the delete has been applied to
-// them.
+// CommitKey returns the key of the commit record that marks the delete as applied to the rollups of a slot.
 func (d *Tombstone) CommitKey(slot int64) CommitKey { return CommitKey{Slot: slot, ID: d.ID} }

@@ -158,8 +158,8 @@ func usedCPU() float64 {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }
 
-// BenchmarkStrand appends a slot's samples to many head chunks. It reports the size of a head chunk in the head's
-// account and on the heap; the latter includes an empty series and generation.
+// BenchmarkStrand appends a slot's samples to many head chunks. It reports the size of a head chunk as the head
+// counts it, and as measured on the heap. The size on the heap includes an empty series and generation.
 func BenchmarkStrand(b *testing.B) {
 	for _, samples := range []int64{20, 120, 480} {
 		b.Run(fmt.Sprint(samples), func(b *testing.B) {

@@ -65,7 +65,7 @@ var idSeed = maphash.MakeSeed()
 
 func shortHashOf(id format.SeriesID) uint32 { return uint32(maphash.Bytes(idSeed, id[:]) >> 32) }
 
-// find returns a series, or nil.
+// find returns the series with an id, or nil if the table doesn't contain it.
 func (t *seriesByID) find(id format.SeriesID) *Series {
 	return t.table.find(shortHashOf(id), func(s *Series) bool { return s.id == id })
 }

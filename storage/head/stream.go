@@ -89,8 +89,8 @@ var (
 	ErrUndefined = errors.New("storage: a blob depends on missing blobs")
 )
 
-// Learner passes the definitions in a writer's blobs before a row to a decoder, starting with the first blob of the
-// open blob's epoch.
+// Learner passes the definitions of series to a decoder. It reads them from the blobs of the same writer that precede
+// the row before, starting with the first blob of the epoch of the blob being decoded.
 type Learner func(ctx context.Context, d *Decoder, before format.StageRow) error
 
 // Decoder decodes blobs of one slot partition: it defines their series and collects their samples.

@@ -15,13 +15,13 @@ type Options struct {
 	// about a segment are then valid for one version of its window, see Wanted.Version, pages are small enough to be
 	// cells, and data pages have keys that were never used before.
 	Shared bool
-	// Least is the min number of new series of a batch that are packed; 0: 8.
+	// Least is the min number of new series of a batch that are packed. 0 means 8.
 	Least int
-	// IDsBytes is the size of the cache of ids of labels pages, in bytes; 0: 4 MiB.
+	// IDsBytes is the size in bytes of the cache that contains the ids of labels pages. 0 means 4 MiB.
 	IDsBytes int64
-	// WrittenBytes is the size of the cache of recently written pages, in bytes; 0: 4 MiB.
+	// WrittenBytes is the size of the cache of recently written pages, in bytes. 0 means 4 MiB.
 	WrittenBytes int64
-	// OpenedBytes is the size of the cache of pages that were read for a few series, in bytes; 0: 16 MiB.
+	// OpenedBytes is the size of the cache of pages that were read for a few series, in bytes. 0 means 16 MiB.
 	OpenedBytes int64
 }
 

@@ -12,7 +12,7 @@ const (
 	OneHour
 )
 
-// Resolutions are the resolutions of buckets, from the finest.
+// Resolutions lists the resolutions of buckets, the finest first.
 var Resolutions = [...]Resolution{FiveMinutes, OneHour}
 
 // Width returns the width of a bucket in milliseconds; 0 for Raw.

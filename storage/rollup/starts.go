@@ -269,7 +269,7 @@ const (
 	startResetsLeft  = 1
 )
 
-// startResets fills x with the resets that only start timestamps show.
+// startResets decodes into x the number of counter resets per bucket that can be detected only from start timestamps.
 func (d *decoder) startResets(x []uint32) error {
 	b := d.e.column(columnStartResets)
 	if len(b) == 0 {

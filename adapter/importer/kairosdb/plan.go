@@ -46,7 +46,7 @@ type metricPlan struct {
 	// times are the start times of the metric's rows, sorted, in milliseconds.
 	times  []int64
 	series int
-	// others counts rows without numbers.
+	// others is the number of rows whose values aren't numeric.
 	others int
 	tags   map[string]bool
 }

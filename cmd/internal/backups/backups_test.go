@@ -85,7 +85,7 @@ func (x *testStore) snapshot(ctx context.Context, dir string) error {
 	}))
 }
 
-// makeSnapshot makes a snapshot and returns its directory.
+// makeSnapshot makes a snapshot in a new temporary directory, and returns the directory.
 func (x *testStore) makeSnapshot() (dir string) {
 	dir = filepath.Join(x.t.TempDir(), "snapshot")
 	require.NoError(x.t, x.snapshot(x.t.Context(), dir))

@@ -42,11 +42,12 @@ func (l *Level) UnmarshalText(text []byte) error {
 // Finding is a condition that is reported to an operator.
 type Finding struct {
 	Level Level `json:"level"`
-	// What is the condition, Why is its consequence, and Do is the remedy, with one command or statement per line. Only
-	// What is always set.
+	// What describes the condition. It is always set.
 	What string `json:"what"`
-	Why  string `json:"why,omitempty"`
-	Do   string `json:"do,omitempty"`
+	// Why describes the consequence of the condition.
+	Why string `json:"why,omitempty"`
+	// Do is the remedy, with one command or statement per line.
+	Do string `json:"do,omitempty"`
 }
 
 func ok(format string, args ...any) Finding {
