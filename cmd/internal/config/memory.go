@@ -51,8 +51,8 @@ func machineMemory(root fs.FS) (int64, bool) {
 	return 0, false
 }
 
-// limitFiles returns the files that may contain a limit on the memory of this process: those of its control group and
-// of all enclosing groups, in both versions of control groups.
+// limitFiles returns the files that may contain a limit on the memory of this process: the files of its control group
+// and of all enclosing groups, in both versions of control groups.
 func limitFiles(root fs.FS) (files []string) {
 	b, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {
@@ -170,8 +170,8 @@ func (c *Config) memoryWarnings() (out []string) {
 		bytesText(c.HeadBytes), bytesText(c.CacheBytes), bytesText(c.Memory)))
 }
 
-// partOf returns memory divided by of, but at least least. It rounds down to a multiple of 32 MiB, or of 1 MiB if the
-// memory is small, so that --help shows a short number.
+// partOf returns memory divided by of, or the given minimum if that is larger. It rounds down to a multiple of 32 MiB,
+// or of 1 MiB if the memory is small, so that --help shows a short number.
 func partOf(memory, of, least int64) int64 {
 	unit := int64(32 << 20)
 	if memory <= 2<<30 {
