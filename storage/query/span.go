@@ -96,9 +96,6 @@ func clipSpans(spans []Span, minT, maxT int64) []Span {
 	return out
 }
 
-// maxTime is the maximum absolute value of a timestamp, in milliseconds.
-const maxTime = format.MaxTime
-
 // SlotWidth returns the width of the slot that contains a timestamp.
 func (q *Querier) SlotWidth(t int64) time.Duration {
 	return time.Duration(q.env.Period.PeriodAt(t).SlotMS) * time.Millisecond

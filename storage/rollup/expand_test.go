@@ -279,11 +279,11 @@ func TestExpandOddValues(t *testing.T) {
 
 // oddKinds generate values whose sum is NaN, infinite or too imprecise to determine the values.
 var oddKinds = []drawn{
-	{"counter with NaN", true, func(r *rand.Rand, v float64, k int) float64 {
-		if v = 15 * float64(k%40); r.IntN(40) == 0 {
+	{"counter with NaN", true, func(r *rand.Rand, _ float64, k int) float64 {
+		if r.IntN(40) == 0 {
 			return math.NaN()
 		}
-		return v + float64(r.IntN(10))
+		return 15*float64(k%40) + float64(r.IntN(10))
 	}},
 	{"gauge with infinities", false, func(r *rand.Rand, _ float64, _ int) float64 {
 		return []float64{math.Inf(1), math.Inf(-1), float64(r.IntN(10))}[min(r.IntN(60), 2)]

@@ -43,8 +43,8 @@ var longLabelValues = []string{"reject", "truncate"}
 
 // Values of LongLabelValues.
 const (
-	// longLabelValuesDefault truncates resource attributes of OTLP, and rejects other series.
-	longLabelValuesDefault LongLabelValues = iota
+	// The default truncates resource attributes of OTLP, and rejects other series.
+	_ LongLabelValues = iota
 	// RejectLongLabelValues rejects the series.
 	RejectLongLabelValues
 	// TruncateLongLabelValues shortens the value, and adds a hash of the whole value.
