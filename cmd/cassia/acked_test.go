@@ -136,8 +136,8 @@ func (o oddRequests) damageBody(body []byte) []byte {
 	return body
 }
 
-// wroteOf contains the samples of requests as decoded by the reference decoder. It maps sorted labels and timestamps to
-// values.
+// wroteOf contains samples by series (its sorted labels) and timestamp. The values of a timestamp are the bits of all
+// floats that were sent for it.
 type wroteOf map[string]map[int64][]uint64
 
 func (w wroteOf) add(ls []prompb.Label, t int64, v float64) {
@@ -215,8 +215,8 @@ func (r running) readBack(t *testing.T, tenant string) wroteOf {
 	return w
 }
 
-// TestWhatIsAcknowledgedIsReadBack sends unusual and invalid requests. No request causes a 5xx response, and requests
-// that the reference decoder rejects are rejected. Exactly the acknowledged samples are read back.
+// TestWhatIsAcknowledgedIsReadBack checks that of unusual and invalid requests, exactly the acknowledged samples are
+// read back. No request may cause a 5xx response, and each request that the reference decoder rejects must be rejected.
 func TestWhatIsAcknowledgedIsReadBack(t *testing.T) {
 	t.Parallel()
 	r := startServe(t, "--storage.path="+t.TempDir(), "--retention.raw=0")

@@ -15,9 +15,9 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// TestIncompleteBackupsAreNotWhole removes a file of the newest backup and truncates a file of the previous one.
-// `backup list` reports both, `backup delete` keeps the complete backup, and `backup verify` checks all backups even if
-// the file list of one of them is unreadable.
+// TestIncompleteBackupsAreNotWhole removes a file of the newest backup and truncates a file of the previous one. It
+// checks that `backup list` reports both backups as incomplete, and that `backup delete` keeps the only complete
+// backup. It also checks that `backup verify` checks all backups even if the file list of one of them is unreadable.
 func TestIncompleteBackupsAreNotWhole(t *testing.T) {
 	for _, place := range []string{"folder", "bucket"} {
 		t.Run(place, func(t *testing.T) {

@@ -181,7 +181,8 @@ func (c *storedCommand) verify(ctx context.Context) error {
 	return nil
 }
 
-// affectsAll reports whether an error of verifying one backup means that no other backup can be verified either.
+// affectsAll reports whether err, which occurred while one backup was verified, would also occur for every other
+// backup.
 func (c *storedCommand) affectsAll(err error) bool {
 	return c.at.InBucket() && !errors.Is(err, pebble.ErrBackup) && !errors.Is(err, pebble.ErrNoBackup) &&
 		!errors.Is(err, objects.ErrKey) &&

@@ -18,8 +18,8 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// TestBackupsAreListedVerifiedAndDeleted lists, verifies and deletes backups of two stores, in a folder and in a
-// bucket.
+// TestBackupsAreListedVerifiedAndDeleted checks the output of the commands that list, verify and delete backups, with
+// backups of two stores in a folder and in a bucket.
 func TestBackupsAreListedVerifiedAndDeleted(t *testing.T) {
 	for _, place := range []string{"folder", "bucket"} {
 		t.Run(place, func(t *testing.T) {

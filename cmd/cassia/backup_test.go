@@ -151,14 +151,14 @@ func TestBackupsAtOneMoment(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// TestSnapshotsOfKilledCommands checks that snapshots are removed if the command exited before its snapshot was made,
-// or was killed before the server started. A snapshot that a user requested is kept.
+// TestSnapshotsOfKilledCommands checks that a snapshot of a command is removed if the command exited before the
+// snapshot was made, or was killed before the server started. A snapshot that a user requested is kept.
 func TestSnapshotsOfKilledCommands(t *testing.T) {
 	t.Parallel()
 	dir := cassiatest.StoreWith(t, 3)
 	snapshots := filepath.Join(dir, snapshotsFolder)
 	const killed = "20261122T103000Z-1f"
-	kill := func() { // as kill -9 leaves it
+	kill := func() { // Leave an incomplete snapshot and an unlocked claim, as kill -9 does.
 		require.NoError(t, os.MkdirAll(filepath.Join(snapshots, killed), 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(snapshots, killed+".claim"), nil, 0o644))
 	}

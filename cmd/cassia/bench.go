@@ -194,7 +194,7 @@ func (c *benchConfig) verifyFile(ctx context.Context, out io.Writer) error {
 	return c.compare(ctx, g, acks, out)
 }
 
-// errDamaged means that a server is missing samples that it acknowledged.
+// errDamaged means that a server doesn't return all samples that it acknowledged, or returns other samples.
 var errDamaged = errors.New("the samples read back differ from the acknowledged samples")
 
 func (c *benchConfig) compare(ctx context.Context, g *bench.Generator, acks *bench.Acks, out io.Writer) error {

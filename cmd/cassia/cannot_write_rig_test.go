@@ -33,8 +33,8 @@ const (
 	cannotArgs  = "CASSIA_TEST_CANNOT_ARGS"  // the command line, as JSON
 	cannotCause = "CASSIA_TEST_CANNOT_CAUSE" // the name of the cause, which defines the operations that fail
 	cannotFile  = "CASSIA_TEST_CANNOT_FILE"  // the operations fail while this file exists
-	cannotTable = "CASSIA_TEST_CANNOT_TABLE" // if set, they fail only from the creation of the next sorted file on
-	cannotPath  = "CASSIA_TEST_CANNOT_PATH"  // they fail only on files whose path contains this text
+	cannotTable = "CASSIA_TEST_CANNOT_TABLE" // if set, nothing fails until the next sorted file is created
+	cannotPath  = "CASSIA_TEST_CANNOT_PATH"  // the operations fail only on files whose path contains this text
 )
 
 // belowReserve is the cause in which no operation fails, but the disk reports only the number of free bytes written in

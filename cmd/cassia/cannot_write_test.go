@@ -34,7 +34,8 @@ const (
 	// exitsWithError: the process prints the reason in one line and exits with status 1. If it is started again, it
 	// waits.
 	exitsWithError outcome = "ends"
-	// endsLater: as goesOn, or as exitsWithError if the log or the manifest can't be written.
+	// endsLater: if the log or the manifest can't be written, the process behaves as in exitsWithError, and otherwise
+	// as in goesOn.
 	endsLater outcome = "goes on, or ends"
 )
 
@@ -53,7 +54,7 @@ var phases = map[string]func(c *cannotWrite, want outcome){
 }
 
 // outcomes contains the expected outcome for each phase and cause. The troubleshooting page of the manual summarizes
-// it.
+// this table.
 var outcomes = map[string]map[string]outcome{
 	"start":      {"no space": keepsWaiting, "no inodes": keepsWaiting, "no file handles": keepsWaiting, "read-only mount": keepsWaiting, "quota": keepsWaiting, "I/O errors": exitsWithError, "permission": keepsWaiting},
 	"replay":     {"no space": keepsWaiting, "no inodes": keepsWaiting, "no file handles": keepsWaiting, "read-only mount": keepsWaiting, "quota": keepsWaiting, "I/O errors": exitsWithError, "permission": keepsWaiting},

@@ -21,8 +21,8 @@ import (
 // is sealed by either store before it is read. Sealing all of them would take too long. Only one in six parts of the
 // suite runs on Cassandra, the others run on an engine in memory. A soak test runs all parts on Cassandra.
 //
-// Slots are as wide and partitions as few as possible: each of the suite's tenants has few samples, and the running
-// time depends on the number of rows.
+// The stores use the widest slots and the fewest partitions. Each of the suite's tenants has few samples, so narrower
+// slots or more partitions would only add rows, on whose number the running time depends.
 func TestPrometheusSuiteOnCassandra(t *testing.T) {
 	if testing.Short() {
 		t.Skip("some 2,000 queries, a part of them on Cassandra")

@@ -33,8 +33,8 @@ func truncateHourly(list []sentDelta) (cut []sentDelta) {
 	return cut
 }
 
-// TestDeltasAddOnceRawHasExpired sends deltas and then shortens the retention of raw samples. increase() is then
-// computed from rollups and must still be the sum of the deltas.
+// TestDeltasAddOnceRawHasExpired checks that increase() is still the sum of the deltas when it is computed from
+// rollups, after the retention of raw samples was shortened.
 func TestDeltasAddOnceRawHasExpired(t *testing.T) {
 	t.Parallel()
 	rng, dir := rand.New(rand.NewPCG(soak.Seed(t), 0)), filepath.Join(t.TempDir(), "data")

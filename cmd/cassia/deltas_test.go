@@ -101,7 +101,7 @@ func (c deltaClient) query(tenant, query string, at time.Time) (values map[strin
 }
 
 // drawDeltas returns n consecutive random deltas of whole minutes, starting at from. About one in eight follows a gap
-// of up to 20 minutes. Each delta is up to sparse minutes longer than usual.
+// of up to 20 minutes. A delta is one to three minutes long, plus up to sparse minutes.
 func drawDeltas(rng *rand.Rand, from time.Time, n, sparse int) (list []sentDelta) {
 	at := from
 	for range n {
@@ -211,8 +211,8 @@ func (c deltaClient) checkIncreases(rng *rand.Rand, name string, list []sentDelt
 	}
 }
 
-// TestDeltasAdd sends deltas that have gaps and arrive out of order. Over aligned ranges, increase() must be the sum of
-// the deltas.
+// TestDeltasAdd checks that increase() is the sum of the deltas in its range, for deltas that have gaps and arrive out
+// of order, and for ranges that don't cut a delta.
 func TestDeltasAdd(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(soak.Seed(t), 0))
@@ -229,7 +229,7 @@ func TestDeltasAdd(t *testing.T) {
 	}
 	c.checkIncreases(rng, "dense", dense, 20)
 	c.checkIncreases(rng, "sparse", sparse, 10)
-	// A delta of an earlier day than those before is logged, too.
+	// A line is logged for the first delta, and again when a delta arrives whose day is earlier than all days before.
 	days := int(time.Since(base)/(24*time.Hour)) + 2
 	logged := strings.Count(c.log.String(), "the tenant sends deltas")
 	require.True(t, logged >= 1 && logged <= days, "%d lines for at most %d days", logged, days)
@@ -262,8 +262,8 @@ func (c deltaClient) sendRestarted(tenant string, from time.Time) {
 }
 
 // TestDeltasOfATenant checks which rates are computed with start timestamps, in queries of one tenant and of multiple
-// tenants: only those of tenants that have sent deltas, from the day of their first delta. The tenants start to send
-// deltas after other tenants did, and after they sent counters themselves.
+// tenants: only those of a tenant that has sent deltas, from the day of the tenant's first delta. Both tenants first
+// send counters. Then one of them sends deltas, and later the other one.
 func TestDeltasOfATenant(t *testing.T) {
 	t.Parallel()
 	for name, flagsOf := range map[string]func(*testing.T) []string{
@@ -332,7 +332,8 @@ func TestDeltasOfATenant(t *testing.T) {
 	}
 }
 
-// TestDeltasWithCustomBuckets stores deltas of histograms with explicit bounds as native histograms.
+// TestDeltasWithCustomBuckets checks the increases of deltas of histograms with explicit bounds that are stored as
+// native histograms.
 func TestDeltasWithCustomBuckets(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(soak.Seed(t), 0))
@@ -358,7 +359,8 @@ func TestDeltasWithCustomBuckets(t *testing.T) {
 	}
 }
 
-// TestRulesOfDeltas evaluates a recording rule for a tenant that sends deltas, and for a tenant that doesn't.
+// TestRulesOfDeltas checks that a recording rule computes increases with start timestamps for a tenant that sends
+// deltas, and from values for a tenant that doesn't.
 func TestRulesOfDeltas(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -386,7 +388,8 @@ func TestRulesOfDeltas(t *testing.T) {
 	}, cassiatest.Patience, 100*time.Millisecond)
 }
 
-// TestDeltasOverlap sends overlapping deltas of one series. Their sum is unknown, so the response has a warning.
+// TestDeltasOverlap checks that a query over overlapping deltas of one series returns a warning, because their sum is
+// unknown.
 func TestDeltasOverlap(t *testing.T) {
 	t.Parallel()
 	c := startDeltaServer(t, "--storage.path="+t.TempDir())

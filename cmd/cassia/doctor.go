@@ -63,7 +63,8 @@ func addDoctor(app *kingpin.Application) subcommand {
 //
 //	directory or cluster ──► engine ──► store
 //
-// If one of these can't be examined, a finding reports the reason, and the earlier findings are still printed.
+// If one of the three can't be examined, a finding reports the reason. The findings about the earlier ones are still
+// printed.
 type examination struct {
 	*config.Engine
 	retention config.Retention

@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/doctor"
 )
 
-// maxHealth is the max size of a server's response with its findings, in bytes.
+// maxHealth is the max size in bytes of a server's response that contains its findings.
 const maxHealth = 16 << 20
 
 // queriedServer is a running server that doctor queries instead of opening a directory or a cluster itself.

@@ -35,14 +35,14 @@ func newProgressBar(f *os.File, now func() time.Time) *progressBar {
 		began: now(), shown: now()}
 }
 
-// update shows the progress of a plan, at most once per interval.
+// update shows the progress of a plan, at most once per barEvery on a terminal and once per lineEvery elsewhere.
 func (p *progressBar) update(d downsample.Done) {
 	p.showFraction(float64(d.Steps)/float64(max(1, d.All)), func(took time.Duration) string {
 		return progressLine(d, took)
 	})
 }
 
-// showFraction shows the progress, at most once per interval. done is the completed fraction of the work, from 0 to 1.
+// showFraction shows the progress, as often as update does. done is the completed fraction of the work, from 0 to 1.
 // words returns the text next to the bar.
 func (p *progressBar) showFraction(done float64, words func(took time.Duration) string) {
 	now := p.now()

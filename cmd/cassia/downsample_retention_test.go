@@ -51,7 +51,7 @@ func TestRetentionTable(t *testing.T) {
 	require.Equal(t, `raw "ann" 2026-05-10 2026-05-11 2026-05-21`, fields(lines[4]))
 	require.Equal(t, `1h "ann" 2026-05-29 2026-05-30 never`, fields(lines[6]))
 
-	// A new retention hides windows that are still shown. They are deleted at the earliest a week later.
+	// The new retention hides windows that were visible before. They are deleted a week later at the earliest.
 	changes := []retention.Change{{Tenant: "ann", Resolution: rollup.Raw, To: at(9), Goes: at(19)}}
 	b.Reset()
 	require.NoError(t, writeWindows(&b, kept, changes, now))

@@ -61,7 +61,7 @@ func openEngine(ctx context.Context, c *config.Engine, o openOptions) (openedEng
 	return e, nil
 }
 
-// inUseError means that another process has the directory open. errors.Is reports it as engine.ErrLocked.
+// inUseError means that another process has the directory open. It matches engine.ErrLocked in errors.Is.
 type inUseError struct {
 	where      string
 	isReadOnly bool

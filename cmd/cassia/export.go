@@ -178,7 +178,7 @@ func (e *exportCommand) write(ctx context.Context, s *storage.Store) (exporter.S
 	}
 }
 
-// printExported prints the number of exported samples, and of samples that were skipped or are inexact.
+// printExported prints how many samples were exported, how many were skipped, and how many are inexact.
 func printExported(w io.Writer, s exporter.Stats, format string, took time.Duration) {
 	what := "file"
 	if format == "blocks" {

@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// TestExportCommand exports a store in every format.
+// TestExportCommand checks that export writes the samples in every format, to one file or to a file or block per day.
 func TestExportCommand(t *testing.T) {
 	dir := cassiatest.StoreWith(t, 30)
 	out := t.TempDir()

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestGiveBack simulates heads that grow and shrink. held contains their sizes in MiB, want the checks at which memory
-// is returned.
+// TestGiveBack checks when memory is returned, for heads that grow and shrink. held contains the head's size in MiB at
+// each check, and want contains the indexes of the checks after which memory must have been returned.
 func TestGiveBack(t *testing.T) {
 	for name, c := range map[string]struct {
 		held []int64

@@ -21,8 +21,8 @@ type oldSamples struct {
 	isAccepted bool
 	// remedy describes what the user can do instead of accepting rollups only.
 	remedy string
-	// printed contains the classes for which the note about old samples was printed. hours contains those for which the
-	// note about samples that are stored only as 1h rollups was printed, and expired those with the note about skipped
+	// Each of these sets contains the classes for which a note was printed: printed for the note about old samples,
+	// hours for the note about samples that are stored only as 1h rollups, and expired for the note about skipped
 	// samples.
 	printed, hours, expired map[string]bool
 	now                     func() time.Time

@@ -323,7 +323,7 @@ func TestVerifyOfBucketsWithOtherSamples(t *testing.T) {
 		require.Contains(t, out, verified)
 		require.Contains(t, out, "rollup bucket with other samples: 0 differences")
 	}
-	write("a.om", 30, 60, 90, 120, 150, 330, 631) // More samples than in the first bucket, with other values.
+	write("a.om", 30, 60, 90, 120, 150, 330, 631) // 5 samples in a bucket that has 4; none is stored at 631
 	out, _, status := imported("a.om", "--verify")
 	require.Equal(t, 1, status, out)
 	require.Contains(t, out, "1 difference\n")
@@ -351,8 +351,8 @@ func TestVerifyOfBucketsFilledByTwoImports(t *testing.T) {
 	require.Contains(t, out, "6 by the counts and sums of their rollups: 0 differences")
 }
 
-// TestImportAfterClassesWereDropped imports into a store with a class. The import fails without a retention file, and
-// succeeds with an empty one, which servers without classes have.
+// TestImportAfterClassesWereDropped checks that an import into a store with a retention class fails without a retention
+// file, and succeeds with an empty one, such as a server has from whose file all classes were removed.
 func TestImportAfterClassesWereDropped(t *testing.T) {
 	t.Chdir(t.TempDir())
 	classes := []byte(`classes: [{name: ci, match: ['{job="ci"}'], raw: 30d}]`)

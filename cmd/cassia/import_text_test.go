@@ -15,7 +15,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// TestImportText imports the output of export. Invalid input is reported in one line that names the cause.
+// TestImportText checks that the output of export can be imported, and that an import of invalid input fails with a
+// one-line error that names the cause.
 func TestImportText(t *testing.T) {
 	t.Chdir(t.TempDir()) // Checkpoints are written to the working directory.
 	from := cassiatest.StoreWith(t, 2)
@@ -106,8 +107,8 @@ func TestImportOfACorrectedText(t *testing.T) {
 }
 
 // TestImportOfAnotherTextUnderTheSameName imports texts one after another, from a file with the same name or from
-// standard input, with the checkpoint of the previous import. If a text starts with the previous text, only the new
-// samples are read. Otherwise all samples are read.
+// standard input, with the checkpoint of the previous import. If a text starts with the previous text, the import must
+// read only the new samples. Otherwise it must read all samples.
 func TestImportOfAnotherTextUnderTheSameName(t *testing.T) {
 	t.Chdir(t.TempDir()) // Checkpoints are written to the working directory.
 	at := time.Now().AddDate(0, 0, -2).Unix() / 86400 * 86400

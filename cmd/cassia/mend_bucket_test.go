@@ -15,8 +15,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/s3/s3test"
 )
 
-// TestMendFromBucket damages the largest file of a directory that was backed up to a bucket, and repairs it from the
-// bucket.
+// TestMendFromBucket checks that the largest file of a directory can be repaired from a backup in a bucket.
 func TestMendFromBucket(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts an S3 server: leave -short out")

@@ -71,7 +71,7 @@ func (p *process) evaluator(ctx context.Context) (ui.Evaluator, error) {
 	return e, nil
 }
 
-// inspectedStore extends a store with the functions of package inspect that the web interface uses.
+// inspectedStore implements ui.Store. It combines a store, its series counts, and functions of package inspect.
 type inspectedStore struct {
 	*storage.Store
 	*counts.Statistics

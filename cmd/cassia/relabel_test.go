@@ -68,8 +68,8 @@ func (r running) seriesNames(t *testing.T, tenant string) (list []string) {
 	return list
 }
 
-// TestRelabelingOfAllWaysIn sends series with every write protocol. The rules drop some of the series, rename some, and
-// leave some unchanged.
+// TestRelabelingOfAllWaysIn checks that the rules are applied to the series of every write protocol. The rules drop
+// some of the series, rename some, and leave some unchanged.
 func TestRelabelingOfAllWaysIn(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "relabel.yml")
 	require.NoError(t, os.WriteFile(file, []byte(relabelRules), 0o600))

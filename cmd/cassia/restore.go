@@ -71,8 +71,9 @@ func addRestore(app *kingpin.Application) subcommand {
 	}}
 }
 
-// markRestored gives the restored store a new identity. An import that has progressed since the backup detects it and
-// starts from the beginning.
+// markRestored gives the restored store a new identity. An import that was run between the backup and the restore has a
+// checkpoint with the old identity. When the import is run again, it detects the difference and starts from the
+// beginning.
 func markRestored(ctx context.Context, dir, backup string) (err error) {
 	eng, err := openExisting(dir)
 	if err != nil {

@@ -110,8 +110,8 @@ func (p *rulesProcess) ticks() []int64 {
 	return samples.T
 }
 
-// TestOneOfTwoProcessesEvaluatesRules checks that one of two processes evaluates the rules. When it fails, the other
-// process takes over without a gap. When it recovers, it doesn't interfere. When the other process stops, it takes over
+// TestOneOfTwoProcessesEvaluatesRules checks that only process a evaluates the rules while a and b run. When a fails, b
+// takes over without a gap. When a recovers, b continues to evaluate. When b stops in an orderly way, a takes over
 // immediately.
 func TestOneOfTwoProcessesEvaluatesRules(t *testing.T) {
 	if testing.Short() {

@@ -63,7 +63,7 @@ type ruleTest struct {
 	} `yaml:"promql_expr_test"`
 }
 
-// TestRuleTestsHoldInside runs test files for promtool with promtool, and with the rules evaluated by cassia.
+// TestRuleTestsHoldInside checks that promtool's test files pass with promtool, and with the rules evaluated by cassia.
 func TestRuleTestsHoldInside(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/rules/*_test.yml")

@@ -177,7 +177,8 @@ func TestSignalStopsInOrder(t *testing.T) {
 		)
 	}()
 	require.Eventually(t, func() bool {
-		// Wait until the store is open. A stop while it is being opened takes another path.
+		// Wait until the store is open, because a process that is stopped earlier doesn't execute the code that is
+		// tested.
 		answer, err := http.Get("http://" + address + "/-/ready")
 		if err != nil {
 			return false

@@ -50,9 +50,9 @@ func (o *standardOutput) withError(err error) error {
 	return errors.Join(err, written)
 }
 
-// forUsage returns the writer for kingpin's help, after which terminate is called. The writer never returns an error,
-// because kingpin panics if printing help fails; standardOutput records the error instead. On a terminal, the writer is
-// the terminal's file, from which kingpin reads the width.
+// forUsage returns the writer to which kingpin prints help. The writer never returns an error, because kingpin panics
+// if printing help fails. Instead, standardOutput records the error. On a terminal, the writer is os.Stdout itself,
+// from which kingpin reads the terminal's width.
 func (o *standardOutput) forUsage() io.Writer {
 	info, err := os.Stdout.Stat()
 	if err == nil && info.Mode()&os.ModeCharDevice != 0 {

@@ -17,8 +17,9 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// TestUnreadAnswers has clients that never read their responses. Their responses use a limited amount of memory,
-// regardless of the number of clients. Other clients wait, and get responses once these clients have disconnected.
+// TestUnreadAnswers checks that the responses of clients that never read them use a limited amount of memory,
+// regardless of the number of clients. Other clients must wait, and must get responses once the clients that don't read
+// have disconnected.
 func TestUnreadAnswers(t *testing.T) {
 	const (
 		clients, places = 12, 2
@@ -63,7 +64,7 @@ func TestUnreadAnswers(t *testing.T) {
 }
 
 // TestClientsThatReadNothingDelayNobody checks that small queries overtake queries of 200 clients that don't read their
-// responses. These clients are disconnected while others wait.
+// responses. While small queries wait, the clients that don't read are disconnected.
 func TestClientsThatReadNothingDelayNobody(t *testing.T) {
 	const clients, series, rounds = 200, 100, 10
 	r := startServe(

@@ -10,8 +10,8 @@ import (
 	"github.com/cassia-db/cassia/promql/api"
 )
 
-// buildVersion returns the version of the build. It is set by the linker (-X of Prometheus' common/version), or else by
-// the source.
+// buildVersion returns the version of the build. The linker can set the version (with -X, in Prometheus'
+// common/version). Otherwise it is the version in the source.
 func buildVersion() api.Version {
 	v := api.Version{
 		Cassia: version.Version, Revision: version.GetRevision(), Branch: version.Branch,

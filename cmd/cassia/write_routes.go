@@ -31,8 +31,8 @@ func (p *process) writeRoutes(plain *jsonapi.API) ([]server.Route, error) {
 	return append(routes, p.importRoutes()...), nil
 }
 
-// newRemoteWrite returns the handler of remote write. ha elects among the replicas of a cluster; it is nil if HA is
-// off.
+// newRemoteWrite returns the handler of remote write. ha selects, for each HA cluster, the replica whose samples are
+// stored. It is nil if HA is off.
 func (p *process) newRemoteWrite(ha *remotewrite.HA) (http.Handler, error) {
 	o := remotewrite.DefaultOptions()
 	o.LimitInFlight(p.c.BodyBytes())
