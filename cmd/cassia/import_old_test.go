@@ -352,7 +352,7 @@ func TestVerifyOfBucketsFilledByTwoImports(t *testing.T) {
 }
 
 // TestImportAfterClassesWereDropped checks that an import into a store with a retention class fails without a retention
-// file, and succeeds with an empty one, such as a server has from whose file all classes were removed.
+// file. It must succeed with an empty file, which servers have after all classes were removed.
 func TestImportAfterClassesWereDropped(t *testing.T) {
 	t.Chdir(t.TempDir())
 	classes := []byte(`classes: [{name: ci, match: ['{job="ci"}'], raw: 30d}]`)

@@ -32,7 +32,7 @@ func (p *process) writeRoutes(plain *jsonapi.API) ([]server.Route, error) {
 }
 
 // newRemoteWrite returns the handler of remote write. ha selects, for each HA cluster, the replica whose samples are
-// stored. It is nil if HA is off.
+// stored. ha is nil if HA is off.
 func (p *process) newRemoteWrite(ha *remotewrite.HA) (http.Handler, error) {
 	o := remotewrite.DefaultOptions()
 	o.LimitInFlight(p.c.BodyBytes())

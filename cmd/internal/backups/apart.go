@@ -50,8 +50,8 @@ func (l *Location) CheckRestoreTo(dir string) error {
 	return nil
 }
 
-// isWithin reports whether a path is a directory or inside it, even if their names differ or contain links. Neither
-// needs to exist.
+// isWithin reports whether path is dir or is inside dir. It detects this even if the paths contain symbolic links or
+// name the same folder differently. Neither path needs to exist.
 func isWithin(path, dir string) bool {
 	path, dir = resolvePath(path), resolvePath(dir)
 	of, err := os.Stat(dir)
@@ -59,7 +59,8 @@ func isWithin(path, dir string) bool {
 		if path == dir {
 			return true
 		}
-		// They are the same file, through a bind mount or a name in a different case.
+		// path and dir are the same folder under different names, because of a bind mount or a case-insensitive file
+		// system.
 		if info, pathErr := os.Stat(path); err == nil && pathErr == nil && os.SameFile(info, of) {
 			return true
 		}

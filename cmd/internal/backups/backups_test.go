@@ -205,7 +205,8 @@ func TestServerThatDies(t *testing.T) {
 	}
 }
 
-// TestSchedule simulates a day of scheduled backups.
+// TestSchedule checks the status, the metrics and the start times of scheduled backups, also after a restart, while the
+// server of the bucket is unavailable, and while the clock is wrong.
 func TestSchedule(t *testing.T) {
 	needsServer(t)
 	server := s3test.Start(t)

@@ -166,8 +166,8 @@ func MakeClaimed(ctx context.Context, folder, name string, make func(dir string)
 	return errors.Join(err, removeErr, done())
 }
 
-// MakeUnclaimed calls make to make a snapshot that is kept. If make fails, it removes the incomplete snapshot. If this
-// process is killed, a later sweep removes it.
+// MakeUnclaimed calls make to make a snapshot that is kept. If make fails, MakeUnclaimed removes the incomplete
+// snapshot. If this process is killed before make returns, a later sweep removes the incomplete snapshot.
 func MakeUnclaimed(ctx context.Context, folder, name string, make func(dir string) error) error {
 	c, err := ClaimSnapshot(ctx, folder, name)
 	if err != nil {

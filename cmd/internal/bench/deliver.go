@@ -10,8 +10,8 @@ type shard struct {
 	first  int // the series of the shard are first, first+stride, …
 	stride int
 
-	// step and series identify the next sample. isBehind is set if the on-time sample of that series and step has been
-	// delivered, so that its late sample comes next.
+	// step and series identify the next sample. At each step, a series has up to two samples: the sample of this step,
+	// and the late sample of LateSteps steps earlier. isBehind is set if only the late sample remains.
 	step, series int
 	isBehind     bool
 }

@@ -10,7 +10,7 @@
 //	                             ▼
 //	                          encoder (1.0 or 2.0, label bytes prepared once per series)
 //	                             │
-//	                             ▼  POST, repeated until it is acknowledged
+//	                             ▼  POST, repeated until it is acknowledged or RetryFor has passed
 //	                          server ──ack──► Acks ──► Verify reads back and compares
 //
 // A shard sends one request at a time, as Prometheus' shards do.

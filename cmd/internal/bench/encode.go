@@ -121,7 +121,8 @@ func (e *encoderV1) encode(refs []sampleRef) ([]byte, error) {
 	return e.packed, nil
 }
 
-// knownV2 holds the labels of a series in its latest generation, as numbers of strings.
+// knownV2 holds the labels of a series in its latest generation. strings contains the numbers of the label names and
+// values, see encoderV2.ids.
 type knownV2 struct {
 	generation int
 	strings    []uint32

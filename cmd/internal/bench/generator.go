@@ -53,7 +53,7 @@ func (g *Generator) Value(i, k int) float64 {
 	case kindConstant:
 		return float64(own % 3 * (own >> 40))
 	case kindIdle:
-		// Two of three of these series never change. The others change by one every 50 to 305 steps.
+		// Two thirds of these series never change. Each of the others increases by one every 50 to 305 steps.
 		if own%3 > 0 {
 			return 0
 		}

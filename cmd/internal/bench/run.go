@@ -154,8 +154,8 @@ func (r *run) sendShard(ctx context.Context, s *shard) error {
 	}
 }
 
-// dueTime returns the time at which a request may be sent. At the configured speed, this isn't before the end of its
-// step. It also keeps the sender within its share of the rate.
+// dueTime returns the time at which a request may be sent. With Options.Speed, a request isn't sent before the end of
+// its step. With Options.Rate, a sender may not exceed its share of the rate.
 func (r *run) dueTime(step, sent int) time.Time {
 	at := r.began
 	if r.Speed > 0 {
@@ -191,7 +191,8 @@ const (
 	lastPause  = 5 * time.Second
 )
 
-// deliverRequest sends a request until it is acknowledged. It returns the duration of the successful attempt.
+// deliverRequest sends a request repeatedly until it is acknowledged, but for at most RetryFor. It returns the duration
+// of the successful attempt. It doesn't retry a request that the server rejects permanently.
 func (r *run) deliverRequest(ctx context.Context, body []byte, headers map[string]string) (time.Duration, error) {
 	giveUp := time.Now().Add(r.RetryFor)
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {

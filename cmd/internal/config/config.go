@@ -102,7 +102,8 @@ type Config struct {
 type setByUser struct{ isHeadSet, isCacheSet, isQuerySet, isUnreadSet, isSamplesSet bool }
 
 // RegisterFlags declares the flags of a command. memory is the memory of the machine or the control group, in bytes.
-// The default memory limit of the process is a share of it, and the defaults of its parts are shares of that limit.
+// The default of --memory.max-bytes is a share of memory. The defaults of its parts, such as --storage.cache-bytes, are
+// shares of that default.
 func RegisterFlags(cmd *kingpin.CmdClause, memory int64) *Config {
 	c := &Config{Engine: RegisterEngine(cmd), cmd: cmd}
 	parts := partsOf(defaultLimit(memory))

@@ -13,7 +13,7 @@ type neededFlag struct {
 	flags []string
 	// of contains alternatives, each as name or name=value. At least one of these flags must be set.
 	of []string
-	// except contains the commands in which the flags have an effect even if none of these alternatives is set.
+	// except contains the commands in which the flags have an effect even if no flag in of is set.
 	except []string
 }
 

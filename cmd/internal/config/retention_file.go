@@ -120,8 +120,9 @@ func sortedKeys[T any](m map[string]T) []string {
 	return keys
 }
 
-// parse parses the durations. raw is required. If the duration of rollups is missing, they have the usual retention, or
-// the retention of the data from which they are computed if that is longer.
+// parse parses the durations. raw is required. If the duration of a rollup resolution is missing, its retention is the
+// one set by the flags (usual), or the retention of the data from which these rollups are computed, whichever is
+// longer.
 func (r retentionFields) parse(usual Retention) (keep retention.Durations, err error) {
 	if r.Raw == "" {
 		return keep, errors.New("raw is missing; set the retention of raw samples, such as 7d")

@@ -174,7 +174,7 @@ func checkSchema(f *cassandra.Facts) (found []Finding) {
 	return found
 }
 
-// tableMax returns, for each table, the max of a value over all nodes, and its node.
+// tableMax returns, for each table, the max of a value over all nodes, and the node that has this max.
 func tableMax(f *cassandra.Facts, of func(cassandra.TableFacts) float64) (worst []worstTable) {
 	at := map[string]int{}
 	for _, n := range f.Nodes {

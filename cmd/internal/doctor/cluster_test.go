@@ -11,8 +11,8 @@ import (
 	"github.com/cassia-db/cassia/storage/cassandra"
 )
 
-// facts returns the facts of a healthy cluster with the given numbers of nodes and replicas. change modifies
-// them.
+// facts returns the facts of a healthy cluster with the given numbers of nodes and replicas. change modifies the facts.
+// It may be nil.
 func facts(nodes, copies int, change func(*cassandra.Facts)) *cassandra.Facts {
 	f := &cassandra.Facts{Cluster: &cassandra.Cluster{LocalDC: "dc1"}, Replication: map[string]int{"dc1": copies}}
 	for i := range nodes {

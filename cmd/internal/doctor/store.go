@@ -163,7 +163,7 @@ func checkLeases(c *inspect.Condition) []Finding {
 		}
 	}
 	if workers == 0 {
-		return nil // There is a separate finding for that.
+		return nil // checkProcesses reports that no process seals.
 	}
 	var without []string
 	for p, l := range c.Leases {
@@ -313,7 +313,7 @@ func checkDeltas(c *inspect.Condition) (found []Finding) {
 		switch {
 		case i == most:
 			return append(found, ok("%d more tenants have sent deltas", len(c.Deltas)-most))
-		case t.Since.IsZero(): // There is a separate finding for damage.
+		case t.Since.IsZero(): // Another check reports the damage.
 			found = append(found, ok("tenant %q has sent deltas: its rates are computed with start timestamps", t.Name))
 		default:
 			found = append(found, ok(

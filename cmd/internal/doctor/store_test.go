@@ -17,7 +17,7 @@ import (
 
 var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
-// condition returns the condition of a healthy store with two processes. change modifies it.
+// condition returns the condition of a healthy store with two processes. change modifies the condition. It may be nil.
 func condition(change func(*inspect.Condition)) *inspect.Condition {
 	c := &inspect.Condition{
 		Created: noon.Add(-240 * time.Hour), Tenants: 1, Leases: make([]membership.Lease, 4),

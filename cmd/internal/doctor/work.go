@@ -28,8 +28,9 @@ func CheckWork(s *downsample.Status, o StoreOptions) (found []Finding) {
 	return append(found, checkImports(s, o)...)
 }
 
-// checkSeals reports the errors because of which partitions aren't sealed. Damage is reported immediately, other errors
-// after some attempts, when Do is set.
+// checkSeals reports the errors that prevent partitions from being sealed. Damage is reported after the first failed
+// attempt. Other errors are reported once the status of the partition contains a remedy (Do), which is set after
+// multiple failed attempts.
 func checkSeals(s *downsample.Status, o StoreOptions) (found []Finding) {
 	partitions := map[string][]string{}
 	var errs []string

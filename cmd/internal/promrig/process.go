@@ -166,8 +166,8 @@ var usedPorts struct {
 	ports map[int]bool
 }
 
-// FreeAddress returns an address of this machine on which no process is listening. It never returns the same address
-// twice.
+// FreeAddress returns an address of this machine on which no process is listening. Within a process, it never returns
+// the same address twice.
 func FreeAddress() (string, error) {
 	usedPorts.mu.Lock()
 	defer usedPorts.mu.Unlock()

@@ -184,7 +184,8 @@ func newFolder(t *testing.T, path string) *exporter.Folder {
 	return f
 }
 
-// TestThereAndBack exports all samples in each format and imports them again.
+// TestThereAndBack checks that all samples that a format supports are unchanged after they were exported in that format
+// and imported again.
 func TestThereAndBack(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
@@ -299,7 +300,8 @@ func hoursOf(t *testing.T, s *storage.Store) map[string][]string {
 	return all
 }
 
-// TestThroughPrometheus loads the exported blocks into a real Prometheus, and imports from it with remote read.
+// TestThroughPrometheus checks that samples are unchanged after a real Prometheus has opened the exported blocks and
+// they were imported from this Prometheus with remote read.
 func TestThroughPrometheus(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a Prometheus")

@@ -74,8 +74,8 @@ func needsServer(t *testing.T) {
 	t.Parallel()
 }
 
-// TestBucket stores objects of various sizes, with one part and with multiple parts, while every third request has a
-// fault.
+// TestBucket checks that objects of various sizes, with one part and with multiple parts, are stored and read correctly
+// while every third request has a fault.
 func TestBucket(t *testing.T) {
 	needsServer(t)
 	server := s3test.Start(t)

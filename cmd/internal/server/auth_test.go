@@ -175,7 +175,8 @@ func TestTenantOfAUser(t *testing.T) {
 	}
 }
 
-// TestTenantThatABodyNames checks that a user may only name tenants in a body that the user is allowed to use.
+// TestTenantThatABodyNames checks that a request is rejected if its body names a tenant that the user isn't allowed to
+// use.
 func TestTenantThatABodyNames(t *testing.T) {
 	for _, c := range []struct {
 		user, header, asked, want string

@@ -85,8 +85,8 @@ func (slowSender) Overdue(time.Time) (time.Duration, bool) { return time.Minute,
 
 func (s slowSender) GiveUp() { s.giveUp() }
 
-// TestBodiesMakeRoom checks that if the limit on the bytes of all bodies is reached, another request is aborted and
-// releases its bytes.
+// TestBodiesMakeRoom checks that when a body would exceed the limit on the bytes of all bodies, another request is
+// aborted and releases its bytes.
 func TestBodiesMakeRoom(t *testing.T) {
 	b := bodyLimits{each: 100, budget: adapter.NewBudget(150)}
 	given := 0

@@ -33,9 +33,9 @@ const (
 )
 
 // connections is a listener that limits the number of open connections. At the limit, it evicts a connection for a new
-// one if the client keeps the process waiting: the connection is idle, its request body is being received, or its
-// response isn't read. A connection whose request is being processed is never evicted. If all clients have kept the
-// process waiting for less than minWait, or none does, the new connection becomes a spare connection:
+// one if the client of the evicted connection keeps the process waiting: the connection is idle, its request body is
+// being received, or its response isn't read. A connection whose request is being processed is never evicted. If no
+// client has kept the process waiting for minWait, the new connection becomes a spare connection:
 //
 //	open   [ limit ]  evicted first:  1. bodies and responses in progress, and clients without a response so far
 //	                                  2. idle, requests were answered

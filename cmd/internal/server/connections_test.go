@@ -87,7 +87,8 @@ func postRequest(path, body string) string {
 	)
 }
 
-// TestFloods checks that other clients get responses regardless of how a client keeps all connections waiting.
+// TestFloods checks that other clients get responses, no matter in which way one client keeps the process waiting on
+// all connections.
 func TestFloods(t *testing.T) {
 	// A new connection may wait until it can replace a spare connection, and its request until another connection can
 	// be evicted.

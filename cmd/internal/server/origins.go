@@ -60,9 +60,10 @@ func (o *originChecker) checkOrigin(route Route, r *http.Request) error {
 		}
 	}
 	// An attacker can make a host name of their own resolve to this server's address (DNS rebinding). The browser then
-	// treats the attacker's page as same-origin, but it sends no passwords and doesn't accept this server's
-	// certificate. Browsers send the Origin header with every request that may change something, so such a request
-	// without the header is from another program, possibly through a proxy. Read requests have no Origin header.
+	// treats the attacker's page as same-origin. However, the browser doesn't send this server's passwords to that host
+	// name, and doesn't accept this server's certificate for it. Browsers send the Origin header with every request
+	// that may change something, so such a request without the header is from another program, possibly through a
+	// proxy. Read requests have no Origin header.
 	if o.authRequired() || r.TLS != nil || o.isUnforgeable(r.Host) {
 		return nil
 	}

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// underPrefix serves next below a path prefix. It removes the prefix, so that next and its routes don't depend on it.
-// Other paths return 404, as in Prometheus. The root, and the prefix without a trailing slash, redirect to the web
-// page.
+// underPrefix serves next below a path prefix. It removes the prefix from the path, so that next and its routes don't
+// depend on the prefix. Other paths return 404, as in Prometheus. The root, and the prefix without a trailing slash,
+// redirect to the web page.
 func underPrefix(prefix string, next http.Handler) http.Handler {
 	if prefix == "" {
 		return next

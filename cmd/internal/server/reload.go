@@ -142,7 +142,7 @@ func (l *Reloaders) OnHangup(ctx context.Context) {
 		for {
 			select {
 			case <-hangups:
-				_ = panics.Call("reading files again", l.Reload) // Reload logs it.
+				_ = panics.Call("reading files again", l.Reload) // Reload logs its errors.
 			case <-ctx.Done():
 				return
 			}

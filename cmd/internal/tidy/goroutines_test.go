@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// unrecoveredGoroutines contains the goroutines of a server that don't recover from panics with package panics, by file
-// and function, with the reason.
+// unrecoveredGoroutines contains the goroutines of a server that don't use package panics to recover from panics. The
+// keys are the file and the function that starts the goroutine, and the values are the reasons.
 var unrecoveredGoroutines = map[string]string{
 	"storage/store.go Open": "the committer: after a panic its streams are half changed; the process ends, and a restart replays all that is durable",
 

@@ -22,8 +22,8 @@ type packageSize struct {
 // usualSize is the max size of a package.
 var usualSize = packageSize{lines: 2000, exported: 80, methods: 40}
 
-// largePackages are the packages that exceed usualSize, with their max sizes. Bounds may only fall: lower them when a
-// package has become smaller, and remove packages that no longer exceed usualSize.
+// largePackages are the packages that exceed usualSize, with their max sizes. A limit may only be reduced: lower it
+// when its package has become smaller, and remove packages that no longer exceed usualSize.
 var largePackages = map[string]packageSize{
 	"adapter/remotewrite":       {2100, 80, 40},
 	"cmd/cassia":                {5450, 80, 47},

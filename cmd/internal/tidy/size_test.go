@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// maxFunctionLines exists because a longer function usually consists of parts that should be separate and have names.
+// maxFunctionLines is the max number of lines of a function. A longer function usually consists of parts that should be
+// separate functions with names.
 const maxFunctionLines = 70
 
 // longFunctions contains the functions that may be longer than maxFunctionLines, each with the reason. Test functions

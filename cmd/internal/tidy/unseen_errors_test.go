@@ -2,7 +2,7 @@ package tidy
 
 import ()
 
-// unseenErrors contains the errors whose text users don't see, by the reason.
+// unseenErrors contains the errors whose text users don't see. The keys are the reasons.
 var unseenErrors = map[string][]string{
 	"it only leads from one part of the program to another, which catches it": {
 		"adapter.ErrDropped", "blocks.errEnough", "fetch.errEnough", "kairosdb.errEnough", "lines.errEnough",
@@ -42,7 +42,8 @@ var unseenErrors = map[string][]string{
 	},
 }
 
-// saidOf contains constant parts of errors whose text is composed at run time, or is too short for a search.
+// saidOf contains, for errors whose text is composed at run time or is too short for a search, the text that is looked
+// up in the troubleshooting page instead.
 var saidOf = map[string]string{
 	"auth.ErrUnknown":                  "not authenticated",
 	"bench.errAckLog":                  "`invalid ack log`",

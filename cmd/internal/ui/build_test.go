@@ -43,7 +43,7 @@ func TestThePageIsBuiltFromItsSources(t *testing.T) {
 		"dist isn't what src makes: run `make ui` and commit dist")
 }
 
-// TestLogicOfThePage runs the page's unit tests: of numbers, times, addresses and completion.
+// TestLogicOfThePage runs the page's unit tests, which cover numbers, times, addresses and completion.
 func TestLogicOfThePage(t *testing.T) {
 	needModules(t)
 	run(t, "node", "units.mjs")

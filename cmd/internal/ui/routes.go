@@ -60,10 +60,10 @@ type Store interface {
 
 // Evaluator describes which of the processes that share a store evaluates rules.
 type Evaluator struct {
-	// Name is the name of that process. It is empty if no process evaluates rules.
+	// Name is the name of the process that evaluates rules. It is empty if no process does.
 	Name string `json:"name"`
 	// Here is set if this process evaluates the rules. Rules is set if this process has rule files. Shared is set if
-	// other processes may evaluate them.
+	// other processes may use the store and evaluate rules.
 	Here   bool `json:"here"`
 	Rules  bool `json:"rules"`
 	Shared bool `json:"shared"`
