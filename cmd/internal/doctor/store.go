@@ -313,7 +313,7 @@ func checkDeltas(c *inspect.Condition) (found []Finding) {
 		switch {
 		case i == most:
 			return append(found, ok("%d more tenants have sent deltas", len(c.Deltas)-most))
-		case t.Since.IsZero(): // Another check reports the damage.
+		case t.Since.IsZero(): // The row can't be read. Another check reports the damage.
 			found = append(found, ok("tenant %q has sent deltas: its rates are computed with start timestamps", t.Name))
 		default:
 			found = append(found, ok(

@@ -105,7 +105,8 @@ func testClientGolang(t *testing.T, r apiRig) {
 	testClientGolangStatus(t, clients[1])
 }
 
-// testClientGolangStatus calls the methods whose results differ between Prometheus and Cassia.
+// testClientGolangStatus checks that client_golang can decode Cassia's responses to the calls whose results differ
+// between Prometheus and Cassia.
 func testClientGolangStatus(t *testing.T, c v1.API) {
 	build, err := c.Buildinfo(t.Context())
 	require.NoError(t, err)

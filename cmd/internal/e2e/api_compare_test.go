@@ -119,9 +119,9 @@ func jsonOf(v any) string {
 	return string(b)
 }
 
-// ordered matches calls whose results have a meaningful order of series or names, or must have Prometheus' order. The
-// results of instant queries are compared unsorted, except those of functions that depend on the order of a map, which
-// unordered matches.
+// ordered matches calls whose results have a meaningful order of series or names, or must have Prometheus' order, such
+// as the results of instant queries. Only the results of these calls are compared without sorting them first. unordered
+// matches the exceptions: functions whose results are in the arbitrary order of a map.
 var (
 	ordered   = regexp.MustCompile(`sort|topk|bottomk|/labels|/label/|/query\b`)
 	unordered = regexp.MustCompile(`count_values|histogram_quantiles`)
@@ -134,7 +134,7 @@ func sortTexts(answer any, name string) {
 	sort.SliceStable(list, func(i, j int) bool { return jsonOf(list[i]) < jsonOf(list[j]) })
 }
 
-// inOrder sorts every list of objects in a value, because their order is arbitrary.
+// inOrder sorts every list of objects in a value, because the order of the objects is arbitrary.
 func inOrder(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -152,7 +152,7 @@ func (b *bucketed) verifyCut(dir string) {
 // moments. The newest backup must contain all samples acknowledged before it started. It also kills restores.
 func TestBackupsThatAreKilled(t *testing.T) { testBackupsThatAreKilled(t, false) }
 
-// TestBackupsIntoAFolderThatAreKilled is the same test with a folder.
+// TestBackupsIntoAFolderThatAreKilled is like TestBackupsThatAreKilled, for unencrypted backups to a folder.
 func TestBackupsIntoAFolderThatAreKilled(t *testing.T) { testBackupsThatAreKilled(t, true) }
 
 func testBackupsThatAreKilled(t *testing.T, inFolder bool) {

@@ -11,13 +11,14 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// sharedKills is the number of kills of one or both processes in a run. In a soak test, the runs add up.
+// sharedKills is the number of times that an ordinary run kills one or both processes. A soak test multiplies this
+// number.
 const sharedKills = 4
 
-// TestTwoOnCassandraKilledAtAnyMoment kills two processes on one keyspace at random moments, sometimes one, sometimes
-// both. As with a load balancer, the loads are sent to either process, and to the other one while one is down. After
-// each kill, all acknowledged samples of one load are compared bit by bit: immediately through the running process, and
-// later through the restarted one. A process that runs alone must take over all of the sealing.
+// TestTwoOnCassandraKilledAtAnyMoment kills one or both of two processes on one keyspace at random moments. As with a
+// load balancer, the loads are sent to either process, and only to the running process while the other one is down.
+// After each kill, all acknowledged samples of one load are compared bit by bit: immediately through the running
+// process, and later through the restarted one. A process that runs alone must take over all of the sealing.
 func TestTwoOnCassandraKilledAtAnyMoment(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the binary for two minutes: leave -short out")

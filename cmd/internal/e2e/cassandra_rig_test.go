@@ -17,7 +17,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// patiently repeats do while the server responds with status 503, because Cassandra may be unresponsive for a while.
+// patiently repeats do while the server responds with status 503, but for at most Patience, because Cassandra may be
+// unresponsive for a while.
 func patiently(do func() error) error {
 	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
 		err := do()

@@ -24,7 +24,7 @@ import (
 const compactedDays = 40
 
 // TestCompactionIsKilled kills cassia downsample at random moments while it compacts rollups. After each kill, a server
-// must return the same results as before the compaction. In the end, no work must be left.
+// must return the same results as before the compaction. After the last run, no work must be left.
 func TestCompactionIsKilled(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
@@ -135,7 +135,8 @@ func (c *compactedDirectory) ask(url string) (answers []string) {
 
 func instant(at time.Time) string { return strconv.FormatInt(at.Unix(), 10) }
 
-// requireAnswers starts a server on a directory and requires that its results are the same as before the compaction.
+// requireAnswers starts a server on a directory and requires that the server returns the same results as before the
+// compaction.
 func (c *compactedDirectory) requireAnswers(dir, when string) {
 	server := start(c.ctx, c.t, c.program(dir))
 	got := c.ask(server.URL())

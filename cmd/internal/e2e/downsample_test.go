@@ -44,8 +44,9 @@ func writeHours(ctx context.Context, t *testing.T, url string, end time.Time, ho
 	return samples
 }
 
-// TestDownsampleCommand runs cassia downsample on the data that a server has left: unsealed samples, and sealed samples
-// without rollups. The command is interrupted repeatedly, and run until no work is left.
+// TestDownsampleCommand checks that cassia downsample seals all samples and creates all rollups. It runs the command on
+// the directory of a killed server, which contains unsealed samples, and sealed samples without rollups. It interrupts
+// the command repeatedly, and runs it until no work is left.
 func TestDownsampleCommand(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)

@@ -176,8 +176,8 @@ func compareWithPrometheus(t *testing.T, protocols []bool, cassias func(binary s
 	end := time.Now().Truncate(time.Second)
 	for _, s := range stacks {
 		s.scrapedAfter(ctx, t, end)
-		// Stop producing exemplars: the tests below may wait for minutes, and of many exemplars of a series only some
-		// are kept.
+		// Stop producing exemplars, because only a limited number of exemplars of a series is kept. The tests below may
+		// wait for minutes, in which newer exemplars would replace the compared ones.
 		s.traced.Close()
 	}
 
@@ -266,9 +266,9 @@ func (s *stack) flows(ctx context.Context, t *testing.T) {
 	s.awaitJobs(ctx, t, s.cassia, `up`)
 }
 
-// scrapedAfter waits until Prometheus has scraped every job once more after end. Prometheus appends all samples of a
-// scrape together, on a busy machine seconds after their time. Otherwise samples from before end could arrive during
-// the comparison.
+// scrapedAfter waits until Prometheus has scraped every job once more after end. By then, the samples of all earlier
+// scrapes are stored in Prometheus. On a busy machine, Prometheus stores the samples of a scrape seconds after their
+// timestamps, so without this wait, samples from before end could arrive during the comparison.
 func (s *stack) scrapedAfter(ctx context.Context, t *testing.T, end time.Time) {
 	s.awaitJobs(ctx, t, s.writer, fmt.Sprintf(`timestamp(up) > %d`, end.Unix()))
 }
@@ -314,8 +314,8 @@ func (s *stack) logs(t *testing.T) string {
 func (s *stack) compare(ctx context.Context, t *testing.T, when string, began, end time.Time) {
 	points := 0
 	for _, query := range s.queries {
-		// The step isn't a multiple of the scrape interval. There are samples before the start and after the end,
-		// because queries read some of them.
+		// The step isn't a multiple of the scrape interval. The range starts after the first samples and ends before
+		// the last ones, because some queries also read samples before the start or after the end.
 		ask := func(p *promrig.Process) promrig.Answer {
 			answer, err := promrig.API{URL: p.URL()}.QueryRange(
 				ctx, query, began.Add(30*time.Second), end.Add(-10*time.Second), 3*time.Second,

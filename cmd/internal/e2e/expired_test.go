@@ -98,7 +98,7 @@ func TestExpiredHistoryOnEveryWay(t *testing.T) {
 // expiredAnswers contains responses by zone and query.
 type expiredAnswers map[string]answered
 
-// same requires that the responses of another endpoint are the same.
+// same requires that the responses in other, which are from another endpoint, are the same as those in a.
 func (a expiredAnswers) same(t *testing.T, other expiredAnswers) {
 	for what, answer := range other {
 		c := compare(a[what], answer)
@@ -131,7 +131,7 @@ func (x *expired) answersOn(t *testing.T, whole, aged running, tenant string, to
 		}
 		for _, query := range anywhere {
 			if !told && strings.HasPrefix(query, "info(") {
-				continue // Prometheus doesn't support it with remote read.
+				continue // Prometheus doesn't support this query with remote read.
 			}
 			query := "max without (__tenant_id__) (" + query + ")"
 			if strings.Contains(query, "rate(nhc") {
@@ -224,7 +224,7 @@ func (x *expired) namesAndSeries(t *testing.T) {
 	}
 }
 
-// exported exports an hour of each zone. The number of samples must be the same as of raw samples.
+// exported exports an hour of each zone. The export must contain one sample per minute, as the raw samples did.
 func (x *expired) exported(t *testing.T) {
 	require.NoError(t, x.aged.stop())
 	for _, zone := range []string{"1h", "5m"} {

@@ -85,8 +85,8 @@ func (x *expired) refused(t *testing.T) {
 }
 
 // TestWindowsMoveByLittle checks how range windows are moved while raw samples exist: by at most 1 % of their range,
-// with an info, and only for functions that don't depend on single samples. They are never moved in instant queries, or
-// if the server's flag disables it.
+// with an info, and only for functions that don't depend on single samples. Windows are never moved in instant queries,
+// or if --query.snap=off is set.
 func TestWindowsMoveByLittle(t *testing.T) {
 	t.Parallel()
 	dir, now := t.TempDir(), time.Now().Truncate(time.Hour)

@@ -39,8 +39,8 @@ func absent(selector string) bool {
 	return false
 }
 
-// TestCassiaOnItsDashboard starts a server that stores its own metrics, calls exercise, and runs all queries of the
-// dashboard and of the rules.
+// TestCassiaOnItsDashboard checks the queries of the dashboard and of the rules on a server that stores its own metrics
+// and on which exercise has used every measured feature.
 func TestCassiaOnItsDashboard(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts Grafana's data source: leave -short out")
@@ -70,9 +70,9 @@ func TestCassiaOnItsDashboard(t *testing.T) {
 	t.Run("rules", func(t *testing.T) { askRules(t, g) })
 }
 
-// workStored contains queries that have results once the effects of exercise are in the stored metrics. The effects of
-// the first call must have been stored twice, because a single sample has no rate. On a slow machine, metrics may be
-// stored in the middle of a call.
+// workStored contains queries that return a result only after the server has stored the metrics that exercise changes.
+// These metrics must have been stored at least twice, because a rate can't be computed from a single sample. On a slow
+// machine, metrics may be stored in the middle of a call.
 var workStored = []string{
 	`min(count_over_time({__name__=~"cassia_(query_answers|write_rejected_samples|tenant_limit_refused)_total"}[10m])) >= 2`,
 	`increase(cassia_write_rejected_samples_total{reason!="maybe_ahead"}[10m]) > 0`,

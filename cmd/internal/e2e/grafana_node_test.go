@@ -103,8 +103,8 @@ func (m machine) write(t *testing.T, r running, from, to time.Time, every time.D
 	}
 }
 
-// TestTwoYearsOnADashboard writes two years of a machine's samples and queries them as the dashboard does, over hours,
-// days, months and the whole time.
+// TestTwoYearsOnADashboard checks the resolution and the number of points of the dashboard's queries over hours, days,
+// months and two years of a machine's samples.
 func TestTwoYearsOnADashboard(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -126,7 +126,7 @@ func TestTwoYearsOnADashboard(t *testing.T) {
 	g := newGrafana(t, r.URL)
 	for _, c := range []struct {
 		span time.Duration
-		// whole is set if no point may be missing. resolution is the resolution expected for panels with the min
+		// whole is set if no point may be missing. resolution is the expected resolution of panels that don't set a min
 		// interval.
 		whole      bool
 		resolution string

@@ -16,8 +16,8 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// TestImportKilled kills the import of a month three times and runs it again each time. In the end, every sample must
-// be stored once, and query results must equal those of the source.
+// TestImportKilled kills the import of a month three times and runs it again each time. After the last run, every
+// sample must be stored once, and query results must equal those of the source.
 func TestImportKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the binary on 600,000 samples: leave -short out")

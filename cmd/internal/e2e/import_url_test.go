@@ -82,7 +82,8 @@ func (s *importLoad) send(ctx context.Context, body []byte) bool {
 	return true
 }
 
-// TestImportOverHTTP imports into a server that uses a directory.
+// TestImportOverHTTP checks an import into a running server that uses a directory, see importIntoServers. An import
+// into the directory itself must fail while the server runs.
 func TestImportOverHTTP(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the binary on 100,000 samples: leave -short out")
@@ -107,8 +108,8 @@ func TestImportOverHTTP(t *testing.T) {
 	require.Zero(t, status, out+errs)
 }
 
-// TestImportOverHTTPOnCassandra imports into one of two servers on a keyspace. The other accepts samples in the
-// meantime, and both seal.
+// TestImportOverHTTPOnCassandra checks an import into one of two servers on a keyspace, see importIntoServers. The
+// other server accepts samples in the meantime, and both servers seal.
 func TestImportOverHTTPOnCassandra(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the binary on 100,000 samples: leave -short out")
@@ -133,8 +134,9 @@ func TestImportOverHTTPOnCassandra(t *testing.T) {
 }
 
 // importIntoServers imports blocks into the first server. In the meantime, the last server accepts samples, including
-// samples of the same history, and all servers seal. The command is killed and run again. Its server is also killed,
-// and the command waits for it. In the end, every sample must be stored once, as returned by each server.
+// samples of the same history, and all servers seal. The command is killed and run again. Then the first server is
+// killed while the command runs, and is started again. After the import, each server must return every sample exactly
+// once.
 func importIntoServers(
 	ctx context.Context, t *testing.T, binary string, programs ...promrig.Program,
 ) (servers []*promrig.Process, blocks string) {
@@ -167,7 +169,7 @@ func importIntoServers(
 		_ = cmd.Wait() // It was killed, or finished before that.
 		timer.Stop()
 	}
-	// Once the command has printed that it starts, kill the server.
+	// Kill the server shortly after the command was started, usually while it imports.
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, binary, append(args, "--verify")...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

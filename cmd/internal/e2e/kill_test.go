@@ -18,7 +18,7 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// kills is the number of kills in a run. In a soak test, the runs add up.
+// kills is the number of kills in an ordinary run. A soak test multiplies this number.
 const kills = 8
 
 // killed consists of one cassia process, or multiple processes on the same data, that are killed repeatedly under load.
@@ -152,7 +152,8 @@ func (l *load) run(ctx context.Context, address string) error {
 	return err
 }
 
-// live lets the processes run for a random time. It often returns while a process is sealing everything.
+// live lets the processes run for a random time. In two of three calls, it then requests that process sealer seals all
+// samples, and returns shortly afterwards, often while that process is sealing.
 func (k *killed) live(sealer int) {
 	time.Sleep(time.Duration(k.rand.Int64N(int64(1500 * time.Millisecond))))
 	if k.rand.IntN(3) == 0 {

@@ -91,8 +91,8 @@ func newNodesRig(t *testing.T) *nodesRig {
 	return r
 }
 
-// oneCopy checks the errors and warnings about a keyspace with more copies than the cluster has nodes, and with only
-// one copy.
+// oneCopy checks the errors and warnings for two settings of the replication factor: more replicas than the cluster has
+// nodes, and only one replica.
 func (r *nodesRig) oneCopy() {
 	flags := append([]string{"--cassandra.keyspace=single"}, r.flags...)
 	_, stderr, status := cassiatest.Command(
@@ -128,7 +128,7 @@ func (r *nodesRig) start() {
 	}
 }
 
-// oneDies kills a node and restarts it. No request may fail that is retried for the usual time of a client.
+// oneDies kills a node and restarts it. Every request must succeed within clientTimeout, including its retries.
 func (r *nodesRig) oneDies() {
 	stopReading := r.keepReading()
 	time.Sleep(3 * time.Second)

@@ -86,8 +86,9 @@ func (r *pausedRig) signal(i int, s syscall.Signal) {
 	require.NoError(r.t, syscall.Kill(r.processes[i].PID(), s))
 }
 
-// pausedBeforeTheAnswer sends samples to a process and suspends it shortly afterwards. Often the sample is then durable
-// but not acknowledged, so it is also sent to the other process.
+// pausedBeforeTheAnswer sends samples to a process and suspends it shortly afterwards. It repeats this until some
+// samples were durable but not acknowledged when the process was suspended. Each sample that wasn't acknowledged is
+// also sent to the other process, and must be stored once.
 func (r *pausedRig) pausedBeforeTheAnswer() {
 	const wanted, tries = 6, 80
 	stored, lost, answered := 0, 0, 0

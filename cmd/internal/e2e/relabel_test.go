@@ -23,7 +23,8 @@ tenants:
   free: {write_relabel_configs: []}
 `
 
-// TestRelabelCommand tests rules on a directory and, through a server, on the same data.
+// TestRelabelCommand checks the output of cassia relabel on a directory and, with --url, on a server with the same
+// data.
 func TestRelabelCommand(t *testing.T) {
 	binary := builtCassia(t)
 	data := t.TempDir()

@@ -16,7 +16,8 @@ import (
 )
 
 // TestRulesOverHistoryThatOnlyHoursCover imports samples from two years ago into a server that keeps only 1h rollups of
-// that time. promtool evaluates a rule on them, and its results are also imported.
+// that time. promtool evaluates a rule on these samples. The results of the rule must be importable and queryable in
+// the same way.
 func TestRulesOverHistoryThatOnlyHoursCover(t *testing.T) {
 	t.Parallel()
 	promtool, binary, dir := cassiatest.Binary(t, "CASSIA_TEST_PROMTOOL", "promtool"), builtCassia(t), t.TempDir()

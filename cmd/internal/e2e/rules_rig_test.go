@@ -25,8 +25,9 @@ type ruleGaps struct {
 	began time.Time
 }
 
-// count returns the number of missing evaluations in gaps of more than two intervals. before counts those that became
-// due before the next process started, which it should have run afterwards. after counts the others.
+// count returns the number of missing evaluations in gaps of more than two intervals. before counts the missing
+// evaluations that became due before the next process started, which this process should have run after its start.
+// after counts the other missing evaluations.
 func (g ruleGaps) count(t *testing.T, what string, samples []stamped) (before, after float64) {
 	t.Helper()
 	interval := g.interval.Milliseconds()

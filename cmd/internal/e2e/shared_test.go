@@ -127,8 +127,8 @@ func (x *sharedRuling) look() {
 	}
 }
 
-// oneEvaluates requires that the other process has never evaluated a group. It may have done so if it didn't receive
-// heartbeats of the owner because a process or Cassandra was blocked.
+// oneEvaluates requires that the process that isn't the owner has never evaluated a group. An evaluation is only
+// allowed if this process didn't receive the owner's heartbeats because a process or Cassandra was blocked.
 func (x *sharedRuling) oneEvaluates() {
 	const evaluated = "prometheus_rule_group_iterations_total"
 	require.Positive(x.t, x.metric(x.owner, evaluated))
@@ -195,8 +195,8 @@ func (x *sharedRuling) check() {
 	x.t.Logf("%v evaluations were made up for", caughtUp)
 }
 
-// noGap requires that of two consecutive evaluations at least one is stored. More may be missing only if evaluations
-// were skipped because of a slow one, or failed.
+// noGap requires that at least one of any two consecutive evaluations is stored. More evaluations may be missing only
+// if they failed, or were skipped because an earlier one was slow.
 func (x *sharedRuling) noGap(selector string, samples []stamped) {
 	before, after := x.count(x.t, selector, samples)
 	missed, failed := leftOut(x.t, x.processes[x.other].URL())
@@ -285,8 +285,9 @@ func (p *sharedPair) failsOver() {
 }
 
 // check requires that there is no gap, and that each sample is from the replica that was elected at its time. Some
-// samples of the previous replica are also allowed after the time that it had advertised: if that was b, whose process
-// was killed, or if its samples weren't received because a process was blocked.
+// samples of the previous replica are also allowed after its last advertised time, in two cases: the previous replica
+// is b, whose process was killed, or no samples of the previous replica were received for a while because a process was
+// blocked.
 func (p *sharedPair) check() {
 	status := p.status()
 	spans, both := status.Spans, 0

@@ -196,8 +196,8 @@ func TestSnapshotOfSeveralNodes(t *testing.T) {
 	require.Empty(t, calls())
 }
 
-// TestOrderOfASnapshot runs the script with a nodetool that records its calls. Each table must be copied after all
-// tables whose rows are moved into it.
+// TestOrderOfASnapshot runs the script with a nodetool that records its calls. If rows move from one table to another,
+// the destination table must be copied after the source table.
 func TestOrderOfASnapshot(t *testing.T) {
 	run, calls := aNotingNodetool(t, oneNode)
 	out, err := run("save", "saved")

@@ -109,7 +109,8 @@ func (r *rule) folder(root string) (string, error) {
 
 var failedTest = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
 
-// noticed runs the tests while the rule is broken. It returns the first test that failed, and the time until it failed.
+// noticed runs the rule's tests with the broken file. It returns the first test that failed, and the time until the
+// tests ended. If no test fails, it returns errUnnoticed.
 func (r *rule) noticed(ctx context.Context, dir string) (by string, took time.Duration, err error) {
 	root, err := os.Getwd()
 	if err != nil {

@@ -24,7 +24,7 @@ type soaked struct {
 	cassandra bool
 }
 
-// all contains the tests of a round.
+// all contains the tests from which each round is drawn.
 var all = []soaked{
 	{pkg: "storage", test: "TestProtocol"},
 	{pkg: "storage", test: "TestSharedProtocol"},
@@ -104,7 +104,8 @@ type soaking struct {
 	binaries string // folder of the test binaries
 }
 
-// run runs rounds until the time limit and returns the number of failed tests.
+// run runs rounds until the time limit or, if s.rounds is set, that number of rounds. It returns the number of failed
+// tests.
 func (s *soaking) run(ctx context.Context) (failed int, err error) {
 	tests := s.chosen()
 	if len(tests) == 0 {
@@ -178,7 +179,8 @@ func (s *soaking) compile(ctx context.Context, tests []soaked) error {
 	return nil
 }
 
-// one runs a test with a seed. If the test fails, it prints the output. An error means that no test can be run.
+// one runs a test with a seed, and prints the output if the test fails. An error means that the test couldn't be run,
+// which ends the soak test.
 func (s *soaking) one(ctx context.Context, t soaked, seed uint64) (passed bool, err error) {
 	began := time.Now()
 	cmd := exec.CommandContext(ctx, s.binary(t.pkg), "-test.count=1", "-test.run=^"+t.test+"$", "-test.v")

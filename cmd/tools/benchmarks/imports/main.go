@@ -59,7 +59,7 @@ func main() {
 	}
 }
 
-// cost holds the measured costs of one of the two ways.
+// cost holds the measured costs of the import or of remote write with sealing.
 type cost struct {
 	what      string
 	samples   int64

@@ -103,8 +103,8 @@ func TestBothGetTheSame(t *testing.T) {
 	}
 }
 
-// TestAnswersMeetAtTheBucketsEnd returns the same sums to both clients, in the formats of the two servers. The parsed
-// results must be equal, including the times of the buckets.
+// TestAnswersMeetAtTheBucketsEnd checks that the clients of both systems parse the same sums to equal results,
+// including the times of the buckets. A fake server returns the sums in the formats of both systems.
 func TestAnswersMeetAtTheBucketsEnd(t *testing.T) {
 	d := small(t)
 	from, to := d.span()

@@ -73,7 +73,7 @@ func withEngine(dir string, use func(*pebble.Engine) error) (err error) {
 	return use(e)
 }
 
-// tidyUp runs a server until it has become idle.
+// tidyUp starts a server, waits until it is idle, and stops it.
 func tidyUp(ctx context.Context, s server) error {
 	process, err := start(ctx, s)
 	if err != nil {

@@ -106,8 +106,8 @@ func askSmall(ctx context.Context, s settings, d dataset) error {
 	return nil
 }
 
-// sideBySide runs a question alternately on both servers and compares the results. It returns the durations in
-// ascending order.
+// sideBySide runs a question alternately on both servers. It returns the durations per server in ascending order, or an
+// error if the numbers of results differ.
 func (q smallQuestion) sideBySide(
 	ctx context.Context, running [2]*promrig.Process,
 ) (times [2][]time.Duration, err error) {
