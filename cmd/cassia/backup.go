@@ -136,7 +136,7 @@ func (c *backupCommand) snapshot(ctx context.Context, name string) error {
 }
 
 // snapshotAlone opens the directory and makes a snapshot. If another command has the directory open to make a snapshot,
-// it waits until that command is done.
+// snapshotAlone waits for that command.
 func (c *backupCommand) snapshotAlone(ctx context.Context, name string) (err error) {
 	folder := filepath.Join(c.dir, snapshotsFolder)
 	done, err := backups.WaitTurn(ctx, folder)

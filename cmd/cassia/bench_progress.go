@@ -15,7 +15,7 @@ func (l lineOnTerminal) Write(line []byte) (int, error) {
 	return len(line), err
 }
 
-// clearLine clears the line.
+// clearLine clears the last line of the terminal.
 func (l lineOnTerminal) clearLine() { _, _ = io.WriteString(l.w, "\r\x1b[K") }
 
 // progressOn returns the writer for progress lines and the interval between them. On a terminal, each line replaces the

@@ -186,7 +186,7 @@ func (c *cannotWrite) start(args ...string) *child {
 	return p
 }
 
-// serve starts a server and waits until its health check succeeds.
+// serve starts a server and waits until its health check succeeds or the process has exited.
 func (c *cannotWrite) serve() *child {
 	address := cassiatest.FreeAddress(c.t)
 	p := c.start("serve", "--storage.path="+c.dir, "--web.listen-address="+address, "--web.enable-admin-api",

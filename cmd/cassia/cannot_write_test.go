@@ -20,9 +20,9 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// outcome is the expected behavior of cassia while its files can't be written. In each case it logs at most one line
-// per reason and minute, and SIGTERM stops it with status 0 unless it has already exited. After the cause has been
-// removed, all acknowledged samples are readable.
+// outcome is the expected behavior of cassia while its files can't be written. In each case, cassia logs at most one
+// line per reason and minute. SIGTERM stops cassia with status 0, unless it has already exited. After the cause has
+// been removed, all acknowledged samples are readable.
 type outcome string
 
 const (

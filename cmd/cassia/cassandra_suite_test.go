@@ -18,8 +18,8 @@ import (
 
 // TestPrometheusSuiteOnCassandra runs Prometheus' test suite on two stores that use one keyspace through separate
 // engines: samples are written through one store and read through the other. One in eight writes, selected at random,
-// is sealed by either store before it is read. Sealing all of them would take too long. Only one in six parts of the
-// suite runs on Cassandra, the others run on an engine in memory. A soak test runs all parts on Cassandra.
+// is sealed by one of the stores before its samples are read. Sealing all of them would take too long. Only one in six
+// parts of the suite runs on Cassandra, the others run on an engine in memory. A soak test runs all parts on Cassandra.
 //
 // The stores use the widest slots and the fewest partitions. Each of the suite's tenants has few samples, so narrower
 // slots or more partitions would only add rows, on whose number the running time depends.

@@ -23,8 +23,8 @@ import (
 const atIndex = 720
 
 // TestDamagedBlockIsOneProblem changes one bit in the index, in a block of rows or in the footer of each file with
-// sealed rows. check reports one problem, with the file and all rows that can't be read because of the damage. Its
-// remedy is cassia restore --damaged, not cassia check.
+// sealed rows. check reports one problem, with the file and all rows that can't be read because of the damage. The
+// remedy that check prints is cassia restore --damaged, not cassia check.
 func TestDamagedBlockIsOneProblem(t *testing.T) {
 	dir := cassiatest.SealedDirectory(t, time.Now().Truncate(time.Hour))
 	files, err := filepath.Glob(filepath.Join(dir, "*.sst"))

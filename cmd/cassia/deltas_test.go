@@ -241,7 +241,7 @@ func TestDeltasAdd(t *testing.T) {
 }
 
 // sendRestarted sends a cumulative counter that is 100 after an hour, restarts, and is 150 after another 20 minutes.
-// Computed from its values, it has increased by 150; computed from its start timestamps, by 250.
+// Its increase is 150 if it is computed from the values, and 250 if it is computed with the start timestamps.
 func (c deltaClient) sendRestarted(tenant string, from time.Time) {
 	c.send(tenant, func(to pmetric.MetricSlice) {
 		m := to.AppendEmpty()

@@ -62,8 +62,8 @@ type http2Flood struct {
 	unread  bool
 }
 
-// TestFloodsOfHTTP2 opens a few HTTP/2 connections with many streams, or with frames that only cost CPU. They must not
-// block other clients.
+// TestFloodsOfHTTP2 opens a few HTTP/2 connections with many streams, or with frames that only cost CPU. Other clients
+// must still get responses.
 func TestFloodsOfHTTP2(t *testing.T) {
 	const connections, rounds, streams, pause = 24, 3, 100, time.Second
 	each := func(add func(to []byte, stream uint32) []byte) func(uint32) []byte {

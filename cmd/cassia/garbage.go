@@ -10,8 +10,8 @@ import (
 
 // By default (GOGC=100), Go starts a garbage collection when the heap has grown by the number of bytes in use. In a
 // program built without cgo, the write buffers and cached blocks of the embedded engine are a large part of the heap,
-// although they contain no pointers and their sizes are already bounded. They are excluded here, so that garbage is
-// collected as often as in a program built with cgo, where they are allocated outside the heap.
+// although they contain no pointers and their sizes are already bounded. These buffers and blocks are excluded here, so
+// that garbage is collected as often as in a program built with cgo, where they are allocated outside the heap.
 const (
 	// usualGrowth is Go's default percentage by which the heap may grow. leastGrowth is the min percentage. Without it,
 	// a process with a large cache and little other memory would collect garbage constantly, because each block that

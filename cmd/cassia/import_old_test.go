@@ -155,9 +155,9 @@ func TestDryRunOfText(t *testing.T) {
 	require.Contains(t, errs, "line 2: b has no timestamp")
 }
 
-// TestDryRunAgreesWithTheImport compares a dry run with an import. For each class, it must report the numbers of
-// samples that are stored as raw samples, only as rollups, only as 1h rollups, and not at all. The samples are close to
-// the retention boundaries.
+// TestDryRunAgreesWithTheImport compares a dry run with an import. For each class, the dry run must report the numbers
+// of samples that are stored as raw samples, only as rollups, only as 1h rollups, and not at all. The samples are close
+// to the retention boundaries.
 func TestDryRunAgreesWithTheImport(t *testing.T) {
 	t.Chdir(t.TempDir())
 	require.NoError(t, os.WriteFile(

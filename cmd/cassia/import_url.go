@@ -94,7 +94,8 @@ func (c *importCommand) importOverHTTP(ctx context.Context, plan importer.Plan, 
 	return c.run(ctx, client, where, source)
 }
 
-// applyServerRetention applies the server's retention. If the flags also set a retention, it must be the same.
+// applyServerRetention applies the server's retention. If the flags also set a retention, it must be equal to the
+// server's.
 func (c *importCommand) applyServerRetention(terms overhttp.Terms) (err error) {
 	raw := time.Duration(terms.RetentionMS) * time.Millisecond
 	if c.old.isAccepted {

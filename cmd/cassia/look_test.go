@@ -105,8 +105,8 @@ func rowsOf(t *testing.T, flags []string) (rows []string) {
 	return rows
 }
 
-// TestLookingOnCassandra runs the read-only commands on a keyspace without a server. They must not write or delete any
-// row, or create a keyspace.
+// TestLookingOnCassandra runs the read-only commands on a keyspace without a server. The commands must not write or
+// delete any row, or create a keyspace.
 func TestLookingOnCassandra(t *testing.T) {
 	t.Parallel()
 	flags := append(cassiatest.OnCassandra(t), "--cassandra.timeout=1m")

@@ -110,8 +110,8 @@ var descriptorPattern = regexp.MustCompile(
 	`^Desc\{fqName: "([^"]+)", help: "(.*)", unit: "[^"]*", constLabels: \{.*\}, variableLabels: \{(.*)\}\}$`,
 )
 
-// ofCassandra matches metrics of the Cassandra engine in its source. They are extracted from there because without a
-// cluster they aren't registered.
+// ofCassandra matches the metrics of the Cassandra engine in its source. They are extracted from the source because
+// they aren't registered without a cluster.
 var ofCassandra = regexp.MustCompile(`(?:Name:\s*|NewDesc\()"(cassia_cassandra_\w+)",\s*(?:Help:\s*)?"([^"]+)"`)
 
 // TestManualMetrics checks that every metric in the registry of a running process is documented in the manual. To

@@ -31,8 +31,8 @@ type offlineStore struct {
 	// logsNothing is set if the command reports all damage itself. Messages in the log would repeat it, or tell the user
 	// to run the command that is running.
 	logsNothing bool
-	// createsMissing is set if the directory or the keyspace, and a store with default settings in it, are created if
-	// they don't exist.
+	// createsMissing is set for commands that create a missing directory, keyspace or store. A new store has default
+	// settings.
 	createsMissing bool
 }
 

@@ -122,7 +122,7 @@ func (s *shownLines) requireHonest(t *testing.T, began time.Time, part float64) 
 	require.Greater(t, held, 5, "%v", s.lines)
 }
 
-// unevenSamples writes samples of many days. Their number differs from day to day.
+// unevenSamples writes samples of many days. The number of samples differs from day to day.
 func unevenSamples(t *testing.T, eng engine.Engine, now time.Time) {
 	t.Helper()
 	s := storagetest.Start(t, eng, storagetest.FixedClock(now))

@@ -215,7 +215,7 @@ func (a *suiteAppender) Commit() error {
 
 // sealAll seals all samples, so that none are read from a head. The stores take turns. The stores that don't seal
 // release the sealed samples from their heads, as their background loops do. If a store reads samples from the staging
-// log just before they are sealed, it releases them only the next time.
+// log just before another store seals them, it releases these samples only at the next call.
 func (s *suiteStore) sealAll(ctx context.Context) error {
 	if err := s.stores[s.seals.Add(1)%int64(len(s.stores))].SealAll(ctx); err != nil {
 		return err

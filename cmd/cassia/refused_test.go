@@ -96,7 +96,7 @@ func TestStoreWithoutMarkerIsNotANewOne(t *testing.T) {
 }
 
 // TestOtherSettingsChangeNothing starts a server whose slot width differs from its store's, and runs a command on a
-// directory without a store. Both must fail without changing any file.
+// directory without a store. Both the server and the command must fail without changing any file.
 func TestOtherSettingsChangeNothing(t *testing.T) {
 	t.Parallel()
 	dir := cassiatest.StoreWith(t, 1)

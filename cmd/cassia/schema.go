@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// addSchema declares the schema command. Its subcommands are declared below.
+// addSchema declares the schema command, without its subcommands.
 func addSchema(app *kingpin.Application) *kingpin.CmdClause {
 	return app.Command("schema", "Show or change the schema: the tables, and how time and series are partitioned.")
 }

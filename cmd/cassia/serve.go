@@ -67,8 +67,8 @@ func addServe(app *kingpin.Application) subcommand {
 	}}
 }
 
-// process holds the components of a running server. They are started from the bottom up and stopped from the top down:
-// new requests are rejected first, and the accepted requests are completed.
+// process holds the components of a running server. In this drawing, the components are started from the bottom up and
+// stopped from the top down: new requests are rejected first, and the accepted requests are completed.
 //
 //	        server: HTTP
 //	       /      |      \
@@ -309,8 +309,8 @@ func (p *process) giveBack(ctx context.Context) {
 	giveBack(ctx, ticker.C, p.store.HeadBytes, debug.FreeOSMemory)
 }
 
-// logStore logs the store's location and identity. They help to detect a wrong path, at which a new, empty store is
-// created.
+// logStore logs the store's location and identity. With them, an operator can detect a wrong path: at a path without a
+// store, a new, empty store is created.
 func (p *process) logStore() {
 	at := p.c.Location()
 	if dir, err := filepath.Abs(p.c.Path); err == nil && p.c.Kind == config.EnginePebble {

@@ -64,8 +64,8 @@ func TestCassandraSettings(t *testing.T) {
 	testRefusals(t, node.Hosts()[0])
 }
 
-// testGuardrail reads many partitions as a user whose requests the node rejects if they read more than eight
-// partitions. The partitions must then be read one at a time, and one log line must report this.
+// testGuardrail reads many partitions as a user with a limit: the node rejects each request of this user for more than
+// eight partitions. The engine must then read the partitions one at a time, and report this in one log line.
 func testGuardrail(t *testing.T, node *cassandratest.Cluster, o cassandra.Options) {
 	require.NoError(t, node.Query("CREATE ROLE reader WITH PASSWORD = 'reader' AND LOGIN = true",
 		"GRANT SELECT ON KEYSPACE "+soundKeyspace+" TO reader", "GRANT MODIFY ON KEYSPACE "+soundKeyspace+" TO reader"))

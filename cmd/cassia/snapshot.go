@@ -26,9 +26,10 @@ import (
 // snapshotsFolder is the folder in a data directory that contains the snapshots.
 const snapshotsFolder = "snapshots"
 
-// snapshotFunctions returns two functions that make snapshots, and the data directory in which they make them.
-// unclaimed makes a snapshot that is kept until a user removes it. claimed makes a snapshot for a command that has
-// claimed its name and removes it after use. Both functions are nil if the engine can't make snapshots.
+// snapshotFunctions returns two functions that make snapshots, and the data directory that contains the snapshots (in).
+// unclaimed makes a snapshot that is kept until a user removes it. claimed makes a snapshot for a command. The command
+// must have claimed the snapshot's name, and removes the snapshot after use. Both functions are nil if the engine can't
+// make snapshots.
 func (p *process) snapshotFunctions() (unclaimed func(dir string) error,
 	claimed func(ctx context.Context, name string) error, in string) {
 	e, ok := p.engine.(*pebble.Engine)

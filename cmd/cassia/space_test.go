@@ -74,8 +74,8 @@ func sumOf(of map[string]int64) (sum int64) {
 	return sum
 }
 
-// TestSpaceIsWhatDuShows compares the disk usage in /metrics, on the web page and in doctor with du. They are measured
-// one after another, so the test retries until the usage doesn't change in the meantime.
+// TestSpaceIsWhatDuShows compares the disk usage in /metrics, on the web page and in doctor with du. The four values
+// are measured one after another, so the test repeats the measurement until the usage hasn't changed in the meantime.
 func TestSpaceIsWhatDuShows(t *testing.T) {
 	if _, err := exec.LookPath("du"); err != nil {
 		t.Skip("there is no du")

@@ -96,8 +96,9 @@ func (g *Guard) Reload() error {
 	return nil
 }
 
-// Identify returns the user who sent a request. Its error is, or wraps, ErrUnknown or ErrBusy, or is the error of the
-// request's context. A request with a wrong password or token is rejected, even if it has a valid certificate.
+// Identify returns the user who sent a request. The error is ErrUnknown or ErrBusy, or wraps one of them, or is the
+// error of the request's context. A request with a wrong password or token is rejected, even if it has a valid
+// certificate.
 func (g *Guard) Identify(r *http.Request) (*User, error) {
 	all := g.users.Load()
 	shown := r.Header.Values("Authorization")
@@ -116,8 +117,8 @@ func (g *Guard) Identify(r *http.Request) (*User, error) {
 	return nil, fmt.Errorf("%w: the Authorization header is neither Basic nor Bearer", ErrUnknown)
 }
 
-// nobodyOf returns a hash to check for unknown users, so that they can't be distinguished from known users by the time
-// that the check takes.
+// nobodyOf returns a hash to check for unknown users, so that the duration of a check doesn't reveal whether a user
+// exists.
 func nobodyOf(cost int) string {
 	return fmt.Sprintf("$2a$%02d$......................8mAz4kuCVu8bvxqmeJYXXqQ.vzhnEQe", cost)
 }

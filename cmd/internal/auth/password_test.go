@@ -41,8 +41,8 @@ func slowPasswords() (p *passwordChecker, running, most, checks *atomic.Int32, r
 	return p, running, most, checks, sync.OnceFunc(func() { close(hold) })
 }
 
-// TestGuessesAreBounded checks that a flood of guesses uses a limited part of the CPU and of the queue. Meanwhile,
-// users are accepted if their passwords are cached or if they connect from another address.
+// TestGuessesAreBounded checks that a flood of guesses uses a limited part of the CPU and of the queue. During the
+// flood, a user is accepted if the user's password is cached or if the user connects from another address.
 func TestGuessesAreBounded(t *testing.T) {
 	p, running, most, checks, release := slowPasswords()
 	defer release()

@@ -13,9 +13,9 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// TestBackupsOfACopy restores a copy of a store and backs up both to the same location. Once the store or its copy has
-// made a backup newer than the restored backup, backups of the other one are rejected unless they take over the
-// location.
+// TestBackupsOfACopy restores a copy of a store and backs up both to the same location. Once one of the two has made a
+// backup that is newer than the restored backup, backups of the other one must be rejected, unless the option to take
+// over the location is set.
 func TestBackupsOfACopy(t *testing.T) {
 	needsServer(t)
 	server := s3test.Start(t)

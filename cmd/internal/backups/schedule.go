@@ -132,8 +132,8 @@ func (s *Schedule) Status() Status {
 	return out
 }
 
-// Run makes backups until ctx ends. After a restart of the process, the next backup is made when it is due, not
-// earlier.
+// Run makes backups until ctx ends. A restart of the process doesn't cause a backup: the next backup is made Every
+// after the previous one.
 func (s *Schedule) Run(ctx context.Context) {
 	wait, failures := s.untilFirst(ctx), 0
 	for {

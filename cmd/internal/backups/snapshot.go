@@ -23,7 +23,8 @@ import (
 // The process that uses the snapshot makes the claim before the snapshot and holds a lock on it. If the lock isn't
 // held, the process was killed, and the claim and the snapshot are removed: by the server that uses the directory (at
 // its start, once a minute, and after it has made a snapshot), and by each command that makes a claim. A snapshot that
-// a user requested has a claim only while it is being made, so that it is removed if it is incomplete.
+// a user requested has a claim only while it is being made. If its process is killed in the meantime, the incomplete
+// snapshot is therefore removed.
 const claimSuffix = ".claim"
 
 // claimableName matches valid names of snapshots.
@@ -69,8 +70,8 @@ func ClaimSnapshot(ctx context.Context, folder, name string) (c *Claim, err erro
 	return c, nil
 }
 
-// WaitTurn waits until no other process or goroutine makes or removes claims in a folder of snapshots. Until done is
-// called, none can.
+// WaitTurn waits, for at most maxTurn, until no other process or goroutine makes or removes claims in a folder of
+// snapshots. Other processes and goroutines then can't do so until done is called.
 func WaitTurn(ctx context.Context, folder string) (done func() error, err error) {
 	for since := time.Now(); ; {
 		lock, err := pebble.LockFile(folder + ".lock")

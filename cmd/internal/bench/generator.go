@@ -23,7 +23,7 @@ func NewGenerator(w Workload) (*Generator, error) {
 
 func (g *Generator) shape(i int) shape { return g.shapes[i%seriesPerTarget] }
 
-// Labels returns the labels of series i at step k. They change when the series' target is replaced.
+// Labels returns the labels of series i at step k. A series' labels change when its target is replaced.
 func (g *Generator) Labels(i, k int) labels.Labels {
 	target := i / seriesPerTarget
 	return g.labelsOf(g.shape(i), target, g.generation(target, k))

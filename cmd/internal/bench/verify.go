@@ -21,8 +21,8 @@ const maxFindings = 10
 // maxReadSamples is the approximate max number of samples per read.
 const maxReadSamples = 1_000_000
 
-// slackSteps is the number of steps that are read after the last acknowledged step. They may contain samples that were
-// stored but not acknowledged, and these must also be correct.
+// slackSteps is the number of steps that are read after the last acknowledged step. These steps may contain samples
+// that were stored but not acknowledged. Such samples must also be correct.
 const slackSteps = 1000
 
 // maxReadBytes is the max size of a remote read response, both compressed and decompressed.

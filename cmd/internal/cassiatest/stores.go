@@ -57,8 +57,9 @@ func SealedDirectory(t *testing.T, now time.Time) string {
 	return dir
 }
 
-// WriteBlocks writes TSDB blocks with Prometheus' own writer. They contain the given number of days and series, with a
-// sample per minute. It returns their start, which is a midnight, and the number of samples.
+// WriteBlocks writes TSDB blocks with Prometheus' own writer. The blocks contain the given numbers of days and series,
+// with a sample per minute. It returns the start of the first block, which is a midnight, and the total number of
+// samples.
 func WriteBlocks(t *testing.T, dir string, days, series int) (first time.Time, samples int) {
 	t.Helper()
 	first = time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -days)

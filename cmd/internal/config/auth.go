@@ -8,7 +8,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/webconfig"
 )
 
-// checkAuth reads the files for users and TLS. It returns an error if they are invalid or contradict each other.
+// checkAuth reads the files for users and TLS. It returns an error if a file is invalid or if the files contradict each
+// other.
 func (c *Config) checkAuth() (err error) {
 	if c.WebConfigFile != "" {
 		if c.Web, err = webconfig.Open(c.WebConfigFile, c.AuthFile != ""); err != nil {

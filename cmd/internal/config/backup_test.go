@@ -25,7 +25,7 @@ func TestBackupFlags(t *testing.T) {
 	}
 }
 
-// TestHosts checks that a process accepts the name of its machine and the names on which it listens as host names.
+// TestHosts checks that the host names of a process include the name of its machine and the names on which it listens.
 func TestHosts(t *testing.T) {
 	c, err := parse(t, "--web.listen-address=127.0.0.1:1", "--web.listen-address=[::1]:2", "--web.listen-address=:3")
 	require.NoError(t, err)

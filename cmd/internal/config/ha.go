@@ -15,8 +15,8 @@ type HA struct {
 	Tenants                    []string
 	ClusterLabel, ReplicaLabel string
 	Failover                   time.Duration
-	// HeldBytes is the max size of the held samples, which come from replicas that aren't elected. One cluster may use
-	// a quarter of it.
+	// HeldBytes is the max size of the held samples, which come from replicas that aren't elected. One HA cluster may
+	// use a quarter of this size.
 	HeldBytes int64
 	// Clusters is the max number of clusters per tenant.
 	Clusters int

@@ -41,11 +41,11 @@ func underLoadAlone(t *testing.T) {
 	t.Cleanup(underLoad.Unlock)
 }
 
-// balancer is a transport that sends requests to one of multiple processes and switches to the next process after an
-// error.
+// balancer is a transport that sends requests to one of multiple processes. It switches to the next process after an
+// error or a 5xx response.
 type balancer struct {
 	addresses []string
-	// spread is set if it also switches to the next process after each successful request.
+	// spread is set if the balancer switches to the next process with every request.
 	spread bool
 	at     atomic.Int64
 	inner  http.Transport

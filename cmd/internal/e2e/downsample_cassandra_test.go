@@ -16,7 +16,7 @@ import (
 )
 
 // TestDownsampleBesideServers runs cassia downsample on a keyspace that two servers use. The servers must return the
-// samples that it seals, and report the owners of partitions.
+// samples that the command seals, and report the owners of partitions.
 func TestDownsampleBesideServers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a Cassandra: leave -short out")

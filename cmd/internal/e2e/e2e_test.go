@@ -260,8 +260,8 @@ func startStack(ctx context.Context, t *testing.T, exporter string, protocol2 bo
 	return s
 }
 
-// flows waits until samples of every job have arrived. Prometheus doesn't send samples that it scraped before its
-// remote write started, which may be some time after its first scrapes.
+// flows waits until samples of every job have arrived. Prometheus starts remote write some time after its first
+// scrapes, and doesn't send samples that it scraped before.
 func (s *stack) flows(ctx context.Context, t *testing.T) {
 	s.awaitJobs(ctx, t, s.cassia, `up`)
 }

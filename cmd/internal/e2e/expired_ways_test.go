@@ -33,8 +33,8 @@ func (x *expired) infosAreThoseOf(t *testing.T, prometheus running) {
 	}
 }
 
-// misleading runs queries that can't be computed from buckets. They must be rejected with the reason if raw samples
-// have expired, and otherwise succeed.
+// misleading runs queries that can't be computed from buckets. A query must be rejected with the reason if raw samples
+// in its range have expired. Otherwise it must succeed.
 func (x *expired) misleading(t *testing.T) {
 	for _, function := range []string{
 		"idelta(sn_sine[1h])", "double_exponential_smoothing(sn_sine[1h], 0.5, 0.5)", "max(idelta(sn_sine[1h]))",

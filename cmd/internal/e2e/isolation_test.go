@@ -20,10 +20,10 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// TestTenantsNeverMix checks that tenants are isolated. Other tenants store samples, exemplars and metadata under the
-// same names as a tenant and under separate names, run queries, reach their limits, and delete everything that they may
-// delete. This must not change any response that the tenant gets, and no response may contain data of others. It covers
-// all calls and all ways to name the tenant.
+// TestTenantsNeverMix checks that tenants are isolated. Other tenants store samples, exemplars and metadata, both under
+// the names that one tenant uses and under names of their own. They also run queries, reach their limits, and delete
+// everything that they may delete. None of this may change a response to the first tenant, and no response may contain
+// data of another tenant. It covers all calls and all ways to name the tenant.
 func TestTenantsNeverMix(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -59,8 +59,8 @@ func startKairosDB(ctx context.Context, t *testing.T, hosts []string, keyspace s
 		},
 	}
 	p, err := promrig.StartReady(ctx, program)
-	// KairosDB waits at most 12 s for each table that it creates, which isn't configurable, and exits if this isn't
-	// enough. After a restart, it continues with the existing tables.
+	// When KairosDB creates its tables, it waits at most 12 s for each, and then exits. This limit isn't configurable.
+	// After a restart, KairosDB continues with the existing tables.
 	for errors.Is(err, promrig.ErrExited) && time.Since(began) < kairosWithin {
 		p, err = promrig.StartReady(ctx, program)
 	}
@@ -71,7 +71,7 @@ func startKairosDB(ctx context.Context, t *testing.T, hosts []string, keyspace s
 }
 
 // post sends JSON and returns the response, which must have a 2xx status. If KairosDB returns a server error because
-// Cassandra doesn't respond in time, it sends the request again.
+// Cassandra doesn't respond in time, post sends the request again.
 func (k *kairosRig) post(ctx context.Context, t *testing.T, path string, body any) []byte {
 	t.Helper()
 	text, err := json.Marshal(body)

@@ -15,8 +15,8 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// looks returns the commands that are documented as read-only, each with a text that its output must contain for the
-// store of this test.
+// looks returns the commands that are documented as read-only. find is a text that the command's output must contain
+// for the store of this test.
 func looks(out string) []struct {
 	args []string
 	find string

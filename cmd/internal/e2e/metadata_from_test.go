@@ -17,8 +17,8 @@ import (
 )
 
 // TestMetadataFrom runs a Prometheus that requires a password and sends remote write 2.0, whose requests contain no
-// metric types. Cassia must fetch the metadata from this Prometheus for the tenant to which it writes, and return the
-// metadata.
+// metric types. Cassia must fetch the metadata from this Prometheus, store it for the tenant to which Prometheus
+// writes, and return it.
 func TestMetadataFrom(t *testing.T) {
 	dir := t.TempDir()
 	hash, err := bcrypt.GenerateFromPassword([]byte("s3cret"), bcrypt.MinCost)

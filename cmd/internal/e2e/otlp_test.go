@@ -27,7 +27,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// relayed is the tenant to which the Prometheus in these tests writes the samples that it receives.
+// relayed is the tenant of Cassia to which the Prometheus in these tests forwards the samples that it receives.
 const relayed = "relayed"
 
 // TestOTLPAsPrometheus sends measurements of OpenTelemetry's SDK to Cassia and to a real Prometheus. Both must return
@@ -179,8 +179,8 @@ func compareOTLP(t *testing.T, cassia running, prometheus string, before, end ti
 	}, cassiatest.Patience, 50*time.Millisecond)
 }
 
-// compareTypes compares Cassia's metadata of the metrics with the metadata of a real Prometheus. That Prometheus stores
-// the types and units that it receives with OTLP as labels, so that a query returns them.
+// compareTypes compares Cassia's metadata of the metrics with the types and units that a real Prometheus received with
+// OTLP. This Prometheus is configured to store types and units as labels, so that a query returns them.
 func compareTypes(t *testing.T, cassia running, sent []*metricdata.ResourceMetrics) {
 	prometheus := startPrometheus(t.Context(), t, cassiatest.FreeAddress(t), "", "--web.enable-otlp-receiver",
 		"--enable-feature=type-and-unit-labels")

@@ -154,7 +154,8 @@ func (p *Process) Kill() {
 // listen, or while it is restarted. The ports of docker/cassandra/local are above this range.
 //
 // Packages are tested concurrently, each in a separate process. Each process uses its own part of the range while a
-// port in the part is free. This avoids ports of programs that another process is about to start or restart.
+// port in the part is free. In this way, it avoids ports on which programs of another process are about to start or
+// restart.
 const (
 	firstPort, lastPort = 10_000, 19_999
 	portParts           = 20

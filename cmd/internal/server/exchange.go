@@ -78,8 +78,8 @@ func (e *Exchange) endWait(n int) time.Duration {
 	return waited
 }
 
-// Overdue returns how long the client has kept the process waiting, minus the time that its bytes take at fairRate. It
-// returns false if the process isn't waiting for the client.
+// Overdue returns how long the client has kept the process waiting, minus the time that the transferred bytes take at
+// fairRate. It returns false if the process isn't waiting for the client.
 func (e *Exchange) Overdue(now time.Time) (time.Duration, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -52,8 +52,8 @@ func (p minPace) wrapHandler(next http.Handler) http.Handler {
 		}
 		r = r.WithContext(adapter.WithSender(context.WithValue(r.Context(), exchangeKey{}, e), e))
 		if r.Body == nil || r.Body == http.NoBody {
-			// net/http reads in the background to detect a disconnected client. With the read deadline still set, it
-			// would treat the timeout as a disconnect and cancel a long response.
+			// net/http reads in the background to detect a disconnected client. If the read deadline were still set,
+			// net/http would treat the timeout as a disconnect and cancel a long response.
 			_ = conn.SetReadDeadline(time.Time{})
 		} else {
 			if !e.isReset() {

@@ -17,7 +17,8 @@ import (
 )
 
 // TestAnswersWithoutFileHandles sends requests to a process that can't open more files. Idle connections use most of
-// its file handles, and whenever a handle is released, another part of the process takes it.
+// the process' file handles. Whenever a handle is released, another part of the process takes it. The test checks that
+// the health checks are answered anyway.
 func TestAnswersWithoutFileHandles(t *testing.T) {
 	const role = "CASSIA_TEST_NO_HANDLES"
 	if os.Getenv(role) != "" {

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCommandsPrintByOneWriter checks that commands print with the variable stdout of cmd/cassia. It records write
-// errors, so that a command fails if its output is lost.
+// TestCommandsPrintByOneWriter checks that commands print with the variable stdout of cmd/cassia. This variable records
+// write errors, so that a command fails if its output is lost.
 func TestCommandsPrintByOneWriter(t *testing.T) {
 	found := 0
 	for _, f := range productionFiles(t) {

@@ -12,5 +12,5 @@
 // page in a browser.
 //
 // The folder dist is committed, so that building Cassia doesn't require Node. After a change in src or package.json,
-// `make ui` rebuilds it (with Node 20). A test requires that it is up to date.
+// `make ui` rebuilds it (with Node 20). A test requires that dist is up to date.
 package ui

@@ -2,10 +2,10 @@
 //
 //	bin/tools/soak -for 1h -seed 7
 //
-// (or `make soak SOAK_FOR=1h SEED=7`). If CASSANDRA_HOSTS names a cluster, it also runs the tests that need Cassandra;
-// docker/cassandra/with-node runs a command with this variable set. The seeds of all rounds are derived from the first
-// seed, so a soak test can be repeated. When a test fails, Soak prints the command that reruns it with its seed,
-// continues, and finally exits with status 1.
+// (or `make soak SOAK_FOR=1h SEED=7`). If CASSANDRA_HOSTS names a cluster, Soak also runs the tests that need
+// Cassandra; docker/cassandra/with-node runs a command with this variable set. The seeds of all rounds are derived from
+// the first seed, so a soak test can be repeated. When a test fails, Soak prints the command that reruns it with its
+// seed, continues, and finally exits with status 1.
 package main
 
 import (

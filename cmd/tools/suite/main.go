@@ -4,8 +4,8 @@
 //
 //	bin/tools/suite [-skips=fail] [-slowest 10] [-events FILE] -- -p 4 -parallel 8 ./...
 //
-// The arguments after -- are passed to `go test`. Suite exits with status 1 if a test failed. With -skips=fail, it also
-// does so if a test was skipped without an allowed reason, see allowed.
+// The arguments after -- are passed to `go test`. Suite exits with status 1 if a test failed. With -skips=fail, Suite
+// also exits with status 1 if a test was skipped that may not be skipped, see allowed.
 package main
 
 import (

@@ -11,8 +11,8 @@ var (
 	htmlNote   = regexp.MustCompile(`(?s)<!--.*?-->`)
 )
 
-// generatedPages contains pages of the manual that are generated from help texts. Their texts are counted in the
-// source.
+// generatedPages contains pages of the manual that are generated from help texts. These texts are counted in the source
+// instead.
 var generatedPages = map[string]bool{"cmd/internal/manual/flags.md": true, "cmd/internal/manual/metrics.md": true}
 
 func markdownOf(kind TextKind) func(rel, content string) []Text {

@@ -57,7 +57,7 @@ var (
 // countWords returns the number of words in a text.
 func countWords(text string) int { return len(wordPattern.FindAllStringIndex(text, -1)) }
 
-// FindHits returns the stilted wordings in texts, in the order of the texts. Overlapping wordings count once.
+// FindHits returns the stilted wordings in texts, in the order of the texts. Overlapping wordings count as one.
 func FindHits(texts []Text) []Hit {
 	var hits []Hit
 	for _, t := range texts {

@@ -96,8 +96,9 @@ type kairosAnswer struct {
 	} `json:"queries"`
 }
 
-// ask runs an aggregator over (from, to], grouped by zone. Its buckets start a millisecond after from, so that each
-// contains the same samples as one of PromQL's left-open ranges. By default, KairosDB would align them to the clock.
+// ask runs an aggregator over (from, to], grouped by zone. The first bucket starts a millisecond after from, so that
+// each bucket contains the same samples as one of PromQL's left-open ranges. By default, KairosDB would align the
+// buckets to the clock.
 func (kairosdb) ask(ctx context.Context, url, aggregator string, widthMs, from, to int64) (kairosAnswer, error) {
 	var answer kairosAnswer
 	query := fmt.Sprintf(

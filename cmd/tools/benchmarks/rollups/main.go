@@ -12,9 +12,9 @@
 //
 // Both systems are filled without their network protocols, which bench-compare measures. Cassia is filled day by day
 // with a simulated clock, as if the samples had been sent and sealed on these days. Prometheus is filled with blocks of
-// the same length as after its compaction. For every query and resolution, the benchmark starts a process, waits until
-// it is idle, runs the query once and stops the process. It does so repeatedly and reports the medians. All files are
-// in the page cache.
+// the length that its compaction would produce. For every query and resolution, the benchmark starts a process, waits
+// until it is idle, runs the query once and stops the process. It does so repeatedly and reports the medians. All files
+// are in the page cache.
 //
 // With -small, both systems run at the same time and serve queries with small results, whose cost is mostly the fixed
 // cost of a query.

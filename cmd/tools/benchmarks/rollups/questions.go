@@ -25,8 +25,8 @@ func (q question) String() string {
 // shift is the offset of an unaligned start from the hour.
 const shift = 7*time.Minute + 13*time.Second
 
-// questions returns dashboard queries over a month and over all data, with one point per hour. They start an hour after
-// the data, so that no window starts before the data.
+// questions returns dashboard queries over a month and over all data, with one point per hour. The queries over all
+// data start an hour after the start of the data, so that their first range windows contain about an hour of data.
 func questions(d dataset) []question {
 	sum := func(inner string) string { return "sum by (job) (" + inner + ")" }
 	rate := func(window string) string { return sum("rate(" + counterName + "[" + window + "])") }

@@ -1,6 +1,6 @@
 // Command count prints the stilted wordings in the texts of a repository as file:line: wording, and their number per
-// 1,000 words by kind of text. With -comments, it prints those in the comments of the Go files below a folder, and
-// their number by folder.
+// 1,000 words by kind of text. With -comments, it prints the stilted wordings in the comments of the Go files below a
+// folder, and the number of wordings per folder.
 //
 //	go run ./cmd/internal/tidy/wordings/count [-texts kind] [repository root]
 //	go run ./cmd/internal/tidy/wordings/count -comments folder [repository root]
