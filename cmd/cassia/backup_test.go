@@ -112,7 +112,7 @@ func TestBackupsOfOneSecond(t *testing.T) {
 }
 
 // TestBackupsAtOneMoment makes concurrent backups of a directory without a server. Backups into different folders
-// succeed. Of two backups into the same folder, one may fail with an error that says so.
+// succeed. Of two backups into the same folder, one may fail with an error that names the other backup as the cause.
 func TestBackupsAtOneMoment(t *testing.T) {
 	t.Parallel()
 	dir, folder := cassiatest.StoreWith(t, 8), t.TempDir()

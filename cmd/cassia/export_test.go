@@ -45,7 +45,8 @@ func TestExportCommand(t *testing.T) {
 	}
 }
 
-// TestExportBesideItsServer exports the samples of a running server and checks that no snapshot remains.
+// TestExportBesideItsServer checks that the directory of a running server can be exported, and that the snapshot made
+// for the export is removed.
 func TestExportBesideItsServer(t *testing.T) {
 	dir := cassiatest.StoreWith(t, 3)
 	output := filepath.Join(t.TempDir(), "a.csv")

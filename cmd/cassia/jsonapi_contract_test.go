@@ -42,8 +42,8 @@ func newContract(t *testing.T, r running, seed uint64) *contract {
 	return c
 }
 
-// TestContract sends valid and randomly modified calls. Valid calls don't return 5xx, invalid calls return 4xx, and
-// every response matches the description.
+// TestContract sends valid and randomly modified calls. Valid calls must not return 5xx, invalid calls must return 4xx,
+// and every response must match the description.
 func TestContract(t *testing.T) {
 	r := startServe(t, "--storage.path="+t.TempDir(), "--retention.raw=0")
 	require.Eventually(t, func() bool { code, _ := r.Get(t, "/-/ready"); return code == http.StatusOK },

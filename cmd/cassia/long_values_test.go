@@ -33,8 +33,8 @@ func longLabel(t *testing.T, metric string, at time.Time, bytes int) []byte {
 	return snappy.Encode(nil, body)
 }
 
-// TestLongLabelValues sends label values that are too long. It tests each setting of long_label_values, which it
-// changes by reloading the file.
+// TestLongLabelValues checks how series with a too long label value are handled for each setting of long_label_values.
+// It changes the setting by reloading the limits file.
 func TestLongLabelValues(t *testing.T) {
 	t.Parallel()
 	limits := filepath.Join(t.TempDir(), "limits.yml")

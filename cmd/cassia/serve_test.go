@@ -190,8 +190,8 @@ func TestSignalStopsInOrder(t *testing.T) {
 	require.Empty(t, stderr.String())
 }
 
-// TestServeIsStoppedWhileItOpens stops a process at various times while it creates a new store. Stopping isn't an
-// error.
+// TestServeIsStoppedWhileItOpens stops a process at various times while it creates a new store. Each time, the process
+// must stop without an error.
 func TestServeIsStoppedWhileItOpens(t *testing.T) {
 	for after := range 40 {
 		dir, err := os.MkdirTemp("", "cassia-stopped-")

@@ -37,7 +37,7 @@ const (
 	guestUser      = "guest"  // a user without permissions
 )
 
-// TestCassandraSettings starts cassia with settings that don't match the cluster. Each error is one line that names the
+// TestCassandraSettings checks that cassia reports settings that don't match the cluster in one line that names the
 // remedy.
 func TestCassandraSettings(t *testing.T) {
 	if testing.Short() {

@@ -39,7 +39,7 @@ var errNoClaim = errors.New(
 		"--storage.path",
 )
 
-// Claim is a claimed snapshot. It is removed after use, even if the process is killed.
+// Claim is a claimed snapshot. The process removes it after use. If the process is killed, another process removes it.
 type Claim struct {
 	snapshot string
 	lock     *pebble.FileLock

@@ -23,7 +23,8 @@ var comparedHeaders = []string{
 	"Access-Control-Expose-Headers",
 }
 
-// TestAPIAnswersAsPrometheusDoes sends the same requests to a real Prometheus and to Cassia and compares the responses.
+// TestAPIAnswersAsPrometheusDoes checks that Cassia and a real Prometheus return the same responses to the same
+// requests, except for the listed deviations.
 func TestAPIAnswersAsPrometheusDoes(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -82,8 +82,8 @@ func generatorOf(t *testing.T, w bench.Workload) *bench.Generator {
 	return g
 }
 
-// TestKilledAtAnyMoment kills the binary at random moments under load and, after each restart, compares all
-// acknowledged samples with the stored ones, bit by bit.
+// TestKilledAtAnyMoment kills the binary at random moments under load. After each restart, it compares the acknowledged
+// samples of one random load with the stored ones, bit by bit. At the end, it compares those of all loads.
 func TestKilledAtAnyMoment(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the binary for a minute: leave -short out")

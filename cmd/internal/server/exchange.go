@@ -8,12 +8,12 @@ import (
 )
 
 const (
-	// fairRate is the rate, in bytes per second, at which a client must send and read if others wait for its
+	// fairRate is the rate, in bytes per second, at which a client must send and read while other clients wait for its
 	// connection.
 	fairRate = 64 << 10
 	// maxCredit is the max time that a client can accumulate by being faster than fairRate.
 	maxCredit = 2 * time.Second
-	// minWait is how long every client may keep the process waiting, even if others wait for its connection.
+	// minWait is how long a client may keep the process waiting even while other clients wait for its connection.
 	minWait = time.Second
 )
 

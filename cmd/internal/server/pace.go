@@ -25,8 +25,8 @@ type minPace struct {
 	piece              int
 }
 
-// usualPace allows at most 5 minutes for 10 MiB. Responses are aborted if the client reads less than 4 KiB per second,
-// or 2 KiB per second if they are streamed.
+// usualPace returns the pace of a server. No body may take longer than 5 minutes. A response is aborted if the client
+// reads less than about 4 KiB per second, or 2 KiB per second if the response is streamed.
 func usualPace() minPace {
 	return minPace{
 		grace: 20 * time.Second, total: 5 * time.Minute, rate: 8 << 10,

@@ -17,8 +17,8 @@ import (
 )
 
 // TestAnswersWithoutFileHandles sends requests to a process that can't open more files. Idle connections use most of
-// the process' file handles. Whenever a handle is released, another part of the process takes it. The test checks that
-// the health checks are answered anyway.
+// the process' file handles. Whenever a handle is released, another part of the process takes it. Each request must be
+// answered anyway.
 func TestAnswersWithoutFileHandles(t *testing.T) {
 	const role = "CASSIA_TEST_NO_HANDLES"
 	if os.Getenv(role) != "" {

@@ -63,7 +63,7 @@ func TestNumbersKeepTheirKind(t *testing.T) {
 	}
 }
 
-// TestBothGetTheSame decodes the requests for both systems and compares their samples.
+// TestBothGetTheSame checks that the requests to both systems contain the same samples.
 func TestBothGetTheSame(t *testing.T) {
 	d := small(t)
 	p := part{series: []int{3, 40}, first: 10, last: 13}
