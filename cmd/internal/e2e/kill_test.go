@@ -83,7 +83,7 @@ func generatorOf(t *testing.T, w bench.Workload) *bench.Generator {
 }
 
 // TestKilledAtAnyMoment kills the binary at random moments under load. After each restart, it compares the acknowledged
-// samples of one random load with the stored ones, bit by bit. At the end, it compares those of all loads.
+// samples of one random load with the stored ones, bit by bit. At the end, it compares the samples of all loads.
 func TestKilledAtAnyMoment(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the binary for a minute: leave -short out")
