@@ -262,8 +262,8 @@ func (c deltaClient) sendRestarted(tenant string, from time.Time) {
 }
 
 // TestDeltasOfATenant checks which rates are computed with start timestamps, in queries of one tenant and of multiple
-// tenants: only those of a tenant that has sent deltas, from the day of the tenant's first delta. Both tenants first
-// send counters. Then one of them sends deltas, and later the other one.
+// tenants: only the rates of a tenant that has sent deltas, from the day of the tenant's first delta. Both tenants
+// first send counters. Then one of them sends deltas, and later the other one.
 func TestDeltasOfATenant(t *testing.T) {
 	t.Parallel()
 	for name, flagsOf := range map[string]func(*testing.T) []string{

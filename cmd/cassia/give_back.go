@@ -17,9 +17,9 @@ const (
 	giveBackLeast = 64 << 20
 )
 
-// giveBack checks the head's size at each tick until ctx ends. held returns the size in bytes. The head is small if it
-// has shrunk to at most half of its max size since the last call of free, and by at least giveBackLeast. If the head
-// was small at giveBackAfter consecutive checks, giveBack calls free.
+// giveBack checks the head's size at each tick until ctx ends. held returns the size in bytes. The head counts as small
+// if it has shrunk to at most half of its max size since the last call of free, and by at least giveBackLeast. If the
+// head was small at giveBackAfter consecutive checks, giveBack calls free.
 func giveBack(ctx context.Context, ticks <-chan time.Time, held func() int64, free func()) {
 	most, small := int64(0), 0
 	for {

@@ -323,7 +323,7 @@ func TestVerifyOfBucketsWithOtherSamples(t *testing.T) {
 		require.Contains(t, out, verified)
 		require.Contains(t, out, "rollup bucket with other samples: 0 differences")
 	}
-	write("a.om", 30, 60, 90, 120, 150, 330, 631) // 5 samples in a bucket that has 4; none is stored at 631
+	write("a.om", 30, 60, 90, 120, 150, 330, 631) // 5 samples in a bucket that has 4; 631 isn't stored
 	out, _, status := imported("a.om", "--verify")
 	require.Equal(t, 1, status, out)
 	require.Contains(t, out, "1 difference\n")

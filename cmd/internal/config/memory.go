@@ -170,8 +170,8 @@ func (c *Config) memoryWarnings() (out []string) {
 		bytesText(c.HeadBytes), bytesText(c.CacheBytes), bytesText(c.Memory)))
 }
 
-// partOf returns memory divided by of, or least if the quotient is smaller. It rounds the quotient down to a multiple
-// of 32 MiB, or of 1 MiB if the memory is small, so that --help shows a short number.
+// partOf returns memory divided by of, or the given minimum if that is larger. It rounds down to a multiple of 32 MiB,
+// or of 1 MiB if the memory is small, so that --help shows a short number.
 func partOf(memory, of, least int64) int64 {
 	unit := int64(32 << 20)
 	if memory <= 2<<30 {
