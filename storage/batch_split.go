@@ -7,8 +7,8 @@ import (
 	"github.com/cassia-db/cassia/storage/head"
 )
 
-// Extent returns the numbers of samples and exemplars in the batch and their time range. Extent.Newest is the newest
-// timestamp of a sample that isn't after limit.
+// Extent returns the numbers of samples and exemplars in the batch and their time range. Extent.Newest is the largest
+// of the samples' timestamps that aren't after limit.
 func (b *Batch) Extent(limit int64) ha.Extent {
 	x := ha.Extent{
 		Samples: len(b.entries), Exemplars: len(b.exemplars), MinT: math.MaxInt64, MaxT: math.MinInt64,
@@ -28,8 +28,8 @@ func (b *Batch) Extent(limit int64) ha.Extent {
 	return x
 }
 
-// Split removes the samples and exemplars whose disposition isn't ha.StoreSample. of returns the disposition for a
-// timestamp. Split adds the samples and exemplars to be held to held, and returns the number of dropped samples.
+// Split keeps in the batch only the samples and exemplars for which of returns ha.StoreSample; of receives their
+// timestamp. It adds those to be held to held, and drops the others. dropped is the number of dropped samples.
 func (b *Batch) Split(of func(t int64) ha.Disposition, held *ha.HeldBuilder) (dropped int) {
 	entries, exemplars := b.entries[:0], b.exemplars[:0]
 	for i := range b.entries {

@@ -11,8 +11,8 @@ import (
 )
 
 // TestCheckBesideATrimCutShort deletes a part of a series that only has rollups. The delete's background work and
-// cleaning fail after the 5m chunks and before the 1h chunks. Check must report no problem then, and none after
-// cleaning is repeated.
+// cleaning fail after the 5m chunks are written, before the 1h chunks are. Check must report no problem then, and none
+// after cleaning is repeated.
 func TestCheckBesideATrimCutShort(t *testing.T) {
 	t.Parallel()
 	failing := false

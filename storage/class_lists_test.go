@@ -164,7 +164,7 @@ func (x *sharedClasses) passes(d time.Duration) {
 }
 
 // TestClassesOfASharedStoreBeginLater adds a class while another process writes to the store. Both processes must use
-// it from the first day that starts at least 25 hours later. An old day without rows must get the list in force.
+// the class from the first day that starts at least 25 hours later. An old day without rows must get the list in force.
 func TestClassesOfASharedStoreBeginLater(t *testing.T) {
 	t.Parallel()
 	x := newSharedClasses(t)

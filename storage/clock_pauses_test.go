@@ -118,8 +118,8 @@ func TestPauses(t *testing.T) {
 // pausesRun is the state of a history.
 type pausesRun struct {
 	rng *rand.Rand
-	// right is true if the clock is always right. The time by the clock then differs only from the observed uptime, and
-	// samples have a retention.
+	// right is true if the clock is always right. In such a history only the observed uptime differs from the true
+	// time, and samples have a retention.
 	right   bool
 	r       *clockRig
 	m       *clockMachine

@@ -119,8 +119,8 @@ func (m *clockMachine) waiting() []Work {
 	return work
 }
 
-// removals executes all operations that delete rows or take over partitions, and returns their errors. An untrusted
-// clock must cause an error.
+// removals executes all operations that delete rows or take over partitions, and returns their errors. With an
+// untrusted clock, each operation must return an error.
 func (m *clockMachine) removals() map[string]error {
 	ctx := m.r.t.Context()
 	errs := map[string]error{}

@@ -69,7 +69,7 @@ type commitEnv struct {
 	// started at begun must not be acknowledged, even though it is durable.
 	mayWrite       func() error
 	mayAcknowledge func(begun time.Time) error
-	// isOld reports whether a slot is old, so that its blobs must not depend on earlier blobs. listed is the list of
+	// isOld reports whether a slot is old. Blobs in an old slot must not depend on earlier blobs. listed is the list of
 	// staged slots. It is nil if the engine itself can list staged slots.
 	isOld  func(slot int64) bool
 	listed *stagedList

@@ -18,10 +18,10 @@ import (
 // first writes their definitions to table defined, as blobs with the same numbers and without samples. UnlistSlots
 // deletes these rows when the slot has no stage rows and can't get new ones (design/several-processes.md).
 
-// saveDefinitions writes the definitions contained in rows to table defined, because rows are about to be deleted, and
-// later blobs of other writers may depend on them. It writes nothing if the slot was older than format.YoungMS at now,
-// the start of the seal, because no writer then stages a blob that depends on earlier blobs. In a younger slot, such a
-// blob may arrive while the seal runs.
+// saveDefinitions writes the definitions contained in rows to table defined. It is called before rows are deleted,
+// because later blobs of other writers may depend on the definitions. now is the start of the seal. If the slot was
+// already older than format.YoungMS then, saveDefinitions writes nothing, because writers no longer stage blobs in this
+// slot that depend on earlier blobs. In a younger slot, such a blob may arrive while the seal runs.
 func (s *Store) saveDefinitions(
 	ctx context.Context, w Work, now time.Time, gens []*head.Generation, rows []format.StageRow,
 ) error {

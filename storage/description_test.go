@@ -82,8 +82,8 @@ func (e *unsetEngine) CompareAndSet(
 }
 
 // TestPeriodThatIsNotAdded adds a period. In one case the write of the settings row fails after the description was
-// written. Then it opens the store at the start of that period. A start must be rejected or accepted according to the
-// stored settings, not the description.
+// written. The test then opens the store at the start of that period. Open must fail or succeed according to the stored
+// settings, not the description.
 func TestPeriodThatIsNotAdded(t *testing.T) {
 	t.Parallel()
 	for _, added := range []bool{false, true} {

@@ -131,8 +131,8 @@ func TestExemplarsAreChecked(t *testing.T) {
 }
 
 // TestExemplarsAreBounded sends more exemplars than are kept per slot, in any order, with seals in between. The newest
-// ones must be kept, and a selection of the others that is spread evenly over the time. A query must not exceed its
-// limit of bytes.
+// exemplars must be kept, and a selection of the older exemplars that is spread evenly over the time. A query must not
+// exceed its limit of bytes.
 func TestExemplarsAreBounded(t *testing.T) {
 	ts := openTestStore(t, nil)
 	ls := labels.FromStrings(labels.MetricName, "m")

@@ -13,8 +13,8 @@ import (
 )
 
 // TestDeletedWhileASealWaitsForItsTurn makes a process gather staged samples past their raw retention, and wait for its
-// turn. While it waits, another process seals the same samples, deletes them, and removes them from the rollups. They
-// must not reappear.
+// turn. While it waits, another process seals the same samples, deletes them, and removes them from the rollups. The
+// samples must not reappear.
 func TestDeletedWhileASealWaitsForItsTurn(t *testing.T) {
 	t.Parallel()
 	var meanwhile atomic.Pointer[func()] // called once, before the waiting seal reads the leases

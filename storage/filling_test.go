@@ -19,7 +19,8 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// twoProcesses starts two processes with a raw retention of two days on one engine. Each has a fault rule, or nil.
+// twoProcesses starts two processes with a raw retention of two days on one engine. ruleOfOne and ruleOfOther are
+// called for each operation of the respective process, unless they are nil.
 func twoProcesses(t *testing.T, ruleOfOne, ruleOfOther func(faultengine.Op)) (one, other *clockMachine) {
 	inner := memory.New()
 	r := &clockRig{t: t, shared: true}

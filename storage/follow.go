@@ -150,7 +150,7 @@ func (f *follower) catchUp(ctx context.Context) error {
 	}
 }
 
-// start starts following other processes, until ctx is done. The head must be rebuilt.
+// start starts following other processes, until ctx is done. The head must already be rebuilt.
 func (f *follower) start(ctx context.Context) {
 	if f.mode == followsOthers {
 		f.s.running.Go(func() { panics.Repeat(ctx, "following", func() { f.run(ctx) }) })
@@ -253,7 +253,8 @@ func (f *follower) timeSincePass() time.Duration {
 }
 
 // isReleaseDue reports whether releaseSealed must release samples of a partition. The head may contain deleted samples
-// that other processes have sealed. Once these are cleaned and their tombstone is removed, queries would return them.
+// that other processes have sealed. Once the sealed samples are cleaned and the tombstone is removed, queries would
+// return the samples in the head.
 func (f *follower) isReleaseDue(partition int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

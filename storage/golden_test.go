@@ -17,7 +17,7 @@ import (
 )
 
 // goldenRow describes the value of a row that a release has written. words returns a description of the value. again
-// decodes and encodes the value. It is nil if the current release writes another version.
+// decodes and encodes the value. again is nil if the current release writes another version.
 type goldenRow struct {
 	words func(value []byte) (string, error)
 	again func(value []byte) ([]byte, error)

@@ -209,8 +209,8 @@ func (k *heldSink) Histogram(ref uint32, at int64, encoded []byte) error {
 	return err
 }
 
-// Exemplar adds an exemplar if its disposition is ha.StoreSample. In the margin before a term, where samples are held,
-// it drops exemplars, because it isn't known which of them the previous replica missed.
+// Exemplar adds an exemplar if its disposition is ha.StoreSample. In the margin before a term, samples are held, but
+// exemplars are dropped, because it isn't known which exemplars the previous replica missed.
 func (k *heldSink) Exemplar(ref uint32, at int64, encoded []byte) error {
 	s, err := k.seriesOf(ref)
 	if err == nil && k.dispositionOf(ref, s, at) == ha.StoreSample {
@@ -219,8 +219,8 @@ func (k *heldSink) Exemplar(ref uint32, at int64, encoded []byte) error {
 	return err
 }
 
-// seriesEnd returns the newest timestamp of a series in the head that isn't after row.FromMS, as it was when the head
-// was first read.
+// seriesEnd returns the largest timestamp of a series in the head that isn't after row.FromMS. The result of the first
+// call for a series is cached, so it excludes held samples that were stored since.
 func (w *heldWriter) seriesEnd(s *Series, row *ha.HeldSamples) int64 {
 	if end, ok := w.ends[s]; ok {
 		return end

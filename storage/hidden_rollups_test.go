@@ -164,7 +164,7 @@ func requireHiddenOnlyWithRollups(
 }
 
 // TestHiddenOnlyWithRollupsOfTheTenant lowers the retention of a class, while the rollups of one of two tenants can't
-// be computed. The other tenant's samples of the class must be hidden, and no samples of the default class.
+// be computed. The other tenant's samples of the class must be hidden, but no samples of the default class.
 func TestHiddenOnlyWithRollupsOfTheTenant(t *testing.T) {
 	t.Parallel()
 	keep := retention.Durations{Raw: 30 * day, FiveMinutes: 365 * day, OneHour: 365 * day}

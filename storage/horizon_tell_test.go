@@ -14,7 +14,7 @@ import (
 
 // TestRaisingIsTold raises a retention on an engine that expires rows, after the store was stopped for days. The log
 // must contain one line about the rows that still expire, and one line about the rows that are visible again, whichever
-// operation detects it first. It must contain no warning.
+// operation detects the raised retention first. It must contain no warning.
 func TestRaisingIsTold(t *testing.T) {
 	for name, first := range map[string]func(*clockMachine) error{
 		"expire": func(m *clockMachine) error { _, err := m.Expire(t.Context()); return err },

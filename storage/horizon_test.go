@@ -99,8 +99,8 @@ func TestLateSamplesDontOverwriteHistory(t *testing.T) {
 }
 
 // TestHiddenWhenRollupsKnow lowers a retention when the rollups of some slots don't yet include a delete. The rollups
-// must be computed before their samples are hidden, and queries must return the rollups. On an engine that expires
-// rows, queries must not read hidden samples.
+// must be computed before the samples of these slots are hidden, and queries must return the rollups. On an engine that
+// expires rows, queries must not read hidden samples.
 func TestHiddenWhenRollupsKnow(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(testing.TB, func(*Options)) *testStore{

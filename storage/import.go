@@ -53,7 +53,8 @@ type ImportStats struct {
 	// RawGone counts the samples among RollupsOnly that are within the raw retention. They were added to rollups only,
 	// because their day has rollups without raw samples, or rows that have expired.
 	RawGone int
-	// TooCoarse counts the samples in buckets that weren't stored, because finer rows are stored for the same time.
+	// TooCoarse counts the samples of imported buckets that weren't stored because finer rows are stored for the same
+	// time.
 	TooCoarse int
 	// Expired counts samples that are too old for any resolution, Ahead counts samples too far in the future, and
 	// Refused counts invalid samples and samples of series with invalid labels. These samples weren't stored.
@@ -69,7 +70,7 @@ type Refusal struct {
 	Err     error
 }
 
-// maxRefusals bounds ImportStats.Refusals.
+// maxRefusals is the max length of ImportStats.Refusals.
 const maxRefusals = 20
 
 // Add adds the counts of another import.
@@ -113,14 +114,15 @@ type imports struct {
 }
 
 const (
-	// importHeadBytes bounds the cached series of imports, or an eighth of Options.HeadBytes if that is smaller. If the
-	// bound is exceeded, the next import starts with an empty cache, and writes names and labels again.
+	// importHeadBytes is the max size of the series cached for imports. If an eighth of Options.HeadBytes is smaller,
+	// that is the limit. If the cached series exceed the limit, the next import starts with an empty cache, and writes
+	// names and labels again.
 	importHeadBytes = 256 << 20
 	// importCacheTTL is the time after the last import at which the cached series are released.
 	importCacheTTL = 10 * time.Minute
 )
 
-// isFull reports whether the cached series exceed their bound.
+// isFull reports whether the cached series exceed the limit described at importHeadBytes.
 func (i *imports) isFull(o *Options) bool {
 	most := int64(importHeadBytes)
 	if o.HeadBytes > 0 {
@@ -160,9 +162,9 @@ func (s *Store) Import(ctx context.Context, tenant string, list []ImportedSeries
 	})
 }
 
-// ImportBuckets imports aggregates of another system, like Import. It adds the buckets to the rollups of their width
-// and to coarser rollups, unless finer rows are stored for their time; see ImportStats.TooCoarse. Stored buckets aren't
-// changed. If a series has buckets of both widths, the 5m buckets are stored first.
+// ImportBuckets is like Import, for aggregates of another system. It adds each bucket to the rollups of the bucket's
+// width and to coarser rollups, unless finer rows are stored for the bucket's time; see ImportStats.TooCoarse. Stored
+// buckets aren't changed. If a series has buckets of both widths, the 5m buckets are stored first.
 func (s *Store) ImportBuckets(ctx context.Context, tenant string, list []ImportedBuckets) (ImportStats, error) {
 	return s.importDays(ctx, tenant, func(m *importing) error {
 		for i := range list {

@@ -15,9 +15,10 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// loadSlot reads the staged rows of a slot that want accepts into a generation that isn't part of the head. It returns
-// nil if there are no such rows. A corrupt blob is reported, counted and kept in the staging log. Blobs that depend on
-// a corrupt blob are also kept, as are blobs that depend on a missing blob which may still appear.
+// loadSlot reads the staged rows of a slot for which want returns true. It returns their samples as a generation that
+// isn't part of the head, or nil if there are no such rows. A corrupt blob is reported, counted and kept in the staging
+// log. Blobs that depend on a corrupt blob are also kept, as are blobs that depend on a missing blob which may still
+// appear.
 func (s *Store) loadSlot(ctx context.Context, w Work, want func(format.StageRow) bool) (*head.Generation, error) {
 	l := newLoader(s, w)
 	for row, err := range s.eng.Scan(ctx, s.stageRange(w, func() { l.missed = true })) {

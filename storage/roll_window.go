@@ -195,8 +195,8 @@ func (x *windowRoller) listWindows() error {
 	return nil
 }
 
-// writeCommitRecord writes a commit record to the rollup windows, which records that they include the seal or delete.
-// The record of a delete is also written to the raw window.
+// writeCommitRecord writes m to the rollup windows. It records that their rollups include the seal or delete. The
+// record of a delete is also written to the raw window.
 func (x *windowRoller) writeCommitRecord(m format.CommitKey) error {
 	list := rollup.Resolutions[:]
 	if x.deleted.Has(m.ID) {

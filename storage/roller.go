@@ -127,8 +127,8 @@ func (x *roller) mayBeMissing(res rollup.Resolution, class int64) bool {
 	return x.s.retention.MayBeMissing(res, x.day.slot, x.tenant, class)
 }
 
-// writeAll writes the rows that were added, computes the rollups of all tasks and series, and then removes the tasks
-// and series.
+// writeAll writes the rows that were added, computes the rollups of all tasks and series, and then empties the lists of
+// tasks and series.
 //
 // In a shared store, the chunks of the series are listed after the added chunks are durable. So if two processes seal a
 // slot concurrently, the later one sees all chunks. In a store with one process, the seal holds the locks of the
@@ -384,7 +384,8 @@ func (x *roller) extendAll1h() error {
 	})
 }
 
-// writeAll1h writes the 1h chunks of the series, as computed by fill.
+// writeAll1h writes the 1h chunks of the series in x.series. The function fill computes the chunks of some of these
+// series.
 func (x *roller) writeAll1h(fill func(ctx context.Context, rolls []rollupTask, m *rollMemory) error) error {
 	for _, c := range x.series {
 		x.hours = append(x.hours, rollupTask{collectedSeries: c})
@@ -474,7 +475,8 @@ func (x *roller) shardsFor(slot int64, res rollup.Resolution, metric string, ser
 	return n, nil
 }
 
-// cacheShards caches the number of shards that a metric had before this process started.
+// cacheShards caches a metric's stored number of shards, unless the cache already contains it. An earlier process may
+// have stored the number.
 func (x *roller) cacheShards(res rollup.Resolution, metric string) error {
 	of := shardedMetric{x.day.into[res].window, x.tenant, metric}
 	if _, ok := x.s.shards.Get(of); ok {

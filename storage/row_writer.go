@@ -265,8 +265,8 @@ func (x *rowWriter) addName(name catalogName, row engine.Batch) {
 }
 
 // checkDeletesFresh returns an error if a seal has taken so long that its list of deletes may be incomplete. Tombstones
-// created since it started are kept for at least deleteRests. Later, a tombstone may be missing, and samples that it
-// deleted must not be written.
+// created since the seal started are kept for at least deleteRests. After that time, a tombstone may have been removed,
+// so the seal could write samples that were deleted.
 func (x *rowWriter) checkDeletesFresh() error {
 	if took := membership.Elapsed(x.begun, x.s.opts.Now()); took > deleteRests/2 {
 		return fmt.Errorf(

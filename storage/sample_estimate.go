@@ -9,7 +9,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// maxCounted is the approximate number of chunks that estimateSamples reads.
+// maxCounted is the approximate max number of chunks that estimateSamples reads.
 const maxCounted = 10_000
 
 // estimateSamples estimates the number of raw samples of a class in some windows. It counts the samples in the first
@@ -26,7 +26,7 @@ func (s *Store) estimateSamples(ctx context.Context, tenant string, class int64,
 		return -1, err
 	}
 	total := int64(0)
-	const asked = 400 // windows whose slots are counted
+	const asked = 400 // max number of windows whose slots are counted
 	for _, w := range windows[max(0, len(windows)-asked):] {
 		n, err := s.countSealedSlots(ctx, tenant, w)
 		if err != nil {

@@ -263,8 +263,8 @@ func (s *Store) listStagedRows(ctx context.Context, w Work, gens []*head.Generat
 	if len(left) == 0 {
 		return nil, rows, nil, nil
 	}
-	// The rows in left belong to writes that returned an error, or were unreadable during a rebuild. Each stream is
-	// read from its start, because its blobs depend on earlier blobs.
+	// A row is in left because its write returned an error, or because it was unreadable during a rebuild. Each stream
+	// is read from its start, because its blobs depend on earlier blobs.
 	gen, err := s.loadSlot(
 		ctx, w, func(r format.StageRow) bool { return (r.Writer != s.writer || r.Seq <= upTo) && !back[r] },
 	)

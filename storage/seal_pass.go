@@ -358,7 +358,7 @@ func (t *tenantPass) sealMetric(list []stagedSeries) error {
 	return nil
 }
 
-// readAhead reads the chunks of some series of a metric in slots that were sealed before.
+// readAhead reads the sealed chunks of some series of a metric with few scans, for slots that were sealed before.
 func (t *tenantPass) readAhead(list []stagedSeries) error {
 	if len(t.resealed) == 0 || t.roller.onlyExtendsRollups() {
 		return nil

@@ -18,8 +18,8 @@ const (
 	// maxHeldSeries is the number of series whose chunks are kept in memory.
 	maxReadSeries = 256
 	maxHeldSeries = 4 * maxReadSeries
-	// sealedPassOver bounds Wanted.PassOver for these reads. It is smaller than for reads of keys only, because values
-	// are larger.
+	// sealedPassOver is the max Wanted.PassOver of reads of sealed chunks. It is smaller than for reads of keys only,
+	// because values are larger.
 	sealedPassOver = 100
 )
 

@@ -23,7 +23,8 @@ import (
 // row reappears, it is deleted again without being read or sealed.
 
 const (
-	// sealedRunsTTL is the TTL of these records. It is longer than the maximum age of slots that SealUnlisted checks.
+	// sealedRunsTTL is the TTL of the records of processed rows. It is longer than the maximum age of slots that
+	// SealUnlisted checks.
 	sealedRunsTTL = 120 * 24 * time.Hour
 	// minReappearTime is the minimum time between the deletion of a row and its reappearance. It is half of the time
 	// for which engines keep deletion markers.

@@ -149,8 +149,8 @@ func (x *slotSealer) addSeries(c *collectedSeries, samples *chunk.Samples, seale
 	return nil
 }
 
-// addRollupTask adds a task for a series whose raw rows are past their retention. Its samples only form buckets that
-// are missing in the stored rollups.
+// addRollupTask adds a task for a series whose raw rows are past their retention. The series' samples are only added to
+// rollups as buckets that the stored rollups don't contain.
 func (x *slotSealer) addRollupTask(c *collectedSeries, samples *chunk.Samples) {
 	if samples.Len() > 0 {
 		x.tasks = append(x.tasks, rollupTask{collectedSeries: c, chunk: x.buildRollup(c.series.Metric(), samples, 1)})

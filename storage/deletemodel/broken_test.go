@@ -16,7 +16,8 @@ type withoutRule struct {
 	name string
 }
 
-// untilCaught plays histories without a rule until one fails. It returns their number and the failure.
+// untilCaught plays random histories without the rule until one fails. It returns the number of histories and the
+// failure.
 func untilCaught(of rule, first uint64) (histories int, failure string) {
 	broken := map[rule]bool{of: true}
 	for i := range mostUntilCaught {

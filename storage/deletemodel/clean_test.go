@@ -126,8 +126,9 @@ func (p *process) dropDeletes(a *actor, tenant int, all deletions) bool {
 	return !w.broken[noteBeforeRemoving] || note()
 }
 
-// clear records that the deletes in gone are about to be removed. Because a clearance covers all deletes that were
-// requested early enough, it also records which other deletes in rows it must not cover.
+// clear writes a clearance for the deletes in gone, which are about to be removed. A clearance covers all deletes that
+// were requested before some time. The clearance therefore lists the deletes in rows that are as old but that aren't
+// removed.
 func (p *process) clear(a *actor, tenant int, gone, rows deletions) bool {
 	before := p.w.now - restTicks + 1
 	c := clearance{before: before}
@@ -218,8 +219,9 @@ func (p *process) trimBefore(a *actor, tenant int, finest resolution, slots []in
 	return false
 }
 
-// mayCome reports whether a delete that was read as announced, after begun, may have come into force since or may still
-// come into force. Some time after the request, the requesting process gives up instead.
+// mayCome reports whether a delete that was read as announced after begun may have come into force since then, or may
+// still come into force. If the request is too old, the delete can't come into force any more, because the requesting
+// process has given up.
 func (p *process) mayCome(d deletion, begun int) bool {
 	if p.w.broken[countWaitFromRead] {
 		begun = p.w.now

@@ -34,7 +34,8 @@ func (d deletion) touches(slot int) bool { return d.times&slotMask(slot) != 0 }
 // covers reports whether all times of a bucket are in the range of the delete.
 func (d deletion) covers(in samples) bool { return in&^d.times == 0 }
 
-// clearance records which deletes were removed: all deletes requested before the time before, except those in standing.
+// clearance records which deletes were removed: all deletes that were requested earlier than before, in ticks, except
+// the deletes in standing.
 type clearance struct {
 	before   int
 	standing ids
@@ -107,8 +108,8 @@ func (a *actor) namedDeletes(tenant int) deletions {
 	return found
 }
 
-// loadDeletes returns the deletes that a query must apply. Before it returns, it seals their samples in the head. ok is
-// false after an error.
+// loadDeletes returns the deletes that a query must apply. Before it returns, it seals the head's samples to which they
+// apply. ok is false after an error.
 func (p *process) loadDeletes(a *actor, tenant int) (found deletions, ok bool) {
 	if p.w.broken[followAfterReading] {
 		p.catchUp(a)

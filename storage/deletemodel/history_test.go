@@ -114,7 +114,7 @@ func (w *world) bringRowsBack() {
 	}
 }
 
-// age moves a window to its next phase, unless that is excluded now.
+// age moves a window to its next phase, unless the limits in the package's description exclude this.
 func (w *world) age() {
 	res := raw
 	if w.phases[raw] == vanished {

@@ -440,8 +440,9 @@ func TestNamedHistories(t *testing.T) {
 	}
 }
 
-// TestTenantThatDeletesAllTheTime requests a delete of one tenant each time a seal has gathered its samples. In the
-// current protocol no tenant's samples are sealed until that tenant stops deleting for a moment.
+// TestTenantThatDeletesAllTheTime checks a known limit of the current protocol: a slot isn't sealed for any tenant
+// while one tenant requests a delete each time a seal has gathered its samples. Once this tenant stops, sealing must
+// succeed.
 func TestTenantThatDeletesAllTheTime(t *testing.T) {
 	s := newScript(variant{shared: true}, nil)
 	defer s.stopAll()

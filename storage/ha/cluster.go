@@ -28,12 +28,12 @@ type cluster struct {
 	// unreadable or was never read.
 	row      []byte
 	election *election
-	// known is the time when the read that returned election started. beatAt is when this process first read its
-	// current heartbeat.
+	// known is the time when the read that returned election started. beatAt is when this process first read the
+	// election's current heartbeat.
 	known, beatAt time.Time
-	// right is the time until which this process may store samples of the elected replica: half of the failover timeout
-	// after its last heartbeat, long before another replica can be elected. renewed is the time when that heartbeat was
-	// started.
+	// right is the time until which this process may store samples of the elected replica. It is half of the failover
+	// timeout after the start of this process' last heartbeat, long before another replica can be elected. renewed is
+	// the time when that heartbeat was started.
 	right, renewed time.Time
 	// acked and oldest describe the elected replica's samples that this process has acknowledged in the current epoch:
 	// acked is their reach, oldest their min timestamp, both in milliseconds.
@@ -171,7 +171,8 @@ func (c *cluster) refreshElection(ctx context.Context) (bool, error) {
 var errContended = fmt.Errorf("%w: too many processes are electing a replica at once", engine.ErrUnavailable)
 
 // updateElection replaces the election's row by compare-and-set with the result of change. change gets nil if the row
-// doesn't exist. If it returns nil, the row isn't written. begun is the time when the successful attempt was started.
+// doesn't exist. If change returns nil, the row isn't written. begun is the time when the successful attempt was
+// started.
 func (c *cluster) updateElection(
 	ctx context.Context, change func(now *election) *election,
 ) (begun time.Time, done bool, err error) {
@@ -319,8 +320,8 @@ func (c *cluster) withHeartbeat(now *election) *election {
 	return &next
 }
 
-// hasRight reports whether this process may store the elected replica's samples without another heartbeat. It returns
-// false after the clock was set.
+// hasRight reports whether this process may store the elected replica's samples without another heartbeat. Setting the
+// clock back doesn't extend the right.
 func (c *cluster) hasRight(epoch int64) bool {
 	now := c.r.now()
 	c.mu.Lock()

@@ -25,8 +25,8 @@ type election struct {
 	// Epoch counts the elections, and Version the writes of the row.
 	Epoch   int64 `json:"epoch"`
 	Version int64 `json:"version"`
-	// Beat counts the heartbeats: how often a process has confirmed the elected replica. If a process reads the same
-	// value for the failover timeout, by its own clock, it may elect another replica.
+	// Beat counts the heartbeats, with which processes confirm the elected replica. If a process reads the same value
+	// for the failover timeout, by its own clock, it may elect another replica.
 	Beat int64 `json:"beat"`
 	// Terms are in time order, at most maxTerms.
 	Terms []term `json:"spans"`
@@ -127,8 +127,8 @@ func (c *election) isCovered(replica string, t int64, watermark int64, margin ti
 	return replica != c.electedReplica() && c.Taking == "" && t <= max(watermark, c.WatermarkMS)-margin.Milliseconds()
 }
 
-// withHeartbeat returns the election with one more heartbeat, and with a watermark and an oldest sample as in
-// withWatermark.
+// withHeartbeat returns the election with one more heartbeat, and with the changes that withWatermark makes for a
+// watermark and an oldest sample.
 func (c *election) withHeartbeat(watermark, oldest int64, margin time.Duration, now time.Time) election {
 	next := c.withWatermark(watermark, oldest, margin)
 	next.Beat++

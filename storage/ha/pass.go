@@ -15,8 +15,8 @@ const (
 	sweepInterval = 5 * time.Minute
 	// sweepSilentInterval is the min interval between sweeps of a cluster that has been silent for sweepSilentInterval.
 	sweepSilentInterval = time.Hour
-	// takeoverPasses bounds the passes of a takeover over the held rows. After the last pass, new samples of the
-	// replica are stored directly. Rows that are held later are stored by the process that holds them.
+	// takeoverPasses is the max number of passes that a takeover makes over the held rows. After the last pass, new
+	// samples of the replica are stored directly. Rows that are held later are stored by the process that holds them.
 	takeoverPasses = 3
 )
 
@@ -125,7 +125,8 @@ func (c *cluster) maxOtherReach(elected string) int64 {
 	return t
 }
 
-// watermark returns the reach of the elected replica's acknowledged samples that this process has read or acknowledged.
+// watermark returns the largest reach of the elected replica's acknowledged samples that this process knows: from the
+// election's row, or from samples that it has acknowledged itself.
 func (c *cluster) watermark(ch *election) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/memory"
 )
 
-// TestClustersAreForgotten sends once from many clusters. The number of exported metrics is bounded, and after some
-// days of silence no process keeps a cluster in memory or reads its rows.
+// TestClustersAreForgotten checks that the number of exported metrics is bounded after many clusters have sent once.
+// After some days of silence, no process may keep a cluster in memory or read its rows.
 func TestClustersAreForgotten(t *testing.T) {
 	t.Parallel()
 	var registries []*prometheus.Registry
@@ -68,8 +68,8 @@ func TestClustersAreForgotten(t *testing.T) {
 	require.Empty(t, p.trackers[0].listClusters(), "nor does a process that begins")
 }
 
-// TestForgottenClusterGoesOn retires a cluster. Then a replica that wasn't elected sends again. It is elected, and
-// samples that were already stored aren't stored twice.
+// TestForgottenClusterGoesOn checks that a replica that wasn't elected is elected if it sends again after its cluster
+// was retired, and that samples that were already stored aren't stored twice.
 func TestForgottenClusterGoesOn(t *testing.T) {
 	t.Parallel()
 	p := newRig(t, faultengine.Wrap(memory.New(), passAll), 2, nil)
@@ -104,8 +104,8 @@ func TestForgottenClusterGoesOn(t *testing.T) {
 	}
 }
 
-// TestHeldWhileForgotten retires a cluster in one process while another process holds a sample according to an election
-// that it has just read.
+// TestHeldWhileForgotten checks that a sample isn't lost if a process holds it by an outdated election, which it read
+// just before another process retired the cluster.
 func TestHeldWhileForgotten(t *testing.T) {
 	t.Parallel()
 	p := newRig(t, faultengine.Wrap(memory.New(), passAll), 2, nil)
@@ -130,8 +130,8 @@ func TestHeldWhileForgotten(t *testing.T) {
 	require.Zero(t, p.heldRows("c"))
 }
 
-// TestNewClustersAreNotForgotten adds clusters while silent clusters are removed. A new cluster must not be removed
-// before its first replica is recorded, because its samples could then not be committed.
+// TestNewClustersAreNotForgotten checks that a new cluster isn't removed before its first replica is recorded, although
+// silent clusters are removed concurrently. Otherwise the samples of the replica couldn't be committed.
 func TestNewClustersAreNotForgotten(t *testing.T) {
 	t.Parallel()
 	p := newRig(t, memory.New(), 1, func(o *Options) { o.Clusters = 1e6 })

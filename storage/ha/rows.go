@@ -61,7 +61,8 @@ func (r Rows) EachHeld(ctx context.Context, tenant string, f func(cluster, write
 	})
 }
 
-// Cuts returns, for each cluster and writer of a tenant, the highest sequence number of its held rows.
+// Cuts returns, for each cluster and writer of a tenant, the highest sequence number of the rows that the writer holds
+// for the cluster.
 func (r Rows) Cuts(ctx context.Context, tenant string) (cuts []format.HeldCut, err error) {
 	err = r.EachHeld(ctx, tenant, func(cluster, writer string, seq int64) {
 		i := slices.IndexFunc(cuts, func(c format.HeldCut) bool { return c.Cluster == cluster && c.Writer == writer })

@@ -189,7 +189,7 @@ func (t *takeover) commit(ctx context.Context) error {
 	return t.renewElection(ctx)
 }
 
-// renewElection adds a heartbeat during a takeover, if it is due.
+// renewElection adds a heartbeat during a takeover, if a heartbeat is due.
 func (t *takeover) renewElection(ctx context.Context) error {
 	c, self := t.c, t.c.r.env.Member.Writer()
 	c.mu.Lock()

@@ -270,7 +270,7 @@ func (r *Tracker) addCluster(at ClusterName) *cluster {
 }
 
 // record adds a cluster if it is unknown, and records a request of a replica. The cluster can't be removed in between.
-// It returns false if there are too many replicas.
+// record returns false if the cluster has too many replicas.
 func (r *Tracker) record(at ClusterName, replica string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -53,7 +53,7 @@ type CheckedClock struct {
 	unkept   bool
 	// doubt is nil while the clock is trusted.
 	doubt *doubt
-	// set is the last step of the clock of a store's only process.
+	// set describes the last step of the clock, if this process is the store's only one.
 	set clockSet
 	// noted contains the differences and steps that were logged last, and ahead the last samples that were ahead of the
 	// clock. comparing serializes readings of theirs.
