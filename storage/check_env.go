@@ -164,7 +164,8 @@ func (c *checkedDays) CutShort(ctx context.Context, tenant string, first, last i
 
 // TrimmedInPart reports whether some deletes haven't been applied yet to a metric's rollups, in slots of a day whose
 // raw rows no longer exist. Cleaning removes the buckets from the 5m chunks, recomputes the 1h chunks, and then writes
-// the slots' commit records. So during or after an interrupted pass, the 5m and 1h rollups of a day may differ.
+// the slots' commit records. So while a pass runs, or after it was interrupted, the 5m and 1h rollups of a day may
+// differ.
 func (c *checkedDays) TrimmedInPart(ctx context.Context, tenant, metric string, first, last int64) (bool, error) {
 	all, err := c.s.deletesOf(ctx, tenant)
 	if err != nil {

@@ -65,8 +65,8 @@ func newClassesModel(keep []retention.Durations) *classesModel {
 	return m
 }
 
-// kept returns the time after which a sample is certainly within its retention at a resolution, although only the set
-// of its possible classes is known.
+// kept returns the time after which a sample is within the retention, at a resolution, of every class that it may be
+// stored in.
 func (m *classesModel) kept(classes uint, res rollup.Resolution, now int64) int64 {
 	at := int64(-format.MaxTime)
 	for class, k := range m.keep {

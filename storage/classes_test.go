@@ -232,8 +232,8 @@ func TestSealedTooLate(t *testing.T) {
 	require.Zero(t, ts.HeadStats().Chunks)
 }
 
-// TestCutSlotsOfClassesWithoutSamples queries buckets with an edge within a bucket, at times for which one class has
-// samples and another class only buckets. The result must include the buckets of both classes.
+// TestCutSlotsOfClassesWithoutSamples queries buckets with an edge (Query.Edges) inside a stored bucket, at times for
+// which one class has samples and another class only buckets. The result must include the buckets of both classes.
 func TestCutSlotsOfClassesWithoutSamples(t *testing.T) {
 	ts := openTestStore(t, withTestClasses)
 	at := ts.now.Add(-time.Hour).UnixMilli()

@@ -219,8 +219,8 @@ func TestClockThatLeapsBetweenBeats(t *testing.T) {
 func alone(t *testing.T) *clockRig { return &clockRig{t: t, eng: memory.New()} }
 
 // TestClockLeapsOnOneMachine makes the clock of a store's only process leap. The process must detect this, and accept
-// samples of both times. Once the clock is right again, all samples must be found, and samples in windows that the
-// wrong clock would have dropped must be sealed without loss.
+// samples with the right time and with the clock's time. Once the clock is right again, all samples must be found, and
+// samples in windows that the wrong clock would have dropped must be sealed without loss.
 func TestClockLeapsOnOneMachine(t *testing.T) {
 	eng, err := pebble.Open(t.TempDir(), pebble.DefaultOptions())
 	require.NoError(t, err)

@@ -49,8 +49,9 @@ type follower struct {
 	parts []followedPartition
 	// writers are the processes that the last pass found.
 	writers []string
-	// begun is the start of the last complete pass, or of the rebuild. It is protected by mu. forgot holds, for each
-	// partition, the start of the last successful releaseSealed, or of the process.
+	// begun is the time at which the last complete pass started. Before the first complete pass, it is the time at
+	// which the rebuild started. It is protected by mu. forgot holds, for each partition, the time at which the last
+	// successful releaseSealed started, or the process if there was none.
 	begun  time.Time
 	forgot []time.Time
 }

@@ -118,7 +118,8 @@ func (r *protocolRun) judgeCopy(ctx context.Context, s *Store, q *openQuery, sta
 }
 
 // TestBackupsBesideSeals seals acknowledged samples at each of the first steps of a checkpoint. The checkpoint must
-// contain the samples. A seal that is started before Pebble has listed its tables may have to wait until it has.
+// contain the samples. A seal that is started before Pebble has listed its tables may have to wait until the tables are
+// listed.
 func TestBackupsBesideSeals(t *testing.T) {
 	t.Parallel()
 	for step := range 8 {

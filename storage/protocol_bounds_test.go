@@ -47,8 +47,8 @@ func (b *blockedStage) letPass() {
 	b.wait = nil
 }
 
-// TestWhatWaitsGoesInOneCommit sends requests while a commit is blocked. They must not be acknowledged or visible until
-// the engine responds, and then share one commit.
+// TestWhatWaitsGoesInOneCommit sends requests while a commit is blocked. The requests must not be acknowledged, and
+// their samples not be visible, until the engine responds. Then they must share one commit.
 func TestWhatWaitsGoesInOneCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stage := &blockedStage{}

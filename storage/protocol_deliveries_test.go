@@ -109,8 +109,9 @@ func TestDeliveriesGiveTheSameBytes(t *testing.T) {
 }
 
 // requireSameBytes delivers a data set in every way to stores that share their data, and reads it through each store.
-// Each request is sent to one of the stores. All answers must be equal. Each way uses a tenant of its own, because ways
-// may reuse the stores. least is the min number of samples per request, except in the last request of a delivery.
+// Each request is sent to one of the stores. All answers must be equal. Each way uses a tenant of its own, because
+// multiple ways may use the same stores. least is the min number of samples per request, except in the last request of
+// a delivery.
 func requireSameBytes(t *testing.T, set []protocolSendSample, least int, open func(*testing.T) []*testStore) {
 	model := newProtocolModel()
 	for _, x := range set {
@@ -209,7 +210,7 @@ func (ts *testStore) restart() {
 func (ts *testStore) rollups(tenant string) (out []byte) {
 	for _, res := range rollup.Resolutions {
 		if ts.opts.Shared && res == rollup.OneHour {
-			continue // Hours of samples in its head are computed from samples, so their sums are rounded differently.
+			continue // Hours of samples in the head are computed from samples, so their sums are rounded differently.
 		}
 		q := query.Query{
 			Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Resolution: res, Columns: rollup.AllColumns,
@@ -241,7 +242,7 @@ func (ts *testStore) rollups(tenant string) (out []byte) {
 				rollup.CoarsenStored(&hours, &want, metric, res.Width())
 				want, hours = hours, want
 			}
-			if ts.opts.Shared { // Buckets of samples in its head have a sketch each, and moments and lines of counters.
+			if ts.opts.Shared { // Buckets of samples in the head have a sketch each, and moments and lines of counters.
 				require.Equal(ts.t, want.End, b.End)
 				b.Sketches, want.Sketches, b.Moment = nil, nil, want.Moment
 				b.Comoment, b.TimeSum, b.TimeSquares = want.Comoment, want.TimeSum, want.TimeSquares

@@ -77,8 +77,8 @@ func (m *sharedMaker) leanScene() {
 	m.add("p%d query ann", reader+1)
 }
 
-// edgeScene makes the clocks of two processes differ by nearly a day. Shortly before a slot with samples reaches an age
-// by one of the clocks, it calls the function then.
+// edgeScene makes the clocks of two processes differ by nearly a day. Shortly before a slot with samples reaches the
+// given age by one of the clocks, edgeScene calls the function then.
 func (m *sharedMaker) edgeScene(age time.Duration, then func(writer, other, reader int, at time.Duration)) {
 	writer, other, reader := m.others()
 	m.setSkew(writer, -maxSkew)

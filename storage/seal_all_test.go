@@ -13,8 +13,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/memory"
 )
 
-// TestSealAllLooksOnceForEmptySlots seals one slot of a shared store. It may read only one row for each of the other
-// listed slots.
+// TestSealAllLooksOnceForEmptySlots seals one slot of a shared store. For each of the other listed slots, SealAll may
+// read only one row.
 func TestSealAllLooksOnceForEmptySlots(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

@@ -19,8 +19,8 @@ import (
 type passRig struct {
 	*testStore
 	eng *faultengine.Engine
-	// sealing is true while writes are counted in n. All samples are read before each of them. Write number breakAt
-	// gets the fault fate.
+	// sealing is true while writes are counted in n. Before each of these writes, all samples are read. Write number
+	// breakAt gets the fault fate.
 	sealing    bool
 	n, breakAt int
 	fate       faultengine.Action

@@ -129,7 +129,7 @@ func compareBuckets(t *testing.T, ts *testStore, r *rand.Rand, when string) {
 
 // TestBucketsWithSamplesPastTheRetention writes a late sample of another series into the slot that contains the raw
 // retention boundary, so that the slot is read from samples. A bucket must not be computed from its visible samples if
-// others are hidden.
+// some of its samples are hidden.
 func TestBucketsWithSamplesPastTheRetention(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.Retention = 2 * day })

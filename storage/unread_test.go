@@ -315,9 +315,9 @@ func TestLateSamplesBesideAnUnreadableChunk(t *testing.T) {
 	})
 }
 
-// TestDeletesBesideAnUnreadableChunk deletes samples of the series with the unreadable chunk, or of others. They must
-// be removed, and rollups recomputed. An unreadable raw chunk that the delete applies to must be kept, together with
-// the delete.
+// TestDeletesBesideAnUnreadableChunk deletes samples of the series with the unreadable chunk, or of others. The deleted
+// samples must be removed, and the rollups recomputed. An unreadable raw chunk that the delete applies to must be kept,
+// together with the delete.
 func TestDeletesBesideAnUnreadableChunk(t *testing.T) {
 	eachUnread(t, func(t *testing.T, res rollup.Resolution, form string) {
 		for _, group := range []string{"0", "1"} {

@@ -27,8 +27,8 @@ func (w Work) slotPartition() head.SlotPartition {
 }
 
 // WaitingWork lists the slots of a partition that may have unsealed samples, oldest first. These are the slots in the
-// head, and the slots with staged rows according to the engine or, in a shared store, to table staged. In a shared
-// store most young slots in the list are empty.
+// head and the slots that are listed: by table staged in a shared store, otherwise by the engine. In a shared store
+// most young slots in the list are empty.
 func (s *Store) WaitingWork(ctx context.Context, partition int) ([]Work, error) {
 	bySlot := map[int64]time.Time{}
 	if s.opts.Shared {

@@ -34,7 +34,7 @@ func (f *waysFaults) set(fault *protocolFault, cancelAt int) {
 	f.fault, f.cancelAt = fault, cancelAt
 }
 
-// drawn reports whether a fault is set. It may or may not have happened.
+// drawn reports whether a fault is set. The fault may have been injected already.
 func (f *waysFaults) drawn() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

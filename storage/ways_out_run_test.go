@@ -312,8 +312,8 @@ func (r *waysRun) pass(d time.Duration) {
 	r.hear()
 }
 
-// hear makes each process read the advertised states of the others. It does this twice, so that changes in response to
-// them are also read.
+// hear makes each process read the advertised states of the others. It does this twice, because a process may change
+// its own state in response.
 func (r *waysRun) hear() {
 	for range 2 {
 		for _, p := range r.procs {

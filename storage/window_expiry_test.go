@@ -96,8 +96,8 @@ func TestRaisedThenImported(t *testing.T) {
 
 // TestImportedAgainAfterRaising imports history that is only stored as rollups, raises the retention, and imports the
 // history again together with earlier days. Days with rollups must get no raw samples, because some raw samples of a
-// day would hide that others are missing. The import must count these samples. On a single machine the earlier days
-// must get raw samples.
+// day would hide that others are missing. The import must count the samples that it therefore stores only as rollups.
+// On a single machine the earlier days must get raw samples.
 func TestImportedAgainAfterRaising(t *testing.T) {
 	eachExpiryRig(t, func(t *testing.T, r *expiryRig, expiring bool) {
 		from := r.now().Add(-100 * day)

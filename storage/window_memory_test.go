@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 )
 
-// TestListingsReadWhatWasWrittenTo repeatedly lists windows to count and to compact. It must read the commit records
+// TestListingsReadWhatWasWrittenTo repeatedly lists windows to count and to compact. A listing must read commit records
 // and counts only of windows that were written to since the previous listing, regardless of the query cache.
 func TestListingsReadWhatWasWrittenTo(t *testing.T) {
 	t.Parallel()
