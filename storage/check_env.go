@@ -84,7 +84,7 @@ type checkedDays struct {
 }
 
 // classesIn returns the lists of classes for the days of a window. It caches the lists of a few windows, because a
-// check calls it for each shard, and the retention keeper doesn't cache a missing list of a day without rows.
+// check calls it for each shard, and the retention keeper doesn't cache that a day without rows has no list.
 func (c *checkedDays) classesIn(ctx context.Context, tenant string, window int64) (check.WindowClasses, error) {
 	at := tenantWindow{tenant, window}
 	if found, ok := c.classes[at]; ok {

@@ -124,8 +124,8 @@ func (s *Store) read5mChunks(
 	return nil
 }
 
-// groupByShard maps each class and shard in which the series may have rows in a window to the ids of these series,
-// sorted.
+// groupByShard groups the ids of series by the classes and shards in which the series may have rows in a window. The
+// ids of each group are sorted.
 func (s *Store) groupByShard(in tenantWindow, series []*Series, shards int64) map[format.ClassShard][]string {
 	places, classes := map[format.ClassShard][]string{}, s.retention.UnexpiredClasses(in.tenant, in.window)
 	for _, x := range series {

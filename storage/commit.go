@@ -239,7 +239,8 @@ func (c *committer) listOldSlots(ctx context.Context) error {
 	return c.env.listed.ensureListed(ctx, old)
 }
 
-// appendStreamPositions appends the rows that advertise the stream positions of this commit to other processes.
+// appendStreamPositions appends the stream positions of this commit to rows. Other processes read them to find the
+// commit's blobs.
 func (c *committer) appendStreamPositions(rows []engine.Batch) []engine.Batch {
 	const piece = 2000
 	expires := c.env.engineTime().Add(membership.TailTTL).Unix()

@@ -15,8 +15,9 @@ import (
 )
 
 // A blob depends on earlier blobs that define its series. When a process seals and deletes blobs of another writer, it
-// first writes their definitions to table defined, as blobs with the same numbers and without samples. UnlistSlots
-// deletes these rows when the slot has no stage rows and can't get new ones (design/several-processes.md).
+// first writes the definitions in these blobs to table defined, as blobs with the same numbers and without samples.
+// UnlistSlots deletes the definitions when the slot has no stage rows and can't get new ones
+// (design/several-processes.md).
 
 // saveDefinitions writes the definitions contained in rows to table defined. It is called before rows are deleted,
 // because later blobs of other writers may depend on the definitions. now is the start of the seal. If the slot was

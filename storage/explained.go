@@ -9,8 +9,8 @@ import (
 )
 
 // explainedError adds an explanation for operators to an error of the engine: the request that failed, the cause and
-// the remedy. Its message doesn't include the message of the wrapped error, which names the affected rows. The rows may
-// belong to other tenants, because sealing writes the rows of all tenants of a slot partition together.
+// the remedy. Its message doesn't include the message of the wrapped error, because that message names the affected
+// rows. The rows may belong to other tenants: sealing writes the rows of all tenants of a slot partition together.
 type explainedError struct {
 	failed string
 	error

@@ -18,8 +18,8 @@ import (
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
-// maxGroupedSpans is the max number of already known rows that one scan over multiple spans may read, per separate scan
-// that it saves.
+// maxGroupedSpans decides whether one scan reads multiple spans. Such a scan also reads rows that are already in the
+// head. maxGroupedSpans is the max number of these rows per separate scan that is saved.
 const maxGroupedSpans = 32
 
 // streamPosition is the last number of a writer's stream in a slot partition.
@@ -144,7 +144,7 @@ func (f *follower) groupSpans(c *followedSlot, spans []seqSpan) [][]seqSpan {
 	return each
 }
 
-// readSpans adds the rows of spans with one scan. spans must be sorted.
+// readSpans reads the rows of spans with one scan, and adds them to the head. spans must be sorted.
 func (f *follower) readSpans(ctx context.Context, c *followedSlot, spans []seqSpan, begun time.Time) error {
 	last, at := len(spans)-1, c.decoder.SlotPartition()
 	for row, err := range f.s.eng.Scan(ctx, engine.Range{

@@ -42,7 +42,7 @@ const takeoverBytes = 4 << 20
 type heldWriter struct {
 	s      *Store
 	tenant string
-	// deletes are the tenant's deletes. They were read at the time begun, before any held row was read.
+	// deletes are the tenant's deletes. begun is the time at which they were read, before any held row.
 	deletes format.Tombstones
 	begun   time.Time
 	// whole is true if the head contains all staged samples.

@@ -91,7 +91,8 @@ func (a *ImportStats) Add(b ImportStats) {
 	a.Refusals = append(a.Refusals, b.Refusals[:min(len(b.Refusals), maxRefusals-len(a.Refusals))]...)
 }
 
-// AddRefusal counts samples that can't be stored.
+// AddRefusal counts samples of a series that were rejected because of err. It adds the series to Refusals unless the
+// list is full.
 func (a *ImportStats) AddRefusal(ls labels.Labels, samples int, err error) {
 	if samples == 0 {
 		return

@@ -16,7 +16,8 @@ import (
 	"github.com/cassia-db/cassia/storage/head"
 )
 
-// FuzzBlob decodes arbitrary bytes with a valid checksum.
+// FuzzBlob checks that a blob of arbitrary bytes with a valid checksum is rejected, or else that all of its samples can
+// be read.
 func FuzzBlob(f *testing.F) {
 	var w format.BlobWriter
 	w.Reset(3, 2)

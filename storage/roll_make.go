@@ -28,7 +28,7 @@ type rollupTask struct {
 	own    []string
 	exempt format.TombstoneIDs
 	// chunk is the rollup to write next, or nil if there is none. Initially it is the 5m chunk computed from the
-	// samples in own. It is final if the slot has no other chunks.
+	// samples in own. That chunk is final if the slot has no other chunks.
 	chunk   []byte
 	version uint64
 	// fromRaw is true if chunk was computed from samples. unread is true if some of the raw chunks are unreadable.

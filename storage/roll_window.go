@@ -212,7 +212,8 @@ func (x *windowRoller) writeCommitRecord(m format.CommitKey) error {
 	return nil
 }
 
-// rollMetric computes the rollups of one metric in all slots with missing rollups, and for their days.
+// rollMetric computes the 5m rollups of one metric in all slots with missing rollups, and the 1h rollups of the days of
+// these slots.
 func (x *windowRoller) rollMetric(metric string) (series int, err error) {
 	list, err := x.listSeries(metric)
 	if err != nil {

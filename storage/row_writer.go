@@ -388,8 +388,8 @@ func (m *catalogMemory) removeWindow(window int64) {
 	maps.DeleteFunc(m.seen, func(name catalogName, _ struct{}) bool { return name[1]>>2 == uint64(window)<<2>>2 })
 }
 
-// add records that the rows with these names are written. They must be durable, because seals of other partitions won't
-// write them again.
+// add records that the rows with these names are written. The rows must be durable, because seals of other partitions
+// won't write them again.
 func (m *catalogMemory) add(names map[catalogName]bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -56,8 +56,9 @@ func (s *Store) SealTogether(ctx context.Context, list []Work) ([]SealStats, err
 	return stats, err
 }
 
-// minReleasedSeries is the number of sealed series above which a pass immediately releases from the head all series
-// without unsealed samples. The next pass may take equally long, and short-lived series are a large part of the head.
+// minReleasedSeries is the min number of sealed series after which a pass itself releases all series without unsealed
+// samples from the head. Smaller passes leave this to ReleaseSeries. A large pass doesn't, because the next pass may
+// take equally long, and short-lived series are a large part of the head.
 const minReleasedSeries = 1 << 16
 
 func (s *Store) sealTogether(ctx context.Context, list []Work) ([]SealStats, error) {

@@ -184,7 +184,7 @@ type tenantPass struct {
 	slots      map[int64]*slotSealer
 	roller     *roller
 	// resealed contains the slot partitions that already have commit records. late contains those among them that have
-	// a commit record of a seal, so that the samples sealed now are late.
+	// a commit record of a seal. Samples that are sealed in these slot partitions now are late.
 	resealed, late map[head.SlotPartition]bool
 }
 

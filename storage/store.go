@@ -312,7 +312,8 @@ type Store struct {
 	clock  *membership.CheckedClock
 	// damage records unreadable rows.
 	damage *damage.Log
-	// unexplained records the staged rows that sealing skips until their missing rows appear or certainly never will.
+	// unexplained records the staged rows that sealing skips because they depend on missing rows. Sealing skips them
+	// until the missing rows appear, or certainly never will.
 	unexplained missingDependencies
 	cache       *cache.Cache
 	metrics     *metrics

@@ -154,8 +154,8 @@ func New(ctx context.Context, env Env, opts Options) (*Tracker, error) {
 	return r, nil
 }
 
-// Close stops the background passes and writes the watermarks. Held rows are kept: another process, or the next one,
-// adopts them. Commit must not be called after Close.
+// Close stops the background passes and writes the watermarks. Held rows are kept: another running process, or the next
+// process that starts, adopts them. Commit must not be called after Close.
 func (r *Tracker) Close() {
 	r.cancel()
 	r.running.Wait()

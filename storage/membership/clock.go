@@ -18,8 +18,8 @@ const (
 	// followRate bounds how fast the expected time approaches a clock that differs by at most MaxLeap, per unit of
 	// measured time.
 	followRate = 4
-	// doubtShare determines when an untrusted clock is trusted again: after it has run evenly for its difference /
-	// doubtShare, and at least for minDoubt.
+	// doubtShare determines when an untrusted clock is trusted again: after it has run evenly for its difference
+	// divided by doubtShare, but at least for minDoubt.
 	doubtShare = 30
 	minDoubt   = time.Hour
 	// storeInterval is the interval between writes of the observed uptime.
