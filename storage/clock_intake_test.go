@@ -96,9 +96,9 @@ func TestClockOfAPausedMachineInACluster(t *testing.T) {
 	require.Equal(t, before+1, eng.asked.Load(), "once per request")
 }
 
-// TestSlowClockOnOneMachine sends samples ahead of a clock that may be slow. A single machine can't detect whether it
-// is, so senders must get a retryable error until NTP has had time to set the clock. Only then are the samples rejected
-// permanently.
+// TestSlowClockOnOneMachine sends samples ahead of a clock that may be slow. A single machine can't detect whether its
+// clock is slow, so senders must get a retryable error until NTP has had time to set the clock. Only then are the
+// samples rejected permanently.
 func TestSlowClockOnOneMachine(t *testing.T) {
 	eng, err := pebble.Open(t.TempDir(), pebble.DefaultOptions())
 	require.NoError(t, err)

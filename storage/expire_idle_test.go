@@ -41,8 +41,8 @@ func (ts *testStore) askedToExpire(n *atomic.Int64) (asked int64) {
 	return n.Load()
 }
 
-// TestClassesAreDroppedOnce drops the rows of a class from windows that another class keeps. The store must record the
-// drop per tenant, so that it isn't repeated, regardless of the number of windows.
+// TestClassesAreDroppedOnce checks that a process drops the rows of a class only once from windows that another class
+// keeps. The process may cache one time per tenant and class for this, whatever the number of windows.
 func TestClassesAreDroppedOnce(t *testing.T) {
 	t.Parallel()
 	var drops atomic.Int64

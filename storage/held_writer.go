@@ -47,8 +47,7 @@ type heldWriter struct {
 	begun   time.Time
 	// whole is true if the head contains all staged samples.
 	whole bool
-	// ends caches the results of the method end. The head must be read for a series before any held sample of the
-	// series is stored.
+	// ends caches the results of seriesEnd, which must be called for a series before any of its held samples is stored.
 	ends  map[*Series]int64
 	batch *Batch // nil if nothing was added
 }

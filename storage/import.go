@@ -35,7 +35,7 @@ type ImportedBuckets struct {
 }
 
 // ImportStats counts the samples of an import. An imported bucket counts as the number of samples that it aggregates.
-// Duplicate samples within a source count once.
+// If one call passes the same sample more than once at the same resolution, it counts once.
 type ImportStats struct {
 	// Series is the number of series with samples or buckets. Samples is the number of written samples. Chunks and
 	// Bytes are the number and size of the chunks that contain them.

@@ -37,7 +37,7 @@ type protocolRun struct {
 	unsure map[string]bool
 
 	// The next fields describe one of multiple processes: its name in the staging log without the number of the start,
-	// its number of starts, the time of its last heartbeat, and whether it sends none.
+	// its number of starts, the time of its last heartbeat, and whether it sends no heartbeats.
 	name   string
 	starts int
 	beaten int64

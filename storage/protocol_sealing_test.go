@@ -32,8 +32,8 @@ func (ts *testStore) metricNamesOf(tenant string) []string {
 	return names
 }
 
-// TestSealIsDoneAgainWhole fails the writes to one table during a seal of late samples. A repeated seal finds the
-// chunks. It must still write the catalog, and labels that are in another batch.
+// TestSealIsDoneAgainWhole fails the writes to one table during a seal of late samples. A repeated seal finds that its
+// chunks are already stored. It must still write the catalog, and labels that are in another batch.
 func TestSealIsDoneAgainWhole(t *testing.T) {
 	for _, table := range []*engine.Table{engine.Catalog, engine.RawPages, engine.Sealed} {
 		for _, fate := range []faultengine.Action{

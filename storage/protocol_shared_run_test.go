@@ -184,7 +184,7 @@ func (s *sharedRun) pass(d time.Duration) {
 	s.agree()
 }
 
-// agree sets newest of every process to the max of all clocks so far.
+// agree sets newest of every process to the latest time that any process' clock has shown.
 func (s *sharedRun) agree() {
 	newest := s.now.Load()
 	for _, r := range s.procs {
@@ -317,7 +317,7 @@ func (r *protocolRun) waitsFor(kind, verb string) bool {
 	case "seal", "round", "sealall":
 		return sealing
 	case "query":
-		// Once a day a query releases sealed samples, for which it waits until no commit and no seal is running.
+		// Once a day a query releases sealed samples. Before it does, it waits until no commit and no seal is running.
 		if (s.follower.isReleaseDue(0) || s.follower.isReleaseDue(1)) && (sealing || held(&s.commitMu)) {
 			return true
 		}

@@ -235,8 +235,8 @@ func TestFewSeriesHaveAnIndex(t *testing.T) {
 	require.Zero(t, ts.byFilters())
 }
 
-// TestDamageUnderFilters damages filters, which must only make look-ups slower and be counted. Then it damages labels
-// pages, which must cause warnings.
+// TestDamageUnderFilters damages filters. The damage must be counted, and may only make look-ups slower. Then the test
+// damages labels pages, which must cause warnings.
 func TestDamageUnderFilters(t *testing.T) {
 	t.Parallel()
 	ts := openUncheckedStore(t)

@@ -108,7 +108,7 @@ func (o *Options) firstPeriod() format.Period {
 	}
 }
 
-// checkPeriods returns an error if the store was created with settings that differ from o.
+// checkPeriods returns an error if neither the current period nor a scheduled one has the settings in o.
 func (o *Options) checkPeriods(periods []format.Period) error {
 	if o.Slot == 0 || o.ReadOnly || o.AnySettings {
 		return nil

@@ -57,7 +57,8 @@ func (f *waysFaults) deleting(cancel context.CancelFunc) {
 	}
 }
 
-// act counts a call and returns its action.
+// act counts a call of the engine, and returns the fault to inject in it. At call number cancelAt it cancels the
+// context of the delete.
 func (f *waysFaults) act(op faultengine.Op) faultengine.Action {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -260,7 +260,8 @@ func (p *waysProcess) mustDoubt() bool {
 		)
 }
 
-// removed checks the error of an operation that removes rows, and reports whether the operation succeeded.
+// removed checks the error of an operation that removes rows. With an untrusted clock, the operation must fail with
+// ErrClock. Other errors are allowed only if faulty is true. removed reports whether the operation succeeded.
 func (p *waysProcess) removed(what string, err error, faulty bool) bool {
 	switch {
 	case err == nil && p.mustDoubt():
