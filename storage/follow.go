@@ -50,8 +50,8 @@ type follower struct {
 	// writers are the processes that the last pass found.
 	writers []string
 	// begun is the time at which the last complete pass started. Before the first complete pass, it is the time at
-	// which the rebuild started. It is protected by mu. forgot holds, for each partition, the time at which the last
-	// successful releaseSealed started, or the process if there was none.
+	// which the rebuild started. It is protected by mu. forgot holds, for each partition, the start time of the last
+	// successful releaseSealed, or of the process if there was none.
 	begun  time.Time
 	forgot []time.Time
 }
@@ -239,7 +239,7 @@ func (f *follower) makePass(ctx context.Context, awaited bool) error {
 	return nil
 }
 
-// recordPass records the start of a complete pass, or of the rebuild.
+// recordPass records the time at which a complete pass or the rebuild started.
 func (f *follower) recordPass(at time.Time) {
 	f.mu.Lock()
 	f.begun = at
@@ -263,10 +263,10 @@ func (f *follower) isReleaseDue(partition int) bool {
 }
 
 // releaseSealed releases the samples of a partition that other processes have sealed, once per day. It must run before
-// a query reads the head and before a seal closes its generations, because the call of ReleaseSealed may be late, or
-// this process may have been paused. If only some rows of a generation are sealed, releaseSealed reads the generation
-// again, because the other rows may be newer. reread is Store.reread, or replaceByStaged if the caller holds the
-// partition's seal lock. Without that lock, a concurrent seal wouldn't release the new generation.
+// a query reads the head and before a seal closes its generations, because the periodic call of ReleaseSealed may be
+// late, or this process may have been paused. If only some rows of a generation are sealed, releaseSealed reads the
+// generation again, because the other rows may be newer. reread is Store.reread, or replaceByStaged if the caller holds
+// the partition's seal lock. Without that lock, a concurrent seal wouldn't release the new generation.
 func (f *follower) releaseSealed(
 	ctx context.Context, partition int, reread func(context.Context, Work) error,
 ) error {

@@ -174,7 +174,7 @@ func TestLoweringIsTold(t *testing.T) {
 }
 
 // TestLoweringThatHidesNothingIsNotTold lowers the retentions of raw samples and of rollups. Only raw samples are old
-// enough to be hidden, so that only one line about raw samples may be logged.
+// enough to be hidden, so only one line may be logged, about raw samples.
 func TestLoweringThatHidesNothingIsNotTold(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer

@@ -85,8 +85,8 @@ func TestNamesAreWrittenAfterASealThatReadInVain(t *testing.T) {
 	require.Equal(t, []string{"late_0", "late_1", "late_2", "up"}, ts.metricNamesOf("ann"))
 }
 
-// TestNamesDoNotWaitForAnotherPartition fails the seal of a partition after another partition was sealed whose series
-// have the same names. The names must be in the catalog.
+// TestNamesDoNotWaitForAnotherPartition seals two partitions concurrently whose series have the same names. The seal of
+// one partition fails before it has written the names. The other seal must have written the names itself.
 func TestNamesDoNotWaitForAnotherPartition(t *testing.T) {
 	const (
 		idle = iota

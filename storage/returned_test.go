@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// several is two processes on an engine that removes the records of deletes after some time, as Cassandra does.
+// several is two processes on an engine that removes deletion markers after some time, as Cassandra does.
 type several struct {
 	*pairs
 	memory *memory.Engine

@@ -307,8 +307,8 @@ func groupByMetric(rolls []rollupTask) map[string][]*Series {
 var err5mExpired = fmt.Errorf("%w: 5m rollups expired before 1h rollups were created from them; retry",
 	engine.ErrUnavailable)
 
-// make1h computes and sets a series' 1h chunk from all its 5m chunks of the day. It modifies all. unread is true if
-// there may be more chunks that are unreadable.
+// make1h computes and sets a series' 1h chunk from all its 5m chunks of the day. It modifies the slice all. unread is
+// true if there may be more chunks that are unreadable.
 func (x *roller) make1h(r *rollupTask, all []rollupChunk, unread bool, m *rollMemory) error {
 	b, hours := &m.fine, &m.hours
 	b.Reset()

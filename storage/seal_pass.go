@@ -272,8 +272,8 @@ func (t *tenantPass) trimDeleted() error {
 		}), t.begun)
 }
 
-// findSealedBefore finds the slot partitions that already have commit records. Their samples are late, or are being
-// sealed a second time.
+// findSealedBefore finds the slot partitions that already have commit records. Samples that the pass seals in these
+// slot partitions are late, or are sealed a second time.
 func (t *tenantPass) findSealedBefore() error {
 	for slot, x := range t.slots {
 		at := engine.Key{engine.Int(slot)}

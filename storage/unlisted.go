@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// minSearchAge is the min age up to which windows are searched for unlisted rows. minSearchAgeForever is used
-	// instead if rows are kept forever.
+	// Windows are searched for unlisted rows up to an age of at least minSearchAge, or of minSearchAgeForever if their
+	// rows are kept forever.
 	minSearchAge        = 400 * 24 * time.Hour
 	minSearchAgeForever = 5 * 365 * 24 * time.Hour
 	// unlistedWorkers is the number of windows that are read concurrently.

@@ -136,7 +136,7 @@ func (p *process) loadDeletes(a *actor, tenant int) (found deletions, ok bool) {
 	return found, true
 }
 
-// sealDeleted seals the slots in which the head contains samples of a delete.
+// sealDeleted seals the slots in which the head contains samples that a delete applies to.
 func (p *process) sealDeleted(a *actor, d deletion) bool {
 	for slot := range slotCount {
 		if p.headMatches(slot, deletions{d}) && !p.seal(a, slot) {

@@ -317,7 +317,8 @@ func (a *actor) missingMarks(tenant int, ds deletions) (missing []markKey) {
 // deleteMarks is the lowest number of a commit record of a delete. Commit records of seals have lower numbers.
 const deleteMarks = 1 << 20
 
-// mark returns the key of the commit record of a delete in a slot. It means that the slot's rollups reflect the delete.
+// mark returns the key of the commit record of a delete in a slot. The record means that the slot's rollups reflect the
+// delete.
 func (d deletion) mark(slot int) markKey { return markKey{d.tenant, slot, deleteMarks + d.id} }
 
 // rollWindow computes the missing rollups of a tenant's raw window.
