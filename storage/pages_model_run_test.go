@@ -243,7 +243,8 @@ func (r *pagesRun) acked(facts []*pagesFact, sealed bool) {
 	}
 }
 
-// write writes samples in one request, and returns the facts that were acknowledged. They aren't sealed.
+// write writes samples in one request. It returns the facts that were acknowledged, and false, because the samples
+// aren't sealed yet.
 func (r *pagesRun) write(s *sentSamples) (facts []*pagesFact, sealed bool) {
 	b := r.NewBatch("t")
 	for i, ls := range s.series {

@@ -20,8 +20,9 @@ import (
 //
 // Each step computes whole buckets, from rows that are listed or read back after the previous step was durable. So if
 // two processes seal concurrently, the later one sees all rows. With a single process, the chunks are listed earlier,
-// see writeAll. The version of a 5m chunk is the number of raw chunks from which it was computed, and the version of a
-// 1h chunk is the sum of the versions of its 5m chunks. The highest version wins.
+// see writeAll. The version of a 5m chunk is the sum of the weights of the raw chunks from which it was computed (see
+// TombstoneIDs.Weight), and the version of a 1h chunk is the sum of the versions of its 5m chunks. The highest version
+// wins.
 type rollupTask struct {
 	*collectedSeries
 	// own are the versions of the chunks that this seal has written. exempt are the deletes that these chunks name.

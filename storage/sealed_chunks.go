@@ -97,7 +97,8 @@ func visibleSamples(
 	return corrupt, nil
 }
 
-// versionedSamples calls visibleSamples, and also returns the sum of the chunks' weights as a version.
+// versionedSamples calls visibleSamples, and also returns the sum of the chunks' weights (see TombstoneIDs.Weight),
+// which is the version of rollups computed from the chunks.
 func versionedSamples(
 	chunks [][]byte, hiding format.Tombstones, into *chunk.Samples,
 ) (version uint64, corrupt, err error) {

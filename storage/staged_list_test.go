@@ -102,8 +102,8 @@ func (r *listRig) samples() int {
 }
 
 // TestStagedListAtEachStep seals and unlists a slot with one process, and writes a late sample to the slot with another
-// process at each step of the first. Then it seals and unlists at each step of the write. A process that starts
-// afterwards must find the acknowledged samples. At the end no slot may be listed.
+// process at each step of the first process. Then it does the reverse: it seals and unlists the slot at each step of
+// the write. A process that starts afterwards must find the acknowledged samples. At the end no slot may be listed.
 func TestStagedListAtEachStep(t *testing.T) {
 	late := 20 * 24 * time.Hour
 	for _, unlists := range []bool{true, false} {

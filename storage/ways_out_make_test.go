@@ -57,7 +57,8 @@ func makeWaysHistory(seed uint64, kind string) history {
 	return m.out
 }
 
-// draw chooses random retentions. Rollups are kept indefinitely, or 5m rollups for longer than raw samples.
+// draw chooses random retentions. Rollups are kept indefinitely, except that 5m rollups are sometimes kept for only 20
+// days longer than raw samples.
 func (m *waysMaker) draw() {
 	m.retention = [3]time.Duration{[]time.Duration{0, 2 * day, 10 * day, 10 * day, 30 * day, 365 * day}[m.rng.IntN(6)]}
 	if m.engine != "expiring" && m.retention[0] > 0 && m.oneIn(4) {

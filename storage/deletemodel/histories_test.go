@@ -34,7 +34,8 @@ func TestHistories(t *testing.T) {
 func playDrawn(t *testing.T, n int, variants ...variant) {
 	t.Helper()
 	seed := soak.Seed(t)
-	// Histories need little memory, so the garbage collector runs less often. It would take a quarter of the CPU time.
+	// Histories need little memory, so the garbage collector runs less often. With the default setting it would take a
+	// quarter of the CPU time.
 	defer debug.SetGCPercent(debug.SetGCPercent(800))
 	for i := range uint64(n) {
 		for _, v := range variants {

@@ -22,8 +22,8 @@ func (s *script) deletedWhileAsleep() {
 	s.write(s.p1, 2)
 }
 
-// readerHistories are scripted histories that fail without readerRules, or without rules that random histories rarely
-// need.
+// readerHistories are scripted histories that each fail without some of the readerRules, or without rules that random
+// histories rarely need.
 var readerHistories = []namedHistory{
 	{
 		name:    "a delete fails while it is announced, and later rollups without samples are trimmed",

@@ -86,7 +86,8 @@ func DefaultOptions() Options {
 }
 
 // Tracker elects one replica of each cluster of a tenant. Samples of the elected replica are stored. Samples of the
-// others are durably held until the elected replica's watermark has passed them.
+// others are durably held until the elected replica's watermark is a margin beyond them, or until their replica is
+// elected.
 //
 //	Commit ─► election ─┬─► elected: committer, as any sample
 //	             ▲      └─► others:  held ─┬─► deleted, once the elected replica's watermark is a margin beyond them
