@@ -29,7 +29,8 @@ func (b *Batch) Extent(limit int64) ha.Extent {
 }
 
 // Split keeps in the batch only the samples and exemplars for which of returns ha.StoreSample; of receives their
-// timestamp. It adds those to be held to held, and drops the others. dropped is the number of dropped samples.
+// timestamp. It adds those to be held to held, and drops the others. dropped is the number of dropped samples, without
+// exemplars.
 func (b *Batch) Split(of func(t int64) ha.Disposition, held *ha.HeldBuilder) (dropped int) {
 	entries, exemplars := b.entries[:0], b.exemplars[:0]
 	for i := range b.entries {

@@ -80,7 +80,8 @@ func (s *Store) dropTenant(ctx context.Context, window int64, tenant string) (go
 	return s.unlistWindow(ctx, tenant, window)
 }
 
-// dropPart drops one range. gone is true if the range contained rows and they are deleted, or expire in the engine.
+// dropPart drops one range. gone is false after an error. For a range that is a whole window, gone is also false if the
+// window stays listed for all of its tenants, see unlistWindow.
 func (s *Store) dropPart(ctx context.Context, d dropRange, tenants []string) (gone bool, err error) {
 	if d.class == wholeWindow && !s.retention.Expires() { // An import may restore the window.
 		defer s.forgetWindow(d.window)

@@ -122,8 +122,8 @@ func newFollower(s *Store) *follower {
 }
 
 // catchUp returns once the head contains all samples that other processes had acknowledged when it was called. Calls
-// that arrive during a pass share the next pass. catchUp returns errNoQueries if this process doesn't follow other
-// processes.
+// that arrive during a pass share the next pass. catchUp returns errNoQueries if this process was opened to answer no
+// queries.
 func (f *follower) catchUp(ctx context.Context) error {
 	switch f.mode {
 	case followsNobody:
@@ -253,9 +253,9 @@ func (f *follower) timeSincePass() time.Duration {
 	return membership.Elapsed(f.begun, f.s.opts.Now())
 }
 
-// isReleaseDue reports whether releaseSealed must release samples of a partition. The head may contain deleted samples
-// that other processes have sealed. Once the sealed samples are cleaned and the tombstone is removed, queries would
-// return the samples in the head.
+// isReleaseDue reports whether releaseSealed last ran more than a day ago for a partition, so that it must run again.
+// The head may contain deleted samples that other processes have sealed. Once the sealed samples are cleaned and the
+// tombstone is removed, queries would return the samples in the head.
 func (f *follower) isReleaseDue(partition int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -334,7 +334,7 @@ func (c *followedSlot) stream(writer string) *followedStream {
 	return st
 }
 
-// readSlot reads all stage rows of a slot.
+// readSlot adds the stage rows of other writers in a slot to the head.
 func (f *follower) readSlot(ctx context.Context, w Work) error {
 	begun := f.s.opts.Now()
 	c := f.slot(w.Slot, w.Partition)

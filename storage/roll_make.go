@@ -110,7 +110,7 @@ func (x *roller) readSealedChunks(in *rolledSlot, tasks []rollupTask, raw metric
 	})
 }
 
-// make5m computes a series' 5m chunk from all of the slot's sealed chunks. sealed contains the chunks that
+// make5m computes a series' 5m chunk in a slot from the source that sourceOf selects. sealed contains the chunks that
 // readSealedChunks has read.
 func (x *roller) make5m(
 	in *rolledSlot, r *rollupTask, shards int64, sealed sealedChunks, b *rollup.Buckets,
@@ -194,7 +194,7 @@ func (x *roller) relistChunks(
 // extend5m removes deleted buckets from a series' stored chunk, and adds the buckets of r.chunk that are missing there,
 // like rollup.Extend. It sets r.chunk to the result, or to nil if the stored chunk is unchanged. If there is no stored
 // chunk, it leaves r.chunk as it is. The stored chunk can't be recomputed, because some of its source rows no longer
-// exist. b is reused memory.
+// exist. extend5m is also used for 1h chunks. b is reused memory.
 func (x *roller) extend5m(to rollupOf, r *rollupTask, b *rollup.Buckets) error {
 	due := to.dueDeletes(r.series)
 	if r.chunk == nil && len(due) == 0 {

@@ -9,6 +9,7 @@ import (
 )
 
 // keepUnread5m adds the stored 5m buckets to made if some of the chunks from which made was computed are unreadable. It
+// omits buckets whose samples are all readable, and buckets that a delete touches if made still has samples of them. It
 // sets a version higher than the stored one.
 func (x *roller) keepUnread5m(in *rolledSlot, r *rollupTask, shards int64, made *rollup.Buckets) error {
 	if !r.unread {
@@ -26,7 +27,7 @@ func (x *roller) keepUnread5m(in *rolledSlot, r *rollupTask, shards int64, made 
 	if err != nil {
 		return err
 	}
-	better := map[int64]bool{} // buckets that the samples improve, or that are fully deleted
+	better := map[int64]bool{} // the ends of stored buckets that aren't added
 	for k, end := range kept.End {
 		if i, ok := slices.BinarySearch(there.End, end); ok {
 			_, left := slices.BinarySearch(made.End, end)
@@ -64,7 +65,8 @@ func (x *rolledSlot) bucketsBefore(r *rollupTask, shards int64, due format.Tombs
 	return &there, nil
 }
 
-// keepUnread1h adds the stored 1h buckets of slots without 5m buckets to made, if 5m rows may be missing or unreadable.
+// keepUnread1h adds the stored 1h buckets of slots for which no 5m chunk was read to made, if 5m rows may be missing or
+// unreadable. It applies the due deletes to these buckets, and sets r.chunk to the result.
 func (x *roller) keepUnread1h(r *rollupTask, fine []rollupChunk, made *rollup.Buckets) error {
 	if !r.unread && !x.mayBeMissing(rollup.FiveMinutes, r.class) {
 		return nil

@@ -77,9 +77,9 @@ func newRowWriter(ctx context.Context, s *Store, w Work) *rowWriter {
 	return &rowWriter{s: s, ctx: ctx, work: w, begun: s.opts.Now()}
 }
 
-// expiryOf returns the expiry of a series' rows in a window. ok is false if the window has expired. If raw rows outlast
-// rollups, because the retention was raised, the rollup window may be expired; its rollups are then skipped. If the raw
-// window has expired, the next write fails.
+// expiryOf returns the expiry of a series' rows in a window. ok is false if the window has expired, or if its expiry
+// can't be read. If raw rows outlast rollups, because the retention was raised, the rollup window may be expired; its
+// rollups are then skipped. In all other cases in which ok is false, the next write fails.
 func (x *rowWriter) expiryOf(c *collectedSeries, res rollup.Resolution, window int64) (expires int64, ok bool) {
 	if !x.s.retention.Expires() {
 		return 0, true
@@ -134,7 +134,7 @@ func (x *rowWriter) labelsRow(s *Series) []byte {
 	return row
 }
 
-// addRow adds a row of a series to the next write. It returns false if the window has expired.
+// addRow adds a row of a series to the next write. It returns false if expiryOf does.
 func (x *rowWriter) addRow(
 	c *collectedSeries, res rollup.Resolution, window, timestamp int64, key engine.Key, value []byte,
 ) bool {

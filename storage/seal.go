@@ -264,8 +264,9 @@ func (s *Store) listStagedRows(ctx context.Context, w Work, gens []*head.Generat
 	if len(left) == 0 {
 		return nil, rows, nil, nil
 	}
-	// A row is in left because its write returned an error, or because it was unreadable during a rebuild. Each stream
-	// is read from its start, because its blobs depend on earlier blobs.
+	// The generations don't contain the rows in left: their writes returned an error, they were unreadable during a
+	// rebuild, or the follower hasn't read them yet. Each stream is read from its start, because its blobs depend on
+	// earlier blobs.
 	gen, err := s.loadSlot(
 		ctx, w, func(r format.StageRow) bool { return (r.Writer != s.writer || r.Seq <= upTo) && !back[r] },
 	)

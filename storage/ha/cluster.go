@@ -290,7 +290,7 @@ func (c *cluster) grantRight(begun time.Time, epoch int64) {
 }
 
 // mayStore reports whether this process may store the elected replica's samples. It sends a heartbeat if the previous
-// one is too old, and returns false if another replica was elected.
+// one is too old. It returns false if another replica was elected, or if the elected replica is leaving.
 func (c *cluster) mayStore(ctx context.Context, epoch int64) (bool, error) {
 	if c.hasRight(epoch) {
 		return true, nil

@@ -136,8 +136,8 @@ func (c *cluster) watermark(ch *election) int64 {
 	return ch.WatermarkMS
 }
 
-// markLeaving marks the elected replica as leaving if it lags another replica too far. No process then confirms it, and
-// another replica is elected after the failover timeout.
+// markLeaving marks the elected replica as leaving if it lags both another replica and the clock too far. No process
+// then confirms it, and another replica is elected after the failover timeout.
 func (c *cluster) markLeaving(ctx context.Context, ch *election) error {
 	if !ch.isSettled() {
 		return nil
@@ -209,7 +209,8 @@ func (c *cluster) electIfSilent(ctx context.Context, ch *election) error {
 	return err
 }
 
-// runTakeover stores the held samples of the replica that this process has elected, and then ends the takeover.
+// runTakeover stores the held samples of a newly elected replica if this process is the one that must do this, and then
+// ends the takeover.
 func (c *cluster) runTakeover(ctx context.Context, ch *election) error {
 	if ch.Taking != c.r.env.Member.Writer() {
 		return nil

@@ -49,8 +49,9 @@ func (b *heartbeats) run(ctx context.Context) {
 	})
 }
 
-// send writes the process' row, unless the store is read-only, and compares the clock with the engine's. Once per
-// periodBeats heartbeats it also exchanges advertised state and reads the settings.
+// send writes the process' row, unless the store is read-only, and compares the clock with the engine's. The first
+// heartbeat, heartbeats that announce a leave, and every heartbeat whose number is a multiple of periodBeats also
+// exchange the advertised state. The latter also read the settings.
 func (b *heartbeats) send(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, CommitTimeout)
 	defer cancel()
