@@ -150,7 +150,7 @@ func (b *backlog) done(u *unrolled, err error, now time.Time) (tell bool) {
 	defer b.mu.Unlock()
 	i := slices.Index(b.list, u)
 	switch {
-	case i < 0: // it was listed again in the meantime
+	case i < 0: // the window was listed again in the meantime
 		return false
 	case err == nil:
 		b.list = slices.Delete(b.list, i, i+1)

@@ -29,8 +29,8 @@ func (l *Loop) compact(ctx context.Context, began time.Time) {
 	}
 }
 
-// listResting lists the waiting windows if a listing is due. seq yields the windows. Between windows, it calls the
-// function that it is given, which rests.
+// listResting lists the waiting windows if a listing is due. seq yields the windows. Its parameter is a function that
+// rests, which seq calls between windows.
 func (l *Loop) listResting(ctx context.Context, into *restingWindows, what string, interval time.Duration, seq func(context.Context, func()) iter.Seq2[ended.OverWindow, error]) {
 	if !into.due(l.opts.Now(), interval) {
 		return

@@ -57,8 +57,8 @@ type pacer struct {
 type worker struct {
 	*pacer
 	owed  time.Duration // accumulated rest
-	doing string        // guarded by pacer.mu, as since
-	since time.Time     // zero: it is idle
+	doing string        // guarded by pacer.mu
+	since time.Time     // guarded by pacer.mu; zero: idle
 }
 
 func newPacer(now func() time.Time, share float64, hands int) *pacer {

@@ -154,7 +154,7 @@ func (r *restingWindows) finish(w *restingWindow, err error, now time.Time) {
 	defer r.mu.Unlock()
 	i := slices.Index(r.list, w)
 	switch {
-	case i < 0: // it was listed again in the meantime
+	case i < 0: // the window was listed again in the meantime
 	case err == nil:
 		r.list = slices.Delete(r.list, i, i+1)
 		r.all--

@@ -13,7 +13,8 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// maxRanked is the smallest k that is left to the evaluator, which may reject it as too large.
+// maxRanked is the exclusive upper bound of the k of topk and bottomk that the planner computes. A larger k is left to
+// the evaluator, which may reject it.
 const maxRanked = 1 << 62
 
 // aggregation is an aggregation that the planner computes over the series of a fragment.
@@ -35,7 +36,7 @@ func aggregationOf(e *parser.AggregateExpr) (*aggregation, bool) {
 		if a.param, ok = constantValue(e.Param); !ok {
 			return nil, false
 		}
-		// For any other k, the evaluator returns the empty result or the error.
+		// Any other k is left to the evaluator, which returns an empty result or an error.
 		return a, e.Op == parser.QUANTILE || (a.param >= 1 && a.param < maxRanked)
 	default:
 		return nil, false
@@ -53,8 +54,8 @@ func (a *aggregation) notes() annotations.Annotations {
 // errHasHistograms means that a fragment has native histograms. Only the evaluator aggregates them.
 var errHasHistograms = errors.New("promql: native histograms need the evaluator")
 
-// aggregator aggregates series. They must be added in the order in which the evaluator would read them: then sums have
-// the same last bits and ties have the same winner.
+// aggregator aggregates series. Series must be added in the order in which the evaluator would read them. Sums then
+// have the same last bits as the evaluator's, and topk and bottomk choose the same series among equal values.
 type aggregator struct {
 	*aggregation
 	n      int // steps

@@ -34,7 +34,7 @@ func (s chunkSeries) Iterator(it chunks.Iterator) chunks.Iterator {
 // chunkEncoder implements chunks.Iterator. The caller owns the returned chunks.
 type chunkEncoder struct {
 	samples chunkenc.Iterator
-	// typ is the type of the current sample of samples, which isn't encoded yet.
+	// typ is the type of the current sample of samples. This sample isn't encoded yet.
 	typ  chunkenc.ValueType
 	meta chunks.Meta
 	err  error
@@ -45,8 +45,8 @@ type chunkEncoder struct {
 }
 
 // floatChunks is the number of float chunks that are allocated at once. chunkRoom is the number of bytes that are
-// allocated for their samples. If fewer than minRoom of them are left, others are allocated before the next chunk
-// starts. A chunk that outgrows the bytes left is moved to memory of its own.
+// allocated at once for the samples of float chunks. If fewer than minRoom of these bytes are left, the next chunk
+// starts in a new allocation. A chunk that outgrows the bytes left is moved to memory of its own.
 const floatChunks, chunkRoom, minRoom = 64, 4 << 10, 64
 
 // newFloatChunk returns an empty float chunk that uses the first bytes of the room.

@@ -27,9 +27,9 @@ type Options struct {
 	MaxSamples int
 	// MaxConcurrency is the maximum number of queries that run at once. Default 20.
 	MaxConcurrency int
-	// UnreadBytes bounds the memory of answers that clients haven't read. Large queries wait while all answers together
-	// reach the bound. Small queries wait only while the answers of small queries alone reach it. 0: no bound. Default
-	// 256 MiB.
+	// UnreadBytes bounds the memory of answers that clients haven't read. Large queries wait while the unread answers
+	// of all queries reach the bound. Small queries wait only while the unread answers of small queries alone reach the
+	// bound. 0: no bound. Default 256 MiB.
 	UnreadBytes int64
 	// Memory is the maximum memory of the process, in bytes. Queries wait or are ended before it is reached. 0: no
 	// bound. Default 0.

@@ -104,8 +104,8 @@ func (q errorTracker) Insert(ctx context.Context, text string) (int, error) {
 	return i, notAdmittedError{err}
 }
 
-// refusedQuery is a query that wasn't admitted to parsing. Exec returns the error. Prometheus' API would report an
-// error that is returned on creation as a syntax error.
+// refusedQuery is a query that wasn't admitted to parsing. Its error is returned by Exec, because Prometheus' API would
+// report an error of NewInstantQuery or NewRangeQuery as a syntax error.
 type refusedQuery struct{ err error }
 
 // Exec implements promql.Query.

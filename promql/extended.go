@@ -31,8 +31,8 @@ import (
 //	errors         | d1 | d2 | d3 | d4 | d5 |           of the value: at most their sum
 //
 // If a retention boundary cuts a bucket, the whole bucket is used, and the samples or finer buckets that are kept for
-// its second part are dropped. Samples made from only a part of a bucket wouldn't fit the samples after it: a counter
-// would appear to be reset.
+// its second part are dropped. Samples made from only a part of a bucket wouldn't fit the samples after that part: a
+// counter would appear to be reset.
 
 // extendedRange is an anchored or smoothed range in a query.
 type extendedRange struct {
@@ -212,7 +212,8 @@ func (e *extendedErrors) correctionError(b *rollup.Buckets, i int, correction fl
 	return by
 }
 
-// coveredPart is the second part of a bucket that a retention boundary cuts, if the whole bucket is used.
+// coveredPart is the part of a bucket after a retention boundary that cuts the bucket. The whole bucket is used, so the
+// finer data that is kept for this part is dropped.
 type coveredPart struct {
 	after, end int64 // milliseconds; end is included
 	// lastT and last are the time and the value of the bucket's last sample.

@@ -21,8 +21,8 @@ type fairQueue struct {
 	// maxWaiting is the maximum number of waiters of all tenants.
 	maxWaiting int
 	// bytes bounds the bytes that queries hold, including the answers of queries that have finished (see addHeld).
-	// While they reach the bound, no other query starts. For a tenant that holds nothing, the bound is 25% higher. 0:
-	// no bound.
+	// While the held bytes reach the bound, no other query starts. For a tenant that holds nothing, the bound is 25%
+	// higher. 0: no bound.
 	bytes int64
 	// isFull, if not nil, reports whether no query may start because too many bytes are held elsewhere. It is called
 	// with mu held.

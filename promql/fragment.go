@@ -64,7 +64,7 @@ func (f *fragment) keepsName() bool {
 	return f.function == "" || f.function == "last_over_time" || f.function == "first_over_time"
 }
 
-// metric returns the labels of the result for a stored series.
+// metric returns the labels that the series with the stored labels has in the result.
 func (f *fragment) metric(stored labels.Labels) labels.Labels {
 	if f.keepsName() {
 		return stored

@@ -313,7 +313,7 @@ func (r *rollupReader) canReconstruct(step int) bool {
 	return true
 }
 
-// copyStep copies the value of a step to other values, if there is one.
+// copyStep copies the value of a step to other. It does nothing if the step has no value.
 func (v *values) copyStep(other *values, step int) {
 	switch {
 	case len(v.h) > 0 && v.h[step] != nil:

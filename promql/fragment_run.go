@@ -20,7 +20,8 @@ const (
 	// batchSteps is the maximum number of series times steps in a batch.
 	batchSteps = 1 << 16
 	// maxSmallWork is the maximum work that one goroutine computes alone, about a millisecond. Work is the number of
-	// series times the number of steps or, if there are more, times the number of smallSpans that the steps cover.
+	// series times the number of steps, or times the number of smallSpans that the steps cover if this number is
+	// larger.
 	maxSmallWork = 1536
 	smallSpan    = 3_600_000 // milliseconds
 	// batchesPerWorker is the maximum number of batches per worker that are being computed or wait to be used.

@@ -36,8 +36,8 @@ type segment struct {
 	// cuts are the window edges that are inside buckets.
 	cuts []int64
 
-	// samples finds the raw samples of series whose buckets can't answer a step. If raw samples are no longer stored,
-	// whole finds their buckets with all columns.
+	// samples finds the raw samples of series whose buckets can't answer a step. whole finds all columns of the buckets
+	// of these series, for times whose raw samples are no longer stored.
 	samples, whole lookup
 }
 

@@ -21,8 +21,8 @@ const (
 	// waitingPerRunning bounds the queue: the number of queries that may wait for each query that may run.
 	waitingPerRunning = 50
 	// workersPerCore is the number of batches of series that are computed at once per processor. It is large enough to
-	// keep processors busy while some batches wait for the engine, and small enough that a tenant with one query gets
-	// its share of the time.
+	// keep processors busy while some batches wait for the storage engine, and small enough that a tenant with one
+	// query gets its share of the time.
 	workersPerCore = 2
 )
 
@@ -33,7 +33,7 @@ const (
 //	[ small, before it has found what it reads ]──►[ holds more than largeBytes, see read.Grow ]
 //
 // Part of the memory is reserved for small reads: largeBytes per place, and unreadBytes for their answers. Small reads
-// wait only for each other. If large reads use the reserved memory, they are ended.
+// wait only for each other. Large reads that use the reserved memory are ended.
 type gate struct {
 	limiter *tenant.Limiter
 	queries *fairQueue
@@ -60,7 +60,7 @@ type gate struct {
 type entry struct {
 	shares []share
 	queue  *fairQueue
-	read   *read // nil: it keeps its place until Delete
+	read   *read // nil: the query keeps its place until Delete
 }
 
 const (

@@ -22,13 +22,13 @@ type iterator struct {
 	t             int64
 	err           error
 
-	// hint is the hint of the histogram hintOf (an index into samples.H). hintOf is -1 if there is none.
+	// hint is the counter reset hint of samples.H[hintOf]. hintOf is -1 if no hint was derived.
 	hint   histogram.CounterResetHint
 	hintOf int
 }
 
 // iteratorFor returns an iterator over the samples that read appends, starting at mint. Earlier samples are used only
-// to detect counter resets. If it is an *iterator, its buffers are reused.
+// to detect counter resets. If the given iterator is an *iterator, its buffers are reused.
 func iteratorFor(it chunkenc.Iterator, mint int64, read func(*chunk.Samples) error) chunkenc.Iterator {
 	i, ok := it.(*iterator)
 	if !ok {

@@ -80,7 +80,7 @@ func (s *labelSource) countSeries(key uint64, ls labels.Labels) {
 	if bytes := s.sizes.bytes + s.sizes.series*s.room; bytes > uncheckedBytes && bytes > 1.25*s.checked {
 		s.checked = bytes
 		if err := s.growth.check(); err != nil {
-			panic(err) // The evaluator returns it as the query's error.
+			panic(err) // The evaluator returns err as the query's error.
 		}
 	}
 }
@@ -151,8 +151,8 @@ type growthVisitor struct {
 	makes  bool // some function makes labels
 }
 
-// evaluationTimes describes the times at which an expression is evaluated, in milliseconds: the time from the first to
-// the last, and the interval between two.
+// evaluationTimes describes the times at which an expression is evaluated, in milliseconds: span is the time from the
+// first to the last, step the interval between consecutive times.
 type evaluationTimes struct{ span, step int64 }
 
 // visit finds the selectors in the expression and inserts sources. It reports whether the expression may have different
@@ -228,7 +228,7 @@ func (v *growthVisitor) visitCall(e *parser.Call, in evaluationTimes) (varies bo
 func (v *growthVisitor) replaceCountValues(at *parser.Expr, e *parser.AggregateExpr, in evaluationTimes) (varies bool) {
 	label := stringLiteral(e.Param)
 	if !model.UTF8Validation.IsValidLabelName(label) {
-		return varies // The evaluator rejects it.
+		return varies // The evaluator rejects e.
 	}
 	v.makes = true
 	grouping := slices.Clone(e.Grouping)

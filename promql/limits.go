@@ -73,7 +73,8 @@ func (e *Engine) Enter(ctx context.Context) (of context.Context, leave func(), e
 // QueryCounts returns the numbers of a tenant's queries that run and wait.
 func (e *Engine) QueryCounts(name string) (running, waiting int) {
 	running, waiting = e.gate.queries.queryCounts(name)
-	// Large queries count as running in the other queue even while they wait for their turn.
+	// The queue of all queries counts large queries as running, even while they wait for their turn among large
+	// queries.
 	_, large := e.gate.large.queryCounts(name)
 	return running - large, waiting + large
 }

@@ -16,8 +16,8 @@ import (
 const (
 	// maxQueryLen is the maximum length of a query or a selector, in bytes.
 	maxQueryLen = 1 << 20
-	// maxDepth is the maximum nesting of expressions. a + b + c has two levels. Formatting a query that is twice as
-	// deep takes ten times as long: one second at this depth.
+	// maxDepth is the maximum nesting of expressions. a + b + c has two levels. Formatting a query of this depth takes
+	// one second. At twice the depth, it takes ten seconds.
 	maxDepth = 500
 	// maxParts is the maximum number of operators, parentheses and brackets of a query, and therefore bounds its
 	// expressions. A query of 500 KB that consists of operators takes gigabytes when it is encoded as JSON, which
@@ -127,7 +127,7 @@ func checkTexts(inputs ...string) error {
 }
 
 // checkText counts the tokens of a query. It returns the string literals of the query, because they may be regular
-// expressions. The parser reports a text that isn't a query.
+// expressions. A text that isn't a query is no error here, because the parser reports it.
 func checkText(input string) (texts []string, err error) {
 	if len(input) > maxQueryLen {
 		return nil, fmt.Errorf("%w: %d bytes; the maximum is %d", ErrQueryTooComplex, len(input), maxQueryLen)

@@ -74,8 +74,8 @@ type fragmentResult struct {
 	// inner is true if this is the result of the aggregation's operand, because the evaluator must compute the
 	// aggregation.
 	inner bool
-	// read is the number of samples read by the operands, by step, if this is the result of an operation; nil: it is
-	// the result of a fragment.
+	// read is set if this is the result of an operation: the number of samples that its operands read, by step. It is
+	// nil if this is the result of a fragment.
 	read []int
 	// loaded is the fragment's part of the plan's loaded.
 	loaded int64
@@ -130,7 +130,7 @@ func (p *plan) Querier(mint, maxt int64) (promstorage.Querier, error) {
 	}
 	p.computeOperations()
 	p.growth = p.growthOf()
-	if err := p.growth.check(); err != nil { // The labels that the query makes from its own text.
+	if err := p.growth.check(); err != nil { // This bounds the labels that the query makes from its own text.
 		_ = q.Close() // The query ends with the other error.
 		return nil, err
 	}

@@ -50,8 +50,8 @@ type surroundings struct {
 	// named is true if an enclosing expression may read the metric names of the result. With delayed name removal, the
 	// names must then be dropped only at the end of the evaluation.
 	named bool
-	// ordered is true if the answer depends on the order of the expression's series. They are then sorted by their
-	// stored labels, as Prometheus' storage returns them.
+	// ordered is true if the answer depends on the order of the expression's series. The series are then sorted by
+	// their stored labels, as Prometheus' storage returns them.
 	ordered bool
 	// plain is true if no selector has an offset or @ modifier and there is no subquery, see hasNoOffsets.
 	plain bool

@@ -336,7 +336,8 @@ func newMatchEncoder(m *parser.VectorMatching) func(labels.Labels) []byte {
 	}
 }
 
-// metricOf returns the labels of the result for a series and the series that matches it.
+// metricOf returns the labels of the result for the series with the labels metric and the matching series with the
+// labels partner.
 func (b *binaryOperation) metricOf(metric, partner labels.Labels) labels.Labels {
 	b.builder.Reset(metric)
 	if !b.compares || b.asBool {

@@ -34,7 +34,7 @@ func hasLimitK(expr parser.Expr) bool {
 }
 
 // dependsOnRightOrder reports whether the result of a binary operation depends on the order of its right operand. Most
-// operations return the order of the left operand.
+// operations return series in the order of the left operand.
 func dependsOnRightOrder(e *parser.BinaryExpr) bool {
 	m := e.VectorMatching
 	return m == nil || e.Op == parser.LOR || m.Card == parser.CardOneToMany || m.FillValues.LHS != nil

@@ -20,7 +20,7 @@ type fragmentSet struct {
 // Next implements promstorage.SeriesSet.
 func (s *fragmentSet) Next() bool {
 	s.next++
-	if s.result.readErr != nil { // The evaluator expects such an error when it reads the samples of a series.
+	if s.result.readErr != nil { // The evaluator expects a read error when it reads the samples of a series.
 		return s.next == 1
 	}
 	return s.next <= len(s.result.series)

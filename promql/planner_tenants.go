@@ -19,7 +19,7 @@ type foundFragment struct {
 	segments []*segment
 	series   []foundSeries
 	short    resolution.Shortfall
-	// uses count toward the tenants' limits. sizes are the numbers of series to add to them.
+	// uses count toward the tenants' limits. sizes are the numbers of series to add to the uses.
 	uses  []*tenant.Use
 	sizes []int
 }

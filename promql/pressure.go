@@ -183,9 +183,9 @@ func memoryInUse() int64 {
 // time to fill.
 const maxSmallTime = time.Second
 
-// garbageShare limits which large read may be ended before a garbage collection if no other large read runs: only a
-// read that holds at least 1/garbageShare of the bytes that large reads may hold. If it holds less, most of the memory
-// is garbage of earlier reads.
+// garbageShare bounds when the only large read may be ended before a garbage collection: it must hold at least
+// 1/garbageShare of the bytes that large reads may hold. If it holds less, most of the memory is garbage of earlier
+// reads.
 const garbageShare = 4
 
 // shedRead ends one read: the newest read of the tenant with the most reads. It reports whether it ended a read. If

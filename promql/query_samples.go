@@ -6,8 +6,8 @@ import (
 )
 
 // sampleCounters replace the evaluator's counters of samples. The evaluator increments its counters before the planner
-// has completed a query's statistics. So they would count the values computed by fragments instead of the samples that
-// fragments read.
+// has completed a query's statistics. So the evaluator's counters would count the values computed by fragments instead
+// of the samples that fragments read.
 type sampleCounters struct{ total, read prometheus.Counter }
 
 func newSampleCounters() sampleCounters {

@@ -52,7 +52,8 @@ type namedRollup struct {
 type fallbackSeries struct {
 	*query.SelectedSeries
 	from, to int64
-	// errors, if not nil, computes the errors of values from the errors of single buckets. They are passed to warn.
+	// errors, if not nil, computes the errors of values from the errors of single buckets, and passes the errors of
+	// values to warn.
 	errors *extendedErrors
 	warn   func(error)
 	// limit is the newest time for which no finer resolution has data. It is before to if it cuts a bucket that is used

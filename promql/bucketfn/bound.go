@@ -24,7 +24,7 @@ type Bounds struct {
 	Unknown bool
 }
 
-// Add adds the bounds of other series. Their first step is step number from of x.
+// Add adds the bounds of other series. The first step of other is step number from of b.
 func (b *Bounds) Add(other *Bounds, from int) {
 	b.Largest, b.Unknown = max(b.Largest, other.Largest), b.Unknown || other.Unknown
 	for i, d := range other.Steps {
@@ -232,7 +232,7 @@ func (e *edgeBuckets) mayBeNaN() bool {
 	switch e.name {
 	case "count_over_time", "changes", "resets", "present_over_time", "ts_of_first_over_time", "ts_of_last_over_time":
 		return false
-	case "min_over_time", "max_over_time": // They ignore NaN among other values.
+	case "min_over_time", "max_over_time": // These functions ignore NaN among other values.
 		if lo < hi {
 			return false
 		}

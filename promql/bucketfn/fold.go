@@ -66,7 +66,7 @@ func (f *Fold[T]) movePivot(leaves []T, lo, hi int) {
 }
 
 // JoinMin joins two values as min_over_time does. The result is NaN only if both are NaN. If both are equal, as two
-// zeros with different signs are, it is the earlier value.
+// zeros with different signs are, the result is the earlier value.
 func JoinMin(earlier, later float64) float64 {
 	if later < earlier || earlier != earlier {
 		return later

@@ -15,11 +15,11 @@ import (
 type Mode uint8
 
 const (
-	// modeAuto returns exact results where this is cheap. Where it would read many samples, and windows fit buckets
-	// except for a hundredth of their length, it reads these buckets instead and adds an info to the query's
-	// annotations.
+	// modeAuto returns exact results where this is cheap. An exact result is expensive if it requires many samples.
+	// modeAuto then moves the edges of windows to bucket edges and reads the buckets, if no window is moved by more
+	// than a hundredth of its length. In this case it adds an info to the query's annotations.
 	modeAuto Mode = iota
-	// modeExact returns the results of raw samples while these are kept.
+	// modeExact returns the results of raw samples while raw samples are kept.
 	modeExact
 	// ModeRaw reads only raw samples, even for times whose raw samples have expired.
 	ModeRaw
@@ -103,7 +103,7 @@ func (r *Request) rightEdge(k int) int64 { return r.From + int64(k)*r.Step }
 type Fit uint8
 
 const (
-	// FitAligned windows are the requested windows. Their edges are bucket edges, or raw samples are read.
+	// FitAligned windows are the requested windows. Either their edges are bucket edges, or raw samples are read.
 	FitAligned Fit = iota
 	// FitRagged windows are the requested windows. If an edge cuts a bucket, the raw samples of its slot are read.
 	FitRagged
@@ -127,7 +127,8 @@ type Segment struct {
 	// Approximate is set if buckets are expanded to samples: all buckets for a function that can't be computed from
 	// buckets, otherwise the buckets cut by a ragged edge.
 	Approximate bool
-	// Sketched is set if these samples are reconstructed from sketches. Windows then fit the buckets.
+	// Sketched is set if buckets are expanded to samples by their sketches. The edges of the windows are then bucket
+	// edges.
 	Sketched bool
 	// Windows are the evaluated windows. The first belongs to FromStep.
 	Windows bucketfn.Windows
@@ -218,7 +219,7 @@ func newChoice(r Request) *choice {
 }
 
 // setClasses sets classes. It chooses one common resolution, the allowed resolution for which lostTime is smallest. In
-// each class, all times before the class's boundary of this resolution are treated as expired. Otherwise, while
+// each class, all times before the class's boundary of this resolution are treated as expired. Without this rule, while
 // boundaries are waiting to move, one class may have raw samples of times for which another class only has buckets.
 func (c *choice) setClasses() {
 	horizons := c.Classes

@@ -18,7 +18,7 @@ const (
 const maxRawSlots = 2
 
 // cheapestSegment returns the exact segment that decodes the fewest values, and the number of raw chunks that it reads
-// per series. kept isn't empty.
+// per series. kept must not be empty.
 func (c *choice) cheapestSegment(kept []rollup.Resolution, from, to int) (best Segment, chunks int) {
 	covered := c.countCoveredSlots(from, to)
 	best, chunks = c.newSegment(rollup.Raw, FitAligned, from, to), covered

@@ -49,8 +49,8 @@ type Shortfall struct {
 	LeftOut bool
 	// Hidden is set if there are times for which only buckets are left, and the query excludes buckets.
 	Hidden bool
-	// MovedBy is the sum of the shifts of both edges of a window, and MovedOf the length of this window, in
-	// milliseconds. Of all windows, it is the one with the max ratio of MovedBy to MovedOf.
+	// MovedBy is the sum of the shifts of both edges of a window, and MovedOf is the length of this window, in
+	// milliseconds. The window is the one with the largest ratio of MovedBy to MovedOf.
 	MovedBy, MovedOf int64
 	// SnappedBy and SnappedOf are the same for windows that were moved although their raw samples exist. SnappedBy is 0
 	// if no such window was moved. Snapped is the resolution of the buckets.
@@ -104,7 +104,7 @@ func (s *Shortfall) Merge(other Shortfall) {
 	s.Extended = s.Extended || other.Extended
 }
 
-// merge returns a bound that applies to the values of both.
+// merge returns a bound that applies to the values of b and of other.
 func (b ErrorBound) merge(other ErrorBound) ErrorBound {
 	return ErrorBound{
 		Bounded: b.Bounded || other.Bounded, Unknown: b.Unknown || other.Unknown, By: max(b.By, other.By),

@@ -55,8 +55,8 @@ type Buckets struct {
 	// Resets and Changes count the values that are less than, or differ from, the previous value in the bucket.
 	Resets, Changes []uint32
 	// Histograms has the native histograms of each bucket: nil for a bucket without flag HasHistograms. The column is
-	// nil if no bucket has histograms. The requested columns determine which fields with histograms are set; the other
-	// fields are always set.
+	// nil if no bucket has histograms. The requested columns determine which of the fields that hold histograms are
+	// set. All other fields of Histograms are always set.
 	Histograms []*Histograms
 	// Sketches are the sketches of floats. A sketch covers the values since the previous sketch in the same hour, so 5m
 	// buckets have one sketch per hour. The column is nil if no bucket has a sketch. Buckets of counters and buckets of
@@ -65,7 +65,8 @@ type Buckets struct {
 
 	spare startColumns // memory for the columns of start timestamps
 
-	// Wholes are the buckets that Expander.Cut cut into these pieces, ordered by time; otherwise nil.
+	// If these buckets are pieces made by Expander.Cut, Wholes are the buckets that were cut into pieces, ordered by
+	// time. Otherwise nil.
 	Wholes []Whole
 }
 
@@ -102,13 +103,13 @@ type Histograms struct {
 	// StartCorrection is the sum of the histograms right before each reset that only start timestamps show, except
 	// First. It is nil under the same conditions as Correction.
 	StartCorrection *histogram.FloatHistogram
-	// FirstReset is set if the second histogram is a counter reset. Prometheus' rate then ignores the layout of the
-	// first histogram in a range that starts with it.
+	// FirstReset is set if the second histogram is a counter reset. Prometheus' rate over a range that starts with the
+	// first histogram then ignores the first histogram's layout.
 	FirstReset bool
 	// FirstStartReset is set if the second histogram is a reset that only start timestamps show.
 	FirstStartReset bool
-	// Second has the custom bounds of the second histogram without observations; nil unless FirstReset or
-	// FirstStartReset is set and Last has different bounds.
+	// Second is the second histogram without its observations, because only its custom bounds are needed. It is nil
+	// unless FirstReset or FirstStartReset is set and Last has different bounds.
 	Second *histogram.FloatHistogram
 	// HasGauges is set if any of the histograms is a gauge.
 	HasGauges bool
@@ -160,7 +161,7 @@ const (
 	// rest, so the bucket still includes them.
 	HasDeleted
 	// StartsOverlap means that a sample has a start timestamp that is before the previous sample and differs from the
-	// start timestamp of that sample. Prometheus warns about it.
+	// previous sample's start timestamp. Prometheus warns about it.
 	StartsOverlap
 	// Aggregated means that some of the bucket's samples were imported as aggregates, see Aggregate. Count, Sum, Min
 	// and Max cover all samples. The first and the last sample and Correction are estimates, and Resets and Changes are

@@ -206,8 +206,8 @@ func Header(b []byte) (Info, error) {
 	return e.Info, err
 }
 
-// VersionOf returns the version of a chunk, or 0 if it is unreadable. Any readable chunk then supersedes it, and Decode
-// returns the error.
+// VersionOf returns the version of a chunk, or 0 if the chunk is unreadable. So any readable chunk supersedes an
+// unreadable one. Decode returns the error.
 func VersionOf(b []byte) uint64 {
 	info, err := Header(b)
 	if err != nil {

@@ -14,12 +14,12 @@ import (
 //
 // Levels are fractions: 0 is the min value and 1 the max. A course has as many rises and falls as its outline.
 type course struct {
-	up    []bool // from each level to the next
+	up    []bool // whether the course rises from each level to the next
 	held  []int  // number of samples at each level
 	level []float64
 	known []int8 // index in knots of a level that can't change; -1 for levels that can
 
-	// knots are the known levels, ascending: 0, the first, the last, 1, and one that pin may add.
+	// knots are the known levels, ascending: 0, the first level, the last level, 1, and a level that pinLevel may add.
 	knots []float64
 	// top and bottom are the indices of a level of 1 and a level of 0.
 	top, bottom int
@@ -389,7 +389,7 @@ func (c *course) placeSamples(samples, loose int, goal float64) bool {
 		return false
 	}
 	missing := goal - c.point().sum
-	least, most := goal-highest.sum, goal-lowest.sum // that known levels must add
+	least, most := goal-highest.sum, goal-lowest.sum // limits of the sum that known levels must add
 	if margin := (most - least) * 1e-9; margin > 1e-18 {
 		least, most = least+margin, most-margin // At the limits, levels would be equal.
 	} else {

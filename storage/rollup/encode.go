@@ -15,7 +15,7 @@ type encoder struct {
 	size  [columnsEnd]int
 	body  []byte
 	made  []byte // the chunk, built separately so that the destination grows once, by the exact size
-	// integers is memory for columns until they are written. The first taken of them are in use.
+	// integers is memory for columns until they are written. Its first taken elements are in use.
 	integers []int64
 	taken    int
 }
@@ -81,10 +81,10 @@ func gather[E any](x []E, parts []part, which part) []E {
 	return picked
 }
 
-// put records the bytes that were appended to the body after from as a column, if there are any.
+// put records the bytes of the body after position from as a column. It does nothing if there are none.
 func (e *encoder) put(id, from int) {
 	if size := len(e.body) - from; size > 0 {
-		if e.there>>id != 0 { // The chunk would be unreadable.
+		if e.there>>id != 0 { // Columns are out of order: the chunk would be unreadable.
 			panic(fmt.Sprintf("rollup: column %d is written after column %d: encode writes columns in the order of "+
 				"their numbers", id, bits.Len32(e.there)-1))
 		}

@@ -13,7 +13,7 @@ func (x *Expander) histograms(b *Buckets, i int) []*histogram.FloatHistogram {
 		return expandHistograms(h, int(b.Resets[i]), int(b.Changes[i]))
 	}
 	if mean := meanBetween(h); h.Count > 2 && b.Resets[i]+b.StartResets[i] == h.Count-1 && mean != nil {
-		// They are deltas.
+		// The histograms are deltas.
 		x.starts.wanted = int(h.Count)
 		return append(repeat([]*histogram.FloatHistogram{h.First}, mean, int(h.Count)-2), h.Last)
 	}
@@ -72,7 +72,7 @@ func meanBetween(h *Histograms) *histogram.FloatHistogram {
 	return mean
 }
 
-// grow appends n > 0 histograms that change linearly from one to another. A single histogram is the last one.
+// grow appends n > 0 histograms that change linearly from one to another. The last appended histogram equals to.
 func grow(list []*histogram.FloatHistogram, from, to *histogram.FloatHistogram, n int) []*histogram.FloatHistogram {
 	var by *histogram.FloatHistogram
 	if n > 2 {

@@ -138,7 +138,8 @@ func (x *expandedStarts) arrange(first, last int64, resets int) {
 	}
 }
 
-// isDeltaAfter returns true if sample k has a start, which makes a sample that starts at sample k a delta.
+// isDeltaAfter reports whether a sample that starts at the time of sample k is a delta. This is the case if sample k
+// has a start before its own time.
 func (x *expandedStarts) isDeltaAfter(k int) bool { return x.start[k] != 0 && x.start[k] < x.t[k] }
 
 // spread chooses the samples before index change at which the start timestamp changes. resets is the number of chosen
@@ -219,8 +220,9 @@ func (x *expandedStarts) moveTimes(change int, start int64) {
 	}
 }
 
-// overlap makes the start of one sample overlap unless one already does, by clearing the preceding start: an unknown
-// start counts as different.
+// overlap makes one sample start before the preceding sample, with a start that differs from the preceding sample's,
+// unless such a sample exists (see StartsOverlap). It does so by clearing the preceding sample's start, because an
+// unknown start counts as different.
 func (x *expandedStarts) overlap() {
 	for k := 1; k < len(x.t); k++ {
 		if IsStartOverlap(x.start[k-1], x.t[k-1], x.start[k]) {

@@ -3,10 +3,10 @@ package rollup
 import "sort"
 
 // Extend sets into to the buckets of stored and added, ordered by time. All have the same width in milliseconds and all
-// columns. If both have a bucket with the same end and all samples of one are older than all samples of the other, they
-// are merged as by Coarsen. Otherwise they may share samples, and the stored bucket is kept unchanged. Extend returns
-// the number of buckets that were extended, and the number of added samples that were left out. It may move memory
-// between its arguments.
+// columns. If both have a bucket with the same end and all samples of one are older than all samples of the other, the
+// two buckets are merged as by Coarsen. Otherwise the two buckets may share samples, and the stored bucket is kept
+// unchanged. Extend returns the number of buckets that were extended, and the number of added samples that were left
+// out. It may move memory between its arguments.
 func Extend(into, stored, added *Buckets, width int64) (extended, left int) {
 	joined := map[int]int{} // index in stored to index in added
 	for j, end := range added.End {

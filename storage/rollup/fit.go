@@ -30,7 +30,8 @@ type fit struct {
 	mild    bool // reject courses that need strong bending
 }
 
-// setValues sets x.v to values with the properties of the bucket. If it finds none, setOddCourse or setOdd sets values with some.
+// setValues sets x.v to values with the properties of the bucket. If it finds none, setOddCourse or setOdd sets values
+// with some of the properties.
 func (x *fit) setValues() {
 	e := &x.e
 	if x.v = slices.Grow(x.v[:0], e.n)[:e.n]; !x.setFitting() && !x.setOddCourse() {
