@@ -96,7 +96,8 @@ func (l *Loop) Relieve(ctx context.Context) bool {
 	return l.failures.Load() == before
 }
 
-// headAbove reports whether the head holds more than most bytes of settled slots that haven't been written to for rest.
+// headAbove reports whether the settled slots in the head that haven't been written to for rest hold more bytes than
+// most.
 func (l *Loop) headAbove(most int64, rest time.Duration) bool {
 	if l.opts.HeadBytes <= 0 {
 		return false

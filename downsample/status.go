@@ -104,7 +104,7 @@ type RestingStatus struct {
 }
 
 // RestingWindow is a window of a RestingStatus. RestsSince is the time since which listings have found no write to it.
-// Again is true if it was compacted or counted before.
+// Again is true if the window was compacted or counted before.
 type RestingWindow struct {
 	Tenant      string    `json:"tenant"`
 	Resolution  string    `json:"resolution"`

@@ -100,12 +100,12 @@ func (o *labelOrder) hasRanks(n int) bool {
 	return o.ranks != nil
 }
 
-// sortedIndices returns the indices of series, given by their positions, in the order of their labels.
+// sortedIndices returns the indices in places, in the order of the labels of the series at these places.
 func (o *labelOrder) sortedIndices(places []uint32) []uint32 {
 	if !o.hasRanks(len(places)) {
 		return labelorder.Order(places, func(at uint32) labels.Labels { return o.series[at].labels })
 	}
-	byRank := make([]uint32, len(o.ranks)) // plus 1
+	byRank := make([]uint32, len(o.ranks)) // index in places plus 1; 0: not in places
 	for i, at := range places {
 		byRank[o.ranks[at]] = uint32(i + 1)
 	}

@@ -340,7 +340,7 @@ type labelSeries struct {
 	limit   int // 0: none
 	reading *Reading
 	series  []sourceSeries
-	at      map[string]bool // labels of the series; nil: no series is returned twice
+	at      map[string]bool // labels of the series; nil: duplicates can't occur
 	key     []byte
 	buckets rollup.Buckets
 	buffers query.BucketBuffers

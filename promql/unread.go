@@ -11,7 +11,7 @@ import (
 )
 
 // An answer takes memory until its client has read it. While all unread answers take Options.UnreadBytes or more, large
-// reads wait. Small reads wait only while the answers of small reads alone take that much.
+// reads wait. Small reads wait only while the unread answers of small reads alone take Options.UnreadBytes or more.
 
 // These sizes are counted for the parts of an answer, in bytes. The text of an answer isn't counted, because it is
 // encoded in pieces.

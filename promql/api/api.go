@@ -47,8 +47,8 @@ type Options struct {
 	Queryable promstorage.SampleAndChunkQueryable
 	// Parser must have the options with which Engine parses queries.
 	Parser parser.Options
-	// Enter waits until the tenants of a context may run one more read outside Engine, see promql.Engine. nil: reads
-	// don't wait.
+	// Enter waits until the tenants of a context may run one more read outside Engine, see promql.Engine.Enter. nil:
+	// reads don't wait.
 	Enter func(ctx context.Context) (of context.Context, leave func(), err error)
 	// MaxFederated is the maximum memory of one answer of federation, in bytes. 0: no limit.
 	MaxFederated int64
@@ -100,8 +100,8 @@ type Options struct {
 	// subdirectory snapshots of DataDir. nil: not supported.
 	Snapshot func(dir string) error
 	DataDir  string
-	// ClaimedSnapshot makes a snapshot in the same subdirectory. It is for a command that has chosen and reserved the
-	// name, and that removes the snapshot. If the command has already ended, no snapshot is left behind.
+	// ClaimedSnapshot makes a snapshot in the same subdirectory as Snapshot. It is for a command that has chosen and
+	// reserved the name, and that removes the snapshot. If the command has already ended, no snapshot is left behind.
 	ClaimedSnapshot func(ctx context.Context, name string) error
 
 	// Instrument wraps the handler of each route, given the route's name. nil: handlers aren't wrapped.
@@ -170,7 +170,7 @@ func (a *api) router() http.Handler {
 		} else if name == snapshotRoute && a.ClaimedSnapshot != nil {
 			h = a.withClaim(h)
 		}
-		if name != "/read" { // It isn't encoded as JSON.
+		if name != "/read" { // Remote read isn't encoded as JSON.
 			h = a.withStreaming(h)
 		}
 		h = a.whenReady(name, withOrigin(name, a.withResolution(name, a.withNotes(name, a.withRollupNames(name, h)))))

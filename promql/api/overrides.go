@@ -94,7 +94,7 @@ func (a *api) mergeMetadata(ctx context.Context, metric string, limit int) (map[
 }
 
 // parseNumber returns the value of a parameter, or -1 if the parameter is absent. Prometheus also treats negative
-// numbers as absent. If the parameter is invalid, it writes an error and returns false.
+// numbers as absent. If the parameter is invalid, parseNumber writes an error to w and returns false.
 func (a *api) parseNumber(w http.ResponseWriter, r *http.Request, name string) (int, bool) {
 	s := r.FormValue(name)
 	if s == "" {

@@ -41,7 +41,7 @@ func (a *api) sendFrames(w http.ResponseWriter, r *http.Request, request *prompb
 	for i, q := range request.Queries {
 		answer.index = uint64(i)
 		if err := answer.addQuery(r.Context(), a.Queryable, q); err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError) // It replaces frames that weren't sent yet.
+			http.Error(w, err.Error(), http.StatusInternalServerError) // The error replaces unsent frames.
 			return
 		}
 	}

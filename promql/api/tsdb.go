@@ -21,7 +21,7 @@ const (
 // Cardinality returns statistics of a tenant's unsealed series. limit bounds its lists.
 type Cardinality func(ctx context.Context, tenant string, limit int) (counts.Cardinality, error)
 
-// serveTSDB returns statistics of the tenant's series in the head. Only one request is counted at a time, because
+// serveTSDB returns statistics of the tenant's series in the head. Only one request at a time counts series, because
 // counting takes memory.
 func (a *api) serveTSDB(w http.ResponseWriter, r *http.Request) {
 	limit := defaultTSDBEntries

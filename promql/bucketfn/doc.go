@@ -6,10 +6,10 @@
 //
 // A function that is exact from buckets has the same answer as from raw samples (to 1e-12) if the
 // edges of its windows are edges of buckets, or if raw samples exist for the parts of windows outside
-// whole buckets. If raw samples have expired, the buckets at the edges are cut, as are the samples
-// made from them. The query then has one info, and the answer is off by at most the content of these
-// buckets: values between their min and max, their number, their increase. All other buckets are
-// exact.
+// whole buckets. If raw samples have expired, the buckets at the edges are cut into pieces, which are
+// computed from samples made from these buckets. The query then has one info, and the answer is off by
+// at most the content of these buckets: values between their min and max, their number, their
+// increase. All other buckets are exact.
 //
 // The samples made from a bucket have the same number, first and last time, first, last, min and max
 // value, sum, changes and resets as the original samples, and for counters the same increase (see

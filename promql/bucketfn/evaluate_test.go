@@ -198,8 +198,8 @@ func TestBoundOfLargeValuesThatCancelOut(t *testing.T) {
 	}
 }
 
-// TestBoundsOfAbsence checks that a window without a value, where the requested window may have one, differs by that
-// value, and the reverse.
+// TestBoundsOfAbsence checks the bound if the evaluated window has no value but the requested window may have one, and
+// the reverse. The bound is that value.
 func TestBoundsOfAbsence(t *testing.T) {
 	var s chunk.Samples
 	s.AppendFloat(5, 0, 7)

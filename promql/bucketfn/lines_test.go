@@ -145,7 +145,8 @@ func TestLinesOnLargeBases(t *testing.T) {
 	require.Greater(t, compared, 2_000)
 }
 
-// TestLinesOfCutBuckets requires the same of windows with buckets that other windows cut.
+// TestLinesOfCutBuckets checks the errors of lines, as TestLinesOnLargeBases does, for windows with buckets that other
+// windows cut.
 func TestLinesOfCutBuckets(t *testing.T) {
 	compared := 0
 	var x rollup.Expander

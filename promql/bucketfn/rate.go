@@ -103,8 +103,8 @@ type joints struct {
 	// reset[i] is true if bucket i starts with a counter reset.
 	reset []bool
 	// odd[i] is the number of the first i buckets whose layout changes inside the bucket or differs from the previous
-	// bucket's. corrected[i] is the number of the first i buckets with something to correct, inside them or at their
-	// start.
+	// bucket's. corrected[i] is the number of the first i buckets with something to correct, inside the bucket or at
+	// its start.
 	odd, corrected []int32
 }
 
@@ -159,7 +159,7 @@ func (e *Evaluator) riseOfHistograms(b *rollup.Buckets, lo, hi int, spacing Spac
 }
 
 // riseBetween returns the increase from the first to the last histogram of the buckets [lo, hi), computed in the same
-// way as in histogramRate of Prometheus. It returns the same values as riseOfHistograms.
+// way as in histogramRate of Prometheus. Its results have the same meaning as the results of riseOfHistograms.
 func (e *Evaluator) riseBetween(b *rollup.Buckets, lo, hi int, counter bool,
 	out *Result) (rise *histogram.FloatHistogram, needsSamples bool) {
 	first, last := b.Histograms[lo].First, b.Histograms[hi-1].Last

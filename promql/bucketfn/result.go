@@ -6,7 +6,7 @@ import "github.com/prometheus/prometheus/model/histogram"
 type Result struct {
 	// Step lists the steps that have a value, ascending.
 	Step []int32
-	// Value holds the values of these steps. It is 0 if the value is a histogram.
+	// Value holds the values of these steps. An entry is 0 if the value is a histogram.
 	Value []float64
 	// Histogram holds the native histograms of these steps, and is empty if no step has one. The buckets own the
 	// histograms: a caller must copy a histogram before changing it.

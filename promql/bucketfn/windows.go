@@ -7,7 +7,7 @@ import "time"
 //
 //	asked       (......]            right edges at First + k*Step
 //	     |--------|--------|        multiples of Snap
-//	snapped (.....]                 both edges moved to an earlier one
+//	snapped (.....]                 both edges moved back to multiples
 //	recent  (..........]            after SnapUntil only the left edge is moved
 type Windows struct {
 	// First is the right edge of the first window, and Step the interval to the next, in milliseconds.

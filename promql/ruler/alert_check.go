@@ -149,8 +149,8 @@ func (c *alertCheck) tooLargeError(what, name string, n, most int) error {
 		c.rule.Name(), n, most)
 }
 
-// expandedLength returns the length of the expanded text of a label or an annotation. It returns an error if the text
-// is longer than most bytes.
+// expandedLength returns the length of the expanded text of a label or an annotation. most is the maximum length. If
+// the text is longer, an error is returned.
 func (c *alertCheck) expandedLength(text string, most int, s *promengine.Sample) (int, error) {
 	if !strings.Contains(text, "{{") {
 		if len(text) > most {

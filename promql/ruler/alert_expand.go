@@ -110,7 +110,8 @@ func boundBranch(n *syntax.BranchNode) (cost int) {
 	return boundPipe(n.Pipe)
 }
 
-// boundPipe makes a pipeline count the values that its commands read. It returns the work of its nodes and constants.
+// boundPipe makes a pipeline count the values that its commands read. It returns the work of the pipeline's nodes and
+// constants.
 func boundPipe(p *syntax.PipeNode) (cost int) {
 	if p == nil {
 		return 0
@@ -311,7 +312,7 @@ func (e *expansion) functions() texttemplate.FuncMap {
 func (e *expansion) printf(format string, args ...any) (string, error) {
 	widest := 0
 	for _, arg := range args {
-		if n, ok := arg.(int); ok && strings.Contains(format, "*") { // It may be a width.
+		if n, ok := arg.(int); ok && strings.Contains(format, "*") { // arg may be a width.
 			widest = max(widest, n, -n)
 		}
 	}
@@ -371,7 +372,7 @@ func (e *expansion) replaceAll(pattern, replacement, text string) (string, error
 	matches := 0
 	re.ReplaceAllStringFunc(text, func(string) string {
 		if err := e.addWork(each); err != nil {
-			panic(err) // It ends the search. The template converts the panic to an error.
+			panic(err) // The panic ends the search. The template converts it to an error.
 		}
 		matches++
 		return ""

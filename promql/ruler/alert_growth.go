@@ -12,8 +12,8 @@ const templateDefinitions = "{{$labels := .Labels}}{{$externalLabels := .Externa
 // unbounded is larger than the maximum length of any text.
 const unbounded = math.MaxInt32
 
-// growth bounds the length of an expanded template: fixed bytes, plus times the total length of all values that the
-// template may show.
+// growth bounds the length of an expanded template: by fixed bytes, plus the product of times and the total length of
+// all values that the template may show.
 type growth struct{ fixed, times int }
 
 func (g growth) add(other growth) growth {

@@ -37,9 +37,9 @@ func (w *workCounter) add(n int) bool {
 	return w.spent <= maxWork
 }
 
-// boundedSize returns an upper estimate of the size of a value as text, in bytes, and reports whether it is within most
-// bytes. A value that is contained more than once, such as a map in multiple maps, counts each time, because it is
-// printed each time. It stops as soon as the size exceeds most.
+// boundedSize returns an upper estimate of the size of a value as text, in bytes, and reports whether the size is at
+// most the number most. A value that is contained more than once, such as a map in multiple maps, counts each time,
+// because it is printed each time. It stops as soon as the size exceeds most.
 func boundedSize(v any, most int) (size int, ok bool) {
 	left := most
 	switch v := v.(type) {

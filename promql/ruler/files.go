@@ -78,7 +78,7 @@ func loadFiles(sources []Source, p parser.Parser, log *slog.Logger) (map[string]
 			if files++; files > maxFiles {
 				return nil, fmt.Errorf("%w: more than %d files", errRuleFile, maxFiles)
 			}
-			if !utf8.ValidString(path) { // It becomes a label value of metrics, which would panic.
+			if !utf8.ValidString(path) { // The path becomes a label value of metrics. This panics if it isn't UTF-8.
 				wrong = append(wrong, fmt.Errorf("%w %q: its name isn't valid UTF-8", errRuleFile, path))
 				continue
 			}

@@ -146,8 +146,8 @@ func (m *manager) cancelReplaced() {
 	}
 }
 
-// makeCancelable returns a context for an evaluation of a group. It is canceled if the group is replaced. The returned
-// function must be called after the evaluation.
+// makeCancelable returns a context for an evaluation of a group. The context is canceled if the group is replaced. The
+// returned function must be called after the evaluation.
 func (m *manager) makeCancelable(ctx context.Context, g *rules.Group) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	m.mu.Lock()

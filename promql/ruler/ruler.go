@@ -98,7 +98,7 @@ func (r *Ruler) isConfirmed() bool { return r.owner == nil || r.owner.isConfirme
 func (r *Ruler) Run(ctx context.Context) {
 	log := logging.Dedupe(r.o.Logger, repeatLog)
 	defer log.Stop()
-	defer r.stop() // After a panic as well. Run is called again then.
+	defer r.stop() // Also after a panic, because Run is then called again.
 	if !r.waitUntilSettled(ctx) {
 		return
 	}

@@ -214,8 +214,8 @@ func (b *Buckets) FloatCount(i int) uint32 {
 	return b.Count[i]
 }
 
-// TimesOf returns the narrowest bounds of the first and the last timestamp of bucket i, in milliseconds, that its
-// columns imply. It requires all columns.
+// TimesOf returns a lower bound of the first timestamp of bucket i and an upper bound of its last timestamp, in
+// milliseconds. They are as narrow as the bucket's columns allow. It requires all columns.
 func (b *Buckets) TimesOf(i int) (first, last int64) {
 	first, last = b.Start[i]+1, b.End[i]
 	if b.Count[i] == 0 || b.Flags[i]&(NotSimple|Aggregated) != 0 {

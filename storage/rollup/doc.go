@@ -28,8 +28,8 @@
 //     if aggregate.go doesn't set it for imported aggregates, or if pieces.go doesn't make the pieces of a cut bucket add
 //     up to it.
 //   - The stored column: its number in chunk.go, encode.go in the order of the numbers, decode.go, and columnsOf,
-//     prefixed and uncut in fields.go. A bucket of it in goldenBuckets, and a line in storage/FORMAT.md, which no test
-//     compares.
+//     prefixed and uncut in fields.go. Also a bucket with the column in goldenBuckets, and a line in
+//     storage/FORMAT.md. No test checks that line.
 //   - Stored rows. Chunks that were written without the column are decoded to the value for an absent one, and check
 //     reports them, because it compares bytes. The number of fields of a page changes, so old pages become unreadable
 //     unless package page gets a new version.

@@ -176,7 +176,8 @@ func TestExpandMakesTheSameBucket(t *testing.T) {
 	}
 }
 
-// TestExpandTwoValues requires that samples of two values are expanded into the same number of each.
+// TestExpandTwoValues requires that a bucket whose samples have one of two values is expanded into the same number of
+// samples with each value.
 func TestExpandTwoValues(t *testing.T) {
 	var x Expander
 	for seed := range soak.Seeds(t, 1000) {
@@ -371,7 +372,8 @@ func TestExpandStaleMarkers(t *testing.T) {
 	}
 }
 
-// TestCutBuckets requires that a cut bucket has the pieces of its expanded samples. Other buckets stay unchanged.
+// TestCutBuckets requires that the pieces of a cut bucket are the buckets of its expanded samples. Other buckets stay
+// unchanged.
 func TestCutBuckets(t *testing.T) {
 	var x Expander
 	for seed := range soak.Seeds(t, 400) {

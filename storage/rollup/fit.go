@@ -280,7 +280,7 @@ func (x *fit) searchRuns(loose int, lengths bool) bool {
 	return false
 }
 
-// searchFirst tries courses with different lengths, up to most, of the first run.
+// searchFirst tries courses with different lengths of the first run, up to most.
 func (x *fit) searchFirst(loose int, first *int, most, runs int) bool {
 	if runs < 2 || most < 2 {
 		return false
@@ -467,7 +467,7 @@ func (x *fit) setOdd() {
 	needed := n
 	if n > 0 && isNaN(others[n-1]) &&
 		(math.IsInf(e.greatest, 1) && math.IsInf(e.least, -1) || isNaN(e.first) || isNaN(e.last)) {
-		needed-- // The sum is NaN without it. With it, a fall becomes two changes.
+		needed-- // The sum is NaN without a NaN here, which would turn a fall into two changes.
 	}
 	for k := range x.v {
 		x.v[k] = e.first

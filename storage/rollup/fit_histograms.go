@@ -35,7 +35,8 @@ type growingRun struct {
 	ones      int  // with startsLow and one step: number of samples before the last that are high
 }
 
-// fitHistograms returns nil if the histograms have no common layout.
+// fitHistograms returns histograms with the properties of h and the given numbers of resets and changes. It returns nil
+// if the histograms of h have no common layout.
 func fitHistograms(h *Histograms, resets, changes int) []*histogram.FloatHistogram {
 	f := &histogramFit{
 		first: h.First, last: h.Last, n: int(h.Count), resets: resets, changes: max(changes, resets),
@@ -55,7 +56,7 @@ func fitHistograms(h *Histograms, resets, changes int) []*histogram.FloatHistogr
 		f.lost = h.First.Count
 		if fine := f.afterFirst(h, first); fine != nil {
 			f, last, correction = fine, fine.vector(h.Last), fine.vector(h.Correction)
-			first = make([]float64, len(last)) // The sum of fine doesn't include it.
+			first = make([]float64, len(last)) // The sum of fine doesn't include the first histogram.
 		}
 	}
 	if h.Correction != nil {
@@ -78,9 +79,10 @@ func (f *histogramFit) isFiner(h *histogram.FloatHistogram) bool {
 	return h.Schema > f.layout.Schema || h.ZeroThreshold < f.layout.ZeroThreshold
 }
 
-// afterFirst returns a fit whose layout and sum are those of the histograms after the first one, or nil if their layout
-// isn't finer or can't hold them. A change to a coarser layout isn't a reset, so the peaks and the last histogram have
-// their layout. Within each bucket of the common layout, the sum is distributed as in the peaks and the last histogram.
+// afterFirst returns a fit with the layout and the sum of the histograms after the first one. It returns nil if that
+// layout isn't finer than f's layout or can't hold these histograms. A change to a coarser layout isn't a reset, so the
+// peaks and the last histogram have that layout. Within each bucket of the common layout, the sum is distributed as in
+// the peaks and the last histogram.
 func (f *histogramFit) afterFirst(h *Histograms, first []float64) *histogramFit {
 	fine := *f
 	fine.layout = nil
@@ -210,7 +212,7 @@ func (f *histogramFit) build(runs []growingRun, firstReset bool) []*histogram.Fl
 	}
 	longest := f.n - from - before
 	if f.isFiner(f.last) {
-		longest = min(longest, shortest) // Samples before it are coarser, so the last one is a reset.
+		longest = min(longest, shortest) // The previous samples are coarser, so the last sample is a reset.
 	}
 	best, bestOff := 0, math.Inf(1)
 	end, peaks := observations(final.high), observations(runs[len(runs)-2].high)*float64(len(runs)-1-from)

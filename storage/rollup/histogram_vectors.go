@@ -36,7 +36,7 @@ func (f *histogramFit) setLayout(all ...*histogram.FloatHistogram) bool {
 	return true
 }
 
-// vector returns nil if h is nil or has another layout.
+// vector returns h as a vector, or nil if h is nil or has another layout than f.
 func (f *histogramFit) vector(h *histogram.FloatHistogram) []float64 {
 	if h == nil {
 		return nil
@@ -102,7 +102,7 @@ func mix(a []float64, s float64, b []float64) []float64 {
 	return sum
 }
 
-// equalVectors ignores the sum of observations.
+// equalVectors reports whether two vectors are equal. It ignores the sum of observations.
 func equalVectors(a, b []float64) bool {
 	for c := vectorCount; c < len(a); c++ {
 		if a[c] != b[c] {

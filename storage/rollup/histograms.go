@@ -122,8 +122,8 @@ func (r *histogramRun) recordLayout(h *histogram.FloatHistogram, coarser uint8) 
 	r.least = min(r.least, h.Schema-int32(coarser))
 }
 
-// addTo adds by, which may be nil, to a correction. added and reconciled are the elements of the sets for this
-// correction.
+// addTo adds by, which may be nil, to a correction. added and reconciled are the elements of Traits and Reconciled for
+// this correction.
 func (r *histogramRun) addTo(correction **histogram.FloatHistogram, by *histogram.FloatHistogram, added layouts.Traits,
 	reconciled Reconciled) {
 	switch {

@@ -121,7 +121,7 @@ func (l lineSums) stored(s times, least, greatest float64, isFinite bool) lineSu
 }
 
 // forCounter returns the stored line of a counter. As with moments, the line is unknown if the values differ. It is
-// also unknown if the times aren't evenly spaced and would use space.
+// also unknown if the times aren't evenly spaced, because storing them would use space.
 func (l lineSums) forCounter(s times, least, greatest float64) lineSums {
 	if least < greatest || l.squares < 0 || !s.isRegular(l.timeSum, l.squares) {
 		return unknownLine

@@ -64,7 +64,7 @@ func (x *lineRuns) interval() (interval int64) {
 
 // lineRuns holds the lines of float buckets, encoded as integers, with one run per field.
 type lineRuns struct {
-	n, span   []int64 // fields of times
+	n, span   []int64 // fields of type times, by bucket
 	hasBoth   []bool  // native histograms are among the samples; nil if in no bucket
 	timeSum   []int64
 	squares   []int64

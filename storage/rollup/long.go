@@ -43,8 +43,8 @@ type Long struct {
 
 // AppendLong appends the long chunk of 1 to MaxParts consecutive chunks of one series. width is in milliseconds. b
 // contains the buckets of all parts in order, at most MaxBuckets, with all columns. The buckets of part i must end
-// after its start and not after the start of part i + 1. AppendLong panics if that is violated, and where AppendChunk
-// does. Equal parts and buckets always produce equal bytes.
+// after its start and not after the start of part i + 1. AppendLong panics if this is violated, and whenever
+// AppendChunk would panic. Equal parts and buckets always produce equal bytes.
 func AppendLong(dst []byte, parts []Part, b *Buckets, width int64) []byte {
 	if len(parts) == 0 || len(parts) > MaxParts {
 		panic(fmt.Sprintf("rollup: a long chunk of %d parts", len(parts)))
@@ -127,8 +127,8 @@ var splitting = sync.Pool{New: func() any { return new(Buckets) }}
 
 // Split calls yield for the chunk of each part that want selects, in order. The chunk has exactly the bytes of
 // AppendChunk or AppendEmpty for the part's buckets and version, and is valid until the next call of yield. Split
-// returns the first error of yield. It returns ErrCorrupt before any call if its chunk can't be decoded or has a bucket
-// that belongs to no part.
+// returns the first error of yield. It returns ErrCorrupt, without calling yield, if the chunk of the buckets can't be
+// decoded or has a bucket that belongs to no part.
 func (s *Long) Split(want func(Part) bool, yield func(p Part, chunk []byte) error) error {
 	info, err := Header(s.Chunk)
 	if err != nil {

@@ -1,7 +1,7 @@
 package rollup
 
 // Merge sets into to the requested columns of the buckets of a and b, ordered by time. If both have a bucket with the
-// same end, a's is used. Merge may move memory between its arguments.
+// same end, the bucket of a is used. Merge may move memory between its arguments.
 func Merge(into, a, b *Buckets, columns Columns) {
 	switch {
 	case b.Len() == 0:
@@ -99,7 +99,7 @@ func appendSparse[T any](column []T, n int, other []T, from, to int) []T {
 	return append(column, other[from:to]...)
 }
 
-// Delete removes the buckets, starting at index, for whose ends gone returns true.
+// Delete removes the buckets, from the one at index on, for whose ends gone returns true.
 func (b *Buckets) Delete(index int, gone func(end int64) bool) {
 	n := len(b.End)
 	keep := make([]bool, n)

@@ -277,8 +277,9 @@ func TestAnswersArePrometheus(t *testing.T) {
 	require.Greater(t, simple, buckets/3)
 }
 
-// TestCorrectionsOfMixedKindsAreNotReconciled requires that a bucket with both kinds of histograms, which has no
-// correction, doesn't note that a correction was reconciled, coarsened or built from samples.
+// TestCorrectionsOfMixedKindsAreNotReconciled requires that a bucket with both kinds of histograms doesn't note that a
+// correction was reconciled, because such a bucket has no correction. The bucket is built from samples, or coarsened
+// from buckets.
 func TestCorrectionsOfMixedKindsAreNotReconciled(t *testing.T) {
 	var s chunk.Samples
 	for i, h := range []*histogram.Histogram{

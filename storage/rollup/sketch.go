@@ -93,7 +93,8 @@ func sketchKey(v float64) int32 {
 	return key
 }
 
-// Value returns the value of a bin, which differs from its min and its max value by the same ratio.
+// Value returns the value of a bin. The ratio of this value to the bin's min equals the ratio of the bin's max to this
+// value.
 func (b SketchBin) Value() float64 {
 	key := max(b.Key, -b.Key)
 	if key == 0 {
@@ -263,8 +264,8 @@ func sameSketch(a, b *Sketch) bool {
 	return a == b || a != nil && b != nil && slices.Equal(a.Bins, b.Bins)
 }
 
-// coarsenSketches sets the sketch of bucket i to the merged sketches of the buckets [from, to) of fine, if these cover
-// all of their floats.
+// coarsenSketches sets the sketch of bucket i to the merged sketches of the buckets [from, to) of fine, if these
+// sketches cover all floats of these buckets.
 func coarsenSketches(into *Buckets, i int, fine *Buckets, from, to int) {
 	var all []*Sketch
 	n := uint64(0)
@@ -325,7 +326,7 @@ func (e *encoder) encodeSketches(b *Buckets) {
 // maxSketchKey is the key of the largest float.
 const maxSketchKey = maxExponent * sketchBins
 
-// decodeSketches appends the column of sketches. It remains nil if there are no sketches.
+// decodeSketches appends the column of sketches. The column remains nil if there are no sketches.
 func (d *decoder) decodeSketches() error {
 	into := d.into
 	column := d.e.column(columnSketches)

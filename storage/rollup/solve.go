@@ -166,8 +166,8 @@ func (p *portal) add(corner, direction point) side {
 	}
 }
 
-// direction returns the direction of the next corner: beyond the edge between the two corners, or beyond the way as
-// seen from the only one.
+// direction returns the direction of the next corner: beyond the edge between the two corners or, if there is only one
+// corner, beyond the way as seen from that corner.
 func (p *portal) direction() point {
 	switch {
 	case !p.hasRight:
@@ -208,8 +208,8 @@ func (c *course) point() (p point) {
 }
 
 // extremeCourse finds the course with the rises and falls of c whose levels are knots and whose point is farthest in a
-// direction. It sets knots to the indices of its levels. ok is false if there is no such course; consecutive levels may
-// be equal. It processes the levels in order and keeps the best course that ends at each knot.
+// direction. It sets knots to the indices of the course's levels. ok is false if there is no such course; consecutive
+// levels may be equal. It processes the levels in order and keeps the best course that ends at each knot.
 func (c *course) extremeCourse(knots *[]uint8, direction point) (corner point, ok bool) {
 	n, count := len(c.level), len(c.knots)
 	c.work.back = slices.Grow(c.work.back[:0], n*maxKnots)[:n*maxKnots]

@@ -31,7 +31,7 @@ func (p Points) MaxMagnitude(name string, ahead float64) float64 {
 	case name == "stdvar_over_time": // The squares of the values enter.
 		return largest * largest
 	case len(p.Floats) < 2:
-	case name == "deriv": // It is divided by the deviation of the times.
+	case name == "deriv": // The slope is divided by the deviation of the times.
 		return largest / p.deviation()
 	case name == "predict_linear":
 		// predict_linear also multiplies the values by the time to the prediction, and Prometheus' rounding errors grow

@@ -97,7 +97,7 @@ func requireAnswers(t testing.TB, f *bucketfn.Evaluator, s *chunk.Samples, p Poi
 	var notes bucketfn.Note
 	for k := range w.Steps {
 		from, to := w.Window(k)
-		if to-from != width { // After SnapUntil.
+		if to-from != width { // The window ends after SnapUntil.
 			width = to - from
 			args = argsOf(t, name, width)
 		}

@@ -50,7 +50,7 @@ func (s *SeriesGenerator) nextObserved() {
 }
 
 // observedHistogram returns a histogram of observations. If overlaps is set, observations below the zero threshold are
-// in the other buckets.
+// in buckets other than the zero bucket.
 func observedHistogram(observed []float64, schema int32, threshold float64, overlaps bool) *histogram.FloatHistogram {
 	const buckets = 80
 	h := &histogram.FloatHistogram{Schema: schema, ZeroThreshold: threshold,

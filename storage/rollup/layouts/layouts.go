@@ -25,8 +25,8 @@ const (
 	// do.
 	SchemasDiffer Traits = 1 << iota
 	ThresholdsDiffer
-	// HasMoved means that zero thresholds differ, and that adding the histograms moves observations into the zero bucket
-	// or, if schemas differ, may move some in another order of addition.
+	// HasMoved means that zero thresholds differ, and that adding the histograms moves observations into the zero
+	// bucket. If schemas also differ, it may mean only that another order of addition may move observations.
 	HasMoved
 	// ZeroOverlaps means that a histogram has observations in a bucket inside its zero bucket.
 	ZeroOverlaps
@@ -129,7 +129,7 @@ func (t Traits) WithSum(sum *histogram.FloatHistogram, known bool) Traits {
 	return t
 }
 
-// Joined describes the layouts of multiple buckets.
+// Joined describes the layouts of the native histograms in multiple rollup buckets.
 type Joined struct {
 	Traits
 	// last is the last histogram with exponential buckets, least the min schema, and threshold the max zero threshold.
@@ -138,7 +138,7 @@ type Joined struct {
 	threshold float64
 }
 
-// Add adds a histogram of a bucket with these properties. The schema of the histogram counts as the given one.
+// Add adds a histogram of a rollup bucket with these properties. The given schema is used instead of the histogram's.
 func (j *Joined) Add(t Traits, h *histogram.FloatHistogram, schema int32) {
 	j.Traits |= t
 	switch {
