@@ -114,8 +114,8 @@ func TestRollupsOfASealThatWasCutShort(t *testing.T) {
 }
 
 // TestSamplesOfHistogramsCutWhereTheyAreKept checks that a bucket that contains the end of a window is split by raw
-// samples where these are kept. If samples were made from the whole bucket, samples after the end would be read before
-// it.
+// samples where these are kept. If samples were made from the whole bucket, samples from after the end could get times
+// before the end.
 func TestSamplesOfHistogramsCutWhereTheyAreKept(t *testing.T) {
 	store := openRolled(t, memory.New(), 5*24*time.Hour, 0)
 	b := store.NewBatch("default")

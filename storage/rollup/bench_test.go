@@ -29,8 +29,8 @@ func (s *sized) zstd(b *testing.B) float64 {
 	return float64(n)
 }
 
-// BenchmarkBytes measures no time. It reports the bytes per bucket with 24 buckets per chunk, and the ratio of their
-// size to that of raw chunks, both plain and in zstd blocks of many chunks.
+// BenchmarkBytes measures no time. It reports the bytes per bucket with 24 buckets per chunk, and the ratio of the size
+// of rollup chunks to the size of raw chunks, both plain and in zstd blocks of many chunks.
 func BenchmarkBytes(b *testing.B) {
 	for _, sh := range usualShapes() {
 		b.Run(sh.name, func(b *testing.B) {

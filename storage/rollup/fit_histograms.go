@@ -288,7 +288,8 @@ func (f *histogramFit) setOnes(runs []growingRun) {
 	}
 }
 
-// level returns the height of sample k of a run, from 0 to 1, before it is scaled. It is fixed at 0 and 1.
+// level returns the height of sample k of a run, from 0 to 1, before it is scaled. fixed reports whether scaling leaves
+// the height unchanged.
 func (r *growingRun) level(k int) (at float64, fixed bool) {
 	switch {
 	case k == r.n-1 || r.steps == 0:

@@ -93,8 +93,8 @@ func sketchKey(v float64) int32 {
 	return key
 }
 
-// Value returns the value of a bin. The ratio of this value to the bin's min equals the ratio of the bin's max to this
-// value.
+// Value returns the value of a bin. Its relative difference from the bin's min equals its relative difference from the
+// bin's max.
 func (b SketchBin) Value() float64 {
 	key := max(b.Key, -b.Key)
 	if key == 0 {

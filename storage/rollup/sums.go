@@ -208,7 +208,8 @@ func (e *encoder) encodeLowSums(low, least, greatest []float64) {
 	e.put(columnSumLow, from)
 }
 
-// decodeResidues adds the differences in b to the predicted integers m. If v isn't nil, it fills v with their values.
+// decodeResidues adds the differences in b to the predicted integers m. If v isn't nil, it fills v with the values of
+// the resulting integers.
 func (d *decoder) decodeResidues(b []byte, m []int64, v []float64, what string) error {
 	var small [smallChunk]int64
 	residues := small[:]

@@ -228,7 +228,7 @@ func (d *decoder) decodeLowSums(v []float64, temp []int64) error {
 	return nil
 }
 
-// decodeCorrections appends the corrections. count may be nil if they aren't predicted from sums.
+// decodeCorrections appends the corrections. count may be nil if the corrections aren't predicted from sums.
 func (d *decoder) decodeCorrections(b []byte, count, temp []int64) error {
 	var small [4 * smallChunk]int64
 	space := small[:]
