@@ -62,7 +62,8 @@ type aggregator struct {
 	series int // number of series in the fragment
 	budget *budget
 	groups groupTable
-	// members are the series from which topk, bottomk and quantile choose. Their values must be kept until eachResult.
+	// members are the series whose values topk, bottomk and quantile compare. These values must be kept until
+	// eachResult has returned.
 	members []*fragmentSeries
 	memory  arena
 	// room is preallocated memory for the next groups.
@@ -81,7 +82,8 @@ type aggregator struct {
 	order *labelOrder
 }
 
-// group is the state of one group, as columns with one entry per step. The operator decides which columns it needs.
+// group is the state of one group of series. It consists of columns with one entry per step. The operator decides which
+// columns it needs.
 type group struct {
 	metric labels.Labels
 	key    uint64 // hash of the group's labels
@@ -97,7 +99,8 @@ type group struct {
 // groupMore is the state that only some operators need. It is allocated separately to keep group small, because a query
 // may have as many groups as series.
 type groupMore struct {
-	// compensation is Kahan's compensation of the value or of the mean. mean and count cover the samples added so far.
+	// compensation is Kahan's compensation of the value or of the mean. mean and count are the mean and the number of
+	// the samples added so far.
 	compensation, mean, count []float64
 	// incremental is true at steps where the sum would have overflowed, so that the mean is kept instead. It is nil if
 	// there is no such step.

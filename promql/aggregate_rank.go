@@ -61,8 +61,8 @@ func (r *ranking) isBetter(v float64) bool {
 	return worst < v
 }
 
-// addRanked adds each value of a member to the ranking of its step if it is among the best k. It returns by how many
-// the number of ranked values grew.
+// addRanked adds each value of a member to the ranking of its step, if the value is among the best k. It returns by how
+// many the number of ranked values grew.
 func (g *group) addRanked(v []float64, member int, k int64, lowest bool) (added int) {
 	for i, f := range v {
 		if isMissingValue(f) {

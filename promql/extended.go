@@ -149,7 +149,7 @@ func (e *extendedErrors) recordShortfall(short resolution.Shortfall) {
 	e.short.ErrorBound = off
 }
 
-// bucketError is the max error of a value that is caused by one bucket.
+// bucketError is the max error that one bucket causes in a value.
 type bucketError struct {
 	end int64
 	by  float64 // NaN if unknown
@@ -201,8 +201,8 @@ func (e *extendedErrors) correctionError(b *rollup.Buckets, i int, correction fl
 		return math.NaN()
 	}
 	if size := max(math.Abs(b.Min[i]), math.Abs(b.Max[i])); size > 1e15 && !math.IsInf(size, 0) && b.Resets[i] > 0 {
-		// Adding a value of this size to others rounds the sum. If the value cancels out later, the rounding error
-		// remains.
+		// Adding a value of this size to other values rounds the sum. The rounding error remains even if the value
+		// cancels out later.
 		buckets := max(1, float64(e.width)/float64(b.End[i]-b.Start[i]))
 		return by + 0x1p-52*size*float64(b.Count[i])*buckets
 	}

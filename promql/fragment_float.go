@@ -85,8 +85,8 @@ func (r *rawReader) liveSamplesWithResets() ([]int64, []float64) {
 	return t, v
 }
 
-// computeSlopesWithStarts computes rate or increase with start timestamps. It returns the number of windows whose
-// samples overlap.
+// computeSlopesWithStarts computes rate or increase with start timestamps. It returns the number of windows in which
+// start timestamps overlap (see rollup.IsStartOverlap).
 func (r *rawReader) computeSlopesWithStarts(out *values) (overlapping int) {
 	t, v, st := r.liveSamplesWithStarts()
 	r.resets, r.overlaps = r.resets[:0], r.overlaps[:0]
@@ -139,7 +139,8 @@ func (r *rawReader) computeSlopes(out *values, s bucketfn.Slope) {
 }
 
 // computeSlopesFrom computes rate, increase or delta of samples with given counter resets. st are their start
-// timestamps, or nil if start timestamps aren't used. It returns the number of windows whose samples overlap.
+// timestamps, or nil if start timestamps aren't used. It returns the number of windows that contain a sample of
+// r.overlaps after their first sample.
 func (r *rawReader) computeSlopesFrom(t []int64, v []float64, st []int64, s bucketfn.Slope,
 	out *values) (overlapping int) {
 	p := r.fragment

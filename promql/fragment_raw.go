@@ -36,7 +36,7 @@ type rawReader struct {
 
 	it *iterator
 	// stats, if not nil, returns only the count and the sum of histograms, as the evaluator reads them for
-	// histogram_count and similar functions. With whole histograms, other resets would be detected.
+	// histogram_count and similar functions. From whole histograms, a function would detect different resets.
 	stats    *promengine.HistogramStatsIterator
 	memoized *promstorage.MemoizedSeriesIterator // the evaluator's iterator for the lookback
 
@@ -54,7 +54,7 @@ type rawReader struct {
 	begins   []int64
 	values   []float64
 	resets   []int // indices of values that are counter resets
-	overlaps []int // indices of samples that start before the previous sample
+	overlaps []int // indices of samples whose start overlaps, see rollup.IsStartOverlap
 
 	ctx context.Context // context of the query; nil: not cancellable
 
@@ -122,7 +122,7 @@ func hasStarts(s *chunk.Samples) bool {
 }
 
 // errGaps means that there are gaps between the windows. The evaluator doesn't read histograms in these gaps, so the
-// hints of later histograms differ from those derived here.
+// hints of later histograms differ from the hints that this package derives.
 var errGaps = fmt.Errorf(
 	"%w: native histograms are read only in part, and the step is wider than the range", errNeedsEvaluator,
 )

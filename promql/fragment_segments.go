@@ -84,8 +84,8 @@ func (f *fragment) resolve(ctx context.Context, store *storage.Store, of string,
 		Oldest: math.MinInt64,
 		Recent: store.RecentStart(),
 	}
-	// Segments read whole buckets, so the range includes the hour in which it ends: a hole in any of these buckets
-	// counts. Holes start and end at full hours.
+	// Segments read whole buckets, so the range extends to the end of the hour that contains r.To: missing data in any
+	// of these buckets matters. Ranges of missing data start and end at full hours.
 	horizons, err := store.BoundariesOf(ctx, query.Query{Tenant: of, MinT: r.From - r.Range,
 		MaxT: bucketfn.CeilTo(r.To, rollup.OneHour.Width()), Matchers: f.matchers})
 	if err != nil {
@@ -172,7 +172,7 @@ func (s *segment) open(ctx context.Context, store *storage.Store, warn func(erro
 		Resolution: s.Resolution, Columns: s.withStarts(bucketfn.Columns(s.function)),
 		Edges: s.AppendCuts(nil, from-1, to+1),
 	}
-	if !s.IsExact() { // The samples between the requested edges and these edges bound the values.
+	if !s.IsExact() { // Bounds of the errors need the buckets at the requested edges.
 		width := s.Resolution.Width()
 		first, _ := s.fragment.window(0)
 		_, last := s.fragment.window(s.edges.n - 1)

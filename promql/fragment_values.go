@@ -52,7 +52,7 @@ func (v *values) setHistogram(i int, h *histogram.FloatHistogram) {
 	v.size += histogramSize(h)
 }
 
-// copySteps copies the values of consecutive steps, starting at a step.
+// copySteps copies the values of other to consecutive steps, starting at the step from.
 func (v *values) copySteps(from int, other *values) {
 	copy(v.v[from:], other.v)
 	for i, h := range other.h {

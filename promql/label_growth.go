@@ -136,7 +136,7 @@ type growth struct {
 	err   error
 }
 
-// check computes the bound from the series found so far.
+// check computes the bound from the series found so far. It returns an error if the query would make too many labels.
 func (g *growth) check() error {
 	if g == nil || g.err != nil {
 		return g.failure()

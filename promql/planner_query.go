@@ -109,7 +109,7 @@ func (q *plannedQuery) countMemory(ctx context.Context, result *promengine.Resul
 	q.unread = q.engine.gate.newUnread(ctx, bytes)
 }
 
-// AnswerMemoryShare bounds the memory of one answer: to one part in AnswerMemoryShare of Options.Memory.
+// AnswerMemoryShare bounds the memory of one answer to Options.Memory divided by AnswerMemoryShare.
 const AnswerMemoryShare = 4
 
 func (q *plannedQuery) setCancel(cancel context.CancelFunc) {

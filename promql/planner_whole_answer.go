@@ -53,7 +53,7 @@ func (w *wholeAnswer) grow(n int) {
 }
 
 // add adds a series. from is the step of its first value. v contains its values at consecutive steps, h its histograms
-// or nil. floats and hists are upper bounds of the numbers of each.
+// or nil. floats and hists are upper bounds of the numbers of floats and histograms.
 func (w *wholeAnswer) add(metric labels.Labels, from int, v []float64, h []*histogram.FloatHistogram,
 	floats, hists int) {
 	if w.isInstant {

@@ -56,8 +56,8 @@ type fallbackSeries struct {
 	// values to warn.
 	errors *extendedErrors
 	warn   func(error)
-	// limit is the newest time for which no finer resolution has data. It is before to if it cuts a bucket that is used
-	// as a whole.
+	// limit is the newest time for which no finer resolution has data. If limit cuts a bucket that is used as a whole,
+	// limit is before to.
 	limit int64
 }
 
@@ -110,7 +110,7 @@ type bucketExpander struct {
 	// errors, if not nil, computes the errors of buckets, which are appended to found.
 	errors *extendedErrors
 	found  []bucketError
-	// limit is fallbackSeries.limit. covered are the parts, after limit, of the buckets that it cuts.
+	// limit is fallbackSeries.limit. covered are the parts, after limit, of the buckets that limit cuts.
 	limit   int64
 	covered []coveredPart
 }

@@ -27,7 +27,7 @@ func TestStatisticsOfGaugeHistograms(t *testing.T) {
 	for at := someDay + minute; at <= someDay+12*hour; at += minute {
 		g.Next()
 		h := g.H.Float.Copy()
-		h.PositiveBuckets[0] += float64(at / minute % 2 * 1000) // As many observations in total.
+		h.PositiveBuckets[0] += float64(at / minute % 2 * 1000) // 1,000 more observations in one of two buckets
 		h.PositiveBuckets[1] += 1000 - float64(at/minute%2*1000)
 		h.Count += 1000
 		require.NoError(t, b.Histogram(ref, at, 0, nil, h))

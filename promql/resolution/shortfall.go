@@ -44,8 +44,8 @@ type Shortfall struct {
 	Extended bool
 	// Sketched is set if a function was applied to samples reconstructed from sketches.
 	Sketched bool
-	// LeftOut is set if steps have no value because computing it requires samples. Only the reader of buckets sets it,
-	// not Choose.
+	// LeftOut is set if some steps have no value because their values can be computed only from samples. It is set by
+	// the reader of buckets, never by Choose.
 	LeftOut bool
 	// Hidden is set if there are times for which only buckets are left, and the query excludes buckets.
 	Hidden bool

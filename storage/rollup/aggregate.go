@@ -69,7 +69,7 @@ func (b *Buckets) CheckAggregates(width int64) error {
 	return nil
 }
 
-// IsPossible reports whether n floats can have this sum, min and max, with rounding errors.
+// IsPossible reports whether n floats with this min and max can have this sum. It allows for rounding errors.
 func IsPossible(n uint32, sum, least, greatest float64) bool {
 	count := float64(n)
 	slack := 1e-9 * count * max(math.Abs(least), math.Abs(greatest))

@@ -8,8 +8,8 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// AppendEvery appends the buckets of normalized samples s to into. Each is width milliseconds wide and ends at a
-// multiple of width. into must have all columns or be empty, and end before the first sample.
+// AppendEvery appends the buckets of the normalized samples s to into. Each bucket is width milliseconds wide and ends
+// at a multiple of width. into must have all columns or be empty, and must end before the first sample.
 func AppendEvery(into *Buckets, s *chunk.Samples, width int64) {
 	AppendCells(into, s, nil, width)
 }

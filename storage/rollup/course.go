@@ -362,9 +362,9 @@ func (c *course) pinLevel(correction float64) {
 // placeTries is the max number of distributions of samples that distribution.find considers.
 const placeTries = 4096
 
-// placeSamples redistributes samples among levels: unknown levels get one each plus a share of loose, and known levels
-// the rest, such that the sum of all samples is close to goal, or equal to it if no level is unknown. It reports
-// whether goal is within reach.
+// placeSamples redistributes samples among levels: each unknown level gets one sample plus a share of loose, and the
+// known levels get the rest, such that the sum of all samples is close to goal, or equal to it if no level is unknown.
+// It reports whether goal is within reach.
 func (c *course) placeSamples(samples, loose int, goal float64) bool {
 	extra := samples - len(c.held) - loose
 	unknown := 0

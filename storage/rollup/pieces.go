@@ -78,7 +78,8 @@ func (b *Buckets) addWhole(first int, whole *Buckets, i int) {
 	}
 }
 
-// addUpHistograms makes the resets and changes of pieces with histograms add up to resets and changes.
+// addUpHistograms sets the resets and changes of pieces with histograms. Together with the resets and changes between
+// pieces, they then add up to the given numbers.
 func (b *Buckets) addUpHistograms(first int, resets, changes int64) {
 	resetsInside, changesInside := int64(0), int64(0)
 	for k, before := first, -1; k < b.Len(); k++ {

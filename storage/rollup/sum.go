@@ -92,8 +92,9 @@ func (s *sum) isVague(count uint32, least, greatest float64) bool {
 	return total != 0 && float64(count)*VagueSum*largest > math.Abs(total)
 }
 
-// VagueSum is the part of the largest absolute value, per value, by which a sum may be off, divided by the largest
-// relative error of a sum that isn't vague.
+// VagueSum is the smallest ratio of a sum to the product of the number of values and their largest absolute value at
+// which the sum isn't vague, see isVague. A sum may be off by 2^-103 of this product, and a sum that isn't vague by at
+// most 1e-12 of itself.
 const VagueSum = 0x1p-103 / 1e-12
 
 // largestSummable is the largest absolute value that isn't large. The sum of 2^32 values up to it is less than the
