@@ -172,8 +172,8 @@ func scaleSteps(steps []int64, from, to int64) int64 {
 	return to
 }
 
-// hasOnlyFloats reports whether r is the complete result of an expression, has no error, and contains only floats. r may
-// be nil.
+// hasOnlyFloats reports whether r is the complete result of an expression, has no error, and contains only floats. r
+// may be nil.
 func (r *fragmentResult) hasOnlyFloats() bool {
 	if r == nil || r.selectErr != nil || r.readErr != nil || r.inner {
 		return false
