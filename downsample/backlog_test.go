@@ -65,8 +65,8 @@ func TestBacklogIsWorkedOff(t *testing.T) {
 	r.check()
 }
 
-// TestBacklogGoesOnPastErrors makes the oldest window fail. The other windows must be rolled up, and the oldest one
-// retried later.
+// TestBacklogGoesOnPastErrors checks that, if the oldest window fails, the other windows are rolled up and the oldest
+// one is retried later.
 func TestBacklogGoesOnPastErrors(t *testing.T) {
 	r := newRig(t, nil)
 	r.days(3)
@@ -110,8 +110,7 @@ func TestBacklogGoesOnPastErrors(t *testing.T) {
 	r.check()
 }
 
-// TestBacklogIsDivided divides the partitions between two processes. Each must roll up only the windows of its own
-// partitions.
+// TestBacklogIsDivided checks that each of two processes rolls up only the windows of its own partitions.
 func TestBacklogIsDivided(t *testing.T) {
 	r := newRig(t, func(_ *storage.Options, o *Options) { o.Shared = true })
 	r.days(8)
@@ -141,7 +140,7 @@ func TestBacklogIsDivided(t *testing.T) {
 	r.check()
 }
 
-// TestRawGoesOnlyWithRollups lets the retention expire before the first round. Raw rows must be hidden once their
+// TestRawGoesOnlyWithRollups checks that raw rows whose retention expires before the first round are hidden once their
 // rollups exist, and deleted a week later.
 func TestRawGoesOnlyWithRollups(t *testing.T) {
 	r := newRig(t, func(so *storage.Options, _ *Options) { so.Retention = 3 * 24 * hour })

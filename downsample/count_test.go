@@ -46,7 +46,8 @@ func TestLoopCountsSeriesOfWhatRests(t *testing.T) {
 	r.check()
 }
 
-// TestLoopCountsAgainAfterErrors makes one window fail. The other windows must be counted, and the failed one retried.
+// TestLoopCountsAgainAfterErrors checks that, if one window fails, the other windows are counted and the failed one is
+// retried.
 func TestLoopCountsAgainAfterErrors(t *testing.T) {
 	r := newRig(t, forEver)
 	r.sealedDays(5)

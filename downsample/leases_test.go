@@ -116,8 +116,8 @@ func TestLeases(t *testing.T) {
 	require.Equal(t, []int{8}, owned(a), "at once: b said that it leaves")
 }
 
-// TestMorePartitionsWhileRunning adds a period with more partitions while loops run, as cassia schema set-period does
-// on a shared engine. The loops must also divide and seal the new partitions.
+// TestMorePartitionsWhileRunning checks that running loops also divide and seal the partitions of a period that is
+// added, as by cassia schema set-period on a shared engine.
 func TestMorePartitionsWhileRunning(t *testing.T) {
 	t.Parallel()
 	for _, idle := range []bool{false, true} {

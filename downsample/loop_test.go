@@ -93,8 +93,8 @@ func TestLongestWaitingFirst(t *testing.T) {
 	require.Zero(t, r.loop.lag())
 }
 
-// TestStuckPartition makes the work of one partition fail in every round. The other partitions must be sealed, and the
-// failure reported.
+// TestStuckPartition checks that, if the work of one partition fails in every round, the other partitions are sealed
+// and the failure is reported.
 func TestStuckPartition(t *testing.T) {
 	r := newRig(t, nil)
 	r.write(testStart.Add(-3*hour), 1)

@@ -72,7 +72,7 @@ func TestRunRelievesTheHead(t *testing.T) {
 	r.check()
 }
 
-// TestOneSlotFailsByItself makes one slot of a day fail. The other slots must be sealed.
+// TestOneSlotFailsByItself checks that, if one slot of a day can't be sealed, the other slots are sealed.
 func TestOneSlotFailsByItself(t *testing.T) {
 	r := newRig(t, nil)
 	for h := range 4 {

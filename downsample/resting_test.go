@@ -133,8 +133,8 @@ func TestWindowsAreListedInParts(t *testing.T) {
 	require.Less(t, l.lists, 25)
 }
 
-// TestFailingWindowsKeepNoOthersOut makes as many of the oldest windows fail as are kept in memory. The other windows
-// must still be processed.
+// TestFailingWindowsKeepNoOthersOut checks that windows are processed even if as many older windows fail as are kept in
+// memory.
 func TestFailingWindowsKeepNoOthersOut(t *testing.T) {
 	l := newListing(t, 10)
 	order := l.workOff(overDays(1, 60), func(w *restingWindow) bool { return w.Window < 10 })

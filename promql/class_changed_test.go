@@ -167,9 +167,9 @@ func (c *changedClass) check() {
 	}
 }
 
-// TestClassChangedOnAWednesday changes the class of a series on a Wednesday, and back after ten days. On every day of
-// two months, each resolution must return the samples that the class of each day keeps, and auto must not choose a
-// resolution without samples.
+// TestClassChangedOnAWednesday checks answers after the class of a series changes on a Wednesday, and back after ten
+// days. On every day of two months, each resolution must return the samples that the class of each day keeps, and auto
+// must not choose a resolution without samples.
 func TestClassChangedOnAWednesday(t *testing.T) {
 	long := retention.Durations{Raw: 30 * testDay, FiveMinutes: 365 * testDay, OneHour: 5 * 365 * testDay}
 	short := retention.Durations{Raw: 3 * testDay, FiveMinutes: 3 * testDay, OneHour: 90 * testDay}

@@ -61,8 +61,8 @@ func mixedStore(t *testing.T) (*storage.Store, time.Time) {
 	return store, now
 }
 
-// TestNoSilentGapsWithMixedClasses queries series of multiple classes at once, over the longest retention of all. At
-// every step, each series must have a value as long as any resolution keeps it.
+// TestNoSilentGapsWithMixedClasses checks queries of series of multiple classes at once, over the longest retention of
+// all. At every step, each series must have a value as long as any resolution keeps it.
 func TestNoSilentGapsWithMixedClasses(t *testing.T) {
 	store, now := mixedStore(t)
 	const width = 2 * time.Hour
@@ -130,8 +130,8 @@ func TestNoSilentGapsWithMixedClasses(t *testing.T) {
 	}
 }
 
-// TestResolutionsOfClassesThatAreNotAsked queries one class. The retention of other classes must not affect the choice
-// of resolutions.
+// TestResolutionsOfClassesThatAreNotAsked checks that the retention of other classes doesn't affect the resolutions
+// that are chosen for a query of one class.
 func TestResolutionsOfClassesThatAreNotAsked(t *testing.T) {
 	store, now := mixedStore(t)
 	e := NewEngine(DefaultOptions())

@@ -136,7 +136,7 @@ var extendedFunctions = []string{"increase %s anchored", "increase %s smoothed",
 	"delta %s anchored", "delta %s smoothed", "changes %s anchored", "resets %s anchored",
 	"increase %s", "rate %s", "delta %s", "changes %s", "resets %s"}
 
-// TestExtendedRangesAreWithinTheirInfos queries anchored, smoothed and other ranges that start and end at bucket edges,
+// TestExtendedRangesAreWithinTheirInfos checks anchored, smoothed and other ranges that start and end at bucket edges,
 // over all kinds of series, after raw samples have expired. Without an info, the values must equal the values of raw
 // samples. With an info, they may differ by no more than it states.
 func TestExtendedRangesAreWithinTheirInfos(t *testing.T) {

@@ -22,8 +22,8 @@ import (
 // histograms. In series of this length, Prometheus starts only the chunks that the values require.
 const shorterThanAChunk = 9
 
-// TestHintsAreThoseOfPrometheus reads random series of histograms and floats from a real Prometheus TSDB and through
-// this package's iterator. Types, hints and values must be equal.
+// TestHintsAreThoseOfPrometheus checks that this package's iterator and a real Prometheus TSDB return the same types,
+// hints and values for random series of histograms and floats.
 func TestHintsAreThoseOfPrometheus(t *testing.T) {
 	series := 3000
 	if testing.Short() {

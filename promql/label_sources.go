@@ -13,8 +13,8 @@ import (
 )
 
 // For some expressions the number of series is known only after they are computed: count_values, info, and joins that
-// add labels from the other operand have different series at each step. Two functions count these series step by step.
-// They have names that a query can't use:
+// add labels from the other operand have different series at each step. Two functions, whose names can't occur in a
+// query, count these series step by step:
 //
 //	count_values("v", m)                  ──►  count_values(m), a function that counts the series it makes
 //	label_join(a * group_left(x) b, …)    ──►  label_join(counted(a * group_left(x) b), …)

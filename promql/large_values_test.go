@@ -15,9 +15,9 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// TestLargeValuesLeaveOutOnlyTheirOwnSums queries values that are so large that their sum may overflow, infinite
-// values, NaN, and the smallest floats. After raw samples have expired, functions that don't add values must have the
-// same answers as before. Sums must also have the same answers, unless they depend on the order of addition.
+// TestLargeValuesLeaveOutOnlyTheirOwnSums checks queries of values that are so large that their sum may overflow,
+// infinite values, NaN, and the smallest floats. After raw samples have expired, functions that don't add values must
+// have the same answers as before. Sums must also have the same answers, unless they depend on the order of addition.
 func TestLargeValuesLeaveOutOnlyTheirOwnSums(t *testing.T) {
 	t.Parallel()
 	const most, tiny = math.MaxFloat64, math.SmallestNonzeroFloat64

@@ -14,10 +14,10 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// TestSumsOfHistogramsThatDependOnTheirOrder queries native histograms whose zero thresholds change, whose observations
-// are in buckets inside the zero bucket, or whose counts almost overflow. While raw samples are kept, answers must be
-// the same as from raw samples. After they have expired, an answer that differs must have an info about expired samples
-// without a bound.
+// TestSumsOfHistogramsThatDependOnTheirOrder checks queries of native histograms whose zero thresholds change, whose
+// observations are in buckets inside the zero bucket, or whose counts almost overflow. While raw samples are kept,
+// answers must be the same as from raw samples. After they have expired, an answer that differs must have an info about
+// expired samples without a bound.
 func TestSumsOfHistogramsThatDependOnTheirOrder(t *testing.T) {
 	t.Parallel()
 	seed := soak.Seed(t)

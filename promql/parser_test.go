@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestQueriesAreBoundedBeforeTheyAreParsed parses queries that exceed the bounds. Without the bounds, the deepest of
-// them would take minutes or gigabytes, or end the process.
+// TestQueriesAreBoundedBeforeTheyAreParsed checks that queries that exceed the bounds are rejected. Without the bounds,
+// the deepest of these queries would take minutes or gigabytes, or end the process.
 func TestQueriesAreBoundedBeforeTheyAreParsed(t *testing.T) {
 	p := NewParser(parser.Options{ExperimentalDurationExpr: true})
 	nested := func(n int, open, inner, closed string) string {

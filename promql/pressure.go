@@ -16,8 +16,8 @@ import (
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
-// The number of queries and the memory of each are bounded, but all of them together could still take more than the
-// machine has. So while any query runs, the memory in use is measured repeatedly:
+// The number of queries and the memory of each are bounded, but all queries together could still take more memory than
+// the machine has. So while any query runs, the memory in use is measured repeatedly:
 //
 //	Options.Memory   0 ───────────── tightShare ───────────── fullShare ────── criticalShare ── 1
 //	                   large reads start     one large read at     one large read after       and another, without
@@ -65,7 +65,7 @@ type pressure struct {
 	shed                  atomic.Int64 // number of reads that were ended
 }
 
-// countRead counts a read that starts. The returned function must be called when it ends.
+// countRead counts a read that starts. The returned function must be called when the read ends.
 func (p *pressure) countRead() (end func()) {
 	if p.memory == 0 {
 		return func() {}

@@ -14,7 +14,7 @@ import (
 
 // read is a query of the evaluator, or an external read, with its place and the memory that it holds. It keeps its
 // place until its answer is counted. The evaluator itself would release the place earlier, and a waiting read would
-// start before the memory is known. It implements meter.Meter.
+// start before the memory of the answer is known. It implements meter.Meter.
 type read struct {
 	gate   *gate
 	cancel context.CancelCauseFunc

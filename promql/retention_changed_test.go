@@ -123,8 +123,8 @@ func (s *keptStore) requireAnswers(at time.Time) {
 	}
 }
 
-// TestRaisedRetention lowers the retention until raw samples have expired, and raises it again. Queries of that time
-// must be answered from the remaining rows.
+// TestRaisedRetention checks that, after the retention was lowered until raw samples had expired and then raised again,
+// queries of that time are answered from the remaining rows.
 func TestRaisedRetention(t *testing.T) {
 	t.Parallel()
 	s := newKeptStore(t)
@@ -139,8 +139,9 @@ func TestRaisedRetention(t *testing.T) {
 	s.requireAnswers(long)
 }
 
-// TestQueryOverAHole lets samples and all rollups expire, raises the retention, and imports older and newer data. A
-// query over the whole range must return both, and a warning that names the range between them.
+// TestQueryOverAHole checks a query over a range in the middle of which samples and all rollups have expired. Older and
+// newer data was imported after the retention was raised. The query must return both, and a warning that names the
+// range between them.
 func TestQueryOverAHole(t *testing.T) {
 	t.Parallel()
 	s := newKeptStore(t)
@@ -227,8 +228,8 @@ func TestForcedResolutionPastItsEnd(t *testing.T) {
 	}
 }
 
-// TestImportedWithoutRawSamples imports a range without keeping its raw samples. After the retention is raised, queries
-// must still not read raw samples there.
+// TestImportedWithoutRawSamples checks that queries don't read raw samples of a range that was imported without its raw
+// samples, even after the retention is raised.
 func TestImportedWithoutRawSamples(t *testing.T) {
 	t.Parallel()
 	s := newKeptStore(t)

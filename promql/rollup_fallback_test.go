@@ -108,8 +108,8 @@ func TestNothingIsSaidToBeGoneThatNeverWas(t *testing.T) {
 	}
 }
 
-// TestQueriesReadNoCoarserBucketsThanTheyAllow requires 5m buckets at times with only 1h buckets. The planner and the
-// evaluator must return no value and an info that names the time.
+// TestQueriesReadNoCoarserBucketsThanTheyAllow checks that, at times with only 1h buckets, queries that require 5m
+// buckets return no value and an info that names the time, from the planner and from the evaluator.
 func TestQueriesReadNoCoarserBucketsThanTheyAllow(t *testing.T) {
 	store, now := expiringStore(t)
 	for name, context := range map[string]func() (context.Context, error){

@@ -72,8 +72,9 @@ func TestFixedWindowsWhereRawIsGone(t *testing.T) {
 	require.True(t, strings.Contains(got.notes[0], "reconstructed from buckets"), got.notes)
 }
 
-// TestRollupsOfASealThatWasCutShort interrupts a seal after its rollups were written and before its commit record. The
-// slot must be answered from samples. The chunk of the day, which other slots need, must not answer for it.
+// TestRollupsOfASealThatWasCutShort checks that a slot is answered from samples if its seal was interrupted after its
+// rollups were written and before its commit record. The chunk of the day, which other slots need, must not answer for
+// this slot.
 func TestRollupsOfASealThatWasCutShort(t *testing.T) {
 	broken := false
 	eng := faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {

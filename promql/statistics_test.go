@@ -13,8 +13,8 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// TestStatisticsOfGaugeHistograms queries the count, sum and average of the increase of native histograms that
-// are gauges. Prometheus then compares only the counts of these histograms to detect resets. While raw samples are
+// TestStatisticsOfGaugeHistograms checks queries of the count, sum and average of the increase of native histograms
+// that are gauges. Prometheus then compares only the counts of these histograms to detect resets. While raw samples are
 // kept, answers must be the same as from raw samples. After they have expired, an answer must have an info.
 func TestStatisticsOfGaugeHistograms(t *testing.T) {
 	t.Parallel()
@@ -55,9 +55,9 @@ func TestStatisticsOfGaugeHistograms(t *testing.T) {
 	}
 }
 
-// TestStatisticsOfHistogramsHaveNoInfoOfBounds queries the number of observations in histograms whose custom bounds or
-// zero thresholds change. Prometheus reads only the counts and sums of these histograms, so there is no info about the
-// bounds, and no order of addition matters.
+// TestStatisticsOfHistogramsHaveNoInfoOfBounds checks that queries of the number of observations have no info about
+// bounds, and don't depend on the order of addition, for histograms whose custom bounds or zero thresholds change. The
+// reason is that Prometheus reads only the counts and sums of these histograms.
 func TestStatisticsOfHistogramsHaveNoInfoOfBounds(t *testing.T) {
 	t.Parallel()
 	seed := soak.Seed(t)

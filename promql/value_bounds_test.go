@@ -78,9 +78,9 @@ func (d *rollupDuel) beyond(c candidate, want, got answer) string {
 	return ""
 }
 
-// TestInfosBoundValues runs queries over a series that increases only at full hours. The samples between a requested
-// edge and the edge used may then account for most of a value. The info must contain the resulting bound, not only the
-// small shift of the edge.
+// TestInfosBoundValues checks the bound in the info about a series that increases only at full hours. The samples
+// between a requested edge and the edge used may account for most of a value, even if the shift of the edge is small.
+// The bound must include these samples.
 func TestInfosBoundValues(t *testing.T) {
 	a := newAgedStores(t, func(begin time.Time) []storage.ImportedSeries {
 		var s chunk.Samples

@@ -13,9 +13,9 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// TestSignsOfZeros queries series of zeros of both signs, NaN, infinities and stale markers. The windows are so long
-// that sorting doesn't use insertion sort, which would keep the order of equal values. The functions and aggregations
-// of the planner must return the same signs as the evaluator.
+// TestSignsOfZeros checks that the functions and aggregations of the planner return zeros with the same signs as the
+// evaluator, for series of zeros of both signs, NaN, infinities and stale markers. The windows are so long that sorting
+// doesn't use insertion sort, which would keep the order of equal values.
 func TestSignsOfZeros(t *testing.T) {
 	t.Parallel()
 	store := readyStore(t)

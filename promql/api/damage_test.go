@@ -95,8 +95,8 @@ func TestNamesThatNothingHas(t *testing.T) {
 	require.NoError(t, store.Close())
 }
 
-// TestDamageOfSamplesBesideBuckets queries native histograms that must be read from raw samples although rollups exist.
-// If the raw rows are damaged, the API returns 500.
+// TestDamageOfSamplesBesideBuckets checks that the API returns 500 if raw rows are damaged and a query of native
+// histograms must read them although rollups exist.
 func TestDamageOfSamplesBesideBuckets(t *testing.T) {
 	var broken atomic.Bool
 	eng := faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {

@@ -9,9 +9,9 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestClassesKeepNothingAlike queries classes with different retention: one class keeps raw samples longest, another
-// one 1h buckets. The boundaries of raw samples move by days, and not while the clock is untrusted or rollups can't be
-// computed. The boundaries of buckets move independently of them.
+// TestClassesKeepNothingAlike checks queries of classes with different retention: one class keeps raw samples longest,
+// another one 1h buckets. The boundaries of raw samples move by days, and not while the clock is untrusted or rollups
+// can't be computed. The boundaries of buckets move independently of them.
 func TestClassesKeepNothingAlike(t *testing.T) {
 	for _, c := range []struct {
 		mode     Mode

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAfterAFreeze suspends the only process, as when its machine sleeps. The process must catch up the missed
-// evaluations.
+// TestAfterAFreeze checks that the only process catches up the missed evaluations after it was suspended, as when its
+// machine sleeps.
 func TestAfterAFreeze(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -101,8 +101,8 @@ func TestLongIntervals(t *testing.T) {
 	}
 }
 
-// TestHourlyRuleAfterARestart evaluates rules by the clock. A process that starts immediately after another one has
-// stopped must catch up the missed evaluation of an hourly group.
+// TestHourlyRuleAfterARestart checks that a process that starts immediately after another one has stopped catches up
+// the missed evaluation of an hourly group. The rules are evaluated by the clock.
 func TestHourlyRuleAfterARestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

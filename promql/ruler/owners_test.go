@@ -43,8 +43,8 @@ func TestWhatIsStoredStays(t *testing.T) {
 	require.Equal(t, "11", r.stored(`ALERTS`, first, time.Minute))
 }
 
-// TestTakeOverWithAClockBehind takes over with a clock that is slower than the previous owner's. The results that the
-// previous owner has stored for the future must stay unchanged, and later results must be complete.
+// TestTakeOverWithAClockBehind checks a takeover by a process whose clock is slower than the previous owner's. The
+// results that the previous owner has stored for the future must stay unchanged, and later results must be complete.
 func TestTakeOverWithAClockBehind(t *testing.T) {
 	r := newRig(t)
 	r.file(ownersRules)
@@ -79,8 +79,8 @@ func TestFirstEvaluationStoresOnce(t *testing.T) {
 	require.Equal(t, "3", r.stored(`load:max`, first, time.Minute))
 }
 
-// TestTakeOverFillsWhatIsHalfDone kills a process in the middle of a group. The process that takes over must also store
-// the missing results of that time.
+// TestTakeOverFillsWhatIsHalfDone checks that, if a process is killed in the middle of a group, the process that takes
+// over stores the missing results of that evaluation.
 func TestTakeOverFillsWhatIsHalfDone(t *testing.T) {
 	r := newRig(t)
 	r.file(ownersRules)
@@ -94,8 +94,8 @@ func TestTakeOverFillsWhatIsHalfDone(t *testing.T) {
 	require.Equal(t, "111", r.stored(`ALERTS`, first, time.Minute))
 }
 
-// TestPausedOwner suspends a process in the middle of an evaluation for so long that others may have taken over. The
-// process must store nothing of this evaluation. Once it has confirmed that it still owns the rules, it must catch up.
+// TestPausedOwner checks that a process stores nothing of an evaluation in the middle of which it was suspended for so
+// long that others may have taken over. Once it has confirmed that it still owns the rules, it must catch up.
 func TestPausedOwner(t *testing.T) {
 	for name, pausedWithin := range map[string]bool{"between evaluations": false, "within one": true} {
 		t.Run(name, func(t *testing.T) {

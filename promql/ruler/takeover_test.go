@@ -25,8 +25,8 @@ groups:
     expr: load > 5
 `
 
-// TestTakeOver evaluates rules for some minutes in one process, and after an outage in another one. The stored results
-// must have no gap, and the alerts must be unchanged.
+// TestTakeOver checks that, if one process evaluates rules for some minutes and another one after an outage, the stored
+// results have no gap and the alerts are unchanged.
 func TestTakeOver(t *testing.T) {
 	for name, c := range map[string]struct {
 		outage time.Duration

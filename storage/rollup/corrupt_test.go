@@ -91,8 +91,8 @@ func TestEveryCutAndFlippedBitIsSeen(t *testing.T) {
 	}
 }
 
-// TestMutatedChunks changes bytes and corrects the checksum. Decode must not panic and must allocate little memory. An
-// accepted chunk must agree with its envelope.
+// TestMutatedChunks checks that Decode doesn't panic and allocates little memory for chunks with changed bytes and a
+// corrected checksum. An accepted chunk must agree with its envelope.
 func TestMutatedChunks(t *testing.T) {
 	var before, after runtime.MemStats
 	for name, b := range goldenBuckets(t) {

@@ -236,7 +236,7 @@ func (f *histogramFit) build(runs []growingRun, firstReset bool) []*histogram.Fl
 	return f.samples(runs)
 }
 
-// setLengths divides the samples that aren't in the last run evenly.
+// setLengths distributes the samples that aren't in the last run evenly among the other runs.
 func (f *histogramFit) setLengths(runs []growingRun, from, last int) {
 	rest := f.n - from - last
 	runs[len(runs)-1].n = last
@@ -251,7 +251,7 @@ func (f *histogramFit) setLengths(runs []growingRun, from, last int) {
 	}
 }
 
-// setSteps divides the changes that aren't resets by the lengths of the runs.
+// setSteps distributes the changes that aren't resets among the runs, in proportion to their lengths.
 func (f *histogramFit) setSteps(runs []growingRun) {
 	steps, room := f.changes-(len(runs)-1), 0
 	for i := range runs {
