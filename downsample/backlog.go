@@ -20,8 +20,9 @@ import (
 )
 
 // backlog lists the windows with missing rollups, as after an interrupted import or a delete. Every process that seals
-// lists all of them, and rolls up the windows of its own partitions. The number and the tenant of a window determine
-// its partition. A bounded number of windows is kept in memory. When these are done, the remaining windows are listed.
+// lists all these windows, and rolls up the windows of its own partitions. The number and the tenant of a window
+// determine its partition. A bounded number of windows is kept in memory. When these are done, the remaining windows
+// are listed.
 type backlog struct {
 	partitions func() int // current number of partitions
 	most       int

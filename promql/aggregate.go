@@ -51,7 +51,7 @@ func (a *aggregation) notes() annotations.Annotations {
 	return nil
 }
 
-// errHasHistograms means that a fragment has native histograms. Only the evaluator aggregates them.
+// errHasHistograms means that a fragment has native histograms. Only the evaluator aggregates native histograms.
 var errHasHistograms = errors.New("promql: native histograms need the evaluator")
 
 // aggregator aggregates series. Series must be added in the order in which the evaluator would read them. Sums then
@@ -153,7 +153,8 @@ func (a *aggregator) add(at uint32, metric labels.Labels, v *values) error {
 	return nil
 }
 
-// groupSeed is the seed for hashing the value of the label by which series are grouped, if there is only one.
+// groupSeed is the seed of the hash that identifies a group if series are grouped by a single label: the hash of the
+// label's value.
 var groupSeed = maphash.MakeSeed()
 
 // group returns the group of a series.

@@ -16,7 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// subqueryInterval is the step of subqueries without one: Prometheus' default evaluation interval.
+// subqueryInterval is the step of a subquery without a step: Prometheus' default evaluation interval.
 const subqueryInterval = time.Minute
 
 // Options configure an Engine.
@@ -108,7 +108,7 @@ func NewEngine(opts Options) *Engine {
 		EnableNegativeOffset:     true,
 		EnablePerStepStats:       opts.PerStepStats,
 		EnableDelayedNameRemoval: opts.DelayedNameRemoval,
-		UseStartTimestamps:       true, // Samples have start timestamps only if they are to be used.
+		UseStartTimestamps:       true, // Queryable decides which samples have start timestamps.
 		FeatureRegistry:          opts.Features,
 		Parser:                   NewParser(opts.Parser),
 	})}

@@ -106,8 +106,8 @@ func innermostFunction(path []parser.Node) string {
 	return ""
 }
 
-// extendedOf returns the extendedErrors of the anchored or smoothed range with these hints, or nil if there is no such
-// range.
+// extendedOf returns the extendedErrors of the anchored or smoothed range whose selector has these hints, or nil if
+// there is none.
 func extendedOf(ctx context.Context, hints *promstorage.SelectHints) *extendedErrors {
 	ranges, _ := ctx.Value(extendedKey{}).(map[rangeKey]*extendedErrors)
 	if hints == nil || ranges == nil {

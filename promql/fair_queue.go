@@ -50,8 +50,8 @@ type tenantQueue struct {
 	waiters []*waiter
 }
 
-// waiter is a waiting query. A query of multiple tenants counts toward the limits of all of them, and waits in the
-// queue of the first tenant.
+// waiter is a waiting query. A query of multiple tenants counts toward the limits of all these tenants, and waits in
+// the queue of the first tenant.
 type waiter struct {
 	queues []*tenantQueue
 	demand int64
@@ -79,8 +79,8 @@ func (f *fairQueue) enter(ctx context.Context, shares []share) error {
 }
 
 // enterWithDemand is enter for a query that is expected to hold demand bytes. The bytes count as held from the start of
-// the query until the caller releases them with addHeld. The query waits until they fit within the bound or no other
-// query is running.
+// the query until the caller releases them with addHeld. The query waits until the bytes fit within the bound or no
+// other query is running.
 func (f *fairQueue) enterWithDemand(ctx context.Context, shares []share, demand int64) error {
 	w, err := f.startOrQueue(shares, demand)
 	if err != nil {

@@ -119,7 +119,7 @@ func (f *fragment) hasUniqueLabels(series []foundSeries) bool {
 // fragmentReader computes a fragment's values, one series after the other. Each goroutine has its own reader. rawReader
 // reads samples, rollupReader reads buckets.
 type fragmentReader interface {
-	// read computes the values of a series at every step and appends them to out, which is empty.
+	// read computes the values of a series at every step and appends the values to out, which must be empty.
 	read(s *query.SelectedSeries, out *values) error
 	// notes returns the annotations of the function. samples returns the number of samples that were decoded.
 	notes() annotations.Annotations

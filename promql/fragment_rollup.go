@@ -144,7 +144,7 @@ func (r *rollupReader) read(s *query.SelectedSeries, out *values) error {
 	}
 	noteCounter(r.segment.fragment, s.Labels, out, &r.annotations)
 	noteHistograms(r.segment.fragment, s.Labels, a.Notes, &r.annotations)
-	if len(a.Unanswered) == 0 || !r.hasRawSamples(0) { // Otherwise the raw reader has noted them.
+	if len(a.Unanswered) == 0 || !r.hasRawSamples(0) { // Otherwise the raw reader has noted the overlaps.
 		noteOverlaps(r.segment.fragment, s.Labels, a.Overlaps, &r.annotations)
 	}
 	return nil

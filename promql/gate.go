@@ -69,8 +69,8 @@ const (
 	maxWaitingReads = 128
 	// largeShare is the share of the memory that large reads running at once may use, unless a single one needs more.
 	largeShare = 0.25
-	// averagedReads is the number of large reads over which their size is averaged. Before the first one, the average
-	// is a quarter of the memory that they may hold.
+	// averagedReads is the number of large reads over which their size is averaged. Before the first large read has
+	// ended, the average is a quarter of the memory that large reads may hold.
 	averagedReads = 4
 	// minUnreadAnswers is the minimum number of unread answers of small reads at which other small reads wait.
 	minUnreadAnswers = 16

@@ -167,7 +167,7 @@ func (i *iterator) setError(err error) {
 }
 
 // isFinerThanKnown reports whether a histogram was written by a newer Prometheus with a resolution that the evaluator
-// doesn't support yet. The iterator returns it at a lower resolution, as Prometheus does.
+// doesn't support yet. The iterator returns such a histogram at a lower resolution, as Prometheus does.
 func isFinerThanKnown(schema int32) bool {
 	return schema > histogram.ExponentialSchemaMax && schema <= histogram.ExponentialSchemaMaxReserved
 }

@@ -54,7 +54,8 @@ type plan struct {
 	answer   *wholeAnswer // nil: the evaluator makes the query's answer
 	// operations are the operations whose results the evaluator reads.
 	operations map[*fragmentResult]bool
-	// loaded is the number of values that fragments read, minus the number that the evaluator counts for them.
+	// loaded is the number of values that fragments read, minus the number of values that the evaluator counts when it
+	// reads the results of the fragments.
 	loaded int64
 	short  resolution.Shortfall
 	growth *growth
@@ -84,7 +85,7 @@ type fragmentResult struct {
 }
 
 // mixesHistograms reports whether the result contains native histograms together with values that may not be addable to
-// them: floats, or histograms with custom buckets.
+// these histograms: floats, or histograms with custom buckets.
 func (r *fragmentResult) mixesHistograms() bool {
 	histograms, others := false, false
 	for _, s := range r.series {
@@ -280,7 +281,7 @@ func (p *plan) newReader(l *segment, warn func(error)) fragmentReader {
 }
 
 // noteMissing records which samples are missing in a fragment's answer because raw samples are no longer stored. A
-// query reports them once, as an info.
+// query reports all missing samples in one info.
 func (p *plan) noteMissing(short resolution.Shortfall, run *fragmentRun) {
 	var all bucketfn.Bounds
 	for _, readers := range run.readers {

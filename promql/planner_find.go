@@ -168,7 +168,7 @@ func (f *finder) visitAggregation(e *parser.AggregateExpr, in surroundings) {
 }
 
 // exposesNames reports whether a binary operation makes the names of its operands' series visible unless the evaluator
-// removes the names immediately. Comparisons keep names, and errors about vectors that don't match contain them.
+// removes the names immediately. Comparisons keep names. Errors about vectors that don't match contain names.
 func exposesNames(e *parser.BinaryExpr) bool {
 	return e.VectorMatching != nil || e.Op.IsComparisonOperator() && !e.ReturnBool
 }

@@ -144,7 +144,8 @@ func (r *fragmentResult) countedValues(answer *wholeAnswer) (n int64) {
 }
 
 // countLoaded adds the samples and buckets that fragments read to the statistics, and subtracts the values computed
-// from them. The totals are distributed over the steps in proportion to the evaluator's counts.
+// from these samples and buckets, which the evaluator has counted. The totals are distributed over the steps in
+// proportion to the evaluator's counts.
 func (p *plan) countLoaded(samples *stats.QuerySamples) {
 	samples.TotalSamples = scaleSteps(samples.TotalSamplesPerStep, samples.TotalSamples, samples.TotalSamples+p.loaded)
 	samples.SamplesRead = scaleSteps(samples.SamplesReadPerStep, samples.SamplesRead, samples.SamplesRead+p.loaded)

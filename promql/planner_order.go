@@ -13,9 +13,9 @@ import (
 )
 
 // The store returns series in the order of their ids, because it reads them fastest in that order. Prometheus' storage
-// returns them sorted by labels. The answer to an instant query and the choice of limitk depend on the order. In these
-// cases, the results of fragments are sorted, which costs less than reading the series in that order. The groups of an
-// aggregation are sorted by the first series of each.
+// returns series sorted by labels. The answer to an instant query and the choice of limitk depend on the order. In
+// these cases, the results of fragments are sorted, which costs less than reading the series sorted by labels. The
+// groups of an aggregation are sorted by the first series of each.
 
 // isInstant reports whether a statement is an instant query, whose answer isn't sorted at the end.
 func isInstant(s *parser.EvalStmt) bool { return s.Interval == 0 && s.Start.Equal(s.End) }
@@ -85,12 +85,12 @@ func (o *labelOrder) isLess(a, b uint32) bool {
 	return labels.Compare(o.series[a].labels, o.series[b].labels) < 0
 }
 
-// rankedShare bounds the sorting of some of the found series. If more than 1/rankedShare of them must be sorted, the
-// order of all of them is computed and cached for later queries.
+// rankedShare bounds the sorting of some of the found series. If more than 1/rankedShare of the found series must be
+// sorted, the order of all found series is computed and cached for later queries.
 const rankedShare = 4
 
-// hasRanks reports whether the ranks of the series are loaded. If they aren't, it computes them if n, the number of
-// series to sort, is large enough (see rankedShare).
+// hasRanks reports whether the ranks of the series are loaded. It first computes the ranks if they aren't loaded and n,
+// the number of series to sort, is large enough (see rankedShare).
 func (o *labelOrder) hasRanks(n int) bool {
 	if o.ranks == nil && o.finder != nil && n > len(o.series)/rankedShare {
 		if ranks, err := o.finder.Get(o.ctx); err == nil { // An error means that the query has ended.

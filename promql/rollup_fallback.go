@@ -241,7 +241,7 @@ func indexByLabels(series []sourceSeries) map[string]int {
 	return at
 }
 
-// sortAndLimit sorts the series if the query requires it, and applies its limit.
+// sortAndLimit sorts the series if the query requires it, and applies the query's limit.
 func sortAndLimit(q query.Query, series []sourceSeries) []sourceSeries {
 	if q.Sorted {
 		labelorder.Sort(series, func(s sourceSeries) labels.Labels { return s.labels })

@@ -19,7 +19,7 @@ import (
 )
 
 // Rollups have names: foo_min, foo_max, foo_sum, foo_count and foo_avg are the values of foo's buckets, one sample per
-// bucket, at the bucket's end. They are computed, never stored. Stored series with such a name take precedence.
+// bucket, at the bucket's end. These values are computed, never stored. Stored series with such a name take precedence.
 
 // aggregate is a value of buckets that has a name. suffix is added to the name of the metric.
 type aggregate struct {

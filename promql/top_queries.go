@@ -11,8 +11,8 @@ import (
 )
 
 // These constants bound the list of queries that ended. Longer texts are truncated, and queries that are equal after
-// truncation are counted together. If there are more than maxTopQueries different queries, those with the shortest
-// total time are dropped.
+// truncation are counted together. If there are more than maxTopQueries different queries, the queries with the
+// shortest total time are dropped.
 const (
 	maxTopQueries = 1000
 	maxTopBytes   = 2000

@@ -155,7 +155,8 @@ type api struct {
 	answerCounter *prometheus.CounterVec
 	// expandedReads counts answers to remote read that contain samples made from buckets.
 	expandedReads prometheus.Counter
-	// pending maps tokens to the answers for which codec returned them. The answers are written in pieces.
+	// pending maps each token that codec returned to the answer for which codec returned the token. The answers are
+	// written in pieces.
 	pending sync.Map
 	codec   textCodec
 }
@@ -228,7 +229,7 @@ func (a *api) newPrometheusAPI() *promapi.API {
 		renderStats,
 		false, nil, // No remote write here.
 		false, false, false, // No OTLP here.
-		false, 0, false, false, // They also apply to writes.
+		false, 0, false, false, // These apply only to writes, which the server handles.
 		statusOf,
 		a.Features,
 		promapi.OpenAPIOptions{IncludePaths: describedRoutes, ExternalURL: a.ExternalURL.String(),

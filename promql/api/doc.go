@@ -8,5 +8,5 @@
 //	       \--> web/api/v1, with empty lists for targets, rules and alerts
 //
 // Every answer, including errors, has Prometheus' format. Routes that need the store return 503 until it is ready.
-// Status pages don't wait for it.
+// Status pages don't wait for the store.
 package api

@@ -13,7 +13,7 @@ import (
 // maximum number of metrics (0: no limit).
 type MetadataFunc func(ctx context.Context, tenant, metric string, limit int) (map[string][]MetricMetadata, error)
 
-// MetricMetadata is the metadata of a metric. A metric may have more than one.
+// MetricMetadata is one entry of the metadata of a metric. A metric may have multiple entries.
 type MetricMetadata struct {
 	// Type is one of Prometheus' types, such as counter.
 	Type string `json:"type"`
@@ -22,7 +22,8 @@ type MetricMetadata struct {
 }
 
 // overriddenRoutes returns the handlers that replace Prometheus' handlers, by the names of the routes in Prometheus'
-// API. Without them, Prometheus' handlers would panic, return wrong data, or describe parts that don't exist.
+// API. If they weren't replaced, Prometheus' handlers would panic, return wrong data, or describe parts that don't
+// exist.
 func (a *api) overriddenRoutes() map[string]http.HandlerFunc {
 	routes := map[string]http.HandlerFunc{
 		"/format_query":     a.formatQuery,

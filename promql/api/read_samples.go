@@ -26,7 +26,7 @@ import (
 // A snappy block is the length of the decoded data, followed by independent elements. So the elements of pieces that
 // were compressed separately can be joined to a block.
 
-// samplesPiece is the number of buffered bytes of an answer at which they are compressed. Larger pieces don't compress
+// samplesPiece is the size of the pieces in which an answer is compressed, in bytes. Larger pieces don't compress
 // better, because snappy refers to at most the previous 64 KiB.
 const samplesPiece = 64 << 10
 
@@ -158,7 +158,7 @@ func (s *samplesAnswer) compress(ctx context.Context) error {
 	s.size += int64(len(s.piece))
 	s.held += int64(len(elements))
 	s.piece = s.piece[:0]
-	return meter.Grow(ctx, 2*int64(len(elements))) // They are copied when they are joined.
+	return meter.Grow(ctx, 2*int64(len(elements))) // The elements are copied when they are joined.
 }
 
 // compressedElements compresses piece, and returns its snappy elements without the length before them.

@@ -44,8 +44,8 @@ func (a *api) withResolution(name string, h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// withRollupNames returns a handler that parses the parameter rollups. If it is true, lists of metric names include the
-// names of rollups, such as foo_max.
+// withRollupNames returns a handler that parses the parameter rollups. If the parameter is true, lists of metric names
+// include the names of rollups, such as foo_max.
 func (a *api) withRollupNames(name string, h http.HandlerFunc) http.HandlerFunc {
 	if name != "/label/:name/values" {
 		return h

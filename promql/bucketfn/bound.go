@@ -126,7 +126,7 @@ func (e *edgeBuckets) minSamples() float64 {
 	}
 }
 
-// edgeBuckets holds a series' buckets and the ranges of them that belong to a window: the buckets [from, to) overlap
+// edgeBuckets holds a series' buckets and the ranges of buckets that belong to a window: the buckets [from, to) overlap
 // the window, and the buckets [whole, part) are inside it.
 type edgeBuckets struct {
 	b *rollup.Buckets
@@ -136,7 +136,7 @@ type edgeBuckets struct {
 	name   string
 
 	from, whole, part, to int
-	// isSame is set if the evaluated windows are the requested ones.
+	// isSame is set if the evaluated windows are the requested windows.
 	isSame bool
 
 	// counts and steps are prefix sums: element i is the total of the first i buckets. steps adds up counter

@@ -199,7 +199,7 @@ func TestBoundOfLargeValuesThatCancelOut(t *testing.T) {
 }
 
 // TestBoundsOfAbsence checks the bound if the evaluated window has no value but the requested window may have one, and
-// the reverse. The bound is that value.
+// the reverse. The bound is the value of the window that has one.
 func TestBoundsOfAbsence(t *testing.T) {
 	var s chunk.Samples
 	s.AppendFloat(5, 0, 7)

@@ -105,7 +105,7 @@ func (e *Evaluator) evaluateFold(join func(earlier, later float64) float64, leav
 	})
 }
 
-// joinFloats joins the leaves whose buckets have floats. There must be at least one.
+// joinFloats joins the leaves whose buckets have floats. At least one bucket must have floats.
 func joinFloats[T any](join func(earlier, later T) T, leaves []T, b *rollup.Buckets, lo, hi int) (joined T) {
 	any := false
 	for i := lo; i < hi; i++ {

@@ -11,8 +11,8 @@ type Function struct {
 	// computed from buckets.
 	evaluate evaluateFunc
 	columns  rollup.Columns // needed by evaluate in addition to Count
-	// limits computes the min and max value that the function may have if windows cut buckets or were moved. nil: they
-	// are unknown.
+	// limits computes the min and max value that the function may have if windows cut buckets or were moved. nil: these
+	// values are unknown.
 	limits limitsFunc
 	// Newest is set if only the newest sample of a window matters. Buckets contain the time of this sample, so the left
 	// edge of a window doesn't have to be an edge of a bucket.

@@ -10,8 +10,8 @@ import (
 )
 
 // hasOrderedSum reports whether the sum of consecutive buckets of histograms may differ from Prometheus' sum of the
-// same histograms, because Prometheus adds them one by one. The numbers and the sums of observations don't differ,
-// unless they may overflow.
+// same histograms, because Prometheus adds the histograms one by one. The numbers and the sums of observations don't
+// differ, unless they may overflow.
 func (e *Evaluator) hasOrderedSum(list []*rollup.Histograms) bool {
 	var all layouts.Joined
 	for _, h := range list {

@@ -16,7 +16,7 @@ type Result struct {
 	// Notes are the annotations that Prometheus would add for the samples.
 	Notes Note
 	// Overlaps is the number of steps whose samples have overlapping start timestamps. Prometheus adds a warning for
-	// each of them.
+	// each of these steps.
 	Overlaps int
 }
 

@@ -42,8 +42,8 @@ func plainFactor(s Slope, spacing Spacing, first, rise float64) float64 {
 }
 
 // TestFactorsOfSlopes checks that factors equal those of the full computation to the last bit: for spacings that equal
-// the previous one and others, for counters that may or may not have been close to 0 in the window, and for values at
-// the limits of floats.
+// the previous spacing and for other spacings, for counters that may or may not have been close to 0 in the window, and
+// for values at the limits of floats.
 func TestFactorsOfSlopes(t *testing.T) {
 	for seed := range soak.Seeds(t, 40) {
 		r := rand.New(rand.NewPCG(seed, 46))

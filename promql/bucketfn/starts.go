@@ -97,7 +97,7 @@ func (s *starts) startsWithReset(h *rollup.Histograms) bool {
 	return h.FirstReset || s.b != nil && h.FirstStartReset
 }
 
-// corrections returns the corrections of the increase of histograms for the resets in a bucket. Each of them may be
+// corrections returns the corrections of the increase of histograms for the resets in a bucket. Each correction may be
 // nil.
 func (s *starts) corrections(h *rollup.Histograms) [2]*histogram.FloatHistogram {
 	if s.b == nil {

@@ -52,8 +52,8 @@ type Shortfall struct {
 	// MovedBy is the sum of the shifts of both edges of a window, and MovedOf is the length of this window, in
 	// milliseconds. The window is the one with the largest ratio of MovedBy to MovedOf.
 	MovedBy, MovedOf int64
-	// SnappedBy and SnappedOf are the same for windows that were moved although their raw samples exist. SnappedBy is 0
-	// if no such window was moved. Snapped is the resolution of the buckets.
+	// SnappedBy and SnappedOf are like MovedBy and MovedOf, for windows that were moved although their raw samples
+	// exist. SnappedBy is 0 if no such window was moved. Snapped is the resolution of the buckets.
 	SnappedBy, SnappedOf int64
 	Snapped              rollup.Resolution
 	// ErrorBound bounds the error of values whose windows were moved or widened, or whose buckets were cut.

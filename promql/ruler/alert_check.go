@@ -111,8 +111,8 @@ func (c *alertCheck) alertSize(s *promengine.Sample) (total int, err error) {
 	return total + annotations, err
 }
 
-// addSizes adds the sizes of all labels, or all annotations, to total. It returns an error if one of them exceeds
-// maxEach bytes, or all together exceed maxAll bytes.
+// addSizes adds the sizes of all labels, or all annotations, to total. It returns an error if one label or annotation
+// exceeds maxEach bytes, or all together exceed maxAll bytes.
 func (c *alertCheck) addSizes(kind string, texts labels.Labels,
 	s *promengine.Sample, shown, total, maxEach, maxAll int) (int, error) {
 	estimated := total

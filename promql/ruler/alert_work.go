@@ -23,7 +23,7 @@ const (
 	// madeWork is the work per byte of a text that is created or shown.
 	madeWork = 4
 	// compileWork is the work of compiling a regular expression, per byte and per instruction. matchWork is the work of
-	// matching it, per instruction and byte of the searched text.
+	// matching a regular expression, per instruction and byte of the searched text.
 	compileWork = 64
 	matchWork   = 4
 )

@@ -29,7 +29,7 @@ const (
 var ErrAlertmanager = errors.New("ruler: Alertmanager")
 
 // Alertmanagers sends each alert to all Alertmanagers. Each has a bounded queue, from which the oldest alerts are
-// dropped first. Alerts that an Alertmanager doesn't accept are counted. They are sent again as long as they fire.
+// dropped first. Alerts that an Alertmanager doesn't accept are counted. While such an alert fires, it is sent again.
 type Alertmanagers struct {
 	*notifier.Manager
 	ended chan struct{}

@@ -12,9 +12,9 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Groups returns the groups of a tenant from the files as last read, sorted by file and name. They aren't evaluated
-// unless the caller evaluates them, with its own clock. Their results are then stored and their alerts sent, as for
-// running groups.
+// Groups returns the groups of a tenant from the files as last read, sorted by file and name. The groups aren't
+// evaluated unless the caller evaluates them, with its own clock. The results are then stored and the alerts sent, as
+// for running groups.
 func (r *Ruler) Groups(ctx context.Context, name string) ([]*rules.Group, error) {
 	r.mu.Lock()
 	files := r.files[name]

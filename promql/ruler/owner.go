@@ -12,9 +12,9 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// confirmationTimeout is the time for which a process may evaluate rules after it has confirmed that it owns them. It
-// is half of the time after which another process takes over. So a process that was suspended for longer checks the
-// lease before it evaluates.
+// confirmationTimeout is the time for which a process may evaluate rules after it has confirmed that it owns the rules.
+// The timeout is half of the time after which another process takes over. So a process that was suspended for longer
+// checks the lease before it evaluates.
 const confirmationTimeout = membership.LivenessTimeout / 2
 
 // errNotAnnounced means that this process can read but hasn't sent a heartbeat for so long that other processes may

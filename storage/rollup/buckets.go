@@ -45,9 +45,9 @@ type Buckets struct {
 	// 1.1e-13; -1 where unknown, and 0 where Sum is infinite or NaN.
 	Moment []float64
 	// Comoment is the sum of the products of the deviations of values and times (milliseconds) from their means.
-	// TimeSum is the sum of all times relative to FirstT, and TimeSquares the sum of their squares; see line.go.
-	// TimeSquares is -1 where the three are unknown. They are unknown with native histograms among the samples, and
-	// where Sum is infinite or NaN and Min is less than Max.
+	// TimeSum is the sum of all times relative to FirstT, and TimeSquares the sum of the squares of these relative
+	// times; see line.go. TimeSquares is -1 where Comoment, TimeSum and TimeSquares are unknown. They are unknown with
+	// native histograms among the samples, and where Sum is infinite or NaN and Min is less than Max.
 	Comoment             []float64
 	TimeSum, TimeSquares []int64
 	// Correction is the amount that rate adds for counter resets: the sum of the values right before each reset.
@@ -73,7 +73,7 @@ type Buckets struct {
 // Whole is a bucket from Start to End that was cut into pieces.
 type Whole struct {
 	Start, End int64
-	// Moment is the bucket's moment minus the sum of its pieces' moments; 0 if one of them is unknown.
+	// Moment is the bucket's moment minus the sum of its pieces' moments; 0 if one of these moments is unknown.
 	Moment float64
 	// Comoment, TimeSum and TimeSquares are also the bucket's values minus the sums of its pieces' values, and 0 where
 	// unknown. Mean is the mean of the values, and First the time of the first sample in milliseconds.
@@ -144,8 +144,8 @@ type Flags uint16
 const (
 	// EndsStale means that the latest sample of the bucket is a stale marker.
 	EndsStale Flags = 1 << iota
-	// NotSimple means that queries must read the samples instead of the bucket, because they can't compute with one of
-	// its histograms. Its columns cover only the floats among its samples.
+	// NotSimple means that queries must read the samples instead of the bucket, because queries can't compute with one
+	// of the bucket's histograms. The bucket's columns cover only the floats among its samples.
 	NotSimple
 	// HasHistograms means that the bucket's samples include native histograms.
 	HasHistograms
@@ -161,7 +161,7 @@ const (
 	// rest, so the bucket still includes them.
 	HasDeleted
 	// StartsOverlap means that a sample has a start timestamp that is before the previous sample and differs from the
-	// previous sample's start timestamp. Prometheus warns about it.
+	// previous sample's start timestamp. Prometheus warns about such samples.
 	StartsOverlap
 	// Aggregated means that some of the bucket's samples were imported as aggregates, see Aggregate. Count, Sum, Min
 	// and Max cover all samples. The first and the last sample and Correction are estimates, and Resets and Changes are
@@ -198,7 +198,7 @@ const (
 	ColumnCorrection // of floats and histograms
 	ColumnResets
 	ColumnChanges
-	ColumnStarts // FirstST, LastST, StartCorrection and StartResets; with ColumnCorrection also that of histograms
+	ColumnStarts // FirstST, LastST, StartCorrection and StartResets; with ColumnCorrection also StartCorrection of histograms
 	ColumnMoment
 	ColumnSketches
 	ColumnLine // Comoment, TimeSum and TimeSquares

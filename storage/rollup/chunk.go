@@ -39,7 +39,7 @@ const chunkFormat = 1
 const emptyFormat = 2
 
 // The columns of a chunk, by number. The numbers are stored and must never be reused. Integers and floats are encoded
-// as runs and values of package chunk. Full buckets are those with samples. "Absent" states the values if the column
+// as runs and values of package chunk. Full buckets are buckets with samples. "Absent" states the values if the column
 // isn't stored.
 const (
 	// columnEnds has, for all buckets, the end minus the first end, in widths. Absent: no bucket is missing.
@@ -55,7 +55,7 @@ const (
 	// columnFirstST has a byte and, for full buckets, the first start timestamps, see starts.go. Absent: 0.
 	columnFirstST
 	// columnLastST has a byte and, for full buckets, the last start timestamps, see starts.go. Absent: equal to the
-	// first ones.
+	// first start timestamps.
 	columnLastST
 	// columnFirst has the first values of buckets with floats, see lanes.go. Present if any bucket has floats.
 	columnFirst

@@ -30,9 +30,9 @@ type Expander struct {
 	edges   []int64
 }
 
-// Cut sets into to the buckets b, cut into pieces at the edges inside them. Edges are ascending and in milliseconds.
-// The pieces are built from the samples of Expand and add up to their bucket. They keep the flags NotSimple and
-// Aggregated. into and b must have CutColumns.
+// Cut sets into to the buckets of b. A bucket with edges inside it is cut into pieces at these edges. Edges are
+// ascending and in milliseconds. The pieces are built from the samples of Expand and add up to their bucket. The pieces
+// keep the flags NotSimple and Aggregated. into and b must have CutColumns.
 func (x *Expander) Cut(into, b *Buckets, edges []int64) {
 	into.Reset()
 	kept := 0

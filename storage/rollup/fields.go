@@ -219,7 +219,7 @@ func AppendCut(dst []byte, f *chunk.Fields) []byte {
 		}
 	}
 	dst = binary.AppendUvarint(dst, there)
-	// The sizes of columns precede them, with one byte each unless a size is 128 or more.
+	// The sizes of all columns precede the columns, with one byte each unless a size is 128 or more.
 	lengths := len(dst)
 	for range bits.OnesCount64(there) {
 		dst = append(dst, 0)

@@ -440,8 +440,8 @@ func (f *histogramFit) gauge(first, last []float64) []*histogram.FloatHistogram 
 	return best
 }
 
-// around returns n histograms with the given mean. Each differs from the mean by at most half of it. There are the
-// given numbers of changes between them, and of falls among these changes.
+// around returns n histograms with the given mean. Each differs from the mean by at most half of the mean. There are
+// the given numbers of changes between them, and of falls among these changes.
 func (f *histogramFit) around(mean []float64, n, changes, falls int) []*histogram.FloatHistogram {
 	heights, height, sum, widest := make([]float64, n), 0.0, 0.0, 0.0
 	step, fall := 0, 0

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// setOddCourse sets values with the rises and falls of a bucket whose values have a sum that doesn't determine them,
-// because it is NaN, infinite or too imprecise, and reports whether it found them. If possible, they also have the
-// correction. NaN is placed at the ends, or between two values of a rise:
+// setOddCourse sets values with the rises and falls of the bucket, and reports whether it found such values. It is for
+// buckets whose sum doesn't determine the values, because the sum is NaN, infinite or too imprecise. If possible, the
+// values also have the correction. NaN is placed at the ends, or between two values of a rise:
 //
 //	  ┌──┐  NaN  ┌──┐
 //	──┘  │     ┌─┘  │       The bucket counts a change to NaN and a change from NaN as rises.

@@ -14,7 +14,7 @@ const (
 	vectorBuckets
 )
 
-// setLayout sets the layout of all the histograms together; nil ones are ignored.
+// setLayout sets the layout of all the histograms together; nil histograms are ignored.
 func (f *histogramFit) setLayout(all ...*histogram.FloatHistogram) bool {
 	for _, h := range all {
 		if h == nil {

@@ -194,7 +194,7 @@ func (r *histogramRun) amongFloats() *Histograms {
 	return &Histograms{Count: r.h.Count, First: r.h.First, Last: r.h.Last, HasGauges: r.h.HasGauges}
 }
 
-// DropHistogramSums removes the sums of histograms. Queries that need them then read the samples instead.
+// DropHistogramSums removes the sums of histograms. Queries that need these sums then read the samples instead.
 func (b *Buckets) DropHistogramSums() {
 	for i, h := range b.Histograms {
 		if h != nil && h.Sum != nil {

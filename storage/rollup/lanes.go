@@ -93,7 +93,7 @@ func (l *lanes) appendFirst(dst []byte, follows []int64) []byte {
 	return dst
 }
 
-// lastIntegers, minIntegers and maxIntegers fill x with the columns last, min and max, and return it.
+// lastIntegers, minIntegers and maxIntegers fill x with the integers of column last, min or max, and return x.
 func (l *lanes) lastIntegers(x []int64) []int64 {
 	for i, v := range l.first {
 		x[i] = l.last[i] - v

@@ -195,7 +195,7 @@ func (b *builder) lineOf(s *chunk.Samples, from, to int, span times, r *run) lin
 }
 
 // addLine adds the line of a bucket to the line of the n values before it. r.sum must be the sum of these values, and
-// first their first time.
+// first the time of the first of them.
 func (r *run) addLine(n, first int64, fine *Buckets, at int) {
 	l := lineSums{fine.Comoment[at], fine.TimeSum[at], fine.TimeSquares[at]}
 	if n == 0 {

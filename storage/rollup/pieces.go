@@ -7,8 +7,8 @@ import (
 
 // addUp adjusts the pieces of bucket i of whole, which are the buckets of b starting at first, so that they add up to
 // the bucket. A window that contains all pieces then has the answer of the whole bucket. Differences are distributed
-// among the pieces, except differences of moments and lines, which most buckets have. These are recorded in Wholes,
-// because they would make windows inside the bucket inexact.
+// among the pieces, except differences of moments and lines, which most buckets have. These differences are recorded in
+// Wholes, because distributing them would make windows inside the bucket inexact.
 func (b *Buckets) addUp(first int, whole *Buckets, i int) {
 	b.addUpStarts(first, whole, i)
 	if whole.Flags[i]&HasHistograms != 0 {

@@ -223,9 +223,9 @@ func (b *Buckets) AppendSketches(s *chunk.Samples) {
 	}
 }
 
-// ExpandSketch appends samples with bucket i's sketch: as many as its count, evenly spaced, and ascending by value from
-// the min to the max. It returns false and appends none if the bucket's values differ and it has no sketch, if they
-// aren't finite, or if the bucket has histograms or isn't simple.
+// ExpandSketch appends samples that have bucket i's sketch: as many as the bucket's count, evenly spaced, and ascending
+// by value from the min to the max. It returns false and appends nothing in three cases: the bucket's values differ and
+// the bucket has no sketch, a value isn't finite, or the bucket has histograms or isn't simple.
 func (b *Buckets) ExpandSketch(into *chunk.Samples, i int) bool {
 	n := int(b.Count[i])
 	switch {
@@ -302,7 +302,7 @@ func (b *Buckets) floatsIn(from, to int) (n uint64) {
 //	+---------+----------+---------+- - - - - - - - - - - - - - - -+
 //
 // "Buckets since" is the number of buckets between the previous bucket with a sketch and this one. "First key" is
-// relative to the first key of the previous one.
+// relative to the first key of the previous sketch.
 func (e *encoder) encodeSketches(b *Buckets) {
 	from, before, key := len(e.body), -1, int32(0)
 	for i, s := range b.Sketches {

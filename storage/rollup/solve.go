@@ -36,10 +36,10 @@ const strictly = 1 - 4e-15
 // solveTarget changes the unknown levels so that they add up to the target, and reports whether that is possible.
 //
 // The courses with the rises and falls of c are a convex set. The points that they add up to therefore form a polygon;
-// extremeCourse finds its corner in any direction. solveTarget follows the straight line from the point of the even
-// course, called the way, to the target until it leaves the polygon between a corner to its left and one to its right
-// (Minkowski portal refinement, Snethen 2008). The solution is an interpolation between the levels of the even course,
-// which all differ, and the levels at the edge.
+// extremeCourse finds the polygon's corner in a direction. solveTarget follows the straight line from the point of the
+// even course, called the way, to the target until it leaves the polygon between a corner to its left and one to its
+// right (Minkowski portal refinement, Snethen 2008). The solution is an interpolation between the levels of the even
+// course, which all differ, and the levels at the edge.
 //
 //	    ·─────────right
 //	   ╱           ╲

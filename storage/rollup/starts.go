@@ -29,8 +29,8 @@ func SinceStart(start, t, after int64) int64 {
 	return t - start
 }
 
-// IsStartOverlap returns true if a sample starts before the previous sample, and its start differs from that of the
-// previous sample.
+// IsStartOverlap returns true if a sample starts before the previous sample, and its start differs from the start of
+// the previous sample.
 func IsStartOverlap(startBefore, before, start int64) bool {
 	return start != 0 && start < before && start != startBefore
 }

@@ -75,8 +75,8 @@ func floatInteger(v float64) int64 {
 	return chunk.OrderedBits(v)
 }
 
-// integersOf returns the integers of v in the form of the lanes, and the number of floats between them and v. It
-// returns nil if a value has no integer.
+// integersOf returns the integers of v in the form of the lanes and, for each value, the number of floats between the
+// integer and the value. It returns nil if a value has no integer.
 func (e *encoder) integersOf(v []float64, l *lanes) (m, above []int64) {
 	m, above = e.zeros(len(v)), e.zeros(len(v))
 	ok := false

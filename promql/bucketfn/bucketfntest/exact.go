@@ -142,8 +142,8 @@ func requireAnswers(t testing.TB, f *bucketfn.Evaluator, s *chunk.Samples, p Poi
 		}
 		at++
 	}
-	// If a bucket has two kinds of histograms, their order is unknown. Prometheus adds the note that they are gauges
-	// only for one of the two orders.
+	// If a bucket has two kinds of histograms, their order is unknown. Prometheus notes that histograms are gauges only
+	// for one of the two orders.
 	unsure := bucketfn.Note(0)
 	if notes&bucketfn.NoteMixedKinds != 0 {
 		unsure = bucketfn.NoteNotCounter
@@ -258,7 +258,7 @@ func pruneColumns(b *rollup.Buckets, want rollup.Columns) *rollup.Buckets {
 }
 
 // Evaluators returns the evaluators of all functions that buckets answer. Functions that use start timestamps have one
-// evaluator with them and one without.
+// evaluator with start timestamps and one without.
 func Evaluators() (all []*bucketfn.Evaluator) {
 	for _, name := range bucketfn.Names() {
 		if b := bucketfn.New(name); b != nil {

@@ -21,8 +21,8 @@ type Traits uint8
 
 // The elements of a set. Values are stored and must never be reused.
 const (
-	// SchemasDiffer means that the schemas of the histograms differ, and ThresholdsDiffer that their zero thresholds
-	// do.
+	// SchemasDiffer means that the schemas of the histograms differ. ThresholdsDiffer means that their zero thresholds
+	// differ.
 	SchemasDiffer Traits = 1 << iota
 	ThresholdsDiffer
 	// HasMoved means that zero thresholds differ, and that adding the histograms moves observations into the zero
