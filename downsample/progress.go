@@ -44,7 +44,7 @@ func (s *streak) fail(err error, now time.Time) {
 func (s *streak) hasFailed() bool { return s.failures > 0 }
 
 // keepFirst returns the first windows of a list. It keeps two groups, each limited to the number most: windows that
-// haven't failed and windows that have. So failing windows don't displace others.
+// haven't failed and windows that have. So failing windows don't displace other windows.
 func keepFirst[W interface{ hasFailed() bool }](list []W, most int, compare func(a, b W) int) []W {
 	if len(list) <= most {
 		return list

@@ -18,8 +18,8 @@ const (
 )
 
 // restingWindows lists past windows that are processed once they are no longer written to: windows of rollups to be
-// compacted, or windows of raw rows whose series are to be counted. There may be one per tenant and day, so only a
-// bounded number is kept in memory. When many of these are done, the others are listed.
+// compacted, or windows of raw rows whose series are to be counted. There may be one such window per tenant and day, so
+// only a bounded number is kept in memory. When many of these windows are done, the other windows are listed.
 type restingWindows struct {
 	most int
 
@@ -112,9 +112,9 @@ func (w *restingWindow) ready() time.Time {
 // listingShare bounds the share of the time that is spent on listings that find nothing: one part in listingShare.
 const listingShare = 200
 
-// due reports whether the windows must be listed again. They are listed after interval. If there are more windows than
-// are kept in memory, they are also listed when at most half of the list is left. If the last listing was empty and
-// took long, the interval is longer.
+// due reports whether the windows must be listed again. This is the case after interval. If there are more windows than
+// are kept in memory, it is also the case when at most half of the list is left. If the last listing was empty and took
+// long, the interval is longer.
 func (r *restingWindows) due(now time.Time, interval time.Duration) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -66,7 +66,7 @@ func (c *changedClass) open(classes map[string]retention.Durations, in string) {
 	)
 }
 
-// day writes a day's samples, whose class has the given retention, and seals them an hour after noon.
+// day writes the samples of a day, on which their class has the given retention, and seals them an hour after noon.
 func (c *changedClass) day(keep retention.Durations) {
 	c.now = c.now.Add(testDay)
 	noon := c.now.Add(-time.Hour)

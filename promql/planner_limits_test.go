@@ -303,8 +303,8 @@ func TestInOrderEndsWithTheFirstError(t *testing.T) {
 	)
 }
 
-// planOf returns the statistics of a query's fragments after the query was executed. They are empty if the query has no
-// fragments or wasn't created by an Engine.
+// planOf returns the statistics of a query's fragments after the query was executed. The statistics are empty if the
+// query has no fragments or wasn't created by an Engine.
 func planOf(q promengine.Query) []FragmentStats {
 	ours, ok := q.(*plannedQuery)
 	if !ok || ours.plan == nil {

@@ -178,7 +178,7 @@ type rivals struct {
 	fragments map[string]int // by outcome
 	// undecided counts the queries to which the evaluator itself gives different answers.
 	undecided int
-	// failing counts the queries that return an error, and empty those that return no series.
+	// failing counts the queries that return an error, and empty the queries that return no series.
 	failing, empty int
 }
 

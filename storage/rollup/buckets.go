@@ -198,7 +198,7 @@ const (
 	ColumnCorrection // of floats and histograms
 	ColumnResets
 	ColumnChanges
-	ColumnStarts // FirstST, LastST, StartCorrection and StartResets; with ColumnCorrection also StartCorrection of histograms
+	ColumnStarts // FirstST, LastST, StartCorrection, StartResets; with ColumnCorrection also of histograms
 	ColumnMoment
 	ColumnSketches
 	ColumnLine // Comoment, TimeSum and TimeSquares

@@ -125,7 +125,7 @@ func coarsenHistograms(into *Buckets, i int, fine *Buckets, from, to int, floats
 		} else {
 			isReset := fine.IsReset(last, at)
 			isStartReset = starts.countJoint(fine, last, at, isReset)
-			if floats { // Without floats, the run of histograms counts them.
+			if floats { // Otherwise the run of histograms counts resets and changes.
 				resets, changes = resets+asCount(isReset), changes+asCount(fine.IsChange(last, at))
 			}
 		}

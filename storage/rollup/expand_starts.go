@@ -171,7 +171,7 @@ func (x *expandedStarts) lastChange(last int64, resets int) int {
 	n := len(x.t)
 	natural, _ := slices.BinarySearch(x.t, last+1)
 	natural = min(max(natural, 1), n-1)
-	if resets > 0 { // Other resets precede it, between resets by value.
+	if resets > 0 { // Resets that only start timestamps show need places before the change.
 		free := 0
 		for k := 1; k < n; k++ {
 			if !x.resets[k] {
