@@ -48,7 +48,7 @@ type Info struct {
 }
 
 // AppendChunk appends the chunk of s. s must be normalized and have 1 to MaxSamples samples; its histograms must be
-// canonical. It panics if s is empty or too long, which is an error of the caller. Equal samples always result in equal
+// canonical. It panics if s is empty or too long, which is a bug in the caller. Equal samples always result in equal
 // bytes.
 func AppendChunk(dst []byte, s *Samples) []byte {
 	if s.Len() == 0 || s.Len() > MaxSamples {
@@ -96,7 +96,7 @@ func Header(b []byte) (Info, error) {
 	return info, err
 }
 
-// parseHeader also returns the bytes between the envelope's header and the checksum.
+// parseHeader decodes a chunk's envelope. body is the bytes between the envelope's header and the checksum.
 func parseHeader(b []byte) (info Info, body []byte, err error) {
 	if len(b) < 2+checksumSize {
 		return Info{}, nil, fmt.Errorf("%w: %d bytes are not a chunk", ErrCorrupt, len(b))
@@ -137,8 +137,8 @@ func parseHeader(b []byte) (info Info, body []byte, err error) {
 	return info, b, nil
 }
 
-// Decode appends the samples of a chunk to into. They are normalized if into was empty. Decode doesn't allocate memory
-// for floats if into has the capacity. After an error, into is unchanged.
+// Decode appends the samples of a chunk to into. If into was empty, it is normalized afterwards. Decode doesn't
+// allocate memory for floats if into has the capacity. After an error, into is unchanged.
 func Decode(b []byte, into *Samples) error {
 	info, body, err := parseHeader(b)
 	if err != nil {

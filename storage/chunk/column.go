@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// A column holds unsigned numbers, most of them small. It has the low bits of all numbers, as many bits as most numbers
-// need, and the higher bits of larger numbers as patches.
+// A column holds unsigned numbers, most of them small. It has the low bits of every number, in a width that suffices
+// for most numbers. The higher bits of the larger numbers are stored as patches.
 //
 //	+-----------+--------------------+ - - - - - - +- - - - - - - - - -+- - - - - - - - - - - - - -+
 //	| shape     | low bits of n      | k − 1       | k gaps            | patch width planes of k   |
@@ -29,7 +29,7 @@ import (
 // Larger numbers aren't packed into bits, because the engine's zstd compresses whole bytes better: with 4 bits the rows
 // of a node exporter were 1 % larger, with 1 and 2 bits 0.5 % smaller.
 
-// maxWidth is the max width that is a number of bytes.
+// maxWidth is the largest width that means a number of bytes. Larger widths mean numbers of bits, see widthBits.
 const maxWidth = 8
 
 // widthBits has the number of low bits per number, by width.
@@ -99,7 +99,7 @@ func appendLow(dst []byte, u []uint64, width byte) []byte {
 
 // columnShape chooses the widths that make the column smallest.
 func columnShape(u []uint64) (width, patchWidth byte, patches int) {
-	var count [65]int // numbers by the bits they need
+	var count [65]int // count[k] is how many numbers need k bits
 	for _, x := range u {
 		count[bits.Len64(x)]++
 	}
@@ -187,12 +187,12 @@ func joinPlanes(b []byte, x []int64, width int) {
 		clear(x)
 		orPlanes(b, x, 0)
 		if width > 4 {
-			orPlanes(b, x, width-4) // planes that were added before have no effect
+			orPlanes(b, x, width-4) // adding a plane twice has no effect
 		}
 	}
 }
 
-// orPlanes adds the four planes from plane on to x.
+// orPlanes adds four planes to x. The index of the first of them is plane.
 func orPlanes(b []byte, x []int64, plane int) {
 	shift := uint(8*plane) & 63
 	b = b[plane*len(x):]
@@ -239,7 +239,7 @@ func decodePatches(b []byte, x []int64, low, patchWidth int) ([]byte, error) {
 	return planes[patches*patchWidth:], nil
 }
 
-// skipGaps returns the bytes after k gaps. It verifies that the gaps lead to k of n entries.
+// skipGaps returns the bytes of b after k gaps. It returns an error if a gap leads beyond the n entries of the column.
 func skipGaps(b []byte, k, n int) ([]byte, error) {
 	left := uint64(n)
 	for range k {

@@ -7,10 +7,11 @@ import "encoding/binary"
 // MaxColumn is the max number of integers in a run, and of floats in a call of AppendValues.
 const MaxColumn = blockSamples
 
-// AppendInts appends the run of 1 to MaxColumn integers.
+// AppendInts appends x, encoded as one run. x must contain between 1 and MaxColumn integers.
 func AppendInts(dst []byte, x []int64) []byte { return appendInts(dst, x) }
 
-// AppendSmallInts is like AppendInts, with an encoding for few integers close to 0.
+// AppendSmallInts is like AppendInts, but always uses the plain kind without a base, which suits few integers close to
+// 0.
 func AppendSmallInts(dst []byte, x []int64) []byte {
 	var few [64]uint64
 	u := few[:]
@@ -24,11 +25,12 @@ func AppendSmallInts(dst []byte, x []int64) []byte {
 	return appendColumn(append(dst, intsPlain, 0), u)
 }
 
-// DecodeInts decodes a run into x and returns the rest of b. x must have as many entries as the slice that was
-// appended. It returns ErrCorrupt if b doesn't start with a run of integers.
+// DecodeInts decodes a run into x and returns the rest of b. x must be as long as the encoded slice. DecodeInts returns
+// ErrCorrupt if b doesn't start with a run of integers.
 func DecodeInts(b []byte, x []int64) (rest []byte, err error) { return decodeInts(b, x, 0) }
 
-// ConstantInts returns the value of a run of equal integers. ok is false if b isn't exactly such a run.
+// ConstantInts returns the value of a run of equal integers. ok is false unless b consists of exactly one run, of kind
+// constant.
 func ConstantInts(b []byte) (x int64, ok bool) {
 	if len(b) < 2 || b[0] != intsConstant {
 		return 0, false
@@ -37,28 +39,29 @@ func ConstantInts(b []byte) (x int64, ok bool) {
 	return x, n == len(b)-1
 }
 
-// AppendValues appends 1 to MaxColumn floats. They are restored bit for bit.
+// AppendValues appends v, encoded. v must contain between 1 and MaxColumn floats. DecodeValues restores them bit for
+// bit.
 func AppendValues(dst []byte, v []float64) []byte { return appendValues(dst, v) }
 
-// DecodeValues decodes floats into v and returns the rest of b. v must have as many entries as the slice that was
-// appended. It returns ErrCorrupt if b doesn't start with values.
+// DecodeValues decodes floats into v and returns the rest of b. v must be as long as the encoded slice. DecodeValues
+// returns ErrCorrupt if b doesn't start with values.
 func DecodeValues(b []byte, v []float64) (rest []byte, err error) { return decodeValues(b, v) }
 
 // MaxExponent is the max exponent of a decimal.
 const MaxExponent = maxExponent
 
-// Exponent returns the smallest e such that v is a decimal m / 10^e. It searches from guess. ok is false if there is
-// none.
+// Exponent returns the smallest e such that v is a decimal m / 10^e. The search starts at guess. ok is false if v has
+// no such exponent.
 func Exponent(v float64, guess int) (e int, ok bool) {
 	e = exponentOf(v, guess)
 	return e, e != noExponent
 }
 
-// Mantissa returns the m such that float64(m) / 10^e is v, bit for bit; ok is false if there is none.
+// Mantissa returns the m such that float64(m) / 10^e is v, bit for bit. ok is false if v has no such mantissa.
 func Mantissa(v float64, e int) (m int64, ok bool) { return mantissa(v, e) }
 
-// NearMantissa returns the m such that m / 10^e is nearest to v, and by how many float64s v is above it. ok is false if
-// v is too large.
+// NearMantissa returns the m such that m / 10^e is nearest to v. above is the number of float64s by which v is above m
+// / 10^e. ok is false if v is too large.
 func NearMantissa(v float64, e int) (m, above int64, ok bool) {
 	k, ok := nearestInteger(v, powers[e])
 	if !ok {

@@ -9,14 +9,15 @@ import (
 // than 15 digits aren't always different float64s.
 const maxExponent = 15
 
-// maxMantissa bounds m if e > 0: up to it, rounding v·10^e yields m if v is the float64 nearest to m / 10^e.
+// maxMantissa is the max m if e > 0. For every m up to maxMantissa, rounding v·10^e yields m if v is the float64
+// nearest to m / 10^e.
 const maxMantissa = 1 << 51
 
 var powers = [maxExponent + 1]float64{
 	1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
 }
 
-// nearestInteger returns the integer nearest to v·power as a float64. ok is false if it is too large.
+// nearestInteger returns, as a float64, the integer nearest to v·power. ok is false if the integer is too large.
 func nearestInteger(v, power float64) (m float64, ok bool) {
 	p := float64(v * power)     // rounded explicitly, so that it isn't fused with the next operation on any machine
 	const shifter = 3 << 51     // 1.5·2^52: adding and subtracting it rounds to an integer
@@ -28,8 +29,8 @@ func nearestInteger(v, power float64) (m float64, ok bool) {
 func mantissa(v float64, e int) (m int64, ok bool) {
 	if e == 0 {
 		m = int64(v)
-		// Conversions of values outside of int64 differ between machines. None of them yields another integer whose
-		// float64 equals the value, except the max int64.
+		// Machines convert values outside the range of int64 to different integers. Except for the max int64, the
+		// float64 of such an integer never equals the value.
 		return m, math.Float64bits(float64(m)) == math.Float64bits(v) && m != math.MaxInt64
 	}
 	p, ok := nearestInteger(v, powers[e])
@@ -61,10 +62,10 @@ func exponentOf(v float64, guess int) int {
 	return noExponent
 }
 
-// chooseExponent returns the best e for the values, judging by every stride-th one, or noExponent if too few of those
-// are decimals.
+// chooseExponent returns the best e for the values. It examines every stride-th value, and returns noExponent if too
+// few of the examined values are decimals.
 func chooseExponent(values []float64, stride int) int {
-	var count [noExponent + 1]int // values by the exponent they need
+	var count [noExponent + 1]int // count[e] is how many values have exponent e
 	n := (len(values) + stride - 1) / stride
 	most, guess := n/exceptionShare, 0
 	for i := 0; i < len(values); i += stride {
@@ -88,9 +89,10 @@ func chooseExponent(values []float64, stride int) int {
 	return best
 }
 
-// chooseNear returns the best e for values that are nearly decimals, stored as an m and a few units in the last place,
-// or noExponent if storing their bits is smaller. Such values are sums of decimals, and decimals that were scaled
-// twice, such as seconds computed from nanoseconds via milliseconds.
+// chooseNear returns the best e for values that are nearly decimals. Such a value is stored as m and its distance from
+// m / 10^e, a few units in the last place. chooseNear returns noExponent if storing the bits of the values takes less
+// space. Nearly decimal values are sums of decimals, and decimals that were scaled twice, such as seconds computed from
+// nanoseconds via milliseconds.
 func chooseNear(values []float64) int {
 	const most = 16
 	var cost [maxExponent + 1]int

@@ -11,7 +11,8 @@ type Fields struct {
 	Numbers []uint64
 	// Texts are parts of the split value or of Memory.
 	Texts [][]byte
-	// Memory holds texts that aren't contiguous in the value. Functions append to it.
+	// Memory is the buffer for copies of texts that aren't stored contiguously in the value. The functions that split
+	// values append to it.
 	Memory []byte
 }
 
@@ -28,7 +29,7 @@ const (
 	RunFirst
 	RunBase
 
-	// RunNumbers is the number of numbers of a run.
+	// RunNumbers is how many numbers CutRun splits off a run.
 	RunNumbers
 )
 
@@ -37,7 +38,8 @@ const (
 // integers need not be known. ok is false if b doesn't start with a run.
 func CutRun(b []byte, numbers []uint64) (rest []byte, ok bool) { return cutRunHead(b, numbers) }
 
-// cutRunHead splits off the bytes before the second byte of a column.
+// cutRunHead splits the start of a run, up to and including the first byte of its column, into numbers. It returns the
+// rest of b.
 func cutRunHead(b []byte, numbers []uint64) (rest []byte, ok bool) {
 	if len(b) == 0 {
 		return nil, false
@@ -70,16 +72,15 @@ func cutRunHead(b []byte, numbers []uint64) (rest []byte, ok bool) {
 	return b, true
 }
 
-// RunHasFirst reports whether a run with this head has a first integer.
+// RunHasFirst reports whether the encoding of a run with this head contains its first integer.
 func RunHasFirst(head uint64) bool {
 	kind := byte(head-1) &^ intsFactor
 	return head != 0 && kind <= intsDod && kind != intsPlain
 }
 
-// RunSize returns the size in bytes of the column of a run of n integers with this head, without its first byte and its
-// patches.
+// RunSize returns the size in bytes of the low bits in the column of a run. The run has n integers and this head.
 func RunSize(head uint64, n int) int {
-	skip := 0 // integers without a number in the column
+	skip := 0 // integers that the column doesn't contain
 	switch (head - 1) & 0x7f {
 	case intsPlain:
 	case intsDelta:
@@ -95,7 +96,8 @@ func RunSize(head uint64, n int) int {
 	return 0
 }
 
-// AppendRun appends the run that was split into numbers and a column; nothing if head is 0.
+// AppendRun is the inverse of CutRun: it appends the run with these numbers and this column. It appends nothing if the
+// head is 0.
 func AppendRun(dst []byte, numbers []uint64, column []byte) []byte {
 	head := numbers[RunHead]
 	if head == 0 {
@@ -119,7 +121,8 @@ func AppendRun(dst []byte, numbers []uint64, column []byte) []byte {
 	return append(dst, column...)
 }
 
-// The numbers of a chunk. Pages store them by index, so that any change here requires a new version of pages.
+// Indexes of the numbers of a chunk. Pages store the numbers in this order, so any change here requires a new version
+// of the page format.
 const (
 	// FieldFloats is the number of samples.
 	FieldFloats = iota
@@ -130,28 +133,31 @@ const (
 	FieldRange
 	// fieldForm is the byte of the values' form.
 	fieldForm
-	// FieldTimes is the first number of the run of timestamps: the numbers of CutRun, and the number of its patches.
+	// FieldTimes is the index of the first number for the run of timestamps. The run takes RunNumbers + 1 numbers:
+	// those of CutRun, then the number of patches.
 	FieldTimes
-	// fieldValues is the first number of the run of values, like FieldTimes.
+	// fieldValues is the index of the first number for the run of values, which takes as many numbers as the run of
+	// timestamps.
 	fieldValues = FieldTimes + RunNumbers + 1
 
-	// FieldNumbers is the number of integers in Fields.Numbers of a chunk.
+	// FieldNumbers is how many integers in Fields.Numbers of a chunk a chunk has.
 	FieldNumbers = fieldValues + RunNumbers + 1
 )
 
-// The texts of a chunk. Pages store them by index, so that any change here requires a new version of pages.
+// Indexes of the texts of a chunk. Pages store the texts in this order, so any change here requires a new version of
+// the page format.
 const (
-	// textTimes is the first text of the run of timestamps: the low bits of its column, the gaps between patches, and
-	// the patches.
+	// textTimes is the index of the first of three texts for the run of timestamps: the low bits of its column, the
+	// gaps between patches, and the patches.
 	textTimes = iota
-	// textValues is the first text of the run of values, like textTimes.
+	// textValues is the index of the first of the same three texts for the run of values.
 	textValues = iota + 2
 	// textExceptions are the exceptions among the values: their number, gaps and bits.
 	textExceptions = iota + 4
 	// textTail is the rest after the run of values.
 	textTail
 
-	// FieldTexts is the number of texts.
+	// FieldTexts is how many texts a chunk has.
 	FieldTexts
 )
 
@@ -172,7 +178,7 @@ func TextSizedBy(k int) (head, count int, ok bool) {
 	}
 }
 
-// TextSize returns the size of text k in bytes; for gaps, the min size.
+// TextSize returns the size of text k in bytes. If text k has gaps, it returns the min size.
 func TextSize(k int, head, count uint64) int {
 	n := int(min(count, MaxColumn))
 	switch k {
@@ -186,8 +192,9 @@ func TextSize(k int, head, count uint64) int {
 }
 
 // CutChunk splits a chunk of 1 to MaxColumn floats, without histograms and start timestamps, into FieldNumbers numbers
-// and FieldTexts texts. f must have room for them, set to zero. It returns false if b isn't such a chunk. It verifies
-// neither the samples nor the checksum, which isn't among the fields: the caller must verify that AppendCut returns b.
+// and FieldTexts texts. The slices of f must have these lengths and contain only zero values. It returns false if b
+// isn't such a chunk. It verifies neither the samples nor the checksum, which isn't among the fields: the caller must
+// verify that AppendCut returns b.
 func CutChunk(b []byte, f *Fields) bool {
 	info, body, err := parseHeader(b)
 	if err != nil || info.contains != containsFloats || info.Histograms > 0 || info.Floats > blockSamples {
@@ -263,16 +270,16 @@ func regularRange(head, base uint64, n int) uint64 {
 	return uint64(unzigzag(base)) * uint64(n-1)
 }
 
-// CutTimes returns the timestamps of the first and the last sample of a chunk that was split by CutChunk. at returns
-// its numbers by index. The result is undefined for other numbers.
+// CutTimes returns the timestamps of the first and the last sample of a chunk that was split by CutChunk. at(k) returns
+// number k of the chunk. The result is undefined if the numbers aren't from CutChunk.
 func CutTimes(at func(k int) uint64) (minT, maxT int64) {
 	first := at(FieldMinT) - 1<<63
 	span := at(FieldRange) + regularRange(at(FieldTimes+RunHead), at(FieldTimes+RunBase), int(at(FieldFloats)))
 	return int64(first), int64(first + span)
 }
 
-// AppendCut appends the chunk that was split by CutChunk, with its checksum. Other fields may result in bytes that
-// aren't a chunk.
+// AppendCut is the inverse of CutChunk: it appends the chunk, including its checksum. If f isn't from CutChunk, the
+// appended bytes may not be a chunk.
 func AppendCut(dst []byte, f *Fields) []byte {
 	from := len(dst)
 	x := f.Numbers

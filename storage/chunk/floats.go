@@ -13,7 +13,7 @@ const blockSamples = 1024
 const minBlockSize = 5
 
 // Floats are stored in blocks of at most blockSamples: n floats in k = ⌈n/blockSamples⌉ blocks. Block i holds the
-// samples ⌊i·n/k⌋ to ⌊(i+1)·n/k⌋. A block:
+// samples from ⌊i·n/k⌋ up to, but not including, ⌊(i+1)·n/k⌋. A block:
 //
 //	+------------------+ - - - - - - - - - - - - - - - - -+-----------+
 //	| timestamps       | start timestamps                 | values    |

@@ -128,8 +128,8 @@ func checkComputable(threshold float64, sides ...[]histogram.Span) error {
 	return nil
 }
 
-// isTooFine reports whether a schema is finer than the schemas that Prometheus supports. Newer releases may send such a
-// schema.
+// isTooFine reports whether a schema is finer than the schemas that Prometheus supports. Newer releases of Prometheus
+// may send such a schema.
 func isTooFine(schema int32) bool {
 	return schema > histogram.ExponentialSchemaMax && schema <= histogram.ExponentialSchemaMaxReserved
 }

@@ -66,7 +66,7 @@ func appendSubChunk(dst []byte, hs []Histogram, starts bool) ([]byte, int) {
 	}
 	appender, err := c.Appender()
 	if err != nil {
-		panic(err) // an empty chunk always has one
+		panic(err) // an empty chunk always has an appender
 	}
 	n := 0
 	for n < min(len(hs), subChunkSamples) && (n == 0 || haveSameLayout(hs[0], hs[n])) && appendTo(appender, hs[n]) {

@@ -103,7 +103,8 @@ func isRegular(x []int64, step int64) bool {
 	return true
 }
 
-// windows and windowLength determine how the kind of a run is chosen: by up to windows parts of windowLength integers.
+// windows and windowLength limit the integers that are examined to choose the kind of a run: at most windows parts of
+// the run, each of windowLength integers.
 const (
 	windows      = 16
 	windowLength = 8

@@ -84,7 +84,7 @@ func (s *Samples) normalizeFloats() {
 	s.T, s.V, s.ST = s.T[:0], s.V[:0], s.ST[:0]
 	for i, e := range all {
 		if i+1 < len(all) && all[i+1].t == e.t {
-			continue // the last of a timestamp is the largest
+			continue // the last sample of each timestamp is the largest
 		}
 		s.AppendFloat(e.t, e.st, e.v)
 	}

@@ -19,7 +19,8 @@ type Samples struct {
 	H []Histogram
 }
 
-// Histogram is a native histogram sample: exactly one of Int and Float is set. Both are shared and must not be changed.
+// Histogram is a native histogram sample: exactly one of Int and Float is set. Copies of a Histogram share the value it
+// points to, which must not be changed.
 type Histogram struct {
 	T, ST int64
 	Int   *histogram.Histogram
@@ -95,7 +96,8 @@ func (s *Samples) Clip(minT, maxT int64) {
 	}
 }
 
-// bounds returns the half-open index range of the n ascending times in [minT, maxT].
+// bounds returns the half-open range of indexes of the times in [minT, maxT]. at(i) returns time i of n; the times must
+// ascend.
 func bounds(n int, at func(int) int64, minT, maxT int64) (lo, hi int) {
 	if n == 0 || minT > maxT {
 		return 0, 0

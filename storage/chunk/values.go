@@ -37,7 +37,8 @@ const (
 	exceptionShare = 8
 	// exceptionCost is the cost of an exception in bytes.
 	exceptionCost = 9
-	// exponentFrom is the number of a block's first values by which an exponent is chosen at first.
+	// exponentFrom is the number of values at the start of a block that are examined to choose the first exponent to
+	// try.
 	exponentFrom = 32
 )
 
@@ -46,7 +47,7 @@ func appendValues(dst []byte, v []float64) []byte {
 	var scratch [blockSamples]int64
 	m := scratch[:len(v)]
 	if haveSameBits(v) {
-		v, m = v[:1], m[:1] // one represents all: the run of integers is constant either way
+		v, m = v[:1], m[:1] // all values are equal, so encoding one of them yields the same constant run
 	}
 	var odd [blockSamples]uint16
 	form, exceptions := fitDecimal(m, v, odd[:0])
@@ -146,7 +147,7 @@ func fillExceptions(odd []uint16, m []int64) {
 	}
 }
 
-// appendNear appends values in a form near.
+// appendNear appends v in form, which is one of the near forms.
 func appendNear(dst []byte, v []float64, m []int64, form byte, odd []uint16) []byte {
 	var scratch [blockSamples]int64
 	above := scratch[:len(v)]
@@ -206,7 +207,7 @@ func decodeValues(b []byte, v []float64) ([]byte, error) {
 	return b, nil
 }
 
-// decodeForm decodes the runs of a form into v.
+// decodeForm decodes values that are stored in a form, without exceptions, into v.
 func decodeForm(b []byte, v []float64, form byte) ([]byte, error) {
 	if form > formBits && form < formNear || form > formNear+maxExponent {
 		return nil, fmt.Errorf("%w: values of unknown form %d", ErrCorrupt, form)
@@ -274,7 +275,7 @@ func cutExceptions(b []byte, n int) (exceptions, rest []byte, err error) {
 	return b[:len(b)-len(rest)+size], rest[size:], nil
 }
 
-// putExceptions sets the exceptions that cutExceptions validated.
+// putExceptions stores in v the exceptions that cutExceptions validated.
 func putExceptions(v []float64, exceptions []byte) {
 	k, n := binary.Uvarint(exceptions)
 	gaps, values := exceptions[n:], exceptions[len(exceptions)-8*(int(k)+1):]

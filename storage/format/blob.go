@@ -46,8 +46,8 @@ const (
 const (
 	// BlobFull is the size in bytes at which a blob is full: no more samples are added to it.
 	BlobFull = 320 << 10
-	// maxRecord is the max size of a record in bytes. A blob can exceed BlobFull by one histogram and the labels of its
-	// series, which are at most 64 KiB, so that it stays below engine.MaxValue.
+	// maxRecord is the max size of a record in bytes. A blob can exceed BlobFull by one histogram and the labels of the
+	// histogram's series. The labels are at most 64 KiB, so a blob stays below engine.MaxValue.
 	maxRecord = 96 << 10
 	// blobHeader is the size of the version and the checksum, which precede the body.
 	blobHeader = 5

@@ -20,10 +20,10 @@ type Clearance struct {
 
 const clearanceVersion = 1
 
-// ClearanceID is the id of a clearance's row among the deletes: 16 zero bytes, which no delete has.
+// ClearanceID is the id of a clearance's row among the deletes: 16 zero bytes. No delete has this id.
 var ClearanceID = string(make([]byte, engine.IDLen))
 
-// Clears reports whether a delete has been removed.
+// Clears reports whether the delete has been removed according to the clearance.
 func (c *Clearance) Clears(d *Tombstone) bool { return d.When < c.Before && !c.Standing.Has(d.ID) }
 
 // AppendClearance appends the value of a clearance's row:

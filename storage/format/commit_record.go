@@ -24,7 +24,7 @@ const (
 // AppendCommitReason returns a commit record's value, one byte.
 func AppendCommitReason(r CommitReason) []byte { return []byte{byte(r)} }
 
-// CommitReasonOf is the inverse of AppendCommitReason. A value of an unknown release counts as maintenance.
+// CommitReasonOf is the inverse of AppendCommitReason. A reason that this release doesn't know counts as maintenance.
 func CommitReasonOf(row engine.Row) CommitReason {
 	if len(row.Value) == 1 {
 		if r := CommitReason(row.Value[0]); r == CommitSeal || r == CommitImport {

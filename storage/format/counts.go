@@ -13,8 +13,8 @@ import (
 )
 
 // The counts of the series of a window of raw rows are rows of kind CatalogCounts in table catalog. They are written
-// after the window has ended, and their keys contain the state of the window that was counted. If the window has
-// changed since, a reader doesn't find them and counts the series itself.
+// after the window has ended, and their keys contain the window's state, a fingerprint, from the time of counting. If
+// the window has changed since, its state is different: a reader finds no counts for it, and counts the series itself.
 //
 //	key                    contents
 //	STATE-BEFORE           CountsChange: the difference to the series of the previous window, which is in the state BEFORE
@@ -299,7 +299,7 @@ func (r *countsReader) number() uint64 {
 	return v
 }
 
-// minCount is the min size of an entry of a list in bytes.
+// minCount is the min size in bytes of an entry of a list.
 const minCount = 3
 
 // length reads the number of entries of a list.

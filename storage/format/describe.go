@@ -98,7 +98,7 @@ func describeSealed(t *engine.Table, partition engine.Key, row engine.Row) (stri
 	return words, nil
 }
 
-// describeRollup describes a rollup chunk, or a long one.
+// describeRollup describes a rollup chunk or a long chunk.
 func describeRollup(b []byte) (string, error) {
 	words, data := fmt.Sprintf("%d bytes", len(b)), b
 	if rollup.IsLong(b) {

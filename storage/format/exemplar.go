@@ -86,8 +86,8 @@ func (e Exemplar) Compare(o Exemplar) int {
 
 // SelectExemplars sorts the exemplars of a series and slot, removes duplicates, and keeps at most MaxSlotExemplars: the
 // newest NewestExemplars, and among the older ones those with the lowest hashes, as bottom-k sketches do (Cohen and
-// Kaplan, 2007). The result is the same if it is applied to parts and then to their results, so it doesn't depend on
-// the order of arrival or on the number of rows. It reuses list.
+// Kaplan, 2007). Selecting from parts of the exemplars, and then from the joined results, gives the same result. So the
+// result doesn't depend on the order of arrival or on the number of rows. It is stored in the memory of list.
 func SelectExemplars(list []Exemplar) []Exemplar {
 	slices.SortFunc(list, Exemplar.Compare)
 	list = slices.CompactFunc(list, func(a, b Exemplar) bool { return a.Compare(b) == 0 })

@@ -25,8 +25,8 @@ import (
 const (
 	heldVersion = 1
 	heldHeader  = 5
-	// HeldFull is the maximum size in bytes of the blob of a held row before another sample is added. With the largest
-	// possible sample, and snappy's expansion by up to a sixth, the row is still smaller than engine.MaxValue.
+	// HeldFull is the size in bytes at which the blob of a held row is full: no more samples are added to it. With the
+	// largest possible sample, and snappy's expansion by up to a sixth, the row is still smaller than engine.MaxValue.
 	HeldFull = 256 << 10
 )
 
@@ -55,7 +55,8 @@ func HeldKey(replica, writer string, seq int64) engine.Key {
 	return engine.Key{engine.Text(replica), engine.Text(writer), engine.Int(seq)}
 }
 
-// AppendHeld appends the value of a held row. about has its fields except Blob, and blob is compressed.
+// AppendHeld appends the value of a held row. about has the fields of the value except Blob. blob is the uncompressed
+// blob; AppendHeld compresses it.
 func AppendHeld(dst []byte, about HeldValue, blob []byte) []byte {
 	at := len(dst)
 	dst = append(dst, heldVersion, 0, 0, 0, 0)

@@ -40,8 +40,8 @@ func (p ClassShard) Class() int64 { return int64(p) / MaxShards }
 // Shard returns the shard, below MaxShards.
 func (p ClassShard) Shard() int64 { return int64(p) % MaxShards }
 
-// ClassShards yields all combinations of this many classes and shards. These are the partitions that a metric may have
-// in a window.
+// ClassShards yields all combinations of a class below classes and a shard below shards. These are the partitions that
+// a metric may have in a window.
 func ClassShards(classes, shards int64) iter.Seq[ClassShard] {
 	return func(yield func(ClassShard) bool) {
 		for class := range classes {
@@ -173,8 +173,8 @@ func LongStart(start int64) (interval int64, ok bool) {
 	return start + LongShift, true
 }
 
-// LongInterval returns the start of the interval for the long chunk that may replace a chunk with this start, in
-// milliseconds. The interval is a day at 5m and a window at 1h.
+// LongInterval returns the start of the interval that contains start, both in milliseconds. One long chunk may replace
+// all chunks that start in an interval. The interval is a day at 5m and a window at 1h.
 func LongInterval(res rollup.Resolution, start int64) int64 {
 	width := LongWidthMS(res)
 	return FloorDiv(start, width) * width

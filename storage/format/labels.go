@@ -61,8 +61,8 @@ func parseLabels(b []byte, metric string, builder *labels.ScratchBuilder) error 
 	return nil
 }
 
-// EachLabel calls label with the names and values of a value of AppendLabels, in their stored order. They are subslices
-// of b. It returns ErrMalformedLabels if b is invalid, possibly after calls of label.
+// EachLabel calls label for each name and value in b, which AppendLabels encoded, in the stored order. The arguments of
+// label are subslices of b. EachLabel returns ErrMalformedLabels if b is invalid, possibly after calls of label.
 func EachLabel(b []byte, label func(name, value []byte)) error {
 	if len(b) == 0 || b[0] != LabelsVersion {
 		return fmt.Errorf("%w: unknown version", ErrMalformedLabels)

@@ -60,7 +60,7 @@ func (l Listing) String() string {
 	}
 }
 
-// WithState returns the following listing, with another state.
+// WithState returns the listing that replaces l: it has another state and the next generation.
 func (l Listing) WithState(state ListingState) Listing {
 	return Listing{state, l.Generation + 1}
 }

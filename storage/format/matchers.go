@@ -22,7 +22,7 @@ func MatchesName(ms []*labels.Matcher, name string) bool {
 	return true
 }
 
-// EqualName returns the metric's name if a matcher selects exactly one.
+// EqualName returns the metric's name if a matcher selects exactly one name.
 func EqualName(ms []*labels.Matcher) (string, bool) {
 	for _, m := range ms {
 		if m.Name == labels.MetricName && m.Type == labels.MatchEqual {

@@ -113,7 +113,7 @@ func (p *Periods) SlotOf(t int64) int64 {
 	return x.FirstSlot + FloorDiv(t-1-x.FromMS, x.SlotMS)
 }
 
-// SlotStart returns the timestamp before the first one of a slot.
+// SlotStart returns the timestamp before the first timestamp of a slot.
 func (p *Periods) SlotStart(slot int64) int64 {
 	x := p.OfSlot(slot)
 	return x.FromMS + (slot-x.FirstSlot)*x.SlotMS

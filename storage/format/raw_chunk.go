@@ -44,7 +44,8 @@ func (e TombstoneIDs) Union(o TombstoneIDs) TombstoneIDs {
 	return bytes.Join(slices.CompactFunc(ids, bytes.Equal), nil)
 }
 
-// SelectApplying returns the deletes whose ids are not in e. These apply to a chunk that is exempt from e.
+// SelectApplying returns the deletes whose ids are not in e. Of ds, these are the deletes that apply to a chunk whose
+// exempt ids are e.
 func (e TombstoneIDs) SelectApplying(ds Tombstones) Tombstones {
 	if len(e) == 0 {
 		return ds
@@ -74,7 +75,7 @@ type RawChunk struct {
 	Exempt TombstoneIDs
 	// Cleaned is set if the row was rewritten without the samples of these deletes.
 	Cleaned bool
-	// Data is a chunk of package chunk, or the bytes of AppendExemplars; nil: all samples were deleted.
+	// Data is a chunk of package chunk, or the bytes of AppendExemplars. It is nil if all samples were deleted.
 	Data []byte
 }
 

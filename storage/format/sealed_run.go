@@ -10,7 +10,8 @@ import (
 const sealedRunVersion = 1
 
 // SealedRunKey returns the key of a row of table defined which records that a run of a stream's blobs, starting with
-// number first, is sealed. Its number is negative; the definitions in the same partition have positive numbers.
+// number first, is sealed. The number in the key is negative; the keys of definitions in the same partition have
+// positive numbers.
 func SealedRunKey(writer string, first int64) engine.Key {
 	return engine.Key{engine.Text(writer), engine.Int(-1 - first)}
 }

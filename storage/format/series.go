@@ -86,8 +86,8 @@ func FloorDiv(a, b int64) int64 {
 	return q
 }
 
-// PartitionOf spreads series over n partitions by jump consistent hashing: when n grows, the min number of series
-// changes its partition (Lamping and Veach, "A Fast, Minimal Memory, Consistent Hash Algorithm", 2014).
+// PartitionOf spreads series over n partitions by jump consistent hashing: when n grows, as few series as possible
+// change their partition (Lamping and Veach, "A Fast, Minimal Memory, Consistent Hash Algorithm", 2014).
 func PartitionOf(hash uint64, n int) int {
 	var b, j int64 = -1, 0
 	for j < int64(n) {

@@ -12,7 +12,7 @@ import (
 // The rows of a metric in a window are one partition of the engine's table, whose size must be limited. If a metric has
 // many or long series, the sealer spreads them over shards by their ids, and adds shards when the metric grows. Table
 // shards has the number of shards. It is written before the first row that needs it, and readers read all shards. A
-// series whose metric has grown has rows in two shards.
+// series whose metric has grown may have rows in multiple shards.
 const (
 	// shardRows and shardBytes are the approximate size of a shard in a window: half of the recommended max size of a
 	// Cassandra partition, because late samples are added later.

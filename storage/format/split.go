@@ -47,7 +47,7 @@ func SplitSamples(samples *chunk.Samples) []*chunk.Samples {
 	return out
 }
 
-// countFitting returns how many of the first histograms fit in a chunk, at least one.
+// countFitting returns how many histograms from the start of hs fit in one chunk. It returns at least 1.
 func countFitting(hs []chunk.Histogram) int {
 	bytes := 0
 	for i, h := range hs {

@@ -40,7 +40,8 @@ const (
 	// when it is in force. The row in force replaces the announced one, and its removal has the same timestamp.
 	AnnouncedTimestamp = 1
 	TombstoneTimestamp = 2
-	// MaxTombstoneBytes is the max size of the row without its held cuts, MaxHeldCutBytes the max size of these.
+	// MaxTombstoneBytes is the max size of the row without its held cuts, MaxHeldCutBytes the max size of the held
+	// cuts.
 	MaxTombstoneBytes = 64 << 10
 	MaxHeldCutBytes   = 256 << 10
 )
@@ -157,8 +158,8 @@ func (d *Tombstone) TouchesSlot(p *Periods, slot int64) bool {
 	return d.Touches(p.SlotStart(slot), p.SlotEnd(slot))
 }
 
-// HeldCut makes a delete apply to the held rows of a cluster's replicas that a writer has written, up to a number.
-// These existed when the delete was requested; rows with higher numbers are newer.
+// HeldCut selects held rows to which a delete applies: the rows that Writer wrote for the replicas of Cluster, up to
+// number Seq. These rows existed when the delete was requested; rows with higher numbers are newer.
 type HeldCut struct {
 	Cluster, Writer string
 	Seq             int64

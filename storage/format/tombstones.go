@@ -100,9 +100,10 @@ func RemoveSamples(s *chunk.Samples, gone func(t int64) bool) {
 	*s = left
 }
 
-// TrimBuckets removes each bucket whose samples are all covered by one of the deletes that due returns for the bucket's
-// end. If a delete covers a part of a bucket, the bucket is kept and gets the flag HasDeleted, because its deleted
-// samples can't be separated. It reports whether it changed anything. b must have all columns.
+// TrimBuckets removes the buckets whose samples are all deleted. due(end) returns the deletes to apply to the buckets
+// that end at end; a bucket is removed only if a single one of them covers all its samples. If a delete covers a part
+// of a bucket, the bucket is kept and gets the flag HasDeleted, because its deleted samples can't be separated.
+// TrimBuckets reports whether it changed b. b must have all columns.
 func TrimBuckets(b *rollup.Buckets, due func(end int64) Tombstones) (changed bool) {
 	gone := map[int64]bool{}
 	for i, end := range b.End {
@@ -121,7 +122,8 @@ func TrimBuckets(b *rollup.Buckets, due func(end int64) Tombstones) (changed boo
 	return changed || len(gone) > 0
 }
 
-// HidesBucket reports whether a delete for which counts returns true covers the whole bucket.
+// HidesBucket reports whether any of the deletes covers the whole bucket. It considers only deletes for which counts
+// returns true.
 func (ds Tombstones) HidesBucket(end, width int64, counts func(*Tombstone) bool) bool {
 	for _, d := range ds {
 		if d.Covers(end-width, end) && counts(d) {

@@ -16,9 +16,9 @@ func (h *Head) HashAlias(key []byte, space uint64) AliasHash {
 const aliasBytes = 32
 
 // maxAliases bounds the aliases of one series. A series has multiple aliases if senders name it differently and rules
-// make the labels equal. Further aliases aren't stored: Define is called for them each time. Once that has happened
-// more than crowdedAliases times and more often than the tenant has series, all of the tenant's aliases are deleted, to
-// make room for the current ones.
+// make the labels equal. Further aliases aren't stored: Define is called for them each time. All of a tenant's aliases
+// are deleted once the number of its rejected aliases exceeds both crowdedAliases and the number of its series. This
+// makes room for the aliases in current use.
 const (
 	maxAliases     = 8
 	crowdedAliases = 1024

@@ -30,7 +30,8 @@ type Appender struct {
 }
 
 // NewAppender returns the only appender of a head. Its blobs carry the name writer, and a blob that has reached
-// blobBytes gets no further samples. If isOld reports true for a slot, each blob of the slot defines all of its series.
+// blobBytes gets no further samples. If isOld reports true for a slot, each blob of the slot defines all series of its
+// samples.
 func NewAppender(h *Head, writer string, blobBytes int, isOld func(slot int64) bool) *Appender {
 	a := &Appender{h: h, writer: writer, isOld: isOld}
 	a.builders.New = func() any { return &streamBuilder{writer: writer, full: blobBytes} }
@@ -40,8 +41,8 @@ func NewAppender(h *Head, writer string, blobBytes int, isOld func(slot int64) b
 // Begin begins a commit.
 func (a *Appender) Begin() { a.gens, a.streams = a.gens[:0], a.streams[:0] }
 
-// Stage adds samples to the blobs of their streams. Samples equal to the previous one of their series are skipped;
-// their number is returned.
+// Stage adds samples to the blobs of their streams. A sample that equals the previous sample of its series is skipped.
+// repeats is the number of skipped samples.
 func (a *Appender) Stage(samples []Sample, exemplars []EncodedExemplar) (repeats int) {
 	life := &a.h.life
 	life.RLock()
@@ -181,7 +182,7 @@ func (a *Appender) Publish(now time.Time) (staged int) {
 	return staged
 }
 
-// releaseGeneration ends a generation's part in the commit.
+// releaseGeneration takes the stream builder from a generation at the end of a commit and returns it to the pool.
 func (a *Appender) releaseGeneration(g *Generation) {
 	g.builder.releaseChunks()
 	a.builders.Put(g.builder)

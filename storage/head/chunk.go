@@ -54,7 +54,7 @@ type Chunk struct {
 	size uint16
 	data *byte
 	// The state of the tail's encoder: the time, interval, start time and value of the previous sample. An empty tail
-	// has zeros, so that its first interval is that from the generation's start.
+	// has zeros, so the first interval is counted from the generation's start.
 	t, delta int32
 	st       int64
 	v        uint64
@@ -204,8 +204,8 @@ func (s *Chunk) bytes() int64 {
 //	+-----------------------------------------+---------------+---------------------------+
 //
 // where lead is the number of zero bytes before the n significant ones. A sample with the same value and the same
-// interval as the previous one takes one byte. The first interval is that from the generation's start. Timestamps are
-// within ±maxTime, so that ΔΔt leaves two bits free. It returns by how many bytes the head chunk grew.
+// interval as the previous one takes one byte. The first interval is counted from the generation's start. Timestamps
+// are within ±maxTime, so that ΔΔt leaves two bits free. It returns by how many bytes the head chunk grew.
 func (s *Chunk) appendFloat(t, st int64, v uint64) int {
 	before := s.tailRoom()
 	at := s.offsetOf(t)

@@ -6,8 +6,8 @@ import (
 	"sort"
 )
 
-// Chunks is the list of head chunks of a series; most series have at most one. Lists are immutable values. They share
-// memory, so that only one of multiple copies may be extended by WithChunk.
+// Chunks is the list of head chunks of a series; most series have at most one. A list is an immutable value. Copies of
+// a list share memory, so only one of them may be extended by WithChunk.
 type Chunks struct {
 	one  *Chunk    // the head chunk, or any of multiple ones; nil: there is none
 	many *[]*Chunk // all, sorted by slot; nil: there is at most one
@@ -40,8 +40,9 @@ func (l Chunks) haveSamplesIn(minT, maxT int64) bool {
 
 func (l Chunks) IsEmpty() bool { return l.one == nil }
 
-// WithChunk returns the list with another head chunk. During a backfill of months a series has hundreds. A chunk of the
-// last slot is appended in amortized constant time, into spare capacity beyond the length of all copies.
+// WithChunk returns the list with another head chunk. During a backfill of months a series has hundreds of head chunks.
+// So a chunk of the last slot is appended in amortized constant time, into spare capacity beyond the length of all
+// copies.
 func (l Chunks) WithChunk(st *Chunk) Chunks {
 	if l.IsEmpty() {
 		return Chunks{one: st}

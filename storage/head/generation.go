@@ -24,8 +24,8 @@ type Generation struct {
 	chunks []*Chunk
 	// definers are the rows that later blobs of other writers may depend on.
 	definers []definer
-	// index finds head chunks while the generation belongs to no slot partition; nil afterwards: they are found by
-	// their series.
+	// index finds head chunks while the generation belongs to no slot partition. It is nil afterwards, because head
+	// chunks are then found by their series.
 	index map[*Series]*Chunk
 	// builder collects the blobs of the current commit. Only the committer uses it.
 	builder *streamBuilder
@@ -35,7 +35,8 @@ type Generation struct {
 	// chunks. The partition's lock guards both.
 	dropped bool
 	touched time.Time
-	// since is the time when this process wrote the first rows; zero if the generation has rows that were read.
+	// since is the time when this process wrote the first rows. It is zero if the generation has rows that were read
+	// from the staging log.
 	since time.Time
 }
 

@@ -63,7 +63,7 @@ type Tenant struct {
 	metrics map[string]*metricMembers
 }
 
-// metricMembers holds the series of a metric. set is an index of the first inSet of them.
+// metricMembers holds the series of a metric. set is an index of the first inSet series.
 type metricMembers struct {
 	of     *TenantMetric
 	series []*Series
@@ -115,8 +115,9 @@ func (h *Head) TenantOrNone(name string) *Tenant {
 // IsUnknown reports whether the tenant isn't in the head.
 func (t *Tenant) IsUnknown() bool { return t.metrics == nil }
 
-// Define finds or creates the series with the given labels, which the head then owns. Before it creates a series it
-// calls mayEnter under the tenant's lock, and returns its error; nil: always create.
+// Define finds or creates the series with the given labels, which the head then owns. If mayEnter isn't nil, Define
+// calls it under the tenant's lock before creating a series, and returns the error of mayEnter instead of creating the
+// series.
 func (h *Head) Define(t *Tenant, ls labels.Labels, mayEnter func(*Tenant) error) (*Series, error) {
 	set := format.AppendSeriesSet(make([]byte, 0, 256), ls)
 	id := format.SeriesIDOfSet(set)

@@ -63,9 +63,9 @@ const (
 	selectedAtOnce = 1024
 )
 
-// Select yields the matching series of a tenant that have samples in [minT, maxT], until ctx is canceled. scan is for
-// callers that keep few of the series: unless a matcher selects by value, each series is tested, and no memory is used
-// for a list of all of them.
+// Select yields the matching series of a tenant that have samples in [minT, maxT], until ctx is canceled. If scan is
+// set and no matcher selects by value, each series is tested, without building a list of the matching series. scan is
+// for callers that keep few of the series.
 func (h *Head) Select(
 	ctx context.Context, tenant string, ms []*labels.Matcher, minT, maxT int64, scan bool,
 ) iter.Seq2[*Series, Snapshot] {

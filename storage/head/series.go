@@ -39,7 +39,7 @@ type Series struct {
 	// dead is set once the series was released from the head; the head's life guards it.
 	dead    bool
 	aliases uint8  // number of aliases; guarded by the tenant's lock
-	part    uint16 // of the head
+	part    uint16 // partition in the first period
 	// class is the retention class in the lowest 8 bits; the other bits are the tag of the list of classes that
 	// determined it, see ClassForTag.
 	class atomic.Uint32
@@ -110,7 +110,8 @@ func (s *Series) ClassForTag(tag uint32) (class int64, ok bool) {
 	return int64(v & 0xff), v>>8 == tag
 }
 
-// SetClass sets the class that the list with a tag determines, replacing the class by another list.
+// SetClass sets the class that the list of classes with this tag determines. It replaces the class that another list
+// determined.
 func (s *Series) SetClass(tag uint32, class int64) { s.class.Store(tag<<8 | uint32(class)) }
 
 // Written gives the location of a labels row for each resolution.

@@ -37,7 +37,8 @@ func (h *Head) addChunkBytes(st *Chunk, n int) {
 	}
 }
 
-// RejectsSeries reports whether new series of a tenant are rejected. most is the head's bound in bytes, 0: unbounded.
+// RejectsSeries reports whether new series of a tenant are rejected. most is the head's bound in bytes; 0 means
+// unbounded. The table shows which samples are accepted:
 //
 //	size of the head                                  tenants with their fair share or more    other tenants
 //	from most                                         no new series                            everything

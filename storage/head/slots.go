@@ -85,7 +85,7 @@ func (c *openSlot) followerGeneration(start int64) *Generation {
 	return c.followed
 }
 
-// eachGeneration calls f for all generations. The partition's lock must be held for this and the following methods.
+// eachGeneration calls f for all generations. The partition's lock must be held.
 func (c *openSlot) eachGeneration(f func(*Generation)) {
 	for _, g := range c.closed {
 		f(g)
@@ -103,7 +103,7 @@ func (c *openSlot) bytes() (n int64) {
 	return n
 }
 
-// lastTouched returns the time of the last write; zero if there was none.
+// lastTouched returns the time of the last write, or zero if there was none. The partition's lock must be held.
 func (c *openSlot) lastTouched() (last time.Time) {
 	c.eachGeneration(func(g *Generation) {
 		if g.touched.After(last) {
@@ -161,8 +161,8 @@ func (h *Head) WrittenSince(at SlotPartition) (since time.Time) {
 	return since
 }
 
-// RestingBytes returns the size of the slots of a partition for which rests returns true, given the time of the last
-// write.
+// RestingBytes returns the total size of some slots of a partition: those for which rests returns true. touched is the
+// time of the last write to the slot.
 func (h *Head) RestingBytes(partition int, rests func(slot int64, touched time.Time) bool) (bytes int64) {
 	p := h.partition(partition)
 	p.mu.RLock()
@@ -318,8 +318,8 @@ func (h *Head) AdoptGeneration(g *Generation) {
 	c.closed = append(c.closed, g)
 }
 
-// PublishRow adds the samples of a decoded row to the head. whole is set if the head has all of its samples, so that
-// sealing need not read the row again. defines is set if the row's definitions must be kept.
+// PublishRow adds the samples of a decoded row to the head. whole is set if the head then has all samples of the row,
+// so that sealing need not read the row again. defines is set if the row's definitions must be kept.
 func (h *Head) PublishRow(d *Decoder, r format.StageRow, whole, defines bool, now time.Time) {
 	h.life.RLock()
 	defer h.life.RUnlock()
