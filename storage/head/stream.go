@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// Stream is the state of decoding a writer's blobs in one slot partition: the series that they define.
+// Stream is the state of decoding a writer's blobs in one slot partition: the series that these blobs define.
 type Stream struct {
 	epochs  map[int64]*epochRefs
 	damaged bool
@@ -42,7 +42,7 @@ func (st *Stream) PruneEpochs() {
 // ReleaseDefinitions releases all definitions of the stream.
 func (st *Stream) ReleaseDefinitions() { st.epochs = nil }
 
-// epochRefs are the series of an epoch by number, starting at 1. All series up to whole are known.
+// epochRefs are the series of an epoch by number, starting at 1. All series with numbers up to whole are known.
 type epochRefs struct {
 	refs  []streamRef
 	whole uint32
@@ -131,7 +131,7 @@ func (d *Decoder) Release() {
 	buffer := d.samples[:cap(d.samples)]
 	d.defined, d.samples, d.orphans = nil, nil, 0
 	if len(buffer) > 0 {
-		clear(buffer) // they refer to blobs
+		clear(buffer) // the samples refer to blobs
 		buffer = buffer[:0]
 		sampleBuffers.Put(&buffer)
 	}
@@ -192,8 +192,8 @@ func (d *Decoder) readDefinitions(ctx context.Context, before format.StageRow) e
 	return d.learn(ctx, d, before)
 }
 
-// AddDefinitions adds the definitions of a blob that belongs to the open epoch. It ignores other blobs and corrupt
-// ones: these are reported when their samples are read.
+// AddDefinitions adds the definitions of a blob that belongs to the open epoch. It ignores blobs of other epochs. It
+// also ignores corrupt blobs, which are reported when their samples are read.
 func (d *Decoder) AddDefinitions(blob []byte) {
 	var reader format.BlobReader
 	if err := reader.Open(blob); err == nil && reader.Epoch == d.reader.Epoch {
@@ -273,8 +273,8 @@ func (d *Decoder) addSample(r readSample) error {
 	return nil
 }
 
-// AddTo adds the samples to a generation. If it belongs to a slot partition, the partition's lock and the head's life
-// must be held, and the samples are added to the head's account.
+// AddTo adds the samples to a generation. If the generation belongs to a slot partition, the partition's lock and the
+// head's life must be held, and the samples are added to the head's account.
 func (d *Decoder) AddTo(g *Generation) {
 	for i := range d.samples {
 		r := &d.samples[i]

@@ -96,8 +96,8 @@ func (t *table[T]) remove(gone func(*T) bool) {
 	}
 }
 
-// copyTo copies the entries for which gone returns false to a table of nearly twice as many slots. stay is their
-// number.
+// copyTo replaces the slots of the table with new slots that contain only the entries for which gone returns false.
+// stay is the number of these entries; there are nearly twice as many new slots.
 func (t *table[T]) copyTo(stay int, gone func(*T) bool) {
 	slots := newTableSlots[T](max(16, stay*15/8))
 	if old := t.slots.Load(); old != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// filterVersion is the first byte of a filter of a page of labels. It is a Bloom filter of the terms of the page's
-// series:
+// filterVersion is the first byte of a filter of a page of labels. The filter is a Bloom filter of the terms of the
+// page's series:
 //
 //	+---------+---------+--------+- - - - -+--------+
 //	| version | entries | probes | bits    | crc32c |
@@ -30,11 +30,11 @@ const filterVersion = 1
 const (
 	filterHead = 3
 	// termBits is the number of bits per term, and filterProbes the number of bits that a term sets. About eight in a
-	// thousand missing terms are false positives. With two more bits these would be three, but the additional bits
-	// would cost as many bytes to read as the pages that are opened unnecessarily.
+	// thousand missing terms are false positives. With two more bits per term, about three in a thousand would be false
+	// positives, but the additional bits would cost as many bytes to read as the pages that are opened unnecessarily.
 	termBits     = 10
 	filterProbes = 7
-	// maxProbes is the max number of probes that is accepted.
+	// maxProbes is the max number of probes in a filter that ParseFilter accepts.
 	maxProbes = 32
 )
 
@@ -144,7 +144,7 @@ func (t *termSet) insert(hash uint64) {
 	t.n++
 }
 
-// notZero replaces the hash 0, which has another meaning.
+// notZero replaces the hash 0, which marks a free slot, by 1.
 func notZero(hash uint64) uint64 { return max(hash, 1) }
 
 // setBits sets the bits of all terms.

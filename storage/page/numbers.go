@@ -243,7 +243,7 @@ func (r *scanner) makeBytes(n int) []byte {
 	return x
 }
 
-// scanner reads the parts of a page in order, and records whether they ended early.
+// scanner reads the parts of a page in order, and records whether the page ended before a part was complete.
 type scanner struct {
 	b     []byte
 	short bool

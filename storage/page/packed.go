@@ -19,8 +19,8 @@ import (
 // maxAlphabet is the max number of different bytes that are packed.
 const maxAlphabet = 128
 
-// packedWithin is the max excess of packed bytes over their entropy, per byte, in units of log2. The engine's
-// compression has about the same excess, because it uses one code for all columns.
+// packedWithin is the max excess of packed bytes over their entropy, per byte, in the units of function log2. The
+// engine's compression has about the same excess, because it uses one code for all columns.
 const packedWithin = 3 << (logFraction - 2)
 
 // packBytes packs the bytes of dst from an index on, if that makes the compressed page smaller. ok reports whether it

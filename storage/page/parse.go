@@ -70,8 +70,8 @@ func Parse(b []byte) (*Page, error) {
 	return p, nil
 }
 
-// LabelsOf returns Head.Labels of a page of another kind than Labels, as a subslice. ok is false for other bytes, for
-// which Parse returns the error. It doesn't verify the checksum.
+// LabelsOf returns Head.Labels of a page, as a subslice of b. The page must not be of kind Labels. ok is false for
+// bytes that aren't such a page; call Parse for the error. LabelsOf doesn't verify the checksum.
 func LabelsOf(b []byte) (labels []byte, ok bool) {
 	const from = 3
 	if len(b) < from+LabelsIDLen || b[0] != pageVersion || Kind(b[1]) == Labels || Kind(b[1]) >= kindsEnd {
@@ -157,7 +157,7 @@ type joiner struct {
 
 var joiners = sync.Pool{New: func() any { return new(joiner) }}
 
-// Part selects fields of values of kind Rollups; nil: all.
+// Part selects fields of values of kind Rollups. A nil Part selects all fields.
 type Part struct {
 	numbers [1 + rollup.FieldNumbers]bool
 	texts   [1 + rollup.FieldTexts]bool

@@ -38,7 +38,7 @@ func appendPositions(dst, at []byte) []byte {
 	return dst
 }
 
-// readPositions reads the positions of n entries; nil: 0 to n − 1.
+// readPositions reads the positions of n entries. at is nil if they are 0 to n − 1.
 func (r *scanner) readPositions(n int) (at []byte, err error) {
 	switch form := r.readByte(); form {
 	case positionsAll:

@@ -102,7 +102,8 @@ func (c *texts) at(i int, memory []byte) (text, grown []byte) {
 	return memory[from:len(memory):len(memory)], memory
 }
 
-// readTexts reads a column of n texts. size returns the usual size of text i for form 5; nil: this form is invalid.
+// readTexts reads a column of n texts. size returns the usual size of text i, for form 5. If size is nil, form 5 is
+// invalid.
 func (r *scanner) readTexts(n int, size func(i int) int) (c texts, err error) {
 	form := r.readByte()
 	c = texts{form: form &^ textsPacked, n: n}
@@ -179,7 +180,7 @@ func (r *scanner) readStored(c *texts, isPacked bool, n int) (err error) {
 	return nil
 }
 
-// readRagged reads texts of these lengths.
+// readRagged reads texts whose lengths may differ. length returns the length of text i.
 func (r *scanner) readRagged(c *texts, isPacked bool, length func(i int) uint64) error {
 	c.ends = make([]uint32, c.n)
 	end, most := uint64(0), min(uint64(r.maxBytes(isPacked)), math.MaxUint32)

@@ -35,7 +35,7 @@ func nextBucketFirst(last string) string { return idOfPrefix(idPrefix(last) + 1)
 func idOfPrefix(p uint16) string { return string([]byte{byte(p >> 8), byte(p)}) + noID[2:] }
 
 // bitsFor returns the number of bits that the ids of a bucket share, so that a bucket contains about most/2 to most
-// series. ids are sorted; the density of other ids is assumed to be the same.
+// series. ids must be sorted. bitsFor assumes that the metric has the same density of series outside the range of ids.
 func bitsFor(ids []string, most int) (bits int) {
 	if len(ids) < 2 {
 		return 0

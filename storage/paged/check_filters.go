@@ -12,8 +12,8 @@ import (
 )
 
 // CheckFilters verifies the filters of a partition of raw, r5m or r1h: each labels page must have a filter with all of
-// its labels, and each filter a page. It calls report for each violation. It skips unreadable labels pages, which Scan
-// reports.
+// its labels, and each filter must belong to a page. It calls report for each violation. It skips unreadable labels
+// pages, which Scan reports.
 func (r *Rows) CheckFilters(ctx context.Context, table *engine.Table, partition engine.Key, report func(error)) error {
 	t := tablesOf(table)
 	if t == nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// reports is the state of a scan for reports of damage. A gap of rows that extends to the end of the part of the range
-// that was read is reported once the row after it is known.
+// reports is the state of a scan for reports of damage. The scan reads its range in parts. A gap that extends to the
+// end of a part is reported later, when the row after the gap is known.
 type reports struct {
 	last engine.Key // key of the last row that was yielded, or skipped before the scan restarted; nil if there is none
 	text []byte     // memory of last
@@ -61,7 +61,7 @@ func (s *scan) partDamaged(rows *engine.Range) {
 	begins := len(rows.From) == len(s.rows.From) && engine.Compare(rows.From, s.rows.From) == 0
 	ends := len(rows.To) == len(s.rows.To) && engine.Compare(rows.To, s.rows.To) == 0
 	rows.Damaged = func(d engine.Damage) {
-		if d.After != nil { // May be the key of an unwanted row, which ends the previous gap.
+		if d.After != nil { // This may be the key of an unwanted row. The row ends the previous gap.
 			s.reportGap(d.After)
 		} else if !begins {
 			if s.reports.open != nil { // The gap continues from the previous part.

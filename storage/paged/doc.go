@@ -32,8 +32,9 @@
 //
 // The level of a page is the number of bits that the ids of its bucket share. Each write chooses it so that a bucket
 // has about 128 to 256 series of the metric; a partition may have pages of multiple levels. Readers process all levels
-// together, bucket by bucket, see segment.go. The levels of a segment are cached: by a process that owns its engine
-// until it writes pages of the segment, and in a shared store for a version of the window, see levels.go.
+// together, bucket by bucket, see segment.go. A process that owns its engine caches the levels of a segment until it
+// writes pages of the segment. In a shared store, the cached levels are valid for one version of the window, see
+// levels.go.
 //
 // # Filters
 //
@@ -46,7 +47,7 @@
 //
 // Located contains the positions of these series in labels pages. With it, Chunks doesn't compute the ids of other
 // series, and opens only data pages with entries of these series. See filters.go for which pages have filters, and how
-// readers handle pages without.
+// readers handle pages without filters.
 //
 // # Rows supersede entries
 //

@@ -198,8 +198,8 @@ func (r *Rows) idsOf(
 	return found, nil
 }
 
-// readIDs reads the ids of the labels page that a data page refers to. It returns none if the data page no longer
-// exists either.
+// readIDs reads the ids of the labels page that a data page refers to. It returns none if neither the labels page nor
+// the data page exists any more.
 func (r *Rows) readIDs(
 	ctx context.Context, t *tables, partition engine.Key, p *heldPage, version string,
 ) (found ids, err error) {

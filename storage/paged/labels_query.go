@@ -229,7 +229,7 @@ func (f *finder) addPage(row engine.Row) error {
 	return f.chargeFrom(before)
 }
 
-// chargeFrom charges the found rows from index first on.
+// chargeFrom calls charge with the size of the found rows whose index is at least first.
 func (f *finder) chargeFrom(first int) error {
 	n := 0
 	for _, row := range f.found[first:] {

@@ -24,7 +24,7 @@ type Located struct {
 	name string
 }
 
-// namedLocated is the number of names given.
+// namedLocated is how many names have been assigned to Located values.
 var namedLocated atomic.Uint64
 
 // located contains the positions of series in a labels page.
@@ -57,8 +57,8 @@ func (l *Located) cacheKey(metric, version string, some bool) labelsKey {
 	return labelsKey{metric, version}
 }
 
-// find returns the positions in the labels page of a data page with this value. ok is false if l doesn't cover that
-// page.
+// find returns the wanted positions in the labels page that a data page refers to. value is the value of the data page.
+// ok is false if l doesn't cover the labels page.
 func (l *Located) find(value []byte) (found located, ok bool) {
 	if l == nil {
 		return located{}, false

@@ -181,8 +181,9 @@ func (p *packer) recordWritten(m *engine.Mutation, rows []int, open *openPage) {
 // valueBytes is the approximate overhead of a cached value.
 const valueBytes = 48
 
-// dataPage returns a page of the chunks with a start of the series with the indices places. It also returns the
-// mutations that the page replaces, and the positions of the series in the labels page; nil: 0, 1, 2, …
+// dataPage returns a page of chunks with one start: those of the series whose indices are places. It also returns the
+// mutations that the page replaces, and the positions of these series in the labels page. The positions are nil if they
+// are 0, 1, 2, …
 func (p *packer) dataPage(
 	bucket, version string, series []newSeriesRows, places []int, start int64,
 ) (m engine.Mutation, rows []int, at []byte) {
@@ -261,7 +262,7 @@ func (p *packer) batches() []engine.Batch {
 // mutationBytes is the size of a mutation as counted in engine.MaxBatch.
 func mutationBytes(m *engine.Mutation) int { return keyBytes(m.Clustering) + len(m.Value) }
 
-// keyBytes is at least the size of a key as counted in engine.MaxBatch.
+// keyBytes returns an upper bound of the size of a key, as counted in engine.MaxBatch.
 func keyBytes(key engine.Key) (n int) {
 	for _, v := range key {
 		n += 8 + len(v.Text)

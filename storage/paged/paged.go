@@ -13,7 +13,7 @@ import (
 type Options struct {
 	// Shared is set if other processes write and remove pages of the engine, which is on other machines. Cached facts
 	// about a segment are then valid for one version of its window, see Wanted.Version, pages are small enough to be
-	// cells, and data pages have keys that were never used before.
+	// Cassandra cells, and data pages have keys that were never used before.
 	Shared bool
 	// Least is the min number of new series of a batch that are packed. 0 means 8.
 	Least int
@@ -53,7 +53,8 @@ type limits struct {
 	batchBytes  int // max size of a batch of pages
 	gatherBytes int // size of the pages of a level that a reader holds, in addition to one bucket's pages
 	fewest      int // min number of entries per page; fewer entries stay rows
-	// compactBytes is the approximate size of the rows that Compact replaces at once. Writers wait during that time.
+	// compactBytes is the approximate size of the rows that Compact replaces at once. Writers wait during each
+	// replacement.
 	compactBytes int
 	// filtered is the min number of new series in a write to a partition for which the filters of its labels pages
 	// contain labels.
@@ -222,9 +223,10 @@ func saltedVersionOf(value, salt []byte) string {
 	return string(h.Sum(nil)[:engine.IDLen])
 }
 
-// nextVersionOf returns the version of a page that replaces a page with another version, or "" if there is none. Unless
-// salt is nil, it is the old version plus up to 2^96, so that the new key follows the old one. A scan that fetches
-// pages in parts, and passes the new key before the new page is written, has then already read the old page.
+// nextVersionOf returns the version of a page that replaces a page with another version, or "" if there is no such
+// version. Unless salt is nil, it is the old version plus up to 2^96, so that the new key follows the old one. A scan
+// that fetches pages in parts, and passes the new key before the new page is written, has then already read the old
+// page.
 func nextVersionOf(version string, value, salt []byte) string {
 	if salt == nil {
 		return versionOf(value)

@@ -59,7 +59,7 @@ type scan struct {
 	stale func(id string)
 	// left, if set, is called with unreadable chunks, see Unreadable.
 	left func(Unreadable)
-	// spans, if set, is called with the entries of pages instead of yield, see Spans.
+	// spans, if set, is called instead of yield for the entries of pages, see Spans.
 	spans func(ChunkSpan) error
 	yield func(engine.Row, error) bool
 	n     int // rows yielded
@@ -233,7 +233,7 @@ func (s *scan) nextPart(from, to engine.Key) engine.Range {
 // the engine.
 const cancelEvery = 64
 
-// emit yields a row. It returns errEnough if it was the last row.
+// emit yields a row. It returns errEnough if the caller wants no more rows.
 func (s *scan) emit(row engine.Row) error {
 	if s.rows.Damaged != nil {
 		s.setPosition(row.Clustering)

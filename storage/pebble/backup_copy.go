@@ -22,7 +22,7 @@ import (
 // copier copies the files of a directory.
 type copier struct {
 	ctx      context.Context
-	files    vfs.FS // the file system for changes of to
+	files    vfs.FS // the file system for all changes in to
 	lineage  Lineage
 	from, to string
 	before   string // the previous backup; "": none
@@ -112,7 +112,7 @@ func (c *copier) addExpected(entries []fs.DirEntry, known map[string]backedUpFil
 // copied.
 const verifyShare = 4
 
-// copyFile copies a file. The copy is durable when it returns.
+// copyFile copies a file. The copy is durable when copyFile returns.
 func (c *copier) copyFile(name string) (f backedUpFile, err error) {
 	in, err := os.Open(filepath.Join(c.from, name))
 	if err != nil {

@@ -44,7 +44,7 @@ func CheckBackupFolder(folder string) error {
 	return nil
 }
 
-// removeBackup removes a backup from a folder. It is renamed first. So an interrupted removal leaves either the
+// removeBackup removes a backup from a folder. The backup is renamed first. So an interrupted removal leaves either the
 // complete backup or an incomplete one, which the next backup removes.
 func removeBackup(files vfs.FS, folder, name string) error {
 	dir := filepath.Join(folder, name)

@@ -32,8 +32,8 @@ type StoredBackup struct {
 	// Incomplete describes the files of the backup that are missing or have a wrong size. Wrong contents are found only
 	// by FolderVerifier.
 	Incomplete []string `json:"incomplete,omitempty"`
-	// Unreadable is the reason why the list of files can't be read, or empty if it can. If it is set, of the other
-	// fields only Name and Taken are.
+	// Unreadable is the reason why the list of files can't be read, or empty if it can. If Unreadable is set, only Name
+	// and Taken of the other fields are set.
 	Unreadable string `json:"unreadable,omitempty"`
 }
 

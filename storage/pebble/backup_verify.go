@@ -88,7 +88,8 @@ func VerifyLogs(dir string) (damaged []string) {
 	return damaged
 }
 
-// isUndamaged reports whether a backup had no damage when it was made, and all of its files exist with their sizes.
+// isUndamaged reports whether a backup had no damage when it was made, and all of its files exist with their recorded
+// sizes.
 func isUndamaged(folder, name string) bool {
 	dir := filepath.Join(folder, name)
 	list, err := readList(dir)

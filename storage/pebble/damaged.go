@@ -73,7 +73,7 @@ func (d *damaged) put(table uint64, found []badRange) {
 	d.verified[table] = time.Now()
 }
 
-// isNew reports whether a table wasn't verified within verifyInterval.
+// isNew reports whether a table wasn't verified within the last verifyInterval.
 func (d *damaged) isNew(table uint64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

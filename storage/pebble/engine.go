@@ -122,8 +122,8 @@ func Open(dir string, opts Options) (*Engine, error) {
 }
 
 // OpenContext is like Open, but also returns when ctx ends. The open then ends in the background, and the directory
-// stays locked until then. If files can't be written, it stays locked until the process exits, because Pebble can't be
-// stopped.
+// stays locked until then. If files can't be written, the directory stays locked until the process exits, because
+// Pebble can't be stopped.
 func OpenContext(ctx context.Context, dir string, opts Options) (*Engine, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err

@@ -117,8 +117,8 @@ type keyDecoder struct {
 	scratch []byte
 }
 
-// decode decodes a key. The result is valid until the next call, and as long as b is unchanged: its texts refer to b,
-// which avoids copying an id per row.
+// decode decodes a key. The result is valid until the next call, and as long as b is unchanged: the texts of the result
+// refer to b, which avoids copying an id per row.
 func (d *keyDecoder) decode(fields []engine.Field, b []byte) (engine.Key, error) {
 	d.key = d.key[:0]
 	d.scratch = d.scratch[:0]

@@ -48,7 +48,8 @@ type ledger struct {
 	fs  vfs.FS
 	dir string
 
-	// noting is held while the note is written, and while an entry is removed from it because its file is removed.
+	// noting is held while the note is written, and while the entry of a file is removed from the note because the file
+	// is removed.
 	noting sync.Mutex
 	isHeld bool // the engine isn't complete, and no note is written; guarded by noting
 	// isWithdrawn is set if there is a withdrawn note.
@@ -379,7 +380,8 @@ func (l *ledger) lengths() map[string]int64 {
 	return lengths
 }
 
-// The methods below are called before and after Pebble's operations on files, which they track.
+// The methods below are called before and after Pebble's operations on files, so that the ledger knows the state of the
+// files.
 
 func (l *ledger) recordCreated(path string) {
 	if name, ok := l.name(path); ok {

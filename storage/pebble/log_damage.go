@@ -31,7 +31,8 @@ const (
 	lastChunkType  = 12
 )
 
-// logChunk returns the size of a chunk at the start of p, and the synced size in it; 0: there is no valid chunk.
+// logChunk returns the size of a chunk at the start of p, and the synced size in the chunk's header. Both are 0 if p
+// doesn't start with a valid chunk.
 func logChunk(p []byte, number uint64) (size int, synced int64) {
 	if len(p) < logChunkHeader || p[6] < firstChunkType || p[6] > lastChunkType ||
 		binary.LittleEndian.Uint32(p[7:]) != uint32(number) {
@@ -47,8 +48,8 @@ func logChunk(p []byte, number uint64) (size int, synced int64) {
 // findSyncedDamage looks for proof that a log isn't torn but damaged: a later chunk that was written after the first
 // invalid one had been synced. from is the end of the last complete record. It returns the position of the invalid
 // chunk, or -1. Pebble looks for this proof only in later blocks. So it takes a damaged record in the last 32 KiB for a
-// torn one, and it doesn't return the position of other damaged records. No later chunk proves that the last synced
-// records were complete.
+// torn one, and it doesn't return the position of other damaged records. Damage of the last synced records can't be
+// proved, because no chunk was written after their sync.
 func findSyncedDamage(f io.ReaderAt, number uint64, from int64) (at int64, err error) {
 	at = -1
 	block := make([]byte, logBlock)

@@ -41,8 +41,8 @@ type List struct {
 // DisablePauses removes the limit on the rate of reads. It must be called before the list is used.
 func (l *List) DisablePauses() { l.reads.SetLimit(rate.Inf) }
 
-// The rate of reads of bad blocks is badReads per second, after badReadsAtOnce reads. A query for neighboring rows
-// needs about a hundred.
+// Reads of bad blocks are limited to badReads per second, after a burst of badReadsAtOnce reads. A query for
+// neighboring rows needs about a hundred.
 const badReads, badReadsAtOnce = 20, 500
 
 // maxKnown is the max number of files in a list, and the max number of blocks per file.
@@ -75,7 +75,7 @@ const blockTrailerLen = 5
 // trailer.
 var checksumMismatch = regexp.MustCompile(`block (\d+)/(\d+): crc32c checksum mismatch`)
 
-// Record records the damage in an error of a read of a sorted file.
+// Record adds the damaged block that err describes. err is the error of a read of a sorted file.
 func (l *List) Record(path string, err error) {
 	name := filepath.Base(path)
 	block := knownBlock{blockAt{offset: -1}, LocateIn(name, err)}

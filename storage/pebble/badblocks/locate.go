@@ -39,7 +39,7 @@ var filePrefix = regexp.MustCompile(
 	`^(?:pebble: backing file \d+ error: )?(?:(?:pebble/table: invalid table|pebble: file) \d+: )?`,
 )
 
-// errorInFile is an error of Pebble without the file.
+// errorInFile is an error of Pebble whose text omits the name of the file.
 type errorInFile struct{ error }
 
 func (e errorInFile) Error() string { return filePrefix.ReplaceAllString(firstLine(e.error), "") }
