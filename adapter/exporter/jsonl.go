@@ -11,7 +11,8 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// jsonLines writes the format of VictoriaMetrics' /api/v1/export, with one line per series and day:
+// jsonLines writes the format of VictoriaMetrics' /api/v1/export, with one line per series and day, or more if there
+// are more than lineSamples samples:
 //
 //	{"metric":{"__name__":"up","job":"a"},"values":[1,null,"Infinity"],"timestamps":[1798761600125,…],"nan_bits":{"1":"7ff0000000000002"}}
 //

@@ -8,11 +8,12 @@ import (
 	"io"
 )
 
-// Prefix identifies the first bytes of an input by their number and checksums. A run resumes an input only if it starts
-// with the bytes that earlier runs have read. The zero value is the empty prefix.
+// Prefix identifies the first bytes of an input by their number and checksums. A run resumes an input only if the input
+// starts with the bytes that earlier runs have read. The zero value is the empty prefix.
 type Prefix struct {
 	Bytes int64
-	// head is the checksum of the first headBytes bytes at most, sum the checksum of all bytes.
+	// head is the checksum of the first headBytes bytes, or of all bytes if there are fewer. sum is the checksum of all
+	// bytes.
 	head, sum uint64
 }
 

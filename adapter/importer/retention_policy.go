@@ -34,8 +34,9 @@ type PastSamples struct {
 	// Class is the name of the class, "" for series without a class.
 	Class string
 	retention.Durations
-	// Samples counts these samples. RollupsOnly counts samples that an import stores only as rollups; it includes
-	// HoursOnly, which counts samples stored only as 1h rollups. Expired counts samples that an import doesn't store.
+	// Samples counts the samples of the class that are older than its retention of raw samples. RollupsOnly counts
+	// samples that an import stores only as rollups; it includes HoursOnly, which counts samples stored only as 1h
+	// rollups. Expired counts samples that an import doesn't store.
 	Samples, RollupsOnly, HoursOnly, Expired int
 }
 

@@ -395,8 +395,8 @@ func (v *verifier) compareRollups(
 	}
 }
 
-// wholeBuckets returns the samples whose buckets lie within the selected range of time. Of other buckets, the source
-// may have more samples than were read.
+// wholeBuckets returns the samples whose buckets lie within the selected range of time. For the other buckets, the
+// source may have samples that were not read.
 func (v *verifier) wholeBuckets(samples *chunk.Samples, width int64) *chunk.Samples {
 	endOf := func(t int64) int64 { return t + (width-t%width)%width } // end of t's bucket, a multiple of width
 	minT, maxT := int64(math.MinInt64), int64(math.MaxInt64)

@@ -91,8 +91,8 @@ func (p *params) parseEvaluation(metric string, now time.Time) Evaluation {
 	return q
 }
 
-// parseTime returns a parameter as a time in whole milliseconds. If the parameter is missing, time returns the argument
-// otherwise.
+// parseTime returns a parameter as a time in whole milliseconds. If the parameter is missing, parseTime returns the
+// time otherwise.
 func (p *params) parseTime(name string, otherwise time.Time) time.Time {
 	text := p.optional(name)
 	if text == "" {

@@ -21,7 +21,8 @@ type Options struct {
 
 	// Every is the time from a response to the next request. Default 2 min.
 	Every time.Duration
-	// Again is the delay before the retry of a failure or an empty response. It doubles up to Every. Default 5 s.
+	// Again is the delay before a request is repeated after a failure or an empty response. It doubles with each
+	// repetition, up to Every. Default 5 s.
 	Again time.Duration
 	// Timeout bounds a request including its response. Default 30 s.
 	Timeout time.Duration

@@ -16,8 +16,8 @@ import (
 	"github.com/cassia-db/cassia/adapter"
 )
 
-// maxTargetInfo bounds the samples of target_info per request. The translation makes one per half lookback delta
-// between the first and the last point of a resource, which may be decades apart.
+// maxTargetInfo bounds the samples of target_info per request. The translation generates one sample per half lookback
+// delta between the first and the last point of a resource, which may be decades apart.
 const maxTargetInfo = 20_000
 
 // errTargetInfo stops the translation from generating target_info for a resource.

@@ -170,8 +170,9 @@ func (d *decoder) rejectSeries(reason string, err error) {
 	}
 }
 
-// rejectSample counts a sample that wasn't stored because of err: in ruled if a relabeling rule dropped it, otherwise
-// by reason if the store rejected this sample only. It returns all other errors, which fail the request.
+// rejectSample counts a sample that wasn't stored because of err. A sample that a relabeling rule dropped is counted in
+// ruled. If the store rejected only this sample, it is counted in the rejections, by reason. All other errors fail the
+// request, and are returned.
 func (d *decoder) rejectSample(err error, t int64, ruled *int) error {
 	var invalid *storage.InvalidHistogramError
 	switch {

@@ -117,8 +117,8 @@ func TestReleaseFindsASlotThatGoes(t *testing.T) {
 	require.Zero(t, h.Bytes())
 }
 
-// TestStageBesideRevival stages samples of a released series while another goroutine revives it, as a follower of other
-// processes does. Run it with -race.
+// TestStageBesideRevival checks, with -race, that samples of a released series can be staged while another goroutine
+// revives the series, as a follower of other processes does.
 func TestStageBesideRevival(t *testing.T) {
 	h := newTestHead(t)
 	// This series keeps the tenant in the head.

@@ -70,8 +70,8 @@ func Parse(b []byte) (*Page, error) {
 	return p, nil
 }
 
-// LabelsOf returns Head.Labels of a page, as a subslice of b. The page must not be of kind Labels. ok is false for
-// bytes that aren't such a page; call Parse for the error. LabelsOf doesn't verify the checksum.
+// LabelsOf returns Head.Labels of a page, as a subslice of b. ok is false for pages of kind Labels, and for bytes that
+// aren't a page: Parse returns their error. LabelsOf doesn't verify the checksum.
 func LabelsOf(b []byte) (labels []byte, ok bool) {
 	const from = 3
 	if len(b) < from+LabelsIDLen || b[0] != pageVersion || Kind(b[1]) == Labels || Kind(b[1]) >= kindsEnd {

@@ -151,7 +151,8 @@ func find(
 	return c, ids
 }
 
-// TestFiltersPassFewPages requires that the pages with a series, and very few others, are opened.
+// TestFiltersPassFewPages requires that a search for a series opens the pages that contain the series, and very few
+// others.
 func TestFiltersPassFewPages(t *testing.T) {
 	for name, open := range engines {
 		for _, table := range rowTables {

@@ -400,7 +400,8 @@ func (h *history) scan() {
 	h.compare(r)
 }
 
-// chunksOf compares the wanted chunks of some series between two starts: of all or few series, existing or not.
+// chunksOf compares the chunks with random starts that both engines return for random series: all or few series of a
+// metric, or series that may not exist.
 func (h *history) chunksOf() {
 	table, metric := pick(h.rng, rowTables), h.metric()
 	of := tablesOf(table)

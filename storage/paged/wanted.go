@@ -11,7 +11,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Wanted identifies the chunks of series of a partition with starts from First to Last, inclusive.
+// Wanted selects chunks of a partition: the chunks of the series in IDs that have starts from First to Last, inclusive.
 type Wanted struct {
 	Table       *engine.Table // raw, r5m or r1h
 	Partition   engine.Key

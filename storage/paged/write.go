@@ -13,12 +13,12 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Write applies batches like engine.Engine.Write, in one call of it. It packs rows of new series into pages if they are
-// in a batch of raw, r5m or r1h that consists of Puts that expire together. The labels rows must match the ids of their
-// series, and the chunks must follow them in the batch. Other rows are written unchanged, including large rows, raw
-// chunks that name deletes, all but one of the chunks of a series with the same start, and chunks of slots longer than
-// a day, see latest. A packed batch becomes multiple batches of rows and of pages, each atomic. Write retains
-// references to values, which must not be modified afterwards.
+// Write applies batches like engine.Engine.Write, with one call of the engine's Write. It packs rows of new series into
+// pages if they are in a batch of raw, r5m or r1h that consists of Puts that expire together. The labels rows must
+// match the ids of their series. In the batch, the chunks of a series must follow its labels row. Other rows are
+// written unchanged, including large rows, raw chunks that name deletes, all but one of the chunks of a series with the
+// same start, and chunks of slots longer than a day, see latest. A packed batch becomes multiple batches of rows and of
+// pages, each atomic. Write retains references to values, which must not be modified afterwards.
 func (r *Rows) Write(ctx context.Context, batches []engine.Batch) error {
 	defer r.beginWrite(batches)()
 	memory := packings.Get().(*packing)
@@ -274,8 +274,8 @@ func (t *tables) isChunk(m *engine.Mutation) bool {
 	return m.Clustering[3].Text == string(version[:])
 }
 
-// chooseBits decides how many bits the ids of a bucket share, and whether filters contain labels, together for adjacent
-// batches of a partition.
+// chooseBits decides how many bits the ids of a bucket share, and whether filters contain labels. It decides once for
+// adjacent batches of the same partition.
 func (r *Rows) chooseBits(found []newSeries, memory *packing) {
 	for from := 0; from < len(found); {
 		to := from + 1

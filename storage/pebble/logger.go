@@ -54,8 +54,8 @@ type rareLine struct {
 	dropped int
 }
 
-// logRarely calls write with the number of lines dropped since the last call, unless it did so for this reason within
-// lineEvery.
+// logRarely calls write unless it has already called it for the same reason within the last lineEvery. dropped is the
+// number of lines with this reason that were dropped since the previous one.
 func (r *rareLines) logRarely(reason string, write func(dropped int)) {
 	if dropped, ok := r.mayLog(reason, time.Now()); ok {
 		write(dropped)

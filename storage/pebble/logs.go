@@ -10,8 +10,8 @@ import (
 const logAhead = 1 << 20
 
 // cleaner removes obsolete files, including logs. By default Pebble keeps logs, one more than the max number of
-// memtables, and overwrites them, because a sync is then faster. Each of them takes up to 64 MiB. Pebble doesn't keep
-// logs if the cleaner needs their content, for example to archive them, and passes it every log instead.
+// memtables, and overwrites them, because a sync is then faster. Each of them takes up to 64 MiB. If the cleaner needs
+// the content of logs, for example to archive them, Pebble keeps no logs and passes every log to the cleaner.
 type cleaner struct {
 	pebbledb.DeleteCleaner
 	getsLogs

@@ -17,7 +17,8 @@ import (
 // FS is the file system of an engine's files.
 type FS = vfs.FS
 
-// Options configure an Engine. CacheBytes plus (MemTables+1) times MemTableBytes limit its memory.
+// Options configure an Engine. The memory of the engine is limited to CacheBytes plus (MemTables+1) times
+// MemTableBytes.
 type Options struct {
 	// CacheBytes is the size of the cache of decompressed blocks. Default 256 MiB.
 	CacheBytes int64

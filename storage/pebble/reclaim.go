@@ -204,8 +204,8 @@ func (r *reclaimer) compactRanges(ctx context.Context, ranges []keyRange) {
 }
 
 // withoutCancel returns the context for Pebble's DB.Compact. Pebble v2.1.7 panics if a context ends after a compaction
-// was picked for it and before the compaction runs: DB.manualCompact removes it from the list in which
-// DB.runPickedCompaction looks it up.
+// was picked for it and before the compaction runs: DB.manualCompact removes the compaction from a list, and
+// DB.runPickedCompaction then fails to find it there.
 func withoutCancel(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
 
 // beforeFirst returns the range before the first row of each table: old slots and windows, all deleted.

@@ -96,8 +96,9 @@ type toRepair struct {
 	file string
 	// words describe the damage.
 	words []string
-	// may reports, before a backup's file is copied, whether it may be an intact version of the damaged file. fits
-	// reports whether it is one, by its copy, which is known to match the backup's list.
+	// may is called before a backup's file is copied. It reports whether the file may be an intact version of the
+	// damaged file. fits is called with the path of the copy, which is known to match the backup's list. It reports
+	// whether the copy is an intact version of the damaged file.
 	may  func(s *Spare, f SpareFile) (bool, error)
 	fits func(path string) (bool, error)
 
@@ -183,7 +184,7 @@ func (m *repairer) replaceAll(all []*toRepair) error {
 	return m.ctx.Err()
 }
 
-// replaceFromBackup replaces a damaged file by a backup's file, if that is intact and fits.
+// replaceFromBackup replaces a damaged file by a backup's file, if the backup's file is intact and fits.
 func (m *repairer) replaceFromBackup(d *toRepair, backup string, f SpareFile) (ok bool, err error) {
 	ok, err = m.replaceWith(d, func(to string) error {
 		return f.Copy(m.ctx, func(from io.Reader) error { return writeSynced(vfs.Default, to, from) })

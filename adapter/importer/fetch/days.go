@@ -25,7 +25,8 @@ type Days struct {
 	// Wait waits for d before a retry, or until ctx is canceled.
 	Wait func(ctx context.Context, d time.Duration) error
 	// Fetch passes the server's samples in [MinMS, MaxMS] to a Gatherer, which ignores samples outside of this range.
-	// It calls take once there are enough samples for a batch, with the tail that must stay in the Gatherer.
+	// Whenever the Gatherer has enough samples for a batch, Fetch calls take with the tail that must stay in the
+	// Gatherer.
 	Fetch func(ctx context.Context, minMS, maxMS int64, g *importer.Gatherer, take func(importer.Tail) error) error
 }
 

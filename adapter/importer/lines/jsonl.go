@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/adapter/importer"
 )
 
-// JSONLines is the format of VictoriaMetrics' /api/v1/export and of cassia export: a series with samples per line.
+// JSONLines is the format of VictoriaMetrics' /api/v1/export and of cassia export. Each line has a series with samples:
 //
 //	{"metric":{"__name__":"up","job":"a"},"values":[1,null,"Infinity"],"timestamps":[1798761600125,…],"nan_bits":{"1":"7ff8000000000001"}}
 //

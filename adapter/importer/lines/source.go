@@ -158,8 +158,8 @@ func (s *Source) batches(ctx context.Context, after string, yield func(importer.
 	})
 }
 
-// Read passes all samples of an input to a Gatherer. It calls take once there are enough samples for a batch, with the
-// tail that must stay in the Gatherer. When Read returns, the caller must take the remaining samples.
+// Read passes all samples of an input to a Gatherer. Whenever the Gatherer has enough samples for a batch, Read calls
+// take with the tail that must stay in the Gatherer. When Read returns, the caller must take the remaining samples.
 func Read(ctx context.Context, in io.Reader, f Format, g *importer.Gatherer, take func(importer.Tail) error) error {
 	return read(ctx, in, f, g, linePosition{}, func(_ linePosition, t importer.Tail, end bool) error {
 		if end {
@@ -217,8 +217,8 @@ func read(
 	return nil
 }
 
-// stopBefore takes the samples before an invalid line, so that the next run starts with this line. The invalid line
-// is the first of the deferred lines that is invalid, otherwise the line at begin.
+// stopBefore takes the samples before an invalid line, so that the next run starts with this line. The invalid line is
+// the first invalid one of the deferred lines. If all of them are valid, it is the line at begin.
 func stopBefore(
 	p parser, begin linePosition, err error, take func(at linePosition, t importer.Tail, end bool) error,
 ) error {

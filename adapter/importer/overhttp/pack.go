@@ -11,7 +11,7 @@ import (
 )
 
 // mergeSeries merges the occurrences of each series in a list, so that all samples of a series and day are sent in one
-// body if possible. The store rolls up samples that are too old for raw rows as they arrive.
+// body if possible. This matters for samples that are too old for raw rows: the store rolls them up body by body.
 func mergeSeries(list []storage.ImportedSeries) []storage.ImportedSeries {
 	at := make(map[uint64]int, len(list))
 	var out []storage.ImportedSeries

@@ -148,8 +148,8 @@ func (n *Native) batches(ctx context.Context, after string, yield func(importer.
 	})
 }
 
-// readNative reads all records. It calls take when there are enough samples for a batch, and at the end. The end may be
-// an unreadable record.
+// readNative reads all records. It calls take whenever there are enough samples for a batch. It calls take again, with
+// end set, after the last record or before an unreadable record.
 func readNative(ctx context.Context, r *nativeReader, g *importer.Gatherer, take func(end bool) error) error {
 	for {
 		if err := ctx.Err(); err != nil {

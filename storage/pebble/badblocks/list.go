@@ -75,7 +75,7 @@ const blockTrailerLen = 5
 // trailer.
 var checksumMismatch = regexp.MustCompile(`block (\d+)/(\d+): crc32c checksum mismatch`)
 
-// Record adds the damaged block that err describes. err is the error of a read of a sorted file.
+// Record adds the damage that err describes. err is the error of a read of a sorted file.
 func (l *List) Record(path string, err error) {
 	name := filepath.Base(path)
 	block := knownBlock{blockAt{offset: -1}, LocateIn(name, err)}

@@ -285,9 +285,9 @@ func (b *backup) readCheckpoint(m *manifest) error {
 	return nil
 }
 
-// copyAll makes sure that all files of the checkpoint are in the bucket, and adds them to the manifest. listed is the
-// time right before the lists of garbage were read that contain none of these files, by a clock that advances while the
-// machine is suspended.
+// copyAll makes sure that all files of the checkpoint are in the bucket, and adds them to the manifest. The lists of
+// garbage that were read last contain none of these files. listed is the time right before those lists were read, by a
+// clock that advances while the machine is suspended.
 func (b *backup) copyAll(ctx context.Context, m *manifest) (listed time.Time, err error) {
 	for i := range m.Files {
 		if info, err := os.Lstat(filepath.Join(b.dir, m.Files[i].Name)); err == nil {

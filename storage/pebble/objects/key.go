@@ -24,8 +24,9 @@ const (
 	encryptedSets = "age-"
 )
 
-// Key encrypts objects in a bucket, in the age format; nil: nothing is encrypted. Its names and authentication codes
-// are keyed by a secret that is derived from the identity, and can't be derived from the recipient.
+// Key encrypts objects in a bucket, in the age format. With a nil Key, nothing is encrypted. The names and
+// authentication codes that a Key computes depend on a secret. The secret is derived from the identity, and can't be
+// derived from the recipient.
 type Key struct {
 	identity  age.Identity
 	recipient age.Recipient

@@ -71,8 +71,8 @@ func (m *manifest) incomplete(folder string, sizes map[string]int64, k *Key) (te
 	return texts
 }
 
-// BucketVerifier downloads the files of backups and compares them with the manifests. An object shared by several
-// backups is downloaded once. If the context contains an engine.WorkMeter, it counts the bytes of all files.
+// BucketVerifier downloads the files of backups and compares them with the manifests. An object that multiple backups
+// share is downloaded once. If the context contains an engine.WorkMeter, it counts the bytes of all files.
 type BucketVerifier struct {
 	Bucket Bucket
 	Key    *Key
