@@ -84,7 +84,7 @@ func TestAlignersAndReducers(t *testing.T) {
 	}
 }
 
-// TestAnyNameIsATag uses tags whose names must be quoted in PromQL.
+// TestAnyNameIsATag checks that the PromQL of a query is valid if the names of tags must be quoted in it.
 func TestAnyNameIsATag(t *testing.T) {
 	r := newRig(t, rigOptions{})
 	p := parser.NewParser(parser.Options{})

@@ -146,7 +146,7 @@ func TestBothVersionsShareAliases(t *testing.T) {
 	require.Len(t, r.aliases, 3)
 }
 
-// TestOneSeriesOneAlias sends one series with its labels encoded in every possible way.
+// TestOneSeriesOneAlias checks that a series has one alias, however its labels are encoded in a request.
 func TestOneSeriesOneAlias(t *testing.T) {
 	sample := appendBytesField(nil, 2, appendSample(nil, 5, 1))
 	name := appendLabel(nil, "__name__", "m")
@@ -263,7 +263,8 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-// TestFlippedBits changes every byte of valid requests.
+// TestFlippedBits changes every byte of valid requests, one at a time. The decoder must accept the same requests as
+// generated decoders, with the same samples.
 func TestFlippedBits(t *testing.T) {
 	v1, v2 := marshalV1(t, variedRequest()), marshalV2(t, v2From(variedRequest()))
 	for _, flip := range []byte{1, 2, 8, 0x80, 0xff} {

@@ -96,7 +96,8 @@ func linesOfV2(t testing.TB, req *writev2.Request) (lines []string) {
 	return lines
 }
 
-// TestBadSamplesOfMany sends bad series and samples of every kind among valid ones.
+// TestBadSamplesOfMany checks that bad series and samples of every kind are rejected with the reason, and that the
+// valid series of the same request are stored.
 func TestBadSamplesOfMany(t *testing.T) {
 	now := []prompb.Sample{{Timestamp: testMS, Value: 1}}
 	many := []string{"__name__", "m"}
@@ -175,7 +176,8 @@ func TestStoreFails(t *testing.T) {
 	require.Equal(t, linesOfV2(t, req), s.stored(t, tenant.Default), "once, though it was written twice")
 }
 
-// TestAnyOrderOfLabels sends samples of one series with its labels in every order, with both versions.
+// TestAnyOrderOfLabels checks that samples with the same labels in different orders are stored in one series, with both
+// versions.
 func TestAnyOrderOfLabels(t *testing.T) {
 	s := newServer(t, nil, nil)
 	orders := [][]string{

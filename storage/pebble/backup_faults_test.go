@@ -283,7 +283,7 @@ func TestRestoresThatAreCut(t *testing.T) {
 	}
 }
 
-// TestRestoreToADiskWithoutRoom checks that the error of a restore to a full disk has the required space, and doesn't
+// TestRestoreToADiskWithoutRoom checks that the error of a restore to a full disk names the required space, and doesn't
 // suggest another backup.
 func TestRestoreToADiskWithoutRoom(t *testing.T) {
 	m := newMoments(t, 2)
@@ -385,8 +385,8 @@ func TestBackupWithoutItsList(t *testing.T) {
 	}
 }
 
-// TestRestoreOfABackupThatIsRemoved checks that the error of a restore during which the backup is removed has the
-// cause.
+// TestRestoreOfABackupThatIsRemoved checks that the error of a restore names the cause if the backup is removed during
+// the restore.
 func TestRestoreOfABackupThatIsRemoved(t *testing.T) {
 	m := newMoments(t, 2)
 	folder := m.folder(t)

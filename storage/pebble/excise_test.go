@@ -215,8 +215,8 @@ func TestGate(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// TestExciseInTheLog excises a range that overlaps memtables, so that the excision is only in the log at first. The log
-// is also replayed when the engine is opened for reading only.
+// TestExciseInTheLog checks that an excision is replayed from the log, also when an engine is opened for reading only.
+// The excised range overlaps memtables, so that the excision is only in the log at first.
 func TestExciseInTheLog(t *testing.T) {
 	dir := t.TempDir()
 	opts := smallOptions()

@@ -26,9 +26,9 @@ import (
 // logFiller is a value of at least a sixth of the smallest log.
 var logFiller = strings.Repeat("0123456789abcdef", 16<<10)
 
-// TestNoPowerCutIsTakenForDamage cuts the power before calls of the file system that write, while logs and manifests
-// are created and removed and the note is rewritten before each. No resulting directory is rejected, and all
-// acknowledged rows exist.
+// TestNoPowerCutIsTakenForDamage cuts the power before operations of the file system that write, while logs and
+// manifests are created and removed. Before each operation on a noted file, the note is rewritten. No resulting
+// directory is rejected, and all acknowledged rows exist.
 func TestNoPowerCutIsTakenForDamage(t *testing.T) {
 	t.Parallel()
 	const cutAtMost = 400

@@ -20,7 +20,8 @@ import (
 // repairable is a directory with tables in multiple levels, parts of tables, and a log, and earlier copies of it.
 type repairable struct {
 	dir, folder string
-	// older is the directory at the time of the backup, before at the time when another process used it.
+	// older is a copy of the directory from the time of the backup. before is a copy from the time when an earlier
+	// process had the directory open.
 	older, before string
 	rows          map[string]int
 }

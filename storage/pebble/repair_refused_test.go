@@ -128,8 +128,8 @@ func TestLogMissingWithWithdrawnNote(t *testing.T) {
 	require.Contains(t, stats.Left[0], filepath.Base(newest))
 }
 
-// TestNoteOfManifestBefore opens the directory of a process that was killed right after it removed an earlier manifest.
-// The note still lists this manifest, which isn't required.
+// TestNoteOfManifestBefore checks that a directory can be opened although its note lists an earlier manifest that no
+// longer exists. A process that is killed right after it removed the manifest leaves such a note.
 func TestNoteOfManifestBefore(t *testing.T) {
 	t.Parallel()
 	dir, rows := killedDirectory(t, false)

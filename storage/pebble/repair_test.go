@@ -313,8 +313,8 @@ func tableOfLog(t *testing.T) (dir, folder, table string) {
 	return dir, folder, tables[0]
 }
 
-// TestMendTableOfLog repairs a table that was ingested while rows in its range were in memory. Only the log names such
-// a table, until the rows are flushed.
+// TestMendTableOfLog checks that a table is repaired that was ingested while rows in its range were in memory. Until
+// these rows are flushed, only the log names the table.
 func TestMendTableOfLog(t *testing.T) {
 	dir, folder, table := tableOfLog(t)
 	require.NoError(t, os.Truncate(table, 100))

@@ -395,7 +395,7 @@ func (e *Engine) CompareAndSet(
 	return err == nil, nil, err
 }
 
-// get returns a copy of a row's value, which is never nil, or nil if the row doesn't exist.
+// get returns a copy of a row's value, or nil if the row doesn't exist. An empty value isn't returned as nil.
 func (e *Engine) get(key []byte) ([]byte, error) {
 	value, closer, err := e.db.Get(key)
 	if errors.Is(err, pebbledb.ErrNotFound) {

@@ -253,7 +253,8 @@ func TestGoldenAggregates(t *testing.T) {
 	}
 }
 
-// TestDownsampledBlocks reads blocks of 5m and 1h windows together with a raw block, in batches and from each position.
+// TestDownsampledBlocks checks that the windows of 5m and 1h blocks, read in batches together with a raw block, match
+// the samples, and that each position yields the remaining batches.
 func TestDownsampledBlocks(t *testing.T) {
 	dir := t.TempDir()
 	list := []series{
@@ -297,7 +298,7 @@ func TestDownsampledBlocks(t *testing.T) {
 	}
 }
 
-// TestDamagedAggregates reads truncated and corrupted chunks without a panic.
+// TestDamagedAggregates checks that truncated chunks are errors, and that corrupted chunks don't cause a panic.
 func TestDamagedAggregates(t *testing.T) {
 	samples := thanosCourse("counter")
 	data := downsampled(t, &samples, 300_000, 20)[0].Chunk.Bytes()

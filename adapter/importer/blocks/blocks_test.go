@@ -108,7 +108,8 @@ func equal(t testing.TB, want, got *chunk.Samples) {
 	require.True(t, got.Covers(want), "want %v, got %v", want, got)
 }
 
-// TestRead reads overlapping blocks in batches of a few series, from the start and from each position.
+// TestRead checks that overlapping blocks are read completely, in batches of a few series, and that each position
+// yields the remaining batches.
 func TestRead(t *testing.T) {
 	dir := t.TempDir()
 	var a, b []series
@@ -190,8 +191,8 @@ func withoutHint(h chunk.Histogram) (*histogram.Histogram, *histogram.FloatHisto
 	return h.Int, h.Float
 }
 
-// TestResumeWithNewBlocks resumes at the end: with a new block that starts earlier, and after a compaction without new
-// samples.
+// TestResumeWithNewBlocks resumes after all blocks have been read. The samples of a new block that starts earlier are
+// read, and nothing is read after a compaction that added no samples.
 func TestResumeWithNewBlocks(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, floats("a", start, 3000))
@@ -255,7 +256,8 @@ func thanos(t testing.TB, dir string, external map[string]string, resolution int
 	require.NoError(t, os.WriteFile(path, text, 0o644))
 }
 
-// TestThanos reads blocks of two replicas, and rejects a block with an unsupported resolution.
+// TestThanos checks which external labels the series of two replicas get, that the replicas are merged without the
+// replica label, and that a block with an unsupported resolution is an error.
 func TestThanos(t *testing.T) {
 	dir := t.TempDir()
 	a := floats("a", start, 1000)

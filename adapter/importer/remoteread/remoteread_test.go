@@ -189,7 +189,8 @@ func chunkOf(t *testing.T, times ...int64) prompb.Chunk {
 	return prompb.Chunk{MinTimeMs: times[0], MaxTimeMs: times[len(times)-1], Type: prompb.Chunk_XOR, Data: c.Bytes()}
 }
 
-// TestStreamed reads a series that is split into multiple frames, and returns a series matched by two selectors once.
+// TestStreamed checks that a series that is split into multiple frames is read completely, and that a series that two
+// selectors match is returned once.
 func TestStreamed(t *testing.T) {
 	t.Parallel()
 	sel := importer.Everything()

@@ -97,7 +97,7 @@ func samplesOf(t testing.TB, s importer.Source, after string) (lines []string, p
 	return lines, positions
 }
 
-// TestNative decodes every kind of block.
+// TestNative checks that every kind of block is decoded.
 func TestNative(t *testing.T) {
 	t.Parallel()
 	b := newBuilder(-5, 10_000)
@@ -211,7 +211,8 @@ func TestNativeSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestNativeResumes resumes after the samples before a truncated record, and reads a changed input from its start.
+// TestNativeResumes checks that a run resumes after the samples before a truncated record, and that an input whose part
+// before the position has changed is read from its start.
 func TestNativeResumes(t *testing.T) {
 	t.Parallel()
 	b := newBuilder(0, 100)
@@ -276,7 +277,8 @@ func FuzzNative(f *testing.F) {
 	})
 }
 
-// TestAsVictoriaMetricsWritesIt reads exports of the same series by VictoriaMetrics 1.150 in both formats.
+// TestAsVictoriaMetricsWritesIt checks that exports of the same series by VictoriaMetrics 1.150 in both formats yield
+// the same samples.
 func TestAsVictoriaMetricsWritesIt(t *testing.T) {
 	t.Parallel()
 	native, _ := samplesOf(
@@ -292,7 +294,7 @@ func TestAsVictoriaMetricsWritesIt(t *testing.T) {
 	require.Contains(t, native, fmt.Sprintf(`{__name__="one"} 1767225600001 %016x`, math.Float64bits(42.5)))
 }
 
-// TestServer reads from a server day by day, in both formats.
+// TestServer checks that all samples of a server are read day by day, in both formats.
 func TestServer(t *testing.T) {
 	t.Parallel()
 	file, err := os.ReadFile("testdata/victoria-metrics-1.150.jsonl")

@@ -198,7 +198,8 @@ func encode(t *testing.T, message remoteapi.WriteMessageType, all []series) []by
 	return snappy.Encode(nil, body)
 }
 
-// TestPrometheusSender sends with the client that Prometheus' queues use.
+// TestPrometheusSender checks that the client that Prometheus' queues use understands all responses, and that a retry
+// changes nothing.
 func TestPrometheusSender(t *testing.T) {
 	for _, message := range []remoteapi.WriteMessageType{remoteapi.WriteV1MessageType, remoteapi.WriteV2MessageType} {
 		t.Run(string(message), func(t *testing.T) {
@@ -237,7 +238,8 @@ func TestPrometheusSender(t *testing.T) {
 	}
 }
 
-// TestGoClientSender sends with client_golang's client, which retries, while the engine fails twice.
+// TestGoClientSender checks that client_golang's client retries if the engine fails, and that all samples are then
+// stored.
 func TestGoClientSender(t *testing.T) {
 	var failures atomic.Int64
 	failures.Store(2)
@@ -266,8 +268,8 @@ func TestGoClientSender(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestExemplarSender sends exemplars as Prometheus' queue does, in series of their own, with its client and with
-// client_golang's.
+// TestExemplarSender checks that exemplars in series without samples, as Prometheus' queue sends them, are accepted
+// from the client of Prometheus and from client_golang's.
 func TestExemplarSender(t *testing.T) {
 	trace := func(id string) []labels.Label { return []labels.Label{{Name: "trace_id", Value: id}} }
 	at := now.UnixMilli()
