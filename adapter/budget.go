@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// senderPatience is how long a client may delay its request while other requests need the bytes that it holds.
+	// senderPatience is how long a client may delay its request while other requests need the bytes that the request
+	// holds.
 	senderPatience = time.Second
 	// roomPatience is how long Claim waits for aborted requests to release their bytes. It tries again every
 	// releaseInterval.

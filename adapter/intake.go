@@ -92,8 +92,8 @@ func NewIntake(ctx context.Context, tenant string, newBatch func(tenant string) 
 }
 
 // Float adds a sample to the series with the given labels, which must be sorted. The store copies labels that it keeps.
-// t and st (0: unknown) are in milliseconds. Float returns a *RejectedError, ErrDropped, or an error that fails the
-// whole request.
+// t and st are in milliseconds; a start timestamp st of 0 means unknown. Float returns a *RejectedError, ErrDropped, or
+// an error that fails the whole request.
 func (in *Intake) Float(ls labels.Labels, t, st int64, v float64) error {
 	series, err := in.resolveSeries(ls)
 	if err != nil {

@@ -36,8 +36,8 @@ type Options struct {
 	LeaveRollups bool
 	// Now is the clock; the names of blocks contain its time.
 	Now func() time.Time
-	// Progress is called after each part; nil: progress isn't reported. Warn is called for corrupt data that is
-	// skipped, and once for each other warning of the store, for example that values are estimates.
+	// Progress, if not nil, is called after each part. Warn is called for corrupt data that is skipped, and once for
+	// each other warning of the store, for example that values are estimates.
 	Progress func(Progress)
 	Warn     func(error)
 }
@@ -113,7 +113,8 @@ func newRun(s *storage.Store, o Options) *run {
 	return &run{Options: o, store: s, seen: map[uint64]struct{}{}, warned: map[string]bool{}}
 }
 
-// pieces splits the spans that may have samples at multiples of width, shifted by offset.
+// pieces returns the spans of time that may have samples, cut into pieces: the cuts are at the multiples of width,
+// shifted by offset.
 func (r *run) pieces(ctx context.Context, width, offset int64) (out []query.Span, err error) {
 	spans, err := r.store.Spans(ctx, r.Tenant, r.MinT, r.MaxT, !r.LeaveRollups)
 	if err != nil {

@@ -51,7 +51,7 @@ func (r *run) sources(ctx context.Context, q query.Query) ([]*source, error) {
 	return f.all, nil
 }
 
-// findFallbacks finds the buckets for the times of a query whose samples have expired.
+// findFallbacks finds buckets for those times of a query at which samples have expired.
 func (r *run) findFallbacks(ctx context.Context, q query.Query, f *finding) error {
 	horizons, err := r.store.BoundariesOf(ctx, q)
 	if err != nil {

@@ -88,7 +88,7 @@ func (g *Gatherer) Full() bool { return g.bytes >= g.enough }
 func (g *Gatherer) Small(samples int) bool { return samples*SampleBytes < g.enough/2 }
 
 // Tail selects the floats of one series, from index From on, that Take leaves in the Gatherer for the next batch,
-// because the source may have more of them.
+// because the source may have more floats of the series.
 type Tail struct {
 	Of   *chunk.Samples // nil: no tail
 	From int

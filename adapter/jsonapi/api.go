@@ -73,18 +73,18 @@ type Options struct {
 	// MaxInFlight bounds the bodies of all concurrent requests in bytes; above it, requests are rejected with 503.
 	// Default 128 MiB.
 	MaxInFlight int64
-	// Bodies bounds the bodies of all endpoints together; nil: unbounded.
+	// Bodies bounds the bodies of all endpoints together. nil means that they are unbounded.
 	Bodies *adapter.Budget
 	// MaxAnswer is the max size of the response to a query in bytes; above it, queries fail with 422. Default 32 MiB.
 	MaxAnswer int
-	// Limiter holds the tenants' limits on request sizes; nil: no limits. The store and the evaluator enforce all other
-	// limits.
+	// Limiter holds the tenants' limits on request sizes. nil means no limits. The store and the evaluator enforce all
+	// other limits.
 	Limiter *tenant.Limiter
 	// Rules may change and drop series before they are stored. Dropped points aren't reported to the sender.
 	Rules adapter.Shape
 	// RetryBusy is the Retry-After of a 503, default 1 s; RetryFull the Retry-After of a 429, default 30 s.
 	RetryBusy, RetryFull time.Duration
-	// Registerer registers the API's metrics; nil: they aren't registered.
+	// Registerer registers the API's metrics. If it is nil, they aren't registered.
 	Registerer prometheus.Registerer
 	Logger     *slog.Logger
 	// Now is the clock: a query without an end ends now.

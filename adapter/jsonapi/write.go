@@ -40,7 +40,8 @@ const (
 	reasonTenants   = "too_many_tenants"
 )
 
-// lenientOptions accepts errors of single points when a body is split: parsePoint rejects those points.
+// lenientOptions tolerate duplicate names and invalid UTF-8 while a body is split into points. parsePoint then rejects
+// only the points that contain them.
 var lenientOptions = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 
 // WriteSingle handles POST /api/write/single.

@@ -36,9 +36,10 @@ type handler struct {
 	opts     Options
 	settings prometheusremotewrite.Settings
 	newBatch func(tenant string) adapter.Batch
-	// truncate shortens the value of a resource attribute to the tenant's limit for label values; nil: no truncation.
+	// truncate shortens the value of a resource attribute to the tenant's limit for label values. If it is nil, values
+	// aren't shortened.
 	truncate func(tenant, attribute, value string) string
-	// recordDeltas is storage.Store.RecordDeltas; nil: deltas aren't recorded.
+	// recordDeltas is storage.Store.RecordDeltas. If it is nil, deltas aren't recorded.
 	recordDeltas func(ctx context.Context, tenant string, oldest int64) error
 	budget       *adapter.Budget
 	metrics      *metrics

@@ -21,7 +21,7 @@ var errOptions = errors.New("otlp: invalid options")
 // Translation configures how OpenTelemetry's names and attributes are translated, in the terms of the otlp section of
 // Prometheus' configuration. The zero value is Prometheus' default.
 type Translation struct {
-	// Strategy is one of Strategies; "": UnderscoreEscapingWithSuffixes.
+	// Strategy is one of Strategies. "" means UnderscoreEscapingWithSuffixes.
 	Strategy string
 	// PromoteResourceAttributes are resource attributes that become labels of every series.
 	PromoteResourceAttributes []string
@@ -98,7 +98,7 @@ type Options struct {
 	// MaxInFlight bounds the bodies and estimated memory of all concurrent requests in bytes; above it, requests are
 	// rejected with 503. Default 512 MiB.
 	MaxInFlight int64
-	// Bodies bounds the bodies of all endpoints together; nil: unbounded.
+	// Bodies bounds the bodies of all endpoints together. nil means that they are unbounded.
 	Bodies *adapter.Budget
 	// LookbackDelta is the query engine's lookback delta. target_info gets one sample per half a lookback delta.
 	// Default 5m.
@@ -108,13 +108,14 @@ type Options struct {
 	// RetryFull is the Retry-After of a 429. Default 30 s: room for more series appears when a slot is sealed and its
 	// series are released.
 	RetryFull time.Duration
-	// Metadata receives the metadata of metrics, once per metric family and request. It must be quick. nil: ignored.
+	// Metadata receives the metadata of metrics, once per metric family and request. It must be quick. If it is nil,
+	// metadata is ignored.
 	Metadata func(tenant, family, kind, unit, help string)
-	// Limiter holds the tenants' limits on request sizes; nil: no limits. The store enforces all other limits.
+	// Limiter holds the tenants' limits on request sizes. nil means no limits. The store enforces all other limits.
 	Limiter *tenant.Limiter
 	// Rules may change and drop series before they are stored. Dropped samples aren't reported to the sender.
 	Rules adapter.Shape
-	// Registerer registers the handler's metrics; nil: they aren't registered.
+	// Registerer registers the handler's metrics. If it is nil, they aren't registered.
 	Registerer prometheus.Registerer
 	Logger     *slog.Logger
 }

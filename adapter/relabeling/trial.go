@@ -35,10 +35,11 @@ type TrialOptions struct {
 	Tenant string
 	// MinT and MaxT bound the samples, both inclusive, in milliseconds.
 	MinT, MaxT int64
-	// MaxSeries bounds the examined series; 0: all. No series is started after Until; zero: no limit.
+	// MaxSeries bounds the examined series; 0 means no bound. The examination of a series never starts after Until; the
+	// zero time means no limit.
 	MaxSeries int64
 	Until     time.Time
-	// Warn is called for unreadable data that is skipped; nil: it isn't reported.
+	// Warn is called for unreadable data that is skipped. If Warn is nil, such data isn't reported.
 	Warn func(error)
 }
 

@@ -30,7 +30,7 @@ type Options struct {
 	// MaxInFlight bounds the compressed and decompressed bodies of all requests that are being read or decoded, in
 	// bytes; above it, requests are rejected with 503. Default 256 MiB.
 	MaxInFlight int64
-	// Bodies bounds the bodies of all endpoints together; nil: unbounded.
+	// Bodies bounds the bodies of all endpoints together. nil means that they are unbounded.
 	Bodies *adapter.Budget
 	// RetryBusy is the Retry-After of a 503. Default 1 s, because the queue drains quickly.
 	RetryBusy time.Duration
@@ -38,16 +38,16 @@ type Options struct {
 	// series are released.
 	RetryFull time.Duration
 	// Metadata receives senders' metadata of metrics while a request is decoded, even if its samples are rejected. It
-	// must be quick, keep no reference to m's bytes, and bound its memory. nil: ignored.
+	// must be quick, keep no reference to m's bytes, and bound its memory. If it is nil, metadata is ignored.
 	Metadata func(ctx context.Context, tenant string, m Metadata)
-	// Limiter holds the tenants' limits on request sizes; nil: no limits. The store enforces all other limits.
+	// Limiter holds the tenants' limits on request sizes. nil means no limits. The store enforces all other limits.
 	Limiter *tenant.Limiter
 	// Rules may change and drop series before they are stored, after HA has removed the replica label. Dropped samples
 	// are reported as written, because the sender can't act on them.
 	Rules adapter.Shape
-	// HA deduplicates replicas; nil: disabled, all series are stored.
+	// HA deduplicates replicas. If it is nil, the series of all replicas are stored.
 	HA *HA
-	// Registerer registers the handler's metrics; nil: they aren't registered.
+	// Registerer registers the handler's metrics. If it is nil, they aren't registered.
 	Registerer prometheus.Registerer
 	Logger     *slog.Logger
 	// Now is the clock for measuring durations.

@@ -25,8 +25,8 @@ type Options struct {
 	Instance string
 	// Gatherer returns the metrics.
 	Gatherer prometheus.Gatherer
-	// Metadata is called with the metadata of each metric, usually storage.Store's QueueMetadata; nil: metadata isn't
-	// stored.
+	// Metadata is called with the metadata of each metric, usually storage.Store's QueueMetadata. If Metadata is nil,
+	// metadata isn't stored.
 	Metadata func(tenant string, metric []byte, kind string, unit, help []byte)
 	// Interval is the time between rounds, default 15 s. Timeout bounds one round, default 10 s.
 	Interval, Timeout time.Duration

@@ -25,7 +25,7 @@ const MaxSamples = 1 << 20
 // floats and histograms are the numbers of samples of each kind. The checksum (Castagnoli) covers all bytes before it.
 const chunkVersion = 1
 
-// Bits of the byte contains. They are never reused.
+// Bits of a chunk's second byte, which tells what the chunk contains. A bit never gets another meaning.
 const (
 	containsFloats          = 1 << 0
 	containsIntHistograms   = 1 << 1

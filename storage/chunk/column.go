@@ -150,7 +150,7 @@ func decodeColumn(b []byte, x []int64) ([]byte, error) {
 	return decodePatches(b, x, widthBits[width], patchWidth)
 }
 
-// unpackPlane sets x to the numbers of a plane that has low bits per number.
+// unpackPlane sets x to the numbers of a plane in which every number has the same number of bits: low, which is 1 or 2.
 func unpackPlane(b []byte, x []int64, low int) {
 	mask := byte(1)<<low - 1
 	for shift := 0; len(x) > 0; shift += low {

@@ -77,7 +77,7 @@ func appendSubChunk(dst []byte, hs []Histogram, starts bool) ([]byte, int) {
 	return append(dst, b...), n
 }
 
-// appendTo reports whether the histogram could be appended without altering any histogram.
+// appendTo appends h, unless that would alter h or the histograms appended before. It reports whether it appended h.
 func appendTo(appender chunkenc.Appender, h Histogram) bool {
 	var err error
 	if h.Int != nil {
@@ -145,7 +145,7 @@ func decodeHistograms(b []byte, n int, into *Samples) ([]byte, error) {
 	return b, nil
 }
 
-// decodeSubChunk appends the histograms of one sub-chunk, at most limit.
+// decodeSubChunk appends the histograms of one sub-chunk. It returns an error if there are more than limit.
 func decodeSubChunk(b []byte, encoding byte, limit int, into *Samples) error {
 	layout, err := checkSubChunk(b)
 	if err != nil {

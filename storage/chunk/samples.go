@@ -36,7 +36,7 @@ func (s *Samples) Reset() {
 	s.T, s.V, s.ST, s.H = s.T[:0], s.V[:0], s.ST[:0], s.H[:0]
 }
 
-// AppendFloat adds a float sample; t and st (0: unknown) are milliseconds.
+// AppendFloat adds a float sample. t and st are milliseconds; a start timestamp st of 0 means unknown.
 func (s *Samples) AppendFloat(t, st int64, v float64) {
 	if st != 0 && len(s.ST) == 0 {
 		s.ST = appendZeros(s.ST, len(s.T))
@@ -51,8 +51,8 @@ func (s *Samples) AppendFloat(t, st int64, v float64) {
 // AppendHistogram adds a histogram sample, which must be canonical (see CanonicalHistogram).
 func (s *Samples) AppendHistogram(h Histogram) { s.H = append(s.H, h) }
 
-// Canonicalize converts the histograms to their canonical form. It removes invalid ones, and calls refused with the
-// reason for each. It also removes samples in which neither Int nor Float is set.
+// Canonicalize converts the histograms to their canonical form. It removes each invalid histogram and calls refused
+// with the reason. It also removes samples in which neither Int nor Float is set.
 func (s *Samples) Canonicalize(refused func(error)) {
 	kept := s.H[:0]
 	for _, h := range s.H {

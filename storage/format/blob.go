@@ -94,8 +94,8 @@ func (w *BlobWriter) Define(tenant string, ls labels.Labels) {
 	})
 }
 
-// Float adds a float sample of the series with number ref: its timestamp and start timestamp (0: none) in milliseconds,
-// and its value's bits.
+// Float adds a float sample of the series with number ref: its timestamp and start timestamp in milliseconds, and its
+// value's bits. A start timestamp of 0 means none.
 func (w *BlobWriter) Float(ref uint32, t, st int64, v uint64) {
 	kind := byte(recordFloat)
 	if st != 0 {

@@ -20,10 +20,10 @@ const (
 
 // Kinds of rows in table catalog. Never reused.
 const (
-	CatalogMetric = 0 // value: a metric's name; the value of the row is its number of shards
-	CatalogLabel  = 1 // value: a label's name
-	CatalogValue  = 2 // value: a value of the label that the partition names
-	CatalogCounts = 3 // value: see CountsKey; the rows have the counts of the series of a window of raw rows
+	CatalogMetric = 0 // key field "value": a metric's name; value of the row: its number of shards
+	CatalogLabel  = 1 // key field "value": a label's name
+	CatalogValue  = 2 // key field "value": a value of the label in the partition key
+	CatalogCounts = 3 // key field "value": see CountsKey; the rows have the counts of the series of a raw window
 )
 
 var noVersion = string(make([]byte, engine.IDLen))

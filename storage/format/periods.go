@@ -166,8 +166,8 @@ func deriveHash(h uint64) uint64 {
 // ErrBadPeriod is returned for an invalid new period, with the reason.
 var ErrBadPeriod = errors.New("format: invalid period")
 
-// periodLead is the min time before its start at which a period must be added. Every process must have read it before
-// any process' clock reaches the start, clocks differ by less than a day, and senders may be early.
+// periodLead is the min time between adding a period and its start. Every process must have read the period before any
+// process' clock reaches the start, clocks differ by less than a day, and senders may be early.
 const periodLead = 25 * time.Hour
 
 // Limits of a new period: the max width of its windows, and the max time until its start.
@@ -176,9 +176,9 @@ const (
 	maxPeriodLead = 366 * 24 * time.Hour
 )
 
-// NextPeriod returns the period to add after the last one, with the fields of want that aren't 0. It starts at the
-// first end of a window of raw rows that is at least periodLead after now and not before from. It returns ErrBadPeriod
-// if there is none.
+// NextPeriod returns the period to add after the last one. Fields that are 0 in want are copied from the last period.
+// The new period starts at the first end of a window of raw rows that is at least periodLead after now and not before
+// from. NextPeriod returns ErrBadPeriod if this period would be invalid.
 func (p *Periods) NextPeriod(want Period, from, now time.Time) (Period, error) {
 	list := p.All()
 	last := list[len(list)-1]

@@ -9,10 +9,10 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// The rows of a metric in a window are one partition of the engine's table, whose size must be limited. If a metric has
-// many or long series, the sealer spreads them over shards by their ids, and adds shards when the metric grows. Table
-// shards has the number of shards. It is written before the first row that needs it, and readers read all shards. A
-// series whose metric has grown may have rows in multiple shards.
+// The rows of a metric in a window are one partition of the engine's table. The size of partitions must be limited. If
+// a metric has many or long series, the sealer spreads them over shards by their ids, and adds shards when the metric
+// grows. Table shards has the number of shards. It is written before the first row that needs it, and readers read all
+// shards. A series whose metric has grown may have rows in multiple shards.
 const (
 	// shardRows and shardBytes are the approximate size of a shard in a window: half of the recommended max size of a
 	// Cassandra partition, because late samples are added later.
@@ -79,7 +79,7 @@ func ParseShards(value []byte) (int64, error) {
 var ErrMalformedShards = fmt.Errorf("format: malformed shard count; the maximum is %d", MaxShards)
 
 // ShardsOf yields the shards in which a series may have rows if its metric now has this number of shards. They include
-// the shards that it had when there were fewer.
+// the series' shards from the times when the metric had fewer shards.
 func ShardsOf(id SeriesID, shards int64) iter.Seq[int64] {
 	return func(yield func(int64) bool) {
 		for before := int64(-1); ; shards /= 2 {

@@ -7,8 +7,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Windows of rollups are wider than windows of raw rows and the same in every period. The ranges of their numbers don't
-// overlap, so that a window's number also determines its resolution:
+// Windows of rollups are wider than windows of raw rows and the same in every period. The resolutions have separate
+// ranges of window numbers, so the number of a window also determines its resolution:
 //
 //	raw   … 20,600 20,601 …               days since 1970, as long as there is only one period
 //	5m    2^40 + … 2,942 2,943 …          weeks

@@ -106,7 +106,8 @@ func (a *Appender) prefetchSeries(samples []Sample) {
 	a.touched = a.touched[:0]
 }
 
-// headChunkFor finds or creates the series' head chunk in the slot's open generation, and makes it current.
+// headChunkFor finds or creates the series' head chunk in the slot's open generation. The head chunk becomes
+// Series.cur.
 func (a *Appender) headChunkFor(s *Series, slot int64) *Chunk {
 	p := &a.h.parts[s.part]
 	p.mu.Lock()

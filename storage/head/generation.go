@@ -9,7 +9,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// Generation holds the samples that a stream received between its opening and its closing.
+// Generation holds the samples that a stream received from the time when the generation was opened until it was closed.
 type Generation struct {
 	slot *openSlot
 	// start is the start of the slot in milliseconds.
@@ -22,7 +22,8 @@ type Generation struct {
 	// this process.
 	rows   rowSet
 	chunks []*Chunk
-	// definers are the rows that later blobs of other writers may depend on.
+	// definers are rows of other processes' streams. Later blobs of these streams may depend on the definitions in the
+	// rows.
 	definers []definer
 	// index finds head chunks while the generation belongs to no slot partition. It is nil afterwards, because head
 	// chunks are then found by their series.

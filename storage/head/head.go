@@ -45,7 +45,7 @@ type Head struct {
 type guardedPartition struct {
 	mu    sync.RWMutex
 	slots map[SlotPartition]*openSlot // the slot partitions with generations
-	// seq is the max number of a blob in removed slot partitions.
+	// seq is the highest number of any blob in the slot partitions that have been removed.
 	seq int64
 	_   [32]byte // padding: neighbors are locked by different goroutines
 }

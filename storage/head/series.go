@@ -51,9 +51,9 @@ type Series struct {
 	id     format.SeriesID
 	labels labels.Labels
 	*TenantMetric
-	// written lists where a seal of this process last wrote the series' labels rows; nil: nowhere. Concurrent seals of
-	// slots in two periods may both set it if the series is in two partitions; then the labels rows of one of the seals
-	// are written again. Many series share the value it points to, which is immutable.
+	// written lists where a seal of this process last wrote the series' labels rows. It is nil if no seal has.
+	// Concurrent seals of slots in two periods may both set it if the series is in two partitions; then the labels rows
+	// of one of the seals are written again. Many series share the value it points to, which is immutable.
 	written atomic.Pointer[Written]
 }
 

@@ -26,9 +26,8 @@ func (h *Head) partition(partition int) *guardedPartition { return &h.parts[part
 type openSlot struct {
 	slot      int64
 	partition int
-	// seq is the number of the last blob. Slot partitions that are created later continue from it, see
-	// guardedPartition, because a number identifies one content forever. Only the committer uses it while a generation
-	// is open.
+	// seq is the number of the last blob. The number of a blob is never reused, so slot partitions that are created
+	// later continue from seq, see guardedPartition. Only the committer uses it while a generation is open.
 	seq  int64
 	open *Generation // nil: the next commit opens one
 	// followed holds the samples of rows that were staged by other processes, or that were in the staging log at the

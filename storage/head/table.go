@@ -7,8 +7,9 @@ import (
 
 // table is a hash table with open addressing whose readers take no lock. Writers must hold the tenant's lock.
 //
-// An entry is published by its pointer; its hash is written before and never changes afterwards. Removed entries are
-// dropped when the table is copied. A slot takes 12 bytes, and there are 1.25 to 1.9 slots per entry.
+// An entry becomes visible to readers when its pointer is stored. The entry's hash is stored before the pointer and
+// never changes. Removed entries are dropped when the table is copied. A slot takes 12 bytes, and there are 1.25 to 1.9
+// slots per entry.
 type table[T any] struct {
 	slots atomic.Pointer[tableSlots[T]] // nil: empty
 	used  int

@@ -98,7 +98,7 @@ func (m *matcher) isMetBy(c *LabelCondition, k uint8) bool {
 	return m.met[k] == isMet
 }
 
-// placeOf returns the index of a label among the names of a series, counted from 1; 0: missing.
+// placeOf returns the index of a label among the names of a series, counted from 1, or 0 if the label is missing.
 func placeOf(names []byte, name string) uint8 {
 	for k := uint8(1); len(names) > 0 && k <= maxLabels; k++ {
 		one, rest, err := format.CutString(names)

@@ -107,7 +107,7 @@ type numbers struct {
 	least uint64 // the value of all numbers, if there are no differences
 	small []byte // the differences to the min
 	wide  []uint64
-	// dictionary has the numbers to which small refers; nil: there is none.
+	// dictionary has the numbers to which small refers. It is nil if the column has no dictionary.
 	dictionary []uint64
 }
 

@@ -17,8 +17,8 @@ import (
 //	├ bits, first, version ───── ├ bits, first, version ─ page.AppendFilter
 //	├ bits, first, version ───── ├ bits, first, version
 //
-// If a write has few series of a partition, which is the case for most metrics, their filters contain only the number
-// of entries, and readers open the pages.
+// If a write has few series of a partition, which is the case for most metrics, the filters of its labels pages contain
+// only the number of entries, and readers must open these pages.
 
 // filterMutation returns the mutation that writes the filter of a labels page. rows are the mutations with its labels.
 func (p *packer) filterMutation(labels *engine.Mutation, rows []int) engine.Mutation {

@@ -14,7 +14,7 @@ import (
 // without computing the ids of all series of their labels page, and data pages without wanted series aren't opened. It
 // is immutable.
 //
-// It doesn't cover labels pages that were added later or were unreadable. Their ids are computed.
+// A Located doesn't cover labels pages that were added later or were unreadable. The ids of these pages are computed.
 type Located struct {
 	// seen has the first 8 bytes of the versions of the covered labels pages, sorted. The probability that the version
 	// of a later page starts with the same bytes is one in 2^64 per covered page.

@@ -24,7 +24,8 @@ type Wanted struct {
 	Damaged    func(engine.Damage) // as in engine.Range
 	// Left, if set, is called with unreadable chunks, which are then skipped. If it is nil, they are damage.
 	Left func(Unreadable)
-	// Columns are the columns of rollups that rollup.Decode will read; others may be missing. 0: all are needed.
+	// Columns are the columns of rollups that rollup.Decode will read; others may be missing. 0 means that all are
+	// needed.
 	Columns rollup.Columns
 	// Bounded means that raw chunks without samples from MinT to MaxT, in milliseconds, aren't needed and may be
 	// missing.
@@ -36,8 +37,8 @@ type Wanted struct {
 	// Remember permits the use of cached facts about the partition. Damage of its rows that occurs after they were
 	// cached isn't detected then.
 	Remember bool
-	// Version is the version of the window, which changes with each seal, read before the call. 0: it is unknown, and
-	// cached facts aren't used if other processes write pages, see Options.Shared.
+	// Version is the version of the window, which changes with each seal, read before the call. 0 means that it is
+	// unknown: cached facts aren't used if other processes write pages, see Options.Shared.
 	Version uint64
 	// PassOver is the number of consecutive rows of other series or starts that a scan skips before it restarts at the
 	// next row that may be wanted.

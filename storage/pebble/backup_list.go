@@ -54,8 +54,8 @@ type Lineage struct {
 	Copy string
 	// RestoredFrom is the name of the backup from which the copy was restored, or "" for the original.
 	RestoredFrom string
-	// Host is the name of the machine. Tenants are the tenants of the store, separated by commas; "": unknown. Both are
-	// only displayed.
+	// Host is the name of the machine. Tenants are the tenants of the store, separated by commas; "" if they are
+	// unknown. Both are only displayed.
 	Host, Tenants string
 }
 

@@ -144,7 +144,7 @@ type copiedTo struct {
 	lengths map[string]int64
 }
 
-// setCheckpoint sets the destination of the checkpoint under way; nil: none.
+// setCheckpoint sets the destination of the checkpoint under way. c is nil if there is none.
 func (f *vitalFS) setCheckpoint(c *copiedTo) { f.copying.Store(c) }
 
 // isCopy reports whether a file belongs to the checkpoint under way.

@@ -98,8 +98,8 @@ func (e *Engine) damagedWithin(ctx context.Context, start, end []byte) ([]badRan
 	return e.damaged.rangesWithin(start, end), nil
 }
 
-// verify reads the files for which wanted returns true (nil: all), and records their damage. If seen is set, it is
-// called for each file with its size and its damaged ranges.
+// verify reads the files for which wanted returns true, or all files if wanted is nil, and records their damage. If
+// seen is set, it is called for each file with its size and its damaged ranges.
 func (e *Engine) verify(
 	ctx context.Context, wanted func(table uint64) bool, seen func(bytes uint64, found []badRange),
 	which ...pebbledb.SSTablesOption,

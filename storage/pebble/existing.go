@@ -169,7 +169,7 @@ func (x *existing) checkStore(opts *Options) error {
 	return nil
 }
 
-// minLog returns the number of the first log with rows that aren't in tables; 0: unknown.
+// minLog returns the number of the first log with rows that aren't in tables, or 0 if it is unknown.
 func (x *existing) minLog(manifest string) uint64 {
 	f, err := x.fs.Open(x.fs.PathJoin(x.dir, manifest))
 	if err != nil {

@@ -47,8 +47,8 @@ func LockFile(path string) (*FileLock, error) {
 	return nil, fmt.Errorf("%w by another process", ErrLockHeld)
 }
 
-// lockHolder returns the process that holds a lock on a file; 0: unknown. It doesn't open a file that this process has
-// locked, because closing it would release the lock.
+// lockHolder returns the process that holds a lock on a file, or 0 if it is unknown. It doesn't open a file that this
+// process has locked, because closing it would release the lock.
 func lockHolder(path string) int {
 	locks.Lock()
 	defer locks.Unlock()

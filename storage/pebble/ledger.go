@@ -54,8 +54,8 @@ type ledger struct {
 	isHeld bool // the engine isn't complete, and no note is written; guarded by noting
 	// isWithdrawn is set if there is a withdrawn note.
 	isWithdrawn atomic.Bool
-	// minLog is the number of the first log that is still needed; 0: unknown. A log with this or a higher number must
-	// exist if the note lists it, even if the note is withdrawn.
+	// minLog is the number of the first log that is still needed, or 0 if it is unknown. A log with this or a higher
+	// number must exist if the note lists it, even if the note is withdrawn.
 	minLog uint64
 
 	mu      sync.Mutex // never held during a disk operation, because writes of the log wait for it

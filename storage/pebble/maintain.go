@@ -18,9 +18,9 @@ func (e *Engine) DiskUsage() uint64 {
 }
 
 // Usage returns the approximate size in bytes, in sorted files, of the partitions of a table whose keys start with
-// prefix (nil: all). It includes overwritten rows that aren't compacted yet, and excludes memtables and the log.
-// Because an estimate counts whole blocks, at least one even for an empty range, small ranges are read instead, and the
-// sizes of their keys and values are returned.
+// prefix; a nil prefix selects all. It includes overwritten rows that aren't compacted yet, and excludes memtables and
+// the log. Because an estimate counts whole blocks, at least one even for an empty range, small ranges are read
+// instead, and the sizes of their keys and values are returned.
 func (e *Engine) Usage(ctx context.Context, t *engine.Table, prefix engine.Key) (bytes uint64, err error) {
 	if err := e.begin(ctx); err != nil {
 		return 0, err

@@ -25,13 +25,13 @@ type noted struct {
 // ledgerHeader is the part of the note that describes the whole directory.
 type ledgerHeader struct {
 	Version int `json:"version"`
-	// Format is formatVersion. Pebble is Pebble's format major version or a lower one; 0: unknown.
+	// Format is formatVersion. Pebble is Pebble's format major version or a lower one; 0 if it is unknown.
 	Format string `json:"format"`
 	Pebble uint64 `json:"pebble,omitempty"`
 	// Manifest is the current manifest or the previous one. If it is the previous one, the note also lists the current
 	// one, which has a higher number.
 	Manifest string `json:"manifest,omitempty"`
-	// Store is the last description passed to DescribeStore; nil: none.
+	// Store is the last description passed to DescribeStore. It is nil if there is none.
 	Store json.RawMessage `json:"store,omitempty"`
 }
 

@@ -43,8 +43,8 @@ type Options struct {
 	Compactions int
 	// ReserveBytes is the free disk space required for writes. Below it Write returns engine.ErrUnavailable, except for
 	// deletes. Writes of engine.WithMakingRoom require an eighth of it. Pebble can't continue once its log can't be
-	// written because the disk is full, and compactions, which free space, need some space themselves. 0: no reserve.
-	// Default 512 MiB.
+	// written because the disk is full, and compactions, which free space, need some space themselves. 0 means no
+	// reserve. Default 512 MiB.
 	ReserveBytes uint64
 	// DropDelay is the approximate time until the space of dropped or deleted rows is freed. Shorter delays cause more
 	// compactions. Default 2 minutes.
@@ -60,7 +60,7 @@ type Options struct {
 	// Admit, if set, is called with the last description passed to Engine.DescribeStore, before anything is written. If
 	// it returns an error, Open returns the error and leaves the directory unchanged.
 	Admit func(description []byte) error
-	// FS is the file system; nil: the operating system's. Tests use a CrashableFS.
+	// FS is the file system. nil means the operating system's. Tests use a CrashableFS.
 	FS FS
 	// Logger logs events for operators.
 	Logger *slog.Logger

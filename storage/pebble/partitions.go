@@ -164,7 +164,7 @@ func (l *partitionLister) recordMissing(err error) {
 	}
 }
 
-// reportGap reports the gap before a partition; nil: the gap extends to the end.
+// reportGap reports the gap before a partition. If before is nil, the gap extends to the end.
 func (l *partitionLister) reportGap(before engine.Key) {
 	if l.gap == nil {
 		return

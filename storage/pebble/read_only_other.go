@@ -23,5 +23,5 @@ func readLock(name string) (io.Closer, error) {
 // isHeldByOther reports whether an error of locking means that another process holds the lock.
 func isHeldByOther(err error) bool { return err != nil }
 
-// otherHolder returns the other process that holds the lock on a file; 0: unknown.
+// otherHolder returns the other process that holds the lock on a file, or 0, because it is unknown on this system.
 func otherHolder(string) int { return 0 }

@@ -28,7 +28,7 @@ func isHeldByOther(err error) bool {
 	return errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EACCES)
 }
 
-// otherHolder returns the other process that holds the lock on a file; 0: unknown.
+// otherHolder returns the other process that holds the lock on a file, or 0 if it is unknown.
 func otherHolder(name string) int {
 	f, err := os.Open(name)
 	if err != nil {

@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	// maxReclaims is the max number of ranges in a reclaimer, one per slot or window. If there are more, it compacts
-	// whole tables. It is also the max number of cleared ranges. If there are more, neighbors are joined.
+	// maxReclaims is the max number of slots and windows with deleted rows in a reclaimer, and the max number of
+	// cleared ranges. If there are more slots and windows, whole tables are compacted. If there are more cleared
+	// ranges, neighbors are joined.
 	maxReclaims = 4096
 	// reclaimGap is the max number of bytes of rows between cleared ranges that are compacted together, about the size
 	// of a file. Compacting a range rewrites the files at its edges.

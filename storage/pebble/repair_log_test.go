@@ -31,7 +31,7 @@ func killedWithLog(t *testing.T) (dir, log string, rows int) {
 	return dir, logs[len(logs)-1], rows
 }
 
-// noteLog makes SYNCED record only the first upTo bytes of a log; 0: SYNCED doesn't list the log.
+// noteLog makes SYNCED record only the first upTo bytes of a log. If upTo is 0, SYNCED doesn't list the log.
 func noteLog(t *testing.T, dir, log string, upTo int64) {
 	l, problems := readNote(vfs.Default, dir)
 	require.Empty(t, problems)

@@ -22,7 +22,7 @@ type damagedTable struct {
 	toRepair
 	path string
 	live *liveFile
-	// onDisk is the file's size; -1: the file doesn't exist.
+	// onDisk is the file's size, or -1 if the file doesn't exist.
 	onDisk int64
 }
 

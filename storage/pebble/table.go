@@ -37,7 +37,8 @@ type tableFile struct {
 	fs    FS
 	name  string
 	table uint64
-	// smallest and largest are the bounds, both included, of the part of the file that the engine uses; nil: all of it.
+	// smallest and largest are the bounds, both included, of the part of the file that the engine uses. Both are nil if
+	// it uses the whole file.
 	smallest, largest []byte
 	opts              sstable.ReaderOptions
 }

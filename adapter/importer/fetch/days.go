@@ -18,7 +18,7 @@ type Days struct {
 	importer.Selection
 	// Width is the time range of one request. A day must be a multiple of it.
 	Width time.Duration
-	// BatchBytes is the size of a batch; 0: importer.BatchBytes.
+	// BatchBytes is the size of a batch. 0 means importer.BatchBytes.
 	BatchBytes int
 	// Now is the clock. A Selection without an end ends now.
 	Now func() time.Time

@@ -177,7 +177,8 @@ func (o *openMetrics) checkEnd() error {
 	return nil
 }
 
-// resumePosition implements parser: text that is appended later precedes the file's # EOF.
+// resumePosition implements parser. If the input ends with # EOF, it returns the start of that line, because samples
+// that are added to the input later precede the line.
 func (o *openMetrics) resumePosition(end linePosition) linePosition {
 	if o.hasEOF {
 		end = o.eofAt
@@ -186,7 +187,7 @@ func (o *openMetrics) resumePosition(end linePosition) linePosition {
 	return end
 }
 
-// context implements parser: after # EOF, the context is that line.
+// context implements parser. After the line # EOF, the context is that line.
 func (o *openMetrics) context() string {
 	if o.hasEOF {
 		return string(eofLine)

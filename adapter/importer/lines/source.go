@@ -19,7 +19,7 @@ type Options struct {
 	Stdin  io.Reader
 	Format Format
 	importer.Selection
-	// BatchBytes is the size of a batch; 0: importer.BatchBytes.
+	// BatchBytes is the size of a batch. 0 means importer.BatchBytes.
 	BatchBytes int
 }
 

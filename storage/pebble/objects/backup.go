@@ -19,7 +19,7 @@ import (
 
 // Options configure backups and restores.
 type Options struct {
-	// Key encrypts and decrypts; nil: nothing is encrypted.
+	// Key encrypts and decrypts. If it is nil, nothing is encrypted.
 	Key *Key
 	// Keep selects the backups of the same store and key that are kept after one was made.
 	Keep pebble.Keep

@@ -27,8 +27,8 @@ type liar struct {
 	later, read bool
 	// newest is the newest object of its kind before the wrong responses started.
 	newest string
-	// there are the objects of the kind before the backup started. removed are the objects of the kind that were
-	// deleted earlier.
+	// there contains the objects of the kind before the backup started. removed contains the objects of the kind that
+	// were deleted earlier.
 	there, removed map[string][]byte
 	lies           int
 }
