@@ -19,20 +19,21 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// For times whose raw samples have expired, the evaluator computes anchored and smoothed ranges from made samples. Such
-// a range uses the samples inside a window, the last sample before it, and the first sample after it. If windows start
-// and end at bucket edges, the two outer samples are exact, and so are the first and the last sample of each bucket.
-// Within a bucket, only the corrections for resets and the numbers of resets and changes may differ from those of the
-// original samples. The bucket stores the exact numbers, so the error of a value is known:
+// For times whose raw samples have expired, the evaluator computes anchored and smoothed ranges from samples that are
+// reconstructed from buckets. An anchored or smoothed range uses the samples inside a window, the last sample before
+// the window, and the first sample after the window. If windows start and end at bucket edges, the samples before and
+// after a window are exact, and so are the first and the last reconstructed sample of each bucket. Within a bucket,
+// only the corrections for resets, the number of resets and the number of changes may differ from those of the original
+// samples. The bucket stores their exact values, so the error of a result is known:
 //
 //	window     (............................]
 //	buckets  |----|----|----|----|----|----|----|
 //	used         l.....last of each.............f
-//	errors         | d1 | d2 | d3 | d4 | d5 |           of the value: at most their sum
+//	errors         | d1 | d2 | d3 | d4 | d5 |           error of the result: at most their sum
 //
-// If a retention boundary cuts a bucket, the whole bucket is used, and the samples or finer buckets that are kept for
-// its second part are dropped. Samples made from only a part of a bucket wouldn't fit the samples after that part: a
-// counter would appear to be reset.
+// If a retention boundary is inside a bucket, the whole bucket is used. The evaluator then ignores the raw samples or
+// finer buckets that exist for the second part of the bucket. Samples that are reconstructed from only a part of a
+// bucket wouldn't be consistent with the samples after that part: a counter would appear to be reset.
 
 // extendedRange is an anchored or smoothed range in a query.
 type extendedRange struct {

@@ -122,10 +122,11 @@ func TestAcceptedAfterAClockAheadIsShown(t *testing.T) {
 	}
 }
 
-// TestAcceptedAfterADeleteByAClockAhead deletes everything up to the time of a clock that is 40 days fast. Samples that
-// are accepted once the clock is right must not be deleted. They must also be found when the clock is fast again and
-// they are past the raw retention. Their slot is then answered from samples, because its rollups have no commit record
-// of the delete.
+// TestAcceptedAfterADeleteByAClockAhead checks that a delete doesn't apply to samples that are accepted after it, even
+// if it covers their timestamps. The process deletes all samples up to its current time while its clock is 40 days
+// fast, and then accepts samples with a correct clock. These samples must be visible. When the clock is later 100 days
+// fast, so that raw retention hides the samples, a query for buckets must still find them. It computes the buckets of
+// their slot from samples, because the rollups of the slot have no commit record of the delete.
 func TestAcceptedAfterADeleteByAClockAhead(t *testing.T) {
 	r := alone(t)
 	keep := func(o *Options) { o.Retention = 30 * day }

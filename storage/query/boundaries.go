@@ -10,8 +10,9 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// OlderQueries returns queries for those times of q at which samples are hidden. Each query requests buckets with the
-// given columns, for one class.
+// OlderQueries returns queries for buckets, for the times in q's range at which raw samples are hidden but rollups
+// aren't. Each query requests the given columns of one class at one resolution. horizons contains the hidden times of
+// each class.
 func OlderQueries(q Query, horizons []retention.HiddenTimes, columns rollup.Columns) (list []Query) {
 	for _, h := range horizons {
 		for _, res := range []rollup.Resolution{rollup.OneHour, rollup.FiveMinutes} {
@@ -27,8 +28,8 @@ func OlderQueries(q Query, horizons []retention.HiddenTimes, columns rollup.Colu
 }
 
 // BoundariesOf returns the retention boundaries of the classes that contain series matching the query in its range. It
-// returns at least one boundary. If every class keeps the whole range, or if there is only one class, it returns all
-// classes without reading rows.
+// returns at least one boundary: if no series matches, the boundary of the default class. If every class keeps the
+// whole range, or if there is only one class, it returns the boundaries of all classes without searching for series.
 func (q *Querier) BoundariesOf(ctx context.Context, query Query) ([]retention.HiddenTimes, error) {
 	shown, err := q.env.Retention.VisibleRows(ctx, query.Tenant, query.MinT, query.MaxT, false)
 	if err != nil {
@@ -74,8 +75,8 @@ func (q *Querier) BoundariesBySeries(
 	}, nil
 }
 
-// classesOf returns the bits of the classes that contain series matching the query. It searches unsealed series first,
-// and sealed series only if no unsealed series was found for some class.
+// classesOf returns the bits of the classes that contain series matching the query. It searches unsealed series first.
+// It searches sealed series only if the matching unsealed series don't already belong to all classes.
 func (q *Querier) classesOf(ctx context.Context, query Query, all []retention.HiddenTimes) (found uint64, err error) {
 	if err := q.env.Ready(); err != nil {
 		return 0, err

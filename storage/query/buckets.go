@@ -21,8 +21,8 @@ type BucketBuffers struct {
 	cells   rollup.Buckets
 }
 
-// errHasDeleted warns that the result includes deleted samples. They are in buckets that also contain other samples and
-// couldn't be recomputed.
+// errHasDeleted warns that the result includes deleted samples. Their buckets also contain other samples, and couldn't
+// be recomputed.
 var errHasDeleted = errors.New(
 	"storage: the result includes deleted samples: their raw samples had expired before they were deleted, or before " +
 		"the delete was applied to rollups, and their buckets also contain other samples",
@@ -34,7 +34,7 @@ var errAggregated = errors.New(
 		"which are estimates; only counts, sums, minima and maxima of these are exact",
 )
 
-// aggregateColumns are the columns that are exact in aggregates.
+// aggregateColumns are the columns that are exact in buckets that were imported from downsampled blocks.
 const aggregateColumns = rollup.ColumnCount | rollup.ColumnSum | rollup.ColumnMin | rollup.ColumnMax
 
 // Buckets replaces the contents of into with the series' buckets within the query's range, ordered by time. Buckets of
@@ -118,8 +118,9 @@ func (sel *selection) sampledSlots(chunks []sealedChunk) (slots []int64) {
 	return slots
 }
 
-// decodeDeleted appends the samples of a raw chunk that aren't hidden. If the buckets of the slot are mainly read from
-// rollups, it appends only samples in buckets that a delete touches.
+// decodeDeleted appends the samples of a raw chunk that aren't hidden. If sel.uncleaned contains the chunk's slot, only
+// the buckets that one of these deletes touches are computed from samples, so decodeDeleted appends only the samples of
+// these buckets.
 func (sel *selection) decodeDeleted(s *SelectedSeries, c sealedChunk, hidden format.Tombstones, into *chunk.Samples) {
 	ds, ok := sel.uncleaned[sel.r.env.Period.SlotOf(c.start+1)]
 	if !ok {
@@ -211,9 +212,10 @@ func (sel *selection) decodeBuckets(
 			}
 			return true
 		}
-		// If the query's range includes the whole bucket and some of its samples are hidden, the bucket is read from
-		// the rollup. If a delete that wasn't applied to the rollup touches the bucket, it is computed from the
-		// remaining samples instead, which include no deleted samples.
+		// The bucket can be computed from its visible samples. If retention hides some of its samples, the bucket is
+		// read from the rollup instead, which includes them. There are two exceptions: an edge of the query is inside
+		// the bucket, or a delete that wasn't applied to the rollup touches the bucket. In both cases the bucket is
+		// computed from the visible samples.
 		return end-sel.width < src.hiddenRaw && !sel.containsEdge(end) &&
 			!hidden.Filter(uncleared).TouchesBucket(end, sel.width)
 	}
@@ -225,8 +227,9 @@ func (sel *selection) decodeBuckets(
 	}
 }
 
-// hasDeleted reports whether the chunk's bucket that ends at end may include samples deleted by ds, which weren't
-// applied to the chunk: one of the deletes touches the time between the bucket's first and last sample.
+// hasDeleted reports whether the bucket of chunk c that ends at end may include samples that ds deletes. ds must
+// contain deletes that weren't applied to the chunk. The bucket may include such samples if a delete touches the time
+// between its first and last sample, or if the chunk is unreadable.
 func hasDeleted(c sealedChunk, end int64, ds format.Tombstones) bool {
 	var b rollup.Buckets
 	if rollup.DecodeStored(c.data, rollup.AllColumns, &b) != nil {
@@ -236,7 +239,7 @@ func hasDeleted(c sealedChunk, end int64, ds format.Tombstones) bool {
 	return format.TrimBuckets(&b, func(int64) format.Tombstones { return ds })
 }
 
-// containsEdge reports whether an edge is inside the bucket that ends at end.
+// containsEdge reports whether one of the query's edges is inside the bucket that ends at end.
 func (sel *selection) containsEdge(end int64) bool {
 	i, _ := slices.BinarySearch(sel.edges, end-sel.width+1)
 	return i < len(sel.edges) && sel.edges[i] < end

@@ -131,8 +131,9 @@ func (f *fetcher) versionOf(src *source) (version uint64, ok bool) {
 	return rows + pages, ok // Both versions only grow, so their sum is unique.
 }
 
-// readChunks returns cached chunks if there are any. Otherwise it scans, and caches the result if the scan is for few
-// series. Before the call, the caller must read the versions of the task's partitions.
+// readChunks appends the chunks of the given series in the slot that starts at start. It uses cached chunks if there
+// are any. Otherwise it scans, and caches the result if the scan is for few series. For few series, the caller must
+// first set f.version and f.keeps to the results of versionOf.
 func (f *fetcher) readChunks(ctx context.Context, start int64, wants []wantedSeries) error {
 	if !f.keeps || len(wants) > maxCachedSeries {
 		_, err := f.scan(ctx, start, wants)
@@ -163,8 +164,8 @@ func (sel *selection) chunksKeyOf(start int64, wants []wantedSeries) chunksKey {
 
 // readCachedTasks sets got to the chunks of the tasks whose chunks are all cached, and returns the indexes of the other
 // tasks. wants is the number of series in all tasks. readCachedTasks runs in the caller's goroutine, because passing
-// the work to other goroutines would take longer. In a query for buckets, which reads multiple tables, it returns all
-// tasks.
+// the work to other goroutines would take longer. It returns all tasks if there is only one, and for a query for
+// buckets, which reads multiple tables.
 func (sel *selection) readCachedTasks(tasks []task, wants int, got [][]sealedChunk) (rest []int) {
 	f := fetcher{sel: sel}
 	for i := range tasks {
@@ -184,8 +185,9 @@ func (sel *selection) readCachedTasks(tasks []task, wants int, got [][]sealedChu
 	return rest
 }
 
-// appendCachedTask appends the chunks of a task if all of them are cached. It returns false if they exceed the budget,
-// so that the later read returns the error. The task must have at most maxCachedSeries series.
+// appendCachedTask appends the chunks of a task, and returns true if all of them are cached. It also returns false if
+// they exceed the budget: the caller then reads the task again without the cache, which returns the error. The task
+// must have at most maxCachedSeries series.
 func (f *fetcher) appendCachedTask(wants []wantedSeries) bool {
 	src := &f.sel.sources[wants[0].source]
 	version, ok := f.versionOf(src)
@@ -236,8 +238,8 @@ func (f *fetcher) appendCached(e *cachedChunks, start int64, wants []wantedSerie
 	return size, true
 }
 
-// newCachedChunks returns an entry with copies of the chunks that a scan found for the given series. They are copied
-// because their memory is shared with other chunks.
+// newCachedChunks returns an entry with copies of the chunks that a scan found for the given series. The chunks are
+// copied because they share memory with other chunks, which the entry would otherwise retain.
 func (f *fetcher) newCachedChunks(found []sealedChunk, wants []wantedSeries) *cachedChunks {
 	e := &cachedChunks{
 		version: f.version, ids: make([]format.SeriesID, len(wants)), chunks: make([]cachedChunk, 0, len(found)),

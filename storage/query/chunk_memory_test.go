@@ -10,8 +10,8 @@ import (
 	"github.com/cassia-db/cassia/storage/paged"
 )
 
-// TestChunkMemoryIsBounded caches more chunks than the capacity allows. The size must stay near the capacity, and an
-// entry that is used repeatedly must stay cached.
+// TestChunkMemoryIsBounded checks that the cache stays near its capacity when more chunks are added than fit, and that
+// an entry that is used repeatedly stays cached.
 func TestChunkMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	const capacity, value = 100_000, 1000

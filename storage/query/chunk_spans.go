@@ -47,8 +47,8 @@ type seriesSpan struct {
 // slotSpans holds the spans of a metric's chunks in a slot, ordered by position. It is immutable.
 type slotSpans struct {
 	list []seriesSpan
-	// unused is true if list is empty because spans don't help: either most series have samples all the time, or a page
-	// is unreadable.
+	// unused is true if spans must not be used to exclude series: either most series have samples all the time, or a
+	// page is unreadable. list is then empty.
 	unused bool
 }
 

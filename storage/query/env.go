@@ -54,7 +54,8 @@ type Env struct {
 	// MaxAhead is the maximum time by which an accepted sample may be in the future.
 	MaxAhead time.Duration
 	// SeekRows is the number of rows that the engine can read past in the time needed to start a scan. GroupRows is the
-	// approximate number of a query's chunks that are read together from a remote engine. It is 0 for a local engine.
+	// approximate number of a query's chunks that are read together from a remote engine. For a local engine, GroupRows
+	// is 0.
 	SeekRows, GroupRows int
 	// SpannedSeries is the minimum number of matching series of a metric in a window for which spans are used. If it is
 	// 0, spannedSeries applies.

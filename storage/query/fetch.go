@@ -17,13 +17,14 @@ import (
 type task struct{ wants []wantedSeries }
 
 // largeGap is the maximum number of unwanted series between two wanted series of a task, if the group is large. Most
-// unwanted series are in pages, where a search skips them quickly. In a sorted group the gaps vary around sortedGroups.
-// If the maximum gap were SeekRows, a quarter of the series would start separate tasks.
+// unwanted series are in pages, where a search skips them quickly. A group of a result that is sorted by labels
+// contains about one in sortedGroups of the series, so the gaps between their ids vary around sortedGroups. If the
+// maximum gap were SeekRows, a quarter of these series would start separate tasks.
 const largeGap = 256
 
 // tasks splits the wanted series of each source into tasks. It starts a new task where the gap between two series is so
 // large that starting another scan is faster than reading past the gap. large reports whether the group is large. tasks
-// assumes that the series of a metric in a window are spread evenly over its places.
+// assumes that the series of a metric in a window are spread evenly over the metric's places.
 func (sel *selection) tasks(wants []wantedSeries, large bool) []task {
 	tasks := make([]task, 0, min(len(wants), 1+len(sel.sources)))
 	seekRows := uint32(sel.r.env.SeekRows)

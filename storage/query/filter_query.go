@@ -73,7 +73,8 @@ func (q *filterQuery) selector(ctx context.Context) *page.Selector {
 	return page.NewSelector(conditions)
 }
 
-// newFilterQuery returns the conditions for the matchers. It returns nil if filters can't look them up.
+// newFilterQuery returns the conditions for the matchers. It returns nil if filters can't be used, because no matcher
+// has known values.
 func newFilterQuery(matchers []*labels.Matcher) *filterQuery {
 	s := &filterQuery{}
 	names := false
@@ -160,7 +161,8 @@ func (r *rowReader) filteredSeries(ctx context.Context, wm *windowMetric, q *fil
 	return m, nil
 }
 
-// loadFiltered reads the series that match.
+// loadFiltered reads the series that meet the conditions of q, from the pages that may match according to their
+// filters.
 func (r *rowReader) loadFiltered(ctx context.Context, wm *windowMetric, q *filterQuery) (cache.EntryValue, error) {
 	l, err := r.newSeriesLoad(ctx, wm.window.window, wm.metric, wm.shards)
 	if err != nil {
@@ -214,9 +216,11 @@ func (r *rowReader) loadFiltered(ctx context.Context, wm *windowMetric, q *filte
 	return &l.m, nil
 }
 
-// chargeFilters adds the cost of a look-up by filters, and returns the approximate number of series of the metric. It
-// returns errIndexCheaper if an index of all series is small enough to stay in the cache and cheaper than filters:
-// either look-ups have already cost as much as building it, or this look-up would cost nearly as much.
+// chargeFilters adds the cost of a look-up by filters to the cost of earlier look-ups, and returns the approximate
+// number of series of the metric. It returns errIndexCheaper if the metric has fewer than minFilterPages pages. It also
+// returns errIndexCheaper if an index of all series is small enough to stay in the cache and one of two conditions is
+// met: earlier look-ups have cost as much as building the index, or this look-up would open more than half of the
+// pages.
 func (r *rowReader) chargeFilters(
 	ctx context.Context, wm *windowMetric, found []*paged.Candidates,
 ) (series int64, err error) {

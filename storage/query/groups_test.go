@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestGroupsAreReleased reads the series of an answer, first in order and then concurrently in random order. A group
-// must be released once all its series are read, and at most maxHeldGroups groups may be held.
+// TestGroupsAreReleased checks that a group is released once all its series are read, and that at most maxHeldGroups
+// groups are held. It reads the series of a result first in order, and then concurrently in random order.
 func TestGroupsAreReleased(t *testing.T) {
 	sel := &selection{
 		ctx: t.Context(), r: &request{rowReader: &rowReader{Querier: New(Env{SeekRows: 20})}},

@@ -18,8 +18,8 @@ import (
 )
 
 // LabelNames lists the label names of the series that match the query, sorted. Without matchers it lists the names of
-// all series. If a sealed window overlaps the range, it includes all series of the window. With a Limit, the search
-// stops once it has found enough names, which may be any of the matching names.
+// all series. If a sealed window overlaps the range, the series of the whole window count as being in the range. With a
+// Limit, the search stops once it has found enough names, so the list may contain any of the matching names.
 func (q *Querier) LabelNames(ctx context.Context, query Query) ([]string, error) {
 	return q.searchTexts(ctx, query, textSearch{
 		kind: cache.KindNames, catalog: format.CatalogLabel,

@@ -135,9 +135,10 @@ const (
 	maxMatchedAlone = 10_000
 )
 
-// matchCached is like eachMatch, but handles only metrics whose indexes are cached and of which few series are likely
-// to match. Matching these in the caller's goroutine costs less than starting goroutines. It returns the indexes of the
-// other metrics.
+// matchCached is like eachMatch, but runs in the caller's goroutine and handles only metrics whose indexes are cached.
+// If few series match, this costs less than starting goroutines. It therefore handles no metrics unless a matcher can
+// be answered by a look-up, and no further metrics once more than maxMatchedAlone series have matched. It returns the
+// indexes in list of the metrics that it hasn't handled.
 func (r seriesFinder) matchCached(
 	ctx context.Context, q *matchingQuery, list []windowMetric,
 	visit func(at int, m *metricSeries, positions []uint32) error,
@@ -231,7 +232,8 @@ func (r seriesFinder) metrics(ctx context.Context, w sealedWindow) (metricNames,
 	return found, ctx.Err()
 }
 
-// narrowNames removes names that the first matcher with an alternation or a prefix rejects.
+// narrowNames removes most of the names that can't match, according to the first matcher with an alternation or a
+// prefix. It doesn't remove all of them: the caller must test the remaining names.
 func narrowNames(all metricNames, byName []*labels.Matcher) metricNames {
 	for _, m := range byName {
 		if m.Type != labels.MatchRegexp {

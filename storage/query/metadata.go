@@ -13,9 +13,9 @@ import (
 // metadataWindows is the number of windows that Metadata reads.
 const metadataWindows = 8
 
-// Metadata returns the metadata of a tenant's metrics from the last windows, latest first for each metric. An empty
-// metric selects all metrics. limit is the maximum number of metrics; 0 means no limit. Unreadable rows are skipped:
-// see damage.WithWarnings.
+// Metadata returns the metadata of a tenant's metrics from the newest eight raw windows, newest first for each metric.
+// An empty metric selects all metrics. limit is the maximum number of metrics; 0 means no limit. Unreadable rows are
+// skipped: see damage.WithWarnings.
 func (q *Querier) Metadata(
 	ctx context.Context, tenant, metric string, limit int,
 ) (map[string][]format.Metadata, error) {

@@ -38,7 +38,7 @@ type rowReader struct {
 	budget meter.ReadBudget
 	warnMu sync.Mutex
 	warn   func(error)
-	told   map[string]bool // the gaps for which warn was called
+	told   map[string]bool // gaps and other warnings that were reported and must not be reported again
 }
 
 // request is the state of one query. Each step of the query uses the result of the previous step:
@@ -54,7 +54,7 @@ type request struct {
 	hidden  []retention.HiddenTimes
 	gaps    retention.Gaps
 	classes uint64
-	// days returns the classes of unsealed series by day.
+	// days holds the lists of classes by day, which determine the classes of unsealed series.
 	days retention.DayLists
 	// minT and maxT are the first and last time of the request, in milliseconds. The result is empty if minT > maxT.
 	minT, maxT int64
@@ -171,9 +171,9 @@ func (r *request) warnCachedGaps() {
 	}
 }
 
-// limitRange limits a request for labels to the longest range that the tenant may query, and reports a warning if it
-// does. The limited range ends at until or at the end of the request, whichever is earlier. Times after until stay in
-// the request.
+// limitRange limits a request for labels to the longest range that the tenant may query. If the request is longer,
+// limitRange raises its start and reports a warning. It doesn't change the end of the request, but times after until
+// don't count towards the length.
 func (r *request) limitRange(until int64) {
 	longest := r.budget.Use.MaxRange()
 	until = min(until, r.maxT)

@@ -32,7 +32,8 @@ type sealedWindow struct {
 	sums []uint64
 	// left are the slots of a rollup window whose buckets are computed from samples, as long as the samples are kept.
 	left []int64
-	// cleared contains the commit records of those of the request's deletes that were applied to the slots' rows.
+	// cleared contains the window's commit records of the request's deletes. A commit record means that the delete was
+	// applied to the rows of a slot.
 	cleared map[format.CommitKey]bool
 }
 

@@ -42,8 +42,9 @@ type Query struct {
 	Sorted bool
 	// Limit is the maximum number of series, label names or label values; 0 means no limit.
 	Limit int
-	// Warn is called for corrupt rows, which are skipped. If Warn is nil, they are only logged and counted. Calls never
-	// overlap, but SelectedSeries.Samples may also call Warn.
+	// Warn is called for corrupt rows, which are skipped. If Warn is nil, corrupt rows are only logged and counted.
+	// Warn is never called concurrently. After the query has returned, SelectedSeries.Samples and
+	// SelectedSeries.Buckets may still call it.
 	Warn func(error)
 	// overGaps is true if samples before a gap are also returned.
 	overGaps bool
@@ -58,15 +59,15 @@ const (
 	inSealed
 )
 
-// SelectedSeries is one series of the result of a Query. Its methods may be called from any goroutine. They return the
-// error of the query's context once the context is done.
+// SelectedSeries is one series of the result of a Query. Its methods may be called from any goroutine. Samples and
+// Buckets return the error of the query's context once the context is done.
 type SelectedSeries struct {
 	Labels labels.Labels
 
 	sel      *selection
 	id       format.SeriesID
 	at       uint32 // its index among the selection's series
-	from, to uint32 // its parts
+	from, to uint32 // its parts are sel.parts[from:to]
 }
 
 // selection is the result of a Query. Its chunks are read in groups of neighboring series, when the caller reads the

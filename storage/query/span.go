@@ -152,8 +152,8 @@ func (q *Querier) firstSlot(ctx context.Context, tenant string, window int64) (s
 	return 0, false, nil
 }
 
-// SeenRange is the time from the start of the first raw window that contains series of a metric to the end of the last
-// one. Windows between them may contain no series of the metric.
+// SeenRange is the time range in which series of a metric were seen: from the start of the first raw window with such
+// series to the end of the last one. Windows between them may contain no series of the metric.
 type SeenRange struct{ First, Last time.Time }
 
 // maxSeenNames is the maximum number of names that one call of MetricsSeen reads.
@@ -210,7 +210,8 @@ func (q *Querier) NewestUnsealed(ctx context.Context, tenant, metric string) (ti
 	return time.UnixMilli(newest).UTC(), ctx.Err()
 }
 
-// firstWindows returns the first of n windows that contains each metric.
+// firstWindows returns, for each metric, the first of n windows that contains the metric. It stops once it has read
+// maxSeenNames/2 names, and omits metrics that it hasn't found by then. window must return the i-th window.
 func (r *rowReader) firstWindows(
 	ctx context.Context, n int, window func(i int) sealedWindow, metrics []string,
 ) (map[string]int64, error) {

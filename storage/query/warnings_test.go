@@ -10,8 +10,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// TestWarningsAreBounded reports more gaps than a query reports individually. A single additional warning must cover
-// the other gaps.
+// TestWarningsAreBounded checks that a query with more gaps than it reports individually reports a single additional
+// warning for the other gaps.
 func TestWarningsAreBounded(t *testing.T) {
 	var told []error
 	r := rowReader{told: map[string]bool{}, warn: func(err error) { told = append(told, err) }}

@@ -96,7 +96,7 @@ func (r *sharedRig) silence() (longest time.Duration) {
 	return longest
 }
 
-// query sends a query to a process.
+// query returns the answer of process i to a query. It repeats the query after errors, see patiently.
 func (r *sharedRig) query(i int, query string) (answer promrig.Answer) {
 	r.t.Helper()
 	require.NoError(r.t, patiently(func() (err error) {
@@ -106,7 +106,7 @@ func (r *sharedRig) query(i int, query string) (answer promrig.Answer) {
 	return answer
 }
 
-// samples returns all samples of a series, read from a process.
+// samples returns the samples of the last hour of a series, as returned by process i. It returns nil if there are none.
 func (r *sharedRig) samples(i int, selector string) []stamped {
 	r.t.Helper()
 	answer := r.query(i, selector+"[1h]")

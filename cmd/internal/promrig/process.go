@@ -149,9 +149,10 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-// The range of the ports that FreeAddress returns. It is below the kernel's range for outgoing connections and for
-// listeners on any free port. A port in the kernel's range could be taken by another program before a program starts to
-// listen, or while it is restarted. The ports of docker/cassandra/local are above this range.
+// FreeAddress returns ports from firstPort to lastPort, both included. This range is below the range from which the
+// kernel assigns ports to outgoing connections and to listeners that request any free port. Otherwise the kernel could
+// assign a returned port to another program before the test's program starts to listen, or while the test restarts its
+// program. The ports of docker/cassandra/local are above this range.
 //
 // Packages are tested concurrently, each in a separate process. Each process uses its own part of the range while a
 // port in the part is free. In this way, it avoids ports on which programs of another process are about to start or

@@ -26,7 +26,7 @@ const (
 	SchemasDiffer Traits = 1 << iota
 	ThresholdsDiffer
 	// HasMoved means that zero thresholds differ, and that adding the histograms moves observations into the zero
-	// bucket. If schemas also differ, it may mean only that another order of addition may move observations.
+	// bucket bucket. If schemas also differ, it may mean only that another order of addition may move observations.
 	HasMoved
 	// ZeroOverlaps means that a histogram has observations in a bucket inside its zero bucket.
 	ZeroOverlaps
@@ -132,7 +132,8 @@ func (t Traits) WithSum(sum *histogram.FloatHistogram, known bool) Traits {
 // Joined describes the layouts of the native histograms in multiple rollup buckets.
 type Joined struct {
 	Traits
-	// last is the last histogram with exponential buckets, least the min schema, and threshold the max zero threshold.
+	// last is the last added histogram with exponential buckets. least is the min schema of all added histograms with
+	// exponential buckets, and threshold is their max zero threshold.
 	last      *histogram.FloatHistogram
 	least     int32
 	threshold float64
@@ -152,7 +153,7 @@ func (j *Joined) Add(t Traits, h *histogram.FloatHistogram, schema int32) {
 	j.last, j.least, j.threshold = h, min(j.least, schema), max(j.threshold, h.ZeroThreshold)
 }
 
-// Differ reports whether the layouts differ.
+// Differ reports whether the schemas or the zero thresholds of the histograms differ.
 func (j *Joined) Differ() bool { return j.Traits&(SchemasDiffer|ThresholdsDiffer) != 0 }
 
 // MayMove reports whether the order of addition may determine which observations are moved into the zero bucket.
