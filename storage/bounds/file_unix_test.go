@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReadFile reads a file, and the file through a link. Larger files, and everything that isn't a regular file, are
-// rejected, including a pipe without a writer.
+// TestReadFile checks that ReadFile reads a file directly and through a link. It also checks that ReadFile rejects
+// larger files and everything that isn't a regular file, including a pipe without a writer.
 func TestReadFile(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }

@@ -108,8 +108,8 @@ func hasRepeat(re *syntax.Regexp) bool {
 	return slices.ContainsFunc(re.Sub, hasRepeat)
 }
 
-// steps returns the number of instructions of a program. A literal text counts as one, because a match is at few of its
-// characters at the same time.
+// steps returns the number of instructions of a program. A literal text counts as one instruction, because a search
+// executes few of its instructions per character of a text.
 func steps(re *syntax.Regexp) (n int) {
 	for _, sub := range re.Sub {
 		n += steps(sub)
@@ -126,8 +126,8 @@ func steps(re *syntax.Regexp) (n int) {
 	}
 }
 
-// programSize returns the number of instructions of a program, and the number of bounds in its character classes, which
-// repetitions share.
+// programSize returns the number of instructions of a program, and the number of range bounds in its character classes.
+// The copies of a repeated character class share their range bounds.
 func programSize(re *syntax.Regexp) (instructions, runes int) {
 	for _, sub := range re.Sub {
 		i, r := programSize(sub)

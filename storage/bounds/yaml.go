@@ -78,7 +78,7 @@ func parseYAML(text []byte, most int) (all []*yaml.Node, err error) {
 type writtenSize struct {
 	most    int
 	aliases bool
-	// known has the sizes of anchors; -1: the size is being computed.
+	// known maps anchors to their sizes. A size is -1 while it is being computed.
 	known map[*yaml.Node]int
 }
 

@@ -11,8 +11,8 @@ import (
 const mergeBytes = 128 << 10
 
 // mergeBatches joins small batches of one partition, so that they take one request. A request costs as much as a dozen
-// rows; a catalog's names, for example, are written one by one to one partition per label. The order of mutations in a
-// partition is kept, and the batches aren't modified.
+// rows, and some partitions get many small batches: the names of a catalog, for example, are written as one batch each.
+// mergeBatches keeps the order of the mutations in a partition, and doesn't modify the batches.
 //
 // Batches of different partitions aren't merged: a node applies the partitions of a request sequentially, and waits for
 // a sync of its commit log for each if commitlog_sync is group or batch.

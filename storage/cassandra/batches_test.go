@@ -22,8 +22,8 @@ func catalogRow(label, value string) engine.Batch {
 	}
 }
 
-// TestMergeKeepsMutations merges small and large batches of multiple partitions and tables. The mutations of each
-// partition keep their order, in as few batches as their size permits.
+// TestMergeKeepsMutations checks that merging small and large batches of multiple partitions and tables keeps the order
+// of the mutations of each partition, and that it results in as few batches as the sizes permit.
 func TestMergeKeepsMutations(t *testing.T) {
 	var batches []engine.Batch
 	for i := range 3000 {

@@ -109,8 +109,8 @@ func TestTimeToLive(t *testing.T) {
 	}, comesWithin, 100*time.Millisecond, "row 5 stays")
 }
 
-// TestTimeToLiveByTheClustersClock writes rows with the same expiry in three engines whose clocks differ by up to six
-// hours. All rows get the same TTL.
+// TestTimeToLiveByTheClustersClock checks that rows with the same Batch.Expires expire at the same time by the
+// cluster's clock, even if the clocks of the processes that write the rows differ by up to six hours.
 func TestTimeToLiveByTheClustersClock(t *testing.T) {
 	base := testOptions(t)
 	t.Parallel()

@@ -21,8 +21,9 @@ type NodeFacts struct {
 	Node
 	// Up is true if this process is connected to the node or, in the result of ReadFacts, could connect to it.
 	Up bool
-	// CommitlogSync determines when a write is on the disk: "group" or "batch", before it is acknowledged; "periodic",
-	// seconds after that, so that a power failure loses acknowledged writes.
+	// CommitlogSync determines when a write is on the disk. With "group" and "batch", the write is on the disk before
+	// it is acknowledged. With "periodic", it is on the disk up to seconds later, and a power failure may lose
+	// acknowledged writes.
 	CommitlogSync string
 	// ClockAhead is the node's clock minus this process's clock: negative if the node's clock is slow. It may be wrong
 	// by up to ClockError.
@@ -52,7 +53,7 @@ func (e *Engine) Cluster(ctx context.Context) (*Cluster, error) {
 	return e.opts.readCluster(ctx)
 }
 
-// Replication returns the number of replicas per data center. The key "replication_factor" applies to all of them.
+// Replication returns the number of replicas per data center. The key "replication_factor" applies to all data centers.
 func (e *Engine) Replication(ctx context.Context) (map[string]int, error) {
 	if err := e.begin(ctx); err != nil {
 		return nil, err
@@ -201,7 +202,7 @@ func (e *Engine) Clock(ctx context.Context) (time.Time, error) {
 	return there, e.translateError(ctx, "read the coordinator's clock", err)
 }
 
-// Difference is a difference between the schema and the one that this release would create.
+// Difference is a difference between the existing schema of a keyspace and the schema that this release would create.
 type Difference struct {
 	// Table is the table's name.
 	Table string

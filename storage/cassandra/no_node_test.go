@@ -14,8 +14,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// TestNoNodeIsUp checks that requests fail immediately once no node has been up for a moment. If a node is up, they are
-// retried until their timeout.
+// TestNoNodeIsUp checks that requests fail immediately once no node has been up for noNodeTimeout. If a node is up,
+// requests are retried until their timeout.
 func TestNoNodeIsUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -125,8 +125,8 @@ func (p *proxy) unblock() {
 	close(p.silent)
 }
 
-// TestComesBack makes an engine's only node unreachable, by breaking its connections and by blocking it. Requests
-// return engine.ErrUnavailable in the meantime, and succeed again afterwards.
+// TestComesBack checks that requests return engine.ErrUnavailable while an engine's only node is unreachable, because
+// its connections are broken or blocked, and succeed again afterwards.
 func TestComesBack(t *testing.T) {
 	o := testOptions(t)
 	t.Parallel()
@@ -179,7 +179,8 @@ func TestComesBack(t *testing.T) {
 	}
 }
 
-// TestScanGoesOn breaks the connection between two pages. The scan continues if the connection is restored in time.
+// TestScanGoesOn checks that a scan continues after the connection broke between two pages, if the connection is
+// restored in time.
 func TestScanGoesOn(t *testing.T) {
 	o := testOptions(t)
 	t.Parallel()

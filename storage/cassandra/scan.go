@@ -34,7 +34,7 @@ func (e *Engine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row,
 	}
 }
 
-// scan returns nil if yield returned false.
+// scan calls yield for the rows of r, see Scan. It returns nil if yield returned false.
 func (e *Engine) scan(ctx context.Context, r *engine.Range, yield func(engine.Row, error) bool) error {
 	if err := e.begin(ctx); err != nil {
 		return err

@@ -29,7 +29,7 @@ type Totals struct {
 	// servers.
 	Files     int
 	FileBytes int64
-	// DamagedParts is the number of damaged parts of these files. Each is a problem.
+	// DamagedParts is the number of damaged parts of these files. Each damaged part also counts in Problems.
 	DamagedParts int
 	// Problems is the number of reported problems.
 	Problems int
@@ -37,7 +37,7 @@ type Totals struct {
 
 // Run verifies the stored rows:
 //
-//   - Readers look for staged blobs in each slot that has any.
+//   - Readers look for staged blobs in each slot that has staged blobs.
 //   - Blobs and chunks match their checksums.
 //   - Keys of chunks match the chunks' time and the hash of their content.
 //   - Each series with chunks has labels, which match its id and are in the catalog.
@@ -332,7 +332,7 @@ func (c *checker) scan(rows engine.Range) iter.Seq2[engine.Row, error] {
 	return c.env.Rows.Scan(c.ctx, rows)
 }
 
-// startOf describes the start of a row. Labels have none.
+// startOf describes the start of a row in messages. It returns "" for labels rows, which have no start.
 func startOf(kind, start int64) string {
 	if kind == format.KindLabels {
 		return ""

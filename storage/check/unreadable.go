@@ -18,9 +18,9 @@ import (
 // damaged blocks whose rows are collected, and of metrics and of tenants that are counted per block and table.
 const maxNamed = 10_000
 
-// unreadable collects the unreadable rows. A damaged block may contain rows of many metrics, and the index of a file
-// affects all of its rows. So gaps with the same block are one problem, which is reported when the files are verified.
-// Other gaps are reported when they are found.
+// unreadable collects the unreadable rows. A damaged block may contain rows of many metrics, and damage in the index of
+// a file affects all rows of the file. So all gaps that are caused by the same block are one problem, which is reported
+// when the files are verified. Other gaps are reported when they are found.
 type unreadable struct {
 	// gaps is the number of gaps that were found. named has the descriptions of reported gaps, up to maxNamed.
 	gaps   int

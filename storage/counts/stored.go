@@ -53,8 +53,8 @@ func (c *cachedStoredCounts) Bytes() (n int64) {
 	return n
 }
 
-// readCounts reads the counts of a window's series for a state. It returns errNoCounts if there are none. It also
-// returns errNoCounts if they are unreadable, after reporting this.
+// readCounts reads the counts of a window's series for a state. It returns errNoCounts if there are none. If the counts
+// are unreadable, it reports this and also returns errNoCounts.
 func (s *Statistics) readCounts(
 	ctx context.Context, tenant string, window int64, state uint64,
 ) (c *format.Counts, err error) {

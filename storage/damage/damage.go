@@ -251,9 +251,9 @@ func (e *CorruptRowError) Unwrap() error { return e.Err }
 // are damaged. The query continues without the rows.
 type DamagedRowsError struct {
 	Table *engine.Table
-	// Tenant and Metric identify the rows; "": any tenant, any metric.
+	// Tenant and Metric identify the rows. If one of them is empty, rows of any tenant or metric may be missing.
 	Tenant, Metric string
-	// From and To limit the time range of the missing rows; zero: unknown.
+	// From and To limit the time range of the missing rows. A zero time means that the limit is unknown.
 	From, To time.Time
 	Err      error
 	// Kept is true if a result without these rows is cached, so that later queries must be warned as well.
@@ -289,7 +289,8 @@ func (e *DamagedRowsError) Description() string {
 	}
 }
 
-// isLimit reports whether a time is only a limit of stored times. RFC 3339 has no year before 0 or after 9999.
+// isLimit reports whether t is a limit of the times that can be stored, and not the time of a row. RFC 3339 can't
+// express limits, because it has only the years 0 to 9999.
 func isLimit(t time.Time) bool { return t.UTC().Year() < 0 || t.UTC().Year() > 9999 }
 
 func (e *DamagedRowsError) Unwrap() error { return e.Err }

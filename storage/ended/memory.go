@@ -8,7 +8,7 @@ import (
 
 // Memory records the results of background work on windows, so that a window without writes since then causes no reads.
 // It takes about 40 bytes per window. There is a window per tenant and day. The cache of queries takes ten times as
-// much per window, so it couldn't hold all of them, and shouldn't be filled with windows that no query reads.
+// much per window, so it couldn't hold all windows, and it shouldn't be filled with windows that no query reads.
 //
 //	tenant ─► its windows, in order: {the engine's version, the version of the commit records at that time, a note}
 //
@@ -24,12 +24,12 @@ const maxKnown = 1 << 20
 // knownWindow is a window of a tenant with the results of background work.
 type knownWindow struct {
 	window int64
-	// engine is the engine's version of the window's commit records at the time when they were read, plus 1; 0: they
+	// engine is the engine's version of the window's commit records when they were last read, plus 1. It is 0 if they
 	// weren't read.
 	engine uint64
-	// marks is the version of the commit records; 0: there are none.
+	// marks is the version of the commit records, or 0 if there are none.
 	marks uint64
-	// noted is the note of the background work; 0: none.
+	// noted is the note of the background work, or 0 if there is none.
 	noted uint64
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestMemory records many windows, and removes those that are no longer listed.
+// TestMemory checks that Memory holds many windows, and that Retain removes the windows that are no longer listed.
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	var m Memory

@@ -118,8 +118,8 @@ const (
 	Put Op = iota
 	// Delete removes the row with key Clustering, unless the row's timestamp is higher than the delete's.
 	Delete
-	// DeleteRange removes the rows from Clustering to To, both included, unless their timestamps are higher than its
-	// own. The two keys differ only in their last field, which must be an integer.
+	// DeleteRange removes the rows from Clustering to To, both included, except rows whose timestamps are higher than
+	// the mutation's. The two keys differ only in their last field, which must be an integer.
 	DeleteRange
 	// Clear removes the rows from Clustering to To, both included and compared as in Range, regardless of their
 	// timestamps, including rows of converging tables. Each of the two keys has at least one field. Clear is applied
@@ -152,8 +152,8 @@ type Range struct {
 	// Limit is the max number of rows to yield. 0 means all.
 	Limit int
 	// Damaged, if set, is called for each range of keys whose rows are unreadable, and the scan continues after the
-	// range. If Damaged is nil, such a range ends the scan with ErrCorrupt. It is called in the order of the keys, on
-	// the goroutine that iterates. Engines whose servers handle damage of their disks never call it.
+	// range. If Damaged is nil, an unreadable range ends the scan with ErrCorrupt. Damaged is called in the order of
+	// the keys, on the goroutine that iterates. Engines whose servers handle damage of their disks never call Damaged.
 	Damaged func(Damage)
 }
 
@@ -201,8 +201,8 @@ type Measured interface {
 // can reject it by its description before it opens the files.
 type Described interface {
 	// DescribeStore replaces the description of the store, a JSON text, and returns when it is durable. When the engine
-	// is opened, the description is checked before anything is written. It must therefore be written before the first
-	// row that an older release may not support.
+	// is opened, the description is checked before anything is written. The caller must therefore call DescribeStore
+	// before it writes the first row that an older release may not support.
 	DescribeStore(ctx context.Context, description []byte) error
 }
 

@@ -44,8 +44,8 @@ type ExamineOptions struct {
 	// Listen is called between two reads of the processes' rows, and must wait for at least two heartbeats. If it is
 	// nil, the rows are read once, and no process is known to be alive.
 	Listen func(ctx context.Context) error
-	// Files makes ExamineStore verify all of the engine's files, if they belong to this process, which reads all of
-	// them. Otherwise only damage is reported that reads have found since the engine was opened.
+	// Files makes ExamineStore read and verify all of the engine's files, if the files belong to this process.
+	// Otherwise ExamineStore reports only the damage that reads have found since the engine was opened.
 	Files bool
 	// Now is the clock.
 	Now func() time.Time
@@ -123,10 +123,11 @@ type ProcessSeen struct {
 	membership.Process
 	// Alive is true if the process wrote a heartbeat between the two reads.
 	Alive bool
-	// Quiet is the time between the last heartbeat, by the process's clock, and now, by this process's clock.
+	// Quiet is the examining process's current time minus the time of the last heartbeat, which was written with the
+	// clock of the process that was seen.
 	Quiet time.Duration
-	// Ahead is the min difference between the process's clock and this process's clock, if the process is alive. It is
-	// negative if the process's clock is slow.
+	// Ahead is the min difference between the clock of the process that was seen and the clock of the examining
+	// process. It is negative if the former is slow, and 0 if the process isn't alive.
 	Ahead time.Duration
 }
 
@@ -441,8 +442,9 @@ func (x *examiner) examineProcesses(
 		seen := ProcessSeen{Process: p, Alive: i < 0 || before[i].Beat != p.Beat,
 			Quiet: now.Sub(time.UnixMilli(p.ClockMS))}
 		if seen.Alive {
-			// The process's clock showed ClockMS at a moment between the first read, or beatSlack ago, and now. A
-			// single heartbeat may be the last one of a process that has stopped since.
+			// The process's clock showed ClockMS when it wrote its last heartbeat: after the first read and, if it
+			// wrote more than one heartbeat since, at most beatSlack ago. A single heartbeat may be older, because the
+			// process may have stopped after it.
 			slack := now.Sub(looked) + time.Second
 			if i >= 0 && p.Beat > before[i].Beat+1 {
 				slack = min(slack, beatSlack)

@@ -213,7 +213,7 @@ type processRows struct {
 	beats map[string]int64
 }
 
-// beat writes the next row of a process whose clock shows this time. Its writer is its name.
+// beat writes the next row of a process whose clock shows the time clock. The row's writer is the process's name.
 func (p *processRows) beat(name string, clock time.Time) {
 	p.t.Helper()
 	p.beats[name]++

@@ -119,8 +119,8 @@ func (b tableBytes) bytesOf(ctx context.Context, v storage.View, tenant string, 
 }
 
 // setBytes sets the sizes of windows from the sizes in their tables. The size of a window is an estimate in whole
-// blocks, which it shares with its neighbors, so the sum may be larger than a table. In that case the windows are
-// scaled down.
+// blocks. Neighboring windows share blocks, so the sum of the estimates may be larger than a table. In that case the
+// estimates are scaled down.
 func setBytes(ctx context.Context, eng engine.Engine, list []SurveyedWindow, of []tableBytes) error {
 	m, ok := engine.As[engine.Measured](eng)
 	if !ok {

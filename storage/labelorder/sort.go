@@ -22,8 +22,8 @@ const maxFew, maxSome = 24, 2000
 // needs in addition to the labels.
 const maxLoaded = 1 << 13
 
-// element is an element of the list to sort. key contains the eight bytes of its text that are currently compared. text
-// is the index of its text while that is loaded.
+// element is an element of the list to sort. key contains the eight bytes of its text that are currently compared.
+// While its text is loaded, text is the index of the text.
 type element struct {
 	key      uint64
 	at, text uint32
@@ -150,8 +150,8 @@ func (s *sorter[T]) sort(elements []element, same int) {
 	}
 }
 
-// commonPrefix returns the length of the longest common prefix of first and the texts of every step-th element. same
-// bytes are known to be equal.
+// commonPrefix returns the length of the longest common prefix of first and the texts of every step-th element. The
+// first same bytes of these texts are known to be equal.
 func (s *sorter[T]) commonPrefix(elements []element, same, step int) int {
 	common := len(s.first)
 	for i := 0; i < len(elements); i += step {

@@ -84,7 +84,8 @@ type Env struct {
 	// StartsFrom returns the time, in milliseconds, after which queries with WithRecordedStarts return the start
 	// timestamps of a tenant's samples.
 	StartsFrom func(tenant string) int64
-	// Unrolled lists the commit records of seals and of deletes that the rollups of a raw window don't include.
+	// Unrolled lists the commit records of a raw window whose changes aren't included in its rollups: records of seals,
+	// and of the given deletes.
 	Unrolled func(
 		ctx context.Context, tenant string, window int64, deletes format.Tombstones,
 	) ([]format.CommitKey, error)

@@ -10,9 +10,9 @@ import (
 
 // Roller computes the rollups of raw windows before the windows are hidden or dropped.
 type Roller interface {
-	// RollHidden computes the rollups of the raw windows that are to be hidden: up to target, which is the end of a
-	// window, and the window after it. h is the current boundary of the class. It returns the time until which rollups
-	// are complete.
+	// RollHidden computes the rollups of the raw windows that will be hidden, up to target, and of the next window
+	// after target. target must be the end of a window. h is the current boundary of the class. RollHidden returns the
+	// time until which rollups are complete.
 	RollHidden(ctx context.Context, tenant string, h *Boundary, target int64) (to int64, err error)
 	// RollUntil computes the rollups of the raw windows between two window ends, and returns the time until which
 	// rollups are complete.
@@ -57,10 +57,11 @@ func (x *Advancing) Tenant(ctx context.Context, tenant string) (*Boundaries, err
 	return after, errors.Join(err, x.k.fixAhead(ctx, tenant))
 }
 
-// applyRetention hides the windows that are entirely past the retention of a class, and shows hidden windows that no
-// longer are. Raw samples are hidden only after their rollups were computed, because queries then read the rollups.
-// roll computes the rollups, and returns the time until which no rollups are missing. If this is after target, the
-// rollups of the next window also exist, and queries may hide its samples as they pass the retention.
+// applyRetention hides the windows that are entirely past the retention of a class, and shows hidden windows that
+// aren't past it any more. Raw samples are hidden only after their rollups were computed, because queries then read the
+// rollups. roll computes the rollups, and returns the time until which no rollups are missing. If this time is after
+// target, the rollups of the window after target also exist, and queries may hide the samples of that window as they
+// pass the retention.
 func (k *Keeper) applyRetention(tenant string, next *boundaryRow, roll func(h *Boundary, target int64) int64) {
 	seen := k.env.Clock.ObservedUptimeMS()
 	now, _ := k.env.Clock.Times()
@@ -93,7 +94,7 @@ func (k *Keeper) keptMS(tenant string, class int64, res rollup.Resolution) int64
 }
 
 // dropDue advances DroppedMS over the windows that may be dropped. A raw window is never dropped before its rollups are
-// complete. If they can't be computed, newer windows are also kept.
+// complete. If the rollups of a window can't be computed, the window and all newer windows are kept.
 func (x *Advancing) dropDue(ctx context.Context, tenant string, next *boundaryRow) error {
 	seen := x.k.env.Clock.ObservedUptimeMS()
 	var failed error

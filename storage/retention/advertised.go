@@ -63,7 +63,7 @@ func (k *Keeper) Advertise(leaving bool) ([]byte, error) {
 	return json.Marshal(mine)
 }
 
-// LoadAdvertised reads the retention of the other processes. Afterwards the longest of all applies.
+// LoadAdvertised reads the retention of the other processes. Afterwards the longest retention of all processes applies.
 func (k *Keeper) LoadAdvertised(ctx context.Context) error {
 	list := (*k.advertised.Load())[:1:1]
 	err := k.env.Advertised(ctx, func(writer string, value []byte) {

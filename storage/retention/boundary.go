@@ -20,7 +20,8 @@ import (
 //	               retention      of one more window; raw
 //	               shows them     rows only if NextRolled
 //
-// All three are ends of windows in milliseconds, or Never if they apply to no window. If the engine expires rows,
+// DroppedMS, LackingMS and HiddenMS are ends of windows in milliseconds, or Never if they apply to no window. If the
+// engine expires rows,
 // LackingMS stays Never, and DroppedMS is only the time until which the windows of steps were processed.
 type Boundary struct {
 	Class      int64             `json:"class"`
@@ -98,7 +99,8 @@ func (h *Boundary) setTarget(target, seenMS int64, was *loweredFrom) {
 	h.DroppedMS = min(h.DroppedMS, h.HiddenMS)
 }
 
-// setHidden sets HiddenMS. If it changes, another window is the next one, whose rollups may be missing.
+// setHidden sets HiddenMS. If HiddenMS changes, NextRolled becomes false, because the rollups of the window that is now
+// next may be missing.
 func (h *Boundary) setHidden(ms int64) {
 	h.NextRolled = h.NextRolled && ms == h.HiddenMS
 	h.HiddenMS = ms
@@ -205,7 +207,7 @@ func (h *Boundary) setRetention(keptMS, seenMS int64) {
 }
 
 // longestRetention returns the longest of three retentions: keptMS; the retention that the boundary still follows; and,
-// for a week of observed uptime after the boundary's retention was lowered, the retention before that.
+// for a week of observed uptime after the boundary's retention was lowered, the retention before it was lowered.
 func (h *Boundary) longestRetention(keptMS, seenMS int64) int64 {
 	if isShorter(keptMS, h.KeptMS) {
 		keptMS = h.KeptMS

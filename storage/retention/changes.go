@@ -214,7 +214,8 @@ func isChanged(was, is *Boundary) bool {
 	return is.HiddenMS < was.HiddenMS || isShorter(is.KeptMS, was.KeptMS)
 }
 
-// logRaised logs when a longer retention applies in full, if the engine expires rows.
+// logRaised logs the time from which a longer retention applies in full. It logs nothing if the engine doesn't expire
+// rows.
 func (x *Advancing) logRaised(tenant string, was, h *Boundary) {
 	k := x.k
 	if !k.env.Expires || !isShorter(was.KeptMS, h.KeptMS) {

@@ -5,7 +5,7 @@
 // or drop rows itself: the caller does, see Roller and Boundaries.Dropped. A caller may assume that the methods are
 // safe for concurrent use, that all processes of a store follow the longest of their retentions, and that a week of
 // observed uptime passes between hiding rows and dropping them. If a caller wrote rows without Expiry, or removed rows
-// without Dropped and UnexpiredClasses, the store would lose rows early or return expired ones.
+// without Dropped and UnexpiredClasses, the store would lose rows early or return expired rows.
 //
 //	flags of this process ─┐
 //	flags of the others ───┴─► longest ───────┬─► Advance: boundaries ─► hidden, missing, dropped ─► VisibleRows

@@ -30,9 +30,9 @@ import (
 //	                                    └── unknown ────┘
 //
 // Rows that classes share (names, commit records, metadata) have a separate expiry. It is fixed first, and is the
-// latest of all classes. Rows of a class expire no later. On other engines retention boundaries alone decide which rows
-// are removed. On all engines, the shared row of a raw window also contains the window's list of classes. See
-// design/retention.md.
+// latest of all classes. Rows of a class never expire after the rows that classes share. On other engines retention
+// boundaries alone decide which rows are removed. On all engines, the row with the shared expiry of a raw window also
+// contains the window's list of classes. See design/retention.md.
 
 const (
 	// Shared is the class number of rows that classes share: names, commit records, metadata.
@@ -303,8 +303,8 @@ func (k *Keeper) LastExpiry(ctx context.Context, tenant string, window int64) (t
 	return time.Unix(k.wantedExpiry(b, at), 0), err
 }
 
-// UnexpiredClasses returns the classes whose rows in a window haven't expired. Callers must neither compute from rows
-// of other classes nor remove them. They must call LoadExpiries before.
+// UnexpiredClasses returns the classes whose rows in a window haven't expired. The caller must call LoadExpiries
+// before. It must neither compute from the rows of other classes nor remove these rows.
 func (k *Keeper) UnexpiredClasses(tenant string, window int64) (classes []int64) {
 	var b *Boundaries
 	if k.env.Expires {
@@ -434,8 +434,8 @@ type fixedExpiry struct {
 }
 
 // fixAhead fixes the expiries of windows that start within a day, so that writers don't have to insert them when a day
-// starts. It does so if this process has written to the current window, for the classes with an expiry there. Tenants
-// are handled at different hours of the day.
+// starts. It does so only if this process has written to the current window, and only for the classes whose expiry in
+// the current window is fixed. Tenants are handled at different hours of the day.
 func (k *Keeper) fixAhead(ctx context.Context, tenant string) error {
 	if !k.env.Expires || k.env.Clock.MayRemove() != nil {
 		return nil

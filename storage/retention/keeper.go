@@ -62,7 +62,7 @@ type Env struct {
 	// rows, in order.
 	Tenants func(context.Context) ([]string, error)
 	Windows func(ctx context.Context, tenant string, first, last int64) ([]int64, error)
-	// Stands reports whether any window between first and last may have rows. It returns an error if it can't read
+	// Stands reports whether any window between first and last may have rows. It returns an error if it can't determine
 	// this.
 	Stands func(ctx context.Context, tenant string, first, last int64) (bool, error)
 	// Written reports whether this process has written to a window. Holds reports whether the head contains samples of

@@ -410,9 +410,9 @@ func (d *DayLists) ListAt(ctx context.Context, t int64) (*ClassList, error) {
 }
 
 // ImportClasses returns the list of classes for the day of a slot, after fixing it if necessary. If the import would
-// store no rows of the series, it returns nil and fixes nothing. It returns an error if the day has no list yet, and
-// this process's classes, which aren't in force yet, would store a series that the list in force doesn't store, or
-// store it at a finer resolution.
+// store no rows of the series, it returns nil and fixes nothing. It returns an error if the day has no list yet and
+// this process's classes, which aren't in force yet, make a difference to the import: with them, a series would be
+// stored that isn't stored with the list in force, or a series would be stored at a finer resolution.
 func (k *Keeper) ImportClasses(
 	ctx context.Context, tenant string, slot int64, series iter.Seq[*head.Series],
 ) (*ClassList, error) {

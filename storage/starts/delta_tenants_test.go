@@ -21,8 +21,8 @@ const day = 24 * time.Hour
 
 var noon = time.Date(2026, 5, 6, 12, 0, 0, 0, time.UTC)
 
-// keeperOf returns DeltaTenants of an engine, the buffer to which it logs, and the number of rows that it couldn't
-// read.
+// keeperOf returns the DeltaTenants of an engine, the buffer to which the DeltaTenants logs, and the number of rows
+// that it couldn't read.
 func keeperOf(t *testing.T, eng engine.Engine) (k *DeltaTenants, log *bytes.Buffer, corrupt *int) {
 	log, corrupt = &bytes.Buffer{}, new(int)
 	k = New(Options{
@@ -72,8 +72,8 @@ func TestRecord(t *testing.T) {
 	require.Equal(t, 2, strings.Count(log.String(), "the tenant sends deltas"), "once a time")
 }
 
-// TestRecordOfSeveralProcesses records a tenant in multiple processes concurrently, with different times and lost
-// responses. The earliest time is kept.
+// TestRecordOfSeveralProcesses checks that the earliest time is kept if multiple processes record a tenant
+// concurrently, with different times, and responses of the engine are lost.
 func TestRecordOfSeveralProcesses(t *testing.T) {
 	inner := memory.New()
 	var all sync.WaitGroup

@@ -15,8 +15,8 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// Open returns a store on an engine. It has the default options, changed by each change in order (nil: no change), and
-// is closed when the test ends. CheckAtEnd also verifies its rows.
+// Open returns a store on an engine. The store has the default options, changed by each non-nil function in change, in
+// order. It is closed when the test ends. A test that also calls CheckAtEnd verifies the store's rows before that.
 func Open(t testing.TB, eng engine.Engine, change ...func(*storage.Options)) *storage.Store {
 	t.Helper()
 	s := Start(t, eng, change...)

@@ -16,7 +16,8 @@ type FloatSample struct {
 	V float64
 }
 
-// Samples returns n samples, every step milliseconds from a time on. value returns the value of the i-th sample.
+// Samples returns n samples: the first at time from, and each further sample step milliseconds after the previous one.
+// value returns the value of the i-th sample.
 func Samples(from, step int64, n int, value func(i int) float64) []FloatSample {
 	list := make([]FloatSample, n)
 	for i := range list {

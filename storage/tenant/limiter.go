@@ -250,8 +250,9 @@ func (l *Limiter) account(name string) *account {
 	return a
 }
 
-// evictAccounts removes the accounts whose buckets are full again. If no bucket is full, it removes any account: its
-// tenant may then use its burst once more, but the number of accounts stays bounded.
+// evictAccounts removes the accounts whose buckets are full again. If no account has full buckets, it removes any one
+// account, so that the number of accounts stays bounded. The tenant of that account may then use the full burst once
+// more.
 func (l *Limiter) evictAccounts() {
 	now, gone := l.now(), false
 	for name, a := range l.accounts {

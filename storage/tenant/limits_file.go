@@ -99,7 +99,7 @@ func eachKey(n *yaml.Node, f func(name string, at, value *yaml.Node) error) erro
 	return nil
 }
 
-// parseSet parses limits, starting from those in over.
+// parseSet parses limits. A limit that isn't set in n keeps its value in over.
 func parseSet(n *yaml.Node, over Limits) (Limits, error) {
 	err := eachKey(n, func(name string, at, value *yaml.Node) error {
 		for i := range keys {

@@ -20,8 +20,8 @@ var ErrCommand = errors.New("cassandratest: docker/cassandra/local")
 
 // Options configure the nodes of a Cluster. The zero value suits most tests.
 type Options struct {
-	// CommitLog determines when a write is on the disk: "group" (the default) and "batch", before it is acknowledged;
-	// "periodic", up to 10 s after that.
+	// CommitLog determines when a write is on the disk. With "group" (the default) and "batch", the write is on the
+	// disk before it is acknowledged. With "periodic", it is on the disk up to 10 s later.
 	CommitLog string
 	// Password makes nodes require a login with Username and Password.
 	Password bool

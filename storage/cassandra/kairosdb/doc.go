@@ -38,7 +38,7 @@
 //	kairos_double           8 bytes, IEEE 754, big-endian
 //	kairos_long             zigzag, then 7 bits per byte, the lowest first; the highest bit is set if more bytes follow
 //	kairos_legacy, integer  big-endian without leading zeros: 0 to 8 bytes
-//	kairos_legacy, float    a byte that is 1, and 4 bytes IEEE 754; or any other, and 8 bytes
+//	kairos_legacy, float    a byte that is 1, and 4 bytes IEEE 754; or any other byte, and 8 bytes IEEE 754
 //
 // Values of other types (kairos_string, kairos_complex, types of plug-ins) aren't numbers. Only the times of such
 // points are reported.

@@ -106,7 +106,8 @@ func (k *Keyspace) readTables(ctx context.Context, keyspace string) error {
 }
 
 // measure determines the width of rows in a keyspace with columns in seconds. The configured width is meant in seconds,
-// but KairosDB 1.3 applies it as milliseconds, which the times of existing rows show.
+// but KairosDB 1.3 applies it as milliseconds. measure assumes milliseconds if a row's time isn't a multiple of the
+// width in seconds.
 func (k *Keyspace) measure(ctx context.Context) error {
 	rows := k.session.Query("SELECT row_time FROM row_key_time_index").WithContext(ctx).PageSize(pageOfKeys).Iter()
 	for at := int64(0); rows.Scan(&at); {

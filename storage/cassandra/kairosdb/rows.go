@@ -16,7 +16,7 @@ const (
 	dataPoints = "data_points"
 	// pageOfKeys is the number of keys per page.
 	pageOfKeys = 1000
-	// maxRows is the max number of keys in memory, which are the keys of one metric and row time.
+	// maxRows is the max number of keys of one metric and row time, which are held in memory together.
 	maxRows = 4_000_000
 )
 

@@ -51,7 +51,8 @@ func testWriteManyBatches(t *testing.T, e engine.Engine) {
 	}
 }
 
-// testWriteKeepsNothing modifies all memory that was passed to Write after Write has returned.
+// testWriteKeepsNothing checks that an engine doesn't retain memory that was passed to Write: it modifies the memory
+// after Write has returned, and the stored rows must be unchanged.
 func testWriteKeepsNothing(t *testing.T, e engine.Engine) {
 	ctx := context.Background()
 	tables := writable()

@@ -244,8 +244,8 @@ func (e *Engine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row,
 	}
 }
 
-// Partitions implements engine.Engine. The rule gets it as a Scan of the partition prefix. If it fails, no partition is
-// yielded.
+// Partitions implements engine.Engine. The rule is called with an Op of kind Scan whose Partition is the prefix. If the
+// rule makes the Op fail, no partition is yielded.
 func (e *Engine) Partitions(ctx context.Context, t *engine.Table, prefix engine.Key,
 	damaged func(engine.Damage)) iter.Seq2[engine.Key, error] {
 	return func(yield func(engine.Key, error) bool) {

@@ -13,7 +13,7 @@ import (
 //   - Clear isn't supported.
 //   - An expired row is not returned. Its timestamp still counts: a write with the same timestamp has no effect.
 //   - Of two puts with the same timestamp, one that expires wins over one that doesn't, and the later expiry over the
-//     earlier one. If these are equal, the value decides.
+//     earlier one. If the expiries are equal, the value decides.
 func NewExpiring(now func() time.Time) *Engine {
 	e := New()
 	e.now = now
