@@ -31,8 +31,8 @@ const (
 var errRegexps = errors.New("bounds: regular expressions too large")
 
 // CheckRegexps returns an error that wraps errRegexps if the compiled regular expressions of a text would take much
-// more memory in total than their length, or if one has too many Steps. It ignores invalid regular expressions, which
-// the compiler rejects.
+// more memory in total than their length, or if Steps returns more than maxSteps for one of them. It ignores invalid
+// regular expressions, which the compiler rejects.
 func CheckRegexps(texts ...string) error {
 	took, may := 0, regexpAllowed
 	for _, text := range texts {

@@ -8,7 +8,7 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// AlterSchema changes the options of existing tables to those with which this release creates them, for example
+// AlterSchema changes the options of existing tables to the options with which this release creates tables, for example
 // compaction windows after a change of the retention. It yields each statement before it runs it. If dry is set, it
 // runs none. It returns an error for a difference that only an operator can fix, such as a missing table.
 func AlterSchema(ctx context.Context, opts Options, dry bool, yield func(statement string) error) error {

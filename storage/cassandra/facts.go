@@ -62,8 +62,9 @@ func (e *Engine) Replication(ctx context.Context) (map[string]int, error) {
 	return copies, err
 }
 
-// Nodes queries every node of the local data center and returns the nodes in the order of their host IDs. A node that
-// doesn't respond has an error. It spends at most Options.ConnectTimeout plus Options.Timeout on one node.
+// Nodes queries every node of the local data center and returns the nodes in the order of their host IDs. For a node
+// that doesn't respond, NodeFacts.Err is set. Nodes spends at most Options.ConnectTimeout plus Options.Timeout on one
+// node.
 func (e *Engine) Nodes(ctx context.Context) ([]NodeFacts, error) {
 	c, err := e.Cluster(ctx)
 	if err != nil {
@@ -124,8 +125,8 @@ func (o *Options) readNode(ctx context.Context, n *NodeFacts) error {
 }
 
 // tableFacts reads a node's statistics of the keyspace's tables, in the order of engine.Tables. Missing statistics are
-// 0. Each virtual table with statistics is read once, completely, because Cassandra computes it for all tables of all
-// keyspaces even if one table is queried.
+// 0. Each virtual table with statistics is read once, completely, because Cassandra computes its rows for all tables of
+// all keyspaces even if a query selects only one table.
 func tableFacts(ctx context.Context, session *gocql.Session, keyspace string) ([]TableFacts, error) {
 	facts, byName := make([]TableFacts, len(engine.Tables)), map[string]*TableFacts{}
 	for i, t := range engine.Tables {
@@ -163,7 +164,8 @@ func tableFacts(ctx context.Context, session *gocql.Session, keyspace string) ([
 }
 
 // clockAhead compares a node's clock with this process's clock. The node's clock is read between two readings of this
-// one, so the error is at most half of the time between them, plus the millisecond resolution of CQL's timestamps.
+// process's clock, so the error is at most half of the time between the two readings, plus the millisecond resolution
+// of CQL's timestamps.
 func (o *Options) clockAhead(ctx context.Context, session *gocql.Session) (ahead, within time.Duration, err error) {
 	var there time.Time
 	before := o.Now()

@@ -113,8 +113,8 @@ func (l *liveSchema) checkColumns() error {
 	return nil
 }
 
-// otherColumns describes the differences between a table's columns and the declared ones, or returns "" if there are
-// none. Additional columns outside the key are accepted.
+// otherColumns describes the differences between a table's columns and the columns that package engine declares for t,
+// or returns "" if there are no differences. Additional columns outside the key are accepted.
 func (l *liveTable) otherColumns(t *engine.Table) string {
 	for _, want := range columnsOf(t) {
 		if !slices.Contains(l.columns, want) {
@@ -131,7 +131,7 @@ func (l *liveTable) otherColumns(t *engine.Table) string {
 	return ""
 }
 
-// compare returns the differences between the tables and those that this release would create.
+// compare returns the differences between the existing tables and the tables that this release would create.
 func (l *liveSchema) compare(o *Options) []Difference {
 	var found []Difference
 	for _, t := range engine.Tables {

@@ -37,8 +37,8 @@ type Options struct {
 	TLS TLSOptions
 
 	// Timeout is the max time of a request (one batch, one page of a scan, one compare-and-set), including its retries.
-	// Another node is tried after half of it, so half of it should be at least Cassandra's own timeout (5 s for reads).
-	// Default 10 s.
+	// A request is sent to another node after half of Timeout. Half of Timeout should therefore be at least Cassandra's
+	// own timeout (5 s for reads). Default 10 s.
 	Timeout time.Duration
 	// ConnectTimeout is the max time to establish a connection. It should be longer than a node's garbage collection
 	// pauses, because a process that can't connect doesn't start. Default 10 s.
@@ -49,8 +49,8 @@ type Options struct {
 
 	// CreateSchema makes Open create a missing keyspace and missing tables. Default true.
 	CreateSchema bool
-	// Retention is the retention of rows that expire; 0: forever. When a table is created, it determines the width of
-	// the windows by which Cassandra groups files. Default 0.
+	// Retention is the retention of rows that expire. 0 means forever. When a table is created, it determines the width
+	// of the windows by which Cassandra groups files. Default 0.
 	Retention time.Duration
 	// Retention5m and Retention1h are the retentions of the tables of 5m and 1h rollups.
 	Retention5m, Retention1h time.Duration
@@ -59,7 +59,7 @@ type Options struct {
 	Logger *slog.Logger
 	// Now is this process' clock. Default time.Now.
 	Now func() time.Time
-	// ClusterTime is the clock by which TTLs are computed; nil: the clock of the nodes. Default nil.
+	// ClusterTime is the clock by which TTLs are computed. If it is nil, the nodes' clock is used. Default nil.
 	ClusterTime func() time.Time
 
 	// noNodeTimeout is the constant with the same name, or more in tests on slow machines.
@@ -70,9 +70,10 @@ type Options struct {
 type TLSOptions struct {
 	// Enabled encrypts connections.
 	Enabled bool
-	// CAFile has the PEM certificates of the authorities that sign the nodes' certificates; empty: the system's.
+	// CAFile is a file with the PEM certificates of the authorities that sign the nodes' certificates. If it is empty,
+	// the system's authorities are used.
 	CAFile string
-	// CertFile and KeyFile are the PEM client certificate and its key; both or none.
+	// CertFile and KeyFile are the files of the PEM client certificate and its key. Either both or none must be set.
 	CertFile, KeyFile string
 	// ServerName is the name that the nodes' certificates must have. Empty: the address of each node, as in Hosts or as
 	// reported by other nodes.

@@ -206,8 +206,8 @@ func (s strategy) options(retention time.Duration) string {
 	}
 }
 
-// retentionOf returns the retention of a table's rows; 0: forever. Tables with rows for windows of all resolutions keep
-// some rows as long as the 1h rollups, which have the longest retention.
+// retentionOf returns the retention of a table's rows. 0 means forever. Tables with rows for windows of all resolutions
+// keep some rows as long as the 1h rollups, which have the longest retention.
 func (o *Options) retentionOf(t *engine.Table) time.Duration {
 	switch t {
 	case engine.R5m, engine.R5mPages:

@@ -9,12 +9,13 @@ import (
 // Facts describes a cluster and a keyspace, as seen by a client.
 type Facts struct {
 	Cluster *Cluster
-	// Replication is the number of replicas per data center, as returned by Engine.Replication; nil if the keyspace
-	// doesn't exist.
+	// Replication is the number of replicas per data center, as returned by Engine.Replication. It is nil if the
+	// keyspace doesn't exist.
 	Replication map[string]int
 	// Nodes are the nodes of the local data center, as returned by Engine.Nodes.
 	Nodes []NodeFacts
-	// Differences are the differences of the schema, as returned by Engine.CompareSchema; none without a keyspace.
+	// Differences are the differences of the schema, as returned by Engine.CompareSchema. It is empty if the keyspace
+	// doesn't exist.
 	Differences []Difference
 }
 

@@ -96,9 +96,9 @@ func (e *Engine) querySecond(delay time.Duration) gocql.SpeculativeExecutionPoli
 	return &gocql.SimpleSpeculativeExecution{NumAttempts: 1, TimeoutDelay: min(delay, e.opts.Timeout/4)}
 }
 
-// retryOnOtherNode is the retry policy of idempotent requests: it sends them to another node immediately if the first
-// one is lost or can't serve them now. Errors that concern the whole cluster are left to sendRequest, which waits
-// between attempts.
+// retryOnOtherNode is the retry policy of idempotent requests: it sends a request to another node immediately if the
+// connection to the first node is lost or the first node can't serve the request now. Errors that concern the whole
+// cluster are left to sendRequest, which waits between attempts.
 type retryOnOtherNode struct{}
 
 var _ gocql.RetryPolicy = retryOnOtherNode{}

@@ -24,8 +24,8 @@ const (
 	cancelEvery = 64
 )
 
-// Scan implements engine.Engine. Rows are read in pages; the next one is fetched while the current one is read. Reading
-// rows of a conditional table first completes compare-and-set operations whose result is unknown.
+// Scan implements engine.Engine. Rows are read in pages. The next page is fetched while the rows of the current page
+// are yielded. Reading rows of a conditional table first completes compare-and-set operations whose result is unknown.
 func (e *Engine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
 	return func(yield func(engine.Row, error) bool) {
 		if err := e.scan(ctx, &r, yield); err != nil {

@@ -19,7 +19,7 @@ var _ engine.SeveralScanner = (*Engine)(nil)
 const maxScanned = 16
 
 // ScanSeveral implements engine.SeveralScanner with requests for multiple partitions. If a guardrail of Cassandra
-// (partition_keys_in_select_fail_threshold) rejects them, it scans the partitions one by one from then on.
+// (partition_keys_in_select_fail_threshold) rejects such requests, the engine scans partitions one by one from then on.
 func (e *Engine) ScanSeveral(
 	ctx context.Context, r engine.Range, partitions []engine.Key,
 ) iter.Seq2[engine.RowOf, error] {
@@ -84,7 +84,7 @@ func (e *Engine) scanEach(
 }
 
 // scanSome scans partitions with one request per page. at is the index of the first of them in the caller's list.
-// enough is true if yield returned false, begun if yield was called.
+// enough is true if yield returned false. begun is true if yield was called.
 func (e *Engine) scanSome(
 	ctx context.Context, r engine.Range, some []engine.Key, at, field int, yield func(engine.RowOf, error) bool,
 ) (enough, begun bool, err error) {

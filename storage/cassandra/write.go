@@ -73,7 +73,7 @@ func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
 	return first
 }
 
-// checkBatches rejects batches that every engine rejects, and those that Cassandra doesn't support.
+// checkBatches rejects batches that every engine rejects, and batches that Cassandra doesn't support.
 func checkBatches(batches []engine.Batch) error {
 	if err := engine.CheckBatches(batches); err != nil {
 		return err
@@ -164,7 +164,8 @@ func (e *Engine) writeBatch(ctx context.Context, b *engine.Batch) error {
 	return nil
 }
 
-// batchEntries converts a batch to statements. ttl is the TTL of its rows; 0: they don't expire.
+// batchEntries converts a batch to statements. ttl is the TTL of its rows in seconds; 0 means that the rows don't
+// expire.
 func (e *Engine) batchEntries(b *engine.Batch, ttl int) []gocql.BatchEntry {
 	entries := make([]gocql.BatchEntry, 0, len(b.Mutations))
 	s, fields := e.statements[b.Table], len(b.Table.Partition)+len(b.Table.Clustering)
@@ -194,7 +195,8 @@ func (e *Engine) batchEntries(b *engine.Batch, ttl int) []gocql.BatchEntry {
 	return entries
 }
 
-// timeToLive returns the TTL in seconds for an expiry; 0: forever; -1: it has already expired.
+// timeToLive returns the TTL in seconds of rows with an expiry. It returns 0 for rows that are kept forever, and -1 if
+// the expiry has passed.
 func timeToLive(expires, now int64) int {
 	switch {
 	case expires <= now:

@@ -120,10 +120,10 @@ func (c *checker) checkRollups(tenant string, window int64, metric string, seale
 }
 
 // reportUnlessStaged reports a rollup that differs from its sources, unless the staging log has rows in any of the
-// slots from first to last. It reads these slots because staged doesn't contain slots that aren't listed. A commit that
-// failed after the blobs of an old slot were durable leaves such rows. Their samples weren't acknowledged, but are
-// sealed by a seal that listed the slot during the commit. If this seal then fails before it has written the rollups,
-// no process repeats it until other samples of the slot are staged.
+// slots from first to last. It reads the staging log of these slots, because c.staged contains only listed slots. An
+// unlisted slot has rows if a commit failed after the blobs of an old slot were durable. Their samples weren't
+// acknowledged, but are sealed by a seal that listed the slot during the commit. If this seal then fails before it has
+// written the rollups, no process repeats it until other samples of the slot are staged.
 func (c *checker) reportUnlessStaged(first, last int64, problem string, args ...any) error {
 	for slot := first; slot <= last; slot++ {
 		for p := range c.env.Period.OfSlot(slot).Partitions {

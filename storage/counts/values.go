@@ -9,8 +9,8 @@ import (
 )
 
 // valueCounter counts the series with each value of each label, in bounded memory. If the values of all labels don't
-// fit, it postpones some labels. If the values of one label don't fit, it postpones a part of them. To count postponed
-// values, the caller must add all series again.
+// fit, it postpones some labels. If the values of one label don't fit, it postpones a part of these values. To count
+// postponed values, the caller must add all series again.
 //
 //	series ─► add … ─► endPass ─┬─► more: series ─► add …
 //	                            └─► done: found

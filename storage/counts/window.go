@@ -40,7 +40,7 @@ const (
 // none.
 type countedState struct{ state, before uint64 }
 
-// newCountedState returns the states of a counted window and of the previous one.
+// newCountedState returns the states of a counted window and of the previous window.
 func newCountedState(u *ended.OverWindow) countedState {
 	if u.Before == nil {
 		return countedState{state: u.Version}
@@ -349,7 +349,7 @@ func (c *windowCount) countMetric(
 	return series, nil
 }
 
-// finish sorts the counts, and removes the smallest ones if not all fit.
+// finish sorts the counts, and removes the smallest counts if not all counts fit in their rows.
 func (c *windowCount) finish(values *valueCounter) {
 	n := &c.counts
 	n.Labels = values.labels()

@@ -139,8 +139,8 @@ func (l *Log) RecordRows(rows *engine.Range, d engine.Damage) *DamagedRowsError 
 	return e
 }
 
-// RecordOnce records a row that can't be read, and counts it once. It keeps no warning for later queries, because they
-// either don't depend on the row, such as a filter or counts of series, or read it again and report it.
+// RecordOnce records a row that can't be read, and counts it once. It keeps no warning for later queries. They either
+// don't depend on the row, for example a row of a filter or of counts of series, or read the row again and report it.
 func (l *Log) RecordOnce(t *engine.Table, err error) {
 	l.mu.Lock()
 	isNew := l.isNew(err.Error())

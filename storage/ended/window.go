@@ -23,11 +23,12 @@ type OverWindow struct {
 	Again bool
 	// Version is the version of the window's commit records, or its state if its series are to be counted.
 	Version uint64
-	// Before is the previous window, with which the series are compared when they are counted; nil: there is none.
+	// Before is the previous window, with which the series are compared when they are counted. It is nil if there is no
+	// previous window.
 	Before *EarlierWindow
 }
 
-// EarlierWindow is the window before an OverWindow, in one state.
+// EarlierWindow identifies the window before an OverWindow and its state.
 type EarlierWindow struct {
 	Window int64
 	State  uint64
@@ -38,8 +39,8 @@ func (c *OverWindow) IsSame(o *OverWindow) bool {
 	return c.Tenant == o.Tenant && c.Window == o.Window && c.Version == o.Version
 }
 
-// AllWindows yields the windows of all tenants. of yields the windows of one tenant, and returns false if the caller
-// wants no more.
+// AllWindows yields the windows of all tenants. of yields the windows of one tenant. It returns false if the iteration
+// must stop, because the caller wants no more windows.
 func AllWindows(
 	ctx context.Context, tenants func(
 		context.Context,

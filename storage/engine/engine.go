@@ -43,7 +43,7 @@ var (
 	ErrLocked = errors.New("engine: in use by another process")
 	// ErrClosed means that the engine was closed.
 	ErrClosed = errors.New("engine: closed")
-	// ErrCorrupt means that stored bytes differ from the written ones. The error contains their location.
+	// ErrCorrupt means that stored bytes differ from the bytes that were written. The error contains their location.
 	ErrCorrupt = errors.New("engine: stored data is damaged")
 	// ErrExpired means that the expiry time of a batch has passed. Nothing was written.
 	ErrExpired = errors.New("engine: the rows have expired")
@@ -157,8 +157,8 @@ type Range struct {
 	Damaged func(Damage)
 }
 
-// Damage is a range of keys whose rows can't be read, because stored bytes differ from the written ones. The range may
-// contain no rows or many.
+// Damage is a range of keys whose rows can't be read, because stored bytes differ from the bytes that were written. The
+// range may contain any number of rows, also none.
 type Damage struct {
 	// After and Before are the complete clustering keys of the readable rows next to the range (in Partitions, the keys
 	// of the partitions next to it). If one of them is nil, the range extends to the start or the end of the scan. The
@@ -208,8 +208,8 @@ type Described interface {
 
 // Caching is implemented by engines with a cache of rows.
 type Caching interface {
-	// ReadOnce is a hint that most rows that are read until done is called are read only once. They then don't evict
-	// other rows from the cache.
+	// ReadOnce is a hint that most of the rows that are read from now until done is called won't be read again. The
+	// engine then doesn't evict other rows from the cache in favor of these rows.
 	ReadOnce() (done func())
 }
 

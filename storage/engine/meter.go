@@ -6,8 +6,8 @@ import (
 )
 
 // WorkMeter measures the progress of a long operation, in units that take about the same time each, such as bytes read.
-// The operation gets the meter from its context, and adds first its expected work and then its completed work. A nil
-// WorkMeter ignores both. Its methods may be called concurrently.
+// The operation gets the meter from its context, and adds first its expected work and then its completed work. The
+// methods of a nil WorkMeter do nothing. All methods may be called concurrently.
 type WorkMeter struct {
 	mu          sync.Mutex
 	done, total int64

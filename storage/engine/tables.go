@@ -31,9 +31,9 @@ var (
 	Stage = &Table{ID: 1, Name: "stage",
 		Partition:  []Field{{"slot", KindInt}, {"partition", KindInt}},
 		Clustering: []Field{{"writer", KindID}, {"seq", KindInt}}}
-	// Staged lists the slots of a partition whose staging log may have rows. It lists them by units, which are ranges
-	// of slots, and it lists the units. If one process has exclusive use of the engine, the table is empty, because the
-	// engine can list the partitions of table stage.
+	// Staged lists the slots of a partition whose staging log may have rows. A unit is a range of slots. The table
+	// lists the slots of each unit, and the units of each partition. If one process has exclusive use of the engine,
+	// the table is empty, because the engine can list the partitions of table stage.
 	Staged = &Table{ID: 27, Name: "staged",
 		Partition:  []Field{{"partition", KindInt}, {"unit", KindInt}},
 		Clustering: []Field{{"slot", KindInt}, {"generation", KindID}, {"state", KindInt}}}

@@ -36,7 +36,7 @@ const (
 
 // ExamineOptions configure ExamineStore.
 type ExamineOptions struct {
-	// Retention is the retention of raw samples, Retention5m and Retention1h the retention of rollups; 0: forever.
+	// Retention is the retention of raw samples, Retention5m and Retention1h the retention of rollups. 0 means forever.
 	Retention, Retention5m, Retention1h time.Duration
 	// TenantRetention and Classes are as in storage.Options.
 	TenantRetention map[string]retention.Durations
@@ -54,7 +54,7 @@ type ExamineOptions struct {
 // Condition is the state of a store, read without opening it.
 type Condition struct {
 	Created time.Time
-	// RestoredFrom is the name of the backup from which the store was restored; "": none.
+	// RestoredFrom is the name of the backup from which the store was restored, or "" if it wasn't restored.
 	RestoredFrom string
 	Periods      []format.Period
 	// Tenants is the number of tenants with rows.
@@ -75,8 +75,8 @@ type Condition struct {
 	// Hidden are retention boundaries of rows that are hidden because the retention was lowered, and would be visible
 	// again if it were raised.
 	Hidden []retention.Change
-	// ClassesFrom is the time when the retention classes that were configured last take effect; zero: they are in
-	// effect.
+	// ClassesFrom is the time at which the most recently configured retention classes take effect. It is zero if they
+	// are already in effect.
 	ClassesFrom time.Time
 	// Later are retentions that take full effect only with later windows.
 	Later []retention.LaterRetention
@@ -91,7 +91,8 @@ type Condition struct {
 	// DamagedRows is the number of rows that can't be read. Damaged has the first of them, with the reason.
 	DamagedRows int
 	Damaged     []DamagedRow
-	// Files is the number of the engine's files that were verified, FileBytes their size; 0 if servers keep the files.
+	// Files is the number of the engine's files that were verified, FileBytes their size. Both are 0 if servers keep
+	// the files.
 	Files     int
 	FileBytes int64
 	// Unreadable is the number of parts of files, or rows, that can't be read at all. Problems describes the first of
@@ -100,7 +101,8 @@ type Condition struct {
 	Problems   []string
 }
 
-// addUnreadable counts a problem, and adds its description to the first ones.
+// addUnreadable counts a problem, and adds its description to Problems unless Problems already has maxDamagedNamed
+// descriptions.
 func (c *Condition) addUnreadable(problem string) {
 	c.Unreadable++
 	if len(c.Problems) < maxDamagedNamed {
@@ -127,7 +129,7 @@ type ProcessSeen struct {
 	// clock of the process that was seen.
 	Quiet time.Duration
 	// Ahead is the min difference between the clock of the process that was seen and the clock of the examining
-	// process. It is negative if the former is slow, and 0 if the process isn't alive.
+	// process. It is negative if the clock of the process that was seen is slow, and 0 if that process isn't alive.
 	Ahead time.Duration
 }
 

@@ -109,8 +109,9 @@ func hasRows(ctx context.Context, eng engine.Engine, t *engine.Table, partition 
 	return false, nil
 }
 
-// Rows describes the rows of one partition of a table. fields has the whole partition key by the names of its fields,
-// and may have the first fields of the clustering key; integers are decimal, ids hexadecimal.
+// Rows describes the rows of one partition of a table. fields maps names of key fields to their values. It must contain
+// all fields of the partition key, and may contain the first fields of the clustering key. Integers are decimal, and
+// ids are hexadecimal.
 func Rows(ctx context.Context, eng engine.Engine, table string, fields map[string]string, out func(line string)) error {
 	rows, err := rangeOf(table, fields)
 	if err != nil {
@@ -175,7 +176,7 @@ func rangeOf(table string, fields map[string]string) (rows engine.Range, err err
 	return engine.Range{Table: t, Partition: partition, From: from, To: from}, nil
 }
 
-// parseKey returns a key of the given fields, up to the first one that is missing.
+// parseKey returns a key with the values in given, in the order of fields, up to the first field that has no value.
 func parseKey(t *engine.Table, fields []engine.Field, given map[string]string) (engine.Key, error) {
 	var key engine.Key
 	for _, f := range fields {

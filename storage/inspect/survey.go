@@ -18,7 +18,7 @@ type SurveyedWindow struct {
 	// slot and partition. Again is the number of seals that sealed a slot again because of late samples. Imported is
 	// the number of slots with imports. Again and Imported are known only for raw windows.
 	Slots, Of, Seals, Again, Imported int
-	// Bytes is the approximate size of its rows; -1: the engine can't measure it.
+	// Bytes is the approximate size of the window's rows, or -1 if the engine can't measure it.
 	Bytes int64
 }
 

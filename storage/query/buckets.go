@@ -118,9 +118,9 @@ func (sel *selection) sampledSlots(chunks []sealedChunk) (slots []int64) {
 	return slots
 }
 
-// decodeDeleted appends the samples of a raw chunk that aren't hidden. If sel.uncleaned contains the chunk's slot, only
-// the buckets that one of these deletes touches are computed from samples, so decodeDeleted appends only the samples of
-// these buckets.
+// decodeDeleted appends the samples of a raw chunk that aren't hidden. If sel.uncleaned contains deletes for the
+// chunk's slot, only the buckets that one of these deletes touches are computed from samples. decodeDeleted then
+// appends only the samples of these buckets.
 func (sel *selection) decodeDeleted(s *SelectedSeries, c sealedChunk, hidden format.Tombstones, into *chunk.Samples) {
 	ds, ok := sel.uncleaned[sel.r.env.Period.SlotOf(c.start+1)]
 	if !ok {

@@ -58,8 +58,8 @@ func (s *slotSpans) Bytes() int64 { return int64(spanBytes * cap(s.list)) }
 // approximate position among the series that have chunks in the slots of the query.
 type spanPositions struct{ positions, among []uint32 }
 
-// filterBySpans removes the positions of series without samples in the request's range. It does so only if many series
-// match and the range is short.
+// filterBySpans removes the positions of series without samples in the request's range. It returns all positions unless
+// many series match and the range is short.
 func (r seriesFinder) filterBySpans(
 	ctx context.Context, w *windowMetric, m *metricSeries, positions []uint32,
 ) (spanPositions, error) {

@@ -18,9 +18,9 @@ import (
 // Span is a range of time in milliseconds. Both ends are included.
 type Span struct{ MinT, MaxT int64 }
 
-// Spans lists the ranges between minT and maxT in which a tenant may have raw samples. They are disjoint and in order,
-// and consist of whole windows and slots, limited to minT and maxT. If rollups is true, Spans also lists ranges that
-// may have only rollups. It reads no data.
+// Spans lists the ranges between minT and maxT in which a tenant may have raw samples. The ranges are disjoint and in
+// order. They consist of whole windows and slots, limited to minT and maxT. If rollups is true, Spans also lists ranges
+// that may have only rollups. Spans reads no samples.
 func (q *Querier) Spans(ctx context.Context, tenant string, minT, maxT int64, rollups bool) ([]Span, error) {
 	if err := q.env.Ready(); err != nil {
 		return nil, err

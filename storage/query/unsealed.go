@@ -31,8 +31,8 @@ type unsealedDay struct {
 	class      int64
 }
 
-// ErrLateUnsealed warns that unsealed samples are missing from the result. They arrived too late for raw rows, and will
-// be included in buckets once they are sealed.
+// ErrLateUnsealed warns that unsealed samples are missing from the result. These samples arrived too late for raw rows,
+// and will be included in buckets once they are sealed.
 var ErrLateUnsealed = errors.New(
 	"storage: acknowledged samples are missing from the result until they are sealed: the raw data of their time " +
 		"have expired; repeat the query in a minute",
@@ -128,9 +128,9 @@ func (r *request) unsealedDays(
 }
 
 // showUnexpired lowers the retention boundaries of raw samples, so that the query reads raw samples of slots whose
-// rollups may be incomplete: rollups don't include unsealed samples, and a delete may not have been applied to them.
-// Each boundary is lowered to the start of the oldest such slot, but not below the time from which all raw rows are
-// kept. The buckets of other slots are still read from rollups.
+// rollups may be incomplete: rollups don't include unsealed samples, and a delete may not have been applied to the
+// rollups. Each boundary is lowered to the start of the oldest slot with incomplete rollups, but not below the time
+// from which all raw rows are kept. The buckets of other slots are still read from rollups.
 func (r *request) showUnexpired(list []unsealedSeries) {
 	show := func(h *retention.HiddenTimes, first int64) {
 		h.At[rollup.Raw] = min(h.At[rollup.Raw], max(h.Missing, r.env.Period.SlotStart(r.env.Period.SlotOf(first))))

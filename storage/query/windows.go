@@ -62,7 +62,7 @@ func (r windowFinder) windowsOfNames(ctx context.Context) ([]sealedWindow, error
 
 // bucketWindows finds the windows for a query for buckets. The buckets of a slot are read from rollups if the rollups
 // include all sealed samples of the slot, the head contains no samples of the slot, and no edge is inside one of its
-// buckets. Otherwise they are computed from samples.
+// buckets. Otherwise the buckets of the slot are computed from samples.
 func (r windowFinder) bucketWindows(
 	ctx context.Context, q Query, open []unsealedSeries,
 ) (found foundWindows, err error) {
@@ -191,7 +191,8 @@ func (r windowFinder) unfitSlots(
 	return unfit, nil
 }
 
-// edgeSlots returns the slots with an edge inside one of their buckets, and the slots with samples in the head.
+// edgeSlots returns the slots in which an edge of the query is inside a bucket, and the slots in which a series in open
+// has unsealed samples.
 func (r windowFinder) edgeSlots(q Query, open []unsealedSeries) map[int64]bool {
 	slots := map[int64]bool{}
 	for _, e := range q.Edges {

@@ -257,7 +257,7 @@ func (r *boundaryRow) clone() *boundaryRow {
 	return out
 }
 
-// parseBoundaries parses the value of a tenant's row. Callers must not treat an unreadable row as a missing one,
+// parseBoundaries parses the value of a tenant's row. Callers must not treat an unreadable row as a missing row,
 // because this would show rows that were dropped, and could hide or drop other rows again.
 func parseBoundaries(value []byte) (r boundaryRow, err error) {
 	if err := json.Unmarshal(value, &r); err != nil {

@@ -132,8 +132,8 @@ func (k *Keeper) nameOf(class int64) string {
 }
 
 // RetentionOf returns the retention of a tenant's rows in a class: the longest that any process is configured with. For
-// a class that is no longer configured, this process uses the longer of two retentions: the last one configured for the
-// class, and the default class's.
+// a class that is no longer configured, this process uses the longer of two retentions: the last retention configured
+// for the class, and the retention of the default class.
 func (k *Keeper) RetentionOf(tenant string, class int64) Durations {
 	all, name := *k.advertised.Load(), k.nameOf(class)
 	keep := all[0].durationsOf(tenant, name)

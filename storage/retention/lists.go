@@ -118,8 +118,8 @@ func (h *ClassHistory) addClasses(configured []Class) error {
 	return nil
 }
 
-// addList adds a list unless it equals the last one. It replaces lists of the same or a later day, because no row uses
-// them yet.
+// addList adds list l unless it equals the last list. It replaces lists of the same or a later day, because no row uses
+// these lists yet.
 func (h *ClassHistory) addList(l ListFrom, now int64) {
 	if h.newest().ID == l.ID {
 		return
@@ -356,8 +356,8 @@ func (k *Keeper) listFor(window int64) string {
 	return k.ListInForce(max(k.env.Period.WindowStart(window), k.env.Clock.EngineTime().UnixMilli()))
 }
 
-// ClassesOn returns the list of classes of a raw window. If the window has no rows yet, fixed is false, and the list is
-// the one that the window would get now.
+// ClassesOn returns the list of classes of a raw window. If the window has no rows yet, fixed is false, and ClassesOn
+// returns the list that the window would get now.
 func (k *Keeper) ClassesOn(ctx context.Context, tenant string, window int64) (l *ClassList, fixed bool, err error) {
 	row, fixed, err := k.fixedExpiry(ctx, expiryAt{tenant, Shared, window})
 	if err != nil {
@@ -386,7 +386,7 @@ type DayLists struct {
 	of     map[int64]*ClassList // by raw window
 }
 
-// NewDayLists returns the lists of classes for the days of a tenant. They are read by ListAt.
+// NewDayLists returns the lists of classes for the days of a tenant. ListAt reads a list when it is first needed.
 func (k *Keeper) NewDayLists(tenant string) DayLists { return DayLists{k: k, tenant: tenant} }
 
 // ListAt returns the list for the day of a timestamp.

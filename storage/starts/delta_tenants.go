@@ -53,7 +53,7 @@ type DeltaTenant struct {
 	// From is the time in milliseconds after which samples are evaluated with their start timestamps; -format.MaxTime:
 	// all samples.
 	From int64
-	// Since is the time at which the first delta was received; zero: the row can't be read.
+	// Since is the time at which the first delta was received. It is zero if the row can't be read.
 	Since time.Time
 }
 
@@ -122,7 +122,7 @@ func (d *DeltaTenants) parseRow(tenant string, value []byte) DeltaTenant {
 	return DeltaTenant{Name: tenant, From: r.FromMS, Since: time.UnixMilli(r.SinceMS)}
 }
 
-// mergeRow merges a row into the known ones, and reports whether it changed anything.
+// mergeRow merges t into the known tenants, and reports whether this changed the known tenants.
 func (d *DeltaTenants) mergeRow(t DeltaTenant) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -61,8 +61,8 @@ func CheckName(name string) error {
 // listSeparator separates the names of tenants in a read request for multiple tenants.
 const listSeparator = "|"
 
-// NamesFromContext returns the tenants of ctx. A read request may specify multiple tenants as a|b, if it is permitted
-// to. Otherwise NamesFromContext returns one tenant.
+// NamesFromContext returns the tenants of ctx. If a read request is permitted to read multiple tenants, the tenant in
+// its context may be a list such as a|b. Otherwise NamesFromContext returns one tenant.
 func NamesFromContext(ctx context.Context) []string {
 	return strings.Split(FromContext(ctx), listSeparator)
 }

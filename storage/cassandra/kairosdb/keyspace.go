@@ -137,8 +137,8 @@ func (k *Keyspace) Describe() string {
 	return fmt.Sprintf("rows of %d h, columns in unit %s, indices %s", k.layout.widthMS/3_600_000, k.layout.unit, form)
 }
 
-// Metrics returns the names of all metrics, sorted by bytes, without duplicates: those in string_index, and those that
-// only have rows.
+// Metrics returns the names of all metrics, sorted by bytes, without duplicates: the names in string_index, and the
+// names of metrics that have rows but aren't in string_index.
 func (k *Keyspace) Metrics(ctx context.Context) ([]string, error) {
 	var all []string
 	add := func(statement string, args ...any) error {

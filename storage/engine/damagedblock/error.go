@@ -11,8 +11,8 @@ import (
 // BlockError identifies the damaged part of a file of this process. Every read of a row in the damaged part returns it.
 // It wraps engine.ErrCorrupt. Engines whose files are on servers don't return it.
 type BlockError struct {
-	// File is the name of the file; "": unknown. Offset is the position of the block in the file; -1: unknown, or the
-	// damage isn't in a block.
+	// File is the name of the file, or "" if it is unknown. Offset is the position of the block in the file, or -1 if
+	// it is unknown or the damage isn't in a block.
 	File   string
 	Offset int64
 	Err    error

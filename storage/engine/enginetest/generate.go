@@ -9,9 +9,9 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// generator makes histories similar to a store's. They use few partitions, so that operations often affect the same
-// rows. In tables that don't converge, a key has one content and one timestamp forever, and isn't written again after a
-// delete.
+// generator generates histories that are similar to the operations of a store. A history uses few partitions, so that
+// operations often affect the same rows. In tables that don't converge, a key has one content and one timestamp
+// forever, and isn't written again after a delete.
 type generator struct {
 	rng     *rand.Rand
 	special []string // the verbs between operations that the engine under test supports

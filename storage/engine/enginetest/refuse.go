@@ -85,7 +85,8 @@ func testRefused(t *testing.T, e engine.Engine) {
 	}
 }
 
-// testRefusedLeavesNothing writes valid batches before and after an invalid one. None of them may be applied.
+// testRefusedLeavesNothing checks that a Write with valid batches before and after an invalid batch applies none of the
+// batches.
 func testRefusedLeavesNothing(t *testing.T, e engine.Engine) {
 	for name, r := range refusedBatches() {
 		err := e.Write(context.Background(), []engine.Batch{plainBatch(engine.Shards), r.batch,

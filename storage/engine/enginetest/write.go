@@ -147,7 +147,8 @@ func testDeleteRange(t *testing.T, e engine.Engine) {
 	}
 }
 
-// testDeleteMindsTimestamps deletes rows whose timestamps are higher than the delete's. They must not be removed.
+// testDeleteMindsTimestamps checks that a delete doesn't remove rows whose timestamps are higher than the timestamp of
+// the delete.
 func testDeleteMindsTimestamps(t *testing.T, e engine.Engine) {
 	table, partition := engine.Stage, plainKey(engine.Stage.Partition)
 	rows := []row{{engine.Key{id(5), engine.Int(1)}, "one"}, {engine.Key{id(5), engine.Int(2)}, "two"}}

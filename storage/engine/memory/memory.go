@@ -36,7 +36,8 @@ type partition struct {
 	key    engine.Key
 	rows   []row  // sorted by their keys
 	writes uint64 // the number of writes
-	// ranges are the deleted ranges. A later write to one of them has no effect if its timestamp isn't higher.
+	// ranges are the deleted ranges. A later write to a deleted range has no effect unless its timestamp is higher than
+	// the timestamp of the delete.
 	ranges []deletedRange
 }
 
