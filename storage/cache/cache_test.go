@@ -120,7 +120,8 @@ func TestCacheForgetsErrors(t *testing.T) {
 	require.Equal(t, fixed(3), v)
 }
 
-// TestCacheLoadsAgainForOthers cancels a query while it loads a value. Queries that wait for the load must not fail.
+// TestCacheLoadsAgainForOthers checks that queries that wait for a load don't fail if the query that runs the load is
+// canceled.
 func TestCacheLoadsAgainForOthers(t *testing.T) {
 	c := New(1 << 20)
 	begun, end, done := make(chan struct{}), make(chan struct{}), make(chan error)

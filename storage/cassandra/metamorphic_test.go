@@ -14,8 +14,8 @@ var historyFile = flag.String(
 	"history", "", "a file with a history to run again, as TestMetamorphic prints it when it fails",
 )
 
-// TestMetamorphic runs random histories on Cassandra and on the suite's simple model. The histories run concurrently,
-// because a write mostly waits for the commit log.
+// TestMetamorphic runs random histories on Cassandra and on the suite's simple model, and compares the results. The
+// histories run concurrently, because a write mostly waits for the commit log.
 func TestMetamorphic(t *testing.T) {
 	testHosts(t)
 	t.Parallel()

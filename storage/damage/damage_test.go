@@ -12,7 +12,8 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// TestStagedRowsAreBounded records more staged rows than are kept individually.
+// TestStagedRowsAreBounded checks that StagedErrors stays bounded if more staged rows are recorded than are kept
+// individually.
 func TestStagedRowsAreBounded(t *testing.T) {
 	period := format.NewPeriods(format.Period{SlotMS: 2 * format.HourMS, RawWindowMS: format.DayMS, Partitions: 4})
 	l := NewLog(period, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "corrupt"}, []string{"table"}),

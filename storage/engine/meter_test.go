@@ -9,8 +9,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// TestMeter adds work to the meter of a context. The completed work never exceeds the expected work. Without a meter,
-// nothing is measured.
+// TestMeter checks that work is added to the meter of a context, that the completed work never exceeds the expected
+// work, and that nothing is measured without a meter.
 func TestMeter(t *testing.T) {
 	t.Parallel()
 	var seen [][2]int64

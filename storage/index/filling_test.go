@@ -39,8 +39,8 @@ func oneMatcher(kind labels.MatchType, name, value string) (Prepared, []*labels.
 	return Prepare(ms), ms
 }
 
-// TestColumnsListTheSeriesOfEachValue fills columns of many sizes. Some of them are sorted in multiple runs, and some
-// have an odd number of runs.
+// TestColumnsListTheSeriesOfEachValue checks the values and positions in columns of many sizes. Some columns are sorted
+// in multiple runs, and some of these have an odd number of runs.
 func TestColumnsListTheSeriesOfEachValue(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, n := range []int{smallSet + 1, stretch, stretch + 1, 2 * stretch, 5*stretch + 7} {

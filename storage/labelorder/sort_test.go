@@ -56,7 +56,8 @@ func TestSort(t *testing.T) {
 	}
 }
 
-// TestSortOfMany sorts more elements than are loaded at once. Most of them have a long common prefix.
+// TestSortOfMany checks the order of more elements than are loaded at once. Most of the elements have a long common
+// prefix.
 func TestSortOfMany(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(soak.Seed(t), 2))

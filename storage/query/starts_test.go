@@ -13,8 +13,8 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// TestHiddenStarts hides the start timestamps up to a time, both in samples and in buckets of the same samples. The
-// results must be the same as if the samples up to that time had been sent without start timestamps.
+// TestHiddenStarts checks that hiding the start timestamps up to a time, in samples and in buckets of these samples,
+// has the same result as if the samples up to that time had been sent without start timestamps.
 func TestHiddenStarts(t *testing.T) {
 	r := rand.New(rand.NewPCG(soak.Seed(t), 0))
 	const width, buckets = 300_000, 12

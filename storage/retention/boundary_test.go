@@ -10,8 +10,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestBoundarySteps hides windows and shows them again. The windows of each step may be dropped only a week after the
-// step hid them.
+// TestBoundarySteps checks that the windows of each step may be dropped only a week after the step hid them, even if
+// windows are hidden, shown again, and hidden again.
 func TestBoundarySteps(t *testing.T) {
 	const week = int64(7 * format.DayMS)
 	h := Boundary{HiddenMS: Never, LackingMS: Never, DroppedMS: Never}
@@ -62,8 +62,8 @@ func TestKeptBefore(t *testing.T) {
 	require.Equal(t, 365*day, h.longestRetention(day, 300*day))
 }
 
-// TestRestoredWindows restores windows that were dropped. The rows between and after them must stay missing until the
-// boundary passes them.
+// TestRestoredWindows checks that the rows between and after restored windows stay missing until the boundary passes
+// these rows. It restores windows that were dropped.
 func TestRestoredWindows(t *testing.T) {
 	const day = int64(format.DayMS)
 	h := Boundary{HiddenMS: Never, LackingMS: Never, DroppedMS: Never}

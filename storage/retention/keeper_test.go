@@ -63,8 +63,8 @@ type writerFunc func(line []byte) (int, error)
 
 func (f writerFunc) Write(line []byte) (int, error) { return f(line) }
 
-// TestBoundariesForgottenAsTheyChange lowers a retention while another caller in the same process fails to change the
-// boundaries and therefore clears the cached copy. Tenant must still return the changed boundaries.
+// TestBoundariesForgottenAsTheyChange checks that Tenant returns the boundaries that it has changed, even if another
+// caller in the same process concurrently fails to change the boundaries and therefore clears the cached copy.
 func TestBoundariesForgottenAsTheyChange(t *testing.T) {
 	r := newKeeperRig(t)
 	_, err := r.keeping(30*day).Advance(rollsAll{}).Tenant(t.Context(), "t")
@@ -100,8 +100,8 @@ func (e *losing) CompareAndSet(
 	return ok, found, err
 }
 
-// TestExpiryInDoubt loses the response to an insert of an expiry. The row must be read back, and stay unchanged when
-// the retention is raised.
+// TestExpiryInDoubt checks that an expiry is read back if the response to its insert is lost, and that it stays
+// unchanged when the retention is raised.
 func TestExpiryInDoubt(t *testing.T) {
 	t.Parallel()
 	r := newKeeperRig(t)

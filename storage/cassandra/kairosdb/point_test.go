@@ -149,8 +149,8 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// FuzzPoint decodes any bytes as each type in each layout. Valid points must not be before their row, and values of
-// kairos_long and kairos_double that aren't rounded must equal the encoded numbers.
+// FuzzPoint decodes any bytes as each type in each layout. It checks that valid points aren't before the start of their
+// row, and that values of kairos_long and kairos_double that aren't rounded equal the encoded numbers.
 func FuzzPoint(f *testing.F) {
 	f.Add(column(7), hexKey(f, "0xd804"))
 	f.Add(column(2), hexKey(f, "0xc093480000000000"))

@@ -126,7 +126,7 @@ func TestTimeOfKey(t *testing.T) {
 	require.False(t, ok)
 }
 
-// FuzzKey parses any bytes. A valid key must be encoded to the same bytes.
+// FuzzKey checks that each valid key, when it is parsed and encoded again, results in the same bytes.
 func FuzzKey(f *testing.F) {
 	f.Add(hexKey(f, "cpu.usage", "0x00", rowTimeHex, "0x000b", "kairos_long", "dc=x:host=a:"))
 	f.Add(hexKey(f, "m", "0x00", rowTimeHex, "0x000d", "kairos_double", "a::b:=c=d=:e==f:"))

@@ -13,8 +13,9 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// testTakenBackAfterCancel cancels a Put at a random moment, deletes the row, and scans. A canceled Put may be applied
-// later. After the delete has returned nil, the row must not exist and must not appear later.
+// testTakenBackAfterCancel checks that, once a delete has returned nil, its row doesn't exist and doesn't appear later,
+// even if a Put of the row was canceled at a random moment before the delete. A canceled Put may otherwise be applied
+// later.
 func testTakenBackAfterCancel(t *testing.T, e engine.Engine) {
 	const writers, rounds = 4, 150
 	row := func(round int) engine.Key { return engine.Key{id(5), engine.Int(int64(round))} }

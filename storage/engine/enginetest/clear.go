@@ -12,8 +12,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// testClear clears rows between two keys or prefixes. The rows in between must be removed regardless of their
-// timestamps. Other rows and other partitions must be unchanged.
+// testClear checks that Clear removes the rows between two keys or prefixes regardless of their timestamps, and that
+// other rows and other partitions are unchanged.
 func testClear(t *testing.T, e engine.Engine) {
 	if !takesClear(e) {
 		return
@@ -59,8 +59,8 @@ func clearBounds(table *engine.Table) (bounds [][2]engine.Key) {
 	return bounds
 }
 
-// testClearBeforeOthers clears a range and puts rows into it in one batch. The rows must exist afterwards, regardless
-// of previous rows and of the order of the mutations.
+// testClearBeforeOthers checks that rows exist after a batch that puts them and also clears their range, regardless of
+// previous rows and of the order of the mutations in the batch.
 func testClearBeforeOthers(t *testing.T, e engine.Engine) {
 	if !takesClear(e) {
 		return
@@ -97,7 +97,8 @@ func testClearBeforeOthers(t *testing.T, e engine.Engine) {
 	require.Empty(t, scanPartition(t, e, engine.Sealed, sealed))
 }
 
-// testClearIsAtomic scans a partition while batches clear it and put one row each. Each scan must return one row.
+// testClearIsAtomic checks that each scan of a partition returns one row, while batches concurrently clear the
+// partition and put one row each.
 func testClearIsAtomic(t *testing.T, e engine.Engine) {
 	if !takesClear(e) {
 		return
@@ -134,8 +135,8 @@ func testClearIsAtomic(t *testing.T, e engine.Engine) {
 	requireRows(t, []row{{key(rounds), "v"}}, scanPartition(t, e, engine.R1h, partition), "the last round")
 }
 
-// testClearRefused writes invalid clears, and valid clears to an engine that doesn't support them, together with a
-// valid batch. Nothing may be applied.
+// testClearRefused checks that a Write applies nothing if it contains a valid batch and an invalid Clear, or a valid
+// batch and a Clear that the engine doesn't support.
 func testClearRefused(t *testing.T, e engine.Engine) {
 	table := engine.R5m
 	key := plainKey(table.Clustering)

@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/memory"
 )
 
-// TestHistoryText writes histories as text and reads them back.
+// TestHistoryText checks that histories that are written as text and read back are unchanged.
 func TestHistoryText(t *testing.T) {
 	for seed := range uint64(20) {
 		history := generate(rand.New(rand.NewPCG(seed, 0)), 500, []string{verbReopen, verbCrash, verbCompact})

@@ -35,8 +35,8 @@ func listedTables() []listed {
 	}
 }
 
-// testPartitions lists partitions by prefixes of all lengths. Some partitions have many rows, some had rows, and some
-// never had any. Partitions with rows must be listed, and partitions that never had rows must not.
+// testPartitions checks, for prefixes of all lengths, that partitions with rows are listed and that partitions that
+// never had rows aren't. Some partitions have many rows, some had rows that were deleted, and some never had rows.
 func testPartitions(t *testing.T, e engine.Engine) {
 	const n = 100
 	for _, c := range listedTables() {

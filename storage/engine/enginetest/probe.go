@@ -9,8 +9,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// testProber probes many partitions at once. Some have rows, some had rows, and most never had any. The results must
-// equal the results of scans.
+// testProber checks that the results of Occupied for many partitions equal the results of scans. Some partitions have
+// rows, some had rows that were deleted, and most never had rows.
 func testProber(t *testing.T, e engine.Engine) {
 	p, ok := e.(engine.Prober)
 	if !ok {

@@ -55,8 +55,8 @@ func testOrder(t *testing.T, e engine.Engine) {
 	}
 }
 
-// testPartitionsApart writes partitions whose keys are neighbors or prefixes of each other. A scan must return the rows
-// of one partition only.
+// testPartitionsApart checks that a scan returns only the rows of one partition, even if the keys of other partitions
+// are neighbors or prefixes of its key.
 func testPartitionsApart(t *testing.T, e engine.Engine) {
 	for _, table := range writable() {
 		rng := rand.New(rand.NewPCG(3, uint64(table.ID)))
@@ -141,8 +141,8 @@ func testScanNothing(t *testing.T, e engine.Engine) {
 	}
 }
 
-// testScanAgain iterates over the same Scan multiple times, first without reaching its end. Each iteration must start
-// again, and must yield rows that were written before the iteration.
+// testScanAgain checks that each iteration over the result of one call of Scan starts at the first row and yields the
+// rows that were written before the iteration, even if an earlier iteration hasn't reached the end.
 func testScanAgain(t *testing.T, e engine.Engine) {
 	partition := plainKey(engine.Raw.Partition)
 	rows := edgeRows(engine.Raw, 20)
@@ -169,7 +169,7 @@ func testScanAgain(t *testing.T, e engine.Engine) {
 	require.Equal(t, len(rows)+1, n, "a scan sees what was written before it is iterated, not before it was made")
 }
 
-// testScanWhileWriting writes and scans in the loop over a scan.
+// testScanWhileWriting checks that the loop over a scan may write to the engine and start other scans.
 func testScanWhileWriting(t *testing.T, e engine.Engine) {
 	table, partition := engine.Stage, plainKey(engine.Stage.Partition)
 	for seq := range int64(50) {

@@ -11,8 +11,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// testSeveralScanner scans many partitions at once. Some have many rows, some few, and most none. The rows of each
-// partition must equal the rows of a separate scan.
+// testSeveralScanner checks that ScanSeveral yields the same rows for each partition as a separate scan. Some
+// partitions have many rows, some have few, and most have none.
 func testSeveralScanner(t *testing.T, e engine.Engine) {
 	g, ok := e.(engine.SeveralScanner)
 	if !ok {
@@ -76,7 +76,7 @@ func testSeveralScanner(t *testing.T, e engine.Engine) {
 	testRefusedSeveral(t, g, partitions)
 }
 
-// testRefusedSeveral scans sets of partitions that ScanSeveral must reject.
+// testRefusedSeveral checks that ScanSeveral rejects invalid lists of partitions.
 func testRefusedSeveral(t *testing.T, g engine.SeveralScanner, partitions []engine.Key) {
 	refused := func(table *engine.Table, why string, partitions ...engine.Key) {
 		for _, err := range g.ScanSeveral(context.Background(), engine.Range{Table: table}, partitions) {

@@ -13,8 +13,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// testVersions changes a partition in every possible way, and checks that its version changes each time. It doesn't
-// test engines whose rows are also changed by other processes, because they have no versions.
+// testVersions checks that each kind of change to a partition changes its version. It does nothing for engines without
+// versions, such as engines whose rows may be changed by other processes.
 func testVersions(t *testing.T, e engine.Engine) {
 	v, ok := e.(engine.Versioned)
 	if !ok {
@@ -50,8 +50,8 @@ func testVersions(t *testing.T, e engine.Engine) {
 	require.True(t, !known || !versioned(v), "not a partition")
 }
 
-// testVersionsOfSealedRows changes rows of series and pages. An engine may write large values in a different way than
-// small ones. Each change must change the version.
+// testVersionsOfSealedRows checks that each change of rows of series and of pages changes the version. It writes small
+// and large values, because an engine may write them in different ways.
 func testVersionsOfSealedRows(t *testing.T, e engine.Engine, v engine.Versioned) {
 	partition := engine.Key{engine.Int(7), engine.Int(0), engine.Text("t"), engine.Text("m"), engine.Int(0)}
 	row := func(n byte) engine.Key { return engine.Key{engine.Int(1), engine.Int(0), id(1), id(n)} }
@@ -88,8 +88,9 @@ func versioned(v engine.Versioned) bool {
 	return ok
 }
 
-// testVersionsAtOnce scans a partition during other writes, including canceled ones. While the version is unchanged,
-// the scanned rows must equal the rows of a new scan, and must include all rows that were written before.
+// testVersionsAtOnce checks that, while the version of a partition is unchanged, a new scan returns the same rows as an
+// earlier scan, and that these rows include all rows that were written before. Other writes, including canceled writes,
+// run concurrently.
 func testVersionsAtOnce(t *testing.T, e engine.Engine) {
 	v, ok := e.(engine.Versioned)
 	if !ok || !versioned(v) {

@@ -58,8 +58,8 @@ func testCompareAndSet(t *testing.T, e engine.Engine) {
 	require.ErrorIs(t, err, engine.ErrTooLarge)
 }
 
-// testCompareAndSetAtOnce increments a counter from many goroutines. No increment may be lost. If the engine was
-// unavailable, an increment may or may not have been applied.
+// testCompareAndSetAtOnce checks that no increment is lost if many goroutines increment a counter. An increment for
+// which the engine returned ErrUnavailable may or may not have been applied.
 func testCompareAndSetAtOnce(t *testing.T, e engine.Engine) {
 	const workers, counts = 8, 20
 	partition, key := engine.Key{engine.Text("settings")}, engine.Key{engine.Text("count")}
@@ -140,8 +140,8 @@ func testDrop(t *testing.T, e engine.Engine) {
 	}
 }
 
-// testDropByText drops by a prefix that ends in a text field. The rows of that tenant must be removed, but not the rows
-// of tenants whose names start with the same text.
+// testDropByText checks Drop with a prefix that ends in a text field, the tenant. The rows of that tenant must be
+// removed, but not the rows of other tenants whose names start with the tenant's name.
 func testDropByText(t *testing.T, e engine.Engine) {
 	tenants := edgeTexts()
 	partitionOf := func(tenant string) engine.Key {
@@ -285,7 +285,7 @@ func testClosed(t *testing.T, e engine.Engine) {
 	require.Equal(t, 1, n)
 }
 
-// testCloseAtOnce closes the engine during other calls. Each call must succeed or return ErrClosed.
+// testCloseAtOnce checks that calls during Close succeed or return ErrClosed.
 func testCloseAtOnce(t *testing.T, e engine.Engine) {
 	var workers sync.WaitGroup
 	errs := make(chan error, 8)

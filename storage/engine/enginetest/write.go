@@ -29,7 +29,8 @@ func testWriteAgain(t *testing.T, e engine.Engine) {
 	}
 }
 
-// testWriteManyBatches writes to many partitions of two tables in one Write, more data than an engine commits at once.
+// testWriteManyBatches checks a Write to many partitions of two tables that contains more data than an engine commits
+// at once.
 func testWriteManyBatches(t *testing.T, e engine.Engine) {
 	value := strings.Repeat("v", 200<<10)
 	var batches []engine.Batch
@@ -167,7 +168,7 @@ func testDeleteMindsTimestamps(t *testing.T, e engine.Engine) {
 		"a write that comes after a delete with its timestamp")
 }
 
-// testConverging writes multiple versions of a row in each possible order. The result must be the same.
+// testConverging checks that multiple versions of a row have the same result in each possible order of the writes.
 func testConverging(t *testing.T, e engine.Engine) {
 	versions := []engine.Mutation{
 		{Timestamp: -5, Value: []byte("zzz")},
@@ -224,7 +225,8 @@ func testConvergingInOneBatch(t *testing.T, e engine.Engine) {
 	requireRows(t, []row{{key, "newer"}}, scanPartition(t, e, engine.Shards, partition), "one batch")
 }
 
-// testBatchIsAtomic scans a partition while batches replace all of its rows.
+// testBatchIsAtomic checks that a scan sees all changes of a batch or none: it scans a partition while batches replace
+// all rows of the partition.
 func testBatchIsAtomic(t *testing.T, e engine.Engine) {
 	const rows, rounds = 10, 100
 	partition := engine.Key{engine.Int(3), engine.Text("t")}

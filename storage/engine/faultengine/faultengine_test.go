@@ -108,8 +108,8 @@ func TestRefusalsComeFirst(t *testing.T) {
 	require.Zero(t, asked)
 }
 
-// TestClears loses a Clear, withholds a second Clear, and writes a third Clear to an engine that doesn't support Clear.
-// The third Clear must be rejected before the rule is called.
+// TestClears checks the results of a lost and of a withheld Clear, and that a Clear on an engine that doesn't support
+// it is rejected before the rule is called.
 func TestClears(t *testing.T) {
 	clear := func(partition int64) engine.Batch {
 		b := mark(partition, "new")

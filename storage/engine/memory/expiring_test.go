@@ -84,7 +84,7 @@ func TestExpiringRows(t *testing.T) {
 	require.Equal(t, "a", rowOf(t, lasting))
 }
 
-// TestAllRows writes the batches of All to another engine, which must then have the same rows.
+// TestAllRows checks that an engine to which the batches of All are written has the same rows as the first engine.
 func TestAllRows(t *testing.T) {
 	e := memory.New()
 	for i := range int64(3) {
