@@ -34,8 +34,8 @@ const noNodeTimeout = reconnectInterval + time.Second
 var errNoAnswer = errors.New("request timed out")
 
 // sendRequest calls do, which sends a request to Cassandra once, until do succeeds or Options.Timeout has passed. After
-// an error it repeats the call only if the function again returns true for the error. It uses a slot of the engine. do
-// returns the number of gocql's attempts.
+// an error it repeats the call only if the function again returns true for the error. sendRequest uses one of the
+// engine's slots, see Options.MaxInFlight. do returns the number of gocql's attempts.
 func (e *Engine) sendRequest(
 	ctx context.Context, op operation, again func(error) bool, do func(context.Context) (int, error),
 ) (err error) {

@@ -71,8 +71,9 @@ func (c *checker) slotsListed() (map[head.SlotPartition]bool, error) {
 	return listed, nil
 }
 
-// isOverlooked reports whether blobs in a slot partition that no reader reads may be acknowledged. In a shared store,
-// blobs of unlisted slots belong to failed commits or are already sealed, and Store.SealUnlisted seals them.
+// isOverlooked reports whether at, a slot partition with blobs that no reader reads, may contain acknowledged blobs
+// that aren't sealed. In a shared store this isn't the case if the partition exists: blobs of unlisted slots belong to
+// failed commits or are already sealed, and Store.SealUnlisted seals these slots.
 func (c *checker) isOverlooked(at head.SlotPartition) bool {
 	return !c.env.Shared || at.Partition >= c.env.Period.Partitions()
 }

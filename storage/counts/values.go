@@ -105,7 +105,7 @@ func (c *valueCounter) isPostponed(name []byte) bool {
 	return false
 }
 
-// maxShareBits bounds the number of shares of a label's values: it is at most 2^maxShareBits.
+// maxShareBits bounds the number of shares of a label's values: there are at most 2^maxShareBits shares.
 const maxShareBits = 32
 
 // postponeLargest frees memory by postponing the label whose values take the most memory. If this label takes most of

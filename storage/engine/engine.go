@@ -158,7 +158,7 @@ type Range struct {
 }
 
 // Damage is a range of keys whose rows can't be read, because stored bytes differ from the bytes that were written. The
-// range may contain any number of rows, also none.
+// range may contain any number of rows, including none.
 type Damage struct {
 	// After and Before are the complete clustering keys of the readable rows next to the range (in Partitions, the keys
 	// of the partitions next to it). If one of them is nil, the range extends to the start or the end of the scan. The

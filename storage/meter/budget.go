@@ -20,7 +20,7 @@ type ReadBudget struct {
 	Limit int64
 	// Use counts the bytes for the tenant of the query. It is nil for a load for which multiple queries may wait.
 	Use *tenant.Use
-	// meter is the meter of ctx, for a load; nil: none.
+	// meter is the meter of ctx, for a load. It is nil if there is none.
 	meter Meter
 	ctx   context.Context
 }

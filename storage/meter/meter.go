@@ -69,5 +69,5 @@ func meterOf(ctx context.Context) Meter {
 	return m
 }
 
-// AtOnce is the number of bytes after which loads, and reads of texts, call the meter.
+// AtOnce is the number of bytes after which a load, or a read of label names or values, calls the meter again.
 const AtOnce = 64 << 10

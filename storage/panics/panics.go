@@ -40,8 +40,8 @@ type Recovery struct {
 	delay time.Duration
 }
 
-// current is the recovery of the process; nil: panics aren't recovered. It is global because panics affect the whole
-// process.
+// current is the recovery of the process. If it is nil, panics aren't recovered. It is global because panics affect the
+// whole process.
 var current atomic.Pointer[Recovery]
 
 // New returns a recovery that logs to log and registers its counter in r, which may be nil. It has no effect before
@@ -90,7 +90,7 @@ func WrapError(work string, f func() error) func() error {
 	return func() error { return Call(work, f) }
 }
 
-// WrapContained returns f with panics recovered, for a goroutine whose errors nothing receives.
+// WrapContained returns f with panics recovered, for a goroutine that has no receiver of errors.
 func WrapContained(work string, f func()) func() {
 	return func() {
 		_ = Call(work, func() error { f(); return nil }) // Call logs it.

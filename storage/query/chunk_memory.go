@@ -186,8 +186,8 @@ func (sel *selection) readCachedTasks(tasks []task, wants int, got [][]sealedChu
 }
 
 // appendCachedTask appends the chunks of a task, and returns true if all of them are cached. It also returns false if
-// they exceed the budget: the caller then reads the task again without the cache, which returns the error. The task
-// must have at most maxCachedSeries series.
+// they exceed the budget: the caller then reads the task with fetch, which returns the error. The task must have at
+// most maxCachedSeries series.
 func (f *fetcher) appendCachedTask(wants []wantedSeries) bool {
 	src := &f.sel.sources[wants[0].source]
 	version, ok := f.versionOf(src)

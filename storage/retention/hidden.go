@@ -81,8 +81,8 @@ func (k *Keeper) expiredRaw(b *Boundaries, class int, hidden int64) int64 {
 	return min(hidden, k.env.Period.WindowStart(b.firstRaw[class]))
 }
 
-// hidesSoonMargin is the time for which a delete is applied to rollups in advance: it is applied immediately if its raw
-// samples will be hidden within this time, because the rollups must include the delete by then.
+// hidesSoonMargin is the max time until raw samples are hidden for which a delete of these samples is applied to their
+// rollups immediately. The rollups must include the delete when the raw samples are hidden.
 const hidesSoonMargin = 24 * time.Hour
 
 // HidesSoon reports whether raw samples of a tenant in a slot are hidden in any class, or will be hidden soon.

@@ -8,7 +8,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// dueSlack is the additional time for which a hidden window may still exist after its week.
+// dueSlack is the additional time for which a window may still exist after it has been hidden for a week.
 const dueSlack = 24 * time.Hour
 
 // Lifetime returns the time at which a window's last samples are past the longest retention among the tenant's classes,

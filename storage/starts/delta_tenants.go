@@ -141,8 +141,8 @@ func (d *DeltaTenants) logTenant(t DeltaTenant) {
 	)
 }
 
-// Record records that a tenant has sent deltas with times from oldest on, in milliseconds, and returns when that is
-// durable. Start timestamps are then used from the start of the window of raw rows that contains oldest.
+// Record records that a tenant has sent deltas with times from oldest on, in milliseconds, and returns when the record
+// is durable. Start timestamps are then used from the start of the window of raw rows that contains oldest.
 func (d *DeltaTenants) Record(ctx context.Context, tenant string, oldest int64) error {
 	from := d.o.Period.WindowStart(d.o.Period.RawWindowAt(oldest))
 	if d.DeltasAfter(tenant) <= from {

@@ -29,7 +29,7 @@ type Limiter struct {
 // account is the usage of a tenant.
 type account struct {
 	mu sync.Mutex
-	// over is the time at which a request as large as the last rejected one would be accepted.
+	// over is the time at which a request as large as the last rejected request would be accepted.
 	over                          time.Time
 	samples, newSeries, exemplars bucket
 }
@@ -97,7 +97,7 @@ func (l *Limiter) ChargeSamples(name string, n int) error {
 // maxRejection is the max time after a rejected request for which CheckRate rejects requests.
 const maxRejection = time.Second
 
-// CheckRate rejects a request before its body is read, until a request as large as the last rejected one would be
+// CheckRate rejects a request before its body is read, until a request as large as the last rejected request would be
 // accepted. A sender that doesn't wait then costs very little, and small requests can't starve a large one. CheckRate
 // returns a *LimitError with status 429, or nil.
 func (l *Limiter) CheckRate(name string) error {
