@@ -59,9 +59,9 @@ const (
 //
 // Table stage is a queue: rows are written once, read once or twice, and deleted hours later. Windowed compaction
 // doesn't suit it: a delete would be in a later window than its row and would never be merged with the row (and all
-// timestamps are the same).
-// Leveled compaction rewrites a row many times in its short lifetime. Tiered compaction rewrites it a few times, merges
-// a delete with its row as soon as their files are merged, and drops both an hour later.
+// timestamps are the same). Leveled compaction rewrites a row many times in its short lifetime. Tiered compaction
+// rewrites it a few times, merges a delete with its row as soon as their files are merged, and drops both an hour
+// later.
 var policies = map[string]policy{
 	"stage": {
 		about: "samples not yet sealed, as blobs", compaction: tiered, compressor: lz4,

@@ -21,8 +21,8 @@ import (
 //	               shows them     rows only if NextRolled
 //
 // DroppedMS, LackingMS and HiddenMS are ends of windows in milliseconds, or Never if they apply to no window. If the
-// engine expires rows,
-// LackingMS stays Never, and DroppedMS is only the time until which the windows of steps were processed.
+// engine expires rows, LackingMS stays Never, and DroppedMS is only the time until which the windows of steps were
+// processed.
 type Boundary struct {
 	Class      int64             `json:"class"`
 	Resolution rollup.Resolution `json:"resolution"`
