@@ -9,7 +9,7 @@ import (
 )
 
 // schemaVersion is the version of the tables' columns and of the encoding of keys and values in them. It is in every
-// table's comment. The encoding inside values belongs to the store, which has its own version.
+// table's comment. The store encodes the contents of values, and has a separate version for this encoding.
 const schemaVersion = 1
 
 // valueColumn is the last column of every table. It isn't named value, because that is a key field of table catalog.

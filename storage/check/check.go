@@ -105,7 +105,8 @@ type checker struct {
 	report  func(format string, args ...any)
 	staged  map[int64]bool // slots with staged samples
 	builder labels.ScratchBuilder
-	// missing caches, for each raw window, the slots with seals that aren't included in rollups.
+	// missing caches the results of unrolledSlots: for each raw window, the slots for which rollups don't include all
+	// seals.
 	missing map[windowOf][]int64
 	// deletes caches the deletes of tenants.
 	deletes map[string]format.Tombstones

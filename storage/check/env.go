@@ -51,7 +51,7 @@ type Env struct {
 	// IsGone reports whether rows of a class may have expired or been deleted, in the window of a resolution that
 	// contains a slot.
 	IsGone func(ctx context.Context, res rollup.Resolution, slot int64, tenant string, class int64) bool
-	// Unrolled returns the slots of a raw window with seals that its rollups don't include.
+	// Unrolled returns the slots of a raw window for which the window's rollups don't include all seals.
 	Unrolled func(ctx context.Context, tenant string, window int64) ([]int64, error)
 	// Rollups reads the rollup chunks of a series whose start is between from and to, in order. unread is true if there
 	// may be more chunks that are unreadable.

@@ -52,7 +52,8 @@ func (c *checker) unsettledSlots(tenant string, window int64) (map[int64]bool, e
 	return slots, err
 }
 
-// unrolledSlots returns the slots of a raw window with seals that its rollups don't include, and caches them.
+// unrolledSlots returns the slots of a raw window for which the window's rollups don't include all seals. It caches
+// these slots.
 func (c *checker) unrolledSlots(tenant string, window int64) ([]int64, error) {
 	at := windowOf{tenant, window}
 	if missing, ok := c.missing[at]; ok {

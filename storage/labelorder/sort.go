@@ -135,7 +135,7 @@ func (s *sorter[T]) sort(elements []element, same int) {
 		return
 	}
 	// Reading labels is the largest cost, so the length of the common prefix is first estimated from a sample. If a
-	// text outside the sample has a shorter one, the length is determined from all texts.
+	// text outside the sample has a shorter common prefix, the length is determined from all texts.
 	s.first = s.text(elements[0], s.first[:0], math.MaxInt32)
 	if same >= len(s.first) {
 		return // The labels of all elements are equal.

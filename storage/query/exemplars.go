@@ -93,8 +93,8 @@ func (f *exemplarFinder) find(ctx context.Context) error {
 	})
 }
 
-// addSeries adds the exemplars of a series, except those that the retention of its class hides because their timestamps
-// are at or before hidden.
+// addSeries adds the exemplars in list, which belong to one series, except exemplars at or before the time hidden. The
+// retention of the series' class hides these exemplars.
 func (f *exemplarFinder) addSeries(id format.SeriesID, ls labels.Labels, hidden int64, list []format.Exemplar) {
 	list = slices.DeleteFunc(list, func(e format.Exemplar) bool { return e.T <= hidden })
 	if len(list) == 0 {

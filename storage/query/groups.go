@@ -288,7 +288,8 @@ func (l *groupLoad) readChunks(sel *selection, series []*SelectedSeries) {
 	}
 }
 
-// fetchTasks reads the chunks of the tasks with the given indexes into got.
+// fetchTasks reads the chunks of some tasks. places contains the indexes of these tasks in tasks, and the indexes of
+// the results in got.
 func (sel *selection) fetchTasks(tasks []task, places []int, got [][]sealedChunk) error {
 	g, ctx := errgroup.WithContext(sel.ctx)
 	var next atomic.Int64

@@ -10,7 +10,8 @@ import (
 )
 
 // HiddenTimes holds the times until which rows of a tenant's class are hidden or missing for a query. A hole is
-// included if it overlaps the query's range. A query for a part of the range may therefore read the same rows or more.
+// included if it overlaps the query's range. A query for a part of the range may therefore read more rows of this part
+// than a query for the whole range.
 type HiddenTimes struct {
 	// Class is the bit of the class in a query's classes.
 	Class uint64
@@ -183,8 +184,8 @@ type OldestTimes struct {
 	gaps   Gaps
 }
 
-// SetOldestTimes sets o to the times of a tenant, according to cached boundaries, and reuses the memory of o. now must
-// be the earlier of the clock's times.
+// SetOldestTimes sets o to the times until which a tenant's samples are too old, according to cached boundaries. It
+// reuses the memory of o. now must be the earlier of the clock's times.
 func (k *Keeper) SetOldestTimes(o *OldestTimes, tenant string, now time.Time) {
 	b := k.boundaries.Value(tenant)
 	o.k, o.tenant, o.recent, o.days, o.by = k, tenant, Never, k.NewDayLists(tenant), o.by[:0]

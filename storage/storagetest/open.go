@@ -24,7 +24,8 @@ func Open(t testing.TB, eng engine.Engine, change ...func(*storage.Options)) *st
 	return s
 }
 
-// Start is like Open, for tests that close the store themselves, to open it again.
+// Start is like Open, but doesn't close the store when the test ends. It is for tests that close the store and open it
+// again.
 func Start(t testing.TB, eng engine.Engine, change ...func(*storage.Options)) *storage.Store {
 	t.Helper()
 	o := storage.DefaultOptions()

@@ -128,8 +128,8 @@ func newRateError(name string, n int, wait time.Duration, rate, burst int64) *Li
 	}
 }
 
-// RefundSamples returns the tokens of samples that ChargeSamples has counted and that were not stored. Otherwise they
-// would count twice when they are sent again.
+// RefundSamples returns the tokens of samples that ChargeSamples has counted and that were not stored. Otherwise these
+// samples would count twice when they are sent again.
 func (l *Limiter) RefundSamples(name string, n int) {
 	if l.LimitsOf(name).SamplesPerSecond == 0 || n == 0 {
 		return
