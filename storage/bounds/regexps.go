@@ -87,7 +87,7 @@ func Steps(text string) int {
 }
 
 // Size returns the approximate number of instructions in the program of a regular expression, and the approximate
-// number of them that a search may execute per character of a text. Both are 0 if text is invalid.
+// number of these instructions that a search may execute per character of a text. Both are 0 if text is invalid.
 func Size(text string) (instructions, each int) {
 	parsed, err := syntax.Parse(text, syntax.Perl|syntax.DotNL)
 	if err != nil {

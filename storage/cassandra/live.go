@@ -47,7 +47,7 @@ func readReplication(ctx context.Context, session *gocql.Session, keyspace strin
 	return copies, nil
 }
 
-// readSchema reads the tables of a keyspace. If the keyspace doesn't exist, there are none.
+// readSchema reads the tables of a keyspace. If the keyspace doesn't exist, the result has no tables.
 func readSchema(ctx context.Context, session *gocql.Session, keyspace string) (*liveSchema, error) {
 	live := &liveSchema{keyspace: keyspace, tables: map[string]*liveTable{}}
 	tables := session.Query(`SELECT table_name, comment, compaction, compression, gc_grace_seconds, read_repair

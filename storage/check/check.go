@@ -341,7 +341,7 @@ func startOf(kind, start int64) string {
 	return ", start " + format.FormatTime(start)
 }
 
-// slotName describes a slot by its number, which cassia inspect needs, and its times.
+// slotName describes a slot by its number and its times. The number can be passed to cassia inspect.
 func (c *checker) slotName(slot int64) string {
 	return fmt.Sprintf("slot %d (%s to %s)", slot, format.FormatTime(c.env.Period.SlotStart(slot)),
 		format.FormatTime(c.env.Period.SlotEnd(slot)))

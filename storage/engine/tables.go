@@ -78,7 +78,7 @@ var (
 	Windows = &Table{ID: 13, Name: "windows", Remembered: true,
 		Partition:  []Field{{"tenant", KindText}},
 		Clustering: []Field{{"window", KindInt}}}
-	// Tenants lists the tenants that have rows (list 0) and those that have ever deleted series (list 1).
+	// Tenants lists the tenants that have rows (list 0) and the tenants that have ever deleted series (list 1).
 	Tenants = &Table{ID: 14, Name: "tenants",
 		Partition:  []Field{{"list", KindInt}},
 		Clustering: []Field{{"tenant", KindText}}}

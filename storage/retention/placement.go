@@ -79,8 +79,8 @@ func (k *Keeper) ImportPlacement(ctx context.Context, tenant string, class, slot
 	return placed, nil
 }
 
-// accepts1h reports whether the 1h window that contains a slot accepts rows. It does if it isn't past its retention
-// and its rows aren't missing.
+// accepts1h reports whether the 1h window that contains a slot accepts rows. A window accepts rows if it isn't past its
+// retention and its rows aren't missing.
 func (k *Keeper) accepts1h(tenant string, class, slot int64, keep Durations) bool {
 	return !k.MayBeMissing(rollup.OneHour, slot, tenant, class) && !k.isOutlived(rollup.OneHour, slot, keep)
 }

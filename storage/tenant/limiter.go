@@ -281,8 +281,8 @@ func (a *account) isFull(now time.Time, l *Limits) bool {
 	return a.samples.level >= samples && a.newSeries.level >= series && a.exemplars.level >= exemplars
 }
 
-// Remaining returns the amount of each rate that the tenant can use immediately, by the name of the limit. It contains
-// the limits that are set.
+// Remaining returns the amount of each rate that the tenant can use immediately, by the name of the limit. Limits that
+// aren't set are omitted.
 func (l *Limiter) Remaining(name string) map[string]float64 {
 	limits, out := l.LimitsOf(name), map[string]float64{}
 	if limits.SamplesPerSecond+limits.NewSeriesPerHour+limits.ExemplarsPerSecond == 0 {

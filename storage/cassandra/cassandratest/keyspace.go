@@ -20,8 +20,8 @@ func OwnKeyspace(t testing.TB, hosts []string) string {
 }
 
 // keepVariable is an environment variable. If it is set, keyspaces aren't dropped on the node of
-// docker/cassandra/with-node, which is removed with its data after a run of the tests. Dropping keyspaces would be its
-// most expensive work, because for each dropped table Cassandra flushes all tables of the node.
+// docker/cassandra/with-node, which is removed with its data after a run of the tests. Dropping keyspaces would be the
+// node's most expensive work, because for each dropped table Cassandra flushes all tables of the node.
 const keepVariable = "CASSANDRA_KEEP"
 
 // DropKeyspace drops a keyspace of tests, if it exists, unless keepVariable is set.

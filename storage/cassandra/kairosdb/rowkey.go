@@ -149,7 +149,7 @@ func parseTags(s string) (map[string]string, bool) {
 	return tags, true
 }
 
-// cutEscaped returns the unescaped text before end, and the rest after it.
+// cutEscaped returns the unescaped text before end, and the rest after end.
 func cutEscaped(s string, end, escape byte) (before, after string, ok bool) {
 	var b []byte
 	for i := 0; i < len(s); i++ {
