@@ -84,8 +84,8 @@ func (s *Store) listWindow(ctx context.Context, tenant string, window int64) err
 	return s.ensureListed(ctx, at, 0)
 }
 
-// ensureListed lists a window unless it is already listed. It caches that the window stays listed until the given time.
-// The caller must hold the tenant's lock.
+// ensureListed writes the row that lists a tenant, and lists a window unless it is already listed. It caches that the
+// window stays listed until the given time. The caller must hold the tenant's lock.
 func (s *Store) ensureListed(ctx context.Context, at tenantWindow, until int64) error {
 	l, err := s.readListing(ctx, at)
 	if err != nil {
@@ -120,9 +120,9 @@ func (s *Store) relistWindow(ctx context.Context, tenant string, window int64, m
 	return s.ensureListed(ctx, at, until)
 }
 
-// unlistWindow unlists a window if it has no rows. On engines that expire rows, dropping a window doesn't delete its
-// rows. On such an engine the window stays listed until its rows expire, so that deletes, cleaning and checks find
-// them.
+// unlistWindow unlists a window if it has no rows. done is true if it did. On engines that expire rows, dropping a
+// window doesn't delete its rows. On such an engine the window stays listed until its rows expire, so that deletes,
+// cleaning and checks find them.
 func (s *Store) unlistWindow(ctx context.Context, tenant string, window int64) (done bool, err error) {
 	at := tenantWindow{tenant, window}
 	if rows, err := s.hasRows(ctx, tenant, window); err != nil || rows {

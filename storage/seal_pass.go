@@ -310,7 +310,8 @@ func (t *tenantPass) seal() error {
 	return t.roller.writeAll()
 }
 
-// sealMetric adds the rows of a metric's series.
+// sealMetric adds the rows of a metric's series to the next write. Whenever the write is full, it is executed, and the
+// rollups of its series are computed.
 func (t *tenantPass) sealMetric(list []stagedSeries) error {
 	var samples chunk.Samples
 	rolled := false

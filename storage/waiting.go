@@ -177,9 +177,9 @@ func (s *Store) listEmpty(
 // maxUnlistedAgeMS is the maximum age of slots that SealUnlisted checks.
 const maxUnlistedAgeMS = 60 * format.DayMS
 
-// SealUnlisted seals staged rows of slots that aren't listed, and returns the number of slots that it sealed. On a
-// cluster, unlisted rows exist if a replica missed their deletion for longer than the cluster keeps deletion markers,
-// or if a write failed.
+// SealUnlisted seals staged rows of slots that aren't listed and are at most maxUnlistedAgeMS old. It returns the
+// number of slots that it sealed. On a cluster, unlisted rows exist if a replica missed their deletion for longer than
+// the cluster keeps deletion markers, or if a write failed.
 func (s *Store) SealUnlisted(ctx context.Context, partition int) (found int, err error) {
 	if err := s.clock.MayRemove(); err != nil {
 		return 0, err
