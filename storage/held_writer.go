@@ -53,7 +53,8 @@ type heldWriter struct {
 }
 
 // Prepare reads the deletes and waits until the head is complete. No delete takes effect in this process until the
-// caller calls release.
+// caller calls release. Prepare returns an error if a delete is in progress, or if the head is still being rebuilt; the
+// caller must retry later.
 func (w *heldWriter) Prepare(ctx context.Context) (release func(), err error) {
 	s := w.s
 	if !s.deletes.taking.TryRLock() {
@@ -70,7 +71,8 @@ func (w *heldWriter) Prepare(ctx context.Context) (release func(), err error) {
 	return s.deletes.taking.RUnlock, nil
 }
 
-// catchUp waits until the head is complete.
+// catchUp waits until the head contains all staged samples, and then sets whole. If this process answers no queries, or
+// if its rebuild has failed, catchUp returns nil without setting whole.
 func (w *heldWriter) catchUp(ctx context.Context) error {
 	if err := w.s.Ready(); errors.Is(err, ErrNotReady) {
 		return err // The tracker retries later.
@@ -122,7 +124,8 @@ func (w *heldWriter) Add(_ context.Context, row ha.HeldSamples) (added ha.Added,
 	return ha.Added{Samples: sink.taken, Full: w.batch.bytes >= takeoverBytes, Malformed: err}, nil
 }
 
-// Commit makes the batch durable.
+// Commit makes the batch durable. It returns an error if so much time has passed since Prepare that deletes may have
+// been missed.
 func (w *heldWriter) Commit(ctx context.Context) (samples int, err error) {
 	b := w.batch
 	if b == nil {

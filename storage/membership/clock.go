@@ -183,7 +183,7 @@ func (c *CheckedClock) remedy() string {
 
 // MayRemove returns nil if this process' clock is trusted. Only then may the process hide, delete or clean data, move
 // retention boundaries, or take over work of another process. Otherwise MayRemove returns an error that wraps ErrClock,
-// or ErrReadOnly if the store is read-only.
+// or engine.ErrReadOnly if the store is read-only.
 func (c *CheckedClock) MayRemove() error {
 	if err := c.mayChange(); err != nil {
 		return err
