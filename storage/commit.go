@@ -220,7 +220,8 @@ func (c *committer) commit(group []*Batch) error {
 }
 
 // errSlotClosed means that a slot became old while its samples were being written. The blobs of these samples depend on
-// earlier blobs, which isn't allowed in old slots. The sender must send the samples again.
+// earlier blobs, which isn't allowed in old slots. The commit is retried once. If that also fails, the sender must send
+// the samples again.
 var errSlotClosed = fmt.Errorf("%w: the slot was closed for sealing during the write; retry", engine.ErrUnavailable)
 
 // listOldSlots ensures that the old slots of the commit are listed. It must be called after the blobs are durable, so

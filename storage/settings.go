@@ -286,7 +286,8 @@ func parseSettings(b []byte) (have settings, err error) {
 	return have, nil
 }
 
-// addClasses adds the configured classes to the stored settings.
+// addClasses replaces the stored classes by the configured classes if opts.AddClasses is true, and returns the
+// resulting settings.
 func addClasses(ctx context.Context, eng engine.Engine, opts Options, have settings) (settings, error) {
 	for try := 0; opts.AddClasses; try++ {
 		have, before, err := readSettings(ctx, eng)
@@ -335,8 +336,8 @@ func changeSettings(ctx context.Context, eng engine.Engine, change func(*setting
 	}
 }
 
-// changeTries is the number of attempts to change the settings if other processes change them concurrently or the
-// engine is unavailable.
+// changeTries is the number of attempts to change the settings if other processes change them concurrently. addClasses
+// also retries if the engine is unavailable.
 const changeTries = 5
 
 var errSettingsContended = errors.New("other processes keep changing the settings; try again later")
