@@ -9,8 +9,8 @@ import (
 	"github.com/cassia-db/cassia/storage/head"
 )
 
-// ReleaseSealed releases from the head the samples of a partition that other processes have sealed. The process that
-// seals the partition doesn't need to call it, because Seal also releases samples.
+// ReleaseSealed releases from the head the samples that other processes have sealed, in the slots of a partition that
+// have ended. The process that seals the partition doesn't need to call it, because Seal also releases samples.
 func (s *Store) ReleaseSealed(ctx context.Context, partition int) error {
 	_, now := s.clock.Times()
 	for _, slot := range s.head.Slots(partition) {

@@ -100,7 +100,8 @@ type truncations struct {
 	named map[[2]string]bool
 }
 
-// isNew reports whether a truncation must be logged. Only the first truncation of each label is logged.
+// isNew reports whether a truncation must be logged. This is the case for the first truncation of a label, unless
+// maxNamedTruncations labels were already logged.
 func (t *truncations) isNew(name, label string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

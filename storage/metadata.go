@@ -58,8 +58,8 @@ func newMetadataKeeper(s *Store) *metadataKeeper {
 }
 
 // QueueMetadata queues the metadata of a metric and returns immediately. The row is written later, unless this process
-// has already written it in this window. The caller keeps ownership of the bytes. Names from OTLP haven't been checked
-// yet, so metadata with an invalid metric name is ignored.
+// has already written it in this window, or the queue is full. The caller keeps ownership of the bytes. Names from OTLP
+// haven't been checked yet, so metadata with an invalid metric name is ignored.
 func (s *Store) QueueMetadata(tenant string, metric []byte, typ string, unit, help []byte) {
 	if len(metric) == 0 || len(metric) > s.opts.MaxLabelValue || !utf8.Valid(metric) {
 		return

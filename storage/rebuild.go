@@ -19,7 +19,8 @@ const (
 	maxRetryRebuild = 15 * time.Second
 )
 
-// rebuild loads the staging log into the head. Concurrent commits write to separate generations.
+// rebuild loads the staging log into the head, and then starts the follower. Concurrent commits write to separate
+// generations.
 func (s *Store) rebuild(ctx context.Context) error {
 	if err := s.retention.LoadBoundaries(ctx); err != nil && ctx.Err() == nil { // Later reads try again.
 		s.opts.Logger.Warn("can't read the deletes and retentions of all tenants yet", "err", err)

@@ -30,8 +30,8 @@ func (s *Store) metricsIn(ctx context.Context, tenant string, window int64) (nam
 }
 
 // listMetrics lists the metrics whose rollups must be computed. If deletes are the only reason, these are the metrics
-// that a delete may apply to, including metrics of which only rollups remain. Otherwise they are all metrics of the
-// window.
+// that a delete may apply to, including metrics of which only rollups remain. Otherwise all metrics of the raw window
+// are included.
 func (x *windowRoller) listMetrics() ([]string, error) {
 	var all []string
 	for _, w := range x.windows() {

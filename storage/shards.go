@@ -49,7 +49,8 @@ func (s *Store) shardsIn(ctx context.Context, window int64, tenant string) (metr
 	return found, nil
 }
 
-// spreadSeries ensures that a metric has enough shards for its series, and sorts the series by class, shard and id.
+// spreadSeries ensures that a metric has enough shards for its series. It sorts list, which is ordered by id, by class
+// and shard; series of the same shard stay ordered by id.
 func (t *tenantPass) spreadSeries(metric string, list []stagedSeries) error {
 	series, bytes := map[int64]int{}, map[int64]int64{} // by slot
 	for i := range list {

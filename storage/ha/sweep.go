@@ -76,7 +76,7 @@ func (c *cluster) adoptUnownedRows(ctx context.Context, ch *election) error {
 	return nil
 }
 
-// adoptRows makes this process the owner of rows.
+// adoptRows makes this process the owner of rows, except rows that were deleted or are corrupt.
 func (c *cluster) adoptRows(ctx context.Context, rows []HeldID) error {
 	slices.SortFunc(rows, func(a, b HeldID) int {
 		return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Seq, b.Seq))
