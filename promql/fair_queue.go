@@ -171,7 +171,7 @@ func (f *fairQueue) startOrQueue(shares []share, demand int64) (*waiter, error) 
 // stackTenants is the max number of tenants of a query whose list of queues is allocated on the stack.
 const stackTenants = 4
 
-// queueOf returns the queue of a tenant. It creates the queue if there is none.
+// queueOf returns the queue of a tenant. It creates the queue if there is none. The caller must hold mu.
 func (f *fairQueue) queueOf(name string) *tenantQueue {
 	q := f.queues[name]
 	if q == nil {
@@ -181,7 +181,7 @@ func (f *fairQueue) queueOf(name string) *tenantQueue {
 	return q
 }
 
-// mayRun returns true if a query of these tenants may start now.
+// mayRun returns true if a query of these tenants may start now. The caller must hold mu.
 func (f *fairQueue) mayRun(queues []*tenantQueue, demand int64) bool {
 	idle, empty := true, true
 	for _, q := range queues {
@@ -230,7 +230,7 @@ func (f *fairQueue) displaceWaiter(of *tenantQueue) bool {
 	return true
 }
 
-// removeWaiterLocked removes a waiter from its queue.
+// removeWaiterLocked removes a waiter from its queue, if the waiter is still queued. The caller must hold mu.
 func (f *fairQueue) removeWaiterLocked(w *waiter) {
 	q := w.queues[0]
 	at := slices.Index(q.waiters, w)
@@ -349,7 +349,7 @@ func (f *fairQueue) heldBytes() int64 {
 }
 
 // startNext starts the first waiter that may run, and moves its tenant to the end of the order. It returns false if no
-// waiter may run.
+// waiter may run. The caller must hold mu.
 func (f *fairQueue) startNext() bool {
 	for i, q := range f.order {
 		w := q.waiters[0]

@@ -324,7 +324,7 @@ func (p *plan) replaceExpr(at *parser.Expr, result *fragmentResult) {
 	*at = &parser.VectorSelector{LabelMatchers: matchers, PosRange: (*at).PositionRange()}
 }
 
-// restoreStatement restores the original statement.
+// restoreStatement replaces the placeholders in the statement by the original expressions.
 func (p *plan) restoreStatement() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -204,7 +204,7 @@ var operations = map[parser.ItemType]func(a, b float64) (v float64, keep bool){
 	parser.LTE:   func(a, b float64) (float64, bool) { return a, a <= b },
 }
 
-// binaryOperation computes one binary operation.
+// binaryOperation is the state of the computation of one binary operation.
 type binaryOperation struct {
 	op       func(a, b float64) (v float64, keep bool)
 	compares bool

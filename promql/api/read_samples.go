@@ -109,7 +109,8 @@ func (s *samplesAnswer) addQuery(ctx context.Context, from promstorage.Queryable
 // prompb.QueryResult.
 const fieldOne = 1<<3 | 2
 
-// addSeries adds a series.
+// addSeries adds a series to the answer. It returns an error if the series can't be read, or if the answer would have
+// more than maxReadSamples samples.
 func (s *samplesAnswer) addSeries(ctx context.Context, ls labels.Labels, it chunkenc.Iterator) error {
 	one := &s.series
 	one.Labels, one.Samples, one.Histograms = one.Labels[:0], one.Samples[:0], one.Histograms[:0]

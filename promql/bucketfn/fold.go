@@ -53,7 +53,7 @@ func (f *Fold[T]) Join(leaves []T, lo, hi int) T {
 	return f.join(f.suffix[lo-f.base], f.recent)
 }
 
-// movePivot moves the pivot to hi.
+// movePivot moves the pivot to hi, and joins the suffixes of leaves[lo:hi].
 func (f *Fold[T]) movePivot(leaves []T, lo, hi int) {
 	f.suffix = slices.Grow(f.suffix[:0], hi-lo)[:hi-lo]
 	joined := leaves[hi-1]

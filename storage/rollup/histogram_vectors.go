@@ -90,7 +90,7 @@ func add(v []float64) (sum float64) {
 	return sum
 }
 
-// observations returns the number of observations.
+// observations returns the number of observations of the histogram with vector v.
 func observations(v []float64) float64 { return add(v[vectorCount:]) }
 
 // mix returns a + s·b.
