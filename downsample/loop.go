@@ -80,7 +80,8 @@ func (l *Loop) Run(ctx context.Context) {
 	}
 }
 
-// rest waits until the next round is due, and relieves the head in the meantime. It returns false when ctx is canceled.
+// rest waits until the next round is due or this process has acquired leases, and relieves the head in the meantime. If
+// that fails, the head isn't relieved again before the next round. rest returns false when ctx is canceled.
 func (l *Loop) rest(ctx context.Context, due <-chan time.Time, more <-chan struct{}) bool {
 	look := time.NewTicker(reliefInterval)
 	defer look.Stop()

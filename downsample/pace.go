@@ -12,7 +12,7 @@ const (
 	hurryFrom = time.Hour
 	hurryFull = 4 * time.Hour
 	// hurriedShare is the fraction of the time during which a worker works at a lag of hurryFull, unless Share is
-	// larger. It is less than 1, so that workers always rest.
+	// larger. It is less than 1, so that a lag alone never prevents rests.
 	hurriedShare = 0.9
 	// maxRest bounds the rest after a piece of work that took very long. Such work is long because the engine was slow,
 	// not because there was much of it.
@@ -22,6 +22,7 @@ const (
 )
 
 // rest returns the duration of the rest after work of the given duration. lag is the lag of the oldest waiting work.
+// The rest is at most maxRest, and 0 if share is 1.
 //
 //	share of the time
 //	0.9  ┤          ╭──────

@@ -20,7 +20,8 @@ type Reading struct {
 	err     atomic.Pointer[error]
 }
 
-// Err returns the error that ended the reading, or nil. Prometheus' handler returns 500 for every error.
+// Err returns the error that ended the reading, or nil. Its caller can choose a status by this error, because
+// Prometheus' handler returns 500 for every error.
 func (r *Reading) Err() error {
 	if err := r.err.Load(); err != nil {
 		return *err

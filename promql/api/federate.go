@@ -27,10 +27,10 @@ import (
 // FederatePath is the path from which a Prometheus server scrapes the newest samples of another server.
 const FederatePath = "/federate"
 
-// NewFederationHandler returns the handler of FederatePath. It returns the newest sample of every matching series that
-// is no older than lookback, in the formats of Prometheus' own handler: text or protobuf. Only protobuf supports native
-// histograms. It adds no external labels. Of the options it uses Queryable, Enter, Parser, Ready, MaxFederated, Now and
-// Logger.
+// NewFederationHandler returns the handler of FederatePath. It returns the newest sample of every matching series,
+// unless this sample is older than lookback, in the formats of Prometheus' own handler: text or protobuf. Only protobuf
+// supports native histograms. It adds no external labels. Of the options it uses Queryable, Enter, Parser, Ready,
+// MaxFederated, Now and Logger.
 func NewFederationHandler(o Options, lookback time.Duration) http.Handler {
 	f := &federation{Options: o, parser: promql.NewParser(o.Parser), lookback: lookback}
 	router := route.New()

@@ -30,7 +30,8 @@ func (a *api) withReading(h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// readErrorWriter returns 422 or 503 instead of the 500 that Prometheus' handler returns for every error.
+// readErrorWriter replaces the 500 that Prometheus' handler returns for every error: by 422 if the request was refused,
+// and by 503 if the engine was unavailable.
 type readErrorWriter struct {
 	http.ResponseWriter
 	reading *promql.Reading

@@ -293,8 +293,8 @@ func (c *course) isStrict() bool {
 // isBeforeFall reports whether level j is followed by a fall.
 func (c *course) isBeforeFall(j int) bool { return j < len(c.up) && !c.up[j] }
 
-// bendToSum turns even rises and falls into arcs until the samples add up to sum, which avoids unnecessarily steep
-// steps. It returns the curvature, from -1 to 1.
+// bendToSum turns even rises and falls into arcs, so that the sum of all samples is sum, or as close to sum as arcs
+// allow. This avoids unnecessarily steep steps. It returns the curvature, from -0.98 to 0.98.
 func (c *course) bendToSum(sum float64) float64 {
 	missing, full := sum-c.point().sum, 0.0 // full: the sum that the strongest monotonic arcs add
 	c.eachWithin(func(j int, height, along float64) { full += float64(c.held[j]) * height * along * (1 - along) })
