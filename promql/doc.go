@@ -42,10 +42,10 @@
 // reads one sample per step from it. Operators between two placeholders, or between a placeholder and a number, are
 // computed in the same way. A range query that consists of a single placeholder bypasses the evaluator.
 //
-// Series are read in the order of their ids. If the answer shows the order of series, as an instant query's does, or
-// depends on it, as limitk's does, the result of a fragment is sorted by the stored labels, and groups by the first
-// series of each. Answers are then in the order of Prometheus' storage. topk and bottomk may choose other series among
-// equal values.
+// Series are read in the order of their ids. If the answer shows the order of series, as the answer to an instant query
+// does, or depends on the order, as limitk does, the results of fragments are sorted by the stored labels. The groups of
+// an aggregation are then sorted by the first series of each. Answers are then in the order of Prometheus' storage. topk
+// and bottomk may choose other series among equal values.
 //
 // The planner calls Prometheus' functions on parts of the arrays, except for the functions in fragment_float.go. It
 // leaves unusual cases to the evaluator, which computes the whole fragment: series that get the same labels, an

@@ -30,8 +30,8 @@ func (a *api) withReading(h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// readErrorWriter replaces the 500 that Prometheus' handler returns for every error: by 422 if the request was refused,
-// and by 503 if the engine was unavailable.
+// readErrorWriter replaces the status 500, which Prometheus' handler returns for every error, by 422 if the request was
+// refused, or by the status that statusOf returns for the error.
 type readErrorWriter struct {
 	http.ResponseWriter
 	reading *promql.Reading

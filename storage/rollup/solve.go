@@ -36,10 +36,10 @@ const strictly = 1 - 4e-15
 // solveTarget changes the unknown levels so that they add up to the target, and reports whether that is possible.
 //
 // The courses with the rises and falls of c are a convex set. The points that they add up to therefore form a polygon;
-// extremeCourse finds the polygon's corner in a direction. solveTarget follows the straight line from the point of the
-// even course, called the way, to the target until it leaves the polygon between a corner to its left and one to its
-// right (Minkowski portal refinement, Snethen 2008). The solution is an interpolation between the levels of the even
-// course, which all differ, and the levels at the edge.
+// extremeCourse finds the polygon's corner in a direction. The straight line from the point of the even course to the
+// target is called the way. solveTarget finds the edge at which the way leaves the polygon, between a corner to the left
+// and a corner to the right of the way (Minkowski portal refinement, Snethen 2008). The solution is an interpolation
+// between the levels of the even course, which all differ, and the levels at that edge.
 //
 //	    ·─────────right
 //	   ╱           ╲
@@ -109,8 +109,8 @@ func (c *course) setAtTarget(p *portal) bool {
 	return true
 }
 
-// blendLevels moves the unknown levels toward the knots of a by the fraction by, or, if b isn't nil, toward the
-// interpolation of the knots of a and b with weight share for b.
+// blendLevels moves the unknown levels by the fraction by toward other levels. These are the knots of a or, if b isn't
+// nil, an interpolation of the knots of a and b, with weight share for b.
 func (c *course) blendLevels(a, b []uint8, by, share float64) {
 	for j, v := range c.level {
 		if c.known[j] >= 0 {

@@ -35,8 +35,8 @@ func IsStartOverlap(startBefore, before, start int64) bool {
 	return start != 0 && start < before && start != startBefore
 }
 
-// IsStartReset returns true if the first sample of bucket i is a counter reset by its start timestamp after the last
-// sample of an earlier bucket, and both samples are of the same kind.
+// IsStartReset returns true if the start timestamp of the first sample of bucket i shows a counter reset after the last
+// sample of bucket before. If these two samples aren't of the same kind, it returns false.
 func (b *Buckets) IsStartReset(before, i int) bool {
 	return b.FirstST != nil && b.sameKind(before, i) &&
 		IsStartReset(b.LastST[before], b.LastT[before], b.FirstST[i], b.FirstT[i])
