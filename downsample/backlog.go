@@ -169,7 +169,8 @@ func (b *backlog) count(owns func(int) bool) int {
 	return b.countOf(owns)
 }
 
-// rollUp computes missing rollups, window by window, the oldest first. It stops when no listed window is due, or when the next round is due.
+// rollUp computes missing rollups, window by window, the oldest first. It stops when no listed window is due, or when
+// the next round is due.
 func (l *Loop) rollUp(ctx context.Context, began time.Time) {
 	if l.owned() == 0 {
 		return

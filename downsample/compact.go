@@ -10,7 +10,8 @@ import (
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
-// compact compacts past windows of rollups, the oldest first. It stops when no window is ready, or when the next round is due.
+// compact compacts past windows of rollups, the oldest first. It stops when no window is ready, or when the next round
+// is due.
 func (l *Loop) compact(ctx context.Context, began time.Time) {
 	if !l.store.Compacts() || l.owned() == 0 {
 		return

@@ -11,7 +11,8 @@ import (
 // countingPartition is the partition whose owner counts series, so that only one process counts.
 const countingPartition = 0
 
-// count counts the series of past windows of raw rows, the oldest first. It stops when no window is ready, or when the next round is due.
+// count counts the series of past windows of raw rows, the oldest first. It stops when no window is ready, or when the
+// next round is due.
 func (l *Loop) count(ctx context.Context, began time.Time) {
 	if !l.owns(countingPartition) {
 		l.uncounted.clear()

@@ -36,16 +36,17 @@
 //
 // Before Prometheus' evaluator runs, the planner finds the fragments of a query that it can compute from the store: an
 // instant selector, a function over a range selector, or an aggregation over one of these. It decodes one series at a
-// time on each processor, computes all steps from the arrays, and adds them to the groups of an aggregation in the
-// order in which the evaluator would read the series. So sums have the same last bits and ties the same winner, for any
-// number of processors. A placeholder, which is a selector, then replaces the fragment in the query, and the evaluator
-// reads one sample per step from it. Operators between two placeholders, or between a placeholder and a number, are
-// computed in the same way. A range query that consists of a single placeholder bypasses the evaluator.
+// time on each processor, computes the values of all steps from the arrays, and adds the values to the groups of an
+// aggregation in the order in which the evaluator would read the series. So, for any number of processors, sums have
+// the same last bits, and topk and bottomk choose the same series among equal values. A placeholder, which is a
+// selector, then replaces the fragment in the query, and the evaluator reads one sample per step from the placeholder.
+// Operators between two placeholders, or between a placeholder and a number, are also computed by the planner. A range
+// query that consists of a single placeholder bypasses the evaluator.
 //
 // Series are read in the order of their ids. If the answer shows the order of series, as the answer to an instant query
-// does, or depends on the order, as limitk does, the results of fragments are sorted by the stored labels. The groups of
-// an aggregation are then sorted by the first series of each. Answers are then in the order of Prometheus' storage. topk
-// and bottomk may choose other series among equal values.
+// does, or depends on the order, as limitk does, the results of fragments are sorted by the stored labels. The groups
+// of an aggregation are then sorted by the first series of each. Answers are then in the order of Prometheus' storage.
+// topk and bottomk may choose other series among equal values.
 //
 // The planner calls Prometheus' functions on parts of the arrays, except for the functions in fragment_float.go. It
 // leaves unusual cases to the evaluator, which computes the whole fragment: series that get the same labels, an

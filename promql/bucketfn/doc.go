@@ -1,6 +1,6 @@
 // Package bucketfn computes PromQL's functions over range vectors from the buckets of rollups instead of from samples.
-// It is used by package promql. It is pure: it reads no store, and a query's windows are its only other input. Its
-// values must equal those of Prometheus' functions over the samples, because resolutions are chosen automatically.
+// It is used by package promql. It is pure: its only inputs are buckets and the windows of a query. Its values must
+// equal the values of Prometheus' functions over the samples, because resolutions are chosen automatically.
 //
 // # Functions over rollups
 //
@@ -26,13 +26,15 @@
 // count_values, read the values of made samples: at the end of a bucket, its last value.
 //
 // Native histograms of different layouts are reconciled in the same way as in Prometheus
-// (FloatHistogram.Add and Sub). Its warnings about them are in Result.Notes. Some of its sums depend on
-// the order of addition (see package layouts). Samples then answer; after raw samples have expired, these
-// are made samples, and the info has no bound.
+// (FloatHistogram.Add and Sub). Prometheus' warnings about reconciled histograms are in
+// Result.Notes. Sums of histograms may depend on the order of addition (see package layouts). Such
+// sums are computed from samples. After raw samples have expired, they are computed from made
+// samples, and the info has no bound.
 //
-// Sums and averages of values that cancel out are exact as long as the values are less than about 2^60
-// times their sum. Otherwise even Prometheus' sums depend on the order of addition. Samples then answer;
-// after raw samples have expired, these are made samples, and the info has no bound.
+// Sums and averages of values that cancel out are exact as long as the values are less than about
+// 2^60 times their sum. Otherwise even Prometheus' sums depend on the order of addition. Such sums
+// are computed from samples. After raw samples have expired, they are computed from made samples,
+// and the info has no bound.
 //
 // If a window has finite values above 2^932 (3.7e280) in absolute value, a sum with them may
 // overflow. After raw samples have expired, sums, averages and increases then have no value if such

@@ -37,9 +37,9 @@ const strictly = 1 - 4e-15
 //
 // The courses with the rises and falls of c are a convex set. The points that they add up to therefore form a polygon;
 // extremeCourse finds the polygon's corner in a direction. The straight line from the point of the even course to the
-// target is called the way. solveTarget finds the edge at which the way leaves the polygon, between a corner to the left
-// and a corner to the right of the way (Minkowski portal refinement, Snethen 2008). The solution is an interpolation
-// between the levels of the even course, which all differ, and the levels at that edge.
+// target is called the way. solveTarget finds the edge at which the way leaves the polygon, between a corner to the
+// left and a corner to the right of the way (Minkowski portal refinement, Snethen 2008). The solution is an
+// interpolation between the levels of the even course, which all differ, and the levels at that edge.
 //
 //	    ·─────────right
 //	   ╱           ╲
