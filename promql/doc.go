@@ -46,7 +46,7 @@
 // Series are read in the order of their ids. If the answer shows the order of series, as the answer to an instant query
 // does, or depends on the order, as limitk does, the results of fragments are sorted by the stored labels. The groups
 // of an aggregation are then sorted by the first series of each. Answers are then in the order of Prometheus' storage.
-// topk and bottomk may choose other series among equal values.
+// Only topk and bottomk may choose other series among equal values than Prometheus.
 //
 // The planner calls Prometheus' functions on parts of the arrays, except for the functions in fragment_float.go. It
 // leaves unusual cases to the evaluator, which computes the whole fragment: series that get the same labels, an

@@ -1,6 +1,7 @@
-// Package layouts describes native histograms whose sum depends on the order of addition. Package rollup stores these
-// properties of each bucket's histograms. Package promql/bucketfn adds up the sums of buckets only if these properties
-// show that Prometheus, which adds all histograms one by one, would have the same result.
+// Package layouts describes the layouts of native histograms by traits, which show whether a sum of histograms depends
+// on the order of addition. Package rollup stores the traits of each bucket's histograms. Package promql/bucketfn adds
+// up the sums of buckets only if the traits show that Prometheus, which adds all histograms one by one, would have the
+// same result.
 //
 // Prometheus adds two histograms with different zero thresholds by moving the observations below the larger threshold
 // into the zero bucket, and two histograms with different schemas by merging buckets of the finer one. Each of these
