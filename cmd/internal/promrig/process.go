@@ -154,9 +154,9 @@ func (p *Process) Kill() {
 // assign a returned port to another program before the test's program starts to listen, or while the test restarts its
 // program. The ports of docker/cassandra/local are above this range.
 //
-// Packages are tested concurrently, each in a separate process. Each process uses its own part of the range while a
-// port in the part is free. In this way, it avoids ports on which programs of another process are about to start or
-// restart.
+// Packages are tested concurrently, each in a separate test process. The range is divided into portParts parts. A test
+// process prefers the ports of one part, selected by its process id, because another test process may be about to start
+// or restart a program on a port that is free now.
 const (
 	firstPort, lastPort = 10_000, 19_999
 	portParts           = 20

@@ -140,7 +140,8 @@ type Joined struct {
 	threshold float64
 }
 
-// Add adds a histogram of a rollup bucket with these properties. The given schema is used instead of the histogram's.
+// Add adds the histogram h of a rollup bucket. t contains the properties of the bucket. schema is used instead of h's
+// schema.
 func (j *Joined) Add(t Traits, h *histogram.FloatHistogram, schema int32) {
 	j.Traits |= t
 	switch {
