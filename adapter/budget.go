@@ -29,15 +29,15 @@ type Sender interface {
 
 type senderKey struct{}
 
-// WithSender returns a context for the requests of a client. If other requests need the bytes that one of its requests
-// holds and the client sends too slowly, the request is aborted.
+// WithSender returns a context for the requests of a client. A request is aborted if the client sends its body too
+// slowly while other requests need bytes that the request holds.
 func WithSender(ctx context.Context, s Sender) context.Context {
 	return context.WithValue(ctx, senderKey{}, s)
 }
 
-// Budget bounds the total bytes of concurrent requests: those of one endpoint, or those of all endpoints whose budgets
-// are parts of this budget. When a budget is exhausted, the requests with the slowest clients are aborted, so that
-// clients that announce a body and don't send it can't block others. It is safe for concurrent use.
+// Budget bounds the total bytes of concurrent requests. The requests are of one endpoint, or of all endpoints whose
+// budgets are parts of this budget. When a budget is exhausted, the requests with the slowest clients are aborted, so
+// that clients that announce a body and don't send it can't block others. It is safe for concurrent use.
 type Budget struct {
 	limit int64
 	whole *Budget // the budget that this one is part of; nil: none

@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Reasons to reject a sample, in addition to those of storage.LabelError.
+// Reasons to reject a sample. storage.LabelError has further reasons.
 const (
 	ReasonTooManySeries    = "too_many_series"
 	ReasonTooOld           = "too_old"

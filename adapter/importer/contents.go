@@ -8,7 +8,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 )
 
-// Contents describes the samples of a source, including those that a destination doesn't keep as raw samples.
+// Contents describes the samples of a source, including samples that a destination doesn't keep as raw samples.
 type Contents struct {
 	// Series is the number of distinct series. It is exact up to MaxCounted.
 	Series int

@@ -68,7 +68,7 @@ type Options struct {
 	// Tenant returns the tenant for which a request is handled. asked is the tenant named in the request, "" if it
 	// names none. An error that wraps ErrForbidden means 403, any other error 400.
 	Tenant func(ctx context.Context, asked string) (string, error)
-	// MaxBody is the max size of a body in bytes; larger ones are rejected with 413. Default 16 MiB.
+	// MaxBody is the max size of a body in bytes; larger bodies are rejected with 413. Default 16 MiB.
 	MaxBody int64
 	// MaxInFlight bounds the bodies of all concurrent requests in bytes; above it, requests are rejected with 503.
 	// Default 128 MiB.

@@ -25,8 +25,8 @@ type point struct {
 	Tags       jsontext.Value `json:"tags"`
 	TS         jsontext.Value `json:"ts"`
 	Value      jsontext.Value `json:"value"`
-	// Others holds unknown fields. They are ignored, except fields whose names differ from known ones only in case: if
-	// "Tags" were ignored, the point would belong to another series.
+	// Others holds unknown fields. They are ignored, except fields whose names differ from the names of known fields
+	// only in case: if "Tags" were ignored, the point would belong to another series.
 	Others map[string]jsontext.Value `json:",embed"`
 }
 

@@ -33,7 +33,7 @@ type pointError struct {
 	Message string `json:"message"`
 }
 
-// Reasons in addition to those of package adapter and storage.LabelError.
+// Reasons to reject points. Package adapter and storage.LabelError have further reasons.
 const (
 	reasonInvalid   = "invalid"
 	reasonForbidden = "forbidden_tenant"

@@ -88,12 +88,13 @@ func (t *Translation) config() config.OTLPConfig {
 // Options configure a handler.
 type Options struct {
 	Translation
-	// MaxBody is the max size of a body in bytes; larger ones are rejected with 413. Default 32 MiB, as in Prometheus.
+	// MaxBody is the max size of a body in bytes; larger bodies are rejected with 413. Default 32 MiB, as in
+	// Prometheus.
 	MaxBody int64
-	// MaxDecoded is the max size of a decompressed body in bytes; larger ones are rejected with 413. Default 64 MiB.
+	// MaxDecoded is the max size of a decompressed body in bytes; larger bodies are rejected with 413. Default 64 MiB.
 	MaxDecoded int64
-	// MaxMemory is the max estimated memory of one decoded request in bytes; larger ones are rejected with 413. Default
-	// 256 MiB.
+	// MaxMemory is the max estimated memory of one decoded request in bytes; larger requests are rejected with 413.
+	// Default 256 MiB.
 	MaxMemory int64
 	// MaxInFlight bounds the bodies and estimated memory of all concurrent requests in bytes; above it, requests are
 	// rejected with 503. Default 512 MiB.

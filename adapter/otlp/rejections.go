@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Reasons to reject data points, in addition to those of package adapter and storage.LabelError.
+// Reasons to reject data points. Package adapter and storage.LabelError have further reasons.
 const (
 	reasonDeltaWithoutStart = "delta_without_start"
 	reasonDeltaInvalidStart = "delta_invalid_start"

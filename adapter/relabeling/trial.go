@@ -84,7 +84,7 @@ type Trial struct {
 	Refused Amount `json:"refused"`
 	Refusal string `json:"refusal"`
 	// Changed counts series that would be stored with other labels. Merged counts the changed series whose new labels
-	// equal those of another series: if both have a sample at the same time, one of the two samples would be lost.
+	// equal the labels of another series: if both have a sample at the same time, one of the two samples would be lost.
 	Changed Amount `json:"changed"`
 	Merged  int64  `json:"merged"`
 	// Rules are the effects by rule, in order.

@@ -21,10 +21,10 @@ const maxMaxDecoded = 1 << 30
 
 // Options configure a handler.
 type Options struct {
-	// MaxCompressed is the max size of a body in bytes; larger ones are rejected with 413. Default 32 MiB, as in
+	// MaxCompressed is the max size of a body in bytes; larger bodies are rejected with 413. Default 32 MiB, as in
 	// Prometheus' receiver.
 	MaxCompressed int64
-	// MaxDecoded is the max size of a decompressed request in bytes; larger ones are rejected with 413. Default 100
+	// MaxDecoded is the max size of a decompressed request in bytes; larger requests are rejected with 413. Default 100
 	// MiB, as in Mimir; Prometheus' receiver has 32 MiB, so a sender that works with either works with this handler.
 	MaxDecoded int64
 	// MaxInFlight bounds the compressed and decompressed bodies of all requests that are being read or decoded, in

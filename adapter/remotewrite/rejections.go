@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// Reasons to reject samples that are specific to remote write, in addition to those of storage.LabelError and package
-// adapter.
+// Reasons to reject samples that only remote write has. Package adapter and storage.LabelError have further reasons.
 const (
 	reasonBadSymbols        = "bad_symbol_reference"
 	reasonHistogramTooLarge = "histogram_too_large"

@@ -79,5 +79,5 @@ func OrderedBits(v float64) int64 { return orderedBits(v) }
 // FromOrderedBits is the inverse of OrderedBits.
 func FromOrderedBits(x int64) float64 { return fromOrderedBits(x) }
 
-// Zigzag maps integers of small magnitude to small unsigned ones.
+// Zigzag maps integers of small magnitude to small unsigned integers.
 func Zigzag(x int64) uint64 { return zigzag(x) }

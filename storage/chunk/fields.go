@@ -133,8 +133,8 @@ const (
 	FieldRange
 	// fieldForm is the byte of the values' form.
 	fieldForm
-	// FieldTimes is the index of the first number for the run of timestamps. The run takes RunNumbers + 1 numbers:
-	// those of CutRun, then the number of patches.
+	// FieldTimes is the index of the first number for the run of timestamps. The run takes RunNumbers + 1 numbers: the
+	// numbers of CutRun, then the number of patches.
 	FieldTimes
 	// fieldValues is the index of the first number for the run of values, which takes as many numbers as the run of
 	// timestamps.

@@ -197,8 +197,8 @@ func resetHeader(c chunkenc.Chunk) chunkenc.CounterResetHeader {
 	return chunkenc.UnknownCounterReset
 }
 
-// storedHint returns the hint of a decoded histogram: hints of gauges and of reported resets are preserved. For all
-// others the reader must compare with the previous histogram.
+// storedHint returns the hint of a decoded histogram: hints of gauges and of reported resets are preserved. All other
+// histograms get no hint: the reader must compare them with the previous histogram.
 func storedHint(hint histogram.CounterResetHint, reset bool) histogram.CounterResetHint {
 	switch {
 	case hint == histogram.GaugeType:

@@ -240,7 +240,8 @@ func cutRun(b []byte, x []int64) (r run, rest []byte, err error) {
 	return r, b, err
 }
 
-// decodeInts decodes a run into x, which must not be empty, adds origin to each integer, and returns the rest of b.
+// decodeInts decodes the run at the start of b into x and adds origin to each integer. It returns the rest of b. x must
+// not be empty.
 func decodeInts(b []byte, x []int64, origin int64) ([]byte, error) {
 	r, b, err := cutRun(b, x)
 	if err != nil {

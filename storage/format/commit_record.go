@@ -15,7 +15,8 @@ const (
 	// CommitSeal is a seal of staged samples. A second one of the same slot and partition means that samples arrived
 	// late.
 	CommitSeal CommitReason = 1
-	// CommitImport is an import, which writes a record before its rows and another one after them.
+	// CommitImport is an import. An import writes one commit record before its rows and another commit record after
+	// them.
 	CommitImport CommitReason = 2
 	// CommitMaintenance is any other rewrite: applied deletes, recomputed rollups, rows with a longer TTL.
 	CommitMaintenance CommitReason = 3

@@ -46,7 +46,7 @@ type NamedCount struct {
 	Count uint64
 }
 
-// CompareCounts orders counts from high to low, and equal ones by name.
+// CompareCounts orders counts from high to low, and equal counts by name.
 func CompareCounts(a, b NamedCount) int {
 	return cmp.Or(cmp.Compare(b.Count, a.Count), strings.Compare(a.Name, b.Name))
 }

@@ -87,8 +87,8 @@ func AppendString(dst []byte, s string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
 }
 
-// CutString is the inverse of AppendString. It returns the text at the start of b, a subslice, and the rest. It returns
-// ErrMalformedLabels if b is too short.
+// CutString is the inverse of AppendString. It returns the text at the start of b, as a subslice, and the bytes after
+// it. It returns ErrMalformedLabels if b is too short.
 func CutString(b []byte) (s, rest []byte, err error) {
 	n, w := binary.Uvarint(b)
 	if w <= 0 || n > uint64(len(b)-w) {

@@ -8,7 +8,7 @@ import (
 )
 
 // Period determines how time and series are partitioned from an instant on. The first period is written when a store is
-// created. SetPeriod adds later ones.
+// created. SetPeriod adds later periods.
 type Period struct {
 	// SlotMS is the width of a slot in milliseconds: a multiple of an hour, and a divisor of RawWindowMS.
 	SlotMS int64 `json:"slot_ms"`

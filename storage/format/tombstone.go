@@ -28,7 +28,8 @@ type Tombstone struct {
 	// Chunks that are sealed in the meantime contain its id, so that it never hides samples that arrived after the
 	// announcement.
 	Announced bool
-	// Held determines the held rows of replicas to which the delete also applies: those that existed at the request.
+	// Held determines the held rows of replicas to which the delete also applies: the rows that existed when the delete
+	// was requested.
 	Held []HeldCut
 }
 

@@ -77,8 +77,8 @@ func (h *Head) ClearAliases(of func(tenant string) bool) {
 	}
 }
 
-// Lookup returns the series with an alias, or nil. before is the series that the sender sent before this one, or nil;
-// the series that followed it last time is tried first.
+// Lookup returns the series with an alias, or nil. before is the series that the sender sent just before, or nil.
+// Lookup first tries the series that followed before the last time.
 func (t *Tenant) Lookup(hash AliasHash, before *Series) *Series {
 	if before != nil {
 		if next := before.next.Load(); next != nil && next.hash == hash {

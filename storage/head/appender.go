@@ -22,7 +22,7 @@ type Appender struct {
 	// builders are unused stream builders.
 	builders sync.Pool
 
-	// gens are the generations that the current commit adds to; streams are those among them that have blobs.
+	// gens are the generations that the current commit adds to. streams are the generations among gens that have blobs.
 	gens, streams []*Generation
 	// touched and sink are used by prefetchSeries.
 	touched []*Chunk

@@ -172,7 +172,7 @@ func (t *Tenant) metricOf(s *Series) *metricMembers {
 	if m == nil {
 		of := s.TenantMetric
 		if of == nil {
-			// A name that shares memory with the labels would keep all of them.
+			// A name that shares memory with the labels would keep all labels in memory.
 			of = &TenantMetric{t, strings.Clone(name)}
 		}
 		m = &metricMembers{of: of}

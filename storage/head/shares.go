@@ -82,8 +82,8 @@ func (h *Head) CheckAdmission(t *Tenant, most int64) Admission {
 	return Admitted
 }
 
-// IsOverfull reports whether samples of known series are rejected, at least those of tenants with their fair share or
-// more.
+// IsOverfull reports whether samples of known series are rejected. It returns true even if only the samples of tenants
+// with their fair share or more are rejected.
 func (h *Head) IsOverfull(most int64) bool {
 	return most > 0 && h.bytes.Load() >= knownSeriesBound(most)
 }
@@ -117,7 +117,7 @@ func (f *fairShare) invalidate() {
 }
 
 // computeFairShare returns the fair share of a tenant: the largest size such that the head stays within the bound if no
-// tenant exceeds it. The unused part of a small tenant's equal share is divided among the others.
+// tenant exceeds it. The unused part of a small tenant's equal share is divided among the other tenants.
 func (h *Head) computeFairShare(most int64) int64 {
 	h.mu.RLock()
 	held := make([]int64, 0, len(h.tenants))

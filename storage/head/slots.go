@@ -146,8 +146,8 @@ func (h *Head) LastTouched(at SlotPartition) (last time.Time) {
 	return last
 }
 
-// WrittenSince returns the time since which the head holds samples of a slot partition that this process wrote; zero if
-// some of them were read, or if there are none.
+// WrittenSince returns the time when this process wrote the first samples of a slot partition that the head holds. It
+// returns zero if the head has no samples of the slot partition, or if some of them were read from the staging log.
 func (h *Head) WrittenSince(at SlotPartition) (since time.Time) {
 	first := true
 	h.viewSlot(at, func(c *openSlot) {
@@ -282,8 +282,8 @@ func (h *Head) dropGenerations(c *openSlot, gens []*Generation) {
 	c.closed = keep
 	if c.open == nil && c.followed == nil && len(keep) == 0 {
 		p.seq = max(p.seq, c.seq)
-		// A commit may have failed since c was found. Then c was removed, and the next commit created another one for
-		// the same slot partition.
+		// A commit may have failed since c was found. Then c was removed, and the next commit created another openSlot
+		// for the same slot partition.
 		if at := (SlotPartition{c.slot, c.partition}); p.slots[at] == c {
 			delete(p.slots, at)
 		}

@@ -10,8 +10,8 @@ import (
 )
 
 // Filters of labels pages are stored in the table and partition of the pages under a kind of their own, so that one
-// short scan reads all filters of a partition. Each labels page has a filter. It has the key of the page except for the
-// kind, and it is written in the same batch:
+// short scan reads all filters of a partition. Each labels page has a filter. The filter has the key of the page,
+// except for the kind, and is written in the same batch as the page:
 //
 //	kind 0: labels pages         kind 9: filters
 //	├ bits, first, version ───── ├ bits, first, version ─ page.AppendFilter

@@ -59,7 +59,8 @@ func (h *history) conditions(metric string) (all []page.LabelCondition) {
 	return all
 }
 
-// queryLabels compares the labels rows found by filters with those of the plain engine, and keeps the result.
+// queryLabels checks that a search by filters finds the same labels rows as the plain engine has, and keeps the result
+// in lookUps.
 func (h *history) queryLabels() {
 	table, metric := pick(h.rng, rowTables), h.metric()
 	s := page.NewSelector(h.conditions(metric))

@@ -168,7 +168,7 @@ func (h *history) run(steps int) {
 
 func (h *history) metric() string { return pick(h.rng, []string{"up", "up", "http_requests_total"}) }
 
-// some returns some series of a metric, sorted: a narrow range of ids, or random ones.
+// some returns some series of a metric, sorted: series with neighboring ids, or random series.
 func (h *history) some(metric string) (some []testSeries) {
 	all := h.all[metric]
 	if h.rng.IntN(2) == 0 {
@@ -427,7 +427,7 @@ func (h *history) chunksOf() {
 	}
 }
 
-// requireChunks compares wanted chunks with those of the plain engine.
+// requireChunks checks that both engines return the same wanted chunks.
 func (h *history) requireChunks(w Wanted) {
 	table, of, ids := w.Table, tablesOf(w.Table), map[string]bool{}
 	for _, id := range w.IDs {

@@ -31,7 +31,7 @@ const (
 	defaultIDsBytes     = 4 << 20
 	defaultWrittenBytes = 4 << 20
 	// A panel for one target reads a page of each of its metrics, about a hundred pages of about ten kilobytes, and
-	// reads them again when it is refreshed. A cache smaller than all of them would evict each page before it is read
+	// reads them again when it is refreshed. A cache smaller than these pages would evict each page before it is read
 	// again.
 	defaultOpenedBytes = 16 << 20
 )
@@ -224,9 +224,9 @@ func saltedVersionOf(value, salt []byte) string {
 }
 
 // nextVersionOf returns the version of a page that replaces a page with another version, or "" if there is no such
-// version. Unless salt is nil, it is the old version plus up to 2^96, so that the new key follows the old one. A scan
-// that fetches pages in parts, and passes the new key before the new page is written, has then already read the old
-// page.
+// version. Unless salt is nil, the new version is the old version plus a number up to 2^96, so that the new key sorts
+// after the old key. A scan that fetches pages in parts, and passes the new key before the new page is written, has
+// then already read the old page.
 func nextVersionOf(version string, value, salt []byte) string {
 	if salt == nil {
 		return versionOf(value)

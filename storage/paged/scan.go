@@ -151,8 +151,8 @@ func (s *scan) scanOneSegment(segment engine.Key) error {
 // firstFields returns the first n fields of a key, or all if there are fewer.
 func firstFields(key engine.Key, n int) engine.Key { return key[:min(n, len(key))] }
 
-// keyBefore returns an upper bound, a key or a key prefix of integers, of all keys before those that begin with key. It
-// returns nil if there are no such keys.
+// keyBefore returns an upper bound of all keys that sort before the keys that begin with key. The bound is a key, or a
+// key prefix of integers. It returns nil if there are no such keys.
 func keyBefore(key engine.Key) engine.Key {
 	for n := len(key); n > 0; n-- {
 		if last := key[n-1].Int; last > math.MinInt64 {
@@ -162,8 +162,8 @@ func keyBefore(key engine.Key) engine.Key {
 	return nil
 }
 
-// keyAfter is the counterpart of keyBefore: it returns a lower bound of all keys after those that begin with key, or
-// nil if there are no such keys.
+// keyAfter is the counterpart of keyBefore: it returns a lower bound of all keys that sort after the keys that begin
+// with key, or nil if there are no such keys.
 func keyAfter(key engine.Key) engine.Key {
 	for n := len(key); n > 0; n-- {
 		if last := key[n-1].Int; last < math.MaxInt64 {

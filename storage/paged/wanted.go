@@ -43,7 +43,8 @@ type Wanted struct {
 	// PassOver is the number of consecutive rows of other series or starts that a scan skips before it restarts at the
 	// next row that may be wanted.
 	PassOver int
-	// Located contains the positions of the series, and possibly of others; nil if they are unknown.
+	// Located contains the positions of the series, and possibly of other series. It is nil if the positions are
+	// unknown.
 	Located *Located
 }
 
@@ -105,8 +106,8 @@ func (w *wanted) isWantedRow(key engine.Key) bool {
 }
 
 // isWantedEngineRow reports whether a row of the engine is needed: a wanted row, or a long chunk that may have wanted
-// parts. If there may be long chunks, all rows of a series up to the last wanted one are needed: a scan that restarted
-// between them could miss a long chunk that has replaced some of them concurrently.
+// parts. If there may be long chunks, all rows of a series up to its last wanted row are needed: a scan that restarted
+// between these rows could miss a long chunk that has concurrently replaced some of the rows.
 func (w *wanted) isWantedEngineRow(key engine.Key) bool {
 	if !*w.long || w.isRaw() {
 		return w.isWantedRow(key)
@@ -145,7 +146,7 @@ func (w *wanted) afterRow(key engine.Key) engine.Key {
 	return format.RollupKey(w.IDs[i], w.First)
 }
 
-// mayHaveWanted reports whether a page of chunks may have wanted ones.
+// mayHaveWanted reports whether a page of chunks may have wanted chunks.
 func (w *wanted) mayHaveWanted(key engine.Key) bool {
 	first := key[w.first].Text
 	id, ok := w.nextID(first)

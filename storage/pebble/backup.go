@@ -196,8 +196,9 @@ func oneStore(folder string, names []string) error {
 // partialBackup matches the names of backups that commands and schedules make.
 var partialBackup = regexp.MustCompile(`^\d{8}T\d{6}Z-[0-9a-z]+$`)
 
-// backups returns the names of the complete backups in a folder, the oldest first, and of the incomplete ones. A backup
-// whose list is missing or unreadable counts as complete: a backup gets its final name only when it is complete.
+// backups returns the names of the complete backups in a folder, the oldest first, and the names of the incomplete
+// backups. A backup whose list is missing or unreadable counts as complete: a backup gets its final name only when it
+// is complete.
 func backups(folder string) (complete, partial []string, err error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
@@ -250,7 +251,7 @@ func sortBackups(folder string, names []string) []string {
 	return names
 }
 
-// nextNumber returns the number of a new backup, which is higher than those of the backups in before.
+// nextNumber returns the number of a new backup, which is higher than the numbers of the backups in before.
 func nextNumber(folder string, before []string) (next int64) {
 	for _, name := range before {
 		if list, err := readList(filepath.Join(folder, name)); err == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// RetentionError means that a backup was made but removing older ones failed.
+// RetentionError means that a backup was made but removing older backups failed.
 type RetentionError struct{ Err error }
 
 func (e *RetentionError) Error() string {

@@ -124,8 +124,8 @@ type summed struct {
 	sum  string
 }
 
-// Verify returns the files of a backup that are missing or differ from those that were backed up. An error means that
-// the list can't be read, the disk failed, or the context ended.
+// Verify returns the files of a backup that are missing or differ from the files that were backed up. An error means
+// that the list can't be read, the disk failed, or the context ended.
 func (v *FolderVerifier) Verify(ctx context.Context, name string) (damaged []string, err error) {
 	dir := filepath.Join(v.Folder, name)
 	list, err := readList(dir)
@@ -179,7 +179,8 @@ func (v *FolderVerifier) hashFile(ctx context.Context, path, want string, info o
 	return sum, nil
 }
 
-// DeleteBackups removes backups from a folder. All of them must exist. While it runs, no backup can be made there.
+// DeleteBackups removes backups from a folder. All of them must exist. While DeleteBackups runs, no backup can be made
+// in the folder.
 func DeleteBackups(ctx context.Context, folder string, names []string) (err error) {
 	lock, err := lockFolder(folder)
 	if err != nil {

@@ -174,8 +174,8 @@ func (e *Engine) VerifyFiles(ctx context.Context, report func(problem error)) (f
 }
 
 // DamagedFiles describes the damaged parts of files that reads and compactions have found since the engine was opened,
-// except those of deleted files. If a file was verified because of a scan that skips damage, its parts are described as
-// by VerifyFiles.
+// except the parts of deleted files. If a file was verified because of a scan that skips damage, its damaged parts are
+// described as VerifyFiles describes them.
 func (e *Engine) DamagedFiles() (problems []string) {
 	if e.acquire() != nil {
 		return nil

@@ -62,8 +62,8 @@ func isIngested(t *engine.Table) bool {
 	return false
 }
 
-// splitIngested splits batches into those to be written as sorted files, and the others. Sorted files are only used for
-// many rows, because each file has a fixed cost.
+// splitIngested splits batches into the batches to be written as sorted files and the other batches. Sorted files are
+// only used for many rows, because each file has a fixed cost.
 func (e *Engine) splitIngested(batches []engine.Batch) (files, others []engine.Batch) {
 	bytes := 0
 	for i := range batches {

@@ -31,7 +31,7 @@ type Options struct {
 	// MaxOpenFiles is the max number of open files. Default 1000.
 	MaxOpenFiles int
 	// BlockBytes is the size of a block before compression: the unit of reading, decompression and caching. Large
-	// blocks compress better, small ones make reads of single rows cheaper. Default 64 KiB.
+	// blocks compress better, small blocks make reads of single rows cheaper. Default 64 KiB.
 	BlockBytes int
 	// ZstdLevel is the compression level of blocks: 1 to 19. Rows of the staging log, which exist only for hours, use a
 	// faster compression. Default 3.
@@ -129,9 +129,9 @@ func (o *Options) pebbleOptions(events *pebbledb.EventListener, lock *pebbledb.L
 		MaxOpenFiles:                o.MaxOpenFiles,
 		CompactionConcurrencyRange:  func() (int, int) { return 1, o.Compactions },
 		FlushDelayDeleteRange:       o.DropDelay / 2,
-		// Pebble compacts level 0 when half as many files overlap. A slot of half a million series is one such layer,
-		// so its window is rewritten after six slots rather than after each. The second limit is high, so that a burst
-		// of sealing doesn't stop writes.
+		// Pebble compacts level 0 as soon as half of this number of files overlap. The files of a slot of half a
+		// million series don't overlap each other and count as one, so its window is rewritten after six slots rather
+		// than after each. L0StopWritesThreshold is high, so that a burst of sealing doesn't stop writes.
 		L0CompactionThreshold: 12,
 		L0StopWritesThreshold: 64,
 		LBaseMaxBytes:         256 << 20,

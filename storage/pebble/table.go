@@ -175,7 +175,8 @@ func (t *tableFile) dataBlocks(
 }
 
 // afterLast returns the first key after the last row of the block that ends at separator, or nil if there is no such
-// block. That block is readable but the next one isn't, and a seek beyond separator would read the next one first.
+// block. The block must be readable and the block after it damaged. afterLast doesn't seek beyond separator, because
+// that would read the damaged block first.
 func (t *tableFile) afterLast(ctx context.Context, r *sstable.Reader, separator []byte) []byte {
 	if separator == nil {
 		return nil

@@ -173,7 +173,7 @@ type batchWriter struct {
 }
 
 // add adds b's mutations and returns whether any of them deletes. It adds Clear mutations first, because later entries
-// in a Pebble batch are newer.
+// in a Pebble batch supersede earlier entries.
 func (w *batchWriter) add(b *engine.Batch) (deletes bool) {
 	t := b.Table
 	for i := range b.Mutations {

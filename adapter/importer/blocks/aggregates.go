@@ -180,8 +180,8 @@ func (w *chunkWindows) lastOf(i int) (v float64, isKnown bool) {
 }
 
 // estimateTimes sets the times of the first and last sample of each window as if samples were evenly spaced. If a
-// window next to a gap has fewer samples than others, its samples are placed away from the gap: at the end of the
-// window after a gap, and at its start before a gap.
+// window next to a gap has fewer samples than other windows, its samples are placed away from the gap: at the end of
+// the window if the gap is before it, and at its start if the gap is after it.
 func (w *chunkWindows) estimateTimes() {
 	most := uint32(0)
 	for i := range w.list {

@@ -167,7 +167,8 @@ func (c *cursor) readChunk(
 
 // readWindows returns the current series' windows that start in [from, to), by block and time, and the damaged chunks.
 // As in read, first selects the damaged chunks. If multiple blocks have the same window, the store keeps the first one
-// and counts the others. A chunk of samples is an error, not a damaged chunk, because then all chunks of the block are.
+// and counts the others. A chunk of samples is an error, not a damaged chunk, because then all chunks of the block are
+// chunks of samples.
 func (m *merge) readWindows(from, to, width int64, first bool) (all [][]window, skipped []importer.Skip, err error) {
 	isCounter := rollup.IsCounterName(m.at[0].labels.Get(labels.MetricName))
 	for _, c := range m.at {

@@ -76,8 +76,8 @@ type backup struct {
 // Backup copies a checkpoint, which no process changes, into a bucket under a name. Files whose content already exists
 // there aren't uploaded again. When Backup returns without an error, the backup is complete and its source was
 // verified; damaged files are listed in its statistics. A pebble.RetentionError means that the backup was made, but
-// removing older ones failed. After any other error there is no backup, unless the bucket stored the manifest and the
-// response was lost.
+// removing older backups failed. After any other error there is no backup, unless the bucket stored the manifest and
+// the response was lost.
 func Backup(ctx context.Context, bucket Bucket, checkpoint, name string, o Options) (pebble.BackupStats, error) {
 	if !backupName.MatchString(name) {
 		return pebble.BackupStats{}, fmt.Errorf("objects: %q is not a backup name", name)

@@ -35,7 +35,7 @@ type manifest struct {
 	Tenants []string  `json:"tenants,omitempty"` // pebble.Lineage.Tenants
 	Taken   time.Time `json:"taken"`
 	Files   []file    `json:"files"`
-	// Others are the manifests that existed when this one was made. They reveal manifests that are missing in a
+	// Others are the manifests that existed when this manifest was made. They reveal manifests that are missing in a
 	// listing.
 	Others []string `json:"others,omitempty"`
 	// Damaged are the files that were already damaged in the source.

@@ -81,8 +81,8 @@ type BucketVerifier struct {
 	found map[string]string
 }
 
-// Verify returns the files of a backup that are missing or differ from those that were backed up. An error means that
-// the manifest can't be read, the bucket failed, or the context ended.
+// Verify returns the files of a backup that are missing or differ from the files that were backed up. An error means
+// that the manifest can't be read, the bucket failed, or the context ended.
 func (v *BucketVerifier) Verify(ctx context.Context, name string) (damaged []string, err error) {
 	l, err := backupNamed(ctx, v.Bucket, name)
 	if err != nil {
@@ -121,8 +121,9 @@ func (v *BucketVerifier) Verify(ctx context.Context, name string) (damaged []str
 	return damaged, nil
 }
 
-// DeleteBackups removes backups from a bucket. All of them must exist. Their files are kept until a backup of the same
-// store that removes old ones has recorded them as garbage, because other backups may refer to them.
+// DeleteBackups removes backups from a bucket. All of them must exist. The files of the removed backups are kept at
+// first, because other backups may refer to them. The next backup of the same store that removes old backups records
+// the unused files as garbage.
 func DeleteBackups(ctx context.Context, bucket Bucket, names []string) error {
 	var found []listed
 	for _, name := range names {
