@@ -108,8 +108,9 @@ func (e *encoder) begin(enc chunkenc.Encoding) error {
 	return nil
 }
 
-// append appends a sample. For a histogram it may return another chunk, which replaces the current chunk if recoded is
-// set: it then contains all samples of the current chunk and the new one. Otherwise it contains only the new sample.
+// append appends a sample. For a histogram it may return another chunk. If recoded is set, the other chunk contains all
+// samples of the current chunk and the new sample, and replaces the current chunk. Otherwise the other chunk contains
+// only the new sample.
 func (e *encoder) append(s *sample) (other chunkenc.Chunk, recoded bool, err error) {
 	switch {
 	case s.h == nil:

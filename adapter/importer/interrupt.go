@@ -7,9 +7,9 @@ import (
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
-// Interruptible returns a reader of a pipe whose reads also end with an error when ctx ends. The end of a context
-// doesn't end a read of the pipe itself, which may wait for its writer indefinitely; that read then ends with the pipe
-// or the process. Close releases the reader and closes the pipe.
+// Interruptible returns a reader of a pipe whose reads also end with an error when ctx ends. A read of the pipe itself
+// can't be interrupted: it may wait for the pipe's writer indefinitely, and ends only with the pipe or the process.
+// Close releases the reader and closes the pipe.
 func Interruptible(ctx context.Context, pipe io.ReadCloser) io.ReadCloser {
 	r, w := io.Pipe()
 	stop := context.AfterFunc(ctx, func() { w.CloseWithError(context.Cause(ctx)) })

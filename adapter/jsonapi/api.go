@@ -54,8 +54,8 @@ type Result struct {
 // Evaluator evaluates PromQL. Evaluate passes its result to yield; the result is valid only until yield returns. Errors
 // are store errors, context errors or ErrUnprocessable. Any other error is a bug.
 type Evaluator interface {
-	// Enter waits until the tenant of ctx may start one more read that isn't a query, and returns a context for it. If
-	// err is nil, the caller must call leave when the read is done.
+	// Enter waits until the tenant of ctx may start one more read that isn't a query, and returns a context for the
+	// read. If err is nil, the caller must call leave when the read is done.
 	Enter(ctx context.Context) (of context.Context, leave func(), err error)
 	// Answered records that the read whose context Enter returned has finished computing, and that its response
 	// occupies the given number of bytes until leave is called.

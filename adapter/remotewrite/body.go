@@ -102,8 +102,8 @@ func (b *body) growBuffer(size int64) error {
 	return nil
 }
 
-// decompress decodes the snappy block. The length in its header may be false, so it is checked against the limit and
-// against the max expansion of the compressed bytes before memory is allocated.
+// decompress decodes the snappy block. The length in the header of the block may be false, so it is checked against the
+// limit and against the max expansion of the compressed bytes before memory is allocated.
 func (b *body) decompress(limit int64) error {
 	size, err := snappy.DecodedLen(b.compressed)
 	if err != nil {

@@ -51,7 +51,7 @@ func (ha *HA) batchConstructor(store *storage.Store, rules adapter.Shape) func(t
 //	                 │ no
 //	                 └─► parse ─► Replicas.Check ─► a batch
 //
-// Rules are applied to each replica's batch, so that they see series without the replica label.
+// Rules are applied to each replica's batch, so that the rules see series without the replica label.
 type haBatch struct {
 	ha     *HA
 	store  *storage.Store

@@ -40,8 +40,8 @@ func (m *Monitor) newRound(ctx context.Context, at time.Time) *round {
 	}
 }
 
-// storeRound gathers the metrics and commits them. If gathering fails, it stores up as 0 and returns no error. After an
-// error, none or only some of the samples may be stored.
+// storeRound gathers the metrics and commits them. If gathering fails, it stores the value 0 of metric up, and returns
+// no error. After an error, none or only some of the samples may be stored.
 func (m *Monitor) storeRound(ctx context.Context, at time.Time) error {
 	r := m.newRound(ctx, at)
 	defer func() { r.in.Release() }()

@@ -10,8 +10,8 @@ import (
 // ErrCorrupt means that bytes aren't a chunk or histogram that this package wrote.
 var ErrCorrupt = errors.New("chunk: corrupt")
 
-// MaxSamples is the max number of samples in a chunk. It bounds a reader's allocations, because a chunk of a few bytes
-// may have very many samples, for example a million equal floats.
+// MaxSamples is the max number of samples in a chunk. It bounds a reader's allocations. Without it, a chunk of a few
+// bytes could have any number of samples, for example equal floats.
 const MaxSamples = 1 << 20
 
 // chunkVersion is the first byte of a chunk:

@@ -93,8 +93,8 @@ func canonicalFloat(h Histogram) (Histogram, error) {
 	return h, nil
 }
 
-// maxIndex bounds the indexes of buckets: the difference of any two fits an int32, as Prometheus requires. Observations
-// have indexes in [-275_000, 263_000] in the finest schema.
+// maxIndex bounds the indexes of buckets: the difference of any two indexes fits an int32, as Prometheus requires.
+// Observations have indexes in [-275_000, 263_000] in the finest schema.
 const maxIndex = 1 << 30
 
 // CheckComputable returns an error if queries can't compute with a histogram: Prometheus' evaluator would loop forever

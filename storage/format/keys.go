@@ -127,8 +127,8 @@ func StagePartition(slot int64, partition int) engine.Key {
 }
 
 // stagedUnit is the number of slots in a partition of table staged. On Cassandra, deleted rows slow down reads for
-// hours. A backfill of years deletes the rows of tens of thousands of slots, and with units each read scans only the
-// rows of one unit.
+// hours. A backfill of years deletes the rows of tens of thousands of slots. Because the rows are partitioned into
+// units, a read encounters only the deleted rows of one unit.
 const stagedUnit = 64
 
 // UnitOf returns the unit of a slot.

@@ -33,8 +33,8 @@ func ShardOf(id SeriesID, shards int64) int64 {
 }
 
 // ShardsFor returns the number of shards that a metric needs in a window of a resolution. series is the number of its
-// series in one slot and partition, and bytes the size of their chunks. It is a power of two, so that the shards of a
-// growing metric are split and not mixed.
+// series in one slot and partition, and bytes the size of their chunks. The result is a power of two, so that the
+// shards of a growing metric are split and not mixed.
 func (p Period) ShardsFor(res rollup.Resolution, series int, bytes int64) int64 {
 	chunks := p.RawWindowMS / p.SlotMS // chunks of a series in a window
 	switch res {

@@ -37,8 +37,8 @@ const (
 	tombstoneVersion = 1
 	// flagAnnounced is the flag of an announced delete.
 	flagAnnounced = 1
-	// AnnouncedTimestamp and TombstoneTimestamp are the write timestamps of the row while the delete is announced, and
-	// when it is in force. The row in force replaces the announced one, and its removal has the same timestamp.
+	// AnnouncedTimestamp and TombstoneTimestamp are the write timestamps of the row of an announced delete, and of the
+	// row of a delete in force. The second row replaces the first. The removal of the row also has TombstoneTimestamp.
 	AnnouncedTimestamp = 1
 	TombstoneTimestamp = 2
 	// MaxTombstoneBytes is the max size of the row without its held cuts, MaxHeldCutBytes the max size of the held

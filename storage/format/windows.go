@@ -14,7 +14,7 @@ import (
 //	5m    2^40 + … 2,942 2,943 …          weeks
 //	1h    2^41 + … 686 687 …              30 days
 //
-// A day window is always within one window of each rollup, because all start at midnight.
+// A day window is always within one window of each rollup, because all windows start at midnight.
 const (
 	firstWindow5m = int64(rollup.FiveMinutes) << windowShift
 	firstWindow1h = int64(rollup.OneHour) << windowShift

@@ -78,7 +78,7 @@ func (h *Head) ClearAliases(of func(tenant string) bool) {
 }
 
 // Lookup returns the series with an alias, or nil. before is the series that the sender sent just before, or nil.
-// Lookup first tries the series that followed before the last time.
+// Lookup first tries the next series of before: the series that followed it when it was last sent.
 func (t *Tenant) Lookup(hash AliasHash, before *Series) *Series {
 	if before != nil {
 		if next := before.next.Load(); next != nil && next.hash == hash {

@@ -91,7 +91,7 @@ func (a *Appender) reinsertReleased(s *Series) *Series {
 	return a.h.reinsertSeries(s)
 }
 
-// prefetchSeries reads the memory that Stage will read of every series. Its loops are short, so that the processor
+// prefetchSeries reads, for every series, the memory that Stage will read. Its loops are short, so that the processor
 // loads many cache lines concurrently. life must be held; another goroutine may revive a series concurrently.
 func (a *Appender) prefetchSeries(samples []Sample) {
 	for i := range samples {

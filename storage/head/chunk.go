@@ -298,8 +298,8 @@ func (s *Chunk) isRepeat(t, st int64, v uint64) bool {
 }
 
 // freezeTail encodes the tail as a chunk and empties it. It releases the tail's memory: many head chunks are near the
-// end of their slot and get no more samples, so unused tails would be most of the head. It returns by how many bytes
-// the head chunk grew, which may be negative.
+// end of their slot and get no more samples, so without the release, unused tails would take most of the head's memory.
+// It returns by how many bytes the head chunk grew, which may be negative.
 func (s *Chunk) freezeTail() int {
 	f := freezers.Get().(*freezer)
 	defer freezers.Put(f)

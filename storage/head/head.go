@@ -20,9 +20,9 @@ import (
 //	Head ── Tenant ── metricMembers ── Series ── Chunk ──┐ one per series and generation
 //	     └─ openSlot (slot, partition) ── Generation ────┘ lists its rows of the staging log
 //
-// Invariant: a generation covers exactly the samples of the rows that it lists. It is closed when sealing starts or a
-// commit fails; then the next commit opens another one. It is released with its head chunks when all of its rows have
-// been deleted from the staging log.
+// Invariant: a generation covers exactly the samples of the rows that it lists. A generation is closed when sealing
+// starts or a commit fails; the next commit then opens another generation. A generation is released with its head
+// chunks when all of its rows have been deleted from the staging log.
 type Head struct {
 	bytes  atomic.Int64 // estimated size of the head, see AddBytes
 	series atomic.Int64

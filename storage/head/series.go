@@ -32,8 +32,8 @@ func (m *TenantMetric) Series(id format.SeriesID, ls labels.Labels) *Series {
 // it fills an allocator size class of 96 bytes.
 type Series struct {
 	// cur and more are the head chunks, see Chunks. They change under the partition's lock only. If this process
-	// ingests the samples, cur is the head chunk of the last sample; holders of the store's commit lock may read it
-	// without the partition's.
+	// ingests the samples, cur is the head chunk of the last sample; holders of the store's commit lock may read cur
+	// without the partition's lock.
 	cur  atomic.Pointer[Chunk]
 	more *[]*Chunk
 	// dead is set once the series was released from the head; the head's life guards it.

@@ -65,8 +65,9 @@ const (
 	OverShare
 )
 
-// CheckAdmission reports whether samples of a tenant's known series are accepted. The bound for them is at least a
-// quarter higher than that for new series, because accepting a series is useless if its next samples are rejected.
+// CheckAdmission reports whether samples of a tenant's known series are accepted. The bound for known series is at
+// least a quarter higher than the bound for new series, because accepting a series is useless if its next samples are
+// rejected.
 func (h *Head) CheckAdmission(t *Tenant, most int64) Admission {
 	if !h.IsOverfull(most) {
 		return Admitted

@@ -33,8 +33,8 @@ type streamBuilder struct {
 	blobs     [][]byte
 	items     []stagedItem
 	exemplars []stagedExemplar
-	// selfContained makes every blob define all of its series; refs holds their numbers. Blobs of old slots must,
-	// because a sealer may have released the definitions of earlier blobs.
+	// selfContained makes every blob define all of its series; refs holds their numbers. Blobs of old slots must be
+	// self-contained, because a sealer may have released the definitions of earlier blobs.
 	selfContained bool
 	refs          map[*Chunk]uint32
 }

@@ -11,8 +11,8 @@ import (
 // cutting defines how the values of a kind are cut into fields.
 type cutting struct {
 	numbers, texts int
-	// cut cuts a value into fields, which are zero before, and returns false if the value can't be cut. join appends
-	// the value that was cut into these fields; for any other fields it appends arbitrary bytes.
+	// cut cuts a value into fields, which must be zero before the call. It returns false if the value can't be cut.
+	// join appends the value that was cut into these fields; for any other fields it appends arbitrary bytes.
 	cut  func(b []byte, f *chunk.Fields) bool
 	join func(dst []byte, f *chunk.Fields) []byte
 	// sizedBy returns the indices of the numbers head and count from which size computes the usual size of text k in

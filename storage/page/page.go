@@ -37,7 +37,8 @@ type Head struct {
 	// of kind Labels, and only in these.
 	Labels string
 	// At are the positions of the entries' series in that labels page, one per entry, ascending, below MaxEntries. nil
-	// means all positions from 0 to the number of entries minus 1; a page with these positions always returns nil.
+	// means all positions from 0 to the number of entries minus 1; the Head of a parsed page with these positions
+	// always has nil.
 	At []byte
 }
 

@@ -23,7 +23,7 @@ type Page struct {
 }
 
 // numbersAt and textsAt are stored columns. place is the index of the number or text among the kind's fields, plus 1.
-// Place 0 is the column that marks uncut values, or contains them.
+// Place 0 of the numbers is the column that marks uncut values, place 0 of the texts the column that contains them.
 type numbersAt struct {
 	numbers
 

@@ -88,10 +88,10 @@ type BackupStats struct {
 	Rotten             []string // files of the previous backup whose content has changed since it was made
 }
 
-// Backup copies a checkpoint, which no process changes, into folder under a name. Files that are already in the newest
-// backup there aren't copied again. When Backup returns without an error, the backup is complete, verified, and
-// durable. An interrupted Backup leaves no backup. Afterwards, the store's backups that keep doesn't select are
-// removed.
+// Backup copies a checkpoint, which no process changes, into folder under a name. Files whose content is already in a
+// backup in the folder become hard links, if the file system has hard links, and aren't copied again. When Backup
+// returns without an error, the backup is complete, verified, and durable. An interrupted Backup leaves no backup.
+// Afterwards, the store's backups that keep doesn't select are removed.
 //
 // A RetentionError means that the backup was made, but removing older backups failed.
 func Backup(

@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// A backup shares a file with an earlier one by a hard link:
+// A backup shares a file with an earlier backup by a hard link:
 //
 //	same name, size and time as in the newest backup of the store      the file at the source isn't read
 //	same size and SHA-256 as any file of any backup in the folder      the file at the source is read

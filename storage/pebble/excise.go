@@ -268,8 +268,8 @@ func (g *gate) leaveGate(prefixes []string) {
 	}
 }
 
-// enterSlots waits until rows may be written to slots of the staging log, whose keys start with prefixes. If it returns
-// nil, the slots aren't excised until gate.leaveGate is called.
+// enterSlots waits until rows may be written to the slots of the staging log that have these key prefixes. If it
+// returns nil, the slots aren't excised until gate.leaveGate is called.
 func (e *Engine) enterSlots(ctx context.Context, prefixes []string) error {
 	for {
 		opened := e.gate.tryEnter(prefixes)

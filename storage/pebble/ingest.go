@@ -18,9 +18,9 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// largeRun is the min size in bytes of a partition's rows of one kind that get their own sorted file. Keys written
-// later often fall between two kinds: labels of more series sort before the chunks of the first series. A file with
-// both kinds would overlap them, and be compacted again.
+// largeRun is the min size in bytes of a run that gets its own sorted file. A run is the rows of one partition and
+// kind. Keys that are written later often sort between two runs: labels of more series sort before the chunks of the
+// first series. A file with both runs would overlap these keys, and be compacted again.
 const largeRun = 256 << 10
 
 // ingester writes sorted files from the rows of one Write and passes them to Pebble, which puts them in the lowest

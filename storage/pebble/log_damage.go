@@ -46,7 +46,7 @@ func logChunk(p []byte, number uint64) (size int, synced int64) {
 }
 
 // findSyncedDamage looks for proof that a log isn't torn but damaged: a later chunk that was written after the first
-// invalid one had been synced. from is the end of the last complete record. It returns the position of the invalid
+// invalid chunk had been synced. from is the end of the last complete record. It returns the position of the invalid
 // chunk, or -1. Pebble looks for this proof only in later blocks. So it takes a damaged record in the last 32 KiB for a
 // torn one, and it doesn't return the position of other damaged records. Damage of the last synced records can't be
 // proved, because no chunk was written after their sync.

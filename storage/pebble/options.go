@@ -41,10 +41,10 @@ type Options struct {
 	IngestBytes int
 	// Compactions is the max number of concurrent compactions. Default: half of the CPUs, at least 1.
 	Compactions int
-	// ReserveBytes is the free disk space required for writes. Below it Write returns engine.ErrUnavailable, except for
-	// deletes. Writes of engine.WithMakingRoom require an eighth of it. Pebble can't continue once its log can't be
-	// written because the disk is full, and compactions, which free space, need some space themselves. 0 means no
-	// reserve. Default 512 MiB.
+	// ReserveBytes is the free disk space required for writes. If less is free, Write returns engine.ErrUnavailable,
+	// except for deletes. Writes with a context of engine.WithMakingRoom require only an eighth of ReserveBytes. Pebble
+	// can't continue once its log can't be written because the disk is full, and compactions, which free space, need
+	// some space themselves. 0 means no reserve. Default 512 MiB.
 	ReserveBytes uint64
 	// DropDelay is the approximate time until the space of dropped or deleted rows is freed. Shorter delays cause more
 	// compactions. Default 2 minutes.

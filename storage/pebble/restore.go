@@ -31,8 +31,8 @@ func checkRestored(dir string) error {
 	return nil
 }
 
-// Restored is the destination of a restore. It was empty or didn't exist. It may be a link to a directory, or the root
-// of a file system. No engine can open it until Finish returns without an error.
+// Restored is the destination of a restore: a directory that was empty or didn't exist before. It may be a link to a
+// directory, or the root of a file system. No engine can open it until Finish returns without an error.
 //
 // The folder RESTORING is created first and removed last. So it proves that no engine has opened the directory since it
 // was empty, and that files with the names of an engine's files were written by an interrupted restore. A later

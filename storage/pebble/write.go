@@ -100,8 +100,8 @@ func (e *Engine) begin(ctx context.Context) error {
 	return e.acquire()
 }
 
-// roomShare determines the free space that even writes that make room can't use: the reserve divided by roomShare. If
-// the log can't be written because the disk is full, nothing can be written until the process restarts.
+// roomShare determines the part of the reserve that even writes that make room can't use: the reserve divided by
+// roomShare. If the log can't be written because the disk is full, nothing can be written until the process restarts.
 const roomShare = 8
 
 // checkReserve rejects writes that would fill the disk. Deletes are always accepted. Writes that make room (see
