@@ -9,9 +9,9 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// BodyLimit returns the maximum size of a tenant's request body in bytes: the smaller of most and the tenant's limit.
-// If the tenant's limit is the smaller one, explain turns an ErrTooLarge into an error that names this limit. explain
-// returns other errors unchanged.
+// BodyLimit returns the maximum size of a tenant's request body in bytes: the tenant's limit, or the parameter most if
+// that is smaller. If the tenant's limit is the smaller one, explain turns an ErrTooLarge into an error that names this
+// limit. explain returns other errors unchanged.
 func BodyLimit(l *tenant.Limiter, name string, most int64) (bound int64, explain func(error) error) {
 	own := l.LimitsOf(name).RequestBytes
 	if own <= 0 || own >= most {

@@ -51,8 +51,8 @@ func (r *ruleInput) applyRule(number int, c *relabel.Config) (keep bool, err err
 	return relabel.ProcessBuilder(r.b, c), nil
 }
 
-// maxGrowth returns an upper bound of the bytes that a rule adds to the labels. Above maxText it may return less than
-// an upper bound, but always more than maxText, so the rule is rejected either way.
+// maxGrowth returns an upper bound of the bytes that a rule adds to the labels. If the rule may add more than maxText,
+// maxGrowth may return any number above maxText: the rule is rejected in any case.
 func (r *ruleInput) maxGrowth(c *relabel.Config) int {
 	source := max(0, len(c.SourceLabels)-1) * len(c.Separator)
 	for _, name := range c.SourceLabels {

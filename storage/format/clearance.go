@@ -8,9 +8,9 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// Clearance is a row of table delete that records which deletes of a tenant have been removed: all deletes requested
-// before an instant, with exceptions. In a shared engine, a delete's row can reappear long after its removal, because a
-// replica missed the removal. The clearance prevents such a row from hiding samples that were written since.
+// Clearance is a row of the table named delete. It records which deletes of a tenant have been removed: all deletes
+// requested before an instant, with exceptions. In a shared engine, a delete's row can reappear long after its removal,
+// because a replica missed the removal. The clearance prevents such a row from hiding samples that were written since.
 type Clearance struct {
 	// Before is the instant in milliseconds.
 	Before int64

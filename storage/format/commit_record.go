@@ -6,8 +6,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// CommitReason is the value of a commit record, a row of table sealed. Readers that validate cached windows use only
-// the keys; the reason distinguishes late samples from imports and maintenance in reports.
+// CommitReason is the value of a commit record, which is a row of the table named sealed. Readers that validate cached
+// windows use only the keys; the reason distinguishes late samples from imports and maintenance in reports.
 type CommitReason byte
 
 // The reasons for a commit record.
@@ -42,7 +42,7 @@ type CommitKey struct {
 	ID        string
 }
 
-// CommitKeyOf returns the key of a row of table sealed.
+// CommitKeyOf returns the key of a commit record.
 func CommitKeyOf(clustering engine.Key) CommitKey {
 	return CommitKey{clustering[0].Int, int(clustering[1].Int), strings.Clone(clustering[2].Text)}
 }

@@ -126,9 +126,9 @@ func StagePartition(slot int64, partition int) engine.Key {
 	return engine.Key{engine.Int(slot), engine.Int(int64(partition))}
 }
 
-// stagedUnit is the number of slots in a partition of table staged. On Cassandra, deleted rows slow down reads for
-// hours. A backfill of years deletes the rows of tens of thousands of slots. Because the rows are partitioned into
-// units, a read encounters only the deleted rows of one unit.
+// stagedUnit is the number of slots in a partition of the table named staged. On Cassandra, deleted rows slow down
+// reads for hours. A backfill of years deletes the rows of tens of thousands of slots. Because the rows are partitioned
+// into units, a read encounters only the deleted rows of one unit.
 const stagedUnit = 64
 
 // UnitOf returns the unit of a slot.
@@ -137,7 +137,7 @@ func UnitOf(slot int64) int64 { return FloorDiv(slot, stagedUnit) }
 // LastOfUnit returns the last slot of a unit.
 func LastOfUnit(unit int64) int64 { return unit*stagedUnit + stagedUnit - 1 }
 
-// The states of a row of table staged, the last field of its key.
+// The states of a row of the table named staged. The state is the last field of the key.
 const (
 	StagedListed  = 0
 	StagedClosing = 1

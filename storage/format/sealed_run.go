@@ -9,14 +9,14 @@ import (
 
 const sealedRunVersion = 1
 
-// SealedRunKey returns the key of a row of table defined which records that a run of a stream's blobs, starting with
-// number first, is sealed. The number in the key is negative; the keys of definitions in the same partition have
-// positive numbers.
+// SealedRunKey returns the key of a row of the table named defined. The row records that a run of a stream's blobs is
+// sealed; first is the number of the first blob. The number in the key is negative; the keys of definitions in the same
+// partition have positive numbers.
 func SealedRunKey(writer string, first int64) engine.Key {
 	return engine.Key{engine.Text(writer), engine.Int(-1 - first)}
 }
 
-// isSealedRun reports whether a row of table defined has the key of a run.
+// isSealedRun reports whether a row of the table named defined has the key of a sealed run.
 func isSealedRun(row engine.Row) bool { return row.Clustering[1].Int < 0 }
 
 // AppendSealedRun returns the value of a run's row. The run's first number is in the row's key:

@@ -58,8 +58,8 @@ func ShardsPartition(window int64, tenant string) engine.Key {
 }
 
 // ShardsRow returns the row that sets the number of shards of a metric in a window to n. Its timestamp grows with n, so
-// that the highest number wins. The row doesn't expire: a higher number with a shorter TTL would hide the previous one,
-// and after it had expired no row would have the number.
+// that the highest number wins. The row doesn't expire: a higher number with a shorter TTL would hide the previous
+// number, and after the higher number had expired, no row would have a number.
 func ShardsRow(window int64, tenant, metric string, n int64) engine.Batch {
 	return engine.Batch{Table: engine.Shards, Partition: ShardsPartition(window, tenant), Mutations: []engine.Mutation{{
 		Clustering: engine.Key{engine.Text(metric)}, Timestamp: n, Value: binary.AppendUvarint(nil, uint64(n)),

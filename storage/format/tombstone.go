@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// Tombstone is a row of table delete: all stored samples of the matching series in a time range are deleted.
+// Tombstone is a row of the table named delete: all stored samples of the matching series in a time range are deleted.
 //
 // Invariant: when the row is written, all samples that it deletes are sealed. So it applies to sealed chunks only, and
 // samples in the staging log were written later. A chunk that is sealed while a delete exists contains its id and is
@@ -25,8 +25,8 @@ type Tombstone struct {
 	When, Start, End int64
 	Matchers         []*labels.Matcher
 	// Announced is set if the delete isn't in force yet: its final row has not been written, or may be applied later.
-	// Chunks that are sealed in the meantime contain its id, so that it never hides samples that arrived after the
-	// announcement.
+	// Chunks that are sealed in the meantime contain the id of the delete, so that the delete never hides samples that
+	// arrived after the announcement.
 	Announced bool
 	// Held determines the held rows of replicas to which the delete also applies: the rows that existed when the delete
 	// was requested.
@@ -47,7 +47,7 @@ const (
 	MaxHeldCutBytes   = 256 << 10
 )
 
-// errMalformedTombstone is returned for an invalid row of table delete.
+// errMalformedTombstone is returned for an invalid row of the table named delete.
 var errMalformedTombstone = errors.New("format: malformed delete")
 
 // AppendTombstone appends the value of a delete's row:

@@ -101,9 +101,9 @@ func RemoveSamples(s *chunk.Samples, gone func(t int64) bool) {
 }
 
 // TrimBuckets removes the buckets whose samples are all deleted. due(end) returns the deletes to apply to the buckets
-// that end at end; a bucket is removed only if a single one of them covers all its samples. If a delete covers a part
-// of a bucket, the bucket is kept and gets the flag HasDeleted, because its deleted samples can't be separated.
-// TrimBuckets reports whether it changed b. b must have all columns.
+// that end at end; a bucket is removed only if a single one of them covers all its samples. A bucket that is only
+// partly deleted is kept and gets the flag HasDeleted, because its deleted samples can't be separated. TrimBuckets
+// reports whether it changed b. b must have all columns.
 func TrimBuckets(b *rollup.Buckets, due func(end int64) Tombstones) (changed bool) {
 	gone := map[int64]bool{}
 	for i, end := range b.End {

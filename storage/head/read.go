@@ -266,8 +266,8 @@ type visitor struct {
 	visited  int // since ctx was last checked
 }
 
-// visit visits the matching series of a metric. Few series are tested one by one. For many, an index is maintained,
-// which is rebuilt once a quarter of the series isn't in it.
+// visit visits the matching series of a metric. Few series are tested one by one. For many series, visit uses an index,
+// and rebuilds it once a quarter of the series isn't in it.
 func (v *visitor) visit(m *metricMembers, series []*Series) (more bool) {
 	const few = 64
 	from := 0

@@ -167,9 +167,9 @@ func (d *Decoder) open(st *Stream, b []byte) error {
 	return nil
 }
 
-// Decode decodes a blob of the stream, including the definitions it depends on; afterwards the decoder holds the
-// samples. If definitions are missing and no blob of the stream is damaged, mayWait decides: if true, Decode returns
-// ErrUndefined; otherwise samples of undefined series are dropped.
+// Decode decodes a blob of the stream, including the definitions that the blob depends on. Afterwards the decoder holds
+// the samples. If definitions are missing, samples of undefined series are dropped. However, if no blob of the stream
+// is damaged and mayWait returns true, Decode returns ErrUndefined instead.
 func (d *Decoder) Decode(ctx context.Context, st *Stream, r format.StageRow, b []byte, mayWait func() bool) error {
 	if err := d.open(st, b); err != nil {
 		return err

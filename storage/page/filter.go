@@ -38,8 +38,8 @@ const (
 	maxProbes = 32
 )
 
-// AppendFilter appends the filter of a page of labels, which has 1 to MaxEntries values. It is smallest, and computed
-// fastest, if consecutive values are similar. If a value isn't a labels row, the filter has all terms.
+// AppendFilter appends the filter of a page of labels, which has 1 to MaxEntries values. The filter is smallest, and
+// computed fastest, if consecutive values are similar. If a value isn't a labels row, the filter has all terms.
 func AppendFilter(dst []byte, values [][]byte) []byte {
 	from := len(dst)
 	dst = append(dst, filterVersion, byte(len(values)-1), filterProbes)

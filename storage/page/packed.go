@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// The bytes of a column of texts can be packed if there are few different ones. The form of the column then has the
-// flag packed:
+// The bytes of a column of texts can be packed if few different byte values occur in it. The form of the column then
+// has the flag packed:
 //
 //	+--------+- - - - -+- - - - - - - - - - - - - - - +
 //	| a − 1  | a bytes | index among these of all     |

@@ -202,8 +202,8 @@ func (t *tables) kindOf(kind int64) page.Kind {
 }
 
 // maxTimestamp returns the max timestamp, in microseconds, of chunks with this start in a page. Sealed rows have the
-// end of their slot as timestamp, plus up to 18 minutes depending on their version. It is the timestamp of page
-// deletions, because the timestamps of rows aren't readable.
+// end of their slot as timestamp, plus up to 18 minutes depending on their version. A page is deleted with this
+// timestamp, because the timestamps of rows aren't readable.
 func maxTimestamp(start int64) int64 { return (start+format.DayMS)*1000 + 1<<30 }
 
 // hashOf returns the version of a page or a chunk: the first bytes of its hash.

@@ -78,8 +78,8 @@ type written struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// isNoted reports whether the note lists a file, because Pebble doesn't detect that bytes at its end are missing.
-// Pebble creates an options file under a temporary name, .dbtmp.
+// isNoted reports whether the note lists a file. The note lists the files in which Pebble doesn't detect that bytes at
+// the end are missing. Pebble creates an options file under a temporary name, .dbtmp.
 func isNoted(base string) bool {
 	return strings.HasSuffix(base, ".log") ||
 		strings.HasSuffix(base, ".dbtmp") && !strings.HasPrefix(base, ingestPrefix) ||

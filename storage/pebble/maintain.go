@@ -50,7 +50,7 @@ func (e *Engine) Usage(ctx context.Context, t *engine.Table, prefix engine.Key) 
 // smallUsage is the max estimate at which Usage reads the rows.
 const smallUsage = 256 << 10
 
-// rowBytes returns the size of the keys and values of a range. It stops when the size reaches most bytes.
+// rowBytes returns the size of the keys and values of a range. It stops when the size reaches the parameter most.
 func rowBytes(ctx context.Context, db *pebbledb.DB, from, to []byte, most uint64) (bytes uint64, err error) {
 	it, err := db.NewIterWithContext(ctx, &pebbledb.IterOptions{LowerBound: from, UpperBound: to})
 	if err != nil {

@@ -22,7 +22,7 @@ const (
 	// of a file. Compacting a range rewrites the files at its edges.
 	reclaimGap = 8 << 20
 	// clearDelay is the max time until the space of cleared ranges is freed. It is short because the rows that replaced
-	// them take the same space again, and nothing else removes the old files earlier.
+	// the cleared rows take the same space again, and nothing else removes the old files earlier.
 	clearDelay = 5 * time.Second
 )
 

@@ -180,7 +180,7 @@ func (m *repairer) shortenTable(d *damagedTable) (err error) {
 }
 
 // extendTable extends a file that is too short or missing to the size in the manifest. Pebble opens a directory only if
-// all files have their sizes. Reading the file then returns an error, which describes the missing rows.
+// all files have the sizes in the manifest. Reading the file then returns an error, which describes the missing rows.
 func (m *repairer) extendTable(d *damagedTable) error {
 	if d.live.size == 0 || d.onDisk == int64(d.live.size) {
 		return nil

@@ -18,11 +18,11 @@ const retryAfter = time.Second
 
 // vitalFS is the file system between Pebble and its files. It handles write errors.
 //
-// The log, the manifest and the directory are vital: after an error their content is unknown (a sync after a failed one
-// may even succeed without having written anything). Pebble then panics, on any goroutine and with any locks held, so
-// that the process may end without a log line. So Pebble never receives the error: the operation calls failWith, which
-// rejects all further writes, and never returns. failWith releases writers that wait for the operation, reads continue,
-// and the next start replays the log.
+// The log, the manifest and the directory are vital: after an error their content is unknown (a sync after a failed
+// sync may even succeed without having written anything). Pebble then panics, on any goroutine and with any locks held,
+// so that the process may end without a log line. So Pebble never receives the error: the operation calls failWith,
+// which rejects all further writes, and never returns. failWith releases writers that wait for the operation, reads
+// continue, and the next start replays the log.
 //
 // Until arm is called, errors are returned so that Open returns them, unless compactions may run: see checkOpening.
 type vitalFS struct {
