@@ -54,8 +54,8 @@ func (h *testHead) times(t *testing.T) []int64 {
 	return samples.T
 }
 
-// TestAppender commits, fails a commit of an open generation and one of a new slot, and seals. Samples must be found
-// only once they are published, and only until they are released.
+// TestAppender commits samples, fails a commit to an open generation and a commit to a new slot, and seals. Samples
+// must be found only once they are published, and only until they are released.
 func TestAppender(t *testing.T) {
 	h := newTestHead(t)
 	require.Equal(t, 1, h.stage(1, 2))

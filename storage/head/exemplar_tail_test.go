@@ -11,7 +11,7 @@ import (
 )
 
 // TestExemplarTail adds exemplars in random orders. The exemplars that format.SelectExemplars selects from all of them
-// stay in memory, and few others.
+// stay in memory, and few other exemplars.
 func TestExemplarTail(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var all []format.Exemplar

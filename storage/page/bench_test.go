@@ -142,8 +142,8 @@ func BenchmarkAppendValue(b *testing.B) {
 	}
 }
 
-// BenchmarkFilter builds the filter of a page of labels, and looks up a label that the page has and one that it doesn't
-// have.
+// BenchmarkFilter builds the filter of a page of labels, and looks up a label that the page has and a label that it
+// doesn't have.
 func BenchmarkFilter(b *testing.B) {
 	values := benchValues(true)["labels"][0]
 	b.Run("append", func(b *testing.B) {

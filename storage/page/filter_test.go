@@ -73,8 +73,8 @@ func requirePage(t testing.TB, values [][]byte) *Page {
 	return p
 }
 
-// TestFilterOfNames checks conditions without known values. A filter excludes them only if they require a label that no
-// series of the page has.
+// TestFilterOfNames checks conditions whose matching values are unknown. A filter excludes its page only if a condition
+// requires a label that no series of the page has.
 func TestFilterOfNames(t *testing.T) {
 	f := requireFilter(t, AppendFilter(nil, numberedRows(100)))
 	has := func(name string) bool {

@@ -11,7 +11,7 @@ import (
 )
 
 // TestDamagedListOfABackup damages the list of the newest backup. A restore suggests the previous backup. The next
-// backup succeeds and reports the damaged one, but neither counts nor removes it.
+// backup succeeds and reports the damaged backup, but neither counts nor removes it.
 func TestDamagedListOfABackup(t *testing.T) {
 	for how, damage := range map[string]func(string) string{
 		"cut":     func(text string) string { return text[:len(text)/2] },

@@ -100,9 +100,9 @@ func (f storeFiles) disk(t testing.TB) *vfs.MemFS {
 	return disk
 }
 
-// manyKinds makes a store with rows in logs and multiple levels, and a snapshot. It returns the store's files (with
-// isClosed, after the store was closed; otherwise while it is open), its files at earlier moments, the latest first,
-// and the number of its rows.
+// manyKinds makes a store with rows in logs and multiple levels, and a snapshot. If isClosed is set, now has the files
+// after the store was closed, otherwise the files while it is open. earlier has the files at earlier moments, the
+// latest first. rows is the number of rows in the store.
 func manyKinds(t testing.TB, isClosed bool) (now storeFiles, earlier []storeFiles, rows int) {
 	t.Helper()
 	disk := vfs.NewMem()

@@ -180,7 +180,7 @@ func TestDownsampledBlocksAreStored(t *testing.T) {
 }
 
 // TestWrongTimeRange reads blocks whose chunks are outside of the time range in meta.json. Only days that the range
-// overlaps are read. Each chunk with samples on other days is reported once, unless they aren't selected.
+// overlaps are read. Each chunk with selected samples on other days is reported once.
 func TestWrongTimeRange(t *testing.T) {
 	from, to := time.UnixMilli(start).UTC().Truncate(day), time.UnixMilli(start).UTC().Truncate(day).Add(3*day)
 	x := history("requests_total", from, to, 23_000)

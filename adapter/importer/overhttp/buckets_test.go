@@ -34,8 +34,8 @@ func testBuckets(name string, res rollup.Resolution, from time.Time, n int) stor
 	return s
 }
 
-// TestBucketsOverHTTP imports buckets of both resolutions in many bodies, twice. They are stored unchanged, the finer
-// ones first.
+// TestBucketsOverHTTP imports buckets of both resolutions in many bodies, twice. The buckets are stored unchanged,
+// those of the finer resolution first.
 func TestBucketsOverHTTP(t *testing.T) {
 	t.Parallel()
 	day := 24 * time.Hour
