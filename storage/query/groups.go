@@ -24,7 +24,7 @@ const (
 	// time. A group has at most sortedRows chunks. All groups except the first have as many series as fit in
 	// sortedBytes, estimated from the size of the chunks of the first group, because chunks of short-lived series are
 	// small.
-	sortedGroups, sortedRows, sortedBytes = 16, 16384, 16 << 20
+	sortedGroups, sortedRows, sortedBytes = 16, 16384, 4 << 20
 	// sealedChunkBytes is the size of a sealedChunk without its data.
 	sealedChunkBytes = 40
 	// groupsAhead is the number of groups that are read ahead. widenedAhead is the number of groups of sortedBytes that
