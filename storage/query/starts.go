@@ -7,6 +7,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/rollup"
+	"github.com/cassia-db/cassia/storage/rollup/layouts"
 )
 
 type recordedStartsKey struct{}
@@ -64,6 +65,7 @@ func hideBucketStarts(b *rollup.Buckets, until int64) {
 		}
 		h := *b.Histograms[i]
 		h.StartCorrection, h.FirstStartReset = nil, false
+		h.Layouts &^= layouts.StartCorrectionsAdded
 		if !h.FirstReset {
 			h.Second = nil
 		}

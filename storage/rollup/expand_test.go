@@ -176,8 +176,7 @@ func TestExpandMakesTheSameBucket(t *testing.T) {
 	}
 }
 
-// TestExpandTwoValues requires that a bucket whose samples have one of two values is expanded into the same number of
-// samples with each value.
+// TestExpandTwoValues requires that samples of two values are expanded into the same number of each.
 func TestExpandTwoValues(t *testing.T) {
 	var x Expander
 	for seed := range soak.Seeds(t, 1000) {
@@ -278,79 +277,6 @@ func TestExpandOddValues(t *testing.T) {
 	}
 }
 
-// oddKinds generate values whose sum is NaN, infinite or too imprecise to determine the values.
-var oddKinds = []drawn{
-	{"counter with NaN", true, func(r *rand.Rand, _ float64, k int) float64 {
-		if r.IntN(40) == 0 {
-			return math.NaN()
-		}
-		return 15*float64(k%40) + float64(r.IntN(10))
-	}},
-	{"gauge with infinities", false, func(r *rand.Rand, _ float64, _ int) float64 {
-		return []float64{math.Inf(1), math.Inf(-1), float64(r.IntN(10))}[min(r.IntN(60), 2)]
-	}},
-	{"gauge with NaN and infinities", false, func(r *rand.Rand, _ float64, _ int) float64 {
-		return []float64{math.Inf(1), math.NaN(), r.NormFloat64()}[min(r.IntN(30), 2)]
-	}},
-	{"constant or NaN", false, func(_ *rand.Rand, _ float64, k int) float64 {
-		return []float64{math.NaN(), 3}[k%2]
-	}},
-	{"constant with NaN", false, func(r *rand.Rand, _ float64, _ int) float64 {
-		return []float64{math.NaN(), 3, 3, 3}[r.IntN(4)]
-	}},
-	{"huge of all sizes", false, func(r *rand.Rand, _ float64, _ int) float64 {
-		return math.Pow(10, r.Float64()*290) * float64(1-2*r.IntN(2))
-	}},
-	{"huge", false, func(r *rand.Rand, _ float64, _ int) float64 { return 1e300 * r.NormFloat64() }},
-	{"huge counter", true, func(r *rand.Rand, v float64, _ int) float64 {
-		if r.IntN(100) == 0 {
-			return 0
-		}
-		return v + 1e300*r.Float64()
-	}},
-	{"just above 2^53", false, func(r *rand.Rand, _ float64, _ int) float64 {
-		return 1<<53 + 2*float64(r.IntN(4))
-	}},
-	{"canceling", false, func(r *rand.Rand, _ float64, _ int) float64 {
-		return []float64{1e16, -1e16, 1, 3.3, -2}[r.IntN(5)]
-	}},
-}
-
-// TestExpandOddKinds requires that reconstructed values always have the min and max, and seldom other resets, changes
-// or, for a counter, another increase.
-func TestExpandOddKinds(t *testing.T) {
-	var x Expander
-	for i := range oddKinds {
-		d, resets, changes, corrections, of := &oddKinds[i], 0, 0, 0, 400
-		for seed := range soak.Seeds(t, of) {
-			r := rand.New(rand.NewPCG(seed, 23))
-			b := bucketOf(t, d.samples(r, 1+r.IntN(200)))
-			var s chunk.Samples
-			x.Expand(&s, b, 0)
-			got := bucketOf(t, &s)
-			require.Equal(t, b.Count, got.Count)
-			for what, pair := range map[string][2]float64{
-				"first": {b.First[0], got.First[0]}, "last": {b.Last[0], got.Last[0]},
-				"min": {b.Min[0], got.Min[0]}, "max": {b.Max[0], got.Max[0]},
-			} {
-				same := pair[0] == pair[1] || math.IsNaN(pair[0]) && math.IsNaN(pair[1])
-				require.True(t, same, "%s of %s, seed %d: %v became %v", what, d.name, seed, pair[0], pair[1])
-			}
-			if math.IsNaN(b.Sum[0]) {
-				require.True(t, math.IsNaN(got.Sum[0]), "%s, seed %d", d.name, seed)
-			}
-			resets += int(asCount(b.Resets[0] == got.Resets[0]))
-			changes += int(asCount(b.Changes[0] == got.Changes[0]))
-			off := math.Abs(b.Correction[0] - got.Correction[0])
-			corrections += int(asCount(off <= 1e-12*b.Correction[0]))
-		}
-		require.Greater(t, min(resets, changes), of*97/100, "%s", d.name)
-		if d.counts {
-			require.Greater(t, corrections, of*97/100, "%s", d.name)
-		}
-	}
-}
-
 // TestExpandStaleMarkers requires that a stale marker has the time at which the next sample was due.
 func TestExpandStaleMarkers(t *testing.T) {
 	var x Expander
@@ -372,8 +298,7 @@ func TestExpandStaleMarkers(t *testing.T) {
 	}
 }
 
-// TestCutBuckets requires that the pieces of a cut bucket are the buckets of its expanded samples. Other buckets stay
-// unchanged.
+// TestCutBuckets requires that a cut bucket has the pieces of its expanded samples. Other buckets stay unchanged.
 func TestCutBuckets(t *testing.T) {
 	var x Expander
 	for seed := range soak.Seeds(t, 400) {

@@ -35,8 +35,7 @@ type growingRun struct {
 	ones      int  // with startsLow and one step: number of samples before the last that are high
 }
 
-// fitHistograms returns histograms with the properties of h and the given numbers of resets and changes. It returns nil
-// if the histograms of h have no common layout.
+// fitHistograms returns nil if the histograms have no common layout.
 func fitHistograms(h *Histograms, resets, changes int) []*histogram.FloatHistogram {
 	f := &histogramFit{
 		first: h.First, last: h.Last, n: int(h.Count), resets: resets, changes: max(changes, resets),
@@ -56,7 +55,7 @@ func fitHistograms(h *Histograms, resets, changes int) []*histogram.FloatHistogr
 		f.lost = h.First.Count
 		if fine := f.afterFirst(h, first); fine != nil {
 			f, last, correction = fine, fine.vector(h.Last), fine.vector(h.Correction)
-			first = make([]float64, len(last)) // The sum of fine doesn't include the first histogram.
+			first = make([]float64, len(last)) // The sum of fine doesn't include it.
 		}
 	}
 	if h.Correction != nil {
@@ -79,10 +78,9 @@ func (f *histogramFit) isFiner(h *histogram.FloatHistogram) bool {
 	return h.Schema > f.layout.Schema || h.ZeroThreshold < f.layout.ZeroThreshold
 }
 
-// afterFirst returns a fit with the layout and the sum of the histograms after the first one. It returns nil if that
-// layout isn't finer than f's layout or can't hold these histograms. A change to a coarser layout isn't a reset, so the
-// peaks and the last histogram have that layout. Within each bucket of the common layout, the sum is distributed as in
-// the peaks and the last histogram.
+// afterFirst returns a fit whose layout and sum are those of the histograms after the first one, or nil if their layout
+// isn't finer or can't hold them. A change to a coarser layout isn't a reset, so the peaks and the last histogram have
+// their layout. Within each bucket of the common layout, the sum is distributed as in the peaks and the last histogram.
 func (f *histogramFit) afterFirst(h *Histograms, first []float64) *histogramFit {
 	fine := *f
 	fine.layout = nil
@@ -212,7 +210,7 @@ func (f *histogramFit) build(runs []growingRun, firstReset bool) []*histogram.Fl
 	}
 	longest := f.n - from - before
 	if f.isFiner(f.last) {
-		longest = min(longest, shortest) // The previous samples are coarser, so the last sample is a reset.
+		longest = min(longest, shortest) // Samples before it are coarser, so the last one is a reset.
 	}
 	best, bestOff := 0, math.Inf(1)
 	end, peaks := observations(final.high), observations(runs[len(runs)-2].high)*float64(len(runs)-1-from)
@@ -236,7 +234,7 @@ func (f *histogramFit) build(runs []growingRun, firstReset bool) []*histogram.Fl
 	return f.samples(runs)
 }
 
-// setLengths distributes the samples that aren't in the last run evenly among the other runs.
+// setLengths divides the samples that aren't in the last run evenly.
 func (f *histogramFit) setLengths(runs []growingRun, from, last int) {
 	rest := f.n - from - last
 	runs[len(runs)-1].n = last
@@ -251,7 +249,7 @@ func (f *histogramFit) setLengths(runs []growingRun, from, last int) {
 	}
 }
 
-// setSteps distributes the changes that aren't resets among the runs, in proportion to their lengths.
+// setSteps divides the changes that aren't resets by the lengths of the runs.
 func (f *histogramFit) setSteps(runs []growingRun) {
 	steps, room := f.changes-(len(runs)-1), 0
 	for i := range runs {
@@ -288,8 +286,7 @@ func (f *histogramFit) setOnes(runs []growingRun) {
 	}
 }
 
-// level returns the height of sample k of a run, from 0 to 1, before it is scaled. fixed reports whether scaling leaves
-// the height unchanged.
+// level returns the height of sample k of a run, from 0 to 1, before it is scaled. It is fixed at 0 and 1.
 func (r *growingRun) level(k int) (at float64, fixed bool) {
 	switch {
 	case k == r.n-1 || r.steps == 0:
@@ -440,8 +437,8 @@ func (f *histogramFit) gauge(first, last []float64) []*histogram.FloatHistogram 
 	return best
 }
 
-// around returns n histograms with the given mean. Each differs from the mean by at most half of the mean. There are
-// the given numbers of changes between them, and of falls among these changes.
+// around returns n histograms with the given mean. Each differs from the mean by at most half of it. There are the
+// given numbers of changes between them, and of falls among these changes.
 func (f *histogramFit) around(mean []float64, n, changes, falls int) []*histogram.FloatHistogram {
 	heights, height, sum, widest := make([]float64, n), 0.0, 0.0, 0.0
 	step, fall := 0, 0
