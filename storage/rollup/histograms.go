@@ -166,6 +166,7 @@ func (r *histogramRun) finish() *Histograms {
 	if h.MixedKinds = r.exponential && r.custom; h.MixedKinds {
 		h.Correction, h.StartCorrection = nil, nil
 		h.Reconciled &^= reconciledCorrection | ReconciledStartCorrection
+		h.Layouts &^= layouts.CorrectionsAdded | layouts.StartCorrectionsAdded
 	} else if r.exponential {
 		h.Coarser = uint8(h.Last.Schema - r.least)
 	} else if (h.FirstReset || h.FirstStartReset) &&

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/rollup/layouts"
 )
 
 // samplesWithin returns the samples of a bucket as Prometheus' evaluator passes them to a range function: without stale
@@ -296,6 +297,7 @@ func TestCorrectionsOfMixedKindsAreNotReconciled(t *testing.T) {
 	Coarsen(&coarse, &fine, fiveMinutes)
 	AppendEvery(&built, &s, fiveMinutes)
 	require.Equal(t, ReconciledSum, built.Histograms[0].Reconciled)
+	require.Zero(t, built.Histograms[0].Layouts&(layouts.CorrectionsAdded|layouts.StartCorrectionsAdded))
 	requireAlike(t, &built, &coarse, "")
 }
 
