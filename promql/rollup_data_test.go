@@ -74,7 +74,7 @@ var rolledMetrics = []struct {
 	{"scaled", 2 * minute, []string{"histograms of changing layouts", "custom buckets of changing bounds",
 		"gauge histograms of changing layouts"}},
 	{"zeros", 2 * minute, []string{"histograms of changing zero thresholds",
-		"gauge histograms that overlap their zero buckets", "histograms of changing schemas and zero thresholds"}},
+		"histograms of changing zero thresholds", "histograms of changing schemas and zero thresholds"}},
 	{"wild", 3 * minute, []string{"wild", "wild"}},
 	{"mixed", 2 * minute, []string{"floats and histograms", "floats and histograms", "gauge"}},
 }
