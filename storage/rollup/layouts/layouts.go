@@ -27,7 +27,7 @@ const (
 	SchemasDiffer Traits = 1 << iota
 	ThresholdsDiffer
 	// HasMoved means that zero thresholds differ, and that adding the histograms moves observations into the zero
-	// bucket bucket. If schemas also differ, it may mean only that another order of addition may move observations.
+	// bucket. If schemas also differ, it may mean only that another order of addition may move observations.
 	HasMoved
 	// ZeroOverlaps means that a histogram has observations in a bucket inside its zero bucket.
 	ZeroOverlaps
@@ -96,9 +96,12 @@ func hasBelow(h *histogram.FloatHistogram, threshold float64) bool {
 	return false
 }
 
-// MovedBetween returns HasMoved if adding a and b, which have the same kind of bounds, moves observations into the zero
-// bucket, and otherwise 0.
+// MovedBetween returns HasMoved if adding a and b moves observations into the zero bucket, and otherwise 0. Histograms
+// with custom bounds have no zero bucket.
 func MovedBetween(a, b *histogram.FloatHistogram) Traits {
+	if a.UsesCustomBuckets() || b.UsesCustomBuckets() {
+		return 0
+	}
 	if a.ZeroThreshold > b.ZeroThreshold {
 		a, b = b, a
 	}
