@@ -181,7 +181,7 @@ func (c *checkedDays) TrimmedInPart(ctx context.Context, tenant, metric string, 
 		if len(t.deletes.InSlot(c.s.period, slot)) == 0 {
 			continue
 		}
-		if finer, err := t.hasFiner(slot); err != nil {
+		if finer, err := t.hasFinerRows(slot); err != nil {
 			return false, err
 		} else if !finer {
 			t.slot(marks, slot)

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -337,28 +336,6 @@ func (c *cleaner) flush(ctx context.Context) error {
 	}
 	c.batch.Mutations, c.bytes = nil, 0
 	return nil
-}
-
-// Deleted is a delete that isn't cleaned yet.
-type Deleted struct {
-	Tenant   string
-	Matchers []*labels.Matcher
-	// Start and End bound the deleted samples, both included; When is when the delete was asked for.
-	Start, End, When time.Time
-}
-
-// Deletes lists the deletes of a tenant, the oldest first.
-func (s *Store) Deletes(ctx context.Context, tenant string) ([]Deleted, error) {
-	all, err := s.deletesOf(ctx, tenant)
-	list := make([]Deleted, len(all))
-	for i, d := range all {
-		list[i] = Deleted{
-			tenant, d.Matchers, time.UnixMilli(d.Start).UTC(), time.UnixMilli(d.End).UTC(),
-			time.UnixMilli(d.When).UTC(),
-		}
-	}
-	slices.SortStableFunc(list, func(a, b Deleted) int { return a.When.Compare(b.When) })
-	return list, err
 }
 
 // stagedIn lists what waits in the stage in slots that deletes touch.

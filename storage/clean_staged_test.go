@@ -92,7 +92,7 @@ func TestRemovedDeleteTrimsNothing(t *testing.T) {
 	go func() { workedOff <- m.WorkOffDeletes(t.Context(), "t") }()
 	<-listing
 	require.NoError(t, m.CleanTombstones(t.Context(), "t"))
-	left, err := m.Deletes(t.Context(), "t")
+	left, err := m.deletesOf(t.Context(), "t")
 	require.NoError(t, err)
 	require.Empty(t, left)
 	m.brings(at, 10, time.Minute)
@@ -200,7 +200,7 @@ func TestDeleteIsRemovedWhileRollupsAreMade(t *testing.T) {
 	<-lists
 	close(mark)
 	require.NoError(t, <-cleaned)
-	left, err := m.Deletes(t.Context(), "t")
+	left, err := m.deletesOf(t.Context(), "t")
 	require.NoError(t, err)
 	require.Empty(t, left)
 	require.NoError(t, m.SealAll(t.Context()))

@@ -42,10 +42,10 @@ var errTrimmed = fmt.Errorf("%w: another process has already removed the deleted
 // trimTries is how often a window is trimmed where other processes do so meanwhile.
 const trimTries = 5
 
-// trimWindow takes buckets out of the rollups of the slots whose samples are gone, where of returns true.
+// trimWindow takes buckets out of the rollups of the slots whose samples are gone, where includes returns true.
 func (s *Store) trimWindow(
 	ctx context.Context, tenant string, window int64, ds format.Tombstones, unread unreadDeletes,
-	of func(slot int64) bool,
+	includes func(slot int64) bool,
 ) (err error) {
 	end, err := s.member.Filling.Begin(ctx)
 	if err != nil {
@@ -59,7 +59,7 @@ func (s *Store) trimWindow(
 	}
 	ds = ds.Filter(func(d *format.Tombstone) bool { return standing.Has(d.ID) })
 	for range trimTries {
-		if err = s.trimOnce(ctx, tenant, window, ds, unread, of); !errors.Is(err, errTrimmed) {
+		if err = s.trimOnce(ctx, tenant, window, ds, unread, includes); !errors.Is(err, errTrimmed) {
 			break
 		}
 	}
@@ -93,7 +93,7 @@ func (s *Store) trimEnds(ctx context.Context, tenant string, d *format.Tombstone
 
 func (s *Store) trimOnce(
 	ctx context.Context, tenant string, window int64, ds format.Tombstones, unread unreadDeletes,
-	of func(slot int64) bool,
+	includes func(slot int64) bool,
 ) error {
 	t := newTrim(ctx, s, tenant, window, ds)
 	t.unread = unread
@@ -102,10 +102,10 @@ func (s *Store) trimOnce(
 		return err
 	}
 	for m := range marks {
-		if !of(m.Slot) {
+		if !includes(m.Slot) {
 			continue
 		}
-		if finer, err := t.hasFiner(m.Slot); err != nil {
+		if finer, err := t.hasFinerRows(m.Slot); err != nil {
 			return err
 		} else if !finer {
 			t.slot(marks, m.Slot)
@@ -223,11 +223,11 @@ func (t *trim) wait(start int64, d *format.Tombstone) {
 	}
 }
 
-// hasFiner reports whether there may be samples of a slot, or finer rollups than these: its window is listed (a seal
+// hasFinerRows reports whether there may be samples of a slot, or finer rollups than these: its window is listed (a seal
 // lists it before it marks anything, and the marks were read before), and the slot has marks there, or rows of a seal
 // that is about to mark it. Nothing may be left of a window that is listed where rows vanish by themselves, and nothing
 // of a slot where the samples of the window are of other classes.
-func (t *trim) hasFiner(slot int64) (bool, error) {
+func (t *trim) hasFinerRows(slot int64) (bool, error) {
 	for res := rollup.Raw; res < t.res; res++ {
 		window := t.s.period.WindowOfSlot(res, slot)
 		listed, known := t.listed[window]

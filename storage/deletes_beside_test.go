@@ -64,7 +64,7 @@ func TestProcessThatMeetsNoDelete(t *testing.T) {
 				}
 			}
 			require.NoError(t, deletes.CleanTombstones(ctx, "default"))
-			list, err := deletes.Deletes(ctx, "default")
+			list, err := deletes.deletesOf(ctx, "default")
 			require.NoError(t, err)
 			require.Empty(t, list)
 			require.NoError(t, idle.member.SendHeartbeat(ctx))

@@ -60,7 +60,7 @@ func TestDeletesOnCassandra(t *testing.T) {
 	check("sealed", []*testStore{a, b, c}, want)
 	require.NoError(t, c.CleanTombstones(t.Context(), "ann"))
 	check("clean", []*testStore{a, b, c}, want)
-	list, err := c.Deletes(t.Context(), "ann")
+	list, err := c.deletesOf(t.Context(), "ann")
 	require.NoError(t, err)
 	require.Len(t, list, 1, "it rests for two days")
 

@@ -57,7 +57,7 @@ func sleepWhileDeleting(t *testing.T, change ...func(*Options)) (deletes, sleeps
 		require.NoError(t, m.member.SendHeartbeat(t.Context()))
 	}
 	require.NoError(t, deletes.CleanTombstones(t.Context(), "t"))
-	left, err := deletes.Deletes(t.Context(), "t")
+	left, err := deletes.deletesOf(t.Context(), "t")
 	require.NoError(t, err)
 	require.Empty(t, left)
 	return deletes, sleeps, at

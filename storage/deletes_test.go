@@ -109,7 +109,7 @@ func (m *deleteModel) compareRaw(when string) {
 }
 
 func (m *deleteModel) openDeletes() int {
-	list, err := m.Deletes(m.t.Context(), "default")
+	list, err := m.deletesOf(m.t.Context(), "default")
 	require.NoError(m.t, err)
 	return len(list)
 }

@@ -143,7 +143,7 @@ func (s *Store) unlistStaged(
 	ctx context.Context, list engine.Key, found map[int64][]listedRow,
 	empty func(context.Context, []int64) ([]int64, error),
 ) error {
-	of := func(numbers []int64, m func(number int64, r listedRow) engine.Mutation) error {
+	writeAll := func(numbers []int64, m func(number int64, r listedRow) engine.Mutation) error {
 		b := engine.Batch{Table: engine.Staged, Partition: list}
 		for _, n := range numbers {
 			for _, r := range found[n] {
@@ -153,7 +153,7 @@ func (s *Store) unlistStaged(
 		return s.writeInPieces(ctx, b)
 	}
 	numbers, now := slices.Sorted(maps.Keys(found)), s.opts.Now().UnixMilli()
-	if err := of(numbers, func(n int64, r listedRow) engine.Mutation {
+	if err := writeAll(numbers, func(n int64, r listedRow) engine.Mutation {
 		return engine.Mutation{
 			Clustering: format.StagedKey(n, r.generation, format.StagedClosing), Timestamp: format.StageTimestamp,
 			Value: binary.AppendVarint(nil, now),
@@ -165,7 +165,7 @@ func (s *Store) unlistStaged(
 	if err != nil {
 		return err
 	}
-	return of(numbers, func(n int64, r listedRow) engine.Mutation {
+	return writeAll(numbers, func(n int64, r listedRow) engine.Mutation {
 		return engine.Mutation{
 			Op: engine.DeleteRange, Clustering: format.StagedKey(n, r.generation, format.StagedListed),
 			To:        format.StagedKey(n, r.generation, format.StagedClosing),

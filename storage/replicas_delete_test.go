@@ -53,7 +53,7 @@ func TestHeldSamplesHeedDeletes(t *testing.T) {
 	for _, process := range p.processes {
 		require.NoError(t, process.store.CleanTombstones(t.Context(), "default"))
 	}
-	list, err := p.processes[0].store.Deletes(t.Context(), "default")
+	list, err := p.processes[0].store.deletesOf(t.Context(), "default")
 	require.NoError(t, err)
 	require.Empty(t, list)
 	check("clean")
@@ -76,7 +76,7 @@ func TestDeleteStaysWhileHeldSamplesNeedIt(t *testing.T) {
 	require.Empty(t, p.values(0, "m"))
 	require.Zero(t, p.heldRows())
 	require.NoError(t, s.CleanTombstones(t.Context(), "default"))
-	list, err := s.Deletes(t.Context(), "default")
+	list, err := s.deletesOf(t.Context(), "default")
 	require.NoError(t, err)
 	require.Empty(t, list)
 }

@@ -124,7 +124,7 @@ func TestStageRowsThatComeBackStayDeleted(t *testing.T) {
 			require.NoError(t, p.processes[i].store.UnlistSlots(ctx, partition))
 		}
 	}
-	list, err := p.processes[0].store.Deletes(ctx, "default")
+	list, err := p.processes[0].store.deletesOf(ctx, "default")
 	require.NoError(t, err)
 	require.Empty(t, list)
 	p.comeBack(rows)
@@ -167,7 +167,7 @@ func TestDeleteThatComesBackHidesNothing(t *testing.T) {
 		p.requireValues(when, "m", 2)
 		p.requireValues(when, "other")
 		for _, process := range p.processes {
-			list, err := process.store.Deletes(ctx, "default")
+			list, err := process.store.deletesOf(ctx, "default")
 			require.NoError(t, err)
 			require.Len(t, list, 1, when)
 		}
@@ -213,7 +213,7 @@ func TestSealThatWasPausedAcrossADelete(t *testing.T) {
 	p.now = p.now.Add(deleteRests + time.Minute)
 	require.NoError(t, p.processes[1].store.member.SendHeartbeat(ctx))
 	require.NoError(t, p.processes[1].store.CleanTombstones(ctx, "default"))
-	list, err := p.processes[1].store.Deletes(ctx, "default")
+	list, err := p.processes[1].store.deletesOf(ctx, "default")
 	require.NoError(t, err)
 	require.Empty(t, list)
 	close(goOn)
