@@ -105,7 +105,24 @@ func (r *rawReader) computeSlopesWithStarts(out *values) (overlapping int) {
 	if r.fragment.function == "rate" {
 		s = bucketfn.Slope{Counter: true, PerSecond: (time.Duration(r.fragment.width) * time.Millisecond).Seconds()}
 	}
-	return r.computeSlopesFrom(t, v, st, s, out)
+	r.computeSlopesFrom(t, v, st, s, out)
+	return r.overlappingWindows(t)
+}
+
+// overlappingWindows returns the number of windows that contain a sample of r.overlaps after their first sample.
+func (r *rawReader) overlappingWindows(t []int64) (n int) {
+	from, to, next := 0, 0, 0
+	for i := r.from; i < r.to && len(r.overlaps) > 0 && !r.hasEnded(i); i++ {
+		right := r.fragment.edges.timeAt(i)
+		from, to = slideTimes(t, from, to, right-r.fragment.width, right)
+		for next < len(r.overlaps) && r.overlaps[next] <= from {
+			next++
+		}
+		if next < len(r.overlaps) && r.overlaps[next] < to {
+			n++
+		}
+	}
+	return n
 }
 
 // liveSamplesWithStarts is liveSamples, and also returns the start timestamps of the samples.
@@ -134,17 +151,14 @@ func (r *rawReader) computeSlopes(out *values, s bucketfn.Slope) {
 		t, v = r.liveSamples()
 		r.resets = r.resets[:0]
 	}
-	r.overlaps = r.overlaps[:0]
 	r.computeSlopesFrom(t, v, nil, s, out)
 }
 
 // computeSlopesFrom computes rate, increase or delta of samples with given counter resets. st are their start
-// timestamps, or nil if start timestamps aren't used. It returns the number of windows that contain a sample of
-// r.overlaps after their first sample.
-func (r *rawReader) computeSlopesFrom(t []int64, v []float64, st []int64, s bucketfn.Slope,
-	out *values) (overlapping int) {
-	p := r.fragment
-	from, to, reset, overlap := 0, 0, 0, 0
+// timestamps, or nil if start timestamps aren't used.
+func (r *rawReader) computeSlopesFrom(t []int64, v []float64, st []int64, s bucketfn.Slope, out *values) {
+	p, resets := r.fragment, r.resets
+	from, to, reset := 0, 0, 0
 	for i := r.from; i < r.to && !r.hasEnded(i); i++ {
 		right := p.edges.timeAt(i)
 		left := right - p.width
@@ -156,30 +170,22 @@ func (r *rawReader) computeSlopesFrom(t []int64, v []float64, st []int64, s buck
 		if to-from < 2 && sinceStart == 0 {
 			continue
 		}
-		for overlap < len(r.overlaps) && r.overlaps[overlap] <= from {
-			overlap++
-		}
-		if overlap < len(r.overlaps) && r.overlaps[overlap] < to {
-			overlapping++
-		}
 		rise := v[to-1] - v[from]
-		for reset < len(r.resets) && r.resets[reset] <= from {
+		for reset < len(resets) && resets[reset] <= from {
 			reset++
 		}
-		for k := reset; k < len(r.resets) && r.resets[k] < to; k++ {
-			rise += v[r.resets[k]-1]
+		for k := reset; k < len(resets) && resets[k] < to; k++ {
+			rise += v[resets[k]-1]
 		}
 		spacing := bucketfn.Spacing{BeforeFirst: t[from] - left, AfterLast: right - t[to-1], Sampled: t[to-1] - t[from],
-			Count:      uint64(to - from),
-			SinceStart: sinceStart}
+			Count: uint64(to - from)}
 		if sinceStart > 0 {
 			rise += v[from]
 		}
-		out.v[i] = rise * s.Factor(spacing, v[from], rise)
+		out.v[i] = rise * s.Factor(spacing, sinceStart, v[from], rise)
 		out.floats++
 	}
 	out.size = out.floats
-	return overlapping
 }
 
 // computeExtremes computes min_over_time or max_over_time.

@@ -49,15 +49,14 @@ func (e *Evaluator) evaluateSlope(b *rollup.Buckets, w Windows, out *Result, s S
 			s = Slope{Counter: true, PerSecond: windowSeconds(width)}
 		}
 		spacing := Spacing{BeforeFirst: b.FirstT[lo] - from, AfterLast: to - b.LastT[hi-1],
-			Sampled: b.LastT[hi-1] - b.FirstT[lo], Count: count,
-			SinceStart: sinceStart}
+			Sampled: b.LastT[hi-1] - b.FirstT[lo], Count: count}
 		if kind == kindHistograms {
-			h, needsSamples := e.riseOfHistograms(b, lo, hi, spacing, s.Counter, out)
+			h, needsSamples := e.riseOfHistograms(b, lo, hi, count, sinceStart, s.Counter, out)
 			switch {
 			case needsSamples:
 				out.needsSamples(step)
 			case h != nil:
-				out.addHistogram(step, h.Mul(s.Factor(spacing, b.Histograms[lo].First.Count, h.Count)))
+				out.addHistogram(step, h.Mul(s.Factor(spacing, sinceStart, b.Histograms[lo].First.Count, h.Count)))
 			}
 			return
 		}
@@ -80,7 +79,7 @@ func (e *Evaluator) evaluateSlope(b *rollup.Buckets, w Windows, out *Result, s S
 		if e.starts.hasOverlap(lo, hi) {
 			out.Overlaps++
 		}
-		out.add(step, rise*s.Factor(spacing, b.First[lo], rise))
+		out.add(step, rise*s.Factor(spacing, sinceStart, b.First[lo], rise))
 	})
 }
 
@@ -141,17 +140,17 @@ func sameLayout(a, b *histogram.FloatHistogram) bool {
 		(!a.UsesCustomBuckets() || histogram.CustomBucketBoundsMatch(a.CustomValues, b.CustomValues))
 }
 
-// riseOfHistograms returns the increase over the buckets [lo, hi) of histograms. If the histograms start inside the
-// window, it is the increase from zero. It returns nil if the histograms can't be added. needsSamples is set if the
+// riseOfHistograms returns the increase over the buckets [lo, hi) of count histograms. If the histograms start inside
+// the window (see Slope.Factor for sinceStart), it is the increase from zero. It returns nil if the histograms can't be added. needsSamples is set if the
 // increase can be computed only from samples, because it depends on the order in which corrections are added or on the
 // counts of gauges.
-func (e *Evaluator) riseOfHistograms(b *rollup.Buckets, lo, hi int, spacing Spacing, counter bool,
+func (e *Evaluator) riseOfHistograms(b *rollup.Buckets, lo, hi int, count uint64, sinceStart int64, counter bool,
 	out *Result) (rise *histogram.FloatHistogram, needsSamples bool) {
 	first := b.Histograms[lo].First
 	switch {
-	case spacing.SinceStart == 0:
+	case sinceStart == 0:
 		return e.riseBetween(b, lo, hi, counter, out)
-	case spacing.Count == 1:
+	case count == 1:
 		return first.Copy(), false
 	}
 	rise, needsSamples = e.riseBetween(b, lo, hi, counter, out)

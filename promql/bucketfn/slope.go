@@ -12,22 +12,21 @@ type Slope struct {
 	// Scale is the factor for increase and delta: 1, or less if windows were widened.
 	Scale float64
 
-	// spacing is the spacing of the previous window, and the other fields are computed from it. They are cached because
-	// all windows of a series that is scraped at regular intervals have the same spacing. sampled, left and right are
-	// in seconds.
+	// spacing and sinceStart are those of the previous window, and the other fields are computed from them. They are
+	// cached because all windows of a series that is scraped at regular intervals have the same spacing. sampled, left
+	// and right are in seconds.
 	spacing                      Spacing
+	sinceStart                   int64
 	sampled, left, right, factor float64
 }
 
-// Spacing describes the times of the samples in a window, in milliseconds.
+// Spacing describes the times of the samples in a window, in milliseconds. Go keeps structs of at most four fields in
+// registers; with five, Factor takes several times as long.
 type Spacing struct {
 	// BeforeFirst is the time from the left edge to the first sample, AfterLast from the last sample to the right edge,
 	// and Sampled from the first sample to the last.
 	BeforeFirst, AfterLast, Sampled int64
-	// SinceStart is the time from the start timestamp of the first sample to that sample, or 0 if the start timestamp
-	// isn't in the window. The counter was 0 at the start timestamp, so nothing is extrapolated to the left.
-	SinceStart int64
-	// Count is the number of samples: 2 or more, or 1 if SinceStart isn't 0.
+	// Count is the number of samples: 2 or more, or 1 if the series starts in the window.
 	Count uint64
 }
 
@@ -35,11 +34,13 @@ type Spacing struct {
 func toSeconds(ms int64) float64 { return float64(ms) / 1000 }
 
 // Factor returns the factor by which rise, the increase between the first and the last sample of a window, is
-// multiplied. first is the first value. The results are the same to the last bit as those of extrapolatedRate in
+// multiplied. first is the first value. sinceStart is the time in milliseconds from the start timestamp of the first
+// sample to that sample, or 0 if the start timestamp isn't in the window. The counter was 0 at the start timestamp, so
+// nothing is extrapolated to the left of it. The results are the same to the last bit as those of extrapolatedRate in
 // promql/functions.go of Prometheus.
-func (s *Slope) Factor(spacing Spacing, first, rise float64) float64 {
-	if spacing != s.spacing {
-		s.setSpacing(spacing)
+func (s *Slope) Factor(spacing Spacing, sinceStart int64, first, rise float64) float64 {
+	if spacing != s.spacing || sinceStart != s.sinceStart {
+		s.setSpacing(spacing, sinceStart)
 	}
 	if !s.Counter || !(rise > 0 && first >= 0) || s.isAboveZero(first, rise) {
 		return s.factor
@@ -60,15 +61,15 @@ func (s *Slope) isAboveZero(first, rise float64) bool {
 
 // setSpacing computes the factor of a spacing. If the gap between an edge and the nearest sample is longer than about
 // one average interval, the series is assumed to have started, or ended, half an interval beyond that sample.
-func (s *Slope) setSpacing(spacing Spacing) {
-	s.spacing, s.sampled = spacing, toSeconds(spacing.Sampled)
+func (s *Slope) setSpacing(spacing Spacing, sinceStart int64) {
+	s.spacing, s.sinceStart, s.sampled = spacing, sinceStart, toSeconds(spacing.Sampled)
 	interval := 0.0
 	if spacing.Count > 1 {
 		interval = s.sampled / float64(spacing.Count-1)
 	}
 	gap := interval * 1.1
-	if spacing.SinceStart > 0 {
-		s.sampled, s.left = toSeconds(spacing.Sampled+spacing.SinceStart), 0
+	if sinceStart > 0 {
+		s.sampled, s.left = toSeconds(spacing.Sampled+sinceStart), 0
 	} else if s.left = toSeconds(spacing.BeforeFirst); s.left >= gap {
 		s.left = interval / 2
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // plainFactor computes Slope.Factor as extrapolatedRate does, without shortcuts.
-func plainFactor(s Slope, spacing Spacing, first, rise float64) float64 {
+func plainFactor(s Slope, spacing Spacing, sinceStart int64, first, rise float64) float64 {
 	sampled := toSeconds(spacing.Sampled)
 	interval := 0.0
 	if spacing.Count > 1 {
@@ -21,8 +21,8 @@ func plainFactor(s Slope, spacing Spacing, first, rise float64) float64 {
 	if left >= interval*1.1 {
 		left = interval / 2
 	}
-	if spacing.SinceStart > 0 {
-		sampled, left = toSeconds(spacing.Sampled+spacing.SinceStart), 0
+	if sinceStart > 0 {
+		sampled, left = toSeconds(spacing.Sampled+sinceStart), 0
 	} else if s.Counter && rise > 0 && first >= 0 {
 		if toZero := sampled * (first / rise); toZero < left {
 			left = toZero
@@ -53,12 +53,13 @@ func TestFactorsOfSlopes(t *testing.T) {
 		}
 		plain := s
 		var spacing Spacing
+		var sinceStart int64
 		for range 2_000 {
 			if spacing.Count == 0 || r.IntN(3) == 0 {
 				spacing = Spacing{BeforeFirst: r.Int64N(20_000), AfterLast: r.Int64N(20_000),
 					Sampled: r.Int64N(300_000), Count: 2 + r.Uint64N(20)}
-				if r.IntN(3) == 0 {
-					spacing.SinceStart = 1 + r.Int64N(20_000)
+				if sinceStart = 0; r.IntN(3) == 0 {
+					sinceStart = 1 + r.Int64N(20_000)
 					spacing.Count -= r.Uint64N(2)
 				}
 				if r.IntN(20) == 0 {
@@ -83,9 +84,9 @@ func TestFactorsOfSlopes(t *testing.T) {
 			case 5:
 				rise = []float64{0, -1, math.NaN(), math.Inf(1)}[r.IntN(4)]
 			}
-			want, got := plainFactor(plain, spacing, first, rise), s.Factor(spacing, first, rise)
-			require.Equal(t, math.Float64bits(want), math.Float64bits(got), "%+v, first %g, rise %g: %g, not %g",
-				spacing, first, rise, got, want)
+			want, got := plainFactor(plain, spacing, sinceStart, first, rise), s.Factor(spacing, sinceStart, first, rise)
+			require.Equal(t, math.Float64bits(want), math.Float64bits(got), "%+v, start %d, first %g, rise %g: %g, not %g",
+				spacing, sinceStart, first, rise, got, want)
 		}
 	}
 }
