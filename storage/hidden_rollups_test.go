@@ -199,3 +199,33 @@ func TestHiddenOnlyWithRollupsOfTheTenant(t *testing.T) {
 	check("failing", map[string]int{"web": 10})
 	check("other", map[string]int{"web": 10})
 }
+
+// TestUnsealedSamplesPastTheRetention writes samples that pass the raw retention before they are sealed. Answers must
+// contain them until the week has passed after which raw rows are dropped, and again once they are sealed.
+func TestUnsealedSamplesPastTheRetention(t *testing.T) {
+	t.Parallel()
+	for _, expiring := range []bool{false, true} {
+		for _, sealed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("expiring=%t/with sealed samples=%t", expiring, sealed), func(t *testing.T) {
+				t.Parallel()
+				s := openUnrolled(t, expiring, func(o *Options) { o.Retention = day })
+				want := 10
+				if sealed {
+					want = 20
+					require.NoError(t, s.importUnrolled("default", s.now.Add(-day+2*time.Hour), "web"))
+				}
+				s.write("default", jobLabels("web"), every(s.now.Add(-day+5*time.Minute), time.Minute, 10)...)
+				require.Equal(t, want, s.countAnswered("default", "web"))
+				for passed, next := range []time.Duration{6 * time.Minute, time.Hour, 3 * time.Hour, day, day, 3 * day} {
+					s.now = s.now.Add(next)
+					require.Equal(t, want, s.countAnswered("default", "web"), "step %d", passed)
+					_, err := s.Expire(t.Context())
+					require.NoError(t, err)
+					require.Equal(t, want, s.countAnswered("default", "web"), "step %d, after Expire", passed)
+				}
+				require.NoError(t, s.SealAll(t.Context()))
+				require.Equal(t, want, s.countAnswered("default", "web"))
+			})
+		}
+	}
+}

@@ -190,6 +190,16 @@ func (h *Head) LastSlot() (last int64, ok bool) {
 	return last, ok
 }
 
+// FirstSlot returns the first slot with data in the head; ok is false if there is none.
+func (h *Head) FirstSlot() (first int64, ok bool) {
+	h.eachSlot(func(slot int64) {
+		if !ok || slot < first {
+			first, ok = slot, true
+		}
+	})
+	return first, ok
+}
+
 func (h *Head) eachSlot(f func(slot int64)) {
 	for i := range h.parts {
 		p := &h.parts[i]

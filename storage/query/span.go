@@ -107,10 +107,15 @@ func (q *Querier) RecentStart() int64 {
 	return q.env.Period.SlotStart(q.env.Period.SlotOf(q.env.Now().UnixMilli()) - 1)
 }
 
-// OldestSlot returns the start of a tenant's first slot with visible sealed rows at any resolution, in milliseconds. It
+// OldestSlot returns a time in milliseconds before which a tenant has neither visible sealed rows at any resolution nor
+// unsealed samples: the start of the first slot with either. Unsealed samples of other tenants may make it earlier. It
 // returns math.MaxInt64 if there is no such slot.
 func (q *Querier) OldestSlot(ctx context.Context, tenant string) (int64, error) {
 	oldest := int64(math.MaxInt64)
+	// Invariant I4: the head is read first. Its samples may pass the raw retention before they are sealed.
+	if slot, ok := q.env.Head.FirstSlot(); ok {
+		oldest = q.env.Period.SlotStart(slot)
+	}
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
 		windows, err := q.KnownWindows(
 			ctx, tenant, format.FirstWindow(res), format.LastWindow(res), q.env.Damage.Record,
