@@ -169,7 +169,7 @@ func (s *Store) newestStored(ctx context.Context, tenant string, newest int64) (
 	}
 	// Before windows are listed: samples that are sealed meanwhile, and released from the head, are of a window that is
 	// listed.
-	if last, ok := s.head.LastSlot(); ok {
+	if _, last, ok := s.head.SlotBounds(); ok {
 		newest = max(newest, s.period.SlotEnd(last))
 	}
 	windows, err := s.readableWindows(ctx, tenant, s.period.WindowAt(rollup.Raw, newest), format.LastWindow(rollup.Raw))

@@ -84,9 +84,12 @@ func TestFactorsOfSlopes(t *testing.T) {
 			case 5:
 				rise = []float64{0, -1, math.NaN(), math.Inf(1)}[r.IntN(4)]
 			}
-			want, got := plainFactor(plain, spacing, sinceStart, first, rise), s.Factor(spacing, sinceStart, first, rise)
-			require.Equal(t, math.Float64bits(want), math.Float64bits(got), "%+v, start %d, first %g, rise %g: %g, not %g",
-				spacing, sinceStart, first, rise, got, want)
+			want := plainFactor(plain, spacing, sinceStart, first, rise)
+			got := s.Factor(spacing, sinceStart, first, rise)
+			require.Equal(
+				t, math.Float64bits(want), math.Float64bits(got), "%+v, start %d, first %g, rise %g: %g, not %g",
+				spacing, sinceStart, first, rise, got, want,
+			)
 		}
 	}
 }

@@ -180,24 +180,15 @@ func (h *Head) HasDataBetween(first, last int64) (holds bool) {
 	return holds
 }
 
-// LastSlot returns the last slot with data in the head; ok is false if there is none.
-func (h *Head) LastSlot() (last int64, ok bool) {
+// SlotBounds returns the first and the last slot with data in the head; ok is false if there are none.
+func (h *Head) SlotBounds() (first, last int64, ok bool) {
 	h.eachSlot(func(slot int64) {
-		if !ok || slot > last {
-			last, ok = slot, true
+		if !ok {
+			first, last, ok = slot, slot, true
 		}
+		first, last = min(first, slot), max(last, slot)
 	})
-	return last, ok
-}
-
-// FirstSlot returns the first slot with data in the head; ok is false if there is none.
-func (h *Head) FirstSlot() (first int64, ok bool) {
-	h.eachSlot(func(slot int64) {
-		if !ok || slot < first {
-			first, ok = slot, true
-		}
-	})
-	return first, ok
+	return first, last, ok
 }
 
 func (h *Head) eachSlot(f func(slot int64)) {

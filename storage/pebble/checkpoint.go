@@ -31,6 +31,9 @@ func (e *Engine) Checkpoint(dir string) error {
 	if e.readOnly {
 		return fmt.Errorf("pebble: checkpoint: %w", engine.ErrReadOnly)
 	}
+	if err := checkCheckpointReserve(e.fs, e.dir, e.reserve); err != nil {
+		return fmt.Errorf("pebble: checkpoint: %w", err)
+	}
 	if err := e.acquire(); err != nil {
 		return err
 	}

@@ -275,6 +275,9 @@ func (e *Engine) lockToWrite(opts *Options) (*existing, error) {
 // replayedLog matches the number of the log in the details of Pebble's error for a log that it can't replay.
 var replayedLog = regexp.MustCompile(`replaying wal (\d+), offset`)
 
+// missingTable matches Pebble's error for a table of the manifest that has no file.
+var missingTable = regexp.MustCompile(`file (\d+) \(type sstable\) unknown to the objstorage provider`)
+
 // openError adds to an error of Open how to repair the directory, if files are damaged or missing.
 func openError(dir string, err error) error {
 	// Pebble has no distinct error for a table whose size differs from the manifest.
@@ -283,6 +286,9 @@ func openError(dir string, err error) error {
 	if pebbledb.IsCorruptionError(err) && found != nil {
 		number, _ := strconv.ParseUint(found[1], 10, 64)
 		return damagedFile(dir, fmt.Sprintf("%06d.log", number), fmt.Sprintf("%v%s", firstLine{err}, lostWrites))
+	}
+	if found := missingTable.FindStringSubmatch(err.Error()); found != nil {
+		return damagedFile(dir, found[1]+".sst", "it doesn't exist")
 	}
 	if pebbledb.IsCorruptionError(err) || errors.Is(err, fs.ErrNotExist) || isOtherSize {
 		return fmt.Errorf("pebble: open %s: %w: %w; %s", dir, engine.ErrCorrupt, firstLine{err}, repairHint(dir))

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/cassia-db/cassia/storage/engine"
 )
@@ -128,8 +129,22 @@ func (e *Engine) checkReserve(ctx context.Context, batches []engine.Batch) error
 		e.log.Error("writes are rejected, because the disk is almost full; free disk space, or shorten the retention",
 			"at", e.dir, "free_bytes", usage.AvailBytes, "reserve_bytes", reserve)
 	}
+	return noRoomError(e.dir, usage.AvailBytes, reserve)
+}
+
+func noRoomError(dir string, free, reserve uint64) error {
 	return fmt.Errorf("%w: the disk of %s has %d bytes free, and %d are kept in reserve; free disk space",
-		engine.ErrUnavailable, e.dir, usage.AvailBytes, reserve)
+		engine.ErrUnavailable, dir, free, reserve)
+}
+
+// checkCheckpointReserve rejects a checkpoint of dir if the log might not be writable: Pebble syncs it first, and an
+// error would end all writes. reserve is that of writes.
+func checkCheckpointReserve(fs vfs.FS, dir string, reserve uint64) error {
+	usage, err := fs.GetDiskUsage(dir)
+	if err != nil || usage.AvailBytes >= reserve/roomShare {
+		return nil //nolint:nilerr // A file system that doesn't report its free space has no reserve.
+	}
+	return noRoomError(dir, usage.AvailBytes, reserve/roomShare)
 }
 
 func anyPut(batches []engine.Batch) bool {

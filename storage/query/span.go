@@ -113,8 +113,8 @@ func (q *Querier) RecentStart() int64 {
 func (q *Querier) OldestSlot(ctx context.Context, tenant string) (int64, error) {
 	oldest := int64(math.MaxInt64)
 	// Invariant I4: the head is read first. Its samples may pass the raw retention before they are sealed.
-	if slot, ok := q.env.Head.FirstSlot(); ok {
-		oldest = q.env.Period.SlotStart(slot)
+	if first, _, ok := q.env.Head.SlotBounds(); ok {
+		oldest = q.env.Period.SlotStart(first)
 	}
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
 		windows, err := q.KnownWindows(
