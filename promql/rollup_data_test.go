@@ -32,6 +32,10 @@ var (
 	rolledSealed = someDay + 3*day + 8*hour
 	// lateSlot is the end of a sealed slot for which late samples are in the staging log.
 	lateSlot = someDay + 30*hour
+	// The commit records of rollups of the slots in (unmarkedFrom, unmarkedTo] are lost. The buckets of these slots are
+	// computed from samples while these are kept.
+	unmarkedFrom = someDay + 50*hour
+	unmarkedTo   = someDay + 56*hour
 )
 
 // rolledSeries is a generated series with the samples that were sent.
@@ -74,7 +78,8 @@ var rolledMetrics = []struct {
 	{"scaled", 2 * minute, []string{"histograms of changing layouts", "custom buckets of changing bounds",
 		"gauge histograms of changing layouts"}},
 	{"zeros", 2 * minute, []string{"histograms of changing zero thresholds",
-		"histograms of changing zero thresholds", "histograms of changing schemas and zero thresholds"}},
+		"gauge histograms that overlap their zero buckets", "histograms of changing schemas and zero thresholds",
+		"histograms of changing zero thresholds"}},
 	{"wild", 3 * minute, []string{"wild", "wild"}},
 	{"mixed", 2 * minute, []string{"floats and histograms", "floats and histograms", "gauge"}},
 }

@@ -47,8 +47,7 @@ func TestRollupsAnswerAsRawSamplesDo(t *testing.T) {
 			if testing.Short() {
 				on.queries /= 5
 			}
-			slot := (someDay + 50*hour) / (2 * hour)
-			eng := &markless{Engine: on.open(t), slots: map[int64]bool{slot: true, slot + 1: true, slot + 2: true}}
+			eng := newMarkless(on.open(t))
 			store := rolled(t, eng, all, 5*24*time.Hour, 20*24*time.Hour)
 			require.NotZero(t, eng.lost)
 			c := rollupContest{t: t, asker: a, store: store, reference: reference, truths: truthsOf(all),
@@ -77,6 +76,15 @@ type markless struct {
 	engine.Engine
 	slots map[int64]bool // nil: none
 	lost  int
+}
+
+// newMarkless returns an engine that drops the commit records of the slots from unmarkedFrom to unmarkedTo.
+func newMarkless(eng engine.Engine) *markless {
+	m := &markless{Engine: eng, slots: map[int64]bool{}}
+	for from := unmarkedFrom; from < unmarkedTo; from += 2 * hour {
+		m.slots[from/(2*hour)] = true
+	}
+	return m
 }
 
 // rollupWindows is the number of the first window that holds rollups.
