@@ -27,7 +27,8 @@ const (
 // the times.
 const comomentBits = 45
 
-// maxComomentExponent bounds the exponents of stored comoments, to prevent overflows when they are merged.
+// maxComomentExponent bounds the exponents of stored comoments, to prevent overflows when they are merged. Exponents
+// have no lower bound, for the reason at largestMoment.
 const maxComomentExponent = 900
 
 // lineSums are the line columns of one bucket.
@@ -86,14 +87,14 @@ func (b *Buckets) TimeMoment(i int) float64 {
 
 // comomentExponent returns the exponent of the power of two above the bound of comoments, (max − min) · √(n · Σ(t −
 // t̄)²). The bound depends on the spread of the values, not on their size, because values may change little compared to
-// their size. ok is false if comoments of that size aren't stored.
+// their size. ok is false if comoments of that size are too large to store.
 func comomentExponent(least, greatest float64, n int64, timeMoment float64) (e int, ok bool) {
 	most := (greatest - least) * math.Sqrt(float64(n)*timeMoment)
 	if !(most > 0 && most <= math.MaxFloat64) {
 		return 0, false
 	}
 	_, e = math.Frexp(most)
-	return e, e >= -maxComomentExponent && e <= maxComomentExponent
+	return e, e <= maxComomentExponent
 }
 
 // comomentInteger returns a comoment as it is stored, in units of 2^(e − comomentBits). comomentOf is its inverse.

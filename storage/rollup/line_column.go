@@ -384,7 +384,7 @@ func (d *decoder) decodeComoments(x *lineRuns, c []float64, unknown, space []int
 		}
 		exponent, ok := comomentExponent(least, greatest, x.n[i], timeMoment(x.n[i], x.timeSum[i], x.squares[i]))
 		if !ok {
-			return fmt.Errorf("%w: the comoment of values that are too large or too small", ErrCorrupt)
+			return fmt.Errorf("%w: the comoment of values that are too large", ErrCorrupt)
 		}
 		x.exponents[i] = int64(exponent)
 		if kind > comomentPlain {

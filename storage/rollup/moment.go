@@ -17,23 +17,22 @@ import (
 const unknownMoment = -1
 
 // momentBits is the number of binary digits stored after the first: the relative error of a moment is at most 1.1e-13,
-// and the relative error of a standard deviation is half of that.
+// and the relative error of a standard deviation is half of that. Moments below 2^-1022 have fewer digits, like the
+// squares that Prometheus adds.
 const momentBits = 42
 
-// smallestMoment and largestMoment bound the moments that are stored. Larger moments may overflow when they are merged,
-// and smaller ones have too few digits.
-var smallestMoment, largestMoment = math.Ldexp(1, -1000), math.Ldexp(1, 1000)
+// largestMoment bounds the moments that are stored. Larger moments may overflow when they are merged. Moments have no
+// lower bound: a bucket that is merged from parts must have a moment if the bucket of the same samples has one, even if
+// the values within a part hardly differ.
+var largestMoment = math.Ldexp(1, 1000)
 
 // roundMoment returns a moment as it is stored. The values must not all be equal.
 func roundMoment(m float64) float64 {
-	if m == 0 { // The squares are less than the smallest float, as in Prometheus.
-		return 0
-	}
-	if !(m >= smallestMoment && m <= largestMoment) {
+	if !(m <= largestMoment) {
 		return unknownMoment
 	}
 	const below = 52 - momentBits
-	return math.Float64frombits((math.Float64bits(m) + 1<<(below-1)) &^ (1<<below - 1))
+	return math.Float64frombits((math.Float64bits(max(0, m)) + 1<<(below-1)) &^ (1<<below - 1))
 }
 
 // momentBlock is the number of squares that are added before their sum is added to a sum with a low part.
@@ -180,9 +179,12 @@ func impliedMoment(least, greatest float64) float64 {
 	return 0
 }
 
+// smallestPrediction bounds the moments that are predicted.
+var smallestPrediction = math.Ldexp(1, -1000)
+
 // predictedMoment returns the integer of a predicted moment.
 func predictedMoment(m float64) int64 {
-	if !(m >= smallestMoment && m <= largestMoment) {
+	if !(m >= smallestPrediction && m <= largestMoment) {
 		return 0
 	}
 	return momentInteger(roundMoment(m))
@@ -309,7 +311,7 @@ func (d *decoder) decodeMoments(count, space []int64) error {
 			continue
 		}
 		if v[i] = math.Float64frombits(uint64(m) << (52 - momentBits)); m != 0 &&
-			!(v[i] >= smallestMoment && v[i] <= largestMoment) {
+			!(v[i] > 0 && v[i] <= largestMoment) {
 			return fmt.Errorf("%w: an invalid moment", ErrCorrupt)
 		}
 	}

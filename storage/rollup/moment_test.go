@@ -98,8 +98,34 @@ func TestMomentsOfConstants(t *testing.T) {
 	}
 }
 
-// TestMomentsWithoutValue requires that moments that would overflow or have too few digits are unknown, and that
-// moments of values that aren't finite are 0.
+// TestColumnsOfTinyParts requires that a bucket that is coarsened from parts whose values hardly differ has the moment
+// and the line of the bucket that is built from its samples.
+func TestColumnsOfTinyParts(t *testing.T) {
+	for _, values := range [][]float64{
+		{1e-278, 3e-278, 1, 2}, {1e-155, 2e-155, 1, 2}, {1e-200, 3e-200, 1e-280, 3e-279}, {0, 5e-324, 1e-310, 1},
+		{0, 5e-324, 0, 5e-324}, {1, 1 + 0x1p-52, 0, 5e-324}, {1, 2, 7e-161, 1e-160},
+	} {
+		s := &chunk.Samples{}
+		for i, v := range values {
+			s.AppendFloat(int64(i+1), 0, v)
+		}
+		var fine, coarse, built Buckets
+		AppendEvery(&fine, s, 2)
+		Coarsen(&coarse, &fine, 4)
+		AppendEvery(&built, s, 4)
+		requireAlike(t, &built, &coarse, "tiny parts")
+		for _, b := range []*Buckets{&fine, &coarse, &built} {
+			require.NotContains(t, b.Moment, float64(unknownMoment), "%v", values)
+			require.NotContains(t, b.TimeSquares, int64(unknownSquares), "%v", values)
+		}
+		var got Buckets
+		require.NoError(t, Decode(AppendChunk(nil, &coarse, 4, 1), AllColumns, &got))
+		requireSame(t, &coarse, &got, "tiny parts")
+	}
+}
+
+// TestMomentsWithoutValue requires that moments that would overflow are unknown, and that moments of values that aren't
+// finite are 0.
 func TestMomentsWithoutValue(t *testing.T) {
 	for _, c := range []struct {
 		values []float64
@@ -107,7 +133,7 @@ func TestMomentsWithoutValue(t *testing.T) {
 	}{
 		{[]float64{1e200, -1e200}, -1},
 		{[]float64{1e-170, 2e-170}, 0},
-		{[]float64{1e-155, 2e-155}, -1},
+		{[]float64{1e-153, 2e-153}, 5e-307},
 		{[]float64{math.Inf(1), 1}, 0},
 		{[]float64{math.NaN(), 1, 2}, 0},
 		{[]float64{1e100, -1e100}, 2e200},
