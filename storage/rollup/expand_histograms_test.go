@@ -181,6 +181,41 @@ func TestExpandedHistogramsAreComputable(t *testing.T) {
 	}
 }
 
+// TestExpandedHistogramsOfRoundedCounts requires that histograms that never fall are reconstructed without a reset, also
+// if rounding makes the count of the first or the last one differ from the sum of its buckets.
+func TestExpandedHistogramsOfRoundedCounts(t *testing.T) {
+	var x Expander
+	made := func(count, sum float64, buckets ...float64) *histogram.FloatHistogram {
+		return &histogram.FloatHistogram{
+			Schema: histogram.CustomBucketsSchema, CustomValues: []float64{1, 2, 3}, Count: count, Sum: sum,
+			PositiveSpans: []histogram.Span{{Length: 4}}, PositiveBuckets: buckets,
+		}
+	}
+	rounded := func(sum float64) *histogram.FloatHistogram { // The sum of the buckets is more than 0.01.
+		return made(0.01, sum, 0.003, 0.003, 0.003, 0.001)
+	}
+	more := func(sum float64) *histogram.FloatHistogram { // The sum of the buckets is 0.6.
+		return made(0.6000000000000001, sum, 0.3, 0.2, 0.1, 0)
+	}
+	for _, list := range [][]*histogram.FloatHistogram{
+		{made(0.006, 0.027, 0.003, 0.003, 0, 0), rounded(math.Inf(1)), rounded(0.065), rounded(math.Inf(1))},
+		{more(1), more(math.Inf(1)), more(2), more(math.Inf(1)), made(4, 5, 1, 1, 1, 1)},
+	} {
+		var in, s chunk.Samples
+		for i, h := range list {
+			in.AppendHistogram(chunk.Histogram{T: int64(i+1) * 1000, Float: h})
+		}
+		b := bucketOf(t, &in)
+		x.Expand(&s, b, 0)
+		require.Len(t, s.H, len(list))
+		require.Equal(t, []uint32{0}, b.Resets)
+		require.Equal(t, []uint32{0}, bucketOf(t, &s).Resets, "%v", s.H)
+		for i, h := range s.H {
+			requireComputable(t, h.Float, uint64(i))
+		}
+	}
+}
+
 // requireComputable requires that the counts of h are neither NaN nor negative and match its buckets.
 func requireComputable(t *testing.T, h *histogram.FloatHistogram, seed uint64) {
 	t.Helper()

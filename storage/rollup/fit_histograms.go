@@ -379,7 +379,15 @@ func (f *histogramFit) samples(runs []growingRun) []*histogram.FloatHistogram {
 					v[c] = scaled(v[c], r.low[c], r.high[c], want[c], least[c], even[c], greatest[c])
 				}
 			}
-			list = append(list, f.histogram(v))
+			h := f.histogram(v)
+			// Rounding must not make the count fall from the first histogram, or to the last.
+			if i == 0 && r.startsLow {
+				h.Count = max(h.Count, f.first.Count)
+			}
+			if i == len(runs)-1 {
+				h.Count = min(h.Count, f.last.Count)
+			}
+			list = append(list, h)
 		}
 	}
 	return list
