@@ -121,17 +121,28 @@ func (b *Buckets) shareSteps(first int, column []uint32, want, have int64) {
 }
 
 // shareValue distributes missing among the pieces if it exceeds the rounding error slack, in proportion to their resets
-// or, if there are none, their samples.
+// or, if there are none, their samples. If missing is infinite because the bucket's
+// value is, the piece with the most of them gets it.
 func (b *Buckets) shareValue(first int, column []float64, by []uint32, missing, slack float64) {
-	if !(math.Abs(missing) > slack) || math.IsInf(missing, 0) {
+	if !(math.Abs(missing) > slack) {
 		return
 	}
 	total := 0.0
 	if !slices.ContainsFunc(by[first:], func(n uint32) bool { return n > 0 }) {
 		by = b.Count
 	}
-	for _, n := range by[first:] {
+	most := first
+	for k, n := range by[first:] {
 		total += float64(n)
+		if n > by[most] {
+			most = first + k
+		}
+	}
+	if math.IsInf(missing, 0) {
+		if !slices.ContainsFunc(column[first:], func(v float64) bool { return !isFinite(v) }) {
+			column[most] = missing
+		}
+		return
 	}
 	for k, n := range by[first:] {
 		column[first+k] += missing * float64(n) / total
