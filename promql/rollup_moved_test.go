@@ -322,6 +322,9 @@ func (s truth) sharesOut(from, to int64, l *segment, function string) bool {
 			}
 		}
 		slack := 1e-13 * float64(buckets.Count[i]) * max(math.Abs(buckets.Min[i]), math.Abs(buckets.Max[i]))
+		if math.IsInf(slack, 0) { // Rollups then share out any difference.
+			slack = 0
+		}
 		same := func(a, b float64) bool { return near(a, b, 1e-15) || math.Abs(a-b) <= slack }
 		if buckets.Flags[i]&rollup.HasHistograms != 0 {
 			if again.Changes[0] != buckets.Changes[i] || again.Resets[0] != buckets.Resets[i] || !sameStarts(&buckets, i, &again, same) {

@@ -30,9 +30,9 @@ type Expander struct {
 	edges   []int64
 }
 
-// Cut sets into to the buckets b, cut into pieces at the edges inside them. Edges are ascending and in milliseconds.
-// The pieces are built from the samples of Expand and add up to their bucket. They keep the flags NotSimple and
-// Aggregated. into and b must have CutColumns.
+// Cut sets into to the buckets of b. A bucket with edges inside it is cut into pieces at these edges. Edges are
+// ascending and in milliseconds. The pieces are built from the samples of Expand and add up to their bucket. The pieces
+// keep the flags NotSimple and Aggregated. into and b must have CutColumns.
 func (x *Expander) Cut(into, b *Buckets, edges []int64) {
 	into.Reset()
 	kept := 0
@@ -66,7 +66,8 @@ func (x *Expander) Cut(into, b *Buckets, edges []int64) {
 // changes and resets, and up to rounding the same sum, and are evenly spaced from the first timestamp to the last,
 // except around restarts. A series of two values, such as up, has each value as often as before. The correction is
 // exact for counters and for most buckets of gauges. Where a float64 can't hold the sum because the values differ too
-// much in size, or one is NaN or infinite, only count, first, last, min and max are exact.
+// much in size, or one is NaN or infinite, only count, first, last, min and max are always exact. Changes, resets
+// and corrections are exact except for rare cases (see setOddCourse).
 //
 //	value │        ┌─ max
 //	      │   ┌────┘  ┌── last          values between are chosen to match the sum, see fit

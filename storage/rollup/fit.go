@@ -22,6 +22,9 @@ func (e *expanded) maxSumError() float64 {
 type fit struct {
 	e       expanded
 	v       []float64 // the values
+	odd     []float64 // for setOddCourse
+	gapped  []float64 // for insertGaps
+	byOrder bool      // for closeTo
 	course  course
 	outline outline
 	target  target
@@ -30,10 +33,15 @@ type fit struct {
 	mild    bool // reject courses that need strong bending
 }
 
-// setValues sets x.v to values with the properties of the bucket. If it finds none, odd sets values with some of them.
+// setValues sets x.v to values with the properties of the bucket. If it finds none, setOddCourse or setOdd sets values
+// with some of the properties.
 func (x *fit) setValues() {
 	e := &x.e
-	if x.v = slices.Grow(x.v[:0], e.n)[:e.n]; !x.setFitting() {
+	x.v = slices.Grow(x.v[:0], e.n)[:e.n]
+	switch {
+	case x.setFitting():
+		x.refineCorrection()
+	case !x.setOddCourse():
 		x.setOdd()
 	}
 }
@@ -50,14 +58,18 @@ func (x *fit) setFitting() bool {
 			x.v[k] = e.first
 		}
 		return true
-	case !areFinite(
-		e.first, e.last, e.least, e.greatest, e.sum, e.low, e.correction, (e.greatest-e.least)*float64(e.n),
-	),
-		e.least >= e.greatest, e.least > min(e.first, e.last), e.greatest < max(e.first, e.last), e.rises+e.falls == 0,
-		e.rises+e.falls >= e.n:
-		return false // rises+falls >= n only if columns are damaged.
+	case !areFinite(e.sum, e.low, e.correction) || !x.isPossible():
+		return false
 	}
 	return x.setLine() || x.twoLevels() || x.setCourse()
+}
+
+// isPossible reports whether a course can have the properties other than sum and correction.
+func (x *fit) isPossible() bool {
+	e := &x.e
+	return areFinite(e.first, e.last, e.least, e.greatest, (e.greatest-e.least)*float64(e.n)) &&
+		e.least < e.greatest && e.least <= min(e.first, e.last) && e.greatest >= max(e.first, e.last) &&
+		e.rises+e.falls > 0 && e.rises+e.falls < e.n // unless columns are damaged
 }
 
 // valuesOfUnknownSteps sets x.v for floats among histograms: the numbers of changes and falls are unknown.
@@ -182,6 +194,19 @@ func (x *fit) twoLevels() bool {
 // setCourse sets values along a course with the same rises, falls and sum, and, if it finds one, the same correction.
 // It returns false if it finds no course.
 func (x *fit) setCourse() bool {
+	if !x.setOutline() {
+		return false
+	}
+	if x.searchAll() {
+		return true
+	}
+	x.target.anyCorrection = true
+	return x.e.falls > 0 && x.searchAll()
+}
+
+// setOutline sets the outline and the target. It returns false if values differ so much in size that fractions can't
+// represent them.
+func (x *fit) setOutline() bool {
 	e, o := &x.e, &x.outline
 	span := e.greatest - e.least
 	*o = outline{
@@ -196,11 +221,8 @@ func (x *fit) setCourse() bool {
 	if e.falls > 0 {
 		o.beforeFall = o.total / float64(e.falls)
 	}
-	if x.searchAll() {
-		return true
-	}
-	x.target.anyCorrection = true
-	return e.falls > 0 && x.searchAll()
+	return (o.first == 1) == (e.first == e.greatest) && (o.first == 0) == (e.first == e.least) &&
+		(o.last == 1) == (e.last == e.greatest) && (o.last == 0) == (e.last == e.least)
 }
 
 // evenly is a value of loose: samples stay evenly distributed over levels, and course.placeSamples isn't called.
@@ -265,7 +287,7 @@ func (x *fit) searchRuns(loose int, lengths bool) bool {
 	return false
 }
 
-// searchFirst tries courses with different lengths, up to most, of the first run.
+// searchFirst tries courses with different lengths of the first run, up to most.
 func (x *fit) searchFirst(loose int, first *int, most, runs int) bool {
 	if runs < 2 || most < 2 {
 		return false
@@ -342,6 +364,9 @@ func (x *fit) setFromCourse(loose int) bool {
 	if !c.drawOutline(&x.outline) {
 		return false
 	}
+	if x.target.anySum {
+		x.target.sum = c.point().sum
+	}
 	if loose != evenly {
 		if !x.target.anyCorrection {
 			c.pinLevel(x.target.correction)
@@ -367,11 +392,13 @@ func (x *fit) setFromLevels() bool {
 	if !x.target.anyCorrection {
 		c.addRoundingError(e, x.missingCorrection(), func(j int) bool { return c.isBeforeFall(j) }, false)
 	}
-	c.addRoundingError(e, x.missingSum(), func(j int) bool { return !c.isBeforeFall(j) && c.held[j] == 1 }, true)
-	c.addRoundingError(
-		e, x.missingSum(), func(j int) bool { return !c.isBeforeFall(j) || x.target.anyCorrection }, true,
-	)
-	if !c.isStrict() || !(math.Abs(x.missingSum()) <= e.maxSumError()) ||
+	if !x.target.anySum {
+		c.addRoundingError(e, x.missingSum(), func(j int) bool { return !c.isBeforeFall(j) && c.held[j] == 1 }, true)
+		c.addRoundingError(
+			e, x.missingSum(), func(j int) bool { return !c.isBeforeFall(j) || x.target.anyCorrection }, true,
+		)
+	}
+	if !c.isStrict() || !x.target.anySum && !(math.Abs(x.missingSum()) <= e.maxSumError()) ||
 		!x.target.anyCorrection && !(math.Abs(x.missingCorrection()) <= e.maxSumError()) {
 		return false
 	}
@@ -430,9 +457,8 @@ func (c *course) addRoundingError(e *expanded, off float64, mayChange func(j int
 	}
 }
 
-// setOdd sets values for a bucket that has a value that isn't finite, or a sum that a float64 can't hold. The first
-// value is repeated as often as possible. The other values that must occur, and the last value, follow in the order
-// with the fewest excess changes and falls.
+// setOdd sets values for a bucket for which setOddCourse finds none. The first value is repeated as often as possible.
+// The other values that must occur, and the last value, follow in the order with the fewest excess changes and falls.
 func (x *fit) setOdd() {
 	e := &x.e
 	var others [3]float64
@@ -452,7 +478,7 @@ func (x *fit) setOdd() {
 	needed := n
 	if n > 0 && isNaN(others[n-1]) &&
 		(math.IsInf(e.greatest, 1) && math.IsInf(e.least, -1) || isNaN(e.first) || isNaN(e.last)) {
-		needed-- // The sum is NaN without it. With it, a fall becomes two changes.
+		needed-- // The sum is NaN without a NaN here, which would turn a fall into two changes.
 	}
 	for k := range x.v {
 		x.v[k] = e.first

@@ -27,6 +27,8 @@ type target struct {
 	slack float64
 	// anyCorrection is set if only the sum must match.
 	anyCorrection bool
+	// anySum is set if the sum is that of the even course.
+	anySum bool
 }
 
 // strictly is a factor, slightly less than 1, that keeps levels different that would be equal at the edge of the
