@@ -21,14 +21,18 @@ const (
 	maxGroupSeries = 4096
 	// sortedGroups is the number of groups of a large sorted result. Pages are ordered by id, so each group reads
 	// nearly all pages. Each page is therefore read sortedGroups times, and two or three groups are in memory at a
-	// time. A group has at most sortedRows chunks. All groups except the first have as many series as fit in
-	// sortedBytes, estimated from the size of the chunks of the first group, because chunks of short-lived series are
-	// small.
-	sortedGroups, sortedRows, sortedBytes = 16, 16384, 4 << 20
+	// time. A group has at most sortedRows chunks. All groups except the first have as many series as fit in the bytes
+	// that sortedBytes returns, estimated from the size of the chunks of the first group, because chunks of short-lived
+	// series are small.
+	sortedGroups, sortedRows = 16, 16384
+	// minSortedBytes and maxSortedBytes bound the size of a group of a large sorted result. Between them, a group has
+	// sortedSeriesBytes per series of the result, a quarter of the memory that the list of series takes. So the groups
+	// in memory never take more than the list, and a result of many short series is read in a few groups.
+	minSortedBytes, maxSortedBytes, sortedSeriesBytes = 4 << 20, 16 << 20, 32
 	// sealedChunkBytes is the size of a sealedChunk without its data.
 	sealedChunkBytes = 40
-	// groupsAhead is the number of groups that are read ahead. widenedAhead is the number of groups of sortedBytes that
-	// are read ahead.
+	// groupsAhead is the number of groups that are read ahead. widenedAhead is the number of resized groups that are
+	// read ahead.
 	groupsAhead, widenedAhead = 2, 1
 	// maxHeldGroups is the maximum number of groups whose chunks are in memory. Multiple readers may iterate over a
 	// result concurrently, each at its own position. With too many readers, some groups are read more than once.
@@ -119,10 +123,14 @@ func (g *groups) resizeGroups() {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.series = max(g.series, min(len(g.sel.series), sortedBytes*g.size(0)/bytes)&^63)
+	n := len(g.sel.series)
+	g.series = max(g.series, min(n, sortedBytes(n)*g.size(0)/bytes)&^63)
 	g.ahead = widenedAhead
 	g.createGroups()
 }
+
+// sortedBytes returns the size of a group of a sorted result of n series, in bytes.
+func sortedBytes(n int) int { return min(max(minSortedBytes, n*sortedSeriesBytes), maxSortedBytes) }
 
 // maxChunksPerSeries returns the approximate number of sealed chunks of a series that always has samples, and at least
 // 1.

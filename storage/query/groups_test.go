@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 )
@@ -47,4 +48,18 @@ func TestGroupsAreReleased(t *testing.T) {
 	wg.Wait()
 	require.NoError(t, errors.Join(errs...))
 	require.LessOrEqual(t, len(g.held), maxHeldGroups)
+}
+
+// TestGroupsOfLargeSortedResults checks that the groups of a sorted result grow with the number of its series, and that
+// two groups never take more memory than the list of a large result.
+func TestGroupsOfLargeSortedResults(t *testing.T) {
+	const listed = int(unsafe.Sizeof(SelectedSeries{}) + unsafe.Sizeof(&SelectedSeries{}) + unsafe.Sizeof(part{}))
+	for series, want := range map[int]int{
+		1: 4 << 20, 16_000: 4 << 20, 200_000: 6_400_000, 480_000: 15_360_000, 10_000_000: 16 << 20,
+	} {
+		require.Equal(t, want, sortedBytes(series), series)
+		if want > minSortedBytes {
+			require.LessOrEqual(t, 2*want, series*listed)
+		}
+	}
 }
