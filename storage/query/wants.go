@@ -27,32 +27,53 @@ var wantMemory = sync.Pool{New: func() any { return new([]wantedSeries) }}
 // which take longer than an allocation.
 const maxReusedWants = 4096
 
-// fewSources is the maximum number of sources for which sortWants collects the series source by source. If there are
-// more sources, it sorts by comparison.
-const fewSources = 16
+// fewSources is the maximum number of sources for which sortWants doesn't sort by comparison. maxKeyed is the maximum
+// number of series that sortByKey sorts.
+const fewSources, maxKeyed = 16, 1 << 28
 
 // sortWants sorts wants by source and index. Within a source they are usually already in order, because both the result
-// and its windows list the series of a metric in the order of their ids.
+// and its windows list the series of a metric in the order of their ids. In a result that is sorted by labels they are
+// in any order.
 func sortWants(wants []wantedSeries) {
-	byPlace := func(a, b wantedSeries) int { return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.at, b.at)) }
-	var sources, last []uint32 // last is the last index of each source
-	inOrder := true
+	sources, each, all := sourcesOf(wants)
+	switch {
+	case all:
+	case sources == nil, len(wants) > maxKeyed:
+		slices.SortFunc(wants, compareWants)
+	case each:
+		sortBySource(wants, sources)
+	default:
+		sortByKey(wants, sources)
+	}
+}
+
+func compareWants(a, b wantedSeries) int {
+	return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.at, b.at))
+}
+
+// sourcesOf returns the sources of wants, ascending, or nil if there are more than fewSources. each is true if the
+// series of each source are in order, and all is true if all wants are in order.
+func sourcesOf(wants []wantedSeries) (sources []uint32, each, all bool) {
+	var last []uint32 // the last index of each source
+	each, all = true, true
 	for i := range wants {
 		w := &wants[i]
-		inOrder = inOrder && (i == 0 || byPlace(wants[i-1], *w) <= 0)
+		all = all && (i == 0 || compareWants(wants[i-1], *w) <= 0)
 		at, found := slices.BinarySearch(sources, w.source)
 		if !found {
 			sources, last = slices.Insert(sources, at, w.source), slices.Insert(last, at, 0)
 		}
-		if len(sources) > fewSources || w.at < last[at] {
-			slices.SortFunc(wants, byPlace)
-			return
+		if len(sources) > fewSources {
+			return nil, false, false
 		}
+		each = each && w.at >= last[at]
 		last[at] = w.at
 	}
-	if inOrder {
-		return
-	}
+	return sources, each, all
+}
+
+// sortBySource sorts wants if the series of each source are in order.
+func sortBySource(wants []wantedSeries, sources []uint32) {
 	memory := wantMemory.Get().(*[]wantedSeries)
 	sorted := (*memory)[:0]
 	for _, source := range sources {
@@ -66,5 +87,27 @@ func sortWants(wants []wantedSeries) {
 	if clear(sorted); cap(sorted) <= maxReusedWants {
 		*memory = sorted
 		wantMemory.Put(memory)
+	}
+}
+
+// sortByKey sorts at most maxKeyed wants. It sorts numbers and then moves each of the wants once, which takes a
+// fraction of the time of sorting wants: these are large, and contain pointers.
+//
+//	key: source, 4 bits │ at, 32 bits │ index in wants, 28 bits
+func sortByKey(wants []wantedSeries, sources []uint32) {
+	keys := make([]uint64, len(wants))
+	for i := range wants {
+		source, _ := slices.BinarySearch(sources, wants[i].source)
+		keys[i] = uint64(source)<<60 | uint64(wants[i].at)<<28 | uint64(i)
+	}
+	slices.Sort(keys)
+	for i := range keys {
+		first, to := wants[i], i
+		for from := int(keys[i] % maxKeyed); from != i; from = int(keys[to] % maxKeyed) {
+			wants[to] = wants[from]
+			keys[to] = uint64(to) // It is in its place.
+			to = from
+		}
+		wants[to], keys[to] = first, uint64(to)
 	}
 }

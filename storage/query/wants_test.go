@@ -29,7 +29,7 @@ func TestWantsAreSorted(t *testing.T) {
 			return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.at, b.at))
 		})
 		sortWants(wants)
-		require.Len(t, wants, len(sorted))
+		require.ElementsMatch(t, sorted, wants)
 		for i := range wants {
 			require.Equal(t, []uint32{sorted[i].source, sorted[i].at}, []uint32{wants[i].source, wants[i].at})
 		}
