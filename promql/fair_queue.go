@@ -48,6 +48,7 @@ type tenantQueue struct {
 	limit   int // maximum of running; 0: no limit
 	held    int64
 	waiters []*waiter
+	load    any // of the query that started last
 }
 
 // waiter is a waiting query. A query of multiple tenants counts toward the limits of all these tenants, and waits in
@@ -55,6 +56,8 @@ type tenantQueue struct {
 type waiter struct {
 	queues []*tenantQueue
 	demand int64
+	load   any        // the load that the query needs; nil: none
+	passed int        // number of queries behind it that started before it
 	ready  chan error // has a buffer of one
 }
 
@@ -75,14 +78,18 @@ var errQueueFull = errors.New("promql: too many queries of the tenant are waitin
 // enter waits for a place. Unless it returns an error, the caller must call leave with the same shares. It returns the
 // context's error, errQueueFull if the queue of the first tenant is full, or ErrTooManyQueries.
 func (f *fairQueue) enter(ctx context.Context, shares []share) error {
-	return f.enterWithDemand(ctx, shares, 0)
+	return f.enterForLoad(ctx, shares, 0, nil)
 }
 
-// enterWithDemand is enter for a query that is expected to hold demand bytes. The bytes count as held from the start of
+// enterForLoad is enter for a query that is expected to hold demand bytes. The bytes count as held from the start of
 // the query until the caller releases them with addHeld. The query waits until the bytes fit within the bound or no
 // other query is running.
-func (f *fairQueue) enterWithDemand(ctx context.Context, shares []share, demand int64) error {
-	w, err := f.startOrQueue(shares, demand)
+//
+// load identifies a load into a cache that the query needs, or is nil. Of the waiting queries of a tenant, one with the
+// same load as the query that started last starts next. Otherwise queries for many loads would evict each other's loads
+// from the cache, and each would load again. A query is passed by at most maxPassed others.
+func (f *fairQueue) enterForLoad(ctx context.Context, shares []share, demand int64, load any) error {
+	w, err := f.startOrQueue(shares, demand, load)
 	if err != nil {
 		return err
 	}
@@ -137,7 +144,7 @@ func (f *fairQueue) removeWaiter(w *waiter) bool {
 }
 
 // startOrQueue takes a place if one is free. Otherwise it queues the query and returns its waiter.
-func (f *fairQueue) startOrQueue(shares []share, demand int64) (*waiter, error) {
+func (f *fairQueue) startOrQueue(shares []share, demand int64, load any) (*waiter, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	queues := make([]*tenantQueue, 0, stackTenants)
@@ -149,6 +156,7 @@ func (f *fairQueue) startOrQueue(shares []share, demand int64) (*waiter, error) 
 	first := queues[0]
 	if len(first.waiters) == 0 && f.mayRun(queues, demand) {
 		f.takePlace(queues, demand)
+		first.load = load
 		return nil, nil
 	}
 	if most := shares[0].waiting; most > 0 && len(first.waiters) >= most {
@@ -159,7 +167,7 @@ func (f *fairQueue) startOrQueue(shares []share, demand int64) (*waiter, error) 
 		f.deleteIdleQueues(queues)
 		return nil, ErrTooManyQueries
 	}
-	w := &waiter{queues: slices.Clone(queues), demand: demand, ready: make(chan error, 1)}
+	w := &waiter{queues: slices.Clone(queues), demand: demand, load: load, ready: make(chan error, 1)}
 	if len(first.waiters) == 0 {
 		f.order = append(f.order, first)
 	}
@@ -348,15 +356,31 @@ func (f *fairQueue) heldBytes() int64 {
 	return f.held
 }
 
-// startNext starts the first waiter that may run, and moves its tenant to the end of the order. It returns false if no
-// waiter may run. The caller must hold mu.
+// maxPassed is the maximum number of queries that start before a query of their tenant that has waited longer.
+const maxPassed = 16
+
+// nextWaiter returns the index of the waiter that starts next: the first one with the load of the query that started
+// last, or the first one.
+func (q *tenantQueue) nextWaiter() int {
+	if q.load == nil || q.waiters[0].passed >= maxPassed {
+		return 0
+	}
+	return max(0, slices.IndexFunc(q.waiters, func(w *waiter) bool { return w.load == q.load }))
+}
+
+// startNext starts a waiter that may run, and moves its tenant to the end of the order. It returns false if no waiter
+// may run. The caller must hold mu.
 func (f *fairQueue) startNext() bool {
 	for i, q := range f.order {
-		w := q.waiters[0]
+		next := q.nextWaiter()
+		w := q.waiters[next]
 		if !f.mayRun(w.queues, w.demand) {
 			continue
 		}
-		q.waiters = slices.Delete(q.waiters, 0, 1)
+		if next > 0 {
+			q.waiters[0].passed++
+		}
+		q.waiters, q.load = slices.Delete(q.waiters, next, next+1), w.load
 		f.waiting--
 		f.order = slices.Delete(f.order, i, i+1)
 		if len(q.waiters) > 0 {

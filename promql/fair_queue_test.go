@@ -3,6 +3,7 @@ package promql
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -99,6 +100,35 @@ func TestFairQueueGoesRound(t *testing.T) {
 		ended.Wait()
 		require.Equal(t, "abcaca", order)
 	})
+}
+
+// TestQueriesForTheSameLoadStartTogether checks that a waiting query with the load of the query that started last
+// starts before other queries of its tenant, but at most maxPassed times before the same query.
+func TestQueriesForTheSameLoadStartTogether(t *testing.T) {
+	order := func(loads ...any) (order []any) {
+		synctest.Test(t, func(t *testing.T) {
+			queue := newFairQueue(1, 0, 100)
+			require.NoError(t, queue.enter(t.Context(), of("first")))
+			var ended sync.WaitGroup
+			for _, load := range loads {
+				ended.Go(func() {
+					require.NoError(t, queue.enterForLoad(t.Context(), of("a"), 0, load))
+					order = append(order, load)
+					queue.leave(of("a"))
+				})
+				synctest.Wait()
+			}
+			queue.leave(of("first"))
+			ended.Wait()
+			require.Empty(t, queue.queues)
+		})
+		return order
+	}
+	require.Equal(t, []any{"x", "x", "y", "y", "z"}, order("x", "y", "z", "x", "y"))
+	require.Equal(t, []any{nil, "x", nil, "y"}, order(nil, "x", nil, "y"), "without a load, the order is kept")
+	many := slices.Repeat([]any{"x"}, 2*maxPassed)
+	got := order(append([]any{"x", "y"}, many...)...)
+	require.Equal(t, 1+maxPassed, slices.Index(got, any("y")))
 }
 
 func TestFullQueueMakesRoomForOthers(t *testing.T) {

@@ -77,7 +77,7 @@ func (r *read) Grow(ctx context.Context, n int64) error {
 	if total <= r.gate.largeBytes {
 		return nil
 	}
-	if err := r.becomeLarge(ctx, total); err != nil {
+	if err := r.becomeLarge(ctx, nil, total); err != nil {
 		return err
 	}
 	return r.gate.pressure.waitForRelief(ctx)
@@ -96,8 +96,8 @@ func (r *read) Load(ctx context.Context, n int64) error {
 }
 
 // Turn implements meter.Meter.
-func (r *read) Turn(ctx context.Context) error {
-	if err := r.becomeLarge(ctx, max(r.bytes.Load(), r.gate.largeBytes)); err != nil {
+func (r *read) Turn(ctx context.Context, load any) error {
+	if err := r.becomeLarge(ctx, load, max(r.bytes.Load(), r.gate.largeBytes)); err != nil {
 		return err
 	}
 	r.loads.Store(true)
@@ -106,11 +106,11 @@ func (r *read) Turn(ctx context.Context) error {
 
 // Working implements meter.Meter. A read that has had its place for maxSmallTime waits for its turn among large reads.
 // While it waits, its place is given to other reads.
-func (r *read) Working(ctx context.Context) {
+func (r *read) Working(ctx context.Context, load any) {
 	if r.large.Load() || time.Since(time.Unix(0, r.entered.Load())) < maxSmallTime {
 		return
 	}
-	if err := r.becomeLarge(ctx, max(r.bytes.Load(), r.gate.largeBytes)); errors.Is(err, ErrTooManyQueries) {
+	if err := r.becomeLarge(ctx, load, max(r.bytes.Load(), r.gate.largeBytes)); errors.Is(err, ErrTooManyQueries) {
 		r.cancel(err)
 	}
 }
@@ -124,9 +124,10 @@ func (r *read) growForAnswer(ctx context.Context, bytes int64) error {
 	return r.Grow(ctx, bytes)
 }
 
-// becomeLarge makes the read a large one that holds total bytes. It waits for the read's turn among large reads. If the
-// read already has its turn, it counts the additional bytes.
-func (r *read) becomeLarge(ctx context.Context, total int64) error {
+// becomeLarge makes the read a large one that holds total bytes. It waits for the read's turn among large reads. load
+// identifies the load that the read needs, or is nil. If the read already has its turn, becomeLarge counts the
+// additional bytes.
+func (r *read) becomeLarge(ctx context.Context, load any, total int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -148,7 +149,7 @@ func (r *read) becomeLarge(ctx context.Context, total int64) error {
 	}
 	g.queries.park()
 	total = max(total, g.averageLargeSize())
-	err := g.large.enterWithDemand(ctx, r.unlimited, total)
+	err := g.large.enterForLoad(ctx, r.unlimited, total, load)
 	if errors.Is(err, ErrTooManyQueries) {
 		err = fmt.Errorf(
 			"%w: %d large queries are running or waiting; query less data, or retry later, or raise --memory.max-bytes",

@@ -120,12 +120,12 @@ func (c *Cache) Get(
 			if !errors.Is(f.err, meter.ErrNoTurn) || meter.IsLoading(ctx) {
 				return f.value, f.err
 			}
-			if err := meter.WaitTurn(ctx); err != nil {
+			if err := meter.WaitTurn(ctx, key); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		if err := f.await(ctx); err != nil {
+		if err := f.await(ctx, key); err != nil {
 			return nil, err
 		}
 		if f.err == nil {
@@ -146,7 +146,7 @@ const awaitInterval = 100 * time.Millisecond
 
 // await waits for a load of another caller. A load of many series takes seconds. During that time the caller must not
 // occupy a query slot that small reads need.
-func (f *flight) await(ctx context.Context) error {
+func (f *flight) await(ctx context.Context, key EntryKey) error {
 	tick := time.NewTicker(awaitInterval)
 	defer tick.Stop()
 	for {
@@ -156,7 +156,7 @@ func (f *flight) await(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-tick.C:
-			meter.Working(ctx)
+			meter.Working(ctx, key)
 		}
 	}
 }

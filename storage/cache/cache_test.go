@@ -178,9 +178,9 @@ func (m *turns) Load(context.Context, int64) error {
 	return meter.ErrNoTurn
 }
 
-func (m *turns) Working(context.Context) {}
+func (m *turns) Working(context.Context, any) {}
 
-func (m *turns) Turn(context.Context) error {
+func (m *turns) Turn(context.Context, any) error {
 	m.count.Add(1)
 	m.had.Store(true)
 	return nil
@@ -226,10 +226,10 @@ type turnsSlowly struct {
 	waits, release chan struct{}
 }
 
-func (m *turnsSlowly) Turn(ctx context.Context) error {
+func (m *turnsSlowly) Turn(ctx context.Context, load any) error {
 	close(m.waits)
 	<-m.release
-	return m.turns.Turn(ctx)
+	return m.turns.Turn(ctx, load)
 }
 
 // TestCallersThatWaitForALoadAreWorking checks that a caller that waits long for a load of another caller calls Working
@@ -264,7 +264,7 @@ type worker struct {
 	works chan struct{}
 }
 
-func (m *worker) Working(context.Context) {
+func (m *worker) Working(context.Context, any) {
 	select {
 	case m.works <- struct{}{}:
 	default:

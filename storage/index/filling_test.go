@@ -21,7 +21,7 @@ type workMeter struct {
 	working func()
 }
 
-func (w workMeter) Working(context.Context) { w.working() }
+func (w workMeter) Working(context.Context, any) { w.working() }
 
 // pods returns n series, each with a unique value of the label pod.
 func pods(n int) []labels.Labels {

@@ -268,7 +268,7 @@ func (s *Set) testAll(x *Matching, c *condition, left bitmap) {
 
 // hasEnded calls the meter, and reports whether the context has ended.
 func hasEnded(ctx context.Context) bool {
-	meter.Working(ctx)
+	meter.Working(ctx, nil)
 	return ctx.Err() != nil
 }
 

@@ -62,7 +62,7 @@ func (x *Matching) MatchesName(ms []*labels.Matcher, name string) bool {
 
 // checkContext calls the context's meter, and checks whether the context has ended.
 func (x *Matching) checkContext() {
-	meter.Working(x.ctx)
+	meter.Working(x.ctx, nil)
 	x.left = workPerCheck
 	select {
 	case <-x.done:

@@ -13,11 +13,13 @@ type Meter interface {
 	// Load is Grow for a load into a cache. Other reads, including large ones, may wait for the load, so it never waits
 	// for a turn. It returns ErrNoTurn instead; the caller then cancels the load and starts it again after Turn.
 	Load(ctx context.Context, n int64) error
-	// Turn waits until the read may hold a large amount of memory.
-	Turn(ctx context.Context) error
+	// Turn waits until the read may hold a large amount of memory for a load. load identifies the load, and is
+	// comparable: reads that need the same load may have their turns together.
+	Turn(ctx context.Context, load any) error
 	// Working is called regularly by work that may take long and holds no memory, and while a read waits for a load of
-	// another read. It may block until the read may continue, or cancel the read's context.
-	Working(ctx context.Context)
+	// another read. load identifies that load, as in Turn; nil: none. Working may block until the read may continue, or
+	// cancel the read's context.
+	Working(ctx context.Context, load any)
 }
 
 // ErrNoTurn is returned by Meter.Load if the read must call Turn first.
@@ -50,17 +52,17 @@ func Grow(ctx context.Context, n int64) error {
 }
 
 // WaitTurn calls Turn of the meter of ctx; without a meter it returns nil.
-func WaitTurn(ctx context.Context) error {
+func WaitTurn(ctx context.Context, load any) error {
 	if m := meterOf(ctx); m != nil {
-		return m.Turn(ctx)
+		return m.Turn(ctx, load)
 	}
 	return nil
 }
 
 // Working calls Working of the meter of ctx, except for loads, because other reads may wait for them.
-func Working(ctx context.Context) {
+func Working(ctx context.Context, load any) {
 	if m := meterOf(ctx); m != nil && !IsLoading(ctx) {
-		m.Working(ctx)
+		m.Working(ctx, load)
 	}
 }
 
