@@ -15,7 +15,7 @@ import (
 )
 
 // TestExpandHistograms requires that native histograms keep first, last, count, sum and increase. Where a bucket has
-// resets, the sum may differ, but seldom.
+// resets, the sum may differ in a few cases.
 func TestExpandHistograms(t *testing.T) {
 	var x Expander
 	differ, reset := 0, 0
@@ -109,7 +109,7 @@ func TestExpandHistogramsAfterACoarserOne(t *testing.T) {
 
 // TestExpandHistogramsKeepsChanges requires that native histograms keep sum, increase, resets and changes, also where
 // their layout changes. Where a bucket has several resets or its layout changes at a reset, sum, resets and changes may
-// differ, but seldom.
+// differ in a few cases.
 func TestExpandHistogramsKeepsChanges(t *testing.T) {
 	var x Expander
 	differ, counters := 0, 0
@@ -230,7 +230,7 @@ func requireComputable(t *testing.T, h *histogram.FloatHistogram, seed uint64) {
 	require.NoError(t, h.Validate(), "seed %d", seed)
 }
 
-// layoutsOf returns n native histograms, at most half of which observe values.
+// layoutsOf returns n native histograms. At most half of them observe values.
 func layoutsOf(r *rand.Rand, n int, gauge bool, resets int, layouts bool) (in chunk.Samples) {
 	counts, schema, threshold, idle := make([]int64, 12), int32(3), 0.001, r.Float64()
 	if r.IntN(3) == 0 {

@@ -78,7 +78,7 @@ func (f *histogramFit) isFiner(h *histogram.FloatHistogram) bool {
 	return h.Schema > f.layout.Schema || h.ZeroThreshold < f.layout.ZeroThreshold
 }
 
-// afterFirst returns a fit whose layout and sum are those of the histograms after the first one, or nil if their layout
+// afterFirst returns a fit for the layout and sum of the histograms after the first one, or nil if their layout
 // isn't finer or can't hold them. A change to a coarser layout isn't a reset, so the peaks and the last histogram have
 // their layout. Within each bucket of the common layout, the sum is distributed as in the peaks and the last histogram.
 func (f *histogramFit) afterFirst(h *Histograms, first []float64) *histogramFit {

@@ -97,7 +97,7 @@ func (x *fit) setWithGaps(g gaps, first, last float64) bool {
 	return x.hasSteps() && slices.Contains(all, e.least) && slices.Contains(all, e.greatest)
 }
 
-// setWithoutNaN sets x.v to values with the given first, last, min, max, rises and falls, none of which is NaN. If
+// setWithoutNaN sets x.v to values with the given first, last, min, max, rises and falls. None is NaN. If
 // possible, they also have the correction if corrected is set.
 func (x *fit) setWithoutNaN(corrected bool) bool {
 	e := x.e
@@ -269,8 +269,8 @@ func (x *fit) matchCorrection() bool {
 	return false
 }
 
-// refineCorrection matches the correction if its error is below the rounding error of the sum, but above that of the
-// increase. This occurs if some values are much larger than the increase.
+// refineCorrection matches the correction if its error is below the rounding error of the sum, but above the rounding
+// error of the increase. This occurs if some values are much larger than the increase.
 func (x *fit) refineCorrection() {
 	e := &x.e
 	visible := 1e-12 * max(math.Abs(e.first), math.Abs(e.last), math.Abs(e.correction))
@@ -330,10 +330,11 @@ func (x *fit) endOfRun(from int) int {
 }
 
 // moveRun moves the equal values [from, to) by at most by, so that they stay on the same side of their neighbors, and
-// returns by how much they moved. It doesn't move the first and last value and the samples least and greatest.
-func (x *fit) moveRun(from, to int, by float64, least, greatest int) float64 {
+// returns the distance moved. It doesn't move the first and last value and the samples smallest and largest.
+func (x *fit) moveRun(from, to int, by float64, smallest, largest int) float64 {
 	v := x.v[from]
-	if from == 0 || to == len(x.v) || least >= from && least < to || greatest >= from && greatest < to || !isFinite(v) {
+	isIn := func(k int) bool { return k >= from && k < to }
+	if from == 0 || to == len(x.v) || isIn(smallest) || isIn(largest) || !isFinite(v) {
 		return 0
 	}
 	low, high := x.e.least, x.e.greatest
