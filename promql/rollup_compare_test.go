@@ -126,9 +126,14 @@ func differentSeries(want, got promengine.Series, bound boundFunc) string {
 	return ""
 }
 
+// within reports whether two values differ by at most the tolerance of the larger one of want and largest, as far as
+// these are finite.
 func within(want, got, largest float64) bool {
+	if math.IsInf(largest, 1) {
+		largest = 0
+	}
 	return want == got || math.IsNaN(want) && math.IsNaN(got) ||
-		math.Abs(want-got) <= tolerance*max(largest, math.Abs(want))
+		!math.IsInf(want, 0) && math.Abs(want-got) <= tolerance*max(largest, math.Abs(want))
 }
 
 // withinHistogram compares two histograms bucket by bucket. Their spans may have different layouts.

@@ -20,17 +20,19 @@ func (e *expanded) maxSumError() float64 {
 
 // fit finds values with the properties of a bucket.
 type fit struct {
-	e       expanded
-	v       []float64 // the values
-	odd     []float64 // for setOddCourse
-	gapped  []float64 // for insertGaps
-	byOrder bool      // for closeTo
-	course  course
-	outline outline
-	target  target
-	runs    [5]int // for likelyRuns
-	tries   int
-	mild    bool // reject courses that need strong bending
+	e      expanded
+	v      []float64 // the values
+	odd    []float64 // for setOddCourse
+	gapped []float64 // for insertGaps
+	// searches is the number of searches that setOddCourse may still run.
+	searches int
+	byOrder  bool // for closeTo
+	course   course
+	outline  outline
+	target   target
+	runs     [5]int // for likelyRuns
+	tries    int
+	mild     bool // reject courses that need strong bending
 }
 
 // setValues sets x.v to values with the properties of the bucket. If it finds none, setOddCourse or setOdd sets values

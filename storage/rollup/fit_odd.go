@@ -12,6 +12,7 @@ import (
 func (x *fit) setOddCourse() bool {
 	e, all := x.e, x.v
 	defer func() { x.e, x.v = e, all }()
+	x.searches = maxOddSearches
 	if math.IsNaN(e.least) || math.IsNaN(e.greatest) || e.least > e.greatest || e.rises+e.falls >= e.n {
 		return false
 	}
@@ -42,6 +43,9 @@ func (x *fit) setOddCourse() bool {
 	}
 	return found
 }
+
+// maxOddSearches is the max number of searches for one odd course.
+const maxOddSearches = 64
 
 // gaps are the numbers of NaN samples between other samples. A bucket counts a change to NaN and a change from NaN as
 // rises:
@@ -118,7 +122,7 @@ func (x *fit) setWithoutNaN(corrected bool) bool {
 	x.e.first, x.e.last = scale.rank(e.first), scale.rank(e.last)
 	for _, height := range oddHeights {
 		x.e.sum, x.e.low, x.e.correction = float64(e.n)*math.Abs(height), 0, float64(e.falls)*(math.Abs(height)+1)/2
-		if !x.isPossible() || !x.setOutline() {
+		if x.searches--; x.searches < 0 || !x.isPossible() || !x.setOutline() {
 			return false
 		}
 		x.target.anyCorrection, x.target.anySum = true, height < 0
@@ -154,7 +158,7 @@ func (x *fit) setCorrected() bool {
 	}
 	for _, height := range oddHeights {
 		e.sum, e.low = float64(e.n)*(e.least+math.Abs(height)*(e.greatest-e.least)), 0
-		if !x.isPossible() || !x.setOutline() {
+		if x.searches--; x.searches < 0 || !x.isPossible() || !x.setOutline() {
 			return false
 		}
 		x.target.anySum = height < 0
