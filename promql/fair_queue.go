@@ -57,7 +57,7 @@ type waiter struct {
 	queues []*tenantQueue
 	demand int64
 	load   any        // the load that the query needs; nil: none
-	passed int        // number of queries behind it that started before it
+	passed int        // number of queries that started before it while it was the first of its queue
 	ready  chan error // has a buffer of one
 }
 
@@ -87,7 +87,7 @@ func (f *fairQueue) enter(ctx context.Context, shares []share) error {
 //
 // load identifies a load into a cache that the query needs, or is nil. Of the waiting queries of a tenant, one with the
 // same load as the query that started last starts next. Otherwise queries for many loads would evict each other's loads
-// from the cache, and each would load again. A query is passed by at most maxPassed others.
+// from the cache, and each would load again. The first query of a queue is passed by at most maxPassed others.
 func (f *fairQueue) enterForLoad(ctx context.Context, shares []share, demand int64, load any) error {
 	w, err := f.startOrQueue(shares, demand, load)
 	if err != nil {
@@ -356,7 +356,7 @@ func (f *fairQueue) heldBytes() int64 {
 	return f.held
 }
 
-// maxPassed is the maximum number of queries that start before a query of their tenant that has waited longer.
+// maxPassed is the maximum number of queries that start before the first query of their tenant's queue.
 const maxPassed = 16
 
 // nextWaiter returns the index of the waiter that starts next: the first one with the load of the query that started
