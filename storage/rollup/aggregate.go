@@ -73,11 +73,20 @@ func (b *Buckets) CheckAggregates(width int64) error {
 func IsPossible(n uint32, sum, least, greatest float64) bool {
 	count := float64(n)
 	slack := 1e-9 * count * max(math.Abs(least), math.Abs(greatest))
-	if math.IsInf(slack, 0) { // A value is infinite, or the sum overflows.
-		return least <= greatest
-	}
 	others := count - 1
-	return least <= greatest && sum >= least*others+greatest-slack && sum <= greatest*others+least+slack
+	switch hasInf, hasNegativeInf := math.IsInf(greatest, 1), math.IsInf(least, -1); {
+	case !(least <= greatest):
+		return false
+	case hasInf && hasNegativeInf:
+		return math.IsNaN(sum)
+	case hasInf: // The other values may overflow.
+		return math.IsInf(sum, 1) || math.IsNaN(sum) && math.IsInf(least*others, -1)
+	case hasNegativeInf:
+		return math.IsInf(sum, -1) || math.IsNaN(sum) && math.IsInf(greatest*others, 1)
+	case math.IsInf(slack, 0): // The sum overflows.
+		return true
+	}
+	return sum >= least*others+greatest-slack && sum <= greatest*others+least+slack
 }
 
 // aggregate returns bucket i as an aggregate.

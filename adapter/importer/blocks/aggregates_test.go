@@ -418,7 +418,7 @@ func TestContradictoryAggregates(t *testing.T) {
 	const at = 299_999
 	for name, values := range map[string][4]float64{ // count, sum, min, max
 		"sum too small": {10, 9, 1, 5}, "sum too large": {10, 51, 1, 5}, "min above max": {10, 30, 5, 1},
-		"one sample": {1, 1, 1, 2},
+		"one sample": {1, 1, 1, 2}, "infinite max": {10, 30, 1, math.Inf(1)}, "infinite min": {10, 30, math.Inf(-1), 5},
 	} {
 		var data []byte
 		for _, v := range values {
