@@ -48,7 +48,8 @@ type ImportStats struct {
 	RollupsOnly, HoursOnly int
 	// LeftOut counts the samples among RollupsOnly that weren't added to rollups, because the rollups may already
 	// include them. This is the case if the finest stored rollups have a bucket without raw samples at the same time,
-	// and the time ranges of the bucket's samples and of the imported samples overlap.
+	// and the time ranges of the bucket's samples and of the imported samples overlap, or may overlap because one of
+	// them is an imported bucket; see rollup.Extend.
 	LeftOut int
 	// RawGone counts the samples among RollupsOnly that are within the raw retention. They were added to rollups only,
 	// because their day has rollups without raw samples, or rows that have expired.
@@ -164,8 +165,9 @@ func (s *Store) Import(ctx context.Context, tenant string, list []ImportedSeries
 }
 
 // ImportBuckets is like Import, for aggregates of another system. It adds each bucket to the rollups of the bucket's
-// width and to coarser rollups, unless finer rows are stored for the bucket's time; see ImportStats.TooCoarse. Stored
-// buckets aren't changed. If a series has buckets of both widths, the 5m buckets are stored first.
+// width and to coarser rollups, unless finer rows are stored for the bucket's time; see ImportStats.TooCoarse. A stored
+// bucket is only extended by buckets that are older or newer than all its samples, see rollup.Extend. If a
+// series has buckets of both widths, the 5m buckets are stored first.
 func (s *Store) ImportBuckets(ctx context.Context, tenant string, list []ImportedBuckets) (ImportStats, error) {
 	return s.importDays(ctx, tenant, func(m *importing) error {
 		for i := range list {

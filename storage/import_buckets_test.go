@@ -227,6 +227,76 @@ func TestSamplesAtEdgesOfAggregates(t *testing.T) {
 	}
 }
 
+// TestAggregatesAroundStoredSamples imports samples and then 5m buckets around them, where only 1h rollups are kept. The
+// 5m buckets before and after the samples must be added to the hours of the samples. The other 5m buckets must be left
+// out, also if the import is repeated.
+func TestAggregatesAroundStoredSamples(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		from, to time.Duration // of the samples
+		left     int
+	}{
+		{"until the end", 10*time.Hour + 35*time.Minute, 12 * time.Hour, 85},
+		{"from the start", 10 * time.Hour, 11*time.Hour + 25*time.Minute, 85},
+		{"within an hour", 10*time.Hour + 20*time.Minute, 10*time.Hour + 40*time.Minute, 20},
+		{"from within a window", 10*time.Hour + 37*time.Minute, 12 * time.Hour, 85},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ts := openTestStore(t, func(o *Options) { hoursOnly(o); o.seams.still = true })
+			begin := ts.now.Add(-100 * day).Truncate(day)
+			x := ImportedSeries{labels.FromStrings("__name__", "g_total"), &chunk.Samples{}}
+			samples := ImportedSeries{x.Labels, &chunk.Samples{}}
+			for at := 10 * time.Hour; at < 12*time.Hour; at += time.Minute {
+				ms, v := begin.Add(at).UnixMilli()+1, float64(at/time.Second)
+				x.Samples.AppendFloat(ms, 0, v)
+				if at >= c.from && at < c.to {
+					samples.Samples.AppendFloat(ms, 0, v)
+				}
+			}
+			importCopies(t, ts.Store, []ImportedSeries{samples})
+			aggregates := func() ImportStats {
+				return importAggregates(t, ts.Store, aggregatesOf([]ImportedSeries{x}, rollup.FiveMinutes))
+			}
+			stats := aggregates()
+			require.Equal(t, c.left, stats.LeftOut)
+			require.Equal(t, 120-c.left, stats.HoursOnly)
+			whole := 120 - c.left + samples.Samples.Len()
+			if whole == 120 {
+				requireHoursLike(t, ts.Store, x)
+			}
+			require.Equal(t, whole, bucketCount(t, ts.Store, rollup.OneHour))
+			require.Equal(t, 120, aggregates().LeftOut)
+			require.Equal(t, samples.Samples.Len(), importCopies(t, ts.Store, []ImportedSeries{samples}).LeftOut)
+			require.Equal(t, 120, importAggregates(
+				t, ts.Store, aggregatesOf([]ImportedSeries{x}, rollup.OneHour)).LeftOut)
+			require.Equal(t, whole, bucketCount(t, ts.Store, rollup.OneHour))
+			requireNoProblems(t, ts.Store)
+		})
+	}
+}
+
+// requireHoursLike requires the only stored series to have 1h buckets with the values of the samples of x.
+func requireHoursLike(t *testing.T, s *Store, x ImportedSeries) {
+	t.Helper()
+	found, err := s.Select(t.Context(), query.Query{
+		Tenant: "t", MinT: -format.MaxTime, MaxT: format.MaxTime, Resolution: rollup.OneHour,
+		Columns: rollup.AllColumns,
+	})
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	var got, want rollup.Buckets
+	require.NoError(t, found[0].Buckets(&got, &query.BucketBuffers{}))
+	rollup.AppendEvery(&want, x.Samples, rollup.OneHour.Width())
+	require.Equal(t, want.End, got.End)
+	require.Equal(t, want.Count, got.Count)
+	require.Equal(t, want.Min, got.Min)
+	require.Equal(t, want.Max, got.Max)
+	require.Equal(t, want.First, got.First)
+	require.Equal(t, want.Last, got.Last)
+	require.Equal(t, want.Sum, got.Sum)
+	require.Equal(t, want.Resets, got.Resets)
+}
+
 // TestAggregatesFromAStoredSample imports one sample, and then aggregates that start at its time and include it. The
 // first bucket of the aggregates must be skipped, because the sample can't be subtracted from it.
 func TestAggregatesFromAStoredSample(t *testing.T) {

@@ -124,7 +124,7 @@ func (x *roller) make5m(
 	}
 	if from == fromRollup {
 		nothing := !x.onlyExtendsRollups() && r.chunk == nil
-		if err := x.extend5m(to, r, b); err != nil || r.chunk == nil || !nothing {
+		if err := x.extend5m(to, r, nil, b); err != nil || r.chunk == nil || !nothing {
 			return err
 		}
 		// The listing found no chunks, but another seal may have added the series' first chunks since. In this case the
@@ -194,8 +194,9 @@ func (x *roller) relistChunks(
 // extend5m removes deleted buckets from a series' stored chunk, and adds the buckets of r.chunk that are missing there,
 // like rollup.Extend. It sets r.chunk to the result, or to nil if the stored chunk is unchanged. If there is no stored
 // chunk, it leaves r.chunk as it is. The stored chunk can't be recomputed, because some of its source rows no longer
-// exist. extend5m is also used for 1h chunks. b is reused memory.
-func (x *roller) extend5m(to rollupOf, r *rollupTask, b *rollup.Buckets) error {
+// exist. extend5m is also used for 1h chunks. add contains the buckets to add if they are narrower than those of
+// r.chunk; otherwise it is nil. b is reused memory.
+func (x *roller) extend5m(to rollupOf, r *rollupTask, add, b *rollup.Buckets) error {
 	due := to.dueDeletes(r.series)
 	if r.chunk == nil && len(due) == 0 {
 		return nil
@@ -213,12 +214,15 @@ func (x *roller) extend5m(to rollupOf, r *rollupTask, b *rollup.Buckets) error {
 	*b = *kept
 	changed := x.trimDue(due, b)
 	if r.chunk != nil {
-		var add, all rollup.Buckets
-		if err := rollup.Decode(r.chunk, rollup.AllColumns, &add); err != nil {
-			return err
+		if add == nil {
+			add = &rollup.Buckets{}
+			if err := rollup.Decode(r.chunk, rollup.AllColumns, add); err != nil {
+				return err
+			}
 		}
+		var all rollup.Buckets
 		before := b.Len()
-		extended, left := rollup.Extend(&all, b, &add, to.res.Width())
+		extended, left := rollup.Extend(&all, b, add, to.res.Width())
 		if to.res == x.finest {
 			x.leaveOut(left)
 		}
@@ -335,13 +339,13 @@ func (x *roller) make1h(r *rollupTask, all []rollupChunk, unread bool, m *rollMe
 		if x.finest == rollup.FiveMinutes && x.mayBeMissing(rollup.FiveMinutes, r.class) {
 			return err5mExpired
 		}
-		return x.extend5m(x.hourRollup(), r, b)
+		return x.extend5m(x.hourRollup(), r, nil, b)
 	}
 	return x.keepUnread1h(r, chunks, hours)
 }
 
 // extend1h sets a series' 1h chunk to the stored chunk plus the hours that are missing there and are covered by the
-// day's 5m chunks in fine.
+// day's 5m chunks in fine. Of an hour that exists, it adds aggregates that precede or follow the stored samples.
 func (x *roller) extend1h(r *rollupTask, fine [][]byte, m *rollMemory) error {
 	b, hours := &m.fine, &m.hours
 	b.Reset()
@@ -354,7 +358,11 @@ func (x *roller) extend1h(r *rollupTask, fine [][]byte, m *rollMemory) error {
 	rollup.CoarsenStored(hours, b, r.series.Metric(), rollup.OneHour.Width())
 	r.version = 1
 	r.chunk = appendRollup(hours, rollup.OneHour, r.version)
-	return x.extend5m(x.hourRollup(), r, b)
+	var add *rollup.Buckets
+	if b.Len() > 0 && b.Flags[0]&rollup.Aggregated != 0 {
+		add = b
+	}
+	return x.extend5m(x.hourRollup(), r, add, hours)
 }
 
 // readStored reads the current rollup chunk of a series and its version. The version is 0 if there is no chunk. If the

@@ -342,7 +342,8 @@ func (i *importPrinter) printReport(w io.Writer, r importer.Report, took time.Du
 		what string
 	}{
 		{s.LeftOut, "not added to the rollups: finer data of their time are past the retention, and their " +
-			"buckets already contain them, or contain both earlier and later samples"},
+			"buckets already contain data of the same time, both earlier and later samples, or downsampled windows " +
+			"that may overlap them"},
 		{
 			s.TooCoarse,
 			"skipped: they are in downsampled blocks, and finer data are kept of their time; import finer blocks of it, or shorten --retention.raw or --retention.5m first",

@@ -74,15 +74,11 @@ func IsPossible(n uint32, sum, least, greatest float64) bool {
 	count := float64(n)
 	slack := 1e-9 * count * max(math.Abs(least), math.Abs(greatest))
 	others := count - 1
-	switch hasInf, hasNegativeInf := math.IsInf(greatest, 1), math.IsInf(least, -1); {
+	switch all := least + greatest; {
 	case !(least <= greatest):
 		return false
-	case hasInf && hasNegativeInf:
-		return math.IsNaN(sum)
-	case hasInf: // The other values may overflow.
-		return math.IsInf(sum, 1) || math.IsNaN(sum) && math.IsInf(least*others, -1)
-	case hasNegativeInf:
-		return math.IsInf(sum, -1) || math.IsNaN(sum) && math.IsInf(greatest*others, 1)
+	case math.IsInf(greatest, 1) || math.IsInf(least, -1):
+		return sum == all || math.IsNaN(sum) && math.IsNaN(all) // The values in between don't change the sum.
 	case math.IsInf(slack, 0): // The sum overflows.
 		return true
 	}
