@@ -298,6 +298,38 @@ func TestDownsampledBlocks(t *testing.T) {
 	}
 }
 
+// TestSelectedAggregates reads blocks in two parts that meet within a window, between windows and at a time stamp. Each
+// window must be in exactly one part.
+func TestSelectedAggregates(t *testing.T) {
+	samples := thanosCourse("counter")
+	for _, width := range []int64{300_000, 3_600_000} {
+		dir := t.TempDir()
+		writeDownsampled(t, dir, nil, width, 50, series{
+			labels: labels.FromStrings(labels.MetricName, "requests_total"), samples: samples,
+		})
+		read := func(from, to int64) (n int) {
+			o := Options{Dirs: []string{dir}, Selection: importer.Selection{MinMS: from, MaxMS: to}}
+			for b, err := range open(t, o).Batches(t.Context(), "") {
+				require.NoError(t, err)
+				for _, x := range b.Buckets {
+					n += x.Buckets.Samples()
+				}
+			}
+			return n
+		}
+		first, last := samples.T[0], samples.T[samples.Len()-1]
+		require.Equal(t, samples.Len(), read(math.MinInt64, math.MaxInt64))
+		middle := (first/width + 20) * width
+		for _, at := range []int64{
+			middle - 2, middle - 1, middle, middle + 1, middle + width/2, dayOf(last), dayOf(last) + 1,
+			dayOf(last) + width/3, last - 1, last,
+		} {
+			require.Equal(t, samples.Len(), read(math.MinInt64, at-1)+read(at, math.MaxInt64), at)
+		}
+		require.Equal(t, read(math.MinInt64, middle-1), read(math.MinInt64, middle+width/2), "the end of the window")
+	}
+}
+
 // TestDamagedAggregates checks that truncated chunks are errors, and that corrupted chunks don't cause a panic.
 func TestDamagedAggregates(t *testing.T) {
 	samples := thanosCourse("counter")

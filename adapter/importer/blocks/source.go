@@ -259,7 +259,8 @@ func (c *cutter) samples(minT, maxT int64, first bool, g group, m *merge, ls lab
 	return nil
 }
 
-// buckets adds a day of the current series' aggregates to the batch. It skips windows that are only partly selected.
+// buckets adds a day of the current series' aggregates to the batch. It selects a window by its time stamp, so that each
+// window is in exactly one of multiple imports of consecutive time ranges.
 func (c *cutter) buckets(day int64, g group, m *merge, ls labels.Labels) error {
 	sel := &c.s.opts.Selection
 	all, skipped, err := m.readWindows(day, day+dayMS, g.resolution.Width(), day == c.first)
@@ -270,7 +271,7 @@ func (c *cutter) buckets(day int64, g group, m *merge, ls labels.Labels) error {
 	for _, list := range all {
 		var b rollup.Buckets
 		for i := range list {
-			if list[i].start >= sel.MinMS && list[i].end-1 <= sel.MaxMS {
+			if list[i].stamp >= sel.MinMS && list[i].stamp <= sel.MaxMS {
 				appendBuckets(&b, list[i:i+1])
 			}
 		}
