@@ -341,8 +341,7 @@ func (x *fit) moveRun(from, to int, by float64, smallest, largest int) float64 {
 	if from == 0 || to == len(x.v) || isIn(smallest) || isIn(largest) || !isFinite(v) {
 		return 0
 	}
-	low, high := x.e.least, x.e.greatest
-	neighbors := [...]float64{x.v[from-1], x.v[to]}
+	low, high, neighbors := x.e.least, x.e.greatest, [...]float64{x.v[from-1], x.v[to]}
 	for _, neighbor := range neighbors {
 		if neighbor < v {
 			low = max(low, neighbor)
