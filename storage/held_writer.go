@@ -28,7 +28,7 @@ func NewTracker(ctx context.Context, s *Store, o ha.Options) (*ha.Tracker, error
 type heldHost struct{ s *Store }
 
 func (h heldHost) HeldWriter(tenant string) ha.HeldWriter {
-	return &heldWriter{s: h.s, tenant: tenant, ends: map[*Series]int64{}}
+	return &heldWriter{s: h.s, tenant: tenant, ends: map[format.SeriesID]int64{}}
 }
 
 func (h heldHost) DeleteHeld(ctx context.Context, at ha.ClusterName, rows []ha.HeldID) error {
@@ -47,8 +47,9 @@ type heldWriter struct {
 	begun   time.Time
 	// whole is true if the head contains all staged samples.
 	whole bool
-	// ends caches the results of seriesEnd, which must be called for a series before any of its held samples is stored.
-	ends  map[*Series]int64
+	// ends contains the results of findEnds, by series. It must contain a series before any of its held samples is
+	// stored.
+	ends  map[format.SeriesID]int64
 	batch *Batch // nil if nothing was added
 }
 
@@ -100,7 +101,7 @@ func (w *heldWriter) deletesOf(row *ha.HeldSamples) (format.Tombstones, error) {
 }
 
 // Add adds a held row's samples to the batch, except samples that aren't to be stored.
-func (w *heldWriter) Add(_ context.Context, row ha.HeldSamples) (added ha.Added, err error) {
+func (w *heldWriter) Add(ctx context.Context, row ha.HeldSamples) (added ha.Added, err error) {
 	if w.batch == nil {
 		w.batch = w.s.NewBatch(w.tenant)
 		w.batch.free = true
@@ -113,15 +114,27 @@ func (w *heldWriter) Add(_ context.Context, row ha.HeldSamples) (added ha.Added,
 		return added, err
 	}
 	sink := heldSink{w: w, row: &row, hiding: hiding}
-	blob, err := row.Value.Unpack()
+	blob, malformed := row.Value.Unpack()
+	if malformed == nil && w.whole && row.Value.MinT <= row.FromMS {
+		find := endFinder{heldSink: heldSink{w: w, row: &row, hiding: hiding}}
+		if malformed = walkHeld(blob, &find); malformed == nil {
+			if err := w.findEnds(ctx, find.found, &row); err != nil {
+				return added, err
+			}
+		}
+	}
+	if malformed == nil {
+		malformed = walkHeld(blob, &sink)
+	}
+	return ha.Added{Samples: sink.taken, Full: w.batch.bytes >= takeoverBytes, Malformed: malformed}, nil
+}
+
+func walkHeld(blob []byte, sink format.BlobSink) error {
 	var reader format.BlobReader
-	if err == nil {
-		err = reader.Open(blob)
+	if err := reader.Open(blob); err != nil {
+		return err
 	}
-	if err == nil {
-		err = reader.Walk(&sink)
-	}
-	return ha.Added{Samples: sink.taken, Full: w.batch.bytes >= takeoverBytes, Malformed: err}, nil
+	return reader.Walk(sink)
 }
 
 // Commit makes the batch durable. It returns an error if so much time has passed since Prepare that deletes may have
@@ -188,11 +201,18 @@ func (k *heldSink) dispositionOf(ref uint32, s *Series, at int64) ha.Disposition
 // countIfStored reports whether a sample is to be stored. It counts the samples for which it returns true.
 func (k *heldSink) countIfStored(ref uint32, s *Series, at int64) bool {
 	disposition := k.dispositionOf(ref, s, at)
-	stored := disposition == ha.StoreSample || disposition == ha.HoldSample && k.w.whole && at > k.w.seriesEnd(s, k.row)
+	stored := disposition == ha.StoreSample || disposition == ha.HoldSample && k.isAfterEnd(s, at)
 	if stored {
 		k.taken++
 	}
 	return stored
+}
+
+// isAfterEnd reports whether a sample is known to be newer than the samples of its series that were stored before the
+// takeover.
+func (k *heldSink) isAfterEnd(s *Series, at int64) bool {
+	end, known := k.w.ends[s.ID()]
+	return known && at > end
 }
 
 func (k *heldSink) Float(ref uint32, at, st int64, v uint64) error {
@@ -219,15 +239,4 @@ func (k *heldSink) Exemplar(ref uint32, at int64, encoded []byte) error {
 		k.w.batch.encodedExemplar(s, at, encoded)
 	}
 	return err
-}
-
-// seriesEnd returns the largest timestamp of a series in the head that isn't after row.FromMS. The result of the first
-// call for a series is cached, so it excludes held samples that were stored since.
-func (w *heldWriter) seriesEnd(s *Series, row *ha.HeldSamples) int64 {
-	if end, ok := w.ends[s]; ok {
-		return end
-	}
-	end := w.s.head.MaxTimeUntil(s, row.FromMS, row.MarginMS)
-	w.ends[s] = end
-	return end
 }

@@ -85,6 +85,12 @@ func TestReplicasModelDeletes(t *testing.T) {
 	playEach(t, 30, 25, func(i int) replicasPlay { return replicasPlay{replicas: 2 + i%2, deletes: true} })
 }
 
+// TestReplicasModelSeals is TestReplicasModel without crashes and faults of the engine. The stored samples then switch
+// from one replica to another exactly at elections, even if samples are sealed before another replica is elected.
+func TestReplicasModelSeals(t *testing.T) {
+	playEach(t, 40, 26, func(i int) replicasPlay { return replicasPlay{replicas: 2 + i%2, calm: true} })
+}
+
 // playEach runs histories in parallel. With -short it runs a fifth of them. Each history has its own seed. stream is a
 // constant of the test that makes its histories differ from those of other tests with the same seeds.
 func playEach(t *testing.T, histories int, stream uint64, play func(i int) replicasPlay) {
@@ -108,6 +114,7 @@ func playEach(t *testing.T, histories int, stream uint64, play func(i int) repli
 type replicasPlay struct {
 	replicas       int
 	ahead, deletes bool
+	calm           bool // processes don't crash, and the engine doesn't fail
 	probes         bool // the engine can probe multiple partitions at once
 }
 
@@ -115,7 +122,7 @@ func playReplicas(t *testing.T, rng *rand.Rand, play replicasPlay) {
 	n, ahead, faults := play.replicas, play.ahead, false
 	rule := func(op faultengine.Op) faultengine.Action {
 		ours := op.Table == engine.Held || op.Table == engine.Chosen || op.Table == engine.Stage
-		if !faults || !ours || op.Kind == faultengine.Scan || rng.IntN(12) > 0 {
+		if !faults || play.calm || !ours || op.Kind == faultengine.Scan || rng.IntN(12) > 0 {
 			return faultengine.Pass()
 		}
 		if rng.IntN(2) == 0 {
@@ -148,7 +155,9 @@ func playReplicas(t *testing.T, rng *rand.Rand, play replicasPlay) {
 					replicas[i].queue = nil
 				}
 			case 1:
-				p.crash(rng.IntN(2))
+				if !play.calm {
+					p.crash(rng.IntN(2))
+				}
 			case 2:
 				if ahead {
 					replicas[rng.IntN(n)].setClock(rng, round)
@@ -159,6 +168,8 @@ func playReplicas(t *testing.T, rng *rand.Rand, play replicasPlay) {
 					faults = false
 					p.requireDeleted(deleted)
 				}
+			case 4:
+				_ = p.processes[rng.IntN(2)].store.SealAll(t.Context()) // A later seal may succeed.
 			}
 		}
 		for _, r := range replicas {
@@ -214,6 +225,9 @@ func playReplicas(t *testing.T, rng *rand.Rand, play replicasPlay) {
 		requireNear("further")
 		return
 	}
+	if play.calm {
+		p.requireFewSwitches()
+	}
 	// Samples of both replicas may be stored if a process crashed before it stored its watermark, or if samples were
 	// written and not acknowledged. Both are rare.
 	stored, both := p.scraped("m"), 0
@@ -223,6 +237,20 @@ func playReplicas(t *testing.T, rng *rand.Rand, play replicasPlay) {
 		}
 	}
 	require.LessOrEqual(t, both, 30, "of %d samples", len(stored))
+}
+
+// requireFewSwitches requires that the stored samples switch from one replica to another at most once per election. The
+// offset of a sample within ten seconds identifies its replica.
+func (p *pairs) requireFewSwitches() {
+	p.t.Helper()
+	switches, stored := int64(0), p.scraped("m")
+	for i := 1; i < len(stored); i++ {
+		if stored[i]%10_000 != stored[i-1]%10_000 {
+			switches++
+		}
+	}
+	st := p.processes[0].replicas.Status("default")
+	require.LessOrEqual(p.t, switches, st[0].Elections-1)
 }
 
 // deleteSome deletes the series m in a random range of time, with a random process.

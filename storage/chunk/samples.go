@@ -1,6 +1,7 @@
 package chunk
 
 import (
+	"math"
 	"slices"
 	"sort"
 
@@ -110,6 +111,22 @@ func bounds(n int, at func(int) int64, minT, maxT int64) (lo, hi int) {
 		hi = sort.Search(n, func(i int) bool { return at(i) > maxT })
 	}
 	return lo, max(lo, hi)
+}
+
+// MaxTimeUntil returns the max timestamp ≤ at of samples in any order, math.MinInt64 if there are none.
+func (s *Samples) MaxTimeUntil(at int64) int64 {
+	newest := int64(math.MinInt64)
+	for _, t := range s.T {
+		if t <= at {
+			newest = max(newest, t)
+		}
+	}
+	for i := range s.H {
+		if t := s.H[i].T; t <= at {
+			newest = max(newest, t)
+		}
+	}
+	return newest
 }
 
 // dropZeroST removes ST if all start timestamps are unknown.

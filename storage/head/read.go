@@ -202,17 +202,7 @@ func (h *Head) MaxTimeUntil(s *Series, at, margin int64) int64 {
 		}
 	}
 	p.mu.RUnlock()
-	for _, t := range samples.T {
-		if t <= at {
-			newest = max(newest, t)
-		}
-	}
-	for _, x := range samples.H {
-		if x.T <= at {
-			newest = max(newest, x.T)
-		}
-	}
-	return newest
+	return max(newest, samples.MaxTimeUntil(at))
 }
 
 // matchSeries returns the tenant's matching series. The result is incomplete if ctx was canceled.
