@@ -134,15 +134,20 @@ func (p *pairs) values(process int, series string) []float64 {
 }
 
 // heldRows counts the held rows of the cluster.
-func (p *pairs) heldRows() (n int) {
+func (p *pairs) heldRows() int { return p.heldRowsOf("") }
+
+// heldRowsOf counts the held rows of a replica, or of all replicas if it is "".
+func (p *pairs) heldRowsOf(replica string) (n int) {
 	p.t.Helper()
 	for era := range int64(100) {
-		for _, err := range p.eng.Scan(
+		for row, err := range p.eng.Scan(
 			context.Background(),
 			engine.Range{Table: engine.Held, Partition: format.HeldPartition("default", "c", era)},
 		) {
 			require.NoError(p.t, err)
-			n++
+			if replica == "" || row.Clustering[0].Text == replica {
+				n++
+			}
 		}
 	}
 	return n
@@ -202,4 +207,41 @@ func TestAnotherReplicaTakesOver(t *testing.T) {
 	require.Len(t, st, 1)
 	require.Equal(t, "b", st[0].Elected)
 	require.Equal(t, int64(2), st[0].Elections, fmt.Sprint(st))
+}
+
+// TestHeldSamplesRaiseTheWatermark elects a replica whose last sample was held by a process that didn't know of the
+// election, and was stored after the takeover. If the replica sends nothing else, the term of the next replica must
+// start after this sample.
+func TestHeldSamplesRaiseTheWatermark(t *testing.T) {
+	p := newPairs(t, faultengine.Wrap(memory.New(), passAll), 2, nil)
+	status := func() *ha.ClusterStatus {
+		st := p.processes[0].replicas.Status("default")
+		return &st[0]
+	}
+	begun := p.now
+	require.NoError(t, p.send(0, "a", p.now, 0, "m"))
+	for status().Elected == "a" || status().State != "settled" {
+		require.Less(t, p.now.Sub(begun), 2*time.Minute)
+		require.NoError(t, p.send(0, "b", p.now.Add(200*time.Millisecond), 1, "m"))
+		require.NoError(t, p.send(1, "c", p.now.Add(500*time.Millisecond), 2, "m"))
+		p.now = p.now.Add(time.Second)
+		for _, process := range p.processes {
+			require.NoError(t, process.store.member.SendHeartbeat(t.Context()))
+		}
+		p.processes[0].replicas.RunPass(t.Context())
+	}
+	require.Equal(t, "b", status().Elected)
+	last := p.now
+	require.NoError(t, p.send(1, "b", last, 1, "m"))
+	require.Equal(t, 1, p.heldRowsOf("b"), "process 1 doesn't know of the election")
+	for range 12 { // b has stopped.
+		p.pass(5 * time.Second)
+		require.NoError(t, p.send(1, "c", p.now.Add(500*time.Millisecond), 2, "m"))
+	}
+	require.Zero(t, p.heldRowsOf("b"))
+	require.Equal(t, "c", status().Elected)
+	samples := p.samples(0, "m")
+	for i, at := range samples.T {
+		require.Equal(t, at > last.UnixMilli(), samples.V[i] == 2, "%v", time.UnixMilli(at).Sub(begun))
+	}
 }

@@ -345,3 +345,13 @@ func (c *cluster) recordDurable(ctx context.Context, epoch, minT, reach int64) e
 	c.acked, c.oldest = max(c.acked, reach), min(c.oldest, minT)
 	return nil
 }
+
+// recordReach records the reach of held samples of the elected replica that were stored. The watermark must include
+// them: if the replica sends no more samples, the next term starts there.
+func (c *cluster) recordReach(epoch, reach int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.election != nil && c.election.Epoch == epoch {
+		c.acked = max(c.acked, reach)
+	}
+}

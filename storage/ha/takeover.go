@@ -59,7 +59,7 @@ type takeover struct {
 	// added is true if samples were added and not committed.
 	added bool
 	done  []HeldID // rows that were added, or that have no samples to store
-	reach int64    // reach of the stored samples
+	reach int64    // reach of the elected replica's stored samples
 	// rows and samples count the stored rows and samples.
 	rows, samples int
 }
@@ -159,7 +159,7 @@ func (t *takeover) add(ctx context.Context, h HeldID, value []byte) (ok bool, er
 	}
 	t.rows++
 	t.samples += added.Samples
-	if added.Samples > 0 {
+	if added.Samples > 0 && h.Replica == elected {
 		t.reach = max(t.reach, about.Reach)
 	}
 	t.done = append(t.done, h)
@@ -182,6 +182,7 @@ func (t *takeover) commit(ctx context.Context) error {
 		return err
 	}
 	t.c.r.metrics.samples.WithLabelValues("taken").Add(float64(n))
+	t.c.recordReach(t.ch.Epoch, t.reach)
 	if err := t.c.r.env.Host.DeleteHeld(ctx, t.c.at, done); err != nil {
 		return err
 	}
