@@ -15,6 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/head"
 	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/panics"
+	"github.com/cassia-db/cassia/storage/seqs"
 )
 
 const (
@@ -83,22 +84,10 @@ type followedSlot struct {
 // readSealedRuns was last called.
 type followedStream struct {
 	head.Stream
-	progress     streamProgress
+	progress     seqs.StreamProgress
 	workedOff    sealedRuns
 	hasWorkedOff bool
 	looked       time.Time // when gaps were last read
-}
-
-// streamProgress records which numbers of a stream were read: all numbers below next, except those in gaps.
-type streamProgress struct {
-	next int64
-	gaps []gap
-}
-
-// gap is a range of numbers, including from and to, that were missing when a later number was read.
-type gap struct {
-	from, to int64
-	since    time.Time
 }
 
 // pendingPass is the pass that callers of catchUp wait for.
@@ -387,19 +376,19 @@ func (f *follower) addRow(
 	ctx context.Context, c *followedSlot, st *followedStream, r format.StageRow, value []byte, now time.Time,
 	alone bool,
 ) error {
-	if !st.progress.isUnread(r.Seq) {
+	if !st.progress.IsUnread(r.Seq) {
 		return nil
 	}
 	if back, err := f.hasReappeared(ctx, c, st, r); err != nil {
 		return err
 	} else if back {
-		st.progress.markRead(r.Seq, now)
+		st.progress.MarkRead(r.Seq, now)
 		return nil
 	}
 	d := c.decoder
 	err := d.Decode(ctx, &st.Stream, r, value, func() bool { return !alone })
 	if errors.Is(err, head.ErrUndefined) {
-		st.progress.addGap(r.Seq+1, now)
+		st.progress.AddGap(r.Seq+1, now)
 		return nil
 	}
 	if err == nil {
@@ -417,11 +406,11 @@ func (f *follower) addRow(
 		f.s.damage.RecordStaged(
 			damage.StagedAt{Slot: d.SlotPartition().Slot, Partition: d.SlotPartition().Partition, Row: r}, err,
 		)
-		st.progress.markRead(r.Seq, now)
+		st.progress.MarkRead(r.Seq, now)
 		return nil
 	}
 	c.orphans += d.Orphans()
-	st.progress.markRead(r.Seq, now)
+	st.progress.MarkRead(r.Seq, now)
 	return nil
 }
 
@@ -450,40 +439,4 @@ func (f *follower) releaseDefinitions(partition int) {
 		}
 		return now.Sub(c.touched) > 2*membership.TailTTL
 	})
-}
-
-// isUnread reports whether a number hasn't been read.
-func (p *streamProgress) isUnread(seq int64) bool {
-	return seq >= p.next || slices.ContainsFunc(p.gaps, func(g gap) bool { return seq >= g.from && seq <= g.to })
-}
-
-// markRead records that a number was read.
-func (p *streamProgress) markRead(seq int64, now time.Time) {
-	if seq >= p.next {
-		p.addGap(seq, now)
-		p.next = seq + 1
-		return
-	}
-	for i, g := range p.gaps {
-		if seq < g.from || seq > g.to {
-			continue
-		}
-		var rest []gap
-		if g.from < seq {
-			rest = append(rest, gap{g.from, seq - 1, g.since})
-		}
-		if seq < g.to {
-			rest = append(rest, gap{seq + 1, g.to, g.since})
-		}
-		p.gaps = slices.Replace(p.gaps, i, i+1, rest...)
-		return
-	}
-}
-
-// addGap adds a gap from next to to-1.
-func (p *streamProgress) addGap(to int64, now time.Time) {
-	if to > p.next {
-		p.gaps = append(p.gaps, gap{p.next, to - 1, now})
-		p.next = to
-	}
 }

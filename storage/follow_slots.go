@@ -96,14 +96,14 @@ func (f *follower) readStreams(
 		at := len(spans)
 		if awaited || begun.Sub(st.looked) >= gapInterval {
 			st.looked = begun
-			for _, g := range st.progress.gaps {
-				spans = append(spans, seqSpan{t.writer, g.from, g.to})
+			for _, g := range st.progress.Gaps {
+				spans = append(spans, seqSpan{t.writer, g.From, g.To})
 			}
 		}
 		slices.SortFunc(spans[at:], func(a, b seqSpan) int { return cmp.Compare(a.from, b.from) })
-		if t.seq >= st.progress.next {
+		if t.seq >= st.progress.Next {
 			c.touched = begun
-			spans = append(spans, seqSpan{t.writer, st.progress.next, format.MaxTime})
+			spans = append(spans, seqSpan{t.writer, st.progress.Next, format.MaxTime})
 		}
 	}
 	for _, together := range f.groupSpans(c, spans) {
@@ -113,14 +113,12 @@ func (f *follower) readStreams(
 	}
 	for _, t := range positions {
 		st := c.stream(t.writer)
-		if t.seq >= st.progress.next {
-			st.progress.addGap(t.seq+1, begun)
+		if t.seq >= st.progress.Next {
+			st.progress.AddGap(t.seq+1, begun)
 		}
 		// A gap is removed only after it was read, so that each gap is read at least once even after a long pause.
 		if st.looked.Equal(begun) {
-			st.progress.gaps = slices.DeleteFunc(
-				st.progress.gaps, func(g gap) bool { return begun.Sub(g.since) > gapTTL },
-			)
+			st.progress.RemoveGaps(begun.Add(-gapTTL))
 		}
 		st.PruneEpochs()
 	}

@@ -7,58 +7,42 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/ha"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// endFinder receives the samples of a held row before heldSink does. It collects the series with samples that precede
-// the term and may be stored. findEnds must be called for these series.
-type endFinder struct {
-	heldSink
-	found map[format.SeriesID]*Series
-}
+// endFinder receives a held row before heldSink does. It collects the row's series, for findEnds.
+type endFinder struct{ heldSink }
 
-func (f *endFinder) add(ref uint32, at int64) error {
-	s, err := f.seriesOf(ref)
-	if err != nil || f.dispositionOf(ref, s, at) != ha.HoldSample {
-		return err
-	}
-	if f.found == nil {
-		f.found = map[format.SeriesID]*Series{}
-	}
-	f.found[s.ID()] = s
-	return nil
-}
+func (f *endFinder) Float(uint32, int64, int64, uint64) error { return nil }
+func (f *endFinder) Histogram(uint32, int64, []byte) error    { return nil }
+func (f *endFinder) Exemplar(uint32, int64, []byte) error     { return nil }
 
-func (f *endFinder) Float(ref uint32, at, _ int64, _ uint64) error  { return f.add(ref, at) }
-func (f *endFinder) Histogram(ref uint32, at int64, _ []byte) error { return f.add(ref, at) }
-func (f *endFinder) Exemplar(uint32, int64, []byte) error           { return nil }
-
-// findEnds adds the ends of series to w.ends: the max timestamp of the series' samples, sealed or not, up to
-// row.FromMS. It omits samples that are older than the margin, because no held sample is compared with them. If some of
-// the samples can't be read, the end is row.FromMS. Ends that are already known are kept, so that they don't include
-// held samples that were stored since.
+// findEnds adds the ends of series to w.ends. The end of a series is the max timestamp of its samples, sealed or not, up
+// to row.FromMS. Samples that are older than the margin may be omitted, because no held sample is compared with them. If
+// some of the samples can't be read, the end is row.FromMS. Ends that are already known are kept, so that they don't
+// include held samples that were stored since. findEnds changes the slice, and ignores nil.
 //
 // A sample that was deleted also counts: it was stored, so a held sample with an earlier timestamp is covered.
 //
 // Invariant I4: the head is read first, then the commit records, then the rows. So samples that are sealed concurrently
 // are found.
-func (w *heldWriter) findEnds(ctx context.Context, found map[format.SeriesID]*Series, row *ha.HeldSamples) error {
+func (w *heldWriter) findEnds(ctx context.Context, series []*Series, row *ha.HeldSamples) error {
 	ends := map[format.SeriesID]int64{}
-	var series []*Series
-	for id, s := range found {
-		if _, known := w.ends[id]; !known {
-			ends[id] = w.s.head.MaxTimeUntil(s, row.FromMS, row.MarginMS)
-			series = append(series, s)
+	series = slices.DeleteFunc(series, func(s *Series) bool {
+		if s == nil {
+			return true
 		}
-	}
-	if len(series) == 0 {
-		return nil
-	}
-	for slot := w.s.period.SlotOf(row.FromMS - row.MarginMS + 1); slot <= w.s.period.SlotOf(row.FromMS); slot++ {
+		_, known := w.ends[s.ID()]
+		if !known {
+			ends[s.ID()] = w.s.head.MaxTimeUntil(s, row.FromMS, row.MarginMS)
+		}
+		return known
+	})
+	first, last := w.s.period.SlotOf(row.FromMS-row.MarginMS+1), w.s.period.SlotOf(row.FromMS)
+	for slot := first; slot <= last && len(series) > 0; slot++ {
 		err := w.findSealedEnds(ctx, slot, series, row, ends)
 		if errors.Is(err, engine.ErrCorrupt) {
 			w.s.opts.Logger.Warn("can't read which samples were stored before another replica was elected; its samples "+
@@ -99,41 +83,13 @@ func (w *heldWriter) findSealedEnds(
 			return err
 		}
 		for key, chunks := range found {
-			end := ends[key.series]
 			if chunks.unread {
-				end = row.FromMS
+				ends[key.series] = row.FromMS
 			}
 			for _, value := range chunks.values {
-				end = max(end, chunkEnd(value, row.FromMS, row.MarginMS))
+				ends[key.series] = max(ends[key.series], format.RawChunkEnd(value, row.FromMS, row.MarginMS))
 			}
-			ends[key.series] = end
 		}
 	}
 	return nil
-}
-
-// chunkEnd returns the max timestamp ≤ at of a raw chunk's samples, or a timestamp ≤ at-margin if there are none within
-// margin before at. It returns at if the chunk is corrupt.
-func chunkEnd(value []byte, at, margin int64) int64 {
-	raw, err := format.ParseRawChunk(value)
-	if err != nil {
-		return at
-	}
-	if len(raw.Data) == 0 { // Its samples were removed.
-		return at - margin
-	}
-	info, err := chunk.Header(raw.Data)
-	switch {
-	case err != nil:
-		return at
-	case info.MinT > at:
-		return at - margin
-	case info.MaxT <= at:
-		return info.MaxT
-	}
-	var samples chunk.Samples
-	if err := chunk.Decode(raw.Data, &samples); err != nil {
-		return at
-	}
-	return max(at-margin, samples.MaxTimeUntil(at))
 }

@@ -114,27 +114,19 @@ func (w *heldWriter) Add(ctx context.Context, row ha.HeldSamples) (added ha.Adde
 		return added, err
 	}
 	sink := heldSink{w: w, row: &row, hiding: hiding}
-	blob, malformed := row.Value.Unpack()
-	if malformed == nil && w.whole && row.Value.MinT <= row.FromMS {
-		find := endFinder{heldSink: heldSink{w: w, row: &row, hiding: hiding}}
-		if malformed = walkHeld(blob, &find); malformed == nil {
-			if err := w.findEnds(ctx, find.found, &row); err != nil {
+	var malformed error
+	if w.whole && row.Value.MinT <= row.FromMS {
+		find := endFinder{sink}
+		if malformed = row.Value.Walk(&find); malformed == nil {
+			if err := w.findEnds(ctx, find.series, &row); err != nil {
 				return added, err
 			}
 		}
 	}
 	if malformed == nil {
-		malformed = walkHeld(blob, &sink)
+		malformed = row.Value.Walk(&sink)
 	}
 	return ha.Added{Samples: sink.taken, Full: w.batch.bytes >= takeoverBytes, Malformed: malformed}, nil
-}
-
-func walkHeld(blob []byte, sink format.BlobSink) error {
-	var reader format.BlobReader
-	if err := reader.Open(blob); err != nil {
-		return err
-	}
-	return reader.Walk(sink)
 }
 
 // Commit makes the batch durable. It returns an error if so much time has passed since Prepare that deletes may have
@@ -201,18 +193,15 @@ func (k *heldSink) dispositionOf(ref uint32, s *Series, at int64) ha.Disposition
 // countIfStored reports whether a sample is to be stored. It counts the samples for which it returns true.
 func (k *heldSink) countIfStored(ref uint32, s *Series, at int64) bool {
 	disposition := k.dispositionOf(ref, s, at)
-	stored := disposition == ha.StoreSample || disposition == ha.HoldSample && k.isAfterEnd(s, at)
+	stored := disposition == ha.StoreSample
+	if disposition == ha.HoldSample {
+		end, known := k.w.ends[s.ID()]
+		stored = known && at > end
+	}
 	if stored {
 		k.taken++
 	}
 	return stored
-}
-
-// isAfterEnd reports whether a sample is known to be newer than the samples of its series that were stored before the
-// takeover.
-func (k *heldSink) isAfterEnd(s *Series, at int64) bool {
-	end, known := k.w.ends[s.ID()]
-	return known && at > end
 }
 
 func (k *heldSink) Float(ref uint32, at, st int64, v uint64) error {

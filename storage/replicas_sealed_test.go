@@ -3,14 +3,12 @@ package storage
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
@@ -251,25 +249,6 @@ func TestTakeoverWithUnreadableSamples(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestChunkEnd(t *testing.T) {
-	t.Parallel()
-	var samples chunk.Samples
-	for _, at := range []int64{100, 200, 300} {
-		samples.AppendFloat(at, 0, 1)
-	}
-	value := format.AppendRawChunk(nil, format.RawChunk{Data: chunk.AppendChunk(nil, &samples)})
-	for at, want := range map[int64]int64{1000: 300, 300: 300, 299: 200, 200: 200, 199: 100, 100: 100} {
-		require.Equal(t, want, chunkEnd(value, at, 1000), at)
-	}
-	require.Equal(t, int64(0), chunkEnd(value, 50, 50), "no sample is that old")
-	require.Equal(t, int64(250), chunkEnd(value, 260, 10), "older samples don't matter")
-	require.Equal(t, int64(0), chunkEnd(format.AppendRawChunk(nil, format.RawChunk{}), 50, 50), "cleaned")
-	damaged := slices.Clone(value)
-	damaged[len(damaged)-1] ^= 1
-	require.Equal(t, int64(250), chunkEnd(damaged, 250, 100))
-	require.Equal(t, int64(250), chunkEnd(value[:3], 250, 100))
 }
 
 // TestTakeoverAfterRegularSeal is TestTakeoverAfterSeal with a failover timeout that is longer than the grace period of

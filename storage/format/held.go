@@ -128,3 +128,16 @@ func (v *HeldValue) Unpack() ([]byte, error) {
 	}
 	return blob, nil
 }
+
+// Walk unpacks the blob and passes its records to sink: see BlobReader.Walk.
+func (v *HeldValue) Walk(sink BlobSink) error {
+	blob, err := v.Unpack()
+	if err != nil {
+		return err
+	}
+	var reader BlobReader
+	if err := reader.Open(blob); err != nil {
+		return err
+	}
+	return reader.Walk(sink)
+}

@@ -172,3 +172,29 @@ func RowVersion(value []byte) string {
 	sum := sha256.Sum256(value)
 	return string(sum[:engine.IDLen])
 }
+
+// RawChunkEnd returns the max timestamp ≤ at of a raw chunk's samples, or a timestamp ≤ at-margin if there are none within
+// margin before at. It returns at if the chunk is corrupt.
+func RawChunkEnd(value []byte, at, margin int64) int64 {
+	raw, err := ParseRawChunk(value)
+	if err != nil {
+		return at
+	}
+	if len(raw.Data) == 0 { // Its samples were removed.
+		return at - margin
+	}
+	info, err := chunk.Header(raw.Data)
+	switch {
+	case err != nil:
+		return at
+	case info.MinT > at:
+		return at - margin
+	case info.MaxT <= at:
+		return info.MaxT
+	}
+	var samples chunk.Samples
+	if err := chunk.Decode(raw.Data, &samples); err != nil {
+		return at
+	}
+	return max(at-margin, samples.MaxTimeUntil(at))
+}
