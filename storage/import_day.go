@@ -272,7 +272,7 @@ func (d *importDay) writeRows(list []*importedDay) error {
 	g, ctx := errgroup.WithContext(d.ctx)
 	workers := make([]*importWorker, min(len(pieces), runtime.GOMAXPROCS(0)))
 	for i := range workers {
-		w := newImportWorker(ctx, d)
+		w := &importWorker{importDay: d, roller: d.roller(ctx), slots: map[int64]*slotSealer{}}
 		workers[i] = w
 		g.Go(panics.WrapError("importing", func() error {
 			for {

@@ -1,8 +1,6 @@
 package storage
 
 import (
-	"context"
-
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -16,10 +14,6 @@ type importWorker struct {
 	// brought is the number of samples in all pieces so far. bytes is the size of the series whose rollups haven't been
 	// computed yet.
 	brought, bytes int
-}
-
-func newImportWorker(ctx context.Context, d *importDay) *importWorker {
-	return &importWorker{importDay: d, roller: d.roller(ctx), slots: map[int64]*slotSealer{}}
 }
 
 // sealerOf returns the sealer of a slot.

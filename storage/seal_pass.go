@@ -46,11 +46,6 @@ type sealedWork struct {
 	stats SealStats
 }
 
-// hasSamples reports whether the slot has anything to seal.
-func (w *sealedWork) hasSamples() bool {
-	return len(w.rows) > 0 || slices.ContainsFunc(w.gens, (*head.Generation).IsPartial)
-}
-
 func (p *sealPass) run() error {
 	begin := time.Now()
 	if p.s.caching != nil { // Don't cache the sealed chunks that rollups read back.

@@ -31,7 +31,7 @@ func (p *sealPass) stagedByTenant() map[string][]stagedMetric {
 	var of *head.TenantMetric
 	var m *stagedMetric
 	for _, w := range p.works {
-		if !w.hasSamples() {
+		if len(w.rows) == 0 && !slices.ContainsFunc(w.gens, (*head.Generation).IsPartial) { // nothing to seal
 			continue
 		}
 		for _, g := range w.gens {
