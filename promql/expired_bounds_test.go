@@ -261,7 +261,7 @@ func (s *boundedSeries) offByBuckets(fn string, v view, at int64) (float64, bool
 	case "irate":
 		return b.rise / (s.every / 1000), true
 	case "deriv":
-		return min(b.spread*b.slope, 3*b.spread/v.sampled), true
+		return min(b.spread*b.slope, 3*b.spread/max(1e-3, v.sampled)), true // A single sample has no slope.
 	case "predict_linear":
 		return b.spread * b.slope * math.Abs(float64(at)/1000+60-b.mean), true
 	}
