@@ -121,8 +121,8 @@ func (b *Buckets) shareSteps(first int, column []uint32, want, have int64) {
 }
 
 // shareValue distributes missing among the pieces if it exceeds the rounding error slack, in proportion to their resets
-// or, if there are none, their samples. If missing is infinite because the bucket's
-// value is, the piece with the most of them gets it.
+// or, if there are none, their samples. If missing is infinite because the bucket's value is, the piece with the most of
+// them gets it.
 func (b *Buckets) shareValue(first int, column []float64, by []uint32, missing, slack float64) {
 	if !(math.Abs(missing) > slack) {
 		return
