@@ -69,8 +69,7 @@
 //	                            └─► of another replica, before: dropped
 //	the elected replica stops sending ─► another is elected ─► its process takes over the held samples: committer
 //
-// package ha: commit.go, election.go, pass.go, takeover.go; batch_split.go, held_writer.go,
-// held_ends.go
+// package ha: commit.go, election.go, pass.go, takeover.go; batch_split.go, held_writer.go, held_ends.go
 //
 // # Several processes
 //
