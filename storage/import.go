@@ -166,8 +166,8 @@ func (s *Store) Import(ctx context.Context, tenant string, list []ImportedSeries
 
 // ImportBuckets is like Import, for aggregates of another system. It adds each bucket to the rollups of the bucket's
 // width and to coarser rollups, unless finer rows are stored for the bucket's time; see ImportStats.TooCoarse. A stored
-// bucket is only extended by buckets that are older or newer than all its samples, see rollup.Extend. If a
-// series has buckets of both widths, the 5m buckets are stored first.
+// bucket is only extended by buckets that are older or newer than all its samples, see rollup.Extend. If a series has
+// buckets of both widths, the 5m buckets are stored first.
 func (s *Store) ImportBuckets(ctx context.Context, tenant string, list []ImportedBuckets) (ImportStats, error) {
 	return s.importDays(ctx, tenant, func(m *importing) error {
 		for i := range list {

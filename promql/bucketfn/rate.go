@@ -141,9 +141,9 @@ func sameLayout(a, b *histogram.FloatHistogram) bool {
 }
 
 // riseOfHistograms returns the increase over the buckets [lo, hi) of count histograms. If the histograms start inside
-// the window (see Slope.Factor for sinceStart), it is the increase from zero. It returns nil if the histograms can't be added. needsSamples is set if the
-// increase can be computed only from samples, because it depends on the order in which corrections are added or on the
-// counts of gauges.
+// the window (see Slope.Factor for sinceStart), it is the increase from zero. It returns nil if the histograms can't be
+// added. needsSamples is set if the increase can be computed only from samples, because it depends on the order in which
+// corrections are added or on the counts of gauges.
 func (e *Evaluator) riseOfHistograms(b *rollup.Buckets, lo, hi int, count uint64, sinceStart int64, counter bool,
 	out *Result) (rise *histogram.FloatHistogram, needsSamples bool) {
 	first := b.Histograms[lo].First

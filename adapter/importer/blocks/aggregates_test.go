@@ -298,7 +298,7 @@ func TestDownsampledBlocks(t *testing.T) {
 	}
 }
 
-// TestSelectedAggregates reads blocks in two parts that meet within a window, between windows and at a time stamp. Each
+// TestSelectedAggregates reads blocks in two parts that meet within a window, between windows and at a timestamp. Each
 // window must be in exactly one part.
 func TestSelectedAggregates(t *testing.T) {
 	samples := thanosCourse("counter")

@@ -259,7 +259,7 @@ func (c *cutter) samples(minT, maxT int64, first bool, g group, m *merge, ls lab
 	return nil
 }
 
-// buckets adds a day of the current series' aggregates to the batch. It selects a window by its time stamp, so that each
+// buckets adds a day of the current series' aggregates to the batch. It selects a window by its timestamp, so that each
 // window is in exactly one of multiple imports of consecutive time ranges.
 func (c *cutter) buckets(day int64, g group, m *merge, ls labels.Labels) error {
 	sel := &c.s.opts.Selection
