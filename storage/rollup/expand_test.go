@@ -253,6 +253,29 @@ func TestPiecesAddUpToTheirBucket(t *testing.T) {
 	}
 }
 
+// TestPiecesOfAFiniteIncrease requires that the pieces of a bucket whose increase is finite have a finite increase,
+// although there are infinite values and the first and the last value aren't known.
+func TestPiecesOfAFiniteIncrease(t *testing.T) {
+	inf, nan := math.Inf(1), math.NaN()
+	var in chunk.Samples
+	for k, v := range []float64{nan, 3, -inf, inf, inf, inf, nan} {
+		in.AppendFloat(int64(k+1)*1000, 0, v)
+	}
+	b := bucketOf(t, &in)
+	require.Equal(t, []float64{3}, b.Correction)
+	var x Expander
+	for edge := int64(2000); edge < 7000; edge += 1000 {
+		var pieces Buckets
+		x.Cut(&pieces, b, []int64{edge})
+		require.Equal(t, 2, pieces.Len())
+		sum := pieces.Correction[0] + pieces.Correction[1]
+		if pieces.First[1] < pieces.Last[0] {
+			sum += pieces.Last[0]
+		}
+		require.Equal(t, 3.0, sum, "edge %d", edge)
+	}
+}
+
 // TestExpandOddValues requires that NaN and infinite values remain the first, last, min and max, and that there are at
 // most as many resets.
 func TestExpandOddValues(t *testing.T) {

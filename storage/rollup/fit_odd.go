@@ -3,6 +3,8 @@ package rollup
 import (
 	"math"
 	"slices"
+
+	"github.com/cassia-db/cassia/storage/chunk"
 )
 
 // setOddCourse sets values with the first, last, min and max, the rises and falls and, if possible, the correction of
@@ -19,6 +21,9 @@ func (x *fit) setOddCourse() bool {
 	firsts, lasts := []float64{e.first}, []float64{e.last}
 	if math.IsNaN(e.first) {
 		firsts = []float64{e.least, e.greatest}
+		if e.falls == 1 && e.correction > e.least && e.correction < e.greatest {
+			firsts = append(firsts, e.correction) // It may be the value before the only fall.
+		}
 	}
 	if math.IsNaN(e.last) {
 		lasts = []float64{e.greatest, e.least}
@@ -101,8 +106,8 @@ func (x *fit) setWithGaps(g gaps, first, last float64) bool {
 	return x.hasSteps() && slices.Contains(all, e.least) && slices.Contains(all, e.greatest)
 }
 
-// setWithoutNaN sets x.v to values with the given first, last, min, max, rises and falls. None is NaN. If
-// possible, they also have the correction if corrected is set.
+// setWithoutNaN sets x.v to values with the given first, last, min, max, rises and falls. None is NaN. If possible, they
+// also have the correction if corrected is set.
 func (x *fit) setWithoutNaN(corrected bool) bool {
 	e := x.e
 	if e.n <= 2 || e.rises+e.falls == 0 {
@@ -121,22 +126,30 @@ func (x *fit) setWithoutNaN(corrected bool) bool {
 	x.e.least, x.e.greatest = 0, 1
 	x.e.first, x.e.last = scale.rank(e.first), scale.rank(e.last)
 	for _, height := range oddHeights {
-		x.e.sum, x.e.low, x.e.correction = float64(e.n)*math.Abs(height), 0, float64(e.falls)*(math.Abs(height)+1)/2
-		if x.searches--; x.searches < 0 || !x.isPossible() || !x.setOutline() {
-			return false
-		}
-		x.target.anyCorrection, x.target.anySum = true, height < 0
-		if !x.searchAll() {
-			continue
-		}
-		for k, v := range x.v {
-			x.v[k] = scale.value(v)
-		}
-		if x.hasSteps() {
-			return true
+		x.e.correction = float64(e.falls) * (math.Abs(height) + 1) / 2
+		if x.searchHeight(height, true) {
+			for k, v := range x.v {
+				x.v[k] = scale.value(v)
+			}
+			if x.hasSteps() {
+				return true
+			}
 		}
 	}
 	return false
+}
+
+// searchHeight searches for a course whose mean is at a fraction of the range of values, see oddHeights. It uses up one
+// of the searches, and returns false if none is left.
+func (x *fit) searchHeight(height float64, anyCorrection bool) bool {
+	e := &x.e
+	e.sum, e.low = float64(e.n)*(e.least+math.Abs(height)*(e.greatest-e.least)), 0
+	if !x.isPossible() || !x.setOutline() || x.searches == 0 {
+		return false
+	}
+	x.searches--
+	x.target.anyCorrection, x.target.anySum = anyCorrection, height < 0
+	return x.searchAll()
 }
 
 // setCorrected sets x.v to values that also have the correction, and reports whether it found them. If the min is -Inf,
@@ -157,12 +170,7 @@ func (x *fit) setCorrected() bool {
 		return false
 	}
 	for _, height := range oddHeights {
-		e.sum, e.low = float64(e.n)*(e.least+math.Abs(height)*(e.greatest-e.least)), 0
-		if x.searches--; x.searches < 0 || !x.isPossible() || !x.setOutline() {
-			return false
-		}
-		x.target.anySum = height < 0
-		if x.searchAll() && x.hasSteps() {
+		if x.searchHeight(height, false) && x.hasSteps() {
 			for k, v := range x.v {
 				if v == e.least {
 					x.v[k] = least
@@ -368,23 +376,8 @@ func (x *fit) closeTo(limit, v float64) float64 {
 	if linear := limit*(1-1.0/64) + v/64; !x.byOrder && isFinite(linear) {
 		return linear
 	}
-	at, from := orderOf(limit), orderOf(v)
-	return valueAt(at + from/64 - at/64)
-}
-
-// orderOf returns the index of a value in the order of float64s, and valueAt its inverse.
-func orderOf(v float64) int64 {
-	if bits := int64(math.Float64bits(v)); bits >= 0 {
-		return bits
-	}
-	return -int64(math.Float64bits(-v))
-}
-
-func valueAt(order int64) float64 {
-	if order < 0 {
-		return -math.Float64frombits(uint64(-order))
-	}
-	return math.Float64frombits(uint64(order))
+	at, from := chunk.OrderedBits(limit), chunk.OrderedBits(v)
+	return chunk.FromOrderedBits(at + from/64 - at/64)
 }
 
 // scale maps values to ranks from 0 to 1, evenly between known values. A course of ranks has the right rises and falls

@@ -36,9 +36,12 @@ func (b *Buckets) addUp(first int, whole *Buckets, i int) {
 		slack = 0
 	}
 	b.shareValue(
-		first, b.Correction, b.Resets, whole.Correction[i]-between.correction.total()-all.correction.total(), slack,
+		first, b.Correction, b.Resets, whole.Correction[i],
+		whole.Correction[i]-between.correction.total()-all.correction.total(), slack,
 	)
-	b.shareValue(first, b.Sum, b.Resets, whole.Sum[i]+whole.SumLow[i]-all.sum.total(), slack)
+	b.shareValue(
+		first, b.Sum, b.Resets, whole.Sum[i]+whole.SumLow[i], whole.Sum[i]+whole.SumLow[i]-all.sum.total(), slack,
+	)
 	b.addWhole(first, whole, i)
 }
 
@@ -120,11 +123,11 @@ func (b *Buckets) shareSteps(first int, column []uint32, want, have int64) {
 	}
 }
 
-// shareValue distributes missing among the pieces if it exceeds the rounding error slack, in proportion to their resets
-// or, if there are none, their samples. If missing is infinite because the bucket's value is, the piece with the most of
-// them gets it.
-func (b *Buckets) shareValue(first int, column []float64, by []uint32, missing, slack float64) {
-	if !(math.Abs(missing) > slack) {
+// shareValue distributes missing, a part of the bucket's value whole, among the pieces if it exceeds the rounding error
+// slack. It does so in proportion to their resets or, if there are none, their samples. If missing is infinite because
+// whole is, the piece with the most of them gets it. If only the pieces are infinite, nothing can be distributed.
+func (b *Buckets) shareValue(first int, column []float64, by []uint32, whole, missing, slack float64) {
+	if !(math.Abs(missing) > slack) || isFinite(whole) && !isFinite(missing) {
 		return
 	}
 	total := 0.0
@@ -184,7 +187,7 @@ func (b *Buckets) addUpStarts(first int, whole *Buckets, i int) {
 		if !areFinite(slack) {
 			slack = 0
 		}
-		b.shareValue(first, b.StartCorrection, b.StartResets,
+		b.shareValue(first, b.StartCorrection, b.StartResets, whole.StartCorrection[i],
 			whole.StartCorrection[i]-between.correction.total()-all.correction.total(), slack)
 	}
 }
