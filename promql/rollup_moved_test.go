@@ -517,9 +517,21 @@ func (m *movedFragment) strange() map[uint64]bool {
 	ofLines := m.function == "deriv" || m.function == "predict_linear"
 	ofMoments := ofLines || m.function == "stddev_over_time" || m.function == "stdvar_over_time"
 	for _, s := range m.d.truths {
-		if s.selected(m.candidate) && (s.strange || s.mayHint && (ofLines || m.keepsName()) || ofMoments && rollup.IsCounterName(s.labels.Get(labels.MetricName))) {
+		odd := m.function == "predict_linear" && s.labels.Get(labels.MetricName) == "odd" && m.predictsInside()
+		if s.selected(m.candidate) && (s.strange || odd || s.mayHint && (ofLines || m.keepsName()) || ofMoments && rollup.IsCounterName(s.labels.Get(labels.MetricName))) {
 			all[m.metric(s.labels).Hash()] = true
 		}
 	}
 	return all
+}
+
+// predictsInside reports whether evaluation times are inside their windows. Lines through infinite values then depend
+// on the times of these.
+func (m *movedFragment) predictsInside() bool {
+	for k := range m.edges.n {
+		if from, to := m.window(k); from+1 < m.eval.timeAt(k) && m.eval.timeAt(k) < to {
+			return true
+		}
+	}
+	return false
 }

@@ -54,7 +54,7 @@ func (r *regression) shiftTimes(by float64) {
 }
 
 // solve returns the slope of the line per second, and the line's value at the time at, in milliseconds. Both are NaN
-// unless all values are finite.
+// if any value isn't finite.
 func (r *regression) solve(at int64) (slope, value float64) {
 	sum := r.sum.high + r.sum.low
 	switch {
@@ -80,22 +80,35 @@ func (r *regression) isKnown() bool {
 	}
 }
 
+// dependsOnSides reports whether the value that Prometheus computes for the time at depends on the side of it on which
+// the infinite values are. Their products with the times relative to at enter, and are NaN in the end unless the window
+// (from, to] extends to both sides. It happens only where a negative offset or @ moves the window.
+func (r *regression) dependsOnSides(at, from, to int64) bool {
+	return (math.IsInf(r.min, 0) || math.IsInf(r.max, 0)) && from+1 < at && at < to
+}
+
 func evaluateDeriv(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
-	f.evaluateLines(b, w, out, func(l *regression, _ int) float64 {
+	f.evaluateLines(b, w, out, func(l *regression, _ int) (float64, bool) {
 		slope, _ := l.solve(l.base)
-		return slope
+		return slope, true
 	})
 }
 
 func evaluatePredictLinear(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
-	f.evaluateLines(b, w, out, func(l *regression, step int) float64 {
-		slope, value := l.solve(f.prediction.First + int64(step)*f.prediction.Step)
-		return slope*f.prediction.Seconds + value
+	f.evaluateLines(b, w, out, func(l *regression, step int) (float64, bool) {
+		at := f.prediction.First + int64(step)*f.prediction.Step
+		if from, to := w.Window(step); l.dependsOnSides(at, from, to) {
+			return 0, false
+		}
+		slope, value := l.solve(at)
+		return slope*f.prediction.Seconds + value, true
 	})
 }
 
+// evaluateLines computes the lines through the windows' samples. value returns the result for a line, or false if
+// samples are needed for it.
 func (e *Evaluator) evaluateLines(b *rollup.Buckets, w Windows, out *Result,
-	value func(l *regression, step int) float64) {
+	value func(l *regression, step int) (float64, bool)) {
 	e.lines = e.lines[:0]
 	for i := range b.End {
 		e.lines = append(e.lines, newRegression(b, i))
@@ -128,10 +141,12 @@ func (e *Evaluator) evaluateLines(b *rollup.Buckets, w Windows, out *Result,
 			l.add(e.missed.Join(e.missing, lo, hi), b.Wholes[0].First)
 		}
 		if l.isKnown() {
-			out.add(step, value(&l, step))
-		} else {
-			out.needsSamples(step)
+			if v, ok := value(&l, step); ok {
+				out.add(step, v)
+				return
+			}
 		}
+		out.needsSamples(step)
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	promengine "github.com/prometheus/prometheus/promql"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/promql/bucketfn"
@@ -171,3 +172,64 @@ func TestLinesOfCutBuckets(t *testing.T) {
 	}
 	require.Greater(t, compared, 200)
 }
+
+// TestPredictionsOfInfiniteValues requires that predict_linear over windows with infinite values is what Prometheus
+// computes, or is left to samples, wherever the evaluation time is. If it is inside the window, Prometheus' value may
+// be infinite instead of NaN.
+func TestPredictionsOfInfiniteValues(t *testing.T) {
+	infinite, left := 0, 0
+	for seed := range uint64(1000) {
+		r := rand.New(rand.NewPCG(seed, 80))
+		s := &chunk.Samples{}
+		for at := int64(60_000); at <= 3600_000; at += 60_000 {
+			v := r.NormFloat64()
+			switch r.IntN(40) {
+			case 0:
+				v = math.Inf(1)
+			case 1:
+				v = math.Inf(-1)
+			case 2:
+				v = math.NaN()
+			}
+			s.AppendFloat(at, 0, v)
+		}
+		var b rollup.Buckets
+		rollup.AppendStored(&b, s, "gauge", 300_000)
+		w := bucketfn.Windows{First: 900_000, Step: 900_000, Steps: 4, Span: 900_000}
+		later := oneOf(r, -1000_000, -900_000, -899_999, -450_000, -60_000, -1, 0, 1, 60_000) // than the right edge
+		f := bucketfn.New("predict_linear")
+		f.SetPrediction(bucketfn.Prediction{First: w.First + later, Step: w.Step, Seconds: 6})
+		var out bucketfn.Result
+		f.Evaluate(&b, w, &out)
+		got := map[int]float64{}
+		for i, step := range out.Step {
+			got[int(step)] = out.Value[i]
+		}
+		for k := range w.Steps {
+			from, to := w.Window(k)
+			var floats []promengine.FPoint
+			for i, at := range s.T {
+				if from < at && at <= to {
+					floats = append(floats, promengine.FPoint{T: at, F: s.V[i]})
+				}
+			}
+			vector, _ := promengine.FunctionCalls["predict_linear"]([]promengine.Vector{{{F: 6}}},
+				promengine.Matrix{{Floats: floats}}, nil, &promengine.EvalNodeHelper{Ts: to + later})
+			want := vector[0].F
+			if v, ok := got[k]; ok {
+				require.True(t, math.IsNaN(v) && math.IsNaN(want) || math.Abs(v-want) <= 1e-9, "seed %d, step %d: %v, not %v",
+					seed, k, v, want)
+				continue
+			}
+			require.True(t, -900_000 < later && later < 0, "seed %d, step %d needs samples", seed, k)
+			left++
+			if math.IsInf(want, 0) {
+				infinite++
+			}
+		}
+	}
+	require.Greater(t, left, 200)
+	require.Greater(t, infinite, 10)
+}
+
+func oneOf(r *rand.Rand, of ...int64) int64 { return of[r.IntN(len(of))] }
