@@ -445,6 +445,10 @@ func (c *boundedContest) bounds(q boundedQuery, info stated, from, to int64) map
 		v := s.view(from, to, zones)
 		v.moving = info.moved+info.snapped > 0
 		b := bound{largest: v.all.largest() * float64(max(1, v.window.n)), n: 1}
+		if at := to + q.offset; q.fn == "deriv" || q.fn == "predict_linear" {
+			// Lines through samples that are close together, and far from the time of the prediction, round more.
+			b.largest = max(b.largest, s.points(from, to).MaxMagnitude(q.fn, float64(max(at-from, to-at))/1000+60))
+		}
 		if touched && (len(zones) > 0 || info.made && !q.exactly()) {
 			fn := strings.Replace(q.fn, "info", "rate", 1)
 			if len(zones) == 0 && !v.moving {

@@ -3,14 +3,17 @@ package promql
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
+	promengine "github.com/prometheus/prometheus/promql"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/promql/bucketfn"
+	"github.com/cassia-db/cassia/promql/bucketfn/bucketfntest"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine/memory"
@@ -132,6 +135,16 @@ func next(r *rand.Rand, kind string, value float64, i int, t int64) float64 {
 	default:
 		return value + float64(r.IntN(20))
 	}
+}
+
+// points returns the samples in (from, to].
+func (s *boundedSeries) points(from, to int64) (p bucketfntest.Points) {
+	lo, _ := slices.BinarySearch(s.t, from+1)
+	hi, _ := slices.BinarySearch(s.t, to+1)
+	for i := lo; i < hi; i++ {
+		p.Floats = append(p.Floats, promengine.FPoint{T: s.t[i], F: s.v[i]})
+	}
+	return p
 }
 
 // samples returns the series as a batch of samples.

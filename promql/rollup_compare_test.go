@@ -215,7 +215,8 @@ func (ts truths) bound(c candidate, metric labels.Labels, step int) float64 {
 
 // boundIn is bound for a window that was moved to (from, to].
 func (ts truths) boundIn(c candidate, metric labels.Labels, step int, from, to int64) float64 {
-	ahead := float64(c.eval.timeAt(step)-from) / 1000
+	at := c.eval.timeAt(step)
+	ahead := float64(max(at-from, to-at)) / 1000
 	if c.function == "predict_linear" {
 		ahead += math.Abs(c.scalars[0][0].F)
 	}
