@@ -217,8 +217,8 @@ func TestPredictionsOfInfiniteValues(t *testing.T) {
 				promengine.Matrix{{Floats: floats}}, nil, &promengine.EvalNodeHelper{Ts: to + later})
 			want := vector[0].F
 			if v, ok := got[k]; ok {
-				require.True(t, math.IsNaN(v) && math.IsNaN(want) || math.Abs(v-want) <= 1e-9, "seed %d, step %d: %v, not %v",
-					seed, k, v, want)
+				require.True(t, math.IsNaN(v) && math.IsNaN(want) || math.Abs(v-want) <= 1e-9,
+					"seed %d, step %d: %v, not %v", seed, k, v, want)
 				continue
 			}
 			require.True(t, -900_000 < later && later < 0, "seed %d, step %d needs samples", seed, k)
