@@ -23,6 +23,7 @@ func (p *process) startRules(ctx context.Context, evaluator *promql.Engine) (sto
 	o := ruler.DefaultOptions()
 	o.Sources = c.Sources
 	o.Interval = c.Interval
+	o.MaxBytes = p.c.RuleBytes()
 	o.ExternalLabels = c.ExternalLabels
 	o.ExternalURL = p.c.ExternalURL
 	o.Engine = evaluator

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/prometheus/rules"
 	"github.com/prometheus/prometheus/template"
 
+	"github.com/cassia-db/cassia/promql/ruler/alerttext"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -29,10 +30,6 @@ const (
 	// maxAlertTexts is the maximum size of labels and annotations of all alerts of a rule together, in bytes.
 	maxAlertTexts = 64 << 20
 )
-
-// errAlertTooLarge means that the labels or annotations of a rule's alerts would exceed the bounds. The rule then
-// creates no alerts.
-var errAlertTooLarge = errors.New("ruler: alert too large")
 
 // errNoEvaluation means that an alerting rule was evaluated without an evaluation in its context, so its alerts can't
 // be checked against the bounds.
@@ -52,14 +49,15 @@ type alertCheck struct {
 	url      *url.URL
 	// outer is the length of all values that templates may show, except for the values of the alert's sample.
 	outer int
-	work  workCounter
+	work  alerttext.WorkCounter
 }
 
-// checkAlerts returns an error that wraps errAlertTooLarge if the samples of a rule's expression would become alerts
-// that exceed the bounds. Templates whose results are certainly short are expanded only by Prometheus. All others are
-// expanded here first, in a bounded way.
+// checkAlerts returns an error that wraps alerttext.ErrTooLarge if the samples of a rule's expression would become
+// alerts that exceed the bounds. Templates whose results are certainly short are expanded only by Prometheus. All
+// others are expanded here first, in a bounded way. checkAlerts returns the error of admit, which it calls with the sizes of all
+// alerts together. If admit returns an error for estimated sizes, it is called again with exact ones.
 func (r *Ruler) checkAlerts(ctx context.Context, rule *rules.AlertingRule, found promengine.Vector,
-	at time.Time) error {
+	at time.Time, admit func(alertTexts) error) error {
 	external := r.externalURL(tenant.FromContext(ctx))
 	c := alertCheck{
 		r: r, ctx: ctx, url: external, rule: rule, at: at, maxValue: min(r.store.MaxLabelValue(tenant.FromContext(ctx)),
@@ -67,48 +65,60 @@ func (r *Ruler) checkAlerts(ctx context.Context, rule *rules.AlertingRule, found
 		external: r.o.ExternalLabels.Map(), outer: labelsTextLength(r.o.ExternalLabels) + len(external.String()),
 	}
 	for {
-		total := 0
+		texts := alertTexts{alerts: len(found)}
 		for i := range found {
-			n, err := c.alertSize(&found[i])
-			if err != nil {
+			if err := c.addAlert(&found[i], &texts); err != nil {
 				return err
 			}
-			total += n
 		}
-		switch {
-		case total <= maxAlertTexts:
-			return nil
-		case c.exact:
+		if texts.total() <= maxAlertTexts {
+			if err := admit(texts); err == nil || c.exact {
+				return err
+			}
+		} else if c.exact {
 			return fmt.Errorf(
-				"%w: the alerts of rule %q have %d bytes; the maximum is %d. Change its expression to return fewer series",
-				errAlertTooLarge, rule.Name(), total, maxAlertTexts,
+				"%w: the alerts of rule %q have %d bytes; the maximum is %d. Change its expression to return fewer "+
+					"series",
+				alerttext.ErrTooLarge, rule.Name(), texts.total(), maxAlertTexts,
 			)
 		}
-		c.exact = true // The sum consisted of estimates.
+		c.exact = true // The sums consisted of estimates.
 	}
 }
 
-// alertSize returns an upper bound of the size of the labels and annotations of a sample's alert, in bytes.
-func (c *alertCheck) alertSize(s *promengine.Sample) (total int, err error) {
+// addAlert adds an upper bound of the size of the labels and annotations of a sample's alert to texts.
+func (c *alertCheck) addAlert(s *promengine.Sample, texts *alertTexts) (err error) {
 	shown := c.outer + labelsTextLength(s.Metric)
 	if s.H != nil {
 		shown += histogramTextLength(s)
 	}
-	longest := ""
+	longest, total := "", 0
 	s.Metric.Range(func(l labels.Label) {
 		if total += len(l.Name) + len(l.Value); len(l.Value) > c.maxValue {
 			longest = l.Name
 		}
 	})
 	if longest != "" {
-		return 0, c.tooLargeError("label", longest, len(s.Metric.Get(longest)), c.maxValue)
+		return c.tooLargeError("label", longest, len(s.Metric.Get(longest)), c.maxValue)
 	}
 	if total, err = c.addSizes("label", c.rule.Labels(), s, shown, total+len(labels.AlertName)+len(c.rule.Name()),
 		c.maxValue, maxAlertLabels); err != nil {
-		return 0, err
+		return err
 	}
 	annotations, err := c.addSizes("annotation", c.rule.Annotations(), s, shown, 0, maxAnnotations, maxAnnotations)
-	return total + annotations, err
+	texts.labels = min(texts.labels+total, alerttext.Unbounded)
+	texts.annotations = min(texts.annotations+annotations, alerttext.Unbounded)
+	return err
+}
+
+// growthOf returns the growth of a text of an alert. It is computed once per text.
+func (r *Ruler) growthOf(text string) alerttext.Growth {
+	if known, ok := r.growths.Load(text); ok {
+		return known.(alerttext.Growth)
+	}
+	g := alerttext.GrowthOf(text)
+	r.growths.Store(text, g)
+	return g
 }
 
 // addSizes adds the sizes of all labels, or all annotations, to total. It returns an error if one label or annotation
@@ -119,9 +129,9 @@ func (c *alertCheck) addSizes(kind string, texts labels.Labels,
 	if !c.exact {
 		fits := true
 		texts.Range(func(l labels.Label) {
-			n := c.r.growthOf(l.Value).maxLength(shown)
+			n := c.r.growthOf(l.Value).MaxLength(shown)
 			fits = fits && n <= maxEach
-			estimated = min(estimated+len(l.Name)+n, unbounded)
+			estimated = min(estimated+len(l.Name)+n, alerttext.Unbounded)
 		})
 		if fits && estimated <= maxAll {
 			return estimated, nil
@@ -145,7 +155,7 @@ func (c *alertCheck) addSizes(kind string, texts labels.Labels,
 }
 
 func (c *alertCheck) tooLargeError(what, name string, n, most int) error {
-	return fmt.Errorf("%w: %s %q of rule %q: it has %d bytes; the maximum is %d", errAlertTooLarge, what, name,
+	return fmt.Errorf("%w: %s %q of rule %q: it has %d bytes; the maximum is %d", alerttext.ErrTooLarge, what, name,
 		c.rule.Name(), n, most)
 }
 
@@ -154,30 +164,35 @@ func (c *alertCheck) tooLargeError(what, name string, n, most int) error {
 func (c *alertCheck) expandedLength(text string, most int, s *promengine.Sample) (int, error) {
 	if !strings.Contains(text, "{{") {
 		if len(text) > most {
-			return 0, fmt.Errorf("%w: the text has more than %d bytes", errAlertTooLarge, most)
+			return 0, fmt.Errorf("%w: the text has more than %d bytes", alerttext.ErrTooLarge, most)
 		}
 		return len(text), nil
 	}
 	name := "__alert_" + c.rule.Name()
-	x := expansion{ctx: c.ctx, work: &c.work, maxLength: most}
-	bounded, err := x.boundTemplate(name, templateDefinitions+text)
+	t := evaluationOf(c.ctx)
+	if t == nil {
+		return 0, errNoEvaluation
+	}
+	defer t.finishTemplate()
+	x := alerttext.NewExpansion(c.ctx, &c.work, most, t.useQueried)
+	bounded, err := x.Bound(name, alerttext.Definitions+text)
 	if err != nil {
 		return len(err.Error()), nil // Prometheus replaces the text by the error.
 	}
 	data := template.AlertTemplateData(s.Metric.Map(), c.external, c.url.String(), *s)
 	tmpl := template.NewTemplateExpander(c.ctx, bounded, name, data, model.Time(timestamp.FromTime(c.at)),
-		x.countQuery(c.r.ruleQuery), c.url, nil)
-	tmpl.Funcs(x.functions())
+		x.CountQuery(c.r.ruleQuery), c.url, nil)
+	tmpl.Funcs(x.Functions())
 	_, err = tmpl.Expand()
 	switch {
 	case c.ctx.Err() != nil:
 		return 0, c.ctx.Err()
-	case x.refused != nil:
-		return 0, x.refused
+	case x.Refused() != nil:
+		return 0, x.Refused()
 	case err != nil:
 		return len(err.Error()), nil
 	}
-	return x.length, nil
+	return x.Length(), nil
 }
 
 // labelsTextLength returns the approximate length of the text of labels in bytes, for templates that show all labels.

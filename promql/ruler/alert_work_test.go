@@ -12,6 +12,8 @@ import (
 	"github.com/prometheus/prometheus/rules"
 	"github.com/prometheus/prometheus/template"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/promql/ruler/alerttext"
 )
 
 // within fails the test if a function that may hang hasn't returned after a minute.
@@ -58,14 +60,14 @@ func TestSharedValuesAreBounded(t *testing.T) {
 		`{{ match "a" (print .) }}`,
 	} {
 		t.Run(text, func(t *testing.T) {
-			x := expansion{ctx: t.Context(), work: &workCounter{}, maxLength: maxAnnotations}
-			bounded, err := x.boundTemplate("main", text)
+			x := alerttext.NewExpansion(t.Context(), &alerttext.WorkCounter{}, maxAnnotations, nil)
+			bounded, err := x.Bound("main", text)
 			require.NoError(t, err)
 			tmpl := template.NewTemplateExpander(t.Context(), bounded, "main", shared(13), model.Time(0), nil, nil, nil)
-			tmpl.Funcs(x.functions())
+			tmpl.Funcs(x.Functions())
 			within(t, func() { _, err = tmpl.Expand() })
-			require.ErrorIs(t, err, errAlertTooLarge)
-			require.EqualError(t, x.refused,
+			require.ErrorIs(t, err, alerttext.ErrTooLarge)
+			require.EqualError(t, x.Refused(),
 				"ruler: alert too large: a value in the template has more than 16777216 bytes")
 		})
 	}
@@ -114,6 +116,7 @@ func TestWorkOfTemplatesIsBounded(t *testing.T) {
 			r.file(withAlert(t, nil, map[string]string{"text": text}))
 			r.write(`odd{job="a"}`, 1)
 			p := r.process()
+			p.r.ledger.limit = 0 // The memory of the queried results has a lower bound.
 			query := p.r.query
 			p.r.query = func(ctx context.Context, q string, at time.Time) (promengine.Vector, error) {
 				if q == "many" {
@@ -123,7 +126,7 @@ func TestWorkOfTemplatesIsBounded(t *testing.T) {
 			}
 			within(t, func() { p.evaluate() })
 			for _, g := range p.groups {
-				require.ErrorIs(t, g.Rules()[1].LastError(), errAlertTooLarge)
+				require.ErrorIs(t, g.Rules()[1].LastError(), alerttext.ErrTooLarge)
 				require.Regexp(t,
 					"units of work|a value in the template has more than|a function in the template may create",
 					g.Rules()[1].LastError().Error())
@@ -143,7 +146,7 @@ func TestWorkIsBoundedTogether(t *testing.T) {
 	p := r.process()
 	within(t, func() { p.evaluate() })
 	for _, g := range p.groups {
-		require.ErrorIs(t, g.Rules()[1].LastError(), errAlertTooLarge)
+		require.ErrorIs(t, g.Rules()[1].LastError(), alerttext.ErrTooLarge)
 		require.ErrorContains(t, g.Rules()[1].LastError(),
 			"the templates of the rule's alerts need more than 134217728 units of work")
 	}
@@ -160,6 +163,7 @@ func TestExpansionsEndWithTheirContext(t *testing.T) {
 	for _, text := range []string{`{{ . }}`, `{{ len . }}`, `{{ match "a*" "b" }}`, `{{ reReplaceAll "a*" "b" "c" }}`,
 		`{{ toUpper "x" }}`, `{{ printf "x" }}`, `{{ range 10 }}{{ end }}`} {
 		ctx, cancel := contextOf(t)
+		ctx = (&evaluation{}).addToContext(ctx)
 		cancel()
 		c := alertCheck{r: p.r, ctx: ctx, at: r.now, url: p.r.externalURL(testTenant),
 			rule: rules.NewAlertingRule("a", nil, 0, 0, found[0].Metric, found[0].Metric, found[0].Metric, "", true,

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/cassia-db/cassia/promql/ruler/alerttext"
 	"github.com/cassia-db/cassia/storage/panics"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
@@ -112,7 +113,7 @@ func TestAlertsAreBounded(t *testing.T) {
 						continue
 					}
 					require.Equal(t, rules.HealthBad, rule.Health())
-					require.ErrorIs(t, rule.LastError(), errAlertTooLarge)
+					require.ErrorIs(t, rule.LastError(), alerttext.ErrTooLarge)
 					require.ErrorContains(t, rule.LastError(), c.told)
 					require.NotContains(t, rule.LastError().Error(), "\n")
 				}
@@ -137,7 +138,7 @@ func TestAlertsAreBoundedTogether(t *testing.T) {
 	p := r.process()
 	p.evaluate()
 	for _, g := range p.groups {
-		require.ErrorIs(t, g.Rules()[1].LastError(), errAlertTooLarge)
+		require.ErrorIs(t, g.Rules()[1].LastError(), alerttext.ErrTooLarge)
 		require.ErrorContains(t, g.Rules()[1].LastError(), `the alerts of rule "Odd" have`)
 		require.Equal(t, rules.HealthGood, g.Rules()[3].Health())
 	}
@@ -182,7 +183,7 @@ func TestBoundsOfTemplates(t *testing.T) {
 	for _, text := range templates {
 		data := template.AlertTemplateData(s.Metric.Map(), map[string]string{}, p.r.externalURL(testTenant).String(),
 			*s)
-		theirs, err := template.NewTemplateExpander(ctx, templateDefinitions+text, "__alert_a", data,
+		theirs, err := template.NewTemplateExpander(ctx, alerttext.Definitions+text, "__alert_a", data,
 			model.TimeFromUnixNano(r.now.UnixNano()), template.QueryFunc(p.r.ruleQuery), p.r.externalURL(testTenant),
 			nil).Expand()
 		if err != nil {
@@ -199,10 +200,10 @@ func TestBoundsOfTemplates(t *testing.T) {
 		}
 		require.LessOrEqual(
 			t, len(theirs),
-			p.r.growthOf(text).maxLength(labelsTextLength(s.Metric)+len(p.r.externalURL(testTenant).String())), text,
+			p.r.growthOf(text).MaxLength(labelsTextLength(s.Metric)+len(p.r.externalURL(testTenant).String())), text,
 		)
 	}
-	require.Less(t, p.r.growthOf(templates[3]).maxLength(1000), maxAnnotations,
+	require.Less(t, p.r.growthOf(templates[3]).MaxLength(1000), maxAnnotations,
 		"ordinary templates aren't expanded twice")
 }
 

@@ -7,6 +7,8 @@
 //	                                               │                          │ results     adapter.Appendable, which cmd passes in
 //	/api/v1/rules, /alerts ◄── Retriever ──────────┘                          └ alerts      notifier.Manager ─► Alertmanagers
 //
+// The memory of results and alerts is bounded: see ruleLedger. The texts of alerts are bounded by package alerttext.
+//
 // If multiple processes share a store, only the owner of the rules' lease evaluates rules. The lease ends when its
 // owner has sent no heartbeat for membership.LivenessTimeout. An owner that can't send heartbeats stops before that.
 // Two owners for a moment are harmless: both evaluate at the same times and store the same series, and an Alertmanager

@@ -44,6 +44,8 @@ func (r *Ruler) restoreFiring(ctx context.Context, g *rules.Group, at time.Time)
 }
 
 func (r *Ruler) restoreFiringOf(ctx context.Context, g *rules.Group, rule *rules.AlertingRule, at time.Time) error {
+	accountOf(ctx).adoptGroup(g)
+	defer accountOf(ctx).clearFound(0)
 	fired, err := r.firedAlerts(ctx, g, rule, at)
 	if err != nil || len(fired) == 0 {
 		return err
@@ -59,8 +61,11 @@ func (r *Ruler) restoreFiringOf(ctx context.Context, g *rules.Group, rule *rules
 		return err
 	}
 	for _, t := range times {
-		if _, err := rule.Eval((&evaluation{rule: rule}).addToContext(ctx), g.QueryOffset(), t, r.ruleQuery,
-			r.externalURL(tenant.FromContext(ctx)), 0); err != nil {
+		e := &evaluation{rule: rule, account: accountOf(ctx)}
+		_, err := rule.Eval(e.addToContext(ctx), g.QueryOffset(), t, r.ruleQuery,
+			r.externalURL(tenant.FromContext(ctx)), 0)
+		e.finishRule()
+		if err != nil {
 			return err
 		}
 		rule.ForEachActiveAlert(func(a *rules.Alert) {
@@ -76,6 +81,9 @@ func (r *Ruler) restoreFiringOf(ctx context.Context, g *rules.Group, rule *rules
 	}
 	return nil
 }
+
+// firedBytes is the size of an alert in the maps of firedAlerts, without the text of its labels, in bytes.
+const firedBytes = 160
 
 // firedAlert is a stored alert that fired.
 type firedAlert struct {
@@ -96,18 +104,24 @@ func (r *Ruler) firedAlerts(ctx context.Context, g *rules.Group, rule *rules.Ale
 		return labels.NewBuilder(ls).Del(labels.MetricName, alertStateLabel).Labels().String()
 	}
 	from := at.Add(-outageTolerance)
-	err := r.eachStoredSample(ctx, g, rule, from, at, 0, func(ls labels.Labels, t int64, v float64) {
+	err := r.eachStoredSample(ctx, g, rule, from, at, 0, func(ls labels.Labels, t int64, v float64) error {
 		to := since
 		if ls.Get(labels.MetricName) == alertsMetric {
 			if ls.Get(alertStateLabel) != rules.StateFiring.String() {
-				return
+				return nil
 			}
 			to = firing
 		}
 		key := drop(ls)
-		if l, ok := to[key]; !ok || t >= l.t {
+		l, ok := to[key]
+		if !ok || t >= l.t {
 			to[key] = last{t, v}
 		}
+		if ok {
+			return nil
+		}
+		// The key is also in the result.
+		return accountOf(ctx).addFound(textBytes(len(key)) + firedBytes)
 	})
 	if err != nil {
 		return nil, err

@@ -42,6 +42,10 @@ type manager struct {
 	// replaces or removes, and that must no longer be evaluated.
 	cancels  map[*rules.Group]context.CancelFunc
 	replaced map[*rules.Group]bool
+	// accounts are the accounts of the groups that have been evaluated. retired are the accounts of removed groups,
+	// with the timers that release them.
+	accounts map[string]*charges
+	retired  map[*charges]*time.Timer
 
 	// resuming waits for the goroutine that takes over groups before they are due. stopResuming cancels it.
 	resuming     sync.WaitGroup
@@ -54,6 +58,7 @@ func (r *Ruler) newEmptyManager(name string) *manager {
 		fresh: map[string]bool{}, done: map[string]time.Time{}, behind: map[string]bool{},
 		locks:   map[string]*sync.Mutex{},
 		cancels: map[*rules.Group]context.CancelFunc{}, replaced: map[*rules.Group]bool{},
+		accounts: map[string]*charges{}, retired: map[*charges]*time.Timer{},
 	}
 }
 
@@ -89,7 +94,7 @@ func (m *manager) options(ctx context.Context, log *slog.Logger, evaluations *ru
 	return &rules.ManagerOptions{
 		ExternalURL: m.r.externalURL(m.tenant), QueryFunc: m.r.ruleQuery, NotifyFunc: m.r.notifyFunc(m.tenant),
 		Context:    ctx,
-		Appendable: into, Queryable: m.r.o.Queryable, Logger: log, Metrics: evaluations,
+		Appendable: chargingAppendable{into}, Queryable: m.r.o.Queryable, Logger: log, Metrics: evaluations,
 		RuleConcurrencyController: ruleTracker{}, OutageTolerance: outageTolerance, ForGracePeriod: forGracePeriod,
 		ResendDelay: resendDelay,
 		GroupLoader: loader{func() ruleFiles { return m.files }, m.r.o.Parser}, Parser: m.r.o.Parser,
@@ -122,7 +127,63 @@ func (m *manager) update(files ruleFiles) error {
 	if err != nil {
 		return fmt.Errorf("ruler: tenant %s: %w", m.tenant, err)
 	}
+	m.retireAccounts()
 	return nil
+}
+
+// withAccount returns a context whose evaluations are charged to the account of a group.
+func (m *manager) withAccount(ctx context.Context, g *rules.Group) context.Context {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := rules.GroupKey(g.File(), g.Name())
+	a := m.accounts[key]
+	if a == nil {
+		a = m.r.ledger.newAccount()
+		m.accounts[key] = a
+	}
+	return withAccount(ctx, a)
+}
+
+// retireAccounts retires the accounts of groups that have been removed, and releases them when Prometheus has stored
+// the stale markers of these groups: after two intervals.
+func (m *manager) retireAccounts() {
+	current := map[string]bool{}
+	for _, g := range m.RuleGroups() {
+		current[rules.GroupKey(g.File(), g.Name())] = true
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for key, a := range m.accounts {
+		if current[key] {
+			continue
+		}
+		delete(m.accounts, key)
+		if a.group == nil {
+			continue
+		}
+		a.retire()
+		m.retired[a] = time.AfterFunc(2*a.group.Interval(), func() {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			delete(m.retired, a)
+			a.release()
+		})
+	}
+}
+
+// releaseAccounts releases the accounts of all groups.
+func (m *manager) releaseAccounts() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, a := range m.accounts {
+		a.release()
+	}
+	for a, timer := range m.retired {
+		timer.Stop()
+		a.release()
+	}
+	clear(m.accounts)
+	clear(m.retired)
 }
 
 // cancelReplaced cancels the evaluations of groups that an update to m.files replaces or removes. Otherwise Prometheus'
@@ -171,4 +232,5 @@ func (m *manager) stop() {
 	m.resuming.Wait()
 	m.Stop()
 	<-m.ended
+	m.releaseAccounts()
 }

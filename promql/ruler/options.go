@@ -48,6 +48,11 @@ type Options struct {
 	CatchUp      time.Duration
 	CatchUpTimes int
 
+	// MaxBytes is the maximum memory of the results and alerts that rules keep between evaluations, and of the results
+	// that are being stored, in bytes. A rule that needs more fails. Takeovers may in addition read results of other
+	// processes up to MaxBytes. 0: no bound. Default 256 MiB.
+	MaxBytes int64
+
 	// Now is the clock. Groups become due by the machine's clock instead, which Prometheus' manager uses.
 	Now        func() time.Time
 	Logger     *slog.Logger
@@ -58,8 +63,8 @@ type Options struct {
 func DefaultOptions() Options {
 	return Options{
 		Interval: time.Minute, LeaseInterval: 2 * time.Second, SettleTime: 10 * time.Second, CatchUp: 10 * time.Minute,
-		CatchUpTimes: 60,
-		Now:          time.Now, Logger: slog.New(slog.DiscardHandler),
+		CatchUpTimes: 60, MaxBytes: 256 << 20,
+		Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 	}
 }
 

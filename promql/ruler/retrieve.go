@@ -64,6 +64,23 @@ type view struct {
 	generation int
 	at         time.Time
 	groups     []*rules.Group
+	accounts   []*charges
+}
+
+// clear releases all views.
+func (v *views) clear() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, of := range v.byTenant {
+		of.release()
+	}
+	clear(v.byTenant)
+}
+
+func (v view) release() {
+	for _, a := range v.accounts {
+		a.release()
+	}
 }
 
 func (v *views) get(ctx context.Context, r *Ruler, name string, files ruleFiles, generation int,
@@ -85,7 +102,11 @@ func (v *views) get(ctx context.Context, r *Ruler, name string, files ruleFiles,
 	if !elsewhere { // This process or another one will evaluate soon.
 		return groups
 	}
+	made := view{generation: generation, at: now, groups: groups}
 	for _, g := range groups {
+		a := r.ledger.newAccount()
+		made.accounts = append(made.accounts, a)
+		ctx := withAccount(ctx, a)
 		at := g.EvalTimestamp(now.UnixNano())
 		since := at
 		if last, found, err := r.lastStored(ctx, g, at); err == nil && found {
@@ -95,13 +116,14 @@ func (v *views) get(ctx context.Context, r *Ruler, name string, files ruleFiles,
 		}
 		r.restoreFiring(ctx, g, since)
 		evaluateGroup(ctx, g, since, evaluateOnce, nil)
-		g.RestoreForState(since)
+		r.restoreForState(ctx, g, since)
 		evaluateGroup(ctx, g, at, rules.DefaultEvalIterationFunc, nil)
 	}
 	if v.byTenant == nil {
 		v.byTenant = map[string]view{}
 	}
-	v.byTenant[name] = view{generation, now, groups}
+	v.byTenant[name].release()
+	v.byTenant[name] = made
 	return groups
 }
 

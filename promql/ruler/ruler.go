@@ -25,7 +25,10 @@ type Ruler struct {
 	// query evaluates the queries of rules, see ruleQuery. growths caches the growth of the texts of alerts.
 	query   rules.QueryFunc
 	growths sync.Map
-	metrics metrics
+	ledger  ruleLedger
+	// readings holds an element per group that reads stored results.
+	readings chan struct{}
+	metrics  metrics
 	// evaluations are the metrics of Prometheus' managers, by tenant. They outlive the managers, so that counters
 	// continue after a takeover.
 	evaluations map[string]*rules.Metrics
@@ -59,7 +62,8 @@ func New(store *storage.Store, o Options) (*Ruler, error) {
 		return nil, err
 	}
 	r := &Ruler{o: o, store: store, files: files, query: rules.EngineQueryFunc(o.Engine, o.Queryable),
-		evaluations: map[string]*rules.Metrics{}}
+		evaluations: map[string]*rules.Metrics{}, ledger: ruleLedger{limit: o.MaxBytes},
+		readings: make(chan struct{}, maxReadings)}
 	if o.Shared {
 		r.owner = newOwner(store, o.Now)
 	}
@@ -74,6 +78,10 @@ func New(store *storage.Store, o Options) (*Ruler, error) {
 			}
 			return 0
 		})
+	f.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "cassia_rules_memory_bytes",
+		Help: "Estimated memory of the results and alerts of rules, in bytes.",
+	}, func() float64 { return float64(r.ledger.total()) })
 	r.metrics = metrics{
 		caughtUp: f.NewCounter(prometheus.CounterOpts{Name: "cassia_rules_caught_up_evaluations_total",
 			Help: "Rule group evaluations that were missed while no process evaluated rules, and were run later."}),
@@ -175,6 +183,7 @@ func (r *Ruler) releaseLease(ctx context.Context) {
 func (r *Ruler) start(ctx context.Context, log *slog.Logger) {
 	r.changing.Lock()
 	defer r.changing.Unlock()
+	r.views.clear()
 	running := map[string]*manager{}
 	for name, files := range r.files {
 		running[name] = r.newManager(ctx, name, files, log)

@@ -38,10 +38,11 @@ func (r *Ruler) lastStored(ctx context.Context, g *rules.Group, due time.Time) (
 	}
 	from, to := due.Add(-time.Duration(times)*g.Interval()), due
 	for _, rule := range g.Rules() {
-		err = r.eachStoredSample(ctx, g, rule, from, to, probeSeries, func(_ labels.Labels, t int64, _ float64) {
+		err = r.eachStoredSample(ctx, g, rule, from, to, probeSeries, func(_ labels.Labels, t int64, _ float64) error {
 			if slot, ok := slots[t]; ok && (!found || slot.After(last)) {
 				last, found = slot, true
 			}
+			return nil
 		})
 		if err != nil {
 			return time.Time{}, false, err
@@ -60,16 +61,23 @@ type leftoverSeries struct {
 }
 
 // findStored finds the results that a group's rules have already stored for the time at. An evaluation at this time
-// must not change them.
-func (m *manager) findStored(ctx context.Context, g *rules.Group, at time.Time) *storedResults {
+// must not change them. leftovers is true if their labels are needed. The memory is charged to the account of ctx as
+// found bytes.
+func (m *manager) findStored(ctx context.Context, g *rules.Group, at time.Time, leftovers bool) *storedResults {
+	account := accountOf(ctx)
 	s := &storedResults{existing: map[uint64]struct{}{}, series: map[uint64]struct{}{}}
 	for _, rule := range g.Rules() {
 		of := leftoverSeries{rule: rule}
-		err := m.r.eachStoredSample(ctx, g, rule, at, at, 0, func(ls labels.Labels, _ int64, v float64) {
-			s.existing[ls.Hash()] = struct{}{}
-			if !value.IsStaleNaN(v) {
+		err := m.r.eachStoredSample(ctx, g, rule, at, at, 0, func(ls labels.Labels, _ int64, v float64) error {
+			n := int64(2 * hashBytes)
+			if leftovers && !value.IsStaleNaN(v) {
+				bytes := leftoverBytes + textBytes(int(ls.ByteSize()))
+				n += bytes
+				s.leftoverBytes += bytes
 				of.series = append(of.series, ls)
 			}
+			s.existing[ls.Hash()] = struct{}{}
+			return account.addFound(n)
 		})
 		if err != nil {
 			g.Logger().Warn("can't read the previously stored results; rules continue without them", "at", at, "err",
@@ -106,16 +114,47 @@ func (m *manager) writeStaleMarkers(ctx context.Context, g *rules.Group, left []
 	}
 }
 
+// maxReadings is the maximum number of groups that read stored results at once. The memory of each reading is limited
+// by the bytes that a query may read.
+const maxReadings = 2
+
+// startReading waits until stored results may be read. Unless it returns the error of ctx, the caller must call done
+// after reading.
+func (r *Ruler) startReading(ctx context.Context) (done func(), err error) {
+	select {
+	case r.readings <- struct{}{}:
+		return func() { <-r.readings }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// restoreForState restores the time since which the alerts of a group have been active, at the time at.
+func (r *Ruler) restoreForState(ctx context.Context, g *rules.Group, at time.Time) {
+	done, err := r.startReading(ctx)
+	if err != nil {
+		return // The evaluation was canceled.
+	}
+	defer done()
+	g.RestoreForState(at)
+}
+
 // eachStoredSample calls tell with the samples that a rule has stored from one evaluation to another, both included. It
-// reads at most limit series per name, or all if limit is 0. The value of a histogram is 0.
+// reads at most limit series per name, or all if limit is 0. The value of a histogram is 0. It ends with the error of
+// tell.
 func (r *Ruler) eachStoredSample(
 	ctx context.Context, g *rules.Group, rule rules.Rule, from, to time.Time, limit int,
-	tell func(ls labels.Labels, t int64, v float64),
+	tell func(ls labels.Labels, t int64, v float64) error,
 ) error {
 	hints := &promstorage.SelectHints{
 		Start: timestamp.FromTime(from.Add(-g.QueryOffset())), End: timestamp.FromTime(to.Add(-g.QueryOffset())),
 		Limit: limit,
 	}
+	done, err := r.startReading(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
 	q, err := r.o.Queryable.Querier(hints.Start, hints.End)
 	if err != nil {
 		return err
@@ -131,7 +170,9 @@ func (r *Ruler) eachStoredSample(
 				if kind == chunkenc.ValFloat {
 					t, v = it.At()
 				}
-				tell(set.At().Labels(), t, v)
+				if err := tell(set.At().Labels(), t, v); err != nil {
+					return err
+				}
 			}
 			if err := it.Err(); err != nil {
 				return err
@@ -165,12 +206,18 @@ func resultMatchers(rule rules.Rule) [][]*labels.Matcher {
 	return all
 }
 
+// hashBytes is the size of a series in a set of storedResults, in bytes. leftoverBytes is the size of a series of
+// leftovers, without the text of its labels.
+const hashBytes, leftoverBytes = 20, 32
+
 // storedResults records the series of an evaluation.
 type storedResults struct {
 	// existing contains the hashes of the series that already have a sample at the time of the evaluation. leftovers
 	// contains the labels of these series, by rule, without series that end at that time. Both are read-only.
 	existing  map[uint64]struct{}
 	leftovers []leftoverSeries
+	// leftoverBytes are the charged bytes of leftovers.
+	leftoverBytes int64
 
 	mu     sync.Mutex
 	series map[uint64]struct{}

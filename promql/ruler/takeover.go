@@ -27,6 +27,7 @@ func (m *manager) resumeGroup(ctx context.Context, g *rules.Group) {
 	if _, found, err := m.r.lastStored(ctx, g, due); err != nil || !found {
 		return // It is taken over when it is due.
 	}
+	ctx = m.withAccount(ctx, g)
 	refused := m.r.refused.Load()
 	m.progress(g)
 	newest := m.takeOverGroup(ctx, g, due)
@@ -62,6 +63,7 @@ func (m *manager) iterateGroupLocked(ctx context.Context, g *rules.Group, due ti
 	if ctx.Err() != nil {
 		return
 	}
+	ctx = m.withAccount(ctx, g)
 	refused := m.r.refused.Load()
 	newest := due
 	fresh, done := m.progress(g)
@@ -178,19 +180,26 @@ func (m *manager) takeOverGroup(ctx context.Context, g *rules.Group, due time.Ti
 		// looked up for active alerts: a first evaluation finds the active alerts, and a second evaluation at the same
 		// time stores them. The alerts are assumed to have been active all the time, without an outage.
 		m.r.restoreFiring(ctx, g, first)
-		evaluateGroup(withStoredResults(ctx, m.findStored(ctx, g, first)), g, first, evaluateOnce, m.evaluations)
-		g.RestoreForState(first)
+		evaluateGroup(withStoredResults(ctx, m.findStored(ctx, g, first, false)), g, first, evaluateOnce, m.evaluations)
+		m.r.restoreForState(ctx, g, first)
+		accountOf(ctx).clearFound(0)
 	}
+	defer func() { accountOf(ctx).clearFound(0) }()
 	var left []leftoverSeries
 	for at := first; isDue(at) && ctx.Err() == nil && m.r.isConfirmed(); at = at.Add(g.Interval()) {
 		newest = at
-		seen := m.findStored(ctx, g, at)
+		seen := m.findStored(ctx, g, at, found && at.Equal(last))
 		evaluateGroup(withStoredResults(ctx, seen), g, at, rules.DefaultEvalIterationFunc, m.evaluations)
 		switch {
 		case found && at.Equal(last):
 			left = seen.leftovers
+			accountOf(ctx).clearFound(seen.leftoverBytes)
 		case found && at.Equal(last.Add(g.Interval())):
 			m.writeStaleMarkers(ctx, g, left, seen, at)
+			left = nil
+			accountOf(ctx).clearFound(0)
+		default:
+			accountOf(ctx).clearFound(0)
 		}
 		if at.Before(due) && !(found && at.Equal(last)) {
 			m.r.metrics.caughtUp.Inc()

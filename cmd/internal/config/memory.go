@@ -128,6 +128,9 @@ func (c *Config) BodyBytes() int64 { return c.Memory / 4 }
 // memory. It is separate from BodyBytes, so that bodies with samples can't block other requests.
 func (c *Config) RequestBytes() int64 { return c.Memory / 16 }
 
+// RuleBytes returns the max memory of the results and alerts of rules: an eighth of the memory.
+func (c *Config) RuleBytes() int64 { return c.Memory / 8 }
+
 // setParts computes the parts of the memory limit that aren't set by flags.
 func (c *Config) setParts() {
 	parts := partsOf(c.Memory)

@@ -9,7 +9,7 @@ var unseenErrors = map[string][]string{
 		"victoria.errEnough", "objects.ErrNotFound", "inspect.errEnough", "paged.errEnough", "head.ErrUndefined",
 		"retention.errBoundariesChanged", "query.errDamagedList", "storage.errNoQueries",
 		"promql.errNeedsEvaluator", "promql.errRollupName", "promql.errLateNames", "promql.errSameLabels",
-		"promql.errGaps",
+		"promql.errGaps", "ruler.errMustWait",
 		"promql.errPanicked", "promql.errHasHistograms", "query.errIndexCheaper", "query.errSpansUnhelpful",
 		"counts.ErrStateChanged", "counts.errNoCounts", "storage.errUnread", "query.errFull", "meter.ErrNoTurn",
 		"format.ErrCountsMismatch",

@@ -1,7 +1,8 @@
-package ruler
+package alerttext
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -9,12 +10,16 @@ import (
 	syntax "text/template/parse"
 
 	"github.com/grafana/regexp"
+	promengine "github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/util/strutil"
 	"golang.org/x/text/cases"
 	"golang.org/x/text/language"
 
 	"github.com/cassia-db/cassia/storage/bounds"
 )
+
+// ErrTooLarge means that the labels or annotations of a rule's alerts would exceed the bounds.
+var ErrTooLarge = errors.New("ruler: alert too large")
 
 // These constants bound the expansion of a template.
 const (
@@ -29,7 +34,7 @@ const (
 	maxMethod = 1 << 20
 )
 
-// These functions are added to templates by boundTemplate.
+// These functions are added to templates by Bound.
 const (
 	enterFunction  = "__enter"
 	showFunction   = "__show"
@@ -37,24 +42,39 @@ const (
 	methodFunction = "__method"
 )
 
-// expansion expands a template in a bounded way. It changes the template to count the bodies that are executed, the
+// Expansion expands a template in a bounded way. It changes the template to count the bodies that are executed, the
 // bytes that are shown, and the values that functions read. It replaces functions that create or search texts by
 // bounded versions.
-type expansion struct {
+type Expansion struct {
 	ctx context.Context
 	// work is shared by the expansions of a rule.
-	work *workCounter
+	work *WorkCounter
 	// maxLength is the maximum length of the text. length is its current length.
 	maxLength, length int
 	steps             int
+	// charge, if not nil, charges the memory of the result of a query. The expansion stops with its error.
+	charge func(promengine.Vector) error
 	// refused is the reason why the expansion was stopped.
 	refused error
 }
 
-// boundTemplate returns the text of a template that calls functions of the expansion:
+// NewExpansion returns an expansion to a text of at most maxLength bytes. work is shared by the expansions of a rule.
+// charge, if not nil, charges the memory of the result of a query; the expansion stops with its error.
+func NewExpansion(ctx context.Context, work *WorkCounter, maxLength int,
+	charge func(promengine.Vector) error) *Expansion {
+	return &Expansion{ctx: ctx, work: work, maxLength: maxLength, charge: charge}
+}
+
+// Refused returns the reason why the expansion was stopped, or nil.
+func (e *Expansion) Refused() error { return e.refused }
+
+// Length returns the length of the expanded text in bytes.
+func (e *Expansion) Length() int { return e.length }
+
+// Bound returns the text of a template that calls functions of the expansion:
 //
 //	{{range .}}text{{len $x}}{{end}}  ─►  {{range . | __read}}{{__enter 4 64}}text{{len (__read $x) | __show}}{{end}}
-func (e *expansion) boundTemplate(name, text string) (string, error) {
+func (e *Expansion) Bound(name, text string) (string, error) {
 	tree := syntax.New(name)
 	tree.Mode = syntax.SkipFuncCheck
 	all := map[string]*syntax.Tree{}
@@ -168,15 +188,15 @@ func newNumber(n int) *syntax.NumberNode {
 }
 
 // refuseTemplate stops the expansion with an error.
-func (e *expansion) refuseTemplate(format string, args ...any) error {
+func (e *Expansion) refuseTemplate(format string, args ...any) error {
 	if e.refused == nil {
-		e.refused = fmt.Errorf("%w: %s", errAlertTooLarge, fmt.Sprintf(format, args...))
+		e.refused = fmt.Errorf("%w: %s", ErrTooLarge, fmt.Sprintf(format, args...))
 	}
 	return e.refused
 }
 
 // addWork counts work. It stops the expansion if the context has ended or the work exceeds the bound of the rule.
-func (e *expansion) addWork(n int) error {
+func (e *Expansion) addWork(n int) error {
 	if err := e.ctx.Err(); err != nil {
 		return err
 	}
@@ -187,7 +207,7 @@ func (e *expansion) addWork(n int) error {
 }
 
 // enterBody counts the execution of a body with the given bytes of text and the given cost of its nodes.
-func (e *expansion) enterBody(bytes, cost int) (string, error) {
+func (e *Expansion) enterBody(bytes, cost int) (string, error) {
 	if e.steps++; e.steps > maxExpansionSteps {
 		return "", e.refuseTemplate("the template executes more than %d steps", maxExpansionSteps)
 	}
@@ -198,12 +218,12 @@ func (e *expansion) enterBody(bytes, cost int) (string, error) {
 }
 
 // readValue counts a value that a function or a loop is about to read.
-func (e *expansion) readValue(v any) (any, error) { return e.readBounded(v, maxGuess, 1) }
+func (e *Expansion) readValue(v any) (any, error) { return e.readBounded(v, maxGuess, 1) }
 
 // readArgument counts an argument of a method. Its bound is lower, because the method's work and result are unknown.
-func (e *expansion) readArgument(v any) (any, error) { return e.readBounded(v, maxMethod, nodeWork) }
+func (e *Expansion) readArgument(v any) (any, error) { return e.readBounded(v, maxMethod, nodeWork) }
 
-func (e *expansion) readBounded(v any, most, each int) (any, error) {
+func (e *Expansion) readBounded(v any, most, each int) (any, error) {
 	size, ok := boundedSize(v, most)
 	if !ok {
 		return nil, e.refuseTemplate("a value in the template has more than %d bytes", most)
@@ -211,7 +231,7 @@ func (e *expansion) readBounded(v any, most, each int) (any, error) {
 	return v, e.addWork(boundedProduct(each, size))
 }
 
-func (e *expansion) addLength(bytes int) error {
+func (e *Expansion) addLength(bytes int) error {
 	if e.length += bytes; e.length > e.maxLength {
 		return e.refuseTemplate("the text has more than %d bytes", e.maxLength)
 	}
@@ -220,7 +240,7 @@ func (e *expansion) addLength(bytes int) error {
 
 // showValue counts the text of a value as part of the result. It returns "", because only the length of the result is
 // needed.
-func (e *expansion) showValue(v any) (string, error) {
+func (e *Expansion) showValue(v any) (string, error) {
 	if _, err := e.readValue(v); err != nil {
 		return "", err
 	}
@@ -233,7 +253,7 @@ func (e *expansion) showValue(v any) (string, error) {
 
 // makeText returns the result of f, which has at most atMost bytes. If atMost exceeds maxGuess, it returns an error
 // without calling f.
-func (e *expansion) makeText(atMost int, f func() string) (string, error) {
+func (e *Expansion) makeText(atMost int, f func() string) (string, error) {
 	if atMost > maxGuess {
 		return "", e.refuseTemplate("a function in the template may create %d bytes or more", maxGuess)
 	}
@@ -242,7 +262,7 @@ func (e *expansion) makeText(atMost int, f func() string) (string, error) {
 }
 
 // textFunction bounds f, whose result is at most the given number of times as long as its argument.
-func (e *expansion) textFunction(times int, f func(string) string) func(string) (string, error) {
+func (e *Expansion) textFunction(times int, f func(string) string) func(string) (string, error) {
 	return func(text string) (string, error) {
 		most := callText + boundedProduct(times, len(text))
 		if err := e.addWork(most); err != nil {
@@ -253,15 +273,15 @@ func (e *expansion) textFunction(times int, f func(string) string) func(string) 
 }
 
 // argsFunction is textFunction for functions with arguments of any type and number.
-func (e *expansion) argsFunction(times int, f func(...any) string) func(...any) (string, error) {
+func (e *Expansion) argsFunction(times int, f func(...any) string) func(...any) (string, error) {
 	return func(args ...any) (string, error) {
 		return e.makeText(boundedProduct(times, totalLength(args)), func() string { return f(args...) })
 	}
 }
 
 func boundedProduct(a, b int) int {
-	if a > 0 && b > unbounded/a {
-		return unbounded
+	if a > 0 && b > Unbounded/a {
+		return Unbounded
 	}
 	return a * b
 }
@@ -271,9 +291,9 @@ func totalLength(args []any) (n int) {
 	for _, arg := range args {
 		size, ok := boundedSize(arg, maxGuess)
 		if !ok {
-			return unbounded
+			return Unbounded
 		}
-		n = min(n+size+callText, unbounded)
+		n = min(n+size+callText, Unbounded)
 	}
 	return n
 }
@@ -289,9 +309,9 @@ func shownLength(v any) int {
 	return len(fmt.Sprint(v))
 }
 
-// functions returns the functions that boundTemplate adds to a template, and bounded versions of functions whose
+// Functions returns the functions that Bound adds to a template, and bounded versions of functions whose
 // results may be longer than their arguments.
-func (e *expansion) functions() texttemplate.FuncMap {
+func (e *Expansion) Functions() texttemplate.FuncMap {
 	return texttemplate.FuncMap{
 		enterFunction: e.enterBody, showFunction: e.showValue, readFunction: e.readValue,
 		methodFunction: e.readArgument,
@@ -309,7 +329,7 @@ func (e *expansion) functions() texttemplate.FuncMap {
 
 // printf bounds the length of the result before it formats. It assumes that each verb formats the longest argument with
 // the largest width.
-func (e *expansion) printf(format string, args ...any) (string, error) {
+func (e *Expansion) printf(format string, args ...any) (string, error) {
 	widest := 0
 	for _, arg := range args {
 		if n, ok := arg.(int); ok && strings.Contains(format, "*") { // arg may be a width.
@@ -322,17 +342,17 @@ func (e *expansion) printf(format string, args ...any) (string, error) {
 			n = 0
 			continue
 		}
-		n = min(n*10+int(b-'0'), unbounded/10)
+		n = min(n*10+int(b-'0'), Unbounded/10)
 		widest = max(widest, n)
 	}
-	each := min(10*totalLength(args), unbounded-widest) + widest
+	each := min(10*totalLength(args), Unbounded-widest) + widest
 	return e.makeText(len(format)+boundedProduct(strings.Count(format, "%"), each), func() string {
 		return fmt.Sprintf(format, args...)
 	})
 }
 
 // matchText reports whether text matches a regular expression, in a bounded way.
-func (e *expansion) matchText(pattern, text string) (bool, error) {
+func (e *Expansion) matchText(pattern, text string) (bool, error) {
 	if _, err := e.countSearch(pattern, text); err != nil {
 		return false, err
 	}
@@ -342,7 +362,7 @@ func (e *expansion) matchText(pattern, text string) (bool, error) {
 // countSearch counts the work of compiling a regular expression and of searching a text once. It returns the work of
 // each further match. Without a repetition in the regular expression, a search that finds a match hasn't read the whole
 // text, so further matches are cheap.
-func (e *expansion) countSearch(pattern, text string) (each int, err error) {
+func (e *Expansion) countSearch(pattern, text string) (each int, err error) {
 	if err := e.addWork(boundedProduct(compileWork, len(pattern))); err != nil {
 		return 0, err
 	}
@@ -355,13 +375,13 @@ func (e *expansion) countSearch(pattern, text string) (each int, err error) {
 	if bounds.Steps(pattern) == 0 {
 		longest = min(longest, instructions)
 	}
-	work := min(boundedProduct(compileWork, instructions)+boundedProduct(steps, len(text)), unbounded)
+	work := min(boundedProduct(compileWork, instructions)+boundedProduct(steps, len(text)), Unbounded)
 	return callWork + boundedProduct(steps, longest), e.addWork(work)
 }
 
 // replaceAll bounds the regular expression, its searches, and the length of the result. It assumes that each match is
 // replaced by the replacement, in which each reference is as long as the text.
-func (e *expansion) replaceAll(pattern, replacement, text string) (string, error) {
+func (e *Expansion) replaceAll(pattern, replacement, text string) (string, error) {
 	each, err := e.countSearch(pattern, text)
 	if err != nil {
 		return "", err

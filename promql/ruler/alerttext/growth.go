@@ -1,4 +1,4 @@
-package ruler
+package alerttext
 
 import (
 	"math"
@@ -6,29 +6,32 @@ import (
 	syntax "text/template/parse"
 )
 
-// templateDefinitions precede each text of an alert, as in Prometheus.
-const templateDefinitions = "{{$labels := .Labels}}{{$externalLabels := .ExternalLabels}}{{$externalURL := .ExternalURL}}{{$value := .Value}}"
+// Definitions precede each text of an alert, as in Prometheus.
+const Definitions = "{{$labels := .Labels}}{{$externalLabels := .ExternalLabels}}" +
+	"{{$externalURL := .ExternalURL}}{{$value := .Value}}"
 
-// unbounded is larger than the maximum length of any text.
-const unbounded = math.MaxInt32
+// Unbounded is larger than the maximum length of any text.
+const Unbounded = math.MaxInt32
 
-// growth bounds the length of an expanded template: by fixed bytes, plus the product of times and the total length of
+// Growth bounds the length of an expanded template: by fixed bytes, plus the product of times and the total length of
 // all values that the template may show.
-type growth struct{ fixed, times int }
+type Growth struct{ fixed, times int }
 
-func (g growth) add(other growth) growth {
-	return growth{min(g.fixed+other.fixed, unbounded), min(g.times+other.times, unbounded)}
+func (g Growth) add(other Growth) Growth {
+	return Growth{min(g.fixed+other.fixed, Unbounded), min(g.times+other.times, Unbounded)}
 }
 
-func (g growth) scale(n int) growth {
-	return growth{min(g.fixed*n, unbounded), min(g.times*n, unbounded)}
+func (g Growth) scale(n int) Growth {
+	return Growth{min(g.fixed*n, Unbounded), min(g.times*n, Unbounded)}
 }
 
-func (g growth) maxLength(shown int) int {
-	return min(g.fixed+min(g.times, unbounded)*min(shown, unbounded), unbounded)
+// MaxLength returns the maximum length of the text, in bytes. shown is the length of all values that the template may
+// show.
+func (g Growth) MaxLength(shown int) int {
+	return min(g.fixed+min(g.times, Unbounded)*min(shown, Unbounded), Unbounded)
 }
 
-var unboundedGrowth = growth{fixed: unbounded}
+var unboundedGrowth = Growth{fixed: Unbounded}
 
 // functionGrowth maps a function to the maximum number of times that its result contains its arguments, as text that is
 // escaped, quoted or changed in case. The results of functions that aren't listed may have any length, or aren't worth
@@ -47,44 +50,34 @@ var functionGrowth = map[string]int{
 // of a link.
 const callText = 128
 
-// growthOf returns the growth of a text of an alert. It is computed once per text.
-func (r *Ruler) growthOf(text string) growth {
-	if !strings.Contains(text, "{{") {
-		return growth{fixed: len(text)}
-	}
-	if known, ok := r.growths.Load(text); ok {
-		return known.(growth)
-	}
-	g := templateGrowth(text)
-	r.growths.Store(text, g)
-	return g
-}
-
-// templateGrowth returns the growth of a template. It has no bound if the template contains loops, or defines variables
+// GrowthOf returns the growth of a template. It has no bound if the template contains loops, or defines variables
 // or templates, which is rare.
-func templateGrowth(text string) growth {
+func GrowthOf(text string) Growth {
+	if !strings.Contains(text, "{{") {
+		return Growth{fixed: len(text)}
+	}
 	tree := syntax.New("alert")
 	tree.Mode = syntax.SkipFuncCheck
 	all := map[string]*syntax.Tree{}
-	parsed, err := tree.Parse(templateDefinitions+text, "", "", all)
+	parsed, err := tree.Parse(Definitions+text, "", "", all)
 	if err != nil || len(all) > 1 || parsed.Root == nil {
 		return unboundedGrowth
 	}
-	g := growth{fixed: 64} // For the definitions.
+	g := Growth{fixed: 64} // For the definitions.
 	for i, n := range parsed.Root.Nodes {
-		if i >= strings.Count(templateDefinitions, "{{") {
+		if i >= strings.Count(Definitions, "{{") {
 			g = g.add(nodeGrowth(n))
 		}
 	}
 	return g
 }
 
-func nodeGrowth(n syntax.Node) growth {
+func nodeGrowth(n syntax.Node) Growth {
 	switch n := n.(type) {
 	case *syntax.TextNode:
-		return growth{fixed: len(n.Text)}
+		return Growth{fixed: len(n.Text)}
 	case *syntax.CommentNode:
-		return growth{}
+		return Growth{}
 	case *syntax.ActionNode:
 		return pipeGrowth(n.Pipe)
 	case *syntax.IfNode:
@@ -92,7 +85,7 @@ func nodeGrowth(n syntax.Node) growth {
 	case *syntax.WithNode:
 		return branchGrowth(&n.BranchNode)
 	case *syntax.ListNode:
-		var g growth
+		var g Growth
 		if n != nil {
 			for _, inner := range n.Nodes {
 				g = g.add(nodeGrowth(inner))
@@ -105,7 +98,7 @@ func nodeGrowth(n syntax.Node) growth {
 
 // branchGrowth returns the growth of a branch: the sum of both bodies and of the condition, because with sets the dot
 // to the value of the condition.
-func branchGrowth(n *syntax.BranchNode) growth {
+func branchGrowth(n *syntax.BranchNode) Growth {
 	condition := pipeGrowth(n.Pipe)
 	if condition.times > 1 || condition.fixed > 4*callText {
 		return unboundedGrowth // The dot may be longer than all values that may be shown.
@@ -113,11 +106,11 @@ func branchGrowth(n *syntax.BranchNode) growth {
 	return condition.add(nodeGrowth(n.List)).add(nodeGrowth(n.ElseList))
 }
 
-func pipeGrowth(p *syntax.PipeNode) growth {
+func pipeGrowth(p *syntax.PipeNode) Growth {
 	if len(p.Decl) > 0 {
 		return unboundedGrowth
 	}
-	var result growth
+	var result Growth
 	for _, c := range p.Cmds {
 		result = commandGrowth(c, result)
 	}
@@ -126,14 +119,14 @@ func pipeGrowth(p *syntax.PipeNode) growth {
 
 // commandGrowth returns the growth of a command. piped is the growth of the value that the pipeline passes to it as its
 // last argument.
-func commandGrowth(c *syntax.CommandNode, piped growth) growth {
+func commandGrowth(c *syntax.CommandNode, piped Growth) Growth {
 	sum := piped
 	for _, arg := range c.Args[1:] {
 		sum = sum.add(argumentGrowth(arg))
 	}
 	f, ok := c.Args[0].(*syntax.IdentifierNode)
 	if !ok {
-		if len(c.Args) > 1 || piped != (growth{}) {
+		if len(c.Args) > 1 || piped != (Growth{}) {
 			return unboundedGrowth // A method, such as Format of a time, whose result may be longer than its arguments.
 		}
 		return argumentGrowth(c.Args[0])
@@ -142,23 +135,23 @@ func commandGrowth(c *syntax.CommandNode, piped growth) growth {
 	if !ok || f.Ident == "printf" && !isPlainFormat(c) {
 		return unboundedGrowth
 	}
-	return sum.scale(times).add(growth{fixed: callText * len(c.Args)})
+	return sum.scale(times).add(Growth{fixed: callText * len(c.Args)})
 }
 
-func argumentGrowth(n syntax.Node) growth {
+func argumentGrowth(n syntax.Node) Growth {
 	switch n := n.(type) {
 	case *syntax.PipeNode:
 		return pipeGrowth(n)
 	case *syntax.IdentifierNode:
-		return commandGrowth(&syntax.CommandNode{Args: []syntax.Node{n}}, growth{})
+		return commandGrowth(&syntax.CommandNode{Args: []syntax.Node{n}}, Growth{})
 	case *syntax.StringNode:
-		return growth{fixed: len(n.Text)}
+		return Growth{fixed: len(n.Text)}
 	case *syntax.ChainNode:
 		return argumentGrowth(n.Node)
 	case *syntax.DotNode, *syntax.FieldNode, *syntax.VariableNode:
-		return growth{fixed: callText, times: 1}
+		return Growth{fixed: callText, times: 1}
 	case *syntax.NumberNode, *syntax.BoolNode, *syntax.NilNode:
-		return growth{fixed: callText}
+		return Growth{fixed: callText}
 	}
 	return unboundedGrowth
 }

@@ -1,4 +1,4 @@
-package ruler
+package alerttext
 
 import (
 	"context"
@@ -28,12 +28,12 @@ const (
 	matchWork   = 4
 )
 
-// workCounter counts the work of the expansions of a rule in one evaluation.
-type workCounter struct{ spent int }
+// WorkCounter counts the work of the expansions of a rule in one evaluation.
+type WorkCounter struct{ spent int }
 
 // add adds n units of work, and reports whether the total is at most maxWork.
-func (w *workCounter) add(n int) bool {
-	w.spent = min(w.spent+n, unbounded)
+func (w *WorkCounter) add(n int) bool {
+	w.spent = min(w.spent+n, Unbounded)
 	return w.spent <= maxWork
 }
 
@@ -101,9 +101,9 @@ func subtractSize(v reflect.Value, left int, top bool) int {
 	return left
 }
 
-// countQuery wraps find so that the labels in its results are counted as work. A template copies the labels, even if
-// the result was cached.
-func (e *expansion) countQuery(find template.QueryFunc) template.QueryFunc {
+// CountQuery wraps find so that the labels in its results are counted as work, and its results are charged. A template
+// copies the labels, even if the result was cached.
+func (e *Expansion) CountQuery(find template.QueryFunc) template.QueryFunc {
 	return func(ctx context.Context, q string, at time.Time) (promengine.Vector, error) {
 		found, err := find(ctx, q, at)
 		if err != nil {
@@ -113,6 +113,15 @@ func (e *expansion) countQuery(find template.QueryFunc) template.QueryFunc {
 		for i := range found {
 			cost += 2*nodeWork + found[i].Metric.Len()*nodeWork/2
 		}
-		return found, e.addWork(cost)
+		if err := e.addWork(cost); err != nil {
+			return nil, err
+		}
+		if e.charge != nil {
+			if err := e.charge(found); err != nil {
+				e.refused = err
+				return nil, err
+			}
+		}
+		return found, nil
 	}
 }
