@@ -42,7 +42,9 @@ func (d *decoder) decodeV1(body []byte) error {
 				break
 			}
 			err = d.decodeSeriesV1(message)
-			n++
+			if n++; err == nil {
+				err = d.checkClient(n)
+			}
 		}
 		if i < 0 || err == errMalformed {
 			return fmt.Errorf("%w: after %d series", errMalformed, n)

@@ -58,6 +58,9 @@ func (d *decoder) decodeV2(body []byte) error {
 			return err
 		}
 		n++
+		if err := d.checkClient(n); err != nil {
+			return err
+		}
 		i = next
 	}
 	return nil

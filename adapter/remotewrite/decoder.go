@@ -89,6 +89,19 @@ func (d *decoder) reset() {
 	clear(d.rejections[:cap(d.rejections)])
 }
 
+// checkEvery is the number of series after which the decoder checks whether the client has left. A large body of
+// rejected series may take seconds, and commits no batch.
+const checkEvery = 1024
+
+// checkClient returns the error of the request's context if n, the number of decoded series, is a multiple of
+// checkEvery.
+func (d *decoder) checkClient(n int) error {
+	if n%checkEvery != 0 {
+		return nil
+	}
+	return d.ctx.Err()
+}
+
 // float adds a sample to the current series.
 func (d *decoder) float(t, st int64, v float64) error {
 	if d.series == nil {
