@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -105,5 +106,74 @@ func TestADeadReplicaAheadIsNotElected(t *testing.T) {
 			want += 2
 		}
 		require.True(t, stored[want], "what was scraped at %v s was acknowledged, and isn't stored", want)
+	}
+}
+
+// TestFailoverWithWrongClocks stops the elected replica while the clocks of processes, or of both replicas, are wrong.
+// The stored samples must switch from one replica to the other once, without a gap and without samples of both.
+func TestFailoverWithWrongClocks(t *testing.T) {
+	t.Parallel()
+	const sec = time.Second
+	for name, c := range map[string]struct {
+		skews   []time.Duration // of the processes that receive the first replica and the second one
+		ahead   time.Duration   // lead of the clocks of both replicas
+		returns bool            // the first replica returns, when the second one is elected
+		seal    bool            // a seal before the failover
+	}{
+		"right":                          {skews: []time.Duration{0, 0}},
+		"the first process slow":         {skews: []time.Duration{-150 * sec, 0}},
+		"the second process slow":        {skews: []time.Duration{0, -150 * sec}},
+		"both slow":                      {skews: []time.Duration{-150 * sec, -150 * sec}},
+		"one process, slow":              {skews: []time.Duration{-50 * sec}},
+		"one process, slow, and a seal":  {skews: []time.Duration{-50 * sec}, seal: true},
+		"slow by more than the failover": {skews: []time.Duration{-10 * sec}},
+		"the first fast, the other slow": {skews: []time.Duration{150 * sec, -150 * sec}, returns: true},
+		"the first slow, the other fast": {skews: []time.Duration{-150 * sec, 150 * sec}, returns: true},
+		"replicas ahead":                 {skews: []time.Duration{0, 0}, ahead: 60 * sec, returns: true},
+		"replicas far ahead":             {skews: []time.Duration{0}, ahead: 9 * time.Minute, returns: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newSkewedPairs(t, faultengine.Wrap(memory.New(), passAll), c.skews, func(o *ha.Options) {
+				o.Failover = 8 * time.Second
+			})
+			begun, last := p.now, len(c.skews)-1
+			play := func(seconds int, a, b bool) {
+				for range seconds {
+					v := p.now.Sub(begun).Seconds()
+					if a {
+						require.NoError(t, p.send(0, "a", p.now.Add(c.ahead), v, "m", "n"))
+					}
+					if b {
+						at := p.now.Add(c.ahead + 300*time.Millisecond)
+						require.NoError(t, p.send(last, "b", at, v+0.3, "m", "n"))
+					}
+					p.pass(time.Second)
+				}
+			}
+			play(40, true, true)
+			if c.seal {
+				require.NoError(t, p.processes[0].store.SealAll(t.Context()))
+			}
+			play(26, false, true)
+			require.Equal(t, "b", p.processes[0].replicas.Status("default")[0].Elected)
+			play(30, c.returns, true)
+			p.pass(10 * time.Minute)
+			for _, series := range []string{"m", "n"} {
+				var want []float64
+				for v := range 96 {
+					if v < 40 {
+						want = append(want, float64(v))
+					} else {
+						want = append(want, float64(v)+0.3)
+					}
+				}
+				got := p.values(0, series)
+				slices.Sort(got)
+				// Around the failover, both replicas may have a sample: a's last one at 39 s, b's at 39.3 s.
+				got = slices.DeleteFunc(got, func(v float64) bool { return v == 39.3 })
+				require.Equal(t, want, got, series)
+			}
+		})
 	}
 }

@@ -26,7 +26,8 @@ type pairs struct {
 	now       time.Time
 	change    func(*ha.Options)
 	processes []*pairProcess
-	step      time.Duration // time between two passes over the elections
+	skews     []time.Duration // how fast the clock of each process is
+	step      time.Duration   // time between two passes over the elections
 }
 
 type pairProcess struct {
@@ -35,9 +36,14 @@ type pairProcess struct {
 }
 
 func newPairs(t testing.TB, eng engine.Engine, processes int, change func(*ha.Options)) *pairs {
-	p := &pairs{t: t, eng: eng, now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), change: change}
-	for range processes {
-		p.processes = append(p.processes, p.start())
+	return newSkewedPairs(t, eng, make([]time.Duration, processes), change)
+}
+
+// newSkewedPairs is newPairs with a process for each skew.
+func newSkewedPairs(t testing.TB, eng engine.Engine, skews []time.Duration, change func(*ha.Options)) *pairs {
+	p := &pairs{t: t, eng: eng, now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), skews: skews, change: change}
+	for i := range skews {
+		p.processes = append(p.processes, p.start(i))
 	}
 	t.Cleanup(func() {
 		for _, process := range p.processes {
@@ -47,9 +53,9 @@ func newPairs(t testing.TB, eng engine.Engine, processes int, change func(*ha.Op
 	return p
 }
 
-func (p *pairs) start() *pairProcess {
+func (p *pairs) start(i int) *pairProcess {
 	opts := DefaultOptions()
-	opts.Now = func() time.Time { return p.now }
+	opts.Now = func() time.Time { return p.now.Add(p.skews[i]) }
 	opts.Shared, opts.seams.still = true, true
 	store := openReady(p.t, p.eng, opts)
 	ro := ha.DefaultOptions()
@@ -73,7 +79,7 @@ func (p *pairs) stop(process *pairProcess) {
 // crash stops a process without any further write, and starts another process in its place.
 func (p *pairs) crash(i int) {
 	require.NoError(p.t, p.processes[i].store.Close())
-	p.processes[i] = p.start()
+	p.processes[i] = p.start(i)
 }
 
 // pass advances the time. Every process runs a pass over its elections as often as in production.

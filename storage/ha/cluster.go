@@ -35,11 +35,10 @@ type cluster struct {
 	// timeout after the start of this process' last heartbeat, long before another replica can be elected. renewed is
 	// the time when that heartbeat was started.
 	right, renewed time.Time
-	// acked and oldest describe the elected replica's samples that this process has acknowledged in the current epoch:
-	// acked is their reach, oldest their min timestamp, both in milliseconds.
-	acked, oldest int64
-	// heard contains the time of the last request to this process, by replica.
-	heard map[string]time.Time
+	// acked is the progress of the elected replica's samples that this process has acknowledged in the current epoch.
+	acked progress
+	// heard describes the requests to this process, by replica.
+	heard map[string]heardReplica
 
 	// held contains the rows that this process owns. Rows that it wrote are in the order of their sequence numbers.
 	// bytes is the total size of held.
@@ -53,10 +52,17 @@ type cluster struct {
 	seen     map[string]bool // rows of other processes that the last sweep found
 }
 
+// heardReplica describes the requests of a replica to this process: the time of the last one, and the front of the last
+// acknowledged one, stored or held. It isn't the max of all fronts, because the replica's clock may have been set back.
+type heardReplica struct {
+	at    time.Time
+	front int64
+}
+
 func newCluster(r *Tracker, at ClusterName) *cluster {
 	return &cluster{
-		r: r, at: at, change: make(chan struct{}, 1), heard: map[string]time.Time{},
-		acked: math.MinInt64, oldest: math.MaxInt64, seen: map[string]bool{},
+		r: r, at: at, change: make(chan struct{}, 1), heard: map[string]heardReplica{}, acked: noProgress,
+		seen: map[string]bool{},
 	}
 }
 
@@ -65,9 +71,10 @@ func (c *cluster) recordRequest(replica string) bool {
 	now := c.r.now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, ok := c.heard[replica]; !ok && len(c.heard) >= maxReplicas {
-		for name, at := range c.heard {
-			if membership.Elapsed(at, now) > forgetReplicaAfter {
+	heard, ok := c.heard[replica]
+	if !ok && len(c.heard) >= maxReplicas {
+		for name, other := range c.heard {
+			if membership.Elapsed(other.at, now) > forgetReplicaAfter {
 				delete(c.heard, name)
 			}
 		}
@@ -75,8 +82,32 @@ func (c *cluster) recordRequest(replica string) bool {
 			return false
 		}
 	}
-	c.heard[string([]byte(replica))] = now
+	if !ok {
+		replica, heard.front = string([]byte(replica)), math.MinInt64
+	}
+	heard.at = now
+	c.heard[replica] = heard
 	return true
+}
+
+// recordFront records the front of an acknowledged request of a replica.
+func (c *cluster) recordFront(replica string, front int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if heard, ok := c.heard[replica]; ok && front != math.MinInt64 {
+		heard.front = front
+		c.heard[replica] = heard
+	}
+}
+
+// frontOf returns the front of a replica's acknowledged requests to this process, or math.MinInt64.
+func (c *cluster) frontOf(replica string) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if heard, ok := c.heard[replica]; ok {
+		return heard.front
+	}
+	return math.MinInt64
 }
 
 func (c *cluster) hasRequestSince(since time.Time) bool {
@@ -85,8 +116,8 @@ func (c *cluster) hasRequestSince(since time.Time) bool {
 	if c.election != nil && c.election.HeardMS > since.UnixMilli() {
 		return true
 	}
-	for _, at := range c.heard {
-		if at.After(since) {
+	for _, heard := range c.heard {
+		if heard.at.After(since) {
 			return true
 		}
 	}
@@ -116,7 +147,7 @@ func (c *cluster) cacheElection(row []byte, begun time.Time) {
 		return // A newer row was already adopted.
 	}
 	if before == nil || next.Epoch != before.Epoch {
-		c.right, c.acked, c.oldest = time.Time{}, math.MinInt64, math.MaxInt64
+		c.right, c.acked = time.Time{}, noProgress
 	}
 	if !next.isSettled() {
 		c.right = time.Time{}
@@ -310,13 +341,13 @@ func (c *cluster) mayStore(ctx context.Context, epoch int64) (bool, error) {
 	return c.hasRight(epoch), nil
 }
 
-// withHeartbeat returns the election with one more heartbeat, and with the watermark of the samples that this process
+// withHeartbeat returns the election with one more heartbeat, and with the progress of the samples that this process
 // has acknowledged.
 func (c *cluster) withHeartbeat(now *election) *election {
 	c.mu.Lock()
-	acked, oldest := c.acked, c.oldest
+	acked := c.acked
 	c.mu.Unlock()
-	next := now.withHeartbeat(acked, oldest, c.r.margin(), c.r.now())
+	next := now.withHeartbeat(acked, c.r.margin(), c.r.now())
 	return &next
 }
 
@@ -330,9 +361,9 @@ func (c *cluster) hasRight(epoch int64) bool {
 		membership.Elapsed(c.renewed, now) < c.r.maxElectionAge()
 }
 
-// recordDurable records samples of the elected replica that have become durable: their min timestamp and their reach.
-// It returns an error if another replica may have been elected in the meantime.
-func (c *cluster) recordDurable(ctx context.Context, epoch, minT, reach int64) error {
+// recordDurable records the progress of samples of the elected replica that have become durable. It returns an error if
+// another replica may have been elected in the meantime.
+func (c *cluster) recordDurable(ctx context.Context, epoch int64, of progress) error {
 	ok, err := c.mayStore(ctx, epoch)
 	if err != nil {
 		return err
@@ -342,16 +373,17 @@ func (c *cluster) recordDurable(ctx context.Context, epoch, minT, reach int64) e
 	if !ok || c.election == nil || c.election.Epoch != epoch {
 		return errReelected
 	}
-	c.acked, c.oldest = max(c.acked, reach), min(c.oldest, minT)
+	c.acked.reach, c.acked.front = max(c.acked.reach, of.reach), max(c.acked.front, of.front)
+	c.acked.oldest = min(c.acked.oldest, of.oldest)
 	return nil
 }
 
-// recordReach records the reach of held samples of the elected replica that were stored. The watermark must include
+// recordStored records the progress of held samples of the elected replica that were stored. The watermark must include
 // them: if the replica sends no more samples, the next term starts there.
-func (c *cluster) recordReach(epoch, reach int64) {
+func (c *cluster) recordStored(epoch int64, of progress) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.election != nil && c.election.Epoch == epoch {
-		c.acked = max(c.acked, reach)
+		c.acked.reach, c.acked.front = max(c.acked.reach, of.reach), max(c.acked.front, of.front)
 	}
 }

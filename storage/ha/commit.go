@@ -34,6 +34,8 @@ type Extent struct {
 	// the batch contains later samples.
 	Newest int64
 	Ahead  bool
+	// Median is the approximate median of the samples' timestamps, or math.MinInt64 if there are no samples.
+	Median int64
 }
 
 // Commit commits a batch of a replica's samples that CheckReplica has accepted. It returns nil once each sample is
@@ -51,6 +53,20 @@ func (r *Tracker) Commit(ctx context.Context, b ReplicaBatch, at ClusterName, re
 		b.Release()
 		return fmt.Errorf("%w: replica cluster %q was just removed; retry", engine.ErrUnavailable, at.Cluster)
 	}
+	front := int64(math.MinInt64)
+	if has.Samples > 0 {
+		front = b.Extent(addMargin(has.Median, r.margin())).Newest
+	}
+	if err := c.commit(ctx, b, replica, has, front); err != nil {
+		return err
+	}
+	c.recordFront(replica, front)
+	return nil
+}
+
+// commit commits a batch with the given extent and front.
+func (c *cluster) commit(ctx context.Context, b ReplicaBatch, replica string, has Extent, front int64) error {
+	r := c.r
 	ch, err := c.electionFor(ctx, replica, has.MinT, has.MaxT)
 	if err != nil {
 		b.Release()
@@ -74,7 +90,7 @@ func (r *Tracker) Commit(ctx context.Context, b ReplicaBatch, at ClusterName, re
 	if ch.electedReplica() != replica || has.MaxT <= ch.lastTerm().FromMS {
 		return nil
 	}
-	return c.recordDurable(ctx, ch.Epoch, has.MinT, reach.ms())
+	return c.recordDurable(ctx, ch.Epoch, progress{reach.ms(), front, has.MinT})
 }
 
 // writeHeld writes the samples that are to be held to table held. It returns the number of samples and exemplars that

@@ -30,8 +30,10 @@ type election struct {
 	Beat int64 `json:"beat"`
 	// Terms are in time order, at most maxTerms.
 	Terms []term `json:"spans"`
-	// WatermarkMS is the reach of the elected replica's acknowledged samples, in milliseconds.
+	// WatermarkMS is the reach of the elected replica's acknowledged samples, and FrontMS their front (reach.go) or
+	// WatermarkMS if that is later, both in milliseconds.
 	WatermarkMS int64 `json:"watermark_ms"`
+	FrontMS     int64 `json:"front_ms"`
 	// Taking is the process (a writer, in hexadecimal) that stores the held samples of the newly elected replica, or ""
 	// if there is none. While it is set, all samples after the start of the last term are held.
 	Taking string `json:"taking,omitempty"`
@@ -64,7 +66,8 @@ var errMalformedElection = errors.New("ha: malformed record of the elected repli
 func firstElection(replica string, oldest int64, margin time.Duration, now time.Time) election {
 	from := oldest - margin.Milliseconds() - 1
 	ms := now.UnixMilli()
-	return election{Epoch: 1, Beat: 1, Terms: []term{{replica, from}}, WatermarkMS: from, SinceMS: ms, HeardMS: ms}
+	return election{Epoch: 1, Beat: 1, Terms: []term{{replica, from}}, WatermarkMS: from, FrontMS: from, SinceMS: ms,
+		HeardMS: ms}
 }
 
 func parseElection(row []byte) (election, error) {
@@ -127,35 +130,50 @@ func (c *election) isCovered(replica string, t int64, watermark int64, margin ti
 	return replica != c.electedReplica() && c.Taking == "" && t <= max(watermark, c.WatermarkMS)-margin.Milliseconds()
 }
 
-// withHeartbeat returns the election with one more heartbeat, and with the changes that withWatermark makes for a
-// watermark and an oldest sample.
-func (c *election) withHeartbeat(watermark, oldest int64, margin time.Duration, now time.Time) election {
-	next := c.withWatermark(watermark, oldest, margin)
+// progress is the progress of the elected replica's samples in the current term.
+type progress struct {
+	// reach and front are those of acknowledged samples, and oldest is their min timestamp, all in milliseconds.
+	reach, front, oldest int64
+}
+
+// noProgress is the progress without samples.
+var noProgress = progress{reach: math.MinInt64, front: math.MinInt64, oldest: math.MaxInt64}
+
+// withHeartbeat returns the election with one more heartbeat, and with the changes that withWatermark makes.
+func (c *election) withHeartbeat(p progress, margin time.Duration, now time.Time) election {
+	next := c.withWatermark(p, margin)
 	next.Beat++
 	next.HeardMS, next.Retired = now.UnixMilli(), false
 	return next
 }
 
-// withWatermark returns the election with a watermark of at least watermark. If the election has only one term, and
-// oldest is less than a margin after its start, the term starts earlier: a margin before oldest.
-func (c *election) withWatermark(watermark, oldest int64, margin time.Duration) election {
+// withWatermark returns the election with a watermark and a front that are at least those of p. If the election has
+// only one term, and the oldest sample is less than a margin after its start, the term starts earlier: a margin before
+// that sample.
+func (c *election) withWatermark(p progress, margin time.Duration) election {
 	next := *c
-	next.WatermarkMS = max(c.WatermarkMS, watermark)
-	if from := oldest - margin.Milliseconds() - 1; len(c.Terms) == 1 && oldest != math.MaxInt64 &&
+	next.WatermarkMS = max(c.WatermarkMS, p.reach)
+	next.FrontMS = max(c.FrontMS, p.front, next.WatermarkMS)
+	if from := p.oldest - margin.Milliseconds() - 1; len(c.Terms) == 1 && p.oldest != math.MaxInt64 &&
 		from < c.Terms[0].FromMS {
 		next.Terms = []term{{c.electedReplica(), from}}
 	}
 	return next
 }
 
-// withTerm returns an election with a new term of a replica. The term starts at the watermark, or at limit if that is
-// earlier. The process taker will store the replica's held samples.
-func (c *election) withTerm(replica string, limit int64, taker string, now time.Time) election {
+// withTerm returns an election with a new term of a replica. If the replica has passed the front of the elected one,
+// the term starts there. Otherwise it starts at the watermark, or at limit if that is earlier. The process taker will
+// store the replica's held samples.
+func (c *election) withTerm(to candidate, limit int64, taker string, now time.Time) election {
 	next := *c
 	next.Epoch++
 	next.Beat++
 	next.WatermarkMS = max(c.lastTerm().FromMS, min(c.WatermarkMS, limit))
-	next.Terms = append(slices.Clone(c.Terms), term{replica, next.WatermarkMS})
+	if to.passed {
+		next.WatermarkMS = max(c.lastTerm().FromMS, c.FrontMS)
+	}
+	next.FrontMS = next.WatermarkMS
+	next.Terms = append(slices.Clone(c.Terms), term{to.replica, next.WatermarkMS})
 	if n := len(next.Terms); n > maxTerms {
 		next.Terms = next.Terms[n-maxTerms:]
 	}

@@ -11,12 +11,12 @@ import (
 func TestWayOfAReplicasSample(t *testing.T) {
 	now, margin := time.UnixMilli(1_000_000), 10*time.Second
 	first := firstElection("a", 500_000, margin, now) // a from 489,999
-	flushed := first.withWatermark(600_000, math.MaxInt64, margin)
-	taking := flushed.withTerm("b", 2_000_000, "writer", now)
+	flushed := first.withWatermark(progress{600_000, 600_000, math.MaxInt64}, margin)
+	taking := flushed.withTerm(candidate{replica: "b"}, 2_000_000, "writer", now)
 	settled := taking
 	settled.Taking = ""
-	back := settled.withWatermark(700_000, math.MaxInt64, margin)
-	back = back.withTerm("a", 2_000_000, "", now)
+	back := settled.withWatermark(progress{700_000, 700_000, math.MaxInt64}, margin)
+	back = back.withTerm(candidate{replica: "a"}, 2_000_000, "", now)
 	for _, c := range []struct {
 		name    string
 		choice  election
@@ -46,8 +46,8 @@ func TestWayOfAReplicasSample(t *testing.T) {
 func TestSpansAreBounded(t *testing.T) {
 	c := firstElection("a", 0, time.Second, time.UnixMilli(0))
 	for i := range 100 {
-		c = c.withWatermark(int64(i)*1000, math.MaxInt64, time.Second)
-		c = c.withTerm([]string{"a", "b"}[i%2], math.MaxInt64, "", time.UnixMilli(0))
+		c = c.withWatermark(progress{int64(i) * 1000, int64(i) * 1000, math.MaxInt64}, time.Second)
+		c = c.withTerm(candidate{replica: []string{"a", "b"}[i%2]}, math.MaxInt64, "", time.UnixMilli(0))
 	}
 	require.Len(t, c.Terms, maxTerms)
 	require.Equal(t, StoreSample, c.disposition("a", 1, time.Second), "nobody is known to cover what is older")

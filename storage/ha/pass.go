@@ -85,10 +85,10 @@ func (c *cluster) hasHeldRows() bool {
 func (c *cluster) writeElection(ctx context.Context, ch *election) error {
 	now := c.r.now()
 	c.mu.Lock()
-	heard := c.heard[ch.electedReplica()].After(c.renewed) && !c.renewed.IsZero()
+	heard := c.heard[ch.electedReplica()].at.After(c.renewed) && !c.renewed.IsZero()
 	due := ch.isSettled() && heard && c.right.Sub(now) < c.r.maxElectionAge()/2+c.r.interval()
-	flush := c.acked > ch.WatermarkMS ||
-		c.oldest != math.MaxInt64 && len(ch.Terms) == 1 && c.oldest <= ch.Terms[0].FromMS+c.r.margin().Milliseconds()
+	flush := c.acked.reach > ch.WatermarkMS || c.acked.front > ch.FrontMS || c.acked.oldest != math.MaxInt64 &&
+		len(ch.Terms) == 1 && c.acked.oldest <= ch.Terms[0].FromMS+c.r.margin().Milliseconds()
 	c.mu.Unlock()
 	if !due && !flush {
 		return nil
@@ -101,7 +101,7 @@ func (c *cluster) writeElection(ctx context.Context, ch *election) error {
 			return c.withHeartbeat(now)
 		}
 		c.mu.Lock()
-		next := now.withWatermark(c.acked, c.oldest, c.r.margin())
+		next := now.withWatermark(c.acked, c.r.margin())
 		c.mu.Unlock()
 		return &next
 	})
@@ -131,9 +131,19 @@ func (c *cluster) watermark(ch *election) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.election != nil && c.election.Epoch == ch.Epoch {
-		return max(ch.WatermarkMS, c.acked)
+		return max(ch.WatermarkMS, c.acked.reach)
 	}
 	return ch.WatermarkMS
+}
+
+// front returns the latest front of the elected replica's acknowledged samples that this process knows.
+func (c *cluster) front(ch *election) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.election != nil && c.election.Epoch == ch.Epoch {
+		return max(ch.FrontMS, c.acked.front)
+	}
+	return ch.FrontMS
 }
 
 // markLeaving marks the elected replica as leaving if it lags both another replica and the clock too far. No process
@@ -143,9 +153,9 @@ func (c *cluster) markLeaving(ctx context.Context, ch *election) error {
 		return nil
 	}
 	lag := c.r.lag().Milliseconds()
-	watermark := c.watermark(ch)
-	if furthest := c.maxOtherReach(ch.electedReplica()); furthest == math.MinInt64 || furthest-watermark <= lag ||
-		c.r.now().UnixMilli()-watermark <= lag {
+	front := max(c.front(ch), c.watermark(ch))
+	if furthest := c.maxOtherReach(ch.electedReplica()); furthest == math.MinInt64 || furthest-front <= lag ||
+		c.r.now().UnixMilli()-front <= lag {
 		return nil
 	}
 	_, done, err := c.updateElection(ctx, func(now *election) *election {
@@ -159,17 +169,22 @@ func (c *cluster) markLeaving(ctx context.Context, ch *election) error {
 	if done {
 		c.r.env.Logger.Warn("the elected replica lags too far behind; another one will be elected",
 			"tenant", c.at.Tenant, "cluster", c.at.Cluster, "replica", ch.electedReplica(),
-			"watermark", format.FormatTime(watermark))
+			"sent_until", format.FormatTime(front))
 	}
 	return err
+}
+
+// silence returns the time since a process has confirmed the elected replica.
+func (c *cluster) silence() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return membership.Elapsed(c.beatAt, c.r.now())
 }
 
 // electIfSilent elects another replica if no process has confirmed the elected one for the failover timeout. If a
 // takeover has made no progress for the failover timeout, this process continues it.
 func (c *cluster) electIfSilent(ctx context.Context, ch *election) error {
-	c.mu.Lock()
-	silence := membership.Elapsed(c.beatAt, c.r.now())
-	c.mu.Unlock()
+	silence := c.silence()
 	self := c.r.env.Member.Writer()
 	if silence <= c.r.opts.Failover || ch.Taking == self {
 		return nil
@@ -189,22 +204,22 @@ func (c *cluster) electIfSilent(ctx context.Context, ch *election) error {
 	// A watermark ahead of the clock means that the clock was set back. The limit prevents a term from starting in the
 	// future.
 	limit := c.r.reach().limit
-	replica, found := c.findCandidate(min(c.watermark(ch), limit), silence)
+	next, found := c.findCandidate(min(c.watermark(ch), limit), c.front(ch), silence)
 	if !found {
 		return nil
 	}
 	_, done, err := c.updateElection(ctx, func(now *election) *election {
 		if now == nil || now.Epoch != ch.Epoch || now.Beat != ch.Beat || now.Taking != "" ||
-			now.WatermarkMS != ch.WatermarkMS {
+			now.WatermarkMS != ch.WatermarkMS || now.FrontMS != ch.FrontMS {
 			return nil
 		}
-		next := now.withTerm(replica, limit, self, c.r.now())
-		return &next
+		elected := now.withTerm(next, limit, self, c.r.now())
+		return &elected
 	})
 	if done {
 		c.r.metrics.elected.Inc()
 		c.r.env.Logger.Info("elected another replica", "tenant", c.at.Tenant, "cluster", c.at.Cluster,
-			"replica", replica, "before", ch.electedReplica(), "heard", time.UnixMilli(ch.HeardMS).UTC())
+			"replica", next.replica, "before", ch.electedReplica(), "heard", time.UnixMilli(ch.HeardMS).UTC())
 	}
 	return err
 }
@@ -229,7 +244,7 @@ func (c *cluster) runTakeover(ctx context.Context, ch *election) error {
 		if now == nil || now.Epoch != ch.Epoch || now.Taking != ch.Taking {
 			return nil
 		}
-		next := now.withHeartbeat(t.reach, math.MaxInt64, c.r.margin(), c.r.now())
+		next := now.withHeartbeat(t.stored, c.r.margin(), c.r.now())
 		next.Taking = ""
 		return &next
 	})
@@ -246,6 +261,9 @@ func (c *cluster) runTakeover(ctx context.Context, ch *election) error {
 // elected replica and rows that precede all terms.
 func (c *cluster) resolveHeldRows(ctx context.Context, ch *election) error {
 	watermark := c.watermark(ch)
+	if c.isDead(c.silence()) {
+		watermark = max(watermark, c.front(ch))
+	}
 	var gone, store []heldRow
 	c.mu.Lock()
 	for _, h := range c.held {

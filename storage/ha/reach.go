@@ -24,6 +24,17 @@ func (r *Tracker) reach() reach {
 // earliestTime returns the clock's time, or the expected time if that is earlier.
 func (r *Tracker) earliestTime() time.Time { return r.env.Member.Clock.Earliest() }
 
+// The front of a replica is another measure of its progress, without a clock: the max timestamp of its acknowledged
+// samples, ignoring those that are more than a margin after the median of their request. All timestamps of a replica may
+// be ahead of the clock, because its clock is fast or this process' clock is slow. Then its reach is behind its front.
+// One series with wrong timestamps raises the front only if a request has no other samples. So fronts of replicas are
+// only compared with each other.
+
+// addMargin returns t plus margin, in milliseconds, without an overflow.
+func addMargin(t int64, margin time.Duration) int64 {
+	return min(t, math.MaxInt64-margin.Milliseconds()) + margin.Milliseconds()
+}
+
 func (x *reach) add(t int64) {
 	if t > x.limit {
 		x.ahead = true
@@ -40,29 +51,52 @@ func (x *reach) ms() int64 {
 	return x.t
 }
 
-// findCandidate returns the replica to elect after the elected one has been silent for some time. It prefers the
-// replica with the largest reach among those that send to this process. If no replica sends to this process, it returns
-// a replica with held samples that aren't covered, but only after a longer silence, because another process may still
-// receive samples from a live replica.
-func (c *cluster) findCandidate(watermark int64, silence time.Duration) (replica string, found bool) {
+// isDead reports whether all replicas have been silent for so long that the clock has passed all their timestamps.
+func (c *cluster) isDead(silence time.Duration) bool {
+	return silence > 2*c.r.opts.Failover+c.r.env.MaxAhead
+}
+
+// candidate is a replica that may be elected.
+type candidate struct {
+	replica string
+	// passed is true if the replica has sent samples after the front of the elected one. Then the elected replica has
+	// sent the samples of the same time up to its front.
+	passed bool
+}
+
+// findCandidate returns the replica to elect after the elected one has been silent for some time, given the watermark
+// and the front of the elected one:
+//
+//   - A replica that sends to this process, and has passed the front. Of several, the furthest is returned.
+//   - After a longer silence, a replica that sends to this process and has passed only the watermark: the elected
+//     replica's clock was fast. A replica that only lags a little passes the front in this time.
+//   - After a longer silence, if no replica sends to this process, one whose held samples have passed the front. Before
+//     that, another process may still receive samples from a live replica.
+func (c *cluster) findCandidate(watermark, front int64, silence time.Duration) (found candidate, ok bool) {
 	now, failover := c.r.now(), c.r.opts.Failover
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	best, bestLive := int64(math.MinInt64), false
 	for i := range c.held {
 		h := &c.held[i]
-		heard, ok := c.heard[h.Replica]
-		live := ok && membership.Elapsed(heard, now) <= failover
+		heard, known := c.heard[h.Replica]
+		live := known && membership.Elapsed(heard.at, now) <= failover
 		reach := h.reach
-		if !live && silence > 2*failover+c.r.env.MaxAhead {
-			reach = h.maxT // No replica is live: samples ahead of the clock are also stored.
+		if live {
+			reach = max(reach, min(heard.front, h.maxT))
+		} else if c.isDead(silence) {
+			reach = h.maxT // Samples ahead of the clock are also stored.
 		}
-		if reach <= watermark || !live && silence <= 2*failover || bestLive && !live {
+		passed := reach > front
+		switch {
+		case reach <= watermark, !passed && !live, bestLive && !live:
+			continue
+		case silence <= 2*failover && !(passed && live):
 			continue
 		}
 		if live && !bestLive || reach > best {
-			replica, best, bestLive, found = h.Replica, reach, live, true
+			found, best, bestLive, ok = candidate{h.Replica, passed}, reach, live, true
 		}
 	}
-	return replica, found
+	return found, ok
 }

@@ -120,10 +120,12 @@ type testBatch struct {
 }
 
 func (b *testBatch) Extent(limit int64) Extent {
-	x := Extent{MinT: math.MaxInt64, MaxT: math.MinInt64, Newest: math.MinInt64}
+	x := Extent{MinT: math.MaxInt64, MaxT: math.MinInt64, Newest: math.MinInt64, Median: math.MinInt64}
+	var times []int64
 	for _, list := range b.samples {
 		for _, s := range list {
 			x.Samples++
+			times = append(times, s.t)
 			x.MinT, x.MaxT = min(x.MinT, s.t), max(x.MaxT, s.t)
 			if s.t <= limit {
 				x.Newest = max(x.Newest, s.t)
@@ -131,6 +133,9 @@ func (b *testBatch) Extent(limit int64) Extent {
 				x.Ahead = true
 			}
 		}
+	}
+	if slices.Sort(times); len(times) > 0 {
+		x.Median = times[(len(times)-1)/2]
 	}
 	return x
 }

@@ -81,7 +81,7 @@ func (c *cluster) status() (ClusterStatus, bool) {
 	at := func(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 	out := ClusterStatus{
 		Cluster: c.at.Cluster, Elected: ch.electedReplica(), Since: at(ch.SinceMS), Heard: at(ch.HeardMS),
-		Watermark: at(max(ch.WatermarkMS, c.acked)), Elections: ch.Epoch, State: "settled",
+		Watermark: at(max(ch.WatermarkMS, c.acked.reach)), Elections: ch.Epoch, State: "settled",
 		Held: HeldStatus{Rows: len(c.held), Bytes: c.bytes},
 	}
 	switch {
@@ -91,7 +91,7 @@ func (c *cluster) status() (ClusterStatus, bool) {
 		out.State = "leaving"
 	}
 	for replica, heard := range c.heard {
-		out.Replicas = append(out.Replicas, ReplicaHeard{replica, heard.UTC()})
+		out.Replicas = append(out.Replicas, ReplicaHeard{replica, heard.at.UTC()})
 	}
 	slices.SortFunc(out.Replicas, func(a, b ReplicaHeard) int { return cmp.Compare(a.Replica, b.Replica) })
 	for _, s := range ch.Terms {

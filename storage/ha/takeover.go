@@ -3,7 +3,6 @@ package ha
 import (
 	"context"
 	"fmt"
-	"math"
 	"strings"
 
 	"github.com/cassia-db/cassia/storage/engine"
@@ -59,13 +58,14 @@ type takeover struct {
 	// added is true if samples were added and not committed.
 	added bool
 	done  []HeldID // rows that were added, or that have no samples to store
-	reach int64    // reach of the elected replica's stored samples
+	// stored is the progress of the elected replica's stored samples, without the oldest.
+	stored progress
 	// rows and samples count the stored rows and samples.
 	rows, samples int
 }
 
 func newTakeover(c *cluster, ch *election) *takeover {
-	t := &takeover{c: c, ch: ch, settled: *ch, into: c.r.env.Host.HeldWriter(c.at.Tenant), reach: math.MinInt64}
+	t := &takeover{c: c, ch: ch, settled: *ch, into: c.r.env.Host.HeldWriter(c.at.Tenant), stored: noProgress}
 	t.settled.Taking, t.settled.Leaving = "", false
 	return t
 }
@@ -160,7 +160,8 @@ func (t *takeover) add(ctx context.Context, h HeldID, value []byte) (ok bool, er
 	t.rows++
 	t.samples += added.Samples
 	if added.Samples > 0 && h.Replica == elected {
-		t.reach = max(t.reach, about.Reach)
+		t.stored.reach = max(t.stored.reach, about.Reach)
+		t.stored.front = max(t.stored.front, min(t.c.frontOf(h.Replica), about.MaxT))
 	}
 	t.done = append(t.done, h)
 	if !added.Full {
@@ -182,7 +183,7 @@ func (t *takeover) commit(ctx context.Context) error {
 		return err
 	}
 	t.c.r.metrics.samples.WithLabelValues("taken").Add(float64(n))
-	t.c.recordReach(t.ch.Epoch, t.reach)
+	t.c.recordStored(t.ch.Epoch, t.stored)
 	if err := t.c.r.env.Host.DeleteHeld(ctx, t.c.at, done); err != nil {
 		return err
 	}
