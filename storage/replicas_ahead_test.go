@@ -177,3 +177,69 @@ func TestFailoverWithWrongClocks(t *testing.T) {
 		})
 	}
 }
+
+// TestAReplicaThatReturnsAfterAnOutage stops all processes and, for part of that time, the elected replica. The other
+// replica has samples of the whole time, which must be stored, whichever of the replicas sends first. Without other
+// samples, those of the elected replica must be stored.
+func TestAReplicaThatReturnsAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		first string // the replica that sends first after the outage
+		alone bool   // the other replica doesn't return
+	}{"the elected one first": {first: "a"}, "the other one first": {first: "b"}, "alone": {first: "a", alone: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPairs(t, faultengine.Wrap(memory.New(), passAll), 2, func(o *ha.Options) {
+				o.Failover = 8 * time.Second
+			})
+			begun := p.now
+			queues := map[string][]float64{}
+			send := func(i int, replica string, seconds int) {
+				for range min(seconds, len(queues[replica])) {
+					v := queues[replica][0]
+					at := begun.Add(time.Duration(v * float64(time.Second)))
+					if p.send(i, replica, at, v, "m") != nil {
+						return // It is sent again.
+					}
+					queues[replica] = queues[replica][1:]
+				}
+			}
+			for i := range 200 {
+				if v := float64(i); i < 40 || i >= 100 {
+					queues["a"] = append(queues["a"], v)
+				}
+				if v := float64(i) + 0.25; i < 43 || !c.alone {
+					queues["b"] = append(queues["b"], v)
+				}
+				switch {
+				case i == 110:
+					p.crash(0)
+					p.crash(1)
+				case 43 <= i && i < 110:
+					p.now = p.now.Add(time.Second)
+					continue
+				}
+				if c.first == "a" {
+					send(0, "a", 20)
+					send(1, "b", 4)
+				} else {
+					send(1, "b", 4)
+					send(0, "a", 20)
+				}
+				p.pass(time.Second)
+			}
+			p.pass(10 * time.Minute)
+			got := p.values(0, "m")
+			slices.Sort(got)
+			for i := 1; i < len(got); i++ {
+				if c.alone && got[i] == 100 {
+					continue
+				}
+				require.LessOrEqual(t, got[i]-got[i-1], 1.25, "a gap after %v s: %v", got[i-1], got)
+				require.GreaterOrEqual(t, got[i]-got[i-1], 0.25, "samples of both: %v", got)
+			}
+			require.InDelta(t, 199, got[len(got)-1], 0.25)
+			require.LessOrEqual(t, len(got), 202)
+		})
+	}
+}

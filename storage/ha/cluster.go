@@ -282,6 +282,12 @@ func (c *cluster) electionFor(ctx context.Context, replica string, minT, maxT in
 		if ch.electedReplica() != replica || !ch.isSettled() || maxT <= ch.lastTerm().FromMS {
 			return ch, nil
 		}
+		if c.isAfterGap(ch, minT) {
+			if err := c.setLeaving(ctx, ch, "it was stopped, and another one may have the samples in between"); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		ok, err := c.mayStore(ctx, ch.Epoch)
 		if err != nil {
 			return nil, err

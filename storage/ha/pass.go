@@ -158,6 +158,20 @@ func (c *cluster) markLeaving(ctx context.Context, ch *election) error {
 		c.r.now().UnixMilli()-front <= lag {
 		return nil
 	}
+	return c.setLeaving(ctx, ch, "it lags too far behind")
+}
+
+// isAfterGap reports whether samples from minT on, in milliseconds, follow the elected replica's samples after a gap of
+// more than maxGap. The replica was then stopped, perhaps while no process of Cassia was running. Samples ahead of the
+// clock are no evidence.
+func (c *cluster) isAfterGap(ch *election, minT int64) bool {
+	until := max(c.front(ch), c.watermark(ch))
+	return minT > addMargin(until, c.r.maxGap()) && minT <= c.r.reach().limit
+}
+
+// setLeaving marks the elected replica as leaving. Its samples are then held, and after the failover timeout another
+// replica is elected, or the same one if no other one has samples.
+func (c *cluster) setLeaving(ctx context.Context, ch *election, reason string) error {
 	_, done, err := c.updateElection(ctx, func(now *election) *election {
 		if now == nil || now.Epoch != ch.Epoch || !now.isSettled() {
 			return nil
@@ -167,9 +181,9 @@ func (c *cluster) markLeaving(ctx context.Context, ch *election) error {
 		return &next
 	})
 	if done {
-		c.r.env.Logger.Warn("the elected replica lags too far behind; another one will be elected",
+		c.r.env.Logger.Warn("the elected replica will be replaced: "+reason,
 			"tenant", c.at.Tenant, "cluster", c.at.Cluster, "replica", ch.electedReplica(),
-			"sent_until", format.FormatTime(front))
+			"sent_until", format.FormatTime(max(c.front(ch), c.watermark(ch))))
 	}
 	return err
 }
@@ -204,7 +218,7 @@ func (c *cluster) electIfSilent(ctx context.Context, ch *election) error {
 	// A watermark ahead of the clock means that the clock was set back. The limit prevents a term from starting in the
 	// future.
 	limit := c.r.reach().limit
-	next, found := c.findCandidate(min(c.watermark(ch), limit), c.front(ch), silence)
+	next, found := c.findCandidate(ch.electedReplica(), min(c.watermark(ch), limit), c.front(ch), silence)
 	if !found {
 		return nil
 	}

@@ -72,11 +72,15 @@ type candidate struct {
 //     replica's clock was fast. A replica that only lags a little passes the front in this time.
 //   - After a longer silence, if no replica sends to this process, one whose held samples have passed the front. Before
 //     that, another process may still receive samples from a live replica.
-func (c *cluster) findCandidate(watermark, front int64, silence time.Duration) (found candidate, ok bool) {
+//
+// The elected replica itself is returned only after a longer silence, and if there is no other one.
+func (c *cluster) findCandidate(
+	elected string, watermark, front int64, silence time.Duration,
+) (found candidate, ok bool) {
 	now, failover := c.r.now(), c.r.opts.Failover
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	best, bestLive := int64(math.MinInt64), false
+	best, bestLive, bestOther := int64(math.MinInt64), false, false
 	for i := range c.held {
 		h := &c.held[i]
 		heard, known := c.heard[h.Replica]
@@ -87,15 +91,15 @@ func (c *cluster) findCandidate(watermark, front int64, silence time.Duration) (
 		} else if c.isDead(silence) {
 			reach = h.maxT // Samples ahead of the clock are also stored.
 		}
-		passed := reach > front
+		passed, other := reach > front, h.Replica != elected
 		switch {
-		case reach <= watermark, !passed && !live, bestLive && !live:
+		case reach <= watermark, !passed && !live, silence <= 2*failover && !(passed && live && other):
 			continue
-		case silence <= 2*failover && !(passed && live):
+		case bestOther && !other, bestOther == other && bestLive && !live:
 			continue
 		}
-		if live && !bestLive || reach > best {
-			found, best, bestLive, ok = candidate{h.Replica, passed}, reach, live, true
+		if other && !bestOther || live && !bestLive || reach > best {
+			found, best, bestLive, bestOther, ok = candidate{h.Replica, passed}, reach, live, other, true
 		}
 	}
 	return found, ok

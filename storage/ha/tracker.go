@@ -187,6 +187,10 @@ func (r *Tracker) margin() time.Duration { return r.opts.Failover }
 // lag returns the max time by which the elected replica may lag another replica before it is replaced.
 func (r *Tracker) lag() time.Duration { return max(4*r.opts.Failover, 2*time.Minute) }
 
+// maxGap returns the max time between two samples of the elected replica. After a longer gap, another replica is elected
+// if it has samples in the gap.
+func (r *Tracker) maxGap() time.Duration { return 3 * r.opts.Failover }
+
 // interval returns the time between two passes.
 func (r *Tracker) interval() time.Duration { return r.opts.Failover / 6 }
 
