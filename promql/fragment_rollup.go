@@ -15,6 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/rollup"
+	"github.com/cassia-db/cassia/storage/rollup/expand"
 	"github.com/cassia-db/cassia/storage/rollup/layouts"
 )
 
@@ -211,7 +212,7 @@ func noteHistograms(p *fragment, stored labels.Labels, notes bucketfn.Note, into
 // reconstructed from the bucket.
 func (r *rollupReader) appendSketches(into *chunk.Samples) {
 	for i := range r.buckets.End {
-		if !r.buckets.ExpandSketch(into, i) {
+		if !expand.AppendSketch(into, &r.buckets, i) {
 			r.Expand(into, &r.buckets, i)
 			r.approximated = r.approximated || r.buckets.Count[i] > 0
 		}

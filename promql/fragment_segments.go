@@ -14,6 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
+	"github.com/cassia-db/cassia/storage/rollup/expand"
 )
 
 // segment is a range of a fragment's steps that is answered for one tenant from one resolution.
@@ -209,7 +210,7 @@ func (s *segment) openAllColumns(
 ) ([]*query.SelectedSeries, error) {
 	from, _ := s.fragment.window(0)
 	_, to := s.fragment.window(s.edges.n - 1)
-	columns := rollup.CutColumns
+	columns := expand.CutColumns
 	if s.Sketched {
 		columns |= rollup.ColumnSketches
 	}

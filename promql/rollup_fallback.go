@@ -16,10 +16,11 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
+	"github.com/cassia-db/cassia/storage/rollup/expand"
 )
 
 // Rollup fallback: for times whose raw samples are no longer stored, a read of samples returns as many samples as there
-// were, made from buckets (see rollup.Expander):
+// were, made from buckets (see expand.Expander):
 //
 //	time     |........... 1h ...........|....... 5m .......|...... raw ......|
 //	samples  from buckets of an hour     from 5 minutes     all
@@ -103,7 +104,7 @@ func (s *sourceSeries) appendSamples(into *chunk.Samples) error {
 
 // bucketExpander makes samples from buckets.
 type bucketExpander struct {
-	rollup.Expander
+	expand.Expander
 	buckets rollup.Buckets
 	buffers query.BucketBuffers
 	samples chunk.Samples
@@ -156,7 +157,7 @@ func (r *reader) selectAll(ctx context.Context, q query.Query, asked int64,
 	}
 	at, how, extended := indexByLabels(series), resolutionParamsOf(ctx), extendedOf(ctx, hints)
 	segments, lacks := []SegmentStats(nil), resolution.Shortfall{}
-	for _, older := range query.OlderQueries(q, horizons, rollup.ExpandColumns) {
+	for _, older := range query.OlderQueries(q, horizons, expand.Columns) {
 		allowed := how.mode.Allows(older.Resolution, how.coarsest)
 		if !allowed {
 			older.Limit, older.Sorted = 1, false
@@ -303,7 +304,7 @@ func (r *reader) findLabels(ctx context.Context, q query.Query, found *labelSeri
 	younger.MinT = earliestRawTime(q.MinT, horizons)
 	columns := rollup.ColumnCount
 	if found.makesSamples() {
-		columns = rollup.ExpandColumns
+		columns = expand.Columns
 	}
 	olderQueries := query.OlderQueries(all, horizons, columns)
 	if len(olderQueries) > 0 {

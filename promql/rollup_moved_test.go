@@ -19,6 +19,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/retention"
 	"github.com/cassia-db/cassia/storage/rollup"
+	"github.com/cassia-db/cassia/storage/rollup/expand"
 )
 
 // A fragment whose windows were moved or widened must have, at each step, the value that Prometheus' evaluator returns
@@ -299,7 +300,7 @@ func isReadFromSamples(from int64, l *segment, cuts []int64) bool {
 // sharesOut reports whether the window (from, to] overlaps a bucket that is cut and can't be rebuilt exactly from the
 // samples made from it. The difference is then divided among the pieces of the bucket.
 func (s truth) sharesOut(from, to int64, l *segment, function string) bool {
-	x := rollup.Expander{UsesStarts: l.usesStarts}
+	x := expand.Expander{UsesStarts: l.usesStarts}
 	buckets := s.bucketsIn(from, to, l)
 	for i, end := range buckets.End {
 		if len(l.AppendCuts(nil, buckets.Start[i], end)) == 0 {
@@ -353,10 +354,10 @@ func sameStarts(b *rollup.Buckets, i int, again *rollup.Buckets, same func(a, b 
 // madeIn returns the samples in (from, to]. Some or all of them are made from the segment's buckets.
 func (s truth) madeIn(from, to int64, l *segment, all bool) (made chunk.Samples) {
 	buckets := s.bucketsIn(from, to, l)
-	x := rollup.Expander{UsesStarts: l.usesStarts}
+	x := expand.Expander{UsesStarts: l.usesStarts}
 	for i, end := range buckets.End {
 		if all || len(l.AppendCuts(nil, buckets.Start[i], end)) > 0 {
-			if !l.Sketched || !buckets.ExpandSketch(&made, i) {
+			if !l.Sketched || !expand.AppendSketch(&made, &buckets, i) {
 				x.Expand(&made, &buckets, i)
 			}
 			continue

@@ -19,7 +19,7 @@
 // sender's hint that a histogram was reset is written to the header of a chunk; Prometheus' reader ignores it and
 // detects resets itself. Exemplars, metadata (except in openmetrics) and rollups aren't exported: rollups can be
 // recomputed from samples. Where raw samples have expired, the same number of samples is computed from rollups
-// (rollup.Expander) and counted; Options.LeaveRollups omits these times.
+// (expand.Expander) and counted; Options.LeaveRollups omits these times.
 //
 // Files appear under their names only when they are complete and synced, so an interrupted export leaves nothing that
 // looks complete.

@@ -8,6 +8,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/rollup"
+	"github.com/cassia-db/cassia/storage/rollup/expand"
 )
 
 // source is a series in a piece, with its samples, and with buckets for the times at which its samples have expired.
@@ -57,7 +58,7 @@ func (r *run) findFallbacks(ctx context.Context, q query.Query, f *finding) erro
 	if err != nil {
 		return err
 	}
-	for _, older := range query.OlderQueries(q, horizons, rollup.ExpandColumns) {
+	for _, older := range query.OlderQueries(q, horizons, expand.Columns) {
 		list, err := r.store.Select(ctx, older)
 		if err != nil {
 			return err
@@ -99,7 +100,7 @@ func (f *finding) sourceOf(ls labels.Labels, isNew bool) *source {
 
 // maker computes samples from buckets.
 type maker struct {
-	rollup.Expander
+	expand.Expander
 	buckets rollup.Buckets
 	buffers query.BucketBuffers
 	samples chunk.Samples

@@ -13,7 +13,7 @@
 //
 // The samples made from a bucket have the same number, first and last time, first, last, min and max
 // value, sum, changes and resets as the original samples, and for counters the same increase (see
-// rollup.Expander). They are evenly spaced, except around restarts. With start timestamps they have the
+// expand.Expander). They are evenly spaced, except around restarts. With start timestamps they have the
 // same first and last start timestamp, and the same number of resets that only these show. If a window contains
 // a whole bucket, the bucket answers it, even if the edges of other windows cut the bucket. The same
 // info names the functions that are computed from made samples instead of buckets: the functions below

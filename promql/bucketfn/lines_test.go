@@ -14,6 +14,7 @@ import (
 	"github.com/cassia-db/cassia/promql/bucketfn"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/rollup"
+	"github.com/cassia-db/cassia/storage/rollup/expand"
 )
 
 // exactLine is the least-squares line through the samples of a window. It is computed without rounding.
@@ -150,7 +151,7 @@ func TestLinesOnLargeBases(t *testing.T) {
 // windows cut.
 func TestLinesOfCutBuckets(t *testing.T) {
 	compared := 0
-	var x rollup.Expander
+	var x expand.Expander
 	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 79))
 		base := []float64{0, 1e6, -1e9, 1e12}[r.IntN(4)]

@@ -52,8 +52,7 @@ func TestAggregatesAreStored(t *testing.T) {
 	}
 }
 
-// TestAggregatesKeepTheirFlag requires that wider buckets and pieces of buckets keep the flag, and that their count,
-// sum, min and max stay exact.
+// TestAggregatesKeepTheirFlag requires that wider buckets keep the flag, and that their count and sum stay exact.
 func TestAggregatesKeepTheirFlag(t *testing.T) {
 	r := rand.New(rand.NewPCG(soak.FirstSeed(t), 10))
 	for range 300 {
@@ -72,23 +71,6 @@ func TestAggregatesKeepTheirFlag(t *testing.T) {
 			want += v
 		}
 		require.InEpsilon(t, want+1, sum+1, 1e-12)
-
-		var x Expander
-		var pieces Buckets
-		x.Cut(&pieces, &hours, []int64{hours.End[0] - 1_234_567})
-		for _, flags := range pieces.Flags {
-			require.Equal(t, Aggregated, flags&Aggregated)
-		}
-		require.Equal(t, hours.Samples(), pieces.Samples())
-		for i := range b.End {
-			var s chunk.Samples
-			x.Expand(&s, b, i)
-			var own Buckets
-			AppendEvery(&own, &s, FiveMinutes.Width())
-			require.Equal(t, []uint32{b.Count[i]}, own.Count)
-			require.GreaterOrEqual(t, own.Min[0], b.Min[i])
-			require.LessOrEqual(t, own.Max[0], b.Max[i])
-		}
 	}
 }
 
@@ -108,8 +90,8 @@ func TestExtendOfAggregates(t *testing.T) {
 		AppendEvery(&added, &chunk.Samples{T: []int64{at}, V: []float64{3}}, width)
 		for _, order := range [][2]*Buckets{{&stored, &added}, {&added, &stored}} {
 			var a, b, all Buckets
-			a.copy(order[0], 0, 1, AllColumns)
-			b.copy(order[1], 0, 1, AllColumns)
+			a.AppendRange(order[0], 0, 1, AllColumns)
+			b.AppendRange(order[1], 0, 1, AllColumns)
 			extended, left := Extend(&all, &a, &b, width)
 			require.Equal(t, joins, extended == 1, at)
 			require.Equal(t, joins, left == 0, at)
@@ -125,8 +107,8 @@ func TestExtendOfAggregates(t *testing.T) {
 		}
 	}
 	var a, b, all Buckets
-	a.copy(&stored, 0, 1, AllColumns)
-	b.copy(&stored, 0, 1, AllColumns)
+	a.AppendRange(&stored, 0, 1, AllColumns)
+	b.AppendRange(&stored, 0, 1, AllColumns)
 	_, left := Extend(&all, &a, &b, width)
 	require.Equal(t, 10, left)
 	require.False(t, math.IsNaN(all.Sum[0]))
@@ -173,67 +155,4 @@ func aggregatesOf(s *chunk.Samples, width int64, known bool) *Buckets {
 		made.AppendAggregate(a, width)
 	}
 	return &made
-}
-
-// TestExpandAggregates requires that the samples of aggregates have the exact count, sum, min and max. The samples of a
-// counter without resets must also have the first and the last value.
-func TestExpandAggregates(t *testing.T) {
-	r := rand.New(rand.NewPCG(soak.FirstSeed(t), 12))
-	for name, next := range map[string]func(v float64) float64{
-		"gauge":    func(float64) float64 { return r.NormFloat64() * 10 },
-		"walk":     func(v float64) float64 { return v + r.NormFloat64() },
-		"up":       func(float64) float64 { return float64(min(r.IntN(20), 1)) },
-		"spike":    func(float64) float64 { return []float64{3.3, 3.3, 3.3, 1e6}[r.IntN(4)] },
-		"negative": func(float64) float64 { return -float64(r.IntN(9)) },
-		"infinite": func(float64) float64 { return []float64{1, math.Inf(1)}[r.IntN(9)/8] },
-		"counter":  func(v float64) float64 { return v + float64(max(r.IntN(13)-6, 0)) },
-		"resets": func(v float64) float64 {
-			if r.IntN(9) == 0 {
-				return float64(r.IntN(3))
-			}
-			return v + float64(r.IntN(13))
-		},
-	} {
-		for _, step := range []int64{15_000, 60_000, 100_000, 150_000, 290_000, 400_000} {
-			var s chunk.Samples
-			v := 5.0
-			for i := range int64(1000) {
-				v = next(v)
-				s.AppendFloat(1_600_000_123_000+i*step, 0, v)
-			}
-			fine := aggregatesOf(&s, FiveMinutes.Width(), name == "counter" || name == "resets")
-			var coarse Buckets
-			CoarsenStored(&coarse, fine, "g", OneHour.Width())
-			requireExpanded(t, fine, FiveMinutes.Width(), name == "counter")
-			requireExpanded(t, &coarse, OneHour.Width(), name == "counter")
-		}
-	}
-}
-
-// requireExpanded compares the samples of each bucket with the bucket. If isRising is set, it also compares the first
-// and last value.
-func requireExpanded(t testing.TB, b *Buckets, width int64, isRising bool) {
-	t.Helper()
-	var x Expander
-	for i := range b.End {
-		var s chunk.Samples
-		x.Expand(&s, b, i)
-		var own Buckets
-		AppendEvery(&own, &s, width)
-		require.Equal(t, b.Count[i:i+1], own.Count)
-		require.Equal(t, b.Min[i:i+1], own.Min)
-		require.Equal(t, b.Max[i:i+1], own.Max)
-		if math.IsInf(b.Sum[i], 0) {
-			require.Equal(t, b.Sum[i], own.Sum[0])
-		} else {
-			require.InDelta(
-				t, b.Sum[i], own.Sum[0], 1e-13*float64(b.Count[i])*max(math.Abs(b.Min[i]), math.Abs(b.Max[i])),
-			)
-		}
-		if isRising {
-			require.Equal(t, b.First[i:i+1], own.First)
-			require.Equal(t, b.Last[i:i+1], own.Last)
-			require.Zero(t, own.Resets[0])
-		}
-	}
 }

@@ -1,7 +1,6 @@
 package rollup
 
 import (
-	"math/rand/v2"
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
@@ -132,30 +131,5 @@ func BenchmarkDecode(b *testing.B) {
 				}
 			})
 		}
-	}
-}
-
-// BenchmarkExpand expands one-hour buckets of each kind of samples.
-func BenchmarkExpand(b *testing.B) {
-	for i := range drawnKinds {
-		d := &drawnKinds[i]
-		b.Run(d.name, func(b *testing.B) {
-			var buckets Buckets
-			for seed := range uint64(64) {
-				var one Buckets
-				AppendEvery(&one, d.samples(rand.New(rand.NewPCG(seed, 1)), 60), hourMS)
-				buckets.copy(&one, 0, 1, AllColumns)
-			}
-			var x Expander
-			var s chunk.Samples
-			b.ReportAllocs()
-			for b.Loop() {
-				s.Reset()
-				for k := range buckets.End {
-					x.Expand(&s, &buckets, k)
-				}
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/64, "ns/bucket")
-		})
 	}
 }

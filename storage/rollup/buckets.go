@@ -65,20 +65,8 @@ type Buckets struct {
 
 	spare startColumns // memory for the columns of start timestamps
 
-	// If these buckets are pieces made by Expander.Cut, Wholes are the buckets that were cut into pieces, ordered by
-	// time. Otherwise nil.
+	// Wholes are the buckets that package expand cut into pieces, ordered by time; nil if there are none.
 	Wholes []Whole
-}
-
-// Whole is a bucket from Start to End that was cut into pieces.
-type Whole struct {
-	Start, End int64
-	// Moment is the bucket's moment minus the sum of its pieces' moments; 0 if one of these moments is unknown.
-	Moment float64
-	// Comoment, TimeSum and TimeSquares are also the bucket's values minus the sums of its pieces' values, and 0 where
-	// unknown. Mean is the mean of the values, and First the time of the first sample in milliseconds.
-	Comoment, TimeSum, TimeSquares, Mean float64
-	First                                int64
 }
 
 // Histograms contains the aggregates of a bucket's native histograms. It is immutable. Histograms with different

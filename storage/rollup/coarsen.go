@@ -55,22 +55,22 @@ func coarsenFloats(into *Buckets, i int, fine *Buckets, from, to int) (starts st
 			first = at
 			r.min, r.max = fine.Min[at], fine.Max[at]
 		} else {
-			r.countStep(fine.Last[last], fine.First[at])
+			r.CountStep(fine.Last[last], fine.First[at])
 			starts.countJoint(fine, last, at, fine.First[at] < fine.Last[last])
 			r.extendRange(fine.Min[at], fine.Max[at])
 		}
-		r.sum.addSum(fine.Sum[at], fine.SumLow[at])
+		r.sum.AddSum(fine.Sum[at], fine.SumLow[at])
 		if fine.Resets[at] > 0 {
-			r.correction.add(fine.Correction[at])
+			r.Correction.Add(fine.Correction[at])
 		}
-		r.resets += fine.Resets[at]
-		r.changes += fine.Changes[at]
+		r.Resets += fine.Resets[at]
+		r.Changes += fine.Changes[at]
 		starts.add(fine, at)
 		count += fine.FloatCount(at)
 		last = at
 	}
 	switch {
-	case !(r.min < r.max) || !isFinite(r.sum.total()):
+	case !(r.min < r.max) || !isFinite(r.sum.Total()):
 		r.moment = 0
 	case r.moment >= 0: // Neither unknown nor NaN.
 		r.moment = roundMoment(r.moment)
@@ -78,7 +78,7 @@ func coarsenFloats(into *Buckets, i int, fine *Buckets, from, to int) (starts st
 		r.moment = unknownMoment
 	}
 	r.line = r.line.stored(
-		times{int64(count), fine.LastT[last] - fine.FirstT[first]}, r.min, r.max, isFinite(r.sum.total()),
+		times{int64(count), fine.LastT[last] - fine.FirstT[first]}, r.min, r.max, isFinite(r.sum.Total()),
 	)
 	r.wide = r.sum.low != 0 && fine.isWide(from, to, r.min, r.max)
 	into.Count[i] = count
@@ -139,7 +139,7 @@ func coarsenHistograms(into *Buckets, i int, fine *Buckets, from, to int, floats
 	}
 	into.Count[i], into.Resets[i], into.Changes[i] = count, resets, changes
 	into.FirstT[i], into.LastT[i] = fine.FirstT[first], fine.LastT[last]
-	starts.correction = sum{} // Histograms have their own correction.
+	starts.correction = Sum{} // Histograms have their own correction.
 	into.setStarts(i, starts)
 	if !floats {
 		into.Resets[i], into.Changes[i] = resets+all.resets, changes+all.changes

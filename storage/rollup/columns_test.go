@@ -82,7 +82,7 @@ func TestOperationsHaveAllColumns(t *testing.T) {
 	var merged Buckets
 	first, last := b.Slice(0, 2), b.Slice(2, 4)
 	Merge(&merged, &last, &first, AllColumns)
-	requireColumns(t, "Merge, in copy,", b, &merged, 0, 1, 2, 3)
+	requireColumns(t, "Merge, in AppendRange,", b, &merged, 0, 1, 2, 3)
 
 	grown := filledBuckets(4)
 	grown.add(4, 5)
@@ -112,12 +112,6 @@ func TestEqualComparesAllColumns(t *testing.T) {
 		}
 		require.False(t, a.Equal(b), "Equal ignores column %s: add it there", name)
 	}
-}
-
-// TestCutHasItsColumns requires that CutColumns includes the columns of all floats: the pieces of a bucket are built
-// from samples, so they have all of these columns.
-func TestCutHasItsColumns(t *testing.T) {
-	require.Equal(t, AllColumns&^ColumnSketches, CutColumns, "CutColumns needs every column except sketches")
 }
 
 // TestColumnsAreWrittenInOrder requires that the encoder panics if a column is written after one with a higher number.

@@ -22,9 +22,9 @@ func Extend(into, stored, added *Buckets, width int64) (extended, left int) {
 		for ; j < added.Len() && added.End[j] <= end; j++ {
 			switch {
 			case !ok || added.Count[j] > 0 && precedes(added, j, stored, i):
-				parts.copy(added, j, j+1, AllColumns)
+				parts.AppendRange(added, j, j+1, AllColumns)
 			case precedes(stored, i, added, j):
-				newer.copy(added, j, j+1, AllColumns)
+				newer.AppendRange(added, j, j+1, AllColumns)
 			default:
 				left += int(added.Count[j])
 			}
@@ -34,11 +34,11 @@ func Extend(into, stored, added *Buckets, width int64) (extended, left int) {
 		}
 		if ok {
 			extended++
-			parts.copy(stored, i, i+1, AllColumns)
+			parts.AppendRange(stored, i, i+1, AllColumns)
 		}
-		parts.copy(&newer, 0, newer.Len(), AllColumns)
+		parts.AppendRange(&newer, 0, newer.Len(), AllColumns)
 		if parts.Len() == 1 && parts.Start[0] == start {
-			changed.copy(&parts, 0, 1, AllColumns)
+			changed.AppendRange(&parts, 0, 1, AllColumns)
 			continue
 		}
 		coarsenOne(&changed, &parts, 0, parts.Len(), start, end)

@@ -45,7 +45,7 @@ func TestExtend(t *testing.T) {
 		require.Zero(t, left)
 		requireAlike(t, want, &got, "")
 		want = &Buckets{} // Moments are rounded, and merging rounds them again.
-		want.copy(&got, 0, got.Len(), AllColumns)
+		want.AppendRange(&got, 0, got.Len(), AllColumns)
 
 		for _, part := range parts {
 			kept := got

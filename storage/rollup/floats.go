@@ -10,29 +10,37 @@ import (
 
 // run accumulates the columns of one bucket's floats, except the columns of its first and last sample.
 type run struct {
-	min, max        float64
-	sum, correction sum
-	moment          float64 // set after all values, like setLine
-	line            lineSums
-	resets, changes uint32
-	large, wide     bool
+	Steps
+	min, max    float64
+	sum         Sum
+	moment      float64 // set after all values, like setLine
+	line        lineSums
+	large, wide bool
+}
+
+// Steps counts the transitions between consecutive floats, as Prometheus' rate, resets and changes do.
+type Steps struct {
+	// Resets is the number of floats that are less than the one before, and Correction the sum of the floats before
+	// these. Changes is the number of floats that differ from the one before.
+	Resets, Changes uint32
+	Correction      Sum
+}
+
+// CountStep counts the transition from float before to v.
+func (s *Steps) CountStep(before, v float64) {
+	if v < before {
+		s.Resets++
+		s.Correction.Add(before)
+	}
+	if v != before && (v == v || before == before) {
+		s.Changes++
+	}
 }
 
 // begin starts a run with its first value.
 func (r *run) begin(v float64) {
 	*r = run{min: v, max: v, large: isLarge(v)}
-	r.sum.add(v)
-}
-
-// countStep counts the transition from one value to the next, as Prometheus' rate, resets and changes do.
-func (r *run) countStep(before, v float64) {
-	if v < before {
-		r.resets++
-		r.correction.add(before)
-	}
-	if v != before && (v == v || before == before) {
-		r.changes++
-	}
+	r.sum.Add(v)
 }
 
 // extendRange widens the range of values as min_over_time and max_over_time do: NaN is replaced by the next value, and
@@ -56,10 +64,10 @@ func (r *run) writeTo(b *Buckets, i int) {
 	}
 	b.Moment[i] = r.moment
 	b.setLine(i, r.line)
-	if r.resets > 0 {
-		b.Correction[i] = r.correction.total()
+	if r.Resets > 0 {
+		b.Correction[i] = r.Correction.Total()
 	}
-	b.Resets[i], b.Changes[i] = r.resets, r.changes
+	b.Resets[i], b.Changes[i] = r.Resets, r.Changes
 	if r.large || b.Flags[i]&Large != 0 {
 		b.Flags[i] |= largeFlags(r.min, r.max)
 	}
@@ -87,17 +95,17 @@ func (b *builder) fillFloats(i int, s *chunk.Samples, from, to int) floatsOf {
 			r.begin(v)
 			continue
 		}
-		r.sum.add(v)
+		r.sum.Add(v)
 		switch {
 		case v == before:
 		case v > before:
-			r.changes++
+			r.Changes++
 			if v > r.max {
 				r.max = v
 			}
 			r.large = r.large || isLarge(v)
 		default:
-			r.countStep(before, v)
+			r.CountStep(before, v)
 			r.extendRange(v, v)
 		}
 		before = v
@@ -107,7 +115,7 @@ func (b *builder) fillFloats(i int, s *chunk.Samples, from, to int) floatsOf {
 		return f
 	}
 	switch {
-	case !(r.min < r.max) || !isFinite(r.sum.total()):
+	case !(r.min < r.max) || !isFinite(r.sum.Total()):
 	case b.isCounter:
 		r.moment = unknownMoment
 	default:

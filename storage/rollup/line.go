@@ -153,9 +153,9 @@ func timesOf(t []int64, v []float64) (timeSum, squares int64) {
 
 // comomentOfSamples returns the comoment of all n values except stale markers, given their sums. The first value must
 // not be a stale marker.
-func comomentOfSamples(t []int64, v []float64, n int, values sum, timeSum int64) float64 {
-	first, mean, meanT := t[0], values.total()/float64(n), float64(timeSum)/float64(n)
-	var products, off, offT sum
+func comomentOfSamples(t []int64, v []float64, n int, values Sum, timeSum int64) float64 {
+	first, mean, meanT := t[0], values.Total()/float64(n), float64(timeSum)/float64(n)
+	var products, off, offT Sum
 	for len(v) > 0 {
 		block := min(momentBlock, len(v))
 		a, b, c := 0.0, 0.0, 0.0
@@ -167,13 +167,13 @@ func comomentOfSamples(t []int64, v []float64, n int, values sum, timeSum int64)
 				c += dt
 			}
 		}
-		products.add(a)
-		off.add(b)
-		offT.add(c)
+		products.Add(a)
+		off.Add(b)
+		offT.Add(c)
 		t, v = t[block:], v[block:]
 	}
 	// off and offT would be 0 if the means weren't rounded.
-	return products.total() - float64(off.total()*offT.total())/float64(n)
+	return products.Total() - float64(off.Total()*offT.Total())/float64(n)
 }
 
 // lineOf returns the line of floats [from, to). The first must not be a stale marker.
@@ -184,7 +184,7 @@ func (b *builder) lineOf(s *chunk.Samples, from, to int, span times, r *run) lin
 	t, v := s.T[from:to], s.V[from:to]
 	var l lineSums
 	l.timeSum, l.squares = timesOf(t, v)
-	finite := isFinite(r.sum.total())
+	finite := isFinite(r.sum.Total())
 	if r.min < r.max && finite {
 		l.comoment = comomentOfSamples(t, v, int(span.n), r.sum, l.timeSum)
 	}

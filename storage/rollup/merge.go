@@ -18,7 +18,7 @@ func Merge(into, a, b *Buckets, columns Columns) {
 		for i < a.Len() && (to == b.Len() || a.End[i] <= b.End[to]) {
 			i++
 		}
-		into.copy(a, from, i, columns)
+		into.AppendRange(a, from, i, columns)
 		if i > from && to < b.Len() && a.End[i-1] == b.End[to] {
 			j++
 			continue
@@ -26,12 +26,13 @@ func Merge(into, a, b *Buckets, columns Columns) {
 		for j < b.Len() && (i == a.Len() || b.End[j] < a.End[i]) {
 			j++
 		}
-		into.copy(b, to, j, columns)
+		into.AppendRange(b, to, j, columns)
 	}
 }
 
-// copy appends the buckets [from, to) of other.
-func (b *Buckets) copy(other *Buckets, from, to int, columns Columns) {
+// AppendRange appends the given columns of the buckets [from, to) of other, which follow the buckets of b in time. b must
+// be empty or have the same columns.
+func (b *Buckets) AppendRange(other *Buckets, from, to int, columns Columns) {
 	if from == to {
 		return
 	}

@@ -39,9 +39,9 @@ func roundMoment(m float64) float64 {
 const momentBlock = 64
 
 // momentOf returns the moment of the n values of v that aren't stale markers. s is their sum, which must be finite.
-func momentOf(v []float64, n int, s sum) float64 {
-	mean := s.total() / float64(n)
-	var squares, off sum
+func momentOf(v []float64, n int, s Sum) float64 {
+	mean := s.Total() / float64(n)
+	var squares, off Sum
 	for len(v) > 0 {
 		block := v[:min(momentBlock, len(v))]
 		v = v[len(block):]
@@ -52,12 +52,12 @@ func momentOf(v []float64, n int, s sum) float64 {
 				b += d
 			}
 		}
-		squares.add(a)
-		off.add(b)
+		squares.Add(a)
+		off.Add(b)
 	}
 	// off would be 0 if the mean weren't rounded.
-	rest := off.total()
-	return squares.total() - float64(rest*rest)/float64(n)
+	rest := off.Total()
+	return squares.Total() - float64(rest*rest)/float64(n)
 }
 
 // MomentBetween returns the difference between the moment of all values and the moments of their two parts, which have

@@ -223,43 +223,6 @@ func (b *Buckets) AppendSketches(s *chunk.Samples) {
 	}
 }
 
-// ExpandSketch appends samples that have bucket i's sketch: as many as the bucket's count, evenly spaced, and ascending
-// by value from the min to the max. It returns false and appends nothing in three cases: the bucket's values differ and
-// the bucket has no sketch, a value isn't finite, or the bucket has histograms or isn't simple.
-func (b *Buckets) ExpandSketch(into *chunk.Samples, i int) bool {
-	n := int(b.Count[i])
-	switch {
-	case b.Flags[i]&(HasHistograms|NotSimple) != 0:
-		return false
-	case !(b.Min[i] < b.Max[i]):
-		if n > 0 && !isFinite(b.Sum[i]) {
-			return false
-		}
-		for k := range n {
-			into.AppendFloat(timeOf(k, n, b.FirstT[i], b.LastT[i]), 0, b.Min[i])
-		}
-		return true
-	case b.Sketches == nil || b.Sketches[i] == nil:
-		return false
-	}
-	k := 0
-	for _, bin := range b.Sketches[i].Bins {
-		v := min(max(bin.Value(), b.Min[i]), b.Max[i])
-		for range bin.Count {
-			at := timeOf(k, n, b.FirstT[i], b.LastT[i])
-			switch k++; k {
-			case 1:
-				into.AppendFloat(at, 0, b.Min[i])
-			case n:
-				into.AppendFloat(at, 0, b.Max[i])
-			default:
-				into.AppendFloat(at, 0, v)
-			}
-		}
-	}
-	return true
-}
-
 func sameSketch(a, b *Sketch) bool {
 	return a == b || a != nil && b != nil && slices.Equal(a.Bins, b.Bins)
 }

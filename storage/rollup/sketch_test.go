@@ -3,7 +3,6 @@ package rollup
 import (
 	"math"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -38,65 +37,6 @@ func TestSketchBinsAreNarrow(t *testing.T) {
 		check(v)
 		check(math.Nextafter(v, 0))
 	}
-}
-
-// storedHours returns the 1h buckets of samples after they have been encoded and decoded.
-func storedHours(t *testing.T, s *chunk.Samples) *Buckets {
-	var fine, hours, got Buckets
-	AppendStored(&fine, s, "m", fiveMinutes)
-	for from := 0; from < fine.Len(); from += 24 { // 5m buckets are encoded and decoded before they are coarsened.
-		require.NoError(
-			t, Decode(AppendChunk(nil, fine.slice(from, min(from+24, fine.Len())), fiveMinutes, 1), AllColumns, &got),
-		)
-	}
-	require.True(t, fine.Equal(&got))
-	CoarsenStored(&hours, &got, "m", oneHour)
-	var back Buckets
-	require.NoError(t, Decode(AppendChunk(nil, &hours, oneHour, 1), AllColumns, &back))
-	require.True(t, hours.Equal(&back))
-	return &back
-}
-
-// TestQuantilesOfSketches requires that quantiles over hours are within 1 % of the quantiles of the samples.
-func TestQuantilesOfSketches(t *testing.T) {
-	r := rand.New(rand.NewPCG(soak.FirstSeed(t), 5))
-	shapes := append(usualShapes(), unusualShapes()[7], unusualShapes()[9],
-		shape{"log-normal", func(r *rand.Rand, _ int, _ float64) float64 { return math.Exp(2 * r.NormFloat64()) }},
-		shape{"around 0", func(r *rand.Rand, _ int, _ float64) float64 { return r.NormFloat64() }})
-	questions := 0
-	for seed := range soak.Seeds(t, 100) {
-		for _, sh := range shapes {
-			s := sh.floats(12*240, seed)
-			hours := storedHours(t, s)
-			from := r.IntN(hours.Len())
-			to := from + 1 + r.IntN(hours.Len()-from)
-			var made chunk.Samples
-			for i := from; i < to; i++ {
-				require.True(t, hours.ExpandSketch(&made, i), sh.name)
-			}
-			var raw []float64
-			for i, at := range s.T {
-				if at > hours.Start[from] && at <= hours.End[to-1] {
-					raw = append(raw, s.V[i])
-				}
-			}
-			require.Len(t, made.V, len(raw))
-			slices.Sort(raw)
-			slices.Sort(made.V)
-			for range 90 {
-				rank := r.Float64() * float64(len(raw)-1)
-				k := int(rank)
-				next, weight := min(k+1, len(raw)-1), rank-float64(k)
-				want := raw[k]*(1-weight) + raw[next]*weight
-				got := made.V[k]*(1-weight) + made.V[next]*weight
-				require.LessOrEqual(t, math.Abs(got-want),
-					1.0000001*sketchAccuracy*(math.Abs(raw[k])*(1-weight)+math.Abs(raw[next])*weight), sh.name)
-				questions++
-			}
-			require.Equal(t, []float64{raw[0], raw[len(raw)-1]}, []float64{made.V[0], made.V[len(made.V)-1]}, sh.name)
-		}
-	}
-	require.Greater(t, questions, 100_000)
 }
 
 // TestHoursWithoutSketches requires that hours with missing 5m buckets have no sketch, and that counters and constants

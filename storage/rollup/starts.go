@@ -59,7 +59,7 @@ type startRun struct {
 	first, last int64
 	any         bool
 	overlaps    bool
-	correction  sum
+	correction  Sum
 	resets      uint32
 }
 
@@ -83,7 +83,7 @@ func (r *startRun) countJoint(b *Buckets, before, i int, isReset bool) bool {
 		return false
 	}
 	r.resets++
-	r.correction.add(b.Last[before])
+	r.correction.Add(b.Last[before])
 	return true
 }
 
@@ -98,7 +98,7 @@ func (r *startRun) add(b *Buckets, i int) {
 	r.last = b.LastST[i]
 	if b.StartResets[i] > 0 {
 		r.resets += b.StartResets[i]
-		r.correction.add(b.StartCorrection[i])
+		r.correction.Add(b.StartCorrection[i])
 	}
 }
 
@@ -113,7 +113,7 @@ func startsOfFloats(s *chunk.Samples, first, last int) startRun {
 		}
 		if r.countStep(s.ST[before], s.T[before], s.ST[i], s.T[i]) && !(s.V[i] < s.V[before]) {
 			r.resets++
-			r.correction.add(s.V[before])
+			r.correction.Add(s.V[before])
 		}
 		before = i
 	}
@@ -150,7 +150,7 @@ func (b *Buckets) setStarts(i int, r startRun) {
 	}
 	b.FirstST[i], b.LastST[i], b.StartResets[i] = r.first, r.last, r.resets
 	if b.StartCorrection[i] = 0; r.resets > 0 {
-		b.StartCorrection[i] = r.correction.total()
+		b.StartCorrection[i] = r.correction.Total()
 	}
 }
 

@@ -6,15 +6,24 @@ import (
 	"github.com/prometheus/prometheus/util/kahansum"
 )
 
-// sum adds floats in high and low parts, like PromQL's sum_over_time.
-type sum struct{ high, low float64 }
+// Sum adds floats in high and low parts, like PromQL's sum_over_time. The zero value is the sum of no floats.
+type Sum struct{ high, low float64 }
 
-func (s *sum) add(v float64) { s.high, s.low = kahansum.Inc(v, s.high, s.low) }
+// Add adds v.
+func (s *Sum) Add(v float64) { s.high, s.low = kahansum.Inc(v, s.high, s.low) }
 
-// addSum adds the sum of a part of the floats.
-func (s *sum) addSum(high, low float64) {
-	s.add(high)
+// AddSum adds the sum of other floats in its parts, such as Buckets.Sum and SumLow.
+func (s *Sum) AddSum(high, low float64) {
+	s.Add(high)
 	s.low += low
+}
+
+// Total returns the sum as one float.
+func (s *Sum) Total() float64 {
+	if math.IsInf(s.high, 0) {
+		return s.high
+	}
+	return s.high + s.low
 }
 
 // lowBits is the number of binary digits that a sum keeps below the largest absolute value in it.
@@ -27,7 +36,7 @@ const lowBits = 47
 // rounding it is always 0 for up to 64 values, and the sum of hundreds of buckets is still exact to 1e-12 of the
 // largest value. If the values are wide, the rounding could be large compared to the small values, which remain if the
 // large ones cancel out.
-func (s *sum) parts(least, greatest float64, wide bool) (high, low float64) {
+func (s *Sum) parts(least, greatest float64, wide bool) (high, low float64) {
 	high = s.high + s.low
 	if math.IsInf(high, 0) || math.IsNaN(high) {
 		return s.high + 0, 0 // Prometheus doesn't add a low part to an infinite sum.
@@ -86,8 +95,8 @@ func (b *Buckets) isWide(from, to int, least, greatest float64) bool {
 
 // isVague reports whether the sum of count values between least and greatest may differ by more than 1e-12 from the
 // exact sum. This happens if values cancel out, because the low parts of intermediate sums are rounded.
-func (s *sum) isVague(count uint32, least, greatest float64) bool {
-	total := s.total()
+func (s *Sum) isVague(count uint32, least, greatest float64) bool {
+	total := s.Total()
 	largest := max(math.Abs(least), math.Abs(greatest))
 	return total != 0 && float64(count)*VagueSum*largest > math.Abs(total)
 }
@@ -117,12 +126,4 @@ func largeFlags(least, greatest float64) Flags {
 		flags |= LargeNegative
 	}
 	return flags
-}
-
-// total returns the sum as one float.
-func (s *sum) total() float64 {
-	if math.IsInf(s.high, 0) {
-		return s.high
-	}
-	return s.high + s.low
 }

@@ -67,7 +67,8 @@ var longLines = map[string]int{
 	"storage/pebble":               26,
 	"storage/pebble/objects":       2,
 	"storage/retention":            1,
-	"storage/rollup":               40,
+	"storage/rollup":               17,
+	"storage/rollup/expand":        23,
 	"storage/tenant":               12,
 }
 

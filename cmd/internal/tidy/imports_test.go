@@ -60,6 +60,7 @@ var importLaws = []importLaw{
 	{folder: "storage/index", may: []string{"storage/chunk", "storage/meter", "storage/tenant"}},
 	{folder: "storage/page", may: []string{"storage/engine", "storage/chunk", "storage/format", "storage/rollup"}},
 	{folder: "storage/rollup", may: []string{"storage/chunk"}},
+	{folder: "storage/rollup/expand", may: []string{"storage/chunk", "=storage/rollup"}},
 	{folder: "storage/storagetest", may: []string{"=storage", "storage/engine", "storage/membership", "storage/pebble"}},
 }
 
@@ -203,6 +204,8 @@ func TestLawOfImports(t *testing.T) {
 		{"storage/inspect", "storage/page", false, true},
 		{"storage/page", "storage/format", false, true},
 		{"storage/page", "storage", true, false},
+		{"storage/rollup/expand", "storage/rollup", false, true},
+		{"storage/rollup", "storage/rollup/expand", true, false},
 		{"storage", "storage/paged", false, true},
 		{"storage/paged", "storage/page", false, true},
 		{"storage/paged", "storage", true, false},

@@ -1,13 +1,14 @@
-package rollup
+package expand
 
 import (
 	"github.com/prometheus/prometheus/model/histogram"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// histograms returns the histograms of bucket i, and sets the number of resets that start timestamps have to show.
-func (x *Expander) histograms(b *Buckets, i int) []*histogram.FloatHistogram {
+// histograms returns the histograms of bucket i of b, and sets the number of resets that start timestamps have to show.
+func (x *Expander) histograms(b *rollup.Buckets, i int) []*histogram.FloatHistogram {
 	h := b.Histograms[i]
 	if !x.UsesStarts || b.StartResets == nil || b.StartResets[i] == 0 || h.Count < b.Count[i] {
 		return expandHistograms(h, int(b.Resets[i]), int(b.Changes[i]))
@@ -36,7 +37,7 @@ func (x *Expander) histograms(b *Buckets, i int) []*histogram.FloatHistogram {
 // expandHistograms returns h.Count histograms with the same first and last, and with the given number of resets and
 // changes if possible. Counters have the same increase, and counters and gauges the same sum, see histogramFit. Where
 // the bucket also has floats or both kinds of histograms, the sum is unknown, and only first and last are kept.
-func expandHistograms(h *Histograms, resets, changes int) []*histogram.FloatHistogram {
+func expandHistograms(h *rollup.Histograms, resets, changes int) []*histogram.FloatHistogram {
 	n := int(h.Count)
 	if h.MixedKinds || n <= 2 {
 		return append(repeat(nil, h.First, n-1), h.Last)
@@ -57,7 +58,7 @@ func repeat(list []*histogram.FloatHistogram, h *histogram.FloatHistogram, n int
 }
 
 // meanBetween returns the mean of the histograms between the first and the last; nil if it is unknown.
-func meanBetween(h *Histograms) *histogram.FloatHistogram {
+func meanBetween(h *rollup.Histograms) *histogram.FloatHistogram {
 	if h.Sum == nil {
 		return nil
 	}
@@ -95,12 +96,12 @@ func grow(list []*histogram.FloatHistogram, from, to *histogram.FloatHistogram, 
 	return append(list, to)
 }
 
-// appendBoth appends samples of bucket i, which has floats v and histograms hs. Each kind is consecutive, except that
+// appendBoth appends samples of bucket i of b, which has floats v and histograms hs. Each kind is consecutive, except that
 // if the first and the last sample have the same kind, this kind is split in two.
-func (b *Buckets) appendBoth(into *chunk.Samples, i int, v []float64, hs []*histogram.FloatHistogram) {
+func appendBoth(into *chunk.Samples, b *rollup.Buckets, i int, v []float64, hs []*histogram.FloatHistogram) {
 	n, flags := len(v)+len(hs), b.Flags[i]
 	floatsBefore, histogramsBefore := 0, 0
-	switch first, last := flags&FirstIsHistogram != 0, flags&LastIsHistogram != 0; {
+	switch first, last := flags&rollup.FirstIsHistogram != 0, flags&rollup.LastIsHistogram != 0; {
 	case first && last:
 		histogramsBefore = max(1, len(hs)/2)
 	case first:
@@ -118,7 +119,7 @@ func (b *Buckets) appendBoth(into *chunk.Samples, i int, v []float64, hs []*hist
 			floatsBefore--
 		case histogramsBefore > 0:
 			histogramsBefore--
-		case flags&FirstIsHistogram != 0: // then all floats, and then the remaining histograms
+		case flags&rollup.FirstIsHistogram != 0: // then all floats, and then the remaining histograms
 			float = len(v) > 0
 		default:
 			float = len(hs) == 0

@@ -1,4 +1,4 @@
-package rollup
+package expand
 
 import (
 	"slices"
@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/prometheus/model/histogram"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // expandedStarts assigns start timestamps to the samples that a bucket was expanded into:
@@ -24,7 +25,7 @@ type expandedStarts struct {
 }
 
 // begin records the positions at which samples will be appended.
-func (x *expandedStarts) begin(into *chunk.Samples, b *Buckets, i int) {
+func (x *expandedStarts) begin(into *chunk.Samples, b *rollup.Buckets, i int) {
 	x.floats, x.hists = len(into.T), len(into.H)
 	if x.wanted = 0; b.StartResets != nil {
 		x.wanted = int(b.StartResets[i])
@@ -32,7 +33,7 @@ func (x *expandedStarts) begin(into *chunk.Samples, b *Buckets, i int) {
 }
 
 // place sets the start timestamps of the samples that bucket i was expanded into.
-func (x *expandedStarts) place(into *chunk.Samples, b *Buckets, i int) {
+func (x *expandedStarts) place(into *chunk.Samples, b *rollup.Buckets, i int) {
 	n := int(b.Count[i])
 	if b.FirstST == nil || n == 0 || b.FirstST[i] == 0 && b.LastST[i] == 0 && b.StartResets[i] == 0 {
 		return
@@ -46,7 +47,7 @@ func (x *expandedStarts) place(into *chunk.Samples, b *Buckets, i int) {
 			x.start[k] = b.FirstST[i]
 		}
 	}
-	if b.Flags[i]&StartsOverlap != 0 {
+	if b.Flags[i]&rollup.StartsOverlap != 0 {
 		x.overlap()
 	}
 	if len(into.ST) == 0 {
@@ -225,7 +226,7 @@ func (x *expandedStarts) moveTimes(change int, start int64) {
 // unknown start counts as different.
 func (x *expandedStarts) overlap() {
 	for k := 1; k < len(x.t); k++ {
-		if IsStartOverlap(x.start[k-1], x.t[k-1], x.start[k]) {
+		if rollup.IsStartOverlap(x.start[k-1], x.t[k-1], x.start[k]) {
 			return
 		}
 	}

@@ -1,10 +1,11 @@
-package rollup
+package expand
 
 import (
 	"math"
 	"slices"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // setOddCourse sets values with the first, last, min and max, the rises and falls and, if possible, the correction of
@@ -37,7 +38,7 @@ func (x *fit) setOddCourse() bool {
 				case !x.setWithGaps(g, first, last):
 				case x.matchCorrection():
 					return true
-				case !found && isFinite(x.correction()) == isFinite(e.correction):
+				case !found && areFinite(x.correction()) == areFinite(e.correction):
 					found, x.odd = true, append(x.odd[:0], all...)
 				}
 			}
@@ -70,7 +71,7 @@ func gapsOf(e *expanded) []gaps {
 		return []gaps{{}}
 	}
 	var list []gaps
-	rises := e.rises - int(asCount(math.IsNaN(e.first))) - int(asCount(math.IsNaN(e.last)))
+	rises := e.rises - asCount(math.IsNaN(e.first)) - asCount(math.IsNaN(e.last))
 	if rises < e.rises || math.IsInf(e.least, -1) && math.IsInf(e.greatest, 1) {
 		list = append(list, gaps{}) // The sum is NaN without gaps.
 	}
@@ -89,7 +90,7 @@ func gapsOf(e *expanded) []gaps {
 // them. first and last are the first and last value that isn't NaN.
 func (x *fit) setWithGaps(g gaps, first, last float64) bool {
 	e, all := x.e, x.v
-	from, to := int(asCount(math.IsNaN(e.first))), e.n-int(asCount(math.IsNaN(e.last)))
+	from, to := asCount(math.IsNaN(e.first)), e.n-asCount(math.IsNaN(e.last))
 	x.e.n, x.e.first, x.e.last = to-from-g.count(), first, last
 	x.e.rises -= from + e.n - to + g.rises + 2*g.levels + 2*g.falls
 	x.e.falls += g.falls
@@ -106,8 +107,8 @@ func (x *fit) setWithGaps(g gaps, first, last float64) bool {
 	return x.hasSteps() && slices.Contains(all, e.least) && slices.Contains(all, e.greatest)
 }
 
-// setWithoutNaN sets x.v to values with the given first, last, min, max, rises and falls. None is NaN. If possible, they
-// also have the correction if corrected is set.
+// setWithoutNaN sets x.v to values with the given first, last, min, max, rises and falls. They aren't
+// NaN. If possible, they also have the correction if corrected is set.
 func (x *fit) setWithoutNaN(corrected bool) bool {
 	e := x.e
 	if e.n <= 2 || e.rises+e.falls == 0 {
@@ -140,7 +141,7 @@ func (x *fit) setWithoutNaN(corrected bool) bool {
 }
 
 // searchHeight searches for a course whose mean is at a fraction of the range of values, see oddHeights. It uses up one
-// of the searches, and returns false if none is left.
+// of the searches, and returns false if all are used up.
 func (x *fit) searchHeight(height float64, anyCorrection bool) bool {
 	e := &x.e
 	e.sum, e.low = float64(e.n)*(e.least+math.Abs(height)*(e.greatest-e.least)), 0
@@ -159,7 +160,7 @@ func (x *fit) setCorrected() bool {
 	if math.IsInf(least, -1) {
 		low := min(e.greatest, e.correction/float64(max(e.falls, 1)))
 		for _, v := range [...]float64{e.first, e.last} {
-			if isFinite(v) {
+			if areFinite(v) {
 				low = min(low, v)
 			}
 		}
@@ -190,11 +191,11 @@ const anyHeight = -0.5
 
 // hasSteps reports whether the values have the rises and falls.
 func (x *fit) hasSteps() bool {
-	var r run
+	var r rollup.Steps
 	for k := 1; k < len(x.v); k++ {
-		r.countStep(x.v[k-1], x.v[k])
+		r.CountStep(x.v[k-1], x.v[k])
 	}
-	return int(r.resets) == x.e.falls && int(r.changes) == x.e.falls+x.e.rises
+	return int(r.Resets) == x.e.falls && int(r.Changes) == x.e.falls+x.e.rises
 }
 
 // insertGaps returns x.v with gaps. correction is the correction that the values with gaps should have.
@@ -256,11 +257,11 @@ func (x *fit) fallOf(correction float64) int {
 
 // correction returns the correction of the values.
 func (x *fit) correction() float64 {
-	var r run
+	var r rollup.Steps
 	for k := 1; k < len(x.v); k++ {
-		r.countStep(x.v[k-1], x.v[k])
+		r.CountStep(x.v[k-1], x.v[k])
 	}
-	return r.correction.total()
+	return r.Correction.Total()
 }
 
 // matchCorrection moves values before falls until the values have the correction, and reports whether they have it.
@@ -270,7 +271,7 @@ func (x *fit) matchCorrection() bool {
 		have := x.correction()
 		off := x.e.correction - have
 		switch {
-		case have == x.e.correction, isFinite(off) && math.Abs(off) <= 1e-13*math.Abs(x.e.correction):
+		case have == x.e.correction, areFinite(off) && math.Abs(off) <= 1e-13*math.Abs(x.e.correction):
 			return true
 		case math.IsNaN(off):
 			return false
@@ -346,7 +347,7 @@ func (x *fit) endOfRun(from int) int {
 func (x *fit) moveRun(from, to int, by float64, smallest, largest int) float64 {
 	v := x.v[from]
 	isIn := func(k int) bool { return k >= from && k < to }
-	if from == 0 || to == len(x.v) || isIn(smallest) || isIn(largest) || !isFinite(v) {
+	if from == 0 || to == len(x.v) || isIn(smallest) || isIn(largest) || !areFinite(v) {
 		return 0
 	}
 	low, high, neighbors := x.e.least, x.e.greatest, [...]float64{x.v[from-1], x.v[to]}
@@ -373,7 +374,7 @@ func (x *fit) moveRun(from, to int, by float64, smallest, largest int) float64 {
 // closeTo returns a value between limit and v that is close to limit. If byOrder is set, it is close in the order of
 // all float64s, which has about as many values between 1 and 10 as between 1e300 and 1e301.
 func (x *fit) closeTo(limit, v float64) float64 {
-	if linear := limit*(1-1.0/64) + v/64; !x.byOrder && isFinite(linear) {
+	if linear := limit*(1-1.0/64) + v/64; !x.byOrder && areFinite(linear) {
 		return linear
 	}
 	at, from := chunk.OrderedBits(limit), chunk.OrderedBits(v)

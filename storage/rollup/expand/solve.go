@@ -1,4 +1,4 @@
-package rollup
+package expand
 
 import (
 	"math"
@@ -27,7 +27,7 @@ type target struct {
 	slack float64
 	// anyCorrection is set if only the sum must match.
 	anyCorrection bool
-	// anySum is set if the sum is that of the even course.
+	// anySum is set if the sum is the sum of the even course.
 	anySum bool
 }
 

@@ -1,4 +1,4 @@
-package rollup
+package expand
 
 import (
 	"math"
@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/rollup"
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
@@ -134,10 +135,10 @@ func (d *drawn) samples(r *rand.Rand, n int) *chunk.Samples {
 	return &s
 }
 
-func bucketOf(t *testing.T, s *chunk.Samples) *Buckets {
+func bucketOf(t *testing.T, s *chunk.Samples) *rollup.Buckets {
 	t.Helper()
-	var b Buckets
-	AppendEvery(&b, s, hourMS)
+	var b rollup.Buckets
+	rollup.AppendEvery(&b, s, hourMS)
 	require.Equal(t, 1, b.Len())
 	return &b
 }
@@ -223,9 +224,9 @@ func TestPiecesAddUpToTheirBucket(t *testing.T) {
 			for at := r.Int64N(hourMS / 2); at < hourMS; at += 1 + r.Int64N([]int64{hourMS, hourMS / 10, hourMS / 100}[seed%3]) {
 				edges = append(edges, at)
 			}
-			var pieces, again Buckets
+			var pieces, again rollup.Buckets
 			x.Cut(&pieces, whole, edges)
-			Coarsen(&again, &pieces, hourMS)
+			rollup.Coarsen(&again, &pieces, hourMS)
 			correction := 0.0
 			for k, before := 0, -1; k < pieces.Len(); k++ {
 				if correction += pieces.Correction[k]; before >= 0 && pieces.First[k] < pieces.Last[before] {
@@ -265,7 +266,7 @@ func TestPiecesOfAFiniteIncrease(t *testing.T) {
 	require.Equal(t, []float64{3}, b.Correction)
 	var x Expander
 	for edge := int64(2000); edge < 7000; edge += 1000 {
-		var pieces Buckets
+		var pieces rollup.Buckets
 		x.Cut(&pieces, b, []int64{edge})
 		require.Equal(t, 2, pieces.Len())
 		sum := pieces.Correction[0] + pieces.Correction[1]
@@ -332,14 +333,14 @@ func TestCutBuckets(t *testing.T) {
 	var x Expander
 	for seed := range soak.Seeds(t, 400) {
 		r := rand.New(rand.NewPCG(seed, 4))
-		var b, want, got Buckets
+		var b, want, got rollup.Buckets
 		var made chunk.Samples
 		for hour := range 4 {
 			s := drawnKinds[r.IntN(len(drawnKinds))].samples(r, 1+r.IntN(40))
 			for i := range s.T {
 				s.T[i] += int64(hour) * hourMS
 			}
-			AppendEvery(&b, s, hourMS)
+			rollup.AppendEvery(&b, s, hourMS)
 		}
 		var edges []int64
 		for at := r.Int64N(3 * hourMS); at < 4*hourMS; at += 1 + r.Int64N(hourMS) {
@@ -353,11 +354,11 @@ func TestCutBuckets(t *testing.T) {
 				cut = cut || e > b.Start[i] && e < b.End[i]
 			}
 			if !cut {
-				want.copy(&b, i, i+1, CutColumns)
+				want.AppendRange(&b, i, i+1, CutColumns)
 				continue
 			}
 			x.Expand(&made, &b, i)
-			AppendCells(&want, &made, append([]int64{b.Start[i]}, edges...), hourMS)
+			rollup.AppendCells(&want, &made, append([]int64{b.Start[i]}, edges...), hourMS)
 		}
 		require.Equal(t, want.Count, got.Count, "seed %d", seed)
 		require.Equal(t, [][]int64{want.Start, want.End, want.FirstT, want.LastT}, [][]int64{got.Start, got.End, got.FirstT, got.LastT}, "seed %d", seed)
@@ -422,9 +423,20 @@ func TestExpandContradictions(t *testing.T) {
 		var s chunk.Samples
 		x.Expand(&s, b, 0)
 		require.Len(t, s.V, int(b.Count[0]), "seed %d", seed)
-		var pieces Buckets
+		var pieces rollup.Buckets
 		x.Cut(&pieces, b, []int64{hourMS / 3, hourMS / 2})
 	}
+}
+
+// withStarts returns floats with start timestamps of a kind in soak.StartKinds.
+func withStarts(s *chunk.Samples, kind string, seed uint64) *chunk.Samples {
+	starts := soak.Starts{Rand: rand.New(rand.NewPCG(seed, 8)), Kind: kind}
+	out, before := &chunk.Samples{}, math.Inf(-1)
+	for k, at := range s.T {
+		out.AppendFloat(at, starts.Next(at, s.V[k] < before), s.V[k])
+		before = s.V[k]
+	}
+	return out
 }
 
 // TestExpandKeepsStarts requires that expanded samples keep the first and last start and mostly the start resets.
@@ -450,10 +462,10 @@ func TestExpandKeepsStarts(t *testing.T) {
 					continue
 				}
 				require.Equal(t, [][]int64{b.FirstST, b.LastST}, [][]int64{got.FirstST, got.LastST}, "%s, %s, seed %d: %v", d.name, kind, seed, s.ST)
-				resets += int(asCount(slices.Equal(b.StartResets, got.StartResets)))
-				overlaps += int(asCount((b.Flags[0]^got.Flags[0])&StartsOverlap == 0))
+				resets += asCount(slices.Equal(b.StartResets, got.StartResets))
+				overlaps += asCount((b.Flags[0]^got.Flags[0])&rollup.StartsOverlap == 0)
 				slack := 1e-14 * max(math.Abs(b.Min[0]), math.Abs(b.Max[0])) * float64(len(s.T)+1)
-				corrections += int(asCount(math.Abs(b.StartCorrection[0]-got.StartCorrection[0]) <= slack))
+				corrections += asCount(math.Abs(b.StartCorrection[0]-got.StartCorrection[0]) <= slack)
 			}
 			require.Greater(t, resets, of*97/100, "%s, %s", d.name, kind)
 			require.Greater(t, overlaps, of*75/100, "%s, %s", d.name, kind)
@@ -461,5 +473,37 @@ func TestExpandKeepsStarts(t *testing.T) {
 				require.Greater(t, corrections, of*97/100, "%s, %s", d.name, kind)
 			}
 		}
+	}
+}
+
+// TestCutHasItsColumns requires that CutColumns includes the columns of all floats: the pieces of a bucket are built
+// from samples, so they have all of these columns.
+func TestCutHasItsColumns(t *testing.T) {
+	require.Equal(t, rollup.AllColumns&^rollup.ColumnSketches, CutColumns,
+		"CutColumns needs every column except sketches")
+}
+
+// BenchmarkExpand expands one-hour buckets of each kind of samples.
+func BenchmarkExpand(b *testing.B) {
+	for i := range drawnKinds {
+		d := &drawnKinds[i]
+		b.Run(d.name, func(b *testing.B) {
+			var buckets rollup.Buckets
+			for seed := range uint64(64) {
+				var one rollup.Buckets
+				rollup.AppendEvery(&one, d.samples(rand.New(rand.NewPCG(seed, 1)), 60), hourMS)
+				buckets.AppendRange(&one, 0, 1, rollup.AllColumns)
+			}
+			var x Expander
+			var s chunk.Samples
+			b.ReportAllocs()
+			for b.Loop() {
+				s.Reset()
+				for k := range buckets.End {
+					x.Expand(&s, &buckets, k)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/64, "ns/bucket")
+		})
 	}
 }

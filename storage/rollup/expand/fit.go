@@ -1,8 +1,10 @@
-package rollup
+package expand
 
 import (
 	"math"
 	"slices"
+
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // expanded contains the known properties of a bucket's values.
@@ -124,6 +126,14 @@ func (x *fit) valuesOfAggregates() {
 	x.v[low], x.v[high] = e.least, e.greatest
 }
 
+// asCount returns 1 for true and 0 for false.
+func asCount(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}
+
 func areFinite(list ...float64) bool {
 	for _, v := range list {
 		if math.IsNaN(v) || math.IsInf(v, 0) {
@@ -206,8 +216,8 @@ func (x *fit) setCourse() bool {
 	return x.e.falls > 0 && x.searchAll()
 }
 
-// setOutline sets the outline and the target. It returns false if values differ so much in size that fractions can't
-// represent them.
+// setOutline sets the outline and the target. It returns false if fractions can't represent the first and last value
+// because values differ too much in size.
 func (x *fit) setOutline() bool {
 	e, o := &x.e, &x.outline
 	span := e.greatest - e.least
@@ -416,24 +426,25 @@ func (x *fit) setFromLevels() bool {
 
 // missingCorrection returns the correction minus the sum of the levels before falls.
 func (x *fit) missingCorrection() float64 {
-	s := sum{high: -x.e.correction}
+	var s rollup.Sum
+	s.Add(-x.e.correction)
 	for j, v := range x.course.level {
 		if x.course.isBeforeFall(j) {
-			s.add(v)
+			s.Add(v)
 		}
 	}
-	return -s.total()
+	return -s.Total()
 }
 
 // missingSum returns the bucket's sum minus the sum of all samples of the course.
 func (x *fit) missingSum() float64 {
-	s := sum{high: -x.e.sum, low: -x.e.low}
+	var s rollup.Sum
+	s.AddSum(-x.e.sum, -x.e.low)
 	for j, v := range x.course.level {
 		product := v * float64(x.course.held[j])
-		s.add(product)
-		s.low += math.FMA(v, float64(x.course.held[j]), -product)
+		s.AddSum(product, math.FMA(v, float64(x.course.held[j]), -product))
 	}
-	return -s.total()
+	return -s.Total()
 }
 
 // addRoundingError adds off, the rounding error of a sum, to the first changeable level that keeps its order relative
@@ -490,17 +501,17 @@ func (x *fit) setOdd() {
 	used := 0
 	for of := needed; of <= n; of++ {
 		for _, by := range [...][3]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
-			var r run
+			var r rollup.Steps
 			before, at, k := e.first, [3]float64{}, 0
 			for _, i := range by {
 				if i < of {
-					r.countStep(before, others[i])
+					r.CountStep(before, others[i])
 					before, at[k] = others[i], others[i]
 					k++
 				}
 			}
-			r.countStep(before, e.last)
-			if tooMany := max(int(r.changes)-e.rises-e.falls, 0) + max(int(r.resets)-e.falls, 0); tooMany < best {
+			r.CountStep(before, e.last)
+			if tooMany := max(int(r.Changes)-e.rises-e.falls, 0) + max(int(r.Resets)-e.falls, 0); tooMany < best {
 				best, order, used = tooMany, at, of
 			}
 		}

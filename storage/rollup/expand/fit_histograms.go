@@ -1,10 +1,12 @@
-package rollup
+package expand
 
 import (
 	"math"
 	"slices"
 
 	"github.com/prometheus/prometheus/model/histogram"
+
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // histogramFit finds the histograms of a bucket from their number, first, last, sum, resets, changes and the sum of the
@@ -36,7 +38,7 @@ type growingRun struct {
 }
 
 // fitHistograms returns nil if the histograms have no common layout.
-func fitHistograms(h *Histograms, resets, changes int) []*histogram.FloatHistogram {
+func fitHistograms(h *rollup.Histograms, resets, changes int) []*histogram.FloatHistogram {
 	f := &histogramFit{
 		first: h.First, last: h.Last, n: int(h.Count), resets: resets, changes: max(changes, resets),
 	}
@@ -64,7 +66,7 @@ func fitHistograms(h *Histograms, resets, changes int) []*histogram.FloatHistogr
 	if correction == nil {
 		correction = make([]float64, len(first))
 	}
-	peaks := resets - int(asCount(h.FirstReset))
+	peaks := resets - asCount(h.FirstReset)
 	if h.Correction != nil {
 		peaks = max(peaks, 1)
 	} else {
@@ -81,7 +83,7 @@ func (f *histogramFit) isFiner(h *histogram.FloatHistogram) bool {
 // afterFirst returns a fit for the layout and sum of the histograms after the first one, or nil if their layout
 // isn't finer or can't hold them. A change to a coarser layout isn't a reset, so the peaks and the last histogram have
 // their layout. Within each bucket of the common layout, the sum is distributed as in the peaks and the last histogram.
-func (f *histogramFit) afterFirst(h *Histograms, first []float64) *histogramFit {
+func (f *histogramFit) afterFirst(h *rollup.Histograms, first []float64) *histogramFit {
 	fine := *f
 	fine.layout = nil
 	if !fine.setLayout(h.Last, h.Correction) || !f.isFiner(fine.layout) {
@@ -168,8 +170,8 @@ func (f *histogramFit) counter(
 	return best
 }
 
-// errorOf returns a measure of how much the increase, resets and changes of list differ from the bucket's. The increase
-// has the largest weight.
+// errorOf returns a measure of the difference between the increase, resets and changes of list and of the bucket. The
+// increase has the largest weight.
 func (f *histogramFit) errorOf(list []*histogram.FloatHistogram) float64 {
 	resets, changes, lost := countSteps(list)
 	off := math.Abs(float64(resets-f.resets))*float64(f.n) + math.Abs(float64(changes-f.changes))
@@ -195,8 +197,8 @@ func countSteps(list []*histogram.FloatHistogram) (resets, changes int, lost flo
 // build returns the samples of runs, with the length of the last run that allows the sum; nil if there are too few
 // samples.
 func (f *histogramFit) build(runs []growingRun, firstReset bool) []*histogram.FloatHistogram {
-	final, from := &runs[len(runs)-1], int(asCount(firstReset))
-	shortest := 1 + int(asCount(final.startsLow))
+	final, from := &runs[len(runs)-1], asCount(firstReset)
+	shortest := 1 + asCount(final.startsLow)
 	if len(runs) == 1+from {
 		if final.n = f.n - from; final.n < shortest {
 			return nil
@@ -206,7 +208,7 @@ func (f *histogramFit) build(runs []growingRun, firstReset bool) []*histogram.Fl
 	}
 	before := 0
 	for _, r := range runs[from : len(runs)-1] {
-		before += 1 + int(asCount(r.startsLow))
+		before += 1 + asCount(r.startsLow)
 	}
 	longest := f.n - from - before
 	if f.isFiner(f.last) {
@@ -241,11 +243,11 @@ func (f *histogramFit) setLengths(runs []growingRun, from, last int) {
 	between := runs[from : len(runs)-1]
 	free := rest
 	for _, r := range between {
-		free -= 1 + int(asCount(r.startsLow))
+		free -= 1 + asCount(r.startsLow)
 	}
 	for i := range between {
 		more := free / (len(between) - i)
-		between[i].n, free = 1+int(asCount(between[i].startsLow))+more, free-more
+		between[i].n, free = 1+asCount(between[i].startsLow)+more, free-more
 	}
 }
 
@@ -256,7 +258,7 @@ func (f *histogramFit) setSteps(runs []growingRun) {
 		r := &runs[i]
 		r.steps = 0
 		if !equalVectors(r.low, r.high) {
-			r.steps = int(asCount(r.startsLow))
+			r.steps = asCount(r.startsLow)
 			steps -= r.steps
 			room += r.n - 1 - r.steps
 		}
@@ -301,13 +303,13 @@ func (r *growingRun) level(k int) (at float64, fixed bool) {
 	}
 }
 
-// sums returns the least sum that the runs can have, the sum without scaling, and the greatest sum.
-func (f *histogramFit) sums(runs []growingRun) (least, even, greatest []float64) {
+// sums returns the smallest sum that the runs can have, the sum without scaling, and the largest sum.
+func (f *histogramFit) sums(runs []growingRun) (smallest, even, largest []float64) {
 	size := len(runs[0].low)
-	least, even, greatest = make([]float64, size), make([]float64, size), make([]float64, size)
+	smallest, even, largest = make([]float64, size), make([]float64, size), make([]float64, size)
 	for i := range runs {
 		r := &runs[i]
-		var low, mid, high float64 // number of samples at low in the least, even and greatest sum
+		var low, mid, high float64 // number of samples at low in the smallest, even and largest sum
 		for k := range r.n {
 			at, fixed := r.level(k)
 			mid += 1 - at
@@ -319,12 +321,12 @@ func (f *histogramFit) sums(runs []growingRun) (least, even, greatest []float64)
 		}
 		n := float64(r.n)
 		for c := range size {
-			least[c] += low*r.low[c] + (n-low)*r.high[c]
+			smallest[c] += low*r.low[c] + (n-low)*r.high[c]
 			even[c] += mid*r.low[c] + (n-mid)*r.high[c]
-			greatest[c] += high*r.low[c] + (n-high)*r.high[c]
+			largest[c] += high*r.low[c] + (n-high)*r.high[c]
 		}
 	}
-	return least, even, greatest
+	return smallest, even, largest
 }
 
 // missing returns the share of the sum that the runs can't have.
@@ -332,16 +334,16 @@ func (f *histogramFit) missing(runs []growingRun) (off float64) {
 	if f.sum == nil {
 		return 0
 	}
-	least, _, greatest := f.sums(runs)
-	for c := vectorZero; c < len(least); c++ {
-		off += max(0, least[c]-f.sum[c], f.sum[c]-greatest[c])
+	smallest, _, largest := f.sums(runs)
+	for c := vectorZero; c < len(smallest); c++ {
+		off += max(0, smallest[c]-f.sum[c], f.sum[c]-largest[c])
 	}
 	return off / max(observations(f.sum), 1)
 }
 
 // samples returns the samples of runs, scaled to the sum.
 func (f *histogramFit) samples(runs []growingRun) []*histogram.FloatHistogram {
-	least, even, greatest := f.sums(runs)
+	smallest, even, largest := f.sums(runs)
 	want, free := f.sum, 0
 	if want == nil {
 		want = even
@@ -376,7 +378,7 @@ func (f *histogramFit) samples(runs []growingRun) []*histogram.FloatHistogram {
 			if !fixed {
 				v[vectorSum] += more
 				for c := vectorCount; c < len(v); c++ {
-					v[c] = scaled(v[c], r.low[c], r.high[c], want[c], least[c], even[c], greatest[c])
+					v[c] = scaled(v[c], r.low[c], r.high[c], want[c], smallest[c], even[c], largest[c])
 				}
 			}
 			h := f.histogram(v)
@@ -393,15 +395,15 @@ func (f *histogramFit) samples(runs []growingRun) []*histogram.FloatHistogram {
 	return list
 }
 
-// scaled returns v moved towards low or high, by the fraction that changes a sum from even to want. least and greatest
-// are the limits of the sum. If low and high are equal, rounding can
-// still make want differ from even; v then stays between low and high.
-func scaled(v, low, high, want, least, even, greatest float64) float64 {
+// scaled returns v moved towards low or high, by the fraction that changes a sum from even to want. smallest and largest
+// are the limits of the sum. If low and high are equal, rounding can still make want differ from even; v then stays
+// between low and high.
+func scaled(v, low, high, want, smallest, even, largest float64) float64 {
 	switch {
-	case want < even && even > least:
-		v = low + (v-low)*max(0, want-least)/(even-least)
-	case want > even && even < greatest:
-		v = high - (high-v)*max(0, greatest-want)/(greatest-even)
+	case want < even && even > smallest:
+		v = low + (v-low)*max(0, want-smallest)/(even-smallest)
+	case want > even && even < largest:
+		v = high - (high-v)*max(0, largest-want)/(largest-even)
 	}
 	return max(min(v, max(low, high)), min(low, high))
 }

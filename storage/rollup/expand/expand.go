@@ -1,4 +1,4 @@
-package rollup
+package expand
 
 import (
 	"math"
@@ -7,14 +7,15 @@ import (
 	"github.com/prometheus/prometheus/model/value"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// ExpandColumns are the columns that Expand requires.
-const ExpandColumns = ColumnStarts | ColumnCount | ColumnFirst | ColumnLast | ColumnMin | ColumnMax | ColumnSum |
-	ColumnCorrection | ColumnResets | ColumnChanges
+// Columns are the columns that Expand requires.
+const Columns = rollup.ColumnStarts | rollup.ColumnCount | rollup.ColumnFirst | rollup.ColumnLast | rollup.ColumnMin |
+	rollup.ColumnMax | rollup.ColumnSum | rollup.ColumnCorrection | rollup.ColumnResets | rollup.ColumnChanges
 
 // CutColumns are the columns that Cut requires.
-const CutColumns = ExpandColumns | ColumnMoment | ColumnLine
+const CutColumns = Columns | rollup.ColumnMoment | rollup.ColumnLine
 
 var staleMarker = math.Float64frombits(value.StaleNaN)
 
@@ -30,44 +31,12 @@ type Expander struct {
 	edges   []int64
 }
 
-// Cut sets into to the buckets of b. A bucket with edges inside it is cut into pieces at these edges. Edges are
-// ascending and in milliseconds. The pieces are built from the samples of Expand and add up to their bucket. The pieces
-// keep the flags NotSimple and Aggregated. into and b must have CutColumns.
-func (x *Expander) Cut(into, b *Buckets, edges []int64) {
-	into.Reset()
-	kept := 0
-	for i, end := range b.End {
-		for len(edges) > 0 && edges[0] <= b.Start[i] {
-			edges = edges[1:]
-		}
-		n := 0
-		for n < len(edges) && edges[n] < end {
-			n++
-		}
-		if n == 0 {
-			continue
-		}
-		into.copy(b, kept, i, CutColumns)
-		kept = i + 1
-		x.samples.Reset()
-		x.Expand(&x.samples, b, i)
-		x.edges = append(append(append(x.edges[:0], b.Start[i]), edges[:n]...), end)
-		first := into.Len()
-		AppendCells(into, &x.samples, x.edges, math.MaxInt64/2)
-		for k := first; k < into.Len(); k++ {
-			into.Flags[k] |= b.Flags[i] & (NotSimple | Aggregated)
-		}
-		into.addUp(first, b, i)
-	}
-	into.copy(b, kept, b.Len(), CutColumns)
-}
-
-// Expand appends samples whose bucket approximates bucket i. They have the same count, first, last, min and max value,
-// changes and resets, and up to rounding the same sum, and are evenly spaced from the first timestamp to the last,
-// except around restarts. A series of two values, such as up, has each value as often as before. The correction is
-// exact for counters and for most buckets of gauges. Where a float64 can't hold the sum because the values differ too
-// much in size, or one is NaN or infinite, only count, first, last, min and max are always exact. Changes, resets and
-// corrections are exact except for rare cases (see setOddCourse).
+// Expand appends samples whose bucket approximates bucket i of b, which must have Columns. They have the same count,
+// first, last, min and max value, changes and resets, and up to rounding the same sum, and are evenly spaced from the
+// first timestamp to the last, except around restarts. A series of two values, such as up, has each value as often as
+// before. The correction is exact for counters and for most buckets of gauges. Where a float64 can't hold the sum
+// because the values differ too much in size, or one is NaN or infinite, only count, first, last, min and max are always
+// exact. Changes, resets and corrections are exact except for rare cases (see setOddCourse).
 //
 //	value │        ┌─ max
 //	      │   ┌────┘  ┌── last          values between are chosen to match the sum, see fit
@@ -83,7 +52,7 @@ func (x *Expander) Cut(into, b *Buckets, edges []int64) {
 //
 // Other properties of the samples are unknown: quantiles and standard deviations are approximate. Of floats among
 // histograms, only first, last, min, max and sum are exact. For native histograms see expandHistograms.
-func (x *Expander) Expand(into *chunk.Samples, b *Buckets, i int) {
+func (x *Expander) Expand(into *chunk.Samples, b *rollup.Buckets, i int) {
 	n, end := int(b.Count[i]), b.End[i]
 	x.starts.begin(into, b, i)
 	var hs []*histogram.FloatHistogram
@@ -100,7 +69,7 @@ func (x *Expander) Expand(into *chunk.Samples, b *Buckets, i int) {
 		switch {
 		case len(hs) > 0:
 			x.valuesOfUnknownSteps()
-		case b.Flags[i]&Aggregated != 0:
+		case b.Flags[i]&rollup.Aggregated != 0:
 			x.valuesOfAggregates()
 		default:
 			x.setValues()
@@ -116,17 +85,17 @@ func (x *Expander) Expand(into *chunk.Samples, b *Buckets, i int) {
 			into.AppendHistogram(chunk.Histogram{T: timeOf(k, n, b.FirstT[i], b.LastT[i]), Float: h})
 		}
 	default:
-		b.appendBoth(into, i, x.v, hs)
+		appendBoth(into, b, i, x.v, hs)
 	}
 	x.starts.place(into, b, i)
-	if b.Flags[i]&EndsStale != 0 && (n == 0 || b.LastT[i] < end) {
-		into.AppendFloat(b.staleAt(i), 0, staleMarker)
+	if b.Flags[i]&rollup.EndsStale != 0 && (n == 0 || b.LastT[i] < end) {
+		into.AppendFloat(staleAt(b, i), 0, staleMarker)
 	}
 }
 
-// staleAt returns an estimate of the time of the stale marker at the end of bucket i: the time at which the next sample
-// was due.
-func (b *Buckets) staleAt(i int) int64 {
+// staleAt returns an estimate of the time of the stale marker at the end of bucket i of b: the time at which the next
+// sample was due.
+func staleAt(b *rollup.Buckets, i int) int64 {
 	switch n := int64(b.Count[i]); n {
 	case 0:
 		return b.Start[i] + 1

@@ -1,4 +1,4 @@
-package rollup
+package expand
 
 import (
 	"math"
@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/rollup"
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
@@ -80,28 +81,28 @@ var oddKinds = []drawn{
 // oddLoss counts the reconstructed buckets that differ from the original ones in a property.
 type oddLoss struct{ changes, resets, increases, extremes, sums int }
 
-func (l *oddLoss) add(b, got *Buckets) {
+func (l *oddLoss) add(b, got *rollup.Buckets) {
 	same := func(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) }
 	largest := 0.0 // Increases may round by as much as the terms that they consist of.
 	for _, v := range [...]float64{b.Correction[0], b.First[0], b.Last[0]} {
-		if isFinite(v) {
+		if areFinite(v) {
 			largest = max(largest, math.Abs(v))
 		}
 	}
-	l.changes += int(asCount(b.Changes[0] != got.Changes[0]))
-	l.resets += int(asCount(b.Resets[0] != got.Resets[0]))
-	l.increases += int(asCount(!same(b.Correction[0], got.Correction[0]) &&
-		!(math.Abs(b.Correction[0]-got.Correction[0]) <= 1e-12*largest)))
-	l.extremes += int(asCount(!same(b.First[0], got.First[0]) || !same(b.Last[0], got.Last[0]) ||
-		!same(b.Min[0], got.Min[0]) || !same(b.Max[0], got.Max[0])))
+	l.changes += asCount(b.Changes[0] != got.Changes[0])
+	l.resets += asCount(b.Resets[0] != got.Resets[0])
+	l.increases += asCount(!same(b.Correction[0], got.Correction[0]) &&
+		!(math.Abs(b.Correction[0]-got.Correction[0]) <= 1e-12*largest))
+	l.extremes += asCount(!same(b.First[0], got.First[0]) || !same(b.Last[0], got.Last[0]) ||
+		!same(b.Min[0], got.Min[0]) || !same(b.Max[0], got.Max[0]))
 	// Sums of finite values may overflow, but samples that are NaN or infinite determine the sum.
 	if math.IsNaN(b.Sum[0]) || math.IsInf(b.Min[0], 0) || math.IsInf(b.Max[0], 0) {
-		l.sums += int(asCount(!same(b.Sum[0], got.Sum[0])))
+		l.sums += asCount(!same(b.Sum[0], got.Sum[0]))
 	}
 }
 
 // oddBucket returns a bucket of samples every 15 seconds that is made from 5m buckets.
-func oddBucket(d *drawn, seed uint64, width int64) *Buckets {
+func oddBucket(d *drawn, seed uint64, width int64) *rollup.Buckets {
 	r := rand.New(rand.NewPCG(seed, 23))
 	n := int(width / 15_000)
 	if seed%3 == 0 {
@@ -113,9 +114,9 @@ func oddBucket(d *drawn, seed uint64, width int64) *Buckets {
 		v = d.next(r, v, k)
 		s.AppendFloat(1+int64(k)*15_000, 0, v)
 	}
-	var fine, b Buckets
-	AppendEvery(&fine, &s, hourMS/12)
-	Coarsen(&b, &fine, width)
+	var fine, b rollup.Buckets
+	rollup.AppendEvery(&fine, &s, hourMS/12)
+	rollup.Coarsen(&b, &fine, width)
 	return &b
 }
 
@@ -133,8 +134,8 @@ func TestExpandOddKinds(t *testing.T) {
 				b := oddBucket(&oddKinds[i], seed, width)
 				var s chunk.Samples
 				x.Expand(&s, b, 0)
-				var got Buckets
-				AppendEvery(&got, &s, width)
+				var got rollup.Buckets
+				rollup.AppendEvery(&got, &s, width)
 				require.Equal(t, 1, got.Len())
 				require.Equal(t, b.Count, got.Count)
 				loss.add(b, &got)

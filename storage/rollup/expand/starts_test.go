@@ -1,4 +1,4 @@
-package rollup
+package expand
 
 import (
 	"math/rand/v2"
@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/rollup"
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
@@ -26,8 +27,8 @@ func TestExpandedStartsLeaveNoGaps(t *testing.T) {
 			v += float64(r.IntN(20))
 			s.AppendFloat(at, start, v)
 		}
-		var b Buckets
-		AppendEvery(&b, &s, width)
+		var b rollup.Buckets
+		rollup.AppendEvery(&b, &s, width)
 		var x Expander
 		for i := range b.End {
 			var made chunk.Samples

@@ -1,4 +1,4 @@
-package rollup
+package expand
 
 import (
 	"math"
@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/rollup"
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
@@ -48,7 +49,7 @@ func TestExpandHistograms(t *testing.T) {
 			require.Equal(t, [][]float64{b.First, b.Last, b.Min, b.Max}, [][]float64{got.First, got.Last, got.Min, got.Max}, "seed %d", seed)
 			require.InDelta(t, b.Sum[0], got.Sum[0], 1e-9, "seed %d", seed)
 		}
-		if b.Flags[0]&HasHistograms == 0 {
+		if b.Flags[0]&rollup.HasHistograms == 0 {
 			continue
 		}
 		want, made := b.Histograms[0], got.Histograms[0]
@@ -62,7 +63,7 @@ func TestExpandHistograms(t *testing.T) {
 			require.InDelta(t, want.Sum.Sum, made.Sum.Sum, 1e-9*want.Sum.Sum, "seed %d", seed)
 		default:
 			reset++
-			differ += int(asCount(math.Abs(want.Sum.Count-made.Sum.Count) > 1e-9*want.Sum.Count))
+			differ += asCount(math.Abs(want.Sum.Count-made.Sum.Count) > 1e-9*want.Sum.Count)
 		}
 		if b.Flags[0].HasFloats() || kind == 1 {
 			continue
@@ -138,7 +139,7 @@ func TestExpandHistogramsKeepsChanges(t *testing.T) {
 		}
 		require.InDelta(t, lost(want), lost(made), 1e-9*lost(want), "seed %d", seed)
 		counters++
-		differ += int(asCount(!sameSum || !sameChanges || !sameResets))
+		differ += asCount(!sameSum || !sameChanges || !sameResets)
 	}
 	require.Less(t, differ*10, counters, "%d of %d counters", differ, counters)
 }
@@ -307,7 +308,7 @@ func histogramOfCounts(counts []int64, sum float64, schema int32, threshold floa
 }
 
 // lost returns the count by which resets reduced the histograms.
-func lost(h *Histograms) (count float64) {
+func lost(h *rollup.Histograms) (count float64) {
 	if h.FirstReset {
 		count += h.First.Count
 	}
