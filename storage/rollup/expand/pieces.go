@@ -29,7 +29,7 @@ func (x *Expander) Cut(into, b *rollup.Buckets, edges []int64) {
 		x.samples.Reset()
 		x.Expand(&x.samples, b, i)
 		x.edges = append(append(append(x.edges[:0], b.Start[i]), edges[:n]...), end)
-		p := pieces{Buckets: into, first: into.Len(), whole: b, of: i}
+		p := pieces{Buckets: into, first: into.Len(), whole: b, i: i}
 		rollup.AppendCells(into, &x.samples, x.edges, math.MaxInt64/2)
 		for k := p.first; k < into.Len(); k++ {
 			into.Flags[k] |= b.Flags[i] & (rollup.NotSimple | rollup.Aggregated)
@@ -39,75 +39,115 @@ func (x *Expander) Cut(into, b *rollup.Buckets, edges []int64) {
 	into.AppendRange(b, kept, b.Len(), CutColumns)
 }
 
-// pieces are the pieces of bucket of of whole: the buckets from index first on.
+// pieces are the buckets from index first on. They are the pieces of bucket i of whole.
 type pieces struct {
 	*rollup.Buckets
 	first int
-
 	whole *rollup.Buckets
-	of    int
+	i     int
 }
+
+// tally contains the properties of pieces that should add up to the properties of their bucket.
+type tally struct {
+	resets, changes, startResets joint
+	correction, startCorrection  jointSum
+	sum                          rollup.Sum
+	// overlaps is set if a start timestamp overlaps (see rollup.StartsOverlap).
+	overlaps bool
+	// most is the index of the piece with the most samples.
+	most int
+}
+
+// joint is a number of steps between pieces, and inside them.
+type joint struct{ between, inside int64 }
+
+// jointSum is the sum of the values before the steps between pieces, and before the steps inside them.
+type jointSum struct{ between, inside rollup.Sum }
 
 // addUp adjusts the pieces so that they add up to their bucket. A window that contains all pieces then has the answer of
 // the whole bucket. Differences are distributed among the pieces, except differences of moments and lines, which most
 // buckets have. These differences are recorded in Wholes, because distributing them would make windows inside the bucket
 // inexact.
 func (p *pieces) addUp() {
-	p.addUpStarts()
-	whole, i := p.whole, p.of
-	if whole.Flags[i]&rollup.HasHistograms != 0 {
-		p.addUpHistograms(int64(whole.Resets[i]), int64(whole.Changes[i]))
+	whole, i, t := p.whole, p.i, p.tally()
+	hasFloatsOnly := whole.Flags[i]&rollup.HasHistograms == 0
+	if whole.FirstST != nil && p.FirstST != nil {
+		p.addUpOverlaps(&t)
+		p.shareSteps(p.StartResets, whole.StartResets[i], t.startResets)
+		if hasFloatsOnly {
+			p.shareValue(p.StartCorrection, p.StartResets, whole.StartCorrection[i], whole.StartCorrection[i]-
+				t.startCorrection.between.Total()-t.startCorrection.inside.Total())
+		}
+	}
+	p.shareSteps(p.Changes, whole.Changes[i], t.changes)
+	p.shareSteps(p.Resets, whole.Resets[i], t.resets)
+	if hasFloatsOnly {
+		p.shareValue(p.Correction, p.Resets, whole.Correction[i],
+			whole.Correction[i]-t.correction.between.Total()-t.correction.inside.Total())
+		sum := whole.Sum[i] + whole.SumLow[i]
+		p.shareValue(p.Sum, p.Resets, sum, sum-t.sum.Total())
+		p.AddWhole(p.first, whole, i)
+	}
+}
+
+// tally adds up the pieces.
+func (p *pieces) tally() tally {
+	t := tally{most: p.first}
+	for k, before := p.first, -1; k < p.Len(); k++ {
+		if p.Count[k] == 0 {
+			continue
+		}
+		if before >= 0 {
+			isReset := p.IsReset(before, k)
+			if isReset {
+				t.resets.between++
+				t.correction.between.Add(p.Last[before])
+			}
+			if p.IsChange(before, k) {
+				t.changes.between++
+			}
+			if p.IsStartReset(before, k) && !isReset {
+				t.startResets.between++
+				t.startCorrection.between.Add(p.Last[before])
+			}
+			t.overlaps = t.overlaps || p.StartOverlaps(before, k)
+		}
+		before = k
+		t.resets.inside += int64(p.Resets[k])
+		t.changes.inside += int64(p.Changes[k])
+		t.correction.inside.Add(p.Correction[k])
+		t.sum.AddSum(p.Sum[k], p.SumLow[k])
+		if p.FirstST != nil && p.StartResets[k] > 0 {
+			t.startResets.inside += int64(p.StartResets[k])
+			t.startCorrection.inside.Add(p.StartCorrection[k])
+		}
+		t.overlaps = t.overlaps || p.Flags[k]&rollup.StartsOverlap != 0
+		if p.Count[k] > p.Count[t.most] {
+			t.most = k
+		}
+	}
+	return t
+}
+
+// addUpOverlaps sets the flag StartsOverlap of a piece if only the bucket has it, and deletes the flags if the bucket
+// doesn't have it.
+func (p *pieces) addUpOverlaps(t *tally) {
+	if p.whole.Flags[p.i]&rollup.StartsOverlap != 0 {
+		if !t.overlaps {
+			p.Flags[t.most] |= rollup.StartsOverlap
+		}
 		return
 	}
-	var between rollup.Steps
-	var sum, correction rollup.Sum // of the values inside the pieces
-	resets, changes := int64(0), int64(0)
-	for k, before := p.first, -1; k < p.Len(); k++ {
-		if p.Count[k] == 0 {
-			continue
-		}
-		if before >= 0 {
-			between.CountStep(p.Last[before], p.First[k])
-		}
-		before = k
-		sum.AddSum(p.Sum[k], p.SumLow[k])
-		correction.Add(p.Correction[k])
-		resets, changes = resets+int64(p.Resets[k]), changes+int64(p.Changes[k])
+	for k := p.first; k < p.Len(); k++ {
+		p.Flags[k] &^= rollup.StartsOverlap
 	}
-	p.shareSteps(p.Changes, int64(whole.Changes[i])-int64(between.Changes), changes)
-	p.shareSteps(p.Resets, int64(whole.Resets[i])-int64(between.Resets), resets)
-	p.shareValue(
-		p.Correction, p.Resets, whole.Correction[i],
-		whole.Correction[i]-between.Correction.Total()-correction.Total(),
-	)
-	p.shareValue(
-		p.Sum, p.Resets, whole.Sum[i]+whole.SumLow[i], whole.Sum[i]+whole.SumLow[i]-sum.Total(),
-	)
-	p.AddWhole(p.first, whole, i)
 }
 
-// addUpHistograms sets the resets and changes of pieces with histograms. Together with the resets and changes between
-// pieces, they then add up to the given numbers.
-func (p *pieces) addUpHistograms(resets, changes int64) {
-	resetsInside, changesInside := int64(0), int64(0)
-	for k, before := p.first, -1; k < p.Len(); k++ {
-		if p.Count[k] == 0 {
-			continue
-		}
-		if before >= 0 {
-			resets -= int64(asCount(p.IsReset(before, k)))
-			changes -= int64(asCount(p.IsChange(before, k)))
-		}
-		before = k
-		resetsInside, changesInside = resetsInside+int64(p.Resets[k]), changesInside+int64(p.Changes[k])
-	}
-	p.shareSteps(p.Resets, resets, resetsInside)
-	p.shareSteps(p.Changes, changes, changesInside)
-}
-
-// shareSteps redistributes the changes or resets of the pieces to add up to want, unless they already do.
-func (p *pieces) shareSteps(column []uint32, want, have int64) {
-	if want == have {
+// shareSteps redistributes the changes or resets inside pieces, unless they and the ones between pieces already add up
+// to the number in the whole bucket.
+func (p *pieces) shareSteps(column []uint32, whole uint32, have joint) {
+	want := int64(whole) - have.between
+	if want == have.inside {
 		return
 	}
 	want = max(want, 0)
@@ -133,7 +173,7 @@ func (p *pieces) shareSteps(column []uint32, want, have int64) {
 // of their values. It does so in proportion to their resets or, if there are none, their samples. If missing is infinite
 // because whole is, the piece with the most of them gets it. If only the pieces are infinite, nothing can be distributed.
 func (p *pieces) shareValue(column []float64, by []uint32, whole, missing float64) {
-	slack := 1e-14 * float64(p.whole.Count[p.of]) * max(math.Abs(p.whole.Min[p.of]), math.Abs(p.whole.Max[p.of]))
+	slack := 1e-14 * float64(p.whole.Count[p.i]) * max(math.Abs(p.whole.Min[p.i]), math.Abs(p.whole.Max[p.i]))
 	if !areFinite(slack) {
 		slack = 0
 	}
@@ -159,51 +199,5 @@ func (p *pieces) shareValue(column []float64, by []uint32, whole, missing float6
 	}
 	for k, n := range by[p.first:] {
 		column[p.first+k] += missing * float64(n) / total
-	}
-}
-
-// addUpStarts makes three properties of the pieces add up to their bucket: the resets that only start timestamps show,
-// the corrections for these resets, and the overlaps.
-func (p *pieces) addUpStarts() {
-	whole, i := p.whole, p.of
-	if whole.FirstST == nil || p.FirstST == nil {
-		return
-	}
-	resets, inside := int64(whole.StartResets[i]), int64(0)
-	var between, correction rollup.Sum
-	most, overlaps := p.first, false
-	for k, before := p.first, -1; k < p.Len(); k++ {
-		if p.Count[k] == 0 {
-			continue
-		}
-		overlaps = overlaps || p.Flags[k]&rollup.StartsOverlap != 0
-		if before >= 0 {
-			overlaps = overlaps || p.StartOverlaps(before, k)
-			if p.IsStartReset(before, k) && !p.IsReset(before, k) {
-				resets--
-				between.Add(p.Last[before])
-			}
-		}
-		before = k
-		if inside += int64(p.StartResets[k]); p.StartResets[k] > 0 {
-			correction.Add(p.StartCorrection[k])
-		}
-		if p.Count[k] > p.Count[most] {
-			most = k
-		}
-	}
-	if isOverlapping := whole.Flags[i]&rollup.StartsOverlap != 0; isOverlapping && !overlaps {
-		p.Flags[most] |= rollup.StartsOverlap
-	} else if !isOverlapping {
-		for k := p.first; k < p.Len(); k++ {
-			p.Flags[k] &^= rollup.StartsOverlap
-		}
-	}
-	p.shareSteps(p.StartResets, resets, inside)
-	if whole.Flags[i]&rollup.HasHistograms == 0 {
-		p.shareValue(
-			p.StartCorrection, p.StartResets, whole.StartCorrection[i],
-			whole.StartCorrection[i]-between.Total()-correction.Total(),
-		)
 	}
 }
