@@ -342,7 +342,7 @@ func (x *fit) firstSteps(up bool) int {
 func (x *fit) likelyRuns() []int {
 	o := &x.outline
 	if o.falls == 0 {
-		return x.runs[:1:1][:copy(x.runs[:1], []int{0})]
+		return append(x.runs[:0], 0)
 	}
 	most := o.rises
 	switch {

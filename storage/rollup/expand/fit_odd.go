@@ -191,11 +191,16 @@ const anyHeight = -0.5
 
 // hasSteps reports whether the values have the rises and falls.
 func (x *fit) hasSteps() bool {
-	var r rollup.Steps
+	s := x.steps()
+	return int(s.Resets) == x.e.falls && int(s.Changes) == x.e.falls+x.e.rises
+}
+
+// steps counts the steps between the values.
+func (x *fit) steps() (s rollup.Steps) {
 	for k := 1; k < len(x.v); k++ {
-		r.CountStep(x.v[k-1], x.v[k])
+		s.CountStep(x.v[k-1], x.v[k])
 	}
-	return int(r.Resets) == x.e.falls && int(r.Changes) == x.e.falls+x.e.rises
+	return s
 }
 
 // insertGaps returns x.v with gaps. correction is the correction that the values with gaps should have.
@@ -257,11 +262,8 @@ func (x *fit) fallOf(correction float64) int {
 
 // correction returns the correction of the values.
 func (x *fit) correction() float64 {
-	var r rollup.Steps
-	for k := 1; k < len(x.v); k++ {
-		r.CountStep(x.v[k-1], x.v[k])
-	}
-	return r.Correction.Total()
+	s := x.steps()
+	return s.Correction.Total()
 }
 
 // matchCorrection moves values before falls until the values have the correction, and reports whether they have it.

@@ -89,8 +89,6 @@ func (c *course) solveTarget(t target) bool {
 			c.work.right, c.work.next = c.work.next, c.work.right
 		case atEdge:
 			return c.setAtTarget(&p)
-		case nowhere:
-			return false
 		}
 		if p.isOpen() && p.isWellInside() {
 			return c.setAtTarget(&p)
@@ -138,8 +136,7 @@ type portal struct {
 type side int
 
 const (
-	nowhere side = iota // no corner is beyond the way
-	onWay
+	onWay side = iota
 	toLeft
 	toRight
 	atEdge // no corner is farther
@@ -156,9 +153,6 @@ func (p *portal) add(corner, direction point) side {
 		return onWay
 	case p.isOpen() && corner.minus(p.left).dot(direction) <= 1e-9*direction.length():
 		return atEdge
-	case at > 0 && p.hasLeft && !p.hasRight && corner == p.left,
-		at < 0 && p.hasRight && !p.hasLeft && corner == p.right:
-		return nowhere
 	case at > 0:
 		p.left, p.hasLeft = corner, true
 		return toLeft
@@ -178,10 +172,7 @@ func (p *portal) direction() point {
 		return point{-p.right.sum, p.right.correction}
 	}
 	edge := p.left.minus(p.right)
-	if d := (point{edge.sum, -edge.correction}); d.dot(p.way) >= 0 {
-		return d
-	}
-	return point{-edge.sum, edge.correction}
+	return point{edge.sum, -edge.correction}
 }
 
 // intersection returns the intersection of the way and the edge: its share of the edge from left to right, and its
