@@ -134,14 +134,23 @@ func (s *shares) nextRun(height float64) int {
 		height = 0
 	case s.first > 0:
 		s.seen += height
-		until = s.first - 1 + int(math.Round(s.seen/s.height*float64(s.steps-s.runs-s.first+1)))
+		until = s.first - 1 + int(math.Round(s.seenShare()*float64(s.steps-s.runs-s.first+1)))
 	default:
 		s.seen += height
-		until = int(math.Round(s.seen / s.height * float64(s.steps-s.runs)))
+		until = int(math.Round(s.seenShare() * float64(s.steps-s.runs)))
 	}
 	n := until - s.given
 	s.given = until
 	return n + 1
+}
+
+// seenShare returns the share of the height in the runs that were seen. If the other runs are negligible next to the
+// first, subtracting the first run's height from the height of all may leave nothing, or less than was seen.
+func (s *shares) seenShare() float64 {
+	if !(s.seen < s.height) {
+		return 1
+	}
+	return s.seen / s.height
 }
 
 // setTurns sets the levels at which the course turns, including the first and the last. It reports whether rises and

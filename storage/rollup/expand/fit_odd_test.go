@@ -150,3 +150,24 @@ func TestExpandOddKinds(t *testing.T) {
 		require.LessOrEqual(t, loss.increases, all*4/1000, "of %d", all)
 	}
 }
+
+// TestExpandOneHugeValue requires that values are found for buckets with one value next to which the others are
+// negligible.
+func TestExpandOneHugeValue(t *testing.T) {
+	nan := math.NaN()
+	for _, values := range [][]float64{
+		{1e17, 2, 0, 1, 0, 0, 1, 1, 1, 0, 0, 2, 0, 0, 2, 2, 2, 0, 0, 1, 0, 0, 0, 2, 2, 2, 0, 0, 0, 0},
+		{1.0000000000000003e+133, 2, 2, 1, 1, 2, 1, nan, 1, 2, 1, 0, 2},
+	} {
+		var in, s chunk.Samples
+		for k, v := range values {
+			in.AppendFloat(int64(k+1)*1000, 0, v)
+		}
+		b := bucketOf(t, &in)
+		var x Expander
+		x.Expand(&s, b, 0)
+		var loss oddLoss
+		loss.add(b, bucketOf(t, &s))
+		require.Equal(t, oddLoss{}, loss, "%v became %v", values, s.V)
+	}
+}
