@@ -184,5 +184,6 @@
 //
 // FORMAT.md describes the stored rows, byte by byte. Package format contains ids, periods, windows, keys and the codecs
 // of rows; packages chunk and rollup contain the codecs of sealed samples. Package rollup/expand makes samples from
-// buckets. Package head holds unsealed samples. The pages in design/ contain the rules of each subject, and the reasons.
+// buckets. Package head holds unsealed samples. The pages in design/ contain the rules of each subject, and the
+// reasons.
 package storage

@@ -34,6 +34,6 @@
 //   - Stored rows. Chunks that were written without the column are decoded to the value for an absent one, and check
 //     reports them, because it compares bytes. The number of fields of a page changes, so old pages become unreadable
 //     unless package page gets a new version.
-//   - Reading it: expand.CutColumns, and a function in promql/bucketfn or a suffix in promql/rollup_names.go. The tests'
-//     bucketText and onlyColumns, and pruneColumns in bucketfntest.
+//   - Reading it: expand.CutColumns, and a function in promql/bucketfn or a suffix in promql/rollup_names.go. The
+//     tests' bucketText and onlyColumns, and pruneColumns in bucketfntest.
 package rollup

@@ -2,8 +2,8 @@ package rollup
 
 import "slices"
 
-// Extend sets into to the buckets of stored and added, ordered by time. Both have all columns. The buckets of stored are
-// width milliseconds wide; those of added may be narrower, but don't cross a multiple of width. The result contains
+// Extend sets into to the buckets of stored and added, ordered by time. Both have all columns. The buckets of stored
+// are width milliseconds wide; those of added may be narrower, but don't cross a multiple of width. The result contains
 // buckets of that width. If a bucket of added lies in a bucket of stored, and all samples of one are older than all
 // samples of the other, they are merged as by Coarsen. Otherwise both may contain the same samples, and the bucket of
 // added is left out:
@@ -11,8 +11,8 @@ import "slices"
 //	stored:       [    · · ·····    ]
 //	added:        [a)[b)[c)[d)[e)[f)      a, b and f are added; c, d and e are left out
 //
-// Extend returns the number of stored buckets that were extended, and the number of added samples that were left out. It
-// may move memory between its arguments.
+// Extend returns the number of stored buckets that were extended, and the number of added samples that were left out.
+// It may move memory between its arguments.
 func Extend(into, stored, added *Buckets, width int64) (extended, left int) {
 	var changed Buckets
 	for j := 0; j < added.Len(); {

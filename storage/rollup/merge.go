@@ -30,8 +30,8 @@ func Merge(into, a, b *Buckets, columns Columns) {
 	}
 }
 
-// AppendRange appends the given columns of the buckets [from, to) of other, which follow the buckets of b in time. b must
-// be empty or have the same columns.
+// AppendRange appends the given columns of the buckets [from, to) of other, which follow the buckets of b in time. b
+// must be empty or have the same columns.
 func (b *Buckets) AppendRange(other *Buckets, from, to int, columns Columns) {
 	if from == to {
 		return

@@ -13,9 +13,9 @@ type Whole struct {
 	First                                int64
 }
 
-// AddWhole appends to Wholes the difference of moment and line between bucket i of whole and its pieces, unless there is
-// none. The pieces are the buckets of b from index first on. They must have no histograms, and ColumnCount, ColumnFirst,
-// ColumnLast, ColumnSum, ColumnMoment and ColumnLine.
+// AddWhole appends to Wholes the difference of moment and line between bucket i of whole and its pieces, unless there
+// is none. The pieces are the buckets of b from index first on. They must have no histograms, and ColumnCount,
+// ColumnFirst, ColumnLast, ColumnSum, ColumnMoment and ColumnLine.
 func (b *Buckets) AddWhole(first int, whole *Buckets, i int) {
 	var pieces run
 	count, firstT := int64(0), int64(0)

@@ -35,8 +35,8 @@ type Expander struct {
 // first, last, min and max value, changes and resets, and up to rounding the same sum, and are evenly spaced from the
 // first timestamp to the last, except around restarts. A series of two values, such as up, has each value as often as
 // before. The correction is exact for counters and for most buckets of gauges. Where a float64 can't hold the sum
-// because the values differ too much in size, or one is NaN or infinite, only count, first, last, min and max are always
-// exact. Changes, resets and corrections are exact except for rare cases (see setOddCourse).
+// because the values differ too much in size, or one is NaN or infinite, only count, first, last, min and max are
+// always exact. Changes, resets and corrections are exact except for rare cases (see setOddCourse).
 //
 //	value │        ┌─ max
 //	      │   ┌────┘  ┌── last          values between are chosen to match the sum, see fit

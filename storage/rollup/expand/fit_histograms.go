@@ -395,9 +395,9 @@ func (f *histogramFit) samples(runs []growingRun) []*histogram.FloatHistogram {
 	return list
 }
 
-// scaled returns v moved towards low or high, by the fraction that changes a sum from even to want. smallest and largest
-// are the limits of the sum. If low and high are equal, rounding can still make want differ from even; v then stays
-// between low and high.
+// scaled returns v moved towards low or high, by the fraction that changes a sum from even to want. smallest and
+// largest are the limits of the sum. If low and high are equal, rounding can still make want differ from even; v then
+// stays between low and high.
 func scaled(v, low, high, want, smallest, even, largest float64) float64 {
 	switch {
 	case want < even && even > smallest:

@@ -71,8 +71,8 @@ func withoutBucket(count float64, v []float64) float64 {
 	return 0
 }
 
-// histogram returns the histogram of a vector. If adding and subtracting infinite sums of observations made its sum NaN,
-// its sum becomes the infinite one of all histograms.
+// histogram returns the histogram of a vector. If adding and subtracting infinite sums of observations made its sum
+// NaN, its sum becomes the infinite one of all histograms.
 func (f *histogramFit) histogram(v []float64) *histogram.FloatHistogram {
 	h := f.layout.Copy()
 	if math.IsNaN(v[vectorSum]) && f.sum != nil {

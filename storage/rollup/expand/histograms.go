@@ -96,8 +96,8 @@ func grow(list []*histogram.FloatHistogram, from, to *histogram.FloatHistogram, 
 	return append(list, to)
 }
 
-// appendBoth appends samples of bucket i of b, which has floats v and histograms hs. Each kind is consecutive, except that
-// if the first and the last sample have the same kind, this kind is split in two.
+// appendBoth appends samples of bucket i of b, which has floats v and histograms hs. Each kind is consecutive, except
+// that if the first and the last sample have the same kind, this kind is split in two.
 func appendBoth(into *chunk.Samples, b *rollup.Buckets, i int, v []float64, hs []*histogram.FloatHistogram) {
 	n, flags := len(v)+len(hs), b.Flags[i]
 	floatsBefore, histogramsBefore := 0, 0

@@ -64,10 +64,10 @@ type joint struct{ between, inside int64 }
 // jointSum is the sum of the values before the steps between pieces, and before the steps inside them.
 type jointSum struct{ between, inside rollup.Sum }
 
-// addUp adjusts the pieces so that they add up to their bucket. A window that contains all pieces then has the answer of
-// the whole bucket. Differences are distributed among the pieces, except differences of moments and lines, which most
-// buckets have. These differences are recorded in Wholes, because distributing them would make windows inside the bucket
-// inexact.
+// addUp adjusts the pieces so that they add up to their bucket. A window that contains all pieces then has the answer
+// of the whole bucket. Differences are distributed among the pieces, except differences of moments and lines, which
+// most buckets have. These differences are recorded in Wholes, because distributing them would make windows inside the
+// bucket inexact.
 func (p *pieces) addUp() {
 	whole, i, t := p.whole, p.i, p.tally()
 	hasFloatsOnly := whole.Flags[i]&rollup.HasHistograms == 0
@@ -170,8 +170,9 @@ func (p *pieces) shareSteps(column []uint32, whole uint32, have joint) {
 }
 
 // shareValue distributes missing, a part of the bucket's value whole, among the pieces if it exceeds the rounding error
-// of their values. It does so in proportion to their resets or, if there are none, their samples. If missing is infinite
-// because whole is, the piece with the most of them gets it. If only the pieces are infinite, nothing can be distributed.
+// of their values. It does so in proportion to their resets or, if there are none, their samples. If missing is
+// infinite because whole is, the piece with the most of them gets it. If only the pieces are infinite, nothing can be
+// distributed.
 func (p *pieces) shareValue(column []float64, by []uint32, whole, missing float64) {
 	slack := 1e-14 * float64(p.whole.Count[p.i]) * max(math.Abs(p.whole.Min[p.i]), math.Abs(p.whole.Max[p.i]))
 	if !areFinite(slack) {

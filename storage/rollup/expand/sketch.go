@@ -6,9 +6,9 @@ import (
 )
 
 // AppendSketch appends samples that have the sketch of bucket i of b: as many as the bucket's count, evenly spaced, and
-// ascending by value from the min to the max. b must have Columns and rollup.ColumnSketches. It returns false and appends
-// nothing in three cases: the bucket's values differ and the bucket has no sketch, a value isn't finite, or the bucket
-// has histograms or isn't simple.
+// ascending by value from the min to the max. b must have Columns and rollup.ColumnSketches. It returns false and
+// appends nothing in three cases: the bucket's values differ and the bucket has no sketch, a value isn't finite, or the
+// bucket has histograms or isn't simple.
 func AppendSketch(into *chunk.Samples, b *rollup.Buckets, i int) bool {
 	n := int(b.Count[i])
 	switch {
