@@ -2,7 +2,6 @@ package storage
 
 import (
 	"math"
-	"slices"
 
 	"github.com/cassia-db/cassia/storage/ha"
 	"github.com/cassia-db/cassia/storage/head"
@@ -13,7 +12,7 @@ import (
 func (b *Batch) Extent(limit int64) ha.Extent {
 	x := ha.Extent{
 		Samples: len(b.entries), Exemplars: len(b.exemplars), MinT: math.MaxInt64, MaxT: math.MinInt64,
-		Newest: math.MinInt64,
+		Newest: math.MinInt64, Median: ha.MedianTime(len(b.entries), func(i int) int64 { return b.entries[i].T }),
 	}
 	for i := range b.entries {
 		t := b.entries[i].T
@@ -23,25 +22,10 @@ func (b *Batch) Extent(limit int64) ha.Extent {
 		}
 	}
 	x.Ahead = len(b.entries) > 0 && x.MaxT > limit
-	x.Median = b.medianTime()
 	for i := range b.exemplars {
 		x.MinT, x.MaxT = min(x.MinT, b.exemplars[i].T), max(x.MaxT, b.exemplars[i].T)
 	}
 	return x
-}
-
-// medianTime returns the median of the timestamps of up to 63 samples, or math.MinInt64 if there are none.
-func (b *Batch) medianTime() int64 {
-	var times [63]int64
-	n := min(len(times), len(b.entries))
-	if n == 0 {
-		return math.MinInt64
-	}
-	for i := range n {
-		times[i] = b.entries[i*len(b.entries)/n].T
-	}
-	slices.Sort(times[:n])
-	return times[(n-1)/2]
 }
 
 // Split keeps in the batch only the samples and exemplars for which of returns ha.StoreSample; of receives their

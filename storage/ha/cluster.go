@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"sync"
 	"time"
 
@@ -23,6 +22,8 @@ type cluster struct {
 	// passing serializes the passes of this cluster.
 	passing sync.Mutex
 
+	heard heardReplicas
+
 	mu sync.Mutex
 	// row is the election's row as of its last read, nil before the first. election is its parsed value, nil if it is
 	// unreadable or was never read.
@@ -37,8 +38,6 @@ type cluster struct {
 	right, renewed time.Time
 	// acked is the progress of the elected replica's samples that this process has acknowledged in the current epoch.
 	acked progress
-	// heard describes the requests to this process, by replica.
-	heard map[string]heardReplica
 
 	// held contains the rows that this process owns. Rows that it wrote are in the order of their sequence numbers.
 	// bytes is the total size of held.
@@ -52,76 +51,18 @@ type cluster struct {
 	seen     map[string]bool // rows of other processes that the last sweep found
 }
 
-// heardReplica describes the requests of a replica to this process: the time of the last one, and the front of the last
-// acknowledged one, stored or held. It isn't the max of all fronts, because the replica's clock may have been set back.
-type heardReplica struct {
-	at    time.Time
-	front int64
-}
-
 func newCluster(r *Tracker, at ClusterName) *cluster {
 	return &cluster{
-		r: r, at: at, change: make(chan struct{}, 1), heard: map[string]heardReplica{}, acked: noProgress,
-		seen: map[string]bool{},
+		r: r, at: at, change: make(chan struct{}, 1), acked: noProgress,
+		heard: heardReplicas{replicas: map[string]heardReplica{}},
+		seen:  map[string]bool{},
 	}
-}
-
-// recordRequest records a request of a replica. It returns false if that would exceed maxReplicas.
-func (c *cluster) recordRequest(replica string) bool {
-	now := c.r.now()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	heard, ok := c.heard[replica]
-	if !ok && len(c.heard) >= maxReplicas {
-		for name, other := range c.heard {
-			if membership.Elapsed(other.at, now) > forgetReplicaAfter {
-				delete(c.heard, name)
-			}
-		}
-		if len(c.heard) >= maxReplicas {
-			return false
-		}
-	}
-	if !ok {
-		replica, heard.front = string([]byte(replica)), math.MinInt64
-	}
-	heard.at = now
-	c.heard[replica] = heard
-	return true
-}
-
-// recordFront records the front of an acknowledged request of a replica.
-func (c *cluster) recordFront(replica string, front int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if heard, ok := c.heard[replica]; ok && front != math.MinInt64 {
-		heard.front = front
-		c.heard[replica] = heard
-	}
-}
-
-// frontOf returns the front of a replica's acknowledged requests to this process, or math.MinInt64.
-func (c *cluster) frontOf(replica string) int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if heard, ok := c.heard[replica]; ok {
-		return heard.front
-	}
-	return math.MinInt64
 }
 
 func (c *cluster) hasRequestSince(since time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.election != nil && c.election.HeardMS > since.UnixMilli() {
-		return true
-	}
-	for _, heard := range c.heard {
-		if heard.at.After(since) {
-			return true
-		}
-	}
-	return false
+	return c.election != nil && c.election.HeardMS > since.UnixMilli() || c.heard.anyAfter(since)
 }
 
 // cacheElection caches the election of a row whose read or write started at begun. It doesn't retain row.
@@ -283,7 +224,8 @@ func (c *cluster) electionFor(ctx context.Context, replica string, minT, maxT in
 			return ch, nil
 		}
 		if c.isAfterGap(ch, minT) {
-			if err := c.setLeaving(ctx, ch, "it was stopped, and another one may have the samples in between"); err != nil {
+			err := c.setLeaving(ctx, ch, "it was stopped, and another one may have the samples in between")
+			if err != nil {
 				return nil, err
 			}
 			continue

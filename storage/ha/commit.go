@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/cassia-db/cassia/storage/engine"
@@ -38,6 +39,20 @@ type Extent struct {
 	Median int64
 }
 
+// MedianTime returns the median of the timestamps of up to 63 of n samples, or math.MinInt64 if n is 0.
+func MedianTime(n int, at func(i int) int64) int64 {
+	var times [63]int64
+	some := min(len(times), n)
+	if some == 0 {
+		return math.MinInt64
+	}
+	for i := range some {
+		times[i] = at(i * n / some)
+	}
+	slices.Sort(times[:some])
+	return times[(some-1)/2]
+}
+
 // Commit commits a batch of a replica's samples that CheckReplica has accepted. It returns nil once each sample is
 // stored, held or covered: samples of the elected replica are stored, and other samples are held unless samples of the
 // elected replica cover them. Only stored samples are visible to queries. Commit returns the batch's errors,
@@ -57,16 +72,17 @@ func (r *Tracker) Commit(ctx context.Context, b ReplicaBatch, at ClusterName, re
 	if has.Samples > 0 {
 		front = b.Extent(addMargin(has.Median, r.margin())).Newest
 	}
-	if err := c.commit(ctx, b, replica, has, front); err != nil {
+	if err := r.commitTo(ctx, c, b, replica, has, front); err != nil {
 		return err
 	}
-	c.recordFront(replica, front)
+	c.heard.setFront(replica, front)
 	return nil
 }
 
-// commit commits a batch with the given extent and front.
-func (c *cluster) commit(ctx context.Context, b ReplicaBatch, replica string, has Extent, front int64) error {
-	r := c.r
+// commitTo commits a batch with the given extent and front.
+func (r *Tracker) commitTo(
+	ctx context.Context, c *cluster, b ReplicaBatch, replica string, has Extent, front int64,
+) error {
 	ch, err := c.electionFor(ctx, replica, has.MinT, has.MaxT)
 	if err != nil {
 		b.Release()

@@ -85,7 +85,7 @@ func (c *cluster) hasHeldRows() bool {
 func (c *cluster) writeElection(ctx context.Context, ch *election) error {
 	now := c.r.now()
 	c.mu.Lock()
-	heard := c.heard[ch.electedReplica()].at.After(c.renewed) && !c.renewed.IsZero()
+	heard := c.heard.of(ch.electedReplica()).at.After(c.renewed) && !c.renewed.IsZero()
 	due := ch.isSettled() && heard && c.right.Sub(now) < c.r.maxElectionAge()/2+c.r.interval()
 	flush := c.acked.reach > ch.WatermarkMS || c.acked.front > ch.FrontMS || c.acked.oldest != math.MaxInt64 &&
 		len(ch.Terms) == 1 && c.acked.oldest <= ch.Terms[0].FromMS+c.r.margin().Milliseconds()
@@ -275,7 +275,7 @@ func (c *cluster) runTakeover(ctx context.Context, ch *election) error {
 // elected replica and rows that precede all terms.
 func (c *cluster) resolveHeldRows(ctx context.Context, ch *election) error {
 	watermark := c.watermark(ch)
-	if c.isDead(c.silence()) {
+	if c.r.isDead(c.silence()) {
 		watermark = max(watermark, c.front(ch))
 	}
 	var gone, store []heldRow

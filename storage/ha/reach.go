@@ -52,8 +52,8 @@ func (x *reach) ms() int64 {
 }
 
 // isDead reports whether all replicas have been silent for so long that the clock has passed all their timestamps.
-func (c *cluster) isDead(silence time.Duration) bool {
-	return silence > 2*c.r.opts.Failover+c.r.env.MaxAhead
+func (r *Tracker) isDead(silence time.Duration) bool {
+	return silence > 2*r.opts.Failover+r.env.MaxAhead
 }
 
 // candidate is a replica that may be elected.
@@ -83,12 +83,12 @@ func (c *cluster) findCandidate(
 	best, bestLive, bestOther := int64(math.MinInt64), false, false
 	for i := range c.held {
 		h := &c.held[i]
-		heard, known := c.heard[h.Replica]
-		live := known && membership.Elapsed(heard.at, now) <= failover
+		heard := c.heard.of(h.Replica)
+		live := !heard.at.IsZero() && membership.Elapsed(heard.at, now) <= failover
 		reach := h.reach
 		if live {
 			reach = max(reach, min(heard.front, h.maxT))
-		} else if c.isDead(silence) {
+		} else if c.r.isDead(silence) {
 			reach = h.maxT // Samples ahead of the clock are also stored.
 		}
 		passed, other := reach > front, h.Replica != elected

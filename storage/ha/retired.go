@@ -92,10 +92,5 @@ func (c *cluster) isRemovable(since time.Time) bool {
 	if c.election == nil && c.row != nil || c.election != nil && !c.election.Retired || len(c.held) > 0 || c.bytes > 0 {
 		return false
 	}
-	for _, heard := range c.heard {
-		if heard.at.After(since) {
-			return false
-		}
-	}
-	return true
+	return !c.heard.anyAfter(since)
 }

@@ -120,7 +120,7 @@ type testBatch struct {
 }
 
 func (b *testBatch) Extent(limit int64) Extent {
-	x := Extent{MinT: math.MaxInt64, MaxT: math.MinInt64, Newest: math.MinInt64, Median: math.MinInt64}
+	x := Extent{MinT: math.MaxInt64, MaxT: math.MinInt64, Newest: math.MinInt64}
 	var times []int64
 	for _, list := range b.samples {
 		for _, s := range list {
@@ -134,9 +134,7 @@ func (b *testBatch) Extent(limit int64) Extent {
 			}
 		}
 	}
-	if slices.Sort(times); len(times) > 0 {
-		x.Median = times[(len(times)-1)/2]
-	}
+	x.Median = MedianTime(len(times), func(i int) int64 { return times[i] })
 	return x
 }
 

@@ -90,9 +90,7 @@ func (c *cluster) status() (ClusterStatus, bool) {
 	case ch.Leaving:
 		out.State = "leaving"
 	}
-	for replica, heard := range c.heard {
-		out.Replicas = append(out.Replicas, ReplicaHeard{replica, heard.at.UTC()})
-	}
+	out.Replicas = c.heard.list()
 	slices.SortFunc(out.Replicas, func(a, b ReplicaHeard) int { return cmp.Compare(a.Replica, b.Replica) })
 	for _, s := range ch.Terms {
 		out.Spans = append(out.Spans, ReplicaSpan{s.Replica, at(s.FromMS)})

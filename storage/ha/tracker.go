@@ -279,7 +279,7 @@ func (r *Tracker) addCluster(at ClusterName) *cluster {
 func (r *Tracker) record(at ClusterName, replica string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.addLocked(at).recordRequest(replica)
+	return r.addLocked(at).heard.record(replica, r.now())
 }
 
 // addLocked returns a cluster, which it adds if it is unknown. The caller must hold the lock.
