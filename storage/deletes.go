@@ -207,7 +207,7 @@ func (s *Store) newestRolled(ctx context.Context, tenant string, res rollup.Reso
 	return newest, nil
 }
 
-// sealOf seals the slots of which the head has samples that a delete is about.
+// sealOf seals the slots that have, or after a failed commit may have, staged samples to which a delete applies.
 func (s *Store) sealOf(ctx context.Context, tenant string, d *format.Tombstone) error {
 	found, err := s.head.SlotPartitionsOf(ctx, tenant, d)
 	if err != nil {
@@ -217,6 +217,7 @@ func (s *Store) sealOf(ctx context.Context, tenant string, d *format.Tombstone) 
 		if _, err := s.Seal(ctx, Work{Slot: at.Slot, Partition: at.Partition}); err != nil {
 			return err
 		}
+		s.head.ForgetFailed(at)
 	}
 	return nil
 }

@@ -115,3 +115,39 @@ func TestDeleteAndTakingWait(t *testing.T) {
 	)
 	require.Empty(t, p.values(0, "m"))
 }
+
+// TestDeleteAfterALostTakeover deletes samples when the write of a takeover was applied, but its answer was lost. The
+// process that deletes doesn't know that the samples are staged.
+func TestDeleteAfterALostTakeover(t *testing.T) {
+	t.Parallel()
+	lose, lost := false, 0
+	p := newPairs(t, faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {
+		if lose && op.Table == engine.Stage && op.Kind == faultengine.Write {
+			lost++
+			return faultengine.Lose(nil)
+		}
+		return faultengine.Pass()
+	}), 1, nil)
+	for i := range 20 {
+		if i < 10 {
+			require.NoError(t, p.send(0, "a", p.now, float64(i), "m"))
+		}
+		require.NoError(t, p.send(0, "b", p.now.Add(3*time.Second), float64(100+i), "m"))
+		p.pass(2 * time.Second)
+	}
+	require.NoError(t, p.processes[0].store.SealAll(t.Context())) // The head has no other samples of the slot.
+	lose = true
+	for range 20 {
+		p.passAnyhow(2 * time.Second)
+	}
+	require.NotZero(t, lost, "the samples of b are stored")
+	require.Equal(t, "taking", p.processes[0].replicas.Status("default")[0].State)
+	lose = false
+	from, to := p.now.Add(-time.Hour).UnixMilli(), p.now.Add(time.Hour).UnixMilli()
+	require.NoError(t, p.processes[0].store.Delete(t.Context(), "default", from, to, equal("__name__", "m")))
+	for range 10 {
+		require.Empty(t, p.values(0, "m"))
+		p.pass(10 * time.Second)
+		require.NoError(t, p.processes[0].store.SealAll(t.Context()))
+	}
+}

@@ -45,9 +45,11 @@ type Head struct {
 type guardedPartition struct {
 	mu    sync.RWMutex
 	slots map[SlotPartition]*openSlot // the slot partitions with generations
+	// failed are the slot partitions in which a commit has failed. They may have blobs that the head doesn't know.
+	failed map[SlotPartition]bool
 	// seq is the highest number of any blob in the slot partitions that have been removed.
 	seq int64
-	_   [32]byte // padding: neighbors are locked by different goroutines
+	_   [24]byte // padding: neighbors are locked by different goroutines
 }
 
 // Tenant holds the series of a tenant.
@@ -79,7 +81,7 @@ func New(partitions int, period *format.Periods) *Head {
 		parts: make([]guardedPartition, partitions),
 	}
 	for i := range h.parts {
-		h.parts[i].slots = map[SlotPartition]*openSlot{}
+		h.parts[i].slots, h.parts[i].failed = map[SlotPartition]*openSlot{}, map[SlotPartition]bool{}
 	}
 	return h
 }

@@ -162,14 +162,15 @@ func (h *Head) Exemplars(
 	}
 }
 
-// SlotPartitionsOf lists the slot partitions with samples that a delete applies to, sorted.
+// SlotPartitionsOf lists the slot partitions with samples that a delete applies to, and those in which a commit has
+// failed, because they may also have such samples. It is sorted.
 func (h *Head) SlotPartitionsOf(ctx context.Context, tenant string, d *format.Tombstone) ([]SlotPartition, error) {
-	t := h.findTenant(tenant)
-	if t == nil {
-		return nil, nil
+	var matching []*Series
+	if t := h.findTenant(tenant); t != nil {
+		matching = t.matchSeries(ctx, d.Matchers)
 	}
 	found := map[SlotPartition]bool{}
-	for _, series := range t.matchSeries(ctx, d.Matchers) {
+	for _, series := range matching {
 		p := &h.parts[series.part]
 		p.mu.RLock()
 		for st := range series.chunks().All() {
@@ -180,7 +181,21 @@ func (h *Head) SlotPartitionsOf(ctx context.Context, tenant string, d *format.To
 		}
 		p.mu.RUnlock()
 	}
+	for i := range h.parts {
+		p := &h.parts[i]
+		p.mu.RLock()
+		maps.Copy(found, p.failed)
+		p.mu.RUnlock()
+	}
 	return slices.SortedFunc(maps.Keys(found), SlotPartition.Compare), ctx.Err()
+}
+
+// ForgetFailed forgets that commits have failed in a slot partition. The caller has sealed it since then.
+func (h *Head) ForgetFailed(at SlotPartition) {
+	p := h.partition(at.Partition)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.failed, at)
 }
 
 // MaxTimeUntil returns the max timestamp ≤ at of a series' samples in the head, math.MinInt64 if there are none. It
