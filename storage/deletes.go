@@ -217,7 +217,6 @@ func (s *Store) sealOf(ctx context.Context, tenant string, d *format.Tombstone) 
 		if _, err := s.Seal(ctx, Work{Slot: at.Slot, Partition: at.Partition}); err != nil {
 			return err
 		}
-		s.head.ForgetFailed(at)
 	}
 	return nil
 }

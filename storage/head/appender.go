@@ -197,7 +197,7 @@ func (a *Appender) Fail() {
 	for _, g := range a.gens {
 		p := a.h.partition(g.slot.partition)
 		p.mu.Lock()
-		p.failed[g.SlotPartition()] = true
+		p.failed[g.SlotPartition()] = false
 		if !g.rows.isEmpty() {
 			g.slot.closeGeneration()
 		} else {

@@ -184,18 +184,12 @@ func (h *Head) SlotPartitionsOf(ctx context.Context, tenant string, d *format.To
 	for i := range h.parts {
 		p := &h.parts[i]
 		p.mu.RLock()
-		maps.Copy(found, p.failed)
+		for at := range p.failed {
+			found[at] = true
+		}
 		p.mu.RUnlock()
 	}
 	return slices.SortedFunc(maps.Keys(found), SlotPartition.Compare), ctx.Err()
-}
-
-// ForgetFailed forgets that commits have failed in a slot partition. The caller has sealed it since then.
-func (h *Head) ForgetFailed(at SlotPartition) {
-	p := h.partition(at.Partition)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.failed, at)
 }
 
 // MaxTimeUntil returns the max timestamp ≤ at of a series' samples in the head, math.MinInt64 if there are none. It

@@ -229,7 +229,8 @@ func (h *Head) LastSeq(at SlotPartition) (seq int64, held bool) {
 	p := h.partition(at.Partition)
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	return p.seq, p.slots[at] != nil
+	_, failed := p.failed[at]
+	return p.seq, failed || p.slots[at] != nil
 }
 
 // CloseGenerations closes the open generations of a slot partition. It returns all closed generations, and the number
@@ -238,6 +239,9 @@ func (h *Head) CloseGenerations(at SlotPartition) (closed []*Generation, last in
 	p := h.partition(at.Partition)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if _, failed := p.failed[at]; failed {
+		p.failed[at] = true
+	}
 	c := p.slots[at]
 	if c == nil {
 		return nil, p.seq
@@ -248,8 +252,14 @@ func (h *Head) CloseGenerations(at SlotPartition) (closed []*Generation, last in
 
 // ReleaseGenerations releases closed generations of a slot partition, after they were sealed.
 func (h *Head) ReleaseGenerations(at SlotPartition, gens []*Generation) {
-	var c *openSlot
-	if h.viewSlot(at, func(found *openSlot) { c = found }) {
+	p := h.partition(at.Partition)
+	p.mu.Lock()
+	c := p.slots[at]
+	if p.failed[at] {
+		delete(p.failed, at)
+	}
+	p.mu.Unlock()
+	if c != nil {
 		h.dropGenerations(c, gens)
 	}
 }
