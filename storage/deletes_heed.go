@@ -118,7 +118,7 @@ func (s *Store) replaceByStaged(ctx context.Context, w Work) error {
 	if again != nil {
 		s.head.AdoptGeneration(again)
 	}
-	s.releaseGenerations(w, old)
+	s.releaseGenerations(w, old, false)
 	return nil
 }
 

@@ -33,7 +33,7 @@ func (s *Store) ReleaseSealed(ctx context.Context, partition int) error {
 			return err
 		}
 		s.releaseGenerations(
-			w, slices.DeleteFunc(closed.own, func(g *head.Generation) bool { return !g.IsSealed(staged) }),
+			w, slices.DeleteFunc(closed.own, func(g *head.Generation) bool { return !g.IsSealed(staged) }), false,
 		)
 	}
 	s.follower.releaseDefinitions(partition)

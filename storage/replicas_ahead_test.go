@@ -115,10 +115,11 @@ func TestFailoverWithWrongClocks(t *testing.T) {
 	t.Parallel()
 	const sec = time.Second
 	for name, c := range map[string]struct {
-		skews   []time.Duration // of the processes that receive the first replica and the second one
-		ahead   time.Duration   // lead of the clocks of both replicas
-		returns bool            // the first replica returns, when the second one is elected
-		seal    bool            // a seal before the failover
+		skews     []time.Duration // of the processes that receive the first replica and the second one
+		ahead     time.Duration   // lead of the clocks of both replicas
+		returns   bool            // the first replica returns, when the second one is elected
+		seal      bool            // a seal before the failover
+		forecasts bool            // both replicas also send requests of samples that are ahead of the clock
 	}{
 		"right":                          {skews: []time.Duration{0, 0}},
 		"the first process slow":         {skews: []time.Duration{-150 * sec, 0}},
@@ -129,6 +130,7 @@ func TestFailoverWithWrongClocks(t *testing.T) {
 		"slow by more than the failover": {skews: []time.Duration{-10 * sec}},
 		"the first fast, the other slow": {skews: []time.Duration{150 * sec, -150 * sec}, returns: true},
 		"the first slow, the other fast": {skews: []time.Duration{-150 * sec, 150 * sec}, returns: true},
+		"forecasts":                      {skews: []time.Duration{0, 0}, forecasts: true},
 		"replicas ahead":                 {skews: []time.Duration{0, 0}, ahead: 60 * sec, returns: true},
 		"replicas far ahead":             {skews: []time.Duration{0}, ahead: 9 * time.Minute, returns: true},
 	} {
@@ -143,6 +145,12 @@ func TestFailoverWithWrongClocks(t *testing.T) {
 					v := p.now.Sub(begun).Seconds()
 					if a {
 						require.NoError(t, p.send(0, "a", p.now.Add(c.ahead), v, "m", "n"))
+					}
+					if a && c.forecasts {
+						require.NoError(t, p.send(0, "a", p.now.Add(9*time.Minute), v, "forecast"))
+					}
+					if b && c.forecasts {
+						require.NoError(t, p.send(last, "b", p.now.Add(9*time.Minute), v, "forecast"))
 					}
 					if b {
 						at := p.now.Add(c.ahead + 300*time.Millisecond)
@@ -184,9 +192,15 @@ func TestFailoverWithWrongClocks(t *testing.T) {
 func TestAReplicaThatReturnsAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		first string // the replica that sends first after the outage
-		alone bool   // the other replica doesn't return
-	}{"the elected one first": {first: "a"}, "the other one first": {first: "b"}, "alone": {first: "a", alone: true}} {
+		first     string // the replica that sends first after the outage
+		alone     bool   // the other replica doesn't return
+		back, end int    // when the elected replica returns, and the end of the outage, in seconds
+	}{
+		"the elected one first": {first: "a", back: 100, end: 110},
+		"the other one first":   {first: "b", back: 100, end: 110},
+		"alone":                 {first: "a", back: 100, end: 110, alone: true},
+		"a long time":           {first: "a", back: 1000, end: 1300},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newPairs(t, faultengine.Wrap(memory.New(), passAll), 2, func(o *ha.Options) {
@@ -204,18 +218,19 @@ func TestAReplicaThatReturnsAfterAnOutage(t *testing.T) {
 					queues[replica] = queues[replica][1:]
 				}
 			}
-			for i := range 200 {
-				if v := float64(i); i < 40 || i >= 100 {
+			seconds := c.end + c.end/2
+			for i := range seconds {
+				if v := float64(i); i < 40 || i >= c.back {
 					queues["a"] = append(queues["a"], v)
 				}
 				if v := float64(i) + 0.25; i < 43 || !c.alone {
 					queues["b"] = append(queues["b"], v)
 				}
 				switch {
-				case i == 110:
+				case i == c.end:
 					p.crash(0)
 					p.crash(1)
-				case 43 <= i && i < 110:
+				case 43 <= i && i < c.end:
 					p.now = p.now.Add(time.Second)
 					continue
 				}
@@ -232,14 +247,14 @@ func TestAReplicaThatReturnsAfterAnOutage(t *testing.T) {
 			got := p.values(0, "m")
 			slices.Sort(got)
 			for i := 1; i < len(got); i++ {
-				if c.alone && got[i] == 100 {
+				if c.alone && got[i] == float64(c.back) {
 					continue
 				}
 				require.LessOrEqual(t, got[i]-got[i-1], 1.25, "a gap after %v s: %v", got[i-1], got)
 				require.GreaterOrEqual(t, got[i]-got[i-1], 0.25, "samples of both: %v", got)
 			}
-			require.InDelta(t, 199, got[len(got)-1], 0.25)
-			require.LessOrEqual(t, len(got), 202)
+			require.InDelta(t, seconds-1, got[len(got)-1], 0.25)
+			require.LessOrEqual(t, len(got), seconds+2)
 		})
 	}
 }

@@ -287,9 +287,9 @@ func (s *Store) listStagedRows(ctx context.Context, w Work, gens []*head.Generat
 	return extra, rows, left, err
 }
 
-// releaseGenerations removes sealed generations from the head.
-func (s *Store) releaseGenerations(w Work, gens []*head.Generation) {
-	s.head.ReleaseGenerations(w.slotPartition(), gens)
+// releaseGenerations removes sealed generations from the head. all is true if all staged rows of the slot were sealed.
+func (s *Store) releaseGenerations(w Work, gens []*head.Generation, all bool) {
+	s.head.ReleaseGenerations(w.slotPartition(), gens, all)
 	if s.opts.Shared {
 		s.follower.releaseDefinitions(w.Partition)
 	}

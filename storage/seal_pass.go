@@ -67,7 +67,7 @@ func (p *sealPass) run() error {
 		// If a slot has no stage rows, its samples in the head are already sealed: by another process, or by a seal
 		// whose last write succeeded but returned an error.
 		p.s.releaseGenerations(
-			w.Work, slices.DeleteFunc(w.own, func(g *head.Generation) bool { return g.HasAny(w.left) }),
+			w.Work, slices.DeleteFunc(w.own, func(g *head.Generation) bool { return g.HasAny(w.left) }), len(w.left) == 0,
 		)
 		all.Blobs += w.stats.Blobs
 		all.Samples += w.stats.Samples

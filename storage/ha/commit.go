@@ -75,7 +75,7 @@ func (r *Tracker) Commit(ctx context.Context, b ReplicaBatch, at ClusterName, re
 	if err := r.commitTo(ctx, c, b, replica, has, front); err != nil {
 		return err
 	}
-	c.heard.setFront(replica, front)
+	c.heard.setFront(replica, front, r.now(), r.margin()/2)
 	return nil
 }
 

@@ -37,7 +37,8 @@ type election struct {
 	// Taking is the process (a writer, in hexadecimal) that stores the held samples of the newly elected replica, or ""
 	// if there is none. While it is set, all samples after the start of the last term are held.
 	Taking string `json:"taking,omitempty"`
-	// Leaving is true if the elected replica lags too far. Processes then send no heartbeats for it.
+	// Leaving is true if the elected replica lags too far, or has returned after a gap. Processes then send no
+	// heartbeats for it.
 	Leaving bool `json:"leaving,omitempty"`
 	// Low is the oldest held epoch that may still have rows.
 	Low int64 `json:"low"`
@@ -79,6 +80,7 @@ func parseElection(row []byte) (election, error) {
 	if len(c.Terms) == 0 || len(c.Terms) > maxTerms || !ordered || c.Low < 0 || c.Low > c.heldEpoch() {
 		return c, fmt.Errorf("%w: %d spans, heartbeat %d, low %d", errMalformedElection, len(c.Terms), c.Beat, c.Low)
 	}
+	c.FrontMS = max(c.FrontMS, c.WatermarkMS)
 	return c, nil
 }
 
@@ -161,13 +163,17 @@ func (c *election) withWatermark(p progress, margin time.Duration) election {
 	return next
 }
 
-// withTerm returns an election with a new term of a replica. If the replica has passed the front of the elected one,
+// withTerm returns an election with a new term of a replica, unless it is the elected one. If the replica has passed the front of the elected one,
 // the term starts there. Otherwise it starts at the watermark, or at limit if that is earlier. The process taker will
 // store the replica's held samples.
 func (c *election) withTerm(to candidate, limit int64, taker string, now time.Time) election {
 	next := *c
 	next.Epoch++
 	next.Beat++
+	next.Taking, next.Leaving = taker, false
+	if to.replica == c.electedReplica() {
+		return next // Its term goes on.
+	}
 	next.WatermarkMS = max(c.lastTerm().FromMS, min(c.WatermarkMS, limit))
 	if to.passed {
 		next.WatermarkMS = max(c.lastTerm().FromMS, c.FrontMS)
@@ -177,6 +183,6 @@ func (c *election) withTerm(to candidate, limit int64, taker string, now time.Ti
 	if n := len(next.Terms); n > maxTerms {
 		next.Terms = next.Terms[n-maxTerms:]
 	}
-	next.Taking, next.Leaving, next.SinceMS = taker, false, now.UnixMilli()
+	next.SinceMS = now.UnixMilli()
 	return next
 }

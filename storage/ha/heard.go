@@ -14,11 +14,15 @@ type heardReplicas struct {
 	replicas map[string]heardReplica
 }
 
-// heardReplica holds the time of the last request of a replica, and the front of the last acknowledged one, stored or
-// held, in milliseconds. It isn't the max of all fronts, because the replica's clock may have been set back.
+// heardReplica describes a replica's requests: the time of the last one, and the fronts of the acknowledged ones, stored
+// or held, in milliseconds.
 type heardReplica struct {
-	at    time.Time
-	front int64
+	at time.Time
+	// front is the min of the fronts of recent requests: all since begun, and those of the period before, whose min is
+	// earlier. A request of which most samples are ahead of the others must not count, nor fronts from before the
+	// replica's clock was set back.
+	front, earlier int64
+	begun          time.Time
 }
 
 // record records a request. It returns false if that would exceed maxReplicas.
@@ -37,31 +41,45 @@ func (h *heardReplicas) record(replica string, now time.Time) bool {
 		}
 	}
 	if !ok {
-		replica, heard.front = string([]byte(replica)), math.MinInt64
+		replica = string([]byte(replica))
 	}
 	heard.at = now
 	h.replicas[replica] = heard
 	return true
 }
 
-// setFront records the front of an acknowledged request of a replica. It ignores math.MinInt64.
-func (h *heardReplicas) setFront(replica string, front int64) {
+// setFront records the front of an acknowledged request of a replica. It ignores math.MinInt64. Fronts count for one to
+// two periods.
+func (h *heardReplicas) setFront(replica string, front int64, now time.Time, period time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if heard, ok := h.replicas[replica]; ok && front != math.MinInt64 {
-		heard.front = front
-		h.replicas[replica] = heard
+	heard, ok := h.replicas[replica]
+	switch {
+	case !ok || front == math.MinInt64:
+		return
+	case heard.begun.IsZero() || membership.Elapsed(heard.begun, now) > 2*period:
+		heard.earlier, heard.front, heard.begun = math.MaxInt64, front, now
+	case membership.Elapsed(heard.begun, now) > period:
+		heard.earlier, heard.front, heard.begun = heard.front, front, now
+	default:
+		heard.front = min(heard.front, front)
 	}
+	h.replicas[replica] = heard
 }
 
-// of returns the requests of a replica. Without requests, the time is zero, and the front is math.MinInt64.
+// recentFront returns the min front of recent requests, or math.MinInt64 if there were none.
+func (r heardReplica) recentFront() int64 {
+	if r.begun.IsZero() {
+		return math.MinInt64
+	}
+	return min(r.front, r.earlier)
+}
+
+// of returns the requests of a replica. Without requests, the time is zero.
 func (h *heardReplicas) of(replica string) heardReplica {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if heard, ok := h.replicas[replica]; ok {
-		return heard
-	}
-	return heardReplica{front: math.MinInt64}
+	return h.replicas[replica]
 }
 
 // anyAfter reports whether there was a request after a time.

@@ -111,15 +111,25 @@ func (c *cluster) writeElection(ctx context.Context, ch *election) error {
 	return err
 }
 
-// maxOtherReach returns the max reach of the replicas that aren't elected, according to the held rows that this process
-// owns.
-func (c *cluster) maxOtherReach(elected string) int64 {
+// maxOtherReach returns the max reach of the replicas that aren't elected and also have samples up to the elected
+// replica's front, according to the held rows that this process owns. If others have only later samples, the elected
+// replica may lag because it sends samples of a time in which they were stopped.
+func (c *cluster) maxOtherReach(elected string, front int64) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	t := int64(math.MinInt64)
+	first, last := map[string]int64{}, map[string]int64{}
 	for i := range c.held {
-		if h := &c.held[i]; h.Replica != elected {
-			t = max(t, h.reach)
+		h := &c.held[i]
+		if old, ok := first[h.Replica]; !ok {
+			first[h.Replica], last[h.Replica] = h.minT, h.reach
+		} else {
+			first[h.Replica], last[h.Replica] = min(old, h.minT), max(last[h.Replica], h.reach)
+		}
+	}
+	t := int64(math.MinInt64)
+	for replica, from := range first {
+		if replica != elected && from <= front {
+			t = max(t, last[replica])
 		}
 	}
 	return t
@@ -154,7 +164,7 @@ func (c *cluster) markLeaving(ctx context.Context, ch *election) error {
 	}
 	lag := c.r.lag().Milliseconds()
 	front := max(c.front(ch), c.watermark(ch))
-	if furthest := c.maxOtherReach(ch.electedReplica()); furthest == math.MinInt64 || furthest-front <= lag ||
+	if furthest := c.maxOtherReach(ch.electedReplica(), front); furthest == math.MinInt64 || furthest-front <= lag ||
 		c.r.now().UnixMilli()-front <= lag {
 		return nil
 	}
@@ -181,7 +191,7 @@ func (c *cluster) setLeaving(ctx context.Context, ch *election, reason string) e
 		return &next
 	})
 	if done {
-		c.r.env.Logger.Warn("the elected replica will be replaced: "+reason,
+		c.r.env.Logger.Warn("the elected replica may be replaced: "+reason,
 			"tenant", c.at.Tenant, "cluster", c.at.Cluster, "replica", ch.electedReplica(),
 			"sent_until", format.FormatTime(max(c.front(ch), c.watermark(ch))))
 	}
@@ -230,7 +240,7 @@ func (c *cluster) electIfSilent(ctx context.Context, ch *election) error {
 		elected := now.withTerm(next, limit, self, c.r.now())
 		return &elected
 	})
-	if done {
+	if done && next.replica != ch.electedReplica() {
 		c.r.metrics.elected.Inc()
 		c.r.env.Logger.Info("elected another replica", "tenant", c.at.Tenant, "cluster", c.at.Cluster,
 			"replica", next.replica, "before", ch.electedReplica(), "heard", time.UnixMilli(ch.HeardMS).UTC())
@@ -272,12 +282,9 @@ func (c *cluster) runTakeover(ctx context.Context, ch *election) error {
 }
 
 // resolveHeldRows processes the held rows of this process: it deletes rows that are covered, and stores rows of the
-// elected replica and rows that precede all terms.
+// elected replica and samples that precede all terms or are in a former term of their replica.
 func (c *cluster) resolveHeldRows(ctx context.Context, ch *election) error {
 	watermark := c.watermark(ch)
-	if c.r.isDead(c.silence()) {
-		watermark = max(watermark, c.front(ch))
-	}
 	var gone, store []heldRow
 	c.mu.Lock()
 	for _, h := range c.held {
@@ -287,7 +294,7 @@ func (c *cluster) resolveHeldRows(ctx context.Context, ch *election) error {
 				store = append(store, h)
 			}
 		case !ch.isCovered(h.Replica, h.maxT, watermark, c.r.margin()):
-		case h.minT <= ch.Terms[0].FromMS:
+		case h.minT <= ch.lastTerm().FromMS: // It may have late samples of a former term of its replica.
 			store = append(store, h)
 		default:
 			gone = append(gone, h)

@@ -27,8 +27,8 @@ func (r *Tracker) earliestTime() time.Time { return r.env.Member.Clock.Earliest(
 // The front of a replica is another measure of its progress, without a clock: the max timestamp of its acknowledged
 // samples, ignoring those that are more than a margin after the median of their request. All timestamps of a replica may
 // be ahead of the clock, because its clock is fast or this process' clock is slow. Then its reach is behind its front.
-// One series with wrong timestamps raises the front only if a request has no other samples. So fronts of replicas are
-// only compared with each other.
+// Series with wrong timestamps raise the front only if most samples of a request are theirs. So fronts are only compared
+// with fronts of all recent requests of another replica.
 
 // addMargin returns t plus margin, in milliseconds, without an overflow.
 func addMargin(t int64, margin time.Duration) int64 {
@@ -67,7 +67,7 @@ type candidate struct {
 // findCandidate returns the replica to elect after the elected one has been silent for some time, given the watermark
 // and the front of the elected one:
 //
-//   - A replica that sends to this process, and has passed the front. Of several, the furthest is returned.
+//   - A replica that sends to this process, and has passed the front. Of multiple replicas, the furthest is returned.
 //   - After a longer silence, a replica that sends to this process and has passed only the watermark: the elected
 //     replica's clock was fast. A replica that only lags a little passes the front in this time.
 //   - After a longer silence, if no replica sends to this process, one whose held samples have passed the front. Before
@@ -87,7 +87,7 @@ func (c *cluster) findCandidate(
 		live := !heard.at.IsZero() && membership.Elapsed(heard.at, now) <= failover
 		reach := h.reach
 		if live {
-			reach = max(reach, min(heard.front, h.maxT))
+			reach = max(reach, min(heard.recentFront(), h.maxT))
 		} else if c.r.isDead(silence) {
 			reach = h.maxT // Samples ahead of the clock are also stored.
 		}

@@ -161,7 +161,7 @@ func (t *takeover) add(ctx context.Context, h HeldID, value []byte) (ok bool, er
 	t.samples += added.Samples
 	if added.Samples > 0 && h.Replica == elected {
 		t.stored.reach = max(t.stored.reach, about.Reach)
-		t.stored.front = max(t.stored.front, min(t.c.heard.of(h.Replica).front, about.MaxT))
+		t.stored.front = max(t.stored.front, min(t.c.heard.of(h.Replica).recentFront(), about.MaxT))
 	}
 	t.done = append(t.done, h)
 	if !added.Full {

@@ -83,7 +83,7 @@ func TestAppender(t *testing.T) {
 	require.True(t, IsCovered(closed, format.StageRow{Writer: "w", Seq: 1}))
 	require.False(t, IsCovered(closed, format.StageRow{Writer: "w", Seq: 2}), "its commit failed")
 	require.Equal(t, []int64{1, 2, 3}, h.times(t))
-	h.ReleaseGenerations(at, closed)
+	h.ReleaseGenerations(at, closed, true)
 	require.Empty(t, h.times(t))
 	require.Equal(t, 1, h.GC())
 	require.Zero(t, h.Bytes())
@@ -112,7 +112,7 @@ func TestReleaseFindsASlotThatGoes(t *testing.T) {
 	require.Equal(t, int64(3), h.appender.Streams()[0].LastSeq(), "no number names two contents")
 	h.appender.Publish(time.Time{})
 	closed, _ := h.CloseGenerations(SlotPartition{})
-	h.ReleaseGenerations(SlotPartition{}, closed)
+	h.ReleaseGenerations(SlotPartition{}, closed, true)
 	require.Equal(t, 1, h.GC())
 	require.Zero(t, h.Bytes())
 }
@@ -135,7 +135,7 @@ func TestStageBesideRevival(t *testing.T) {
 		revival.Wait()
 		h.appender.Publish(time.Time{})
 		closed, _ := h.CloseGenerations(SlotPartition{})
-		h.ReleaseGenerations(SlotPartition{}, closed)
+		h.ReleaseGenerations(SlotPartition{}, closed, true)
 		require.Equal(t, 1, h.GC())
 	}
 }
@@ -167,7 +167,7 @@ func TestQueriesBesideCommits(t *testing.T) {
 		h.appender.Publish(time.Time{})
 		if at := (SlotPartition{}); i%100 == 99 && h.HasSlotPartition(at) {
 			closed, _ := h.CloseGenerations(at)
-			h.ReleaseGenerations(at, closed)
+			h.ReleaseGenerations(at, closed, true)
 		}
 	}
 	close(stop)

@@ -250,12 +250,13 @@ func (h *Head) CloseGenerations(at SlotPartition) (closed []*Generation, last in
 	return slices.Clone(c.closed), c.seq
 }
 
-// ReleaseGenerations releases closed generations of a slot partition, after they were sealed.
-func (h *Head) ReleaseGenerations(at SlotPartition, gens []*Generation) {
+// ReleaseGenerations releases closed generations of a slot partition, after they were sealed or replaced. all is true if
+// all staged rows of the slot partition were sealed.
+func (h *Head) ReleaseGenerations(at SlotPartition, gens []*Generation, all bool) {
 	p := h.partition(at.Partition)
 	p.mu.Lock()
 	c := p.slots[at]
-	if p.failed[at] {
+	if all && p.failed[at] {
 		delete(p.failed, at)
 	}
 	p.mu.Unlock()
