@@ -22,7 +22,7 @@ type cluster struct {
 	// passing serializes the passes of this cluster.
 	passing sync.Mutex
 
-	heard heardReplicas
+	heard *heardReplicas
 
 	mu sync.Mutex
 	// row is the election's row as of its last read, nil before the first. election is its parsed value, nil if it is
@@ -54,8 +54,7 @@ type cluster struct {
 func newCluster(r *Tracker, at ClusterName) *cluster {
 	return &cluster{
 		r: r, at: at, change: make(chan struct{}, 1), acked: noProgress,
-		heard: heardReplicas{replicas: map[string]heardReplica{}},
-		seen:  map[string]bool{},
+		heard: newHeardReplicas(), seen: map[string]bool{},
 	}
 }
 

@@ -2,6 +2,7 @@ package ha
 
 import (
 	"math"
+	"strings"
 	"sync"
 	"time"
 
@@ -11,8 +12,10 @@ import (
 // heardReplicas describes the requests of a cluster's replicas to this process. It is safe for concurrent use.
 type heardReplicas struct {
 	mu       sync.Mutex
-	replicas map[string]heardReplica
+	replicas map[string]*heardReplica
 }
+
+func newHeardReplicas() *heardReplicas { return &heardReplicas{replicas: map[string]*heardReplica{}} }
 
 // heardReplica describes a replica's requests: the time of the last one, and the fronts of the acknowledged ones, stored
 // or held, in milliseconds.
@@ -25,12 +28,12 @@ type heardReplica struct {
 	begun          time.Time
 }
 
-// record records a request. It returns false if that would exceed maxReplicas.
+// record records a request. It returns false if that would exceed maxReplicas. It doesn't retain replica.
 func (h *heardReplicas) record(replica string, now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	heard, ok := h.replicas[replica]
-	if !ok && len(h.replicas) >= maxReplicas {
+	heard := h.replicas[replica]
+	if heard == nil && len(h.replicas) >= maxReplicas {
 		for name, other := range h.replicas {
 			if membership.Elapsed(other.at, now) > forgetReplicaAfter {
 				delete(h.replicas, name)
@@ -40,11 +43,11 @@ func (h *heardReplicas) record(replica string, now time.Time) bool {
 			return false
 		}
 	}
-	if !ok {
-		replica = string([]byte(replica))
+	if heard == nil {
+		heard = &heardReplica{}
+		h.replicas[strings.Clone(replica)] = heard
 	}
 	heard.at = now
-	h.replicas[replica] = heard
 	return true
 }
 
@@ -53,9 +56,9 @@ func (h *heardReplicas) record(replica string, now time.Time) bool {
 func (h *heardReplicas) setFront(replica string, front int64, now time.Time, period time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	heard, ok := h.replicas[replica]
+	heard := h.replicas[replica]
 	switch {
-	case !ok || front == math.MinInt64:
+	case heard == nil || front == math.MinInt64:
 		return
 	case heard.begun.IsZero() || membership.Elapsed(heard.begun, now) > 2*period:
 		heard.earlier, heard.front, heard.begun = math.MaxInt64, front, now
@@ -64,7 +67,6 @@ func (h *heardReplicas) setFront(replica string, front int64, now time.Time, per
 	default:
 		heard.front = min(heard.front, front)
 	}
-	h.replicas[replica] = heard
 }
 
 // recentFront returns the min front of recent requests, or math.MinInt64 if there were none.
@@ -79,7 +81,10 @@ func (r heardReplica) recentFront() int64 {
 func (h *heardReplicas) of(replica string) heardReplica {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.replicas[replica]
+	if heard := h.replicas[replica]; heard != nil {
+		return *heard
+	}
+	return heardReplica{}
 }
 
 // anyAfter reports whether there was a request after a time.
