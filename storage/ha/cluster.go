@@ -320,8 +320,7 @@ func (c *cluster) recordDurable(ctx context.Context, epoch int64, of progress) e
 	if !ok || c.election == nil || c.election.Epoch != epoch {
 		return errReelected
 	}
-	c.acked.reach, c.acked.front = max(c.acked.reach, of.reach), max(c.acked.front, of.front)
-	c.acked.oldest = min(c.acked.oldest, of.oldest)
+	c.acked = c.acked.join(of)
 	return nil
 }
 
@@ -331,6 +330,6 @@ func (c *cluster) recordStored(epoch int64, of progress) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.election != nil && c.election.Epoch == epoch {
-		c.acked.reach, c.acked.front = max(c.acked.reach, of.reach), max(c.acked.front, of.front)
+		c.acked = c.acked.join(of)
 	}
 }

@@ -20,6 +20,10 @@
 //
 //   - Reach: the progress of a replica's samples, see type reach. Watermark: the reach of the elected replica's
 //     acknowledged samples.
+//   - Front: another measure of a replica's progress, without a clock: the max timestamp of its acknowledged samples,
+//     ignoring those that are more than a margin after the median of their request. If the replica's clock is fast, or
+//     this process' clock is slow, the front is later than the reach. Series with wrong timestamps raise it only if most
+//     samples of a request are theirs, so it is compared with the fronts of all recent requests of another replica.
 //   - Covered: a held sample is covered once the watermark is a margin beyond it, because the elected replica has sent
 //     the samples of the same time.
 //   - Pass: one round of the periodic work for a cluster. Silent: a replica or a cluster that sends no requests.

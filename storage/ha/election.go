@@ -30,7 +30,7 @@ type election struct {
 	Beat int64 `json:"beat"`
 	// Terms are in time order, at most maxTerms.
 	Terms []term `json:"spans"`
-	// WatermarkMS is the reach of the elected replica's acknowledged samples, and FrontMS their front (reach.go) or
+	// WatermarkMS is the reach of the elected replica's acknowledged samples, and FrontMS their front (doc.go) or
 	// WatermarkMS if that is later, both in milliseconds.
 	WatermarkMS int64 `json:"watermark_ms"`
 	FrontMS     int64 `json:"front_ms"`
@@ -140,6 +140,11 @@ type progress struct {
 
 // noProgress is the progress without samples.
 var noProgress = progress{reach: math.MinInt64, front: math.MinInt64, oldest: math.MaxInt64}
+
+// join returns the progress of the samples of both.
+func (p progress) join(other progress) progress {
+	return progress{max(p.reach, other.reach), max(p.front, other.front), min(p.oldest, other.oldest)}
+}
 
 // withHeartbeat returns the election with one more heartbeat, and with the changes that withWatermark makes.
 func (c *election) withHeartbeat(p progress, margin time.Duration, now time.Time) election {

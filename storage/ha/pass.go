@@ -146,12 +146,13 @@ func (c *cluster) watermark(ch *election) int64 {
 	return ch.WatermarkMS
 }
 
-// front returns the latest front of the elected replica's acknowledged samples that this process knows.
+// front returns the latest front of the elected replica's acknowledged samples that this process knows, or the watermark
+// if that is later.
 func (c *cluster) front(ch *election) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.election != nil && c.election.Epoch == ch.Epoch {
-		return max(ch.FrontMS, c.acked.front)
+		return max(ch.FrontMS, c.acked.front, c.acked.reach)
 	}
 	return ch.FrontMS
 }
@@ -163,7 +164,7 @@ func (c *cluster) markLeaving(ctx context.Context, ch *election) error {
 		return nil
 	}
 	lag := c.r.lag().Milliseconds()
-	front := max(c.front(ch), c.watermark(ch))
+	front := c.front(ch)
 	if furthest := c.maxOtherReach(ch.electedReplica(), front); furthest == math.MinInt64 || furthest-front <= lag ||
 		c.r.now().UnixMilli()-front <= lag {
 		return nil
@@ -175,8 +176,7 @@ func (c *cluster) markLeaving(ctx context.Context, ch *election) error {
 // more than maxGap. The replica was then stopped, perhaps while no process of Cassia was running. Samples ahead of the
 // clock are no evidence.
 func (c *cluster) isAfterGap(ch *election, minT int64) bool {
-	until := max(c.front(ch), c.watermark(ch))
-	return minT > addMargin(until, c.r.maxGap()) && minT <= c.r.reach().limit
+	return minT > addMargin(c.front(ch), c.r.maxGap()) && minT <= c.r.reach().limit
 }
 
 // setLeaving marks the elected replica as leaving. Its samples are then held, and after the failover timeout another
@@ -193,7 +193,7 @@ func (c *cluster) setLeaving(ctx context.Context, ch *election, reason string) e
 	if done {
 		c.r.env.Logger.Warn("the elected replica may be replaced: "+reason,
 			"tenant", c.at.Tenant, "cluster", c.at.Cluster, "replica", ch.electedReplica(),
-			"sent_until", format.FormatTime(max(c.front(ch), c.watermark(ch))))
+			"sent_until", format.FormatTime(c.front(ch)))
 	}
 	return err
 }
@@ -226,7 +226,7 @@ func (c *cluster) electIfSilent(ctx context.Context, ch *election) error {
 		return err
 	}
 	// A watermark ahead of the clock means that the clock was set back. The limit prevents a term from starting in the
-	// future.
+	// future, unless the next replica has samples of that time.
 	limit := c.r.reach().limit
 	next, found := c.findCandidate(ch.electedReplica(), min(c.watermark(ch), limit), c.front(ch), silence)
 	if !found {

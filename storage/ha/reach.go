@@ -24,12 +24,6 @@ func (r *Tracker) reach() reach {
 // earliestTime returns the clock's time, or the expected time if that is earlier.
 func (r *Tracker) earliestTime() time.Time { return r.env.Member.Clock.Earliest() }
 
-// The front of a replica is another measure of its progress, without a clock: the max timestamp of its acknowledged
-// samples, ignoring those that are more than a margin after the median of their request. All timestamps of a replica may
-// be ahead of the clock, because its clock is fast or this process' clock is slow. Then its reach is behind its front.
-// Series with wrong timestamps raise the front only if most samples of a request are theirs. So fronts are only compared
-// with fronts of all recent requests of another replica.
-
 // addMargin returns t plus margin, in milliseconds, without an overflow.
 func addMargin(t int64, margin time.Duration) int64 {
 	return min(t, math.MaxInt64-margin.Milliseconds()) + margin.Milliseconds()

@@ -3,6 +3,7 @@ package ha
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/cassia-db/cassia/storage/engine"
@@ -160,8 +161,8 @@ func (t *takeover) add(ctx context.Context, h HeldID, value []byte) (ok bool, er
 	t.rows++
 	t.samples += added.Samples
 	if added.Samples > 0 && h.Replica == elected {
-		t.stored.reach = max(t.stored.reach, about.Reach)
-		t.stored.front = max(t.stored.front, min(t.c.heard.of(h.Replica).recentFront(), about.MaxT))
+		front := min(t.c.heard.of(h.Replica).recentFront(), about.MaxT)
+		t.stored = t.stored.join(progress{about.Reach, front, math.MaxInt64})
 	}
 	t.done = append(t.done, h)
 	if !added.Full {
