@@ -54,8 +54,8 @@ type alertCheck struct {
 
 // checkAlerts returns an error that wraps alerttext.ErrTooLarge if the samples of a rule's expression would become
 // alerts that exceed the bounds. Templates whose results are certainly short are expanded only by Prometheus. All
-// others are expanded here first, in a bounded way. checkAlerts returns the error of admit, which it calls with the sizes of all
-// alerts together. If admit returns an error for estimated sizes, it is called again with exact ones.
+// others are expanded here first, in a bounded way. checkAlerts returns the error of admit, which it calls with the
+// sizes of all alerts together. If admit returns an error for estimated sizes, it is called again with exact ones.
 func (r *Ruler) checkAlerts(ctx context.Context, rule *rules.AlertingRule, found promengine.Vector,
 	at time.Time, admit func(alertTexts) error) error {
 	external := r.externalURL(tenant.FromContext(ctx))

@@ -3,6 +3,7 @@ package ruler
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"strings"
 	"sync"
@@ -401,4 +402,14 @@ func TestTakeoversAreBounded(t *testing.T) {
 	require.Zero(t, viewing.r.ledger.found)
 	viewing.r.views.clear()
 	require.Zero(t, viewing.r.ledger.total())
+}
+
+// TestStartDoesNotWaitForViews starts to evaluate rules while a view of another process' rules is being computed, which
+// may take longer than the lease.
+func TestStartDoesNotWaitForViews(t *testing.T) {
+	p := newRig(t).process()
+	p.r.views.mu.Lock()
+	p.r.start(t.Context(), slog.New(slog.DiscardHandler))
+	p.r.views.mu.Unlock()
+	p.r.stop()
 }

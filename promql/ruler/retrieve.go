@@ -56,7 +56,7 @@ func (r Retriever) AlertingRules() (all []*rules.AlertingRule) {
 // process evaluates the rules. One view is computed at a time.
 type views struct {
 	mu       sync.Mutex
-	byTenant map[string]view
+	byTenant map[string]*view
 }
 
 type view struct {
@@ -77,7 +77,7 @@ func (v *views) clear() {
 	clear(v.byTenant)
 }
 
-func (v view) release() {
+func (v *view) release() {
 	for _, a := range v.accounts {
 		a.release()
 	}
@@ -102,7 +102,11 @@ func (v *views) get(ctx context.Context, r *Ruler, name string, files ruleFiles,
 	if !elsewhere { // This process or another one will evaluate soon.
 		return groups
 	}
-	made := view{generation: generation, at: now, groups: groups}
+	if old := v.byTenant[name]; old != nil {
+		old.release()
+	}
+	made := &view{} // It is out of date until it is complete.
+	v.byTenant[name] = made
 	for _, g := range groups {
 		a := r.ledger.newAccount()
 		made.accounts = append(made.accounts, a)
@@ -119,11 +123,7 @@ func (v *views) get(ctx context.Context, r *Ruler, name string, files ruleFiles,
 		r.restoreForState(ctx, g, since)
 		evaluateGroup(ctx, g, at, rules.DefaultEvalIterationFunc, nil)
 	}
-	if v.byTenant == nil {
-		v.byTenant = map[string]view{}
-	}
-	v.byTenant[name].release()
-	v.byTenant[name] = made
+	made.generation, made.at, made.groups = generation, now, groups
 	return groups
 }
 

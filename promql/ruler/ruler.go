@@ -63,7 +63,7 @@ func New(store *storage.Store, o Options) (*Ruler, error) {
 	}
 	r := &Ruler{o: o, store: store, files: files, query: rules.EngineQueryFunc(o.Engine, o.Queryable),
 		evaluations: map[string]*rules.Metrics{}, ledger: ruleLedger{limit: o.MaxBytes},
-		readings: make(chan struct{}, maxReadings)}
+		readings: make(chan struct{}, maxReadings), views: views{byTenant: map[string]*view{}}}
 	if o.Shared {
 		r.owner = newOwner(store, o.Now)
 	}
@@ -183,12 +183,12 @@ func (r *Ruler) releaseLease(ctx context.Context) {
 func (r *Ruler) start(ctx context.Context, log *slog.Logger) {
 	r.changing.Lock()
 	defer r.changing.Unlock()
-	r.views.clear()
 	running := map[string]*manager{}
 	for name, files := range r.files {
 		running[name] = r.newManager(ctx, name, files, log)
 	}
 	r.setRunning(running)
+	go panics.WrapContained("releasing rules", r.views.clear)() // A view may be in the making.
 	r.metrics.changes.WithLabelValues("here").Inc()
 }
 
