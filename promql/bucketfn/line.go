@@ -80,9 +80,10 @@ func (r *regression) isKnown() bool {
 	}
 }
 
-// dependsOnSides reports whether the value that Prometheus computes for the time at depends on the side of it on which
-// the infinite values are. Their products with the times relative to at enter, and are NaN in the end unless the window
-// (from, to] extends to both sides. It happens only where a negative offset or @ moves the window.
+// dependsOnSides reports whether the value that Prometheus computes for the time at depends on whether the infinite
+// values are before or after it. Prometheus multiplies values by their times relative to at. With infinite values, the
+// result is NaN if the whole window (from, to] is on one side of at. Only a negative offset or @ moves a window so that it
+// is on both sides.
 func (r *regression) dependsOnSides(at, from, to int64) bool {
 	return (math.IsInf(r.min, 0) || math.IsInf(r.max, 0)) && from+1 < at && at < to
 }

@@ -45,8 +45,8 @@ type Head struct {
 type guardedPartition struct {
 	mu    sync.RWMutex
 	slots map[SlotPartition]*openSlot // the slot partitions with generations
-	// failed are the slot partitions in which a commit has failed since they were sealed. They may have blobs that the
-	// head doesn't know. The value is true if a seal has started since the last failed commit.
+	// failed are the slot partitions in which a commit has failed since they were sealed. They may have staged blobs
+	// that the head doesn't contain. The value is true if a seal has started since the last failed commit.
 	failed map[SlotPartition]bool
 	// seq is the highest number of any blob in the slot partitions that have been removed.
 	seq int64

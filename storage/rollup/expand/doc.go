@@ -9,8 +9,8 @@
 //	        │
 //	        └─► AppendSketch: samples with the quantiles of the bucket's sketch                  sketch.go
 //
-// Package promql computes from samples and pieces what buckets don't answer, and package adapter/exporter exports
-// samples. A caller may assume that equal buckets give equal samples, and that these samples have, up to rounding, the
+// Package promql answers from samples and pieces the functions that buckets can't answer, and package adapter/exporter
+// exports samples. A caller may assume that equal buckets give equal samples, and that these samples have, up to rounding, the
 // same bucket. Expand lists the exceptions. Values and times between the first and the last sample differ from the
 // original samples. Any columns are accepted: if they contradict each other, there are still as many samples as the
 // bucket's count. Nothing returns an error. An Expander isn't safe for concurrent use.
