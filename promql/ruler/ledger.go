@@ -31,11 +31,11 @@ type ruleLedger struct {
 	released chan struct{}
 }
 
-// total returns the bytes of all rules.
-func (l *ruleLedger) total() int64 {
+// results returns the bytes of the results and alerts of all rules.
+func (l *ruleLedger) results() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.held + l.passing + l.found
+	return l.held + l.passing
 }
 
 // charges are the account of a group in a ledger: a charge per rule. Its methods are called by one goroutine at a time,

@@ -18,6 +18,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// total returns the bytes of all rules, and of the stored results that takeovers have read.
+func (l *ruleLedger) total() int64 {
+	results := l.results()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return results + l.found
+}
+
 // resultOf returns a result of n series of a metric.
 func resultOf(n int, at time.Time) promengine.Vector {
 	result := make(promengine.Vector, n)

@@ -81,7 +81,7 @@ func New(store *storage.Store, o Options) (*Ruler, error) {
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "cassia_rules_memory_bytes",
 		Help: "Estimated memory of the results and alerts of rules, in bytes.",
-	}, func() float64 { return float64(r.ledger.total()) })
+	}, func() float64 { return float64(r.ledger.results()) })
 	r.metrics = metrics{
 		caughtUp: f.NewCounter(prometheus.CounterOpts{Name: "cassia_rules_caught_up_evaluations_total",
 			Help: "Rule group evaluations that were missed while no process evaluated rules, and were run later."}),

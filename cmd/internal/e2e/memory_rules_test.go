@@ -60,7 +60,10 @@ func TestMemoryOfRulesStaysWithinItsBound(t *testing.T) {
 		return strings.Contains(text, "the results of rules need too much memory")
 	}
 	require.Eventually(t, isRefused, cassiatest.Patience, 500*time.Millisecond)
-	time.Sleep(3 * time.Second) // Many evaluations.
+	evaluations := func() float64 { return valueOf(t, r.URL, "prometheus_rule_evaluations_total") }
+	before := evaluations()
+	require.Eventually(t, func() bool { return evaluations() >= before+110 }, cassiatest.Patience,
+		100*time.Millisecond, "as many evaluations as there are rules")
 	require.NotEmpty(t, r.Value(t, "one", time.Now()), "other rules are still evaluated")
 	most := valueOf(t, r.URL, "cassia_rules_memory_bytes")
 	t.Logf("%d MiB of %d at most; rules hold %.0f bytes", anonymous()>>20, bound>>20, most)
