@@ -80,7 +80,7 @@ func New(store *storage.Store, o Options) (*Ruler, error) {
 		})
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "cassia_rules_memory_bytes",
-		Help: "Estimated memory of the results and alerts of rules, in bytes.",
+		Help: "Estimated memory of the results and alerts of rules, in bytes, without the stored results that a takeover reads.",
 	}, func() float64 { return float64(r.ledger.results()) })
 	r.metrics = metrics{
 		caughtUp: f.NewCounter(prometheus.CounterOpts{Name: "cassia_rules_caught_up_evaluations_total",
